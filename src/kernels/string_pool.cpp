@@ -1,0 +1,41 @@
+#include "kernels/string_pool.h"
+
+#include <torch/library.h>
+
+namespace onnxtorch {
+
+StringPool::StringPool(c10::intrusive_ptr<StringPool> base) : base_(std::move(base)), first_id_(base_ ? base_->size() : 0) {
+  if (!base_) intern("");
+}
+
+const int64_t* StringPool::find(std::string_view text) const {
+  if (base_) {
+    if (const int64_t* id = base_->find(text)) return id;
+  }
+  const auto found = ids_.find(text);
+  return found == ids_.end() ? nullptr : &found->second;
+}
+
+int64_t StringPool::intern(std::string_view text) {
+  if (const int64_t* id = find(text)) return *id;
+  const int64_t id = size();
+  ids_.emplace(strings_.emplace_back(text), id);
+  return id;
+}
+
+const std::string& StringPool::at(int64_t id) const {
+  if (id < first_id_) {
+    TORCH_CHECK(base_ && id >= 0, "no string has the id ", id);
+    return base_->at(id);
+  }
+  TORCH_CHECK(id < size(), "no string has the id ", id);
+  return strings_[id - first_id_];
+}
+
+int64_t StringPool::size() const { return first_id_ + static_cast<int64_t>(strings_.size()); }
+
+TORCH_LIBRARY(onnx_torch, m) {
+  m.class_<StringPool>("StringPool").def(torch::init([] { return c10::make_intrusive<StringPool>(); }));
+}
+
+}  // namespace onnxtorch
