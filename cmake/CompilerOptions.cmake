@@ -1,0 +1,45 @@
+# Language level, warnings, ccache and linker, for every target of the project.
+
+option(ONNX_TORCH_WERROR "Treat warnings as errors" OFF)
+option(ONNX_TORCH_CCACHE "Compile through ccache where it is installed" ON)
+option(ONNX_TORCH_FAST_LINKER "Link with mold or lld where one is installed" ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+add_library(onnx_torch_options INTERFACE)
+target_compile_definitions(onnx_torch_options INTERFACE ONNX_TORCH_VERSION="${PROJECT_VERSION}")
+target_compile_options(onnx_torch_options INTERFACE -Wall -Wextra -Wshadow $<$<BOOL:${ONNX_TORCH_WERROR}>:-Werror>)
+
+if(ONNX_TORCH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(CCACHE_EXECUTABLE ccache)
+  if(CCACHE_EXECUTABLE)
+    # What ccache asks for to cache precompiled headers, and to share results between checkouts.
+    set(CMAKE_CXX_COMPILER_LAUNCHER
+        "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
+        CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime "${CCACHE_EXECUTABLE}")
+    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+      target_compile_options(onnx_torch_options INTERFACE -fpch-preprocess)
+    endif()
+  endif()
+endif()
+
+if(ONNX_TORCH_FAST_LINKER)
+  include(CheckLinkerFlag)
+  foreach(linker mold lld)
+    check_linker_flag(CXX -fuse-ld=${linker} ONNX_TORCH_HAS_${linker})
+    if(ONNX_TORCH_HAS_${linker})
+      add_link_options(-fuse-ld=${linker})
+      break()
+    endif()
+  endforeach()
+endif()
