@@ -4,7 +4,8 @@
 
 namespace onnxtorch {
 
-StringPool::StringPool(c10::intrusive_ptr<StringPool> base) : base_(std::move(base)), first_id_(base_ ? base_->size() : 0) {
+StringPool::StringPool(c10::intrusive_ptr<StringPool> base)
+    : base_(std::move(base)), first_id_(base_ ? base_->size() : 0) {
   if (!base_) intern("");
 }
 
@@ -34,8 +35,17 @@ const std::string& StringPool::at(int64_t id) const {
 
 int64_t StringPool::size() const { return first_id_ + static_cast<int64_t>(strings_.size()); }
 
-TORCH_LIBRARY(onnx_torch, m) {
-  m.class_<StringPool>("StringPool").def(torch::init([] { return c10::make_intrusive<StringPool>(); }));
+void register_string_pool() {
+  static const auto once =
+      torch::class_<StringPool>("onnx_torch", "StringPool")
+          .def(torch::init([] { return c10::make_intrusive<StringPool>(); }))
+          .def("intern",
+               [](const c10::intrusive_ptr<StringPool>& self, std::string text) { return self->intern(text); })
+          .def("at", [](const c10::intrusive_ptr<StringPool>& self, int64_t id) { return self->at(id); })
+          .def("size", &StringPool::size);
 }
+
+// Static objects of other files may come before this one's, so the class is registered by whoever is first.
+TORCH_LIBRARY(onnx_torch, /*unused*/) { register_string_pool(); }
 
 }  // namespace onnxtorch

@@ -1,5 +1,6 @@
 // Strings inside a graph. An ONNX string tensor is an int64 tensor of ids into the pool of its run, so whatever moves
-// elements (Reshape, Gather, Where, …) is the same ATen operator for strings as for numbers, and equal ids are equal strings.
+// elements (Reshape, Gather, Where, …) is the same ATen operator for strings as for numbers, and equal ids are equal
+// strings.
 #pragma once
 
 #include <torch/custom_class.h>
@@ -29,5 +30,8 @@ class StringPool : public torch::CustomClassHolder {
   std::deque<std::string> strings_;  // a deque: the keys of ids_ point into it
   std::unordered_map<std::string_view, int64_t> ids_;
 };
+
+// Makes the class known to TorchScript, once; to be called before a schema that names it is defined.
+void register_string_pool();
 
 }  // namespace onnxtorch
