@@ -1,0 +1,57 @@
+// Every error this library throws is an onnxtorch::Error.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace onnxtorch {
+
+// Where in a model something went wrong; all empty where no node is to blame.
+struct NodeLabel {
+  std::string op_type;
+  std::string name;
+  std::string domain;
+  int64_t version = 0;  // the opset version the model imports for the domain
+
+  bool empty() const { return op_type.empty(); }
+  std::string str() const;  // Reshape "reshape_4" (opset 13)
+};
+
+class Error : public std::runtime_error {
+ public:
+  explicit Error(const std::string& message, NodeLabel node = {})
+      : std::runtime_error(node.empty() ? message : node.str() + ": " + message), node_(std::move(node)) {}
+  const NodeLabel& node() const { return node_; }
+
+ private:
+  NodeLabel node_;
+};
+
+// The model breaks the ONNX specification, or its files cannot be read.
+struct InvalidModelError : Error {
+  using Error::Error;
+};
+
+// The model holds operators, or uses of them, that cannot be translated; the message lists all of them.
+struct UnsupportedError : Error {
+  using Error::Error;
+};
+
+// What the caller fed does not fit the model's inputs.
+struct InputError : Error {
+  using Error::Error;
+};
+
+// The device that was asked for is not there.
+struct DeviceError : Error {
+  using Error::Error;
+};
+
+// A node failed while the model ran.
+struct RunError : Error {
+  using Error::Error;
+};
+
+}  // namespace onnxtorch

@@ -1,0 +1,136 @@
+// The native module: PreparedModel, and the library's errors as Python exceptions.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "numpy_values.h"
+#include "registry/registry.h"
+#include "registry/schema.h"
+#include "runtime/model.h"
+
+namespace py = pybind11;
+using namespace onnxtorch;
+
+namespace {
+
+py::object error_class(const char* name) { return py::module_::import("onnx_torch.errors").attr(name); }
+
+void set_python_error(const char* name, const Error& error) {
+  const NodeLabel& node = error.node();
+  const py::object none = py::none();
+  const py::object exception = error_class(name)(
+      error.what(), py::arg("node_name") = node.empty() ? none : py::str(node.name),
+      py::arg("op_type") = node.empty() ? none : py::str(node.op_type),
+      py::arg("domain") = node.empty() ? none : py::str(node.domain),
+      py::arg("version") = node.empty() ? none : py::int_(node.version));
+  PyErr_SetObject(error_class(name).ptr(), exception.ptr());
+}
+
+void translate_exception(std::exception_ptr thrown) {
+  try {
+    if (thrown) std::rethrow_exception(thrown);
+  } catch (const InvalidModelError& e) {
+    set_python_error("InvalidModelError", e);
+  } catch (const UnsupportedError& e) {
+    set_python_error("UnsupportedError", e);
+  } catch (const InputError& e) {
+    set_python_error("InputError", e);
+  } catch (const DeviceError& e) {
+    set_python_error("DeviceError", e);
+  } catch (const RunError& e) {
+    set_python_error("RunError", e);
+  } catch (const Error& e) {
+    set_python_error("Error", e);
+  }
+}
+
+template <typename Load>
+std::shared_ptr<PreparedModel> prepare(const std::string& device, const Load& load) {
+  const py::gil_scoped_release no_gil;
+  return std::make_shared<PreparedModel>(load(), device);
+}
+
+py::list run(const PreparedModel& model, const py::dict& feeds) {
+  const auto strings = model.new_strings();
+  std::map<std::string, Fed> fed;
+  for (const InputSpec& input : model.inputs()) {
+    const py::str name(input.name);
+    if (feeds.contains(name)) fed[input.name] = fed_from_python(feeds[name], input, *strings);
+  }
+  PreparedModel::Result result;
+  {
+    const py::gil_scoped_release no_gil;
+    result = model.run(std::move(fed), strings);
+  }
+  py::list outputs;
+  for (size_t i = 0; i < result.values.size(); ++i) {
+    outputs.append(value_to_python(result.values[i], result.types[i], *strings));
+  }
+  return outputs;
+}
+
+py::list describe_inputs(const PreparedModel& model) {
+  py::list inputs;
+  for (const InputSpec& input : model.inputs()) {
+    py::object shape = py::none();
+    if (input.dims) {
+      py::list dims;
+      for (const Dim& dim : *input.dims) {
+        if (dim.size >= 0) {
+          dims.append(dim.size);
+        } else if (dim.symbol.empty()) {
+          dims.append(py::none());
+        } else {
+          dims.append(dim.symbol);
+        }
+      }
+      shape = dims;
+    }
+    inputs.append(py::make_tuple(input.name, input.type.str(), shape, input.has_default));
+  }
+  return inputs;
+}
+
+py::list describe_outputs(const PreparedModel& model) {
+  py::list outputs;
+  for (const OutputSpec& output : model.outputs()) outputs.append(py::make_tuple(output.name, output.type.str()));
+  return outputs;
+}
+
+py::list table() {
+  py::list rows;
+  for (const Registry::Row& row : registry().rows()) {
+    rows.append(py::make_tuple(row.domain, row.op, row.since, row.reviewed_to));
+  }
+  return rows;
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_C, m) {
+  py::register_local_exception_translator(translate_exception);
+
+  py::class_<PreparedModel, std::shared_ptr<PreparedModel>>(m, "PreparedModel")
+      .def_static(
+          "from_bytes",
+          [](const std::string& bytes, const std::string& directory, const std::string& device) {
+            return prepare(device, [&] { return ModelFile::from_bytes(bytes, directory); });
+          },
+          py::arg("bytes"), py::arg("directory"), py::arg("device"))
+      .def_static(
+          "from_path",
+          [](const std::string& path, const std::string& device) {
+            return prepare(device, [&] { return ModelFile::from_path(path); });
+          },
+          py::arg("path"), py::arg("device"))
+      .def("run", &run, py::arg("feeds"), "Runs the model on a dictionary of inputs; a list of outputs.")
+      .def_property_readonly("inputs", &describe_inputs, "(name, type, shape, has_default) of each input.")
+      .def_property_readonly("outputs", &describe_outputs, "(name, type) of each output.")
+      .def("graph_text", &PreparedModel::graph_text, "The TorchScript graph as text.");
+
+  m.def("check_device", [](const std::string& device) { available_device(device); }, "Raises DeviceError where a device is absent.");
+  m.def(
+      "check_model",
+      [](const std::string& bytes) { check(ModelFile::from_bytes(bytes)->proto); },
+      "Raises where a model cannot be translated.");
+  m.def("translation_table", &table, "(domain, operator, since versions, reviewed to) of each translated operator.");
+}

@@ -1,0 +1,17 @@
+// Between numpy arrays (lists of them, dictionaries, None) and values in storage form.
+#pragma once
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include "runtime/model.h"
+
+namespace onnxtorch {
+
+// `expected` says what a scalar, list or empty array is meant to be. Numeric arrays are borrowed where their layout allows:
+// the result must not outlive `object`.
+Fed fed_from_python(pybind11::handle object, const InputSpec& expected, StringPool& strings);
+
+pybind11::object value_to_python(const c10::IValue& value, const ValueType& type, const StringPool& strings);
+
+}  // namespace onnxtorch

@@ -1,0 +1,190 @@
+"""The interface of ``onnx.backend.base``: prepare a model for a device, run it, ask what would run.
+
+>>> import onnx_torch
+>>> rep = onnx_torch.backend.prepare(model, "CPU")  # doctest: +SKIP
+>>> outputs = rep.run(inputs)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupledict
+
+from . import _C
+from .errors import DeviceError, Error, InputError
+
+__all__ = [
+    "Device",
+    "DeviceType",
+    "OnnxTorchBackend",
+    "OnnxTorchRep",
+    "is_compatible",
+    "prepare",
+    "run_model",
+    "run_node",
+    "supports_device",
+]
+
+Model = onnx.ModelProto | bytes | str | os.PathLike
+
+
+class OnnxTorchRep(BackendRep):
+    """A model prepared for one device. It may run on several threads at the same time."""
+
+    def __init__(self, prepared: _C.PreparedModel) -> None:
+        self._prepared = prepared
+        self.inputs = prepared.inputs
+        self.outputs = prepared.outputs
+        self._input_names = [name for name, *_ in self.inputs]
+        self._output_names = [name for name, _ in self.outputs]
+
+    def run(self, inputs: Any = None, **kwargs: Any) -> tuple[Any, ...]:
+        """Runs the model.
+
+        Args:
+            inputs: a list in the order of the model's inputs, a dictionary by name, or one bare array. Inputs that
+                have an initializer may be left out; ``None`` is an absent optional.
+
+        Returns:
+            A named tuple of numpy arrays (lists for sequences, dictionaries for maps, ``None`` for an absent optional),
+            which also takes an output's name as an index.
+        """
+        if kwargs:
+            raise TypeError(f"run() takes no option {', '.join(map(repr, kwargs))}")
+        values = self._prepared.run(self._by_name(inputs))
+        return _outputs(self._output_names, values)
+
+    def graph(self) -> str:
+        """The TorchScript graph as text."""
+        return self._prepared.graph_text()
+
+    def _by_name(self, inputs: Any) -> dict[str, Any]:
+        if isinstance(inputs, Mapping):
+            unknown = [name for name in inputs if name not in self._input_names]
+            if unknown:
+                raise InputError(f"unknown input {unknown[0]!r}; the model's inputs are {self._input_names}")
+            return dict(inputs)
+        if inputs is None:
+            inputs = []
+        if not isinstance(inputs, (list, tuple)):
+            inputs = [inputs]
+        # A short list goes to the inputs that must be fed, as old models list their weights as inputs too.
+        required = [name for name, _, _, has_default in self.inputs if not has_default]
+        names = required if len(inputs) == len(required) else self._input_names
+        if len(inputs) > len(names) or len(inputs) < len(required):
+            raise InputError(f"expected {len(required)} inputs ({', '.join(required)}), not {len(inputs)}")
+        return dict(zip(names, inputs, strict=False))
+
+
+class _Outputs(tuple):
+    """What a run returns: a tuple whose items are found by position, by field, or by the model's name for them."""
+
+    __slots__ = ()
+
+
+def _outputs(names: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
+    return namedtupledict("Outputs", names)(*values)
+
+
+def _device_name(device: str | Device) -> str:
+    if isinstance(device, Device):
+        return f"CUDA:{device.device_id}" if device.type == DeviceType.CUDA else "CPU"
+    return device
+
+
+class OnnxTorchBackend(Backend):
+    """The backend as a class; the functions of this module are its methods."""
+
+    @classmethod
+    def prepare(cls, model: Model, device: str | Device = "CPU", **kwargs: Any) -> OnnxTorchRep:
+        """Translates a model (a ModelProto, its serialized bytes, or a path) for ``device``, "CPU" or "CUDA:n"."""
+        if kwargs:
+            raise TypeError(f"prepare() takes no option {', '.join(map(repr, kwargs))}")
+        device = _device_name(device)
+        if isinstance(model, (str, os.PathLike)):
+            return OnnxTorchRep(_C.PreparedModel.from_path(os.fspath(model), device))
+        return OnnxTorchRep(_C.PreparedModel.from_bytes(_serialized(model), "", device))
+
+    @classmethod
+    def is_compatible(cls, model: Model, device: str | Device = "CPU", **kwargs: Any) -> bool:
+        """Whether `prepare` would take the model."""
+        try:
+            cls.prepare(model, device, **kwargs)
+        except Error:
+            return False
+        return True
+
+    @classmethod
+    def run_model(cls, model: Model, inputs: Any, device: str | Device = "CPU", **kwargs: Any) -> tuple[Any, ...]:
+        """Prepares and runs a model once."""
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def run_node(
+        cls,
+        node: onnx.NodeProto,
+        inputs: Any,
+        device: str | Device = "CPU",
+        outputs_info: Sequence[tuple[np.dtype, tuple[int, ...]]] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """Runs one node on numpy arrays; ``opset_version`` is that of the node's domain, the newest by default."""
+        super().run_node(node, inputs, str(device), outputs_info, **kwargs)
+        opset_version = kwargs.pop("opset_version", None)
+        rep = cls.prepare(_model_of(node, inputs, opset_version), device, **kwargs)
+        return rep.run([value for value in _as_list(inputs) if value is not None])
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Whether ``device`` is there."""
+        try:
+            _C.check_device(_device_name(device))
+        except DeviceError:
+            return False
+        return True
+
+
+def _serialized(model: onnx.ModelProto | bytes) -> bytes:
+    return model if isinstance(model, bytes) else model.SerializeToString()
+
+
+def _as_list(inputs: Any) -> list[Any]:
+    return list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+
+
+def _type_of(value: Any) -> onnx.TypeProto:
+    if isinstance(value, (list, tuple)):
+        return onnx.helper.make_sequence_type_proto(_type_of(value[0]) if value else _type_of(np.zeros(0, np.float32)))
+    dtype = np.asarray(value).dtype
+    element = onnx.TensorProto.STRING if dtype.kind in "OUS" else onnx.helper.np_dtype_to_tensor_dtype(dtype)
+    return onnx.helper.make_tensor_type_proto(element, None)
+
+
+def _model_of(node: onnx.NodeProto, inputs: Any, opset_version: int | None) -> onnx.ModelProto:
+    """A model of one node, whose inputs have the types of the arrays given."""
+    names = [name for name in node.input if name]
+    values = [value for value in _as_list(inputs) if value is not None]
+    if len(names) != len(values):
+        raise InputError(f"{node.op_type} takes {len(names)} inputs here, not {len(values)}")
+    graph = onnx.helper.make_graph(
+        [node],
+        node.op_type,
+        [onnx.helper.make_value_info(name, _type_of(value)) for name, value in zip(names, values, strict=True)],
+        [onnx.ValueInfoProto(name=name) for name in node.output if name],
+    )
+    version = opset_version or onnx.defs.onnx_opset_version()
+    if node.domain not in ("", "ai.onnx") and opset_version is None:
+        version = max(s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.domain == node.domain)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(node.domain, version)])
+
+
+prepare = OnnxTorchBackend.prepare
+is_compatible = OnnxTorchBackend.is_compatible
+run_model = OnnxTorchBackend.run_model
+run_node = OnnxTorchBackend.run_node
+supports_device = OnnxTorchBackend.supports_device

@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include "import/model_reader.h"
+#include "registry/registry.h"
+#include "registry/schema.h"
+
+namespace onnxtorch {
+namespace {
+
+std::string join(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += "\n  " + line;
+  return text;
+}
+
+const char* type_name(int attribute_type) {
+  static constexpr const char* kNames[] = {"undefined", "float",   "int",    "string", "tensor", "graph", "floats", "ints",
+                                           "strings",   "tensors", "graphs", "sparse tensor", "sparse tensors", "type", "types"};
+  return attribute_type >= 0 && attribute_type < static_cast<int>(std::size(kNames)) ? kNames[attribute_type] : "unknown";
+}
+
+class Checker {
+ public:
+  explicit Checker(const onnx::ModelProto& model) : model_(model) {}
+
+  void run() {
+    visit(model_.graph(), opsets_of(model_));
+    for (const auto& function : model_.functions()) {
+      for (const auto& node : function.node()) visit(node, opsets_of(function));
+    }
+    if (!unsupported_.empty()) {
+      throw UnsupportedError("the model needs operators that are not supported:" + join(unsupported_),
+                             first_unsupported_);
+    }
+    if (!invalid_.empty()) throw InvalidModelError("the model breaks the ONNX specification:" + join(invalid_), first_invalid_);
+  }
+
+ private:
+  void visit(const onnx::GraphProto& graph, const Opsets& opsets) {
+    for (const auto& node : graph.node()) visit(node, opsets);
+  }
+
+  void visit(const onnx::NodeProto& node, const Opsets& opsets) {
+    for (const auto& attribute : node.attribute()) {
+      if (attribute.has_g()) visit(attribute.g(), opsets);
+      for (const auto& graph : attribute.graphs()) visit(graph, opsets);
+    }
+    if (find_function(model_, node)) return;
+    const NodeLabel label = label_of(node, opsets);
+    const int newest = newest_opset(label.domain);
+    const OperatorSchema* schema = find_schema(label.domain, node.op_type(), label.version);
+    if (label.version > newest && newest > 0) {
+      refuse(label, "opset " + std::to_string(label.version) + " is newer than the newest known one, " + std::to_string(newest));
+    } else if (!schema) {
+      refuse(label, "no such operator");
+    } else if (!registry().find(label.domain, node.op_type(), schema->since_version) && schema->bodies.empty()) {
+      refuse(label, "version " + std::to_string(schema->since_version) + " is not supported");
+    } else {
+      check_against(*schema, node, label);
+    }
+  }
+
+  void check_against(const OperatorSchema& schema, const onnx::NodeProto& node, const NodeLabel& label) {
+    const auto count = [](const auto& names) { return static_cast<int>(names.size()); };
+    if (count(node.input()) < schema.min_inputs || count(node.input()) > schema.max_inputs) {
+      blame(label, "has " + std::to_string(node.input_size()) + " inputs; allowed are " + std::to_string(schema.min_inputs) +
+                       " to " + std::to_string(schema.max_inputs));
+    }
+    if (count(node.output()) < schema.min_outputs || count(node.output()) > schema.max_outputs) {
+      blame(label, "has " + std::to_string(node.output_size()) + " outputs; allowed are " +
+                       std::to_string(schema.min_outputs) + " to " + std::to_string(schema.max_outputs));
+    }
+    for (int i = 0; i < node.input_size() && i < static_cast<int>(schema.inputs.size()); ++i) {
+      if (node.input(i).empty() && schema.inputs[i].option == FormalOption::Single) {
+        blame(label, "the required input \"" + std::string(schema.inputs[i].name) + "\" is missing");
+      }
+    }
+    for (const auto& attribute : node.attribute()) {
+      const AttributeSchema* known = schema.find_attribute(attribute.name());
+      if (!known) {
+        blame(label, "unknown attribute \"" + attribute.name() + "\"");
+      } else if (attribute.type() != 0 && attribute.type() != known->type) {
+        blame(label, "the attribute \"" + attribute.name() + "\" must be of type " + type_name(known->type) + ", not " +
+                         type_name(attribute.type()));
+      }
+    }
+    for (const AttributeSchema& attribute : schema.attributes) {
+      const bool given = std::ranges::any_of(node.attribute(), [&](const auto& a) { return a.name() == attribute.name; });
+      if (attribute.required && !given) {
+        blame(label, "the required attribute \"" + std::string(attribute.name) + "\" is missing");
+      }
+    }
+  }
+
+  void refuse(const NodeLabel& label, const std::string& why) {
+    if (unsupported_.empty()) first_unsupported_ = label;
+    unsupported_.push_back(label.str() + ": " + why);
+  }
+  void blame(const NodeLabel& label, const std::string& why) {
+    if (invalid_.empty()) first_invalid_ = label;
+    invalid_.push_back(label.str() + ": " + why);
+  }
+
+  const onnx::ModelProto& model_;
+  std::vector<std::string> unsupported_, invalid_;
+  NodeLabel first_unsupported_, first_invalid_;
+};
+
+}  // namespace
+
+void check(const onnx::ModelProto& model) { Checker(model).run(); }
+
+}  // namespace onnxtorch

@@ -1,0 +1,36 @@
+// Reads a model and says whether it keeps to the specification, before anything is translated.
+#pragma once
+
+#include <onnx/onnx-ml.pb.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "onnx_torch/error.h"
+
+namespace onnxtorch {
+
+struct ModelFile {
+  onnx::ModelProto proto;
+  std::filesystem::path directory;  // where external data lies
+
+  static std::shared_ptr<const ModelFile> from_path(const std::filesystem::path& path);
+  static std::shared_ptr<const ModelFile> from_bytes(const std::string& bytes, const std::filesystem::path& directory = {});
+};
+
+// Opset versions by domain, "ai.onnx" being ""; a model without imports is of opset 1.
+using Opsets = std::map<std::string, int64_t>;
+Opsets opsets_of(const onnx::ModelProto& model);
+Opsets opsets_of(const onnx::FunctionProto& function);
+
+std::string canonical_domain(const std::string& domain);
+NodeLabel label_of(const onnx::NodeProto& node, const Opsets& opsets);
+const onnx::FunctionProto* find_function(const onnx::ModelProto& model, const onnx::NodeProto& node);
+
+// Throws UnsupportedError, listing all operators that cannot be translated, or InvalidModelError, listing all nodes that
+// break their schema.
+void check(const onnx::ModelProto& model);
+
+}  // namespace onnxtorch

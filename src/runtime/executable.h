@@ -1,0 +1,28 @@
+// A program ready to run. Immutable: any number of threads may run one at the same time.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <torch/csrc/jit/runtime/interpreter.h>
+
+#include <vector>
+
+#include "translate/program.h"
+
+namespace onnxtorch {
+
+class Executable {
+ public:
+  explicit Executable(Program program);
+
+  // One value for each graph input of the caller, in order, in storage form and on the program's device; results likewise.
+  // No result shares memory with an input, a constant or another result.
+  std::vector<c10::IValue> run(std::vector<c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings) const;
+
+  const Program& program() const { return program_; }
+
+ private:
+  Program program_;
+  torch::jit::Code code_;
+};
+
+}  // namespace onnxtorch

@@ -1,0 +1,161 @@
+#include "runtime/model.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <algorithm>
+#include <cctype>
+#include <sstream>
+
+#include "kernels/note_shape.h"
+#include "lower/place.h"
+
+namespace onnxtorch {
+namespace {
+
+std::string describe(const std::vector<Dim>& dims) {
+  std::string text = "[";
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (i) text += ", ";
+    text += dims[i].size >= 0 ? std::to_string(dims[i].size) : dims[i].symbol.empty() ? "?" : dims[i].symbol;
+  }
+  return text + "]";
+}
+
+std::string describe(at::IntArrayRef sizes) {
+  std::ostringstream text;
+  text << sizes;
+  return text.str();
+}
+
+c10::IValue moved(const c10::IValue& value, c10::Device device) {
+  if (value.isTensor()) return value.toTensor().defined() ? value.toTensor().to(device) : value;
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> items;
+    for (const at::Tensor& item : value.toTensorVector()) items.push_back(item.to(device));
+    return items;
+  }
+  return value;
+}
+
+std::string text_of(const std::exception& failure) {
+  const auto* error = dynamic_cast<const c10::Error*>(&failure);
+  return error ? error->what_without_backtrace() : failure.what();
+}
+
+// What was wrong, without TorchScript's traceback in front.
+std::string reason(std::string message) {
+  while (!message.empty() && std::isspace(static_cast<unsigned char>(message.back()))) message.pop_back();
+  constexpr std::string_view kMark = "RuntimeError: ";
+  const size_t mark = message.find(kMark);
+  return mark == std::string::npos ? message : message.substr(mark + kMark.size());
+}
+
+}  // namespace
+
+c10::Device available_device(const std::string& name) {
+  std::string lower = name;
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (lower == "cpu" || lower.starts_with("cpu:")) return at::kCPU;
+  if (lower == "cuda" || lower.starts_with("cuda:")) {
+    const bool digits = lower.size() > 5 && std::all_of(lower.begin() + 5, lower.end(), [](unsigned char c) { return std::isdigit(c); });
+    if (lower.size() > 4 && !digits) throw DeviceError("\"" + name + "\" is not a device; write \"CUDA\" or \"CUDA:0\"");
+    const int index = digits ? std::stoi(lower.substr(5)) : 0;
+    const int count = at::hasCUDA() ? static_cast<int>(at::detail::getCUDAHooks().deviceCount()) : 0;
+    if (index >= count) {
+      throw DeviceError("the device " + name + " is not there: this process sees " + std::to_string(count) + " CUDA devices");
+    }
+    return {at::kCUDA, static_cast<c10::DeviceIndex>(index)};
+  }
+  throw DeviceError("the device " + name + " is not supported; there are CPU and CUDA:n");
+}
+
+PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, const std::string& device)
+    : file_(std::move(file)), device_(available_device(device)) {
+  onnxtorch::check(file_->proto);
+  base_ = std::make_shared<Executable>(placed(translate(*file_), device_));
+}
+
+const std::string PreparedModel::graph_text() const { return base_->program().graph->toString(); }
+
+std::shared_ptr<const Executable> PreparedModel::executable_for(const std::set<std::string>& overridden) const {
+  if (overridden.empty()) return base_;
+  const std::lock_guard lock(mutex_);
+  auto& executable = overriding_[overridden];
+  if (!executable) {
+    executable = std::make_shared<Executable>(placed(translate(*file_, {overridden, {}}), device_));
+  }
+  return executable;
+}
+
+void PreparedModel::check(const InputSpec& input, const Fed& fed) const {
+  const auto fail = [&](const std::string& expected, const std::string& came) {
+    throw InputError("the input \"" + input.name + "\" must be " + expected + ", not " + came);
+  };
+  const ValueType& expected = input.type.kind == ValueType::Kind::Optional && !(fed.type == input.type) ? *input.type.inner : input.type;
+  if (fed.value.isNone()) {
+    if (input.type.kind != ValueType::Kind::Optional) fail(expected.str(), "absent");
+    return;
+  }
+  if (expected.known() && !(fed.type == expected)) fail(expected.str(), fed.type.str());
+  if (!input.dims || !fed.value.isTensor()) return;
+  const at::IntArrayRef sizes = fed.value.toTensor().sizes();
+  bool fits = sizes.size() == input.dims->size();
+  for (size_t i = 0; fits && i < sizes.size(); ++i) {
+    fits = (*input.dims)[i].size < 0 || (*input.dims)[i].size == sizes[i];
+  }
+  if (!fits) fail("of shape " + describe(*input.dims), describe(sizes));
+}
+
+PreparedModel::Result PreparedModel::run(std::map<std::string, Fed> feeds,
+                                         const c10::intrusive_ptr<StringPool>& strings) const {
+  std::set<std::string> overridden;
+  for (const InputSpec& input : inputs()) {
+    const auto fed = feeds.find(input.name);
+    if (fed == feeds.end()) {
+      if (input.has_default) continue;
+      throw InputError("the input \"" + input.name + "\" is missing");
+    }
+    check(input, fed->second);
+    if (input.has_default) overridden.insert(input.name);
+  }
+  const auto executable = executable_for(overridden);
+  std::vector<c10::IValue> values;
+  for (const GraphInput& input : executable->program().graph_inputs) {
+    if (input.role != GraphInput::Role::Input) continue;
+    values.push_back(moved(feeds.at(executable->program().inputs[input.index].name).value, device_));
+  }
+  Result result;
+  try {
+    result.values = executable->run(values, strings);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& failure) {
+    explain(failure, *executable, overridden, values, strings);
+  }
+  for (const OutputSpec& output : executable->program().outputs) result.types.push_back(output.type);
+  return result;
+}
+
+void PreparedModel::explain(const std::exception& failure, const Executable& executable,
+                            const std::set<std::string>& overridden, const std::vector<c10::IValue>& inputs,
+                            const c10::intrusive_ptr<StringPool>& strings) const {
+  const std::string message = text_of(failure);
+  const auto number = node_number(message);
+  if (!number || *number >= executable.program().labels.size()) throw RunError(reason(message));
+  // The same again, with the shapes noted in front of the node that failed.
+  std::string shapes;
+  try {
+    const Executable watched(placed(translate(*file_, {overridden, number}), device_));
+    const ShapeNotes notes;
+    try {
+      watched.run(inputs, strings);
+    } catch (const std::exception&) {
+    }
+    for (const std::string& line : notes.lines()) shapes += "\n  " + line;
+  } catch (const std::exception&) {
+  }
+  throw RunError(reason(message) + shapes, executable.program().labels[*number]);
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,96 @@
+// The Translator that writes to a torch::jit::Graph.
+#pragma once
+
+#include <onnx/onnx-ml.pb.h>
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <deque>
+#include <memory>
+#include <set>
+#include <unordered_map>
+
+#include "import/model_reader.h"
+#include "import/tensor_proto.h"
+#include "translate/facts.h"
+#include "translate/program.h"
+#include "translate/translator.h"
+
+namespace onnxtorch {
+
+class GraphTranslator final : public Translator {
+ public:
+  GraphTranslator(const ModelFile& model, const TranslateOptions& options);
+  Program run();
+
+  Values call_all(std::string_view function, std::vector<Arg> args) override;
+
+  Value tensor(Value v) override;
+  Value ints(Value v) override;
+  Value integer(Value v) override;
+  Value number(Value v) override;
+  Value boolean(Value v) override;
+  bool on_host(const Value& v) const override;
+
+  std::optional<std::vector<int64_t>> known_ints(const Value& v) const override;
+  std::optional<std::vector<int64_t>> known_shape(const Value& v) const override;
+
+  Value scalar(Arg value) override;
+  Value constant(const onnx::TensorProto& tensor) override;
+  Value constant(const at::Tensor& stored, ElementType type) override;
+  Value string(std::string_view text) override;
+  Value strings(const std::vector<std::string>& texts) override;
+  Value device() override;
+  Value string_pool() override;
+
+  Values branch(Value condition, const std::function<Values()>& then_branch,
+                const std::function<Values()>& else_branch) override;
+  Values loop(Value trip_count, Value condition, Values carried,
+              const std::function<Step(Value, const Values&)>& body) override;
+  Values subgraph(const onnx::GraphProto& graph, const Values& inputs) override;
+
+ private:
+  // The names a graph sees: its own, then those of the graphs around it.
+  struct Scope {
+    std::unordered_map<std::string, Value> names;
+    Scope* outer;
+    const Opsets* opsets;
+  };
+
+  void declare_inputs();
+  void declare_initializers(const onnx::GraphProto& graph);
+  void collect_gradient_inputs(const onnx::GraphProto& graph);
+  Value look_up(const std::string& name) const;
+  void define(const std::string& name, Value value);
+
+  void translate(const onnx::GraphProto& graph);
+  void translate(const onnx::NodeProto& node);
+  Values translate_by(const NodeView& view);
+  Values expand(const onnx::FunctionProto& function, const NodeView& view);
+  void watch(const NodeView& view);
+  void finish();
+
+  Value bind(std::string name, const at::Tensor& stored, ElementType type);
+  Value known_constant(const c10::IValue& value);
+  Value single_element(Value v, const char* conversion);
+  torch::jit::Value* declared_none(const ValueType& type);
+  Value unified(const Value& value, const Value& other);
+
+  const ModelFile& model_;
+  const TranslateOptions& options_;
+  Program program_;
+  std::shared_ptr<torch::jit::Graph> graph_;
+  Facts facts_;
+  TensorReader reader_;
+  Scope* scope_ = nullptr;
+  Opsets model_opsets_;
+  torch::jit::SourceRange location_;
+  torch::jit::Value* string_pool_ = nullptr;
+  std::set<std::string> gradient_inputs_;            // values that Gradient nodes differentiate by
+  std::deque<onnx::FunctionProto> expanded_;         // function bodies with their attributes filled in
+};
+
+// The TorchScript type of an ONNX one.
+c10::TypePtr torchscript_type(const ValueType& type);
+ValueType value_type(const onnx::TypeProto& type);
+
+}  // namespace onnxtorch

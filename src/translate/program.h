@@ -1,0 +1,73 @@
+// A translated model: a device-free TorchScript graph and all that is needed to feed it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kernels/string_pool.h"
+#include "onnx_torch/error.h"
+#include "translate/value.h"
+
+namespace torch::jit {
+struct Graph;
+}
+
+namespace onnxtorch {
+
+struct ModelFile;
+
+struct Dim {
+  int64_t size = -1;   // -1: any
+  std::string symbol;  // of a dimension that is any
+};
+
+struct InputSpec {
+  std::string name;
+  ValueType type;
+  std::optional<std::vector<Dim>> dims;  // none: any rank
+  bool has_default = false;              // an initializer has its name, so that it may be left out
+};
+
+struct OutputSpec {
+  std::string name;
+  ValueType type;
+};
+
+struct Bound {
+  std::string name;  // of the initializer; empty for other constants
+  at::Tensor tensor;
+};
+
+struct GraphInput {
+  enum class Role : uint8_t { Input, Bound, Strings };
+  Role role;
+  size_t index;  // into Program::inputs or Program::bound
+};
+
+struct Program {
+  std::shared_ptr<torch::jit::Graph> graph;
+  std::vector<GraphInput> graph_inputs;  // in the graph's order
+  std::vector<InputSpec> inputs;
+  std::vector<OutputSpec> outputs;
+  std::vector<Bound> bound;
+  c10::intrusive_ptr<StringPool> strings;  // the model's own
+  std::vector<NodeLabel> labels;           // by the number in a graph node's source range
+  bool needs_autograd = false;
+};
+
+struct TranslateOptions {
+  std::set<std::string> overridden;  // initializers that the caller feeds
+  std::optional<size_t> watched;     // the number of a node whose input shapes are noted when it runs
+};
+
+Program translate(const ModelFile& model, const TranslateOptions& options = {});
+
+// A node's number, from the message of an error thrown while its graph ran.
+std::optional<size_t> node_number(const std::string& message);
+
+}  // namespace onnxtorch

@@ -1,0 +1,116 @@
+#include "translate/scripts.h"
+
+#include <torch/csrc/jit/api/compilation_unit.h>
+#include <torch/csrc/jit/frontend/parser.h>
+#include <torch/csrc/jit/frontend/resolver.h>
+#include <torch/csrc/jit/passes/inliner.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+
+#include "translate/script_files.h"
+
+namespace onnxtorch {
+namespace {
+
+namespace jit = torch::jit;
+
+const std::map<std::string, c10::ScalarType> kDtypes{
+    {"float32", c10::kFloat}, {"float64", c10::kDouble},           {"float16", c10::kHalf},
+    {"bfloat16", c10::kBFloat16}, {"int8", c10::kChar},            {"int16", c10::kShort},
+    {"int32", c10::kInt},     {"int64", c10::kLong},               {"uint8", c10::kByte},
+    {"bool", c10::kBool},     {"complex64", c10::kComplexFloat},   {"complex128", c10::kComplexDouble}};
+
+// torch.ops in a script: torch.ops.onnx_torch.name is the operator onnx_torch::name.
+struct OpsModule : jit::SugaredValue {
+  std::string kind() const override { return "module"; }
+  std::shared_ptr<jit::SugaredValue> attr(const jit::SourceRange&, jit::GraphFunction&,
+                                          const std::string& field) override {
+    return std::make_shared<jit::BuiltinModule>(field);
+  }
+};
+
+// torch in a script: its functions are ATen's operators, its dtypes integers.
+struct TorchModule : jit::BuiltinModule {
+  TorchModule() : BuiltinModule("aten") {}
+  std::shared_ptr<jit::SugaredValue> attr(const jit::SourceRange& loc, jit::GraphFunction& m,
+                                          const std::string& field) override {
+    if (field == "ops") return std::make_shared<OpsModule>();
+    if (const auto dtype = kDtypes.find(field); dtype != kDtypes.end()) {
+      return std::make_shared<jit::SimpleValue>(m.graph()->insertConstant(static_cast<int64_t>(dtype->second)));
+    }
+    return BuiltinModule::attr(loc, m, field);
+  }
+};
+
+class Library : public jit::Resolver, public std::enable_shared_from_this<Library> {
+ public:
+  Library() {
+    for (const ScriptFile& file : script_files()) {
+      jit::Parser parser(std::make_shared<jit::Source>(std::string(file.source), std::string(file.name), 0));
+      while (parser.lexer().cur().kind != jit::TK_EOF) {
+        const jit::Def definition(parser.parseFunction(/*is_method=*/false));
+        if (!definitions_.emplace(definition.name().name(), definition).second) {
+          throw std::logic_error("two scripts are called " + definition.name().name());
+        }
+      }
+    }
+  }
+
+  const Script& find(const std::string& name) {
+    if (const auto known = scripts_.find(name); known != scripts_.end()) return known->second;
+    jit::GraphFunction* function = compiled(name);
+    if (!function) throw std::logic_error("there is no script called " + name);
+    jit::Inline(*function->graph());
+    return scripts_
+        .emplace(name, Script{function, jit::Code(function->graph(), name), is_deterministic(*function->graph()->block())})
+        .first->second;
+  }
+
+  std::shared_ptr<jit::SugaredValue> resolveValue(const std::string& name, jit::GraphFunction&,
+                                                  const jit::SourceRange&) override {
+    if (name == "torch") return std::make_shared<TorchModule>();
+    jit::GraphFunction* function = compiled(name);
+    return function ? std::make_shared<jit::FunctionValue>(function) : nullptr;
+  }
+
+ private:
+  jit::GraphFunction* compiled(const std::string& name) {
+    const auto definition = definitions_.find(name);
+    if (definition == definitions_.end()) return nullptr;
+    jit::Function* function = unit_->find_function(name);
+    if (!function) function = unit_->define({}, {}, {}, {definition->second}, {shared_from_this()}, nullptr).front();
+    return static_cast<jit::GraphFunction*>(function);
+  }
+
+  std::map<std::string, jit::Def> definitions_;
+  std::map<std::string, Script> scripts_;
+  std::shared_ptr<jit::CompilationUnit> unit_ = std::make_shared<jit::CompilationUnit>();
+};
+
+}  // namespace
+
+bool is_deterministic(const jit::Block& block) {
+  for (const jit::Node* node : block.nodes()) {
+    if (node->isNondeterministic()) return false;
+    const jit::Operator* op = node->maybeOperator();
+    if (op && op->isC10Op() && c10::Dispatcher::singleton().findOp(op->schema().operator_name())->hasTag(at::Tag::nondeterministic_seeded)) {
+      return false;
+    }
+    for (const jit::Block* inner : node->blocks()) {
+      if (!is_deterministic(*inner)) return false;
+    }
+  }
+  return true;
+}
+
+const Script& find_script(const std::string& name) {
+  static std::mutex mutex;
+  static const auto library = std::make_shared<Library>();
+  const std::lock_guard lock(mutex);
+  return library->find(name);
+}
+
+}  // namespace onnxtorch

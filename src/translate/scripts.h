@@ -1,0 +1,23 @@
+// The functions of src/ops/scripts, compiled by TorchScript's own front end on first use.
+#pragma once
+
+#include <torch/csrc/jit/api/function_impl.h>
+#include <torch/csrc/jit/runtime/interpreter.h>
+
+#include <string>
+
+namespace onnxtorch {
+
+struct Script {
+  torch::jit::GraphFunction* function;
+  torch::jit::Code code;  // to run it while translating
+  bool deterministic;
+};
+
+// Throws std::logic_error where no script has that name, and TorchScript's own error where one does not compile.
+const Script& find_script(const std::string& name);
+
+// Whether a graph calls something that gives another result each time.
+bool is_deterministic(const torch::jit::Block& block);
+
+}  // namespace onnxtorch

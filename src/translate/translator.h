@@ -1,0 +1,72 @@
+// Builds the TorchScript graph of one model. Operator families write to it through call(); they see no TorchScript header.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "translate/arg.h"
+#include "translate/node_view.h"
+#include "translate/value.h"
+
+namespace at {
+class Tensor;
+}
+
+namespace onnxtorch {
+
+class Translator {
+ public:
+  virtual ~Translator() = default;
+
+  // Calls an operator ("aten::relu", "onnx_torch::roi_align") or, where the name has no namespace, a function of
+  // src/ops/scripts. The overload is chosen, and arguments are converted, as TorchScript would. Positional arguments
+  // come first, then kw(...) ones.
+  Value call(std::string_view function, std::vector<Arg> args);               // the only result
+  virtual Values call_all(std::string_view function, std::vector<Arg> args) = 0;  // each result of several
+
+  // Conversions; each returns its argument where it has that form already, or is absent.
+  virtual Value tensor(Value v) = 0;   // host ints become an int64 tensor
+  virtual Value ints(Value v) = 0;     // int[]; a runtime tensor is read back from its device
+  virtual Value integer(Value v) = 0;  // int; likewise
+  virtual Value number(Value v) = 0;   // float; likewise
+  virtual Value boolean(Value v) = 0;  // bool; likewise
+  virtual bool on_host(const Value& v) const = 0;  // is it int or int[]?
+
+  // What is known of a value while translating.
+  virtual std::optional<std::vector<int64_t>> known_ints(const Value& v) const = 0;
+  virtual std::optional<std::vector<int64_t>> known_shape(const Value& v) const = 0;
+
+  // Constants.
+  virtual Value scalar(Arg value) = 0;  // an int, float, bool, str, list of them, or None
+  virtual Value constant(const onnx::TensorProto& tensor) = 0;
+  virtual Value constant(const at::Tensor& stored, ElementType type) = 0;  // goes to the model's device with the weights
+  virtual Value string(std::string_view text) = 0;                         // a string tensor of rank 0
+  virtual Value strings(const std::vector<std::string>& texts) = 0;        // a string tensor of rank 1
+  virtual Value device() = 0;       // the model's device, for factories
+  virtual Value string_pool() = 0;  // the run's StringPool, first argument of the text kernels
+
+  // Control flow. The bodies write to this translator as usual; what they return is brought to one type over the
+  // branches or iterations.
+  virtual Values branch(Value condition, const std::function<Values()>& then_branch,
+                        const std::function<Values()>& else_branch) = 0;
+  struct Step {
+    Value condition;  // whether to go on; absent: yes
+    Values carried;
+  };
+  virtual Values loop(Value trip_count, Value condition, Values carried,
+                      const std::function<Step(Value iteration, const Values& carried)>& body) = 0;
+
+  // Translates a subgraph in place; it sees the values of the graphs around it.
+  virtual Values subgraph(const onnx::GraphProto& graph, const Values& inputs) = 0;
+};
+
+using TranslateFunction = std::function<Values(Translator&, const NodeView&)>;
+
+// A translator that calls a function of src/ops/scripts, binding its parameters by their names to the node's inputs and
+// attributes as the ONNX schema names them (inputs first), but for those that are fixed here; see src/ops/README.md.
+TranslateFunction script(std::string function, std::vector<Arg> fixed = {});
+
+}  // namespace onnxtorch
