@@ -36,20 +36,31 @@ def required_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     return [value for value in model.graph.input if value.name not in initialized]
 
 
-def random_input(value: onnx.ValueInfoProto, random: np.random.Generator) -> np.ndarray:
-    """Random data of an input's type and shape: normal floats, small whole numbers, coin flips, short words."""
-    if not value.type.HasField("tensor_type"):
-        sys.exit(f'The input "{value.name}" is a {value.type.WhichOneof("value")}: only tensors can be made up.')
-    tensor = value.type.tensor_type
+def random_value(type_: onnx.TypeProto, random: np.random.Generator):
+    """A random value of an input's type. A sequence has two elements, an optional is there."""
+    kind = type_.WhichOneof("value")
+    if kind == "sequence_type":
+        return [random_value(type_.sequence_type.elem_type, random) for _ in range(2)]
+    if kind == "optional_type":
+        return random_value(type_.optional_type.elem_type, random)
+    if kind == "tensor_type":
+        return random_tensor(type_.tensor_type, random)
+    sys.exit(f"An input of {kind} cannot be made up; run this model from Python.")
+
+
+def random_tensor(tensor: onnx.TypeProto.Tensor, random: np.random.Generator) -> np.ndarray:
+    """Normal floats, small whole numbers, coin flips or words."""
     shape = [dim.dim_value if dim.HasField("dim_value") else 1 for dim in tensor.shape.dim]
-    if tensor.elem_type == TensorProto.STRING:
-        return random.choice(np.array(["a", "word", "or two"], dtype=object), shape)
     dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-    if dtype == np.bool_:
-        return random.integers(0, 2, shape).astype(dtype)
-    if np.issubdtype(dtype, np.integer):
-        return random.integers(0, 10, shape).astype(dtype)
-    return np.asarray(random.standard_normal(shape)).astype(dtype)
+    if tensor.elem_type == TensorProto.STRING:
+        data = random.choice(["a", "word", "or two"], shape)
+    elif dtype == np.bool_:
+        data = random.integers(0, 2, shape)
+    elif np.issubdtype(dtype, np.integer):
+        data = random.integers(0, 10, shape)
+    else:
+        data = random.standard_normal(shape)
+    return np.asarray(data).astype(dtype)
 
 
 def describe(value, indent: str = "  ") -> str:
@@ -62,8 +73,9 @@ def describe(value, indent: str = "  ") -> str:
         lines = [f"{indent}  [{i}] {describe(element, indent + '  ')}" for i, element in enumerate(value[:4])]
         return "\n".join([f"sequence of {len(value)}", *lines])
     array = np.asarray(value)
+    kind = "string" if array.dtype.kind in "OU" else array.dtype
     first = ", ".join(str(element) for element in array.ravel()[:6])
-    return f"{array.dtype} {list(array.shape)}  {first}{', …' if array.size > 6 else ''}"
+    return f"{kind} {list(array.shape)}  {first}{', …' if array.size > 6 else ''}"
 
 
 def main() -> None:
@@ -81,10 +93,11 @@ def main() -> None:
     random = np.random.default_rng(0)
     print("Inputs")
     for value in required_inputs(model):
-        made_up = value.name not in inputs
-        if made_up:
-            inputs[value.name] = random_input(value, random)
-        print(f"  {value.name}: {describe(inputs[value.name])}{'   (random, seed 0)' if made_up else ''}")
+        origin = "given"
+        if value.name not in inputs:
+            inputs[value.name] = random_value(value.type, random)
+            origin = "random, seed 0"
+        print(f"  {value.name} ({origin}): {describe(inputs[value.name])}")
 
     try:
         start = time.perf_counter()
