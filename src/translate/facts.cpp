@@ -68,7 +68,12 @@ std::optional<Facts::Run> runner(jit::Node* node) {
   return [operation](jit::Stack& stack) mutable { operation(stack); };
 }
 
-bool returns_device_facts(const jit::Node* node) { return node->kind() == c10::prim::device; }
+// Nodes whose results, or whose lists, are not facts: an empty list is there to be appended to.
+bool is_opaque(const jit::Node* node) {
+  if (node->kind() == c10::prim::Constant || node->kind() == c10::prim::device || !node->blocks().empty()) return true;
+  if (node->kind() == c10::prim::ListConstruct) return node->inputs().empty();
+  return node->maybeSchema() && node->schema().is_mutable();
+}
 
 }  // namespace
 
@@ -123,7 +128,7 @@ void Facts::learn(std::span<jit::Value* const> inputs, std::span<jit::Value* con
 }
 
 void Facts::learn(jit::Node* node) {
-  if (node->kind() == c10::prim::Constant || !node->blocks().empty() || returns_device_facts(node)) return;
+  if (is_opaque(node)) return;
   const auto run = runner(node);
   if (!run) return;
   const std::vector<jit::Value*> inputs(node->inputs().begin(), node->inputs().end());

@@ -122,7 +122,7 @@ Program GraphTranslator::run() {
   declare_inputs();
   translate(model_.proto.graph());
   for (const auto& output : model_.proto.graph().output()) {
-    const Value value = tensor(look_up(output.name()));
+    const Value value = tensor(named(output.name()));
     ValueType type = value.type.known() ? value.type : value_type(output.type());
     if (value.graph->type()->kind() == c10::TypeKind::OptionalType && type.kind != ValueType::Kind::Optional) {
       type = ValueType::optional(type);
@@ -169,7 +169,7 @@ void GraphTranslator::collect_gradient_inputs(const onnx::GraphProto& graph) {
   }
 }
 
-Value GraphTranslator::look_up(const std::string& name) const {
+Value GraphTranslator::named(const std::string& name) const {
   for (const Scope* scope = scope_; scope; scope = scope->outer) {
     if (const auto found = scope->names.find(name); found != scope->names.end()) return found->second;
   }
@@ -191,7 +191,7 @@ void GraphTranslator::translate(const onnx::GraphProto& graph) {
 
 void GraphTranslator::translate(const onnx::NodeProto& node) {
   Values inputs;
-  for (const auto& name : node.input()) inputs.push_back(name.empty() ? Value{} : look_up(name));
+  for (const auto& name : node.input()) inputs.push_back(name.empty() ? Value{} : named(name));
   NodeLabel label = label_of(node, *scope_->opsets);
   const OperatorSchema* schema = find_schema(label.domain, node.op_type(), label.version);
   const NodeView view(*this, node, schema, label, std::move(inputs));
@@ -240,7 +240,7 @@ Values GraphTranslator::expand(const onnx::FunctionProto& function, const NodeVi
   for (int i = 0; i < body.input_size(); ++i) scope.names[body.input(i)] = view.input(static_cast<size_t>(i));
   for (const auto& node : body.node()) translate(node);
   Values outputs;
-  for (const auto& name : body.output()) outputs.push_back(look_up(name));
+  for (const auto& name : body.output()) outputs.push_back(named(name));
   scope_ = caller;
   return outputs;
 }
@@ -259,7 +259,7 @@ Values GraphTranslator::subgraph(const onnx::GraphProto& graph, const Values& in
   }
   translate(graph);
   Values outputs;
-  for (const auto& output : graph.output()) outputs.push_back(look_up(output.name()));
+  for (const auto& output : graph.output()) outputs.push_back(named(output.name()));
   scope_ = outer;
   return outputs;
 }
@@ -384,8 +384,12 @@ bool GraphTranslator::on_host(const Value& v) const {
 }
 
 Value GraphTranslator::tensor(Value v) {
-  if (v.absent() || !on_host(v)) return v;
-  return call("aten::tensor", {v, kw("dtype", c10::kLong), kw("device", device())}).as(ElementType::Int64);
+  if (v.absent()) return v;
+  if (on_host(v)) return call("aten::tensor", {v, kw("dtype", c10::kLong), kw("device", device())}).as(ElementType::Int64);
+  if (v.graph->type()->kind() == c10::TypeKind::BoolType) {
+    return call("aten::tensor", {v, kw("dtype", c10::kBool), kw("device", device())}).as(ElementType::Bool);
+  }
+  return v;
 }
 
 Value GraphTranslator::ints(Value v) {

@@ -46,6 +46,7 @@ class GraphTranslator final : public Translator {
                 const std::function<Values()>& else_branch) override;
   Values loop(Value trip_count, Value condition, Values carried,
               const std::function<Step(Value, const Values&)>& body) override;
+  Value named(const std::string& name) const override;
   Values subgraph(const onnx::GraphProto& graph, const Values& inputs) override;
 
  private:
@@ -59,7 +60,6 @@ class GraphTranslator final : public Translator {
   void declare_inputs();
   void declare_initializers(const onnx::GraphProto& graph);
   void collect_gradient_inputs(const onnx::GraphProto& graph);
-  Value look_up(const std::string& name) const;
   void define(const std::string& name, Value value);
 
   void translate(const onnx::GraphProto& graph);
@@ -72,7 +72,6 @@ class GraphTranslator final : public Translator {
   Value bind(std::string name, const at::Tensor& stored, ElementType type);
   Value known_constant(const c10::IValue& value);
   Value single_element(Value v, const char* conversion);
-  torch::jit::Value* declared_none(const ValueType& type);
   Value unified(const Value& value, const Value& other);
 
   const ModelFile& model_;
@@ -91,6 +90,5 @@ class GraphTranslator final : public Translator {
 
 // The TorchScript type of an ONNX one.
 c10::TypePtr torchscript_type(const ValueType& type);
-ValueType value_type(const onnx::TypeProto& type);
 
 }  // namespace onnxtorch

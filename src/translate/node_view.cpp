@@ -101,6 +101,7 @@ std::vector<std::string> NodeView::attr_strings(std::string_view name) const {
   const auto& field = required(name).strings();
   return {field.begin(), field.end()};
 }
+ValueType NodeView::attr_type(std::string_view name) const { return value_type(required(name).tp()); }
 Value NodeView::attr_tensor(std::string_view name) const { return translator_.constant(required(name).t()); }
 const onnx::GraphProto& NodeView::attr_graph(std::string_view name) const { return required(name).g(); }
 

@@ -15,11 +15,14 @@ class AttributeProto;
 class GraphProto;
 class NodeProto;
 class TensorProto;
+class TypeProto;
 }  // namespace onnx
 
 namespace onnxtorch {
 
 class Translator;
+
+ValueType value_type(const onnx::TypeProto& type);
 
 class NodeView {
  public:
@@ -57,6 +60,7 @@ class NodeView {
   std::vector<double> attr_floats(std::string_view name) const;
   std::vector<std::string> attr_strings(std::string_view name) const;
   ElementType attr_element(std::string_view name) const { return static_cast<ElementType>(attr_int(name)); }
+  ValueType attr_type(std::string_view name) const;
   Value attr_tensor(std::string_view name) const;
   const onnx::GraphProto& attr_graph(std::string_view name) const;
   const onnx::AttributeProto* attribute(std::string_view name) const;  // null where there is neither

@@ -70,7 +70,12 @@ TranslateFunction script(std::string function, std::vector<Arg> fixed) {
       if (std::ranges::any_of(fixed, is_fixed)) continue;
       args.push_back(kw(parameter.name(), bound(t, n, parameter.name(), parameter.type())));
     }
-    return t.call_all(function, std::move(args));
+    const Values results = t.call_all(function, std::move(args));
+    const auto& outputs = n.schema()->outputs;
+    if (outputs.empty() || outputs[0].option != FormalOption::Variadic) return results;
+    Values items;
+    for (size_t i = 0; i < n.output_count(); ++i) items.push_back(t.call("aten::__getitem__", {results[0], static_cast<int64_t>(i)}));
+    return items;
   };
 }
 

@@ -41,6 +41,7 @@ class Translator {
 
   // Constants.
   virtual Value scalar(Arg value) = 0;  // an int, float, bool, str, list of them, or None
+  Value list(const Values& items) { return scalar(items); }  // a sequence; of tensors where it is empty
   virtual Value constant(const onnx::TensorProto& tensor) = 0;
   virtual Value constant(const at::Tensor& stored, ElementType type) = 0;  // goes to the model's device with the weights
   virtual Value string(std::string_view text) = 0;                         // a string tensor of rank 0
@@ -58,6 +59,9 @@ class Translator {
   };
   virtual Values loop(Value trip_count, Value condition, Values carried,
                       const std::function<Step(Value iteration, const Values& carried)>& body) = 0;
+
+  // The value that a name stands for where the node is.
+  virtual Value named(const std::string& name) const = 0;
 
   // Translates a subgraph in place; it sees the values of the graphs around it.
   virtual Values subgraph(const onnx::GraphProto& graph, const Values& inputs) = 0;

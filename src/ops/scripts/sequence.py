@@ -1,0 +1,23 @@
+# SequenceInsert, SequenceErase, SplitToSequence. A sequence is never changed in place: other nodes may hold it.
+
+
+def sequence_insert(input_sequence: List[Tensor], tensor: Tensor, position: Optional[int]) -> List[Tensor]:
+    items = input_sequence.copy()
+    if position is None:
+        items.append(tensor)
+    else:
+        assert -len(items) <= position and position <= len(items), "the position lies outside the sequence"
+        items.insert(position, tensor)
+    return items
+
+
+def sequence_erase(input_sequence: List[Tensor], position: Optional[int]) -> List[Tensor]:
+    items = input_sequence.copy()
+    items.pop(-1 if position is None else position)
+    return items
+
+
+def split_to_sequence(input: Tensor, split: Tensor, lengths: List[int], axis: int) -> List[Tensor]:
+    if split.dim() == 0:
+        return torch.split(input, lengths[0], axis)
+    return torch.split(input, lengths, axis)
