@@ -1,3 +1,27 @@
-"""ONNX's coverage report prints at the end of a run (and goes to CSV files where CSVDIR is set)."""
+"""ONNX's coverage report prints at the end of a run (and goes to CSV files where CSVDIR is set), then our own counts."""
+
+from collections import Counter
 
 pytest_plugins = "onnx.backend.test.report"
+
+SUITES = {
+    "OnnxBackend": "official suite",
+    "test_inputs_as_initializers": "its inputs as initializers",
+    "test_symbolic_dimensions": "its dimensions symbolic",
+}
+_outcomes: dict[str, Counter] = {title: Counter() for title in SUITES.values()}
+
+
+def pytest_runtest_logreport(report):
+    if report.when == "call" or report.outcome != "passed":
+        for mark, title in SUITES.items():
+            if mark in report.nodeid:
+                _outcomes[title][report.outcome] += 1
+                return
+
+
+def pytest_terminal_summary(terminalreporter):
+    for title, outcomes in _outcomes.items():
+        ran = outcomes["passed"] + outcomes["failed"]
+        if ran:
+            terminalreporter.write_line(f"{title}: {outcomes['passed']}/{ran} passed, {outcomes['skipped']} skipped")
