@@ -50,10 +50,10 @@ def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def with_initializers(case: Case) -> Case | None:
-    """Each tensor input becomes an initializer; None where there is none, or where the data sets differ."""
-    if len(case.data_sets) != 1:
+    """Each tensor input becomes an initializer, sequences and optionals stay; None where there is no input."""
+    if not case.model.graph.input:
         return None
-    inputs, outputs = case.data_sets[0]
+    ((inputs, outputs),) = case.data_sets
     model = _copy(case.model)
     kept, kept_values = [], []
     for info, value in zip(case.model.graph.input, inputs, strict=True):
@@ -66,23 +66,25 @@ def with_initializers(case: Case) -> Case | None:
         else:
             kept.append(info)
             kept_values.append(value)
-    if len(kept) == len(inputs):
-        return None
     del model.graph.input[:]
     model.graph.input.extend(kept)
     model.ir_version = max(model.ir_version, 4)  # before 4, an initializer had to be an input too
     return dataclasses.replace(case, model=model, data_sets=[(kept_values, outputs)])
 
 
+def _dims(type_: onnx.TypeProto) -> list[onnx.TensorShapeProto.Dimension]:
+    """The dimensions of a tensor, or of the tensors in a sequence or an optional."""
+    if type_.HasField("sequence_type"):
+        return _dims(type_.sequence_type.elem_type)
+    if type_.HasField("optional_type"):
+        return _dims(type_.optional_type.elem_type)
+    return list(type_.tensor_type.shape.dim)
+
+
 def with_symbolic_dims(case: Case) -> Case | None:
-    """Each dimension of each tensor input becomes symbolic; None where no input has one."""
+    """Each dimension of each input becomes symbolic; None where no input has one."""
     model = _copy(case.model)
-    dims = [
-        dim
-        for info in model.graph.input
-        if info.type.HasField("tensor_type")
-        for dim in info.type.tensor_type.shape.dim
-    ]
+    dims = [dim for info in model.graph.input for dim in _dims(info.type)]
     if not dims:
         return None
     for number, dim in enumerate(dims):
