@@ -1,0 +1,51 @@
+"""Small models for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+import onnx_torch.backend
+
+NEWEST = onnx.defs.onnx_opset_version()
+
+
+def tensor_info(name: str, value: Any = None, shape: Sequence[Any] | None = None, element: int | None = None):
+    """A value info of a numpy array's type, of any shape unless one is given."""
+    if element is None:
+        dtype = np.asarray(value).dtype
+        element = TensorProto.STRING if dtype.kind in "OUS" else helper.np_dtype_to_tensor_dtype(dtype)
+    return helper.make_tensor_value_info(name, element, shape)
+
+
+def model_of(nodes, inputs, outputs, opset: int = NEWEST, domain: str = "", **graph_options) -> onnx.ModelProto:
+    """A model of nodes; `outputs` may be names only."""
+    outputs = [onnx.ValueInfoProto(name=o) if isinstance(o, str) else o for o in outputs]
+    graph = helper.make_graph(nodes, "test", inputs, outputs, **graph_options)
+    imports = [helper.make_opsetid(domain, opset)]
+    if domain:
+        imports.append(helper.make_opsetid("", NEWEST))
+    return helper.make_model(graph, opset_imports=imports)
+
+
+def op_model(
+    op_type: str, inputs: Sequence[Any], opset: int = NEWEST, domain: str = "", outputs: int = 1, **attributes: Any
+) -> onnx.ModelProto:
+    """A model of one node on arrays; None is an absent optional input."""
+    names = ["" if value is None else f"x{i}" for i, value in enumerate(inputs)]
+    out = [f"y{i}" for i in range(outputs)]
+    node = helper.make_node(op_type, names, out, domain=domain, **attributes)
+    infos = [tensor_info(name, value) for name, value in zip(names, inputs, strict=True) if value is not None]
+    return model_of([node], infos, out, opset, domain)
+
+
+def run_op(
+    op_type: str, inputs: Sequence[Any], opset: int = NEWEST, domain: str = "", outputs: int = 1, **attributes: Any
+) -> list[Any]:
+    """What onnx_torch makes of one node; a list of outputs."""
+    model = op_model(op_type, inputs, opset, domain, outputs, **attributes)
+    return list(onnx_torch.backend.prepare(model).run([value for value in inputs if value is not None]))
