@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,7 +42,7 @@ class OnnxTorchRep(BackendRep):
         self.inputs = prepared.inputs
         self.outputs = prepared.outputs
         self._input_names = [name for name, *_ in self.inputs]
-        self._output_names = [name for name, _ in self.outputs]
+        self._output_names = tuple(name for name, _ in self.outputs)
 
     def run(self, inputs: Any = None, **kwargs: Any) -> tuple[Any, ...]:
         """Runs the model.
@@ -73,22 +74,25 @@ class OnnxTorchRep(BackendRep):
             inputs = []
         if not isinstance(inputs, (list, tuple)):
             inputs = [inputs]
-        # A short list goes to the inputs that must be fed, as old models list their weights as inputs too.
+        # A list goes to all inputs, or to those that must be fed: old models list their weights as inputs too.
         required = [name for name, _, _, has_default in self.inputs if not has_default]
         names = required if len(inputs) == len(required) else self._input_names
         if len(inputs) > len(names) or len(inputs) < len(required):
             raise InputError(f"expected {len(required)} inputs ({', '.join(required)}), not {len(inputs)}")
-        return dict(zip(names, inputs, strict=False))
+        defaulted = {name for name, _, _, has_default in self.inputs if has_default}
+        return {n: x for n, x in zip(names, inputs, strict=False) if x is not None or n not in defaulted}
 
 
-class _Outputs(tuple):
-    """What a run returns: a tuple whose items are found by position, by field, or by the model's name for them."""
+@functools.cache
+def _outputs_type(names: tuple[str, ...]) -> type[tuple[Any, ...]]:
+    outputs = namedtupledict("Outputs", names)
+    outputs.__reduce__ = lambda self: (_outputs, (names, tuple(self)))  # the class itself is made anew where it is loaded
+    return outputs
 
-    __slots__ = ()
 
-
-def _outputs(names: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
-    return namedtupledict("Outputs", names)(*values)
+def _outputs(names: tuple[str, ...], values: Sequence[Any]) -> tuple[Any, ...]:
+    """A tuple whose items are found by position, by field, or by the model's name for them."""
+    return _outputs_type(names)(*values)
 
 
 def _device_name(device: str | Device) -> str:

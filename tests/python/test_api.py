@@ -1,0 +1,301 @@
+"""The interface of onnx.backend, and the errors it gives."""
+
+import pickle
+import threading
+import time
+
+import numpy as np
+import onnx
+import pytest
+from models import model_of, op_model, run_op, tensor_info
+from onnx import TensorProto, helper, numpy_helper
+
+import onnx_torch
+from onnx_torch import backend
+
+FLOAT = TensorProto.FLOAT
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def add_model(**options):
+    node = helper.make_node("Add", ["a", "b"], ["sum"], name="adder")
+    inputs = [tensor_info("a", element=FLOAT, shape=[2, 3]), tensor_info("b", element=FLOAT, shape=["N", 3])]
+    return model_of([node], inputs, ["sum"], **options)
+
+
+# --- Forms of a model, of inputs and of outputs --------------------------------------------------------------------------
+
+
+def test_a_model_is_a_proto_bytes_or_a_path(tmp_path):
+    model = add_model()
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    for form in (model, model.SerializeToString(), path, str(path)):
+        np.testing.assert_array_equal(backend.prepare(form).run([X, X])[0], X + X)
+
+
+def test_external_data_lies_beside_the_model(tmp_path):
+    weight = numpy_helper.from_array(X, "b")
+    model = model_of([helper.make_node("Add", ["a", "b"], ["sum"])], [tensor_info("a", X)], ["sum"], initializer=[weight])
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    np.testing.assert_array_equal(backend.prepare(path).run([X])[0], X + X)
+    (tmp_path / "weights.bin").unlink()
+    with pytest.raises(onnx_torch.InvalidModelError, match="weights.bin"):
+        backend.prepare(path)
+
+
+@pytest.mark.parametrize("location", ["../outside.bin", "/etc/hostname"])
+def test_external_data_stays_below_the_model(tmp_path, location):
+    weight = TensorProto(name="b", data_type=FLOAT, dims=[1], data_location=TensorProto.EXTERNAL)
+    weight.external_data.add(key="location", value=location)
+    model = model_of([helper.make_node("Add", ["a", "b"], ["sum"])], [tensor_info("a", X)], ["sum"], initializer=[weight])
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(onnx_torch.InvalidModelError, match="beside or below"):
+        backend.prepare(path)
+
+
+def test_inputs_are_a_list_a_dictionary_or_one_array():
+    rep = backend.prepare(add_model())
+    for inputs in ([X, X], (X, X), {"a": X, "b": X}):
+        np.testing.assert_array_equal(rep.run(inputs).sum, X + X)
+    relu = backend.prepare(op_model("Relu", [X]))
+    np.testing.assert_array_equal(relu.run(-X)[0], np.zeros_like(X))
+
+
+def test_scalars_and_nested_lists_take_the_inputs_type():
+    node = helper.make_node("Mul", ["a", "b"], ["y"])
+    inputs = [tensor_info("a", element=FLOAT, shape=[]), tensor_info("b", element=FLOAT, shape=None)]
+    rep = backend.prepare(model_of([node], inputs, ["y"]))
+    result = rep.run([2, [1, 2, 3]]).y
+    assert result.dtype == np.float32
+    np.testing.assert_array_equal(result, [2, 4, 6])
+
+
+def test_outputs_are_found_by_position_field_and_true_name():
+    nodes = [helper.make_node("Relu", ["x"], ["good"]), helper.make_node("Neg", ["x"], ["1 bad.name"])]
+    outputs = backend.prepare(model_of(nodes, [tensor_info("x", X)], ["good", "1 bad.name"])).run([X])
+    assert isinstance(outputs, tuple)
+    assert outputs[0] is outputs.good is outputs["good"]
+    assert outputs[1] is outputs._1 is outputs["1 bad.name"]
+    again = pickle.loads(pickle.dumps(outputs))
+    assert again._fields == outputs._fields
+    np.testing.assert_array_equal(again["1 bad.name"], -X)
+
+
+def test_an_initializer_that_is_an_input_may_be_fed():
+    ones = numpy_helper.from_array(np.ones((2, 3), np.float32), "b")
+    rep = backend.prepare(add_model(initializer=[ones]))
+    np.testing.assert_array_equal(rep.run([X])[0], X + 1)
+    np.testing.assert_array_equal(rep.run([X, X])[0], X + X)
+    np.testing.assert_array_equal(rep.run({"a": X, "b": X})[0], X + X)
+    np.testing.assert_array_equal(rep.run([X, None])[0], X + 1)
+    np.testing.assert_array_equal(rep.run([X])[0], X + 1)
+
+
+def test_module_and_class_are_the_same():
+    assert backend.OnnxTorchBackend.run_model(add_model(), [X, X])[0].tolist() == (X + X).tolist()
+    assert backend.run_model(add_model(), [X, X])[0].tolist() == (X + X).tolist()
+    assert isinstance(backend.prepare(add_model()), onnx.backend.base.BackendRep)
+    assert issubclass(backend.OnnxTorchBackend, onnx.backend.base.Backend)
+
+
+def test_run_node():
+    node = helper.make_node("Clip", ["x", "", "max"], ["y"])
+    np.testing.assert_array_equal(backend.run_node(node, [X, np.float32(3)])[0], np.minimum(X, 3))
+    old = helper.make_node("Clip", ["x"], ["y"], max=3.0)
+    np.testing.assert_array_equal(backend.run_node(old, [X], opset_version=6)[0], np.minimum(X, 3))
+    with pytest.raises(onnx.checker.ValidationError):
+        backend.run_node(old, [X])
+
+
+def test_one_model_takes_changing_shapes():
+    rep = backend.prepare(op_model("Flatten", [X]))
+    for shape in ((2, 3), (4, 5, 6), (0, 7), (1, 2, 3, 4, 5)):
+        x = np.ones(shape, np.float32)
+        assert rep.run([x])[0].shape == (shape[0], int(np.prod(shape[1:])))
+
+
+# --- Devices -------------------------------------------------------------------------------------------------------------
+
+
+def test_devices():
+    assert backend.supports_device("CPU")
+    assert not backend.supports_device("OpenCL")
+    assert not backend.supports_device("CUDA:99")
+    assert backend.Device("CUDA:1").device_id == 1
+    assert backend.Device("CPU").type == backend.DeviceType.CPU
+    with pytest.raises(onnx_torch.DeviceError, match="OpenCL"):
+        backend.prepare(add_model(), "OpenCL")
+    with pytest.raises(onnx_torch.DeviceError, match="CUDA:99"):
+        backend.prepare(add_model(), "CUDA:99")
+
+
+# --- Errors --------------------------------------------------------------------------------------------------------------
+
+
+def test_all_unsupported_operators_are_listed():
+    nodes = [
+        helper.make_node("Frobnicate", ["x"], ["y"], name="first"),
+        helper.make_node("Relu", ["y"], ["z"]),
+        helper.make_node("Grumble", ["z"], ["w"], name="second", domain="my.domain"),
+    ]
+    model = model_of(nodes, [tensor_info("x", X)], ["w"])
+    model.opset_import.append(helper.make_opsetid("my.domain", 3))
+    with pytest.raises(onnx_torch.UnsupportedError) as caught:
+        backend.prepare(model)
+    text = str(caught.value)
+    assert 'Frobnicate "first" (opset' in text
+    assert 'my.domain.Grumble "second" (opset 3)' in text
+    assert (caught.value.op_type, caught.value.node_name, caught.value.domain) == ("Frobnicate", "first", "")
+    assert not backend.is_compatible(model)
+
+
+def test_an_opset_newer_than_the_schemas_is_refused():
+    model = add_model()
+    model.opset_import[0].version = 10_000
+    with pytest.raises(onnx_torch.UnsupportedError, match="newer"):
+        backend.prepare(model)
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (helper.make_node("Concat", ["x", "x"], ["y"]), 'required attribute "axis" is missing'),
+        (helper.make_node("Relu", ["x"], ["y"], slope=2.0), 'unknown attribute "slope"'),
+        (helper.make_node("Concat", ["x", "x"], ["y"], axis=1.0), 'attribute "axis" must be of type int, not float'),
+        (helper.make_node("Add", ["x"], ["y"]), "1 inputs; allowed are 2 to 2"),
+        (helper.make_node("Add", ["x", ""], ["y"]), 'required input "B" is missing'),
+    ],
+)
+def test_a_node_that_breaks_its_schema_is_refused(node, message):
+    node.name = "culprit"
+    model = model_of([node], [tensor_info("x", X)], ["y"])
+    with pytest.raises(onnx_torch.InvalidModelError, match=message) as caught:
+        backend.prepare(model)
+    assert caught.value.node_name == "culprit"
+    assert not backend.is_compatible(model)
+
+
+def test_a_broken_file_is_refused(tmp_path):
+    with pytest.raises(onnx_torch.InvalidModelError, match="not an ONNX model"):
+        backend.prepare(b"\xff\xff\xff")
+    with pytest.raises(onnx_torch.InvalidModelError, match=r"missing\.onnx"):
+        backend.prepare(tmp_path / "missing.onnx")
+
+
+def test_a_value_that_nothing_defines_is_named():
+    with pytest.raises(onnx_torch.InvalidModelError, match='"nowhere"'):
+        backend.prepare(model_of([helper.make_node("Relu", ["nowhere"], ["y"])], [], ["y"]))
+
+
+def test_a_failing_node_names_itself_and_the_shapes_it_saw():
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Reshape", ["r", "s"], ["y"], name="reshape_4")]
+    shape = np.array([4, 5], np.int64)
+    rep = backend.prepare(model_of(nodes, [tensor_info("x", X), tensor_info("s", shape)], ["y"], opset=13))
+    with pytest.raises(onnx_torch.RunError) as caught:
+        rep.run([X, shape])
+    assert str(caught.value).startswith('Reshape "reshape_4" (opset 13): ')
+    assert "input 0: Float [2, 3]" in str(caught.value)
+    error = pickle.loads(pickle.dumps(caught.value))
+    assert (error.op_type, error.node_name, error.domain, error.version) == ("Reshape", "reshape_4", "", 13)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ([X], "expected 2 inputs"),
+        ([X, X, X], "expected 2 inputs"),
+        ({"a": X}, 'input "b" is missing'),
+        ({"a": X, "c": X}, "unknown input 'c'"),
+        ([X, X.astype(np.float64)], r'"b" must be tensor\(float\), not tensor\(double\)'),
+        ([X, X[0]], r'"b" must be of shape \[N, 3\], not \[3\]'),
+        ([X[:1], X], r'"a" must be of shape \[2, 3\], not \[1, 3\]'),
+        ([X, np.zeros((2, 3), "datetime64[s]")], "element type datetime64"),
+        ([X, None], '"b" must be .*absent'),
+    ],
+)
+def test_wrong_inputs_say_which_what_and_what_came(inputs, message):
+    with pytest.raises(onnx_torch.InputError, match=message):
+        backend.prepare(add_model()).run(inputs)
+
+
+def test_all_errors_are_the_packages_own():
+    for name in ("InvalidModelError", "UnsupportedError", "InputError", "DeviceError", "RunError"):
+        assert issubclass(getattr(onnx_torch, name), onnx_torch.Error)
+
+
+# --- Memory and threads --------------------------------------------------------------------------------------------------
+
+
+def test_outputs_have_memory_of_their_own():
+    weight = numpy_helper.from_array(X, "w")
+    nodes = [
+        helper.make_node("Identity", ["x"], ["same"]),
+        helper.make_node("Identity", ["same"], ["twice"]),
+        helper.make_node("Identity", ["w"], ["constant"]),
+        helper.make_node("Transpose", ["x"], ["view"]),
+    ]
+    names = ["same", "twice", "constant", "view"]
+    rep = backend.prepare(model_of(nodes, [tensor_info("x", X)], names, initializer=[weight]))
+    x = X.copy()
+    outputs, later = rep.run([x]), rep.run([x])
+    arrays = [x, *outputs, *later]
+    for i, one in enumerate(arrays):
+        assert not any(np.shares_memory(one, other) for other in arrays[i + 1 :])
+    for array in outputs:
+        array += 100
+    np.testing.assert_array_equal(x, X)
+    np.testing.assert_array_equal(rep.run([x]).constant, X)
+
+
+def test_inputs_are_not_copied():
+    """An array of 4 TiB that repeats one element cannot be copied."""
+    endless = np.broadcast_to(np.ones(1, np.float32), (2**40,))
+    assert run_op("Shape", [endless])[0].tolist() == [2**40]
+
+
+@pytest.mark.parametrize("make", [lambda x: x[::-1], lambda x: x.T, lambda x: x[:, ::2], lambda x: x.astype(">f4")])
+def test_any_layout_of_input(make):
+    x = make(X)
+    np.testing.assert_array_equal(run_op("Neg", [x])[0], -x)
+
+
+def test_many_threads_run_one_model():
+    rep = backend.prepare(op_model("MatMul", [np.zeros((8, 8), np.float32)] * 2))
+    rng = np.random.default_rng(0)
+    pairs = [rng.random((2, 8, 8), np.float32) for _ in range(64)]
+    wrong = []
+
+    def work(part):
+        wrong.extend(1 for a, b in part if not np.allclose(rep.run([a, b])[0], a @ b, rtol=1e-4))
+
+    threads = [threading.Thread(target=work, args=(pairs[i::4],)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_the_interpreter_is_free_while_a_model_runs():
+    big = np.ones((1500, 1500), np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "x"], ["y0"])]
+    nodes += [helper.make_node("MatMul", [f"y{i}", "x"], [f"y{i + 1}"]) for i in range(20)]
+    rep = backend.prepare(model_of(nodes, [tensor_info("x", big)], ["y20"]))
+    rep.run([big])
+    done = threading.Event()
+
+    def work():
+        rep.run([big])
+        done.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    turns = 0
+    while not done.is_set():
+        turns += 1
+        time.sleep(0.001)
+    thread.join()
+    assert turns > 3
