@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <functional>
-#include <set>
-#include <sstream>
+#include <string>
 #include <vector>
 
 #include "import/model_reader.h"
@@ -57,11 +55,25 @@ class Checker {
       refuse(label, "opset " + std::to_string(label.version) + " is newer than the newest known one, " + std::to_string(newest));
     } else if (!schema) {
       refuse(label, "no such operator");
-    } else if (!registry().find(label.domain, node.op_type(), schema->since_version) && schema->bodies.empty()) {
+    } else if (!is_translated(*schema)) {
       refuse(label, "version " + std::to_string(schema->since_version) + " is not supported");
     } else {
       check_against(*schema, node, label);
     }
+  }
+
+  // By the table, or by the operators of its function body.
+  static bool is_translated(const OperatorSchema& schema) {
+    if (registry().find(schema.domain, schema.name, schema.since_version)) return true;
+    if (schema.bodies.empty()) return false;
+    onnx::FunctionProto body;
+    body.ParseFromArray(schema.bodies[0].function.data(), static_cast<int>(schema.bodies[0].function.size()));
+    const Opsets opsets = opsets_of(body);
+    return std::ranges::all_of(body.node(), [&](const onnx::NodeProto& node) {
+      const NodeLabel label = label_of(node, opsets);
+      const OperatorSchema* inner = find_schema(label.domain, node.op_type(), label.version);
+      return inner && is_translated(*inner);
+    });
   }
 
   void check_against(const OperatorSchema& schema, const onnx::NodeProto& node, const NodeLabel& label) {
