@@ -474,3 +474,105 @@ def test_broken_tree_ensembles_are_refused(change, message):
     }
     with pytest.raises(ValueError, match=message):
         tree_ensemble_5(one_branch | change, 1)
+
+
+# ---- multiclass_probability
+
+
+def coupled(r):
+    """The p of sum 1 that minimises the sum of (r[j, i] p[i] - r[i, j] p[j]) ** 2, which the kernel iterates towards.
+
+    The reference implementation's own routine adds up what it should not, from three classes on.
+    """
+    q = -r.T * r
+    np.fill_diagonal(q, (r**2).sum(0) - np.diag(r) ** 2)
+    classes = len(r)
+    system = np.block([[q, np.ones((classes, 1))], [np.ones((1, classes)), np.zeros((1, 1))]])
+    return np.linalg.solve(system, np.append(np.zeros(classes), 1))[:classes]
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_multiclass_probability(classes, dtype):
+    rng = np.random.default_rng(9)
+    pairs = rng.uniform(1e-7, 1 - 1e-7, (100, classes, classes)).astype(dtype)
+    pairs = np.triu(pairs, 1) + np.tril(1 - pairs.transpose(0, 2, 1), -1).astype(dtype)
+    p = kernels.multiclass_probability(torch.from_numpy(pairs))
+    assert p.dtype == getattr(torch, np.dtype(dtype).name)
+    np.testing.assert_allclose(p.numpy(), [coupled(r.astype(np.float64)) for r in pairs], atol=0.02)
+    np.testing.assert_allclose(p.sum(1), 1, rtol=1e-5)
+
+
+def test_multiclass_probability_of_nothing_and_of_other_shapes():
+    assert kernels.multiclass_probability(torch.zeros(0, 3, 3)).shape == (0, 3)
+    with pytest.raises(ValueError, match=r"\[N, C, C\], not \[2, 3, 4\]"):
+        kernels.multiclass_probability(torch.zeros(2, 3, 4))
+
+
+# ---- find_keys, map_keys
+
+KEY_TYPES = [torch.int64, torch.int32, torch.int16, torch.float32, torch.float64]
+
+
+@pytest.mark.parametrize("dtype", KEY_TYPES)
+@pytest.mark.parametrize("keys", [[], [3], [1, 2, 5], [5, -1, 3], [4, 4, 1, 4, 1]])
+@pytest.mark.parametrize("shape", [(), (0,), (12,), (3, 4), (2, 0)])
+def test_find_keys(keys, dtype, shape):
+    x = torch.arange(-2, 10)[: np.prod(shape, dtype=int)].reshape(shape).to(dtype)
+    last = {key: i for i, key in enumerate(keys)}
+    expected = [last.get(int(v), -1) for v in x.ravel()]
+    found = kernels.find_keys(x, torch.tensor(keys, dtype=dtype))
+    assert found.shape == shape and found.dtype == torch.int64
+    assert found.ravel().tolist() == expected
+
+
+def test_find_keys_of_a_strided_tensor_and_of_many_elements():
+    x = torch.arange(20_000).reshape(2, -1)
+    keys = torch.arange(19_999, 9_999, -1)
+    expected = torch.where(x >= 10_000, 19_999 - x, -1)
+    torch.testing.assert_close(kernels.find_keys(x, keys), expected)
+    torch.testing.assert_close(kernels.find_keys(x.T, keys), expected.T)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("keys", [[1.0, float("nan"), 2.0], [1.0, 2.0, float("nan")]])
+def test_nan_is_a_key(keys, dtype):
+    x = torch.tensor([float("nan"), -float("nan"), 2.0, float("inf"), -0.0], dtype=dtype)
+    nan = [i for i, key in enumerate(keys) if key != key][0]
+    assert kernels.find_keys(x, torch.tensor(keys, dtype=dtype)).tolist() == [nan, nan, keys.index(2.0), -1, -1]
+    assert kernels.find_keys(x[:1], torch.tensor([1.0], dtype=dtype)).tolist() == [-1]
+    assert kernels.find_keys(x[-1:], torch.tensor([0.0], dtype=dtype)).tolist() == [0]
+
+
+@pytest.mark.parametrize("value_type", [torch.int64, torch.float32, torch.float64, torch.int16])
+@pytest.mark.parametrize("key_type", KEY_TYPES)
+def test_map_keys(key_type, value_type):
+    x = torch.tensor([[1, 7], [3, 2]], dtype=key_type)
+    keys, values = torch.tensor([3, 1, 2], dtype=key_type), torch.tensor([30, 10, 20], dtype=value_type)
+    for default in torch.tensor(-1, dtype=value_type), torch.tensor([-1], dtype=value_type):
+        y = kernels.map_keys(x, keys, values, default)
+        assert y.dtype == value_type and y.tolist() == [[10, -1], [30, 20]]
+
+
+def test_map_keys_as_label_encoder():
+    rng = np.random.default_rng(10)
+    keys, values = rng.permutation(50)[:20].astype(np.float32), rng.normal(size=20).astype(np.float32)
+    keys[3] = np.nan
+    x = np.append(rng.integers(0, 50, 100), np.nan).astype(np.float32)
+    attributes = {"keys_floats": keys.tolist(), "values_floats": values.tolist(), "default_float": 0.5}
+    model = ("LabelEncoder", [x], [TensorProto.FLOAT])
+    (expected,) = run_onnxruntime(*model, domain="ai.onnx.ml", opsets=OPSET_23, **attributes)
+    y = kernels.map_keys(*map(torch.from_numpy, (x, keys, values)), torch.tensor(0.5))
+    np.testing.assert_array_equal(y.numpy(), expected)
+
+
+def test_keys_and_values_are_checked():
+    x, one, two = torch.zeros(1), torch.zeros(1), torch.zeros(2)
+    with pytest.raises(ValueError, match="1 keys for 2 values"):
+        kernels.map_keys(x, one, two, one)
+    with pytest.raises(ValueError, match="2 default values"):
+        kernels.map_keys(x, one, one, two)
+    with pytest.raises(TypeError, match="looks for Float among keys of Long"):
+        kernels.find_keys(x, one.long())
+    with pytest.raises(ValueError, match=r"shape \[K\], not \[\]"):
+        kernels.find_keys(x, torch.tensor(0.0))
