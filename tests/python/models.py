@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 
 import onnx_torch.backend
 
@@ -49,3 +50,21 @@ def run_op(
     """What onnx_torch makes of one node; a list of outputs."""
     model = op_model(op_type, inputs, opset, domain, outputs, **attributes)
     return list(onnx_torch.backend.prepare(model).run([value for value in inputs if value is not None]))
+
+
+def reference_op(op_type: str, inputs: Sequence[Any], **options: Any) -> list[Any]:
+    """The same by ONNX's reference implementation."""
+    named = {f"x{i}": value for i, value in enumerate(inputs) if value is not None}
+    return ReferenceEvaluator(op_model(op_type, inputs, **options)).run(None, named)
+
+
+def assert_same(actual: Sequence[Any], expected: Sequence[Any], rtol: float = 1e-5, atol: float = 1e-6) -> None:
+    """Equal types and shapes; numbers equal, floating ones within a tolerance."""
+    for got, want in zip(actual, expected, strict=True):
+        want = np.asarray(want)
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
+        if want.dtype.kind in "biuO":
+            np.testing.assert_array_equal(got, want)
+        else:
+            wide = np.complex128 if want.dtype.kind == "c" else np.float64
+            np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=rtol, atol=atol)

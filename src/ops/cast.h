@@ -1,0 +1,20 @@
+// Conversion between element types, for every family.
+#pragma once
+
+#include "translate/translator.h"
+
+namespace onnxtorch {
+
+struct CastOptions {
+  bool saturate = true;           // to floats of 8 bits
+  std::string round_mode = "up";  // to float8e8m0
+};
+
+// v as another element type, as Cast defines it; v's own type must be known.
+Value cast(Translator& t, Value v, ElementType to, const CastOptions& options = {});
+
+// The elements of x, integers of any width, brought into the range of an integer type by discarding their higher bits;
+// in the dtype that stores the type.
+Value wrap(Translator& t, Value x, ElementType type);
+
+}  // namespace onnxtorch
