@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/jit/ir/constants.h>
 
+#include <algorithm>
+
 #include "translate/scripts.h"
 
 namespace onnxtorch {
@@ -93,6 +95,11 @@ void Facts::set_value(const jit::Value* v, const IValue& value) {
   if (auto meta = to_meta(value)) metas_[v] = *std::move(meta);
 }
 
+std::optional<IValue> Facts::take_value(const jit::Value* v) {
+  auto node = values_.extract(v);
+  return node ? std::optional(std::move(node.mapped())) : std::nullopt;
+}
+
 void Facts::set_meta(const jit::Value* v, const at::Tensor& meta) { metas_[v] = meta; }
 
 std::optional<IValue> Facts::meta_or_value(const jit::Value* v) const {
@@ -101,18 +108,29 @@ std::optional<IValue> Facts::meta_or_value(const jit::Value* v) const {
   return known ? to_meta(*known) : std::nullopt;
 }
 
+std::optional<jit::Stack> Facts::evaluate(std::span<jit::Value* const> inputs, const Run& run) const {
+  jit::Stack known;
+  for (const jit::Value* input : inputs) {
+    auto v = value(input);
+    if (!v) return {};
+    known.push_back(*std::move(v));
+  }
+  auto results = run_quietly(run, std::move(known));
+  if (results && !std::ranges::all_of(*results, is_small)) results.reset();
+  return results;
+}
+
 void Facts::learn(std::span<jit::Value* const> inputs, std::span<jit::Value* const> outputs, bool deterministic,
                   const Run& run) {
-  jit::Stack known, metas;
-  for (const jit::Value* input : inputs) {
-    if (auto v = value(input)) known.push_back(*std::move(v));
-    if (auto m = meta_or_value(input)) metas.push_back(*std::move(m));
-  }
-  if (deterministic && known.size() == inputs.size()) {
-    if (const auto results = run_quietly(run, std::move(known)); results && results->size() == outputs.size()) {
+  if (deterministic) {
+    if (const auto results = evaluate(inputs, run); results && results->size() == outputs.size()) {
       for (size_t i = 0; i < outputs.size(); ++i) set_value(outputs[i], (*results)[i]);
       return;
     }
+  }
+  jit::Stack metas;
+  for (const jit::Value* input : inputs) {
+    if (auto m = meta_or_value(input)) metas.push_back(*std::move(m));
   }
   if (metas.size() != inputs.size()) return;
   const auto results = run_quietly(run, std::move(metas));

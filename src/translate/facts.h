@@ -21,7 +21,11 @@ class Facts {
   std::optional<at::Tensor> meta(const torch::jit::Value* v) const;
 
   void set_value(const torch::jit::Value* v, const c10::IValue& value);
+  std::optional<c10::IValue> take_value(const torch::jit::Value* v);  // and forgets it
   void set_meta(const torch::jit::Value* v, const at::Tensor& meta);
+
+  // What `run` computes from known inputs: nothing where one is unknown, or a result too large to keep.
+  std::optional<torch::jit::Stack> evaluate(std::span<torch::jit::Value* const> inputs, const Run& run) const;
 
   // Finds the facts of outputs that `run` computes from inputs; of a node just inserted.
   void learn(std::span<torch::jit::Value* const> inputs, std::span<torch::jit::Value* const> outputs, bool deterministic,

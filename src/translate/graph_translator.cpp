@@ -359,16 +359,26 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
     const jit::MatchedSchema matched =
         jit::matchSchema(callee.function->getSchema(), location_, *graph_, positional, named);
     for (auto node = before->next(); node != end; node = node->next()) facts_.learn(node);
-    jit::Value* result = jit::insertGraph(*graph_, *callee.function->graph(), matched.inputs).at(0);
-    results.push_back(result);
-    if (result->type()->kind() == c10::TypeKind::TupleType) {
-      const auto unpacked = graph_->insertNode(graph_->createTupleUnpack(result))->outputs();
-      results.assign(unpacked.begin(), unpacked.end());
-    }
-    facts_.learn(matched.inputs, results, callee.deterministic, [&](jit::Stack& stack) {
+    const auto run = [&](jit::Stack& stack) {
       jit::InterpreterState(callee.code).run(stack);
       if (stack.size() == 1 && stack[0].isTuple()) stack = stack[0].toTupleRef().elements().vec();
-    });
+    };
+    const auto known = callee.deterministic ? facts_.evaluate(matched.inputs, run) : std::nullopt;
+    if (known) {
+      for (const IValue& value : *known) results.push_back(known_constant(value).graph);
+    } else {
+      jit::Value* result = jit::insertGraph(*graph_, *callee.function->graph(), matched.inputs).at(0);
+      results.push_back(result);
+      if (result->type()->kind() == c10::TypeKind::TupleType) {
+        const auto unpacked = graph_->insertNode(graph_->createTupleUnpack(result))->outputs();
+        results.assign(unpacked.begin(), unpacked.end());
+      }
+      facts_.learn(matched.inputs, results, false, run);
+      // The body may go on changing the list that it returns, so only what follows may take the known value instead.
+      for (jit::Value*& item : results) {
+        if (const auto value = facts_.take_value(item)) item = known_constant(*value).graph;
+      }
+    }
   }
   for (auto node = before->next(); node != end; node = node->next()) stamp(node, location_);
   Values values;
@@ -377,6 +387,14 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
 }
 
 // --- Conversions -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+bool is_list_of_ints(const Value& v) {
+  return v.graph->node()->kind() == c10::prim::ListConstruct && v.graph->type()->isSubtypeOf(*c10::ListType::ofInts());
+}
+
+}  // namespace
 
 bool GraphTranslator::on_host(const Value& v) const {
   const auto& type = v.graph->type();
@@ -437,8 +455,23 @@ std::optional<std::vector<int64_t>> GraphTranslator::known_shape(const Value& v)
   if (const auto known = facts_.value(v.graph); known && known->isIntList()) {
     return std::vector<int64_t>{static_cast<int64_t>(known->toIntList().size())};
   }
+  if (is_list_of_ints(v)) return std::vector<int64_t>{static_cast<int64_t>(v.graph->node()->inputs().size())};
   const auto meta = facts_.meta(v.graph);
   return meta ? std::optional(meta->sizes().vec()) : std::nullopt;
+}
+
+std::optional<Values> GraphTranslator::items(const Value& v) {
+  Values result;
+  if (v.absent()) return {};
+  if (v.graph->type()->kind() == c10::TypeKind::IntType) return Values{v};
+  if (is_list_of_ints(v)) {
+    for (jit::Value* item : v.graph->node()->inputs()) result.push_back({item, v.type});
+    return result;
+  }
+  const auto known = known_ints(v);
+  if (!known || known_shape(v)->size() > 1) return {};
+  for (const int64_t item : *known) result.push_back(scalar(item).as(v.type));
+  return result;
 }
 
 // --- Constants ---------------------------------------------------------------------------------------------------------
@@ -464,6 +497,9 @@ Value GraphTranslator::known_constant(const IValue& value) {
 Value GraphTranslator::scalar(Arg value) { return {named_value(*graph_, value).value(*graph_), {}}; }
 Value GraphTranslator::constant(const onnx::TensorProto& tensor) {
   return bind("", reader_.read(tensor), element_type(tensor));
+}
+Value GraphTranslator::constant(const onnx::SparseTensorProto& tensor) {
+  return bind("", reader_.read(tensor), element_type(tensor.values()));
 }
 Value GraphTranslator::constant(const at::Tensor& stored, ElementType type) { return bind("", stored, type); }
 

@@ -33,9 +33,11 @@ class GraphTranslator final : public Translator {
 
   std::optional<std::vector<int64_t>> known_ints(const Value& v) const override;
   std::optional<std::vector<int64_t>> known_shape(const Value& v) const override;
+  std::optional<Values> items(const Value& v) override;
 
   Value scalar(Arg value) override;
   Value constant(const onnx::TensorProto& tensor) override;
+  Value constant(const onnx::SparseTensorProto& tensor) override;
   Value constant(const at::Tensor& stored, ElementType type) override;
   Value string(std::string_view text) override;
   Value strings(const std::vector<std::string>& texts) override;

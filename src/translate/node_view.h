@@ -14,6 +14,7 @@ namespace onnx {
 class AttributeProto;
 class GraphProto;
 class NodeProto;
+class SparseTensorProto;
 class TensorProto;
 class TypeProto;
 }  // namespace onnx

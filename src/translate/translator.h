@@ -38,11 +38,15 @@ class Translator {
   // What is known of a value while translating.
   virtual std::optional<std::vector<int64_t>> known_ints(const Value& v) const = 0;
   virtual std::optional<std::vector<int64_t>> known_shape(const Value& v) const = 0;
+  // The elements of host ints, or of a known integer tensor of rank 0 or 1, as one int each; nothing where even their
+  // number is not known.
+  virtual std::optional<Values> items(const Value& v) = 0;
 
   // Constants.
   virtual Value scalar(Arg value) = 0;  // an int, float, bool, str, list of them, or None
   Value list(const Values& items) { return scalar(items); }  // a sequence; of tensors where it is empty
   virtual Value constant(const onnx::TensorProto& tensor) = 0;
+  virtual Value constant(const onnx::SparseTensorProto& tensor) = 0;       // made dense
   virtual Value constant(const at::Tensor& stored, ElementType type) = 0;  // goes to the model's device with the weights
   virtual Value string(std::string_view text) = 0;                         // a string tensor of rank 0
   virtual Value strings(const std::vector<std::string>& texts) = 0;        // a string tensor of rank 1

@@ -1,0 +1,20 @@
+// Helpers for shape arithmetic, which stays on the host: an int64 tensor of rank 0 as int, of rank 1 as int[].
+#pragma once
+
+#include "translate/translator.h"
+
+namespace onnxtorch {
+
+// Of a value on the host: whether it is an int, not an int[].
+inline bool is_host_scalar(const Translator& t, const Value& v) {
+  const auto shape = t.known_shape(v);
+  return shape && shape->empty();
+}
+
+// What later versions take as input i, earlier ones as an attribute, as int[]; absent where neither is given.
+inline Value ints_or_attribute(Translator& t, const NodeView& n, size_t i, std::string_view name) {
+  if (n.has(i)) return n.ints(i);
+  return n.has_attribute(name) ? t.scalar(n.attr_ints(name)) : Value{};
+}
+
+}  // namespace onnxtorch
