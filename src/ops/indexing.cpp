@@ -1,8 +1,190 @@
+// Gather, Scatter and their kin, Compress, NonZero, TopK, ArgMax, ArgMin, Unique, ReverseSequence, TensorScatter: what
+// picks or places elements by index.
+#include <algorithm>
+#include <limits>
+
+#include "ops/host_ints.h"
 #include "ops/ops.h"
 #include "registry/registry.h"
 
 namespace onnxtorch {
+namespace {
 
-void register_indexing_ops(Registry& r) { (void)r; }
+// --- Gather
+// ------------------------------------------------------------------------------------------------------------
+
+// Indices count from the end where they are negative; most of ATen's operators want them from the start.
+Value from_start(Translator& t, const Value& indices, const Value& x, int64_t axis) {
+  const auto known = t.known_ints(indices);
+  if (known && std::ranges::all_of(*known, [](int64_t i) { return i >= 0; })) return indices;
+  return t.call("from_start", {indices, t.call("aten::size", {x, axis})});
+}
+
+Value gather_ints(Translator& t, const NodeView& n) {
+  const Value data = n.ints(0);
+  const auto shape = t.known_shape(n.input(1));
+  if (shape && shape->empty()) return t.call("aten::__getitem__", {data, n.integer(1)});
+  return t.call("gather_ints", {data, n.ints(1)});
+}
+
+// Where the host knows which elements are picked, they need not be picked at run time.
+std::optional<Value> pick_ints(Translator& t, const NodeView& n) {
+  const auto items = t.items(n.input(0));
+  const auto indices = t.known_ints(n.input(1));
+  if (!items || !indices) return {};
+  const auto size = static_cast<int64_t>(items->size());
+  Values picked;
+  for (const int64_t i : *indices) {
+    if (i < -size || i >= size)
+      n.fail("the index " + std::to_string(i) + " lies outside of " + std::to_string(size) + " elements");
+    picked.push_back((*items)[i < 0 ? i + size : i]);
+  }
+  return t.known_shape(n.input(1))->empty() ? picked[0] : t.scalar(picked);
+}
+
+Values gather(Translator& t, const NodeView& n) {
+  if (n.on_host()) {
+    if (const auto picked = pick_ints(t, n)) return {*picked};
+    return {gather_ints(t, n)};
+  }
+  const Value data = n.tensor(0);
+  const int64_t axis = n.attr_int("axis");
+  const auto shape = t.known_shape(n.input(1));
+  if (shape && shape->empty() && (t.on_host(n.input(1)) || t.known_ints(n.input(1)))) {
+    return {t.call("aten::select", {data, axis, n.integer(1)})};
+  }
+  const Value positions = from_start(t, n.tensor(1), data, axis);
+  return {t.call(shape && shape->size() == 1 ? "aten::index_select" : "gather", {data, axis, positions})};
+}
+
+Values gather_elements(Translator& t, const NodeView& n) {
+  const Value data = n.tensor(0);
+  const int64_t axis = n.attr_int("axis");
+  return {t.call("aten::gather", {data, axis, from_start(t, n.tensor(1), data, axis)})};
+}
+
+Values gather_nd(Translator& t, const NodeView& n) {
+  const int64_t batch_dims = n.has_attribute("batch_dims") ? n.attr_int("batch_dims") : 0;
+  return {t.call("gather_nd", {n.tensor(0), n.tensor(1), batch_dims})};
+}
+
+// --- Scatter
+// -----------------------------------------------------------------------------------------------------------
+
+// The bits of uint64 elements, which int64 stores, in an order that int64 has as well; other elements as they are.
+// Its own inverse.
+Value in_signed_order(Translator& t, const Value& x, ElementType type) {
+  if (type != ElementType::Uint64) return x;
+  return t.call("aten::bitwise_xor", {x, std::numeric_limits<int64_t>::min()});
+}
+
+// ATen's name of a reduction; nothing for "none".
+std::optional<std::string> reduction(const NodeView& n) {
+  const std::string name = n.has_attribute("reduction") ? n.attr_string("reduction") : "none";
+  if (name == "none") return {};
+  if (name == "add") return "sum";
+  if (name == "mul") return "prod";
+  if (name == "max") return "amax";
+  if (name == "min") return "amin";
+  n.fail("unknown reduction \"" + name + "\"");
+}
+
+// Calls a scatter with reduction on elements of any type.
+template <typename Scatter>
+Value reduce(Translator& t, const NodeView& n, const std::string& how, const Scatter& scatter) {
+  const ElementType type = n.element(0);
+  if (how == "amax" || how == "amin") {
+    const Value result = scatter(in_signed_order(t, n.tensor(0), type), in_signed_order(t, n.tensor(2), type));
+    return in_signed_order(t, result, type);
+  }
+  const Value result = scatter(n.tensor(0), n.tensor(2));
+  if (info(type).wrap != Wrap::Unsigned) return result;
+  return t.call("aten::bitwise_and", {result, (int64_t{1} << info(type).bits) - 1});
+}
+
+Values scatter_elements(Translator& t, const NodeView& n) {
+  const int64_t axis = n.attr_int("axis");
+  const Value indices = from_start(t, n.tensor(1), n.tensor(0), axis);
+  const auto how = reduction(n);
+  if (!how) return {t.call("aten::scatter", {n.tensor(0), axis, indices, n.tensor(2)})};
+  return {reduce(t, n, *how, [&](const Value& data, const Value& updates) {
+    return t.call("aten::scatter_reduce", {data, axis, indices, updates, *how});
+  })};
+}
+
+Values scatter_nd(Translator& t, const NodeView& n) {
+  const auto how = reduction(n);
+  if (!how) return {t.call("scatter_nd", {n.tensor(0), n.tensor(1), n.tensor(2)})};
+  return {reduce(t, n, *how, [&](const Value& data, const Value& updates) {
+    return t.call("scatter_nd_reduce", {data, n.tensor(1), updates, *how});
+  })};
+}
+
+// --- Order
+// -------------------------------------------------------------------------------------------------------------
+
+Values arg_extreme(Translator& t, const NodeView& n, const std::string& how) {
+  const Value x = in_signed_order(t, n.tensor(0), n.element(0));
+  const int64_t axis = n.attr_int("axis");
+  const bool keepdims = n.attr_int("keepdims") != 0;
+  if (!n.has_attribute("select_last_index") || n.attr_int("select_last_index") == 0) {
+    return {t.call("aten::" + how, {x, axis, keepdims})};
+  }
+  const Value from_end =
+      t.call("aten::" + how, {t.call("aten::flip", {x, std::vector<int64_t>{axis}}), axis, keepdims});
+  return {t.call("aten::rsub", {from_end, t.call("aten::sub", {t.call("aten::size", {x, axis}), 1})})};
+}
+
+Values arg_max(Translator& t, const NodeView& n) { return arg_extreme(t, n, "argmax"); }
+Values arg_min(Translator& t, const NodeView& n) { return arg_extreme(t, n, "argmin"); }
+
+// Whether 32 bits hold the order of a type's elements.
+bool fits_32_bits(ElementType type) { return info(type).bits <= 32; }
+
+Values top_k(Translator& t, const NodeView& n) {
+  const ElementType type = n.element(0);
+  const Value k = n.has(1) ? n.integer(1) : t.scalar(n.attr_int("k"));
+  const bool largest = !n.has_attribute("largest") || n.attr_int("largest") != 0;
+  const Value x = in_signed_order(t, n.tensor(0), type);
+  Values result =
+      t.call_all(fits_32_bits(type) ? "top_k_by_key" : "top_k_by_sort", {x, k, n.attr_int("axis"), largest});
+  return {in_signed_order(t, result[0], type), result[1]};
+}
+
+Values unique(Translator& t, const NodeView& n) {
+  const ElementType type = n.element(0);
+  const Arg axis = n.has_attribute("axis") ? Arg(n.attr_int("axis")) : Arg(none);
+  const bool sorted = n.attr_int("sorted") != 0;
+  if (type == ElementType::String) {
+    return t.call_all("onnx_torch::unique_strings", {t.string_pool(), n.tensor(0), axis, sorted});
+  }
+  return t.call_all("onnx_torch::unique", {n.tensor(0), axis, sorted, type == ElementType::Uint64});
+}
+
+// --- Others
+// ------------------------------------------------------------------------------------------------------------
+
+Values non_zero(Translator& t, const NodeView& n) {
+  return {t.call("aten::t", {t.call("aten::nonzero", {n.tensor(0)})})};
+}
+
+}  // namespace
+
+void register_indexing_ops(Registry& r) {
+  r.op("Gather").since(1, gather).reviewed_to(13);
+  r.op("GatherElements").since(11, gather_elements).reviewed_to(13);
+  r.op("GatherND").since(11, gather_nd).reviewed_to(13);
+  r.op("Scatter").since(9, scatter_elements).reviewed_to(11);
+  r.op("ScatterElements").since(11, scatter_elements).reviewed_to(18);
+  r.op("ScatterND").since(11, scatter_nd).reviewed_to(18);
+  r.op("TensorScatter").since(24, script("tensor_scatter")).reviewed_to(24);
+  r.op("ReverseSequence").since(10, script("reverse_sequence")).reviewed_to(28);
+  r.op("Compress").since(9, script("compress")).reviewed_to(28);
+  r.op("NonZero").since(9, non_zero).reviewed_to(13);
+  r.op("ArgMax").since(1, arg_max).reviewed_to(13);
+  r.op("ArgMin").since(1, arg_min).reviewed_to(13);
+  r.op("TopK").since(1, top_k).reviewed_to(24);
+  r.op("Unique").since(11, unique).reviewed_to(28);
+}
 
 }  // namespace onnxtorch

@@ -1,4 +1,7 @@
 // Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze, Expand, Identity: what changes or tells a shape.
+#include <algorithm>
+
+#include "ops/host_ints.h"
 #include "ops/ops.h"
 #include "registry/registry.h"
 
@@ -7,23 +10,85 @@ namespace {
 
 Values identity(Translator&, const NodeView& n) { return {n.input(0)}; }
 
-Values shape_1(Translator& t, const NodeView& n) { return {t.call("aten::size", {n.tensor(0)})}; }
+Value sizes(Translator& t, const Value& x) {
+  if (!t.on_host(x)) return t.call("aten::size", {x});
+  if (is_host_scalar(t, x)) return t.scalar(std::vector<int64_t>{});
+  return t.scalar(Values{t.call("aten::len", {x})});
+}
+
+Values shape_1(Translator& t, const NodeView& n) { return {sizes(t, n.input(0))}; }
 
 // Shape-15: start and end cut a slice out of the shape.
 Values shape_15(Translator& t, const NodeView& n) {
-  const Value sizes = t.call("aten::size", {n.tensor(0)});
+  const Value all = sizes(t, n.input(0));
   const Arg end = n.has_attribute("end") ? Arg(n.attr_int("end")) : Arg(none);
-  return {t.call("shape_slice", {sizes, n.attr_int("start"), end})};
+  return {t.call("aten::slice", {all, n.attr_int("start"), end})};
 }
 
 Values size(Translator& t, const NodeView& n) { return {t.call("aten::numel", {n.tensor(0)})}; }
 
-// Squeeze: absent axes mean every dimension of size 1.
-Values squeeze(Translator& t, const NodeView& n) {
+// 0 keeps the size of the input's dimension, unless `allowzero` says otherwise.
+Value reshaped_sizes(Translator& t, const NodeView& n, const Value& x, const Value& shape) {
+  if (n.has_attribute("allowzero") && n.attr_int("allowzero") != 0) return shape;
+  const auto known = t.known_ints(shape);
+  if (!known) return t.call("kept_sizes", {t.call("aten::size", {x}), shape});
+  if (std::ranges::count(*known, 0) == 0) return shape;
+  Values result;
+  for (size_t i = 0; i < known->size(); ++i) {
+    const int64_t size = (*known)[i];
+    result.push_back(size == 0 ? t.call("aten::size", {x, static_cast<int64_t>(i)}) : t.scalar(size));
+  }
+  return t.scalar(result);
+}
+
+Values reshape(Translator& t, const NodeView& n) {
+  const Value shape = ints_or_attribute(t, n, 1, "shape");
+  if (t.on_host(n.input(0))) {
+    const auto rank = t.known_shape(shape);
+    if (rank && *rank == std::vector<int64_t>{0}) return {n.integer(0)};
+    if (t.known_ints(shape) == std::vector<int64_t>{-1}) return {n.ints(0)};
+  }
   const Value x = n.tensor(0);
-  if (n.has(1)) return {t.call("aten::squeeze", {x, n.ints(1)})};
-  if (n.has_attribute("axes")) return {t.call("aten::squeeze", {x, n.attr_ints("axes")})};
-  return {t.call("aten::squeeze", {x})};
+  return {t.call("aten::reshape", {x, reshaped_sizes(t, n, x, shape)})};
+}
+
+Values flatten(Translator& t, const NodeView& n) {
+  const Value x = n.tensor(0);
+  return {t.call("aten::reshape", {x, t.call("flat_sizes", {t.call("aten::size", {x}), n.attr_int("axis")})})};
+}
+
+// Absent axes mean every dimension of size 1.
+Values squeeze(Translator& t, const NodeView& n) {
+  const Value axes = ints_or_attribute(t, n, 1, "axes");
+  if (t.on_host(n.input(0))) {
+    if (is_host_scalar(t, n.input(0))) return {n.input(0)};
+    const auto shape = t.known_shape(n.input(0));
+    if (!axes.absent() || shape == std::vector<int64_t>{1}) return {n.integer(0)};
+    if (shape) return {n.input(0)};
+  }
+  if (axes.absent()) return {t.call("aten::squeeze", {n.tensor(0)})};
+  return {t.call("aten::squeeze", {n.tensor(0), axes})};
+}
+
+// Axes count in the result. Those of one sign can be inserted one after the other whatever the rank.
+Values unsqueeze(Translator& t, const NodeView& n) {
+  const Value axes = ints_or_attribute(t, n, 1, "axes");
+  auto known = t.known_ints(axes);
+  if (known && known->size() == 1 && t.on_host(n.input(0)) && is_host_scalar(t, n.input(0))) return {n.ints(0)};
+  const auto negative = [](int64_t axis) { return axis < 0; };
+  if (!known || (std::ranges::any_of(*known, negative) && !std::ranges::all_of(*known, negative))) {
+    return {t.call("unsqueeze", {n.tensor(0), axes})};
+  }
+  std::ranges::sort(*known);
+  if (std::ranges::any_of(*known, negative)) std::ranges::reverse(*known);
+  Value x = n.tensor(0);
+  for (const int64_t axis : *known) x = t.call("aten::unsqueeze", {x, axis});
+  return {x};
+}
+
+Values expand(Translator& t, const NodeView& n) {
+  const Value x = n.tensor(0);
+  return {t.call("aten::expand_copy", {x, t.call("aten::_infer_size", {t.call("aten::size", {x}), n.ints(1)})})};
 }
 
 }  // namespace
@@ -32,11 +97,11 @@ void register_shape_ops(Registry& r) {
   r.op("Identity").since(1, identity).reviewed_to(25);
   r.op("Shape").since(1, shape_1).since(15, shape_15).reviewed_to(25);
   r.op("Size").since(1, size).reviewed_to(25);
-  r.op("Reshape").since(1, script("reshape")).reviewed_to(25);
-  r.op("Flatten").since(1, script("flatten")).reviewed_to(25);
+  r.op("Reshape").since(1, reshape).reviewed_to(25);
+  r.op("Flatten").since(1, flatten).reviewed_to(25);
   r.op("Squeeze").since(1, squeeze).reviewed_to(25);
-  r.op("Unsqueeze").since(1, script("unsqueeze")).reviewed_to(25);
-  r.op("Expand").since(8, script("expand")).reviewed_to(13);
+  r.op("Unsqueeze").since(1, unsqueeze).reviewed_to(25);
+  r.op("Expand").since(8, expand).reviewed_to(13);
 }
 
 }  // namespace onnxtorch
