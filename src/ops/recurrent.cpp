@@ -1,8 +1,202 @@
+// RNN, GRU, LSTM. A layer with nothing unusual is ATen's; the others go step by step (scripts/recurrent.py).
+#include <algorithm>
+#include <cctype>
+
 #include "ops/ops.h"
 #include "registry/registry.h"
 
 namespace onnxtorch {
+namespace {
 
-void register_recurrent_ops(Registry& r) { (void)r; }
+// What tells the three operators apart.
+struct Cell {
+  std::string script;                    // one direction, step by step
+  std::vector<int64_t> aten_order;       // the gates as ATen orders them
+  std::vector<std::string> activations;  // the defaults
+  size_t states;                         // h, and c
+};
+
+const Cell kRnn{"rnn_direction", {0}, {"tanh"}, 1};
+const Cell kGru{"gru_direction", {1, 0, 2}, {"sigmoid", "tanh"}, 1};
+const Cell kLstm{"lstm_direction", {0, 2, 3, 1}, {"sigmoid", "tanh", "tanh"}, 2};
+
+// The inputs; the schema's names are the same for the three.
+enum : size_t { X, W, R, B, SequenceLens, InitialH, InitialC, P };
+
+// --- Activations -------------------------------------------------------------------------------------------------------
+
+// Names are compared without regard to case. An activation consumes values of activation_alpha and activation_beta only if
+// it has such a parameter.
+struct ActivationInfo {
+  std::string name;
+  std::optional<double> alpha, beta;
+};
+
+const std::vector<ActivationInfo> kActivations{
+    {"relu", {}, {}},        {"tanh", {}, {}},         {"sigmoid", {}, {}}, {"softsign", {}, {}},
+    {"softplus", {}, {}},    {"affine", 1.0, 0.0},     {"elu", 1.0, {}},    {"leakyrelu", 0.01, {}},
+    {"thresholdedrelu", 1.0, {}}, {"scaledtanh", 1.0, 1.0}, {"hardsigmoid", 0.2, 0.5},
+};
+
+struct Activations {
+  std::vector<std::string> names;
+  std::vector<double> alphas, betas;
+
+  Activations slice(size_t from, size_t count) const {
+    const auto cut = [&](const auto& list) { return std::decay_t<decltype(list)>(list.begin() + from, list.begin() + from + count); };
+    return {cut(names), cut(alphas), cut(betas)};
+  }
+};
+
+// The next value of a list, where the activation has that parameter.
+double consume(const std::optional<double>& default_value, const std::vector<double>& given, size_t& next) {
+  if (!default_value) return 0;
+  return next < given.size() ? given[next++] : *default_value;
+}
+
+Activations activations_of(const NodeView& n, const Cell& cell, size_t directions) {
+  std::vector<std::string> names;
+  if (n.has_attribute("activations")) names = n.attr_strings("activations");
+  if (names.empty()) {
+    for (size_t d = 0; d < directions; ++d) names.insert(names.end(), cell.activations.begin(), cell.activations.end());
+  }
+  const size_t count = directions * cell.activations.size();
+  if (names.size() < count) n.fail("it needs " + std::to_string(count) + " activations");
+
+  const auto floats = [&](const char* name) { return n.has_attribute(name) ? n.attr_floats(name) : std::vector<double>{}; };
+  const std::vector<double> alphas = floats("activation_alpha"), betas = floats("activation_beta");
+  size_t next_alpha = 0, next_beta = 0;
+  Activations result;
+  for (size_t i = 0; i < count; ++i) {
+    std::string name = names[i];
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const auto activation = std::ranges::find(kActivations, name, &ActivationInfo::name);
+    if (activation == kActivations.end()) n.fail("there is no activation \"" + names[i] + "\"");
+    result.names.push_back(name);
+    result.alphas.push_back(consume(activation->alpha, alphas, next_alpha));
+    result.betas.push_back(consume(activation->beta, betas, next_beta));
+  }
+  return result;
+}
+
+// --- Layers ------------------------------------------------------------------------------------------------------------
+
+struct Layer {
+  Value x;        // [seq_length, batch_size, input_size]
+  Values states;  // initial: h, and c; [num_directions, batch_size, hidden_size]
+  size_t directions;
+  bool reverse;  // of one direction
+  Activations activations;
+};
+
+bool flag(const NodeView& n, std::string_view name) { return n.has_attribute(name) && n.attr_int(name) != 0; }
+
+Layer layer_of(Translator& t, const NodeView& n, const Cell& cell) {
+  const std::string direction = n.attr_string("direction");
+  // GRU-1's default is "foward".
+  if (direction != "forward" && direction != "foward" && direction != "reverse" && direction != "bidirectional") {
+    n.fail("there is no direction \"" + direction + "\"");
+  }
+  const bool batch_first = flag(n, "layout");
+  const auto time_first = [&](const Value& v) { return batch_first ? t.call("aten::transpose", {v, 0, 1}) : v; };
+
+  const size_t directions = direction == "bidirectional" ? 2 : 1;
+  Layer layer{
+      .x = time_first(n.tensor(X)),
+      .states = {},
+      .directions = directions,
+      .reverse = direction == "reverse",
+      .activations = activations_of(n, cell, directions),
+  };
+  for (const size_t i : {InitialH, InitialC}) {
+    if (layer.states.size() == cell.states) break;
+    layer.states.push_back(n.has(i) ? time_first(n.tensor(i)) : t.call("initial_state", {layer.x, n.tensor(R)}));
+  }
+  return layer;
+}
+
+// ATen's layer of the same meaning; empty where there is none.
+std::string aten_layer(const NodeView& n, const Cell& cell, const Layer& layer) {
+  if (n.has(SequenceLens) || n.has(P) || n.has_attribute("clip") || flag(n, "input_forget")) return {};
+  const std::vector<std::string>& names = layer.activations.names;
+  const auto all = [&](const std::vector<std::string>& expected) {
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (names[i] != expected[i % expected.size()]) return false;
+    }
+    return true;
+  };
+  if (&cell == &kRnn && all({"relu"})) return "aten::rnn_relu";
+  if (!all(cell.activations)) return {};
+  if (&cell == &kRnn) return "aten::rnn_tanh";
+  if (&cell == &kLstm) return "aten::lstm";
+  return flag(n, "linear_before_reset") ? "aten::gru" : "";
+}
+
+Values run_aten(Translator& t, const NodeView& n, const Cell& cell, const Layer& layer, const std::string& function) {
+  const auto flipped = [&](const Value& v) {
+    return layer.reverse ? t.call("aten::flip", {v, std::vector<int64_t>{0}}) : v;
+  };
+  Values parameters;
+  for (size_t d = 0; d < layer.directions; ++d) {
+    const auto part = [&](size_t i) { return t.call("aten::select", {n.tensor(i), 0, static_cast<int64_t>(d)}); };
+    Values parts{part(W), part(R)};
+    if (n.has(B)) {
+      for (const Value& half : t.call_all("halves", {part(B)})) parts.push_back(half);
+    }
+    for (const Value& gates : parts) parameters.push_back(t.call("gates_in_order", {gates, cell.aten_order}));
+  }
+  const Arg states = cell.states == 1 ? Arg(layer.states[0]) : Arg(layer.states);
+  const bool bidirectional = layer.directions == 2;
+  Values results = t.call_all(function, {flipped(layer.x), states, parameters, n.has(B), /*num_layers=*/1, /*dropout=*/0.0,
+                                         /*train=*/false, bidirectional, /*batch_first=*/false});
+  // The directions lie side by side in its output.
+  const Value directions = t.call(
+      "aten::unflatten", {results[0], -1, std::vector<int64_t>{static_cast<int64_t>(layer.directions), -1}});
+  results[0] = t.call("aten::transpose", {flipped(directions), 1, 2});
+  return results;
+}
+
+Values run_steps(Translator& t, const NodeView& n, const Cell& cell, const Layer& layer) {
+  std::vector<Values> results(1 + cell.states);  // of each output, the directions
+  for (size_t d = 0; d < layer.directions; ++d) {
+    const auto part = [&](const Value& v) {
+      return v.absent() ? v : t.call("aten::select", {v, 0, static_cast<int64_t>(d)});
+    };
+    const Activations own = layer.activations.slice(d * cell.activations.size(), cell.activations.size());
+    const Arg clip = n.has_attribute("clip") ? Arg(n.attr_float("clip")) : Arg(none);
+    std::vector<Arg> args{layer.x, part(n.tensor(W)), part(n.tensor(R)), part(n.tensor(B)), n.tensor(SequenceLens)};
+    for (const Value& state : layer.states) args.push_back(part(state));
+    if (&cell == &kLstm) args.push_back(part(n.tensor(P)));
+    for (const Arg& arg : {Arg(layer.reverse || d == 1), Arg(own.names), Arg(own.alphas), Arg(own.betas), clip}) args.push_back(arg);
+    if (&cell == &kGru) args.push_back(flag(n, "linear_before_reset"));
+    if (&cell == &kLstm) args.push_back(flag(n, "input_forget"));
+    const Values outputs = t.call_all(cell.script, args);
+    for (size_t i = 0; i < results.size(); ++i) results[i].push_back(outputs[i]);
+  }
+  Values joined;
+  for (size_t i = 0; i < results.size(); ++i) joined.push_back(t.call("aten::stack", {results[i], i == 0 ? 1 : 0}));
+  return joined;
+}
+
+TranslateFunction recurrent(const Cell& cell) {
+  return [&cell](Translator& t, const NodeView& n) {
+    const Layer layer = layer_of(t, n, cell);
+    const std::string function = aten_layer(n, cell, layer);
+    Values outputs = function.empty() ? run_steps(t, n, cell, layer) : run_aten(t, n, cell, layer, function);
+    if (flag(n, "layout")) {
+      outputs[0] = t.call("aten::permute", {outputs[0], std::vector<int64_t>{2, 0, 1, 3}});
+      for (size_t i = 1; i < outputs.size(); ++i) outputs[i] = t.call("aten::transpose", {outputs[i], 0, 1});
+    }
+    return outputs;
+  };
+}
+
+}  // namespace
+
+void register_recurrent_ops(Registry& r) {
+  r.op("RNN").since(1, recurrent(kRnn)).reviewed_to(22);
+  r.op("GRU").since(1, recurrent(kGru)).reviewed_to(22);
+  r.op("LSTM").since(1, recurrent(kLstm)).reviewed_to(22);
+}
 
 }  // namespace onnxtorch

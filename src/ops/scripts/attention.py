@@ -1,0 +1,216 @@
+# Attention, FlexAttention, RotaryEmbedding, LinearAttention.
+
+
+# [batch, sequence, heads * size] as [batch, heads, sequence, size].
+def split_heads(x: Tensor, heads: Optional[int]) -> Tensor:
+    if x.dim() == 4:
+        return x
+    assert heads is not None, "inputs of rank 3 need q_num_heads and kv_num_heads"
+    return torch.transpose(torch.unflatten(x, 2, [heads, x.size(2) // heads]), 1, 2)
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    return torch.flatten(torch.transpose(x, 1, 2), 2)
+
+
+# Each key and value head serves a group of query heads.
+def repeat_heads(x: Tensor, heads: int) -> Tensor:
+    if x.size(1) == heads:
+        return x
+    assert heads % x.size(1) == 0, "the number of query heads must be a multiple of that of key and value heads"
+    return torch.repeat_interleave(x, heads // x.size(1), 1)
+
+
+def with_past(x: Tensor, past: Optional[Tensor]) -> Tensor:
+    if past is None:
+        return x
+    return torch.cat([past, x], 2)
+
+
+# A mask may be shorter than the keys; what it lacks is not attended.
+def padded_mask(mask: Tensor, keys: int, dtype: int) -> Tensor:
+    if mask.dtype == torch.bool:
+        mask = torch.pad(mask, [0, keys - mask.size(-1)], "constant", 0.0)
+    else:
+        mask = torch.pad(torch.to(mask, dtype), [0, keys - mask.size(-1)], "constant", float("-inf"))
+    while mask.dim() < 4:
+        mask = torch.unsqueeze(mask, 0)
+    return mask
+
+
+# Which keys each query may attend to, as its position says; [batch or 1, 1, queries or 1, keys].
+def allowed_by_position(Q: Tensor, keys: int, past: int, nonpad_kv_seqlen: Optional[Tensor], is_causal: bool,
+                        left_window_size: Optional[int], right_window_size: Optional[int]) -> Optional[Tensor]:
+    left = -1 if left_window_size is None else left_window_size
+    right = -1 if right_window_size is None else right_window_size
+    allowed: Optional[Tensor] = None
+    key = torch.arange(keys, device=Q.device)
+    query = torch.reshape(torch.arange(Q.size(2), device=Q.device), [1, 1, -1, 1]) + past
+    if nonpad_kv_seqlen is not None:
+        lengths = torch.reshape(nonpad_kv_seqlen, [-1, 1, 1, 1])
+        query = query + (lengths - Q.size(2))
+        allowed = key < lengths
+    if is_causal:
+        allowed = both(allowed, key <= query)
+    if left >= 0:
+        allowed = both(allowed, key >= query - left)
+    if right >= 0:
+        allowed = both(allowed, key <= query + right)
+    return allowed
+
+
+def both(allowed: Optional[Tensor], also: Tensor) -> Tensor:
+    if allowed is None:
+        return also
+    return torch.logical_and(allowed, also)
+
+
+# The attention mask (boolean, or to be added) and what the positions allow, as one mask.
+def combined_mask(mask: Optional[Tensor], allowed: Optional[Tensor]) -> Optional[Tensor]:
+    if mask is None:
+        return allowed
+    if allowed is None:
+        return mask
+    if mask.dtype == torch.bool:
+        return torch.logical_and(mask, allowed)
+    return torch.where(allowed, mask, float("-inf"))
+
+
+def attention_mask(Q: Tensor, keys: int, past: int, attn_mask: Optional[Tensor], nonpad_kv_seqlen: Optional[Tensor],
+                   is_causal: bool, left_window_size: Optional[int],
+                   right_window_size: Optional[int]) -> Optional[Tensor]:
+    allowed = allowed_by_position(Q, keys, past, nonpad_kv_seqlen, is_causal, left_window_size, right_window_size)
+    mask: Optional[Tensor] = None
+    if attn_mask is not None:
+        mask = padded_mask(attn_mask, keys, Q.dtype)
+    return combined_mask(mask, allowed)
+
+
+def scaled_scores(Q: Tensor, K: Tensor, scale: Optional[float]) -> Tensor:
+    root = torch.sqrt(1 / torch.sqrt(Q.size(3)) if scale is None else scale)
+    return torch.matmul(Q * root, torch.transpose(repeat_heads(K, Q.size(1)) * root, 2, 3))
+
+
+# Softmax, but zero where a query may attend to no key.
+def masked_softmax(scores: Tensor, mask: Optional[Tensor], softmax_dtype: int) -> Tensor:
+    weights = torch.softmax(torch.to(scores, softmax_dtype), -1)
+    if mask is None:
+        return weights
+    closed = torch.logical_not(mask) if mask.dtype == torch.bool else mask == float("-inf")
+    return torch.masked_fill(weights, torch.all(closed, -1, True), 0)
+
+
+# Y and the scores or weights that qk_matmul_output_mode asks for.
+def composed_attention(Q: Tensor, K: Tensor, V: Tensor, mask: Optional[Tensor], scale: Optional[float],
+                       softcap: float, softmax_dtype: int, qk_matmul_output_mode: int) -> Tuple[Tensor, Tensor]:
+    scores = scaled_scores(Q, K, scale)
+    capped = torch.tanh(scores / softcap) * softcap if softcap > 0 else scores
+    biased = capped
+    if mask is not None:
+        if mask.dtype == torch.bool:
+            biased = torch.where(mask, capped, float("-inf"))
+        else:
+            biased = capped + mask
+    weights = torch.to(masked_softmax(biased, mask, softmax_dtype), Q.dtype)
+    Y = torch.matmul(weights, repeat_heads(V, Q.size(1)))
+    if qk_matmul_output_mode == 0:
+        return Y, scores
+    if qk_matmul_output_mode == 1:
+        return Y, capped
+    if qk_matmul_output_mode == 2:
+        return Y, biased
+    assert qk_matmul_output_mode == 3, "qk_matmul_output_mode must be 0, 1, 2 or 3"
+    return Y, weights
+
+
+# Where `fused`, by ATen's scaled_dot_product_attention; it gives no qk_matmul_output.
+def attention(Q: Tensor, K: Tensor, V: Tensor, attn_mask: Optional[Tensor], past_key: Optional[Tensor],
+              past_value: Optional[Tensor], nonpad_kv_seqlen: Optional[Tensor], is_causal: bool, q_num_heads: Optional[int],
+              kv_num_heads: Optional[int], left_window_size: Optional[int], right_window_size: Optional[int],
+              scale: Optional[float], softcap: float, qk_matmul_output_mode: int, softmax_dtype: int,
+              fused: bool) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    q = split_heads(Q, q_num_heads)
+    present_key = with_past(split_heads(K, kv_num_heads), past_key)
+    present_value = with_past(split_heads(V, kv_num_heads), past_value)
+    keys = present_key.size(2)
+    v = torch.to(present_value, Q.dtype)
+    past = keys - K.size(-2)
+    plain = (attn_mask is None and past_key is None and nonpad_kv_seqlen is None and left_window_size is None
+             and right_window_size is None)
+    mask: Optional[Tensor] = None
+    if not (fused and plain):
+        mask = attention_mask(q, keys, past, attn_mask, nonpad_kv_seqlen, is_causal, left_window_size,
+                              right_window_size)
+    if fused:
+        Y = torch.scaled_dot_product_attention(q, present_key, v, mask, 0.0, is_causal and plain, scale=scale,
+                                               enable_gqa=q.size(1) != present_key.size(1))
+        qk = Y
+    else:
+        Y, qk = composed_attention(q, present_key, v, mask, scale, softcap, softmax_dtype, qk_matmul_output_mode)
+    return merge_heads(Y) if Q.dim() == 3 else Y, present_key, present_value, qk
+
+
+def flex_scores(Q: Tensor, K: Tensor, scale: Optional[float], softmax_dtype: int) -> Tensor:
+    return torch.to(scaled_scores(Q, K, scale), softmax_dtype)
+
+
+def flex_output(probs: Tensor, Q: Tensor, V: Tensor) -> Tensor:
+    return torch.to(torch.matmul(probs, torch.to(repeat_heads(V, Q.size(1)), probs.dtype)), V.dtype)
+
+
+def rotary_embedding(X: Tensor, cos_cache: Tensor, sin_cache: Tensor, position_ids: Optional[Tensor],
+                     num_heads: Optional[int], rotary_embedding_dim: int, interleaved: bool) -> Tensor:
+    x = split_heads(X, num_heads)
+    rotated = x.size(3) if rotary_embedding_dim == 0 else rotary_embedding_dim
+    cos = torch.unsqueeze(cos_cache if position_ids is None else cos_cache[position_ids], 1)
+    sin = torch.unsqueeze(sin_cache if position_ids is None else sin_cache[position_ids], 1)
+    rest = x[:, :, :, rotated:]
+    x = x[:, :, :, :rotated]
+    if interleaved:
+        a, b = x[:, :, :, 0::2], x[:, :, :, 1::2]
+    else:
+        a, b = x[:, :, :, :rotated // 2], x[:, :, :, rotated // 2:]
+    parts = [cos * a - sin * b, sin * a + cos * b]
+    x = torch.flatten(torch.stack(parts, -1), 3) if interleaved else torch.cat(parts, -1)
+    Y = torch.cat([x, rest], -1)
+    return merge_heads(Y) if X.dim() == 3 else Y
+
+
+# One step after the other: the state is [batch, kv heads, key size, value size].
+def linear_attention(query: Tensor, key: Tensor, value: Tensor, past_state: Optional[Tensor], decay: Optional[Tensor],
+                     beta: Optional[Tensor], kv_num_heads: int, q_num_heads: int, scale: float,
+                     update_rule: str) -> Tuple[Tensor, Tensor]:
+    assert q_num_heads % kv_num_heads == 0, "q_num_heads must be a multiple of kv_num_heads"
+    assert update_rule in ["linear", "gated", "delta", "gated_delta"], "there is no such update_rule"
+    gated = update_rule == "gated" or update_rule == "gated_delta"
+    delta = update_rule == "delta" or update_rule == "gated_delta"
+    assert gated == (decay is not None), "decay is an input of the gated update rules, and of no other"
+    assert delta == (beta is not None), "beta is an input of the delta update rules, and of no other"
+
+    # [time, batch, kv heads, (query heads of a group,) size]
+    k = torch.unflatten(torch.to(key, torch.float32), 2, [kv_num_heads, -1]).transpose(0, 1)
+    v = torch.unflatten(torch.to(value, torch.float32), 2, [kv_num_heads, -1]).transpose(0, 1)
+    q = torch.unflatten(torch.to(query, torch.float32), 2, [kv_num_heads, q_num_heads // kv_num_heads, -1])
+    q = q.transpose(0, 1) * (1 / torch.sqrt(k.size(3)) if scale == 0 else scale)
+    if past_state is None:
+        state = torch.zeros([k.size(1), k.size(2), k.size(3), v.size(3)], dtype=torch.float32, device=k.device)
+        state_dtype = query.dtype
+    else:
+        state = torch.to(past_state, torch.float32)
+        state_dtype = past_state.dtype
+    steps: List[Tensor] = []
+    for t in range(k.size(0)):
+        if decay is not None:
+            gate = torch.exp(torch.to(decay[:, t], torch.float32))
+            state = state * torch.unsqueeze(torch.unflatten(gate, 1, [kv_num_heads, -1]), 3)
+        update = v[t]
+        if beta is not None:
+            retrieved = torch.squeeze(torch.matmul(torch.unsqueeze(k[t], 2), state), 2)
+            update = torch.unsqueeze(torch.to(beta[:, t], torch.float32), 2) * (update - retrieved)
+        state = state + torch.unsqueeze(k[t], 3) * torch.unsqueeze(update, 2)
+        steps.append(torch.matmul(q[t], state))
+    if len(steps) == 0:
+        output = torch.zeros([query.size(0), 0, q_num_heads * v.size(3)], dtype=query.dtype, device=query.device)
+    else:
+        output = torch.to(torch.flatten(torch.stack(steps, 1), 2), query.dtype)
+    return output, torch.to(state, state_dtype)
