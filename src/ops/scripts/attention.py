@@ -87,13 +87,22 @@ def attention_mask(Q: Tensor, keys: int, past: int, attn_mask: Optional[Tensor],
 
 
 def scaled_scores(Q: Tensor, K: Tensor, scale: Optional[float]) -> Tensor:
-    root = torch.sqrt(1 / torch.sqrt(Q.size(3)) if scale is None else scale)
+    root = torch.tensor(torch.sqrt(1 / torch.sqrt(Q.size(3)) if scale is None else scale), dtype=Q.dtype)
     return torch.matmul(Q * root, torch.transpose(repeat_heads(K, Q.size(1)) * root, 2, 3))
+
+
+# Softmax over the keys, each step rounded to `dtype`; ATen's rounds once.
+def softmax_in(scores: Tensor, dtype: int) -> Tensor:
+    scores = torch.to(scores, dtype)
+    if dtype != torch.float16 and dtype != torch.bfloat16:
+        return torch.softmax(scores, -1)
+    powers = torch.exp(scores - torch.amax(scores, -1, True))
+    return powers / torch.sum(powers, -1, True)
 
 
 # Softmax, but zero where a query may attend to no key.
 def masked_softmax(scores: Tensor, mask: Optional[Tensor], softmax_dtype: int) -> Tensor:
-    weights = torch.softmax(torch.to(scores, softmax_dtype), -1)
+    weights = softmax_in(scores, softmax_dtype)
     if mask is None:
         return weights
     closed = torch.logical_not(mask) if mask.dtype == torch.bool else mask == float("-inf")
