@@ -401,10 +401,15 @@ bool GraphTranslator::on_host(const Value& v) const {
   return type->kind() == c10::TypeKind::IntType || type->isSubtypeOf(*c10::ListType::ofInts());
 }
 
+bool GraphTranslator::bool_on_host(const Value& v) const {
+  const auto& type = v.graph->type();
+  return type->kind() == c10::TypeKind::BoolType || type->isSubtypeOf(*c10::ListType::ofBools());
+}
+
 Value GraphTranslator::tensor(Value v) {
   if (v.absent()) return v;
   if (on_host(v)) return call("aten::tensor", {v, kw("dtype", c10::kLong), kw("device", device())}).as(ElementType::Int64);
-  if (v.graph->type()->kind() == c10::TypeKind::BoolType) {
+  if (bool_on_host(v)) {
     return call("aten::tensor", {v, kw("dtype", c10::kBool), kw("device", device())}).as(ElementType::Bool);
   }
   return v;
@@ -420,7 +425,7 @@ Value GraphTranslator::ints(Value v) {
 
 Value GraphTranslator::single_element(Value v, const char* conversion) {
   if (v.absent()) return v;
-  if (v.graph->type()->isSubtypeOf(*c10::ListType::ofInts())) v = call("aten::__getitem__", {v, 0});
+  if (v.graph->type()->kind() == c10::TypeKind::ListType) v = call("aten::__getitem__", {v, 0});
   if (v.graph->type()->kind() == c10::TypeKind::TensorType) {
     if (const auto known = facts_.value(v.graph); known && known->toTensor().numel() == 1) {
       v.graph = graph_->insertConstant(known->toTensor().item());
@@ -449,11 +454,18 @@ std::optional<std::vector<int64_t>> GraphTranslator::known_ints(const Value& v) 
   return std::vector<int64_t>(flat.data_ptr<int64_t>(), flat.data_ptr<int64_t>() + flat.numel());
 }
 
+std::optional<double> GraphTranslator::known_number(const Value& v) const {
+  const auto known = v.absent() ? std::nullopt : facts_.value(v.graph);
+  if (!known || !known->isTensor() || known->toTensor().dim() != 0 || known->toTensor().is_complex()) return {};
+  return known->toTensor().item().toDouble();
+}
+
 std::optional<std::vector<int64_t>> GraphTranslator::known_shape(const Value& v) const {
   if (v.absent()) return {};
-  if (v.graph->type()->kind() == c10::TypeKind::IntType) return std::vector<int64_t>{};
-  if (const auto known = facts_.value(v.graph); known && known->isIntList()) {
-    return std::vector<int64_t>{static_cast<int64_t>(known->toIntList().size())};
+  const c10::TypeKind kind = v.graph->type()->kind();
+  if (kind == c10::TypeKind::IntType || kind == c10::TypeKind::BoolType) return std::vector<int64_t>{};
+  if (const auto known = facts_.value(v.graph); known && (known->isIntList() || known->isBoolList())) {
+    return std::vector<int64_t>{static_cast<int64_t>(known->toListRef().size())};
   }
   if (is_list_of_ints(v)) return std::vector<int64_t>{static_cast<int64_t>(v.graph->node()->inputs().size())};
   const auto meta = facts_.meta(v.graph);
@@ -527,10 +539,10 @@ Value GraphTranslator::string_pool() {
 
 // --- Control flow ------------------------------------------------------------------------------------------------------
 
-// A value as a branch or an iteration returns it beside `other`: host ints stay on the host only where both are.
+// A value as a branch or an iteration returns it beside `other`: host values stay on the host only where both are.
 Value GraphTranslator::unified(const Value& value, const Value& other) {
   if (value.absent()) return {graph_->insertConstant(IValue()), other.type};
-  const bool same = !other.absent() && on_host(value) && on_host(other) && *value.graph->type() == *other.graph->type();
+  const bool same = !other.absent() && *value.graph->type() == *other.graph->type();
   return same ? value : tensor(value);
 }
 

@@ -30,8 +30,10 @@ class GraphTranslator final : public Translator {
   Value number(Value v) override;
   Value boolean(Value v) override;
   bool on_host(const Value& v) const override;
+  bool bool_on_host(const Value& v) const override;
 
   std::optional<std::vector<int64_t>> known_ints(const Value& v) const override;
+  std::optional<double> known_number(const Value& v) const override;
   std::optional<std::vector<int64_t>> known_shape(const Value& v) const override;
   std::optional<Values> items(const Value& v) override;
 

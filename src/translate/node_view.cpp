@@ -33,13 +33,15 @@ Values NodeView::tensors(size_t from) const {
 
 ElementType NodeView::element(size_t i) const { return input(i).type.element; }
 
-bool NodeView::on_host() const {
+bool NodeView::on_host(size_t from) const {
   bool any = false;
-  for (const Value& v : inputs_) {
+  for (size_t i = from; i < inputs_.size(); ++i) {
+    const Value& v = inputs_[i];
     if (v.absent()) continue;
+    if (v.type.element != ElementType::Int64) return false;
     if (translator_.on_host(v)) {
       any = true;
-    } else if (v.type.element != ElementType::Int64 || !translator_.known_ints(v) || translator_.known_shape(v)->size() > 1) {
+    } else if (!translator_.known_ints(v) || translator_.known_shape(v)->size() > 1) {
       return false;
     }
   }

@@ -42,9 +42,9 @@ class NodeView {
   const Values& inputs() const { return inputs_; }
   Values tensors(size_t from = 0) const;  // all inputs from an index on, as tensors
   ElementType element(size_t i) const;    // of input i; Undefined where absent
-  // Whether this is shape arithmetic: some input is on the host, and the others are as well, or are known int64 tensors of
-  // rank 0 or 1, so that the result can stay there.
-  bool on_host() const;
+  // Whether this is shape arithmetic: some int64 input is on the host, and the others are as well, or are known int64
+  // tensors of rank 0 or 1, so that the result can stay there. Of the inputs from an index on.
+  bool on_host(size_t from = 0) const;
 
   // Outputs.
   size_t output_count() const;

@@ -33,10 +33,12 @@ class Translator {
   virtual Value integer(Value v) = 0;  // int; likewise
   virtual Value number(Value v) = 0;   // float; likewise
   virtual Value boolean(Value v) = 0;  // bool; likewise
-  virtual bool on_host(const Value& v) const = 0;  // is it int or int[]?
+  virtual bool on_host(const Value& v) const = 0;       // is it int or int[]?
+  virtual bool bool_on_host(const Value& v) const = 0;  // is it bool or bool[]?
 
   // What is known of a value while translating.
   virtual std::optional<std::vector<int64_t>> known_ints(const Value& v) const = 0;
+  virtual std::optional<double> known_number(const Value& v) const = 0;  // of a tensor of rank 0
   virtual std::optional<std::vector<int64_t>> known_shape(const Value& v) const = 0;
   // The elements of host ints, or of a known integer tensor of rank 0 or 1, as one int each; nothing where even their
   // number is not known.
