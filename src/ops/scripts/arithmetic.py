@@ -1,0 +1,98 @@
+# Shape arithmetic on the host, unsigned 64-bit division, and the broadcasting of old opsets.
+
+
+def truncated_quotient(a: int, b: int) -> int:
+    floor = a // b
+    return floor + 1 if floor < 0 and floor * b != a else floor
+
+
+# The operations are named like the ONNX operators.
+def int_arithmetic(operation: str, a: int, b: int) -> int:
+    if operation == "Add":
+        return a + b
+    elif operation == "Sub":
+        return a - b
+    elif operation == "Mul":
+        return a * b
+    elif operation == "Div":
+        return truncated_quotient(a, b)
+    elif operation == "Mod":
+        return a % b
+    elif operation == "Min":
+        return min(a, b)
+    else:
+        assert operation == "Max"
+        return max(a, b)
+
+
+def int_comparison(operation: str, a: int, b: int) -> bool:
+    if operation == "Equal":
+        return a == b
+    elif operation == "Greater":
+        return a > b
+    elif operation == "GreaterOrEqual":
+        return a >= b
+    elif operation == "Less":
+        return a < b
+    else:
+        assert operation == "LessOrEqual"
+        return a <= b
+
+
+def broadcast_length(a: int, b: int) -> int:
+    assert a == b or a == 1 or b == 1, "the shapes do not broadcast"
+    return b if a == 1 else a
+
+
+def ints_arithmetic(operation: str, a: List[int], b: List[int]) -> List[int]:
+    result: List[int] = []
+    for i in range(broadcast_length(len(a), len(b))):
+        result.append(int_arithmetic(operation, a[min(i, len(a) - 1)], b[min(i, len(b) - 1)]))
+    return result
+
+
+def ints_comparison(operation: str, a: List[int], b: List[int]) -> List[bool]:
+    result: List[bool] = []
+    for i in range(broadcast_length(len(a), len(b))):
+        result.append(int_comparison(operation, a[min(i, len(a) - 1)], b[min(i, len(b) - 1)]))
+    return result
+
+
+def int_where(condition: bool, x: int, y: int) -> int:
+    return x if condition else y
+
+
+def ints_where(condition: List[bool], x: List[int], y: List[int]) -> List[int]:
+    result: List[int] = []
+    for i in range(broadcast_length(len(condition), broadcast_length(len(x), len(y)))):
+        chosen = x if condition[min(i, len(condition) - 1)] else y
+        result.append(chosen[min(i, len(chosen) - 1)])
+    return result
+
+
+# uint64 lies in int64 tensors, bit for bit; with the sign bit flipped, the signed order is the unsigned one.
+def unsigned_ge(a: Tensor, b: Tensor) -> Tensor:
+    sign = -9223372036854775807 - 1
+    return torch.bitwise_xor(a, sign) >= torch.bitwise_xor(b, sign)
+
+
+def unsigned_shift_right(a: Tensor, by: int) -> Tensor:
+    return torch.bitwise_and(torch.bitwise_right_shift(a, by), (1 << (64 - by)) - 1)
+
+
+def unsigned_div(a: Tensor, b: Tensor) -> Tensor:
+    # A divisor with the highest bit set goes once or not at all. By any other, half of the dividend can be divided.
+    is_large = b < 0
+    half = torch.div(unsigned_shift_right(a, 1), torch.where(is_large, 1, b), rounding_mode="trunc")
+    quotient = torch.where(is_large, 0, half * 2)
+    return quotient + unsigned_ge(a - quotient * b, b).to(torch.int64)
+
+
+def unsigned_mod(a: Tensor, b: Tensor) -> Tensor:
+    return a - unsigned_div(a, b) * b
+
+
+# The second operand with its first dimension at `axis` of the first one.
+def aligned(a: Tensor, b: Tensor, axis: int) -> Tensor:
+    start = axis + a.dim() if axis < 0 else axis
+    return torch.reshape(b, b.size() + [1] * (a.dim() - start - b.dim()))
