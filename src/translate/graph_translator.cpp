@@ -390,8 +390,10 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
 
 namespace {
 
-bool is_list_of_ints(const Value& v) {
-  return v.graph->node()->kind() == c10::prim::ListConstruct && v.graph->type()->isSubtypeOf(*c10::ListType::ofInts());
+bool is_list_of_numbers(const Value& v) {
+  const auto& type = v.graph->type();
+  return v.graph->node()->kind() == c10::prim::ListConstruct &&
+         (type->isSubtypeOf(*c10::ListType::ofInts()) || type->isSubtypeOf(*c10::ListType::ofBools()));
 }
 
 }  // namespace
@@ -467,7 +469,7 @@ std::optional<std::vector<int64_t>> GraphTranslator::known_shape(const Value& v)
   if (const auto known = facts_.value(v.graph); known && (known->isIntList() || known->isBoolList())) {
     return std::vector<int64_t>{static_cast<int64_t>(known->toListRef().size())};
   }
-  if (is_list_of_ints(v)) return std::vector<int64_t>{static_cast<int64_t>(v.graph->node()->inputs().size())};
+  if (is_list_of_numbers(v)) return std::vector<int64_t>{static_cast<int64_t>(v.graph->node()->inputs().size())};
   const auto meta = facts_.meta(v.graph);
   return meta ? std::optional(meta->sizes().vec()) : std::nullopt;
 }
@@ -475,8 +477,10 @@ std::optional<std::vector<int64_t>> GraphTranslator::known_shape(const Value& v)
 std::optional<Values> GraphTranslator::items(const Value& v) {
   Values result;
   if (v.absent()) return {};
-  if (v.graph->type()->kind() == c10::TypeKind::IntType) return Values{v};
-  if (is_list_of_ints(v)) {
+  if (const auto kind = v.graph->type()->kind(); kind == c10::TypeKind::IntType || kind == c10::TypeKind::BoolType) {
+    return Values{v};
+  }
+  if (is_list_of_numbers(v)) {
     for (jit::Value* item : v.graph->node()->inputs()) result.push_back({item, v.type});
     return result;
   }
@@ -506,7 +510,12 @@ Value GraphTranslator::known_constant(const IValue& value) {
   return {graph_->insertConstant(value), {}};
 }
 
-Value GraphTranslator::scalar(Arg value) { return {named_value(*graph_, value).value(*graph_), {}}; }
+Value GraphTranslator::scalar(Arg value) {
+  const Value result{named_value(*graph_, value).value(*graph_), {}};
+  if (is_list_of_numbers(result)) facts_.learn(result.graph->node());
+  return result;
+}
+
 Value GraphTranslator::constant(const onnx::TensorProto& tensor) {
   return bind("", reader_.read(tensor), element_type(tensor));
 }
