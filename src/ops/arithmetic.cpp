@@ -1,17 +1,15 @@
 #include "ops/arithmetic.h"
 
+#include <algorithm>
 #include <limits>
+#include <optional>
+
+#include "ops/host_ints.h"
 
 namespace onnxtorch {
 namespace {
 
 using HostOperation = Value (*)(Translator&, const std::string&, const Value&, const Value&);
-
-// Whether a value that is on the host, or known, has rank 0.
-bool is_host_scalar(Translator& t, const Value& v) {
-  const auto shape = t.known_shape(v);
-  return shape && shape->empty();
-}
 
 TranslateFunction joined(HostOperation on_host, TensorOperation on_tensors) {
   return [on_host, on_tensors](Translator& t, const NodeView& n) {
@@ -23,6 +21,45 @@ TranslateFunction joined(HostOperation on_host, TensorOperation on_tensors) {
     }
     return Values{result};
   };
+}
+
+// The items of operands that broadcast, a row for each item of the result; nothing where their number is not known.
+std::optional<std::vector<Values>> rows(Translator& t, const Values& operands) {
+  std::vector<Values> columns;
+  for (const Value& operand : operands) {
+    const auto items = t.items(operand);
+    if (!items || items->empty()) return {};
+    columns.push_back(*items);
+  }
+  size_t count = 1;
+  for (const Values& column : columns) count = std::max(count, column.size());
+  std::vector<Values> result(count);
+  for (const Values& column : columns) {
+    if (column.size() != 1 && column.size() != count) return {};  // the script says what is wrong
+    for (size_t i = 0; i < count; ++i) result[i].push_back(column[std::min(i, column.size() - 1)]);
+  }
+  return result;
+}
+
+// Calls the script "int_…" on each item, so that what is known of one is not lost, or "ints_…" on lists of unknown length.
+Value on_ints(Translator& t, const std::string& script, const std::vector<Arg>& leading, const Values& operands) {
+  const auto call = [&](const std::string& prefix, const Values& values) {
+    std::vector<Arg> args = leading;
+    args.insert(args.end(), values.begin(), values.end());
+    return t.call(prefix + script, args);
+  };
+  const auto is_scalar = [&](const Value& v) { return is_host_scalar(t, v); };
+  if (const auto items = rows(t, operands)) {
+    Values results;
+    for (const Values& row : *items) results.push_back(call("int_", row));
+    return std::ranges::all_of(operands, is_scalar) ? results[0] : t.list(results);
+  }
+  Values lists;
+  for (const Value& v : operands) {
+    if (!t.bool_on_host(v)) lists.push_back(t.ints(v));
+    else lists.push_back(is_scalar(v) ? t.list({v}) : v);
+  }
+  return call("ints_", lists);
 }
 
 }  // namespace
@@ -50,26 +87,15 @@ Value ordered(Translator& t, Value v, ElementType type) {
 bool is_unsigned(ElementType type) { return info(type).name.starts_with("uint"); }
 
 Value shape_arithmetic(Translator& t, const std::string& operation, const Value& a, const Value& b) {
-  const bool scalar = is_host_scalar(t, a) && is_host_scalar(t, b);
-  return (scalar ? t.call("int_arithmetic", {operation, t.integer(a), t.integer(b)})
-                 : t.call("ints_arithmetic", {operation, t.ints(a), t.ints(b)}))
-      .as(ElementType::Int64);
+  return on_ints(t, "arithmetic", {operation}, {a, b}).as(ElementType::Int64);
 }
 
 Value shape_comparison(Translator& t, const std::string& operation, const Value& a, const Value& b) {
-  const bool scalar = is_host_scalar(t, a) && is_host_scalar(t, b);
-  return (scalar ? t.call("int_comparison", {operation, t.integer(a), t.integer(b)})
-                 : t.call("ints_comparison", {operation, t.ints(a), t.ints(b)}))
-      .as(ElementType::Bool);
+  return on_ints(t, "comparison", {operation}, {a, b}).as(ElementType::Bool);
 }
 
 Value shape_where(Translator& t, const Value& condition, const Value& x, const Value& y) {
-  const bool one_condition = is_host_scalar(t, condition);
-  if (one_condition && is_host_scalar(t, x) && is_host_scalar(t, y)) {
-    return t.call("int_where", {condition, t.integer(x), t.integer(y)}).as(ElementType::Int64);
-  }
-  const Value conditions = one_condition ? t.list({condition}) : condition;
-  return t.call("ints_where", {conditions, t.ints(x), t.ints(y)}).as(ElementType::Int64);
+  return on_ints(t, "where", {}, {condition, x, y}).as(ElementType::Int64);
 }
 
 TranslateFunction arithmetic(TensorOperation operation) { return joined(shape_arithmetic, std::move(operation)); }
