@@ -1,8 +1,99 @@
+// Conv, ConvTranspose, DeformConv, CausalConvWithState, Col2Im.
+#include <algorithm>
+
 #include "ops/ops.h"
+#include "ops/spatial.h"
 #include "registry/registry.h"
 
 namespace onnxtorch {
+namespace {
 
-void register_conv_ops(Registry& r) { (void)r; }
+constexpr size_t kLargestRank = 3;  // of the spatial dimensions that ATen convolves over
+
+// What Conv and ConvTranspose have in common. Where the number of spatial dimensions is not known, no attribute says
+// anything of them, and ATen takes lists of one element for all.
+struct Convolution {
+  Value x, w, b;
+  std::optional<size_t> rank;
+  std::vector<int64_t> strides, dilations;
+  Value kernel;  // int[]
+  int64_t group;
+
+  std::vector<int64_t> each(int64_t value) const { return std::vector<int64_t>(rank.value_or(1), value); }
+  bool fits_aten() const { return !rank || (*rank >= 1 && *rank <= kLargestRank); }
+};
+
+Convolution convolution(Translator& t, const NodeView& n) {
+  const auto rank = spatial_rank(t, n);
+  const std::string auto_pad = n.attr_string("auto_pad");
+  if (!rank && auto_pad.starts_with("SAME")) n.unsupported(auto_pad + " with an unknown number of spatial dimensions");
+  const Value kernel = n.has_attribute("kernel_shape")
+                           ? t.scalar(n.attr_ints("kernel_shape"))
+                           : t.call("shape_slice", {t.call("aten::size", {n.tensor(1)}), 2, none});
+  return {.x = n.tensor(0),
+          .w = n.tensor(1),
+          .b = n.tensor(2),
+          .rank = rank,
+          .strides = per_axis(n, "strides", rank.value_or(1), 1),
+          .dilations = per_axis(n, "dilations", rank.value_or(1), 1),
+          .kernel = kernel,
+          .group = n.attr_int("group")};
+}
+
+Values conv(Translator& t, const NodeView& n) {
+  const Convolution c = convolution(t, n);
+  const Value pads = window_pads(t, n, c.x, c.kernel, c.strides, c.dilations);
+  if (!c.fits_aten() || is_known_empty(t, c.x) || is_known_empty(t, c.w)) {
+    return {t.call("conv_nd", {padded(t, c.x, pads, 0), c.w, c.b, c.strides, c.dilations, c.group})};
+  }
+  const auto padding = symmetric(t, pads);
+  return {t.call("aten::convolution", {padding ? c.x : padded(t, c.x, pads, 0), c.w, c.b, c.strides,
+                                       padding.value_or(c.each(0)), c.dilations, false, c.each(0), c.group})};
+}
+
+// ConvTranspose: auto_pad and output_shape set the pads so that the output gets its size.
+Value conv_transpose_pads(Translator& t, const NodeView& n, const Convolution& c, const std::vector<int64_t>& output_padding) {
+  const std::string auto_pad = n.attr_string("auto_pad");
+  if (!auto_pad.starts_with("SAME") && !n.has_attribute("output_shape")) {
+    return window_pads(t, n, c.x, c.kernel, c.strides, c.dilations);
+  }
+  const Arg output_shape = n.has_attribute("output_shape") ? Arg(n.attr_ints("output_shape")) : Arg(none);
+  return t.call("transposed_pads", {t.call("aten::size", {c.x}), c.kernel, c.strides, c.dilations, output_padding,
+                                    output_shape, auto_pad == "SAME_UPPER"});
+}
+
+// ATen cuts both ends alike; its output_padding then makes the end longer. With which output_padding that meets the pads.
+std::optional<std::vector<int64_t>> end_paddings(const Convolution& c, const std::vector<int64_t>& pads,
+                                                 std::vector<int64_t> output_padding) {
+  for (size_t i = 0; i < output_padding.size(); ++i) {
+    output_padding[i] += pads[i] - pads[output_padding.size() + i];
+    if (pads[i] < 0 || output_padding[i] < 0 || output_padding[i] >= std::max(c.strides[i], c.dilations[i])) return {};
+  }
+  return output_padding;
+}
+
+Values conv_transpose(Translator& t, const NodeView& n) {
+  const Convolution c = convolution(t, n);
+  if (!c.fits_aten()) n.unsupported("over " + std::to_string(*c.rank) + " spatial dimensions");
+  const std::vector<int64_t> output_padding = per_axis(n, "output_padding", c.rank.value_or(1), 0);
+  const Value pads = conv_transpose_pads(t, n, c, output_padding);
+  if (const auto known = t.known_ints(pads)) {
+    if (const auto at_end = end_paddings(c, *known, output_padding)) {
+      const std::vector<int64_t> padding(known->begin(), known->begin() + static_cast<ptrdiff_t>(known->size() / 2));
+      return {t.call("aten::convolution", {c.x, c.w, c.b, c.strides, padding, c.dilations, true, *at_end, c.group})};
+    }
+  }
+  return {t.call("conv_transpose_padded", {c.x, c.w, c.b, c.strides, pads, output_padding, c.group, c.dilations})};
+}
+
+}  // namespace
+
+void register_conv_ops(Registry& r) {
+  r.op("Conv").since(1, conv).reviewed_to(22);
+  r.op("ConvTranspose").since(1, conv_transpose).reviewed_to(22);
+  r.op("DeformConv").since(19, script("deform_conv")).reviewed_to(22);
+  r.op("CausalConvWithState").since(27, script("causal_conv_with_state")).reviewed_to(27);
+  r.op("Col2Im").since(18, script("col2im")).reviewed_to(18);
+}
 
 }  // namespace onnxtorch

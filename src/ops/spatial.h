@@ -1,0 +1,30 @@
+// What Conv, ConvTranspose and the pools share: windows that slide over the spatial dimensions of (N, C, D1, …, Dn).
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "translate/translator.h"
+
+namespace onnxtorch {
+
+// The number of spatial dimensions, from the attributes or from what is known of the first two inputs.
+std::optional<size_t> spatial_rank(const Translator& t, const NodeView& n);
+
+// The attribute, or `value` for each axis where it is absent.
+std::vector<int64_t> per_axis(const NodeView& n, std::string_view name, size_t rank, int64_t value);
+
+// The pads of x by auto_pad and pads, as int[].
+Value window_pads(Translator& t, const NodeView& n, const Value& x, const Value& kernel,
+                  const std::vector<int64_t>& strides, const std::vector<int64_t>& dilations);
+
+// One padding for both ends of each axis, where the pads are known and such.
+std::optional<std::vector<int64_t>> symmetric(const Translator& t, const Value& pads);
+
+Value padded(Translator& t, const Value& x, const Value& pads, Arg fill);
+
+// Whether x is known to have no elements for another reason than an empty batch, which ATen takes.
+bool is_known_empty(const Translator& t, const Value& x);
+
+}  // namespace onnxtorch
