@@ -1,8 +1,124 @@
+// AveragePool, MaxPool, LpPool, their global forms, MaxUnpool, MaxRoiPool, RoiAlign.
+#include <algorithm>
+#include <limits>
+
 #include "ops/ops.h"
+#include "ops/spatial.h"
 #include "registry/registry.h"
 
 namespace onnxtorch {
+namespace {
 
-void register_pooling_ops(Registry& r) { (void)r; }
+struct Pool {
+  Value x;
+  std::vector<int64_t> kernel, strides, dilations;
+  Value pads;  // int[]
+  bool ceil_mode;
+
+  size_t rank() const { return kernel.size(); }
+  std::string aten(const std::string& name) const { return "aten::" + name + std::to_string(rank()) + "d"; }
+};
+
+Pool pool(Translator& t, const NodeView& n) {
+  const std::vector<int64_t> kernel = n.attr_ints("kernel_shape");
+  Pool p{.x = n.tensor(0),
+         .kernel = kernel,
+         .strides = per_axis(n, "strides", kernel.size(), 1),
+         .dilations = per_axis(n, "dilations", kernel.size(), 1),
+         .pads = {},
+         .ceil_mode = n.has_attribute("ceil_mode") && n.attr_int("ceil_mode") != 0};
+  p.pads = window_pads(t, n, p.x, t.scalar(kernel), p.strides, p.dilations);
+  // With auto_pad, the output is as large by either rounding.
+  if (n.attr_string("auto_pad") != "NOTSET") p.ceil_mode = false;
+  return p;
+}
+
+// The pads with which no window hangs over the end, as int[].
+Value fitting_pads(Translator& t, const Pool& p) {
+  return t.call("fitting_pads", {t.call("aten::size", {p.x}), p.kernel, p.strides, p.dilations, p.pads, p.ceil_mode});
+}
+
+// ATen pools over up to three dimensions, and pads both ends alike, by up to half a window: the padding where it can do it.
+std::optional<std::vector<int64_t>> aten_padding(const Translator& t, const Pool& p) {
+  if (p.rank() < 1 || p.rank() > 3 || is_known_empty(t, p.x)) return {};
+  auto padding = symmetric(t, p.pads);
+  for (size_t i = 0; padding && i < p.rank(); ++i) {
+    if (2 * (*padding)[i] > p.kernel[i]) return {};
+  }
+  return padding;
+}
+
+Values average_pool(Translator& t, const NodeView& n) {
+  const Pool p = pool(t, n);
+  const bool count_include_pad = n.has_attribute("count_include_pad") && n.attr_int("count_include_pad") != 0;
+  const bool dilated = std::ranges::any_of(p.dilations, [](int64_t d) { return d != 1; });
+  const bool half_3d = p.rank() == 3 && info(n.element(0)).bits == 16;  // which ATen lacks on the CPU
+  if (const auto padding = aten_padding(t, p); padding && !dilated && !half_3d) {
+    return {t.call(p.aten("avg_pool"), {p.x, p.kernel, p.strides, *padding, p.ceil_mode, count_include_pad})};
+  }
+  const Value fitting = fitting_pads(t, p);
+  const Value counts = t.call("window_counts", {t.call("aten::size", {p.x}), p.kernel, p.strides, p.dilations, p.pads,
+                                                fitting, count_include_pad, t.device()});
+  return {t.call("windows_average", {padded(t, p.x, fitting, 0), counts, p.kernel, p.strides, p.dilations})};
+}
+
+Arg lowest(ElementType type) {
+  if (type == ElementType::Int8) return -128;
+  if (type == ElementType::Uint8) return 0;
+  return -std::numeric_limits<double>::infinity();
+}
+
+Values max_pool(Translator& t, const NodeView& n) {
+  const Pool p = pool(t, n);
+  Value x = p.x, margins = t.scalar(std::vector<int64_t>(2 * p.rank(), 0));
+  auto padding = aten_padding(t, p);
+  bool ceil_mode = p.ceil_mode;
+  if (!padding) {
+    margins = fitting_pads(t, p);
+    x = padded(t, p.x, margins, lowest(n.element(0)));
+    padding = std::vector<int64_t>(p.rank(), 0);
+    ceil_mode = false;
+  }
+  const bool by_aten = p.rank() >= 1 && p.rank() <= 3 && !is_known_empty(t, p.x);
+  const bool integers = !is_floating(n.element(0));  // ATen has no max_pool1d for them
+  if (by_aten && !n.wants(1) && !integers) {
+    return {t.call(p.aten("max_pool"), {x, p.kernel, p.strides, *padding, p.dilations, ceil_mode})};
+  }
+  const Values found =
+      by_aten ? t.call_all("aten::max_pool" + std::to_string(p.rank()) + "d_with_indices",
+                           {x, p.kernel, p.strides, *padding, p.dilations, ceil_mode})
+              : t.call_all("windows_max", {x, p.kernel, p.strides, p.dilations});
+  if (!n.wants(1)) return {found[0]};
+  const bool column_major = n.has_attribute("storage_order") && n.attr_int("storage_order") != 0;
+  return {found[0], t.call("pool_indices", {found[1], t.call("aten::size", {x}), margins, t.call("aten::size", {p.x}),
+                                            column_major})};
+}
+
+Values lp_pool(Translator& t, const NodeView& n, Arg p) {
+  const Pool windows = pool(t, n);
+  const Value x = padded(t, windows.x, fitting_pads(t, windows), 0);
+  return {t.call("windows_norm", {x, windows.kernel, windows.strides, windows.dilations, std::move(p)})};
+}
+
+Values lp_pool_1(Translator& t, const NodeView& n) { return lp_pool(t, n, n.attr_float("p")); }
+Values lp_pool_2(Translator& t, const NodeView& n) { return lp_pool(t, n, n.attr_int("p")); }
+
+}  // namespace
+
+void register_pooling_ops(Registry& r) {
+  r.op("AveragePool").since(1, average_pool).reviewed_to(22);
+  r.op("MaxPool").since(1, max_pool).reviewed_to(22);
+  r.op("LpPool").since(1, lp_pool_1).since(2, lp_pool_2).reviewed_to(22);
+  r.op("GlobalAveragePool").since(1, script("global_average_pool")).reviewed_to(22);
+  r.op("GlobalMaxPool").since(1, script("global_max_pool")).reviewed_to(22);
+  r.op("GlobalLpPool").since(1, script("global_lp_pool")).reviewed_to(22);
+  r.op("MaxUnpool").since(9, script("max_unpool")).reviewed_to(22);
+  r.op("MaxRoiPool").since(1, script("max_roi_pool")).reviewed_to(22);
+  // RoiAlign-16 shifts the regions by half a pixel, unless told not to.
+  r.op("RoiAlign")
+      .since(10, script("roi_align", {kw("coordinate_transformation_mode", "output_half_pixel")}))
+      .since(16, script("roi_align"))
+      .reviewed_to(22);
+}
 
 }  // namespace onnxtorch
