@@ -17,6 +17,7 @@ void register_loss_ops(Registry& r);
 void register_conv_ops(Registry& r);
 void register_pooling_ops(Registry& r);
 void register_image_ops(Registry& r);
+void register_resize_ops(Registry& r);
 void register_cast_ops(Registry& r);
 void register_quantization_ops(Registry& r);
 void register_recurrent_ops(Registry& r);

@@ -18,6 +18,7 @@ const Registry& registry() {
     register_conv_ops(r);
     register_pooling_ops(r);
     register_image_ops(r);
+    register_resize_ops(r);
     register_cast_ops(r);
     register_quantization_ops(r);
     register_recurrent_ops(r);

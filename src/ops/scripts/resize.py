@@ -1,0 +1,204 @@
+# Resize and Upsample, one axis at a time: each output element is a weighted sum of a few input elements.
+
+
+# The output's size and scale along each axis.
+def resize_layout(sizes: List[int], scales: Optional[List[float]], target: Optional[List[int]], axes: Optional[List[int]],
+                  policy: str) -> Tuple[List[int], List[float]]:
+    rank = len(sizes)
+    which = [i for i in range(rank)] if axes is None else [axis % rank for axis in axes]
+    outputs = sizes[:]
+    factors = [1.0 for _ in sizes]
+    if scales is not None and len(scales) > 0:
+        for i, axis in enumerate(which):
+            factors[axis] = scales[i]
+            outputs[axis] = int(sizes[axis] * scales[i])
+    elif target is not None:
+        for i, axis in enumerate(which):
+            outputs[axis] = target[i]
+            factors[axis] = target[i] / max(1, sizes[axis])
+        if policy != "stretch":
+            given = [factors[axis] for axis in which]
+            factor = min(given) if policy == "not_larger" else max(given)
+            for axis in which:
+                factors[axis] = factor
+                outputs[axis] = int(factor * sizes[axis] + 0.5)
+    return outputs, factors
+
+
+# The output's length along an axis before it was rounded down; what rounding of the scale itself did to it is undone.
+def resized_length(size: int, output: int, factor: float) -> float:
+    length = size * factor
+    return float(output) if abs(length - output) <= 1e-6 * length else length
+
+
+# Where the elements of the output lie in the input, along one axis.
+def original_coordinates(size: int, output: int, factor: float, start: float, end: float, mode: str, device: Device) -> Tensor:
+    length = resized_length(size, output, factor)
+    x = torch.arange(output, dtype=torch.float64, device=device)
+    if mode == "half_pixel":
+        return (x + 0.5) * size / length - 0.5
+    elif mode == "half_pixel_symmetric":
+        return (x + 0.5) * size / length - 0.5 + 0.5 * size * (1 - output / length)
+    elif mode == "pytorch_half_pixel":
+        return (x + 0.5) * size / length - 0.5 if output > 1 else torch.zeros_like(x)
+    elif mode == "align_corners":
+        return torch.zeros_like(x) if length == 1 else x * (size - 1) / (length - 1)
+    elif mode == "asymmetric":
+        return x * size / length
+    assert mode == "tf_crop_and_resize", "there is no coordinate_transformation_mode " + mode
+    if length == 1:
+        return torch.full_like(x, 0.5 * (start + end) * (size - 1))
+    return start * (size - 1) + x * (end - start) * (size - 1) / (length - 1)
+
+
+def nearest_coordinates(x: Tensor, factor: float, mode: str) -> Tensor:
+    if mode == "round_prefer_floor":
+        return torch.ceil(x - 0.5)
+    elif mode == "round_prefer_ceil":
+        return torch.floor(x + 0.5)
+    elif mode == "floor":
+        return torch.floor(x)
+    elif mode == "ceil":
+        return torch.ceil(x)
+    assert mode == "simple", "there is no nearest_mode " + mode  # of Upsample and Resize-10
+    return torch.ceil(x) if factor < 1 else torch.floor(x)
+
+
+def linear_weights(distance: Tensor) -> Tensor:
+    return torch.clamp(1 - torch.abs(distance), min=0)
+
+
+# Keys' cubic convolution.
+def cubic_weights(distance: Tensor, a: float) -> Tensor:
+    d = torch.abs(distance)
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return torch.where(d <= 1, near, torch.where(d < 2, far, torch.zeros_like(d)))
+
+
+# For each axis that changes: the input's elements that make up each element of the output, (outputs, taps), their weights,
+# and which outputs lie outside the input.
+def resize_taps(sizes: List[int], outputs: List[int], factors: List[float], roi: List[float], mode: str, transformation: str,
+                nearest_mode: str, cubic_coeff_a: float, antialias: bool, exclude_outside: bool,
+                device: Device) -> Tuple[List[int], List[Tensor], List[Tensor], List[Tensor]]:
+    axes: List[int] = []
+    indices: List[Tensor] = []
+    weights: List[Tensor] = []
+    outside: List[Tensor] = []
+    rank = len(sizes)
+    for axis, size in enumerate(sizes):
+        start = roi[axis] if len(roi) > 0 else 0.0
+        end = roi[rank + axis] if len(roi) > 0 else 1.0
+        factor = factors[axis]
+        if outputs[axis] != size or abs(factor - 1) > 1e-6 or start != 0 or end != 1:
+            x = original_coordinates(size, outputs[axis], factor, start, end, transformation, device)
+            axes.append(axis)
+            outside.append(torch.logical_or(x < 0, x > size - 1))
+            if mode == "nearest":
+                index = torch.unsqueeze(nearest_coordinates(x, factor, nearest_mode), 1)
+            else:
+                # An antialiasing filter is as wide as the input elements of one output element.
+                squeeze = min(1.0, factor) if antialias else 1.0
+                reach = torch.ceil((2 if mode == "cubic" else 1) / squeeze)
+                base = torch.unsqueeze(torch.floor(x), 1)
+                index = base + torch.arange(1 - reach, reach + 1, device=device)
+                distance = (index - torch.unsqueeze(x, 1)) * squeeze
+                weight = cubic_weights(distance, cubic_coeff_a) if mode == "cubic" else linear_weights(distance)
+                if exclude_outside:
+                    weight = torch.where(torch.logical_or(index < 0, index > size - 1), torch.zeros_like(weight), weight)
+                if exclude_outside or antialias:
+                    weight = weight / torch.sum(weight, 1, True)
+                weights.append(weight)
+            indices.append(torch.clamp(index, 0, size - 1).to(torch.int64))
+    return axes, indices, weights, outside
+
+
+# Shapes a vector so that it broadcasts along an axis.
+def along(vector: Tensor, axis: int, rank: int) -> Tensor:
+    return torch.reshape(vector, [-1] + [1 for _ in range(rank - 1 - axis)])
+
+
+def resize_nearest(x: Tensor, axes: List[int], indices: List[Tensor]) -> Tensor:
+    for i, axis in enumerate(axes):
+        x = torch.index_select(x, axis, indices[i][:, 0])
+    return x
+
+
+def resize_weighted(x: Tensor, axes: List[int], indices: List[Tensor], weights: List[Tensor], dtype: int) -> Tensor:
+    y = x.to(dtype)
+    for i, axis in enumerate(axes):
+        taps = weights[i].to(dtype)
+        result = torch.index_select(y, axis, indices[i][:, 0]) * along(taps[:, 0], axis, x.dim())
+        for k in range(1, taps.size(1)):
+            result = result + torch.index_select(y, axis, indices[i][:, k]) * along(taps[:, k], axis, x.dim())
+        y = result
+    return y
+
+
+def resize_extrapolated(y: Tensor, axes: List[int], outside: List[Tensor], value: float) -> Tensor:
+    for i, axis in enumerate(axes):
+        y = torch.masked_fill(y, along(outside[i], axis, y.dim()), value)
+    return y
+
+
+# The regions of tf_crop_and_resize along all axes; elsewhere there are none.
+def resize_roi(roi: List[float], axes: Optional[List[int]], rank: int) -> List[float]:
+    if axes is None:
+        return roi
+    starts = [0.0 for _ in range(rank)]
+    ends = [1.0 for _ in range(rank)]
+    for i, axis in enumerate(axes):
+        starts[axis] = roi[i]
+        ends[axis] = roi[len(axes) + i]
+    return starts + ends
+
+
+# Whether only the one to three axes after the batch and the channels change, and none is empty, so that aten::upsample_* fits.
+def resizes_planes(sizes: List[int], outputs: List[int], largest_rank: int) -> bool:
+    rank = len(sizes)
+    if rank < 3 or rank > largest_rank or sizes[:2] != outputs[:2]:
+        return False
+    return min(sizes) > 0 and min(outputs) > 0
+
+
+# aten::upsample_nearest* multiplies by the inverse of the scale, which is exact for a power of two.
+def resizes_nearest_by_aten(sizes: List[int], outputs: List[int]) -> bool:
+    if not resizes_planes(sizes, outputs, 5):
+        return False
+    for size, output in zip(sizes, outputs):
+        ratio = output // size
+        if ratio * size != output or ratio & (ratio - 1) != 0:
+            return False
+    return True
+
+
+# aten::upsample_linear1d and its kin know half_pixel, with or without PyTorch's special case, and align_corners.
+def resizes_smoothly_by_aten(sizes: List[int], outputs: List[int], factors: List[float], mode: str, transformation: str) -> bool:
+    if not resizes_planes(sizes, outputs, 4 if mode == "cubic" else 5) or (mode == "cubic" and len(sizes) != 4):
+        return False
+    for i, output in enumerate(outputs):
+        if transformation == "align_corners" and resized_length(sizes[i], output, factors[i]) != output:
+            return False
+        if transformation == "pytorch_half_pixel" and i >= 2 and output == 1:
+            return False
+    return True
+
+
+def upsample_nearest(x: Tensor, outputs: List[int]) -> Tensor:
+    sizes = outputs[2:]
+    if len(sizes) == 1:
+        return torch.upsample_nearest1d(x, sizes, None)
+    elif len(sizes) == 2:
+        return torch.upsample_nearest2d(x, sizes, None, None)
+    return torch.upsample_nearest3d(x, sizes, None, None, None)
+
+
+def upsample_smooth(x: Tensor, outputs: List[int], factors: List[float], cubic: bool, align_corners: bool) -> Tensor:
+    sizes = outputs[2:]
+    if len(sizes) == 1:
+        return torch.upsample_linear1d(x, sizes, align_corners, factors[2])
+    elif len(sizes) == 3:
+        return torch.upsample_trilinear3d(x, sizes, align_corners, factors[2], factors[3], factors[4])
+    elif cubic:
+        return torch.upsample_bicubic2d(x, sizes, align_corners, factors[2], factors[3])
+    return torch.upsample_bilinear2d(x, sizes, align_corners, factors[2], factors[3])
