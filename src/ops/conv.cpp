@@ -29,7 +29,7 @@ Convolution convolution(Translator& t, const NodeView& n) {
   if (!rank && auto_pad.starts_with("SAME")) n.unsupported(auto_pad + " with an unknown number of spatial dimensions");
   const Value kernel = n.has_attribute("kernel_shape")
                            ? t.scalar(n.attr_ints("kernel_shape"))
-                           : t.call("shape_slice", {t.call("aten::size", {n.tensor(1)}), 2, none});
+                           : t.call("aten::slice", {t.call("aten::size", {n.tensor(1)}), 2, none});
   return {.x = n.tensor(0),
           .w = n.tensor(1),
           .b = n.tensor(2),
