@@ -1,4 +1,4 @@
-"""DeformConv, against the reference implementation, torch's convolutions and a direct sum over any number of dimensions."""
+"""DeformConv, against the reference implementation, torch's convolutions and a direct sum in any dimension."""
 
 import itertools
 
@@ -75,7 +75,7 @@ CASES = [
     ((9,), (3,), dict(group=1, offset_group=1, pads=[1, 0], strides=[2], dilations=[1])),
     ((6, 5), (2, 3), dict(group=1, offset_group=1, pads=[0] * 4, strides=[1, 1], dilations=[1, 1])),
     ((6, 5), (2, 3), dict(group=2, offset_group=4, pads=[1, 2, 0, 1], strides=[2, 1], dilations=[1, 2])),
-    ((4, 3, 4), (2, 1, 2), dict(group=2, offset_group=2, pads=[0, 1, 0, 1, 0, 1], strides=[1, 2, 1], dilations=[1] * 3)),
+    ((4, 3, 4), (2, 1, 2), dict(group=2, offset_group=2, pads=[0, 1] * 3, strides=[1, 2, 1], dilations=[1] * 3)),
     ((3, 3, 2, 3), (2, 1, 2, 2), dict(group=1, offset_group=1, pads=[0] * 8, strides=[1] * 4, dilations=[1] * 4)),
 ]
 

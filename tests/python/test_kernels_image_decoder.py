@@ -195,7 +195,8 @@ def test_what_cannot_be_decoded_gives_an_empty_image(file, reason):
     assert_undecodable(file, reason)
 
 
-ONE_OF_EACH = {format: write(picture("RGB"), format) for format in ("BMP", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")}
+FORMATS = ["BMP", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP"]
+ONE_OF_EACH = {format: write(picture("RGB"), format) for format in FORMATS}
 
 
 @pytest.mark.parametrize("format", ONE_OF_EACH)

@@ -33,7 +33,7 @@ def to_torch(array):
 
 
 def stored_bits(result, element_type):
-    """What is compared: codes of 8-bit types, and the float16 values, sign of zero included, that store smaller ones."""
+    """What is compared: codes of 8-bit types; of smaller ones the float16 that stores them, sign of zero included."""
     if isinstance(result, torch.Tensor):
         result = result.view(torch.int16 if result.dtype == torch.float16 else torch.uint8).numpy()
     elif result.dtype.itemsize == 1 and element_type in FLOAT6_4:
@@ -110,7 +110,8 @@ def test_integers_are_rounded_once(dtype, to):
 def test_ties_go_to_even():
     x = torch.tensor([2.5, 3.5, 17.0, 19.0, -17.0, 464.0, 465.0])
     got = kernels.cast_small_float(x, T.FLOAT8E4M3FN, False, "up").float()
-    torch.testing.assert_close(got, torch.tensor([2.5, 3.5, 16, 20, -16, 448, torch.nan]), equal_nan=True, rtol=0, atol=0)
+    expected = torch.tensor([2.5, 3.5, 16, 20, -16, 448, torch.nan])
+    torch.testing.assert_close(got, expected, equal_nan=True, rtol=0, atol=0)
 
 
 POWERS = 2.0 ** np.arange(-127, 128)

@@ -53,7 +53,8 @@ def test_nan_is_one_element_but_makes_subtensors_differ(shape, dtype, sorted):
 def test_nan_in_float16_and_complex(sorted):
     x = np.array([np.nan, 1, np.nan, 0, np.inf, 1])
     assert_matches_numpy(x.astype(np.float16), None, sorted)
-    y, first, inverse, counts = kernels.unique(torch.tensor([complex(np.nan, 1), 2, complex(1, np.nan), 2j]), None, sorted)
+    x = torch.tensor([complex(np.nan, 1), 2, complex(1, np.nan), 2j])
+    y, first, inverse, counts = kernels.unique(x, None, sorted)
     values = [2j, 2, None] if sorted else [None, 2, 2j]
     assert [None if v.isnan() else v.item() for v in y] == values
     assert first.tolist() == [3, 1, 0] if sorted else [0, 1, 3]
