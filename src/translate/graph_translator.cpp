@@ -419,7 +419,7 @@ Value GraphTranslator::tensor(Value v) {
 
 Value GraphTranslator::ints(Value v) {
   if (v.absent()) return v;
-  if (v.graph->type()->kind() == c10::TypeKind::IntType) return {graph_->insertNode(graph_->createList(c10::IntType::get(), {v.graph}))->output(), v.type};
+  if (v.graph->type()->kind() == c10::TypeKind::IntType) return scalar(Values{v}).as(v.type);
   if (on_host(v)) return v;
   if (const auto known = known_ints(v)) return scalar(*known).as(v.type);
   return call("read_ints", {v}).as(v.type);
