@@ -27,6 +27,12 @@ Values shape_15(Translator& t, const NodeView& n) {
 
 Values size(Translator& t, const NodeView& n) { return {t.call("aten::numel", {n.tensor(0)})}; }
 
+std::optional<int64_t> known_count(Translator& t, const Value& host_ints) {
+  const auto shape = t.known_shape(host_ints);
+  if (!shape) return {};
+  return shape->empty() ? 1 : shape->at(0);
+}
+
 // 0 keeps the size of the input's dimension, unless `allowzero` says otherwise.
 Value reshaped_sizes(Translator& t, const NodeView& n, const Value& x, const Value& shape) {
   if (n.has_attribute("allowzero") && n.attr_int("allowzero") != 0) return shape;
@@ -45,8 +51,10 @@ Values reshape(Translator& t, const NodeView& n) {
   const Value shape = ints_or_attribute(t, n, 1, "shape");
   if (t.on_host(n.input(0))) {
     const auto rank = t.known_shape(shape);
-    if (rank && *rank == std::vector<int64_t>{0}) return {n.integer(0)};
-    if (t.known_ints(shape) == std::vector<int64_t>{-1}) return {n.ints(0)};
+    const auto sizes = t.known_ints(shape);
+    if (rank && rank->at(0) == 0) return {n.integer(0)};
+    if (sizes && sizes->size() == 1 && (sizes->at(0) == -1 || sizes->at(0) == known_count(t, n.input(0))))
+      return {n.ints(0)};
   }
   const Value x = n.tensor(0);
   return {t.call("aten::reshape", {x, reshaped_sizes(t, n, x, shape)})};
