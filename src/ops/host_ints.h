@@ -11,6 +11,10 @@ inline bool is_host_scalar(const Translator& t, const Value& v) {
   return shape && shape->empty();
 }
 
+inline Value int_list(Translator& t, const Values& items) {
+  return items.empty() ? t.scalar(std::vector<int64_t>{}) : t.list(items);
+}
+
 // What later versions take as input i, earlier ones as an attribute, as int[]; absent where neither is given.
 inline Value ints_or_attribute(Translator& t, const NodeView& n, size_t i, std::string_view name) {
   if (n.has(i)) return n.ints(i);

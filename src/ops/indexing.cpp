@@ -1,8 +1,8 @@
 // Gather, Scatter and their kin, Compress, NonZero, TopK, ArgMax, ArgMin, Unique, ReverseSequence, TensorScatter: what
 // picks or places elements by index.
 #include <algorithm>
-#include <limits>
 
+#include "ops/arithmetic.h"
 #include "ops/host_ints.h"
 #include "ops/ops.h"
 #include "registry/registry.h"
@@ -39,7 +39,7 @@ std::optional<Value> pick_ints(Translator& t, const NodeView& n) {
       n.fail("the index " + std::to_string(i) + " lies outside of " + std::to_string(size) + " elements");
     picked.push_back((*items)[i < 0 ? i + size : i]);
   }
-  return t.known_shape(n.input(1))->empty() ? picked[0] : t.scalar(picked);
+  return t.known_shape(n.input(1))->empty() ? picked[0] : int_list(t, picked);
 }
 
 Values gather(Translator& t, const NodeView& n) {
@@ -71,13 +71,6 @@ Values gather_nd(Translator& t, const NodeView& n) {
 // --- Scatter
 // -----------------------------------------------------------------------------------------------------------
 
-// The bits of uint64 elements, which int64 stores, in an order that int64 has as well; other elements as they are.
-// Its own inverse.
-Value in_signed_order(Translator& t, const Value& x, ElementType type) {
-  if (type != ElementType::Uint64) return x;
-  return t.call("aten::bitwise_xor", {x, std::numeric_limits<int64_t>::min()});
-}
-
 // ATen's name of a reduction; nothing for "none".
 std::optional<std::string> reduction(const NodeView& n) {
   const std::string name = n.has_attribute("reduction") ? n.attr_string("reduction") : "none";
@@ -93,13 +86,8 @@ std::optional<std::string> reduction(const NodeView& n) {
 template <typename Scatter>
 Value reduce(Translator& t, const NodeView& n, const std::string& how, const Scatter& scatter) {
   const ElementType type = n.element(0);
-  if (how == "amax" || how == "amin") {
-    const Value result = scatter(in_signed_order(t, n.tensor(0), type), in_signed_order(t, n.tensor(2), type));
-    return in_signed_order(t, result, type);
-  }
-  const Value result = scatter(n.tensor(0), n.tensor(2));
-  if (info(type).wrap != Wrap::Unsigned) return result;
-  return t.call("aten::bitwise_and", {result, (int64_t{1} << info(type).bits) - 1});
+  if (how == "sum" || how == "prod") return wrapped(t, scatter(n.tensor(0), n.tensor(2)), type);
+  return ordered(t, scatter(ordered(t, n.tensor(0), type), ordered(t, n.tensor(2), type)), type);
 }
 
 Values scatter_elements(Translator& t, const NodeView& n) {
@@ -124,7 +112,7 @@ Values scatter_nd(Translator& t, const NodeView& n) {
 // -------------------------------------------------------------------------------------------------------------
 
 Values arg_extreme(Translator& t, const NodeView& n, const std::string& how) {
-  const Value x = in_signed_order(t, n.tensor(0), n.element(0));
+  const Value x = ordered(t, n.tensor(0), n.element(0));
   const int64_t axis = n.attr_int("axis");
   const bool keepdims = n.attr_int("keepdims") != 0;
   if (!n.has_attribute("select_last_index") || n.attr_int("select_last_index") == 0) {
@@ -145,10 +133,10 @@ Values top_k(Translator& t, const NodeView& n) {
   const ElementType type = n.element(0);
   const Value k = n.has(1) ? n.integer(1) : t.scalar(n.attr_int("k"));
   const bool largest = !n.has_attribute("largest") || n.attr_int("largest") != 0;
-  const Value x = in_signed_order(t, n.tensor(0), type);
+  const Value x = ordered(t, n.tensor(0), type);
   Values result =
       t.call_all(fits_32_bits(type) ? "top_k_by_key" : "top_k_by_sort", {x, k, n.attr_int("axis"), largest});
-  return {in_signed_order(t, result[0], type), result[1]};
+  return {ordered(t, result[0], type), result[1]};
 }
 
 Values unique(Translator& t, const NodeView& n) {

@@ -11,9 +11,9 @@ namespace {
 Values identity(Translator&, const NodeView& n) { return {n.input(0)}; }
 
 Value sizes(Translator& t, const Value& x) {
-  if (!t.on_host(x)) return t.call("aten::size", {x});
+  if (!t.on_host(x)) return t.call("aten::size", {t.tensor(x)});
   if (is_host_scalar(t, x)) return t.scalar(std::vector<int64_t>{});
-  return t.scalar(Values{t.call("aten::len", {x})});
+  return int_list(t, {t.call("aten::len", {x})});
 }
 
 Values shape_1(Translator& t, const NodeView& n) { return {sizes(t, n.input(0))}; }
@@ -44,7 +44,7 @@ Value reshaped_sizes(Translator& t, const NodeView& n, const Value& x, const Val
     const int64_t size = (*known)[i];
     result.push_back(size == 0 ? t.call("aten::size", {x, static_cast<int64_t>(i)}) : t.scalar(size));
   }
-  return t.scalar(result);
+  return int_list(t, result);
 }
 
 Values reshape(Translator& t, const NodeView& n) {

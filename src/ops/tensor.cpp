@@ -25,7 +25,7 @@ Value concat_ints(Translator& t, const NodeView& n) {
     }
     all.insert(all.end(), items->begin(), items->end());
   }
-  return t.scalar(all);
+  return int_list(t, all);
 }
 
 Values concat(Translator& t, const NodeView& n) {
@@ -35,7 +35,7 @@ Values concat(Translator& t, const NodeView& n) {
 
 Values split(Translator& t, const NodeView& n) {
   const bool on_host = t.on_host(n.input(0));
-  const Value x = n.input(0);
+  const Value x = on_host ? n.input(0) : n.tensor(0);
   const int64_t axis = n.has_attribute("axis") ? n.attr_int("axis") : 0;
   const Value size = on_host ? t.call("aten::len", {x}) : t.call("aten::size", {x, axis});
   Value parts = ints_or_attribute(t, n, 1, "split");
