@@ -1,8 +1,146 @@
+// QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, MatMulInteger, QLinearMatMul.
+#include <algorithm>
+
+#include "ops/cast.h"
 #include "ops/ops.h"
 #include "registry/registry.h"
 
 namespace onnxtorch {
+namespace {
 
-void register_quantization_ops(Registry& r) { (void)r; }
+using enum ElementType;
+
+// An attribute whose absence is said by 0.
+ElementType element_or_undefined(const NodeView& n, std::string_view name) {
+  return n.has_attribute(name) ? n.attr_element(name) : Undefined;
+}
+
+int64_t int_or(const NodeView& n, std::string_view name, int64_t fallback) {
+  return n.has_attribute(name) ? n.attr_int(name) : fallback;
+}
+
+bool is_known_zero(const Translator& t, const Value& v) {
+  const auto known = t.known_ints(v);
+  return known && std::ranges::all_of(*known, [](int64_t x) { return x == 0; });
+}
+
+// Input i, a zero point: absent where it is zero for certain.
+Value zero_point(Translator& t, const NodeView& n, size_t i) {
+  return n.has(i) && is_known_zero(t, n.input(i)) ? Value{} : n.tensor(i);
+}
+
+// A scale or zero point as `type`, broadcasting to x.
+Value grid(Translator& t, const NodeView& n, const Value& parameter, const Value& x, ElementType type) {
+  if (parameter.absent()) return parameter;
+  return t.call("quantization_grid", {cast(t, parameter, type), t.call("aten::size", {x}), int_or(n, "axis", 1),
+                                      int_or(n, "block_size", 0)});
+}
+
+// round(x) + zero_point within the range of an integer type, or x + zero_point as a small float.
+Value quantized(Translator& t, Value x, const Value& zero_point, ElementType to, bool saturate) {
+  if (is_floating(to)) {
+    if (!zero_point.absent()) x = t.call("aten::add", {x, zero_point}).as(x.type);
+    return cast(t, x, to, {.saturate = saturate});
+  }
+  const int bits = info(to).bits;
+  const bool is_signed = info(to).name.starts_with("int");
+  const int64_t low = is_signed ? -(int64_t{1} << (bits - 1)) : 0;
+  const Value y = t.call("saturated", {x, zero_point, low, low + (int64_t{1} << bits) - 1});
+  return t.call("aten::to", {y, kw("dtype", to)}).as(to);
+}
+
+// The type to divide in: as the node says, or that of the scale, where it is one to divide in.
+ElementType division_type(const NodeView& n) {
+  if (const ElementType precision = element_or_undefined(n, "precision"); precision != Undefined) return precision;
+  const ElementType scale = n.element(1);
+  if (scale == Int32) return Double;
+  if (!is_small_float(scale)) return scale;
+  return is_floating(n.element(0)) ? n.element(0) : Float;
+}
+
+Values quantize_linear(Translator& t, const NodeView& n) {
+  const ElementType wanted = element_or_undefined(n, "output_dtype");
+  const ElementType to = n.has(2) ? n.element(2) : wanted != Undefined ? wanted : Uint8;
+  if (wanted != Undefined && wanted != to) n.fail("output_dtype is not the type of y_zero_point");
+  const ElementType type = division_type(n);
+  const Value x = n.tensor(0);
+  Value ratio = t.call("aten::div", {cast(t, x, type), grid(t, n, n.tensor(1), x, type)}).as(type);
+  // Half precision does not hold all that may come of adding the zero point.
+  const ElementType sum = type == Double ? Double : Float;
+  ratio = cast(t, ratio, sum);
+  return {quantized(t, ratio, grid(t, n, zero_point(t, n, 2), x, sum), to, int_or(n, "saturate", 1) != 0)};
+}
+
+// Computed in float, which holds the differences of all types but int32, and that has no zero point.
+Values dequantize_linear(Translator& t, const NodeView& n) {
+  const ElementType wanted = element_or_undefined(n, "output_dtype");
+  const ElementType to = wanted == Undefined ? n.element(1) : wanted;
+  const Value x = n.tensor(0);
+  Value y = cast(t, x, Float);
+  if (const Value zero = zero_point(t, n, 2); !zero.absent()) y = t.call("aten::sub", {y, grid(t, n, zero, x, Float)});
+  y = t.call("aten::mul", {y, grid(t, n, n.tensor(1), x, Float)}).as(Float);
+  return {cast(t, y, to)};
+}
+
+// --- Products of quantized matrices ---
+
+constexpr int64_t kLargestProduct = 255 * 255;  // of two numbers of 8 bits less their zero points
+constexpr int64_t kExactInFloat = 1 << 24;
+
+// The type in which sums of `terms` products are exact.
+ElementType sum_type(std::optional<int64_t> terms) {
+  return terms && *terms * kLargestProduct <= kExactInFloat ? Float : Double;
+}
+
+// x less its zero point.
+Value centred(Translator& t, const Value& x, const Value& zero_point, ElementType type) {
+  const Value wide = cast(t, x, type);
+  return zero_point.absent() ? wide : t.call("aten::sub", {wide, zero_point}).as(type);
+}
+
+Value laid_out(Translator& t, const char* script, const Value& parameter, ElementType type) {
+  return parameter.absent() ? parameter : t.call(script, {cast(t, parameter, type)});
+}
+
+struct Matrix {
+  Value x, zero_point;
+};
+
+Value product(Translator& t, const Matrix& a, const Matrix& b) {
+  const auto shape = t.known_shape(a.x);
+  const ElementType type = sum_type(shape && !shape->empty() ? std::optional(shape->back()) : std::nullopt);
+  return t
+      .call("aten::matmul", {centred(t, a.x, laid_out(t, "per_row", a.zero_point, type), type),
+                             centred(t, b.x, laid_out(t, "per_column", b.zero_point, type), type)})
+      .as(type);
+}
+
+Values matmul_integer(Translator& t, const NodeView& n) {
+  return {t.call("int32_of", {product(t, {n.tensor(0), zero_point(t, n, 2)}, {n.tensor(1), zero_point(t, n, 3)})})};
+}
+
+// Sums in units of x_scale * w_scale as numbers in units of y_scale.
+Value requantized(Translator& t, const Value& sums, const Value& x_scale, const Value& w_scale, const Value& y_scale,
+                  const Value& zero_point, ElementType to) {
+  const Value unit = t.call("aten::div", {t.call("aten::mul", {x_scale, w_scale}), y_scale});
+  return quantized(t, t.call("aten::mul", {sums, unit}).as(sums.type), zero_point, to, true);
+}
+
+Values qlinear_matmul(Translator& t, const NodeView& n) {
+  const Value sums = product(t, {n.tensor(0), zero_point(t, n, 2)}, {n.tensor(3), zero_point(t, n, 5)});
+  return {requantized(t, sums, laid_out(t, "per_row", n.tensor(1), Float), laid_out(t, "per_column", n.tensor(4), Float),
+                      laid_out(t, "per_row", n.tensor(6), Float), laid_out(t, "per_row", zero_point(t, n, 7), Float),
+                      n.element(7))};
+}
+
+}  // namespace
+
+void register_quantization_ops(Registry& r) {
+  r.op("QuantizeLinear").since(10, quantize_linear).reviewed_to(28);
+  r.op("DequantizeLinear").since(10, dequantize_linear).reviewed_to(28);
+  r.op("DynamicQuantizeLinear").since(11, script("dynamic_quantize_linear")).reviewed_to(11);
+  r.op("MatMulInteger").since(10, matmul_integer).reviewed_to(10);
+  r.op("QLinearMatMul").since(10, qlinear_matmul).reviewed_to(21);
+}
 
 }  // namespace onnxtorch

@@ -1,0 +1,56 @@
+# QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, MatMulInteger, QLinearMatMul, ConvInteger, QLinearConv.
+# Integers are computed with as floating numbers wide enough to hold every sum.
+
+
+# A scale or zero point so that it broadcasts to a tensor of `sizes`: one for all, one for each index of an axis, or one
+# for each block of block_size indices.
+def quantization_grid(parameter: Tensor, sizes: List[int], axis: int, block_size: int) -> Tensor:
+    if block_size > 0:
+        return torch.slice(torch.repeat_interleave(parameter, block_size, axis), axis, 0, sizes[axis])
+    shape: List[int] = []
+    if parameter.numel() != 1:
+        shape = [1 for _ in sizes]
+        shape[axis] = -1
+    return torch.reshape(parameter, shape)
+
+
+def saturated(x: Tensor, zero_point: Optional[Tensor], low: int, high: int) -> Tensor:
+    rounded = torch.round(x)
+    if zero_point is not None:
+        rounded = rounded + zero_point
+    return torch.clamp(rounded, low, high)
+
+
+def dynamic_quantize_linear(x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+    low = torch.clamp_max(torch.min(x), 0)
+    high = torch.clamp_min(torch.max(x), 0)
+    scale = torch.where(high == low, torch.ones_like(high), (high - low) / 255)
+    zero_point = torch.round(torch.clamp(-low / scale, 0, 255))
+    y = saturated(x / scale, zero_point, 0, 255)
+    return y.to(torch.uint8), scale, zero_point.to(torch.uint8)
+
+
+# The scale or zero point of a matrix: one for all, or one for each row.
+def per_row(parameter: Tensor) -> Tensor:
+    scalar: List[int] = []
+    if parameter.numel() == 1:
+        return torch.reshape(parameter, scalar)
+    return torch.unsqueeze(parameter, -1) if parameter.dim() == 1 else parameter
+
+
+# … or one for each column.
+def per_column(parameter: Tensor) -> Tensor:
+    scalar: List[int] = []
+    return torch.reshape(parameter, scalar) if parameter.numel() == 1 else parameter
+
+
+# … or one for each output channel of a convolution, before `rank` spatial dimensions and, with `inputs`, one of channels.
+def per_channel(parameter: Tensor, trailing: int) -> Tensor:
+    shape: List[int] = []
+    if parameter.numel() != 1:
+        shape = [-1] + [1 for _ in range(trailing)]
+    return torch.reshape(parameter, shape)
+
+
+def int32_of(sums: Tensor) -> Tensor:
+    return torch.round(sums).to(torch.int64).to(torch.int32)
