@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "kernels/small_float.h"
+#include "ops/arithmetic.h"
 #include "ops/ops.h"
 #include "registry/registry.h"
 
@@ -37,13 +38,6 @@ Value parsed(Translator& t, const Value& v, ElementType type) {
 
 }  // namespace
 
-Value wrap(Translator& t, Value x, ElementType type) {
-  const ElementInfo& to = info(type);
-  if (to.wrap == Wrap::Unsigned) x = t.call("wrap_unsigned", {x, to.bits});
-  if (to.wrap == Wrap::Signed) x = t.call("wrap_signed", {x, to.bits});
-  return to_dtype(t, x, to.storage).as(type);
-}
-
 Value cast(Translator& t, Value v, ElementType to, const CastOptions& options) {
   const ElementType from = v.type.element;
   if (from == to) return v;
@@ -64,7 +58,7 @@ Value cast(Translator& t, Value v, ElementType to, const CastOptions& options) {
     return reinterpreted(t, to_dtype(t, v, ScalarType::UInt64), ScalarType::Long).as(to);
   }
   if (info(to).wrap == Wrap::Unsigned || info(to).wrap == Wrap::Signed) {
-    return wrap(t, to_dtype(t, v, ScalarType::Long), to);
+    return to_dtype(t, wrapped(t, to_dtype(t, v, ScalarType::Long), to), storage_dtype(to)).as(to);
   }
   if (storage_dtype(from) == storage_dtype(to)) return v.as(to);
   return to_dtype(t, v, storage_dtype(to)).as(to);
@@ -117,7 +111,7 @@ Value bits_of(Translator& t, const Value& v, ElementType integer) {
   const ElementType from = v.type.element;
   if (is_integer(from) || from == Bool) return cast(t, v, integer);
   if (const SmallFloat* format = stored_by_value(from)) {
-    return wrap(t, t.call("small_float_code", with_format(v, *format)), integer);
+    return cast(t, t.call("small_float_code", with_format(v, *format)).as(Int64), integer);
   }
   return reinterpreted(t, v, storage_dtype(integer)).as(integer);
 }

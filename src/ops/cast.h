@@ -13,8 +13,4 @@ struct CastOptions {
 // v as another element type, as Cast defines it; v's own type must be known.
 Value cast(Translator& t, Value v, ElementType to, const CastOptions& options = {});
 
-// The elements of x, integers of any width, brought into the range of an integer type by discarding their higher bits;
-// in the dtype that stores the type.
-Value wrap(Translator& t, Value x, ElementType type);
-
 }  // namespace onnxtorch

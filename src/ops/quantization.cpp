@@ -1,6 +1,7 @@
 // QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, MatMulInteger, QLinearMatMul.
 #include <algorithm>
 
+#include "ops/arithmetic.h"
 #include "ops/cast.h"
 #include "ops/ops.h"
 #include "registry/registry.h"
@@ -43,8 +44,7 @@ Value quantized(Translator& t, Value x, const Value& zero_point, ElementType to,
     return cast(t, x, to, {.saturate = saturate});
   }
   const int bits = info(to).bits;
-  const bool is_signed = info(to).name.starts_with("int");
-  const int64_t low = is_signed ? -(int64_t{1} << (bits - 1)) : 0;
+  const int64_t low = is_unsigned(to) ? 0 : -(int64_t{1} << (bits - 1));
   const Value y = t.call("saturated", {x, zero_point, low, low + (int64_t{1} << bits) - 1});
   return t.call("aten::to", {y, kw("dtype", to)}).as(to);
 }
@@ -128,9 +128,9 @@ Value requantized(Translator& t, const Value& sums, const Value& x_scale, const 
 
 Values qlinear_matmul(Translator& t, const NodeView& n) {
   const Value sums = product(t, {n.tensor(0), zero_point(t, n, 2)}, {n.tensor(3), zero_point(t, n, 5)});
-  return {requantized(t, sums, laid_out(t, "per_row", n.tensor(1), Float), laid_out(t, "per_column", n.tensor(4), Float),
-                      laid_out(t, "per_row", n.tensor(6), Float), laid_out(t, "per_row", zero_point(t, n, 7), Float),
-                      n.element(7))};
+  return {requantized(t, sums, laid_out(t, "per_row", n.tensor(1), Float),
+                      laid_out(t, "per_column", n.tensor(4), Float), laid_out(t, "per_row", n.tensor(6), Float),
+                      laid_out(t, "per_row", zero_point(t, n, 7), Float), n.element(7))};
 }
 
 }  // namespace

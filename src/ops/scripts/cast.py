@@ -1,13 +1,4 @@
-# Cast and BitCast: integers of odd widths, and floats of 4 and 6 bits, which are stored as values.
-
-
-def wrap_unsigned(x: Tensor, bits: int) -> Tensor:
-    return torch.bitwise_and(x, (1 << bits) - 1)
-
-
-def wrap_signed(x: Tensor, bits: int) -> Tensor:
-    sign = 1 << (bits - 1)
-    return torch.sub(torch.bitwise_xor(torch.bitwise_and(x, 2 * sign - 1), sign), sign)
+# BitCast: floats of 4 and 6 bits are stored as values.
 
 
 def small_float_value(code: Tensor, exponent_bits: int, mantissa_bits: int, bias: int) -> Tensor:
