@@ -4,6 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from models import model_of, run_op, tensor_info
+from numpy.testing import assert_array_equal
 from onnx import helper
 
 import onnx_torch.backend
@@ -28,7 +29,8 @@ def known(op_type, inputs, **attributes):
     names = [f"x{i}" for i in range(len(inputs))]
     constants = [helper.make_tensor(n, 7, x.shape, x.ravel()) for n, x in list(zip(names, inputs, strict=True))[1:]]
     node = helper.make_node(op_type, names, ["y"], **attributes)
-    prepared = onnx_torch.backend.prepare(model_of([node], [tensor_info("x0", inputs[0])], ["y"], initializer=constants))
+    model = model_of([node], [tensor_info("x0", inputs[0])], ["y"], initializer=constants)
+    prepared = onnx_torch.backend.prepare(model)
     return prepared.graph(), prepared.run(inputs[:1])[0]
 
 
@@ -37,9 +39,9 @@ def known(op_type, inputs, **attributes):
 def test_gather(axis, indices):
     indices = np.array(indices, np.int64)
     expected = np.take(X, indices, axis)
-    np.testing.assert_array_equal(run_op("Gather", [X, indices], axis=axis)[0], expected)
-    np.testing.assert_array_equal(run_op("Gather", [X, indices.astype(np.int32)], axis=axis)[0], expected)
-    np.testing.assert_array_equal(known("Gather", [X, indices], axis=axis)[1], expected)
+    assert_array_equal(run_op("Gather", [X, indices], axis=axis)[0], expected)
+    assert_array_equal(run_op("Gather", [X, indices.astype(np.int32)], axis=axis)[0], expected)
+    assert_array_equal(known("Gather", [X, indices], axis=axis)[1], expected)
 
 
 @pytest.mark.parametrize(("indices", "operator"), [(-2, "aten::select"), ([0, 2], "aten::index_select")])
@@ -58,23 +60,26 @@ def test_gather_checks_its_indices():
 def test_element_types_are_only_moved(dtype):
     x = elements(dtype)
     index = ints(2, 0, -2, 1).reshape(1, 4)
-    np.testing.assert_array_equal(run_op("Gather", [x, ints(-1, 0)])[0], x[[-1, 0]])
-    np.testing.assert_array_equal(run_op("GatherElements", [x, index])[0], np.take_along_axis(x, index, 0))
-    np.testing.assert_array_equal(run_op("GatherND", [x, ints(-1, 2).reshape(1, 2)])[0], x[[-1], [2]])
+    assert_array_equal(run_op("Gather", [x, ints(-1, 0)])[0], x[[-1, 0]])
+    assert_array_equal(run_op("GatherElements", [x, index])[0], np.take_along_axis(x, index, 0))
+    assert_array_equal(run_op("GatherND", [x, ints(-1, 2).reshape(1, 2)])[0], x[[-1], [2]])
     placed = x.copy()
     np.put_along_axis(placed, index, x[:1], 0)
-    np.testing.assert_array_equal(run_op("ScatterElements", [x, index, x[:1]])[0], placed)
-    np.testing.assert_array_equal(run_op("Scatter", [x, index, x[:1]], opset=9)[0], placed)
+    assert_array_equal(run_op("ScatterElements", [x, index, x[:1]])[0], placed)
+    assert_array_equal(run_op("Scatter", [x, index, x[:1]], opset=9)[0], placed)
     placed = x.copy()
     placed[[2, 0]] = x[[0, 1]]
-    np.testing.assert_array_equal(run_op("ScatterND", [x, ints(-1, 0).reshape(2, 1), x[:2]])[0], placed)
-    np.testing.assert_array_equal(run_op("Compress", [x, np.array([True, False, True])], axis=-1)[0], x[:, [0, 2]])
-    np.testing.assert_array_equal(run_op("Compress", [x, np.array([False, True])])[0], x.ravel()[1:2])
+    assert_array_equal(run_op("ScatterND", [x, ints(-1, 0).reshape(2, 1), x[:2]])[0], placed)
+    assert_array_equal(run_op("Compress", [x, np.array([True, False, True])], axis=-1)[0], x[:, [0, 2]])
+    assert_array_equal(run_op("Compress", [x, np.array([False, True])])[0], x.ravel()[1:2])
     (y,) = run_op("ReverseSequence", [x, ints(3, 1, 0, 2)], time_axis=0, batch_axis=1)
-    np.testing.assert_array_equal(y, [[x[2, 0], *x[0, 1:3], x[1, 3]], [*x[1, :3], x[0, 3]], [x[0, 0], *x[2, 1:]]])
+    assert_array_equal(y, [[x[2, 0], *x[0, 1:3], x[1, 3]], [*x[1, :3], x[0, 3]], [x[0, 0], *x[2, 1:]]])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bool", "uint16", ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e8m0fnu, ml_dtypes.int4])
+BYTES = [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e8m0fnu, ml_dtypes.int4]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "uint16", *BYTES])
 @pytest.mark.parametrize("axis", [1, -1])
 def test_tensor_scatter(dtype, axis):
     cache = np.ones((2, 3, 4)).astype(dtype)
@@ -84,11 +89,11 @@ def test_tensor_scatter(dtype, axis):
         expected = cache.copy()
         for batch in range(2):
             for step in range(update.shape[axis]):
-                position = (0 if at is None else at[batch]) + step
-                where = (batch, position % cache.shape[axis]) if axis == 1 else (batch, slice(None), position % cache.shape[axis])
+                position = ((0 if at is None else at[batch]) + step) % cache.shape[axis]
+                where = (batch, position) if axis == 1 else (batch, slice(None), position)
                 expected[where] = update[batch, step] if axis == 1 else update[batch, :, step]
         (y,) = run_op("TensorScatter", [cache, update, at], axis=axis, mode=mode)
-        np.testing.assert_array_equal(y, expected)
+        assert_array_equal(y, expected)
 
 
 @pytest.mark.parametrize("batch_dims", [0, 1, 2])
@@ -100,7 +105,7 @@ def test_gather_nd(batch_dims, depth):
     expected = np.empty(indices.shape[:-1] + x.shape[batch_dims + depth :], np.float32)
     for position in np.ndindex(*indices.shape[:-1]):
         expected[position] = x[position[:batch_dims] + tuple(indices[position])]
-    np.testing.assert_array_equal(y, expected)
+    assert_array_equal(y, expected)
 
 
 REDUCTIONS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -119,11 +124,11 @@ def test_scatter_reductions_with_duplicates(reduction, dtype):
         for position in np.ndindex(*index.shape):
             target = (index[position], position[1])
             expected[target] = REDUCTIONS[reduction](expected[target], updates[position])
-        np.testing.assert_array_equal(run_op("ScatterElements", [x, index, updates], reduction=reduction)[0], expected)
+        assert_array_equal(run_op("ScatterElements", [x, index, updates], reduction=reduction)[0], expected)
         expected = x.copy()
         for row, update in zip((1, -2), updates, strict=True):
             expected[row] = REDUCTIONS[reduction](expected[row], update)
-    np.testing.assert_array_equal(run_op("ScatterND", [x, ints(1, -2).reshape(2, 1), updates], reduction=reduction)[0], expected)
+    assert_array_equal(run_op("ScatterND", [x, ints(1, -2).reshape(2, 1), updates], reduction=reduction)[0], expected)
 
 
 def test_scatter_nd_checks_its_indices():
@@ -148,16 +153,16 @@ def test_top_k_takes_equals_in_their_order(dtype, largest):
         x[:, 4] = -x[:, 4]
     values, indices = run_op("TopK", [x, ints(5)], axis=-1, largest=largest, outputs=2)
     expected = ranked(x, 5, 1, largest)
-    np.testing.assert_array_equal(indices, expected)
-    np.testing.assert_array_equal(values, np.take_along_axis(x, expected, 1))
+    assert_array_equal(indices, expected)
+    assert_array_equal(values, np.take_along_axis(x, expected, 1))
 
 
 def test_top_k_of_older_versions():
     expected = ranked(X, 2, 1, True)
     for opset, inputs, attributes in ((1, [X], {"k": 2}), (10, [X, ints(2)], {})):
         values, indices = run_op("TopK", inputs, opset, outputs=2, axis=1, **attributes)
-        np.testing.assert_array_equal(indices, expected)
-        np.testing.assert_array_equal(values, np.take_along_axis(X, expected, 1))
+        assert_array_equal(indices, expected)
+        assert_array_equal(values, np.take_along_axis(X, expected, 1))
 
 
 def test_top_k_of_nan_and_zeros():
@@ -176,7 +181,7 @@ def test_arg_max_and_min(dtype, last, keepdims):
     for op_type, best in (("ArgMax", x.max(1)), ("ArgMin", x.min(1))):
         expected = [np.flatnonzero(row == b)[-1 if last else 0] for row, b in zip(x, best, strict=True)]
         (y,) = run_op(op_type, [x], axis=1, keepdims=keepdims, select_last_index=last)
-        np.testing.assert_array_equal(y, np.reshape(expected, (4, 1) if keepdims else 4))
+        assert_array_equal(y, np.reshape(expected, (4, 1) if keepdims else 4))
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint16", "uint64", "float16", "object"])
@@ -187,9 +192,9 @@ def test_unique(dtype, order):
         x[0] = x[2] = 2**64 - 1
     y, indices, inverse, counts = run_op("Unique", [x], sorted=order, outputs=4)
     expected = np.unique(x) if order else np.array(list(dict.fromkeys(x.tolist())), x.dtype)
-    np.testing.assert_array_equal(y, expected)
-    np.testing.assert_array_equal(y[inverse], x)
-    np.testing.assert_array_equal(x[indices], y)
+    assert_array_equal(y, expected)
+    assert_array_equal(y[inverse], x)
+    assert_array_equal(x[indices], y)
     assert counts.sum() == 4
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from models import model_of, run_op, tensor_info
+from numpy.testing import assert_array_equal
 from onnx import helper
 
 import onnx_torch.backend
@@ -15,24 +16,25 @@ def ints(*values):
 
 
 @pytest.mark.parametrize(
-    ("shape", "allowzero", "expected"), [((0, -1), 0, (2, 12)), ((4, 0, 2), 0, (4, 3, 2)), ((0, 5), 1, (0, 5)), ((-1,), 0, (24,))]
+    ("shape", "allowzero", "expected"),
+    [((0, -1), 0, (2, 12)), ((4, 0, 2), 0, (4, 3, 2)), ((0, 5), 1, (0, 5)), ((-1,), 0, (24,))],
 )
 def test_reshape(shape, allowzero, expected):
     x = np.zeros((0, 3), np.float32) if allowzero else X
     (y,) = run_op("Reshape", [x, ints(*shape)], allowzero=allowzero)
-    np.testing.assert_array_equal(y, x.reshape(expected))
+    assert_array_equal(y, x.reshape(expected))
 
 
 def test_reshape_1_takes_its_shape_from_an_attribute():
     (y,) = run_op("Reshape", [X], opset=1, shape=[0, -1])
-    np.testing.assert_array_equal(y, X.reshape(2, 12))
+    assert_array_equal(y, X.reshape(2, 12))
 
 
 @pytest.mark.parametrize("axes", [[0], [-1], [0, 4], [4, 0], [-1, -3], [-5, 2], [1, 2, 3]])
 @pytest.mark.parametrize("opset", [11, 13])
 def test_unsqueeze(axes, opset):
     (y,) = run_op("Unsqueeze", [X], opset, axes=axes) if opset == 11 else run_op("Unsqueeze", [X, ints(*axes)], opset)
-    np.testing.assert_array_equal(y, np.expand_dims(X, axes))
+    assert_array_equal(y, np.expand_dims(X, axes))
 
 
 @pytest.mark.parametrize("axes", [None, [0], [-1], [0, -1]])
@@ -43,7 +45,7 @@ def test_squeeze(axes, opset):
         (y,) = run_op("Squeeze", [x], opset, **({"axes": axes} if axes else {}))
     else:
         (y,) = run_op("Squeeze", [x, ints(*axes) if axes else None], opset)
-    np.testing.assert_array_equal(y, np.squeeze(x, None if axes is None else tuple(axes)))
+    assert_array_equal(y, np.squeeze(x, None if axes is None else tuple(axes)))
 
 
 @pytest.mark.parametrize("axis", range(-3, 4))
@@ -62,13 +64,13 @@ def test_flatten_of_rank_1():
 @pytest.mark.parametrize("end", [None, -5, -1, 0, 2, 7])
 def test_shape_cut(start, end):
     (y,) = run_op("Shape", [X], **{k: v for k, v in (("start", start), ("end", end)) if v is not None})
-    np.testing.assert_array_equal(y, X.shape[start:end])
+    assert_array_equal(y, X.shape[start:end])
 
 
 @pytest.mark.parametrize("shape", [(2, 1, 1), (5, 2, 3, 4), (1,), (3, 1)])
 def test_expand(shape):
     (y,) = run_op("Expand", [X, ints(*shape)])
-    np.testing.assert_array_equal(y, np.broadcast_to(X, np.broadcast_shapes(X.shape, shape)))
+    assert_array_equal(y, np.broadcast_to(X, np.broadcast_shapes(X.shape, shape)))
 
 
 def graph_of(nodes, dims, constants):
@@ -93,7 +95,7 @@ def test_shape_arithmetic_makes_no_tensors():
     ]
     constants = {"zero": 0, "axes": [0], "one": [1], "two": [2], "rest": [-1]}
     graph, y = graph_of(nodes, ["a", "b", "c"], constants)
-    np.testing.assert_array_equal(y, X)
+    assert_array_equal(y, X)
     assert "aten::tensor" not in graph
     assert "tolist" not in graph
 
@@ -107,7 +109,7 @@ def test_the_same_on_known_shapes_is_one_call():
         helper.make_node("Reshape", ["x", "target"], ["y"]),
     ]
     graph, y = graph_of(nodes, X.shape, {"swap": [-1, 1]})
-    np.testing.assert_array_equal(y, X.reshape(2, 4, 3))
+    assert_array_equal(y, X.reshape(2, 4, 3))
     assert graph.count("aten::") == 1
 
 
@@ -119,6 +121,6 @@ def test_a_slice_up_to_a_size_reads_nothing_back():
         helper.make_node("Slice", ["x", "axes", "end", "one"], ["y"]),
     ]
     graph, y = graph_of(nodes, ["a", "b", "c"], {"zero": 0, "axes": [0], "one": [1]})
-    np.testing.assert_array_equal(y, X[:, :2])
+    assert_array_equal(y, X[:, :2])
     assert "tolist" not in graph
     assert "prim::Loop" not in graph

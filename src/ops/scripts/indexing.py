@@ -16,7 +16,8 @@ def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
     return torch.reshape(picked, data.size()[:axis] + indices.size() + data.size()[axis + 1:])
 
 
-# Indices for ATen's index and index_put: the last dimension of `indices` holds coordinates, after `batch_dims` shared ones.
+# Indices for ATen's index and index_put: the last dimension of `indices` holds coordinates, to follow those of the
+# `batch_dims` dimensions that it shares with the data.
 def coordinates(indices: Tensor, batch_dims: int) -> List[Optional[Tensor]]:
     result: List[Optional[Tensor]] = []
     for axis in range(batch_dims):
@@ -47,8 +48,8 @@ def scatter_nd_reduce(data: Tensor, indices: Tensor, updates: Tensor, reduce: st
     return torch.reshape(result, data.size())
 
 
-# index_put lacks kernels for some types of a single byte; which type it is does not matter to it. (view_copy: TorchScript
-# does not find the view that changes the dtype.)
+# index_put lacks kernels for some types of a single byte; which type it is does not matter to it. (view_copy because
+# TorchScript does not find the view that changes the dtype.)
 def as_bytes(x: Tensor) -> Tensor:
     return torch.view_copy(x, dtype=torch.uint8) if x.element_size() == 1 else x
 
@@ -57,7 +58,9 @@ def from_bytes(x: Tensor, dtype: int) -> Tensor:
     return torch.view_copy(x, dtype=dtype) if x.element_size() == 1 else x
 
 
-def tensor_scatter(past_cache: Tensor, update: Tensor, write_indices: Optional[Tensor], axis: int, mode: str) -> Tensor:
+def tensor_scatter(
+    past_cache: Tensor, update: Tensor, write_indices: Optional[Tensor], axis: int, mode: str
+) -> Tensor:
     cache = as_bytes(torch.movedim(past_cache, axis, 1))
     batch = torch.unsqueeze(torch.arange(cache.size(0), device=cache.device), 1)
     positions = torch.unsqueeze(torch.arange(update.size(axis), device=cache.device), 0)
@@ -90,8 +93,8 @@ def top_k_by_sort(x: Tensor, k: int, axis: int, largest: bool) -> Tuple[Tensor, 
     return torch.slice(values, axis, 0, k), torch.slice(indices, axis, 0, k)
 
 
-# Numbers of up to 32 bits as integers in the range of int32 and in the same order, NaN being the largest. An int64 holds
-# a uint32 here.
+# Numbers of up to 32 bits as integers in the range of int32 and in the same order, NaN being the largest. An int64
+# holds a uint32 here.
 def ordinals(x: Tensor) -> Tensor:
     if x.dtype == torch.int64:
         return x - 2147483648
@@ -101,8 +104,8 @@ def ordinals(x: Tensor) -> Tensor:
     return torch.masked_fill(torch.where(bits < 0, -2147483648 - bits, bits), torch.isnan(x), 2147483647)
 
 
-# Of equal elements the one with the lower index comes first, which ATen's topk leaves open: so the index becomes the low
-# half of what it compares. Much faster than sorting them all.
+# Of equal elements the one with the lower index comes first, which ATen's topk leaves open: so the index becomes the
+# low half of what it compares. Much faster than sorting them all.
 def top_k_by_key(x: Tensor, k: int, axis: int, largest: bool) -> Tuple[Tensor, Tensor]:
     numbers = torch.arange(x.size(axis), device=x.device)
     low = torch.bitwise_not(numbers) if largest else numbers

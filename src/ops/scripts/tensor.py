@@ -24,7 +24,9 @@ def slice_backward(data: Tensor, axis: int, start: int, end: int, step: int) -> 
     return torch.slice(torch.flip(kept, [axis]), axis, None, None, -step)
 
 
-def slice(data: Tensor, starts: List[int], ends: List[int], axes: Optional[List[int]], steps: Optional[List[int]]) -> Tensor:
+def slice(
+    data: Tensor, starts: List[int], ends: List[int], axes: Optional[List[int]], steps: Optional[List[int]]
+) -> Tensor:
     for i in range(len(starts)):
         axis = i if axes is None else axes[i]
         step = 1 if steps is None else steps[i]
