@@ -80,14 +80,19 @@ class Library : public jit::Resolver, public std::enable_shared_from_this<Librar
   jit::GraphFunction* compiled(const std::string& name) {
     const auto definition = definitions_.find(name);
     if (definition == definitions_.end()) return nullptr;
-    jit::Function* function = unit_->find_function(name);
-    if (!function) function = unit_->define({}, {}, {}, {definition->second}, {shared_from_this()}, nullptr).front();
-    return static_cast<jit::GraphFunction*>(function);
+    // Each in a unit of its own, so that one that does not compile leaves nothing behind.
+    auto& unit = units_[name];
+    if (!unit) {
+      const auto fresh = std::make_shared<jit::CompilationUnit>();
+      fresh->define({}, {}, {}, {definition->second}, {shared_from_this()}, nullptr);
+      unit = fresh;
+    }
+    return static_cast<jit::GraphFunction*>(unit->find_function(name));
   }
 
   std::map<std::string, jit::Def> definitions_;
   std::map<std::string, Script> scripts_;
-  std::shared_ptr<jit::CompilationUnit> unit_ = std::make_shared<jit::CompilationUnit>();
+  std::map<std::string, std::shared_ptr<jit::CompilationUnit>> units_;
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ NEWEST = onnx.defs.onnx_opset_version()
 def tensor_info(name: str, value: Any = None, shape: Sequence[Any] | None = None, element: int | None = None):
     """A value info of a numpy array's type, of any shape unless one is given."""
     if element is None:
-        dtype = np.asarray(value).dtype
+        dtype = np.asarray(value).dtype.newbyteorder("=")
         element = TensorProto.STRING if dtype.kind in "OUS" else helper.np_dtype_to_tensor_dtype(dtype)
     return helper.make_tensor_value_info(name, element, shape)
 
