@@ -1,0 +1,174 @@
+"""RNN, GRU and LSTM against onnxruntime: what the official cases leave out."""
+
+import itertools
+
+import numpy as np
+import onnxruntime
+import pytest
+from models import op_model, run_op
+from onnx import TensorProto
+
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+OUTPUTS = {"RNN": 2, "GRU": 2, "LSTM": 3}
+OPSET = 14
+TIME, BATCH, INPUT, HIDDEN = 5, 3, 4, 2
+
+
+def _inputs(op, directions=1, bias=True, lengths=None, state=True, peepholes=False, dtype=np.float32):
+    rng = np.random.default_rng(7)
+    gates = GATES[op]
+
+    def draw(*shape):
+        return rng.uniform(-1, 1, shape).astype(dtype)
+
+    inputs = [
+        draw(TIME, BATCH, INPUT),
+        draw(directions, gates * HIDDEN, INPUT),
+        draw(directions, gates * HIDDEN, HIDDEN),
+        draw(directions, 2 * gates * HIDDEN) if bias else None,
+        None if lengths is None else np.array(lengths, np.int32),
+        draw(directions, BATCH, HIDDEN) if state else None,
+    ]
+    if op == "LSTM":
+        inputs += [draw(directions, BATCH, HIDDEN) if state else None]
+        inputs += [draw(directions, 3 * HIDDEN) if peepholes else None]
+    return inputs
+
+
+def _check(op, inputs, tolerance=1e-5, **attributes):
+    attributes.setdefault("hidden_size", HIDDEN)
+    model = op_model(op, inputs, OPSET, outputs=OUTPUTS[op], **attributes)
+    for output in model.graph.output:
+        output.type.tensor_type.elem_type = TensorProto.FLOAT
+    model.ir_version = 10  # what onnxruntime knows
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    expected = session.run(None, {f"x{i}": value for i, value in enumerate(inputs) if value is not None})
+    actual = run_op(op, inputs, OPSET, outputs=OUTPUTS[op], **attributes)
+    for a, e in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(a, e, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("lengths", [None, [5, 3, 1]])
+@pytest.mark.parametrize("bias, state", [(True, True), (False, False)])
+def test_directions_and_lengths(op, direction, lengths, bias, state):
+    directions = 2 if direction == "bidirectional" else 1
+    _check(op, _inputs(op, directions, bias, lengths, state), direction=direction)
+
+
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize(
+    "name, alpha, beta",
+    [
+        ("Relu", [], []), ("Tanh", [], []), ("Sigmoid", [], []), ("Softsign", [], []), ("Softplus", [], []),
+        ("Affine", [0.7], [0.1]), ("LeakyRelu", [], []), ("LeakyRelu", [0.3], []), ("ThresholdedRelu", [0.2], []),
+        ("ScaledTanh", [0.7], [0.9]), ("HardSigmoid", [], []), ("HardSigmoid", [0.3], [0.4]), ("Elu", [0.6], []),
+    ],
+)  # fmt: skip
+def test_activations(op, name, alpha, beta):
+    count = {"RNN": 1, "GRU": 2, "LSTM": 3}[op]
+    attributes = {"activations": [name] * count}
+    if alpha:
+        attributes["activation_alpha"] = alpha * count
+    if beta:
+        attributes["activation_beta"] = beta * count
+    _check(op, _inputs(op), **attributes)
+
+
+def test_activations_consume_what_they_take():
+    _check(
+        "LSTM",
+        _inputs("LSTM", 2),
+        direction="bidirectional",
+        activations=["HardSigmoid", "Tanh", "LeakyRelu", "Sigmoid", "Elu", "Tanh"],
+        activation_alpha=[0.3, 0.2, 0.9],
+        activation_beta=[0.4],
+    )
+
+
+@pytest.mark.parametrize("direction, lengths", itertools.product(["forward", "bidirectional"], [None, [5, 2, 4]]))
+def test_gru_linear_before_reset(direction, lengths):
+    directions = 2 if direction == "bidirectional" else 1
+    for reset in (0, 1):
+        _check("GRU", _inputs("GRU", directions, lengths=lengths), direction=direction, linear_before_reset=reset)
+
+
+@pytest.mark.parametrize("op", ["RNN", "GRU"])
+def test_clip(op):
+    _check(op, _inputs(op), clip=0.3)
+
+
+@pytest.mark.parametrize("input_forget", [0, 1])
+@pytest.mark.parametrize("peepholes", [True, False])
+def test_lstm_gates(input_forget, peepholes):
+    _check("LSTM", _inputs("LSTM", peepholes=peepholes), input_forget=input_forget)
+
+
+def test_lstm_clip():
+    """It bounds the input of every activation; onnxruntime leaves that of h as it is."""
+    x, w, r, b, _, h, c, p = inputs = _inputs("LSTM", peepholes=True)
+    p_i, p_o, p_f = np.split(p[0], 3)
+
+    def sigmoid(v):
+        return 1 / (1 + np.exp(-np.clip(v, -0.2, 0.2)))
+
+    def tanh(v):
+        return np.tanh(np.clip(v, -0.2, 0.2))
+
+    h, c = h[0], c[0]
+    for x_t in x:
+        i, o, f, g = np.split(x_t @ w[0].T + h @ r[0].T + sum(np.split(b[0], 2)), 4, axis=1)
+        c = sigmoid(f + p_f * c) * c + sigmoid(i + p_i * c) * tanh(g)
+        h = sigmoid(o + p_o * c) * tanh(c)
+    _, y_h, y_c = run_op("LSTM", inputs, OPSET, outputs=3, clip=0.2)
+    np.testing.assert_allclose(y_h[0], h, rtol=1e-5)
+    np.testing.assert_allclose(y_c[0], c, rtol=1e-5)
+
+
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("lengths", [None, [5, 3, 1]])
+def test_batch_first(op, lengths):
+    """layout=1 is layout=0 with the batch dimension in front."""
+    inputs = _inputs(op, 2, lengths=lengths)
+    y, *states = run_op(op, inputs, outputs=OUTPUTS[op], direction="bidirectional")
+    swapped = [np.swapaxes(x, 0, 1) if i in (0, 5, 6) else x for i, x in enumerate(inputs)]
+    y1, *states1 = run_op(op, swapped, outputs=OUTPUTS[op], direction="bidirectional", layout=1)
+    np.testing.assert_allclose(y1, y.transpose(2, 0, 1, 3), rtol=1e-5)
+    for state1, state in zip(states1, states, strict=True):
+        np.testing.assert_allclose(state1, np.swapaxes(state, 0, 1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("lengths", [None, [5, 3, 1]])
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+def test_element_types(op, lengths, dtype):
+    inputs = _inputs(op, 2, lengths=lengths, dtype=dtype)
+    in_float = [x.astype(np.float32) if x is not None and x.dtype == dtype else x for x in inputs]
+    tolerance = 1e-5 if dtype == np.float64 else 5e-3
+    for attributes in ({}, {"clip": 0.5}):
+        actual = run_op(op, inputs, outputs=OUTPUTS[op], direction="bidirectional", **attributes)
+        expected = run_op(op, in_float, outputs=OUTPUTS[op], direction="bidirectional", **attributes)
+        for a, e in zip(actual, expected, strict=True):
+            assert a.dtype == dtype
+            np.testing.assert_allclose(a, e, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("op, opset", [("RNN", 1), ("GRU", 1), ("GRU", 3), ("LSTM", 1), ("LSTM", 7)])
+def test_old_versions(op, opset):
+    inputs = _inputs(op)
+    actual = run_op(op, inputs, opset, outputs=OUTPUTS[op])
+    expected = run_op(op, inputs, OPSET, outputs=OUTPUTS[op])
+    for a, e in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(a, e)
+
+
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("attributes", [{}, {"clip": 1.0}])
+def test_empty_batch(op, attributes):
+    inputs = _inputs(op)
+    inputs[0] = np.zeros((TIME, 0, INPUT), np.float32)
+    inputs[5:7] = [np.ones((1, 0, HIDDEN), np.float32) for _ in inputs[5:7]]
+    y, *states = run_op(op, inputs, outputs=OUTPUTS[op], **attributes)
+    assert y.shape == (TIME, 1, 0, HIDDEN)
+    assert [state.shape for state in states] == [(1, 0, HIDDEN)] * len(states)
