@@ -132,18 +132,28 @@ std::string aten_layer(const NodeView& n, const Cell& cell, const Layer& layer) 
   return flag(n, "linear_before_reset") ? "aten::gru" : "";
 }
 
+// Of [num_directions, count * hidden_size, …]: the gates from the one numbered `first` on, in ATen's order.
+Value gates_for_aten(Translator& t, const Cell& cell, const Value& x, size_t count, size_t first) {
+  const Value gates = t.call("aten::unflatten", {x, 1, std::vector<int64_t>{static_cast<int64_t>(count), -1}});
+  Values ordered;
+  for (const int64_t gate : cell.aten_order) {
+    ordered.push_back(t.call("aten::select", {gates, 1, static_cast<int64_t>(first) + gate}));
+  }
+  return t.call("aten::cat", {ordered, 1});
+}
+
 Values run_aten(Translator& t, const NodeView& n, const Cell& cell, const Layer& layer, const std::string& function) {
   const auto flipped = [&](const Value& v) {
     return layer.reverse ? t.call("aten::flip", {v, std::vector<int64_t>{0}}) : v;
   };
+  const size_t gates = cell.aten_order.size();
+  Values weights{gates_for_aten(t, cell, n.tensor(W), gates, 0), gates_for_aten(t, cell, n.tensor(R), gates, 0)};
+  if (n.has(B)) {
+    for (const size_t first : {size_t{0}, gates}) weights.push_back(gates_for_aten(t, cell, n.tensor(B), 2 * gates, first));
+  }
   Values parameters;
   for (size_t d = 0; d < layer.directions; ++d) {
-    const auto part = [&](size_t i) { return t.call("aten::select", {n.tensor(i), 0, static_cast<int64_t>(d)}); };
-    Values parts{part(W), part(R)};
-    if (n.has(B)) {
-      for (const Value& half : t.call_all("halves", {part(B)})) parts.push_back(half);
-    }
-    for (const Value& gates : parts) parameters.push_back(t.call("gates_in_order", {gates, cell.aten_order}));
+    for (const Value& w : weights) parameters.push_back(t.call("aten::select", {w, 0, static_cast<int64_t>(d)}));
   }
   const Arg states = cell.states == 1 ? Arg(layer.states[0]) : Arg(layer.states);
   const bool bidirectional = layer.directions == 2;

@@ -5,6 +5,7 @@
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/passes/constant_propagation.h>
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
+#include <torch/csrc/jit/passes/peephole.h>
 #include <torch/custom_class.h>
 
 #include <algorithm>
@@ -284,6 +285,7 @@ void GraphTranslator::finish() {
     if (replacement.graph->type()->isSubtypeOf(*old->type())) old->replaceAllUsesWith(replacement.graph);
   }
   jit::EliminateDeadCode(graph_);
+  jit::PeepholeOptimize(graph_);  // a tensor given for an optional parameter is not None
   jit::ConstantPropagation(graph_);
   jit::EliminateDeadCode(graph_);
   std::vector<GraphInput> used;

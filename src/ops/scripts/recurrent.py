@@ -2,16 +2,6 @@
 # alphas and betas come in the spec's order (f, g, h). W, R and the biases hold the gates one after another.
 
 
-def gates_in_order(gates: Tensor, order: List[int]) -> Tensor:
-    parts = torch.chunk(gates, len(order))
-    return torch.cat([parts[i] for i in order])
-
-
-def halves(x: Tensor) -> Tuple[Tensor, Tensor]:
-    first, second = torch.chunk(x, 2)
-    return first, second
-
-
 def initial_state(X: Tensor, R: Tensor) -> Tensor:
     return torch.zeros([R.size(0), X.size(1), R.size(2)], dtype=X.dtype, device=X.device)
 
