@@ -17,16 +17,13 @@ def scaled(x: Tensor, scale: float, offset: float) -> Tensor:
     return x * scale + offset
 
 
-# As RandomState.binomial(1, p) does it: it draws no number where p is 0, and compares with the rarer outcome's side.
+# With a seed, as RandomState.binomial(1, p), which compares with the rarer outcome's side.
 def bernoulli(input: Tensor, seed: Optional[int]) -> Tensor:
     if seed is None:
         return torch.bernoulli(input)
     p = torch.to(input, torch.float64)
-    drawn = p.ne(0)
-    numbers = torch.to(torch.ops.onnx_torch.numpy_random_uniform([input.numel()], seed), input.device)
-    order = torch.reshape(torch.cumsum(torch.flatten(drawn), 0), input.size()) - 1
-    u = numbers[torch.clamp(order, 0)]
-    return torch.logical_and(drawn, torch.where(p <= 0.5, u > 1 - p, u <= p))
+    u = uniform_numbers(p.size(), seed, torch.float64, p.device)
+    return torch.where(p <= 0.5, u > 1 - p, u <= p)
 
 
 def multinomial(input: Tensor, sample_size: int, seed: Optional[int]) -> Tensor:
@@ -35,5 +32,5 @@ def multinomial(input: Tensor, sample_size: int, seed: Optional[int]) -> Tensor:
         return torch.multinomial(p, sample_size, True)
     cumulative = torch.cumsum(p, 1)
     cumulative = cumulative / cumulative[:, -1:]
-    u = torch.to(torch.ops.onnx_torch.numpy_random_uniform([p.size(0), sample_size], seed), p.device)
+    u = uniform_numbers([p.size(0), sample_size], seed, torch.float64, p.device)
     return torch.searchsorted(cumulative, u, right=True)
