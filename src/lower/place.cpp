@@ -28,7 +28,9 @@ Program placed(Program program, c10::Device device) {
   if (device.is_cpu()) return program;
   program.graph = program.graph->copy();
   move_constants(program.graph->block(), device);
-  for (Bound& bound : program.bound) bound.tensor = bound.tensor.to(device);
+  for (Bound& bound : program.bound) {
+    if (bound.value.isTensor()) bound.value = bound.value.toTensor().to(device);
+  }
   return program;
 }
 

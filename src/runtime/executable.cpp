@@ -62,7 +62,7 @@ std::vector<IValue> Executable::run(std::vector<IValue> inputs, const c10::intru
   for (const GraphInput& input : program_.graph_inputs) {
     switch (input.role) {
       case GraphInput::Role::Input: stack.push_back(std::move(inputs[next++])); break;
-      case GraphInput::Role::Bound: stack.emplace_back(program_.bound[input.index].tensor); break;
+      case GraphInput::Role::Bound: stack.emplace_back(program_.bound[input.index].value); break;
       case GraphInput::Role::Strings: stack.emplace_back(strings); break;
     }
     separator.taken(stack.back());

@@ -494,12 +494,16 @@ std::optional<Values> GraphTranslator::items(const Value& v) {
 
 // --- Constants ---------------------------------------------------------------------------------------------------------
 
-Value GraphTranslator::bind(std::string name, const at::Tensor& stored, ElementType type) {
-  jit::Value* value = graph_->addInput();
+jit::Value* GraphTranslator::bind(std::string name, const IValue& value) {
+  jit::Value* input = graph_->addInput()->setType(value.type());
   program_.graph_inputs.push_back({GraphInput::Role::Bound, program_.bound.size()});
-  program_.bound.push_back({std::move(name), stored});
-  facts_.set_value(value, stored);
-  return {value, ValueType::tensor(type)};
+  program_.bound.push_back({std::move(name), value});
+  facts_.set_value(input, value);
+  return input;
+}
+
+Value GraphTranslator::bind(std::string name, const at::Tensor& stored, ElementType type) {
+  return {bind(std::move(name), stored), ValueType::tensor(type)};
 }
 
 Value GraphTranslator::known_constant(const IValue& value) {
@@ -526,13 +530,19 @@ Value GraphTranslator::constant(const onnx::SparseTensorProto& tensor) {
 }
 Value GraphTranslator::constant(const at::Tensor& stored, ElementType type) { return bind("", stored, type); }
 
+Value GraphTranslator::object(const IValue& object) { return {bind("", object), {}}; }
+
+at::Tensor GraphTranslator::stored(const onnx::TensorProto& tensor) { return reader_.read(tensor); }
+
+int64_t GraphTranslator::string_id(std::string_view text) { return program_.strings->intern(text); }
+
 Value GraphTranslator::string(std::string_view text) {
-  return bind("", at::scalar_tensor(program_.strings->intern(text), c10::kLong), ElementType::String);
+  return bind("", at::scalar_tensor(string_id(text), c10::kLong), ElementType::String);
 }
 
 Value GraphTranslator::strings(const std::vector<std::string>& texts) {
   std::vector<int64_t> ids;
-  for (const std::string& text : texts) ids.push_back(program_.strings->intern(text));
+  for (const std::string& text : texts) ids.push_back(string_id(text));
   return bind("", at::tensor(ids, c10::kLong), ElementType::String);
 }
 

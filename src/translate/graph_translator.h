@@ -41,6 +41,9 @@ class GraphTranslator final : public Translator {
   Value constant(const onnx::TensorProto& tensor) override;
   Value constant(const onnx::SparseTensorProto& tensor) override;
   Value constant(const at::Tensor& stored, ElementType type) override;
+  Value object(const c10::IValue& object) override;
+  at::Tensor stored(const onnx::TensorProto& tensor) override;
+  int64_t string_id(std::string_view text) override;
   Value string(std::string_view text) override;
   Value strings(const std::vector<std::string>& texts) override;
   Value device() override;
@@ -73,6 +76,7 @@ class GraphTranslator final : public Translator {
   void watch(const NodeView& view);
   void finish();
 
+  torch::jit::Value* bind(std::string name, const c10::IValue& value);
   Value bind(std::string name, const at::Tensor& stored, ElementType type);
   Value known_constant(const c10::IValue& value);
   Value single_element(Value v, const char* conversion);

@@ -1,7 +1,7 @@
 // A translated model: a device-free TorchScript graph and all that is needed to feed it.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include <memory>
 #include <optional>
@@ -39,8 +39,8 @@ struct OutputSpec {
 };
 
 struct Bound {
-  std::string name;  // of the initializer; empty for other constants
-  at::Tensor tensor;
+  std::string name;   // of the initializer; empty for other constants
+  c10::IValue value;  // a tensor, or an object of a kernel
 };
 
 struct GraphInput {

@@ -14,6 +14,9 @@
 namespace at {
 class Tensor;
 }
+namespace c10 {
+struct IValue;
+}
 
 namespace onnxtorch {
 
@@ -50,6 +53,9 @@ class Translator {
   virtual Value constant(const onnx::TensorProto& tensor) = 0;
   virtual Value constant(const onnx::SparseTensorProto& tensor) = 0;       // made dense
   virtual Value constant(const at::Tensor& stored, ElementType type) = 0;  // goes to the model's device with the weights
+  virtual Value object(const c10::IValue& object) = 0;                     // of a class of src/kernels
+  virtual at::Tensor stored(const onnx::TensorProto& tensor) = 0;          // what such an object is made of:
+  virtual int64_t string_id(std::string_view text) = 0;                    // tensors in storage form, ids of strings
   virtual Value string(std::string_view text) = 0;                         // a string tensor of rank 0
   virtual Value strings(const std::vector<std::string>& texts) = 0;        // a string tensor of rank 1
   virtual Value device() = 0;       // the model's device, for factories
