@@ -7,6 +7,7 @@ class Registry;
 
 void register_shape_ops(Registry& r);
 void register_math_ops(Registry& r);
+void register_linear_ops(Registry& r);
 void register_logical_ops(Registry& r);
 void register_activation_ops(Registry& r);
 void register_tensor_ops(Registry& r);

@@ -8,6 +8,7 @@ const Registry& registry() {
     Registry r;
     register_shape_ops(r);
     register_math_ops(r);
+    register_linear_ops(r);
     register_logical_ops(r);
     register_activation_ops(r);
     register_tensor_ops(r);

@@ -1,0 +1,45 @@
+# PRelu, HardSigmoid, Swish, SwiGLU, Softsign, Shrink, Hardmax.
+
+
+def prelu(x: Tensor, slope: Tensor) -> Tensor:
+    return torch.where(x < 0, x * slope, x)
+
+
+def channel_slopes(x: Tensor, slope: Tensor) -> Tensor:
+    return slope if slope.numel() == 1 else aligned(x, slope, 1)
+
+
+def hard_sigmoid(X: Tensor, alpha: float, beta: float) -> Tensor:
+    # ATen's own has these coefficients.
+    if beta == 0.5 and abs(alpha - 1.0 / 6.0) < 1e-8:
+        return torch.hardsigmoid(X)
+    return torch.clamp(X * alpha + beta, 0.0, 1.0)
+
+
+def swish(X: Tensor, alpha: float) -> Tensor:
+    if alpha == 1.0:
+        return torch.silu(X)
+    return X * torch.sigmoid(X * alpha)
+
+
+def swiglu(A: Tensor, B: Tensor, alpha: float) -> Tensor:
+    return swish(A, alpha) * B
+
+
+def softsign(input: Tensor) -> Tensor:
+    return input / (1 + torch.abs(input))
+
+
+# Integers are moved by a bias that need not be whole, and then cut off.
+def shrink(input: Tensor, lambd: float, bias: float) -> Tensor:
+    x = input if torch.is_floating_point(input) else input.to(torch.float64)
+    y = torch.where(x < -lambd, x + bias, torch.where(x > lambd, x - bias, torch.zeros_like(x)))
+    return y.to(input.dtype)
+
+
+# 1 at the first maximum along the axis.
+def hardmax(input: Tensor, axis: int) -> Tensor:
+    if input.numel() == 0:
+        return input
+    first = torch.argmax(input, axis, keepdim=True)
+    return torch.scatter(torch.zeros_like(input), axis, first, 1)
