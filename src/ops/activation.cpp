@@ -72,8 +72,9 @@ void register_activation_ops(Registry& r) {
   r.op("Softsign").since(1, script("softsign")).reviewed_to(22);
   r.op("Shrink").since(9, script("shrink")).reviewed_to(9);
 
+  const char* const log_softmax = "aten::log_softmax";
   r.op("Softmax").since(1, along_rows("aten::softmax")).since(13, along_axis("aten::softmax")).reviewed_to(13);
-  r.op("LogSoftmax").since(1, along_rows("aten::log_softmax")).since(13, along_axis("aten::log_softmax")).reviewed_to(13);
+  r.op("LogSoftmax").since(1, along_rows(log_softmax)).since(13, along_axis(log_softmax)).reviewed_to(13);
   r.op("Hardmax").since(1, along_rows("hardmax")).since(13, along_axis("hardmax")).reviewed_to(13);
 }
 

@@ -41,7 +41,7 @@ std::optional<std::vector<Values>> rows(Translator& t, const Values& operands) {
   return result;
 }
 
-// Calls the script "int_…" on each item, so that what is known of one is not lost, or "ints_…" on lists of unknown length.
+// Calls the script "int_…" on each item, so that what is known of one is not lost, or "ints_…" on lists of any length.
 Value on_ints(Translator& t, const std::string& script, const std::vector<Arg>& leading, const Values& operands) {
   const auto call = [&](const std::string& prefix, const Values& values) {
     std::vector<Arg> args = leading;
@@ -56,8 +56,11 @@ Value on_ints(Translator& t, const std::string& script, const std::vector<Arg>& 
   }
   Values lists;
   for (const Value& v : operands) {
-    if (!t.bool_on_host(v)) lists.push_back(t.ints(v));
-    else lists.push_back(is_scalar(v) ? t.list({v}) : v);
+    if (t.bool_on_host(v)) {
+      lists.push_back(is_scalar(v) ? t.list({v}) : v);
+    } else {
+      lists.push_back(t.ints(v));
+    }
   }
   return call("ints_", lists);
 }
@@ -65,18 +68,13 @@ Value on_ints(Translator& t, const std::string& script, const std::vector<Arg>& 
 }  // namespace
 
 Value wrapped(Translator& t, Value v, ElementType type) {
-  const int64_t mask = (int64_t{1} << info(type).bits % 64) - 1;
-  switch (info(type).wrap) {
-    case Wrap::None:
-    case Wrap::Bits64: return v;
-    case Wrap::Unsigned: return t.call("aten::bitwise_and", {v, mask}).as(type);
-    case Wrap::Signed: {
-      const int64_t sign = (mask + 1) / 2;
-      const Value low = t.call("aten::bitwise_and", {v, mask});
-      return t.call("aten::sub", {t.call("aten::bitwise_xor", {low, sign}), sign}).as(type);
-    }
-  }
-  return v;
+  const ElementInfo& of = info(type);
+  if (of.wrap == Wrap::None || of.wrap == Wrap::Bits64) return v;
+  const int64_t mask = (int64_t{1} << of.bits) - 1;
+  const Value low = t.call("aten::bitwise_and", {v, mask});
+  if (of.wrap == Wrap::Unsigned) return low.as(type);
+  const int64_t sign = int64_t{1} << (of.bits - 1);
+  return t.call("aten::sub", {t.call("aten::bitwise_xor", {low, sign}), sign}).as(type);
 }
 
 Value ordered(Translator& t, Value v, ElementType type) {

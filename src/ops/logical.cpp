@@ -25,7 +25,9 @@ Values where(Translator& t, const NodeView& n) {
 // An operator on booleans; conditions on the host stay there.
 TranslateFunction logical(std::string on_conditions, std::string on_tensors) {
   return [on_conditions, on_tensors](Translator& t, const NodeView& n) {
-    const auto is_condition = [&](const Value& v) { return t.bool_on_host(v) && t.known_shape(v) == std::vector<int64_t>{}; };
+    const auto is_condition = [&](const Value& v) {
+      return t.bool_on_host(v) && t.known_shape(v) == std::vector<int64_t>{};
+    };
     const bool stays = std::ranges::all_of(n.inputs(), is_condition);
     const Values operands = stays ? n.inputs() : n.tensors();
     return Values{t.call(stays ? on_conditions : on_tensors, {operands.begin(), operands.end()})};

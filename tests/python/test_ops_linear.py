@@ -1,0 +1,94 @@
+"""What the official suite leaves open of matrix products, Einsum and Det."""
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+from models import assert_same, reference_op, run_op
+
+WIDE_INTEGERS = [np.int32, np.int64, np.uint32, np.uint64]
+FLOATS = [np.float16, np.float32, np.float64, ml_dtypes.bfloat16]
+
+
+def some(shape, dtype, seed=0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32).astype(dtype)
+
+
+def large(shape, dtype, seed=0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, np.iinfo(dtype).max, shape, dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((3,), (3,)), ((2, 3), (3,)), ((3,), (4, 3, 2)), ((4, 1, 2, 3), (5, 3, 2)), ((2, 0), (0, 3)), ((0, 2), (2, 3))],
+)
+def test_matrix_products(a, b, dtype):
+    x, y = some(a, dtype), some(b, dtype, 1)
+    expected = np.asarray(np.matmul(x.astype(np.float64), y.astype(np.float64))).astype(dtype)
+    assert_same(run_op("MatMul", [x, y]), [expected])
+
+
+@pytest.mark.parametrize("dtype", WIDE_INTEGERS)
+def test_products_of_integers_wrap(dtype):
+    a, b, c = large((2, 3), dtype), large((3, 4), dtype, 1), large((4,), dtype, 2)
+    assert_same(run_op("MatMul", [a, b]), [a @ b])
+    assert_same(run_op("Gemm", [a, b, c], alpha=2.0, beta=3.0), [(a @ b) * dtype(2) + c * dtype(3)])
+    assert_same(run_op("Einsum", [a, b], equation="ij,jk->ki"), [(a @ b).T])
+
+
+@pytest.mark.parametrize(("trans_a", "trans_b"), list(itertools.product((0, 1), repeat=2)))
+@pytest.mark.parametrize("c", [None, (), (1,), (4,), (1, 4), (2, 1), (2, 4)])
+def test_gemm(trans_a, trans_b, c):
+    a, b = some((2, 3), np.float32), some((3, 4), np.float32, 1)
+    added = [] if c is None else [some(c, np.float32, 2)]
+    expected = 0.5 * (a @ b) + sum(2 * x for x in added)
+    inputs = [a.T.copy() if trans_a else a, b.T.copy() if trans_b else b, *added]
+    options = {"alpha": 0.5, "beta": 2.0, "transA": trans_a, "transB": trans_b}
+    assert_same(run_op("Gemm", inputs, **options), [expected])
+    if c is not None:
+        assert_same(run_op("Gemm", inputs, opset=6, broadcast=1, **options), [expected])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_gemm_of_each_type(dtype):
+    a, b, c = some((2, 3), dtype), some((3, 4), dtype, 1), some((4,), dtype, 2)
+    wide = [x.astype(np.float64) for x in (a, b, c)]
+    assert_same(run_op("Gemm", [a, b, c]), [(wide[0] @ wide[1] + wide[2]).astype(dtype)])
+
+
+@pytest.mark.parametrize("dtype", [*WIDE_INTEGERS, np.int8, np.uint8, np.int16, np.uint16, *FLOATS[:3]])
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("ij->i", [(2, 3)]),
+        ("ij", [(2, 3)]),
+        ("bA", [(2, 3)]),
+        ("ii->i", [(3, 3)]),
+        ("ii", [(3, 3)]),
+        (" i j , j k -> k i ", [(2, 3), (3, 4)]),
+        ("...ij,...jk->...ik", [(4, 2, 3), (3, 2)]),
+        ("...i", [(2, 3)]),
+        ("i,j,k->kij", [(2,), (3,), (4,)]),
+        ("ij,->ij", [(2, 3), ()]),
+        ("ij,ij->", [(0, 3), (0, 3)]),
+    ],
+)
+def test_einsum(equation, shapes, dtype):
+    small = [np.abs(some(shape, np.float32, i)).astype(dtype) for i, shape in enumerate(shapes)]
+    expected = np.einsum(equation, *(x.astype(np.float64) for x in small))
+    assert_same(run_op("Einsum", small, equation=equation), [np.asarray(expected).astype(dtype)])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(2, 2), (5, 3, 3), (2, 0, 0), (0, 2, 2), (1, 1)])
+def test_determinants(shape, dtype):
+    x = some(shape, dtype)
+    expected = np.asarray(np.linalg.det(x.astype(np.float64))).astype(dtype)
+    assert_same(run_op("Det", [x]), [expected], rtol=1e-2 if expected.dtype.itemsize == 2 else 1e-5, atol=1e-4)
+
+
+def test_gemm_ignores_c_where_beta_is_0():
+    a, c = np.ones((2, 2), np.float32), np.full((2, 2), np.nan, np.float32)
+    assert_same(run_op("Gemm", [a, a, c], beta=0.0), reference_op("MatMul", [a, a]))
