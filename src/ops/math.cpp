@@ -1,4 +1,6 @@
 // Arithmetic, element by element: Add to Clip, the functions of one number, CumSum and CumProd.
+#include <algorithm>
+
 #include "ops/arithmetic.h"
 #include "ops/ops.h"
 #include "registry/registry.h"
@@ -21,11 +23,19 @@ TensorOperation extreme(std::string function) {
   };
 }
 
+// ATen's division of the least integer of 32 or 64 bits by -1 ends the process.
+bool may_overflow(Translator& t, const Value& divisor, ElementType type) {
+  if (is_unsigned(type) || info(type).bits < 32) return false;
+  const auto known = t.known_ints(divisor);
+  return !known || std::ranges::count(*known, -1) > 0;
+}
+
 // Of integers, rounded toward zero.
 Value quotient(Translator& t, const Value& a, const Value& b, ElementType type) {
   if (is_floating(type)) return t.call("aten::div", {a, b});
   if (is_uint64(type)) return t.call("unsigned_div", {a, b});
-  return wrapped(t, t.call("aten::div", {a, b, kw("rounding_mode", "trunc")}), type);
+  if (may_overflow(t, b, type)) return t.call("wrapping_div", {a, b});
+  return t.call("aten::div", {a, b, kw("rounding_mode", "trunc")});
 }
 
 // With the sign of the divisor, zero included.

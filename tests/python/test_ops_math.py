@@ -55,6 +55,13 @@ def test_integer_division_truncates():
     assert_same(run_op("Mod", [a, b], fmod=1), [np.array([1, -1, 1, -1], np.int32)])
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
+def test_the_least_integer_can_be_divided_by_minus_1(dtype):
+    a, b = np.array([np.iinfo(dtype).min, 6], dtype), np.array(-1, dtype)
+    assert_same(run_op("Div", [a, b]), [np.array([np.iinfo(dtype).min, -6], dtype)])
+    assert_same(run_op("Mod", [a, b]), [np.array([0, 0], dtype)])
+
+
 def test_floor_remainder_has_the_divisors_sign():
     infinity = np.float32("inf")
     a = np.array([-0.0, 0.0, 5, -5, 5, -5, infinity, 5], np.float32)

@@ -1,4 +1,4 @@
-# Shape arithmetic on the host, unsigned 64-bit division, and the broadcasting of old opsets.
+# Shape arithmetic on the host, division of integers, and the broadcasting of old opsets.
 
 
 def truncated_quotient(a: int, b: int) -> int:
@@ -68,6 +68,12 @@ def ints_where(condition: List[bool], x: List[int], y: List[int]) -> List[int]:
         chosen = x if condition[min(i, len(condition) - 1)] else y
         result.append(chosen[min(i, len(chosen) - 1)])
     return result
+
+
+def wrapping_div(a: Tensor, b: Tensor) -> Tensor:
+    negates = b == -1
+    quotient = torch.div(a, torch.where(negates, 1, b), rounding_mode="trunc")
+    return torch.where(negates, -quotient, quotient)
 
 
 # uint64 lies in int64 tensors, bit for bit; with the sign bit flipped, the signed order is the unsigned one.
