@@ -392,9 +392,16 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
 
 namespace {
 
+// Scripts append to some lists, or set their items.
+bool is_changed(const jit::Value* list) {
+  return std::ranges::any_of(list->uses(), [](const jit::Use& use) {
+    return use.user->maybeSchema() && use.user->schema().is_mutable();
+  });
+}
+
 bool is_list_of_numbers(const Value& v) {
   const auto& type = v.graph->type();
-  return v.graph->node()->kind() == c10::prim::ListConstruct &&
+  return v.graph->node()->kind() == c10::prim::ListConstruct && !is_changed(v.graph) &&
          (type->isSubtypeOf(*c10::ListType::ofInts()) || type->isSubtypeOf(*c10::ListType::ofBools()));
 }
 
