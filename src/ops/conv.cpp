@@ -25,8 +25,6 @@ struct Convolution {
 
 Convolution convolution(Translator& t, const NodeView& n) {
   const auto rank = spatial_rank(t, n);
-  const std::string auto_pad = n.attr_string("auto_pad");
-  if (!rank && auto_pad.starts_with("SAME")) n.unsupported(auto_pad + " with an unknown number of spatial dimensions");
   const Value kernel = n.has_attribute("kernel_shape")
                            ? t.scalar(n.attr_ints("kernel_shape"))
                            : t.call("aten::slice", {t.call("aten::size", {n.tensor(1)}), 2, none});
@@ -52,7 +50,8 @@ Values conv(Translator& t, const NodeView& n) {
 }
 
 // ConvTranspose: auto_pad and output_shape set the pads so that the output gets its size.
-Value conv_transpose_pads(Translator& t, const NodeView& n, const Convolution& c, const std::vector<int64_t>& output_padding) {
+Value conv_transpose_pads(Translator& t, const NodeView& n, const Convolution& c,
+                          const std::vector<int64_t>& output_padding) {
   const std::string auto_pad = n.attr_string("auto_pad");
   if (!auto_pad.starts_with("SAME") && !n.has_attribute("output_shape")) {
     return window_pads(t, n, c.x, c.kernel, c.strides, c.dilations);
@@ -62,7 +61,8 @@ Value conv_transpose_pads(Translator& t, const NodeView& n, const Convolution& c
                                     output_shape, auto_pad == "SAME_UPPER"});
 }
 
-// ATen cuts both ends alike; its output_padding then makes the end longer. With which output_padding that meets the pads.
+// ATen cuts both ends alike; its output_padding then makes the end longer. With which output_padding that meets the
+// pads.
 std::optional<std::vector<int64_t>> end_paddings(const Convolution& c, const std::vector<int64_t>& pads,
                                                  std::vector<int64_t> output_padding) {
   for (size_t i = 0; i < output_padding.size(); ++i) {

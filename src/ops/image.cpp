@@ -35,19 +35,22 @@ Values grid_sample(Translator& t, const NodeView& n) {
   const ElementType computed = is_floating(type) && !any_double ? ElementType::Float : ElementType::Double;
 
   const auto by_taps = [&] {
-    return Values{t.call("grid_sample_by_taps", {x, grid, mode, n.attr_string("padding_mode"), align_corners, computed})};
+    return Values{
+        t.call("grid_sample_by_taps", {x, grid, mode, n.attr_string("padding_mode"), align_corners, computed})};
   };
   if (!is_floating(type)) return by_taps();
   const auto converted = [&](const Value& v, ElementType from, ElementType to) {
     return from == to ? v : t.call("aten::to", {v, to});
   };
-  return t.branch(t.call("grid_samples_by_aten", {x, mode, n.attr_string("padding_mode")}),
-                  [&] {
-                    const Value y = t.call("aten::grid_sampler", {converted(x, type, computed), converted(grid, n.element(1), computed),
-                                                                  mode, padding, align_corners});
-                    return Values{converted(y, computed, type)};
-                  },
-                  by_taps);
+  return t.branch(
+      t.call("grid_samples_by_aten", {x, mode}),
+      [&] {
+        const Value y = t.call(
+            "aten::grid_sampler",
+            {converted(x, type, computed), converted(grid, n.element(1), computed), mode, padding, align_corners});
+        return Values{converted(y, computed, type)};
+      },
+      by_taps);
 }
 
 }  // namespace

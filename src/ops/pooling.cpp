@@ -38,7 +38,8 @@ Value fitting_pads(Translator& t, const Pool& p) {
   return t.call("fitting_pads", {t.call("aten::size", {p.x}), p.kernel, p.strides, p.dilations, p.pads, p.ceil_mode});
 }
 
-// ATen pools over up to three dimensions, and pads both ends alike, by up to half a window: the padding where it can do it.
+// ATen pools over up to three dimensions, and pads both ends alike, by up to half a window: the padding where it can do
+// it.
 std::optional<std::vector<int64_t>> aten_padding(const Translator& t, const Pool& p) {
   if (p.rank() < 1 || p.rank() > 3 || is_known_empty(t, p.x)) return {};
   auto padding = symmetric(t, p.pads);
@@ -84,14 +85,13 @@ Values max_pool(Translator& t, const NodeView& n) {
   if (by_aten && !n.wants(1) && !integers) {
     return {t.call(p.aten("max_pool"), {x, p.kernel, p.strides, *padding, p.dilations, ceil_mode})};
   }
-  const Values found =
-      by_aten ? t.call_all("aten::max_pool" + std::to_string(p.rank()) + "d_with_indices",
-                           {x, p.kernel, p.strides, *padding, p.dilations, ceil_mode})
-              : t.call_all("windows_max", {x, p.kernel, p.strides, p.dilations});
+  const Values found = by_aten ? t.call_all("aten::max_pool" + std::to_string(p.rank()) + "d_with_indices",
+                                            {x, p.kernel, p.strides, *padding, p.dilations, ceil_mode})
+                               : t.call_all("windows_max", {x, p.kernel, p.strides, p.dilations});
   if (!n.wants(1)) return {found[0]};
   const bool column_major = n.has_attribute("storage_order") && n.attr_int("storage_order") != 0;
-  return {found[0], t.call("pool_indices", {found[1], t.call("aten::size", {x}), margins, t.call("aten::size", {p.x}),
-                                            column_major})};
+  return {found[0], t.call("pool_indices",
+                           {found[1], t.call("aten::size", {x}), margins, t.call("aten::size", {p.x}), column_major})};
 }
 
 Values lp_pool(Translator& t, const NodeView& n, Arg p) {

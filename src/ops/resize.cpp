@@ -32,10 +32,13 @@ ElementType weighted_type(ElementType type) {
   switch (type) {
     case ElementType::Float:
     case ElementType::Float16:
-    case ElementType::Bfloat16: return ElementType::Float;
+    case ElementType::Bfloat16:
+      return ElementType::Float;
     case ElementType::Complex64:
-    case ElementType::Complex128: return type;
-    default: return ElementType::Double;
+    case ElementType::Complex128:
+      return type;
+    default:
+      return ElementType::Double;
   }
 }
 
@@ -53,9 +56,9 @@ Value stored(Translator& t, Value y, ElementType type) {
 }
 
 Value resized_by_taps(Translator& t, const NodeView& n, const Resizing& r, const Value& roi) {
-  const Values taps = t.call_all(
-      "resize_taps", {r.sizes, r.outputs, r.factors, roi, r.mode, r.transformation, r.nearest_mode, r.cubic_coeff_a,
-                      r.antialias, r.exclude_outside, t.device()});
+  const Values taps =
+      t.call_all("resize_taps", {r.sizes, r.outputs, r.factors, roi, r.mode, r.transformation, r.nearest_mode,
+                                 r.cubic_coeff_a, r.antialias, r.exclude_outside, t.device()});
   const Value &axes = taps[0], &indices = taps[1], &weights = taps[2], &outside = taps[3];
   const ElementType type = n.element(0);
   Value y = r.mode == "nearest" ? t.call("resize_nearest", {r.x, axes, indices})
@@ -107,16 +110,21 @@ Values resized(Translator& t, const NodeView& n, const Value& scales, const Valu
                            : t.scalar(std::vector<double>{});
   const auto by_taps = [&] { return Values{resized_by_taps(t, n, r, region)}; };
   if (is_aten_nearest(r, type)) {
-    return t.branch(t.call("resizes_nearest_by_aten", {r.sizes, r.outputs}),
-                    [&] { return Values{t.call("upsample_nearest", {x, r.outputs})}; }, by_taps);
+    return t.branch(
+        t.call("resizes_nearest_by_aten", {r.sizes, r.outputs}),
+        [&] {
+          return Values{t.call("upsample_nearest", {x, r.outputs})};
+        },
+        by_taps);
   }
   if (is_aten_smooth(r, type)) {
-    return t.branch(t.call("resizes_smoothly_by_aten", {r.sizes, r.outputs, r.factors, r.mode, r.transformation}),
-                    [&] {
-                      return Values{t.call("upsample_smooth", {x, r.outputs, r.factors, r.mode == "cubic",
-                                                               r.transformation == "align_corners"})};
-                    },
-                    by_taps);
+    return t.branch(
+        t.call("resizes_smoothly_by_aten", {r.sizes, r.outputs, r.factors, r.mode, r.transformation}),
+        [&] {
+          return Values{t.call("upsample_smooth",
+                               {x, r.outputs, r.factors, r.mode == "cubic", r.transformation == "align_corners"})};
+        },
+        by_taps);
   }
   return by_taps();
 }
@@ -124,7 +132,8 @@ Values resized(Translator& t, const NodeView& n, const Value& scales, const Valu
 Value floats(Translator& t, const Value& v) { return v.absent() ? v : t.call("read_floats", {t.tensor(v)}); }
 
 Values upsample_1(Translator& t, const NodeView& n) {
-  return resized(t, n, t.scalar(std::vector<double>{1, 1, n.attr_float("height_scale"), n.attr_float("width_scale")}), {}, {});
+  return resized(t, n, t.scalar(std::vector<double>{1, 1, n.attr_float("height_scale"), n.attr_float("width_scale")}),
+                 {}, {});
 }
 
 Values upsample_7(Translator& t, const NodeView& n) { return resized(t, n, t.scalar(n.attr_floats("scales")), {}, {}); }

@@ -37,7 +37,8 @@ std::optional<std::vector<int64_t>> symmetric(const Translator& t, const Value& 
   if (!known) return {};
   const auto half = known->begin() + static_cast<ptrdiff_t>(known->size() / 2);
   const std::vector<int64_t> begins(known->begin(), half);
-  const bool usable = std::equal(half, known->end(), begins.begin()) && std::ranges::all_of(begins, [](int64_t p) { return p >= 0; });
+  const bool usable =
+      std::equal(half, known->end(), begins.begin()) && std::ranges::all_of(begins, [](int64_t p) { return p >= 0; });
   return usable ? std::optional(begins) : std::nullopt;
 }
 

@@ -23,13 +23,13 @@ def transposed_pads(sizes: List[int], kernel: List[int], strides: List[int], dil
                     output_padding: List[int], output_shape: Optional[List[int]], upper: bool) -> List[int]:
     begins: List[int] = []
     ends: List[int] = []
-    rank = len(kernel)
-    for i, stride in enumerate(strides):
+    for i, length in enumerate(kernel):
         size = sizes[i + 2]
+        stride = of_axis(strides, i)
         target = size * stride
         if output_shape is not None:
-            target = output_shape[len(output_shape) - rank + i]
-        total = stride * (size - 1) + output_padding[i] + (kernel[i] - 1) * dilations[i] + 1 - target
+            target = output_shape[len(output_shape) - len(kernel) + i]
+        total = stride * (size - 1) + of_axis(output_padding, i) + (length - 1) * of_axis(dilations, i) + 1 - target
         half = total // 2
         begins.append(half if upper else total - half)
         ends.append(total - half if upper else half)
@@ -39,15 +39,14 @@ def transposed_pads(sizes: List[int], kernel: List[int], strides: List[int], dil
 # Padding that aten::convolution cannot say: the whole output is made, then cut or extended.
 def conv_transpose_padded(x: Tensor, w: Tensor, b: Optional[Tensor], strides: List[int], pads: List[int],
                           output_padding: List[int], group: int, dilations: List[int]) -> Tensor:
-    rank = len(strides)
-    zeros = [0 for _ in strides]
-    y = torch.convolution(x, w, None, strides, zeros, dilations, True, zeros, group)
-    margins = [-pad for pad in pads[:rank]]
-    for i, extra in enumerate(output_padding):
-        margins.append(extra - pads[rank + i])
+    rank = len(pads) // 2
+    y = torch.convolution(x, w, None, strides, [0], dilations, True, [0], group)
+    margins = [-pad for pad in pads]
+    for i in range(rank):
+        margins[rank + i] = margins[rank + i] + of_axis(output_padding, i)
     y = torch.constant_pad_nd(y, inner_first(margins), 0)
     if b is not None:
-        y = y + torch.reshape(b, [-1] + [1 for _ in strides])
+        y = y + torch.reshape(b, [-1] + [1 for _ in range(rank)])
     return y
 
 

@@ -1,11 +1,9 @@
 # GridSample, AffineGrid, ImageDecoder, NonMaxSuppression.
 
 
-# Whether aten::grid_sampler does it. Unlike it, ONNX moves points beyond the border there before it takes a cubic's neighbours.
-def grid_samples_by_aten(X: Tensor, mode: int, padding_mode: str) -> bool:
-    if X.dim() == 4:
-        return mode != 2 or padding_mode != "border"
-    return X.dim() == 5 and mode != 2
+# Whether aten::grid_sampler does it.
+def grid_samples_by_aten(X: Tensor, mode: int) -> bool:
+    return X.dim() == 4 or (X.dim() == 5 and mode != 2)
 
 
 # Folds coordinates back and forth between two borders.
@@ -27,15 +25,8 @@ def grid_sample_by_taps(X: Tensor, grid: Tensor, mode: int, padding_mode: str, a
     for axis, size in enumerate(sizes):
         x = torch.select(points, -1, rank - 1 - axis)
         x = (x + 1) / 2 * (size - 1) if align_corners else ((x + 1) * size - 1) / 2
-        low = 0.0 if align_corners else -0.5
-        high = size - 1.0 if align_corners else size - 0.5
         if mode == 1:
             x = torch.round(x)
-        outside = torch.logical_or(x < low, x > high)
-        if padding_mode == "border":
-            x = torch.where(outside, torch.clamp(x, 0, size - 1), x)
-        elif padding_mode == "reflection":
-            x = torch.where(outside, reflected(x, low, high), x)
         x = torch.unsqueeze(x, 1)
         reach = 2 if mode == 2 else 1
         offsets = torch.zeros([1], dtype=dtype, device=X.device)
@@ -50,7 +41,7 @@ def grid_sample_by_taps(X: Tensor, grid: Tensor, mode: int, padding_mode: str, a
         if padding_mode == "zeros":
             weights = torch.masked_fill(weights, torch.logical_or(taps < 0, taps > size - 1), 0)
         elif padding_mode == "reflection":
-            taps = torch.trunc(reflected(taps, low, high))
+            taps = reflected(taps, 0.0, size - 1.0) if align_corners else torch.trunc(reflected(taps, -0.5, size - 0.5))
         taps = torch.clamp(taps, 0, size - 1).to(torch.int64)
         index = torch.flatten(torch.unsqueeze(index, 2) * size + torch.unsqueeze(taps, 1), 1, 2)
         weight = torch.flatten(torch.unsqueeze(weight, 2) * torch.unsqueeze(weights, 1), 1, 2)

@@ -31,24 +31,25 @@ def resized_length(size: int, output: int, factor: float) -> float:
     return float(output) if abs(length - output) <= 1e-6 * length else length
 
 
-# Where the elements of the output lie in the input, along one axis.
+# Where the elements of the output lie in the input, along one axis. What is exact stays so, for the sake of ties.
 def original_coordinates(size: int, output: int, factor: float, start: float, end: float, mode: str, device: Device) -> Tensor:
     length = resized_length(size, output, factor)
     x = torch.arange(output, dtype=torch.float64, device=device)
-    if mode == "half_pixel":
-        return (x + 0.5) * size / length - 0.5
-    elif mode == "half_pixel_symmetric":
-        return (x + 0.5) * size / length - 0.5 + 0.5 * size * (1 - output / length)
-    elif mode == "pytorch_half_pixel":
-        return (x + 0.5) * size / length - 0.5 if output > 1 else torch.zeros_like(x)
-    elif mode == "align_corners":
+    if mode == "align_corners":
         return torch.zeros_like(x) if length == 1 else x * (size - 1) / (length - 1)
-    elif mode == "asymmetric":
-        return x * size / length
-    assert mode == "tf_crop_and_resize", "there is no coordinate_transformation_mode " + mode
-    if length == 1:
-        return torch.full_like(x, 0.5 * (start + end) * (size - 1))
-    return start * (size - 1) + x * (end - start) * (size - 1) / (length - 1)
+    elif mode == "tf_crop_and_resize":
+        if length == 1:
+            return torch.full_like(x, 0.5 * (start + end) * (size - 1))
+        return (start * (length - 1 - x) + end * x) * (size - 1) / (length - 1)
+    elif mode == "pytorch_half_pixel" and output <= 1:
+        return torch.zeros_like(x)
+    shift = 0.0 if mode == "asymmetric" else 0.5
+    x = (x + shift) * size / length if length == output else (x + shift) / factor
+    if mode == "half_pixel_symmetric":
+        x = x + 0.5 * size * (1 - output / length)
+    else:
+        assert mode in ["half_pixel", "pytorch_half_pixel", "asymmetric"], "there is no coordinate_transformation_mode " + mode
+    return x - shift
 
 
 def nearest_coordinates(x: Tensor, factor: float, mode: str) -> Tensor:

@@ -7,13 +7,19 @@ def given_or(attribute: Optional[List[int]], count: int, value: int) -> List[int
     return [value for _ in range(count)] if attribute is None else attribute
 
 
+# The element for an axis; a list of one stands for all axes, as it does in ATen.
+def of_axis(values: List[int], axis: int) -> int:
+    return values[0] if len(values) == 1 else values[axis]
+
+
 # How auto_pad SAME_UPPER (lower = False) and SAME_LOWER pad an input of these sizes.
 def same_pads(sizes: List[int], kernel: List[int], strides: List[int], dilations: List[int], lower: bool) -> List[int]:
     begins: List[int] = []
     ends: List[int] = []
-    for i, stride in enumerate(strides):
+    for i, length in enumerate(kernel):
         size = sizes[i + 2]
-        span = (kernel[i] - 1) * dilations[i] + 1
+        stride = of_axis(strides, i)
+        span = (length - 1) * of_axis(dilations, i) + 1
         windows = (size + stride - 1) // stride
         total = max(0, (windows - 1) * stride + span - size)
         less = total // 2
