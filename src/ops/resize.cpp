@@ -79,7 +79,7 @@ bool is_aten_nearest(const Resizing& r, ElementType type) {
 
 bool is_aten_smooth(const Resizing& r, ElementType type) {
   if (r.mode == "nearest" || !is_floating(type) || r.antialias || r.exclude_outside) return false;
-  if (r.mode == "cubic" && (r.cubic_coeff_a != -0.75 || r.transformation == "pytorch_half_pixel")) return false;
+  if (r.mode == "cubic" && r.cubic_coeff_a != -0.75) return false;
   return r.transformation.ends_with("half_pixel") || r.transformation == "align_corners";
 }
 
@@ -111,7 +111,7 @@ Values resized(Translator& t, const NodeView& n, const Value& scales, const Valu
   const auto by_taps = [&] { return Values{resized_by_taps(t, n, r, region)}; };
   if (is_aten_nearest(r, type)) {
     return t.branch(
-        t.call("resizes_nearest_by_aten", {r.sizes, r.outputs}),
+        t.call("resizes_nearest_by_aten", {r.sizes, r.outputs, r.factors}),
         [&] {
           return Values{t.call("upsample_nearest", {x, r.outputs})};
         },

@@ -6,7 +6,7 @@ def conv_nd(x: Tensor, w: Tensor, b: Optional[Tensor], strides: List[int], dilat
     kernel = w.size()[2:]
     rank = len(kernel)
     patches = windows(x, kernel, strides, dilations)
-    positions = patches.size()[2:2 + rank]
+    positions = patches.size()[2 : 2 + rank]
     inner = [i + 2 for i in range(2 * rank)]
     patches = torch.reshape(patches, [x.size(0), group, w.size(1)] + patches.size()[2:])
     patches = torch.flatten(torch.flatten(patches, 3 + rank, -1), 3, 2 + rank)
@@ -19,8 +19,15 @@ def conv_nd(x: Tensor, w: Tensor, b: Optional[Tensor], strides: List[int], dilat
 
 
 # The pads by which ConvTranspose reaches its output_shape.
-def transposed_pads(sizes: List[int], kernel: List[int], strides: List[int], dilations: List[int],
-                    output_padding: List[int], output_shape: Optional[List[int]], upper: bool) -> List[int]:
+def transposed_pads(
+    sizes: List[int],
+    kernel: List[int],
+    strides: List[int],
+    dilations: List[int],
+    output_padding: List[int],
+    output_shape: Optional[List[int]],
+    upper: bool,
+) -> List[int]:
     begins: List[int] = []
     ends: List[int] = []
     for i, length in enumerate(kernel):
@@ -37,8 +44,16 @@ def transposed_pads(sizes: List[int], kernel: List[int], strides: List[int], dil
 
 
 # Padding that aten::convolution cannot say: the whole output is made, then cut or extended.
-def conv_transpose_padded(x: Tensor, w: Tensor, b: Optional[Tensor], strides: List[int], pads: List[int],
-                          output_padding: List[int], group: int, dilations: List[int]) -> Tensor:
+def conv_transpose_padded(
+    x: Tensor,
+    w: Tensor,
+    b: Optional[Tensor],
+    strides: List[int],
+    pads: List[int],
+    output_padding: List[int],
+    group: int,
+    dilations: List[int],
+) -> Tensor:
     rank = len(pads) // 2
     y = torch.convolution(x, w, None, strides, [0], dilations, True, [0], group)
     margins = [-pad for pad in pads]
@@ -50,8 +65,9 @@ def conv_transpose_padded(x: Tensor, w: Tensor, b: Optional[Tensor], strides: Li
     return y
 
 
-def causal_conv_with_state(input: Tensor, weight: Tensor, bias: Optional[Tensor], past_state: Optional[Tensor],
-                           activation: str) -> Tuple[Tensor, Tensor]:
+def causal_conv_with_state(
+    input: Tensor, weight: Tensor, bias: Optional[Tensor], past_state: Optional[Tensor], activation: str
+) -> Tuple[Tensor, Tensor]:
     kept = weight.size(2) - 1
     if past_state is None:
         padded = torch.constant_pad_nd(input, [kept, 0], 0)
@@ -65,8 +81,14 @@ def causal_conv_with_state(input: Tensor, weight: Tensor, bias: Optional[Tensor]
     return output, torch.slice(padded, 2, padded.size(2) - kept)
 
 
-def col2im(input: Tensor, image_shape: List[int], block_shape: List[int], strides: Optional[List[int]],
-           pads: Optional[List[int]], dilations: Optional[List[int]]) -> Tensor:
+def col2im(
+    input: Tensor,
+    image_shape: List[int],
+    block_shape: List[int],
+    strides: Optional[List[int]],
+    pads: Optional[List[int]],
+    dilations: Optional[List[int]],
+) -> Tensor:
     rank = len(image_shape)
     steps = given_or(strides, rank, 1)
     spread = given_or(dilations, rank, 1)
@@ -95,10 +117,31 @@ def col2im(input: Tensor, image_shape: List[int], block_shape: List[int], stride
     return torch.constant_pad_nd(image, inner_first([-margin for margin in margins]), 0)
 
 
-def deform_conv(X: Tensor, W: Tensor, offset: Tensor, B: Optional[Tensor], mask: Optional[Tensor],
-                dilations: Optional[List[int]], group: int, kernel_shape: Optional[List[int]], offset_group: int,
-                pads: Optional[List[int]], strides: Optional[List[int]]) -> Tensor:
+def deform_conv(
+    X: Tensor,
+    W: Tensor,
+    offset: Tensor,
+    B: Optional[Tensor],
+    mask: Optional[Tensor],
+    dilations: Optional[List[int]],
+    group: int,
+    kernel_shape: Optional[List[int]],
+    offset_group: int,
+    pads: Optional[List[int]],
+    strides: Optional[List[int]],
+) -> Tensor:
     kernel = W.size()[2:] if kernel_shape is None else kernel_shape
     rank = len(kernel)
-    return torch.ops.onnx_torch.deform_conv(X, W, offset, B, mask, given_or(dilations, rank, 1), group, kernel, offset_group,
-                                            given_or(pads, 2 * rank, 0), given_or(strides, rank, 1))
+    return torch.ops.onnx_torch.deform_conv(
+        X,
+        W,
+        offset,
+        B,
+        mask,
+        given_or(dilations, rank, 1),
+        group,
+        kernel,
+        offset_group,
+        given_or(pads, 2 * rank, 0),
+        given_or(strides, rank, 1),
+    )

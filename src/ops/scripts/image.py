@@ -16,7 +16,9 @@ def reflected(x: Tensor, low: float, high: float) -> Tensor:
 
 
 # Over any number of dimensions: each point is a weighted sum of the taps nearest to it, one by one along the axes.
-def grid_sample_by_taps(X: Tensor, grid: Tensor, mode: int, padding_mode: str, align_corners: bool, dtype: int) -> Tensor:
+def grid_sample_by_taps(
+    X: Tensor, grid: Tensor, mode: int, padding_mode: str, align_corners: bool, dtype: int
+) -> Tensor:
     sizes = X.size()[2:]
     rank = len(sizes)
     points = torch.flatten(grid.to(dtype), 1, -2)
@@ -64,7 +66,14 @@ def image_decoder(encoded_stream: Tensor, pixel_format: str) -> Tensor:
     return torch.ops.onnx_torch.image_decoder(encoded_stream, pixel_format)
 
 
-def non_max_suppression(boxes: Tensor, scores: Tensor, max_output_boxes_per_class: Optional[Tensor],
-                        iou_threshold: Optional[Tensor], score_threshold: Optional[Tensor], center_point_box: bool) -> Tensor:
-    return torch.ops.onnx_torch.non_max_suppression(boxes, scores, max_output_boxes_per_class, iou_threshold, score_threshold,
-                                                    center_point_box)
+def non_max_suppression(
+    boxes: Tensor,
+    scores: Tensor,
+    max_output_boxes_per_class: Optional[Tensor],
+    iou_threshold: Optional[Tensor],
+    score_threshold: Optional[Tensor],
+    center_point_box: bool,
+) -> Tensor:
+    return torch.ops.onnx_torch.non_max_suppression(
+        boxes, scores, max_output_boxes_per_class, iou_threshold, score_threshold, center_point_box
+    )

@@ -3,8 +3,16 @@
 
 # How many elements of each window count, as a tensor that broadcasts over (N, C, positions...); the input's own, and
 # with count_include_pad those of the given pads, though not what ceil_mode added to them.
-def window_counts(sizes: List[int], kernel: List[int], strides: List[int], dilations: List[int], pads: List[int],
-                  fitting: List[int], count_include_pad: bool, device: Device) -> Tensor:
+def window_counts(
+    sizes: List[int],
+    kernel: List[int],
+    strides: List[int],
+    dilations: List[int],
+    pads: List[int],
+    fitting: List[int],
+    count_include_pad: bool,
+    device: Device,
+) -> Tensor:
     rank = len(kernel)
     counts = torch.ones([1, 1], device=device)
     for i, stride in enumerate(strides):
@@ -23,7 +31,11 @@ def window_counts(sizes: List[int], kernel: List[int], strides: List[int], dilat
 
 
 def windows_average(x: Tensor, counts: Tensor, kernel: List[int], strides: List[int], dilations: List[int]) -> Tensor:
-    sums = torch.sum(windows(x, kernel, strides, dilations), window_dims(len(kernel)), dtype=torch.promote_types(x.dtype, torch.float32))
+    sums = torch.sum(
+        windows(x, kernel, strides, dilations),
+        window_dims(len(kernel)),
+        dtype=torch.promote_types(x.dtype, torch.float32),
+    )
     return (sums / counts).to(x.dtype)
 
 
@@ -84,8 +96,14 @@ def global_lp_pool(X: Tensor, p: number) -> Tensor:
 
 
 # The indices are into the shape that was pooled; an output_shape extends it, or cuts it.
-def max_unpool(X: Tensor, I: Tensor, output_shape: Optional[List[int]], kernel_shape: List[int], strides: Optional[List[int]],
-               pads: Optional[List[int]]) -> Tensor:
+def max_unpool(
+    X: Tensor,
+    I: Tensor,
+    output_shape: Optional[List[int]],
+    kernel_shape: List[int],
+    strides: Optional[List[int]],
+    pads: Optional[List[int]],
+) -> Tensor:
     rank = len(kernel_shape)
     steps = given_or(strides, rank, 1)
     margins = given_or(pads, 2 * rank, 0)
@@ -111,7 +129,25 @@ def max_roi_pool(X: Tensor, rois: Tensor, pooled_shape: List[int], spatial_scale
     return torch.ops.onnx_torch.max_roi_pool(X, rois, pooled_shape, spatial_scale)
 
 
-def roi_align(X: Tensor, rois: Tensor, batch_indices: Tensor, coordinate_transformation_mode: str, mode: str,
-              output_height: int, output_width: int, sampling_ratio: int, spatial_scale: float) -> Tensor:
-    return torch.ops.onnx_torch.roi_align(X, rois, batch_indices, coordinate_transformation_mode, mode, output_height,
-                                          output_width, sampling_ratio, spatial_scale)
+def roi_align(
+    X: Tensor,
+    rois: Tensor,
+    batch_indices: Tensor,
+    coordinate_transformation_mode: str,
+    mode: str,
+    output_height: int,
+    output_width: int,
+    sampling_ratio: int,
+    spatial_scale: float,
+) -> Tensor:
+    return torch.ops.onnx_torch.roi_align(
+        X,
+        rois,
+        batch_indices,
+        coordinate_transformation_mode,
+        mode,
+        output_height,
+        output_width,
+        sampling_ratio,
+        spatial_scale,
+    )

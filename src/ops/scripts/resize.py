@@ -2,8 +2,9 @@
 
 
 # The output's size and scale along each axis.
-def resize_layout(sizes: List[int], scales: Optional[List[float]], target: Optional[List[int]], axes: Optional[List[int]],
-                  policy: str) -> Tuple[List[int], List[float]]:
+def resize_layout(
+    sizes: List[int], scales: Optional[List[float]], target: Optional[List[int]], axes: Optional[List[int]], policy: str
+) -> Tuple[List[int], List[float]]:
     rank = len(sizes)
     which = [i for i in range(rank)] if axes is None else [axis % rank for axis in axes]
     outputs = sizes[:]
@@ -32,7 +33,9 @@ def resized_length(size: int, output: int, factor: float) -> float:
 
 
 # Where the elements of the output lie in the input, along one axis. What is exact stays so, for the sake of ties.
-def original_coordinates(size: int, output: int, factor: float, start: float, end: float, mode: str, device: Device) -> Tensor:
+def original_coordinates(
+    size: int, output: int, factor: float, start: float, end: float, mode: str, device: Device
+) -> Tensor:
     length = resized_length(size, output, factor)
     x = torch.arange(output, dtype=torch.float64, device=device)
     if mode == "align_corners":
@@ -48,7 +51,9 @@ def original_coordinates(size: int, output: int, factor: float, start: float, en
     if mode == "half_pixel_symmetric":
         x = x + 0.5 * size * (1 - output / length)
     else:
-        assert mode in ["half_pixel", "pytorch_half_pixel", "asymmetric"], "there is no coordinate_transformation_mode " + mode
+        assert mode in ["half_pixel", "pytorch_half_pixel", "asymmetric"], (
+            "there is no coordinate_transformation_mode " + mode
+        )
     return x - shift
 
 
@@ -77,11 +82,21 @@ def cubic_weights(distance: Tensor, a: float) -> Tensor:
     return torch.where(d <= 1, near, torch.where(d < 2, far, torch.zeros_like(d)))
 
 
-# For each axis that changes: the input's elements that make up each element of the output, (outputs, taps), their weights,
-# and which outputs lie outside the input.
-def resize_taps(sizes: List[int], outputs: List[int], factors: List[float], roi: List[float], mode: str, transformation: str,
-                nearest_mode: str, cubic_coeff_a: float, antialias: bool, exclude_outside: bool,
-                device: Device) -> Tuple[List[int], List[Tensor], List[Tensor], List[Tensor]]:
+# For each axis that changes: the input's elements that make up each element of the output, (outputs, taps), their
+# weights, and which outputs lie outside the input.
+def resize_taps(
+    sizes: List[int],
+    outputs: List[int],
+    factors: List[float],
+    roi: List[float],
+    mode: str,
+    transformation: str,
+    nearest_mode: str,
+    cubic_coeff_a: float,
+    antialias: bool,
+    exclude_outside: bool,
+    device: Device,
+) -> Tuple[List[int], List[Tensor], List[Tensor], List[Tensor]]:
     axes: List[int] = []
     indices: List[Tensor] = []
     weights: List[Tensor] = []
@@ -106,7 +121,9 @@ def resize_taps(sizes: List[int], outputs: List[int], factors: List[float], roi:
                 distance = (index - torch.unsqueeze(x, 1)) * squeeze
                 weight = cubic_weights(distance, cubic_coeff_a) if mode == "cubic" else linear_weights(distance)
                 if exclude_outside:
-                    weight = torch.where(torch.logical_or(index < 0, index > size - 1), torch.zeros_like(weight), weight)
+                    weight = torch.where(
+                        torch.logical_or(index < 0, index > size - 1), torch.zeros_like(weight), weight
+                    )
                 if exclude_outside or antialias:
                     weight = weight / torch.sum(weight, 1, True)
                 weights.append(weight)
@@ -154,33 +171,35 @@ def resize_roi(roi: List[float], axes: Optional[List[int]], rank: int) -> List[f
     return starts + ends
 
 
-# Whether only the one to three axes after the batch and the channels change, and none is empty, so that aten::upsample_* fits.
-def resizes_planes(sizes: List[int], outputs: List[int], largest_rank: int) -> bool:
-    rank = len(sizes)
-    if rank < 3 or rank > largest_rank or sizes[:2] != outputs[:2]:
+# Whether only the one to three axes after the batch and the channels change, and none is empty: then aten::upsample_*
+# fits.
+def resizes_planes(sizes: List[int], outputs: List[int], factors: List[float]) -> bool:
+    if len(sizes) < 3 or len(sizes) > 5 or min(sizes) == 0 or min(outputs) == 0:
         return False
-    return min(sizes) > 0 and min(outputs) > 0
+    return sizes[:2] == outputs[:2] and factors[:2] == [1.0, 1.0]
 
 
 # aten::upsample_nearest* multiplies by the inverse of the scale, which is exact for a power of two.
-def resizes_nearest_by_aten(sizes: List[int], outputs: List[int]) -> bool:
-    if not resizes_planes(sizes, outputs, 5):
+def resizes_nearest_by_aten(sizes: List[int], outputs: List[int], factors: List[float]) -> bool:
+    if not resizes_planes(sizes, outputs, factors):
         return False
-    for size, output in zip(sizes, outputs):
-        ratio = output // size
-        if ratio * size != output or ratio & (ratio - 1) != 0:
+    for i, output in enumerate(outputs):
+        ratio = output // sizes[i]
+        if ratio & (ratio - 1) != 0 or resized_length(sizes[i], output, factors[i]) != ratio * sizes[i]:
             return False
     return True
 
 
-# aten::upsample_linear1d and its kin know half_pixel, with or without PyTorch's special case, and align_corners.
-def resizes_smoothly_by_aten(sizes: List[int], outputs: List[int], factors: List[float], mode: str, transformation: str) -> bool:
-    if not resizes_planes(sizes, outputs, 4 if mode == "cubic" else 5) or (mode == "cubic" and len(sizes) != 4):
+# aten::upsample_linear1d and its kin know half_pixel, without PyTorch's special case, and align_corners.
+def resizes_smoothly_by_aten(
+    sizes: List[int], outputs: List[int], factors: List[float], mode: str, transformation: str
+) -> bool:
+    if not resizes_planes(sizes, outputs, factors) or (mode == "cubic" and len(sizes) != 4):
         return False
-    for i, output in enumerate(outputs):
-        if transformation == "align_corners" and resized_length(sizes[i], output, factors[i]) != output:
+    for i, output in enumerate(outputs[2:]):
+        if transformation == "align_corners" and resized_length(sizes[i + 2], output, factors[i + 2]) != output:
             return False
-        if transformation == "pytorch_half_pixel" and i >= 2 and output == 1:
+        if transformation == "pytorch_half_pixel" and output == 1:
             return False
     return True
 

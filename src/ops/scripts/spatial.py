@@ -28,9 +28,10 @@ def same_pads(sizes: List[int], kernel: List[int], strides: List[int], dilations
     return begins + ends
 
 
-# The pads with which the windows fit exactly. Under ceil_mode the last one may hang over the end, but must not start in it.
-def fitting_pads(sizes: List[int], kernel: List[int], strides: List[int], dilations: List[int], pads: List[int],
-                 ceil_mode: bool) -> List[int]:
+# The pads with which the windows fit exactly. Under ceil_mode the last one may hang over the end, but not start in it.
+def fitting_pads(
+    sizes: List[int], kernel: List[int], strides: List[int], dilations: List[int], pads: List[int], ceil_mode: bool
+) -> List[int]:
     rank = len(kernel)
     ends: List[int] = []
     for i, stride in enumerate(strides):
