@@ -38,6 +38,8 @@ Convolution convolution(Translator& t, const NodeView& n) {
           .group = n.attr_int("group")};
 }
 
+}  // namespace
+
 Values conv(Translator& t, const NodeView& n) {
   const Convolution c = convolution(t, n);
   const Value pads = window_pads(t, n, c.x, c.kernel, c.strides, c.dilations);
@@ -48,6 +50,8 @@ Values conv(Translator& t, const NodeView& n) {
   return {t.call("aten::convolution", {padding ? c.x : padded(t, c.x, pads, 0), c.w, c.b, c.strides,
                                        padding.value_or(c.each(0)), c.dilations, false, c.each(0), c.group})};
 }
+
+namespace {
 
 // ConvTranspose: auto_pad and output_shape set the pads so that the output gets its size.
 Value conv_transpose_pads(Translator& t, const NodeView& n, const Convolution& c,

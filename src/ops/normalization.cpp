@@ -1,8 +1,204 @@
+// BatchNormalization, InstanceNormalization, GroupNormalization, LayerNormalization, RMSNormalization,
+// LpNormalization, MeanVarianceNormalization, LRN, Dropout.
+#include <algorithm>
+#include <optional>
+
+#include "ops/cast.h"
 #include "ops/ops.h"
 #include "registry/registry.h"
 
 namespace onnxtorch {
+namespace {
 
-void register_normalization_ops(Registry& r) { (void)r; }
+using enum ElementType;
+
+bool is_half(ElementType type) { return type == Float16 || type == Bfloat16; }
+
+// --- BatchNormalization ---
+
+// The type to compute in: that of all inputs, or, where they differ, one that holds them all. The statistics of half
+// precision are computed in float.
+ElementType common_type(const Values& inputs, bool training) {
+  const auto is = [](ElementType type) { return [type](const Value& v) { return v.type.element == type; }; };
+  const ElementType type = inputs[0].type.element;
+  if (std::ranges::all_of(inputs, is(type)) && !(training && is_half(type))) return type;
+  return std::ranges::any_of(inputs, is(Double)) ? Double : Float;
+}
+
+// The output and, in training, the running mean and variance, and the mean and variance of this batch.
+Values normalized_batch(Translator& t, const NodeView& n, const Values& inputs, bool training) {
+  const double momentum = n.attr_float("momentum"), epsilon = n.attr_float("epsilon");
+  std::vector<Arg> args(inputs.begin(), inputs.end());
+  if (training) {
+    args.insert(args.end(), {momentum, epsilon});
+    return t.call_all("batch_norm_training", args);
+  }
+  args.insert(args.end(), {false, momentum, epsilon, false});
+  return t.call_all("aten::batch_norm", args);
+}
+
+Values batch_norm(Translator& t, const NodeView& n, bool training) {
+  Values inputs = n.tensors();
+  const ElementType type = common_type(inputs, training);
+  for (Value& input : inputs) input = cast(t, input, type);
+
+  // Each feature is a channel where not spatial; what has but one dimension has one channel.
+  const bool spatial = !n.has_attribute("spatial") || n.attr_int("spatial") != 0;
+  const auto shape = t.known_shape(inputs[0]);
+  const bool reshaped = !spatial || (shape && shape->size() == 1);
+  if (reshaped) {
+    inputs[0] = spatial ? t.call("aten::unsqueeze", {inputs[0], 1}) : t.call("aten::flatten", {inputs[0], 1});
+    for (size_t i = 1; i < inputs.size(); ++i) inputs[i] = t.call("aten::flatten", {inputs[i]});
+  }
+  Values outputs = normalized_batch(t, n, inputs, training);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const size_t alike = i == 0 ? 0 : 3;  // the input of the same shape and type
+    if (reshaped) outputs[i] = t.call("aten::view_as", {outputs[i], n.tensor(alike)});
+    outputs[i] = cast(t, outputs[i].as(type), n.element(alike));
+  }
+  return outputs;
+}
+
+Values batch_norm_1(Translator& t, const NodeView& n) { return batch_norm(t, n, n.attr_int("is_test") == 0); }
+
+// The number of outputs says whether it trains.
+Values batch_norm_7(Translator& t, const NodeView& n) { return batch_norm(t, n, n.output_count() > 1); }
+
+Values batch_norm_14(Translator& t, const NodeView& n) { return batch_norm(t, n, n.attr_int("training_mode") != 0); }
+
+// --- Normalization within an instance ---
+
+Values instance_norm(Translator& t, const NodeView& n) {
+  return {t.call("aten::instance_norm",
+                 {n.tensor(0), n.tensor(1), n.tensor(2), none, none, true, 0.0, n.attr_float("epsilon"), false})};
+}
+
+// The type of stage one, where it is not the one that ATen computes in.
+ElementType stash_type(const NodeView& n) {
+  const ElementType type = n.element(0);
+  const ElementType stash = n.has_attribute("stash_type") ? n.attr_element("stash_type") : type;
+  return stash == type || (stash == Float && is_half(type)) ? Undefined : stash;
+}
+
+Value scaled(Translator& t, const Value& normalized, const Value& scale, const Value& bias) {
+  const Value y = t.call("aten::mul", {normalized, scale});
+  return bias.absent() ? y : t.call("aten::add", {y, bias});
+}
+
+Value group_norm(Translator& t, const NodeView& n, const Value& scale, const Value& bias) {
+  const Value x = n.tensor(0);
+  const auto call = [&](const Value& input, const Value& weight, const Value& shift) {
+    return t.call("aten::group_norm", {input, n.attr_int("num_groups"), weight, shift, n.attr_float("epsilon"), false});
+  };
+  const ElementType stash = stash_type(n);
+  if (stash == Undefined) return call(x, scale, bias);
+  const Value normalized = cast(t, call(cast(t, x, stash), {}, {}).as(stash), x.type.element);
+  const Value rank = t.call("aten::dim", {x});
+  return scaled(t, normalized, t.call("along", {scale, 1, rank}), t.call("along", {bias, 1, rank}));
+}
+
+// GroupNormalization-18 has a scale and a bias for each group.
+Values group_norm_18(Translator& t, const NodeView& n) {
+  const auto of_channels = [&](size_t i) { return t.call("of_channels", {n.tensor(i), n.tensor(0)}); };
+  return {group_norm(t, n, of_channels(1), of_channels(2))};
+}
+
+Values group_norm_21(Translator& t, const NodeView& n) { return {group_norm(t, n, n.tensor(1), n.tensor(2))}; }
+
+// The shape that is normalized, where a scale is known to have exactly that one.
+std::optional<std::vector<int64_t>> shape_of_scale(Translator& t, const NodeView& n) {
+  const auto scale = t.known_shape(n.tensor(1));
+  if (!scale || (n.has(2) && t.known_shape(n.tensor(2)) != scale)) return {};
+  const int64_t axis = n.attr_int("axis");
+  if (const auto shape = t.known_shape(n.tensor(0))) {
+    const int64_t first = axis < 0 ? axis + static_cast<int64_t>(shape->size()) : axis;
+    return std::ranges::equal(shape->begin() + first, shape->end(), scale->begin(), scale->end()) ? scale
+                                                                                                  : std::nullopt;
+  }
+  // With no 1 in it, its dimensions are those of x.
+  const bool exact = -axis == static_cast<int64_t>(scale->size()) && std::ranges::find(*scale, 1) == scale->end();
+  return exact ? scale : std::nullopt;
+}
+
+Values layer_norm(Translator& t, const NodeView& n) {
+  const Value x = n.tensor(0), scale = n.tensor(1), b = n.tensor(2);
+  const int64_t axis = n.attr_int("axis");
+  const double epsilon = n.attr_float("epsilon");
+  if (n.wants(1) || n.wants(2) || stash_type(n) != Undefined) {
+    const ElementType stash = n.attr_element("stash_type");
+    Values outputs = t.call_all("normalized", {cast(t, x, stash), axis, epsilon});
+    return {scaled(t, cast(t, outputs[0].as(stash), x.type.element), scale, b), outputs[1].as(stash),
+            outputs[2].as(stash)};
+  }
+  if (const auto shape = shape_of_scale(t, n))
+    return {t.call("aten::layer_norm", {x, *shape, scale, b, epsilon, false})};
+  return {t.call("layer_norm", {x, scale, b, axis, epsilon})};
+}
+
+Values rms_norm(Translator& t, const NodeView& n) {
+  const Value x = n.tensor(0), scale = n.tensor(1);
+  const double epsilon = n.attr_float("epsilon");
+  const ElementType type = x.type.element, stash = stash_type(n);
+  const auto shape = shape_of_scale(t, n);
+  if (shape && stash == Undefined && scale.type.element == type) {
+    return {t.call("aten::rms_norm", {x, *shape, scale, epsilon})};
+  }
+  const ElementType first_stage = stash == Undefined ? type : stash;
+  const Value y = t.call("rms_normalized", {cast(t, x, first_stage), n.attr_int("axis"), epsilon}).as(first_stage);
+  return {scaled(t, cast(t, y, scale.type.element), scale, {})};
+}
+
+// --- Others ---
+
+Values mean_variance_norm(Translator& t, const NodeView& n) {
+  const ElementType type = n.element(0);
+  const Value x = cast(t, n.tensor(0), is_half(type) ? Float : type);
+  return {cast(t, t.call("mean_variance_normalization", {x, n.attr_ints("axes")}).as(x.type), type)};
+}
+
+Values lrn(Translator& t, const NodeView& n) {
+  const ElementType type = n.element(0);
+  const Value x = cast(t, n.tensor(0), is_half(type) ? Float : type);
+  const Value y =
+      t.call("lrn", {x, n.attr_int("size"), n.attr_float("alpha"), n.attr_float("beta"), n.attr_float("bias")});
+  return {cast(t, y.as(x.type), type)};
+}
+
+// --- Dropout ---
+
+Values dropout(Translator& t, const NodeView& n, const Arg& ratio, const Arg& training, const Arg& seed) {
+  const ElementType type = n.element(0);
+  const Value x = cast(t, n.tensor(0), is_small_float(type) ? Float : type);
+  const Values outputs = t.call_all("dropout", {x, ratio, training, seed});
+  const ElementType mask = n.output_element(1);
+  return {cast(t, outputs[0].as(x.type), type), cast(t, outputs[1].as(Bool), mask == Undefined ? Bool : mask)};
+}
+
+Values dropout_1(Translator& t, const NodeView& n) {
+  return dropout(t, n, n.attr_float("ratio"), n.attr_int("is_test") == 0, none);
+}
+
+// Inference only.
+Values dropout_7(Translator& t, const NodeView& n) { return dropout(t, n, n.attr_float("ratio"), false, none); }
+
+Values dropout_12(Translator& t, const NodeView& n) {
+  const Arg ratio = n.has(1) ? Arg(n.number(1)) : Arg(0.5);
+  const Arg training = n.has(2) ? Arg(n.boolean(2)) : Arg(false);
+  return dropout(t, n, ratio, training, n.has_attribute("seed") ? Arg(n.attr_int("seed")) : Arg(none));
+}
+
+}  // namespace
+
+void register_normalization_ops(Registry& r) {
+  r.op("BatchNormalization").since(1, batch_norm_1).since(7, batch_norm_7).since(14, batch_norm_14).reviewed_to(15);
+  r.op("InstanceNormalization").since(1, instance_norm).reviewed_to(22);
+  r.op("GroupNormalization").since(18, group_norm_18).since(21, group_norm_21).reviewed_to(21);
+  r.op("LayerNormalization").since(17, layer_norm).reviewed_to(17);
+  r.op("RMSNormalization").since(23, rms_norm).reviewed_to(23);
+  r.op("LpNormalization").since(1, script("lp_normalization")).reviewed_to(22);
+  r.op("MeanVarianceNormalization").since(9, mean_variance_norm).reviewed_to(13);
+  r.op("LRN").since(1, lrn).reviewed_to(13);
+  r.op("Dropout").since(1, dropout_1).since(7, dropout_7).since(12, dropout_12).reviewed_to(22);
+}
 
 }  // namespace onnxtorch

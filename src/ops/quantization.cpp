@@ -1,9 +1,12 @@
-// QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, MatMulInteger, QLinearMatMul.
+// QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, MatMulInteger, QLinearMatMul, ConvInteger, QLinearConv.
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "ops/arithmetic.h"
 #include "ops/cast.h"
 #include "ops/ops.h"
+#include "ops/spatial.h"
 #include "registry/registry.h"
 
 namespace onnxtorch {
@@ -133,6 +136,42 @@ Values qlinear_matmul(Translator& t, const NodeView& n) {
                       laid_out(t, "per_row", zero_point(t, n, 7), Float), n.element(7))};
 }
 
+// --- Convolutions of quantized images ---
+
+// A scale or zero point of each index of an axis of w, or of all, as `type`.
+Value along(Translator& t, const Value& parameter, int64_t axis, const Value& w, ElementType type) {
+  if (parameter.absent()) return parameter;
+  return t.call("along", {cast(t, parameter, type), axis, t.call("aten::dim", {w})});
+}
+
+std::optional<int64_t> filter_size(const Translator& t, const Value& w) {
+  const auto shape = t.known_shape(w);
+  if (!shape || shape->empty()) return {};
+  return std::accumulate(shape->begin() + 1, shape->end(), int64_t{1}, std::multiplies<>());
+}
+
+// Images less their zero point are padded with zeros, which stand for the zero point.
+Value convolution(Translator& t, const NodeView& n, const Value& x, const Value& x_zero_point, const Value& w,
+                  const Value& w_zero_point, const Value& bias) {
+  const ElementType type = sum_type(filter_size(t, w));
+  const Value images = centred(t, x, along(t, x_zero_point, 1, w, type), type);
+  const Value filters = centred(t, w, along(t, w_zero_point, 0, w, type), type);
+  const Value b = bias.absent() ? bias : cast(t, bias, type);
+  return conv(t, NodeView(t, n.proto(), n.schema(), n.label(), {images, filters, b}))[0].as(type);
+}
+
+Values conv_integer(Translator& t, const NodeView& n) {
+  return {
+      t.call("int32_of", {convolution(t, n, n.tensor(0), zero_point(t, n, 2), n.tensor(1), zero_point(t, n, 3), {})})};
+}
+
+Values qlinear_conv(Translator& t, const NodeView& n) {
+  const Value w = n.tensor(3);
+  const Value sums = convolution(t, n, n.tensor(0), zero_point(t, n, 2), w, zero_point(t, n, 5), n.tensor(8));
+  const auto scale = [&](size_t i) { return along(t, n.tensor(i), 1, w, Float); };
+  return {requantized(t, sums, scale(1), scale(4), scale(6), along(t, zero_point(t, n, 7), 1, w, Float), n.element(7))};
+}
+
 }  // namespace
 
 void register_quantization_ops(Registry& r) {
@@ -141,6 +180,8 @@ void register_quantization_ops(Registry& r) {
   r.op("DynamicQuantizeLinear").since(11, script("dynamic_quantize_linear")).reviewed_to(11);
   r.op("MatMulInteger").since(10, matmul_integer).reviewed_to(10);
   r.op("QLinearMatMul").since(10, qlinear_matmul).reviewed_to(21);
+  r.op("ConvInteger").since(10, conv_integer).reviewed_to(10);
+  r.op("QLinearConv").since(10, qlinear_conv).reviewed_to(10);
 }
 
 }  // namespace onnxtorch

@@ -27,4 +27,7 @@ Value padded(Translator& t, const Value& x, const Value& pads, Arg fill);
 // Whether x is known to have no elements for another reason than an empty batch, which ATen takes.
 bool is_known_empty(const Translator& t, const Value& x);
 
+// Conv, of the first three inputs of a node that has Conv's attributes.
+Values conv(Translator& t, const NodeView& n);
+
 }  // namespace onnxtorch

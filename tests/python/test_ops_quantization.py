@@ -110,3 +110,24 @@ def test_qlinear_matmul_of_8_bit_floats():
     [y] = run_op("QLinearMatMul", [a, one, zero, b, one, zero, np.float32(64), zero])
     want = (a.astype(np.float64) @ b.astype(np.float64) / 64).clip(-448, 448).astype(dtype)
     assert_same([y], [want], rtol=0.1)
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"pads": [1, 0, 2, 1]}, {"auto_pad": "SAME_UPPER", "strides": [2, 1]}, {"group": 2},
+])
+@pytest.mark.parametrize("channels", [4, 128])  # sums that float32 holds, and that it does not
+def test_convolutions(channels, options):
+    group = options.get("group", 1)
+    x = RANDOM.integers(150, 256, (2, channels, 5, 6)).astype(np.uint8)
+    w = RANDOM.integers(-128, 128, (6, channels // group, 3, 2)).astype(np.int8)
+    x_zero, w_zero = np.uint8(3), RANDOM.integers(-9, 9, (6,)).astype(np.int8)
+    wide = [x.astype(np.float64) - x_zero, w.astype(np.float64) - w_zero[:, None, None, None]]
+    [sums] = reference_op("Conv", wide, **options)
+    assert_same(run_op("ConvInteger", [x, w, x_zero, w_zero], **options), [sums.astype(np.int32)])
+
+    b = RANDOM.integers(-5000, 5000, (6,)).astype(np.int32)
+    scale = RANDOM.uniform(0.5, 1, (6,)).astype(np.float32)
+    y_scale = np.float32(np.abs(sums).max() / 200)
+    inputs = [x, np.float32(1), x_zero, w, scale, w_zero, y_scale, np.int8(-5), b]
+    want = np.rint((sums + b[:, None, None]) * (scale / y_scale)[:, None, None]) - 5
+    assert_same(run_op("QLinearConv", inputs, **options), [np.clip(want, -128, 127).astype(np.int8)])

@@ -75,8 +75,8 @@ def test_axes(op, noop, keepdims, axes):
 
 
 @pytest.mark.parametrize("op, value", [
-    ("ReduceSum", 0), ("ReduceProd", 1), ("ReduceMax", -np.inf), ("ReduceMin", np.inf), ("ReduceL1", 0), ("ReduceL2", 0),
-    ("ReduceSumSquare", 0), ("ReduceLogSum", -np.inf), ("ReduceLogSumExp", -np.inf), ("ReduceMean", np.nan),
+    ("ReduceSum", 0), ("ReduceProd", 1), ("ReduceMax", -np.inf), ("ReduceMin", np.inf), ("ReduceL1", 0),
+    ("ReduceL2", 0), ("ReduceSumSquare", 0), ("ReduceLogSum", -np.inf), ("ReduceLogSumExp", -np.inf), ("ReduceMean", np.nan),
 ])
 def test_empty_sets(op, value):
     x = np.zeros((2, 0, 4), np.float32)

@@ -44,13 +44,5 @@ def per_column(parameter: Tensor) -> Tensor:
     return torch.reshape(parameter, scalar) if parameter.numel() == 1 else parameter
 
 
-# … or one for each output channel of a convolution, before `rank` spatial dimensions and, with `inputs`, one of channels.
-def per_channel(parameter: Tensor, trailing: int) -> Tensor:
-    shape: List[int] = []
-    if parameter.numel() != 1:
-        shape = [-1] + [1 for _ in range(trailing)]
-    return torch.reshape(parameter, shape)
-
-
 def int32_of(sums: Tensor) -> Tensor:
     return torch.round(sums).to(torch.int64).to(torch.int32)

@@ -43,7 +43,8 @@ def reduce_prod(data: Tensor, axes: Optional[List[int]], keepdims: bool, noop: b
 
 
 # aten::amax refuses empty sets: their result is the other operand of the operator that has no effect.
-def reduce_max(data: Tensor, axes: Optional[List[int]], keepdims: bool, noop: bool, neutral: Optional[Tensor]) -> Tensor:
+def reduce_max(data: Tensor, axes: Optional[List[int]], keepdims: bool, noop: bool,
+               neutral: Optional[Tensor]) -> Tensor:
     if is_noop(axes, noop):
         return data
     if neutral is not None and data.numel() == 0:
@@ -51,7 +52,8 @@ def reduce_max(data: Tensor, axes: Optional[List[int]], keepdims: bool, noop: bo
     return torch.amax(data, reduced_axes(axes, data.dim()), keepdims)
 
 
-def reduce_min(data: Tensor, axes: Optional[List[int]], keepdims: bool, noop: bool, neutral: Optional[Tensor]) -> Tensor:
+def reduce_min(data: Tensor, axes: Optional[List[int]], keepdims: bool, noop: bool,
+               neutral: Optional[Tensor]) -> Tensor:
     if is_noop(axes, noop):
         return data
     if neutral is not None and data.numel() == 0:

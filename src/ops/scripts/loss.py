@@ -1,0 +1,10 @@
+# NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss.
+
+
+# Without an ignore_index, ATen's default of -100, which is no class, ignores nothing.
+def negative_log_likelihood(log_prob: Tensor, target: Tensor, weight: Optional[Tensor], reduction: str,
+                            ignore_index: Optional[int]) -> Tensor:
+    ignored = -100 if ignore_index is None else ignore_index
+    reductions = ["none", "mean", "sum"]
+    assert reduction in reductions, "there is no reduction " + reduction
+    return torch.nll_loss_nd(log_prob, target, weight, reductions.index(reduction), ignored)

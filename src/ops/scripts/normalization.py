@@ -1,0 +1,60 @@
+# BatchNormalization in training, LayerNormalization, GroupNormalization-18, LpNormalization, MeanVarianceNormalization,
+# LRN, Dropout.
+
+
+# The output, the running mean and variance, and the mean and variance of this batch.
+def batch_norm_training(x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor, momentum: float,
+                        epsilon: float) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    axes = [0] + [i + 2 for i in range(x.dim() - 2)]
+    batch_var, batch_mean = torch.var_mean(x, axes, unbiased=False)
+    y = torch.batch_norm(x, scale, b, batch_mean, batch_var, False, momentum, epsilon, False)
+    running_mean = mean * momentum + batch_mean * (1 - momentum)
+    running_var = var * momentum + batch_var * (1 - momentum)
+    return y, running_mean, running_var, batch_mean, batch_var
+
+
+# aten::layer_norm takes scale and b of exactly the normalized shape, ONNX all that broadcast.
+def layer_norm(x: Tensor, scale: Tensor, b: Optional[Tensor], axis: int, epsilon: float) -> Tensor:
+    shape = x.size()[axis:]
+    if scale.size() == shape and (b is None or b.size() == shape):
+        return torch.layer_norm(x, shape, scale, b, epsilon)
+    y = torch.layer_norm(x, shape, None, None, epsilon) * scale
+    return y if b is None else y + b
+
+
+def normalized(x: Tensor, axis: int, epsilon: float) -> Tuple[Tensor, Tensor, Tensor]:
+    return torch.native_layer_norm(x, x.size()[axis:], None, None, epsilon)
+
+
+def rms_normalized(x: Tensor, axis: int, epsilon: float) -> Tensor:
+    return torch.rms_norm(x, x.size()[axis:], None, epsilon)
+
+
+# Scale or bias of each group for each channel.
+def of_channels(of_groups: Tensor, x: Tensor) -> Tensor:
+    return torch.repeat_interleave(of_groups, x.size(1) // of_groups.size(0))
+
+
+def lp_normalization(input: Tensor, axis: int, p: int) -> Tensor:
+    norm = torch.linalg_vector_norm(input, p, [axis], True)
+    return torch.where(norm == 0, torch.zeros_like(input), input / norm)
+
+
+def mean_variance_normalization(x: Tensor, axes: List[int]) -> Tensor:
+    var, mean = torch.var_mean(x, axes, unbiased=False, keepdim=True)
+    return (x - mean) / (torch.sqrt(var) + 1e-9)
+
+
+def lrn(x: Tensor, size: int, alpha: float, beta: float, bias: float) -> Tensor:
+    squares = torch.unsqueeze(torch.flatten(torch.unsqueeze(torch.square(x), -1), 2), 1)
+    padded = torch.constant_pad_nd(squares, [0, 0, (size - 1) // 2, size // 2], 0)
+    mean = torch.reshape(torch.avg_pool2d(padded, [size, 1], [1, 1]), x.size())
+    return x / torch.pow(bias + alpha * mean, beta)
+
+
+def dropout(x: Tensor, ratio: float, training: bool, seed: Optional[int]) -> Tuple[Tensor, Tensor]:
+    if not training or ratio == 0:
+        return x, torch.ones_like(x, dtype=torch.bool)
+    # float64, as numpy has it: rounding must not bring a number to the ratio.
+    kept = uniform_numbers(x.size(), seed, torch.float64, x.device) >= ratio
+    return x * kept * (1 / (1 - ratio)), kept
