@@ -502,7 +502,8 @@ std::optional<Values> GraphTranslator::items(const Value& v) {
 // --- Constants ---------------------------------------------------------------------------------------------------------
 
 jit::Value* GraphTranslator::bind(std::string name, const IValue& value) {
-  jit::Value* input = graph_->addInput()->setType(value.type());
+  jit::Value* input = graph_->addInput();
+  if (!value.isTensor()) input->setType(value.type());  // a tensor's would be of its sizes, which lists do not take
   program_.graph_inputs.push_back({GraphInput::Role::Bound, program_.bound.size()});
   program_.bound.push_back({std::move(name), value});
   facts_.set_value(input, value);
