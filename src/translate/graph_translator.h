@@ -96,6 +96,9 @@ class GraphTranslator final : public Translator {
   std::deque<onnx::FunctionProto> expanded_;         // function bodies with their attributes filled in
 };
 
+// The graph's form of an argument: a value of it, or a constant.
+torch::jit::NamedValue named_value(torch::jit::Graph& graph, const Arg& arg);
+
 // The TorchScript type of an ONNX one.
 c10::TypePtr torchscript_type(const ValueType& type);
 

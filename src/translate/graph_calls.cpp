@@ -1,0 +1,102 @@
+// Calls of operators and scripts.
+#include <torch/csrc/jit/frontend/schema_matching.h>
+#include <torch/csrc/jit/ir/constants.h>
+
+#include <algorithm>
+
+#include "translate/graph_location.h"
+#include "translate/graph_translator.h"
+#include "translate/scripts.h"
+
+namespace onnxtorch {
+namespace {
+
+namespace jit = torch::jit;
+using c10::IValue;
+
+// The graph's form of an argument: a value of it, or a constant.
+struct ToNamedValue {
+  jit::Graph& graph;
+
+  jit::NamedValue operator()(None) const { return IValue(); }
+  jit::NamedValue operator()(c10::ScalarType dtype) const { return IValue(static_cast<int64_t>(dtype)); }
+  jit::NamedValue operator()(const std::vector<std::string>& texts) const { return IValue(c10::List<std::string>(texts)); }
+  jit::NamedValue operator()(const Value& value) const { return value.graph; }
+  jit::NamedValue operator()(const Values& values) const {
+    const auto present = std::ranges::find_if(values, [](const Value& value) { return !value.absent(); });
+    c10::TypePtr element = present == values.end() ? c10::TypePtr(c10::TensorType::get()) : present->graph->type();
+    std::vector<jit::Value*> items;
+    for (const Value& value : values) items.push_back(value.absent() ? graph.insertConstant(IValue()) : value.graph);
+    if (std::ranges::any_of(values, &Value::absent)) element = c10::OptionalType::create(element);
+    return graph.insertNode(graph.createList(element, items))->output();
+  }
+  template <typename T>
+  jit::NamedValue operator()(const T& constant) const { return IValue(constant); }
+};
+
+}  // namespace
+
+jit::NamedValue named_value(jit::Graph& graph, const Arg& arg) {
+  const jit::NamedValue value = std::visit(ToNamedValue{graph}, arg.data);
+  return arg.name.empty() ? value : jit::NamedValue(arg.name, value.value(graph));
+}
+
+Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> args) {
+  jit::Node* const end = graph_->insertPoint();
+  jit::Node* const before = end->prev();
+  std::vector<jit::NamedValue> positional, named;
+  for (const Arg& arg : args) (arg.name.empty() ? positional : named).push_back(named_value(*graph_, arg));
+
+  std::vector<jit::Value*> results;
+  const bool is_operator = function.find("::") != std::string_view::npos;
+  if (is_operator) {
+    jit::Value* result =
+        jit::emitBuiltinCall(location_, *graph_, c10::Symbol::fromQualString(std::string(function)), positional, named);
+    if (jit::Node* tuple = result->node(); tuple->kind() == c10::prim::TupleConstruct) {
+      results.assign(tuple->inputs().begin(), tuple->inputs().end());
+      tuple->destroy();
+    } else if (result->type()->kind() != c10::TypeKind::NoneType) {
+      results.push_back(result);
+    }
+    for (auto node = before->next(); node != end; node = node->next()) facts_.learn(node);
+  } else {
+    const Script& callee = find_script(std::string(function));
+    const jit::MatchedSchema matched =
+        jit::matchSchema(callee.function->getSchema(), location_, *graph_, positional, named);
+    for (auto node = before->next(); node != end; node = node->next()) facts_.learn(node);
+    const auto run = [&](jit::Stack& stack) {
+      jit::InterpreterState(callee.code).run(stack);
+      if (stack.size() == 1 && stack[0].isTuple()) stack = stack[0].toTupleRef().elements().vec();
+    };
+    const auto known = callee.deterministic ? facts_.evaluate(matched.inputs, run) : std::nullopt;
+    if (known) {
+      for (const IValue& value : *known) results.push_back(known_constant(value).graph);
+    } else {
+      jit::Value* result = jit::insertGraph(*graph_, *callee.function->graph(), matched.inputs).at(0);
+      results.push_back(result);
+      if (result->type()->kind() == c10::TypeKind::TupleType) {
+        const auto unpacked = graph_->insertNode(graph_->createTupleUnpack(result))->outputs();
+        results.assign(unpacked.begin(), unpacked.end());
+      }
+      facts_.learn(matched.inputs, results, false, run);
+      // The body may go on changing the list that it returns, so only what follows may take the known value instead.
+      for (jit::Value*& item : results) {
+        if (const auto value = facts_.take_value(item)) item = known_constant(*value).graph;
+      }
+    }
+  }
+  for (auto node = before->next(); node != end; node = node->next()) stamp(node, location_);
+  Values values;
+  for (jit::Value* result : results) values.push_back({result, {}});
+  return values;
+}
+
+Value Translator::call(std::string_view function, std::vector<Arg> args) {
+  Values results = call_all(function, std::move(args));
+  if (results.size() != 1) {
+    throw std::logic_error(std::string(function) + " has " + std::to_string(results.size()) + " results, not one");
+  }
+  return results[0];
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,15 @@
+// Which ONNX node a graph node was made for: its number, kept in the source range.
+#pragma once
+
+#include <torch/csrc/jit/ir/ir.h>
+
+#include "onnx_torch/error.h"
+
+namespace onnxtorch {
+
+torch::jit::SourceRange location(size_t number, const NodeLabel& label);
+
+// Gives a node and those in its blocks a source range, but for those that have one of another ONNX node.
+void stamp(torch::jit::Node* node, const torch::jit::SourceRange& range);
+
+}  // namespace onnxtorch
