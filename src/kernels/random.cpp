@@ -47,7 +47,9 @@ at::Tensor numbers(at::IntArrayRef size, int64_t seed, double (RandomState::*dra
   return result;
 }
 
-at::Tensor numpy_random_uniform(at::IntArrayRef size, int64_t seed) { return numbers(size, seed, &RandomState::uniform); }
+at::Tensor numpy_random_uniform(at::IntArrayRef size, int64_t seed) {
+  return numbers(size, seed, &RandomState::uniform);
+}
 at::Tensor numpy_random_normal(at::IntArrayRef size, int64_t seed) { return numbers(size, seed, &RandomState::normal); }
 
 }  // namespace

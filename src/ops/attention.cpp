@@ -10,8 +10,8 @@ ElementType softmax_type(const NodeView& n, ElementType otherwise) {
   return n.has_attribute("softmax_precision") ? n.attr_element("softmax_precision") : otherwise;
 }
 
-// ATen's scaled_dot_product_attention covers the plain cases. It keeps float between its steps where the type is a half type;
-// of float16 (precise to 1e-3) ONNX expects the rounding of each step, unless softmax_precision is float.
+// ATen's scaled_dot_product_attention covers the plain cases. It keeps float between its steps where the type is a half
+// type; of float16 (precise to 1e-3) ONNX expects the rounding of each step, unless softmax_precision is float.
 Values attention(Translator& t, const NodeView& n) {
   const ElementType type = n.element(0), softmax = softmax_type(n, type);
   const bool in_float = softmax == ElementType::Float && type != ElementType::Double;
@@ -24,9 +24,9 @@ Values attention(Translator& t, const NodeView& n) {
   };
   if (n.has(4) != n.has(5)) n.fail("past_key and past_value come together");
   if (n.has(6) && n.has(4)) n.fail("nonpad_kv_seqlen and past_key exclude each other");
-  return script("attention", {kw("softmax_dtype", softmax), kw("fused", fused),
-                              kw("left_window_size", window("left_window_size")),
-                              kw("right_window_size", window("right_window_size"))})(t, n);
+  return script("attention",
+                {kw("softmax_dtype", softmax), kw("fused", fused), kw("left_window_size", window("left_window_size")),
+                 kw("right_window_size", window("right_window_size"))})(t, n);
 }
 
 // A modifier of FlexAttention, where the node has one.

@@ -35,7 +35,8 @@ Values random_normal(Translator& t, const NodeView& n) {
 Values random_uniform(Translator& t, const NodeView& n) {
   const ElementType type = dtype_of(n);
   const double low = n.attr_float("low");
-  const float range = static_cast<float>(n.attr_float("high")) - static_cast<float>(low);  // rounded, as in onnx.reference
+  // The range is rounded to float, as in onnx.reference.
+  const float range = static_cast<float>(n.attr_float("high")) - static_cast<float>(low);
   const Value x = t.call("uniform_numbers", {shape_of(t, n), seed_of(n), type, t.device()});
   return {t.call("scaled", {x, static_cast<double>(range), low}).as(type)};
 }

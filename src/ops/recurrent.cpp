@@ -23,19 +23,20 @@ const Cell kLstm{"lstm_direction", {0, 2, 3, 1}, {"sigmoid", "tanh", "tanh"}, 2}
 // The inputs; the schema's names are the same for the three.
 enum : size_t { X, W, R, B, SequenceLens, InitialH, InitialC, P };
 
-// --- Activations -------------------------------------------------------------------------------------------------------
+// --- Activations ---
 
-// Names are compared without regard to case. An activation consumes values of activation_alpha and activation_beta only if
-// it has such a parameter.
+// Names are compared without regard to case. An activation consumes values of activation_alpha and activation_beta only
+// if it has such a parameter.
 struct ActivationInfo {
   std::string name;
   std::optional<double> alpha, beta;
 };
 
 const std::vector<ActivationInfo> kActivations{
-    {"relu", {}, {}},        {"tanh", {}, {}},         {"sigmoid", {}, {}}, {"softsign", {}, {}},
-    {"softplus", {}, {}},    {"affine", 1.0, 0.0},     {"elu", 1.0, {}},    {"leakyrelu", 0.01, {}},
-    {"thresholdedrelu", 1.0, {}}, {"scaledtanh", 1.0, 1.0}, {"hardsigmoid", 0.2, 0.5},
+    {"relu", {}, {}},         {"tanh", {}, {}},          {"sigmoid", {}, {}},
+    {"softsign", {}, {}},     {"softplus", {}, {}},      {"affine", 1.0, 0.0},
+    {"elu", 1.0, {}},         {"leakyrelu", 0.01, {}},   {"thresholdedrelu", 1.0, {}},
+    {"scaledtanh", 1.0, 1.0}, {"hardsigmoid", 0.2, 0.5},
 };
 
 struct Activations {
@@ -43,7 +44,9 @@ struct Activations {
   std::vector<double> alphas, betas;
 
   Activations slice(size_t from, size_t count) const {
-    const auto cut = [&](const auto& list) { return std::decay_t<decltype(list)>(list.begin() + from, list.begin() + from + count); };
+    const auto cut = [&](const auto& list) {
+      return std::decay_t<decltype(list)>(list.begin() + from, list.begin() + from + count);
+    };
     return {cut(names), cut(alphas), cut(betas)};
   }
 };
@@ -63,7 +66,9 @@ Activations activations_of(const NodeView& n, const Cell& cell, size_t direction
   const size_t count = directions * cell.activations.size();
   if (names.size() < count) n.fail("it needs " + std::to_string(count) + " activations");
 
-  const auto floats = [&](const char* name) { return n.has_attribute(name) ? n.attr_floats(name) : std::vector<double>{}; };
+  const auto floats = [&](const char* name) {
+    return n.has_attribute(name) ? n.attr_floats(name) : std::vector<double>{};
+  };
   const std::vector<double> alphas = floats("activation_alpha"), betas = floats("activation_beta");
   size_t next_alpha = 0, next_beta = 0;
   Activations result;
@@ -79,7 +84,7 @@ Activations activations_of(const NodeView& n, const Cell& cell, size_t direction
   return result;
 }
 
-// --- Layers ------------------------------------------------------------------------------------------------------------
+// --- Layers ---
 
 struct Layer {
   Value x;        // [seq_length, batch_size, input_size]
@@ -93,7 +98,7 @@ bool flag(const NodeView& n, std::string_view name) { return n.has_attribute(nam
 
 Layer layer_of(Translator& t, const NodeView& n, const Cell& cell) {
   const std::string direction = n.attr_string("direction");
-  // GRU-1's default is "foward".
+  // The default of the first versions is "foward".
   if (direction != "forward" && direction != "foward" && direction != "reverse" && direction != "bidirectional") {
     n.fail("there is no direction \"" + direction + "\"");
   }
@@ -149,7 +154,8 @@ Values run_aten(Translator& t, const NodeView& n, const Cell& cell, const Layer&
   const size_t gates = cell.aten_order.size();
   Values weights{gates_for_aten(t, cell, n.tensor(W), gates, 0), gates_for_aten(t, cell, n.tensor(R), gates, 0)};
   if (n.has(B)) {
-    for (const size_t first : {size_t{0}, gates}) weights.push_back(gates_for_aten(t, cell, n.tensor(B), 2 * gates, first));
+    weights.push_back(gates_for_aten(t, cell, n.tensor(B), 2 * gates, 0));
+    weights.push_back(gates_for_aten(t, cell, n.tensor(B), 2 * gates, gates));
   }
   Values parameters;
   for (size_t d = 0; d < layer.directions; ++d) {
@@ -157,11 +163,12 @@ Values run_aten(Translator& t, const NodeView& n, const Cell& cell, const Layer&
   }
   const Arg states = cell.states == 1 ? Arg(layer.states[0]) : Arg(layer.states);
   const bool bidirectional = layer.directions == 2;
-  Values results = t.call_all(function, {flipped(layer.x), states, parameters, n.has(B), /*num_layers=*/1, /*dropout=*/0.0,
-                                         /*train=*/false, bidirectional, /*batch_first=*/false});
+  Values results =
+      t.call_all(function, {flipped(layer.x), states, parameters, n.has(B), /*num_layers=*/1, /*dropout=*/0.0,
+                            /*train=*/false, bidirectional, /*batch_first=*/false});
   // The directions lie side by side in its output.
-  const Value directions = t.call(
-      "aten::unflatten", {results[0], -1, std::vector<int64_t>{static_cast<int64_t>(layer.directions), -1}});
+  const Value directions =
+      t.call("aten::unflatten", {results[0], -1, std::vector<int64_t>{static_cast<int64_t>(layer.directions), -1}});
   results[0] = t.call("aten::transpose", {flipped(directions), 1, 2});
   return results;
 }
@@ -173,13 +180,25 @@ Values run_steps(Translator& t, const NodeView& n, const Cell& cell, const Layer
       return v.absent() ? v : t.call("aten::select", {v, 0, static_cast<int64_t>(d)});
     };
     const Activations own = layer.activations.slice(d * cell.activations.size(), cell.activations.size());
-    const Arg clip = n.has_attribute("clip") ? Arg(n.attr_float("clip")) : Arg(none);
-    std::vector<Arg> args{layer.x, part(n.tensor(W)), part(n.tensor(R)), part(n.tensor(B)), n.tensor(SequenceLens)};
-    for (const Value& state : layer.states) args.push_back(part(state));
-    if (&cell == &kLstm) args.push_back(part(n.tensor(P)));
-    for (const Arg& arg : {Arg(layer.reverse || d == 1), Arg(own.names), Arg(own.alphas), Arg(own.betas), clip}) args.push_back(arg);
-    if (&cell == &kGru) args.push_back(flag(n, "linear_before_reset"));
-    if (&cell == &kLstm) args.push_back(flag(n, "input_forget"));
+    std::vector<Arg> args{
+        kw("X", layer.x),
+        kw("W", part(n.tensor(W))),
+        kw("R", part(n.tensor(R))),
+        kw("B", part(n.tensor(B))),
+        kw("sequence_lens", n.tensor(SequenceLens)),
+        kw("initial_h", part(layer.states[0])),
+        kw("reverse", layer.reverse || d == 1),
+        kw("activations", own.names),
+        kw("alphas", own.alphas),
+        kw("betas", own.betas),
+        kw("clip", n.has_attribute("clip") ? Arg(n.attr_float("clip")) : Arg(none)),
+    };
+    if (&cell == &kGru) args.push_back(kw("linear_before_reset", flag(n, "linear_before_reset")));
+    if (&cell == &kLstm) {
+      args.push_back(kw("initial_c", part(layer.states[1])));
+      args.push_back(kw("P", part(n.tensor(P))));
+      args.push_back(kw("input_forget", flag(n, "input_forget")));
+    }
     const Values outputs = t.call_all(cell.script, args);
     for (size_t i = 0; i < results.size(); ++i) results[i].push_back(outputs[i]);
   }

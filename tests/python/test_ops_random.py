@@ -40,10 +40,10 @@ def test_seeded_stream(op, attributes, dtype, seed):
     np.testing.assert_array_equal(run_op(op + "Like", [like], **attributes)[0], expected)
 
 
-@pytest.mark.parametrize("seed, same_as", [(-1.0, 2.0**32 - 1), (-2.5, 2.0**32 - 2), (2.0**32, 0), (2.0**32 + 512, 512)])
+@pytest.mark.parametrize("seed, same_as", [(-1.0, 2**32 - 1), (-2.5, 2**32 - 2), (2.0**32, 0), (2.0**32 + 512, 512)])
 def test_seeds_of_32_bits(seed, same_as):
     actual = run_op("RandomUniform", [], shape=[4], dtype=_element("DOUBLE"), seed=seed)[0]
-    np.testing.assert_array_equal(actual, np.random.RandomState(int(same_as)).rand(4))
+    np.testing.assert_array_equal(actual, np.random.RandomState(same_as).rand(4))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -134,10 +134,10 @@ def composed_attention(Q: Tensor, K: Tensor, V: Tensor, mask: Optional[Tensor], 
 
 # Where `fused`, by ATen's scaled_dot_product_attention; it gives no qk_matmul_output.
 def attention(Q: Tensor, K: Tensor, V: Tensor, attn_mask: Optional[Tensor], past_key: Optional[Tensor],
-              past_value: Optional[Tensor], nonpad_kv_seqlen: Optional[Tensor], is_causal: bool, q_num_heads: Optional[int],
-              kv_num_heads: Optional[int], left_window_size: Optional[int], right_window_size: Optional[int],
-              scale: Optional[float], softcap: float, qk_matmul_output_mode: int, softmax_dtype: int,
-              fused: bool) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+              past_value: Optional[Tensor], nonpad_kv_seqlen: Optional[Tensor], is_causal: bool,
+              q_num_heads: Optional[int], kv_num_heads: Optional[int], left_window_size: Optional[int],
+              right_window_size: Optional[int], scale: Optional[float], softcap: float, qk_matmul_output_mode: int,
+              softmax_dtype: int, fused: bool) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
     q = split_heads(Q, q_num_heads)
     present_key = with_past(split_heads(K, kv_num_heads), past_key)
     present_value = with_past(split_heads(V, kv_num_heads), past_value)

@@ -1,5 +1,5 @@
-# RNN, GRU, LSTM: one direction of a layer, step by step, for what ATen's own layers do not cover. `activations` and their
-# alphas and betas come in the spec's order (f, g, h). W, R and the biases hold the gates one after another.
+# RNN, GRU, LSTM: one direction of a layer, step by step, for what ATen's own layers do not cover. The activations and
+# their alphas and betas come in the spec's order (f, g, h); W, R and B hold the gates one after another.
 
 
 def initial_state(X: Tensor, R: Tensor) -> Tensor:

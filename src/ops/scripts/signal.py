@@ -9,6 +9,11 @@ def signal_of(x: Tensor) -> Tensor:
     return torch.view_as_complex(torch.contiguous(x))
 
 
+# The parts of a spectrum; ATen gives the inverse transform of a real signal as a conjugate view.
+def parts_of(spectrum: Tensor, dtype: int) -> Tensor:
+    return torch.to(torch.view_as_real(torch.resolve_conj(spectrum)), dtype)
+
+
 def dft(input: Tensor, dft_length: Optional[int], axis: Optional[int], inverse: bool, onesided: bool) -> Tensor:
     dim = (-2 if axis is None else axis) % input.dim()
     signal = signal_of(input)
@@ -21,7 +26,7 @@ def dft(input: Tensor, dft_length: Optional[int], axis: Optional[int], inverse: 
         spectrum = torch.fft_ifft(signal, dft_length, dim)
     else:
         spectrum = torch.fft_fft(signal, dft_length, dim)
-    return torch.to(torch.view_as_real(spectrum), input.dtype)
+    return parts_of(spectrum, input.dtype)
 
 
 def stft(signal: Tensor, frame_step: int, window: Optional[Tensor], frame_length: Optional[int],
@@ -40,7 +45,7 @@ def stft(signal: Tensor, frame_step: int, window: Optional[Tensor], frame_length
         spectrum = torch.fft_rfft(frames)
     else:
         spectrum = torch.fft_fft(frames)
-    return torch.to(torch.view_as_real(spectrum), signal.dtype)
+    return parts_of(spectrum, signal.dtype)
 
 
 def mel(hertz: float) -> float:
