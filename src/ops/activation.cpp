@@ -42,6 +42,12 @@ TranslateFunction along_axis(std::string function) {
   };
 }
 
+// ONNX expects of float16 (precise to 1e-3) the rounding of each step.
+Values softmax(Translator& t, const NodeView& n) {
+  const char* const function = n.element(0) == ElementType::Float16 ? "softmax_by_steps" : "aten::softmax";
+  return {t.call(function, {n.tensor(0), n.attr_int("axis")})};
+}
+
 // Before 13, `axis` divides the dimensions into rows and columns, and each row is normalised as a whole.
 TranslateFunction along_rows(std::string function) {
   return [function](Translator& t, const NodeView& n) {
@@ -73,7 +79,7 @@ void register_activation_ops(Registry& r) {
   r.op("Shrink").since(9, script("shrink")).reviewed_to(9);
 
   const char* const log_softmax = "aten::log_softmax";
-  r.op("Softmax").since(1, along_rows("aten::softmax")).since(13, along_axis("aten::softmax")).reviewed_to(13);
+  r.op("Softmax").since(1, along_rows("aten::softmax")).since(13, softmax).reviewed_to(13);
   r.op("LogSoftmax").since(1, along_rows(log_softmax)).since(13, along_axis(log_softmax)).reviewed_to(13);
   r.op("Hardmax").since(1, along_rows("hardmax")).since(13, along_axis("hardmax")).reviewed_to(13);
 }

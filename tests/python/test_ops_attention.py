@@ -126,8 +126,9 @@ def test_values_and_masks_of_another_type(outputs):
 
 @pytest.mark.parametrize("outputs", [1, 4])
 @pytest.mark.parametrize("queries, keys", [(0, KEYS), (QUERIES, 0)])
-def test_empty_sequences(outputs, queries, keys):
-    inputs = [_draw(BATCH, 4, queries, SIZE), _draw(BATCH, 4, keys, SIZE), _draw(BATCH, 4, keys, SIZE)]
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_empty_sequences(outputs, queries, keys, dtype):
+    inputs = [_draw(BATCH, 4, length, SIZE, dtype=dtype) for length in (queries, keys, keys)]
     y = run_op("Attention", inputs, 25, outputs=outputs)[0]
     np.testing.assert_array_equal(y, np.zeros((BATCH, 4, queries, SIZE)))
 

@@ -1,4 +1,4 @@
-# PRelu, HardSigmoid, Swish, SwiGLU, Softsign, Shrink, Hardmax.
+# PRelu, HardSigmoid, Swish, SwiGLU, Softsign, Shrink, Hardmax, Softmax.
 
 
 def prelu(x: Tensor, slope: Tensor) -> Tensor:
@@ -43,3 +43,11 @@ def hardmax(input: Tensor, axis: int) -> Tensor:
         return input
     first = torch.argmax(input, axis, keepdim=True)
     return torch.scatter(torch.zeros_like(input), axis, first, 1)
+
+
+# Softmax with each step rounded to the type; ATen's rounds once.
+def softmax_by_steps(x: Tensor, axis: int) -> Tensor:
+    if x.size(axis) == 0:
+        return x
+    powers = torch.exp(x - torch.amax(x, axis, True))
+    return powers / torch.sum(powers, axis, True)

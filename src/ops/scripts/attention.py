@@ -91,13 +91,12 @@ def scaled_scores(Q: Tensor, K: Tensor, scale: Optional[float]) -> Tensor:
     return torch.matmul(Q * root, torch.transpose(repeat_heads(K, Q.size(1)) * root, 2, 3))
 
 
-# Softmax over the keys, each step rounded to `dtype`; ATen's rounds once.
+# Softmax over the keys, computed in `dtype`.
 def softmax_in(scores: Tensor, dtype: int) -> Tensor:
     scores = torch.to(scores, dtype)
-    if dtype != torch.float16 and dtype != torch.bfloat16:
-        return torch.softmax(scores, -1)
-    powers = torch.exp(scores - torch.amax(scores, -1, True))
-    return powers / torch.sum(powers, -1, True)
+    if dtype == torch.float16 or dtype == torch.bfloat16:
+        return softmax_by_steps(scores, -1)
+    return torch.softmax(scores, -1)
 
 
 # Softmax, but zero where a query may attend to no key.
