@@ -17,16 +17,34 @@ Values attention(Translator& t, const NodeView& n) {
   const bool in_float = softmax == ElementType::Float && type != ElementType::Double;
   const bool precise = in_float || (softmax == type && type != ElementType::Float16);
   const bool fused = precise && n.attr_float("softcap") == 0 && !n.wants(3);
-  const auto window = [&](const char* name) {  // -1: there is none
+  const auto window = [&](const char* name) -> std::optional<int64_t> {  // -1: there is none
     const int64_t size = n.has_attribute(name) ? n.attr_int(name) : -1;
     if (size < -1) n.fail(std::string(name) + " must be -1 or more");
-    return size < 0 ? Arg(none) : Arg(size);
+    if (size < 0) return {};
+    return size;
   };
   if (n.has(4) != n.has(5)) n.fail("past_key and past_value come together");
   if (n.has(6) && n.has(4)) n.fail("nonpad_kv_seqlen and past_key exclude each other");
-  return script("attention",
-                {kw("softmax_dtype", softmax), kw("fused", fused), kw("left_window_size", window("left_window_size")),
-                 kw("right_window_size", window("right_window_size"))})(t, n);
+  // The numbers of heads are for inputs of rank 3.
+  const auto shape = t.known_shape(n.tensor(0));
+  const auto heads = [&](const char* name) -> std::optional<int64_t> {
+    if (!n.has_attribute(name) || (shape && shape->size() == 4)) return {};
+    return n.attr_int(name);
+  };
+  if (shape && shape->size() == 3 && !(n.has_attribute("q_num_heads") && n.has_attribute("kv_num_heads"))) {
+    n.fail("inputs of rank 3 need q_num_heads and kv_num_heads");
+  }
+  std::optional<ElementType> value_type;  // what the values are brought to
+  if (n.element(2) != type) value_type = type;
+  return script("attention", {
+                                 kw("q_num_heads", heads("q_num_heads")),
+                                 kw("kv_num_heads", heads("kv_num_heads")),
+                                 kw("left_window_size", window("left_window_size")),
+                                 kw("right_window_size", window("right_window_size")),
+                                 kw("softmax_dtype", softmax),
+                                 kw("value_dtype", value_type),
+                                 kw("fused", fused),
+                             })(t, n);
 }
 
 // A modifier of FlexAttention, where the node has one.

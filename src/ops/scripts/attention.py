@@ -1,12 +1,11 @@
 # Attention, FlexAttention, RotaryEmbedding, LinearAttention.
 
 
-# [batch, sequence, heads * size] as [batch, heads, sequence, size].
+# [batch, sequence, heads * size] as [batch, heads, sequence, size]; without heads it is so already.
 def split_heads(x: Tensor, heads: Optional[int]) -> Tensor:
-    if x.dim() == 4:
+    if heads is None:
         return x
-    assert heads is not None, "inputs of rank 3 need q_num_heads and kv_num_heads"
-    return torch.transpose(torch.unflatten(x, 2, [heads, x.size(2) // heads]), 1, 2)
+    return torch.transpose(torch.unflatten(x, 2, [heads, -1]), 1, 2)
 
 
 def merge_heads(x: Tensor) -> Tensor:
@@ -136,13 +135,13 @@ def attention(Q: Tensor, K: Tensor, V: Tensor, attn_mask: Optional[Tensor], past
               past_value: Optional[Tensor], nonpad_kv_seqlen: Optional[Tensor], is_causal: bool,
               q_num_heads: Optional[int], kv_num_heads: Optional[int], left_window_size: Optional[int],
               right_window_size: Optional[int], scale: Optional[float], softcap: float, qk_matmul_output_mode: int,
-              softmax_dtype: int, fused: bool) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+              softmax_dtype: int, value_dtype: Optional[int], fused: bool) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
     q = split_heads(Q, q_num_heads)
     present_key = with_past(split_heads(K, kv_num_heads), past_key)
     present_value = with_past(split_heads(V, kv_num_heads), past_value)
+    v = present_value if value_dtype is None else torch.to(present_value, value_dtype)
     keys = present_key.size(2)
-    v = torch.to(present_value, Q.dtype)
-    past = keys - K.size(-2)
+    past = 0 if past_key is None else past_key.size(2)
     plain = (attn_mask is None and past_key is None and nonpad_kv_seqlen is None and left_window_size is None
              and right_window_size is None)
     mask: Optional[Tensor] = None
@@ -155,7 +154,7 @@ def attention(Q: Tensor, K: Tensor, V: Tensor, attn_mask: Optional[Tensor], past
         qk = Y
     else:
         Y, qk = composed_attention(q, present_key, v, mask, scale, softcap, softmax_dtype, qk_matmul_output_mode)
-    return merge_heads(Y) if Q.dim() == 3 else Y, present_key, present_value, qk
+    return Y if q_num_heads is None else merge_heads(Y), present_key, present_value, qk
 
 
 def flex_scores(Q: Tensor, K: Tensor, scale: Optional[float], softmax_dtype: int) -> Tensor:
@@ -168,7 +167,7 @@ def flex_output(probs: Tensor, Q: Tensor, V: Tensor) -> Tensor:
 
 def rotary_embedding(X: Tensor, cos_cache: Tensor, sin_cache: Tensor, position_ids: Optional[Tensor],
                      num_heads: Optional[int], rotary_embedding_dim: int, interleaved: bool) -> Tensor:
-    x = split_heads(X, num_heads)
+    x = X if X.dim() == 4 else split_heads(X, num_heads)
     rotated = x.size(3) if rotary_embedding_dim == 0 else rotary_embedding_dim
     cos = torch.unsqueeze(cos_cache if position_ids is None else cos_cache[position_ids], 1)
     sin = torch.unsqueeze(sin_cache if position_ids is None else sin_cache[position_ids], 1)
@@ -181,7 +180,7 @@ def rotary_embedding(X: Tensor, cos_cache: Tensor, sin_cache: Tensor, position_i
     parts = [cos * a - sin * b, sin * a + cos * b]
     x = torch.flatten(torch.stack(parts, -1), 3) if interleaved else torch.cat(parts, -1)
     Y = torch.cat([x, rest], -1)
-    return merge_heads(Y) if X.dim() == 3 else Y
+    return Y if X.dim() == 4 else merge_heads(Y)
 
 
 # One step after the other: the state is [batch, kv heads, key size, value size].
