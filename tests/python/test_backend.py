@@ -35,12 +35,15 @@ def _substitute(name, device):
     return test
 
 
-for _name in SUBSTITUTES:
-    for _device in DEVICES:
-        _test = f"{_name}_{_device.lower()}"
-        _class = test_cases["OnnxBackendNodeModelTest"]
-        assert hasattr(_class, _test)
-        setattr(_class, _test, _substitute(_name, _device))
+def _put_substitutes_in_place(test_class):
+    for name in SUBSTITUTES:
+        for device in DEVICES:
+            test = f"{name}_{device.lower()}"
+            assert hasattr(test_class, test)
+            setattr(test_class, test, _substitute(name, device))
+
+
+_put_substitutes_in_place(test_cases["OnnxBackendNodeModelTest"])
 
 
 def test_the_suite_is_whole():
