@@ -26,10 +26,15 @@ def _prepared_on(device):
     return lambda model: onnx_torch.backend.prepare(model, device).run
 
 
-def _substitute(name, device):
+def _substitute(name, device, official):
+    marks = [mark for mark in official.pytestmark if mark.name == "onnx_coverage"]
+
     def test(self):
+        for mark in marks:
+            mark.args[0][0] = CASES[name].model  # as the official test does, for the coverage report
         check(CASES[name], _prepared_on(device))
 
+    test.pytestmark = marks
     if not onnx_torch.backend.supports_device(device):
         return pytest.mark.skip(f"Backend doesn't support device {device}")(test)
     return test
@@ -39,8 +44,7 @@ def _put_substitutes_in_place(test_class):
     for name in SUBSTITUTES:
         for device in DEVICES:
             test = f"{name}_{device.lower()}"
-            assert hasattr(test_class, test)
-            setattr(test_class, test, _substitute(name, device))
+            setattr(test_class, test, _substitute(name, device, getattr(test_class, test)))
 
 
 _put_substitutes_in_place(test_cases["OnnxBackendNodeModelTest"])
