@@ -91,14 +91,11 @@ Fed from_python(py::handle object, const ValueType& expected, const std::string&
                          py::cast<std::string>(py::str(py::type::of(object))));
       }
       ValueType inner = *expected.inner;
-      if (inner.kind == Kind::Map) {
-        throw InputError("the input \"" + name + "\" is a sequence of maps, which cannot be fed");
-      }
-      c10::List<at::Tensor> items;
+      c10::impl::GenericList items(torchscript_type(inner));
       for (py::handle item : object) {
         Fed fed = from_python(item, *expected.inner, name, strings);
         inner = fed.type;
-        items.push_back(fed.value.toTensor());
+        items.push_back(std::move(fed.value));
       }
       return {ValueType::sequence(inner), items};
     }

@@ -30,10 +30,15 @@ std::string describe(at::IntArrayRef sizes) {
 
 c10::IValue moved(const c10::IValue& value, c10::Device device) {
   if (value.isTensor()) return value.toTensor().defined() ? value.toTensor().to(device) : value;
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> items;
-    for (const at::Tensor& item : value.toTensorVector()) items.push_back(item.to(device));
+  if (value.isList()) {
+    c10::impl::GenericList items(value.toList().elementType());
+    for (const c10::IValue& item : value.toListRef()) items.push_back(moved(item, device));
     return items;
+  }
+  if (value.isTuple()) {
+    std::vector<c10::IValue> parts;
+    for (const c10::IValue& part : value.toTupleRef().elements()) parts.push_back(moved(part, device));
+    return c10::ivalue::Tuple::create(std::move(parts));
   }
   return value;
 }

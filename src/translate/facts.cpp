@@ -15,15 +15,16 @@ using c10::IValue;
 
 constexpr int64_t kLargestKnown = 4096;  // elements of a tensor whose value is kept
 
+// Kinds that are not looked into.
+bool is_composite(const IValue& value) {
+  if (value.isList()) return std::ranges::any_of(value.toListRef(), is_composite);
+  return value.isTuple() || value.isGenericDict() || value.isObject();
+}
+
 bool is_small(const IValue& value) {
   if (value.isTensor()) return !value.toTensor().defined() || value.toTensor().numel() <= kLargestKnown;
-  if (value.isTensorList()) {
-    for (const at::Tensor& t : value.toTensorVector()) {
-      if (!is_small(t)) return false;
-    }
-    return true;
-  }
-  return !value.isTuple() && !value.isGenericDict() && !value.isObject() && !value.isDevice() && !value.isCapsule();
+  if (value.isList()) return std::ranges::all_of(value.toListRef(), is_small);
+  return !is_composite(value) && !value.isDevice() && !value.isCapsule();
 }
 
 // The value with each tensor on the meta device; nothing for kinds that hold no shapes.
@@ -39,7 +40,7 @@ std::optional<IValue> to_meta(const IValue& value) {
     return metas;
   }
   if (value.isDevice()) return at::Device(at::kMeta);
-  if (value.isTuple() || value.isGenericDict() || value.isObject()) return {};
+  if (is_composite(value)) return {};
   return value;
 }
 

@@ -99,7 +99,4 @@ class GraphTranslator final : public Translator {
 // The graph's form of an argument: a value of it, or a constant.
 torch::jit::NamedValue named_value(torch::jit::Graph& graph, const Arg& arg);
 
-// The TorchScript type of an ONNX one.
-c10::TypePtr torchscript_type(const ValueType& type);
-
 }  // namespace onnxtorch

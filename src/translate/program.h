@@ -65,6 +65,9 @@ struct TranslateOptions {
   std::optional<size_t> watched;     // the number of a node whose input shapes are noted when it runs
 };
 
+// The TorchScript type of an ONNX one.
+c10::TypePtr torchscript_type(const ValueType& type);
+
 Program translate(const ModelFile& model, const TranslateOptions& options = {});
 
 // A node's number, from the message of an error thrown while its graph ran.
