@@ -1,14 +1,11 @@
 """The kernels of ai.onnx.ml and TfIdfVectorizer, against the reference implementation and onnxruntime."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from kernel_support import kernels, new_pool, run_onnxruntime, run_reference, to_ids
 from onnx import TensorProto
 from onnx.helper import make_opsetid, make_tensor, np_dtype_to_tensor_dtype
-from onnx.reference.ops.aionnxml._common_classifier import logistic, probit, softmax, softmax_zero
 
 OPSET_23 = [make_opsetid("", 23), make_opsetid("ai.onnx.ml", 5)]
 classes = torch.classes.onnx_torch
@@ -579,23 +576,3 @@ def test_keys_and_values_are_checked():
         kernels.find_keys(x, one.long())
     with pytest.raises(ValueError, match=r"shape \[K\], not \[\]"):
         kernels.find_keys(x, torch.tensor(0.0))
-
-
-# ---- post_transform
-
-SCRIPTS = Path(__file__).parents[2] / "src" / "ops" / "scripts"
-
-
-@pytest.mark.parametrize("how", ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"])
-def test_post_transform(how):
-    scripts = torch.jit.CompilationUnit((SCRIPTS / "ml.py").read_text())
-    x = np.array([[0.2, 0.7, 0.1], [0.5, 0.0, 0.9], [0.0, 0.0, 0.0], [0.01, 0.99, 0.3]], dtype=np.float32)
-    if how != "PROBIT":
-        x = np.concatenate([x, 10 * x - 5, -100 * x])
-    by_name = {"NONE": np.copy, "SOFTMAX": softmax, "LOGISTIC": logistic, "SOFTMAX_ZERO": softmax_zero, "PROBIT": probit}
-    y = scripts.post_transform(torch.from_numpy(x), how).numpy()
-    expected = by_name[how](x.copy())
-    if how == "PROBIT":  # of which the reference implementation makes zero at 0, where it has no limit
-        assert np.isneginf(y[x == 0]).all()
-        y[x == 0] = 0
-    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)

@@ -1,4 +1,8 @@
-# Functions of ai.onnx.ml.
+# Functions of ai.onnx.ml. Features are rows [N, F]; a vector [F] is one row.
+
+
+def rows_of(x: Tensor) -> Tensor:
+    return torch.unsqueeze(x, 0) if x.dim() == 1 else x
 
 
 def erfinv_approximation(x: Tensor) -> Tensor:
@@ -29,3 +33,149 @@ def post_transform(scores: Tensor, how: str) -> Tensor:
         return 1.41421356 * erfinv_approximation(2.0 * scores - 1.0)
     assert how == "NONE", "post_transform is NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT, not " + how
     return scores
+
+
+# A string's default, like that of a number, is stored as 0: it is the id of "".
+def classified(scores: Tensor, ranking: Tensor, labels: Tensor, how: str) -> Tuple[Tensor, Tensor]:
+    if labels.size(0) == 1:
+        chosen = torch.where(torch.ge(ranking[:, 0], 0), labels, 0)
+    else:
+        chosen = torch.index_select(labels, 0, torch.argmax(ranking, 1))
+    return chosen, post_transform(scores, how)
+
+
+# What one class of two scores, the other does with the opposite sign.
+def scores_of_classes(scores: Tensor, labels: Tensor) -> Tensor:
+    if scores.size(1) == 1 and labels.size(0) == 2:
+        return torch.cat([-scores, scores], 1)
+    return scores
+
+
+# Of two classes by the score of the second. A single label is that of the second.
+def classified_by_one(score: Tensor, is_probability: bool, labels: Tensor, how: str) -> Tuple[Tensor, Tensor]:
+    other = 1.0 - score if is_probability else -score
+    both = torch.cat([other, score], 1)
+    if labels.size(0) == 1:
+        labels = torch.constant_pad_nd(labels, [1, 0])
+    return classified(both, both, labels, how)
+
+
+def linear_scores(x: Tensor, coefficients: Tensor, intercepts: Optional[Tensor]) -> Tensor:
+    rows = rows_of(x)
+    return torch.linear(rows, torch.reshape(coefficients, [-1, rows.size(1)]), intercepts)
+
+
+# Support vector machines
+
+
+def kernel_values(x: Tensor, vectors: Tensor, kernel: str, gamma: float, coef0: float, degree: float) -> Tensor:
+    # [N, F] and [V, F] to [N, V].
+    if kernel == "RBF":
+        exactly = 2  # not by a matrix product, in which near points lose their distance
+        return torch.exp(-gamma * torch.square(torch.cdist(x, vectors, 2.0, exactly)))
+    products = torch.linear(x, vectors)
+    if kernel == "POLY":
+        return torch.pow(gamma * products + coef0, degree)
+    if kernel == "SIGMOID":
+        return torch.tanh(gamma * products + coef0)
+    assert kernel == "LINEAR", "kernel_type is LINEAR, POLY, RBF or SIGMOID, not " + kernel
+    return products
+
+
+def support_vector_scores(
+    x: Tensor, vectors: Tensor, coefficients: Tensor, rho: Tensor, kernel: str, gamma: float, coef0: float, degree: float
+) -> Tensor:
+    rows = rows_of(x)
+    vectors = torch.reshape(vectors, [-1, rows.size(1)])
+    return torch.linear(kernel_values(rows, vectors, kernel, gamma, coef0, degree), coefficients, rho)
+
+
+def one_class(scores: Tensor) -> Tensor:
+    return torch.where(torch.gt(scores, 0), 1.0, -1.0).to(scores.dtype)
+
+
+# A score of [N, pairs] above zero is a vote for the first class of its pair.
+def votes_of_pairs(scores: Tensor, first: Tensor, second: Tensor, classes: int) -> Tensor:
+    winners = torch.where(torch.gt(scores, 0), first, second)
+    return torch.sum(torch.one_hot(winners, classes), [1])
+
+
+def probabilities_of_pairs(
+    scores: Tensor, prob_a: Tensor, prob_b: Tensor, first: Tensor, second: Tensor, classes: int
+) -> Tensor:
+    tiny = 1e-7
+    of_first = torch.clamp(torch.sigmoid(-(scores * prob_a + prob_b)), tiny, 1.0 - tiny)
+    pairs = torch.zeros([scores.size(0), classes, classes], dtype=scores.dtype, device=scores.device)
+    pairs[:, first, second] = of_first
+    pairs[:, second, first] = 1.0 - of_first
+    return torch.ops.onnx_torch.multiclass_probability(pairs)
+
+
+# Features
+
+
+def array_feature_extractor(X: Tensor, Y: Tensor) -> Tensor:
+    return rows_of(torch.index_select(X, -1, torch.reshape(Y, [-1])))
+
+
+def binarizer(X: Tensor, threshold: float) -> Tensor:
+    return torch.gt(X, threshold).to(X.dtype)
+
+
+def feature_vectorizer(X: List[Tensor], inputdimensions: Optional[List[int]]) -> Tensor:
+    parts: List[Tensor] = []
+    for i, x in enumerate(X):
+        part = torch.flatten(rows_of(x), 1).to(torch.float32)
+        if inputdimensions is not None:
+            part = torch.constant_pad_nd(part, [0, inputdimensions[i] - part.size(1)])
+        parts.append(part)
+    return torch.cat(parts, 1)
+
+
+def normalizer(X: Tensor, norm: str) -> Tensor:
+    if norm == "MAX":
+        size = torch.amax(X, [-1], keepdim=True)
+    elif norm == "L1":
+        size = torch.sum(torch.abs(X), [-1], keepdim=True)
+    else:
+        assert norm == "L2", "norm is MAX, L1 or L2, not " + norm
+        size = torch.sqrt(torch.sum(torch.square(X), [-1], keepdim=True))
+    return X / torch.where(size == 0, 1.0, size)
+
+
+# Labels and maps
+
+
+def one_hot_encoder(X: Tensor, categories: Tensor, zeros: bool) -> Tensor:
+    positions = torch.ops.onnx_torch.find_keys(X, categories)
+    if not zeros:
+        assert bool(torch.all(positions >= 0)), "an element is none of the categories, and zeros is 0"
+    columns = torch.arange(categories.size(0), device=X.device)
+    return torch.eq(torch.unsqueeze(positions, -1), columns).to(torch.float32)
+
+
+def zip_map(X: Tensor, labels: Tensor) -> List[Tuple[Tensor, Tensor]]:
+    rows = rows_of(X)
+    assert rows.size(1) == labels.size(0), "{} columns cannot have {} labels".format(rows.size(1), labels.size(0))
+    return [(labels, row) for row in torch.unbind(rows)]
+
+
+def dict_vectorizer(X: Tuple[Tensor, Tensor], vocabulary: Tensor) -> Tensor:
+    keys, values = X
+    absent = torch.zeros([1], dtype=values.dtype, device=values.device)
+    return torch.ops.onnx_torch.map_keys(vocabulary, keys, values, absent)
+
+
+def map_parts(X: Tuple[Tensor, Tensor]) -> Tuple[Tensor, Tensor]:
+    return X
+
+
+def dense_map(keys: Tensor, values: Tensor) -> Tensor:
+    return torch.unsqueeze(values[torch.argsort(keys)], 0)
+
+
+def sparse_map(keys: Tensor, values: Tensor, length: int) -> Tensor:
+    assert bool(torch.all(torch.logical_and(keys >= 0, keys < length))), "a key is not in 0..max_map - 1"
+    result = torch.zeros([1, length], dtype=values.dtype, device=values.device)
+    result[0, keys] = values
+    return result

@@ -1,0 +1,51 @@
+// ArrayFeatureExtractor, Binarizer, FeatureVectorizer, Imputer, Normalizer, Scaler: what prepares features.
+#include <ATen/ops/tensor.h>
+
+#include <cmath>
+
+#include "ops/cast.h"
+#include "ops/ml/ml.h"
+
+namespace onnxtorch {
+namespace {
+
+// The values to impute: one, or one for each feature.
+Values imputer(Translator& t, const NodeView& n) {
+  const Value x = n.tensor(0);
+  const bool floating = is_floating(n.element(0));
+  const char* name = floating ? "imputed_value_floats" : "imputed_value_int64s";
+  if (!n.has_attribute(name)) n.fail(std::string("the attribute \"") + name + "\" is missing");
+  const Value imputed = cast(t, listed(t, n, name), n.element(0));
+  const auto is_replaced = [&] {
+    if (!floating) return t.call("aten::eq", {x, n.attr_int("replaced_value_int64")});
+    const double replaced = n.attr_float("replaced_value_float");
+    return std::isnan(replaced) ? t.call("aten::isnan", {x}) : t.call("aten::eq", {x, replaced});
+  };
+  return {t.call("aten::where", {is_replaced(), imputed, x})};
+}
+
+Values normalizer(Translator& t, const NodeView& n) {
+  const Value y = t.call("normalizer", {features(t, n), n.attr_string("norm")});
+  return {cast(t, y.as(computed_type(n)), ElementType::Float)};
+}
+
+Values scaler(Translator& t, const NodeView& n) {
+  const ElementType type = computed_type(n);
+  Value y = features(t, n);
+  if (n.has_attribute("offset")) y = t.call("aten::sub", {y, listed(t, n, "offset", type)});
+  if (n.has_attribute("scale")) y = t.call("aten::mul", {y, listed(t, n, "scale", type)});
+  return {cast(t, y.as(type), ElementType::Float)};
+}
+
+}  // namespace
+
+void register_ml_feature_ops(Registry& r) {
+  r.op(kMl, "ArrayFeatureExtractor").since(1, script("array_feature_extractor"));
+  r.op(kMl, "Binarizer").since(1, script("binarizer"));
+  r.op(kMl, "FeatureVectorizer").since(1, script("feature_vectorizer"));
+  r.op(kMl, "Imputer").since(1, imputer);
+  r.op(kMl, "Normalizer").since(1, normalizer);
+  r.op(kMl, "Scaler").since(1, scaler);
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,34 @@
+// LinearClassifier, LinearRegressor.
+#include "ops/cast.h"
+#include "ops/ml/ml.h"
+
+namespace onnxtorch {
+namespace {
+
+Value linear_scores(Translator& t, const NodeView& n) {
+  const ElementType type = computed_type(n);
+  if (!n.has_attribute("coefficients")) n.fail("the attribute \"coefficients\" is missing");
+  return t.call("linear_scores", {features(t, n), listed(t, n, "coefficients", type), listed(t, n, "intercepts", type)})
+      .as(type);
+}
+
+Values linear_classifier(Translator& t, const NodeView& n) {
+  const Value labels = first_listed(t, n, {"classlabels_strings", "classlabels_ints"});
+  const Value scores = t.call("scores_of_classes", {linear_scores(t, n), labels});
+  const Values results = t.call_all("classified", {scores, scores, labels, n.attr_string("post_transform")});
+  return {results[0].as(labels.type), cast(t, results[1].as(computed_type(n)), ElementType::Float)};
+}
+
+Values linear_regressor(Translator& t, const NodeView& n) {
+  const Value y = t.call("post_transform", {linear_scores(t, n), n.attr_string("post_transform")});
+  return {cast(t, y.as(computed_type(n)), ElementType::Float)};
+}
+
+}  // namespace
+
+void register_ml_linear_ops(Registry& r) {
+  r.op(kMl, "LinearClassifier").since(1, linear_classifier);
+  r.op(kMl, "LinearRegressor").since(1, linear_regressor);
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,255 @@
+"""The operators of ai.onnx.ml against the reference implementation, onnxruntime and scikit-learn."""
+
+import warnings
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference.ops.aionnxml._common_classifier import logistic, probit, softmax, softmax_zero
+
+import onnx_torch.backend
+from models import NEWEST, assert_same, op_model, reference_op, run_op, tensor_info
+
+ML = "ai.onnx.ml"
+TRANSFORMS = ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"]
+NUMBERS = [np.float32, np.float64, np.int64, np.int32]
+
+
+def texts(*items):
+    return np.array(items, dtype=object)
+
+
+def run_ml(op_type, inputs, opset=5, **options):
+    return run_op(op_type, inputs, opset=opset, domain=ML, **options)
+
+
+def reference_ml(op_type, inputs, opset=5, **options):
+    return reference_op(op_type, inputs, opset=opset, domain=ML, **options)
+
+
+def onnxruntime_ml(op_type, inputs, elements, opset=3, **options):
+    model = op_model(op_type, inputs, opset, ML, len(elements), **options)
+    model.ir_version = 10
+    for opset_id in model.opset_import:
+        opset_id.version = min(opset_id.version, 21)
+    for output, element in zip(model.graph.output, elements, strict=True):
+        output.CopyFrom(tensor_info(output.name, element=element))
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, {f"x{i}": value for i, value in enumerate(inputs)})
+
+
+# --- Features
+
+
+@pytest.mark.parametrize("x", [np.arange(12.0).reshape(3, 4), np.arange(4), texts("a", "b", "c", "d"), np.zeros((2, 3, 4))])
+@pytest.mark.parametrize("indices", [[3], [[0, 2, 2]], [[1], [3]]])
+def test_array_feature_extractor(x, indices):
+    inputs = [x, np.array(indices)]
+    assert_same(run_ml("ArrayFeatureExtractor", inputs), reference_ml("ArrayFeatureExtractor", inputs))
+
+
+@pytest.mark.parametrize("element", NUMBERS)
+def test_binarizer(element):
+    x = np.array([[-1, 0, 1], [2, 3, 4]], dtype=element)
+    assert_same(run_ml("Binarizer", [x], threshold=1.5), reference_ml("Binarizer", [x], threshold=1.5))
+    assert_same(run_ml("Binarizer", [x]), [(x > 0).astype(element)])
+
+
+@pytest.mark.parametrize("element", NUMBERS)
+def test_feature_vectorizer(element):
+    x, y = np.arange(6).reshape(2, 3).astype(element), np.arange(4).reshape(2, 2).astype(element)
+    for sizes in ([3, 2], [2, 4]):  # cut, and filled up with zeros
+        options = {"inputdimensions": sizes}
+        expected = reference_ml("FeatureVectorizer", [x, y], **options)[0].astype(np.float32)
+        assert_same(run_ml("FeatureVectorizer", [x, y], **options), [expected])
+    assert_same(run_ml("FeatureVectorizer", [x, y]), [np.concatenate([x, y], 1).astype(np.float32)])
+    row = run_ml("FeatureVectorizer", [x[0], y[0]])
+    assert_same(row, [np.array([[0, 1, 2, 0, 1]], dtype=np.float32)])
+
+
+@pytest.mark.parametrize("element", NUMBERS)
+@pytest.mark.parametrize("imputed", [[7], [7, 8, 9]])
+def test_imputer(element, imputed):
+    x = np.array([[0, 1, 2], [3, 0, 0]], dtype=element)
+    if x.dtype.kind == "f":
+        attributes = {"imputed_value_floats": [float(v) for v in imputed], "replaced_value_float": 3.0}
+    else:
+        attributes = {"imputed_value_int64s": imputed, "replaced_value_int64": 3}
+    assert_same(run_ml("Imputer", [x], **attributes), reference_ml("Imputer", [x], **attributes))
+    if x.dtype.kind == "f":
+        attributes["replaced_value_float"] = np.nan
+        x[0, 1] = np.nan
+        assert_same(run_ml("Imputer", [x], **attributes), reference_ml("Imputer", [x], **attributes))
+
+
+@pytest.mark.parametrize("element", NUMBERS)
+@pytest.mark.parametrize("norm", ["MAX", "L1", "L2"])
+def test_normalizer(element, norm):
+    x = np.array([[-3, 1, 2], [0, 0, 0], [-1, -2, -3]], dtype=element)
+    for shaped in (x, x[0]):
+        # For the reference implementation "MAX" is that of the absolute values; the operator's text says otherwise.
+        assert_same(run_ml("Normalizer", [shaped], norm=norm), onnxruntime_ml("Normalizer", [shaped], [1], norm=norm))
+
+
+@pytest.mark.parametrize("element", NUMBERS)
+@pytest.mark.parametrize("length", [1, 3])
+def test_scaler(element, length):
+    x = np.array([[-3, 1, 2], [5, 0, 0]], dtype=element)
+    attributes = {"offset": [0.5, 1.0, -2.0][:length], "scale": [2.0, 0.25, -1.0][:length]}
+    assert_same(run_ml("Scaler", [x], **attributes), onnxruntime_ml("Scaler", [x], [1], **attributes))
+    assert_same(run_ml("Scaler", [x]), [x.astype(np.float32)])
+
+
+# --- Labels
+
+KEYS = {"strings": ["b", "a", "c", "a"], "int64s": [2, 1, 3, 1], "floats": [2.5, 1.5, np.nan, 1.5]}
+UNKNOWN = {"strings": "z", "int64s": 9, "floats": 9.5}
+ELEMENTS = {"strings": object, "int64s": np.int64, "floats": np.float32}
+
+
+@pytest.mark.parametrize("values", KEYS)
+@pytest.mark.parametrize("keys", KEYS)
+@pytest.mark.parametrize("default", [False, True])
+@pytest.mark.parametrize("opset", [2, 4])
+def test_label_encoder(keys, values, default, opset):
+    x = np.array([*KEYS[keys], UNKNOWN[keys]], dtype=ELEMENTS[keys])
+    attributes = {f"keys_{keys}": KEYS[keys], f"values_{values}": KEYS[values]}
+    otherwise = {"strings": "_Unused", "int64s": -1, "floats": -0.0}[values]
+    if default:
+        otherwise = UNKNOWN[values]
+        attributes[f"default_{values[:-1]}"] = otherwise
+    # The last of equal keys counts.
+    expected = [KEYS[values][i] for i in (0, 3, 2, 3)]
+    expected = np.array([*expected, otherwise], dtype=ELEMENTS[values])
+    assert_same(run_ml("LabelEncoder", [x], opset=opset, **attributes), [expected])
+    assert_same(run_ml("LabelEncoder", [x.reshape(1, 5, 1)], opset=opset, **attributes), [expected.reshape(1, 5, 1)])
+
+
+@pytest.mark.parametrize("value_type", ["INT16", "INT32", "DOUBLE", "STRING", "FLOAT", "INT64"])
+@pytest.mark.parametrize("key_type", ["INT16", "INT32", "DOUBLE", "STRING", "FLOAT", "INT64"])
+@pytest.mark.parametrize("default", [None, "3"])
+def test_label_encoder_of_tensors(key_type, value_type, default):
+    def array(name, numbers):
+        if name == "STRING":
+            return np.array(numbers, dtype=object)
+        return np.array(numbers).astype(helper.tensor_dtype_to_np_dtype(TensorProto.DataType.Value(name)))
+
+    keys, values = array(key_type, ["4", "1", "2"]), array(value_type, ["40", "10", "20"])
+    attributes = {"keys_tensor": onnx.numpy_helper.from_array(keys), "values_tensor": onnx.numpy_helper.from_array(values)}
+    if default:
+        attributes["default_tensor"] = onnx.numpy_helper.from_array(array(value_type, [default]))
+    otherwise = default or {"S": "_Unused", "I": "-1"}.get(value_type[0], "-0.0")
+    expected = np.append(values[[2, 0]], array(value_type, [otherwise]))
+    assert_same(run_ml("LabelEncoder", [array(key_type, ["2", "4", "7"])], **attributes), [expected])
+
+
+def test_label_encoder_checks_its_keys():
+    with pytest.raises(onnx_torch.Error, match="keys"):
+        run_ml("LabelEncoder", [np.array([1])], keys_strings=["a"], values_int64s=[1])
+    with pytest.raises(onnx_torch.Error, match="values_strings … values_tensor must be given"):
+        run_ml("LabelEncoder", [np.array([1])], keys_int64s=[1])
+
+
+def test_label_encoder_of_many_keys():
+    keys = np.random.default_rng(0).permutation(10_000)
+    attributes = {"keys_int64s": keys.tolist(), "values_int64s": np.arange(10_000).tolist()}
+    assert_same(run_ml("LabelEncoder", [keys], **attributes), [np.arange(10_000)])
+
+
+def test_label_encoder_1_goes_by_position():
+    classes = {"classes_strings": ["a", "b", "c"]}
+    y = run_ml("LabelEncoder", [texts("c", "z", "a")], opset=1, default_int64=-5, **classes)
+    assert_same(y, [np.array([2, -5, 0])])
+    y = run_ml("LabelEncoder", [np.array([2, 3, -1])], opset=1, default_string="?", **classes)
+    assert_same(y, [texts("c", "?", "?")])
+
+
+def test_category_mapper():
+    categories = {"cats_strings": ["x", "y"], "cats_int64s": [30, 10]}
+    assert_same(run_ml("CategoryMapper", [texts(["y", "q"])], **categories), [np.array([[10, -1]])])
+    assert_same(run_ml("CategoryMapper", [np.array([30, 1])], **categories), [texts("x", "_Unused")])
+
+
+@pytest.mark.parametrize("element", [*NUMBERS, object])
+def test_one_hot_encoder(element):
+    numbers = np.array([[3, 1], [2, 3]])
+    text = element is object
+    x = numbers.astype(str).astype(object) if text else numbers.astype(element)
+    categories = {"cats_strings": ["1", "3", "2"]} if text else {"cats_int64s": [1, 3, 2]}
+    expected = reference_ml("OneHotEncoder", [x], **categories)
+    for zeros in (0, 1):
+        assert_same(run_ml("OneHotEncoder", [x], zeros=zeros, **categories), expected)
+    unknown = np.array(["7", "2"], dtype=object) if text else np.array([7, 2], dtype=element)
+    assert_same(run_ml("OneHotEncoder", [unknown], **categories), [np.array([[0, 0, 0], [0, 0, 1]], dtype=np.float32)])
+    with pytest.raises(onnx_torch.Error, match="none of the categories"):
+        run_ml("OneHotEncoder", [unknown], zeros=0, **categories)
+
+
+# --- Maps
+
+
+def map_type(key, value):
+    return helper.make_map_type_proto(key, helper.make_tensor_type_proto(value, []))
+
+
+def run_map_op(op_type, value, in_type, out_type=None, **attributes):
+    node = helper.make_node(op_type, ["x"], ["y"], domain=ML, **attributes)
+    y = helper.make_value_info("y", out_type) if out_type else onnx.ValueInfoProto(name="y")
+    graph = helper.make_graph([node], "test", [helper.make_value_info("x", in_type)], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", NEWEST), helper.make_opsetid(ML, 5)])
+    return onnx_torch.backend.prepare(model).run([value])[0]
+
+
+@pytest.mark.parametrize("labels", [{"classlabels_strings": ["a", "b", "c"]}, {"classlabels_int64s": [7, 5, 3]}])
+def test_zip_map(labels):
+    keys = next(iter(labels.values()))
+    x = np.array([[1, 2, 3], [4, 5, 6]], dtype=np.float32)
+    assert run_ml("ZipMap", [x], **labels)[0] == [dict(zip(keys, row, strict=True)) for row in x.tolist()]
+    assert run_ml("ZipMap", [x[0]], **labels)[0] == [dict(zip(keys, x[0].tolist(), strict=True))]
+    assert run_ml("ZipMap", [x[:0]], **labels)[0] == []
+    with pytest.raises(onnx_torch.Error, match="2 columns cannot have 3 labels"):
+        run_ml("ZipMap", [x[:, :2]], **labels)
+
+
+@pytest.mark.parametrize("value_type", [TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64])
+def test_dict_vectorizer(value_type):
+    y = run_map_op("DictVectorizer", {"a": 4, "c": 8}, map_type(TensorProto.STRING, value_type),
+                   string_vocabulary=["a", "c", "b", "z"])
+    assert y.tolist() == [4, 8, 0, 0] and y.dtype == helper.tensor_dtype_to_np_dtype(value_type)
+
+
+def test_dict_vectorizer_of_strings():
+    of_strings = map_type(TensorProto.INT64, TensorProto.STRING)
+    y = run_map_op("DictVectorizer", {5: "q", 9: "r"}, of_strings, int64_vocabulary=[9, 7, 5])
+    assert y.tolist() == ["r", "", "q"]
+    with pytest.raises(onnx_torch.Error, match="vocabulary and the keys"):
+        run_map_op("DictVectorizer", {5: "q"}, of_strings, string_vocabulary=["9"])
+
+
+@pytest.mark.parametrize("to, dense", [("TO_FLOAT", [-2.0, 1.5]), ("TO_INT64", [-2, 1]), ("TO_STRING", ["-2.0", "1.5"])])
+def test_cast_map(to, dense):
+    of_floats = map_type(TensorProto.INT64, TensorProto.FLOAT)
+    x, zero = {3: 1.5, 1: -2.0}, type(dense[0])()
+    assert run_map_op("CastMap", x, of_floats, cast_to=to).tolist() == [dense]
+    y = run_map_op("CastMap", x, of_floats, cast_to=to, map_form="SPARSE", max_map=5)
+    assert y.tolist() == [[zero, dense[0], zero, dense[1], zero]]
+    with pytest.raises(onnx_torch.Error, match="max_map"):
+        run_map_op("CastMap", x, of_floats, cast_to=to, map_form="SPARSE", max_map=3)
+
+
+def test_cast_map_of_strings():
+    of_strings = map_type(TensorProto.INT64, TensorProto.STRING)
+    assert run_map_op("CastMap", {2: "2.5", 0: "4"}, of_strings).tolist() == [[4.0, 2.5]]
+    y = run_map_op("CastMap", {2: "5", 0: "4"}, of_strings, cast_to="TO_INT64", map_form="SPARSE", max_map=3)
+    assert y.tolist() == [[4, 0, 5]]
+
+
+def test_a_sequence_of_maps_goes_in_and_out():
+    maps = helper.make_sequence_type_proto(map_type(TensorProto.STRING, TensorProto.FLOAT))
+    node = helper.make_node("Identity", ["x"], ["y"])
+    infos = [helper.make_value_info(name, maps) for name in "xy"]
+    prepared = onnx_torch.backend.prepare(helper.make_model(helper.make_graph([node], "test", infos[:1], infos[1:])))
+    for value in ([{"a": 1.0, "b": 2.0}, {"c": 3.0}], []):
+        assert prepared.run([value])[0] == value
