@@ -7,6 +7,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
+from onnx.numpy_helper import from_array
 from onnx.reference.ops.aionnxml._common_classifier import logistic, probit, softmax, softmax_zero
 
 import onnx_torch.backend
@@ -43,7 +44,7 @@ def onnxruntime_ml(op_type, inputs, elements, opset=3, **options):
 # --- Features
 
 
-@pytest.mark.parametrize("x", [np.arange(12.0).reshape(3, 4), np.arange(4), texts("a", "b", "c", "d"), np.zeros((2, 3, 4))])
+@pytest.mark.parametrize("x", [np.arange(24.0).reshape(2, 3, 4), np.arange(4), texts("a", "b", "c", "d")])
 @pytest.mark.parametrize("indices", [[3], [[0, 2, 2]], [[1], [3]]])
 def test_array_feature_extractor(x, indices):
     inputs = [x, np.array(indices)]
@@ -137,9 +138,9 @@ def test_label_encoder_of_tensors(key_type, value_type, default):
         return np.array(numbers).astype(helper.tensor_dtype_to_np_dtype(TensorProto.DataType.Value(name)))
 
     keys, values = array(key_type, ["4", "1", "2"]), array(value_type, ["40", "10", "20"])
-    attributes = {"keys_tensor": onnx.numpy_helper.from_array(keys), "values_tensor": onnx.numpy_helper.from_array(values)}
+    attributes = {"keys_tensor": from_array(keys), "values_tensor": from_array(values)}
     if default:
-        attributes["default_tensor"] = onnx.numpy_helper.from_array(array(value_type, [default]))
+        attributes["default_tensor"] = from_array(array(value_type, [default]))
     otherwise = default or {"S": "_Unused", "I": "-1"}.get(value_type[0], "-0.0")
     expected = np.append(values[[2, 0]], array(value_type, [otherwise]))
     assert_same(run_ml("LabelEncoder", [array(key_type, ["2", "4", "7"])], **attributes), [expected])
@@ -228,7 +229,10 @@ def test_dict_vectorizer_of_strings():
         run_map_op("DictVectorizer", {5: "q"}, of_strings, string_vocabulary=["9"])
 
 
-@pytest.mark.parametrize("to, dense", [("TO_FLOAT", [-2.0, 1.5]), ("TO_INT64", [-2, 1]), ("TO_STRING", ["-2.0", "1.5"])])
+CAST = {"TO_FLOAT": [-2.0, 1.5], "TO_INT64": [-2, 1], "TO_STRING": ["-2.0", "1.5"]}
+
+
+@pytest.mark.parametrize("to, dense", CAST.items())
 def test_cast_map(to, dense):
     of_floats = map_type(TensorProto.INT64, TensorProto.FLOAT)
     x, zero = {3: 1.5, 1: -2.0}, type(dense[0])()
@@ -253,3 +257,317 @@ def test_a_sequence_of_maps_goes_in_and_out():
     prepared = onnx_torch.backend.prepare(helper.make_model(helper.make_graph([node], "test", infos[:1], infos[1:])))
     for value in ([{"a": 1.0, "b": 2.0}, {"c": 3.0}], []):
         assert prepared.run([value])[0] == value
+
+
+# --- Linear models and support vector machines
+
+
+@pytest.mark.parametrize("how", TRANSFORMS)
+def test_post_transform(how):
+    x = np.array([[0.2, 0.7, 0.1], [0.5, 0.0, 0.9], [0.0, 0.0, 0.0], [0.01, 0.99, 0.3]], dtype=np.float32)
+    if how != "PROBIT":
+        x = np.concatenate([x, 10 * x - 5, -100 * x])
+    by_name = dict(zip(TRANSFORMS, [np.copy, softmax, logistic, softmax_zero, probit], strict=True))
+    (y,) = run_ml("LinearRegressor", [x], targets=3, coefficients=np.eye(3).ravel().tolist(), post_transform=how)
+    expected = by_name[how](x.copy())
+    if how == "PROBIT":  # of which the reference implementation makes zero at 0, where it has no limit
+        assert np.isneginf(y[x == 0]).all()
+        y[x == 0] = 0
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-6)
+
+
+def rows(element, count=7, features=3, seed=0):
+    x = np.random.default_rng(seed).normal(scale=2, size=(count, features))
+    return x.astype(element)
+
+
+@pytest.mark.parametrize("element", NUMBERS)
+@pytest.mark.parametrize("targets", [1, 2])
+@pytest.mark.parametrize("intercepts", [None, [0.5, -1.0]])
+def test_linear_regressor(element, targets, intercepts):
+    x, weights = rows(element), rows(np.float64, targets, seed=1)
+    attributes = {"coefficients": weights.ravel().tolist(), "targets": targets}
+    if intercepts:
+        attributes["intercepts"] = intercepts[:targets]
+    expected = (x @ weights.T + (intercepts or [0, 0])[:targets]).astype(np.float32)
+    assert_same(run_ml("LinearRegressor", [x], **attributes), [expected], rtol=1e-4)
+
+
+LABELS = {"ints": [30, 10, 20], "strings": ["c", "a", "b"]}
+
+
+@pytest.mark.parametrize("how", TRANSFORMS[:4])
+@pytest.mark.parametrize("labels", LABELS)
+@pytest.mark.parametrize("element", NUMBERS)
+def test_linear_classifier(how, labels, element):
+    x, weights = rows(element), rows(np.float64, 3, seed=1)
+    attributes = {"coefficients": weights.ravel().tolist(), "intercepts": [0.1, 0.2, -0.3], "post_transform": how}
+    attributes[f"classlabels_{labels}"] = LABELS[labels]
+    elements = [TensorProto.INT64 if labels == "ints" else TensorProto.STRING, TensorProto.FLOAT]
+    expected = onnxruntime_ml("LinearClassifier", [x], elements, **attributes)
+    assert_same(run_ml("LinearClassifier", [x], outputs=2, **attributes), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("how", TRANSFORMS[:4])
+@pytest.mark.parametrize("labels", [[5, 7], [7]])
+def test_linear_classifier_of_one_score(how, labels):
+    x = rows(np.float32)
+    attributes = {"coefficients": [1.0, -2.0, 0.5], "intercepts": [0.1], "classlabels_ints": labels}
+    attributes["post_transform"] = how
+    y, scores = run_ml("LinearClassifier", [x], outputs=2, **attributes)
+    expected = reference_ml("LinearClassifier", [x], outputs=2, **attributes)
+    assert_same([scores], expected[1:])
+    if len(labels) == 2 or not how.startswith("SOFTMAX"):  # one score alone is 1 after SOFTMAX, whatever it was
+        assert_same([y], expected[:1])
+
+
+KERNELS = {"LINEAR": [0.0, 0.0, 0.0], "RBF": [0.3, 0.0, 0.0], "POLY": [0.5, 1.0, 3.0], "SIGMOID": [0.1, 0.2, 0.0]}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("one_class", [0, 1])
+@pytest.mark.parametrize("supports", [0, 4])
+@pytest.mark.parametrize("element", [np.float32, np.float64])
+def test_svm_regressor(kernel, one_class, supports, element):
+    x, vectors = rows(element), rows(np.float64, supports, seed=1)
+    attributes = {
+        "coefficients": [0.5, -1.0, 0.25, 1.5][: supports or 3],
+        "kernel_params": KERNELS[kernel],
+        "kernel_type": kernel,
+        "n_supports": supports,
+        "one_class": one_class,
+        "rho": [-0.2],
+    }
+    if supports:
+        attributes["support_vectors"] = vectors.ravel().tolist()
+    expected = reference_ml("SVMRegressor", [x], **attributes)[0].astype(np.float32)
+    assert_same(run_ml("SVMRegressor", [x], **attributes), [expected], rtol=1e-4, atol=1e-4)
+
+
+def classifier_attributes(per_class, kernel, probabilities, labels):
+    classes, vectors = len(per_class), sum(per_class)
+    rng = np.random.default_rng(3)
+    pairs = classes * (classes - 1) // 2
+    attributes = {
+        "coefficients": rng.normal(size=(classes - 1) * vectors).astype(np.float32).tolist(),
+        "kernel_params": KERNELS[kernel],
+        "kernel_type": kernel,
+        "rho": rng.normal(size=pairs).tolist(),
+        "support_vectors": rng.normal(size=3 * vectors).tolist(),
+        "vectors_per_class": per_class,
+        f"classlabels_{labels}": ([*LABELS[labels], *LABELS[labels]])[:classes],
+    }
+    if probabilities:
+        attributes |= {"prob_a": rng.normal(size=pairs).tolist(), "prob_b": rng.normal(size=pairs).tolist()}
+    return attributes
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("probabilities", [False, True])
+@pytest.mark.parametrize("per_class", [[2, 3], [2, 1, 3], [1, 2, 2, 1]])
+@pytest.mark.parametrize("how", ["NONE", "LOGISTIC", "SOFTMAX"])
+def test_svm_classifier(kernel, probabilities, per_class, how):
+    x = rows(np.float32, 9)
+    attributes = classifier_attributes(per_class, kernel, probabilities, "ints") | {"post_transform": how}
+    actual = run_ml("SVMClassifier", [x], outputs=2, **attributes)
+    # For two classes without probabilities onnxruntime leaves SOFTMAX out.
+    if probabilities or len(per_class) > 2 or how != "SOFTMAX":
+        expected = onnxruntime_ml("SVMClassifier", [x], [TensorProto.INT64, TensorProto.FLOAT], **attributes)
+        assert_same(actual, expected, rtol=1e-3, atol=1e-4)
+    # The reference implementation couples the probabilities of more than two classes otherwise than libsvm.
+    if not probabilities or len(per_class) == 2:
+        expected = reference_ml("SVMClassifier", [x], outputs=2, **attributes)
+        assert_same(actual, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("labels", LABELS)
+def test_svm_classifier_without_support_vectors(labels):
+    x, weights = rows(np.float32), rows(np.float32, 3, seed=1)
+    attributes = {"coefficients": weights.ravel().tolist(), "rho": [0.3], f"classlabels_{labels}": LABELS[labels]}
+    y, scores = run_ml("SVMClassifier", [x], outputs=2, **attributes)
+    expected = x @ weights.T + np.float32(0.3)
+    assert_same([scores], [expected], rtol=1e-4)
+    assert y.tolist() == [LABELS[labels][i] for i in expected.argmax(1)]
+
+
+# --- Trees: two of them, of two branches and three leaves each, with a vote at each leaf
+
+LEAF_MODES = ["LEAF"] * 3
+NODES = {
+    "nodes_treeids": [0] * 5 + [1] * 5,
+    "nodes_nodeids": [0, 1, 2, 3, 4] * 2,
+    "nodes_featureids": [0, 1, 0, 0, 0, 2, 0, 0, 0, 0],
+    "nodes_modes": ["BRANCH_LEQ", "BRANCH_LT", *LEAF_MODES, "BRANCH_GT", "BRANCH_GTE", *LEAF_MODES],
+    "nodes_values": [0.5, -0.25, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0],
+    "nodes_truenodeids": [1, 3, 0, 0, 0] * 2,
+    "nodes_falsenodeids": [2, 4, 0, 0, 0] * 2,
+    "nodes_missing_value_tracks_true": [1, 0, 0, 0, 0, 0, 1, 0, 0, 0],
+}
+LEAVES = {"treeids": [0] * 3 + [1] * 3, "nodeids": [2, 3, 4] * 2}
+WEIGHTS = [0.5, 0.25, 0.125, 0.0625, 0.375, 0.75]
+
+
+def tree_attributes(votes, ids, weights=WEIGHTS, double=False, **more):
+    """The attributes of a list of nodes; `votes` is "target" or "class"."""
+    attributes = NODES | {f"{votes}_{name}": value for name, value in LEAVES.items()}
+    attributes |= {f"{votes}_ids": ids, f"{votes}_weights": weights} | more
+    if double:
+        for name in ("nodes_values", f"{votes}_weights"):
+            values = np.array(attributes.pop(name))
+            attributes[f"{name}_as_tensor"] = from_array(values)
+    return attributes
+
+
+@pytest.mark.parametrize("opset", [1, 3, 5])
+@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
+@pytest.mark.parametrize("element", NUMBERS)
+@pytest.mark.parametrize("double", [False, True])
+def test_tree_ensemble_regressor(opset, aggregate, element, double):
+    if double and opset == 1:
+        pytest.skip("TreeEnsembleRegressor-1 has no tensors")
+    x = rows(element, 20)
+    if x.dtype.kind == "f":
+        x[3:6] = np.nan
+    options = {"ids": [0, 1, 0, 1, 1, 0], "n_targets": 2, "aggregate_function": aggregate}
+    actual = run_ml("TreeEnsembleRegressor", [x], opset, **tree_attributes("target", double=double, **options))
+    plain = tree_attributes("target", **options)
+    assert_same(actual, onnxruntime_ml("TreeEnsembleRegressor", [x.astype(np.float32)], [TensorProto.FLOAT], **plain))
+
+
+# onnxruntime leaves out the base value of a target without votes, so that all have some where there are base values.
+EACH_TREE_ITS_OWN = [0, 0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("how", TRANSFORMS[:4])
+def test_tree_ensemble_regressor_post_transform(how):
+    x = rows(np.float32, 20)
+    attributes = tree_attributes("target", EACH_TREE_ITS_OWN, n_targets=2, base_values=[-0.5, 0.25])
+    expected = onnxruntime_ml("TreeEnsembleRegressor", [x], [TensorProto.FLOAT], post_transform=how, **attributes)
+    assert_same(run_ml("TreeEnsembleRegressor", [x], post_transform=how, **attributes), expected)
+
+
+@pytest.mark.parametrize("how", TRANSFORMS[:4])
+@pytest.mark.parametrize("labels", ["int64s", "strings"])
+@pytest.mark.parametrize("base_values", [None, [0.1, -0.5, 0.0]])
+@pytest.mark.parametrize("double", [False, True])
+def test_tree_ensemble_classifier(how, labels, base_values, double):
+    x = rows(np.float32, 20)
+    more = {"post_transform": how, f"classlabels_{labels}": LABELS[labels.replace("int64s", "ints")]}
+    if base_values:
+        more["base_values"] = base_values
+    ids = EACH_TREE_ITS_OWN if base_values else [0, 1, 2, 1, 0, 2]
+    attributes = tree_attributes("class", ids, **more)
+    elements = [TensorProto.INT64 if labels == "int64s" else TensorProto.STRING, TensorProto.FLOAT]
+    expected = onnxruntime_ml("TreeEnsembleClassifier", [x], elements, **attributes)
+    attributes = tree_attributes("class", ids, double=double, **more)
+    assert_same(run_ml("TreeEnsembleClassifier", [x], opset=3, outputs=2, **attributes), expected)
+
+
+@pytest.mark.parametrize("how", TRANSFORMS)
+@pytest.mark.parametrize("voted", [0, 1])
+@pytest.mark.parametrize("labels", [[5, 7], [1]])
+def test_tree_ensemble_classifier_by_one_class(how, voted, labels):
+    x = rows(np.float32, 20)
+    if voted >= len(labels):
+        pytest.skip("votes for a class that is not there")
+    attributes = tree_attributes("class", [voted] * 6, classlabels_int64s=labels, post_transform=how)
+    y, scores = run_ml("TreeEnsembleClassifier", [x], outputs=2, **attributes)
+    # The reference implementation looks at column 0 only.
+    reference = attributes | {"class_ids": [0] * 6}
+    expected = reference_ml("TreeEnsembleClassifier", [x], outputs=2, **reference)
+    finite = np.isfinite(expected[1]) & np.isfinite(scores)  # as PROBIT is not at 0 and 1
+    np.testing.assert_allclose(scores[finite], expected[1][finite], rtol=1e-4, atol=1e-5)
+    p = run_ml("TreeEnsembleRegressor", [x], n_targets=1, **tree_attributes("target", [0] * 6))[0][:, 0]
+    threshold = 0.5 if how in ("NONE", "PROBIT") else 0.0
+    assert y.tolist() == [(labels if len(labels) == 2 else [0, *labels])[int(v > threshold)] for v in p]
+
+
+@pytest.mark.parametrize("element", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("aggregate", range(4))
+@pytest.mark.parametrize("post_transform", range(4))
+def test_tree_ensemble(element, aggregate, post_transform):
+    def stored(values, dtype=element):
+        return from_array(np.array(values, dtype=dtype))
+
+    x = rows(element, 20)
+    attributes = {
+        "nodes_featureids": [0, 1, 2],
+        "nodes_modes": stored([0, 6, 3], np.uint8),
+        "nodes_splits": stored([0.5, 0.0, 0.25]),
+        "membership_values": stored([x[0, 1], x[5, 1], np.nan]),
+        "nodes_truenodeids": [1, 1, 3],
+        "nodes_trueleafs": [0, 1, 1],
+        "nodes_falsenodeids": [0, 2, 4],
+        "nodes_falseleafs": [1, 1, 1],
+        "tree_roots": [0, 2],
+        "leaf_targetids": [0, 1, 0, 1, 0],
+        "leaf_weights": stored([0.5, 0.25, -0.75, 1.5, 0.125]),
+        "n_targets": 2,
+        "aggregate_function": aggregate,
+    }
+    leaf = np.where(x[:, 0] > np.array(0.5, dtype=element), 0, np.where(np.isin(x[:, 1], x[[0, 5], 1]), 1, 2))
+    votes = np.full((20, 2, 2), np.nan)
+    for row in range(20):
+        for tree, at in enumerate((leaf[row], 3 if x[row, 2] > 0.25 else 4)):
+            votes[row, tree, [0, 1, 0, 1, 0][at]] = [0.5, 0.25, -0.75, 1.5, 0.125][at]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of targets without votes, which are zero
+        scores = [np.nansum(votes, 1) / 2, np.nansum(votes, 1), np.nanmin(votes, 1), np.nanmax(votes, 1)][aggregate]
+    scores = np.nan_to_num(scores)
+    expected = [np.copy, softmax, logistic, softmax_zero][post_transform](scores.copy()).astype(element)
+    tolerance = 2e-3 if element is np.float16 else 1e-5
+    assert_same(run_ml("TreeEnsemble", [x], post_transform=post_transform, **attributes), [expected], rtol=tolerance)
+
+
+# --- Models of scikit-learn
+
+
+def sklearn_models():
+    from sklearn import ensemble, linear_model, pipeline, preprocessing, svm, tree
+
+    return {
+        "LogisticRegression": linear_model.LogisticRegression(),
+        "LinearRegression": linear_model.LinearRegression(),
+        "DecisionTreeClassifier": tree.DecisionTreeClassifier(max_depth=4, random_state=0),
+        "DecisionTreeRegressor": tree.DecisionTreeRegressor(max_depth=4, random_state=0),
+        "RandomForestClassifier": ensemble.RandomForestClassifier(8, max_depth=4, random_state=0),
+        "RandomForestRegressor": ensemble.RandomForestRegressor(8, max_depth=4, random_state=0),
+        "GradientBoostingClassifier": ensemble.GradientBoostingClassifier(n_estimators=5, random_state=0),
+        "SVC": svm.SVC(),
+        "SVC with probabilities": svm.SVC(probability=True, random_state=0),
+        "NuSVC poly": svm.NuSVC(kernel="poly", degree=2, coef0=1.0, nu=0.8),
+        "SVR": svm.SVR(),
+        "OneClassSVM": svm.OneClassSVM(),
+        "pipeline": pipeline.make_pipeline(
+            preprocessing.StandardScaler(), preprocessing.Normalizer(), linear_model.LogisticRegression()
+        ),
+    }
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("name", sklearn_models() if pytest.importorskip("skl2onnx") else [])
+@pytest.mark.filterwarnings("ignore")
+def test_model_of_scikit_learn(name, classes):
+    from skl2onnx import to_onnx
+
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(90, 4)).astype(np.float32)
+    y = (np.arange(90) % classes).astype(np.int64)
+    x[:, 0] += y
+    model = sklearn_models()[name].fit(x, y)
+    is_classifier = hasattr(model, "classes_")
+    options = {"zipmap": classes == 3} if is_classifier else None
+    exported = to_onnx(model, x[:1], options=options)
+    results = onnx_torch.backend.prepare(exported).run([x])
+    predicted = model.predict(x)
+    if not is_classifier:
+        np.testing.assert_allclose(results[0].reshape(-1), predicted, rtol=1e-3, atol=1e-4)
+        return
+    np.testing.assert_array_equal(results[0], predicted)
+    scores = model.predict_proba(x) if hasattr(model, "predict_proba") else model.decision_function(x)
+    if classes == 3:
+        assert [list(row) for row in results[1]] == [[0, 1, 2]] * 90
+        np.testing.assert_allclose([list(row.values()) for row in results[1]], scores, rtol=1e-3, atol=1e-3)
+    else:
+        actual = results[1] if scores.ndim == 2 else results[1][:, 0]  # the score of a pair is that of its first class
+        np.testing.assert_allclose(actual, scores, rtol=1e-3, atol=1e-3)

@@ -1,6 +1,4 @@
 // ArrayFeatureExtractor, Binarizer, FeatureVectorizer, Imputer, Normalizer, Scaler: what prepares features.
-#include <ATen/ops/tensor.h>
-
 #include <cmath>
 
 #include "ops/cast.h"
@@ -14,8 +12,7 @@ Values imputer(Translator& t, const NodeView& n) {
   const Value x = n.tensor(0);
   const bool floating = is_floating(n.element(0));
   const char* name = floating ? "imputed_value_floats" : "imputed_value_int64s";
-  if (!n.has_attribute(name)) n.fail(std::string("the attribute \"") + name + "\" is missing");
-  const Value imputed = cast(t, listed(t, n, name), n.element(0));
+  const Value imputed = cast(t, constant(t, listed(t, n, name)), n.element(0));
   const auto is_replaced = [&] {
     if (!floating) return t.call("aten::eq", {x, n.attr_int("replaced_value_int64")});
     const double replaced = n.attr_float("replaced_value_float");
@@ -32,8 +29,8 @@ Values normalizer(Translator& t, const NodeView& n) {
 Values scaler(Translator& t, const NodeView& n) {
   const ElementType type = computed_type(n);
   Value y = features(t, n);
-  if (n.has_attribute("offset")) y = t.call("aten::sub", {y, listed(t, n, "offset", type)});
-  if (n.has_attribute("scale")) y = t.call("aten::mul", {y, listed(t, n, "scale", type)});
+  if (n.has_attribute("offset")) y = t.call("aten::sub", {y, list_constant(t, n, "offset", type)});
+  if (n.has_attribute("scale")) y = t.call("aten::mul", {y, list_constant(t, n, "scale", type)});
   return {cast(t, y.as(type), ElementType::Float)};
 }
 

@@ -7,13 +7,12 @@ namespace {
 
 Value linear_scores(Translator& t, const NodeView& n) {
   const ElementType type = computed_type(n);
-  if (!n.has_attribute("coefficients")) n.fail("the attribute \"coefficients\" is missing");
-  return t.call("linear_scores", {features(t, n), listed(t, n, "coefficients", type), listed(t, n, "intercepts", type)})
-      .as(type);
+  const Value coefficients = constant(t, listed(t, n, "coefficients", type));
+  return t.call("linear_scores", {features(t, n), coefficients, list_constant(t, n, "intercepts", type)}).as(type);
 }
 
 Values linear_classifier(Translator& t, const NodeView& n) {
-  const Value labels = first_listed(t, n, {"classlabels_strings", "classlabels_ints"});
+  const Value labels = constant(t, first_listed(t, n, {"classlabels_strings", "classlabels_ints"}));
   const Value scores = t.call("scores_of_classes", {linear_scores(t, n), labels});
   const Values results = t.call_all("classified", {scores, scores, labels, n.attr_string("post_transform")});
   return {results[0].as(labels.type), cast(t, results[1].as(computed_type(n)), ElementType::Float)};

@@ -25,15 +25,15 @@ Values cast_map(Translator& t, const NodeView& n) {
 }
 
 Values dict_vectorizer(Translator& t, const NodeView& n) {
-  const Value vocabulary = first_listed(t, n, {"string_vocabulary", "int64_vocabulary"});
-  if (vocabulary.type.element != n.input(0).type.key) n.fail("the vocabulary and the keys differ in type");
-  return {t.call("dict_vectorizer", {n.input(0), vocabulary}).as(n.element(0))};
+  const Stored vocabulary = first_listed(t, n, {"string_vocabulary", "int64_vocabulary"});
+  if (vocabulary.type != n.input(0).type.key) n.fail("the vocabulary and the keys differ in type");
+  return {t.call("dict_vectorizer", {n.input(0), constant(t, vocabulary)}).as(n.element(0))};
 }
 
 Values zip_map(Translator& t, const NodeView& n) {
-  const Value labels = first_listed(t, n, {"classlabels_strings", "classlabels_int64s"});
-  const ValueType map = ValueType::map(labels.type.element, Float);
-  return {t.call("zip_map", {n.tensor(0), labels}).as(ValueType::sequence(map))};
+  const Stored labels = first_listed(t, n, {"classlabels_strings", "classlabels_int64s"});
+  const ValueType map = ValueType::map(labels.type, Float);
+  return {t.call("zip_map", {n.tensor(0), constant(t, labels)}).as(ValueType::sequence(map))};
 }
 
 }  // namespace

@@ -3,24 +3,41 @@
 #include <ATen/ops/tensor.h>
 #include <onnx/onnx-ml.pb.h>
 
+#include "import/tensor_proto.h"
 #include "ops/cast.h"
 #include "ops/ops.h"
 
 namespace onnxtorch {
+namespace {
 
-Value listed(Translator& t, const NodeView& n, std::string_view name, ElementType type) {
+at::Tensor string_ids(Translator& t, const std::vector<std::string>& texts) {
+  std::vector<int64_t> ids;
+  for (const std::string& text : texts) ids.push_back(t.string_id(text));
+  return at::tensor(ids);
+}
+
+}  // namespace
+
+Stored listed(Translator& t, const NodeView& n, std::string_view name, ElementType type) {
   const onnx::AttributeProto* attribute = n.attribute(name);
-  if (!attribute) return {};
+  if (!attribute) n.fail("the attribute \"" + std::string(name) + "\" is missing");
   switch (attribute->type()) {
-    case onnx::AttributeProto::INTS: return t.constant(at::tensor(n.attr_ints(name)), ElementType::Int64);
+    case onnx::AttributeProto::INTS:
+      return {at::tensor(n.attr_ints(name)), ElementType::Int64};
     case onnx::AttributeProto::FLOATS:
-      return t.constant(at::tensor(n.attr_floats(name), storage_dtype(type)), type);
-    case onnx::AttributeProto::STRINGS: return t.strings(n.attr_strings(name));
-    default: return n.attr_tensor(name);
+      return {at::tensor(n.attr_floats(name), storage_dtype(type)), type};
+    case onnx::AttributeProto::STRINGS:
+      return {string_ids(t, n.attr_strings(name)), ElementType::String};
+    default:
+      return {t.stored(attribute->t()), element_type(attribute->t())};
   }
 }
 
-Value first_listed(Translator& t, const NodeView& n, const std::vector<std::string>& names) {
+Value list_constant(Translator& t, const NodeView& n, std::string_view name, ElementType type) {
+  return n.has_attribute(name) ? constant(t, listed(t, n, name, type)) : Value{};
+}
+
+Stored first_listed(Translator& t, const NodeView& n, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (n.has_attribute(name)) return listed(t, n, name);
   }

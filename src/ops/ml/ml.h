@@ -1,6 +1,8 @@
 // What the operators of ai.onnx.ml share.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include "registry/registry.h"
 
 namespace onnxtorch {
@@ -14,13 +16,22 @@ void register_ml_linear_ops(Registry& r);
 void register_ml_svm_ops(Registry& r);
 void register_ml_tree_ops(Registry& r);
 
-// An attribute of INTS, FLOATS, STRINGS or a TENSOR, as a tensor; absent where the node does not give it. `type` is that
-// of floats.
-Value listed(Translator& t, const NodeView& n, std::string_view name, ElementType type = ElementType::Float);
-// The first of several attributes that is given.
-Value first_listed(Translator& t, const NodeView& n, const std::vector<std::string>& names);
+// A tensor in storage form, with its type.
+struct Stored {
+  at::Tensor tensor;
+  ElementType type;
+};
 
-// The type in which input 0 is computed with: float, or double for what a float is too narrow for.
+inline Value constant(Translator& t, const Stored& stored) { return t.constant(stored.tensor, stored.type); }
+
+// What an attribute of INTS, FLOATS, STRINGS or a TENSOR lists. `type` is that of floats.
+Stored listed(Translator& t, const NodeView& n, std::string_view name, ElementType type = ElementType::Float);
+// The first of several attributes that is given.
+Stored first_listed(Translator& t, const NodeView& n, const std::vector<std::string>& names);
+// The same in the graph; absent where the node does not give the attribute.
+Value list_constant(Translator& t, const NodeView& n, std::string_view name, ElementType type = ElementType::Float);
+
+// What input 0 is computed in: float, or double for what a float is too narrow for.
 ElementType computed_type(const NodeView& n);
 // Input 0 in this type.
 Value features(Translator& t, const NodeView& n);

@@ -70,8 +70,8 @@ Values tree_ensemble(Translator& t, const NodeView& n) {
 
 // Double where the features or some attribute are.
 ElementType type_of_list(const NodeView& n) {
-  for (const char* name : {"nodes_values_as_tensor", "target_weights_as_tensor", "class_weights_as_tensor",
-                           "base_values_as_tensor"}) {
+  for (const char* name :
+       {"nodes_values_as_tensor", "target_weights_as_tensor", "class_weights_as_tensor", "base_values_as_tensor"}) {
     const onnx::AttributeProto* attribute = n.attribute(name);
     if (attribute && attribute->t().data_type() == onnx::TensorProto::DOUBLE) return ElementType::Double;
   }
@@ -108,25 +108,28 @@ Values tree_ensemble_regressor(Translator& t, const NodeView& n) {
   return {cast(t, y.as(type), ElementType::Float)};
 }
 
-bool are_equal(const std::vector<int64_t>& ids) { return std::ranges::adjacent_find(ids, std::not_equal_to()) == ids.end(); }
+bool are_equal(const std::vector<int64_t>& ids) {
+  return std::ranges::adjacent_find(ids, std::not_equal_to()) == ids.end();
+}
 
 // With two labels but votes for one class only, the other's score follows from that class's, which becomes target 0.
 // So it is with a single label: the other one is 0, or "".
 Values binary_classifier(Translator& t, const NodeView& n, NodeListAttributes attributes, const Value& labels) {
   Tensor& base = attributes.base_values;
-  if (base.defined() && base.numel() > 1) base = base.slice(0, attributes.target_ids.at(0), attributes.target_ids.at(0) + 1);
+  if (base.defined() && base.numel() > 1)
+    base = base.slice(0, attributes.target_ids.at(0), attributes.target_ids.at(0) + 1);
   std::ranges::fill(attributes.target_ids, 0);
   const std::string how = n.attr_string("post_transform");
   const bool is_probability = attributes.target_weights.ge(0).all().item<bool>() && (how == "NONE" || how == "PROBIT");
   const ElementType type = type_of_list(n);
-  const Values results =
-      t.call_all("classified_by_one", {votes(t, n, attributes, type), is_probability, labels, how});
+  const Values results = t.call_all("classified_by_one", {votes(t, n, attributes, type), is_probability, labels, how});
   return {results[0].as(labels.type), cast(t, results[1].as(type), ElementType::Float)};
 }
 
 Values tree_ensemble_classifier(Translator& t, const NodeView& n) {
-  const Value labels = first_listed(t, n, {"classlabels_strings", "classlabels_int64s"});
-  const int64_t classes = t.known_shape(labels)->at(0);
+  const Stored classlabels = first_listed(t, n, {"classlabels_strings", "classlabels_int64s"});
+  const int64_t classes = classlabels.tensor.numel();
+  const Value labels = constant(t, classlabels);
   NodeListAttributes attributes = node_list(t, n, "class");
   if (classes <= 2 && are_equal(attributes.target_ids)) return binary_classifier(t, n, attributes, labels);
 

@@ -68,8 +68,9 @@ def linear_scores(x: Tensor, coefficients: Tensor, intercepts: Optional[Tensor])
 # Support vector machines
 
 
-def kernel_values(x: Tensor, vectors: Tensor, kernel: str, gamma: float, coef0: float, degree: float) -> Tensor:
-    # [N, F] and [V, F] to [N, V].
+# [N, F] features and [V, F] support vectors to [N, V]; params are gamma, coef0 and degree.
+def kernel_values(x: Tensor, vectors: Tensor, kernel: str, params: List[float]) -> Tensor:
+    gamma, coef0, degree = params
     if kernel == "RBF":
         exactly = 2  # not by a matrix product, in which near points lose their distance
         return torch.exp(-gamma * torch.square(torch.cdist(x, vectors, 2.0, exactly)))
@@ -83,11 +84,11 @@ def kernel_values(x: Tensor, vectors: Tensor, kernel: str, gamma: float, coef0: 
 
 
 def support_vector_scores(
-    x: Tensor, vectors: Tensor, coefficients: Tensor, rho: Tensor, kernel: str, gamma: float, coef0: float, degree: float
+    x: Tensor, vectors: Tensor, coefficients: Tensor, rho: Tensor, kernel: str, params: List[float]
 ) -> Tensor:
     rows = rows_of(x)
     vectors = torch.reshape(vectors, [-1, rows.size(1)])
-    return torch.linear(kernel_values(rows, vectors, kernel, gamma, coef0, degree), coefficients, rho)
+    return torch.linear(kernel_values(rows, vectors, kernel, params), coefficients, rho)
 
 
 def one_class(scores: Tensor) -> Tensor:
