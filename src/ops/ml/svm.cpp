@@ -19,9 +19,9 @@ Value support_vector_scores(Translator& t, const NodeView& n, const Tensor& coef
   std::vector<double> params(3);
   if (n.has_attribute("kernel_params")) params = n.attr_floats("kernel_params");
   if (params.size() != 3) n.fail("kernel_params are gamma, coef0 and degree");
-  return t.call("support_vector_scores", {features(t, n), constant(t, listed(t, n, "support_vectors", type)),
-                                          t.constant(coefficients, type), constant(t, listed(t, n, "rho", type)),
-                                          n.attr_string("kernel_type"), params});
+  return t.call("support_vector_scores",
+                {features(t, n), constant(t, listed(t, n, "support_vectors", type)), t.constant(coefficients, type),
+                 constant(t, listed(t, n, "rho", type)), n.attr_string("kernel_type"), params});
 }
 
 // Without support vectors the coefficients are those of the features; rho is one number.
