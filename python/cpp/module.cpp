@@ -96,6 +96,39 @@ py::list describe_outputs(const PreparedModel& model) {
   return outputs;
 }
 
+template <typename Entries>
+py::dict dictionary(const Entries& entries) {
+  py::dict result;
+  for (const auto& entry : entries) result[py::str(entry.key())] = entry.value();
+  return result;
+}
+
+// The fields of backend.ModelInfo.
+py::dict describe_model(const PreparedModel& model) {
+  const onnx::ModelProto& proto = model.proto();
+  py::dict info;
+  info["ir_version"] = proto.ir_version();
+  info["opset_imports"] = opsets_of(proto);
+  info["producer_name"] = proto.producer_name();
+  info["producer_version"] = proto.producer_version();
+  info["domain"] = proto.domain();
+  info["model_version"] = proto.model_version();
+  info["doc_string"] = proto.doc_string();
+  info["graph_name"] = proto.graph().name();
+  info["graph_doc_string"] = proto.graph().doc_string();
+  return info;
+}
+
+py::dict metadata(const PreparedModel& model) { return dictionary(model.proto().metadata_props()); }
+
+py::dict quantization_annotations(const PreparedModel& model) {
+  py::dict annotations;
+  for (const auto& annotation : model.proto().graph().quantization_annotation()) {
+    annotations[py::str(annotation.tensor_name())] = dictionary(annotation.quant_parameter_tensor_names());
+  }
+  return annotations;
+}
+
 py::list table() {
   py::list rows;
   for (const Registry::Row& row : registry().rows()) {
@@ -112,21 +145,26 @@ PYBIND11_MODULE(_C, m) {
   py::class_<PreparedModel, std::shared_ptr<PreparedModel>>(m, "PreparedModel")
       .def_static(
           "from_bytes",
-          [](const std::string& bytes, const std::string& directory, const std::string& device) {
-            return prepare(device, [&] { return ModelFile::from_bytes(bytes, directory); });
+          [](const py::bytes& bytes, const std::string& directory, const std::string& device) {
+            const auto view = static_cast<std::string_view>(bytes);
+            return prepare(device, [&] { return ModelFile::from_bytes(view, directory); });
           },
           py::arg("bytes"), py::arg("directory"), py::arg("device"))
       .def_static(
           "from_path",
-          [](const std::string& path, const std::string& device) {
-            return prepare(device, [&] { return ModelFile::from_path(path); });
+          [](const std::string& path, const std::string& directory, const std::string& device) {
+            return prepare(device, [&] { return ModelFile::from_path(path, directory); });
           },
-          py::arg("path"), py::arg("device"))
+          py::arg("path"), py::arg("directory"), py::arg("device"))
       .def("run", &run, py::arg("feeds"), "Runs the model on a dictionary of inputs; a list of outputs.")
       .def_property_readonly("inputs", &describe_inputs, "(name, type, shape, has_default) of each input.")
       .def_property_readonly("outputs", &describe_outputs, "(name, type) of each output.")
+      .def_property_readonly("metadata", &metadata)
+      .def_property_readonly("model_info", &describe_model)
+      .def_property_readonly("quantization_annotations", &quantization_annotations)
       .def("graph_text", &PreparedModel::graph_text, "The TorchScript graph as text.");
 
+  m.attr("NEWEST_IR_VERSION") = static_cast<int>(onnx::Version::IR_VERSION);
   m.def("check_device", [](const std::string& device) { available_device(device); }, "Raises DeviceError where a device is absent.");
   m.def(
       "check_model",

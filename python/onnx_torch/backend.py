@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import functools
 import os
+import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
+from google.protobuf.message import EncodeError
 from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupledict
 
 from . import _C
-from .errors import DeviceError, Error, InputError
+from .errors import DeviceError, Error, InputError, InvalidModelError
 
 __all__ = [
     "Device",
     "DeviceType",
+    "ModelInfo",
     "OnnxTorchBackend",
     "OnnxTorchRep",
     "is_compatible",
@@ -34,13 +38,46 @@ __all__ = [
 Model = onnx.ModelProto | bytes | str | os.PathLike
 
 
+@dataclass(frozen=True)
+class ModelInfo:
+    """What a model says of itself, under ONNX's names; what it does not say is empty or 0."""
+
+    ir_version: int
+    opset_imports: dict[str, int]
+    producer_name: str
+    producer_version: str
+    domain: str
+    model_version: int
+    doc_string: str
+    graph_name: str
+    graph_doc_string: str
+
+
 class OnnxTorchRep(BackendRep):
-    """A model prepared for one device. It may run on several threads at the same time."""
+    """A model prepared for one device. It may run on several threads at the same time.
+
+    Attributes:
+        inputs: ``(name, type, shape, has_default)`` of each input.
+        outputs: ``(name, type)`` of each output.
+        metadata: the model's ``metadata_props``.
+        model_info: its versions, producer and documentation.
+        quantization_annotations: for each tensor that has them, the names of the tensors that hold its quantization
+            parameters, such as ``SCALE_TENSOR``.
+    """
+
+    inputs: list[tuple[str, str, list[int | str | None] | None, bool]]
+    outputs: list[tuple[str, str]]
+    metadata: dict[str, str]
+    model_info: ModelInfo
+    quantization_annotations: dict[str, dict[str, str]]
 
     def __init__(self, prepared: _C.PreparedModel) -> None:
         self._prepared = prepared
         self.inputs = prepared.inputs
         self.outputs = prepared.outputs
+        self.metadata = prepared.metadata
+        self.model_info = ModelInfo(**prepared.model_info)
+        self.quantization_annotations = prepared.quantization_annotations
         self._input_names = [name for name, *_ in self.inputs]
         self._output_names = tuple(name for name, _ in self.outputs)
 
@@ -105,14 +142,36 @@ class OnnxTorchBackend(Backend):
     """The backend as a class; the functions of this module are its methods."""
 
     @classmethod
-    def prepare(cls, model: Model, device: str | Device = "CPU", **kwargs: Any) -> OnnxTorchRep:
-        """Translates a model (a ModelProto, its serialized bytes, or a path) for ``device``, "CPU" or "CUDA:n"."""
+    def prepare(
+        cls,
+        model: Model,
+        device: str | Device = "CPU",
+        *,
+        base_dir: str | os.PathLike[str] | None = None,
+        **kwargs: Any,
+    ) -> OnnxTorchRep:
+        """Translates a model for a device.
+
+        Args:
+            model: a ModelProto, its serialized bytes, or a path.
+            device: "CPU" or "CUDA:n".
+            base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+        """
         if kwargs:
             raise TypeError(f"prepare() takes no option {', '.join(map(repr, kwargs))}")
-        device = _device_name(device)
+        directory = os.fspath(base_dir or "")
         if isinstance(model, (str, os.PathLike)):
-            return OnnxTorchRep(_C.PreparedModel.from_path(os.fspath(model), device))
-        return OnnxTorchRep(_C.PreparedModel.from_bytes(_serialized(model), "", device))
+            prepared = _C.PreparedModel.from_path(os.fspath(model), directory, _device_name(device))
+        else:
+            prepared = _C.PreparedModel.from_bytes(_serialized(model), directory, _device_name(device))
+        rep = OnnxTorchRep(prepared)
+        if rep.model_info.ir_version > _C.NEWEST_IR_VERSION:
+            warnings.warn(
+                f"the model's IR version, {rep.model_info.ir_version}, is newer than the newest known one, "
+                f"{_C.NEWEST_IR_VERSION}; what it adds is ignored",
+                stacklevel=2,
+            )
+        return rep
 
     @classmethod
     def is_compatible(cls, model: Model, device: str | Device = "CPU", **kwargs: Any) -> bool:
@@ -154,7 +213,13 @@ class OnnxTorchBackend(Backend):
 
 
 def _serialized(model: onnx.ModelProto | bytes) -> bytes:
-    return model if isinstance(model, bytes) else model.SerializeToString()
+    if isinstance(model, bytes):
+        return model
+    try:
+        return model.SerializeToString()
+    except (EncodeError, ValueError) as error:
+        message = "the model given cannot be serialized; one larger than 2 GiB must be given as a path"
+        raise InvalidModelError(message) from error
 
 
 def _as_list(inputs: Any) -> list[Any]:

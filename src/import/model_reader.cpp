@@ -1,10 +1,12 @@
 #include "import/model_reader.h"
 
+#include <climits>
 #include <fstream>
-#include <sstream>
 
 namespace onnxtorch {
 namespace {
+
+namespace fs = std::filesystem;
 
 template <typename Imports>
 Opsets collect(const Imports& imports) {
@@ -13,21 +15,36 @@ Opsets collect(const Imports& imports) {
   return opsets;
 }
 
+void check_size(uintmax_t size, const std::string& what) {
+  if (size <= INT_MAX) return;
+  throw InvalidModelError(what + " is larger than 2 GiB, the limit of a protobuf message; save it with external data");
+}
+
+template <typename... Directories>
+std::shared_ptr<ModelFile> with_data_in(const Directories&... directories) {
+  return std::shared_ptr<ModelFile>(new ModelFile{{}, ExternalData(directories...)});
+}
+
 }  // namespace
 
-std::shared_ptr<const ModelFile> ModelFile::from_path(const std::filesystem::path& path) {
+std::shared_ptr<const ModelFile> ModelFile::from_path(const fs::path& path, const fs::path& directory) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw InvalidModelError("cannot open the model file " + path.string());
-  auto model = std::make_shared<ModelFile>();
+  std::error_code error;
+  if (const auto size = fs::file_size(path, error); !error) check_size(size, path.string());
+  const auto model = directory.empty()
+                         ? with_data_in(fs::absolute(path).parent_path(), fs::canonical(path).parent_path())
+                         : with_data_in(fs::absolute(directory));
   if (!model->proto.ParseFromIstream(&file)) throw InvalidModelError(path.string() + " is not an ONNX model");
-  model->directory = path.parent_path();
   return model;
 }
 
-std::shared_ptr<const ModelFile> ModelFile::from_bytes(const std::string& bytes, const std::filesystem::path& directory) {
-  auto model = std::make_shared<ModelFile>();
-  if (!model->proto.ParseFromString(bytes)) throw InvalidModelError("the bytes given are not an ONNX model");
-  model->directory = directory;
+std::shared_ptr<const ModelFile> ModelFile::from_bytes(std::string_view bytes, const fs::path& directory) {
+  check_size(bytes.size(), "the model given");
+  const auto model = with_data_in(directory.empty() ? directory : fs::absolute(directory));
+  if (!model->proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    throw InvalidModelError("the bytes given are not an ONNX model");
+  }
   return model;
 }
 

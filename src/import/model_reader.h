@@ -7,17 +7,22 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 
+#include "import/external_data.h"
 #include "onnx_torch/error.h"
 
 namespace onnxtorch {
 
 struct ModelFile {
   onnx::ModelProto proto;
-  std::filesystem::path directory;  // where external data lies
+  ExternalData external;
 
-  static std::shared_ptr<const ModelFile> from_path(const std::filesystem::path& path);
-  static std::shared_ptr<const ModelFile> from_bytes(const std::string& bytes, const std::filesystem::path& directory = {});
+  // External data lies in `directory`: for a path that of the file, if none is given; for bytes nowhere.
+  static std::shared_ptr<const ModelFile> from_path(const std::filesystem::path& path,
+                                                    const std::filesystem::path& directory = {});
+  static std::shared_ptr<const ModelFile> from_bytes(std::string_view bytes,
+                                                     const std::filesystem::path& directory = {});
 };
 
 // Opset versions by domain, "ai.onnx" being ""; a model without imports is of opset 1.
@@ -29,8 +34,8 @@ std::string canonical_domain(const std::string& domain);
 NodeLabel label_of(const onnx::NodeProto& node, const Opsets& opsets);
 const onnx::FunctionProto* find_function(const onnx::ModelProto& model, const onnx::NodeProto& node);
 
-// Throws UnsupportedError, listing all operators that cannot be translated, or InvalidModelError, listing all nodes that
-// break their schema.
+// Throws UnsupportedError, listing all operators that cannot be translated, or InvalidModelError, listing all nodes
+// that break their schema.
 void check(const onnx::ModelProto& model);
 
 }  // namespace onnxtorch

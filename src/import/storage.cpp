@@ -43,7 +43,7 @@ at::Tensor codes_of(ElementType type, const at::Tensor& values) {
 }
 
 at::Tensor sign_extended(const at::Tensor& bytes, int bits) {
-  return bytes.view(S::Char).bitwise_left_shift(8 - bits).bitwise_right_shift(8 - bits);
+  return bytes.view(S::Char).bitwise_left_shift(8 - bits).bitwise_right_shift_(8 - bits);
 }
 
 }  // namespace
@@ -77,17 +77,15 @@ at::Tensor from_storage(ElementType type, const at::Tensor& stored) {
   return info(type).wrap == Wrap::Unsigned ? stored.to(native) : stored.view(native);
 }
 
-std::vector<uint8_t> unpack_bits(std::string_view packed, int bits, int64_t count) {
-  TORCH_CHECK(static_cast<int64_t>(packed.size()) * 8 >= count * bits, "expected ", (count * bits + 7) / 8,
+void unpack_bits(std::string_view packed, int bits, std::span<uint8_t> codes) {
+  TORCH_CHECK(packed.size() * 8 >= codes.size() * bits, "expected ", (codes.size() * bits + 7) / 8,
               " bytes of packed data, found ", packed.size());
-  std::vector<uint8_t> codes(count);
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t bit = i * bits;
+  for (size_t i = 0; i < codes.size(); ++i) {
+    const size_t bit = i * bits;
     const auto low = static_cast<uint8_t>(packed[bit / 8]);
-    const auto high = bit / 8 + 1 < static_cast<int64_t>(packed.size()) ? static_cast<uint8_t>(packed[bit / 8 + 1]) : 0;
+    const auto high = bit / 8 + 1 < packed.size() ? static_cast<uint8_t>(packed[bit / 8 + 1]) : 0;
     codes[i] = ((low | high << 8) >> (bit % 8)) & ((1 << bits) - 1);
   }
-  return codes;
 }
 
 }  // namespace onnxtorch

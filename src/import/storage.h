@@ -4,8 +4,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
 #include <string_view>
-#include <vector>
 
 #include "import/element_type.h"
 
@@ -19,6 +19,6 @@ at::Tensor to_storage(ElementType type, const at::Tensor& native);
 at::Tensor from_storage(ElementType type, const at::Tensor& stored);
 
 // 2-, 4- and 6-bit elements, packed from the lowest bit up, to one byte an element (zero-extended).
-std::vector<uint8_t> unpack_bits(std::string_view packed, int bits, int64_t count);
+void unpack_bits(std::string_view packed, int bits, std::span<uint8_t> codes);
 
 }  // namespace onnxtorch

@@ -4,8 +4,6 @@
 #include <onnx/onnx-ml.pb.h>
 
 #include <cstring>
-#include <fstream>
-#include <numeric>
 #include <string>
 
 #include "import/storage.h"
@@ -16,27 +14,33 @@ namespace {
 
 using enum ElementType;
 
-[[noreturn]] void fail(const onnx::TensorProto& proto, const std::string& what) {
-  throw InvalidModelError("tensor \"" + proto.name() + "\": " + what);
+constexpr int64_t kMostElements = int64_t{1} << 56;  // their bits can still be counted
+
+int64_t element_count(const onnx::TensorProto& proto) {
+  int64_t count = 1;
+  for (const int64_t dim : proto.dims()) {
+    if (dim < 0) fail(proto, "it has a negative dimension");
+    if (__builtin_mul_overflow(count, dim, &count) || count > kMostElements) fail(proto, "it has too many elements");
+  }
+  return count;
 }
 
-int64_t count_of(const std::vector<int64_t>& dims) {
-  return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
-}
+int64_t byte_count(ElementType type, int64_t elements) { return (elements * info(type).bits + 7) / 8; }
 
-// A tensor of its own memory in the native layout.
-at::Tensor from_bytes(const onnx::TensorProto& proto, ElementType type, const std::vector<int64_t>& dims,
-                      std::string_view bytes) {
-  at::Tensor native = at::empty(dims, native_dtype(type));
+bool is_aligned(const void* data, size_t element_size) { return reinterpret_cast<uintptr_t>(data) % element_size == 0; }
+
+// A view of bytes that have the native layout, else a tensor of its own memory.
+at::Tensor native_tensor(ElementType type, at::IntArrayRef dims, const Bytes& bytes) {
+  const c10::ScalarType dtype = native_dtype(type);
   const int bits = info(type).bits;
+  if (bits >= 8 && !bytes.view.empty() && is_aligned(bytes.view.data(), c10::elementSize(dtype))) {
+    return at::from_blob(const_cast<char*>(bytes.view.data()), dims, [owner = bytes.owner](void*) {}, dtype);
+  }
+  at::Tensor native = at::empty(dims, dtype);
   if (bits < 8) {
-    const std::vector<uint8_t> codes = unpack_bits(bytes, bits, native.numel());
-    std::memcpy(native.data_ptr(), codes.data(), codes.size());
-  } else {
-    if (bytes.size() != native.nbytes()) {
-      fail(proto, "expected " + std::to_string(native.nbytes()) + " bytes of data, found " + std::to_string(bytes.size()));
-    }
-    std::memcpy(native.data_ptr(), bytes.data(), bytes.size());
+    unpack_bits(bytes.view, bits, {static_cast<uint8_t*>(native.data_ptr()), static_cast<size_t>(native.numel())});
+  } else if (native.numel() > 0) {
+    std::memcpy(native.data_ptr(), bytes.view.data(), bytes.view.size());
   }
   return native;
 }
@@ -64,71 +68,83 @@ std::string field_bytes(const onnx::TensorProto& proto, ElementType type) {
   }
 }
 
-std::string external_bytes(const onnx::TensorProto& proto, const std::filesystem::path& directory) {
-  std::string location;
-  int64_t offset = 0, length = -1;
-  for (const auto& entry : proto.external_data()) {
-    if (entry.key() == "location") location = entry.value();
-    if (entry.key() == "offset") offset = std::stoll(entry.value());
-    if (entry.key() == "length") length = std::stoll(entry.value());
+Bytes bytes_of(const onnx::TensorProto& proto, ElementType type, int64_t elements, const ExternalData& external,
+               const std::shared_ptr<const void>& owner) {
+  if (proto.data_location() == onnx::TensorProto::EXTERNAL) return external.read(proto, byte_count(type, elements));
+  if (!proto.raw_data().empty()) return {proto.raw_data(), owner};
+  const auto packed = std::make_shared<const std::string>(field_bytes(proto, type));
+  return {*packed, packed};
+}
+
+// The place of each value of a sparse tensor among the elements of the dense one.
+at::Tensor positions(const onnx::SparseTensorProto& proto, const at::Tensor& indices) {
+  const auto check = [&](bool good, const char* what) {
+    if (!good) fail(proto.values(), std::string("the indices of its sparse form ") + what);
+  };
+  check(indices.scalar_type() == c10::kLong, "must be int64");
+  check(indices.dim() == 1 || indices.dim() == 2, "must be of rank 1 or 2");
+  check(indices.size(0) == proto.values().dims(0), "must be as many as its values");
+  check(indices.dim() == 1 || indices.size(1) == proto.dims_size(), "must have one column for each dimension");
+  const std::vector<int64_t> dims(proto.dims().begin(), proto.dims().end());
+  const at::Tensor limits = indices.dim() == 1 ? at::tensor({c10::multiply_integers(dims)}) : at::tensor(dims);
+  check(indices.ge(0).logical_and(indices.lt(limits)).all().item<bool>(), "must lie inside its shape");
+  at::Tensor places = indices;
+  if (indices.dim() == 2) {
+    places = at::zeros({indices.size(0)}, c10::kLong);
+    for (size_t axis = 0; axis < dims.size(); ++axis) {
+      places = places.mul(dims[axis]).add(indices.select(1, static_cast<int64_t>(axis)));
+    }
   }
-  const std::filesystem::path relative = std::filesystem::path(location).lexically_normal();
-  if (location.empty() || relative.is_absolute() || *relative.begin() == "..") {
-    fail(proto, "its external data must lie in a file beside or below the model, not in \"" + location + "\"");
-  }
-  std::ifstream file(directory / relative, std::ios::binary | std::ios::ate);
-  if (!file) fail(proto, "cannot open its external data file " + (directory / relative).string());
-  const int64_t size = file.tellg();
-  if (length < 0) length = size - offset;
-  if (offset < 0 || length < 0 || offset + length > size) fail(proto, "its external data lies outside " + location);
-  std::string bytes(length, '\0');
-  file.seekg(offset);
-  file.read(bytes.data(), length);
-  return bytes;
+  check(places.diff().gt(0).all().item<bool>(), "must be in ascending order");
+  return places;
 }
 
 }  // namespace
 
 ElementType element_type(const onnx::TensorProto& proto) { return static_cast<ElementType>(proto.data_type()); }
 
-at::Tensor TensorReader::read(const onnx::TensorProto& proto) const {
+[[noreturn]] void fail(const onnx::TensorProto& proto, const std::string& what) {
+  throw InvalidModelError("tensor \"" + proto.name() + "\": " + what);
+}
+
+at::Tensor TensorReader::read(const onnx::TensorProto& proto, const std::shared_ptr<const void>& owner) const {
   const ElementType type = element_type(proto);
-  if (type == Undefined || proto.data_type() > static_cast<int>(Float6e3m2)) {
-    fail(proto, "unknown element type " + std::to_string(proto.data_type()));
-  }
+  if (type <= Undefined || type > Float6e3m2) fail(proto, "unknown element type " + std::to_string(proto.data_type()));
   const std::vector<int64_t> dims(proto.dims().begin(), proto.dims().end());
+  const int64_t elements = element_count(proto);
   if (type == String) {
-    if (proto.string_data_size() != count_of(dims)) fail(proto, "its number of strings does not fit its shape");
+    if (proto.data_location() == onnx::TensorProto::EXTERNAL) fail(proto, "strings cannot lie in an external file");
+    if (proto.string_data_size() != elements) fail(proto, "its number of strings does not fit its shape");
     at::Tensor ids = at::empty(dims, c10::kLong);
     for (int i = 0; i < proto.string_data_size(); ++i) ids.data_ptr<int64_t>()[i] = intern(proto.string_data(i));
     return ids;
   }
-  if (proto.data_location() == onnx::TensorProto::EXTERNAL) {
-    return to_storage(type, from_bytes(proto, type, dims, external_bytes(proto, directory)));
-  }
-  if (proto.has_raw_data()) return to_storage(type, from_bytes(proto, type, dims, proto.raw_data()));
-  if (info(type).bits == 6) {  // one code an entry here, unlike raw_data
+  const bool in_field = proto.raw_data().empty() && proto.data_location() != onnx::TensorProto::EXTERNAL;
+  if (in_field && info(type).bits == 6) {  // one code an entry here, unlike raw_data
     const std::string codes = packed_as<uint8_t>(proto.int32_data());
-    if (static_cast<int64_t>(codes.size()) != count_of(dims)) fail(proto, "its number of elements does not fit its shape");
+    if (static_cast<int64_t>(codes.size()) != elements) fail(proto, "its number of elements does not fit its shape");
     return to_storage(type, at::from_blob(const_cast<char*>(codes.data()), dims, c10::kByte));
   }
-  return to_storage(type, from_bytes(proto, type, dims, field_bytes(proto, type)));
+  const Bytes bytes = bytes_of(proto, type, elements, external, owner);
+  if (static_cast<int64_t>(bytes.view.size()) != byte_count(type, elements)) {
+    fail(proto, "expected " + std::to_string(byte_count(type, elements)) + " bytes of data, found " +
+                    std::to_string(bytes.view.size()));
+  }
+  return to_storage(type, native_tensor(type, dims, bytes));
 }
 
-at::Tensor TensorReader::read(const onnx::SparseTensorProto& proto) const {
+at::Tensor TensorReader::read(const onnx::SparseTensorProto& proto, const std::shared_ptr<const void>& owner) const {
   const std::vector<int64_t> dims(proto.dims().begin(), proto.dims().end());
-  const at::Tensor values = read(proto.values());
-  at::Tensor positions = read(proto.indices());
-  if (positions.dim() == 2) {  // one coordinate tuple a row: linearise
-    at::Tensor linear = at::zeros({positions.size(0)}, c10::kLong);
-    for (size_t axis = 0; axis < dims.size(); ++axis) {
-      linear = linear.mul(dims[axis]).add(positions.select(1, static_cast<int64_t>(axis)));
-    }
-    positions = linear;
-  }
-  at::Tensor dense = at::zeros({count_of(dims)}, values.options());
-  dense.index_put_({positions}, values);
-  return dense.reshape(dims);
+  const at::Tensor values = read(proto.values(), owner);
+  if (values.dim() != 1) fail(proto.values(), "the values of a sparse tensor must be of rank 1");
+  // Absent elements are zero, or the empty text.
+  const int64_t absent = element_type(proto.values()) == String ? intern("") : 0;
+  at::Tensor dense = at::full(dims, absent, values.options());
+  if (values.numel() == 0) return dense;
+  // ATen cannot index every type of one byte; as bytes it can.
+  const c10::ScalarType moved = values.element_size() == 1 ? c10::kByte : values.scalar_type();
+  dense.view(moved).view({-1}).index_put_({positions(proto, read(proto.indices(), owner))}, values.view(moved));
+  return dense;
 }
 
 }  // namespace onnxtorch

@@ -3,11 +3,13 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <filesystem>
 #include <functional>
+#include <memory>
+#include <string>
 #include <string_view>
 
 #include "import/element_type.h"
+#include "import/external_data.h"
 
 namespace onnx {
 class SparseTensorProto;
@@ -17,13 +19,16 @@ class TensorProto;
 namespace onnxtorch {
 
 struct TensorReader {
-  std::filesystem::path directory;                        // of the model file, for external data
-  std::function<int64_t(std::string_view text)> intern;   // gives a string its id
+  const ExternalData& external;
+  std::function<int64_t(std::string_view text)> intern;  // gives a string its id
 
-  at::Tensor read(const onnx::TensorProto& proto) const;
-  at::Tensor read(const onnx::SparseTensorProto& proto) const;  // made dense
+  // The tensor is a view of the message or of its file, where they have the storage's layout; `owner` keeps the
+  // message.
+  at::Tensor read(const onnx::TensorProto& proto, const std::shared_ptr<const void>& owner) const;
+  at::Tensor read(const onnx::SparseTensorProto& proto, const std::shared_ptr<const void>& owner) const;  // made dense
 };
 
 ElementType element_type(const onnx::TensorProto& proto);
+[[noreturn]] void fail(const onnx::TensorProto& proto, const std::string& what);  // throws an InvalidModelError
 
 }  // namespace onnxtorch

@@ -78,7 +78,7 @@ c10::Device available_device(const std::string& name) {
 PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, const std::string& device)
     : file_(std::move(file)), device_(available_device(device)) {
   onnxtorch::check(file_->proto);
-  base_ = std::make_shared<Executable>(placed(translate(*file_), device_));
+  base_ = std::make_shared<Executable>(placed(translate(file_), device_));
 }
 
 const std::string PreparedModel::graph_text() const { return base_->program().graph->toString(); }
@@ -88,7 +88,7 @@ std::shared_ptr<const Executable> PreparedModel::executable_for(const std::set<s
   const std::lock_guard lock(mutex_);
   auto& executable = overriding_[overridden];
   if (!executable) {
-    executable = std::make_shared<Executable>(placed(translate(*file_, {overridden, {}}), device_));
+    executable = std::make_shared<Executable>(placed(translate(file_, {overridden, {}}), device_));
   }
   return executable;
 }
@@ -151,7 +151,7 @@ void PreparedModel::explain(const std::exception& failure, const Executable& exe
   // The same again, with the shapes noted in front of the node that failed.
   std::string shapes;
   try {
-    const Executable watched(placed(translate(*file_, {overridden, number}), device_));
+    const Executable watched(placed(translate(file_, {overridden, number}), device_));
     const ShapeNotes notes;
     try {
       watched.run(inputs, strings);

@@ -29,6 +29,7 @@ class PreparedModel {
   const std::vector<InputSpec>& inputs() const { return base_->program().inputs; }
   const std::vector<OutputSpec>& outputs() const { return base_->program().outputs; }
   const std::string graph_text() const;
+  const onnx::ModelProto& proto() const { return file_->proto; }
 
   // A pool for the strings of one run.
   c10::intrusive_ptr<StringPool> new_strings() const { return c10::make_intrusive<StringPool>(base_->program().strings); }

@@ -5,6 +5,7 @@
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/csrc/jit/passes/peephole.h>
 
+#include <algorithm>
 #include <set>
 
 #include "registry/registry.h"
@@ -61,20 +62,24 @@ c10::TypePtr torchscript_type(const ValueType& type) {
   return c10::TensorType::get();
 }
 
-GraphTranslator::GraphTranslator(const ModelFile& model, const TranslateOptions& options)
-    : model_(model), options_(options), graph_(std::make_shared<jit::Graph>()), model_opsets_(opsets_of(model.proto)) {
+GraphTranslator::GraphTranslator(const std::shared_ptr<const ModelFile>& model, const TranslateOptions& options)
+    : file_(model),
+      model_(model->proto),
+      options_(options),
+      graph_(std::make_shared<jit::Graph>()),
+      reader_{model->external, [this](std::string_view text) { return program_.strings->intern(text); }},
+      model_opsets_(opsets_of(model_)) {
   program_.graph = graph_;
   program_.strings = c10::make_intrusive<StringPool>();
-  reader_ = {model.directory, [this](std::string_view text) { return program_.strings->intern(text); }};
 }
 
 Program GraphTranslator::run() {
-  Scope top{{}, nullptr, &model_opsets_};
+  Scope top{{}, nullptr, &model_opsets_, file_};
   scope_ = &top;
-  collect_gradient_inputs(model_.proto.graph());
+  collect_gradient_inputs(model_.graph());
   declare_inputs();
-  translate(model_.proto.graph());
-  for (const auto& output : model_.proto.graph().output()) {
+  translate(model_.graph());
+  for (const auto& output : model_.graph().output()) {
     const Value value = tensor(named(output.name()));
     ValueType type = value.type.known() ? value.type : value_type(output.type());
     if (value.graph->type()->kind() == c10::TypeKind::OptionalType && type.kind != ValueType::Kind::Optional) {
@@ -88,7 +93,7 @@ Program GraphTranslator::run() {
 }
 
 void GraphTranslator::declare_inputs() {
-  const onnx::GraphProto& graph = model_.proto.graph();
+  const onnx::GraphProto& graph = model_.graph();
   std::set<std::string> initialized;
   for (const auto& tensor : graph.initializer()) initialized.insert(tensor.name());
   for (const auto& tensor : graph.sparse_initializer()) initialized.insert(tensor.values().name());
@@ -105,8 +110,11 @@ void GraphTranslator::declare_inputs() {
 }
 
 void GraphTranslator::declare_initializers(const onnx::GraphProto& graph) {
-  const auto declare = [this](const std::string& name, const auto& proto, ElementType type) {
-    if (!scope_->names.contains(name)) define(name, bind(name, reader_.read(proto), type));
+  std::set<std::string> declared;
+  const auto declare = [&](const std::string& name, const auto& proto, ElementType type) {
+    if (name.empty()) return;
+    if (!declared.insert(name).second) throw InvalidModelError("two initializers are named \"" + name + "\"");
+    if (!scope_->names.contains(name)) define(name, bind(name, reader_.read(proto, scope_->owner), type));
   };
   for (const auto& tensor : graph.initializer()) declare(tensor.name(), tensor, element_type(tensor));
   for (const auto& sparse : graph.sparse_initializer()) declare(sparse.values().name(), sparse, element_type(sparse.values()));
@@ -156,6 +164,9 @@ void GraphTranslator::translate(const onnx::NodeProto& node) {
   Values outputs;
   try {
     outputs = translate_by(view);
+  } catch (const InvalidModelError& e) {
+    if (!e.node().empty()) throw;
+    throw InvalidModelError(e.what(), label);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
@@ -169,7 +180,7 @@ void GraphTranslator::translate(const onnx::NodeProto& node) {
 }
 
 Values GraphTranslator::translate_by(const NodeView& view) {
-  if (const auto* function = find_function(model_.proto, view.proto())) return expand(*function, view);
+  if (const auto* function = find_function(model_, view.proto())) return expand(*function, view);
   const OperatorSchema* schema = view.schema();
   if (!schema) view.unsupported("no such operator");
   if (const auto* translate = registry().find(schema->domain, schema->name, schema->since_version)) {
@@ -185,16 +196,24 @@ Values GraphTranslator::translate_by(const NodeView& view) {
 }
 
 Values GraphTranslator::expand(const onnx::FunctionProto& function, const NodeView& view) {
-  const onnx::FunctionProto& body =
-      expanded_.emplace_back(resolve_attribute_references(function, [&](const std::string& name) { return view.attribute(name); }));
+  if (std::ranges::find(expanding_, &function) != expanding_.end()) view.fail("the function calls itself");
+  if (view.input_count() > static_cast<size_t>(function.input_size())) {
+    view.fail("has " + std::to_string(view.input_count()) + " inputs; the function takes " +
+              std::to_string(function.input_size()));
+  }
+  expanding_.push_back(&function);
+  const auto resolved = std::make_shared<const onnx::FunctionProto>(
+      resolve_attribute_references(function, [&](const std::string& name) { return view.attribute(name); }));
+  const onnx::FunctionProto& body = *resolved;
   const Opsets opsets = opsets_of(body);
-  Scope scope{{}, nullptr, &opsets};
+  Scope scope{{}, nullptr, &opsets, resolved};
   Scope* const caller = std::exchange(scope_, &scope);
   for (int i = 0; i < body.input_size(); ++i) scope.names[body.input(i)] = view.input(static_cast<size_t>(i));
   for (const auto& node : body.node()) translate(node);
   Values outputs;
   for (const auto& name : body.output()) outputs.push_back(named(name));
   scope_ = caller;
+  expanding_.pop_back();
   return outputs;
 }
 
@@ -203,7 +222,7 @@ Values GraphTranslator::subgraph(const onnx::GraphProto& graph, const Values& in
     throw InvalidModelError("the subgraph \"" + graph.name() + "\" takes " + std::to_string(graph.input_size()) +
                             " inputs, not " + std::to_string(inputs.size()));
   }
-  Scope scope{{}, scope_, scope_->opsets};
+  Scope scope{{}, scope_, scope_->opsets, scope_->owner};
   Scope* const outer = std::exchange(scope_, &scope);
   for (size_t i = 0; i < inputs.size(); ++i) {
     Value input = inputs[i];
@@ -259,6 +278,8 @@ void GraphTranslator::finish() {
   program_.bound = std::move(bound);
 }
 
-Program translate(const ModelFile& model, const TranslateOptions& options) { return GraphTranslator(model, options).run(); }
+Program translate(const std::shared_ptr<const ModelFile>& model, const TranslateOptions& options) {
+  return GraphTranslator(model, options).run();
+}
 
 }  // namespace onnxtorch

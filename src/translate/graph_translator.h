@@ -4,7 +4,6 @@
 #include <onnx/onnx-ml.pb.h>
 #include <torch/csrc/jit/ir/ir.h>
 
-#include <deque>
 #include <memory>
 #include <set>
 #include <unordered_map>
@@ -19,7 +18,7 @@ namespace onnxtorch {
 
 class GraphTranslator final : public Translator {
  public:
-  GraphTranslator(const ModelFile& model, const TranslateOptions& options);
+  GraphTranslator(const std::shared_ptr<const ModelFile>& model, const TranslateOptions& options);
   Program run();
 
   Values call_all(std::string_view function, std::vector<Arg> args) override;
@@ -62,6 +61,7 @@ class GraphTranslator final : public Translator {
     std::unordered_map<std::string, Value> names;
     Scope* outer;
     const Opsets* opsets;
+    std::shared_ptr<const void> owner;  // of the messages that hold the graph
   };
 
   void declare_inputs();
@@ -82,7 +82,8 @@ class GraphTranslator final : public Translator {
   Value single_element(Value v, const char* conversion);
   Value unified(const Value& value, const Value& other);
 
-  const ModelFile& model_;
+  std::shared_ptr<const ModelFile> file_;
+  const onnx::ModelProto& model_;
   const TranslateOptions& options_;
   Program program_;
   std::shared_ptr<torch::jit::Graph> graph_;
@@ -92,8 +93,8 @@ class GraphTranslator final : public Translator {
   Opsets model_opsets_;
   torch::jit::SourceRange location_;
   torch::jit::Value* string_pool_ = nullptr;
-  std::set<std::string> gradient_inputs_;            // values that Gradient nodes differentiate by
-  std::deque<onnx::FunctionProto> expanded_;         // function bodies with their attributes filled in
+  std::set<std::string> gradient_inputs_;                 // values that Gradient nodes differentiate by
+  std::vector<const onnx::FunctionProto*> expanding_;     // those around the node, outermost first
 };
 
 // The graph's form of an argument: a value of it, or a constant.

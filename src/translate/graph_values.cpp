@@ -150,16 +150,16 @@ Value GraphTranslator::scalar(Arg value) {
 }
 
 Value GraphTranslator::constant(const onnx::TensorProto& tensor) {
-  return bind("", reader_.read(tensor), element_type(tensor));
+  return bind("", reader_.read(tensor, scope_->owner), element_type(tensor));
 }
 Value GraphTranslator::constant(const onnx::SparseTensorProto& tensor) {
-  return bind("", reader_.read(tensor), element_type(tensor.values()));
+  return bind("", reader_.read(tensor, scope_->owner), element_type(tensor.values()));
 }
 Value GraphTranslator::constant(const at::Tensor& stored, ElementType type) { return bind("", stored, type); }
 
 Value GraphTranslator::object(const IValue& object) { return {bind("", object), {}}; }
 
-at::Tensor GraphTranslator::stored(const onnx::TensorProto& tensor) { return reader_.read(tensor); }
+at::Tensor GraphTranslator::stored(const onnx::TensorProto& tensor) { return reader_.read(tensor, scope_->owner); }
 
 int64_t GraphTranslator::string_id(std::string_view text) { return program_.strings->intern(text); }
 

@@ -80,7 +80,7 @@ class NodeView {
   const OperatorSchema* schema_;
   NodeLabel label_;
   Values inputs_;
-  mutable std::vector<std::shared_ptr<onnx::AttributeProto>> defaults_;  // parsed schema defaults
+  mutable std::vector<std::shared_ptr<onnx::AttributeProto>> defaults_;  // parsed schema defaults; none holds a tensor
 };
 
 }  // namespace onnxtorch

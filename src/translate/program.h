@@ -68,7 +68,8 @@ struct TranslateOptions {
 // The TorchScript type of an ONNX one.
 c10::TypePtr torchscript_type(const ValueType& type);
 
-Program translate(const ModelFile& model, const TranslateOptions& options = {});
+// The program's constants may be views of the model, which they then keep.
+Program translate(const std::shared_ptr<const ModelFile>& model, const TranslateOptions& options = {});
 
 // A node's number, from the message of an error thrown while its graph ran.
 std::optional<size_t> node_number(const std::string& message);

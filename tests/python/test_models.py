@@ -1,0 +1,671 @@
+"""Models in every form that the standard and its history allow, and the errors of those that it does not."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import warnings
+
+import numpy as np
+import onnx
+import pytest
+from models import NEWEST, assert_same, model_of, tensor_info
+from onnx import TensorProto, helper, numpy_helper
+
+import onnx_torch
+from onnx_torch import backend
+
+FLOAT = TensorProto.FLOAT
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+IR_VERSIONS = range(1, onnx.IR_VERSION + 1)
+
+
+def run(model, *inputs, **options):
+    return list(backend.prepare(model, **options).run(list(inputs)))
+
+
+def identity(tensor=None, output="y", **graph_options):
+    """A model that gives an initializer back."""
+    initializer = {"initializer": [tensor]} if tensor is not None else {}
+    return model_of([helper.make_node("Identity", ["w"], [output])], [], [output], **initializer, **graph_options)
+
+
+def refused(model, message, **options):
+    with pytest.raises(onnx_torch.InvalidModelError, match=message) as caught:
+        backend.prepare(model, **options)
+    assert not backend.is_compatible(model, **options)
+    return caught.value
+
+
+# --- External data ----------------------------------------------------------------------------------------------------
+
+
+def external(name, dims, element=FLOAT, **entries):
+    tensor = TensorProto(name=name, data_type=element, dims=dims, data_location=TensorProto.EXTERNAL)
+    for key, value in entries.items():
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor
+
+
+def saved(model, directory, **files):
+    """The path of a model, beside files of the contents given."""
+    for name, content in files.items():
+        (directory / f"{name}.bin").write_bytes(content)
+    path = directory / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("entries", "first"),
+    [
+        ({}, 0),
+        ({"offset": 8}, 2),
+        ({"length": 24}, 0),
+        ({"offset": 16, "length": 24}, 4),
+        ({"offset": 8, "checksum": "not verified", "basepath": "not looked at"}, 2),
+    ],
+)
+def test_external_data_has_an_offset_and_a_length(tmp_path, entries, first):
+    content = np.arange(100, dtype=np.float32)
+    model = identity(external("w", [2, 3], location="w.bin", **entries))
+    (y,) = run(saved(model, tmp_path, w=content.tobytes()))
+    np.testing.assert_array_equal(y, content[first : first + 6].reshape(2, 3))
+
+
+@pytest.mark.parametrize(
+    "element", sorted(set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED, TensorProto.STRING})
+)
+@pytest.mark.parametrize("offset", [0, 1])
+def test_external_data_of_every_element_type(tmp_path, element, offset):
+    dtype = helper.tensor_dtype_to_np_dtype(element)
+    w = np.array([0, 1, 1, 0, 1]).astype(dtype)
+    inside = numpy_helper.from_array(w, "w")
+    model = identity(external("w", [5], element, location="w.bin", offset=offset))
+    for got in (run(identity(inside))[0], run(saved(model, tmp_path, w=bytes(offset) + inside.raw_data))[0]):
+        assert got.dtype == dtype
+        assert got.tobytes() == w.tobytes()
+
+
+def test_external_data_of_no_elements(tmp_path):
+    (y,) = run(saved(identity(external("w", [0, 3], location="w.bin")), tmp_path, w=b""))
+    assert y.shape == (0, 3)
+
+
+def test_external_data_in_attributes_subgraphs_functions_and_sparse_tensors(tmp_path):
+    parts = np.arange(8, dtype=np.float32)
+    at = {name: external(name, [2], location="w.bin", offset=8 * i, length=8) for i, name in enumerate("abcd")}
+    constant = helper.make_node("Constant", [], ["a"], value=at["a"])
+    branch = helper.make_graph([], "branch", [], [onnx.ValueInfoProto(name="b")], [at["b"]])
+    chosen = helper.make_node("If", ["yes"], ["p"], then_branch=branch, else_branch=branch)
+    inner = helper.make_node("Constant", [], ["c"], value=at["c"])
+    function = helper.make_function("my", "Weights", [], ["c"], [inner], [helper.make_opsetid("", NEWEST)])
+    called = helper.make_node("Weights", [], ["q"], domain="my")
+    indices = numpy_helper.from_array(np.array([1, 2]))
+    yes = numpy_helper.from_array(np.array(True), "yes")
+    nodes, outputs = [constant, chosen, called], ["a", "p", "q", "d"]
+    sparse = helper.make_sparse_tensor(at["d"], indices, [3])
+    model = model_of(nodes, [], outputs, initializer=[yes], sparse_initializer=[sparse])
+    model.functions.append(function)
+    model.opset_import.append(helper.make_opsetid("my", 1))
+    expected = [parts[:2], parts[2:4], parts[4:6], [0, *parts[6:]]]
+    for got, want in zip(run(saved(model, tmp_path, w=parts.tobytes())), expected, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("location", ["deep/er/w.bin", "./deep/../deep/er/w.bin", "deep/Gewichte ä.bin"])
+def test_external_data_lies_below_the_model(tmp_path, location):
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / location).write_bytes(X.tobytes())
+    path = saved(identity(external("w", [2, 3], location=location)), tmp_path)
+    np.testing.assert_array_equal(run(path)[0], X)
+
+
+def test_the_directory_of_external_data_is_an_option(tmp_path, monkeypatch):
+    model = identity(external("w", [2, 3], location="w.bin"))
+    saved(model, tmp_path, w=X.tobytes())
+    for form in (model, model.SerializeToString()):
+        np.testing.assert_array_equal(run(form, base_dir=tmp_path)[0], X)
+        refused(form, r'"w": .*w\.bin.*base_dir')
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    np.testing.assert_array_equal(run(saved(model, elsewhere), base_dir=str(tmp_path))[0], X)
+    monkeypatch.chdir(tmp_path)
+    np.testing.assert_array_equal(run("model.onnx")[0], X)
+    np.testing.assert_array_equal(run(model, base_dir=".")[0], X)
+
+
+def test_links_may_lead_anywhere_below_the_model_or_where_its_own_link_leads(tmp_path):
+    """The second is how model hubs keep their caches."""
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshot"
+    blobs.mkdir()
+    snapshot.mkdir()
+    model = identity(external("w", [2, 3], location="w.bin"))
+    saved(model, blobs, w=X.tobytes())
+    (snapshot / "w.bin").symlink_to(blobs / "w.bin")
+    refused(saved(model, snapshot), r'"w": .*w\.bin is a link out of the model\'s directory')
+    (snapshot / "model.onnx").unlink()
+    (snapshot / "model.onnx").symlink_to(blobs / "model.onnx")
+    np.testing.assert_array_equal(run(snapshot / "model.onnx")[0], X)
+    (blobs / "model.onnx").rename(tmp_path / "model.onnx")
+    (tmp_path / "w.bin").symlink_to(blobs / "w.bin")
+    np.testing.assert_array_equal(run(tmp_path / "model.onnx")[0], X)
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"location": "missing.bin"}, r"cannot open .*missing\.bin: No such file"),
+        ({"location": "sub"}, "cannot open .*sub: Invalid argument"),
+        ({"location": "../w.bin"}, "beside or below the model"),
+        ({"location": "sub/../../w.bin"}, "beside or below the model"),
+        ({"location": "/etc/hostname"}, "beside or below the model"),
+        ({}, "beside or below the model"),
+        ({"location": "w.bin", "offset": 80}, r"24 bytes from 80 on, ends past the end of w\.bin \(100 bytes\)"),
+        ({"location": "w.bin", "offset": 1000}, r"ends past the end of w\.bin"),
+        ({"location": "w.bin", "length": 2**63 - 1}, r"ends past the end of w\.bin"),
+        ({"location": "w.bin", "length": 20}, "expected 24 bytes of data, found 20"),
+        ({"location": "w.bin", "offset": -4}, 'the offset of its external data is "-4"'),
+        ({"location": "w.bin", "length": "many"}, 'the length of its external data is "many"'),
+    ],
+)
+def test_external_data_that_cannot_be_read(tmp_path, entries, message):
+    (tmp_path / "sub").mkdir()
+    refused(saved(identity(external("w", [2, 3], **entries)), tmp_path, w=bytes(100)), f'tensor "w": .*{message}')
+
+
+def test_an_error_in_a_constant_names_its_node(tmp_path):
+    node = helper.make_node("Constant", [], ["y"], name="weights", value=external("", [1], location="missing.bin"))
+    assert refused(saved(model_of([node], [], ["y"]), tmp_path), "missing").node_name == "weights"
+
+
+@pytest.mark.parametrize(
+    ("tensor", "message"),
+    [
+        (external("w", [1], TensorProto.STRING, location="w.bin"), "strings cannot lie in an external file"),
+        (external("w", [-1], location="w.bin"), "negative dimension"),
+        (external("w", [2**40, 2**40], location="w.bin"), "too many elements"),
+        (TensorProto(name="w", data_type=FLOAT, dims=[2], raw_data=bytes(7)), "expected 8 bytes of data, found 7"),
+        (TensorProto(name="w", data_type=FLOAT, dims=[2], float_data=[1]), "expected 8 bytes of data, found 4"),
+        (TensorProto(name="w", data_type=99, dims=[2], raw_data=bytes(8)), "unknown element type 99"),
+        (TensorProto(name="w", dims=[2], raw_data=bytes(8)), "unknown element type 0"),
+        (TensorProto(name="w", data_type=TensorProto.STRING, dims=[2]), "number of strings"),
+    ],
+)
+def test_tensors_that_cannot_be_read(tmp_path, tensor, message):
+    refused(saved(identity(tensor), tmp_path, w=bytes(16)), f'tensor "w": .*{message}')
+
+
+# --- Large models -----------------------------------------------------------------------------------------------------
+
+
+def in_a_process(script, *arguments):
+    """What a script prints; it may call `resident()` and `peak()`, in MiB."""
+    prelude = """
+        import re, sys
+        import numpy as np, onnx, onnx_torch
+        def status(key): return int(re.search(key + r":\\s+(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
+        def resident(): return status("VmRSS")
+        def peak(): return status("VmHWM")
+        """
+    text = textwrap.dedent(prelude) + textwrap.dedent(script)
+    result = subprocess.run(
+        [sys.executable, "-c", text, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return [float(word) for word in result.stdout.split()]
+
+
+def embedding(tmp_path, rows, columns):
+    """A model that looks rows up in a table of zeros but for its last element, which takes no disk."""
+    with open(tmp_path / "w.bin", "wb") as file:
+        file.truncate(4 * rows * columns)
+        file.seek(-4, os.SEEK_END)
+        file.write(np.float32(7).tobytes())
+    node = helper.make_node("Gather", ["w", "i"], ["y"])
+    table = external("w", [rows, columns], location="w.bin")
+    return saved(model_of([node], [tensor_info("i", np.zeros(1, np.int64))], ["y"], initializer=[table]), tmp_path)
+
+
+def test_a_model_of_3_gib_is_not_read_whole(tmp_path):
+    path = embedding(tmp_path, 3 * 2**18, 2**10)
+    script = """
+        path, directory = sys.argv[1:]
+        before = resident()
+        reps = [onnx_torch.prepare(path)]
+        reps.append(onnx_torch.prepare(onnx.load(path, load_external_data=False), base_dir=directory))
+        for rep in reps:
+            (y,) = rep.run([np.array([0, 1000, -1])])
+            assert y.shape == (3, 1024) and y.sum() == y[2, -1] == 7
+        print(peak() - before)
+        """
+    (growth,) = in_a_process(script, path, tmp_path)
+    assert growth < 200
+
+
+def test_weights_are_held_once(tmp_path):
+    """Tensors look into the model's message, or into its files: reading all of them takes memory for one copy."""
+    size, outside, inside = 64, tmp_path / "outside", tmp_path / "inside.onnx"
+    outside.mkdir()
+    path = embedding(outside, size * 2**8, 2**10)
+    onnx.save(onnx.load(path), inside)
+    script = """
+        reps = [onnx_torch.prepare(sys.argv[1]).run([np.array([0])])]
+        for path in sys.argv[1:]:
+            before = resident()
+            reps.append(onnx_torch.prepare(path))
+            for row in range(0, 2**14, 2**10):
+                reps[-1].run([np.arange(row, row + 2**10)])
+            print(resident() - before)
+        """
+    for growth in in_a_process(script, path, inside):
+        assert 0.9 * size < growth < 1.5 * size
+
+
+def test_a_file_is_mapped_once(tmp_path):
+    names = [f"w{i}" for i in range(10)]
+    tensors = [external(name, [256], location="w.bin", offset=1024 * i) for i, name in enumerate(names)]
+    nodes = [helper.make_node("Sum", names, ["y"])]
+    content = np.arange(2560, dtype=np.float32)
+    rep = backend.prepare(saved(model_of(nodes, [], ["y"], initializer=tensors), tmp_path, w=content.tobytes()))
+    np.testing.assert_array_equal(rep.run([])[0], content.reshape(10, 256).sum(0))
+    with open("/proc/self/maps") as maps:
+        assert sum(str(tmp_path / "w.bin") in line for line in maps) == 1
+
+
+def test_runs_never_reach_the_file(tmp_path):
+    path = saved(identity(external("w", [2, 3], location="w.bin")), tmp_path, w=X.tobytes())
+    rep = backend.prepare(path)
+    rep.run([])[0][:] = 100
+    np.testing.assert_array_equal(rep.run([])[0], X)
+    assert (tmp_path / "w.bin").read_bytes() == X.tobytes()
+
+
+def test_a_message_above_2_gib_is_refused(tmp_path):
+    path = tmp_path / "model.onnx"
+    with open(path, "wb") as file:
+        file.truncate(2**31)
+    refused(path, r"model\.onnx is larger than 2 GiB.*external data")
+
+
+def test_a_proto_that_cannot_be_serialized_is_refused():
+    class Large:
+        def SerializeToString(self):
+            raise ValueError("exceeds 2 GiB")
+
+    refused(Large(), "must be given as a path")
+
+
+# --- Versions ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ir_version", [0, *IR_VERSIONS])
+@pytest.mark.parametrize("is_input", [True, False])
+def test_every_ir_version(ir_version, is_input):
+    """With its initializer among the inputs, as versions up to 3 want it, or not."""
+    inputs = [tensor_info("x", X)] + [tensor_info("w", X)] * is_input
+    nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
+    model = model_of(nodes, inputs, ["y"], opset=7, initializer=[numpy_helper.from_array(X, "w")])
+    model.ClearField("ir_version")
+    if ir_version:
+        model.ir_version = ir_version
+    rep = backend.prepare(model)
+    assert rep.model_info.ir_version == ir_version
+    np.testing.assert_array_equal(rep.run([X])[0], X + X)
+    if is_input:
+        np.testing.assert_array_equal(rep.run([X, -X])[0], X - X)
+
+
+@pytest.mark.parametrize("ir_version", IR_VERSIONS)
+def test_a_model_without_opset_imports_is_of_opset_1(ir_version):
+    bias = np.array([1, 2], np.float32)
+    node = helper.make_node("Add", ["x", "b"], ["y"], broadcast=1, axis=0)
+    model = model_of([node], [tensor_info("x", X), tensor_info("b", bias)], ["y"])
+    del model.opset_import[:]
+    model.ir_version = ir_version
+    rep = backend.prepare(model)
+    np.testing.assert_array_equal(rep.run([X, bias])[0], X + bias[:, None])
+    assert rep.model_info.opset_imports == {"": 1}
+
+
+def test_a_newer_ir_version_runs_with_a_warning():
+    model = identity(numpy_helper.from_array(X, "w"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        backend.prepare(model)
+    model.ir_version = onnx.IR_VERSION + 1
+    with pytest.warns(UserWarning, match=rf"IR version, {onnx.IR_VERSION + 1}, is newer .* {onnx.IR_VERSION}"):
+        rep = backend.prepare(model)
+    np.testing.assert_array_equal(rep.run([])[0], X)
+
+
+# --- Initializers -----------------------------------------------------------------------------------------------------
+
+
+def overridable(**options):
+    """y = a + b * c, where b and c have initializers."""
+    nodes = [helper.make_node("Mul", ["b", "c"], ["bc"]), helper.make_node("Add", ["a", "bc"], ["y"])]
+    inputs = [tensor_info(name, element=FLOAT, shape=[3]) for name in "abc"]
+    return model_of(nodes, inputs, ["y"], **options)
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_initializers_that_are_inputs_may_be_fed(is_sparse):
+    a, b, c = np.array([1, 2, 3], np.float32), np.array([0, 5, 0], np.float32), np.array([0, 0, 7], np.float32)
+    if is_sparse:
+        options = {"sparse_initializer": [sparse("b", b, [[1]]), sparse("c", c, [2])]}
+    else:
+        options = {"initializer": [numpy_helper.from_array(b, "b"), numpy_helper.from_array(c, "c")]}
+    rep = backend.prepare(overridable(**options))
+    assert [has_default for *_, has_default in rep.inputs] == [False, True, True]
+    other = np.array([10, 20, 30], np.float32)
+    for feed, want in [
+        ([a], a + b * c),
+        ([a, other], a + other * c),
+        ([a, other, other], a + other * other),
+        ([a, None, other], a + b * other),
+        ({"a": a}, a + b * c),
+        ({"a": a, "c": other}, a + b * other),
+        ({"c": other, "b": other, "a": a}, a + other * other),
+    ]:
+        np.testing.assert_array_equal(rep.run(feed)[0], want)
+    with pytest.raises(onnx_torch.InputError, match='"c" must be of shape'):
+        rep.run({"a": a, "c": a[:1]})
+
+
+def test_an_initializer_may_be_a_reshapes_shape_until_it_is_fed():
+    model = model_of(
+        [helper.make_node("Reshape", ["x", "s"], ["y"])],
+        [tensor_info("x", X), tensor_info("s", np.zeros(2, np.int64))],
+        ["y"],
+        initializer=[numpy_helper.from_array(np.array([3, 2]), "s")],
+    )
+    rep = backend.prepare(model)
+    assert rep.run([X])[0].shape == (3, 2)
+    assert rep.run([X, np.array([6])])[0].shape == (6,)
+    assert rep.run([X])[0].shape == (3, 2)
+
+
+def test_names_of_initializers_are_unique():
+    w = numpy_helper.from_array(X, "w")
+    refused(identity(initializer=[w, w]), 'two initializers are named "w"')
+    refused(identity(w, sparse_initializer=[sparse("w", X, [0])]), 'two initializers are named "w"')
+
+
+def test_outputs_that_no_node_makes():
+    w = numpy_helper.from_array(X + 1, "w")
+    rep = backend.prepare(model_of([], [tensor_info("x", X)], ["w", "x", "w"], initializer=[w]))
+    for _ in range(2):
+        y = rep.run([X])
+        assert_same(y, [X + 1, X, X + 1])
+        for array in y:
+            array[:] = 0
+    refused(model_of([], [tensor_info("x", X)], ["nowhere"]), 'nothing defines the value "nowhere"')
+
+
+def test_names_may_be_empty_or_of_any_script():
+    nodes = [helper.make_node("Relu", ["größe"], ["出力"], name="層"), helper.make_node("Max", ["出力"], ["y y/z:0"])]
+    model = model_of(nodes, [tensor_info("größe", X)], ["出力", "y y/z:0"])
+    model.graph.name = ""
+    outputs = backend.prepare(model).run({"größe": X})
+    np.testing.assert_array_equal(outputs["出力"], X)
+    np.testing.assert_array_equal(outputs["y y/z:0"], X)
+    nameless = numpy_helper.from_array(X, "")
+    np.testing.assert_array_equal(
+        run(identity(initializer=[numpy_helper.from_array(X, "w"), nameless, nameless]))[0], X
+    )
+
+
+def test_declared_types_and_shapes_inside_are_not_needed():
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("Flatten", ["a"], ["b"]),
+        helper.make_node("Neg", ["b"], ["y"]),
+    ]
+    partly = [tensor_info("a", X), onnx.ValueInfoProto(name="b"), tensor_info("gone", element=FLOAT)]
+    model = model_of(nodes, [tensor_info("x", X)], ["y"], value_info=partly)
+    np.testing.assert_array_equal(run(model, X)[0], -X)
+
+
+# --- Sparse tensors ---------------------------------------------------------------------------------------------------
+
+
+def sparse(name, dense, indices, dims=None):
+    """The elements of an array at linear indices or coordinates."""
+    indices = np.array(indices, np.int64)
+    dense = np.asarray(dense)
+    linear = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), dense.shape)
+    values = numpy_helper.from_array(dense.reshape(-1)[linear], name)
+    return helper.make_sparse_tensor(values, numpy_helper.from_array(indices), dims or dense.shape)
+
+
+@pytest.mark.parametrize("element", sorted(set(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}))
+def test_sparse_tensors_of_every_element_type(element):
+    dtype = helper.tensor_dtype_to_np_dtype(element)
+    if element == TensorProto.STRING:
+        dense = np.array([["", "a", ""], ["", "", "b"]], object)
+    else:
+        dense = np.zeros(6, np.uint8)
+        dense = dense.astype(dtype) if dtype.itemsize > 1 else dense.view(dtype)
+        dense[[1, 5]] = np.ones(2).astype(dtype)
+        dense = dense.reshape(2, 3)
+    for indices in ([1, 5], [[0, 1], [1, 2]]):
+        tensor = sparse("w", dense, indices)
+        by_initializer = identity(sparse_initializer=[tensor])
+        by_attribute = model_of([helper.make_node("Constant", [], ["y"], sparse_value=tensor)], [], ["y"])
+        for model in (by_initializer, by_attribute):
+            (y,) = run(model)
+            assert (y.dtype, y.shape) == (dense.dtype, dense.shape)
+            assert y.tolist() == dense.tolist() if element == TensorProto.STRING else y.tobytes() == dense.tobytes()
+
+
+def test_sparse_tensors_of_any_rank():
+    dense = np.zeros((2, 3, 4, 5), np.float32)
+    dense[0, 1, 2, 3] = dense[1, 0, 0, 0] = dense[1, 2, 3, 4] = 9
+    coordinates = np.argwhere(dense)
+    for indices in (coordinates, np.flatnonzero(dense)):
+        np.testing.assert_array_equal(run(identity(sparse_initializer=[sparse("w", dense, indices)]))[0], dense)
+    line = np.array([0, 2], np.float32)
+    for indices in ([1], [[1]]):
+        np.testing.assert_array_equal(run(identity(sparse_initializer=[sparse("w", line, indices)]))[0], line)
+
+
+@pytest.mark.parametrize("indices", [[], np.zeros((0, 2)), None])
+def test_sparse_tensors_without_values(indices):
+    tensor = sparse("w", X, np.array([] if indices is None else indices, np.int64).reshape(-1)[:0])
+    if indices is None:
+        tensor.ClearField("indices")
+    else:
+        tensor.indices.CopyFrom(numpy_helper.from_array(np.array(indices, np.int64)))
+    np.testing.assert_array_equal(run(identity(sparse_initializer=[tensor]))[0], np.zeros_like(X))
+
+
+def test_sparse_initializers_of_subgraphs():
+    branch = helper.make_graph(
+        [helper.make_node("Add", ["x", "w"], ["z"])], "branch", [], [onnx.ValueInfoProto(name="z")],
+        sparse_initializer=[sparse("w", X, [[1, 2]])],
+    )  # fmt: skip
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
+    condition = np.array(True)
+    expected = X.copy()
+    expected[1, 2] *= 2
+    np.testing.assert_array_equal(
+        run(model_of([node], [tensor_info("c", condition), tensor_info("x", X)], ["y"]), condition, X)[0], expected
+    )
+
+
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        ([1, 6], "must lie inside its shape"),
+        ([-1, 1], "must lie inside its shape"),
+        ([[0, 0], [0, 3]], "must lie inside its shape"),
+        ([1, 1], "must be in ascending order"),
+        ([[1, 0], [0, 1]], "must be in ascending order"),
+        ([1, 2, 3], "must be as many as its values"),
+        ([[0], [1]], "must have one column for each dimension"),
+        ([[[0, 1]], [[1, 1]]], "must be of rank 1 or 2"),
+        (np.array([0, 1], np.int32), "must be int64"),
+    ],
+)
+def test_sparse_tensors_that_cannot_be_read(indices, message):
+    tensor = sparse("w", X, [1, 2])
+    tensor.indices.CopyFrom(numpy_helper.from_array(np.array(indices)))
+    refused(identity(sparse_initializer=[tensor]), f'tensor "w": the indices of its sparse form {message}')
+
+
+# --- Functions --------------------------------------------------------------------------------------------------------
+
+
+def with_functions(nodes, inputs, outputs, functions, **options):
+    model = model_of(nodes, inputs, outputs, **options)
+    model.functions.extend(functions)
+    model.opset_import.append(helper.make_opsetid("my", 1))
+    return model
+
+
+def function(name, inputs, outputs, nodes, attributes=(), defaults=(), **options):
+    imports = [helper.make_opsetid("", NEWEST), helper.make_opsetid("my", 1)]
+    return helper.make_function(
+        "my", name, inputs, outputs, nodes, imports, list(attributes), list(defaults), **options
+    )
+
+
+def reference(node, name, kind, of):
+    """The node, with an attribute that is the function's."""
+    attribute = node.attribute.add(name=name, ref_attr_name=of)
+    attribute.type = kind
+    return node
+
+
+INT, FLOATS = onnx.AttributeProto.INT, onnx.AttributeProto.FLOAT
+
+
+def leaky(**options):
+    node = reference(helper.make_node("LeakyRelu", ["x"], ["y"]), "alpha", FLOATS, "slope")
+    return function("Leaky", ["x"], ["y"], [node], **options)
+
+
+@pytest.mark.parametrize("ir_version", [8, onnx.IR_VERSION])
+def test_functions_take_attributes(ir_version):
+    calls = [
+        helper.make_node("Leaky", ["x"], ["a"], domain="my", slope=0.5),
+        helper.make_node("Leaky", ["x"], ["b"], domain="my"),
+    ]
+    default = helper.make_attribute("slope", 0.25)
+    model = with_functions(calls, [tensor_info("x", X)], ["a", "b"], [leaky(defaults=[default])])
+    model.ir_version = ir_version
+    np.testing.assert_allclose(run(model, -X)[0], -X * 0.5)
+    np.testing.assert_allclose(run(model, -X)[1], -X * 0.25)
+    without = with_functions(calls[1:], [tensor_info("x", X)], ["b"], [leaky(attributes=["slope"])])
+    np.testing.assert_allclose(run(without, -X)[0], -X * np.float32(0.01), rtol=1e-6)
+
+
+def test_functions_call_functions_and_hand_attributes_on_into_subgraphs():
+    inner = reference(helper.make_node("Leaky", ["x"], ["z"], domain="my"), "slope", FLOATS, "steep")
+    branch = helper.make_graph([inner], "branch", [], [onnx.ValueInfoProto(name="z")])
+    outer = function(
+        "Chosen",
+        ["c", "x"],
+        ["y"],
+        [helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)],
+        ["steep"],
+    )
+    call = helper.make_node("Chosen", ["c", "x"], ["y"], domain="my", steep=0.125)
+    condition = np.array(False)
+    inputs = [tensor_info("c", condition), tensor_info("x", X)]
+    model = with_functions([call], inputs, ["y"], [outer, leaky(attributes=["slope"])])
+    np.testing.assert_allclose(run(model, condition, -X)[0], -X * 0.125)
+
+
+def test_functions_are_told_apart_by_their_overload():
+    one = function("F", ["x"], ["y"], [helper.make_node("Neg", ["x"], ["y"])])
+    other = function("F", ["x"], ["y"], [helper.make_node("Exp", ["x"], ["y"])], overload="other")
+    calls = [helper.make_node("F", ["x"], [f"y{i}"], domain="my", overload=o) for i, o in enumerate(["", "other"])]
+    assert_same(run(with_functions(calls, [tensor_info("x", X)], ["y0", "y1"], [one, other]), X), [-X, np.exp(X)])
+
+
+def test_functions_have_scopes_of_their_own():
+    """Optional inputs, outputs that are left out, and names that the caller uses too."""
+    nodes = [helper.make_node("Clip", ["x", "", "limit"], ["y"]), helper.make_node("Neg", ["y"], ["w"])]
+    body = function("Both", ["x", "limit"], ["y", "w"], nodes)
+    calls = [
+        helper.make_node("Both", ["w", "x"], ["a", "b"], domain="my"),
+        helper.make_node("Both", ["w"], ["", "c"], domain="my"),
+        helper.make_node("Both", ["w"], ["d"], domain="my"),
+    ]
+    scalar = np.float32(2)
+    weights = numpy_helper.from_array(X, "w")
+    model = with_functions(calls, [tensor_info("x", scalar)], ["a", "b", "c", "d", "w"], [body], initializer=[weights])
+    assert_same(run(model, scalar), [np.minimum(X, 2), -np.minimum(X, 2), -X, X, X])
+
+
+def test_a_function_goes_before_an_operator_of_its_name():
+    body = helper.make_function(
+        "", "Relu", ["x"], ["y"], [helper.make_node("Neg", ["x"], ["y"])], [helper.make_opsetid("", NEWEST)]
+    )
+    model = model_of([helper.make_node("Relu", ["x"], ["y"])], [tensor_info("x", X)], ["y"])
+    model.functions.append(body)
+    np.testing.assert_array_equal(run(model, X)[0], -X)
+
+
+def test_functions_have_opsets_of_their_own():
+    body = function("Old", ["x"], ["y"], [helper.make_node("Clip", ["x"], ["y"], max=3.0)])
+    body.opset_import[0].version = 6
+    model = with_functions([helper.make_node("Old", ["x"], ["y"], domain="my")], [tensor_info("x", X)], ["y"], [body])
+    np.testing.assert_array_equal(run(model, X)[0], np.minimum(X, 3))
+
+
+def test_functions_that_cannot_be_called():
+    there = function("There", ["x"], ["y"], [helper.make_node("Back", ["x"], ["y"], domain="my")])
+    back = function("Back", ["x"], ["y"], [helper.make_node("There", ["x"], ["y"], domain="my")])
+    call = helper.make_node("There", ["x"], ["y"], domain="my", name="start")
+    refused(with_functions([call], [tensor_info("x", X)], ["y"], [there, back]), "There.*the function calls itself")
+    wide = helper.make_node("Leaky", ["x", "x"], ["y"], domain="my", name="wide")
+    model = with_functions([wide], [tensor_info("x", X)], ["y"], [leaky()])
+    assert refused(model, "has 2 inputs; the function takes 1").node_name == "wide"
+
+
+# --- What a model says of itself --------------------------------------------------------------------------------------
+
+
+def test_metadata_is_readable():
+    model = identity(numpy_helper.from_array(X, "w"))
+    model.ir_version = 9
+    model.producer_name, model.producer_version = "a trainer", "1.2"
+    model.domain, model.model_version = "org.example", 3
+    model.doc_string, model.graph.doc_string = "A *model*", "Its graph"
+    helper.set_model_props(model, {"license": "MIT", "größe": "groß"})
+    annotation = model.graph.quantization_annotation.add(tensor_name="w")
+    annotation.quant_parameter_tensor_names.add(key="SCALE_TENSOR", value="w_scale")
+    annotation.quant_parameter_tensor_names.add(key="ZERO_POINT_TENSOR", value="w_zero")
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    rep = backend.prepare(model)
+    assert rep.metadata == {"license": "MIT", "größe": "groß"}
+    assert rep.model_info == backend.ModelInfo(
+        ir_version=9,
+        opset_imports={"": NEWEST, "ai.onnx.ml": 3},
+        producer_name="a trainer",
+        producer_version="1.2",
+        domain="org.example",
+        model_version=3,
+        doc_string="A *model*",
+        graph_name="test",
+        graph_doc_string="Its graph",
+    )
+    assert rep.quantization_annotations == {"w": {"SCALE_TENSOR": "w_scale", "ZERO_POINT_TENSOR": "w_zero"}}
+    np.testing.assert_array_equal(rep.run([])[0], X)
+
+
+def test_a_model_may_say_nothing_of_itself():
+    rep = backend.prepare(identity(numpy_helper.from_array(X, "w")))
+    assert (rep.metadata, rep.quantization_annotations) == ({}, {})
+    assert (rep.model_info.producer_name, rep.model_info.model_version) == ("", 0)
+
+
+def test_training_info_is_left_alone():
+    model = identity(numpy_helper.from_array(X, "w"))
+    training = model.training_info.add()
+    training.algorithm.CopyFrom(helper.make_graph([helper.make_node("Frobnicate", ["w"], ["g"])], "step", [], []))
+    training.update_binding.add(key="w", value="g")
+    np.testing.assert_array_equal(run(model)[0], X)
