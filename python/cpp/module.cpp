@@ -137,6 +137,12 @@ py::list table() {
   return rows;
 }
 
+py::list experimental() {
+  py::list operators;
+  for (const OperatorSchema& schema : experimental_schemas()) operators.append(py::make_tuple(schema.domain, schema.name));
+  return operators;
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, m) {
@@ -171,4 +177,5 @@ PYBIND11_MODULE(_C, m) {
       [](const std::string& bytes) { check(ModelFile::from_bytes(bytes)->proto); },
       "Raises where a model cannot be translated.");
   m.def("translation_table", &table, "(domain, operator, since versions, reviewed to) of each translated operator.");
+  m.def("experimental_operators", &experimental, "(domain, operator) of those that the standard has no version 1 of.");
 }

@@ -117,6 +117,7 @@ Fed from_python(py::handle object, const ValueType& expected, const std::string&
 
 py::object tensor_to_python(const at::Tensor& stored, ElementType type, const StringPool& strings) {
   const at::Tensor cpu = stored.cpu();
+  if (type == ElementType::Undefined) type = element_type_of(cpu.scalar_type());  // as of an ATen node's result
   if (type == ElementType::String) {
     const at::Tensor ids = cpu.contiguous();
     py::array array(py::dtype("O"), std::vector<py::ssize_t>(ids.sizes().begin(), ids.sizes().end()));

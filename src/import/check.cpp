@@ -94,7 +94,7 @@ class Checker {
     for (const auto& attribute : node.attribute()) {
       const AttributeSchema* known = schema.find_attribute(attribute.name());
       if (!known) {
-        blame(label, "unknown attribute \"" + attribute.name() + "\"");
+        if (!schema.open_attributes) blame(label, "unknown attribute \"" + attribute.name() + "\"");
       } else if (attribute.type() != 0 && attribute.type() != known->type) {
         blame(label, "the attribute \"" + attribute.name() + "\" must be of type " + type_name(known->type) + ", not " +
                          type_name(attribute.type()));

@@ -1,5 +1,6 @@
 #include "import/element_type.h"
 
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 #include <string>
@@ -60,6 +61,13 @@ const ElementInfo& info(ElementType type) {
 
 ElementType element_type_named(std::string_view onnx_name) { return find(&ElementInfo::name, onnx_name); }
 ElementType element_type_of_numpy(std::string_view numpy_name) { return find(&ElementInfo::numpy, numpy_name); }
+
+ElementType element_type_of(c10::ScalarType dtype) {
+  const auto bits = static_cast<int>(8 * c10::elementSize(dtype));
+  const auto same = [&](const ElementInfo& row) { return row.storage == dtype && row.bits == bits; };
+  const auto found = std::ranges::find_if(kTypes, same);
+  return found == kTypes.end() ? Undefined : found->type;
+}
 
 bool is_small_float(ElementType type) { return info(type).bits <= 8 && is_floating(type); }
 

@@ -35,6 +35,7 @@ struct ElementInfo {
 const ElementInfo& info(ElementType type);
 ElementType element_type_named(std::string_view onnx_name);  // Undefined where there is none
 ElementType element_type_of_numpy(std::string_view numpy_name);
+ElementType element_type_of(c10::ScalarType dtype);  // that which computes as the dtype does
 
 inline c10::ScalarType storage_dtype(ElementType type) { return info(type).storage; }
 bool is_floating(ElementType type);   // any width, not complex

@@ -150,10 +150,18 @@ Values rms_norm(Translator& t, const NodeView& n) {
 
 // --- Others ---
 
-Values mean_variance_norm(Translator& t, const NodeView& n) {
+Values mean_variance_norm(Translator& t, const NodeView& n, const Arg& axes, bool normalize_variance) {
   const ElementType type = n.element(0);
   const Value x = cast(t, n.tensor(0), is_half(type) ? Float : type);
-  return {cast(t, t.call("mean_variance_normalization", {x, n.attr_ints("axes")}).as(x.type), type)};
+  return {cast(t, t.call("mean_variance_normalization", {x, axes, normalize_variance}).as(x.type), type)};
+}
+
+Values mean_variance_norm_9(Translator& t, const NodeView& n) { return mean_variance_norm(t, n, n.attr_ints("axes"), true); }
+
+Values mean_variance_norm_1(Translator& t, const NodeView& n) {
+  const Value rank = t.call("aten::dim", {n.tensor(0)});
+  const Value axes = t.call("normalized_axes", {rank, n.attr_int("across_channels") != 0});
+  return mean_variance_norm(t, n, axes, n.attr_int("normalize_variance") != 0);
 }
 
 Values lrn(Translator& t, const NodeView& n) {
@@ -196,7 +204,7 @@ void register_normalization_ops(Registry& r) {
   r.op("LayerNormalization").since(17, layer_norm).reviewed_to(17);
   r.op("RMSNormalization").since(23, rms_norm).reviewed_to(23);
   r.op("LpNormalization").since(1, script("lp_normalization")).reviewed_to(22);
-  r.op("MeanVarianceNormalization").since(9, mean_variance_norm).reviewed_to(13);
+  r.op("MeanVarianceNormalization").since(1, mean_variance_norm_1).since(9, mean_variance_norm_9).reviewed_to(13);
   r.op("LRN").since(1, lrn).reviewed_to(13);
   r.op("Dropout").since(1, dropout_1).since(7, dropout_7).since(12, dropout_12).reviewed_to(22);
 }

@@ -31,5 +31,6 @@ void register_optional_ops(Registry& r);
 void register_training_ops(Registry& r);
 void register_text_ops(Registry& r);
 void register_ml_ops(Registry& r);
+void register_experimental_ops(Registry& r);
 
 }  // namespace onnxtorch

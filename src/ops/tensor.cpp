@@ -200,6 +200,7 @@ void register_tensor_ops(Registry& r) {
   r.op("Concat").since(1, concat).reviewed_to(13);
   r.op("Split").since(1, split).reviewed_to(18);
   r.op("Slice").since(1, slice).reviewed_to(13);
+  r.op("DynamicSlice").since(1, slice);
   r.op("CenterCropPad").since(18, center_crop_pad).reviewed_to(18);
   r.op("Transpose").since(1, transpose).reviewed_to(25);
   r.op("Tile").since(1, tile_1).since(6, tile).reviewed_to(13);

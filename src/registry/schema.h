@@ -38,6 +38,7 @@ struct OperatorSchema {
   std::string_view name;
   int since_version;
   bool deprecated;
+  bool open_attributes;  // attributes beyond those it names are allowed
   int min_inputs, max_inputs, min_outputs, max_outputs;
   std::span<const FormalParameter> inputs;
   std::span<const FormalParameter> outputs;
@@ -51,7 +52,11 @@ struct OperatorSchema {
 // Every version of every operator, ordered by domain, name, since_version.
 std::span<const OperatorSchema> all_schemas();
 
-// The version in force at `opset_version`, or null where the operator does not exist yet, or not at all.
+// Operators of early releases that the standard has no schema for: cmake/experimental_schemas.py. Ordered likewise.
+std::span<const OperatorSchema> experimental_schemas();
+
+// The version in force at `opset_version`, else the experimental operator of that name; or null where the operator does not
+// exist yet, or not at all.
 const OperatorSchema* find_schema(std::string_view domain, std::string_view op, int64_t opset_version);
 
 // The newest opset version of `domain` that the table knows; 0 for an unknown domain.

@@ -32,6 +32,7 @@ const Registry& registry() {
     register_training_ops(r);
     register_text_ops(r);
     register_ml_ops(r);
+    register_experimental_ops(r);
     return r;
   }();
   return table;

@@ -147,6 +147,9 @@ void GraphTranslator::define(const std::string& name, Value value) {
 
 void GraphTranslator::translate(const onnx::GraphProto& graph) {
   declare_initializers(graph);
+  for (const auto* infos : {&graph.value_info(), &graph.output()}) {
+    for (const auto& info : *infos) scope_->declared[info.name()] = value_type(info.type());
+  }
   for (const auto& node : graph.node()) translate(node);
 }
 
@@ -173,8 +176,10 @@ void GraphTranslator::translate(const onnx::NodeProto& node) {
     throw Error(std::string("cannot be translated: ") + e.what(), label);
   }
   for (size_t i = 0; i < outputs.size() && i < view.output_count(); ++i) {
+    const std::string& name = node.output(static_cast<int>(i));
     if (!outputs[i].type.known() && !outputs[i].absent()) outputs[i].type = view.output_type(i);
-    define(node.output(static_cast<int>(i)), outputs[i]);
+    if (!outputs[i].type.known() && scope_->declared.contains(name)) outputs[i].type = scope_->declared.at(name);
+    define(name, outputs[i]);
   }
   location_ = around;
 }

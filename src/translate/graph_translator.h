@@ -34,6 +34,7 @@ class GraphTranslator final : public Translator {
   std::optional<std::vector<int64_t>> known_ints(const Value& v) const override;
   std::optional<double> known_number(const Value& v) const override;
   std::optional<std::vector<int64_t>> known_shape(const Value& v) const override;
+  std::optional<c10::ScalarType> known_dtype(const Value& v) const override;
   std::optional<Values> items(const Value& v) override;
 
   Value scalar(Arg value) override;
@@ -62,6 +63,7 @@ class GraphTranslator final : public Translator {
     Scope* outer;
     const Opsets* opsets;
     std::shared_ptr<const void> owner;  // of the messages that hold the graph
+    std::unordered_map<std::string, ValueType> declared = {};  // types, by the graph's value infos
   };
 
   void declare_inputs();

@@ -104,6 +104,11 @@ std::optional<std::vector<int64_t>> GraphTranslator::known_shape(const Value& v)
   return meta ? std::optional(meta->sizes().vec()) : std::nullopt;
 }
 
+std::optional<c10::ScalarType> GraphTranslator::known_dtype(const Value& v) const {
+  const auto meta = v.absent() ? std::nullopt : facts_.meta(v.graph);
+  return meta ? std::optional(meta->scalar_type()) : std::nullopt;
+}
+
 std::optional<Values> GraphTranslator::items(const Value& v) {
   Values result;
   if (v.absent()) return {};

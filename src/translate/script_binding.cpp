@@ -2,8 +2,8 @@
 
 #include <stdexcept>
 
+#include "translate/binding.h"
 #include "translate/scripts.h"
-#include "translate/translator.h"
 
 namespace onnxtorch {
 namespace {
@@ -18,10 +18,14 @@ std::optional<size_t> input_named(const NodeView& n, const std::string& name) {
   return {};
 }
 
+}  // namespace
+
+c10::TypePtr without_optional(const c10::TypePtr& type) {
+  return type->kind() == TypeKind::OptionalType ? type->expectRef<c10::OptionalType>().getElementType() : type;
+}
+
 Arg bound_input(const NodeView& n, size_t i, const c10::TypePtr& parameter) {
-  const c10::TypePtr type = parameter->kind() == TypeKind::OptionalType
-                                ? parameter->expectRef<c10::OptionalType>().getElementType()
-                                : parameter;
+  const c10::TypePtr type = without_optional(parameter);
   switch (type->kind()) {
     case TypeKind::IntType: return n.integer(i);
     case TypeKind::FloatType: return n.number(i);
@@ -35,9 +39,12 @@ Arg bound_input(const NodeView& n, size_t i, const c10::TypePtr& parameter) {
 }
 
 Arg bound_attribute(const NodeView& n, const std::string& name, const c10::TypePtr& parameter) {
-  const bool as_bool = parameter->kind() == TypeKind::BoolType;
+  const TypeKind kind = without_optional(parameter)->kind();
   switch (n.attribute(name)->type()) {
-    case onnx::AttributeProto::INT: return as_bool ? Arg(n.attr_int(name) != 0) : Arg(n.attr_int(name));
+    case onnx::AttributeProto::INT:
+      if (kind == TypeKind::BoolType) return n.attr_int(name) != 0;
+      if (kind == TypeKind::FloatType) return static_cast<double>(n.attr_int(name));
+      return n.attr_int(name);
     case onnx::AttributeProto::FLOAT: return n.attr_float(name);
     case onnx::AttributeProto::STRING: return n.attr_string(name);
     case onnx::AttributeProto::INTS: return n.attr_ints(name);
@@ -47,6 +54,8 @@ Arg bound_attribute(const NodeView& n, const std::string& name, const c10::TypeP
     default: throw std::logic_error("a script cannot take the attribute " + name);
   }
 }
+
+namespace {
 
 // The argument for a script's parameter, by its name.
 Arg bound(Translator& t, const NodeView& n, const std::string& name, const c10::TypePtr& type) {

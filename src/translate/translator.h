@@ -43,6 +43,7 @@ class Translator {
   virtual std::optional<std::vector<int64_t>> known_ints(const Value& v) const = 0;
   virtual std::optional<double> known_number(const Value& v) const = 0;  // of a tensor of rank 0
   virtual std::optional<std::vector<int64_t>> known_shape(const Value& v) const = 0;
+  virtual std::optional<c10::ScalarType> known_dtype(const Value& v) const = 0;
   // The elements of what is on the host, or of a known integer tensor of rank 0 or 1, as one int or bool each; nothing
   // where even their number is not known.
   virtual std::optional<Values> items(const Value& v) = 0;
@@ -84,5 +85,9 @@ using TranslateFunction = std::function<Values(Translator&, const NodeView&)>;
 // A translator that calls a function of src/ops/scripts, binding its parameters by their names to the node's inputs and
 // attributes as the ONNX schema names them (inputs first), but for those that are fixed here; see src/ops/README.md.
 TranslateFunction script(std::string function, std::vector<Arg> fixed = {});
+
+// The translator of ATen: calls the ATen operator that the attribute "operator" names. The other attributes are arguments
+// by name; each input is the next argument that is still open, and, where that takes all inputs, a tensor.
+Values aten(Translator& t, const NodeView& n);
 
 }  // namespace onnxtorch

@@ -57,8 +57,10 @@ TEST(Registry, KeepsDomainsApart) {
 
 TEST(TheTable, NamesOnlyWhatTheSchemasHave) {
   std::map<std::pair<std::string, std::string>, std::set<int>> versions;
-  for (const OperatorSchema& schema : all_schemas()) {
-    versions[{std::string(schema.domain), std::string(schema.name)}].insert(schema.since_version);
+  for (const auto schemas : {all_schemas(), experimental_schemas()}) {
+    for (const OperatorSchema& schema : schemas) {
+      versions[{std::string(schema.domain), std::string(schema.name)}].insert(schema.since_version);
+    }
   }
   for (const Registry::Row& row : registry().rows()) {
     const auto schema = versions.find({row.domain, row.op});

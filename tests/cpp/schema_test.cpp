@@ -14,7 +14,9 @@ TEST(Schema, IsOrderedWithoutDuplicates) {
   const auto not_before = [](const OperatorSchema& a, const OperatorSchema& b) {
     return std::tie(a.domain, a.name, a.since_version) >= std::tie(b.domain, b.name, b.since_version);
   };
-  EXPECT_EQ(std::ranges::adjacent_find(all_schemas(), not_before), all_schemas().end());
+  for (const auto schemas : {all_schemas(), experimental_schemas()}) {
+    EXPECT_EQ(std::ranges::adjacent_find(schemas, not_before), schemas.end());
+  }
 }
 
 TEST(Schema, FindsTheVersionInForce) {
@@ -22,6 +24,14 @@ TEST(Schema, FindsTheVersionInForce) {
   EXPECT_EQ(find_schema("", "Reshape", 18)->since_version, 14);
   EXPECT_EQ(find_schema("", "Reshape", 22)->since_version, 21);
   EXPECT_EQ(find_schema("ai.onnx.ml", "LabelEncoder", 3)->since_version, 2);
+}
+
+TEST(Schema, FindsAnExperimentalOperatorWhereTheStandardHasNone) {
+  EXPECT_EQ(find_schema("", "Affine", 1)->since_version, 1);
+  EXPECT_EQ(find_schema("", "Affine", 28)->since_version, 1);
+  EXPECT_EQ(find_schema("", "ThresholdedRelu", 9)->since_version, 1);
+  EXPECT_EQ(find_schema("", "ThresholdedRelu", 10)->since_version, 10);
+  EXPECT_TRUE(find_schema("org.pytorch.aten", "ATen", 1)->open_attributes);
 }
 
 TEST(Schema, IsNullForWhatDoesNotExist) {

@@ -14,6 +14,9 @@ def _versions() -> dict[tuple[str, str], list[int]]:
     versions = defaultdict(list)
     for schema in onnx.defs.get_all_schemas_with_history():
         versions["" if schema.domain == "ai.onnx" else schema.domain, schema.name].append(schema.since_version)
+    assert len(versions) == 227 and sum(map(len, versions.values())) == 659
+    for key in _C.experimental_operators():
+        versions[key].append(1)
     return {key: sorted(found) for key, found in versions.items()}
 
 
@@ -22,7 +25,6 @@ NEWEST = {key: found[-1] for key, found in VERSIONS.items()}
 
 
 def test_every_operator_is_there():
-    assert len(NEWEST) == 227
     missing = sorted(key for key in NEWEST if key not in TABLE)
     assert not missing, f"no translator for {missing}"
 

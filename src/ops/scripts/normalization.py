@@ -40,7 +40,14 @@ def lp_normalization(input: Tensor, axis: int, p: int) -> Tensor:
     return torch.where(norm == 0, torch.zeros_like(input), input / norm)
 
 
-def mean_variance_normalization(x: Tensor, axes: List[int]) -> Tensor:
+def normalized_axes(rank: int, across_channels: bool) -> List[int]:
+    axes = list(range(rank))
+    return axes if across_channels else axes[:1] + axes[2:]
+
+
+def mean_variance_normalization(x: Tensor, axes: List[int], normalize_variance: bool) -> Tensor:
+    if not normalize_variance:
+        return x - torch.mean(x, axes, keepdim=True)
     var, mean = torch.var_mean(x, axes, unbiased=False, keepdim=True)
     return (x - mean) / (torch.sqrt(var) + 1e-9)
 

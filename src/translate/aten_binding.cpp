@@ -1,0 +1,209 @@
+// ATen nodes: calls of any ATen operator by its name.
+#include <onnx/onnx-ml.pb.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+#include <set>
+
+#include "translate/binding.h"
+
+namespace onnxtorch {
+namespace {
+
+using c10::Argument;
+using c10::FunctionSchema;
+using c10::TypeKind;
+
+bool is_tensor(const c10::TypePtr& type) { return without_optional(type)->kind() == TypeKind::TensorType; }
+
+bool is_tensor_list(const c10::TypePtr& type) {
+  const c10::TypePtr list = without_optional(type);
+  return list->kind() == TypeKind::ListType && is_tensor(list->expectRef<c10::ListType>().getElementType());
+}
+
+bool takes_input(const c10::TypePtr& type) {
+  const c10::TypePtr given = without_optional(type);
+  switch (given->kind()) {
+    case TypeKind::TensorType:
+    case TypeKind::NumberType:
+    case TypeKind::IntType:
+    case TypeKind::FloatType:
+    case TypeKind::BoolType:
+      return true;
+    default:
+      return is_tensor_list(given) || given->isSubtypeOf(*c10::ListType::ofInts());
+  }
+}
+
+bool takes_attribute(const c10::TypePtr& type, int attribute_type) {
+  const c10::TypePtr given = without_optional(type);
+  const auto is = [&](std::initializer_list<TypeKind> kinds) { return std::ranges::count(kinds, given->kind()) > 0; };
+  const bool ints = given->isSubtypeOf(*c10::ListType::ofInts());
+  switch (attribute_type) {
+    case onnx::AttributeProto::INT:
+      return ints || is({TypeKind::IntType, TypeKind::BoolType, TypeKind::FloatType, TypeKind::NumberType});
+    case onnx::AttributeProto::FLOAT:
+      return is({TypeKind::FloatType, TypeKind::NumberType});
+    case onnx::AttributeProto::STRING:
+      return is({TypeKind::StringType});
+    case onnx::AttributeProto::INTS:
+      return ints;
+    case onnx::AttributeProto::FLOATS:
+      return given->isSubtypeOf(*c10::ListType::ofFloats());
+    case onnx::AttributeProto::TENSOR:
+      return is({TypeKind::TensorType, TypeKind::NumberType});
+    default:
+      return false;
+  }
+}
+
+// What an argument of an ATen operator is made of.
+struct Source {
+  const Argument* argument;
+  bool from_attribute;
+  size_t first_input = 0, inputs = 0;
+};
+
+// The sources of all arguments but those left at their defaults; nothing where node and operator do not fit. The inputs
+// go in order to the arguments that no attribute names: to the tensors among them, or to all.
+std::optional<std::vector<Source>> match(const NodeView& n, const FunctionSchema& schema, bool tensors_only) {
+  const auto is_open = [&](const Argument& argument) {
+    const bool tensor = is_tensor(argument.type()) || is_tensor_list(argument.type());
+    return !n.has_attribute(argument.name()) && takes_input(argument.type()) && (tensor || !tensors_only);
+  };
+  const auto& arguments = schema.arguments();
+  std::vector<Source> sources;
+  size_t next = 0, named = 0;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Argument& argument = arguments[i];
+    const c10::TypePtr& type = argument.type();
+    if (const auto* attribute = n.attribute(argument.name())) {
+      if (!takes_attribute(type, attribute->type())) return {};
+      sources.push_back({&argument, true});
+      ++named;
+    } else if (is_open(argument) && next < n.input_count()) {
+      size_t count = 1;
+      if (is_tensor_list(type) && n.input(next).type.kind != ValueType::Kind::Sequence) {
+        const auto later =
+            static_cast<size_t>(std::count_if(arguments.begin() + i + 1, arguments.end(),
+                                              [&](const Argument& a) { return is_open(a) && !a.default_value(); }));
+        if (n.input_count() - next < later) return {};
+        count = n.input_count() - next - later;
+      }
+      // An absent input leaves its argument at the default.
+      const bool given = count != 1 || n.has(next) || is_tensor_list(type);
+      if (!given && !argument.default_value() && type->kind() != TypeKind::OptionalType) return {};
+      if (given) sources.push_back({&argument, false, next, count});
+      next += count;
+    } else if (!argument.default_value() && type->kind() != TypeKind::OptionalType &&
+               type->kind() != TypeKind::DeviceObjType) {
+      return {};
+    }
+  }
+  const std::set<std::string> own{"operator", "overload_name"};
+  const auto others =
+      std::ranges::count_if(n.proto().attribute(), [&](const auto& a) { return !own.contains(a.name()); });
+  if (next != n.input_count() || named != static_cast<size_t>(others)) return {};
+  return sources;
+}
+
+Arg argument_from(Translator& t, const NodeView& n, const Source& source) {
+  const c10::TypePtr& type = source.argument->type();
+  if (source.from_attribute) {
+    const bool as_number =
+        !is_tensor(type) && n.attribute(source.argument->name())->type() == onnx::AttributeProto::TENSOR;
+    const Arg arg = bound_attribute(n, source.argument->name(), type);
+    return as_number ? Arg(t.call("aten::item", {std::get<Value>(arg.data)})) : arg;
+  }
+  if (!is_tensor_list(type)) return bound_input(n, source.first_input, type);
+  if (source.inputs == 1 && n.input(source.first_input).type.kind == ValueType::Kind::Sequence) {
+    return n.input(source.first_input);
+  }
+  Values tensors;
+  for (size_t i = 0; i < source.inputs; ++i) tensors.push_back(n.tensor(source.first_input + i));
+  return t.list(tensors);
+}
+
+std::vector<Arg> arguments_of(Translator& t, const NodeView& n, const FunctionSchema& schema,
+                              const std::vector<Source>& sources) {
+  std::vector<Arg> args;
+  for (const Argument& argument : schema.arguments()) {
+    const auto source = std::ranges::find(sources, &argument, &Source::argument);
+    if (source != sources.end()) {
+      args.push_back(kw(argument.name(), argument_from(t, n, *source)));
+    } else if (without_optional(argument.type())->kind() == TypeKind::DeviceObjType) {
+      args.push_back(kw(argument.name(), t.device()));
+    } else if (!argument.default_value()) {
+      args.push_back(kw(argument.name(), none));
+    }
+  }
+  return args;
+}
+
+// The overloads that the node may mean: those that change nothing in place, of its overload_name where it gives one.
+std::vector<const FunctionSchema*> overloads(const NodeView& n, const std::string& name) {
+  const std::string wanted = n.has_attribute("overload_name") ? n.attr_string("overload_name") : "";
+  std::vector<const FunctionSchema*> found;
+  std::string others;
+  for (const auto& op : torch::jit::getAllOperatorsFor(c10::Symbol::aten(name))) {
+    const FunctionSchema& schema = op->schema();
+    if (schema.is_mutable()) continue;
+    if (wanted.empty() || schema.overload_name() == wanted) found.push_back(&schema);
+    others += "\n  " + c10::toString(schema);
+  }
+  if (!found.empty()) return found;
+  if (others.empty()) n.unsupported("ATen has no operator \"" + name + "\" that leaves its arguments as they are");
+  n.fail("aten::" + name + " has no overload \"" + wanted + "\"; it has" + others);
+}
+
+// An output as ONNX has it: numbers are tensors.
+Value as_output(Translator& t, const Value& result) {
+  const auto kind = result.graph->type()->kind();
+  if (kind == TypeKind::FloatType || kind == TypeKind::NumberType) {
+    return t.call("aten::scalar_tensor", {result, kw("device", t.device())});
+  }
+  return result;
+}
+
+Values outputs_of(Translator& t, const NodeView& n, Values results) {
+  const bool is_list = results.size() == 1 && is_tensor_list(results[0].graph->type());
+  if (is_list && n.output_count() > 1) {
+    const Value list = results[0];
+    results.clear();
+    for (size_t i = 0; i < n.output_count(); ++i) {
+      results.push_back(t.call("aten::__getitem__", {list, static_cast<int64_t>(i)}));
+    }
+  } else if (is_list) {
+    return {results[0].as(ValueType::sequence(ValueType::tensor(n.element(0))))};
+  }
+  for (Value& result : results) {
+    result = as_output(t, result);
+    if (t.on_host(result)) {
+      result = result.as(ElementType::Int64);
+    } else if (t.bool_on_host(result)) {
+      result = result.as(ElementType::Bool);
+    } else if (const auto dtype = t.known_dtype(result)) {
+      result = result.as(element_type_of(*dtype));
+    }
+  }
+  return results;
+}
+
+}  // namespace
+
+Values aten(Translator& t, const NodeView& n) {
+  const std::string name = n.attr_string("operator");
+  const auto candidates = overloads(n, name);
+  for (const bool tensors_only : {true, false}) {
+    for (const FunctionSchema* schema : candidates) {
+      if (const auto sources = match(n, *schema, tensors_only)) {
+        return outputs_of(t, n, t.call_all("aten::" + name, arguments_of(t, n, *schema, *sources)));
+      }
+    }
+  }
+  std::string tried;
+  for (const FunctionSchema* schema : candidates) tried += "\n  " + c10::toString(*schema);
+  n.fail("its inputs and attributes do not fit" + tried);
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,16 @@
+// How inputs and attributes become arguments of a TorchScript function, by the type of its parameter.
+#pragma once
+
+#include <ATen/core/jit_type.h>
+
+#include "translate/translator.h"
+
+namespace onnxtorch {
+
+Arg bound_input(const NodeView& n, size_t i, const c10::TypePtr& parameter);
+Arg bound_attribute(const NodeView& n, const std::string& name, const c10::TypePtr& parameter);
+
+// The type of an optional parameter where it is given.
+c10::TypePtr without_optional(const c10::TypePtr& type);
+
+}  // namespace onnxtorch
