@@ -60,7 +60,7 @@ def _aten(domain):
     )
 
 
-# Where the schema of onnx names no default, it is that of Caffe2's operator (drop_states), or what leaves the input alone.
+# Where onnx's schema names no default, it is that of Caffe2's operator (drop_states), or what leaves the input alone.
 SCHEMAS = [
     _schema("Affine", "X:T", "Y:T", {"T": FLOATS}, alpha=1.0, beta=0.0),
     _schema(

@@ -1,4 +1,4 @@
-"""Write the schemas of the installed onnx package, and the experimental ones, as C++ tables for src/registry/schema.h."""
+"""Write the schemas of the installed onnx package, and the experimental ones, as tables for src/registry/schema.h."""
 
 import sys
 from pathlib import Path
@@ -89,7 +89,8 @@ def operator_schema(schema, tables):
 
 def schema_table(name, schemas, tables):
     schemas = sorted(schemas, key=lambda s: (s.domain.encode(), s.name.encode(), s.since_version))
-    return [f"constexpr OperatorSchema {name}[] = {{", *(f"    {operator_schema(s, tables)}," for s in schemas), "};", ""]
+    rows = [f"    {operator_schema(s, tables)}," for s in schemas]
+    return [f"constexpr OperatorSchema {name}[] = {{", *rows, "};", ""]
 
 
 def main(out):

@@ -1,4 +1,4 @@
-"""The experimental operators of onnx 1.2 to 1.4, against onnxruntime where it runs them, else against numpy and torch."""
+"""The experimental operators of onnx 1.2 to 1.4, against onnxruntime where it runs them, else numpy and torch."""
 
 import numpy as np
 import onnx
