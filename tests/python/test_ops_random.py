@@ -1,7 +1,8 @@
-"""Random numbers: with a seed the stream of numpy's RandomState, without one ATen's."""
+"""Random numbers: with a seed the stream of numpy's RandomState, without one ATen's. docs/randomness.md says what holds."""
 
 import numpy as np
 import pytest
+import torch
 from models import model_of, op_model, run_op, tensor_info
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
@@ -40,10 +41,68 @@ def test_seeded_stream(op, attributes, dtype, seed):
     np.testing.assert_array_equal(run_op(op + "Like", [like], **attributes)[0], expected)
 
 
-@pytest.mark.parametrize("seed, same_as", [(-1.0, 2**32 - 1), (-2.5, 2**32 - 2), (2.0**32, 0), (2.0**32 + 512, 512)])
-def test_seeds_of_32_bits(seed, same_as):
-    actual = run_op("RandomUniform", [], shape=[4], dtype=_element("DOUBLE"), seed=seed)[0]
-    np.testing.assert_array_equal(actual, np.random.RandomState(same_as).rand(4))
+HALF = np.full((5, 7), 0.5)
+LOGITS = np.log([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]]) + 3  # unnormalized
+RANDOM = {
+    "RandomNormal": ([], {"shape": [5, 7], "dtype": TensorProto.DOUBLE}, lambda state: state.randn(5, 7)),
+    "RandomNormalLike": ([HALF], {}, lambda state: state.randn(5, 7)),
+    "RandomUniform": ([], {"shape": [5, 7], "dtype": TensorProto.DOUBLE}, lambda state: state.rand(5, 7)),
+    "RandomUniformLike": ([HALF], {}, lambda state: state.rand(5, 7)),
+    "Bernoulli": ([HALF], {}, lambda state: state.binomial(1, HALF).astype(np.float64)),
+    "Multinomial": (
+        [LOGITS],
+        {"sample_size": 40, "dtype": TensorProto.INT64},
+        lambda state: np.stack([state.choice(3, 40, p=np.exp(row) / np.exp(row).sum()) for row in LOGITS]),
+    ),
+    "Dropout": (
+        [HALF, np.array(0.3), np.array(True)],
+        {},
+        lambda state: np.where(state.uniform(0, 1, HALF.shape) >= 0.3, HALF / 0.7, 0),
+    ),
+}
+SEEDS_MEAN = {0: 0, 7: 7, 2.9: 2, -1: 2**32 - 1, -2.5: 2**32 - 2, 2.0**32: 0, 2.0**32 + 512: 512, -(2.0**40): 0, 1e30: 0}
+
+
+def _prepared(op, **seed):
+    inputs, attributes, _ = RANDOM[op]
+    if op == "Dropout" and seed:
+        seed = {"seed": int(seed["seed"])}  # an integer there
+    rep = onnx_torch.backend.prepare(op_model(op, inputs, **attributes, **seed))
+    return lambda: rep.run(inputs)[0]
+
+
+@pytest.mark.parametrize("seed, same_as", SEEDS_MEAN.items(), ids=str)
+@pytest.mark.parametrize("op", RANDOM)
+def test_what_a_seed_means(op, seed, same_as):
+    """A fraction is cut off, and what is left counts modulo 2**32."""
+    if op == "Dropout" and seed == 1e30:
+        pytest.skip("no int64")
+    run = _prepared(op, seed=float(seed))
+    expected = RANDOM[op][2](np.random.RandomState(same_as))
+    np.testing.assert_allclose(run(), expected, rtol=1e-12)
+    np.testing.assert_array_equal(run(), run())
+    np.testing.assert_array_equal(run(), _prepared(op, seed=float(seed))())
+
+
+@pytest.mark.parametrize("seed", [{}, {"seed": np.nan}, {"seed": np.inf}, {"seed": -np.inf}], ids=str)
+@pytest.mark.parametrize("op", RANDOM)
+def test_without_a_seed_the_stream_is_that_of_torch(op, seed):
+    """A seed that is no finite number is none."""
+    if op == "Dropout" and seed:
+        pytest.skip("its seed is an integer")
+    run = _prepared(op, **seed)
+    torch.manual_seed(11)
+    first, second = run(), run()
+    assert not np.array_equal(first, second)
+    torch.manual_seed(11)
+    np.testing.assert_array_equal([run(), run()], [first, second])
+
+
+@pytest.mark.parametrize("seed", [{}, {"seed": 4.0}])
+def test_nodes_of_one_seed_draw_the_same_numbers(seed):
+    nodes = [helper.make_node("RandomNormal", [], [name], shape=[6], **seed) for name in "ab"]
+    a, b = onnx_torch.backend.prepare(model_of(nodes, [], ["a", "b"])).run([])
+    assert np.array_equal(a, b) == bool(seed)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -56,12 +115,6 @@ def test_element_types(dtype, seed):
     normal, uniform = normal.astype(np.float64), uniform.astype(np.float64)
     assert abs(normal.mean() - 1) < 0.1 and abs(normal.std() - 2) < 0.1
     assert abs(uniform.mean() - 3) < 0.05 and 2 <= uniform.min() and uniform.max() <= 4
-
-
-@pytest.mark.parametrize("op", ["RandomNormal", "RandomUniform"])
-def test_without_a_seed_each_run_draws_anew(op):
-    rep = onnx_torch.backend.prepare(op_model(op, [], shape=[8]))
-    assert not np.array_equal(rep.run([])[0], rep.run([])[0])
 
 
 def test_seeded_bernoulli():
