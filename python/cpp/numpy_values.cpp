@@ -71,7 +71,9 @@ Fed tensor_from_python(py::handle object, const ValueType& expected, const std::
                 : py::array(py::module_::import("numpy").attr("asarray")(object, numpy_dtype(expected.element)));
   }
   if (is_text(array)) return {ValueType::tensor(ElementType::String), string_tensor(array, strings)};
-  const ElementType type = element_type_of_numpy(numpy_name(array));
+  ElementType type = element_type_of_numpy(numpy_name(array));
+  // numpy has no bfloat16 of its own: where the model asks for it, uint16 holds its bits, as in onnx's own files till 1.18.
+  if (type == ElementType::Uint16 && expected.element == ElementType::Bfloat16) type = ElementType::Bfloat16;
   if (type == ElementType::Undefined) {
     throw InputError("the input \"" + name + "\" has the element type " + numpy_name(array) + ", which ONNX does not have");
   }

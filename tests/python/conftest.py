@@ -8,6 +8,8 @@ SUITES = {
     "OnnxBackend": "official suite",
     "test_inputs_as_initializers": "its inputs as initializers",
     "test_symbolic_dimensions": "its dimensions symbolic",
+    "test_past_case": "cases of past releases",
+    "test_past_mistake": "mistakes of past releases, proven",
 }
 _outcomes: dict[str, Counter] = {title: Counter() for title in SUITES.values()}
 

@@ -221,6 +221,14 @@ def test_wrong_inputs_say_which_what_and_what_came(inputs, message):
         backend.prepare(add_model()).run(inputs)
 
 
+def test_uint16_holds_the_bits_of_bfloat16_where_the_model_asks_for_it():
+    x = np.array([1.5, -2], ml_dtypes.bfloat16)
+    rep = backend.prepare(op_model("Neg", [x]))
+    (y,) = rep.run([x.view(np.uint16)])
+    assert y.dtype == ml_dtypes.bfloat16
+    np.testing.assert_array_equal(y, -x)
+
+
 def test_all_errors_are_the_packages_own():
     for name in ("InvalidModelError", "UnsupportedError", "InputError", "DeviceError", "RunError"):
         assert issubclass(getattr(onnx_torch, name), onnx_torch.Error)

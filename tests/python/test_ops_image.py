@@ -23,6 +23,14 @@ def normal(*shape, dtype=np.float32):
     return RNG.standard_normal(shape).astype(dtype)
 
 
+def test_resize_11_has_the_half_pixel_of_tensorflow():
+    """x_original = (x_resized + 0.5) / scale: 0.75, 2.25 and 3.75 of four elements, half down."""
+    x, sizes, none = np.arange(8, dtype=np.float32).reshape(2, 4), np.array([2, 3]), np.zeros(0, np.float32)
+    options = {"coordinate_transformation_mode": "tf_half_pixel_for_nn", "mode": "nearest", "opset": 11}
+    (y,) = run_op("Resize", [x, none, none, sizes], nearest_mode="floor", **options)
+    np.testing.assert_array_equal(y, x[[0, 1]][:, [0, 2, 3]])
+
+
 def assert_resizes(inputs, rtol=1e-4, **attributes):
     options = {"opset": 19, **attributes}
     assert_same(run_op("Resize", inputs, **options), reference_op("Resize", inputs, **options), rtol, 1e-5)

@@ -48,7 +48,9 @@ def original_coordinates(
         return torch.zeros_like(x)
     shift = 0.0 if mode == "asymmetric" else 0.5
     x = (x + shift) * size / length if length == output else (x + shift) / factor
-    if mode == "half_pixel_symmetric":
+    if mode == "tf_half_pixel_for_nn":  # of Resize-11
+        return x
+    elif mode == "half_pixel_symmetric":
         x = x + 0.5 * size * (1 - output / length)
     else:
         assert mode in ["half_pixel", "pytorch_half_pixel", "asymmetric"], (

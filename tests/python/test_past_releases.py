@@ -1,0 +1,54 @@
+"""The test cases that past releases of onnx shipped as files: each passes, or is known to be wrong, with a proof.
+
+Four releases run by default; with ONNX_TORCH_PAST_RELEASES=all, all of them do.
+"""
+
+import os
+
+import pytest
+from official import assert_same
+from past_mistakes import MISTAKES, mistake_of
+from past_releases import RELEASES, case_of, distinct, wheels_folder
+
+import onnx_torch.backend
+
+SOME = ["1.3.0", "1.8.1", "1.13.1", "1.18.0"]
+ALL = os.environ.get("ONNX_TORCH_PAST_RELEASES") == "all"
+
+FOLDERS = distinct(list(RELEASES) if ALL else SOME, wheels_folder())
+WRONG = [folder for folder in FOLDERS if mistake_of(folder)]
+RIGHT = [folder for folder in FOLDERS if not mistake_of(folder)]
+
+
+def name_of(folder):
+    return f"{folder.release}-{folder.name}"
+
+
+def check(folder):
+    case = case_of(folder)
+    prepared = onnx_torch.backend.prepare(case.model)
+    for inputs, expected in case.data_sets:
+        assert_same(expected, list(prepared.run(inputs)), case.rtol, case.atol)
+
+
+def test_the_releases_are_whole():
+    assert len(FOLDERS) == (5351 if ALL else 3074)
+
+
+@pytest.mark.parametrize("folder", RIGHT, ids=name_of)
+def test_past_case(folder):
+    check(folder)
+
+
+@pytest.mark.parametrize("folder", WRONG, ids=name_of)
+def test_past_mistake(folder):
+    """The proof holds, and the case does not pass: one that does is struck off the list."""
+    mistake_of(folder).proof(folder)
+    if mistake_of(folder).kind != "random":  # which may come out right by chance
+        with pytest.raises((AssertionError, UnicodeDecodeError, onnx_torch.Error)):
+            check(folder)
+
+
+@pytest.mark.skipif(not ALL, reason="not all releases run")
+def test_each_mistake_was_made():
+    assert all(any(mistake_of(folder) is mistake for folder in FOLDERS) for mistake in MISTAKES)
