@@ -4,6 +4,7 @@ import pickle
 import threading
 import time
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
