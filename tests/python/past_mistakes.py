@@ -130,7 +130,7 @@ WRONG, UNDEFINED, RANDOM, UNREADABLE = "contradicts the specification", "undefin
 
 MISTAKES = [
     Mistake("test_bernoulli.*", None, RANDOM, _has_no_seed_to_follow),
-    Mistake("test_dft_inverse(_opset19)?", None, UNDEFINED, _is_noise, wrong_from="1.17.0"),
+    Mistake("test_dft_inverse(_opset19)?", "1.18.0", UNDEFINED, _is_noise, wrong_from="1.17.0"),
     Mistake("test_cast_(FLOAT_to_STRING|STRING_to_FLOAT)", "1.5.0", UNREADABLE, _cannot_be_read),
     Mistake("test_shrink", "1.5.0", UNREADABLE, _does_not_fit_its_model),
     Mistake(
@@ -153,7 +153,7 @@ MISTAKES = [
         WRONG,
         _against("Momentum", 1, "beta_adjusted = T > 0 ? beta : 1", "ai.onnx.preview.training"),
     ),
-    Mistake("test_adam_multiple", "1.8.1", WRONG, _epsilon_is_small),
+    Mistake("test_adam_multiple", "1.22.0", WRONG, _epsilon_is_small),
     Mistake("test_sequence_insert_at_front", "1.9.0", WRONG, _corrected),
     Mistake("test_convtranspose_autopad_same", "1.10.2", WRONG, _attribute_added),  # SAME_UPPER for SAME_LOWER
     Mistake("test_col2im_pads", "1.14.1", WRONG, _corrected),
@@ -180,7 +180,7 @@ MISTAKES = [
         _against("Attention", 23, "If set to `1`, qk_matmul_output is the output after the softcap operation"),
     ),
     Mistake("test_attention_(3d|4d_gqa).*(?<!_expanded)", "1.19.1", WRONG, _corrected),
-    Mistake("test_l2normalization_axis_0", "1.20.1", WRONG, _corrected),
+    Mistake("test_l2normalization_axis_0", "1.21.0", WRONG, _corrected),
 ]
 
 
