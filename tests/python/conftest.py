@@ -8,6 +8,7 @@ SUITES = {
     "OnnxBackend": "official suite",
     "test_inputs_as_initializers": "its inputs as initializers",
     "test_symbolic_dimensions": "its dimensions symbolic",
+    "test_operator_version": "operator versions in the table",
     "test_past_case": "cases of past releases",
     "test_past_mistake": "mistakes of past releases, proven",
 }
