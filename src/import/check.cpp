@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "import/model_reader.h"
@@ -26,10 +28,8 @@ class Checker {
   explicit Checker(const onnx::ModelProto& model) : model_(model) {}
 
   void run() {
+    if (!model_.has_graph()) throw InvalidModelError("the model holds no graph");
     visit(model_.graph(), opsets_of(model_));
-    for (const auto& function : model_.functions()) {
-      for (const auto& node : function.node()) visit(node, opsets_of(function));
-    }
     if (!unsupported_.empty()) {
       throw UnsupportedError("the model needs operators that are not supported:" + join(unsupported_),
                              first_unsupported_);
@@ -43,12 +43,18 @@ class Checker {
   }
 
   void visit(const onnx::NodeProto& node, const Opsets& opsets) {
+    const NodeLabel label = label_of(node, opsets);
     for (const auto& attribute : node.attribute()) {
       if (attribute.has_g()) visit(attribute.g(), opsets);
       for (const auto& graph : attribute.graphs()) visit(graph, opsets);
+      if (!in_function_ && !attribute.ref_attr_name().empty()) {
+        blame(label, "the attribute \"" + attribute.name() + "\" refers to one of a function, and is in none");
+      }
     }
-    if (find_function(model_, node)) return;
-    const NodeLabel label = label_of(node, opsets);
+    if (const auto* function = find_function(model_, node)) {
+      visit_once(*function);
+      return;
+    }
     const int newest = newest_opset(label.domain);
     const OperatorSchema* schema = find_schema(label.domain, node.op_type(), label.version);
     if (label.version > newest && newest > 0) {
@@ -60,6 +66,14 @@ class Checker {
     } else {
       check_against(*schema, node, label);
     }
+  }
+
+  void visit_once(const onnx::FunctionProto& function) {
+    if (!visited_.insert(&function).second) return;
+    const bool around = std::exchange(in_function_, true);
+    const Opsets opsets = opsets_of(function);
+    for (const auto& node : function.node()) visit(node, opsets);
+    in_function_ = around;
   }
 
   // By the table, or by the operators of its function body.
@@ -118,6 +132,8 @@ class Checker {
   }
 
   const onnx::ModelProto& model_;
+  std::set<const onnx::FunctionProto*> visited_;
+  bool in_function_ = false;
   std::vector<std::string> unsupported_, invalid_;
   NodeLabel first_unsupported_, first_invalid_;
 };

@@ -59,6 +59,8 @@ const ElementInfo& info(ElementType type) {
   return kTypes[index];
 }
 
+bool is_element_type(int64_t number) { return number > 0 && number < static_cast<int64_t>(kTypes.size()); }
+
 ElementType element_type_named(std::string_view onnx_name) { return find(&ElementInfo::name, onnx_name); }
 ElementType element_type_of_numpy(std::string_view numpy_name) { return find(&ElementInfo::numpy, numpy_name); }
 

@@ -33,6 +33,7 @@ struct ElementInfo {
 };
 
 const ElementInfo& info(ElementType type);
+bool is_element_type(int64_t number);  // of TensorProto.DataType, other than Undefined
 ElementType element_type_named(std::string_view onnx_name);  // Undefined where there is none
 ElementType element_type_of_numpy(std::string_view numpy_name);
 ElementType element_type_of(c10::ScalarType dtype);  // that which computes as the dtype does

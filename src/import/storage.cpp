@@ -70,6 +70,7 @@ at::Tensor to_storage(ElementType type, const at::Tensor& native) {
 }
 
 at::Tensor from_storage(ElementType type, const at::Tensor& stored) {
+  TORCH_CHECK(type != Undefined, "the element type of a value is not known");
   if (stored_as_values(type)) return codes_of(type, stored);
   const S native = native_dtype(type);
   if (stored.scalar_type() == native) return stored;

@@ -16,9 +16,10 @@ using enum ElementType;
 
 constexpr int64_t kMostElements = int64_t{1} << 56;  // their bits can still be counted
 
-int64_t element_count(const onnx::TensorProto& proto) {
+// Of a tensor, or of one that is sparse and has its values in the tensor.
+int64_t element_count(const onnx::TensorProto& proto, at::IntArrayRef dims) {
   int64_t count = 1;
-  for (const int64_t dim : proto.dims()) {
+  for (const int64_t dim : dims) {
     if (dim < 0) fail(proto, "it has a negative dimension");
     if (__builtin_mul_overflow(count, dim, &count) || count > kMostElements) fail(proto, "it has too many elements");
   }
@@ -109,9 +110,9 @@ ElementType element_type(const onnx::TensorProto& proto) { return static_cast<El
 
 at::Tensor TensorReader::read(const onnx::TensorProto& proto, const std::shared_ptr<const void>& owner) const {
   const ElementType type = element_type(proto);
-  if (type <= Undefined || type > Float6e3m2) fail(proto, "unknown element type " + std::to_string(proto.data_type()));
+  if (!is_element_type(proto.data_type())) fail(proto, "unknown element type " + std::to_string(proto.data_type()));
   const std::vector<int64_t> dims(proto.dims().begin(), proto.dims().end());
-  const int64_t elements = element_count(proto);
+  const int64_t elements = element_count(proto, dims);
   if (type == String) {
     if (proto.data_location() == onnx::TensorProto::EXTERNAL) fail(proto, "strings cannot lie in an external file");
     if (proto.string_data_size() != elements) fail(proto, "its number of strings does not fit its shape");
@@ -137,10 +138,12 @@ at::Tensor TensorReader::read(const onnx::SparseTensorProto& proto, const std::s
   const std::vector<int64_t> dims(proto.dims().begin(), proto.dims().end());
   const at::Tensor values = read(proto.values(), owner);
   if (values.dim() != 1) fail(proto.values(), "the values of a sparse tensor must be of rank 1");
+  element_count(proto.values(), dims);
   // Absent elements are zero, or the empty text.
   const int64_t absent = element_type(proto.values()) == String ? intern("") : 0;
   at::Tensor dense = at::full(dims, absent, values.options());
   if (values.numel() == 0) return dense;
+  if (!proto.has_indices()) fail(proto.values(), "its sparse form has no indices");
   // ATen cannot index every type of one byte; as bytes it can.
   const c10::ScalarType moved = values.element_size() == 1 ? c10::kByte : values.scalar_type();
   dense.view(moved).view({-1}).index_put_({positions(proto, read(proto.indices(), owner))}, values.view(moved));

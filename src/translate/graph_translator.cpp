@@ -40,7 +40,10 @@ std::optional<at::Tensor> meta_tensor(const InputSpec& input) {
 }  // namespace
 
 ValueType value_type(const onnx::TypeProto& type) {
-  const auto element = [](int number) { return static_cast<ElementType>(number); };
+  const auto element = [](int number) {
+    if (number != 0 && !is_element_type(number)) throw InvalidModelError("unknown element type " + std::to_string(number));
+    return static_cast<ElementType>(number);
+  };
   switch (type.value_case()) {
     case onnx::TypeProto::kTensorType: return ValueType::tensor(element(type.tensor_type().elem_type()));
     case onnx::TypeProto::kSparseTensorType: return ValueType::tensor(element(type.sparse_tensor_type().elem_type()));
@@ -99,6 +102,7 @@ void GraphTranslator::declare_inputs() {
   for (const auto& tensor : graph.sparse_initializer()) initialized.insert(tensor.values().name());
   for (const auto& input : graph.input()) {
     const InputSpec spec{input.name(), value_type(input.type()), dims_of(input.type()), initialized.contains(input.name())};
+    if (!spec.type.known()) throw InvalidModelError("the input \"" + spec.name + "\" has no type");
     program_.inputs.push_back(spec);
     if (spec.has_default && !options_.overridden.contains(spec.name)) continue;
     jit::Value* value = graph_->addInput();

@@ -514,6 +514,21 @@ def test_sparse_tensors_that_cannot_be_read(indices, message):
     refused(identity(sparse_initializer=[tensor]), f'tensor "w": the indices of its sparse form {message}')
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tensor: tensor.ClearField("indices"), "its sparse form has no indices"),
+        (lambda tensor: tensor.dims.insert(0, -2), "it has a negative dimension"),
+        (lambda tensor: tensor.dims.extend([2**40, 2**40]), "it has too many elements"),
+        (lambda tensor: tensor.values.dims.insert(0, 1), "the values of a sparse tensor must be of rank 1"),
+    ],
+)
+def test_sparse_tensors_of_other_forms_are_refused(change, message):
+    tensor = sparse("w", X, [1, 2])
+    change(tensor)
+    refused(identity(sparse_initializer=[tensor]), f'tensor "w": {message}')
+
+
 # --- Functions --------------------------------------------------------------------------------------------------------
 
 
@@ -669,3 +684,27 @@ def test_training_info_is_left_alone():
     training.algorithm.CopyFrom(helper.make_graph([helper.make_node("Frobnicate", ["w"], ["g"])], "step", [], []))
     training.update_binding.add(key="w", value="g")
     np.testing.assert_array_equal(run(model)[0], X)
+
+
+# --- Models that are none ----------------------------------------------------------------------------------------------
+
+
+def test_a_model_needs_a_graph_and_types_for_its_inputs():
+    refused(b"", "holds no graph")
+    relu = [helper.make_node("Relu", ["x"], ["y"])]
+    refused(model_of(relu, [onnx.ValueInfoProto(name="x")], ["y"]), 'the input "x" has no type')
+    refused(model_of(relu, [tensor_info("x", element=99)], ["y"]), "unknown element type 99")
+
+
+def test_only_functions_refer_to_attributes():
+    node = reference(helper.make_node("LeakyRelu", ["x"], ["y"], name="leaky"), "alpha", FLOATS, "slope")
+    assert refused(model_of([node], [tensor_info("x", X)], ["y"]), '"alpha" refers to').node_name == "leaky"
+
+
+def test_a_function_that_nobody_calls_may_hold_anything():
+    unknown = function("Unused", ["x"], ["y"], [helper.make_node("Frobnicate", ["x"], ["y"])])
+    model = with_functions([helper.make_node("Neg", ["x"], ["y"])], [tensor_info("x", X)], ["y"], [unknown])
+    np.testing.assert_array_equal(run(model, X)[0], -X)
+    called = helper.make_node("Unused", ["x"], ["y"], domain="my")
+    with pytest.raises(onnx_torch.UnsupportedError, match="Frobnicate"):
+        backend.prepare(with_functions([called], [tensor_info("x", X)], ["y"], [unknown]))
