@@ -107,8 +107,9 @@ def onnxruntime_op(op, inputs, **attributes):
 def test_max_roi_pool(element, options, opset):
     x = RNG.integers(-99, 99, size=(2, 3, 9, 8)).astype(element)
     rois = np.array([[0, 1, 2, 5, 7], [1, 0, 0, 7, 8], [1, 3, 3, 3, 3]]).astype(element)
-    expected = onnxruntime_op("MaxRoiPool", [x.astype(np.float32), rois.astype(np.float32)], pooled_shape=[2, 3], **options)
-    actual = run_op("MaxRoiPool", [x, rois], opset, pooled_shape=[2, 3], **options)
+    options = {"pooled_shape": [2, 3], **options}
+    expected = onnxruntime_op("MaxRoiPool", [x.astype(np.float32), rois.astype(np.float32)], **options)
+    actual = run_op("MaxRoiPool", [x, rois], opset, **options)
     assert_same(actual, [expected[0].astype(element)])
 
 
@@ -118,9 +119,10 @@ TRAINING = "ai.onnx.preview.training"
 
 
 def gradient_of(nodes, feeds, y, xs, zs=(), more=()):
-    """What Gradient makes of the nodes; `more` are nodes that follow, and the last one's output is what is asked for."""
+    """What Gradient makes of the nodes, or what the last of the nodes that follow makes of that."""
     slopes = [f"d{x}" for x in xs]
-    node = helper.make_node("Gradient", [*xs, *zs], slopes, domain=TRAINING, y=y, xs=list(xs), **({"zs": list(zs)} if zs else {}))
+    attributes = {"y": y, "xs": list(xs)} | ({"zs": list(zs)} if zs else {})
+    node = helper.make_node("Gradient", [*xs, *zs], slopes, domain=TRAINING, **attributes)
     outputs = [more[-1].output[0]] if more else slopes
     model = model_of([*nodes, node, *more], [tensor_info(name, x) for name, x in feeds.items()], outputs)
     model.opset_import.append(helper.make_opsetid(TRAINING, 1))

@@ -30,7 +30,8 @@ def post_transform(scores: Tensor, how: str) -> Tensor:
     if how == "SOFTMAX_ZERO":
         return softmax_zero(scores)
     if how == "PROBIT":
-        return 1.41421356 * erfinv_approximation(2.0 * scores - 1.0)
+        # In double precision, for near 0.5 the terms cancel.
+        return (1.41421356 * erfinv_approximation(2.0 * scores.to(torch.float64) - 1.0)).to(scores.dtype)
     assert how == "NONE", "post_transform is NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT, not " + how
     return scores
 
