@@ -1,4 +1,4 @@
-"""The operators of ai.onnx.ml against the reference implementation, onnxruntime and scikit-learn."""
+"""The operators of ai.onnx.ml against the reference implementation and onnxruntime."""
 
 import warnings
 
@@ -517,57 +517,3 @@ def test_tree_ensemble(element, aggregate, post_transform):
     expected = [np.copy, softmax, logistic, softmax_zero][post_transform](scores.copy()).astype(element)
     tolerance = 2e-3 if element is np.float16 else 1e-5
     assert_same(run_ml("TreeEnsemble", [x], post_transform=post_transform, **attributes), [expected], rtol=tolerance)
-
-
-# --- Models of scikit-learn
-
-
-def sklearn_models():
-    from sklearn import ensemble, linear_model, pipeline, preprocessing, svm, tree
-
-    return {
-        "LogisticRegression": linear_model.LogisticRegression(),
-        "LinearRegression": linear_model.LinearRegression(),
-        "DecisionTreeClassifier": tree.DecisionTreeClassifier(max_depth=4, random_state=0),
-        "DecisionTreeRegressor": tree.DecisionTreeRegressor(max_depth=4, random_state=0),
-        "RandomForestClassifier": ensemble.RandomForestClassifier(8, max_depth=4, random_state=0),
-        "RandomForestRegressor": ensemble.RandomForestRegressor(8, max_depth=4, random_state=0),
-        "GradientBoostingClassifier": ensemble.GradientBoostingClassifier(n_estimators=5, random_state=0),
-        "SVC": svm.SVC(),
-        "SVC with probabilities": svm.SVC(probability=True, random_state=0),
-        "NuSVC poly": svm.NuSVC(kernel="poly", degree=2, coef0=1.0, nu=0.8),
-        "SVR": svm.SVR(),
-        "OneClassSVM": svm.OneClassSVM(),
-        "pipeline": pipeline.make_pipeline(
-            preprocessing.StandardScaler(), preprocessing.Normalizer(), linear_model.LogisticRegression()
-        ),
-    }
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("name", sklearn_models() if pytest.importorskip("skl2onnx") else [])
-@pytest.mark.filterwarnings("ignore")
-def test_model_of_scikit_learn(name, classes):
-    from skl2onnx import to_onnx
-
-    rng = np.random.default_rng(4)
-    x = rng.normal(size=(90, 4)).astype(np.float32)
-    y = (np.arange(90) % classes).astype(np.int64)
-    x[:, 0] += y
-    model = sklearn_models()[name].fit(x, y)
-    is_classifier = hasattr(model, "classes_")
-    options = {"zipmap": classes == 3} if is_classifier else None
-    exported = to_onnx(model, x[:1], options=options)
-    results = onnx_torch.backend.prepare(exported).run([x])
-    predicted = model.predict(x)
-    if not is_classifier:
-        np.testing.assert_allclose(results[0].reshape(-1), predicted, rtol=1e-3, atol=1e-4)
-        return
-    np.testing.assert_array_equal(results[0], predicted)
-    scores = model.predict_proba(x) if hasattr(model, "predict_proba") else model.decision_function(x)
-    if classes == 3:
-        assert [list(row) for row in results[1]] == [[0, 1, 2]] * 90
-        np.testing.assert_allclose([list(row.values()) for row in results[1]], scores, rtol=1e-3, atol=1e-3)
-    else:
-        actual = results[1] if scores.ndim == 2 else results[1][:, 0]  # the score of a pair is that of its first class
-        np.testing.assert_allclose(actual, scores, rtol=1e-3, atol=1e-3)
