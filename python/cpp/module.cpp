@@ -1,5 +1,6 @@
 // The native module: PreparedModel, and the library's errors as Python exceptions.
 #include <pybind11/pybind11.h>
+#include <pybind11/native_enum.h>
 #include <pybind11/stl.h>
 
 #include "numpy_values.h"
@@ -44,12 +45,12 @@ void translate_exception(std::exception_ptr thrown) {
 }
 
 template <typename Load>
-std::shared_ptr<PreparedModel> prepare(const std::string& device, const Load& load) {
+std::shared_ptr<PreparedModel> prepare(const Options& options, const Load& load) {
   const py::gil_scoped_release no_gil;
-  return std::make_shared<PreparedModel>(load(), device);
+  return std::make_shared<PreparedModel>(load(), options);
 }
 
-py::list run(const PreparedModel& model, const py::dict& feeds) {
+py::list run(const PreparedModel& model, const py::dict& feeds, std::vector<std::string> names, Form form) {
   const auto strings = model.new_strings();
   std::map<std::string, Fed> fed;
   for (const InputSpec& input : model.inputs()) {
@@ -59,11 +60,11 @@ py::list run(const PreparedModel& model, const py::dict& feeds) {
   PreparedModel::Result result;
   {
     const py::gil_scoped_release no_gil;
-    result = model.run(std::move(fed), strings);
+    result = model.run(std::move(fed), strings, std::move(names));
   }
   py::list outputs;
   for (size_t i = 0; i < result.values.size(); ++i) {
-    outputs.append(value_to_python(result.values[i], result.types[i], *strings));
+    outputs.append(value_to_python(result.values[i], result.types[i], *strings, form));
   }
   return outputs;
 }
@@ -129,6 +130,17 @@ py::dict quantization_annotations(const PreparedModel& model) {
   return annotations;
 }
 
+// The values that the nodes of the main graph give.
+std::vector<std::string> value_names(const PreparedModel& model) {
+  std::vector<std::string> names;
+  for (const auto& node : model.proto().graph().node()) {
+    for (const std::string& name : node.output()) {
+      if (!name.empty()) names.push_back(name);
+    }
+  }
+  return names;
+}
+
 py::list table() {
   py::list rows;
   for (const Registry::Row& row : registry().rows()) {
@@ -148,21 +160,32 @@ py::list experimental() {
 PYBIND11_MODULE(_C, m) {
   py::register_local_exception_translator(translate_exception);
 
+  py::class_<Options>(m, "Options")
+      .def(py::init([](std::string device, int threads, std::map<std::string, int64_t> shapes) {
+             return Options{std::move(device), threads, std::move(shapes)};
+           }),
+           py::kw_only(), py::arg("device"), py::arg("threads"), py::arg("shapes"));
+
+  py::native_enum<Form>(m, "Form", "enum.Enum").value("Numpy", Form::Numpy).value("Torch", Form::Torch).finalize();
+
   py::class_<PreparedModel, std::shared_ptr<PreparedModel>>(m, "PreparedModel")
       .def_static(
           "from_bytes",
-          [](const py::bytes& bytes, const std::string& directory, const std::string& device) {
+          [](const py::bytes& bytes, const std::string& directory, const Options& options) {
             const auto view = static_cast<std::string_view>(bytes);
-            return prepare(device, [&] { return ModelFile::from_bytes(view, directory); });
+            return prepare(options, [&] { return ModelFile::from_bytes(view, directory); });
           },
-          py::arg("bytes"), py::arg("directory"), py::arg("device"))
+          py::arg("bytes"), py::arg("directory"), py::arg("options"))
       .def_static(
           "from_path",
-          [](const std::string& path, const std::string& directory, const std::string& device) {
-            return prepare(device, [&] { return ModelFile::from_path(path, directory); });
+          [](const std::string& path, const std::string& directory, const Options& options) {
+            return prepare(options, [&] { return ModelFile::from_path(path, directory); });
           },
-          py::arg("path"), py::arg("directory"), py::arg("device"))
-      .def("run", &run, py::arg("feeds"), "Runs the model on a dictionary of inputs; a list of outputs.")
+          py::arg("path"), py::arg("directory"), py::arg("options"))
+      .def("run", &run, py::arg("feeds"), py::arg("output_names"), py::arg("form"),
+           "Runs the model on a dictionary of inputs; a list of the values named, or of the model's outputs.")
+      .def("serialized", [](const PreparedModel& model) { return py::bytes(model.proto().SerializeAsString()); })
+      .def_property_readonly("value_names", &value_names)
       .def_property_readonly("inputs", &describe_inputs, "(name, type, shape, has_default) of each input.")
       .def_property_readonly("outputs", &describe_outputs, "(name, type) of each output.")
       .def_property_readonly("metadata", &metadata)

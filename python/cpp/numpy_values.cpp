@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "import/storage.h"
+#include "torch_values.h"
 
 namespace onnxtorch {
 namespace {
@@ -60,6 +61,7 @@ at::Tensor number_tensor(py::array array, ElementType type) {
 }
 
 Fed tensor_from_python(py::handle object, const ValueType& expected, const std::string& name, StringPool& strings) {
+  if (auto fed = fed_from_torch(object, expected.element, name)) return *std::move(fed);
   py::array array;
   if (py::isinstance<py::array>(object)) {
     array = py::reinterpret_borrow<py::array>(object);
@@ -117,9 +119,10 @@ Fed from_python(py::handle object, const ValueType& expected, const std::string&
   return tensor_from_python(object, expected, name, strings);
 }
 
-py::object tensor_to_python(const at::Tensor& stored, ElementType type, const StringPool& strings) {
+py::object tensor_to_python(const at::Tensor& stored, ElementType type, const StringPool& strings, Form form) {
+  if (type == ElementType::Undefined) type = element_type_of(stored.scalar_type());  // as of an ATen node's result
+  if (form == Form::Torch && type != ElementType::String) return tensor_to_torch(stored, type);
   const at::Tensor cpu = stored.cpu();
-  if (type == ElementType::Undefined) type = element_type_of(cpu.scalar_type());  // as of an ATen node's result
   if (type == ElementType::String) {
     const at::Tensor ids = cpu.contiguous();
     py::array array(py::dtype("O"), std::vector<py::ssize_t>(ids.sizes().begin(), ids.sizes().end()));
@@ -139,8 +142,8 @@ py::object tensor_to_python(const at::Tensor& stored, ElementType type, const St
 
 py::object map_to_python(const IValue& value, const ValueType& type, const StringPool& strings) {
   const auto& parts = value.toTupleRef().elements();
-  const py::object keys = tensor_to_python(parts[0].toTensor(), type.key, strings).attr("tolist")();
-  const py::object values = tensor_to_python(parts[1].toTensor(), type.element, strings).attr("tolist")();
+  const py::object keys = tensor_to_python(parts[0].toTensor(), type.key, strings, Form::Numpy).attr("tolist")();
+  const py::object values = tensor_to_python(parts[1].toTensor(), type.element, strings, Form::Numpy).attr("tolist")();
   return py::dict(py::module_::import("builtins").attr("zip")(keys, values));
 }
 
@@ -151,19 +154,19 @@ Fed fed_from_python(py::handle object, const InputSpec& expected, StringPool& st
   return from_python(object, expected.type, expected.name, strings);
 }
 
-py::object value_to_python(const IValue& value, const ValueType& type, const StringPool& strings) {
+py::object value_to_python(const IValue& value, const ValueType& type, const StringPool& strings, Form form) {
   if (value.isNone()) return py::none();
   switch (type.kind) {
-    case Kind::Optional: return value_to_python(value, *type.inner, strings);
+    case Kind::Optional: return value_to_python(value, *type.inner, strings, form);
     case Kind::Sequence: {
       py::list list;
-      for (const IValue& item : value.toListRef()) list.append(value_to_python(item, *type.inner, strings));
+      for (const IValue& item : value.toListRef()) list.append(value_to_python(item, *type.inner, strings, form));
       return list;
     }
     case Kind::Map: return map_to_python(value, type, strings);
     case Kind::Tensor: break;
   }
-  return tensor_to_python(value.toTensor(), type.element, strings);
+  return tensor_to_python(value.toTensor(), type.element, strings, form);
 }
 
 }  // namespace onnxtorch

@@ -21,6 +21,7 @@ from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupl
 
 from . import _C
 from .errors import DeviceError, Error, InputError, InvalidModelError
+from .values import OutputKind, kind_of, targets, write
 
 __all__ = [
     "Device",
@@ -63,6 +64,9 @@ class OnnxTorchRep(BackendRep):
         model_info: its versions, producer and documentation.
         quantization_annotations: for each tensor that has them, the names of the tensors that hold its quantization
             parameters, such as ``SCALE_TENSOR``.
+        options: what the model was prepared with.
+
+    It pickles, by its source (the path, or else the whole model) and its options, and is prepared anew where it is loaded.
     """
 
     inputs: list[tuple[str, str, list[int | str | None] | None, bool]]
@@ -70,9 +74,12 @@ class OnnxTorchRep(BackendRep):
     metadata: dict[str, str]
     model_info: ModelInfo
     quantization_annotations: dict[str, dict[str, str]]
+    options: dict[str, Any]
 
-    def __init__(self, prepared: _C.PreparedModel) -> None:
+    def __init__(self, prepared: _C.PreparedModel, options: dict[str, Any], path: str | None = None) -> None:
         self._prepared = prepared
+        self._path = path
+        self.options = options
         self.inputs = prepared.inputs
         self.outputs = prepared.outputs
         self.metadata = prepared.metadata
@@ -81,25 +88,66 @@ class OnnxTorchRep(BackendRep):
         self._input_names = [name for name, *_ in self.inputs]
         self._output_names = tuple(name for name, _ in self.outputs)
 
-    def run(self, inputs: Any = None, **kwargs: Any) -> tuple[Any, ...]:
+    def run(
+        self,
+        inputs: Any = None,
+        *,
+        output_names: Sequence[str] | None = None,
+        output: OutputKind | None = None,
+        out: Any = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
         """Runs the model.
 
         Args:
-            inputs: a list in the order of the model's inputs, a dictionary by name, or one bare array. Inputs that
-                have an initializer may be left out; ``None`` is an absent optional.
+            inputs: a list in the order of the model's inputs, a dictionary by name, or one bare array. An array is
+                numpy's, a torch tensor on any device, or anything else that speaks DLPack; none is copied where its
+                layout allows. Inputs that have an initializer may be left out; ``None`` is an absent optional.
+            output_names: the outputs wanted, in the order wanted; only what they need is computed.
+            output: "numpy", "torch" (on the model's device) or "dlpack" (torch tensors, which any library that speaks
+                DLPack takes). By default torch tensors come out where one goes in, else numpy arrays.
+            out: the caller's own arrays or tensors to write outputs into, as a dictionary by name, or as a list with
+                ``None`` for outputs that are to get memory of their own.
 
         Returns:
-            A named tuple of numpy arrays (lists for sequences, dictionaries for maps, ``None`` for an absent optional),
-            which also takes an output's name as an index.
+            A named tuple of arrays (lists for sequences, dictionaries for maps, ``None`` for an absent optional), which
+            also takes an output's name as an index. Strings come in numpy arrays always.
         """
         if kwargs:
             raise TypeError(f"run() takes no option {', '.join(map(repr, kwargs))}")
-        values = self._prepared.run(self._by_name(inputs))
-        return _outputs(self._output_names, values)
+        feeds = self._by_name(inputs)
+        names = tuple(output_names) if output_names else self._output_names
+        into = None if out is None else targets(names, out)
+        kind = output or kind_of(into or feeds.values())
+        if kind not in ("numpy", "torch", "dlpack"):
+            raise InputError(f'output must be "numpy", "torch" or "dlpack", not {kind!r}')
+        form = _C.Form.Numpy if kind == "numpy" else _C.Form.Torch
+        values = self._prepared.run(feeds, list(names) if output_names else [], form)
+        if into is not None:
+            values = [write(name, value, target) for name, value, target in zip(names, values, into, strict=True)]
+        return _outputs(names, values)
+
+    def intermediates(self, inputs: Any = None, names: Sequence[str] | None = None) -> dict[str, Any]:
+        """Inner values of a run, by their ONNX names; all of the main graph's by default.
+
+        Values inside the bodies of If, Loop, Scan and functions have no single value in a run, and are not among them.
+        """
+        wanted = self._prepared.value_names if names is None else list(names)
+        return dict(zip(wanted, self.run(inputs, output_names=wanted), strict=True)) if wanted else {}
 
     def graph(self) -> str:
         """The TorchScript graph as text."""
         return self._prepared.graph_text()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        source = self._prepared.serialized() if self._path is None else self._path
+        return functools.partial(prepare, **self.options), (source,)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OnnxTorchRep:
+        return self  # it never changes
+
+    def __copy__(self) -> OnnxTorchRep:
+        return self
 
     def _by_name(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, Mapping):
@@ -148,6 +196,8 @@ class OnnxTorchBackend(Backend):
         device: str | Device = "CPU",
         *,
         base_dir: str | os.PathLike[str] | None = None,
+        threads: int = 0,
+        shapes: Mapping[str, int] | None = None,
         **kwargs: Any,
     ) -> OnnxTorchRep:
         """Translates a model for a device.
@@ -156,15 +206,20 @@ class OnnxTorchBackend(Backend):
             model: a ModelProto, its serialized bytes, or a path.
             device: "CPU" or "CUDA:n".
             base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+            threads: how many threads a run of this model uses on the CPU, whatever the process uses; 0 is what torch uses.
+            shapes: sizes for symbolic dimensions of the inputs, such as ``{"batch": 8}``, which are then fixed.
         """
         if kwargs:
             raise TypeError(f"prepare() takes no option {', '.join(map(repr, kwargs))}")
         directory = os.fspath(base_dir or "")
-        if isinstance(model, (str, os.PathLike)):
-            prepared = _C.PreparedModel.from_path(os.fspath(model), directory, _device_name(device))
+        named = {"device": _device_name(device), "threads": threads, "shapes": dict(shapes or {})}
+        options = _C.Options(**named)
+        path = os.path.abspath(model) if isinstance(model, (str, os.PathLike)) else None
+        if path is None:
+            prepared = _C.PreparedModel.from_bytes(_serialized(model), directory, options)
         else:
-            prepared = _C.PreparedModel.from_bytes(_serialized(model), directory, _device_name(device))
-        rep = OnnxTorchRep(prepared)
+            prepared = _C.PreparedModel.from_path(path, directory, options)
+        rep = OnnxTorchRep(prepared, {**named, "base_dir": base_dir}, path)
         if rep.model_info.ir_version > _C.NEWEST_IR_VERSION:
             warnings.warn(
                 f"the model's IR version, {rep.model_info.ir_version}, is newer than the newest known one, "

@@ -9,6 +9,7 @@
 
 #include "kernels/note_shape.h"
 #include "lower/place.h"
+#include "runtime/thread_limit.h"
 
 namespace onnxtorch {
 namespace {
@@ -56,6 +57,23 @@ std::string reason(std::string message) {
   return mark == std::string::npos ? message : message.substr(mark + kMark.size());
 }
 
+void check_shapes(const onnx::ModelProto& model, const std::map<std::string, int64_t>& shapes) {
+  std::set<std::string> symbols;
+  for (const auto& input : model.graph().input()) {
+    for (const auto& dim : input.type().tensor_type().shape().dim()) {
+      if (!dim.dim_param().empty()) symbols.insert(dim.dim_param());
+    }
+  }
+  for (const auto& [name, size] : shapes) {
+    if (size < 0) throw InputError("the dimension \"" + name + "\" cannot have the size " + std::to_string(size));
+    if (symbols.contains(name)) continue;
+    std::string there;
+    for (const std::string& symbol : symbols) there += (there.empty() ? "" : ", ") + symbol;
+    throw InputError("the model's inputs have no dimension \"" + name + "\"" +
+                     (there.empty() ? ", and no symbolic one at all" : "; there are " + there));
+  }
+}
+
 }  // namespace
 
 c10::Device available_device(const std::string& name) {
@@ -75,22 +93,32 @@ c10::Device available_device(const std::string& name) {
   throw DeviceError("the device " + name + " is not supported; there are CPU and CUDA:n");
 }
 
-PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, const std::string& device)
-    : file_(std::move(file)), device_(available_device(device)) {
+PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options options)
+    : file_(std::move(file)), options_(std::move(options)), device_(available_device(options_.device)) {
+  if (options_.threads < 0) throw InputError("threads must be 0 or more, not " + std::to_string(options_.threads));
+  check_shapes(file_->proto, options_.shapes);
   onnxtorch::check(file_->proto);
-  base_ = std::make_shared<Executable>(placed(translate(file_), device_));
+  base_ = std::make_shared<Executable>(lowered({}));
 }
 
 const std::string PreparedModel::graph_text() const { return base_->program().graph->toString(); }
 
-std::shared_ptr<const Executable> PreparedModel::executable_for(const std::set<std::string>& overridden) const {
-  if (overridden.empty()) return base_;
+Program PreparedModel::lowered(const Variant& variant, std::optional<size_t> watched) const {
+  return placed(translate(file_, {variant, options_.shapes, watched}), device_);
+}
+
+std::shared_ptr<const Executable> PreparedModel::executable_for(const Variant& variant) const {
+  constexpr size_t kMostVariants = 16;
+  if (variant == Variant{}) return base_;
   const std::lock_guard lock(mutex_);
-  auto& executable = overriding_[overridden];
-  if (!executable) {
-    executable = std::make_shared<Executable>(placed(translate(file_, {overridden, {}}), device_));
+  const auto found = std::ranges::find(variants_, variant, &decltype(variants_)::value_type::first);
+  if (found != variants_.end()) {
+    variants_.splice(variants_.begin(), variants_, found);
+  } else {
+    variants_.emplace_front(variant, std::make_shared<Executable>(lowered(variant)));
+    if (variants_.size() > kMostVariants) variants_.pop_back();
   }
-  return executable;
+  return variants_.front().second;
 }
 
 void PreparedModel::check(const InputSpec& input, const Fed& fed) const {
@@ -113,8 +141,9 @@ void PreparedModel::check(const InputSpec& input, const Fed& fed) const {
 }
 
 PreparedModel::Result PreparedModel::run(std::map<std::string, Fed> feeds,
-                                         const c10::intrusive_ptr<StringPool>& strings) const {
-  std::set<std::string> overridden;
+                                         const c10::intrusive_ptr<StringPool>& strings,
+                                         std::vector<std::string> outputs) const {
+  Variant variant{.overridden = {}, .outputs = std::move(outputs)};
   for (const InputSpec& input : inputs()) {
     const auto fed = feeds.find(input.name);
     if (fed == feeds.end()) {
@@ -122,9 +151,10 @@ PreparedModel::Result PreparedModel::run(std::map<std::string, Fed> feeds,
       throw InputError("the input \"" + input.name + "\" is missing");
     }
     check(input, fed->second);
-    if (input.has_default) overridden.insert(input.name);
+    if (input.has_default) variant.overridden.insert(input.name);
   }
-  const auto executable = executable_for(overridden);
+  const ThreadLimit limit(options_.threads);
+  const auto executable = executable_for(variant);
   std::vector<c10::IValue> values;
   for (const GraphInput& input : executable->program().graph_inputs) {
     if (input.role != GraphInput::Role::Input) continue;
@@ -136,14 +166,14 @@ PreparedModel::Result PreparedModel::run(std::map<std::string, Fed> feeds,
   } catch (const Error&) {
     throw;
   } catch (const std::exception& failure) {
-    explain(failure, *executable, overridden, values, strings);
+    explain(failure, *executable, variant, values, strings);
   }
   for (const OutputSpec& output : executable->program().outputs) result.types.push_back(output.type);
   return result;
 }
 
 void PreparedModel::explain(const std::exception& failure, const Executable& executable,
-                            const std::set<std::string>& overridden, const std::vector<c10::IValue>& inputs,
+                            const Variant& variant, const std::vector<c10::IValue>& inputs,
                             const c10::intrusive_ptr<StringPool>& strings) const {
   const std::string message = text_of(failure);
   const auto number = node_number(message);
@@ -151,7 +181,7 @@ void PreparedModel::explain(const std::exception& failure, const Executable& exe
   // The same again, with the shapes noted in front of the node that failed.
   std::string shapes;
   try {
-    const Executable watched(placed(translate(file_, {overridden, number}), device_));
+    const Executable watched(lowered(variant, number));
     const ShapeNotes notes;
     try {
       watched.run(inputs, strings);

@@ -3,14 +3,17 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "import/model_reader.h"
+#include "onnx_torch/options.h"
 #include "runtime/executable.h"
 #include "translate/program.h"
 
@@ -24,12 +27,13 @@ struct Fed {
 
 class PreparedModel {
  public:
-  PreparedModel(std::shared_ptr<const ModelFile> file, const std::string& device);
+  PreparedModel(std::shared_ptr<const ModelFile> file, Options options);
 
   const std::vector<InputSpec>& inputs() const { return base_->program().inputs; }
   const std::vector<OutputSpec>& outputs() const { return base_->program().outputs; }
   const std::string graph_text() const;
   const onnx::ModelProto& proto() const { return file_->proto; }
+  const Options& options() const { return options_; }
 
   // A pool for the strings of one run.
   c10::intrusive_ptr<StringPool> new_strings() const { return c10::make_intrusive<StringPool>(base_->program().strings); }
@@ -38,21 +42,25 @@ class PreparedModel {
     std::vector<c10::IValue> values;
     std::vector<ValueType> types;
   };
-  Result run(std::map<std::string, Fed> feeds, const c10::intrusive_ptr<StringPool>& strings) const;
+  // `outputs` names values of the main graph, in the order wanted; none: the model's outputs.
+  Result run(std::map<std::string, Fed> feeds, const c10::intrusive_ptr<StringPool>& strings,
+             std::vector<std::string> outputs = {}) const;
 
  private:
-  std::shared_ptr<const Executable> executable_for(const std::set<std::string>& overridden) const;
+  Program lowered(const Variant& variant, std::optional<size_t> watched = {}) const;
+  std::shared_ptr<const Executable> executable_for(const Variant& variant) const;
   void check(const InputSpec& input, const Fed& fed) const;
   [[noreturn]] void explain(const std::exception& failure, const Executable& executable,
-                            const std::set<std::string>& overridden, const std::vector<c10::IValue>& inputs,
+                            const Variant& variant, const std::vector<c10::IValue>& inputs,
                             const c10::intrusive_ptr<StringPool>& strings) const;
 
   std::shared_ptr<const ModelFile> file_;
+  Options options_;
   c10::Device device_;
   std::shared_ptr<const Executable> base_;
-  // Feeding an initializer makes another graph of the model: it was a constant before.
+  // Feeding an initializer makes another graph of the model: it was a constant before. So does asking for other outputs.
   mutable std::mutex mutex_;
-  mutable std::map<std::set<std::string>, std::shared_ptr<const Executable>> overriding_;
+  mutable std::list<std::pair<Variant, std::shared_ptr<const Executable>>> variants_;  // the latest used in front
 };
 
 // "CPU", "cuda:1", … → a device that is there; throws DeviceError.

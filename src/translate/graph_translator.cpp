@@ -18,12 +18,16 @@ namespace {
 namespace jit = torch::jit;
 using c10::IValue;
 
-std::optional<std::vector<Dim>> dims_of(const onnx::TypeProto& type) {
+Dim dim_of(const onnx::TensorShapeProto::Dimension& dim, const std::map<std::string, int64_t>& sizes) {
+  if (dim.has_dim_value() && dim.dim_value() >= 0) return {dim.dim_value(), ""};
+  const auto fixed = sizes.find(dim.dim_param());
+  return fixed == sizes.end() ? Dim{-1, dim.dim_param()} : Dim{fixed->second, dim.dim_param()};
+}
+
+std::optional<std::vector<Dim>> dims_of(const onnx::TypeProto& type, const std::map<std::string, int64_t>& sizes) {
   if (!type.has_tensor_type() || !type.tensor_type().has_shape()) return {};
   std::vector<Dim> dims;
-  for (const auto& dim : type.tensor_type().shape().dim()) {
-    dims.push_back({dim.has_dim_value() && dim.dim_value() >= 0 ? dim.dim_value() : -1, dim.dim_param()});
-  }
+  for (const auto& dim : type.tensor_type().shape().dim()) dims.push_back(dim_of(dim, sizes));
   return dims;
 }
 
@@ -82,17 +86,27 @@ Program GraphTranslator::run() {
   collect_gradient_inputs(model_.graph());
   declare_inputs();
   translate(model_.graph());
-  for (const auto& output : model_.graph().output()) {
-    const Value value = tensor(named(output.name()));
-    ValueType type = value.type.known() ? value.type : value_type(output.type());
-    if (value.graph->type()->kind() == c10::TypeKind::OptionalType && type.kind != ValueType::Kind::Optional) {
-      type = ValueType::optional(type);
+  if (options_.variant.outputs.empty()) {
+    for (const auto& output : model_.graph().output()) give(output.name());
+  } else {
+    for (const std::string& name : options_.variant.outputs) {
+      if (!top.names.contains(name)) throw InputError("the model's graph has no value \"" + name + "\"");
+      give(name);
     }
-    program_.outputs.push_back({output.name(), type});
-    graph_->registerOutput(value.graph);
   }
   finish();
   return std::move(program_);
+}
+
+// Makes a value an output of the graph.
+void GraphTranslator::give(const std::string& name) {
+  const Value value = tensor(named(name));
+  ValueType type = value.type.known() ? value.type : scope_->declared[name];
+  if (value.graph->type()->kind() == c10::TypeKind::OptionalType && type.kind != ValueType::Kind::Optional) {
+    type = ValueType::optional(type);
+  }
+  program_.outputs.push_back({name, type});
+  graph_->registerOutput(value.graph);
 }
 
 void GraphTranslator::declare_inputs() {
@@ -101,10 +115,11 @@ void GraphTranslator::declare_inputs() {
   for (const auto& tensor : graph.initializer()) initialized.insert(tensor.name());
   for (const auto& tensor : graph.sparse_initializer()) initialized.insert(tensor.values().name());
   for (const auto& input : graph.input()) {
-    const InputSpec spec{input.name(), value_type(input.type()), dims_of(input.type()), initialized.contains(input.name())};
+    const InputSpec spec{input.name(), value_type(input.type()), dims_of(input.type(), options_.shapes),
+                         initialized.contains(input.name())};
     if (!spec.type.known()) throw InvalidModelError("the input \"" + spec.name + "\" has no type");
     program_.inputs.push_back(spec);
-    if (spec.has_default && !options_.overridden.contains(spec.name)) continue;
+    if (spec.has_default && !options_.variant.overridden.contains(spec.name)) continue;
     jit::Value* value = graph_->addInput();
     value->setType(torchscript_type(spec.type));
     program_.graph_inputs.push_back({GraphInput::Role::Input, program_.inputs.size() - 1});

@@ -76,6 +76,7 @@ class GraphTranslator final : public Translator {
   Values translate_by(const NodeView& view);
   Values expand(const onnx::FunctionProto& function, const NodeView& view);
   void watch(const NodeView& view);
+  void give(const std::string& name);
   void finish();
 
   torch::jit::Value* bind(std::string name, const c10::IValue& value);

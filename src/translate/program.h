@@ -3,6 +3,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -60,9 +61,18 @@ struct Program {
   bool needs_autograd = false;
 };
 
-struct TranslateOptions {
+// One graph of a model among those that callers may ask for.
+struct Variant {
   std::set<std::string> overridden;  // initializers that the caller feeds
-  std::optional<size_t> watched;     // the number of a node whose input shapes are noted when it runs
+  std::vector<std::string> outputs;  // values of the main graph that the caller wants; none: the model's outputs
+
+  auto operator<=>(const Variant&) const = default;
+};
+
+struct TranslateOptions {
+  Variant variant;
+  std::map<std::string, int64_t> shapes;  // sizes of symbolic dimensions
+  std::optional<size_t> watched;          // the number of a node whose input shapes are noted when it runs
 };
 
 // The TorchScript type of an ONNX one.

@@ -63,7 +63,7 @@ TEST(HostInts, ShapeArithmeticNeverReadsATensorBack) {
   for (const int64_t rows : {int64_t{4}, kAny}) {
     const Program program = translate(paired_rows(rows));
     EXPECT_EQ(read_backs(program), 0u) << program.graph->toString();
-    EXPECT_EQ(run_one(PreparedModel(paired_rows(rows), "CPU"), at::ones({4, 6})).sizes(), at::IntArrayRef({2, 12}));
+    EXPECT_EQ(run_one(PreparedModel(paired_rows(rows), {}), at::ones({4, 6})).sizes(), at::IntArrayRef({2, 12}));
   }
 }
 
@@ -92,7 +92,7 @@ TEST(Scopes, ASubgraphSeesTheGraphAroundItAndShadowsIt) {
   else_graph.node("Neg", {"x"}, {"inner"});  // another value of that name, in here only
   else_graph.node("Neg", {"inner"}, {"b"});
   else_graph.output("b");
-  const PreparedModel model(m.file(), "CPU");
+  const PreparedModel model(m.file(), {});
   const at::Tensor x = at::tensor({-1.f, 2.f});
   const auto run = [&](bool condition) {
     return model.run({{"x", floats(x)}, {"c", {ValueType::tensor(ElementType::Bool), at::scalar_tensor(condition, at::kBool)}}},
@@ -120,9 +120,9 @@ TEST(Scopes, AFunctionDoesNotSeeItsCaller) {
   node->set_op_type("Relu");
   node->add_input("a");
   node->add_output("b");
-  EXPECT_TRUE(at::equal(run_one(PreparedModel(m.file(), "CPU"), at::tensor({-1.f, 2.f})), at::tensor({0.f, 2.f})));
+  EXPECT_TRUE(at::equal(run_one(PreparedModel(m.file(), {}), at::tensor({-1.f, 2.f})), at::tensor({0.f, 2.f})));
   node->set_input(0, "x");
-  EXPECT_THROW(PreparedModel(m.file(), "CPU"), InvalidModelError);
+  EXPECT_THROW(PreparedModel(m.file(), {}), InvalidModelError);
 }
 
 TEST(Weights, AreViewsOfTheModelAndKeepIt) {
@@ -148,7 +148,7 @@ TEST(Errors, EachKindSaysWhichNode) {
   unsupported.input("x", TensorProto::FLOAT, {kAny}).output("y");
   unsupported.node("Nonsense", {"x"}, {"y"}, "n");
   try {
-    PreparedModel(unsupported.file(), "CPU");
+    PreparedModel(unsupported.file(), {});
     FAIL();
   } catch (const UnsupportedError& e) {
     EXPECT_EQ(e.node().op_type, "Nonsense");
@@ -159,13 +159,13 @@ TEST(Errors, EachKindSaysWhichNode) {
   ModelBuilder invalid;
   invalid.input("x", TensorProto::FLOAT, {kAny}).output("y");
   invalid.node("Concat", {"x"}, {"y"});
-  EXPECT_THROW(PreparedModel(invalid.file(), "CPU"), InvalidModelError);
+  EXPECT_THROW(PreparedModel(invalid.file(), {}), InvalidModelError);
 
   const auto good = paired_rows(kAny);
-  EXPECT_THROW(PreparedModel(good, "TPU"), DeviceError);
-  EXPECT_THROW(PreparedModel(good, "CUDA:4096"), DeviceError);
-  EXPECT_THROW(PreparedModel(good, "CUDA:x"), DeviceError);
-  const PreparedModel model(good, "CPU");
+  EXPECT_THROW(PreparedModel(good, {.device = "TPU"}), DeviceError);
+  EXPECT_THROW(PreparedModel(good, {.device = "CUDA:4096"}), DeviceError);
+  EXPECT_THROW(PreparedModel(good, {.device = "CUDA:x"}), DeviceError);
+  const PreparedModel model(good, {});
   EXPECT_THROW(run_one(model, at::ones({4, 5})), InputError);
   EXPECT_THROW(model.run({}, model.new_strings()), InputError);
 
@@ -173,7 +173,7 @@ TEST(Errors, EachKindSaysWhichNode) {
   failing.input("x", TensorProto::FLOAT, {kAny}).output("y").ints("seven", {7}, {1});
   failing.node("Reshape", {"x", "seven"}, {"y"}, "r");
   try {
-    run_one(PreparedModel(failing.file(), "CPU"), at::ones({3}));
+    run_one(PreparedModel(failing.file(), {}), at::ones({3}));
     FAIL();
   } catch (const RunError& e) {
     EXPECT_EQ(e.node().name, "r");

@@ -1,0 +1,19 @@
+// Between torch tensors, or any object that speaks DLPack, and values in storage form. Neither way copies, where the layout
+// of the element type allows.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <optional>
+#include <string>
+
+#include "runtime/model.h"
+
+namespace onnxtorch {
+
+// None where the object is neither.
+std::optional<Fed> fed_from_torch(pybind11::handle object, ElementType expected, const std::string& name);
+
+pybind11::object tensor_to_torch(const at::Tensor& stored, ElementType type);
+
+}  // namespace onnxtorch
