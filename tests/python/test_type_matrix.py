@@ -1,0 +1,78 @@
+"""A sample of the type matrix, and its page. `./dev matrix` runs the whole, and records it."""
+
+import collections
+
+import onnx
+import pytest
+
+pytest.importorskip("onnxruntime")
+
+from type_matrix import page, results
+from type_matrix.cells import Cell, all_cells, schemas
+from type_matrix.compare import assert_equal, epsilon
+from type_matrix.engines import Declined
+from type_matrix.oracles import ask
+from type_matrix.run import run_cell
+from type_matrix.sample import sample
+from type_matrix.templates import cases
+from type_matrix.wrong_oracles import WRONG, concerns, text_of
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return results.load()["CPU"]
+
+
+def test_the_cells_are_those_of_the_schemas():
+    allowed = [c.allowed_type_strs for s in onnx.defs.get_all_schemas_with_history() for c in s.type_constraints]
+    assert len(all_cells()) == len(set(all_cells())) == sum(map(len, allowed))
+
+
+def test_none_failed_and_none_was_refused(recorded):
+    assert not {str(cell): outcome for cell, outcome in recorded.items() if outcome in ("failed", "refused")}
+
+
+def test_the_page_is_up_to_date():
+    assert page.PATH.read_text() == page.page(), "run ./dev matrix"
+
+
+SAMPLE = collections.defaultdict(list)
+for _cell in sample():
+    SAMPLE[_cell.domain, _cell.op].append(_cell)
+
+
+def test_the_sample_has_every_version():
+    have = {(cell.domain, cell.op, cell.version) for cells in SAMPLE.values() for cell in cells}
+    assert have == {key for key, schema in schemas().items() if schema.type_constraints}
+
+
+@pytest.mark.parametrize("key", sorted(SAMPLE), ids=lambda key: ".".join(filter(None, key)))
+def test_sampled_cells_are_as_recorded(key, recorded):
+    found = [run_cell(cell) for cell in SAMPLE[key]]
+    other = {str(r.cell): (r.outcome, r.detail) for r in found if r.outcome != recorded[r.cell]}
+    assert not other, "if this is meant, run ./dev matrix"
+
+
+@pytest.mark.parametrize("row", WRONG, ids=lambda row: f"{row.cells} {row.oracle}")
+def test_a_wrong_oracle_contradicts_the_text(row):
+    concerned = [cell for cell in all_cells() if concerns(row, cell)]
+    assert concerned
+    for cell in concerned:
+        assert row.quote in text_of(cell), cell
+
+
+def test_another_number_is_not_equal():
+    """What is compared can fail: an output of Abs that is off by six units in the last place, one too long, ..."""
+    case = next(cases(Cell("", "Abs", 13, "T", "tensor(float)")))
+    (expected,) = ask("official case", case)
+    eps = epsilon(case.output_types)
+    assert_equal([expected], [expected], eps)
+    for other in (expected + expected.max() * 6 * eps, expected[:1], -expected):
+        with pytest.raises(AssertionError):
+            assert_equal([other], [expected], eps)
+
+
+def test_an_oracle_that_only_moves_elements_refuses_arithmetic():
+    for op, version in (("Neg", 13), ("Mean", 13), ("ReduceMean", 18), ("CumSum", 14)):
+        with pytest.raises(Declined):
+            ask("moved", next(cases(Cell("", op, version, "T", "tensor(double)"))))

@@ -1,0 +1,153 @@
+"""docs/coverage.md, from the live translation table and the recorded outcomes."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from onnx_torch import _C
+
+from .cells import Cell, allowed, schemas
+from .results import COMPARED, Outcomes, load, summary
+from .rules import LEFT_OUT
+from .values import element
+from .wrong_oracles import WRONG
+
+PATH = Path(__file__).parents[3] / "docs" / "coverage.md"
+
+# How a family of element types is written where all of it is there.
+FAMILIES = [
+    ("float16–64", ["float16", "float", "double"]),
+    ("bfloat16", ["bfloat16"]),
+    ("int8–64", ["int8", "int16", "int32", "int64"]),
+    ("uint8–64", ["uint8", "uint16", "uint32", "uint64"]),
+    ("bool", ["bool"]),
+    ("string", ["string"]),
+    ("complex", ["complex64", "complex128"]),
+    ("float8", ["float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz"]),
+    ("float8e8m0", ["float8e8m0"]),
+    ("float6", ["float6e2m3", "float6e3m2"]),
+    ("float4", ["float4e2m1"]),
+    ("(u)int4", ["int4", "uint4"]),
+    ("(u)int2", ["int2", "uint2"]),
+]
+
+ORACLES = {
+    "official case": "the expectation of the official test case, its data cast",
+    "meaning": "the formula, or the node of a later version, that the text makes equal to an old form",
+    "ReferenceEvaluator": "`onnx.reference.ReferenceEvaluator`",
+    "onnxruntime": "onnxruntime",
+    "function body": "the schema's function body",
+    "widened": "the same numbers in a wider type, the result rounded back",
+    "moved": "numbered elements, where the operator only moves them",
+}
+
+
+def page() -> str:
+    recorded = load()
+    return "\n".join([*_head(recorded), *_tables(recorded), ""])
+
+
+def _head(recorded: dict[str, Outcomes]) -> list[str]:
+    keys = list(schemas())
+    cpu = recorded["CPU"]
+    counts = Counter(cpu.values())
+    lines = [
+        "# Coverage",
+        "",
+        "Every operator version of the installed onnx package, and every element type that its schema allows. Made by "
+        "`./dev matrix`, which runs a small model of each; do not edit.",
+        "",
+        f"{len({key[:2] for key in keys})} operators, {len(keys)} operator versions, {len(cpu)} cells: a cell is one "
+        "allowed type of one type parameter of one version.",
+        "",
+        "| device | outcome |",
+        "|---|---|",
+    ]
+    for device in ("CPU", "CUDA"):
+        lines.append(f"| {device} | {summary(recorded[device].values()) if device in recorded else 'not run'} |")
+    lines += [
+        "",
+        "On the CPU, a cell was compared with the first of these that takes it:",
+        "",
+        "| with | cells |",
+        "|---|---|",
+    ]
+    lines += [f"| {ORACLES[name]} | {counts[name]} |" for name in COMPARED]
+    lines += ["", "Left out, since the specification has no such model:", ""]
+    lines += [f"- {reason}" for _, reason in LEFT_OUT]
+    lines += ["", "Not asked where they are wrong:", "", "| cells | oracle | why |", "|---|---|---|"]
+    lines += [f"| `{_escaped(row.cells)}` | {row.oracle} | {row.why}: “{row.quote}” |" for row in WRONG]
+    lines += [
+        "",
+        "In the tables, *row* is the version from which the translator in `src/ops` holds. Types are compared and "
+        "equal unless they are marked. A range of widths stands for all of them: float16–64 is float16, float and "
+        "double. complex, float8 and float6 are all types whose names begin so, but for float8e8m0.",
+    ]
+    return lines
+
+
+def _escaped(pattern: str) -> str:
+    return pattern.replace("|", "\\|")
+
+
+def _tables(recorded: dict[str, Outcomes]) -> list[str]:
+    rows = {(domain, op): sinces for domain, op, sinces, _ in _C.translation_table()}
+    lines: list[str] = []
+    domain = None
+    for key, schema in schemas().items():
+        if key[0] != domain:
+            domain = key[0]
+            lines += [
+                "",
+                f"## {domain or 'ai.onnx'}",
+                "",
+                "| operator | version | row | types | CPU | CUDA |",
+                "|---|---|---|---|---|---|",
+            ]
+        _, op, version = key
+        row = max((since for since in rows.get(key[:2], []) if since <= version), default="none")
+        types = "; ".join(_param(key, param, choices, recorded["CPU"]) for param, choices in allowed(schema).items())
+        name = f"{op} (deprecated)" if schema.deprecated else op
+        cells = [Cell(*key, param, t) for param, choices in allowed(schema).items() for t in choices]
+        columns = [_count(cells, recorded.get(device)) for device in ("CPU", "CUDA")]
+        lines.append(f"| {name} | {version} | {row} | {types or 'fixed types only'} | {' | '.join(columns)} |")
+    return lines
+
+
+def _count(cells: list[Cell], outcomes: Outcomes | None) -> str:
+    if outcomes is None:
+        return "not run"
+    ran = [outcomes[cell] for cell in cells if outcomes[cell] != "left out"]
+    return f"{sum(outcome in COMPARED for outcome in ran)}/{len(ran)}" if ran else "–"
+
+
+def _param(key: tuple[str, str, int], param: str, choices: list[str], outcomes: Outcomes) -> str:
+    groups = defaultdict(list)
+    for type_str in choices:
+        outcome = outcomes[Cell(*key, param, type_str)]
+        groups["" if outcome in COMPARED else outcome].append(type_str)
+    texts = [_types(types) + (f" ({mark})" if mark else "") for mark, types in sorted(groups.items())]
+    return f"**{param}** {', '.join(texts)}"
+
+
+def _types(types: list[str]) -> str:
+    """The types by kind: tensors, sequences, optionals, maps."""
+    by_kind = defaultdict(list)
+    for type_str in types:
+        kind = "map" if "map" in type_str else type_str[: type_str.index(element(type_str))]
+        by_kind[kind].append(type_str if kind == "map" else element(type_str))
+    texts = []
+    for kind, names in by_kind.items():
+        text = ", ".join(names) if kind == "map" else _families(names)
+        outer = kind.replace("tensor(", "")
+        texts.append(text if kind == "map" or not outer else f"{outer}{text}{')' * outer.count('(')}")
+    return ", ".join(texts)
+
+
+def _families(names: list[str]) -> str:
+    texts = []
+    for family, members in FAMILIES:
+        there = [name for name in members if name in names]
+        texts += [family] if there == members else there
+    return ", ".join(texts)
