@@ -6,6 +6,7 @@
 #include "numpy_values.h"
 #include "registry/registry.h"
 #include "registry/schema.h"
+#include "registry/user_operators.h"
 #include "runtime/model.h"
 
 namespace py = pybind11;
@@ -199,6 +200,12 @@ PYBIND11_MODULE(_C, m) {
       "check_model",
       [](const std::string& bytes) { check(ModelFile::from_bytes(bytes)->proto); },
       "Raises where a model cannot be translated.");
+  m.def(
+      "register_operator",
+      [](const std::string& domain, const std::string& op, int64_t since_version, const std::string& torch_name) {
+        register_operator(domain, op, since_version, torch_operator(torch_name));
+      },
+      py::arg("domain"), py::arg("op_type"), py::arg("since_version"), py::arg("torch_name"));
   m.def("translation_table", &table, "(domain, operator, since versions, reviewed to) of each translated operator.");
   m.def("experimental_operators", &experimental, "(domain, operator) of those that the standard has no version 1 of.");
 }

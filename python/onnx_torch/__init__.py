@@ -4,6 +4,7 @@ import torch  # noqa: F401  (loads the libraries that the native module needs)
 
 from . import backend
 from .backend import prepare
+from .custom_ops import register_op
 from .errors import DeviceError, Error, InputError, InvalidModelError, RunError, UnsupportedError
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "UnsupportedError",
     "backend",
     "prepare",
+    "register_op",
 ]
 __version__ = "0.1.0"

@@ -7,6 +7,7 @@
 #include "import/model_reader.h"
 #include "registry/registry.h"
 #include "registry/schema.h"
+#include "registry/user_operators.h"
 
 namespace onnxtorch {
 namespace {
@@ -55,6 +56,7 @@ class Checker {
       visit_once(*function);
       return;
     }
+    if (find_user_operator(label.domain, node.op_type(), label.version)) return;
     const int newest = newest_opset(label.domain);
     const OperatorSchema* schema = find_schema(label.domain, node.op_type(), label.version);
     if (label.version > newest && newest > 0) {

@@ -1,9 +1,8 @@
-// ATen nodes: calls of any ATen operator by its name.
+// Calls of operators by the name torch has for them: those of ATen nodes, and those of a user's own domain.
 #include <onnx/onnx-ml.pb.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
-#include <set>
 
 #include "translate/binding.h"
 
@@ -100,9 +99,8 @@ std::optional<std::vector<Source>> match(const NodeView& n, const FunctionSchema
       return {};
     }
   }
-  const std::set<std::string> own{"operator", "overload_name"};
-  const auto others =
-      std::ranges::count_if(n.proto().attribute(), [&](const auto& a) { return !own.contains(a.name()); });
+  const auto others = std::ranges::count_if(
+      n.proto().attribute(), [&](const auto& a) { return !n.schema() || !n.schema()->find_attribute(a.name()); });
   if (next != n.input_count() || named != static_cast<size_t>(others)) return {};
   return sources;
 }
@@ -140,20 +138,19 @@ std::vector<Arg> arguments_of(Translator& t, const NodeView& n, const FunctionSc
   return args;
 }
 
-// The overloads that the node may mean: those that change nothing in place, of its overload_name where it gives one.
-std::vector<const FunctionSchema*> overloads(const NodeView& n, const std::string& name) {
-  const std::string wanted = n.has_attribute("overload_name") ? n.attr_string("overload_name") : "";
+// The overloads that the node may mean: those that change nothing in place, of the name wanted where there is one.
+std::vector<const FunctionSchema*> overloads(const NodeView& n, const std::string& name, const std::string& wanted) {
   std::vector<const FunctionSchema*> found;
   std::string others;
-  for (const auto& op : torch::jit::getAllOperatorsFor(c10::Symbol::aten(name))) {
+  for (const auto& op : torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(name))) {
     const FunctionSchema& schema = op->schema();
     if (schema.is_mutable()) continue;
     if (wanted.empty() || schema.overload_name() == wanted) found.push_back(&schema);
     others += "\n  " + c10::toString(schema);
   }
   if (!found.empty()) return found;
-  if (others.empty()) n.unsupported("ATen has no operator \"" + name + "\" that leaves its arguments as they are");
-  n.fail("aten::" + name + " has no overload \"" + wanted + "\"; it has" + others);
+  if (others.empty()) n.unsupported("torch has no operator " + name + " that leaves its arguments as they are");
+  n.fail(name + " has no overload \"" + wanted + "\"; it has" + others);
 }
 
 // An output as ONNX has it: numbers are tensors.
@@ -189,21 +186,31 @@ Values outputs_of(Translator& t, const NodeView& n, Values results) {
   return results;
 }
 
-}  // namespace
-
-Values aten(Translator& t, const NodeView& n) {
-  const std::string name = n.attr_string("operator");
-  const auto candidates = overloads(n, name);
+Values call_operator(Translator& t, const NodeView& n, const std::string& name, const std::string& overload) {
+  const auto candidates = overloads(n, name, overload);
   for (const bool tensors_only : {true, false}) {
     for (const FunctionSchema* schema : candidates) {
       if (const auto sources = match(n, *schema, tensors_only)) {
-        return outputs_of(t, n, t.call_all("aten::" + name, arguments_of(t, n, *schema, *sources)));
+        return outputs_of(t, n, t.call_all(name, arguments_of(t, n, *schema, *sources)));
       }
     }
   }
   std::string tried;
   for (const FunctionSchema* schema : candidates) tried += "\n  " + c10::toString(*schema);
   n.fail("its inputs and attributes do not fit" + tried);
+}
+
+}  // namespace
+
+Values aten(Translator& t, const NodeView& n) {
+  const std::string overload = n.has_attribute("overload_name") ? n.attr_string("overload_name") : "";
+  return call_operator(t, n, "aten::" + n.attr_string("operator"), overload);
+}
+
+TranslateFunction torch_operator(const std::string& name) {
+  const size_t dot = name.find('.');
+  const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
+  return [base = name.substr(0, dot), overload](Translator& t, const NodeView& n) { return call_operator(t, n, base, overload); };
 }
 
 }  // namespace onnxtorch

@@ -1,6 +1,7 @@
 #include "translate/facts.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/jit/ir/constants.h>
 
 #include <algorithm>
@@ -71,8 +72,21 @@ std::optional<Facts::Run> runner(jit::Node* node) {
   return [operation](jit::Stack& stack) mutable { operation(stack); };
 }
 
+// Operators of others run only when the model does, unless they say what they do to shapes.
+bool is_foreign(const jit::Node* node) {
+  const auto& name = node->kind().ns().toQualString();
+  for (const std::string_view own : {"namespaces::aten", "namespaces::prim", "namespaces::onnx_torch"}) {
+    if (name == own) return false;
+  }
+  const auto* op = node->maybeOperator();
+  if (!op) return true;
+  const auto handle = c10::Dispatcher::singleton().findSchema(op->schema().operator_name());
+  return !handle || !handle->hasKernelForDispatchKey(c10::DispatchKey::Meta);
+}
+
 // Nodes whose results, or whose lists, are not facts: an empty list is there to be appended to.
 bool is_opaque(const jit::Node* node) {
+  if (is_foreign(node)) return true;
   if (node->kind() == c10::prim::Constant || node->kind() == c10::prim::device || !node->blocks().empty()) return true;
   if (node->kind() == c10::prim::ListConstruct) return node->inputs().empty();
   return node->maybeSchema() && node->schema().is_mutable();

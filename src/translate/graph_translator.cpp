@@ -9,6 +9,7 @@
 #include <set>
 
 #include "registry/registry.h"
+#include "registry/user_operators.h"
 #include "translate/attribute_references.h"
 #include "translate/graph_location.h"
 
@@ -205,6 +206,8 @@ void GraphTranslator::translate(const onnx::NodeProto& node) {
 
 Values GraphTranslator::translate_by(const NodeView& view) {
   if (const auto* function = find_function(model_, view.proto())) return expand(*function, view);
+  const NodeLabel& label = view.label();
+  if (const auto translate = find_user_operator(label.domain, label.op_type, label.version)) return (*translate)(*this, view);
   const OperatorSchema* schema = view.schema();
   if (!schema) view.unsupported("no such operator");
   if (const auto* translate = registry().find(schema->domain, schema->name, schema->since_version)) {

@@ -90,4 +90,7 @@ TranslateFunction script(std::string function, std::vector<Arg> fixed = {});
 // by name; each input is the next argument that is still open, and, where that takes all inputs, a tensor.
 Values aten(Translator& t, const NodeView& n);
 
+// A translator that calls one operator that torch knows, "namespace::name" or "namespace::name.overload", likewise.
+TranslateFunction torch_operator(const std::string& name);
+
 }  // namespace onnxtorch

@@ -219,7 +219,7 @@ def test_aten(operator, inputs, attributes, expected, domain):
 @pytest.mark.parametrize(
     "operator, inputs, attributes, message",
     [
-        ("no_such_thing", [M], {}, 'ATen has no operator "no_such_thing"'),
+        ("no_such_thing", [M], {}, 'torch has no operator aten::no_such_thing'),
         ("relu_", [M], {}, "leaves its arguments as they are"),
         ("add", [M, M], {"overload_name": "Nonsense"}, 'aten::add has no overload "Nonsense"; it has'),
         ("relu", [M, M], {}, r"do not fit\s+aten::relu\(Tensor self\)"),

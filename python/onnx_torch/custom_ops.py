@@ -1,0 +1,55 @@
+"""Operators of domains outside the ONNX standard."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from . import _C
+from .errors import InputError
+
+_NAMESPACE = "onnx_torch_custom"
+_library = torch.library.Library(_NAMESPACE, "DEF")
+_numbers = itertools.count()
+
+
+def register_op(domain: str, op_type: str, implementation: str | Callable[..., Any], since_version: int = 1) -> None:
+    """Says what the nodes of an operator of your own domain do, for all models prepared from then on.
+
+    The node's inputs are, in order, the implementation's tensor arguments; its attributes are the arguments of the same
+    names. Arguments that a node leaves out take their defaults.
+
+    Args:
+        domain: the operator's domain; not one of the standard's.
+        op_type: the operator's name.
+        implementation: the name of an operator that torch knows, "namespace::name" or "namespace::name.overload" (of
+            torch's own, or registered by ``TORCH_LIBRARY`` or `torch.library`); or a Python function with type hints on
+            all its arguments and its result, as `torch.library.infer_schema` reads them.
+        since_version: the first opset version of the domain that this holds for, up to the next that is registered.
+
+    >>> import torch
+    >>> def scaled(x: torch.Tensor, factor: float = 2.0) -> torch.Tensor:
+    ...     return x * factor
+    >>> register_op("my.domain", "Scaled", scaled)
+    >>> register_op("my.domain", "Erfc", "aten::special_erfc")
+    """
+    name = implementation if isinstance(implementation, str) else _defined(op_type, implementation)
+    if "::" not in name:
+        raise InputError(f'{name!r} is not the name of a torch operator; write "namespace::name", such as "aten::relu"')
+    _C.register_operator(domain, op_type, since_version, name)
+
+
+def _defined(op_type: str, function: Callable[..., Any]) -> str:
+    """The name of a torch operator that calls the function."""
+    try:
+        schema = torch.library.infer_schema(function, mutates_args=())
+    except ValueError as error:
+        raise InputError(f"the function for {op_type} needs type hints that torch knows: {error}") from error
+    name = f"{re.sub(r'[^A-Za-z0-9_]', '_', op_type)}_{next(_numbers)}"
+    _library.define(name + schema)
+    _library.impl(name, function, "CompositeImplicitAutograd")
+    return f"{_NAMESPACE}::{name}"
