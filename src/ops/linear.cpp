@@ -13,26 +13,35 @@ Values matmul(Translator& t, const NodeView& n) {
 }
 
 // alpha or beta: ATen wants integers where the tensors are.
-Arg factor(const NodeView& n, const char* name) {
-  const double value = n.attr_float(name);
-  if (is_floating(n.element(0))) return value;
-  if (std::trunc(value) != value) n.unsupported(std::string(name) + " of a product of integers is not a whole number");
-  return static_cast<int64_t>(value);
+Arg factor(double value, bool whole) {
+  if (whole) return static_cast<int64_t>(value);
+  return value;
 }
 
+// Integers under a factor that is not whole are computed in double precision, and the result's fraction is cut off.
 Values gemm(Translator& t, const NodeView& n) {
-  const auto operand = [&](size_t i, const char* transposed) {
-    return n.attr_int(transposed) != 0 ? t.call("aten::t", {n.tensor(i)}) : n.tensor(i);
+  const ElementType type = n.element(0);
+  const double alpha = n.attr_float("alpha"), beta = n.attr_float("beta");
+  const bool integers = !is_floating(type);
+  const bool fractions = integers && (std::trunc(alpha) != alpha || std::trunc(beta) != beta);
+  const bool whole = integers && !fractions;
+  const auto operand = [&](size_t i) {
+    return fractions ? t.call("aten::to", {n.tensor(i), c10::kDouble}) : n.tensor(i);
   };
-  const Value a = operand(0, "transA"), b = operand(1, "transB");
+  const auto matrix = [&](size_t i, const char* transposed) {
+    return n.attr_int(transposed) != 0 ? t.call("aten::t", {operand(i)}) : operand(i);
+  };
+  const Value a = matrix(0, "transA"), b = matrix(1, "transB");
   const auto product = [&] {
     if (n.has(2)) {
-      return t.call("aten::addmm", {n.tensor(2), a, b, kw("beta", factor(n, "beta")), kw("alpha", factor(n, "alpha"))});
+      return t.call("aten::addmm", {operand(2), a, b, kw("beta", factor(beta, whole)), kw("alpha", factor(alpha, whole))});
     }
     const Value y = t.call("aten::mm", {a, b});
-    return n.attr_float("alpha") == 1 ? y : t.call("aten::mul", {y, factor(n, "alpha")});
+    return alpha == 1 ? y : t.call("aten::mul", {y, factor(alpha, whole)});
   };
-  return {wrapped(t, product(), n.element(0))};
+  if (!fractions) return {wrapped(t, product(), type)};
+  const Value integer = t.call("aten::to", {product(), c10::kLong});
+  return {wrapped(t, t.call("aten::to", {integer, type}), type)};
 }
 
 // Sums of integers are int64 in ATen, so that all is.

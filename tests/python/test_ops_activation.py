@@ -67,6 +67,9 @@ def test_old_prelu_has_slopes_of_channels(opset):
     for slope in (np.array([0.1, 0.2, 0.3], np.float32), np.array([0.5], np.float32)):
         expected = np.where(x < 0, x * slope.reshape(-1, 1), x)
         assert_same(run_op("PRelu", [x, slope], opset=opset), [expected])
+    for shape in ((2, 3, 3), (3, 1), (1, 3, 1)):
+        slope = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+        assert_same(run_op("PRelu", [x, slope], opset=opset), [np.where(x < 0, x * slope, x)])
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8, np.uint16, np.uint32])

@@ -51,6 +51,16 @@ def test_gemm(trans_a, trans_b, c):
         assert_same(run_op("Gemm", inputs, opset=6, broadcast=1, **options), [expected])
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.uint64])
+@pytest.mark.parametrize("with_c", [False, True])
+def test_gemm_of_integers_under_a_fraction(dtype, with_c):
+    low = 0 if np.issubdtype(dtype, np.unsignedinteger) else -9
+    rng = np.random.default_rng(0)
+    inputs = [rng.integers(low, 9, shape).astype(dtype) for shape in ((2, 3), (3, 4), (4,))][: 3 if with_c else 2]
+    options = {"alpha": 0.3, "beta": 1.5}
+    assert_same(run_op("Gemm", inputs, **options), reference_op("Gemm", inputs, **options))
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_gemm_of_each_type(dtype):
     a, b, c = some((2, 3), dtype), some((3, 4), dtype, 1), some((4,), dtype, 2)

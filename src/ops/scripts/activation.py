@@ -5,8 +5,9 @@ def prelu(x: Tensor, slope: Tensor) -> Tensor:
     return torch.where(x < 0, x * slope, x)
 
 
+# One slope for all or one a channel; what has more dimensions than that is broadcast as it is.
 def channel_slopes(x: Tensor, slope: Tensor) -> Tensor:
-    return slope if slope.numel() == 1 else aligned(x, slope, 1)
+    return slope if slope.numel() == 1 or slope.dim() != 1 else aligned(x, slope, 1)
 
 
 def hard_sigmoid(X: Tensor, alpha: float, beta: float) -> Tensor:
