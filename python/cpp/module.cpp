@@ -1,7 +1,10 @@
 // The native module: PreparedModel, and the library's errors as Python exceptions.
 #include <pybind11/pybind11.h>
 #include <pybind11/native_enum.h>
+#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
+
+#include <algorithm>
 
 #include "numpy_values.h"
 #include "registry/registry.h"
@@ -51,7 +54,8 @@ std::shared_ptr<PreparedModel> prepare(const Options& options, const Load& load)
   return std::make_shared<PreparedModel>(load(), options);
 }
 
-py::list run(const PreparedModel& model, const py::dict& feeds, std::vector<std::string> names, Form form) {
+py::list run(const PreparedModel& model, const py::dict& feeds, std::vector<std::string> names, Form form,
+             PreparedModel::Profile* profile = nullptr) {
   const auto strings = model.new_strings();
   std::map<std::string, Fed> fed;
   for (const InputSpec& input : model.inputs()) {
@@ -61,13 +65,35 @@ py::list run(const PreparedModel& model, const py::dict& feeds, std::vector<std:
   PreparedModel::Result result;
   {
     const py::gil_scoped_release no_gil;
-    result = model.run(std::move(fed), strings, std::move(names));
+    result = model.run(std::move(fed), strings, std::move(names), profile);
   }
   py::list outputs;
   for (size_t i = 0; i < result.values.size(); ++i) {
     outputs.append(value_to_python(result.values[i], result.types[i], *strings, form));
   }
   return outputs;
+}
+
+// (operator, name, domain, opset version, first output, number of the node around or None) of each node.
+py::list describe_nodes(const std::vector<TranslatedNode>& nodes) {
+  py::list described;
+  for (const TranslatedNode& node : nodes) {
+    described.append(py::make_tuple(node.label.op_type, node.label.name, node.label.domain, node.label.version, node.output, node.around));
+  }
+  return described;
+}
+
+// Runs a model once: its nodes, and (node, start, duration, own duration) in nanoseconds of each of their executions.
+py::tuple profile(const PreparedModel& model, const py::dict& feeds) {
+  PreparedModel::Profile profile;
+  run(model, feeds, {}, Form::Numpy, &profile);
+  py::array_t<int64_t> times({static_cast<py::ssize_t>(profile.times.size()), py::ssize_t{4}});
+  for (size_t i = 0; i < profile.times.size(); ++i) {
+    const NodeTime& time = profile.times[i];
+    const int64_t row[] = {time.node, time.start, time.duration, time.own};
+    std::ranges::copy(row, times.mutable_data(static_cast<py::ssize_t>(i), 0));
+  }
+  return py::make_tuple(describe_nodes(profile.nodes), times);
 }
 
 py::list describe_inputs(const PreparedModel& model) {
@@ -142,6 +168,26 @@ std::vector<std::string> value_names(const PreparedModel& model) {
   return names;
 }
 
+// (operator, name, domain, opset version, why, whether an operator is not supported) of all that stands against a model.
+py::list describe_problems(const ModelFile& file) {
+  py::list described;
+  for (const auto& [node, why, unsupported] : problems(file.proto)) {
+    described.append(py::make_tuple(node.op_type, node.name, node.domain, node.version, why, unsupported));
+  }
+  return described;
+}
+
+// (domain, operator, since version, deprecated, how it is translated) of every version of every operator.
+py::list versions() {
+  py::list rows;
+  for (const OperatorSchema& schema : all_schemas()) {
+    const bool listed = registry().find(schema.domain, schema.name, schema.since_version) != nullptr;
+    const char* how = listed ? "table" : is_translated(schema) ? "function body" : "";
+    rows.append(py::make_tuple(schema.domain, schema.name, schema.since_version, schema.deprecated, how));
+  }
+  return rows;
+}
+
 py::list table() {
   py::list rows;
   for (const Registry::Row& row : registry().rows()) {
@@ -183,8 +229,16 @@ PYBIND11_MODULE(_C, m) {
             return prepare(options, [&] { return ModelFile::from_path(path, directory); });
           },
           py::arg("path"), py::arg("directory"), py::arg("options"))
-      .def("run", &run, py::arg("feeds"), py::arg("output_names"), py::arg("form"),
+      .def(
+          "run",
+          [](const PreparedModel& model, const py::dict& feeds, std::vector<std::string> names, Form form) {
+            return run(model, feeds, std::move(names), form);
+          },
+          py::arg("feeds"), py::arg("output_names"), py::arg("form"),
            "Runs the model on a dictionary of inputs; a list of the values named, or of the model's outputs.")
+      .def("profile", &profile, py::arg("feeds"))
+      .def("graph_texts", &PreparedModel::graph_texts)
+      .def_property_readonly("nodes", [](const PreparedModel& model) { return describe_nodes(model.nodes()); })
       .def("serialized", [](const PreparedModel& model) { return py::bytes(model.proto().SerializeAsString()); })
       .def_property_readonly("value_names", &value_names)
       .def_property_readonly("inputs", &describe_inputs, "(name, type, shape, has_default) of each input.")
@@ -206,6 +260,9 @@ PYBIND11_MODULE(_C, m) {
         register_operator(domain, op, since_version, torch_operator(torch_name));
       },
       py::arg("domain"), py::arg("op_type"), py::arg("since_version"), py::arg("torch_name"));
+  m.def("problems_of_bytes", [](const std::string& bytes) { return describe_problems(*ModelFile::from_bytes(bytes)); });
+  m.def("problems_of_file", [](const std::string& path) { return describe_problems(*ModelFile::from_path(path)); });
+  m.def("operator_versions", &versions);
   m.def("translation_table", &table, "(domain, operator, since versions, reviewed to) of each translated operator.");
   m.def("experimental_operators", &experimental, "(domain, operator) of those that the standard has no version 1 of.");
 }

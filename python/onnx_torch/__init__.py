@@ -4,8 +4,12 @@ import torch  # noqa: F401  (loads the libraries that the native module needs)
 
 from . import backend
 from .backend import prepare
+from .comparison import compare
 from .custom_ops import register_op
 from .errors import DeviceError, Error, InputError, InvalidModelError, RunError, UnsupportedError
+from .extraction import extract
+from .profiling import profile
+from .random_inputs import random_inputs
 
 __all__ = [
     "DeviceError",
@@ -15,7 +19,11 @@ __all__ = [
     "RunError",
     "UnsupportedError",
     "backend",
+    "compare",
+    "extract",
     "prepare",
+    "profile",
+    "random_inputs",
     "register_op",
 ]
 __version__ = "0.1.0"

@@ -12,12 +12,6 @@
 namespace onnxtorch {
 namespace {
 
-std::string join(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += "\n  " + line;
-  return text;
-}
-
 const char* type_name(int attribute_type) {
   static constexpr const char* kNames[] = {"undefined", "float",   "int",    "string", "tensor", "graph", "floats", "ints",
                                            "strings",   "tensors", "graphs", "sparse tensor", "sparse tensors", "type", "types"};
@@ -28,14 +22,9 @@ class Checker {
  public:
   explicit Checker(const onnx::ModelProto& model) : model_(model) {}
 
-  void run() {
-    if (!model_.has_graph()) throw InvalidModelError("the model holds no graph");
+  std::vector<Problem> run() {
     visit(model_.graph(), opsets_of(model_));
-    if (!unsupported_.empty()) {
-      throw UnsupportedError("the model needs operators that are not supported:" + join(unsupported_),
-                             first_unsupported_);
-    }
-    if (!invalid_.empty()) throw InvalidModelError("the model breaks the ONNX specification:" + join(invalid_), first_invalid_);
+    return std::move(problems_);
   }
 
  private:
@@ -78,20 +67,6 @@ class Checker {
     in_function_ = around;
   }
 
-  // By the table, or by the operators of its function body.
-  static bool is_translated(const OperatorSchema& schema) {
-    if (registry().find(schema.domain, schema.name, schema.since_version)) return true;
-    if (schema.bodies.empty()) return false;
-    onnx::FunctionProto body;
-    body.ParseFromArray(schema.bodies[0].function.data(), static_cast<int>(schema.bodies[0].function.size()));
-    const Opsets opsets = opsets_of(body);
-    return std::ranges::all_of(body.node(), [&](const onnx::NodeProto& node) {
-      const NodeLabel label = label_of(node, opsets);
-      const OperatorSchema* inner = find_schema(label.domain, node.op_type(), label.version);
-      return inner && is_translated(*inner);
-    });
-  }
-
   void check_against(const OperatorSchema& schema, const onnx::NodeProto& node, const NodeLabel& label) {
     const auto count = [](const auto& names) { return static_cast<int>(names.size()); };
     if (count(node.input()) < schema.min_inputs || count(node.input()) > schema.max_inputs) {
@@ -124,24 +99,47 @@ class Checker {
     }
   }
 
-  void refuse(const NodeLabel& label, const std::string& why) {
-    if (unsupported_.empty()) first_unsupported_ = label;
-    unsupported_.push_back(label.str() + ": " + why);
-  }
-  void blame(const NodeLabel& label, const std::string& why) {
-    if (invalid_.empty()) first_invalid_ = label;
-    invalid_.push_back(label.str() + ": " + why);
-  }
+  void refuse(const NodeLabel& label, const std::string& why) { problems_.push_back({label, why, true}); }
+  void blame(const NodeLabel& label, const std::string& why) { problems_.push_back({label, why, false}); }
 
   const onnx::ModelProto& model_;
   std::set<const onnx::FunctionProto*> visited_;
   bool in_function_ = false;
-  std::vector<std::string> unsupported_, invalid_;
-  NodeLabel first_unsupported_, first_invalid_;
+  std::vector<Problem> problems_;
 };
 
 }  // namespace
 
-void check(const onnx::ModelProto& model) { Checker(model).run(); }
+bool is_translated(const OperatorSchema& schema) {
+  if (registry().find(schema.domain, schema.name, schema.since_version)) return true;
+  if (schema.bodies.empty()) return false;
+  onnx::FunctionProto body;
+  body.ParseFromArray(schema.bodies[0].function.data(), static_cast<int>(schema.bodies[0].function.size()));
+  const Opsets opsets = opsets_of(body);
+  return std::ranges::all_of(body.node(), [&](const onnx::NodeProto& node) {
+    const NodeLabel label = label_of(node, opsets);
+    const OperatorSchema* inner = find_schema(label.domain, node.op_type(), label.version);
+    return inner && is_translated(*inner);
+  });
+}
+
+std::vector<Problem> problems(const onnx::ModelProto& model) {
+  if (!model.has_graph()) throw InvalidModelError("the model holds no graph");
+  return Checker(model).run();
+}
+
+void check(const onnx::ModelProto& model) {
+  std::string unsupported, invalid;
+  NodeLabel first_unsupported, first_invalid;
+  for (const Problem& problem : problems(model)) {
+    std::string& lines = problem.unsupported ? unsupported : invalid;
+    if (lines.empty()) (problem.unsupported ? first_unsupported : first_invalid) = problem.node;
+    lines += "\n  " + problem.node.str() + ": " + problem.why;
+  }
+  if (!unsupported.empty()) {
+    throw UnsupportedError("the model needs operators that are not supported:" + unsupported, first_unsupported);
+  }
+  if (!invalid.empty()) throw InvalidModelError("the model breaks the ONNX specification:" + invalid, first_invalid);
+}
 
 }  // namespace onnxtorch

@@ -8,11 +8,14 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "import/external_data.h"
 #include "onnx_torch/error.h"
 
 namespace onnxtorch {
+
+struct OperatorSchema;
 
 struct ModelFile {
   onnx::ModelProto proto;
@@ -33,6 +36,17 @@ Opsets opsets_of(const onnx::FunctionProto& function);
 std::string canonical_domain(const std::string& domain);
 NodeLabel label_of(const onnx::NodeProto& node, const Opsets& opsets);
 const onnx::FunctionProto* find_function(const onnx::ModelProto& model, const onnx::NodeProto& node);
+
+// Why a model cannot be translated: an operator that is not supported, or a node that breaks its schema.
+struct Problem {
+  NodeLabel node;
+  std::string why;
+  bool unsupported;
+};
+std::vector<Problem> problems(const onnx::ModelProto& model);
+
+// Whether a version of an operator is in the translation table, or the operators of its function body are.
+bool is_translated(const OperatorSchema& schema);
 
 // Throws UnsupportedError, listing all operators that cannot be translated, or InvalidModelError, listing all nodes
 // that break their schema.

@@ -103,6 +103,15 @@ PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options opti
 
 const std::string PreparedModel::graph_text() const { return base_->program().graph->toString(); }
 
+std::vector<std::pair<std::string, std::string>> PreparedModel::graph_texts() const {
+  std::vector<std::pair<std::string, std::string>> texts;
+  Program program = translate(file_, {{}, options_.shapes, {}});
+  texts.emplace_back("translate", program.graph->toString());
+  program = placed(std::move(program), device_);
+  texts.emplace_back("lower", program.graph->toString());
+  return texts;
+}
+
 Program PreparedModel::lowered(const Variant& variant, std::optional<size_t> watched) const {
   return placed(translate(file_, {variant, options_.shapes, watched}), device_);
 }
@@ -142,8 +151,8 @@ void PreparedModel::check(const InputSpec& input, const Fed& fed) const {
 
 PreparedModel::Result PreparedModel::run(std::map<std::string, Fed> feeds,
                                          const c10::intrusive_ptr<StringPool>& strings,
-                                         std::vector<std::string> outputs) const {
-  Variant variant{.overridden = {}, .outputs = std::move(outputs)};
+                                         std::vector<std::string> outputs, Profile* profile) const {
+  Variant variant{.overridden = {}, .outputs = std::move(outputs), .timed = profile != nullptr};
   for (const InputSpec& input : inputs()) {
     const auto fed = feeds.find(input.name);
     if (fed == feeds.end()) {
@@ -162,7 +171,10 @@ PreparedModel::Result PreparedModel::run(std::map<std::string, Fed> feeds,
   }
   Result result;
   try {
+    std::optional<NodeTimer> timer;
+    if (profile) timer.emplace(device_);
     result.values = executable->run(values, strings);
+    if (profile) *profile = {timer->times(), executable->program().nodes};
   } catch (const Error&) {
     throw;
   } catch (const std::exception& failure) {
@@ -177,7 +189,7 @@ void PreparedModel::explain(const std::exception& failure, const Executable& exe
                             const c10::intrusive_ptr<StringPool>& strings) const {
   const std::string message = text_of(failure);
   const auto number = node_number(message);
-  if (!number || *number >= executable.program().labels.size()) throw RunError(reason(message));
+  if (!number || *number >= executable.program().nodes.size()) throw RunError(reason(message));
   // The same again, with the shapes noted in front of the node that failed.
   std::string shapes;
   try {
@@ -190,7 +202,7 @@ void PreparedModel::explain(const std::exception& failure, const Executable& exe
     for (const std::string& line : notes.lines()) shapes += "\n  " + line;
   } catch (const std::exception&) {
   }
-  throw RunError(reason(message) + shapes, executable.program().labels[*number]);
+  throw RunError(reason(message) + shapes, executable.program().nodes[*number].label);
 }
 
 }  // namespace onnxtorch

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "import/model_reader.h"
+#include "kernels/node_timer.h"
 #include "onnx_torch/options.h"
 #include "runtime/executable.h"
 #include "translate/program.h"
@@ -32,6 +33,9 @@ class PreparedModel {
   const std::vector<InputSpec>& inputs() const { return base_->program().inputs; }
   const std::vector<OutputSpec>& outputs() const { return base_->program().outputs; }
   const std::string graph_text() const;
+  // The graph after each step of preparing it, in order, under the step's name; the model is prepared once more.
+  std::vector<std::pair<std::string, std::string>> graph_texts() const;
+  const std::vector<TranslatedNode>& nodes() const { return base_->program().nodes; }
   const onnx::ModelProto& proto() const { return file_->proto; }
   const Options& options() const { return options_; }
 
@@ -42,9 +46,13 @@ class PreparedModel {
     std::vector<c10::IValue> values;
     std::vector<ValueType> types;
   };
-  // `outputs` names values of the main graph, in the order wanted; none: the model's outputs.
+  struct Profile {
+    std::vector<NodeTime> times;
+    std::vector<TranslatedNode> nodes;  // by the number in a time
+  };
+  // `outputs` names values of the main graph, in the order wanted; none: the model's outputs. A run with a profile takes longer.
   Result run(std::map<std::string, Fed> feeds, const c10::intrusive_ptr<StringPool>& strings,
-             std::vector<std::string> outputs = {}) const;
+             std::vector<std::string> outputs = {}, Profile* profile = nullptr) const;
 
  private:
   Program lowered(const Variant& variant, std::optional<size_t> watched = {}) const;

@@ -1,6 +1,7 @@
 #include "translate/graph_translator.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/jit/frontend/schema_matching.h>
 #include <torch/csrc/jit/passes/constant_propagation.h>
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/csrc/jit/passes/peephole.h>
@@ -180,10 +181,12 @@ void GraphTranslator::translate(const onnx::NodeProto& node) {
   const OperatorSchema* schema = find_schema(label.domain, node.op_type(), label.version);
   const NodeView view(*this, node, schema, label, std::move(inputs));
 
-  const size_t number = program_.labels.size();
-  program_.labels.push_back(label);
-  const jit::SourceRange around = std::exchange(location_, location(number, label));
+  const size_t number = program_.nodes.size();
+  const std::optional<size_t> around = std::exchange(node_, number);
+  program_.nodes.push_back({label, node.output_size() > 0 ? node.output(0) : "", around});
+  const jit::SourceRange around_location = std::exchange(location_, location(number, label));
   if (options_.watched == number) watch(view);
+  if (options_.variant.timed) mark("onnx_torch::begin_node", {static_cast<int64_t>(number)});
   Values outputs;
   try {
     outputs = translate_by(view);
@@ -195,13 +198,15 @@ void GraphTranslator::translate(const onnx::NodeProto& node) {
   } catch (const std::exception& e) {
     throw Error(std::string("cannot be translated: ") + e.what(), label);
   }
+  if (options_.variant.timed) mark("onnx_torch::end_node");
   for (size_t i = 0; i < outputs.size() && i < view.output_count(); ++i) {
     const std::string& name = node.output(static_cast<int>(i));
     if (!outputs[i].type.known() && !outputs[i].absent()) outputs[i].type = view.output_type(i);
     if (!outputs[i].type.known() && scope_->declared.contains(name)) outputs[i].type = scope_->declared.at(name);
     define(name, outputs[i]);
   }
-  location_ = around;
+  location_ = around_location;
+  node_ = around;
 }
 
 Values GraphTranslator::translate_by(const NodeView& view) {
@@ -270,6 +275,11 @@ void GraphTranslator::watch(const NodeView& view) {
     if (value.absent() || value.graph->type()->kind() != c10::TypeKind::TensorType) continue;
     call_all("onnx_torch::note_shape", {value, static_cast<int64_t>(i)});
   }
+}
+
+// Calls a function for its effect, which is none while translating.
+void GraphTranslator::mark(const char* function, const std::vector<jit::NamedValue>& arguments) {
+  jit::emitBuiltinCall(location_, *graph_, c10::Symbol::fromQualString(function), arguments, {});
 }
 
 void GraphTranslator::finish() {

@@ -76,6 +76,7 @@ class GraphTranslator final : public Translator {
   Values translate_by(const NodeView& view);
   Values expand(const onnx::FunctionProto& function, const NodeView& view);
   void watch(const NodeView& view);
+  void mark(const char* function, const std::vector<torch::jit::NamedValue>& arguments = {});
   void give(const std::string& name);
   void finish();
 
@@ -94,6 +95,7 @@ class GraphTranslator final : public Translator {
   TensorReader reader_;
   Scope* scope_ = nullptr;
   Opsets model_opsets_;
+  std::optional<size_t> node_;  // the number of the one being translated
   torch::jit::SourceRange location_;
   torch::jit::Value* string_pool_ = nullptr;
   std::set<std::string> gradient_inputs_;                 // values that Gradient nodes differentiate by

@@ -44,6 +44,13 @@ struct Bound {
   c10::IValue value;  // a tensor, or an object of a kernel
 };
 
+// An ONNX node as it was translated.
+struct TranslatedNode {
+  NodeLabel label;
+  std::string output;            // the name of its first
+  std::optional<size_t> around;  // the number of the node whose body it is in
+};
+
 struct GraphInput {
   enum class Role : uint8_t { Input, Bound, Strings };
   Role role;
@@ -57,7 +64,7 @@ struct Program {
   std::vector<OutputSpec> outputs;
   std::vector<Bound> bound;
   c10::intrusive_ptr<StringPool> strings;  // the model's own
-  std::vector<NodeLabel> labels;           // by the number in a graph node's source range
+  std::vector<TranslatedNode> nodes;       // by the number in a graph node's source range
   bool needs_autograd = false;
 };
 
@@ -65,6 +72,7 @@ struct Program {
 struct Variant {
   std::set<std::string> overridden;  // initializers that the caller feeds
   std::vector<std::string> outputs;  // values of the main graph that the caller wants; none: the model's outputs
+  bool timed = false;                // a NodeTimer is told when each node begins and ends
 
   auto operator<=>(const Variant&) const = default;
 };

@@ -1,0 +1,307 @@
+"""Two engines on one model: where do they part?"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from . import other_engine
+from .backend import prepare
+from .errors import InputError
+from .extraction import node_inputs
+from .model_files import Model, directory_of, read_model
+from .node_by_node import NodeByNode
+from .random_inputs import random_inputs
+
+# Given the model, its inputs and the names of values of the main graph, the values that the engine has among them.
+Engine = Callable[[onnx.ModelProto, dict[str, Any], list[str]], Mapping[str, Any]]
+Progress = Callable[[int, int], None]  # how much is done, of how much
+ENGINES = ("onnx_torch", "onnx_torch@DEVICE", "unoptimised", "unoptimised@DEVICE", *other_engine.ENGINES)
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """How far two values are apart."""
+
+    count: int  #: how many elements are further apart than the tolerance
+    size: int  #: of how many
+    max_abs: float = 0.0
+    max_rel: float = 0.0  #: relative to the larger of the two
+    reason: str = ""  #: what keeps the values from being compared element by element, such as their shapes
+
+    @property
+    def differs(self) -> bool:
+        return bool(self.count or self.reason)
+
+    def __str__(self) -> str:
+        if self.reason:
+            return self.reason
+        sizes = f", by up to {self.max_abs:.3g} (relative {self.max_rel:.3g})" if self.max_abs else ""
+        return f"{self.count} of {self.size} elements differ{sizes}"
+
+
+@dataclass(frozen=True)
+class ComparedInput:
+    """An input of the node that differs."""
+
+    name: str
+    type: str
+    deviation: Deviation | None  #: none where it was not compared: a weight, or a value that one engine does not have
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first node, in the order of the model, that gives something else."""
+
+    number: int  #: of the node in the main graph
+    op_type: str
+    node_name: str
+    value: str  #: the name of the output that differs
+    deviation: Deviation
+    inputs: tuple[ComparedInput, ...]
+    only_whole: bool = False  #: it differs only where no inner value is asked for, as when an engine fuses nodes
+
+    @property
+    def inputs_agree(self) -> bool:
+        """Whether all that goes into the node is the same to the last bit, so that the node alone is to blame."""
+        return all(input.deviation is None or not input.deviation.max_abs for input in self.inputs)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `compare` found; true where the engines agree."""
+
+    engines: tuple[str, str]
+    compared: int  #: how many values were the same, within the tolerance
+    difference: Difference | None
+    not_compared: tuple[str, ...]  #: values that one of the engines does not have
+
+    def __bool__(self) -> bool:
+        return self.difference is None
+
+    def __str__(self) -> str:
+        one, other = self.engines
+        left_out = f"\nnot compared: {', '.join(self.not_compared)}" if self.not_compared else ""
+        if self.difference is None:
+            return f"{one} and {other} agree on {self.compared} values{left_out}"
+        d = self.difference
+        name = f' "{d.node_name}"' if d.node_name else ""
+        lines = [f'{one} and {other} differ first in node {d.number}, {d.op_type}{name}, in its output "{d.value}":']
+        lines.append(f"  {d.deviation}")
+        for input in d.inputs:
+            if input.deviation is None:
+                state = ""
+            elif not input.deviation.max_abs:
+                state = ", the same in both"
+            else:
+                state = f", the same but for {input.deviation.max_abs:.3g} (relative {input.deviation.max_rel:.3g})"
+            lines.append(f'  input "{input.name}": {input.type}{state}')
+        if d.only_whole:
+            lines.append("  only where no inner value is asked for: one of them treats several nodes as one")
+        lines.append(f"{self.compared} values before it agree{left_out}")
+        return "\n".join(lines)
+
+
+def compare(
+    model: Model,
+    inputs: Mapping[str, Any] | Sequence[Any] | None = None,
+    engines: Sequence[str | Engine] = ("onnx_torch", "reference"),
+    *,
+    rtol: float = 1e-3,
+    atol: float = 1e-5,
+    seed: int = 0,
+    shapes: Mapping[str, int] | None = None,
+    base_dir: str | os.PathLike[str] | None = None,
+    at_once: int = 256,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Runs a model with two engines and finds the first node whose output differs.
+
+    The engines are "onnx_torch"; "unoptimised", which is onnx_torch with each node translated and run on its own;
+    "reference", ONNX's own implementation, and "onnxruntime", each in a process of its own; and functions that get the
+    model, its inputs and names of values, and return the values by name. "onnx_torch@cuda:0" is on another device.
+
+    Args:
+        model: a ModelProto, its serialized bytes, or a path.
+        inputs: by name, or a list; those that are missing are random.
+        engines: two of them.
+        rtol: floats a, b are the same where ``|a - b| <= atol + rtol * |b|``; everything else must be equal.
+        atol: see rtol.
+        seed: of random inputs.
+        shapes: sizes of symbolic dimensions.
+        base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+        at_once: how many values to keep at a time; each part runs the model again.
+        progress: called with the number of values compared and of all.
+
+    >>> from onnx import parser
+    >>> model = parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
+    ...     net (float[2] x) => (float[2] z) { y = Relu(x)  z = Neg(y) }''')
+    >>> print(compare(model))
+    onnx_torch and reference agree on 2 values
+    """
+    if len(engines) != 2:
+        raise InputError(f"compare takes two engines, not {len(engines)}")
+    proto = read_model(model)
+    feeds = random_inputs(proto, seed, shapes, inputs)
+    names = (_name(engines[0]), _name(engines[1]))
+    walk = _Walk(proto.graph, feeds, rtol, atol)
+    with contextlib.ExitStack() as stack:
+        one, other = (stack.enter_context(_engine(e, proto, directory_of(model, base_dir), shapes)) for e in engines)
+        difference = None
+        for start in range(0, len(walk.values), at_once):
+            part = walk.values[start : start + at_once]
+            wanted = [name for _, name in part]
+            difference = walk.first_difference(part, one(proto, feeds, wanted), other(proto, feeds, wanted))
+            if progress:
+                progress(min(start + at_once, len(walk.values)), len(walk.values))
+            if difference:
+                break
+        else:
+            wanted = [name for _, name in walk.outputs]
+            ours, theirs = one(proto, feeds, wanted), other(proto, feeds, wanted)
+            difference = walk.first_difference(walk.outputs, ours, theirs, again=True)
+    return Comparison(names, walk.agreed, difference, tuple(walk.not_compared))
+
+
+class _Walk:
+    """Goes through the values of a graph in order, and keeps how far each was apart."""
+
+    def __init__(self, graph: onnx.GraphProto, feeds: dict[str, Any], rtol: float, atol: float) -> None:
+        self.graph = graph
+        self.values = [(i, name) for i, node in enumerate(graph.node) for name in node.output if name]
+        outputs = {output.name for output in graph.output}
+        self.outputs = [(i, name) for i, name in self.values if name in outputs]
+        self.agreed = 0
+        self.not_compared: list[str] = []
+        self._tolerance = rtol, atol
+        self._seen: dict[str, ComparedInput] = {}
+        for tensor in graph.initializer:
+            kind = onnx.helper.tensor_dtype_to_string(tensor.data_type).removeprefix("TensorProto.").lower()
+            self._seen[tensor.name] = ComparedInput(tensor.name, f"{kind} {list(tensor.dims)}, a weight", None)
+        for name, value in feeds.items():
+            self._seen[name] = ComparedInput(name, describe(value), Deviation(0, 0))
+
+    def first_difference(
+        self, part: list[tuple[int, str]], ours: Mapping[str, Any], theirs: Mapping[str, Any], again: bool = False
+    ) -> Difference | None:
+        """The first of some values that differs; ``again`` where they were compared before, among the inner values."""
+        for number, name in part:
+            if name not in ours or name not in theirs:
+                self.not_compared += [] if again else [name]
+                continue
+            found = deviation(ours[name], theirs[name], *self._tolerance)
+            if found.differs:
+                return self._difference(number, name, found, again)
+            if not again:
+                self.agreed += 1
+                self._seen[name] = ComparedInput(name, describe(ours[name]), found)
+        return None
+
+    def _difference(self, number: int, name: str, found: Deviation, only_whole: bool) -> Difference:
+        node = self.graph.node[number]
+        inputs = dict.fromkeys(node_inputs(node))
+        compared = (self._seen.get(input, ComparedInput(input, "not compared", None)) for input in inputs)
+        return Difference(number, node.op_type, node.name, name, found, tuple(compared), only_whole)
+
+
+def deviation(one: Any, other: Any, rtol: float, atol: float) -> Deviation:
+    """How far two values of any ONNX type are apart."""
+    if one is None or other is None:
+        return Deviation(0, 1) if one is other else Deviation(1, 1, reason="it is absent in one of them")
+    if isinstance(one, (list, tuple)) or isinstance(other, (list, tuple)):
+        if not isinstance(one, (list, tuple)) or not isinstance(other, (list, tuple)) or len(one) != len(other):
+            return Deviation(1, 1, reason=f"{describe(one)} against {describe(other)}")
+        return _together([deviation(a, b, rtol, atol) for a, b in zip(one, other, strict=True)])
+    if isinstance(one, dict) and isinstance(other, dict):
+        if list(one) != list(other):
+            return Deviation(1, 1, reason="the keys of the maps differ")
+        return _together([deviation(one[key], other[key], rtol, atol) for key in one])
+    return _of_arrays(np.asarray(one), np.asarray(other), rtol, atol)
+
+
+def _together(parts: list[Deviation]) -> Deviation:
+    return Deviation(
+        sum(part.count for part in parts),
+        sum(part.size for part in parts),
+        max((part.max_abs for part in parts), default=0.0),
+        max((part.max_rel for part in parts), default=0.0),
+        next((part.reason for part in parts if part.reason), ""),
+    )
+
+
+def _of_arrays(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> Deviation:
+    texts = a.dtype.kind in "OUS" and b.dtype.kind in "OUS"
+    if a.shape != b.shape or (a.dtype != b.dtype and not texts):
+        return Deviation(a.size, a.size, reason=f"{describe(a)} against {describe(b)}")
+    if texts or a.dtype.kind == "b":
+        return Deviation(int(np.sum(a.astype(object) != b.astype(object))), a.size)
+    if np.issubdtype(a.dtype, np.integer) or "int" in a.dtype.name:  # ml_dtypes' are no subtypes
+        outside = a != b
+        if not outside.any():
+            return Deviation(0, a.size)
+        wide: Any = object  # Python's integers, which do not overflow
+        a, b = a[outside].astype(wide), b[outside].astype(wide)
+        apart = np.abs(a - b).astype(np.float64)
+    else:
+        wide = np.complex128 if a.dtype.kind == "c" else np.float64
+        a, b = a.astype(wide), b.astype(wide)
+        with np.errstate(invalid="ignore"):
+            apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0, np.abs(a - b))
+            outside = ~(apart <= atol + rtol * np.abs(np.where(np.isfinite(b), b, 0)))
+    if not apart.any():
+        return Deviation(0, a.size)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        relative = apart / np.maximum(np.abs(a), np.abs(b)).astype(np.float64)
+    return Deviation(int(outside.sum()), outside.size, _largest(apart), _largest(relative[apart != 0]))
+
+
+def _largest(array: np.ndarray) -> float:
+    """The largest element; a NaN, which is one side's only, counts as endless."""
+    return float(np.max(np.where(np.isnan(array), np.inf, array), initial=0.0))
+
+
+def describe(value: Any) -> str:
+    """A value's type and shape."""
+    if value is None:
+        return "absent"
+    if isinstance(value, (list, tuple)):
+        return f"sequence of {len(value)}"
+    if isinstance(value, dict):
+        return f"map of {len(value)}"
+    array = np.asarray(value)
+    kind = "string" if array.dtype.kind in "OUS" else array.dtype
+    return f"{kind} {list(array.shape)}"
+
+
+# --- Engines ----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _engine(
+    engine: str | Engine, model: onnx.ModelProto, directory: str, shapes: Mapping[str, int] | None
+) -> Iterator[Engine]:
+    if callable(engine):
+        yield engine
+        return
+    name, _, device = engine.partition("@")
+    if name == "onnx_torch":
+        rep = prepare(model, device or "CPU", base_dir=directory, shapes=shapes)
+        yield lambda _, feeds, names: rep.intermediates(feeds, names)
+    elif name == "unoptimised":
+        nodes = NodeByNode(model, device or "CPU", directory)
+        yield lambda _, feeds, names: nodes.values(feeds, names)
+    elif name in other_engine.ENGINES and not device:
+        with other_engine.OtherEngine(name, model.SerializeToString(), directory) as process:
+            yield lambda _, feeds, names: process.values(feeds, names)
+    else:
+        raise InputError(f'there is no engine "{engine}"; there are {", ".join(ENGINES)}')
+
+
+def _name(engine: str | Engine) -> str:
+    return engine if isinstance(engine, str) else getattr(engine, "__name__", repr(engine))

@@ -1,0 +1,66 @@
+"""Models as ONNX's own Python objects, for what looks at them without running them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
+
+from .errors import InvalidModelError
+
+Model = onnx.ModelProto | bytes | str | os.PathLike[str]
+
+
+def read_model(model: Model) -> onnx.ModelProto:
+    """The model; external data stays where it is."""
+    if isinstance(model, onnx.ModelProto):
+        return model
+    try:
+        if isinstance(model, bytes):
+            return onnx.load_model_from_string(model)
+        return onnx.load(model, load_external_data=False)
+    except OSError as error:
+        raise InvalidModelError(f"cannot read {os.fspath(model)}: {error.strerror}") from error
+    except DecodeError as error:
+        what = "what was given" if isinstance(model, bytes) else str(os.fspath(model))
+        raise InvalidModelError(f"{what} is not an ONNX model") from error
+
+
+def directory_of(model: Model, base_dir: str | os.PathLike[str] | None = None) -> str:
+    """Where the model's external data lies; empty for a model that is in no file."""
+    if base_dir is not None:
+        return os.fspath(base_dir)
+    return os.path.dirname(os.path.abspath(model)) if isinstance(model, (str, os.PathLike)) else ""
+
+
+def sparse_names(graph: onnx.GraphProto) -> list[str]:
+    """A sparse initializer has the name of its values."""
+    return [tensor.values.name for tensor in graph.sparse_initializer]
+
+
+def initializer_names(graph: onnx.GraphProto) -> set[str]:
+    return {tensor.name for tensor in graph.initializer} | set(sparse_names(graph))
+
+
+def required_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
+    """The inputs that have no initializer."""
+    initialized = initializer_names(graph)
+    return [value for value in graph.input if value.name not in initialized]
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs among a node's attributes."""
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes, and those of the graphs inside them."""
+    for node in nodes:
+        yield node
+        for graph in subgraphs(node):
+            yield from all_nodes(graph.node)
