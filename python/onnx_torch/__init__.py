@@ -1,6 +1,9 @@
 """An ONNX backend that runs models as TorchScript graphs on LibTorch."""
 
-import torch  # noqa: F401  (loads the libraries that the native module needs)
+from ._build_info import VERSION as __version__
+from .versions import require_torch, show_versions
+
+require_torch()  # before anything that loads the native module
 
 from . import backend
 from .backend import prepare
@@ -18,6 +21,7 @@ __all__ = [
     "InvalidModelError",
     "RunError",
     "UnsupportedError",
+    "__version__",
     "backend",
     "compare",
     "extract",
@@ -25,5 +29,5 @@ __all__ = [
     "profile",
     "random_inputs",
     "register_op",
+    "show_versions",
 ]
-__version__ = "0.1.0"

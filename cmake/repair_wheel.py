@@ -1,0 +1,54 @@
+"""Makes a built wheel stand on its own: repair_wheel.py BUILT.whl FOLDER
+
+auditwheel copies the system's libraries into it (protobuf-lite, RE2, utf8proc, the image libraries) and names the oldest
+Linux it runs on. What torch brings along stays torch's: a second copy would have operators and threads of its own.
+The licences of what was copied, as Debian states them, go beside our own.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from auditwheel.wheeltools import InWheelCtx
+
+FROM_TORCH = ["libtorch*", "libc10*", "libshm.so", "libgomp.so.1", "libcu*", "libnv*", "libnccl*"]
+
+
+def repaired(wheel: Path, folder: Path) -> Path:
+    excludes = [part for pattern in FROM_TORCH for part in ("--exclude", pattern)]
+    subprocess.run([sys.executable, "-m", "auditwheel", "repair", *excludes, "--wheel-dir", folder, wheel], check=True)
+    (result,) = folder.glob("*.whl")
+    return result
+
+
+def system_library(bundled: Path) -> str:
+    """The name a library had before auditwheel put a hash into it."""
+    return re.sub(r"-[0-9a-f]{8}(?=\.so)", "", bundled.name)
+
+
+def licence(library: str) -> tuple[str, str]:
+    """The Debian package that a library comes from, and its copyright file."""
+    query = ["dpkg-query", "--search", f"*/{library}"]
+    package = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split(":")[0]
+    return package, Path("/usr/share/doc", package, "copyright").read_text(errors="replace")
+
+
+def main(wheel: Path, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        bundling = repaired(wheel, Path(temporary))
+        result = folder / bundling.name
+        with InWheelCtx(bundling, result) as unpacked:
+            (licences,) = unpacked.path.glob("*.dist-info/licenses")
+            for bundled in sorted(unpacked.path.glob("*.libs/*")):
+                package, text = licence(system_library(bundled))
+                (licences / f"{package}.txt").write_text(text)
+    print(result)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

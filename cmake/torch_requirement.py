@@ -1,0 +1,16 @@
+"""The wheel's requirements, for scikit-build-core: torch is pinned to the minor release that the native module is built with."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping
+from typing import Any
+
+OTHERS = ["onnx>=1.23,<1.24", "numpy", "ml_dtypes"]
+
+
+def dynamic_metadata(field: str, settings: Mapping[str, Any]) -> list[str]:
+    if field != "dependencies" or settings:
+        raise RuntimeError(f"torch_requirement gives the dependencies and takes no settings, not {field}, {dict(settings)}")
+    major, minor = importlib.metadata.version("torch").split(".")[:2]
+    return [f"torch=={major}.{minor}.*", *OTHERS]

@@ -1,0 +1,66 @@
+"""What the package says of itself, and what it does beside a torch it was not built with."""
+
+import re
+import subprocess
+import sys
+
+import onnx_torch
+import pytest
+import torch
+from onnx_torch import _build_info
+from onnx_torch.versions import minor_release, require_torch
+
+
+NEEDED = minor_release(_build_info.TORCH)
+
+ABSENT = """
+import importlib.abc, sys
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "torch": raise ModuleNotFoundError("No module named 'torch'", name="torch")
+sys.meta_path.insert(0, Absent())
+"""
+
+
+def failed_import(prelude):
+    """The last line that importing the package prints in a process of its own, after the statements given."""
+    done = subprocess.run([sys.executable, "-c", f"{prelude}\nimport onnx_torch"], capture_output=True, text=True)
+    assert done.returncode == 1
+    return done.stderr.splitlines()[-1]
+
+
+def test_another_torch_is_refused():
+    assert failed_import("import torch; torch.__version__ = '2.14.1+cpu'") == (
+        f"ImportError: onnx_torch was built with torch {_build_info.TORCH}, and the torch here is 2.14.1+cpu, whose C++ "
+        f"interface is another. Install it: python -m pip install 'torch=={NEEDED}.*'; or build onnx_torch with the torch "
+        "you have, from its sources: python -m pip install --no-build-isolation ."
+    )
+
+
+@pytest.mark.parametrize("version", ["2.16.0", "3.0.0", "2.1.5", "2.150.0a0"])
+def test_no_other_minor_release_fits(monkeypatch, version):
+    monkeypatch.setattr(torch, "__version__", version)
+    with pytest.raises(ImportError, match=re.escape(version)):
+        require_torch()
+
+
+@pytest.mark.parametrize("version", [_build_info.TORCH, f"{NEEDED}.99+cpu"])
+def test_every_patch_release_fits(monkeypatch, version):
+    monkeypatch.setattr(torch, "__version__", version)
+    require_torch()
+
+
+def test_no_torch_is_refused():
+    assert failed_import(ABSENT) == (
+        f"ImportError: onnx_torch needs torch {NEEDED}, which is not installed. "
+        f"Install it: python -m pip install 'torch=={NEEDED}.*'"
+    )
+
+
+def test_versions_are_shown(capsys):
+    onnx_torch.show_versions()
+    shown = capsys.readouterr().out
+    assert f"onnx_torch      {onnx_torch.__version__} " in shown
+    assert f"torch           {torch.__version__} " in shown
+    for row in ["  libraries     protobuf ", "Python  ", "system  ", "processor  ", "threads  ", "CUDA devices  "]:
+        assert f"\n{row}" in shown
