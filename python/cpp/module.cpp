@@ -96,21 +96,19 @@ py::tuple profile(const PreparedModel& model, const py::dict& feeds) {
   return py::make_tuple(describe_nodes(profile.nodes), times);
 }
 
+// A size, a symbolic name or None.
+py::object describe_dim(int64_t size, const std::string& symbol) {
+  if (size >= 0) return py::int_(size);
+  return symbol.empty() ? py::object(py::none()) : py::str(symbol);
+}
+
 py::list describe_inputs(const PreparedModel& model) {
   py::list inputs;
   for (const InputSpec& input : model.inputs()) {
     py::object shape = py::none();
     if (input.dims) {
       py::list dims;
-      for (const Dim& dim : *input.dims) {
-        if (dim.size >= 0) {
-          dims.append(dim.size);
-        } else if (dim.symbol.empty()) {
-          dims.append(py::none());
-        } else {
-          dims.append(dim.symbol);
-        }
-      }
+      for (const Dim& dim : *input.dims) dims.append(describe_dim(dim.size, dim.symbol));
       shape = dims;
     }
     inputs.append(py::make_tuple(input.name, input.type.str(), shape, input.has_default));
@@ -122,6 +120,20 @@ py::list describe_outputs(const PreparedModel& model) {
   py::list outputs;
   for (const OutputSpec& output : model.outputs()) outputs.append(py::make_tuple(output.name, output.type.str()));
   return outputs;
+}
+
+// What the model declares of them, which nothing here relies on.
+py::list output_shapes(const PreparedModel& model) {
+  py::list shapes;
+  for (const onnx::ValueInfoProto& output : model.proto().graph().output()) {
+    const auto& type = output.type().tensor_type();
+    py::list dims;
+    for (const auto& dim : type.shape().dim()) {
+      dims.append(describe_dim(dim.has_dim_value() ? dim.dim_value() : -1, dim.dim_param()));
+    }
+    shapes.append(type.has_shape() ? py::object(dims) : py::none());
+  }
+  return shapes;
 }
 
 template <typename Entries>
@@ -243,6 +255,7 @@ PYBIND11_MODULE(_C, m) {
       .def_property_readonly("value_names", &value_names)
       .def_property_readonly("inputs", &describe_inputs, "(name, type, shape, has_default) of each input.")
       .def_property_readonly("outputs", &describe_outputs, "(name, type) of each output.")
+      .def_property_readonly("output_shapes", &output_shapes, "The shape that the model declares for each output, or None.")
       .def_property_readonly("metadata", &metadata)
       .def_property_readonly("model_info", &describe_model)
       .def_property_readonly("quantization_annotations", &quantization_annotations)

@@ -5,26 +5,37 @@ from .versions import require_torch, show_versions
 
 require_torch()  # before anything that loads the native module
 
-from . import backend
+from . import backend, compat
 from .backend import prepare
+from .compat._devices import get_available_providers, get_device
+from .compat._options import RunOptions, SessionOptions
+from .compat._values import OrtValue
 from .comparison import compare
 from .custom_ops import register_op
 from .errors import DeviceError, Error, InputError, InvalidModelError, RunError, UnsupportedError
 from .extraction import extract
 from .profiling import profile
 from .random_inputs import random_inputs
+from .session import InferenceSession
 
 __all__ = [
     "DeviceError",
     "Error",
+    "InferenceSession",
     "InputError",
     "InvalidModelError",
+    "OrtValue",
     "RunError",
+    "RunOptions",
+    "SessionOptions",
     "UnsupportedError",
     "__version__",
     "backend",
     "compare",
+    "compat",
     "extract",
+    "get_available_providers",
+    "get_device",
     "prepare",
     "profile",
     "random_inputs",

@@ -1,0 +1,115 @@
+"""onnxruntime's exceptions, each of which is one of ours too."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from ..errors import DeviceError, Error, InputError, InvalidModelError, RunError, UnsupportedError
+
+__all__ = [
+    "DeviceReset",
+    "EPFail",
+    "EngineError",
+    "Fail",
+    "InvalidArgument",
+    "InvalidGraph",
+    "InvalidProtobuf",
+    "ModelLoadCanceled",
+    "ModelLoaded",
+    "ModelRequiresCompilation",
+    "NoModel",
+    "NoSuchFile",
+    "NotFound",
+    "NotImplemented",
+    "RuntimeException",
+]
+
+
+class Fail(RunError):
+    """The run was stopped, or could not be done."""
+
+
+class RuntimeException(RunError):
+    """A node failed while the model ran."""
+
+
+class InvalidArgument(InputError):
+    """What was fed, asked for or set does not fit the model."""
+
+
+class NoSuchFile(InvalidModelError, FileNotFoundError):
+    """The model's file is not there."""
+
+
+class InvalidProtobuf(InvalidModelError):
+    """The bytes or the file hold no ONNX model."""
+
+
+class InvalidGraph(InvalidModelError):
+    """The model breaks the ONNX specification."""
+
+
+class NotImplemented(UnsupportedError):  # noqa: A001  (onnxruntime's name)
+    """The model holds operators, or the program asks for something, that cannot be had here."""
+
+
+class EPFail(DeviceError):
+    """The device that was asked for is not there."""
+
+
+class ModelLoadCanceled(Error):
+    """Loading was canceled by `SessionOptions.set_load_cancellation_flag`."""
+
+
+# What follows is there to be caught, and never raised here.
+
+
+class EngineError(RunError):
+    """A provider's engine failed."""
+
+
+class NotFound(InputError):
+    """Something named was not found."""
+
+
+class NoModel(InvalidModelError):
+    """No model was loaded."""
+
+
+class DeviceReset(DeviceError):
+    """The device was reset."""
+
+
+class ModelLoaded(Error):
+    """A model was loaded already."""
+
+
+class ModelRequiresCompilation(Error):
+    """The model must be compiled first."""
+
+
+_NAMES: dict[type[Error], type[Error]] = {
+    InputError: InvalidArgument,
+    InvalidModelError: InvalidGraph,
+    UnsupportedError: NotImplemented,
+    DeviceError: EPFail,
+    RunError: RuntimeException,
+    Error: Fail,
+}
+
+
+def renamed(error: Error, name: type[Error]) -> Error:
+    """The same error by another class."""
+    return name(str(error), error.node_name, error.op_type, error.domain, error.version)
+
+
+@contextlib.contextmanager
+def onnxruntime_errors() -> Iterator[None]:
+    """Raises this package's errors by their names in onnxruntime."""
+    try:
+        yield
+    except Error as error:
+        if type(error) not in _NAMES:
+            raise
+        raise renamed(error, _NAMES[type(error)]) from error

@@ -1,0 +1,580 @@
+"""`InferenceSession`: onnxruntime's interface, on a model prepared by this package.
+
+>>> import numpy as np, onnx, onnx_torch
+>>> model = onnx.parser.parse_model('''
+...     <ir_version: 10, opset_import: ["" : 21]>
+...     example (float[n, 2] x) => (float[n, 2] y) { y = Relu(x) }
+... ''')
+>>> session = onnx_torch.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+>>> [value.name for value in session.get_inputs()]
+['x']
+>>> session.run(["y"], {"x": np.array([[-1.0, 2.0]], np.float32)})
+[array([[0., 2.]], dtype=float32)]
+
+docs/onnxruntime.md lists each name of onnxruntime, and whether it works, is ignored or is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from google.protobuf.message import DecodeError
+
+from . import backend
+from .compat import _devices, _environment
+from .compat._devices import CPU, CUDA, OrtEpDevice, OrtMemoryInfo, Provider
+from .compat._enums import OrtDeviceVendorId
+from .compat._errors import (
+    Fail,
+    InvalidArgument,
+    InvalidProtobuf,
+    ModelLoadCanceled,
+    NoSuchFile,
+    onnxruntime_errors,
+    renamed,
+)
+from .compat._errors import NotImplemented as OrtNotImplemented
+from .compat._options import RunOptions, SessionOptions
+from .compat._profile import Profile
+from .compat._status import absent_class, ignored, works
+from .compat._values import OrtValue, OrtValueVector, at_address, write_into
+from .errors import InvalidModelError
+from .values import OutputKind
+
+__all__ = [
+    "IOBinding",
+    "InferenceSession",
+    "ModelMetadata",
+    "NodeArg",
+    "OrtEpAssignedNode",
+    "OrtEpAssignedSubgraph",
+    "SessionIOBinding",
+]
+
+_FORMAT = "session.load_model_format"
+_EXTERNAL_FILES = "session.model_external_initializers_file_folder_path"
+_ASSIGNMENT = "session.record_ep_graph_assignment_info"
+
+_log = logging.getLogger(__name__)
+
+
+# --- What a session says of its model ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NodeArg:
+    """An input or output of a model: its name, its ONNX type such as ``tensor(float)``, and its shape."""
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """What a model says of itself."""
+
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    custom_metadata_map: dict[str, str]
+
+
+@dataclass(frozen=True)
+class OrtEpAssignedNode:
+    """A node of the model."""
+
+    name: str
+    domain: str
+    op_type: str
+
+
+@dataclass(frozen=True)
+class OrtEpAssignedSubgraph:
+    """The nodes that a provider runs: here all of the model's."""
+
+    ep_name: str
+    _nodes: list[OrtEpAssignedNode]
+
+    def get_nodes(self) -> list[OrtEpAssignedNode]:
+        """The nodes."""
+        return self._nodes
+
+
+# --- Loading ----------------------------------------------------------------------------------------------------------
+
+
+def _proto(source: bytes | str) -> onnx.ModelProto:
+    """The model itself, for what its options ask of it before it is prepared."""
+    if isinstance(source, bytes):
+        return onnx.load_model_from_string(source)
+    return onnx.load_model(source, load_external_data=False)
+
+
+def _check_source(source: bytes | str, load_format: str) -> None:
+    """Errors for what this package does not say apart: a missing file, and onnxruntime's own format."""
+    if isinstance(source, str) and not os.path.exists(source):
+        raise NoSuchFile(f"Load model from {source} failed: File doesn't exist")
+    is_ort = source[4:8] == b"ORTM" if isinstance(source, bytes) else source.endswith(".ort")
+    if is_ort or load_format.upper() == "ORT":
+        raise OrtNotImplemented("models in the ORT format are not read; give the ONNX model it was made from")
+
+
+def _sizes(source: bytes | str, options: SessionOptions) -> dict[str, int]:
+    """The overrides of free dimensions, by the symbolic names that the model's inputs have."""
+    by_name, by_denotation = options._dimensions, options._denotations
+    if not by_name and not by_denotation:
+        return {}
+    sizes: dict[str, int] = {}
+    for info in _proto(source).graph.input:
+        for dim in info.type.tensor_type.shape.dim:
+            size = by_name.get(dim.dim_param, by_denotation.get(dim.denotation))
+            if dim.dim_param and size is not None:
+                sizes[dim.dim_param] = size
+    return sizes
+
+
+def _with_initializers(source: bytes | str, values: Mapping[str, OrtValue]) -> onnx.ModelProto:
+    """The model with other values for some of its initializers."""
+    model = _proto(source)
+    held = {tensor.name: tensor for tensor in model.graph.initializer}
+    for name, value in values.items():
+        if name not in held:
+            raise InvalidArgument(f"the model has no initializer {name!r}")
+        held[name].CopyFrom(onnx.numpy_helper.from_array(value.numpy(), name))
+    return model
+
+
+def _prepared(source: bytes | str, options: SessionOptions, device: torch.device) -> backend.OnnxTorchRep:
+    _check_source(source, options._entries.get(_FORMAT, ""))
+    threads = options.intra_op_num_threads if options.use_per_session_threads else _environment.global_threads()
+    base_dir = options._entries.get(_EXTERNAL_FILES)
+    model: onnx.ModelProto | bytes | str = source
+    try:
+        if options._initializers:
+            model = _with_initializers(source, options._initializers)
+            if isinstance(source, str):
+                base_dir = base_dir or os.path.dirname(os.path.abspath(source))
+        return backend.prepare(
+            model,
+            f"CUDA:{device.index}" if device.type == "cuda" else "CPU",
+            base_dir=base_dir,
+            threads=max(0, threads),
+            shapes=_sizes(source, options),
+        )
+    except DecodeError as error:
+        raise InvalidProtobuf(str(error)) from error
+    except InvalidModelError as error:
+        if not _is_onnx(source):
+            raise renamed(error, InvalidProtobuf) from error
+        raise
+
+
+def _is_onnx(source: bytes | str) -> bool:
+    try:
+        _proto(source)
+    except (DecodeError, OSError):
+        return False
+    return True
+
+
+# --- Sessions ---------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _background() -> ThreadPoolExecutor:
+    """The threads of `run_async`."""
+    return ThreadPoolExecutor(thread_name_prefix="onnx_torch")
+
+
+class InferenceSession:
+    """A model prepared to run, with the interface of ``onnxruntime.InferenceSession``.
+
+    All of the model runs on the first provider of the list that is there; the CPU is the last resort. Any number of
+    threads may call its `run` methods at the same time.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: str | bytes | os.PathLike[str],
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[Provider] | None = None,
+        provider_options: Sequence[Mapping[Any, Any]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Prepares a model.
+
+        Args:
+            path_or_bytes: the model's file, or its serialized bytes.
+            sess_options: options; docs/onnxruntime.md says which have a meaning here.
+            providers: names such as "CUDAExecutionProvider", or pairs of a name and its options (``device_id``), in the
+                order wanted. Those that are not there are warned of and left out.
+            provider_options: the providers' options, where `providers` holds names only.
+            **kwargs: accepted for onnxruntime's sake, and ignored.
+        """
+        if not isinstance(path_or_bytes, (str, bytes, os.PathLike)):
+            raise TypeError(f"Unable to load from type '{type(path_or_bytes)}'")
+        self._source = path_or_bytes if isinstance(path_or_bytes, bytes) else os.fspath(path_or_bytes)
+        self._sess_options = sess_options or SessionOptions()
+        self._prepare(providers, provider_options)
+
+    def _prepare(
+        self, providers: Sequence[Provider] | None, provider_options: Sequence[Mapping[Any, Any]] | None
+    ) -> None:
+        options = self._sess_options
+        if options._cancelled:
+            raise ModelLoadCanceled("Model loading canceled due to user request.")
+        if options.optimized_model_filepath:
+            raise OrtNotImplemented(
+                "optimized_model_filepath: what this package runs cannot be written as an ONNX model"
+            )
+        self._provider, self._provider_options = self._chosen(providers, provider_options)
+        number = int(self._provider_options.get("device_id", 0))
+        self._device = torch.device("cuda", number) if self._provider == CUDA else torch.device("cpu")
+        with onnxruntime_errors():
+            self._rep = _prepared(self._source, options, self._device)
+        self._describe(self._rep)
+        self._profile = Profile(options.profile_file_prefix) if options.enable_profiling else None
+
+    def _chosen(
+        self, providers: Sequence[Provider] | None, provider_options: Sequence[Mapping[Any, Any]] | None
+    ) -> tuple[str, dict[str, str]]:
+        """The provider that runs the model, and its options."""
+        of_options = self._sess_options._providers
+        if providers and of_options:
+            warnings.warn("the providers given to InferenceSession go before those of its options", stacklevel=4)
+        wanted = providers or [(name, options) for name, options in of_options.items()]
+        chosen = _devices.preferred(wanted, provider_options, stacklevel=5)
+        if chosen:
+            return next(iter(chosen.items()))
+        return _devices.get_available_providers()[0] if providers is None and not of_options else CPU, {}
+
+    def _describe(self, rep: backend.OnnxTorchRep) -> None:
+        overridable = rep.model_info.ir_version >= 4  # before, every initializer is an input too
+        args = [(NodeArg(name, type_, shape or []), default) for name, type_, shape, default in rep.inputs]
+        self._inputs_meta = [arg for arg, default in args if not default]
+        self._overridable_initializers = [arg for arg, default in args if default and overridable]
+        fixed = rep.options["shapes"]
+        self._outputs_meta = [
+            NodeArg(name, type_, [fixed.get(size, size) for size in shape or []])
+            for (name, type_), shape in zip(rep.outputs, rep._prepared.output_shapes, strict=True)
+        ]
+        info = rep.model_info
+        self._model_meta = ModelMetadata(
+            info.producer_name,
+            info.graph_name,
+            info.domain,
+            info.doc_string,
+            info.graph_doc_string,
+            info.model_version,
+            rep.metadata,
+        )
+
+    # --- What it is ---------------------------------------------------------------------------------------------------
+
+    def get_inputs(self) -> list[NodeArg]:
+        """The inputs that must be fed."""
+        return self._inputs_meta
+
+    @works("shapes are those that the model declares; one that it leaves out is `[]`")
+    def get_outputs(self) -> list[NodeArg]:
+        """The outputs."""
+        return self._outputs_meta
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """The initializers that may be fed."""
+        return self._overridable_initializers
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the model says of itself."""
+        return self._model_meta
+
+    def get_session_options(self) -> SessionOptions:
+        """The options it was made with."""
+        return self._sess_options
+
+    @works("the one provider that runs the model; no node falls back to another")
+    def get_providers(self) -> list[str]:
+        """The provider that runs the model."""
+        return [self._provider]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """The options of the provider that runs the model."""
+        device = {"device_id": str(self._device.index)} if self._provider == CUDA else {}
+        return {self._provider: {**device, **self._provider_options}}
+
+    def set_providers(
+        self,
+        providers: Sequence[Provider] | None = None,
+        provider_options: Sequence[Mapping[Any, Any]] | None = None,
+    ) -> None:
+        """Prepares the model anew for other providers."""
+        self._prepare(providers, provider_options)
+
+    enable_fallback = disable_fallback = ignored("there is no fallback: an error is raised")
+
+    def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
+        """Where each input is wanted."""
+        return [_devices.memory_info(self._device) for _ in self._inputs_meta]
+
+    def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
+        """Where each output lies."""
+        return [_devices.memory_info(self._device) for _ in self._outputs_meta]
+
+    def get_input_epdevices(self) -> list[OrtEpDevice]:
+        """The device that takes each input."""
+        return [_devices.ep_device(self._device) for _ in self._inputs_meta]
+
+    @works("all nodes of the main graph, as the model has them")
+    def get_provider_graph_assignment_info(self) -> list[OrtEpAssignedSubgraph]:
+        """The nodes that the provider runs, where the option session.record_ep_graph_assignment_info is "1"."""
+        if self._sess_options._entries.get(_ASSIGNMENT) != "1":
+            raise Fail(f'the session option {_ASSIGNMENT} must be "1" for this')
+        nodes = _proto(self._source).graph.node
+        assigned = [OrtEpAssignedNode(node.name, node.domain, node.op_type) for node in nodes]
+        return [OrtEpAssignedSubgraph(self._provider, assigned)]
+
+    # --- Runs ---------------------------------------------------------------------------------------------------------
+
+    def _feeds(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What the model is fed: unwrapped OrtValues, None for an optional that is left out."""
+        optional = [arg.name for arg in self._inputs_meta if arg.type.startswith("optional")]
+        missing = [arg.name for arg in self._inputs_meta if arg.name not in given and arg.name not in optional]
+        if missing:
+            raise InvalidArgument(f"Required inputs ({missing}) are missing from input feed ({list(given)}).")
+        values = {name: value._data if isinstance(value, OrtValue) else value for name, value in given.items()}
+        return dict.fromkeys(optional) | values
+
+    def _execute(
+        self,
+        output_names: Sequence[str] | None,
+        given: Mapping[str, Any],
+        run_options: RunOptions | None,
+        kind: OutputKind,
+    ) -> list[Any]:
+        if isinstance(output_names, str):
+            raise TypeError("output_names must be a sequence of names, not one")
+        if run_options is not None and run_options.terminate:
+            raise Fail("Exiting due to terminate flag being set to true.")
+        feeds = self._feeds(given)
+        recording = self._profile.recording() if self._profile else contextlib.nullcontext()
+        with onnxruntime_errors(), recording:
+            return list(self._rep.run(feeds, output_names=output_names or None, output=kind))
+
+    def run(
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
+    ) -> list[Any]:
+        """Runs the model.
+
+        Args:
+            output_names: the outputs wanted; all by default. Only what they need is computed.
+            input_feed: a value by each input's name: an array (numpy's, torch's, or any that speaks DLPack), a list for
+                a sequence, a dictionary for a map, or an OrtValue.
+            run_options: options of this run.
+
+        Returns:
+            A list of numpy arrays, lists for sequences and dictionaries for maps.
+        """
+        return self._execute(output_names, input_feed, run_options, "numpy")
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[list[Any], Any, str], Any],
+        user_data: Any,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """Runs the model on another thread, which then calls ``callback(results, user_data, error)``."""
+        self._feeds(input_feed)  # what is missing is an error here, not there
+
+        def run() -> None:
+            results: list[Any] = []
+            error = ""
+            try:
+                results = self.run(output_names, input_feed, run_options)
+            except Exception as failure:  # noqa: BLE001  (the callback is told of it, whatever it is)
+                error = str(failure) or type(failure).__name__
+            try:
+                callback(results, user_data, error)
+            except Exception:
+                _log.exception("the callback of run_async failed")
+
+        _background().submit(run)
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> list[OrtValue]:
+        """As `run`, from OrtValues to OrtValues on the session's device."""
+        types = dict(self._rep.outputs)
+        names = list(output_names or types)
+        kind: OutputKind = "torch" if self._device.type == "cuda" else "numpy"
+        values = self._execute(names, input_dict_ort_values, run_options, kind)
+        return [OrtValue._of(value, types[name]) for name, value in zip(names, values, strict=True)]
+
+    def run_with_ortvaluevector(
+        self,
+        run_options: RunOptions | None,
+        feed_names: Sequence[str],
+        feeds: Sequence[OrtValue],
+        fetch_names: Sequence[str],
+        fetches: list[OrtValue],
+        fetch_devices: Sequence[Any],
+    ) -> None:
+        """As `run_with_ort_values`, with the outputs put into the list `fetches`."""
+        fetches[:] = self.run_with_ort_values(fetch_names, dict(zip(feed_names, feeds, strict=True)), run_options)
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
+        """Runs the model on what is bound."""
+        if iobinding._session is not self:
+            raise ValueError("IOBinding must be used with the session that created it.")
+        iobinding._run(run_options)
+
+    def io_binding(self) -> IOBinding:
+        """Inputs and outputs bound to memory."""
+        return IOBinding(self)
+
+    def create_ortvalue_from_shape_and_type(
+        self,
+        shape: Sequence[int],
+        element_type: Any,
+        device_type: str,
+        device_id: int = 0,
+        vendor_id: int | OrtDeviceVendorId = -1,
+    ) -> OrtValue:
+        """A tensor whose elements are not set."""
+        return OrtValue.ortvalue_from_shape_and_type(shape, element_type, device_type, device_id, vendor_id)
+
+    # --- The rest -----------------------------------------------------------------------------------------------------
+
+    @works("a Chrome trace of the runs and of torch's operators in them")
+    def end_profiling(self) -> str:
+        """Writes the profile; the name of its file, or nothing where `enable_profiling` is off."""
+        profile, self._profile = self._profile, None
+        return profile.write() if profile else ""
+
+    def get_profiling_start_time_ns(self) -> int:
+        """When the profile started, by `time.monotonic_ns`; 0 where there is none."""
+        return self._profile.start_ns if self._profile else 0
+
+    release_captured_graph = ignored("CUDA graphs are not captured")
+    set_ep_dynamic_options = ignored("providers have no options that change later")
+    get_tuning_results = ignored("kernels are not tuned", list)
+    set_tuning_results = ignored("kernels are not tuned")
+
+
+# --- Bindings ---------------------------------------------------------------------------------------------------------
+
+
+class IOBinding:
+    """Inputs and outputs of a session, bound to memory on the host or on a CUDA device."""
+
+    def __init__(self, session: InferenceSession) -> None:
+        self._session = session
+        self._inputs: dict[str, Any] = {}
+        self._outputs: dict[str, torch.device | OrtValue] = {}
+        self._results = OrtValueVector()
+
+    def _bind(self, name: str, value: Any) -> None:
+        session = self._session
+        if not any(name == arg.name for arg in (*session._inputs_meta, *session._overridable_initializers)):
+            raise InvalidArgument(f"the model has no input {name!r}")
+        self._inputs[name] = value
+
+    def bind_cpu_input(self, name: str, arr_on_cpu: np.ndarray[Any, Any]) -> None:
+        """Takes an input from an array."""
+        self._bind(name, arr_on_cpu)
+
+    def bind_input(
+        self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
+    ) -> None:
+        """Takes an input from memory at an address."""
+        self._bind(name, at_address(buffer_ptr, _devices.torch_device(device_type, device_id), element_type, shape))
+
+    def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
+        """Takes an input from an OrtValue."""
+        self._bind(name, ortvalue)
+
+    def bind_output(
+        self,
+        name: str,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        element_type: Any = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+    ) -> None:
+        """Puts an output on a device, in memory of its own or at an address."""
+        device = _devices.torch_device(device_type, device_id)
+        if buffer_ptr is None:
+            self._outputs[name] = device
+            return
+        if element_type is None or shape is None:
+            raise ValueError("`element_type` and `shape` are to be provided if pre-allocated memory is provided")
+        self._outputs[name] = OrtValue._of(at_address(buffer_ptr, device, element_type, shape))
+
+    def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
+        """Puts an output into an OrtValue."""
+        self._outputs[name] = ortvalue
+
+    def synchronize_inputs(self) -> None:
+        """Waits till the inputs are on their devices."""
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+
+    synchronize_outputs = synchronize_inputs
+
+    def _run(self, run_options: RunOptions | None) -> None:
+        if not self._outputs:
+            raise InvalidArgument("At least one output should be requested.")
+        values = self._session.run_with_ort_values(list(self._outputs), self._inputs, run_options)
+        bound = zip(self._outputs.items(), values, strict=True)
+        self._results = OrtValueVector(_placed(name, value, target) for (name, target), value in bound)
+
+    def get_outputs(self) -> list[OrtValue]:
+        """The outputs of the last run, in the order they were bound."""
+        return list(self._results)
+
+    def get_outputs_as_ortvaluevector(self) -> OrtValueVector:
+        """The same as an OrtValueVector."""
+        return self._results
+
+    def copy_outputs_to_cpu(self) -> list[Any]:
+        """The outputs of the last run, as arrays on the host."""
+        return [value.numpy() for value in self._results]
+
+    def clear_binding_inputs(self) -> None:
+        """Unbinds all inputs."""
+        self._inputs.clear()
+
+    def clear_binding_outputs(self) -> None:
+        """Unbinds all outputs."""
+        self._outputs.clear()
+
+
+def _placed(name: str, value: OrtValue, target: torch.device | OrtValue) -> OrtValue:
+    """An output on the device, or in the memory, that it is bound to."""
+    if isinstance(target, torch.device):
+        return value._on(target)
+    write_into(target._tensor(), value._tensor(), f"what the output {name!r} is bound to")
+    return target
+
+
+SessionIOBinding = absent_class("SessionIOBinding", "use InferenceSession.io_binding()")

