@@ -6,7 +6,7 @@ import importlib.metadata
 from collections.abc import Mapping
 from typing import Any
 
-OTHERS = ["onnx>=1.23,<1.24", "numpy", "ml_dtypes"]
+OTHERS = ["onnx>=1.23,<1.24", "numpy", "ml_dtypes", "rich>=14", "typer>=0.20"]
 
 
 def dynamic_metadata(field: str, settings: Mapping[str, Any]) -> list[str]:

@@ -273,8 +273,7 @@ PYBIND11_MODULE(_C, m) {
         register_operator(domain, op, since_version, torch_operator(torch_name));
       },
       py::arg("domain"), py::arg("op_type"), py::arg("since_version"), py::arg("torch_name"));
-  m.def("problems_of_bytes", [](const std::string& bytes) { return describe_problems(*ModelFile::from_bytes(bytes)); });
-  m.def("problems_of_file", [](const std::string& path) { return describe_problems(*ModelFile::from_path(path)); });
+  m.def("problems", [](const std::string& bytes) { return describe_problems(*ModelFile::from_bytes(bytes)); });
   m.def("operator_versions", &versions);
   m.def("translation_table", &table, "(domain, operator, since versions, reviewed to) of each translated operator.");
   m.def("experimental_operators", &experimental, "(domain, operator) of those that the standard has no version 1 of.");

@@ -7,6 +7,8 @@ require_torch()  # before anything that loads the native module
 
 from . import backend, compat
 from .backend import prepare
+from .benchmark import bench
+from .checking import check
 from .compat._devices import get_available_providers, get_device
 from .compat._options import RunOptions, SessionOptions
 from .compat._values import OrtValue
@@ -14,6 +16,9 @@ from .comparison import compare
 from .custom_ops import register_op
 from .errors import DeviceError, Error, InputError, InvalidModelError, RunError, UnsupportedError
 from .extraction import extract
+from .graph_text import show
+from .model_summary import info
+from .operator_coverage import coverage
 from .profiling import profile
 from .random_inputs import random_inputs
 from .session import InferenceSession
@@ -31,14 +36,19 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "backend",
+    "bench",
+    "check",
     "compare",
     "compat",
+    "coverage",
     "extract",
     "get_available_providers",
     "get_device",
+    "info",
     "prepare",
     "profile",
     "random_inputs",
     "register_op",
+    "show",
     "show_versions",
 ]

@@ -22,9 +22,9 @@ def read_model(model: Model) -> onnx.ModelProto:
             return onnx.load_model_from_string(model)
         return onnx.load(model, load_external_data=False)
     except OSError as error:
-        raise InvalidModelError(f"cannot read {os.fspath(model)}: {error.strerror}") from error
+        raise InvalidModelError(f"cannot read {os.fsdecode(model)}: {error.strerror}") from error
     except DecodeError as error:
-        what = "what was given" if isinstance(model, bytes) else str(os.fspath(model))
+        what = "what was given" if isinstance(model, bytes) else os.fsdecode(model)
         raise InvalidModelError(f"{what} is not an ONNX model") from error
 
 
@@ -64,3 +64,31 @@ def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
         yield node
         for graph in subgraphs(node):
             yield from all_nodes(graph.node)
+
+
+def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """The model's initializers and the tensors among its nodes' attributes, in subgraphs and functions, too."""
+
+    def inside(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.TensorProto]:
+        if isinstance(graph, onnx.GraphProto):
+            yield from graph.initializer
+            for sparse in graph.sparse_initializer:
+                yield from (sparse.values, sparse.indices)
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    yield attribute.t
+                yield from attribute.tensors
+            for inner in subgraphs(node):
+                yield from inside(inner)
+
+    yield from inside(model.graph)
+    for function in model.functions:
+        yield from inside(function)
+
+
+def save_model(model: onnx.ModelProto, path: str | os.PathLike[str]) -> None:
+    """Writes a model; its weights go into a file beside it where all together are too large for one message."""
+    large = model.ByteSize() >= onnx.checker.MAXIMUM_PROTOBUF
+    location = os.path.basename(os.fsdecode(path)) + ".data"
+    onnx.save(model, path, save_as_external_data=large, location=location)

@@ -27,7 +27,7 @@ class OtherEngine:
         name: the engine.
         model: a serialized model.
         directory: where its external data lies.
-        options: as `onnx_torch.prepare` takes them. onnxruntime heeds ``threads``, the reference none.
+        options: as `onnx_torch.prepare` takes them. onnxruntime heeds ``device`` and ``threads``, the reference none.
     """
 
     def __init__(self, name: str, model: bytes, directory: str = "", options: Mapping[str, Any] | None = None) -> None:
@@ -106,6 +106,7 @@ class _OnnxRuntime:
         self._model = model
         self._options = onnxruntime.SessionOptions()
         self._options.log_severity_level = 3
+        self._device = options.get("device", "CPU")
         self._options.intra_op_num_threads = options.get("threads", 0)
         if directory:
             self._options.add_session_config_entry("session.model_external_initializers_file_folder_path", directory)
@@ -125,7 +126,13 @@ class _OnnxRuntime:
         return dict(zip(names, self._open(proto.SerializeToString()).run(names, feeds), strict=True))
 
     def _open(self, model: bytes) -> Any:
-        return self._onnxruntime.InferenceSession(model, self._options, providers=["CPUExecutionProvider"])
+        kind, _, number = self._device.lower().partition(":")
+        provider = "CPUExecutionProvider" if kind == "cpu" else "CUDAExecutionProvider"
+        options = {} if kind == "cpu" else {"device_id": number or "0"}
+        session = self._onnxruntime.InferenceSession(model, self._options, providers=[(provider, options)])
+        if session.get_providers()[0] != provider:
+            raise RuntimeError(f"it does not run on {self._device} here")
+        return session
 
 
 class _OnnxTorch:

@@ -7,7 +7,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,11 @@ import numpy as np
 
 from .errors import Error, InputError
 from .model_files import Model, read_model
+from .progress import Progress
 from .random_inputs import random_inputs
 
 if TYPE_CHECKING:
     from .backend import OnnxTorchRep
-
-Progress = Callable[[int, int], None]  # how much is done, of how much
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,148 @@
+"""How long a model's runs take, here and in other engines."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .errors import InputError
+from .model_files import Model, directory_of, read_model
+from .other_engine import ENGINES, OtherEngine
+from .progress import Progress
+from .random_inputs import random_inputs
+
+
+@dataclass(frozen=True)
+class Latency:
+    """The seconds that the runs of one engine took."""
+
+    engine: str
+    rounds: tuple[tuple[float, ...], ...]  #: of each run, round by round
+
+    @property
+    def seconds(self) -> list[float]:
+        return [second for one in self.rounds for second in one]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.seconds)
+
+    @property
+    def fastest(self) -> float:
+        return min(self.seconds)
+
+    def percentile(self, percent: float) -> float:
+        return float(np.percentile(self.seconds, percent))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as long as ``other`` an engine takes: the rounds' median, and the least and most among them."""
+
+    engine: str
+    other: str
+    median: float
+    least: float
+    most: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.engine} takes {self.median:.2f} times as long as {self.other} "
+            f"({self.least:.2f} to {self.most:.2f} in a round)"
+        )
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What `bench` measured."""
+
+    latencies: tuple[Latency, ...]
+
+    def ratios(self) -> list[Ratio]:
+        """The first engine against each of the others, by the medians of each round, whose runs lie close in time."""
+        first = self.latencies[0]
+        return [_ratio(first, other) for other in self.latencies[1:]]
+
+
+def bench(
+    model: Model,
+    inputs: Mapping[str, Any] | Sequence[Any] | None = None,
+    engines: Sequence[str] | None = None,
+    *,
+    rounds: int = 5,
+    runs: int = 20,
+    warm_up: int = 3,
+    device: str = "CPU",
+    threads: int = 0,
+    seed: int = 0,
+    shapes: Mapping[str, int] | None = None,
+    base_dir: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Benchmark:
+    """Measures the latency of a model in some engines, each in a process of its own.
+
+    The engines take turns, a round of runs each, so that whatever else the machine does falls on all of them.
+
+    Args:
+        model: a ModelProto, its serialized bytes, or a path.
+        inputs: by name, or a list; those that are missing are random.
+        engines: of "onnx_torch", "onnxruntime" and "reference"; by default the first, and the second where it is
+            installed.
+        rounds: how often each engine has its turn.
+        runs: how many runs a turn is.
+        warm_up: how many runs to do before all.
+        device: of onnx_torch and onnxruntime.
+        threads: likewise; 0 is what each uses by itself.
+        seed: of random inputs.
+        shapes: sizes of symbolic dimensions.
+        base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+        progress: called with the number of turns taken and of all.
+
+    >>> from onnx import parser
+    >>> model = parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
+    ...     net (float[2] x) => (float[2] y) { y = Relu(x) }''')
+    >>> found = bench(model, engines=["onnx_torch"], rounds=2, runs=3)
+    >>> len(found.latencies[0].seconds)
+    6
+    """
+    if engines is None:
+        engines = ["onnx_torch"] + ["onnxruntime"] * (importlib.util.find_spec("onnxruntime") is not None)
+    known = ("onnx_torch", *ENGINES)
+    for engine in engines:
+        if engine not in known:
+            raise InputError(f'there is no engine "{engine}" to measure; there are {", ".join(known)}')
+    if not engines or rounds < 1 or runs < 1:
+        raise InputError("a benchmark takes at least one engine, one round and one run")
+    proto = read_model(model)
+    feeds = random_inputs(proto, seed, shapes, inputs)
+    serialized, directory = proto.SerializeToString(), directory_of(model, base_dir)
+    options = {"device": device, "threads": threads, "shapes": dict(shapes or {})}
+    times: list[list[tuple[float, ...]]] = [[] for _ in engines]
+    with contextlib.ExitStack() as stack:
+        running = [stack.enter_context(OtherEngine(engine, serialized, directory, options)) for engine in engines]
+        for process in running:
+            process.time(feeds, warm_up)
+        for number in range(rounds):
+            turns = list(enumerate(running))
+            for turn, (i, process) in enumerate(reversed(turns) if number % 2 else turns, 1):
+                times[i].append(tuple(process.time(feeds, runs)))
+                if progress:
+                    progress(number * len(turns) + turn, rounds * len(turns))
+    return Benchmark(tuple(Latency(name, tuple(found)) for name, found in zip(engines, times, strict=True)))
+
+
+def _ratio(one: Latency, other: Latency) -> Ratio:
+    pairs = zip(one.rounds, other.rounds, strict=True)
+    found = [statistics.median(ours) / statistics.median(theirs) for ours, theirs in pairs]
+    return Ratio(one.engine, other.engine, statistics.median(found), min(found), max(found))

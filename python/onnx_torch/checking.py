@@ -1,0 +1,145 @@
+"""All that stands against a model, at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import onnx
+from onnx import external_data_helper
+
+from . import _C
+from .backend import prepare
+from .errors import DeviceError, Error, InputError, UnsupportedError
+from .model_files import Model, directory_of, read_model, subgraphs, tensors
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a model cannot be run; where a node is to blame, its operator, name, domain and opset version."""
+
+    why: str
+    unsupported: bool = False  #: the model may be right, but this library cannot run it
+    op_type: str = ""
+    name: str = ""
+    domain: str = ""
+    version: int = 0
+
+    @property
+    def node(self) -> str:
+        """The node, as error messages name it."""
+        return node_label(self.op_type, self.name, self.domain, self.version) if self.op_type else ""
+
+    def __str__(self) -> str:
+        return f"{self.node}: {self.why}" if self.node else self.why
+
+
+def node_label(op_type: str, name: str, domain: str, version: int) -> str:
+    quoted = f' "{name}"' if name else ""
+    return f"{domain}{'.' if domain else ''}{op_type}{quoted} (opset {version})"
+
+
+def check(
+    model: Model,
+    device: str = "CPU",
+    *,
+    base_dir: str | os.PathLike[str] | None = None,
+    shapes: Mapping[str, int] | None = None,
+) -> list[Problem]:
+    """All the reasons why a model cannot be prepared; none where it can.
+
+    They are operators that are not supported, nodes that break their schemas, values that nothing defines, and files of
+    external data that are not there. Where there are none of these, the model is translated, which may find one more.
+
+    Args:
+        model: a ModelProto, its serialized bytes, or a path.
+        device: see `prepare`; likewise ``shapes``.
+        base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+
+    >>> from onnx import parser
+    >>> model = parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
+    ...     net (float[2] x) => (float[2] z) { y = Frob(x)  z = Add(y) }''')
+    >>> for problem in check(model):
+    ...     print(problem)
+    Frob (opset 21): no such operator
+    Add (opset 21): has 1 inputs; allowed are 2 to 2
+    """
+    proto = read_model(model)
+    if not proto.HasField("graph"):
+        return [Problem("the model holds no graph")]
+    problems = [
+        *schema_problems(proto),
+        *_undefined_values(proto),
+        *_missing_files(proto, directory_of(model, base_dir)),
+    ]
+    if not problems:
+        try:
+            prepare(model, device, base_dir=base_dir, shapes=shapes)
+        except (DeviceError, InputError):
+            raise  # not the model's fault
+        except Error as error:
+            problems.append(_problem(error))
+    return problems
+
+
+def schema_problems(model: onnx.ModelProto) -> list[Problem]:
+    """Operators that are not supported, and nodes that break their schemas."""
+    return [
+        Problem(why, unsupported, op_type, name, domain, version)
+        for op_type, name, domain, version, why, unsupported in _C.problems(model.SerializeToString())
+    ]
+
+
+def _problem(error: Error) -> Problem:
+    unsupported = isinstance(error, UnsupportedError)
+    if not error.op_type:
+        return Problem(str(error), unsupported)
+    node = (error.op_type, error.node_name or "", error.domain or "", error.version or 0)
+    return Problem(str(error).removeprefix(node_label(*node) + ": "), unsupported, *node)
+
+
+def _undefined_values(model: onnx.ModelProto) -> Iterator[Problem]:
+    opsets = {opset.domain: opset.version for opset in model.opset_import}
+
+    def undefined(
+        graph: onnx.GraphProto | onnx.FunctionProto, known: set[str], opsets: Mapping[str, int]
+    ) -> Iterator[Problem]:
+        for node in graph.node:
+            for name in node.input:
+                if name and name not in known:
+                    why = f'nothing defines its input "{name}"'
+                    yield Problem(why, False, node.op_type, node.name, node.domain, opsets.get(node.domain, 1))
+            for inner in subgraphs(node):
+                yield from undefined(inner, known | _given(inner), opsets)
+            known.update(node.output)
+        for output in graph.output:
+            name = output if isinstance(output, str) else output.name
+            if name and name not in known:
+                yield Problem(f'nothing defines the output "{name}"')
+
+    yield from undefined(model.graph, _given(model.graph), opsets)
+    for function in model.functions:
+        imports = {opset.domain: opset.version for opset in function.opset_import}
+        yield from undefined(function, set(function.input), imports)
+
+
+def _given(graph: onnx.GraphProto) -> set[str]:
+    """The values of a graph that no node computes."""
+    weights = [tensor.name for tensor in graph.initializer] + [
+        sparse.values.name for sparse in graph.sparse_initializer
+    ]
+    return {value.name for value in graph.input} | set(weights)
+
+
+def _missing_files(model: onnx.ModelProto, directory: str) -> Iterator[Problem]:
+    for tensor in tensors(model):
+        if not external_data_helper.uses_external_data(tensor):
+            continue
+        data = external_data_helper.ExternalDataInfo(tensor)
+        path = os.path.join(directory, data.location)
+        what = f'the tensor "{tensor.name}"'
+        if not os.path.isfile(path):
+            yield Problem(f"{what}: there is no file {path} of external data")
+        elif os.path.getsize(path) < (data.offset or 0) + (data.length or 0):
+            yield Problem(f"{what}: the file {path} of external data is too short")

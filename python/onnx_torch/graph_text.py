@@ -1,0 +1,111 @@
+"""The graph that a model became, as text."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import onnx
+
+from .backend import OnnxTorchRep, prepare
+from .checking import node_label
+from .errors import InputError
+from .model_files import Model, read_model
+
+_NUMBER = re.compile(r":(\d+):0$")
+
+
+@dataclass(frozen=True)
+class GraphLine:
+    """A line of TorchScript, and the ONNX node it comes from."""
+
+    code: str
+    number: int | None = None  #: of the node, in the order of translation
+    node: str = ""  #: its operator, name and first output
+
+
+def show(
+    model: Model,
+    device: str = "CPU",
+    *,
+    step: str | None = None,
+    base_dir: str | os.PathLike[str] | None = None,
+    shapes: Mapping[str, int] | None = None,
+) -> str:
+    """The graph that a model is translated into, each line beside its ONNX node.
+
+    Args:
+        model: a ModelProto, its serialized bytes, or a path.
+        device: see `prepare`; likewise ``base_dir`` and ``shapes``.
+        step: one of the steps of preparing a model, `OnnxTorchRep.graphs`; what it made of the graph is then shown:
+            lines that it took away with a "-", lines that it added with a "+". Before the first step, the graph is
+            ONNX's own.
+
+    >>> from onnx import parser
+    >>> model = parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
+    ...     net (float[2] x) => (float[2] z) { y = Relu(x)  z = Neg(y) }''')
+    >>> print(show(model))
+                │ graph(%0 : Tensor):
+    0 Relu → y  │   %1 : Tensor = aten::relu(%0)
+    1 Neg → z   │   %2 : Tensor = aten::neg(%1)
+                │   return (%2)
+    """
+    rep = prepare(model, device, base_dir=base_dir, shapes=shapes)
+    if step is None:
+        return _side_by_side(lines(rep, rep.graph()))
+    graphs = rep.graphs()
+    names = list(graphs)
+    if step not in names:
+        raise InputError(f'there is no step "{step}"; there are {", ".join(names)}')
+    after = lines(rep, graphs[step])
+    if step == names[0]:
+        before = onnx.printer.to_text(read_model(model).graph)
+        return f"{before.rstrip()}\n\n{_side_by_side(after)}"
+    return _side_by_side(list(_changes(lines(rep, graphs[names[names.index(step) - 1]]), after)))
+
+
+def lines(rep: OnnxTorchRep, text: str) -> list[GraphLine]:
+    """The lines of a graph's text, `OnnxTorchRep.graph`, less the comments that name their nodes."""
+    nodes = rep._prepared.nodes
+    return [_line(line, nodes) for line in text.rstrip().splitlines()]
+
+
+def _line(line: str, nodes: list[tuple[str, str, str, int, str, int | None]]) -> GraphLine:
+    found = _NUMBER.search(line)
+    if not found or int(found[1]) >= len(nodes):
+        return GraphLine(line)
+    number = int(found[1])
+    op_type, name, domain, version, output, _ = nodes[number]
+    comment = f" # {node_label(op_type, name, domain, version)}:{number}:0"
+    if not line.endswith(comment):
+        return GraphLine(line)
+    node = " ".join(filter(None, [f"{domain}.{op_type}" if domain else op_type, f'"{name}"' if name else ""]))
+    return GraphLine(line.removesuffix(comment), number, f"{node} → {output}" if output else node)
+
+
+def _side_by_side(shown: list[GraphLine]) -> str:
+    """The nodes on the left, each at the first of its lines."""
+    digits = max((len(str(line.number)) for line in shown if line.number is not None), default=0)
+    labels = ["" if line.number is None else f"{line.number:>{digits}} {line.node}" for line in shown]
+    width = max(map(len, labels), default=0)
+    before = [None, *(line.number for line in shown)]
+    rows = (
+        f"{label if line.number != above else '':{width}}  │ {line.code}"
+        for line, label, above in zip(shown, labels, before, strict=False)
+    )
+    return "\n".join(row.rstrip() for row in rows)
+
+
+def _changes(before: list[GraphLine], after: list[GraphLine]) -> Iterator[GraphLine]:
+    def marked(mark: str, part: list[GraphLine]) -> Iterator[GraphLine]:
+        return (GraphLine(f"{mark} {line.code}", line.number, line.node) for line in part)
+
+    for tag, i, j, k, m in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if tag == "equal":
+            yield from marked(" ", after[k:m])
+        else:
+            yield from marked("-", before[i:j])
+            yield from marked("+", after[k:m])

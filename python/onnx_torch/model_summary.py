@@ -1,0 +1,120 @@
+"""What a model says of itself, without running it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+import onnx
+from onnx import TensorProto, external_data_helper
+
+from .checking import Problem, schema_problems
+from .model_files import Model, all_nodes, initializer_names, read_model
+
+_PACKED: dict[int, int] = {
+    TensorProto.INT4: 4,
+    TensorProto.UINT4: 4,
+    TensorProto.FLOAT4E2M1: 4,
+    TensorProto.INT2: 2,
+    TensorProto.UINT2: 2,
+}
+
+
+@dataclass(frozen=True)
+class ValueSummary:
+    """An input or output."""
+
+    name: str
+    type: str  #: such as "float [batch, 3]"
+    has_default: bool = False  #: it is an input that has an initializer
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `info` tells."""
+
+    inputs: tuple[ValueSummary, ...]
+    outputs: tuple[ValueSummary, ...]
+    ir_version: int
+    opsets: dict[str, int]  #: by domain; "ai.onnx" is the standard's
+    producer: str
+    operators: dict[str, int]  #: how many nodes of each there are, subgraphs and function bodies included; most first
+    functions: tuple[str, ...]  #: the model's own, as "domain.name"
+    parameters: int  #: elements of all initializers
+    parameter_bytes: int
+    external_files: tuple[str, ...]  #: where those initializers lie that are not in the model itself
+    metadata: dict[str, str]
+    unsupported: tuple[Problem, ...]  #: operators that this library cannot run
+
+
+def info(model: Model) -> Summary:
+    """Describes a model: a ModelProto, its serialized bytes, or a path. It need not be one that can be run.
+
+    >>> from onnx import parser
+    >>> model = parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
+    ...     net (float[batch, 3] x) => (z) <float[3] w = {1, 2, 3}> { y = Add(x, w)  z = Frob(y) }''')
+    >>> summary = info(model)
+    >>> summary.inputs[0].type, summary.parameters, summary.operators
+    ('float [batch, 3]', 3, {'Add': 1, 'Frob': 1})
+    >>> print(*summary.unsupported)
+    Frob (opset 21): no such operator
+    """
+    proto = read_model(model)
+    graph = proto.graph
+    weights = [*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer)]
+    defaulted = initializer_names(graph)
+    bodies = [graph.node, *(function.node for function in proto.functions)]
+    operators = Counter(_qualified(node.domain, node.op_type) for body in bodies for node in all_nodes(body))
+    external = (
+        external_data_helper.ExternalDataInfo(w).location for w in weights if external_data_helper.uses_external_data(w)
+    )
+    return Summary(
+        inputs=tuple(ValueSummary(v.name, type_text(v.type), v.name in defaulted) for v in graph.input),
+        outputs=tuple(ValueSummary(v.name, type_text(v.type)) for v in graph.output),
+        ir_version=proto.ir_version,
+        opsets={opset.domain or "ai.onnx": opset.version for opset in proto.opset_import},
+        producer=" ".join(filter(None, [proto.producer_name, proto.producer_version])),
+        operators=dict(operators.most_common()),
+        functions=tuple(_qualified(function.domain, function.name) for function in proto.functions),
+        parameters=sum(math.prod(weight.dims) for weight in weights),
+        parameter_bytes=sum(_bytes(weight) for weight in weights),
+        external_files=tuple(dict.fromkeys(external)),
+        metadata={entry.key: entry.value for entry in proto.metadata_props},
+        unsupported=tuple(p for p in schema_problems(proto) if p.unsupported) if proto.HasField("graph") else (),
+    )
+
+
+def type_text(type_: onnx.TypeProto) -> str:
+    """A type in words; an empty text where it is not declared."""
+    kind = type_.WhichOneof("value")
+    if kind in ("tensor_type", "sparse_tensor_type"):
+        tensor = type_.tensor_type if kind == "tensor_type" else type_.sparse_tensor_type
+        element = _element(tensor.elem_type)
+        dims = [str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim]
+        return f"{element} [{', '.join(dims)}]" if tensor.HasField("shape") else f"{element} of any shape"
+    if kind == "sequence_type":
+        return f"sequence of {type_text(type_.sequence_type.elem_type)}"
+    if kind == "optional_type":
+        return f"optional {type_text(type_.optional_type.elem_type)}"
+    if kind == "map_type":
+        return f"map from {_element(type_.map_type.key_type)} to {type_text(type_.map_type.value_type)}"
+    return ""
+
+
+def _element(number: int) -> str:
+    return str(TensorProto.DataType.Name(number)).lower()
+
+
+def _qualified(domain: str, name: str) -> str:
+    return f"{domain}.{name}" if domain not in ("", "ai.onnx") else name
+
+
+def _bytes(tensor: TensorProto) -> int:
+    count: int = math.prod(tensor.dims)
+    if tensor.data_type == TensorProto.STRING:
+        return sum(map(len, tensor.string_data))
+    if tensor.data_type in _PACKED:
+        return (count * _PACKED[tensor.data_type] + 7) // 8
+    itemsize: int = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return int(count * itemsize)

@@ -1,0 +1,76 @@
+"""The arguments that commands share, under the names that they have in Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import onnx
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL.onnx", exists=True, dir_okay=False, help="The model's file.")]
+Device = Annotated[str, typer.Option(help="CPU, or CUDA:n.")]
+Threads = Annotated[int, typer.Option(min=0, help="Threads on the CPU; 0 is what torch uses.")]
+Shape = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=SIZE", help="Fix a symbolic dimension, such as batch=8; can be repeated."),
+]
+Input = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=FILE",
+        help="An input's value, from a .npy file or a TensorProto (.pb); can be repeated. "
+        "Inputs not given get seeded random data.",
+    ),
+]
+Seed = Annotated[int, typer.Option(min=0, help="The seed of random inputs.")]
+
+
+def shapes_of(given: list[str] | None) -> dict[str, int]:
+    """The sizes that ``--shape`` gives."""
+    shapes = {}
+    for pair in given or []:
+        name, _, size = pair.rpartition("=")
+        if not name or not size.isascii() or not size.isdigit():
+            raise typer.BadParameter(f"{pair!r} is not NAME=SIZE, such as batch=8", param_hint="--shape")
+        shapes[name] = int(size)
+    return shapes
+
+
+def inputs_of(given: list[str] | None) -> dict[str, Any]:
+    """The values that ``--input`` gives."""
+    values = {}
+    for pair in given or []:
+        name, _, path = pair.rpartition("=")
+        if not name:
+            raise typer.BadParameter(f"{pair!r} is not NAME=FILE", param_hint="--input")
+        values[name] = _read(Path(path))
+    return values
+
+
+def _read(path: Path) -> Any:
+    import numpy as np
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
+
+    try:
+        if path.suffix == ".pb":
+            return onnx.numpy_helper.to_array(onnx.load_tensor(path))
+        return np.load(path, allow_pickle=False)
+    except (ValueError, DecodeError) as error:
+        raise typer.BadParameter(f"{path}: {error}", param_hint="--input") from error
+
+
+def feeds_of(model: onnx.ModelProto, given: list[str] | None, seed: int, shape: list[str] | None) -> dict[str, Any]:
+    """The inputs for a run: those given, and random ones for the others."""
+    import onnx_torch
+
+    inputs = inputs_of(given)
+    names = [value.name for value in model.graph.input]
+    for name in inputs:
+        if name not in names:
+            message = f'the model has no input "{name}"; its inputs are {", ".join(names) or "none"}'
+            raise typer.BadParameter(message, param_hint="--input")
+    return onnx_torch.random_inputs(model, seed, shapes_of(shape), inputs)

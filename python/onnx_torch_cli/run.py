@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .options import Device, Input, Model, Seed, Shape, Threads, feeds_of, shapes_of
+
+
+def run(
+    model: Model,
+    input: Input = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="An output wanted, or any inner value; can be repeated. All outputs by default."
+        ),
+    ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", file_okay=False, help="Write each output there, as .npy or TensorProto (.pb)."),
+    ] = None,
+    seed: Seed = 0,
+    device: Device = "CPU",
+    threads: Threads = 0,
+    shape: Shape = None,
+) -> None:
+    """Run a model once, and print what comes out.
+
+    An input that is not given gets seeded random data, with symbolic dimensions set to 1 unless --shape or another
+    input says otherwise; the output says so.
+    """
+    import onnx_torch
+    from onnx_torch.model_files import read_model
+
+    start = time.perf_counter()
+    rep = onnx_torch.prepare(model, device, threads=threads, shapes=shapes_of(shape))
+    prepared = time.perf_counter() - start
+    feeds = feeds_of(read_model(model), input, seed, shape)
+    given = {pair.rpartition("=")[0] for pair in input or []}
+    print("Inputs")
+    for name, value in feeds.items():
+        print(f"  {name} ({'given' if name in given else f'random, seed {seed}'}): {_describe(value)}")
+
+    names = output or [name for name, _ in rep.outputs]
+    start = time.perf_counter()
+    outputs = rep.run(feeds, output_names=names, output="numpy")
+    ran = time.perf_counter() - start
+    print("Outputs")
+    for name, value in zip(names, outputs, strict=True):
+        print(f"  {name}: {_describe(value)}")
+    print(f"Prepared in {prepared:.3f} s, run in {ran:.3f} s on {device}")
+    if save:
+        save.mkdir(parents=True, exist_ok=True)
+        for name, value in zip(names, outputs, strict=True):
+            _save(save, re.sub(r"[^\w.-]", "_", name), value)
+
+
+def _describe(value: Any, indent: str = "  ") -> str:
+    """A value's type, shape and first elements; a sequence's elements each on a line of its own."""
+    import numpy as np
+    from onnx_torch.comparison import describe
+
+    if isinstance(value, dict):
+        return f"{describe(value)}: {dict(list(value.items())[:4])}"
+    if isinstance(value, list):
+        lines = [f"{indent}  [{i}] {_describe(element, indent + '  ')}" for i, element in enumerate(value[:4])]
+        return "\n".join([describe(value), *lines])
+    if value is None:
+        return describe(value)
+    array = np.asarray(value)
+    first = ", ".join(str(element) for element in array.ravel()[:6])
+    return f"{describe(value)}  {first}{', …' if array.size > 6 else ''}"
+
+
+def _save(folder: Path, name: str, value: Any) -> None:
+    import numpy as np
+    import onnx
+
+    if isinstance(value, list):
+        for i, element in enumerate(value):
+            _save(folder, f"{name}_{i}", element)
+    elif value is None or isinstance(value, dict):
+        typer.echo(f"{name} is {'absent' if value is None else 'a map'}, and is not saved", err=True)
+    elif (
+        np.asarray(value).dtype.kind in "OV"
+    ):  # strings, and ml_dtypes' types: .npy would pickle them, or lose the type
+        tensor = onnx.numpy_helper.from_array(np.asarray(value), name)
+        (folder / f"{name}.pb").write_bytes(tensor.SerializeToString())
+    else:
+        np.save(folder / f"{name}.npy", value, allow_pickle=False)
