@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "logged_warnings.h"
 #include "numpy_values.h"
 #include "registry/registry.h"
 #include "registry/schema.h"
@@ -50,6 +51,7 @@ void translate_exception(std::exception_ptr thrown) {
 
 template <typename Load>
 std::shared_ptr<PreparedModel> prepare(const Options& options, const Load& load) {
+  const LoggedWarnings warnings;
   const py::gil_scoped_release no_gil;
   return std::make_shared<PreparedModel>(load(), options);
 }
@@ -64,6 +66,7 @@ py::list run(const PreparedModel& model, const py::dict& feeds, std::vector<std:
   }
   PreparedModel::Result result;
   {
+    const LoggedWarnings warnings;
     const py::gil_scoped_release no_gil;
     result = model.run(std::move(fed), strings, std::move(names), profile);
   }

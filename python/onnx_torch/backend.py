@@ -8,7 +8,9 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupl
 
 from . import _C
 from .errors import DeviceError, Error, InputError, InvalidModelError
+from .log import logger, operator_counts
 from .profiling import Profile, measure
 from .values import OutputKind, kind_of, targets, write
 
@@ -37,7 +40,7 @@ __all__ = [
     "supports_device",
 ]
 
-Model = onnx.ModelProto | bytes | str | os.PathLike
+Model = onnx.ModelProto | bytes | str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -182,15 +185,16 @@ class OnnxTorchRep(BackendRep):
 
 
 @functools.cache
-def _outputs_type(names: tuple[str, ...]) -> type[tuple[Any, ...]]:
-    outputs = namedtupledict("Outputs", names)
-    outputs.__reduce__ = lambda self: (_outputs, (names, tuple(self)))  # the class itself is made anew where it is loaded
+def _outputs_type(names: tuple[str, ...]) -> Any:
+    outputs: Any = namedtupledict("Outputs", names)  # the class itself is made anew where it is loaded
+    outputs.__reduce__ = lambda self: (_outputs, (names, tuple(self)))
     return outputs
 
 
 def _outputs(names: tuple[str, ...], values: Sequence[Any]) -> tuple[Any, ...]:
     """A tuple whose items are found by position, by field, or by the model's name for them."""
-    return _outputs_type(names)(*values)
+    outputs: tuple[Any, ...] = _outputs_type(names)(*values)
+    return outputs
 
 
 def _device_name(device: str | Device) -> str:
@@ -225,14 +229,17 @@ class OnnxTorchBackend(Backend):
         if kwargs:
             raise TypeError(f"prepare() takes no option {', '.join(map(repr, kwargs))}")
         directory = os.fspath(base_dir or "")
-        named = {"device": _device_name(device), "threads": threads, "shapes": dict(shapes or {})}
+        named: dict[str, Any] = {"device": _device_name(device), "threads": threads, "shapes": dict(shapes or {})}
         options = _C.Options(**named)
-        path = os.path.abspath(model) if isinstance(model, (str, os.PathLike)) else None
-        if path is None:
+        path = None
+        start = time.perf_counter()
+        if isinstance(model, (onnx.ModelProto, bytes)):
             prepared = _C.PreparedModel.from_bytes(_serialized(model), directory, options)
         else:
+            path = os.path.abspath(model)
             prepared = _C.PreparedModel.from_path(path, directory, options)
         rep = OnnxTorchRep(prepared, {**named, "base_dir": base_dir}, path)
+        _log_prepared(rep, path, time.perf_counter() - start)
         if rep.model_info.ir_version > _C.NEWEST_IR_VERSION:
             warnings.warn(
                 f"the model's IR version, {rep.model_info.ir_version}, is newer than the newest known one, "
@@ -280,11 +287,21 @@ class OnnxTorchBackend(Backend):
         return True
 
 
+def _log_prepared(rep: OnnxTorchRep, path: str | None, seconds: float) -> None:
+    if not logger.isEnabledFor(logging.INFO):
+        return
+    what = path or f"a model given as bytes (graph {rep.model_info.graph_name!r})"
+    operators = [op_type for op_type, *_ in rep._prepared.nodes]
+    logger.info("prepared %s for %s in %.3f s: %d nodes", what, rep.options["device"], seconds, len(operators))
+    logger.debug("operators of %s: %s", what, operator_counts(operators))
+
+
 def _serialized(model: onnx.ModelProto | bytes) -> bytes:
     if isinstance(model, bytes):
         return model
     try:
-        return model.SerializeToString()
+        serialized: bytes = model.SerializeToString()
+        return serialized
     except (EncodeError, ValueError) as error:
         message = "the model given cannot be serialized; one larger than 2 GiB must be given as a path"
         raise InvalidModelError(message) from error

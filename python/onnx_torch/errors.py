@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class Error(RuntimeError):
     """Base of all; where a node is to blame, its name, operator, domain and opset version are attributes."""
@@ -20,7 +22,7 @@ class Error(RuntimeError):
         self.domain = domain
         self.version = version
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (str(self), self.node_name, self.op_type, self.domain, self.version)
 
 

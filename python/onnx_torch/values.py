@@ -54,7 +54,7 @@ def write(name: str, value: Any, target: Any) -> Any:
         return target
     if not isinstance(value, (np.ndarray, torch.Tensor)):
         raise InputError(f"the output {name!r} is not a tensor, and cannot be written into one")
-    tensor = target if isinstance(target, torch.Tensor) else torch.from_dlpack(target)
+    tensor = target if isinstance(target, torch.Tensor) else torch.utils.dlpack.from_dlpack(target)
     source = torch.as_tensor(value)
     _check_fit(name, source, tensor)
     with torch.no_grad():

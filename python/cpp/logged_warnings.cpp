@@ -1,0 +1,20 @@
+#include "logged_warnings.h"
+
+#include <pybind11/pybind11.h>
+
+namespace onnxtorch {
+
+namespace py = pybind11;
+
+LoggedWarnings::~LoggedWarnings() {
+  if (collector_.messages.empty()) return;
+  const py::error_scope pending;  // an exception on its way out stays as it is
+  try {
+    const py::object warning = py::module_::import("onnx_torch.log").attr("logger").attr("warning");
+    for (const std::string& message : collector_.messages) warning("%s", message);
+  } catch (py::error_already_set& error) {
+    error.discard_as_unraisable("onnx_torch: logging a warning");
+  }
+}
+
+}  // namespace onnxtorch
