@@ -192,10 +192,10 @@ class _Folder:
     def has(self, part: Part) -> bool:
         """Whether the part is there, whole."""
         try:
-            rows = sum(int(batch.num_rows) for batch in self._batches(part.number))
+            _, batches = self._read(part.number)
         except (OSError, pa.ArrowInvalid):
             return False
-        return rows == part.stop - part.start
+        return bool(sum(batch.num_rows for batch in batches) == part.stop - part.start)
 
     def store(self, result: Result) -> None:
         if result.error is not None:
@@ -207,30 +207,29 @@ class _Folder:
     def assemble(self, parts: Sequence[Part]) -> None:
         """Makes the parts the output, and removes the folder."""
         whole = self.path / "whole.parquet"
-        schema = self._schema(0)
+        schema, _ = self._read(0)
         with pq.ParquetWriter(whole, schema) as writer:
-            batches: list[pa.RecordBatch] = []
+            group: list[pa.RecordBatch] = []
+            size = 0
             for part in parts:
-                found = self._schema(part.number)
+                found, batches = self._read(part.number)
                 if found != schema:
                     raise InputError(f"some rows' columns are of other types than the first's: {found}, not {schema}")
-                batches += self._batches(part.number)
-                if sum(batch.nbytes for batch in batches) > ROW_GROUP_BYTES or part is parts[-1]:
-                    writer.write_table(pa.Table.from_batches(batches, schema))
-                    batches = []
+                group += batches
+                size += sum(batch.nbytes for batch in batches)
+                if size > ROW_GROUP_BYTES or part is parts[-1]:
+                    writer.write_table(pa.Table.from_batches(group, schema))
+                    group, size = [], 0
         with open(whole, "rb") as file:
             os.fsync(file.fileno())
         whole.replace(self.target)
         shutil.rmtree(self.path)
 
-    def _batches(self, part: int) -> list[pa.RecordBatch]:
+    def _read(self, part: int) -> tuple[pa.Schema, list[pa.RecordBatch]]:
+        """A part's rows, mapped into memory."""
         with pa.memory_map(str(self.file(part))) as source:
             reader = pa.ipc.open_file(source)
-            return [reader.get_batch(i) for i in range(reader.num_record_batches)]
-
-    def _schema(self, part: int) -> pa.Schema:
-        with pa.memory_map(str(self.file(part))) as source:
-            return pa.ipc.open_file(source).schema
+            return reader.schema, [reader.get_batch(i) for i in range(reader.num_record_batches)]
 
 
 def _manifest(job: Job, parts: Sequence[Part]) -> str:
