@@ -275,6 +275,9 @@ class ImageFiles(FileRows):
         if options.size is None and len(size) == 2 and all(isinstance(n, int) for n in size):
             options = Images((size[0], size[1]), options.mean, options.std, options.layout)
         channels = channels if isinstance(channels, int) else 3
+        for option, numbers in (("mean", options.mean), ("std", options.std)):
+            if len(numbers) not in (1, channels):
+                raise InputError(f"the {option} must be one number, or one for each of {channels} channels")
         is_integer = "int" in type_string
         return ImageFiles([k for k, _ in files], [f for _, f in files], name, options, channels, is_integer, first)
 

@@ -10,8 +10,10 @@ import onnx
 import pytest
 from models import model_of, tensor_info
 from onnx import TensorProto, helper, numpy_helper
+from typer.testing import CliRunner
 
 import onnx_torch
+import onnx_torch_cli
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -141,6 +143,17 @@ def test_images_get_the_size_that_the_model_fixes(images, tmp_path):
     result = run(folder, tmp_path / "out.parquet", image_model(["n", 1, 2, 3], TensorProto.UINT8))
     assert values(result, "seen").shape == (2, 1, 2, 3)
     np.testing.assert_allclose(values(result, "seen").mean(), pixels.mean(), atol=15)
+
+
+def test_mistakes_with_images_are_told(images, tmp_path):
+    folder, _ = images
+    options = batch.Images(mean=(0.5, 0.4))
+    with pytest.raises(onnx_torch.InputError, match="the mean must be one number, or one for each of 3 channels"):
+        run(folder, tmp_path / "out.parquet", image_model(["n", 3, 4, 6]), images=options)
+    with pytest.raises(onnx_torch.InputError, match="say the layout, NCHW or NHWC"):
+        run(folder, tmp_path / "out.parquet", image_model(["n", "c", "h", "w"]))
+    with pytest.raises(onnx_torch.InputError, match="has 7 channels"):
+        run(folder, tmp_path / "out.parquet", image_model(["n", 7, 4, 6]), images=batch.Images(layout="NCHW"))
 
 
 def test_images_of_other_sizes_go_one_by_one(images, tmp_path):
@@ -331,3 +344,53 @@ def test_processes_that_always_die_end_the_work(tmp_path, monkeypatch):
     job = batch_workers.Job(model().SerializeToString(), {}, source, None, None, ["row"], True, 4)
     with pytest.raises(onnx_torch.RunError, match="died 2 times, in or after rows 0 to 49 of .*x.npy. Memory may"):
         list(batch_workers.run_local(job, parts_of(source, 50), workers=1))
+
+
+# --- The command ------------------------------------------------------------------------------------------------------
+
+
+def command(*arguments):
+    return CliRunner().invoke(onnx_torch_cli.app(), ["batch", *map(str, arguments)])
+
+
+def test_the_command(table, tmp_path):
+    onnx.save(model(), tmp_path / "model.onnx")
+    columns = "--column", "x=x", "--output", "y=score", "--keep", "key"
+    arguments = tmp_path / "model.onnx", table, "--to", tmp_path / "out.parquet", *columns, "--workers", 0
+    done = command(*arguments)
+    assert (done.exit_code, done.output) == (0, f"{tmp_path / 'out.parquet'}: 103 rows, by this process\n")
+    result = pq.read_table(tmp_path / "out.parquet")
+    assert result.column_names == ["key", "score"]
+    np.testing.assert_allclose(values(result, "score"), features() @ WEIGHT)
+    assert isinstance(command(*arguments).exception, onnx_torch.InputError)  # it exists; main() makes a message of it
+    assert command(*arguments, "--overwrite").exit_code == 0
+
+
+def test_the_command_with_scalar_columns_and_images(images, tmp_path):
+    onnx.save(model(), tmp_path / "model.onnx")
+    pq.write_table(pa.table({name: features(4)[:, i] for i, name in enumerate("abc")}), tmp_path / "in.parquet")
+    given = [argument for name in "abc" for argument in ("--column", f"x={name}")]
+    out = "--to", tmp_path / "out.parquet", "--workers", 0, "--overwrite"
+    assert command(tmp_path / "model.onnx", tmp_path / "in.parquet", *given, *out).exit_code == 0
+    np.testing.assert_array_equal(values(pq.read_table(tmp_path / "out.parquet"), "z"), features(4))
+
+    onnx.save(image_model(["n", 3, "h", "w"]), tmp_path / "model.onnx")
+    given = "--image-size", "4x6", "--mean", "0.5,0.5,0.5", "--std", "0.5", "--layout", "NCHW"
+    assert command(tmp_path / "model.onnx", images[0], *given, *out).exit_code == 0
+    expected = (images[1] / 255 - 0.5) / 0.5
+    seen = values(pq.read_table(tmp_path / "out.parquet"), "seen")
+    np.testing.assert_allclose(seen, expected.transpose(0, 3, 1, 2), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--column", "x"], "'x' is not INPUT=COLUMN"),
+        (["--image-size", "224"], "'224' is not HEIGHTxWIDTH"),
+        (["--mean", "a"], "'a' is not a number"),
+    ],
+)
+def test_mistakes_in_the_call(arguments, message, table, tmp_path):
+    onnx.save(model(), tmp_path / "model.onnx")
+    done = command(tmp_path / "model.onnx", table, "--to", tmp_path / "out.parquet", *arguments)
+    assert done.exit_code == 2 and message in done.output
