@@ -86,17 +86,18 @@ py::list describe_nodes(const std::vector<TranslatedNode>& nodes) {
   return described;
 }
 
-// Runs a model once: its nodes, and (node, start, duration, own duration) in nanoseconds of each of their executions.
-py::tuple profile(const PreparedModel& model, const py::dict& feeds) {
+// Runs a model once: its nodes, (node, start, duration, own duration) in nanoseconds of each of their executions, and
+// the outputs.
+py::tuple profile(const PreparedModel& model, const py::dict& feeds, std::vector<std::string> names, Form form) {
   PreparedModel::Profile profile;
-  run(model, feeds, {}, Form::Numpy, &profile);
+  const py::list outputs = run(model, feeds, std::move(names), form, &profile);
   py::array_t<int64_t> times({static_cast<py::ssize_t>(profile.times.size()), py::ssize_t{4}});
   for (size_t i = 0; i < profile.times.size(); ++i) {
     const NodeTime& time = profile.times[i];
     const int64_t row[] = {time.node, time.start, time.duration, time.own};
     std::ranges::copy(row, times.mutable_data(static_cast<py::ssize_t>(i), 0));
   }
-  return py::make_tuple(describe_nodes(profile.nodes), times);
+  return py::make_tuple(describe_nodes(profile.nodes), times, outputs);
 }
 
 // A size, a symbolic name or None.
@@ -251,7 +252,8 @@ PYBIND11_MODULE(_C, m) {
           },
           py::arg("feeds"), py::arg("output_names"), py::arg("form"),
            "Runs the model on a dictionary of inputs; a list of the values named, or of the model's outputs.")
-      .def("profile", &profile, py::arg("feeds"))
+      .def("profile", &profile, py::arg("feeds"), py::arg("output_names") = std::vector<std::string>(),
+           py::arg("form") = Form::Numpy)
       .def("graph_texts", &PreparedModel::graph_texts)
       .def_property_readonly("nodes", [](const PreparedModel& model) { return describe_nodes(model.nodes()); })
       .def("serialized", [](const PreparedModel& model) { return py::bytes(model.proto().SerializeAsString()); })

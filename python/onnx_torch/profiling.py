@@ -158,14 +158,14 @@ def measure(
     if runs < 1:
         raise InputError(f"a profile takes at least one run, not {runs}")
     prepared = rep._prepared
-    nodes, times = prepared.profile(feeds)  # the first translates the model once more
+    nodes, times, _ = prepared.profile(feeds)  # the first translates the model once more
     own, total, calls = np.zeros((3, len(nodes)))
     plain, timed = [], []
     for number in range(-warm_up, runs):
         start = time.perf_counter()
         rep.run(feeds, output="numpy")
         between = time.perf_counter()
-        _, times = prepared.profile(feeds)
+        _, times, _ = prepared.profile(feeds)
         end = time.perf_counter()
         if progress:
             progress(number + warm_up + 1, runs + warm_up)

@@ -16,7 +16,6 @@ docs/onnxruntime.md lists each name of onnxruntime, and whether it works, is ign
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import os
@@ -228,6 +227,8 @@ class InferenceSession:
         """
         if not isinstance(path_or_bytes, (str, bytes, os.PathLike)):
             raise TypeError(f"Unable to load from type '{type(path_or_bytes)}'")
+        if sess_options is not None and not isinstance(sess_options, SessionOptions):
+            raise TypeError(f"sess_options must be onnx_torch.SessionOptions, not '{type(sess_options)}'")
         self._source = path_or_bytes if isinstance(path_or_bytes, bytes) else os.fspath(path_or_bytes)
         self._sess_options = sess_options or SessionOptions()
         self._prepare(providers, provider_options)
@@ -248,7 +249,7 @@ class InferenceSession:
         with onnxruntime_errors():
             self._rep = _prepared(self._source, options, self._device)
         self._describe(self._rep)
-        self._profile = Profile(options.profile_file_prefix) if options.enable_profiling else None
+        self._profile = Profile(options.profile_file_prefix, self._provider) if options.enable_profiling else None
 
     def _chosen(
         self, providers: Sequence[Provider] | None, provider_options: Sequence[Mapping[Any, Any]] | None
@@ -371,9 +372,10 @@ class InferenceSession:
         if run_options is not None and run_options.terminate:
             raise Fail("Exiting due to terminate flag being set to true.")
         feeds = self._feeds(given)
-        recording = self._profile.recording() if self._profile else contextlib.nullcontext()
-        with onnxruntime_errors(), recording:
-            return list(self._rep.run(feeds, output_names=output_names or None, output=kind))
+        with onnxruntime_errors():
+            if self._profile is None:
+                return list(self._rep.run(feeds, output_names=output_names or None, output=kind))
+            return self._profile.run(self._rep, feeds, list(output_names or []), kind)
 
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
@@ -464,7 +466,7 @@ class InferenceSession:
 
     # --- The rest -----------------------------------------------------------------------------------------------------
 
-    @works("a Chrome trace of the runs and of torch's operators in them")
+    @works("the runs and the ONNX nodes in them, without their memory and shapes")
     def end_profiling(self) -> str:
         """Writes the profile; the name of its file, or nothing where `enable_profiling` is off."""
         profile, self._profile = self._profile, None

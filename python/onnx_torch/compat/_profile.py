@@ -1,48 +1,42 @@
-"""The profile of a session's runs, as a Chrome trace."""
+"""The profile of a session's runs: a Chrome trace, in onnxruntime's form."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
-import torch
+from .. import _C
+from ..backend import OnnxTorchRep
+from ..values import OutputKind
 
 
 class Profile:
-    """Records what runs; one run at a time, because torch has one profiler."""
+    """Records runs, and the ONNX nodes in them."""
 
-    _one_at_a_time = threading.Lock()
-
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, provider: str) -> None:
         self.start_ns = time.monotonic_ns()
-        self._prefix = prefix
+        self._prefix, self._provider = prefix, provider
         self._events: list[dict[str, Any]] = []
 
-    @contextlib.contextmanager
-    def recording(self) -> Iterator[None]:
-        """Records one run: the whole of it, and torch's operators."""
-        activities = [torch.profiler.ProfilerActivity.CPU]
-        if torch.cuda.is_available():
-            activities.append(torch.profiler.ProfilerActivity.CUDA)
-        with self._one_at_a_time:
-            begin = time.monotonic_ns()
-            with torch.profiler.profile(activities=activities) as profiler:
-                yield
-            end = time.monotonic_ns()
-            offset = (begin - self.start_ns) / 1000
-            self._add("model_run", "Session", offset, (end - begin) / 1000, 0)
-            for event in profiler.events():
-                span = event.time_range
-                self._add(event.name, "Node", offset + span.start, span.end - span.start, event.thread)
+    def run(self, rep: OnnxTorchRep, feeds: dict[str, Any], output_names: list[str], kind: OutputKind) -> list[Any]:
+        """Records one run; its outputs."""
+        begin = time.monotonic_ns()
+        form = _C.Form.Numpy if kind == "numpy" else _C.Form.Torch
+        nodes, times, outputs = rep._prepared.profile(rep._by_name(feeds), output_names, form)
+        self._add("Session", "model_run", begin, time.monotonic_ns() - begin, {})
+        for number, start, duration, _ in times.tolist():
+            op_type, name, *_ = nodes[number]
+            args = {"op_name": op_type, "node_index": str(number), "provider": self._provider}
+            self._add("Node", f"{name or op_type}_kernel_time", begin + start, duration, args)
+        return list(outputs)
 
-    def _add(self, name: str, category: str, start: float, duration: float, thread: int) -> None:
-        event = {"cat": category, "pid": os.getpid(), "tid": thread, "dur": duration, "ts": start, "ph": "X"}
-        self._events.append({**event, "name": name, "args": {}})
+    def _add(self, category: str, name: str, start_ns: int, duration_ns: int, args: dict[str, str]) -> None:
+        where = {"pid": os.getpid(), "tid": threading.get_native_id()}
+        span = {"ts": (start_ns - self.start_ns) / 1000, "dur": duration_ns / 1000, "ph": "X"}
+        self._events.append({"cat": category, "name": name, **where, **span, "args": args})
 
     def write(self) -> str:
         """Writes the events to a file named by the prefix and the time; its name."""
