@@ -5,10 +5,13 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
+import onnx
 import pytest
 
 import onnx_torch
@@ -24,9 +27,10 @@ same_release = pytest.mark.skipif(
 )
 
 
-def run(program: str) -> str:
+def run(program: str, folder: Path | None = None) -> str:
     """What a program prints, in a process of its own."""
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -196,6 +200,18 @@ def test_onnxruntime_itself_need_not_be_there():
 
 
 # --- Examples ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_on_migrating_runs(tmp_path):
+    model = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 21]>
+        example (float[n, 2] x) => (float[n, 2] y) { y = Relu(x) }
+    """)
+    onnx.save(model, tmp_path / "model.onnx")
+    page = (table.PAGE.parent / "migrating.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 4
+    assert run("\n".join(blocks), folder=tmp_path) == "[[1. 0.]] [[1. 0.]]"
 
 
 @pytest.mark.parametrize(
