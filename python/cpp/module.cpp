@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "export.h"
 #include "logged_warnings.h"
 #include "numpy_values.h"
 #include "registry/registry.h"
@@ -266,6 +267,7 @@ PYBIND11_MODULE(_C, m) {
       .def_property_readonly("quantization_annotations", &quantization_annotations)
       .def("graph_text", &PreparedModel::graph_text, "The TorchScript graph as text.");
 
+  bind_export(m);
   m.attr("NEWEST_IR_VERSION") = static_cast<int>(onnx::Version::IR_VERSION);
   m.def("check_device", [](const std::string& device) { available_device(device); }, "Raises DeviceError where a device is absent.");
   m.def(

@@ -15,9 +15,11 @@ from .compat._values import OrtValue
 from .comparison import compare
 from .custom_ops import register_op
 from .errors import DeviceError, Error, InputError, InvalidModelError, RunError, UnsupportedError
+from .export import kernels_library, to_torchscript
 from .extraction import extract
 from .graph_text import show
 from .model_summary import info
+from .names import Names, names_of, torch_names
 from .operator_coverage import coverage
 from .profiling import profile
 from .random_inputs import random_inputs
@@ -29,6 +31,7 @@ __all__ = [
     "InferenceSession",
     "InputError",
     "InvalidModelError",
+    "Names",
     "OrtValue",
     "RunError",
     "RunOptions",
@@ -45,10 +48,14 @@ __all__ = [
     "get_available_providers",
     "get_device",
     "info",
+    "kernels_library",
+    "names_of",
     "prepare",
     "profile",
     "random_inputs",
     "register_op",
     "show",
     "show_versions",
+    "to_torchscript",
+    "torch_names",
 ]

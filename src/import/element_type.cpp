@@ -78,4 +78,6 @@ bool is_floating(ElementType type) {
   return c10::isFloatingType(storage) || c10::isFloat8Type(storage);
 }
 
+bool is_differentiable(ElementType type) { return is_floating(type) && info(type).bits >= 16; }
+
 }  // namespace onnxtorch

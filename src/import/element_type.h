@@ -40,6 +40,7 @@ ElementType element_type_of(c10::ScalarType dtype);  // that which computes as t
 
 inline c10::ScalarType storage_dtype(ElementType type) { return info(type).storage; }
 bool is_floating(ElementType type);   // any width, not complex
+bool is_differentiable(ElementType type);  // floats that torch computes gradients for
 bool is_small_float(ElementType type);  // 8, 6 or 4 bits
 
 }  // namespace onnxtorch

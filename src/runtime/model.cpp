@@ -105,7 +105,9 @@ const std::string PreparedModel::graph_text() const { return base_->program().gr
 
 std::vector<std::pair<std::string, std::string>> PreparedModel::graph_texts() const {
   std::vector<std::pair<std::string, std::string>> texts;
-  Program program = translate(file_, {{}, options_.shapes, {}});
+  TranslateOptions options;
+  options.shapes = options_.shapes;
+  Program program = translate(file_, options);
   texts.emplace_back("translate", program.graph->toString());
   program = placed(std::move(program), device_);
   texts.emplace_back("lower", program.graph->toString());

@@ -28,6 +28,11 @@ bool is_small(const IValue& value) {
   return !is_composite(value) && !value.isDevice() && !value.isCapsule();
 }
 
+bool holds_floating_tensor(const IValue& value) {
+  if (value.isList()) return std::ranges::any_of(value.toListRef(), holds_floating_tensor);
+  return value.isTensor() && value.toTensor().defined() && value.toTensor().is_floating_point();
+}
+
 // The value with each tensor on the meta device; nothing for kinds that hold no shapes.
 std::optional<IValue> to_meta(const IValue& value) {
   if (value.isTensor()) {
@@ -132,6 +137,8 @@ std::optional<jit::Stack> Facts::evaluate(std::span<jit::Value* const> inputs, c
   }
   auto results = run_quietly(run, std::move(known));
   if (results && !std::ranges::all_of(*results, is_small)) results.reset();
+  const bool changing = std::ranges::any_of(inputs, [this](const jit::Value* v) { return changing_.contains(v); });
+  if (results && changing && std::ranges::any_of(*results, holds_floating_tensor)) results.reset();
   return results;
 }
 

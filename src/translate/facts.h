@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace onnxtorch {
 
@@ -23,6 +24,9 @@ class Facts {
   void set_value(const torch::jit::Value* v, const c10::IValue& value);
   std::optional<c10::IValue> take_value(const torch::jit::Value* v);  // and forgets it
   void set_meta(const torch::jit::Value* v, const at::Tensor& meta);
+
+  // The value may change after translating: what is read from it on the host stays known, floating tensors made of it do not.
+  void set_changing(const torch::jit::Value* v) { changing_.insert(v); }
 
   // What `run` computes from known inputs: nothing where one is unknown, or a result too large to keep.
   std::optional<torch::jit::Stack> evaluate(std::span<torch::jit::Value* const> inputs, const Run& run) const;
@@ -40,6 +44,7 @@ class Facts {
 
   std::unordered_map<const torch::jit::Value*, c10::IValue> values_;
   std::unordered_map<const torch::jit::Value*, c10::IValue> metas_;
+  std::unordered_set<const torch::jit::Value*> changing_;
 };
 
 }  // namespace onnxtorch

@@ -129,13 +129,17 @@ jit::Value* GraphTranslator::bind(std::string name, const IValue& value) {
   jit::Value* input = graph_->addInput();
   if (!value.isTensor()) input->setType(value.type());  // a tensor's would be of its sizes, which lists do not take
   program_.graph_inputs.push_back({GraphInput::Role::Bound, program_.bound.size()});
-  program_.bound.push_back({std::move(name), value});
+  program_.bound.push_back({std::move(name), value, {}});
   facts_.set_value(input, value);
   return input;
 }
 
 Value GraphTranslator::bind(std::string name, const at::Tensor& stored, ElementType type) {
-  return {bind(std::move(name), stored), ValueType::tensor(type)};
+  const bool trainable = options_.trainable && !name.empty() && is_differentiable(type);
+  jit::Value* input = bind(std::move(name), stored);
+  program_.bound.back().element = type;
+  if (trainable) facts_.set_changing(input);
+  return {input, ValueType::tensor(type)};
 }
 
 Value GraphTranslator::known_constant(const IValue& value) {

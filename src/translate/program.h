@@ -42,6 +42,7 @@ struct OutputSpec {
 struct Bound {
   std::string name;   // of the initializer; empty for other constants
   c10::IValue value;  // a tensor, or an object of a kernel
+  ElementType element = ElementType::Undefined;
 };
 
 // An ONNX node as it was translated.
@@ -81,6 +82,7 @@ struct TranslateOptions {
   Variant variant;
   std::map<std::string, int64_t> shapes;  // sizes of symbolic dimensions
   std::optional<size_t> watched;          // the number of a node whose input shapes are noted when it runs
+  bool trainable = false;                 // floating initializers may change later: no tensor is computed from them now
 };
 
 // The TorchScript type of an ONNX one.

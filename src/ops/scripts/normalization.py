@@ -7,7 +7,7 @@ def batch_norm_training(x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: 
                         epsilon: float) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     axes = [0] + [i + 2 for i in range(x.dim() - 2)]
     batch_var, batch_mean = torch.var_mean(x, axes, unbiased=False)
-    y = torch.batch_norm(x, scale, b, batch_mean, batch_var, False, momentum, epsilon, False)
+    y = torch.batch_norm(x, scale, b, None, None, True, momentum, epsilon, False)
     running_mean = mean * momentum + batch_mean * (1 - momentum)
     running_var = var * momentum + batch_var * (1 - momentum)
     return y, running_mean, running_var, batch_mean, batch_var

@@ -1,0 +1,73 @@
+#include "export.h"
+
+#include <pybind11/stl.h>
+
+#include "export/script_module.h"
+#include "import/model_reader.h"
+
+namespace py = pybind11;
+
+namespace onnxtorch {
+namespace {
+
+// A model translated for export; onnx_torch.export names its parts.
+class Export {
+ public:
+  explicit Export(const std::shared_ptr<const ModelFile>& file) {
+    check(file->proto);
+    TranslateOptions options;
+    options.trainable = true;
+    program_ = translate(file, options);
+  }
+
+  std::vector<std::string> weight_names() const {
+    std::vector<std::string> names;
+    for (const size_t i : weights(program_)) names.push_back(program_.bound[i].name);
+    return names;
+  }
+  std::vector<std::string> input_names() const { return arguments(program_); }
+  std::vector<std::string> output_names() const {
+    std::vector<std::string> names;
+    for (const OutputSpec& output : program_.outputs) names.push_back(output.name);
+    return names;
+  }
+  py::list custom() const {
+    py::list result;
+    for (const CustomOperator& op : custom_operators(program_)) result.append(py::make_tuple(op.name, op.node.str()));
+    return result;
+  }
+
+  torch::jit::Module module(std::vector<std::string> inputs, std::vector<std::vector<std::string>> weight_paths,
+                            std::string record) const {
+    return script_module(program_, {std::move(inputs), std::move(weight_paths), std::move(record)});
+  }
+
+ private:
+  Program program_;
+};
+
+}  // namespace
+
+void bind_export(py::module_& m) {
+  py::class_<Export>(m, "Export")
+      .def_static("from_bytes",
+                  [](const py::bytes& bytes, const std::string& directory) {
+                    const auto view = static_cast<std::string_view>(bytes);
+                    const py::gil_scoped_release no_gil;
+                    return Export(ModelFile::from_bytes(view, directory));
+                  })
+      .def_static("from_path",
+                  [](const std::string& path, const std::string& directory) {
+                    const py::gil_scoped_release no_gil;
+                    return Export(ModelFile::from_path(path, directory));
+                  })
+      .def_property_readonly("weights", &Export::weight_names)
+      .def_property_readonly("inputs", &Export::input_names)
+      .def_property_readonly("outputs", &Export::output_names)
+      .def_property_readonly("custom_operators", &Export::custom,
+                             "(operator, ONNX node) of each that torch itself lacks.")
+      .def("module", &Export::module, py::arg("inputs"), py::arg("weights"), py::arg("record"),
+           "A torch._C.ScriptModule.");
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,69 @@
+"""Exported modules in tests: run the official cases, and programs that know torch only."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from official import SUBSTITUTES, Case, assert_same, node_cases, with_symbolic_dims
+from torch_storage import from_torch, to_torch
+
+import onnx_torch
+
+# All cases, or a share of them.
+STEP = 1 if os.environ.get("ONNX_TORCH_EXPORT") == "all" else 6
+
+
+def official_cases() -> list[Case]:
+    """Official cases as they are, and others with their dimensions symbolic."""
+    return node_cases()[::STEP] + [case for case in map(with_symbolic_dims, node_cases()[STEP // 2 :: STEP]) if case]
+
+
+def outputs_of(module: torch.nn.Module, inputs: list[Any], expected: list[Any]) -> list[Any]:
+    """The outputs as arrays of the types expected."""
+    with torch.no_grad():
+        result = module(*to_torch(inputs))
+    outputs = [result] if len(onnx_torch.names_of(module).outputs) == 1 else list(result)
+    return from_torch(outputs, expected)
+
+
+def check_case(case: Case, export: Callable[[Any], torch.nn.Module]) -> None:
+    module = export(case.model)
+    for inputs, expected in case.data_sets:
+        outputs = outputs_of(module, inputs, expected)
+        if case.name in SUBSTITUTES:
+            SUBSTITUTES[case.name](case, inputs, outputs)
+        else:
+            assert_same(list(expected), outputs, case.rtol, case.atol)
+
+
+def handles_text(case: Case) -> bool:
+    """Whether a case has strings in its data, or works on them in between."""
+    values = [
+        np.asarray(value) for inputs, outputs in case.data_sets for value in [*inputs, *outputs] if value is not None
+    ]
+    text = any(value.dtype.kind in "OUS" for value in values if value.dtype.kind != "O" or value.size)
+    return text or any(
+        node.op_type in ("RegexFullMatch", "StringSplit", "TfIdfVectorizer") for node in case.model.graph.node
+    )
+
+
+def run_stock_torch(code: str, *arguments: str) -> str:
+    """What a process prints that has torch, and nothing of this package."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    check = "import sys, torch\nassert 'onnx_torch' not in sys.modules\n"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", check + code, *arguments],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
