@@ -80,6 +80,10 @@ class NodeArg:
     shape: list[int | str | None]
 
 
+def _node_arg(name: str, type_: str, shape: list[int | str | None] | None) -> NodeArg:
+    return NodeArg(name, type_.replace(", ", ","), shape or [])  # onnxruntime writes map(int64,tensor(float))
+
+
 @dataclass(frozen=True)
 class ModelMetadata:
     """What a model says of itself."""
@@ -266,12 +270,12 @@ class InferenceSession:
 
     def _describe(self, rep: backend.OnnxTorchRep) -> None:
         overridable = rep.model_info.ir_version >= 4  # before, every initializer is an input too
-        args = [(NodeArg(name, type_, shape or []), default) for name, type_, shape, default in rep.inputs]
+        args = [(_node_arg(name, type_, shape), default) for name, type_, shape, default in rep.inputs]
         self._inputs_meta = [arg for arg, default in args if not default]
         self._overridable_initializers = [arg for arg, default in args if default and overridable]
         fixed = rep.options["shapes"]
         self._outputs_meta = [
-            NodeArg(name, type_, [fixed.get(size, size) for size in shape or []])
+            _node_arg(name, type_, [fixed.get(size, size) for size in shape or []])
             for (name, type_), shape in zip(rep.outputs, rep._prepared.output_shapes, strict=True)
         ]
         info = rep.model_info
@@ -377,6 +381,7 @@ class InferenceSession:
                 return list(self._rep.run(feeds, output_names=output_names or None, output=kind))
             return self._profile.run(self._rep, feeds, list(output_names or []), kind)
 
+    @works("bfloat16 and other types that numpy lacks come as ml_dtypes' arrays")
     def run(
         self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: RunOptions | None = None
     ) -> list[Any]:
@@ -425,7 +430,7 @@ class InferenceSession:
         run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
         """As `run`, from OrtValues to OrtValues on the session's device."""
-        types = dict(self._rep.outputs)
+        types = {arg.name: arg.type for arg in self._outputs_meta}
         names = list(output_names or types)
         kind: OutputKind = "torch" if self._device.type == "cuda" else "numpy"
         values = self._execute(names, input_dict_ort_values, run_options, kind)

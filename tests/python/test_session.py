@@ -157,6 +157,38 @@ def test_runs_text(ort):
         assert output.tolist() == ["a", "ä", ""]
 
 
+def sequence_of(node: onnx.NodeProto, item: onnx.TypeProto, **domain) -> bytes:
+    """A model of one node that gives a sequence."""
+    output = helper.make_value_info("y", helper.make_sequence_type_proto(item))
+    model = model_of([node], [tensor_info("x", shape=[None, 3], element=FLOAT)], [output], **domain)
+    for opset in model.opset_import:
+        opset.version = min(opset.version, 17)
+    return described(model)
+
+
+def test_gives_lists_of_maps(ort):
+    node = helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", classlabels_strings=["a", "b", "c"])
+    item = helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(FLOAT, []))
+    session = ort.InferenceSession(sequence_of(node, item, opset=3, domain="ai.onnx.ml"))
+    assert session.get_outputs()[0].type == "seq(map(string,tensor(float)))"
+    assert session.run(None, {"x": X}) == [[dict(zip("abc", row, strict=True)) for row in X.tolist()]]
+    (value,) = session.run_with_ort_values(None, {"x": ort.OrtValue.ortvalue_from_numpy(X)})
+    assert value.data_type() == "seq(map(string,tensor(float)))"
+    assert (value.is_tensor(), value.is_tensor_sequence(), value.has_value()) == (False, False, True)
+
+
+def test_gives_lists_of_tensors(ort):
+    node = helper.make_node("SequenceConstruct", ["x", "x"], ["y"])
+    session = ort.InferenceSession(sequence_of(node, helper.make_tensor_type_proto(FLOAT, None)))
+    ((one, other),) = session.run(None, {"x": X})
+    np.testing.assert_array_equal(one, X)
+    np.testing.assert_array_equal(other, X)
+    (value,) = session.run_with_ort_values(None, {"x": ort.OrtValue.ortvalue_from_numpy(X)})
+    assert (value.data_type(), value.is_tensor_sequence()) == ("seq(tensor(float))", True)
+    with pytest.raises(RuntimeError):
+        value.shape()
+
+
 def test_pickles():
     session = onnx_torch.InferenceSession(two_outputs())
     again = pickle.loads(pickle.dumps(session))
@@ -383,6 +415,19 @@ def test_initializers_are_replaced(ort):
     options.add_initializer("scale", value)
     outputs = ort.InferenceSession(model.SerializeToString(), options).run(["scaled"], {"x": X, "y": X})
     np.testing.assert_array_equal(outputs[0], 10 * X)
+
+
+def test_external_initializers_are_replaced(ort, tmp_path):
+    model = onnx.load_model_from_string(two_outputs())
+    del model.graph.input[2]
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    (tmp_path / "weights.bin").unlink()
+    options = ort.SessionOptions()
+    value = ort.OrtValue.ortvalue_from_numpy(np.array([10], np.float32))
+    options.add_external_initializers(["scale"], [value])
+    session = ort.InferenceSession(path, options)
+    np.testing.assert_array_equal(session.run(["scaled"], {"x": X, "y": X})[0], 10 * X)
 
 
 def test_external_initializers_lie_in_a_folder_that_is_named(ort, tmp_path):
