@@ -414,7 +414,7 @@ class InferenceSession:
             error = ""
             try:
                 results = self.run(output_names, input_feed, run_options)
-            except Exception as failure:  # noqa: BLE001  (the callback is told of it, whatever it is)
+            except Exception as failure:
                 error = str(failure) or type(failure).__name__
             try:
                 callback(results, user_data, error)

@@ -19,7 +19,7 @@ import onnx_torch.compat.onnxruntime as ours
 from onnx_torch.compat._status import Status
 
 pytest.importorskip("onnxruntime")
-import onnxruntime_table as table  # noqa: E402
+import onnxruntime_table as table
 
 RELEASE = table.onnxruntime.__version__
 same_release = pytest.mark.skipif(

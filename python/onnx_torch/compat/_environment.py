@@ -49,7 +49,7 @@ def global_threads() -> int:
 @works("for sessions that are made later; there is no pool across nodes")
 def set_global_thread_pool_sizes(intra_op_num_threads: int = 0, inter_op_num_threads: int = 0) -> None:
     """Sets the threads of sessions that are made with `use_per_session_threads` off."""
-    global _global_threads  # noqa: PLW0603  (it is the process's)
+    global _global_threads
     _global_threads = intra_op_num_threads
 
 

@@ -50,7 +50,7 @@ class InvalidGraph(InvalidModelError):
     """The model breaks the ONNX specification."""
 
 
-class NotImplemented(UnsupportedError):  # noqa: A001  (onnxruntime's name)
+class NotImplemented(UnsupportedError):
     """The model holds operators, or the program asks for something, that cannot be had here."""
 
 
