@@ -210,7 +210,7 @@ def test_the_page_on_migrating_runs(tmp_path):
     onnx.save(model, tmp_path / "model.onnx")
     page = (table.PAGE.parent / "migrating.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     assert run("\n".join(blocks), folder=tmp_path) == "[[1. 0.]] [[1. 0.]]"
 
 
