@@ -104,12 +104,22 @@ _worker: Worker | None = None
 def _start(job: Job) -> None:
     global _worker
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt ends the worker without a word; the parent tells of it
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _worker = Worker(job)
 
 
 def _work(part: Part) -> Result:
     assert _worker is not None
     return _worker(part)
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def run_local(job: Job, parts: Sequence[Part], workers: int) -> Iterator[Result]:
@@ -123,7 +133,8 @@ def run_local(job: Job, parts: Sequence[Part], workers: int) -> Iterator[Result]
         try:
             while waiting or running:
                 while waiting and len(running) < 2 * workers:
-                    running[pool.submit(_work, waiting[0])] = waiting[0]
+                    with _interrupts_held():  # a process begins like this, and has no words either while it imports
+                        running[pool.submit(_work, waiting[0])] = waiting[0]
                     waiting.popleft()
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     result = future.result()
