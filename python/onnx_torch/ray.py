@@ -78,9 +78,7 @@ class Predictor:
 
     def _plan(self, available: list[str]) -> None:
         """Says which columns go where."""
-        self._rows = RowModel(
-            self._rep, available, columns=self._columns, outputs=self._outputs, batched=self._batched
-        )
+        self._rows = RowModel(self._rep, available, columns=self._columns, outputs=self._outputs, batched=self._batched)
         self._kept = self._rows.kept(self._keep)
         self._available = available
 

@@ -230,7 +230,7 @@ def _filled(rows: Any, size: int) -> Any:
 
 def _cut(name: str, value: Any, size: int, count: int) -> Any:
     """The first rows of an output, which must have as many as the batch."""
-    if not isinstance(value, (np.ndarray, list)) or np.ndim(value) == 0 or len(value) != size and count > 0:
+    if not isinstance(value, (np.ndarray, list)) or np.ndim(value) == 0 or (len(value) != size and count > 0):
         is_array = isinstance(value, np.ndarray)
         what = f"of shape {list(value.shape)}" if is_array else f"a {type(value).__name__}"
         raise InputError(

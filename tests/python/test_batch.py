@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 import pytest
-from models import model_of, tensor_info
 from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
 import onnx_torch
 import onnx_torch_cli
+from models import model_of, tensor_info
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -251,7 +251,7 @@ def test_files_that_are_not_what_they_say_are_told(tmp_path):
         (tmp_path / name).write_text("no")
         with pytest.raises(onnx_torch.InputError, match=f"{name} cannot be read"):
             run(tmp_path / name, tmp_path / "out.parquet", image_model(["n", 3, 4, 6]))
-    with pytest.raises(onnx_torch.InputError, match="one kind.*Parquet, images|one kind.*images"):
+    with pytest.raises(onnx_torch.InputError, match=r"one kind.*Parquet, images|one kind.*images"):
         run(tmp_path, tmp_path / "out.parquet")
 
 
@@ -342,7 +342,7 @@ def test_processes_that_always_die_end_the_work(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", features())
     source = DeadlyRows({"x": tmp_path / "x.npy"})
     job = batch_workers.Job(model().SerializeToString(), {}, source, None, None, ["row"], True, 4)
-    with pytest.raises(onnx_torch.RunError, match="died 2 times, in or after rows 0 to 49 of .*x.npy. Memory may"):
+    with pytest.raises(onnx_torch.RunError, match=r"died 2 times, in or after rows 0 to 49 of .*x.npy. Memory may"):
         list(batch_workers.run_local(job, parts_of(source, 50), workers=1))
 
 

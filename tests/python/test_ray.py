@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from models import model_of, tensor_info
 from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
+from models import model_of, tensor_info
 from onnx_torch.ray import Predictor, cpu_share, predict
 
 WEIGHT = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
@@ -87,7 +87,7 @@ def test_maps_and_differing_rows_are_objects():
 
 
 def test_a_missing_column_is_told():
-    with pytest.raises(onnx_torch.InputError, match="no column 'x' for the input 'x'; the columns are .'id'."):
+    with pytest.raises(onnx_torch.InputError, match=r"no column 'x' for the input 'x'; the columns are .'id'."):
         Predictor(model(), "CPU")({"id": np.arange(4)})
 
 
@@ -108,7 +108,7 @@ def test_as_many_actors_as_cores(ray, table, tmp_path):
     rows = ray.data.read_parquet(str(folder), override_num_blocks=8)
     options = {"columns": {"x": "features"}, "batch_size": 16}
     check(predict(rows, tmp_path / "model.onnx", workers=2, **options).take_all(), keys)
-    with pytest.raises(onnx_torch.InputError, match="none of the cluster's 2 CPUs to read.*num_cpus=0.5 would do"):
+    with pytest.raises(onnx_torch.InputError, match=r"none of the cluster's 2 CPUs to read.*num_cpus=0.5 would do"):
         predict(rows, tmp_path / "model.onnx", workers=2, num_cpus=1, **options)
 
 
