@@ -68,6 +68,12 @@ class Difference:
     only_whole: bool = False  #: it differs only where no inner value is asked for, as when an engine fuses nodes
 
     @property
+    def passed_on(self) -> bool:
+        """Whether an input differs as much, though within the tolerance."""
+        apart = (input.deviation.max_abs for input in self.inputs if input.deviation is not None)
+        return 0 < self.deviation.max_abs <= max(apart, default=0.0)
+
+    @property
     def inputs_agree(self) -> bool:
         """Whether all that goes into the node is the same to the last bit, so that the node alone is to blame."""
         return all(input.deviation is None or not input.deviation.max_abs for input in self.inputs)
@@ -102,6 +108,10 @@ class Comparison:
             else:
                 state = f", the same but for {input.deviation.max_abs:.3g} (relative {input.deviation.max_rel:.3g})"
             lines.append(f'  input "{input.name}": {input.type}{state}')
+        if d.passed_on:
+            lines.append(
+                "  its inputs differ as much: it may only pass on what rounding adds up; a larger atol looks further"
+            )
         if d.only_whole:
             lines.append("  only where no inner value is asked for: one of them treats several nodes as one")
         lines.append(f"{self.compared} values before it agree{left_out}")

@@ -50,6 +50,11 @@ def required_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
     return [value for value in graph.input if value.name not in initialized]
 
 
+def fixed_size(dim: onnx.TensorShapeProto.Dimension) -> int | None:
+    """A dimension's size, unless it is open; some exporters write -1 for that."""
+    return dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
+
+
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     """The graphs among a node's attributes."""
     for attribute in node.attribute:
@@ -67,18 +72,22 @@ def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 
 def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """The model's initializers and the tensors among its nodes' attributes, in subgraphs and functions, too."""
+    """The model's initializers and the tensors among its nodes' attributes, in subgraphs and functions, too.
+
+    Of a sparse tensor, these are its values.
+    """
 
     def inside(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.TensorProto]:
         if isinstance(graph, onnx.GraphProto):
             yield from graph.initializer
-            for sparse in graph.sparse_initializer:
-                yield from (sparse.values, sparse.indices)
+            yield from (sparse.values for sparse in graph.sparse_initializer)
         for node in graph.node:
             for attribute in node.attribute:
                 if attribute.HasField("t"):
                     yield attribute.t
                 yield from attribute.tensors
+                if attribute.HasField("sparse_tensor"):
+                    yield attribute.sparse_tensor.values
             for inner in subgraphs(node):
                 yield from inside(inner)
 

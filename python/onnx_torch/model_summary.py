@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, external_data_helper
 
 from .checking import Problem, schema_problems
-from .model_files import Model, all_nodes, initializer_names, read_model
+from .model_files import Model, all_nodes, fixed_size, initializer_names, read_model, tensors
 
 _PACKED: dict[int, int] = {
     TensorProto.INT4: 4,
@@ -41,9 +41,9 @@ class Summary:
     producer: str
     operators: dict[str, int]  #: how many nodes of each there are, subgraphs and function bodies included; most first
     functions: tuple[str, ...]  #: the model's own, as "domain.name"
-    parameters: int  #: elements of all initializers
+    parameters: int  #: elements of all initializers and constants
     parameter_bytes: int
-    external_files: tuple[str, ...]  #: where those initializers lie that are not in the model itself
+    external_files: tuple[str, ...]  #: where those of them lie that are not in the model itself
     metadata: dict[str, str]
     unsupported: tuple[Problem, ...]  #: operators that this library cannot run
 
@@ -62,7 +62,7 @@ def info(model: Model) -> Summary:
     """
     proto = read_model(model)
     graph = proto.graph
-    weights = [*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer)]
+    weights = list(tensors(proto))
     defaulted = initializer_names(graph)
     bodies = [graph.node, *(function.node for function in proto.functions)]
     operators = Counter(_qualified(node.domain, node.op_type) for body in bodies for node in all_nodes(body))
@@ -91,7 +91,7 @@ def type_text(type_: onnx.TypeProto) -> str:
     if kind in ("tensor_type", "sparse_tensor_type"):
         tensor = type_.tensor_type if kind == "tensor_type" else type_.sparse_tensor_type
         element = _element(tensor.elem_type)
-        dims = [str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim]
+        dims = [d.dim_param or "?" if fixed_size(d) is None else str(d.dim_value) for d in tensor.shape.dim]
         return f"{element} [{', '.join(dims)}]" if tensor.HasField("shape") else f"{element} of any shape"
     if kind == "sequence_type":
         return f"sequence of {type_text(type_.sequence_type.elem_type)}"

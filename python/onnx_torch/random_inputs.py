@@ -10,7 +10,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from .errors import InputError
-from .model_files import Model, read_model, required_inputs
+from .model_files import Model, fixed_size, read_model, required_inputs
 
 
 def random_inputs(
@@ -82,7 +82,8 @@ def _value(type_: onnx.TypeProto, random: np.random.Generator, shapes: Mapping[s
 
 
 def _tensor(tensor: onnx.TypeProto.Tensor, random: np.random.Generator, shapes: Mapping[str, int]) -> np.ndarray:
-    shape = [dim.dim_value if dim.HasField("dim_value") else shapes.get(dim.dim_param, 1) for dim in tensor.shape.dim]
+    sizes = (fixed_size(dim) for dim in tensor.shape.dim)
+    shape = [shapes.get(d.dim_param, 1) if n is None else n for d, n in zip(tensor.shape.dim, sizes, strict=True)]
     dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
     data: Any
     if tensor.elem_type == TensorProto.STRING:

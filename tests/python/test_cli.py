@@ -185,7 +185,8 @@ def test_info_of_types_parameters_and_files(tmp_path):
         helper.make_value_info("o", optional),
         tensor_info("packed", element=TensorProto.UINT4, shape=[5]),
     ]
-    nodes = [helper.make_node("Identity", ["q"], ["y"])]
+    constant = helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.zeros(4, np.int8)))
+    nodes = [helper.make_node("Identity", ["q"], ["y"]), constant]
     onnx.save(
         model_of(nodes, inputs, ["y"], initializer=weights),
         tmp_path / "m.onnx",
@@ -200,7 +201,7 @@ def test_info_of_types_parameters_and_files(tmp_path):
         "uint4 [5]",
     ]
     assert [v.has_default for v in found.inputs] == [False, False, True]
-    assert (found.parameters, found.parameter_bytes) == (5 + 2 + 6, 3 + 5 + 12)
+    assert (found.parameters, found.parameter_bytes) == (5 + 2 + 6 + 4, 3 + 5 + 12 + 4)
     assert found.external_files == ("w.bin",) and found.outputs[0].type == ""
 
 

@@ -75,6 +75,17 @@ def test_a_difference_within_the_tolerance_is_told_with_the_node_it_leads_to():
     assert "the same but for" in str(found)
 
 
+def test_a_node_that_passes_a_difference_on_is_told_apart():
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Sub", ["r", "big"], ["y"])]
+    weight = numpy_helper.from_array(np.float32([1000]), "big")
+    model = model_of(nodes, [tensor_info("x", X)], ["y"], initializer=[weight])
+    odd = engine({"r": lambda r: r + np.float32(0.5), "y": lambda y: y + np.float32(0.5)})
+    feeds = [np.float32([999, 1000.5])]
+    found = onnx_torch.compare(model, feeds, ("onnx_torch", odd))
+    assert found.difference.value == "y" and found.difference.passed_on
+    assert "its inputs differ as much" in str(found)
+
+
 def test_a_value_that_one_engine_lacks_is_not_compared():
     found = onnx_torch.compare(chain(), [X], ("reference", engine(missing=["r"])))
     assert found and found.not_compared == ("r",) and found.compared == 3
@@ -184,5 +195,8 @@ def test_random_inputs_are_the_same_for_a_seed_and_fill_in_what_is_missing():
     given = np.ones((5, 2), np.float32)
     filled = onnx_torch.random_inputs(model, given={"a": given}, shapes={"k": 3})
     assert filled["a"] is given and filled["b"].shape == (5, 3)
+    inputs[0].type.tensor_type.shape.dim[1].dim_value = -1  # as some exporters write
+    assert onnx_torch.random_inputs(model_of([], inputs[:1], ["a"]))["a"].shape == (1, 1)
+    assert onnx_torch.info(model_of([], inputs[:1], ["a"])).inputs[0].type == "float [n, ?]"
     with pytest.raises(onnx_torch.InputError, match="expected 2 inputs"):
         onnx_torch.random_inputs(model, given=[given])

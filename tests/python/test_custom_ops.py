@@ -31,7 +31,9 @@ def test_an_overload_by_name():
 
 
 def test_a_python_function():
-    def scaled(x: torch.Tensor, y: torch.Tensor | None = None, factor: float = 2.0, axes: list[int] | None = None) -> torch.Tensor:
+    def scaled(
+        x: torch.Tensor, y: torch.Tensor | None = None, factor: float = 2.0, axes: list[int] | None = None
+    ) -> torch.Tensor:
         z = x * factor if y is None else x * factor + y
         return z.flip(axes or [])
 
