@@ -13,7 +13,7 @@ import typer
 
 from .terminal import complain, is_mistake
 
-COMMANDS = ("run", "info", "check", "compare", "profile", "show", "extract", "bench", "batch", "coverage")
+COMMANDS = ("run", "info", "check", "convert", "compare", "profile", "show", "extract", "bench", "batch", "coverage")
 
 HELP = """Run ONNX models on LibTorch, and find out about them.
 

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -10,15 +9,12 @@ from .options import Device, Input, Model, Seed, Shape, Threads, feeds_of, shape
 from .terminal import progress, table
 
 
-class By(str, Enum):
-    node = "node"
-    operator = "operator"
-
-
 def profile(
     model: Model,
     input: Input = None,
-    by: Annotated[By, typer.Option(help="Show nodes, or all nodes of an operator together.")] = By.node,
+    by: Annotated[
+        Literal["node", "operator"], typer.Option(help="Show nodes, or all nodes of an operator together.")
+    ] = "node",
     top: Annotated[int, typer.Option(min=1, help="How many rows to show, the slowest first.")] = 20,
     runs: Annotated[int, typer.Option(min=1, help="How many runs to measure.")] = 10,
     warm_up: Annotated[int, typer.Option(min=0, help="How many runs to do before.")] = 2,
@@ -54,7 +50,7 @@ def profile(
         return f"{1e3 * seconds:.3f}", f"{100 * seconds / found.seconds:.1f}"
 
     rows: list[tuple[object, ...]]
-    if by is By.operator:
+    if by == "operator":
         columns = ["operator", ">nodes", ">calls", ">ms", ">%"]
         rows = [(o.op_type, o.nodes, f"{o.calls:g}", *share(o.seconds)) for o in found.by_operator()]
     else:

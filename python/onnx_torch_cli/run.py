@@ -62,6 +62,7 @@ def run(
 def _describe(value: Any, indent: str = "  ") -> str:
     """A value's type, shape and first elements; a sequence's elements each on a line of its own."""
     import numpy as np
+
     from onnx_torch.comparison import describe
 
     if isinstance(value, dict):

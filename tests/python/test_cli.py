@@ -12,12 +12,12 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from models import model_of, tensor_info
 from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
 import onnx_torch
 import onnx_torch_cli
+from models import model_of, tensor_info
 
 X = np.array([[-1.0, 0.5, 2.0]], np.float32)
 
@@ -50,11 +50,12 @@ def folder(tmp_path, monkeypatch):
 def call(*arguments, monkeypatch, capfd):
     """The exit code, and what is printed to stdout and stderr."""
     monkeypatch.setattr(sys, "argv", ["onnx-torch", *map(str, arguments)])
-    with pytest.raises(SystemExit) as end:
-        onnx_torch_cli.main()
-        raise SystemExit(0)
+    try:
+        code = onnx_torch_cli.main()
+    except SystemExit as end:
+        code = end.code
     out, err = capfd.readouterr()
-    return end.value.code or 0, out, err
+    return code or 0, out, err
 
 
 @pytest.fixture
@@ -237,6 +238,33 @@ def test_check_finds_what_only_shows_later(tmp_path):
     late = model_of([helper.make_node("Cast", ["x"], ["y"], to=99)], [tensor_info("x", X)], ["y"])
     assert len(onnx_torch.check(late)) == 1
     assert [str(p) for p in onnx_torch.check(onnx.ModelProto())] == ["the model holds no graph"]
+
+
+def test_convert(cli, folder):
+    script = (
+        "import sys, torch; print(torch.jit.load('net.pt')(torch.ones(2, 3)).tolist(), 'onnx_torch' in sys.modules)"
+    )
+    code, out, _ = cli("convert", "net.onnx", "net.pt")
+    assert code == 0 and "net.pt: forward(x) gives y\n1 parameters" in out and "called" not in out
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True)
+    assert done.stdout == "[[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]] False\n"
+    model = net()
+    model.graph.initializer[0].name = model.graph.node[1].input[1] = "class"
+    model.graph.node[0].op_type, model.graph.node[0].domain = "Frob", ""
+    onnx.save(model, folder / "broken.onnx")
+    assert cli("convert", "broken.onnx", "b.pt")[0] == 2 and not (folder / "b.pt").exists()
+    model.graph.node[0].op_type = "Relu"
+    onnx.save(model, folder / "named.onnx")
+    assert "class is called class_" in cli("convert", "named.onnx", "n.pt")[1]
+
+
+def test_convert_says_which_library_must_be_loaded(cli, folder):
+    nodes = [helper.make_node("Unique", ["x"], ["y"], sorted=0)]
+    onnx.save(model_of(nodes, [tensor_info("x", X)], ["y"]), folder / "m.onnx")
+    code, _, err = cli("convert", "m.onnx", "m.pt")
+    assert code == 2 and "custom_operators=True" in err
+    code, out, _ = cli("convert", "m.onnx", "m.pt", "--custom-operators")
+    assert code == 0 and "libonnx_torch_kernels.so first, for onnx_torch::" in out
 
 
 def test_compare(cli):

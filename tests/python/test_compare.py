@@ -4,10 +4,10 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from models import model_of, tensor_info
 from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
+from models import model_of, tensor_info
 from onnx_torch.comparison import deviation
 
 X = np.array([[-1.0, 0.5, 2.0]], np.float32)
@@ -179,7 +179,7 @@ def test_what_another_engine_cannot_do_is_its_error():
         onnx_torch.compare(model, [X], (lambda model, feeds, names: {}, "onnxruntime"))
 
 
-# --- Random inputs ------------------------------------------------------------------------------------------------------
+# --- Random inputs ----------------------------------------------------------------------------------------------------
 
 
 def test_random_inputs_are_the_same_for_a_seed_and_fill_in_what_is_missing():

@@ -3,10 +3,10 @@
 import numpy as np
 import onnx
 import pytest
-from models import model_of, tensor_info
 from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
+from models import model_of, tensor_info
 
 X = np.array([[-1.0, 0.5, 2.0]], np.float32)
 

@@ -6,10 +6,10 @@ import time
 import numpy as np
 import pytest
 import torch
-from models import model_of, tensor_info
 from onnx import helper
 
 import onnx_torch
+from models import model_of, tensor_info
 
 X = np.ones((2, 3), np.float32)
 
