@@ -31,8 +31,8 @@ INTRODUCTION = """\
 # onnxruntime's names
 
 `onnx_torch.compat.onnxruntime` has the names of onnxruntime {version}, so that programs that were written for it run on
-this package; [migrating.md](migrating.md) shows how. This page lists them all. It is made from the installed onnxruntime
-by `python tests/python/onnxruntime_table.py`, and a test checks that it is up to date.
+this package; [migrating.md](migrating.md) shows how. This page lists them all. The installed onnxruntime is what it is
+made from, by `python tests/python/onnxruntime_table.py`, and a test checks that it is up to date.
 
 - **works**: as in onnxruntime, but for what the last column says.
 - **accepted and ignored**: may be called or set, and changes nothing.
