@@ -11,8 +11,11 @@ from onnx.defs import OpSchema
 FLOATS = ["tensor(float16)", "tensor(float)", "tensor(double)"]
 INDICES = ["tensor(int32)", "tensor(int64)"]
 FILLED = ["tensor(float)", "tensor(int32)", "tensor(int64)", "tensor(bool)"]
-ANY = [f"tensor({name.lower()})" for name in "UINT8 UINT16 UINT32 UINT64 INT8 INT16 INT32 INT64 FLOAT16 FLOAT DOUBLE "
-       "STRING BOOL COMPLEX64 COMPLEX128".split()]
+ANY = [
+    f"tensor({name.lower()})"
+    for name in "UINT8 UINT16 UINT32 UINT64 INT8 INT16 INT32 INT64 FLOAT16 FLOAT DOUBLE "
+    "STRING BOOL COMPLEX64 COMPLEX128".split()
+]
 
 STRING = OpSchema.AttrType.STRING
 FLOAT_LIST, INT_LIST = OpSchema.AttrType.FLOATS, OpSchema.AttrType.INTS
@@ -75,9 +78,7 @@ SCHEMAS = [
         input_as_shape=0,
     ),
     _schema("Crop", "input:T", "output:T", {"T": FLOATS}, border=[0, 0, 0, 0], scale=INT_LIST),
-    _schema(
-        "DynamicSlice", "data:T starts:Tind ends:Tind axes:Tind?", "output:T", {"T": ANY, "Tind": INDICES}
-    ),
+    _schema("DynamicSlice", "data:T starts:Tind ends:Tind axes:Tind?", "output:T", {"T": ANY, "Tind": INDICES}),
     _schema(
         "GRUUnit",
         "hidden_prev:T gates:T seq_lengths:L t:L",
@@ -96,9 +97,7 @@ SCHEMAS = [
         input_as_shape=0,
     ),
     _schema("ImageScaler", "input:T", "output:T", {"T": FLOATS}, bias=FLOAT_LIST, scale=1.0),
-    _schema(
-        "MeanVarianceNormalization", "input:T", "output:T", {"T": FLOATS}, across_channels=0, normalize_variance=1
-    ),
+    _schema("MeanVarianceNormalization", "input:T", "output:T", {"T": FLOATS}, across_channels=0, normalize_variance=1),
     _schema("ParametricSoftplus", "X:T", "Y:T", {"T": FLOATS}, alpha=1.0, beta=1.0),
     _schema("Scale", "input:T", "output:T", {"T": FLOATS}, scale=1.0),
     _schema("ScaledTanh", "input:T", "output:T", {"T": FLOATS}, alpha=1.0, beta=1.0),

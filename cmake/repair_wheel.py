@@ -1,8 +1,8 @@
 """Makes a built wheel stand on its own: repair_wheel.py BUILT.whl FOLDER
 
-auditwheel copies the system's libraries into it (protobuf-lite, RE2, utf8proc, the image libraries) and names the oldest
-Linux it runs on. What torch brings along stays torch's: a second copy would have operators and threads of its own.
-The licences of what was copied, as Debian states them, go beside our own.
+auditwheel copies the system's libraries into it (protobuf-lite, RE2, utf8proc, the image libraries) and names the
+oldest Linux it runs on. What torch brings along stays torch's: a second copy would have operators and threads of
+its own. The licences of what was copied, as Debian states them, go beside our own.
 """
 
 from __future__ import annotations

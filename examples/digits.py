@@ -1,6 +1,6 @@
 """Train a small network on scikit-learn's digits, export it to ONNX, and run the model with three engines.
 
-    python examples/digits.py [--out FOLDER] [--device CPU]
+python examples/digits.py [--out FOLDER] [--device CPU]
 """
 
 import argparse
@@ -87,7 +87,7 @@ def picture(path: Path, images: np.ndarray, labels: np.ndarray, logits: np.ndarr
     predicted = logits.argmax(1)
     order = np.argsort(predicted == labels, kind="stable")[:32]
     figure, axes = plt.subplots(4, 8, figsize=(8, 4.8))
-    for ax, i in zip(axes.flat, order):
+    for ax, i in zip(axes.flat, order, strict=False):
         ax.imshow(images[i, 0], cmap="gray_r")
         ax.set_title(f"{predicted[i]}", color="black" if predicted[i] == labels[i] else "red")
         ax.axis("off")

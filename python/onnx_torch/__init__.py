@@ -9,10 +9,10 @@ from . import backend, compat
 from .backend import prepare
 from .benchmark import bench
 from .checking import check
+from .comparison import compare
 from .compat._devices import get_available_providers, get_device
 from .compat._options import RunOptions, SessionOptions
 from .compat._values import OrtValue
-from .comparison import compare
 from .custom_ops import register_op
 from .errors import DeviceError, Error, InputError, InvalidModelError, RunError, UnsupportedError
 from .export import kernels_library, to_torchscript

@@ -70,7 +70,7 @@ class OnnxTorchRep(BackendRep):
             parameters, such as ``SCALE_TENSOR``.
         options: what the model was prepared with.
 
-    It pickles, by its source (the path, or else the whole model) and its options, and is prepared anew where it is loaded.
+    It pickles, by its source (the path, or else the whole model) and its options, and is prepared anew where loaded.
     """
 
     inputs: list[tuple[str, str, list[int | str | None] | None, bool]]
@@ -223,7 +223,7 @@ class OnnxTorchBackend(Backend):
             model: a ModelProto, its serialized bytes, or a path.
             device: "CPU" or "CUDA:n".
             base_dir: the directory of the model's external data; for a path, the directory of the file by default.
-            threads: how many threads a run of this model uses on the CPU, whatever the process uses; 0 is what torch uses.
+            threads: how many threads a run of this model uses on the CPU, whatever the process uses; 0: torch's number.
             shapes: sizes for symbolic dimensions of the inputs, such as ``{"batch": 8}``, which are then fixed.
         """
         if kwargs:

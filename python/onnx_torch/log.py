@@ -1,8 +1,8 @@
 """The logger of the package, ``logging.getLogger("onnx_torch")``.
 
-INFO tells which model was prepared and how long that took, DEBUG also which operators it has, and WARNING what the native
-code finds odd in a run, such as a picture that cannot be decoded. Nothing is written to stderr but by logging itself, which
-shows warnings there while a program has not set it up.
+INFO tells which model was prepared and how long that took, DEBUG also which operators it has, and WARNING what the
+native code finds odd in a run, such as a picture that cannot be decoded. Nothing is written to stderr but by logging
+itself, which shows warnings there while a program has not set it up.
 
 >>> import logging
 >>> logging.getLogger("onnx_torch").setLevel(logging.ERROR)  # no warnings either

@@ -39,8 +39,8 @@ def require_torch() -> None:
         raise ImportError(f"onnx_torch needs torch {needed}, which is not installed. {remedy}") from None
     if minor_release(torch.__version__) != needed:
         raise ImportError(
-            f"onnx_torch was built with torch {_build_info.TORCH}, and the torch here is {torch.__version__}, whose C++ "
-            f"interface is another. {remedy}; or build onnx_torch with the torch you have, from its sources: "
+            f"onnx_torch was built with torch {_build_info.TORCH}, and the torch here is {torch.__version__}, "
+            f"whose C++ interface is another. {remedy}; or build onnx_torch with the torch you have, from its sources: "
             "python -m pip install --no-build-isolation ."
         )
 
@@ -64,13 +64,19 @@ def _versions() -> Iterator[tuple[str, str]]:
     yield "  built with", f"torch {_build_info.TORCH}, onnx {_build_info.ONNX}"
     yield "  libraries", ", ".join(f"{name} {version}" for name, version in _build_info.LIBRARIES.items())
     yield "  installed in", os.path.dirname(os.path.abspath(__file__))
-    yield "torch", f"{torch.__version__} (CUDA {torch.version.cuda or 'none'}, git {(torch.version.git_version or '')[:12]})"
+    yield (
+        "torch",
+        f"{torch.__version__} (CUDA {torch.version.cuda or 'none'}, git {(torch.version.git_version or '')[:12]})",
+    )
     for package in PACKAGES:
         yield package, _installed(package)
     yield "Python", f"{platform.python_version()} ({sys.executable})"
     yield "system", f"{platform.platform()}, {' '.join(platform.libc_ver())}"
     yield "processor", f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, {os.cpu_count()} cores"
-    yield "threads", f"{torch.get_num_threads()} within an operator, {torch.get_num_interop_threads()} between operators"
+    yield (
+        "threads",
+        f"{torch.get_num_threads()} within an operator, {torch.get_num_interop_threads()} between operators",
+    )
     devices = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     yield "CUDA devices", ", ".join(devices) or "none"
 

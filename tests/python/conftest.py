@@ -1,4 +1,4 @@
-"""ONNX's coverage report prints at the end of a run (and goes to CSV files where CSVDIR is set), then our own counts."""
+"""ONNX's coverage report prints at the end of a run (and goes to CSV files if CSVDIR is set), then our counts."""
 
 from collections import Counter
 

@@ -47,9 +47,9 @@ def one_node_model(op, inputs, output_types, domain="", opsets=OPSETS, **attribu
         "one_node",
         [
             onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
-            for name, x in zip(names, inputs)
+            for name, x in zip(names, inputs, strict=False)
         ],
-        [onnx.helper.make_tensor_value_info(name, t, None) for name, t in zip(results, output_types)],
+        [onnx.helper.make_tensor_value_info(name, t, None) for name, t in zip(results, output_types, strict=False)],
     )
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
 

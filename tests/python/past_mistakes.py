@@ -1,7 +1,7 @@
 """The cases of past releases that a right backend does not pass, each with the proof, which the tests check.
 
-A case is named by a pattern and the releases it is wrong in: from one, to the one that put it right. A folder belongs to the
-release that shipped it first.
+A case is named by a pattern and the releases it is wrong in: from one, to the one that put it right. A folder belongs
+to the release that shipped it first.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import pytest
+
 from official import Case, assert_same, node_cases
 from past_releases import Folder, case_of
 
@@ -98,7 +99,8 @@ def _epsilon_is_small(folder: Folder) -> None:
 def _is_noise(folder: Folder) -> None:
     """Where the exact result is 0, the expectation is the rounding noise of numpy's complex64 transform."""
     ((inputs, outputs),) = case_of(folder).data_sets
-    axis = next(a.i for a in case_of(folder).model.graph.node[0].attribute if a.name == "axis") if len(inputs) == 1 else 1
+    attributes = case_of(folder).model.graph.node[0].attribute
+    axis = next(a.i for a in attributes if a.name == "axis") if len(inputs) == 1 else 1
     signal = inputs[0].astype(np.float64)
     exact = np.fft.ifft(signal[..., 0] + 1j * signal[..., 1], axis=axis)
     exact = np.stack([exact.real, exact.imag], axis=-1)

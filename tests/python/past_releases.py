@@ -13,8 +13,9 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import onnx
-from official import Case
 from onnx import numpy_helper
+
+from official import Case
 
 DATA = "onnx/backend/test/data/"
 

@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from models import model_of, op_model, run_op, tensor_info
 from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
+from models import model_of, op_model, run_op, tensor_info
 from onnx_torch import backend
 
 FLOAT = TensorProto.FLOAT
@@ -24,7 +24,7 @@ def add_model(**options):
     return model_of([node], inputs, ["sum"], **options)
 
 
-# --- Forms of a model, of inputs and of outputs --------------------------------------------------------------------------
+# --- Forms of a model, of inputs and of outputs ---------------------------------------------------------------------
 
 
 def test_a_model_is_a_proto_bytes_or_a_path(tmp_path):
@@ -37,7 +37,8 @@ def test_a_model_is_a_proto_bytes_or_a_path(tmp_path):
 
 def test_external_data_lies_beside_the_model(tmp_path):
     weight = numpy_helper.from_array(X, "b")
-    model = model_of([helper.make_node("Add", ["a", "b"], ["sum"])], [tensor_info("a", X)], ["sum"], initializer=[weight])
+    add = helper.make_node("Add", ["a", "b"], ["sum"])
+    model = model_of([add], [tensor_info("a", X)], ["sum"], initializer=[weight])
     path = tmp_path / "model.onnx"
     onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
     np.testing.assert_array_equal(backend.prepare(path).run([X])[0], X + X)
@@ -50,7 +51,8 @@ def test_external_data_lies_beside_the_model(tmp_path):
 def test_external_data_stays_below_the_model(tmp_path, location):
     weight = TensorProto(name="b", data_type=FLOAT, dims=[1], data_location=TensorProto.EXTERNAL)
     weight.external_data.add(key="location", value=location)
-    model = model_of([helper.make_node("Add", ["a", "b"], ["sum"])], [tensor_info("a", X)], ["sum"], initializer=[weight])
+    add = helper.make_node("Add", ["a", "b"], ["sum"])
+    model = model_of([add], [tensor_info("a", X)], ["sum"], initializer=[weight])
     path = tmp_path / "model.onnx"
     path.write_bytes(model.SerializeToString())
     with pytest.raises(onnx_torch.InvalidModelError, match="beside or below"):
@@ -118,7 +120,7 @@ def test_one_model_takes_changing_shapes():
         assert rep.run([x])[0].shape == (shape[0], int(np.prod(shape[1:])))
 
 
-# --- Devices -------------------------------------------------------------------------------------------------------------
+# --- Devices --------------------------------------------------------------------------------------------------------
 
 
 def test_devices():
@@ -133,7 +135,7 @@ def test_devices():
         backend.prepare(add_model(), "CUDA:99")
 
 
-# --- Errors --------------------------------------------------------------------------------------------------------------
+# --- Errors ---------------------------------------------------------------------------------------------------------
 
 
 def test_all_unsupported_operators_are_listed():
@@ -235,7 +237,7 @@ def test_all_errors_are_the_packages_own():
         assert issubclass(getattr(onnx_torch, name), onnx_torch.Error)
 
 
-# --- Memory and threads --------------------------------------------------------------------------------------------------
+# --- Memory and threads ---------------------------------------------------------------------------------------------
 
 
 def test_outputs_have_memory_of_their_own():

@@ -1,8 +1,8 @@
 """The official ONNX backend test suite, unfiltered, on the official runner.
 
-Nine of its tests expect what no specification gives (official.SUBSTITUTES says why, each); the runner cannot compare them,
-so the check that stands there runs under their name, and test_bernoulli.py and test_variants.py test the same operators
-further.
+Nine of its tests expect what no specification gives (official.SUBSTITUTES says why, each); the runner cannot compare
+them, so the check that stands there runs under their name, and test_bernoulli.py and test_variants.py test the same
+operators further.
 """
 
 import dataclasses
@@ -12,9 +12,9 @@ import onnx
 import onnx.backend.test
 import onnx.backend.test.loader
 import pytest
-from official import SUBSTITUTES, check, node_cases
 
 import onnx_torch.backend
+from official import SUBSTITUTES, check, node_cases
 
 backend_test = onnx.backend.test.BackendTest(onnx_torch.backend.OnnxTorchBackend, __name__)
 backend_test.enable_report()
@@ -90,6 +90,7 @@ def test_list_outputs(case):
 
 def test_the_check_can_fail():
     """A changed expectation is not met."""
-    case = dataclasses.replace(CASES["test_add"], data_sets=[(xs, [ys[0] + 1]) for xs, ys in CASES["test_add"].data_sets])
+    data_sets = [(xs, [ys[0] + 1]) for xs, ys in CASES["test_add"].data_sets]
+    case = dataclasses.replace(CASES["test_add"], data_sets=data_sets)
     with pytest.raises(AssertionError):
         check(case, _prepared_on("CPU"))

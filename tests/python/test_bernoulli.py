@@ -1,11 +1,11 @@
-"""Bernoulli draws with the probabilities it is given: what the official cases, tied to numpy's global stream, cannot say."""
+"""Bernoulli draws with the probabilities it is given: what the official cases, tied to numpy's stream, cannot say."""
 
 import numpy as np
 import onnx
 import pytest
-from official import node_cases
 
 import onnx_torch.backend
+from official import node_cases
 
 CASES = [case for case in node_cases() if case.name.startswith("test_bernoulli")]
 DRAWS = 20000

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from models import model_of, op_model, tensor_info
 from onnx import helper
 
 import onnx_torch
+from models import model_of, op_model, tensor_info
 from onnx_torch import backend
 
 X = np.array([[1, -2, 3], [4, 5, -6]], np.float32)

@@ -4,12 +4,12 @@ import re
 import subprocess
 import sys
 
-import onnx_torch
 import pytest
 import torch
+
+import onnx_torch
 from onnx_torch import _build_info
 from onnx_torch.versions import minor_release, require_torch
-
 
 NEEDED = minor_release(_build_info.TORCH)
 
@@ -31,9 +31,10 @@ def failed_import(prelude):
 
 def test_another_torch_is_refused():
     assert failed_import("import torch; torch.__version__ = '2.14.1+cpu'") == (
-        f"ImportError: onnx_torch was built with torch {_build_info.TORCH}, and the torch here is 2.14.1+cpu, whose C++ "
-        f"interface is another. Install it: python -m pip install 'torch=={NEEDED}.*'; or build onnx_torch with the torch "
-        "you have, from its sources: python -m pip install --no-build-isolation ."
+        f"ImportError: onnx_torch was built with torch {_build_info.TORCH}, and the torch here is 2.14.1+cpu, "
+        "whose C++ interface is another. "
+        f"Install it: python -m pip install 'torch=={NEEDED}.*'; or build onnx_torch with the torch you have, "
+        "from its sources: python -m pip install --no-build-isolation ."
     )
 
 

@@ -5,13 +5,12 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from kernel_support import kernels, run_reference
 from onnx import TensorProto
 
+from kernel_support import kernels, run_reference
 
-def deform_conv(
-    x, w, offset, b=None, mask=None, *, group=1, offset_group=1, pads=None, strides=None, dilations=None
-):
+
+def deform_conv(x, w, offset, b=None, mask=None, *, group=1, offset_group=1, pads=None, strides=None, dilations=None):
     rank = x.dim() - 2
     return kernels.deform_conv(
         x,

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from kernel_support import kernels, run_onnxruntime, run_reference
 from onnx import TensorProto
 from onnx.helper import make_opsetid
+
+from kernel_support import kernels, run_onnxruntime, run_reference
 
 OPSET_16 = [make_opsetid("", 16)]
 

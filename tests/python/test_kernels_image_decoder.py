@@ -6,9 +6,10 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from kernel_support import kernels
 from onnx.backend.test.case.node import _image_decoder_data
 from PIL import Image
+
+from kernel_support import kernels
 
 WIDTH, HEIGHT = 37, 21
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from kernel_support import kernels, new_pool, run_onnxruntime, run_reference, to_ids
 from onnx import TensorProto
 from onnx.helper import make_opsetid, make_tensor, np_dtype_to_tensor_dtype
+
+from kernel_support import kernels, new_pool, run_onnxruntime, run_reference, to_ids
 
 OPSET_23 = [make_opsetid("", 23), make_opsetid("ai.onnx.ml", 5)]
 classes = torch.classes.onnx_torch
@@ -347,9 +348,10 @@ def branches(rng, trees=6, depth=4, targets=3, modes=range(7), numbers=np.float3
     for _ in range(trees):
         roots.append(grow(0)[0])
     names = "modes featureids splits truenodeids trueleafs falsenodeids falseleafs missing_value_tracks_true"
-    attributes = {f"nodes_{name}": list(column) for name, column in zip(names.split(), zip(*rows))}
+    columns = map(list, zip(*rows, strict=True))
+    attributes = {f"nodes_{name}": column for name, column in zip(names.split(), columns, strict=True)}
     attributes["tree_roots"] = roots
-    attributes["leaf_weights"], attributes["leaf_targetids"] = map(list, zip(*leaves))
+    attributes["leaf_weights"], attributes["leaf_targetids"] = map(list, zip(*leaves, strict=False))
     # The reference implementation reads the sets as it goes down, which here is the order of the nodes.
     attributes["membership_values"] = [v for row in sorted(sets) for v in (*sets[row], float("nan"))]
     return attributes
@@ -538,7 +540,7 @@ def test_find_keys_of_a_strided_tensor_and_of_many_elements():
 @pytest.mark.parametrize("keys", [[1.0, float("nan"), 2.0], [1.0, 2.0, float("nan")]])
 def test_nan_is_a_key(keys, dtype):
     x = torch.tensor([float("nan"), -float("nan"), 2.0, float("inf"), -0.0], dtype=dtype)
-    nan = [i for i, key in enumerate(keys) if key != key][0]
+    nan = next(i for i, key in enumerate(keys) if key != key)
     assert kernels.find_keys(x, torch.tensor(keys, dtype=dtype)).tolist() == [nan, nan, keys.index(2.0), -1, -1]
     assert kernels.find_keys(x[:1], torch.tensor([1.0], dtype=dtype)).tolist() == [-1]
     assert kernels.find_keys(x[-1:], torch.tensor([0.0], dtype=dtype)).tolist() == [0]

@@ -5,9 +5,10 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from kernel_support import kernels
 from onnx import TensorProto as T
 from onnx.reference.ops.op_cast import cast_to
+
+from kernel_support import kernels
 
 FLOAT8 = [T.FLOAT8E4M3FN, T.FLOAT8E4M3FNUZ, T.FLOAT8E5M2, T.FLOAT8E5M2FNUZ]
 FLOAT6_4 = [T.FLOAT6E2M3, T.FLOAT6E3M2, T.FLOAT4E2M1]

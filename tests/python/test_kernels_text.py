@@ -5,9 +5,10 @@ import sys
 import numpy as np
 import pytest
 import torch
-from kernel_support import kernels, new_pool, run_onnxruntime, run_reference, to_ids, to_strings
 from onnx import TensorProto
 from onnx.helper import make_opsetid
+
+from kernel_support import kernels, new_pool, run_onnxruntime, run_reference, to_ids, to_strings
 
 OPSET_23 = [make_opsetid("", 23)]
 
@@ -95,13 +96,15 @@ def test_string_split_of_nothing_but_space_is_empty():
 def test_every_white_space_of_python_splits():
     every = [chr(c) for c in range(sys.maxunicode) if not 0xD800 <= c < 0xE000]
     _, counts = split([f"a{c}b" for c in every])
-    assert [c for c, n in zip(every, counts) if n == 2] == [c for c in every if c.isspace()]
+    assert [c for c, n in zip(every, counts, strict=False) if n == 2] == [c for c in every if c.isspace()]
 
 
 # ---- RegexFullMatch
 
 
-@pytest.mark.parametrize("pattern", [r"www\.[\w.-]+\.\w+", r"(\W|^)[\w.]{0,25}@(a|gmail)\.com(\W|$)", "", ".", "é+", "a|ab"])
+@pytest.mark.parametrize(
+    "pattern", [r"www\.[\w.-]+\.\w+", r"(\W|^)[\w.]{0,25}@(a|gmail)\.com(\W|$)", "", ".", "é+", "a|ab"]
+)
 def test_regex_full_match(pattern):
     pool = new_pool()
     x = np.array([["www.google.com", "account@gmail.com"], ["", "é"], ["éé", "ab"]], dtype=object)
@@ -167,7 +170,7 @@ def test_case_change_is_pythons():
     letters = [chr(c) for c in range(0x3000) if chr(c).isalpha() and chr(c) != "Σ"]
     for action, change in ("UPPER", str.upper), ("LOWER", str.lower):
         changed = normalize(letters, action).tolist()
-        assert [(a, b) for a, b in zip(changed, letters) if a != change(b)] == []
+        assert [(a, b) for a, b in zip(changed, letters, strict=False) if a != change(b)] == []
 
 
 def test_case_insensitive_stop_words_in_unicode():

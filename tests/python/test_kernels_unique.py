@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from kernel_support import kernels, new_pool, to_ids, to_strings
 
 SHAPES = [(), (0,), (1,), (7,), (50,), (4, 3), (6, 2, 2), (0, 3), (3, 0), (2, 0, 3)]
@@ -54,7 +55,7 @@ def test_nan_in_float16_and_complex(sorted):
     x = np.array([np.nan, 1, np.nan, 0, np.inf, 1])
     assert_matches_numpy(x.astype(np.float16), None, sorted)
     x = torch.tensor([complex(np.nan, 1), 2, complex(1, np.nan), 2j])
-    y, first, inverse, counts = kernels.unique(x, None, sorted)
+    y, first, _inverse, counts = kernels.unique(x, None, sorted)
     values = [2j, 2, None] if sorted else [None, 2, 2j]
     assert [None if v.isnan() else v.item() for v in y] == values
     assert first.tolist() == [3, 1, 0] if sorted else [0, 1, 3]

@@ -5,10 +5,11 @@ import sys
 
 import numpy as np
 import onnx
-import onnx_torch
 import pytest
-from models import model_of, op_model, tensor_info
 from onnx import helper
+
+import onnx_torch
+from models import model_of, op_model, tensor_info
 
 X = np.ones((2, 3), np.float32)
 

@@ -9,10 +9,10 @@ import warnings
 import numpy as np
 import onnx
 import pytest
-from models import NEWEST, assert_same, model_of, tensor_info
 from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
+from models import NEWEST, assert_same, model_of, tensor_info
 from onnx_torch import backend
 
 FLOAT = TensorProto.FLOAT
@@ -686,7 +686,7 @@ def test_training_info_is_left_alone():
     np.testing.assert_array_equal(run(model)[0], X)
 
 
-# --- Models that are none ----------------------------------------------------------------------------------------------
+# --- Models that are none -------------------------------------------------------------------------------------------
 
 
 def test_a_model_needs_a_graph_and_types_for_its_inputs():

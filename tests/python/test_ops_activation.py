@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+
 from models import assert_same, reference_op, run_op
 
 FLOATS = [np.float16, np.float32, np.float64, ml_dtypes.bfloat16]

@@ -4,11 +4,11 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from models import op_model, run_op, tensor_info
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import onnx_torch.backend
+from models import op_model, run_op, tensor_info
 
 BATCH, QUERIES, KEYS, SIZE, PAST = 2, 3, 5, 8, 4
 PREVIEW = "ai.onnx.preview"

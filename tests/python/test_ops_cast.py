@@ -89,10 +89,21 @@ def test_cast_like_takes_only_the_type():
     assert actual.dtype == np.float16 and actual.tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("one, other", [
-    ("UINT4", "INT4"), ("UINT2", "INT2"), ("UINT8", "FLOAT8E5M2"), ("INT8", "FLOAT8E4M3FN"), ("UINT16", "FLOAT16"),
-    ("UINT16", "BFLOAT16"), ("INT16", "UINT16"), ("UINT32", "FLOAT"), ("UINT64", "DOUBLE"), ("COMPLEX64", "UINT64"),
-])
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ("UINT4", "INT4"),
+        ("UINT2", "INT2"),
+        ("UINT8", "FLOAT8E5M2"),
+        ("INT8", "FLOAT8E4M3FN"),
+        ("UINT16", "FLOAT16"),
+        ("UINT16", "BFLOAT16"),
+        ("INT16", "UINT16"),
+        ("UINT32", "FLOAT"),
+        ("UINT64", "DOUBLE"),
+        ("COMPLEX64", "UINT64"),
+    ],
+)
 def test_bitcast_there_and_back(one, other):
     x = samples(one) if one in INTEGERS else np.array([1 + 2j, -3.5j], np.complex64)
     expected = x.astype(np.int32).astype(dtype_of(other)) if one in ("UINT4", "UINT2") else x.view(dtype_of(other))

@@ -166,7 +166,7 @@ def test_gru_unit(drop_states, element, lengths):
 DOMAINS = ["", "aten", "org.pytorch.aten"]
 M = np.random.default_rng(2).normal(size=(3, 4)).astype(np.float32)
 BATCH = torch.from_numpy(M)
-I = np.array([2, 0])
+ROWS = np.array([2, 0])
 
 
 def aten(operator, inputs, outputs=1, domain="org.pytorch.aten", **attributes):
@@ -175,7 +175,7 @@ def aten(operator, inputs, outputs=1, domain="org.pytorch.aten", **attributes):
 
 ATEN_CALLS = [
     ("relu", [M], {}, [torch.relu(BATCH)]),
-    ("index_select", [M, I], {"dim": 1}, [BATCH[:, [2, 0]]]),
+    ("index_select", [M, ROWS], {"dim": 1}, [BATCH[:, [2, 0]]]),
     ("add", [M, M], {"alpha": 2.0}, [BATCH * 3]),
     ("add", [M, M], {}, [BATCH * 2]),
     ("add", [M, M, np.array(3.0, np.float32)], {}, [BATCH * 4]),
@@ -193,19 +193,23 @@ ATEN_CALLS = [
     ("gelu", [M], {"approximate": "tanh"}, [torch.nn.functional.gelu(BATCH, approximate="tanh")]),
     ("cat", [M, M, M], {"dim": 1}, [torch.cat([BATCH] * 3, 1)]),
     ("split", [M], {"split_size": 2, "dim": 1}, [*BATCH.split(2, 1)]),
-    ("index", [M, I], {"overload_name": "Tensor"}, [BATCH[[2, 0]]]),
-    ("index", [M, None, I], {}, [BATCH[:, [2, 0]]]),
+    ("index", [M, ROWS], {"overload_name": "Tensor"}, [BATCH[[2, 0]]]),
+    ("index", [M, None, ROWS], {}, [BATCH[:, [2, 0]]]),
     ("clamp", [M], {"min": -0.5}, [BATCH.clamp(min=-0.5)]),
     ("leaky_relu", [M], {"negative_slope": 1}, [BATCH]),
-    ("layer_norm", [M, M[0], None], {"normalized_shape": [4], "eps": 1e-3},
-     [torch.layer_norm(BATCH, [4], BATCH[0], None, 1e-3)]),
+    (
+        "layer_norm",
+        [M, M[0], None],
+        {"normalized_shape": [4], "eps": 1e-3},
+        [torch.layer_norm(BATCH, [4], BATCH[0], None, 1e-3)],
+    ),
     ("zeros", [np.array([2, 3])], {"dtype": 4}, [torch.zeros(2, 3, dtype=torch.int64)]),
     ("full_like", [M], {"fill_value": 2.5}, [torch.full_like(BATCH, 2.5)]),
     ("size", [M], {}, [torch.tensor([3, 4])]),
     ("size", [M], {"dim": 1}, [torch.tensor(4)]),
     ("is_floating_point", [M], {}, [torch.tensor(True)]),
     ("item", [M[:1, :1]], {}, [BATCH[0, 0]]),
-    ("embedding", [M, I], {"padding_idx": -1, "scale_grad_by_freq": 0, "sparse": 0}, [BATCH[[2, 0]]]),
+    ("embedding", [M, ROWS], {"padding_idx": -1, "scale_grad_by_freq": 0, "sparse": 0}, [BATCH[[2, 0]]]),
 ]
 
 
@@ -219,13 +223,13 @@ def test_aten(operator, inputs, attributes, expected, domain):
 @pytest.mark.parametrize(
     "operator, inputs, attributes, message",
     [
-        ("no_such_thing", [M], {}, 'torch has no operator aten::no_such_thing'),
+        ("no_such_thing", [M], {}, "torch has no operator aten::no_such_thing"),
         ("relu_", [M], {}, "leaves its arguments as they are"),
         ("add", [M, M], {"overload_name": "Nonsense"}, 'aten::add has no overload "Nonsense"; it has'),
         ("relu", [M, M], {}, r"do not fit\s+aten::relu\(Tensor self\)"),
         ("relu", [M], {"dim": 1}, "do not fit"),
-        ("index_select", [M, I], {}, "do not fit"),
-        ("index_select", [M, I], {"dim": "0"}, "do not fit"),
+        ("index_select", [M, ROWS], {}, "do not fit"),
+        ("index_select", [M, ROWS], {"dim": "0"}, "do not fit"),
     ],
 )
 def test_aten_says_what_does_not_fit(operator, inputs, attributes, message):

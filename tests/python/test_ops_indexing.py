@@ -3,11 +3,11 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from models import model_of, run_op, tensor_info
 from numpy.testing import assert_array_equal
 from onnx import helper
 
 import onnx_torch.backend
+from models import model_of, run_op, tensor_info
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((3, 4, 5)).astype(np.float32)
@@ -100,7 +100,7 @@ def test_tensor_scatter(dtype, axis):
 @pytest.mark.parametrize("depth", [1, 2])
 def test_gather_nd(batch_dims, depth):
     x = RNG.standard_normal((2, 3, 4, 5)).astype(np.float32)
-    indices = RNG.integers(-2, 2, (2, 3, 2, depth)[: batch_dims] + (2, depth))
+    indices = RNG.integers(-2, 2, (2, 3, 2, depth)[:batch_dims] + (2, depth))
     (y,) = run_op("GatherND", [x, indices], batch_dims=batch_dims)
     expected = np.empty(indices.shape[:-1] + x.shape[batch_dims + depth :], np.float32)
     for position in np.ndindex(*indices.shape[:-1]):

@@ -5,6 +5,7 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
+
 from models import assert_same, reference_op, run_op
 
 WIDE_INTEGERS = [np.int32, np.int64, np.uint32, np.uint64]

@@ -37,7 +37,7 @@ def test_losses(spatial, reduction, target_dtype, dtype):
         want = expected(log_prob, target, weight.astype(np.float64), reduction, -1)
         [actual] = run_op(op, [x, target, weight], opset=13, **options)
         assert_same([actual], [np.asarray(want).astype(dtype)], rtol=tolerance, atol=tolerance)
-    loss, log_prob = run_op("SoftmaxCrossEntropyLoss", [x, target], opset=12, outputs=2, **options)
+    _loss, log_prob = run_op("SoftmaxCrossEntropyLoss", [x, target], opset=12, outputs=2, **options)
     assert_same([log_prob], [log_softmax(wide).astype(dtype)], rtol=tolerance, atol=tolerance)
 
 

@@ -6,10 +6,10 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from models import assert_same, reference_op, run_op
 from onnx.reference import ReferenceEvaluator
 
 import onnx_torch.backend
+from models import assert_same, reference_op, run_op
 
 INTEGERS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
 FLOATS = [np.float16, np.float32, np.float64, ml_dtypes.bfloat16]

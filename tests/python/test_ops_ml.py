@@ -216,8 +216,12 @@ def test_zip_map(labels):
 
 @pytest.mark.parametrize("value_type", [TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT64])
 def test_dict_vectorizer(value_type):
-    y = run_map_op("DictVectorizer", {"a": 4, "c": 8}, map_type(TensorProto.STRING, value_type),
-                   string_vocabulary=["a", "c", "b", "z"])
+    y = run_map_op(
+        "DictVectorizer",
+        {"a": 4, "c": 8},
+        map_type(TensorProto.STRING, value_type),
+        string_vocabulary=["a", "c", "b", "z"],
+    )
     assert y.tolist() == [4, 8, 0, 0] and y.dtype == helper.tensor_dtype_to_np_dtype(value_type)
 
 

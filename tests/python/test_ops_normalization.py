@@ -41,9 +41,16 @@ def test_batch_normalization_of_mixed_types(dtype, params):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("opset, outputs, options", [
-    (15, 3, {"training_mode": 1}), (9, 5, {}), (7, 5, {}), (6, 5, {"is_test": 0}), (6, 1, {}),
-])
+@pytest.mark.parametrize(
+    "opset, outputs, options",
+    [
+        (15, 3, {"training_mode": 1}),
+        (9, 5, {}),
+        (7, 5, {}),
+        (6, 5, {"is_test": 0}),
+        (6, 1, {}),
+    ],
+)
 def test_batch_normalization_in_training(opset, outputs, options, dtype):
     x = normal(4, 3, 5, dtype=dtype)
     scale, b, mean, var = (np.abs(normal(3, dtype=dtype)) for _ in range(4))
@@ -160,7 +167,7 @@ def test_lrn(size, shape, dtype):
     wide = x.astype(np.float64)
     sums = np.zeros_like(wide)
     for c in range(6):
-        region = wide[:, max(0, c - (size - 1) // 2):c + size // 2 + 1]
+        region = wide[:, max(0, c - (size - 1) // 2) : c + size // 2 + 1]
         sums[:, c] = (region**2).sum(1)
     want = wide / (2 + 0.5 / size * sums) ** 0.6
     close(run_op("LRN", [x], size=size, alpha=0.5, beta=0.6, bias=2.0)[0], want, dtype)
@@ -185,9 +192,15 @@ def test_dropout_without_a_seed_varies():
     np.testing.assert_array_equal(y, mask * np.float32(2))
 
 
-@pytest.mark.parametrize("opset, options, mask_dtype", [
-    (6, {"is_test": 1}, np.float32), (7, {}, np.float32), (10, {}, np.bool_), (12, {}, np.bool_),
-])
+@pytest.mark.parametrize(
+    "opset, options, mask_dtype",
+    [
+        (6, {"is_test": 1}, np.float32),
+        (7, {}, np.float32),
+        (10, {}, np.bool_),
+        (12, {}, np.bool_),
+    ],
+)
 def test_dropout_for_inference(opset, options, mask_dtype):
     x = normal(3, 2)
     y, mask = run_op("Dropout", [x], opset=opset, outputs=2, **options)

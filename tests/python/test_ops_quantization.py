@@ -10,8 +10,13 @@ from models import assert_same, reference_op, run_op
 RANDOM = np.random.default_rng(7)
 X = (RANDOM.standard_normal((3, 4, 5)) * 40).astype(np.float32)
 INTEGERS = [np.int8, np.uint8, np.int16, np.uint16, ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2, ml_dtypes.uint2]
-SMALL_FLOATS = [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2, ml_dtypes.float8_e5m2fnuz,
-                ml_dtypes.float4_e2m1fn]
+SMALL_FLOATS = [
+    ml_dtypes.float8_e4m3fn,
+    ml_dtypes.float8_e4m3fnuz,
+    ml_dtypes.float8_e5m2,
+    ml_dtypes.float8_e5m2fnuz,
+    ml_dtypes.float4_e2m1fn,
+]
 
 
 @pytest.mark.parametrize("scale_dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
@@ -112,9 +117,15 @@ def test_qlinear_matmul_of_8_bit_floats():
     assert_same([y], [want], rtol=0.1)
 
 
-@pytest.mark.parametrize("options", [
-    {}, {"pads": [1, 0, 2, 1]}, {"auto_pad": "SAME_UPPER", "strides": [2, 1]}, {"group": 2},
-])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"pads": [1, 0, 2, 1]},
+        {"auto_pad": "SAME_UPPER", "strides": [2, 1]},
+        {"group": 2},
+    ],
+)
 @pytest.mark.parametrize("channels", [4, 128])  # sums that float32 holds, and that it does not
 def test_convolutions(channels, options):
     group = options.get("group", 1)

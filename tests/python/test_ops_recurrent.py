@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import onnxruntime
 import pytest
-from models import op_model, run_op
 from onnx import TensorProto
+
+from models import op_model, run_op
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 OUTPUTS = {"RNN": 2, "GRU": 2, "LSTM": 3}

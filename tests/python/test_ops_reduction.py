@@ -74,10 +74,21 @@ def test_axes(op, noop, keepdims, axes):
     assert_same([actual], [np.asarray(want, np.float32)])
 
 
-@pytest.mark.parametrize("op, value", [
-    ("ReduceSum", 0), ("ReduceProd", 1), ("ReduceMax", -np.inf), ("ReduceMin", np.inf), ("ReduceL1", 0),
-    ("ReduceL2", 0), ("ReduceSumSquare", 0), ("ReduceLogSum", -np.inf), ("ReduceLogSumExp", -np.inf), ("ReduceMean", np.nan),
-])
+@pytest.mark.parametrize(
+    "op, value",
+    [
+        ("ReduceSum", 0),
+        ("ReduceProd", 1),
+        ("ReduceMax", -np.inf),
+        ("ReduceMin", np.inf),
+        ("ReduceL1", 0),
+        ("ReduceL2", 0),
+        ("ReduceSumSquare", 0),
+        ("ReduceLogSum", -np.inf),
+        ("ReduceLogSumExp", -np.inf),
+        ("ReduceMean", np.nan),
+    ],
+)
 def test_empty_sets(op, value):
     x = np.zeros((2, 0, 4), np.float32)
     np.testing.assert_array_equal(run_op(op, [x, np.array([1])])[0], np.full((2, 1, 4), value, np.float32))
@@ -132,8 +143,11 @@ def test_axes_of_run_time():
 
 @pytest.mark.parametrize("op, value", [("ReduceProd", 6), ("ReduceSum", 5), ("ReduceMax", 3), ("ReduceMin", 2)])
 def test_reductions_of_shapes_stay_on_the_host(op, value):
-    nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node(op, ["s"], ["n"]),
-             helper.make_node("ConstantOfShape", ["n"], ["y"])]
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node(op, ["s"], ["n"]),
+        helper.make_node("ConstantOfShape", ["n"], ["y"]),
+    ]
     model = model_of(nodes, [tensor_info("x", element=TensorProto.FLOAT, shape=["a", "b"])], ["y"])
     prepared = onnx_torch.backend.prepare(model, "CPU")
     assert "aten::tensor" not in prepared.graph()

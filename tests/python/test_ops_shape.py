@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from models import model_of, run_op, tensor_info
 from numpy.testing import assert_array_equal
 from onnx import helper
 
 import onnx_torch.backend
+from models import model_of, run_op, tensor_info
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from models import model_of, op_model, run_op, tensor_info
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import onnx_torch.backend
+from models import model_of, op_model, run_op, tensor_info
 
 
 def _complex(x):

@@ -4,11 +4,11 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from models import model_of, op_model, run_op, tensor_info
 from numpy.testing import assert_array_equal
 from onnx import TensorProto, helper
 
 import onnx_torch.backend
+from models import model_of, op_model, run_op, tensor_info
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 WORDS = np.array([["a", "b", "c"], ["d", "e", "f"]], object)

@@ -6,11 +6,11 @@ Four releases run by default; with ONNX_TORCH_PAST_RELEASES=all, all of them do.
 import os
 
 import pytest
+
+import onnx_torch.backend
 from official import assert_same
 from past_mistakes import MISTAKES, mistake_of
 from past_releases import RELEASES, case_of, distinct, wheels_folder
-
-import onnx_torch.backend
 
 SOME = ["1.3.0", "1.8.1", "1.13.1", "1.18.0"]
 ALL = os.environ.get("ONNX_TORCH_PAST_RELEASES") == "all"

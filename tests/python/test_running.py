@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from models import model_of, op_model, tensor_info
 from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
+from models import model_of, op_model, tensor_info
 from onnx_torch import backend
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -42,7 +42,7 @@ class Speaks:
         return self.tensor.__dlpack_device__()
 
 
-# --- Kinds of tensors ----------------------------------------------------------------------------------------------------
+# --- Kinds of tensors -----------------------------------------------------------------------------------------------
 
 
 def test_torch_in_torch_out():
@@ -116,7 +116,7 @@ def test_any_layout_of_torch_goes_in():
         backend.prepare(two_outputs()).run([x.T.to_sparse()])
 
 
-# --- Chosen outputs, the caller's memory ---------------------------------------------------------------------------------
+# --- Chosen outputs, the caller's memory ----------------------------------------------------------------------------
 
 
 def test_only_the_outputs_asked_for_are_computed():
@@ -172,7 +172,7 @@ def test_memory_that_does_not_fit_is_an_error(out, message):
         backend.prepare(two_outputs()).run([X], out=out)
 
 
-# --- Options, copies -----------------------------------------------------------------------------------------------------
+# --- Options, copies ------------------------------------------------------------------------------------------------
 
 
 def test_shapes_fix_symbolic_dimensions():

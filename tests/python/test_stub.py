@@ -15,7 +15,7 @@ STUB = Path(onnx_torch.__file__).with_name("_C.pyi")
 
 
 def signature(node: ast.FunctionDef) -> tuple:
-    """A function's parameters, each with its kind and whether it has a default, and the outermost name of its result."""
+    """A function's parameters with their kinds and whether they have defaults, and the outermost name of its result."""
     arguments = node.args
     places = [*arguments.posonlyargs, *arguments.args]
     defaulted = len(places) - len(arguments.defaults)
@@ -51,7 +51,7 @@ def is_own(name: str) -> bool:
 
 def of_class(cls: type) -> dict[str, object]:
     if issubclass(cls, enum.Enum):
-        return {member: "attribute" for member in cls.__members__}
+        return dict.fromkeys(cls.__members__, "attribute")
     members = {}
     for name, member in vars(cls).items():
         if isinstance(member, property):
@@ -66,7 +66,13 @@ def in_module() -> dict[str, object]:
     for name, value in vars(_C).items():
         if is_own(name):
             function = callable(value) and not isinstance(value, type)
-            found[name] = of_class(value) if isinstance(value, type) else documented(name, value.__doc__) if function else "attribute"
+            found[name] = (
+                of_class(value)
+                if isinstance(value, type)
+                else documented(name, value.__doc__)
+                if function
+                else "attribute"
+            )
     return found
 
 
@@ -103,6 +109,11 @@ def test_the_stub_is_up_to_date():
 def test_a_difference_is_seen():
     real = {"f": documented("f", "f(arg0: str, *, n: int = 1) -> list"), "g": "attribute"}
     assert differences(real, of_stub(ast.parse("def f(x: str, /, *, n: int = 1) -> list[str]: ...\ng: int").body)) == []
-    for wrong in ["(x: str, /, *, n: int) -> list", "(x: str, n: int = 1) -> list", "(x: str, /, *, n: int = 1) -> str", "() -> list"]:
+    for wrong in [
+        "(x: str, /, *, n: int) -> list",
+        "(x: str, n: int = 1) -> list",
+        "(x: str, /, *, n: int = 1) -> str",
+        "() -> list",
+    ]:
         assert differences({"f": real["f"]}, of_stub(ast.parse(f"def f{wrong}: ...").body)), wrong
     assert differences(real, {"g": "attribute"}) == ["f is in the module only"]

@@ -1,9 +1,9 @@
 """The official node cases twice more: their tensor inputs as initializers, and all input dimensions symbolic."""
 
 import pytest
-from official import check, node_cases, with_initializers, with_symbolic_dims
 
 import onnx_torch.backend
+from official import check, node_cases, with_initializers, with_symbolic_dims
 
 INITIALIZERS = [case for case in map(with_initializers, node_cases()) if case]
 SYMBOLIC = [case for case in map(with_symbolic_dims, node_cases()) if case]

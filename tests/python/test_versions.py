@@ -1,4 +1,4 @@
-"""Every version of every operator in the schema history of the installed onnx is in the translation table, and reviewed.
+"""Every version of every operator in the schema history of the installed onnx is in the table, and reviewed.
 
 A release of onnx that brings a version the table does not know fails here, and says which.
 """

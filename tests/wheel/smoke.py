@@ -1,5 +1,5 @@
-"""Run by the interpreter of an environment that the wheel is installed in: uses each bundled library once, and prints, as
-JSON, what came of it and which shared libraries the process has loaded."""
+"""Run by the interpreter of an environment that the wheel is installed in: uses each bundled library once, and prints,
+as JSON, what came of it and which shared libraries the process has loaded."""
 
 import io
 import json
@@ -7,9 +7,10 @@ import sys
 
 import numpy as np
 import onnx
-import onnx_torch
 from onnx import TensorProto, helper
 from PIL import Image
+
+import onnx_torch
 
 
 def run(op_type, inputs, element, opset=26, **attributes):

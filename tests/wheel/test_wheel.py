@@ -1,7 +1,7 @@
 """The repaired wheel: what is in it, and that it works in an environment that has nothing else of ours.
 
-`./dev wheel` builds the wheel and runs this with its path in ONNX_TORCH_WHEEL. The environment is new; only torch and the
-other requirements are taken from the one that runs the tests, through a .pth file, because torch alone is 5 GB.
+`./dev wheel` builds the wheel and runs this with its path in ONNX_TORCH_WHEEL. The environment is new; only torch and
+the other requirements are taken from the one that runs the tests, through a .pth file, because torch alone is 5 GB.
 """
 
 import email
@@ -15,6 +15,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
 from onnx_torch import _build_info
 
 WHEEL = Path(os.environ["ONNX_TORCH_WHEEL"]).resolve()
@@ -54,7 +55,11 @@ def test_the_libraries_that_torch_does_not_bring_are_inside(names):
 
 def test_it_is_typed_and_has_every_module(names):
     root = HERE.parents[1] / "python"
-    sources = {path.relative_to(root).as_posix() for path in root.glob("onnx_torch*/**/*.py*") if "__pycache__" not in path.parts}
+    sources = {
+        path.relative_to(root).as_posix()
+        for path in root.glob("onnx_torch*/**/*.py*")
+        if "__pycache__" not in path.parts
+    }
     assert "onnx_torch/py.typed" in names
     assert sources <= set(names)
 
@@ -76,7 +81,17 @@ def smoke(tmp_path_factory):
     (site,) = environment.glob("lib/python*/site-packages")
     (site / "requirements.pth").write_text(sysconfig.get_path("purelib") + "\n")
     variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "LD_LIBRARY_PATH")}
-    install = [sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--disable-pip-version-check", WHEEL]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--no-index",
+        "--disable-pip-version-check",
+        WHEEL,
+    ]
     subprocess.run(install, check=True, env=variables)  # with its requirements: they must be there in fitting versions
     run = subprocess.run([python, HERE / "smoke.py"], capture_output=True, text=True, cwd=folder, env=variables)
     assert run.returncode == 0, run.stderr
@@ -100,7 +115,9 @@ def test_models_run(smoke):
 def test_bundled_libraries_are_the_ones_loaded(smoke, names):
     ours = [path for path in smoke["loaded"] if path.startswith(smoke["site"])]
     assert {Path(path).name for path in ours} == {Path(name).name for name in names if ".so" in name}
-    assert not [path for path in smoke["loaded"] if Path(path).name.split(".so")[0] in LINKED]  # the system's have no hash
+    assert not [
+        path for path in smoke["loaded"] if Path(path).name.split(".so")[0] in LINKED
+    ]  # the system's have no hash
 
 
 def test_one_openmp_runtime_is_loaded_and_it_is_torchs(smoke):

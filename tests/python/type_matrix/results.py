@@ -66,7 +66,7 @@ def _unpacked(packed: str | dict[str, list[str]], type_str: str) -> str:
 
 def summary(outcomes: Iterable[str]) -> str:
     found = list(outcomes)
-    count = lambda *statuses: sum(outcome in statuses for outcome in found)  # noqa: E731
+    count = lambda *statuses: sum(outcome in statuses for outcome in found)
     ran = len(found) - count("left out")
     return (
         f"compared {count(*COMPARED)}/{ran} equal, {count('run only')} run only, {count('failed')} failed, "

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-import onnx_torch
 import torch
+
+import onnx_torch
 from onnx_torch import backend
 
 from .cells import Cell

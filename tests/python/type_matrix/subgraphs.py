@@ -16,7 +16,7 @@ TRIPS, GO = np.array(3), np.array(True)
 
 
 def graph(nodes: list[onnx.NodeProto], inputs: dict[str, str], outputs: dict[str, str]) -> GraphProto:
-    info = lambda item: helper.make_value_info(item[0], type_proto(item[1]))  # noqa: E731
+    info = lambda item: helper.make_value_info(item[0], type_proto(item[1]))
     return helper.make_graph(nodes, "body", list(map(info, inputs.items())), list(map(info, outputs.items())))
 
 
