@@ -6,11 +6,15 @@ from typing import Annotated
 import typer
 
 from .options import Model
+from .terminal import note
 
 
 def convert(
     model: Model,
-    to: Annotated[Path, typer.Argument(metavar="MODULE.pt", dir_okay=False, help="Where to write the module.")],
+    to: Annotated[
+        Path,
+        typer.Argument(metavar="MODULE.pt", help="Where to write the module; with --triton, the model repository."),
+    ],
     custom_operators: Annotated[
         bool,
         typer.Option(
@@ -18,8 +22,19 @@ def convert(
             help="Allow operators that torch itself lacks; their library must then be loaded first.",
         ),
     ] = False,
+    triton: Annotated[
+        bool, typer.Option("--triton", help="Write a model folder for the Triton Inference Server.")
+    ] = False,
+    max_batch_size: Annotated[
+        int, typer.Option(min=0, help="How many rows Triton may put together, where the model takes any number.")
+    ] = 8,
 ) -> None:
     """Write a model as a TorchScript module, which runs in Python or C++ with nothing but torch."""
+    if triton:
+        _convert_for_triton(model, to, max_batch_size, custom_operators)
+        return
+    if to.is_dir():
+        raise typer.BadParameter(f"{to} is a folder", param_hint="MODULE.pt")
     import onnx_torch
 
     module = onnx_torch.to_torchscript(model, to, custom_operators=custom_operators)
@@ -31,3 +46,14 @@ def convert(
         print(f"  {old} is called {new}")
     if names.custom_operators:
         print(f"Load {onnx_torch.kernels_library()} first, for {', '.join(names.custom_operators)}")
+
+
+def _convert_for_triton(model: Path, repository: Path, max_batch_size: int, custom_operators: bool) -> None:
+    from onnx_torch import kernels_library
+    from onnx_torch.triton import save
+
+    folder = save(model, repository, max_batch_size=max_batch_size, custom_operators=custom_operators)
+    print((folder / "config.pbtxt").read_text(encoding="utf-8"), end="")
+    note(f"{folder} was written as Triton's documentation says; it was not run against a server")
+    if custom_operators:
+        note(f"Operators of this package are in {kernels_library()}: start the server with it in LD_PRELOAD")

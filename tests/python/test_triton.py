@@ -6,8 +6,10 @@ import pytest
 import torch
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from onnx import TensorProto, helper, numpy_helper
+from typer.testing import CliRunner
 
 import onnx_torch
+import onnx_torch_cli
 from models import model_of, tensor_info
 from onnx_torch import triton
 
@@ -155,3 +157,21 @@ def test_names_and_versions_of_the_folder(tmp_path):
     assert (tmp_path / "models" / "digits" / "2" / "model.pt").exists()
     with pytest.raises(onnx_torch.InputError, match="cannot be the name of a folder"):
         triton.save(tmp_path / "digits.onnx", tmp_path / "models", "../x")
+
+
+def test_the_command(tmp_path):
+    onnx.save(two_outputs(), tmp_path / "digits.onnx")
+    arguments = [
+        "convert",
+        str(tmp_path / "digits.onnx"),
+        str(tmp_path / "models"),
+        "--triton",
+        "--max-batch-size",
+        "4",
+    ]
+    done = CliRunner().invoke(onnx_torch_cli.app(), arguments)
+    folder = tmp_path / "models" / "digits"
+    assert done.exit_code == 0 and "was not run against a server" in done.stderr
+    assert done.stdout == (folder / "config.pbtxt").read_text()
+    assert text_format.Parse(done.stdout, Config()).max_batch_size == 4
+    assert CliRunner().invoke(onnx_torch_cli.app(), [*arguments[:3]]).exit_code == 2  # a folder, without --triton
