@@ -203,8 +203,12 @@ Values call_operator(Translator& t, const NodeView& n, const std::string& name, 
 }  // namespace
 
 Values aten(Translator& t, const NodeView& n) {
+  const std::string name = "aten::" + n.attr_string("operator");
   const std::string overload = n.has_attribute("overload_name") ? n.attr_string("overload_name") : "";
-  return call_operator(t, n, "aten::" + n.attr_string("operator"), overload);
+  for (const auto& op : torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(name))) {
+    if (op->schema().argumentIndexWithName("filename")) n.unsupported(name + " opens files, which a model may not");
+  }
+  return call_operator(t, n, name, overload);
 }
 
 TranslateFunction torch_operator(const std::string& name) {

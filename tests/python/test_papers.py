@@ -1,0 +1,67 @@
+"""README.md and docs/: links lead somewhere, examples run, and the table of options names those that there are."""
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+
+import onnx_torch
+
+ROOT = Path(__file__).resolve().parents[2]
+PAPERS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("src/**/*.md")])
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(paper):
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", paper.read_text()):
+        path, _, anchor = link.partition("#")
+        target = (paper.parent / path).resolve() if path else paper
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("paper", ["README.md", "docs/python_api.md", "docs/adding_an_operator.md"])
+def test_examples_run(paper, tmp_path):
+    model = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 21]>
+        example (float[n, 2] x) => (float[n, 2] y) { y = Relu(x) }
+    """)
+    onnx.save(model, tmp_path / "model.onnx")
+    blocks = re.findall(r"^ *```python\n(.*?)^ *```", (ROOT / paper).read_text(), re.MULTILINE | re.DOTALL)
+    program = "\n".join(map(inspect.cleandoc, blocks))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert blocks
+    assert done.returncode == 0, done.stderr
+
+
+def table(paper: str, heading: str) -> list[list[str]]:
+    """The cells of the first table under a heading, its head left out."""
+    section = (ROOT / paper).read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    rows = [line.split("|")[1:-1] for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row] for row in rows[2:]]
+
+
+def test_the_options_are_those_there_are():
+    rows = table("docs/python_api.md", "Options")
+    parameters = inspect.signature(onnx_torch.prepare).parameters
+    assert {re.match(r"`(\w+)=", row[0])[1] for row in rows} == parameters.keys() - {"model", "kwargs"}
+    struct = (ROOT / "include" / "onnx_torch" / "options.h").read_text().split("struct Options {")[1].split("};")[0]
+    members = set(re.findall(r"^ *[\w:<>, ]+ (\w+) = ", struct, re.MULTILINE))
+    assert {row[1].strip("`") for row in rows if row[1]} == members
+    commands = (ROOT / "docs" / "command_line.md").read_text()
+    assert all(row[2] in commands for row in rows if row[2])
+
+
+def test_the_errors_are_those_there_are():
+    named = {row[0].strip("`") for row in table("docs/python_api.md", "Errors")}
+    raised = {name for name, value in vars(onnx_torch.errors).items() if inspect.isclass(value)} - {"Any"}
+    assert raised <= named
