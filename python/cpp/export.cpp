@@ -18,6 +18,7 @@ class Export {
     TranslateOptions options;
     options.trainable = true;
     program_ = translate(file, options);
+    refuse_text(program_);
   }
 
   std::vector<std::string> weight_names() const {

@@ -18,6 +18,7 @@ from .errors import DeviceError, Error, InputError, InvalidModelError, RunError,
 from .export import kernels_library, to_torchscript
 from .extraction import extract
 from .graph_text import show
+from .initializers import update_initializers
 from .model_summary import info
 from .names import Names, names_of, torch_names
 from .operator_coverage import coverage
@@ -58,4 +59,5 @@ __all__ = [
     "show_versions",
     "to_torchscript",
     "torch_names",
+    "update_initializers",
 ]

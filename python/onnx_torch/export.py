@@ -17,6 +17,7 @@ from .names import Names, torch_names
 __all__ = ["NAMES_FILE", "kernels_library", "to_torchscript"]
 
 NAMES_FILE = "onnx_names.json"  # in an archive that `to_torchscript` saved
+CONSTANTS = "_constants"  # the submodule of what is constant but no initializer
 
 
 def to_torchscript(
@@ -28,16 +29,16 @@ def to_torchscript(
 ) -> torch.jit.ScriptModule:
     """Makes a TorchScript module of a model.
 
-    Its ``forward`` takes the model's inputs in order, and returns the output, or a tuple of several. The initializers that
-    its graph reads are parameters where they are floating, else buffers, under their own names as far as `torch_names`
-    allows; `names_of` tells them. Saved, it needs nothing but torch.
+    Its ``forward`` takes the model's inputs in order, and returns the output, or a tuple of several. The initializers
+    that its graph reads are parameters where they are floating, else buffers, under their own names as far as
+    `torch_names` allows; `names_of` tells them. Saved, it needs nothing but torch.
 
     Args:
         model: a ModelProto, its serialized bytes, or a path.
         file: where to save it as well, with the names as the extra file `NAMES_FILE`.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
-        custom_operators: allow operators that torch itself lacks, most of which are in `kernels_library`: what loads the
-            module must load their library first.
+        custom_operators: allow operators that torch itself lacks, most of which are in `kernels_library`: what loads
+            the module must load their library first.
 
     Raises:
         UnsupportedError: the model handles strings, or needs custom operators that were not allowed.
@@ -56,8 +57,8 @@ def to_torchscript(
     if exported.custom_operators and not custom_operators:
         nodes = "".join(f"\n  {node}: {operator}" for operator, node in exported.custom_operators)
         raise UnsupportedError(
-            "torch itself lacks operators that this model needs. With custom_operators=True it is exported all the same, and "
-            "runs where torch.ops.load_library has loaded their library; for onnx_torch::… that is "
+            "torch itself lacks operators that this model needs. With custom_operators=True it is exported all "
+            "the same, and runs where torch.ops.load_library has loaded their library; for onnx_torch::… that is "
             f"onnx_torch.kernels_library():{nodes}"
         )
     module = _script_module(exported)
@@ -86,4 +87,8 @@ def _script_module(exported: _C.Export) -> torch.jit.ScriptModule:
     custom_operators = sorted({operator for operator, _ in exported.custom_operators})
     names = Names(parameters, inputs, exported.outputs, custom_operators)
     paths = [path.split(".") for path in parameters.values()]
-    return wrap_cpp_module(exported.module(list(inputs.values()), paths, names.to_json()))
+    module: torch.jit.ScriptModule = wrap_cpp_module(exported.module(list(inputs.values()), paths, names.to_json()))
+    if hasattr(module, CONSTANTS):  # no part of the state_dict; TorchScript's files do not keep that
+        constants = getattr(module, CONSTANTS)
+        constants._non_persistent_buffers_set.update(name for name, _ in constants.named_buffers())
+    return module

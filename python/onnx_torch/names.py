@@ -15,7 +15,7 @@ __all__ = ["Names", "names_of", "torch_names"]
 
 # What modules have already, and what TorchScript means something by.
 _ATTRIBUTES = frozenset(
-    [*keyword.kwlist, *dir(torch.nn.Module()), *dir(torch.jit.RecursiveScriptModule)]
+    [*keyword.kwlist, *dir(torch.nn.Module()), *dir(torch.jit._script.RecursiveScriptModule)]
     + "_c _concrete_type _constants _initializing onnx_names torch".split()
 )
 _ARGUMENTS = frozenset(
@@ -59,7 +59,8 @@ def torch_names(names: Iterable[str], *, arguments: bool = False) -> dict[str, s
 
     - in a part, each quote, backslash, control or non-ASCII character becomes ``_``, and so does an empty part;
     - in an argument, so does each character that no identifier holds, with a ``_`` in front of a leading digit;
-    - a keyword, a word of TorchScript, a bare ``_`` or the name of an attribute or method of modules gets a ``_`` at its end;
+    - a keyword, a word of TorchScript, a bare ``_`` or the name of an attribute or method of modules gets a ``_``
+      at its end;
     - so does, until it is free, what another name has taken: of ``a`` and ``a.b`` it is ``a``, of two names that become
       equal it is the one that changes anyway, or else the later one.
 

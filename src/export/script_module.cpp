@@ -40,35 +40,18 @@ bool is_text(const ValueType& type) {
   return type.element == ElementType::String || type.key == ElementType::String;
 }
 
-// torch.batch_norm and instance_norm have no gradient for the statistics they are given.
+// What torch has no gradient for: the statistics given to batch_norm and instance_norm, the weights of classes in a
+// loss.
 template <typename Visit>
 void for_each_statistic(jit::Graph& graph, const Visit& visit) {
   for_each_node(graph.block(), [&](jit::Node* node) {
     const c10::FunctionSchema* schema = node->maybeSchema();
     for (size_t i = 0; schema && i < node->inputs().size(); ++i) {
       const std::string name = i < schema->arguments().size() ? schema->arguments()[i].name() : "";
-      if (name == "running_mean" || name == "running_var") visit(node, i);
+      const bool class_weight = name == "weight" && node->kind() == c10::Symbol::aten("nll_loss_nd");
+      if (name == "running_mean" || name == "running_var" || class_weight) visit(node, i);
     }
   });
-}
-
-void refuse_text(const Program& program) {
-  const auto refuse = [](const std::string& what, const std::string& name) {
-    throw UnsupportedError("a model that handles strings runs in onnx_torch only and cannot be exported: the " + what +
-                           " \"" + name + "\" is of strings");
-  };
-  for (const InputSpec& input : program.inputs) {
-    if (is_text(input.type)) refuse("input", input.name);
-  }
-  for (const OutputSpec& output : program.outputs) {
-    if (is_text(output.type)) refuse("output", output.name);
-  }
-  for (size_t i = 0; i < program.graph_inputs.size(); ++i) {
-    if (program.graph_inputs[i].role != Role::Strings) continue;
-    const jit::Node* user = program.graph->inputs()[i]->uses().front().user;
-    throw UnsupportedError("a model that handles strings runs in onnx_torch only and cannot be exported",
-                           label_of(program, user));
-  }
 }
 
 class ModuleBuilder {
@@ -297,8 +280,26 @@ std::vector<CustomOperator> custom_operators(const Program& program) {
   return result;
 }
 
+void refuse_text(const Program& program) {
+  const auto refuse = [](const std::string& what, const std::string& name) {
+    throw UnsupportedError("a model that handles strings runs in onnx_torch only and cannot be exported: the " + what +
+                           " \"" + name + "\" is of strings");
+  };
+  for (const InputSpec& input : program.inputs) {
+    if (is_text(input.type)) refuse("input", input.name);
+  }
+  for (const OutputSpec& output : program.outputs) {
+    if (is_text(output.type)) refuse("output", output.name);
+  }
+  for (size_t i = 0; i < program.graph_inputs.size(); ++i) {
+    if (program.graph_inputs[i].role != Role::Strings) continue;
+    const jit::Node* user = program.graph->inputs()[i]->uses().front().user;
+    throw UnsupportedError("a model that handles strings runs in onnx_torch only and cannot be exported",
+                           label_of(program, user));
+  }
+}
+
 jit::Module script_module(const Program& program, const ModuleNames& names) {
-  refuse_text(program);
   return ModuleBuilder(program, names).build();
 }
 

@@ -25,6 +25,9 @@ std::vector<size_t> weights(const Program& program);
 // The inputs that forward takes.
 std::vector<std::string> arguments(const Program& program);
 
+// Throws UnsupportedError where the model needs a StringPool, which only this library's own runs have.
+void refuse_text(const Program& program);
+
 struct CustomOperator {
   std::string name;  // "onnx_torch::roi_align"
   NodeLabel node;
@@ -32,8 +35,7 @@ struct CustomOperator {
 std::vector<CustomOperator> custom_operators(const Program& program);
 
 // Constants that are no initializers lie in "_constants" as "0", "1", …, so that they move with the module. The device
-// is that of the weights or, where there are none, of the first tensor that comes in. Throws UnsupportedError where the
-// model needs a StringPool, which only this library's own runs have.
+// is that of the weights or, where there are none, of the first tensor that comes in.
 torch::jit::Module script_module(const Program& program, const ModuleNames& names);
 
 }  // namespace onnxtorch

@@ -7,4 +7,5 @@ def negative_log_likelihood(log_prob: Tensor, target: Tensor, weight: Optional[T
     ignored = -100 if ignore_index is None else ignore_index
     reductions = ["none", "mean", "sum"]
     assert reduction in reductions, "there is no reduction " + reduction
-    return torch.nll_loss_nd(log_prob, target, weight, reductions.index(reduction), ignored)
+    # Contiguous, because the gradient of ATen's two-dimensional loss demands it.
+    return torch.nll_loss_nd(log_prob.contiguous(), target, weight, reductions.index(reduction), ignored)

@@ -23,7 +23,11 @@ def layer_norm(x: Tensor, scale: Tensor, b: Optional[Tensor], axis: int, epsilon
 
 
 def normalized(x: Tensor, axis: int, epsilon: float) -> Tuple[Tensor, Tensor, Tensor]:
-    return torch.native_layer_norm(x, x.size()[axis:], None, None, epsilon)
+    # aten::native_layer_norm has no gradient for the statistics that it returns.
+    axes = [i for i in range(axis if axis >= 0 else x.dim() + axis, x.dim())]
+    var, mean = torch.var_mean(x, axes, unbiased=False, keepdim=True)
+    inv_std_dev = torch.rsqrt(var + epsilon)
+    return (x - mean) * inv_std_dev, mean, inv_std_dev
 
 
 def rms_normalized(x: Tensor, axis: int, epsilon: float) -> Tensor:
