@@ -169,7 +169,7 @@ def run_ray(job: Job, parts: Sequence[Part], workers: int) -> Iterator[Result]:
     import ray
     from ray.data import ActorPoolStrategy
 
-    from .ray import cluster_resources, cpu_share
+    from .ray import cpu_share, machines
 
     with _ray_cluster(), _quiet_ray_data():
         on_gpu = str(job.options["device"]).upper().startswith("CUDA")
@@ -178,7 +178,7 @@ def run_ray(job: Job, parts: Sequence[Part], workers: int) -> Iterator[Result]:
             _RayWorker,
             fn_constructor_args=(job,),
             compute=ActorPoolStrategy(size=min(workers, len(parts))),
-            num_cpus=cpu_share(cluster_resources()["CPU"], workers),
+            num_cpus=cpu_share([machine["CPU"] for machine in machines()], workers),
             num_gpus=1 if on_gpu else None,
             batch_size=1,
         )

@@ -96,23 +96,33 @@ def _device() -> str:
     return "CUDA:0" if ray.is_initialized() and ray.get_gpu_ids() else "CPU"
 
 
-def cpu_share(cpus: float, workers: int) -> float:
-    """The CPUs that each of so many actors may ask for, so that one is left to read the data.
+def cpu_share(machines: Sequence[float], workers: int) -> float:
+    """The CPUs that each actor may ask for, on machines that have so many, so that one is left to read the data.
 
-    Ray starts what reads the data only where a whole CPU is free: actors that hold all of them would wait for ever.
+    Ray starts what reads the data only where a machine has a whole CPU free; actors that leave none wait for ever.
+    An actor does not ask for more than one machine has. On machines of one CPU it asks for none, which Ray allows.
 
-    >>> cpu_share(2, 2), cpu_share(8, 3), cpu_share(16, 3)
-    (0.5, 2.0, 5.0)
+    >>> cpu_share([2], 2), cpu_share([8], 3), cpu_share([4, 4], 1), cpu_share([2, 2], 4), cpu_share([1, 1], 2)
+    (0.5, 2.0, 3.0, 0.5, 0.0)
     """
-    share = max(cpus - 1, 0) / workers
-    return float(math.floor(share)) if share >= 1 else math.floor(share * 1000) / 1000  # Ray takes no 1.5
+    spare = [max(math.floor(cpus) - 1, 0) for cpus in machines]
+    whole = range(1, max(spare, default=0) + 1)  # Ray takes no 1.5
+    parts = {math.floor(1000 * cpus / n) / 1000 for cpus in spare for n in range(cpus + 1, workers + 1)}
+    fits = (share for share in {0.0, *map(float, whole), *parts} if _fits(spare, share, workers))
+    return max(fits, default=0.0)
 
 
-def cluster_resources() -> dict[str, float]:
-    """How much there is of what Ray counts in all the cluster."""
+def _fits(machines: Sequence[float], share: float, workers: int) -> bool:
+    """Whether so many actors find room on the machines."""
+    return share == 0 or sum(math.floor(round(cpus / share, 6)) for cpus in machines) >= workers
+
+
+def machines() -> list[dict[str, float]]:
+    """What the machines of the cluster have of what Ray counts."""
     import ray
 
-    return {"CPU": 0.0, "GPU": 0.0} | ray.cluster_resources()  # type: ignore[no-untyped-call, no-any-return]
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return [{"CPU": 0.0, "GPU": 0.0} | node["Resources"] for node in nodes if node["Alive"]]
 
 
 def predict(
@@ -151,18 +161,19 @@ def predict(
 
     if not ray.is_initialized():
         ray.init()
-    there = cluster_resources()
-    cpus = there["CPU"]
+    there = machines()
+    cpus, gpus = ([machine[kind] for machine in there if machine[kind]] for kind in ("CPU", "GPU"))
     if workers is None:
-        workers = int(there["GPU"] / num_gpus if num_gpus else cpus)
+        workers = int(sum(gpus) / num_gpus if num_gpus else sum(cpus))
     if workers < 1:
-        raise InputError(f"there must be a worker at least, not {workers}; the cluster has {there['GPU']:g} GPUs")
+        raise InputError(f"there must be a worker at least, not {workers}; the cluster has {sum(gpus):g} GPUs")
+    share = cpu_share(cpus, workers)
     if num_cpus is None:
-        num_cpus = cpu_share(cpus, workers)
-    elif num_cpus and workers * num_cpus > cpus - 1:
+        num_cpus = share
+    elif not _fits(cpus, num_cpus, workers) or (num_cpus and workers * num_cpus > sum(n - 1 for n in cpus)):
         raise InputError(
-            f"{workers} workers with {num_cpus:g} CPUs each leave none of the cluster's {cpus:g} CPUs to read the data "
-            f"and would wait for ever; num_cpus={cpu_share(cpus, workers):g} would do"
+            f"{workers} workers with {num_cpus:g} CPUs each may leave no machine of the cluster a CPU to read data, "
+            f"and wait for ever; the machines have {', '.join(map('{:g}'.format, cpus))}; num_cpus={share:g} would do"
         )
     source = os.fspath(model) if isinstance(model, (str, os.PathLike)) else _serialized(model)
     return dataset.map_batches(

@@ -37,7 +37,7 @@ def ray():
     patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)  # the actors know this file's classes
     patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(16))  # Ray would write one to the home folder
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.use_datasource_v2 = False  # it would make one block of files as small as these, and one actor would get it
@@ -91,12 +91,18 @@ def test_a_missing_column_is_told():
         Predictor(model(), "CPU")({"id": np.arange(4)})
 
 
-@pytest.mark.parametrize("cpus", [1, 2, 3, 4, 7, 8, 64])
-@pytest.mark.parametrize("workers", [1, 2, 3, 4, 8, 64])
-def test_a_cpu_is_left_for_the_reader(cpus, workers):
-    share = cpu_share(cpus, workers)
-    assert workers * share <= max(cpus - 1, 0)
+@pytest.mark.parametrize("machines", [[1], [2], [3], [8], [64], [1, 1], [2, 2], [7, 7], [4, 1, 2], [8, 8, 8], [2] * 9])
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 7, 9, 64])
+@pytest.mark.parametrize("chosen", [min, max])
+def test_a_cpu_is_left_for_the_reader(machines, workers, chosen):
+    """However Ray places the actors, on the fullest machine or on the emptiest."""
+    share = cpu_share(machines, workers)
     assert share < 1 or share == int(share)  # what Ray takes
+    free = list(machines)
+    for _ in range(workers):
+        place = chosen((i for i in range(len(free)) if free[i] >= share), key=free.__getitem__)
+        free[place] -= share
+    assert max(free) >= 1
 
 
 # --- Ray Data ---------------------------------------------------------------------------------------------------------
@@ -108,7 +114,7 @@ def test_as_many_actors_as_cores(ray, table, tmp_path):
     rows = ray.data.read_parquet(str(folder), override_num_blocks=8)
     options = {"columns": {"x": "features"}, "batch_size": 16}
     check(predict(rows, tmp_path / "model.onnx", workers=2, **options).take_all(), keys)
-    with pytest.raises(onnx_torch.InputError, match=r"none of the cluster's 2 CPUs to read.*num_cpus=0.5 would do"):
+    with pytest.raises(onnx_torch.InputError, match=r"no machine of the cluster a CPU to read.*num_cpus=0.5 would"):
         predict(rows, tmp_path / "model.onnx", workers=2, num_cpus=1, **options)
 
 
@@ -134,7 +140,7 @@ def test_a_killed_actor_loses_and_doubles_nothing(ray, table, tmp_path):
         fn_constructor_args=(model().SerializeToString(), mark),
         fn_constructor_kwargs={"columns": {"x": "features"}},
         compute=ray.data.ActorPoolStrategy(size=2),
-        num_cpus=cpu_share(2, 2),
+        num_cpus=cpu_share([2], 2),
         batch_size=16,
         batch_format="numpy",
     )
@@ -192,3 +198,29 @@ def test_batch_restores_the_order_after_a_kill(ray, table, tmp_path):
     result = pq.read_table(out)
     np.testing.assert_array_equal(result.column("key"), keys)
     check(result.to_pylist(), keys)
+
+
+# --- Several machines -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_machines(ray):
+    """A cluster of two machines with a CPU each, both this one. It ends the other cluster: last in this file."""
+    from ray.cluster_utils import Cluster
+
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster.add_node(num_cpus=1)
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
+    yield ray
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def test_an_actor_for_each_machine(two_machines, table, tmp_path):
+    folder, keys = table
+    onnx.save(model(), tmp_path / "model.onnx")
+    rows = two_machines.data.read_parquet(str(folder), override_num_blocks=8)
+    check(predict(rows, tmp_path / "model.onnx", workers=2, columns={"x": "features"}, batch_size=16).take_all(), keys)
+    with pytest.raises(onnx_torch.InputError, match=r"the machines have 1, 1; num_cpus=0 would do"):
+        predict(rows, tmp_path / "model.onnx", workers=2, num_cpus=0.5)
