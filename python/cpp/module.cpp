@@ -87,6 +87,24 @@ py::list describe_nodes(const std::vector<TranslatedNode>& nodes) {
   return described;
 }
 
+// What each input of the graph is, in order: ("input" or "weight", its name), ("constant", "") or ("strings", "").
+std::vector<std::pair<std::string, std::string>> describe_graph_inputs(const PreparedModel& model) {
+  std::vector<std::pair<std::string, std::string>> described;
+  const Program& program = model.program();
+  for (const auto& [role, index] : program.graph_inputs) {
+    switch (role) {
+      case GraphInput::Role::Input: described.emplace_back("input", program.inputs[index].name); break;
+      case GraphInput::Role::Bound: {
+        const std::string& name = program.bound[index].name;
+        described.emplace_back(name.empty() ? "constant" : "weight", name);
+        break;
+      }
+      case GraphInput::Role::Strings: described.emplace_back("strings", ""); break;
+    }
+  }
+  return described;
+}
+
 // Runs a model once: its nodes, (node, start, duration, own duration) in nanoseconds of each of their executions, and
 // the outputs.
 py::tuple profile(const PreparedModel& model, const py::dict& feeds, std::vector<std::string> names, Form form) {
@@ -256,6 +274,7 @@ PYBIND11_MODULE(_C, m) {
       .def("profile", &profile, py::arg("feeds"), py::arg("output_names") = std::vector<std::string>(),
            py::arg("form") = Form::Numpy)
       .def("graph_texts", &PreparedModel::graph_texts)
+      .def_property_readonly("graph_inputs", &describe_graph_inputs)
       .def_property_readonly("nodes", [](const PreparedModel& model) { return describe_nodes(model.nodes()); })
       .def("serialized", [](const PreparedModel& model) { return py::bytes(model.proto().SerializeAsString()); })
       .def_property_readonly("value_names", &value_names)

@@ -20,11 +20,11 @@ _NUMBER = re.compile(r":(\d+):0$")
 
 @dataclass(frozen=True)
 class GraphLine:
-    """A line of TorchScript, and the ONNX node it comes from."""
+    """A line of TorchScript, and what it comes from."""
 
     code: str
+    origin: str = ""  #: the ONNX node: its operator, name and first output; or an input or a weight
     number: int | None = None  #: of the node, in the order of translation
-    node: str = ""  #: its operator, name and first output
 
 
 def show(
@@ -48,7 +48,7 @@ def show(
     >>> model = parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
     ...     net (float[2] x) => (float[2] z) { y = Relu(x)  z = Neg(y) }''')
     >>> print(show(model))
-                │ graph(%0 : Tensor):
+    input x     │ graph(%0 : Tensor):
     0 Relu → y  │   %1 : Tensor = aten::relu(%0)
     1 Neg → z   │   %2 : Tensor = aten::neg(%1)
                 │   return (%2)
@@ -70,7 +70,11 @@ def show(
 def lines(rep: OnnxTorchRep, text: str) -> list[GraphLine]:
     """The lines of a graph's text, `OnnxTorchRep.graph`, less the comments that name their nodes."""
     nodes = rep._prepared.nodes
-    return [_line(line, nodes) for line in text.rstrip().splitlines()]
+    found = [_line(line, nodes) for line in text.rstrip().splitlines()]
+    # The graph's inputs come first, each in a line of its own.
+    for i, (kind, name) in enumerate(rep._prepared.graph_inputs):
+        found[i] = GraphLine(found[i].code, f"{kind} {name}".rstrip())
+    return found
 
 
 def _line(line: str, nodes: list[tuple[str, str, str, int, str, int | None]]) -> GraphLine:
@@ -83,25 +87,24 @@ def _line(line: str, nodes: list[tuple[str, str, str, int, str, int | None]]) ->
     if not line.endswith(comment):
         return GraphLine(line)
     node = " ".join(filter(None, [f"{domain}.{op_type}" if domain else op_type, f'"{name}"' if name else ""]))
-    return GraphLine(line.removesuffix(comment), number, f"{node} → {output}" if output else node)
+    return GraphLine(line.removesuffix(comment), f"{node} → {output}" if output else node, number)
 
 
 def _side_by_side(shown: list[GraphLine]) -> str:
     """The nodes on the left, each at the first of its lines."""
     digits = max((len(str(line.number)) for line in shown if line.number is not None), default=0)
-    labels = ["" if line.number is None else f"{line.number:>{digits}} {line.node}" for line in shown]
+    labels = [line.origin if line.number is None else f"{line.number:>{digits}} {line.origin}" for line in shown]
     width = max(map(len, labels), default=0)
-    before = [None, *(line.number for line in shown)]
     rows = (
-        f"{label if line.number != above else '':{width}}  │ {line.code}"
-        for line, label, above in zip(shown, labels, before, strict=False)
+        f"{label if label != above else '':{width}}  │ {line.code}"
+        for line, label, above in zip(shown, labels, ["", *labels], strict=False)
     )
     return "\n".join(row.rstrip() for row in rows)
 
 
 def _changes(before: list[GraphLine], after: list[GraphLine]) -> Iterator[GraphLine]:
     def marked(mark: str, part: list[GraphLine]) -> Iterator[GraphLine]:
-        return (GraphLine(f"{mark} {line.code}", line.number, line.node) for line in part)
+        return (GraphLine(f"{mark} {line.code}", line.origin, line.number) for line in part)
 
     for tag, i, j, k, m in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if tag == "equal":

@@ -16,7 +16,7 @@ from .model_files import Model, fixed_size, read_model, required_inputs
 def random_inputs(
     model: Model,
     seed: int = 0,
-    shapes: Mapping[str, int] | None = None,
+    shapes: Mapping[str, int | Sequence[int]] | None = None,
     given: Mapping[str, Any] | Sequence[Any] | None = None,
 ) -> dict[str, Any]:
     """A random value for each input that needs one: the same for the same seed.
@@ -28,7 +28,7 @@ def random_inputs(
     Args:
         model: a ModelProto, its serialized bytes, or a path.
         seed: of the random numbers; each input has a stream of its own.
-        shapes: sizes of symbolic dimensions.
+        shapes: sizes of symbolic dimensions, and whole shapes of inputs, by their names.
         given: inputs that there are already, by name or as a list; they come back as they are.
 
     >>> import onnx
@@ -40,12 +40,13 @@ def random_inputs(
     graph = read_model(model).graph
     required = required_inputs(graph)
     feeds = _by_name(given, [value.name for value in required])
-    shapes = {**_shapes_of(graph, feeds), **(shapes or {})}
+    whole = {name: size for name, size in (shapes or {}).items() if not isinstance(size, int)}
+    sizes = _sizes_in(graph, feeds) | {name: size for name, size in (shapes or {}).items() if isinstance(size, int)}
     for value in required:
         if value.name not in feeds:
             # A generator for each input: its values do not depend on what other inputs there are.
             random = np.random.default_rng([seed, *value.name.encode()])
-            feeds[value.name] = _value(value.type, random, shapes, value.name)
+            feeds[value.name] = _value(value.type, random, sizes, value.name, whole.get(value.name))
     return feeds
 
 
@@ -59,7 +60,7 @@ def _by_name(given: Mapping[str, Any] | Sequence[Any] | None, names: list[str]) 
     return dict(zip(names, given, strict=True))
 
 
-def _shapes_of(graph: onnx.GraphProto, feeds: Mapping[str, Any]) -> dict[str, int]:
+def _sizes_in(graph: onnx.GraphProto, feeds: Mapping[str, Any]) -> dict[str, int]:
     """The sizes of symbolic dimensions in the values of inputs."""
     sizes: dict[str, int] = {}
     for info in graph.input:
@@ -70,23 +71,28 @@ def _shapes_of(graph: onnx.GraphProto, feeds: Mapping[str, Any]) -> dict[str, in
     return sizes
 
 
-def _value(type_: onnx.TypeProto, random: np.random.Generator, shapes: Mapping[str, int], name: str) -> Any:
+def _value(
+    type_: onnx.TypeProto, random: np.random.Generator, sizes: Mapping[str, int], name: str, shape: Sequence[int] | None
+) -> Any:
     kind = type_.WhichOneof("value")
     if kind == "sequence_type":
-        return [_value(type_.sequence_type.elem_type, random, shapes, name) for _ in range(2)]
+        return [_value(type_.sequence_type.elem_type, random, sizes, name, shape) for _ in range(2)]
     if kind == "optional_type":
-        return _value(type_.optional_type.elem_type, random, shapes, name)
+        return _value(type_.optional_type.elem_type, random, sizes, name, shape)
     if kind == "tensor_type":
-        return _tensor(type_.tensor_type, random, shapes)
+        return _tensor(type_.tensor_type.elem_type, shape or _shape(type_.tensor_type.shape, sizes), random)
     raise InputError(f'a value for the input "{name}" ({kind}) cannot be made up')
 
 
-def _tensor(tensor: onnx.TypeProto.Tensor, random: np.random.Generator, shapes: Mapping[str, int]) -> np.ndarray:
-    sizes = (fixed_size(dim) for dim in tensor.shape.dim)
-    shape = [shapes.get(d.dim_param, 1) if n is None else n for d, n in zip(tensor.shape.dim, sizes, strict=True)]
-    dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+def _shape(shape: onnx.TensorShapeProto, sizes: Mapping[str, int]) -> list[int]:
+    fixed = [(dim, fixed_size(dim)) for dim in shape.dim]
+    return [sizes.get(dim.dim_param, 1) if size is None else size for dim, size in fixed]
+
+
+def _tensor(element: int, shape: Sequence[int], random: np.random.Generator) -> np.ndarray:
+    dtype = helper.tensor_dtype_to_np_dtype(element)
     data: Any
-    if tensor.elem_type == TensorProto.STRING:
+    if element == TensorProto.STRING:
         data = random.choice(["a", "word", "or two"], shape)
     elif dtype == np.bool_:
         data = random.integers(0, 2, shape)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from .options import Model
-from .terminal import note
+from .terminal import note, working
 
 
 def convert(
@@ -37,7 +37,8 @@ def convert(
         raise typer.BadParameter(f"{to} is a folder", param_hint="MODULE.pt")
     import onnx_torch
 
-    module = onnx_torch.to_torchscript(model, to, custom_operators=custom_operators)
+    with working("Converting"):
+        module = onnx_torch.to_torchscript(model, to, custom_operators=custom_operators)
     names = onnx_torch.names_of(module)
     print(f"{to}: forward({', '.join(names.inputs.values())}) gives {', '.join(names.outputs)}")
     print(f"{len(names.parameters)} parameters and buffers in its state_dict")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +17,11 @@ Device = Annotated[str, typer.Option(help="CPU, or CUDA:n.")]
 Threads = Annotated[int, typer.Option(min=0, help="Threads on the CPU; 0 is what torch uses.")]
 Shape = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=SIZE", help="Fix a symbolic dimension, such as batch=8; can be repeated."),
+    typer.Option(
+        metavar="NAME=SIZE",
+        help="Fix a symbolic dimension, such as batch=8, or the shape of a random input, such as x=1x3x224x224; "
+        "can be repeated.",
+    ),
 ]
 Input = Annotated[
     list[str] | None,
@@ -29,14 +35,17 @@ Seed = Annotated[int, typer.Option(min=0, help="The seed of random inputs.")]
 
 
 def shapes_of(given: list[str] | None) -> dict[str, int]:
-    """The sizes that ``--shape`` gives."""
-    shapes = {}
+    """The sizes of dimensions that ``--shape`` gives."""
+    return {name: sizes[0] for name, sizes in _pairs(given) if len(sizes) == 1}
+
+
+def _pairs(given: list[str] | None) -> Iterator[tuple[str, list[int]]]:
     for pair in given or []:
-        name, _, size = pair.rpartition("=")
-        if not name or not size.isascii() or not size.isdigit():
-            raise typer.BadParameter(f"{pair!r} is not NAME=SIZE, such as batch=8", param_hint="--shape")
-        shapes[name] = int(size)
-    return shapes
+        name, _, sizes = pair.rpartition("=")
+        if not name or not re.fullmatch("[0-9]+(x[0-9]+)*", sizes):
+            message = f"{pair!r} is not NAME=SIZE, such as batch=8, or NAME=SIZExSIZE…"
+            raise typer.BadParameter(message, param_hint="--shape")
+        yield name, [int(size) for size in sizes.split("x")]
 
 
 def inputs_of(given: list[str] | None) -> dict[str, Any]:
@@ -73,4 +82,8 @@ def feeds_of(model: onnx.ModelProto, given: list[str] | None, seed: int, shape: 
         if name not in names:
             message = f'the model has no input "{name}"; its inputs are {", ".join(names) or "none"}'
             raise typer.BadParameter(message, param_hint="--input")
-    return onnx_torch.random_inputs(model, seed, shapes_of(shape), inputs)
+    whole = {name: sizes for name, sizes in _pairs(shape) if len(sizes) > 1}
+    for name in whole:
+        if name not in names:
+            raise typer.BadParameter(f'the model has no input "{name}"', param_hint="--shape")
+    return onnx_torch.random_inputs(model, seed, {**shapes_of(shape), **whole}, inputs)

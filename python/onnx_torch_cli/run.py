@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .options import Device, Input, Model, Seed, Shape, Threads, feeds_of, shapes_of
+from .terminal import working
 
 
 def run(
@@ -37,7 +38,8 @@ def run(
     from onnx_torch.model_files import read_model
 
     start = time.perf_counter()
-    rep = onnx_torch.prepare(model, device, threads=threads, shapes=shapes_of(shape))
+    with working("Preparing"):
+        rep = onnx_torch.prepare(model, device, threads=threads, shapes=shapes_of(shape))
     prepared = time.perf_counter() - start
     feeds = feeds_of(read_model(model), input, seed, shape)
     given = {pair.rpartition("=")[0] for pair in input or []}
@@ -47,7 +49,8 @@ def run(
 
     names = output or [name for name, _ in rep.outputs]
     start = time.perf_counter()
-    outputs = rep.run(feeds, output_names=names, output="numpy")
+    with working("Running"):
+        outputs = rep.run(feeds, output_names=names, output="numpy")
     ran = time.perf_counter() - start
     print("Outputs")
     for name, value in zip(names, outputs, strict=True):

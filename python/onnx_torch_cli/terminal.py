@@ -48,6 +48,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str =
 
 
 @contextlib.contextmanager
+def working(doing: str) -> Iterator[None]:
+    """Tells on a terminal what goes on meanwhile."""
+    with console(stderr=True).status(doing):
+        yield
+
+
+@contextlib.contextmanager
 def progress(doing: str) -> Iterator[Callable[[int, int], None]]:
     """A function that takes how much is done, and of how much; it moves a bar on a terminal, and else does nothing."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

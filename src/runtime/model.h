@@ -35,6 +35,7 @@ class PreparedModel {
   const std::string graph_text() const;
   // The graph after each step of preparing it, in order, under the step's name; the model is prepared once more.
   std::vector<std::pair<std::string, std::string>> graph_texts() const;
+  const Program& program() const { return base_->program(); }
   const std::vector<TranslatedNode>& nodes() const { return base_->program().nodes; }
   const onnx::ModelProto& proto() const { return file_->proto; }
   const Options& options() const { return options_; }

@@ -94,6 +94,7 @@ def test_the_module_is_the_program(cli):
         (["run", "net.onnx", "--device", "CUDA:99"], "CUDA:99 is not there"),
         (["run", "net.onnx", "--shape", "batch=two"], "is not NAME=SIZE"),
         (["run", "net.onnx", "--shape", "rows=2"], 'no dimension "rows"; there are batch'),
+        (["run", "net.onnx", "--shape", "z=2x3"], 'no input "z"'),
         (["run", "net.onnx", "--threads", "-1"], "greater than or equal to 0"),
         (["run", "net.onnx", "--input", "x.npy"], "is not NAME=FILE"),
         (["run", "net.onnx", "--input", "z=x.npy"], 'no input "z"; its inputs are x'),
@@ -140,6 +141,7 @@ def test_run_makes_up_inputs_and_says_so(cli):
     assert "x (random, seed 3): float32 [1, 3]" in out and "y: float32 [1, 3]" in out and "on CPU" in out
     assert cli("run", "net.onnx", "--seed", 3)[1].splitlines()[:4] == out.splitlines()[:4]
     assert "y: float32 [4, 3]" in cli("run", "net.onnx", "--shape", "batch=4", "--threads", 1)[1]
+    assert "y: float32 [5, 3]" in cli("run", "net.onnx", "--shape", "x=5x3")[1]
 
 
 def test_run_takes_inputs_and_saves_outputs(cli, folder):
@@ -299,6 +301,7 @@ def test_profile(cli, folder):
 def test_show(cli):
     code, out, _ = cli("show", "net.onnx")
     assert code == 0
+    assert [line.split("│")[0].strip() for line in out.splitlines()[:2]] == ["input x", "weight w"]
     relu, matmul = (line for line in out.splitlines() if "aten::" in line)
     assert relu.startswith('0 Relu "first" → r') and relu.endswith("= aten::relu(%0)")
     assert matmul.startswith('1 MatMul "product" → y') and "aten::matmul" in matmul

@@ -195,6 +195,8 @@ def test_random_inputs_are_the_same_for_a_seed_and_fill_in_what_is_missing():
     given = np.ones((5, 2), np.float32)
     filled = onnx_torch.random_inputs(model, given={"a": given}, shapes={"k": 3})
     assert filled["a"] is given and filled["b"].shape == (5, 3)
+    whole = onnx_torch.random_inputs(model, shapes={"a": (4, 2), "n": 7})
+    assert (whole["a"].shape, whole["b"].shape) == ((4, 2), (7, 1))
     inputs[0].type.tensor_type.shape.dim[1].dim_value = -1  # as some exporters write
     assert onnx_torch.random_inputs(model_of([], inputs[:1], ["a"]))["a"].shape == (1, 1)
     assert onnx_torch.info(model_of([], inputs[:1], ["a"])).inputs[0].type == "float [n, ?]"
