@@ -95,12 +95,17 @@ def smoke(tmp_path_factory):
     subprocess.run(install, check=True, env=variables)  # with its requirements: they must be there in fitting versions
     run = subprocess.run([python, HERE / "smoke.py"], capture_output=True, text=True, cwd=folder, env=variables)
     assert run.returncode == 0, run.stderr
-    return {**json.loads(run.stdout), "site": str(site)}
+    return {**json.loads(run.stdout), "site": str(site), "command": environment / "bin" / "onnx-torch"}
 
 
 def test_the_package_is_the_wheels(smoke):
     assert smoke["file"].startswith(smoke["site"])
     assert smoke["version"] == _build_info.VERSION
+
+
+def test_the_command_is_installed(smoke):
+    done = subprocess.run([smoke["command"], "coverage"], capture_output=True, text=True)
+    assert done.returncode == 0 and re.search("^Relu  ", done.stdout, re.M), done.stderr
 
 
 def test_models_run(smoke):
