@@ -141,7 +141,8 @@ def compare(
         model: a ModelProto, its serialized bytes, or a path.
         inputs: by name, or a list; those that are missing are random.
         engines: two of them.
-        rtol: floats a, b are the same where ``|a - b| <= atol + rtol * |b|``; everything else must be equal.
+        rtol: floats a, b are the same where ``|a - b| <= atol + rtol * max(|b|, m)``, where m is the mean of ``|b|`` in
+            the tensor; everything else must be equal.
         atol: see rtol.
         seed: of random inputs.
         shapes: sizes of symbolic dimensions.
@@ -263,7 +264,9 @@ def _of_arrays(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> Deviat
         a, b = a.astype(wide), b.astype(wide)
         with np.errstate(invalid="ignore"):
             apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0, np.abs(a - b))
-            outside = ~(apart <= atol + rtol * np.abs(np.where(np.isfinite(b), b, 0)))
+            sizes = np.abs(np.where(np.isfinite(b), b, 0))
+            # Where large terms cancel out, what is left is as inexact as they were.
+            outside = ~(apart <= atol + rtol * np.maximum(sizes, sizes.mean() if b.size else 0))
     if not apart.any():
         return Deviation(0, a.size)
     with np.errstate(invalid="ignore", divide="ignore"):

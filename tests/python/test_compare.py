@@ -138,6 +138,9 @@ def test_unoptimised_runs_what_is_not_a_tensor():
         (np.array([1, 3], ml_dtypes.int4), np.array([1, -3], ml_dtypes.int4), 1, 6),
         (np.array([1, 2], ml_dtypes.bfloat16), np.array([1, 2.5], ml_dtypes.bfloat16), 1, 0.5),
         (np.complex64([1j]), np.complex64([-1j]), 1, 2),
+        (np.float64([1000, 0.25]), np.float64([1000, 0]), 0, 0.25),  # little beside the others
+        (np.float64([1, 0.25]), np.float64([1, 0]), 1, 0.25),
+        (np.float64([np.inf, 0.25]), np.float64([np.inf, 0]), 1, 0.25),
         (np.array([True, False]), np.array([True, True]), 1, 0),
         (np.array(["a", "b"], object), np.array(["a", "c"]), 1, 0),
         ([np.float32([1])], [np.float32([3])], 1, 2),
