@@ -32,7 +32,7 @@ void set_python_error(const char* name, const Error& error) {
   PyErr_SetObject(error_class(name).ptr(), exception.ptr());
 }
 
-void translate_exception(std::exception_ptr thrown) {
+void translate_exception(std::exception_ptr thrown) {  // NOLINT(performance-unnecessary-value-param): as pybind11 calls it
   try {
     if (thrown) std::rethrow_exception(thrown);
   } catch (const InvalidModelError& e) {

@@ -84,7 +84,7 @@ std::optional<std::vector<Source>> match(const NodeView& n, const FunctionSchema
       size_t count = 1;
       if (is_tensor_list(type) && n.input(next).type.kind != ValueType::Kind::Sequence) {
         const auto later =
-            static_cast<size_t>(std::count_if(arguments.begin() + i + 1, arguments.end(),
+            static_cast<size_t>(std::count_if(arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1, arguments.end(),
                                               [&](const Argument& a) { return is_open(a) && !a.default_value(); }));
         if (n.input_count() - next < later) return {};
         count = n.input_count() - next - later;

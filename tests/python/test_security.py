@@ -70,9 +70,7 @@ def test_no_way_leads_out_of_the_folder(folder, place, way):
     (folder / "out").symlink_to(folder.parent)
     locations = {"above": "../secret.bin", "around": "x/../../secret.bin", "absolute": secret, "link": "link.bin"}
     location = locations.get(way, "out/secret.bin")
-    with pytest.raises(
-        onnx_torch.InvalidModelError, match="link out of the model's|beside or below the model"
-    ):
+    with pytest.raises(onnx_torch.InvalidModelError, match="link out of the model's|beside or below the model"):
         prepared(model_that_reads(location, place), folder)
 
 
