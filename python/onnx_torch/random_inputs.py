@@ -40,8 +40,8 @@ def random_inputs(
     graph = read_model(model).graph
     required = required_inputs(graph)
     feeds = _by_name(given, [value.name for value in required])
-    whole = {name: size for name, size in (shapes or {}).items() if not isinstance(size, int)}
-    sizes = _sizes_in(graph, feeds) | {name: size for name, size in (shapes or {}).items() if isinstance(size, int)}
+    whole = {name: shape for name, shape in (shapes or {}).items() if isinstance(shape, Sequence)}
+    sizes = _sizes_in(graph, feeds) | {n: size for n, size in (shapes or {}).items() if not isinstance(size, Sequence)}
     for value in required:
         if value.name not in feeds:
             # A generator for each input: its values do not depend on what other inputs there are.
