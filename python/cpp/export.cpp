@@ -32,6 +32,11 @@ class Export {
     for (const OutputSpec& output : program_.outputs) names.push_back(output.name);
     return names;
   }
+  std::vector<std::string> node_labels() const {
+    std::vector<std::string> labels;
+    for (const TranslatedNode& node : program_.nodes) labels.push_back(node.label.str());
+    return labels;
+  }
   py::list custom() const {
     py::list result;
     for (const CustomOperator& op : custom_operators(program_)) result.append(py::make_tuple(op.name, op.node.str()));
@@ -65,6 +70,7 @@ void bind_export(py::module_& m) {
       .def_property_readonly("weights", &Export::weight_names)
       .def_property_readonly("inputs", &Export::input_names)
       .def_property_readonly("outputs", &Export::output_names)
+      .def_property_readonly("nodes", &Export::node_labels, "The ONNX nodes, by the numbers that the graph's have.")
       .def_property_readonly("custom_operators", &Export::custom,
                              "(operator, ONNX node) of each that torch itself lacks.")
       .def("module", &Export::module, py::arg("inputs"), py::arg("weights"), py::arg("record"),

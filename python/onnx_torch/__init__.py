@@ -23,6 +23,7 @@ from .model_summary import info
 from .names import Names, names_of, torch_names
 from .operator_coverage import coverage
 from .profiling import profile
+from .python_module import OnnxModule, to_module
 from .random_inputs import random_inputs
 from .session import InferenceSession
 
@@ -33,6 +34,7 @@ __all__ = [
     "InputError",
     "InvalidModelError",
     "Names",
+    "OnnxModule",
     "OrtValue",
     "RunError",
     "RunOptions",
@@ -57,6 +59,7 @@ __all__ = [
     "register_op",
     "show",
     "show_versions",
+    "to_module",
     "to_torchscript",
     "torch_names",
     "update_initializers",

@@ -27,7 +27,7 @@ def update_initializers(
     """Puts a module's weights into the initializers of the model it was made of; all else stays.
 
     Args:
-        model: the model, as `to_torchscript` got it.
+        model: the model, as `to_torchscript` or `to_module` got it.
         module: what that made of it, after training.
         file: where to save the result. Its weights go into a file beside it, ``<file>.data``, where the model's were
             in files of their own, or are too large for one message.

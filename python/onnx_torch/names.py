@@ -11,15 +11,17 @@ from typing import Any
 
 import torch
 
+from .python_code import WORDS
+
 __all__ = ["Names", "names_of", "torch_names"]
 
-# What modules have already, and what TorchScript means something by.
+# What modules have already, and what TorchScript or the Python code of `to_module` means something by.
 _ATTRIBUTES = frozenset(
     [*keyword.kwlist, *dir(torch.nn.Module()), *dir(torch.jit._script.RecursiveScriptModule)]
     + "_c _concrete_type _constants _initializing onnx_names torch".split()
 )
-_ARGUMENTS = frozenset(
-    [*keyword.kwlist, *"CONSTANTS __torch__ aten attribute fork infj nanj ops prim self uninitialized".split()]
+_ARGUMENTS = WORDS.union(
+    keyword.kwlist, "CONSTANTS __torch__ aten attribute fork infj nanj prim self uninitialized".split()
 )
 _DUNDER = re.compile(r"__.*__")
 
@@ -45,7 +47,7 @@ class Names:
 
 
 def names_of(module: torch.nn.Module) -> Names:
-    """The names of a module that `to_torchscript` made, also after it was saved and loaded."""
+    """The names of a module that `to_torchscript` or `to_module` made, also after it was saved and loaded."""
     record: Any = getattr(module, "onnx_names", None)
     if not isinstance(record, str):
         raise TypeError("the module was not made by onnx_torch")

@@ -121,8 +121,8 @@ def test_weights_are_renamed(names, expected):
 
 
 def test_arguments_are_renamed():
-    names = ["input.1", "input_1", "1", "class", "self", "größe", "x y", "x-y", ""]
-    expected = ["input_1_", "input_1", "_1", "class_", "self_", "gr__e", "x_y", "x_y_", "__"]
+    names = ["input.1", "input_1", "1", "class", "self", "größe", "x y", "x-y", "torch", ""]
+    expected = ["input_1_", "input_1", "_1", "class_", "self_", "gr__e", "x_y", "x_y_", "torch_", "__"]
     assert list(torch_names(names, arguments=True).values()) == expected
 
 

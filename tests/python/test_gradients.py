@@ -15,11 +15,11 @@ from torch import nn
 import onnx_torch
 from models import model_of, tensor_info
 from official import node_cases
-from onnx_torch import InputError, names_of, to_torchscript, update_initializers
+from onnx_torch import InputError, names_of, to_module, to_torchscript, update_initializers
 from torch_storage import to_torch
 
 FLOAT = TensorProto.FLOAT
-FORMS = [to_torchscript]
+FORMS = [to_torchscript, to_module]
 
 
 def exported(net, *inputs):
