@@ -6,10 +6,9 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 
 import onnx
-from onnx import external_data_helper
 
-from .errors import InputError, InvalidModelError
-from .model_files import Model, all_nodes, directory_of, initializer_names, read_model, subgraphs
+from .errors import InputError
+from .model_files import Model, all_nodes, directory_of, initializer_names, read_external_data, read_model, subgraphs
 
 
 def extract(
@@ -67,10 +66,7 @@ def extract(
     part.graph.quantization_annotation.extend(a for a in graph.quantization_annotation if a.tensor_name in known)
     directory = directory_of(model, base_dir)
     if directory:
-        try:
-            external_data_helper.load_external_data_for_model(part, directory)
-        except (OSError, onnx.checker.ValidationError) as error:
-            raise InvalidModelError(f"the model's external data: {error}") from error
+        read_external_data(part, directory)
     return part
 
 

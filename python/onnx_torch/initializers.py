@@ -11,7 +11,7 @@ import torch
 from onnx import external_data_helper, numpy_helper
 
 from .errors import InputError
-from .model_files import Model, directory_of, read_model
+from .model_files import Model, directory_of, read_external_data, read_model
 from .names import names_of
 
 __all__ = ["update_initializers"]
@@ -73,7 +73,7 @@ def _whole(model: Model, base_dir: str | os.PathLike[str] | None) -> tuple[onnx.
     tensors = [tensor for graph in _graphs(result.graph) for tensor in graph.initializer]
     had_files = any(external_data_helper.uses_external_data(tensor) for tensor in tensors)
     if had_files:
-        external_data_helper.load_external_data_for_model(result, directory_of(model, base_dir))
+        read_external_data(result, directory_of(model, base_dir))
     return result, had_files
 
 

@@ -6,7 +6,9 @@ import os
 from collections.abc import Iterable, Iterator
 
 import onnx
+import onnx.checker
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
+from onnx import external_data_helper
 
 from .errors import InvalidModelError
 
@@ -33,6 +35,16 @@ def directory_of(model: Model, base_dir: str | os.PathLike[str] | None = None) -
     if base_dir is not None:
         return os.fspath(base_dir)
     return os.path.dirname(os.path.abspath(model)) if isinstance(model, (str, os.PathLike)) else ""
+
+
+def read_external_data(model: onnx.ModelProto, directory: str) -> None:
+    """Reads a model's external data into it; none outside the directory, which onnx sees to."""
+    if not directory:
+        raise InvalidModelError("the model has external data, and comes without a directory (base_dir)")
+    try:
+        external_data_helper.load_external_data_for_model(model, directory)
+    except (OSError, onnx.checker.ValidationError) as error:
+        raise InvalidModelError(f"the model's external data: {error}") from error
 
 
 def sparse_names(graph: onnx.GraphProto) -> list[str]:

@@ -6,6 +6,7 @@ import os
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
@@ -72,6 +73,19 @@ def test_no_way_leads_out_of_the_folder(folder, place, way):
     location = locations.get(way, "out/secret.bin")
     with pytest.raises(onnx_torch.InvalidModelError, match="link out of the model's|beside or below the model"):
         prepared(model_that_reads(location, place), folder)
+
+
+@pytest.mark.parametrize("location", ["../secret.bin", "link.bin"])
+def test_what_edits_models_reads_nothing_outside_either(folder, location):
+    (folder / "link.bin").symlink_to(folder.parent / "secret.bin")
+    path = folder / "model.onnx"
+    onnx.save(model_that_reads(location), path)
+    with pytest.raises(onnx_torch.InvalidModelError, match=location):
+        onnx_torch.extract(path)
+    with pytest.raises(onnx_torch.InvalidModelError, match=location):
+        onnx_torch.update_initializers(path, torch.nn.Module())
+    with pytest.raises(onnx_torch.InvalidModelError, match="base_dir"):
+        onnx_torch.update_initializers(path.read_bytes(), torch.nn.Module())
 
 
 @pytest.mark.parametrize("place", PLACES)
