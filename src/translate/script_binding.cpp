@@ -72,14 +72,14 @@ Arg bound(Translator& t, const NodeView& n, const std::string& name, const c10::
 }  // namespace
 
 TranslateFunction script(std::string function, std::vector<Arg> fixed) {
-  return [function, fixed](Translator& t, const NodeView& n) {
+  return [function = std::move(function), fixed = std::move(fixed)](Translator& t, const NodeView& n) {
     std::vector<Arg> args = fixed;
     for (const c10::Argument& parameter : find_script(function).function->getSchema().arguments()) {
       const auto is_fixed = [&](const Arg& arg) { return arg.name == parameter.name(); };
       if (std::ranges::any_of(fixed, is_fixed)) continue;
       args.push_back(kw(parameter.name(), bound(t, n, parameter.name(), parameter.type())));
     }
-    const Values results = t.call_all(function, std::move(args));
+    Values results = t.call_all(function, std::move(args));
     const auto& outputs = n.schema()->outputs;
     if (outputs.empty() || outputs[0].option != FormalOption::Variadic) return results;
     Values items;
