@@ -13,6 +13,7 @@
 namespace onnxtorch::testing {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 constexpr auto kFloat = onnx::TensorProto::FLOAT;
@@ -75,8 +76,9 @@ ModelBuilder doubling_model() {
   return model;
 }
 
-TEST(Export, RunsInAProgramThatLinksLibTorchOnly) {
-  const Program program = trainable(doubling_model());
+// What the program that links LibTorch only prints of a model, saved.
+std::string printed(const ModelBuilder& model, const std::string& arguments_after) {
+  const Program program = trainable(model);
   ModuleNames names{arguments(program), {}, "{}"};
   for (const size_t i : weights(program)) names.weights.push_back({"part", program.bound[i].name});
   for (auto& path : names.weights) std::ranges::replace(path.back(), '.', '_');
@@ -84,8 +86,21 @@ TEST(Export, RunsInAProgramThatLinksLibTorchOnly) {
   const auto file =
       std::filesystem::temp_directory_path() / ("onnx_torch_export_" + std::to_string(::getpid()) + ".pt");
   module.save(file.string());
-  EXPECT_EQ(output_of(std::string(RUN_MODULE) + " " + file.string() + " 3"), "4 8 12 ");
+  const std::string text = output_of(std::string(RUN_MODULE) + " " + file.string() + " " + arguments_after + " 2>&1");
   std::filesystem::remove(file);
+  return text;
+}
+
+TEST(Export, RunsInAProgramThatLinksLibTorchOnly) { EXPECT_EQ(printed(doubling_model(), "3"), "4 8 12 "); }
+
+TEST(Export, RunsInAProgramThatLoadsTheKernels) {
+  ModelBuilder model;
+  model.input("x", kFloat, {4}).output("y");
+  floats(*model.file()->proto.mutable_graph(), "w", {1, 1, 1, 0});
+  model.node("Mul", {"x", "w"}, {"product"});
+  model.node("Unique", {"product"}, {"y"});
+  EXPECT_EQ(printed(model, std::string("4 ") + KERNELS), "0 1 2 3 ");
+  EXPECT_THAT(printed(model, "4"), HasSubstr("onnx_torch::unique"));
 }
 
 TEST(Export, FloatingWeightsAreParametersAndOthersBuffers) {
