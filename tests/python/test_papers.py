@@ -61,6 +61,11 @@ def test_the_options_are_those_there_are():
     assert all(row[2] in commands for row in rows if row[2])
 
 
+def test_every_public_name_is_told_of():
+    page = (ROOT / "docs" / "python_api.md").read_text()
+    assert not [name for name in onnx_torch.__all__ if not re.search(rf"\b{name}\b", page)]
+
+
 def test_the_errors_are_those_there_are():
     named = {row[0].strip("`") for row in table("docs/python_api.md", "Errors")}
     raised = {name for name, value in vars(onnx_torch.errors).items() if inspect.isclass(value)} - {"Any"}
