@@ -1,6 +1,5 @@
 """Models as TorchScript modules: what they compute, what their parts are called, where they run."""
 
-import doctest
 import io
 import json
 import keyword
@@ -259,10 +258,3 @@ def test_strings_are_refused():
         to_torchscript(
             model_of([helper.make_node("Identity", ["x"], ["y"])], [x], [tensor_info("y", element=TensorProto.STRING)])
         )
-
-
-@pytest.mark.parametrize("part", [onnx_torch.export, onnx_torch.names], ids=lambda part: part.__name__)
-def test_examples(part):
-    results = doctest.testmod(part)
-    assert results.attempted
-    assert not results.failed

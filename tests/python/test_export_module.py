@@ -1,7 +1,6 @@
 """Models as modules of Python code: what eager torch, torch.compile and torch.export make of them."""
 
 import copy
-import doctest
 import pickle
 import re
 
@@ -10,7 +9,6 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-import onnx_torch
 from exported import STEP, check_case, handles_text, official_cases
 from models import model_of, tensor_info
 from official import node_cases
@@ -118,9 +116,3 @@ def test_most_operators_are_exported():
         else:
             torch.testing.assert_close(program.module()(*inputs), module(*inputs), equal_nan=True)
     assert len(failed) < 0.2 * len(cases), failed
-
-
-def test_examples():
-    results = doctest.testmod(onnx_torch.python_module)
-    assert results.attempted
-    assert not results.failed

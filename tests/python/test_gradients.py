@@ -1,7 +1,6 @@
 """Training imported models: gradients, train() and eval(), and the way back to ONNX."""
 
 import contextlib
-import doctest
 import io
 import warnings
 
@@ -321,9 +320,3 @@ def test_module_of_another_model(renamed):
     renamed.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.zeros(1, np.float32), "a"))
     with pytest.raises(InputError, match=r"'a' has the shape \[2\] in the module, and \[1\] in the model"):
         update_initializers(renamed, smaller)
-
-
-def test_examples():
-    results = doctest.testmod(onnx_torch.initializers)
-    assert results.attempted
-    assert not results.failed
