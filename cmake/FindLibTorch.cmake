@@ -1,4 +1,4 @@
-# Imported targets from the torch wheel of Python_EXECUTABLE. Needs neither torch's own CMake package nor a CUDA toolkit.
+# Imported targets from a torch wheel, or an unpacked LibTorch. Needs neither torch's own CMake package nor a CUDA toolkit.
 #
 #   LibTorch::c10, LibTorch::torch_cpu, LibTorch::torch
 #   LibTorch::torch_python, LibTorch::c10_cuda, LibTorch::torch_cuda   where the wheel has them
@@ -6,20 +6,51 @@
 #   LibTorch::OpenMP                                                   -fopenmp, with the OpenMP runtime that torch itself loads
 #   LibTorch::LibTorch                                                 what a C++ program links: all of it, CUDA included
 #
+# It is, in this order: LibTorch_ROOT_DIR; that of a given Torch_DIR; that of Python_EXECUTABLE; one in Torch_ROOT or
+# CMAKE_PREFIX_PATH (as torch.utils.cmake_prefix_path says, or an unpacked LibTorch); LibTorch_LAST_RESORT; that of the
+# python3 in the PATH.
+#
 # Sets LibTorch_FOUND, LibTorch_VERSION, LibTorch_HAS_CUDA, LibTorch_ROOT_DIR and LibTorch_LIBRARY_DIR.
 
-if(Python_EXECUTABLE)
+function(libtorch_root_of_python python)
   execute_process(
-    COMMAND "${Python_EXECUTABLE}" -c
+    COMMAND "${python}" -c
             "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '', end='')"
-    OUTPUT_VARIABLE LibTorch_ROOT_DIR ERROR_QUIET)
+    OUTPUT_VARIABLE root ERROR_QUIET)
+  set(LibTorch_ROOT_DIR "${root}" PARENT_SCOPE)
+endfunction()
+
+if(NOT LibTorch_ROOT_DIR AND Torch_DIR)
+  cmake_path(ABSOLUTE_PATH Torch_DIR OUTPUT_VARIABLE LibTorch_ROOT_DIR)
+  cmake_path(SET LibTorch_ROOT_DIR NORMALIZE "${LibTorch_ROOT_DIR}/../../..")
+endif()
+if(NOT LibTorch_ROOT_DIR AND Python_EXECUTABLE)
+  libtorch_root_of_python("${Python_EXECUTABLE}")
+endif()
+if(NOT LibTorch_ROOT_DIR)
+  cmake_path(CONVERT "$ENV{CMAKE_PREFIX_PATH}" TO_CMAKE_PATH_LIST prefixes)
+  foreach(prefix IN LISTS Torch_ROOT CMAKE_PREFIX_PATH prefixes LibTorch_LAST_RESORT)
+    foreach(root "${prefix}" "${prefix}/../..")
+      if(NOT LibTorch_ROOT_DIR AND EXISTS "${root}/lib/libtorch_cpu.so")
+        cmake_path(SET LibTorch_ROOT_DIR NORMALIZE "${root}")
+      endif()
+    endforeach()
+  endforeach()
+endif()
+if(NOT LibTorch_ROOT_DIR)
+  find_program(python3 NAMES python3 python NO_CACHE)
+  if(python3)
+    libtorch_root_of_python("${python3}")
+  endif()
 endif()
 
 set(LibTorch_VERSION "")
-if(EXISTS "${LibTorch_ROOT_DIR}/version.py")
-  file(STRINGS "${LibTorch_ROOT_DIR}/version.py" version_line REGEX "^__version__")
-  string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" LibTorch_VERSION "${version_line}")
-endif()
+foreach(file version.py build-version)
+  if(NOT LibTorch_VERSION AND EXISTS "${LibTorch_ROOT_DIR}/${file}")
+    file(STRINGS "${LibTorch_ROOT_DIR}/${file}" version_line REGEX "^(__version__|[0-9])")
+    string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" LibTorch_VERSION "${version_line}")
+  endif()
+endforeach()
 set(LibTorch_INCLUDE_DIR "${LibTorch_ROOT_DIR}/include")
 set(LibTorch_LIBRARY_DIR "${LibTorch_ROOT_DIR}/lib")
 
@@ -58,7 +89,7 @@ find_package_handle_standard_args(
   VERSION_VAR LibTorch_VERSION
   HANDLE_VERSION_RANGE
   REASON_FAILURE_MESSAGE
-    "No fitting torch for the Python interpreter '${Python_EXECUTABLE}'.
+    "No fitting torch (in '${LibTorch_ROOT_DIR}', for the Python interpreter '${Python_EXECUTABLE}').
   Install one there (python -m pip install 'torch==2.15.*'), activate the virtual environment that has it,
   or choose another interpreter with -DPython_EXECUTABLE=...")
 

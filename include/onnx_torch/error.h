@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
-#include <vector>
+#include <utility>
+
+#include "onnx_torch/visibility.h"
 
 namespace onnxtorch {
 
@@ -16,10 +18,14 @@ struct NodeLabel {
   int64_t version = 0;  // the opset version the model imports for the domain
 
   bool empty() const { return op_type.empty(); }
-  std::string str() const;  // Reshape "reshape_4" (opset 13)
+  std::string str() const {  // Reshape "reshape_4" (opset 13)
+    const std::string qualified = domain.empty() ? op_type : domain + "." + op_type;
+    const std::string quoted = name.empty() ? "" : " \"" + name + "\"";
+    return qualified + quoted + " (opset " + std::to_string(version) + ")";
+  }
 };
 
-class Error : public std::runtime_error {
+class ONNX_TORCH_API Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, NodeLabel node = {})
       : std::runtime_error(node.empty() ? message : node.str() + ": " + message), node_(std::move(node)) {}
@@ -30,27 +36,27 @@ class Error : public std::runtime_error {
 };
 
 // The model breaks the ONNX specification, or its files cannot be read.
-struct InvalidModelError : Error {
+struct ONNX_TORCH_API InvalidModelError : Error {
   using Error::Error;
 };
 
 // The model holds operators, or uses of them, that cannot be translated; the message lists all of them.
-struct UnsupportedError : Error {
+struct ONNX_TORCH_API UnsupportedError : Error {
   using Error::Error;
 };
 
 // What the caller fed does not fit the model's inputs.
-struct InputError : Error {
+struct ONNX_TORCH_API InputError : Error {
   using Error::Error;
 };
 
 // The device that was asked for is not there.
-struct DeviceError : Error {
+struct ONNX_TORCH_API DeviceError : Error {
   using Error::Error;
 };
 
 // A node failed while the model ran.
-struct RunError : Error {
+struct ONNX_TORCH_API RunError : Error {
   using Error::Error;
 };
 

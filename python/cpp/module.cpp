@@ -9,6 +9,7 @@
 #include "export.h"
 #include "logged_warnings.h"
 #include "numpy_values.h"
+#include "onnx_torch/library.h"
 #include "registry/registry.h"
 #include "registry/schema.h"
 #include "registry/user_operators.h"
@@ -299,6 +300,7 @@ PYBIND11_MODULE(_C, m) {
         register_operator(domain, op, since_version, torch_operator(torch_name));
       },
       py::arg("domain"), py::arg("op_type"), py::arg("since_version"), py::arg("torch_name"));
+  m.def("load_library", [](const std::string& path) { load_library(path); }, py::arg("path"));
   m.def("problems", [](const std::string& bytes) { return describe_problems(*ModelFile::from_bytes(bytes)); });
   m.def("operator_versions", &versions);
   m.def("translation_table", &table, "(domain, operator, since versions, reviewed to) of each translated operator.");

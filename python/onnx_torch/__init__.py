@@ -13,7 +13,7 @@ from .comparison import compare
 from .compat._devices import get_available_providers, get_device
 from .compat._options import RunOptions, SessionOptions
 from .compat._values import OrtValue
-from .custom_ops import register_op
+from .custom_ops import include_path, load_library, register_op
 from .errors import DeviceError, Error, InputError, InvalidModelError, RunError, UnsupportedError
 from .export import kernels_library, to_torchscript
 from .extraction import extract
@@ -50,8 +50,10 @@ __all__ = [
     "extract",
     "get_available_providers",
     "get_device",
+    "include_path",
     "info",
     "kernels_library",
+    "load_library",
     "names_of",
     "prepare",
     "profile",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -41,6 +42,25 @@ def register_op(domain: str, op_type: str, implementation: str | Callable[..., A
     if "::" not in name:
         raise InputError(f'{name!r} is not the name of a torch operator; write "namespace::name", such as "aten::relu"')
     _C.register_operator(domain, op_type, since_version, name)
+
+
+def load_library(path: str | os.PathLike[str]) -> None:
+    """Loads a shared library of operators of your own domain, for all models prepared from then on.
+
+    Its translators are written in C++ with ``onnx_torch/translator.h``, which lies below `include_path`, as
+    docs/cpp_api.md shows. What the library registers with ``TORCH_LIBRARY`` is loaded with it.
+    """
+    _C.load_library(os.path.abspath(path))
+
+
+def include_path() -> str:
+    """The folder of the C++ headers, for a compiler's ``-I``.
+
+    >>> import os
+    >>> os.path.exists(os.path.join(include_path(), "onnx_torch", "translator.h"))
+    True
+    """
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "include")
 
 
 def _defined(op_type: str, function: Callable[..., Any]) -> str:

@@ -6,15 +6,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace onnxtorch {
+#include "onnx_torch/types.h"
 
-// The numbers of TensorProto.DataType.
-enum class ElementType : int32_t {
-  Undefined = 0, Float = 1, Uint8 = 2, Int8 = 3, Uint16 = 4, Int16 = 5, Int32 = 6, Int64 = 7, String = 8, Bool = 9,
-  Float16 = 10, Double = 11, Uint32 = 12, Uint64 = 13, Complex64 = 14, Complex128 = 15, Bfloat16 = 16,
-  Float8e4m3fn = 17, Float8e4m3fnuz = 18, Float8e5m2 = 19, Float8e5m2fnuz = 20, Uint4 = 21, Int4 = 22,
-  Float4e2m1 = 23, Float8e8m0 = 24, Uint2 = 25, Int2 = 26, Float6e2m3 = 27, Float6e3m2 = 28,
-};
+namespace onnxtorch {
 
 enum class Wrap : uint8_t {
   None,      // the stored dtype computes as the ONNX type does

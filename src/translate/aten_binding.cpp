@@ -153,15 +153,6 @@ std::vector<const FunctionSchema*> overloads(const NodeView& n, const std::strin
   n.fail(name + " has no overload \"" + wanted + "\"; it has" + others);
 }
 
-// An output as ONNX has it: numbers are tensors.
-Value as_output(Translator& t, const Value& result) {
-  const auto kind = result.graph->type()->kind();
-  if (kind == TypeKind::FloatType || kind == TypeKind::NumberType) {
-    return t.call("aten::scalar_tensor", {result, kw("device", t.device())});
-  }
-  return result;
-}
-
 Values outputs_of(Translator& t, const NodeView& n, Values results) {
   const bool is_list = results.size() == 1 && is_tensor_list(results[0].graph->type());
   if (is_list && n.output_count() > 1) {
@@ -173,16 +164,7 @@ Values outputs_of(Translator& t, const NodeView& n, Values results) {
   } else if (is_list) {
     return {results[0].as(ValueType::sequence(ValueType::tensor(n.element(0))))};
   }
-  for (Value& result : results) {
-    result = as_output(t, result);
-    if (t.on_host(result)) {
-      result = result.as(ElementType::Int64);
-    } else if (t.bool_on_host(result)) {
-      result = result.as(ElementType::Bool);
-    } else if (const auto dtype = t.known_dtype(result)) {
-      result = result.as(element_type_of(*dtype));
-    }
-  }
+  for (Value& result : results) result = as_output(t, result);
   return results;
 }
 
@@ -201,6 +183,17 @@ Values call_operator(Translator& t, const NodeView& n, const std::string& name, 
 }
 
 }  // namespace
+
+Value as_output(Translator& t, const Value& result) {
+  const auto kind = result.graph->type()->kind();
+  if (kind == TypeKind::FloatType || kind == TypeKind::NumberType) {
+    return as_output(t, t.call("aten::scalar_tensor", {result, kw("device", t.device())}));
+  }
+  if (t.on_host(result)) return result.as(ElementType::Int64);
+  if (t.bool_on_host(result)) return result.as(ElementType::Bool);
+  const auto dtype = t.known_dtype(result);
+  return dtype ? result.as(element_type_of(*dtype)) : result;
+}
 
 Values aten(Translator& t, const NodeView& n) {
   const std::string name = "aten::" + n.attr_string("operator");

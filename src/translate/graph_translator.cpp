@@ -13,25 +13,13 @@
 #include "registry/user_operators.h"
 #include "translate/attribute_references.h"
 #include "translate/graph_location.h"
+#include "translate/signature.h"
 
 namespace onnxtorch {
 namespace {
 
 namespace jit = torch::jit;
 using c10::IValue;
-
-Dim dim_of(const onnx::TensorShapeProto::Dimension& dim, const std::map<std::string, int64_t>& sizes) {
-  if (dim.has_dim_value() && dim.dim_value() >= 0) return {dim.dim_value(), ""};
-  const auto fixed = sizes.find(dim.dim_param());
-  return fixed == sizes.end() ? Dim{-1, dim.dim_param()} : Dim{fixed->second, dim.dim_param()};
-}
-
-std::optional<std::vector<Dim>> dims_of(const onnx::TypeProto& type, const std::map<std::string, int64_t>& sizes) {
-  if (!type.has_tensor_type() || !type.tensor_type().has_shape()) return {};
-  std::vector<Dim> dims;
-  for (const auto& dim : type.tensor_type().shape().dim()) dims.push_back(dim_of(dim, sizes));
-  return dims;
-}
 
 std::optional<at::Tensor> meta_tensor(const InputSpec& input) {
   if (!input.dims || input.type.kind != ValueType::Kind::Tensor) return {};
@@ -44,22 +32,6 @@ std::optional<at::Tensor> meta_tensor(const InputSpec& input) {
 }
 
 }  // namespace
-
-ValueType value_type(const onnx::TypeProto& type) {
-  const auto element = [](int number) {
-    if (number != 0 && !is_element_type(number)) throw InvalidModelError("unknown element type " + std::to_string(number));
-    return static_cast<ElementType>(number);
-  };
-  switch (type.value_case()) {
-    case onnx::TypeProto::kTensorType: return ValueType::tensor(element(type.tensor_type().elem_type()));
-    case onnx::TypeProto::kSparseTensorType: return ValueType::tensor(element(type.sparse_tensor_type().elem_type()));
-    case onnx::TypeProto::kSequenceType: return ValueType::sequence(value_type(type.sequence_type().elem_type()));
-    case onnx::TypeProto::kOptionalType: return ValueType::optional(value_type(type.optional_type().elem_type()));
-    case onnx::TypeProto::kMapType:
-      return ValueType::map(element(type.map_type().key_type()), value_type(type.map_type().value_type()).element);
-    default: return {};
-  }
-}
 
 c10::TypePtr torchscript_type(const ValueType& type) {
   switch (type.kind) {
@@ -77,7 +49,8 @@ GraphTranslator::GraphTranslator(const std::shared_ptr<const ModelFile>& model, 
       options_(options),
       graph_(std::make_shared<jit::Graph>()),
       reader_{model->external, [this](std::string_view text) { return program_.strings->intern(text); }},
-      model_opsets_(opsets_of(model_)) {
+      model_opsets_(opsets_of(model_)),
+      declared_outputs_(declared_outputs(model_, options.shapes)) {
   program_.graph = graph_;
   program_.strings = c10::make_intrusive<StringPool>();
 }
@@ -107,24 +80,19 @@ void GraphTranslator::give(const std::string& name) {
   if (value.graph->type()->kind() == c10::TypeKind::OptionalType && type.kind != ValueType::Kind::Optional) {
     type = ValueType::optional(type);
   }
-  program_.outputs.push_back({name, type});
+  const auto declared = std::ranges::find(declared_outputs_, name, &OutputSpec::name);
+  program_.outputs.push_back({name, type, declared == declared_outputs_.end() ? std::nullopt : declared->dims});
   graph_->registerOutput(value.graph);
 }
 
 void GraphTranslator::declare_inputs() {
-  const onnx::GraphProto& graph = model_.graph();
-  std::set<std::string> initialized;
-  for (const auto& tensor : graph.initializer()) initialized.insert(tensor.name());
-  for (const auto& tensor : graph.sparse_initializer()) initialized.insert(tensor.values().name());
-  for (const auto& input : graph.input()) {
-    const InputSpec spec{input.name(), value_type(input.type()), dims_of(input.type(), options_.shapes),
-                         initialized.contains(input.name())};
-    if (!spec.type.known()) throw InvalidModelError("the input \"" + spec.name + "\" has no type");
-    program_.inputs.push_back(spec);
+  program_.inputs = declared_inputs(model_, options_.shapes);
+  for (size_t i = 0; i < program_.inputs.size(); ++i) {
+    const InputSpec& spec = program_.inputs[i];
     if (spec.has_default && !options_.variant.overridden.contains(spec.name)) continue;
     jit::Value* value = graph_->addInput();
     value->setType(torchscript_type(spec.type));
-    program_.graph_inputs.push_back({GraphInput::Role::Input, program_.inputs.size() - 1});
+    program_.graph_inputs.push_back({GraphInput::Role::Input, i});
     if (const auto meta = meta_tensor(spec)) facts_.set_meta(value, *meta);
     define(spec.name, {value, spec.type});
   }

@@ -96,6 +96,7 @@ class GraphTranslator final : public Translator {
   Scope* scope_ = nullptr;
   Opsets model_opsets_;
   std::optional<size_t> node_;  // the number of the one being translated
+  std::vector<OutputSpec> declared_outputs_;
   torch::jit::SourceRange location_;
   torch::jit::Value* string_pool_ = nullptr;
   std::set<std::string> gradient_inputs_;                 // values that Gradient nodes differentiate by

@@ -2,6 +2,7 @@
 
 #include <onnx/onnx-ml.pb.h>
 
+#include "translate/signature.h"
 #include "translate/translator.h"
 
 namespace onnxtorch {

@@ -16,14 +16,11 @@ class GraphProto;
 class NodeProto;
 class SparseTensorProto;
 class TensorProto;
-class TypeProto;
 }  // namespace onnx
 
 namespace onnxtorch {
 
 class Translator;
-
-ValueType value_type(const onnx::TypeProto& type);
 
 class NodeView {
  public:

@@ -22,23 +22,6 @@ namespace onnxtorch {
 
 struct ModelFile;
 
-struct Dim {
-  int64_t size = -1;   // -1: any
-  std::string symbol;  // of a dimension that is any
-};
-
-struct InputSpec {
-  std::string name;
-  ValueType type;
-  std::optional<std::vector<Dim>> dims;  // none: any rank
-  bool has_default = false;              // an initializer has its name, so that it may be left out
-};
-
-struct OutputSpec {
-  std::string name;
-  ValueType type;
-};
-
 struct Bound {
   std::string name;   // of the initializer; empty for other constants
   c10::IValue value;  // a tensor, or an object of a kernel

@@ -86,6 +86,9 @@ using TranslateFunction = std::function<Values(Translator&, const NodeView&)>;
 // attributes as the ONNX schema names them (inputs first), but for those that are fixed here; see src/ops/README.md.
 TranslateFunction script(std::string function, std::vector<Arg> fixed = {});
 
+// The result of a torch operator as ONNX has it: numbers are tensors, and the dtype, where it is known, tells the type.
+Value as_output(Translator& t, const Value& result);
+
 // The translator of ATen: calls the ATen operator that the attribute "operator" names. The other attributes are arguments
 // by name; each input is the next argument that is still open, and, where that takes all inputs, a tensor.
 Values aten(Translator& t, const NodeView& n);

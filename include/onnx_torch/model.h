@@ -1,0 +1,69 @@
+// Load a model, compile it for a device, run it:
+//
+//   const auto model = onnxtorch::Model::load("model.onnx").compile({.device = "cuda:0"});
+//   const at::Tensor y = model.run({x})[0].tensor();
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "onnx_torch/data.h"
+#include "onnx_torch/error.h"
+#include "onnx_torch/options.h"
+#include "onnx_torch/types.h"
+#include "onnx_torch/visibility.h"
+
+namespace onnxtorch {
+
+struct ModelFile;
+class PreparedModel;
+
+// A model ready to run. Immutable and cheap to copy; any number of threads may run one at the same time.
+class ONNX_TORCH_API CompiledModel {
+ public:
+  const std::vector<InputSpec>& inputs() const;
+  const std::vector<OutputSpec>& outputs() const;
+  const Options& options() const;
+
+  // Inputs in the order of the model's, all of them or all that have no initializer. Tensors may be on any device;
+  // outputs are on the model's. Throws InputError where an input does not fit, RunError where a node fails.
+  Outputs run(const std::vector<Data>& inputs = {}) const;
+
+  // Inputs by name; `outputs` names values of the main graph, and only what they need is computed. None: the model's
+  // outputs.
+  Outputs run(const Feeds& inputs, const std::vector<std::string>& outputs = {}) const;
+
+ private:
+  friend class Model;
+  explicit CompiledModel(std::shared_ptr<const PreparedModel> prepared) : prepared_(std::move(prepared)) {}
+
+  std::shared_ptr<const PreparedModel> prepared_;
+};
+
+// A model as it was read. Cheap to copy.
+class ONNX_TORCH_API Model {
+ public:
+  // External data lies below `directory`: that of the file where none is given; for bytes there is none by default.
+  // Throws InvalidModelError.
+  static Model load(const std::filesystem::path& file, const std::filesystem::path& directory = {});
+  static Model from_bytes(std::string_view bytes, const std::filesystem::path& directory = {});
+
+  // As the model declares them.
+  std::vector<InputSpec> inputs() const;
+  std::vector<OutputSpec> outputs() const;
+  std::map<std::string, std::string> metadata() const;  // its metadata_props
+
+  // Throws UnsupportedError, InvalidModelError, DeviceError, or InputError where the options do not fit the model.
+  CompiledModel compile(const Options& options = {}) const;
+
+ private:
+  explicit Model(std::shared_ptr<const ModelFile> file) : file_(std::move(file)) {}
+
+  std::shared_ptr<const ModelFile> file_;
+};
+
+}  // namespace onnxtorch

@@ -1,0 +1,26 @@
+// What a model declares of its inputs and outputs.
+#pragma once
+
+#include <onnx/onnx-ml.pb.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "onnx_torch/types.h"
+
+namespace onnxtorch {
+
+ValueType value_type(const onnx::TypeProto& type);
+
+// Of a tensor that has a shape; `sizes` are those of symbolic dimensions that are fixed.
+std::optional<std::vector<Dim>> declared_dims(const onnx::TypeProto& type,
+                                              const std::map<std::string, int64_t>& sizes = {});
+
+// Throws InvalidModelError where an input has no type.
+std::vector<InputSpec> declared_inputs(const onnx::ModelProto& model, const std::map<std::string, int64_t>& sizes = {});
+std::vector<OutputSpec> declared_outputs(const onnx::ModelProto& model,
+                                         const std::map<std::string, int64_t>& sizes = {});
+
+}  // namespace onnxtorch

@@ -1,0 +1,69 @@
+// A library of translators as users write them.
+#include <ATen/ATen.h>
+#include <onnx_torch/translator.h>
+#include <torch/library.h>
+
+#include <stdexcept>
+
+using namespace onnxtorch::translator;
+using onnxtorch::ElementType;
+
+namespace {
+
+at::Tensor add_index(const at::Tensor& x, int64_t dim) { return x + at::arange(x.size(dim), x.options()); }
+
+// Scaled(x, bias?): x * factor + bias
+Values scaled(Graph& graph, const Node& node) {
+  if (node.input_count() > 2) node.fail("takes one or two inputs");
+  const double factor = node.has_attribute("factor") ? node.attr_float("factor") : 2.0;
+  const Value product = graph.call("aten::mul", {node.input(0), factor});
+  return {node.has(1) ? graph.call("aten::add", {product, node.input(1)}) : product};
+}
+
+Values scaled_3(Graph& graph, const Node& node) { return {graph.call("aten::mul", {node.input(0), node.number(1)})}; }
+
+// Parts(x): its largest values along the attribute "axis", where they are, and the number of its elements.
+Values parts(Graph& graph, const Node& node) {
+  Values results = graph.call_all("aten::max", {node.input(0), kw("dim", node.attr_int("axis")), kw("keepdim", true)});
+  if (node.wants(2)) results.push_back(graph.call("aten::numel", {node.input(0)}));
+  return results;
+}
+
+// Table(x): x looked up in a constant, by an operator of this library's own.
+Values table(Graph& graph, const Node& node) {
+  const auto shape = graph.known_shape(node.input(0));
+  if (shape && shape->size() != 1) node.unsupported("only vectors");
+  const Value constant = graph.constant(at::tensor({10.0F, 20.0F, 30.0F}));
+  const Value found = graph.call("aten::index_select", {constant, 0, node.input(0)});
+  return {graph.call("onnx_torch_test::add_index", {found, kw("dim", 0)})};
+}
+
+Values describe(Graph& graph, const Node& node) {
+  const auto ints = node.attr_ints("ints");
+  const auto floats = node.attr_floats("floats");
+  if (node.attr_string("text") != "text" || node.attr_strings("texts").size() != 2 ||
+      node.label().op_type != "Describe") {
+    throw std::runtime_error("attributes came wrong");
+  }
+  const Value sum = graph.call("aten::add", {node.attr_tensor("tensor"), floats.at(0)});
+  const Value shape =
+      graph.call("aten::new_zeros", {sum, ints, kw("dtype", ElementType::Uint8), kw("device", graph.device())});
+  return {sum, shape.as(ElementType::Uint4), graph.call("aten::reshape", {node.input(0), node.ints(1)})};
+}
+
+Values unknown(Graph& graph, const Node& node) { return {graph.call("nobody::knows", {node.input(0)})}; }
+Values unqualified(Graph& graph, const Node& node) { return {graph.call("relu", {node.input(0)})}; }
+
+}  // namespace
+
+TORCH_LIBRARY(onnx_torch_test, m) { m.def("add_index(Tensor x, int dim) -> Tensor", add_index); }
+
+ONNX_TORCH_OPERATORS(operators) {
+  operators.add("test.cpp", "Scaled", 1, scaled);
+  operators.add("test.cpp", "Scaled", 3, scaled_3);
+  operators.add("test.cpp", "Parts", 1, parts);
+  operators.add("test.cpp", "Table", 1, table);
+  operators.add("test.cpp", "Describe", 1, describe);
+  operators.add("test.cpp", "Unknown", 1, unknown);
+  operators.add("test.cpp", "Unqualified", 1, unqualified);
+}

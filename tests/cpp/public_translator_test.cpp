@@ -1,0 +1,143 @@
+// Translators from another library, and from the program itself.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <onnx_torch/library.h>
+#include <onnx_torch/model.h>
+
+#include "public_models.h"
+
+namespace onnxtorch {
+namespace {
+
+using onnx::TensorProto;
+using testing::GraphBuilder;
+using ::testing::HasSubstr;
+using testing::longs;
+using testing::model_bytes;
+
+class Translators : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { load_library(TEST_OPERATORS); }
+};
+
+Model one_node(const std::string& op, size_t inputs, size_t outputs, int64_t version = 1,
+               const std::function<void(onnx::NodeProto&)>& attributes = {},
+               TensorProto::DataType type = TensorProto::FLOAT) {
+  return Model::from_bytes(model_bytes(
+      [&](onnx::ModelProto&, GraphBuilder& g) {
+        std::vector<std::string> in, out;
+        for (size_t i = 0; i < inputs; ++i) {
+          in.push_back("x" + std::to_string(i));
+          g.input(in.back(), i == 1 && op == "Describe" ? TensorProto::INT64 : type, {testing::kAny});
+        }
+        for (size_t i = 0; i < outputs; ++i) {
+          out.push_back("y" + std::to_string(i));
+          g.output(out.back());
+        }
+        onnx::NodeProto& node = g.node(op, in, out, "node");
+        node.set_domain("test.cpp");
+        if (attributes) attributes(node);
+      },
+      version));
+}
+
+onnx::AttributeProto& attribute(onnx::NodeProto& node, const std::string& name,
+                                onnx::AttributeProto::AttributeType type) {
+  auto* added = node.add_attribute();
+  added->set_name(name);
+  added->set_type(type);
+  return *added;
+}
+
+TEST_F(Translators, CallOperatorsOnInputsAndAttributes) {
+  const at::Tensor x = at::tensor({1.0F, -2.0F});
+  EXPECT_TRUE(at::equal(one_node("Scaled", 1, 1).compile().run({x})[0].tensor(), 2 * x));
+  const auto with_factor = [](onnx::NodeProto& node) {
+    attribute(node, "factor", onnx::AttributeProto::FLOAT).set_f(0.5F);
+  };
+  EXPECT_TRUE(at::equal(one_node("Scaled", 2, 1, 2, with_factor).compile().run({x, x})[0].tensor(), 1.5 * x));
+  EXPECT_TRUE(at::equal(one_node("Scaled", 2, 1, 7).compile().run({x, at::tensor({3.0F})})[0].tensor(), 3 * x));
+}
+
+TEST_F(Translators, GiveSeveralOutputs) {
+  const auto axis = [](onnx::NodeProto& node) { attribute(node, "axis", onnx::AttributeProto::INT).set_i(0); };
+  const Outputs outputs = one_node("Parts", 1, 3, 1, axis).compile().run({at::tensor({1.0F, 5.0F, 2.0F})});
+  EXPECT_TRUE(at::equal(outputs[0].tensor(), at::tensor({5.0F})));
+  EXPECT_TRUE(at::equal(outputs[1].tensor(), longs({1})));
+  EXPECT_TRUE(at::equal(outputs[2].tensor(), longs({3}).squeeze()));
+  EXPECT_EQ(one_node("Parts", 1, 2, 1, axis).compile().run({at::ones({3})}).size(), 2U);
+}
+
+TEST_F(Translators, UseConstantsAndOperatorsOfTheirLibrary) {
+  const auto model = one_node("Table", 1, 1, 1, {}, TensorProto::INT64).compile();
+  EXPECT_TRUE(at::equal(model.run({longs({2, 0})})[0].tensor(), at::tensor({30.0F, 11.0F})));
+}
+
+TEST_F(Translators, ReadEveryKindOfAttribute) {
+  const auto attributes = [](onnx::NodeProto& node) {
+    auto& ints = attribute(node, "ints", onnx::AttributeProto::INTS);
+    ints.add_ints(2);
+    ints.add_ints(1);
+    attribute(node, "floats", onnx::AttributeProto::FLOATS).add_floats(0.5F);
+    attribute(node, "text", onnx::AttributeProto::STRING).set_s("text");
+    auto& texts = attribute(node, "texts", onnx::AttributeProto::STRINGS);
+    texts.add_strings("a");
+    texts.add_strings("b");
+    auto* tensor = attribute(node, "tensor", onnx::AttributeProto::TENSOR).mutable_t();
+    tensor->set_data_type(TensorProto::FLOAT);
+    tensor->add_float_data(1);
+  };
+  const Outputs outputs = one_node("Describe", 2, 3, 1, attributes).compile().run({at::arange(4.0F), longs({2, 2})});
+  EXPECT_EQ(outputs[0].tensor().item<float>(), 1.5F);
+  EXPECT_TRUE(at::equal(outputs[1].tensor(), at::zeros({2, 1}, at::kByte)));
+  EXPECT_TRUE(at::equal(outputs[2].tensor(), at::arange(4.0F).reshape({2, 2})));
+  EXPECT_EQ(one_node("Describe", 2, 3, 1, attributes).compile().outputs()[1].type.str(), "tensor(uint4)");
+}
+
+template <typename E>
+E compile_error(const Model& model) {
+  try {
+    model.compile();
+  } catch (const E& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no such exception";
+  return E("none");
+}
+
+TEST_F(Translators, NameTheNodeInErrors) {
+  const auto too_many = compile_error<InvalidModelError>(one_node("Scaled", 3, 1));
+  EXPECT_STREQ(too_many.what(), "test.cpp.Scaled \"node\" (opset 1): takes one or two inputs");
+  EXPECT_EQ(too_many.node().domain, "test.cpp");
+  EXPECT_THAT(compile_error<InvalidModelError>(one_node("Parts", 1, 2)).what(),
+              HasSubstr("the attribute \"axis\" is missing"));
+  EXPECT_THAT(compile_error<Error>(one_node("Unknown", 1, 1)).what(), HasSubstr("nobody::knows"));
+  EXPECT_THAT(compile_error<Error>(one_node("Unqualified", 1, 1)).what(), HasSubstr("write \"namespace::name\""));
+  EXPECT_EQ(compile_error<Error>(one_node("Unqualified", 1, 1)).node().op_type, "Unqualified");
+}
+
+TEST_F(Translators, MayBeAPartOfTheProgram) {
+  using namespace translator;
+  operators().add("test.cpp", "Negative", 1, [](Graph& graph, const Node& node) -> translator::Values {
+    return {graph.call("aten::neg", {node.input(0)})};
+  });
+  EXPECT_TRUE(at::equal(one_node("Negative", 1, 1).compile().run({at::ones({1})})[0].tensor(), -at::ones({1})));
+  EXPECT_THROW(operators().add("ai.onnx", "Relu", 1, {}), InputError);
+}
+
+TEST(LoadLibrary, SaysWhatIsWrong) {
+  const auto message = [](const char* file) -> std::string {
+    try {
+      load_library(file);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "no exception";
+  };
+  EXPECT_THAT(message("there/is/no/library.so"), HasSubstr("there/is/no/library.so"));
+  EXPECT_THAT(message("libm.so.6"), HasSubstr("build it with this release's onnx_torch/translator.h"));
+}
+
+}  // namespace
+}  // namespace onnxtorch

@@ -1,0 +1,254 @@
+"""The C++ package: installed, found, built against, and run beside the Python package."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from onnx import TensorProto, helper, save
+
+import onnx_torch
+from models import model_of, op_model
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(onnx_torch.__file__).absolute().parents[2]  # not resolved: the build tree links to the sources
+WORK = BUILD / "cpp_package"
+TORCH = Path(torch.__file__).parent
+X = np.arange(6, dtype=np.float32).reshape(3, 2)
+
+pytestmark = [
+    pytest.mark.skipif(not (BUILD / "CMakeCache.txt").exists(), reason="onnx_torch does not run from a build tree"),
+    pytest.mark.skipif(not shutil.which("cmake"), reason="cmake is not there"),
+]
+
+
+def run(*command: str | Path, **options) -> str:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=600, **options)
+    assert done.returncode == 0, f"{command} gave {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def configure(source: Path, name: str, *definitions: str) -> subprocess.CompletedProcess[str]:
+    ccache = shutil.which("ccache")
+    launcher = [f"-DCMAKE_CXX_COMPILER_LAUNCHER={ccache}"] if ccache else []
+    command = ["cmake", "-S", str(source), "-B", str(WORK / name), "-G", "Ninja", *launcher, *definitions]
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
+
+
+def build(source: Path, name: str, *definitions: str) -> Path:
+    configured = configure(source, name, *definitions)
+    assert configured.returncode == 0, configured.stderr
+    run("cmake", "--build", WORK / name, "--parallel", "2")
+    return WORK / name
+
+
+@pytest.fixture(scope="module")
+def prefix() -> Path:
+    installed = WORK / "prefix"
+    shutil.rmtree(installed, ignore_errors=True)
+    run("cmake", "--install", BUILD, "--prefix", installed)
+    return installed
+
+
+def write(file: Path, text: str) -> None:
+    """Leaves a file that has the text already as it is, so that nothing is built twice."""
+    if not file.exists() or file.read_text() != text:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+# What the fragments on the documentation's page are written about.
+FRAGMENT = """
+void fragment_%d([[maybe_unused]] const onnxtorch::CompiledModel& model, [[maybe_unused]] at::Tensor x,
+                 [[maybe_unused]] at::Tensor y) {
+%s}
+"""
+
+
+@pytest.fixture(scope="module")
+def documented(prefix: Path) -> Path:
+    """The project that docs/cpp_api.md shows, built."""
+    source = WORK / "documented"
+    page = (ROOT / "docs" / "cpp_api.md").read_text()
+    cmake = re.findall(r"```cmake\n(.*?)```", page, re.DOTALL)
+    fragments = []
+    for text in re.findall(r"```cpp\n(.*?)```", page, re.DOTALL):
+        name = re.match(r"// (\w+\.cpp)\n", text)
+        if name:
+            write(source / name[1], text)
+        else:
+            fragments.append(FRAGMENT % (len(fragments), text))
+    assert len(cmake) == 1 and len(fragments) >= 4
+    headers = "#include <ATen/ATen.h>\n#include <onnx_torch/library.h>\n#include <onnx_torch/model.h>\n"
+    write(source / "fragments.cpp", headers + "".join(fragments))
+    extra = (
+        "add_library(fragments OBJECT fragments.cpp)\ntarget_link_libraries(fragments PRIVATE onnx_torch::onnx_torch)\n"
+    )
+    write(source / "CMakeLists.txt", cmake[0] + extra)
+    return build(source, "documented-build", f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
+
+
+def test_the_example_prints_what_python_computes(prefix, tmp_path):
+    example = build(ROOT / "examples" / "cpp", "example-build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run(sys.executable, ROOT / "examples" / "cpp" / "make_model.py", tmp_path)
+    files = sorted(tmp_path.glob("*.pgm"))
+    printed = run(example / "classify", tmp_path / "digits.onnx", *files).splitlines()
+
+    pixels = [np.frombuffer(file.read_bytes()[-64:], np.uint8).reshape(8, 8) / np.float32(16) for file in files]
+    rep = onnx_torch.prepare(tmp_path / "digits.onnx")
+    (probabilities,) = rep.run([np.stack(pixels)])
+    assert len(printed) == len(files) == 10
+    for line, file, row in zip(printed, files, probabilities, strict=True):
+        best = np.argsort(-row)[:3]
+        assert line == f"{file}: " + ", ".join(
+            f"{rep.metadata['classes'].split()[i]} {100 * float(row[i]):.1f} %" for i in best
+        )
+    assert sum(line.split(": ")[1][0] == file.stem for line, file in zip(printed, files, strict=True)) >= 8
+
+
+def test_the_example_tells_what_is_wrong(prefix, tmp_path):
+    example = build(ROOT / "examples" / "cpp", "example-build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    (tmp_path / "no.onnx").write_text("no model")
+    (tmp_path / "no.pgm").write_text("no image")
+    for arguments, message in (
+        ([], "usage"),
+        (["absent.onnx", "x.pgm"], "absent.onnx"),
+        ([tmp_path / "no.onnx", tmp_path / "no.pgm"], "is not an ONNX model"),
+    ):
+        done = subprocess.run([example / "classify", *arguments], capture_output=True, text=True)
+        assert done.returncode in (1, 2) and message in done.stderr
+
+
+def domain_model():
+    nodes = [
+        helper.make_node("Scaled", ["x"], ["s"], domain="my.domain", factor=2.5),
+        helper.make_node("Thinned", ["s"], ["rows", "sum"], domain="my.domain", keepdims=1),
+    ]
+    return model_of(
+        nodes,
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 2])],
+        ["rows", "sum"],
+        domain="my.domain",
+        opset=1,
+    )
+
+
+def test_a_library_of_translators_serves_python(documented):
+    onnx_torch.load_library(documented / "libmy_operators.so")
+    rows, total = onnx_torch.prepare(domain_model()).run([X])
+    np.testing.assert_array_equal(rows, 2.5 * X[::2])
+    np.testing.assert_array_equal(total, 2.5 * X[::2].sum(0, keepdims=True))
+    with pytest.raises(onnx_torch.InvalidModelError, match=r"my.domain.Scaled.*takes one input"):
+        onnx_torch.prepare(op_model("Scaled", [X, X], 1, "my.domain"))
+
+
+def test_a_library_of_translators_serves_cpp(documented, tmp_path):
+    save(domain_model(), tmp_path / "model.onnx")
+    printed = run(documented / "hello", tmp_path / "model.onnx", documented / "libmy_operators.so")
+    assert printed.splitlines() == ["x: tensor(float)", "rows: 10", "sum: 10"]
+    without = subprocess.run([documented / "hello", tmp_path / "model.onnx"], capture_output=True, text=True)
+    assert without.returncode == 1 and "my.domain.Scaled" in without.stderr
+
+
+def test_libraries_that_do_not_fit_are_an_error(tmp_path):
+    with pytest.raises(onnx_torch.InputError, match=r"no_such\.so"):
+        onnx_torch.load_library(tmp_path / "no_such.so")
+    with pytest.raises(onnx_torch.InputError, match=r"build it with this release's onnx_torch/translator\.h"):
+        onnx_torch.load_library(TORCH / "lib" / "libc10.so")
+
+
+def test_only_the_cpp_package_is_installed(prefix):
+    assert {path.name for path in prefix.iterdir()} == {"include", "lib"}
+    assert {path.name for path in (prefix / "include" / "onnx_torch").iterdir()} == {
+        path.name for path in (ROOT / "include" / "onnx_torch").iterdir()
+    }
+    assert (prefix / "lib" / "libonnx_torch.so").exists() and not list(prefix.rglob("_C*"))
+
+
+def test_the_headers_show_neither_protobuf_nor_torchscript():
+    for header in (ROOT / "include" / "onnx_torch").glob("*.h"):
+        assert not re.search(r"torch::jit|torch/csrc|onnx::|\.pb\.h|google|IValue", header.read_text()), header.name
+
+
+def test_the_library_exports_its_interface_alone(prefix):
+    if not shutil.which("nm"):
+        pytest.skip("nm is not there")
+    listed = run("nm", "--dynamic", "--defined-only", "--demangle", prefix / "lib" / "libonnx_torch.so")
+    strong = {line.split(" T ")[1] for line in listed.splitlines() if " T " in line}
+    public = r"onnxtorch::(Model|CompiledModel|Data|Outputs|ValueType)::|onnxtorch::(load_library|operators)\("
+    assert {name for name in strong if not re.match(public, name)} == set()
+    assert len(strong) >= 15
+    assert not re.search(r"\bonnx::\w*Proto|google::protobuf", listed)
+
+
+def find(prefix: Path, tmp_path: Path, *definitions: str) -> subprocess.CompletedProcess[str]:
+    project = "cmake_minimum_required(VERSION 3.25)\nproject(find LANGUAGES CXX)\nfind_package(onnx_torch REQUIRED)\n"
+    write(WORK / "find" / "CMakeLists.txt", project + 'message(STATUS "torch: ${LibTorch_ROOT_DIR}")\n')
+    cache = WORK / "find-build" / "CMakeCache.txt"
+    cache.unlink(missing_ok=True)
+    return configure(WORK / "find", "find-build", f"-DCMAKE_PREFIX_PATH={prefix}", *definitions)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "",
+        f"-DLibTorch_ROOT_DIR={TORCH}",
+        f"-DTorch_DIR={TORCH}/share/cmake/Torch",
+        f"-DPython_EXECUTABLE={sys.executable}",
+    ],
+)
+def test_find_package_finds_torch(prefix, tmp_path, definition):
+    done = find(prefix, tmp_path, *([definition] if definition else []))
+    assert done.returncode == 0, done.stderr
+    assert os.path.samefile(re.search(r"torch: (.*)", done.stdout)[1], TORCH)
+
+
+def test_find_package_tells_which_torch_is_wrong(prefix, tmp_path):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "version.py").write_text("__version__ = '2.3.4'\n")
+    minor = ".".join(torch.__version__.split(".")[:2])
+    wanted = (
+        f"needs a {minor} release of it, but {tmp_path} is 2.3.4. Install it (python -m pip install 'torch=={minor}.*')"
+    )
+    done = find(prefix, tmp_path, f"-DLibTorch_ROOT_DIR={tmp_path}")
+    assert done.returncode != 0 and wanted in " ".join(done.stderr.split())
+    (tmp_path / "version.py").unlink()
+    done = find(prefix, tmp_path, f"-DLibTorch_ROOT_DIR={tmp_path}")
+    assert done.returncode != 0 and f"needs a {minor} release of it, and found none." in " ".join(done.stderr.split())
+
+
+def test_find_package_checks_the_version_asked_for(prefix, tmp_path):
+    for version, found in (("0.1", True), ("0.2", False)):
+        project = "cmake_minimum_required(VERSION 3.25)\nproject(version LANGUAGES CXX)\n"
+        write(WORK / "version" / "CMakeLists.txt", f"{project}find_package(onnx_torch {version} REQUIRED)\n")
+        done = configure(WORK / "version", "version-build", f"-DCMAKE_PREFIX_PATH={prefix}")
+        assert (done.returncode == 0) == found, done.stderr
+
+
+def test_add_subdirectory(tmp_path):
+    """Configures and generates; building it would compile the whole library once more."""
+    project = f"""\
+cmake_minimum_required(VERSION 3.25)
+project(around LANGUAGES CXX)
+add_subdirectory("{ROOT}" onnx_torch)
+add_executable(hello main.cpp)
+target_link_libraries(hello PRIVATE onnx_torch::onnx_torch)
+"""
+    write(WORK / "around" / "CMakeLists.txt", project)
+    write(
+        WORK / "around" / "main.cpp",
+        "#include <onnx_torch/model.h>\nint main() { onnxtorch::Model::from_bytes({}); }\n",
+    )
+    done = configure(WORK / "around", "around-build", f"-DPython_EXECUTABLE={sys.executable}")
+    assert done.returncode == 0, done.stderr
+    steps = (WORK / "around-build" / "build.ninja").read_text()
+    assert re.search(r"^build hello: .*hello\.dir/main\.cpp\.o \|.*libonnx_torch\.so", steps, re.MULTILINE)
+    assert "onnx_torch_tests" not in steps and "onnx_torch_python" not in steps
