@@ -127,4 +127,4 @@ class OperatorTable {
 // What a library's operators are registered by, when it is loaded. The number in its name changes when this header
 // does.
 #define ONNX_TORCH_OPERATORS(table) \
-  extern "C" ONNX_TORCH_API void onnx_torch_operators_1(::onnxtorch::translator::OperatorTable& table)
+  extern "C" ONNX_TORCH_API void onnx_torch_operators_1(::onnxtorch::translator::OperatorTable& table)  // NOLINT
