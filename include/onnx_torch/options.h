@@ -8,8 +8,8 @@
 namespace onnxtorch {
 
 struct Options {
-  std::string device = "CPU";                 // "CPU" or "CUDA:n"
-  int threads = 0;                            // that one run uses on the CPU; 0: as many as the process does
+  std::string device = "CPU";                  // "CPU" or "CUDA:n"
+  int threads = 0;                             // that one run uses on the CPU; 0: as many as the process does
   std::map<std::string, int64_t> shapes = {};  // sizes of symbolic dimensions, by their names
 };
 

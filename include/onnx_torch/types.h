@@ -15,10 +15,35 @@ namespace onnxtorch {
 
 // The numbers of TensorProto.DataType.
 enum class ElementType : int32_t {
-  Undefined = 0, Float = 1, Uint8 = 2, Int8 = 3, Uint16 = 4, Int16 = 5, Int32 = 6, Int64 = 7, String = 8, Bool = 9,
-  Float16 = 10, Double = 11, Uint32 = 12, Uint64 = 13, Complex64 = 14, Complex128 = 15, Bfloat16 = 16,
-  Float8e4m3fn = 17, Float8e4m3fnuz = 18, Float8e5m2 = 19, Float8e5m2fnuz = 20, Uint4 = 21, Int4 = 22,
-  Float4e2m1 = 23, Float8e8m0 = 24, Uint2 = 25, Int2 = 26, Float6e2m3 = 27, Float6e3m2 = 28,
+  Undefined = 0,
+  Float = 1,
+  Uint8 = 2,
+  Int8 = 3,
+  Uint16 = 4,
+  Int16 = 5,
+  Int32 = 6,
+  Int64 = 7,
+  String = 8,
+  Bool = 9,
+  Float16 = 10,
+  Double = 11,
+  Uint32 = 12,
+  Uint64 = 13,
+  Complex64 = 14,
+  Complex128 = 15,
+  Bfloat16 = 16,
+  Float8e4m3fn = 17,
+  Float8e4m3fnuz = 18,
+  Float8e5m2 = 19,
+  Float8e5m2fnuz = 20,
+  Uint4 = 21,
+  Int4 = 22,
+  Float4e2m1 = 23,
+  Float8e8m0 = 24,
+  Uint2 = 25,
+  Int2 = 26,
+  Float6e2m3 = 27,
+  Float6e3m2 = 28,
 };
 
 // The ONNX type of a value, without its shape.
@@ -32,8 +57,12 @@ struct ValueType {
 
   static ValueType tensor(ElementType element) { return {Kind::Tensor, element, {}, {}}; }
   static ValueType map(ElementType key, ElementType element) { return {Kind::Map, element, key, {}}; }
-  static ValueType sequence(ValueType of) { return {Kind::Sequence, {}, {}, std::make_shared<ValueType>(std::move(of))}; }
-  static ValueType optional(ValueType of) { return {Kind::Optional, {}, {}, std::make_shared<ValueType>(std::move(of))}; }
+  static ValueType sequence(ValueType of) {
+    return {Kind::Sequence, {}, {}, std::make_shared<ValueType>(std::move(of))};
+  }
+  static ValueType optional(ValueType of) {
+    return {Kind::Optional, {}, {}, std::make_shared<ValueType>(std::move(of))};
+  }
   ONNX_TORCH_API static ValueType parse(std::string_view text);  // "seq(tensor(float))"; undefined for another text
 
   bool known() const { return inner ? inner->known() : element != ElementType::Undefined; }

@@ -1,7 +1,7 @@
 // The native module: PreparedModel, and the library's errors as Python exceptions.
-#include <pybind11/pybind11.h>
 #include <pybind11/native_enum.h>
 #include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -25,15 +25,16 @@ py::object error_class(const char* name) { return py::module_::import("onnx_torc
 void set_python_error(const char* name, const Error& error) {
   const NodeLabel& node = error.node();
   const py::object none = py::none();
-  const py::object exception = error_class(name)(
-      error.what(), py::arg("node_name") = node.empty() ? none : py::str(node.name),
-      py::arg("op_type") = node.empty() ? none : py::str(node.op_type),
-      py::arg("domain") = node.empty() ? none : py::str(node.domain),
-      py::arg("version") = node.empty() ? none : py::int_(node.version));
+  const py::object exception =
+      error_class(name)(error.what(), py::arg("node_name") = node.empty() ? none : py::str(node.name),
+                        py::arg("op_type") = node.empty() ? none : py::str(node.op_type),
+                        py::arg("domain") = node.empty() ? none : py::str(node.domain),
+                        py::arg("version") = node.empty() ? none : py::int_(node.version));
   PyErr_SetObject(error_class(name).ptr(), exception.ptr());
 }
 
-void translate_exception(std::exception_ptr thrown) {  // NOLINT(performance-unnecessary-value-param): as pybind11 calls it
+void translate_exception(
+    std::exception_ptr thrown) {  // NOLINT(performance-unnecessary-value-param): as pybind11 calls it
   try {
     if (thrown) std::rethrow_exception(thrown);
   } catch (const InvalidModelError& e) {
@@ -83,7 +84,8 @@ py::list run(const PreparedModel& model, const py::dict& feeds, std::vector<std:
 py::list describe_nodes(const std::vector<TranslatedNode>& nodes) {
   py::list described;
   for (const TranslatedNode& node : nodes) {
-    described.append(py::make_tuple(node.label.op_type, node.label.name, node.label.domain, node.label.version, node.output, node.around));
+    described.append(py::make_tuple(node.label.op_type, node.label.name, node.label.domain, node.label.version,
+                                    node.output, node.around));
   }
   return described;
 }
@@ -94,13 +96,17 @@ std::vector<std::pair<std::string, std::string>> describe_graph_inputs(const Pre
   const Program& program = model.program();
   for (const auto& [role, index] : program.graph_inputs) {
     switch (role) {
-      case GraphInput::Role::Input: described.emplace_back("input", program.inputs[index].name); break;
+      case GraphInput::Role::Input:
+        described.emplace_back("input", program.inputs[index].name);
+        break;
       case GraphInput::Role::Bound: {
         const std::string& name = program.bound[index].name;
         described.emplace_back(name.empty() ? "constant" : "weight", name);
         break;
       }
-      case GraphInput::Role::Strings: described.emplace_back("strings", ""); break;
+      case GraphInput::Role::Strings:
+        described.emplace_back("strings", "");
+        break;
     }
   }
   return described;
@@ -204,7 +210,8 @@ std::vector<std::string> value_names(const PreparedModel& model) {
   return names;
 }
 
-// (operator, name, domain, opset version, why, whether an operator is not supported) of all that stands against a model.
+// (operator, name, domain, opset version, why, whether an operator is not supported) of all that stands against a
+// model.
 py::list describe_problems(const ModelFile& file) {
   py::list described;
   for (const auto& [node, why, unsupported] : problems(file.proto)) {
@@ -234,7 +241,8 @@ py::list table() {
 
 py::list experimental() {
   py::list operators;
-  for (const OperatorSchema& schema : experimental_schemas()) operators.append(py::make_tuple(schema.domain, schema.name));
+  for (const OperatorSchema& schema : experimental_schemas())
+    operators.append(py::make_tuple(schema.domain, schema.name));
   return operators;
 }
 
@@ -271,7 +279,7 @@ PYBIND11_MODULE(_C, m) {
             return run(model, feeds, std::move(names), form);
           },
           py::arg("feeds"), py::arg("output_names"), py::arg("form"),
-           "Runs the model on a dictionary of inputs; a list of the values named, or of the model's outputs.")
+          "Runs the model on a dictionary of inputs; a list of the values named, or of the model's outputs.")
       .def("profile", &profile, py::arg("feeds"), py::arg("output_names") = std::vector<std::string>(),
            py::arg("form") = Form::Numpy)
       .def("graph_texts", &PreparedModel::graph_texts)
@@ -281,7 +289,8 @@ PYBIND11_MODULE(_C, m) {
       .def_property_readonly("value_names", &value_names)
       .def_property_readonly("inputs", &describe_inputs, "(name, type, shape, has_default) of each input.")
       .def_property_readonly("outputs", &describe_outputs, "(name, type) of each output.")
-      .def_property_readonly("output_shapes", &output_shapes, "The shape that the model declares for each output, or None.")
+      .def_property_readonly("output_shapes", &output_shapes,
+                             "The shape that the model declares for each output, or None.")
       .def_property_readonly("metadata", &metadata)
       .def_property_readonly("model_info", &describe_model)
       .def_property_readonly("quantization_annotations", &quantization_annotations)
@@ -289,10 +298,11 @@ PYBIND11_MODULE(_C, m) {
 
   bind_export(m);
   m.attr("NEWEST_IR_VERSION") = static_cast<int>(onnx::Version::IR_VERSION);
-  m.def("check_device", [](const std::string& device) { available_device(device); }, "Raises DeviceError where a device is absent.");
   m.def(
-      "check_model",
-      [](const std::string& bytes) { check(ModelFile::from_bytes(bytes)->proto); },
+      "check_device", [](const std::string& device) { available_device(device); },
+      "Raises DeviceError where a device is absent.");
+  m.def(
+      "check_model", [](const std::string& bytes) { check(ModelFile::from_bytes(bytes)->proto); },
       "Raises where a model cannot be translated.");
   m.def(
       "register_operator",

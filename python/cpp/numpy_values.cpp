@@ -20,7 +20,8 @@ std::string numpy_name(const py::array& array) { return py::str(array.dtype().at
 py::dtype numpy_dtype(ElementType type) {
   const std::string name(info(type).numpy);
   const py::module_ ml_dtypes = py::module_::import("ml_dtypes");
-  return py::dtype::from_args(py::hasattr(ml_dtypes, name.c_str()) ? py::object(ml_dtypes.attr(name.c_str())) : py::object(py::str(name)));
+  return py::dtype::from_args(py::hasattr(ml_dtypes, name.c_str()) ? py::object(ml_dtypes.attr(name.c_str()))
+                                                                   : py::object(py::str(name)));
 }
 
 bool is_text(const py::array& array) {
@@ -44,7 +45,8 @@ at::Tensor number_tensor(py::array array, ElementType type) {
   const auto byteorder = py::cast<std::string>(array.dtype().attr("byteorder"));
   if (byteorder == ">") array = array.attr("astype")(array.dtype().attr("newbyteorder")("="));
   bool negative = false;
-  for (py::ssize_t i = 0; i < array.ndim(); ++i) negative |= array.strides(i) < 0 || array.strides(i) % array.itemsize() != 0;
+  for (py::ssize_t i = 0; i < array.ndim(); ++i)
+    negative |= array.strides(i) < 0 || array.strides(i) % array.itemsize() != 0;
   if (negative) array = py::array(array.attr("copy")());
   std::vector<int64_t> sizes, strides;
   for (py::ssize_t i = 0; i < array.ndim(); ++i) {
@@ -66,7 +68,8 @@ Fed tensor_from_python(py::handle object, const ValueType& expected, const std::
   if (py::isinstance<py::array>(object)) {
     array = py::reinterpret_borrow<py::array>(object);
   } else {
-    const bool typed = py::hasattr(object, "dtype");  // a numpy scalar keeps its type, Python's own take the expected one
+    const bool typed =
+        py::hasattr(object, "dtype");  // a numpy scalar keeps its type, Python's own take the expected one
     const bool text = expected.element == ElementType::String;
     array = typed || !expected.known() || text
                 ? py::array(py::module_::import("numpy").attr(text && !typed ? "array" : "asarray")(object))
@@ -74,10 +77,12 @@ Fed tensor_from_python(py::handle object, const ValueType& expected, const std::
   }
   if (is_text(array)) return {ValueType::tensor(ElementType::String), string_tensor(array, strings)};
   ElementType type = element_type_of_numpy(numpy_name(array));
-  // numpy has no bfloat16 of its own: where the model asks for it, uint16 holds its bits, as in onnx's own files till 1.18.
+  // numpy has no bfloat16 of its own: where the model asks for it, uint16 holds its bits, as in onnx's own files
+  // till 1.18.
   if (type == ElementType::Uint16 && expected.element == ElementType::Bfloat16) type = ElementType::Bfloat16;
   if (type == ElementType::Undefined) {
-    throw InputError("the input \"" + name + "\" has the element type " + numpy_name(array) + ", which ONNX does not have");
+    throw InputError("the input \"" + name + "\" has the element type " + numpy_name(array) +
+                     ", which ONNX does not have");
   }
   return {ValueType::tensor(type), number_tensor(array, type)};
 }
@@ -111,10 +116,12 @@ Fed from_python(py::handle object, const ValueType& expected, const std::string&
         return numpy.attr("array")(list, numpy_dtype(element));
       };
       const Fed keys = tensor_from_python(column("keys", expected.key), ValueType::tensor(expected.key), name, strings);
-      const Fed values = tensor_from_python(column("values", expected.element), ValueType::tensor(expected.element), name, strings);
+      const Fed values =
+          tensor_from_python(column("values", expected.element), ValueType::tensor(expected.element), name, strings);
       return {expected, c10::ivalue::Tuple::create({keys.value, values.value})};
     }
-    case Kind::Tensor: break;
+    case Kind::Tensor:
+      break;
   }
   return tensor_from_python(object, expected, name, strings);
 }
@@ -147,7 +154,6 @@ py::object map_to_python(const IValue& value, const ValueType& type, const Strin
   return py::dict(py::module_::import("builtins").attr("zip")(keys, values));
 }
 
-
 }  // namespace
 
 Fed fed_from_python(py::handle object, const InputSpec& expected, StringPool& strings) {
@@ -157,14 +163,17 @@ Fed fed_from_python(py::handle object, const InputSpec& expected, StringPool& st
 py::object value_to_python(const IValue& value, const ValueType& type, const StringPool& strings, Form form) {
   if (value.isNone()) return py::none();
   switch (type.kind) {
-    case Kind::Optional: return value_to_python(value, *type.inner, strings, form);
+    case Kind::Optional:
+      return value_to_python(value, *type.inner, strings, form);
     case Kind::Sequence: {
       py::list list;
       for (const IValue& item : value.toListRef()) list.append(value_to_python(item, *type.inner, strings, form));
       return list;
     }
-    case Kind::Map: return map_to_python(value, type, strings);
-    case Kind::Tensor: break;
+    case Kind::Map:
+      return map_to_python(value, type, strings);
+    case Kind::Tensor:
+      break;
   }
   return tensor_to_python(value.toTensor(), type.element, strings, form);
 }

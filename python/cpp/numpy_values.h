@@ -8,8 +8,8 @@
 
 namespace onnxtorch {
 
-// `expected` says what a scalar, list or empty array is meant to be. Numeric arrays are borrowed where their layout allows:
-// the result must not outlive `object`.
+// `expected` says what a scalar, list or empty array is meant to be. Numeric arrays are borrowed where their layout
+// allows: the result must not outlive `object`.
 Fed fed_from_python(pybind11::handle object, const InputSpec& expected, StringPool& strings);
 
 // What tensors come out as. Strings are numpy arrays in either form.

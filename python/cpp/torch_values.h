@@ -1,5 +1,5 @@
-// Between torch tensors, or any object that speaks DLPack, and values in storage form. Neither way copies, where the layout
-// of the element type allows.
+// Between torch tensors, or any object that speaks DLPack, and values in storage form. Neither way copies, where the
+// layout of the element type allows.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -13,9 +13,11 @@ namespace onnxtorch {
 namespace {
 
 const char* type_name(int attribute_type) {
-  static constexpr const char* kNames[] = {"undefined", "float",   "int",    "string", "tensor", "graph", "floats", "ints",
-                                           "strings",   "tensors", "graphs", "sparse tensor", "sparse tensors", "type", "types"};
-  return attribute_type >= 0 && attribute_type < static_cast<int>(std::size(kNames)) ? kNames[attribute_type] : "unknown";
+  static constexpr const char* kNames[] = {"undefined",      "float", "int",     "string",  "tensor", "graph",
+                                           "floats",         "ints",  "strings", "tensors", "graphs", "sparse tensor",
+                                           "sparse tensors", "type",  "types"};
+  return attribute_type >= 0 && attribute_type < static_cast<int>(std::size(kNames)) ? kNames[attribute_type]
+                                                                                     : "unknown";
 }
 
 class Checker {
@@ -49,7 +51,8 @@ class Checker {
     const int newest = newest_opset(label.domain);
     const OperatorSchema* schema = find_schema(label.domain, node.op_type(), label.version);
     if (label.version > newest && newest > 0) {
-      refuse(label, "opset " + std::to_string(label.version) + " is newer than the newest known one, " + std::to_string(newest));
+      refuse(label, "opset " + std::to_string(label.version) + " is newer than the newest known one, " +
+                        std::to_string(newest));
     } else if (!schema) {
       refuse(label, "no such operator");
     } else if (!is_translated(*schema)) {
@@ -70,8 +73,8 @@ class Checker {
   void check_against(const OperatorSchema& schema, const onnx::NodeProto& node, const NodeLabel& label) {
     const auto count = [](const auto& names) { return static_cast<int>(names.size()); };
     if (count(node.input()) < schema.min_inputs || count(node.input()) > schema.max_inputs) {
-      blame(label, "has " + std::to_string(node.input_size()) + " inputs; allowed are " + std::to_string(schema.min_inputs) +
-                       " to " + std::to_string(schema.max_inputs));
+      blame(label, "has " + std::to_string(node.input_size()) + " inputs; allowed are " +
+                       std::to_string(schema.min_inputs) + " to " + std::to_string(schema.max_inputs));
     }
     if (count(node.output()) < schema.min_outputs || count(node.output()) > schema.max_outputs) {
       blame(label, "has " + std::to_string(node.output_size()) + " outputs; allowed are " +
@@ -92,7 +95,8 @@ class Checker {
       }
     }
     for (const AttributeSchema& attribute : schema.attributes) {
-      const bool given = std::ranges::any_of(node.attribute(), [&](const auto& a) { return a.name() == attribute.name; });
+      const bool given =
+          std::ranges::any_of(node.attribute(), [&](const auto& a) { return a.name() == attribute.name; });
       if (attribute.required && !given) {
         blame(label, "the required attribute \"" + std::string(attribute.name) + "\" is missing");
       }

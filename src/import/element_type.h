@@ -19,22 +19,22 @@ enum class Wrap : uint8_t {
 
 struct ElementInfo {
   ElementType type;
-  std::string_view name;      // as in ONNX type strings: "float", "uint16", "float8e4m3fn"
-  c10::ScalarType storage;    // the dtype inside a graph; ids of a StringPool for strings
-  int bits;                   // of one element of the ONNX type
+  std::string_view name;    // as in ONNX type strings: "float", "uint16", "float8e4m3fn"
+  c10::ScalarType storage;  // the dtype inside a graph; ids of a StringPool for strings
+  int bits;                 // of one element of the ONNX type
   Wrap wrap;
-  std::string_view numpy;     // the name of the numpy or ml_dtypes dtype
+  std::string_view numpy;  // the name of the numpy or ml_dtypes dtype
 };
 
 const ElementInfo& info(ElementType type);
-bool is_element_type(int64_t number);  // of TensorProto.DataType, other than Undefined
+bool is_element_type(int64_t number);                        // of TensorProto.DataType, other than Undefined
 ElementType element_type_named(std::string_view onnx_name);  // Undefined where there is none
 ElementType element_type_of_numpy(std::string_view numpy_name);
 ElementType element_type_of(c10::ScalarType dtype);  // that which computes as the dtype does
 
 inline c10::ScalarType storage_dtype(ElementType type) { return info(type).storage; }
-bool is_floating(ElementType type);   // any width, not complex
+bool is_floating(ElementType type);        // any width, not complex
 bool is_differentiable(ElementType type);  // floats that torch computes gradients for
-bool is_small_float(ElementType type);  // 8, 6 or 4 bits
+bool is_small_float(ElementType type);     // 8, 6 or 4 bits
 
 }  // namespace onnxtorch

@@ -98,7 +98,7 @@ Bytes ExternalData::mapped(const fs::path& file) const {
   check(fs::is_regular_file(file), EINVAL);
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   check(descriptor >= 0, errno);
-  struct stat status {};
+  struct stat status{};
   ::fstat(descriptor, &status);
   const auto size = static_cast<size_t>(status.st_size);
   // Writable, as the memory of a tensor is; no swap is set aside for copies that nobody may ever make.

@@ -50,10 +50,14 @@ at::Tensor sign_extended(const at::Tensor& bytes, int bits) {
 
 c10::ScalarType native_dtype(ElementType type) {
   switch (type) {
-    case Uint16: return S::UInt16;
-    case Uint32: return S::UInt32;
-    case Uint64: return S::UInt64;
-    default: return is_small_float(type) ? S::Byte : storage_dtype(type);
+    case Uint16:
+      return S::UInt16;
+    case Uint32:
+      return S::UInt32;
+    case Uint64:
+      return S::UInt64;
+    default:
+      return is_small_float(type) ? S::Byte : storage_dtype(type);
   }
 }
 
@@ -61,10 +65,14 @@ at::Tensor to_storage(ElementType type, const at::Tensor& native) {
   const ElementInfo& t = info(type);
   if (stored_as_values(type)) return code_values(type).index({native.to(S::Long)});
   switch (t.wrap) {
-    case Wrap::Bits64: return native.view(S::Long);
-    case Wrap::Signed: return sign_extended(native, t.bits);
-    case Wrap::Unsigned: return t.bits < 8 ? native.bitwise_and((1 << t.bits) - 1) : native.to(t.storage);
-    case Wrap::None: break;
+    case Wrap::Bits64:
+      return native.view(S::Long);
+    case Wrap::Signed:
+      return sign_extended(native, t.bits);
+    case Wrap::Unsigned:
+      return t.bits < 8 ? native.bitwise_and((1 << t.bits) - 1) : native.to(t.storage);
+    case Wrap::None:
+      break;
   }
   return native.scalar_type() == t.storage ? native : native.view(t.storage);
 }

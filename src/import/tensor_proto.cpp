@@ -58,14 +58,21 @@ std::string packed_as(const Field& field) {
 std::string field_bytes(const onnx::TensorProto& proto, ElementType type) {
   switch (type) {
     case Float:
-    case Complex64: return packed_as<float>(proto.float_data());
+    case Complex64:
+      return packed_as<float>(proto.float_data());
     case Double:
-    case Complex128: return packed_as<double>(proto.double_data());
-    case Int64: return packed_as<int64_t>(proto.int64_data());
-    case Uint32: return packed_as<uint32_t>(proto.uint64_data());
-    case Uint64: return packed_as<uint64_t>(proto.uint64_data());
-    case Int32: return packed_as<int32_t>(proto.int32_data());
-    default: return info(type).bits == 16 ? packed_as<uint16_t>(proto.int32_data()) : packed_as<uint8_t>(proto.int32_data());
+    case Complex128:
+      return packed_as<double>(proto.double_data());
+    case Int64:
+      return packed_as<int64_t>(proto.int64_data());
+    case Uint32:
+      return packed_as<uint32_t>(proto.uint64_data());
+    case Uint64:
+      return packed_as<uint64_t>(proto.uint64_data());
+    case Int32:
+      return packed_as<int32_t>(proto.int32_data());
+    default:
+      return info(type).bits == 16 ? packed_as<uint16_t>(proto.int32_data()) : packed_as<uint8_t>(proto.int32_data());
   }
 }
 

@@ -53,8 +53,9 @@ Values loop(Translator& t, const NodeView& n) {
     const Values outputs =
         t.subgraph(graph, concatenated({iteration, t.scalar(true).as(ElementType::Bool)}, values.first(carried)));
     const std::span<const Value> rest = std::span(outputs).subspan(1);
-    return Translator::Step{outputs[0], concatenated({rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(carried)},
-                                                     appended(t, values.subspan(carried), rest.subspan(carried)))};
+    return Translator::Step{outputs[0],
+                            concatenated({rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(carried)},
+                                         appended(t, values.subspan(carried), rest.subspan(carried)))};
   });
   for (size_t i = carried; i < result.size(); ++i) result[i] = stacked(t, result[i], 0, false);
   return result;
@@ -73,15 +74,17 @@ Values scan(Translator& t, const ScanForm& form, const Values& states, const Val
     const Value index = form.input_directions[i] ? t.call("aten::sub", {last, iteration}) : iteration;
     return t.call("aten::select", {scanned[i], form.input_axes[i], index}).as(scanned[i].type);
   };
-  Values result = t.loop(count, {}, concatenated(states, empty_lists(t, collected)), [&](Value iteration, const Values& now) {
-    const std::span<const Value> values(now);
-    Values inputs(now.begin(), now.begin() + static_cast<std::ptrdiff_t>(states.size()));
-    for (size_t i = 0; i < scanned.size(); ++i) inputs.push_back(slice(i, iteration));
-    const Values outputs = t.subgraph(form.body, inputs);
-    const std::span<const Value> rest(outputs);
-    return Translator::Step{{}, concatenated({rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(states.size())},
+  Values result =
+      t.loop(count, {}, concatenated(states, empty_lists(t, collected)), [&](Value iteration, const Values& now) {
+        const std::span<const Value> values(now);
+        Values inputs(now.begin(), now.begin() + static_cast<std::ptrdiff_t>(states.size()));
+        for (size_t i = 0; i < scanned.size(); ++i) inputs.push_back(slice(i, iteration));
+        const Values outputs = t.subgraph(form.body, inputs);
+        const std::span<const Value> rest(outputs);
+        return Translator::Step{{},
+                                concatenated({rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(states.size())},
                                              appended(t, values.subspan(states.size()), rest.subspan(states.size())))};
-  });
+      });
   for (size_t i = 0; i < collected; ++i) {
     Value& list = result[states.size() + i];
     list = stacked(t, list, form.output_axes[i], form.output_directions[i] != 0);
@@ -99,14 +102,15 @@ Values scan_9(Translator& t, const NodeView& n) {
   const auto scanned = static_cast<size_t>(n.attr_int("num_scan_inputs"));
   const size_t states = inputs.size() - scanned;
   const size_t collected = body.output_size() - states;
-  const ScanForm form{body, ints_or_zeros(n, "scan_input_axes", scanned), ints_or_zeros(n, "scan_input_directions", scanned),
-                      ints_or_zeros(n, "scan_output_axes", collected), ints_or_zeros(n, "scan_output_directions", collected)};
+  const ScanForm form{
+      body, ints_or_zeros(n, "scan_input_axes", scanned), ints_or_zeros(n, "scan_input_directions", scanned),
+      ints_or_zeros(n, "scan_output_axes", collected), ints_or_zeros(n, "scan_output_directions", collected)};
   const auto middle = inputs.begin() + static_cast<std::ptrdiff_t>(states);
   return scan(t, form, {inputs.begin(), middle}, {middle, inputs.end()});
 }
 
-// Scan-8 runs over a batch: the first dimension of everything. Element i scans sequence_lens[i] steps; what it collects is
-// filled up with zeros to the longest sequence.
+// Scan-8 runs over a batch: the first dimension of everything. Element i scans sequence_lens[i] steps; what it collects
+// is filled up with zeros to the longest sequence.
 Values scan_8(Translator& t, const NodeView& n) {
   const onnx::GraphProto& body = n.attr_graph("body");
   const Values inputs = n.tensors(1);

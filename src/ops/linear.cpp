@@ -34,7 +34,8 @@ Values gemm(Translator& t, const NodeView& n) {
   const Value a = matrix(0, "transA"), b = matrix(1, "transB");
   const auto product = [&] {
     if (n.has(2)) {
-      return t.call("aten::addmm", {operand(2), a, b, kw("beta", factor(beta, whole)), kw("alpha", factor(alpha, whole))});
+      return t.call("aten::addmm",
+                    {operand(2), a, b, kw("beta", factor(beta, whole)), kw("alpha", factor(alpha, whole))});
     }
     const Value y = t.call("aten::mm", {a, b});
     return alpha == 1 ? y : t.call("aten::mul", {y, factor(alpha, whole)});

@@ -156,7 +156,9 @@ Values mean_variance_norm(Translator& t, const NodeView& n, const Arg& axes, boo
   return {cast(t, t.call("mean_variance_normalization", {x, axes, normalize_variance}).as(x.type), type)};
 }
 
-Values mean_variance_norm_9(Translator& t, const NodeView& n) { return mean_variance_norm(t, n, n.attr_ints("axes"), true); }
+Values mean_variance_norm_9(Translator& t, const NodeView& n) {
+  return mean_variance_norm(t, n, n.attr_ints("axes"), true);
+}
 
 Values mean_variance_norm_1(Translator& t, const NodeView& n) {
   const Value rank = t.call("aten::dim", {n.tensor(0)});

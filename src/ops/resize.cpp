@@ -112,10 +112,7 @@ Values resized(Translator& t, const NodeView& n, const Value& scales, const Valu
   if (is_aten_nearest(r, type)) {
     return t.branch(
         t.call("resizes_nearest_by_aten", {r.sizes, r.outputs, r.factors}),
-        [&] {
-          return Values{t.call("upsample_nearest", {x, r.outputs})};
-        },
-        by_taps);
+        [&] { return Values{t.call("upsample_nearest", {x, r.outputs})}; }, by_taps);
   }
   if (is_aten_smooth(r, type)) {
     return t.branch(

@@ -17,7 +17,9 @@ namespace {
 const OperatorSchema* find_in(std::span<const OperatorSchema> schemas, std::string_view domain, std::string_view op,
                               int64_t opset_version) {
   using Key = std::tuple<std::string_view, std::string_view, int64_t>;
-  const auto key_of = [](const OperatorSchema& schema) { return Key(schema.domain, schema.name, schema.since_version); };
+  const auto key_of = [](const OperatorSchema& schema) {
+    return Key(schema.domain, schema.name, schema.since_version);
+  };
   const auto after = std::ranges::upper_bound(schemas, Key(domain, op, opset_version), {}, key_of);
   if (after == schemas.begin()) return nullptr;
   const OperatorSchema& last = *std::prev(after);

@@ -55,8 +55,8 @@ std::span<const OperatorSchema> all_schemas();
 // Operators of early releases that the standard has no schema for: cmake/experimental_schemas.py. Ordered likewise.
 std::span<const OperatorSchema> experimental_schemas();
 
-// The version in force at `opset_version`, else the experimental operator of that name; or null where the operator does not
-// exist yet, or not at all.
+// The version in force at `opset_version`, else the experimental operator of that name; or null where the operator does
+// not exist yet, or not at all.
 const OperatorSchema* find_schema(std::string_view domain, std::string_view op, int64_t opset_version);
 
 // The newest opset version of `domain` that the table knows; 0 for an unknown domain.

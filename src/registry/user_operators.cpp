@@ -23,15 +23,18 @@ Table& table() {
 
 }  // namespace
 
-void register_operator(const std::string& domain, const std::string& op, int64_t since_version, TranslateFunction translate) {
+void register_operator(const std::string& domain, const std::string& op, int64_t since_version,
+                       TranslateFunction translate) {
   if (newest_opset(canonical_domain(domain)) > 0) {
-    throw InputError("\"" + domain + "\" is a domain of the ONNX standard; operators are registered for domains of one's own");
+    throw InputError("\"" + domain +
+                     "\" is a domain of the ONNX standard; operators are registered for domains of one's own");
   }
   const std::lock_guard lock(table().mutex);
   table().operators[{domain, op}][since_version] = std::move(translate);
 }
 
-std::optional<TranslateFunction> find_user_operator(const std::string& domain, const std::string& op, int64_t opset_version) {
+std::optional<TranslateFunction> find_user_operator(const std::string& domain, const std::string& op,
+                                                    int64_t opset_version) {
   const std::lock_guard lock(table().mutex);
   const auto versions = table().operators.find({domain, op});
   if (versions == table().operators.end()) return {};

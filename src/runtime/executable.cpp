@@ -14,7 +14,8 @@ using c10::IValue;
 class Separator {
  public:
   void taken(const IValue& value) {
-    if (value.isTensor() && value.toTensor().defined() && value.toTensor().has_storage()) taken_.insert(memory(value.toTensor()));
+    if (value.isTensor() && value.toTensor().defined() && value.toTensor().has_storage())
+      taken_.insert(memory(value.toTensor()));
     if (value.isList()) {
       for (const IValue& item : value.toListRef()) taken(item);
     }
@@ -61,9 +62,15 @@ std::vector<IValue> Executable::run(std::vector<IValue> inputs, const c10::intru
   size_t next = 0;
   for (const GraphInput& input : program_.graph_inputs) {
     switch (input.role) {
-      case GraphInput::Role::Input: stack.push_back(std::move(inputs[next++])); break;
-      case GraphInput::Role::Bound: stack.emplace_back(program_.bound[input.index].value); break;
-      case GraphInput::Role::Strings: stack.emplace_back(strings); break;
+      case GraphInput::Role::Input:
+        stack.push_back(std::move(inputs[next++]));
+        break;
+      case GraphInput::Role::Bound:
+        stack.emplace_back(program_.bound[input.index].value);
+        break;
+      case GraphInput::Role::Strings:
+        stack.emplace_back(strings);
+        break;
     }
     separator.taken(stack.back());
   }

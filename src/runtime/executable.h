@@ -14,8 +14,8 @@ class Executable {
  public:
   explicit Executable(Program program);
 
-  // One value for each graph input of the caller, in order, in storage form and on the program's device; results likewise.
-  // No result shares memory with an input, a constant or another result.
+  // One value for each graph input of the caller, in order, in storage form and on the program's device; results
+  // likewise. No result shares memory with an input, a constant or another result.
   std::vector<c10::IValue> run(std::vector<c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings) const;
 
   const Program& program() const { return program_; }

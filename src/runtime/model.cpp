@@ -81,12 +81,15 @@ c10::Device available_device(const std::string& name) {
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
   if (lower == "cpu" || lower.starts_with("cpu:")) return at::kCPU;
   if (lower == "cuda" || lower.starts_with("cuda:")) {
-    const bool digits = lower.size() > 5 && std::all_of(lower.begin() + 5, lower.end(), [](unsigned char c) { return std::isdigit(c); });
-    if (lower.size() > 4 && !digits) throw DeviceError("\"" + name + "\" is not a device; write \"CUDA\" or \"CUDA:0\"");
+    const bool digits = lower.size() > 5 &&
+                        std::all_of(lower.begin() + 5, lower.end(), [](unsigned char c) { return std::isdigit(c); });
+    if (lower.size() > 4 && !digits)
+      throw DeviceError("\"" + name + "\" is not a device; write \"CUDA\" or \"CUDA:0\"");
     const int index = digits ? std::stoi(lower.substr(5)) : 0;
     const int count = at::hasCUDA() ? static_cast<int>(at::detail::getCUDAHooks().deviceCount()) : 0;
     if (index >= count) {
-      throw DeviceError("the device " + name + " is not there: this process sees " + std::to_string(count) + " CUDA devices");
+      throw DeviceError("the device " + name + " is not there: this process sees " + std::to_string(count) +
+                        " CUDA devices");
     }
     return {at::kCUDA, static_cast<c10::DeviceIndex>(index)};
   }
@@ -136,7 +139,8 @@ void PreparedModel::check(const InputSpec& input, const Fed& fed) const {
   const auto fail = [&](const std::string& expected, const std::string& came) {
     throw InputError("the input \"" + input.name + "\" must be " + expected + ", not " + came);
   };
-  const ValueType& expected = input.type.kind == ValueType::Kind::Optional && !(fed.type == input.type) ? *input.type.inner : input.type;
+  const ValueType& expected =
+      input.type.kind == ValueType::Kind::Optional && !(fed.type == input.type) ? *input.type.inner : input.type;
   if (fed.value.isNone()) {
     if (input.type.kind != ValueType::Kind::Optional) fail(expected.str(), "absent");
     return;
@@ -186,8 +190,8 @@ PreparedModel::Result PreparedModel::run(std::map<std::string, Fed> feeds,
   return result;
 }
 
-void PreparedModel::explain(const std::exception& failure, const Executable& executable,
-                            const Variant& variant, const std::vector<c10::IValue>& inputs,
+void PreparedModel::explain(const std::exception& failure, const Executable& executable, const Variant& variant,
+                            const std::vector<c10::IValue>& inputs,
                             const c10::intrusive_ptr<StringPool>& strings) const {
   const std::string message = text_of(failure);
   const auto number = node_number(message);

@@ -41,7 +41,9 @@ class PreparedModel {
   const Options& options() const { return options_; }
 
   // A pool for the strings of one run.
-  c10::intrusive_ptr<StringPool> new_strings() const { return c10::make_intrusive<StringPool>(base_->program().strings); }
+  c10::intrusive_ptr<StringPool> new_strings() const {
+    return c10::make_intrusive<StringPool>(base_->program().strings);
+  }
 
   struct Result {
     std::vector<c10::IValue> values;
@@ -51,7 +53,8 @@ class PreparedModel {
     std::vector<NodeTime> times;
     std::vector<TranslatedNode> nodes;  // by the number in a time
   };
-  // `outputs` names values of the main graph, in the order wanted; none: the model's outputs. A run with a profile takes longer.
+  // `outputs` names values of the main graph, in the order wanted; none: the model's outputs. A run with a profile
+  // takes longer.
   Result run(std::map<std::string, Fed> feeds, const c10::intrusive_ptr<StringPool>& strings,
              std::vector<std::string> outputs = {}, Profile* profile = nullptr) const;
 
@@ -59,15 +62,16 @@ class PreparedModel {
   Program lowered(const Variant& variant, std::optional<size_t> watched = {}) const;
   std::shared_ptr<const Executable> executable_for(const Variant& variant) const;
   void check(const InputSpec& input, const Fed& fed) const;
-  [[noreturn]] void explain(const std::exception& failure, const Executable& executable,
-                            const Variant& variant, const std::vector<c10::IValue>& inputs,
+  [[noreturn]] void explain(const std::exception& failure, const Executable& executable, const Variant& variant,
+                            const std::vector<c10::IValue>& inputs,
                             const c10::intrusive_ptr<StringPool>& strings) const;
 
   std::shared_ptr<const ModelFile> file_;
   Options options_;
   c10::Device device_;
   std::shared_ptr<const Executable> base_;
-  // Feeding an initializer makes another graph of the model: it was a constant before. So does asking for other outputs.
+  // Feeding an initializer makes another graph of the model: it was a constant before. So does asking for other
+  // outputs.
   mutable std::mutex mutex_;
   mutable std::list<std::pair<Variant, std::shared_ptr<const Executable>>> variants_;  // the latest used in front
 };

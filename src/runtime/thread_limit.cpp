@@ -3,8 +3,8 @@
 #include <ATen/Parallel.h>
 #include <omp.h>
 
-// MKL inside libtorch has a number of its own once torch.set_num_threads was called; a libtorch without MKL lacks this. The C
-// function has capitals: the lower-case one is for Fortran.
+// MKL inside libtorch has a number of its own once torch.set_num_threads was called; a libtorch without MKL lacks this.
+// The C function has capitals: the lower-case one is for Fortran.
 extern "C" int MKL_Set_Num_Threads_Local(int threads) __attribute__((weak));
 
 namespace onnxtorch {

@@ -207,7 +207,9 @@ Values aten(Translator& t, const NodeView& n) {
 TranslateFunction torch_operator(const std::string& name) {
   const size_t dot = name.find('.');
   const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
-  return [base = name.substr(0, dot), overload](Translator& t, const NodeView& n) { return call_operator(t, n, base, overload); };
+  return [base = name.substr(0, dot), overload](Translator& t, const NodeView& n) {
+    return call_operator(t, n, base, overload);
+  };
 }
 
 }  // namespace onnxtorch

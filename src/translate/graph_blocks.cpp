@@ -71,18 +71,21 @@ Values GraphTranslator::loop(Value trip_count, Value condition, Values carried,
   for (const Value& value : carried) {
     // An empty optional says nothing of what it will hold; its ONNX type does.
     const bool empty = value.graph->type()->kind() == c10::TypeKind::NoneType;
-    inside.push_back({block->addInput()->setType(empty ? torchscript_type(value.type) : value.graph->type()), value.type});
+    inside.push_back(
+        {block->addInput()->setType(empty ? torchscript_type(value.type) : value.graph->type()), value.type});
   }
   {
     const jit::WithInsertPoint at(block);
     Step step = body(iteration, inside);
-    if (step.carried.size() != carried.size()) throw InvalidModelError("the loop body returns a different number of values");
+    if (step.carried.size() != carried.size())
+      throw InvalidModelError("the loop body returns a different number of values");
     block->registerOutput((step.condition.absent() ? scalar(true) : boolean(step.condition)).graph);
     for (size_t i = 0; i < carried.size(); ++i) {
-      const Value next = step.carried[i].absent() ? Value{graph_->insertConstant(IValue()), inside[i].type} : tensor(step.carried[i]);
+      const Value next =
+          step.carried[i].absent() ? Value{graph_->insertConstant(IValue()), inside[i].type} : tensor(step.carried[i]);
       if (!next.graph->type()->isSubtypeOf(*inside[i].graph->type())) {
-        throw InvalidModelError("the loop carries a value that changes from " + inside[i].graph->type()->str() + " to " +
-                                next.graph->type()->str());
+        throw InvalidModelError("the loop carries a value that changes from " + inside[i].graph->type()->str() +
+                                " to " + next.graph->type()->str());
       }
       block->registerOutput(next.graph);
       if (!carried[i].type.known()) carried[i].type = next.type;

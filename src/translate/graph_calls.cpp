@@ -21,7 +21,9 @@ struct ToNamedValue {
   jit::NamedValue operator()(None) const { return IValue(); }
   jit::NamedValue operator()(c10::ScalarType dtype) const { return IValue(static_cast<int64_t>(dtype)); }
   jit::NamedValue operator()(ElementType type) const { return (*this)(storage_dtype(type)); }
-  jit::NamedValue operator()(const std::vector<std::string>& texts) const { return IValue(c10::List<std::string>(texts)); }
+  jit::NamedValue operator()(const std::vector<std::string>& texts) const {
+    return IValue(c10::List<std::string>(texts));
+  }
   jit::NamedValue operator()(const Value& value) const { return value.graph; }
   jit::NamedValue operator()(const Values& values) const {
     const auto present = std::ranges::find_if(values, [](const Value& value) { return !value.absent(); });
@@ -32,7 +34,9 @@ struct ToNamedValue {
     return graph.insertNode(graph.createList(element, items))->output();
   }
   template <typename T>
-  jit::NamedValue operator()(const T& constant) const { return IValue(constant); }
+  jit::NamedValue operator()(const T& constant) const {
+    return IValue(constant);
+  }
 };
 
 }  // namespace

@@ -21,7 +21,8 @@ bool has_location(const jit::Node* node) {
 
 // TorchScript prints the text of a failing graph node's source range, and, with a graph, the file name and the line.
 jit::SourceRange location(size_t number, const NodeLabel& label) {
-  const auto source = std::make_shared<jit::Source>(std::string(kNodeMark) + std::to_string(number), label.str(), number);
+  const auto source =
+      std::make_shared<jit::Source>(std::string(kNodeMark) + std::to_string(number), label.str(), number);
   return {source, 0, source->size()};
 }
 

@@ -35,10 +35,14 @@ std::optional<at::Tensor> meta_tensor(const InputSpec& input) {
 
 c10::TypePtr torchscript_type(const ValueType& type) {
   switch (type.kind) {
-    case ValueType::Kind::Tensor: return c10::TensorType::get();
-    case ValueType::Kind::Sequence: return c10::ListType::create(torchscript_type(*type.inner));
-    case ValueType::Kind::Optional: return c10::OptionalType::create(torchscript_type(*type.inner));
-    case ValueType::Kind::Map: return c10::TupleType::create({c10::TensorType::get(), c10::TensorType::get()});
+    case ValueType::Kind::Tensor:
+      return c10::TensorType::get();
+    case ValueType::Kind::Sequence:
+      return c10::ListType::create(torchscript_type(*type.inner));
+    case ValueType::Kind::Optional:
+      return c10::OptionalType::create(torchscript_type(*type.inner));
+    case ValueType::Kind::Map:
+      return c10::TupleType::create({c10::TensorType::get(), c10::TensorType::get()});
   }
   return c10::TensorType::get();
 }
@@ -106,7 +110,8 @@ void GraphTranslator::declare_initializers(const onnx::GraphProto& graph) {
     if (!scope_->names.contains(name)) define(name, bind(name, reader_.read(proto, scope_->owner), type));
   };
   for (const auto& tensor : graph.initializer()) declare(tensor.name(), tensor, element_type(tensor));
-  for (const auto& sparse : graph.sparse_initializer()) declare(sparse.values().name(), sparse, element_type(sparse.values()));
+  for (const auto& sparse : graph.sparse_initializer())
+    declare(sparse.values().name(), sparse, element_type(sparse.values()));
 }
 
 void GraphTranslator::collect_gradient_inputs(const onnx::GraphProto& graph) {
@@ -180,7 +185,8 @@ void GraphTranslator::translate(const onnx::NodeProto& node) {
 Values GraphTranslator::translate_by(const NodeView& view) {
   if (const auto* function = find_function(model_, view.proto())) return expand(*function, view);
   const NodeLabel& label = view.label();
-  if (const auto translate = find_user_operator(label.domain, label.op_type, label.version)) return (*translate)(*this, view);
+  if (const auto translate = find_user_operator(label.domain, label.op_type, label.version))
+    return (*translate)(*this, view);
   const OperatorSchema* schema = view.schema();
   if (!schema) view.unsupported("no such operator");
   if (const auto* translate = registry().find(schema->domain, schema->name, schema->since_version)) {

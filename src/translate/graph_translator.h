@@ -62,7 +62,7 @@ class GraphTranslator final : public Translator {
     std::unordered_map<std::string, Value> names;
     Scope* outer;
     const Opsets* opsets;
-    std::shared_ptr<const void> owner;  // of the messages that hold the graph
+    std::shared_ptr<const void> owner;                         // of the messages that hold the graph
     std::unordered_map<std::string, ValueType> declared = {};  // types, by the graph's value infos
   };
 
@@ -99,8 +99,8 @@ class GraphTranslator final : public Translator {
   std::vector<OutputSpec> declared_outputs_;
   torch::jit::SourceRange location_;
   torch::jit::Value* string_pool_ = nullptr;
-  std::set<std::string> gradient_inputs_;                 // values that Gradient nodes differentiate by
-  std::vector<const onnx::FunctionProto*> expanding_;     // those around the node, outermost first
+  std::set<std::string> gradient_inputs_;              // values that Gradient nodes differentiate by
+  std::vector<const onnx::FunctionProto*> expanding_;  // those around the node, outermost first
 };
 
 // The graph's form of an argument: a value of it, or a constant.

@@ -15,9 +15,8 @@ using c10::IValue;
 
 // Scripts append to some lists, or set their items.
 bool is_changed(const jit::Value* list) {
-  return std::ranges::any_of(list->uses(), [](const jit::Use& use) {
-    return use.user->maybeSchema() && use.user->schema().is_mutable();
-  });
+  return std::ranges::any_of(
+      list->uses(), [](const jit::Use& use) { return use.user->maybeSchema() && use.user->schema().is_mutable(); });
 }
 
 bool is_list_of_numbers(const Value& v) {
@@ -40,7 +39,8 @@ bool GraphTranslator::bool_on_host(const Value& v) const {
 
 Value GraphTranslator::tensor(Value v) {
   if (v.absent()) return v;
-  if (on_host(v)) return call("aten::tensor", {v, kw("dtype", c10::kLong), kw("device", device())}).as(ElementType::Int64);
+  if (on_host(v))
+    return call("aten::tensor", {v, kw("dtype", c10::kLong), kw("device", device())}).as(ElementType::Int64);
   if (bool_on_host(v)) {
     return call("aten::tensor", {v, kw("dtype", c10::kBool), kw("device", device())}).as(ElementType::Bool);
   }
@@ -69,11 +69,13 @@ Value GraphTranslator::single_element(Value v, const char* conversion) {
 }
 
 Value GraphTranslator::integer(Value v) {
-  return !v.absent() && v.graph->type()->kind() == c10::TypeKind::IntType ? v : single_element(std::move(v), "aten::Int");
+  return !v.absent() && v.graph->type()->kind() == c10::TypeKind::IntType ? v
+                                                                          : single_element(std::move(v), "aten::Int");
 }
 Value GraphTranslator::number(Value v) { return single_element(std::move(v), "aten::Float"); }
 Value GraphTranslator::boolean(Value v) {
-  return !v.absent() && v.graph->type()->kind() == c10::TypeKind::BoolType ? v : single_element(std::move(v), "aten::Bool");
+  return !v.absent() && v.graph->type()->kind() == c10::TypeKind::BoolType ? v
+                                                                           : single_element(std::move(v), "aten::Bool");
 }
 
 std::optional<std::vector<int64_t>> GraphTranslator::known_ints(const Value& v) const {

@@ -31,11 +31,11 @@ class NodeView {
   size_t input_count() const { return inputs_.size(); }
   bool has(size_t i) const { return i < inputs_.size() && !inputs_[i].absent(); }
   Value input(size_t i) const { return has(i) ? inputs_[i] : Value{}; }  // as it is: on the host or not
-  Value tensor(size_t i) const;   // as a tensor; absent stays absent
-  Value ints(size_t i) const;     // as int[] on the host; absent stays absent
-  Value integer(size_t i) const;  // a single element as int on the host
-  Value number(size_t i) const;   // a single element as float on the host
-  Value boolean(size_t i) const;  // a single element as bool on the host
+  Value tensor(size_t i) const;                                          // as a tensor; absent stays absent
+  Value ints(size_t i) const;                                            // as int[] on the host; absent stays absent
+  Value integer(size_t i) const;                                         // a single element as int on the host
+  Value number(size_t i) const;                                          // a single element as float on the host
+  Value boolean(size_t i) const;                                         // a single element as bool on the host
   const Values& inputs() const { return inputs_; }
   Values tensors(size_t from = 0) const;  // all inputs from an index on, as tensors
   ElementType element(size_t i) const;    // of input i; Undefined where absent

@@ -27,14 +27,18 @@ c10::TypePtr without_optional(const c10::TypePtr& type) {
 Arg bound_input(const NodeView& n, size_t i, const c10::TypePtr& parameter) {
   const c10::TypePtr type = without_optional(parameter);
   switch (type->kind()) {
-    case TypeKind::IntType: return n.integer(i);
-    case TypeKind::FloatType: return n.number(i);
-    case TypeKind::BoolType: return n.boolean(i);
+    case TypeKind::IntType:
+      return n.integer(i);
+    case TypeKind::FloatType:
+      return n.number(i);
+    case TypeKind::BoolType:
+      return n.boolean(i);
     case TypeKind::ListType:
       if (type->isSubtypeOf(*c10::ListType::ofInts())) return n.ints(i);
       if (n.schema()->inputs[i].option == FormalOption::Variadic) return n.tensors(i);
       return n.input(i);
-    default: return n.tensor(i);
+    default:
+      return n.tensor(i);
   }
 }
 
@@ -45,13 +49,20 @@ Arg bound_attribute(const NodeView& n, const std::string& name, const c10::TypeP
       if (kind == TypeKind::BoolType) return n.attr_int(name) != 0;
       if (kind == TypeKind::FloatType) return static_cast<double>(n.attr_int(name));
       return n.attr_int(name);
-    case onnx::AttributeProto::FLOAT: return n.attr_float(name);
-    case onnx::AttributeProto::STRING: return n.attr_string(name);
-    case onnx::AttributeProto::INTS: return n.attr_ints(name);
-    case onnx::AttributeProto::FLOATS: return n.attr_floats(name);
-    case onnx::AttributeProto::STRINGS: return n.attr_strings(name);
-    case onnx::AttributeProto::TENSOR: return n.attr_tensor(name);
-    default: throw std::logic_error("a script cannot take the attribute " + name);
+    case onnx::AttributeProto::FLOAT:
+      return n.attr_float(name);
+    case onnx::AttributeProto::STRING:
+      return n.attr_string(name);
+    case onnx::AttributeProto::INTS:
+      return n.attr_ints(name);
+    case onnx::AttributeProto::FLOATS:
+      return n.attr_floats(name);
+    case onnx::AttributeProto::STRINGS:
+      return n.attr_strings(name);
+    case onnx::AttributeProto::TENSOR:
+      return n.attr_tensor(name);
+    default:
+      throw std::logic_error("a script cannot take the attribute " + name);
   }
 }
 
@@ -83,7 +94,8 @@ TranslateFunction script(std::string function, std::vector<Arg> fixed) {
     const auto& outputs = n.schema()->outputs;
     if (outputs.empty() || outputs[0].option != FormalOption::Variadic) return results;
     Values items;
-    for (size_t i = 0; i < n.output_count(); ++i) items.push_back(t.call("aten::__getitem__", {results[0], static_cast<int64_t>(i)}));
+    for (size_t i = 0; i < n.output_count(); ++i)
+      items.push_back(t.call("aten::__getitem__", {results[0], static_cast<int64_t>(i)}));
     return items;
   };
 }

@@ -17,11 +17,18 @@ namespace {
 
 namespace jit = torch::jit;
 
-const std::map<std::string, c10::ScalarType> kDtypes{
-    {"float32", c10::kFloat}, {"float64", c10::kDouble},           {"float16", c10::kHalf},
-    {"bfloat16", c10::kBFloat16}, {"int8", c10::kChar},            {"int16", c10::kShort},
-    {"int32", c10::kInt},     {"int64", c10::kLong},               {"uint8", c10::kByte},
-    {"bool", c10::kBool},     {"complex64", c10::kComplexFloat},   {"complex128", c10::kComplexDouble}};
+const std::map<std::string, c10::ScalarType> kDtypes{{"float32", c10::kFloat},
+                                                     {"float64", c10::kDouble},
+                                                     {"float16", c10::kHalf},
+                                                     {"bfloat16", c10::kBFloat16},
+                                                     {"int8", c10::kChar},
+                                                     {"int16", c10::kShort},
+                                                     {"int32", c10::kInt},
+                                                     {"int64", c10::kLong},
+                                                     {"uint8", c10::kByte},
+                                                     {"bool", c10::kBool},
+                                                     {"complex64", c10::kComplexFloat},
+                                                     {"complex128", c10::kComplexDouble}};
 
 // torch.ops in a script: torch.ops.onnx_torch.name is the operator onnx_torch::name.
 struct OpsModule : jit::SugaredValue {
@@ -65,7 +72,8 @@ class Library : public jit::Resolver, public std::enable_shared_from_this<Librar
     if (!function) throw std::logic_error("there is no script called " + name);
     jit::Inline(*function->graph());
     return scripts_
-        .emplace(name, Script{function, jit::Code(function->graph(), name), is_deterministic(*function->graph()->block())})
+        .emplace(name,
+                 Script{function, jit::Code(function->graph(), name), is_deterministic(*function->graph()->block())})
         .first->second;
   }
 
@@ -101,7 +109,8 @@ bool is_deterministic(const jit::Block& block) {
   for (const jit::Node* node : block.nodes()) {
     if (node->isNondeterministic()) return false;
     const jit::Operator* op = node->maybeOperator();
-    if (op && op->isC10Op() && c10::Dispatcher::singleton().findOp(op->schema().operator_name())->hasTag(at::Tag::nondeterministic_seeded)) {
+    if (op && op->isC10Op() &&
+        c10::Dispatcher::singleton().findOp(op->schema().operator_name())->hasTag(at::Tag::nondeterministic_seeded)) {
       return false;
     }
     for (const jit::Block* inner : node->blocks()) {

@@ -1,4 +1,5 @@
-// Builds the TorchScript graph of one model. Operator families write to it through call(); they see no TorchScript header.
+// Builds the TorchScript graph of one model. Operator families write to it through call(); they see no TorchScript
+// header.
 #pragma once
 
 #include <functional>
@@ -27,15 +28,15 @@ class Translator {
   // Calls an operator ("aten::relu", "onnx_torch::roi_align") or, where the name has no namespace, a function of
   // src/ops/scripts. The overload is chosen, and arguments are converted, as TorchScript would. Positional arguments
   // come first, then kw(...) ones.
-  Value call(std::string_view function, std::vector<Arg> args);               // the only result
+  Value call(std::string_view function, std::vector<Arg> args);                   // the only result
   virtual Values call_all(std::string_view function, std::vector<Arg> args) = 0;  // each result of several
 
   // Conversions; each returns its argument where it has that form already, or is absent.
-  virtual Value tensor(Value v) = 0;   // host ints become an int64 tensor
-  virtual Value ints(Value v) = 0;     // int[]; a runtime tensor is read back from its device
-  virtual Value integer(Value v) = 0;  // int; likewise
-  virtual Value number(Value v) = 0;   // float; likewise
-  virtual Value boolean(Value v) = 0;  // bool; likewise
+  virtual Value tensor(Value v) = 0;                    // host ints become an int64 tensor
+  virtual Value ints(Value v) = 0;                      // int[]; a runtime tensor is read back from its device
+  virtual Value integer(Value v) = 0;                   // int; likewise
+  virtual Value number(Value v) = 0;                    // float; likewise
+  virtual Value boolean(Value v) = 0;                   // bool; likewise
   virtual bool on_host(const Value& v) const = 0;       // is it int or int[]?
   virtual bool bool_on_host(const Value& v) const = 0;  // is it bool or bool[]?
 
@@ -49,17 +50,18 @@ class Translator {
   virtual std::optional<Values> items(const Value& v) = 0;
 
   // Constants.
-  virtual Value scalar(Arg value) = 0;  // an int, float, bool, str, list of them, or None
+  virtual Value scalar(Arg value) = 0;                       // an int, float, bool, str, list of them, or None
   Value list(const Values& items) { return scalar(items); }  // a sequence; of tensors where it is empty
   virtual Value constant(const onnx::TensorProto& tensor) = 0;
-  virtual Value constant(const onnx::SparseTensorProto& tensor) = 0;       // made dense
-  virtual Value constant(const at::Tensor& stored, ElementType type) = 0;  // goes to the model's device with the weights
-  virtual Value object(const c10::IValue& object) = 0;                     // of a class of src/kernels
-  virtual at::Tensor stored(const onnx::TensorProto& tensor) = 0;          // what such an object is made of:
-  virtual int64_t string_id(std::string_view text) = 0;                    // tensors in storage form, ids of strings
-  virtual Value string(std::string_view text) = 0;                         // a string tensor of rank 0
-  virtual Value strings(const std::vector<std::string>& texts) = 0;        // a string tensor of rank 1
-  virtual Value device() = 0;       // the model's device, for factories
+  virtual Value constant(const onnx::SparseTensorProto& tensor) = 0;  // made dense
+  virtual Value constant(const at::Tensor& stored,
+                         ElementType type) = 0;                      // goes to the model's device with the weights
+  virtual Value object(const c10::IValue& object) = 0;               // of a class of src/kernels
+  virtual at::Tensor stored(const onnx::TensorProto& tensor) = 0;    // what such an object is made of:
+  virtual int64_t string_id(std::string_view text) = 0;              // tensors in storage form, ids of strings
+  virtual Value string(std::string_view text) = 0;                   // a string tensor of rank 0
+  virtual Value strings(const std::vector<std::string>& texts) = 0;  // a string tensor of rank 1
+  virtual Value device() = 0;                                        // the model's device, for factories
   virtual Value string_pool() = 0;  // the run's StringPool, first argument of the text kernels
 
   // Control flow. The bodies write to this translator as usual; what they return is brought to one type over the
@@ -89,8 +91,8 @@ TranslateFunction script(std::string function, std::vector<Arg> fixed = {});
 // The result of a torch operator as ONNX has it: numbers are tensors, and the dtype, where it is known, tells the type.
 Value as_output(Translator& t, const Value& result);
 
-// The translator of ATen: calls the ATen operator that the attribute "operator" names. The other attributes are arguments
-// by name; each input is the next argument that is still open, and, where that takes all inputs, a tensor.
+// The translator of ATen: calls the ATen operator that the attribute "operator" names. The other attributes are
+// arguments by name; each input is the next argument that is still open, and, where that takes all inputs, a tensor.
 Values aten(Translator& t, const NodeView& n);
 
 // A translator that calls one operator that torch knows, "namespace::name" or "namespace::name.overload", likewise.

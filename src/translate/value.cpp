@@ -5,7 +5,8 @@ namespace {
 
 // "prefix(inner)" → inner, with whether it was of that form.
 bool unwrap(std::string_view& text, std::string_view prefix) {
-  if (!text.starts_with(prefix) || text.size() < prefix.size() + 2 || text[prefix.size()] != '(' || text.back() != ')') {
+  if (!text.starts_with(prefix) || text.size() < prefix.size() + 2 || text[prefix.size()] != '(' ||
+      text.back() != ')') {
     return false;
   }
   text = text.substr(prefix.size() + 1, text.size() - prefix.size() - 2);
@@ -35,10 +36,14 @@ bool ValueType::operator==(const ValueType& other) const {
 
 std::string ValueType::str() const {
   switch (kind) {
-    case Kind::Tensor: return "tensor(" + std::string(info(element).name) + ")";
-    case Kind::Sequence: return "seq(" + inner->str() + ")";
-    case Kind::Optional: return "optional(" + inner->str() + ")";
-    case Kind::Map: return "map(" + std::string(info(key).name) + ", tensor(" + std::string(info(element).name) + "))";
+    case Kind::Tensor:
+      return "tensor(" + std::string(info(element).name) + ")";
+    case Kind::Sequence:
+      return "seq(" + inner->str() + ")";
+    case Kind::Optional:
+      return "optional(" + inner->str() + ")";
+    case Kind::Map:
+      return "map(" + std::string(info(key).name) + ", tensor(" + std::string(info(element).name) + "))";
   }
   return {};
 }

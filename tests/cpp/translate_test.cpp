@@ -28,7 +28,8 @@ size_t count(const torch::jit::Block& block, const std::set<std::string>& kinds)
 
 // The nodes by which a graph can read a tensor's elements on the host.
 size_t read_backs(const Program& program) {
-  size_t found = count(*program.graph->block(), {"prim::tolist", "aten::item", "aten::_local_scalar_dense", "aten::nonzero"});
+  size_t found =
+      count(*program.graph->block(), {"prim::tolist", "aten::item", "aten::_local_scalar_dense", "aten::nonzero"});
   for (const char* kind : {"aten::Int", "aten::Float", "aten::Bool"}) {
     for (const torch::jit::Node* node : program.graph->nodes()) {
       const bool of_tensor = node->kind().toQualString() == std::string(kind) &&
@@ -95,8 +96,11 @@ TEST(Scopes, ASubgraphSeesTheGraphAroundItAndShadowsIt) {
   const PreparedModel model(m.file(), {});
   const at::Tensor x = at::tensor({-1.f, 2.f});
   const auto run = [&](bool condition) {
-    return model.run({{"x", floats(x)}, {"c", {ValueType::tensor(ElementType::Bool), at::scalar_tensor(condition, at::kBool)}}},
-                     model.new_strings()).values.at(0).toTensor();
+    return model
+        .run({{"x", floats(x)}, {"c", {ValueType::tensor(ElementType::Bool), at::scalar_tensor(condition, at::kBool)}}},
+             model.new_strings())
+        .values.at(0)
+        .toTensor();
   };
   EXPECT_TRUE(at::equal(run(true), -at::relu(x)));
   EXPECT_TRUE(at::equal(run(false), x));
@@ -182,8 +186,8 @@ TEST(Errors, EachKindSaysWhichNode) {
 }
 
 TEST(Types, AreReadAndWritten) {
-  for (const char* text : {"tensor(float)", "seq(tensor(string))", "optional(seq(tensor(int4)))", "map(int64, tensor(float))",
-                           "seq(map(string, tensor(float)))"}) {
+  for (const char* text : {"tensor(float)", "seq(tensor(string))", "optional(seq(tensor(int4)))",
+                           "map(int64, tensor(float))", "seq(map(string, tensor(float)))"}) {
     EXPECT_EQ(ValueType::parse(text).str(), text);
   }
   EXPECT_TRUE(ValueType::parse("map(int64, float)") == ValueType::map(ElementType::Int64, ElementType::Float));
