@@ -233,11 +233,11 @@ class OnnxTorchBackend(Backend):
         options = _C.Options(**named)
         path = None
         start = time.perf_counter()
-        if isinstance(model, (onnx.ModelProto, bytes)):
-            prepared = _C.PreparedModel.from_bytes(_serialized(model), directory, options)
-        else:
+        if isinstance(model, (str, os.PathLike)):
             path = os.path.abspath(model)
             prepared = _C.PreparedModel.from_path(path, directory, options)
+        else:
+            prepared = _C.PreparedModel.from_bytes(_serialized(model), directory, options)
         rep = OnnxTorchRep(prepared, {**named, "base_dir": base_dir}, path)
         _log_prepared(rep, path, time.perf_counter() - start)
         if rep.model_info.ir_version > _C.NEWEST_IR_VERSION:

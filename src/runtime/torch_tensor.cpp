@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <sstream>
-
 #include "import/storage.h"
 
 namespace onnxtorch {
@@ -36,10 +34,13 @@ at::Tensor outside_inference(const at::Tensor& t) {
 Fed fed_from_tensor(const at::Tensor& tensor, ElementType expected, const std::string& input) {
   if (!tensor.defined()) throw InputError("the input \"" + input + "\" is an undefined tensor");
   ElementType type = type_of(tensor.scalar_type());
-  if (type == ElementType::Undefined || tensor.layout() != at::kStrided) {
-    std::ostringstream kind;
-    kind << tensor.scalar_type() << ", " << tensor.layout();
-    throw InputError("the input \"" + input + "\" is a torch tensor that ONNX has no type for: " + kind.str());
+  if (tensor.layout() != at::kStrided) {
+    throw InputError("the input \"" + input +
+                     "\" is a torch tensor that is sparse, or otherwise not dense; give its to_dense()");
+  }
+  if (type == ElementType::Undefined) {
+    throw InputError("the input \"" + input +
+                     "\" is a torch tensor that ONNX has no type for: " + c10::toString(tensor.scalar_type()));
   }
   if (info(expected).bits < 8 && native_dtype(expected) == tensor.scalar_type()) type = expected;
   return {ValueType::tensor(type), to_storage(type, tensor.detach().resolve_conj().resolve_neg())};
