@@ -126,22 +126,24 @@ py::tuple profile(const PreparedModel& model, const py::dict& feeds, std::vector
   return py::make_tuple(describe_nodes(profile.nodes), times, outputs);
 }
 
-// A size, a symbolic name or None.
-py::object describe_dim(int64_t size, const std::string& symbol) {
-  if (size >= 0) return py::int_(size);
-  return symbol.empty() ? py::object(py::none()) : py::str(symbol);
+// Sizes, symbolic names or None; None where the rank is open, too.
+py::object describe_shape(const std::optional<std::vector<Dim>>& dims) {
+  if (!dims) return py::none();
+  py::list shape;
+  for (const Dim& dim : *dims) {
+    if (dim.size >= 0) {
+      shape.append(dim.size);
+    } else {
+      shape.append(dim.symbol.empty() ? py::object(py::none()) : py::str(dim.symbol));
+    }
+  }
+  return shape;
 }
 
 py::list describe_inputs(const PreparedModel& model) {
   py::list inputs;
   for (const InputSpec& input : model.inputs()) {
-    py::object shape = py::none();
-    if (input.dims) {
-      py::list dims;
-      for (const Dim& dim : *input.dims) dims.append(describe_dim(dim.size, dim.symbol));
-      shape = dims;
-    }
-    inputs.append(py::make_tuple(input.name, input.type.str(), shape, input.has_default));
+    inputs.append(py::make_tuple(input.name, input.type.str(), describe_shape(input.dims), input.has_default));
   }
   return inputs;
 }
@@ -155,14 +157,7 @@ py::list describe_outputs(const PreparedModel& model) {
 // What the model declares of them, which nothing here relies on.
 py::list output_shapes(const PreparedModel& model) {
   py::list shapes;
-  for (const onnx::ValueInfoProto& output : model.proto().graph().output()) {
-    const auto& type = output.type().tensor_type();
-    py::list dims;
-    for (const auto& dim : type.shape().dim()) {
-      dims.append(describe_dim(dim.has_dim_value() ? dim.dim_value() : -1, dim.dim_param()));
-    }
-    shapes.append(type.has_shape() ? py::object(dims) : py::none());
-  }
+  for (const OutputSpec& output : model.outputs()) shapes.append(describe_shape(output.dims));
   return shapes;
 }
 

@@ -10,6 +10,7 @@
 #include "kernels/note_shape.h"
 #include "lower/place.h"
 #include "runtime/thread_limit.h"
+#include "translate/signature.h"
 
 namespace onnxtorch {
 namespace {
@@ -57,11 +58,11 @@ std::string reason(std::string message) {
   return mark == std::string::npos ? message : message.substr(mark + kMark.size());
 }
 
-void check_shapes(const onnx::ModelProto& model, const std::map<std::string, int64_t>& shapes) {
+void check_shapes(const std::vector<InputSpec>& inputs, const std::map<std::string, int64_t>& shapes) {
   std::set<std::string> symbols;
-  for (const auto& input : model.graph().input()) {
-    for (const auto& dim : input.type().tensor_type().shape().dim()) {
-      if (!dim.dim_param().empty()) symbols.insert(dim.dim_param());
+  for (const InputSpec& input : inputs) {
+    for (const Dim& dim : input.dims.value_or(std::vector<Dim>{})) {
+      if (!dim.symbol.empty()) symbols.insert(dim.symbol);
     }
   }
   for (const auto& [name, size] : shapes) {
@@ -99,12 +100,12 @@ c10::Device available_device(const std::string& name) {
 PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options options)
     : file_(std::move(file)), options_(std::move(options)), device_(available_device(options_.device)) {
   if (options_.threads < 0) throw InputError("threads must be 0 or more, not " + std::to_string(options_.threads));
-  check_shapes(file_->proto, options_.shapes);
+  if (!options_.shapes.empty()) check_shapes(declared_inputs(file_->proto), options_.shapes);
   onnxtorch::check(file_->proto);
   base_ = std::make_shared<Executable>(lowered({}));
 }
 
-const std::string PreparedModel::graph_text() const { return base_->program().graph->toString(); }
+std::string PreparedModel::graph_text() const { return base_->program().graph->toString(); }
 
 std::vector<std::pair<std::string, std::string>> PreparedModel::graph_texts() const {
   std::vector<std::pair<std::string, std::string>> texts;

@@ -32,7 +32,7 @@ class PreparedModel {
 
   const std::vector<InputSpec>& inputs() const { return base_->program().inputs; }
   const std::vector<OutputSpec>& outputs() const { return base_->program().outputs; }
-  const std::string graph_text() const;
+  std::string graph_text() const;
   // The graph after each step of preparing it, in order, under the step's name; the model is prepared once more.
   std::vector<std::pair<std::string, std::string>> graph_texts() const;
   const Program& program() const { return base_->program(); }

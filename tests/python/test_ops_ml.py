@@ -4,14 +4,13 @@ import warnings
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 from onnx.numpy_helper import from_array
 from onnx.reference.ops.aionnxml._common_classifier import logistic, probit, softmax, softmax_zero
 
 import onnx_torch.backend
-from models import NEWEST, assert_same, op_model, reference_op, run_op, tensor_info
+from models import NEWEST, assert_same, onnxruntime_op, reference_op, run_op
 
 ML = "ai.onnx.ml"
 TRANSFORMS = ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"]
@@ -31,14 +30,7 @@ def reference_ml(op_type, inputs, opset=5, **options):
 
 
 def onnxruntime_ml(op_type, inputs, elements, opset=3, **options):
-    model = op_model(op_type, inputs, opset, ML, len(elements), **options)
-    model.ir_version = 10
-    for opset_id in model.opset_import:
-        opset_id.version = min(opset_id.version, 21)
-    for output, element in zip(model.graph.output, elements, strict=True):
-        output.CopyFrom(tensor_info(output.name, element=element))
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, {f"x{i}": value for i, value in enumerate(inputs)})
+    return onnxruntime_op(op_type, inputs, elements, opset, ML, **options)
 
 
 # --- Features

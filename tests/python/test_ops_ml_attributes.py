@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 from onnx.numpy_helper import from_array, to_array
 from onnx.reference.ops.aionnxml._common_classifier import logistic, probit, softmax, softmax_zero
 
 import onnx_torch
-from models import NEWEST, op_model, reference_op, run_op, tensor_info
+from models import NEWEST, onnxruntime_op, reference_op, run_op
 
 ML = "ai.onnx.ml"
 NUMBERS = ["float", "double", "int64", "int32"]
@@ -56,17 +55,6 @@ class Case:
         return f"{self.op}{list(shown.items())[-4:]}"
 
 
-def onnxruntime_op(case, inputs, attributes):
-    model = op_model(case.op, inputs, 3, ML, len(case.outputs), **attributes)
-    model.ir_version = 10
-    for opset in model.opset_import:
-        opset.version = min(opset.version, 21)
-    for output, element in zip(model.graph.output, case.outputs, strict=True):
-        output.CopyFrom(tensor_info(output.name, element=element))
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return session.run(None, {f"x{i}": value for i, value in enumerate(inputs)})
-
-
 def floats_of(attributes):
     """The attributes as onnxruntime takes them for float inputs: lists, not tensors."""
     return {
@@ -82,7 +70,7 @@ def expected(case, inputs):
         results = reference_op(case.op, inputs, opset=5, domain=ML, outputs=len(case.outputs), **plain)
     else:
         numbers = [x.astype(np.float32) if x.dtype != object and case.op != "CategoryMapper" else x for x in inputs]
-        results = onnxruntime_op(case, numbers, floats_of(plain))
+        results = onnxruntime_op(case.op, numbers, case.outputs, 3, ML, **floats_of(plain))
     scores = results[-1]
     if "post_transform" in case.attributes:
         with np.errstate(invalid="ignore", divide="ignore"):

@@ -3,11 +3,10 @@
 import itertools
 
 import numpy as np
-import onnxruntime
 import pytest
 from onnx import TensorProto
 
-from models import op_model, run_op
+from models import onnxruntime_op, run_op
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 OUTPUTS = {"RNN": 2, "GRU": 2, "LSTM": 3}
@@ -38,12 +37,7 @@ def _inputs(op, directions=1, bias=True, lengths=None, state=True, peepholes=Fal
 
 def _check(op, inputs, tolerance=1e-5, **attributes):
     attributes.setdefault("hidden_size", HIDDEN)
-    model = op_model(op, inputs, OPSET, outputs=OUTPUTS[op], **attributes)
-    for output in model.graph.output:
-        output.type.tensor_type.elem_type = TensorProto.FLOAT
-    model.ir_version = 10  # what onnxruntime knows
-    session = onnxruntime.InferenceSession(model.SerializeToString())
-    expected = session.run(None, {f"x{i}": value for i, value in enumerate(inputs) if value is not None})
+    expected = onnxruntime_op(op, inputs, [TensorProto.FLOAT] * OUTPUTS[op], OPSET, **attributes)
     actual = run_op(op, inputs, OPSET, outputs=OUTPUTS[op], **attributes)
     for a, e in zip(actual, expected, strict=True):
         np.testing.assert_allclose(a, e, rtol=tolerance, atol=tolerance)
