@@ -10,12 +10,15 @@ namespace py = pybind11;
 namespace onnxtorch {
 namespace {
 
+using Sizes = std::map<std::string, int64_t>;
+
 // A model translated for export; onnx_torch.export names its parts.
 class Export {
  public:
-  explicit Export(const std::shared_ptr<const ModelFile>& file) {
+  Export(const std::shared_ptr<const ModelFile>& file, Sizes shapes) {
     check(file->proto);
     TranslateOptions options;
+    options.shapes = std::move(shapes);
     options.trainable = true;
     program_ = translate(file, options);
     refuse_text(program_);
@@ -57,15 +60,15 @@ class Export {
 void bind_export(py::module_& m) {
   py::class_<Export>(m, "Export")
       .def_static("from_bytes",
-                  [](const py::bytes& bytes, const std::string& directory) {
+                  [](const py::bytes& bytes, const std::string& directory, Sizes shapes) {
                     const auto view = static_cast<std::string_view>(bytes);
                     const py::gil_scoped_release no_gil;
-                    return Export(ModelFile::from_bytes(view, directory));
+                    return Export(ModelFile::from_bytes(view, directory), std::move(shapes));
                   })
       .def_static("from_path",
-                  [](const std::string& path, const std::string& directory) {
+                  [](const std::string& path, const std::string& directory, Sizes shapes) {
                     const py::gil_scoped_release no_gil;
-                    return Export(ModelFile::from_path(path, directory));
+                    return Export(ModelFile::from_path(path, directory), std::move(shapes));
                   })
       .def_property_readonly("weights", &Export::weight_names)
       .def_property_readonly("inputs", &Export::input_names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -25,6 +26,7 @@ def to_torchscript(
     file: str | os.PathLike[str] | None = None,
     *,
     base_dir: str | os.PathLike[str] | None = None,
+    shapes: Mapping[str, int] | None = None,
     custom_operators: bool = False,
 ) -> torch.jit.ScriptModule:
     """Makes a TorchScript module of a model.
@@ -37,6 +39,7 @@ def to_torchscript(
         model: a ModelProto, its serialized bytes, or a path.
         file: where to save it as well, with the names as the extra file `NAMES_FILE`.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+        shapes: sizes for symbolic dimensions of the inputs, such as ``{"batch": 8}``, which are then fixed.
         custom_operators: allow operators that torch itself lacks, most of which are in `kernels_library`: what loads
             the module must load their library first.
 
@@ -53,7 +56,7 @@ def to_torchscript(
     >>> list(module.state_dict())
     ['weight']
     """
-    exported = _exported(model, base_dir)
+    exported = _exported(model, base_dir, shapes)
     if exported.custom_operators and not custom_operators:
         nodes = "".join(f"\n  {node}: {operator}" for operator, node in exported.custom_operators)
         raise UnsupportedError(
@@ -74,11 +77,11 @@ def kernels_library() -> str:
     return str(Path(_C.__file__).with_name("libonnx_torch_kernels.so"))
 
 
-def _exported(model: Model, base_dir: str | os.PathLike[str] | None) -> _C.Export:
-    directory = os.fspath(base_dir or "")
+def _exported(model: Model, base_dir: str | os.PathLike[str] | None, shapes: Mapping[str, int] | None) -> _C.Export:
+    directory, sizes = os.fspath(base_dir or ""), dict(shapes or {})
     if isinstance(model, (str, os.PathLike)):
-        return _C.Export.from_path(os.fspath(model), directory)
-    return _C.Export.from_bytes(_serialized(model), directory)
+        return _C.Export.from_path(os.fspath(model), directory, sizes)
+    return _C.Export.from_bytes(_serialized(model), directory, sizes)
 
 
 def _script_module(exported: _C.Export) -> torch.jit.ScriptModule:

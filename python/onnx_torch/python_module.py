@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
@@ -40,7 +41,9 @@ def _new_module(code: str) -> OnnxModule:
     return module_class()  # type: ignore[no-any-return]
 
 
-def to_module(model: Model, *, base_dir: str | os.PathLike[str] | None = None) -> OnnxModule:
+def to_module(
+    model: Model, *, base_dir: str | os.PathLike[str] | None = None, shapes: Mapping[str, int] | None = None
+) -> OnnxModule:
     """Makes a module of a model, with Python code that `torch.compile` and `torch.export` trace.
 
     Arguments, results and weights are those of `to_torchscript`. It copies and pickles where onnx_torch is installed.
@@ -48,6 +51,7 @@ def to_module(model: Model, *, base_dir: str | os.PathLike[str] | None = None) -
     Args:
         model: a ModelProto, its serialized bytes, or a path.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+        shapes: sizes for symbolic dimensions of the inputs, such as ``{"batch": 8}``, which are then fixed.
 
     Raises:
         UnsupportedError: the model handles strings.
@@ -62,7 +66,7 @@ def to_module(model: Model, *, base_dir: str | os.PathLike[str] | None = None) -
     >>> print(torch.export.export(module, (torch.ones(1, 2),)).graph_signature.parameters)
     ('weight',)
     """
-    exported = _exported(model, base_dir)
+    exported = _exported(model, base_dir, shapes)
     script = _script_module(exported)
     module = _new_module(python_code(script.graph, exported.nodes))
     module.onnx_names = script.onnx_names

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import onnx
@@ -46,6 +46,7 @@ def save(
     version: int = 1,
     custom_operators: bool = False,
     base_dir: str | os.PathLike[str] | None = None,
+    shapes: Mapping[str, int] | None = None,
 ) -> Path:
     """Writes a model into a Triton model repository: ``NAME/config.pbtxt`` and ``NAME/VERSION/model.pt``.
 
@@ -62,6 +63,7 @@ def save(
         custom_operators: as `to_torchscript` takes it. The server must then be started with the operators' library in
             ``LD_PRELOAD``.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+        shapes: sizes for symbolic dimensions of the inputs, such as ``{"width": 224}``, which are then fixed.
 
     Returns:
         The model's folder.
@@ -79,8 +81,8 @@ def save(
     Path(repository).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".", dir=repository) as partial:
         archive = Path(partial) / "model.pt"
-        module = to_torchscript(model, archive, base_dir=base_dir, custom_operators=custom_operators)
-        config = _config(called, proto.graph, names_of(module).inputs, max_batch_size)
+        module = to_torchscript(model, archive, base_dir=base_dir, shapes=shapes, custom_operators=custom_operators)
+        config = _config(called, proto.graph, names_of(module).inputs, max_batch_size, shapes or {})
         (folder / str(version)).mkdir(parents=True)
         archive.rename(folder / str(version) / "model.pt")
     (folder / "config.pbtxt").write_text(config, encoding="utf-8")
@@ -96,10 +98,12 @@ def output_name(name: str, index: int) -> str:
     return f"{re.sub('_+', '_', name).rstrip('_')}__{index}"
 
 
-def _config(name: str, graph: onnx.GraphProto, arguments: dict[str, str], max_batch_size: int) -> str:
+def _config(
+    name: str, graph: onnx.GraphProto, arguments: dict[str, str], max_batch_size: int, shapes: Mapping[str, int]
+) -> str:
     values = {value.name: value for value in graph.input}
-    inputs = [(argument, *_tensor(values[name])) for name, argument in arguments.items()]
-    outputs = [(output_name(value.name, i), *_tensor(value)) for i, value in enumerate(graph.output)]
+    inputs = [(argument, *_tensor(values[name], shapes)) for name, argument in arguments.items()]
+    outputs = [(output_name(value.name, i), *_tensor(value, shapes)) for i, value in enumerate(graph.output)]
     is_batched = max_batch_size > 0 and all(dims[:1] == [-1] for _, _, dims in [*inputs, *outputs])
     lines = [
         f'name: "{CEscape(name, as_utf8=True)}"',
@@ -111,7 +115,7 @@ def _config(name: str, graph: onnx.GraphProto, arguments: dict[str, str], max_ba
     return "\n".join(lines) + "\n"
 
 
-def _tensor(value: onnx.ValueInfoProto) -> tuple[str, Dims]:
+def _tensor(value: onnx.ValueInfoProto, shapes: Mapping[str, int]) -> tuple[str, Dims]:
     tensor = value.type.tensor_type
     if not value.type.HasField("tensor_type") or tensor.elem_type not in TYPES:
         kind = onnx.helper.printable_type(value.type) if value.type.WhichOneof("value") else "of unknown type"
@@ -121,7 +125,7 @@ def _tensor(value: onnx.ValueInfoProto) -> tuple[str, Dims]:
             f"the model does not declare the shape of {value.name!r}, which Triton must know; "
             "onnx.shape_inference may add it"
         )
-    dims = [dim.dim_value if dim.HasField("dim_value") else -1 for dim in tensor.shape.dim]
+    dims = [dim.dim_value if dim.HasField("dim_value") else shapes.get(dim.dim_param, -1) for dim in tensor.shape.dim]
     return TYPES[tensor.elem_type], dims
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Device, Model, Shape, Threads, shapes_of
+from .options import Device, Dimension, Model, Threads, dimensions_of
 from .terminal import complain, note, progress
 
 
@@ -67,7 +67,7 @@ def batch(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")] = False,
     device: Device = "CPU",
     threads: Threads = 0,
-    shape: Shape = None,
+    shape: Dimension = None,
 ) -> None:
     """Run a model on all rows of Parquet files, .npy files or images, and write a Parquet file, in their order.
 
@@ -99,7 +99,7 @@ def batch(
                 images=images,
                 overwrite=overwrite,
                 progress=report,
-                shapes=shapes_of(shape),
+                shapes=dimensions_of(shape),
             )
     except KeyboardInterrupt:
         note("Interrupted. The same command goes on from here.")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Model
+from .options import Dimension, Model, dimensions_of
 from .terminal import note, working
 
 
@@ -28,17 +28,18 @@ def convert(
     max_batch_size: Annotated[
         int, typer.Option(min=0, help="How many rows Triton may put together, where the model takes any number.")
     ] = 8,
+    shape: Dimension = None,
 ) -> None:
     """Write a model as a TorchScript module, which runs in Python or C++ with nothing but torch."""
     if triton:
-        _convert_for_triton(model, to, max_batch_size, custom_operators)
+        _convert_for_triton(model, to, max_batch_size, custom_operators, dimensions_of(shape))
         return
     if to.is_dir():
         raise typer.BadParameter(f"{to} is a folder", param_hint="MODULE.pt")
     import onnx_torch
 
     with working("Converting"):
-        module = onnx_torch.to_torchscript(model, to, custom_operators=custom_operators)
+        module = onnx_torch.to_torchscript(model, to, shapes=dimensions_of(shape), custom_operators=custom_operators)
     names = onnx_torch.names_of(module)
     print(f"{to}: forward({', '.join(names.inputs.values())}) gives {', '.join(names.outputs)}")
     print(f"{len(names.parameters)} parameters and buffers in its state_dict")
@@ -49,11 +50,13 @@ def convert(
         print(f"Load {onnx_torch.kernels_library()} first, for {', '.join(names.custom_operators)}")
 
 
-def _convert_for_triton(model: Path, repository: Path, max_batch_size: int, custom_operators: bool) -> None:
+def _convert_for_triton(
+    model: Path, repository: Path, max_batch_size: int, custom_operators: bool, shapes: dict[str, int]
+) -> None:
     from onnx_torch import kernels_library
     from onnx_torch.triton import save
 
-    folder = save(model, repository, max_batch_size=max_batch_size, custom_operators=custom_operators)
+    folder = save(model, repository, max_batch_size=max_batch_size, custom_operators=custom_operators, shapes=shapes)
     print((folder / "config.pbtxt").read_text(encoding="utf-8"), end="")
     note(f"{folder} was written as Triton's documentation says; it was not run against a server")
     if custom_operators:

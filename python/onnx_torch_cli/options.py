@@ -23,6 +23,10 @@ Shape = Annotated[
         "can be repeated.",
     ),
 ]
+Dimension = Annotated[  # --shape where there are no random inputs
+    list[str] | None,
+    typer.Option("--shape", metavar="NAME=SIZE", help="Fix a symbolic dimension, such as batch=8; can be repeated."),
+]
 Input = Annotated[
     list[str] | None,
     typer.Option(
@@ -37,6 +41,15 @@ Seed = Annotated[int, typer.Option(min=0, help="The seed of random inputs.")]
 def shapes_of(given: list[str] | None) -> dict[str, int]:
     """The sizes of dimensions that ``--shape`` gives."""
     return {name: sizes[0] for name, sizes in _pairs(given) if len(sizes) == 1}
+
+
+def dimensions_of(given: list[str] | None) -> dict[str, int]:
+    """The sizes that ``--shape`` gives where it can give nothing but dimensions."""
+    for name, sizes in _pairs(given):
+        if len(sizes) > 1:
+            message = f"give {name!r} one size, as a symbolic dimension; there are no random inputs here"
+            raise typer.BadParameter(message, param_hint="--shape")
+    return shapes_of(given)
 
 
 def _pairs(given: list[str] | None) -> Iterator[tuple[str, list[int]]]:

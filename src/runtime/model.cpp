@@ -10,7 +10,6 @@
 #include "kernels/note_shape.h"
 #include "lower/place.h"
 #include "runtime/thread_limit.h"
-#include "translate/signature.h"
 
 namespace onnxtorch {
 namespace {
@@ -58,23 +57,6 @@ std::string reason(std::string message) {
   return mark == std::string::npos ? message : message.substr(mark + kMark.size());
 }
 
-void check_shapes(const std::vector<InputSpec>& inputs, const std::map<std::string, int64_t>& shapes) {
-  std::set<std::string> symbols;
-  for (const InputSpec& input : inputs) {
-    for (const Dim& dim : input.dims.value_or(std::vector<Dim>{})) {
-      if (!dim.symbol.empty()) symbols.insert(dim.symbol);
-    }
-  }
-  for (const auto& [name, size] : shapes) {
-    if (size < 0) throw InputError("the dimension \"" + name + "\" cannot have the size " + std::to_string(size));
-    if (symbols.contains(name)) continue;
-    std::string there;
-    for (const std::string& symbol : symbols) there += (there.empty() ? "" : ", ") + symbol;
-    throw InputError("the model's inputs have no dimension \"" + name + "\"" +
-                     (there.empty() ? ", and no symbolic one at all" : "; there are " + there));
-  }
-}
-
 }  // namespace
 
 c10::Device available_device(const std::string& name) {
@@ -100,7 +82,6 @@ c10::Device available_device(const std::string& name) {
 PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options options)
     : file_(std::move(file)), options_(std::move(options)), device_(available_device(options_.device)) {
   if (options_.threads < 0) throw InputError("threads must be 0 or more, not " + std::to_string(options_.threads));
-  if (!options_.shapes.empty()) check_shapes(declared_inputs(file_->proto), options_.shapes);
   onnxtorch::check(file_->proto);
   base_ = std::make_shared<Executable>(lowered({}));
 }

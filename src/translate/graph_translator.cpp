@@ -91,6 +91,7 @@ void GraphTranslator::give(const std::string& name) {
 
 void GraphTranslator::declare_inputs() {
   program_.inputs = declared_inputs(model_, options_.shapes);
+  check_sizes(options_.shapes, program_.inputs);
   for (size_t i = 0; i < program_.inputs.size(); ++i) {
     const InputSpec& spec = program_.inputs[i];
     if (spec.has_default && !options_.variant.overridden.contains(spec.name)) continue;

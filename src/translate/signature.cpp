@@ -69,4 +69,21 @@ std::vector<OutputSpec> declared_outputs(const onnx::ModelProto& model, const st
   return outputs;
 }
 
+void check_sizes(const std::map<std::string, int64_t>& sizes, const std::vector<InputSpec>& inputs) {
+  std::set<std::string> symbols;
+  for (const InputSpec& input : inputs) {
+    for (const Dim& dim : input.dims.value_or(std::vector<Dim>{})) {
+      if (!dim.symbol.empty()) symbols.insert(dim.symbol);
+    }
+  }
+  for (const auto& [name, size] : sizes) {
+    if (size < 0) throw InputError("the dimension \"" + name + "\" cannot have the size " + std::to_string(size));
+    if (symbols.contains(name)) continue;
+    std::string there;
+    for (const std::string& symbol : symbols) there += (there.empty() ? "" : ", ") + symbol;
+    throw InputError("the model's inputs have no dimension \"" + name + "\"" +
+                     (there.empty() ? ", and no symbolic one at all" : "; there are " + there));
+  }
+}
+
 }  // namespace onnxtorch

@@ -23,4 +23,7 @@ std::vector<InputSpec> declared_inputs(const onnx::ModelProto& model, const std:
 std::vector<OutputSpec> declared_outputs(const onnx::ModelProto& model,
                                          const std::map<std::string, int64_t>& sizes = {});
 
+// Throws InputError where a size is negative, or of a dimension that no input has.
+void check_sizes(const std::map<std::string, int64_t>& sizes, const std::vector<InputSpec>& inputs);
+
 }  // namespace onnxtorch

@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
@@ -258,6 +259,14 @@ def test_convert(cli, folder):
     model.graph.node[0].op_type = "Relu"
     onnx.save(model, folder / "named.onnx")
     assert "class is called class_" in cli("convert", "named.onnx", "n.pt")[1]
+
+
+def test_convert_with_a_fixed_dimension(cli, folder):
+    assert cli("convert", "net.onnx", "net.pt", "--shape", "batch=2")[0] == 0
+    with pytest.raises(torch.jit.Error, match=r"must be of shape \[2, 3\]"):
+        torch.jit.load("net.pt")(torch.ones(1, 3))
+    code, _, err = cli("convert", "net.onnx", "net.pt", "--shape", "x=2x3")
+    assert code == 2 and "no random inputs here" in err
 
 
 def test_convert_says_which_library_must_be_loaded(cli, folder):

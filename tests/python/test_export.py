@@ -75,6 +75,20 @@ def test_another_shape_than_a_fixed_one_is_an_error():
         module(torch.zeros(3, 2))
 
 
+@pytest.mark.parametrize("export", [to_torchscript, onnx_torch.to_module])
+def test_symbolic_dimensions_can_be_fixed(export):
+    x = tensor_info("x", element=FLOAT, shape=["batch", "width"])
+    nodes = [helper.make_node("Shape", ["x"], ["shape"])]
+    model = model_of(nodes, [x], [tensor_info("shape", element=TensorProto.INT64, shape=[2])])
+    free, fixed = export(model), export(model, shapes={"batch": 2, "width": 3})
+    assert free(torch.ones(4, 5)).tolist() == [4, 5]
+    assert fixed(torch.ones(2, 3)).tolist() == [2, 3]
+    with pytest.raises(Exception, match=r"the input x must be of shape \[2, 3\]"):
+        fixed(torch.ones(4, 3))
+    with pytest.raises(onnx_torch.InputError, match='no dimension "rows"; there are batch, width'):
+        export(model, shapes={"rows": 2})
+
+
 def test_module_moves_as_a_whole():
     x = tensor_info("x", element=FLOAT, shape=["n"])
     nodes = [

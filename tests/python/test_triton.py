@@ -100,6 +100,14 @@ def test_otherwise_requests_come_whole(shapes, tmp_path):
     ]
 
 
+def test_symbolic_dimensions_can_be_fixed(tmp_path):
+    config, module = saved(tmp_path, two_outputs(), shapes={"batch": 2})
+    assert config.max_batch_size == 0
+    assert [list(tensor.dims) for tensor in [*config.input, *config.output]] == [[2, 3], [2, 2], [2]]
+    with pytest.raises(torch.jit.Error, match=r"must be of shape \[2, 3\]"):
+        module(torch.ones(1, 3))
+
+
 def test_scalars_have_a_dimension_for_triton(tmp_path):
     model = model_of([helper.make_node("Neg", ["x"], ["y"])], [tensor_info("x", np.float32(0), [])], ["y"])
     model.graph.output[0].CopyFrom(tensor_info("y", np.float32(0), []))
