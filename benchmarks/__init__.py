@@ -1,0 +1,1 @@
+"""Speed and memory of onnx_torch beside other engines: `./dev bench`."""
