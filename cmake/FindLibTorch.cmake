@@ -120,8 +120,9 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
   endif()
 
   # Operators register themselves when their library is loaded and are found by name, so the libraries that hold them
-  # must be loaded though nothing refers to their symbols: libtorch.so is there only to load libtorch_cuda.so.
+  # must be loaded though nothing refers to their symbols: libtorch.so is there only to load libtorch_cuda.so. And torch's
+  # OpenMP runtime, or that of the system would be found first.
   add_library(LibTorch::LibTorch INTERFACE IMPORTED GLOBAL)
-  target_link_libraries(LibTorch::LibTorch INTERFACE LibTorch::torch)
+  target_link_libraries(LibTorch::LibTorch INTERFACE LibTorch::torch $<TARGET_NAME_IF_EXISTS:LibTorch::gomp>)
   target_link_options(LibTorch::LibTorch INTERFACE LINKER:--no-as-needed)
 endif()

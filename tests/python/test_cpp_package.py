@@ -95,8 +95,21 @@ def documented(prefix: Path) -> Path:
     return build(source, "documented-build", f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
 
 
-def test_the_example_prints_what_python_computes(prefix, tmp_path):
-    example = build(ROOT / "examples" / "cpp", "example-build", f"-DCMAKE_PREFIX_PATH={prefix}")
+@pytest.fixture(scope="module")
+def example(prefix: Path) -> Path:
+    """examples/cpp, built with a torch that lies elsewhere than the one the library was built with."""
+    elsewhere = WORK / "elsewhere"
+    elsewhere.unlink(missing_ok=True)
+    elsewhere.symlink_to(TORCH.parent)  # all of it: torch finds CUDA's libraries beside itself
+    return build(
+        ROOT / "examples" / "cpp",
+        "example-build",
+        f"-DCMAKE_PREFIX_PATH={prefix}",
+        f"-DLibTorch_ROOT_DIR={elsewhere / 'torch'}",
+    )
+
+
+def test_the_example_prints_what_python_computes(example, tmp_path):
     run(sys.executable, ROOT / "examples" / "cpp" / "make_model.py", tmp_path)
     files = sorted(tmp_path.glob("*.pgm"))
     printed = run(example / "classify", tmp_path / "digits.onnx", *files).splitlines()
@@ -113,8 +126,7 @@ def test_the_example_prints_what_python_computes(prefix, tmp_path):
     assert sum(line.split(": ")[1][0] == file.stem for line, file in zip(printed, files, strict=True)) >= 8
 
 
-def test_the_example_tells_what_is_wrong(prefix, tmp_path):
-    example = build(ROOT / "examples" / "cpp", "example-build", f"-DCMAKE_PREFIX_PATH={prefix}")
+def test_the_example_tells_what_is_wrong(example, tmp_path):
     (tmp_path / "no.onnx").write_text("no model")
     (tmp_path / "no.pgm").write_text("no image")
     for arguments, message in (
@@ -124,6 +136,32 @@ def test_the_example_tells_what_is_wrong(prefix, tmp_path):
     ):
         done = subprocess.run([example / "classify", *arguments], capture_output=True, text=True)
         assert done.returncode in (1, 2) and message in done.stderr
+
+
+def run_path(library: Path) -> list[str]:
+    """Where a library or program says that what it needs lies."""
+    listed = run("readelf", "--dynamic", library)
+    return [folder for paths in re.findall(r"\(R(?:UN)?PATH\).*\[(.*)\]", listed) for folder in paths.split(":")]
+
+
+@pytest.mark.skipif(not shutil.which("readelf"), reason="readelf is not there")
+def test_the_installed_libraries_name_no_folder_of_the_build_machine(prefix):
+    libraries = [library for library in (prefix / "lib").glob("*.so*") if not library.is_symlink()]
+    assert {library.name.split(".")[0] for library in libraries} == {"libonnx_torch", "libonnx_torch_kernels"}
+    for library in libraries:
+        folders = run_path(library)
+        assert folders and all(folder.startswith("$ORIGIN") for folder in folders), (library, folders)
+
+
+@pytest.mark.skipif(not shutil.which("ldd"), reason="ldd is not there")
+def test_a_program_loads_the_torch_it_was_built_with(example):
+    """And its OpenMP runtime, where torch has one of its own."""
+    libraries = WORK / "elsewhere" / "torch" / "lib"
+    loaded = dict(re.findall(r"(\S+) => (\S+)", run("ldd", example / "classify")))
+    of_torch = {
+        library.name for name in ("torch", "torch_cpu", "c10", "gomp*") for library in libraries.glob(f"lib{name}.so*")
+    }
+    assert {name: loaded[name] for name in of_torch} == {name: str(libraries / name) for name in of_torch}
 
 
 def domain_model():
