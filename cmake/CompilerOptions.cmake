@@ -5,7 +5,7 @@ option(ONNX_TORCH_CCACHE "Compile through ccache where it is installed" ON)
 option(ONNX_TORCH_FAST_LINKER "Link with mold or lld where one is installed" ON)
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
-  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)
+  set(CMAKE_BUILD_TYPE Release)  # of this project alone, where it is a part of another
 endif()
 
 set(CMAKE_CXX_STANDARD 20)

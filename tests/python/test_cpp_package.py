@@ -109,13 +109,14 @@ def example(prefix: Path) -> Path:
     )
 
 
-def test_the_example_prints_what_python_computes(example, tmp_path):
-    run(sys.executable, ROOT / "examples" / "cpp" / "make_model.py", tmp_path)
-    files = sorted(tmp_path.glob("*.pgm"))
-    printed = run(example / "classify", tmp_path / "digits.onnx", *files).splitlines()
+def assert_classifies(program: Path, folder: Path) -> None:
+    """The example, on the digits that are made into `folder`, prints what Python computes."""
+    run(sys.executable, ROOT / "examples" / "cpp" / "make_model.py", folder)
+    files = sorted(folder.glob("*.pgm"))
+    printed = run(program, folder / "digits.onnx", *files).splitlines()
 
     pixels = [np.frombuffer(file.read_bytes()[-64:], np.uint8).reshape(8, 8) / np.float32(16) for file in files]
-    rep = onnx_torch.prepare(tmp_path / "digits.onnx")
+    rep = onnx_torch.prepare(folder / "digits.onnx")
     (probabilities,) = rep.run([np.stack(pixels)])
     assert len(printed) == len(files) == 10
     for line, file, row in zip(printed, files, probabilities, strict=True):
@@ -124,6 +125,10 @@ def test_the_example_prints_what_python_computes(example, tmp_path):
             f"{rep.metadata['classes'].split()[i]} {100 * float(row[i]):.1f} %" for i in best
         )
     assert sum(line.split(": ")[1][0] == file.stem for line, file in zip(printed, files, strict=True)) >= 8
+
+
+def test_the_example_prints_what_python_computes(example, tmp_path):
+    assert_classifies(example / "classify", tmp_path)
 
 
 def test_the_example_tells_what_is_wrong(example, tmp_path):
@@ -271,22 +276,38 @@ def test_find_package_checks_the_version_asked_for(prefix, tmp_path):
         assert (done.returncode == 0) == found, done.stderr
 
 
-def test_add_subdirectory(tmp_path):
-    """Configures and generates; building it would compile the whole library once more."""
+@pytest.fixture(scope="module")
+def around() -> Path:
+    """The example in a project that has onnx_torch as a part, configured."""
+    source = ROOT / "examples" / "cpp" / "classify.cpp"
     project = f"""\
 cmake_minimum_required(VERSION 3.25)
 project(around LANGUAGES CXX)
 add_subdirectory("{ROOT}" onnx_torch)
-add_executable(hello main.cpp)
-target_link_libraries(hello PRIVATE onnx_torch::onnx_torch)
+add_executable(classify "{source}")
+target_link_libraries(classify PRIVATE onnx_torch::onnx_torch)
 """
     write(WORK / "around" / "CMakeLists.txt", project)
-    write(
-        WORK / "around" / "main.cpp",
-        "#include <onnx_torch/model.h>\nint main() { onnxtorch::Model::from_bytes({}); }\n",
-    )
+    (WORK / "around-build" / "CMakeCache.txt").unlink(missing_ok=True)
     done = configure(WORK / "around", "around-build", f"-DPython_EXECUTABLE={sys.executable}")
     assert done.returncode == 0, done.stderr
-    steps = (WORK / "around-build" / "build.ninja").read_text()
-    assert re.search(r"^build hello: .*hello\.dir/main\.cpp\.o \|.*libonnx_torch\.so", steps, re.MULTILINE)
+    return WORK / "around-build"
+
+
+def test_add_subdirectory_gives_what_a_program_needs(around):
+    """The program's own source compiles, and everything that the library is made of is there or is made."""
+    steps = (around / "build.ninja").read_text()
     assert "onnx_torch_tests" not in steps and "onnx_torch_python" not in steps
+    assert re.search(r"^build classify: .*classify\.cpp\.o \|.*libonnx_torch\.so", steps, re.MULTILINE)
+    run("cmake", "--build", around, "--target", re.search(r"^build (\S*classify\.cpp\.o):", steps, re.MULTILINE)[1])
+    run("cmake", "--build", around, "--", "-n")
+    assert "CMAKE_BUILD_TYPE:STRING=Release" not in (around / "CMakeCache.txt").read_text()  # that is the project's own
+
+
+@pytest.mark.skipif(
+    os.environ.get("ONNX_TORCH_ADD_SUBDIRECTORY") != "build",
+    reason="it compiles the whole library once more; ONNX_TORCH_ADD_SUBDIRECTORY=build asks for it",
+)
+def test_add_subdirectory_builds_the_example(around, tmp_path):
+    subprocess.run(["cmake", "--build", around, "--parallel", "2"], check=True)  # no time limit
+    assert_classifies(around / "classify", tmp_path)
