@@ -60,4 +60,9 @@ struct ONNX_TORCH_API RunError : Error {
   using Error::Error;
 };
 
+// A run was stopped: by a limit of the options, or by the caller.
+struct ONNX_TORCH_API StoppedError : RunError {
+  using RunError::RunError;
+};
+
 }  // namespace onnxtorch

@@ -2,15 +2,25 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 
 namespace onnxtorch {
 
+// What one run may use at most; without end by default. See docs/security.md.
+struct Limits {
+  double seconds = std::numeric_limits<double>::infinity();
+  double memory = std::numeric_limits<double>::infinity();  // bytes of tensors, besides the weights and the inputs
+
+  bool operator==(const Limits&) const = default;
+};
+
 struct Options {
   std::string device = "CPU";                  // "CPU" or "CUDA:n"
   int threads = 0;                             // that one run uses on the CPU; 0: as many as the process does
   std::map<std::string, int64_t> shapes = {};  // sizes of symbolic dimensions, by their names
+  Limits limits = {};                          // on a run that takes or uses too much, which then is a StoppedError
 };
 
 }  // namespace onnxtorch

@@ -45,11 +45,23 @@ void translate_exception(
     set_python_error("InputError", e);
   } catch (const DeviceError& e) {
     set_python_error("DeviceError", e);
+  } catch (const StoppedError& e) {
+    set_python_error("StoppedError", e);
   } catch (const RunError& e) {
     set_python_error("RunError", e);
   } catch (const Error& e) {
     set_python_error("Error", e);
   }
+}
+
+Limits limits_of(const std::map<std::string, double>& given) {
+  Limits limits;
+  for (const auto& [name, most] : given) {
+    if (name != "seconds" && name != "memory")
+      throw InputError("there is no limit \"" + name + "\"; there are seconds and memory");
+    (name == "seconds" ? limits.seconds : limits.memory) = most;
+  }
+  return limits;
 }
 
 template <typename Load>
@@ -60,7 +72,7 @@ std::shared_ptr<PreparedModel> prepare(const Options& options, const Load& load)
 }
 
 py::list run(const PreparedModel& model, const py::dict& feeds, std::vector<std::string> names, Form form,
-             PreparedModel::Profile* profile = nullptr) {
+             const StopFlag* stop, PreparedModel::Profile* profile = nullptr) {
   const auto strings = model.new_strings();
   std::map<std::string, Fed> fed;
   for (const InputSpec& input : model.inputs()) {
@@ -71,7 +83,7 @@ py::list run(const PreparedModel& model, const py::dict& feeds, std::vector<std:
   {
     const LoggedWarnings warnings;
     const py::gil_scoped_release no_gil;
-    result = model.run(std::move(fed), strings, std::move(names), profile);
+    result = model.run(std::move(fed), strings, std::move(names), profile, stop);
   }
   py::list outputs;
   for (size_t i = 0; i < result.values.size(); ++i) {
@@ -114,9 +126,10 @@ std::vector<std::pair<std::string, std::string>> describe_graph_inputs(const Pre
 
 // Runs a model once: its nodes, (node, start, duration, own duration) in nanoseconds of each of their executions, and
 // the outputs.
-py::tuple profile(const PreparedModel& model, const py::dict& feeds, std::vector<std::string> names, Form form) {
+py::tuple profile(const PreparedModel& model, const py::dict& feeds, std::vector<std::string> names, Form form,
+                  const StopFlag* stop) {
   PreparedModel::Profile profile;
-  const py::list outputs = run(model, feeds, std::move(names), form, &profile);
+  const py::list outputs = run(model, feeds, std::move(names), form, stop, &profile);
   py::array_t<int64_t> times({static_cast<py::ssize_t>(profile.times.size()), py::ssize_t{4}});
   for (size_t i = 0; i < profile.times.size(); ++i) {
     const NodeTime& time = profile.times[i];
@@ -247,10 +260,17 @@ PYBIND11_MODULE(_C, m) {
   py::register_local_exception_translator(translate_exception);
 
   py::class_<Options>(m, "Options")
-      .def(py::init([](std::string device, int threads, std::map<std::string, int64_t> shapes) {
-             return Options{std::move(device), threads, std::move(shapes)};
+      .def(py::init([](std::string device, int threads, std::map<std::string, int64_t> shapes,
+                       const std::map<std::string, double>& limits) {
+             return Options{std::move(device), threads, std::move(shapes), limits_of(limits)};
            }),
-           py::kw_only(), py::arg("device"), py::arg("threads"), py::arg("shapes"));
+           py::kw_only(), py::arg("device"), py::arg("threads"), py::arg("shapes"), py::arg("limits"));
+
+  py::class_<StopFlag, std::shared_ptr<StopFlag>>(m, "StopFlag", "Stops the runs that are given it, from any thread.")
+      .def(py::init())
+      .def_property(
+          "set", [](const StopFlag& flag) { return flag.set.load(); },
+          [](StopFlag& flag, bool set) { flag.set = set; });
 
   py::native_enum<Form>(m, "Form", "enum.Enum").value("Numpy", Form::Numpy).value("Torch", Form::Torch).finalize();
 
@@ -270,13 +290,12 @@ PYBIND11_MODULE(_C, m) {
           py::arg("path"), py::arg("directory"), py::arg("options"))
       .def(
           "run",
-          [](const PreparedModel& model, const py::dict& feeds, std::vector<std::string> names, Form form) {
-            return run(model, feeds, std::move(names), form);
-          },
-          py::arg("feeds"), py::arg("output_names"), py::arg("form"),
+          [](const PreparedModel& model, const py::dict& feeds, std::vector<std::string> names, Form form,
+             const StopFlag* stop) { return run(model, feeds, std::move(names), form, stop); },
+          py::arg("feeds"), py::arg("output_names"), py::arg("form"), py::arg("stop") = nullptr,
           "Runs the model on a dictionary of inputs; a list of the values named, or of the model's outputs.")
       .def("profile", &profile, py::arg("feeds"), py::arg("output_names") = std::vector<std::string>(),
-           py::arg("form") = Form::Numpy)
+           py::arg("form") = Form::Numpy, py::arg("stop") = nullptr)
       .def("graph_texts", &PreparedModel::graph_texts)
       .def_property_readonly("graph_inputs", &describe_graph_inputs)
       .def_property_readonly("nodes", [](const PreparedModel& model) { return describe_nodes(model.nodes()); })

@@ -14,7 +14,7 @@ from .compat._devices import get_available_providers, get_device
 from .compat._options import RunOptions, SessionOptions
 from .compat._values import OrtValue
 from .custom_ops import include_path, load_library, register_op
-from .errors import DeviceError, Error, InputError, InvalidModelError, RunError, UnsupportedError
+from .errors import DeviceError, Error, InputError, InvalidModelError, RunError, StoppedError, UnsupportedError
 from .export import kernels_library, to_torchscript
 from .extraction import extract
 from .graph_text import show
@@ -39,6 +39,7 @@ __all__ = [
     "RunError",
     "RunOptions",
     "SessionOptions",
+    "StoppedError",
     "UnsupportedError",
     "__version__",
     "backend",

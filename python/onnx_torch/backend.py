@@ -119,6 +119,16 @@ class OnnxTorchRep(BackendRep):
         """
         if kwargs:
             raise TypeError(f"run() takes no option {', '.join(map(repr, kwargs))}")
+        return self._run(inputs, output_names, output, out)
+
+    def _run(
+        self,
+        inputs: Any,
+        output_names: Sequence[str] | None,
+        output: OutputKind | None,
+        out: Any = None,
+        stop: _C.StopFlag | None = None,
+    ) -> tuple[Any, ...]:
         feeds = self._by_name(inputs)
         names = tuple(output_names) if output_names else self._output_names
         into = None if out is None else targets(names, out)
@@ -126,7 +136,7 @@ class OnnxTorchRep(BackendRep):
         if kind not in ("numpy", "torch", "dlpack"):
             raise InputError(f'output must be "numpy", "torch" or "dlpack", not {kind!r}')
         form = _C.Form.Numpy if kind == "numpy" else _C.Form.Torch
-        values = self._prepared.run(feeds, list(names) if output_names else [], form)
+        values = self._prepared.run(feeds, list(names) if output_names else [], form, stop)
         if into is not None:
             values = [write(name, value, target) for name, value, target in zip(names, values, into, strict=True)]
         return _outputs(names, values)
@@ -215,6 +225,7 @@ class OnnxTorchBackend(Backend):
         base_dir: str | os.PathLike[str] | None = None,
         threads: int = 0,
         shapes: Mapping[str, int] | None = None,
+        limits: Mapping[str, float] | None = None,
         **kwargs: Any,
     ) -> OnnxTorchRep:
         """Translates a model for a device.
@@ -225,11 +236,19 @@ class OnnxTorchBackend(Backend):
             base_dir: the directory of the model's external data; for a path, the directory of the file by default.
             threads: how many threads a run of this model uses on the CPU, whatever the process uses; 0: torch's number.
             shapes: sizes for symbolic dimensions of the inputs, such as ``{"batch": 8}``, which are then fixed.
+            limits: what a run may take at most, such as ``{"seconds": 10, "memory": 2e9}``: the time, and the bytes of
+                tensors besides weights and inputs. A run that would take more is stopped, with a `StoppedError`. For
+                models that nobody trusts; docs/security.md says what it keeps them from.
         """
         if kwargs:
             raise TypeError(f"prepare() takes no option {', '.join(map(repr, kwargs))}")
         directory = os.fspath(base_dir or "")
-        named: dict[str, Any] = {"device": _device_name(device), "threads": threads, "shapes": dict(shapes or {})}
+        named: dict[str, Any] = {
+            "device": _device_name(device),
+            "threads": threads,
+            "shapes": dict(shapes or {}),
+            "limits": dict(limits or {}),
+        }
         options = _C.Options(**named)
         path = None
         start = time.perf_counter()

@@ -44,3 +44,7 @@ class DeviceError(Error, ValueError):
 
 class RunError(Error):
     """A node failed while the model ran."""
+
+
+class StoppedError(RunError):
+    """A run was stopped by the option ``limits``, or by the caller."""

@@ -373,13 +373,12 @@ class InferenceSession:
     ) -> list[Any]:
         if isinstance(output_names, str):
             raise TypeError("output_names must be a sequence of names, not one")
-        if run_options is not None and run_options.terminate:
-            raise Fail("Exiting due to terminate flag being set to true.")
         feeds = self._feeds(given)
+        stop = None if run_options is None else run_options._stop
         with onnxruntime_errors():
             if self._profile is None:
-                return list(self._rep.run(feeds, output_names=output_names or None, output=kind))
-            return self._profile.run(self._rep, feeds, list(output_names or []), kind)
+                return list(self._rep._run(feeds, output_names or None, kind, stop=stop))
+            return self._profile.run(self._rep, feeds, list(output_names or []), kind, stop)
 
     @works("bfloat16 and other types that numpy lacks come as ml_dtypes' arrays")
     def run(

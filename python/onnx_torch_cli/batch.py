@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Device, Dimension, Model, Threads, dimensions_of
+from .options import Device, Dimension, Limit, Model, Threads, dimensions_of, limits_of
 from .terminal import complain, note, progress
 
 
@@ -68,6 +68,7 @@ def batch(
     device: Device = "CPU",
     threads: Threads = 0,
     shape: Dimension = None,
+    limit: Limit = None,
 ) -> None:
     """Run a model on all rows of Parquet files, .npy files or images, and write a Parquet file, in their order.
 
@@ -100,6 +101,7 @@ def batch(
                 overwrite=overwrite,
                 progress=report,
                 shapes=dimensions_of(shape),
+                limits=limits_of(limit),
             )
     except KeyboardInterrupt:
         note("Interrupted. The same command goes on from here.")

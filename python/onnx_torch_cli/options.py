@@ -27,6 +27,13 @@ Dimension = Annotated[  # --shape where there are no random inputs
     list[str] | None,
     typer.Option("--shape", metavar="NAME=SIZE", help="Fix a symbolic dimension, such as batch=8; can be repeated."),
 ]
+Limit = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=MOST",
+        help="What a run may take at most, such as seconds=10 or memory=2e9 (bytes); can be repeated.",
+    ),
+]
 Input = Annotated[
     list[str] | None,
     typer.Option(
@@ -59,6 +66,19 @@ def _pairs(given: list[str] | None) -> Iterator[tuple[str, list[int]]]:
             message = f"{pair!r} is not NAME=SIZE, such as batch=8, or NAME=SIZExSIZE…"
             raise typer.BadParameter(message, param_hint="--shape")
         yield name, [int(size) for size in sizes.split("x")]
+
+
+def limits_of(given: list[str] | None) -> dict[str, float]:
+    """What ``--limit`` gives."""
+    limits = {}
+    for pair in given or []:
+        name, _, most = pair.partition("=")
+        try:
+            limits[name] = float(most)
+        except ValueError:
+            message = f"{pair!r} is not NAME=MOST, such as seconds=10 or memory=2e9"
+            raise typer.BadParameter(message, param_hint="--limit") from None
+    return limits
 
 
 def inputs_of(given: list[str] | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .options import Device, Input, Model, Seed, Shape, Threads, feeds_of, shapes_of
+from .options import Device, Input, Limit, Model, Seed, Shape, Threads, feeds_of, limits_of, shapes_of
 from .terminal import working
 
 
@@ -28,6 +28,7 @@ def run(
     device: Device = "CPU",
     threads: Threads = 0,
     shape: Shape = None,
+    limit: Limit = None,
 ) -> None:
     """Run a model once, and print what comes out.
 
@@ -39,7 +40,7 @@ def run(
 
     start = time.perf_counter()
     with working("Preparing"):
-        rep = onnx_torch.prepare(model, device, threads=threads, shapes=shapes_of(shape))
+        rep = onnx_torch.prepare(model, device, threads=threads, shapes=shapes_of(shape), limits=limits_of(limit))
     prepared = time.perf_counter() - start
     feeds = feeds_of(read_model(model), input, seed, shape)
     given = {pair.rpartition("=")[0] for pair in input or []}

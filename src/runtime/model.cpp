@@ -57,6 +57,11 @@ std::string reason(std::string message) {
   return mark == std::string::npos ? message : message.substr(mark + kMark.size());
 }
 
+NodeLabel failed_node(const std::string& message, const Program& program) {
+  const auto number = node_number(message);
+  return number && *number < program.nodes.size() ? program.nodes[*number].label : NodeLabel{};
+}
+
 }  // namespace
 
 c10::Device available_device(const std::string& name) {
@@ -82,8 +87,10 @@ c10::Device available_device(const std::string& name) {
 PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options options)
     : file_(std::move(file)), options_(std::move(options)), device_(available_device(options_.device)) {
   if (options_.threads < 0) throw InputError("threads must be 0 or more, not " + std::to_string(options_.threads));
+  if (!(options_.limits.seconds > 0)) throw InputError("the seconds of limits must be more than 0");
+  if (!(options_.limits.memory > 0)) throw InputError("the memory of limits must be more than 0 bytes");
   onnxtorch::check(file_->proto);
-  base_ = std::make_shared<Executable>(lowered({}));
+  base_ = std::make_shared<Executable>(lowered(base_variant()));
 }
 
 std::string PreparedModel::graph_text() const { return base_->program().graph->toString(); }
@@ -91,6 +98,7 @@ std::string PreparedModel::graph_text() const { return base_->program().graph->t
 std::vector<std::pair<std::string, std::string>> PreparedModel::graph_texts() const {
   std::vector<std::pair<std::string, std::string>> texts;
   TranslateOptions options;
+  options.variant = base_variant();
   options.shapes = options_.shapes;
   Program program = translate(file_, options);
   texts.emplace_back("translate", program.graph->toString());
@@ -105,7 +113,7 @@ Program PreparedModel::lowered(const Variant& variant, std::optional<size_t> wat
 
 std::shared_ptr<const Executable> PreparedModel::executable_for(const Variant& variant) const {
   constexpr size_t kMostVariants = 16;
-  if (variant == Variant{}) return base_;
+  if (variant == base_variant()) return base_;
   const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find(variants_, variant, &decltype(variants_)::value_type::first);
   if (found != variants_.end()) {
@@ -139,8 +147,12 @@ void PreparedModel::check(const InputSpec& input, const Fed& fed) const {
 
 PreparedModel::Result PreparedModel::run(std::map<std::string, Fed> feeds,
                                          const c10::intrusive_ptr<StringPool>& strings,
-                                         std::vector<std::string> outputs, Profile* profile) const {
-  Variant variant{.overridden = {}, .outputs = std::move(outputs), .timed = profile != nullptr};
+                                         std::vector<std::string> outputs, Profile* profile,
+                                         const StopFlag* stop) const {
+  Variant variant = base_variant();
+  variant.outputs = std::move(outputs);
+  variant.timed = profile != nullptr;
+  variant.guarded |= stop != nullptr;
   for (const InputSpec& input : inputs()) {
     const auto fed = feeds.find(input.name);
     if (fed == feeds.end()) {
@@ -158,7 +170,12 @@ PreparedModel::Result PreparedModel::run(std::map<std::string, Fed> feeds,
     values.push_back(moved(feeds.at(executable->program().inputs[input.index].name).value, device_));
   }
   Result result;
+  std::optional<RunGuard> guard;  // outlives the run, to tell why it ended
   try {
+    if (variant.guarded) {
+      guard.emplace(options_.limits, stop);
+      guard->check();
+    }
     std::optional<NodeTimer> timer;
     if (profile) timer.emplace(device_);
     result.values = executable->run(values, strings);
@@ -166,6 +183,8 @@ PreparedModel::Result PreparedModel::run(std::map<std::string, Fed> feeds,
   } catch (const Error&) {
     throw;
   } catch (const std::exception& failure) {
+    const std::string stopped = guard ? guard->reason() : "";
+    if (!stopped.empty()) throw StoppedError(stopped, failed_node(text_of(failure), executable->program()));
     explain(failure, *executable, variant, values, strings);
   }
   for (const OutputSpec& output : executable->program().outputs) result.types.push_back(output.type);
@@ -176,12 +195,12 @@ void PreparedModel::explain(const std::exception& failure, const Executable& exe
                             const std::vector<c10::IValue>& inputs,
                             const c10::intrusive_ptr<StringPool>& strings) const {
   const std::string message = text_of(failure);
-  const auto number = node_number(message);
-  if (!number || *number >= executable.program().nodes.size()) throw RunError(reason(message));
+  const NodeLabel node = failed_node(message, executable.program());
+  if (node.empty()) throw RunError(reason(message));
   // The same again, with the shapes noted in front of the node that failed.
   std::string shapes;
   try {
-    const Executable watched(lowered(variant, number));
+    const Executable watched(lowered(variant, node_number(message)));
     const ShapeNotes notes;
     try {
       watched.run(inputs, strings);
@@ -190,7 +209,7 @@ void PreparedModel::explain(const std::exception& failure, const Executable& exe
     for (const std::string& line : notes.lines()) shapes += "\n  " + line;
   } catch (const std::exception&) {
   }
-  throw RunError(reason(message) + shapes, executable.program().nodes[*number].label);
+  throw RunError(reason(message) + shapes, node);
 }
 
 }  // namespace onnxtorch

@@ -14,6 +14,7 @@
 
 #include "import/model_reader.h"
 #include "kernels/node_timer.h"
+#include "kernels/run_guard.h"
 #include "onnx_torch/options.h"
 #include "runtime/executable.h"
 #include "translate/program.h"
@@ -54,11 +55,12 @@ class PreparedModel {
     std::vector<TranslatedNode> nodes;  // by the number in a time
   };
   // `outputs` names values of the main graph, in the order wanted; none: the model's outputs. A run with a profile
-  // takes longer.
+  // takes longer. So does one that can be stopped, by `stop` or by the limits of the options.
   Result run(std::map<std::string, Fed> feeds, const c10::intrusive_ptr<StringPool>& strings,
-             std::vector<std::string> outputs = {}, Profile* profile = nullptr) const;
+             std::vector<std::string> outputs = {}, Profile* profile = nullptr, const StopFlag* stop = nullptr) const;
 
  private:
+  Variant base_variant() const { return {.overridden = {}, .outputs = {}, .guarded = options_.limits != Limits{}}; }
   Program lowered(const Variant& variant, std::optional<size_t> watched = {}) const;
   std::shared_ptr<const Executable> executable_for(const Variant& variant) const;
   void check(const InputSpec& input, const Fed& fed) const;

@@ -57,6 +57,7 @@ struct Variant {
   std::set<std::string> overridden;  // initializers that the caller feeds
   std::vector<std::string> outputs;  // values of the main graph that the caller wants; none: the model's outputs
   bool timed = false;                // a NodeTimer is told when each node begins and ends
+  bool guarded = false;              // a RunGuard is asked in front of each node and each iteration
 
   auto operator<=>(const Variant&) const = default;
 };

@@ -13,6 +13,7 @@ namespace onnxtorch {
 namespace {
 
 using onnx::TensorProto;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::GraphBuilder;
 using ::testing::HasSubstr;
@@ -134,6 +135,15 @@ TEST(Model, ExplainsWhatIsWrong) {
               HasSubstr("there are batch"));
   EXPECT_THAT(message_of<InvalidModelError>([&] { Model::load("there/is/no.onnx"); }), HasSubstr("there/is/no.onnx"));
   EXPECT_THAT(message_of<InvalidModelError>([&] { Model::from_bytes("no model"); }), HasSubstr("not an ONNX model"));
+}
+
+TEST(Model, IsStoppedByLimits) {
+  const Model model = Model::from_bytes(two_outputs());
+  const std::vector<Data> inputs = {row(1)};
+  EXPECT_EQ(model.compile({.limits = {.seconds = 60, .memory = 1e6}}).run(inputs).size(), 2U);
+  EXPECT_THAT(message_of<StoppedError>([&] { model.compile({.limits = {.memory = 8}}).run(inputs); }),
+              AllOf(HasSubstr("Add \"addition\" (opset 22): the run"), HasSubstr("the option limits allows it 8")));
+  EXPECT_THAT(message_of<InputError>([&] { model.compile({.limits = {.seconds = -1}}); }), HasSubstr("more than 0"));
 }
 
 TEST(Model, NamesTheNodeThatFails) {

@@ -97,6 +97,9 @@ def test_the_module_is_the_program(cli):
         (["run", "net.onnx", "--shape", "rows=2"], 'no dimension "rows"; there are batch'),
         (["run", "net.onnx", "--shape", "z=2x3"], 'no input "z"'),
         (["run", "net.onnx", "--threads", "-1"], "greater than or equal to 0"),
+        (["run", "net.onnx", "--limit", "seconds"], "is not NAME=MOST"),
+        (["run", "net.onnx", "--limit", "time=1"], 'no limit "time"'),
+        (["run", "net.onnx", "--limit", "memory=8"], "the option limits allows it 8"),
         (["run", "net.onnx", "--input", "x.npy"], "is not NAME=FILE"),
         (["run", "net.onnx", "--input", "z=x.npy"], 'no input "z"; its inputs are x'),
         (["run", "net.onnx", "--input", "x=nowhere.npy"], "nowhere.npy"),
@@ -438,6 +441,6 @@ def test_the_documentation_names_every_command_and_option():
         help_text = CliRunner().invoke(onnx_torch_cli.app(), [name, "--help"], env={"COLUMNS": "200"}).output
         section = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", page, re.M | re.S)
         assert section, name
-        shared = {"--help", "--device", "--threads", "--shape", "--input", "--seed"}
+        shared = {"--help", "--device", "--threads", "--shape", "--limit", "--input", "--seed"}
         for option in set(re.findall(r"^│ +(--[a-z-]+)", help_text, re.M)) - shared:
             assert f"`{option}" in section[1], (name, option)

@@ -456,6 +456,31 @@ def test_a_run_is_terminated(ort, errors):
         ort.InferenceSession(two_outputs()).run(None, {"x": X, "y": X}, options)
 
 
+@pytest.mark.parametrize("profiling", [False, True])
+def test_a_run_under_way_is_terminated(ort, errors, profiling, tmp_path):
+    x, x2, y = (tensor_info(name, shape=[], element=FLOAT) for name in ("x", "x2", "y"))
+    i, times = (tensor_info(name, shape=[], element=TensorProto.INT64) for name in ("i", "times"))
+    more, more2 = (tensor_info(name, shape=[], element=TensorProto.BOOL) for name in ("more", "more2"))
+    nodes = [helper.make_node("Neg", ["x"], ["x2"]), helper.make_node("Identity", ["more"], ["more2"])]
+    body = helper.make_graph(nodes, "body", [i, more, x], [more2, x2])
+    loop = helper.make_node("Loop", ["times", "", "x"], ["y"], body=body)
+    model = described(model_of([loop], [times, x], [y], opset=17))
+    session_options, options = ort.SessionOptions(), ort.RunOptions()
+    session_options.enable_profiling, session_options.profile_file_prefix = profiling, str(tmp_path / "profile")
+    session = ort.InferenceSession(model, session_options)
+    one = np.array(1, np.float32)
+    assert session.run(None, {"times": np.array(3), "x": one}, options) == [-1]
+
+    timer = threading.Timer(0.5, setattr, (options, "terminate", True))
+    timer.start()
+    with pytest.raises(errors.Fail, match="Exiting due to terminate flag being set to true"):
+        session.run(None, {"times": np.array(2**62), "x": one}, options)
+    assert options.terminate
+    options.terminate = False
+    assert session.run(None, {"times": np.array(3), "x": one}, options) == [-1]
+    session.end_profiling()
+
+
 def test_profiles(ort, tmp_path):
     options = ort.SessionOptions()
     options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "profile")

@@ -82,8 +82,10 @@ def of_stub(body: list[ast.stmt]) -> dict[str, object]:
         if isinstance(node, ast.ClassDef):
             found[node.name] = of_stub(node.body)
         elif isinstance(node, ast.FunctionDef):
-            is_property = any(ast.unparse(decorator) == "property" for decorator in node.decorator_list)
-            found[node.name] = outermost(node.returns) if is_property else signature(node)
+            decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+            if f"{node.name}.setter" in decorators:
+                continue
+            found[node.name] = outermost(node.returns) if "property" in decorators else signature(node)
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
             found[target.id] = "attribute"

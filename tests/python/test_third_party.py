@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -75,16 +76,21 @@ PACKAGES = {
 }
 
 
-def installed(requirement: str) -> str:
-    """The folder of a package; skips where the package index cannot be reached."""
-    folder = FOLDER / requirement
+# What pip says where it is missing itself, where there is no network, and where there is no index.
+NOT_THERE = ("No module named pip", "connection broken", "(from versions: none)")
+
+
+def installed(requirement: str, into: Path = FOLDER) -> str:
+    """The folder of a package; skips where pip is not there, or reaches no package index."""
+    folder = into / requirement
     if not folder.is_dir():
-        partial = FOLDER / f"{requirement}.partial"
+        partial = into / f"{requirement}.partial"
         pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--only-binary", ":all:", "--retries", "1"]
         pip += ["--upgrade", "--target", str(partial), requirement]
         done = subprocess.run(pip, capture_output=True, text=True, check=False)
-        if "connection broken" in done.stderr:
-            pytest.skip(f"{requirement} is not in {FOLDER}, and the package index cannot be reached")
+        for reason in NOT_THERE:
+            if reason in done.stderr:
+                pytest.skip(f"{requirement} is not in {into}, and pip cannot install it: {reason}")
         assert done.returncode == 0, done.stderr
         partial.rename(folder)
     return str(folder)
@@ -129,3 +135,24 @@ def test_gives_the_same(package):
     theirs = run("onnxruntime", program, folders)
     assert theirs, "the program finds nothing to compare"
     same(run("onnx_torch", program, folders), theirs)
+
+
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        ({"PIP_NO_INDEX": "1"}, "from versions: none"),
+        ({"PIP_NO_INDEX": "0", "PIP_INDEX_URL": "http://127.0.0.1:9/simple"}, "connection broken"),
+    ],
+)
+def test_without_a_package_index_tests_are_skipped(variables, reason, tmp_path, monkeypatch):
+    for name, value in {**variables, "PIP_FIND_LINKS": ""}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(pytest.skip.Exception, match=reason):
+        installed("six==1.17.0", tmp_path)
+
+
+def test_without_pip_tests_are_skipped(tmp_path, monkeypatch):
+    venv.create(tmp_path / "venv", with_pip=False)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "bin" / "python"))
+    with pytest.raises(pytest.skip.Exception, match="No module named pip"):
+        installed("six==1.17.0", tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from ..errors import DeviceError, Error, InputError, InvalidModelError, RunError, UnsupportedError
+from ..errors import DeviceError, Error, InputError, InvalidModelError, RunError, StoppedError, UnsupportedError
 
 __all__ = [
     "DeviceReset",
@@ -95,6 +95,7 @@ _NAMES: dict[type[Error], type[Error]] = {
     UnsupportedError: NotImplemented,
     DeviceError: EPFail,
     RunError: RuntimeException,
+    StoppedError: Fail,
     Error: Fail,
 }
 

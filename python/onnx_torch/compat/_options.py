@@ -7,6 +7,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .. import _C
 from ._devices import CPU, OrtEpDevice, get_available_providers
 from ._enums import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, OrtExecutionProviderDevicePolicy
 from ._errors import Fail
@@ -180,9 +181,22 @@ class SessionOptions(_Options):
 class RunOptions(_Options):
     """How one run goes."""
 
-    __slots__ = ()
+    __slots__ = ("_stop",)
 
-    terminate = _Option(False, "looked at before a run, not during one")
+    def __init__(self) -> None:
+        super().__init__()
+        self._stop = _C.StopFlag()
+
+    @property
+    @works("looked at in front of each node and each iteration; a node under way is finished first")
+    def terminate(self) -> bool:
+        """Whether the runs that are given these options are to end; any thread may set it."""
+        return self._stop.set
+
+    @terminate.setter
+    def terminate(self, value: bool) -> None:
+        self._stop.set = bool(value)
+
     only_execute_path_to_fetches = _kept(False, "it is always so")
     log_severity_level = _kept(-1, _LOG)
     log_verbosity_level = _kept(0, _LOG)

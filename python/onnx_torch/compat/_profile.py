@@ -21,11 +21,18 @@ class Profile:
         self._prefix, self._provider = prefix, provider
         self._events: list[dict[str, Any]] = []
 
-    def run(self, rep: OnnxTorchRep, feeds: dict[str, Any], output_names: list[str], kind: OutputKind) -> list[Any]:
+    def run(
+        self,
+        rep: OnnxTorchRep,
+        feeds: dict[str, Any],
+        output_names: list[str],
+        kind: OutputKind,
+        stop: _C.StopFlag | None,
+    ) -> list[Any]:
         """Records one run; its outputs."""
         begin = time.monotonic_ns()
         form = _C.Form.Numpy if kind == "numpy" else _C.Form.Torch
-        nodes, times, outputs = rep._prepared.profile(rep._by_name(feeds), output_names, form)
+        nodes, times, outputs = rep._prepared.profile(rep._by_name(feeds), output_names, form, stop)
         self._add("Session", "model_run", begin, time.monotonic_ns() - begin, {})
         for number, start, duration, _ in times.tolist():
             op_type, name, *_ = nodes[number]

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "onnx_torch/options.h"
+
+namespace onnxtorch {
+
+class MemoryCount;
+
+// Any thread may set it, to stop the runs that were given it.
+struct StopFlag {
+  std::atomic<bool> set = false;
+};
+
+// Watches over this thread's run while it lives. onnx_torch::check_run, which stands in front of each node, and each
+// allocation ask it, and get an exception where the run must stop.
+class __attribute__((visibility("default"))) RunGuard {
+ public:
+  RunGuard(const Limits& limits, const StopFlag* stop);  // throws where torch's profiler counts the memory already
+  ~RunGuard();
+  RunGuard(const RunGuard&) = delete;
+  RunGuard& operator=(const RunGuard&) = delete;
+
+  void check();
+  std::string reason() const;  // why it stopped the run; empty: it did not
+
+ private:
+  [[noreturn]] void stop(std::string reason);
+
+  double seconds_;
+  std::chrono::steady_clock::time_point start_;
+  const StopFlag* stop_;
+  std::string reason_;
+  std::shared_ptr<MemoryCount> memory_;  // none: memory has no limit
+  c10::DebugInfoGuard counting_;
+  RunGuard* around_;  // of the run that this one is a part of
+};
+
+}  // namespace onnxtorch
