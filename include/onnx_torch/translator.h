@@ -68,6 +68,23 @@ class Graph {
   virtual Value constant(const at::Tensor& tensor) = 0;
   virtual Value device() = 0;  // the model's device, for factories
 
+  // Strings. A string tensor holds numbers that stand for texts; equal numbers are equal texts, so what moves or
+  // compares elements calls torch's operators as for numbers. An operator that looks at the texts takes and gives
+  // str[].
+  virtual Value texts(const Value& strings) = 0;                  // str[]: the elements in row-major order
+  virtual Value strings(const Arg& texts, const Arg& sizes) = 0;  // the string tensor of those elements and sizes
+
+  // Control flow. The bodies write to this graph as usual. Both branches give values of the same types; a loop's body
+  // gives those it carries. A condition and a trip count may be tensors, or on the host; none: true, and no end.
+  virtual Values branch(const Value& condition, const std::function<Values()>& then_branch,
+                        const std::function<Values()>& else_branch) = 0;
+  struct Step {
+    Value condition;  // whether to go on; absent: yes
+    Values carried;
+  };
+  virtual Values loop(const Arg& trip_count, const Arg& condition, const std::vector<Arg>& carried,
+                      const std::function<Step(const Value& iteration, const Values& carried)>& body) = 0;
+
   // What is known of a value while translating.
   virtual std::optional<std::vector<int64_t>> known_ints(const Value& value) const = 0;
   virtual std::optional<std::vector<int64_t>> known_shape(const Value& value) const = 0;
@@ -101,6 +118,11 @@ class Node {
   virtual std::vector<std::string> attr_strings(std::string_view name) const = 0;
   virtual Value attr_tensor(std::string_view name) const = 0;
 
+  // An attribute that is a graph: translated in place, in a branch or a loop's body where the call is there. It sees
+  // the values of the graphs around it. May be called any number of times.
+  virtual Values subgraph(std::string_view attribute, const std::vector<Arg>& inputs) const = 0;
+  virtual size_t subgraph_output_count(std::string_view attribute) const = 0;
+
   virtual const NodeLabel& label() const = 0;
   [[noreturn]] virtual void fail(const std::string& what) const = 0;         // this use of the operator is invalid
   [[noreturn]] virtual void unsupported(const std::string& what) const = 0;  // it is valid, but cannot be translated
@@ -127,4 +149,4 @@ class OperatorTable {
 // What a library's operators are registered by, when it is loaded. The number in its name changes when this header
 // does.
 #define ONNX_TORCH_OPERATORS(table) \
-  extern "C" ONNX_TORCH_API void onnx_torch_operators_1(::onnxtorch::translator::OperatorTable& table)  // NOLINT
+  extern "C" ONNX_TORCH_API void onnx_torch_operators_2(::onnxtorch::translator::OperatorTable& table)  // NOLINT

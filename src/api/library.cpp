@@ -2,6 +2,7 @@
 #include "onnx_torch/library.h"
 
 #include <dlfcn.h>
+#include <onnx/onnx-ml.pb.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -24,19 +25,47 @@ namespace {
 namespace pub = translator;
 
 pub::Value wrap(const Value& v) { return pub::ValueAccess::wrap(v); }
+Value unwrap(const pub::Value& v) { return pub::ValueAccess::unwrap(v); }
+
+pub::Values wrap(const Values& values) {
+  pub::Values result;
+  std::ranges::transform(values, std::back_inserter(result), pub::ValueAccess::wrap);
+  return result;
+}
+
+Values unwrap(const pub::Values& values) {
+  Values result;
+  std::ranges::transform(values, std::back_inserter(result), pub::ValueAccess::unwrap);
+  return result;
+}
 
 struct Unwrap {
-  Arg operator()(const pub::Value& v) const { return pub::ValueAccess::unwrap(v); }
-  Arg operator()(const pub::Values& list) const {
-    Values values;
-    std::ranges::transform(list, std::back_inserter(values), pub::ValueAccess::unwrap);
-    return values;
-  }
+  Arg operator()(const pub::Value& v) const { return unwrap(v); }
+  Arg operator()(const pub::Values& list) const { return unwrap(list); }
   template <typename T>
   Arg operator()(const T& constant) const {
     return constant;
   }
 };
+
+Arg unwrap(const pub::Arg& arg) {
+  Arg result = std::visit(Unwrap{}, arg.data);
+  result.name = arg.name;
+  return result;
+}
+
+// An argument as a value by itself; none is absent.
+Value value_of(Translator& t, const pub::Arg& arg) {
+  if (std::holds_alternative<None>(arg.data)) return {};
+  const auto* value = std::get_if<pub::Value>(&arg.data);
+  return value ? unwrap(*value) : t.scalar(unwrap(arg));
+}
+
+Values values_of(Translator& t, const std::vector<pub::Arg>& args) {
+  Values result;
+  for (const pub::Arg& arg : args) result.push_back(value_of(t, arg));
+  return result;
+}
 
 class PublicGraph final : public pub::Graph {
  public:
@@ -48,10 +77,7 @@ class PublicGraph final : public pub::Graph {
                                   "\" is not the name of a torch operator; write \"namespace::name\"");
     }
     std::vector<Arg> unwrapped;
-    for (const pub::Arg& arg : args) {
-      unwrapped.push_back(std::visit(Unwrap{}, arg.data));
-      unwrapped.back().name = arg.name;
-    }
+    for (const pub::Arg& arg : args) unwrapped.push_back(unwrap(arg));
     pub::Values results;
     for (const Value& result : t_.call_all(name, std::move(unwrapped))) {
       const auto dtype = t_.known_dtype(result);
@@ -73,11 +99,37 @@ class PublicGraph final : public pub::Graph {
 
   pub::Value device() override { return wrap(t_.device()); }
 
+  pub::Value texts(const pub::Value& strings) override {
+    return wrap(t_.call("onnx_torch::texts", {t_.string_pool(), unwrap(strings)}));
+  }
+
+  pub::Value strings(const pub::Arg& texts, const pub::Arg& sizes) override {
+    const auto* constant = std::get_if<std::vector<std::string>>(&texts.data);
+    const Value strings = constant ? t_.strings(*constant)
+                                   : t_.call("onnx_torch::strings", {t_.string_pool(), unwrap(texts), t_.device()});
+    return wrap(t_.call("aten::reshape", {strings, unwrap(sizes)}).as(ElementType::String));
+  }
+
+  pub::Values branch(const pub::Value& condition, const std::function<pub::Values()>& then_branch,
+                     const std::function<pub::Values()>& else_branch) override {
+    return wrap(
+        t_.branch(unwrap(condition), [&] { return unwrap(then_branch()); }, [&] { return unwrap(else_branch()); }));
+  }
+
+  pub::Values loop(const pub::Arg& trip_count, const pub::Arg& condition, const std::vector<pub::Arg>& carried,
+                   const std::function<Step(const pub::Value&, const pub::Values&)>& body) override {
+    return wrap(t_.loop(value_of(t_, trip_count), value_of(t_, condition), values_of(t_, carried),
+                        [&](const Value& iteration, const Values& now) -> Translator::Step {
+                          const Step step = body(wrap(iteration), wrap(now));
+                          return {unwrap(step.condition), unwrap(step.carried)};
+                        }));
+  }
+
   std::optional<std::vector<int64_t>> known_ints(const pub::Value& v) const override {
-    return t_.known_ints(pub::ValueAccess::unwrap(v));
+    return t_.known_ints(unwrap(v));
   }
   std::optional<std::vector<int64_t>> known_shape(const pub::Value& v) const override {
-    return v.absent() ? std::nullopt : t_.known_shape(pub::ValueAccess::unwrap(v));
+    return v.absent() ? std::nullopt : t_.known_shape(unwrap(v));
   }
 
  private:
@@ -86,7 +138,7 @@ class PublicGraph final : public pub::Graph {
 
 class PublicNode final : public pub::Node {
  public:
-  explicit PublicNode(const NodeView& n) : n_(n) {}
+  PublicNode(Translator& t, const NodeView& n) : t_(t), n_(n) {}
 
   size_t input_count() const override { return n_.input_count(); }
   bool has(size_t i) const override { return n_.has(i); }
@@ -107,11 +159,19 @@ class PublicNode final : public pub::Node {
   std::vector<std::string> attr_strings(std::string_view name) const override { return n_.attr_strings(name); }
   pub::Value attr_tensor(std::string_view name) const override { return wrap(n_.attr_tensor(name)); }
 
+  pub::Values subgraph(std::string_view attribute, const std::vector<pub::Arg>& inputs) const override {
+    return wrap(t_.subgraph(n_.attr_graph(attribute), values_of(t_, inputs)));
+  }
+  size_t subgraph_output_count(std::string_view attribute) const override {
+    return static_cast<size_t>(n_.attr_graph(attribute).output_size());
+  }
+
   const NodeLabel& label() const override { return n_.label(); }
   void fail(const std::string& what) const override { n_.fail(what); }
   void unsupported(const std::string& what) const override { n_.unsupported(what); }
 
  private:
+  Translator& t_;
   const NodeView& n_;
 };
 
@@ -122,8 +182,8 @@ class PublicTable final : public pub::OperatorTable {
     const auto translate = [function = std::move(function)](Translator& t, const NodeView& n) {
       PublicGraph graph(t);
       Values outputs;
-      for (const pub::Value& result : function(graph, PublicNode(n))) {
-        const Value output = pub::ValueAccess::unwrap(result);
+      for (const pub::Value& result : function(graph, PublicNode(t, n))) {
+        const Value output = unwrap(result);
         outputs.push_back(output.absent() || output.type.known() ? output : as_output(t, output));
       }
       return outputs;
@@ -140,7 +200,7 @@ translator::OperatorTable& operators() {
 }
 
 void load_library(const std::filesystem::path& file) {
-  constexpr const char* kEntry = "onnx_torch_operators_1";
+  constexpr const char* kEntry = "onnx_torch_operators_2";
   // A name without a slash would be looked for where the system's libraries are.
   const std::filesystem::path path = std::filesystem::exists(file) ? std::filesystem::absolute(file) : file;
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

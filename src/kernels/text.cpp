@@ -421,6 +421,22 @@ Tensor string_to_number(const Pool& pool, const Tensor& x, at::ScalarType dtype)
   }
 }
 
+// ---- Lists of texts -----------------------------------------------------------------------------------------------
+
+c10::List<std::string> texts(const Pool& pool, const Tensor& x) {
+  const Tensor in = on_host(x);
+  c10::List<std::string> result;
+  result.reserve(in.numel());
+  for (int64_t i = 0; i < in.numel(); ++i) result.push_back(pool->at(in.const_data_ptr<int64_t>()[i]));
+  return result;
+}
+
+Tensor strings(const Pool& pool, const std::vector<std::string>& texts, at::Device device) {
+  std::vector<int64_t> ids;
+  for (const std::string& text : texts) ids.push_back(pool->intern(text));
+  return at::tensor(ids, at::kLong).to(device);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
@@ -456,6 +472,11 @@ TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
   // Cast from string to float, double, int64 (or the bits of a uint64) or bool; narrower types are casts of these.
   m.def("string_to_number(__torch__.torch.classes.onnx_torch.StringPool pool, Tensor x, ScalarType dtype) -> Tensor");
   m.impl("string_to_number", kAnyDevice, TORCH_FN(string_to_number));
+
+  // The texts of a string tensor in row-major order, and a string tensor of rank 1 of texts.
+  m.def("texts(__torch__.torch.classes.onnx_torch.StringPool pool, Tensor x) -> str[]");
+  m.impl("texts", kAnyDevice, TORCH_FN(texts));
+  m.def("strings(__torch__.torch.classes.onnx_torch.StringPool pool, str[] texts, Device device) -> Tensor", strings);
 }
 
 }  // namespace onnxtorch

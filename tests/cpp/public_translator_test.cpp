@@ -95,6 +95,82 @@ TEST_F(Translators, ReadEveryKindOfAttribute) {
   EXPECT_EQ(one_node("Describe", 2, 3, 1, attributes).compile().outputs()[1].type.str(), "tensor(uint4)");
 }
 
+// A body of the node: y = sum of the inputs and of w, a value of the graph around it.
+void add_body(onnx::NodeProto& node, const std::vector<std::string>& inputs) {
+  GraphBuilder body = testing::add_graph(node, "body");
+  std::string sum = "w";
+  for (const std::string& input : inputs) {
+    body.input(input, TensorProto::FLOAT, {testing::kAny});
+    body.node("Add", {sum, input}, {sum + "+" + input});
+    sum += "+" + input;
+  }
+  body.output(sum);
+}
+
+CompiledModel with_body(const std::string& op, const std::vector<std::string>& inputs,
+                        const std::vector<std::string>& of_body, const std::vector<std::string>& outputs) {
+  const auto bytes = model_bytes([&](onnx::ModelProto&, GraphBuilder& g) {
+    for (const auto& name : inputs) {
+      g.input(name, name == "condition" ? TensorProto::BOOL : TensorProto::FLOAT, {testing::kAny});
+    }
+    for (const auto& name : outputs) g.output(name);
+    onnx::NodeProto& node = g.node(op, {inputs.begin(), inputs.end() - 1}, outputs, "node");
+    node.set_domain("test.cpp");
+    add_body(node, of_body);
+  });
+  return Model::from_bytes(bytes).compile();
+}
+
+TEST_F(Translators, TranslateSubgraphsInLoops) {
+  const auto model = with_body("Fold", {"state", "x", "w"}, {"s", "row"}, {"last", "all"});
+  const at::Tensor x = at::tensor({1.0F, 2.0F, 4.0F});
+  const Outputs outputs = model.run({at::tensor({0.5F}), x, at::tensor({10.0F})});
+  EXPECT_EQ(outputs["last"].tensor().item<float>(), 37.5F);
+  EXPECT_TRUE(at::equal(outputs["all"].tensor(), at::tensor({11.5F, 23.5F, 37.5F}).unsqueeze(1)));
+  EXPECT_EQ(model.outputs()[1].type.str(), "tensor(float)");
+}
+
+TEST_F(Translators, TranslateSubgraphsInBranches) {
+  const auto model = with_body("Choose", {"condition", "x", "w"}, {"inner"}, {"y"});
+  for (const bool condition : {true, false}) {
+    const Outputs outputs = model.run({at::full({1}, condition, at::kBool), at::tensor({1.0F}), at::tensor({10.0F})});
+    EXPECT_EQ(outputs[0].tensor().item<float>(), condition ? 11.0F : 1.0F);
+  }
+}
+
+TEST_F(Translators, LoopWhileAConditionHolds) {
+  const auto model = one_node("Halvings", 2, 1).compile();
+  EXPECT_EQ(model.run({at::tensor({40.0F}), at::tensor({3.0F})})[0].tensor().item<int64_t>(), 4);
+  EXPECT_EQ(model.run({at::tensor({2.0F}), at::tensor({3.0F})})[0].tensor().item<int64_t>(), 0);
+}
+
+TEST_F(Translators, LookAtTexts) {
+  const auto suffix = [](onnx::NodeProto& node) { attribute(node, "suffix", onnx::AttributeProto::STRING).set_s("!"); };
+  const auto model = Model::from_bytes(model_bytes([&](onnx::ModelProto&, GraphBuilder& g) {
+                       g.input("x", TensorProto::STRING, {testing::kAny, testing::kAny}).output("y");
+                       onnx::NodeProto& node = g.node("Append", {"x"}, {"y"});
+                       node.set_domain("test.cpp");
+                       suffix(node);
+                     })).compile();
+  const Strings y = model.run({Strings{{"a", "", "b", "a"}, {2, 2}}})[0].strings();
+  EXPECT_EQ(y.values, (std::vector<std::string>{"a!", "!", "b!", "a!"}));
+  EXPECT_EQ(y.sizes, (std::vector<int64_t>{2, 2}));
+  EXPECT_EQ(model.outputs()[0].type.str(), "tensor(string)");
+}
+
+TEST_F(Translators, GiveTextsOfAttributes) {
+  const auto attributes = [](onnx::NodeProto& node) {
+    auto& words = attribute(node, "words", onnx::AttributeProto::STRINGS);
+    for (const char* word : {"zero", "one", "two"}) words.add_strings(word);
+    auto* tensor = attribute(node, "tensor", onnx::AttributeProto::TENSOR).mutable_t();
+    tensor->set_data_type(TensorProto::STRING);
+    tensor->add_string_data("two");
+  };
+  const Outputs outputs = one_node("Words", 1, 2, 1, attributes, TensorProto::INT64).compile().run({longs({2, 0, 2})});
+  EXPECT_EQ(outputs[0].strings().values, (std::vector<std::string>{"two", "zero", "two"}));
+  EXPECT_TRUE(at::equal(outputs[1].tensor(), longs({1, 0, 1}).to(at::kBool)));
+}
+
 template <typename E>
 E compile_error(const Model& model) {
   try {
@@ -115,6 +191,8 @@ TEST_F(Translators, NameTheNodeInErrors) {
   EXPECT_THAT(compile_error<Error>(one_node("Unknown", 1, 1)).what(), HasSubstr("nobody::knows"));
   EXPECT_THAT(compile_error<Error>(one_node("Unqualified", 1, 1)).what(), HasSubstr("write \"namespace::name\""));
   EXPECT_EQ(compile_error<Error>(one_node("Unqualified", 1, 1)).node().op_type, "Unqualified");
+  EXPECT_THAT(compile_error<InvalidModelError>(one_node("Fold", 2, 1)).what(),
+              HasSubstr("the attribute \"body\" is missing"));
 }
 
 TEST_F(Translators, MayBeAPartOfTheProgram) {

@@ -192,6 +192,32 @@ def test_a_library_of_translators_serves_python(documented):
         onnx_torch.prepare(op_model("Scaled", [X, X], 1, "my.domain"))
 
 
+def graphs_model():
+    body = helper.make_graph(
+        [helper.make_node("Add", ["v", "w"], ["u"])],
+        "body",
+        [helper.make_tensor_value_info("v", TensorProto.FLOAT, None)],
+        [helper.make_tensor_value_info("u", TensorProto.FLOAT, None)],
+    )
+    nodes = [
+        helper.make_node("Repeat", ["x"], ["last", "all"], domain="my.domain", times=3, body=body),
+        helper.make_node("Reverse", ["t"], ["r"], domain="my.domain"),
+    ]
+    inputs = {"x": TensorProto.FLOAT, "w": TensorProto.FLOAT, "t": TensorProto.STRING}
+    infos = [helper.make_tensor_value_info(name, element, None) for name, element in inputs.items()]
+    return model_of(nodes, infos, ["last", "all", "r"], domain="my.domain", opset=1)
+
+
+def test_a_library_of_translators_has_loops_and_texts(documented):
+    onnx_torch.load_library(documented / "libmy_operators.so")
+    w = np.float32([[1, 10]])
+    texts = np.array([["abc", ""], ["re", "abc"]], object)
+    last, all_, reversed_ = onnx_torch.prepare(graphs_model()).run([X, w, texts])
+    np.testing.assert_array_equal(last, X + 3 * w)
+    np.testing.assert_array_equal(all_, np.stack([X + (i + 1) * w for i in range(3)]))
+    assert reversed_.shape == (2, 2) and reversed_[0, 0] == "cba" and reversed_[0, 1] == ""
+
+
 def test_a_library_of_translators_serves_cpp(documented, tmp_path):
     save(domain_model(), tmp_path / "model.onnx")
     printed = run(documented / "hello", tmp_path / "model.onnx", documented / "libmy_operators.so")

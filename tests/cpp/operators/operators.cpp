@@ -51,12 +51,68 @@ Values describe(Graph& graph, const Node& node) {
   return {sum, shape.as(ElementType::Uint4), graph.call("aten::reshape", {node.input(0), node.ints(1)})};
 }
 
+// Fold(state, x; body): the body gives the next state of a state and a row of x. The last state, and all of them.
+Values fold(Graph& graph, const Node& node) {
+  if (node.subgraph_output_count("body") != 1) node.fail("its body gives one output");
+  const Value x = node.input(1);
+  const Value count = graph.call("aten::size", {x, 0});
+  const Values folded =
+      graph.loop(count, none, {node.input(0), Values{}}, [&](const Value& iteration, const Values& carried) {
+        const Value row = graph.call("aten::select", {x, 0, iteration}).as(x.element());
+        const Value state = node.subgraph("body", {carried[0], row})[0];
+        return Graph::Step{{}, {state, graph.call("aten::append", {carried[1], state})}};
+      });
+  return {folded[0], graph.call("aten::stack", {folded[1], 0}).as(folded[0].element())};
+}
+
+// Halvings(x, limit): how often x is halved until it is below the limit.
+Values halvings(Graph& graph, const Node& node) {
+  const auto is_high = [&](const Value& x) { return graph.call("aten::ge", {x, node.input(1)}); };
+  const Value one = graph.constant(at::scalar_tensor(1, at::kLong));
+  const Values last = graph.loop(none, is_high(node.input(0)), {node.input(0), 0},
+                                 [&](const Value&, const Values& carried) -> Graph::Step {
+                                   const Value half = graph.call("aten::div", {carried[0], 2.0});
+                                   return {is_high(half), {half, graph.call("aten::add", {carried[1], one})}};
+                                 });
+  return {last[1]};
+}
+
+// Choose(condition, x; body): the body of x, or x.
+Values choose(Graph& graph, const Node& node) {
+  return graph.branch(
+      node.input(0), [&] { return node.subgraph("body", {node.input(1)}); }, [&] { return Values{node.input(1)}; });
+}
+
+std::vector<std::string> append_to_each(std::vector<std::string> texts, const std::string& suffix) {
+  for (std::string& text : texts) text += suffix;
+  return texts;
+}
+
+// Append(x): each string with the attribute "suffix" behind it.
+Values append(Graph& graph, const Node& node) {
+  const Value x = node.input(0);
+  if (x.element() != ElementType::String) node.fail("takes strings");
+  const Value texts = graph.call("onnx_torch_test::append_to_each", {graph.texts(x), node.attr_string("suffix")});
+  return {graph.strings(texts, graph.call("aten::size", {x}))};
+}
+
+// Words(x): the words that x numbers, of the attribute "words", and whether each is the one of the attribute "tensor".
+Values words(Graph& graph, const Node& node) {
+  const auto words = node.attr_strings("words");
+  const Value all = graph.strings(words, std::vector<int64_t>{static_cast<int64_t>(words.size())});
+  const Value found = graph.call("aten::index", {all, Values{node.input(0)}}).as(ElementType::String);
+  return {found, graph.call("aten::eq", {found, node.attr_tensor("tensor")})};
+}
+
 Values unknown(Graph& graph, const Node& node) { return {graph.call("nobody::knows", {node.input(0)})}; }
 Values unqualified(Graph& graph, const Node& node) { return {graph.call("relu", {node.input(0)})}; }
 
 }  // namespace
 
-TORCH_LIBRARY(onnx_torch_test, m) { m.def("add_index(Tensor x, int dim) -> Tensor", add_index); }
+TORCH_LIBRARY(onnx_torch_test, m) {
+  m.def("add_index(Tensor x, int dim) -> Tensor", add_index);
+  m.def("append_to_each(str[] texts, str suffix) -> str[]", append_to_each);
+}
 
 ONNX_TORCH_OPERATORS(operators) {
   operators.add("test.cpp", "Scaled", 1, scaled);
@@ -64,6 +120,11 @@ ONNX_TORCH_OPERATORS(operators) {
   operators.add("test.cpp", "Parts", 1, parts);
   operators.add("test.cpp", "Table", 1, table);
   operators.add("test.cpp", "Describe", 1, describe);
+  operators.add("test.cpp", "Fold", 1, fold);
+  operators.add("test.cpp", "Halvings", 1, halvings);
+  operators.add("test.cpp", "Choose", 1, choose);
+  operators.add("test.cpp", "Append", 1, append);
+  operators.add("test.cpp", "Words", 1, words);
   operators.add("test.cpp", "Unknown", 1, unknown);
   operators.add("test.cpp", "Unqualified", 1, unqualified);
 }
