@@ -220,9 +220,9 @@ std::vector<std::string> value_names(const PreparedModel& model) {
 
 // (operator, name, domain, opset version, why, whether an operator is not supported) of all that stands against a
 // model.
-py::list describe_problems(const ModelFile& file) {
+py::list describe_problems(const std::vector<Problem>& problems) {
   py::list described;
-  for (const auto& [node, why, unsupported] : problems(file.proto)) {
+  for (const auto& [node, why, unsupported] : problems) {
     described.append(py::make_tuple(node.op_type, node.name, node.domain, node.version, why, unsupported));
   }
   return described;
@@ -325,7 +325,15 @@ PYBIND11_MODULE(_C, m) {
       },
       py::arg("domain"), py::arg("op_type"), py::arg("since_version"), py::arg("torch_name"));
   m.def("load_library", [](const std::string& path) { load_library(path); }, py::arg("path"));
-  m.def("problems", [](const std::string& bytes) { return describe_problems(*ModelFile::from_bytes(bytes)); });
+  m.def("problems",
+        [](const std::string& bytes) { return describe_problems(problems(ModelFile::from_bytes(bytes)->proto)); });
+  m.def("translation_problems",
+        [](const py::bytes& bytes, const std::string& directory, std::map<std::string, int64_t> shapes) {
+          TranslateOptions options;
+          options.shapes = std::move(shapes);
+          return describe_problems(
+              translation_problems(ModelFile::from_bytes(static_cast<std::string_view>(bytes), directory), options));
+        });
   m.def("operator_versions", &versions);
   m.def("translation_table", &table, "(domain, operator, since versions, reviewed to) of each translated operator.");
   m.def("experimental_operators", &experimental, "(domain, operator) of those that the standard has no version 1 of.");

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import onnx
@@ -50,7 +50,8 @@ def check(
     """All the reasons why a model cannot be prepared; none where it can.
 
     They are operators that are not supported, nodes that break their schemas, values that nothing defines, and files of
-    external data that are not there. Where there are none of these, the model is translated, which may find one more.
+    external data that are not there. Where there are none of these, the model is translated, which finds the nodes whose
+    attributes, types or constants do not go together; one that fails just because another failed before it is not told.
 
     Args:
         model: a ModelProto, its serialized bytes, or a path.
@@ -79,15 +80,27 @@ def check(
         except (DeviceError, InputError):
             raise  # not the model's fault
         except Error as error:
-            problems.append(_problem(error))
+            problems = _translation_problems(proto, directory_of(model, base_dir), shapes or {}) or [_problem(error)]
     return problems
 
 
 def schema_problems(model: onnx.ModelProto) -> list[Problem]:
     """Operators that are not supported, and nodes that break their schemas."""
+    return _listed(_C.problems(model.SerializeToString()))
+
+
+def _translation_problems(model: onnx.ModelProto, directory: str, shapes: Mapping[str, int]) -> list[Problem]:
+    """The nodes that cannot be translated; none where something else is wrong."""
+    try:
+        return _listed(_C.translation_problems(model.SerializeToString(), directory, shapes))
+    except Error:
+        return []
+
+
+def _listed(problems: Iterable[tuple[str, str, str, int, str, bool]]) -> list[Problem]:
     return [
         Problem(why, unsupported, op_type, name, domain, version)
-        for op_type, name, domain, version, why, unsupported in _C.problems(model.SerializeToString())
+        for op_type, name, domain, version, why, unsupported in problems
     ]
 
 

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "onnx_torch/error.h"
+
 namespace onnxtorch {
 namespace {
 
@@ -55,7 +57,7 @@ ElementType find(Field field, std::string_view name) {
 
 const ElementInfo& info(ElementType type) {
   const auto index = static_cast<size_t>(type);
-  if (index >= kTypes.size()) throw std::invalid_argument("unknown ONNX element type " + std::to_string(index));
+  if (index >= kTypes.size()) throw InvalidModelError("unknown element type " + std::to_string(index));
   return kTypes[index];
 }
 

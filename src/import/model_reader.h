@@ -37,7 +37,7 @@ std::string canonical_domain(const std::string& domain);
 NodeLabel label_of(const onnx::NodeProto& node, const Opsets& opsets);
 const onnx::FunctionProto* find_function(const onnx::ModelProto& model, const onnx::NodeProto& node);
 
-// Why a model cannot be translated: an operator that is not supported, or a node that breaks its schema.
+// Why a model cannot be translated: an operator that is not supported, or a node that breaks its schema or fails.
 struct Problem {
   NodeLabel node;
   std::string why;

@@ -54,22 +54,25 @@ GraphTranslator::GraphTranslator(const std::shared_ptr<const ModelFile>& model, 
       graph_(std::make_shared<jit::Graph>()),
       reader_{model->external, [this](std::string_view text) { return program_.strings->intern(text); }},
       model_opsets_(opsets_of(model_)),
+      main_{{}, nullptr, &model_opsets_, file_},
       declared_outputs_(declared_outputs(model_, options.shapes)) {
   program_.graph = graph_;
   program_.strings = c10::make_intrusive<StringPool>();
 }
 
-Program GraphTranslator::run() {
-  Scope top{{}, nullptr, &model_opsets_, file_};
-  scope_ = &top;
+void GraphTranslator::translate_model() {
   collect_gradient_inputs(model_.graph());
   declare_inputs();
   translate(model_.graph());
+}
+
+Program GraphTranslator::run() {
+  translate_model();
   if (options_.variant.outputs.empty()) {
     for (const auto& output : model_.graph().output()) give(output.name());
   } else {
     for (const std::string& name : options_.variant.outputs) {
-      if (!top.names.contains(name)) throw InputError("the model's graph has no value \"" + name + "\"");
+      if (!main_.names.contains(name)) throw InputError("the model's graph has no value \"" + name + "\"");
       give(name);
     }
   }
@@ -162,26 +165,44 @@ void GraphTranslator::translate(const onnx::NodeProto& node) {
   if (options_.variant.guarded) mark("onnx_torch::check_run");
   if (options_.watched == number) watch(view);
   if (options_.variant.timed) mark("onnx_torch::begin_node", {static_cast<int64_t>(number)});
-  Values outputs;
-  try {
-    outputs = translate_by(view);
-  } catch (const InvalidModelError& e) {
-    if (!e.node().empty()) throw;
-    throw InvalidModelError(e.what(), label);
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& e) {
-    throw Error(std::string("cannot be translated: ") + e.what(), label);
-  }
+  Values outputs = outputs_of(view);
   if (options_.variant.timed) mark("onnx_torch::end_node");
   for (size_t i = 0; i < outputs.size() && i < view.output_count(); ++i) {
-    const std::string& name = node.output(static_cast<int>(i));
-    if (!outputs[i].type.known() && !outputs[i].absent()) outputs[i].type = view.output_type(i);
-    if (!outputs[i].type.known() && scope_->declared.contains(name)) outputs[i].type = scope_->declared.at(name);
-    define(name, outputs[i]);
+    if (!outputs[i].type.known()) outputs[i].type = type_of_output(view, i);
+    define(node.output(static_cast<int>(i)), outputs[i]);
   }
   location_ = around_location;
   node_ = around;
+}
+
+ValueType GraphTranslator::type_of_output(const NodeView& view, size_t i) const {
+  const ValueType type = view.output_type(i);
+  const auto declared = scope_->declared.find(view.proto().output(static_cast<int>(i)));
+  return type.known() || declared == scope_->declared.end() ? type : declared->second;
+}
+
+Values GraphTranslator::outputs_of(const NodeView& view) {
+  try {
+    return translate_by(view);
+  } catch (const InvalidModelError& e) {
+    if (!e.node().empty()) throw;
+    throw InvalidModelError(e.what(), view.label());
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& e) {
+    throw Error(std::string("cannot be translated: ") + e.what(), view.label());
+  }
+}
+
+Value GraphTranslator::unknown(const ValueType& type) {
+  return {graph_->insertNode(graph_->createUninitialized(torchscript_type(type)))->output(), type};
+}
+
+void GraphTranslator::return_to(const Place& place) {
+  scope_ = place.scope;
+  expanding_.resize(place.depth);
+  node_ = place.node;
+  location_ = place.location;
 }
 
 Values GraphTranslator::translate_by(const NodeView& view) {

@@ -16,7 +16,7 @@
 
 namespace onnxtorch {
 
-class GraphTranslator final : public Translator {
+class GraphTranslator : public Translator {
  public:
   GraphTranslator(const std::shared_ptr<const ModelFile>& model, const TranslateOptions& options);
   Program run();
@@ -66,6 +66,23 @@ class GraphTranslator final : public Translator {
     std::unordered_map<std::string, ValueType> declared = {};  // types, by the graph's value infos
   };
 
+ protected:
+  // Where the translation is, to go on from there when a node has failed.
+  struct Place {
+    Scope* scope;
+    size_t depth;  // of functions
+    std::optional<size_t> node;
+    torch::jit::SourceRange location;
+  };
+  Place place() const { return {scope_, expanding_.size(), node_, location_}; }
+  void return_to(const Place& place);
+
+  void translate_model();                           // all but its outputs
+  virtual Values outputs_of(const NodeView& view);  // throws an Error that names the node
+  ValueType type_of_output(const NodeView& view, size_t i) const;
+  Value unknown(const ValueType& type);  // which nothing computes
+
+ private:
   void declare_inputs();
   void declare_initializers(const onnx::GraphProto& graph);
   void collect_gradient_inputs(const onnx::GraphProto& graph);
@@ -93,8 +110,9 @@ class GraphTranslator final : public Translator {
   std::shared_ptr<torch::jit::Graph> graph_;
   Facts facts_;
   TensorReader reader_;
-  Scope* scope_ = nullptr;
   Opsets model_opsets_;
+  Scope main_;  // of the main graph
+  Scope* scope_ = &main_;
   std::optional<size_t> node_;  // the number of the one being translated
   std::vector<OutputSpec> declared_outputs_;
   torch::jit::SourceRange location_;

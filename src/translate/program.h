@@ -21,6 +21,7 @@ struct Graph;
 namespace onnxtorch {
 
 struct ModelFile;
+struct Problem;
 
 struct Bound {
   std::string name;   // of the initializer; empty for other constants
@@ -74,6 +75,10 @@ c10::TypePtr torchscript_type(const ValueType& type);
 
 // The program's constants may be views of the model, which they then keep.
 Program translate(const std::shared_ptr<const ModelFile>& model, const TranslateOptions& options = {});
+
+// Why nodes cannot be translated: of each that fails by itself, not just as another did. None where all can be.
+std::vector<Problem> translation_problems(const std::shared_ptr<const ModelFile>& model,
+                                          const TranslateOptions& options = {});
 
 // A node's number, from the message of an error thrown while its graph ran.
 std::optional<size_t> node_number(const std::string& message);

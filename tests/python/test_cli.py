@@ -241,9 +241,47 @@ def test_check_finds_what_only_shows_later(tmp_path):
     said = [str(problem) for problem in onnx_torch.check(odd)]
     assert sum('nothing defines its input "gone"' in text for text in said) == 2
     assert 'nothing defines the output "also gone"' in said
-    late = model_of([helper.make_node("Cast", ["x"], ["y"], to=99)], [tensor_info("x", X)], ["y"])
-    assert len(onnx_torch.check(late)) == 1
     assert [str(p) for p in onnx_torch.check(onnx.ModelProto())] == ["the model holds no graph"]
+
+
+CAST, CONV = ("Cast", "unknown element type 99"), ("Conv", 'no auto_pad "WEST"')
+BAD_CAST, BAD_CONV = "Cast <to = 99>", 'Conv <auto_pad = "WEST">'
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (f"y = {BAD_CAST} (x)", [CAST]),
+        # Behind a node that fails, others fail by themselves, or may well have worked.
+        (f"a = {BAD_CONV} (x, x) b = Relu (a) y = {BAD_CAST} (b)", [CONV, CAST]),
+        (f"a = {BAD_CONV} (x, x) b = {BAD_CONV} (a, a) y = MaxPool <kernel_shape = [2]> (b)", [CONV, CONV]),
+        (f'a = {BAD_CAST} (x) y = ai.onnx.ml.LabelEncoder <keys_strings = ["a"], values_int64s = [1]> (a)', [CAST]),
+        # Beside it, in a body, and behind that.
+        (f'a = {BAD_CAST} (x) b = SequenceConstruct (a) y = LSTM <direction = "up"> (x, x, x)', [CAST, ("LSTM", "up")]),
+        (
+            f"""a = If (c) <then_branch = t () => (p) {{ p = {BAD_CONV} (x, x) }},
+                        else_branch = e () => (float[n] p) {{ p = Relu (x) }}>
+            b = Add (a, x) y = {BAD_CAST} (b)""",
+            [CONV, CAST],
+        ),
+    ],
+)
+def test_check_goes_on_behind_a_node_that_fails(body, expected):
+    text = f"""<ir_version: 10, opset_import: ["": 21, "ai.onnx.ml": 4]>
+        net (float[2, 3] x, bool c) => (y) {{ {body} }}"""
+    found = onnx_torch.check(onnx.parser.parse_model(text))
+    assert [problem.op_type for problem in found] == [op_type for op_type, _ in expected]
+    for problem, (_, why) in zip(found, expected, strict=True):
+        assert why in problem.why and not problem.unsupported
+
+
+def test_check_tells_of_a_function_once():
+    text = """<ir_version: 10, opset_import: ["": 21, "my": 1]>
+        net (float[2] x) => (z) { y = my.bad (x) z = my.bad (y) }
+        <domain: "my", opset_import: ["": 21]> bad (a) => (b) { b = Cast <to = 99> (a) }"""
+    assert [str(problem) for problem in onnx_torch.check(onnx.parser.parse_model(text))] == [
+        "Cast (opset 21): unknown element type 99"
+    ]
 
 
 def test_convert(cli, folder):

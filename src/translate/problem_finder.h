@@ -1,0 +1,27 @@
+// Translates a model for nothing but what goes wrong.
+#pragma once
+
+#include <unordered_set>
+
+#include "translate/graph_translator.h"
+
+namespace onnxtorch {
+
+// A node that fails gives values that nothing is known of, and the translation goes on.
+class ProblemFinder final : public GraphTranslator {
+ public:
+  using GraphTranslator::GraphTranslator;
+  std::vector<Problem> run();
+
+ private:
+  Values outputs_of(const NodeView& view) override;
+  bool lacks_inputs(const NodeView& view) const;
+  void note(Problem problem);
+
+  bool lacking_ = false;  // the node, or one around it, has an input that a failed node should have given
+  size_t failures_ = 0;
+  std::unordered_set<const torch::jit::Value*> unknown_;  // what rests on failed nodes
+  std::vector<Problem> problems_;
+};
+
+}  // namespace onnxtorch
