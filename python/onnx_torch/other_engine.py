@@ -1,18 +1,21 @@
 """Runs a model with some engine in a process of its own.
 
 `OtherEngine` starts this file as a script and talks to it over pipes. The script imports nothing but the engine it is
-for, so that two engines never share a process.
+for, so that two engines never share a process. Another file can bring more engines: classes like those at the end.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
+import runpy
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any
 
 ENGINES = ("reference", "onnxruntime")  # of which no other names are wanted
 
@@ -25,17 +28,38 @@ class OtherEngine:
 
     Args:
         name: the engine.
-        model: a serialized model.
+        model: a serialized model, or its path.
         directory: where its external data lies.
         options: as `onnx_torch.prepare` takes them. onnxruntime heeds ``device`` and ``threads``, the reference none.
+        modules: what to import before the model is loaded.
+        imported: called with this object after that.
+        script: a file whose ``ENGINES`` are more engines, classes by their names.
+        log: where the process writes what it has to say; by default to this process's standard error.
     """
 
-    def __init__(self, name: str, model: bytes, directory: str = "", options: Mapping[str, Any] | None = None) -> None:
+    import_seconds: float  #: how long importing the modules took
+    load_seconds: float  #: how long the engine took to load the model
+
+    def __init__(
+        self,
+        name: str,
+        model: bytes | str,
+        directory: str = "",
+        options: Mapping[str, Any] | None = None,
+        *,
+        modules: Sequence[str] = (),
+        imported: Callable[[OtherEngine], object] = lambda engine: None,
+        script: str | None = None,
+        log: IO[Any] | None = None,
+    ) -> None:
         self.name = name
-        command = [sys.executable, "-c", START, __file__]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        command = [sys.executable, "-c", START, __file__, *filter(None, [script])]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        self.pid = self._process.pid
         try:
-            self._call("load", name, model, directory, dict(options or {}))
+            self.import_seconds = self._call("import", modules)
+            imported(self)
+            self.load_seconds = self._call("load", name, model, directory, dict(options or {}))
         except BaseException:
             self.close()
             raise
@@ -45,10 +69,22 @@ class OtherEngine:
         values: dict[str, Any] = self._call("values", feeds, list(names))
         return values
 
-    def time(self, feeds: dict[str, Any], runs: int) -> list[float]:
-        """How many seconds each of some runs took."""
-        times: list[float] = self._call("time", feeds, runs)
+    def outputs(self, feeds: dict[str, Any]) -> list[Any]:
+        """The model's outputs, in order."""
+        values: list[Any] = self._call("run", feeds)
+        return values
+
+    def time(self, feeds: dict[str, Any] | Sequence[dict[str, Any]], runs: int) -> list[float]:
+        """How many seconds each of some runs took; a run of several inputs takes them in turn."""
+        times: list[float] = self._call("time", [feeds] if isinstance(feeds, dict) else list(feeds), runs)
         return times
+
+    def pause(self) -> None:
+        """Stops the process, and the threads that wait there for work."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
         self._process.kill()
@@ -79,18 +115,18 @@ class OtherEngine:
 
 
 class _Reference:
-    def __init__(self, model: bytes, directory: str, options: dict[str, Any]) -> None:
+    def __init__(self, model: bytes | str, directory: str, options: dict[str, Any]) -> None:
         import onnx
         from onnx.reference import ReferenceEvaluator
 
-        proto = onnx.load_model_from_string(model)
+        proto = _read(model)
         if directory:
             onnx.load_external_data_for_model(proto, directory)
         self._evaluator = ReferenceEvaluator(proto)
         self._results: Any = None  # by name; compare asks for parts of one run
 
-    def run(self, feeds: dict[str, Any]) -> None:
-        self._evaluator.run(None, feeds)
+    def run(self, feeds: dict[str, Any]) -> list[Any]:
+        return list(self._evaluator.run(None, feeds))
 
     def values(self, feeds: dict[str, Any], names: list[str]) -> dict[str, Any]:
         if self._results is None:
@@ -99,7 +135,7 @@ class _Reference:
 
 
 class _OnnxRuntime:
-    def __init__(self, model: bytes, directory: str, options: dict[str, Any]) -> None:
+    def __init__(self, model: bytes | str, directory: str, options: dict[str, Any]) -> None:
         import onnxruntime  # type: ignore[import-untyped,unused-ignore]
 
         self._onnxruntime = onnxruntime
@@ -112,20 +148,20 @@ class _OnnxRuntime:
             self._options.add_session_config_entry("session.model_external_initializers_file_folder_path", directory)
         self._session: Any = None
 
-    def run(self, feeds: dict[str, Any]) -> None:
+    def run(self, feeds: dict[str, Any]) -> list[Any]:
         if self._session is None:
             self._session = self._open(self._model)
-        self._session.run(None, feeds)
+        return list(self._session.run(None, feeds))
 
     def values(self, feeds: dict[str, Any], names: list[str]) -> dict[str, Any]:
         import onnx
 
-        proto = onnx.load_model_from_string(self._model)
+        proto = _read(self._model)
         del proto.graph.output[:]
         proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
         return dict(zip(names, self._open(proto.SerializeToString()).run(names, feeds), strict=True))
 
-    def _open(self, model: bytes) -> Any:
+    def _open(self, model: bytes | str) -> Any:
         kind, _, number = self._device.lower().partition(":")
         provider = "CPUExecutionProvider" if kind == "cpu" else "CUDAExecutionProvider"
         options = {} if kind == "cpu" else {"device_id": number or "0"}
@@ -136,46 +172,69 @@ class _OnnxRuntime:
 
 
 class _OnnxTorch:
-    def __init__(self, model: bytes, directory: str, options: dict[str, Any]) -> None:
+    def __init__(self, model: bytes | str, directory: str, options: dict[str, Any]) -> None:
         import onnx_torch
 
-        self._rep = onnx_torch.prepare(model, base_dir=directory, **options)
+        self._rep = onnx_torch.prepare(model, base_dir=directory or None, **options)
 
-    def run(self, feeds: dict[str, Any]) -> None:
-        self._rep.run(feeds)
+    def run(self, feeds: dict[str, Any]) -> list[Any]:
+        return list(self._rep.run(feeds))
 
     def values(self, feeds: dict[str, Any], names: list[str]) -> dict[str, Any]:
         return self._rep.intermediates(feeds, names)
 
 
-def _timed(engine: Any, feeds: dict[str, Any], runs: int) -> list[float]:
-    times = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        engine.run(feeds)
-        times.append(time.perf_counter() - start)
-    return times
+def _read(model: bytes | str) -> Any:
+    import onnx
+
+    if isinstance(model, str):
+        return onnx.load(model, load_external_data=False)
+    return onnx.load_model_from_string(model)
 
 
-def _serve() -> None:
+def _timed(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+class _Server:
+    """What the process does, by the names of requests."""
+
+    def __init__(self, engines: Mapping[str, Callable[..., Any]]) -> None:
+        self._engines = engines
+        self._engine: Any = None
+
+    def answer(self, action: str, *arguments: Any) -> Any:
+        own: dict[str, Callable[..., Any]] = {"import": self._import, "load": self._load, "time": self._time}
+        return (own.get(action) or getattr(self._engine, action))(*arguments)
+
+    def _import(self, modules: Sequence[str]) -> float:
+        return _timed(lambda: [importlib.import_module(module) for module in modules])
+
+    def _load(self, name: str, *arguments: Any) -> float:
+        def load() -> None:
+            self._engine = self._engines[name](*arguments)
+
+        return _timed(load)
+
+    def _time(self, sets: list[dict[str, Any]], runs: int) -> list[float]:
+        run = self._engine.run
+        return [_timed(lambda: [run(feeds) for feeds in sets]) for _ in range(runs)]
+
+
+def _serve(server: _Server) -> None:
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what an engine prints must not get among the answers
-    engine: Any = None
     while True:
         try:
-            action, *arguments = pickle.load(requests)
+            request = pickle.load(requests)
         except EOFError:
             return
         answer: Any
         try:
-            if action == "load":
-                name, *rest = arguments
-                engine = {"reference": _Reference, "onnxruntime": _OnnxRuntime, "onnx_torch": _OnnxTorch}[name](*rest)
-                answer = None
-            else:
-                answer = engine.values(*arguments) if action == "values" else _timed(engine, *arguments)
-            worked = True
+            worked, answer = True, server.answer(*request)
         except Exception as error:  # the other side raises it
             worked, answer = False, f"{type(error).__name__}: {error}"
         pickle.dump((worked, answer), answers)
@@ -183,4 +242,7 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    known = {"reference": _Reference, "onnxruntime": _OnnxRuntime, "onnx_torch": _OnnxTorch}
+    for script in sys.argv[2:]:
+        known |= runpy.run_path(script)["ENGINES"]
+    _serve(_Server(known))

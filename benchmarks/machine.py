@@ -1,0 +1,46 @@
+"""What the kernel tells of processes and of the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Collection
+from pathlib import Path
+
+PROC = Path("/proc")
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def busy_seconds(proc: Path = PROC) -> float:
+    """How long the processors have worked, guests of the same host (steal) included."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, (proc / "stat").read_text().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / TICKS
+
+
+def process_seconds(pid: int, proc: Path = PROC) -> float:
+    """How long a process has worked."""
+    fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def other_seconds(pids: Collection[int], proc: Path = PROC) -> float:
+    """How long all processes but some have worked."""
+    return busy_seconds(proc) - sum(process_seconds(pid, proc) for pid in pids)
+
+
+def memory(pid: int, field: str) -> int:
+    """A process's memory in bytes: VmRSS now, VmHWM at its peak."""
+    lines = (PROC / str(pid) / "status").read_text().splitlines()
+    (kilobytes,) = (line.split()[1] for line in lines if line.startswith(f"{field}:"))
+    return 1024 * int(kilobytes)
+
+
+def forget_peak(pid: int) -> None:
+    """Sets a process's peak of memory to what it has now."""
+    (PROC / str(pid) / "clear_refs").write_text("5")
+
+
+def processor() -> str:
+    lines = (PROC / "cpuinfo").read_text().splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}, {len(os.sched_getaffinity(0))} processors"

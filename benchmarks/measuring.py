@@ -1,0 +1,210 @@
+"""Runs one model in all engines, in turns, while nothing else runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from onnx_torch.errors import Error
+from onnx_torch.other_engine import OtherEngine
+
+from . import engines, machine
+from .models.case import Case, Feeds, model_file, read_inputs
+
+NOISE = 0.05  # of a processor: what other processes may take during a round
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to measure.
+
+    Attributes:
+        rounds: how often each engine has its turn.
+        turn: how many seconds a turn takes, or one run, if that is longer.
+        repeats: how many rounds of a model may be discarded for noise; what comes after is kept and called noisy.
+        limit: how many seconds an engine has to load a model and run it once.
+    """
+
+    threads: int = 2
+    rounds: int = 11
+    turn: float = 0.2
+    repeats: int = 6
+    limit: float = 300
+
+
+@dataclass
+class Measured:
+    """One engine with one model: its figures, or why there are none."""
+
+    error: str = ""
+    rounds: list[float] = field(default_factory=list)  #: the median seconds of a run, round by round
+    difference: float = 0  #: of its outputs from the reference's, as a part of an output's largest element
+    import_seconds: float = 0
+    start_seconds: float = 0  #: from after the imports to the end of the first run
+    memory: int = 0  #: bytes: the peak of that time, over what there was after the imports
+
+
+@dataclass
+class Row:
+    """One model in all engines."""
+
+    case: str
+    group: str
+    threads: int
+    tolerance: float
+    noisy: bool = False
+    engines: dict[str, Measured] = field(default_factory=dict)
+
+
+@dataclass
+class Started:
+    process: OtherEngine
+    outputs: list[Any]
+
+
+def measure(
+    case: Case,
+    folder: Path,
+    columns: Sequence[str],
+    settings: Settings,
+    log: IO[Any] | None = None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Row:
+    """Measures the model of a case that was made into a folder."""
+    row = Row(case.name, case.group, settings.threads, case.tolerance)
+    sets, steps = read_inputs(folder, case.name), len(columns) + settings.rounds
+    with contextlib.ExitStack() as stack:
+        running: dict[str, Started] = {}
+        for number, name in enumerate(columns):
+            row.engines[name] = found = Measured()
+            progress(number, steps)
+            try:
+                running[name] = stack.enter_context(start(name, case, folder, sets, settings, log, found))
+            except Error as error:
+                found.error = str(error)
+        for name in disagreeing(row, {name: one.outputs for name, one in running.items()}):
+            del running[name]
+        processes = {name: one.process for name, one in running.items()}
+        row.noisy = take_turns(processes, sets, settings, row, lambda done: progress(len(columns) + done, steps))
+    return row
+
+
+@contextlib.contextmanager
+def start(
+    name: str, case: Case, folder: Path, sets: Sequence[Feeds], settings: Settings, log: IO[Any] | None, found: Measured
+) -> Iterator[Started]:
+    """An engine that has loaded the model and run it, and is paused."""
+    engine, base = engines.COLUMNS[name], 0
+
+    def imported(process: OtherEngine) -> None:
+        nonlocal base
+        base = machine.memory(process.pid, "VmRSS")
+        machine.forget_peak(process.pid)
+        timer.args = (process.pid, signal.SIGKILL)
+        timer.start()
+
+    timer = threading.Timer(settings.limit, os.kill)
+    options = {"threads": settings.threads, **engine.options, **({"case": case.name} if engine.from_source else {})}
+    try:
+        with OtherEngine(
+            engine.kind,
+            str(model_file(folder, case.name)),
+            options=options,
+            modules=engine.modules,
+            imported=imported,
+            script=engines.__file__,
+            log=log,
+        ) as process:
+            found.import_seconds = process.import_seconds
+            found.start_seconds = process.load_seconds + process.time(sets[0], 1)[0]
+            found.memory = machine.memory(process.pid, "VmHWM") - base
+            outputs = [output for feeds in sets for output in process.outputs(feeds)]
+            timer.cancel()
+            process.pause()
+            yield Started(process, outputs)
+    finally:
+        timer.cancel()
+
+
+def disagreeing(row: Row, outputs: dict[str, list[Any]]) -> list[str]:
+    """The engines whose outputs are not those of onnxruntime, or of the first engine if that has none."""
+    reference = outputs.get(engines.REFERENCE) or next(iter(outputs.values()), [])
+    found = []
+    for name, values in outputs.items():
+        measured = row.engines[name]
+        measured.difference = max_difference(values, reference)
+        allowed = row.tolerance * engines.COLUMNS[name].looser
+        if not measured.difference <= allowed:
+            measured.error = f"its outputs differ by {measured.difference:.2g} of the largest element, over {allowed:g}"
+            found.append(name)
+    return found
+
+
+def max_difference(values: Sequence[Any], reference: Sequence[Any]) -> float:
+    """The largest difference of two lists of arrays, each as a part of the reference's largest element."""
+    if [value.shape for value in values] != [value.shape for value in reference]:
+        return float("inf")
+    pairs = [(a.astype(np.float64), b.astype(np.float64)) for a, b in zip(values, reference, strict=True) if b.size]
+    return max((float(np.abs(a - b).max() / (np.abs(b).max() or 1)) for a, b in pairs), default=0.0)
+
+
+def take_turns(
+    processes: dict[str, OtherEngine],
+    sets: Sequence[Feeds],
+    settings: Settings,
+    row: Row,
+    progress: Callable[[int], None] = lambda done: None,
+) -> bool:
+    """Adds the rounds' times to a row; returns whether some of them were noisy."""
+    runs = {name: runs_in_turn(process, sets, settings.turn) for name, process in processes.items()}
+    discarded = 0
+    for number in range(settings.rounds):
+        order = list(processes)[:: -1 if number % 2 else 1]
+        while True:
+            others = Others(processes.values())
+            times = {name: turn(processes[name], sets, runs[name]) for name in order}
+            if others.processors() <= NOISE or discarded == settings.repeats:
+                break
+            discarded += 1
+        for name, seconds in times.items():
+            row.engines[name].rounds.append(statistics.median(seconds))
+        progress(number + 1)
+    return bool(settings.repeats) and discarded == settings.repeats
+
+
+class Others:
+    """How much all processes but the engines' and this one work, from now on."""
+
+    def __init__(self, processes: Any, proc: Path = machine.PROC) -> None:
+        self._pids, self._proc = [os.getpid(), *(process.pid for process in processes)], proc
+        self._began, self._before = time.monotonic(), machine.other_seconds(self._pids, proc)
+
+    def processors(self) -> float:
+        return (machine.other_seconds(self._pids, self._proc) - self._before) / (time.monotonic() - self._began)
+
+
+def runs_in_turn(process: OtherEngine, sets: Sequence[Feeds], seconds: float) -> int:
+    """How many runs take some seconds; it also warms up."""
+    runs, most = 1, 2000
+    while True:
+        took = sum(turn(process, sets, runs)) * len(sets)
+        if took >= seconds / 2 or runs == most:
+            return max(1, min(most, round(runs * seconds / took)))
+        runs = min(most, 4 * runs)
+
+
+def turn(process: OtherEngine, sets: Sequence[Feeds], runs: int) -> list[float]:
+    process.resume()
+    seconds = [one / len(sets) for one in process.time(sets, runs)]
+    process.pause()
+    return seconds

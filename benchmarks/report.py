@@ -1,0 +1,188 @@
+"""Tables of a benchmark's results, for a terminal and for docs/performance.md."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from . import results as r
+from .engines import AGAIN, COLUMNS, OURS, REFERENCE
+from .measuring import NOISE, Row
+from .results import Results
+
+
+@dataclass(frozen=True)
+class Target:
+    mean: float
+    worst: float
+
+
+TARGETS = {  # a peer's time over ours
+    REFERENCE: Target(1.15, 0.9),
+    "openvino": Target(1.0, 0.75),
+    "torch": Target(2.0, 1.0),
+    "torch_compile": Target(1.0, 0.75),
+}
+LIMITS = {"start_seconds": 1.5, "memory": 1.2}  # ours over onnxruntime's
+FIGURES = {"start_seconds": "time to the end of the first run", "memory": "peak of memory meanwhile"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns whose name begins with ">" are numbers."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def markdown(self) -> str:
+        head = [column.lstrip(">") for column in self.columns]
+        line = ["---:" if column.startswith(">") else "---" for column in self.columns]
+        return "\n".join([f"**{self.title}**", "", *(f"| {' | '.join(row)} |" for row in (head, line, *self.rows))])
+
+
+def tables(results: Results) -> list[Table]:
+    made = [targets(results), means(results), speed(results), starts(results), missing(results)]
+    return [table for table in made if table.rows]
+
+
+def summary(results: Results) -> str:
+    settings, versions = results.settings, results.versions
+    threads = "1 thread" if settings.threads == 1 else f"{settings.threads} threads"
+    how = f"{settings.rounds} rounds, in each a turn of {settings.turn:g} s an engine"
+    installed = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return f"Measured on {results.date} on {results.processor}, with {threads}: {how}; {installed}."
+
+
+LEGEND = (
+    "A ratio is the other engine's time over onnx_torch's, so that more than 1 means that onnx_torch is faster: the "
+    "median of the rounds' ratios, and its quartiles. “=” marks a tie: onnxruntime in a second process differs from "
+    f"itself by as much. “noisy” marks a model with rounds in which other processes took over {100 * NOISE:g} % of a "
+    f"processor. Means are geometric, each ratio counted as {r.CAP:g} at most."
+)
+
+
+def peers(results: Results) -> list[str]:
+    """The engines that onnx_torch is compared with."""
+    measured = {name for row in results.rows for name in row.engines}
+    return [name for name in COLUMNS if name in measured - {OURS, AGAIN}]
+
+
+def targets(results: Results) -> Table:
+    rows = []
+    for name in peers(results):
+        found, groups = r.ratios(results.rows, name), r.group_means(results, name)
+        if name in TARGETS and found:
+            target, over_groups = TARGETS[name], r.mean(groups.values()) or 0
+            worst = min(found, key=lambda case: found[case].median)
+            cells = [_against(over_groups, target.mean), _against(found[worst].median, target.worst) + f" {worst}"]
+            rows.append([COLUMNS[name].label, *cells])
+    for what, limit in LIMITS.items():
+        if found := over_reference(results, what):
+            within = sum(value <= limit for value in found.values())
+            worst = max(found, key=lambda case: found[case])
+            cells = [f"≤ {limit:g} for {within} of {len(found)} models", f"{found[worst]:.2f} {worst}"]
+            rows.append([f"{FIGURES[what]}, ours over onnxruntime's", *cells])
+    return Table("Targets", ["against", "mean over groups", "worst model"], rows)
+
+
+def means(results: Results) -> Table:
+    names = peers(results)
+    each = {name: r.group_means(results, name) for name in names}
+    line = lambda group: [f"{each[name][group]:.2f}" if group in each[name] else "n/a" for name in names]
+    whole = [_number(r.mean(each[name].values())) for name in names]
+    rows = [[group, *line(group)] for group in results.groups()] + [["over groups", *whole]]
+    return Table("Mean ratio of a group", ["group", *_labels(names)], rows)
+
+
+def speed(results: Results) -> Table:
+    names = peers(results)
+    rows = []
+    for row in results.rows:
+        ours = _milliseconds(row, OURS)
+        itself = r.ratio(row, AGAIN, REFERENCE)
+        cells = [ours, *(_ratio(row, name) for name in names), str(itself) if itself else "n/a"]
+        rows.append([row.case + " (noisy)" * row.noisy, *cells])
+    columns = ["model", ">onnx_torch, ms", *_labels(names), ">onnxruntime against itself"]
+    return Table("Ratio of a model", columns, rows)
+
+
+def starts(results: Results) -> Table:
+    """Loading, where both have run the model."""
+    both = [row for row in results.rows if r.ratio(row, REFERENCE)]
+    seconds, memory = (over_reference(results, what) for what in LIMITS)
+    rows = []
+    for row in both:
+        pair = [row.engines[name] for name in (OURS, REFERENCE)]
+        times = [f"{one.start_seconds:.3f}" for one in pair] + [f"{seconds[row.case]:.2f}"]
+        sizes = [f"{one.memory / 1e6:.0f}" for one in pair] + [f"{memory[row.case]:.2f}"]
+        rows.append([row.case, *times, *sizes])
+    if both:
+        ours, theirs = (
+            statistics.median([row.engines[name].import_seconds for row in both]) for name in (OURS, REFERENCE)
+        )
+        rows.append(["import alone, median", f"{ours:.3f}", f"{theirs:.3f}", f"{ours / theirs:.2f}", "", "", ""])
+    columns = ["model", ">onnx_torch, s", ">onnxruntime, s", ">ratio", ">onnx_torch, MB", ">onnxruntime, MB", ">ratio"]
+    return Table("From after the imports to the end of the first run, and the peak of memory meanwhile", columns, rows)
+
+
+def over_reference(results: Results, figure: str) -> dict[str, float]:
+    """A figure of onnx_torch over onnxruntime's, for each model that both have run."""
+    both = [row for row in results.rows if r.ratio(row, REFERENCE)]
+    of = lambda row, name: getattr(row.engines[name], figure)
+    return {row.case: of(row, OURS) / max(1e-9, of(row, REFERENCE)) for row in both}
+
+
+def missing(results: Results) -> Table:
+    """Why there is no figure; one row for an engine and a reason."""
+    why: dict[tuple[str, str], list[str]] = {}
+    for row in results.rows:
+        for name, found in row.engines.items():
+            if found.error:
+                reason = _short(found.error)
+                why.setdefault((COLUMNS[name].label, reason), []).append(row.case)
+    rows = [[engine, reason, ", ".join(cases)] for (engine, reason), cases in why.items()]
+    return Table("Not measured", ["engine", "why", "models"], rows)
+
+
+def _labels(names: Sequence[str]) -> list[str]:
+    return [">" + COLUMNS[name].label for name in names]
+
+
+def _number(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.2f}"
+
+
+def _against(value: float, target: float) -> str:
+    return f"{value:.2f} {'≥' if value >= target else '<'} {target:g}"
+
+
+def _ratio(row: Row, name: str) -> str:
+    found = r.ratio(row, name)
+    return "n/a" if found is None else f"{found}{' =' * r.is_tie(row, found)}"
+
+
+def _milliseconds(row: Row, name: str) -> str:
+    rounds = row.engines[name].rounds if name in row.engines else []
+    return f"{1e3 * statistics.median(rounds):.3g}" if rounds else "n/a"
+
+
+def _short(reason: str) -> str:
+    """The part of an error that says most, without addresses and lines that differ from run to run."""
+    line = re.sub(r"\s+", " ", reason).replace("|", "/")
+    return line if len(line) <= 160 else line[:157] + "…"
+
+
+BEGIN, END = "<!-- results: {} -->", "<!-- end of results -->"
+
+
+def into_page(page: str, key: str, results: Results, picture: str) -> str:
+    """The page with a part, which its key names, made anew."""
+    parts = [summary(results), LEGEND, f"![Ratios]({picture})", *(table.markdown() for table in tables(results))]
+    begin = BEGIN.format(key)
+    before, found, rest = page.partition(begin)
+    if not found or END not in rest:
+        raise ValueError(f'the page has no part "{begin}" … "{END}"')
+    return before + "\n\n".join([begin, *parts, END]) + rest.partition(END)[2]

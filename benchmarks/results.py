@@ -1,0 +1,106 @@
+"""What a benchmark found, as a file and as ratios."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import json
+import math
+import statistics
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import machine
+from .engines import AGAIN, OURS, REFERENCE
+from .measuring import Measured, Row, Settings
+
+CAP = 3.0  # of a ratio in a mean, so that no single model carries it
+PACKAGES = ("torch", "onnx", "onnxruntime", "openvino", "onnx2torch", "numpy", "torchvision", "transformers")
+
+
+@dataclass
+class Results:
+    """One benchmark: everything that its reports are made of."""
+
+    settings: Settings
+    rows: list[Row] = field(default_factory=list)
+    date: str = field(default_factory=lambda: time.strftime("%Y-%m-%d"))
+    processor: str = field(default_factory=machine.processor)
+    versions: dict[str, str] = field(default_factory=lambda: {name: _version(name) for name in PACKAGES})
+
+    def write(self, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, file: Path) -> Results:
+        found = json.loads(file.read_text())
+        found["settings"] = Settings(**found["settings"])
+        for row in found["rows"]:
+            row["engines"] = {name: Measured(**one) for name, one in row["engines"].items()}
+        found["rows"] = [Row(**row) for row in found["rows"]]
+        return cls(**found)
+
+    def groups(self) -> dict[str, list[Row]]:
+        found: dict[str, list[Row]] = {}
+        for row in self.rows:
+            found.setdefault(row.group, []).append(row)
+        return found
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Of two engines' times, round by round: the median and its quartiles."""
+
+    median: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({self.low:.2f}–{self.high:.2f})"
+
+
+def ratio(row: Row, engine: str, other: str = OURS) -> Ratio | None:
+    """An engine's times as multiples of another's; None if one of them has none."""
+    ours, theirs = (row.engines[name].rounds if name in row.engines else [] for name in (other, engine))
+    if not ours or not theirs:
+        return None
+    each = [b / a for a, b in zip(ours, theirs, strict=True)]
+    low, median, high = statistics.quantiles(each, n=4, method="inclusive") if len(each) > 1 else each * 3
+    return Ratio(median, low, high)
+
+
+def is_tie(row: Row, found: Ratio) -> bool:
+    """Whether onnxruntime differs from itself, in a second process, by as much."""
+    itself = ratio(row, AGAIN, REFERENCE)
+    return itself is not None and abs(math.log(found.median)) <= max(
+        abs(math.log(edge)) for edge in (itself.low, itself.high)
+    )
+
+
+def mean(ratios: Iterable[float]) -> float | None:
+    """The geometric mean of ratios, each counted as `CAP` at most."""
+    capped = [min(CAP, one) for one in ratios]
+    return statistics.geometric_mean(capped) if capped else None
+
+
+def group_means(results: Results, engine: str) -> dict[str, float]:
+    """The mean ratio of each group in which the engine runs a model."""
+    groups = {group: ratios(rows, engine) for group, rows in results.groups().items()}
+    means = {group: mean(one.median for one in found.values()) for group, found in groups.items()}
+    return {group: value for group, value in means.items() if value is not None}
+
+
+def ratios(rows: Sequence[Row], engine: str) -> dict[str, Ratio]:
+    """An engine's ratio for each model that it and onnx_torch run."""
+    found = {row.case: ratio(row, engine) for row in rows}
+    return {case: one for case, one in found.items() if one is not None}
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
