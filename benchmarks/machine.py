@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import platform
 from collections.abc import Collection
@@ -38,6 +39,13 @@ def memory(pid: int, field: str) -> int:
 def forget_peak(pid: int) -> None:
     """Sets a process's peak of memory to what it has now."""
     (PROC / str(pid) / "clear_refs").write_text("5")
+
+
+def version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def processor() -> str:

@@ -8,10 +8,10 @@ import signal
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from onnx_torch.other_engine import OtherEngine
 
 from . import engines, machine
 from .models.case import Case, Feeds, model_file, read_inputs
+
+T = TypeVar("T")
 
 NOISE = 0.05  # of a processor: what other processes may take during a round
 
@@ -83,20 +85,31 @@ def measure(
     """Measures the model of a case that was made into a folder."""
     row = Row(case.name, case.group, settings.threads, case.tolerance)
     sets, steps = read_inputs(folder, case.name), len(columns) + settings.rounds
+    row.engines = {name: Measured() for name in columns}
     with contextlib.ExitStack() as stack:
-        running: dict[str, Started] = {}
-        for number, name in enumerate(columns):
-            row.engines[name] = found = Measured()
-            progress(number, steps)
-            try:
-                running[name] = stack.enter_context(start(name, case, folder, sets, settings, log, found))
-            except Error as error:
-                found.error = str(error)
+
+        def enter(name: str) -> Started:
+            progress(columns.index(name), steps)
+            return stack.enter_context(start(name, case, folder, sets, settings, log, row.engines[name]))
+
+        running = each(columns, row, enter)
         for name in disagreeing(row, {name: one.outputs for name, one in running.items()}):
             del running[name]
         processes = {name: one.process for name, one in running.items()}
         row.noisy = take_turns(processes, sets, settings, row, lambda done: progress(len(columns) + done, steps))
     return row
+
+
+def each(names: Iterable[str], row: Row, action: Callable[[str], T]) -> dict[str, T]:
+    """Does something with each engine; one that fails has no result, and the row tells why."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = action(name)
+        except Error as error:
+            row.engines[name].error = row.engines[name].error or str(error)
+            row.engines[name].rounds.clear()
+    return found
 
 
 @contextlib.contextmanager
@@ -110,10 +123,14 @@ def start(
         nonlocal base
         base = machine.memory(process.pid, "VmRSS")
         machine.forget_peak(process.pid)
-        timer.args = (process.pid, signal.SIGKILL)
+        timer.args = (process.pid,)
         timer.start()
 
-    timer = threading.Timer(settings.limit, os.kill)
+    def end(pid: int) -> None:
+        found.error = f"it did not load the model and run it once in {settings.limit:g} s"
+        os.kill(pid, signal.SIGKILL)
+
+    timer = threading.Timer(settings.limit, end)
     options = {"threads": settings.threads, **engine.options, **({"case": case.name} if engine.from_source else {})}
     try:
         with OtherEngine(
@@ -159,35 +176,46 @@ def max_difference(values: Sequence[Any], reference: Sequence[Any]) -> float:
 
 
 def take_turns(
-    processes: dict[str, OtherEngine],
+    processes: Mapping[str, OtherEngine],
     sets: Sequence[Feeds],
     settings: Settings,
     row: Row,
     progress: Callable[[int], None] = lambda done: None,
 ) -> bool:
     """Adds the rounds' times to a row; returns whether some of them were noisy."""
-    runs = {name: runs_in_turn(process, sets, settings.turn) for name, process in processes.items()}
-    discarded = 0
+    runs = each(processes, row, lambda name: runs_in_turn(processes[name], sets, settings.turn))
+    discarded, noisy = 0, False
     for number in range(settings.rounds):
-        order = list(processes)[:: -1 if number % 2 else 1]
         while True:
-            others = Others(processes.values())
-            times = {name: turn(processes[name], sets, runs[name]) for name in order}
-            if others.processors() <= NOISE or discarded == settings.repeats:
+            order = list(runs)[:: -1 if number % 2 else 1]
+            times, others = one_round({name: processes[name] for name in order}, sets, runs, row)
+            quiet = others <= NOISE
+            runs = {name: count for name, count in runs.items() if name in times}
+            if quiet or discarded == settings.repeats:
                 break
             discarded += 1
+        noisy |= not quiet
         for name, seconds in times.items():
             row.engines[name].rounds.append(statistics.median(seconds))
         progress(number + 1)
-    return bool(settings.repeats) and discarded == settings.repeats
+    return noisy
+
+
+def one_round(
+    processes: Mapping[str, OtherEngine], sets: Sequence[Feeds], runs: Mapping[str, int], row: Row
+) -> tuple[dict[str, list[float]], float]:
+    """The times of a turn of each engine, and how many processors others took meanwhile."""
+    others = Others([os.getpid(), *(process.pid for process in processes.values())])
+    times = each(processes, row, lambda name: turn(processes[name], sets, runs[name]))
+    return times, others.processors()
 
 
 class Others:
-    """How much all processes but the engines' and this one work, from now on."""
+    """How much all processes but some work, from now on."""
 
-    def __init__(self, processes: Any, proc: Path = machine.PROC) -> None:
-        self._pids, self._proc = [os.getpid(), *(process.pid for process in processes)], proc
-        self._began, self._before = time.monotonic(), machine.other_seconds(self._pids, proc)
+    def __init__(self, pids: Sequence[int], proc: Path = machine.PROC) -> None:
+        self._pids, self._proc = pids, proc
+        self._began, self._before = time.monotonic(), machine.other_seconds(pids, proc)
 
     def processors(self) -> float:
         return (machine.other_seconds(self._pids, self._proc) - self._before) / (time.monotonic() - self._began)

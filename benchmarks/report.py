@@ -141,7 +141,7 @@ def missing(results: Results) -> Table:
     for row in results.rows:
         for name, found in row.engines.items():
             if found.error:
-                reason = _short(found.error)
+                reason = _short(found.error.removeprefix(f"{COLUMNS[name].kind}: "))
                 why.setdefault((COLUMNS[name].label, reason), []).append(row.case)
     rows = [[engine, reason, ", ".join(cases)] for (engine, reason), cases in why.items()]
     return Table("Not measured", ["engine", "why", "models"], rows)
@@ -170,8 +170,9 @@ def _milliseconds(row: Row, name: str) -> str:
 
 
 def _short(reason: str) -> str:
-    """The part of an error that says most, without addresses and lines that differ from run to run."""
-    line = re.sub(r"\s+", " ", reason).replace("|", "/")
+    """The beginning of an error, in one line and without places in code; the whole is in the results' file."""
+    message = re.sub(r"(Exception from|Check '.*?' failed at) \S+", "", reason)
+    line = re.sub(r"\s+", " ", message).replace("|", "/")
     return line if len(line) <= 160 else line[:157] + "…"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import json
 import math
 import statistics
@@ -28,11 +27,13 @@ class Results:
     rows: list[Row] = field(default_factory=list)
     date: str = field(default_factory=lambda: time.strftime("%Y-%m-%d"))
     processor: str = field(default_factory=machine.processor)
-    versions: dict[str, str] = field(default_factory=lambda: {name: _version(name) for name in PACKAGES})
+    versions: dict[str, str] = field(default_factory=lambda: {name: machine.version(name) for name in PACKAGES})
 
     def write(self, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n")
+        found = dataclasses.asdict(self)
+        rows = ",\n".join(json.dumps(row) for row in found.pop("rows"))  # a line each
+        file.write_text(f'{json.dumps(found, indent=1)[:-2]},\n "rows": [\n{rows}\n]}}\n')
 
     @classmethod
     def read(cls, file: Path) -> Results:
@@ -97,10 +98,3 @@ def ratios(rows: Sequence[Row], engine: str) -> dict[str, Ratio]:
     """An engine's ratio for each model that it and onnx_torch run."""
     found = {row.case: ratio(row, engine) for row in rows}
     return {case: one for case, one in found.items() if one is not None}
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"

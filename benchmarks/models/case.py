@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+
+from ..machine import version
 
 if TYPE_CHECKING:  # torch is imported by those who make models
     import torch
@@ -72,8 +73,7 @@ class Case:
         """Tells models apart that were made by other code or other packages."""
         texts = [Path(source).read_text() for source in sorted(_sources(self.write) | {__file__})]
         packages = ("torch", "torchvision", "transformers", "onnxscript", "onnxruntime", "scikit-learn", "skl2onnx")
-        versions = [importlib.metadata.version(package) for package in packages]
-        return hashlib.sha256("\n".join(texts + versions).encode()).hexdigest()
+        return hashlib.sha256("\n".join([*texts, *map(version, packages)]).encode()).hexdigest()
 
 
 def _sources(maker: object) -> set[str]:
