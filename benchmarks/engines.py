@@ -5,7 +5,12 @@ The classes of `ENGINES` are run by `onnx_torch.other_engine`, which has those o
 
 from __future__ import annotations
 
+import os
+import re
 import sys
+import tempfile
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +30,7 @@ class Engine:
         from_source: whether it runs what the model was exported from, and gets the name of the case.
         compiles: whether loading takes minutes, so that a quick benchmark leaves it out.
         looser: how many times as far its outputs may differ.
+        bound: whether it tells what the hardware allows, for cases that name it.
     """
 
     label: str
@@ -34,6 +40,7 @@ class Engine:
     from_source: bool = False
     compiles: bool = False
     looser: float = 1
+    bound: bool = False
 
 
 OURS, REFERENCE, AGAIN = "onnx_torch", "onnxruntime", "onnxruntime_again"
@@ -47,6 +54,8 @@ COLUMNS = {
     "torch": Engine("torch, eager", "torch", ("torch",), from_source=True),
     "torch_compile": Engine("torch.compile", "torch", ("torch",), {"compile": True}, from_source=True, compiles=True),
     "onnx2torch": Engine("onnx2torch", "onnx2torch", ("onnx2torch",)),
+    "primitive": Engine("oneDNN's primitive", "primitive", ("torch",), from_source=True, bound=True),
+    "copy": Engine("a copy", "copy", ("torch",), from_source=True, bound=True),
 }
 
 
@@ -103,4 +112,64 @@ class Onnx2Torch(Torch):
         return onnx2torch.convert(model).eval()
 
 
-ENGINES = {"openvino": OpenVino, "torch": Torch, "onnx2torch": Onnx2Torch}
+class Primitive(Torch):
+    """A linear layer or convolution with packed weights; its times are those that oneDNN tells of its primitive."""
+
+    def run(self, feeds: dict[str, Any]) -> list[Any]:
+        return [self._call(feeds)().contiguous().numpy()]
+
+    def _call(self, feeds: dict[str, Any]) -> Callable[[], Any]:
+        import torch
+
+        ops, layer = torch.ops.mkldnn, self._module
+        (x,) = map(torch.from_numpy, feeds.values())
+        weight, nothing = layer.weight, ("none", [], "")
+        if isinstance(layer, torch.nn.Linear):
+            packed = ops._reorder_linear_weight(weight, len(x))
+            return lambda: ops._linear_pointwise(x, packed, layer.bias, *nothing)
+        form = (layer.padding, layer.stride, layer.dilation, layer.groups)
+        packed = ops._reorder_convolution_weight(weight, *form, list(x.shape))
+        x = x.contiguous(memory_format=torch.channels_last)
+        return lambda: ops._convolution_pointwise(x, packed, layer.bias, *form, *nothing)
+
+    def time(self, sets: list[dict[str, Any]], runs: int) -> list[float]:
+        call = self._call(sets[0])
+        lines = printed(lambda: [call() for _ in range(runs)]).splitlines()
+        found = re.compile(r"primitive,exec,cpu,(?:convolution|inner_product|matmul),.*,([0-9.]+)$")
+        return [float(match[1]) / 1e3 for match in map(found.search, lines) if match]
+
+
+def printed(action: Callable[[], object]) -> str:
+    """What oneDNN prints of its primitives meanwhile."""
+    from torch.backends import mkldnn
+
+    with tempfile.TemporaryFile("w+") as file:
+        before = os.dup(1)
+        os.dup2(file.fileno(), 1)
+        try:
+            with mkldnn.verbose(mkldnn.VERBOSE_ON):
+                action()
+        finally:
+            os.dup2(before, 1)
+            os.close(before)
+        file.seek(0)
+        return file.read()
+
+
+class Copy(Torch):
+    """Its times are those of a copy of the input to memory that is there, in as many threads."""
+
+    def time(self, sets: list[dict[str, Any]], runs: int) -> list[float]:
+        import torch
+
+        (source,) = map(torch.from_numpy, sets[0].values())
+        target = source.clone()
+        times = []
+        for _ in range(runs):
+            start = time.perf_counter()
+            target.copy_(source)
+            times.append(time.perf_counter() - start)
+        return times
+
+
+ENGINES = {"openvino": OpenVino, "torch": Torch, "onnx2torch": Onnx2Torch, "primitive": Primitive, "copy": Copy}

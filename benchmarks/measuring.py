@@ -83,6 +83,7 @@ def measure(
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Row:
     """Measures the model of a case that was made into a folder."""
+    columns = [name for name in columns if not engines.COLUMNS[name].bound or name == case.bound]
     row = Row(case.name, case.group, settings.threads, case.tolerance)
     sets, steps = read_inputs(folder, case.name), len(columns) + settings.rounds
     row.engines = {name: Measured() for name in columns}

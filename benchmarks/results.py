@@ -14,6 +14,7 @@ from pathlib import Path
 from . import machine
 from .engines import AGAIN, OURS, REFERENCE
 from .measuring import Measured, Row, Settings
+from .models.limits import GROUP as LIMITS
 
 CAP = 3.0  # of a ratio in a mean, so that no single model carries it
 PACKAGES = ("torch", "onnx", "onnxruntime", "openvino", "onnx2torch", "numpy", "torchvision", "transformers")
@@ -44,9 +45,13 @@ class Results:
         found["rows"] = [Row(**row) for row in found["rows"]]
         return cls(**found)
 
+    def counted(self) -> list[Row]:
+        """The rows that count in means."""
+        return [row for row in self.rows if row.group != LIMITS]
+
     def groups(self) -> dict[str, list[Row]]:
         found: dict[str, list[Row]] = {}
-        for row in self.rows:
+        for row in self.counted():
             found.setdefault(row.group, []).append(row)
         return found
 

@@ -46,6 +46,7 @@ class Case:
         write: writes the model into a file and returns the inputs to run it with, one or more sets.
         network: makes the module that the model was exported from, with the same weights each time.
         tolerance: how far outputs of two engines may differ, as a part of an output's largest element.
+        bound: an engine that tells what the hardware allows.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Case:
     write: Callable[[Path], list[Feeds]]
     network: Callable[[], Network] | None = None
     tolerance: float = 1e-3
+    bound: str = ""
 
     def make(self, folder: Path) -> None:
         """Writes the model and its inputs, unless they are there already."""

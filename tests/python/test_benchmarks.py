@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import onnx
 import pytest
-from benchmarks import machine, measuring, report
+from benchmarks import engines, machine, measuring, report
 from benchmarks import results as r
 from benchmarks.__main__ import ROOT, chosen_cases, parser
 from benchmarks.measuring import Measured, Row, Settings
@@ -232,6 +232,17 @@ def test_targets_name_the_worst_model(results):
     assert "OpenVINO, float32" not in found
 
 
+def test_limits_are_in_no_mean(results):
+    results.rows.append(row("large_relu", "limits", onnx_torch=[2, 2], copy=[1, 1], onnxruntime=[100, 100]))
+    for one in results.rows[-1].engines.values():
+        one.start_seconds = one.memory = one.import_seconds = 1
+    targets = cells(report.targets(results))
+    assert targets["onnxruntime"] == ["0.60 < 1.15", "0.30 < 0.9 slow"]
+    assert targets["large_relu: the time of a copy over ours"] == ["", "0.50 < 0.8"]
+    assert cells(report.limits(results))["large_relu"][:3] == ["2e+03", "1e+03", "a copy"]
+    assert "a copy" not in str(report.speed(results).columns)
+
+
 def test_tables_show_every_figure_and_every_gap(results):
     speed = cells(report.speed(results))
     assert speed["fast"] == ["1e+03", "1.20 (1.20–1.20)", "n/a", "3.00 (3.00–3.00)", "1.04 (1.02–1.06)"]
@@ -283,6 +294,20 @@ def test_a_model_is_made_once(tmp_path):
     (tmp_path / "relu.key").write_text("made by other code")
     case.make(tmp_path)
     assert len(calls) == 2
+
+
+def test_the_hardwares_limits_are_measured(tmp_path):
+    for name in ("large_product", "large_convolution"):
+        network = CASES[name].network()
+        feeds = network.feeds()
+        engine = object.__new__(engines.Primitive)
+        engine._module = network.module
+        expected = network.module(*network.inputs[0].values()).numpy()
+        assert measuring.max_difference(engine.run(feeds[0]), [expected]) < 1e-4
+        times = engine.time(feeds, 2)
+        assert len(times) == 2 and 1e-4 < min(times) < 1
+    engine = object.__new__(engines.Copy)
+    assert all(1e-4 < time < 1 for time in engine.time(CASES["large_relu"].network().feeds(), 3))
 
 
 @pytest.mark.parametrize("name", ["loop", "scaled_regression"])
