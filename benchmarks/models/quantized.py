@@ -54,10 +54,10 @@ def static(plain: Path, file: Path, feeds: list[Feeds]) -> None:
 def dynamic(plain: Path, file: Path, feeds: list[Feeds]) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
+    model = onnx.load(_prepared(plain))
+    del model.graph.value_info[:]  # the quantizer transposes weights, and would leave the shapes of before
     with quiet():
-        quantize_dynamic(
-            _prepared(plain), file, weight_type=QuantType.QUInt8, op_types_to_quantize=["Conv", "MatMul", "Gemm"]
-        )
+        quantize_dynamic(model, file, weight_type=QuantType.QUInt8, op_types_to_quantize=["Conv", "MatMul", "Gemm"])
 
 
 def float16_weights(plain: Path, file: Path, feeds: list[Feeds]) -> None:
