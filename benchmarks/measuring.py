@@ -87,6 +87,7 @@ def measure(
     row = Row(case.name, case.group, settings.threads, case.tolerance)
     sets, steps = read_inputs(folder, case.name), len(columns) + settings.rounds
     row.engines = {name: Measured() for name in columns}
+    model_file(folder, case.name).read_bytes()  # so that the first engine, too, finds it in the system's cache
     with contextlib.ExitStack() as stack:
 
         def enter(name: str) -> Started:

@@ -18,12 +18,12 @@ def plot(results: Results, file: Path) -> None:
     from matplotlib.figure import Figure
 
     mpl.rcParams["svg.hashsalt"] = "onnx_torch"  # the same file from the same results
-    cases = [row.case for row in results.rows]
+    cases = [row.case for row in results.counted()]
     figure = Figure(figsize=(9, 1.5 + 0.24 * len(cases)), layout="constrained")
     axes = figure.subplots()
     names = peers(results)
     for number, name in enumerate(names):
-        found = r.ratios(results.rows, name)
+        found = r.ratios(results.counted(), name)
         edges = [[_within(value) for value in (one.low, one.median, one.high)] for one in found.values()]
         if not edges:
             continue
