@@ -50,8 +50,9 @@ def check(
     """All the reasons why a model cannot be prepared; none where it can.
 
     They are operators that are not supported, nodes that break their schemas, values that nothing defines, and files of
-    external data that are not there. Where there are none of these, the model is translated, which finds the nodes whose
-    attributes, types or constants do not go together; one that fails just because another failed before it is not told.
+    external data that are not there. Where there are none of these, the model is translated, which finds the nodes
+    whose attributes, types or constants do not go together; one that fails just because another failed before it is not
+    told.
 
     Args:
         model: a ModelProto, its serialized bytes, or a path.

@@ -54,7 +54,7 @@ def test_the_options_are_those_there_are():
     rows = table("docs/python_api.md", "Options")
     parameters = inspect.signature(onnx_torch.prepare).parameters
     assert {re.match(r"`(\w+)=", row[0])[1] for row in rows} == parameters.keys() - {"model", "kwargs"}
-    struct = (ROOT / "include" / "onnx_torch" / "options.h").read_text().split("struct Options {")[1].split("};")[0]
+    struct = (ROOT / "include" / "onnx_torch" / "options.h").read_text().split("struct Options {")[1].split("\n};")[0]
     members = set(re.findall(r"^ *[\w:<>, ]+ (\w+) = ", struct, re.MULTILINE))
     assert {row[1].strip("`") for row in rows if row[1]} == members
     commands = (ROOT / "docs" / "command_line.md").read_text()
@@ -70,3 +70,10 @@ def test_the_errors_are_those_there_are():
     named = {row[0].strip("`") for row in table("docs/python_api.md", "Errors")}
     raised = {name for name, value in vars(onnx_torch.errors).items() if inspect.isclass(value)} - {"Any"}
     assert raised <= named
+
+
+def test_the_translator_in_cpp_is_one_that_is_compiled():
+    """docs/cpp_api.md has it as a part of a library that test_cpp_package.py builds."""
+    (example,) = re.findall("```cpp\n(.*?)```", (ROOT / "docs" / "adding_an_operator.md").read_text(), re.S)
+    compiled = (ROOT / "docs" / "cpp_api.md").read_text().splitlines()
+    assert [line for line in example.splitlines() if line not in compiled] == []
