@@ -90,12 +90,12 @@ def test_errors_show_the_line():
     assert any("onnx_torch forward" in line and "matmul" in line for line in lines)
 
 
-# --- How far torch.export goes ----------------------------------------------------------------------
+# --- How far torch.export and torch.compile go ------------------------------------------------------
 
 
 def exportable_cases():
     """A share of the official cases, whose results are the same each time."""
-    cases = node_cases()[1 :: STEP * 4]
+    cases = node_cases()[1 :: 6 if STEP == 1 else 24]
     return [
         case
         for case in cases
@@ -103,16 +103,31 @@ def exportable_cases():
     ]
 
 
-def test_most_operators_are_exported():
+def exported_program(module, inputs):
+    return torch.export.export(module, tuple(inputs)).module()
+
+
+def compiled_whole(module, inputs):
+    torch.compiler.reset()
+    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+    compiled(*inputs)
+    return compiled
+
+
+@pytest.mark.parametrize("take", [exported_program, compiled_whole])
+def test_most_operators_are_taken(take, capsys):
     """All but those where a value decides what runs or how large something is; docs/pytorch.md tells more."""
     cases, failed = exportable_cases(), []
     for case in cases:
         inputs = to_torch(case.data_sets[0][0])
         module = to_module(case.model)
-        try:
-            program = torch.export.export(module, tuple(inputs))
-        except Exception as error:
-            failed.append((case.name, type(error).__name__))
-        else:
-            torch.testing.assert_close(program.module()(*inputs), module(*inputs), equal_nan=True)
+        with torch.no_grad():
+            try:
+                taken = take(module, inputs)
+            except Exception as error:
+                failed.append((case.name, type(error).__name__))
+            else:
+                torch.testing.assert_close(taken(*inputs), module(*inputs), equal_nan=True)
+    with capsys.disabled():
+        print(f"\n{take.__name__}: {len(cases) - len(failed)} of {len(cases)} official cases")
     assert len(failed) < 0.2 * len(cases), failed
