@@ -7,7 +7,7 @@ import logging
 import multiprocessing
 import os
 import signal
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -24,7 +24,9 @@ from .rows import Columns, RowModel
 
 __all__ = ["Job", "Result", "run_here", "run_local", "run_ray"]
 
-DEATHS = 3  # so many deaths of processes in a row, with no part finished in between, end the work
+# So many deaths of processes end the work: on this machine in a row, with no part finished in between; with Ray, at one
+# part.
+DEATHS = 3
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,11 @@ def _file(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
+def _died(deaths: int, where: str) -> str:
+    advice = "Memory may have run out: take fewer workers or a smaller batch."
+    return f"a worker process died {deaths} times, {where}. {advice}"
+
+
 def run_here(job: Job, parts: Sequence[Part], workers: int) -> Iterator[Result]:
     """Runs parts in this process."""
     worker = Worker(job)
@@ -145,11 +152,9 @@ def run_local(job: Job, parts: Sequence[Part], workers: int) -> Iterator[Result]
             deaths += 1
             waiting.extendleft(sorted(running.values(), key=lambda part: -part.number))
             if deaths == DEATHS:
-                raise RunError(
-                    f"a worker process died {deaths} times, in or after {job.source.where(waiting[0])}. Memory "
-                    "may have run out: take fewer workers or a smaller batch. A script that starts the work must do so "
-                    'below if __name__ == "__main__":'
-                ) from error
+                died = _died(deaths, f"in or after {job.source.where(waiting[0])}")
+                starts = 'A script that starts the work must do so below if __name__ == "__main__":'
+                raise RunError(f"{died} {starts}") from error
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -157,11 +162,35 @@ def run_local(job: Job, parts: Sequence[Part], workers: int) -> Iterator[Result]
 # --- Ray --------------------------------------------------------------------------------------------------------------
 
 
+class _Tries:
+    """How often each part was begun, counted where no part can end it: in an actor of its own."""
+
+    def __init__(self) -> None:
+        self._begun: Counter[int] = Counter()
+
+    def begin(self, part: int) -> int:
+        """How often the part was begun before."""
+        self._begun[part] += 1
+        return self._begun[part] - 1
+
+
 class _RayWorker(Worker):
-    """A worker as Ray Data calls it: a batch is one part."""
+    """A worker as Ray Data calls it: a batch is one part. One that so many workers died of is not begun again."""
+
+    def __init__(self, job: Job, tries: Any, most: int) -> None:
+        super().__init__(job)
+        self._tries, self._most = tries, most
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:  # type: ignore[override]
-        return {"result": [Worker.__call__(self, part) for part in batch["part"]]}
+        return {"result": [self._try(part) for part in batch["part"]]}
+
+    def _try(self, part: Part) -> Result:
+        import ray
+
+        deaths = ray.get(self._tries.begin.remote(part.number))
+        if deaths >= self._most:
+            return Result(part.number, error=RunError(_died(deaths, f"in {self._job.source.where(part)}")))
+        return super().__call__(part)
 
 
 def run_ray(job: Job, parts: Sequence[Part], workers: int) -> Iterator[Result]:
@@ -172,11 +201,12 @@ def run_ray(job: Job, parts: Sequence[Part], workers: int) -> Iterator[Result]:
     from .ray import cpu_share, machines
 
     with _ray_cluster(), _quiet_ray_data():
+        tries = ray.remote(_Tries).options(num_cpus=0).remote()
         on_gpu = str(job.options["device"]).upper().startswith("CUDA")
         dataset = ray.data.from_items([{"part": part} for part in parts], override_num_blocks=len(parts))
         results = dataset.map_batches(
             _RayWorker,
-            fn_constructor_args=(job,),
+            fn_constructor_args=(job, tries, DEATHS),
             compute=ActorPoolStrategy(size=min(workers, len(parts))),
             num_cpus=cpu_share([machine["CPU"] for machine in machines()], workers),
             num_gpus=1 if on_gpu else None,

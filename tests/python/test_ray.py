@@ -37,6 +37,7 @@ def ray():
     patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)  # the actors know this file's classes
     patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(16))  # Ray would write one to the home folder
+    patch.setenv("RAY_worker_niceness", "0")  # else they wait for whatever else the machine does
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
@@ -198,6 +199,29 @@ def test_batch_restores_the_order_after_a_kill(ray, table, tmp_path):
     result = pq.read_table(out)
     np.testing.assert_array_equal(result.column("key"), keys)
     check(result.to_pylist(), keys)
+
+
+def test_a_part_that_always_kills_its_actor_ends_the_work(ray, tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    from onnx_torch import batch_workers
+    from onnx_torch.batch_sources import ArrayRows, parts_of
+
+    class Deadly(ArrayRows):
+        def read(self, part, fed, kept):
+            if part.number == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().read(part, fed, kept)
+
+    monkeypatch.setattr(batch_workers, "DEATHS", 2)  # each takes a process
+    np.save(tmp_path / "x.npy", features())
+    source = Deadly({"x": tmp_path / "x.npy"})
+    options = {"device": "CPU", "threads": 1}
+    job = batch_workers.Job(model().SerializeToString(), options, source, None, None, ["row"], True, 100)
+    results = list(batch_workers.run_ray(job, parts_of(source, 100), workers=1))
+    assert sorted(result.part for result in results) == [0, 1, 2, 3]
+    ((part, error),) = [(result.part, result.error) for result in results if result.error]
+    assert part == 1 and isinstance(error, onnx_torch.RunError)
+    assert str(error).startswith("a worker process died 2 times, in rows 100 to 199 of ")
 
 
 # --- Several machines -------------------------------------------------------------------------------------------------
