@@ -71,7 +71,10 @@ class Detector(nn.Module):
     CLASSES = 20
 
     def __init__(self, size: int) -> None:
+        from torchvision.ops import nms
+
         super().__init__()
+        self.suppress = nms
         self.stem = nn.Sequential(conv(3, 16, 3, 2), conv(16, 32, 3, 2), Residuals(32, 32, 1))
         widths = (32, 64, 128, 256)
         self.stages = nn.ModuleList(
@@ -81,6 +84,9 @@ class Detector(nn.Module):
         self.heads = nn.ModuleList(
             nn.Sequential(conv(width, 64), nn.Conv2d(64, 4 + self.CLASSES, 1)) for width in widths[1:]
         )
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")  # else all scores are nearly the same
         strides = (8, 16, 32)
         self.register_buffer("cells", torch.cat([self._cells(size // stride, stride) for stride in strides]))
 
@@ -91,8 +97,6 @@ class Detector(nn.Module):
         return torch.stack([(x + 0.5) * stride, (y + 0.5) * stride, torch.full_like(x, stride)], -1).reshape(-1, 3)
 
     def forward(self, image: Tensor) -> tuple[Tensor, Tensor]:
-        from torchvision.ops import nms
-
         x, scales = self.stem(image), []
         for stage in self.stages:
             x = stage(x)
@@ -108,8 +112,8 @@ class Detector(nn.Module):
         scores = each[:, 4:].sigmoid().amax(1)
         best, which = scores.topk(300)
         boxes = boxes[which]
-        kept = nms(boxes, best, 0.3)
-        return boxes[kept], best[kept]
+        kept = self.suppress(boxes, best, 0.3)
+        return best[kept], boxes[kept].mean(0)  # not the boxes, as near scores may change places
 
 
 def detector() -> Network:

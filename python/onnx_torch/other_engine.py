@@ -6,6 +6,7 @@ for, so that two engines never share a process. Another file can bring more engi
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import pickle
@@ -223,6 +224,13 @@ class _Server:
         return [_timed(lambda: [run(feeds) for feeds in sets]) for _ in range(runs)]
 
 
+def _end_with_parent() -> None:
+    """Has the kernel end this process, even while it is paused, along with the one that started it."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
 def _serve(server: _Server) -> None:
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
@@ -242,6 +250,7 @@ def _serve(server: _Server) -> None:
 
 
 if __name__ == "__main__":
+    _end_with_parent()
     known = {"reference": _Reference, "onnxruntime": _OnnxRuntime, "onnx_torch": _OnnxTorch}
     for script in sys.argv[2:]:
         known |= runpy.run_path(script)["ENGINES"]

@@ -3,7 +3,9 @@
 import math
 import subprocess
 import sys
+import time
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -107,6 +109,25 @@ def test_an_engine_that_takes_too_long_is_ended(made):
 def vars_of(found):
     one = found.engines["onnxruntime"]
     return {"import_seconds": one.import_seconds, "start_seconds": one.start_seconds, "memory": one.memory}
+
+
+def test_paused_engines_end_with_the_benchmark():
+    code = """if True:
+        import os, onnx.parser
+        from onnx_torch.other_engine import OtherEngine
+        model = onnx.parser.parse_model('''{RELU}''').SerializeToString()
+        engine = OtherEngine("reference", model)
+        engine.pause()
+        print(engine.pid, flush=True)
+        os.kill(os.getpid(), 9)
+    """.replace("{RELU}", RELU)
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    status = Path("/proc") / done.stdout.strip() / "status"
+    for _ in range(100):
+        if not status.exists() or "State:\tZ" in status.read_text():
+            return
+        time.sleep(0.05)
+    pytest.fail(f"it still runs: {status}")
 
 
 class Process:
