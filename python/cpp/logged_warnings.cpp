@@ -6,7 +6,8 @@ namespace onnxtorch {
 
 namespace py = pybind11;
 
-LoggedWarnings::~LoggedWarnings() {
+// What pybind11 throws of faults of its own may end the process.
+LoggedWarnings::~LoggedWarnings() {  // NOLINT(bugprone-exception-escape)
   if (collector_.messages.empty()) return;
   const py::error_scope pending;  // an exception on its way out stays as it is
   try {

@@ -125,7 +125,7 @@ at::Tensor deform_conv_meta(const at::Tensor& x, const at::Tensor& w, const at::
   std::vector<int64_t> shape{x.size(0), w.size(0)};
   for (size_t d = 0; d < rank; ++d) {
     TORCH_CHECK(strides[d] > 0 && dilations[d] > 0, "DeformConv: strides and dilations must be positive");
-    const int64_t room = x.size(2 + d) + pads[d] + pads[rank + d] - dilations[d] * (kernel_shape[d] - 1) - 1;
+    const int64_t room = x.sizes()[2 + d] + pads[d] + pads[rank + d] - dilations[d] * (kernel_shape[d] - 1) - 1;
     TORCH_CHECK(room >= 0, "DeformConv: the kernel is larger than the padded input");
     shape.push_back(room / strides[d] + 1);
   }

@@ -39,7 +39,8 @@ Box box_around_center(const float* p) {
 float intersection_over_union(const Box& a, const Box& b) {
   const float height = std::min(a.y_max, b.y_max) - std::max(a.y_min, b.y_min);
   const float width = std::min(a.x_max, b.x_max) - std::max(a.x_min, b.x_min);
-  if (!(height > 0 && width > 0)) return 0;
+  const bool meet = height > 0 && width > 0;
+  if (!meet) return 0;
   const float common = height * width;
   const float either = a.area() + b.area() - common;
   return either > 0 ? common / either : 0;

@@ -69,7 +69,7 @@ at::Tensor image_decoder(const at::Tensor& encoded_stream, std::string_view pixe
               "ImageDecoder: encoded_stream must be a vector of uint8");
   const at::Tensor stream = encoded_stream.contiguous();
   try {
-    const at::Tensor rgb = decode_any({stream.const_data_ptr<uint8_t>(), static_cast<size_t>(stream.numel())});
+    at::Tensor rgb = decode_any({stream.const_data_ptr<uint8_t>(), static_cast<size_t>(stream.numel())});
     if (pixel_format == "RGB") return rgb;
     return pixel_format == "BGR" ? rgb.flip(2) : to_grayscale(rgb);
   } catch (const c10::Error& error) {

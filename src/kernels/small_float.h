@@ -44,7 +44,9 @@ struct Unpacked {
   bool nan;
 
   // floor(log2) of a number that is not zero
-  constexpr C10_HOST_DEVICE int magnitude() const { return exponent + std::bit_width(significand) - 1; }
+  constexpr C10_HOST_DEVICE int magnitude() const {
+    return exponent + static_cast<int>(std::bit_width(significand)) - 1;
+  }
 };
 
 template <typename Bits, int kMantissaBits, int kExponentBits>
@@ -101,7 +103,7 @@ constexpr float decode(uint8_t code, const SmallFloat& format) {
   const int magnitude_bits = format.exponent_bits + format.mantissa_bits;
   const int mantissa = code & ((1 << format.mantissa_bits) - 1);
   const int biased = (code & ((1 << magnitude_bits) - 1)) >> format.mantissa_bits;
-  float value = biased == 0 ? mantissa : mantissa | 1 << format.mantissa_bits;
+  auto value = static_cast<float>(biased == 0 ? mantissa : mantissa | 1 << format.mantissa_bits);
   int exponent = (biased == 0 ? 1 : biased) - format.bias - format.mantissa_bits;
   for (; exponent > 0; --exponent) value *= 2;
   for (; exponent < 0; ++exponent) value /= 2;

@@ -40,7 +40,7 @@ void register_string_pool() {
       torch::class_<StringPool>("onnx_torch", "StringPool")
           .def(torch::init([] { return c10::make_intrusive<StringPool>(); }))
           .def("intern",
-               [](const c10::intrusive_ptr<StringPool>& self, std::string text) { return self->intern(text); })
+               [](const c10::intrusive_ptr<StringPool>& self, const std::string& text) { return self->intern(text); })
           .def("at", [](const c10::intrusive_ptr<StringPool>& self, int64_t id) { return self->at(id); })
           .def("size", &StringPool::size);
 }

@@ -108,7 +108,7 @@ constexpr auto get_state = [](const Vectorizer& self) -> State {
   return {mode, {{min_length, max_length, max_skip}, starts, columns, pool}, weights};
 };
 
-constexpr auto from_state = [](State state) {
+constexpr auto from_state = [](const State& state) {
   const auto& [mode, ints, weights] = state;
   TORCH_CHECK(ints.size() == 4 && ints[0].size() == 3, "not the state of a TfIdfVectorizer");
   return c10::make_intrusive<TfIdfVectorizer>(

@@ -208,7 +208,7 @@ void ForestOf<T>::read_members(std::span<const T> members) {
 
 // Breadth-first. Branches may share a child (those for the values of a category do), but not lead back to themselves.
 template <typename T>
-typename ForestOf<T>::Tree ForestOf<T>::add_tree(const TreeTables& tables, int64_t root, Layout& layout) {
+ForestOf<T>::Tree ForestOf<T>::add_tree(const TreeTables& tables, int64_t root, Layout& layout) {
   const auto tests = span_of<uint8_t>(tables.tests);
   const auto children = span_of<int64_t>(tables.children);
   const auto is_leaf = [&](int64_t node) { return tests[node] == static_cast<uint8_t>(TreeTest::Leaf); };
@@ -268,7 +268,7 @@ void ForestOf<T>::add_branch(const TreeTables& tables, int64_t node, const Layou
 
 template <typename T>
 void ForestOf<T>::add_leaf(const std::vector<Vote>& votes) {
-  const T vote = with_aggregate([&]<Aggregate aggregate>() {
+  const T vote = with_aggregate([&]<Aggregate aggregate> {
     T value = kNoVote<aggregate, T>;
     for (const Vote& v : votes) value = aggregated<aggregate>(value, v.weight);
     return value;
@@ -381,7 +381,7 @@ void ForestOf<T>::score(Rows rows, std::span<const Tree> trees, T* scores) const
 
 template <typename T>
 template <Aggregate aggregate>
-typename ForestOf<T>::Score ForestOf<T>::scorer(Rows rows) const {
+ForestOf<T>::Score ForestOf<T>::scorer(Rows rows) const {
   const bool with_missing = follows_missing_ && std::any_of(rows.x, rows.x + rows.count * rows.features,
                                                             [](T value) { return std::isnan(value); });
   const auto choose = [&]<Comparison comparison>() -> Score {
@@ -441,7 +441,7 @@ template <typename T>
 Tensor ForestOf<T>::scores(const Tensor& x) const {
   TORCH_CHECK_VALUE(x.size(1) >= features_, "a tree ensemble looks at ", features_, " features, and is given ",
                     x.size(1));
-  return with_aggregate([&]<Aggregate aggregate>() { return aggregated_votes<aggregate>(x); });
+  return with_aggregate([&]<Aggregate aggregate> { return aggregated_votes<aggregate>(x); });
 }
 
 void check_sizes(const TreeTables& t) {
@@ -493,17 +493,18 @@ constexpr auto get_state = [](const Ensemble& self) -> State {
           t.aggregate};
 };
 
-constexpr auto from_state = [](State state) {
+constexpr auto from_state = [](const State& state) {
   const auto& [t, targets, aggregate] = state;
   TORCH_CHECK(t.size() == 10, "not the state of a TreeEnsemble");
   return c10::make_intrusive<TreeEnsemble>(
       TreeTables{t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], targets, aggregate});
 };
 
-Ensemble from_tree_ensemble(Tensor nodes_modes, Tensor nodes_splits, Tensor membership_values, Tensor leaf_weights,
-                            Ints nodes_featureids, Ints nodes_truenodeids, Ints nodes_trueleafs,
-                            Ints nodes_falsenodeids, Ints nodes_falseleafs, Ints nodes_missing_value_tracks_true,
-                            Ints tree_roots, Ints leaf_targetids, int64_t n_targets, std::string aggregate_function,
+Ensemble from_tree_ensemble(const Tensor& nodes_modes, const Tensor& nodes_splits, const Tensor& membership_values,
+                            const Tensor& leaf_weights, const Ints& nodes_featureids, const Ints& nodes_truenodeids,
+                            const Ints& nodes_trueleafs, const Ints& nodes_falsenodeids, const Ints& nodes_falseleafs,
+                            const Ints& nodes_missing_value_tracks_true, const Ints& tree_roots,
+                            const Ints& leaf_targetids, int64_t n_targets, const std::string& aggregate_function,
                             at::ScalarType dtype) {
   return c10::make_intrusive<TreeEnsemble>(
       tree_tables(TreeEnsembleAttributes{nodes_modes, nodes_splits, membership_values, leaf_weights, nodes_featureids,
@@ -513,11 +514,12 @@ Ensemble from_tree_ensemble(Tensor nodes_modes, Tensor nodes_splits, Tensor memb
                   dtype));
 }
 
-Ensemble from_node_list(Ints nodes_treeids, Ints nodes_nodeids, Ints nodes_featureids, Ints nodes_truenodeids,
-                        Ints nodes_falsenodeids, Ints nodes_missing_value_tracks_true, Ints target_treeids,
-                        Ints target_nodeids, Ints target_ids, std::vector<std::string> nodes_modes, Tensor nodes_values,
-                        Tensor target_weights, Tensor base_values, int64_t n_targets, std::string aggregate_function,
-                        at::ScalarType dtype) {
+Ensemble from_node_list(const Ints& nodes_treeids, const Ints& nodes_nodeids, const Ints& nodes_featureids,
+                        const Ints& nodes_truenodeids, const Ints& nodes_falsenodeids,
+                        const Ints& nodes_missing_value_tracks_true, const Ints& target_treeids,
+                        const Ints& target_nodeids, const Ints& target_ids, const std::vector<std::string>& nodes_modes,
+                        const Tensor& nodes_values, const Tensor& target_weights, const Tensor& base_values,
+                        int64_t n_targets, const std::string& aggregate_function, at::ScalarType dtype) {
   return c10::make_intrusive<TreeEnsemble>(tree_tables(
       NodeListAttributes{nodes_treeids, nodes_nodeids, nodes_featureids, nodes_truenodeids, nodes_falsenodeids,
                          nodes_missing_value_tracks_true, target_treeids, target_nodeids, target_ids, nodes_modes,

@@ -98,9 +98,10 @@ TreeTables tree_tables(const NodeListAttributes& a, at::ScalarType dtype) {
   for (size_t i = 0; i < nodes; ++i) {
     const TreeTest test = test_named(a.nodes_modes[i]);
     const bool leaf = test == TreeTest::Leaf;
+    const auto self = static_cast<int64_t>(i);
     tests.push_back(static_cast<int64_t>(test));
-    children.push_back(leaf ? i : index(a.nodes_treeids[i], a.nodes_falsenodeids[i]));
-    children.push_back(leaf ? i : index(a.nodes_treeids[i], a.nodes_truenodeids[i]));
+    children.push_back(leaf ? self : index(a.nodes_treeids[i], a.nodes_falsenodeids[i]));
+    children.push_back(leaf ? self : index(a.nodes_treeids[i], a.nodes_truenodeids[i]));
   }
   for (size_t i = 0; i < a.target_ids.size(); ++i) {
     votes.push_back(index(a.target_treeids[i], a.target_nodeids[i]));

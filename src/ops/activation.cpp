@@ -37,7 +37,7 @@ Values prelu_1(Translator& t, const NodeView& n) {
 
 // An operator along one axis, ATen's or a script's.
 TranslateFunction along_axis(std::string function) {
-  return [function](Translator& t, const NodeView& n) {
+  return [function = std::move(function)](Translator& t, const NodeView& n) {
     return Values{t.call(function, {n.tensor(0), n.attr_int("axis")})};
   };
 }
@@ -50,7 +50,7 @@ Values softmax(Translator& t, const NodeView& n) {
 
 // Before 13, `axis` divides the dimensions into rows and columns, and each row is normalised as a whole.
 TranslateFunction along_rows(std::string function) {
-  return [function](Translator& t, const NodeView& n) {
+  return [function = std::move(function)](Translator& t, const NodeView& n) {
     const Value x = n.tensor(0), sizes = t.call("aten::size", {x});
     const Value matrix = t.call("aten::reshape", {x, t.call("flat_sizes", {sizes, n.attr_int("axis")})});
     return Values{t.call("aten::reshape", {t.call(function, {matrix, 1}), sizes})};

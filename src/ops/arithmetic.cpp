@@ -12,7 +12,7 @@ namespace {
 using HostOperation = Value (*)(Translator&, const std::string&, const Value&, const Value&);
 
 TranslateFunction joined(HostOperation on_host, TensorOperation on_tensors) {
-  return [on_host, on_tensors](Translator& t, const NodeView& n) {
+  return [on_host, on_tensors = std::move(on_tensors)](Translator& t, const NodeView& n) {
     const bool stays = n.on_host();
     Value result = stays ? n.input(0) : n.tensor(0);
     for (size_t i = 1; i < n.input_count(); ++i) {
@@ -100,14 +100,14 @@ TranslateFunction arithmetic(TensorOperation operation) { return joined(shape_ar
 TranslateFunction comparison(TensorOperation operation) { return joined(shape_comparison, std::move(operation)); }
 
 TranslateFunction plain(std::string function) {
-  return [function](Translator& t, const NodeView& n) {
+  return [function = std::move(function)](Translator& t, const NodeView& n) {
     const Values tensors = n.tensors();
     return Values{t.call(function, {tensors.begin(), tensors.end()})};
   };
 }
 
 TranslateFunction legacy_broadcast(TranslateFunction modern) {
-  return [modern](Translator& t, const NodeView& n) {
+  return [modern = std::move(modern)](Translator& t, const NodeView& n) {
     if (!n.has_attribute("axis")) return modern(t, n);
     const Value b = t.call("aligned", {n.tensor(0), n.tensor(1), n.attr_int("axis")}).as(n.input(1).type);
     return modern(t, NodeView(t, n.proto(), n.schema(), n.label(), {n.input(0), b}));

@@ -48,7 +48,7 @@ Values loop(Translator& t, const NodeView& n) {
   const Values initial(n.inputs().begin() + 2, n.inputs().end());
   const Values start = concatenated(initial, empty_lists(t, graph.output_size() - 1 - carried));
 
-  Values result = t.loop(n.input(0), n.input(1), start, [&](Value iteration, const Values& state) {
+  Values result = t.loop(n.input(0), n.input(1), start, [&](const Value& iteration, const Values& state) {
     const std::span<const Value> values(state);
     const Values outputs =
         t.subgraph(graph, concatenated({iteration, t.scalar(true).as(ElementType::Bool)}, values.first(carried)));
@@ -74,8 +74,8 @@ Values scan(Translator& t, const ScanForm& form, const Values& states, const Val
     const Value index = form.input_directions[i] ? t.call("aten::sub", {last, iteration}) : iteration;
     return t.call("aten::select", {scanned[i], form.input_axes[i], index}).as(scanned[i].type);
   };
-  Values result =
-      t.loop(count, {}, concatenated(states, empty_lists(t, collected)), [&](Value iteration, const Values& now) {
+  Values result = t.loop(
+      count, {}, concatenated(states, empty_lists(t, collected)), [&](const Value& iteration, const Values& now) {
         const std::span<const Value> values(now);
         Values inputs(now.begin(), now.begin() + static_cast<std::ptrdiff_t>(states.size()));
         for (size_t i = 0; i < scanned.size(); ++i) inputs.push_back(slice(i, iteration));
@@ -122,7 +122,7 @@ Values scan_8(Translator& t, const NodeView& n) {
   const Value steps = t.call("aten::size", {inputs[states], 1});
   const Value batch = t.call("aten::size", {inputs[states], 0});
 
-  Values result = t.loop(batch, {}, empty_lists(t, states + collected), [&](Value element, const Values& lists) {
+  Values result = t.loop(batch, {}, empty_lists(t, states + collected), [&](const Value& element, const Values& lists) {
     const Value length =
         n.has(0) ? t.integer(t.call("aten::select", {n.tensor(0), 0, element}).as(ElementType::Int64)) : steps;
     Values own;
@@ -145,7 +145,7 @@ Values scan_8(Translator& t, const NodeView& n) {
 Values sequence_map(Translator& t, const NodeView& n) {
   const onnx::GraphProto& body = n.attr_graph("body");
   const Value count = t.call("aten::len", {n.input(0)});
-  return t.loop(count, {}, empty_lists(t, body.output_size()), [&](Value iteration, const Values& lists) {
+  return t.loop(count, {}, empty_lists(t, body.output_size()), [&](const Value& iteration, const Values& lists) {
     Values inputs;
     for (const Value& input : n.inputs()) {
       const bool is_sequence = input.type.kind == ValueType::Kind::Sequence;

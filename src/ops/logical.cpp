@@ -12,7 +12,7 @@ namespace {
 Value equal(Translator& t, const Value& a, const Value& b, ElementType) { return t.call("aten::eq", {a, b}); }
 
 TensorOperation order(std::string function) {
-  return [function](Translator& t, const Value& a, const Value& b, ElementType type) {
+  return [function = std::move(function)](Translator& t, const Value& a, const Value& b, ElementType type) {
     return t.call(function, {ordered(t, a, type), ordered(t, b, type)});
   };
 }
@@ -24,18 +24,19 @@ Values where(Translator& t, const NodeView& n) {
 
 // An operator on booleans; conditions on the host stay there.
 TranslateFunction logical(std::string on_conditions, std::string on_tensors) {
-  return [on_conditions, on_tensors](Translator& t, const NodeView& n) {
-    const auto is_condition = [&](const Value& v) {
-      return t.bool_on_host(v) && t.known_shape(v) == std::vector<int64_t>{};
-    };
-    const bool stays = std::ranges::all_of(n.inputs(), is_condition);
-    const Values operands = stays ? n.inputs() : n.tensors();
-    return Values{t.call(stays ? on_conditions : on_tensors, {operands.begin(), operands.end()})};
-  };
+  return
+      [on_conditions = std::move(on_conditions), on_tensors = std::move(on_tensors)](Translator& t, const NodeView& n) {
+        const auto is_condition = [&](const Value& v) {
+          return t.bool_on_host(v) && t.known_shape(v) == std::vector<int64_t>{};
+        };
+        const bool stays = std::ranges::all_of(n.inputs(), is_condition);
+        const Values operands = stays ? n.inputs() : n.tensors();
+        return Values{t.call(stays ? on_conditions : on_tensors, {operands.begin(), operands.end()})};
+      };
 }
 
 TranslateFunction bitwise(std::string function) {
-  return [function](Translator& t, const NodeView& n) {
+  return [function = std::move(function)](Translator& t, const NodeView& n) {
     return Values{wrapped(t, plain(function)(t, n)[0], n.element(0))};
   };
 }
@@ -51,7 +52,7 @@ Values bit_shift(Translator& t, const NodeView& n) {
 
 // On the type itself, or on a wider one where ATen does not know it.
 TranslateFunction classified(TranslateFunction classify) {
-  return [classify](Translator& t, const NodeView& n) {
+  return [classify = std::move(classify)](Translator& t, const NodeView& n) {
     if (!is_small_float(n.element(0))) return classify(t, n);
     const Value wide = t.call("aten::to", {n.tensor(0), c10::kFloat}).as(ElementType::Float);
     return classify(t, NodeView(t, n.proto(), n.schema(), n.label(), {wide}));

@@ -12,13 +12,13 @@ bool is_uint64(ElementType type) { return info(type).wrap == Wrap::Bits64; }
 
 // Addition, subtraction, multiplication: right modulo any power of two, so that uint64 needs no care.
 TensorOperation modular(std::string function) {
-  return [function](Translator& t, const Value& a, const Value& b, ElementType type) {
+  return [function = std::move(function)](Translator& t, const Value& a, const Value& b, ElementType type) {
     return wrapped(t, t.call(function, {a, b}), type);
   };
 }
 
 TensorOperation extreme(std::string function) {
-  return [function](Translator& t, const Value& a, const Value& b, ElementType type) {
+  return [function = std::move(function)](Translator& t, const Value& a, const Value& b, ElementType type) {
     return ordered(t, t.call(function, {ordered(t, a, type), ordered(t, b, type)}), type);
   };
 }
@@ -64,7 +64,7 @@ Values pow(Translator& t, const NodeView& n) {
 
 Values mean(Translator& t, const NodeView& n) {
   static const TranslateFunction sum = arithmetic(modular("aten::add"));
-  const Values total = sum(t, n);
+  Values total = sum(t, n);
   if (n.input_count() == 1) return total;
   return {t.call("aten::div", {total[0], static_cast<int64_t>(n.input_count())})};
 }

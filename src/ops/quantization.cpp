@@ -87,7 +87,7 @@ Values dequantize_linear(Translator& t, const NodeView& n) {
 
 // --- Products of quantized matrices ---
 
-constexpr int64_t kLargestProduct = 255 * 255;  // of two numbers of 8 bits less their zero points
+constexpr int64_t kLargestProduct = int64_t{255} * 255;  // of two numbers of 8 bits less their zero points
 constexpr int64_t kExactInFloat = 1 << 24;
 
 // The type in which sums of `terms` products are exact.

@@ -33,7 +33,7 @@ bool is_integer(ElementType type) { return !is_floating(type); }
 
 // A reduction with the element type it is computed in; its result is brought back to the node's.
 TranslateFunction reduction(std::string script, ElementType (*computed_in)(ElementType)) {
-  return [script, computed_in](Translator& t, const NodeView& n) {
+  return [script = std::move(script), computed_in](Translator& t, const NodeView& n) {
     const ElementType type = n.element(0), wide = computed_in(type);
     const Value y = t.call(script, axes_of(t, n).after(cast(t, n.tensor(0), wide)));
     return Values{cast(t, y.as(wide), type)};
@@ -78,7 +78,7 @@ Arg limit(ElementType type, bool highest) {
 }
 
 TranslateFunction extremum(std::string script, bool is_min) {
-  return [script, is_min](Translator& t, const NodeView& n) {
+  return [script = std::move(script), is_min](Translator& t, const NodeView& n) {
     const ElementType type = n.element(0);
     const auto shape = t.known_shape(n.input(0));
     const bool may_be_empty = !shape || std::ranges::find(*shape, 0) != shape->end();
@@ -100,7 +100,8 @@ Value reduced(Translator& t, const std::string& operation, const Value& ints, st
 }
 
 TranslateFunction on_host(std::string operation, std::optional<int64_t> of_none, TranslateFunction on_tensors) {
-  return [operation, of_none, on_tensors](Translator& t, const NodeView& n) -> Values {
+  return [operation = std::move(operation), of_none, on_tensors = std::move(on_tensors)](Translator& t,
+                                                                                         const NodeView& n) -> Values {
     if (!n.on_host() || is_noop(n)) return on_tensors(t, n);
     if (is_host_scalar(t, n.input(0))) return {n.input(0)};
     const Value result = reduced(t, operation, n.ints(0), of_none);

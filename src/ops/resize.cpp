@@ -71,7 +71,8 @@ Value resized_by_taps(Translator& t, const NodeView& n, const Resizing& r, const
 
 // Whether one of aten::upsample_* means the same for sizes it can take.
 bool is_aten_nearest(const Resizing& r, ElementType type) {
-  if (r.mode != "nearest" || !(is_floating(type) || type == ElementType::Uint8)) return false;
+  const bool has_kernel = is_floating(type) || type == ElementType::Uint8;
+  if (r.mode != "nearest" || !has_kernel) return false;
   const std::string& rounding = r.nearest_mode;
   if (r.transformation == "asymmetric") return rounding == "floor" || rounding == "simple";
   return r.transformation.ends_with("half_pixel") && rounding.starts_with("round_prefer");

@@ -15,7 +15,7 @@ Values to_output_datatype(Translator& t, const NodeView& n, const Value& x) {
 
 // ATen's window functions take a size, whether it is periodic, and their coefficients.
 TranslateFunction window(std::string function, std::vector<Arg> coefficients = {}) {
-  return [function, coefficients](Translator& t, const NodeView& n) {
+  return [function = std::move(function), coefficients = std::move(coefficients)](Translator& t, const NodeView& n) {
     std::vector<Arg> args{n.integer(0), n.attr_int("periodic") != 0};
     std::ranges::copy(coefficients, std::back_inserter(args));
     args.push_back(kw("dtype", c10::kDouble));

@@ -27,7 +27,7 @@ const TranslateFunction* Registry::Entry::find(int schema_version) const {
   return &std::prev(after)->second;
 }
 
-Registry::Entry& Registry::op(std::string domain, std::string name) {
+Registry::Entry& Registry::op(std::string domain, const std::string& name) {
   const auto [entry, added] = entries_.emplace(std::pair{std::move(domain), name}, Entry(name));
   if (!added) throw std::logic_error("operator " + name + " is registered twice");
   return entry->second;

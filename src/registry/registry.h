@@ -31,8 +31,8 @@ class Registry {
     int reviewed_to_ = 0;  // 0: the newest registered version
   };
 
-  Entry& op(std::string name) { return op("", std::move(name)); }
-  Entry& op(std::string domain, std::string name);
+  Entry& op(const std::string& name) { return op("", name); }
+  Entry& op(std::string domain, const std::string& name);
 
   // `schema_version` is the since_version of the schema in force. Null where there is no translator.
   const TranslateFunction* find(std::string_view domain, std::string_view op, int schema_version) const;
