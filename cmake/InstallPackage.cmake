@@ -19,6 +19,11 @@ set_target_properties(onnx_torch_translator PROPERTIES EXPORT_NAME translator)
 install(DIRECTORY include/onnx_torch DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT cpp)
 install(EXPORT onnx_torchTargets NAMESPACE onnx_torch:: DESTINATION "${package_destination}" COMPONENT cpp)
 
+if(ONNX_TORCH_ONEDNN)
+  file(REAL_PATH "${OneDNN_LIBRARY}" onednn_file)
+  install(FILES "${onednn_file}" DESTINATION "${CMAKE_INSTALL_LIBDIR}" RENAME libdnnl.so.3 COMPONENT cpp)
+endif()
+
 configure_package_config_file(cmake/onnx_torchConfig.cmake.in "${generated_dir}/onnx_torchConfig.cmake"
                               INSTALL_DESTINATION "${package_destination}")
 write_basic_package_version_file("${generated_dir}/onnx_torchConfigVersion.cmake" COMPATIBILITY SameMinorVersion)

@@ -1,12 +1,14 @@
 """Makes a built wheel stand on its own: repair_wheel.py BUILT.whl FOLDER
 
-auditwheel copies the system's libraries into it (protobuf-lite, RE2, utf8proc, the image libraries) and names the
-oldest Linux it runs on. What torch brings along stays torch's: a second copy would have operators and threads of
-its own. The licences of what was copied, as Debian states them, go beside our own.
+auditwheel copies oneDNN and the system's libraries into it (protobuf-lite, RE2, utf8proc, the image libraries) and
+names the oldest Linux it runs on. What torch brings along stays torch's: a second copy would have operators and threads
+of its own. The licences of what was copied, as Debian or the package from PyPI states them, go beside our own.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
+import os
 import re
 import subprocess
 import sys
@@ -15,12 +17,16 @@ from pathlib import Path
 
 from auditwheel.wheeltools import InWheelCtx
 
+ONEDNN = importlib.metadata.distribution("onednn-cpu-gomp")
 FROM_TORCH = ["libtorch*", "libc10*", "libshm.so", "libgomp.so.1", "libcu*", "libnv*", "libnccl*"]
 
 
 def repaired(wheel: Path, folder: Path) -> Path:
     excludes = [part for pattern in FROM_TORCH for part in ("--exclude", pattern)]
-    subprocess.run([sys.executable, "-m", "auditwheel", "repair", *excludes, "--wheel-dir", folder, wheel], check=True)
+    (onednn,) = (file.locate().resolve() for file in ONEDNN.files or [] if file.name == "libdnnl.so.3")
+    found = os.pathsep.join(filter(None, [str(onednn.parent), os.environ.get("LD_LIBRARY_PATH")]))
+    command = [sys.executable, "-m", "auditwheel", "repair", *excludes, "--wheel-dir", folder, wheel]
+    subprocess.run(command, check=True, env={**os.environ, "LD_LIBRARY_PATH": found})
     (result,) = folder.glob("*.whl")
     return result
 
@@ -31,7 +37,9 @@ def system_library(bundled: Path) -> str:
 
 
 def licence(library: str) -> tuple[str, str]:
-    """The Debian package that a library comes from, and its copyright file."""
+    """The package that a library comes from, and what it says of its copyright."""
+    if library.startswith("libdnnl."):
+        return "onednn", ONEDNN.read_text("LICENSE.txt") or ""
     query = ["dpkg-query", "--search", f"*/{library}"]
     package = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split(":")[0]
     return package, Path("/usr/share/doc", package, "copyright").read_text(errors="replace")

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 
 namespace onnxtorch {
@@ -18,6 +19,8 @@ struct Limits {
 
 struct Options {
   std::string device = "CPU";                  // "CPU" or "CUDA:n"
+  bool optimize = true;                        // false: the model's operators one by one, as they are translated
+  std::set<std::string> disabled_passes = {};  // optimizations to leave out, by their names
   int threads = 0;                             // that one run uses on the CPU; 0: as many as the process does
   std::map<std::string, int64_t> shapes = {};  // sizes of symbolic dimensions, by their names
   Limits limits = {};                          // on a run that takes or uses too much, which then is a StoppedError

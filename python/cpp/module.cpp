@@ -14,6 +14,8 @@
 #include "registry/schema.h"
 #include "registry/user_operators.h"
 #include "runtime/model.h"
+#include "runtime/pipeline.h"
+#include "torch_values.h"
 
 namespace py = pybind11;
 using namespace onnxtorch;
@@ -65,10 +67,11 @@ Limits limits_of(const std::map<std::string, double>& given) {
 }
 
 template <typename Load>
-std::shared_ptr<PreparedModel> prepare(const Options& options, const Load& load) {
+std::shared_ptr<PreparedModel> prepare(const Options& options, const Load& load,
+                                       std::vector<std::vector<SavedWeights>> saved = {}) {
   const LoggedWarnings warnings;
   const py::gil_scoped_release no_gil;
-  return std::make_shared<PreparedModel>(load(), options);
+  return std::make_shared<PreparedModel>(load(), options, std::move(saved));
 }
 
 py::list run(const PreparedModel& model, const py::dict& feeds, std::vector<std::string> names, Form form,
@@ -103,9 +106,8 @@ py::list describe_nodes(const std::vector<TranslatedNode>& nodes) {
 }
 
 // What each input of the graph is, in order: ("input" or "weight", its name), ("constant", "") or ("strings", "").
-std::vector<std::pair<std::string, std::string>> describe_graph_inputs(const PreparedModel& model) {
+std::vector<std::pair<std::string, std::string>> describe_graph_inputs(const Program& program) {
   std::vector<std::pair<std::string, std::string>> described;
-  const Program& program = model.program();
   for (const auto& [role, index] : program.graph_inputs) {
     switch (role) {
       case GraphInput::Role::Input:
@@ -122,6 +124,15 @@ std::vector<std::pair<std::string, std::string>> describe_graph_inputs(const Pre
     }
   }
   return described;
+}
+
+// (name, graph, what its inputs are) of each step of preparing a model.
+py::list describe_steps(const PreparedModel& model) {
+  py::list steps;
+  model.watch_steps([&](const char* step, const Program& program) {
+    steps.append(py::make_tuple(step, program.graph->toString(), describe_graph_inputs(program)));
+  });
+  return steps;
 }
 
 // Runs a model once: its nodes, (node, start, duration, own duration) in nanoseconds of each of their executions, and
@@ -260,11 +271,13 @@ PYBIND11_MODULE(_C, m) {
   py::register_local_exception_translator(translate_exception);
 
   py::class_<Options>(m, "Options")
-      .def(py::init([](std::string device, int threads, std::map<std::string, int64_t> shapes,
-                       const std::map<std::string, double>& limits) {
-             return Options{std::move(device), threads, std::move(shapes), limits_of(limits)};
+      .def(py::init([](std::string device, bool optimize, std::set<std::string> disabled_passes, int threads,
+                       std::map<std::string, int64_t> shapes, const std::map<std::string, double>& limits) {
+             return Options{std::move(device), optimize,          std::move(disabled_passes),
+                            threads,           std::move(shapes), limits_of(limits)};
            }),
-           py::kw_only(), py::arg("device"), py::arg("threads"), py::arg("shapes"), py::arg("limits"));
+           py::kw_only(), py::arg("device"), py::arg("optimize"), py::arg("disabled_passes"), py::arg("threads"),
+           py::arg("shapes"), py::arg("limits"));
 
   py::class_<StopFlag, std::shared_ptr<StopFlag>>(m, "StopFlag", "Stops the runs that are given it, from any thread.")
       .def(py::init())
@@ -277,11 +290,11 @@ PYBIND11_MODULE(_C, m) {
   py::class_<PreparedModel, std::shared_ptr<PreparedModel>>(m, "PreparedModel")
       .def_static(
           "from_bytes",
-          [](const py::bytes& bytes, const std::string& directory, const Options& options) {
+          [](const py::bytes& bytes, const std::string& directory, const Options& options, const py::list& laid) {
             const auto view = static_cast<std::string_view>(bytes);
-            return prepare(options, [&] { return ModelFile::from_bytes(view, directory); });
+            return prepare(options, [&] { return ModelFile::from_bytes(view, directory); }, weights_from_python(laid));
           },
-          py::arg("bytes"), py::arg("directory"), py::arg("options"))
+          py::arg("bytes"), py::arg("directory"), py::arg("options"), py::arg("laid_weights") = py::list())
       .def_static(
           "from_path",
           [](const std::string& path, const std::string& directory, const Options& options) {
@@ -296,8 +309,11 @@ PYBIND11_MODULE(_C, m) {
           "Runs the model on a dictionary of inputs; a list of the values named, or of the model's outputs.")
       .def("profile", &profile, py::arg("feeds"), py::arg("output_names") = std::vector<std::string>(),
            py::arg("form") = Form::Numpy, py::arg("stop") = nullptr)
-      .def("graph_texts", &PreparedModel::graph_texts)
-      .def_property_readonly("graph_inputs", &describe_graph_inputs)
+      .def_property_readonly(
+          "laid_weights", [](const PreparedModel& model) { return weights_to_python(saved_weights(model.program())); })
+      .def_property_readonly("steps", &describe_steps)
+      .def_property_readonly("graph_inputs",
+                             [](const PreparedModel& model) { return describe_graph_inputs(model.program()); })
       .def_property_readonly("nodes", [](const PreparedModel& model) { return describe_nodes(model.nodes()); })
       .def("serialized", [](const PreparedModel& model) { return py::bytes(model.proto().SerializeAsString()); })
       .def_property_readonly("value_names", &value_names)
@@ -315,6 +331,15 @@ PYBIND11_MODULE(_C, m) {
   m.def(
       "check_device", [](const std::string& device) { available_device(device); },
       "Raises DeviceError where a device is absent.");
+  m.def("layouts_version", &layouts_version, "What the layouts of laid_weights depend on, besides the CPU.");
+  m.def(
+      "passes",
+      [](const std::string& device) {
+        std::vector<std::pair<std::string, std::string>> passes;
+        for (const Pass& pass : passes_for(available_device(device))) passes.emplace_back(pass.name, pass.what);
+        return passes;
+      },
+      "The name of each pass that a model goes through for a device, and what it does.");
   m.def(
       "check_model", [](const std::string& bytes) { check(ModelFile::from_bytes(bytes)->proto); },
       "Raises where a model cannot be translated.");

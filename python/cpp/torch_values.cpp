@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <pybind11/numpy.h>
+#include <pybind11/stl.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "runtime/torch_tensor.h"
@@ -26,6 +27,30 @@ std::optional<Fed> fed_from_torch(py::handle object, ElementType expected, const
     owned = py::module_::import("torch").attr("from_dlpack")(object);
   }
   return fed_from_tensor(THPVariable_Unpack(owned.ptr()), expected, name);
+}
+
+py::list weights_to_python(const std::vector<std::vector<SavedWeights>>& saved) {
+  py::list result;
+  for (const auto& operation : saved) {
+    py::list laid;
+    for (const auto& [layout, bytes] : operation)
+      laid.append(py::make_tuple(layout, py::reinterpret_steal<py::object>(THPVariable_Wrap(bytes))));
+    result.append(laid);
+  }
+  return result;
+}
+
+std::vector<std::vector<SavedWeights>> weights_from_python(const py::list& saved) {
+  std::vector<std::vector<SavedWeights>> result;
+  for (const py::handle operation : saved) {
+    auto& laid = result.emplace_back();
+    for (const py::handle item : operation) {
+      const auto [layout, bytes] = item.cast<std::pair<std::string, py::object>>();
+      if (!is_tensor(bytes)) throw py::type_error("laid out weights are torch tensors");
+      laid.push_back({layout, THPVariable_Unpack(bytes.ptr())});
+    }
+  }
+  return result;
 }
 
 py::object tensor_to_torch(const at::Tensor& stored, ElementType type) {

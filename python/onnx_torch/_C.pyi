@@ -1,7 +1,7 @@
 """The native module. tests/python/test_stub.py holds this against what the module really has."""
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,14 @@ class Form(enum.Enum):
 
 class Options:
     def __init__(
-        self, *, device: str, threads: int, shapes: Mapping[str, int], limits: Mapping[str, float]
+        self,
+        *,
+        device: str,
+        optimize: bool,
+        disabled_passes: Set[str],
+        threads: int,
+        shapes: Mapping[str, int],
+        limits: Mapping[str, float],
     ) -> None: ...
 
 class StopFlag:
@@ -28,7 +35,12 @@ class StopFlag:
 
 class PreparedModel:
     @staticmethod
-    def from_bytes(bytes: bytes, directory: str, options: Options) -> PreparedModel: ...
+    def from_bytes(
+        bytes: bytes,
+        directory: str,
+        options: Options,
+        laid_weights: Sequence[Sequence[tuple[str, torch.Tensor]]] = ...,
+    ) -> PreparedModel: ...
     @staticmethod
     def from_path(path: str, directory: str, options: Options) -> PreparedModel: ...
     def run(
@@ -43,7 +55,10 @@ class PreparedModel:
     ) -> tuple[list[tuple[Any, ...]], NDArray[np.int64], list[Any]]: ...
     def serialized(self) -> bytes: ...
     def graph_text(self) -> str: ...
-    def graph_texts(self) -> list[tuple[str, str]]: ...
+    @property
+    def laid_weights(self) -> list[list[tuple[str, torch.Tensor]]]: ...
+    @property
+    def steps(self) -> list[tuple[str, str, list[tuple[str, str]]]]: ...
     @property
     def graph_inputs(self) -> list[tuple[str, str]]: ...
     @property
@@ -80,6 +95,8 @@ class Export:
     def custom_operators(self) -> list[tuple[str, str]]: ...
     def module(self, inputs: Sequence[str], weights: Sequence[Sequence[str]], record: str) -> torch._C.ScriptModule: ...
 
+def layouts_version() -> str: ...
+def passes(device: str, /) -> list[tuple[str, str]]: ...
 def check_device(device: str, /) -> None: ...
 def check_model(bytes: bytes, /) -> None: ...
 def register_operator(domain: str, op_type: str, since_version: int, torch_name: str) -> None: ...

@@ -25,6 +25,7 @@ from .operator_coverage import coverage
 from .profiling import profile
 from .python_module import OnnxModule, to_module
 from .random_inputs import random_inputs
+from .saving import load
 from .session import InferenceSession
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "include_path",
     "info",
     "kernels_library",
+    "load",
     "load_library",
     "names_of",
     "prepare",

@@ -12,7 +12,7 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,7 @@ __all__ = [
     "OnnxTorchBackend",
     "OnnxTorchRep",
     "is_compatible",
+    "passes",
     "prepare",
     "run_model",
     "run_node",
@@ -80,9 +81,12 @@ class OnnxTorchRep(BackendRep):
     quantization_annotations: dict[str, dict[str, str]]
     options: dict[str, Any]
 
-    def __init__(self, prepared: _C.PreparedModel, options: dict[str, Any], path: str | None = None) -> None:
+    def __init__(
+        self, prepared: _C.PreparedModel, options: dict[str, Any], path: str | None = None, saved: str | None = None
+    ) -> None:
         self._prepared = prepared
         self._path = path
+        self._saved = saved  # the file that `onnx_torch.load` read
         self.options = options
         self.inputs = prepared.inputs
         self.outputs = prepared.outputs
@@ -155,8 +159,8 @@ class OnnxTorchRep(BackendRep):
         return text
 
     def graphs(self) -> dict[str, str]:
-        """The graph's text after each step of preparing it, in order, by the step's name: "translate", "lower"."""
-        return dict(self._prepared.graph_texts())
+        """The graph's text after each step of preparing it, by the step's name: "translate", "place", and `passes`."""
+        return {name: graph for name, graph, _ in self._prepared.steps}
 
     def profile(self, inputs: Any = None, *, runs: int = 10, warm_up: int = 2) -> Profile:
         """How long each ONNX node takes, measured over some runs.
@@ -165,7 +169,21 @@ class OnnxTorchRep(BackendRep):
         """
         return measure(self, self._by_name(inputs), runs, warm_up)
 
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Keeps the model as it is prepared, in one file that `onnx_torch.load` maps: all weights, as the model has
+        them and as they were laid out for this CPU, and the options.
+
+        The file stands for the model: it may be moved, and the model's own files are not needed any more.
+        """
+        from .saving import save  # which makes reps
+
+        save(self, file)
+
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._saved is not None:
+            from .saving import load
+
+            return load, (self._saved,)
         source = self._prepared.serialized() if self._path is None else self._path
         return functools.partial(prepare, **self.options), (source,)
 
@@ -223,6 +241,8 @@ class OnnxTorchBackend(Backend):
         device: str | Device = "CPU",
         *,
         base_dir: str | os.PathLike[str] | None = None,
+        optimize: bool = True,
+        disabled_passes: Iterable[str] = (),
         threads: int = 0,
         shapes: Mapping[str, int] | None = None,
         limits: Mapping[str, float] | None = None,
@@ -234,6 +254,8 @@ class OnnxTorchBackend(Backend):
             model: a ModelProto, its serialized bytes, or a path.
             device: "CPU" or "CUDA:n".
             base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+            optimize: whether `passes` may rewrite the graph; without them, the model's operators run one by one.
+            disabled_passes: the names of passes to leave out.
             threads: how many threads a run of this model uses on the CPU, whatever the process uses; 0: torch's number.
             shapes: sizes for symbolic dimensions of the inputs, such as ``{"batch": 8}``, which are then fixed.
             limits: what a run may take at most, such as ``{"seconds": 10, "memory": 2e9}``: the time, and the bytes of
@@ -245,6 +267,8 @@ class OnnxTorchBackend(Backend):
         directory = os.fspath(base_dir or "")
         named: dict[str, Any] = {
             "device": _device_name(device),
+            "optimize": optimize,
+            "disabled_passes": set(disabled_passes),
             "threads": threads,
             "shapes": dict(shapes or {}),
             "limits": dict(limits or {}),
@@ -304,6 +328,15 @@ class OnnxTorchBackend(Backend):
         except DeviceError:
             return False
         return True
+
+
+def passes(device: str | Device = "CPU") -> dict[str, str]:
+    """The passes that a model's graph goes through for a device, in their order: what each does, by its name.
+
+    >>> "fold" in passes()
+    True
+    """
+    return dict(_C.passes(_device_name(device)))
 
 
 def _log_prepared(rep: OnnxTorchRep, path: str | None, seconds: float) -> None:

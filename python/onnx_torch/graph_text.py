@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import onnx
@@ -33,13 +33,15 @@ def show(
     *,
     step: str | None = None,
     base_dir: str | os.PathLike[str] | None = None,
+    optimize: bool = True,
+    disabled_passes: Iterable[str] = (),
     shapes: Mapping[str, int] | None = None,
 ) -> str:
     """The graph that a model is translated into, each line beside its ONNX node.
 
     Args:
         model: a ModelProto, its serialized bytes, or a path.
-        device: see `prepare`; likewise ``base_dir`` and ``shapes``.
+        device: see `prepare`; likewise ``base_dir``, ``optimize``, ``disabled_passes`` and ``shapes``.
         step: one of the steps of preparing a model, `OnnxTorchRep.graphs`; what it made of the graph is then shown:
             lines that it took away with a "-", lines that it added with a "+". Before the first step, the graph is
             ONNX's own.
@@ -48,31 +50,31 @@ def show(
     >>> model = parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
     ...     net (float[2] x) => (float[2] z) { y = Relu(x)  z = Neg(y) }''')
     >>> print(show(model))
-    input x     │ graph(%0 : Tensor):
-    0 Relu → y  │   %1 : Tensor = aten::relu(%0)
-    1 Neg → z   │   %2 : Tensor = aten::neg(%1)
+    input x     │ graph(%0 : Float(2)):
+    0 Relu → y  │   %1 : Float(2) = aten::relu(%0)
+    1 Neg → z   │   %2 : Float(2) = aten::neg(%1)
                 │   return (%2)
     """
-    rep = prepare(model, device, base_dir=base_dir, shapes=shapes)
+    rep = prepare(model, device, base_dir=base_dir, optimize=optimize, disabled_passes=disabled_passes, shapes=shapes)
     if step is None:
         return _side_by_side(lines(rep, rep.graph()))
-    graphs = rep.graphs()
-    names = list(graphs)
+    steps = {name: lines(rep, graph, inputs) for name, graph, inputs in rep._prepared.steps}
+    names = list(steps)
     if step not in names:
         raise InputError(f'there is no step "{step}"; there are {", ".join(names)}')
-    after = lines(rep, graphs[step])
+    after = steps[step]
     if step == names[0]:
         before = onnx.printer.to_text(read_model(model).graph)
         return f"{before.rstrip()}\n\n{_side_by_side(after)}"
-    return _side_by_side(list(_changes(lines(rep, graphs[names[names.index(step) - 1]]), after)))
+    return _side_by_side(list(_changes(steps[names[names.index(step) - 1]], after)))
 
 
-def lines(rep: OnnxTorchRep, text: str) -> list[GraphLine]:
+def lines(rep: OnnxTorchRep, text: str, inputs: list[tuple[str, str]] | None = None) -> list[GraphLine]:
     """The lines of a graph's text, `OnnxTorchRep.graph`, less the comments that name their nodes."""
     nodes = rep._prepared.nodes
     found = [_line(line, nodes) for line in text.rstrip().splitlines()]
     # The graph's inputs come first, each in a line of its own.
-    for i, (kind, name) in enumerate(rep._prepared.graph_inputs):
+    for i, (kind, name) in enumerate(rep._prepared.graph_inputs if inputs is None else inputs):
         found[i] = GraphLine(found[i].code, f"{kind} {name}".rstrip())
     return found
 

@@ -7,7 +7,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +124,8 @@ def profile(
     warm_up: int = 2,
     seed: int = 0,
     base_dir: str | os.PathLike[str] | None = None,
+    optimize: bool = True,
+    disabled_passes: Iterable[str] = (),
     threads: int = 0,
     shapes: Mapping[str, int] | None = None,
     progress: Progress | None = None,
@@ -133,7 +135,7 @@ def profile(
     Args:
         model: a ModelProto, its serialized bytes, or a path.
         inputs: by name, or a list; those that are missing are random.
-        device: see `prepare`; likewise ``base_dir``, ``threads`` and ``shapes``.
+        device: see `prepare`; likewise ``base_dir``, ``optimize``, ``disabled_passes``, ``threads`` and ``shapes``.
         runs: how many to measure.
         warm_up: how many to do before.
         seed: of random inputs.
@@ -147,7 +149,15 @@ def profile(
     """
     from .backend import prepare  # which has the method
 
-    rep = prepare(model, device, base_dir=base_dir, threads=threads, shapes=shapes)
+    rep = prepare(
+        model,
+        device,
+        base_dir=base_dir,
+        optimize=optimize,
+        disabled_passes=disabled_passes,
+        threads=threads,
+        shapes=shapes,
+    )
     return measure(rep, random_inputs(read_model(model), seed, shapes, inputs), runs, warm_up, progress)
 
 

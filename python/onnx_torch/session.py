@@ -33,7 +33,7 @@ from google.protobuf.message import DecodeError
 from . import backend
 from .compat import _devices, _environment
 from .compat._devices import CPU, CUDA, OrtEpDevice, OrtMemoryInfo, Provider
-from .compat._enums import OrtDeviceVendorId
+from .compat._enums import GraphOptimizationLevel, OrtDeviceVendorId
 from .compat._errors import (
     Fail,
     InvalidArgument,
@@ -176,6 +176,7 @@ def _prepared(source: bytes | str, options: SessionOptions, device: torch.device
             model,
             f"CUDA:{device.index}" if device.type == "cuda" else "CPU",
             base_dir=base_dir,
+            optimize=options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL,
             threads=max(0, threads),
             shapes=_sizes(source, options),
         )

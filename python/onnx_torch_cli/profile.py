@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from .options import Device, Input, Model, Seed, Shape, Threads, feeds_of, shapes_of
+from .options import Device, DisabledPass, Input, Model, Optimize, Seed, Shape, Threads, feeds_of, shapes_of
 from .terminal import progress, table
 
 
@@ -27,6 +27,8 @@ def profile(
     ] = None,
     seed: Seed = 0,
     device: Device = "CPU",
+    optimize: Optimize = True,
+    disable_pass: DisabledPass = None,
     threads: Threads = 0,
     shape: Shape = None,
 ) -> None:
@@ -41,6 +43,8 @@ def profile(
             device,
             runs=runs,
             warm_up=warm_up,
+            optimize=optimize,
+            disabled_passes=disable_pass or (),
             threads=threads,
             shapes=shapes_of(shape),
             progress=report,

@@ -7,7 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from .options import Device, Input, Limit, Model, Seed, Shape, Threads, feeds_of, limits_of, shapes_of
+from .options import (
+    Device,
+    DisabledPass,
+    Input,
+    Limit,
+    Model,
+    Optimize,
+    Seed,
+    Shape,
+    Threads,
+    feeds_of,
+    limits_of,
+    shapes_of,
+)
 from .terminal import working
 
 
@@ -26,6 +39,8 @@ def run(
     ] = None,
     seed: Seed = 0,
     device: Device = "CPU",
+    optimize: Optimize = True,
+    disable_pass: DisabledPass = None,
     threads: Threads = 0,
     shape: Shape = None,
     limit: Limit = None,
@@ -40,7 +55,15 @@ def run(
 
     start = time.perf_counter()
     with working("Preparing"):
-        rep = onnx_torch.prepare(model, device, threads=threads, shapes=shapes_of(shape), limits=limits_of(limit))
+        rep = onnx_torch.prepare(
+            model,
+            device,
+            optimize=optimize,
+            disabled_passes=disable_pass or (),
+            threads=threads,
+            shapes=shapes_of(shape),
+            limits=limits_of(limit),
+        )
     prepared = time.perf_counter() - start
     feeds = feeds_of(read_model(model), input, seed, shape)
     given = {pair.rpartition("=")[0] for pair in input or []}

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Device, Model, Shape, shapes_of
+from .options import Device, DisabledPass, Model, Optimize, Shape, shapes_of
 
 
 def show(
@@ -13,13 +13,24 @@ def show(
         str | None, typer.Option("--pass", metavar="NAME", help="Show what this step of preparing the model changed.")
     ] = None,
     device: Device = "CPU",
+    optimize: Optimize = True,
+    disable_pass: DisabledPass = None,
     shape: Shape = None,
 ) -> None:
     """Print the graph that a model is translated into, each line beside its ONNX node.
 
     With --pass, lines that the step took away have a "-" before them, lines that it added a "+". The steps are
-    translate and lower.
+    translate, place (on the device), and the passes, such as fold or pack.
     """
     import onnx_torch
 
-    print(onnx_torch.show(model, device, step=step, shapes=shapes_of(shape)))
+    print(
+        onnx_torch.show(
+            model,
+            device,
+            step=step,
+            optimize=optimize,
+            disabled_passes=disable_pass or (),
+            shapes=shapes_of(shape),
+        )
+    )

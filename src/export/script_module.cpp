@@ -5,6 +5,7 @@
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
+#include <torch/csrc/jit/passes/shape_analysis.h>
 
 #include <algorithm>
 #include <map>
@@ -64,6 +65,7 @@ class ModuleBuilder {
         module_(new_module("__torch__.OnnxModel")) {}
 
   jit::Module build() {
+    jit::EraseShapeInformation(graph_);  // what is exported takes other sizes where the model does
     module_.register_attribute("onnx_names", c10::StringType::get(), names_.record);
     find_statistics();
     add_attributes();

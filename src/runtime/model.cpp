@@ -84,31 +84,35 @@ c10::Device available_device(const std::string& name) {
   throw DeviceError("the device " + name + " is not supported; there are CPU and CUDA:n");
 }
 
-PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options options)
+PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options options,
+                             std::vector<std::vector<SavedWeights>> saved)
     : file_(std::move(file)), options_(std::move(options)), device_(available_device(options_.device)) {
   if (options_.threads < 0) throw InputError("threads must be 0 or more, not " + std::to_string(options_.threads));
   if (!(options_.limits.seconds > 0)) throw InputError("the seconds of limits must be more than 0");
   if (!(options_.limits.memory > 0)) throw InputError("the memory of limits must be more than 0 bytes");
+  check_passes(options_, device_);
   onnxtorch::check(file_->proto);
-  base_ = std::make_shared<Executable>(lowered(base_variant()));
+  const ThreadLimit limit(options_.threads);  // weights are laid out for as many threads as will run
+  Program program = lowered(base_variant());
+  if (!saved.empty()) take_weights(program, std::move(saved));
+  lay_out_weights(program);
+  base_ = std::make_shared<Executable>(std::move(program));
 }
 
 std::string PreparedModel::graph_text() const { return base_->program().graph->toString(); }
 
-std::vector<std::pair<std::string, std::string>> PreparedModel::graph_texts() const {
-  std::vector<std::pair<std::string, std::string>> texts;
+void PreparedModel::watch_steps(const Watcher& watcher) const {
   TranslateOptions options;
   options.variant = base_variant();
   options.shapes = options_.shapes;
   Program program = translate(file_, options);
-  texts.emplace_back("translate", program.graph->toString());
-  program = placed(std::move(program), device_);
-  texts.emplace_back("lower", program.graph->toString());
-  return texts;
+  watcher("translate", program);
+  optimized(std::move(program), device_, options_, watcher);
 }
 
 Program PreparedModel::lowered(const Variant& variant, std::optional<size_t> watched) const {
-  return placed(translate(file_, {variant, options_.shapes, watched}), device_);
+  Program program = translate(file_, {variant, options_.shapes, watched});
+  return watched ? placed(std::move(program), device_) : optimized(std::move(program), device_, options_);
 }
 
 std::shared_ptr<const Executable> PreparedModel::executable_for(const Variant& variant) const {

@@ -15,8 +15,10 @@
 #include "import/model_reader.h"
 #include "kernels/node_timer.h"
 #include "kernels/run_guard.h"
+#include "lower/cpu.h"
 #include "onnx_torch/options.h"
 #include "runtime/executable.h"
+#include "runtime/pipeline.h"
 #include "translate/program.h"
 
 namespace onnxtorch {
@@ -29,13 +31,15 @@ struct Fed {
 
 class PreparedModel {
  public:
-  PreparedModel(std::shared_ptr<const ModelFile> file, Options options);
+  // `saved` is what saved_weights gave of the same model, prepared in the same way.
+  PreparedModel(std::shared_ptr<const ModelFile> file, Options options,
+                std::vector<std::vector<SavedWeights>> saved = {});
 
   const std::vector<InputSpec>& inputs() const { return base_->program().inputs; }
   const std::vector<OutputSpec>& outputs() const { return base_->program().outputs; }
   std::string graph_text() const;
-  // The graph after each step of preparing it, in order, under the step's name; the model is prepared once more.
-  std::vector<std::pair<std::string, std::string>> graph_texts() const;
+  // Prepares the model once more, for the watcher to see each step.
+  void watch_steps(const Watcher& watcher) const;
   const Program& program() const { return base_->program(); }
   const std::vector<TranslatedNode>& nodes() const { return base_->program().nodes; }
   const onnx::ModelProto& proto() const { return file_->proto; }

@@ -279,7 +279,23 @@ void GraphTranslator::mark(const char* function, const std::vector<jit::NamedVal
   jit::emitBuiltinCall(location_, *graph_, c10::Symbol::fromQualString(function), arguments, {});
 }
 
+// Gives tensors the element types and sizes that are known, for passes to read.
+void GraphTranslator::stamp_types(jit::Block* block) {
+  const auto stamp = [&](jit::Value* value) {
+    const auto meta = facts_.meta(value);
+    if (!meta || !meta->defined() || value->type()->kind() != c10::TypeKind::TensorType) return;
+    value->setType(c10::TensorType::create(meta->scalar_type(), std::nullopt, c10::SymbolicShape(meta->sizes()),
+                                           c10::VaryingShape<c10::Stride>(), std::nullopt));
+  };
+  for (jit::Value* input : block->inputs()) stamp(input);
+  for (jit::Node* node : block->nodes()) {
+    for (jit::Value* output : node->outputs()) stamp(output);
+    for (jit::Block* inner : node->blocks()) stamp_types(inner);
+  }
+}
+
 void GraphTranslator::finish() {
+  stamp_types(graph_->block());
   // What is known by now need not be computed at run time.
   const auto known = facts_.values();
   for (const auto& [value, constant] : known) {
@@ -287,29 +303,14 @@ void GraphTranslator::finish() {
     if (old->node()->kind() == c10::prim::Param || old->uses().empty()) continue;
     const jit::WithInsertPoint at(*graph_->nodes().begin());
     const Value replacement = known_constant(constant);
-    if (replacement.graph->type()->isSubtypeOf(*old->type())) old->replaceAllUsesWith(replacement.graph);
+    if (replacement.graph->type()->isSubtypeOf(*c10::unshapedType(old->type())))
+      old->replaceAllUsesWith(replacement.graph);
   }
   jit::EliminateDeadCode(graph_);
   jit::PeepholeOptimize(graph_);  // a tensor given for an optional parameter is not None
   jit::ConstantPropagation(graph_);
   jit::EliminateDeadCode(graph_);
-  std::vector<GraphInput> used;
-  std::vector<Bound> bound;
-  for (size_t i = 0, kept = 0; i < program_.graph_inputs.size(); ++i) {
-    GraphInput input = program_.graph_inputs[i];
-    if (input.role != GraphInput::Role::Input && graph_->inputs()[kept]->uses().empty()) {
-      graph_->eraseInput(kept);
-      continue;
-    }
-    if (input.role == GraphInput::Role::Bound) {
-      bound.push_back(std::move(program_.bound[input.index]));
-      input.index = bound.size() - 1;
-    }
-    used.push_back(input);
-    ++kept;
-  }
-  program_.graph_inputs = std::move(used);
-  program_.bound = std::move(bound);
+  drop_unused(program_);
 }
 
 Program translate(const std::shared_ptr<const ModelFile>& model, const TranslateOptions& options) {

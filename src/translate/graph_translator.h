@@ -95,6 +95,7 @@ class GraphTranslator : public Translator {
   void watch(const NodeView& view);
   void mark(const char* function, const std::vector<torch::jit::NamedValue>& arguments = {});
   void give(const std::string& name);
+  void stamp_types(torch::jit::Block* block);
   void finish();
 
   torch::jit::Value* bind(std::string name, const c10::IValue& value);

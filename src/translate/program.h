@@ -16,7 +16,8 @@
 
 namespace torch::jit {
 struct Graph;
-}
+struct Value;
+}  // namespace torch::jit
 
 namespace onnxtorch {
 
@@ -69,6 +70,12 @@ struct TranslateOptions {
   std::optional<size_t> watched;          // the number of a node whose input shapes are noted when it runs
   bool trainable = false;                 // floating initializers may change later: no tensor is computed from them now
 };
+
+// Gives the graph one more constant.
+torch::jit::Value* bind_constant(Program& program, c10::IValue value);
+
+// Takes away the constants, and the strings, that nothing uses.
+void drop_unused(Program& program);
 
 // The TorchScript type of an ONNX one.
 c10::TypePtr torchscript_type(const ValueType& type);

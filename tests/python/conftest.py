@@ -6,6 +6,7 @@ pytest_plugins = "onnx.backend.test.report"
 
 SUITES = {
     "OnnxBackend": "official suite",
+    "PlainBackend": "official suite without passes",
     "test_inputs_as_initializers": "its inputs as initializers",
     "test_symbolic_dimensions": "its dimensions symbolic",
     "test_operator_version": "operator versions in the table",

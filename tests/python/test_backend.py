@@ -14,43 +14,14 @@ import onnx.backend.test.loader
 import pytest
 
 import onnx_torch.backend
-from official import SUBSTITUTES, check, node_cases
+from official import SUBSTITUTES, check, node_cases, suite
 
 backend_test = onnx.backend.test.BackendTest(onnx_torch.backend.OnnxTorchBackend, __name__)
 backend_test.enable_report()
-test_cases = backend_test.test_cases
+test_cases = suite(backend_test, onnx_torch.prepare)
 globals().update(test_cases)
 
 CASES = {case.name: case for case in node_cases()}
-DEVICES = ["CPU", "CUDA"]
-
-
-def _prepared_on(device):
-    return lambda model: onnx_torch.backend.prepare(model, device).run
-
-
-def _substitute(name, device, official):
-    marks = [mark for mark in official.pytestmark if mark.name == "onnx_coverage"]
-
-    def test(self):
-        for mark in marks:
-            mark.args[0][0] = CASES[name].model  # as the official test does, for the coverage report
-        check(CASES[name], _prepared_on(device))
-
-    test.pytestmark = marks
-    if not onnx_torch.backend.supports_device(device):
-        return pytest.mark.skip(f"Backend doesn't support device {device}")(test)
-    return test
-
-
-def _put_substitutes_in_place(test_class):
-    for name in SUBSTITUTES:
-        for device in DEVICES:
-            test = f"{name}_{device.lower()}"
-            setattr(test_class, test, _substitute(name, device, getattr(test_class, test)))
-
-
-_put_substitutes_in_place(test_cases["OnnxBackendNodeModelTest"])
 
 
 def test_the_suite_is_whole():
@@ -85,7 +56,7 @@ _LISTS = [case for case in CASES.values() if any(isinstance(y, list) for _, ys i
 # The runner loops over the backend's own list, so that an empty one would pass.
 @pytest.mark.parametrize("case", _LISTS, ids=lambda case: case.name)
 def test_list_outputs(case):
-    check(case, _prepared_on("CPU"))
+    check(case, lambda model: onnx_torch.prepare(model).run)
 
 
 def test_the_check_can_fail():
@@ -93,4 +64,4 @@ def test_the_check_can_fail():
     data_sets = [(xs, [ys[0] + 1]) for xs, ys in CASES["test_add"].data_sets]
     case = dataclasses.replace(CASES["test_add"], data_sets=data_sets)
     with pytest.raises(AssertionError):
-        check(case, _prepared_on("CPU"))
+        check(case, lambda model: onnx_torch.prepare(model).run)

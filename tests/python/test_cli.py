@@ -110,7 +110,7 @@ def test_the_module_is_the_program(cli):
         (["compare", "net.onnx", "--engine", "tvm"], 'no engine "tvm"'),
         (["compare", "net.onnx", "--engine", "onnx_torch@CUDA:99"], "CUDA:99 is not there"),
         (["profile", "net.onnx", "--trace", "nowhere/t.json"], "nowhere/t.json: No such file"),
-        (["show", "net.onnx", "--pass", "fuse"], 'no step "fuse"; there are translate, lower'),
+        (["show", "net.onnx", "--pass", "fuse"], 'no step "fuse"; there are translate, place, fold'),
         (["extract", "net.onnx", "p.onnx", "--outputs", "nope"], 'no value "nope"'),
         (["bench", "net.onnx", "--engine", "tvm"], 'no engine "tvm"'),
         (["coverage", "--format", "pdf"], "pdf"),
@@ -349,7 +349,7 @@ def test_profile(cli, folder):
 
 
 def test_show(cli):
-    code, out, _ = cli("show", "net.onnx")
+    code, out, _ = cli("show", "net.onnx", "--no-optimize")
     assert code == 0
     assert [line.split("│")[0].strip() for line in out.splitlines()[:2]] == ["input x", "weight w"]
     relu, matmul = (line for line in out.splitlines() if "aten::" in line)
@@ -362,7 +362,7 @@ def test_show(cli):
 def test_show_marks_what_a_step_changed(cli, folder):
     nodes = [helper.make_node("RandomNormal", [], ["y"], shape=[2])]
     onnx.save(model_of(nodes, [], ["y"]), folder / "random.onnx")
-    out = cli("show", "random.onnx", "--pass", "lower")[1]
+    out = cli("show", "random.onnx", "--pass", list(onnx_torch.backend.passes())[-1])[1]
     marks = {line.split("│ ")[1][0] for line in out.splitlines()}
     assert marks <= {" ", "-", "+"}
     plain = cli("show", "random.onnx")[1]
@@ -479,6 +479,16 @@ def test_the_documentation_names_every_command_and_option():
         help_text = CliRunner().invoke(onnx_torch_cli.app(), [name, "--help"], env={"COLUMNS": "200"}).output
         section = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", page, re.M | re.S)
         assert section, name
-        shared = {"--help", "--device", "--threads", "--shape", "--limit", "--input", "--seed"}
+        shared = {
+            "--help",
+            "--device",
+            "--threads",
+            "--shape",
+            "--limit",
+            "--input",
+            "--seed",
+            "--optimize",
+            "--no-optimize",
+        } | {"--disable-pass"}
         for option in set(re.findall(r"^│ +(--[a-z-]+)", help_text, re.M)) - shared:
             assert f"`{option}" in section[1], (name, option)

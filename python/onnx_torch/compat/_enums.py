@@ -25,7 +25,7 @@ class _Enum(enum.IntEnum):
 
 
 class GraphOptimizationLevel(_Enum):
-    """How far a session optimizes the graph; results do not depend on it, and it changes nothing here."""
+    """How far a session optimizes the graph; all levels but ORT_DISABLE_ALL are the same here."""
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1

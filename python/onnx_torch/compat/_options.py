@@ -90,7 +90,9 @@ class SessionOptions(_Options):
     inter_op_num_threads = _kept(0, _POOLS)
     execution_mode = _kept(ExecutionMode.ORT_SEQUENTIAL, "nodes run one after another")
     execution_order = _kept(ExecutionOrder.DEFAULT, "nodes run in the graph's order")
-    graph_optimization_level = _kept(GraphOptimizationLevel.ORT_ENABLE_ALL, "the graph is the same at each level")
+    graph_optimization_level = _Option(
+        GraphOptimizationLevel.ORT_ENABLE_ALL, "all levels but ORT_DISABLE_ALL are the same"
+    )
     enable_profiling = _Option(False)
     profile_file_prefix = _Option("onnxruntime_profile_")
     optimized_model_filepath = _Option("", "a session with it is refused: what runs is no ONNX model", Status.REFUSED)

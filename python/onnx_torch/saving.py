@@ -1,0 +1,136 @@
+"""Models kept as they were prepared, in one file.
+
+The file holds blobs, each at a multiple of 64 bytes: the weights, then what each packed operator has laid out of them.
+After those come the model, which refers to the weights as external data, an index in JSON, the index's length in 8
+bytes, and a mark. Where it is loaded, weights are mapped from the file and not copied.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import onnx
+import torch
+from onnx.external_data_helper import _get_all_tensors, load_external_data_for_model, uses_external_data
+
+from . import _C
+from ._build_info import VERSION
+from .backend import OnnxTorchRep
+from .errors import InvalidModelError
+
+_MARK = b"onnx_torch 1\n"
+_ALIGNMENT = 64
+_SMALL = 1024  # bytes of a tensor that stays in the model
+
+
+def form_key() -> dict[str, str]:
+    """What a prepared form depends on, besides the model and its options."""
+    return {
+        "onnx_torch": VERSION,
+        "torch": torch.__version__,
+        "layouts": _C.layouts_version(),
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+def save(rep: OnnxTorchRep, file: str | os.PathLike[str]) -> None:
+    """Writes a prepared model to a file: `OnnxTorchRep.save`."""
+    model = _whole_model(rep)
+    target = Path(file)
+    partial = target.with_name(target.name + ".part")
+    with open(partial, "wb") as out:
+        for tensor in _get_all_tensors(model):
+            if len(tensor.raw_data) >= _SMALL:
+                _refer(tensor, _put(out, tensor.raw_data), len(tensor.raw_data))
+        index: dict[str, Any] = {
+            "key": form_key(),
+            "options": {name: value for name, value in rep.options.items() if name != "base_dir"},
+            "laid": [
+                [(layout, _put(out, data.numpy().data), data.numel()) for layout, data in operation]
+                for operation in rep._prepared.laid_weights
+            ],
+        }
+        message = model.SerializeToString()
+        index["model"] = (_put(out, message), len(message))
+        text = json.dumps(index, default=sorted).encode()  # a set
+        out.write(text + struct.pack("<Q", len(text)) + _MARK)
+    partial.replace(target)
+
+
+def load(file: str | os.PathLike[str]) -> OnnxTorchRep:
+    """Loads a model that `OnnxTorchRep.save` wrote, for the device and with the options that it was prepared with.
+
+    Weights are mapped from the file, which must not change while the model lives. Where another release wrote it, or a
+    CPU of another kind, they are laid out anew.
+    """
+    path = os.path.abspath(file)
+    index = _read_index(path)
+    start, size = index["model"]
+    with open(path, "rb") as source:
+        source.seek(start)
+        model = onnx.ModelProto.FromString(source.read(size))
+    for tensor in _get_all_tensors(model):
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = os.path.basename(path)  # the file may have had another name
+    laid = []
+    if index["key"] == form_key() and any(index["laid"]):
+        blobs = torch.from_numpy(np.memmap(path, np.uint8, "c"))
+        laid = [[(layout, blobs[at : at + size]) for layout, at, size in operation] for operation in index["laid"]]
+    options = {**index["options"], "disabled_passes": set(index["options"]["disabled_passes"])}
+    native = _C.Options(**options)
+    prepared = _C.PreparedModel.from_bytes(model.SerializeToString(), os.path.dirname(path), native, laid)
+    return OnnxTorchRep(prepared, {**options, "base_dir": os.path.dirname(path)}, saved=path)
+
+
+def _whole_model(rep: OnnxTorchRep) -> onnx.ModelProto:
+    """The model with all weights in it."""
+    base_dir = rep.options["base_dir"]
+    model: onnx.ModelProto
+    if rep._path is None:
+        model = onnx.ModelProto.FromString(rep._prepared.serialized())
+    else:
+        model = onnx.load(rep._path, load_external_data=False)
+        base_dir = base_dir or os.path.dirname(rep._path)
+    if any(uses_external_data(tensor) for tensor in _get_all_tensors(model)):
+        load_external_data_for_model(model, os.fspath(base_dir or ""))
+    return model
+
+
+def _put(out: IO[bytes], data: bytes | memoryview) -> int:
+    """Writes a blob, and tells where it is."""
+    out.write(b"\0" * (-out.tell() % _ALIGNMENT))
+    start = out.tell()
+    out.write(data)
+    return start
+
+
+def _refer(tensor: onnx.TensorProto, start: int, size: int) -> None:
+    """Makes a tensor's data external."""
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in {"location": "", "offset": start, "length": size}.items():
+        tensor.external_data.add(key=key, value=str(value))
+
+
+def _read_index(path: str) -> dict[str, Any]:
+    size = struct.calcsize("<Q")
+    try:
+        with open(path, "rb") as source:
+            source.seek(-len(_MARK) - size, os.SEEK_END)
+            length, mark = source.read(size), source.read()
+            if mark != _MARK:
+                raise InvalidModelError(
+                    f"{path} was not written by OnnxTorchRep.save, or by another release; prepare the model"
+                )
+            (count,) = struct.unpack("<Q", length)
+            source.seek(-len(_MARK) - size - count, os.SEEK_END)
+            index: dict[str, Any] = json.loads(source.read(count))
+            return index
+    except (OSError, ValueError) as error:
+        raise InvalidModelError(f"{path} cannot be read as a saved model: {error}") from error

@@ -1,0 +1,48 @@
+#include "lower/cpu.h"
+
+#ifdef ONNX_TORCH_ONEDNN
+#include "lower/onednn/pack.h"
+#include "lower/onednn/packed.h"
+#include "lower/onednn/products.h"
+#endif
+
+namespace onnxtorch {
+
+#ifdef ONNX_TORCH_ONEDNN
+
+std::span<const Pass> cpu_passes() {
+  static constexpr Pass kPasses[] = {
+      {"attention", "compute a softmax between two products of matrices as one attention", find_attention},
+      {"pack", "lay out the weights of convolutions and products once, and compute what follows along with them", pack},
+      {"matmul", "compute the other products of matrices by oneDNN", replace_products},
+  };
+  return kPasses;
+}
+
+std::vector<std::vector<SavedWeights>> saved_weights(const Program& program) {
+  std::vector<std::vector<SavedWeights>> result;
+  for (const auto& operation : packed_of(program)) result.push_back(operation->saved());
+  return result;
+}
+
+void take_weights(const Program& program, std::vector<std::vector<SavedWeights>> saved) {
+  const auto operations = packed_of(program);
+  if (operations.size() != saved.size()) throw InvalidModelError("the file's packed operators are not the model's");
+  for (size_t i = 0; i < saved.size(); ++i) operations[i]->take(std::move(saved[i]));
+}
+
+void lay_out_weights(const Program& program) { expect_known_sizes(program); }
+
+std::string layouts_version() { return onednn_version(); }
+
+#else
+
+std::span<const Pass> cpu_passes() { return {}; }
+std::vector<std::vector<SavedWeights>> saved_weights(const Program&) { return {}; }
+void take_weights(const Program&, std::vector<std::vector<SavedWeights>>) {}
+void lay_out_weights(const Program&) {}
+std::string layouts_version() { return "none"; }
+
+#endif
+
+}  // namespace onnxtorch

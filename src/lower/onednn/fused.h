@@ -1,0 +1,59 @@
+// What packed operators share: they run one primitive with all steps fused where the operands have the result's shape
+// and layout, and otherwise leave the steps to ATen.
+#pragma once
+
+#include <c10/util/SmallVector.h>
+
+#include <mutex>
+#include <vector>
+
+#include "lower/onednn/primitives.h"
+
+namespace onnxtorch::onednn {
+
+// A primitive made for one shape of input; none where oneDNN has only its reference implementation.
+struct Prepared {
+  dnnl::primitive primitive;
+  dnnl::memory::desc source, result, scratchpad;
+  Laid weight;
+  std::vector<int64_t> sizes, strides;  // of the result as a tensor
+};
+
+class Fused : public Packed {
+ public:
+  // `terms` is how many products make an element of the result.
+  Fused(at::Tensor weight, at::Tensor bias, int64_t terms, std::vector<PostOp> post_ops);
+  at::Tensor run(const at::Tensor& x, at::TensorList operands) const override;
+  void expect(at::IntArrayRef sizes) const override;
+  std::vector<SavedWeights> saved() const override;
+  void take(std::vector<SavedWeights> saved) const override;
+
+ protected:
+  // Whether the operation is defined for inputs of these sizes; of others ATen says what is wrong.
+  virtual bool fits(at::IntArrayRef sizes) const = 0;
+  // How a primitive takes an input.
+  virtual std::vector<int64_t> strides(at::IntArrayRef sizes) const = 0;
+  virtual Prepared prepare(at::IntArrayRef sizes, std::span<const PostOp> post_ops) const = 0;
+  virtual at::Tensor by_aten(const at::Tensor& x) const = 0;
+
+  // The weight in the layout that a primitive wants; shapes of input that want the same one share it.
+  Laid laid_weight(const at::Tensor& weight, const dnnl::memory::desc& desc, const dnnl::memory::desc& wanted) const;
+
+  const at::Tensor weight_, bias_;
+
+ private:
+  using Key = c10::SmallVector<int64_t, 12>;
+
+  std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes, bool with_steps) const;
+
+  const std::vector<PostOp> post_ops_;
+  const size_t operands_;
+  // Inputs up to this give results that are no NaN; without end where no step would lose one.
+  const float most_;
+  mutable Recent<Key, Prepared> recent_{64};
+  mutable std::mutex mutex_;
+  mutable std::vector<Laid> laid_;
+  mutable std::vector<SavedWeights> saved_;  // by another object
+};
+
+}  // namespace onnxtorch::onednn

@@ -1,0 +1,212 @@
+#include "lower/onednn/pack.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/passes/dead_code_elimination.h>
+
+#include <functional>
+#include <limits>
+#include <variant>
+
+#include "lower/onednn/packed.h"
+#include "passes/constants.h"
+
+namespace onnxtorch {
+namespace {
+
+namespace jit = torch::jit;
+using c10::IValue;
+using c10::Symbol;
+
+const auto kPacked = Symbol::fromQualString("onnx_torch::packed");
+
+// An operator that is being packed, with the nodes that it takes up.
+struct Candidate {
+  jit::Value* x;
+  std::variant<Convolution, Linear> main;
+  jit::Node* last;  // computes the result
+  std::vector<PostOp> post_ops = {};
+  std::vector<jit::Value*> operands = {};
+};
+
+bool is_float(const at::Tensor& t) { return t.defined() && t.scalar_type() == c10::kFloat && t.numel() > 0; }
+
+std::optional<Candidate> convolution(jit::Node* node, const Constants& constants) {
+  if (!node->matches("aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, "
+                     "SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor")) {
+    return {};
+  }
+  const auto weight = constants.tensor(node->input(1)), bias = constants.tensor(node->input(2));
+  const auto stride = constants.get<std::vector<int64_t>>(node->input(3));
+  const auto padding = constants.get<std::vector<int64_t>>(node->input(4));
+  const auto dilation = constants.get<std::vector<int64_t>>(node->input(5));
+  const auto transposed = constants.get<bool>(node->input(6));
+  const auto groups = constants.get<int64_t>(node->input(8));
+  if (!weight || !is_float(*weight) || !bias || !stride || !padding || !dilation || transposed.value_or(true) ||
+      !groups)
+    return {};
+  if (weight->dim() > 5) return {};
+  return Candidate{node->input(0), Convolution{*weight, *bias, *stride, *padding, *dilation, *groups}, node};
+}
+
+std::optional<Candidate> linear(jit::Node* node, const Constants& constants) {
+  if (node->matches("aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")) {
+    const auto bias = constants.tensor(node->input(0)), weight = constants.tensor(node->input(2));
+    const auto beta = constants.get<at::Scalar>(node->input(3)), alpha = constants.get<at::Scalar>(node->input(4));
+    if (!weight || !is_float(*weight) || !bias || bias->dim() != 1 || bias->size(0) != weight->size(1)) return {};
+    if (!beta || !alpha || beta->toDouble() != 1 || alpha->toDouble() != 1) return {};
+    return Candidate{node->input(1), Linear{*weight, *bias}, node};
+  }
+  if (node->kind() == Symbol::fromQualString("aten::matmul") || node->kind() == Symbol::fromQualString("aten::mm")) {
+    const auto weight = constants.tensor(node->input(1));
+    if (!weight || !is_float(*weight) || weight->dim() != 2) return {};
+    return Candidate{node->input(0), Linear{*weight, {}}, node};
+  }
+  return {};
+}
+
+// The only use of the value, in the same block.
+jit::Node* only_user(jit::Value* value) {
+  if (value->uses().size() != 1) return nullptr;
+  jit::Node* user = value->uses()[0].user;
+  return user->owningBlock() == value->node()->owningBlock() && user->kind() != c10::prim::Return ? user : nullptr;
+}
+
+std::optional<PostOp> activation(const jit::Node* node, const Constants& constants) {
+  const std::string name = node->kind().toUnqualString();
+  if (node->kind().ns() != c10::namespaces::aten || !is_post_activation(name)) return {};
+  PostOp step{PostOp::Kind::Activation, name};
+  if (name == "gelu" && constants.get<std::string>(node->input(1)) == "tanh") step.activation = "gelu_tanh";
+  if (name == "leaky_relu") {
+    const auto slope = constants.get<at::Scalar>(node->input(1));
+    if (!slope) return {};
+    step.alpha = slope->toDouble();
+  }
+  if (name == "clamp") {
+    const auto bound = [&](const jit::Value* value, double absent) {
+      return value->mustBeNone() ? std::optional(absent) : constants.number(value);
+    };
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    const auto low = bound(node->input(1), -kInfinity), high = bound(node->input(2), kInfinity);
+    if (!low || !high) return {};
+    step.alpha = *low;
+    step.beta = *high;
+  }
+  return step;
+}
+
+// Whether two values are known to be of one size, or (where nothing is known) may be.
+std::optional<bool> same_sizes(const jit::Value* a, const jit::Value* b) {
+  const auto sizes = [](const jit::Value* v) {
+    return v->type()->expectRef<c10::TensorType>().sizes().concrete_sizes();
+  };
+  const auto first = sizes(a), second = sizes(b);
+  return first && second ? std::optional(*first == *second) : std::nullopt;
+}
+
+// The bias that adding `other` to a plain product is.
+std::optional<at::Tensor> as_bias(const Candidate& c, const jit::Value* other, const Constants& constants) {
+  const auto* product = std::get_if<Linear>(&c.main);
+  if (!product || product->bias.defined() || !c.post_ops.empty()) return {};
+  const auto known = constants.tensor(other);
+  const bool fits = known && is_float(*known) && known->dim() == 1 && known->size(0) == product->weight.size(1);
+  return fits ? known : std::nullopt;
+}
+
+// Addition of or multiplication by another tensor.
+bool take_operand(Candidate& c, jit::Node* user, const Constants& constants) {
+  const bool adds = user->matches("aten::add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor");
+  if (!adds && !user->matches("aten::mul(Tensor self, Tensor other) -> Tensor")) return false;
+  if (adds && constants.number(user->input(2)) != 1.0) return false;
+  jit::Value* const result = c.last->output();
+  jit::Value* const other = user->input(0) == result ? user->input(1) : user->input(0);
+  if (other == result) return false;
+  if (adds) {
+    if (const auto bias = as_bias(c, other, constants)) {
+      std::get<Linear>(c.main).bias = *bias;
+      return true;
+    }
+  }
+  // Where sizes are not known, an addition is likely a residual one, a product likely a broadcast.
+  if (!same_sizes(result, other).value_or(adds)) return false;
+  c.post_ops.push_back({adds ? PostOp::Kind::Add : PostOp::Kind::Mul});
+  c.operands.push_back(other);
+  return true;
+}
+
+// Takes up the node that alone uses the result so far.
+bool extend(Candidate& c, const Constants& constants) {
+  jit::Node* const user = only_user(c.last->output());
+  if (!user || !user->maybeOperator()) return false;
+  if (auto step = activation(user, constants)) {
+    c.post_ops.push_back(*std::move(step));
+  } else if (!take_operand(c, user, constants)) {
+    return false;
+  }
+  c.last = user;
+  return true;
+}
+
+class Packing {
+ public:
+  explicit Packing(Program& program) : program_(program), graph_(*program.graph), constants_(program) {}
+
+  void run() {
+    pack(graph_.block());
+    jit::EliminateDeadCode(program_.graph);
+  }
+
+ private:
+  void pack(jit::Block* block) {
+    for (auto it = block->nodes().begin(); it != block->nodes().end();) {
+      jit::Node* const node = *it++;
+      for (jit::Block* inner : node->blocks()) pack(inner);
+      auto candidate = convolution(node, constants_);
+      if (!candidate) candidate = linear(node, constants_);
+      if (!candidate) continue;
+      while (extend(*candidate, constants_)) {
+      }
+      replace(*candidate, node);
+    }
+  }
+
+  // The nodes that the packed one stands for are left without a use. An error in it is the main node's.
+  void replace(const Candidate& c, const jit::Node* main) {
+    auto operation = std::visit([&](const auto& of) { return onnxtorch::packed(of, c.post_ops); }, c.main);
+    const jit::WithInsertPoint at(c.last);
+    jit::Value* const operands = graph_.insertNode(graph_.createList(c10::TensorType::get(), c.operands))->output();
+    jit::Node* const node = graph_.create(kPacked, {c.x, bind_constant(program_, IValue(operation)), operands});
+    node->setSourceRange(main->sourceRange());
+    node->output()->setType(c.last->output()->type());
+    graph_.insertNode(node);
+    c.last->output()->replaceAllUsesWith(node->output());
+  }
+
+  Program& program_;
+  jit::Graph& graph_;
+  const Constants constants_;
+};
+
+}  // namespace
+
+void expect_known_sizes(const Program& program) {
+  const Constants constants(program);
+  const std::function<void(jit::Block*)> visit = [&](jit::Block* block) {
+    for (jit::Node* node : block->nodes()) {
+      for (jit::Block* inner : node->blocks()) visit(inner);
+      if (node->kind() != kPacked) continue;
+      const auto& type = node->input(0)->type()->expectRef<c10::TensorType>();
+      const auto sizes = type.sizes().concrete_sizes();
+      const auto operation = constants(node->input(1));
+      if (sizes && type.scalarType() == c10::kFloat && operation) operation->toCustomClass<Packed>()->expect(*sizes);
+    }
+  };
+  visit(program.graph->block());
+}
+
+void pack(Program& program) {
+  register_onednn();
+  Packing(program).run();
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,65 @@
+// Convolutions and matrix products with constant weights, prepared for oneDNN: the weights are laid out once, and what
+// follows element by element is computed while the results are in registers. A primitive is made for each shape of
+// input that comes along, and kept.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/custom_class.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lower/cpu.h"
+
+namespace onnxtorch {
+
+// A step after the main computation: an activation by its ATen name, or the addition of or multiplication by an
+// operand.
+struct PostOp {
+  enum class Kind : uint8_t { Activation, Add, Mul };
+  Kind kind;
+  std::string activation = {};
+  double alpha = 0, beta = 0;  // its parameters
+};
+
+// Whether oneDNN has this activation.
+bool is_post_activation(const std::string& name);
+
+class Packed : public torch::CustomClassHolder {
+ public:
+  // One operand for each Add and Mul, in their order.
+  virtual at::Tensor run(const at::Tensor& x, at::TensorList operands) const = 0;
+
+  // Makes ready for inputs of these sizes.
+  virtual void expect(at::IntArrayRef sizes) const = 0;
+
+  // What has been laid out so far, and another object's that need not be laid out any more.
+  virtual std::vector<SavedWeights> saved() const = 0;
+  virtual void take(std::vector<SavedWeights> saved) const = 0;
+};
+
+struct Convolution {
+  at::Tensor weight, bias;  // the bias may be undefined
+  std::vector<int64_t> stride, padding, dilation;
+  int64_t groups = 1;
+};
+
+c10::intrusive_ptr<Packed> packed(Convolution convolution, std::vector<PostOp> post_ops);
+
+// x @ weight + bias over the last dimension of x; the weight is [in, out].
+struct Linear {
+  at::Tensor weight, bias;  // the bias may be undefined
+};
+
+c10::intrusive_ptr<Packed> packed(Linear linear, std::vector<PostOp> post_ops);
+
+// The program's packed operators, in the order of its constants.
+std::vector<c10::intrusive_ptr<Packed>> packed_of(const Program& program);
+
+std::string onednn_version();
+
+// Declares the class and the operators to TorchScript, once.
+void register_onednn();
+
+}  // namespace onnxtorch

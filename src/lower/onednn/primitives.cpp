@@ -1,0 +1,121 @@
+#include "lower/onednn/primitives.h"
+
+#include <ATen/ATen.h>
+
+#include <string_view>
+#include <unordered_map>
+
+namespace onnxtorch::onednn {
+namespace {
+
+struct Activation {
+  dnnl::algorithm algorithm;
+  float alpha, beta;  // oneDNN's, where ATen's has none
+  at::Tensor (*aten)(const at::Tensor& x, double alpha, double beta);
+};
+
+const std::unordered_map<std::string, Activation>& activations() {
+  using dnnl::algorithm;
+  static const std::unordered_map<std::string, Activation> table = {
+      {"relu", {algorithm::eltwise_relu, 0, 0, [](const at::Tensor& x, double, double) { return at::relu(x); }}},
+      {"leaky_relu",
+       {algorithm::eltwise_relu, 0, 0, [](const at::Tensor& x, double a, double) { return at::leaky_relu(x, a); }}},
+      {"sigmoid",
+       {algorithm::eltwise_logistic, 0, 0, [](const at::Tensor& x, double, double) { return at::sigmoid(x); }}},
+      {"tanh", {algorithm::eltwise_tanh, 0, 0, [](const at::Tensor& x, double, double) { return at::tanh(x); }}},
+      {"silu", {algorithm::eltwise_swish, 1, 0, [](const at::Tensor& x, double, double) { return at::silu(x); }}},
+      {"gelu", {algorithm::eltwise_gelu_erf, 0, 0, [](const at::Tensor& x, double, double) { return at::gelu(x); }}},
+      {"gelu_tanh",
+       {algorithm::eltwise_gelu_tanh, 0, 0, [](const at::Tensor& x, double, double) { return at::gelu(x, "tanh"); }}},
+      {"hardswish",
+       {algorithm::eltwise_hardswish, 1.f / 6, 0.5f,
+        [](const at::Tensor& x, double, double) { return at::hardswish(x); }}},
+      {"hardsigmoid",
+       {algorithm::eltwise_hardsigmoid, 1.f / 6, 0.5f,
+        [](const at::Tensor& x, double, double) { return at::hardsigmoid(x); }}},
+      {"clamp",
+       {algorithm::eltwise_clip, 0, 0, [](const at::Tensor& x, double a, double b) { return at::clamp(x, a, b); }}},
+      {"linear", {algorithm::eltwise_linear, 0, 0, [](const at::Tensor& x, double a, double b) { return x * a + b; }}},
+  };
+  return table;
+}
+
+}  // namespace
+
+const dnnl::engine& engine() {
+  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+void execute(const dnnl::primitive& primitive, std::span<const dnnl_exec_arg_t> arguments) {
+  thread_local const dnnl::stream stream(engine());
+  dnnl::error::wrap_c_api(
+      dnnl_primitive_execute(primitive.get(), stream.get(), static_cast<int>(arguments.size()), arguments.data()),
+      "could not run a oneDNN primitive");
+}
+
+bool is_reference(const dnnl::primitive_desc_base& description) {
+  return std::string_view(description.impl_info_str()).starts_with("ref");
+}
+
+dnnl::memory borrowed(const dnnl::memory::desc& desc, const at::Tensor& tensor) {
+  return {desc, engine(), tensor.data_ptr()};
+}
+
+Laid laid_out(const dnnl::memory& from, const dnnl::memory::desc& desc) {
+  const at::Tensor bytes = at::empty(static_cast<int64_t>(desc.get_size()), at::kByte);
+  const dnnl::memory to = borrowed(desc, bytes);
+  const dnnl::reorder reorder(from, to);
+  const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, from.get()}, {DNNL_ARG_TO, to.get()}};
+  execute(reorder, arguments);
+  return {bytes, to};
+}
+
+dnnl::primitive_attr attributes(std::span<const PostOp> post_ops, const dnnl::memory::desc& result) {
+  dnnl::post_ops steps;
+  for (const PostOp& step : post_ops) {
+    switch (step.kind) {
+      case PostOp::Kind::Add:
+        steps.append_binary(dnnl::algorithm::binary_add, result);
+        break;
+      case PostOp::Kind::Mul:
+        steps.append_binary(dnnl::algorithm::binary_mul, result);
+        break;
+      case PostOp::Kind::Activation: {
+        const Activation& of = activations().at(step.activation);
+        const bool given = step.alpha != 0 || step.beta != 0;
+        steps.append_eltwise(of.algorithm, given ? static_cast<float>(step.alpha) : of.alpha,
+                             given ? static_cast<float>(step.beta) : of.beta);
+      }
+    }
+  }
+  dnnl::primitive_attr attr;
+  attr.set_post_ops(steps);
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+at::Tensor apply(at::Tensor x, std::span<const PostOp> post_ops, at::TensorList operands) {
+  size_t next = 0;
+  for (const PostOp& step : post_ops) {
+    switch (step.kind) {
+      case PostOp::Kind::Add:
+        x = at::add(x, operands[next++]);
+        break;
+      case PostOp::Kind::Mul:
+        x = at::mul(x, operands[next++]);
+        break;
+      case PostOp::Kind::Activation:
+        x = activations().at(step.activation).aten(x, step.alpha, step.beta);
+    }
+  }
+  return x;
+}
+
+}  // namespace onnxtorch::onednn
+
+namespace onnxtorch {
+
+bool is_post_activation(const std::string& name) { return onednn::activations().contains(name); }
+
+}  // namespace onnxtorch

@@ -1,0 +1,74 @@
+// What the oneDNN primitives have in common.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lower/onednn/packed.h"
+
+// libtorch's include directory has the headers of another release.
+static_assert(DNNL_VERSION_MAJOR == 3 && DNNL_VERSION_MINOR == 2);
+
+namespace onnxtorch::onednn {
+
+const dnnl::engine& engine();
+
+// Runs a primitive on this thread's stream.
+void execute(const dnnl::primitive& primitive, std::span<const dnnl_exec_arg_t> arguments);
+
+// Whether oneDNN has nothing fast for it on this CPU.
+bool is_reference(const dnnl::primitive_desc_base& description);
+
+// Memory that a tensor lends.
+dnnl::memory borrowed(const dnnl::memory::desc& desc, const at::Tensor& tensor);
+
+// A tensor's elements in another layout, in memory of its own.
+struct Laid {
+  at::Tensor bytes;
+  dnnl::memory memory;
+};
+Laid laid_out(const dnnl::memory& from, const dnnl::memory::desc& desc);
+
+// The attributes of a primitive with these steps after it; an operand is described by `result`.
+dnnl::primitive_attr attributes(std::span<const PostOp> post_ops, const dnnl::memory::desc& result);
+
+// The same steps by ATen.
+at::Tensor apply(at::Tensor x, std::span<const PostOp> post_ops, at::TensorList operands);
+
+// The latest values used, by key.
+template <typename Key, typename Value>
+class Recent {
+ public:
+  explicit Recent(size_t kept) : kept_(kept) {}
+
+  template <typename Make>
+  std::shared_ptr<const Value> get(const Key& key, const Make& make) {
+    {
+      const std::lock_guard lock(mutex_);
+      for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+        if (it->first != key) continue;
+        if (it != entries_.begin()) entries_.splice(entries_.begin(), entries_, it);
+        return it->second;
+      }
+    }
+    auto made = std::make_shared<const Value>(make());
+    const std::lock_guard lock(mutex_);
+    entries_.emplace_front(key, made);
+    if (entries_.size() > kept_) entries_.pop_back();
+    return made;
+  }
+
+ private:
+  const size_t kept_;
+  std::mutex mutex_;
+  std::list<std::pair<Key, std::shared_ptr<const Value>>> entries_;
+};
+
+}  // namespace onnxtorch::onednn

@@ -1,0 +1,147 @@
+#include "lower/onednn/product.h"
+
+#include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/Parallel.h>
+
+#include <bit>
+
+#include "lower/onednn/primitives.h"
+
+namespace onnxtorch::onednn {
+namespace {
+
+constexpr auto kFloat = dnnl::memory::data_type::f32;
+constexpr int64_t kMostDims = 6;
+
+struct PreparedProduct {
+  dnnl::primitive primitive;
+  dnnl::memory::desc a, b, added, result, scratchpad;
+};
+
+dnnl::memory::desc described(const at::Tensor& t) { return {t.sizes().vec(), kFloat, t.strides().vec()}; }
+
+// With as many dimensions as asked for, and strides that a primitive takes: one of the last two is 1, none is 0 but
+// where the size is 1.
+at::Tensor arranged(at::Tensor t, int64_t dims) {
+  while (t.dim() < dims) t = t.unsqueeze(0);
+  bool plain = t.stride(-1) == 1 || t.stride(-2) == 1;
+  for (int64_t i = 0; i < t.dim(); ++i) plain = plain && (t.stride(i) > 0 || t.size(i) == 1);
+  return plain ? t : t.contiguous();
+}
+
+bool is_plain(const at::Tensor& t) {
+  return t.scalar_type() == c10::kFloat && t.device().is_cpu() && t.dim() >= 2 && t.dim() <= kMostDims && t.numel() > 0;
+}
+
+PreparedProduct prepared(const at::Tensor& a, const at::Tensor& b, const at::Tensor& added, const at::Tensor& result,
+                         double scale) {
+  dnnl::post_ops steps;
+  if (scale != 1) steps.append_eltwise(dnnl::algorithm::eltwise_linear, static_cast<float>(scale), 0);
+  if (added.defined()) steps.append_binary(dnnl::algorithm::binary_add, described(added));
+  dnnl::primitive_attr attributes;
+  attributes.set_post_ops(steps);
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const dnnl::matmul::primitive_desc description(engine(), described(a), described(b), described(result), attributes);
+  if (is_reference(description)) return {};
+  return {dnnl::matmul(description),  description.src_desc(),
+          description.weights_desc(), added.defined() ? described(added) : dnnl::memory::desc(),
+          description.dst_desc(),     description.scratchpad_desc()};
+}
+
+// Computes result = a @ b * scale + added, if oneDNN can. All have the same number of dimensions.
+bool compute(const at::Tensor& a, const at::Tensor& b, const at::Tensor& added, const at::Tensor& result,
+             double scale) {
+  using Key = c10::SmallVector<int64_t, 40>;
+  static Recent<Key, PreparedProduct> recent(256);
+  Key key;
+  for (const at::Tensor* t : {&a, &b, &added, &result}) {
+    if (!t->defined()) continue;
+    key.append(t->sizes().begin(), t->sizes().end());
+    key.append(t->strides().begin(), t->strides().end());
+  }
+  key.push_back(added.defined());
+  key.push_back(std::bit_cast<int64_t>(scale));
+  key.push_back(at::get_num_threads());  // a primitive divides its work when it is made
+  const auto p = recent.get(key, [&] { return prepared(a, b, added, result, scale); });
+  if (!p->primitive) return false;
+
+  const dnnl::memory first = borrowed(p->a, a), second = borrowed(p->b, b), to = borrowed(p->result, result);
+  std::vector<dnnl_exec_arg_t> arguments = {
+      {DNNL_ARG_SRC, first.get()}, {DNNL_ARG_WEIGHTS, second.get()}, {DNNL_ARG_DST, to.get()}};
+  dnnl::memory operand, scratch;
+  if (added.defined()) {
+    operand = borrowed(p->added, added);
+    const int place = scale != 1 ? 1 : 0;
+    arguments.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(place) | DNNL_ARG_SRC_1, operand.get()});
+  }
+  at::Tensor scratchpad;
+  if (const auto bytes = static_cast<int64_t>(p->scratchpad.get_size()); bytes > 0) {
+    scratchpad = at::empty(bytes, at::kByte);
+    scratch = borrowed(p->scratchpad, scratchpad);
+    arguments.push_back({DNNL_ARG_SCRATCHPAD, scratch.get()});
+  }
+  execute(p->primitive, arguments);
+  return true;
+}
+
+// The sizes of a @ b; none where they do not fit together.
+std::optional<std::vector<int64_t>> product_sizes(const at::Tensor& a, const at::Tensor& b) {
+  if (a.size(-1) != b.size(-2)) return {};
+  const auto batch_a = a.sizes().slice(0, a.dim() - 2), batch_b = b.sizes().slice(0, b.dim() - 2);
+  if (!at::are_expandable(batch_a, batch_b)) return {};
+  std::vector<int64_t> sizes = at::infer_size(batch_a, batch_b);
+  sizes.push_back(a.size(-2));
+  sizes.push_back(b.size(-1));
+  return sizes;
+}
+
+}  // namespace
+
+at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
+  if (!is_plain(a) || !is_plain(b)) return at::matmul(a, b);
+  const auto sizes = product_sizes(a, b);
+  if (!sizes) return at::matmul(a, b);
+  const auto dims = static_cast<int64_t>(sizes->size());
+  const at::Tensor result = at::empty(*sizes, a.options());
+  return compute(arranged(a, dims), arranged(b, dims), {}, result, 1) ? result : at::matmul(a, b);
+}
+
+namespace {
+
+// query @ key * scale + mask.
+at::Tensor scores(const at::Tensor& query, const at::Tensor& key, const at::Tensor& mask, double scale) {
+  const auto sizes = is_plain(query) && is_plain(key) ? product_sizes(query, key) : std::nullopt;
+  const auto dims = static_cast<int64_t>(sizes ? sizes->size() : 0);
+  const bool fits =
+      !mask.defined() || (is_plain(mask) && mask.dim() <= dims && at::is_expandable_to(mask.sizes(), *sizes));
+  if (sizes && fits) {
+    const at::Tensor result = at::empty(*sizes, query.options());
+    const at::Tensor added = mask.defined() ? arranged(mask, dims) : mask;
+    if (compute(arranged(query, dims), arranged(key, dims), added, result, scale)) return result;
+  }
+  const at::Tensor scaled = at::matmul(at::mul(query, scale), key);
+  return mask.defined() ? at::add(scaled, mask) : scaled;
+}
+
+// A row of a softmax is NaN as a whole.
+at::Tensor zeros_for_nan(const at::Tensor& weights) {
+  if (weights.numel() == 0 || !at::isnan(weights.select(-1, 0)).any().item<bool>()) return weights;
+  return at::nan_to_num(weights, 0.0);
+}
+
+}  // namespace
+
+at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                     const std::optional<at::Tensor>& mask, double scale, bool without_nan) {
+  at::Tensor weights = at::softmax(scores(query, key, mask.value_or(at::Tensor()), scale), -1);
+  if (without_nan) weights = zeros_for_nan(weights);
+  const auto sizes = is_plain(weights) && is_plain(value) ? product_sizes(weights, value) : std::nullopt;
+  if (!sizes || sizes->size() != 4) return product(weights, value);
+  // In the order of memory that what follows wants: the heads of a position side by side.
+  const at::Tensor result =
+      at::empty({(*sizes)[0], (*sizes)[2], (*sizes)[1], (*sizes)[3]}, value.options()).transpose(1, 2);
+  return compute(arranged(weights, 4), arranged(value, 4), {}, result, 1) ? result : at::matmul(weights, value);
+}
+
+}  // namespace onnxtorch::onednn

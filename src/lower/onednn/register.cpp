@@ -1,0 +1,44 @@
+#include <oneapi/dnnl/dnnl.h>
+#include <torch/library.h>
+
+#include "lower/onednn/packed.h"
+#include "lower/onednn/product.h"
+
+namespace onnxtorch {
+namespace {
+
+at::Tensor run_packed(const at::Tensor& x, const c10::intrusive_ptr<Packed>& operation, at::TensorList operands) {
+  return operation->run(x, operands);
+}
+
+}  // namespace
+
+std::string onednn_version() {
+  const dnnl_version_t* const version = dnnl_version();
+  return std::to_string(version->major) + "." + std::to_string(version->minor) + "." + std::to_string(version->patch);
+}
+
+std::vector<c10::intrusive_ptr<Packed>> packed_of(const Program& program) {
+  register_onednn();
+  const auto type = c10::getCustomClassType<c10::intrusive_ptr<Packed>>();
+  std::vector<c10::intrusive_ptr<Packed>> result;
+  for (const Bound& bound : program.bound) {
+    if (bound.value.isObject() && *bound.value.type() == *type) result.push_back(bound.value.toCustomClass<Packed>());
+  }
+  return result;
+}
+
+void register_onednn() {
+  static const torch::Library library = [] {
+    torch::class_<Packed>("onnx_torch", "Packed");
+    torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
+    m.def("packed(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor[] operands) -> Tensor",
+          run_packed);
+    m.def("matmul(Tensor a, Tensor b) -> Tensor", onednn::product);
+    m.def("attention(Tensor query, Tensor key, Tensor value, Tensor? mask, float scale, bool without_nan) -> Tensor",
+          onednn::attention);
+    return m;
+  }();
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,103 @@
+#include "passes/fold_constants.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/jit/ir/alias_analysis.h>
+#include <torch/csrc/jit/ir/constants.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/passes/dead_code_elimination.h>
+
+#include "passes/constants.h"
+
+namespace onnxtorch {
+namespace {
+
+namespace jit = torch::jit;
+using c10::IValue;
+
+// A result may take more memory than what it is made of, but not much more: an expanded constant is better expanded
+// anew.
+constexpr size_t kMostGrowth = 8, kSmall = 1 << 20;
+
+size_t bytes(const IValue& value) {
+  size_t sum = 0;
+  if (value.isTensor() && value.toTensor().defined()) sum = value.toTensor().nbytes();
+  if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) sum += tensor.nbytes();
+  }
+  return sum;
+}
+
+class Folding {
+ public:
+  explicit Folding(Program& program) : program_(program), constants_(program), aliases_(program.graph) {}
+
+  void run() {
+    for (jit::Node* node : program_.graph->nodes()) fold(node);
+    for (jit::Node* node : program_.graph->nodes()) {
+      const auto found = node->outputs().size() == 1 ? results_.find(node->output()) : results_.end();
+      if (found == results_.end() || !found->second.isTensor()) continue;
+      node->output()->replaceAllUsesWith(bind_constant(program_, found->second));
+    }
+    jit::EliminateDeadCode(program_.graph);
+  }
+
+ private:
+  void fold(jit::Node* node) {
+    if (!is_pure(node)) return;
+    jit::Stack stack;
+    size_t given = 0;
+    for (const jit::Value* input : node->inputs()) {
+      auto known = value(input);
+      if (!known) return;
+      given += bytes(*known);
+      stack.push_back(*std::move(known));
+    }
+    if (given == 0) return;  // what is made of numbers alone is known already, or large
+    if (node->kind() == c10::prim::ListConstruct) {
+      c10::List<at::Tensor> list;
+      for (const IValue& item : stack) list.push_back(item.toTensor());
+      results_.emplace(node->output(), std::move(list));
+      return;
+    }
+    try {
+      node->getOperation()(stack);
+    } catch (const std::exception&) {
+      return;  // the run will say what is wrong, if it gets there
+    }
+    const IValue& result = stack.back();
+    if (result.isTensor() && bytes(result) <= std::max(kSmall, kMostGrowth * given))
+      results_.emplace(node->output(), result);
+  }
+
+  bool is_pure(jit::Node* node) const {
+    if (node->outputs().size() != 1 || !node->blocks().empty() || node->hasSideEffects() ||
+        node->isNondeterministic()) {
+      return false;
+    }
+    const bool is_list =
+        node->kind() == c10::prim::ListConstruct && node->output()->type()->isSubtypeOf(*c10::ListType::ofTensors());
+    const bool is_operator = node->kind().is_aten() && node->maybeOperator() && !node->schema().is_mutable() &&
+                             node->output()->type()->kind() == c10::TypeKind::TensorType;
+    return (is_list || is_operator) && !aliases_.hasWriters(node);
+  }
+
+  std::optional<IValue> value(const jit::Value* value) const {
+    if (const auto found = results_.find(value); found != results_.end()) return found->second;
+    return constants_(value);
+  }
+
+  Program& program_;
+  const Constants constants_;
+  const jit::AliasDb aliases_;
+  std::unordered_map<const jit::Value*, IValue> results_;
+};
+
+}  // namespace
+
+void fold_constants(Program& program) {
+  const c10::InferenceMode inference;
+  Folding(program).run();
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,84 @@
+#include "passes/pattern.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/ir/irparser.h>
+#include <torch/csrc/jit/ir/subgraph_matcher.h>
+#include <torch/csrc/jit/passes/dead_code_elimination.h>
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_set>
+
+namespace onnxtorch {
+namespace {
+
+namespace jit = torch::jit;
+
+// How many steps it takes to compute each value.
+using Depths = std::unordered_map<const jit::Value*, size_t>;
+
+void sort_operands(jit::Block* block, const Constants& constants, Depths& depths) {
+  const auto rank = [&](const jit::Value* value) {
+    const auto found = depths.find(value);
+    return constants(value) ? -1 : found == depths.end() ? 0 : static_cast<int64_t>(found->second);
+  };
+  for (jit::Node* node : block->nodes()) {
+    for (jit::Block* inner : node->blocks()) sort_operands(inner, constants, depths);
+    const bool commutes = node->matches("aten::mul(Tensor self, Tensor other) -> Tensor") ||
+                          (node->matches("aten::add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor") &&
+                           constants.number(node->input(2)) == 1.0);
+    if (commutes && rank(node->input(0)) < rank(node->input(1))) {
+      jit::Value* const first = node->input(0);
+      node->replaceInput(0, node->input(1));
+      node->replaceInput(1, first);
+    }
+    size_t depth = 0;
+    for (const jit::Value* input : node->inputs()) {
+      if (const auto found = depths.find(input); found != depths.end()) depth = std::max(depth, found->second + 1);
+    }
+    for (const jit::Value* output : node->outputs()) depths[output] = std::max<size_t>(depth, 1);
+  }
+}
+
+}  // namespace
+
+bool Found::is(const std::string& name, double number) const {
+  const jit::Value* const value = values_.at(name);
+  if (const auto tensor = constants.tensor(value); tensor && tensor->defined() && tensor->dim() > 0) return false;
+  const auto known = constants.number(value);
+  return known && std::abs(*known - number) <= 1e-6 * std::max(1.0, std::abs(number));
+}
+
+void sort_operands(Program& program) {
+  Depths depths;
+  sort_operands(program.graph->block(), Constants(program), depths);
+}
+
+void rewrite(Program& program, const std::string& pattern, const Replace& replace) {
+  jit::Graph from;
+  std::unordered_map<std::string, jit::Value*> names;
+  jit::parseIR(pattern, &from, names);
+  const Constants constants(program);
+  std::unordered_set<const jit::Node*> replaced;
+  for (const jit::Match& match : jit::findPatternMatches(from, *program.graph)) {
+    const auto overlaps = [&](const auto& pair) { return replaced.contains(pair.second); };
+    if (std::ranges::any_of(match.nodes_map, overlaps)) continue;
+    std::unordered_map<std::string, jit::Value*> values;
+    for (const auto& [name, value] : names) {
+      if (const auto found = match.values_map.find(value); found != match.values_map.end())
+        values[name] = found->second;
+    }
+    const jit::WithInsertPoint at(match.anchor);
+    jit::Value* const result = replace(Found(constants, std::move(values)), *program.graph);
+    if (!result) continue;
+    jit::Value* const old = match.anchor->output();
+    result->node()->setSourceRange(match.anchor->sourceRange());
+    result->setType(old->type());
+    old->replaceAllUsesWith(result);
+    for (const auto& pair : match.nodes_map) replaced.insert(pair.second);
+  }
+  jit::EliminateDeadCode(program.graph);
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,17 @@
+#include "passes/activations.h"
+#include "passes/fold.h"
+#include "passes/fold_constants.h"
+#include "passes/pass.h"
+
+namespace onnxtorch {
+
+std::span<const Pass> passes() {
+  static constexpr Pass kPasses[] = {
+      {"fold", "decide what known sizes decide, and compute nothing twice", fold},
+      {"constants", "compute once what depends on weights alone", fold_constants},
+      {"activations", "find Silu, HardSwish and Gelu in the ways that exporters write them", find_activations},
+  };
+  return kPasses;
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,71 @@
+#include "runtime/pipeline.h"
+
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <sstream>
+
+#include "lower/cpu.h"
+#include "lower/place.h"
+
+namespace onnxtorch {
+namespace {
+
+// The passes that ONNX_TORCH_DUMP names, separated by commas; "all" is each.
+bool is_dumped(const std::string& pass) {
+  const char* const wanted = std::getenv("ONNX_TORCH_DUMP");
+  if (!wanted) return false;
+  std::istringstream names{wanted};
+  for (std::string name; std::getline(names, name, ',');) {
+    if (name == pass || name == "all") return true;
+  }
+  return false;
+}
+
+void dump(const char* when, const char* pass, const Program& program) {
+  std::cerr << "# " << when << " " << pass << "\n" << program.graph->toString() << std::flush;
+}
+
+void run(const Pass& pass, Program& program) {
+  const bool dumped = is_dumped(pass.name);
+  if (dumped) dump("before", pass.name, program);
+  pass.run(program);
+  drop_unused(program);
+  if (dumped) dump("after", pass.name, program);
+}
+
+}  // namespace
+
+std::vector<Pass> passes_for(c10::Device device) {
+  const auto general = passes(), lowering = device.is_cpu() ? cpu_passes() : std::span<const Pass>();
+  std::vector<Pass> all(general.begin(), general.end());
+  all.insert(all.end(), lowering.begin(), lowering.end());
+  return all;
+}
+
+void check_passes(const Options& options, c10::Device device) {
+  const std::vector<Pass> known = passes_for(device);
+  for (const std::string& name : options.disabled_passes) {
+    if (std::ranges::any_of(known, [&](const Pass& pass) { return pass.name == name; })) continue;
+    std::string there;
+    for (const Pass& pass : known) there += (there.empty() ? "" : ", ") + std::string(pass.name);
+    throw InputError("there is no pass \"" + name + "\" to disable; there are " + there);
+  }
+}
+
+Program optimized(Program program, c10::Device device, const Options& options, const Watcher& watcher) {
+  const bool plain = !options.optimize || program.needs_autograd;
+  program = placed(std::move(program), device);
+  if (watcher) watcher("place", program);
+  if (plain) return program;
+  for (const Pass& pass : passes_for(device)) {
+    if (options.disabled_passes.contains(pass.name)) continue;
+    run(pass, program);
+    if (watcher) watcher(pass.name, program);
+  }
+  return program;
+}
+
+}  // namespace onnxtorch

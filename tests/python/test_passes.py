@@ -1,0 +1,402 @@
+"""Passes: what each makes of a graph, that results stay what they were, and how they are chosen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+import onnx_torch
+
+RNG = np.random.default_rng(0)
+
+
+def model(text: str, **weights: Any) -> onnx.ModelProto:
+    """A model of opset 23 in ONNX's own notation, with weights of these shapes or values."""
+    parsed = parser.parse_model(f'<ir_version: 10, opset_import: ["": 23]> net {text}')
+    for name, value in weights.items():
+        array = RNG.standard_normal(value, np.float32) if isinstance(value, tuple) else np.asarray(value)
+        parsed.graph.initializer.append(numpy_helper.from_array(array, name))
+    return parsed
+
+
+def code(graph: str) -> str:
+    """A graph's calls, one a line, without types, names of values and comments."""
+    return "\n".join(re.findall(r"= ((?:aten|onnx_torch|prim::(?!Constant|ListConstruct))\S*?)\(", graph))
+
+
+def check_equal(source: onnx.ModelProto, inputs: Sequence[np.ndarray], **options: Any) -> None:
+    optimized = onnx_torch.prepare(source, **options).run(inputs)
+    plain = onnx_torch.prepare(source, optimize=False, **options).run(inputs)
+    for ours, expected in zip(optimized, plain, strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
+        assert ours.dtype == expected.dtype
+
+
+def graph_of(source: onnx.ModelProto, step: str) -> str:
+    return code(onnx_torch.prepare(source).graphs()[step])
+
+
+def floats(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape, np.float32)
+
+
+# --- fold -------------------------------------------------------------------------------------------------------------
+
+
+def test_fold_decides_loops_over_dimensions():
+    source = model("(float[1, 8, 5, 5] x) => (float[1, 8, 1, 1] y) { y = GlobalAveragePool(x) }")
+    graphs = onnx_torch.prepare(source).graphs()
+    assert "prim::Loop" in graphs["place"]
+    assert code(graphs["fold"]) == "aten::mean"
+    check_equal(source, [floats(1, 8, 5, 5)])
+
+
+def test_fold_computes_nothing_twice_but_what_is_random():
+    source = model("(float[3] x) => (float[3] y) { a = Exp(x) b = Exp(x) y = Add(a, b) }")
+    assert graph_of(source, "fold") == "aten::exp\naten::add"
+    check_equal(source, [floats(3)])
+    source = model("() => (float[9] a, float[9] b) { a = RandomNormal<shape = [9]>() b = RandomNormal<shape = [9]>() }")
+    a, b = onnx_torch.prepare(source).run([])
+    assert not np.array_equal(a, b)
+
+
+# --- pack -------------------------------------------------------------------------------------------------------------
+
+CONVOLUTIONS = {
+    "bias": ("(float[2, 6, 9, 9] x) => (float[N, C, H, W] y) { y = Conv(x, w, b) }", {"w": (8, 6, 3, 3), "b": (8,)}),
+    "strides": (
+        "(float[2, 6, 9, 9] x) => (float[N, C, H, W] y) { y = Conv<strides = [2, 1], pads = [1, 1, 1, 1]>(x, w) }",
+        {"w": (8, 6, 3, 3)},
+    ),
+    "uneven padding": (
+        "(float[2, 6, 9, 9] x) => (float[N, C, H, W] y) { y = Conv<pads = [0, 1, 2, 1]>(x, w) }",
+        {"w": (8, 6, 3, 3)},
+    ),
+    "dilations and groups": (
+        "(float[2, 6, 9, 9] x) => (float[N, C, H, W] y) { y = Conv<dilations = [2, 3], group = 3>(x, w) }",
+        {"w": (9, 2, 3, 3)},
+    ),
+    "depthwise": (
+        "(float[2, 16, 9, 9] x) => (float[N, C, H, W] y) { y = Conv<group = 16>(x, w) }",
+        {"w": (16, 1, 3, 3)},
+    ),
+    "one dimension": ("(float[2, 6, 40] x) => (float[N, C, L] y) { y = Conv(x, w) }", {"w": (8, 6, 5)}),
+    "three dimensions": (
+        "(float[2, 3, 5, 6, 7] x) => (float[N, C, D, H, W] y) { y = Conv(x, w) }",
+        {"w": (4, 3, 2, 2, 2)},
+    ),
+    "sizes open": ("(float[N, 6, H, W] x) => (float[N, C, H2, W2] y) { y = Conv(x, w) }", {"w": (8, 6, 3, 3)}),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_pack_convolutions(name: str):
+    text, weights = CONVOLUTIONS[name]
+    source = model(text, **weights)
+    assert graph_of(source, "pack").splitlines().count("onnx_torch::packed") == 1
+    assert "aten::convolution" not in graph_of(source, "pack")
+    sizes = [dim.dim_value or 9 for dim in source.graph.input[0].type.tensor_type.shape.dim]
+    check_equal(source, [floats(*sizes)])
+
+
+@pytest.mark.parametrize(
+    "activation",
+    ["Relu(c)", "LeakyRelu<alpha = 0.3>(c)", "Sigmoid(c)", "Tanh(c)", "Gelu(c)", 'Gelu<approximate = "tanh">(c)']
+    + ["HardSwish(c)", "HardSigmoid<alpha = 0.16666667>(c)", "Clip(c, low, high)", "Clip(c, low)"],
+)
+@pytest.mark.parametrize("main", ["Conv(x, w)", "MatMul(x, m)"])
+def test_pack_activations(main: str, activation: str):
+    text = f"(float[2, 6, 8, 8] x) => (float[N, C, H, W] y) {{ c = {main} y = {activation} }}"
+    source = model(text, w=(8, 6, 1, 1), m=(8, 5), low=np.float32(-0.2), high=np.float32(0.4))
+    assert graph_of(source, "pack") == "onnx_torch::packed"
+    x = 10 * floats(2, 6, 8, 8)
+    check_equal(source, [x])
+    x[0, 1, 2:6, 3] = np.nan, np.inf, -np.inf, 1e37
+    x[1, 1, 2:6, 3] = 0.0, -0.0, 1e-40, -1e37
+    check_equal(source, [x])
+
+
+def test_pack_takes_up_bias_activation_and_residual():
+    source = model(
+        "(float[2, 6, 8, 8] x, float[2, 8, 8, 8] r) => (float[2, 8, 8, 8] y) "
+        "{ c = Conv(x, w) s = Add(r, c) y = Relu(s) }",
+        w=(8, 6, 1, 1),
+    )
+    assert graph_of(source, "pack") == "onnx_torch::packed"
+    check_equal(source, [floats(2, 6, 8, 8), floats(2, 8, 8, 8)])
+    source = model(
+        "(float[4, 6] x, float[4, 5] r) => (float[4, 5] y) "
+        "{ c = MatMul(x, w) d = Add(c, b) g = Gelu(d) y = Mul(g, r) }",
+        w=(6, 5),
+        b=(5,),
+    )
+    assert graph_of(source, "pack") == "onnx_torch::packed"
+    check_equal(source, [floats(4, 6), floats(4, 5)])
+
+
+def test_a_nan_goes_through_what_is_packed():
+    source = model(
+        "(float[4, 6] x, float[4, 5] r) => (float[4, 5] y) "
+        "{ c = MatMul(x, w) d = Add(c, b) s = Add(d, r) y = Relu(s) }",
+        w=(6, 5),
+        b=(5,),
+    )
+    rep = onnx_torch.prepare(source)
+    x, r = floats(4, 6), floats(4, 5)
+    assert not np.isnan(rep.run([x, r])[0]).any()
+    x[0, 2] = np.nan
+    r[3, 1] = np.nan
+    wanted = np.zeros((4, 5), bool)
+    wanted[0], wanted[3, 1] = True, True
+    assert np.array_equal(np.isnan(rep.run([x, r])[0]), wanted)
+    source.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.full((6, 5), np.nan, np.float32), "w"))
+    assert np.isnan(onnx_torch.prepare(source).run([x, r])[0]).all()
+
+
+def test_pack_leaves_operands_of_other_sizes_and_values_that_others_use():
+    source = model(
+        "(float[2, 6, 8, 8] x, float[1, 8, 1, 1] r) => (float[2, 8, 8, 8] y) { c = Conv(x, w) y = Add(r, c) }",
+        w=(8, 6, 1, 1),
+    )
+    assert graph_of(source, "pack") == "onnx_torch::packed\naten::add"
+    check_equal(source, [floats(2, 6, 8, 8), floats(1, 8, 1, 1)])
+    source = model(
+        "(float[2, 6, 8, 8] x) => (float[2, 8, 8, 8] c, float[2, 8, 8, 8] y) { c = Conv(x, w) y = Relu(c) }",
+        w=(8, 6, 1, 1),
+    )
+    assert graph_of(source, "pack") == "onnx_torch::packed\naten::relu"
+    check_equal(source, [floats(2, 6, 8, 8)])
+
+
+@pytest.mark.parametrize("other", [(2, 8, 8, 8), (1, 8, 1, 1), (8, 8), (3, 2, 8, 8, 8)])
+def test_packed_operands_whose_sizes_come_with_the_run(other: tuple[int, ...]):
+    dims = ", ".join(f"D{i}" for i in range(len(other)))
+    source = model(
+        f"(float[2, 6, 8, 8] x, float[{dims}] r) => (float y) {{ c = Conv(x, w) s = Add(c, r) y = Relu(s) }}",
+        w=(8, 6, 1, 1),
+    )
+    assert graph_of(source, "pack") == "onnx_torch::packed"
+    check_equal(source, [floats(2, 6, 8, 8), floats(*other)])
+
+
+def test_pack_leaves_other_types():
+    for element, dtype in {"double": np.float64, "float16": np.float16}.items():
+        source = model(
+            f"({element}[2, 6, 8, 8] x) => ({element}[N, C, H, W] y) {{ y = Conv(x, w) }}",
+            w=floats(8, 6, 1, 1).astype(dtype),
+        )
+        assert "onnx_torch::packed" not in graph_of(source, "pack")
+        check_equal(source, [floats(2, 6, 8, 8).astype(dtype)])
+
+
+def test_packed_takes_empty_batches_and_other_sizes_in_turn():
+    source = model("(float[N, 6, H, W] x) => (float y) { c = Conv(x, w, b) y = Relu(c) }", w=(8, 6, 3, 3), b=(8,))
+    rep, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
+    for sizes in [(1, 6, 5, 5), (0, 6, 5, 5), (2, 6, 9, 3), (1, 6, 5, 5)]:
+        x = floats(*sizes)
+        np.testing.assert_allclose(rep.run([x])[0], plain.run([x])[0], rtol=1e-4, atol=1e-4)
+    source = model("(float[N, 6] x) => (float y) { y = MatMul(x, w) }", w=(6, 4))
+    assert onnx_torch.prepare(source).run([floats(0, 6)])[0].shape == (0, 4)
+
+
+def test_an_error_in_a_packed_operator_is_its_main_nodes():
+    source = model("(float[N, C, H, W] x) => (float y) { c = Conv(x, w) y = Relu(c) }", w=(8, 6, 3, 3))
+    rep = onnx_torch.prepare(source)
+    for sizes in [(1, 5, 9, 9), (1, 6, 2, 2)]:
+        with pytest.raises(onnx_torch.RunError, match=r"Conv") as caught:
+            rep.run([floats(*sizes)])
+        assert caught.value.op_type == "Conv"
+    with pytest.raises(onnx_torch.RunError, match="MatMul"):
+        onnx_torch.prepare(model("(float[N, C] x) => (float y) { y = MatMul(x, w) }", w=(6, 4))).run([floats(6, 4)])
+
+
+def test_packed_runs_on_several_threads_at_once():
+    source = model("(float[N, 6, H, W] x) => (float y) { c = Conv(x, w) y = Relu(c) }", w=(16, 6, 3, 3))
+    rep, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
+    inputs = [floats(1 + i % 3, 6, 8 + i % 5, 8) for i in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        for ours, x in zip(pool.map(lambda x: rep.run([x])[0], inputs), inputs, strict=True):
+            np.testing.assert_allclose(ours, plain.run([x])[0], rtol=1e-4, atol=1e-4)
+
+
+# --- attention and matmul ---------------------------------------------------------------------------------------------
+
+ATTENTIONS = {
+    "plain": "s = MatMul(q, kt) w = Softmax(s) y = MatMul(w, v)",
+    "scaled": "s = MatMul(q, kt) d = Div(s, eight) w = Softmax(d) y = MatMul(w, v)",
+    "scaled before": "a = Mul(q, half) b = Mul(kt, half) s = MatMul(a, b) w = Softmax(s) y = MatMul(w, v)",
+    "masked": "s = MatMul(q, kt) d = Mul(s, half) m = Add(mask, d) w = Softmax(m) y = MatMul(w, v)",
+    "guarded": "s = MatMul(q, kt) m = Add(s, mask) w = Softmax(m) n = IsNaN(w) g = Where(n, zero, w) y = MatMul(g, v)",
+}
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention(name: str, masked: bool):
+    source = model(
+        "(float[2, 3, 5, 8] q, float[2, 3, 8, 7] kt, float[2, 3, 7, 6] v, float[2, 1, 5, 7] mask) "
+        f"=> (float[2, 3, 5, 6] y) {{ {ATTENTIONS[name]} }}",
+        eight=np.float32(8),
+        half=np.float32(0.5),
+        zero=np.float32(0),
+    )
+    assert graph_of(source, "attention") == "onnx_torch::attention"
+    mask = np.where(RNG.random((2, 1, 5, 7)) < 0.3, -np.inf, 0).astype(np.float32)
+    mask[0, 0, 2] = -np.inf if masked else 0  # then a row has nothing to attend to
+    check_equal(source, [floats(2, 3, 5, 8), floats(2, 3, 8, 7), floats(2, 3, 7, 6), mask])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "s = MatMul(q, kt) w = Softmax<axis = 1>(s) y = MatMul(w, v)",
+        "s = MatMul(q, kt) w = Softmax(s) y = MatMul(v, w)",
+        "s = MatMul(q, kt) d = Mul(s, q) w = Softmax(d) y = MatMul(w, v)",
+        "s = MatMul(q, kt) e = Add(s, v) d = Mul(e, half) w = Softmax(d) y = MatMul(w, v)",
+    ],
+)
+def test_what_is_no_attention(body: str):
+    source = model(
+        f"(float[2, 3, 4, 4] q, float[2, 3, 4, 4] kt, float[2, 3, 4, 4] v) => (float[2, 3, 4, 4] y) {{ {body} }}",
+        half=np.float32(0.5),
+    )
+    assert "onnx_torch::attention" not in graph_of(source, "attention")
+    check_equal(source, [floats(2, 3, 4, 4) for _ in range(3)])
+
+
+def test_attention_of_other_types_and_shapes():
+    body = "{ s = MatMul(q, kt) w = Softmax(s) y = MatMul(w, v) }"
+    text = f"(T[B, H, L, D] q, T[B, H, D, M] kt, T[B, H, M, E] v) => (T y) {body}"
+    for element, dtype in {"double": np.float64, "float16": np.float16, "float": np.float32}.items():
+        source = model(text.replace("T[", f"{element}[").replace("(T y)", f"({element} y)"))
+        rep, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
+        for sizes in [(2, 3, 4, 5), (1, 1, 1, 1), (0, 2, 3, 4), (2, 3, 0, 4)]:
+            batch, heads, length, depth = sizes
+            q, k, v = (RNG.random((batch, heads, a, b)).astype(dtype) for a, b in [(length, depth), (depth, 6), (6, 2)])
+            np.testing.assert_allclose(rep.run([q, k, v])[0], plain.run([q, k, v])[0], rtol=2e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((3, 4), (4, 5)),
+        ((2, 3, 4), (4, 5)),
+        ((3, 4), (2, 4, 5)),
+        ((2, 1, 3, 4), (5, 4, 6)),
+        ((4,), (4, 5)),
+        ((3, 4), (4,)),
+        ((0, 4), (4, 5)),
+        ((3, 0), (0, 5)),
+        ((1, 1), (1, 1)),
+    ],
+)
+def test_matmul(a: tuple[int, ...], b: tuple[int, ...]):
+    dims = [", ".join(f"{name}{i}" for i in range(len(sizes))) for name, sizes in (("a", a), ("b", b))]
+    source = model(f"(float[{dims[0]}] a, float[{dims[1]}] b) => (float y) {{ y = MatMul(a, b) }}")
+    assert graph_of(source, "matmul") == "onnx_torch::matmul"
+    check_equal(source, [floats(*a), floats(*b)])
+    turned = model(
+        f"(float[{dims[0]}] a, float[{dims[1]}] b) => (float y) "
+        "{ s = Transpose(a) t = Transpose(b) y = MatMul(t, s) }"
+    )
+    if len(a) == len(b):
+        check_equal(turned, [floats(*a), floats(*b)])
+
+
+def test_an_error_in_a_product_is_its_nodes():
+    rep = onnx_torch.prepare(model("(float[N, C] a, float[D, M] b) => (float y) { y = MatMul(a, b) }"))
+    with pytest.raises(onnx_torch.RunError, match="MatMul"):
+        rep.run([floats(2, 3), floats(4, 5)])
+
+
+# --- activations ------------------------------------------------------------------------------------------------------
+
+ACTIVATIONS = {
+    "aten::silu": ["s = Sigmoid(x) y = Mul(x, s)", "s = Sigmoid(x) y = Mul(s, x)"],
+    "aten::hardswish": ["s = HardSigmoid<alpha = 0.16666667>(x) y = Mul(x, s)"],
+    "aten::gelu": [
+        "d = Div(x, root) e = Erf(d) s = Add(e, one) p = Mul(x, s) y = Mul(p, half)",
+        "d = Div(x, root) e = Erf(d) s = Add(one, e) h = Mul(half, x) y = Mul(h, s)",
+        "d = Mul(x, inverse) e = Erf(d) s = Add(e, one) h = Mul(half, x) y = Mul(h, s)",
+        "c = Pow(x, three) a = Mul(c, k) b = Add(x, a) i = Mul(b, r) t = Tanh(i) s = Add(t, one) h = Mul(half, x) "
+        "y = Mul(h, s)",
+        "q = Mul(x, x) c = Mul(x, q) a = Mul(k, c) b = Add(x, a) i = Mul(r, b) t = Tanh(i) s = Add(one, t) "
+        "p = Mul(x, s) y = Mul(half, p)",
+    ],
+}
+NUMBERS = dict(root=2**0.5, inverse=0.5**0.5, one=1, half=0.5, three=3, k=0.044715, r=(2 / np.pi) ** 0.5)
+NUMBERS = {name: np.float32(value) for name, value in NUMBERS.items()}
+
+
+@pytest.mark.parametrize(("operator", "body"), [(op, body) for op, bodies in ACTIVATIONS.items() for body in bodies])
+def test_activations(operator: str, body: str):
+    source = model(f"(float[N, 9] x) => (float[N, 9] y) {{ {body} }}", **NUMBERS)
+    assert graph_of(source, "activations") == operator
+    check_equal(source, [3 * floats(4, 9)])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "s = Sigmoid(x) y = Mul(z, s)",
+        "d = Div(x, half) e = Erf(d) s = Add(e, one) p = Mul(x, s) y = Mul(p, half)",
+        "d = Div(x, root) e = Erf(d) s = Add(e, one) p = Mul(x, s) y = Mul(p, one)",
+    ],
+)
+def test_what_is_no_activation(body: str):
+    source = model(f"(float[4, 9] x, float[4, 9] z) => (float[4, 9] y) {{ {body} }}", **NUMBERS)
+    assert not {"aten::silu", "aten::gelu"} & set(graph_of(source, "activations").splitlines())
+    check_equal(source, [floats(4, 9), floats(4, 9)])
+
+
+def test_an_activation_whose_inner_value_is_wanted_stays():
+    source = model("(float[9] x) => (float[9] y, float[9] s) { s = Sigmoid(x) y = Mul(x, s) }")
+    assert "aten::silu" not in graph_of(source, "activations")
+    check_equal(source, [floats(9)])
+
+
+# --- Options ----------------------------------------------------------------------------------------------------------
+
+CONV_RELU = model("(float[1, 6, 8, 8] x) => (float y) { c = Conv(x, w) y = Relu(c) }", w=(8, 6, 1, 1))
+
+
+def test_passes_are_listed_and_left_out_by_name():
+    names = list(onnx_torch.backend.passes())
+    assert names == list(onnx_torch.prepare(CONV_RELU).graphs())[2:]
+    assert all(onnx_torch.backend.passes().values())
+    plain = onnx_torch.prepare(CONV_RELU, optimize=False)
+    assert list(plain.graphs()) == ["translate", "place"]
+    assert code(plain.graph()) == code(onnx_torch.prepare(CONV_RELU, disabled_passes=names).graph())
+    assert "aten::relu" in onnx_torch.prepare(CONV_RELU, disabled_passes=["pack"]).graph()
+    assert onnx_torch.prepare(CONV_RELU, disabled_passes=["pack"]).options["disabled_passes"] == {"pack"}
+    with pytest.raises(onnx_torch.InputError, match='no pass "packed" to disable; there are fold'):
+        onnx_torch.prepare(CONV_RELU, disabled_passes=["packed"])
+
+
+def test_graphs_are_dumped_before_and_after_the_passes_named(monkeypatch, capfd):
+    monkeypatch.setenv("ONNX_TORCH_DUMP", "pack")
+    onnx_torch.prepare(CONV_RELU)
+    before, after = capfd.readouterr().err.split("# after pack")
+    assert before.startswith("# before pack\n")
+    assert "aten::relu" in before
+    assert "aten::relu" not in after
+    monkeypatch.setenv("ONNX_TORCH_DUMP", "all")
+    onnx_torch.prepare(CONV_RELU)
+    shown = re.findall("^# before (.*)$", capfd.readouterr().err, re.MULTILINE)
+    assert shown == list(onnx_torch.backend.passes())
+
+
+def test_a_model_with_gradients_is_left_as_it_is():
+    source = model("(float[2] x) => (float[2] y) { y = Exp(x) }")
+    gradient = onnx.helper.make_node("Gradient", ["x"], ["g"], domain="ai.onnx.preview.training", xs=["x"], y="y")
+    source.graph.node.append(gradient)
+    source.graph.output.append(onnx.helper.make_tensor_value_info("g", onnx.TensorProto.FLOAT, [2]))
+    source.opset_import.append(onnx.helper.make_opsetid("ai.onnx.preview.training", 1))
+    assert list(onnx_torch.prepare(source).graphs()) == ["translate", "place"]

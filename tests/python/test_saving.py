@@ -1,0 +1,126 @@
+"""Models kept as they were prepared."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+import onnx_torch
+from onnx_torch import saving
+
+RNG = np.random.default_rng(0)
+
+
+def network() -> onnx.ModelProto:
+    model = parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 23]> net (float[N, 6, 8, 8] x) => (float[N, 5] y) {
+            c = Conv(x, w, b)  r = Relu(c)  p = GlobalAveragePool(r)  f = Flatten(p)  y = MatMul(f, m)
+        }"""
+    )
+    for name, shape in {"w": (16, 6, 3, 3), "b": (16,), "m": (16, 5)}.items():
+        model.graph.initializer.append(numpy_helper.from_array(RNG.standard_normal(shape, np.float32), name))
+    return model
+
+
+X = RNG.standard_normal((2, 6, 8, 8), np.float32)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> tuple[onnx_torch.backend.OnnxTorchRep, Path]:
+    rep = onnx_torch.prepare(network(), threads=1, shapes={"N": 2}, disabled_passes=["matmul"])
+    rep.save(tmp_path / "model.bin")
+    return rep, tmp_path / "model.bin"
+
+
+def test_a_saved_model_is_the_same(saved):
+    rep, file = saved
+    loaded = onnx_torch.load(file)
+    np.testing.assert_array_equal(loaded.run([X])[0], rep.run([X])[0])
+    assert loaded.graph() == rep.graph()
+    assert {**loaded.options, "base_dir": None} == rep.options
+    assert loaded.inputs == rep.inputs
+
+
+def test_laid_out_weights_are_taken_from_the_file(saved):
+    rep, file = saved
+    layouts = [[layout for layout, _ in operation] for operation in rep._prepared.laid_weights]
+    assert [len(operation) for operation in layouts] == [1, 1]  # for the sizes known, before any run
+    data = file.read_bytes()
+    changed = data
+    for operation in rep._prepared.laid_weights:
+        for _, laid in operation:
+            blob = laid.numpy().tobytes()
+            assert data.count(blob) >= 1
+            at = data.rindex(blob)  # the last: a layout may equal the model's own
+            changed = changed[:at] + bytes(len(blob)) + changed[at + len(blob) :]
+    file.write_bytes(changed)
+    assert not onnx_torch.load(file).run([X])[0].any()
+
+
+@pytest.mark.parametrize("part", ["onnx_torch", "torch", "layouts", "cpu"])
+def test_weights_are_laid_out_anew_for_another_release_or_cpu(saved, monkeypatch, part):
+    rep, file = saved
+    other = {**saving.form_key(), part: "another"}
+    monkeypatch.setattr(saving, "form_key", lambda: other)
+    original = onnx_torch._C.PreparedModel.from_bytes
+
+    def checked(model, directory, options, laid):
+        assert laid == []
+        return original(model, directory, options, laid)
+
+    monkeypatch.setattr(saving._C.PreparedModel, "from_bytes", checked, raising=False)
+    np.testing.assert_array_equal(onnx_torch.load(file).run([X])[0], rep.run([X])[0])
+
+
+def test_the_file_stands_for_the_model(saved, tmp_path):
+    rep, file = saved
+    moved = tmp_path / "elsewhere" / "other name"
+    moved.parent.mkdir()
+    file.rename(moved)
+    loaded = onnx_torch.load(moved)
+    np.testing.assert_array_equal(loaded.run([X])[0], rep.run([X])[0])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(loaded)).run([X])[0], rep.run([X])[0])
+    loaded.save(tmp_path / "again")
+    np.testing.assert_array_equal(onnx_torch.load(tmp_path / "again").run([X])[0], rep.run([X])[0])
+
+
+def test_external_data_comes_into_the_file(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    onnx.save(network(), folder / "m.onnx", save_as_external_data=True, location="weights", size_threshold=0)
+    rep = onnx_torch.prepare(folder / "m.onnx")
+    expected = rep.run([X])[0]
+    rep.save(tmp_path / "kept")
+    del rep
+    shutil.rmtree(folder)
+    np.testing.assert_array_equal(onnx_torch.load(tmp_path / "kept").run([X])[0], expected)
+
+
+def test_an_interrupted_save_leaves_the_file_as_it_was(saved, monkeypatch):
+    rep, file = saved
+    before = file.read_bytes()
+
+    def fail(*_):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(saving, "_put", fail)
+    with pytest.raises(OSError, match="no space left"):
+        rep.save(file)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"not a model", bytes(5000), saving._MARK, bytes(100) + b"\xff" * 8 + saving._MARK]
+)
+def test_what_is_no_saved_model_is_refused(tmp_path, data):
+    (tmp_path / "file").write_bytes(data)
+    with pytest.raises(onnx_torch.InvalidModelError, match="file"):
+        onnx_torch.load(tmp_path / "file")
+    with pytest.raises(onnx_torch.InvalidModelError, match="absent"):
+        onnx_torch.load(tmp_path / "absent")
