@@ -294,18 +294,24 @@ void GraphTranslator::stamp_types(jit::Block* block) {
   }
 }
 
+// Known values replace what computes them.
+void GraphTranslator::place_known(jit::Block* block) {
+  const auto place = [&](jit::Value* old) {
+    const auto known = facts_.values().find(old);
+    if (known == facts_.values().end() || old->uses().empty()) return;
+    const jit::WithInsertPoint at(*graph_->nodes().begin());
+    const Value constant = known_constant(c10::IValue(known->second));
+    if (constant.graph->type()->isSubtypeOf(*c10::unshapedType(old->type()))) old->replaceAllUsesWith(constant.graph);
+  };
+  for (jit::Node* node : block->nodes()) {
+    for (jit::Value* output : node->outputs()) place(output);
+    for (jit::Block* inner : node->blocks()) place_known(inner);
+  }
+}
+
 void GraphTranslator::finish() {
   stamp_types(graph_->block());
-  // What is known by now need not be computed at run time.
-  const auto known = facts_.values();
-  for (const auto& [value, constant] : known) {
-    auto* old = const_cast<jit::Value*>(value);
-    if (old->node()->kind() == c10::prim::Param || old->uses().empty()) continue;
-    const jit::WithInsertPoint at(*graph_->nodes().begin());
-    const Value replacement = known_constant(constant);
-    if (replacement.graph->type()->isSubtypeOf(*c10::unshapedType(old->type())))
-      old->replaceAllUsesWith(replacement.graph);
-  }
+  place_known(graph_->block());
   jit::EliminateDeadCode(graph_);
   jit::PeepholeOptimize(graph_);  // a tensor given for an optional parameter is not None
   jit::ConstantPropagation(graph_);

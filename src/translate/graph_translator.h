@@ -96,6 +96,7 @@ class GraphTranslator : public Translator {
   void mark(const char* function, const std::vector<torch::jit::NamedValue>& arguments = {});
   void give(const std::string& name);
   void stamp_types(torch::jit::Block* block);
+  void place_known(torch::jit::Block* block);
   void finish();
 
   torch::jit::Value* bind(std::string name, const c10::IValue& value);

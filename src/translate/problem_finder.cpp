@@ -26,7 +26,7 @@ Problem problem_of(const Error& error, const NodeLabel& node) {
 
 }  // namespace
 
-std::vector<Problem> ProblemFinder::run() {
+std::vector<Problem> ProblemFinder::problems() {
   translate_model();
   return std::move(problems_);
 }
@@ -68,7 +68,7 @@ void ProblemFinder::note(Problem problem) {
 
 std::vector<Problem> translation_problems(const std::shared_ptr<const ModelFile>& model,
                                           const TranslateOptions& options) {
-  return ProblemFinder(model, options).run();
+  return ProblemFinder(model, options).problems();
 }
 
 }  // namespace onnxtorch

@@ -11,7 +11,7 @@ namespace onnxtorch {
 class ProblemFinder final : public GraphTranslator {
  public:
   using GraphTranslator::GraphTranslator;
-  std::vector<Problem> run();
+  std::vector<Problem> problems();
 
  private:
   Values outputs_of(const NodeView& view) override;
