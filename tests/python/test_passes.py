@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ import pytest
 from onnx import numpy_helper, parser
 
 import onnx_torch
+from official import SUBSTITUTES, Case, check, node_cases
 
 RNG = np.random.default_rng(0)
 
@@ -400,3 +402,42 @@ def test_a_model_with_gradients_is_left_as_it_is():
     source.graph.output.append(onnx.helper.make_tensor_value_info("g", onnx.TensorProto.FLOAT, [2]))
     source.opset_import.append(onnx.helper.make_opsetid("ai.onnx.preview.training", 1))
     assert list(onnx_torch.prepare(source).graphs()) == ["translate", "place"]
+
+
+# --- Layouts ----------------------------------------------------------------------------------------------------------
+
+
+def behind_a_convolution(case: Case) -> onnx.ModelProto:
+    """The case with its first input copied by a convolution, which hands it on with the channels innermost."""
+    source = onnx.ModelProto()
+    source.CopyFrom(case.model)
+    name = source.graph.input[0].name
+    for node in source.graph.node:
+        node.input[:] = ["copied" if i == name else i for i in node.input]
+    channels, rank = source.graph.input[0].type.tensor_type.shape.dim[1].dim_value, len(case.data_sets[0][0][0].shape)
+    weight = np.eye(channels, dtype=np.float32).reshape([channels, channels] + [1] * (rank - 2))
+    source.graph.initializer.append(numpy_helper.from_array(weight, "identity"))
+    source.graph.node.insert(0, onnx.helper.make_node("Conv", [name, "identity"], ["copied"]))
+    return source
+
+
+def takes_a_picture(case: Case) -> bool:
+    inputs = case.data_sets[0][0]
+    finite = bool(inputs) and isinstance(inputs[0], np.ndarray) and inputs[0].dtype == np.float32
+    wanted = finite and inputs[0].ndim in (4, 5) and inputs[0].size > 0 and np.isfinite(inputs[0]).all()
+    subgraphs = any(attribute.HasField("g") for node in case.model.graph.node for attribute in node.attribute)
+    standard = {entry.domain: entry.version for entry in case.model.opset_import}.get("", 0) >= 11
+    return wanted and standard and not subgraphs and case.name not in SUBSTITUTES
+
+
+PICTURES = [case for case in node_cases() if takes_a_picture(case)]
+
+
+@pytest.mark.parametrize("case", PICTURES, ids=lambda case: case.name)
+def test_official_cases_take_channels_last(case: Case):
+    source = behind_a_convolution(case)
+    check(dataclasses.replace(case, model=source), lambda given: onnx_torch.prepare(given).run)
+
+
+def test_there_are_pictures():
+    assert len(PICTURES) > 200
