@@ -47,6 +47,7 @@ OURS, REFERENCE, AGAIN = "onnx_torch", "onnxruntime", "onnxruntime_again"
 
 COLUMNS = {
     OURS: Engine("onnx_torch", "onnx_torch", ("onnx_torch",)),
+    "unoptimized": Engine("onnx_torch, no passes", "onnx_torch", ("onnx_torch",), {"optimize": False}),
     REFERENCE: Engine("onnxruntime", "onnxruntime", ("onnxruntime",)),
     AGAIN: Engine("onnxruntime, a second process", "onnxruntime", ("onnxruntime",)),
     "openvino": Engine("OpenVINO, float32", "openvino", ("openvino",), {"precision": "f32"}),
