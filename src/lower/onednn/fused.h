@@ -2,8 +2,6 @@
 // and layout, and otherwise leave the steps to ATen.
 #pragma once
 
-#include <c10/util/SmallVector.h>
-
 #include <mutex>
 #include <vector>
 
@@ -42,7 +40,7 @@ class Fused : public Packed {
   const at::Tensor weight_, bias_;
 
  private:
-  using Key = c10::SmallVector<int64_t, 12>;
+  using Key = std::vector<int64_t>;
 
   std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes, bool with_steps) const;
 

@@ -52,13 +52,13 @@ PreparedProduct prepared(const at::Tensor& a, const at::Tensor& b, const at::Ten
 // Computes result = a @ b * scale + added, if oneDNN can. All have the same number of dimensions.
 bool compute(const at::Tensor& a, const at::Tensor& b, const at::Tensor& added, const at::Tensor& result,
              double scale) {
-  using Key = c10::SmallVector<int64_t, 40>;
+  using Key = std::vector<int64_t>;
   static Recent<Key, PreparedProduct> recent(256);
   Key key;
   for (const at::Tensor* t : {&a, &b, &added, &result}) {
     if (!t->defined()) continue;
-    key.append(t->sizes().begin(), t->sizes().end());
-    key.append(t->strides().begin(), t->strides().end());
+    key.insert(key.end(), t->sizes().begin(), t->sizes().end());
+    key.insert(key.end(), t->strides().begin(), t->strides().end());
   }
   key.push_back(added.defined());
   key.push_back(std::bit_cast<int64_t>(scale));
