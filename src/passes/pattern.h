@@ -17,8 +17,8 @@ namespace onnxtorch {
 // A place where a pattern fits.
 class Found {
  public:
-  Found(const Constants& constants, std::unordered_map<std::string, torch::jit::Value*> values)
-      : constants(constants), values_(std::move(values)) {}
+  Found(const Constants& known, std::unordered_map<std::string, torch::jit::Value*> values)
+      : constants(known), values_(std::move(values)) {}
 
   // The graph's value for one that the pattern names.
   torch::jit::Value* operator[](const std::string& name) const { return values_.at(name); }
