@@ -50,7 +50,7 @@ void check_passes(const Options& options, c10::Device device) {
   for (const std::string& name : options.disabled_passes) {
     if (std::ranges::any_of(known, [&](const Pass& pass) { return pass.name == name; })) continue;
     std::string there;
-    for (const Pass& pass : known) there += (there.empty() ? "" : ", ") + std::string(pass.name);
+    for (const Pass& pass : known) there.append(there.empty() ? "" : ", ").append(pass.name);
     throw InputError("there is no pass \"" + name + "\" to disable; there are " + there);
   }
 }

@@ -44,7 +44,7 @@ class PackedConvolution final : public Fused {
     const Convolution& c = convolution_;
     std::vector<int64_t> result = {sizes[0], weight_.size(0)};
     for (size_t i = 0; i < c.stride.size(); ++i) {
-      const int64_t window = (weight_.size(i + 2) - 1) * c.dilation[i] + 1;
+      const int64_t window = (weight_.sizes()[i + 2] - 1) * c.dilation[i] + 1;
       const int64_t room = sizes[i + 2] + 2 * c.padding[i] - window;
       result.push_back(room < 0 ? 0 : room / c.stride[i] + 1);
     }

@@ -13,7 +13,7 @@ constexpr auto kFloat = dnnl::memory::data_type::f32;
 
 class PackedLinear final : public Fused {
  public:
-  PackedLinear(Linear linear, std::vector<PostOp> post_ops)
+  PackedLinear(const Linear& linear, std::vector<PostOp> post_ops)
       : Fused(linear.weight, linear.bias, linear.weight.size(0), std::move(post_ops)) {}
 
  private:
@@ -54,8 +54,8 @@ class PackedLinear final : public Fused {
 }  // namespace
 }  // namespace onednn
 
-c10::intrusive_ptr<Packed> packed(Linear linear, std::vector<PostOp> post_ops) {
-  return c10::make_intrusive<onednn::PackedLinear>(std::move(linear), std::move(post_ops));
+c10::intrusive_ptr<Packed> packed(const Linear& linear, std::vector<PostOp> post_ops) {
+  return c10::make_intrusive<onednn::PackedLinear>(linear, std::move(post_ops));
 }
 
 }  // namespace onnxtorch

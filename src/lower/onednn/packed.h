@@ -52,7 +52,7 @@ struct Linear {
   at::Tensor weight, bias;  // the bias may be undefined
 };
 
-c10::intrusive_ptr<Packed> packed(Linear linear, std::vector<PostOp> post_ops);
+c10::intrusive_ptr<Packed> packed(const Linear& linear, std::vector<PostOp> post_ops);
 
 // The program's packed operators, in the order of its constants.
 std::vector<c10::intrusive_ptr<Packed>> packed_of(const Program& program);

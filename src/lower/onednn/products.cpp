@@ -66,8 +66,8 @@ std::optional<Attention> attention_of(const jit::Node* product, const Constants&
   const jit::Node* const softmax = weights->node();
   const auto rank = softmax->input(0)->type()->expectRef<c10::TensorType>().sizes().size();
   const auto dim = constants.get<int64_t>(softmax->input(1));
-  if (!dim || (*dim != -1 && !(rank && *dim == static_cast<int64_t>(*rank) - 1))) return {};
-  if (!softmax->input(2)->mustBeNone()) return {};
+  const bool is_last = dim && (*dim == -1 || (rank && *dim == static_cast<int64_t>(*rank) - 1));
+  if (!is_last || !softmax->input(2)->mustBeNone()) return {};
 
   jit::Value* scores = unscaled(softmax->input(0), found.scale, constants);
   const bool scaled_after_mask = found.scale != 1;

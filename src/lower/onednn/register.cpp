@@ -20,7 +20,7 @@ std::string onednn_version() {
 
 std::vector<c10::intrusive_ptr<Packed>> packed_of(const Program& program) {
   register_onednn();
-  const auto type = c10::getCustomClassType<c10::intrusive_ptr<Packed>>();
+  const auto& type = c10::getCustomClassType<c10::intrusive_ptr<Packed>>();
   std::vector<c10::intrusive_ptr<Packed>> result;
   for (const Bound& bound : program.bound) {
     if (bound.value.isObject() && *bound.value.type() == *type) result.push_back(bound.value.toCustomClass<Packed>());
@@ -30,7 +30,7 @@ std::vector<c10::intrusive_ptr<Packed>> packed_of(const Program& program) {
 
 void register_onednn() {
   static const torch::Library library = [] {
-    torch::class_<Packed>("onnx_torch", "Packed");
+    const torch::class_<Packed> packed("onnx_torch", "Packed");
     torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
     m.def("packed(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor[] operands) -> Tensor",
           run_packed);
