@@ -39,7 +39,8 @@ def system_library(bundled: Path) -> str:
 def licence(library: str) -> tuple[str, str]:
     """The package that a library comes from, and what it says of its copyright."""
     if library.startswith("libdnnl."):
-        return "onednn", ONEDNN.read_text("LICENSE.txt") or ""
+        told = {"LICENSE", "THIRD-PARTY-PROGRAMS"}
+        return "libdnnl", "\n".join(file.read_text() for file in ONEDNN.files or [] if file.name in told)
     query = ["dpkg-query", "--search", f"*/{library}"]
     package = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split(":")[0]
     return package, Path("/usr/share/doc", package, "copyright").read_text(errors="replace")

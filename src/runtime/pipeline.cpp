@@ -47,12 +47,13 @@ std::vector<Pass> passes_for(c10::Device device) {
 
 void check_passes(const Options& options, c10::Device device) {
   const std::vector<Pass> known = passes_for(device);
-  for (const std::string& name : options.disabled_passes) {
-    if (std::ranges::any_of(known, [&](const Pass& pass) { return pass.name == name; })) continue;
-    std::string there;
-    for (const Pass& pass : known) there.append(there.empty() ? "" : ", ").append(pass.name);
-    throw InputError("there is no pass \"" + name + "\" to disable; there are " + there);
-  }
+  const auto unknown = std::ranges::find_if(options.disabled_passes, [&](const std::string& name) {
+    return std::ranges::none_of(known, [&](const Pass& pass) { return pass.name == name; });
+  });
+  if (unknown == options.disabled_passes.end()) return;
+  std::string there;
+  for (const Pass& pass : known) there.append(there.empty() ? "" : ", ").append(pass.name);
+  throw InputError("there is no pass \"" + *unknown + "\" to disable; there are " + there);
 }
 
 Program optimized(Program program, c10::Device device, const Options& options, const Watcher& watcher) {
