@@ -20,7 +20,17 @@ from onnx_torch import _build_info
 
 WHEEL = Path(os.environ["ONNX_TORCH_WHEEL"]).resolve()
 FOREIGN = re.compile(r"lib(torch|c10|shm|caffe2|gomp|iomp|omp|mkl|cuda|cu[a-z]|nv|nccl)|libstdc\+\+|libgcc|libc\.so")
-LINKED = {"libdnnl", "libprotobuf-lite", "libre2", "libutf8proc", "libjpeg", "libpng16", "libwebp", "libtiff", "libopenjp2"}
+LINKED = {
+    "libdnnl",
+    "libprotobuf-lite",
+    "libre2",
+    "libutf8proc",
+    "libjpeg",
+    "libpng16",
+    "libwebp",
+    "libtiff",
+    "libopenjp2",
+}
 HERE = Path(__file__).resolve().parent
 
 
