@@ -110,7 +110,15 @@ def test_pack_convolutions(name: str):
 
 @pytest.mark.parametrize(
     "activation",
-    ["Relu(c)", "LeakyRelu<alpha = 0.3>(c)", "Sigmoid(c)", "Tanh(c)", "Gelu(c)", 'Gelu<approximate = "tanh">(c)']
+    [
+        "Relu(c)",
+        "LeakyRelu<alpha = 0.3>(c)",
+        "LeakyRelu<alpha = 0.0>(c)",
+        "Sigmoid(c)",
+        "Tanh(c)",
+        "Gelu(c)",
+        'Gelu<approximate = "tanh">(c)',
+    ]
     + ["HardSwish(c)", "HardSigmoid<alpha = 0.16666667>(c)", "Clip(c, low, high)", "Clip(c, low)"],
 )
 @pytest.mark.parametrize("main", ["Conv(x, w)", "MatMul(x, m)"])

@@ -49,7 +49,8 @@ std::string layout_of(const dnnl::memory::desc& desc) {
 // oneDNN's max and min give the other operand for a NaN; ATen gives the NaN.
 bool loses_nan(const PostOp& step) {
   return step.kind == PostOp::Kind::Activation &&
-         (step.activation == "relu" || step.activation == "clamp" || step.activation == "hardsigmoid");
+         (step.activation == "relu" || step.activation == "clamp" || step.activation == "hardsigmoid" ||
+          (step.activation == "leaky_relu" && step.alpha == 0));
 }
 
 constexpr float kLargest = std::numeric_limits<float>::max();

@@ -35,7 +35,6 @@ const std::unordered_map<std::string, Activation>& activations() {
         [](const at::Tensor& x, double, double) { return at::hardsigmoid(x); }}},
       {"clamp",
        {algorithm::eltwise_clip, 0, 0, [](const at::Tensor& x, double a, double b) { return at::clamp(x, a, b); }}},
-      {"linear", {algorithm::eltwise_linear, 0, 0, [](const at::Tensor& x, double a, double b) { return x * a + b; }}},
   };
   return table;
 }
