@@ -1,5 +1,4 @@
 // The native module: PreparedModel, and the library's errors as Python exceptions.
-#include <pybind11/native_enum.h>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -8,12 +7,11 @@
 
 #include "export.h"
 #include "logged_warnings.h"
-#include "numpy_values.h"
 #include "onnx_torch/library.h"
 #include "registry/registry.h"
 #include "registry/schema.h"
 #include "registry/user_operators.h"
-#include "runtime/model.h"
+#include "run.h"
 #include "runtime/pipeline.h"
 #include "torch_values.h"
 
@@ -67,32 +65,11 @@ Limits limits_of(const std::map<std::string, double>& given) {
 }
 
 template <typename Load>
-std::shared_ptr<PreparedModel> prepare(const Options& options, const Load& load,
-                                       std::vector<std::vector<SavedWeights>> saved = {}) {
+std::shared_ptr<PythonModel> prepare(const Options& options, const Load& load,
+                                     std::vector<std::vector<SavedWeights>> saved = {}) {
   const LoggedWarnings warnings;
   const py::gil_scoped_release no_gil;
-  return std::make_shared<PreparedModel>(load(), options, std::move(saved));
-}
-
-py::list run(const PreparedModel& model, const py::dict& feeds, std::vector<std::string> names, Form form,
-             const StopFlag* stop, PreparedModel::Profile* profile = nullptr) {
-  const auto strings = model.new_strings();
-  std::map<std::string, Fed> fed;
-  for (const InputSpec& input : model.inputs()) {
-    const py::str name(input.name);
-    if (feeds.contains(name)) fed[input.name] = fed_from_python(feeds[name], input, *strings);
-  }
-  PreparedModel::Result result;
-  {
-    const LoggedWarnings warnings;
-    const py::gil_scoped_release no_gil;
-    result = model.run(std::move(fed), strings, std::move(names), profile, stop);
-  }
-  py::list outputs;
-  for (size_t i = 0; i < result.values.size(); ++i) {
-    outputs.append(value_to_python(result.values[i], result.types[i], *strings, form));
-  }
-  return outputs;
+  return std::make_shared<PythonModel>(load(), options, std::move(saved));
 }
 
 // (operator, name, domain, opset version, first output, number of the node around or None) of each node.
@@ -127,7 +104,7 @@ std::vector<std::pair<std::string, std::string>> describe_graph_inputs(const Pro
 }
 
 // (name, graph, what its inputs are) of each step of preparing a model.
-py::list describe_steps(const PreparedModel& model) {
+py::list describe_steps(const PythonModel& model) {
   py::list steps;
   model.watch_steps([&](const char* step, const Program& program) {
     steps.append(py::make_tuple(step, program.graph->toString(), describe_graph_inputs(program)));
@@ -137,10 +114,10 @@ py::list describe_steps(const PreparedModel& model) {
 
 // Runs a model once: its nodes, (node, start, duration, own duration) in nanoseconds of each of their executions, and
 // the outputs.
-py::tuple profile(const PreparedModel& model, const py::dict& feeds, std::vector<std::string> names, Form form,
-                  const StopFlag* stop) {
+py::tuple profile(const PythonModel& model, const py::dict& feeds, std::vector<std::string> names,
+                  std::optional<bool> as_torch, const StopFlag* stop) {
   PreparedModel::Profile profile;
-  const py::list outputs = run(model, feeds, std::move(names), form, stop, &profile);
+  const py::list outputs = run(model, feeds, std::move(names), as_torch, stop, &profile);
   py::array_t<int64_t> times({static_cast<py::ssize_t>(profile.times.size()), py::ssize_t{4}});
   for (size_t i = 0; i < profile.times.size(); ++i) {
     const NodeTime& time = profile.times[i];
@@ -164,7 +141,7 @@ py::object describe_shape(const std::optional<std::vector<Dim>>& dims) {
   return shape;
 }
 
-py::list describe_inputs(const PreparedModel& model) {
+py::list describe_inputs(const PythonModel& model) {
   py::list inputs;
   for (const InputSpec& input : model.inputs()) {
     inputs.append(py::make_tuple(input.name, input.type.str(), describe_shape(input.dims), input.has_default));
@@ -172,14 +149,14 @@ py::list describe_inputs(const PreparedModel& model) {
   return inputs;
 }
 
-py::list describe_outputs(const PreparedModel& model) {
+py::list describe_outputs(const PythonModel& model) {
   py::list outputs;
   for (const OutputSpec& output : model.outputs()) outputs.append(py::make_tuple(output.name, output.type.str()));
   return outputs;
 }
 
 // What the model declares of them, which nothing here relies on.
-py::list output_shapes(const PreparedModel& model) {
+py::list output_shapes(const PythonModel& model) {
   py::list shapes;
   for (const OutputSpec& output : model.outputs()) shapes.append(describe_shape(output.dims));
   return shapes;
@@ -193,7 +170,7 @@ py::dict dictionary(const Entries& entries) {
 }
 
 // The fields of backend.ModelInfo.
-py::dict describe_model(const PreparedModel& model) {
+py::dict describe_model(const PythonModel& model) {
   const onnx::ModelProto& proto = model.proto();
   py::dict info;
   info["ir_version"] = proto.ir_version();
@@ -208,9 +185,9 @@ py::dict describe_model(const PreparedModel& model) {
   return info;
 }
 
-py::dict metadata(const PreparedModel& model) { return dictionary(model.proto().metadata_props()); }
+py::dict metadata(const PythonModel& model) { return dictionary(model.proto().metadata_props()); }
 
-py::dict quantization_annotations(const PreparedModel& model) {
+py::dict quantization_annotations(const PythonModel& model) {
   py::dict annotations;
   for (const auto& annotation : model.proto().graph().quantization_annotation()) {
     annotations[py::str(annotation.tensor_name())] = dictionary(annotation.quant_parameter_tensor_names());
@@ -219,7 +196,7 @@ py::dict quantization_annotations(const PreparedModel& model) {
 }
 
 // The values that the nodes of the main graph give.
-std::vector<std::string> value_names(const PreparedModel& model) {
+std::vector<std::string> value_names(const PythonModel& model) {
   std::vector<std::string> names;
   for (const auto& node : model.proto().graph().node()) {
     for (const std::string& name : node.output()) {
@@ -285,9 +262,7 @@ PYBIND11_MODULE(_C, m) {
           "set", [](const StopFlag& flag) { return flag.set.load(); },
           [](StopFlag& flag, bool set) { flag.set = set; });
 
-  py::native_enum<Form>(m, "Form", "enum.Enum").value("Numpy", Form::Numpy).value("Torch", Form::Torch).finalize();
-
-  py::class_<PreparedModel, std::shared_ptr<PreparedModel>>(m, "PreparedModel")
+  py::class_<PythonModel, std::shared_ptr<PythonModel>>(m, "PreparedModel")
       .def_static(
           "from_bytes",
           [](const py::bytes& bytes, const std::string& directory, const Options& options, const py::list& laid) {
@@ -303,19 +278,22 @@ PYBIND11_MODULE(_C, m) {
           py::arg("path"), py::arg("directory"), py::arg("options"))
       .def(
           "run",
-          [](const PreparedModel& model, const py::dict& feeds, std::vector<std::string> names, Form form,
-             const StopFlag* stop) { return run(model, feeds, std::move(names), form, stop); },
-          py::arg("feeds"), py::arg("output_names"), py::arg("form"), py::arg("stop") = nullptr,
-          "Runs the model on a dictionary of inputs; a list of the values named, or of the model's outputs.")
+          [](const PythonModel& model, const py::dict& feeds, std::vector<std::string> names,
+             std::optional<bool> as_torch,
+             const StopFlag* stop) { return run(model, feeds, std::move(names), as_torch, stop); },
+          py::arg("feeds"), py::arg("output_names") = std::vector<std::string>(), py::arg("as_torch") = py::none(),
+          py::arg("stop") = nullptr,
+          "Runs the model on a dictionary of inputs: a list of the values named, or of the model's outputs. They are "
+          "torch tensors or numpy arrays; by default torch tensors where one goes in.")
       .def("profile", &profile, py::arg("feeds"), py::arg("output_names") = std::vector<std::string>(),
-           py::arg("form") = Form::Numpy, py::arg("stop") = nullptr)
+           py::arg("as_torch") = py::none(), py::arg("stop") = nullptr)
       .def_property_readonly(
-          "laid_weights", [](const PreparedModel& model) { return weights_to_python(saved_weights(model.program())); })
+          "laid_weights", [](const PythonModel& model) { return weights_to_python(saved_weights(model.program())); })
       .def_property_readonly("steps", &describe_steps)
       .def_property_readonly("graph_inputs",
-                             [](const PreparedModel& model) { return describe_graph_inputs(model.program()); })
-      .def_property_readonly("nodes", [](const PreparedModel& model) { return describe_nodes(model.nodes()); })
-      .def("serialized", [](const PreparedModel& model) { return py::bytes(model.proto().SerializeAsString()); })
+                             [](const PythonModel& model) { return describe_graph_inputs(model.program()); })
+      .def_property_readonly("nodes", [](const PythonModel& model) { return describe_nodes(model.nodes()); })
+      .def("serialized", [](const PythonModel& model) { return py::bytes(model.proto().SerializeAsString()); })
       .def_property_readonly("value_names", &value_names)
       .def_property_readonly("inputs", &describe_inputs, "(name, type, shape, has_default) of each input.")
       .def_property_readonly("outputs", &describe_outputs, "(name, type) of each output.")
@@ -324,13 +302,15 @@ PYBIND11_MODULE(_C, m) {
       .def_property_readonly("metadata", &metadata)
       .def_property_readonly("model_info", &describe_model)
       .def_property_readonly("quantization_annotations", &quantization_annotations)
-      .def("graph_text", &PreparedModel::graph_text, "The TorchScript graph as text.");
+      .def("graph_text", &PythonModel::graph_text, "The TorchScript graph as text.");
 
   bind_export(m);
   m.attr("NEWEST_IR_VERSION") = static_cast<int>(onnx::Version::IR_VERSION);
   m.def(
       "check_device", [](const std::string& device) { available_device(device); },
       "Raises DeviceError where a device is absent.");
+  m.def("is_torch_like", &is_torch_like,
+        "Whether it is a torch tensor, speaks DLPack as one does, or is a list that holds such.");
   m.def("layouts_version", &layouts_version, "What the layouts of laid_weights depend on, besides the CPU.");
   m.def(
       "passes",

@@ -1,8 +1,11 @@
 #include "numpy_values.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/DimVector.h>
 
-#include <cstring>
+#include <algorithm>
+#include <span>
+#include <unordered_map>
 
 #include "import/storage.h"
 #include "torch_values.h"
@@ -16,12 +19,27 @@ using Kind = ValueType::Kind;
 
 std::string numpy_name(const py::array& array) { return py::str(array.dtype().attr("name")); }
 
-// numpy's own dtype, or the one that ml_dtypes registers, for an ONNX type.
+// numpy's own dtype, or the one that ml_dtypes registers, for an ONNX type. Each is looked up once, and lives as long as
+// the process.
 py::dtype numpy_dtype(ElementType type) {
+  static std::unordered_map<ElementType, py::handle> known;
+  if (const auto found = known.find(type); found != known.end()) return py::reinterpret_borrow<py::dtype>(found->second);
   const std::string name(info(type).numpy);
   const py::module_ ml_dtypes = py::module_::import("ml_dtypes");
-  return py::dtype::from_args(py::hasattr(ml_dtypes, name.c_str()) ? py::object(ml_dtypes.attr(name.c_str()))
-                                                                   : py::object(py::str(name)));
+  const py::dtype dtype = py::dtype::from_args(
+      py::hasattr(ml_dtypes, name.c_str()) ? py::object(ml_dtypes.attr(name.c_str())) : py::object(py::str(name)));
+  if (known.try_emplace(type, dtype).second) dtype.inc_ref();
+  return dtype;
+}
+
+// Finding a dtype's name runs Python code, so it is done once for each of numpy's type numbers.
+ElementType type_of_elements(const py::array& array) {
+  static std::unordered_map<int, ElementType> known;
+  const int number = array.dtype().num();
+  if (const auto found = known.find(number); found != known.end()) return found->second;
+  const ElementType type = element_type_of_numpy(numpy_name(array));
+  if (type != ElementType::Undefined) known.emplace(number, type);
+  return type;
 }
 
 bool is_text(const py::array& array) {
@@ -41,95 +59,38 @@ at::Tensor string_tensor(const py::array& array, StringPool& strings) {
   return ids;
 }
 
-at::Tensor number_tensor(py::array array, ElementType type) {
-  const auto byteorder = py::cast<std::string>(array.dtype().attr("byteorder"));
-  if (byteorder == ">") array = array.attr("astype")(array.dtype().attr("newbyteorder")("="));
-  bool negative = false;
-  for (py::ssize_t i = 0; i < array.ndim(); ++i)
-    negative |= array.strides(i) < 0 || array.strides(i) % array.itemsize() != 0;
-  if (negative) array = py::array(array.attr("copy")());
-  std::vector<int64_t> sizes, strides;
-  for (py::ssize_t i = 0; i < array.ndim(); ++i) {
-    sizes.push_back(array.shape(i));
-    strides.push_back(array.strides(i) / array.itemsize());
-  }
-  auto* owner = new py::object(array);
-  const auto release = [owner](void*) {
-    const py::gil_scoped_acquire gil;
-    delete owner;
-  };
-  const at::Tensor native = at::from_blob(const_cast<void*>(array.data()), sizes, strides, release, native_dtype(type));
-  return to_storage(type, native);
+// The array, or a copy where torch has no tensor of its byte order or strides.
+py::array tensor_like(py::array array) {
+  if (array.dtype().byteorder() == '>') array = array.attr("astype")(array.dtype().attr("newbyteorder")("="));
+  const std::span strides(array.strides(), static_cast<size_t>(array.ndim()));
+  const bool fits = std::ranges::all_of(
+      strides, [&](py::ssize_t stride) { return stride >= 0 && stride % array.itemsize() == 0; });
+  return fits ? array : py::array(array.attr("copy")());
 }
 
-Fed tensor_from_python(py::handle object, const ValueType& expected, const std::string& name, StringPool& strings) {
-  if (auto fed = fed_from_torch(object, expected.element, name)) return *std::move(fed);
-  py::array array;
-  if (py::isinstance<py::array>(object)) {
-    array = py::reinterpret_borrow<py::array>(object);
-  } else {
-    const bool typed =
-        py::hasattr(object, "dtype");  // a numpy scalar keeps its type, Python's own take the expected one
-    const bool text = expected.element == ElementType::String;
-    array = typed || !expected.known() || text
-                ? py::array(py::module_::import("numpy").attr(text && !typed ? "array" : "asarray")(object))
-                : py::array(py::module_::import("numpy").attr("asarray")(object, numpy_dtype(expected.element)));
-  }
-  if (is_text(array)) return {ValueType::tensor(ElementType::String), string_tensor(array, strings)};
-  ElementType type = element_type_of_numpy(numpy_name(array));
-  // numpy has no bfloat16 of its own: where the model asks for it, uint16 holds its bits, as in onnx's own files
-  // till 1.18.
-  if (type == ElementType::Uint16 && expected.element == ElementType::Bfloat16) type = ElementType::Bfloat16;
-  if (type == ElementType::Undefined) {
-    throw InputError("the input \"" + name + "\" has the element type " + numpy_name(array) +
-                     ", which ONNX does not have");
-  }
-  return {ValueType::tensor(type), number_tensor(array, type)};
+// The memory of an array as a tensor.
+at::Tensor borrowed(const py::array& array, c10::ScalarType dtype) {
+  const at::IntArrayRef sizes(array.shape(), static_cast<size_t>(array.ndim()));
+  void* const data = const_cast<void*>(array.data());
+  if (array.flags() & py::array::c_style) return at::from_blob(data, sizes, dtype);
+  at::DimVector strides;
+  for (py::ssize_t i = 0; i < array.ndim(); ++i) strides.push_back(array.strides(i) / array.itemsize());
+  return at::from_blob(data, sizes, strides, dtype);
 }
 
-Fed from_python(py::handle object, const ValueType& expected, const std::string& name, StringPool& strings) {
-  if (object.is_none()) return {expected, IValue()};
-  switch (expected.kind) {
-    case Kind::Optional: {
-      Fed inner = from_python(object, *expected.inner, name, strings);
-      return {ValueType::optional(inner.type), std::move(inner.value)};
-    }
-    case Kind::Sequence: {
-      if (!py::isinstance<py::list>(object) && !py::isinstance<py::tuple>(object)) {
-        throw InputError("the input \"" + name + "\" must be a list (" + expected.str() + "), not " +
-                         py::cast<std::string>(py::str(py::type::of(object))));
-      }
-      ValueType inner = *expected.inner;
-      c10::impl::GenericList items(torchscript_type(inner));
-      for (py::handle item : object) {
-        Fed fed = from_python(item, *expected.inner, name, strings);
-        inner = fed.type;
-        items.push_back(std::move(fed.value));
-      }
-      return {ValueType::sequence(inner), items};
-    }
-    case Kind::Map: {
-      const auto items = py::cast<py::dict>(object);
-      const py::module_ numpy = py::module_::import("numpy");
-      const auto column = [&](const char* part, ElementType element) {
-        const py::list list(items.attr(part)());
-        return numpy.attr("array")(list, numpy_dtype(element));
-      };
-      const Fed keys = tensor_from_python(column("keys", expected.key), ValueType::tensor(expected.key), name, strings);
-      const Fed values =
-          tensor_from_python(column("values", expected.element), ValueType::tensor(expected.element), name, strings);
-      return {expected, c10::ivalue::Tuple::create({keys.value, values.value})};
-    }
-    case Kind::Tensor:
-      break;
-  }
-  return tensor_from_python(object, expected, name, strings);
+// What is no array yet.
+py::array array_from(py::handle object, const ValueType& expected) {
+  const py::module_ numpy = py::module_::import("numpy");
+  const bool typed = py::hasattr(object, "dtype");  // a numpy scalar keeps its type, Python's own take the expected one
+  const bool text = expected.element == ElementType::String;
+  if (typed || !expected.known() || text) return numpy.attr(text && !typed ? "array" : "asarray")(object);
+  return numpy.attr("asarray")(object, numpy_dtype(expected.element));
 }
 
 py::object tensor_to_python(const at::Tensor& stored, ElementType type, const StringPool& strings, Form form) {
   if (type == ElementType::Undefined) type = element_type_of(stored.scalar_type());  // as of an ATen node's result
   if (form == Form::Torch && type != ElementType::String) return tensor_to_torch(stored, type);
-  const at::Tensor cpu = stored.cpu();
+  const at::Tensor cpu = stored.is_cpu() ? stored : stored.cpu();
   if (type == ElementType::String) {
     const at::Tensor ids = cpu.contiguous();
     py::array array(py::dtype("O"), std::vector<py::ssize_t>(ids.sizes().begin(), ids.sizes().end()));
@@ -140,11 +101,14 @@ py::object tensor_to_python(const at::Tensor& stored, ElementType type, const St
     }
     return array;
   }
-  const at::Tensor native = from_storage(type, cpu).contiguous();
-  auto* owner = new at::Tensor(native);
-  const py::capsule keep(owner, [](void* tensor) { delete static_cast<at::Tensor*>(tensor); });
-  return py::array(numpy_dtype(type), std::vector<py::ssize_t>(native.sizes().begin(), native.sizes().end()),
-                   native.const_data_ptr(), keep);
+  at::Tensor native = from_storage(type, cpu).contiguous();
+  std::vector<py::ssize_t> shape(native.sizes().begin(), native.sizes().end());
+  const void* const data = native.const_data_ptr();
+  const py::capsule keep(native.unsafeReleaseTensorImpl(), nullptr, [](PyObject* capsule) {
+    at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(
+        static_cast<c10::TensorImpl*>(PyCapsule_GetPointer(capsule, nullptr))));
+  });
+  return py::array(numpy_dtype(type), std::move(shape), data, keep);
 }
 
 py::object map_to_python(const IValue& value, const ValueType& type, const StringPool& strings) {
@@ -156,8 +120,64 @@ py::object map_to_python(const IValue& value, const ValueType& type, const Strin
 
 }  // namespace
 
-Fed fed_from_python(py::handle object, const InputSpec& expected, StringPool& strings) {
-  return from_python(object, expected.type, expected.name, strings);
+Fed Feeder::operator()(py::handle object, const InputSpec& expected) {
+  return value(object, expected.type, expected.name);
+}
+
+Fed Feeder::value(py::handle object, const ValueType& expected, const std::string& name) {
+  if (object.is_none()) return {expected, IValue()};
+  switch (expected.kind) {
+    case Kind::Optional: {
+      Fed inner = value(object, *expected.inner, name);
+      return {ValueType::optional(inner.type), std::move(inner.value)};
+    }
+    case Kind::Sequence: {
+      if (!py::isinstance<py::list>(object) && !py::isinstance<py::tuple>(object)) {
+        throw InputError("the input \"" + name + "\" must be a list (" + expected.str() + "), not " +
+                         py::cast<std::string>(py::str(py::type::of(object))));
+      }
+      ValueType inner = *expected.inner;
+      c10::impl::GenericList items(torchscript_type(inner));
+      for (py::handle item : object) {
+        Fed fed = value(item, *expected.inner, name);
+        inner = fed.type;
+        items.push_back(std::move(fed.value));
+      }
+      return {ValueType::sequence(inner), items};
+    }
+    case Kind::Map: {
+      const auto items = py::cast<py::dict>(object);
+      const py::module_ numpy = py::module_::import("numpy");
+      const auto column = [&](const char* part, ElementType element) {
+        const py::list list(items.attr(part)());
+        return tensor(numpy.attr("array")(list, numpy_dtype(element)), ValueType::tensor(element), name);
+      };
+      const Fed keys = column("keys", expected.key), values = column("values", expected.element);
+      return {expected, c10::ivalue::Tuple::create({keys.value, values.value})};
+    }
+    case Kind::Tensor:
+      break;
+  }
+  return tensor(object, expected, name);
+}
+
+Fed Feeder::tensor(py::handle object, const ValueType& expected, const std::string& name) {
+  const bool is_array = py::isinstance<py::array>(object);
+  if (!is_array) {
+    if (auto fed = fed_from_torch(object, expected.element, name)) return *std::move(fed);
+  }
+  py::array array = is_array ? py::reinterpret_borrow<py::array>(object) : array_from(object, expected);
+  if (is_text(array)) return {ValueType::tensor(ElementType::String), string_tensor(array, strings_)};
+  ElementType type = type_of_elements(array);
+  // numpy has no bfloat16 of its own: where the model asks for it, uint16 holds its bits, as in onnx's own files
+  // till 1.18.
+  if (type == ElementType::Uint16 && expected.element == ElementType::Bfloat16) type = ElementType::Bfloat16;
+  if (type == ElementType::Undefined) {
+    throw InputError("the input \"" + name + "\" has the element type " + numpy_name(array) +
+                     ", which ONNX does not have");
+  }
+  kept_.push_back(tensor_like(std::move(array)));
+  return {ValueType::tensor(type), to_storage(type, borrowed(kept_.back(), native_dtype(type)))};
 }
 
 py::object value_to_python(const IValue& value, const ValueType& type, const StringPool& strings, Form form) {

@@ -4,13 +4,29 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include <string>
+#include <vector>
+
 #include "runtime/model.h"
 
 namespace onnxtorch {
 
-// `expected` says what a scalar, list or empty array is meant to be. Numeric arrays are borrowed where their layout
-// allows: the result must not outlive `object`.
-Fed fed_from_python(pybind11::handle object, const InputSpec& expected, StringPool& strings);
+// Makes values of what one run is fed. They borrow the memory of arrays where the layout allows, and must not outlive the
+// feeder, which keeps the arrays.
+class Feeder {
+ public:
+  explicit Feeder(StringPool& strings) : strings_(strings) {}
+
+  // `expected` says what a scalar, list or empty array is meant to be.
+  Fed operator()(pybind11::handle object, const InputSpec& expected);
+
+ private:
+  Fed value(pybind11::handle object, const ValueType& expected, const std::string& name);
+  Fed tensor(pybind11::handle object, const ValueType& expected, const std::string& name);
+
+  StringPool& strings_;
+  std::vector<pybind11::array> kept_;
+};
 
 // What tensors come out as. Strings are numpy arrays in either form.
 enum class Form : uint8_t { Numpy, Torch };

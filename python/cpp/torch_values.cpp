@@ -14,11 +14,19 @@ namespace py = pybind11;
 
 bool is_tensor(py::handle object) { return THPVariable_Check(object.ptr()); }
 
-bool speaks_dlpack(py::handle object) {
-  return !py::isinstance<py::array>(object) && py::hasattr(object, "__dlpack__");
-}
+bool speaks_dlpack(py::handle object) { return py::hasattr(object, "__dlpack__"); }
 
 }  // namespace
+
+bool is_torch_like(py::handle object) {
+  if (py::isinstance<py::array>(object)) return false;  // although it speaks DLPack
+  if (!py::isinstance<py::list>(object) && !py::isinstance<py::tuple>(object))
+    return is_tensor(object) || speaks_dlpack(object);
+  for (const py::handle item : object) {
+    if (is_torch_like(item)) return true;
+  }
+  return false;
+}
 
 std::optional<Fed> fed_from_torch(py::handle object, ElementType expected, const std::string& name) {
   py::object owned = py::reinterpret_borrow<py::object>(object);

@@ -11,7 +11,10 @@
 
 namespace onnxtorch {
 
-// None where the object is neither.
+// Whether it is such an object, or a list that holds one. An array of numpy's is none.
+bool is_torch_like(pybind11::handle object);
+
+// None where the object is neither. To be asked of what is no array of numpy's.
 std::optional<Fed> fed_from_torch(pybind11::handle object, ElementType expected, const std::string& name);
 
 // Weights that packed operators have laid out: for each operator a list of (layout, bytes as a torch tensor).

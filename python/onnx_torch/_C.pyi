@@ -1,6 +1,5 @@
 """The native module. tests/python/test_stub.py holds this against what the module really has."""
 
-import enum
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
@@ -9,10 +8,6 @@ import torch
 from numpy.typing import NDArray
 
 NEWEST_IR_VERSION: int
-
-class Form(enum.Enum):
-    Numpy = ...
-    Torch = ...
 
 class Options:
     def __init__(
@@ -44,13 +39,17 @@ class PreparedModel:
     @staticmethod
     def from_path(path: str, directory: str, options: Options) -> PreparedModel: ...
     def run(
-        self, feeds: dict[str, Any], output_names: Sequence[str], form: Form, stop: StopFlag | None = ...
+        self,
+        feeds: dict[str, Any],
+        output_names: Sequence[str] = ...,
+        as_torch: bool | None = ...,
+        stop: StopFlag | None = ...,
     ) -> list[Any]: ...
     def profile(
         self,
         feeds: dict[str, Any],
         output_names: Sequence[str] = ...,
-        form: Form = ...,
+        as_torch: bool | None = ...,
         stop: StopFlag | None = ...,
     ) -> tuple[list[tuple[Any, ...]], NDArray[np.int64], list[Any]]: ...
     def serialized(self) -> bytes: ...
@@ -95,6 +94,7 @@ class Export:
     def custom_operators(self) -> list[tuple[str, str]]: ...
     def module(self, inputs: Sequence[str], weights: Sequence[Sequence[str]], record: str) -> torch._C.ScriptModule: ...
 
+def is_torch_like(object: Any, /) -> bool: ...
 def layouts_version() -> str: ...
 def passes(device: str, /) -> list[tuple[str, str]]: ...
 def check_device(device: str, /) -> None: ...

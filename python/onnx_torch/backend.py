@@ -25,7 +25,7 @@ from . import _C
 from .errors import DeviceError, Error, InputError, InvalidModelError
 from .log import logger, operator_counts
 from .profiling import Profile, measure
-from .values import OutputKind, kind_of, targets, write
+from .values import OutputKind, as_torch, kind_of, targets, write
 
 __all__ = [
     "Device",
@@ -123,27 +123,24 @@ class OnnxTorchRep(BackendRep):
         """
         if kwargs:
             raise TypeError(f"run() takes no option {', '.join(map(repr, kwargs))}")
-        return self._run(inputs, output_names, output, out)
-
-    def _run(
-        self,
-        inputs: Any,
-        output_names: Sequence[str] | None,
-        output: OutputKind | None,
-        out: Any = None,
-        stop: _C.StopFlag | None = None,
-    ) -> tuple[Any, ...]:
-        feeds = self._by_name(inputs)
         names = tuple(output_names) if output_names else self._output_names
         into = None if out is None else targets(names, out)
-        kind = output or kind_of(into or feeds.values())
-        if kind not in ("numpy", "torch", "dlpack"):
-            raise InputError(f'output must be "numpy", "torch" or "dlpack", not {kind!r}')
-        form = _C.Form.Numpy if kind == "numpy" else _C.Form.Torch
-        values = self._prepared.run(feeds, list(names) if output_names else [], form, stop)
+        kind = output or (None if into is None else kind_of(into))
+        values = self._values(inputs, names if output_names else (), kind)
         if into is not None:
             values = [write(name, value, target) for name, value, target in zip(names, values, into, strict=True)]
         return _outputs(names, values)
+
+    def _values(
+        self,
+        inputs: Any,
+        output_names: Sequence[str] = (),
+        output: OutputKind | None = None,
+        stop: _C.StopFlag | None = None,
+    ) -> list[Any]:
+        """The outputs of a run, without their names."""
+        feeds = inputs if type(inputs) is dict else self._by_name(inputs)
+        return self._prepared.run(feeds, output_names, as_torch(output), stop)
 
     def intermediates(self, inputs: Any = None, names: Sequence[str] | None = None) -> dict[str, Any]:
         """Inner values of a run, by their ONNX names; all of the main graph's by default.
@@ -195,9 +192,6 @@ class OnnxTorchRep(BackendRep):
 
     def _by_name(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, Mapping):
-            unknown = [name for name in inputs if name not in self._input_names]
-            if unknown:
-                raise InputError(f"unknown input {unknown[0]!r}; the model's inputs are {self._input_names}")
             return dict(inputs)
         if inputs is None:
             inputs = []
@@ -221,7 +215,7 @@ def _outputs_type(names: tuple[str, ...]) -> Any:
 
 def _outputs(names: tuple[str, ...], values: Sequence[Any]) -> tuple[Any, ...]:
     """A tuple whose items are found by position, by field, or by the model's name for them."""
-    outputs: tuple[Any, ...] = _outputs_type(names)(*values)
+    outputs: tuple[Any, ...] = tuple.__new__(_outputs_type(names), values)
     return outputs
 
 

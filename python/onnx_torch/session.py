@@ -65,6 +65,8 @@ _FORMAT = "session.load_model_format"
 _EXTERNAL_FILES = "session.model_external_initializers_file_folder_path"
 _ASSIGNMENT = "session.record_ep_graph_assignment_info"
 
+_ARRAY = frozenset({np.ndarray})
+
 _log = logging.getLogger(__name__)
 
 
@@ -274,6 +276,8 @@ class InferenceSession:
         args = [(_node_arg(name, type_, shape), default) for name, type_, shape, default in rep.inputs]
         self._inputs_meta = [arg for arg, default in args if not default]
         self._overridable_initializers = [arg for arg, default in args if default and overridable]
+        self._optional = [arg.name for arg in self._inputs_meta if arg.type.startswith("optional")]
+        self._required = {arg.name for arg in self._inputs_meta}.difference(self._optional)
         fixed = rep.options["shapes"]
         self._outputs_meta = [
             _node_arg(name, type_, [fixed.get(size, size) for size in shape or []])
@@ -356,14 +360,15 @@ class InferenceSession:
 
     # --- Runs ---------------------------------------------------------------------------------------------------------
 
-    def _feeds(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _feeds(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """What the model is fed: unwrapped OrtValues, None for an optional that is left out."""
-        optional = [arg.name for arg in self._inputs_meta if arg.type.startswith("optional")]
-        missing = [arg.name for arg in self._inputs_meta if arg.name not in given and arg.name not in optional]
-        if missing:
+        if not given.keys() >= self._required:
+            missing = [arg.name for arg in self._inputs_meta if arg.name in self._required - given.keys()]
             raise InvalidArgument(f"Required inputs ({missing}) are missing from input feed ({list(given)}).")
+        if not self._optional and _ARRAY.issuperset(map(type, given.values())):
+            return given
         values = {name: value._data if isinstance(value, OrtValue) else value for name, value in given.items()}
-        return dict.fromkeys(optional) | values
+        return dict.fromkeys(self._optional) | values
 
     def _execute(
         self,
@@ -378,8 +383,8 @@ class InferenceSession:
         stop = None if run_options is None else run_options._stop
         with onnxruntime_errors():
             if self._profile is None:
-                return list(self._rep._run(feeds, output_names or None, kind, stop=stop))
-            return self._profile.run(self._rep, feeds, list(output_names or []), kind, stop)
+                return self._rep._values(feeds, output_names or (), kind, stop)
+            return self._profile.run(self._rep, dict(feeds), output_names or (), kind, stop)
 
     @works("bfloat16 and other types that numpy lacks come as ml_dtypes' arrays")
     def run(

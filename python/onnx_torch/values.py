@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
+from . import _C
 from .errors import InputError
 
 OutputKind = Literal["numpy", "torch", "dlpack"]
 
 
-def kind_of(values: Iterable[Any]) -> OutputKind:
-    """The caller's kind of tensor: "torch" where one is there, "dlpack" for other libraries', else "numpy"."""
-    kind: OutputKind = "numpy"
-    for value in values:
-        found = kind_of(value) if isinstance(value, (list, tuple)) else _kind(value)
-        if found == "torch":
-            return "torch"
-        if found == "dlpack":
-            kind = "dlpack"
-    return kind
+_AS_TORCH = {None: None, "numpy": False, "torch": True, "dlpack": True}
 
 
-def _kind(value: Any) -> OutputKind:
-    if isinstance(value, torch.Tensor):
-        return "torch"
-    return "dlpack" if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray) else "numpy"
+def as_torch(kind: OutputKind | None) -> bool | None:
+    """Whether tensors come out as torch's; None where that follows from what goes in."""
+    if kind not in _AS_TORCH:
+        raise InputError(f'output must be "numpy", "torch" or "dlpack", not {kind!r}')
+    return _AS_TORCH[kind]
+
+
+def kind_of(values: list[Any]) -> OutputKind:
+    """What is written best into the caller's arrays or tensors."""
+    return "torch" if _C.is_torch_like(values) else "numpy"
 
 
 def targets(names: Sequence[str], out: Any) -> list[Any]:

@@ -17,18 +17,24 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-// The names that inputs in order go to: those of all inputs, or of those that must be fed, as old models list their
-// weights as inputs too.
-std::vector<std::string> positions(const std::vector<InputSpec>& inputs, size_t given) {
-  std::vector<std::string> all, required;
-  for (const InputSpec& input : inputs) {
-    all.push_back(input.name);
-    if (!input.has_default) required.push_back(input.name);
+// `given` holds what each input of the model is fed, null where an initializer stands for it.
+Outputs run(const PreparedModel& model, const std::vector<const Data*>& given, std::vector<std::string> names) {
+  const auto strings = model.new_strings();
+  FedInputs feeds;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const InputSpec& input = model.inputs()[i];
+    feeds.push_back(given[i] ? std::optional(fed_from_data(*given[i], input.type, input.name, *strings))
+                             : std::nullopt);
   }
-  if (given == required.size()) return required;
-  if (given == all.size()) return all;
-  throw InputError("expected " + std::to_string(required.size()) + " inputs (" + listed(required) + "), not " +
-                   std::to_string(given));
+  const PreparedModel::Result result = model.run(feeds, strings, names);
+  if (names.empty()) {
+    for (const OutputSpec& output : model.outputs()) names.push_back(output.name);
+  }
+  std::vector<Data> values;
+  for (size_t i = 0; i < result.values.size(); ++i) {
+    values.push_back(data_from_value(result.values[i], result.types[i], *strings));
+  }
+  return {std::move(names), std::move(values)};
 }
 
 }  // namespace
@@ -37,16 +43,25 @@ const std::vector<InputSpec>& CompiledModel::inputs() const { return prepared_->
 const std::vector<OutputSpec>& CompiledModel::outputs() const { return prepared_->outputs(); }
 const Options& CompiledModel::options() const { return prepared_->options(); }
 
+// Inputs in order go to all inputs, or to those that must be fed, as old models list their weights as inputs too.
 Outputs CompiledModel::run(const std::vector<Data>& inputs) const {
-  const std::vector<std::string> names = positions(this->inputs(), inputs.size());
-  std::map<std::string, Data> named;
-  for (size_t i = 0; i < names.size(); ++i) named[names[i]] = inputs[i];
-  return run(named);
+  std::vector<std::string> required;
+  for (const InputSpec& input : this->inputs()) {
+    if (!input.has_default) required.push_back(input.name);
+  }
+  const bool all = inputs.size() == this->inputs().size();
+  if (!all && inputs.size() != required.size()) {
+    throw InputError("expected " + std::to_string(required.size()) + " inputs (" + listed(required) + "), not " +
+                     std::to_string(inputs.size()));
+  }
+  std::vector<const Data*> given;
+  size_t next = 0;
+  for (const InputSpec& input : this->inputs()) given.push_back(all || !input.has_default ? &inputs[next++] : nullptr);
+  return onnxtorch::run(*prepared_, given, {});
 }
 
 Outputs CompiledModel::run(const Feeds& inputs, const std::vector<std::string>& outputs) const {
-  const auto strings = prepared_->new_strings();
-  std::map<std::string, Fed> feeds;
+  std::vector<const Data*> given(this->inputs().size());
   for (const auto& [name, data] : inputs.values()) {
     const auto spec = std::ranges::find(this->inputs(), name, &InputSpec::name);
     if (spec == this->inputs().end()) {
@@ -54,18 +69,9 @@ Outputs CompiledModel::run(const Feeds& inputs, const std::vector<std::string>& 
       for (const InputSpec& input : this->inputs()) known.push_back(input.name);
       throw InputError("unknown input \"" + name + "\"; the model's inputs are " + listed(known));
     }
-    feeds[name] = fed_from_data(data, spec->type, name, *strings);
+    given[static_cast<size_t>(spec - this->inputs().begin())] = &data;
   }
-  const PreparedModel::Result result = prepared_->run(std::move(feeds), strings, outputs);
-  std::vector<std::string> names = outputs;
-  if (names.empty()) {
-    for (const OutputSpec& output : this->outputs()) names.push_back(output.name);
-  }
-  std::vector<Data> values;
-  for (size_t i = 0; i < result.values.size(); ++i) {
-    values.push_back(data_from_value(result.values[i], result.types[i], *strings));
-  }
-  return {std::move(names), std::move(values)};
+  return onnxtorch::run(*prepared_, given, outputs);
 }
 
 Model Model::load(const std::filesystem::path& file, const std::filesystem::path& directory) {

@@ -20,7 +20,7 @@ const int64_t* StringPool::find(std::string_view text) const {
 int64_t StringPool::intern(std::string_view text) {
   if (const int64_t* id = find(text)) return *id;
   const int64_t id = size();
-  ids_.emplace(strings_.emplace_back(text), id);
+  strings_.push_back(&ids_.emplace(text, id).first->first);
   return id;
 }
 
@@ -30,7 +30,7 @@ const std::string& StringPool::at(int64_t id) const {
     return base_->at(id);
   }
   TORCH_CHECK(id < size(), "no string has the id ", id);
-  return strings_[id - first_id_];
+  return *strings_[id - first_id_];
 }
 
 int64_t StringPool::size() const { return first_id_ + static_cast<int64_t>(strings_.size()); }

@@ -5,10 +5,11 @@
 
 #include <torch/custom_class.h>
 
-#include <deque>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 namespace onnxtorch {
 
@@ -23,12 +24,16 @@ class StringPool : public torch::CustomClassHolder {
   int64_t size() const;
 
  private:
+  struct Hash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+
   const int64_t* find(std::string_view text) const;
 
   c10::intrusive_ptr<StringPool> base_;
   int64_t first_id_;
-  std::deque<std::string> strings_;  // a deque: the keys of ids_ point into it
-  std::unordered_map<std::string_view, int64_t> ids_;
+  std::unordered_map<std::string, int64_t, Hash, std::equal_to<>> ids_;
+  std::vector<const std::string*> strings_;  // the keys of ids_; each run makes a pool, so an empty one is cheap
 };
 
 // Makes the class known to TorchScript, once; to be called before a schema that names it is defined.

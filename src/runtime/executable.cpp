@@ -3,67 +3,51 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
-#include <unordered_set>
-
 namespace onnxtorch {
 namespace {
 
 using c10::IValue;
 
-// Gives each result memory of its own.
-class Separator {
- public:
-  void taken(const IValue& value) {
-    if (value.isTensor() && value.toTensor().defined() && value.toTensor().has_storage())
-      taken_.insert(memory(value.toTensor()));
-    if (value.isList()) {
-      for (const IValue& item : value.toListRef()) taken(item);
-    }
-    if (value.isTuple()) {
-      for (const IValue& item : value.toTupleRef().elements()) taken(item);
-    }
+// Gives a result memory of its own. Whatever else refers to it after a run (an input, a constant, another result) counts
+// as a use, so the last one that it is asked for keeps the memory.
+IValue separated(IValue value) {
+  if (value.isTensor() && value.toTensor().defined()) {
+    const at::Tensor t = std::move(value).toTensor();
+    const bool alone = t.use_count() == 1 && t.storage().use_count() == 1;
+    const at::Tensor own = alone ? t.contiguous() : t.clone(at::MemoryFormat::Contiguous);
+    return own.requires_grad() ? own.detach() : own;
   }
-
-  IValue separate(const IValue& value) {
-    if (value.isTensor() && value.toTensor().defined()) {
-      const at::Tensor& t = value.toTensor();
-      const at::Tensor own = taken_.insert(memory(t)).second ? t.contiguous() : t.clone(at::MemoryFormat::Contiguous);
-      return own.detach();
+  if (value.isList()) {
+    const c10::impl::GenericList items = std::move(value).toList();
+    c10::impl::GenericList own(items.elementType());
+    own.reserve(items.size());
+    for (size_t i = 0; i < items.size(); ++i) {
+      own.push_back(separated(items.use_count() == 1 ? items.extract(i) : items.get(i)));
     }
-    if (value.isList()) {
-      c10::impl::GenericList items(value.toList().elementType());
-      for (const IValue& item : value.toListRef()) items.push_back(separate(item));
-      return items;
-    }
-    if (value.isTuple()) {
-      std::vector<IValue> items;
-      for (const IValue& item : value.toTupleRef().elements()) items.push_back(separate(item));
-      return c10::ivalue::Tuple::create(std::move(items));
-    }
-    return value;
+    return own;
   }
-
- private:
-  // The start of the storage: views of one tensor share it.
-  static const void* memory(const at::Tensor& t) { return t.storage().unsafeGetStorageImpl(); }
-
-  std::unordered_set<const void*> taken_;
-};
+  if (value.isTuple()) {
+    std::vector<IValue> items;
+    for (const IValue& item : value.toTupleRef().elements()) items.push_back(separated(item));
+    return c10::ivalue::Tuple::create(std::move(items));
+  }
+  return value;
+}
 
 }  // namespace
 
 Executable::Executable(Program program) : program_(std::move(program)), code_(program_.graph, "onnx_model") {}
 
-std::vector<IValue> Executable::run(std::vector<IValue> inputs, const c10::intrusive_ptr<StringPool>& strings) const {
+std::vector<IValue> Executable::run(std::span<const IValue> inputs,
+                                    const c10::intrusive_ptr<StringPool>& strings) const {
   const c10::InferenceMode inference(!program_.needs_autograd);
-  Separator separator;
   torch::jit::Stack stack;
   stack.reserve(program_.graph_inputs.size());
   size_t next = 0;
   for (const GraphInput& input : program_.graph_inputs) {
     switch (input.role) {
       case GraphInput::Role::Input:
-        stack.push_back(std::move(inputs[next++]));
+        stack.push_back(inputs[next++]);
         break;
       case GraphInput::Role::Bound:
         stack.emplace_back(program_.bound[input.index].value);
@@ -72,10 +56,9 @@ std::vector<IValue> Executable::run(std::vector<IValue> inputs, const c10::intru
         stack.emplace_back(strings);
         break;
     }
-    separator.taken(stack.back());
   }
   torch::jit::InterpreterState(code_).run(stack);
-  for (IValue& result : stack) result = separator.separate(result);
+  for (IValue& result : stack) result = separated(std::move(result));
   return stack;
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/jit/runtime/interpreter.h>
 
+#include <span>
 #include <vector>
 
 #include "translate/program.h"
@@ -15,8 +16,10 @@ class Executable {
   explicit Executable(Program program);
 
   // One value for each graph input of the caller, in order, in storage form and on the program's device; results
-  // likewise. No result shares memory with an input, a constant or another result.
-  std::vector<c10::IValue> run(std::vector<c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings) const;
+  // likewise. No result shares memory with an input, a constant or another result. The caller keeps the inputs until it
+  // returns.
+  std::vector<c10::IValue> run(std::span<const c10::IValue> inputs,
+                               const c10::intrusive_ptr<StringPool>& strings) const;
 
   const Program& program() const { return program_; }
 

@@ -30,7 +30,10 @@ std::string describe(at::IntArrayRef sizes) {
 }
 
 c10::IValue moved(const c10::IValue& value, c10::Device device) {
-  if (value.isTensor()) return value.toTensor().defined() ? value.toTensor().to(device) : value;
+  if (value.isTensor()) {
+    const at::Tensor& t = value.toTensor();
+    return !t.defined() || t.device() == device ? value : t.to(device);
+  }
   if (value.isList()) {
     c10::impl::GenericList items(value.toList().elementType());
     for (const c10::IValue& item : value.toListRef()) items.push_back(moved(item, device));
@@ -149,29 +152,28 @@ void PreparedModel::check(const InputSpec& input, const Fed& fed) const {
   if (!fits) fail("of shape " + describe(*input.dims), describe(sizes));
 }
 
-PreparedModel::Result PreparedModel::run(std::map<std::string, Fed> feeds,
-                                         const c10::intrusive_ptr<StringPool>& strings,
+PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intrusive_ptr<StringPool>& strings,
                                          std::vector<std::string> outputs, Profile* profile,
                                          const StopFlag* stop) const {
   Variant variant = base_variant();
   variant.outputs = std::move(outputs);
   variant.timed = profile != nullptr;
   variant.guarded |= stop != nullptr;
-  for (const InputSpec& input : inputs()) {
-    const auto fed = feeds.find(input.name);
-    if (fed == feeds.end()) {
+  for (size_t i = 0; i < inputs().size(); ++i) {
+    const InputSpec& input = inputs()[i];
+    if (!feeds[i]) {
       if (input.has_default) continue;
       throw InputError("the input \"" + input.name + "\" is missing");
     }
-    check(input, fed->second);
+    check(input, *feeds[i]);
     if (input.has_default) variant.overridden.insert(input.name);
   }
   const ThreadLimit limit(options_.threads);
   const auto executable = executable_for(variant);
   std::vector<c10::IValue> values;
+  values.reserve(feeds.size());
   for (const GraphInput& input : executable->program().graph_inputs) {
-    if (input.role != GraphInput::Role::Input) continue;
-    values.push_back(moved(feeds.at(executable->program().inputs[input.index].name).value, device_));
+    if (input.role == GraphInput::Role::Input) values.push_back(moved(feeds[input.index]->value, device_));
   }
   Result result;
   std::optional<RunGuard> guard;  // outlives the run, to tell why it ended
@@ -196,7 +198,7 @@ PreparedModel::Result PreparedModel::run(std::map<std::string, Fed> feeds,
 }
 
 void PreparedModel::explain(const std::exception& failure, const Executable& executable, const Variant& variant,
-                            const std::vector<c10::IValue>& inputs,
+                            std::span<const c10::IValue> inputs,
                             const c10::intrusive_ptr<StringPool>& strings) const {
   const std::string message = text_of(failure);
   const NodeLabel node = failed_node(message, executable.program());

@@ -4,10 +4,10 @@
 #include <ATen/core/ivalue.h>
 
 #include <list>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +28,9 @@ struct Fed {
   ValueType type;
   c10::IValue value;
 };
+
+// What a caller feeds: a value for each of the model's inputs, in order; none where an initializer stands for it.
+using FedInputs = std::vector<std::optional<Fed>>;
 
 class PreparedModel {
  public:
@@ -60,7 +63,7 @@ class PreparedModel {
   };
   // `outputs` names values of the main graph, in the order wanted; none: the model's outputs. A run with a profile
   // takes longer. So does one that can be stopped, by `stop` or by the limits of the options.
-  Result run(std::map<std::string, Fed> feeds, const c10::intrusive_ptr<StringPool>& strings,
+  Result run(const FedInputs& feeds, const c10::intrusive_ptr<StringPool>& strings,
              std::vector<std::string> outputs = {}, Profile* profile = nullptr, const StopFlag* stop = nullptr) const;
 
  private:
@@ -69,7 +72,7 @@ class PreparedModel {
   std::shared_ptr<const Executable> executable_for(const Variant& variant) const;
   void check(const InputSpec& input, const Fed& fed) const;
   [[noreturn]] void explain(const std::exception& failure, const Executable& executable, const Variant& variant,
-                            const std::vector<c10::IValue>& inputs,
+                            std::span<const c10::IValue> inputs,
                             const c10::intrusive_ptr<StringPool>& strings) const;
 
   std::shared_ptr<const ModelFile> file_;

@@ -43,7 +43,7 @@ size_t read_backs(const Program& program) {
 Fed floats(const at::Tensor& tensor) { return {ValueType::tensor(ElementType::Float), tensor}; }
 
 at::Tensor run_one(const PreparedModel& model, const at::Tensor& x) {
-  return model.run({{"x", floats(x)}}, model.new_strings()).values.at(0).toTensor();
+  return model.run(FedInputs{floats(x)}, model.new_strings()).values.at(0).toTensor();
 }
 
 // x: [rows, 6] → its rows in pairs, by Shape → Gather → Div → Concat → Reshape.
@@ -97,7 +97,7 @@ TEST(Scopes, ASubgraphSeesTheGraphAroundItAndShadowsIt) {
   const at::Tensor x = at::tensor({-1.f, 2.f});
   const auto run = [&](bool condition) {
     return model
-        .run({{"x", floats(x)}, {"c", {ValueType::tensor(ElementType::Bool), at::scalar_tensor(condition, at::kBool)}}},
+        .run(FedInputs{floats(x), Fed{ValueType::tensor(ElementType::Bool), at::scalar_tensor(condition, at::kBool)}},
              model.new_strings())
         .values.at(0)
         .toTensor();
@@ -171,7 +171,7 @@ TEST(Errors, EachKindSaysWhichNode) {
   EXPECT_THROW(PreparedModel(good, {.device = "CUDA:x"}), DeviceError);
   const PreparedModel model(good, {});
   EXPECT_THROW(run_one(model, at::ones({4, 5})), InputError);
-  EXPECT_THROW(model.run({}, model.new_strings()), InputError);
+  EXPECT_THROW(model.run(FedInputs(1), model.new_strings()), InputError);
 
   ModelBuilder failing;
   failing.input("x", TensorProto::FLOAT, {kAny}).output("y").ints("seven", {7}, {1});

@@ -261,6 +261,62 @@ def test_outputs_have_memory_of_their_own():
     np.testing.assert_array_equal(rep.run([x]).constant, X)
 
 
+def leaves(value):
+    """The arrays of a tensor or of a sequence, in order."""
+    return [array for item in value for array in leaves(item)] if isinstance(value, list) else [value]
+
+
+@pytest.mark.parametrize("names", ["listed again item", "again", "item", "listed listed", "parts", "parts x_row"])
+def test_sequences_have_memory_of_their_own(names):
+    nodes = [
+        helper.make_node("SequenceConstruct", ["x", "x", "w"], ["listed"]),
+        helper.make_node("Identity", ["listed"], ["again"]),
+        helper.make_node("SequenceAt", ["listed", "first"], ["item"]),
+        helper.make_node("SplitToSequence", ["x"], ["parts"], axis=0),
+        helper.make_node("SequenceAt", ["parts", "first"], ["x_row"]),
+    ]
+    constants = [numpy_helper.from_array(X, "w"), numpy_helper.from_array(np.int64(0), "first")]
+    outputs = ["listed", "again", "item", "parts", "x_row"]
+    rep = backend.prepare(model_of(nodes, [tensor_info("x", X)], outputs, initializer=constants))
+    x = X.copy()
+    values, later = (list(rep.run([x], output_names=names.split())) for _ in range(2))
+    arrays = [x, *leaves(values), *leaves(later)]
+    for i, one in enumerate(arrays):
+        assert not any(np.shares_memory(one, other) for other in arrays[i + 1 :])
+    for array in leaves(values):
+        array += 100
+    np.testing.assert_array_equal(x, X)
+    for value, expected in zip(rep.run([x], output_names=names.split()), later, strict=True):
+        np.testing.assert_array_equal(value, expected)
+
+
+def test_what_comes_out_of_a_branch_or_a_loop_has_memory_of_its_own():
+    """The input as it is, through an If, a Loop that carries it, an Optional, and an input that is a sequence."""
+    same = helper.make_graph([helper.make_node("Identity", ["x"], ["s"])], "same", [], [tensor_info("s", X)])
+    carried = [tensor_info("i", np.int64(0)), tensor_info("go", np.bool_(True)), tensor_info("a", X)]
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Identity", ["a"], ["b"])],
+        "body",
+        carried,
+        [tensor_info("on", np.bool_(True)), tensor_info("b", X)],
+    )
+    nodes = [
+        helper.make_node("If", ["c"], ["branch"], then_branch=same, else_branch=same),
+        helper.make_node("Loop", ["n", "", "x"], ["loop"], body=body),
+        helper.make_node("Optional", ["x"], ["optional"]),
+        helper.make_node("SequenceAt", ["xs", "n"], ["item"]),
+    ]
+    xs = helper.make_tensor_sequence_value_info("xs", TensorProto.FLOAT, None)
+    inputs = [tensor_info("x", X), tensor_info("c", np.bool_(True)), tensor_info("n", np.int64(1)), xs]
+    rep = backend.prepare(model_of(nodes, inputs, ["branch", "loop", "optional", "item"]))
+    x, others = X.copy(), [X.copy(), X.copy()]
+    outputs = rep.run({"x": x, "c": np.bool_(True), "n": np.int64(1), "xs": others})
+    arrays = [x, *others, *outputs]
+    for i, one in enumerate(arrays):
+        np.testing.assert_array_equal(one, X)
+        assert not any(np.shares_memory(one, other) for other in arrays[i + 1 :])
+
+
 def test_inputs_are_not_copied():
     """An array of 4 TiB that repeats one element cannot be copied."""
     endless = np.broadcast_to(np.ones(1, np.float32), (2**40,))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
 from ..errors import DeviceError, Error, InputError, InvalidModelError, RunError, StoppedError, UnsupportedError
 
 __all__ = [
@@ -105,12 +102,14 @@ def renamed(error: Error, name: type[Error]) -> Error:
     return name(str(error), error.node_name, error.op_type, error.domain, error.version)
 
 
-@contextlib.contextmanager
-def onnxruntime_errors() -> Iterator[None]:
-    """Raises this package's errors by their names in onnxruntime."""
-    try:
-        yield
-    except Error as error:
-        if type(error) not in _NAMES:
-            raise
-        raise renamed(error, _NAMES[type(error)]) from error
+class onnxruntime_errors:
+    """Raises this package's errors by their names in onnxruntime.
+
+    A class, as entering a generator of contextlib takes as long as a small model's run.
+    """
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Error) and type(error) in _NAMES:
+            raise renamed(error, _NAMES[type(error)]) from error

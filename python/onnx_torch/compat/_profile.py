@@ -6,11 +6,12 @@ import json
 import os
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from .. import _C
 from ..backend import OnnxTorchRep
-from ..values import OutputKind
+from ..values import OutputKind, as_torch
 
 
 class Profile:
@@ -25,14 +26,13 @@ class Profile:
         self,
         rep: OnnxTorchRep,
         feeds: dict[str, Any],
-        output_names: list[str],
+        output_names: Sequence[str],
         kind: OutputKind,
         stop: _C.StopFlag | None,
     ) -> list[Any]:
         """Records one run; its outputs."""
         begin = time.monotonic_ns()
-        form = _C.Form.Numpy if kind == "numpy" else _C.Form.Torch
-        nodes, times, outputs = rep._prepared.profile(rep._by_name(feeds), output_names, form, stop)
+        nodes, times, outputs = rep._prepared.profile(feeds, output_names, as_torch(kind), stop)
         self._add("Session", "model_run", begin, time.monotonic_ns() - begin, {})
         for number, start, duration, _ in times.tolist():
             op_type, name, *_ = nodes[number]

@@ -1,0 +1,31 @@
+// One run of a model from Python.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/model.h"
+
+namespace onnxtorch {
+
+// A model, with what each of its runs needs in Python.
+class PythonModel : public PreparedModel {
+ public:
+  using PreparedModel::PreparedModel;
+
+  // The names of the inputs, as dictionaries find them fastest. To be asked for with the GIL held.
+  const std::vector<pybind11::str>& input_names() const;
+
+ private:
+  mutable std::vector<pybind11::str> input_names_;
+};
+
+// Runs the model on a dictionary of inputs: a list of the values named, or of the model's outputs. They come as torch
+// tensors or as numpy arrays; where nothing is said, as torch tensors where one goes in.
+pybind11::list run(const PythonModel& model, const pybind11::dict& feeds, std::vector<std::string> names,
+                   std::optional<bool> as_torch, const StopFlag* stop, PreparedModel::Profile* profile = nullptr);
+
+}  // namespace onnxtorch
