@@ -287,8 +287,8 @@ PYBIND11_MODULE(_C, m) {
           "torch tensors or numpy arrays; by default torch tensors where one goes in.")
       .def("profile", &profile, py::arg("feeds"), py::arg("output_names") = std::vector<std::string>(),
            py::arg("as_torch") = py::none(), py::arg("stop") = nullptr)
-      .def_property_readonly(
-          "laid_weights", [](const PythonModel& model) { return weights_to_python(saved_weights(model.program())); })
+      .def_property_readonly("laid_weights",
+                             [](const PythonModel& model) { return weights_to_python(saved_weights(model.program())); })
       .def_property_readonly("steps", &describe_steps)
       .def_property_readonly("graph_inputs",
                              [](const PythonModel& model) { return describe_graph_inputs(model.program()); })

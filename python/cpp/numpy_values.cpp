@@ -19,11 +19,12 @@ using Kind = ValueType::Kind;
 
 std::string numpy_name(const py::array& array) { return py::str(array.dtype().attr("name")); }
 
-// numpy's own dtype, or the one that ml_dtypes registers, for an ONNX type. Each is looked up once, and lives as long as
-// the process.
+// numpy's own dtype, or the one that ml_dtypes registers, for an ONNX type. Each is looked up once, and lives as long
+// as the process.
 py::dtype numpy_dtype(ElementType type) {
   static std::unordered_map<ElementType, py::handle> known;
-  if (const auto found = known.find(type); found != known.end()) return py::reinterpret_borrow<py::dtype>(found->second);
+  if (const auto found = known.find(type); found != known.end())
+    return py::reinterpret_borrow<py::dtype>(found->second);
   const std::string name(info(type).numpy);
   const py::module_ ml_dtypes = py::module_::import("ml_dtypes");
   const py::dtype dtype = py::dtype::from_args(
@@ -63,8 +64,8 @@ at::Tensor string_tensor(const py::array& array, StringPool& strings) {
 py::array tensor_like(py::array array) {
   if (array.dtype().byteorder() == '>') array = array.attr("astype")(array.dtype().attr("newbyteorder")("="));
   const std::span strides(array.strides(), static_cast<size_t>(array.ndim()));
-  const bool fits = std::ranges::all_of(
-      strides, [&](py::ssize_t stride) { return stride >= 0 && stride % array.itemsize() == 0; });
+  const bool fits =
+      std::ranges::all_of(strides, [&](py::ssize_t stride) { return stride >= 0 && stride % array.itemsize() == 0; });
   return fits ? array : py::array(array.attr("copy")());
 }
 

@@ -11,8 +11,8 @@
 
 namespace onnxtorch {
 
-// Makes values of what one run is fed. They borrow the memory of arrays where the layout allows, and must not outlive the
-// feeder, which keeps the arrays.
+// Makes values of what one run is fed. They borrow the memory of arrays where the layout allows, and must not outlive
+// the feeder, which keeps the arrays.
 class Feeder {
  public:
   explicit Feeder(StringPool& strings) : strings_(strings) {}

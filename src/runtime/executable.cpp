@@ -8,8 +8,8 @@ namespace {
 
 using c10::IValue;
 
-// Gives a result memory of its own. Whatever else refers to it after a run (an input, a constant, another result) counts
-// as a use, so the last one that it is asked for keeps the memory.
+// Gives a result memory of its own. Whatever else refers to it after a run (an input, a constant, another result)
+// counts as a use, so the last one that it is asked for keeps the memory.
 IValue separated(IValue value) {
   if (value.isTensor() && value.toTensor().defined()) {
     const at::Tensor t = std::move(value).toTensor();

@@ -198,8 +198,7 @@ PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intr
 }
 
 void PreparedModel::explain(const std::exception& failure, const Executable& executable, const Variant& variant,
-                            std::span<const c10::IValue> inputs,
-                            const c10::intrusive_ptr<StringPool>& strings) const {
+                            std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings) const {
   const std::string message = text_of(failure);
   const NodeLabel node = failed_node(message, executable.program());
   if (node.empty()) throw RunError(reason(message));

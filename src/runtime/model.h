@@ -72,8 +72,7 @@ class PreparedModel {
   std::shared_ptr<const Executable> executable_for(const Variant& variant) const;
   void check(const InputSpec& input, const Fed& fed) const;
   [[noreturn]] void explain(const std::exception& failure, const Executable& executable, const Variant& variant,
-                            std::span<const c10::IValue> inputs,
-                            const c10::intrusive_ptr<StringPool>& strings) const;
+                            std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings) const;
 
   std::shared_ptr<const ModelFile> file_;
   Options options_;
