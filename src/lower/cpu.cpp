@@ -4,6 +4,7 @@
 #include "lower/onednn/pack.h"
 #include "lower/onednn/packed.h"
 #include "lower/onednn/products.h"
+#include "lower/onednn/recurrent_layers.h"
 #endif
 
 namespace onnxtorch {
@@ -14,6 +15,7 @@ std::span<const Pass> cpu_passes() {
   static constexpr Pass kPasses[] = {
       {"attention", "compute a softmax between two products of matrices as one attention", find_attention},
       {"pack", "lay out the weights of convolutions and products once, and compute what follows along with them", pack},
+      {"recurrent", "lay out the weights of recurrent layers once", pack_recurrent_layers},
       {"matmul", "compute the other products of matrices by oneDNN", replace_products},
   };
   return kPasses;

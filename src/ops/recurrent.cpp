@@ -115,7 +115,8 @@ Layer layer_of(Translator& t, const NodeView& n, const Cell& cell) {
   };
   for (const size_t i : {InitialH, InitialC}) {
     if (layer.states.size() == cell.states) break;
-    layer.states.push_back(n.has(i) ? time_first(n.tensor(i)) : t.call("initial_state", {layer.x, n.tensor(R)}));
+    layer.states.push_back(n.has(i) ? t.call("checked_state", {time_first(n.tensor(i)), layer.x, n.tensor(R)})
+                                    : t.call("initial_state", {layer.x, n.tensor(R)}));
   }
   return layer;
 }
@@ -162,10 +163,10 @@ Values run_aten(Translator& t, const NodeView& n, const Cell& cell, const Layer&
     for (const Value& w : weights) parameters.push_back(t.call("aten::select", {w, 0, static_cast<int64_t>(d)}));
   }
   const Arg states = cell.states == 1 ? Arg(layer.states[0]) : Arg(layer.states);
+  const Value x = &cell == &kLstm ? t.call("checked_input", {layer.x, n.tensor(W)}) : layer.x;
   const bool bidirectional = layer.directions == 2;
-  Values results =
-      t.call_all(function, {flipped(layer.x), states, parameters, n.has(B), /*num_layers=*/1, /*dropout=*/0.0,
-                            /*train=*/false, bidirectional, /*batch_first=*/false});
+  Values results = t.call_all(function, {flipped(x), states, parameters, n.has(B), /*num_layers=*/1, /*dropout=*/0.0,
+                                         /*train=*/false, bidirectional, /*batch_first=*/false});
   // The directions lie side by side in its output.
   const Value directions =
       t.call("aten::unflatten", {results[0], -1, std::vector<int64_t>{static_cast<int64_t>(layer.directions), -1}});

@@ -133,6 +133,17 @@ def test_pack_activations(main: str, activation: str):
     check_equal(source, [x])
 
 
+def test_pack_takes_no_linear_for_an_activation():
+    source = parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 23, "ai.onnx.ml": 5]> net (float[4, 6] x) => (float[4, 2] y) '
+        "{ c = MatMul(x, w) "
+        "y = ai.onnx.ml.LinearRegressor<coefficients = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], targets = 2>(c) }"
+    )
+    source.graph.initializer.append(numpy_helper.from_array(floats(6, 3), "w"))
+    assert graph_of(source, "pack").splitlines()[0] == "onnx_torch::packed"
+    check_equal(source, [floats(4, 6)])
+
+
 def test_pack_takes_up_bias_activation_and_residual():
     source = model(
         "(float[2, 6, 8, 8] x, float[2, 8, 8, 8] r) => (float[2, 8, 8, 8] y) "
@@ -234,6 +245,93 @@ def test_packed_runs_on_several_threads_at_once():
     with ThreadPoolExecutor(4) as pool:
         for ours, x in zip(pool.map(lambda x: rep.run([x])[0], inputs), inputs, strict=True):
             np.testing.assert_allclose(ours, plain.run([x])[0], rtol=1e-4, atol=1e-4)
+
+
+# --- recurrent --------------------------------------------------------------------------------------------------------
+
+RECURRENT = {
+    "RNN": (1, ""),
+    "GRU": (3, "linear_before_reset = 1"),
+    "LSTM": (4, ""),
+}
+
+
+def recurrent_model(name: str, direction: str, x: str, features: int, *, bias: bool, states: bool) -> onnx.ModelProto:
+    """A layer with 5 hidden units, for batches of 3."""
+    gates, attributes = RECURRENT[name]
+    directions = 2 if direction == "bidirectional" else 1
+    outputs = ["y", "h", "c"][: 3 if name == "LSTM" else 2]
+    settings = ", ".join(filter(None, ["hidden_size = 5", f'direction = "{direction}"', attributes]))
+    inputs = ["x", "w", "r", "b" if bias else "", "", *(["h0", "c0"][: len(outputs) - 1] if states else [])]
+    weights: dict[str, Any] = {"w": (directions, gates * 5, features), "r": (directions, gates * 5, 5)}
+    if bias:
+        weights["b"] = (directions, 2 * gates * 5)
+    for state in ["h0", "c0"][: len(outputs) - 1] if states else []:
+        weights[state] = (directions, 3, 5)
+    signature = ", ".join(f"float {output}" for output in outputs)
+    called = ", ".join(inputs).rstrip(", ")
+    return model(f"({x} x) => ({signature}) {{ {', '.join(outputs)} = {name}<{settings}>({called}) }}", **weights)
+
+
+@pytest.mark.parametrize("bias", [False, True], ids=["no bias", "bias"])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers(name: str, direction: str, bias: bool):
+    source = recurrent_model(name, direction, "float[7, 3, 4]", 4, bias=bias, states=bias)
+    graph = graph_of(source, "recurrent").splitlines()
+    assert "onnx_torch::recurrent" in graph
+    assert not {"aten::lstm", "aten::gru", "aten::rnn_tanh"} & set(graph)
+    check_equal(source, [floats(7, 3, 4)])
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers_of_other_sizes_and_values(name: str):
+    source = recurrent_model(name, "bidirectional", "float[T, N, C]", 5, bias=True, states=False)
+    for sizes in [(2, 3, 5), (1, 1, 5), (6, 3, 5), (2, 3, 5)]:
+        check_equal(source, [floats(*sizes)])
+    for value in [np.nan, np.inf, -np.inf, 1e38]:
+        x = floats(4, 3, 5)
+        x[2, 1, 3] = value
+        check_equal(source, [x])
+    for options in [{}, {"optimize": False}]:
+        with pytest.raises(onnx_torch.RunError, match=name):
+            onnx_torch.prepare(source, **options).run([floats(2, 3, 4)])
+
+
+@pytest.mark.parametrize("state", ["h0", "c0"])
+@pytest.mark.parametrize("sizes", [(2, 2, 5), (1, 3, 5), (2, 3, 6)])
+def test_states_of_other_sizes_are_refused(state: str, sizes: tuple[int, ...]):
+    source = recurrent_model("LSTM", "bidirectional", "float[7, 3, 4]", 4, bias=True, states=True)
+    (weight,) = (weight for weight in source.graph.initializer if weight.name == state)
+    weight.CopyFrom(numpy_helper.from_array(floats(*sizes), state))
+    for options in [{}, {"optimize": False}]:
+        with pytest.raises(onnx_torch.Error, match="LSTM"):
+            onnx_torch.prepare(source, **options).run([floats(7, 3, 4)])
+
+
+def test_recurrent_leaves_other_activations():
+    source = recurrent_model("RNN", "forward", "float[4, 3, 5]", 5, bias=True, states=False)
+    source.graph.node[0].attribute.append(onnx.helper.make_attribute("activations", ["Relu"]))
+    assert "aten::rnn_relu" in graph_of(source, "recurrent").splitlines()
+    x = floats(4, 3, 5)
+    x[2, 1, 3] = np.nan
+    check_equal(source, [x])
+
+
+def test_recurrent_leaves_other_types_and_weights_that_come_with_the_run():
+    source = recurrent_model("LSTM", "forward", "float[7, 3, 4]", 4, bias=True, states=False)
+    for weight in source.graph.initializer:
+        weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight).astype(np.float64), weight.name))
+    source.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    for output in source.graph.output:
+        output.type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    assert "onnx_torch::recurrent" not in graph_of(source, "recurrent")
+    check_equal(source, [floats(7, 3, 4).astype(np.float64)])
+    source = recurrent_model("GRU", "forward", "float[7, 3, 4]", 4, bias=False, states=False)
+    weight = source.graph.initializer.pop(0)
+    source.graph.input.append(onnx.helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, weight.dims))
+    assert "onnx_torch::recurrent" not in graph_of(source, "recurrent")
+    check_equal(source, [floats(7, 3, 4), numpy_helper.to_array(weight)])
 
 
 # --- attention and matmul ---------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class PackedConvolution final : public Fused {
             source,
             result,
             description.scratchpad_desc(),
-            laid_weight(weight, {weight_sizes, kFloat, weight_strides}, description.weights_desc()),
+            laid_.get(borrowed({weight_sizes, kFloat, weight_strides}, weight), description.weights_desc()),
             sizes,
             channels_last_strides(sizes)};
   }

@@ -8,13 +8,9 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
-#include <sstream>
 
 namespace onnxtorch::onednn {
 namespace {
-
-// Without a primitive: types that have none, and empty tensors.
-bool is_plain(const at::Tensor& x) { return x.scalar_type() == c10::kFloat && x.device().is_cpu() && x.numel() > 0; }
 
 // The tensor with these strides. That of a dimension of size 1 does not matter.
 at::Tensor arranged(const at::Tensor& t, at::IntArrayRef strides) {
@@ -27,23 +23,6 @@ at::Tensor arranged(const at::Tensor& t, at::IntArrayRef strides) {
 std::optional<at::Tensor> arranged_as(const Prepared& p, const at::Tensor& operand) {
   if (operand.sizes() != at::IntArrayRef(p.sizes) || !is_plain(operand)) return {};
   return arranged(operand, p.strides);
-}
-
-// What tells one layout from another.
-std::string layout_of(const dnnl::memory::desc& desc) {
-  if (desc.get_format_kind() != dnnl::memory::format_kind::blocked) return "";
-  std::ostringstream text;
-  const auto add = [&](const char* name, const dnnl::memory::dims& numbers) {
-    text << name;
-    for (const int64_t number : numbers) text << ' ' << number;
-    text << ';';
-  };
-  add("sizes", desc.get_dims());
-  add("padded", desc.get_padded_dims());
-  add("strides", desc.get_strides());
-  add("blocks", desc.get_inner_blks());
-  add("of", desc.get_inner_idxs());
-  return text.str();
 }
 
 // oneDNN's max and min give the other operand for a NaN; ATen gives the NaN.
@@ -103,34 +82,6 @@ void Fused::expect(at::IntArrayRef sizes) const {
   if (fits(sizes) && c10::multiply_integers(sizes) > 0) prepared(sizes, true);
 }
 
-std::vector<SavedWeights> Fused::saved() const {
-  const std::lock_guard lock(mutex_);
-  std::vector<SavedWeights> result;
-  for (const Laid& laid : laid_) {
-    if (auto layout = layout_of(laid.memory.get_desc()); !layout.empty())
-      result.push_back({std::move(layout), laid.bytes});
-  }
-  return result;
-}
-
-void Fused::take(std::vector<SavedWeights> saved) const {
-  const std::lock_guard lock(mutex_);
-  saved_ = std::move(saved);
-}
-
-Laid Fused::laid_weight(const at::Tensor& weight, const dnnl::memory::desc& desc,
-                        const dnnl::memory::desc& wanted) const {
-  const std::lock_guard lock(mutex_);
-  for (const Laid& laid : laid_) {
-    if (laid.memory.get_desc() == wanted) return laid;
-  }
-  for (const SavedWeights& known : saved_) {
-    if (known.layout != layout_of(wanted) || known.bytes.numel() != static_cast<int64_t>(wanted.get_size())) continue;
-    return laid_.emplace_back(Laid{known.bytes, borrowed(wanted, known.bytes)});
-  }
-  return laid_.emplace_back(laid_out(borrowed(desc, weight), wanted));
-}
-
 at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
   const auto plainly = [&] { return apply(by_aten(given), post_ops_, operands); };
   if (!is_plain(given) || !fits(given.sizes())) return plainly();
@@ -153,27 +104,18 @@ at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
   if (!p->primitive) return plainly();
 
   const at::Tensor y = at::empty_strided(p->sizes, p->strides, x.options());
-  const dnnl::memory source = borrowed(p->source, x), result = borrowed(p->result, y);
-  std::vector<dnnl::memory> lent;
-  std::vector<dnnl_exec_arg_t> arguments = {
-      {DNNL_ARG_SRC, source.get()}, {DNNL_ARG_WEIGHTS, p->weight.memory.get()}, {DNNL_ARG_DST, result.get()}};
-  const auto lend = [&](int argument, const dnnl::memory::desc& desc, const at::Tensor& tensor) {
-    arguments.push_back({argument, lent.emplace_back(borrowed(desc, tensor)).get()});
-  };
+  Call call;
+  call.with(DNNL_ARG_SRC, p->source, x).with(DNNL_ARG_WEIGHTS, p->weight.memory).with(DNNL_ARG_DST, p->result, y);
   if (bias_.defined())
-    lend(DNNL_ARG_BIAS, {{bias_.numel()}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a}, bias_);
-  at::Tensor scratchpad;
-  if (const auto bytes = static_cast<int64_t>(p->scratchpad.get_size()); bytes > 0) {
-    lend(DNNL_ARG_SCRATCHPAD, p->scratchpad, scratchpad = at::empty(bytes, at::kByte));
-  }
+    call.with(DNNL_ARG_BIAS, {{bias_.numel()}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a}, bias_);
   if (fused) {
     size_t next = 0;
     for (size_t i = 0; i < post_ops_.size(); ++i) {
       if (post_ops_[i].kind == PostOp::Kind::Activation) continue;
-      lend(DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1, p->result, others[next++]);
+      call.with(DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1, p->result, others[next++]);
     }
   }
-  execute(p->primitive, arguments);
+  call.run(p->primitive, p->scratchpad);
   return fused ? y : apply(y, post_ops_, operands);
 }
 

@@ -2,9 +2,9 @@
 // and layout, and otherwise leave the steps to ATen.
 #pragma once
 
-#include <mutex>
 #include <vector>
 
+#include "lower/onednn/laid_weight.h"
 #include "lower/onednn/primitives.h"
 
 namespace onnxtorch::onednn {
@@ -17,14 +17,14 @@ struct Prepared {
   std::vector<int64_t> sizes, strides;  // of the result as a tensor
 };
 
-class Fused : public Packed {
+class Fused : public PackedProduct {
  public:
   // `terms` is how many products make an element of the result.
   Fused(at::Tensor weight, at::Tensor bias, int64_t terms, std::vector<PostOp> post_ops);
   at::Tensor run(const at::Tensor& x, at::TensorList operands) const override;
   void expect(at::IntArrayRef sizes) const override;
-  std::vector<SavedWeights> saved() const override;
-  void take(std::vector<SavedWeights> saved) const override;
+  std::vector<SavedWeights> saved() const override { return laid_.saved(); }
+  void take(std::vector<SavedWeights> saved) const override { laid_.take(saved); }
 
  protected:
   // Whether the operation is defined for inputs of these sizes; of others ATen says what is wrong.
@@ -34,10 +34,8 @@ class Fused : public Packed {
   virtual Prepared prepare(at::IntArrayRef sizes, std::span<const PostOp> post_ops) const = 0;
   virtual at::Tensor by_aten(const at::Tensor& x) const = 0;
 
-  // The weight in the layout that a primitive wants; shapes of input that want the same one share it.
-  Laid laid_weight(const at::Tensor& weight, const dnnl::memory::desc& desc, const dnnl::memory::desc& wanted) const;
-
   const at::Tensor weight_, bias_;
+  const LaidWeight laid_;
 
  private:
   using Key = std::vector<int64_t>;
@@ -49,9 +47,6 @@ class Fused : public Packed {
   // Inputs up to this give results that are no NaN; without end where no step would lose one.
   const float most_;
   mutable Recent<Key, Prepared> recent_{64};
-  mutable std::mutex mutex_;
-  mutable std::vector<Laid> laid_;
-  mutable std::vector<SavedWeights> saved_;  // by another object
 };
 
 }  // namespace onnxtorch::onednn

@@ -40,7 +40,7 @@ class PackedLinear final : public Fused {
             source,
             result,
             description.scratchpad_desc(),
-            laid_weight(weight, given, description.weights_desc()),
+            laid_.get(borrowed(given, weight), description.weights_desc()),
             sizes,
             strides(sizes)};
   }

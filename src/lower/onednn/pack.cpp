@@ -194,7 +194,7 @@ void expect_known_sizes(const Program& program) {
   const std::function<void(jit::Block*)> visit = [&](jit::Block* block) {
     for (jit::Node* node : block->nodes()) {
       for (jit::Block* inner : node->blocks()) visit(inner);
-      if (node->kind() != kPacked) continue;
+      if (node->kind() != kPacked && node->kind() != Symbol::fromQualString("onnx_torch::recurrent")) continue;
       const auto& type = node->input(0)->type()->expectRef<c10::TensorType>();
       const auto sizes = type.sizes().concrete_sizes();
       const auto operation = constants(node->input(1));

@@ -1,6 +1,5 @@
-// Convolutions and matrix products with constant weights, prepared for oneDNN: the weights are laid out once, and what
-// follows element by element is computed while the results are in registers. A primitive is made for each shape of
-// input that comes along, and kept.
+// Operators with constant weights, prepared for oneDNN: the weights are laid out once. A primitive is made for each
+// shape of input that comes along, and kept.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,8 +13,20 @@
 
 namespace onnxtorch {
 
-// A step after the main computation: an activation by its ATen name, or the addition of or multiplication by an
-// operand.
+class Packed : public torch::CustomClassHolder {
+ public:
+  // Makes ready for inputs of these sizes.
+  virtual void expect(at::IntArrayRef sizes) const = 0;
+
+  // What has been laid out so far, and another object's that need not be laid out any more.
+  virtual std::vector<SavedWeights> saved() const = 0;
+  virtual void take(std::vector<SavedWeights> saved) const = 0;
+};
+
+// --- Convolutions and products ---
+
+// A step after a convolution or a product, while its results are in registers: an activation by its ATen name, or the
+// addition of or multiplication by an operand.
 struct PostOp {
   enum class Kind : uint8_t { Activation, Add, Mul };
   Kind kind;
@@ -26,17 +37,10 @@ struct PostOp {
 // Whether oneDNN has this activation.
 bool is_post_activation(const std::string& name);
 
-class Packed : public torch::CustomClassHolder {
+class PackedProduct : public Packed {
  public:
   // One operand for each Add and Mul, in their order.
   virtual at::Tensor run(const at::Tensor& x, at::TensorList operands) const = 0;
-
-  // Makes ready for inputs of these sizes.
-  virtual void expect(at::IntArrayRef sizes) const = 0;
-
-  // What has been laid out so far, and another object's that need not be laid out any more.
-  virtual std::vector<SavedWeights> saved() const = 0;
-  virtual void take(std::vector<SavedWeights> saved) const = 0;
 };
 
 struct Convolution {
@@ -53,6 +57,25 @@ struct Linear {
 };
 
 c10::intrusive_ptr<Packed> packed(const Linear& linear, std::vector<PostOp> post_ops);
+
+// --- Recurrent layers ---
+
+// As ATen's layers take it; oneDNN's with Relu would lose a NaN. The parameters: of each direction w_ih, w_hh and,
+// where there are biases, b_ih, b_hh.
+struct Recurrent {
+  enum class Cell : uint8_t { Tanh, Gru, Lstm };
+  Cell cell;
+  bool bidirectional, has_biases;
+  std::vector<at::Tensor> parameters;
+};
+
+class PackedRecurrent : public Packed {
+ public:
+  // x is [time, batch, features]; a state, h or h and c, is [directions, batch, hidden]. Gives y and the last states.
+  virtual std::vector<at::Tensor> run(const at::Tensor& x, at::TensorList states) const = 0;
+};
+
+c10::intrusive_ptr<Packed> packed(Recurrent layer);
 
 // The program's packed operators, in the order of its constants.
 std::vector<c10::intrusive_ptr<Packed>> packed_of(const Program& program);

@@ -46,27 +46,42 @@ const dnnl::engine& engine() {
   return cpu;
 }
 
-void execute(const dnnl::primitive& primitive, std::span<const dnnl_exec_arg_t> arguments) {
-  thread_local const dnnl::stream stream(engine());
-  dnnl::error::wrap_c_api(
-      dnnl_primitive_execute(primitive.get(), stream.get(), static_cast<int>(arguments.size()), arguments.data()),
-      "could not run a oneDNN primitive");
-}
-
 bool is_reference(const dnnl::primitive_desc_base& description) {
   return std::string_view(description.impl_info_str()).starts_with("ref");
 }
+
+bool is_plain(const at::Tensor& t) { return t.scalar_type() == c10::kFloat && t.device().is_cpu() && t.numel() > 0; }
 
 dnnl::memory borrowed(const dnnl::memory::desc& desc, const at::Tensor& tensor) {
   return {desc, engine(), tensor.data_ptr()};
 }
 
+Call& Call::with(int argument, const dnnl::memory& memory) {
+  lent_.push_back(memory);
+  arguments_.push_back({argument, memory.get()});
+  return *this;
+}
+
+Call& Call::with(int argument, const dnnl::memory::desc& desc, const at::Tensor& tensor) {
+  return with(argument, borrowed(desc, tensor));
+}
+
+void Call::run(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad) {
+  thread_local const dnnl::stream stream(engine());
+  at::Tensor room;
+  if (const size_t bytes = scratchpad.get_size(); bytes > 0) {
+    room = at::empty(static_cast<int64_t>(bytes), at::kByte);
+    with(DNNL_ARG_SCRATCHPAD, scratchpad, room);
+  }
+  dnnl::error::wrap_c_api(
+      dnnl_primitive_execute(primitive.get(), stream.get(), static_cast<int>(arguments_.size()), arguments_.data()),
+      "could not run a oneDNN primitive");
+}
+
 Laid laid_out(const dnnl::memory& from, const dnnl::memory::desc& desc) {
   const at::Tensor bytes = at::empty(static_cast<int64_t>(desc.get_size()), at::kByte);
   const dnnl::memory to = borrowed(desc, bytes);
-  const dnnl::reorder reorder(from, to);
-  const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_FROM, from.get()}, {DNNL_ARG_TO, to.get()}};
-  execute(reorder, arguments);
+  Call().with(DNNL_ARG_FROM, from).with(DNNL_ARG_TO, to).run(dnnl::reorder(from, to));
   return {bytes, to};
 }
 

@@ -20,14 +20,27 @@ namespace onnxtorch::onednn {
 
 const dnnl::engine& engine();
 
-// Runs a primitive on this thread's stream.
-void execute(const dnnl::primitive& primitive, std::span<const dnnl_exec_arg_t> arguments);
-
 // Whether oneDNN has nothing fast for it on this CPU.
 bool is_reference(const dnnl::primitive_desc_base& description);
 
+// Whether primitives take the tensor: they have float32, and nothing for empty tensors.
+bool is_plain(const at::Tensor& t);
+
 // Memory that a tensor lends.
 dnnl::memory borrowed(const dnnl::memory::desc& desc, const at::Tensor& tensor);
+
+// One run of a primitive, with what it is lent. Its tensors must live until then.
+class Call {
+ public:
+  Call& with(int argument, const dnnl::memory& memory);
+  Call& with(int argument, const dnnl::memory::desc& desc, const at::Tensor& tensor);
+  // On this thread's stream.
+  void run(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad = {});
+
+ private:
+  std::vector<dnnl::memory> lent_;
+  std::vector<dnnl_exec_arg_t> arguments_;
+};
 
 // A tensor's elements in another layout, in memory of its own.
 struct Laid {

@@ -23,16 +23,14 @@ dnnl::memory::desc described(const at::Tensor& t) { return {t.sizes().vec(), kFl
 
 // With as many dimensions as asked for, and strides that a primitive takes: one of the last two is 1, none is 0 but
 // where the size is 1.
-at::Tensor arranged(at::Tensor t, int64_t dims) {
+at::Tensor with_dims(at::Tensor t, int64_t dims) {
   while (t.dim() < dims) t = t.unsqueeze(0);
   bool plain = t.stride(-1) == 1 || t.stride(-2) == 1;
   for (int64_t i = 0; i < t.dim(); ++i) plain = plain && (t.stride(i) > 0 || t.size(i) == 1);
   return plain ? t : t.contiguous();
 }
 
-bool is_plain(const at::Tensor& t) {
-  return t.scalar_type() == c10::kFloat && t.device().is_cpu() && t.dim() >= 2 && t.dim() <= kMostDims && t.numel() > 0;
-}
+bool is_matrix(const at::Tensor& t) { return is_plain(t) && t.dim() >= 2 && t.dim() <= kMostDims; }
 
 PreparedProduct prepared(const at::Tensor& a, const at::Tensor& b, const at::Tensor& added, const at::Tensor& result,
                          double scale) {
@@ -66,22 +64,13 @@ bool compute(const at::Tensor& a, const at::Tensor& b, const at::Tensor& added, 
   const auto p = recent.get(key, [&] { return prepared(a, b, added, result, scale); });
   if (!p->primitive) return false;
 
-  const dnnl::memory first = borrowed(p->a, a), second = borrowed(p->b, b), to = borrowed(p->result, result);
-  std::vector<dnnl_exec_arg_t> arguments = {
-      {DNNL_ARG_SRC, first.get()}, {DNNL_ARG_WEIGHTS, second.get()}, {DNNL_ARG_DST, to.get()}};
-  dnnl::memory operand, scratch;
+  Call call;
+  call.with(DNNL_ARG_SRC, p->a, a).with(DNNL_ARG_WEIGHTS, p->b, b).with(DNNL_ARG_DST, p->result, result);
   if (added.defined()) {
-    operand = borrowed(p->added, added);
     const int place = scale != 1 ? 1 : 0;
-    arguments.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(place) | DNNL_ARG_SRC_1, operand.get()});
+    call.with(DNNL_ARG_ATTR_MULTIPLE_POST_OP(place) | DNNL_ARG_SRC_1, p->added, added);
   }
-  at::Tensor scratchpad;
-  if (const auto bytes = static_cast<int64_t>(p->scratchpad.get_size()); bytes > 0) {
-    scratchpad = at::empty(bytes, at::kByte);
-    scratch = borrowed(p->scratchpad, scratchpad);
-    arguments.push_back({DNNL_ARG_SCRATCHPAD, scratch.get()});
-  }
-  execute(p->primitive, arguments);
+  call.run(p->primitive, p->scratchpad);
   return true;
 }
 
@@ -99,26 +88,26 @@ std::optional<std::vector<int64_t>> product_sizes(const at::Tensor& a, const at:
 }  // namespace
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
-  if (!is_plain(a) || !is_plain(b)) return at::matmul(a, b);
+  if (!is_matrix(a) || !is_matrix(b)) return at::matmul(a, b);
   const auto sizes = product_sizes(a, b);
   if (!sizes) return at::matmul(a, b);
   const auto dims = static_cast<int64_t>(sizes->size());
   const at::Tensor result = at::empty(*sizes, a.options());
-  return compute(arranged(a, dims), arranged(b, dims), {}, result, 1) ? result : at::matmul(a, b);
+  return compute(with_dims(a, dims), with_dims(b, dims), {}, result, 1) ? result : at::matmul(a, b);
 }
 
 namespace {
 
 // query @ key * scale + mask.
 at::Tensor scores(const at::Tensor& query, const at::Tensor& key, const at::Tensor& mask, double scale) {
-  const auto sizes = is_plain(query) && is_plain(key) ? product_sizes(query, key) : std::nullopt;
+  const auto sizes = is_matrix(query) && is_matrix(key) ? product_sizes(query, key) : std::nullopt;
   const auto dims = static_cast<int64_t>(sizes ? sizes->size() : 0);
   const bool fits =
-      !mask.defined() || (is_plain(mask) && mask.dim() <= dims && at::is_expandable_to(mask.sizes(), *sizes));
+      !mask.defined() || (is_matrix(mask) && mask.dim() <= dims && at::is_expandable_to(mask.sizes(), *sizes));
   if (sizes && fits) {
     const at::Tensor result = at::empty(*sizes, query.options());
-    const at::Tensor added = mask.defined() ? arranged(mask, dims) : mask;
-    if (compute(arranged(query, dims), arranged(key, dims), added, result, scale)) return result;
+    const at::Tensor added = mask.defined() ? with_dims(mask, dims) : mask;
+    if (compute(with_dims(query, dims), with_dims(key, dims), added, result, scale)) return result;
   }
   const at::Tensor scaled = at::matmul(at::mul(query, scale), key);
   return mask.defined() ? at::add(scaled, mask) : scaled;
@@ -136,12 +125,12 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
                      const std::optional<at::Tensor>& mask, double scale, bool without_nan) {
   at::Tensor weights = at::softmax(scores(query, key, mask.value_or(at::Tensor()), scale), -1);
   if (without_nan) weights = zeros_for_nan(weights);
-  const auto sizes = is_plain(weights) && is_plain(value) ? product_sizes(weights, value) : std::nullopt;
+  const auto sizes = is_matrix(weights) && is_matrix(value) ? product_sizes(weights, value) : std::nullopt;
   if (!sizes || sizes->size() != 4) return product(weights, value);
   // In the order of memory that what follows wants: the heads of a position side by side.
   const at::Tensor result =
       at::empty({(*sizes)[0], (*sizes)[2], (*sizes)[1], (*sizes)[3]}, value.options()).transpose(1, 2);
-  return compute(arranged(weights, 4), arranged(value, 4), {}, result, 1) ? result : at::matmul(weights, value);
+  return compute(with_dims(weights, 4), with_dims(value, 4), {}, result, 1) ? result : at::matmul(weights, value);
 }
 
 }  // namespace onnxtorch::onednn

@@ -8,7 +8,12 @@ namespace onnxtorch {
 namespace {
 
 at::Tensor run_packed(const at::Tensor& x, const c10::intrusive_ptr<Packed>& operation, at::TensorList operands) {
-  return operation->run(x, operands);
+  return static_cast<const PackedProduct&>(*operation).run(x, operands);
+}
+
+std::vector<at::Tensor> run_recurrent(const at::Tensor& x, const c10::intrusive_ptr<Packed>& operation,
+                                      at::TensorList states) {
+  return static_cast<const PackedRecurrent&>(*operation).run(x, states);
 }
 
 }  // namespace
@@ -34,6 +39,8 @@ void register_onednn() {
     torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
     m.def("packed(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor[] operands) -> Tensor",
           run_packed);
+    m.def("recurrent(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor[] states) -> Tensor[]",
+          run_recurrent);
     m.def("matmul(Tensor a, Tensor b) -> Tensor", onednn::product);
     m.def("attention(Tensor query, Tensor key, Tensor value, Tensor? mask, float scale, bool without_nan) -> Tensor",
           onednn::attention);

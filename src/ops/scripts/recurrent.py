@@ -6,6 +6,19 @@ def initial_state(X: Tensor, R: Tensor) -> Tensor:
     return torch.zeros([R.size(0), X.size(1), R.size(2)], dtype=X.dtype, device=X.device)
 
 
+# ATen's LSTM does not look whether sizes fit, and reads what lies behind.
+def checked_input(X: Tensor, W: Tensor) -> Tensor:
+    assert X.size(2) == W.size(2), "X has {} features, W takes {}".format(X.size(2), W.size(2))
+    return X
+
+
+# Nothing but the state: expand is for shapes that are known before the model runs, when nothing is asserted yet.
+def checked_state(state: Tensor, X: Tensor, R: Tensor) -> Tensor:
+    sizes = [R.size(0), X.size(1), R.size(2)]
+    assert state.size() == sizes, "an initial state has shape {}, not {}".format(state.size(), sizes)
+    return state.expand(sizes)
+
+
 def time_step(step: int, steps: int, reverse: bool) -> int:
     return steps - 1 - step if reverse else step
 
