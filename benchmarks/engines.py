@@ -48,6 +48,7 @@ OURS, REFERENCE, AGAIN = "onnx_torch", "onnxruntime", "onnxruntime_again"
 COLUMNS = {
     OURS: Engine("onnx_torch", "onnx_torch", ("onnx_torch",)),
     "unoptimized": Engine("onnx_torch, no passes", "onnx_torch", ("onnx_torch",), {"optimize": False}),
+    "bfloat16": Engine("onnx_torch, bfloat16", "onnx_torch", ("onnx_torch",), {"precision": "bfloat16"}, looser=50),
     REFERENCE: Engine("onnxruntime", "onnxruntime", ("onnxruntime",)),
     AGAIN: Engine("onnxruntime, a second process", "onnxruntime", ("onnxruntime",)),
     "openvino": Engine("OpenVINO, float32", "openvino", ("openvino",), {"precision": "f32"}),

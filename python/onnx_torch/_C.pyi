@@ -14,6 +14,7 @@ class Options:
         self,
         *,
         device: str,
+        precision: str,
         optimize: bool,
         disabled_passes: Set[str],
         threads: int,

@@ -235,6 +235,7 @@ class OnnxTorchBackend(Backend):
         device: str | Device = "CPU",
         *,
         base_dir: str | os.PathLike[str] | None = None,
+        precision: str = "float32",
         optimize: bool = True,
         disabled_passes: Iterable[str] = (),
         threads: int = 0,
@@ -248,6 +249,8 @@ class OnnxTorchBackend(Backend):
             model: a ModelProto, its serialized bytes, or a path.
             device: "CPU" or "CUDA:n".
             base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+            precision: what float32 convolutions and products with weights are computed in: "float32", "bfloat16" or
+                "float16". All else, and their results, stay float32.
             optimize: whether `passes` may rewrite the graph; without them, the model's operators run one by one.
             disabled_passes: the names of passes to leave out.
             threads: how many threads a run of this model uses on the CPU, whatever the process uses; 0: torch's number.
@@ -261,6 +264,7 @@ class OnnxTorchBackend(Backend):
         directory = os.fspath(base_dir or "")
         named: dict[str, Any] = {
             "device": _device_name(device),
+            "precision": precision,
             "optimize": optimize,
             "disabled_passes": set(disabled_passes),
             "threads": threads,

@@ -33,6 +33,7 @@ def show(
     *,
     step: str | None = None,
     base_dir: str | os.PathLike[str] | None = None,
+    precision: str = "float32",
     optimize: bool = True,
     disabled_passes: Iterable[str] = (),
     shapes: Mapping[str, int] | None = None,
@@ -41,7 +42,7 @@ def show(
 
     Args:
         model: a ModelProto, its serialized bytes, or a path.
-        device: see `prepare`; likewise ``base_dir``, ``optimize``, ``disabled_passes`` and ``shapes``.
+        device: see `prepare`; likewise ``base_dir``, ``precision``, ``optimize``, ``disabled_passes`` and ``shapes``.
         step: one of the steps of preparing a model, `OnnxTorchRep.graphs`; what it made of the graph is then shown:
             lines that it took away with a "-", lines that it added with a "+". Before the first step, the graph is
             ONNX's own.
@@ -55,7 +56,15 @@ def show(
     1 Neg → z   │   %2 : Float(2) = aten::neg(%1)
                 │   return (%2)
     """
-    rep = prepare(model, device, base_dir=base_dir, optimize=optimize, disabled_passes=disabled_passes, shapes=shapes)
+    rep = prepare(
+        model,
+        device,
+        base_dir=base_dir,
+        precision=precision,
+        optimize=optimize,
+        disabled_passes=disabled_passes,
+        shapes=shapes,
+    )
     if step is None:
         return _side_by_side(lines(rep, rep.graph()))
     steps = {name: lines(rep, graph, inputs) for name, graph, inputs in rep._prepared.steps}

@@ -124,6 +124,7 @@ def profile(
     warm_up: int = 2,
     seed: int = 0,
     base_dir: str | os.PathLike[str] | None = None,
+    precision: str = "float32",
     optimize: bool = True,
     disabled_passes: Iterable[str] = (),
     threads: int = 0,
@@ -135,7 +136,8 @@ def profile(
     Args:
         model: a ModelProto, its serialized bytes, or a path.
         inputs: by name, or a list; those that are missing are random.
-        device: see `prepare`; likewise ``base_dir``, ``optimize``, ``disabled_passes``, ``threads`` and ``shapes``.
+        device: see `prepare`; likewise ``base_dir``, ``precision``, ``optimize``, ``disabled_passes``, ``threads`` and
+            ``shapes``.
         runs: how many to measure.
         warm_up: how many to do before.
         seed: of random inputs.
@@ -153,6 +155,7 @@ def profile(
         model,
         device,
         base_dir=base_dir,
+        precision=precision,
         optimize=optimize,
         disabled_passes=disabled_passes,
         threads=threads,

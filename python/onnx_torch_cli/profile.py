@@ -5,7 +5,19 @@ from typing import Annotated, Literal
 
 import typer
 
-from .options import Device, DisabledPass, Input, Model, Optimize, Seed, Shape, Threads, feeds_of, shapes_of
+from .options import (
+    Device,
+    DisabledPass,
+    Input,
+    Model,
+    Optimize,
+    Precision,
+    Seed,
+    Shape,
+    Threads,
+    feeds_of,
+    shapes_of,
+)
 from .terminal import progress, table
 
 
@@ -27,6 +39,7 @@ def profile(
     ] = None,
     seed: Seed = 0,
     device: Device = "CPU",
+    precision: Precision = "float32",
     optimize: Optimize = True,
     disable_pass: DisabledPass = None,
     threads: Threads = 0,
@@ -43,6 +56,7 @@ def profile(
             device,
             runs=runs,
             warm_up=warm_up,
+            precision=precision,
             optimize=optimize,
             disabled_passes=disable_pass or (),
             threads=threads,

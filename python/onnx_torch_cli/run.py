@@ -14,6 +14,7 @@ from .options import (
     Limit,
     Model,
     Optimize,
+    Precision,
     Seed,
     Shape,
     Threads,
@@ -39,6 +40,7 @@ def run(
     ] = None,
     seed: Seed = 0,
     device: Device = "CPU",
+    precision: Precision = "float32",
     optimize: Optimize = True,
     disable_pass: DisabledPass = None,
     threads: Threads = 0,
@@ -58,6 +60,7 @@ def run(
         rep = onnx_torch.prepare(
             model,
             device,
+            precision=precision,
             optimize=optimize,
             disabled_passes=disable_pass or (),
             threads=threads,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Device, DisabledPass, Model, Optimize, Shape, shapes_of
+from .options import Device, DisabledPass, Model, Optimize, Precision, Shape, shapes_of
 
 
 def show(
@@ -13,6 +13,7 @@ def show(
         str | None, typer.Option("--pass", metavar="NAME", help="Show what this step of preparing the model changed.")
     ] = None,
     device: Device = "CPU",
+    precision: Precision = "float32",
     optimize: Optimize = True,
     disable_pass: DisabledPass = None,
     shape: Shape = None,
@@ -29,6 +30,7 @@ def show(
             model,
             device,
             step=step,
+            precision=precision,
             optimize=optimize,
             disabled_passes=disable_pass or (),
             shapes=shapes_of(shape),

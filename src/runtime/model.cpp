@@ -93,7 +93,7 @@ PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options opti
   if (options_.threads < 0) throw InputError("threads must be 0 or more, not " + std::to_string(options_.threads));
   if (!(options_.limits.seconds > 0)) throw InputError("the seconds of limits must be more than 0");
   if (!(options_.limits.memory > 0)) throw InputError("the memory of limits must be more than 0 bytes");
-  check_passes(options_, device_);
+  check_options(options_, device_);
   onnxtorch::check(file_->proto);
   const ThreadLimit limit(options_.threads);  // weights are laid out for as many threads as will run
   Program program = lowered(base_variant());

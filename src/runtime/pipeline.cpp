@@ -9,6 +9,7 @@
 
 #include "lower/cpu.h"
 #include "lower/place.h"
+#include "passes/precision.h"
 
 namespace onnxtorch {
 namespace {
@@ -36,16 +37,21 @@ void run(const Pass& pass, Program& program) {
   if (dumped) dump("after", pass.name, program);
 }
 
+std::span<const Pass> device_passes(c10::Device device) {
+  return device.is_cpu() ? cpu_passes() : std::span<const Pass>();
+}
+
 }  // namespace
 
 std::vector<Pass> passes_for(c10::Device device) {
-  const auto general = passes(), lowering = device.is_cpu() ? cpu_passes() : std::span<const Pass>();
+  const auto general = passes(), lowering = device_passes(device);
   std::vector<Pass> all(general.begin(), general.end());
   all.insert(all.end(), lowering.begin(), lowering.end());
   return all;
 }
 
-void check_passes(const Options& options, c10::Device device) {
+void check_options(const Options& options, c10::Device device) {
+  precision_of(options.precision);
   const std::vector<Pass> known = passes_for(device);
   const auto unknown = std::ranges::find_if(options.disabled_passes, [&](const std::string& name) {
     return std::ranges::none_of(known, [&](const Pass& pass) { return pass.name == name; });
@@ -60,12 +66,19 @@ Program optimized(Program program, c10::Device device, const Options& options, c
   const bool plain = !options.optimize || program.needs_autograd;
   program = placed(std::move(program), device);
   if (watcher) watcher("place", program);
-  if (plain) return program;
-  for (const Pass& pass : passes_for(device)) {
-    if (options.disabled_passes.contains(pass.name)) continue;
-    run(pass, program);
-    if (watcher) watcher(pass.name, program);
+  const auto run_all = [&](std::span<const Pass> passes) {
+    for (const Pass& pass : passes) {
+      if (options.disabled_passes.contains(pass.name)) continue;
+      run(pass, program);
+      if (watcher) watcher(pass.name, program);
+    }
+  };
+  if (!plain) run_all(passes());
+  if (const c10::ScalarType type = precision_of(options.precision); type != c10::kFloat) {
+    lower_precision(program, type);
+    if (watcher) watcher("precision", program);
   }
+  if (!plain) run_all(device_passes(device));
   return program;
 }
 

@@ -21,7 +21,7 @@ using Watcher = std::function<void(const char* step, const Program& program)>;
 // The program, placed on a device and as fast as the options let it be.
 Program optimized(Program program, c10::Device device, const Options& options, const Watcher& watcher = {});
 
-// Throws InputError where an option names a pass that is not there.
-void check_passes(const Options& options, c10::Device device);
+// Throws InputError where an option names a pass or a precision that is not there.
+void check_options(const Options& options, c10::Device device);
 
 }  // namespace onnxtorch

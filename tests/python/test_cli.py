@@ -489,6 +489,8 @@ def test_the_documentation_names_every_command_and_option():
             "--seed",
             "--optimize",
             "--no-optimize",
-        } | {"--disable-pass"}
+            "--disable-pass",
+            "--precision",
+        }
         for option in set(re.findall(r"^│ +(--[a-z-]+)", help_text, re.M)) - shared:
             assert f"`{option}" in section[1], (name, option)

@@ -1,0 +1,134 @@
+"""The option `precision`: what is computed in another type, and how far results are from those in float32."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+import onnx_torch
+
+RNG = np.random.default_rng(0)
+# The relative error of rounding to each type.
+ROUNDING = {"bfloat16": 2**-9, "float16": 2**-12}
+
+
+def model(text: str, **weights: tuple[int, ...]) -> onnx.ModelProto:
+    parsed = parser.parse_model(f'<ir_version: 10, opset_import: ["": 23]> net {text}')
+    for name, sizes in weights.items():
+        parsed.graph.initializer.append(numpy_helper.from_array(floats(*sizes), name))
+    return parsed
+
+
+def floats(*sizes: int) -> np.ndarray:
+    return RNG.standard_normal(sizes, np.float32)
+
+
+def rounded(x: np.ndarray, precision: str) -> np.ndarray:
+    """The array, rounded to the type, in float64."""
+    if precision == "float16":
+        return x.astype(np.float16).astype(np.float64)
+    bits = x.view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32).astype(np.float64)
+
+
+MODELS = {
+    "Conv": ("(float[2, 6, 9, 9] x) => (float[N, C, H, W] y) { y = Conv(x, w, b) }", {"w": (8, 6, 3, 3), "b": (8,)}),
+    "ConvTranspose": (
+        "(float[2, 6, 9, 9] x) => (float[N, C, H, W] y) { y = ConvTranspose(x, w) }",
+        {"w": (6, 4, 2, 2)},
+    ),
+    "Gemm": ("(float[5, 6] x) => (float[5, 7] y) { y = Gemm<transB = 1>(x, w, b) }", {"w": (7, 6), "b": (7,)}),
+    "MatMul": ("(float[2, 5, 6] x) => (float[2, 5, 7] y) { y = MatMul(x, w) }", {"w": (6, 7)}),
+    "MatMul from the left": ("(float[6, 7] x) => (float[5, 7] y) { y = MatMul(w, x) }", {"w": (5, 6)}),
+    "open sizes": ("(float[N, 6] x) => (float[N, 7] y) { y = MatMul(x, w) }", {"w": (6, 7)}),
+}
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize("precision", ROUNDING)
+@pytest.mark.parametrize("name", MODELS)
+def test_products_with_weights_are_computed_in_it(name: str, precision: str, optimize: bool):
+    text, weights = MODELS[name]
+    source = model(text, **weights)
+    x = floats(*[dim.dim_value or 4 for dim in source.graph.input[0].type.tensor_type.shape.dim])
+    y = onnx_torch.prepare(source, precision=precision, optimize=optimize).run([x])[0]
+    assert y.dtype == np.float32
+    # The same of operands that were rounded before, in float64: what is left is the rounding of biases and results.
+    exact = onnx_torch.prepare(doubled(source, precision)).run([rounded(x, precision)])[0]
+    roundings = 32 if name == "ConvTranspose" else 4  # ATen adds what meets in an element in the type itself
+    np.testing.assert_allclose(y, exact, rtol=4 * ROUNDING[precision], atol=roundings * ROUNDING[precision])
+    unrounded = onnx_torch.prepare(source).run([x])[0]
+    assert np.abs(y - unrounded).max() > ROUNDING[precision] / 16
+
+
+def doubled(source: onnx.ModelProto, precision: str) -> onnx.ModelProto:
+    """The model in float64, with weights that are rounded."""
+    copy = onnx.ModelProto.FromString(source.SerializeToString())
+    for weight in copy.graph.initializer:
+        exact = rounded(numpy_helper.to_array(weight), precision)
+        weight.CopyFrom(numpy_helper.from_array(exact, weight.name))
+    for value in [*copy.graph.input, *copy.graph.output]:
+        value.type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    return copy
+
+
+def test_all_else_stays_float32():
+    source = model("(float[3, 4] a, float[4, 5] b) => (float[3, 5] y) { p = MatMul(a, b) y = Softmax(p) }")
+    inputs = [floats(3, 4), floats(4, 5)]
+    for precision in ROUNDING:
+        y = onnx_torch.prepare(source, precision=precision).run(inputs)[0]
+        np.testing.assert_array_equal(y, onnx_torch.prepare(source).run(inputs)[0])
+    source = model("(double[3, 4] x) => (double[3, 4] y) { w = Constant<value_floats = [1.0]>() y = Add(x, x) }")
+    x = floats(3, 4).astype(np.float64)
+    np.testing.assert_array_equal(onnx_torch.prepare(source, precision="bfloat16").run([x])[0], x + x)
+
+
+def test_it_holds_inside_of_branches_and_loops():
+    source = model(
+        "(float[4, 4] x, bool b) => (float[4, 4] y) {"
+        "  y = If(b)<then_branch = t () => (float[4, 4] p) { p = MatMul(x, w) },"
+        "            else_branch = e () => (float[4, 4] q) { q = Identity(x) }> }",
+        w=(4, 4),
+    )
+    x = floats(4, 4)
+    rep = onnx_torch.prepare(source, precision="bfloat16")
+    weight = numpy_helper.to_array(source.graph.initializer[0])
+    expected = rounded(x, "bfloat16") @ rounded(weight, "bfloat16")
+    np.testing.assert_allclose(rep.run([x, np.array(True)])[0], expected, rtol=2**-7, atol=2**-7)
+    np.testing.assert_array_equal(rep.run([x, np.array(False)])[0], x)
+
+
+def test_an_input_of_several_products_is_rounded_once():
+    source = model(
+        "(float[4, 6] x) => (float[4, 5] q, float[4, 5] k) { q = MatMul(x, v) k = MatMul(x, w) }", v=(6, 5), w=(6, 5)
+    )
+    graph = onnx_torch.prepare(source, precision="bfloat16", optimize=False).graphs()["precision"]
+    assert len(re.findall(r"aten::to\(%0\b", graph)) == 1
+
+
+def test_nan_and_infinity_go_through():
+    source = model("(float[2, 6, 8, 8] x) => (float[N, C, H, W] y) { c = Conv(x, w) y = Relu(c) }", w=(8, 6, 1, 1))
+    x = floats(2, 6, 8, 8)
+    x[0, 1, 2:5, 3] = np.nan, np.inf, -np.inf
+    ours = onnx_torch.prepare(source, precision="bfloat16").run([x])[0]
+    plain = onnx_torch.prepare(source).run([x])[0]
+    np.testing.assert_array_equal(np.isnan(ours), np.isnan(plain))
+    np.testing.assert_array_equal(np.isinf(ours), np.isinf(plain))
+
+
+def test_it_is_kept_where_a_model_is_saved_or_pickled(tmp_path):
+    rep = onnx_torch.prepare(model(*MODELS["Gemm"][:1], **MODELS["Gemm"][1]), precision="bfloat16")
+    x = floats(5, 6)
+    rep.save(tmp_path / "saved")
+    loaded = onnx_torch.load(tmp_path / "saved")
+    assert loaded.options["precision"] == "bfloat16"
+    np.testing.assert_array_equal(loaded.run([x])[0], rep.run([x])[0])
+
+
+def test_another_precision_is_refused():
+    with pytest.raises(onnx_torch.InputError, match="precision must be float32, bfloat16 or float16, not int8"):
+        onnx_torch.prepare(model(*MODELS["Gemm"][:1], **MODELS["Gemm"][1]), precision="int8")
