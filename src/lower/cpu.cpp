@@ -1,5 +1,7 @@
 #include "lower/cpu.h"
 
+#include "lower/chain/chains.h"
+
 #ifdef ONNX_TORCH_ONEDNN
 #include "lower/onednn/pack.h"
 #include "lower/onednn/packed.h"
@@ -8,6 +10,12 @@
 #endif
 
 namespace onnxtorch {
+namespace {
+
+constexpr Pass kChains{"chains", "compute element-wise operators on one another's results in one pass over memory",
+                       find_chains};
+
+}  // namespace
 
 #ifdef ONNX_TORCH_ONEDNN
 
@@ -17,6 +25,7 @@ std::span<const Pass> cpu_passes() {
       {"pack", "lay out the weights of convolutions and products once, and compute what follows along with them", pack},
       {"recurrent", "lay out the weights of recurrent layers once", pack_recurrent_layers},
       {"matmul", "compute the other products of matrices by oneDNN", replace_products},
+      kChains,
   };
   return kPasses;
 }
@@ -39,7 +48,7 @@ std::string layouts_version() { return onednn_version(); }
 
 #else
 
-std::span<const Pass> cpu_passes() { return {}; }
+std::span<const Pass> cpu_passes() { return {&kChains, 1}; }
 std::vector<std::vector<SavedWeights>> saved_weights(const Program&) { return {}; }
 void take_weights(const Program&, std::vector<std::vector<SavedWeights>>) {}
 void lay_out_weights(const Program&) {}

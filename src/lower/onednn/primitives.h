@@ -3,15 +3,13 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <list>
-#include <memory>
-#include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "lower/onednn/packed.h"
+#include "lower/recent.h"
 
 // libtorch's include directory has the headers of another release.
 static_assert(DNNL_VERSION_MAJOR == 3 && DNNL_VERSION_MINOR == 2);
@@ -54,34 +52,5 @@ dnnl::primitive_attr attributes(std::span<const PostOp> post_ops, const dnnl::me
 
 // The same steps by ATen.
 at::Tensor apply(at::Tensor x, std::span<const PostOp> post_ops, at::TensorList operands);
-
-// The latest values used, by key.
-template <typename Key, typename Value>
-class Recent {
- public:
-  explicit Recent(size_t kept) : kept_(kept) {}
-
-  template <typename Make>
-  std::shared_ptr<const Value> get(const Key& key, const Make& make) {
-    {
-      const std::lock_guard lock(mutex_);
-      for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-        if (it->first != key) continue;
-        if (it != entries_.begin()) entries_.splice(entries_.begin(), entries_, it);
-        return it->second;
-      }
-    }
-    auto made = std::make_shared<const Value>(make());
-    const std::lock_guard lock(mutex_);
-    entries_.emplace_front(key, made);
-    if (entries_.size() > kept_) entries_.pop_back();
-    return made;
-  }
-
- private:
-  const size_t kept_;
-  std::mutex mutex_;
-  std::list<std::pair<Key, std::shared_ptr<const Value>>> entries_;
-};
 
 }  // namespace onnxtorch::onednn
