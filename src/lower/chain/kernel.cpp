@@ -81,7 +81,7 @@ void compute(const Step& step, const Slot* slots, int64_t count) {
     case Op::Gelu:
       return map(r, count, x, [](Vec u) { return at::native::vectorized_gelu(u); });
     case Op::GeluTanh:
-      return map(r, count, x, [](Vec u) { return at::native::vectorized_gelu_tanh(u); });
+      return map(r, count, x, [](Vec u) { return at::native::vectorized_gelu_approximated_with_tanh(u); });
     case Op::HardSigmoid:
       return map(r, count, x, [](Vec u) { return six_capped(u) / Vec(6); });
     case Op::HardSwish:
