@@ -10,11 +10,11 @@
 #include <functional>
 #include <numeric>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "import/element_type.h"
 #include "lower/chain/chain.h"
 #include "passes/constants.h"
 
@@ -28,21 +28,15 @@ constexpr size_t kMostNodes = 400;
 
 enum class Kind : uint8_t { Float, Mask };
 
-// An operator that a chain can compute: some of the node's inputs are its operands, of one kind.
+// An operator that a chain can compute. Its operands are the node's first inputs; what else there is are numbers.
 struct Element {
   Op op;
-  std::vector<jit::Value*> operands;
-  std::vector<Kind> kinds;
+  std::vector<Kind> operands;
   Kind result = Kind::Float;
   float a = 0, b = 0;
 };
 
 std::string name_of(const jit::Node* node) { return c10::toString(node->schema().operator_name()); }
-
-std::optional<c10::ScalarType> type_of(const jit::Value* value) {
-  const auto type = value->type()->cast<c10::TensorType>();
-  return type ? type->scalarType() : std::nullopt;
-}
 
 const std::unordered_map<std::string, Op>& unary_operators() {
   static const std::unordered_map<std::string, Op> operators = {
@@ -97,27 +91,137 @@ const std::unordered_map<std::string, Op>& mask_operators() {
 
 bool is_comparison(Op op) { return op >= Op::Eq && op <= Op::Ge; }
 
+// The operators of a graph that chains can compute, and the types of values as far as they are known.
+class Elements {
+ public:
+  Elements(const Program& program, const Constants& constants, const jit::AliasDb& aliases)
+      : constants_(constants), aliases_(aliases) {
+    for (size_t i = 0; i < program.graph_inputs.size(); ++i) {
+      const GraphInput& input = program.graph_inputs[i];
+      if (input.role != GraphInput::Role::Input) continue;
+      if (const ValueType& type = program.inputs[input.index].type; type.kind == ValueType::Kind::Tensor)
+        types_[program.graph->inputs()[i]] = storage_dtype(type.element);
+    }
+    find(program.graph->block());
+  }
+
+  const Element* operator()(const jit::Node* node) const {
+    const auto found = elements_.find(node);
+    return found == elements_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  void find(jit::Block* block) {
+    for (jit::Node* node : block->nodes()) {
+      for (jit::Block* inner : node->blocks()) find(inner);
+      if (node->outputs().size() != 1) continue;
+      if (auto element = chainable(node)) {
+        types_[node->output()] = scalar_type(element->result);
+        elements_.emplace(node, *std::move(element));
+      } else if (keeps_type(node)) {
+        if (const auto type = type_of(node->input(0))) types_[node->output()] = *type;
+      }
+    }
+  }
+
+  static c10::ScalarType scalar_type(Kind kind) { return kind == Kind::Mask ? c10::kBool : c10::kFloat; }
+
+  std::optional<c10::ScalarType> type_of(const jit::Value* value) const {
+    if (const auto type = value->type()->cast<c10::TensorType>(); type && type->scalarType()) return type->scalarType();
+    const auto found = types_.find(value);
+    return found == types_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  // Whether the result is of the first operand's type.
+  static bool keeps_type(const jit::Node* node) {
+    static const std::unordered_set<std::string> names = {
+        "aten::reshape",
+        "aten::permute",
+        "aten::transpose",
+        "aten::t",
+        "aten::unsqueeze",
+        "aten::squeeze",
+        "aten::select",
+        "aten::slice",
+        "aten::expand",
+        "aten::expand_copy",
+        "aten::flatten",
+        "aten::index_select",
+        "aten::gather",
+        "aten::index",
+        "aten::amax",
+        "aten::amin",
+        "aten::matmul",
+        "aten::layer_norm",
+        "aten::mm",
+        "aten::convolution",
+        "aten::clone",
+        "aten::contiguous",
+        "aten::instance_norm",
+        "onnx_torch::packed",
+        "onnx_torch::matmul",
+        "onnx_torch::attention",
+    };
+    return names.contains(node->kind().toQualString());
+  }
+
+  // Whether the operands are of their kinds, as far as is known: where a run shows that they are not, ATen computes the
+  // chain.
+  std::optional<Element> chainable(jit::Node* node) const {
+    auto element = element_of(node);
+    if (!element || aliases_.hasWriters(node)) return {};
+    const auto type = type_of(node->output());
+    if (type && type != scalar_type(element->result)) return {};
+    bool known = type == c10::kFloat;
+    for (size_t i = 0; i < element->operands.size(); ++i) {
+      const jit::Value* const operand = node->input(i);
+      const bool is_mask = element->operands[i] == Kind::Mask;
+      if (!operand->type()->isSubtypeOf(*c10::TensorType::get())) {
+        if (is_mask || !constants_.number(operand)) return {};
+        continue;
+      }
+      const auto given = type_of(operand);
+      if (given ? given != scalar_type(element->operands[i]) : is_mask) return {};
+      known = known || given;
+    }
+    for (const jit::Value* number : node->inputs().slice(element->operands.size())) {
+      if (!constants_(number)) return {};
+    }
+    return known ? element : std::nullopt;
+  }
+
+  std::optional<Element> element_of(jit::Node* node) const;
+  std::optional<Element> power(jit::Node* node) const;
+  std::optional<Element> clamp(jit::Node* node) const;
+  std::optional<Element> cast(jit::Node* node) const;
+
+  const Constants& constants_;
+  const jit::AliasDb& aliases_;
+  std::unordered_map<const jit::Value*, c10::ScalarType> types_;
+  std::unordered_map<const jit::Node*, Element> elements_;
+};
+
 // ATen computes some powers without a logarithm; Tensor exponents only where that gives the same.
-std::optional<Element> power(jit::Node* node, const Constants& constants) {
+std::optional<Element> Elements::power(jit::Node* node) const {
   const bool by_scalar = name_of(node) == "aten::pow.Tensor_Scalar";
-  const auto exponent = constants.number(node->input(1));
-  const auto plain = [&](Op op) { return Element{op, {node->input(0)}, {Kind::Float}}; };
+  const auto exponent = constants_.number(node->input(1));
+  const auto plain = [&](Op op) { return Element{op, {Kind::Float}}; };
   if (exponent == 2.0) return plain(Op::Square);
   if (exponent == 3.0) return plain(Op::Cube);
   if (by_scalar && exponent == 0.5) return plain(Op::Sqrt);
   if (by_scalar && exponent == -0.5) return plain(Op::Rsqrt);
   if (exponent == -1.0) return plain(Op::Reciprocal);
   if (by_scalar && (exponent == 0.0 || exponent == 1.0 || exponent == -2.0)) return {};
-  return Element{Op::Pow, {node->input(0), node->input(1)}, {Kind::Float, Kind::Float}};
+  return Element{Op::Pow, {Kind::Float, Kind::Float}};
 }
 
-std::optional<Element> clamp(jit::Node* node, const Constants& constants) {
-  const auto bound = [&](size_t i) { return constants.number(node->input(i)); };
+std::optional<Element> Elements::clamp(jit::Node* node) const {
+  const auto bound = [&](size_t i) { return constants_.number(node->input(i)); };
   const bool has_low = !node->input(1)->mustBeNone(), has_high = !node->input(2)->mustBeNone();
   const auto low = bound(1), high = bound(2);
   // A bound of NaN makes everything NaN.
   if ((has_low && (!low || std::isnan(*low))) || (has_high && (!high || std::isnan(*high)))) return {};
-  Element element{Op::Clamp, {node->input(0)}, {Kind::Float}};
+  Element element{Op::Clamp, {Kind::Float}};
   if (!has_high) element.op = Op::ClampMin;
   if (!has_low) element.op = Op::ClampMax;
   element.a = static_cast<float>(has_low ? *low : *high);
@@ -126,72 +230,67 @@ std::optional<Element> clamp(jit::Node* node, const Constants& constants) {
 }
 
 // A cast between floats and masks.
-std::optional<Element> cast(jit::Node* node, const Constants& constants) {
+std::optional<Element> Elements::cast(jit::Node* node) const {
   const auto from = type_of(node->input(0));
-  const auto to = constants.get<int64_t>(node->input(1));
+  const auto to = constants_.get<int64_t>(node->input(1));
   if (!from || !to) return {};
   constexpr auto number = [](c10::ScalarType type) { return static_cast<int64_t>(type); };
-  if (from == c10::kBool && *to == number(c10::kFloat)) return Element{Op::ToFloat, {node->input(0)}, {Kind::Mask}};
-  if (from == c10::kFloat && *to == number(c10::kBool))
-    return Element{Op::ToBool, {node->input(0)}, {Kind::Float}, Kind::Mask};
+  if (from == c10::kBool && *to == number(c10::kFloat)) return Element{Op::ToFloat, {Kind::Mask}};
+  if (from == c10::kFloat && *to == number(c10::kBool)) return Element{Op::ToBool, {Kind::Float}, Kind::Mask};
   return {};
 }
 
 // What the node computes, as far as its operator and its numbers tell.
-std::optional<Element> element_of(jit::Node* node, const Constants& constants) {
+std::optional<Element> Elements::element_of(jit::Node* node) const {
   if (!node->kind().is_aten() || node->outputs().size() != 1 || !node->maybeOperator()) return {};
   const std::string name = name_of(node);
-  const auto float_inputs = [&](Op op, size_t count) {
-    const auto inputs = node->inputs().slice(0, count);
-    return Element{op, inputs.vec(), std::vector(count, Kind::Float)};
-  };
+  const auto floats = [](Op op, size_t count) { return Element{op, std::vector(count, Kind::Float)}; };
   if (const auto found = unary_operators().find(name); found != unary_operators().end())
-    return float_inputs(found->second, 1);
+    return floats(found->second, 1);
   if (const auto found = binary_operators().find(name); found != binary_operators().end()) {
-    if (node->inputs().size() > 2 && constants.number(node->input(2)) != 1.0) return {};
-    Element element = float_inputs(found->second, 2);
+    if (node->inputs().size() > 2 && constants_.number(node->input(2)) != 1.0) return {};
+    Element element = floats(found->second, 2);
     if (is_comparison(found->second)) element.result = Kind::Mask;
     return element;
   }
   if (const auto found = mask_operators().find(name); found != mask_operators().end()) {
-    const auto inputs = node->inputs().vec();
-    return Element{found->second, inputs, std::vector(inputs.size(), Kind::Mask), Kind::Mask};
+    return Element{found->second, std::vector(node->inputs().size(), Kind::Mask), Kind::Mask};
   }
   if (name == "aten::isnan") {
-    Element element = float_inputs(Op::IsNan, 1);
+    Element element = floats(Op::IsNan, 1);
     element.result = Kind::Mask;
     return element;
   }
-  if (name == "aten::where.self")
-    return Element{Op::Where, node->inputs().vec(), {Kind::Mask, Kind::Float, Kind::Float}};
+  if (name == "aten::where.self") return Element{Op::Where, {Kind::Mask, Kind::Float, Kind::Float}};
   if (name == "aten::gelu") {
-    const auto approximate = constants.get<std::string>(node->input(1));
+    const auto approximate = constants_.get<std::string>(node->input(1));
     if (!approximate) return {};
-    return float_inputs(*approximate == "tanh" ? Op::GeluTanh : Op::Gelu, 1);
+    return floats(*approximate == "tanh" ? Op::GeluTanh : Op::Gelu, 1);
   }
   if (name == "aten::leaky_relu") {
-    const auto slope = constants.number(node->input(1));
+    const auto slope = constants_.number(node->input(1));
     if (!slope) return {};
-    Element element = float_inputs(Op::LeakyRelu, 1);
+    Element element = floats(Op::LeakyRelu, 1);
     element.a = static_cast<float>(*slope);
     return element;
   }
-  if (name == "aten::pow.Tensor_Scalar" || name == "aten::pow.Tensor_Tensor") return power(node, constants);
-  if (name == "aten::clamp") return clamp(node, constants);
-  if (name == "aten::to.dtype") return cast(node, constants);
+  if (name == "aten::pow.Tensor_Scalar" || name == "aten::pow.Tensor_Tensor") return power(node);
+  if (name == "aten::clamp") return clamp(node);
+  if (name == "aten::to.dtype") return cast(node);
   return {};
 }
 
 // The chains of one block. A unit is a chain, or a node that is in none; it is named by the number of one of its nodes.
 class Block {
  public:
-  Block(Program& program, jit::Block* block, const Constants& constants, const jit::AliasDb& aliases)
+  Block(Program& program, jit::Block* block, const Constants& constants, const jit::AliasDb& aliases,
+        const Elements& elements)
       : program_(program), block_(block), constants_(constants), aliases_(aliases) {
     for (jit::Node* node : block->nodes()) {
       numbers_[node] = nodes_.size();
       nodes_.push_back(node);
     }
-    for (jit::Node* node : nodes_) elements_.push_back(chainable(node));
+    for (const jit::Node* node : nodes_) elements_.push_back(elements(node));
     parent_.resize(nodes_.size());
     std::iota(parent_.begin(), parent_.end(), 0);
     for (size_t i = 0; i < nodes_.size(); ++i) members_.push_back({i});
@@ -201,7 +300,7 @@ class Block {
   void run() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (!elements_[i]) continue;
-      for (const jit::Value* operand : elements_[i]->operands) {
+      for (const jit::Value* operand : operands(i)) {
         if (const auto from = number_of(operand); from && elements_[*from]) join(*from, i);
       }
     }
@@ -217,34 +316,6 @@ class Block {
   std::optional<size_t> number_of(const jit::Value* value) const {
     const auto found = numbers_.find(value->node());
     return found == numbers_.end() ? std::nullopt : std::optional(found->second);
-  }
-
-  // Whether the operands are of their kinds, as far as is known: where a run shows that they are not, ATen computes the
-  // chain.
-  std::optional<Element> chainable(jit::Node* node) const {
-    auto element = element_of(node, constants_);
-    if (!element || aliases_.hasWriters(node)) return {};
-    const auto scalar_type = [](Kind kind) { return kind == Kind::Mask ? c10::kBool : c10::kFloat; };
-    if (type_of(node->output()).value_or(scalar_type(element->result)) != scalar_type(element->result)) return {};
-    for (jit::Value* input : node->inputs()) {
-      if (std::ranges::find(element->operands, input) == element->operands.end() && !constants_(input)) return {};
-    }
-    bool known = element->result == Kind::Float && type_of(node->output()).has_value();
-    for (size_t i = 0; i < element->operands.size(); ++i) {
-      const jit::Value* const operand = element->operands[i];
-      if (!operand->type()->isSubtypeOf(*c10::TensorType::get())) {
-        if (element->kinds[i] != Kind::Float || !constants_.number(operand)) return {};
-        continue;
-      }
-      const auto from = number_of(operand);
-      const auto type = from && *from < elements_.size() && elements_[*from]
-                            ? scalar_type(elements_[*from]->result)
-                            : type_of(operand).value_or(c10::ScalarType::Undefined);
-      if (element->kinds[i] == Kind::Mask && type != c10::kBool) return {};
-      if (element->kinds[i] == Kind::Float && type != c10::kFloat && type != c10::ScalarType::Undefined) return {};
-      known = known || element->kinds[i] == Kind::Mask || type == c10::kFloat;
-    }
-    return known ? element : std::nullopt;
   }
 
   // The nodes whose results each node needs; what has effects, or draws random numbers, needs the one before it.
@@ -273,6 +344,10 @@ class Block {
   bool keeps_its_place(jit::Node* node) const {
     return node->hasSideEffects() || node->isNondeterministic() || !node->blocks().empty() ||
            aliases_.hasWriters(node) || (node->maybeSchema() && node->schema().is_mutable());
+  }
+
+  at::ArrayRef<jit::Value*> operands(size_t number) const {
+    return nodes_[number]->inputs().slice(0, elements_[number]->operands.size());
   }
 
   size_t unit(size_t number) const {
@@ -330,6 +405,7 @@ class Block {
     for (const size_t of : units) place(of);
   }
 
+  // The nodes are left without a use.
   void replace(const std::vector<size_t>& members) {
     jit::Graph& graph = *program_.graph;
     ChainProgram chain;
@@ -346,15 +422,15 @@ class Block {
     for (const size_t member : members) {
       const Element& element = *elements_[member];
       for (size_t i = 0; i < element.operands.size(); ++i) {
-        jit::Value* const operand = element.operands[i];
+        jit::Value* const operand = nodes_[member]->input(i);
         if (is_inside(operand) || values.contains(operand)) continue;
-        if (const auto number = constant(operand, element.kinds[i])) {
+        if (const auto number = constant(operand, element.operands[i])) {
           constants.emplace_back(operand, *number);
           values[operand] = 0;
         } else {
           values[operand] = inputs.size();
           inputs.push_back(operand);
-          chain.inputs_are_masks.push_back(element.kinds[i] == Kind::Mask);
+          chain.inputs_are_masks.push_back(element.operands[i] == Kind::Mask);
         }
       }
     }
@@ -372,7 +448,7 @@ class Block {
       jit::Node* const node = nodes_[member];
       const Element& element = *elements_[member];
       ChainProgram::Instruction step{element.op, {}, element.a, element.b};
-      for (const jit::Value* operand : element.operands) step.operands.push_back(values.at(operand));
+      for (const jit::Value* operand : operands(member)) step.operands.push_back(values.at(operand));
       values[node->output()] = chain.first_instruction() + chain.instructions.size();
       chain.instructions.push_back(std::move(step));
       jit::Node* const copied = plain->insertNode(plain->createClone(node, copy));
@@ -401,7 +477,6 @@ class Block {
       unpacked->output(i)->setType(results[i]->type());
       results[i]->replaceAllUsesWith(unpacked->output(i));
     }
-    for (const size_t member : members | std::views::reverse) nodes_[member]->destroy();
   }
 
   // The number that an operand is, where it adds no dimensions to a result.
@@ -419,7 +494,7 @@ class Block {
   const jit::AliasDb& aliases_;
   std::vector<jit::Node*> nodes_;
   std::unordered_map<const jit::Node*, size_t> numbers_;
-  std::vector<std::optional<Element>> elements_;
+  std::vector<const Element*> elements_;  // of those that chains can compute
   std::vector<std::vector<size_t>> needs_;
   std::vector<size_t> parent_;
   std::vector<std::vector<size_t>> members_;  // of units, in the graph's order
@@ -431,11 +506,12 @@ void find_chains(Program& program) {
   register_chain();
   const Constants constants(program);
   const jit::AliasDb aliases(program.graph);
+  const Elements elements(program, constants, aliases);
   const std::function<void(jit::Block*)> visit = [&](jit::Block* block) {
     for (jit::Node* node : block->nodes()) {
       for (jit::Block* inner : node->blocks()) visit(inner);
     }
-    Block(program, block, constants, aliases).run();
+    Block(program, block, constants, aliases, elements).run();
   };
   visit(program.graph->block());
   jit::EliminateDeadCode(program.graph);

@@ -1,0 +1,298 @@
+"""The pass "chains": element-wise operators in one pass over memory give what ATen's operators give one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper, parser
+
+import onnx_torch
+
+RNG = np.random.default_rng(0)
+SPECIAL = np.array(
+    [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 3e38, -3e38, 1.0, -1.0, 0.5, -3.0, 6.0], np.float32
+)
+
+
+def floats(*shape: int, special: bool = False) -> np.ndarray:
+    values = RNG.standard_normal(shape, np.float32)
+    return np.where(RNG.random(shape) < 0.3, RNG.choice(SPECIAL, shape), values) if special else values
+
+
+def model(text: str, **weights: Any) -> onnx.ModelProto:
+    parsed = parser.parse_model(f'<ir_version: 10, opset_import: ["": 23]> net {text}')
+    for name, value in weights.items():
+        parsed.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    return parsed
+
+
+def calls(source: onnx.ModelProto) -> list[str]:
+    """The operators of the lowered graph."""
+    graph = onnx_torch.prepare(source).graphs()["chains"]
+    return re.findall(r"= ((?:aten|onnx_torch|prim::(?:If|Loop))\S*?)\(", graph)
+
+
+def check(
+    source: onnx.ModelProto,
+    *runs: Sequence[np.ndarray],
+    chains: int | None = 1,
+    rtol: float = 3e-7,
+    atol: float = 1e-38,
+) -> None:
+    """Checks that results are those without the pass, up to rounding in single functions."""
+    optimized, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
+    if chains is not None:
+        assert optimized.graphs()["chains"].count("onnx_torch::chain(") == chains
+    for inputs in runs:
+        for ours, expected in zip(optimized.run(inputs), plain.run(inputs), strict=True):
+            np.testing.assert_allclose(ours, expected, rtol=rtol, atol=atol, strict=True)
+            if ours.dtype == np.float32:
+                zeros = (ours == 0) & (expected == 0)
+                np.testing.assert_array_equal(np.signbit(ours[zeros]), np.signbit(expected[zeros]))
+
+
+UNARY = ["Abs", "Neg", "Exp", "Log", "Sqrt", "Reciprocal", "Sigmoid", "Tanh", "Relu", "Floor", "Ceil", "Round", "Sign"]
+CALLS = [
+    "HardSwish(a)",
+    "HardSigmoid<alpha = 0.16666667>(a)",
+    "HardSigmoid<alpha = 0.3, beta = 0.4>(a)",
+    "LeakyRelu<alpha = 0.3>(a)",
+    "Clip(a, low, high)",
+    "Clip(a, low)",
+    'Clip(a, "", high)',
+    "Pow(a, two)",
+    "Pow(a, three)",
+    "Pow(a, half)",
+    "Pow(a, minus)",
+    "Swish(a)",
+    "Cast<to = 1>(a)",
+]
+
+
+@pytest.mark.parametrize("call", [f"{name}(a)" for name in UNARY] + CALLS)
+def test_functions_of_one_number(call: str):
+    numbers = {"low": -0.2, "high": 0.4, "two": 2.0, "three": 3.0, "half": 0.5, "minus": -1.0}
+    weights = {name: np.float32(value) for name, value in numbers.items() if re.search(rf"\b{name}\b", call)}
+    opset = 24 if "Swish(" in call and "Hard" not in call else 23
+    source = model(f"(float[N] x) => (float[N] y) {{ a = Neg(x) b = {call} y = Abs(b) z = Neg(b) }}", **weights)
+    source.opset_import[0].version = opset
+    source.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, ["N"]))
+    check(
+        source,
+        *([values] for values in [SPECIAL, *(floats(size, special=True) for size in [1, 5, 16, 100])]),
+        rtol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu(approximate: str):
+    source = model(f'(float[N] x) => (float[N] y) {{ a = Neg(x) y = Gelu<approximate = "{approximate}">(a) }}')
+    check(source, [3 * floats(1000)], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Add", "Sub", "Mul", "Div", "Max", "Min", "Pow"])
+def test_functions_of_two_numbers(name: str):
+    source = model(f"(float[N] x, float[N] v) => (float[N] y) {{ a = Neg(x) b = {name}(a, v) y = {name}(v, b) }}")
+    sizes = [1, 7, 64, 1000]
+    check(source, *([floats(size, special=True), floats(size, special=True)] for size in sizes), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"])
+def test_comparisons_masks_and_where(name: str):
+    source = model(
+        f"(float[N] x, float[N] v, bool[N] m) => (float[N] y, bool[N] c, bool[N] e, float[N] f) {{ c = {name}(x, v) "
+        "d = Not(c) n = IsNaN(x) o = Or(d, n) p = And(o, m) e = Xor(p, c) y = Where(e, x, v) f = Cast<to = 1>(e) }"
+    )
+    sizes = [1, 3, 16, 200]
+    check(source, *([floats(n, special=True), RNG.choice(SPECIAL, n), RNG.random(n) < 0.5] for n in sizes))
+
+
+SHAPES = [
+    ((2, 3, 4, 5), (4, 5)),
+    ((2, 3, 4, 5), (3, 1, 1)),
+    ((2, 3, 4, 5), (2, 1, 4, 1)),
+    ((2, 3, 4, 5), (1, 3, 1, 5)),
+    ((2, 3, 4, 5), ()),
+    ((2, 3, 4, 5), (1, 1, 1, 1, 1)),
+    ((3, 1), (1, 7)),
+    ((7, 900), (900,)),
+    ((7, 900), (7, 1)),
+    ((0, 3), (1, 3)),
+    ((1, 3), (0, 1)),
+    ((), ()),
+    ((1,), (5000,)),
+]
+
+
+@pytest.mark.parametrize("first, second", SHAPES)
+def test_broadcasting(first: tuple[int, ...], second: tuple[int, ...]):
+    known = len(first) % 2 == 0
+
+    def dims(name: str, shape: tuple[int, ...]) -> str:
+        return f"float[{', '.join(map(str, shape) if known else (f'{name}{i}' for i in range(len(shape))))}]"
+
+    source = model(
+        f"({dims('A', first)} x, {dims('B', second)} v) => (float y, float s, bool m) "
+        "{ t = Tanh(v) s = Mul(t, v) a = Abs(x) b = Add(a, s) m = Less(b, v) y = Where(m, x, b) }"
+    )
+    check(source, [floats(*first, special=True), floats(*second, special=True)], rtol=1e-6)
+
+
+def test_sizes_come_with_the_run_and_change():
+    source = model("(float[N, C] x, float[M, C] v) => (float y) { a = Abs(x) b = Mul(a, v) y = Tanh(b) }")
+    rep, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
+    for n, m, c in [(1, 1, 3), (4, 1, 3), (1, 6, 40), (0, 1, 2), (4, 1, 3), (70, 70, 100)] + [
+        (i, 1, 9) for i in range(12)
+    ]:
+        inputs = [floats(n, c), floats(m, c)]
+        np.testing.assert_allclose(rep.run(inputs)[0], plain.run(inputs)[0], rtol=1e-6)
+
+
+def test_sizes_that_do_not_fit_are_the_nodes_error():
+    source = model("(float[N] x, float[M] v) => (float y) { a = Abs(x) b = Mul(a, v) y = Tanh(b) }")
+    with pytest.raises(onnx_torch.RunError, match="Mul") as caught:
+        onnx_torch.prepare(source).run([floats(3), floats(4)])
+    assert caught.value.op_type == "Mul"
+
+
+def test_transposed_inputs_and_channels_last():
+    source = model(
+        "(float[2, 3, 8, 9] x, float[8, 9, 3, 2] v) => (float y) "
+        "{ t = Transpose<perm = [3, 2, 0, 1]>(v) a = Sigmoid(t) b = Mul(a, x) y = Add(b, t) }"
+    )
+    check(source, [floats(2, 3, 8, 9), floats(8, 9, 3, 2)], rtol=1e-6)
+    source = model(
+        "(float[2, 3, 8, 9] x) => (float y, float z) "
+        "{ c = Conv(x, w) s = Mul(c, scale) d = Abs(s) z = Add(d, c) r = ReduceMean(z) y = Mul(r, z) }",
+        w=floats(16, 3, 3, 3),
+        scale=floats(16, 1, 1),
+    )
+    check(source, [floats(2, 3, 8, 9)], chains=None, rtol=1e-4, atol=1e-4)
+
+
+def test_large_tensors_on_several_threads():
+    source = model(
+        "(float[N, C] x, float[C] v) => (float y) { a = Mul(x, v) b = Sigmoid(a) c = Sub(b, x) y = Relu(c) }"
+    )
+    x, v = floats(301, 1009), floats(1009)
+    ours = onnx_torch.prepare(source, threads=2).run([x, v])[0]
+    np.testing.assert_allclose(ours, onnx_torch.prepare(source, optimize=False).run([x, v])[0], rtol=1e-6, atol=1e-7)
+
+
+def test_other_types_are_left_to_aten():
+    for name in ["double", "float16", "int64"]:
+        source = model(f"({name}[N] x) => ({name} y) {{ a = Abs(x) b = Mul(a, x) y = Sub(a, b) }}")
+        assert "onnx_torch::chain" not in calls(source)
+
+
+def test_single_operators_are_left():
+    assert calls(model("(float[4] x) => (float y) { y = Tanh(x) }")) == ["aten::tanh"]
+
+
+def test_a_chain_ends_where_another_operator_comes_between():
+    source = model("(float[4, 4] x) => (float y) { a = Abs(x) n = Neg(a) m = MatMul(n, n) s = Add(m, a) y = Tanh(s) }")
+    assert calls(source) == ["onnx_torch::chain", "onnx_torch::matmul", "onnx_torch::chain"]
+    check(source, [floats(4, 4)], chains=2, rtol=1e-5)
+
+
+def test_values_that_others_use_are_results():
+    source = model(
+        "(float[4, 4] x) => (float y, float n) { a = Abs(x) n = Neg(a) s = Softmax(a) y = Tanh(n) z = Add(y, s) }"
+    )
+    source.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, None))
+    check(source, [floats(4, 4)], chains=None, rtol=1e-6)
+
+
+def test_chains_in_branches_and_loops():
+    body = "{ a = Mul(x, x) b = Tanh(a) s = Add(b, x) }"
+    source = model(
+        "(float[3] x, bool c) => (float y) { y = If (c) <then_branch = t () => (float[3] s) "
+        + body
+        + ", else_branch = e () => (float[3] x2) { x2 = Identity(x) }> }"
+    )
+    check(source, [floats(3), np.array(True)], [floats(3), np.array(False)])
+
+
+def test_random_numbers_keep_their_order():
+    text = (
+        "(float[4] x) => (float y) { a = Abs(x) r = RandomNormalLike<seed = 1.0>(x) b = Mul(a, r) "
+        "q = RandomNormalLike<seed = 2.0>(x) c = Add(b, q) y = Sub(c, a) }"
+    )
+    check(model(text), [floats(4)], chains=None)
+
+
+# --- random graphs ----------------------------------------------------------------------------------------------------
+
+
+def random_graph(seed: int) -> tuple[onnx.ModelProto, list[np.ndarray]]:
+    """Operators on earlier values, some of which other operators compute, with results anywhere."""
+    rng = np.random.default_rng(seed)
+    full = tuple(int(n) for n in rng.choice([1, 2, 3, 5, 17, 40], rng.integers(0, 4)))
+
+    def smaller() -> tuple[int, ...]:
+        shape = tuple(n if rng.random() < 0.6 else 1 for n in full)
+        return shape[rng.integers(0, len(shape) + 1) :]
+
+    shapes = [full] + [smaller() for _ in range(rng.integers(1, 4))]
+    inputs = [
+        np.where(rng.random(s) < 0.2, rng.choice(SPECIAL, s), rng.standard_normal(s)).astype(np.float32) for s in shapes
+    ]
+    known = rng.random() < 0.5
+    values = [f"x{i}" for i in range(len(inputs))]
+    masks: list[str] = []
+    nodes = []
+
+    def pick(of: Sequence[str]) -> str:
+        return of[int(rng.integers(max(0, len(of) - 6), len(of)))]
+
+    # All of these are exact, so that a small difference cannot become a large one.
+    unary = ["Abs", "Neg", "Relu", "Floor", "Reciprocal", "Sign"]
+    binary = ["Add", "Sub", "Mul", "Div", "Max", "Min"]
+    for i in range(int(rng.integers(4, 40))):
+        kind = str(
+            rng.choice(["unary", "binary", "compare", "where", "mask", "reduce"], p=[0.3, 0.35, 0.1, 0.1, 0.05, 0.1])
+        )
+        if kind in ("where", "mask") and not masks:
+            kind = "unary"
+        if kind == "reduce" and not full:
+            kind = "binary"
+        op, operands = {
+            "unary": (rng.choice(unary), [pick(values)]),
+            "binary": (rng.choice(binary), [pick(values), pick(values)]),
+            "compare": (rng.choice(["Less", "Equal", "GreaterOrEqual"]), [pick(values), pick(values)]),
+            "where": ("Where", [pick(masks or values), pick(values), pick(values)]),
+            "mask": (rng.choice(["And", "Or", "Xor"]), [pick(masks or values), pick(masks or values)]),
+            "reduce": ("ReduceMax", [pick(values)]),
+        }[kind]
+        nodes.append(helper.make_node(str(op), operands, [f"v{i}"]))
+        (masks if kind in ("compare", "mask") else values).append(f"v{i}")
+    made = [node.output[0] for node in nodes]
+    outputs = sorted({made[-1], *(name for name in made if rng.random() < 0.2)})
+    graph = helper.make_graph(
+        nodes,
+        "random",
+        [
+            helper.make_tensor_value_info(
+                f"x{i}", TensorProto.FLOAT, [n if known else f"D{i}_{d}" for d, n in enumerate(shape)]
+            )
+            for i, shape in enumerate(shapes)
+        ],
+        [
+            helper.make_tensor_value_info(name, TensorProto.BOOL if name in masks else TensorProto.FLOAT, None)
+            for name in outputs
+        ],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10), inputs
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_graphs(seed: int):
+    source, inputs = random_graph(seed)
+    plain = onnx_torch.prepare(source, optimize=False).run(inputs)
+    for ours, expected in zip(onnx_torch.prepare(source).run(inputs), plain, strict=True):
+        np.testing.assert_array_equal(ours, expected, strict=True)
