@@ -143,6 +143,15 @@ def test_broadcasting(first: tuple[int, ...], second: tuple[int, ...]):
     check(source, [floats(*first, special=True), floats(*second, special=True)], rtol=1e-6)
 
 
+@pytest.mark.parametrize("size", [3, 200, 1000])
+def test_broadcast_masks(size: int):
+    source = model(
+        f"(float[7, {size}] x, bool[7, 1] m, bool[{size}] n, float[7, 1] v) => (float y, bool o) "
+        "{ a = Abs(x) o = And(m, n) b = Where(m, a, v) c = Where(n, b, x) y = Where(o, c, v) }"
+    )
+    check(source, [floats(7, size), RNG.random((7, 1)) < 0.5, RNG.random(size) < 0.5, floats(7, 1)])
+
+
 def test_sizes_come_with_the_run_and_change():
     source = model("(float[N, C] x, float[M, C] v) => (float y) { a = Abs(x) b = Mul(a, v) y = Tanh(b) }")
     rep, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)

@@ -14,6 +14,9 @@ using Vec = at::vec::Vectorized<float>;
 constexpr int64_t kWidth = Vec::size();
 constexpr int64_t kMemory = 1 << 14;  // floats: what the level 1 cache holds besides inputs and results
 constexpr int64_t kLargestBlock = 1 << 12;
+// A block ends where such a run of a strided source does, so that within the block its elements are one, or side by
+// side.
+constexpr int64_t kLongRun = 1 << 7;
 
 // Where a value's elements of the current block are. Of a splat, one vector stands for all.
 struct Slot {
@@ -162,9 +165,23 @@ float as_float(uint8_t byte) {
   return value;
 }
 
-// Elements of a strided source, counted in the pass's order, side by side.
+bool has_long_runs(const Source& source) {
+  return source.kind == Source::Kind::Strided && source.sizes.back() >= kLongRun;
+}
+
+// Where an element of a strided source lies, by its number in the pass's order.
+int64_t offset(const Source& source, int64_t number) {
+  int64_t sum = 0;
+  for (auto d = static_cast<int64_t>(source.sizes.size()) - 1; d >= 0; --d) {
+    sum += number % source.sizes[d] * source.strides[d];
+    number /= source.sizes[d];
+  }
+  return sum;
+}
+
+// Elements of a strided source side by side. Where `padded`, a vector after them may be written to as well.
 template <typename T>
-void gather(const Source& source, const T* data, int64_t begin, int64_t count, float* to) {
+void gather(const Source& source, const T* data, int64_t begin, int64_t count, float* to, bool padded) {
   constexpr int64_t kMostDims = 64;
   int64_t at[kMostDims];
   const auto rank = static_cast<int64_t>(source.sizes.size());
@@ -176,7 +193,10 @@ void gather(const Source& source, const T* data, int64_t begin, int64_t count, f
   const int64_t inner = rank - 1, step = source.strides[inner];
   while (true) {
     const int64_t run = std::min(count, source.sizes[inner] - at[inner]);
-    if (step == 0) {
+    if (step == 0 && padded) {
+      const Vec value(as_float(*data));
+      for (int64_t i = 0; i < run; i += kWidth) value.store(to + i);
+    } else if (step == 0) {
       std::fill_n(to, run, as_float(*data));
     } else if (step == 1) {
       for (int64_t i = 0; i < run; ++i) to[i] = as_float(data[i]);
@@ -198,20 +218,24 @@ void gather(const Source& source, const T* data, int64_t begin, int64_t count, f
 }
 
 template <typename T>
-void load(const Source& source, const T* data, int64_t begin, int64_t count, float* to) {
+void load(const Source& source, const T* data, int64_t begin, int64_t count, float* to, bool padded) {
   if (source.kind == Source::Kind::Strided) {
-    gather(source, data, begin, count, to);
+    gather(source, data, begin, count, to, padded);
   } else {
     for (int64_t i = 0; i < count; ++i) to[i] = as_float(data[begin + i]);
   }
 }
 
-void load(const Source& source, const void* data, int64_t begin, int64_t count, float* to) {
+void load(const Source& source, const void* data, int64_t begin, int64_t count, float* to, bool padded) {
   if (source.is_mask) {
-    load(source, static_cast<const uint8_t*>(data), begin, count, to);
+    load(source, static_cast<const uint8_t*>(data), begin, count, to, padded);
   } else {
-    load(source, static_cast<const float*>(data), begin, count, to);
+    load(source, static_cast<const float*>(data), begin, count, to, padded);
   }
+}
+
+float element(const Source& source, const void* data, int64_t at) {
+  return source.is_mask ? as_float(static_cast<const uint8_t*>(data)[at]) : static_cast<const float*>(data)[at];
 }
 
 void store_mask(const float* from, int64_t count, uint8_t* to) {
@@ -228,7 +252,7 @@ bool is_direct(const Source& source) { return source.kind == Source::Kind::Direc
 
 // A block is of whole vectors, read and written in place where that can be; or it is less than a vector, and copied.
 void run(const Loop& loop, const void* const* sources, void* const* results, int64_t begin, int64_t end) {
-  alignas(64) float memory[kMemory];
+  alignas(64) float memory[kMemory + kWidth];
   alignas(64) float vectors[kMostSlots][kWidth];
   Slot slots[kMostSlots];
   const auto source_count = static_cast<int64_t>(loop.sources.size()),
@@ -250,16 +274,15 @@ void run(const Loop& loop, const void* const* sources, void* const* results, int
     slots[slot] = {vectors[slot], kSplat};
   };
   for (int64_t i = 0; i < source_count; ++i) {
-    float value;
-    if (loop.sources[i].kind != Source::Kind::Splat) continue;
-    const void* const data = sources[i];
-    value = loop.sources[i].is_mask ? as_float(*static_cast<const uint8_t*>(data)) : *static_cast<const float*>(data);
-    splat(i, value);
+    if (loop.sources[i].kind == Source::Kind::Splat) splat(i, element(loop.sources[i], sources[i], 0));
   }
   for (int64_t i = source_count; i < first_register; ++i) splat(i, loop.constants[i - source_count]);
 
   while (begin < end) {
     int64_t count = std::min(block, end - begin);
+    for (const Source& source : loop.sources) {
+      if (has_long_runs(source)) count = std::min(count, source.sizes.back() - begin % source.sizes.back());
+    }
     if (count >= kWidth) count -= count % kWidth;
     const bool whole = count >= kWidth;
     float* next = memory;
@@ -271,11 +294,16 @@ void run(const Loop& loop, const void* const* sources, void* const* results, int
     for (int64_t i = 0; i < source_count; ++i) {
       const Source& source = loop.sources[i];
       if (source.kind == Source::Kind::Splat) continue;
-      if (whole && is_direct(source)) {
-        slots[i] = {const_cast<float*>(static_cast<const float*>(sources[i])) + begin, kAll};
+      const bool in_run = has_long_runs(source);
+      const int64_t step = in_run ? source.strides.back() : 1;
+      if (in_run && step == 0) {
+        splat(i, element(source, sources[i], offset(source, begin)));
+      } else if (whole && !source.is_mask && step == 1 && (in_run || is_direct(source))) {
+        const int64_t at = in_run ? offset(source, begin) : begin;
+        slots[i] = {const_cast<float*>(static_cast<const float*>(sources[i])) + at, kAll};
       } else {
         slots[i] = buffer(i);
-        load(source, sources[i], begin, count, slots[i].data);
+        load(source, sources[i], begin, count, slots[i].data, whole);
         if (!whole) std::fill(slots[i].data + count, slots[i].data + kWidth, 1.0F);
       }
     }
