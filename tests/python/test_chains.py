@@ -174,7 +174,7 @@ def test_transposed_inputs_and_channels_last():
         "(float[2, 3, 8, 9] x, float[8, 9, 3, 2] v) => (float y) "
         "{ t = Transpose<perm = [3, 2, 0, 1]>(v) a = Sigmoid(t) b = Mul(a, x) y = Add(b, t) }"
     )
-    check(source, [floats(2, 3, 8, 9), floats(8, 9, 3, 2)], rtol=1e-6)
+    check(source, [floats(2, 3, 8, 9), floats(8, 9, 3, 2)], rtol=1e-6, atol=1e-6)
     source = model(
         "(float[2, 3, 8, 9] x) => (float y, float z) "
         "{ c = Conv(x, w) s = Mul(c, scale) d = Abs(s) z = Add(d, c) r = ReduceMean(z) y = Mul(r, z) }",
@@ -206,7 +206,7 @@ def test_single_operators_are_left():
 def test_a_chain_ends_where_another_operator_comes_between():
     source = model("(float[4, 4] x) => (float y) { a = Abs(x) n = Neg(a) m = MatMul(n, n) s = Add(m, a) y = Tanh(s) }")
     assert calls(source) == ["onnx_torch::chain", "onnx_torch::matmul", "onnx_torch::chain"]
-    check(source, [floats(4, 4)], chains=2, rtol=1e-5)
+    check(source, [floats(4, 4)], chains=2, rtol=1e-5, atol=1e-5)
 
 
 def test_values_that_others_use_are_results():
@@ -214,7 +214,7 @@ def test_values_that_others_use_are_results():
         "(float[4, 4] x) => (float y, float n) { a = Abs(x) n = Neg(a) s = Softmax(a) y = Tanh(n) z = Add(y, s) }"
     )
     source.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, None))
-    check(source, [floats(4, 4)], chains=None, rtol=1e-6)
+    check(source, [floats(4, 4)], chains=None, rtol=1e-6, atol=1e-6)
 
 
 def test_chains_in_branches_and_loops():
