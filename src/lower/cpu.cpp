@@ -6,6 +6,7 @@
 #include "lower/onednn/pack.h"
 #include "lower/onednn/packed.h"
 #include "lower/onednn/products.h"
+#include "lower/onednn/quantized.h"
 #include "lower/onednn/recurrent_layers.h"
 #endif
 
@@ -18,6 +19,13 @@ constexpr Pass kChains{"chains", "compute element-wise operators on one another'
 }  // namespace
 
 #ifdef ONNX_TORCH_ONEDNN
+
+std::span<const Pass> early_cpu_passes() {
+  static constexpr Pass kPasses[] = {
+      {"quantized", "compute with the numbers of 8 bits that QuantizeLinear gives", find_quantized},
+  };
+  return kPasses;
+}
 
 std::span<const Pass> cpu_passes() {
   static constexpr Pass kPasses[] = {
@@ -48,6 +56,7 @@ std::string layouts_version() { return onednn_version(); }
 
 #else
 
+std::span<const Pass> early_cpu_passes() { return {}; }
 std::span<const Pass> cpu_passes() { return {&kChains, 1}; }
 std::vector<std::vector<SavedWeights>> saved_weights(const Program&) { return {}; }
 void take_weights(const Program&, std::vector<std::vector<SavedWeights>>) {}

@@ -11,7 +11,10 @@
 
 namespace onnxtorch {
 
-// The passes for the CPU, in their order.
+// The passes for the CPU that need a graph in which constants are not computed yet.
+std::span<const Pass> early_cpu_passes();
+
+// The other passes for the CPU, in their order.
 std::span<const Pass> cpu_passes();
 
 // Weights as an operator has laid them out.

@@ -33,11 +33,19 @@ Value zero_point(Translator& t, const NodeView& n, size_t i) {
   return n.has(i) && is_known_zero(t, n.input(i)) ? Value{} : n.tensor(i);
 }
 
+// Whether a scale or zero point has one element for certain.
+bool is_single(const Translator& t, const Value& parameter) {
+  const auto shape = t.known_shape(parameter);
+  return shape && std::ranges::all_of(*shape, [](int64_t size) { return size == 1; });
+}
+
 // A scale or zero point as `type`, broadcasting to x.
 Value grid(Translator& t, const NodeView& n, const Value& parameter, const Value& x, ElementType type) {
   if (parameter.absent()) return parameter;
-  return t.call("quantization_grid", {cast(t, parameter, type), t.call("aten::size", {x}), int_or(n, "axis", 1),
-                                      int_or(n, "block_size", 0)});
+  const Value wide = cast(t, parameter, type);
+  const int64_t block_size = int_or(n, "block_size", 0);
+  if (block_size == 0 && is_single(t, parameter)) return t.call("one_for_all", {wide});
+  return t.call("quantization_grid", {wide, t.call("aten::size", {x}), int_or(n, "axis", 1), block_size});
 }
 
 // round(x) + zero_point within the range of an integer type, or x + zero_point as a small float.
@@ -102,7 +110,8 @@ Value centred(Translator& t, const Value& x, const Value& zero_point, ElementTyp
 }
 
 Value laid_out(Translator& t, const char* script, const Value& parameter, ElementType type) {
-  return parameter.absent() ? parameter : t.call(script, {cast(t, parameter, type)});
+  if (parameter.absent()) return parameter;
+  return t.call(is_single(t, parameter) ? "one_for_all" : script, {cast(t, parameter, type)});
 }
 
 struct Matrix {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <sstream>
+#include <string_view>
 
 #include "lower/cpu.h"
 #include "lower/place.h"
@@ -37,6 +38,14 @@ void run(const Pass& pass, Program& program) {
   if (dumped) dump("after", pass.name, program);
 }
 
+// Those that come first. Some of a device's need a graph in which the constants are not computed yet.
+std::vector<Pass> early_passes(c10::Device device) {
+  const auto general = passes(), early = device.is_cpu() ? early_cpu_passes() : std::span<const Pass>();
+  std::vector<Pass> all(general.begin(), general.end());
+  all.insert(std::ranges::find(all, std::string_view("constants"), &Pass::name), early.begin(), early.end());
+  return all;
+}
+
 std::span<const Pass> device_passes(c10::Device device) {
   return device.is_cpu() ? cpu_passes() : std::span<const Pass>();
 }
@@ -44,8 +53,8 @@ std::span<const Pass> device_passes(c10::Device device) {
 }  // namespace
 
 std::vector<Pass> passes_for(c10::Device device) {
-  const auto general = passes(), lowering = device_passes(device);
-  std::vector<Pass> all(general.begin(), general.end());
+  std::vector<Pass> all = early_passes(device);
+  const auto lowering = device_passes(device);
   all.insert(all.end(), lowering.begin(), lowering.end());
   return all;
 }
@@ -73,7 +82,7 @@ Program optimized(Program program, c10::Device device, const Options& options, c
       if (watcher) watcher(pass.name, program);
     }
   };
-  if (!plain) run_all(passes());
+  if (!plain) run_all(early_passes(device));
   if (const c10::ScalarType type = precision_of(options.precision); type != c10::kFloat) {
     lower_precision(program, type);
     if (watcher) watcher("precision", program);

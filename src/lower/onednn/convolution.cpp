@@ -1,3 +1,5 @@
+#include "lower/onednn/convolution.h"
+
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -6,14 +8,25 @@
 
 namespace onnxtorch {
 namespace onednn {
-namespace {
 
 using Tag = dnnl::memory::format_tag;
 constexpr auto kFloat = dnnl::memory::data_type::f32;
 
-Tag channels_last(int64_t dims) { return dims == 3 ? Tag::nwc : dims == 4 ? Tag::nhwc : Tag::ndhwc; }
+bool fits(const Convolution& c, at::IntArrayRef sizes) {
+  if (static_cast<int64_t>(sizes.size()) != c.weight.dim() || sizes[1] != c.weight.size(1) * c.groups) return false;
+  return std::ranges::all_of(result_sizes(c, sizes), [](int64_t size) { return size > 0; });
+}
 
-// Strides with the channels innermost. A size of 1 takes the stride that it would have were it larger.
+std::vector<int64_t> result_sizes(const Convolution& c, at::IntArrayRef sizes) {
+  std::vector<int64_t> result = {sizes[0], c.weight.size(0)};
+  for (size_t i = 0; i < c.stride.size(); ++i) {
+    const int64_t window = (c.weight.sizes()[i + 2] - 1) * c.dilation[i] + 1;
+    const int64_t room = sizes[i + 2] + 2 * c.padding[i] - window;
+    result.push_back(room < 0 ? 0 : room / c.stride[i] + 1);
+  }
+  return result;
+}
+
 std::vector<int64_t> channels_last_strides(at::IntArrayRef sizes) {
   std::vector<int64_t> strides(sizes.size());
   int64_t step = sizes[1];
@@ -26,58 +39,75 @@ std::vector<int64_t> channels_last_strides(at::IntArrayRef sizes) {
   return strides;
 }
 
+dnnl::memory::desc channels_last(at::IntArrayRef sizes, dnnl::memory::data_type type) {
+  return {sizes.vec(), type, sizes.size() == 3 ? Tag::nwc : sizes.size() == 4 ? Tag::nhwc : Tag::ndhwc};
+}
+
+namespace {
+
+dnnl::memory::dims grouped_sizes(const Convolution& c) {
+  dnnl::memory::dims sizes = c.weight.sizes().vec();
+  if (c.groups > 1) {
+    sizes[0] /= c.groups;
+    sizes.insert(sizes.begin(), c.groups);
+  }
+  return sizes;
+}
+
+}  // namespace
+
+dnnl::memory::desc weight_of(const Convolution& c, dnnl::memory::data_type type) {
+  const dnnl::memory::dims sizes = grouped_sizes(c);
+  dnnl::memory::dims strides(sizes.size());
+  int64_t step = 1;
+  for (size_t i = sizes.size(); i-- > 0; step *= sizes[i]) strides[i] = step;
+  return {sizes, type, strides};
+}
+
+dnnl::convolution_forward::primitive_desc described(const Convolution& c, const dnnl::memory::desc& source,
+                                                    dnnl::memory::data_type weight, const dnnl::memory::desc& result,
+                                                    const dnnl::primitive_attr& attributes) {
+  dnnl::memory::dims dilation = c.dilation;
+  for (int64_t& step : dilation) --step;  // oneDNN counts what lies between
+  const dnnl::memory::desc bias =
+      c.bias.defined() ? dnnl::memory::desc({c.bias.numel()}, kFloat, Tag::a) : dnnl::memory::desc();
+  return {engine(),
+          dnnl::prop_kind::forward_inference,
+          dnnl::algorithm::convolution_direct,
+          source,
+          {grouped_sizes(c), weight, Tag::any},
+          bias,
+          result,
+          c.stride,
+          dilation,
+          c.padding,
+          c.padding,
+          attributes};
+}
+
+namespace {
+
 class PackedConvolution final : public Fused {
  public:
   PackedConvolution(Convolution c, std::vector<PostOp> post_ops)
       : Fused(c.weight, c.bias, c.weight[0].numel(), std::move(post_ops)), convolution_(std::move(c)) {}
 
  private:
-  bool fits(at::IntArrayRef sizes) const override {
-    if (static_cast<int64_t>(sizes.size()) != weight_.dim()) return false;
-    if (sizes[1] != weight_.size(1) * convolution_.groups) return false;
-    return std::ranges::all_of(result_sizes(sizes), [](int64_t size) { return size > 0; });
-  }
+  bool fits(at::IntArrayRef sizes) const override { return onednn::fits(convolution_, sizes); }
 
   std::vector<int64_t> strides(at::IntArrayRef sizes) const override { return channels_last_strides(sizes); }
 
-  std::vector<int64_t> result_sizes(at::IntArrayRef sizes) const {
-    const Convolution& c = convolution_;
-    std::vector<int64_t> result = {sizes[0], weight_.size(0)};
-    for (size_t i = 0; i < c.stride.size(); ++i) {
-      const int64_t window = (weight_.sizes()[i + 2] - 1) * c.dilation[i] + 1;
-      const int64_t room = sizes[i + 2] + 2 * c.padding[i] - window;
-      result.push_back(room < 0 ? 0 : room / c.stride[i] + 1);
-    }
-    return result;
-  }
-
   Prepared prepare(at::IntArrayRef given, std::span<const PostOp> post_ops) const override {
-    const Convolution& c = convolution_;
-    const dnnl::memory::dims sizes = result_sizes(given);
-    dnnl::memory::dims weight_sizes = weight_.sizes().vec(), dilation = c.dilation;
-    for (int64_t& step : dilation) --step;  // oneDNN counts what lies between
-    if (c.groups > 1) {
-      weight_sizes[0] /= c.groups;
-      weight_sizes.insert(weight_sizes.begin(), c.groups);
-    }
-    const dnnl::memory::desc source(given.vec(), kFloat, channels_last(weight_.dim()));
-    const dnnl::memory::desc result(sizes, kFloat, channels_last(weight_.dim()));
-    const dnnl::memory::desc bias =
-        bias_.defined() ? dnnl::memory::desc({bias_.numel()}, kFloat, Tag::a) : dnnl::memory::desc();
-    const dnnl::convolution_forward::primitive_desc description(
-        engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, source,
-        {weight_sizes, kFloat, Tag::any}, bias, result, c.stride, dilation, c.padding, c.padding,
-        attributes(post_ops, result));
+    const std::vector<int64_t> sizes = result_sizes(convolution_, given);
+    const dnnl::memory::desc source = channels_last(given, kFloat), result = channels_last(sizes, kFloat);
+    const auto description = described(convolution_, source, kFloat, result, attributes(post_ops, result));
     if (is_reference(description)) return {};
-    dnnl::memory::dims weight_strides(weight_sizes.size());
-    int64_t step = 1;
-    for (size_t i = weight_sizes.size(); i-- > 0; step *= weight_sizes[i]) weight_strides[i] = step;
     const at::Tensor weight = weight_.contiguous();
     return {dnnl::convolution_forward(description),
             source,
             result,
             description.scratchpad_desc(),
-            laid_.get(borrowed({weight_sizes, kFloat, weight_strides}, weight), description.weights_desc()),
+            laid_.get(borrowed(weight_of(convolution_, kFloat), weight), description.weights_desc()),
             sizes,
             channels_last_strides(sizes)};
   }

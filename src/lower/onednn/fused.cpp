@@ -10,20 +10,13 @@
 #include <limits>
 
 namespace onnxtorch::onednn {
-namespace {
 
-// The tensor with these strides. That of a dimension of size 1 does not matter.
-at::Tensor arranged(const at::Tensor& t, at::IntArrayRef strides) {
-  bool fits = true;
-  for (int64_t i = 0; i < t.dim(); ++i) fits = fits && (t.size(i) == 1 || t.stride(i) == strides[i]);
-  return fits ? t : at::empty_strided(t.sizes(), strides, t.options()).copy_(t);
-}
-
-// The operand in the memory layout of the result, where it has its shape.
 std::optional<at::Tensor> arranged_as(const Prepared& p, const at::Tensor& operand) {
   if (operand.sizes() != at::IntArrayRef(p.sizes) || !is_plain(operand)) return {};
   return arranged(operand, p.strides);
 }
+
+namespace {
 
 // oneDNN's max and min give the other operand for a NaN; ATen gives the NaN.
 bool loses_nan(const PostOp& step) {

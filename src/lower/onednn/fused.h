@@ -17,6 +17,9 @@ struct Prepared {
   std::vector<int64_t> sizes, strides;  // of the result as a tensor
 };
 
+// The operand in the memory layout of the result, where it has its shape.
+std::optional<at::Tensor> arranged_as(const Prepared& p, const at::Tensor& operand);
+
 class Fused : public PackedProduct {
  public:
   // `terms` is how many products make an element of the result.

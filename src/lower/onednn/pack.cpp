@@ -19,48 +19,89 @@ using c10::IValue;
 using c10::Symbol;
 
 const auto kPacked = Symbol::fromQualString("onnx_torch::packed");
+const auto kQuantize = Symbol::fromQualString("onnx_torch::quantize");
+const auto kDequantize = Symbol::fromQualString("onnx_torch::dequantize");
+const auto kDequantizeAlong = Symbol::fromQualString("onnx_torch::dequantize_along");
 
 // An operator that is being packed, with the nodes that it takes up.
 struct Candidate {
   jit::Value* x;
   std::variant<Convolution, Linear> main;
   jit::Node* last;  // computes the result
+  std::optional<Quantized> quantized = {};
   std::vector<PostOp> post_ops = {};
   std::vector<jit::Value*> operands = {};
 };
 
 bool is_float(const at::Tensor& t) { return t.defined() && t.scalar_type() == c10::kFloat && t.numel() > 0; }
 
+bool is_finite(const at::Tensor& t) { return at::isfinite(t).all().item<bool>(); }
+
+struct Weight {
+  at::Tensor tensor, scales;  // the scales are undefined for a float one
+};
+
+// A constant weight, float or of 8 bits.
+std::optional<Weight> weight_of(const jit::Value* value, const Constants& constants) {
+  const jit::Node* const node = value->node();
+  if (node->kind() == kDequantizeAlong) {
+    const auto numbers = constants.tensor(node->input(0)), scales = constants.tensor(node->input(1));
+    return numbers && scales ? std::optional(Weight{*numbers, *scales}) : std::nullopt;
+  }
+  const auto weight = constants.tensor(value);
+  return weight && is_float(*weight) ? std::optional(Weight{*weight, {}}) : std::nullopt;
+}
+
+Quantization quantization(const jit::Node* node, c10::ScalarType type, const Constants& constants) {
+  return {*constants.get<double>(node->input(1)), *constants.get<int64_t>(node->input(2)), 0, 0, type};
+}
+
+// A candidate for the product of x and the weight; x is dequantized where the weight is of 8 bits.
+std::optional<Candidate> candidate(jit::Value* x, std::variant<Convolution, Linear> main, const Weight& weight,
+                                   jit::Node* node, const Constants& constants) {
+  Candidate result{x, std::move(main), node};
+  if (!weight.scales.defined()) return result;
+  const jit::Node* const dequantize = x->node();
+  const at::Tensor bias = std::visit([](const auto& of) { return of.bias; }, result.main);
+  if (dequantize->kind() != kDequantize || (bias.defined() && !is_finite(bias))) return {};
+  const auto type = dequantize->input(0)->type()->expectRef<c10::TensorType>().scalarType();
+  if (!type) return {};
+  result.x = dequantize->input(0);
+  result.quantized = Quantized{quantization(dequantize, *type, constants), weight.scales};
+  return result;
+}
+
 std::optional<Candidate> convolution(jit::Node* node, const Constants& constants) {
   if (!node->matches("aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, "
                      "SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor")) {
     return {};
   }
-  const auto weight = constants.tensor(node->input(1)), bias = constants.tensor(node->input(2));
+  const auto weight = weight_of(node->input(1), constants);
+  const auto bias = constants.tensor(node->input(2));
   const auto stride = constants.get<std::vector<int64_t>>(node->input(3));
   const auto padding = constants.get<std::vector<int64_t>>(node->input(4));
   const auto dilation = constants.get<std::vector<int64_t>>(node->input(5));
   const auto transposed = constants.get<bool>(node->input(6));
   const auto groups = constants.get<int64_t>(node->input(8));
-  if (!weight || !is_float(*weight) || !bias || !stride || !padding || !dilation || transposed.value_or(true) ||
-      !groups)
-    return {};
-  if (weight->dim() > 5) return {};
-  return Candidate{node->input(0), Convolution{*weight, *bias, *stride, *padding, *dilation, *groups}, node};
+  if (!weight || !bias || !stride || !padding || !dilation || transposed.value_or(true) || !groups) return {};
+  if (weight->tensor.dim() > 5) return {};
+  return candidate(node->input(0), Convolution{weight->tensor, *bias, *stride, *padding, *dilation, *groups}, *weight,
+                   node, constants);
 }
 
 std::optional<Candidate> linear(jit::Node* node, const Constants& constants) {
   if (node->matches("aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")) {
-    const auto bias = constants.tensor(node->input(0)), weight = constants.tensor(node->input(2));
+    const auto bias = constants.tensor(node->input(0));
+    const auto weight = weight_of(node->input(2), constants);
     const auto beta = constants.get<at::Scalar>(node->input(3)), alpha = constants.get<at::Scalar>(node->input(4));
-    if (!weight || !is_float(*weight) || !bias || bias->dim() != 1 || bias->size(0) != weight->size(1)) return {};
+    if (!weight || !bias || bias->dim() != 1 || bias->size(0) != weight->tensor.size(1)) return {};
     if (!beta || !alpha || beta->toDouble() != 1 || alpha->toDouble() != 1) return {};
-    return Candidate{node->input(1), Linear{*weight, *bias}, node};
+    return candidate(node->input(1), Linear{weight->tensor, *bias}, *weight, node, constants);
   }
   if (node->kind() == Symbol::fromQualString("aten::matmul") || node->kind() == Symbol::fromQualString("aten::mm")) {
-    const auto weight = constants.tensor(node->input(1));
-    if (!weight || !is_float(*weight) || weight->dim() != 2) return {};
-    return Candidate{node->input(0), Linear{*weight, {}}, node};
+    const auto weight = weight_of(node->input(1), constants);
+    if (!weight || weight->tensor.dim() != 2) return {};
+    return candidate(node->input(0), Linear{weight->tensor, {}}, *weight, node, constants);
   }
   return {};
 }
@@ -109,7 +150,8 @@ std::optional<at::Tensor> as_bias(const Candidate& c, const jit::Value* other, c
   const auto* product = std::get_if<Linear>(&c.main);
   if (!product || product->bias.defined() || !c.post_ops.empty()) return {};
   const auto known = constants.tensor(other);
-  const bool fits = known && is_float(*known) && known->dim() == 1 && known->size(0) == product->weight.size(1);
+  const bool fits = known && is_float(*known) && known->dim() == 1 && known->size(0) == product->weight.size(1) &&
+                    (!c.quantized || is_finite(*known));
   return fits ? known : std::nullopt;
 }
 
@@ -127,6 +169,7 @@ bool take_operand(Candidate& c, jit::Node* user, const Constants& constants) {
       return true;
     }
   }
+  if (c.quantized) return false;  // an operand may hold NaN
   // Where sizes are not known, an addition is likely a residual one, a product likely a broadcast.
   if (!same_sizes(result, other).value_or(adds)) return false;
   c.post_ops.push_back({adds ? PostOp::Kind::Add : PostOp::Kind::Mul});
@@ -145,6 +188,18 @@ bool extend(Candidate& c, const Constants& constants) {
   }
   c.last = user;
   return true;
+}
+
+// Takes up the quantization of the result.
+void quantize_result(Candidate& c, const Constants& constants) {
+  jit::Node* const user = c.quantized ? only_user(c.last->output()) : nullptr;
+  if (!user || user->kind() != kQuantize) return;
+  const auto type = static_cast<c10::ScalarType>(*constants.get<int64_t>(user->input(5)));
+  Quantization result = quantization(user, type, constants);
+  result.low = *constants.get<int64_t>(user->input(3));
+  result.high = *constants.get<int64_t>(user->input(4));
+  c.quantized->result = result;
+  c.last = user;
 }
 
 class Packing {
@@ -166,13 +221,18 @@ class Packing {
       if (!candidate) continue;
       while (extend(*candidate, constants_)) {
       }
+      quantize_result(*candidate, constants_);
       replace(*candidate, node);
     }
   }
 
   // The nodes that the packed one stands for are left without a use. An error in it is the main node's.
   void replace(const Candidate& c, const jit::Node* main) {
-    auto operation = std::visit([&](const auto& of) { return onnxtorch::packed(of, c.post_ops); }, c.main);
+    auto operation = std::visit(
+        [&](const auto& of) {
+          return c.quantized ? onnxtorch::packed(of, *c.quantized, c.post_ops) : onnxtorch::packed(of, c.post_ops);
+        },
+        c.main);
     const jit::WithInsertPoint at(c.last);
     jit::Value* const operands = graph_.insertNode(graph_.createList(c10::TensorType::get(), c.operands))->output();
     jit::Node* const node = graph_.create(kPacked, {c.x, bind_constant(program_, IValue(operation)), operands});
@@ -198,7 +258,7 @@ void expect_known_sizes(const Program& program) {
       const auto& type = node->input(0)->type()->expectRef<c10::TensorType>();
       const auto sizes = type.sizes().concrete_sizes();
       const auto operation = constants(node->input(1));
-      if (sizes && type.scalarType() == c10::kFloat && operation) operation->toCustomClass<Packed>()->expect(*sizes);
+      if (sizes && operation) operation->toCustomClass<Packed>()->expect(*sizes);
     }
   };
   visit(program.graph->block());

@@ -6,6 +6,7 @@
 #include <torch/custom_class.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,27 @@ struct Linear {
 };
 
 c10::intrusive_ptr<Packed> packed(const Linear& linear, std::vector<PostOp> post_ops);
+
+// What numbers of 8 bits stand for: (number - zero_point) * scale; and between which they are kept.
+struct Quantization {
+  double scale = 1;
+  int64_t zero_point = 0, low = 0, high = 0;
+  c10::ScalarType type = c10::kByte;
+};
+
+// A product whose input and weight are of 8 bits. The weight, of int8, has one scale for all or one for each index of
+// the result, and the bias is finite. The result is of 8 bits as well, or float. No steps have operands.
+struct Quantized {
+  Quantization input;
+  at::Tensor scales;
+  std::optional<Quantization> result = {};
+};
+
+c10::intrusive_ptr<Packed> packed(Convolution convolution, Quantized quantized, std::vector<PostOp> post_ops);
+c10::intrusive_ptr<Packed> packed(const Linear& linear, Quantized quantized, std::vector<PostOp> post_ops);
+
+// Whether sums of products of 8 bits are exact on this CPU, and faster than float.
+bool has_integer_products();
 
 // --- Recurrent layers ---
 

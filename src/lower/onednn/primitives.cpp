@@ -56,6 +56,12 @@ dnnl::memory borrowed(const dnnl::memory::desc& desc, const at::Tensor& tensor) 
   return {desc, engine(), tensor.data_ptr()};
 }
 
+at::Tensor arranged(const at::Tensor& t, at::IntArrayRef strides) {
+  bool fits = true;
+  for (int64_t i = 0; i < t.dim(); ++i) fits = fits && (t.size(i) == 1 || t.stride(i) == strides[i]);
+  return fits ? t : at::empty_strided(t.sizes(), strides, t.options()).copy_(t);
+}
+
 Call& Call::with(int argument, const dnnl::memory& memory) {
   lent_.push_back(memory);
   arguments_.push_back({argument, memory.get()});

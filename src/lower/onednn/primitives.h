@@ -27,6 +27,9 @@ bool is_plain(const at::Tensor& t);
 // Memory that a tensor lends.
 dnnl::memory borrowed(const dnnl::memory::desc& desc, const at::Tensor& tensor);
 
+// The tensor with these strides. That of a dimension of size 1 does not matter.
+at::Tensor arranged(const at::Tensor& t, at::IntArrayRef strides);
+
 // One run of a primitive, with what it is lent. Its tensors must live until then.
 class Call {
  public:

@@ -3,6 +3,7 @@
 
 #include "lower/onednn/packed.h"
 #include "lower/onednn/product.h"
+#include "lower/onednn/quantize.h"
 
 namespace onnxtorch {
 namespace {
@@ -44,6 +45,15 @@ void register_onednn() {
     m.def("matmul(Tensor a, Tensor b) -> Tensor", onednn::product);
     m.def("attention(Tensor query, Tensor key, Tensor value, Tensor? mask, float scale, bool without_nan) -> Tensor",
           onednn::attention);
+    m.def("dequantize(Tensor x, float scale, int zero_point) -> Tensor", onednn::dequantize);
+    m.def("dequantize_along(Tensor x, Tensor scale, int axis) -> Tensor", onednn::dequantize_along);
+    m.def("quantize(Tensor x, float scale, int zero_point, int low, int high, ScalarType dtype) -> Tensor",
+          onednn::quantize);
+    m.def("look_up(Tensor x, Tensor table) -> Tensor", onednn::look_up);
+    m.def(
+        "quantized_add(Tensor a, float a_scale, int a_zero_point, Tensor b, float b_scale, int b_zero_point, "
+        "float scale, int zero_point, int low, int high, ScalarType dtype) -> Tensor",
+        onednn::quantized_add);
     return m;
   }();
 }

@@ -2,6 +2,11 @@
 # Integers are computed with as floating numbers wide enough to hold every sum.
 
 
+def one_for_all(parameter: Tensor) -> Tensor:
+    scalar: List[int] = []
+    return torch.reshape(parameter, scalar)
+
+
 # A scale or zero point so that it broadcasts to a tensor of `sizes`: one for all, one for each index of an axis, or one
 # for each block of block_size indices.
 def quantization_grid(parameter: Tensor, sizes: List[int], axis: int, block_size: int) -> Tensor:
@@ -32,16 +37,14 @@ def dynamic_quantize_linear(x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
 
 # The scale or zero point of a matrix: one for all, or one for each row.
 def per_row(parameter: Tensor) -> Tensor:
-    scalar: List[int] = []
     if parameter.numel() == 1:
-        return torch.reshape(parameter, scalar)
+        return one_for_all(parameter)
     return torch.unsqueeze(parameter, -1) if parameter.dim() == 1 else parameter
 
 
 # … or one for each column.
 def per_column(parameter: Tensor) -> Tensor:
-    scalar: List[int] = []
-    return torch.reshape(parameter, scalar) if parameter.numel() == 1 else parameter
+    return one_for_all(parameter) if parameter.numel() == 1 else parameter
 
 
 def int32_of(sums: Tensor) -> Tensor:

@@ -1,0 +1,183 @@
+#include "lower/onednn/quantize.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace onnxtorch::onednn {
+namespace {
+
+#define FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define INLINE [[gnu::always_inline]] inline
+
+constexpr int64_t kGrain = 1 << 15;
+
+// The bounds are taken before the zero point is added.
+struct Steps {
+  float scale, low, high;
+  int32_t zero_point;
+
+  template <typename T>
+  INLINE T operator()(float x) const {
+    float ratio = x / scale;
+    ratio = ratio < low ? low : ratio;
+    ratio = ratio > high ? high : ratio;
+    const auto number = static_cast<int32_t>(std::nearbyint(ratio)) + zero_point;
+    return static_cast<T>(ratio == ratio ? number : 0);
+  }
+};
+
+Steps steps(double scale, int64_t zero_point, int64_t low, int64_t high) {
+  return {static_cast<float>(scale), static_cast<float>(low - zero_point), static_cast<float>(high - zero_point),
+          static_cast<int32_t>(zero_point)};
+}
+
+struct Units {
+  float scale;
+  int32_t zero_point;
+
+  template <typename T>
+  INLINE float operator()(T x) const {
+    return static_cast<float>(x - zero_point) * scale;
+  }
+  INLINE float operator()(float x) const { return x; }
+};
+
+Units units(double scale, int64_t zero_point) { return {static_cast<float>(scale), static_cast<int32_t>(zero_point)}; }
+
+template <typename T>
+INLINE void quantize_all(const float* x, T* y, int64_t count, Steps to) {
+  for (int64_t i = 0; i < count; ++i) y[i] = to.template operator()<T>(x[i]);
+}
+
+template <typename T>
+INLINE void dequantize_all(const T* x, float* y, int64_t count, Units of) {
+  for (int64_t i = 0; i < count; ++i) y[i] = of(x[i]);
+}
+
+template <typename T, typename B>
+INLINE void add_all(const T* a, Units of_a, const B* b, Units of_b, T* y, int64_t count, Steps to) {
+  for (int64_t i = 0; i < count; ++i) y[i] = to.template operator()<T>(of_a(a[i]) + of_b(b[i]));
+}
+
+FOR_EACH_CPU void quantize_block(const float* x, uint8_t* y, int64_t count, Steps to) { quantize_all(x, y, count, to); }
+FOR_EACH_CPU void quantize_block(const float* x, int8_t* y, int64_t count, Steps to) { quantize_all(x, y, count, to); }
+FOR_EACH_CPU void dequantize_block(const uint8_t* x, float* y, int64_t count, Units of) {
+  dequantize_all(x, y, count, of);
+}
+FOR_EACH_CPU void dequantize_block(const int8_t* x, float* y, int64_t count, Units of) {
+  dequantize_all(x, y, count, of);
+}
+FOR_EACH_CPU void add_block(const uint8_t* a, Units of_a, const uint8_t* b, Units of_b, uint8_t* y, int64_t count,
+                            Steps to) {
+  add_all(a, of_a, b, of_b, y, count, to);
+}
+FOR_EACH_CPU void add_block(const int8_t* a, Units of_a, const int8_t* b, Units of_b, int8_t* y, int64_t count,
+                            Steps to) {
+  add_all(a, of_a, b, of_b, y, count, to);
+}
+FOR_EACH_CPU void add_block(const uint8_t* a, Units of_a, const float* b, Units of_b, uint8_t* y, int64_t count,
+                            Steps to) {
+  add_all(a, of_a, b, of_b, y, count, to);
+}
+FOR_EACH_CPU void add_block(const int8_t* a, Units of_a, const float* b, Units of_b, int8_t* y, int64_t count,
+                            Steps to) {
+  add_all(a, of_a, b, of_b, y, count, to);
+}
+
+// Calls the function with a null pointer to the type.
+template <typename Function>
+void for_type(at::ScalarType type, const Function& function) {
+  TORCH_CHECK(type == c10::kByte || type == c10::kChar, "expected numbers of 8 bits, got ", type);
+  if (type == c10::kByte) {
+    function(static_cast<uint8_t*>(nullptr));
+  } else {
+    function(static_cast<int8_t*>(nullptr));
+  }
+}
+
+at::Tensor dense(const at::Tensor& x) { return x.is_non_overlapping_and_dense() ? x : x.contiguous(); }
+
+}  // namespace
+
+at::Tensor dequantize(const at::Tensor& given, double scale, int64_t zero_point) {
+  const at::Tensor x = dense(given), y = at::empty_like(x, x.options().dtype(c10::kFloat));
+  for_type(x.scalar_type(), [&]<typename T>(T*) {
+    const T* const from = x.const_data_ptr<T>();
+    float* const to = y.data_ptr<float>();
+    at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+      dequantize_block(from + begin, to + begin, end - begin, units(scale, zero_point));
+    });
+  });
+  return y;
+}
+
+at::Tensor quantize(const at::Tensor& given, double scale, int64_t zero_point, int64_t low, int64_t high,
+                    at::ScalarType type) {
+  const at::Tensor x = dense(given.to(c10::kFloat)), y = at::empty_like(x, x.options().dtype(type));
+  for_type(type, [&]<typename T>(T*) {
+    const float* const from = x.const_data_ptr<float>();
+    T* const to = y.data_ptr<T>();
+    at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+      quantize_block(from + begin, to + begin, end - begin, steps(scale, zero_point, low, high));
+    });
+  });
+  return y;
+}
+
+at::Tensor look_up(const at::Tensor& given, const at::Tensor& table) {
+  const at::Tensor x = dense(given), y = at::empty_like(x, x.options().dtype(table.scalar_type()));
+  for_type(x.scalar_type(), [&]<typename T>(T*) {
+    const T* const from = x.const_data_ptr<T>();
+    const auto* const results = static_cast<const uint8_t*>(table.const_data_ptr());
+    auto* const to = static_cast<uint8_t*>(y.data_ptr());
+    at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) to[i] = results[from[i] - std::numeric_limits<T>::min()];
+    });
+  });
+  return y;
+}
+
+at::Tensor quantized_add(const at::Tensor& given, double a_scale, int64_t a_zero_point, const at::Tensor& b,
+                         double b_scale, int64_t b_zero_point, double scale, int64_t zero_point, int64_t low,
+                         int64_t high, at::ScalarType type) {
+  const bool is_floating = b.is_floating_point();
+  const at::Tensor a = dense(given);
+  const bool fits = a.scalar_type() == type && a.numel() > 0 && b.scalar_type() == (is_floating ? c10::kFloat : type);
+  const bool alike = fits && a.sizes() == b.sizes() && a.strides() == b.strides();
+  const bool row = fits && is_floating && a.is_contiguous() && b.is_contiguous() && a.dim() > 0 && b.dim() > 0 &&
+                   b.dim() <= a.dim() && b.numel() == b.size(-1) && b.size(-1) == a.size(-1);
+  if (!alike && !row) {
+    const at::Tensor sum =
+        at::add(dequantize(a, a_scale, a_zero_point), is_floating ? b : dequantize(b, b_scale, b_zero_point));
+    return quantize(sum, scale, zero_point, low, high, type);
+  }
+  const at::Tensor y = at::empty_like(a);
+  const Units of_a = units(a_scale, a_zero_point), of_b = units(b_scale, b_zero_point);
+  const Steps to = steps(scale, zero_point, low, high);
+  for_type(type, [&]<typename T>(T*) {
+    const T* const first = a.const_data_ptr<T>();
+    T* const result = y.data_ptr<T>();
+    const auto add = [&]<typename B>(const B* second) {
+      const int64_t length = alike ? 1 : b.numel();
+      at::parallel_for(0, a.numel() / length, std::max<int64_t>(kGrain / length, 1), [&](int64_t begin, int64_t end) {
+        if (alike) return add_block(first + begin, of_a, second + begin, of_b, result + begin, end - begin, to);
+        for (int64_t i = begin * length; i < end * length; i += length)
+          add_block(first + i, of_a, second, of_b, result + i, length, to);
+      });
+    };
+    is_floating ? add(b.const_data_ptr<float>()) : add(b.const_data_ptr<T>());
+  });
+  return y;
+}
+
+at::Tensor dequantize_along(const at::Tensor& x, const at::Tensor& scale, int64_t axis) {
+  std::vector<int64_t> shape(x.dim(), 1);
+  if (scale.numel() != 1) shape[axis] = scale.numel();
+  return at::mul(x.to(c10::kFloat), scale.reshape(shape));
+}
+
+}  // namespace onnxtorch::onednn

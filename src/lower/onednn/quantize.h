@@ -1,0 +1,27 @@
+// QuantizeLinear and DequantizeLinear of numbers of 8 bits with one scale, and what lies between them, each in one pass
+// over memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace onnxtorch::onednn {
+
+// (x - zero_point) * scale.
+at::Tensor dequantize(const at::Tensor& x, double scale, int64_t zero_point);
+
+// round(x / scale) + zero_point within low and high, as uint8 or int8. NaN gives 0.
+at::Tensor quantize(const at::Tensor& x, double scale, int64_t zero_point, int64_t low, int64_t high,
+                    at::ScalarType type);
+
+// The table's element for each number of 8 bits, counted from the type's lowest.
+at::Tensor look_up(const at::Tensor& x, const at::Tensor& table);
+
+// quantize(dequantize(a) + dequantize(b)); a floating b is taken as it is.
+at::Tensor quantized_add(const at::Tensor& a, double a_scale, int64_t a_zero_point, const at::Tensor& b, double b_scale,
+                         int64_t b_zero_point, double scale, int64_t zero_point, int64_t low, int64_t high,
+                         at::ScalarType type);
+
+// x * scale, with one scale for all or for each index of an axis.
+at::Tensor dequantize_along(const at::Tensor& x, const at::Tensor& scale, int64_t axis);
+
+}  // namespace onnxtorch::onednn

@@ -1,0 +1,238 @@
+// Convolutions and products of 8 bits: sums in int32, which are exact, then scaled, rounded and kept within range.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/util/accumulate.h>
+#include <c10/util/strides.h>
+
+#include <limits>
+
+#include "lower/onednn/convolution.h"
+#include "lower/onednn/fused.h"
+#include "lower/onednn/quantize.h"
+
+namespace onnxtorch {
+namespace onednn {
+namespace {
+
+using Tag = dnnl::memory::format_tag;
+using Type = dnnl::memory::data_type;
+
+Type onednn_type(c10::ScalarType type) { return type == c10::kByte ? Type::u8 : Type::s8; }
+
+// The scale of each result in units of which the bias is added and the steps are done.
+at::Tensor unit_of(const Quantized& q, bool has_steps) {
+  const at::Tensor unit = at::mul(q.scales, q.input.scale);
+  return q.result && !has_steps ? at::div(unit, q.result->scale) : unit;
+}
+
+bool is_narrower_than_type(const Quantization& q) {
+  const auto lowest = q.type == c10::kByte ? 0 : -128;
+  return q.low > lowest || q.high < lowest + 255;
+}
+
+class QuantizedProduct : public PackedProduct {
+ public:
+  QuantizedProduct(at::Tensor weight, at::Tensor bias, Quantized quantized, std::vector<PostOp> post_ops)
+      : weight_(std::move(weight)),
+        quantized_(std::move(quantized)),
+        post_ops_(std::move(post_ops)),
+        unit_(unit_of(quantized_, !post_ops_.empty()).contiguous()),
+        bias_(!bias.defined()                          ? bias
+              : quantized_.result && post_ops_.empty() ? at::div(bias, quantized_.result->scale).contiguous()
+                                                       : bias.contiguous()),
+        zero_point_(at::full({1}, quantized_.input.zero_point, c10::kInt)) {}
+
+  at::Tensor run(const at::Tensor& given, at::TensorList) const override {
+    if (given.scalar_type() != quantized_.input.type || given.numel() == 0 || !fits(given.sizes()))
+      return in_float(given);
+    const at::Tensor x = arranged(given, strides(given.sizes()));
+    const std::shared_ptr<const Prepared> p = prepared(x.sizes());
+    if (!p->primitive) return in_float(x);
+
+    const at::Tensor y =
+        at::empty_strided(p->sizes, p->strides, quantized_.result ? quantized_.result->type : c10::kFloat);
+    Call call;
+    call.with(DNNL_ARG_SRC, p->source, x).with(DNNL_ARG_WEIGHTS, p->weight.memory).with(DNNL_ARG_DST, p->result, y);
+    call.with(DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, {{unit_.numel()}, Type::f32, Tag::a}, unit_);
+    if (quantized_.input.zero_point != 0)
+      call.with(DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC, {{1}, Type::s32, Tag::a}, zero_point_);
+    if (bias_.defined()) call.with(DNNL_ARG_BIAS, bias_of(*p), bias_);
+    call.run(p->primitive, p->scratchpad);
+    return y;
+  }
+
+  void expect(at::IntArrayRef sizes) const override {
+    if (fits(sizes) && c10::multiply_integers(sizes) > 0) prepared(sizes);
+  }
+
+  // The layouts hold more than oneDNN tells of them.
+  std::vector<SavedWeights> saved() const override { return {}; }
+  void take(std::vector<SavedWeights>) const override {}
+
+ protected:
+  virtual bool fits(at::IntArrayRef sizes) const = 0;
+  virtual std::vector<int64_t> strides(at::IntArrayRef sizes) const = 0;
+  virtual Prepared prepare(at::IntArrayRef sizes) const = 0;
+  virtual dnnl::memory::desc bias_of(const Prepared& p) const = 0;
+  // The same on numbers that have been dequantized.
+  virtual c10::intrusive_ptr<Packed> of_float(std::vector<PostOp> post_ops) const = 0;
+
+  Type source_type() const { return onednn_type(quantized_.input.type); }
+  Type result_type() const { return quantized_.result ? onednn_type(quantized_.result->type) : Type::f32; }
+
+  // `result` describes a float result, `mask` the dimensions of the weight that have scales.
+  dnnl::primitive_attr attributes_for(const dnnl::memory::desc& result, int mask) const {
+    dnnl::primitive_attr attr = attributes(post_ops_, result);
+    dnnl::post_ops steps = attr.get_post_ops();
+    if (const auto& to = quantized_.result) {
+      using dnnl::algorithm;
+      const auto zero_point = static_cast<float>(to->zero_point);
+      if (!post_ops_.empty()) steps.append_eltwise(algorithm::eltwise_linear, 1 / static_cast<float>(to->scale), 0);
+      if (to->zero_point != 0) steps.append_eltwise(algorithm::eltwise_round, 0, 0);
+      if (is_narrower_than_type(*to)) {
+        steps.append_eltwise(algorithm::eltwise_clip, static_cast<float>(to->low) - zero_point,
+                             static_cast<float>(to->high) - zero_point);
+      }
+      if (to->zero_point != 0) steps.append_eltwise(algorithm::eltwise_linear, 1, zero_point);
+    }
+    attr.set_post_ops(steps);
+    attr.set_scales_mask(DNNL_ARG_WEIGHTS, unit_.numel() == 1 ? 0 : mask);
+    if (quantized_.input.zero_point != 0) attr.set_zero_points_mask(DNNL_ARG_SRC, 0);
+    return attr;
+  }
+
+  const at::Tensor weight_;
+  const Quantized quantized_;
+  const std::vector<PostOp> post_ops_;
+  const at::Tensor unit_, bias_, zero_point_;
+  const LaidWeight laid_;
+
+ private:
+  std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes) const {
+    std::vector<int64_t> key(sizes.begin(), sizes.end());
+    key.push_back(at::get_num_threads());  // a primitive divides its work when it is made
+    return recent_.get(key, [&] { return prepare(sizes); });
+  }
+
+  at::Tensor in_float(const at::Tensor& x) const {
+    std::call_once(made_, [&] { float_ = of_float(post_ops_); });
+    const at::Tensor y = static_cast<const PackedProduct&>(*float_).run(
+        dequantize(x, quantized_.input.scale, quantized_.input.zero_point), {});
+    const auto& to = quantized_.result;
+    return to ? quantize(y, to->scale, to->zero_point, to->low, to->high, to->type) : y;
+  }
+
+  mutable Recent<std::vector<int64_t>, Prepared> recent_{64};
+  mutable std::once_flag made_;
+  mutable c10::intrusive_ptr<Packed> float_;
+};
+
+class QuantizedConvolution final : public QuantizedProduct {
+ public:
+  QuantizedConvolution(Convolution c, Quantized quantized, std::vector<PostOp> post_ops)
+      : QuantizedProduct(c.weight, c.bias, std::move(quantized), std::move(post_ops)), convolution_(std::move(c)) {}
+
+ private:
+  bool fits(at::IntArrayRef sizes) const override { return onednn::fits(convolution_, sizes); }
+  std::vector<int64_t> strides(at::IntArrayRef sizes) const override { return channels_last_strides(sizes); }
+  dnnl::memory::desc bias_of(const Prepared&) const override { return {{bias_.numel()}, Type::f32, Tag::a}; }
+
+  Prepared prepare(at::IntArrayRef given) const override {
+    const std::vector<int64_t> sizes = result_sizes(convolution_, given);
+    const dnnl::memory::desc source = channels_last(given, source_type()), result = channels_last(sizes, result_type());
+    const int mask = convolution_.groups > 1 ? 1 << 0 | 1 << 1 : 1 << 0;
+    const auto description =
+        described(convolution_, source, Type::s8, result, attributes_for(channels_last(sizes, Type::f32), mask));
+    if (is_reference(description)) return {};
+    const at::Tensor weight = weight_.contiguous();
+    return {dnnl::convolution_forward(description),
+            source,
+            result,
+            description.scratchpad_desc(),
+            laid_.get(borrowed(weight_of(convolution_, Type::s8), weight), description.weights_desc()),
+            sizes,
+            channels_last_strides(sizes)};
+  }
+
+  c10::intrusive_ptr<Packed> of_float(std::vector<PostOp> post_ops) const override {
+    Convolution c = convolution_;
+    c.weight = dequantize_along(weight_, quantized_.scales, 0);
+    return packed(std::move(c), std::move(post_ops));
+  }
+
+  const Convolution convolution_;
+};
+
+class QuantizedLinear final : public QuantizedProduct {
+ public:
+  QuantizedLinear(const Linear& linear, Quantized quantized, std::vector<PostOp> post_ops)
+      : QuantizedProduct(linear.weight, linear.bias, std::move(quantized), std::move(post_ops)), linear_(linear) {}
+
+ private:
+  bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == weight_.size(0); }
+
+  std::vector<int64_t> strides(at::IntArrayRef sizes) const override {
+    const auto result = c10::contiguous_strides(sizes);
+    return {result.begin(), result.end()};
+  }
+
+  dnnl::memory::desc bias_of(const Prepared&) const override { return {{1, bias_.numel()}, Type::f32, Tag::ab}; }
+
+  Prepared prepare(at::IntArrayRef from) const override {
+    const int64_t in = weight_.size(0), out = weight_.size(1), rows = c10::multiply_integers(from) / in;
+    std::vector<int64_t> sizes = from.vec();
+    sizes.back() = out;
+    const dnnl::memory::desc source({rows, in}, source_type(), Tag::ab), result({rows, out}, result_type(), Tag::ab),
+        weight({in, out}, Type::s8, Tag::any);
+    const auto attr = attributes_for({{rows, out}, Type::f32, Tag::ab}, 1 << 1);
+    const auto description =
+        bias_.defined()
+            ? dnnl::matmul::primitive_desc(engine(), source, weight, {{1, out}, Type::f32, Tag::ab}, result, attr)
+            : dnnl::matmul::primitive_desc(engine(), source, weight, result, attr);
+    if (is_reference(description)) return {};
+    const dnnl::memory::desc given({in, out}, Type::s8, weight_.strides().vec());
+    return {dnnl::matmul(description),
+            source,
+            result,
+            description.scratchpad_desc(),
+            laid_.get(borrowed(given, weight_), description.weights_desc()),
+            sizes,
+            strides(sizes)};
+  }
+
+  c10::intrusive_ptr<Packed> of_float(std::vector<PostOp> post_ops) const override {
+    return packed(Linear{dequantize_along(weight_, quantized_.scales, 1), linear_.bias}, std::move(post_ops));
+  }
+
+  const Linear linear_;
+};
+
+}  // namespace
+}  // namespace onednn
+
+bool has_integer_products() {
+  using enum dnnl::cpu_isa;
+  switch (dnnl::get_effective_cpu_isa()) {
+    case avx2_vnni:
+    case avx2_vnni_2:
+    case avx512_core_vnni:
+    case avx512_core_bf16:
+    case avx512_core_fp16:
+    case avx512_core_amx:
+    case avx512_core_amx_fp16:
+      return true;
+    default:
+      return false;  // sums of two products of 8 bits saturate at 16
+  }
+}
+
+c10::intrusive_ptr<Packed> packed(Convolution convolution, Quantized quantized, std::vector<PostOp> post_ops) {
+  return c10::make_intrusive<onednn::QuantizedConvolution>(std::move(convolution), std::move(quantized),
+                                                           std::move(post_ops));
+}
+
+c10::intrusive_ptr<Packed> packed(const Linear& linear, Quantized quantized, std::vector<PostOp> post_ops) {
+  return c10::make_intrusive<onednn::QuantizedLinear>(linear, std::move(quantized), std::move(post_ops));
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,441 @@
+"""Models of 8 bits: what the pass makes of their graphs, and that their numbers stay what they were."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import numpy_helper, parser
+
+import onnx_torch
+
+RNG = np.random.default_rng(0)
+FLAGS = Path("/proc/cpuinfo").read_text().split() if Path("/proc/cpuinfo").exists() else []
+has_integer_products = pytest.mark.skipif(
+    "avx512_vnni" not in FLAGS and "avx_vnni" not in FLAGS, reason="the CPU has no exact sums of products of 8 bits"
+)
+
+
+def model(text: str, **weights: Any) -> onnx.ModelProto:
+    parsed = parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> net {text}')
+    for name, value in weights.items():
+        parsed.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    onnx.checker.check_model(parsed)
+    return parsed
+
+
+def floats(*shape: int, scale: float = 1) -> np.ndarray:
+    return RNG.standard_normal(shape, np.float32) * np.float32(scale)
+
+
+def weights(*shape: int) -> np.ndarray:
+    return RNG.integers(-127, 128, shape, np.int8)
+
+
+def scales(count: int) -> np.ndarray:
+    return RNG.uniform(0.001, 0.01, count).astype(np.float32)
+
+
+def f32(number: float) -> np.float32:
+    return np.float32(number)
+
+
+def calls(source: onnx.ModelProto) -> list[str]:
+    """The calls of the lowered graph, with how many dimensions and which numbers they give left out."""
+    graph = onnx_torch.prepare(source).graph()
+    return re.findall(r"= ((?:aten|onnx_torch)::\w+)\(", graph)
+
+
+def by_onnxruntime(source: onnx.ModelProto, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(source.SerializeToString(), options, ["CPUExecutionProvider"])
+    return list(session.run(None, {value.name: x for value, x in zip(source.graph.input, inputs, strict=True)}))
+
+
+def check_exact(source: onnx.ModelProto, *inputs: np.ndarray, **options: Any) -> list[np.ndarray]:
+    ours = onnx_torch.prepare(source, **options).run(list(inputs))
+    plain = onnx_torch.prepare(source, optimize=False).run(list(inputs))
+    for result, expected in zip(ours, plain, strict=True):
+        np.testing.assert_array_equal(result, expected)
+        assert result.dtype == expected.dtype
+    return list(ours)
+
+
+def check_close(source: onnx.ModelProto, *inputs: np.ndarray, share: float = 0.002) -> None:
+    """
+    Numbers of 8 bits, equal but for a few that lie at a tie: the plain graph adds in float32 what is exact here, and
+    may round to the other side.
+    """
+    for expected in (
+        onnx_torch.prepare(source, optimize=False).run(list(inputs)),
+        by_onnxruntime(source, list(inputs)),
+    ):
+        for result, other in zip(onnx_torch.prepare(source).run(list(inputs)), expected, strict=True):
+            assert result.dtype == other.dtype
+            difference = np.abs(result.astype(np.int64) - other.astype(np.int64))
+            assert difference.max(initial=0) <= 1
+            assert (difference > 0).mean() <= share
+
+
+# --- QuantizeLinear and DequantizeLinear ------------------------------------------------------------------------------
+
+SPECIAL = np.array(
+    [np.nan, np.inf, -np.inf, 0, -0.0, 0.5, -0.5, 1.5, 2.5, -1.5, 1e-45, 3e38, -3e38, 127.5, -128.5, 254.5, 255.5],
+    np.float32,
+)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize("zero_point", [0, 3, 100])
+def test_quantize_is_exact(kind: str, zero_point: int) -> None:
+    source = model(
+        f"(float[N] x) => ({kind}[N] y) {{ y = QuantizeLinear(x, s, z) }}",
+        s=f32(0.5),
+        z=np.dtype(kind).type(zero_point),
+    )
+    assert calls(source) == ["onnx_torch::quantize"]
+    check_exact(source, SPECIAL)
+    check_exact(source, floats(40000, scale=60))
+    check_exact(source, floats(0))
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+def test_dequantize_is_exact(kind: str) -> None:
+    source = model(
+        f"({kind}[N, M] x) => (float[N, M] y) {{ y = DequantizeLinear(x, s, z) }}",
+        s=f32(0.0371),
+        z=np.dtype(kind).type(7),
+    )
+    assert calls(source) == ["onnx_torch::dequantize"]
+    numbers = np.arange(256, dtype=np.uint8).view(kind)
+    check_exact(source, np.tile(numbers, (3, 1)))
+    check_exact(source, np.zeros((0, 4), kind))
+
+
+def test_other_forms_are_left_alone() -> None:
+    axis = model(
+        "(float[N, 3] x) => (uint8[N, 3] y) { y = QuantizeLinear(x, s, z) }",
+        s=np.float32([1, 2, 3]),
+        z=np.uint8([0, 1, 2]),
+    )
+    given = model("(float[N] x, float s) => (uint8[N] y) { y = QuantizeLinear(x, s) }")
+    wide = model("(float[N] x) => (int16[N] y) { y = QuantizeLinear(x, s, z) }", s=f32(0.1), z=np.int16(0))
+    half = model("(float16[N] x) => (uint8[N] y) { y = QuantizeLinear(x, s, z) }", s=np.float16(0.1), z=np.uint8(1))
+    tiny = model("(float[N] x) => (uint8[N] y) { y = QuantizeLinear(x, s) }", s=f32(1e-45))
+    for source, *inputs in (
+        (axis, floats(4, 3)),
+        (given, floats(5), f32(0.1)),
+        (wide, floats(5)),
+        (half, floats(5).astype(np.float16)),
+        (tiny, floats(5)),
+    ):
+        assert not [name for name in calls(source) if "quantize" in name]
+        check_exact(source, *inputs)
+
+
+def test_relu_before_quantize_is_a_bound() -> None:
+    source = model(
+        "(float[N] x) => (uint8[N] y) { r = Relu(x) y = QuantizeLinear(r, s, z) }", s=f32(0.1), z=np.uint8(20)
+    )
+    assert calls(source) == ["onnx_torch::quantize"]
+    check_exact(source, SPECIAL)
+
+
+# --- Between them -----------------------------------------------------------------------------------------------------
+
+
+def test_movement_is_of_bytes() -> None:
+    source = model(
+        """(uint8[2, 3, 4] x) => (uint8[4, 6] y) {
+             f = DequantizeLinear(x, s, z)
+             t = Transpose<perm = [2, 0, 1]>(f)
+             q = QuantizeLinear(t, s, z)
+             g = DequantizeLinear(q, s, z)
+             r = Reshape(g, shape)
+             y = QuantizeLinear(r, s, z)
+           }""",
+        s=f32(0.1),
+        z=np.uint8(3),
+        shape=np.int64([4, 6]),
+    )
+    assert calls(source) == ["aten::permute", "aten::reshape"]
+    check_exact(source, RNG.integers(0, 256, (2, 3, 4), np.uint8))
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+def test_functions_of_a_number_are_looked_up(kind: str) -> None:
+    source = model(
+        f"""({kind}[N, 8] x) => ({kind}[M] y) {{
+             f = DequantizeLinear(x, s, z)
+             g = Gelu(f)
+             h = Mul(g, half)
+             r = Reshape(h, shape)
+             y = QuantizeLinear(r, t, z)
+           }}""",
+        s=f32(0.1),
+        t=f32(0.03),
+        z=np.dtype(kind).type(3),
+        half=f32(0.5),
+        shape=np.int64([-1]),
+    )
+    assert calls(source) == ["onnx_torch::look_up", "aten::reshape"]
+    check_exact(source, np.arange(256, dtype=np.uint8).view(kind).reshape(-1, 8))
+
+
+def test_another_scale_is_looked_up_and_the_same_is_nothing() -> None:
+    text = """(uint8[N] x) => (uint8[N] y) {
+                f = DequantizeLinear(x, s, z)
+                m = IsNaN(f)
+                w = Where(m, nought, f)
+                y = QuantizeLinear(w, t, z)
+              }"""
+    same = model(text, s=f32(0.1), t=f32(0.1), z=np.uint8(3), nought=f32(0))
+    other = model(text, s=f32(0.1), t=f32(0.07), z=np.uint8(3), nought=f32(0))
+    assert calls(same) == []
+    assert calls(other) == ["onnx_torch::look_up"]
+    for source in (same, other):
+        check_exact(source, np.arange(256, dtype=np.uint8))
+
+
+@pytest.mark.parametrize(("first", "second"), [("uint8", "uint8"), ("int8", "int8"), ("uint8", "int8")])
+@pytest.mark.parametrize("shape", [(2, 3, 5), (5,), (2, 3, 1)])
+def test_sums_are_one_pass(first: str, second: str, shape: tuple[int, ...]) -> None:
+    dims = ", ".join(map(str, shape))
+    source = model(
+        f"""({first}[2, 3, 5] a, {second}[{dims}] b) => ({first}[2, 3, 5] y) {{
+             p = DequantizeLinear(a, s, za)
+             q = DequantizeLinear(b, t, zb)
+             c = Add(p, q)
+             r = Relu(c)
+             y = QuantizeLinear(r, u, za)
+           }}""",
+        s=f32(0.1),
+        t=f32(0.3),
+        u=f32(0.2),
+        za=np.dtype(first).type(9),
+        zb=np.dtype(second).type(7),
+    )
+    assert calls(source) == ["onnx_torch::quantized_add"]
+    low, high = (np.iinfo(np.dtype(kind)) for kind in (first, second))
+    check_exact(
+        source,
+        RNG.integers(low.min, low.max + 1, (2, 3, 5), np.dtype(first)),
+        RNG.integers(high.min, high.max + 1, shape, np.dtype(second)),
+    )
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 1), (), (1,)])
+def test_sums_with_floats(shape: tuple[int, ...]) -> None:
+    dims = str(list(shape)) if shape else ""
+    source = model(
+        f"""(uint8[2, 3, 5] a, float{dims} b) => (uint8[2, 3, 5] y) {{
+             p = DequantizeLinear(a, s, z)
+             c = Add(b, p)
+             y = QuantizeLinear(c, s, z)
+           }}""",
+        s=f32(0.1),
+        z=np.uint8(100),
+    )
+    assert calls(source) == ["onnx_torch::quantized_add"]
+    check_exact(source, RNG.integers(0, 256, (2, 3, 5), np.uint8), floats(*shape))
+    check_exact(source, RNG.integers(0, 256, (2, 3, 5), np.uint8), np.full(shape, np.nan, np.float32))
+
+
+# --- Products ---------------------------------------------------------------------------------------------------------
+
+CONV = """({kind}[2, 32, 9, 8] x) => ({kind}[A, B, C, D] y) {{
+            f = DequantizeLinear(x, xs, xz)
+            w = DequantizeLinear<axis = 0>(wq, ws, wz)
+            b = DequantizeLinear<axis = 0>(bq, bs, bz)
+            c = Conv{attributes}(f, w, b)
+            {step}
+            y = QuantizeLinear(r, ys, yz)
+          }}"""
+
+
+def convolution(
+    attributes: str = "",
+    shape: tuple[int, ...] = (48, 32, 3, 3),
+    kind: str = "uint8",
+    zero_points: tuple[int, int] = (3, 120),
+    per_channel: bool = True,
+    step: str = "r = Identity(c)",
+) -> onnx.ModelProto:
+    count = shape[0] if per_channel else 1
+    shaped = (lambda array: array) if per_channel else (lambda array: array[0])
+    ws = scales(count)
+    return model(
+        CONV.format(kind=kind, attributes=attributes, step=step),
+        xs=f32(0.02),
+        xz=np.dtype(kind).type(zero_points[0]),
+        wq=weights(*shape),
+        ws=shaped(ws),
+        wz=shaped(np.zeros(count, np.int8)),
+        bq=RNG.integers(-9999, 9999, shape[0], np.int32),
+        bs=shaped(ws * f32(0.02)),
+        bz=shaped(np.zeros(count, np.int32)),
+        ys=f32(0.07),
+        yz=np.dtype(kind).type(zero_points[1]),
+        **({"low": f32(-1), "high": f32(2)} if "Clip" in step else {}),
+    )
+
+
+IMAGES = (2, 32, 9, 8)
+
+
+@has_integer_products
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"attributes": "<pads = [1, 1, 1, 1]>"},
+        {"attributes": "<pads = [1, 2, 1, 2], strides = [2, 1], dilations = [1, 2]>"},
+        {"attributes": "<pads = [0, 1, 1, 0]>"},
+        {"attributes": "<group = 2>", "shape": (96, 16, 3, 3)},
+        {"shape": (160, 32, 1, 1)},
+        {"kind": "int8", "zero_points": (-5, 7), "attributes": "<pads = [1, 1, 1, 1]>"},
+        {"kind": "int8", "zero_points": (0, 0)},
+        {"zero_points": (128, 0)},
+        {"per_channel": False},
+        {"step": "r = Relu(c)"},
+        {"step": "r = HardSwish(c)"},
+        {"step": "d = Clip(c, low, high)  r = Sigmoid(d)"},
+    ],
+    ids=str,
+)
+def test_convolutions(options: dict[str, Any]) -> None:
+    source = convolution(**options)
+    names = calls(source)
+    assert names.count("onnx_torch::packed") == 1
+    assert not {"aten::convolution", "onnx_torch::quantize", "onnx_torch::dequantize"} & set(names)
+    limits = np.iinfo(np.dtype(options.get("kind", "uint8")))
+    check_close(source, RNG.integers(limits.min, limits.max + 1, IMAGES, limits.dtype))
+    check_close(source, np.full(IMAGES, limits.max, limits.dtype))
+    check_close(source, np.full(IMAGES, limits.min, limits.dtype))
+
+
+@has_integer_products
+def test_largest_sums_do_not_saturate() -> None:
+    """Where neighbouring products are added in 16 bits, 255 * 127 * 2 does not fit."""
+    source = model(
+        """(uint8[4, 256] x) => (float[4, 64] y) {
+             f = DequantizeLinear(x, one)
+             w = DequantizeLinear(wq, one)
+             y = MatMul(f, w)
+           }""",
+        one=f32(1),
+        wq=np.full((256, 64), 127, np.int8),
+    )
+    assert calls(source) == ["onnx_torch::packed"]
+    check_exact(source, np.full((4, 256), 255, np.uint8))
+    check_exact(source, RNG.integers(0, 256, (4, 256), np.uint8))
+
+
+LINEAR = {
+    "gemm": ("Gemm<transB = 1>(f, w, b)", True),
+    "gemm_plain": ("Gemm(f, w, b)", False),
+    "matmul": ("MatMul(f, w)", False),
+}
+
+
+@has_integer_products
+@pytest.mark.parametrize("form", LINEAR)
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_linear_layers(form: str, kind: str, per_channel: bool) -> None:
+    call, transposed = LINEAR[form]
+    inside, outside = 80, 72
+    count = outside if per_channel else 1
+    shaped = (lambda array: array) if per_channel else (lambda array: array[0])
+    source = model(
+        f"""({kind}[N, {inside}] x) => ({kind}[N, {outside}] y) {{
+             f = DequantizeLinear(x, xs, xz)
+             w = DequantizeLinear<axis = {0 if transposed else 1}>(wq, ws, wz)
+             c = {call}
+             y = QuantizeLinear(c, ys, yz)
+           }}""",
+        xs=f32(0.02),
+        xz=np.dtype(kind).type(11),
+        wq=weights(outside, inside) if transposed else weights(inside, outside),
+        ws=shaped(scales(count)),
+        wz=shaped(np.zeros(count, np.int8)),
+        ys=f32(0.05),
+        yz=np.dtype(kind).type(50),
+        **({} if form == "matmul" else {"b": floats(outside)}),
+    )
+    assert calls(source) == ["onnx_torch::packed"]
+    limits = np.iinfo(np.dtype(kind))
+    for rows in (1, 7, 64):
+        check_close(source, RNG.integers(limits.min, limits.max + 1, (rows, inside), limits.dtype))
+    empty = onnx_torch.prepare(source).run([np.zeros((0, inside), kind)])[0]
+    assert empty.shape == (0, outside) and empty.dtype == kind
+
+
+@has_integer_products
+def test_chain_of_layers() -> None:
+    """Nothing but bytes between the layers of a residual block."""
+    names = {}
+    for i in "12":
+        names |= {f"w{i}": weights(64, 64, 3, 3), f"s{i}": scales(64)}
+    source = model(
+        """(float[1, 64, 10, 10] image) => (float[1, 64, 10, 10] y) {
+             q0 = QuantizeLinear(image, s, z)    x0 = DequantizeLinear(q0, s, z)
+             f1 = DequantizeLinear<axis = 0>(w1, s1)
+             c1 = Conv<pads = [1, 1, 1, 1]>(x0, f1)    r1 = Relu(c1)
+             q1 = QuantizeLinear(r1, s, z)    x1 = DequantizeLinear(q1, s, z)
+             f2 = DequantizeLinear<axis = 0>(w2, s2)
+             c2 = Conv<pads = [1, 1, 1, 1]>(x1, f2)
+             q2 = QuantizeLinear(c2, t, z)    x2 = DequantizeLinear(q2, t, z)
+             a = Add(x0, x2)
+             q3 = QuantizeLinear(a, t, z)
+             y = DequantizeLinear(q3, t, z)
+           }""",
+        s=f32(0.05),
+        t=f32(0.2),
+        z=np.uint8(128),
+        **names,
+    )
+    assert calls(source) == [
+        "onnx_torch::quantize",
+        "onnx_torch::packed",
+        "onnx_torch::packed",
+        "onnx_torch::quantized_add",
+        "onnx_torch::dequantize",
+    ]
+    image = floats(1, 64, 10, 10)
+    ours, plain = (onnx_torch.prepare(source, optimize=o).run([image])[0] for o in (True, False))
+    step = 0.2 + 1e-5
+    assert np.abs(ours - plain).max() <= step
+    assert (ours != plain).mean() < 0.01
+
+
+@has_integer_products
+def test_without_pack_the_rest_still_runs() -> None:
+    source = convolution()
+    x = RNG.integers(0, 256, IMAGES, np.uint8)
+    ours = onnx_torch.prepare(source, disabled_passes=["pack"]).run([x])[0]
+    plain = onnx_torch.prepare(source, optimize=False).run([x])[0]
+    assert np.abs(ours.astype(int) - plain.astype(int)).max() <= 1
+
+
+def test_weights_with_zero_points_and_other_forms_stay_float() -> None:
+    source = model(
+        """(uint8[4, 80] x) => (float[4, 72] y) {
+             f = DequantizeLinear(x, xs)
+             w = DequantizeLinear(wq, ws, wz)
+             y = MatMul(f, w)
+           }""",
+        xs=f32(0.02),
+        wq=weights(80, 72),
+        ws=f32(0.01),
+        wz=np.int8(3),
+    )
+    assert calls(source) == ["onnx_torch::dequantize", "onnx_torch::packed"]
+    x = RNG.integers(0, 256, (4, 80), np.uint8)
+    np.testing.assert_allclose(onnx_torch.prepare(source).run([x])[0], by_onnxruntime(source, [x])[0], atol=1e-4)
