@@ -110,6 +110,40 @@ def test_an_input_of_several_products_is_rounded_once():
     assert len(re.findall(r"aten::to\(%0\b", graph)) == 1
 
 
+def test_on_the_cpu_the_results_of_packed_products_are_float32_at_once():
+    source = model(
+        "(float[2, 6, 8, 8] x, float[2, 8, 8, 8] r) => (float[2, 8, 8, 8] y) "
+        "{ c = Conv(x, w, b) d = Add(c, r) y = Relu(d) }",
+        w=(8, 6, 1, 1),
+        b=(8,),
+    )
+    rep = onnx_torch.prepare(source, precision="bfloat16")
+    assert re.findall(r"= ((?:aten|onnx_torch)::\w+)", rep.graph()) == ["aten::to", "onnx_torch::packed"]
+    x, r = floats(2, 6, 8, 8), floats(2, 8, 8, 8)
+    plain = onnx_torch.prepare(source, precision="bfloat16", optimize=False).run([x, r])[0]
+    np.testing.assert_allclose(rep.run([x, r])[0], plain, rtol=2**-6, atol=2**-6)
+    for other in [r[:, :1], r[:1]]:
+        open_sizes = onnx.ModelProto.FromString(source.SerializeToString())
+        open_sizes.graph.input[1].type.tensor_type.ClearField("shape")
+        rep = onnx_torch.prepare(open_sizes, precision="bfloat16")
+        plain = onnx_torch.prepare(open_sizes, precision="bfloat16", optimize=False)
+        np.testing.assert_allclose(rep.run([x, other])[0], plain.run([x, other])[0], rtol=2**-6, atol=2**-6)
+
+
+def test_products_of_bfloat16_models_are_packed():
+    source = parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 23]> net (float[3, 6] x) => (float[3, 4] z) '
+        "{ a = Cast<to = 16>(x) v = Cast<to = 16>(w) y = MatMul(a, v) r = Relu(y) z = Cast<to = 1>(r) }"
+    )
+    source.graph.initializer.append(numpy_helper.from_array(floats(6, 4), "w"))
+    rep = onnx_torch.prepare(source)
+    assert "onnx_torch::packed" in rep.graph()
+    x = floats(3, 6)
+    x[1, 2] = np.nan
+    plain = onnx_torch.prepare(source, optimize=False).run([x])[0]
+    np.testing.assert_allclose(rep.run([x])[0], plain, rtol=2**-7, atol=2**-7)
+
+
 def test_nan_and_infinity_go_through():
     source = model("(float[2, 6, 8, 8] x) => (float[N, C, H, W] y) { c = Conv(x, w) y = Relu(c) }", w=(8, 6, 1, 1))
     x = floats(2, 6, 8, 8)

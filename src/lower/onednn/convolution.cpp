@@ -90,7 +90,7 @@ namespace {
 class PackedConvolution final : public Fused {
  public:
   PackedConvolution(Convolution c, std::vector<PostOp> post_ops)
-      : Fused(c.weight, c.bias, c.weight[0].numel(), std::move(post_ops)), convolution_(std::move(c)) {}
+      : Fused(c.weight, c.bias, c.weight[0].numel(), c.result, std::move(post_ops)), convolution_(std::move(c)) {}
 
  private:
   bool fits(at::IntArrayRef sizes) const override { return onednn::fits(convolution_, sizes); }
@@ -99,15 +99,16 @@ class PackedConvolution final : public Fused {
 
   Prepared prepare(at::IntArrayRef given, std::span<const PostOp> post_ops) const override {
     const std::vector<int64_t> sizes = result_sizes(convolution_, given);
-    const dnnl::memory::desc source = channels_last(given, kFloat), result = channels_last(sizes, kFloat);
-    const auto description = described(convolution_, source, kFloat, result, attributes(post_ops, result));
+    const auto type = named(weight_.scalar_type());
+    const dnnl::memory::desc source = channels_last(given, type), result = channels_last(sizes, named(result_));
+    const auto description = described(convolution_, source, type, result, attributes(post_ops, result));
     if (is_reference(description)) return {};
     const at::Tensor weight = weight_.contiguous();
     return {dnnl::convolution_forward(description),
             source,
             result,
             description.scratchpad_desc(),
-            laid_.get(borrowed(weight_of(convolution_, kFloat), weight), description.weights_desc()),
+            laid_.get(borrowed(weight_of(convolution_, type), weight), description.weights_desc()),
             sizes,
             channels_last_strides(sizes)};
   }
@@ -115,8 +116,8 @@ class PackedConvolution final : public Fused {
   at::Tensor by_aten(const at::Tensor& x) const override {
     const Convolution& c = convolution_;
     const std::vector<int64_t> no_padding(c.stride.size());
-    return at::convolution(x, weight_, bias_.defined() ? std::optional(bias_) : std::nullopt, c.stride, c.padding,
-                           c.dilation, false, no_padding, c.groups);
+    return at::convolution(x, weight_, bias_.defined() ? std::optional(bias_.to(weight_.scalar_type())) : std::nullopt,
+                           c.stride, c.padding, c.dilation, false, no_padding, c.groups);
   }
 
   const Convolution convolution_;

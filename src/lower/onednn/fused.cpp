@@ -34,17 +34,25 @@ float largest_input(const at::Tensor& weight, const at::Tensor& bias, int64_t te
   return kLargest / 2 / (static_cast<float>(terms) * largest(weight));  // NaN where a weight is
 }
 
-__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"))) bool block_within(const float* data,
-                                                                                                int64_t count,
-                                                                                                float most) {
+template <typename T>
+[[gnu::always_inline]] inline bool each_within(const T* data, int64_t count, float most) {
   int within = 1;
-  for (int64_t i = 0; i < count; ++i) within &= std::abs(data[i]) <= most;
+  for (int64_t i = 0; i < count; ++i) within &= std::abs(static_cast<float>(data[i])) <= most;
   return within;
 }
 
+#define ONNX_TORCH_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+ONNX_TORCH_CLONES bool block_within(const float* data, int64_t count, float most) {
+  return each_within(data, count, most);
+}
+ONNX_TORCH_CLONES bool block_within(const c10::BFloat16* data, int64_t count, float most) {
+  return each_within(data, count, most);
+}
+
 // Whether no element is larger, or NaN. The tensor's elements lie side by side, in some order.
+template <typename T>
 bool all_within(const at::Tensor& t, float most) {
-  const float* const data = t.const_data_ptr<float>();
+  const T* const data = t.const_data_ptr<T>();
   std::atomic<bool> within = true;
   at::parallel_for(0, t.numel(), 1 << 16, [&](int64_t begin, int64_t end) {
     if (!block_within(data + begin, end - begin, most)) within = false;
@@ -52,11 +60,17 @@ bool all_within(const at::Tensor& t, float most) {
   return within;
 }
 
+bool all_within(const at::Tensor& t, float most) {
+  return t.scalar_type() == c10::kFloat ? all_within<float>(t, most) : all_within<c10::BFloat16>(t, most);
+}
+
 }  // namespace
 
-Fused::Fused(at::Tensor weight, at::Tensor bias, int64_t terms, std::vector<PostOp> post_ops)
+Fused::Fused(at::Tensor weight, const at::Tensor& bias, int64_t terms, c10::ScalarType result,
+             std::vector<PostOp> post_ops)
     : weight_(std::move(weight)),
-      bias_(bias.defined() ? bias.contiguous() : std::move(bias)),
+      bias_(bias.defined() ? bias.to(c10::kFloat).contiguous() : bias),
+      result_(result),
       post_ops_(std::move(post_ops)),
       operands_(
           std::ranges::count_if(post_ops_, [](const PostOp& step) { return step.kind != PostOp::Kind::Activation; })),
@@ -76,8 +90,8 @@ void Fused::expect(at::IntArrayRef sizes) const {
 }
 
 at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
-  const auto plainly = [&] { return apply(by_aten(given), post_ops_, operands); };
-  if (!is_plain(given) || !fits(given.sizes())) return plainly();
+  const auto plainly = [&] { return apply(by_aten(given).to(result_), post_ops_, operands); };
+  if (!is_plain(given, weight_.scalar_type()) || !fits(given.sizes())) return plainly();
   const at::Tensor x = arranged(given, strides(given.sizes()));
   std::shared_ptr<const Prepared> p = prepared(x.sizes(), true);
   if (!p->primitive) return plainly();
@@ -96,7 +110,7 @@ at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
   if (!fused) p = prepared(x.sizes(), false);
   if (!p->primitive) return plainly();
 
-  const at::Tensor y = at::empty_strided(p->sizes, p->strides, x.options());
+  const at::Tensor y = at::empty_strided(p->sizes, p->strides, x.options().dtype(result_));
   Call call;
   call.with(DNNL_ARG_SRC, p->source, x).with(DNNL_ARG_WEIGHTS, p->weight.memory).with(DNNL_ARG_DST, p->result, y);
   if (bias_.defined())

@@ -9,12 +9,11 @@ namespace onednn {
 namespace {
 
 using Tag = dnnl::memory::format_tag;
-constexpr auto kFloat = dnnl::memory::data_type::f32;
 
 class PackedLinear final : public Fused {
  public:
   PackedLinear(const Linear& linear, std::vector<PostOp> post_ops)
-      : Fused(linear.weight, linear.bias, linear.weight.size(0), std::move(post_ops)) {}
+      : Fused(linear.weight, linear.bias, linear.weight.size(0), linear.result, std::move(post_ops)) {}
 
  private:
   bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == weight_.size(0); }
@@ -28,14 +27,16 @@ class PackedLinear final : public Fused {
     const int64_t in = weight_.size(0), out = weight_.size(1), rows = c10::multiply_integers(from) / in;
     std::vector<int64_t> sizes = from.vec();
     sizes.back() = out;
-    const dnnl::memory::desc source({rows, in}, kFloat, Tag::ab), result({rows, out}, kFloat, Tag::ab);
-    const dnnl::memory::desc bias = bias_.defined() ? dnnl::memory::desc({out}, kFloat, Tag::a) : dnnl::memory::desc();
+    const auto type = named(weight_.scalar_type());
+    const dnnl::memory::desc source({rows, in}, type, Tag::ab), result({rows, out}, named(result_), Tag::ab);
+    const dnnl::memory::desc bias =
+        bias_.defined() ? dnnl::memory::desc({out}, named(c10::kFloat), Tag::a) : dnnl::memory::desc();
     const dnnl::inner_product_forward::primitive_desc description(engine(), dnnl::prop_kind::forward_inference, source,
-                                                                  {{out, in}, kFloat, Tag::any}, bias, result,
+                                                                  {{out, in}, type, Tag::any}, bias, result,
                                                                   attributes(post_ops, result));
     if (is_reference(description)) return {};
     const at::Tensor weight = weight_.t();
-    const dnnl::memory::desc given({out, in}, kFloat, weight.strides().vec());
+    const dnnl::memory::desc given({out, in}, type, weight.strides().vec());
     return {dnnl::inner_product_forward(description),
             source,
             result,
@@ -47,7 +48,7 @@ class PackedLinear final : public Fused {
 
   at::Tensor by_aten(const at::Tensor& x) const override {
     const at::Tensor y = at::matmul(x, weight_);
-    return bias_.defined() ? at::add(y, bias_) : y;
+    return bias_.defined() ? at::add(y, bias_.to(y.scalar_type())) : y;
   }
 };
 

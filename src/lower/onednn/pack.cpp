@@ -4,7 +4,9 @@
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
 
+#include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <variant>
 
@@ -33,15 +35,20 @@ struct Candidate {
   std::vector<jit::Value*> operands = {};
 };
 
-bool is_float(const at::Tensor& t) { return t.defined() && t.scalar_type() == c10::kFloat && t.numel() > 0; }
+bool has_type(const at::Tensor& t, std::initializer_list<c10::ScalarType> types) {
+  return t.defined() && t.numel() > 0 && std::ranges::find(types, t.scalar_type()) != types.end();
+}
 
 bool is_finite(const at::Tensor& t) { return at::isfinite(t).all().item<bool>(); }
 
 struct Weight {
   at::Tensor tensor, scales;  // the scales are undefined for a float one
+
+  // The type of a product with it.
+  c10::ScalarType result() const { return scales.defined() ? c10::kFloat : tensor.scalar_type(); }
 };
 
-// A constant weight, float or of 8 bits.
+// A constant weight, float32, bfloat16 or of 8 bits.
 std::optional<Weight> weight_of(const jit::Value* value, const Constants& constants) {
   const jit::Node* const node = value->node();
   if (node->kind() == kDequantizeAlong) {
@@ -49,7 +56,8 @@ std::optional<Weight> weight_of(const jit::Value* value, const Constants& consta
     return numbers && scales ? std::optional(Weight{*numbers, *scales}) : std::nullopt;
   }
   const auto weight = constants.tensor(value);
-  return weight && is_float(*weight) ? std::optional(Weight{*weight, {}}) : std::nullopt;
+  const bool fits = weight && has_type(*weight, {c10::kFloat, c10::kBFloat16});
+  return fits ? std::optional(Weight{*weight, {}}) : std::nullopt;
 }
 
 Quantization quantization(const jit::Node* node, c10::ScalarType type, const Constants& constants) {
@@ -85,7 +93,8 @@ std::optional<Candidate> convolution(jit::Node* node, const Constants& constants
   const auto groups = constants.get<int64_t>(node->input(8));
   if (!weight || !bias || !stride || !padding || !dilation || transposed.value_or(true) || !groups) return {};
   if (weight->tensor.dim() > 5) return {};
-  return candidate(node->input(0), Convolution{weight->tensor, *bias, *stride, *padding, *dilation, *groups}, *weight,
+  return candidate(node->input(0),
+                   Convolution{weight->tensor, *bias, *stride, *padding, *dilation, *groups, weight->result()}, *weight,
                    node, constants);
 }
 
@@ -96,14 +105,18 @@ std::optional<Candidate> linear(jit::Node* node, const Constants& constants) {
     const auto beta = constants.get<at::Scalar>(node->input(3)), alpha = constants.get<at::Scalar>(node->input(4));
     if (!weight || !bias || bias->dim() != 1 || bias->size(0) != weight->tensor.size(1)) return {};
     if (!beta || !alpha || beta->toDouble() != 1 || alpha->toDouble() != 1) return {};
-    return candidate(node->input(1), Linear{weight->tensor, *bias}, *weight, node, constants);
+    return candidate(node->input(1), Linear{weight->tensor, *bias, weight->result()}, *weight, node, constants);
   }
   if (node->kind() == Symbol::fromQualString("aten::matmul") || node->kind() == Symbol::fromQualString("aten::mm")) {
     const auto weight = weight_of(node->input(1), constants);
     if (!weight || weight->tensor.dim() != 2) return {};
-    return candidate(node->input(0), Linear{weight->tensor, {}}, *weight, node, constants);
+    return candidate(node->input(0), Linear{weight->tensor, {}, weight->result()}, *weight, node, constants);
   }
   return {};
+}
+
+c10::ScalarType& result_type(Candidate& c) {
+  return *std::visit([](auto& of) { return &of.result; }, c.main);
 }
 
 // The only use of the value, in the same block.
@@ -150,8 +163,8 @@ std::optional<at::Tensor> as_bias(const Candidate& c, const jit::Value* other, c
   const auto* product = std::get_if<Linear>(&c.main);
   if (!product || product->bias.defined() || !c.post_ops.empty()) return {};
   const auto known = constants.tensor(other);
-  const bool fits = known && is_float(*known) && known->dim() == 1 && known->size(0) == product->weight.size(1) &&
-                    (!c.quantized || is_finite(*known));
+  const bool fits = known && has_type(*known, {c10::kFloat}) && known->dim() == 1 &&
+                    known->size(0) == product->weight.size(1) && (!c.quantized || is_finite(*known));
   return fits ? known : std::nullopt;
 }
 
@@ -175,6 +188,17 @@ bool take_operand(Candidate& c, jit::Node* user, const Constants& constants) {
   c.post_ops.push_back({adds ? PostOp::Kind::Add : PostOp::Kind::Mul});
   c.operands.push_back(other);
   return true;
+}
+
+// Takes up the cast of a product in bfloat16 to float32.
+void take_cast(Candidate& c, const Constants& constants) {
+  jit::Node* const user = only_user(c.last->output());
+  const bool is_cast = user && user->matches(
+                                   "aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, "
+                                   "bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)");
+  if (!is_cast || constants.get<c10::ScalarType>(user->input(1)) != c10::kFloat) return;
+  result_type(c) = c10::kFloat;
+  c.last = user;
 }
 
 // Takes up the node that alone uses the result so far.
@@ -219,7 +243,8 @@ class Packing {
       auto candidate = convolution(node, constants_);
       if (!candidate) candidate = linear(node, constants_);
       if (!candidate) continue;
-      while (extend(*candidate, constants_)) {
+      if (result_type(*candidate) != c10::kFloat) take_cast(*candidate, constants_);
+      while (result_type(*candidate) == c10::kFloat && extend(*candidate, constants_)) {
       }
       quantize_result(*candidate, constants_);
       replace(*candidate, node);

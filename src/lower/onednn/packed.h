@@ -38,6 +38,7 @@ struct PostOp {
 // Whether oneDNN has this activation.
 bool is_post_activation(const std::string& name);
 
+// Of an input and a weight of float32 or bfloat16, with a result of their type or float32.
 class PackedProduct : public Packed {
  public:
   // One operand for each Add and Mul, in their order.
@@ -48,6 +49,7 @@ struct Convolution {
   at::Tensor weight, bias;  // the bias may be undefined
   std::vector<int64_t> stride, padding, dilation;
   int64_t groups = 1;
+  c10::ScalarType result = c10::kFloat;
 };
 
 c10::intrusive_ptr<Packed> packed(Convolution convolution, std::vector<PostOp> post_ops);
@@ -55,6 +57,7 @@ c10::intrusive_ptr<Packed> packed(Convolution convolution, std::vector<PostOp> p
 // x @ weight + bias over the last dimension of x; the weight is [in, out].
 struct Linear {
   at::Tensor weight, bias;  // the bias may be undefined
+  c10::ScalarType result = c10::kFloat;
 };
 
 c10::intrusive_ptr<Packed> packed(const Linear& linear, std::vector<PostOp> post_ops);

@@ -50,7 +50,13 @@ bool is_reference(const dnnl::primitive_desc_base& description) {
   return std::string_view(description.impl_info_str()).starts_with("ref");
 }
 
-bool is_plain(const at::Tensor& t) { return t.scalar_type() == c10::kFloat && t.device().is_cpu() && t.numel() > 0; }
+bool is_plain(const at::Tensor& t, c10::ScalarType type) {
+  return t.scalar_type() == type && t.device().is_cpu() && t.numel() > 0;
+}
+
+dnnl::memory::data_type named(c10::ScalarType type) {
+  return type == c10::kBFloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
 
 dnnl::memory borrowed(const dnnl::memory::desc& desc, const at::Tensor& tensor) {
   return {desc, engine(), tensor.data_ptr()};

@@ -21,8 +21,11 @@ const dnnl::engine& engine();
 // Whether oneDNN has nothing fast for it on this CPU.
 bool is_reference(const dnnl::primitive_desc_base& description);
 
-// Whether primitives take the tensor: they have float32, and nothing for empty tensors.
-bool is_plain(const at::Tensor& t);
+// Whether primitives take the tensor: of the type that they are for, and not empty.
+bool is_plain(const at::Tensor& t, c10::ScalarType type = c10::kFloat);
+
+// float32 or bfloat16, as oneDNN names it.
+dnnl::memory::data_type named(c10::ScalarType type);
 
 // Memory that a tensor lends.
 dnnl::memory borrowed(const dnnl::memory::desc& desc, const at::Tensor& tensor);
