@@ -361,6 +361,34 @@ def test_attention(name: str, masked: bool):
     check_equal(source, [floats(2, 3, 5, 8), floats(2, 3, 8, 7), floats(2, 3, 7, 6), mask])
 
 
+# Of more scores than are computed at once.
+@pytest.mark.parametrize("lead", [(2, 3), (6,), ()], ids=["four dimensions", "three", "two"])
+@pytest.mark.parametrize("mask", ["none", "whole", "for each row", "for each key", "of more dimensions"])
+def test_attention_of_long_sequences(mask: str, lead: tuple[int, ...]):
+    rows, keys, threads = 701, 1000 if lead else 3000, 2
+    sizes = {
+        "none": (1,),
+        "whole": (*lead, rows, keys),
+        "for each row": (rows, 1),
+        "for each key": (1, keys),
+        "of more dimensions": (2, *(1 for _ in lead), rows, 1),
+    }[mask]
+    dims = ", ".join("N" + str(i) for i in range(len(lead)))
+    dims += ", " if dims else ""
+    shape = ", ".join("M" + str(i) for i in range(len(sizes)))
+    source = model(
+        f"(float[{dims}L, D] q, float[{dims}D, K] kt, float[{dims}K, E] v, float[{shape}] mask) => (float y) "
+        "{ p = MatMul(q, kt) s = Add(p, mask) w = Softmax(s) bad = IsNaN(w) u = Where(bad, zero, w) y = MatMul(u, v) }",
+        zero=np.float32(0),
+    )
+    assert graph_of(source, "attention") == "onnx_torch::attention"
+    values = np.where(RNG.random(sizes) < 0.3, -np.inf, 0).astype(np.float32)
+    if mask == "none":
+        values[:] = 0
+    inputs = [floats(*lead, rows, 8), floats(*lead, 8, keys), floats(*lead, keys, 6), values]
+    check_equal(source, inputs, threads=threads)
+
+
 @pytest.mark.parametrize(
     "body",
     [

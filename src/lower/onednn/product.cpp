@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/Parallel.h>
+#include <c10/util/accumulate.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "lower/onednn/primitives.h"
@@ -74,14 +76,14 @@ bool compute(const at::Tensor& a, const at::Tensor& b, const at::Tensor& added, 
   return true;
 }
 
-// The sizes of a @ b; none where they do not fit together.
-std::optional<std::vector<int64_t>> product_sizes(const at::Tensor& a, const at::Tensor& b) {
-  if (a.size(-1) != b.size(-2)) return {};
-  const auto batch_a = a.sizes().slice(0, a.dim() - 2), batch_b = b.sizes().slice(0, b.dim() - 2);
+// The sizes of the product of matrices of these sizes; none where they do not fit together.
+std::optional<std::vector<int64_t>> product_sizes(at::IntArrayRef a, at::IntArrayRef b) {
+  if (a.back() != b[b.size() - 2]) return {};
+  const auto batch_a = a.slice(0, a.size() - 2), batch_b = b.slice(0, b.size() - 2);
   if (!at::are_expandable(batch_a, batch_b)) return {};
   std::vector<int64_t> sizes = at::infer_size(batch_a, batch_b);
-  sizes.push_back(a.size(-2));
-  sizes.push_back(b.size(-1));
+  sizes.push_back(a[a.size() - 2]);
+  sizes.push_back(b.back());
   return sizes;
 }
 
@@ -89,7 +91,7 @@ std::optional<std::vector<int64_t>> product_sizes(const at::Tensor& a, const at:
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
   if (!is_matrix(a) || !is_matrix(b)) return at::matmul(a, b);
-  const auto sizes = product_sizes(a, b);
+  const auto sizes = product_sizes(a.sizes(), b.sizes());
   if (!sizes) return at::matmul(a, b);
   const auto dims = static_cast<int64_t>(sizes->size());
   const at::Tensor result = at::empty(*sizes, a.options());
@@ -100,7 +102,7 @@ namespace {
 
 // query @ key * scale + mask.
 at::Tensor scores(const at::Tensor& query, const at::Tensor& key, const at::Tensor& mask, double scale) {
-  const auto sizes = is_matrix(query) && is_matrix(key) ? product_sizes(query, key) : std::nullopt;
+  const auto sizes = is_matrix(query) && is_matrix(key) ? product_sizes(query.sizes(), key.sizes()) : std::nullopt;
   const auto dims = static_cast<int64_t>(sizes ? sizes->size() : 0);
   const bool fits =
       !mask.defined() || (is_matrix(mask) && mask.dim() <= dims && at::is_expandable_to(mask.sizes(), *sizes));
@@ -119,18 +121,58 @@ at::Tensor zeros_for_nan(const at::Tensor& weights) {
   return at::nan_to_num(weights, 0.0);
 }
 
+// The softmax of the scores, which nothing needs any more.
+at::Tensor weights_of(at::Tensor scores, bool without_nan) {
+  const at::Tensor weights = is_plain(scores) ? at::_softmax_out(scores, scores, -1, false) : at::softmax(scores, -1);
+  return without_nan ? zeros_for_nan(weights) : weights;
+}
+
+// The sizes of (query @ key + mask) @ value, where primitives take them.
+std::optional<std::vector<int64_t>> attention_sizes(const at::Tensor& query, const at::Tensor& key,
+                                                    const at::Tensor& mask, const at::Tensor& value) {
+  if (!is_matrix(query) || !is_matrix(key) || !is_matrix(value)) return {};
+  const auto weights = product_sizes(query.sizes(), key.sizes());
+  const bool fits = weights && (!mask.defined() || at::is_expandable_to(mask.sizes(), *weights));
+  return fits ? product_sizes(*weights, value.sizes()) : std::nullopt;
+}
+
+// Contiguous, but of four dimensions in the order of memory that what follows wants: the heads of a position side by
+// side.
+at::Tensor empty_result(const std::vector<int64_t>& sizes, const at::TensorOptions& options) {
+  if (sizes.size() != 4) return at::empty(sizes, options);
+  return at::empty({sizes[0], sizes[2], sizes[1], sizes[3]}, options).transpose(1, 2);
+}
+
+// How many of the query's rows to take at once, so that their scores are still in cache when they are used.
+int64_t rows_at_once(at::IntArrayRef result, int64_t keys) {
+  constexpr int64_t kMostScores = 1 << 18, kFewestRows = 16;
+  const int64_t scores_of_row = keys * c10::multiply_integers(result.slice(0, result.size() - 2));
+  return std::max(kFewestRows, kMostScores * at::get_num_threads() / scores_of_row);
+}
+
 }  // namespace
 
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                      const std::optional<at::Tensor>& mask, double scale, bool without_nan) {
-  at::Tensor weights = at::softmax(scores(query, key, mask.value_or(at::Tensor()), scale), -1);
-  if (without_nan) weights = zeros_for_nan(weights);
-  const auto sizes = is_matrix(weights) && is_matrix(value) ? product_sizes(weights, value) : std::nullopt;
-  if (!sizes || sizes->size() != 4) return product(weights, value);
-  // In the order of memory that what follows wants: the heads of a position side by side.
-  const at::Tensor result =
-      at::empty({(*sizes)[0], (*sizes)[2], (*sizes)[1], (*sizes)[3]}, value.options()).transpose(1, 2);
-  return compute(with_dims(weights, 4), with_dims(value, 4), {}, result, 1) ? result : at::matmul(weights, value);
+  const at::Tensor added = mask.value_or(at::Tensor());
+  const auto sizes = attention_sizes(query, key, added, value);
+  if (!sizes) return product(weights_of(scores(query, key, added, scale), without_nan), value);
+
+  const auto dims = static_cast<int64_t>(sizes->size());
+  const int64_t rows = query.size(-2), step = rows_at_once(*sizes, key.size(-1));
+  const bool mask_has_rows = added.defined() && added.dim() >= 2 && added.size(-2) != 1;
+  // A primitive arranges the keys for itself, each time; it is soonest done where they are transposed already.
+  const at::Tensor keys = step < rows ? key.contiguous() : key;
+  const at::Tensor result = empty_result(*sizes, value.options());
+  for (int64_t row = 0; row < rows; row += step) {
+    const auto part = [&](const at::Tensor& t) { return t.narrow(-2, row, std::min(step, rows - row)); };
+    const at::Tensor weights =
+        weights_of(scores(part(query), keys, mask_has_rows ? part(added) : added, scale), without_nan);
+    const bool done = is_matrix(weights) && weights.dim() == dims &&
+                      compute(with_dims(weights, dims), with_dims(value, dims), {}, part(result), 1);
+    if (!done) part(result).copy_(at::matmul(weights, value));
+  }
+  return result;
 }
 
 }  // namespace onnxtorch::onednn
