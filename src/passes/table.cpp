@@ -1,6 +1,7 @@
 #include "passes/activations.h"
 #include "passes/fold.h"
 #include "passes/fold_constants.h"
+#include "passes/normalizations.h"
 #include "passes/pass.h"
 
 namespace onnxtorch {
@@ -9,6 +10,7 @@ std::span<const Pass> passes() {
   static constexpr Pass kPasses[] = {
       {"fold", "decide what known sizes decide, and compute nothing twice", fold},
       {"constants", "compute once what depends on weights alone", fold_constants},
+      {"normalizations", "find LayerNorm and GroupNorm in the ways that exporters write them", find_normalizations},
       {"activations", "find Silu, HardSwish and Gelu in the ways that exporters write them", find_activations},
   };
   return kPasses;

@@ -452,6 +452,98 @@ def test_an_error_in_a_product_is_its_nodes():
         rep.run([floats(2, 3), floats(4, 5)])
 
 
+# --- normalizations ---------------------------------------------------------------------------------------------------
+
+LAYER_NORMS = {
+    "power": "m = ReduceMean(x, last) d = Sub(x, m) p = Pow(d, two) v = ReduceMean(p, last)",
+    "product": "m = ReduceMean(x, last) d = Sub(x, m) p = Mul(d, d) v = ReduceMean(p, last)",
+    "twice": "m = ReduceMean(x, last) d = Sub(x, m) c = Sub(x, m) p = Pow(c, two) v = ReduceMean(p, two_dims)",
+}
+
+
+@pytest.mark.parametrize("name", LAYER_NORMS)
+def test_layer_norm(name: str):
+    numbers = {"two": np.float32(2), "eps": np.float32(1e-5), "last": np.int64([-1]), "two_dims": np.int64([2])}
+    source = model(
+        f"(float[2, 3, 8] x) => (float y) {{ {LAYER_NORMS[name]} e = Add(v, eps) s = Sqrt(e) n = Div(d, s) "
+        "q = Mul(n, w) y = Add(q, b) }",
+        **numbers,
+        w=(8,),
+        b=(8,),
+    )
+    assert graph_of(source, "normalizations") == "aten::layer_norm\naten::mul\naten::add"
+    check_equal(source, [5 + 3 * floats(2, 3, 8)])
+    x = floats(2, 3, 8)
+    x[0, 1, 2:5] = np.nan, np.inf, -np.inf
+    x[1, 1] = 7
+    check_equal(source, [x])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "m = ReduceMean(x, first) d = Sub(x, m) p = Pow(d, two) v = ReduceMean(p, first) e = Add(v, eps)",
+        "m = ReduceMean(x, last) d = Sub(x, m) p = Pow(d, two) v = ReduceMean(p, first) e = Add(v, eps)",
+        "m = ReduceMean(x, last) d = Sub(x, m) p = Pow(d, eps) v = ReduceMean(p, last) e = Add(v, eps)",
+        "m = ReduceMean(x, last) d = Sub(x, m) p = Pow(d, two) v = ReduceMean(p, last) e = Add(v, array)",
+        "m = ReduceMean(two, last) d = Sub(x, m) p = Pow(d, two) v = ReduceMean(p, last) e = Add(v, eps)",
+    ],
+)
+def test_what_is_no_layer_norm(body: str):
+    source = model(
+        f"(float[8, 8] x) => (float[N, M] y) {{ {body} s = Sqrt(e) y = Div(d, s) }}",
+        two=np.float32([2]) if "(two" in body else np.float32(2),
+        eps=np.float32(1),
+        array=(8,),
+        first=np.int64([0]),
+        last=np.int64([-1]),
+    )
+    assert "aten::layer_norm" not in graph_of(source, "normalizations")
+    check_equal(source, [np.abs(floats(8, 8))])
+
+
+GROUP_NORM = "r = Reshape(x, rows) n = InstanceNormalization<epsilon = 0.001>(r, w, b) y = Reshape(n, sizes)"
+
+
+@pytest.mark.parametrize("sizes", [(2, 6, 4, 5), (2, 6, 7), (1, 6, 2, 3, 4)])
+def test_group_norm(sizes: tuple[int, ...]):
+    shape = ", ".join(map(str, sizes))
+    source = model(
+        f"(float[{shape}] x) => (float[{shape}] y) {{ {GROUP_NORM} }}",
+        rows=np.int64([0, 3, -1]),
+        sizes=np.int64(sizes),
+        w=np.ones(3, np.float32),
+        b=np.zeros(3, np.float32),
+    )
+    assert graph_of(source, "normalizations") == "aten::group_norm"
+    x = 2 + floats(*sizes)
+    check_equal(source, [x])
+    x[0, 3] = np.nan
+    check_equal(source, [x])
+
+
+@pytest.mark.parametrize(
+    ("rows", "weight", "result"),
+    [
+        ([0, 3, -1], [1, 1, 2], [2, 6, 4, 5]),
+        ([1, 3, -1], [1, 1, 1], [2, 6, 4, 5]),
+        ([0, 3, 2, -1], [1, 1, 1], [2, 6, 4, 5]),
+        ([0, 3, -1], [1, 1, 1], [2, 4, 6, 5]),
+        ([0, 4, -1], [1, 1, 1, 1], [2, 6, 4, 5]),
+    ],
+)
+def test_what_is_no_group_norm(rows: list[int], weight: list[float], result: list[int]):
+    source = model(
+        f"(float[2, 6, 4, 5] x) => (float[A, B, C, D] y) {{ {GROUP_NORM} }}",
+        rows=np.int64(rows),
+        sizes=np.int64(result),
+        w=np.float32(weight),
+        b=np.zeros(len(weight), np.float32),
+    )
+    assert "aten::group_norm" not in graph_of(source, "normalizations")
+    check_equal(source, [floats(2, 6, 4, 5)])
+
+
 # --- activations ------------------------------------------------------------------------------------------------------
 
 ACTIVATIONS = {
