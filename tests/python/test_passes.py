@@ -340,6 +340,7 @@ ATTENTIONS = {
     "plain": "s = MatMul(q, kt) w = Softmax(s) y = MatMul(w, v)",
     "scaled": "s = MatMul(q, kt) d = Div(s, eight) w = Softmax(d) y = MatMul(w, v)",
     "scaled before": "a = Mul(q, half) b = Mul(kt, half) s = MatMul(a, b) w = Softmax(s) y = MatMul(w, v)",
+    "scaled by an array": "a = Mul(q, array) b = Mul(kt, array) s = MatMul(a, b) w = Softmax(s) y = MatMul(w, v)",
     "masked": "s = MatMul(q, kt) d = Mul(s, half) m = Add(mask, d) w = Softmax(m) y = MatMul(w, v)",
     "guarded": "s = MatMul(q, kt) m = Add(s, mask) w = Softmax(m) n = IsNaN(w) g = Where(n, zero, w) y = MatMul(g, v)",
 }
@@ -353,12 +354,23 @@ def test_attention(name: str, masked: bool):
         f"=> (float[2, 3, 5, 6] y) {{ {ATTENTIONS[name]} }}",
         eight=np.float32(8),
         half=np.float32(0.5),
+        array=np.float32([0.5]),
         zero=np.float32(0),
     )
     assert graph_of(source, "attention") == "onnx_torch::attention"
     mask = np.where(RNG.random((2, 1, 5, 7)) < 0.3, -np.inf, 0).astype(np.float32)
     mask[0, 0, 2] = -np.inf if masked else 0  # then a row has nothing to attend to
     check_equal(source, [floats(2, 3, 5, 8), floats(2, 3, 8, 7), floats(2, 3, 7, 6), mask])
+
+
+def test_a_scale_of_more_dimensions_stays_outside_of_attention():
+    source = model(
+        "(float[3, 5, 8] q, float[3, 8, 7] kt, float[3, 7, 6] v) => (float y) "
+        "{ a = Mul(q, array) s = MatMul(a, kt) w = Softmax(s) y = MatMul(w, v) }",
+        array=np.full((1, 1, 1, 1), 0.5, np.float32),
+    )
+    assert graph_of(source, "attention") == "aten::mul\nonnx_torch::attention"
+    check_equal(source, [floats(3, 5, 8), floats(3, 8, 7), floats(3, 7, 6)])
 
 
 # Of more scores than are computed at once.

@@ -24,6 +24,13 @@ struct Attention {
   bool without_nan = false;  // rows that are nothing but NaN, all masked, become zeros
 };
 
+// Whether a product with the factor may have more dimensions than the other operand.
+bool adds_dimensions(const std::optional<at::Tensor>& factor, const jit::Value* other) {
+  if (!factor || !factor->defined() || factor->dim() == 0) return false;
+  const auto rank = other->type()->expectRef<c10::TensorType>().sizes().size();
+  return !rank || static_cast<int64_t>(*rank) < factor->dim();
+}
+
 // Takes a constant factor off a value that nothing else uses.
 jit::Value* unscaled(jit::Value* value, double& scale, const Constants& constants) {
   const jit::Node* const node = value->node();
@@ -33,10 +40,10 @@ jit::Value* unscaled(jit::Value* value, double& scale, const Constants& constant
   for (const size_t i : {1, 0}) {
     if (!product && i == 0) break;
     const auto factor = constants.number(node->input(i));
-    // A factor that has dimensions may add some to the result.
-    if (!factor || constants.tensor(node->input(i)).value_or(at::Tensor()).dim() > 0) continue;
+    jit::Value* const other = node->input(1 - i);
+    if (!factor || adds_dimensions(constants.tensor(node->input(i)), other)) continue;
     scale *= product ? *factor : 1 / *factor;
-    return node->input(1 - i);
+    return other;
   }
   return value;
 }
