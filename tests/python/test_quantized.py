@@ -439,3 +439,49 @@ def test_weights_with_zero_points_and_other_forms_stay_float() -> None:
     assert calls(source) == ["onnx_torch::dequantize", "onnx_torch::packed"]
     x = RNG.integers(0, 256, (4, 80), np.uint8)
     np.testing.assert_allclose(onnx_torch.prepare(source).run([x])[0], by_onnxruntime(source, [x])[0], atol=1e-4)
+
+
+# --- MatMulInteger ----------------------------------------------------------------------------------------------------
+
+
+@has_integer_products
+@pytest.mark.parametrize(("kind", "zero_point"), [("uint8", 0), ("uint8", 255), ("uint8", 113), ("int8", 5)])
+def test_integer_products_are_exact(kind: str, zero_point: int) -> None:
+    limits = np.iinfo(np.dtype(kind))
+    numbers = RNG.integers(limits.min, limits.max + 1, (300, 40), limits.dtype)
+    numbers[:, :3] = limits.max
+    source = model(
+        """(uint8[2, N, 300] x, uint8 xz) => (int32[2, N, 40] y) { y = MatMulInteger(x, w, xz, wz) }""",
+        w=numbers,
+        wz=limits.dtype.type(zero_point),
+    )
+    if zero_point:
+        assert "onnx_torch::integer_product" in calls(source)
+    for x_zero_point in (0, 130, 255):
+        for x in (RNG.integers(0, 256, (2, 7, 300), np.uint8), np.full((2, 1, 300), 255, np.uint8)):
+            expected = (x.astype(np.int32) - x_zero_point) @ (numbers.astype(np.int32) - zero_point)
+            np.testing.assert_array_equal(check_exact(source, x, np.uint8(x_zero_point))[0], expected)
+        check_exact(source, np.zeros((2, 0, 300), np.uint8), np.uint8(x_zero_point))
+
+
+@has_integer_products
+def test_dynamic_quantization() -> None:
+    source = model(
+        """(float[9, 96] x) => (float[9, 64] y) {
+             q, s, z = DynamicQuantizeLinear(x)
+             i = MatMulInteger(q, w, z, wz)
+             f = Cast<to = 1>(i)
+             scale = Mul(s, ws)
+             m = Mul(f, scale)
+             y = Add(m, b)
+           }""",
+        w=RNG.integers(0, 256, (96, 64), np.uint8),
+        wz=np.uint8(131),
+        ws=f32(0.01),
+        b=floats(64),
+    )
+    assert "onnx_torch::integer_product" in calls(source)
+    x = floats(9, 96)
+    ours, plain = (onnx_torch.prepare(source, optimize=o).run([x])[0] for o in (True, False))
+    np.testing.assert_allclose(ours, plain, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(ours, by_onnxruntime(source, [x])[0], rtol=1e-4, atol=1e-4)

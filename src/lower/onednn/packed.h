@@ -80,6 +80,15 @@ struct Quantized {
 c10::intrusive_ptr<Packed> packed(Convolution convolution, Quantized quantized, std::vector<PostOp> post_ops);
 c10::intrusive_ptr<Packed> packed(const Linear& linear, Quantized quantized, std::vector<PostOp> post_ops);
 
+class PackedIntegerProduct : public Packed {
+ public:
+  // (x - x_zero_point) @ (weight - zero_point), in int32.
+  virtual at::Tensor run(const at::Tensor& x, const at::Tensor& x_zero_point) const = 0;
+};
+
+// The weight, a matrix of int8 or uint8, has one zero point.
+c10::intrusive_ptr<Packed> packed_integers(const at::Tensor& weight, int64_t zero_point);
+
 // Whether sums of products of 8 bits are exact on this CPU, and faster than float.
 bool has_integer_products();
 

@@ -22,6 +22,7 @@ using c10::Symbol;
 const auto kQuantize = Symbol::fromQualString("onnx_torch::quantize");
 const auto kDequantize = Symbol::fromQualString("onnx_torch::dequantize");
 const auto kDequantizeAlong = Symbol::fromQualString("onnx_torch::dequantize_along");
+const auto kIntegerProduct = Symbol::fromQualString("onnx_torch::integer_product");
 const auto kLookUp = Symbol::fromQualString("onnx_torch::look_up");
 const auto kQuantizedAdd = Symbol::fromQualString("onnx_torch::quantized_add");
 
@@ -116,6 +117,7 @@ class Recognition {
     if (node->outputs().size() != 1) return nullptr;
     if (jit::Value* const result = dequantized(node)) return result;
     if (jit::Value* const result = quantized(node)) return result;
+    if (jit::Value* const result = integer_product(node)) return result;
     return moved(node);
   }
 
@@ -335,6 +337,46 @@ class Recognition {
     jit::Value* const weight = insert(kDequantizeAlong, {numbers, scales, out}, c10::kFloat);
     weight->setType(node->input(x + 1)->type());
     node->replaceInput(x + 1, weight);
+  }
+
+  // What `value` casts to a floating type, with what is taken off it then.
+  struct Centred {
+    jit::Value *numbers, *zero_point;  // of 8 bits
+  };
+  std::optional<Centred> centred(const jit::Value* value) const {
+    const jit::Node* const less = as(value, kSub);
+    if (!less || constants_.number(less->input(2)) != 1.0) return {};
+    const jit::Node* const cast = as(less->input(0), kTo);
+    if (!cast || !is_floating(cast) || !is_8_bit(type_of(cast->input(0)).value_or(c10::kFloat))) return {};
+    return Centred{cast->input(0), less->input(1)};
+  }
+
+  bool is_floating(const jit::Node* cast) const {
+    const auto type = constants_.get<int64_t>(cast->input(1));
+    return type == static_cast<int64_t>(c10::kFloat) || type == static_cast<int64_t>(c10::kDouble);
+  }
+
+  // MatMulInteger as it is translated: int32(int64(round((x - zero_point) @ (weight - zero_point)))).
+  jit::Value* integer_product(jit::Node* node) {
+    const auto cast_to = [&](const jit::Value* value, at::ScalarType type) -> const jit::Value* {
+      const jit::Node* const cast = as(value, kTo);
+      return cast && constants_.get<int64_t>(cast->input(1)) == static_cast<int64_t>(type) ? cast->input(0) : nullptr;
+    };
+    if (!has_integer_products()) return nullptr;
+    const jit::Value* const wide = node->matches(kTo) ? cast_to(node->output(), c10::kInt) : nullptr;
+    const jit::Value* const rounded = wide ? cast_to(wide, c10::kLong) : nullptr;
+    const jit::Node* const round = rounded ? as(rounded, "aten::round(Tensor self) -> Tensor") : nullptr;
+    const jit::Node* const product = round ? round->input(0)->node() : nullptr;
+    if (!product || product->kind() != c10::aten::matmul) return nullptr;
+    const auto x = centred(product->input(0)), w = centred(product->input(1));
+    if (!x || !w || type_of(x->numbers) != c10::kByte) return nullptr;
+    const auto weight = constants_.tensor(w->numbers), zero_point = constants_.tensor(w->zero_point);
+    if (!weight || !weight->defined() || weight->dim() != 2 || weight->numel() == 0) return nullptr;
+    if (!zero_point || !zero_point->defined() || zero_point->dim() != 0) return nullptr;
+    if (x->zero_point->type()->expectRef<c10::TensorType>().dim() != 0) return nullptr;
+    jit::Value* const operation = bind_constant(
+        program_, c10::IValue(packed_integers(*weight, static_cast<int64_t>(zero_point->item<double>()))));
+    return insert(kIntegerProduct, {x->numbers, x->zero_point, operation}, c10::kInt);
   }
 
   // float(numbers) * scales, in int8 and without a zero point.

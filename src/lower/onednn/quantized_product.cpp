@@ -32,7 +32,7 @@ bool is_narrower_than_type(const Quantization& q) {
 
 class QuantizedProduct : public PackedProduct {
  public:
-  QuantizedProduct(at::Tensor weight, at::Tensor bias, Quantized quantized, std::vector<PostOp> post_ops)
+  QuantizedProduct(at::Tensor weight, const at::Tensor& bias, Quantized quantized, std::vector<PostOp> post_ops)
       : weight_(std::move(weight)),
         quantized_(std::move(quantized)),
         post_ops_(std::move(post_ops)),

@@ -17,6 +17,11 @@ std::vector<at::Tensor> run_recurrent(const at::Tensor& x, const c10::intrusive_
   return static_cast<const PackedRecurrent&>(*operation).run(x, states);
 }
 
+at::Tensor run_integers(const at::Tensor& x, const at::Tensor& zero_point,
+                        const c10::intrusive_ptr<Packed>& operation) {
+  return static_cast<const PackedIntegerProduct&>(*operation).run(x, zero_point);
+}
+
 }  // namespace
 
 std::string onednn_version() {
@@ -45,6 +50,8 @@ void register_onednn() {
     m.def("matmul(Tensor a, Tensor b) -> Tensor", onednn::product);
     m.def("attention(Tensor query, Tensor key, Tensor value, Tensor? mask, float scale, bool without_nan) -> Tensor",
           onednn::attention);
+    m.def("integer_product(Tensor x, Tensor zero_point, __torch__.torch.classes.onnx_torch.Packed operation) -> Tensor",
+          run_integers);
     m.def("dequantize(Tensor x, float scale, int zero_point) -> Tensor", onednn::dequantize);
     m.def("dequantize_along(Tensor x, Tensor scale, int axis) -> Tensor", onednn::dequantize_along);
     m.def("quantize(Tensor x, float scale, int zero_point, int low, int high, ScalarType dtype) -> Tensor",
