@@ -145,7 +145,7 @@ at::Tensor empty_result(const std::vector<int64_t>& sizes, const at::TensorOptio
 
 // How many of the query's rows to take at once, so that their scores are still in cache when they are used.
 int64_t rows_at_once(at::IntArrayRef result, int64_t keys) {
-  constexpr int64_t kMostScores = 1 << 18, kFewestRows = 16;
+  constexpr int64_t kMostScores = 1 << 19, kFewestRows = 16;
   const int64_t scores_of_row = keys * c10::multiply_integers(result.slice(0, result.size() - 2));
   return std::max(kFewestRows, kMostScores * at::get_num_threads() / scores_of_row);
 }
