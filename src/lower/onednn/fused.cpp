@@ -9,6 +9,8 @@
 #include <cmath>
 #include <limits>
 
+#include "lower/for_each_cpu.h"
+
 namespace onnxtorch::onednn {
 
 std::optional<at::Tensor> arranged_as(const Prepared& p, const at::Tensor& operand) {
@@ -35,17 +37,16 @@ float largest_input(const at::Tensor& weight, const at::Tensor& bias, int64_t te
 }
 
 template <typename T>
-[[gnu::always_inline]] inline bool each_within(const T* data, int64_t count, float most) {
+ONNX_TORCH_INLINE bool each_within(const T* data, int64_t count, float most) {
   int within = 1;
   for (int64_t i = 0; i < count; ++i) within &= std::abs(static_cast<float>(data[i])) <= most;
   return within;
 }
 
-#define ONNX_TORCH_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-ONNX_TORCH_CLONES bool block_within(const float* data, int64_t count, float most) {
+ONNX_TORCH_FOR_EACH_CPU bool block_within(const float* data, int64_t count, float most) {
   return each_within(data, count, most);
 }
-ONNX_TORCH_CLONES bool block_within(const c10::BFloat16* data, int64_t count, float most) {
+ONNX_TORCH_FOR_EACH_CPU bool block_within(const c10::BFloat16* data, int64_t count, float most) {
   return each_within(data, count, most);
 }
 

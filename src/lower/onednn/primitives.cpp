@@ -55,7 +55,19 @@ bool is_plain(const at::Tensor& t, c10::ScalarType type) {
 }
 
 dnnl::memory::data_type named(c10::ScalarType type) {
-  return type == c10::kBFloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+  using Type = dnnl::memory::data_type;
+  switch (type) {
+    case c10::kFloat:
+      return Type::f32;
+    case c10::kBFloat16:
+      return Type::bf16;
+    case c10::kChar:
+      return Type::s8;
+    case c10::kByte:
+      return Type::u8;
+    default:
+      TORCH_CHECK(false, "primitives take no ", type);
+  }
 }
 
 dnnl::memory borrowed(const dnnl::memory::desc& desc, const at::Tensor& tensor) {

@@ -24,7 +24,7 @@ bool is_reference(const dnnl::primitive_desc_base& description);
 // Whether primitives take the tensor: of the type that they are for, and not empty.
 bool is_plain(const at::Tensor& t, c10::ScalarType type = c10::kFloat);
 
-// float32 or bfloat16, as oneDNN names it.
+// float32, bfloat16, int8 or uint8, as oneDNN names it.
 dnnl::memory::data_type named(c10::ScalarType type);
 
 // Memory that a tensor lends.

@@ -7,11 +7,10 @@
 #include <cmath>
 #include <limits>
 
+#include "lower/for_each_cpu.h"
+
 namespace onnxtorch::onednn {
 namespace {
-
-#define FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#define INLINE [[gnu::always_inline]] inline
 
 constexpr int64_t kGrain = 1 << 15;
 
@@ -21,7 +20,7 @@ struct Steps {
   int32_t zero_point;
 
   template <typename T>
-  INLINE T operator()(float x) const {
+  ONNX_TORCH_INLINE T operator()(float x) const {
     float ratio = x / scale;
     ratio = ratio < low ? low : ratio;
     ratio = ratio > high ? high : ratio;
@@ -40,51 +39,55 @@ struct Units {
   int32_t zero_point;
 
   template <typename T>
-  INLINE float operator()(T x) const {
+  ONNX_TORCH_INLINE float operator()(T x) const {
     return static_cast<float>(x - zero_point) * scale;
   }
-  INLINE float operator()(float x) const { return x; }
+  ONNX_TORCH_INLINE float operator()(float x) const { return x; }
 };
 
 Units units(double scale, int64_t zero_point) { return {static_cast<float>(scale), static_cast<int32_t>(zero_point)}; }
 
 template <typename T>
-INLINE void quantize_all(const float* x, T* y, int64_t count, Steps to) {
+ONNX_TORCH_INLINE void quantize_all(const float* x, T* y, int64_t count, Steps to) {
   for (int64_t i = 0; i < count; ++i) y[i] = to.template operator()<T>(x[i]);
 }
 
 template <typename T>
-INLINE void dequantize_all(const T* x, float* y, int64_t count, Units of) {
+ONNX_TORCH_INLINE void dequantize_all(const T* x, float* y, int64_t count, Units of) {
   for (int64_t i = 0; i < count; ++i) y[i] = of(x[i]);
 }
 
 template <typename T, typename B>
-INLINE void add_all(const T* a, Units of_a, const B* b, Units of_b, T* y, int64_t count, Steps to) {
+ONNX_TORCH_INLINE void add_all(const T* a, Units of_a, const B* b, Units of_b, T* y, int64_t count, Steps to) {
   for (int64_t i = 0; i < count; ++i) y[i] = to.template operator()<T>(of_a(a[i]) + of_b(b[i]));
 }
 
-FOR_EACH_CPU void quantize_block(const float* x, uint8_t* y, int64_t count, Steps to) { quantize_all(x, y, count, to); }
-FOR_EACH_CPU void quantize_block(const float* x, int8_t* y, int64_t count, Steps to) { quantize_all(x, y, count, to); }
-FOR_EACH_CPU void dequantize_block(const uint8_t* x, float* y, int64_t count, Units of) {
+ONNX_TORCH_FOR_EACH_CPU void quantize_block(const float* x, uint8_t* y, int64_t count, Steps to) {
+  quantize_all(x, y, count, to);
+}
+ONNX_TORCH_FOR_EACH_CPU void quantize_block(const float* x, int8_t* y, int64_t count, Steps to) {
+  quantize_all(x, y, count, to);
+}
+ONNX_TORCH_FOR_EACH_CPU void dequantize_block(const uint8_t* x, float* y, int64_t count, Units of) {
   dequantize_all(x, y, count, of);
 }
-FOR_EACH_CPU void dequantize_block(const int8_t* x, float* y, int64_t count, Units of) {
+ONNX_TORCH_FOR_EACH_CPU void dequantize_block(const int8_t* x, float* y, int64_t count, Units of) {
   dequantize_all(x, y, count, of);
 }
-FOR_EACH_CPU void add_block(const uint8_t* a, Units of_a, const uint8_t* b, Units of_b, uint8_t* y, int64_t count,
-                            Steps to) {
+ONNX_TORCH_FOR_EACH_CPU void add_block(const uint8_t* a, Units of_a, const uint8_t* b, Units of_b, uint8_t* y,
+                                       int64_t count, Steps to) {
   add_all(a, of_a, b, of_b, y, count, to);
 }
-FOR_EACH_CPU void add_block(const int8_t* a, Units of_a, const int8_t* b, Units of_b, int8_t* y, int64_t count,
-                            Steps to) {
+ONNX_TORCH_FOR_EACH_CPU void add_block(const int8_t* a, Units of_a, const int8_t* b, Units of_b, int8_t* y,
+                                       int64_t count, Steps to) {
   add_all(a, of_a, b, of_b, y, count, to);
 }
-FOR_EACH_CPU void add_block(const uint8_t* a, Units of_a, const float* b, Units of_b, uint8_t* y, int64_t count,
-                            Steps to) {
+ONNX_TORCH_FOR_EACH_CPU void add_block(const uint8_t* a, Units of_a, const float* b, Units of_b, uint8_t* y,
+                                       int64_t count, Steps to) {
   add_all(a, of_a, b, of_b, y, count, to);
 }
-FOR_EACH_CPU void add_block(const int8_t* a, Units of_a, const float* b, Units of_b, int8_t* y, int64_t count,
-                            Steps to) {
+ONNX_TORCH_FOR_EACH_CPU void add_block(const int8_t* a, Units of_a, const float* b, Units of_b, int8_t* y,
+                                       int64_t count, Steps to) {
   add_all(a, of_a, b, of_b, y, count, to);
 }
 

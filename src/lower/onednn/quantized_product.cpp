@@ -17,8 +17,6 @@ namespace {
 using Tag = dnnl::memory::format_tag;
 using Type = dnnl::memory::data_type;
 
-Type onednn_type(c10::ScalarType type) { return type == c10::kByte ? Type::u8 : Type::s8; }
-
 // The scale of each result in units of which the bias is added and the steps are done.
 at::Tensor unit_of(const Quantized& q, bool has_steps) {
   const at::Tensor unit = at::mul(q.scales, q.input.scale);
@@ -77,8 +75,8 @@ class QuantizedProduct : public PackedProduct {
   // The same on numbers that have been dequantized.
   virtual c10::intrusive_ptr<Packed> of_float(std::vector<PostOp> post_ops) const = 0;
 
-  Type source_type() const { return onednn_type(quantized_.input.type); }
-  Type result_type() const { return quantized_.result ? onednn_type(quantized_.result->type) : Type::f32; }
+  Type source_type() const { return named(quantized_.input.type); }
+  Type result_type() const { return quantized_.result ? named(quantized_.result->type) : Type::f32; }
 
   // `result` describes a float result, `mask` the dimensions of the weight that have scales.
   dnnl::primitive_attr attributes_for(const dnnl::memory::desc& result, int mask) const {
