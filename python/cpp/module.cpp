@@ -280,10 +280,13 @@ PYBIND11_MODULE(_C, m) {
       .def(
           "run",
           [](const PythonModel& model, const py::dict& feeds, std::vector<std::string> names,
-             std::optional<bool> as_torch,
-             const StopFlag* stop) { return run(model, feeds, std::move(names), as_torch, stop); },
+             std::optional<bool> as_torch, const py::object& stop) {
+            // A pointer in this place takes pybind11 as long as all other arguments, where it is None.
+            const auto* flag = stop.is_none() ? nullptr : stop.cast<const StopFlag*>();
+            return run(model, feeds, std::move(names), as_torch, flag);
+          },
           py::arg("feeds"), py::arg("output_names") = std::vector<std::string>(), py::arg("as_torch") = py::none(),
-          py::arg("stop") = nullptr,
+          py::arg("stop") = py::none(),
           "Runs the model on a dictionary of inputs: a list of the values named, or of the model's outputs. They are "
           "torch tensors or numpy arrays; by default torch tensors where one goes in.")
       .def("profile", &profile, py::arg("feeds"), py::arg("output_names") = std::vector<std::string>(),

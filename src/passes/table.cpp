@@ -1,6 +1,7 @@
 #include "passes/activations.h"
 #include "passes/fold.h"
 #include "passes/fold_constants.h"
+#include "passes/gather.h"
 #include "passes/normalizations.h"
 #include "passes/pass.h"
 
@@ -12,6 +13,7 @@ std::span<const Pass> passes() {
       {"constants", "compute once what depends on weights alone", fold_constants},
       {"normalizations", "find LayerNorm and GroupNorm in the ways that exporters write them", find_normalizations},
       {"activations", "find Silu, HardSwish and Gelu in the ways that exporters write them", find_activations},
+      {"gather", "pick rows in one step where indices may count from the end", find_gather},
   };
   return kPasses;
 }

@@ -69,6 +69,56 @@ def test_fold_computes_nothing_twice_but_what_is_random():
     assert not np.array_equal(a, b)
 
 
+# --- gather -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("index", ["int64", "int32"])
+@pytest.mark.parametrize(("axis", "shape"), [(0, (5, 4)), (1, (3, 5, 2)), (-1, (2, 3, 5)), (0, (5,)), (1, (2, 5, 0))])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, np.bool_, np.float16, np.int64])
+def test_gather_counts_from_either_end(axis: int, shape: tuple[int, ...], dtype: type, index: str):
+    name = (
+        onnx.helper.tensor_dtype_to_string(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))).split(".")[1].lower()
+    )
+    sizes = ", ".join(map(str, shape))
+    source = model(f"({name}[{sizes}] x, {index}[7] i) => (y) {{ y = Gather<axis = {axis}>(x, i) }}")
+    assert graph_of(source, "gather") == "onnx_torch::gather"
+    x = (RNG.standard_normal(shape) * 9).astype(dtype)
+    check_equal(source, [x, np.array([0, -1, 4, -5, 2, -2, 2], index)])
+
+
+@pytest.mark.parametrize("index", [5, -6])
+def test_gather_refuses_what_lies_outside(index: int):
+    source = model("(float[5, 2] x, int64[3] i) => (y) { [pick] y = Gather(x, i) }")
+    for optimize in (True, False):
+        with pytest.raises(onnx_torch.RunError, match="index out of range") as raised:
+            onnx_torch.prepare(source, optimize=optimize).run([floats(5, 2), np.array([0, index, 1])])
+        assert raised.value.node_name == "pick"
+
+
+def test_gather_takes_any_layout_and_number_of_indices():
+    source = model(
+        "(float[4, 5, 2] x, int64[6, 3] i) => (y) { z = Transpose(x)  k = Gather<axis = 1>(i, one) "
+        "j = Squeeze(k, one)  y = Gather<axis = 1>(z, j) }",
+        one=np.array([1]),
+    )
+    assert "onnx_torch::gather" in graph_of(source, "gather")
+    check_equal(source, [floats(4, 5, 2), RNG.integers(-5, 5, (6, 3))])
+    source = model("(float[5, 2] x, int64[n] i) => (y) { y = Gather(x, i) }")
+    for count in (0, 1, 100_000):
+        check_equal(source, [floats(5, 2), RNG.integers(-5, 5, count)])
+
+
+def test_gather_leaves_another_size():
+    """Indices that are wrapped by another number than the rows' count."""
+    source = model(
+        "(float[5, 2] x, int64[3] i) => (y) "
+        "{ n = Less(i, zero)  a = Add(i, four)  w = Where(n, a, i)  y = Gather(x, w) }",
+        zero=np.int64(0),
+        four=np.int64(4),
+    )
+    check_equal(source, [floats(5, 2), np.array([0, -1, 2])])
+
+
 # --- pack -------------------------------------------------------------------------------------------------------------
 
 CONVOLUTIONS = {
@@ -245,6 +295,22 @@ def test_packed_runs_on_several_threads_at_once():
     with ThreadPoolExecutor(4) as pool:
         for ours, x in zip(pool.map(lambda x: rep.run([x])[0], inputs), inputs, strict=True):
             np.testing.assert_allclose(ours, plain.run([x])[0], rtol=1e-4, atol=1e-4)
+
+
+def test_packed_operators_run_on_many_threads_at_a_time():
+    source = model(
+        "(float[n, 8] x) => (float[n, 4] y) { a = Gemm(x, v, b)  c = Relu(a)  d = MatMul(c, w)  y = Add(d, c) }",
+        v=(8, 4),
+        b=(4,),
+        w=(4, 4),
+    )
+    rep, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
+    assert "onnx_torch::packed" in code(rep.graph())
+    feeds = [floats(1 + i % 5, 8) for i in range(400)]
+    with ThreadPoolExecutor(8) as threads:
+        results = list(threads.map(lambda x: rep.run([x])[0], feeds))
+    for x, y in zip(feeds, results, strict=True):
+        np.testing.assert_allclose(y, plain.run([x])[0], rtol=1e-4, atol=1e-4)
 
 
 # --- recurrent --------------------------------------------------------------------------------------------------------

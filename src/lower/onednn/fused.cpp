@@ -1,6 +1,7 @@
 #include "lower/onednn/fused.h"
 
 #include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
 #include <c10/util/accumulate.h>
 
@@ -27,6 +28,7 @@ bool loses_nan(const PostOp& step) {
           (step.activation == "leaky_relu" && step.alpha == 0));
 }
 
+constexpr auto kFloat = dnnl::memory::data_type::f32;
 constexpr float kLargest = std::numeric_limits<float>::max();
 
 // The largest input for which sums of so many products with the weights cannot overflow.
@@ -72,6 +74,8 @@ Fused::Fused(at::Tensor weight, const at::Tensor& bias, int64_t terms, c10::Scal
     : weight_(std::move(weight)),
       bias_(bias.defined() ? bias.to(c10::kFloat).contiguous() : bias),
       result_(result),
+      lent_bias_(bias_.defined() ? borrowed({{bias_.numel()}, kFloat, dnnl::memory::format_tag::a}, bias_)
+                                 : dnnl::memory()),
       post_ops_(std::move(post_ops)),
       operands_(
           std::ranges::count_if(post_ops_, [](const PostOp& step) { return step.kind != PostOp::Kind::Activation; })),
@@ -79,7 +83,9 @@ Fused::Fused(at::Tensor weight, const at::Tensor& bias, int64_t terms, c10::Scal
                                                       : std::numeric_limits<float>::infinity()) {}
 
 std::shared_ptr<const Prepared> Fused::prepared(at::IntArrayRef sizes, bool with_steps) const {
-  Key key(sizes.begin(), sizes.end());
+  Key key;
+  key.reserve(sizes.size() + 2);
+  key.assign(sizes.begin(), sizes.end());
   key.push_back(with_steps);
   key.push_back(at::get_num_threads());  // a primitive divides its work when it is made
   return recent_.get(key,
@@ -111,11 +117,10 @@ at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
   if (!fused) p = prepared(x.sizes(), false);
   if (!p->primitive) return plainly();
 
-  const at::Tensor y = at::empty_strided(p->sizes, p->strides, x.options().dtype(result_));
-  Call call;
+  const at::Tensor y = at::detail::empty_strided_cpu(p->sizes, p->strides, result_);
+  Call call(p->frames);
   call.with(DNNL_ARG_SRC, p->source, x).with(DNNL_ARG_WEIGHTS, p->weight.memory).with(DNNL_ARG_DST, p->result, y);
-  if (bias_.defined())
-    call.with(DNNL_ARG_BIAS, {{bias_.numel()}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a}, bias_);
+  if (lent_bias_) call.with(DNNL_ARG_BIAS, lent_bias_);
   if (fused) {
     size_t next = 0;
     for (size_t i = 0; i < post_ops_.size(); ++i) {

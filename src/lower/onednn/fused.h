@@ -2,6 +2,7 @@
 // and layout, and otherwise leave the steps to ATen.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "lower/onednn/laid_weight.h"
@@ -15,6 +16,7 @@ struct Prepared {
   dnnl::memory::desc source, result, scratchpad;
   Laid weight;
   std::vector<int64_t> sizes, strides;  // of the result as a tensor
+  std::shared_ptr<Frames> frames = std::make_shared<Frames>();
 };
 
 // The operand in the memory layout of the result, where it has its shape.
@@ -46,6 +48,7 @@ class Fused : public PackedProduct {
 
   std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes, bool with_steps) const;
 
+  const dnnl::memory lent_bias_;
   const std::vector<PostOp> post_ops_;
   const size_t operands_;
   // Inputs up to this give results that are no NaN; without end where no step would lose one.

@@ -80,26 +80,47 @@ at::Tensor arranged(const at::Tensor& t, at::IntArrayRef strides) {
   return fits ? t : at::empty_strided(t.sizes(), strides, t.options()).copy_(t);
 }
 
+std::unique_ptr<Frames::Frame> Frames::take() {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) return std::make_unique<Frame>();
+  auto frame = std::move(free_.back());
+  free_.pop_back();
+  return frame;
+}
+
+void Frames::give_back(std::unique_ptr<Frame> frame) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(std::move(frame));
+}
+
 Call& Call::with(int argument, const dnnl::memory& memory) {
-  lent_.push_back(memory);
-  arguments_.push_back({argument, memory.get()});
+  if (!is_known()) {
+    frame_->lent.push_back(memory);
+    frame_->arguments.push_back({argument, memory.get()});
+  }
+  ++given_;
   return *this;
 }
 
 Call& Call::with(int argument, const dnnl::memory::desc& desc, const at::Tensor& tensor) {
-  return with(argument, borrowed(desc, tensor));
+  if (!is_known()) return with(argument, borrowed(desc, tensor));
+  frame_->lent[given_++].set_data_handle(tensor.data_ptr());
+  return *this;
 }
 
 void Call::run(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad) {
+  constexpr size_t kSmall = 1 << 15;
   thread_local const dnnl::stream stream(engine());
-  at::Tensor room;
+  at::Tensor room = std::move(frame_->room);
   if (const size_t bytes = scratchpad.get_size(); bytes > 0) {
-    room = at::empty(static_cast<int64_t>(bytes), at::kByte);
+    if (!room.defined()) room = at::empty(static_cast<int64_t>(bytes), at::kByte);
     with(DNNL_ARG_SCRATCHPAD, scratchpad, room);
+    if (bytes <= kSmall) frame_->room = room;
   }
-  dnnl::error::wrap_c_api(
-      dnnl_primitive_execute(primitive.get(), stream.get(), static_cast<int>(arguments_.size()), arguments_.data()),
-      "could not run a oneDNN primitive");
+  dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive.get(), stream.get(),
+                                                 static_cast<int>(frame_->arguments.size()), frame_->arguments.data()),
+                          "could not run a oneDNN primitive");
+  if (frames_) frames_->give_back(std::move(frame_));
 }
 
 Laid laid_out(const dnnl::memory& from, const dnnl::memory::desc& desc) {

@@ -33,17 +33,42 @@ dnnl::memory borrowed(const dnnl::memory::desc& desc, const at::Tensor& tensor);
 // The tensor with these strides. That of a dimension of size 1 does not matter.
 at::Tensor arranged(const at::Tensor& t, at::IntArrayRef strides);
 
+// What calls of one primitive use again: to describe memory takes longer than a small primitive runs. Any number of
+// threads may call at the same time.
+class Frames {
+ public:
+  struct Frame {
+    std::vector<dnnl::memory> lent;
+    std::vector<dnnl_exec_arg_t> arguments;
+    at::Tensor room;  // the scratchpad, where it is small
+  };
+
+  std::unique_ptr<Frame> take();
+  void give_back(std::unique_ptr<Frame> frame);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Frame>> free_;
+};
+
 // One run of a primitive, with what it is lent. Its tensors must live until then.
 class Call {
  public:
+  Call() : frame_(std::make_unique<Frames::Frame>()) {}
+  // All calls with these frames take the same arguments in the same order; only the tensors differ.
+  explicit Call(std::shared_ptr<Frames> frames) : frames_(std::move(frames)), frame_(frames_->take()) {}
+
   Call& with(int argument, const dnnl::memory& memory);
   Call& with(int argument, const dnnl::memory::desc& desc, const at::Tensor& tensor);
-  // On this thread's stream.
+  // On this thread's stream; the last that is asked of a call.
   void run(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad = {});
 
  private:
-  std::vector<dnnl::memory> lent_;
-  std::vector<dnnl_exec_arg_t> arguments_;
+  bool is_known() const { return given_ < frame_->arguments.size(); }
+
+  std::shared_ptr<Frames> frames_;
+  std::unique_ptr<Frames::Frame> frame_;
+  size_t given_ = 0;
 };
 
 // A tensor's elements in another layout, in memory of its own.

@@ -63,6 +63,7 @@ struct PreparedLayer {
   dnnl::primitive primitive;
   dnnl::memory::desc x, state, bias, y, scratchpad;
   Laid input_weight, hidden_weight;
+  std::shared_ptr<Frames> frames = std::make_shared<Frames>();
 };
 
 class PackedLayer final : public PackedRecurrent {
@@ -77,7 +78,7 @@ class PackedLayer final : public PackedRecurrent {
     if (!fits(given, states)) return by_aten(given, states);
     const at::Tensor x = given.contiguous();
     const auto p = prepared(x.size(0), x.size(1));
-    Call call;
+    Call call(p->frames);
     call.with(DNNL_ARG_SRC_LAYER, p->x, x)
         .with(DNNL_ARG_WEIGHTS_LAYER, p->input_weight.memory)
         .with(DNNL_ARG_WEIGHTS_ITER, p->hidden_weight.memory)

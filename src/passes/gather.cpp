@@ -1,0 +1,126 @@
+#include "passes/gather.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/util/accumulate.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/passes/dead_code_elimination.h>
+#include <torch/library.h>
+
+#include <cstring>
+
+#include "passes/constants.h"
+
+namespace onnxtorch {
+namespace {
+
+namespace jit = torch::jit;
+using c10::Symbol;
+
+// --- The operator ----------------------------------------------------------------------------------------------------
+
+template <typename Index>
+void copy_rows(const at::Tensor& data, int64_t axis, const at::Tensor& indices, const at::Tensor& result) {
+  const int64_t size = data.size(axis), picked = indices.size(0), step = indices.stride(0);
+  const int64_t row = c10::multiply_integers(data.sizes().slice(axis + 1)) * data.itemsize();
+  const int64_t outer = c10::multiply_integers(data.sizes().slice(0, axis));
+  const auto* const index = indices.const_data_ptr<Index>();
+  const auto* const from = static_cast<const char*>(data.const_data_ptr());
+  auto* const to = static_cast<char*>(result.mutable_data_ptr());
+  at::parallel_for(0, outer * picked, std::max<int64_t>(1, (1 << 17) / std::max<int64_t>(1, row)),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t i = begin; i < end; ++i) {
+                       const int64_t given = index[i % picked * step];
+                       TORCH_CHECK_INDEX(given >= -size && given < size, "index out of range in self");
+                       const int64_t chosen = given < 0 ? given + size : given;
+                       std::memcpy(to + i * row, from + (i / picked * size + chosen) * row, static_cast<size_t>(row));
+                     }
+                   });
+}
+
+// ATen's index_select takes no negative indices.
+at::Tensor gather(const at::Tensor& data, int64_t axis, const at::Tensor& indices) {
+  const bool is_long = indices.scalar_type() == c10::kLong;
+  if (data.dim() == 0 || !data.is_cpu() || !data.is_contiguous() || data.is_conj() || data.is_neg() ||
+      !indices.is_cpu() || indices.dim() != 1 || !(is_long || indices.scalar_type() == c10::kInt)) {
+    const at::Tensor from_end = at::add(indices, data.size(axis));
+    return at::index_select(data, axis, at::where(at::lt(indices, 0), from_end, indices));
+  }
+  axis = at::maybe_wrap_dim(axis, data.dim());
+  at::DimVector sizes(data.sizes());
+  sizes[axis] = indices.size(0);
+  const at::Tensor result = at::empty(sizes, data.options());
+  if (result.numel() > 0) (is_long ? copy_rows<int64_t> : copy_rows<int32_t>)(data, axis, indices, result);
+  return result;
+}
+
+void register_gather() {
+  static const torch::Library library = [] {
+    torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
+    m.def("gather(Tensor data, int axis, Tensor indices) -> Tensor", gather);
+    return m;
+  }();
+}
+
+// --- The pass --------------------------------------------------------------------------------------------------------
+
+// The size of a dimension, where the graph knows it.
+std::optional<int64_t> known_size(const jit::Value* value, int64_t axis) {
+  const auto sizes = value->type()->expectRef<c10::TensorType>().sizes();
+  const auto rank = sizes.size();
+  if (!rank || *rank == 0) return {};
+  const auto dims = static_cast<int64_t>(*rank);
+  return axis < -dims || axis >= dims ? std::nullopt : sizes[axis < 0 ? axis + dims : axis];
+}
+
+// Whether it is the size of the dimension that a value gathers from.
+bool is_size(const jit::Value* size, const jit::Value* data, const jit::Value* axis, const Constants& constants) {
+  const auto number = constants.get<int64_t>(axis);
+  if (!number) return false;
+  if (const auto known = constants.number(size)) return known_size(data, *number) == static_cast<int64_t>(*known);
+  return size->node()->matches("aten::size(Tensor self, int dim) -> int") && size->node()->input(0) == data &&
+         constants.get<int64_t>(size->node()->input(1)) == number;
+}
+
+// The indices of which index_select takes `where(i < 0, i + size, i)`; null where it takes others.
+jit::Value* from_either_end(const jit::Node* select, const Constants& constants) {
+  const jit::Node* const where = select->input(2)->node();
+  if (!where->matches("aten::where(Tensor condition, Tensor self, Tensor other) -> Tensor")) return nullptr;
+  jit::Value* const indices = where->input(2);
+  const jit::Node* const negative = where->input(0)->node();
+  const jit::Node* const sum = where->input(1)->node();
+  const bool fits = negative->matches("aten::lt(Tensor self, Scalar other) -> Tensor") &&
+                    negative->input(0) == indices && constants.number(negative->input(1)) == 0.0 &&
+                    sum->matches("aten::add(Tensor self, Scalar other, Scalar alpha=1) -> Tensor") &&
+                    sum->input(0) == indices && constants.number(sum->input(2)) == 1.0 &&
+                    is_size(sum->input(1), select->input(0), select->input(1), constants);
+  return fits ? indices : nullptr;
+}
+
+void replace(jit::Block* block, const Constants& constants) {
+  for (auto it = block->nodes().begin(); it != block->nodes().end();) {
+    jit::Node* const node = *it++;
+    for (jit::Block* inner : node->blocks()) replace(inner, constants);
+    if (node->kind() != Symbol::fromQualString("aten::index_select")) continue;
+    jit::Value* const indices = from_either_end(node, constants);
+    if (!indices) continue;
+    jit::Graph& graph = *node->owningGraph();
+    jit::Node* const gathered =
+        graph.create(Symbol::fromQualString("onnx_torch::gather"), {node->input(0), node->input(1), indices});
+    gathered->setSourceRange(node->sourceRange());
+    gathered->output()->setType(node->output()->type());
+    gathered->insertBefore(node);
+    node->output()->replaceAllUsesWith(gathered->output());
+    node->destroy();
+  }
+}
+
+}  // namespace
+
+void find_gather(Program& program) {
+  register_gather();
+  replace(program.graph->block(), Constants(program));
+  jit::EliminateDeadCode(program.graph);
+}
+
+}  // namespace onnxtorch
