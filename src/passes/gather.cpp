@@ -22,7 +22,7 @@ using c10::Symbol;
 template <typename Index>
 void copy_rows(const at::Tensor& data, int64_t axis, const at::Tensor& indices, const at::Tensor& result) {
   const int64_t size = data.size(axis), picked = indices.size(0), step = indices.stride(0);
-  const int64_t row = c10::multiply_integers(data.sizes().slice(axis + 1)) * data.itemsize();
+  const int64_t row = c10::multiply_integers(data.sizes().slice(axis + 1)) * static_cast<int64_t>(data.itemsize());
   const int64_t outer = c10::multiply_integers(data.sizes().slice(0, axis));
   const auto* const index = indices.const_data_ptr<Index>();
   const auto* const from = static_cast<const char*>(data.const_data_ptr());
@@ -40,9 +40,9 @@ void copy_rows(const at::Tensor& data, int64_t axis, const at::Tensor& indices, 
 
 // ATen's index_select takes no negative indices.
 at::Tensor gather(const at::Tensor& data, int64_t axis, const at::Tensor& indices) {
-  const bool is_long = indices.scalar_type() == c10::kLong;
-  if (data.dim() == 0 || !data.is_cpu() || !data.is_contiguous() || data.is_conj() || data.is_neg() ||
-      !indices.is_cpu() || indices.dim() != 1 || !(is_long || indices.scalar_type() == c10::kInt)) {
+  const bool is_long = indices.scalar_type() == c10::kLong, is_int = indices.scalar_type() == c10::kInt;
+  const bool is_index = (is_long || is_int) && indices.is_cpu() && indices.dim() == 1;
+  if (!is_index || data.dim() == 0 || !data.is_cpu() || !data.is_contiguous() || data.is_conj() || data.is_neg()) {
     const at::Tensor from_end = at::add(indices, data.size(axis));
     return at::index_select(data, axis, at::where(at::lt(indices, 0), from_end, indices));
   }

@@ -115,7 +115,7 @@ void Call::run(const dnnl::primitive& primitive, const dnnl::memory::desc& scrat
   if (const size_t bytes = scratchpad.get_size(); bytes > 0) {
     if (!room.defined()) room = at::empty(static_cast<int64_t>(bytes), at::kByte);
     with(DNNL_ARG_SCRATCHPAD, scratchpad, room);
-    if (bytes <= kSmall) frame_->room = room;
+    if (bytes <= kSmall) frame_->room = std::move(room);
   }
   dnnl::error::wrap_c_api(dnnl_primitive_execute(primitive.get(), stream.get(),
                                                  static_cast<int>(frame_->arguments.size()), frame_->arguments.data()),
