@@ -49,7 +49,7 @@ class QuantizedProduct : public PackedProduct {
 
     const at::Tensor y =
         at::empty_strided(p->sizes, p->strides, quantized_.result ? quantized_.result->type : c10::kFloat);
-    Call call;
+    Call call(p->frames);
     call.with(DNNL_ARG_SRC, p->source, x).with(DNNL_ARG_WEIGHTS, p->weight.memory).with(DNNL_ARG_DST, p->result, y);
     call.with(DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, {{unit_.numel()}, Type::f32, Tag::a}, unit_);
     if (quantized_.input.zero_point != 0)
