@@ -50,7 +50,7 @@ def show(
     >>> from onnx import parser
     >>> model = parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
     ...     net (float[2] x) => (float[2] z) { y = Relu(x)  z = Neg(y) }''')
-    >>> print(show(model))
+    >>> print(show(model, optimize=False))
     input x     │ graph(%0 : Float(2)):
     0 Relu → y  │   %1 : Float(2) = aten::relu(%0)
     1 Neg → z   │   %2 : Float(2) = aten::neg(%1)
