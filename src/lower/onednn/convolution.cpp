@@ -54,8 +54,7 @@ dnnl::memory::dims grouped_sizes(const Convolution& c) {
   return sizes;
 }
 
-}  // namespace
-
+// The contiguous weight.
 dnnl::memory::desc weight_of(const Convolution& c, dnnl::memory::data_type type) {
   const dnnl::memory::dims sizes = grouped_sizes(c);
   dnnl::memory::dims strides(sizes.size());
@@ -85,6 +84,24 @@ dnnl::convolution_forward::primitive_desc described(const Convolution& c, const 
           attributes};
 }
 
+}  // namespace
+
+Prepared prepared_convolution(const Convolution& c, const dnnl::memory::desc& source, dnnl::memory::data_type weight,
+                              const dnnl::memory::desc& result, const dnnl::primitive_attr& attributes,
+                              const LaidWeight& laid) {
+  const auto description = described(c, source, weight, result, attributes);
+  if (is_reference(description)) return {};
+  const at::Tensor plain = c.weight.contiguous();
+  const std::vector<int64_t> sizes = result.get_dims();
+  return {dnnl::convolution_forward(description),
+          source,
+          result,
+          description.scratchpad_desc(),
+          laid.get(borrowed(weight_of(c, weight), plain), description.weights_desc()),
+          sizes,
+          channels_last_strides(sizes)};
+}
+
 namespace {
 
 class PackedConvolution final : public Fused {
@@ -100,17 +117,9 @@ class PackedConvolution final : public Fused {
   Prepared prepare(at::IntArrayRef given, std::span<const PostOp> post_ops) const override {
     const std::vector<int64_t> sizes = result_sizes(convolution_, given);
     const auto type = named(weight_.scalar_type());
-    const dnnl::memory::desc source = channels_last(given, type), result = channels_last(sizes, named(result_));
-    const auto description = described(convolution_, source, type, result, attributes(post_ops, result));
-    if (is_reference(description)) return {};
-    const at::Tensor weight = weight_.contiguous();
-    return {dnnl::convolution_forward(description),
-            source,
-            result,
-            description.scratchpad_desc(),
-            laid_.get(borrowed(weight_of(convolution_, type), weight), description.weights_desc()),
-            sizes,
-            channels_last_strides(sizes)};
+    const dnnl::memory::desc result = channels_last(sizes, named(result_));
+    return prepared_convolution(convolution_, channels_last(given, type), type, result, attributes(post_ops, result),
+                                laid_);
   }
 
   at::Tensor by_aten(const at::Tensor& x) const override {

@@ -4,6 +4,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <vector>
 
+#include "lower/onednn/fused.h"
 #include "lower/onednn/packed.h"
 
 namespace onnxtorch::onednn {
@@ -19,12 +20,10 @@ std::vector<int64_t> channels_last_strides(at::IntArrayRef sizes);
 // Images with the channels innermost.
 dnnl::memory::desc channels_last(at::IntArrayRef sizes, dnnl::memory::data_type type);
 
-// The contiguous weight.
-dnnl::memory::desc weight_of(const Convolution& c, dnnl::memory::data_type type);
-
-// The convolution of `source` to `result`, of a weight of this type, with a float bias.
-dnnl::convolution_forward::primitive_desc described(const Convolution& c, const dnnl::memory::desc& source,
-                                                    dnnl::memory::data_type weight, const dnnl::memory::desc& result,
-                                                    const dnnl::primitive_attr& attributes);
+// The primitive for images as described, with a weight of this type and a float bias; none where oneDNN has only its
+// reference implementation.
+Prepared prepared_convolution(const Convolution& c, const dnnl::memory::desc& source, dnnl::memory::data_type weight,
+                              const dnnl::memory::desc& result, const dnnl::primitive_attr& attributes,
+                              const LaidWeight& laid);
 
 }  // namespace onnxtorch::onednn

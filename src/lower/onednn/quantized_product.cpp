@@ -137,19 +137,10 @@ class QuantizedConvolution final : public QuantizedProduct {
 
   Prepared prepare(at::IntArrayRef given) const override {
     const std::vector<int64_t> sizes = result_sizes(convolution_, given);
-    const dnnl::memory::desc source = channels_last(given, source_type()), result = channels_last(sizes, result_type());
     const int mask = convolution_.groups > 1 ? 1 << 0 | 1 << 1 : 1 << 0;
-    const auto description =
-        described(convolution_, source, Type::s8, result, attributes_for(channels_last(sizes, Type::f32), mask));
-    if (is_reference(description)) return {};
-    const at::Tensor weight = weight_.contiguous();
-    return {dnnl::convolution_forward(description),
-            source,
-            result,
-            description.scratchpad_desc(),
-            laid_.get(borrowed(weight_of(convolution_, Type::s8), weight), description.weights_desc()),
-            sizes,
-            channels_last_strides(sizes)};
+    return prepared_convolution(convolution_, channels_last(given, source_type()), Type::s8,
+                                channels_last(sizes, result_type()),
+                                attributes_for(channels_last(sizes, Type::f32), mask), laid_);
   }
 
   c10::intrusive_ptr<Packed> of_float(std::vector<PostOp> post_ops) const override {
