@@ -41,6 +41,8 @@ def plot(results: Results, file: Path) -> None:
     axes.set_xlabel(f"time over onnx_torch's, {results.settings.threads} threads (more: onnx_torch is faster)")
     axes.legend(loc="upper right", fontsize="small")
     figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+    if file.suffix == ".svg":  # matplotlib ends lines with spaces
+        file.write_text("".join(f"{line.rstrip()}\n" for line in file.read_text().splitlines()))
 
 
 def _within(value: float) -> float:
