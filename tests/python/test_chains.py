@@ -305,3 +305,26 @@ def test_random_graphs(seed: int):
     plain = onnx_torch.prepare(source, optimize=False).run(inputs)
     for ours, expected in zip(onnx_torch.prepare(source).run(inputs), plain, strict=True):
         np.testing.assert_array_equal(ours, expected, strict=True)
+
+
+@pytest.mark.parametrize("name", ["Sin", "Cos", "Tan", "Asin", "Acos", "Atan"])
+def test_functions_of_angles(name: str):
+    source = model(f"(float[N] x) => (float[N] y) {{ a = Neg(x) b = {name}(a) y = Neg(b) }}")
+    near = np.linspace(-1.2, 1.2, 1000, dtype=np.float32)
+    check(source, [SPECIAL], *([scale * near] for scale in np.float32([1, 10, 1e4, 1e30])), rtol=1e-6, atol=1e-7)
+
+
+def test_the_steps_of_a_loop_are_one_chain():
+    """Steps of a loop that is unrolled are computed at once where nothing else comes between."""
+    body = (
+        "step (int64 i, bool before, float[1, 16] state) => (bool after, float[1, 16] next) {"
+        " after = Identity(before) change = Sin(state) part = Mul(change, rate) next = Add(state, part) }"
+    )
+    source = model(
+        f"(float[1, 16] x) => (float[1, 16] y) {{ y = Loop<body = {body}>(count, go, x) }}",
+        count=np.int64(1000),
+        go=np.True_,
+        rate=np.float32([0.01]),
+    )
+    assert calls(source) == ["prim::Loop", "onnx_torch::chain"]
+    check(source, [floats(1, 16)], rtol=1e-5)

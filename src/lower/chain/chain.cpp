@@ -51,6 +51,12 @@ int64_t weight(Op op) {
     case Op::Log1p:
     case Op::Sigmoid:
     case Op::Tanh:
+    case Op::Sin:
+    case Op::Cos:
+    case Op::Tan:
+    case Op::Asin:
+    case Op::Acos:
+    case Op::Atan:
     case Op::Silu:
     case Op::Gelu:
     case Op::GeluTanh:

@@ -51,6 +51,12 @@ const std::unordered_map<std::string, Op>& unary_operators() {
       {"aten::reciprocal", Op::Reciprocal},
       {"aten::sigmoid", Op::Sigmoid},
       {"aten::tanh", Op::Tanh},
+      {"aten::sin", Op::Sin},
+      {"aten::cos", Op::Cos},
+      {"aten::tan", Op::Tan},
+      {"aten::asin", Op::Asin},
+      {"aten::acos", Op::Acos},
+      {"aten::atan", Op::Atan},
       {"aten::relu", Op::Relu},
       {"aten::silu", Op::Silu},
       {"aten::hardsigmoid", Op::HardSigmoid},
@@ -113,6 +119,7 @@ class Elements {
  private:
   void find(jit::Block* block) {
     for (jit::Node* node : block->nodes()) {
+      if (node->kind() == c10::prim::Loop) expect_types(node);
       for (jit::Block* inner : node->blocks()) find(inner);
       if (node->outputs().size() != 1) continue;
       if (auto element = chainable(node)) {
@@ -121,6 +128,15 @@ class Elements {
       } else if (keeps_type(node)) {
         if (const auto type = type_of(node->input(0))) types_[node->output()] = *type;
       }
+    }
+  }
+
+  // What a loop carries most likely stays of the type that it starts with.
+  void expect_types(const jit::Node* loop) {
+    constexpr size_t kFirst = 2;  // after the number of iterations and the condition
+    const auto inside = loop->blocks()[0]->inputs().slice(1);
+    for (size_t i = 0; i < inside.size(); ++i) {
+      if (const auto type = type_of(loop->input(kFirst + i))) types_[inside[i]] = *type;
     }
   }
 

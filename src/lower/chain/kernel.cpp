@@ -77,6 +77,18 @@ void compute(const Step& step, const Slot* slots, int64_t count) {
       return map(r, count, x, sigmoid);
     case Op::Tanh:
       return map(r, count, x, [](Vec u) { return u.tanh(); });
+    case Op::Sin:
+      return map(r, count, x, [](Vec u) { return u.sin(); });
+    case Op::Cos:
+      return map(r, count, x, [](Vec u) { return u.cos(); });
+    case Op::Tan:
+      return map(r, count, x, [](Vec u) { return u.tan(); });
+    case Op::Asin:
+      return map(r, count, x, [](Vec u) { return u.asin(); });
+    case Op::Acos:
+      return map(r, count, x, [](Vec u) { return u.acos(); });
+    case Op::Atan:
+      return map(r, count, x, [](Vec u) { return u.atan(); });
     case Op::Relu:
       return map(r, count, x, [](Vec u) { return at::vec::clamp_min(u, Vec(0)); });
     case Op::Silu:
