@@ -257,6 +257,7 @@ class InferenceSession:
             self._rep = _prepared(self._source, options, self._device)
         self._describe(self._rep)
         self._profile = Profile(options.profile_file_prefix, self._provider) if options.enable_profiling else None
+        self._profile_start_ns = self._profile.start_ns if self._profile else 0
 
     def _chosen(
         self, providers: Sequence[Provider] | None, provider_options: Sequence[Mapping[Any, Any]] | None
@@ -483,8 +484,8 @@ class InferenceSession:
         return profile.write() if profile else ""
 
     def get_profiling_start_time_ns(self) -> int:
-        """When the profile started, by `time.monotonic_ns`; 0 where there is none."""
-        return self._profile.start_ns if self._profile else 0
+        """When the profile started, by `time.time_ns`; 0 where there is none."""
+        return self._profile_start_ns
 
     release_captured_graph = ignored("CUDA graphs are not captured")
     set_ep_dynamic_options = ignored("providers have no options that change later")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import re
 import threading
 import time
 import warnings
@@ -491,6 +493,21 @@ def test_profiles(ort, tmp_path):
     assert {event["args"]["op_name"] for event in nodes.values()} == {"Mul", "Add"}
     assert nodes["scaling_kernel_time"]["args"]["provider"] == "CPUExecutionProvider"
     assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in events)
+
+
+def test_profiles_started_together_are_files_of_their_own(ort, tmp_path):
+    options = ort.SessionOptions()
+    options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "profile")
+    before = time.time_ns()
+    for _ in range(2):
+        session = ort.InferenceSession(two_outputs(), options)
+        session.run(["sum"], {"x": X, "y": X})
+        name = session.end_profiling()
+        assert re.fullmatch(r"profile_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{3}\.json", os.path.basename(name))
+        assert before <= session.get_profiling_start_time_ns() <= time.time_ns()
+        assert session.end_profiling() == ""
+        time.sleep(0.002)  # names tell milliseconds apart
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_session_that_is_to_write_its_model_is_refused(tmp_path):

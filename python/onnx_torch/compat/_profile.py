@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import threading
@@ -18,7 +19,8 @@ class Profile:
     """Records runs, and the ONNX nodes in them."""
 
     def __init__(self, prefix: str, provider: str) -> None:
-        self.start_ns = time.monotonic_ns()
+        self.start_ns = time.time_ns()  # of the clock on the wall, as onnxruntime's
+        self._begin = time.monotonic_ns()
         self._prefix, self._provider = prefix, provider
         self._events: list[dict[str, Any]] = []
 
@@ -42,12 +44,13 @@ class Profile:
 
     def _add(self, category: str, name: str, start_ns: int, duration_ns: int, args: dict[str, str]) -> None:
         where = {"pid": os.getpid(), "tid": threading.get_native_id()}
-        span = {"ts": (start_ns - self.start_ns) / 1000, "dur": duration_ns / 1000, "ph": "X"}
+        span = {"ts": (start_ns - self._begin) / 1000, "dur": duration_ns / 1000, "ph": "X"}
         self._events.append({"cat": category, "name": name, **where, **span, "args": args})
 
     def write(self) -> str:
         """Writes the events to a file named by the prefix and the time; its name."""
-        name = f"{self._prefix}{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"
+        now = datetime.datetime.now()
+        name = f"{self._prefix}_{now:%Y-%m-%d_%H-%M-%S}_{now.microsecond // 1000:03}.json"
         with open(name, "w", encoding="utf-8") as file:
             json.dump(self._events, file)
         return name
