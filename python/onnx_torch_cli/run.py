@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,9 +71,11 @@ def run(
     prepared = time.perf_counter() - start
     feeds = feeds_of(read_model(model), input, seed, shape)
     given = {pair.rpartition("=")[0] for pair in input or []}
+    dims = {name: dims for name, _, dims, _ in rep.inputs}
     print("Inputs")
     for name, value in feeds.items():
-        print(f"  {name} ({'given' if name in given else f'random, seed {seed}'}): {_describe(value)}")
+        origin = "given" if name in given else f"random, seed {seed}{_sizes(dims.get(name), value)}"
+        print(f"  {name} ({origin}): {_describe(value)}")
 
     names = output or [name for name, _ in rep.outputs]
     start = time.perf_counter()
@@ -87,6 +90,12 @@ def run(
         save.mkdir(parents=True, exist_ok=True)
         for name, value in zip(names, outputs, strict=True):
             _save(save, re.sub(r"[^\w.-]", "_", name), value)
+
+
+def _sizes(dims: Sequence[int | str | None] | None, value: Any) -> str:
+    """The sizes that the symbolic dimensions of an input have got."""
+    pairs = zip(dims or (), getattr(value, "shape", ()), strict=False)
+    return "".join(f", {dim}={size}" for dim, size in pairs if isinstance(dim, str))
 
 
 def _describe(value: Any, indent: str = "  ") -> str:

@@ -142,10 +142,10 @@ def test_a_reader_that_goes_away_is_no_error(folder):
 def test_run_makes_up_inputs_and_says_so(cli):
     code, out, err = cli("run", "net.onnx", "--seed", 3)
     assert code == 0 and err == ""
-    assert "x (random, seed 3): float32 [1, 3]" in out and "y: float32 [1, 3]" in out and "on CPU" in out
+    assert "x (random, seed 3, batch=1): float32 [1, 3]" in out and "y: float32 [1, 3]" in out and "on CPU" in out
     assert cli("run", "net.onnx", "--seed", 3)[1].splitlines()[:4] == out.splitlines()[:4]
     assert "y: float32 [4, 3]" in cli("run", "net.onnx", "--shape", "batch=4", "--threads", 1)[1]
-    assert "y: float32 [5, 3]" in cli("run", "net.onnx", "--shape", "x=5x3")[1]
+    assert "x (random, seed 0, batch=5): float32 [5, 3]" in cli("run", "net.onnx", "--shape", "x=5x3")[1]
 
 
 def test_run_takes_inputs_and_saves_outputs(cli, folder):
@@ -494,3 +494,8 @@ def test_the_documentation_names_every_command_and_option():
         }
         for option in set(re.findall(r"^│ +(--[a-z-]+)", help_text, re.M)) - shared:
             assert f"`{option}" in section[1], (name, option)
+    show = re.search(r"^## show\n(.*?)(?=^## )", page, re.M | re.S)[1]
+    for step in onnx_torch.prepare(net()).graphs().keys() - set(onnx_torch.backend.passes("CPU")):
+        assert f"`{step}`" in show, step
+    example = re.search(r"^```\n(.*?)^```", show, re.M | re.S)[1]
+    assert [line.rstrip() for line in example.splitlines()] == onnx_torch.show(net(), optimize=False).splitlines()
