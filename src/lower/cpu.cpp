@@ -1,6 +1,7 @@
 #include "lower/cpu.h"
 
 #include "lower/chain/chains.h"
+#include "lower/group_norm.h"
 
 #ifdef ONNX_TORCH_ONEDNN
 #include "lower/onednn/pack.h"
@@ -13,6 +14,8 @@
 namespace onnxtorch {
 namespace {
 
+constexpr Pass kGroupNorms{"group_norms", "normalize the channels of what lies channels-last as it lies",
+                           replace_group_norms};
 constexpr Pass kChains{"chains", "compute element-wise operators on one another's results in one pass over memory",
                        find_chains};
 
@@ -33,6 +36,7 @@ std::span<const Pass> cpu_passes() {
       {"pack", "lay out the weights of convolutions and products once, and compute what follows along with them", pack},
       {"recurrent", "lay out the weights of recurrent layers once", pack_recurrent_layers},
       {"matmul", "compute the other products of matrices by oneDNN", replace_products},
+      kGroupNorms,
       kChains,
   };
   return kPasses;
@@ -57,7 +61,10 @@ std::string layouts_version() { return onednn_version(); }
 #else
 
 std::span<const Pass> early_cpu_passes() { return {}; }
-std::span<const Pass> cpu_passes() { return {&kChains, 1}; }
+std::span<const Pass> cpu_passes() {
+  static constexpr Pass kPasses[] = {kGroupNorms, kChains};
+  return kPasses;
+}
 std::vector<std::vector<SavedWeights>> saved_weights(const Program&) { return {}; }
 void take_weights(const Program&, std::vector<std::vector<SavedWeights>>) {}
 void lay_out_weights(const Program&) {}

@@ -622,6 +622,61 @@ def test_what_is_no_group_norm(rows: list[int], weight: list[float], result: lis
     check_equal(source, [floats(2, 6, 4, 5)])
 
 
+NORMS = [
+    "InstanceNormalization<epsilon = 0.001>(c, scale, bias)",
+    "GroupNormalization<epsilon = 0.001, num_groups = 2>(c, scale, bias)",
+]
+
+
+def normalized_convolution(norm: str, rank: int) -> onnx.ModelProto:
+    """What a convolution gives lies channels-last; that of this one is its input and its opposite."""
+    dims = ", ".join("NCLHW"[:rank])
+    identity = np.concatenate([np.eye(4), -np.eye(4)]).astype(np.float32)
+    return model(
+        f"(float[{dims}] x) => (float y) {{ c = Conv(x, w) y = {norm} }}",
+        w=identity.reshape(8, 4, *[1] * (rank - 2)),
+        scale=floats(8),
+        bias=floats(8),
+    )
+
+
+@pytest.mark.parametrize("sizes", [(1, 4, 700), (3, 4, 33), (2, 4, 40, 50), (2, 4, 3, 4, 5), (1, 4, 2, 1)])
+@pytest.mark.parametrize("norm", NORMS)
+def test_norms_of_what_lies_channels_last(norm: str, sizes: tuple[int, ...]):
+    source = normalized_convolution(norm, len(sizes))
+    assert "onnx_torch::group_norm" in graph_of(source, "group_norms")
+    check_equal(source, [floats(*sizes)])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
+@pytest.mark.parametrize("norm", NORMS)
+def test_norms_of_values_that_are_not_finite_or_huge(norm: str, value: float):
+    x = floats(2, 4, 300)
+    x[0, 1, 7] = value
+    check_equal(normalized_convolution(norm, 3), [x])
+
+
+def test_norms_of_what_lies_far_from_zero():
+    source = normalized_convolution(NORMS[0], 3)
+    x = 1000 + floats(1, 4, 5000)
+    both = np.concatenate([x, -x], 1).astype(np.float64)
+    scale, bias = (numpy_helper.to_array(t)[:, None] for t in source.graph.initializer if t.name != "w")
+    centered = both - both.mean(-1, keepdims=True)
+    expected = centered / np.sqrt((centered**2).mean(-1, keepdims=True) + 0.001) * scale + bias
+    np.testing.assert_allclose(onnx_torch.prepare(source).run([x])[0], expected, atol=2e-4)
+
+
+def test_norms_of_other_layouts_and_types_and_of_nothing():
+    check_equal(normalized_convolution(NORMS[1], 3), [floats(0, 4, 5)])
+    for name, dtype in (("float", np.float32), ("double", np.float64)):
+        source = model(
+            f"({name}[2, 8, 5] x) => ({name} y) {{ y = InstanceNormalization(x, scale, bias) }}",
+            scale=floats(8).astype(dtype),
+            bias=floats(8).astype(dtype),
+        )
+        check_equal(source, [floats(2, 8, 5).astype(dtype)])
+
+
 # --- activations ------------------------------------------------------------------------------------------------------
 
 ACTIVATIONS = {

@@ -174,6 +174,7 @@ class Elements {
         "aten::clone",
         "aten::contiguous",
         "aten::instance_norm",
+        "onnx_torch::group_norm",
         "onnx_torch::packed",
         "onnx_torch::matmul",
         "onnx_torch::attention",

@@ -1,0 +1,215 @@
+#include "lower/group_norm.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/util/accumulate.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "lower/for_each_cpu.h"
+#include "passes/constants.h"
+
+namespace onnxtorch {
+namespace {
+
+namespace jit = torch::jit;
+
+// --- The operator ----------------------------------------------------------------------------------------------------
+
+struct GroupNorm {
+  std::optional<int64_t> groups;  // each channel is one where they are not given
+  std::optional<at::Tensor> weight, bias;
+  double eps;
+};
+
+at::Tensor by_aten(const at::Tensor& x, const GroupNorm& norm) {
+  return norm.groups ? at::group_norm(x, *norm.groups, norm.weight, norm.bias, norm.eps)
+                     : at::instance_norm(x, norm.weight, norm.bias, {}, {}, true, 0, norm.eps, false);
+}
+
+bool is_channels_last(const at::Tensor& x) {
+  return x.dim() >= 3 && x.size(1) > 1 && !x.is_contiguous() && x.movedim(1, -1).is_contiguous();
+}
+
+bool fits(const at::Tensor& x, const GroupNorm& norm) {
+  constexpr double kLeastEps = 1e-12;  // next to which squares that a float is too narrow for are nothing
+  const auto is_one_per_channel = [&](const std::optional<at::Tensor>& t) {
+    return !t || (t->dim() == 1 && t->size(0) == x.size(1) && t->scalar_type() == c10::kFloat && t->is_contiguous());
+  };
+  return x.scalar_type() == c10::kFloat && x.is_cpu() && x.numel() > 0 && norm.eps >= kLeastEps &&
+         is_channels_last(x) && (!norm.groups || (*norm.groups > 0 && x.size(1) % *norm.groups == 0)) &&
+         is_one_per_channel(norm.weight) && is_one_per_channel(norm.bias);
+}
+
+// A sample's rows of channels are normalized in blocks that stay in cache.
+struct Blocks {
+  int64_t rows, channels;
+  int64_t rows_of_block = std::clamp<int64_t>((1 << 15) / channels, 16, 256);
+
+  int64_t count() const { return (rows + rows_of_block - 1) / rows_of_block; }
+  int64_t rows_at(int64_t block) const { return std::min(rows_of_block, rows - block * rows_of_block); }
+  int64_t start(int64_t sample, int64_t block) const { return (sample * rows + block * rows_of_block) * channels; }
+};
+
+// Of each channel the mean, and the sum of the squares of the distances from it.
+ONNX_TORCH_FOR_EACH_CPU void take_statistics(const float* x, int64_t rows, int64_t channels, float* __restrict mean,
+                                             float* __restrict squares) {
+  std::fill_n(mean, channels, 0.F);
+  std::fill_n(squares, channels, 0.F);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t c = 0; c < channels; ++c) mean[c] += x[row * channels + c];
+  }
+  for (int64_t c = 0; c < channels; ++c) mean[c] /= static_cast<float>(rows);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t c = 0; c < channels; ++c) {
+      const float distance = x[row * channels + c] - mean[c];
+      squares[c] += distance * distance;
+    }
+  }
+}
+
+// What is done to each channel: (x - mean) * scale + bias.
+struct Affine {
+  std::vector<float> mean, scale, bias;
+};
+
+ONNX_TORCH_FOR_EACH_CPU void normalize(const float* x, int64_t rows, int64_t channels, const Affine& by,
+                                       float* __restrict y) {
+  const float *const mean = by.mean.data(), *const scale = by.scale.data(), *const bias = by.bias.data();
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t c = 0; c < channels; ++c) {
+      const int64_t i = row * channels + c;
+      y[i] = (x[i] - mean[c]) * scale[c] + bias[c];
+    }
+  }
+}
+
+// Brings the statistics of a sample's blocks together. None where they are beyond a float.
+std::optional<Affine> affine(const Blocks& blocks, const float* means, const float* squares, const GroupNorm& norm) {
+  const int64_t channels = blocks.channels;
+  const auto rows = static_cast<double>(blocks.rows);
+  std::vector<double> mean(channels), spread(channels);
+  for (int64_t b = 0; b < blocks.count(); ++b) {
+    const double share = static_cast<double>(blocks.rows_at(b)) / rows;
+    for (int64_t c = 0; c < channels; ++c) mean[c] += share * means[b * channels + c];
+  }
+  for (int64_t b = 0; b < blocks.count(); ++b) {
+    const auto count = static_cast<double>(blocks.rows_at(b));
+    for (int64_t c = 0; c < channels; ++c) {
+      const double distance = means[b * channels + c] - mean[c];
+      spread[c] += squares[b * channels + c] + count * distance * distance;
+    }
+  }
+
+  Affine result{std::vector<float>(channels), std::vector<float>(channels), std::vector<float>(channels)};
+  const int64_t size = channels / norm.groups.value_or(channels);
+  const float* const weight = norm.weight ? norm.weight->const_data_ptr<float>() : nullptr;
+  const float* const bias = norm.bias ? norm.bias->const_data_ptr<float>() : nullptr;
+  for (int64_t first = 0; first < channels; first += size) {
+    double center = 0, sum = 0;
+    for (int64_t c = first; c < first + size; ++c) center += mean[c] / static_cast<double>(size);
+    for (int64_t c = first; c < first + size; ++c) sum += spread[c] + rows * (mean[c] - center) * (mean[c] - center);
+    if (!std::isfinite(sum)) return {};
+    const double scale = 1 / std::sqrt(sum / (rows * static_cast<double>(size)) + norm.eps);
+    for (int64_t c = first; c < first + size; ++c) {
+      result.mean[c] = static_cast<float>(center);
+      result.scale[c] = static_cast<float>(scale * (weight ? weight[c] : 1));
+      result.bias[c] = bias ? bias[c] : 0;
+    }
+  }
+  return result;
+}
+
+at::Tensor group_norm(const at::Tensor& x, const GroupNorm& norm) {
+  if (!fits(x, norm)) return by_aten(x, norm);
+  const int64_t batch = x.size(0);
+  const Blocks blocks{c10::multiply_integers(x.sizes().slice(2)), x.size(1)};
+  const int64_t count = blocks.count();
+  const auto* const from = x.const_data_ptr<float>();
+  const auto for_each_block = [&](const auto& visit) {
+    at::parallel_for(0, batch * count, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) visit(i, i / count, i % count);
+    });
+  };
+
+  const int64_t length = batch * count * blocks.channels;
+  std::vector<float> means(length), squares(length);
+  for_each_block([&](int64_t i, int64_t sample, int64_t block) {
+    take_statistics(from + blocks.start(sample, block), blocks.rows_at(block), blocks.channels,
+                    means.data() + i * blocks.channels, squares.data() + i * blocks.channels);
+  });
+  std::vector<Affine> affines;
+  for (int64_t sample = 0; sample < batch; ++sample) {
+    const int64_t at = sample * count * blocks.channels;
+    auto found = affine(blocks, means.data() + at, squares.data() + at, norm);
+    if (!found) return by_aten(x, norm);
+    affines.push_back(*std::move(found));
+  }
+  at::Tensor y = at::empty_like(x);
+  auto* const to = y.mutable_data_ptr<float>();
+  for_each_block([&](int64_t, int64_t sample, int64_t block) {
+    const int64_t start = blocks.start(sample, block);
+    normalize(from + start, blocks.rows_at(block), blocks.channels, affines[sample], to + start);
+  });
+  return y;
+}
+
+void register_group_norm() {
+  static const torch::Library library = [] {
+    torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
+    m.def("group_norm(Tensor x, int? groups, Tensor? weight, Tensor? bias, float eps) -> Tensor",
+          [](const at::Tensor& x, std::optional<int64_t> groups, const std::optional<at::Tensor>& weight,
+             const std::optional<at::Tensor>& bias, double eps) { return group_norm(x, {groups, weight, bias, eps}); });
+    return m;
+  }();
+}
+
+// --- The pass --------------------------------------------------------------------------------------------------------
+
+// The operands of onnx_torch::group_norm; none where a node is no such normalization.
+std::vector<jit::Value*> operands_of(jit::Node* node, const Constants& constants) {
+  if (node->matches("aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
+                    "float eps=1e-05, bool cudnn_enabled=True) -> Tensor")) {
+    return {node->input(0), node->input(1), node->input(2), node->input(3), node->input(4)};
+  }
+  const bool is_instance_norm =
+      node->matches(
+          "aten::instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+          "Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> "
+          "Tensor") &&
+      node->input(3)->mustBeNone() && node->input(4)->mustBeNone() && constants.get<bool>(node->input(5)) == true;
+  if (!is_instance_norm) return {};
+  jit::Value* const each = node->owningGraph()->insertConstant(c10::IValue());
+  return {node->input(0), each, node->input(1), node->input(2), node->input(7)};
+}
+
+void replace(jit::Block* block, const Constants& constants) {
+  for (auto it = block->nodes().begin(); it != block->nodes().end();) {
+    jit::Node* const node = *it++;
+    for (jit::Block* inner : node->blocks()) replace(inner, constants);
+    const jit::WithInsertPoint at(node);
+    const auto operands = operands_of(node, constants);
+    if (operands.empty()) continue;
+    jit::Graph& graph = *node->owningGraph();
+    jit::Node* const made =
+        graph.insertNode(graph.create(c10::Symbol::fromQualString("onnx_torch::group_norm"), operands));
+    made->setSourceRange(node->sourceRange());
+    made->output()->setType(node->output()->type());
+    node->output()->replaceAllUsesWith(made->output());
+    node->destroy();
+  }
+}
+
+}  // namespace
+
+void replace_group_norms(Program& program) {
+  register_group_norm();
+  replace(program.graph->block(), Constants(program));
+}
+
+}  // namespace onnxtorch
