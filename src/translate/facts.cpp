@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "kernels/meta_kernels.h"
 #include "translate/scripts.h"
 
 namespace onnxtorch {
@@ -155,6 +156,7 @@ void Facts::learn(std::span<jit::Value* const> inputs, std::span<jit::Value* con
     if (auto m = meta_or_value(input)) metas.push_back(*std::move(m));
   }
   if (metas.size() != inputs.size()) return;
+  const MetaKernelsInCpp in_cpp;
   const auto results = run_quietly(run, std::move(metas));
   if (!results || results->size() != outputs.size()) return;
   for (size_t i = 0; i < outputs.size(); ++i) {

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import textwrap
 
 import pytest
 import torch
@@ -65,3 +66,31 @@ def test_versions_are_shown(capsys):
     assert f"torch           {torch.__version__} " in shown
     for row in ["  libraries     protobuf ", "Python  ", "system  ", "processor  ", "threads  ", "CUDA devices  "]:
         assert f"\n{row}" in shown
+
+
+def test_preparing_a_model_does_not_import_the_compiler():
+    """torch's kernels for shapes in Python would import torch.compile: seconds, and 200 MB."""
+    script = """
+        import sys
+        import numpy as np
+        from onnx import parser
+        import onnx_torch
+
+        model = parser.parse_model('''<ir_version: 10, opset_import: ["" : 23]>
+            g (float[1, 4, 8, 8] x, float[4, 4, 3, 3] w, float[8] scale, float[8, 8] m) => (float[N, C, H, W] y)
+            {
+                convolved = Conv <pads = [1, 1, 1, 1]> (x, w)
+                active = HardSwish (convolved)
+                normal = LayerNormalization (active, scale)
+                product = MatMul (normal, m)
+                attended = Attention (product, product, product)
+                pooled = MaxPool <kernel_shape = [2, 2]> (attended)
+                y = Softmax (pooled)
+            }''')
+        sizes = [[d.dim_value for d in value.type.tensor_type.shape.dim] for value in model.graph.input]
+        before = set(sys.modules)
+        y = onnx_torch.backend.prepare(model).run([np.ones(size, np.float32) for size in sizes])[0]
+        print(y.shape, sorted(name for name in set(sys.modules) - before if name.startswith("torch._dynamo")))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True)
+    assert done.stdout == "(1, 4, 7, 7) []\n", done.stderr
