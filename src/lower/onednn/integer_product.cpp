@@ -1,92 +1,316 @@
-// MatMulInteger with a constant matrix of 8 bits: exact sums in int32.
+#include "lower/onednn/integer_product.h"
+
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <c10/util/accumulate.h>
+#include <c10/util/strides.h>
 
-#include "lower/onednn/laid_weight.h"
-#include "lower/onednn/packed.h"
-#include "lower/onednn/primitives.h"
+#include <numeric>
+
+#include "lower/onednn/convolution.h"
+#include "lower/onednn/sums.h"
 
 namespace onnxtorch {
 namespace onednn {
-namespace {
 
 using Tag = dnnl::memory::format_tag;
 using Type = dnnl::memory::data_type;
 
-struct Prepared {
-  dnnl::primitive primitive;
-  dnnl::memory::desc source, result, scratchpad;
-  Laid weight;
-};
-
-// oneDNN's weights are signed.
-at::Tensor as_signed(const at::Tensor& t) {
-  return t.scalar_type() == c10::kByte ? at::sub(t.to(c10::kShort), 128).to(c10::kChar) : t;
+Prepared prepared_product(const at::Tensor& weight, at::IntArrayRef from, Type source_type, Type result_type,
+                          bool has_bias, const dnnl::primitive_attr& attributes, const LaidWeight& laid) {
+  const int64_t in = weight.size(0), out = weight.size(1), rows = c10::multiply_integers(from) / in;
+  std::vector<int64_t> sizes = from.vec();
+  sizes.back() = out;
+  const dnnl::memory::desc source({rows, in}, source_type, Tag::ab), result({rows, out}, result_type, Tag::ab),
+      wanted({in, out}, Type::s8, Tag::any);
+  const auto description = has_bias ? dnnl::matmul::primitive_desc(engine(), source, wanted,
+                                                                   {{1, out}, Type::f32, Tag::ab}, result, attributes)
+                                    : dnnl::matmul::primitive_desc(engine(), source, wanted, result, attributes);
+  if (is_reference(description)) return {};
+  const dnnl::memory::desc given({in, out}, Type::s8, weight.strides().vec());
+  const auto strides = c10::contiguous_strides(sizes);
+  return {dnnl::matmul(description),
+          source,
+          result,
+          description.scratchpad_desc(),
+          laid.get(borrowed(given, weight), description.weights_desc()),
+          sizes,
+          {strides.begin(), strides.end()}};
 }
 
-class PackedIntegers final : public PackedIntegerProduct {
- public:
-  PackedIntegers(const at::Tensor& weight, int64_t zero_point)
-      : weight_(as_signed(weight).contiguous()),
-        zero_point_(at::full({1}, weight.scalar_type() == c10::kByte ? zero_point - 128 : zero_point, c10::kInt)) {}
+namespace {
 
-  at::Tensor run(const at::Tensor& given, const at::Tensor& zero_point) const override {
-    const int64_t in = weight_.size(0), out = weight_.size(1);
-    const bool fits = given.scalar_type() == c10::kByte && given.numel() > 0 && given.dim() > 0 &&
-                      given.size(-1) == in && zero_point.numel() == 1;
-    if (!fits) return plainly(given, zero_point);
-    const at::Tensor x = given.contiguous(), offset = zero_point.reshape({1}).to(c10::kInt);
-    const std::vector<int64_t> key{x.numel() / in, at::get_num_threads()};
-    const auto p = recent_.get(key, [&] { return prepare(key[0]); });
-    if (!p->primitive) return plainly(given, zero_point);
-    std::vector<int64_t> sizes = x.sizes().vec();
-    sizes.back() = out;
-    const at::Tensor y = at::empty(sizes, c10::kInt);
-    const dnnl::memory::desc one({1}, Type::s32, Tag::a);
-    Call call;
-    call.with(DNNL_ARG_SRC, p->source, x).with(DNNL_ARG_WEIGHTS, p->weight.memory).with(DNNL_ARG_DST, p->result, y);
-    call.with(DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC, one, offset);
-    call.with(DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_WEIGHTS, one, zero_point_);
-    call.run(p->primitive, p->scratchpad);
-    return y;
+// Weights of 8 bits less their zero points, which need not fit 8 bits: numbers + shift of the channel.
+struct Shifted {
+  at::Tensor numbers, shifts;
+
+  bool has_shifts() const { return shifts.count_nonzero().item<int64_t>() > 0; }
+};
+
+// One value for each index of a dimension, so that it broadcasts to tensors of so many dimensions.
+at::Tensor along(const at::Tensor& t, int64_t dim, int64_t dims) {
+  std::vector<int64_t> shape(dims, 1);
+  shape[dim] = -1;
+  return t.reshape(shape);
+}
+
+std::vector<int64_t> dims_but(int64_t dim, int64_t dims) {
+  std::vector<int64_t> others;
+  for (int64_t i = 0; i < dims; ++i) {
+    if (i != dim) others.push_back(i);
+  }
+  return others;
+}
+
+// Nothing where the weights are no whole numbers, or of a wider range.
+std::optional<Shifted> shifted(const at::Tensor& weight, int64_t channel_dim) {
+  const std::vector<int64_t> others = dims_but(channel_dim, weight.dim());
+  const at::Tensor low = weight.amin(others), high = weight.amax(others);
+  const at::Tensor shifts = at::clamp_min(high - 127, 0) + at::clamp_max(low + 128, 0);
+  const at::Tensor numbers = weight - along(shifts, channel_dim, weight.dim());
+  const at::Tensor bytes = numbers.clamp(-128, 127).to(c10::kChar);
+  if (!at::eq(bytes, numbers).all().item<bool>()) return {};
+  return Shifted{bytes.contiguous(), shifts.to(c10::kInt).contiguous()};
+}
+
+// One value for each channel of a tensor of so many dimensions, `after` of them after the channel's; none where
+// adding or multiplying by it means something else.
+std::optional<at::Tensor> per_channel(const at::Tensor& t, int64_t channels, int64_t dims, int64_t after) {
+  if (t.scalar_type() != c10::kFloat || t.dim() > dims) return {};
+  const bool lies_so = t.dim() > after && t.numel() == channels && t.size(-1 - after) == channels;
+  if (!lies_so && t.numel() != 1) return {};
+  return t.reshape(-1).expand(channels).contiguous();
+}
+
+// As unsigned numbers, with the zero point that makes them what they were.
+struct Numbers {
+  at::Tensor x;
+  int64_t zero_point;
+};
+
+Numbers as_unsigned(const at::Tensor& x, int64_t zero_point) {
+  if (x.scalar_type() == c10::kByte) return {x, zero_point};
+  return {at::bitwise_xor(x.view(c10::kByte), 128), zero_point + 128};
+}
+
+class PackedIntegers : public PackedIntegerProduct {
+ public:
+  // `terms` are the weights' dimensions that a sum goes over.
+  PackedIntegers(Shifted weight, at::IntArrayRef terms)
+      : weight_(weight.numbers),
+        shifts_(weight.shifts),
+        has_shifts_(weight.has_shifts()),
+        totals_(weight_.sum(terms, false, c10::kLong).contiguous()) {}
+
+  at::Tensor run(const at::Tensor& x, const at::Tensor& zero_point) const override {
+    const auto sums = sums_of(x, zero_point);
+    if (!sums) return plainly(x, zero_point);
+    correct(sums->sums, sums->correction);
+    return sums->sums;
   }
 
-  void expect(at::IntArrayRef) const override {}
+  at::Tensor run_scaled(const at::Tensor& x, const at::Tensor& zero_point, const at::Tensor& scale,
+                        at::TensorList addends, bool relu) const override {
+    Scaling scaling;
+    scaling.relu = relu;
+    const bool fits = take_scale(scaling, scale, x.dim());
+    const auto sums = fits ? sums_of(x, zero_point) : std::nullopt;
+    if (sums && take_addends(scaling, addends, sums->sums)) return scaled(sums->sums, sums->correction, scaling);
+    if (sums) correct(sums->sums, sums->correction);
+    at::Tensor y = at::mul((sums ? sums->sums : run(x, zero_point)).to(c10::kFloat), scale);
+    for (const at::Tensor& addend : addends) y = at::add(y, addend);
+    return relu ? at::relu(y) : y;
+  }
 
-  // The layouts hold more than oneDNN tells of them.
-  std::vector<SavedWeights> saved() const override { return {}; }
-  void take(std::vector<SavedWeights>) const override {}
+  void expect(at::IntArrayRef sizes) const override {
+    if (fits(sizes) && c10::multiply_integers(sizes) > 0) prepared(padded_sizes(sizes));
+  }
+
+  std::vector<SavedWeights> saved() const override { return laid_.saved(); }
+  void take(std::vector<SavedWeights> saved) const override { laid_.take(saved); }
+
+ protected:
+  virtual bool fits(at::IntArrayRef sizes) const = 0;
+  // How many dimensions come after the channels' as ATen counts them.
+  virtual int64_t dims_after_channels() const = 0;
+  virtual std::vector<int64_t> padded_sizes(at::IntArrayRef sizes) const = 0;
+  // As the primitive takes it, with the zero point around it.
+  virtual at::Tensor padded(const Numbers& given) const = 0;
+  virtual Prepared prepare(at::IntArrayRef sizes) const = 0;
+  // The sum of what makes each row of the result.
+  virtual at::Tensor row_sums(const at::Tensor& padded) const = 0;
+  // The sums in double; x less its zero point.
+  virtual at::Tensor in_double(const at::Tensor& x, const at::Tensor& weight) const = 0;
+  virtual int64_t channel_dim() const = 0;  // of the weight
+
+  const at::Tensor weight_, shifts_;
+  const bool has_shifts_;
+  const at::Tensor totals_;  // the sum of the weights for each channel
+  const LaidWeight laid_;
 
  private:
-  Prepared prepare(int64_t rows) const {
-    const int64_t in = weight_.size(0), out = weight_.size(1);
-    dnnl::primitive_attr attr;
-    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    attr.set_zero_points_mask(DNNL_ARG_SRC, 0);
-    attr.set_zero_points_mask(DNNL_ARG_WEIGHTS, 0);
-    const dnnl::memory::desc source({rows, in}, Type::u8, Tag::ab), result({rows, out}, Type::s32, Tag::ab);
-    const dnnl::matmul::primitive_desc description(engine(), source, {{in, out}, Type::s8, Tag::any}, result, attr);
-    if (is_reference(description)) return {};
-    return {dnnl::matmul(description), source, result, description.scratchpad_desc(),
-            laid_.get(borrowed({{in, out}, Type::s8, Tag::ab}, weight_), description.weights_desc())};
+  struct Sums {
+    at::Tensor sums;
+    Correction correction;
+  };
+
+  int64_t channels() const { return shifts_.numel(); }
+
+  std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes) const {
+    std::vector<int64_t> key(sizes.begin(), sizes.end());
+    key.push_back(at::get_num_threads());  // a primitive divides its work when it is made
+    return recent_.get(key, [&] { return prepare(sizes); });
+  }
+
+  // Of x and the numbers of the weight. oneDNN's zero points would make the sums floats, which are not exact.
+  std::optional<Sums> sums_of(const at::Tensor& x, const at::Tensor& zero_point) const {
+    const bool fit = (x.scalar_type() == c10::kByte || x.scalar_type() == c10::kChar) && x.numel() > 0 &&
+                     zero_point.numel() == 1 && fits(x.sizes());
+    if (!fit) return {};
+    const Numbers numbers = as_unsigned(x, zero_point.item().toLong());
+    const at::Tensor source = padded(numbers);
+    const std::shared_ptr<const Prepared> p = prepared(source.sizes());
+    if (!p->primitive) return {};
+    const at::Tensor y = at::empty_strided(p->sizes, p->strides, c10::kInt);
+    Call call(p->frames);
+    call.with(DNNL_ARG_SRC, p->source, source).with(DNNL_ARG_WEIGHTS, p->weight.memory);
+    call.with(DNNL_ARG_DST, p->result, y).run(p->primitive, p->scratchpad);
+    return Sums{y, correction(source, numbers.zero_point)};
+  }
+
+  // sum((x - zero) * (w + shift)) - sum(x * w) = -zero * sum(w) + shift * sum(x - zero).
+  Correction correction(const at::Tensor& x, int64_t zero_point) const {
+    at::Tensor offsets = at::mul(totals_, -zero_point);
+    if (!has_shifts_) return {offsets.to(c10::kInt), shifts_, {}};
+    const int64_t terms = weight_.numel() / channels();
+    offsets.sub_(shifts_, zero_point * terms);
+    return {offsets.to(c10::kInt), shifts_, row_sums(x)};
+  }
+
+  bool take_scale(Scaling& scaling, const at::Tensor& scale, int64_t dims) const {
+    const auto scales = per_channel(scale, channels(), dims, dims_after_channels());
+    if (scales) scaling.scales = *scales;
+    return scales.has_value();
+  }
+
+  bool take_addends(Scaling& scaling, at::TensorList addends, const at::Tensor& sums) const {
+    for (const at::Tensor& addend : addends) {
+      const auto bias = per_channel(addend, channels(), sums.dim(), dims_after_channels());
+      if (bias && !scaling.bias.defined() && !scaling.operand.defined()) {
+        scaling.bias = *bias;
+      } else if (!scaling.operand.defined() && addend.sizes() == sums.sizes() && is_plain(addend)) {
+        scaling.operand = arranged(addend, sums.strides());
+      } else {
+        return false;
+      }
+    }
+    return true;
   }
 
   at::Tensor plainly(const at::Tensor& x, const at::Tensor& zero_point) const {
-    const at::Tensor centred = at::sub(x.to(c10::kDouble), zero_point.to(c10::kDouble));
-    return at::matmul(centred, at::sub(weight_.to(c10::kDouble), zero_point_)).to(c10::kLong).to(c10::kInt);
+    const at::Tensor weight = weight_.to(c10::kDouble) + along(shifts_, channel_dim(), weight_.dim());
+    return in_double(at::sub(x.to(c10::kDouble), zero_point), weight).to(c10::kLong).to(c10::kInt);
   }
 
-  const at::Tensor weight_, zero_point_;
-  const LaidWeight laid_;
   mutable Recent<std::vector<int64_t>, Prepared> recent_{64};
+};
+
+class IntegerConvolution final : public PackedIntegers {
+ public:
+  IntegerConvolution(Convolution c, Shifted weight)
+      : PackedIntegers(weight, dims_but(0, weight.numbers.dim())), convolution_(std::move(c)), unpadded_(convolution_) {
+    unpadded_.weight = weight_;
+    std::ranges::fill(unpadded_.padding, 0);
+  }
+
+ private:
+  bool fits(at::IntArrayRef sizes) const override { return onednn::fits(convolution_, sizes); }
+  int64_t dims_after_channels() const override { return weight_.dim() - 2; }
+  int64_t channel_dim() const override { return 0; }
+
+  std::vector<int64_t> padded_sizes(at::IntArrayRef sizes) const override {
+    std::vector<int64_t> result = sizes.vec();
+    for (size_t i = 2; i < result.size(); ++i) result[i] += 2 * convolution_.padding[i - 2];
+    return result;
+  }
+
+  at::Tensor padded(const Numbers& given) const override {
+    const std::vector<int64_t> sizes = padded_sizes(given.x.sizes()), strides = channels_last_strides(sizes);
+    if (given.x.sizes() == at::IntArrayRef(sizes)) return arranged(given.x, strides);
+    const at::Tensor result = at::empty_strided(sizes, strides, c10::kByte).fill_(given.zero_point);
+    at::Tensor inside = result;
+    for (int64_t i = 2; i < inside.dim(); ++i) inside = inside.narrow(i, convolution_.padding[i - 2], given.x.size(i));
+    inside.copy_(given.x);
+    return result;
+  }
+
+  Prepared prepare(at::IntArrayRef given) const override {
+    return prepared_convolution(unpadded_, channels_last(given, Type::u8), Type::s8,
+                                channels_last(result_sizes(unpadded_, given), Type::s32), attributes({}, {}), laid_);
+  }
+
+  // Over the window of each pixel, one dimension after another.
+  at::Tensor row_sums(const at::Tensor& x) const override {
+    std::vector<int64_t> shape = x.sizes().vec();
+    shape.erase(shape.begin() + 1);
+    const int64_t channels = x.size(1);
+    at::Tensor sums = sums_of_rows(at::as_strided(x, {x.numel() / channels, channels}, {channels, 1})).reshape(shape);
+    const std::vector<int64_t> results = result_sizes(unpadded_, x.sizes());
+    for (int64_t i = 1; i < sums.dim(); ++i) {
+      const int64_t stride = unpadded_.stride[i - 1], dilation = unpadded_.dilation[i - 1];
+      const auto shifted_by = [&](int64_t start) {
+        return sums.slice(i, start, start + (results[i + 1] - 1) * stride + 1, stride);
+      };
+      at::Tensor sum = shifted_by(0);
+      for (int64_t k = 1; k < weight_.size(i + 1); ++k) sum = at::add(sum, shifted_by(k * dilation));
+      sums = sum;
+    }
+    return sums.contiguous();
+  }
+
+  at::Tensor in_double(const at::Tensor& x, const at::Tensor& weight) const override {
+    const Convolution& c = convolution_;
+    const std::vector<int64_t> no_padding(c.stride.size());
+    return at::convolution(x, weight, {}, c.stride, c.padding, c.dilation, false, no_padding, c.groups);
+  }
+
+  const Convolution convolution_;
+  Convolution unpadded_;
+};
+
+class IntegerLinear final : public PackedIntegers {
+ public:
+  explicit IntegerLinear(const Shifted& weight) : PackedIntegers(weight, 0) {}
+
+ private:
+  bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == weight_.size(0); }
+  int64_t dims_after_channels() const override { return 0; }
+  int64_t channel_dim() const override { return 1; }
+  std::vector<int64_t> padded_sizes(at::IntArrayRef sizes) const override { return sizes.vec(); }
+  at::Tensor padded(const Numbers& given) const override { return given.x.contiguous(); }
+
+  Prepared prepare(at::IntArrayRef sizes) const override {
+    return prepared_product(weight_, sizes, Type::u8, Type::s32, false, attributes({}, {}), laid_);
+  }
+
+  at::Tensor row_sums(const at::Tensor& x) const override { return sums_of_rows(x.reshape({-1, weight_.size(0)})); }
+
+  at::Tensor in_double(const at::Tensor& x, const at::Tensor& weight) const override { return at::matmul(x, weight); }
 };
 
 }  // namespace
 }  // namespace onednn
 
-c10::intrusive_ptr<Packed> packed_integers(const at::Tensor& weight, int64_t zero_point) {
-  return c10::make_intrusive<onednn::PackedIntegers>(weight, zero_point);
+c10::intrusive_ptr<Packed> packed_integers(Convolution convolution) {
+  const auto weight = onednn::shifted(convolution.weight, 0);
+  if (!weight || (convolution.groups > 1 && weight->has_shifts())) return {};
+  return c10::make_intrusive<onednn::IntegerConvolution>(std::move(convolution), *weight);
+}
+
+c10::intrusive_ptr<Packed> packed_integers(const Linear& linear) {
+  const auto weight = onednn::shifted(linear.weight, 1);
+  if (!weight) return {};
+  return c10::make_intrusive<onednn::IntegerLinear>(*weight);
 }
 
 }  // namespace onnxtorch

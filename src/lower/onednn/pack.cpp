@@ -8,6 +8,8 @@
 #include <functional>
 #include <initializer_list>
 #include <limits>
+#include <string>
+#include <unordered_set>
 #include <variant>
 
 #include "lower/onednn/packed.h"
@@ -275,11 +277,14 @@ class Packing {
 }  // namespace
 
 void expect_known_sizes(const Program& program) {
+  static const std::unordered_set<std::string> names = {"onnx_torch::packed", "onnx_torch::recurrent",
+                                                        "onnx_torch::integer_product",
+                                                        "onnx_torch::scaled_integer_product"};
   const Constants constants(program);
   const std::function<void(jit::Block*)> visit = [&](jit::Block* block) {
     for (jit::Node* node : block->nodes()) {
       for (jit::Block* inner : node->blocks()) visit(inner);
-      if (node->kind() != kPacked && node->kind() != Symbol::fromQualString("onnx_torch::recurrent")) continue;
+      if (!names.contains(node->kind().toQualString())) continue;
       const auto& type = node->input(0)->type()->expectRef<c10::TensorType>();
       const auto sizes = type.sizes().concrete_sizes();
       const auto operation = constants(node->input(1));

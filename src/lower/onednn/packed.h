@@ -82,12 +82,17 @@ c10::intrusive_ptr<Packed> packed(const Linear& linear, Quantized quantized, std
 
 class PackedIntegerProduct : public Packed {
  public:
-  // (x - x_zero_point) @ (weight - zero_point), in int32.
+  // The product of x - x_zero_point, of 8 bits with one zero point, and the weight, in int32.
   virtual at::Tensor run(const at::Tensor& x, const at::Tensor& x_zero_point) const = 0;
+  // The same as floats, times the scale, plus the addends one after another, then without what is below zero.
+  virtual at::Tensor run_scaled(const at::Tensor& x, const at::Tensor& x_zero_point, const at::Tensor& scale,
+                                at::TensorList addends, bool relu) const = 0;
 };
 
-// The weight, a matrix of int8 or uint8, has one zero point.
-c10::intrusive_ptr<Packed> packed_integers(const at::Tensor& weight, int64_t zero_point);
+// Their weights are numbers of 8 bits less a zero point for all or for each index of the result, in a floating type.
+// Null where they are not, or where oneDNN has no such convolution.
+c10::intrusive_ptr<Packed> packed_integers(Convolution convolution);
+c10::intrusive_ptr<Packed> packed_integers(const Linear& linear);
 
 // Whether sums of products of 8 bits are exact on this CPU, and faster than float.
 bool has_integer_products();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "lower/for_each_cpu.h"
@@ -91,6 +92,35 @@ ONNX_TORCH_FOR_EACH_CPU void add_block(const int8_t* a, Units of_a, const float*
   add_all(a, of_a, b, of_b, y, count, to);
 }
 
+struct Range {
+  float low = 0, high = 0;  // both NaN where an element is
+
+  Range with(const Range& other) const {
+    if (!(low <= high)) return *this;
+    if (!(other.low <= other.high)) return other;
+    return {std::min(low, other.low), std::max(high, other.high)};
+  }
+};
+
+// Of zero and the elements.
+ONNX_TORCH_FOR_EACH_CPU Range range_of(const float* x, int64_t count) {
+  constexpr int64_t kLanes = 64;
+  float low[kLanes] = {}, high[kLanes] = {};
+  int32_t nan[kLanes] = {};
+  const auto take = [&](int64_t lane, float value) __attribute__((always_inline)) {
+    low[lane] = value < low[lane] ? value : low[lane];
+    high[lane] = value > high[lane] ? value : high[lane];
+    nan[lane] |= value != value;
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) take(lane, x[i + lane]);
+  }
+  for (; i < count; ++i) take(i % kLanes, x[i]);
+  if (std::ranges::any_of(nan, std::identity())) return {std::nanf(""), std::nanf("")};
+  return {*std::ranges::min_element(low), *std::ranges::max_element(high)};
+}
+
 // Calls the function with a null pointer to the type.
 template <typename Function>
 void for_type(at::ScalarType type, const Function& function) {
@@ -129,6 +159,23 @@ at::Tensor quantize(const at::Tensor& given, double scale, int64_t zero_point, i
     });
   });
   return y;
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> dynamic_quantize(const at::Tensor& given) {
+  TORCH_CHECK(given.numel() > 0, "an empty tensor has no range to quantize");
+  const at::Tensor x = dense(given.to(c10::kFloat));
+  const float* const from = x.const_data_ptr<float>();
+  const Range range = at::parallel_reduce(
+      0, x.numel(), kGrain, Range(),
+      [&](int64_t begin, int64_t end, const Range& so_far) { return so_far.with(range_of(from + begin, end - begin)); },
+      [](const Range& a, const Range& b) { return a.with(b); });
+  const float scale = range.low == range.high ? 1 : (range.high - range.low) / 255;
+  const float zero_point = std::nearbyint(std::clamp(-range.low / scale, 0.F, 255.F));
+  const bool is_number = zero_point == zero_point;
+  const int64_t whole = is_number ? static_cast<int64_t>(zero_point) : 0;
+  const at::Tensor y =
+      is_number ? quantize(x, scale, whole, 0, 255, c10::kByte) : at::zeros_like(x, x.options().dtype(c10::kByte));
+  return {y, at::scalar_tensor(scale, c10::kFloat), at::scalar_tensor(whole, c10::kByte)};
 }
 
 at::Tensor look_up(const at::Tensor& given, const at::Tensor& table) {

@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <tuple>
+
 namespace onnxtorch::onednn {
 
 // (x - zero_point) * scale.
@@ -12,6 +14,9 @@ at::Tensor dequantize(const at::Tensor& x, double scale, int64_t zero_point);
 // round(x / scale) + zero_point within low and high, as uint8 or int8. NaN gives 0.
 at::Tensor quantize(const at::Tensor& x, double scale, int64_t zero_point, int64_t low, int64_t high,
                     at::ScalarType type);
+
+// DynamicQuantizeLinear: x as uint8, with a scale and a zero point that fit its range.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> dynamic_quantize(const at::Tensor& x);
 
 // The table's element for each number of 8 bits, counted from the type's lowest.
 at::Tensor look_up(const at::Tensor& x, const at::Tensor& table);

@@ -9,6 +9,8 @@
 #include <unordered_set>
 
 #include "import/element_type.h"
+#include "lower/onednn/integer_products.h"
+#include "lower/onednn/nodes.h"
 #include "lower/onednn/packed.h"
 #include "lower/onednn/quantize.h"
 #include "passes/constants.h"
@@ -22,28 +24,8 @@ using c10::Symbol;
 const auto kQuantize = Symbol::fromQualString("onnx_torch::quantize");
 const auto kDequantize = Symbol::fromQualString("onnx_torch::dequantize");
 const auto kDequantizeAlong = Symbol::fromQualString("onnx_torch::dequantize_along");
-const auto kIntegerProduct = Symbol::fromQualString("onnx_torch::integer_product");
 const auto kLookUp = Symbol::fromQualString("onnx_torch::look_up");
 const auto kQuantizedAdd = Symbol::fromQualString("onnx_torch::quantized_add");
-
-constexpr auto kAdd = "aten::add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor";
-constexpr auto kSub = "aten::sub(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor";
-constexpr auto kMul = "aten::mul(Tensor self, Tensor other) -> Tensor";
-constexpr auto kDiv = "aten::div(Tensor self, Tensor other) -> Tensor";
-constexpr auto kTo =
-    "aten::to(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, "
-    "MemoryFormat? memory_format=None) -> Tensor(a)";
-
-const jit::Node* as(const jit::Value* value, const char* schema) {
-  return value->node()->matches(schema) ? value->node() : nullptr;
-}
-
-bool is_8_bit(at::ScalarType type) { return type == c10::kByte || type == c10::kChar; }
-
-std::optional<at::ScalarType> type_of(const jit::Value* value) {
-  const auto type = value->type()->cast<c10::TensorType>();
-  return type ? type->scalarType() : std::nullopt;
-}
 
 // All numbers that a type of 8 bits has.
 at::Tensor all_numbers(at::ScalarType type) {
@@ -61,25 +43,11 @@ class Recognition {
   explicit Recognition(Program& program) : program_(program), graph_(*program.graph), constants_(program) {}
 
   void run() {
-    note_input_types();
     visit(graph_.block());
     jit::EliminateDeadCode(program_.graph);
   }
 
  private:
-  // Where an input's sizes are open, its value has no element type yet.
-  void note_input_types() {
-    for (size_t i = 0; i < program_.graph_inputs.size(); ++i) {
-      const auto& [role, index] = program_.graph_inputs[i];
-      jit::Value* const value = graph_.inputs()[i];
-      if (role != GraphInput::Role::Input || type_of(value)) continue;
-      const ValueType& type = program_.inputs[index].type;
-      const auto known = value->type()->cast<c10::TensorType>();
-      if (type.kind == ValueType::Kind::Tensor && known)
-        value->setType(known->withScalarType(storage_dtype(type.element)));
-    }
-  }
-
   void visit(jit::Block* block) {
     for (auto it = block->nodes().begin(); it != block->nodes().end();) {
       jit::Node* const node = *it++;
@@ -117,7 +85,6 @@ class Recognition {
     if (node->outputs().size() != 1) return nullptr;
     if (jit::Value* const result = dequantized(node)) return result;
     if (jit::Value* const result = quantized(node)) return result;
-    if (jit::Value* const result = integer_product(node)) return result;
     return moved(node);
   }
 
@@ -191,7 +158,7 @@ class Recognition {
       zero_point = *known;
       rounded = sum->input(0);
     }
-    const jit::Node* const round = as(rounded, "aten::round(Tensor self) -> Tensor");
+    const jit::Node* const round = as(rounded, kRound);
     const jit::Node* const ratio = round ? as(round->input(0), kDiv) : nullptr;
     // Both operands of a division are of one type.
     if (!ratio || type_of(ratio->input(0)).value_or(c10::kFloat) != c10::kFloat) return nullptr;
@@ -213,7 +180,7 @@ class Recognition {
       return result;
     }
     // What is below zero becomes the zero point.
-    if (const jit::Node* const relu = as(x, "aten::relu(Tensor self) -> Tensor"))
+    if (const jit::Node* const relu = as(x, kRelu))
       return quantize(relu->input(0), scale, zero_point, std::max(low, zero_point), high, type);
     const jit::Node* const sum = as(x, kAdd);
     if (sum && x->uses().size() == 1 && constants_.number(sum->input(2)) == 1.0) {
@@ -339,46 +306,6 @@ class Recognition {
     node->replaceInput(x + 1, weight);
   }
 
-  // What `value` casts to a floating type, with what is taken off it then.
-  struct Centred {
-    jit::Value *numbers, *zero_point;  // of 8 bits
-  };
-  std::optional<Centred> centred(const jit::Value* value) const {
-    const jit::Node* const less = as(value, kSub);
-    if (!less || constants_.number(less->input(2)) != 1.0) return {};
-    const jit::Node* const cast = as(less->input(0), kTo);
-    if (!cast || !is_floating(cast) || !is_8_bit(type_of(cast->input(0)).value_or(c10::kFloat))) return {};
-    return Centred{cast->input(0), less->input(1)};
-  }
-
-  bool is_floating(const jit::Node* cast) const {
-    const auto type = constants_.get<int64_t>(cast->input(1));
-    return type == static_cast<int64_t>(c10::kFloat) || type == static_cast<int64_t>(c10::kDouble);
-  }
-
-  // MatMulInteger as it is translated: int32(int64(round((x - zero_point) @ (weight - zero_point)))).
-  jit::Value* integer_product(jit::Node* node) {
-    const auto cast_to = [&](const jit::Value* value, at::ScalarType type) -> const jit::Value* {
-      const jit::Node* const cast = as(value, kTo);
-      return cast && constants_.get<int64_t>(cast->input(1)) == static_cast<int64_t>(type) ? cast->input(0) : nullptr;
-    };
-    if (!has_integer_products()) return nullptr;
-    const jit::Value* const wide = node->matches(kTo) ? cast_to(node->output(), c10::kInt) : nullptr;
-    const jit::Value* const rounded = wide ? cast_to(wide, c10::kLong) : nullptr;
-    const jit::Node* const round = rounded ? as(rounded, "aten::round(Tensor self) -> Tensor") : nullptr;
-    const jit::Node* const product = round ? round->input(0)->node() : nullptr;
-    if (!product || product->kind() != c10::aten::matmul) return nullptr;
-    const auto x = centred(product->input(0)), w = centred(product->input(1));
-    if (!x || !w || type_of(x->numbers) != c10::kByte) return nullptr;
-    const auto weight = constants_.tensor(w->numbers), zero_point = constants_.tensor(w->zero_point);
-    if (!weight || !weight->defined() || weight->dim() != 2 || weight->numel() == 0) return nullptr;
-    if (!zero_point || !zero_point->defined() || zero_point->dim() != 0) return nullptr;
-    if (x->zero_point->type()->expectRef<c10::TensorType>().dim() != 0) return nullptr;
-    jit::Value* const operation = bind_constant(
-        program_, c10::IValue(packed_integers(*weight, static_cast<int64_t>(zero_point->item<double>()))));
-    return insert(kIntegerProduct, {x->numbers, x->zero_point, operation}, c10::kInt);
-  }
-
   // float(numbers) * scales, in int8 and without a zero point.
   std::optional<Weights> weights_of(const jit::Value* value) const {
     const jit::Node* const node = value->node();
@@ -411,11 +338,26 @@ class Recognition {
   jit::SourceRange source_;
 };
 
+// Where an input's sizes are open, its value has no element type yet.
+void note_input_types(Program& program) {
+  for (size_t i = 0; i < program.graph_inputs.size(); ++i) {
+    const auto& [role, index] = program.graph_inputs[i];
+    jit::Value* const value = program.graph->inputs()[i];
+    if (role != GraphInput::Role::Input || type_of(value)) continue;
+    const ValueType& type = program.inputs[index].type;
+    const auto known = value->type()->cast<c10::TensorType>();
+    if (type.kind == ValueType::Kind::Tensor && known)
+      value->setType(known->withScalarType(storage_dtype(type.element)));
+  }
+}
+
 }  // namespace
 
 void find_quantized(Program& program) {
   const c10::InferenceMode inference;
   register_onednn();
+  note_input_types(program);
+  find_integer_products(program);
   Recognition(program).run();
 }
 

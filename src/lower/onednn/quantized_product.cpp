@@ -8,6 +8,7 @@
 
 #include "lower/onednn/convolution.h"
 #include "lower/onednn/fused.h"
+#include "lower/onednn/integer_product.h"
 #include "lower/onednn/quantize.h"
 
 namespace onnxtorch {
@@ -168,25 +169,8 @@ class QuantizedLinear final : public QuantizedProduct {
   dnnl::memory::desc bias_of(const Prepared&) const override { return {{1, bias_.numel()}, Type::f32, Tag::ab}; }
 
   Prepared prepare(at::IntArrayRef from) const override {
-    const int64_t in = weight_.size(0), out = weight_.size(1), rows = c10::multiply_integers(from) / in;
-    std::vector<int64_t> sizes = from.vec();
-    sizes.back() = out;
-    const dnnl::memory::desc source({rows, in}, source_type(), Tag::ab), result({rows, out}, result_type(), Tag::ab),
-        weight({in, out}, Type::s8, Tag::any);
-    const auto attr = attributes_for({{rows, out}, Type::f32, Tag::ab}, 1 << 1);
-    const auto description =
-        bias_.defined()
-            ? dnnl::matmul::primitive_desc(engine(), source, weight, {{1, out}, Type::f32, Tag::ab}, result, attr)
-            : dnnl::matmul::primitive_desc(engine(), source, weight, result, attr);
-    if (is_reference(description)) return {};
-    const dnnl::memory::desc given({in, out}, Type::s8, weight_.strides().vec());
-    return {dnnl::matmul(description),
-            source,
-            result,
-            description.scratchpad_desc(),
-            laid_.get(borrowed(given, weight_), description.weights_desc()),
-            sizes,
-            strides(sizes)};
+    return prepared_product(weight_, from, source_type(), result_type(), bias_.defined(),
+                            attributes_for({{1, weight_.size(1)}, Type::f32, Tag::ab}, 1 << 1), laid_);
   }
 
   c10::intrusive_ptr<Packed> of_float(std::vector<PostOp> post_ops) const override {

@@ -17,9 +17,15 @@ std::vector<at::Tensor> run_recurrent(const at::Tensor& x, const c10::intrusive_
   return static_cast<const PackedRecurrent&>(*operation).run(x, states);
 }
 
-at::Tensor run_integers(const at::Tensor& x, const at::Tensor& zero_point,
-                        const c10::intrusive_ptr<Packed>& operation) {
+at::Tensor run_integers(const at::Tensor& x, const c10::intrusive_ptr<Packed>& operation,
+                        const at::Tensor& zero_point) {
   return static_cast<const PackedIntegerProduct&>(*operation).run(x, zero_point);
+}
+
+at::Tensor run_scaled_integers(const at::Tensor& x, const c10::intrusive_ptr<Packed>& operation,
+                               const at::Tensor& zero_point, const at::Tensor& scale, at::TensorList addends,
+                               bool relu) {
+  return static_cast<const PackedIntegerProduct&>(*operation).run_scaled(x, zero_point, scale, addends, relu);
 }
 
 }  // namespace
@@ -50,8 +56,13 @@ void register_onednn() {
     m.def("matmul(Tensor a, Tensor b) -> Tensor", onednn::product);
     m.def("attention(Tensor query, Tensor key, Tensor value, Tensor? mask, float scale, bool without_nan) -> Tensor",
           onednn::attention);
-    m.def("integer_product(Tensor x, Tensor zero_point, __torch__.torch.classes.onnx_torch.Packed operation) -> Tensor",
+    m.def("integer_product(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor zero_point) -> Tensor",
           run_integers);
+    m.def(
+        "scaled_integer_product(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor zero_point, "
+        "Tensor scale, Tensor[] addends, bool relu) -> Tensor",
+        run_scaled_integers);
+    m.def("dynamic_quantize(Tensor x) -> (Tensor, Tensor, Tensor)", onednn::dynamic_quantize);
     m.def("dequantize(Tensor x, float scale, int zero_point) -> Tensor", onednn::dequantize);
     m.def("dequantize_along(Tensor x, Tensor scale, int axis) -> Tensor", onednn::dequantize_along);
     m.def("quantize(Tensor x, float scale, int zero_point, int low, int high, ScalarType dtype) -> Tensor",

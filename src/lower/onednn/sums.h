@@ -1,0 +1,26 @@
+// What is done with sums of products of 8 bits, which lie with the channels innermost, in one pass over memory.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace onnxtorch::onednn {
+
+// The sums of the rows of a contiguous matrix of uint8, in int32.
+at::Tensor sums_of_rows(const at::Tensor& matrix);
+
+// Adds offsets[channel] + row_sums[row] * shifts[channel] to sums of int32, in place. The row sums may be undefined.
+struct Correction {
+  at::Tensor offsets, shifts, row_sums;
+};
+void correct(const at::Tensor& sums, const Correction& correction);
+
+// What follows: each sum, corrected, is a float; times scales[channel], plus bias[channel], plus the operand's element;
+// then not below zero. The bias and the operand, which lies as the sums do, may be undefined. The result takes the
+// memory of the sums.
+struct Scaling {
+  at::Tensor scales, bias, operand;
+  bool relu = false;
+};
+at::Tensor scaled(const at::Tensor& sums, const Correction& correction, const Scaling& scaling);
+
+}  // namespace onnxtorch::onednn
