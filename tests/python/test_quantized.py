@@ -441,47 +441,267 @@ def test_weights_with_zero_points_and_other_forms_stay_float() -> None:
     np.testing.assert_allclose(onnx_torch.prepare(source).run([x])[0], by_onnxruntime(source, [x])[0], atol=1e-4)
 
 
-# --- MatMulInteger ----------------------------------------------------------------------------------------------------
+# --- MatMulInteger and ConvInteger ------------------------------------------------------------------------------------
 
 
 @has_integer_products
-@pytest.mark.parametrize(("kind", "zero_point"), [("uint8", 0), ("uint8", 255), ("uint8", 113), ("int8", 5)])
-def test_integer_products_are_exact(kind: str, zero_point: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "zero_point"), [("uint8", 0), ("uint8", 255), ("uint8", 113), ("int8", 0), ("int8", 5), ("int8", -128)]
+)
+@pytest.mark.parametrize("terms", [300, 3000])
+def test_integer_products_are_exact(kind: str, zero_point: int, terms: int) -> None:
+    """Sums of 3,000 products are larger than the integers that float32 holds all of."""
     limits = np.iinfo(np.dtype(kind))
-    numbers = RNG.integers(limits.min, limits.max + 1, (300, 40), limits.dtype)
+    numbers = RNG.integers(limits.min, limits.max + 1, (terms, 40), limits.dtype)
     numbers[:, :3] = limits.max
+    numbers[:, 3] = limits.min
     source = model(
-        """(uint8[2, N, 300] x, uint8 xz) => (int32[2, N, 40] y) { y = MatMulInteger(x, w, xz, wz) }""",
+        f"""(uint8[2, N, {terms}] x, uint8 xz) => (int32[2, N, 40] y) {{ y = MatMulInteger(x, w, xz, wz) }}""",
         w=numbers,
         wz=limits.dtype.type(zero_point),
     )
-    if zero_point:
-        assert "onnx_torch::integer_product" in calls(source)
+    assert "onnx_torch::integer_product" in calls(source)
     for x_zero_point in (0, 130, 255):
-        for x in (RNG.integers(0, 256, (2, 7, 300), np.uint8), np.full((2, 1, 300), 255, np.uint8)):
+        for x in (RNG.integers(0, 256, (2, 7, terms), np.uint8), np.full((2, 1, terms), 255, np.uint8)):
             expected = (x.astype(np.int32) - x_zero_point) @ (numbers.astype(np.int32) - zero_point)
             np.testing.assert_array_equal(check_exact(source, x, np.uint8(x_zero_point))[0], expected)
-        check_exact(source, np.zeros((2, 0, 300), np.uint8), np.uint8(x_zero_point))
+        check_exact(source, np.zeros((2, 0, terms), np.uint8), np.uint8(x_zero_point))
+
+
+def test_integer_products_with_a_zero_point_for_each_column() -> None:
+    source = model(
+        """(int8[7, 300] x, int8 xz) => (int32[7, 40] y) { y = MatMulInteger(x, w, xz, wz) }""",
+        w=RNG.integers(0, 256, (300, 40), np.uint8),
+        wz=RNG.integers(0, 256, 40, np.uint8),
+    )
+    assert calls(source) == ["onnx_torch::integer_product"] or not FLAGS
+    check_exact(source, RNG.integers(-128, 128, (7, 300), np.int8), np.int8(-128))
+    check_exact(source, RNG.integers(-128, 128, (7, 300), np.int8), np.int8(77))
+
+
+def test_integer_products_with_other_zero_points_stay() -> None:
+    """One for each row, or a weight that comes with the run."""
+    rows = model(
+        "(uint8[7, 30] x, uint8[7] xz) => (int32[7, 40] y) { y = MatMulInteger(x, w, xz, wz) }",
+        w=RNG.integers(0, 256, (30, 40), np.uint8),
+        wz=np.uint8(131),
+    )
+    assert "onnx_torch::integer_product" not in calls(rows)
+    check_exact(rows, RNG.integers(0, 256, (7, 30), np.uint8), RNG.integers(0, 256, 7, np.uint8))
+    fed = model("(uint8[7, 30] x, uint8[30, 40] w, uint8 xz) => (int32[7, 40] y) { y = MatMulInteger(x, w, xz) }")
+    assert "onnx_torch::integer_product" not in calls(fed)
+
+
+CONVOLUTIONS: list[dict[str, Any]] = [
+    {},
+    {"shape": (1, 32, 3, 3), "wz": np.uint8(0)},
+    {"shape": (48, 1200, 3, 3), "x": (1, 1200, 4, 5)},
+    {"attributes": "<pads = [1, 2, 1, 2], strides = [2, 1], dilations = [1, 2]>"},
+    {"attributes": "<pads = [0, 1, 1, 0]>", "lowered": False},
+    {"wz": np.uint8(255)},
+    {"wz": None},
+    {"w": np.int8, "wz": np.int8(-128), "attributes": "<pads = [1, 1, 1, 1]>"},
+    {"w": np.int8, "wz": np.int8(0), "x_type": np.int8, "attributes": "<pads = [1, 1, 1, 1]>"},
+    {"x_type": np.int8, "attributes": "<pads = [1, 1, 1, 1]>"},
+    {"wz": RNG.integers(100, 150, 48, np.uint8), "attributes": "<pads = [1, 1, 1, 1]>"},
+    {"shape": (48, 16, 3, 3), "attributes": "<group = 2>", "w": np.int8, "wz": np.int8(0)},
+    {"shape": (32, 1, 3, 3), "attributes": "<group = 32, pads = [1, 1, 1, 1]>", "w": np.int8, "wz": np.int8(0)},
+    {"shape": (48, 16, 3, 3), "attributes": "<group = 2>", "lowered": False},
+    {"shape": (48, 32, 3), "x": (2, 32, 9), "attributes": "<pads = [1, 1]>"},
+    {"shape": (16, 32, 2, 3, 3), "x": (2, 32, 4, 5, 6), "attributes": "<pads = [1, 1, 0, 1, 1, 0]>"},
+]
+
+
+W_ZERO_POINT = np.uint8(129)
+
+
+def integer_convolution(
+    attributes: str = "",
+    shape: tuple[int, ...] = (48, 32, 3, 3),
+    x: tuple[int, ...] = (2, 32, 9, 8),
+    w: Any = np.uint8,
+    wz: Any = W_ZERO_POINT,
+    x_type: Any = np.uint8,
+    after: str = "y = Identity(i)",
+    result: str = "int32",
+    more: str = "",
+    **constants: Any,
+) -> onnx.ModelProto:
+    kind = np.dtype(x_type).name
+    limits = np.iinfo(w)
+    numbers = RNG.integers(limits.min, limits.max + 1, shape, w)
+    numbers[0] = limits.max
+    sizes, result_sizes = ", ".join(map(str, x[1:])), ", ".join("ABCDE"[: len(x)])
+    return model(
+        f"""({kind}[N, {sizes}] x, {kind} xz{more}) => ({result}[{result_sizes}] y) {{
+             i = ConvInteger{attributes}(x, w, xz{"" if wz is None else ", wz"})
+             {after}
+           }}""",
+        w=numbers,
+        **({} if wz is None else {"wz": wz}),
+        **constants,
+    )
 
 
 @has_integer_products
-def test_dynamic_quantization() -> None:
+@pytest.mark.parametrize("options", CONVOLUTIONS, ids=str)
+def test_integer_convolutions_are_exact(options: dict[str, Any]) -> None:
+    options = dict(options)
+    lowered = options.pop("lowered", True)
+    source = integer_convolution(**options)
+    assert ("onnx_torch::integer_product" in calls(source)) == lowered
+    sizes = options.get("x", (2, 32, 9, 8))
+    limits = np.iinfo(options.get("x_type", np.uint8))
+    for zero_point in {0, 130, limits.min, limits.max} & set(range(limits.min, limits.max + 1)):
+        for x in (
+            RNG.integers(limits.min, limits.max + 1, sizes, limits.dtype),
+            np.full(sizes, limits.max, limits.dtype),
+            np.zeros((0, *sizes[1:]), limits.dtype),
+        ):
+            check_exact(source, x, limits.dtype.type(zero_point))
+
+
+AFTER = {
+    "scalar": ("y = Mul(f, s)", ()),
+    "per_channel": ("y = Mul(f, sc)", ()),
+    "bias": ("m = Mul(sc, f)  y = Add(m, b)", ()),
+    "relu": ("m = Mul(s, f)  y = Relu(m)", ()),
+    "bias_relu": ("m = Mul(f, s)  a = Add(b, m)  y = Relu(a)", ()),
+    "operand": ("m = Mul(f, s)  a = Add(m, o)  y = Relu(a)", (2, 48, 7, 6)),
+    "bias_operand": ("m = Mul(f, s)  a = Add(m, b)  c = Add(o, a)  y = Relu(c)", (2, 48, 7, 6)),
+    "operand_bias": ("m = Mul(f, s)  a = Add(m, o)  c = Add(a, b)  y = Relu(c)", (2, 48, 7, 6)),
+    "broadcast_operand": ("m = Mul(f, s)  y = Add(m, o)", (2, 1, 7, 1)),
+    "wider_operand": ("m = Mul(f, s)  y = Add(m, o)", (3, 1, 48, 7, 6)),
+    "scale_of_another_axis": ("y = Mul(f, o)", (7, 1)),
+    "two_operands": ("m = Mul(f, s)  a = Add(m, o)  y = Add(a, o)", (2, 48, 7, 6)),
+}
+
+
+@has_integer_products
+@pytest.mark.parametrize("form", AFTER)
+@pytest.mark.parametrize("open_sizes", [False, True])
+def test_what_follows_integer_convolutions(form: str, open_sizes: bool) -> None:
+    steps, operand = AFTER[form]
+    dims = ", ".join("PQRST"[: len(operand)] if open_sizes else map(str, operand))
+    source = integer_convolution(
+        after=f"f = Cast<to = 1>(i) {steps}",
+        result="float",
+        more=f", float[{dims}] o" if operand else "",
+        s=f32(0.003),
+        sc=scales(48).reshape(1, 48, 1, 1),
+        b=floats(48, 1, 1),
+    )
+    if not open_sizes:
+        source.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
+    if form not in ("wider_operand", "scale_of_another_axis"):
+        assert "onnx_torch::scaled_integer_product" in calls(source)
+        assert "aten::relu" not in calls(source)
+    x = RNG.integers(0, 256, (2, 32, 9, 8), np.uint8)
+    operands = [floats(*operand)] if operand else []
+    check_close_floats(source, x, np.uint8(120), *operands)
+    if operand:
+        operands[0].flat[::3] = np.nan
+        operands[0].flat[1::5] = np.inf
+        check_close_floats(source, x, np.uint8(120), *operands)
+
+
+def check_close_floats(source: onnx.ModelProto, *inputs: np.ndarray) -> None:
+    ours, plain = (onnx_torch.prepare(source, optimize=o).run(list(inputs)) for o in (True, False))
+    for result, expected in zip(ours, plain, strict=True):
+        assert result.shape == expected.shape
+        np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-5)
+
+
+@has_integer_products
+@pytest.mark.parametrize("scale", [np.nan, np.inf, -0.5, 1e38])
+def test_scales_that_come_with_the_run(scale: float) -> None:
+    source = integer_convolution(
+        after="f = Cast<to = 1>(i)  m = Mul(f, t)  y = Relu(m)", result="float", more=", float t"
+    )
+    assert calls(source).count("onnx_torch::scaled_integer_product") == 1
+    check_exact(source, RNG.integers(0, 256, (2, 32, 9, 8), np.uint8), np.uint8(9), f32(scale))
+
+
+@has_integer_products
+def test_integer_weights_are_saved_as_they_are_laid_out(tmp_path: Path) -> None:
+    source = integer_convolution(x=(2, 32, 9, 8), attributes="<pads = [1, 1, 1, 1]>")
+    source.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
+    rep = onnx_torch.prepare(source)
+    rep.save(tmp_path / "model.saved")
+    inputs = [RNG.integers(0, 256, (2, 32, 9, 8), np.uint8), np.uint8(77)]
+    loaded = onnx_torch.load(tmp_path / "model.saved")
+    np.testing.assert_array_equal(loaded.run(inputs)[0], rep.run(inputs)[0])
+
+
+@has_integer_products
+def test_sums_that_are_used_twice_stay_integers() -> None:
     source = model(
-        """(float[9, 96] x) => (float[9, 64] y) {
+        """(uint8[4, 300] x, uint8 xz) => (int32[4, 40] i, float[4, 40] y) {
+             i = MatMulInteger(x, w, xz, wz)
+             f = Cast<to = 1>(i)
+             y = Mul(f, s)
+           }""",
+        w=RNG.integers(0, 256, (300, 40), np.uint8),
+        wz=np.uint8(131),
+        s=f32(0.01),
+    )
+    check_exact(source, RNG.integers(0, 256, (4, 300), np.uint8), np.uint8(17))
+
+
+# --- DynamicQuantizeLinear --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 1000, 100_003])
+def test_dynamic_quantize_is_exact(count: int) -> None:
+    source = model("(float[N] x) => (uint8[N] y, float s, uint8 z) { y, s, z = DynamicQuantizeLinear(x) }")
+    assert calls(source) == ["onnx_torch::dynamic_quantize"]
+    ours, plain = (onnx_torch.prepare(source, optimize=o) for o in (True, False))
+    numbers = floats(count)
+    inputs = [numbers, -np.abs(numbers), np.abs(numbers), np.zeros_like(numbers), numbers * f32(1e-44), numbers + 9]
+    for special in SPECIAL:
+        for place in (0, count // 2, count - 1):
+            inputs.append(numbers.copy())
+            inputs[-1][place] = special
+    for x in inputs:
+        for result, expected in zip(ours.run([x]), plain.run([x]), strict=True):
+            np.testing.assert_array_equal(result, expected)
+            assert result.dtype == expected.dtype
+
+
+def test_dynamic_quantize_of_nothing_is_an_error() -> None:
+    source = model("(float[N] x) => (uint8[N] y, float s, uint8 z) { y, s, z = DynamicQuantizeLinear(x) }")
+    for optimize in (True, False):
+        with pytest.raises(onnx_torch.Error):
+            onnx_torch.prepare(source, optimize=optimize).run([np.zeros(0, np.float32)])
+
+
+@has_integer_products
+@pytest.mark.parametrize("rows", ["9", "N"])
+def test_dynamic_quantization(rows: str) -> None:
+    source = model(
+        f"""(float[{rows}, 96] x) => (float[{rows}, 64] y) {{
              q, s, z = DynamicQuantizeLinear(x)
              i = MatMulInteger(q, w, z, wz)
              f = Cast<to = 1>(i)
              scale = Mul(s, ws)
              m = Mul(f, scale)
              y = Add(m, b)
-           }""",
+           }}""",
         w=RNG.integers(0, 256, (96, 64), np.uint8),
         wz=np.uint8(131),
         ws=f32(0.01),
         b=floats(64),
     )
-    assert "onnx_torch::integer_product" in calls(source)
+    assert calls(source) == [
+        "onnx_torch::dynamic_quantize",
+        "aten::mul",
+        "onnx_torch::scaled_integer_product",
+    ]
     x = floats(9, 96)
-    ours, plain = (onnx_torch.prepare(source, optimize=o).run([x])[0] for o in (True, False))
-    np.testing.assert_allclose(ours, plain, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(ours, by_onnxruntime(source, [x])[0], rtol=1e-4, atol=1e-4)
+    check_exact(source, x)
+    np.testing.assert_allclose(
+        onnx_torch.prepare(source).run([x])[0], by_onnxruntime(source, [x])[0], rtol=1e-4, atol=1e-4
+    )
+    for special in (np.nan, np.inf, -np.inf):
+        x[3, 5] = special
+        check_exact(source, x)

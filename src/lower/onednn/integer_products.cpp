@@ -8,6 +8,7 @@
 #include "lower/onednn/nodes.h"
 #include "lower/onednn/packed.h"
 #include "passes/constants.h"
+#include "passes/fold.h"
 #include "passes/pattern.h"
 
 namespace onnxtorch {
@@ -68,6 +69,23 @@ void find_dynamic_quantization(Program& program) {
     return graph.insertNode(graph.createTuple(quantize->outputs()))->output();
   });
   jit::LowerSimpleTuples(program.graph);
+}
+
+// Where sizes are open, the graph asks whether the scale and the zero point of a dynamic quantization have one element.
+bool answer_numel(jit::Block* block) {
+  bool found = false;
+  for (auto it = block->nodes().begin(); it != block->nodes().end();) {
+    jit::Node* const node = *it++;
+    for (jit::Block* inner : node->blocks()) found = answer_numel(inner) || found;
+    if (!node->matches("aten::numel(Tensor self) -> int")) continue;
+    const jit::Value* of = node->input(0);
+    while (of->node()->matches(kTo)) of = of->node()->input(0);
+    if (of->node()->kind() != kDynamicQuantize || of->offset() == 0) continue;
+    const jit::WithInsertPoint at(node);
+    node->output()->replaceAllUsesWith(block->owningGraph()->insertConstant(1));
+    found = true;
+  }
+  return found;
 }
 
 // The result of a product in int32 as it is translated, with what is taken off its operands.
@@ -132,14 +150,18 @@ class Recognition {
     return node->output();
   }
 
-  std::optional<Product> product_of(const jit::Node* node) const {
+  std::optional<Product> product_of(const jit::Node* node) {
     if (node->kind() != c10::aten::matmul && node->kind() != c10::aten::convolution) return {};
-    const jit::Node* const less = as(node->input(0), kSub);
-    if (!less || constants_.number(less->input(2)) != 1.0) return {};
-    jit::Value *const x = as_8_bit(less->input(0)), *const zero_point = as_8_bit(less->input(1));
-    const auto weight = x && zero_point && is_single(zero_point) ? computed(node->input(1)) : std::nullopt;
+    const auto weight = computed(node->input(1));
     if (!weight || !weight->defined() || !weight->is_floating_point() || weight->numel() == 0) return {};
-    return Product{node, x, zero_point, *weight};
+    const jit::Node* const less = as(node->input(0), kSub);
+    if (less && constants_.number(less->input(2)) != 1.0) return {};
+    jit::Value* const x = as_8_bit(less ? less->input(0) : node->input(0));
+    if (!x) return {};
+    if (!less) return Product{node, x, bind_constant(program_, at::zeros({}, *type_of(x))), *weight};
+    jit::Value* const zero_point = as_8_bit(less->input(1));
+    const bool fits = zero_point && type_of(zero_point) == type_of(x) && is_single(zero_point);
+    return fits ? std::optional(Product{node, x, zero_point, *weight}) : std::nullopt;
   }
 
   // The numbers of 8 bits that the value holds in a floating type, maybe in another shape.
@@ -254,6 +276,7 @@ class Recognition {
 
 void find_integer_products(Program& program) {
   find_dynamic_quantization(program);
+  if (answer_numel(program.graph->block())) fold(program);
   if (has_integer_products()) Recognition(program).run();
 }
 
