@@ -5,7 +5,7 @@
 #include <c10/util/accumulate.h>
 #include <c10/util/strides.h>
 
-#include <numeric>
+#include <algorithm>
 
 #include "lower/onednn/convolution.h"
 #include "lower/onednn/sums.h"
@@ -96,7 +96,7 @@ Numbers as_unsigned(const at::Tensor& x, int64_t zero_point) {
 class PackedIntegers : public PackedIntegerProduct {
  public:
   // `terms` are the weights' dimensions that a sum goes over.
-  PackedIntegers(Shifted weight, at::IntArrayRef terms)
+  PackedIntegers(const Shifted& weight, at::IntArrayRef terms)
       : weight_(weight.numbers),
         shifts_(weight.shifts),
         has_shifts_(weight.has_shifts()),
@@ -217,7 +217,7 @@ class PackedIntegers : public PackedIntegerProduct {
 
 class IntegerConvolution final : public PackedIntegers {
  public:
-  IntegerConvolution(Convolution c, Shifted weight)
+  IntegerConvolution(Convolution c, const Shifted& weight)
       : PackedIntegers(weight, dims_but(0, weight.numbers.dim())), convolution_(std::move(c)), unpadded_(convolution_) {
     unpadded_.weight = weight_;
     std::ranges::fill(unpadded_.padding, 0);
