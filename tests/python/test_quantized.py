@@ -623,14 +623,26 @@ def test_scales_that_come_with_the_run(scale: float) -> None:
 
 
 @has_integer_products
-def test_integer_weights_are_saved_as_they_are_laid_out(tmp_path: Path) -> None:
-    source = integer_convolution(x=(2, 32, 9, 8), attributes="<pads = [1, 1, 1, 1]>")
-    source.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
+@pytest.mark.parametrize("kind", ["ConvInteger", "uint8", "int8", "depthwise"])
+def test_weights_are_saved_as_they_are_laid_out(kind: str, tmp_path: Path) -> None:
+    """Signed inputs and zero points put more than the weights into what is laid out."""
+    pads = "pads = [1, 1, 1, 1]"
+    if kind == "ConvInteger":
+        source = integer_convolution(attributes=f"<{pads}>")
+        source.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
+        x = [RNG.integers(0, 256, IMAGES, np.uint8), np.uint8(77)]
+    elif kind == "depthwise":
+        source = convolution(f"<{pads}, group = 32>", (512, 1, 3, 3))
+        x = [RNG.integers(0, 256, IMAGES, np.uint8)]
+    else:
+        source = convolution(f"<{pads}>", kind=kind, zero_points=(3, 12))
+        x = [RNG.integers(0, 128, IMAGES, np.dtype(kind))]
     rep = onnx_torch.prepare(source)
-    rep.save(tmp_path / "model.saved")
-    inputs = [RNG.integers(0, 256, (2, 32, 9, 8), np.uint8), np.uint8(77)]
-    loaded = onnx_torch.load(tmp_path / "model.saved")
-    np.testing.assert_array_equal(loaded.run(inputs)[0], rep.run(inputs)[0])
+    rep.save(tmp_path / "saved")
+    loaded = onnx_torch.load(tmp_path / "saved")
+    np.testing.assert_array_equal(loaded.run(x)[0], rep.run(x)[0])
+    onnx_torch.prepare(source, disabled_passes=["pack", "quantized"]).save(tmp_path / "plain")
+    assert (tmp_path / "saved").stat().st_size > (tmp_path / "plain").stat().st_size + 4096
 
 
 @has_integer_products

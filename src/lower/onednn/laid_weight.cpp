@@ -4,7 +4,8 @@
 
 namespace onnxtorch::onednn {
 
-// What tells one layout from another; nothing where oneDNN does not tell.
+// What tells one layout from another; nothing where oneDNN does not tell. Behind weights of 8 bits lie sums of them, of
+// which only the size tells; what they are is the same for all layouts of one operator.
 std::string LaidWeight::layout_of(const dnnl::memory::desc& desc) const {
   if (desc.get_format_kind() != dnnl::memory::format_kind::blocked) return "";
   std::ostringstream text;
@@ -19,6 +20,7 @@ std::string LaidWeight::layout_of(const dnnl::memory::desc& desc) const {
   add("strides", desc.get_strides());
   add("blocks", desc.get_inner_blks());
   add("of", desc.get_inner_idxs());
+  add("bytes", {static_cast<int64_t>(desc.get_size())});
   return text.str();
 }
 

@@ -64,9 +64,8 @@ class QuantizedProduct : public PackedProduct {
     if (fits(sizes) && c10::multiply_integers(sizes) > 0) prepared(sizes);
   }
 
-  // The layouts hold more than oneDNN tells of them.
-  std::vector<SavedWeights> saved() const override { return {}; }
-  void take(std::vector<SavedWeights>) const override {}
+  std::vector<SavedWeights> saved() const override { return laid_.saved(); }
+  void take(std::vector<SavedWeights> saved) const override { laid_.take(saved); }
 
  protected:
   virtual bool fits(at::IntArrayRef sizes) const = 0;
