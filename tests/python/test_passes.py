@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import numpy_helper, parser
 
 import onnx_torch
@@ -295,6 +296,18 @@ def test_packed_runs_on_several_threads_at_once():
     with ThreadPoolExecutor(4) as pool:
         for ours, x in zip(pool.map(lambda x: rep.run([x])[0], inputs), inputs, strict=True):
             np.testing.assert_allclose(ours, plain.run([x])[0], rtol=1e-4, atol=1e-4)
+
+
+def test_a_small_product_leaves_the_number_of_threads():
+    source = model("(float[N, 8] x) => (float y) { y = Gemm(x, w, b) }", w=(8, 3), b=(3,))
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        check_equal(source, [floats(5, 8)])
+        check_equal(source, [floats(50_000, 8)])
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_packed_operators_run_on_many_threads_at_a_time():
@@ -721,6 +734,83 @@ def test_an_activation_whose_inner_value_is_wanted_stays():
     source = model("(float[9] x) => (float[9] y, float[9] s) { s = Sigmoid(x) y = Mul(x, s) }")
     assert "aten::silu" not in graph_of(source, "activations")
     check_equal(source, [floats(9)])
+
+
+# --- short rows -------------------------------------------------------------------------------------------------------
+
+
+def ml_model(text: str) -> onnx.ModelProto:
+    source = model(text)
+    source.opset_import.add(domain="ai.onnx.ml", version=1)
+    return source
+
+
+ROWS = [floats(100, 3), floats(5, 16), floats(5, 17), floats(2, 3, 4), floats(7), floats(0, 3), floats(3, 0)]
+ODD_ROWS = np.float32(
+    [
+        [0, 0, 0],
+        [np.nan, 1, 2],
+        [1, np.nan, np.inf],
+        [np.inf, 1, 2],
+        [-np.inf] * 3,
+        [88, 3e38, -3e38],
+        [1, 1, 0],
+        [-0.0] * 3,
+    ]
+)
+
+
+@pytest.mark.parametrize("x", [*ROWS, ODD_ROWS, floats(4, 3).astype(np.float64)])
+def test_softmax_of_short_rows(x: np.ndarray):
+    name = "float" if x.dtype == np.float32 else "double"
+    dims = ", ".join("ABC"[: x.ndim])
+    source = model(f"({name}[{dims}] x) => ({name} y) {{ y = Softmax<axis = -1>(x) }}")
+    assert graph_of(source, "short_rows") == "onnx_torch::softmax"
+    check_equal(source, [x])
+
+
+def test_softmax_over_another_dimension():
+    source = model("(float[A, B, C] x) => (float y) { y = Softmax<axis = 1>(x) }")
+    assert "onnx_torch::softmax" not in graph_of(source, "short_rows")
+    check_equal(source, [floats(2, 3, 4)])
+
+
+@pytest.mark.parametrize("x", [*ROWS, ODD_ROWS])
+def test_norms_of_short_rows(x: np.ndarray):
+    dims = ", ".join("ABC"[: x.ndim])
+    source = ml_model(f'(float[{dims}] x) => (float y) {{ y = ai.onnx.ml.Normalizer<norm = "L1">(x) }}')
+    assert graph_of(source, "short_rows") == "onnx_torch::normalize_rows"
+    check_equal(source, [x])
+
+
+@pytest.mark.parametrize("norm", ["L2", "MAX"])
+def test_other_norms_are_left(norm: str):
+    source = ml_model(f'(float[A, B] x) => (float y) {{ y = ai.onnx.ml.Normalizer<norm = "{norm}">(x) }}')
+    assert "onnx_torch::normalize_rows" not in graph_of(source, "short_rows")
+    check_equal(source, [floats(4, 3)])
+
+
+@pytest.mark.parametrize("classes", [3, 17])
+def test_labels_of_the_largest_scores(classes: int):
+    """The scores are the features, so that equal ones and NaN are what is compared."""
+    identity = ", ".join(f"{value:.1f}" for value in np.eye(classes).ravel())
+    zeros = ", ".join(["0.0"] * classes)
+    labels = ", ".join(str(10 + i) for i in range(classes))
+    source = ml_model(
+        "(float[N, F] x) => (int64 label, float scores) { label, scores = ai.onnx.ml.LinearClassifier<"
+        f"coefficients = [{identity}], intercepts = [{zeros}], classlabels_ints = [{labels}]>(x) }}"
+    )
+    graph = graph_of(source, "short_rows")
+    assert "onnx_torch::packed" in graph
+    assert "aten::argmax" not in graph
+    x = np.zeros((8, classes), np.float32)
+    x[1:4, 2] = [-1, 1, np.nan]
+    x[4:6, :2] = [[-1, -1], [np.nan, np.nan]]
+    x[6:] = floats(2, classes)
+    check_equal(source, [x])
+    check_equal(source, [x[:0]])
+    with pytest.raises(onnx_torch.RunError, match="LinearClassifier"):
+        onnx_torch.prepare(source).run([floats(4, classes + 1)])
 
 
 # --- Options ----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "lower/for_each_cpu.h"
+#include "runtime/thread_limit.h"
 
 namespace onnxtorch::onednn {
 
@@ -74,6 +75,7 @@ Fused::Fused(at::Tensor weight, const at::Tensor& bias, int64_t terms, c10::Scal
     : weight_(std::move(weight)),
       bias_(bias.defined() ? bias.to(c10::kFloat).contiguous() : bias),
       result_(result),
+      terms_(terms),
       lent_bias_(bias_.defined() ? borrowed({{bias_.numel()}, kFloat, dnnl::memory::format_tag::a}, bias_)
                                  : dnnl::memory()),
       post_ops_(std::move(post_ops)),
@@ -88,8 +90,19 @@ std::shared_ptr<const Prepared> Fused::prepared(at::IntArrayRef sizes, bool with
   key.assign(sizes.begin(), sizes.end());
   key.push_back(with_steps);
   key.push_back(at::get_num_threads());  // a primitive divides its work when it is made
-  return recent_.get(key,
-                     [&] { return prepare(sizes, with_steps ? std::span(post_ops_) : std::span<const PostOp>()); });
+  return recent_.get(
+      key, [&] { return prepare_for_threads(sizes, with_steps ? std::span(post_ops_) : std::span<const PostOp>()); });
+}
+
+// What one thread does in a few microseconds is done before another has begun.
+Prepared Fused::prepare_for_threads(at::IntArrayRef sizes, std::span<const PostOp> post_ops) const {
+  constexpr int64_t kLeastWork = 1 << 18;
+  Prepared result = prepare(sizes, post_ops);
+  if (!result.primitive || c10::multiply_integers(result.sizes) * terms_ >= kLeastWork) return result;
+  const ThreadLimit limit(1);
+  result = prepare(sizes, post_ops);
+  result.threads = 1;
+  return result;
 }
 
 void Fused::expect(at::IntArrayRef sizes) const {
@@ -128,7 +141,10 @@ at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
       call.with(DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1, p->result, others[next++]);
     }
   }
-  call.run(p->primitive, p->scratchpad);
+  {
+    const ThreadLimit limit(p->threads);
+    call.run(p->primitive, p->scratchpad);
+  }
   return fused ? y : apply(y, post_ops_, operands);
 }
 

@@ -16,6 +16,7 @@ struct Prepared {
   dnnl::memory::desc source, result, scratchpad;
   Laid weight;
   std::vector<int64_t> sizes, strides;  // of the result as a tensor
+  int threads = 0;                      // at most; 0: as many as there are
   std::shared_ptr<Frames> frames = std::make_shared<Frames>();
 };
 
@@ -47,7 +48,9 @@ class Fused : public PackedProduct {
   using Key = std::vector<int64_t>;
 
   std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes, bool with_steps) const;
+  Prepared prepare_for_threads(at::IntArrayRef sizes, std::span<const PostOp> post_ops) const;
 
+  const int64_t terms_;
   const dnnl::memory lent_bias_;
   const std::vector<PostOp> post_ops_;
   const size_t operands_;

@@ -109,6 +109,13 @@ std::optional<Candidate> linear(jit::Node* node, const Constants& constants) {
     if (!beta || !alpha || beta->toDouble() != 1 || alpha->toDouble() != 1) return {};
     return candidate(node->input(1), Linear{weight->tensor, *bias, weight->result()}, *weight, node, constants);
   }
+  if (node->kind() == Symbol::fromQualString("aten::linear")) {
+    const auto weight = weight_of(node->input(1), constants);
+    const auto bias = constants.tensor(node->input(2));
+    if (!weight || weight->scales.defined() || !bias || weight->tensor.dim() != 2) return {};
+    if (bias->defined() && (bias->dim() != 1 || bias->size(0) != weight->tensor.size(0))) return {};
+    return candidate(node->input(0), Linear{weight->tensor.t(), *bias, weight->result()}, *weight, node, constants);
+  }
   if (node->kind() == Symbol::fromQualString("aten::matmul") || node->kind() == Symbol::fromQualString("aten::mm")) {
     const auto weight = weight_of(node->input(1), constants);
     if (!weight || weight->tensor.dim() != 2) return {};

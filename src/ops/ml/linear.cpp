@@ -5,10 +5,18 @@
 namespace onnxtorch {
 namespace {
 
+// In rows, where the intercepts tell how many there are. A single one may be that of all.
+Stored coefficients(Translator& t, const NodeView& n, ElementType type) {
+  Stored result = listed(t, n, "coefficients", type);
+  const int64_t rows = n.has_attribute("intercepts") ? std::ssize(n.attr_floats("intercepts")) : 0;
+  if (rows > 1 && result.tensor.numel() % rows == 0) result.tensor = result.tensor.reshape({rows, -1});
+  return result;
+}
+
 Value linear_scores(Translator& t, const NodeView& n) {
   const ElementType type = computed_type(n);
-  const Value coefficients = constant(t, listed(t, n, "coefficients", type));
-  return t.call("linear_scores", {features(t, n), coefficients, list_constant(t, n, "intercepts", type)}).as(type);
+  const Value rows = constant(t, coefficients(t, n, type));
+  return t.call("linear_scores", {features(t, n), rows, list_constant(t, n, "intercepts", type)}).as(type);
 }
 
 Values linear_classifier(Translator& t, const NodeView& n) {

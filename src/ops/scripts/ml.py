@@ -63,7 +63,9 @@ def classified_by_one(score: Tensor, is_probability: bool, labels: Tensor, how: 
 
 def linear_scores(x: Tensor, coefficients: Tensor, intercepts: Optional[Tensor]) -> Tensor:
     rows = rows_of(x)
-    return torch.linear(rows, torch.reshape(coefficients, [-1, rows.size(1)]), intercepts)
+    if coefficients.dim() == 1:
+        coefficients = torch.reshape(coefficients, [-1, rows.size(1)])
+    return torch.linear(rows, coefficients, intercepts)
 
 
 # Support vector machines
