@@ -26,12 +26,12 @@ Values attention(Translator& t, const NodeView& n) {
   if (n.has(4) != n.has(5)) n.fail("past_key and past_value come together");
   if (n.has(6) && n.has(4)) n.fail("nonpad_kv_seqlen and past_key exclude each other");
   // The numbers of heads are for inputs of rank 3.
-  const auto shape = t.known_shape(n.tensor(0));
+  const auto sizes = t.known_sizes(n.tensor(0));
   const auto heads = [&](const char* name) -> std::optional<int64_t> {
-    if (!n.has_attribute(name) || (shape && shape->size() == 4)) return {};
+    if (!n.has_attribute(name) || (sizes && sizes->size() == 4)) return {};
     return n.attr_int(name);
   };
-  if (shape && shape->size() == 3 && !(n.has_attribute("q_num_heads") && n.has_attribute("kv_num_heads"))) {
+  if (sizes && sizes->size() == 3 && !(n.has_attribute("q_num_heads") && n.has_attribute("kv_num_heads"))) {
     n.fail("inputs of rank 3 need q_num_heads and kv_num_heads");
   }
   std::optional<ElementType> value_type;  // what the values are brought to

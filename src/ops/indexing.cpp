@@ -49,12 +49,12 @@ Values gather(Translator& t, const NodeView& n) {
   }
   const Value data = n.tensor(0);
   const int64_t axis = n.attr_int("axis");
-  const auto shape = t.known_shape(n.input(1));
-  if (shape && shape->empty() && (t.on_host(n.input(1)) || t.known_ints(n.input(1)))) {
+  const auto sizes = t.known_sizes(n.input(1));
+  if (sizes && sizes->empty() && (t.on_host(n.input(1)) || t.known_ints(n.input(1)))) {
     return {t.call("aten::select", {data, axis, n.integer(1)})};
   }
   const Value positions = from_start(t, n.tensor(1), data, axis);
-  return {t.call(shape && shape->size() == 1 ? "aten::index_select" : "gather", {data, axis, positions})};
+  return {t.call(sizes && sizes->size() == 1 ? "aten::index_select" : "gather", {data, axis, positions})};
 }
 
 Values gather_elements(Translator& t, const NodeView& n) {

@@ -44,8 +44,8 @@ Values batch_norm(Translator& t, const NodeView& n, bool training) {
 
   // Each feature is a channel where not spatial; what has but one dimension has one channel.
   const bool spatial = !n.has_attribute("spatial") || n.attr_int("spatial") != 0;
-  const auto shape = t.known_shape(inputs[0]);
-  const bool reshaped = !spatial || (shape && shape->size() == 1);
+  const auto sizes = t.known_sizes(inputs[0]);
+  const bool reshaped = !spatial || (sizes && sizes->size() == 1);
   if (reshaped) {
     inputs[0] = spatial ? t.call("aten::unsqueeze", {inputs[0], 1}) : t.call("aten::flatten", {inputs[0], 1});
     for (size_t i = 1; i < inputs.size(); ++i) inputs[i] = t.call("aten::flatten", {inputs[i]});
@@ -110,9 +110,9 @@ std::optional<std::vector<int64_t>> shape_of_scale(Translator& t, const NodeView
   const auto scale = t.known_shape(n.tensor(1));
   if (!scale || (n.has(2) && t.known_shape(n.tensor(2)) != scale)) return {};
   const int64_t axis = n.attr_int("axis");
-  if (const auto shape = t.known_shape(n.tensor(0))) {
-    const int64_t first = axis < 0 ? axis + static_cast<int64_t>(shape->size()) : axis;
-    return std::ranges::equal(shape->begin() + first, shape->end(), scale->begin(), scale->end()) ? scale
+  if (const auto sizes = t.known_sizes(n.tensor(0))) {
+    const int64_t first = axis < 0 ? axis + static_cast<int64_t>(sizes->size()) : axis;
+    return std::ranges::equal(sizes->begin() + first, sizes->end(), scale->begin(), scale->end()) ? scale
                                                                                                   : std::nullopt;
   }
   // With no 1 in it, its dimensions are those of x.

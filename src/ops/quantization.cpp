@@ -119,8 +119,8 @@ struct Matrix {
 };
 
 Value product(Translator& t, const Matrix& a, const Matrix& b) {
-  const auto shape = t.known_shape(a.x);
-  const ElementType type = sum_type(shape && !shape->empty() ? std::optional(shape->back()) : std::nullopt);
+  const auto sizes = t.known_sizes(a.x);
+  const ElementType type = sum_type(sizes && !sizes->empty() ? sizes->back() : std::nullopt);
   return t
       .call("aten::matmul", {centred(t, a.x, laid_out(t, "per_row", a.zero_point, type), type),
                              centred(t, b.x, laid_out(t, "per_column", b.zero_point, type), type)})

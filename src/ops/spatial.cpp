@@ -10,7 +10,7 @@ std::optional<size_t> spatial_rank(const Translator& t, const NodeView& n) {
   }
   if (n.has_attribute("pads")) return n.attr_ints("pads").size() / 2;
   for (size_t i = 0; i < std::min<size_t>(2, n.input_count()); ++i) {
-    if (const auto shape = t.known_shape(n.input(i)); shape && shape->size() >= 2) return shape->size() - 2;
+    if (const auto sizes = t.known_sizes(n.input(i)); sizes && sizes->size() >= 2) return sizes->size() - 2;
   }
   return {};
 }

@@ -5,6 +5,8 @@
 #include <torch/csrc/jit/ir/constants.h>
 
 #include <algorithm>
+#include <set>
+#include <string_view>
 
 #include "kernels/meta_kernels.h"
 #include "translate/scripts.h"
@@ -49,6 +51,26 @@ std::optional<IValue> to_meta(const IValue& value) {
   if (value.isDevice()) return at::Device(at::kMeta);
   if (is_composite(value)) return {};
   return value;
+}
+
+bool is_tensors(const IValue& value) { return value.isTensor() || value.isTensorList(); }
+
+bool is_on_meta(const IValue& value) {
+  if (value.isTensor()) return value.toTensor().is_meta();
+  if (value.isList()) return std::ranges::any_of(value.toListRef(), is_on_meta);
+  return value.isDevice();  // what makes tensors of a size makes none that large
+}
+
+// The same value, or shape.
+bool is_same(const IValue& a, const IValue& b) {
+  if (a.isTensor() && b.isTensor()) {
+    const at::Tensor &x = a.toTensor(), &y = b.toTensor();
+    if (!x.defined() || !y.defined()) return x.defined() == y.defined();
+    if (x.scalar_type() != y.scalar_type() || x.sizes() != y.sizes() || x.is_meta() != y.is_meta()) return false;
+    return x.is_meta() || at::equal(x, y);
+  }
+  if (a.isList() && b.isList()) return std::ranges::equal(a.toListRef(), b.toListRef(), is_same);
+  return a == b;
 }
 
 std::optional<jit::Stack> run_quietly(const Facts::Run& run, jit::Stack stack) {
@@ -98,7 +120,25 @@ bool is_opaque(const jit::Node* node) {
   return node->maybeSchema() && node->schema().is_mutable();
 }
 
+// Nodes whose results are sizes, or other properties of shapes, and not what a model makes of them: whether a size is
+// small, or the larger of two sizes, may come out alike in all trials and yet differ in a run.
+bool reads_sizes(const jit::Node* node) {
+  static const std::set<std::string_view> kinds = {"aten::size",        "aten::dim",   "aten::len",
+                                                   "aten::__getitem__", "aten::slice", "prim::ListConstruct",
+                                                   "prim::ListUnpack",  "prim::dtype", "aten::is_floating_point"};
+  return kinds.contains(node->kind().toQualString());
+}
+
+constexpr size_t kNeededTrials = 3;
+
 }  // namespace
+
+// 1 is the size that is broadcast; the others are odd and even, and unlike those that models have. A model may have a
+// largest size below the last.
+std::vector<int64_t> Facts::trial_sizes(size_t dimension) {
+  const auto own = 2 * static_cast<int64_t>(dimension);
+  return {1, 12 + own, 101 + own, 1010 + own};
+}
 
 std::optional<IValue> Facts::value(const jit::Value* v) const {
   if (const auto found = values_.find(v); found != values_.end()) return found->second;
@@ -111,6 +151,55 @@ std::optional<at::Tensor> Facts::meta(const jit::Value* v) const {
   return found->second.toTensor();
 }
 
+std::optional<c10::ScalarType> Facts::dtype(const jit::Value* v) const {
+  if (const auto known = meta(v)) return known->scalar_type();
+  const auto found = open_.find(v);
+  if (found == open_.end() || !found->second[0].isTensor()) return {};
+  return found->second[0].toTensor().scalar_type();
+}
+
+std::optional<c10::SymbolicShape> Facts::shape(const jit::Value* v) const {
+  if (const auto known = meta(v))
+    return known->defined() ? std::optional(c10::SymbolicShape(known->sizes())) : std::nullopt;
+  const auto found = open_.find(v);
+  if (found == open_.end()) return {};
+  std::vector<at::IntArrayRef> trials;
+  for (const IValue& trial : found->second) {
+    if (!trial.isTensor() || !trial.toTensor().defined()) return {};
+    trials.push_back(trial.toTensor().sizes());
+  }
+  std::vector<c10::ShapeSymbol> sizes;
+  for (size_t i = 0; i < trials[0].size(); ++i) {
+    const auto is_alike = [&](at::IntArrayRef trial) { return trial.size() > i && trial[i] == trials[0][i]; };
+    sizes.push_back(std::ranges::all_of(trials, is_alike) ? c10::ShapeSymbol::fromStaticSize(trials[0][i])
+                                                          : c10::ShapeSymbol::newSymbol());
+  }
+  const auto has_rank = [&](at::IntArrayRef trial) { return trial.size() == sizes.size(); };
+  return std::ranges::all_of(trials, has_rank) ? std::optional(c10::SymbolicShape(sizes)) : std::nullopt;
+}
+
+std::optional<size_t> Facts::length(const jit::Value* v) const {
+  if (const auto known = value(v)) return known->isList() ? std::optional(known->toListRef().size()) : std::nullopt;
+  const auto found = open_.find(v);
+  if (found == open_.end() || !std::ranges::all_of(found->second, &IValue::isList)) return {};
+  const size_t length = found->second[0].toListRef().size();
+  const auto is_alike = [&](const IValue& trial) { return trial.toListRef().size() == length; };
+  return std::ranges::all_of(found->second, is_alike) ? std::optional(length) : std::nullopt;
+}
+
+void Facts::set_shapes(const jit::Value* v, c10::ScalarType dtype, std::span<const std::vector<int64_t>> trials) {
+  std::vector<Trials> found(1);
+  for (const auto& sizes : trials) {
+    const auto make = [&](jit::Stack& stack) {
+      stack.emplace_back(at::empty(sizes, at::device(at::kMeta).dtype(dtype)));
+    };
+    const auto made = run_quietly(make, {});  // too many bytes to count
+    if (!made) break;
+    found[0].push_back(made->front());
+  }
+  if (found[0].size() >= kNeededTrials) keep({&v, 1}, std::move(found), true);
+}
+
 void Facts::set_value(const jit::Value* v, const IValue& value) {
   if (is_small(value)) values_[v] = value;
   if (auto meta = to_meta(value)) metas_[v] = *std::move(meta);
@@ -120,8 +209,6 @@ std::optional<IValue> Facts::take_value(const jit::Value* v) {
   auto node = values_.extract(v);
   return node ? std::optional(std::move(node.mapped())) : std::nullopt;
 }
-
-void Facts::set_meta(const jit::Value* v, const at::Tensor& meta) { metas_[v] = meta; }
 
 std::optional<IValue> Facts::meta_or_value(const jit::Value* v) const {
   if (const auto found = metas_.find(v); found != metas_.end()) return found->second;
@@ -143,13 +230,17 @@ std::optional<jit::Stack> Facts::evaluate(std::span<jit::Value* const> inputs, c
   return results;
 }
 
-void Facts::learn(std::span<jit::Value* const> inputs, std::span<jit::Value* const> outputs, bool deterministic,
+void Facts::learn(std::span<jit::Value* const> inputs, std::span<jit::Value* const> outputs, Kind kind,
                   const Run& run) {
-  if (deterministic) {
+  if (kind.deterministic) {
     if (const auto results = evaluate(inputs, run); results && results->size() == outputs.size()) {
       for (size_t i = 0; i < outputs.size(); ++i) set_value(outputs[i], (*results)[i]);
       return;
     }
+  }
+  if (std::ranges::any_of(inputs, [&](const jit::Value* v) { return open_.contains(v); })) {
+    learn_by_trials(inputs, outputs, kind.reads_sizes, run);
+    return;
   }
   jit::Stack metas;
   for (const jit::Value* input : inputs) {
@@ -161,10 +252,68 @@ void Facts::learn(std::span<jit::Value* const> inputs, std::span<jit::Value* con
   if (!results || results->size() != outputs.size()) return;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const IValue& result = (*results)[i];
-    if (result.isTensor() || result.isTensorList()) {
+    if (is_tensors(result)) {
       if (auto meta = to_meta(result)) metas_[outputs[i]] = *std::move(meta);
     } else if (is_small(result) && !result.isTuple()) {
       values_[outputs[i]] = result;  // sizes and what follows from them
+    }
+  }
+}
+
+// For real where all is known in the trial, else on the meta device.
+std::optional<jit::Stack> Facts::inputs_of_trial(std::span<jit::Value* const> inputs, size_t trial) const {
+  jit::Stack stack;
+  for (const jit::Value* input : inputs) {
+    std::optional<IValue> known = value(input);
+    if (const auto open = open_.find(input); open != open_.end()) known = open->second[trial];
+    if (!known) known = meta_or_value(input);
+    if (!known) return {};
+    stack.push_back(*known);
+  }
+  if (std::ranges::none_of(stack, is_on_meta)) return stack;
+  for (IValue& input : stack) {
+    auto meta = to_meta(input);
+    if (!meta) return {};
+    input = *std::move(meta);
+  }
+  return stack;
+}
+
+void Facts::learn_by_trials(std::span<jit::Value* const> inputs, std::span<jit::Value* const> outputs, bool reads_sizes,
+                            const Run& run) {
+  size_t count = trial_sizes(0).size();
+  for (const jit::Value* input : inputs) {
+    if (const auto open = open_.find(input); open != open_.end()) count = std::min(count, open->second.size());
+  }
+  std::vector<Trials> found(outputs.size());
+  for (size_t trial = 0; trial < count; ++trial) {
+    auto stack = inputs_of_trial(inputs, trial);
+    if (!stack) return;
+    const MetaKernelsInCpp in_cpp;
+    const auto results = run_quietly(run, *std::move(stack));
+    if (!results && trial >= kNeededTrials) break;
+    if (!results || results->size() != outputs.size()) return;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const IValue& result = (*results)[i];
+      const auto kept = is_small(result) ? std::optional(result) : to_meta(result);
+      if (!kept || kept->isTuple()) return;
+      found[i].push_back(*kept);
+    }
+  }
+  keep(outputs, std::move(found), reads_sizes);
+}
+
+// Keeps what was found in the trials.
+void Facts::keep(std::span<const jit::Value* const> outputs, std::vector<Trials> found, bool reads_sizes) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const IValue& first = found[i][0];
+    const bool alike = std::ranges::all_of(found[i], [&](const IValue& other) { return is_same(first, other); });
+    if (!alike) {
+      open_[outputs[i]] = std::move(found[i]);
+    } else if (is_tensors(first)) {
+      metas_[outputs[i]] = *to_meta(first);
+    } else if (reads_sizes) {
+      values_[outputs[i]] = first;
     }
   }
 }
@@ -175,7 +324,7 @@ void Facts::learn(jit::Node* node) {
   if (!run) return;
   const std::vector<jit::Value*> inputs(node->inputs().begin(), node->inputs().end());
   const std::vector<jit::Value*> outputs(node->outputs().begin(), node->outputs().end());
-  learn(inputs, outputs, !node->isNondeterministic(), *run);
+  learn(inputs, outputs, {!node->isNondeterministic(), reads_sizes(node)}, *run);
 }
 
 }  // namespace onnxtorch

@@ -1,9 +1,11 @@
 // What is known of graph values while translating: whole values where they follow from constants, and shapes (as
 // tensors on the meta device) where they follow from fixed input dimensions. No shape function per operator: whatever
-// enters the graph is run once, for real on small known values, else on the meta device.
+// enters the graph is run once, for real on small known values, else on the meta device. What follows from dimensions
+// that are open is tried with several sizes of them; sizes that come out alike each time are known.
 #pragma once
 
 #include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <functional>
@@ -11,19 +13,27 @@
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 namespace onnxtorch {
 
 class Facts {
  public:
   using Run = std::function<void(torch::jit::Stack&)>;
+  using Trials = std::vector<c10::IValue>;  // a value, or its shape, for each trial
 
   std::optional<c10::IValue> value(const torch::jit::Value* v) const;
-  std::optional<at::Tensor> meta(const torch::jit::Value* v) const;
+  std::optional<at::Tensor> meta(const torch::jit::Value* v) const;  // where all sizes are known
+  std::optional<c10::ScalarType> dtype(const torch::jit::Value* v) const;
+  std::optional<c10::SymbolicShape> shape(const torch::jit::Value* v) const;  // of a tensor whose rank is known
+  std::optional<size_t> length(const torch::jit::Value* v) const;             // of a list
 
   void set_value(const torch::jit::Value* v, const c10::IValue& value);
   std::optional<c10::IValue> take_value(const torch::jit::Value* v);  // and forgets it
-  void set_meta(const torch::jit::Value* v, const at::Tensor& meta);
+  void set_shapes(const torch::jit::Value* v, c10::ScalarType dtype, std::span<const std::vector<int64_t>> trials);
+
+  // The sizes with which an open dimension is tried. A model need not take the last.
+  static std::vector<int64_t> trial_sizes(size_t dimension);
 
   // The value may change after translating: what is read from it on the host stays known, floating tensors made of it
   // do not.
@@ -33,8 +43,12 @@ class Facts {
   std::optional<torch::jit::Stack> evaluate(std::span<torch::jit::Value* const> inputs, const Run& run) const;
 
   // Finds the facts of outputs that `run` computes from inputs; of a node just inserted.
-  void learn(std::span<torch::jit::Value* const> inputs, std::span<torch::jit::Value* const> outputs,
-             bool deterministic, const Run& run);
+  struct Kind {
+    bool deterministic = false;
+    bool reads_sizes = false;  // and computes nothing from them
+  };
+  void learn(std::span<torch::jit::Value* const> inputs, std::span<torch::jit::Value* const> outputs, Kind kind,
+             const Run& run);
   void learn(torch::jit::Node* node);
 
   // The values that were found out, other than constants.
@@ -42,9 +56,14 @@ class Facts {
 
  private:
   std::optional<c10::IValue> meta_or_value(const torch::jit::Value* v) const;
+  std::optional<torch::jit::Stack> inputs_of_trial(std::span<torch::jit::Value* const> inputs, size_t trial) const;
+  void learn_by_trials(std::span<torch::jit::Value* const> inputs, std::span<torch::jit::Value* const> outputs,
+                       bool reads_sizes, const Run& run);
+  void keep(std::span<const torch::jit::Value* const> outputs, std::vector<Trials> found, bool reads_sizes);
 
   std::unordered_map<const torch::jit::Value*, c10::IValue> values_;
   std::unordered_map<const torch::jit::Value*, c10::IValue> metas_;
+  std::unordered_map<const torch::jit::Value*, Trials> open_;  // what differs between trials
   std::unordered_set<const torch::jit::Value*> changing_;
 };
 

@@ -83,7 +83,7 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
         const auto unpacked = graph_->insertNode(graph_->createTupleUnpack(result))->outputs();
         results.assign(unpacked.begin(), unpacked.end());
       }
-      facts_.learn(matched.inputs, results, false, run);
+      facts_.learn(matched.inputs, results, {}, run);
       // The body may go on changing the list that it returns, so only what follows may take the known value instead.
       for (jit::Value*& item : results) {
         if (const auto value = facts_.take_value(item)) item = known_constant(*value).graph;

@@ -21,14 +21,18 @@ namespace {
 namespace jit = torch::jit;
 using c10::IValue;
 
-std::optional<at::Tensor> meta_tensor(const InputSpec& input) {
-  if (!input.dims || input.type.kind != ValueType::Kind::Tensor) return {};
-  std::vector<int64_t> sizes;
+// The sizes of an input for each trial of its open dimensions, of which `symbols` has the numbers.
+std::vector<std::vector<int64_t>> trial_shapes(const InputSpec& input, std::map<std::string, size_t>& symbols) {
+  std::vector<std::vector<int64_t>> shapes(Facts::trial_sizes(0).size());
   for (const Dim& dim : *input.dims) {
-    if (dim.size < 0) return {};
-    sizes.push_back(dim.size);
+    std::vector<int64_t> sizes(shapes.size(), dim.size);
+    if (dim.size < 0) {
+      const std::string name = dim.symbol.empty() ? input.name + "/" + std::to_string(symbols.size()) : dim.symbol;
+      sizes = Facts::trial_sizes(symbols.try_emplace(name, symbols.size()).first->second);
+    }
+    for (size_t i = 0; i < shapes.size(); ++i) shapes[i].push_back(sizes[i]);
   }
-  return at::empty(sizes, at::TensorOptions(storage_dtype(input.type.element)).device(at::kMeta));
+  return shapes;
 }
 
 }  // namespace
@@ -95,13 +99,16 @@ void GraphTranslator::give(const std::string& name) {
 void GraphTranslator::declare_inputs() {
   program_.inputs = declared_inputs(model_, options_.shapes);
   check_sizes(options_.shapes, program_.inputs);
+  std::map<std::string, size_t> symbols;
   for (size_t i = 0; i < program_.inputs.size(); ++i) {
     const InputSpec& spec = program_.inputs[i];
     if (spec.has_default && !options_.variant.overridden.contains(spec.name)) continue;
     jit::Value* value = graph_->addInput();
     value->setType(torchscript_type(spec.type));
     program_.graph_inputs.push_back({GraphInput::Role::Input, i});
-    if (const auto meta = meta_tensor(spec)) facts_.set_meta(value, *meta);
+    if (spec.dims && spec.type.kind == ValueType::Kind::Tensor) {
+      facts_.set_shapes(value, storage_dtype(spec.type.element), trial_shapes(spec, symbols));
+    }
     define(spec.name, {value, spec.type});
   }
 }
@@ -279,18 +286,32 @@ void GraphTranslator::mark(const char* function, const std::vector<jit::NamedVal
   jit::emitBuiltinCall(location_, *graph_, c10::Symbol::fromQualString(function), arguments, {});
 }
 
+// What a branch computes and returns has the type of the result.
+void stamp_results(jit::Block* branch, at::ArrayRef<jit::Value*> results) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    jit::Value* const returned = branch->outputs()[i];
+    if (returned->node()->owningBlock() == branch && *returned->type() == *c10::TensorType::get() &&
+        results[i]->type()->kind() == c10::TypeKind::TensorType) {
+      returned->setType(results[i]->type());
+    }
+  }
+}
+
 // Gives tensors the element types and sizes that are known, for passes to read.
 void GraphTranslator::stamp_types(jit::Block* block) {
   const auto stamp = [&](jit::Value* value) {
-    const auto meta = facts_.meta(value);
-    if (!meta || !meta->defined() || value->type()->kind() != c10::TypeKind::TensorType) return;
-    value->setType(c10::TensorType::create(meta->scalar_type(), std::nullopt, c10::SymbolicShape(meta->sizes()),
-                                           c10::VaryingShape<c10::Stride>(), std::nullopt));
+    const auto shape = facts_.shape(value);
+    if (!shape || value->type()->kind() != c10::TypeKind::TensorType) return;
+    value->setType(c10::TensorType::create(facts_.dtype(value), std::nullopt, *shape, c10::VaryingShape<c10::Stride>(),
+                                           std::nullopt));
   };
   for (jit::Value* input : block->inputs()) stamp(input);
   for (jit::Node* node : block->nodes()) {
     for (jit::Value* output : node->outputs()) stamp(output);
-    for (jit::Block* inner : node->blocks()) stamp_types(inner);
+    for (jit::Block* inner : node->blocks()) {
+      if (node->kind() == c10::prim::If) stamp_results(inner, node->outputs());
+      stamp_types(inner);
+    }
   }
 }
 

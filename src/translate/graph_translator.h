@@ -34,6 +34,7 @@ class GraphTranslator : public Translator {
   std::optional<std::vector<int64_t>> known_ints(const Value& v) const override;
   std::optional<double> known_number(const Value& v) const override;
   std::optional<std::vector<int64_t>> known_shape(const Value& v) const override;
+  std::optional<std::vector<std::optional<int64_t>>> known_sizes(const Value& v) const override;
   std::optional<c10::ScalarType> known_dtype(const Value& v) const override;
   std::optional<Values> items(const Value& v) override;
 

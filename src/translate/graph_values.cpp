@@ -96,19 +96,33 @@ std::optional<double> GraphTranslator::known_number(const Value& v) const {
 
 std::optional<std::vector<int64_t>> GraphTranslator::known_shape(const Value& v) const {
   if (v.absent()) return {};
-  const c10::TypeKind kind = v.graph->type()->kind();
-  if (kind == c10::TypeKind::IntType || kind == c10::TypeKind::BoolType) return std::vector<int64_t>{};
-  if (const auto known = facts_.value(v.graph); known && (known->isIntList() || known->isBoolList())) {
-    return std::vector<int64_t>{static_cast<int64_t>(known->toListRef().size())};
+  const auto& type = v.graph->type();
+  if (type->kind() == c10::TypeKind::IntType || type->kind() == c10::TypeKind::BoolType) return std::vector<int64_t>{};
+  if (type->isSubtypeOf(*c10::ListType::ofInts()) || type->isSubtypeOf(*c10::ListType::ofBools())) {
+    if (const auto length = facts_.length(v.graph)) return std::vector<int64_t>{static_cast<int64_t>(*length)};
   }
   if (is_list_of_numbers(v)) return std::vector<int64_t>{static_cast<int64_t>(v.graph->node()->inputs().size())};
   const auto meta = facts_.meta(v.graph);
   return meta ? std::optional(meta->sizes().vec()) : std::nullopt;
 }
 
+std::optional<std::vector<std::optional<int64_t>>> GraphTranslator::known_sizes(const Value& v) const {
+  std::vector<std::optional<int64_t>> sizes;
+  if (const auto shape = known_shape(v)) {
+    sizes.assign(shape->begin(), shape->end());
+    return sizes;
+  }
+  const auto shape = v.absent() ? std::nullopt : facts_.shape(v.graph);
+  if (!shape) return {};
+  const std::vector<c10::ShapeSymbol> found = shape->sizes().value();
+  for (const c10::ShapeSymbol& size : found) {
+    sizes.push_back(size.is_static() ? std::optional(size.static_size()) : std::nullopt);
+  }
+  return sizes;
+}
+
 std::optional<c10::ScalarType> GraphTranslator::known_dtype(const Value& v) const {
-  const auto meta = v.absent() ? std::nullopt : facts_.meta(v.graph);
-  return meta ? std::optional(meta->scalar_type()) : std::nullopt;
+  return v.absent() ? std::nullopt : facts_.dtype(v.graph);
 }
 
 std::optional<Values> GraphTranslator::items(const Value& v) {

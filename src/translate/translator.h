@@ -44,6 +44,8 @@ class Translator {
   virtual std::optional<std::vector<int64_t>> known_ints(const Value& v) const = 0;
   virtual std::optional<double> known_number(const Value& v) const = 0;  // of a tensor of rank 0
   virtual std::optional<std::vector<int64_t>> known_shape(const Value& v) const = 0;
+  // The same where dimensions may be open; nothing where even their number is.
+  virtual std::optional<std::vector<std::optional<int64_t>>> known_sizes(const Value& v) const = 0;
   virtual std::optional<c10::ScalarType> known_dtype(const Value& v) const = 0;
   // The elements of what is on the host, or of a known integer tensor of rank 0 or 1, as one int or bool each; nothing
   // where even their number is not known.

@@ -1,0 +1,123 @@
+"""What is known of a model whose inputs have open dimensions, and what must not be taken for known."""
+
+import re
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+from onnx.reference import ReferenceEvaluator
+
+from onnx_torch import backend
+
+
+def model_of(signature, body):
+    return parser.parse_model(f'<ir_version: 10, opset_import: ["" : 17]> g {signature} {{ {body} }}')
+
+
+def types_of(model):
+    """The types of a graph's tensors, in their order."""
+    text = backend.prepare(model, optimize=False)._prepared.graph_text()
+    return re.findall(r" : (\w+\([^)]*\)) = ", text)
+
+
+def assert_as_the_reference(model, *inputs):
+    prepared = backend.prepare(model)
+    names = [value.name for value in model.graph.input]
+    for arrays in inputs:
+        expected = ReferenceEvaluator(model).run(None, dict(zip(names, arrays, strict=True)))
+        for found, wanted in zip(prepared.run(list(arrays)), expected, strict=True):
+            assert found.shape == wanted.shape
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def numbers(*shape):
+    return (np.arange(np.prod(shape, dtype=int)) % 13 - 6).astype(np.float32).reshape(shape)
+
+
+@pytest.mark.parametrize(
+    ("signature", "body", "last"),
+    [
+        ("(float[N, 8] x) => (float[a, b] y)", "y = Relu (x)", "Float(*, 8)"),
+        ("(float[N, 8] x, float[8, 5] w) => (float[a, b] y)", "y = MatMul (x, w)", "Float(*, 5)"),
+        ("(float[N, 3, 8, 8] x, float[4, 3, 3, 3] w) => (float[a, b, c, d] y)", "y = Conv (x, w)", "Float(*, 4, 6, 6)"),
+        ("(float[N, 6] x, float[N, 6] z) => (float[a, b] y)", "y = Concat <axis = 1> (x, z)", "Float(*, 12)"),
+        ("(float[N, 6] x) => (float[a, b, c] y) <int64[3] s = {0, -1, 2}>", "y = Reshape (x, s)", "Float(*, 3, 2)"),
+        ("(float[N, 6, 4] x) => (float[a, b] y)", "y = Flatten (x)", "Float(*, 24)"),
+        ("(float[N, 4] x) => (float[a, b] y)", "s = Shape (x) z = Expand (x, s) y = Tanh (z)", "Float(*, 4)"),
+        ("(float[N, M] x) => (float[a, b] y)", "y = Transpose (x)", "Float(*, *)"),
+        ("(float[N, 4] x) => (float[a] y)", "y = ReduceMean <axes = [0], keepdims = 0> (x)", "Float(4)"),
+    ],
+)
+def test_sizes_are_known_where_open_ones_do_not_matter(signature, body, last):
+    assert types_of(model_of(signature, body))[-1] == last
+
+
+@pytest.mark.parametrize(
+    ("signature", "body"),
+    [
+        # The larger of a size and a number: the number, up to it.
+        (
+            "(float[N] x) => (float[a] y) <int64[1] few = {700}, float zero = {0}, int64 from = {0}>",
+            "s = Shape (x) l = Max (s, few) z = Expand (zero, l) y = Identity (z)",
+        ),
+        ("(float[N, 4] x) => (float[a, b] y) <int64[1] few = {700}>", "s = Shape <end = 1> (x) l = Min (s, few) y = CastLike (l, x)"),
+        # A dimension that goes where it is 1.
+        ("(float[N, 4] x) => (float y)", "y = Squeeze (x)"),
+        ("(float[N, 4] x, float[M, 4] z) => (float[a, b] y)", "y = Add (x, z)"),
+        # A slice of at most that many.
+        (
+            "(float[N] x) => (float[a] y) <int64[1] from = {0}, int64[1] to = {600}>",
+            "y = Slice (x, from, to)",
+        ),
+        ("(float[N] x) => (float[a] y) <int64[1] one = {1}, int64[1] none = {0}>", "s = Shape (x) q = Div (s, s) y = CastLike (q, x)"),
+        ("(float[N] x) => (float[a] y) <int64[1] many = {2000}>", "s = Shape (x) q = Div (s, many) y = CastLike (q, x)"),
+        ("(float[N] x) => (float[a] y) <int64[1] many = {2000}>", "s = Shape (x) q = Less (s, many) y = CastLike (q, x)"),
+    ],
+)  # fmt: skip
+def test_what_only_some_sizes_have_is_not_known(signature, body):
+    model = model_of(signature, body)
+    shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    sizes = [1, 2, 5, 650, 5000]
+    inputs = []
+    for size in sizes:
+        arrays = [numbers(*(dim or size for dim in shape))]
+        if len(model.graph.input) == 2:
+            arrays.append(numbers(1, *arrays[0].shape[1:]))
+        inputs.append(arrays)
+    assert_as_the_reference(model, *inputs)
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
+def test_padding_follows_each_size(mode):
+    model = model_of(
+        "(float[1, 2, H, W] x, float[2, 2, 3, 3] w) => (float[a, b, c, d] y)",
+        f'y = Conv <auto_pad = "{mode}", strides = [2, 2]> (x, w)',
+    )
+    assert_as_the_reference(
+        model,
+        *[(numbers(1, 2, height, width), numbers(2, 2, 3, 3)) for height, width in [(7, 7), (8, 7), (8, 8), (3, 4)]],
+    )
+
+
+def test_a_branch_on_a_size_stays():
+    model = parser.parse_model("""<ir_version: 10, opset_import: ["" : 23]>
+        g (float[N, 4] x) => (float[a, b] y) <int64 one = {1}, int64[1] zero = {0}> {
+            s = Shape <end = 1> (x)
+            alone = Equal (s, one)
+            y = If (alone) <then_branch = t () => (float[a, b] p) { p = Neg (x) },
+                            else_branch = e () => (float[a, b] q) { q = Identity (x) }>
+        }""")
+    assert_as_the_reference(model, *[(numbers(size, 4),) for size in (1, 2, 1)])
+
+
+def test_a_model_may_have_a_largest_size():
+    """Positions come from a table, which ends before the largest size that is tried."""
+    model = model_of(
+        "(float[N, 4] x) => (float[a, b] y) <float[512, 4] table = {0}, int64[1] from = {0}>",
+        "n = Shape <end = 1> (x) p = Slice (table, from, n) y = Add (x, p)",
+    )
+    table = onnx.numpy_helper.from_array(numbers(512, 4), "table")
+    model.graph.initializer[0].CopyFrom(table)
+    assert types_of(model)[-1] == "Float(*, 4)"
+    assert_as_the_reference(model, *[(numbers(size, 4),) for size in (1, 3, 512)])
