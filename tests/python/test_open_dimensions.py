@@ -72,12 +72,12 @@ def test_sizes_are_known_where_open_ones_do_not_matter(signature, body, last):
         ("(float[N] x) => (float[a] y) <int64[1] from = {0}, int64[1] to = {600}>", "y = Slice (x, from, to)"),
         # Numbers that many sizes have in common.
         (
-            "(float[N] x) => (float[a] y) <int64[1] many = {2000}>",
-            "s = Shape (x) q = Div (s, many) y = CastLike (q, x)",
+            "(float[N] x) => (float[a] y) <int64[1] n = {2000}>",
+            "s = Shape (x) q = Div (s, n) y = CastLike (q, x)",
         ),
         (
-            "(float[N] x) => (float[a] y) <int64[1] many = {2000}>",
-            "s = Shape (x) q = Less (s, many) y = CastLike (q, x)",
+            "(float[N] x) => (float[a] y) <int64[1] n = {2000}>",
+            "s = Shape (x) q = Less (s, n) y = CastLike (q, x)",
         ),
     ],
 )
