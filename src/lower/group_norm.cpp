@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/work_memory.h"
 #include "lower/for_each_cpu.h"
 #include "passes/constants.h"
 
@@ -150,7 +151,7 @@ at::Tensor group_norm(const at::Tensor& x, const GroupNorm& norm) {
     if (!found) return by_aten(x, norm);
     affines.push_back(*std::move(found));
   }
-  at::Tensor y = at::empty_like(x);
+  at::Tensor y = work_tensor(x.sizes(), x.strides(), x.scalar_type());
   auto* const to = y.mutable_data_ptr<float>();
   for_each_block([&](int64_t, int64_t sample, int64_t block) {
     const int64_t start = blocks.start(sample, block);

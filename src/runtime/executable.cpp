@@ -36,11 +36,13 @@ IValue separated(IValue value) {
 
 }  // namespace
 
-Executable::Executable(Program program) : program_(std::move(program)), code_(program_.graph, "onnx_model") {}
+Executable::Executable(Program program)
+    : program_(std::move(program)), code_(program_.graph, "onnx_model"), memory_(std::make_shared<WorkMemory>()) {}
 
 std::vector<IValue> Executable::run(std::span<const IValue> inputs,
                                     const c10::intrusive_ptr<StringPool>& strings) const {
   const c10::InferenceMode inference(!program_.needs_autograd);
+  const WorkMemory::Scope scope(*memory_);
   torch::jit::Stack stack;
   stack.reserve(program_.graph_inputs.size());
   size_t next = 0;

@@ -4,9 +4,11 @@
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/jit/runtime/interpreter.h>
 
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "kernels/work_memory.h"
 #include "translate/program.h"
 
 namespace onnxtorch {
@@ -26,6 +28,7 @@ class Executable {
  private:
   Program program_;
   torch::jit::Code code_;
+  std::shared_ptr<WorkMemory> memory_;
 };
 
 }  // namespace onnxtorch

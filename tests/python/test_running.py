@@ -3,6 +3,7 @@
 import copy
 import multiprocessing
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
 import numpy as np
@@ -225,3 +226,41 @@ def test_a_prepared_model_survives_spawn():
     np.testing.assert_array_equal(queue.get(timeout=60), -X)
     process.join()
     assert process.exitcode == 0
+
+
+def large_convolutions():
+    """y = conv(x), z = conv(y), of 1 MB each, which pass for large (src/kernels/work_memory.h)."""
+    weights = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype(np.float32)
+    nodes = [helper.make_node("Conv", [x, "w"], [y], pads=[1, 1, 1, 1]) for x, y in ("xy", "yz")]
+    x = tensor_info("x", element=TensorProto.FLOAT, shape=[1, 16, 128, 128])
+    return model_of(nodes, [x], ["y", "z"], initializer=[numpy_helper.from_array(weights, "w")])
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_results_stay_as_they_are_in_later_runs(kind):
+    rep = backend.prepare(large_convolutions())
+    kept = []
+    for seed in range(6):
+        x = np.random.default_rng(seed).standard_normal((1, 16, 128, 128)).astype(np.float32)
+        results = rep.run([x], output=kind)
+        kept += [(result, np.asarray(result).copy()) for result in (results if seed % 2 else results[:1])]
+    for result, copied in kept:
+        np.testing.assert_array_equal(np.asarray(result), copied)
+
+
+def test_results_outlive_their_model():
+    rep = backend.prepare(large_convolutions())
+    y, z = rep.run([np.ones((1, 16, 128, 128), np.float32)])
+    again = y.copy(), z.copy()
+    del rep
+    np.testing.assert_array_equal((y, z), again)
+
+
+def test_threads_that_share_a_model_do_not_share_memory():
+    rep = backend.prepare(large_convolutions())
+    inputs = [np.random.default_rng(seed).standard_normal((1, 16, 128, 128)).astype(np.float32) for seed in range(4)]
+    expected = [rep.run([x]) for x in inputs]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            for found, wanted in zip(pool.map(lambda x: rep.run([x]), inputs), expected, strict=True):
+                np.testing.assert_array_equal(found, wanted)

@@ -13,6 +13,8 @@
 #include <ranges>
 #include <set>
 
+#include "kernels/work_memory.h"
+
 namespace onnxtorch {
 
 using chain::Loop;
@@ -332,7 +334,7 @@ std::vector<at::Tensor> Chain::run(at::TensorList inputs) const {
     c10::SmallVector<void*, 8> results;
     for (const size_t number : pass.sources) sources.push_back(tensors[number].const_data_ptr());
     for (const bool is_mask : pass.loop.results_are_masks) {
-      tensors.push_back(at::empty_strided(pass.layout.sizes, pass.layout.strides, is_mask ? c10::kBool : c10::kFloat));
+      tensors.push_back(work_tensor(pass.layout.sizes, pass.layout.strides, is_mask ? c10::kBool : c10::kFloat));
       results.push_back(tensors.back().mutable_data_ptr());
     }
     at::parallel_for(0, pass.elements, pass.grain, [&](int64_t begin, int64_t end) {

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/work_memory.h"
 #include "lower/for_each_cpu.h"
 #include "runtime/thread_limit.h"
 
@@ -130,7 +131,7 @@ at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
   if (!fused) p = prepared(x.sizes(), false);
   if (!p->primitive) return plainly();
 
-  const at::Tensor y = at::detail::empty_strided_cpu(p->sizes, p->strides, result_);
+  const at::Tensor y = work_tensor(p->sizes, p->strides, result_);
   Call call(p->frames);
   call.with(DNNL_ARG_SRC, p->source, x).with(DNNL_ARG_WEIGHTS, p->weight.memory).with(DNNL_ARG_DST, p->result, y);
   if (lent_bias_) call.with(DNNL_ARG_BIAS, lent_bias_);

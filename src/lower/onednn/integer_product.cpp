@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "kernels/work_memory.h"
 #include "lower/onednn/convolution.h"
 #include "lower/onednn/sums.h"
 
@@ -171,7 +172,7 @@ class PackedIntegers : public PackedIntegerProduct {
     const at::Tensor source = padded(numbers);
     const std::shared_ptr<const Prepared> p = prepared(source.sizes());
     if (!p->primitive) return {};
-    const at::Tensor y = at::empty_strided(p->sizes, p->strides, c10::kInt);
+    const at::Tensor y = work_tensor(p->sizes, p->strides, c10::kInt);
     Call call(p->frames);
     call.with(DNNL_ARG_SRC, p->source, source).with(DNNL_ARG_WEIGHTS, p->weight.memory);
     call.with(DNNL_ARG_DST, p->result, y).run(p->primitive, p->scratchpad);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "kernels/work_memory.h"
 #include "lower/onednn/primitives.h"
 
 namespace onnxtorch::onednn {
@@ -95,7 +96,7 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
   const auto sizes = product_sizes(a.sizes(), b.sizes());
   if (!sizes) return at::matmul(a, b);
   const auto dims = static_cast<int64_t>(sizes->size());
-  const at::Tensor result = at::empty(*sizes, a.options());
+  const at::Tensor result = work_tensor(*sizes, a.scalar_type());
   return compute(with_dims(a, dims), with_dims(b, dims), {}, result, 1) ? result : at::matmul(a, b);
 }
 
@@ -108,7 +109,7 @@ at::Tensor scores(const at::Tensor& query, const at::Tensor& key, const at::Tens
   const bool fits =
       !mask.defined() || (is_matrix(mask) && mask.dim() <= dims && at::is_expandable_to(mask.sizes(), *sizes));
   if (sizes && fits) {
-    const at::Tensor result = at::empty(*sizes, query.options());
+    const at::Tensor result = work_tensor(*sizes, query.scalar_type());
     const at::Tensor added = mask.defined() ? with_dims(mask, dims) : mask;
     if (compute(with_dims(query, dims), with_dims(key, dims), added, result, scale)) return result;
   }
@@ -139,9 +140,9 @@ std::optional<std::vector<int64_t>> attention_sizes(const at::Tensor& query, con
 
 // Contiguous, but of four dimensions in the order of memory that what follows wants: the heads of a position side by
 // side.
-at::Tensor empty_result(const std::vector<int64_t>& sizes, const at::TensorOptions& options) {
-  if (sizes.size() != 4) return at::empty(sizes, options);
-  return at::empty({sizes[0], sizes[2], sizes[1], sizes[3]}, options).transpose(1, 2);
+at::Tensor empty_result(const std::vector<int64_t>& sizes, c10::ScalarType dtype) {
+  if (sizes.size() != 4) return work_tensor(sizes, dtype);
+  return work_tensor({sizes[0], sizes[2], sizes[1], sizes[3]}, dtype).transpose(1, 2);
 }
 
 // How many of the query's rows to take at once, so that their scores are still in cache when they are used.
@@ -164,7 +165,7 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
   const bool mask_has_rows = added.defined() && added.dim() >= 2 && added.size(-2) != 1;
   // A primitive arranges the keys for itself, each time; it is soonest done where they are transposed already.
   const at::Tensor keys = step < rows ? key.contiguous() : key;
-  const at::Tensor result = empty_result(*sizes, value.options());
+  const at::Tensor result = empty_result(*sizes, value.scalar_type());
   for (int64_t row = 0; row < rows; row += step) {
     const auto part = [&](const at::Tensor& t) { return t.narrow(-2, row, std::min(step, rows - row)); };
     const at::Tensor weights =

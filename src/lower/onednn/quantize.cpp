@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 
+#include "kernels/work_memory.h"
 #include "lower/for_each_cpu.h"
 
 namespace onnxtorch::onednn {
@@ -137,7 +138,7 @@ at::Tensor dense(const at::Tensor& x) { return x.is_non_overlapping_and_dense() 
 }  // namespace
 
 at::Tensor dequantize(const at::Tensor& given, double scale, int64_t zero_point) {
-  const at::Tensor x = dense(given), y = at::empty_like(x, x.options().dtype(c10::kFloat));
+  const at::Tensor x = dense(given), y = work_tensor(x.sizes(), x.strides(), c10::kFloat);
   for_type(x.scalar_type(), [&]<typename T>(T*) {
     const T* const from = x.const_data_ptr<T>();
     float* const to = y.data_ptr<float>();
@@ -150,7 +151,7 @@ at::Tensor dequantize(const at::Tensor& given, double scale, int64_t zero_point)
 
 at::Tensor quantize(const at::Tensor& given, double scale, int64_t zero_point, int64_t low, int64_t high,
                     at::ScalarType type) {
-  const at::Tensor x = dense(given.to(c10::kFloat)), y = at::empty_like(x, x.options().dtype(type));
+  const at::Tensor x = dense(given.to(c10::kFloat)), y = work_tensor(x.sizes(), x.strides(), type);
   for_type(type, [&]<typename T>(T*) {
     const float* const from = x.const_data_ptr<float>();
     T* const to = y.data_ptr<T>();
@@ -179,7 +180,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> dynamic_quantize(const at::Tensor
 }
 
 at::Tensor look_up(const at::Tensor& given, const at::Tensor& table) {
-  const at::Tensor x = dense(given), y = at::empty_like(x, x.options().dtype(table.scalar_type()));
+  const at::Tensor x = dense(given), y = work_tensor(x.sizes(), x.strides(), table.scalar_type());
   for_type(x.scalar_type(), [&]<typename T>(T*) {
     const T* const from = x.const_data_ptr<T>();
     const auto* const results = static_cast<const uint8_t*>(table.const_data_ptr());
@@ -205,7 +206,7 @@ at::Tensor quantized_add(const at::Tensor& given, double a_scale, int64_t a_zero
         at::add(dequantize(a, a_scale, a_zero_point), is_floating ? b : dequantize(b, b_scale, b_zero_point));
     return quantize(sum, scale, zero_point, low, high, type);
   }
-  const at::Tensor y = at::empty_like(a);
+  const at::Tensor y = work_tensor(a.sizes(), a.strides(), a.scalar_type());
   const Units of_a = units(a_scale, a_zero_point), of_b = units(b_scale, b_zero_point);
   const Steps to = steps(scale, zero_point, low, high);
   for_type(type, [&]<typename T>(T*) {

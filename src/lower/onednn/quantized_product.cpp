@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "kernels/work_memory.h"
 #include "lower/onednn/convolution.h"
 #include "lower/onednn/fused.h"
 #include "lower/onednn/integer_product.h"
@@ -48,8 +49,7 @@ class QuantizedProduct : public PackedProduct {
     const std::shared_ptr<const Prepared> p = prepared(x.sizes());
     if (!p->primitive) return in_float(x);
 
-    const at::Tensor y =
-        at::empty_strided(p->sizes, p->strides, quantized_.result ? quantized_.result->type : c10::kFloat);
+    const at::Tensor y = work_tensor(p->sizes, p->strides, quantized_.result ? quantized_.result->type : c10::kFloat);
     Call call(p->frames);
     call.with(DNNL_ARG_SRC, p->source, x).with(DNNL_ARG_WEIGHTS, p->weight.memory).with(DNNL_ARG_DST, p->result, y);
     call.with(DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, {{unit_.numel()}, Type::f32, Tag::a}, unit_);

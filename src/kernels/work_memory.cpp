@@ -1,0 +1,81 @@
+#include "kernels/work_memory.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/util/strides.h>
+
+#include <utility>
+
+namespace onnxtorch {
+namespace {
+
+constexpr size_t kLeastBytes = 1 << 18;  // below that allocators keep memory themselves
+constexpr uint64_t kMostRuns = 4;        // that a block waits for
+
+thread_local WorkMemory* current = nullptr;
+
+}  // namespace
+
+WorkMemory::Scope::Scope(WorkMemory& memory) : around_(std::exchange(current, &memory)), memory_(memory) {}
+
+WorkMemory::Scope::~Scope() {
+  current = around_;
+  memory_.end_run();
+}
+
+WorkMemory::Block WorkMemory::take(size_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.lower_bound(bytes);
+    if (found != blocks_.end() && found->first - bytes <= bytes / 4) {
+      Block block = std::move(found->second);
+      blocks_.erase(found);
+      return block;
+    }
+  }
+  return {c10::GetCPUAllocator()->allocate(bytes), bytes};
+}
+
+// The last that was given up is the first to be taken: it may still be in the cache.
+void WorkMemory::give_up(Block block) {
+  const std::lock_guard lock(mutex_);
+  block.given_up = runs_;
+  const size_t size = block.size;
+  blocks_.emplace_hint(blocks_.lower_bound(size), size, std::move(block));
+}
+
+void WorkMemory::end_run() {
+  const std::lock_guard lock(mutex_);
+  ++runs_;
+  std::erase_if(blocks_, [&](const auto& block) { return block.second.given_up + kMostRuns < runs_; });
+}
+
+at::Tensor WorkMemory::empty(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype, size_t bytes) {
+  const auto block = std::make_shared<Block>(take(bytes));
+  const auto give_up = [memory = shared_from_this(), block](void*) { memory->give_up(std::move(*block)); };
+  return at::from_blob(block->data.get(), sizes, strides, give_up, dtype);
+}
+
+size_t WorkMemory::kept_bytes() const {
+  const std::lock_guard lock(mutex_);
+  size_t bytes = 0;
+  for (const auto& [size, block] : blocks_) bytes += size;
+  return bytes;
+}
+
+at::Tensor work_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype) {
+  const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
+  // Who counts memory is to count all of it.
+  if (!current || bytes < kLeastBytes || c10::memoryProfilingEnabled()) {
+    return at::detail::empty_strided_cpu(sizes, strides, dtype);
+  }
+  return current->empty(sizes, strides, dtype, bytes);
+}
+
+at::Tensor work_tensor(at::IntArrayRef sizes, c10::ScalarType dtype) {
+  return work_tensor(sizes, c10::contiguous_strides(sizes), dtype);
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,56 @@
+// Memory for large intermediate results, which a model's runs use again and again. An allocator gives memory of that
+// size back to the system, which clears every page of it before the next use.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace onnxtorch {
+
+// The blocks that a model's runs have given up. What a few runs have not asked for goes back to the system. Any number
+// of threads may run the model.
+class __attribute__((visibility("default"))) WorkMemory : public std::enable_shared_from_this<WorkMemory> {
+ public:
+  // While one lives, tensors that this thread makes take memory from there.
+  class Scope {
+   public:
+    explicit Scope(WorkMemory& memory);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    WorkMemory* const around_;
+    WorkMemory& memory_;
+  };
+
+  at::Tensor empty(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype, size_t bytes);
+  size_t kept_bytes() const;
+
+ private:
+  struct Block {
+    c10::DataPtr data;
+    size_t size;
+    uint64_t given_up = 0;  // in which run
+  };
+
+  Block take(size_t bytes);
+  void give_up(Block block);
+  void end_run();
+
+  mutable std::mutex mutex_;
+  std::multimap<size_t, Block> blocks_;
+  uint64_t runs_ = 0;
+};
+
+// On the CPU, not filled.
+__attribute__((visibility("default"))) at::Tensor work_tensor(at::IntArrayRef sizes, at::IntArrayRef strides,
+                                                              c10::ScalarType dtype);
+__attribute__((visibility("default"))) at::Tensor work_tensor(at::IntArrayRef sizes, c10::ScalarType dtype);
+
+}  // namespace onnxtorch

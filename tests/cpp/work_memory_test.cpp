@@ -1,0 +1,72 @@
+#include "kernels/work_memory.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace onnxtorch {
+namespace {
+
+constexpr int64_t kLarge = 1 << 20, kSmall = 1 << 10;
+
+TEST(WorkMemory, GivesAgainWhatWasGivenUp) {
+  const auto memory = std::make_shared<WorkMemory>();
+  const WorkMemory::Scope scope(*memory);
+  at::Tensor x = work_tensor({kLarge}, c10::kFloat);
+  const void* const place = x.data_ptr();
+  const at::Tensor y = work_tensor({kLarge}, c10::kFloat);
+  EXPECT_NE(y.data_ptr(), place);
+  x.reset();
+  EXPECT_EQ(memory->kept_bytes(), kLarge * 4);
+  const at::Tensor z = work_tensor({4, kLarge / 4}, {1, 4}, c10::kFloat);
+  EXPECT_EQ(z.data_ptr(), place);
+  EXPECT_EQ(z.strides(), (std::vector<int64_t>{1, 4}));
+  EXPECT_EQ(memory->kept_bytes(), 0);
+}
+
+TEST(WorkMemory, GivesNoBlockThatIsMuchTooLarge) {
+  const auto memory = std::make_shared<WorkMemory>();
+  const WorkMemory::Scope scope(*memory);
+  const void* const place = work_tensor({4 * kLarge}, c10::kFloat).data_ptr();
+  EXPECT_NE(work_tensor({kLarge}, c10::kFloat).data_ptr(), place);
+}
+
+TEST(WorkMemory, KeepsNothingForEver) {
+  const auto memory = std::make_shared<WorkMemory>();
+  {
+    const WorkMemory::Scope scope(*memory);
+    work_tensor({kLarge}, c10::kFloat);
+  }
+  EXPECT_GT(memory->kept_bytes(), 0);
+  for (int run = 0; run < 5; ++run) const WorkMemory::Scope scope(*memory);
+  EXPECT_EQ(memory->kept_bytes(), 0);
+}
+
+TEST(WorkMemory, LeavesSmallTensorsAndOthersAlone) {
+  const auto memory = std::make_shared<WorkMemory>();
+  work_tensor({kLarge}, c10::kFloat);
+  {
+    const WorkMemory::Scope scope(*memory);
+    work_tensor({kSmall}, c10::kFloat);
+    std::thread([] { work_tensor({kLarge}, c10::kFloat); }).join();
+  }
+  EXPECT_EQ(memory->kept_bytes(), 0);
+}
+
+TEST(WorkMemory, MayEndBeforeItsTensors) {
+  auto memory = std::make_shared<WorkMemory>();
+  at::Tensor x;
+  {
+    const WorkMemory::Scope scope(*memory);
+    x = work_tensor({kLarge}, c10::kFloat);
+  }
+  memory.reset();
+  x.fill_(1);
+  EXPECT_EQ(x.sum().item<float>(), kLarge);
+}
+
+}  // namespace
+}  // namespace onnxtorch
