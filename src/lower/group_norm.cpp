@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <c10/util/accumulate.h>
 #include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "kernels/work_memory.h"
 #include "lower/for_each_cpu.h"
 #include "passes/constants.h"
+#include "passes/walk.h"
 
 namespace onnxtorch {
 namespace {
@@ -189,28 +191,17 @@ std::vector<jit::Value*> operands_of(jit::Node* node, const Constants& constants
   return {node->input(0), each, node->input(1), node->input(2), node->input(7)};
 }
 
-void replace(jit::Block* block, const Constants& constants) {
-  for (auto it = block->nodes().begin(); it != block->nodes().end();) {
-    jit::Node* const node = *it++;
-    for (jit::Block* inner : node->blocks()) replace(inner, constants);
-    const jit::WithInsertPoint at(node);
-    const auto operands = operands_of(node, constants);
-    if (operands.empty()) continue;
-    jit::Graph& graph = *node->owningGraph();
-    jit::Node* const made =
-        graph.insertNode(graph.create(c10::Symbol::fromQualString("onnx_torch::group_norm"), operands));
-    made->setSourceRange(node->sourceRange());
-    made->output()->setType(node->output()->type());
-    node->output()->replaceAllUsesWith(made->output());
-    node->destroy();
-  }
-}
-
 }  // namespace
 
 void replace_group_norms(Program& program) {
   register_group_norm();
-  replace(program.graph->block(), Constants(program));
+  const Constants constants(program);
+  for_each_node(program.graph->block(), [&](jit::Node* node) {
+    const jit::WithInsertPoint at(node);
+    const auto operands = operands_of(node, constants);
+    if (!operands.empty()) replace(node, "onnx_torch::group_norm", operands);
+  });
+  jit::EliminateDeadCode(program.graph);
 }
 
 }  // namespace onnxtorch

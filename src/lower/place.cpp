@@ -4,22 +4,22 @@
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
 
+#include "passes/walk.h"
+
 namespace onnxtorch {
 namespace {
 
 namespace jit = torch::jit;
 
 void move_constants(jit::Block* block, c10::Device device) {
-  for (auto node = block->nodes().begin(); node != block->nodes().end();) {
-    jit::Node* const current = *node++;
-    for (jit::Block* inner : current->blocks()) move_constants(inner, device);
-    if (current->kind() != c10::prim::Constant) continue;
-    const auto value = jit::toIValue(current->output());
-    if (!value || !value->isDevice()) continue;
-    const jit::WithInsertPoint at(current);
-    current->output()->replaceAllUsesWith(current->owningGraph()->insertConstant(device));
-    current->destroy();
-  }
+  for_each_node(block, [&](jit::Node* node) {
+    if (node->kind() != c10::prim::Constant) return;
+    const auto value = jit::toIValue(node->output());
+    if (!value || !value->isDevice()) return;
+    const jit::WithInsertPoint at(node);
+    node->output()->replaceAllUsesWith(node->owningGraph()->insertConstant(device));
+    node->destroy();
+  });
 }
 
 }  // namespace

@@ -10,12 +10,12 @@
 #include <cstring>
 
 #include "passes/constants.h"
+#include "passes/walk.h"
 
 namespace onnxtorch {
 namespace {
 
 namespace jit = torch::jit;
-using c10::Symbol;
 
 // --- The operator ----------------------------------------------------------------------------------------------------
 
@@ -97,29 +97,17 @@ jit::Value* from_either_end(const jit::Node* select, const Constants& constants)
   return fits ? indices : nullptr;
 }
 
-void replace(jit::Block* block, const Constants& constants) {
-  for (auto it = block->nodes().begin(); it != block->nodes().end();) {
-    jit::Node* const node = *it++;
-    for (jit::Block* inner : node->blocks()) replace(inner, constants);
-    if (node->kind() != Symbol::fromQualString("aten::index_select")) continue;
-    jit::Value* const indices = from_either_end(node, constants);
-    if (!indices) continue;
-    jit::Graph& graph = *node->owningGraph();
-    jit::Node* const gathered =
-        graph.create(Symbol::fromQualString("onnx_torch::gather"), {node->input(0), node->input(1), indices});
-    gathered->setSourceRange(node->sourceRange());
-    gathered->output()->setType(node->output()->type());
-    gathered->insertBefore(node);
-    node->output()->replaceAllUsesWith(gathered->output());
-    node->destroy();
-  }
-}
-
 }  // namespace
 
 void find_gather(Program& program) {
   register_gather();
-  replace(program.graph->block(), Constants(program));
+  const Constants constants(program);
+  for_each_node(program.graph->block(), [&](jit::Node* node) {
+    if (node->kind() != c10::aten::index_select) return;
+    if (jit::Value* const indices = from_either_end(node, constants)) {
+      replace(node, "onnx_torch::gather", {node->input(0), node->input(1), indices});
+    }
+  });
   jit::EliminateDeadCode(program.graph);
 }
 

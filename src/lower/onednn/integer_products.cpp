@@ -10,6 +10,7 @@
 #include "passes/constants.h"
 #include "passes/fold.h"
 #include "passes/pattern.h"
+#include "passes/walk.h"
 
 namespace onnxtorch {
 namespace {
@@ -72,19 +73,17 @@ void find_dynamic_quantization(Program& program) {
 }
 
 // Where sizes are open, the graph asks whether the scale and the zero point of a dynamic quantization have one element.
-bool answer_numel(jit::Block* block) {
+bool answer_numel(jit::Graph& graph) {
   bool found = false;
-  for (auto it = block->nodes().begin(); it != block->nodes().end();) {
-    jit::Node* const node = *it++;
-    for (jit::Block* inner : node->blocks()) found = answer_numel(inner) || found;
-    if (!node->matches("aten::numel(Tensor self) -> int")) continue;
+  for_each_node(graph.block(), [&](jit::Node* node) {
+    if (!node->matches("aten::numel(Tensor self) -> int")) return;
     const jit::Value* of = node->input(0);
     while (of->node()->matches(kTo)) of = of->node()->input(0);
-    if (of->node()->kind() != kDynamicQuantize || of->offset() == 0) continue;
+    if (of->node()->kind() != kDynamicQuantize || of->offset() == 0) return;
     const jit::WithInsertPoint at(node);
-    node->output()->replaceAllUsesWith(block->owningGraph()->insertConstant(1));
+    node->output()->replaceAllUsesWith(graph.insertConstant(1));
     found = true;
-  }
+  });
   return found;
 }
 
@@ -100,22 +99,18 @@ class Recognition {
   explicit Recognition(Program& program) : program_(program), graph_(*program.graph), constants_(program) {}
 
   void run() {
-    visit(graph_.block());
+    for_each_node(graph_.block(), [&](jit::Node* node) { visit(node); });
     jit::EliminateDeadCode(program_.graph);
   }
 
  private:
-  void visit(jit::Block* block) {
-    for (auto it = block->nodes().begin(); it != block->nodes().end();) {
-      jit::Node* const node = *it++;
-      for (jit::Block* inner : node->blocks()) visit(inner);
-      if (node->outputs().size() != 1) continue;
-      const jit::WithInsertPoint at(node);
-      jit::Value* const result = instead(node);
-      if (!result) continue;
-      result->setType(node->output()->type());
-      node->output()->replaceAllUsesWith(result);
-    }
+  void visit(jit::Node* node) {
+    if (node->outputs().size() != 1) return;
+    const jit::WithInsertPoint at(node);
+    jit::Value* const result = instead(node);
+    if (!result) return;
+    result->setType(node->output()->type());
+    node->output()->replaceAllUsesWith(result);
   }
 
   jit::Value* instead(const jit::Node* node) {
@@ -276,7 +271,7 @@ class Recognition {
 
 void find_integer_products(Program& program) {
   find_dynamic_quantization(program);
-  if (answer_numel(program.graph->block())) fold(program);
+  if (answer_numel(*program.graph)) fold(program);
   if (has_integer_products()) Recognition(program).run();
 }
 

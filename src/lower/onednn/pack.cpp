@@ -5,7 +5,6 @@
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
 
 #include <algorithm>
-#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <string>
@@ -14,6 +13,7 @@
 
 #include "lower/onednn/packed.h"
 #include "passes/constants.h"
+#include "passes/walk.h"
 
 namespace onnxtorch {
 namespace {
@@ -240,24 +240,20 @@ class Packing {
   explicit Packing(Program& program) : program_(program), graph_(*program.graph), constants_(program) {}
 
   void run() {
-    pack(graph_.block());
+    for_each_node(graph_.block(), [&](jit::Node* node) { pack(node); });
     jit::EliminateDeadCode(program_.graph);
   }
 
  private:
-  void pack(jit::Block* block) {
-    for (auto it = block->nodes().begin(); it != block->nodes().end();) {
-      jit::Node* const node = *it++;
-      for (jit::Block* inner : node->blocks()) pack(inner);
-      auto candidate = convolution(node, constants_);
-      if (!candidate) candidate = linear(node, constants_);
-      if (!candidate) continue;
-      if (result_type(*candidate) != c10::kFloat) take_cast(*candidate, constants_);
-      while (result_type(*candidate) == c10::kFloat && extend(*candidate, constants_)) {
-      }
-      quantize_result(*candidate, constants_);
-      replace(*candidate, node);
+  void pack(jit::Node* node) {
+    auto candidate = convolution(node, constants_);
+    if (!candidate) candidate = linear(node, constants_);
+    if (!candidate) return;
+    if (result_type(*candidate) != c10::kFloat) take_cast(*candidate, constants_);
+    while (result_type(*candidate) == c10::kFloat && extend(*candidate, constants_)) {
     }
+    quantize_result(*candidate, constants_);
+    replace(*candidate, node);
   }
 
   // The nodes that the packed one stands for are left without a use. An error in it is the main node's.
@@ -288,17 +284,13 @@ void expect_known_sizes(const Program& program) {
                                                         "onnx_torch::integer_product",
                                                         "onnx_torch::scaled_integer_product"};
   const Constants constants(program);
-  const std::function<void(jit::Block*)> visit = [&](jit::Block* block) {
-    for (jit::Node* node : block->nodes()) {
-      for (jit::Block* inner : node->blocks()) visit(inner);
-      if (!names.contains(node->kind().toQualString())) continue;
-      const auto& type = node->input(0)->type()->expectRef<c10::TensorType>();
-      const auto sizes = type.sizes().concrete_sizes();
-      const auto operation = constants(node->input(1));
-      if (sizes && operation) operation->toCustomClass<Packed>()->expect(*sizes);
-    }
-  };
-  visit(program.graph->block());
+  for_each_node(program.graph->block(), [&](const jit::Node* node) {
+    if (!names.contains(node->kind().toQualString())) return;
+    const auto& type = node->input(0)->type()->expectRef<c10::TensorType>();
+    const auto sizes = type.sizes().concrete_sizes();
+    const auto operation = constants(node->input(1));
+    if (sizes && operation) operation->toCustomClass<Packed>()->expect(*sizes);
+  });
 }
 
 void pack(Program& program) {

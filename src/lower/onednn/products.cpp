@@ -5,6 +5,7 @@
 
 #include "lower/onednn/packed.h"
 #include "passes/constants.h"
+#include "passes/walk.h"
 
 namespace onnxtorch {
 namespace {
@@ -98,21 +99,10 @@ std::optional<Attention> attention_of(const jit::Node* product, const Constants&
 }
 
 template <typename Visit>
-void for_each_product(jit::Block* block, const Visit& visit) {
-  for (auto it = block->nodes().begin(); it != block->nodes().end();) {
-    jit::Node* const node = *it++;
-    for (jit::Block* inner : node->blocks()) for_each_product(inner, visit);
+void for_each_product(Program& program, const Visit& visit) {
+  for_each_node(program.graph->block(), [&](jit::Node* node) {
     if (node->kind() == kMatmul) visit(node);
-  }
-}
-
-void replace(jit::Node* node, const char* by, at::ArrayRef<jit::Value*> inputs) {
-  const jit::WithInsertPoint at(node);
-  jit::Node* const replacement = node->owningGraph()->create(c10::Symbol::fromQualString(by), inputs);
-  replacement->setSourceRange(node->sourceRange());
-  replacement->output()->setType(node->output()->type());
-  node->owningGraph()->insertNode(replacement);
-  node->output()->replaceAllUsesWith(replacement->output());
+  });
 }
 
 }  // namespace
@@ -121,7 +111,7 @@ void find_attention(Program& program) {
   register_onednn();
   const Constants constants(program);
   jit::Graph& graph = *program.graph;
-  for_each_product(graph.block(), [&](jit::Node* node) {
+  for_each_product(program, [&](jit::Node* node) {
     const auto found = attention_of(node, constants);
     if (!found) return;
     const jit::WithInsertPoint at(node);
@@ -135,8 +125,7 @@ void find_attention(Program& program) {
 
 void replace_products(Program& program) {
   register_onednn();
-  for_each_product(program.graph->block(),
-                   [](jit::Node* node) { replace(node, "onnx_torch::matmul", node->inputs()); });
+  for_each_product(program, [](jit::Node* node) { replace(node, "onnx_torch::matmul", node->inputs()); });
   jit::EliminateDeadCode(program.graph);
 }
 

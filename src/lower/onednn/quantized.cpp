@@ -14,6 +14,7 @@
 #include "lower/onednn/packed.h"
 #include "lower/onednn/quantize.h"
 #include "passes/constants.h"
+#include "passes/walk.h"
 
 namespace onnxtorch {
 namespace {
@@ -43,24 +44,20 @@ class Recognition {
   explicit Recognition(Program& program) : program_(program), graph_(*program.graph), constants_(program) {}
 
   void run() {
-    visit(graph_.block());
+    for_each_node(graph_.block(), [&](jit::Node* node) { visit(node); });
     jit::EliminateDeadCode(program_.graph);
   }
 
  private:
-  void visit(jit::Block* block) {
-    for (auto it = block->nodes().begin(); it != block->nodes().end();) {
-      jit::Node* const node = *it++;
-      for (jit::Block* inner : node->blocks()) visit(inner);
-      if (note_constant(node)) continue;
-      const jit::WithInsertPoint at(node);
-      source_ = node->sourceRange();
-      if (jit::Value* const result = bytes_instead(node)) {
-        take_sizes(result, node->output());
-        node->output()->replaceAllUsesWith(result);
-      } else if (has_integer_products()) {
-        keep_weights(node);
-      }
+  void visit(jit::Node* node) {
+    if (note_constant(node)) return;
+    const jit::WithInsertPoint at(node);
+    source_ = node->sourceRange();
+    if (jit::Value* const result = bytes_instead(node)) {
+      take_sizes(result, node->output());
+      node->output()->replaceAllUsesWith(result);
+    } else if (has_integer_products()) {
+      keep_weights(node);
     }
   }
 

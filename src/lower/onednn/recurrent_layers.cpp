@@ -9,6 +9,7 @@
 
 #include "lower/onednn/packed.h"
 #include "passes/constants.h"
+#include "passes/walk.h"
 
 namespace onnxtorch {
 namespace {
@@ -55,11 +56,10 @@ class Packing {
  public:
   explicit Packing(Program& program) : program_(program), graph_(*program.graph), constants_(program) {}
 
-  void run(jit::Block* block) {
-    for (jit::Node* node : block->nodes()) {
-      for (jit::Block* inner : node->blocks()) run(inner);
+  void run() {
+    for_each_node(graph_.block(), [&](jit::Node* node) {
       if (auto layer = layer_of(node, constants_)) replace(node, *std::move(layer));
-    }
+    });
   }
 
  private:
@@ -89,7 +89,7 @@ class Packing {
 
 void pack_recurrent_layers(Program& program) {
   register_onednn();
-  Packing(program).run(program.graph->block());
+  Packing(program).run();
   jit::EliminateDeadCode(program.graph);
 }
 

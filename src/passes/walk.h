@@ -1,0 +1,28 @@
+// Going through a graph, node by node, and putting other nodes in their place.
+#pragma once
+
+#include <torch/csrc/jit/ir/ir.h>
+
+namespace onnxtorch {
+
+// Visits each node, after those of its inner blocks. The visit may destroy it, and insert others before it.
+template <typename Visit>
+void for_each_node(torch::jit::Block* block, const Visit& visit) {
+  for (auto it = block->nodes().begin(); it != block->nodes().end();) {
+    torch::jit::Node* const node = *it++;
+    for (torch::jit::Block* inner : node->blocks()) for_each_node(inner, visit);
+    visit(node);
+  }
+}
+
+// Lets an operator with a result of the same type stand for the node, which is left without a use.
+inline void replace(torch::jit::Node* node, const char* by, at::ArrayRef<torch::jit::Value*> inputs) {
+  const torch::jit::WithInsertPoint at(node);
+  torch::jit::Graph& graph = *node->owningGraph();
+  torch::jit::Node* const made = graph.insertNode(graph.create(c10::Symbol::fromQualString(by), inputs));
+  made->setSourceRange(node->sourceRange());
+  made->output()->setType(node->output()->type());
+  node->output()->replaceAllUsesWith(made->output());
+}
+
+}  // namespace onnxtorch
