@@ -1,5 +1,7 @@
-"""Write script files into one C++ source, for src/translate/script_files.h: embed_scripts.py OUT.cpp [SCRIPT.py ...]"""
+"""Write the functions of script files into one C++ source, for src/translate/script_files.h:
+embed_scripts.py OUT.cpp [SCRIPT.py ...]"""
 
+import re
 import sys
 from pathlib import Path
 
@@ -11,22 +13,34 @@ TEMPLATE = """\
 
 namespace onnxtorch {{
 
-std::span<const ScriptFile> script_files() {{
+std::span<const ScriptSource> script_sources() {{
   using namespace std::string_view_literals;
-  static constexpr std::array<ScriptFile, {count}> kFiles{{{rows}}};
-  return kFiles;
+  static constexpr std::array<ScriptSource, {count}> kSources{{{rows}}};
+  return kSources;
 }}
 
 }}  // namespace onnxtorch
 """
 
+FUNCTION = re.compile(r"^def (\w+).*?(?=^def |^#|\Z)", re.MULTILINE | re.DOTALL)
 
-def row(path):
-    return f'ScriptFile{{"{path.name}"sv, R"script({path.read_text()})script"sv}},\n'
+
+def functions(path):
+    """The (name, file, lines in front, source) of each function of a file."""
+    text = path.read_text()
+    return [(found[1], path.name, text.count("\n", 0, found.start()), found[0]) for found in FUNCTION.finditer(text)]
+
+
+def row(name, file, line, source):
+    return f'ScriptSource{{"{name}"sv, "{file}"sv, {line}, R"script({source})script"sv}},\n'
 
 
 def main(out, *scripts):
-    rows = [row(path) for path in sorted(map(Path, scripts))]
+    found = sorted(function for path in map(Path, scripts) for function in functions(path))
+    for one, other in zip(found, found[1:]):
+        if one[0] == other[0]:
+            sys.exit(f"two scripts are called {one[0]}: in {one[1]} and {other[1]}")
+    rows = [row(*function) for function in found]
     Path(out).write_text(TEMPLATE.format(count=len(rows), rows="\n".join(["", *rows])))
 
 

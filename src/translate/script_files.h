@@ -1,16 +1,18 @@
-// The TorchScript sources of src/ops/scripts, as embedded in the binary at build time (cmake/embed_scripts.py).
+// The functions of src/ops/scripts in TorchScript, as embedded in the binary at build time (cmake/embed_scripts.py).
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string_view>
 
 namespace onnxtorch {
 
-struct ScriptFile {
-  std::string_view name;  // "reduction.py"
+struct ScriptSource {
+  std::string_view name, file;  // of the function, "reduction.py"
+  size_t lines_before;          // in the file
   std::string_view source;
 };
 
-std::span<const ScriptFile> script_files();  // ordered by name
+std::span<const ScriptSource> script_sources();  // ordered by name
 
 }  // namespace onnxtorch

@@ -5,6 +5,7 @@
 #include <torch/csrc/jit/frontend/resolver.h>
 #include <torch/csrc/jit/passes/inliner.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -54,18 +55,6 @@ struct TorchModule : jit::BuiltinModule {
 
 class Library : public jit::Resolver, public std::enable_shared_from_this<Library> {
  public:
-  Library() {
-    for (const ScriptFile& file : script_files()) {
-      jit::Parser parser(std::make_shared<jit::Source>(std::string(file.source), std::string(file.name), 0));
-      while (parser.lexer().cur().kind != jit::TK_EOF) {
-        const jit::Def definition(parser.parseFunction(/*is_method=*/false));
-        if (!definitions_.emplace(definition.name().name(), definition).second) {
-          throw std::logic_error("two scripts are called " + definition.name().name());
-        }
-      }
-    }
-  }
-
   const Script& find(const std::string& name) {
     if (const auto known = scripts_.find(name); known != scripts_.end()) return known->second;
     jit::GraphFunction* function = compiled(name);
@@ -86,19 +75,21 @@ class Library : public jit::Resolver, public std::enable_shared_from_this<Librar
 
  private:
   jit::GraphFunction* compiled(const std::string& name) {
-    const auto definition = definitions_.find(name);
-    if (definition == definitions_.end()) return nullptr;
+    const auto sources = script_sources();
+    const auto found = std::ranges::lower_bound(sources, name, {}, &ScriptSource::name);
+    if (found == sources.end() || found->name != name) return nullptr;
     // Each in a unit of its own, so that one that does not compile leaves nothing behind.
     auto& unit = units_[name];
     if (!unit) {
+      jit::Parser parser(
+          std::make_shared<jit::Source>(std::string(found->source), std::string(found->file), found->lines_before));
       const auto fresh = std::make_shared<jit::CompilationUnit>();
-      fresh->define({}, {}, {}, {definition->second}, {shared_from_this()}, nullptr);
+      fresh->define({}, {}, {}, {jit::Def(parser.parseFunction(/*is_method=*/false))}, {shared_from_this()}, nullptr);
       unit = fresh;
     }
     return static_cast<jit::GraphFunction*>(unit->find_function(name));
   }
 
-  std::map<std::string, jit::Def> definitions_;
   std::map<std::string, Script> scripts_;
   std::map<std::string, std::shared_ptr<jit::CompilationUnit>> units_;
 };
