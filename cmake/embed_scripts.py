@@ -1,6 +1,7 @@
 """Write the functions of script files into one C++ source, for src/translate/script_files.h:
 embed_scripts.py OUT.cpp [SCRIPT.py ...]"""
 
+import itertools
 import re
 import sys
 from pathlib import Path
@@ -37,7 +38,7 @@ def row(name, file, line, source):
 
 def main(out, *scripts):
     found = sorted(function for path in map(Path, scripts) for function in functions(path))
-    for one, other in zip(found, found[1:]):
+    for one, other in itertools.pairwise(found):
         if one[0] == other[0]:
             sys.exit(f"two scripts are called {one[0]}: in {one[1]} and {other[1]}")
     rows = [row(*function) for function in found]
