@@ -27,6 +27,11 @@ const auto kQuantize = Symbol::fromQualString("onnx_torch::quantize");
 const auto kDequantize = Symbol::fromQualString("onnx_torch::dequantize");
 const auto kDequantizeAlong = Symbol::fromQualString("onnx_torch::dequantize_along");
 
+constexpr auto kConvolution =
+    "aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] "
+    "dilation, "
+    "bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor";
+
 // An operator that is being packed, with the nodes that it takes up.
 struct Candidate {
   jit::Value* x;
@@ -82,10 +87,7 @@ std::optional<Candidate> candidate(jit::Value* x, std::variant<Convolution, Line
 }
 
 std::optional<Candidate> convolution(jit::Node* node, const Constants& constants) {
-  if (!node->matches("aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, "
-                     "SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor")) {
-    return {};
-  }
+  if (!node->matches(kConvolution)) return {};
   const auto weight = weight_of(node->input(1), constants);
   const auto bias = constants.tensor(node->input(2));
   const auto stride = constants.get<std::vector<int64_t>>(node->input(3));
@@ -98,6 +100,22 @@ std::optional<Candidate> convolution(jit::Node* node, const Constants& constants
   return candidate(node->input(0),
                    Convolution{weight->tensor, *bias, *stride, *padding, *dilation, *groups, weight->result()}, *weight,
                    node, constants);
+}
+
+// A transposed convolution of floats; its bias is left out.
+std::optional<Deconvolution> deconvolution(jit::Node* node, const Constants& constants) {
+  if (!node->matches(kConvolution) || !constants.get<bool>(node->input(6)).value_or(false)) return {};
+  const auto weight = constants.tensor(node->input(1)), bias = constants.tensor(node->input(2));
+  const auto stride = constants.get<std::vector<int64_t>>(node->input(3));
+  const auto padding = constants.get<std::vector<int64_t>>(node->input(4));
+  const auto dilation = constants.get<std::vector<int64_t>>(node->input(5));
+  const auto output_padding = constants.get<std::vector<int64_t>>(node->input(7));
+  const auto groups = constants.get<int64_t>(node->input(8));
+  if (!weight || !has_type(*weight, {c10::kFloat}) || weight->dim() < 3 || weight->dim() > 5) return {};
+  if (!bias || (bias->defined() && !has_type(*bias, {c10::kFloat}))) return {};
+  if (!stride || !padding || !dilation || !output_padding || !groups) return {};
+  if (bias->defined() && bias->numel() != weight->size(1) * *groups) return {};
+  return Deconvolution{*weight, *stride, *padding, *output_padding, *dilation, *groups};
 }
 
 std::optional<Candidate> linear(jit::Node* node, const Constants& constants) {
@@ -246,6 +264,7 @@ class Packing {
 
  private:
   void pack(jit::Node* node) {
+    if (const auto transposed = deconvolution(node, constants_)) return replace(*transposed, node);
     auto candidate = convolution(node, constants_);
     if (!candidate) candidate = linear(node, constants_);
     if (!candidate) return;
@@ -264,12 +283,31 @@ class Packing {
         },
         c.main);
     const jit::WithInsertPoint at(c.last);
-    jit::Value* const operands = graph_.insertNode(graph_.createList(c10::TensorType::get(), c.operands))->output();
-    jit::Node* const node = graph_.create(kPacked, {c.x, bind_constant(program_, IValue(operation)), operands});
+    jit::Value* const result = inserted(c.x, operation, c.operands, main, c.last->output()->type());
+    c.last->output()->replaceAllUsesWith(result);
+  }
+
+  void replace(const Deconvolution& d, jit::Node* node) {
+    const jit::WithInsertPoint at(node);
+    const auto& type = node->output()->type();
+    jit::Value* result = inserted(node->input(0), onnxtorch::packed(d), {}, node, type);
+    if (const at::Tensor bias = *constants_.tensor(node->input(2)); bias.defined()) {
+      std::vector<int64_t> sizes(d.weight.dim() - 1, 1);
+      sizes[0] = -1;
+      result = graph_.insert(c10::aten::add, {result, bind_constant(program_, bias.reshape(sizes))});
+      result->node()->setSourceRange(node->sourceRange());
+      result->setType(type);
+    }
+    node->output()->replaceAllUsesWith(result);
+  }
+
+  jit::Value* inserted(jit::Value* x, const c10::intrusive_ptr<Packed>& operation, at::ArrayRef<jit::Value*> operands,
+                       const jit::Node* main, const c10::TypePtr& type) {
+    jit::Value* const list = graph_.insertNode(graph_.createList(c10::TensorType::get(), operands))->output();
+    jit::Node* const node = graph_.create(kPacked, {x, bind_constant(program_, IValue(operation)), list});
     node->setSourceRange(main->sourceRange());
-    node->output()->setType(c.last->output()->type());
-    graph_.insertNode(node);
-    c.last->output()->replaceAllUsesWith(node->output());
+    node->output()->setType(type);
+    return graph_.insertNode(node)->output();
   }
 
   Program& program_;

@@ -54,6 +54,16 @@ struct Convolution {
 
 c10::intrusive_ptr<Packed> packed(Convolution convolution, std::vector<PostOp> post_ops);
 
+// A transposed convolution, whose weight is [in, out of a group, ...], without bias and steps: oneDNN 3.2 adds them more
+// than once where it goes through the channels in parts.
+struct Deconvolution {
+  at::Tensor weight;
+  std::vector<int64_t> stride, padding, output_padding, dilation;
+  int64_t groups = 1;
+};
+
+c10::intrusive_ptr<Packed> packed(Deconvolution deconvolution);
+
 // x @ weight + bias over the last dimension of x; the weight is [in, out].
 struct Linear {
   at::Tensor weight, bias;  // the bias may be undefined
