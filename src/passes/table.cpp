@@ -1,7 +1,9 @@
 #include "passes/activations.h"
 #include "passes/fold.h"
 #include "passes/fold_constants.h"
+#include "passes/fold_scales.h"
 #include "passes/gather.h"
+#include "passes/layout.h"
 #include "passes/normalizations.h"
 #include "passes/pass.h"
 
@@ -14,6 +16,8 @@ std::span<const Pass> passes() {
       {"normalizations", "find LayerNorm and GroupNorm in the ways that exporters write them", find_normalizations},
       {"activations", "find Silu, HardSwish and Gelu in the ways that exporters write them", find_activations},
       {"gather", "pick rows in one step where indices may count from the end", find_gather},
+      {"layout", "take out reshapes and permutations that undo one another", simplify_layout},
+      {"scales", "put constant factors and addends of each channel into the weights before them", fold_scales},
   };
   return kPasses;
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -118,6 +120,279 @@ def test_gather_leaves_another_size():
         four=np.int64(4),
     )
     check_equal(source, [floats(5, 2), np.array([0, -1, 2])])
+
+
+# --- layout -----------------------------------------------------------------------------------------------------------
+
+LAYOUTS: dict[str, tuple[str, str]] = {
+    "transposes that cancel": ("a = Transpose<perm = [0, 2, 1]>(x)  y = Transpose<perm = [0, 2, 1]>(a)", ""),
+    "transposes in one": (
+        "a = Transpose<perm = [1, 2, 0]>(x)  b = Transpose<perm = [0, 2, 1]>(a)  y = Relu(b)",
+        "aten::relu\naten::permute",
+    ),
+    "reshapes in one": ("a = Reshape(x, s24)  b = Reshape(a, s6_4)  y = Relu(b)", "aten::relu\naten::reshape"),
+    "reshapes that cancel": ("a = Flatten<axis = 2>(x)  b = Unsqueeze(a, zero)  y = Reshape(b, s2_3_4)", ""),
+    "a transpose of dimensions of one": (
+        "a = Unsqueeze(x, zero)  b = Transpose<perm = [1, 0, 2, 3]>(a)  y = Squeeze(b, one)",
+        "",
+    ),
+    "a transpose between reshapes": (
+        "a = Unsqueeze(x, zero)  b = Reshape(a, s6_4)  c = Transpose(b)  y = Reshape(c, s4_2_3)",
+        "aten::permute",
+    ),
+    "parts of a dimension": (
+        "a = Reshape(x, s2_3_2_2)  b = Transpose<perm = [0, 2, 1, 3]>(a)  y = Reshape(b, s4_6)",
+        "aten::reshape\naten::permute\naten::reshape",
+    ),
+    "around what is element by element": (
+        "a = Transpose<perm = [0, 2, 1]>(x)  b = Sigmoid(a)  c = Mul(b, two)  d = Add(c, each)  "
+        "y = Transpose<perm = [0, 2, 1]>(d)",
+        "aten::sigmoid\naten::mul\naten::add",
+    ),
+    "of both operands": (
+        "e = Exp(x)  a = Transpose<perm = [2, 0, 1]>(x)  b = Transpose<perm = [2, 0, 1]>(e)  c = Sub(a, b)  "
+        "y = Transpose<perm = [1, 2, 0]>(c)",
+        "aten::exp\naten::sub",
+    ),
+    "of one operand": (
+        "a = Transpose<perm = [0, 2, 1]>(x)  c = Add(a, full)  y = Transpose<perm = [0, 2, 1]>(c)",
+        "aten::permute\naten::add\naten::permute",
+    ),
+    "of operands in different ways": (
+        "a = Reshape(x, s24)  b = Transpose(x)  c = Reshape(b, s24)  y = Add(a, c)",
+        "aten::reshape\naten::permute\naten::reshape\naten::add",
+    ),
+    "used by others": (
+        "a = Transpose<perm = [2, 1, 0]>(x)  b = Relu(a)  y = Concat<axis = 0>(a, b)",
+        "aten::permute\naten::relu\naten::cat",
+    ),
+    "rows of a product": (
+        "a = Reshape(x, s6_4)  b = Gemm(a, w, bias)  c = Reshape(b, s2_3_5)  y = Tanh(c)",
+        "aten::t\naten::linear\naten::tanh",
+    ),
+    "the dimensions that products take in the end": (
+        "a = Transpose<perm = [1, 0, 2]>(x)  b = Reshape(a, s6_4)  c = MatMul(b, w)  d = Reshape(c, s3_2_5)  "
+        "y = Add(d, other)",
+        "aten::permute\naten::matmul\naten::add",
+    ),
+    "an expansion to the same sizes": ("a = Expand(x, s2_3_4)  y = Relu(a)", "aten::relu"),
+}
+
+
+def layout_model(body: str, dims: str = "2, 3, 4") -> onnx.ModelProto:
+    shapes = {
+        f"s{'_'.join(map(str, sizes))}": np.array(sizes)
+        for sizes in [(24,), (6, 4), (4, 6), (2, 3, 4), (4, 2, 3), (2, 3, 2, 2), (2, 3, 5), (3, 2, 5)]
+    }
+    weights = {"zero": np.array([0]), "one": np.array([1]), "two": np.float32(2), "w": floats(4, 5), "bias": floats(5)}
+    weights |= {"each": floats(4, 1), "full": floats(2, 4, 3), "other": floats(3, 2, 5)}
+    used = {name: value for name, value in (shapes | weights).items() if re.search(rf"\b{name}\b", body)}
+    return model(f"(float[{dims}] x) => (float y) {{ {body} }}", **used)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layout(name: str):
+    body, expected = LAYOUTS[name]
+    source = layout_model(body)
+    assert graph_of(source, "layout") == expected
+    x = floats(2, 3, 4)
+    check_equal(source, [x])
+    x[1, 0, 2:] = np.nan, np.inf
+    check_equal(source, [x])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_layout_of_random_views(seed: int):
+    """Reshapes and transposes in turn."""
+    rng = np.random.default_rng(seed)
+    dims = [[2], [3], [2, 2], [], [2, 3]]  # each size as a product
+    sizes = [math.prod(dim) for dim in dims]
+    steps: list[str] = []
+    shapes: dict[str, np.ndarray] = {}
+    last = "x"
+    for i in range(int(rng.integers(2, 7))):
+        if rng.random() < 0.5:
+            order = [int(dim) for dim in rng.permutation(len(dims))]
+            dims = [dims[dim] for dim in order]
+            steps.append(f"v{i} = Transpose<perm = {order}>({last})")
+        else:
+            atoms = [atom for dim in dims for atom in dim]
+            cuts = sorted(int(cut) for cut in rng.integers(0, len(atoms) + 1, 3))
+            dims = [atoms[begin:end] for begin, end in itertools.pairwise([0, *cuts, len(atoms)])]
+            shapes[f"s{i}"] = np.array([math.prod(dim) for dim in dims])
+            steps.append(f"v{i} = Reshape({last}, s{i})")
+        last = f"v{i}"
+        if rng.random() < 0.3:
+            steps.append(f"e{i} = Relu({last})")
+            last = f"e{i}"
+    body = "  ".join([*steps, f"y = Neg({last})"])
+    source = model(f"(float[{', '.join(map(str, sizes))}] x) => (float y) {{ {body} }}", **shapes)
+    views = re.compile("reshape|permute")
+    assert len(views.findall(graph_of(source, "layout"))) <= min(3, len(views.findall(graph_of(source, "gather"))))
+    check_equal(source, [floats(*sizes)])
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 4), (2, 1, 4), (2, 0, 4)])
+def test_layout_of_sizes_that_come_with_the_run(sizes: tuple[int, ...]):
+    heads = (
+        "a = Reshape(x, s)  b = Transpose<perm = [0, 2, 1, 3]>(a)  c = Reshape(b, merged)  "
+        "d = Transpose<perm = [0, 2, 1]>(c)  y = Reshape(d, apart)"
+    )
+    weights = {"s": np.array([2, -1, 2, 2]), "merged": np.array([4, -1, 2]), "apart": np.array([2, 2, 2, -1])}
+    source = model(f"(float[2, N, 4] x) => (float y) {{ {heads} }}", **weights)
+    if sizes[1] > 0:
+        check_equal(source, [floats(*sizes)])
+    assert graph_of(source, "layout").count("aten::permute") == 1
+    source = layout_model(
+        "a = Transpose<perm = [0, 2, 1]>(x)  b = Relu(a)  y = Transpose<perm = [0, 2, 1]>(b)", "M, N, 4"
+    )
+    assert graph_of(source, "layout") == "aten::relu"
+    check_equal(source, [floats(*sizes)])
+    flat = (
+        "a = Reshape(x, rows)  b = Gemm(a, w, bias)  c = Shape<start = 0, end = 2>(x)  d = Concat<axis = 0>(c, five)  "
+    )
+    source = model(
+        f"(float[1, N, 4] x) => (float y) {{ {flat} y = Reshape(b, d) }}",
+        rows=np.array([-1, 4]),
+        w=(4, 5),
+        bias=(5,),
+        five=np.array([5]),
+    )
+    if sizes[1] > 0:
+        check_equal(source, [floats(1, *sizes[1:])])
+
+
+def test_layout_broadcasts_as_before():
+    """Sizes that are open may be 1 in one operand."""
+    source = model(
+        "(float[M, 4] a, float[N, 4] b) => (float y) "
+        "{ c = Transpose<perm = [1, 0]>(a)  d = Transpose<perm = [1, 0]>(b)  e = Add(c, d)  "
+        "y = Transpose<perm = [1, 0]>(e) }"
+    )
+    assert graph_of(source, "layout") == "aten::add"
+    check_equal(source, [floats(1, 4), floats(3, 4)])
+    check_equal(source, [floats(3, 4), floats(3, 4)])
+    source = model(
+        "(float[M, 4] a, float[N, 4] b) => (float y) "
+        "{ c = Reshape(a, flat)  d = Reshape(b, flat)  e = Add(c, d)  y = Reshape(e, rows) }",
+        flat=np.array([-1]),
+        rows=np.array([-1, 4]),
+    )
+    check_equal(source, [floats(3, 4), floats(3, 4)])
+    for options in [{}, {"optimize": False}]:
+        with pytest.raises(onnx_torch.RunError, match="Add"):
+            onnx_torch.prepare(source, **options).run([floats(2, 4), floats(3, 4)])
+
+
+def test_a_factor_stays_beside_its_product():
+    source = model(
+        "(float[2, 3, 4, 5] q, float[2, 3, 4, 5] k, float[2, 3, 4, 5] v) => (float y) "
+        "{ a = Transpose<perm = [0, 2, 1, 3]>(q)  b = Mul(a, half)  c = Transpose<perm = [0, 2, 3, 1]>(k)  "
+        "s = MatMul(b, c)  w = Softmax(s)  u = Transpose<perm = [0, 2, 1, 3]>(v)  y = MatMul(w, u) }",
+        half=np.float32(0.5),
+    )
+    assert graph_of(source, "attention").splitlines().count("onnx_torch::attention") == 1
+    assert "aten::mul" not in graph_of(source, "attention")
+    check_equal(source, [floats(2, 3, 4, 5) for _ in range(3)])
+
+
+# --- scales -----------------------------------------------------------------------------------------------------------
+
+SCALES: dict[str, tuple[str, str]] = {
+    "batch normalization": (
+        "c = Conv(x, w, b)  y = BatchNormalization(c, scale, shift, mean, variance)",
+        "aten::convolution",
+    ),
+    "no bias": (
+        "c = Conv(x, w)  d = BatchNormalization(c, scale, shift, mean, variance)  y = Relu(d)",
+        "aten::convolution\naten::relu",
+    ),
+    "groups": (
+        "c = Conv<group = 2>(x, w2)  y = BatchNormalization(c, scale, shift, mean, variance)",
+        "aten::convolution",
+    ),
+    "transposed": (
+        "c = ConvTranspose(x, t, b)  y = BatchNormalization(c, scale, shift, mean, variance)",
+        "aten::convolution",
+    ),
+    "transposed groups": (
+        "c = ConvTranspose<group = 2>(x, t2)  y = BatchNormalization(c, scale, shift, mean, variance)",
+        "aten::convolution",
+    ),
+    "factor and addend": ("c = Conv(x, w)  d = Mul(each, c)  e = Sub(d, each)  y = Div(e, two)", "aten::convolution"),
+    "addend less result": ("c = Conv(x, w)  y = Sub(each, c)", "aten::convolution"),
+    "divided by the result": ("c = Conv(x, w)  y = Div(each, c)", "aten::convolution\naten::div"),
+    "of another dimension": ("c = Conv(x, w)  y = Mul(c, along)", "aten::convolution\naten::mul"),
+    "that makes more dimensions": ("c = Conv(x, w)  y = Mul(c, more)", "aten::convolution\naten::mul"),
+    "used by others": ("c = Conv(x, w)  d = Mul(c, each)  y = Add(c, d)", "aten::convolution\naten::mul\naten::add"),
+    "product": ("f = Flatten(x)  c = MatMul(f, m)  d = Add(c, row)  y = Mul(d, row)", "aten::reshape\naten::linear"),
+    "product by a number": ("f = Flatten(x)  c = MatMul(f, m)  y = Mul(c, two)", "aten::reshape\naten::linear"),
+    "product and a bias": (
+        "f = Flatten(x)  c = MatMul(f, m)  y = Add(c, row)",
+        "aten::reshape\naten::matmul\naten::add",
+    ),
+    "Gemm": (
+        "f = Flatten(x)  c = Gemm(f, m, row)  y = BatchNormalization(c, scale, shift, mean, variance)",
+        "aten::reshape\naten::linear",
+    ),
+    "alone": (
+        "r = Relu(x)  y = BatchNormalization(r, scale3, scale3, scale3, scale3)",
+        "aten::relu\naten::mul\naten::add",
+    ),
+}
+
+
+def scale_model(body: str) -> onnx.ModelProto:
+    weights = {
+        "w": floats(8, 4, 3, 3), "w2": floats(8, 2, 3, 3), "t": floats(4, 8, 3, 3), "t2": floats(4, 4, 3, 3),
+        "b": floats(8),
+        "scale": floats(8), "shift": floats(8), "mean": floats(8), "variance": np.abs(floats(8)),
+        "scale3": np.abs(floats(4)), "each": floats(8, 1, 1), "along": floats(1, 1, 5), "more": floats(1, 1, 8, 1, 1),
+        "two": np.float32(2), "m": floats(4 * 49, 8), "row": floats(8),
+    }  # fmt: skip
+    used = {name: value for name, value in weights.items() if re.search(rf"\b{name}\b", body)}
+    return model(f"(float[2, 4, 7, 7] x) => (float y) {{ {body} }}", **used)
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_scales(name: str):
+    body, expected = SCALES[name]
+    source = scale_model(body)
+    assert graph_of(source, "scales") == expected
+    x = floats(2, 4, 7, 7)
+    check_equal(source, [x])
+    x[1, 2, 3, 3:5] = np.nan, np.inf
+    check_equal(source, [x])
+
+
+def test_scales_of_sizes_that_come_with_the_run():
+    source = model(
+        "(float[N, 4, H, W] x) => (float y) { c = Conv(x, w)  y = BatchNormalization(c, s, s, s, s) }",
+        w=(8, 4, 3, 3),
+        s=np.abs(floats(8)),
+    )
+    assert graph_of(source, "scales") == "aten::convolution"
+    for sizes in [(1, 4, 5, 5), (0, 4, 5, 5), (2, 4, 3, 9)]:
+        check_equal(source, [floats(*sizes)])
+
+
+@pytest.mark.parametrize("factor", [np.inf, np.nan, 3e38])
+def test_scales_that_overflow_stay(factor: float):
+    source = scale_model("c = Conv(x, w)  y = Mul(c, two)")
+    weight = source.graph.initializer[1]
+    weight.CopyFrom(numpy_helper.from_array(np.float32(factor), weight.name))
+    assert graph_of(source, "scales") == "aten::convolution\naten::mul"
+    check_equal(source, [floats(2, 4, 7, 7)])
+
+
+def test_scales_in_training_and_of_other_types_stay():
+    source = scale_model("c = Conv(x, w)  y = BatchNormalization<training_mode = 1>(c, scale, shift, mean, variance)")
+    assert "aten::batch_norm" in graph_of(source, "scales") or "batch_norm" in onnx_torch.prepare(source).graph()
+    check_equal(source, [floats(2, 4, 7, 7)])
+    source = scale_model("c = Conv(x, w)  d = Cast<to = 11>(c)  e = Mul(d, wide)  y = Cast<to = 1>(e)")
+    source.graph.initializer.append(numpy_helper.from_array(floats(8, 1, 1).astype(np.float64), "wide"))
+    assert "aten::mul" in graph_of(source, "scales").splitlines()
+    check_equal(source, [floats(2, 4, 7, 7)])
 
 
 # --- pack -------------------------------------------------------------------------------------------------------------
@@ -324,6 +599,75 @@ def test_packed_operators_run_on_many_threads_at_a_time():
         results = list(threads.map(lambda x: rep.run([x])[0], feeds))
     for x, y in zip(feeds, results, strict=True):
         np.testing.assert_allclose(y, plain.run([x])[0], rtol=1e-4, atol=1e-4)
+
+
+# --- pack: transposed convolutions ------------------------------------------------------------------------------------
+
+DECONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], str]] = {
+    "plain": ((2, 6, 9, 7), (6, 8, 3, 3), "group = 1"),
+    "strides": ((2, 6, 9, 7), (6, 8, 4, 3), "strides = [2, 3], pads = [1, 1, 1, 1]"),
+    "output padding": ((2, 6, 9, 7), (6, 8, 3, 3), "strides = [2, 2], output_padding = [1, 1]"),
+    "output shape": ((2, 6, 9, 7), (6, 8, 3, 3), "strides = [2, 2], output_shape = [20, 15]"),
+    "uneven padding": ((2, 6, 9, 7), (6, 8, 3, 3), "strides = [2, 2], pads = [2, 0, 0, 1]"),
+    "dilations": ((2, 6, 9, 7), (6, 8, 3, 3), "dilations = [2, 3]"),
+    "dilations and output padding": (
+        (2, 6, 9, 7),
+        (6, 8, 3, 3),
+        "dilations = [3, 3], pads = [1, 1, 1, 1], output_padding = [2, 2]",
+    ),
+    "groups": ((2, 6, 9, 7), (6, 8, 3, 3), "group = 3, strides = [2, 2], dilations = [2, 1]"),
+    "depthwise": ((2, 16, 9, 7), (16, 1, 3, 3), "group = 16, strides = [2, 2]"),
+    "few channels": ((2, 6, 9, 7), (6, 2, 5, 5), "strides = [3, 2], pads = [2, 2, 2, 2], output_padding = [1, 0]"),
+    "many channels": ((1, 256, 16, 16), (256, 64, 4, 4), "strides = [2, 2], pads = [1, 1, 1, 1]"),
+    "one dimension": ((2, 6, 40), (6, 8, 5), "strides = [3], pads = [1, 2]"),
+    "three dimensions": ((2, 3, 4, 5, 6), (3, 4, 2, 2, 2), "strides = [2, 1, 2]"),
+}
+
+
+@pytest.mark.parametrize("bias", [False, True], ids=["no bias", "bias"])
+@pytest.mark.parametrize("name", DECONVOLUTIONS)
+def test_pack_transposed_convolutions(name: str, *, bias: bool):
+    x, w, attributes = DECONVOLUTIONS[name]
+    groups = int(match[1]) if (match := re.search(r"group = (\d+)", attributes)) else 1
+    dims = ", ".join(map(str, x))
+    called = "x, w, b" if bias else "x, w"
+    source = model(
+        f"(float[{dims}] x) => (float y) {{ c = ConvTranspose<{attributes}>({called})  y = Relu(c) }}",
+        w=floats(*w) / 8,
+        **({"b": (w[1] * groups,)} if bias else {}),
+    )
+    graph = graph_of(source, "pack").splitlines()
+    assert "onnx_torch::packed" in graph
+    assert "aten::convolution" not in graph
+    value = floats(*x)
+    check_equal(source, [value])
+    value[0, 1, 2] = np.nan
+    value[-1, 2, 1] = np.inf
+    check_equal(source, [value])
+
+
+def test_packed_transposed_convolutions_take_other_sizes_and_refuse_what_does_not_fit():
+    source = model(
+        "(float[N, 6, H, W] x) => (float y) { y = ConvTranspose<strides = [2, 2]>(x, w, b) }", w=(6, 4, 3, 3), b=(4,)
+    )
+    assert "onnx_torch::packed" in graph_of(source, "pack").splitlines()
+    for sizes in [(1, 6, 5, 5), (0, 6, 5, 5), (2, 6, 1, 3), (1, 6, 5, 5)]:
+        check_equal(source, [floats(*sizes)])
+    source.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "C"
+    for options in [{}, {"optimize": False}]:
+        with pytest.raises(onnx_torch.RunError, match="ConvTranspose"):
+            onnx_torch.prepare(source, **options).run([floats(1, 5, 5, 5)])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+def test_transposed_convolutions_of_other_types_stay(dtype: type):
+    element = "double" if dtype is np.float64 else "float16"
+    source = model(
+        f"({element}[1, 6, 5, 5] x) => ({element}[N, C, H, W] y) {{ y = ConvTranspose(x, w) }}",
+        w=(floats(6, 4, 3, 3) / 8).astype(dtype),
+    )
+    assert "aten::convolution" in graph_of(source, "pack").splitlines()
+    check_equal(source, [floats(1, 6, 5, 5).astype(dtype)])
 
 
 # --- recurrent --------------------------------------------------------------------------------------------------------
