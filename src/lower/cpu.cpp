@@ -2,7 +2,8 @@
 
 #include "lower/chain/chains.h"
 #include "lower/group_norm.h"
-#include "lower/short_rows.h"
+#include "lower/movement.h"
+#include "lower/rows.h"
 
 #ifdef ONNX_TORCH_ONEDNN
 #include "lower/onednn/pack.h"
@@ -17,7 +18,9 @@ namespace {
 
 constexpr Pass kGroupNorms{"group_norms", "normalize the channels of what lies channels-last as it lies",
                            replace_group_norms};
-constexpr Pass kShortRows{"short_rows", "softmax, norm and largest element of rows of a few elements", find_short_rows};
+constexpr Pass kRows{"rows", "softmax, norms and labels, computed row by row", replace_rows};
+constexpr Pass kMovement{"movement", "join tensors, and bring their elements into order, by copies that take less time",
+                         replace_movement};
 constexpr Pass kChains{"chains", "compute element-wise operators on one another's results in one pass over memory",
                        find_chains};
 
@@ -39,7 +42,8 @@ std::span<const Pass> cpu_passes() {
       {"recurrent", "lay out the weights of recurrent layers once", pack_recurrent_layers},
       {"matmul", "compute the other products of matrices by oneDNN", replace_products},
       kGroupNorms,
-      kShortRows,
+      kRows,
+      kMovement,
       kChains,
   };
   return kPasses;
@@ -65,7 +69,7 @@ std::string layouts_version() { return onednn_version(); }
 
 std::span<const Pass> early_cpu_passes() { return {}; }
 std::span<const Pass> cpu_passes() {
-  static constexpr Pass kPasses[] = {kGroupNorms, kShortRows, kChains};
+  static constexpr Pass kPasses[] = {kGroupNorms, kRows, kMovement, kChains};
   return kPasses;
 }
 std::vector<std::vector<SavedWeights>> saved_weights(const Program&) { return {}; }

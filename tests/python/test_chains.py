@@ -328,3 +328,11 @@ def test_the_steps_of_a_loop_are_one_chain():
     )
     assert calls(source) == ["prim::Loop", "onnx_torch::chain"]
     check(source, [floats(1, 16)], rtol=1e-5)
+
+
+def test_a_large_operator_alone_is_a_chain():
+    """Its result takes memory that an earlier run has given up."""
+    large = model("(float[256, 256] x) => (float y) { y = Relu(x) }")
+    check(large, [floats(256, 256, special=True)])
+    check(model("(float[255, 256] x) => (float y) { y = Relu(x) }"), [floats(255, 256)], chains=0)
+    check(model("(float[A, 256] x) => (float y) { y = Relu(x) }"), [floats(300, 256)], chains=0)

@@ -906,7 +906,7 @@ def test_layer_norm(name: str):
         w=(8,),
         b=(8,),
     )
-    assert graph_of(source, "normalizations") == "aten::layer_norm\naten::mul\naten::add"
+    assert graph_of(source, "normalizations") == "aten::layer_norm"
     check_equal(source, [5 + 3 * floats(2, 3, 8)])
     x = floats(2, 3, 8)
     x[0, 1, 2:5] = np.nan, np.inf, -np.inf
@@ -1034,6 +1034,56 @@ def test_norms_of_other_layouts_and_types_and_of_nothing():
         check_equal(source, [floats(2, 8, 5).astype(dtype)])
 
 
+RMS_NORMS = {
+    f"{square} {quotient}": f"p = {square} m = ReduceMean(p, last) e = Add(m, eps) s = Sqrt(e) {quotient}"
+    for square in ("Pow(x, two)", "Mul(x, x)")
+    for quotient in ("i = Reciprocal(s) n = Mul(x, i)", "i = Div(one, s) n = Mul(i, x)", "n = Div(x, s)")
+}
+
+
+@pytest.mark.parametrize("name", RMS_NORMS)
+@pytest.mark.parametrize("weight", [(8,), None])
+def test_rms_norm(name: str, weight: tuple[int] | None):
+    numbers = {"two": np.float32(2), "eps": np.float32(1e-5), "last": np.int64([-1]), "one": np.float32(1)}
+    source = model(
+        f"(float[2, 3, 8] x) => (float y) {{ {RMS_NORMS[name]} y = {'Mul(w, n)' if weight else 'Identity(n)'} }}",
+        **{k: v for k, v in numbers.items() if k in RMS_NORMS[name]},
+        **({"w": weight} if weight else {}),
+    )
+    assert graph_of(source, "normalizations") == "aten::rms_norm"
+    assert graph_of(source, "rows") == "onnx_torch::rms_norm"
+    check_equal(source, [5 + 3 * floats(2, 3, 8)])
+    x = floats(2, 3, 8)
+    x[0, 0, 1], x[0, 1, 2], x[0, 2] = np.nan, np.inf, 0
+    check_equal(source, [x])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "p = Pow(x, two) m = ReduceMean(p, first) e = Add(m, eps) s = Sqrt(e) y = Div(x, s)",
+        "p = Pow(x, eps) m = ReduceMean(p, last) e = Add(m, eps) s = Sqrt(e) y = Div(x, s)",
+        "p = Pow(x, two) m = ReduceMean(p, last) e = Add(m, eps) s = Sqrt(e) i = Div(two, s) y = Mul(x, i)",
+        "p = Mul(x, x) m = ReduceMean(p, last) e = Add(m, eps) s = Sqrt(e) y = Div(z, s)",
+    ],
+)
+def test_what_is_no_rms_norm(body: str):
+    values = {"two": np.float32(2), "eps": np.float32(1e-5), "last": np.int64([-1]), "first": np.int64([0])}
+    values = {name: value for name, value in values.items() if re.search(rf"\b{name}\b", body)}
+    source = model(f"(float[2, 3, 8] x, float[2, 3, 8] z) => (float y) {{ {body} }}", **values)
+    assert "rms_norm" not in graph_of(source, "normalizations")
+    check_equal(source, [floats(2, 3, 8), floats(2, 3, 8)])
+
+
+@pytest.mark.parametrize("w", [(3, 1), (1, 8), (1,), (2, 3, 8)])
+def test_weights_of_other_shapes_stay_behind_a_norm(w: tuple[int, ...]):
+    source = model(
+        "(float[2, 3, 8] x) => (float y) { n = LayerNormalization(x, one) y = Mul(n, w) }", one=np.ones(8, "f"), w=w
+    )
+    assert graph_of(source, "normalizations") == "aten::layer_norm\naten::mul"
+    check_equal(source, [floats(2, 3, 8)])
+
+
 # --- activations ------------------------------------------------------------------------------------------------------
 
 ACTIVATIONS = {
@@ -1109,28 +1159,77 @@ def test_softmax_of_short_rows(x: np.ndarray):
     name = "float" if x.dtype == np.float32 else "double"
     dims = ", ".join("ABC"[: x.ndim])
     source = model(f"({name}[{dims}] x) => ({name} y) {{ y = Softmax<axis = -1>(x) }}")
-    assert graph_of(source, "short_rows") == "onnx_torch::softmax"
+    assert graph_of(source, "rows") == "onnx_torch::softmax"
     check_equal(source, [x])
 
 
 def test_softmax_over_another_dimension():
     source = model("(float[A, B, C] x) => (float y) { y = Softmax<axis = 1>(x) }")
-    assert "onnx_torch::softmax" not in graph_of(source, "short_rows")
+    assert "onnx_torch::softmax" not in graph_of(source, "rows")
     check_equal(source, [floats(2, 3, 4)])
+
+
+def long_rows(size: int) -> np.ndarray:
+    """Rows with values that are large, not finite, or so small that their exponents are denormal."""
+    x = 4 * floats(12, size)
+    x[0, size // 2], x[1, -1], x[2, 0], x[3] = np.nan, np.inf, -np.inf, -np.inf
+    x[4, ::2], x[5], x[6, 0], x[7, -1] = -1e30, 1e30, 95.0, 3e38
+    x[8, 0], x[9], x[9, 1:] = 0, 88.0, 0
+    return x
+
+
+@pytest.mark.parametrize("size", [2, 31, 32, 33, 49, 64, 100, 1500])
+def test_softmax_of_long_rows(size: int):
+    source = model("(float[A, B] x) => (float y) { y = Softmax<axis = -1>(x) }")
+    x = long_rows(size)
+    ours, plain = (onnx_torch.prepare(source, optimize=on).run([x])[0] for on in (True, False))
+    np.testing.assert_allclose(ours, plain, rtol=3e-6, atol=1e-44)
+    turned = model("(float[A, B] x) => (float y) { t = Transpose(x) y = Softmax<axis = -1>(t) }")
+    check_equal(turned, [x])
+
+
+@pytest.mark.parametrize("size", [1, 2, 31, 33, 64, 257])
+@pytest.mark.parametrize("norm", ["LayerNormalization(x, w, b)", "LayerNormalization(x, w)", "RMSNormalization(x, w)"])
+def test_norms_of_rows(size: int, norm: str):
+    source = model(
+        f"(float[A, {size}] x) => (float y) {{ y = {norm} }}", w=(size,), **({"b": (size,)} if "b" in norm else {})
+    )
+    name = "layer_norm" if "Layer" in norm else "rms_norm"
+    assert graph_of(source, "rows") == f"onnx_torch::{name}"
+    x = floats(5, size)
+    x[0, 0], x[1, -1], x[2] = np.nan, np.inf, 3
+    check_equal(source, [x])
+    check_equal(source, [floats(0, size)])
+
+
+def test_layer_norm_of_what_lies_far_from_zero():
+    """As exact as a mean of that size is in float32."""
+    x = 1000 + floats(7, 33)
+    source = model("(float[A, 33] x) => (float y) { y = LayerNormalization(x, w) }", w=np.ones(33, np.float32))
+    exact = x.astype(np.float64)
+    exact = (exact - exact.mean(1, keepdims=True)) / np.sqrt(exact.var(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(onnx_torch.prepare(source).run([x])[0], exact, atol=3 * np.spacing(np.float32(1000)))
+
+
+def test_norms_of_more_dimensions_and_other_types():
+    source = model("(float[A, 3, 4] x, float[3, 4] w) => (float y) { y = LayerNormalization<axis = 1>(x, w) }")
+    check_equal(source, [floats(2, 3, 4), floats(3, 4)])
+    source = model("(double[A, 4] x, double[4] w) => (double y) { y = LayerNormalization(x, w) }")
+    check_equal(source, [floats(2, 4).astype(np.float64), floats(4).astype(np.float64)])
 
 
 @pytest.mark.parametrize("x", [*ROWS, ODD_ROWS])
 def test_norms_of_short_rows(x: np.ndarray):
     dims = ", ".join("ABC"[: x.ndim])
     source = ml_model(f'(float[{dims}] x) => (float y) {{ y = ai.onnx.ml.Normalizer<norm = "L1">(x) }}')
-    assert graph_of(source, "short_rows") == "onnx_torch::normalize_rows"
+    assert graph_of(source, "rows") == "onnx_torch::normalize_rows"
     check_equal(source, [x])
 
 
 @pytest.mark.parametrize("norm", ["L2", "MAX"])
 def test_other_norms_are_left(norm: str):
     source = ml_model(f'(float[A, B] x) => (float y) {{ y = ai.onnx.ml.Normalizer<norm = "{norm}">(x) }}')
-    assert "onnx_torch::normalize_rows" not in graph_of(source, "short_rows")
+    assert "onnx_torch::normalize_rows" not in graph_of(source, "rows")
     check_equal(source, [floats(4, 3)])
 
 
@@ -1144,7 +1243,7 @@ def test_labels_of_the_largest_scores(classes: int):
         "(float[N, F] x) => (int64 label, float scores) { label, scores = ai.onnx.ml.LinearClassifier<"
         f"coefficients = [{identity}], intercepts = [{zeros}], classlabels_ints = [{labels}]>(x) }}"
     )
-    graph = graph_of(source, "short_rows")
+    graph = graph_of(source, "rows")
     assert "onnx_torch::packed" in graph
     assert "aten::argmax" not in graph
     x = np.zeros((8, classes), np.float32)
@@ -1155,6 +1254,58 @@ def test_labels_of_the_largest_scores(classes: int):
     check_equal(source, [x[:0]])
     with pytest.raises(onnx_torch.RunError, match="LinearClassifier"):
         onnx_torch.prepare(source).run([floats(4, classes + 1)])
+
+
+# --- movement ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float", "bool", "float16", "int64", "complex128"])
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [0, 2, 3, 1], [0, 3, 1, 2], [1, 0, 3, 2]])
+def test_moved_elements(dtype: str, order: list[int]):
+    """What a reshape copies, and results, are brought into order by a copy of ours."""
+    sizes = (3, 40, 37, 5)
+    source = model(
+        f"({dtype}[3, 40, 37, 5] x) => ({dtype} y, {dtype} z) "
+        f"{{ y = Transpose<perm = {order}>(x) z = Reshape(y, flat) }}",
+        flat=np.int64([-1]),
+    )
+    graph = graph_of(source, "movement")
+    assert "onnx_torch::reshape" in graph or order == [0, 1, 2, 3]
+    numpy_type = {"float": np.float32, "bool": np.bool_, "float16": np.float16, "int64": np.int64}.get(
+        dtype, np.complex128
+    )
+    x = (RNG.standard_normal(sizes) * 3).astype(numpy_type)
+    y, z = onnx_torch.prepare(source).run([x])
+    np.testing.assert_array_equal(y, x.transpose(order), strict=True)
+    np.testing.assert_array_equal(z, x.transpose(order).ravel(), strict=True)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 3, 1, 2], [2, 1, 0, 3]])
+def test_joined_tensors(axis: int, order: list[int]):
+    source = model(
+        f"(float[A, B, C, D] x) => (float y) {{ t = Transpose<perm = {order}>(x) s = Slice(t, at, to) "
+        f"y = Concat<axis = {axis}>(t, t, s) }}",
+        at=np.int64([0, 0, 0, 0]),
+        to=np.int64([9, 9, 9, 9]),
+    )
+    assert "onnx_torch::cat" in graph_of(source, "movement")
+    x = floats(3, 4, 5, 6)
+    t = x.transpose(order)
+    np.testing.assert_array_equal(onnx_torch.prepare(source).run([x])[0], np.concatenate([t, t, t], axis), strict=True)
+
+
+def test_joined_tensors_of_other_kinds():
+    source = model("(float[A, B] x, float[C, B] y) => (float z) { z = Concat<axis = 0>(x, y) }")
+    check_equal(source, [floats(0, 3), floats(2, 3)])
+    check_equal(source, [floats(2, 3), floats(0, 3)])
+    source = model("(string[A] x, string[B] y) => (string z) { z = Concat<axis = 0>(x, y) }")
+    result = onnx_torch.prepare(source).run([np.array(["a", "b"], object), np.array(["c"], object)])[0]
+    assert result.tolist() == ["a", "b", "c"]
+    with pytest.raises(Exception, match="Concat"):
+        onnx_torch.prepare(model("(float[A, B] x, float[C, D] y) => (float z) { z = Concat<axis = 0>(x, y) }")).run(
+            [floats(2, 3), floats(2, 4)]
+        )
 
 
 # --- Options ----------------------------------------------------------------------------------------------------------

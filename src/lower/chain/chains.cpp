@@ -168,7 +168,10 @@ class Elements {
         "aten::amax",
         "aten::amin",
         "aten::matmul",
-        "aten::layer_norm",
+        "onnx_torch::layer_norm",
+        "onnx_torch::rms_norm",
+        "onnx_torch::softmax",
+        "onnx_torch::reshape",
         "aten::mm",
         "aten::convolution",
         "aten::clone",
@@ -321,15 +324,26 @@ class Block {
         if (const auto from = number_of(operand); from && elements_[*from]) join(*from, i);
       }
     }
-    const bool found = std::ranges::any_of(members_, [](const auto& members) { return members.size() > 1; });
-    if (!found) return;
+    if (std::ranges::none_of(members_, [&](const auto& members) { return is_chain(members); })) return;
     sort();
     for (size_t i = 0; i < nodes_.size(); ++i) {
-      if (unit(i) == i && members_[i].size() > 1) replace(members_[i]);
+      if (unit(i) == i && is_chain(members_[i])) replace(members_[i]);
     }
   }
 
  private:
+  // A large result gains by a chain of one, as it takes memory that an earlier run has given up.
+  bool is_chain(const std::vector<size_t>& members) const {
+    return members.size() > 1 ||
+           (members.size() == 1 && elements_[members[0]] && is_large(*nodes_[members[0]]->output()));
+  }
+
+  static bool is_large(const jit::Value& value) {
+    constexpr size_t kLeastElements = 1 << 16;
+    const auto elements = value.type()->expectRef<c10::TensorType>().numel();
+    return elements && *elements >= kLeastElements;
+  }
+
   std::optional<size_t> number_of(const jit::Value* value) const {
     const auto found = numbers_.find(value->node());
     return found == numbers_.end() ? std::nullopt : std::optional(found->second);

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/arrange.h"
 #include "kernels/work_memory.h"
 #include "lower/for_each_cpu.h"
 #include "runtime/thread_limit.h"

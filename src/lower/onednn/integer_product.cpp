@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "kernels/arrange.h"
 #include "kernels/work_memory.h"
 #include "lower/onednn/convolution.h"
 #include "lower/onednn/sums.h"

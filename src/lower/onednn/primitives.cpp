@@ -74,12 +74,6 @@ dnnl::memory borrowed(const dnnl::memory::desc& desc, const at::Tensor& tensor) 
   return {desc, engine(), tensor.data_ptr()};
 }
 
-at::Tensor arranged(const at::Tensor& t, at::IntArrayRef strides) {
-  bool fits = true;
-  for (int64_t i = 0; i < t.dim(); ++i) fits = fits && (t.size(i) == 1 || t.stride(i) == strides[i]);
-  return fits ? t : at::empty_strided(t.sizes(), strides, t.options()).copy_(t);
-}
-
 std::unique_ptr<Frames::Frame> Frames::take() {
   const std::lock_guard lock(mutex_);
   if (free_.empty()) return std::make_unique<Frame>();

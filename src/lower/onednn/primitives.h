@@ -32,9 +32,6 @@ dnnl::memory::data_type named(c10::ScalarType type);
 // Memory that a tensor lends.
 dnnl::memory borrowed(const dnnl::memory::desc& desc, const at::Tensor& tensor);
 
-// The tensor with these strides. That of a dimension of size 1 does not matter.
-at::Tensor arranged(const at::Tensor& t, at::IntArrayRef strides);
-
 // What calls of one primitive use again: to describe memory takes longer than a small primitive runs. Any number of
 // threads may call at the same time.
 class Frames {

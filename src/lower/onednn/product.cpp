@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <bit>
 
+#include "kernels/arrange.h"
 #include "kernels/work_memory.h"
 #include "lower/onednn/primitives.h"
+#include "lower/rows.h"
 
 namespace onnxtorch::onednn {
 namespace {
@@ -31,7 +33,7 @@ at::Tensor with_dims(at::Tensor t, int64_t dims) {
   while (t.dim() < dims) t = t.unsqueeze(0);
   bool plain = t.stride(-1) == 1 || t.stride(-2) == 1;
   for (int64_t i = 0; i < t.dim(); ++i) plain = plain && (t.stride(i) > 0 || t.size(i) == 1);
-  return plain ? t : t.contiguous();
+  return plain ? t : contiguous(t);
 }
 
 bool is_matrix(const at::Tensor& t) { return is_plain(t) && t.dim() >= 2 && t.dim() <= kMostDims; }
@@ -110,8 +112,9 @@ at::Tensor scores(const at::Tensor& query, const at::Tensor& key, const at::Tens
       !mask.defined() || (is_matrix(mask) && mask.dim() <= dims && at::is_expandable_to(mask.sizes(), *sizes));
   if (sizes && fits) {
     const at::Tensor result = work_tensor(*sizes, query.scalar_type());
-    const at::Tensor added = mask.defined() ? with_dims(mask, dims) : mask;
-    if (compute(with_dims(query, dims), with_dims(key, dims), added, result, scale)) return result;
+    const at::Tensor rows = with_dims(query, dims), columns = with_dims(key, dims);
+    if (compute(rows, columns, mask.defined() ? with_dims(mask, dims) : mask, result, scale)) return result;
+    if (mask.defined() && compute(rows, columns, {}, result, scale)) return result.add_(mask);
   }
   const at::Tensor scaled = at::matmul(at::mul(query, scale), key);
   return mask.defined() ? at::add(scaled, mask) : scaled;
@@ -124,8 +127,9 @@ at::Tensor zeros_for_nan(const at::Tensor& weights) {
 }
 
 // The softmax of the scores, which nothing needs any more.
-at::Tensor weights_of(at::Tensor scores, bool without_nan) {
-  const at::Tensor weights = is_plain(scores) ? at::_softmax_out(scores, scores, -1, false) : at::softmax(scores, -1);
+at::Tensor weights_of(const at::Tensor& scores, bool without_nan) {
+  const bool in_place = is_plain(scores) && scores.is_contiguous();
+  const at::Tensor weights = in_place ? softmax_into(scores, scores) : at::softmax(scores, -1);
   return without_nan ? zeros_for_nan(weights) : weights;
 }
 
@@ -164,7 +168,7 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
   const int64_t rows = query.size(-2), step = rows_at_once(*sizes, key.size(-1));
   const bool mask_has_rows = added.defined() && added.dim() >= 2 && added.size(-2) != 1;
   // A primitive arranges the keys for itself, each time; it is soonest done where they are transposed already.
-  const at::Tensor keys = step < rows ? key.contiguous() : key;
+  const at::Tensor keys = step < rows ? contiguous(key) : key;
   const at::Tensor result = empty_result(*sizes, value.scalar_type());
   for (int64_t row = 0; row < rows; row += step) {
     const auto part = [&](const at::Tensor& t) { return t.narrow(-2, row, std::min(step, rows - row)); };

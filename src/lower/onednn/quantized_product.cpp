@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "kernels/arrange.h"
 #include "kernels/work_memory.h"
 #include "lower/onednn/convolution.h"
 #include "lower/onednn/fused.h"

@@ -1,16 +1,24 @@
-#include "lower/short_rows.h"
+#include "lower/rows.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/util/accumulate.h>
 #include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <optional>
 #include <span>
 
+#include "kernels/arrange.h"
+#include "kernels/work_memory.h"
+#include "lower/row_kernels.h"
 #include "passes/pattern.h"
+#include "passes/walk.h"
 
 namespace onnxtorch {
 namespace {
@@ -20,36 +28,80 @@ using c10::Symbol;
 
 // --- The operators ---------------------------------------------------------------------------------------------------
 
-constexpr int64_t kLongest = 16;
+bool is_plain(const at::Tensor& x) {
+  return x.scalar_type() == c10::kFloat && x.is_cpu() && x.layout() == c10::kStrided && x.numel() > 0 && x.dim() > 0;
+}
 
-bool has_short_rows(const at::Tensor& x) {
-  return x.scalar_type() == c10::kFloat && x.is_cpu() && x.numel() > 0 && x.dim() > 0 && x.size(-1) <= kLongest &&
-         x.is_contiguous();
+// Shares the rows of a tensor out among the threads, as the first and how many.
+template <typename Visit>
+void share_rows(int64_t rows, int64_t size, const Visit& visit) {
+  constexpr int64_t kGrain = 1 << 12;  // elements
+  at::parallel_for(0, rows, std::max<int64_t>(kGrain / size, 1),
+                   [&](int64_t begin, int64_t end) { visit(begin, end - begin); });
 }
 
 // Visits each row, as the number and the elements.
 template <typename Visit>
 void for_each_row(const at::Tensor& x, const Visit& visit) {
-  constexpr int64_t kGrain = 1 << 12;  // elements
   const int64_t size = x.size(-1);
   const auto* const data = x.const_data_ptr<float>();
-  at::parallel_for(0, x.numel() / size, std::max<int64_t>(kGrain / size, 1), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) visit(row, std::span(data + row * size, size));
+  share_rows(x.numel() / size, size, [&](int64_t first, int64_t count) {
+    for (int64_t row = first; row < first + count; ++row) visit(row, std::span(data + row * size, size));
   });
 }
 
+constexpr int64_t kLongest = 16;  // for which there is nothing to be done side by side
+
+bool has_short_rows(const at::Tensor& x) { return is_plain(x) && x.size(-1) <= kLongest && x.is_contiguous(); }
+
 at::Tensor softmax(const at::Tensor& x) {
-  if (!has_short_rows(x)) return at::softmax(x, -1);
-  const at::Tensor result = at::empty(x.sizes(), x.options());
-  auto* const to = result.mutable_data_ptr<float>();
-  for_each_row(x, [&](int64_t number, std::span<const float> row) {
-    const std::span<float> y(to + number * std::ssize(row), row.size());
-    const float largest = *std::ranges::max_element(row);
-    std::ranges::transform(row, y.begin(), [&](float value) { return std::exp(value - largest); });
-    const float total = std::accumulate(y.begin(), y.end(), 0.F);
-    for (float& value : y) value /= total;
+  if (!is_plain(x)) return at::softmax(x, -1);
+  const at::Tensor rows = contiguous(x);
+  return softmax_into(work_tensor(x.sizes(), c10::kFloat), rows);
+}
+
+// What normalizes the last dimensions, of these sizes.
+struct RowNorm {
+  at::IntArrayRef shape;
+  std::optional<at::Tensor> weight, bias;
+  double eps;
+};
+
+bool fits(const at::Tensor& x, const RowNorm& norm) {
+  const auto dims = static_cast<int64_t>(norm.shape.size());
+  const auto is_one_per_element = [&](const std::optional<at::Tensor>& t) {
+    return !t || (is_plain(*t) && t->sizes() == norm.shape && t->is_contiguous());
+  };
+  return is_plain(x) && dims > 0 && x.dim() >= dims && x.sizes().slice(x.dim() - dims) == norm.shape &&
+         is_one_per_element(norm.weight) && is_one_per_element(norm.bias);
+}
+
+using NormRows = void (*)(const float* x, float* y, int64_t rows, int64_t size, const RowAffine& affine, double eps);
+
+at::Tensor normalized(const at::Tensor& x, const RowNorm& norm, NormRows normalize) {
+  const auto data = [](const std::optional<at::Tensor>& t) { return t ? t->const_data_ptr<float>() : nullptr; };
+  const RowAffine affine{data(norm.weight), data(norm.bias)};
+  const at::Tensor rows = contiguous(x);
+  at::Tensor y = work_tensor(x.sizes(), c10::kFloat);
+  const int64_t size = c10::multiply_integers(norm.shape);
+  const auto* const from = rows.const_data_ptr<float>();
+  auto* const to = y.mutable_data_ptr<float>();
+  share_rows(x.numel() / size, size, [&](int64_t first, int64_t count) {
+    normalize(from + first * size, to + first * size, count, size, affine, norm.eps);
   });
-  return result;
+  return y;
+}
+
+at::Tensor layer_norm(const at::Tensor& x, at::IntArrayRef shape, const std::optional<at::Tensor>& weight,
+                      const std::optional<at::Tensor>& bias, double eps) {
+  const RowNorm norm{shape, weight, bias, eps};
+  return fits(x, norm) ? normalized(x, norm, layer_norm_rows) : at::layer_norm(x, shape, weight, bias, eps);
+}
+
+at::Tensor rms_norm(const at::Tensor& x, at::IntArrayRef shape, const std::optional<at::Tensor>& weight,
+                    std::optional<double> eps) {
+  const RowNorm norm{shape, weight, {}, eps.value_or(std::numeric_limits<float>::epsilon())};
+  return fits(x, norm) ? normalized(x, norm, rms_norm_rows) : at::rms_norm(x, shape, weight, eps);
 }
 
 // Rows divided by the sum of their elements' absolute values, unless that is 0.
@@ -89,10 +141,12 @@ at::Tensor label_of_largest(const at::Tensor& scores, const at::Tensor& labels) 
   return result;
 }
 
-void register_short_rows() {
+void register_rows() {
   static const torch::Library library = [] {
     torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
     m.def("softmax(Tensor x) -> Tensor", softmax);
+    m.def("layer_norm(Tensor x, int[] shape, Tensor? weight, Tensor? bias, float eps) -> Tensor", layer_norm);
+    m.def("rms_norm(Tensor x, int[] shape, Tensor? weight, float? eps) -> Tensor", rms_norm);
     m.def("normalize_rows(Tensor x) -> Tensor", normalize_rows);
     m.def("label_of_largest(Tensor scores, Tensor labels) -> Tensor", label_of_largest);
     return m;
@@ -146,13 +200,34 @@ void find_labels(Program& program) {
   });
 }
 
+void replace_norms(Program& program) {
+  for_each_node(program.graph->block(), [](jit::Node* node) {
+    if (node->kind() == c10::aten::layer_norm) {
+      replace(node, "onnx_torch::layer_norm", node->inputs().slice(0, 5));
+    } else if (node->kind() == c10::aten::rms_norm) {
+      replace(node, "onnx_torch::rms_norm", node->inputs());
+    }
+  });
+  jit::EliminateDeadCode(program.graph);
+}
+
 }  // namespace
 
-void find_short_rows(Program& program) {
-  register_short_rows();
+at::Tensor softmax_into(const at::Tensor& y, const at::Tensor& x) {
+  const int64_t size = x.size(-1);
+  const auto* const from = x.const_data_ptr<float>();
+  auto* const to = y.mutable_data_ptr<float>();
+  share_rows(x.numel() / size, size,
+             [&](int64_t first, int64_t count) { softmax_rows(from + first * size, to + first * size, count, size); });
+  return y;
+}
+
+void replace_rows(Program& program) {
+  register_rows();
   find_softmax(program);
   find_normalized_rows(program);
   find_labels(program);
+  replace_norms(program);
 }
 
 }  // namespace onnxtorch

@@ -1,0 +1,99 @@
+#include "lower/row_kernels.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "lower/for_each_cpu.h"
+
+namespace onnxtorch {
+namespace {
+
+constexpr int64_t kLanes = 32;  // so many sums go on side by side
+
+// e to the power of x, which is not positive, to about one unit in the last place.
+ONNX_TORCH_INLINE float exp_of(float x) {
+  constexpr float kLog2E = 1.44269504F, kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;
+  constexpr float kRounder = 12582912;  // 1.5 * 2^23: a sum with it is rounded to an integer, which is in its last bits
+  x = x < -104 ? -104 : x;
+  const float shifted = x * kLog2E + kRounder, n = shifted - kRounder;
+  const float r = (x - n * kLn2High) - n * kLn2Low;
+  float p = 1.9875691500e-4F;
+  p = p * r + 1.3981999507e-3F;
+  p = p * r + 8.3334519073e-3F;
+  p = p * r + 4.1665795894e-2F;
+  p = p * r + 1.6666665459e-1F;
+  p = p * r + 5.0000001201e-1F;
+  // 2^n itself is denormal, or too small, where the result is.
+  const uint32_t exponent = std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kRounder);
+  const uint32_t half = static_cast<uint32_t>(static_cast<int32_t>(exponent) >> 1);
+  return (p * r * r + r + 1) * std::bit_cast<float>((half + 127) << 23) *
+         std::bit_cast<float>((exponent - half + 127) << 23);
+}
+
+// Brings numbers together, in any order.
+template <typename F, typename Join>
+ONNX_TORCH_INLINE float reduced(int64_t size, float start, const F& element, const Join& join) {
+  float lanes[kLanes];
+  for (float& lane : lanes) lane = start;
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) {
+    for (int64_t j = 0; j < kLanes; ++j) lanes[j] = join(lanes[j], element(i + j));
+  }
+  for (int64_t j = 0; i + j < size; ++j) lanes[j] = join(lanes[j], element(i + j));
+  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+    for (int64_t j = 0; j < width; ++j) lanes[j] = join(lanes[j], lanes[j + width]);
+  }
+  return lanes[0];
+}
+
+template <typename F>
+ONNX_TORCH_INLINE float sum_of(int64_t size, const F& element) {
+  return reduced(size, 0, element, [](float a, float b) { return a + b; });
+}
+
+ONNX_TORCH_INLINE float largest_of(const float* x, int64_t size) {
+  return reduced(
+      size, -std::numeric_limits<float>::infinity(), [&](int64_t i) { return x[i]; },
+      [](float a, float b) { return b > a ? b : a; });
+}
+
+ONNX_TORCH_INLINE void scale_row(const float* x, float* y, int64_t size, float mean, float scale,
+                                 const RowAffine& affine) {
+  for (int64_t i = 0; i < size; ++i) {
+    y[i] = (x[i] - mean) * scale * (affine.weight ? affine.weight[i] : 1) + (affine.bias ? affine.bias[i] : 0);
+  }
+}
+
+}  // namespace
+
+ONNX_TORCH_FOR_EACH_CPU void softmax_rows(const float* x, float* y, int64_t rows, int64_t size) {
+  for (const float* const end = x + rows * size; x < end; x += size, y += size) {
+    const float largest = largest_of(x, size);
+    for (int64_t i = 0; i < size; ++i) y[i] = exp_of(x[i] - largest);
+    const float scale = 1 / sum_of(size, [&](int64_t i) { return y[i]; });
+    for (int64_t i = 0; i < size; ++i) y[i] *= scale;
+  }
+}
+
+ONNX_TORCH_FOR_EACH_CPU void layer_norm_rows(const float* x, float* y, int64_t rows, int64_t size,
+                                             const RowAffine& affine, double eps) {
+  const auto count = static_cast<float>(size);
+  for (const float* const end = x + rows * size; x < end; x += size, y += size) {
+    const float mean = sum_of(size, [&](int64_t i) { return x[i]; }) / count;
+    const float spread = sum_of(size, [&](int64_t i) { return (x[i] - mean) * (x[i] - mean); }) / count;
+    scale_row(x, y, size, mean, 1 / std::sqrt(spread + static_cast<float>(eps)), affine);
+  }
+}
+
+ONNX_TORCH_FOR_EACH_CPU void rms_norm_rows(const float* x, float* y, int64_t rows, int64_t size,
+                                           const RowAffine& affine, double eps) {
+  const auto count = static_cast<float>(size);
+  for (const float* const end = x + rows * size; x < end; x += size, y += size) {
+    const float squares = sum_of(size, [&](int64_t i) { return x[i] * x[i]; }) / count;
+    scale_row(x, y, size, 0, 1 / std::sqrt(squares + static_cast<float>(eps)), affine);
+  }
+}
+
+}  // namespace onnxtorch

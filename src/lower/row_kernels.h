@@ -1,0 +1,18 @@
+// Functions of whole rows of floats that lie side by side, on one thread. What is NaN or infinite is in all of a row.
+#pragma once
+
+#include <cstdint>
+
+namespace onnxtorch {
+
+// What is done to a normalized row, element by element; none where it is null.
+struct RowAffine {
+  const float *weight, *bias;
+};
+
+// `y` may be `x`.
+void softmax_rows(const float* x, float* y, int64_t rows, int64_t size);
+void layer_norm_rows(const float* x, float* y, int64_t rows, int64_t size, const RowAffine& affine, double eps);
+void rms_norm_rows(const float* x, float* y, int64_t rows, int64_t size, const RowAffine& affine, double eps);
+
+}  // namespace onnxtorch
