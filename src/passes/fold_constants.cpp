@@ -7,6 +7,8 @@
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
 
+#include <algorithm>
+
 #include "passes/constants.h"
 
 namespace onnxtorch {
@@ -57,7 +59,7 @@ class Folding {
     if (node->kind() == c10::prim::ListConstruct) {
       c10::List<at::Tensor> list;
       for (const IValue& item : stack) list.push_back(item.toTensor());
-      results_.emplace(node->output(), std::move(list));
+      keep(node, std::move(list));
       return;
     }
     try {
@@ -66,8 +68,22 @@ class Folding {
       return;  // the run will say what is wrong, if it gets there
     }
     const IValue& result = stack.back();
-    if (result.isTensor() && bytes(result) <= std::max(kSmall, kMostGrowth * given))
-      results_.emplace(node->output(), result);
+    if (result.isTensor() && bytes(result) <= std::max(kSmall, kMostGrowth * given)) keep(node, result);
+  }
+
+  void keep(const jit::Node* node, IValue result) {
+    results_.emplace(node->output(), std::move(result));
+    for (const jit::Value* input : node->inputs()) forget_if_used_up(input);
+  }
+
+  // A result that only goes into other results is not held any longer than they need it.
+  void forget_if_used_up(const jit::Value* value) {
+    const auto found = results_.find(value);
+    if (found == results_.end()) return;
+    const bool used_up = std::ranges::all_of(value->uses(), [&](const jit::Use& use) {
+      return use.user->outputs().size() == 1 && results_.contains(use.user->output());
+    });
+    if (used_up) found->second = IValue();
   }
 
   bool is_pure(jit::Node* node) const {

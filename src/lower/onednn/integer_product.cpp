@@ -42,13 +42,6 @@ Prepared prepared_product(const at::Tensor& weight, at::IntArrayRef from, Type s
 
 namespace {
 
-// Weights of 8 bits less their zero points, which need not fit 8 bits: numbers + shift of the channel.
-struct Shifted {
-  at::Tensor numbers, shifts;
-
-  bool has_shifts() const { return shifts.count_nonzero().item<int64_t>() > 0; }
-};
-
 // One value for each index of a dimension, so that it broadcasts to tensors of so many dimensions.
 at::Tensor along(const at::Tensor& t, int64_t dim, int64_t dims) {
   std::vector<int64_t> shape(dims, 1);
@@ -56,24 +49,46 @@ at::Tensor along(const at::Tensor& t, int64_t dim, int64_t dims) {
   return t.reshape(shape);
 }
 
-std::vector<int64_t> dims_but(int64_t dim, int64_t dims) {
-  std::vector<int64_t> others;
-  for (int64_t i = 0; i < dims; ++i) {
-    if (i != dim) others.push_back(i);
+// Weights of 8 bits less their zero points, which need not fit 8 bits: numbers + shift of the channel. They stay as
+// they were given; the numbers are made when they are laid out.
+class ShiftedWeight {
+ public:
+  ShiftedWeight(at::Tensor given, const at::Tensor& zero_points, int64_t channel_dim)
+      : given_(std::move(given)), channel_dim_(channel_dim) {
+    const Channels channels = channels_of(given_, channel_dim_);
+    const at::Tensor zeros = zero_points.reshape(-1).expand(given_.size(channel_dim_));
+    const at::Tensor low = channels.lowest - zeros, high = channels.highest - zeros;
+    shifts_ = (at::clamp_min(high - 127, 0) + at::clamp_max(low + 128, 0)).contiguous();
+    offsets_ = zeros + shifts_;
+    totals_ = at::sub(channels.totals.to(c10::kLong), offsets_, terms());
+    has_shifts_ = at::any(shifts_).item<bool>();
   }
-  return others;
-}
 
-// Nothing where the weights are no whole numbers, or of a wider range.
-std::optional<Shifted> shifted(const at::Tensor& weight, int64_t channel_dim) {
-  const std::vector<int64_t> others = dims_but(channel_dim, weight.dim());
-  const at::Tensor low = weight.amin(others), high = weight.amax(others);
-  const at::Tensor shifts = at::clamp_min(high - 127, 0) + at::clamp_max(low + 128, 0);
-  const at::Tensor numbers = weight - along(shifts, channel_dim, weight.dim());
-  const at::Tensor bytes = numbers.clamp(-128, 127).to(c10::kChar);
-  if (!at::eq(bytes, numbers).all().item<bool>()) return {};
-  return Shifted{bytes.contiguous(), shifts.to(c10::kInt).contiguous()};
-}
+  bool has_shifts() const { return has_shifts_; }
+  const at::Tensor& shifts() const { return shifts_; }  // in int32
+  const at::Tensor& totals() const { return totals_; }  // the sum of the numbers for each channel, in int64
+  int64_t channels() const { return shifts_.numel(); }
+  int64_t terms() const { return given_.numel() / channels(); }  // of a sum
+  at::IntArrayRef sizes() const { return given_.sizes(); }
+
+  // In int8. Bytes wrap, and what comes of it fits.
+  at::Tensor numbers() const {
+    if (given_.scalar_type() == c10::kChar && !at::any(offsets_).item<bool>()) return given_;
+    const at::Tensor offsets = at::bitwise_and(offsets_, 255).to(c10::kByte);
+    return at::sub(given_.view(c10::kByte), along(offsets, channel_dim_, given_.dim())).view(c10::kChar);
+  }
+
+  at::Tensor in_double() const {
+    return given_.to(c10::kDouble) - along(offsets_ - shifts_, channel_dim_, given_.dim());
+  }
+
+ private:
+  at::Tensor given_;
+  int64_t channel_dim_;
+  at::Tensor shifts_, totals_;
+  at::Tensor offsets_;  // the numbers are those given less the offsets
+  bool has_shifts_ = false;
+};
 
 // One value for each channel of a tensor of so many dimensions, `after` of them after the channel's; none where
 // adding or multiplying by it means something else.
@@ -97,12 +112,7 @@ Numbers as_unsigned(const at::Tensor& x, int64_t zero_point) {
 
 class PackedIntegers : public PackedIntegerProduct {
  public:
-  // `terms` are the weights' dimensions that a sum goes over.
-  PackedIntegers(const Shifted& weight, at::IntArrayRef terms)
-      : weight_(weight.numbers),
-        shifts_(weight.shifts),
-        has_shifts_(weight.has_shifts()),
-        totals_(weight_.sum(terms, false, c10::kLong).contiguous()) {}
+  explicit PackedIntegers(ShiftedWeight weight) : weight_(std::move(weight)) {}
 
   at::Tensor run(const at::Tensor& x, const at::Tensor& zero_point) const override {
     const auto sums = sums_of(x, zero_point);
@@ -143,11 +153,8 @@ class PackedIntegers : public PackedIntegerProduct {
   virtual at::Tensor row_sums(const at::Tensor& padded) const = 0;
   // The sums in double; x less its zero point.
   virtual at::Tensor in_double(const at::Tensor& x, const at::Tensor& weight) const = 0;
-  virtual int64_t channel_dim() const = 0;  // of the weight
 
-  const at::Tensor weight_, shifts_;
-  const bool has_shifts_;
-  const at::Tensor totals_;  // the sum of the weights for each channel
+  const ShiftedWeight weight_;
   const LaidWeight laid_;
 
  private:
@@ -155,8 +162,6 @@ class PackedIntegers : public PackedIntegerProduct {
     at::Tensor sums;
     Correction correction;
   };
-
-  int64_t channels() const { return shifts_.numel(); }
 
   std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes) const {
     std::vector<int64_t> key(sizes.begin(), sizes.end());
@@ -182,22 +187,21 @@ class PackedIntegers : public PackedIntegerProduct {
 
   // sum((x - zero) * (w + shift)) - sum(x * w) = -zero * sum(w) + shift * sum(x - zero).
   Correction correction(const at::Tensor& x, int64_t zero_point) const {
-    at::Tensor offsets = at::mul(totals_, -zero_point);
-    if (!has_shifts_) return {offsets.to(c10::kInt), shifts_, {}};
-    const int64_t terms = weight_.numel() / channels();
-    offsets.sub_(shifts_, zero_point * terms);
-    return {offsets.to(c10::kInt), shifts_, row_sums(x)};
+    at::Tensor offsets = at::mul(weight_.totals(), -zero_point);
+    if (!weight_.has_shifts()) return {offsets.to(c10::kInt), weight_.shifts(), {}};
+    offsets.sub_(weight_.shifts(), zero_point * weight_.terms());
+    return {offsets.to(c10::kInt), weight_.shifts(), row_sums(x)};
   }
 
   bool take_scale(Scaling& scaling, const at::Tensor& scale, int64_t dims) const {
-    const auto scales = per_channel(scale, channels(), dims, dims_after_channels());
+    const auto scales = per_channel(scale, weight_.channels(), dims, dims_after_channels());
     if (scales) scaling.scales = *scales;
     return scales.has_value();
   }
 
   bool take_addends(Scaling& scaling, at::TensorList addends, const at::Tensor& sums) const {
     for (const at::Tensor& addend : addends) {
-      const auto bias = per_channel(addend, channels(), sums.dim(), dims_after_channels());
+      const auto bias = per_channel(addend, weight_.channels(), sums.dim(), dims_after_channels());
       if (bias && !scaling.bias.defined() && !scaling.operand.defined()) {
         scaling.bias = *bias;
       } else if (!scaling.operand.defined() && addend.sizes() == sums.sizes() && is_plain(addend)) {
@@ -210,8 +214,7 @@ class PackedIntegers : public PackedIntegerProduct {
   }
 
   at::Tensor plainly(const at::Tensor& x, const at::Tensor& zero_point) const {
-    const at::Tensor weight = weight_.to(c10::kDouble) + along(shifts_, channel_dim(), weight_.dim());
-    return in_double(at::sub(x.to(c10::kDouble), zero_point), weight).to(c10::kLong).to(c10::kInt);
+    return in_double(at::sub(x.to(c10::kDouble), zero_point), weight_.in_double()).to(c10::kLong).to(c10::kInt);
   }
 
   mutable Recent<std::vector<int64_t>, Prepared> recent_{64};
@@ -219,16 +222,14 @@ class PackedIntegers : public PackedIntegerProduct {
 
 class IntegerConvolution final : public PackedIntegers {
  public:
-  IntegerConvolution(Convolution c, const Shifted& weight)
-      : PackedIntegers(weight, dims_but(0, weight.numbers.dim())), convolution_(std::move(c)), unpadded_(convolution_) {
-    unpadded_.weight = weight_;
+  IntegerConvolution(Convolution c, ShiftedWeight weight)
+      : PackedIntegers(std::move(weight)), convolution_(std::move(c)), unpadded_(convolution_) {
     std::ranges::fill(unpadded_.padding, 0);
   }
 
  private:
   bool fits(at::IntArrayRef sizes) const override { return onednn::fits(convolution_, sizes); }
-  int64_t dims_after_channels() const override { return weight_.dim() - 2; }
-  int64_t channel_dim() const override { return 0; }
+  int64_t dims_after_channels() const override { return static_cast<int64_t>(weight_.sizes().size()) - 2; }
 
   std::vector<int64_t> padded_sizes(at::IntArrayRef sizes) const override {
     std::vector<int64_t> result = sizes.vec();
@@ -247,7 +248,9 @@ class IntegerConvolution final : public PackedIntegers {
   }
 
   Prepared prepare(at::IntArrayRef given) const override {
-    return prepared_convolution(unpadded_, channels_last(given, Type::u8), Type::s8,
+    Convolution c = unpadded_;
+    c.weight = weight_.numbers();
+    return prepared_convolution(c, channels_last(given, Type::u8), Type::s8,
                                 channels_last(result_sizes(unpadded_, given), Type::s32), attributes({}, {}), laid_);
   }
 
@@ -264,7 +267,7 @@ class IntegerConvolution final : public PackedIntegers {
         return sums.slice(i, start, start + (results[i + 1] - 1) * stride + 1, stride);
       };
       at::Tensor sum = shifted_by(0);
-      for (int64_t k = 1; k < weight_.size(i + 1); ++k) sum = at::add(sum, shifted_by(k * dilation));
+      for (int64_t k = 1; k < weight_.sizes()[i + 1]; ++k) sum = at::add(sum, shifted_by(k * dilation));
       sums = sum;
     }
     return sums.contiguous();
@@ -282,20 +285,19 @@ class IntegerConvolution final : public PackedIntegers {
 
 class IntegerLinear final : public PackedIntegers {
  public:
-  explicit IntegerLinear(const Shifted& weight) : PackedIntegers(weight, 0) {}
+  using PackedIntegers::PackedIntegers;
 
  private:
-  bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == weight_.size(0); }
+  bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == weight_.terms(); }
   int64_t dims_after_channels() const override { return 0; }
-  int64_t channel_dim() const override { return 1; }
   std::vector<int64_t> padded_sizes(at::IntArrayRef sizes) const override { return sizes.vec(); }
   at::Tensor padded(const Numbers& given) const override { return given.x.contiguous(); }
 
   Prepared prepare(at::IntArrayRef sizes) const override {
-    return prepared_product(weight_, sizes, Type::u8, Type::s32, false, attributes({}, {}), laid_);
+    return prepared_product(weight_.numbers(), sizes, Type::u8, Type::s32, false, attributes({}, {}), laid_);
   }
 
-  at::Tensor row_sums(const at::Tensor& x) const override { return sums_of_rows(x.reshape({-1, weight_.size(0)})); }
+  at::Tensor row_sums(const at::Tensor& x) const override { return sums_of_rows(x.reshape({-1, weight_.terms()})); }
 
   at::Tensor in_double(const at::Tensor& x, const at::Tensor& weight) const override { return at::matmul(x, weight); }
 };
@@ -303,16 +305,14 @@ class IntegerLinear final : public PackedIntegers {
 }  // namespace
 }  // namespace onednn
 
-c10::intrusive_ptr<Packed> packed_integers(Convolution convolution) {
-  const auto weight = onednn::shifted(convolution.weight, 0);
-  if (!weight || (convolution.groups > 1 && weight->has_shifts())) return {};
-  return c10::make_intrusive<onednn::IntegerConvolution>(std::move(convolution), *weight);
+c10::intrusive_ptr<Packed> packed_integers(Convolution convolution, const at::Tensor& zero_points) {
+  onednn::ShiftedWeight weight(convolution.weight, zero_points, 0);
+  if (convolution.groups > 1 && weight.has_shifts()) return {};
+  return c10::make_intrusive<onednn::IntegerConvolution>(std::move(convolution), std::move(weight));
 }
 
-c10::intrusive_ptr<Packed> packed_integers(const Linear& linear) {
-  const auto weight = onednn::shifted(linear.weight, 1);
-  if (!weight) return {};
-  return c10::make_intrusive<onednn::IntegerLinear>(*weight);
+c10::intrusive_ptr<Packed> packed_integers(const Linear& linear, const at::Tensor& zero_points) {
+  return c10::make_intrusive<onednn::IntegerLinear>(onednn::ShiftedWeight(linear.weight, zero_points, 1));
 }
 
 }  // namespace onnxtorch

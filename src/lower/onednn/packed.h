@@ -99,10 +99,10 @@ class PackedIntegerProduct : public Packed {
                                 at::TensorList addends, bool relu) const = 0;
 };
 
-// Their weights are numbers of 8 bits less a zero point for all or for each index of the result, in a floating type.
-// Null where they are not, or where oneDNN has no such convolution.
-c10::intrusive_ptr<Packed> packed_integers(Convolution convolution);
-c10::intrusive_ptr<Packed> packed_integers(const Linear& linear);
+// Their weights are of uint8 or int8, less one zero point for all or one for each index of the result, in int32. Null
+// where oneDNN has no such convolution.
+c10::intrusive_ptr<Packed> packed_integers(Convolution convolution, const at::Tensor& zero_points);
+c10::intrusive_ptr<Packed> packed_integers(const Linear& linear, const at::Tensor& zero_points);
 
 // Whether sums of products of 8 bits are exact on this CPU, and faster than float.
 bool has_integer_products();

@@ -25,8 +25,58 @@ ONNX_TORCH_FOR_EACH_CPU void add_rows(const uint8_t* x, int32_t* sums, int64_t r
   }
 }
 
+template <typename T>
+ONNX_TORCH_INLINE void take_all(const T* x, int64_t count, int32_t* lowest, int32_t* highest, int32_t* total) {
+  int32_t low = *lowest, high = *highest, sum = *total;
+  for (int64_t i = 0; i < count; ++i) {
+    low = std::min<int32_t>(low, x[i]);
+    high = std::max<int32_t>(high, x[i]);
+    sum += x[i];
+  }
+  *lowest = low;
+  *highest = high;
+  *total = sum;
+}
+
+template <typename T>
+ONNX_TORCH_INLINE void take_each(const T* x, int64_t count, int32_t* lowest, int32_t* highest, int32_t* totals) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    lowest[i] = std::min<int32_t>(lowest[i], x[i]);
+    highest[i] = std::max<int32_t>(highest[i], x[i]);
+    totals[i] += x[i];
+  }
+}
+
+ONNX_TORCH_FOR_EACH_CPU void take_row(const uint8_t* x, int64_t count, int32_t* low, int32_t* high, int32_t* total) {
+  take_all(x, count, low, high, total);
+}
+ONNX_TORCH_FOR_EACH_CPU void take_row(const int8_t* x, int64_t count, int32_t* low, int32_t* high, int32_t* total) {
+  take_all(x, count, low, high, total);
+}
+ONNX_TORCH_FOR_EACH_CPU void take_column(const uint8_t* x, int64_t count, int32_t* low, int32_t* high, int32_t* total) {
+  take_each(x, count, low, high, total);
+}
+ONNX_TORCH_FOR_EACH_CPU void take_column(const int8_t* x, int64_t count, int32_t* low, int32_t* high, int32_t* total) {
+  take_each(x, count, low, high, total);
+}
+
+// Of the rows of a matrix, of which the rows or the columns lie side by side.
+template <typename T>
+void take(const at::Tensor& matrix, const Channels& to) {
+  const auto* const from = matrix.const_data_ptr<T>();
+  auto *const low = to.lowest.data_ptr<int32_t>(), *const high = to.highest.data_ptr<int32_t>(),
+              *const total = to.totals.data_ptr<int32_t>();
+  const int64_t rows = matrix.size(0), columns = matrix.size(1);
+  if (matrix.is_contiguous()) {
+    for (int64_t i = 0; i < rows; ++i) take_row(from + i * columns, columns, low + i, high + i, total + i);
+  } else {
+    for (int64_t i = 0; i < columns; ++i) take_column(from + i * rows, rows, low, high, total);
+  }
+}
+
 // Sums wrap, as those of int32 do in the primitives.
-struct Channels {
+struct Steps {
   const int32_t *offsets, *shifts;
   const float *scales, *bias;
   float low;
@@ -37,14 +87,14 @@ struct Channels {
   }
 };
 
-ONNX_TORCH_FOR_EACH_CPU void correct_row(int32_t* sums, uint32_t row_sum, int64_t count, Channels of) {
+ONNX_TORCH_FOR_EACH_CPU void correct_row(int32_t* sums, uint32_t row_sum, int64_t count, Steps of) {
 #pragma GCC ivdep
   for (int64_t c = 0; c < count; ++c) sums[c] = of.corrected(sums[c], c, row_sum);
 }
 
 // The sums lie where the results are to be.
 template <bool kHasOperand>
-ONNX_TORCH_INLINE void scale_all(float* y, const float* operand, uint32_t row_sum, int64_t count, Channels of) {
+ONNX_TORCH_INLINE void scale_all(float* y, const float* operand, uint32_t row_sum, int64_t count, Steps of) {
 #pragma GCC ivdep
   for (int64_t c = 0; c < count; ++c) {
     float value = static_cast<float>(of.corrected(std::bit_cast<int32_t>(y[c]), c, row_sum)) * of.scales[c];
@@ -54,11 +104,11 @@ ONNX_TORCH_INLINE void scale_all(float* y, const float* operand, uint32_t row_su
   }
 }
 
-ONNX_TORCH_FOR_EACH_CPU void scale_row(float* y, uint32_t row_sum, int64_t count, Channels of) {
+ONNX_TORCH_FOR_EACH_CPU void scale_row(float* y, uint32_t row_sum, int64_t count, Steps of) {
   scale_all<false>(y, nullptr, row_sum, count, of);
 }
 ONNX_TORCH_FOR_EACH_CPU void scale_row_and_add(float* y, const float* operand, uint32_t row_sum, int64_t count,
-                                               Channels of) {
+                                               Steps of) {
   scale_all<true>(y, operand, row_sum, count, of);
 }
 
@@ -86,9 +136,19 @@ at::Tensor sums_of_rows(const at::Tensor& matrix) {
   return result;
 }
 
+Channels channels_of(const at::Tensor& weight, int64_t channel_dim) {
+  at::Tensor matrix = weight.transpose(0, channel_dim).flatten(1);
+  if (!matrix.t().is_contiguous()) matrix = matrix.contiguous();
+  const int64_t channels = matrix.size(0);
+  const Channels result{at::full({channels}, 255, c10::kInt), at::full({channels}, -128, c10::kInt),
+                        at::zeros({channels}, c10::kInt)};
+  weight.scalar_type() == c10::kByte ? take<uint8_t>(matrix, result) : take<int8_t>(matrix, result);
+  return result;
+}
+
 void correct(const at::Tensor& sums, const Correction& correction) {
-  const Channels of{correction.offsets.const_data_ptr<int32_t>(), correction.shifts.const_data_ptr<int32_t>(), nullptr,
-                    nullptr, 0};
+  const Steps of{correction.offsets.const_data_ptr<int32_t>(), correction.shifts.const_data_ptr<int32_t>(), nullptr,
+                 nullptr, 0};
   auto* const y = sums.data_ptr<int32_t>();
   const int64_t length = correction.offsets.numel();
   for_each_row(sums, correction, [&](int64_t at, uint32_t row_sum) { correct_row(y + at, row_sum, length, of); });
@@ -98,9 +158,9 @@ at::Tensor scaled(const at::Tensor& sums, const Correction& correction, const Sc
   constexpr float kNeutral = -0.0F;  // adding 0 would lose the sign of a zero
   const int64_t length = correction.offsets.numel();
   const at::Tensor bias = scaling.bias.defined() ? scaling.bias : at::full({length}, kNeutral, c10::kFloat);
-  const Channels of{correction.offsets.const_data_ptr<int32_t>(), correction.shifts.const_data_ptr<int32_t>(),
-                    scaling.scales.const_data_ptr<float>(), bias.const_data_ptr<float>(),
-                    scaling.relu ? 0.0F : -std::numeric_limits<float>::infinity()};
+  const Steps of{correction.offsets.const_data_ptr<int32_t>(), correction.shifts.const_data_ptr<int32_t>(),
+                 scaling.scales.const_data_ptr<float>(), bias.const_data_ptr<float>(),
+                 scaling.relu ? 0.0F : -std::numeric_limits<float>::infinity()};
   at::Tensor result = sums.view(c10::kFloat);
   auto* const y = result.data_ptr<float>();
   const auto* const operand = scaling.operand.defined() ? scaling.operand.const_data_ptr<float>() : nullptr;

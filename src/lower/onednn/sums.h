@@ -8,6 +8,12 @@ namespace onnxtorch::onednn {
 // The sums of the rows of a contiguous matrix of uint8, in int32.
 at::Tensor sums_of_rows(const at::Tensor& matrix);
 
+// Of the numbers of each channel of a weight of 8 bits, in int32.
+struct Channels {
+  at::Tensor lowest, highest, totals;
+};
+Channels channels_of(const at::Tensor& weight, int64_t channel_dim);
+
 // Adds offsets[channel] + row_sums[row] * shifts[channel] to sums of int32, in place. The row sums may be undefined.
 struct Correction {
   at::Tensor offsets, shifts, row_sums;
