@@ -10,6 +10,7 @@
 #include "kernels/arrange.h"
 #include "kernels/work_memory.h"
 #include "lower/onednn/convolution.h"
+#include "lower/onednn/shifted_weight.h"
 #include "lower/onednn/sums.h"
 
 namespace onnxtorch {
@@ -41,54 +42,6 @@ Prepared prepared_product(const at::Tensor& weight, at::IntArrayRef from, Type s
 }
 
 namespace {
-
-// One value for each index of a dimension, so that it broadcasts to tensors of so many dimensions.
-at::Tensor along(const at::Tensor& t, int64_t dim, int64_t dims) {
-  std::vector<int64_t> shape(dims, 1);
-  shape[dim] = -1;
-  return t.reshape(shape);
-}
-
-// Weights of 8 bits less their zero points, which need not fit 8 bits: numbers + shift of the channel. They stay as
-// they were given; the numbers are made when they are laid out.
-class ShiftedWeight {
- public:
-  ShiftedWeight(at::Tensor given, const at::Tensor& zero_points, int64_t channel_dim)
-      : given_(std::move(given)), channel_dim_(channel_dim) {
-    const Channels channels = channels_of(given_, channel_dim_);
-    const at::Tensor zeros = zero_points.reshape(-1).expand(given_.size(channel_dim_));
-    const at::Tensor low = channels.lowest - zeros, high = channels.highest - zeros;
-    shifts_ = (at::clamp_min(high - 127, 0) + at::clamp_max(low + 128, 0)).contiguous();
-    offsets_ = zeros + shifts_;
-    totals_ = at::sub(channels.totals.to(c10::kLong), offsets_, terms());
-    has_shifts_ = at::any(shifts_).item<bool>();
-  }
-
-  bool has_shifts() const { return has_shifts_; }
-  const at::Tensor& shifts() const { return shifts_; }  // in int32
-  const at::Tensor& totals() const { return totals_; }  // the sum of the numbers for each channel, in int64
-  int64_t channels() const { return shifts_.numel(); }
-  int64_t terms() const { return given_.numel() / channels(); }  // of a sum
-  at::IntArrayRef sizes() const { return given_.sizes(); }
-
-  // In int8. Bytes wrap, and what comes of it fits.
-  at::Tensor numbers() const {
-    if (given_.scalar_type() == c10::kChar && !at::any(offsets_).item<bool>()) return given_;
-    const at::Tensor offsets = at::bitwise_and(offsets_, 255).to(c10::kByte);
-    return at::sub(given_.view(c10::kByte), along(offsets, channel_dim_, given_.dim())).view(c10::kChar);
-  }
-
-  at::Tensor in_double() const {
-    return given_.to(c10::kDouble) - along(offsets_ - shifts_, channel_dim_, given_.dim());
-  }
-
- private:
-  at::Tensor given_;
-  int64_t channel_dim_;
-  at::Tensor shifts_, totals_;
-  at::Tensor offsets_;  // the numbers are those given less the offsets
-  bool has_shifts_ = false;
-};
 
 // One value for each channel of a tensor of so many dimensions, `after` of them after the channel's; none where
 // adding or multiplying by it means something else.

@@ -5,6 +5,7 @@
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/csrc/jit/passes/lower_tuples.h>
 
+#include "lower/onednn/integer_weight.h"
 #include "lower/onednn/nodes.h"
 #include "lower/onednn/packed.h"
 #include "passes/constants.h"
@@ -87,30 +88,12 @@ bool answer_numel(jit::Graph& graph) {
   return found;
 }
 
-// A weight of 8 bits, with its zero points as packed_integers takes them.
-struct Weight {
-  at::Tensor numbers, zero_points;
-};
-
 // The result of a product in int32 as it is translated, with what is taken off its operands.
 struct Product {
   const jit::Node* node;
   jit::Value *x, *zero_point;
-  Weight weight;
+  IntegerWeight weight;
 };
-
-// Weights of 8 bits less their zero points, which are known as floats: numbers of 8 bits, with zero points that make
-// the same of them. Nothing where they are no whole numbers, or of a wider range.
-std::optional<Weight> as_integers(const at::Tensor& weight, int64_t channel_dim) {
-  const at::Tensor channels = weight.transpose(0, channel_dim).flatten(1);
-  const at::Tensor low = channels.amin(1), high = channels.amax(1);
-  const at::Tensor shifts = at::clamp_min(high - 127, 0) + at::clamp_max(low + 128, 0);
-  std::vector<int64_t> shape(weight.dim(), 1);
-  shape[channel_dim] = -1;
-  const at::Tensor numbers = weight - shifts.reshape(shape), bytes = numbers.clamp(-128, 127).to(c10::kChar);
-  if (!at::eq(bytes, numbers).all().item<bool>()) return {};
-  return Weight{bytes, at::neg(shifts).to(c10::kInt)};
-}
 
 class Recognition {
  public:
@@ -151,7 +134,8 @@ class Recognition {
     const jit::Value* const rounded = wide ? cast_to(wide->node(), c10::kLong) : nullptr;
     const jit::Node* const round = rounded ? as(rounded, kRound) : nullptr;
     const auto product = round ? product_of(round->input(0)->node()) : std::nullopt;
-    const auto operation = product ? packed(*product) : c10::intrusive_ptr<Packed>();
+    const auto operation =
+        product ? packed_integers(product->node, product->weight, constants_) : c10::intrusive_ptr<Packed>();
     if (!operation) return nullptr;
     jit::Value* const constant = bind_constant(program_, c10::IValue(operation));
     return insert(kIntegerProduct, {product->x, constant, product->zero_point}, product->node);
@@ -165,7 +149,8 @@ class Recognition {
 
   std::optional<Product> product_of(const jit::Node* node) {
     if (node->kind() != c10::aten::matmul && node->kind() != c10::aten::convolution) return {};
-    const auto weight = weight_of(node->input(1), node->kind() == c10::aten::matmul ? 1 : 0);
+    if (node->kind() == c10::aten::convolution && !node->input(2)->mustBeNone()) return {};
+    const auto weight = integer_weight(node->input(1), node->kind() == c10::aten::matmul ? 1 : 0, constants_);
     if (!weight) return {};
     const jit::Node* const less = as(node->input(0), kSub);
     if (less && constants_.number(less->input(2)) != 1.0) return {};
@@ -175,28 +160,6 @@ class Recognition {
     jit::Value* const zero_point = as_8_bit(less->input(1));
     const bool fits = zero_point && type_of(zero_point) == type_of(x) && is_single(zero_point);
     return fits ? std::optional(Product{node, x, zero_point, *weight}) : std::nullopt;
-  }
-
-  // float(numbers), less a zero point for all or for each channel.
-  std::optional<Weight> weight_of(const jit::Value* value, int64_t channel_dim) const {
-    const auto known = constants_.tensor(value);
-    if (known) {
-      const bool fits = known->defined() && known->is_floating_point() && known->numel() > 0 && known->dim() > 1;
-      return fits ? as_integers(*known, channel_dim) : std::nullopt;
-    }
-    const jit::Node* const less = as(value, kSub);
-    if (less && constants_.number(less->input(2)) != 1.0) return {};
-    const auto zero_points = less ? computed(less->input(1)) : at::zeros({1}, c10::kFloat);
-    const jit::Node* const cast = less ? less->input(0)->node() : value->node();
-    const auto type = cast->matches(kTo) ? constants_.get<at::ScalarType>(cast->input(1)) : std::nullopt;
-    if (!zero_points || (type != c10::kFloat && type != c10::kDouble)) return {};
-    const auto numbers = computed(cast->input(0));
-    if (!numbers || !is_8_bit(numbers->scalar_type()) || numbers->dim() < 2 || numbers->numel() == 0) return {};
-    const int64_t channels = numbers->size(channel_dim), after = numbers->dim() - 1 - channel_dim;
-    const bool one_for_each = zero_points->dim() > after && zero_points->dim() <= numbers->dim() &&
-                              zero_points->numel() == channels && zero_points->size(-1 - after) == channels;
-    if (zero_points->numel() != 1 && !one_for_each) return {};
-    return Weight{*numbers, zero_points->to(c10::kInt)};
   }
 
   // The numbers of 8 bits that the value holds in a floating type, maybe in another shape.
@@ -211,41 +174,6 @@ class Recognition {
   // Whether it is known to have one element.
   static bool is_single(const jit::Value* value) {
     return value->type()->expectRef<c10::TensorType>().numel() == size_t{1};
-  }
-
-  // What follows from constants alone.
-  std::optional<at::Tensor> computed(const jit::Value* value) const {
-    const auto known = computed_value(value);
-    return known && known->isTensor() ? std::optional(known->toTensor()) : std::nullopt;
-  }
-
-  std::optional<c10::IValue> computed_value(const jit::Value* value) const {
-    if (auto known = constants_(value)) return known;
-    const jit::Node* const node = value->node();
-    if (!node->kind().is_aten() || node->outputs().size() != 1) return {};
-    jit::Stack stack;
-    for (const jit::Value* input : node->inputs()) {
-      auto known = computed_value(input);
-      if (!known) return {};
-      stack.push_back(*std::move(known));
-    }
-    node->getOperation()(stack);
-    return stack.back();
-  }
-
-  c10::intrusive_ptr<Packed> packed(const Product& product) const {
-    const jit::Node* const node = product.node;
-    const auto& [numbers, zero_points] = product.weight;
-    if (node->kind() == c10::aten::matmul)
-      return numbers.dim() == 2 ? packed_integers(Linear{numbers, {}}, zero_points) : nullptr;
-    const auto ints = [&](size_t i) { return constants_.get<std::vector<int64_t>>(node->input(i)); };
-    const auto stride = ints(3), padding = ints(4), dilation = ints(5);
-    const auto transposed = constants_.get<bool>(node->input(6));
-    const auto groups = constants_.get<int64_t>(node->input(8));
-    const bool fits = node->input(2)->mustBeNone() && stride && padding && dilation && groups &&
-                      !transposed.value_or(true) && numbers.dim() >= 3 && numbers.dim() <= 5;
-    return fits ? packed_integers(Convolution{numbers, {}, *stride, *padding, *dilation, *groups}, zero_points)
-                : nullptr;
   }
 
   // --- What follows a product ---
@@ -290,7 +218,7 @@ class Recognition {
   // Whether one pass may take the other operand, as far as sizes are known.
   bool fits(const jit::Value* other, const jit::Value* sums) const {
     if (type_of(other).value_or(c10::kFloat) != c10::kFloat) return false;
-    if (computed(other)) return true;
+    if (computed(other, constants_)) return true;
     const auto& type = other->type()->expectRef<c10::TensorType>();
     const auto sizes = sums->type()->expectRef<c10::TensorType>().sizes().concrete_sizes();
     return !sizes || !type.sizes().concrete_sizes() || type.numel() == size_t{1} ||

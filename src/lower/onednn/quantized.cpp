@@ -10,9 +10,11 @@
 
 #include "import/element_type.h"
 #include "lower/onednn/integer_products.h"
+#include "lower/onednn/integer_weight.h"
 #include "lower/onednn/nodes.h"
 #include "lower/onednn/packed.h"
 #include "lower/onednn/quantize.h"
+#include "lower/onednn/shifted_weight.h"
 #include "passes/constants.h"
 #include "passes/walk.h"
 
@@ -25,6 +27,7 @@ using c10::Symbol;
 const auto kQuantize = Symbol::fromQualString("onnx_torch::quantize");
 const auto kDequantize = Symbol::fromQualString("onnx_torch::dequantize");
 const auto kDequantizeAlong = Symbol::fromQualString("onnx_torch::dequantize_along");
+const auto kScaledIntegerProduct = Symbol::fromQualString("onnx_torch::scaled_integer_product");
 const auto kLookUp = Symbol::fromQualString("onnx_torch::look_up");
 const auto kQuantizedAdd = Symbol::fromQualString("onnx_torch::quantized_add");
 
@@ -33,10 +36,10 @@ at::Tensor all_numbers(at::ScalarType type) {
   return type == c10::kByte ? at::arange(0, 256, c10::kByte) : at::arange(-128, 128, c10::kChar);
 }
 
-// Weights of 8 bits as a product takes them, with one scale for all or one for each index of an axis.
-struct Weights {
-  at::Tensor numbers, scales;
-  int64_t axis = 0;
+// A weight of 8 bits, with one scale for all or one for each index of the dimension that has the zero points.
+struct ScaledWeight {
+  IntegerWeight weight;
+  at::Tensor scales;
 };
 
 class Recognition {
@@ -57,7 +60,7 @@ class Recognition {
       take_sizes(result, node->output());
       node->output()->replaceAllUsesWith(result);
     } else if (has_integer_products()) {
-      keep_weights(node);
+      keep_weight(node);
     }
   }
 
@@ -147,16 +150,15 @@ class Recognition {
     if (!clamp) return nullptr;
     const auto low = constants_.number(clamp->input(1)), high = constants_.number(clamp->input(2));
     if (!low || !high) return nullptr;
-    const jit::Value* rounded = clamp->input(0);
-    int64_t zero_point = 0;
-    if (const jit::Node* const sum = as(rounded, kAdd)) {
-      const auto known = zero_point_for(sum->input(1), sum->input(0));
-      if (!known || constants_.number(sum->input(2)) != 1.0) return nullptr;
-      zero_point = *known;
-      rounded = sum->input(0);
-    }
-    const jit::Node* const round = as(rounded, kRound);
-    const jit::Node* const ratio = round ? as(round->input(0), kDiv) : nullptr;
+    const jit::Node* const sum = as(clamp->input(0), kAdd);
+    const jit::Node* const round = as(sum ? sum->input(0) : clamp->input(0), kRound);
+    if (!round || (sum && constants_.number(sum->input(2)) != 1.0)) return nullptr;
+    const auto known = sum ? zero_point_for(sum->input(1), round->input(0)) : 0;
+    if (!known) return nullptr;
+    const int64_t zero_point = *known;
+    if (jit::Value* const product = in_units(round->input(0)))
+      return quantize(product, 1, zero_point, static_cast<int64_t>(*low), static_cast<int64_t>(*high), type);
+    const jit::Node* const ratio = as(round->input(0), kDiv);
     // Both operands of a division are of one type.
     if (!ratio || type_of(ratio->input(0)).value_or(c10::kFloat) != c10::kFloat) return nullptr;
     const auto scale = scale_for(ratio->input(1), ratio->input(0));
@@ -268,10 +270,15 @@ class Recognition {
     return same->output();
   }
 
+  // With zeros.
+  bool is_padding(const jit::Node* node) const {
+    return node->matches("aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor") &&
+           constants_.number(node->input(2)) == 0.0;
+  }
+
   // The elements of a dequantized tensor in another order, or with zeros around: the same of its numbers.
   jit::Value* moved(jit::Node* node) {
-    const bool pads = node->matches("aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor") &&
-                      constants_.number(node->input(2)) == 0.0;
+    const bool pads = is_padding(node);
     if (!pads && !is_movement(node)) return nullptr;
     const jit::Node* const of = node->input(0)->node();
     if (of->kind() != kDequantize) return nullptr;
@@ -282,50 +289,145 @@ class Recognition {
 
   // --- Products ---
 
-  // A product of a dequantized tensor takes its weight in 8 bits, too.
-  void keep_weights(jit::Node* node) {
-    const bool convolution = node->kind() == c10::aten::convolution;
-    const bool affine = node->kind() == c10::aten::addmm;
-    if (!convolution && !affine && node->kind() != c10::aten::matmul && node->kind() != c10::aten::mm) return;
-    const size_t x = affine ? 1 : 0;
-    if (node->input(x)->node()->kind() != kDequantize) return;
-    if (convolution && constants_.get<bool>(node->input(6)).value_or(true)) return;
-    auto weights = weights_of(node->input(x + 1));
-    if (!weights || weights->numbers.numel() == 0) return;
-    const bool fits =
-        convolution ? weights->numbers.dim() >= 3 && weights->numbers.dim() <= 5 : weights->numbers.dim() == 2;
-    const int64_t out = convolution ? 0 : 1;
-    if (!fits || (weights->scales.numel() != 1 && weights->axis != out)) return;
-    jit::Value* const numbers = bind_constant(program_, weights->numbers);
-    jit::Value* const scales = bind_constant(program_, weights->scales.reshape(-1));
-    jit::Value* const weight = insert(kDequantizeAlong, {numbers, scales, out}, c10::kFloat);
-    weight->setType(node->input(x + 1)->type());
-    node->replaceInput(x + 1, weight);
+  static bool is_product(const jit::Node* node) {
+    return node->kind() == c10::aten::convolution || node->kind() == c10::aten::addmm ||
+           node->kind() == c10::aten::matmul || node->kind() == c10::aten::mm;
   }
 
-  // float(numbers) * scales, in int8 and without a zero point.
-  std::optional<Weights> weights_of(const jit::Value* value) const {
-    const jit::Node* const node = value->node();
+  // The dimension of a product's weight that its result has, too.
+  static int64_t channel_dim(const jit::Node* product) { return product->kind() == c10::aten::convolution ? 0 : 1; }
+
+  // A product of a dequantized tensor takes its weight in 8 bits, too.
+  void keep_weight(jit::Node* node) {
+    const size_t x = node->kind() == c10::aten::addmm ? 1 : 0;
+    if (!is_product(node) || node->input(x)->node()->kind() != kDequantize) return;
+    const auto given = scaled_weight(node->input(x + 1), channel_dim(node));
+    if (!given || !fits(node, given->weight.numbers)) return;
+    const onednn::ShiftedWeight shifted(given->weight.numbers, given->weight.zero_points, channel_dim(node));
+    if (!shifted.has_shifts()) {
+      jit::Value* const weight = dequantized_weight(node, shifted.numbers(), given->scales);
+      weight->setType(node->input(x + 1)->type());
+      node->replaceInput(x + 1, weight);
+      return;
+    }
+    const jit::Node* const of = node->input(x)->node();
+    const auto bias = bias_of(node);
+    if (!bias) return;
+    const at::Tensor unit = at::mul(given->scales, *constants_.number(of->input(1)));
+    jit::Value* const result =
+        scaled_product(node, of->input(0), *constants_.get<int64_t>(of->input(2)), given->weight, unit, *bias);
+    if (result) node->output()->replaceAllUsesWith(result);
+  }
+
+  static bool fits(const jit::Node* product, const at::Tensor& weight) {
+    return product->kind() == c10::aten::convolution ? weight.dim() >= 3 && weight.dim() <= 5 : weight.dim() == 2;
+  }
+
+  // Of int8.
+  jit::Value* dequantized_weight(const jit::Node* product, const at::Tensor& numbers, const at::Tensor& scales) {
+    return insert(kDequantizeAlong,
+                  {bind_constant(program_, numbers), bind_constant(program_, scales.reshape(-1)), channel_dim(product)},
+                  c10::kFloat);
+  }
+
+  // A product's bias: undefined where it has none, nothing where it is not constant.
+  std::optional<at::Tensor> bias_of(const jit::Node* product) const {
+    if (product->kind() == c10::aten::convolution) {
+      return product->input(2)->mustBeNone() ? at::Tensor() : computed(product->input(2), constants_);
+    }
+    if (product->kind() != c10::aten::addmm) return at::Tensor();
+    const bool plain = constants_.number(product->input(3)) == 1.0 && constants_.number(product->input(4)) == 1.0;
+    return plain ? computed(product->input(0), constants_) : std::nullopt;
+  }
+
+  // (product of x - zero_point and the weight) * unit + bias, with sums in int32; null where there is no such operator.
+  jit::Value* scaled_product(const jit::Node* product, jit::Value* x, int64_t zero_point, const IntegerWeight& weight,
+                             const at::Tensor& unit, const at::Tensor& bias) {
+    const auto operation = packed_integers(product, weight, constants_);
+    if (!operation) return nullptr;
+    const bool convolution = product->kind() == c10::aten::convolution;
+    std::vector<int64_t> shape(convolution ? weight.numbers.dim() - 1 : 1, 1);
+    shape[0] = -1;
+    const auto constant = [&](c10::IValue value) { return bind_constant(program_, std::move(value)); };
+    std::vector<jit::Value*> addends;
+    if (bias.defined()) addends.push_back(constant(bias.to(c10::kFloat).reshape(shape)));
+    jit::Value* const list = graph_.insertNode(graph_.createList(c10::TensorType::get(), addends))->output();
+    jit::Value* const result = insert(kScaledIntegerProduct,
+                                      {x, constant(operation), constant(at::scalar_tensor(zero_point, *type_of(x))),
+                                       constant(unit.to(c10::kFloat).reshape(shape)), list, false},
+                                      c10::kFloat);
+    take_sizes(result, product->output());
+    return result;
+  }
+
+  // QLinearConv and QLinearMatMul, before they are rounded: the sums of products of whole numbers less their zero
+  // points times a constant unit. The same is a product of what has been dequantized with a scale of 1.
+  jit::Value* in_units(const jit::Value* value) {
+    const jit::Node* const times = as(value, kMul);
+    jit::Node* const product = times && has_integer_products() ? times->input(0)->node() : nullptr;
+    if (!product || !is_product(product) || product->kind() == c10::aten::addmm) return nullptr;
+    const auto unit = constants_.tensor(times->input(1)), bias = bias_of(product);
+    const auto weight = integer_weight(product->input(1), channel_dim(product), constants_);
+    if (!unit || !unit->defined() || unit->scalar_type() != c10::kFloat || !bias || !weight) return nullptr;
+    if (!fits(product, weight->numbers) || !at::isfinite(*unit).all().item<bool>()) return nullptr;
+    const bool convolution = product->kind() == c10::aten::convolution;
+    const int64_t channels = weight->numbers.size(channel_dim(product)), dims = weight->numbers.dim();
+    if (!is_along(*unit, 1, channels, convolution ? dims : 2)) return nullptr;
+    jit::Value* const x = less_zero_point(product->input(0));
+    if (!x) return nullptr;
+    const at::Tensor scales = unit->reshape(-1);
+    const at::Tensor in_units = bias->defined() ? at::mul(*bias, scales).to(c10::kFloat) : at::Tensor();
+    const onednn::ShiftedWeight shifted(weight->numbers, weight->zero_points, channel_dim(product));
+    if (shifted.has_shifts()) {
+      return scaled_product(product, x->node()->input(0), *constants_.get<int64_t>(x->node()->input(2)), *weight,
+                            scales, in_units);
+    }
+    jit::Node* const same = graph_.createClone(product, [](jit::Value* of) { return of; });
+    same->replaceInput(0, x);
+    same->replaceInput(1, dequantized_weight(product, shifted.numbers(), scales));
+    if (in_units.defined()) same->replaceInput(2, bind_constant(program_, in_units));
+    same->setSourceRange(product->sourceRange());
+    graph_.insertNode(same);
+    same->output()->setType(product->output()->type()->expectRef<c10::TensorType>().withScalarType(c10::kFloat));
+    return same->output();
+  }
+
+  // The value, maybe padded with zeros, as a dequantization with a scale of 1 of numbers of 8 bits.
+  jit::Value* less_zero_point(jit::Value* value) {
+    jit::Node* const node = value->node();
+    if (is_padding(node)) {
+      jit::Value* const inside = less_zero_point(node->input(0));
+      if (!inside) return nullptr;
+      jit::Node* const same = graph_.insertNode(graph_.createClone(node, [](jit::Value* of) { return of; }));
+      same->replaceInput(0, inside);
+      return moved(same);
+    }
+    const jit::Node* const less = as(value, kSub);
+    if (less && constants_.number(less->input(2)) != 1.0) return nullptr;
+    const auto zero_point = less ? zero_point_for(less->input(1), less->input(0)) : 0;
+    const jit::Node* const cast = as(less ? less->input(0) : value, kTo);
+    if (!zero_point || !cast || !is_8_bit(type_of(cast->input(0)).value_or(c10::kFloat))) return nullptr;
+    const auto type = constants_.get<at::ScalarType>(cast->input(1));
+    if (type != c10::kFloat && type != c10::kDouble) return nullptr;
+    jit::Value* const result = dequantize(cast->input(0), 1, *zero_point);
+    take_sizes(result, value);
+    return result;
+  }
+
+  // float(numbers less zero points) * scales.
+  std::optional<ScaledWeight> scaled_weight(const jit::Value* value, int64_t axis) const {
     if (const jit::Node* const transposed = as(value, "aten::t(Tensor(a) self) -> Tensor(a)")) {
-      auto found = weights_of(transposed->input(0));
-      if (!found || found->numbers.dim() != 2) return {};
-      return Weights{found->numbers.t(), found->scales, 1 - found->axis};
+      auto found = scaled_weight(transposed->input(0), 1 - axis);
+      if (!found || found->weight.numbers.dim() != 2) return {};
+      return ScaledWeight{{found->weight.numbers.t(), found->weight.zero_points}, found->scales};
     }
-    const jit::Node* const cast = node->matches(kMul) ? as(node->input(0), kTo) : nullptr;
-    if (!cast || constants_.get<int64_t>(cast->input(1)) != static_cast<int64_t>(c10::kFloat)) return {};
-    const auto numbers = constants_.tensor(cast->input(0)), scales = constants_.tensor(node->input(1));
-    if (!numbers || !numbers->defined() || numbers->scalar_type() != c10::kChar) return {};
-    if (!scales || !scales->defined() || scales->scalar_type() != c10::kFloat || scales->dim() > numbers->dim())
-      return {};
+    const jit::Node* const times = as(value, kMul);
+    const auto scales = times ? constants_.tensor(times->input(1)) : std::nullopt;
+    if (!scales || !scales->defined() || scales->scalar_type() != c10::kFloat) return {};
+    const auto weight = integer_weight(times->input(0), axis, constants_);
+    if (!weight || !is_along(*scales, axis, weight->numbers.size(axis), weight->numbers.dim())) return {};
     if (!at::isfinite(*scales).all().item<bool>()) return {};
-    Weights found{*numbers, *scales};
-    if (scales->numel() == 1) return found;
-    for (int64_t i = 0; i < scales->dim(); ++i) {
-      if (scales->size(i) != scales->numel()) continue;
-      found.axis = i + numbers->dim() - scales->dim();
-      return found;
-    }
-    return {};
+    return ScaledWeight{*weight, scales->reshape(-1)};
   }
 
   Program& program_;

@@ -1,0 +1,35 @@
+// Weights of 8 bits that are taken less their zero points.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace onnxtorch::onednn {
+
+// The differences need not fit 8 bits: they are numbers of int8, plus a shift for each channel. The weight stays as it
+// was given; the numbers are made where they are laid out.
+class ShiftedWeight {
+ public:
+  // One zero point for all or one for each index of a dimension, in int32.
+  ShiftedWeight(at::Tensor given, const at::Tensor& zero_points, int64_t channel_dim);
+
+  bool has_shifts() const { return has_shifts_; }
+  const at::Tensor& shifts() const { return shifts_; }  // in int32
+  const at::Tensor& totals() const { return totals_; }  // the sum of the numbers for each channel, in int64
+  int64_t channels() const { return shifts_.numel(); }
+  int64_t terms() const { return given_.numel() / channels(); }  // of a sum
+  at::IntArrayRef sizes() const { return given_.sizes(); }
+
+  at::Tensor numbers() const;
+  at::Tensor in_double() const;  // the differences
+
+ private:
+  at::Tensor along_channels(const at::Tensor& t) const;
+
+  at::Tensor given_;
+  int64_t channel_dim_;
+  at::Tensor shifts_, totals_;
+  at::Tensor offsets_;  // the numbers are those given less the offsets
+  bool has_shifts_ = false;
+};
+
+}  // namespace onnxtorch::onednn
