@@ -85,6 +85,7 @@ Values max_pool(Translator& t, const NodeView& n) {
   if (by_aten && !n.wants(1) && !integers) {
     return {t.call(p.aten("max_pool"), {x, p.kernel, p.strides, *padding, p.dilations, ceil_mode})};
   }
+  if (by_aten && info(n.element(0)).bits == 8) x = t.call("aten::contiguous", {x});  // ATen has no other order of them
   const Values found = by_aten ? t.call_all("aten::max_pool" + std::to_string(p.rank()) + "d_with_indices",
                                             {x, p.kernel, p.strides, *padding, p.dilations, ceil_mode})
                                : t.call_all("windows_max", {x, p.kernel, p.strides, p.dilations});

@@ -623,6 +623,74 @@ def test_qlinear_products_of_other_forms_stay() -> None:
         check_exact(source, *inputs)
 
 
+# --- MaxPool ----------------------------------------------------------------------------------------------------------
+
+POOLS = [
+    "<kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = [2, 2]>",
+    "<kernel_shape = [2, 3]>",
+    "<kernel_shape = [3, 2], strides = [3, 2], dilations = [2, 1]>",
+    "<kernel_shape = [3, 3], strides = [2, 2], ceil_mode = 1>",
+    "<kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = [2, 3], ceil_mode = 1>",
+    "<kernel_shape = [9, 8]>",
+]
+
+
+@pytest.mark.parametrize("attributes", POOLS)
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+def test_pooling_is_of_bytes(attributes: str, kind: str) -> None:
+    between = model(
+        f"""({kind}[2, 24, 9, 8] x) => ({kind}[A, B, C, D] y) {{
+             f = DequantizeLinear(x, s, z)
+             p = MaxPool{attributes}(f)
+             y = QuantizeLinear(p, s, z)
+           }}""",
+        s=f32(0.1),
+        z=np.dtype(kind).type(3),
+    )
+    plain = model(f"({kind}[2, 24, 9, 8] x) => ({kind}[A, B, C, D] y) {{ y = MaxPool{attributes}(x) }}")
+    limits = np.iinfo(np.dtype(kind))
+    for source in (between, plain):
+        assert calls(source) == ["onnx_torch::max_pool2d"]
+        for low, high in ((limits.min, limits.max), (limits.min, limits.min), (-7 if limits.min else 0, 5)):
+            check_exact(source, RNG.integers(low, high + 1, (2, 24, 9, 8), limits.dtype))
+
+
+def test_pooling_of_other_forms() -> None:
+    """Images of open sizes, pads of two kinds, indices, three dimensions, what a convolution gives."""
+    x = RNG.integers(0, 256, (2, 24, 9, 8), np.uint8)
+    attributes = "<kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = [2, 2]>"
+    opened = model(f"(uint8[N, C, H, W] x) => (uint8[N, C, P, Q] y) {{ y = MaxPool{attributes}(x) }}")
+    check_exact(opened, x)
+    check_exact(opened, x[:0])
+    pads = model(
+        "(uint8[2, 24, 9, 8] x) => (uint8[A, B, C, D] y) { y = MaxPool<kernel_shape = [3, 3], pads = [0, 1, 2, 1]>(x) }"
+    )
+    check_exact(pads, x)
+    indices = model(
+        f"(uint8[2, 24, 9, 8] x) => (uint8[A, B, C, D] y, int64[A, B, C, D] i) {{ y, i = MaxPool{attributes}(x) }}"
+    )
+    check_exact(indices, x)
+    cube = model("(int8[1, 3, 5, 6, 7] x) => (int8[A, B, C, D, E] y) { y = MaxPool<kernel_shape = [2, 3, 2]>(x) }")
+    check_exact(cube, RNG.integers(-128, 128, (1, 3, 5, 6, 7), np.int8))
+    layers = model(
+        """(uint8[2, 24, 9, 8] x) => (uint8[2, 48, 4, 4] y, int64[2, 48, 4, 4] i) {
+             c = QLinearConv(x, s, z, w, t, wz, s, z)
+             y, i = MaxPool<kernel_shape = [2, 2], pads = [0, 0, 1, 0]>(c)
+           }""",
+        s=f32(0.02),
+        z=np.uint8(12),
+        t=f32(0.01),
+        wz=np.int8(0),
+        w=weights(48, 24, 2, 2),
+    )
+    ours, without, plain = (
+        onnx_torch.prepare(layers, **options).run([x])
+        for options in ({}, {"disabled_passes": ["quantized"]}, {"optimize": False})
+    )
+    for found in (ours, without):
+        assert np.abs(found[0].astype(int) - plain[0]).max() <= 1
+
+
 # --- MatMulInteger and ConvInteger ------------------------------------------------------------------------------------
 
 
@@ -679,7 +747,9 @@ CONVOLUTIONS: list[dict[str, Any]] = [
     {"shape": (1, 32, 3, 3), "wz": np.uint8(0)},
     {"shape": (48, 1200, 3, 3), "x": (1, 1200, 4, 5)},
     {"attributes": "<pads = [1, 2, 1, 2], strides = [2, 1], dilations = [1, 2]>"},
-    {"attributes": "<pads = [0, 1, 1, 0]>", "lowered": False},
+    {"attributes": "<pads = [0, 1, 1, 0]>"},
+    {"attributes": "<pads = [0, 1, 1, 0]>", "x_type": np.int8, "w": np.int8, "wz": np.int8(0)},
+    {"attributes": '<auto_pad = "SAME_UPPER", strides = [2, 2]>'},
     {"wz": np.uint8(255)},
     {"wz": None},
     {"w": np.int8, "wz": np.int8(-128), "attributes": "<pads = [1, 1, 1, 1]>"},

@@ -152,14 +152,27 @@ class Recognition {
     if (node->kind() == c10::aten::convolution && !node->input(2)->mustBeNone()) return {};
     const auto weight = integer_weight(node->input(1), node->kind() == c10::aten::matmul ? 1 : 0, constants_);
     if (!weight) return {};
-    const jit::Node* const less = as(node->input(0), kSub);
+    const jit::Node* const padding = as(node->input(0), kPad);
+    if (padding && constants_.number(padding->input(2)) != 0.0) return {};
+    jit::Value* const given = padding ? padding->input(0) : node->input(0);
+    const jit::Node* const less = as(given, kSub);
     if (less && constants_.number(less->input(2)) != 1.0) return {};
-    jit::Value* const x = as_8_bit(less ? less->input(0) : node->input(0));
+    jit::Value* const x = as_8_bit(less ? less->input(0) : given);
     if (!x) return {};
-    if (!less) return Product{node, x, bind_constant(program_, at::zeros({}, *type_of(x))), *weight};
-    jit::Value* const zero_point = as_8_bit(less->input(1));
-    const bool fits = zero_point && type_of(zero_point) == type_of(x) && is_single(zero_point);
-    return fits ? std::optional(Product{node, x, zero_point, *weight}) : std::nullopt;
+    jit::Value* const zero_point =
+        less ? as_8_bit(less->input(1)) : bind_constant(program_, at::zeros({}, *type_of(x)));
+    const bool fits = zero_point && type_of(zero_point) == type_of(x) && (!less || is_single(zero_point));
+    if (!fits) return {};
+    return Product{node, padding ? padded(padding, x, zero_point) : x, zero_point, *weight};
+  }
+
+  // Zeros around what has lost its zero point are zero points around the numbers.
+  jit::Value* padded(const jit::Node* padding, jit::Value* x, jit::Value* zero_point) {
+    jit::Value* const fill = graph_.insert(c10::aten::item, {zero_point}, {}, padding->sourceRange());
+    jit::Value* const result =
+        graph_.insert(c10::aten::constant_pad_nd, {x, padding->input(1), fill}, {}, padding->sourceRange());
+    result->setType(padding->output()->type()->expectRef<c10::TensorType>().withScalarType(type_of(x)));
+    return result;
   }
 
   // The numbers of 8 bits that the value holds in a floating type, maybe in another shape.

@@ -14,6 +14,7 @@ constexpr auto kMul = "aten::mul(Tensor self, Tensor other) -> Tensor";
 constexpr auto kDiv = "aten::div(Tensor self, Tensor other) -> Tensor";
 constexpr auto kRelu = "aten::relu(Tensor self) -> Tensor";
 constexpr auto kRound = "aten::round(Tensor self) -> Tensor";
+constexpr auto kPad = "aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor";
 constexpr auto kTo =
     "aten::to(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, "
     "MemoryFormat? memory_format=None) -> Tensor(a)";

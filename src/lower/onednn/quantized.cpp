@@ -28,6 +28,7 @@ const auto kQuantize = Symbol::fromQualString("onnx_torch::quantize");
 const auto kDequantize = Symbol::fromQualString("onnx_torch::dequantize");
 const auto kDequantizeAlong = Symbol::fromQualString("onnx_torch::dequantize_along");
 const auto kScaledIntegerProduct = Symbol::fromQualString("onnx_torch::scaled_integer_product");
+const auto kMaxPool = Symbol::fromQualString("onnx_torch::max_pool2d");
 const auto kLookUp = Symbol::fromQualString("onnx_torch::look_up");
 const auto kQuantizedAdd = Symbol::fromQualString("onnx_torch::quantized_add");
 
@@ -56,6 +57,7 @@ class Recognition {
     if (note_constant(node)) return;
     const jit::WithInsertPoint at(node);
     source_ = node->sourceRange();
+    pool_bytes(node);
     if (jit::Value* const result = bytes_instead(node)) {
       take_sizes(result, node->output());
       node->output()->replaceAllUsesWith(result);
@@ -85,6 +87,7 @@ class Recognition {
     if (node->outputs().size() != 1) return nullptr;
     if (jit::Value* const result = dequantized(node)) return result;
     if (jit::Value* const result = quantized(node)) return result;
+    if (jit::Value* const result = pooled(node)) return result;
     return moved(node);
   }
 
@@ -272,8 +275,7 @@ class Recognition {
 
   // With zeros.
   bool is_padding(const jit::Node* node) const {
-    return node->matches("aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor") &&
-           constants_.number(node->input(2)) == 0.0;
+    return node->matches(kPad) && constants_.number(node->input(2)) == 0.0;
   }
 
   // The elements of a dequantized tensor in another order, or with zeros around: the same of its numbers.
@@ -285,6 +287,38 @@ class Recognition {
     jit::Value* const result = move(node, of->input(0));
     if (pads) result->node()->replaceInput(2, of->input(2));  // the zero point is what zero stands for
     return insert(kDequantize, {result, of->input(1), of->input(2)}, c10::kFloat);
+  }
+
+  // --- Pooling ---
+
+  // The pooling that the node does, of 8 bits.
+  jit::Value* max_pool(const jit::Node* node, jit::Value* of) {
+    jit::Value* const result = insert(
+        kMaxPool, {of, node->input(1), node->input(2), node->input(3), node->input(4), node->input(5)}, *type_of(of));
+    take_sizes(result, node->output(0));
+    return result;
+  }
+
+  // The largest of what numbers of 8 bits stand for is what the largest of them stands for.
+  jit::Value* pooled(const jit::Node* node) {
+    const bool fits = node->matches(
+        "aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, "
+        "bool ceil_mode=False) -> Tensor");
+    const jit::Node* const of = fits ? node->input(0)->node() : nullptr;
+    if (!of || of->kind() != kDequantize) return nullptr;
+    return insert(kDequantize, {max_pool(node, of->input(0)), of->input(1), of->input(2)}, c10::kFloat);
+  }
+
+  void pool_bytes(const jit::Node* node) {
+    if (node->kind() != c10::aten::max_pool2d_with_indices || node->output(1)->hasUses()) return;
+    jit::Value* x = node->input(0);
+    if (!is_8_bit(type_of(x).value_or(c10::kFloat))) return;
+    if (const jit::Node* const arranged =
+            as(x, "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)")) {
+      x = arranged->input(0);
+      if (!is_8_bit(type_of(x).value_or(c10::kFloat))) return;
+    }
+    node->output(0)->replaceAllUsesWith(max_pool(node, x));
   }
 
   // --- Products ---
