@@ -3,6 +3,7 @@
 #include "lower/chain/chains.h"
 #include "lower/group_norm.h"
 #include "lower/movement.h"
+#include "lower/pooling.h"
 #include "lower/rows.h"
 
 #ifdef ONNX_TORCH_ONEDNN
@@ -18,6 +19,8 @@ namespace {
 
 constexpr Pass kGroupNorms{"group_norms", "normalize the channels of what lies channels-last as it lies",
                            replace_group_norms};
+constexpr Pass kMaxPools{"max_pools", "take the largest of windows over what lies channels-last as it lies",
+                         replace_max_pools};
 constexpr Pass kRows{"rows", "softmax, norms and labels, computed row by row", replace_rows};
 constexpr Pass kMovement{"movement", "join tensors, and bring their elements into order, by copies that take less time",
                          replace_movement};
@@ -42,6 +45,7 @@ std::span<const Pass> cpu_passes() {
       {"recurrent", "lay out the weights of recurrent layers once", pack_recurrent_layers},
       {"matmul", "compute the other products of matrices by oneDNN", replace_products},
       kGroupNorms,
+      kMaxPools,
       kRows,
       kMovement,
       kChains,
@@ -69,7 +73,7 @@ std::string layouts_version() { return onednn_version(); }
 
 std::span<const Pass> early_cpu_passes() { return {}; }
 std::span<const Pass> cpu_passes() {
-  static constexpr Pass kPasses[] = {kGroupNorms, kRows, kMovement, kChains};
+  static constexpr Pass kPasses[] = {kGroupNorms, kMaxPools, kRows, kMovement, kChains};
   return kPasses;
 }
 std::vector<std::vector<SavedWeights>> saved_weights(const Program&) { return {}; }

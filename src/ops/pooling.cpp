@@ -60,6 +60,13 @@ Values average_pool(Translator& t, const NodeView& n) {
   const Value fitting = fitting_pads(t, p);
   const Value counts = t.call("window_counts", {t.call("aten::size", {p.x}), p.kernel, p.strides, p.dilations, p.pads,
                                                 fitting, count_include_pad, t.device()});
+  const bool sums_by_aten = (p.rank() == 2 || p.rank() == 3) && !dilated && !is_known_empty(t, p.x) &&
+                            (n.element(0) == ElementType::Float || n.element(0) == ElementType::Double);
+  if (sums_by_aten) {
+    const Value sums = t.call(p.aten("avg_pool"), {padded(t, p.x, fitting, 0), p.kernel, p.strides,
+                                                   std::vector<int64_t>(p.rank(), 0), false, true, 1});
+    return {t.call("aten::div", {sums, counts})};
+  }
   return {t.call("windows_average", {padded(t, p.x, fitting, 0), counts, p.kernel, p.strides, p.dilations})};
 }
 

@@ -670,6 +670,56 @@ def test_transposed_convolutions_of_other_types_stay(dtype: type):
     check_equal(source, [floats(1, 6, 5, 5).astype(dtype)])
 
 
+# --- max_pools --------------------------------------------------------------------------------------------------------
+
+MAX_POOLS = {
+    "kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]": (2, 16, 9, 8),
+    "kernel_shape = [5, 5], pads = [2, 2, 2, 2]": (1, 19, 6, 7),
+    "kernel_shape = [2, 3], strides = [3, 1]": (1, 32, 7, 5),
+    "kernel_shape = [3, 3], strides = [2, 2], ceil_mode = 1": (1, 16, 8, 8),
+    "kernel_shape = [3, 2], dilations = [2, 3], pads = [1, 1, 1, 1]": (2, 16, 9, 8),
+    "kernel_shape = [3, 3], strides = [2, 2], pads = [0, 0, 1, 1]": (1, 16, 8, 8),
+    "kernel_shape = [2, 2], strides = [2, 2], pads = [1, 1, 1, 1]": (1, 16, 1, 1),
+    "kernel_shape = [3, 3]": (1, 3, 9, 9),
+    "kernel_shape = [2, 2], dilations = [3, 3], pads = [1, 1, 1, 1]": (1, 16, 2, 2),
+}
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("attributes", MAX_POOLS)
+def test_max_pools(attributes: str, *, channels_last: bool):
+    sizes = MAX_POOLS[attributes]
+    before = "c = Conv(x, w)" if channels_last else "c = Exp(x)"
+    weights = {"w": (sizes[1], sizes[1], 1, 1)} if channels_last else {}
+    dims = ", ".join(map(str, sizes))
+    source = model(f"(float[{dims}] x) => (float y) {{ {before}  y = MaxPool<{attributes}>(c) }}", **weights)
+    assert graph_of(source, "max_pools").splitlines()[-1] == "onnx_torch::max_pool2d"
+    x = floats(*sizes)
+    check_equal(source, [x])
+    x[0, 1, -1, 0] = np.nan
+    x[-1, 2] = -np.inf
+    check_equal(source, [x])
+
+
+def test_max_pools_of_other_sizes_types_and_layouts():
+    source = model(
+        "(float[N, 16, H, W] x) => (float y) { c = Conv(x, w)  y = MaxPool<kernel_shape = [3, 3]>(c) }",
+        w=(16, 16, 1, 1),
+    )
+    for sizes in [(1, 16, 5, 5), (3, 16, 3, 9), (0, 16, 5, 5), (1, 16, 5, 5)]:
+        check_equal(source, [floats(*sizes)])
+    for options in [{}, {"optimize": False}]:
+        with pytest.raises(onnx_torch.RunError, match="MaxPool"):
+            onnx_torch.prepare(source, **options).run([floats(1, 16, 2, 5)])
+    source = model("(double[1, 16, 5, 5] x) => (double[N, C, H, W] y) { y = MaxPool<kernel_shape = [3, 3]>(x) }")
+    check_equal(source, [floats(1, 16, 5, 5).astype(np.float64)])
+    source = model(
+        "(float[1, 5, 5, 16] x) => (float y) "
+        "{ c = Transpose<perm = [0, 3, 1, 2]>(x)  y = MaxPool<kernel_shape = [3, 3]>(c) }"
+    )
+    check_equal(source, [floats(1, 5, 5, 16)])
+
+
 # --- recurrent --------------------------------------------------------------------------------------------------------
 
 RECURRENT = {
