@@ -81,6 +81,7 @@ bool is_aten_nearest(const Resizing& r, ElementType type) {
 bool is_aten_smooth(const Resizing& r, ElementType type) {
   if (r.mode == "nearest" || !is_floating(type) || r.antialias || r.exclude_outside) return false;
   if (r.mode == "cubic" && r.cubic_coeff_a != -0.75) return false;
+  if (r.transformation == "asymmetric") return r.mode == "linear";
   return r.transformation.ends_with("half_pixel") || r.transformation == "align_corners";
 }
 
@@ -119,6 +120,7 @@ Values resized(Translator& t, const NodeView& n, const Value& scales, const Valu
     return t.branch(
         t.call("resizes_smoothly_by_aten", {r.sizes, r.outputs, r.factors, r.mode, r.transformation}),
         [&] {
+          if (r.transformation == "asymmetric") return Values{t.call("upsample_asymmetric", {x, r.outputs})};
           return Values{t.call("upsample_smooth",
                                {x, r.outputs, r.factors, r.mode == "cubic", r.transformation == "align_corners"})};
         },

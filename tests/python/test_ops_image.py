@@ -53,6 +53,18 @@ def test_resize(shape, by, mode, transformation):
     assert_resizes(inputs, mode=mode, coordinate_transformation_mode=transformation, extrapolation_value=7.0)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+@pytest.mark.parametrize("scale", [1, 2, 3, 2.5, 0.5])
+@pytest.mark.parametrize("shape", [(2, 3, 6), (2, 3, 4, 6), (1, 2, 4, 2, 6), (1, 1, 1, 1)])
+def test_asymmetric_linear_resize(shape, scale, dtype):
+    scales = np.array([1, 1] + [scale] * (len(shape) - 2), np.float32)
+    options = {"mode": "linear", "coordinate_transformation_mode": "asymmetric"}
+    if min(np.floor(np.array(shape) * scales)) > 0:
+        assert_resizes(
+            [normal(*shape).astype(dtype), None, scales], rtol=1e-2 if dtype().itemsize == 2 else 1e-4, **options
+        )
+
+
 @pytest.mark.parametrize("nearest_mode", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
 @pytest.mark.parametrize("transformation", ["half_pixel", "asymmetric", "align_corners"])
 @pytest.mark.parametrize("scale", [0.5, 2, 3, 4])
@@ -109,6 +121,14 @@ def test_plain_resize_is_one_operator(mode):
     model = model_of([node], [tensor_info("x", element=1, shape=[1, 2, 4, 8])], ["y"], initializer=[sizes])
     graph = str(onnx_torch.backend.prepare(model).graph())
     assert graph.count("aten::") == 1 and "aten::upsample_" in graph, graph
+
+
+def test_asymmetric_linear_resize_is_by_aten():
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="linear", coordinate_transformation_mode="asymmetric")
+    scales = numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "s")
+    model = model_of([node], [tensor_info("x", element=1, shape=[1, 2, 4, 8])], ["y"], initializer=[scales])
+    graph = str(onnx_torch.backend.prepare(model).graph())
+    assert "aten::upsample_bilinear2d" in graph and "aten::index_select" not in graph
 
 
 def test_resize_11_with_empty_scales():

@@ -192,14 +192,16 @@ def resizes_nearest_by_aten(sizes: List[int], outputs: List[int], factors: List[
     return True
 
 
-# aten::upsample_linear1d and its kin know half_pixel, without PyTorch's special case, and align_corners.
+# aten::upsample_linear1d and its kin know half_pixel, without PyTorch's special case, and align_corners, by which
+# asymmetric can be said.
 def resizes_smoothly_by_aten(
     sizes: List[int], outputs: List[int], factors: List[float], mode: str, transformation: str
 ) -> bool:
     if not resizes_planes(sizes, outputs, factors) or (mode == "cubic" and len(sizes) != 4):
         return False
     for i, output in enumerate(outputs[2:]):
-        if transformation == "align_corners" and resized_length(sizes[i + 2], output, factors[i + 2]) != output:
+        exact = transformation == "align_corners" or transformation == "asymmetric"
+        if exact and resized_length(sizes[i + 2], output, factors[i + 2]) != output:
             return False
         if transformation == "pytorch_half_pixel" and output == 1:
             return False
@@ -213,6 +215,21 @@ def upsample_nearest(x: Tensor, outputs: List[int]) -> Tensor:
     elif len(sizes) == 2:
         return torch.upsample_nearest2d(x, sizes, None, None)
     return torch.upsample_nearest3d(x, sizes, None, None, None)
+
+
+# An element more at each end, and as many steps as before: then the corners that align_corners brings together lie
+# beyond those of asymmetric.
+def upsample_asymmetric(x: Tensor, outputs: List[int]) -> Tensor:
+    sizes = [output + 1 for output in outputs[2:]]
+    if len(sizes) == 1:
+        y = torch.upsample_linear1d(torch.replication_pad1d(x, [0, 1]), sizes, True, None)
+    elif len(sizes) == 2:
+        y = torch.upsample_bilinear2d(torch.replication_pad2d(x, [0, 1, 0, 1]), sizes, True, None, None)
+    else:
+        y = torch.upsample_trilinear3d(torch.replication_pad3d(x, [0, 1, 0, 1, 0, 1]), sizes, True, None, None, None)
+    for i, output in enumerate(outputs[2:]):
+        y = torch.slice(y, i + 2, 0, output)
+    return y
 
 
 def upsample_smooth(x: Tensor, outputs: List[int], factors: List[float], cubic: bool, align_corners: bool) -> Tensor:
