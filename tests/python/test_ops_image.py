@@ -58,11 +58,11 @@ def test_resize(shape, by, mode, transformation):
 @pytest.mark.parametrize("shape", [(2, 3, 6), (2, 3, 4, 6), (1, 2, 4, 2, 6), (1, 1, 1, 1)])
 def test_asymmetric_linear_resize(shape, scale, dtype):
     scales = np.array([1, 1] + [scale] * (len(shape) - 2), np.float32)
+    if min(np.floor(np.array(shape) * scales)) == 0:
+        pytest.skip("nothing is left")
     options = {"mode": "linear", "coordinate_transformation_mode": "asymmetric"}
-    if min(np.floor(np.array(shape) * scales)) > 0:
-        assert_resizes(
-            [normal(*shape).astype(dtype), None, scales], rtol=1e-2 if dtype().itemsize == 2 else 1e-4, **options
-        )
+    x = (RNG.random(shape) * 100).astype(dtype)
+    assert_resizes([x, None, scales], rtol=2e-2 if x.itemsize == 2 else 1e-4, **options)
 
 
 @pytest.mark.parametrize("nearest_mode", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
