@@ -76,8 +76,8 @@ ONNX_TORCH_FOR_EACH_CPU void pool_row(const float* image, const Windows& rows, c
   }
 }
 
-at::Tensor max_pool2d(const at::Tensor& x, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding,
-                      at::IntArrayRef dilation, bool ceil_mode) {
+at::Tensor max_pool(const at::Tensor& x, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding,
+                    at::IntArrayRef dilation, bool ceil_mode) {
   constexpr int64_t kFewChannels = 16;  // with fewer, a vector is not filled
   constexpr int64_t kGrain = 1 << 14;   // elements
   const auto by_aten = [&] { return at::max_pool2d(x, kernel, stride, padding, dilation, ceil_mode); };
@@ -109,9 +109,9 @@ void register_max_pool() {
   static const torch::Library library = [] {
     torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
     m.def(
-        "max_pool2d(Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode) -> "
+        "max_pool(Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode) -> "
         "Tensor",
-        max_pool2d);
+        max_pool);
     return m;
   }();
 }
@@ -123,7 +123,7 @@ void register_max_pool() {
 void replace_max_pools(Program& program) {
   register_max_pool();
   for_each_node(program.graph->block(), [](jit::Node* node) {
-    if (node->kind() == c10::aten::max_pool2d) replace(node, "onnx_torch::max_pool2d", node->inputs());
+    if (node->kind() == c10::aten::max_pool2d) replace(node, "onnx_torch::max_pool", node->inputs());
   });
   jit::EliminateDeadCode(program.graph);
 }
