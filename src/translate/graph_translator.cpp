@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_set>
 
 #include "registry/registry.h"
 #include "registry/user_operators.h"
@@ -316,10 +317,36 @@ void GraphTranslator::stamp_types(jit::Block* block) {
 }
 
 // Known values replace what computes them.
+namespace {
+
+bool is_floating(const jit::Value* value) {
+  const auto type = value->type()->cast<c10::TensorType>();
+  return type && type->scalarType() && c10::isFloatingType(*type->scalarType());
+}
+
+bool is_array_of_bytes(const jit::Value* value) {
+  const auto type = value->type()->cast<c10::TensorType>();
+  return type && type->dim().value_or(0) > 1 && (type->scalarType() == c10::kByte || type->scalarType() == c10::kChar);
+}
+
+// The floating values of a block that are made of arrays of 8 bits: weights, maybe, that a pass may leave in 8 bits.
+std::unordered_set<const jit::Value*> made_of_bytes(const jit::Block& block) {
+  std::unordered_set<const jit::Value*> found;
+  for (const jit::Node* node : block.nodes()) {
+    const bool cast = node->kind() == c10::aten::to && is_array_of_bytes(node->input(0));
+    const bool made = std::ranges::any_of(node->inputs(), [&](const jit::Value* v) { return found.contains(v); });
+    if ((cast || made) && node->outputs().size() == 1 && is_floating(node->output())) found.insert(node->output());
+  }
+  return found;
+}
+
+}  // namespace
+
 void GraphTranslator::place_known(jit::Block* block) {
+  const auto kept = block == graph_->block() ? made_of_bytes(*block) : std::unordered_set<const jit::Value*>();
   const auto place = [&](jit::Value* old) {
     const auto known = facts_.values().find(old);
-    if (known == facts_.values().end() || old->uses().empty()) return;
+    if (known == facts_.values().end() || old->uses().empty() || kept.contains(old)) return;
     const jit::WithInsertPoint at(*graph_->nodes().begin());
     const Value constant = known_constant(c10::IValue(known->second));
     if (constant.graph->type()->isSubtypeOf(*c10::unshapedType(old->type()))) old->replaceAllUsesWith(constant.graph);

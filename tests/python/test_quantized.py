@@ -424,6 +424,49 @@ def test_without_pack_the_rest_still_runs() -> None:
     assert np.abs(ours.astype(int) - plain.astype(int)).max() <= 1
 
 
+@has_integer_products
+@pytest.mark.parametrize("form", LINEAR)
+def test_small_weights_stay_in_8_bits(form: str) -> None:
+    """Those that the translation knows as floats, too."""
+    call, transposed = LINEAR[form]
+    source = model(
+        f"""(uint8[N, 24] x) => (uint8[N, 40] y) {{
+             f = DequantizeLinear(x, xs, xz)
+             w = DequantizeLinear<axis = {0 if transposed else 1}>(wq, ws)
+             c = {call}
+             y = QuantizeLinear(c, ys, yz)
+           }}""",
+        xs=f32(0.02),
+        xz=np.uint8(11),
+        wq=weights(40, 24) if transposed else weights(24, 40),
+        ws=scales(40),
+        ys=f32(0.06),
+        yz=np.uint8(100),
+        **({} if form == "matmul" else {"b": floats(40)}),
+    )
+    assert calls(source) == ["onnx_torch::packed"]
+    check_close(source, RNG.integers(0, 256, (64, 24), np.uint8))
+    depthwise = convolution("<group = 32, pads = [1, 1, 1, 1]>", (32, 1, 3, 3))
+    assert calls(depthwise) == ["onnx_torch::packed"]
+    check_close(depthwise, RNG.integers(0, 256, IMAGES, np.uint8))
+
+
+def test_known_numbers_of_8_bits_are_computed_once() -> None:
+    """Also in a branch, and where what is made of them is an output."""
+    source = model(
+        """(bool c, float[3] x) => (float[2, 3] y, float[2, 3] w) {
+             w = DequantizeLinear(wq, ws)
+             y = If(c) <then_branch = g1 () => (float[2, 3] a) { v = DequantizeLinear(wq, ws) a = Add(v, x) },
+                        else_branch = g2 () => (float[2, 3] b) { b = Mul(w, x) }>
+           }""",
+        wq=weights(2, 3),
+        ws=f32(0.5),
+    )
+    assert "aten::to" not in calls(source)
+    for condition in (True, False):
+        check_exact(source, np.array(condition), floats(3))
+
+
 # Weights less their zero points: what they are, their zero point, and whether the differences fit 8 bits.
 ZERO_POINTS = [
     (np.int8, 0, 0, True),
