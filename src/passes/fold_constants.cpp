@@ -73,17 +73,31 @@ class Folding {
 
   void keep(const jit::Node* node, IValue result) {
     results_.emplace(node->output(), std::move(result));
-    for (const jit::Value* input : node->inputs()) forget_if_used_up(input);
+    for (const jit::Value* input : node->inputs()) {
+      if (is_list(input->node())) {
+        for (const jit::Value* item : input->node()->inputs()) forget_if_used_up(item);
+      }
+      forget_if_used_up(input);
+    }
   }
 
   // A result that only goes into other results is not held any longer than they need it.
   void forget_if_used_up(const jit::Value* value) {
     const auto found = results_.find(value);
-    if (found == results_.end()) return;
-    const bool used_up = std::ranges::all_of(value->uses(), [&](const jit::Use& use) {
-      return use.user->outputs().size() == 1 && results_.contains(use.user->output());
+    if (found != results_.end() && !is_needed(value)) found->second = IValue();
+  }
+
+  // Lists do not become constants, but their items do.
+  bool is_needed(const jit::Value* value) const {
+    return std::ranges::any_of(value->uses(), [&](const jit::Use& use) {
+      if (use.user->outputs().size() != 1) return true;
+      const jit::Value* const result = use.user->output();
+      return !results_.contains(result) || (is_list(use.user) && is_needed(result));
     });
-    if (used_up) found->second = IValue();
+  }
+
+  static bool is_list(const jit::Node* node) {
+    return node->kind() == c10::prim::ListConstruct && node->output()->type()->isSubtypeOf(*c10::ListType::ofTensors());
   }
 
   bool is_pure(jit::Node* node) const {
@@ -91,11 +105,9 @@ class Folding {
         node->isNondeterministic()) {
       return false;
     }
-    const bool is_list =
-        node->kind() == c10::prim::ListConstruct && node->output()->type()->isSubtypeOf(*c10::ListType::ofTensors());
     const bool is_operator = node->kind().is_aten() && node->maybeOperator() && !node->schema().is_mutable() &&
                              node->output()->type()->kind() == c10::TypeKind::TensorType;
-    return (is_list || is_operator) && !aliases_.hasWriters(node);
+    return (is_list(node) || is_operator) && !aliases_.hasWriters(node);
   }
 
   std::optional<IValue> value(const jit::Value* value) const {

@@ -771,6 +771,19 @@ def test_recurrent_layers_of_other_sizes_and_values(name: str):
             onnx_torch.prepare(source, **options).run([floats(2, 3, 4)])
 
 
+def test_recurrent_layers_whose_weights_are_too_large_to_be_folded_while_translating():
+    source = model(
+        "(float[7, 3, 40] x) => (float y) { y, h = GRU<hidden_size = 64, linear_before_reset = 1>(x, w, r, b) }",
+        w=floats(1, 192, 40) / 8,
+        r=floats(1, 192, 64) / 8,
+        b=(1, 384),
+    )
+    graph = graph_of(source, "recurrent").splitlines()
+    assert "onnx_torch::recurrent" in graph
+    assert not {"aten::gru", "aten::cat", "aten::select"} & set(graph)
+    check_equal(source, [floats(7, 3, 40)])
+
+
 @pytest.mark.parametrize("state", ["h0", "c0"])
 @pytest.mark.parametrize("sizes", [(2, 2, 5), (1, 3, 5), (2, 3, 6)])
 def test_states_of_other_sizes_are_refused(state: str, sizes: tuple[int, ...]):
