@@ -19,7 +19,7 @@ struct Dim {
 };
 using Dims = c10::SmallVector<Dim, 8>;
 
-// A tile of so many rows and columns stays in the level 1 cache on both sides.
+// A tile of so many rows and columns, or as many elements, stays in the level 1 cache on both sides.
 constexpr int64_t kTile = 32;
 constexpr size_t kMostDims = 64;  // each of two elements or more
 
@@ -55,7 +55,7 @@ void for_each(at::ArrayRef<Dim> dims, int64_t begin, int64_t end, const Visit& v
     to += at[d] * dims[d].to;
   }
   for (int64_t i = begin; i < end; ++i) {
-    visit(from, to, dims.empty() ? 0 : at[dims.size() - 1]);
+    visit(from, to, at[dims.size() - 1]);
     for (size_t d = dims.size(); d-- > 0;) {
       from += dims[d].from;
       to += dims[d].to;
@@ -77,16 +77,75 @@ void for_each(at::ArrayRef<Dim> dims, int64_t elements_of_each, const Visit& vis
 }
 
 template <typename T>
+void copy_row(const Dim& row, const T* from, T* to) {
+  if (row.from == 1 && row.to == 1 && row.size >= kTile) {
+    std::memcpy(to, from, row.size * sizeof(T));
+  } else {
+    for (int64_t i = 0; i < row.size; ++i) to[i * row.to] = from[i * row.from];
+  }
+}
+
+template <typename T>
 void copy_rows(Dims dims, const T* from, T* to) {
-  const Dim row = dims.back();
-  dims.pop_back();
-  for_each(dims, row.size, [&](int64_t at_from, int64_t at_to, int64_t) {
-    if (row.from == 1 && row.to == 1) {
-      std::memcpy(to + at_to, from + at_from, row.size * sizeof(T));
-    } else {
-      for (int64_t i = 0; i < row.size; ++i) to[at_to + i * row.to] = from[at_from + i * row.from];
-    }
+  const Dim row = dims.pop_back_val(), rows = dims.empty() ? Dim{1, 0, 0} : dims.pop_back_val();
+  dims.push_back({(rows.size + kTile - 1) / kTile, kTile * rows.from, kTile * rows.to});
+  for_each(dims, kTile * row.size, [&](int64_t at_from, int64_t at_to, int64_t tile) {
+    const int64_t count = std::min(kTile, rows.size - tile * kTile);
+    for (int64_t i = 0; i < count; ++i) copy_row(row, from + at_from + i * rows.from, to + at_to + i * rows.to);
   });
+}
+
+// A matrix of which the columns' elements are side by side where it is read, so far apart from column to column; and
+// the rows' where it is written.
+template <typename T>
+struct Matrix {
+  const T* from;
+  T* to;
+  int64_t column, row;
+
+  Matrix at(int64_t i, int64_t j) const { return {from + j * column + i, to + i * row + j, column, row}; }
+
+  void transpose(int64_t rows, int64_t columns) const {
+    if (columns < rows) {
+      for (int64_t j = 0; j < columns; ++j) {
+        for (int64_t i = 0; i < rows; ++i) to[i * row + j] = from[j * column + i];
+      }
+    } else {
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < columns; ++j) to[i * row + j] = from[j * column + i];
+      }
+    }
+  }
+};
+
+constexpr int64_t kBlock = 4;
+
+// In registers.
+void transpose_block(const Matrix<uint32_t>& matrix) {
+  using Four = uint32_t __attribute__((vector_size(16)));
+  Four columns[kBlock];
+  for (int64_t j = 0; j < kBlock; ++j) std::memcpy(&columns[j], matrix.from + j * matrix.column, sizeof(Four));
+  const Four a = __builtin_shufflevector(columns[0], columns[1], 0, 4, 1, 5),
+             b = __builtin_shufflevector(columns[2], columns[3], 0, 4, 1, 5),
+             c = __builtin_shufflevector(columns[0], columns[1], 2, 6, 3, 7),
+             d = __builtin_shufflevector(columns[2], columns[3], 2, 6, 3, 7);
+  const Four rows[kBlock] = {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
+                             __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
+  for (int64_t i = 0; i < kBlock; ++i) std::memcpy(matrix.to + i * matrix.row, &rows[i], sizeof(Four));
+}
+
+template <typename T>
+void transpose_tile(const Matrix<T>& matrix, int64_t rows, int64_t columns) {
+  matrix.transpose(rows, columns);
+}
+
+void transpose_tile(const Matrix<uint32_t>& matrix, int64_t rows, int64_t columns) {
+  const int64_t whole_rows = rows - rows % kBlock, whole_columns = columns - columns % kBlock;
+  for (int64_t i = 0; i < whole_rows; i += kBlock) {
+    for (int64_t j = 0; j < whole_columns; j += kBlock) transpose_block(matrix.at(i, j));
+  }
+  matrix.at(0, whole_columns).transpose(whole_rows, columns - whole_columns);
+  matrix.at(whole_rows, 0).transpose(rows - whole_rows, columns);
 }
 
 // Elements that are side by side on the one side are apart on the other.
@@ -95,15 +154,12 @@ void transpose(Dims dims, size_t side_by_side, const T* from, T* to) {
   const Dim row = dims.back(), column = dims[side_by_side];
   dims.pop_back();
   dims.erase(dims.begin() + static_cast<int64_t>(side_by_side));
-  dims.push_back({(column.size + kTile - 1) / kTile, kTile, kTile * column.to});
-  for_each(dims, kTile * row.size, [&](int64_t at_from, int64_t at_to, int64_t tile) {
-    const int64_t columns = std::min(kTile, column.size - tile * kTile);
-    for (int64_t first = 0; first < row.size; first += kTile) {
-      const int64_t end = std::min(first + kTile, row.size);
-      for (int64_t c = 0; c < columns; ++c) {
-        for (int64_t i = first; i < end; ++i) to[at_to + c * column.to + i * row.to] = from[at_from + c + i * row.from];
-      }
-    }
+  const int64_t tile = std::max(kTile, kTile * kTile / row.size);
+  dims.push_back({(column.size + tile - 1) / tile, tile, tile * column.to});
+  for_each(dims, tile * row.size, [&](int64_t at_from, int64_t at_to, int64_t number) {
+    const Matrix<T> matrix{from + at_from, to + at_to, row.from, column.to};
+    const int64_t rows = std::min(tile, column.size - number * tile);
+    for (int64_t j = 0; j < row.size; j += kTile) transpose_tile(matrix.at(0, j), rows, std::min(kTile, row.size - j));
   });
 }
 
@@ -112,7 +168,7 @@ void copy(const Dims& dims, const void* from, void* to) {
   const auto* const source = static_cast<const T*>(from);
   auto* const target = static_cast<T*>(to);
   const auto* const side_by_side = std::ranges::find(dims, 1, &Dim::from);
-  if (side_by_side == dims.end() || side_by_side == &dims.back()) {
+  if (side_by_side == dims.end() || side_by_side == &dims.back() || dims.back().to != 1) {
     copy_rows(dims, source, target);
   } else {
     transpose(dims, side_by_side - dims.begin(), source, target);

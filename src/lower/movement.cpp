@@ -10,6 +10,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <vector>
 
@@ -28,12 +29,23 @@ at::Tensor reshape(const at::Tensor& x, at::IntArrayRef shape) {
   return at::detail::computeStride(x.sizes(), x.strides(), sizes) ? x.view(sizes) : contiguous(x).view(sizes);
 }
 
+at::Tensor pixel_shuffle(const at::Tensor& x, int64_t factor) {
+  const bool fits = x.is_cpu() && x.numel() > 0 && x.dim() == 4 && factor > 0 && x.size(1) % (factor * factor) == 0;
+  if (!fits) return at::pixel_shuffle(x, factor);
+  const int64_t channels = x.size(1) / (factor * factor), height = x.size(2), width = x.size(3);
+  const std::array<int64_t, 3> parts{channels, factor, factor};
+  const at::Tensor pixels = x.unflatten(1, parts).permute({0, 1, 4, 2, 5, 3});
+  return contiguous(pixels).view({x.size(0), channels, height * factor, width * factor});
+}
+
 // The strides of a tensor of these sizes whose dimensions lie in memory in the order of another's.
 std::vector<int64_t> strides_like(const at::Tensor& other, at::IntArrayRef sizes) {
   std::vector<int64_t> order(sizes.size()), strides(sizes.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, std::less(), [&](int64_t dim) { return other.stride(dim); });
-  if (!other.is_non_overlapping_and_dense()) std::ranges::sort(order, std::greater());
+  std::ranges::sort(order, std::greater());
+  const bool has_order =
+      std::ranges::all_of(order, [&](int64_t dim) { return other.stride(dim) > 0 || other.size(dim) == 1; });
+  if (has_order) std::ranges::stable_sort(order, std::less(), [&](int64_t dim) { return other.stride(dim); });
   int64_t stride = 1;
   for (const int64_t dim : order) {
     strides[dim] = stride;
@@ -59,6 +71,8 @@ at::Tensor cat(at::TensorList tensors, int64_t dim) {
     }
     sizes[dim] += t.size(dim);
   }
+  constexpr int64_t kLeastElements = 1 << 14;  // for which it is worth while to look at each tensor
+  if (c10::multiply_integers(sizes) < kLeastElements) return at::cat(tensors, dim);
   const at::Tensor result = work_tensor(sizes, strides_like(first, sizes), first.scalar_type());
   int64_t start = 0;
   for (const at::Tensor& t : tensors) {
@@ -72,6 +86,7 @@ void register_movement() {
   static const torch::Library library = [] {
     torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
     m.def("reshape(Tensor(a) x, int[] shape) -> Tensor(a)", reshape);
+    m.def("pixel_shuffle(Tensor x, int factor) -> Tensor", pixel_shuffle);
     m.def("cat(Tensor[] tensors, int dim) -> Tensor", cat);
     return m;
   }();
@@ -91,6 +106,8 @@ void replace_movement(Program& program) {
   for_each_node(program.graph->block(), [](jit::Node* node) {
     if (node->matches("aten::cat(Tensor[] tensors, int dim=0) -> Tensor")) {
       replace(node, "onnx_torch::cat", node->inputs());
+    } else if (node->matches("aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor")) {
+      replace(node, "onnx_torch::pixel_shuffle", node->inputs());
     } else if (node->matches("aten::reshape(Tensor(a) self, int[] shape) -> Tensor(a)") && is_large(node->output())) {
       replace(node, "onnx_torch::reshape", node->inputs());
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "lower/for_each_cpu.h"
@@ -93,6 +94,26 @@ ONNX_TORCH_FOR_EACH_CPU void rms_norm_rows(const float* x, float* y, int64_t row
   for (const float* const end = x + rows * size; x < end; x += size, y += size) {
     const float squares = sum_of(size, [&](int64_t i) { return x[i] * x[i]; }) / count;
     scale_row(x, y, size, 0, 1 / std::sqrt(squares + static_cast<float>(eps)), affine);
+  }
+}
+
+ONNX_TORCH_FOR_EACH_CPU void product_rows(const float* x, float* y, int64_t rows, int64_t in, int64_t out,
+                                          const float* blocks, bool relu) {
+  using Columns = float __attribute__((vector_size(kColumns * sizeof(float)), aligned(alignof(float)), may_alias));
+  constexpr int64_t kSums = 4;  // that go on side by side for each column
+  for (const float* const end = x + rows * in; x < end; x += in, y += out) {
+    const auto* row = reinterpret_cast<const Columns*>(blocks);
+    for (int64_t first = 0; first < out; first += kColumns) {
+      Columns sums[kSums] = {*row++};
+      int64_t i = 0;
+      for (; i + kSums <= in; i += kSums) {
+        for (int64_t s = 0; s < kSums; ++s) sums[s] += x[i + s] * *row++;
+      }
+      for (; i < in; ++i) sums[0] += x[i] * *row++;
+      Columns sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+      if (relu) sum = sum < 0 ? Columns{} : sum;
+      std::memcpy(y + first, &sum, std::min(kColumns, out - first) * sizeof(float));
+    }
   }
 }
 

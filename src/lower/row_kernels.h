@@ -15,4 +15,9 @@ void softmax_rows(const float* x, float* y, int64_t rows, int64_t size);
 void layer_norm_rows(const float* x, float* y, int64_t rows, int64_t size, const RowAffine& affine, double eps);
 void rms_norm_rows(const float* x, float* y, int64_t rows, int64_t size, const RowAffine& affine, double eps);
 
+// x @ weight + bias, and 0 for what is less where `relu`. The weight comes in blocks of kColumns columns, with zeros
+// after the last, each with its bias as the first row.
+constexpr int64_t kColumns = 16;
+void product_rows(const float* x, float* y, int64_t rows, int64_t in, int64_t out, const float* blocks, bool relu);
+
 }  // namespace onnxtorch

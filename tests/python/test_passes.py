@@ -1348,14 +1348,41 @@ def test_moved_elements(dtype: str, order: list[int]):
 def test_joined_tensors(axis: int, order: list[int]):
     source = model(
         f"(float[A, B, C, D] x) => (float y) {{ t = Transpose<perm = {order}>(x) s = Slice(t, at, to) "
-        f"y = Concat<axis = {axis}>(t, t, s) }}",
+        f"y = Concat<axis = {axis}>(s, t, t) }}",
         at=np.int64([0, 0, 0, 0]),
-        to=np.int64([9, 9, 9, 9]),
+        to=np.where(np.arange(4) == axis % 4, 3, np.iinfo(np.int64).max),
     )
     assert "onnx_torch::cat" in graph_of(source, "movement")
-    x = floats(3, 4, 5, 6)
-    t = x.transpose(order)
-    np.testing.assert_array_equal(onnx_torch.prepare(source).run([x])[0], np.concatenate([t, t, t], axis), strict=True)
+    for x in (floats(3, 4, 5, 6), floats(3, 40, 50, 6), floats(30, 1, 50, 9), floats(2, 1, 1, 6000)):
+        t = x.transpose(order)
+        joined = np.concatenate([t.take(range(min(3, t.shape[axis])), axis), t, t], axis)
+        np.testing.assert_array_equal(onnx_torch.prepare(source).run([x])[0], joined, strict=True)
+
+
+@pytest.mark.parametrize("mode", ["CRD", "DCR"])
+@pytest.mark.parametrize("channels_last", [True, False])
+def test_pixels_from_channels(mode: str, channels_last: bool):
+    prepared = "Transpose<perm = [0, 3, 1, 2]>(x)" if channels_last else "Identity(x)"
+    source = model(
+        f'(float[A, B, C, D] x) => (float y) {{ t = {prepared} y = DepthToSpace<blocksize = 3, mode = "{mode}">(t) }}'
+    )
+    check_equal(source, [floats(2, 5, 7, 18) if channels_last else floats(2, 18, 5, 7)])
+    check_equal(source, [floats(0, 5, 7, 18) if channels_last else floats(0, 18, 5, 7)])
+
+
+@pytest.mark.parametrize(("rows", "sizes"), [(1, (64, 128)), (4, (7, 10)), (5, (64, 33)), (3, (1, 17)), (2, (130, 1))])
+@pytest.mark.parametrize("after", ["Relu(g)", "Identity(g)", "Sigmoid(g)"])
+def test_small_products(rows: int, sizes: tuple[int, int], after: str):
+    """A product of a few rows is computed without a primitive; a NaN stays one."""
+    source = model(f"(float[A, {sizes[0]}] x) => (float y) {{ g = Gemm(x, w, b) y = {after} }}", w=sizes, b=(sizes[1],))
+    x = floats(rows, sizes[0])
+    check_equal(source, [x])
+    x[-1, 0] = np.nan
+    check_equal(source, [x])
+    x[-1, 0] = np.inf
+    check_equal(source, [x])
+    turned = model(f"(float[{sizes[0]}, A] x) => (float y) {{ t = Transpose(x) y = MatMul(t, w) }}", w=sizes)
+    check_equal(turned, [floats(sizes[0], rows)])
 
 
 def test_joined_tensors_of_other_kinds():
