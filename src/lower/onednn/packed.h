@@ -54,8 +54,8 @@ struct Convolution {
 
 c10::intrusive_ptr<Packed> packed(Convolution convolution, std::vector<PostOp> post_ops);
 
-// A transposed convolution, whose weight is [in, out of a group, ...], without bias and steps: oneDNN 3.2 adds them more
-// than once where it goes through the channels in parts.
+// A transposed convolution, whose weight is [in, out of a group, ...], without bias and steps: oneDNN 3.2 adds them
+// more than once where it goes through the channels in parts.
 struct Deconvolution {
   at::Tensor weight;
   std::vector<int64_t> stride, padding, output_padding, dilation;
