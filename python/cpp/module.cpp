@@ -297,7 +297,7 @@ PYBIND11_MODULE(_C, m) {
       .def_property_readonly("graph_inputs",
                              [](const PythonModel& model) { return describe_graph_inputs(model.program()); })
       .def_property_readonly("nodes", [](const PythonModel& model) { return describe_nodes(model.nodes()); })
-      .def("serialized", [](const PythonModel& model) { return py::bytes(model.proto().SerializeAsString()); })
+      .def("serialized", [](const PythonModel& model) { return py::bytes(model.serialized()); })
       .def_property_readonly("value_names", &value_names)
       .def_property_readonly("inputs", &describe_inputs, "(name, type, shape, has_default) of each input.")
       .def_property_readonly("outputs", &describe_outputs, "(name, type) of each output.")

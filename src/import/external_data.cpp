@@ -1,11 +1,14 @@
 #include "import/external_data.h"
 
+#include <ATen/ATen.h>
+#include <c10/util/ScopeExit.h>
 #include <fcntl.h>
 #include <onnx/onnx-ml.pb.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -13,6 +16,7 @@
 #include <string>
 
 #include "import/tensor_proto.h"
+#include "onnx_torch/error.h"
 
 namespace onnxtorch {
 namespace {
@@ -22,6 +26,7 @@ namespace fs = std::filesystem;
 // The entries that matter here; "checksum" is not verified, because that would read the whole file.
 struct Location {
   fs::path file;
+  bool is_own = false;  // the model's
   int64_t offset = 0;
   std::optional<int64_t> length;
 };
@@ -39,11 +44,40 @@ int64_t number(const onnx::TensorProto& tensor, const onnx::StringStringEntryPro
 Location location_of(const onnx::TensorProto& tensor) {
   Location location;
   for (const auto& entry : tensor.external_data()) {
-    if (entry.key() == "location") location.file = fs::path(entry.value()).lexically_normal();
+    if (entry.key() == "location") {
+      location.is_own = entry.value() == kOwnFile;
+      location.file = fs::path(entry.value()).lexically_normal();
+    }
     if (entry.key() == "offset") location.offset = number(tensor, entry);
     if (entry.key() == "length") location.length = number(tensor, entry);
   }
   return location;
+}
+
+[[noreturn]] void refuse(const fs::path& file, int error) {
+  throw fs::filesystem_error("", file, std::error_code(error, std::generic_category()));
+}
+
+// Private, and so writable where asked for: what is written never reaches the file.
+Bytes map_file(const fs::path& file, int descriptor, size_t size, int protection) {
+  if (size == 0) return {};
+  // No swap is set aside for copies that nobody may ever make.
+  void* const start = ::mmap(nullptr, size, protection, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0);
+  if (start == MAP_FAILED) refuse(file, errno);
+  std::shared_ptr<const void> owner(start, [size](void* p) { ::munmap(p, size); });
+  return {{static_cast<const char*>(start), size}, std::move(owner)};
+}
+
+struct stat status_of(int descriptor) {
+  struct stat status{};
+  ::fstat(descriptor, &status);
+  return status;
+}
+
+std::string version_of(int descriptor) {
+  const struct stat status = status_of(descriptor);
+  return std::to_string(status.st_size) + " " + std::to_string(status.st_mtim.tv_sec) + " " +
+         std::to_string(status.st_mtim.tv_nsec);
 }
 
 bool is_below(const fs::path& file, const fs::path& directory) {
@@ -54,11 +88,53 @@ bool is_below(const fs::path& file, const fs::path& directory) {
 
 }  // namespace
 
-ExternalData::ExternalData(fs::path directory, fs::path linked_directory)
-    : directory_(std::move(directory)), linked_directory_(std::move(linked_directory)) {}
+OpenFile::OpenFile(fs::path path) : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (descriptor_ < 0) refuse(path_, errno);
+  version_ = version_of(descriptor_);
+}
+
+OpenFile::~OpenFile() { ::close(descriptor_); }
+
+Bytes OpenFile::mapped() const {
+  return map_file(path_, descriptor_, static_cast<size_t>(status_of(descriptor_).st_size), PROT_READ);
+}
+
+Bytes OpenFile::read(int64_t offset, int64_t length) const {
+  const auto check = [&](bool good, const char* problem) {
+    if (!good) throw InvalidModelError("the model's file " + path_.string() + problem);
+  };
+  const std::lock_guard lock(mutex_);
+  auto& known = in_memory_[{offset, length}];
+  auto owner = known.lock();
+  if (!owner) {
+    const int64_t size = status_of(descriptor_).st_size;
+    bool whole = offset <= size && length <= size - offset;
+    const auto memory = std::make_shared<const at::Tensor>(at::empty({whole ? length : 0}, at::kByte));
+    for (int64_t done = 0; whole && done < length;) {
+      const ssize_t count =
+          ::pread(descriptor_, memory->data_ptr<uint8_t>() + done, static_cast<size_t>(length - done), offset + done);
+      whole = count > 0 || (count < 0 && errno == EINTR);
+      done += std::max<ssize_t>(count, 0);
+    }
+    check(version_of(descriptor_) == version_,
+          " has changed since it was loaded; it must stay as it is while the model lives");
+    check(whole, " cannot be read");
+    owner = {memory, memory->data_ptr()};
+    known = owner;
+  }
+  return {{static_cast<const char*>(owner.get()), static_cast<size_t>(length)}, owner};
+}
+
+ExternalData::ExternalData(fs::path directory, fs::path linked_directory, std::shared_ptr<const OpenFile> own_file)
+    : directory_(std::move(directory)),
+      linked_directory_(std::move(linked_directory)),
+      own_file_(std::move(own_file)) {}
+
+bool ExternalData::is_in_own_file(const onnx::TensorProto& tensor) { return location_of(tensor).is_own; }
 
 Bytes ExternalData::read(const onnx::TensorProto& tensor, int64_t size) const {
   const Location location = location_of(tensor);
+  if (location.is_own && own_file_) return own_file_->read(location.offset, location.length.value_or(size));
   const std::string name = location.file.string();
   if (location.file.empty() || location.file.is_absolute() || *location.file.begin() == "..") {
     fail(tensor, "its external data must lie in a file beside or below the model, not in \"" + name + "\"");
@@ -92,25 +168,13 @@ Bytes ExternalData::read(const onnx::TensorProto& tensor, int64_t size) const {
 Bytes ExternalData::mapped(const fs::path& file) const {
   const std::lock_guard lock(mutex_);
   if (const auto known = files_.find(file); known != files_.end()) return known->second;
-  const auto check = [&](bool good, int error) {
-    if (!good) throw fs::filesystem_error("", file, std::error_code(error, std::generic_category()));
-  };
-  check(fs::is_regular_file(file), EINVAL);
+  if (!fs::is_regular_file(file)) refuse(file, EINVAL);
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  check(descriptor >= 0, errno);
-  struct stat status{};
-  ::fstat(descriptor, &status);
-  const auto size = static_cast<size_t>(status.st_size);
-  // Writable, as the memory of a tensor is; no swap is set aside for copies that nobody may ever make.
-  void* start =
-      size ? ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0) : nullptr;
-  const int error = errno;
-  ::close(descriptor);
-  check(start != MAP_FAILED, error);
-  std::shared_ptr<const void> owner(start, [size](void* p) {
-    if (p) ::munmap(p, size);
-  });
-  return files_[file] = {{static_cast<const char*>(start), size}, std::move(owner)};
+  if (descriptor < 0) refuse(file, errno);
+  const auto close = c10::make_scope_exit([&] { ::close(descriptor); });
+  // Writable, as the memory of a tensor is.
+  return files_[file] =
+             map_file(file, descriptor, static_cast<size_t>(status_of(descriptor).st_size), PROT_READ | PROT_WRITE);
 }
 
 }  // namespace onnxtorch

@@ -1,12 +1,19 @@
 #include "import/model_reader.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+
+#include <array>
 #include <climits>
 #include <fstream>
+#include <optional>
 
 namespace onnxtorch {
 namespace {
 
 namespace fs = std::filesystem;
+using google::protobuf::io::CodedInputStream;
+using google::protobuf::io::CodedOutputStream;
 
 template <typename Imports>
 Opsets collect(const Imports& imports) {
@@ -20,22 +27,120 @@ void check_size(uintmax_t size, const std::string& what) {
   throw InvalidModelError(what + " is larger than 2 GiB, the limit of a protobuf message; save it with external data");
 }
 
-template <typename... Directories>
-std::shared_ptr<ModelFile> with_data_in(const Directories&... directories) {
-  return std::shared_ptr<ModelFile>(new ModelFile{{}, ExternalData(directories...)});
+constexpr size_t kLarge = 1 << 16;  // bytes of a tensor that is not parsed
+
+// Calls action(number, content, whole) for each field of a message; the content of one that has no length is empty.
+// Returns whether it is a message.
+template <typename Action>
+bool for_each_field(std::string_view message, const Action& action) {
+  using Wire = google::protobuf::internal::WireFormatLite;
+  CodedInputStream in(reinterpret_cast<const uint8_t*>(message.data()), static_cast<int>(message.size()));
+  const auto position = [&] { return static_cast<size_t>(in.CurrentPosition()); };
+  for (size_t start = 0; const uint32_t tag = in.ReadTag(); start = position()) {
+    uint32_t length = 0;
+    if (Wire::GetTagWireType(tag) == Wire::WIRETYPE_LENGTH_DELIMITED) {
+      if (!in.ReadVarint32(&length) || !in.Skip(static_cast<int>(length))) return false;
+    } else if (!Wire::SkipField(&in, tag)) {
+      return false;
+    }
+    action(Wire::GetTagFieldNumber(tag), message.substr(position() - length, length),
+           message.substr(start, position() - start));
+  }
+  return in.ConsumedEntireMessage();
+}
+
+// The message with change(content) as the content of each field of this number. Nothing if it is no message.
+template <typename Change>
+std::optional<std::string> with_changed(std::string_view message, int number, const Change& change) {
+  std::string result;
+  bool is_message = true;
+  const bool has_fields = for_each_field(message, [&](int of, std::string_view content, std::string_view whole) {
+    const std::optional<std::string> changed = of == number ? change(content) : std::nullopt;
+    is_message = is_message && (of != number || changed);
+    if (!changed) {
+      result += whole;
+      return;
+    }
+    std::array<uint8_t, 10> head;
+    uint8_t* end = CodedOutputStream::WriteTagToArray(static_cast<uint32_t>(number) << 3 | 2, head.data());
+    end = CodedOutputStream::WriteVarint32ToArray(static_cast<uint32_t>(changed->size()), end);
+    result.append(head.data(), end);
+    result += *changed;
+  });
+  return has_fields && is_message ? std::optional(std::move(result)) : std::nullopt;
+}
+
+// A tensor of a file, which refers to the file for its bytes if they are many.
+std::optional<std::string> referring(std::string_view tensor, std::string_view file) {
+  std::string result;
+  std::string_view data;
+  bool is_external = false;
+  const bool is_message = for_each_field(tensor, [&](int number, std::string_view content, std::string_view whole) {
+    is_external |= number == onnx::TensorProto::kExternalDataFieldNumber;
+    if (number == onnx::TensorProto::kRawDataFieldNumber) {
+      data = content;
+    } else {
+      result += whole;
+    }
+  });
+  if (!is_message) return {};
+  if (is_external || data.size() < kLarge) return std::string(tensor);
+  onnx::TensorProto reference;
+  reference.set_data_location(onnx::TensorProto::EXTERNAL);
+  const auto add = [&](const char* key, std::string value) {
+    auto* const entry = reference.add_external_data();
+    entry->set_key(key);
+    entry->set_value(std::move(value));
+  };
+  add("location", std::string(kOwnFile));
+  add("offset", std::to_string(data.data() - file.data()));
+  add("length", std::to_string(data.size()));
+  return result + reference.SerializeAsString();  // of two messages in a row, the second's fields count
+}
+
+// The model without the bytes of its large initializers.
+std::optional<std::string> without_weights(std::string_view file) {
+  return with_changed(file, onnx::ModelProto::kGraphFieldNumber, [&](std::string_view graph) {
+    return with_changed(graph, onnx::GraphProto::kInitializerFieldNumber,
+                        [&](std::string_view tensor) { return referring(tensor, file); });
+  });
+}
+
+std::shared_ptr<const OpenFile> opened(const fs::path& path) {
+  try {
+    return std::make_shared<const OpenFile>(path);
+  } catch (const fs::filesystem_error&) {
+    throw InvalidModelError("cannot open the model file " + path.string());
+  }
+}
+
+template <typename... Arguments>
+std::shared_ptr<ModelFile> with_data_in(const Arguments&... arguments) {
+  return std::shared_ptr<ModelFile>(new ModelFile{{}, ExternalData(arguments...)});
 }
 
 }  // namespace
 
 std::shared_ptr<const ModelFile> ModelFile::from_path(const fs::path& path, const fs::path& directory) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw InvalidModelError("cannot open the model file " + path.string());
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) throw InvalidModelError("cannot open the model file " + path.string());
   std::error_code error;
-  if (const auto size = fs::file_size(path, error); !error) check_size(size, path.string());
+  const auto size = fs::file_size(path, error);
+  const bool is_large = !error && size >= kLarge;
+  if (!error) check_size(size, path.string());
+  const auto file = is_large ? opened(path) : nullptr;
   const auto model = directory.empty()
-                         ? with_data_in(fs::absolute(path).parent_path(), fs::canonical(path).parent_path())
-                         : with_data_in(fs::absolute(directory));
-  if (!model->proto.ParseFromIstream(&file)) throw InvalidModelError(path.string() + " is not an ONNX model");
+                         ? with_data_in(fs::absolute(path).parent_path(), fs::canonical(path).parent_path(), file)
+                         : with_data_in(fs::absolute(directory), fs::path(), file);
+  const auto check = [&](bool parsed) {
+    if (!parsed) throw InvalidModelError(path.string() + " is not an ONNX model");
+  };
+  if (is_large) {
+    const auto message = without_weights(file->mapped().view);
+    check(message && model->proto.ParseFromString(*message));
+  } else {
+    check(model->proto.ParseFromIstream(&stream));
+  }
   return model;
 }
 
@@ -46,6 +151,17 @@ std::shared_ptr<const ModelFile> ModelFile::from_bytes(std::string_view bytes, c
     throw InvalidModelError("the bytes given are not an ONNX model");
   }
   return model;
+}
+
+std::string ModelFile::serialized() const {
+  onnx::ModelProto whole = proto;
+  for (onnx::TensorProto& tensor : *whole.mutable_graph()->mutable_initializer()) {
+    if (!ExternalData::is_in_own_file(tensor)) continue;
+    tensor.set_raw_data(std::string(external.read(tensor, 0).view));
+    tensor.clear_external_data();
+    tensor.clear_data_location();
+  }
+  return whole.SerializeAsString();
 }
 
 std::string canonical_domain(const std::string& domain) { return domain == "ai.onnx" ? "" : domain; }

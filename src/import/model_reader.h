@@ -18,7 +18,7 @@ namespace onnxtorch {
 struct OperatorSchema;
 
 struct ModelFile {
-  onnx::ModelProto proto;
+  onnx::ModelProto proto;  // of a file, without the bytes of large initializers, which then are external data in it
   ExternalData external;
 
   // External data lies in `directory`: for a path that of the file, if none is given; for bytes nowhere.
@@ -26,6 +26,8 @@ struct ModelFile {
                                                     const std::filesystem::path& directory = {});
   static std::shared_ptr<const ModelFile> from_bytes(std::string_view bytes,
                                                      const std::filesystem::path& directory = {});
+
+  std::string serialized() const;  // the whole model, apart from data in other files
 };
 
 // Opset versions by domain, "ai.onnx" being ""; a model without imports is of opset 1.

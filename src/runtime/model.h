@@ -46,6 +46,7 @@ class PreparedModel {
   const Program& program() const { return base_->program(); }
   const std::vector<TranslatedNode>& nodes() const { return base_->program().nodes; }
   const onnx::ModelProto& proto() const { return file_->proto; }
+  std::string serialized() const { return file_->serialized(); }
   const Options& options() const { return options_; }
 
   // A pool for the strings of one run.

@@ -262,6 +262,89 @@ def test_weights_are_held_once(tmp_path):
         assert 0.9 * size < growth < 1.5 * size
 
 
+def weighted(tmp_path, width=256):
+    """A model in one file: a product that is packed, whose weight a Gather may read, too, and a convolution."""
+    rng = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Reshape", ["p", "s"], ["i"]),
+        helper.make_node("Conv", ["i", "k"], ["c"]),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    weights = {
+        "w": rng.standard_normal((width, width), np.float32),
+        "k": rng.standard_normal((64, 256, 1, 1), np.float32),
+    }
+    weights["s"] = np.array([1, 256, 1, -1])
+    initializers = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    model = model_of(nodes, [tensor_info("x", np.zeros((256, width), np.float32))], ["y"], initializer=initializers)
+    path = tmp_path / "weighted.onnx"
+    path.write_bytes(model.SerializeToString())
+    return path, rng.standard_normal((256, width), np.float32)
+
+
+def test_large_weights_in_a_file_are_those_of_the_model(tmp_path):
+    path, x = weighted(tmp_path)
+    rep, parsed = backend.prepare(path), backend.prepare(onnx.load(path))
+    np.testing.assert_array_equal(rep.run([x])[0], parsed.run([x])[0])
+    assert onnx.ModelProto.FromString(rep._prepared.serialized()) == onnx.load(path)
+    path.unlink()  # it is open still
+    for name, value in parsed.intermediates([x]).items():
+        np.testing.assert_array_equal(rep.run([x], output_names=[name])[0], value)
+
+
+@pytest.mark.parametrize("change", ["its length", "its contents"])
+def test_a_file_that_changes_under_a_model_is_not_read(tmp_path, change):
+    path, x = weighted(tmp_path)
+    rep = backend.prepare(path)
+    before = rep.run([x])[0]
+    data = bytearray(path.read_bytes())
+    data[-(2**16)] ^= 1
+    path.write_bytes(data[: -(2**10) if change == "its length" else None])
+    np.testing.assert_array_equal(rep.run([x])[0], before)
+    with pytest.raises(onnx_torch.InvalidModelError, match=r"weighted\.onnx has changed since it was loaded"):
+        rep.run([x], output_names=["p"])
+
+
+def test_what_lies_in_the_own_file_ends_with_it(tmp_path):
+    """Such references are made while a file is read; a model's own gets no further than its file."""
+    own = identity(external("w", [2**17], location="//model", offset=2**40, length=2**19), doc_string="-" * 2**16)
+    refused(saved(own, tmp_path), "cannot be read")
+    refused(own.SerializeToString(), "must lie in a file beside or below the model", base_dir=tmp_path)
+
+
+def test_a_weight_that_was_laid_out_is_not_kept(tmp_path):
+    size = 64
+    path, _ = weighted(tmp_path, 2**12)
+    script = """
+        onnx_torch.prepare(sys.argv[2]).run([np.ones((256, 256), np.float32)])
+        before = resident()
+        rep = onnx_torch.prepare(sys.argv[1], threads=1)
+        rep.run([np.ones((256, 2**12), np.float32)])
+        print(resident() - before, peak() - before)
+        """
+    (tmp_path / "small").mkdir()
+    held, peak = in_a_process(script, path, weighted(tmp_path / "small")[0])
+    assert 0.9 * size < held < 1.5 * size
+    assert peak < 2.6 * size  # while it is laid out it is there twice
+
+
+def test_a_weight_that_was_laid_out_can_be_had_back(tmp_path):
+    """Other numbers of rows may want other layouts, and none at all is for ATen."""
+    path, _ = weighted(tmp_path)
+    model = onnx.load(path)
+    del model.graph.node[1:]
+    model.graph.output[0].name = "p"
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    path.write_bytes(model.SerializeToString())
+    rep, plain = backend.prepare(path), backend.prepare(path, optimize=False)
+    for rows in (256, 1, 0, 7, 64, 1000, 2):
+        x = np.random.default_rng(rows).standard_normal((rows, 256), np.float32)
+        np.testing.assert_allclose(rep.run([x])[0], plain.run([x])[0], rtol=1e-4, atol=1e-4)
+    x[:] = np.nan
+    assert np.isnan(rep.run([x])[0]).all()
+
+
 def test_a_file_is_mapped_once(tmp_path):
     names = [f"w{i}" for i in range(10)]
     tensors = [external(name, [256], location="w.bin", offset=1024 * i) for i, name in enumerate(names)]

@@ -104,10 +104,16 @@ Prepared prepared_convolution(const Convolution& c, const dnnl::memory::desc& so
 
 namespace {
 
+Convolution with_weight(Convolution c, const at::Tensor& weight) {
+  c.weight = weight;
+  return c;
+}
+
 class PackedConvolution final : public Fused {
  public:
   PackedConvolution(Convolution c, std::vector<PostOp> post_ops)
-      : Fused(c.weight, c.bias, c.weight[0].numel(), c.result, std::move(post_ops)), convolution_(std::move(c)) {}
+      : Fused(c.weight.contiguous(), c.bias, c.weight[0].numel(), c.result, std::move(post_ops)),
+        convolution_(with_weight(std::move(c), form_)) {}
 
  private:
   bool fits(at::IntArrayRef sizes) const override { return onednn::fits(convolution_, sizes); }
@@ -116,7 +122,7 @@ class PackedConvolution final : public Fused {
 
   Prepared prepare(at::IntArrayRef given, std::span<const PostOp> post_ops) const override {
     const std::vector<int64_t> sizes = result_sizes(convolution_, given);
-    const auto type = named(weight_.scalar_type());
+    const auto type = named(form_.scalar_type());
     const dnnl::memory::desc result = channels_last(sizes, named(result_));
     return prepared_convolution(convolution_, channels_last(given, type), type, result, attributes(post_ops, result),
                                 laid_);
@@ -125,8 +131,8 @@ class PackedConvolution final : public Fused {
   at::Tensor by_aten(const at::Tensor& x) const override {
     const Convolution& c = convolution_;
     const std::vector<int64_t> no_padding(c.stride.size());
-    return at::convolution(x, weight_, bias_.defined() ? std::optional(bias_.to(weight_.scalar_type())) : std::nullopt,
-                           c.stride, c.padding, c.dilation, false, no_padding, c.groups);
+    const auto bias = bias_.defined() ? std::optional(bias_.to(form_.scalar_type())) : std::nullopt;
+    return at::convolution(x, laid_.plain(), bias, c.stride, c.padding, c.dilation, false, no_padding, c.groups);
   }
 
   const Convolution convolution_;

@@ -50,14 +50,20 @@ bool is_depthwise(const Deconvolution& d) {
   return d.groups > 1 && d.weight.size(0) == d.groups && d.weight.size(1) == 1;
 }
 
+Deconvolution with_weight(Deconvolution d, const at::Tensor& weight) {
+  d.weight = weight;
+  return d;
+}
+
 class PackedDeconvolution final : public Fused {
  public:
   explicit PackedDeconvolution(Deconvolution d)
-      : Fused(d.weight, {}, d.weight.numel() / d.weight.size(1) / d.groups, c10::kFloat, {}), of_(std::move(d)) {}
+      : Fused(d.weight, {}, d.weight.numel() / d.weight.size(1) / d.groups, c10::kFloat, {}),
+        of_(with_weight(std::move(d), form_)) {}
 
  private:
   bool fits(at::IntArrayRef sizes) const override {
-    if (static_cast<int64_t>(sizes.size()) != weight_.dim() || sizes[1] != weight_.size(0)) return false;
+    if (static_cast<int64_t>(sizes.size()) != form_.dim() || sizes[1] != form_.size(0)) return false;
     if (!is_regular(of_) || has_few_results(of_) || is_depthwise(of_)) return false;
     return std::ranges::all_of(result_sizes(of_, sizes), [](int64_t size) { return size > 0; });
   }
@@ -89,10 +95,11 @@ class PackedDeconvolution final : public Fused {
 
   at::Tensor by_aten(const at::Tensor& x) const override {
     if (has_few_results(of_) && is_regular(of_) && x.is_cpu() && x.dim() == 4 && x.scalar_type() == c10::kFloat) {
-      return at::slow_conv_transpose2d(x, weight_, weight_.sizes().slice(2), {}, of_.stride, of_.padding,
+      return at::slow_conv_transpose2d(x, laid_.plain(), form_.sizes().slice(2), {}, of_.stride, of_.padding,
                                        of_.output_padding, of_.dilation);
     }
-    return at::convolution(x, weight_, {}, of_.stride, of_.padding, of_.dilation, true, of_.output_padding, of_.groups);
+    return at::convolution(x, laid_.plain(), {}, of_.stride, of_.padding, of_.dilation, true, of_.output_padding,
+                           of_.groups);
   }
 
   const Deconvolution of_;

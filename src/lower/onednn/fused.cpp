@@ -36,7 +36,10 @@ constexpr float kLargest = std::numeric_limits<float>::max();
 
 // The largest input for which sums of so many products with the weights cannot overflow.
 float largest_input(const at::Tensor& weight, const at::Tensor& bias, int64_t terms) {
-  const auto largest = [](const at::Tensor& t) { return t.abs().max().item<float>(); };
+  const auto largest = [](const at::Tensor& t) {
+    const auto [low, high] = at::aminmax(t);
+    return std::max(-low.item<float>(), high.item<float>());  // NaN where an element is
+  };
   if (bias.defined() && !(largest(bias) < kLargest / 2)) return -1;
   return kLargest / 2 / (static_cast<float>(terms) * largest(weight));  // NaN where a weight is
 }
@@ -72,9 +75,10 @@ bool all_within(const at::Tensor& t, float most) {
 
 }  // namespace
 
-Fused::Fused(at::Tensor weight, const at::Tensor& bias, int64_t terms, c10::ScalarType result,
+Fused::Fused(const at::Tensor& weight, const at::Tensor& bias, int64_t terms, c10::ScalarType result,
              std::vector<PostOp> post_ops)
-    : weight_(std::move(weight)),
+    : laid_(weight),
+      form_(laid_.form()),
       bias_(bias.defined() ? bias.to(c10::kFloat).contiguous() : bias),
       result_(result),
       terms_(terms),
@@ -83,7 +87,7 @@ Fused::Fused(at::Tensor weight, const at::Tensor& bias, int64_t terms, c10::Scal
       post_ops_(std::move(post_ops)),
       operands_(
           std::ranges::count_if(post_ops_, [](const PostOp& step) { return step.kind != PostOp::Kind::Activation; })),
-      most_(std::ranges::any_of(post_ops_, loses_nan) ? largest_input(weight_, bias_, terms)
+      most_(std::ranges::any_of(post_ops_, loses_nan) ? largest_input(weight, bias_, terms)
                                                       : std::numeric_limits<float>::infinity()) {}
 
 std::shared_ptr<const Prepared> Fused::prepared(at::IntArrayRef sizes, bool with_steps) const {
@@ -113,7 +117,7 @@ void Fused::expect(at::IntArrayRef sizes) const {
 
 at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
   const auto plainly = [&] { return apply(by_aten(given).to(result_), post_ops_, operands); };
-  if (!is_plain(given, weight_.scalar_type()) || !fits(given.sizes())) return plainly();
+  if (!is_plain(given, form_.scalar_type()) || !fits(given.sizes())) return plainly();
   const at::Tensor x = arranged(given, strides(given.sizes()));
   std::shared_ptr<const Prepared> p = prepared(x.sizes(), true);
   if (!p->primitive) return plainly();

@@ -26,7 +26,8 @@ std::optional<at::Tensor> arranged_as(const Prepared& p, const at::Tensor& opera
 class Fused : public PackedProduct {
  public:
   // `terms` is how many products make an element of the result.
-  Fused(at::Tensor weight, const at::Tensor& bias, int64_t terms, c10::ScalarType result, std::vector<PostOp> post_ops);
+  Fused(const at::Tensor& weight, const at::Tensor& bias, int64_t terms, c10::ScalarType result,
+        std::vector<PostOp> post_ops);
   at::Tensor run(const at::Tensor& x, at::TensorList operands) const override;
   void expect(at::IntArrayRef sizes) const override;
   std::vector<SavedWeights> saved() const override { return laid_.saved(); }
@@ -40,9 +41,10 @@ class Fused : public PackedProduct {
   virtual Prepared prepare(at::IntArrayRef sizes, std::span<const PostOp> post_ops) const = 0;
   virtual at::Tensor by_aten(const at::Tensor& x) const = 0;
 
-  const at::Tensor weight_, bias_;  // the bias is of float32
-  const c10::ScalarType result_;
   const LaidWeight laid_;
+  const at::Tensor form_;  // of the weight, without memory
+  const at::Tensor bias_;  // of float32
+  const c10::ScalarType result_;
 
  private:
   using Key = std::vector<int64_t>;

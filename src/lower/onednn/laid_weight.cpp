@@ -1,8 +1,23 @@
 #include "lower/onednn/laid_weight.h"
 
+#include <ATen/ATen.h>
+
 #include <sstream>
 
 namespace onnxtorch::onednn {
+
+namespace {
+
+// The memory of a dense tensor.
+at::Tensor bytes_of(const at::Tensor& t) {
+  return at::from_blob(t.data_ptr(), {static_cast<int64_t>(t.nbytes())}, [t](void*) {}, at::kByte);
+}
+
+}  // namespace
+
+at::Tensor form_of(const at::Tensor& t) {
+  return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kMeta));
+}
 
 // What tells one layout from another; nothing where oneDNN does not tell. Behind weights of 8 bits lie sums of them, of
 // which only the size tells; what they are is the same for all layouts of one operator.
@@ -24,16 +39,52 @@ std::string LaidWeight::layout_of(const dnnl::memory::desc& desc) const {
   return text.str();
 }
 
+LaidWeight::LaidWeight(const at::Tensor& plain, std::string name)
+    : name_(std::move(name)), held_(plain.is_non_overlapping_and_dense() ? plain : plain.contiguous()) {
+  form_ = form_of(held_);
+}
+
+at::Tensor LaidWeight::plain() const {
+  const std::lock_guard lock(mutex_);
+  return restored();
+}
+
+at::Tensor LaidWeight::restored() const {
+  if (held_.defined()) return held_;
+  at::Tensor plain = at::empty_strided(form_.sizes(), form_.strides(), form_.options().device(at::kCPU));
+  reorder(laid_.front().memory, borrowed(held_as_, plain));
+  return plain;
+}
+
+// Gives up the weight as it came, where it can be had back. Layouts with more in them than its elements are for other
+// types.
+void LaidWeight::release(const dnnl::memory::desc& plain, const dnnl::memory::desc& laid) const {
+  if (laid_.size() != 1 || !held_.defined() || laid.get_data_type() != plain.get_data_type() ||
+      laid.get_format_kind() != dnnl::memory::format_kind::blocked) {
+    return;
+  }
+  held_as_ = plain;
+  held_.reset();
+}
+
 Laid LaidWeight::get(const dnnl::memory& plain, const dnnl::memory::desc& wanted) const {
   const std::lock_guard lock(mutex_);
   for (const Laid& laid : laid_) {
     if (laid.memory.get_desc() == wanted) return laid;
   }
+  const dnnl::memory::desc form = plain.get_desc();
   for (const SavedWeights& known : saved_) {
     if (known.layout != layout_of(wanted) || known.bytes.numel() != static_cast<int64_t>(wanted.get_size())) continue;
-    return laid_.emplace_back(Laid{known.bytes, borrowed(wanted, known.bytes)});
+    const Laid laid = laid_.emplace_back(Laid{known.bytes, borrowed(wanted, known.bytes)});
+    release(form, wanted);
+    return laid;
   }
-  return laid_.emplace_back(laid_out(plain, wanted));
+  if (plain.get_data_handle()) return laid_.emplace_back(laid_out(plain, wanted));
+  const at::Tensor held = restored();
+  if (form == wanted) return laid_.emplace_back(Laid{bytes_of(held), borrowed(form, held)});
+  const Laid laid = laid_.emplace_back(laid_out(borrowed(form, held), wanted));
+  release(form, wanted);
+  return laid;
 }
 
 std::vector<SavedWeights> LaidWeight::saved() const {

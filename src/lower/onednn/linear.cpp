@@ -39,31 +39,31 @@ class PackedLinear final : public Fused {
   int64_t rows_if_small(at::IntArrayRef sizes) const {
     constexpr int64_t kMostRows = 4, kMostWork = 1 << 17;
     const int64_t rows = c10::multiply_integers(sizes.slice(0, sizes.size() - 1));
-    return may_be_small_ && rows <= kMostRows && rows * weight_.numel() <= kMostWork ? rows : 0;
+    return may_be_small_ && rows <= kMostRows && rows * form_.numel() <= kMostWork ? rows : 0;
   }
 
   at::Tensor small_product(const at::Tensor& x) const {
     at::DimVector sizes(x.sizes());
-    sizes.back() = weight_.size(1);
+    sizes.back() = form_.size(1);
     at::Tensor y = at::empty(sizes, x.options());
-    product_rows(x.const_data_ptr<float>(), y.mutable_data_ptr<float>(), rows_if_small(x.sizes()), weight_.size(0),
-                 weight_.size(1), blocks().const_data_ptr<float>(), has_relu_);
+    product_rows(x.const_data_ptr<float>(), y.mutable_data_ptr<float>(), rows_if_small(x.sizes()), form_.size(0),
+                 form_.size(1), blocks().const_data_ptr<float>(), has_relu_);
     return y;
   }
 
   // The weight and the bias as product_rows takes them.
   const at::Tensor& blocks() const {
     std::call_once(blocks_made_, [&] {
-      const int64_t in = weight_.size(0), out = weight_.size(1), count = (out + kColumns - 1) / kColumns;
+      const int64_t in = form_.size(0), out = form_.size(1), count = (out + kColumns - 1) / kColumns;
       const at::Tensor padded = at::zeros({in + 1, count * kColumns}, c10::kFloat);
-      padded.narrow(0, 1, in).narrow(1, 0, out).copy_(weight_);
+      padded.narrow(0, 1, in).narrow(1, 0, out).copy_(laid_.plain());
       if (bias_.defined()) padded.select(0, 0).narrow(0, 0, out).copy_(bias_);
       blocks_ = padded.view({in + 1, count, kColumns}).transpose(0, 1).contiguous();
     });
     return blocks_;
   }
 
-  bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == weight_.size(0); }
+  bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == form_.size(0); }
 
   std::vector<int64_t> strides(at::IntArrayRef sizes) const override {
     const auto result = c10::contiguous_strides(sizes);
@@ -71,10 +71,10 @@ class PackedLinear final : public Fused {
   }
 
   Prepared prepare(at::IntArrayRef from, std::span<const PostOp> post_ops) const override {
-    const int64_t in = weight_.size(0), out = weight_.size(1), rows = c10::multiply_integers(from) / in;
+    const int64_t in = form_.size(0), out = form_.size(1), rows = c10::multiply_integers(from) / in;
     std::vector<int64_t> sizes = from.vec();
     sizes.back() = out;
-    const auto type = named(weight_.scalar_type());
+    const auto type = named(form_.scalar_type());
     const dnnl::memory::desc source({rows, in}, type, Tag::ab), result({rows, out}, named(result_), Tag::ab);
     const dnnl::memory::desc bias =
         bias_.defined() ? dnnl::memory::desc({out}, named(c10::kFloat), Tag::a) : dnnl::memory::desc();
@@ -82,7 +82,7 @@ class PackedLinear final : public Fused {
                                                                   {{out, in}, type, Tag::any}, bias, result,
                                                                   attributes(post_ops, result));
     if (is_reference(description)) return {};
-    const at::Tensor weight = weight_.t();
+    const at::Tensor weight = form_.t();
     const dnnl::memory::desc given({out, in}, type, weight.strides().vec());
     return {dnnl::inner_product_forward(description),
             source,
@@ -94,7 +94,7 @@ class PackedLinear final : public Fused {
   }
 
   at::Tensor by_aten(const at::Tensor& x) const override {
-    const at::Tensor y = at::matmul(x, weight_);
+    const at::Tensor y = at::matmul(x, laid_.plain());
     return bias_.defined() ? at::add(y, bias_.to(y.scalar_type())) : y;
   }
 

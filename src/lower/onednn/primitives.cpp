@@ -117,10 +117,14 @@ void Call::run(const dnnl::primitive& primitive, const dnnl::memory::desc& scrat
   if (frames_) frames_->give_back(std::move(frame_));
 }
 
+void reorder(const dnnl::memory& from, const dnnl::memory& to) {
+  Call().with(DNNL_ARG_FROM, from).with(DNNL_ARG_TO, to).run(dnnl::reorder(from, to));
+}
+
 Laid laid_out(const dnnl::memory& from, const dnnl::memory::desc& desc) {
   const at::Tensor bytes = at::empty(static_cast<int64_t>(desc.get_size()), at::kByte);
   const dnnl::memory to = borrowed(desc, bytes);
-  Call().with(DNNL_ARG_FROM, from).with(DNNL_ARG_TO, to).run(dnnl::reorder(from, to));
+  reorder(from, to);
   return {bytes, to};
 }
 

@@ -70,6 +70,8 @@ class Call {
   size_t given_ = 0;
 };
 
+void reorder(const dnnl::memory& from, const dnnl::memory& to);
+
 // A tensor's elements in another layout, in memory of its own.
 struct Laid {
   at::Tensor bytes;
