@@ -17,23 +17,17 @@ using Cell = Recurrent::Cell;
 constexpr auto kFloat = dnnl::memory::data_type::f32;
 constexpr auto kInference = dnnl::prop_kind::forward_inference;
 
-// The gates in oneDNN's order, as ATen numbers them.
-std::vector<int64_t> gate_order(Cell cell) {
-  switch (cell) {
-    case Cell::Lstm:
-      return {0, 1, 2, 3};
-    case Cell::Gru:
-      return {1, 0, 2};
-    default:
-      return {0};
-  }
+// Of [gates, …], in oneDNN's order or in ATen's: either is made of the other. A GRU has its first two the other way
+// round.
+at::Tensor in_other_order(const at::Tensor& gates, Cell cell) {
+  return cell == Cell::Gru ? gates.index_select(0, at::tensor({1, 0, 2})) : gates;
 }
+
+int64_t gates_in(Cell cell) { return cell == Cell::Lstm ? 4 : cell == Cell::Gru ? 3 : 1; }
 
 // Of ATen's [gates * hidden, …]: the gates in oneDNN's order, [gates, hidden, …].
 at::Tensor gates_of(const at::Tensor& parameter, Cell cell) {
-  const std::vector<int64_t> order = gate_order(cell);
-  const at::Tensor gates = parameter.unflatten(0, {static_cast<int64_t>(order.size()), -1});
-  return gates.index_select(0, at::tensor(order));
+  return in_other_order(parameter.unflatten(0, {gates_in(cell), -1}), cell);
 }
 
 // [1 layer, directions, features, gates, hidden] of each direction's [gates * hidden, features].
@@ -59,6 +53,20 @@ at::Tensor bias_of(const Recurrent& layer) {
   return at::stack(directions).unsqueeze(0).contiguous();
 }
 
+// One direction's parameter of ATen's, from [features, gates, hidden].
+at::Tensor parameter_of(const at::Tensor& direction, Cell cell) {
+  return in_other_order(direction.permute({1, 2, 0}), cell).flatten(0, 1).contiguous();
+}
+
+// The layer with its biases only.
+Recurrent without_weights(Recurrent layer) {
+  const size_t stride = layer.has_biases ? 4 : 2;
+  for (size_t i = 0; i < layer.parameters.size(); ++i) {
+    if (i % stride < 2) layer.parameters[i].reset();
+  }
+  return layer;
+}
+
 struct PreparedLayer {
   dnnl::primitive primitive;
   dnnl::memory::desc x, state, bias, y, scratchpad;
@@ -69,10 +77,10 @@ struct PreparedLayer {
 class PackedLayer final : public PackedRecurrent {
  public:
   explicit PackedLayer(Recurrent layer)
-      : layer_(std::move(layer)),
-        input_weight_(weight_of(layer_, 0)),
-        hidden_weight_(weight_of(layer_, 1)),
-        bias_(bias_of(layer_)) {}
+      : input_weight_(weight_of(layer, 0), "weights_layer"),
+        hidden_weight_(weight_of(layer, 1), "weights_iter"),
+        bias_(bias_of(layer)),
+        layer_(without_weights(std::move(layer))) {}
 
   std::vector<at::Tensor> run(const at::Tensor& given, at::TensorList states) const override {
     if (!fits(given, states)) return by_aten(given, states);
@@ -101,20 +109,20 @@ class PackedLayer final : public PackedRecurrent {
   }
 
   std::vector<SavedWeights> saved() const override {
-    std::vector<SavedWeights> all = laid_input_.saved();
-    for (SavedWeights& one : laid_hidden_.saved()) all.push_back(std::move(one));
+    std::vector<SavedWeights> all = input_weight_.saved();
+    for (SavedWeights& one : hidden_weight_.saved()) all.push_back(std::move(one));
     return all;
   }
 
   void take(std::vector<SavedWeights> saved) const override {
-    laid_input_.take(saved);
-    laid_hidden_.take(saved);
+    input_weight_.take(saved);
+    hidden_weight_.take(saved);
   }
 
  private:
-  int64_t directions() const { return input_weight_.size(1); }
-  int64_t features() const { return input_weight_.size(2); }
-  int64_t hidden() const { return input_weight_.size(4); }
+  int64_t directions() const { return input_weight_.form().size(1); }
+  int64_t features() const { return input_weight_.form().size(2); }
+  int64_t hidden() const { return input_weight_.form().size(4); }
 
   // What does not, ATen runs or refuses.
   bool fits(const at::Tensor& x, at::TensorList states) const {
@@ -134,8 +142,8 @@ class PackedLayer final : public PackedRecurrent {
         state({1, directions(), batch, hidden()}, kFloat, Tag::ldnc), bias(bias_.sizes().vec(), kFloat, Tag::ldgo),
         y({time, batch, directions() * hidden()}, kFloat, Tag::tnc);
     const auto description = describe(x, state, bias, y);
-    const auto laid = [](const LaidWeight& as, const at::Tensor& weight, const dnnl::memory::desc& wanted) {
-      return as.get(borrowed({weight.sizes().vec(), kFloat, Tag::ldigo}, weight), wanted);
+    const auto laid = [](const LaidWeight& weight, const dnnl::memory::desc& wanted) {
+      return weight.get(borrowed({weight.form().sizes().vec(), kFloat, Tag::ldigo}, weight.form()), wanted);
     };
     return {dnnl::primitive(description.get()),
             x,
@@ -143,14 +151,14 @@ class PackedLayer final : public PackedRecurrent {
             bias,
             y,
             description.scratchpad_desc(),
-            laid(laid_input_, input_weight_, description.weights_layer_desc()),
-            laid(laid_hidden_, hidden_weight_, description.weights_iter_desc())};
+            laid(input_weight_, description.weights_layer_desc()),
+            laid(hidden_weight_, description.weights_iter_desc())};
   }
 
   dnnl::rnn_primitive_desc_base describe(const dnnl::memory::desc& x, const dnnl::memory::desc& state,
                                          const dnnl::memory::desc& bias, const dnnl::memory::desc& y) const {
-    const dnnl::memory::desc input(input_weight_.sizes().vec(), kFloat, Tag::any),
-        hidden(hidden_weight_.sizes().vec(), kFloat, Tag::any);
+    const dnnl::memory::desc input(input_weight_.form().sizes().vec(), kFloat, Tag::any),
+        hidden(hidden_weight_.form().sizes().vec(), kFloat, Tag::any);
     const auto direction = layer_.bidirectional ? dnnl::rnn_direction::bidirectional_concat
                                                 : dnnl::rnn_direction::unidirectional_left2right;
     const dnnl::primitive_attr attr = attributes({}, y);
@@ -167,9 +175,21 @@ class PackedLayer final : public PackedRecurrent {
     }
   }
 
+  std::vector<at::Tensor> parameters() const {
+    std::vector<at::Tensor> all = layer_.parameters;
+    const at::Tensor input = input_weight_.plain(), hidden = hidden_weight_.plain();
+    const size_t stride = layer_.has_biases ? 4 : 2;
+    for (int64_t i = 0; i < directions(); ++i) {
+      const size_t first = static_cast<size_t>(i) * stride;
+      all[first] = parameter_of(input[0][i], layer_.cell);
+      all[first + 1] = parameter_of(hidden[0][i], layer_.cell);
+    }
+    return all;
+  }
+
   std::vector<at::Tensor> by_aten(const at::Tensor& x, at::TensorList states) const {
     const auto run = [&](const auto& function, const auto& initial) {
-      return function(x, initial, layer_.parameters, layer_.has_biases, /*num_layers=*/1, /*dropout=*/0.0,
+      return function(x, initial, parameters(), layer_.has_biases, /*num_layers=*/1, /*dropout=*/0.0,
                       /*train=*/false, layer_.bidirectional, /*batch_first=*/false);
     };
     if (layer_.cell == Cell::Lstm) {
@@ -181,9 +201,9 @@ class PackedLayer final : public PackedRecurrent {
     return {y, h};
   }
 
-  const Recurrent layer_;
-  const at::Tensor input_weight_, hidden_weight_, bias_;
-  const LaidWeight laid_input_{"weights_layer"}, laid_hidden_{"weights_iter"};
+  const LaidWeight input_weight_, hidden_weight_;
+  const at::Tensor bias_;
+  const Recurrent layer_;  // without its weights
   mutable Recent<std::array<int64_t, 3>, PreparedLayer> recent_{64};
 };
 
