@@ -21,7 +21,7 @@ constexpr Pass kGroupNorms{"group_norms", "normalize the channels of what lies c
                            replace_group_norms};
 constexpr Pass kMaxPools{"max_pools", "take the largest of windows over what lies channels-last as it lies",
                          replace_max_pools};
-constexpr Pass kRows{"rows", "softmax, norms and labels, computed row by row", replace_rows};
+constexpr Pass kRows{"rows", "softmax, norms, means and labels, computed row by row", replace_rows};
 constexpr Pass kMovement{"movement", "join tensors, and bring their elements into order, by copies that take less time",
                          replace_movement};
 constexpr Pass kChains{"chains", "compute element-wise operators on one another's results in one pass over memory",

@@ -97,6 +97,20 @@ ONNX_TORCH_FOR_EACH_CPU void rms_norm_rows(const float* x, float* y, int64_t row
   }
 }
 
+ONNX_TORCH_FOR_EACH_CPU void mean_of_rows(const float* x, float* y, int64_t rows, int64_t size, int64_t stride) {
+  constexpr int64_t kRows = 64;  // summed up by themselves first, which is more exact
+  float sums[kMostMeans] = {};
+  for (int64_t first = 0; first < rows; first += kRows) {
+    float part[kMostMeans] = {};
+    const int64_t end = std::min(first + kRows, rows);
+    for (int64_t row = first; row < end; ++row) {
+      for (int64_t i = 0; i < size; ++i) part[i] += x[row * stride + i];
+    }
+    for (int64_t i = 0; i < size; ++i) sums[i] += part[i];
+  }
+  for (int64_t i = 0; i < size; ++i) y[i] = sums[i] / static_cast<float>(rows);
+}
+
 ONNX_TORCH_FOR_EACH_CPU void product_rows(const float* x, float* y, int64_t rows, int64_t in, int64_t out,
                                           const float* blocks, bool relu) {
   using Columns = float __attribute__((vector_size(kColumns * sizeof(float)), aligned(alignof(float)), may_alias));

@@ -15,6 +15,10 @@ void softmax_rows(const float* x, float* y, int64_t rows, int64_t size);
 void layer_norm_rows(const float* x, float* y, int64_t rows, int64_t size, const RowAffine& affine, double eps);
 void rms_norm_rows(const float* x, float* y, int64_t rows, int64_t size, const RowAffine& affine, double eps);
 
+// The mean of rows that are `stride` apart, of their first `size` elements, which are at most kMostMeans.
+constexpr int64_t kMostMeans = 256;
+void mean_of_rows(const float* x, float* y, int64_t rows, int64_t size, int64_t stride);
+
 // x @ weight + bias, and 0 for what is less where `relu`. The weight comes in blocks of kColumns columns, with zeros
 // after the last, each with its bias as the first row.
 constexpr int64_t kColumns = 16;

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/WrapDimUtils.h>
 #include <c10/util/accumulate.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
@@ -13,6 +14,7 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "kernels/arrange.h"
 #include "kernels/work_memory.h"
@@ -141,12 +143,39 @@ at::Tensor label_of_largest(const at::Tensor& scores, const at::Tensor& labels) 
   return result;
 }
 
+// The mean of each channel, with dimensions of size 1 for those that are gone. An image that lies channels-last is rows
+// of channels.
+at::Tensor channel_means(const at::Tensor& x) {
+  const bool fits = is_plain(x) && x.dim() >= 3 && x.movedim(1, -1).is_contiguous();
+  if (!fits) {
+    std::vector<int64_t> dims(std::max<int64_t>(x.dim() - 2, 0));
+    std::iota(dims.begin(), dims.end(), 2);
+    return at::mean(x, dims, /*keepdim=*/true);
+  }
+  const int64_t channels = x.size(1), rows = x.numel() / x.size(0) / channels;
+  std::vector<int64_t> sizes(x.dim(), 1);
+  std::ranges::copy(x.sizes().slice(0, 2), sizes.begin());
+  at::Tensor y = at::empty(sizes, x.options());
+  const auto* const from = x.const_data_ptr<float>();
+  auto* const to = y.mutable_data_ptr<float>();
+  const int64_t parts = (channels + kMostMeans - 1) / kMostMeans;
+  share_rows(x.size(0) * parts, rows * kMostMeans, [&](int64_t first, int64_t count) {
+    for (int64_t i = first; i < first + count; ++i) {
+      const int64_t sample = i / parts, channel = i % parts * kMostMeans;
+      mean_of_rows(from + sample * rows * channels + channel, to + sample * channels + channel, rows,
+                   std::min(kMostMeans, channels - channel), channels);
+    }
+  });
+  return y;
+}
+
 void register_rows() {
   static const torch::Library library = [] {
     torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
     m.def("softmax(Tensor x) -> Tensor", softmax);
     m.def("layer_norm(Tensor x, int[] shape, Tensor? weight, Tensor? bias, float eps) -> Tensor", layer_norm);
     m.def("rms_norm(Tensor x, int[] shape, Tensor? weight, float? eps) -> Tensor", rms_norm);
+    m.def("channel_means(Tensor x) -> Tensor", channel_means);
     m.def("normalize_rows(Tensor x) -> Tensor", normalize_rows);
     m.def("label_of_largest(Tensor scores, Tensor labels) -> Tensor", label_of_largest);
     return m;
@@ -200,8 +229,29 @@ void find_labels(Program& program) {
   });
 }
 
-void replace_norms(Program& program) {
-  for_each_node(program.graph->block(), [](jit::Node* node) {
+// Whether the node takes the mean over all dimensions but the first two, and keeps these.
+bool gives_channel_means(jit::Node* node, const Constants& constants) {
+  if (!node->matches(
+          "aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")) {
+    return false;
+  }
+  const auto rank = node->input(0)->type()->expectRef<c10::TensorType>().sizes().size();
+  const auto dims = constants(node->input(1));
+  if (!rank || *rank < 3 || !dims || !dims->isIntList() || constants.get<bool>(node->input(2)) != true ||
+      !node->input(3)->mustBeNone()) {
+    return false;
+  }
+  std::vector<int64_t> given = dims->toIntVector(), expected(*rank - 2);
+  for (int64_t& dim : given) dim = at::maybe_wrap_dim(dim, static_cast<int64_t>(*rank));
+  std::ranges::sort(given);
+  std::iota(expected.begin(), expected.end(), 2);
+  return given == expected;
+}
+
+void replace_operators(Program& program) {
+  const Constants constants(program);
+  for_each_node(program.graph->block(), [&](jit::Node* node) {
+    if (gives_channel_means(node, constants)) replace(node, "onnx_torch::channel_means", node->inputs().slice(0, 1));
     if (node->kind() == c10::aten::layer_norm) {
       replace(node, "onnx_torch::layer_norm", node->inputs().slice(0, 5));
     } else if (node->kind() == c10::aten::rms_norm) {
@@ -227,7 +277,7 @@ void replace_rows(Program& program) {
   find_softmax(program);
   find_normalized_rows(program);
   find_labels(program);
-  replace_norms(program);
+  replace_operators(program);
 }
 
 }  // namespace onnxtorch

@@ -1274,6 +1274,29 @@ def test_layer_norm_of_what_lies_far_from_zero():
     np.testing.assert_allclose(onnx_torch.prepare(source).run([x])[0], exact, atol=3 * np.spacing(np.float32(1000)))
 
 
+@pytest.mark.parametrize("size", [(2, 3, 5), (1, 300, 9, 8), (2, 16, 11, 7), (1, 8, 2, 3, 4), (1, 5, 1, 1)])
+@pytest.mark.parametrize("channels_last", [True, False])
+def test_means_of_channels(size: tuple[int, ...], channels_last: bool):
+    rank = len(size)
+    order = [0, rank - 1, *range(1, rank - 1)] if channels_last else list(range(rank))
+    given = tuple(np.empty(size, np.bool_).transpose(np.argsort(order)).shape)
+    dims = ", ".join("ABCDE"[:rank])
+    source = model(f"(float[{dims}] x) => (float y) {{ t = Transpose<perm = {order}>(x) y = GlobalAveragePool(t) }}")
+    assert "onnx_torch::channel_means" in graph_of(source, "rows")
+    x = 10 + floats(*given)
+    check_equal(source, [x])
+    x[0].flat[1], x[0].flat[2] = np.nan, np.inf
+    check_equal(source, [x])
+    check_equal(source, [floats(0, *given[1:])])
+
+
+@pytest.mark.parametrize("axes", [[2], [1, 2], [1, 2, 3], [-1, -2, 1]])
+def test_means_over_other_dimensions(axes: list[int]):
+    source = model("(float[A, B, C, D] x) => (float y) { y = ReduceMean(x, axes) }", axes=np.int64(axes))
+    assert "channel_means" not in graph_of(source, "rows")
+    check_equal(source, [floats(2, 3, 4, 5)])
+
+
 def test_norms_of_more_dimensions_and_other_types():
     source = model("(float[A, 3, 4] x, float[3, 4] w) => (float y) { y = LayerNormalization<axis = 1>(x, w) }")
     check_equal(source, [floats(2, 3, 4), floats(3, 4)])
