@@ -1,8 +1,8 @@
 #include "lower/cpu.h"
 
 #include "lower/chain/chains.h"
+#include "lower/copies.h"
 #include "lower/group_norm.h"
-#include "lower/movement.h"
 #include "lower/pooling.h"
 #include "lower/rows.h"
 
@@ -22,8 +22,8 @@ constexpr Pass kGroupNorms{"group_norms", "normalize the channels of what lies c
 constexpr Pass kMaxPools{"max_pools", "take the largest of windows over what lies channels-last as it lies",
                          replace_max_pools};
 constexpr Pass kRows{"rows", "softmax, norms, means and labels, computed row by row", replace_rows};
-constexpr Pass kMovement{"movement", "join tensors, and bring their elements into order, by copies that take less time",
-                         replace_movement};
+constexpr Pass kCopies{"copies", "join tensors, and bring their elements into order, by copies that take less time",
+                       replace_copies};
 constexpr Pass kChains{"chains", "compute element-wise operators on one another's results in one pass over memory",
                        find_chains};
 
@@ -47,7 +47,7 @@ std::span<const Pass> cpu_passes() {
       kGroupNorms,
       kMaxPools,
       kRows,
-      kMovement,
+      kCopies,
       kChains,
   };
   return kPasses;
@@ -73,7 +73,7 @@ std::string layouts_version() { return onednn_version(); }
 
 std::span<const Pass> early_cpu_passes() { return {}; }
 std::span<const Pass> cpu_passes() {
-  static constexpr Pass kPasses[] = {kGroupNorms, kMaxPools, kRows, kMovement, kChains};
+  static constexpr Pass kPasses[] = {kGroupNorms, kMaxPools, kRows, kCopies, kChains};
   return kPasses;
 }
 std::vector<std::vector<SavedWeights>> saved_weights(const Program&) { return {}; }

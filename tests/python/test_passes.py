@@ -1342,7 +1342,7 @@ def test_labels_of_the_largest_scores(classes: int):
         onnx_torch.prepare(source).run([floats(4, classes + 1)])
 
 
-# --- movement ---------------------------------------------------------------------------------------------------------
+# --- copies -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["float", "bool", "float16", "int64", "complex128"])
@@ -1355,7 +1355,7 @@ def test_moved_elements(dtype: str, order: list[int]):
         f"{{ y = Transpose<perm = {order}>(x) z = Reshape(y, flat) }}",
         flat=np.int64([-1]),
     )
-    graph = graph_of(source, "movement")
+    graph = graph_of(source, "copies")
     assert "onnx_torch::reshape" in graph or order == [0, 1, 2, 3]
     numpy_type = {"float": np.float32, "bool": np.bool_, "float16": np.float16, "int64": np.int64}.get(
         dtype, np.complex128
@@ -1375,7 +1375,7 @@ def test_joined_tensors(axis: int, order: list[int]):
         at=np.int64([0, 0, 0, 0]),
         to=np.where(np.arange(4) == axis % 4, 3, np.iinfo(np.int64).max),
     )
-    assert "onnx_torch::cat" in graph_of(source, "movement")
+    assert "onnx_torch::cat" in graph_of(source, "copies")
     for x in (floats(3, 4, 5, 6), floats(3, 40, 50, 6), floats(30, 1, 50, 9), floats(2, 1, 1, 6000)):
         t = x.transpose(order)
         joined = np.concatenate([t.take(range(min(3, t.shape[axis])), axis), t, t], axis)

@@ -5,6 +5,6 @@
 
 namespace onnxtorch {
 
-void replace_movement(Program& program);
+void replace_copies(Program& program);
 
 }  // namespace onnxtorch

@@ -1,4 +1,4 @@
-#include "lower/movement.h"
+#include "lower/copies.h"
 
 #include <ATen/ATen.h>
 #include <ATen/InferSize.h>
@@ -82,7 +82,7 @@ at::Tensor cat(at::TensorList tensors, int64_t dim) {
   return result;
 }
 
-void register_movement() {
+void register_copies() {
   static const torch::Library library = [] {
     torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
     m.def("reshape(Tensor(a) x, int[] shape) -> Tensor(a)", reshape);
@@ -101,8 +101,8 @@ bool is_large(const jit::Value* value) {
 
 }  // namespace
 
-void replace_movement(Program& program) {
-  register_movement();
+void replace_copies(Program& program) {
+  register_copies();
   for_each_node(program.graph->block(), [](jit::Node* node) {
     if (node->matches("aten::cat(Tensor[] tensors, int dim=0) -> Tensor")) {
       replace(node, "onnx_torch::cat", node->inputs());
