@@ -44,17 +44,20 @@ std::optional<Windows> windows(int64_t size, int64_t kernel, int64_t stride, int
 }
 
 // The larger of each two numbers, or the one that is NaN.
-ONNX_TORCH_INLINE void take_larger(float* to, const float* from, int64_t count) {
+template <typename T>
+ONNX_TORCH_INLINE void take_larger(T* to, const T* from, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
-    const float x = from[i], y = to[i];
+    const T x = from[i], y = to[i];
     to[i] = (x > y) | (x != x) ? x : y;
   }
 }
 
 // The largest of rows of so many numbers, `step` apart.
-ONNX_TORCH_INLINE void largest_of(const float* from, int64_t rows, int64_t step, float* to, int64_t count) {
+template <typename T>
+ONNX_TORCH_INLINE void largest_of(const T* from, int64_t rows, int64_t step, T* to, int64_t count) {
+  using Limits = std::numeric_limits<T>;
   if (rows <= 0) {
-    std::fill_n(to, count, -std::numeric_limits<float>::infinity());
+    std::fill_n(to, count, Limits::has_infinity ? -Limits::infinity() : Limits::lowest());
     return;
   }
   std::copy_n(from, count, to);
@@ -66,8 +69,9 @@ ONNX_TORCH_INLINE int64_t elements(const Windows& w, int64_t window) {
 }
 
 // One row of results: first over the windows' height, into `high`, then over their width.
-ONNX_TORCH_FOR_EACH_CPU void pool_row(const float* image, const Windows& rows, const Windows& columns, int64_t channels,
-                                      int64_t row, float* high, float* to) {
+template <typename T>
+ONNX_TORCH_INLINE void pool(const T* image, const Windows& rows, const Windows& columns, int64_t channels, int64_t row,
+                            T* high, T* to) {
   const int64_t width = columns.size * channels;
   largest_of(image + rows.first(row) * width, elements(rows, row), rows.dilation * width, high, width);
   for (int64_t i = 0; i < columns.count; ++i) {
@@ -76,34 +80,65 @@ ONNX_TORCH_FOR_EACH_CPU void pool_row(const float* image, const Windows& rows, c
   }
 }
 
+ONNX_TORCH_FOR_EACH_CPU void pool_row(const float* image, const Windows& rows, const Windows& columns, int64_t channels,
+                                      int64_t row, float* high, float* to) {
+  pool(image, rows, columns, channels, row, high, to);
+}
+ONNX_TORCH_FOR_EACH_CPU void pool_row(const uint8_t* image, const Windows& rows, const Windows& columns,
+                                      int64_t channels, int64_t row, uint8_t* high, uint8_t* to) {
+  pool(image, rows, columns, channels, row, high, to);
+}
+ONNX_TORCH_FOR_EACH_CPU void pool_row(const int8_t* image, const Windows& rows, const Windows& columns,
+                                      int64_t channels, int64_t row, int8_t* high, int8_t* to) {
+  pool(image, rows, columns, channels, row, high, to);
+}
+
+template <typename T>
+at::Tensor pooled(const at::Tensor& x, const Windows& rows, const Windows& columns) {
+  constexpr int64_t kGrain = 1 << 14;  // elements
+  const int64_t batch = x.size(0), channels = x.size(1), result_row = columns.count * channels;
+  const at::Tensor y = work_tensor({batch, channels, rows.count, columns.count},
+                                   {rows.count * result_row, 1, result_row, channels}, x.scalar_type());
+  const auto* const from = x.const_data_ptr<T>();
+  auto* const to = y.mutable_data_ptr<T>();
+  const int64_t work = std::max<int64_t>(1, columns.size * channels * rows.kernel);
+  at::parallel_for(0, batch * rows.count, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
+    std::vector<T> high(columns.size * channels);
+    for (int64_t row = begin; row < end; ++row) {
+      const T* const image = from + row / rows.count * rows.size * columns.size * channels;
+      pool_row(image, rows, columns, channels, row % rows.count, high.data(), to + row * result_row);
+    }
+  });
+  return y;
+}
+
 at::Tensor max_pool(const at::Tensor& x, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding,
                     at::IntArrayRef dilation, bool ceil_mode) {
   constexpr int64_t kFewChannels = 16;  // with fewer, a vector is not filled
-  constexpr int64_t kGrain = 1 << 14;   // elements
-  const auto by_aten = [&] { return at::max_pool2d(x, kernel, stride, padding, dilation, ceil_mode); };
-  const bool fits = x.scalar_type() == c10::kFloat && x.is_cpu() && x.dim() == 4 && x.numel() > 0 &&
-                    x.size(1) >= kFewChannels && x.is_contiguous(at::MemoryFormat::ChannelsLast);
+  // ATen pools bytes only where they lie plainly.
+  const auto by_aten = [&] {
+    return at::max_pool2d(x.is_floating_point() ? x : x.contiguous(), kernel, stride, padding, dilation, ceil_mode);
+  };
+  const bool fits = x.is_cpu() && x.dim() == 4 && x.numel() > 0 && x.size(1) >= kFewChannels &&
+                    x.is_contiguous(at::MemoryFormat::ChannelsLast);
   const std::array given{kernel, stride, padding, dilation};
   if (!fits || std::ranges::any_of(given, [](at::IntArrayRef each) { return each.size() != 2; })) return by_aten();
   const auto rows = windows(x.size(2), kernel[0], stride[0], padding[0], dilation[0], ceil_mode);
   const auto columns = windows(x.size(3), kernel[1], stride[1], padding[1], dilation[1], ceil_mode);
   if (!rows || !columns) return by_aten();
-
-  const int64_t batch = x.size(0), channels = x.size(1), result_row = columns->count * channels;
-  const at::Tensor y = work_tensor({batch, channels, rows->count, columns->count},
-                                   {rows->count * result_row, 1, result_row, channels}, c10::kFloat);
-  const auto* const from = x.const_data_ptr<float>();
-  auto* const to = y.mutable_data_ptr<float>();
-  const int64_t work = std::max<int64_t>(1, columns->size * channels * rows->kernel);
-  at::parallel_for(0, batch * rows->count, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
-    std::vector<float> high(columns->size * channels);
-    for (int64_t row = begin; row < end; ++row) {
-      const float* const image = from + row / rows->count * rows->size * columns->size * channels;
-      pool_row(image, *rows, *columns, channels, row % rows->count, high.data(), to + row * result_row);
-    }
-  });
-  return y;
+  switch (x.scalar_type()) {
+    case c10::kFloat:
+      return pooled<float>(x, *rows, *columns);
+    case c10::kByte:
+      return pooled<uint8_t>(x, *rows, *columns);
+    case c10::kChar:
+      return pooled<int8_t>(x, *rows, *columns);
+    default:
+      return by_aten();
+  }
 }
+
+}  // namespace
 
 void register_max_pool() {
   static const torch::Library library = [] {
@@ -115,8 +150,6 @@ void register_max_pool() {
     return m;
   }();
 }
-
-}  // namespace
 
 // --- The pass --------------------------------------------------------------------------------------------------------
 

@@ -7,4 +7,7 @@ namespace onnxtorch {
 
 void replace_max_pools(Program& program);
 
+// Declares onnx_torch::max_pool to TorchScript, once: as aten::max_pool2d, of numbers of 8 bits as well.
+void register_max_pool();
+
 }  // namespace onnxtorch

@@ -15,6 +15,7 @@
 #include "lower/onednn/packed.h"
 #include "lower/onednn/quantize.h"
 #include "lower/onednn/shifted_weight.h"
+#include "lower/pooling.h"
 #include "passes/constants.h"
 #include "passes/walk.h"
 
@@ -28,7 +29,7 @@ const auto kQuantize = Symbol::fromQualString("onnx_torch::quantize");
 const auto kDequantize = Symbol::fromQualString("onnx_torch::dequantize");
 const auto kDequantizeAlong = Symbol::fromQualString("onnx_torch::dequantize_along");
 const auto kScaledIntegerProduct = Symbol::fromQualString("onnx_torch::scaled_integer_product");
-const auto kMaxPool = Symbol::fromQualString("onnx_torch::max_pool2d");
+const auto kMaxPool = Symbol::fromQualString("onnx_torch::max_pool");
 const auto kLookUp = Symbol::fromQualString("onnx_torch::look_up");
 const auto kQuantizedAdd = Symbol::fromQualString("onnx_torch::quantized_add");
 
@@ -489,6 +490,7 @@ void note_input_types(Program& program) {
 void find_quantized(Program& program) {
   const c10::InferenceMode inference;
   register_onednn();
+  register_max_pool();
   note_input_types(program);
   find_integer_products(program);
   Recognition(program).run();

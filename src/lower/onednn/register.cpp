@@ -1,7 +1,6 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <torch/library.h>
 
-#include "lower/onednn/byte_pool.h"
 #include "lower/onednn/packed.h"
 #include "lower/onednn/product.h"
 #include "lower/onednn/quantize.h"
@@ -68,10 +67,6 @@ void register_onednn() {
     m.def("dequantize_along(Tensor x, Tensor scale, int axis) -> Tensor", onednn::dequantize_along);
     m.def("quantize(Tensor x, float scale, int zero_point, int low, int high, ScalarType dtype) -> Tensor",
           onednn::quantize);
-    m.def(
-        "max_pool2d(Tensor x, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode) -> "
-        "Tensor",
-        onednn::max_pool2d);
     m.def("look_up(Tensor x, Tensor table) -> Tensor", onednn::look_up);
     m.def(
         "quantized_add(Tensor a, float a_scale, int a_zero_point, Tensor b, float b_scale, int b_zero_point, "
