@@ -316,7 +316,6 @@ void GraphTranslator::stamp_types(jit::Block* block) {
   }
 }
 
-// Known values replace what computes them.
 namespace {
 
 bool is_floating(const jit::Value* value) {
@@ -342,6 +341,7 @@ std::unordered_set<const jit::Value*> made_of_bytes(const jit::Block& block) {
 
 }  // namespace
 
+// Known values replace what computes them.
 void GraphTranslator::place_known(jit::Block* block) {
   const auto kept = block == graph_->block() ? made_of_bytes(*block) : std::unordered_set<const jit::Value*>();
   const auto place = [&](jit::Value* old) {
