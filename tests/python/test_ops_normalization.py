@@ -136,7 +136,7 @@ def test_rms_normalization_has_the_type_of_its_scale():
 def test_layer_normalization_of_any_shape_is_one_call():
     inputs = [tensor_info(name, element=TensorProto.FLOAT, shape=s) for name, s in [("x", ["n", "l", 8]), ("s", [8])]]
     node = helper.make_node("LayerNormalization", ["x", "s"], ["y"])
-    prepared = onnx_torch.backend.prepare(model_of([node], inputs, ["y"]), "CPU")
+    prepared = onnx_torch.backend.prepare(model_of([node], inputs, ["y"]), "CPU", optimize=False)
     assert prepared.graph().count("aten::") == 1
     x, scale = normal(2, 3, 8), normal(8)
     close(prepared.run([x, scale])[0], standardized(x, -1) * scale)
