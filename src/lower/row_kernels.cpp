@@ -36,6 +36,11 @@ ONNX_TORCH_INLINE float exp_of(float x) {
 // Brings numbers together, in any order.
 template <typename F, typename Join>
 ONNX_TORCH_INLINE float reduced(int64_t size, float start, const F& element, const Join& join) {
+  if (size < kLanes) {
+    float all = start;
+    for (int64_t i = 0; i < size; ++i) all = join(all, element(i));
+    return all;
+  }
   float lanes[kLanes];
   for (float& lane : lanes) lane = start;
   int64_t i = 0;
