@@ -111,7 +111,7 @@ at::Tensor scores(const at::Tensor& query, const at::Tensor& key, const at::Tens
   const bool fits =
       !mask.defined() || (is_matrix(mask) && mask.dim() <= dims && at::is_expandable_to(mask.sizes(), *sizes));
   if (sizes && fits) {
-    const at::Tensor result = work_tensor(*sizes, query.scalar_type());
+    at::Tensor result = work_tensor(*sizes, query.scalar_type());
     const at::Tensor rows = with_dims(query, dims), columns = with_dims(key, dims);
     if (compute(rows, columns, mask.defined() ? with_dims(mask, dims) : mask, result, scale)) return result;
     if (mask.defined() && compute(rows, columns, {}, result, scale)) return result.add_(mask);
