@@ -31,6 +31,11 @@ def model(text: str, **weights: Any) -> onnx.ModelProto:
     return parsed
 
 
+def used_in(body: str, weights: dict[str, Any]) -> dict[str, Any]:
+    """Those of the weights that a graph's text names."""
+    return {name: value for name, value in weights.items() if re.search(rf"\b{name}\b", body)}
+
+
 def code(graph: str) -> str:
     """A graph's calls, one a line, without types, names of values and comments."""
     return "\n".join(re.findall(r"= ((?:aten|onnx_torch|prim::(?!Constant|ListConstruct))\S*?)\(", graph))
@@ -186,8 +191,7 @@ def layout_model(body: str, dims: str = "2, 3, 4") -> onnx.ModelProto:
     }
     weights = {"zero": np.array([0]), "one": np.array([1]), "two": np.float32(2), "w": floats(4, 5), "bias": floats(5)}
     weights |= {"each": floats(4, 1), "full": floats(2, 4, 3), "other": floats(3, 2, 5)}
-    used = {name: value for name, value in (shapes | weights).items() if re.search(rf"\b{name}\b", body)}
-    return model(f"(float[{dims}] x) => (float y) {{ {body} }}", **used)
+    return model(f"(float[{dims}] x) => (float y) {{ {body} }}", **used_in(body, shapes | weights))
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -350,8 +354,7 @@ def scale_model(body: str) -> onnx.ModelProto:
         "scale3": np.abs(floats(4)), "each": floats(8, 1, 1), "along": floats(1, 1, 5), "more": floats(1, 1, 8, 1, 1),
         "two": np.float32(2), "m": floats(4 * 49, 8), "row": floats(8),
     }  # fmt: skip
-    used = {name: value for name, value in weights.items() if re.search(rf"\b{name}\b", body)}
-    return model(f"(float[2, 4, 7, 7] x) => (float y) {{ {body} }}", **used)
+    return model(f"(float[2, 4, 7, 7] x) => (float y) {{ {body} }}", **used_in(body, weights))
 
 
 @pytest.mark.parametrize("name", SCALES)
@@ -1110,7 +1113,7 @@ def test_rms_norm(name: str, weight: tuple[int] | None):
     numbers = {"two": np.float32(2), "eps": np.float32(1e-5), "last": np.int64([-1]), "one": np.float32(1)}
     source = model(
         f"(float[2, 3, 8] x) => (float y) {{ {RMS_NORMS[name]} y = {'Mul(w, n)' if weight else 'Identity(n)'} }}",
-        **{k: v for k, v in numbers.items() if k in RMS_NORMS[name]},
+        **used_in(RMS_NORMS[name], numbers),
         **({"w": weight} if weight else {}),
     )
     assert graph_of(source, "normalizations") == "aten::rms_norm"
@@ -1132,8 +1135,7 @@ def test_rms_norm(name: str, weight: tuple[int] | None):
 )
 def test_what_is_no_rms_norm(body: str):
     values = {"two": np.float32(2), "eps": np.float32(1e-5), "last": np.int64([-1]), "first": np.int64([0])}
-    values = {name: value for name, value in values.items() if re.search(rf"\b{name}\b", body)}
-    source = model(f"(float[2, 3, 8] x, float[2, 3, 8] z) => (float y) {{ {body} }}", **values)
+    source = model(f"(float[2, 3, 8] x, float[2, 3, 8] z) => (float y) {{ {body} }}", **used_in(body, values))
     assert "rms_norm" not in graph_of(source, "normalizations")
     check_equal(source, [floats(2, 3, 8), floats(2, 3, 8)])
 
