@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import fnmatch
 import sys
 import time
@@ -22,7 +23,7 @@ from .results import Results
 ROOT = Path(__file__).resolve().parent.parent
 KEPT, OUT, PAGE = ROOT / "build" / "bench" / "models", ROOT / "out" / "bench", ROOT / "docs" / "performance.md"
 
-QUICK = Settings(rounds=5, turn=0.1, repeats=3)
+QUICK = Settings(rounds=5, turn=0.1, repeats=3, loads=1)
 QUICK_MODELS = (
     "resnet50 mobilenet_v3_large bert gpt2_decode t5_encoder_torchscript lstm resnet50_int8_static forest identity "
     "recommender"
@@ -49,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
 
 def settings_of(args: argparse.Namespace) -> Settings:
     base = QUICK if args.quick else Settings()
-    return Settings(args.threads, args.rounds or base.rounds, base.turn, base.repeats, base.limit)
+    return dataclasses.replace(base, threads=args.threads, rounds=args.rounds or base.rounds)
 
 
 def chosen_cases(args: argparse.Namespace) -> list[Case]:

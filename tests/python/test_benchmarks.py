@@ -85,7 +85,7 @@ def test_what_lies_inside_the_spread_of_an_engine_against_itself_is_a_tie():
 def test_two_engines_are_measured(made):
     case, folder = made
     steps = []
-    settings = Settings(threads=1, rounds=2, turn=0.005, repeats=0)
+    settings = Settings(threads=1, rounds=2, turn=0.005, repeats=0, loads=2)
     columns = ["onnx_torch", "onnxruntime", "torch"]
     found = measuring.measure(case, folder, columns, settings, progress=lambda done, of: steps.append((done, of)))
     assert steps == [(0, 5), (1, 5), (2, 5), (4, 5), (5, 5)]
@@ -95,6 +95,34 @@ def test_two_engines_are_measured(made):
         assert 0 < one.start_seconds < 10 and one.import_seconds > 0 and 0 < one.memory < 1e9
     assert found.engines["torch"].rounds == []
     assert "was not exported from torch" in found.engines["torch"].error
+
+
+def test_brief_loads_are_measured_again_in_turns():
+    found, diary = row(onnx_torch=[], onnxruntime=[], openvino=[]), []
+    for name, seconds in dict(onnx_torch=0.9, onnxruntime=0.1, openvino=0.1).items():
+        found.engines[name].start_seconds = seconds
+
+    def load(name):
+        diary.append(name)
+        return Measured(start_seconds=len(diary), import_seconds=len(diary), memory=len(diary))
+
+    measuring.repeat_loads(found, found.engines, 3, load)
+    assert diary == ["onnx_torch", "onnxruntime"] * 2  # the loads that are compared
+    figures = lambda name: [
+        getattr(found.engines[name], what) for what in ("start_seconds", "import_seconds", "memory")
+    ]
+    assert figures("onnx_torch") == [1, 1, 1] and figures("onnxruntime") == [2, 2, 2] and figures("openvino")[0] == 0.1
+    measuring.repeat_loads(found, found.engines, 3, load)
+    assert len(diary) == 4  # they take a second or more
+
+
+def test_an_engine_that_does_not_load_again_is_not_measured():
+    def load(name):
+        raise measuring.Error("not this time")
+
+    found = row(onnxruntime=[])
+    measuring.repeat_loads(found, ["onnxruntime"], 2, load)
+    assert found.engines["onnxruntime"].error == "not this time"
 
 
 def test_an_engine_that_takes_too_long_is_ended(made):
@@ -223,7 +251,7 @@ def test_differences_are_parts_of_the_largest_element():
 def test_who_disagrees_is_not_measured(value):
     found = row(onnx_torch=[], onnxruntime=[])
     outputs = {"onnx_torch": [np.array([value])], "onnxruntime": [np.array([2.0])]}
-    assert measuring.disagreeing(found, outputs) == ["onnx_torch"]
+    measuring.find_disagreeing(found, outputs)
     assert "its outputs differ by" in found.engines["onnx_torch"].error and not found.engines["onnxruntime"].error
 
 
@@ -336,7 +364,7 @@ def test_the_hardwares_limits_are_measured(tmp_path):
 def test_small_models_run_alike(name, tmp_path):
     case = CASES[name]
     case.make(tmp_path)
-    settings = Settings(rounds=1, turn=0.001, repeats=0)
+    settings = Settings(rounds=1, turn=0.001, repeats=0, loads=1)
     found = measuring.measure(case, tmp_path, ["onnx_torch", "onnxruntime"], settings)
     assert all(one.rounds and not one.error for one in found.engines.values()), found
 
