@@ -27,6 +27,7 @@ if(ONNX_TORCH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_CXX_COMPILER_LAUNCHER
         "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
         CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime "${CCACHE_EXECUTABLE}")
+    set(CMAKE_CUDA_COMPILER_LAUNCHER "${CMAKE_CXX_COMPILER_LAUNCHER}")
     if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
       target_compile_options(onnx_torch_options INTERFACE -fpch-preprocess)
     endif()

@@ -10,7 +10,8 @@
 # CMAKE_PREFIX_PATH (as torch.utils.cmake_prefix_path says, or an unpacked LibTorch); LibTorch_LAST_RESORT; that of the
 # python3 in the PATH.
 #
-# Sets LibTorch_FOUND, LibTorch_VERSION, LibTorch_HAS_CUDA, LibTorch_ROOT_DIR and LibTorch_LIBRARY_DIR.
+# Sets LibTorch_FOUND, LibTorch_VERSION, LibTorch_HAS_CUDA, LibTorch_CUDA_VERSION ("13.2", where it is told),
+# LibTorch_ROOT_DIR and LibTorch_LIBRARY_DIR.
 
 function(libtorch_root_of_python python)
   execute_process(
@@ -49,6 +50,17 @@ foreach(file version.py build-version)
   if(NOT LibTorch_VERSION AND EXISTS "${LibTorch_ROOT_DIR}/${file}")
     file(STRINGS "${LibTorch_ROOT_DIR}/${file}" version_line REGEX "^(__version__|[0-9])")
     string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" LibTorch_VERSION "${version_line}")
+  endif()
+endforeach()
+set(LibTorch_CUDA_VERSION "")
+foreach(file version.py build-version)
+  if(NOT LibTorch_CUDA_VERSION AND EXISTS "${LibTorch_ROOT_DIR}/${file}")
+    file(STRINGS "${LibTorch_ROOT_DIR}/${file}" cuda_line REGEX "^cuda.*'[0-9.]+'$|^[0-9.]+[+]cu[0-9]+$")
+    if(cuda_line MATCHES "'([0-9]+[.][0-9]+)")
+      set(LibTorch_CUDA_VERSION "${CMAKE_MATCH_1}")
+    elseif(cuda_line MATCHES "[+]cu([0-9]+)([0-9])$")
+      set(LibTorch_CUDA_VERSION "${CMAKE_MATCH_1}.${CMAKE_MATCH_2}")
+    endif()
   endif()
 endforeach()
 set(LibTorch_INCLUDE_DIR "${LibTorch_ROOT_DIR}/include")

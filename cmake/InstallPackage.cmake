@@ -24,6 +24,10 @@ if(ONNX_TORCH_ONEDNN)
   install(FILES "${onednn_file}" DESTINATION "${CMAKE_INSTALL_LIBDIR}" RENAME libdnnl.so.3 COMPONENT cpp)
 endif()
 
+if(ONNX_TORCH_HAS_CUDA)
+  install(TARGETS onnx_torch_cuda LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT cpp)
+endif()
+
 configure_package_config_file(cmake/onnx_torchConfig.cmake.in "${generated_dir}/onnx_torchConfig.cmake"
                               INSTALL_DESTINATION "${package_destination}")
 write_basic_package_version_file("${generated_dir}/onnx_torchConfigVersion.cmake" COMPATIBILITY SameMinorVersion)

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <sstream>
 
+#include "kernels/cuda_library.h"
 #include "kernels/note_shape.h"
 #include "lower/place.h"
 #include "runtime/thread_limit.h"
@@ -82,6 +83,7 @@ c10::Device available_device(const std::string& name) {
       throw DeviceError("the device " + name + " is not there: this process sees " + std::to_string(count) +
                         " CUDA devices");
     }
+    load_cuda_kernels();
     return {at::kCUDA, static_cast<c10::DeviceIndex>(index)};
   }
   throw DeviceError("the device " + name + " is not supported; there are CPU and CUDA:n");

@@ -1,0 +1,93 @@
+# Finds what compiles the CUDA kernels: nvcc of torch's CUDA, and torch's headers and libraries of CUDA.
+#
+# Sets ONNX_TORCH_HAS_CUDA. With it: the language CUDA, onnx_torch::cudart, CUDA's runtime, that
+# which torch loads, and LibTorch::cuda_headers.
+
+set(ONNX_TORCH_CUDA AUTO CACHE STRING "Compile the CUDA kernels: AUTO (where nvcc and a torch for CUDA are found), ON, OFF")
+set_property(CACHE ONNX_TORCH_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(ONNX_TORCH_HAS_CUDA OFF)
+
+# In this order: -DCMAKE_CUDA_COMPILER, $CUDACXX, that of the packages that torch's wheel brings, the PATH, the usual place.
+if(ONNX_TORCH_CUDA)
+  if(NOT CMAKE_CUDA_COMPILER AND DEFINED ENV{CUDACXX})
+    set(CMAKE_CUDA_COMPILER "$ENV{CUDACXX}" CACHE FILEPATH "CUDA's compiler")
+  endif()
+  file(GLOB nvcc_of_wheels "${LibTorch_ROOT_DIR}/../nvidia/cu[0-9]*/bin")
+  find_program(CMAKE_CUDA_COMPILER nvcc HINTS ${nvcc_of_wheels} PATHS /usr/local/cuda/bin DOC "CUDA's compiler")
+endif()
+
+# Why the kernels cannot be compiled; empty where they can.
+function(onnx_torch_cuda_problem result)
+  set(problem "")
+  if(NOT LibTorch_HAS_CUDA)
+    set(problem "the torch in ${LibTorch_ROOT_DIR} is a build without CUDA")
+  elseif(NOT LibTorch_CUDA_VERSION)
+    set(problem "the torch in ${LibTorch_ROOT_DIR} does not say which CUDA it is for")
+  elseif(NOT CMAKE_CUDA_COMPILER)
+    set(problem "nvcc was not found. Name it with -DCMAKE_CUDA_COMPILER=.../nvcc, or install it beside torch: \
+python -m pip install 'nvidia-cuda-nvcc==${LibTorch_CUDA_VERSION}.*' 'nvidia-cuda-crt==${LibTorch_CUDA_VERSION}.*'")
+  else()
+    execute_process(COMMAND "${CMAKE_CUDA_COMPILER}" --version OUTPUT_VARIABLE told ERROR_QUIET RESULT_VARIABLE failed)
+    string(REGEX MATCH "release ([0-9]+)\\.([0-9]+)" release "${told}")
+    set(nvcc_major "${CMAKE_MATCH_1}")
+    string(REGEX MATCH "^[0-9]+" torch_major "${LibTorch_CUDA_VERSION}")
+    if(failed OR NOT release)
+      set(problem "${CMAKE_CUDA_COMPILER} does not run")
+    elseif(NOT nvcc_major EQUAL torch_major)
+      set(problem "${CMAKE_CUDA_COMPILER} is that of CUDA ${nvcc_major}, and torch ${LibTorch_VERSION} is built for CUDA \
+${LibTorch_CUDA_VERSION}. Name an nvcc of CUDA ${torch_major} with -DCMAKE_CUDA_COMPILER=.../nvcc")
+    endif()
+  endif()
+  set(${result} "${problem}" PARENT_SCOPE)
+endfunction()
+
+if(ONNX_TORCH_CUDA)
+  onnx_torch_cuda_problem(problem)
+  if(NOT problem)
+    set(ONNX_TORCH_HAS_CUDA ON)
+  elseif(ONNX_TORCH_CUDA STREQUAL AUTO)
+    message(STATUS "Without CUDA kernels: ${problem}")
+    unset(CMAKE_CUDA_COMPILER CACHE)
+  else()
+    message(FATAL_ERROR "The CUDA kernels (ONNX_TORCH_CUDA=${ONNX_TORCH_CUDA}) cannot be compiled: ${problem}")
+  endif()
+endif()
+
+if(ONNX_TORCH_HAS_CUDA)
+  # Machine code for what nvcc knows of these; code for 8.0 runs on 8.6 and 8.9 as well. PTX of the last, for what comes.
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    execute_process(COMMAND "${CMAKE_CUDA_COMPILER}" --list-gpu-arch OUTPUT_VARIABLE known)
+    set(architectures "")
+    foreach(architecture 75 80 90 100 120)
+      if(known MATCHES "compute_${architecture}\n")
+        list(APPEND architectures ${architecture}-real)
+      endif()
+    endforeach()
+    list(TRANSFORM architectures REPLACE "-real" "" AT -1)
+    set(CMAKE_CUDA_ARCHITECTURES "${architectures}" CACHE STRING "What the CUDA kernels are compiled for")
+  endif()
+  enable_language(CUDA)
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+
+  # One runtime in a process: that of the packages beside torch's wheel, of an unpacked LibTorch, or of nvcc.
+  file(GLOB cudart "${LibTorch_ROOT_DIR}/../nvidia/cu[0-9]*/lib/libcudart.so.*" "${LibTorch_LIBRARY_DIR}/libcudart*.so*")
+  if(NOT cudart)
+    cmake_path(GET CMAKE_CUDA_COMPILER PARENT_PATH nvcc_folder)
+    file(GLOB cudart "${nvcc_folder}/../lib*/libcudart.so")
+  endif()
+  if(NOT cudart)
+    message(FATAL_ERROR "CUDA's runtime, libcudart.so, was found neither beside torch (${LibTorch_ROOT_DIR}) nor beside nvcc "
+                        "(${CMAKE_CUDA_COMPILER})")
+  endif()
+  list(GET cudart 0 cudart)
+  add_library(onnx_torch_cudart SHARED IMPORTED)
+  set_target_properties(onnx_torch_cudart PROPERTIES IMPORTED_LOCATION "${cudart}")
+  add_library(onnx_torch::cudart ALIAS onnx_torch_cudart)
+  if(NOT TARGET LibTorch::cuda_headers)
+    add_library(LibTorch::cuda_headers INTERFACE IMPORTED GLOBAL)
+    target_include_directories(LibTorch::cuda_headers SYSTEM INTERFACE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+  endif()
+  list(JOIN CMAKE_CUDA_ARCHITECTURES " " architectures)
+  message(STATUS "With CUDA kernels: nvcc ${CMAKE_CUDA_COMPILER_VERSION} (torch ${LibTorch_VERSION}: CUDA ${LibTorch_CUDA_VERSION}), for ${architectures}")
+endif()
