@@ -72,9 +72,19 @@ def to_torchscript(
     return module
 
 
-def kernels_library() -> str:
-    """The path of the library of custom operators, for ``torch.ops.load_library`` or a C++ program to load."""
-    return str(Path(_C.__file__).with_name("libonnx_torch_kernels.so"))
+def kernels_library(cuda: bool = False) -> str:
+    """The path of the library of custom operators, for ``torch.ops.load_library`` or a C++ program to load.
+
+    Args:
+        cuda: the one of their CUDA kernels, to be loaded as well for a module that runs there.
+
+    Raises:
+        UnsupportedError: this build of onnx_torch has no CUDA kernels.
+    """
+    path = Path(_C.__file__).with_name(f"libonnx_torch_{'cuda' if cuda else 'kernels'}.so")
+    if not path.exists():
+        raise UnsupportedError("this build of onnx_torch has no CUDA kernels, which take nvcc to build: docs/cuda.md")
+    return str(path)
 
 
 def _exported(model: Model, base_dir: str | os.PathLike[str] | None, shapes: Mapping[str, int] | None) -> _C.Export:
