@@ -7,11 +7,13 @@
 
 #include "export.h"
 #include "logged_warnings.h"
+#include "lower/host_work.h"
 #include "onnx_torch/library.h"
 #include "registry/registry.h"
 #include "registry/schema.h"
 #include "registry/user_operators.h"
 #include "run.h"
+#include "runtime/devices.h"
 #include "runtime/pipeline.h"
 #include "torch_values.h"
 
@@ -79,6 +81,18 @@ py::list describe_nodes(const std::vector<TranslatedNode>& nodes) {
     described.append(py::make_tuple(node.label.op_type, node.label.name, node.label.domain, node.label.version,
                                     node.output, node.around));
   }
+  return described;
+}
+
+// (where, why) of each node.
+py::list describe_placement(const PythonModel& model) {
+  std::vector<NodePlacement> placed;
+  {
+    const py::gil_scoped_release no_gil;
+    placed = model.placement();
+  }
+  py::list described;
+  for (const NodePlacement& node : placed) described.append(py::make_tuple(node.where, node.why));
   return described;
 }
 
@@ -297,6 +311,7 @@ PYBIND11_MODULE(_C, m) {
       .def_property_readonly("graph_inputs",
                              [](const PythonModel& model) { return describe_graph_inputs(model.program()); })
       .def_property_readonly("nodes", [](const PythonModel& model) { return describe_nodes(model.nodes()); })
+      .def_property_readonly("placement", &describe_placement, "(where, why) of each of the nodes.")
       .def("serialized", [](const PythonModel& model) { return py::bytes(model.serialized()); })
       .def_property_readonly("value_names", &value_names)
       .def_property_readonly("inputs", &describe_inputs, "(name, type, shape, has_default) of each input.")
@@ -313,6 +328,16 @@ PYBIND11_MODULE(_C, m) {
   m.def(
       "check_device", [](const std::string& device) { available_device(device); },
       "Raises DeviceError where a device is absent.");
+  m.def("assume_cuda_devices", &assume_cuda_devices, py::arg("count"),
+        "Takes so many CUDA devices to be there, for tests that answer ATen's calls themselves.");
+  m.def(
+      "host_work",
+      [] {
+        std::vector<std::pair<std::string, std::string>> work;
+        for (const HostWork& item : host_work()) work.emplace_back(item.name, item.what);
+        return work;
+      },
+      "The operators of a graph that run on the host whatever the device, and what each is.");
   m.def("is_torch_like", &is_torch_like,
         "Whether it is a torch tensor, speaks DLPack as one does, or is a list that holds such.");
   m.def("layouts_version", &layouts_version, "What the layouts of laid_weights depend on, besides the CPU.");

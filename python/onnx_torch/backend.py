@@ -31,6 +31,7 @@ __all__ = [
     "Device",
     "DeviceType",
     "ModelInfo",
+    "NodePlacement",
     "OnnxTorchBackend",
     "OnnxTorchRep",
     "is_compatible",
@@ -57,6 +58,18 @@ class ModelInfo:
     doc_string: str
     graph_name: str
     graph_doc_string: str
+
+
+@dataclass(frozen=True)
+class NodePlacement:
+    """Where an ONNX node runs."""
+
+    op_type: str
+    name: str
+    domain: str
+    output: str  #: the name of its first
+    where: str  #: "CUDA:0" or "CPU"; empty where nothing is left of the node
+    why: str  #: what the host does of it, or why nothing is left of it
 
 
 class OnnxTorchRep(BackendRep):
@@ -158,6 +171,24 @@ class OnnxTorchRep(BackendRep):
     def graphs(self) -> dict[str, str]:
         """The graph's text after each step of preparing it, by the step's name: "translate", "place", and `passes`."""
         return {name: graph for name, graph, _ in self._prepared.steps}
+
+    def placement(self) -> list[NodePlacement]:
+        """Where each ONNX node runs, and what of it the host does; those of subgraphs and functions are among them.
+
+        >>> from onnx import parser
+        >>> model = parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
+        ...     net (float[2] x) => (float[2] z) <float[1] w = {2}> { y = Neg(w)  z = Mul(x, y) }''')
+        >>> for node in prepare(model).placement():
+        ...     print(node.op_type, node.where, node.why)
+        Neg  folded: nothing is left of it in a run
+        Mul CPU
+        """
+        return [
+            NodePlacement(op_type, name, domain, output, where, why)
+            for (op_type, name, domain, _, output, _), (where, why) in zip(
+                self._prepared.nodes, self._prepared.placement, strict=True
+            )
+        ]
 
     def profile(self, inputs: Any = None, *, runs: int = 10, warm_up: int = 2) -> Profile:
         """How long each ONNX node takes, measured over some runs.

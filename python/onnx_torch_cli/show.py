@@ -1,10 +1,13 @@
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .options import Device, DisabledPass, Model, Optimize, Precision, Shape, shapes_of
+
+if TYPE_CHECKING:
+    from onnx_torch.backend import NodePlacement
 
 
 def show(
@@ -12,6 +15,7 @@ def show(
     step: Annotated[
         str | None, typer.Option("--pass", metavar="NAME", help="Show what this step of preparing the model changed.")
     ] = None,
+    placement: Annotated[bool, typer.Option("--placement", help="Show where each ONNX node runs instead.")] = False,
     device: Device = "CPU",
     precision: Precision = "float32",
     optimize: Optimize = True,
@@ -25,6 +29,17 @@ def show(
     """
     import onnx_torch
 
+    if placement:
+        rep = onnx_torch.prepare(
+            model,
+            device,
+            precision=precision,
+            optimize=optimize,
+            disabled_passes=disable_pass or (),
+            shapes=shapes_of(shape),
+        )
+        _print_placement(rep.placement())
+        return
     print(
         onnx_torch.show(
             model,
@@ -36,3 +51,11 @@ def show(
             shapes=shapes_of(shape),
         )
     )
+
+
+def _print_placement(nodes: list[NodePlacement]) -> None:
+    labels = [f"{node.op_type} → {node.output}" if node.output else node.op_type for node in nodes]
+    where = max((len(node.where) for node in nodes), default=0)
+    width = max(map(len, labels), default=0)
+    for node, label in zip(nodes, labels, strict=True):
+        print(f"{node.where:{where}}  {label:{width}}  {node.why}".rstrip())

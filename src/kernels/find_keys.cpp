@@ -60,7 +60,7 @@ Tensor map_keys(const Tensor& x, const Tensor& keys, const Tensor& values, const
                     " values");
   TORCH_CHECK_VALUE(default_value.numel() == 1, "map_keys has ", default_value.numel(), " default values");
   // Position -1 is the last of these: the default.
-  return at::cat({values, default_value.reshape(1)}).index({find_keys(x, keys)});
+  return at::cat({values, default_value.reshape(1)}).take(find_keys(x, keys));
 }
 
 }  // namespace

@@ -62,20 +62,22 @@ at::Tensor to_grayscale(const at::Tensor& rgb) {
   return gray;
 }
 
+// On the host, wherever the file's bytes lie.
 at::Tensor image_decoder(const at::Tensor& encoded_stream, std::string_view pixel_format) {
   TORCH_CHECK(pixel_format == "RGB" || pixel_format == "BGR" || pixel_format == "Grayscale",
               "ImageDecoder: no pixel_format is called \"", pixel_format, "\"");
   TORCH_CHECK(encoded_stream.scalar_type() == at::kByte && encoded_stream.dim() == 1,
               "ImageDecoder: encoded_stream must be a vector of uint8");
-  const at::Tensor stream = encoded_stream.contiguous();
+  const at::Tensor stream = encoded_stream.cpu().contiguous();
+  const at::Device device = encoded_stream.device();
   try {
     at::Tensor rgb = decode_any({stream.const_data_ptr<uint8_t>(), static_cast<size_t>(stream.numel())});
-    if (pixel_format == "RGB") return rgb;
-    return pixel_format == "BGR" ? rgb.flip(2) : to_grayscale(rgb);
+    if (pixel_format == "RGB") return rgb.to(device);
+    return (pixel_format == "BGR" ? rgb.flip(2) : to_grayscale(rgb)).to(device);
   } catch (const c10::Error& error) {
     // What the specification asks for, whatever the reason.
     TORCH_WARN("ImageDecoder: ", error.what_without_backtrace(), "; the result is an empty image");
-    return at::empty({0, 0, pixel_format == "Grayscale" ? 1 : 3}, stream.options());
+    return at::empty({0, 0, pixel_format == "Grayscale" ? 1 : 3}, encoded_stream.options());
   }
 }
 
@@ -84,8 +86,7 @@ at::Tensor image_decoder(const at::Tensor& encoded_stream, std::string_view pixe
 TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
   // The image in a file of one of ImageDecoder's formats, as uint8 [height, width, channels]; empty if there is none.
   m.def("image_decoder(Tensor encoded_stream, str pixel_format) -> Tensor");
+  m.impl("image_decoder", c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(image_decoder));
 }
-
-TORCH_LIBRARY_IMPL(onnx_torch, CPU, m) { m.impl("image_decoder", &image_decoder); }
 
 }  // namespace onnxtorch

@@ -7,9 +7,9 @@
 #include <cctype>
 #include <sstream>
 
-#include "kernels/cuda_library.h"
 #include "kernels/note_shape.h"
 #include "lower/place.h"
+#include "runtime/devices.h"
 #include "runtime/thread_limit.h"
 
 namespace onnxtorch {
@@ -68,27 +68,6 @@ NodeLabel failed_node(const std::string& message, const Program& program) {
 
 }  // namespace
 
-c10::Device available_device(const std::string& name) {
-  std::string lower = name;
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  if (lower == "cpu" || lower.starts_with("cpu:")) return at::kCPU;
-  if (lower == "cuda" || lower.starts_with("cuda:")) {
-    const bool digits = lower.size() > 5 &&
-                        std::all_of(lower.begin() + 5, lower.end(), [](unsigned char c) { return std::isdigit(c); });
-    if (lower.size() > 4 && !digits)
-      throw DeviceError("\"" + name + "\" is not a device; write \"CUDA\" or \"CUDA:0\"");
-    const int index = digits ? std::stoi(lower.substr(5)) : 0;
-    const int count = at::hasCUDA() ? static_cast<int>(at::detail::getCUDAHooks().deviceCount()) : 0;
-    if (index >= count) {
-      throw DeviceError("the device " + name + " is not there: this process sees " + std::to_string(count) +
-                        " CUDA devices");
-    }
-    load_cuda_kernels();
-    return {at::kCUDA, static_cast<c10::DeviceIndex>(index)};
-  }
-  throw DeviceError("the device " + name + " is not supported; there are CPU and CUDA:n");
-}
-
 PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options options,
                              std::vector<std::vector<SavedWeights>> saved)
     : file_(std::move(file)), options_(std::move(options)), device_(available_device(options_.device)) {
@@ -105,6 +84,10 @@ PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options opti
 }
 
 std::string PreparedModel::graph_text() const { return base_->program().graph->toString(); }
+
+std::vector<NodePlacement> PreparedModel::placement() const {
+  return onnxtorch::placement(translate(file_, {base_variant(), options_.shapes, {}}), base_->program(), device_);
+}
 
 void PreparedModel::watch_steps(const Watcher& watcher) const {
   TranslateOptions options;

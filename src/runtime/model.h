@@ -16,6 +16,7 @@
 #include "kernels/node_timer.h"
 #include "kernels/run_guard.h"
 #include "lower/cpu.h"
+#include "lower/placement.h"
 #include "onnx_torch/options.h"
 #include "runtime/executable.h"
 #include "runtime/pipeline.h"
@@ -43,6 +44,8 @@ class PreparedModel {
   std::string graph_text() const;
   // Prepares the model once more, for the watcher to see each step.
   void watch_steps(const Watcher& watcher) const;
+  // Where each of the nodes runs, and why.
+  std::vector<NodePlacement> placement() const;
   const Program& program() const { return base_->program(); }
   const std::vector<TranslatedNode>& nodes() const { return base_->program().nodes; }
   const onnx::ModelProto& proto() const { return file_->proto; }
@@ -84,8 +87,5 @@ class PreparedModel {
   mutable std::mutex mutex_;
   mutable std::list<std::pair<Variant, std::shared_ptr<const Executable>>> variants_;  // the latest used in front
 };
-
-// "CPU", "cuda:1", … → a device that is there; throws DeviceError.
-c10::Device available_device(const std::string& name);
 
 }  // namespace onnxtorch

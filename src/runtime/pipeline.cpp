@@ -10,6 +10,7 @@
 
 #include "lower/cpu.h"
 #include "lower/place.h"
+#include "lower/placement.h"
 #include "passes/precision.h"
 
 namespace onnxtorch {
@@ -88,6 +89,7 @@ Program optimized(Program program, c10::Device device, const Options& options, c
     if (watcher) watcher("precision", program);
   }
   if (!plain) run_all(device_passes(device));
+  if (!device.is_cpu()) check_kernels(program, device);
   return program;
 }
 

@@ -1,6 +1,5 @@
 #include "translate/graph_location.h"
 
-#include <optional>
 #include <regex>
 
 #include "translate/program.h"
@@ -34,6 +33,11 @@ void stamp(jit::Node* node, const jit::SourceRange& range) {
       if (!has_location(inner)) stamp(inner, range);
     }
   }
+}
+
+std::optional<size_t> node_number(const jit::Node* node) {
+  if (!has_location(node)) return {};
+  return node->sourceRange().source()->starting_line_no();
 }
 
 std::optional<size_t> node_number(const std::string& message) {

@@ -1,0 +1,22 @@
+// What the host does whatever the device: the one list of it. All else runs where its tensors lie.
+#pragma once
+
+#include <span>
+
+namespace torch::jit {
+struct Node;
+}  // namespace torch::jit
+
+namespace onnxtorch {
+
+struct HostWork {
+  const char* name;  // of the operator in the graph
+  const char* what;  // in a few words
+};
+
+std::span<const HostWork> host_work();
+
+// What of the list a graph node is, or null.
+const char* host_work(const torch::jit::Node* node);
+
+}  // namespace onnxtorch

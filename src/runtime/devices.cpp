@@ -1,0 +1,75 @@
+#include "runtime/devices.h"
+
+#include <ATen/Context.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "kernels/cuda_library.h"
+#include "onnx_torch/error.h"
+
+namespace onnxtorch {
+namespace {
+
+std::atomic<int> assumed_devices = 0;
+
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+// The number in "cuda" or "cuda:1".
+std::optional<int> cuda_index(std::string_view name) {
+  name.remove_prefix(std::string_view("cuda").size());
+  if (name.empty()) return 0;
+  name.remove_prefix(1);
+  int index = 0;
+  const char* const end = name.data() + name.size();
+  const auto [parsed, error] = std::from_chars(name.data(), end, index);
+  if (error == std::errc() && parsed == end && index >= 0) return index;
+  return {};
+}
+
+std::string first_line(const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  return text.substr(0, text.find('\n'));
+}
+
+// Why this process sees no CUDA device.
+std::string why_none() {
+  const at::CUDAHooksInterface& hooks = at::detail::getCUDAHooks();
+  if (!hooks.hasCUDART()) return "the torch that is installed is built without CUDA";
+  try {
+    hooks.init();  // which looks for the driver, and says what is wrong with it
+  } catch (const c10::Error& error) {
+    return first_line(error);
+  }
+  return "this process sees no CUDA device";
+}
+
+}  // namespace
+
+void assume_cuda_devices(int count) { assumed_devices = count; }
+
+c10::Device available_device(const std::string& name) {
+  const std::string lower = lower_case(name);
+  if (lower == "cpu" || lower.starts_with("cpu:")) return at::kCPU;
+  if (lower != "cuda" && !lower.starts_with("cuda:"))
+    throw DeviceError("the device " + name + " is not supported; there are CPU and CUDA:n");
+  const auto index = cuda_index(lower);
+  if (!index) throw DeviceError("\"" + name + "\" is not a device; write \"CUDA\" or \"CUDA:0\"");
+  const int count = assumed_devices ? assumed_devices.load() : at::detail::getCUDAHooks().deviceCount();
+  if (count == 0) throw DeviceError("the device " + name + " is not there: " + why_none());
+  if (*index >= count) {
+    throw DeviceError("the device " + name + " is not there: this process sees " + std::to_string(count) +
+                      (count == 1 ? " CUDA device" : " CUDA devices") + ", and the first is CUDA:0");
+  }
+  load_cuda_kernels();
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(*index)};
+}
+
+}  // namespace onnxtorch

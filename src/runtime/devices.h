@@ -1,0 +1,16 @@
+// The devices that models are prepared for.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <string>
+
+namespace onnxtorch {
+
+// "CPU", "cuda:1", … → a device that is there; throws DeviceError, which says why it is not.
+c10::Device available_device(const std::string& name);
+
+// Takes so many CUDA devices to be there, for tests on machines without one: these answer ATen's calls themselves.
+void assume_cuda_devices(int count);
+
+}  // namespace onnxtorch

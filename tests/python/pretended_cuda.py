@@ -1,0 +1,210 @@
+"""A CUDA device that is not there, pretended on the CPU: which tensors lie on it is kept, and what would not run is told.
+
+`PretendedCuda` answers all that ATen is told to do. A tensor on the device is a `DeviceTensor`, which holds one of the
+CPU with its numbers, so that models run to their end and their results can be compared. Each operator is held to what
+CUDA asks for: operands on one device, and a kernel that libtorch has registered for CUDA (it has, with or without a
+GPU). What kernels do inside, and which element types they take, is not seen here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+from onnx_torch import _C
+
+aten = torch.ops.aten
+
+# Operators that choose by the device's properties, or have kernels for the CPU only inside: looked at as a whole.
+WHOLE = {
+    "aten::to",  # Python's own looks for the device
+    "aten::convolution",
+    "aten::_convolution",
+    "aten::_batch_norm_impl_index",
+    "aten::lstm",
+    "aten::gru",
+    "aten::rnn_tanh",
+    "aten::rnn_relu",
+    "aten::scaled_dot_product_attention",
+    "aten::grid_sampler",
+}
+
+# Operands of the CPU that a kernel of CUDA takes beside the device's.
+TAKE_HOST_OPERANDS = {"aten::copy_", "aten::_to_copy", "aten::index.Tensor", "aten::index_put_", "aten::index_put"}
+
+# Operators that take numbers from the host as tensors of rank 0, besides those that ATen calls pointwise.
+TAKE_HOST_NUMBERS = {"aten::fill_", "aten::masked_fill", "aten::masked_fill_", "aten::where", "aten::lerp"}
+
+# Operators that wait for the device, since the host needs what it has computed.
+WAITS = {
+    "aten::_local_scalar_dense",
+    "aten::nonzero",
+    "aten::masked_select",
+    "aten::equal",
+    "aten::_unique2",
+    "aten::unique_dim",
+    "aten::unique_consecutive",
+    "aten::repeat_interleave",
+    "aten::bincount",
+}
+
+
+class DeviceTensor(torch.Tensor):
+    """A tensor on the pretended device; `held` has its numbers."""
+
+    held: torch.Tensor
+    place: torch.device
+
+    @staticmethod
+    def __new__(cls, held: torch.Tensor, place: torch.device) -> DeviceTensor:
+        with torch.inference_mode(False):
+            sizes = torch.empty_strided(held.shape, held.stride(), dtype=held.dtype, device="meta")
+            self = torch.Tensor._make_subclass(
+                cls, sizes, held.requires_grad, dispatch_device=True, device_for_backend_keys=place
+            )
+        self.held = held
+        self.place = place
+        return self
+
+    def __repr__(self) -> str:  # type: ignore[override]
+        return f"DeviceTensor({self.held!r}, {self.place})"
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.prim.device.default:
+            return args[0].place
+        raise AssertionError(f"{func} on the pretended device, outside of it")
+
+
+def _has_kernel(name: str, key: str) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
+
+
+class PretendedCuda(TorchDispatchMode):
+    """Within it, this many CUDA devices are there.
+
+    Attributes:
+        waits: how often each operator made the host wait for the device.
+        copies: how often something was copied to a device, or to the host.
+        hosted: how often a kernel of this library that has none for CUDA ran all the same, on the CPU.
+        faults: what would have failed on CUDA, in so many words; TorchScript's error does not always tell.
+    """
+
+    def __init__(self, count: int = 1) -> None:
+        super().__init__()
+        self.count = count
+        self.waits: Counter[str] = Counter()
+        self.copies: Counter[str] = Counter()
+        self.hosted: Counter[str] = Counter()
+        self.faults: list[str] = []
+
+    def __enter__(self) -> PretendedCuda:
+        _C.assume_cuda_devices(self.count)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        _C.assume_cuda_devices(0)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            return self._call(func, args, kwargs or {})
+        except Exception as error:
+            if any(isinstance(x, DeviceTensor) for x in tree_flatten((args, kwargs or {}))[0]):
+                self.faults.append(f"{func.name()}: {type(error).__name__}: {error}")
+            raise
+
+    def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if func is torch.ops.prim.device.default:
+            return args[0].place
+        name = func._schema.name
+        operands = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, torch.Tensor)]
+        places = {x.place for x in operands if isinstance(x, DeviceTensor)}
+        target = kwargs.get("device")
+        if target is not None and torch.device(target).type == "cuda":
+            place = torch.device("cuda", torch.device(target).index or 0)
+        elif target is not None:
+            place = None
+        else:
+            place = next(iter(places), None)
+        if not places and place is None:
+            return func(*args, **kwargs)
+        if name not in WHOLE:
+            composed = self._composed(func, name)
+            if composed is not None:
+                with self._again():
+                    return composed(*args, **kwargs)
+        self._check(func, name, operands, places)
+        if name in WAITS:
+            self.waits[name] += 1
+        if name in ("aten::to", "aten::_to_copy") and places != {place}:
+            self.copies[f"to {place or 'the host'}"] += 1
+        return self._compute(func, args, kwargs, place)
+
+    @contextlib.contextmanager
+    def _again(self) -> Iterator[None]:
+        TorchDispatchMode.__enter__(self)
+        try:
+            yield
+        finally:
+            TorchDispatchMode.__exit__(self, None, None, None)
+
+    def _composed(self, func: Any, name: str) -> Any:
+        """What an operator without a kernel of its own on CUDA is composed of."""
+        full = func.name()
+        if _has_kernel(full, "CUDA"):
+            return None
+        if _has_kernel(full, "CompositeImplicitAutograd"):
+            return func.decompose
+        if name.startswith("onnx_torch::") and _has_kernel(full, "CompositeExplicitAutograd"):
+            return functools.partial(func._op_dk, torch._C.DispatchKey.CompositeExplicitAutograd)
+        return None
+
+    def _check(self, func: Any, name: str, operands: list[torch.Tensor], places: set[torch.device]) -> None:
+        full = func.name()
+        if not torch._C._dispatch_has_computed_kernel_for_dispatch_key(full, "CUDA"):
+            if not name.startswith("onnx_torch::"):
+                raise NotImplementedError(f"{full} has no kernel for CUDA")
+            self.hosted[name] += 1
+        strangers = [x for x in operands if not isinstance(x, DeviceTensor)]
+        if len(places) > 1 and name not in TAKE_HOST_OPERANDS:
+            raise RuntimeError(f"{full}: expected all tensors to be on the same device, found {places}")
+        if not places or not strangers or name in TAKE_HOST_OPERANDS:
+            return
+        takes_numbers = torch.Tag.pointwise in func.tags or name in TAKE_HOST_NUMBERS
+        if takes_numbers and all(x.dim() == 0 for x in strangers):
+            return
+        found = ", ".join(f"{list(x.shape)} on {getattr(x, 'place', 'cpu')}" for x in operands)
+        raise RuntimeError(f"{full}: expected all tensors to be on the same device, found {found}")
+
+    def _compute(self, func: Any, args: Any, kwargs: Any, place: torch.device | None) -> Any:
+        held = {id(x.held): x for x in tree_flatten((args, kwargs))[0] if isinstance(x, DeviceTensor)}
+
+        def to_host(x: Any) -> Any:
+            if isinstance(x, DeviceTensor):
+                return x.held
+            return torch.device("cpu") if isinstance(x, torch.device) else x
+
+        def to_device(x: Any) -> Any:
+            if not isinstance(x, torch.Tensor):
+                return x
+            if id(x) in held and place is None:  # for the host, which does not see the device's memory
+                return x.clone()
+            if id(x) in held:  # it was changed in place, or is given back
+                changed = held[id(x)]
+                assert changed.shape == x.shape, f"{func} changes a shape in place"
+                return changed
+            return x if place is None else DeviceTensor(x, place)
+
+        if func is aten._to_copy.default and place is not None:
+            kwargs = {**kwargs, "non_blocking": False}
+        result = func(*tree_map(to_host, args), **tree_map(to_host, kwargs))
+        return tree_map(to_device, result)

@@ -1,0 +1,183 @@
+"""What runs where on a CUDA device: the official suite on a device that is pretended (pretended_cuda.py), and
+`placement`."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper, parser
+
+import onnx_torch
+from official import check, node_cases, with_initializers, with_symbolic_dims
+from onnx_torch import _C
+from pretended_cuda import PretendedCuda
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is there, on which the suite runs")
+
+CASES = [case for case in node_cases() if not case.name.startswith("test_gradient")]  # autograd asks for its stream
+VARIANTS = [
+    *((case.name, case) for case in CASES),
+    *((f"{case.name}-initializers", with_initializers(case)) for case in CASES[::8]),
+    *((f"{case.name}-symbolic", with_symbolic_dims(case)) for case in CASES[4::8]),
+]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in VARIANTS if case])
+def test_runs_on_one_device(case):
+    with PretendedCuda() as cuda:
+
+        def prepare(model):
+            try:
+                return onnx_torch.prepare(model, "CUDA:0").run
+            except onnx_torch.UnsupportedError as error:
+                missing = set(re.findall(r": (onnx_torch::\w+)", str(error)))
+                assert missing, str(error)
+                pytest.skip(f"this build has no kernel for CUDA of {', '.join(sorted(missing))}")
+
+        try:
+            check(case, prepare)
+        except Exception as error:
+            raise AssertionError("; ".join(cuda.faults) or str(error)) from error
+        assert not cuda.hosted
+
+
+def test_the_pretended_device_refuses_what_cuda_refuses():
+    with PretendedCuda():
+        x, host = torch.ones(2, 2).new_zeros(2, 2, device="cuda:0"), torch.ones(2)
+        assert x.device == torch.device("cuda:0")
+        assert (x + 1).cpu().tolist() == [[1, 1], [1, 1]]
+        assert (x + torch.tensor(2.0)).cpu().tolist() == [[2, 2], [2, 2]]
+        for wrong in (lambda: x + host, lambda: torch.cat([x, torch.ones(2, 2)]), lambda: x.index_select(0, host.long())):
+            with pytest.raises(RuntimeError, match="expected all tensors to be on the same device"):
+                wrong()
+
+
+def placement(text: str, device: str = "CUDA:0", **options):
+    model = parser.parse_model(f'<ir_version: 10, opset_import: ["": 21, "ai.onnx.ml": 4]> net {text}')
+    with PretendedCuda():
+        nodes = onnx_torch.prepare(model, device, **options).placement()
+    return [(node.op_type, node.where, node.why) for node in nodes]
+
+
+def test_placement():
+    found = placement(
+        """(float[n, 4] x, string[n] t) => (y, u, f) <float[1] w = {2}> {
+            doubled = Neg(w)
+            scaled = Mul(x, doubled)
+            same = Identity(scaled)
+            shape = Shape(x)
+            flat = Constant <value_ints = [-1]> ()
+            f = Reshape(same, flat)
+            y = Expand(doubled, shape)
+            u = StringConcat(t, t)
+        }"""
+    )
+    nothing = "folded: nothing is left of it in a run"
+    assert found == [
+        ("Neg", "", nothing),
+        ("Mul", "CUDA:0", ""),
+        ("Identity", "", nothing),
+        ("Shape", "CPU", "the host: shape arithmetic"),
+        ("Constant", "", nothing),
+        ("Reshape", "CUDA:0", ""),
+        ("Expand", "CUDA:0", ""),
+        ("StringConcat", "CPU", "the host: strings"),
+    ]
+
+
+def test_placement_of_control_flow():
+    found = placement(
+        """(bool c, float[2] x) => (y) {
+            y = If(c) <then_branch = yes () => (a) { a = Neg(x) }, else_branch = no () => (b) { b = Relu(x) }>
+        }"""
+    )
+    assert found == [
+        ("If", "CPU", "the host: a number that the host reads, control flow"),
+        ("Neg", "CUDA:0", ""),
+        ("Relu", "CUDA:0", ""),
+    ]
+
+
+def test_placement_on_the_cpu():
+    text = "(float[2] x, float[2] z) => (y) { a = Add(x, z)  b = Relu(a)  y = Sigmoid(b) }"
+    plain = placement(text, "CPU", optimize=False)
+    assert plain == [("Add", "CPU", ""), ("Relu", "CPU", ""), ("Sigmoid", "CPU", "")]
+    assert {where for _, where, _ in placement(text, "CPU")} <= {"CPU", ""}
+
+
+def custom_model(op_type: str) -> onnx.ModelProto:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+    node = helper.make_node(op_type, ["x"], ["y"], "mine", domain="placement.test")
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("placement.test", 1)]
+    return helper.make_model(helper.make_graph([node], "net", [x], [y]), opset_imports=opsets)
+
+
+def test_an_operator_without_a_kernel_for_the_device_is_an_error():
+    library = torch.library.Library("placement_test", "DEF")
+    library.define("host_only(Tensor x) -> Tensor")
+    library.impl("host_only", lambda x: x + 1, "CPU")
+    onnx_torch.register_op("placement.test", "HostOnly", 1, "placement_test::host_only")
+    assert onnx_torch.prepare(custom_model("HostOnly")).run([np.zeros(2, np.float32)])[0].tolist() == [1, 1]
+    with (
+        PretendedCuda(),
+        pytest.raises(
+            onnx_torch.UnsupportedError, match=r'for CUDA:0:\n  placement.test.HostOnly "mine" .*: placement_test::host_only'
+        ) as found,
+    ):
+        onnx_torch.prepare(custom_model("HostOnly"), "CUDA:0")
+    assert found.value.node_name == "mine"
+
+
+def test_weights_go_to_the_device_once():
+    model = parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 21]> net (float[n, 2] x) => (y) <float[2] w = {1, 2}> { y = Mul(x, w) }'
+    )
+    with PretendedCuda(2) as cuda:
+        rep = onnx_torch.prepare(model, "CUDA:1")
+        cuda.copies.clear()
+        for _ in range(3):
+            (y,) = rep.run([np.ones((1, 2), np.float32)])
+            assert y.tolist() == [[1, 2]]
+        assert cuda.copies == {"to cuda:1": 3, "to the host": 3}
+
+
+def test_no_operator_waits_where_shapes_are_known():
+    model = parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 21]> net (float[2, 3, 8, 8] x) => (y) <float[4, 3, 3, 3] w> {
+            a = Conv(x, w)  b = MaxPool <kernel_shape = [2, 2]> (a)  c = Flatten(b)  y = Softmax(c)
+        }"""
+    )
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.ones((4, 3, 3, 3), np.float32), "w"))
+    with PretendedCuda() as cuda:
+        rep = onnx_torch.prepare(model, "CUDA:0")
+        cuda.waits.clear()
+        rep.run([np.ones((2, 3, 8, 8), np.float32)])
+    assert not cuda.waits
+
+
+def test_devices_that_are_not_there():
+    with pytest.raises(onnx_torch.DeviceError, match=r"CUDA:0 is not there: (Found no NVIDIA driver|the torch that)"):
+        onnx_torch.prepare(custom_model("Any"), "CUDA:0")
+    with PretendedCuda(1), pytest.raises(onnx_torch.DeviceError, match="sees 1 CUDA device, and the first is CUDA:0"):
+        onnx_torch.prepare(custom_model("Any"), "CUDA:1")
+    for name in ("CUDA:x", "CUDA:", "CUDA:-1"):
+        with pytest.raises(onnx_torch.DeviceError, match='write "CUDA" or "CUDA:0"'):
+            onnx_torch.prepare(custom_model("Any"), name)
+    with pytest.raises(onnx_torch.DeviceError, match="there are CPU and CUDA:n"):
+        onnx_torch.prepare(custom_model("Any"), "TPU")
+
+
+def test_the_page_lists_the_hosts_work():
+    page = (pathlib.Path(__file__).parents[2] / "docs/placement.md").read_text()
+    table = re.search(r"^\| work \|.*\n\|---\|---\|\n((?:\|.*\n)+)", page, re.M)[1]
+    listed = {
+        (operator, work)
+        for work, operators in re.findall(r"^\| (.*?) \| (.*?) \|$", table, re.M)
+        for operator in re.findall("`(.*?)`", operators)
+    }
+    assert listed == set(_C.host_work())
