@@ -22,12 +22,23 @@ namespace onnxtorch {
 struct ModelFile;
 class PreparedModel;
 
+// Where an ONNX node runs.
+struct PlacedNode {
+  NodeLabel node;
+  std::string output;  // the name of its first
+  std::string where;   // "CUDA:0" or "CPU"; "" where nothing is left of the node
+  std::string why;     // what the host does of it, or why nothing is left
+};
+
 // A model ready to run. Immutable and cheap to copy; any number of threads may run one at the same time.
 class ONNX_TORCH_API CompiledModel {
  public:
   const std::vector<InputSpec>& inputs() const;
   const std::vector<OutputSpec>& outputs() const;
   const Options& options() const;
+
+  // Of each node, those of subgraphs and functions included.
+  std::vector<PlacedNode> placement() const;
 
   // Inputs in the order of the model's, all of them or all that have no initializer. Tensors may be on any device;
   // outputs are on the model's. Throws InputError where an input does not fit, RunError where a node fails.

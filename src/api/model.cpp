@@ -60,6 +60,15 @@ Outputs CompiledModel::run(const std::vector<Data>& inputs) const {
   return onnxtorch::run(*prepared_, given, {});
 }
 
+std::vector<PlacedNode> CompiledModel::placement() const {
+  std::vector<PlacedNode> placed;
+  for (const auto& [where, why] : prepared_->placement()) {
+    const TranslatedNode& node = prepared_->nodes()[placed.size()];
+    placed.push_back({node.label, node.output, where, why});
+  }
+  return placed;
+}
+
 Outputs CompiledModel::run(const Feeds& inputs, const std::vector<std::string>& outputs) const {
   std::vector<const Data*> given(this->inputs().size());
   for (const auto& [name, data] : inputs.values()) {

@@ -1,9 +1,15 @@
 #include "lower/place.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
 
+#include <iomanip>
+#include <optional>
+#include <sstream>
+
+#include "onnx_torch/error.h"
 #include "passes/walk.h"
 
 namespace onnxtorch {
@@ -34,15 +40,48 @@ void move_constants(jit::Block* block, c10::Device device) {
   });
 }
 
+std::string gigabytes(double bytes) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(2) << bytes / 1e9 << " GB";
+  return text.str();
+}
+
+// What the tensors of a program that is on no device yet take there.
+double bytes_of_weights(const Program& program) {
+  double bytes = 0;
+  for (const Bound& bound : program.bound) {
+    if (bound.value.isTensor()) bytes += static_cast<double>(bound.value.toTensor().nbytes());
+  }
+  return bytes;
+}
+
+std::string too_little_memory(double needed, c10::Device device) {
+  c10::DeviceAllocator* const allocator = c10::getDeviceAllocator(device.type());
+  allocator->emptyCache();
+  const auto [free, all] = allocator->getMemoryInfo(device.index());
+  return "the device " + device.str() + " has too little memory for the model: its weights take " + gigabytes(needed) +
+         ", and " + gigabytes(static_cast<double>(free)) + " of " + gigabytes(static_cast<double>(all)) + " are free";
+}
+
+void move_weights(Program& program, c10::Device device) {
+  const double needed = bytes_of_weights(program);
+  try {
+    for (Bound& bound : program.bound) {
+      if (bound.value.isTensor()) bound.value = bound.value.toTensor().to(device);
+    }
+  } catch (const c10::OutOfMemoryError&) {
+    program.bound.clear();  // what is there already counts as free
+    throw DeviceError(too_little_memory(needed, device));
+  }
+}
+
 }  // namespace
 
 Program placed(Program program, c10::Device device) {
   if (device.is_cpu()) return program;
   program.graph = program.graph->copy();
   move_constants(program.graph->block(), device);
-  for (Bound& bound : program.bound) {
-    if (bound.value.isTensor()) bound.value = bound.value.toTensor().to(device);
-  }
+  move_weights(program, device);
   return program;
 }
 

@@ -75,6 +75,9 @@ bool is_same(const IValue& a, const IValue& b) {
 
 std::optional<jit::Stack> run_quietly(const Facts::Run& run, jit::Stack stack) {
   const at::NoGradGuard no_grad;
+  // These tensors are no concern of the modes that a caller in Python has set.
+  const c10::impl::ExcludeDispatchKeyGuard no_modes(
+      c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot}));
   try {
     run(stack);
     return stack;

@@ -95,6 +95,16 @@ TEST(Model, TellsItsInputsAndOutputs) {
   EXPECT_EQ(compiled.options().threads, 1);
 }
 
+TEST(Model, TellsWhereItsNodesRun) {
+  const auto placed = Model::from_bytes(two_outputs()).compile({.optimize = false}).placement();
+  ASSERT_EQ(placed.size(), 2U);
+  EXPECT_EQ(placed[0].node.op_type, "Add");
+  EXPECT_EQ(placed[0].output, "y");
+  EXPECT_EQ(placed[0].where, "CPU");
+  EXPECT_EQ(placed[0].why, "");
+  EXPECT_EQ(placed[1].node.op_type, "Neg");
+}
+
 TEST(Model, TakesInputsByPositionAndByName) {
   const CompiledModel model = Model::from_bytes(two_outputs()).compile();
   const at::Tensor w = longs({1, 2, 3});

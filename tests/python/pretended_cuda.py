@@ -87,6 +87,16 @@ def _has_kernel(name: str, key: str) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
 
 
+def _target(func: Any, args: Any, kwargs: Any, place: torch.device | None) -> torch.device | None:
+    """Where the result of a call will lie, whose operands lie in a place; None is the host."""
+    if func is aten.to.other:
+        return getattr(args[1], "place", None)
+    named = [x for x in (*args, *kwargs.values()) if isinstance(x, torch.device)]
+    if not named:
+        return place
+    return torch.device("cuda", named[0].index or 0) if named[0].type == "cuda" else None
+
+
 class PretendedCuda(TorchDispatchMode):
     """Within it, this many CUDA devices are there.
 
@@ -128,13 +138,7 @@ class PretendedCuda(TorchDispatchMode):
         name = func._schema.name
         operands = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, torch.Tensor)]
         places = {x.place for x in operands if isinstance(x, DeviceTensor)}
-        target = kwargs.get("device")
-        if target is not None and torch.device(target).type == "cuda":
-            place = torch.device("cuda", torch.device(target).index or 0)
-        elif target is not None:
-            place = None
-        else:
-            place = next(iter(places), None)
+        place = _target(func, args, kwargs, next(iter(places), None))
         if not places and place is None:
             return func(*args, **kwargs)
         if name not in WHOLE:

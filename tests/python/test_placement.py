@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, parser
 import onnx_torch
 from official import check, node_cases, with_initializers, with_symbolic_dims
 from onnx_torch import _C
-from pretended_cuda import PretendedCuda
+from pretended_cuda import DeviceTensor, PretendedCuda
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is there, on which the suite runs")
 
@@ -48,7 +48,7 @@ def test_runs_on_one_device(case):
 
 def test_the_pretended_device_refuses_what_cuda_refuses():
     with PretendedCuda():
-        x, host = torch.ones(2, 2).new_zeros(2, 2, device="cuda:0"), torch.ones(2)
+        x, host = DeviceTensor(torch.zeros(2, 2), torch.device("cuda:0")), torch.ones(2)
         assert x.device == torch.device("cuda:0")
         assert (x + 1).cpu().tolist() == [[1, 1], [1, 1]]
         assert (x + torch.tensor(2.0)).cpu().tolist() == [[2, 2], [2, 2]]
@@ -121,7 +121,7 @@ def test_an_operator_without_a_kernel_for_the_device_is_an_error():
     library = torch.library.Library("placement_test", "DEF")
     library.define("host_only(Tensor x) -> Tensor")
     library.impl("host_only", lambda x: x + 1, "CPU")
-    onnx_torch.register_op("placement.test", "HostOnly", 1, "placement_test::host_only")
+    onnx_torch.register_op("placement.test", "HostOnly", "placement_test::host_only")
     assert onnx_torch.prepare(custom_model("HostOnly")).run([np.zeros(2, np.float32)])[0].tolist() == [1, 1]
     with (
         PretendedCuda(),
@@ -148,11 +148,11 @@ def test_weights_go_to_the_device_once():
 
 def test_no_operator_waits_where_shapes_are_known():
     model = parser.parse_model(
-        """<ir_version: 10, opset_import: ["": 21]> net (float[2, 3, 8, 8] x) => (y) <float[4, 3, 3, 3] w> {
+        """<ir_version: 10, opset_import: ["": 21]> net (float[2, 3, 8, 8] x) => (y) {
             a = Conv(x, w)  b = MaxPool <kernel_shape = [2, 2]> (a)  c = Flatten(b)  y = Softmax(c)
         }"""
     )
-    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.ones((4, 3, 3, 3), np.float32), "w"))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((4, 3, 3, 3), np.float32), "w"))
     with PretendedCuda() as cuda:
         rep = onnx_torch.prepare(model, "CUDA:0")
         cuda.waits.clear()
