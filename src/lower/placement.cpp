@@ -20,6 +20,22 @@ namespace {
 
 namespace jit = torch::jit;
 
+// The operator behind a graph node, where c10's dispatcher has it.
+std::optional<c10::OperatorHandle> dispatched(const jit::Node* node) {
+  const jit::Operator* const op = node->maybeOperator();
+  if (!op || !op->isC10Op()) return {};
+  return c10::Dispatcher::singleton().findSchema(op->schema().operator_name());
+}
+
+c10::DispatchKey key_of(c10::Device device) { return c10::computeDispatchKey(std::nullopt, std::nullopt, device); }
+
+// What of the list of the host's work a node is, if it has no kernel of its own on the device.
+const char* hosted(const jit::Node* node, c10::Device device) {
+  const char* const what = host_work(node);
+  const auto op = what ? dispatched(node) : std::nullopt;
+  return op && op->hasKernelForDispatchKey(key_of(device)) ? nullptr : what;
+}
+
 // What the graph nodes of one ONNX node do.
 struct Parts {
   std::set<std::string> host;  // of the list
@@ -37,8 +53,8 @@ bool gives_tensor(const jit::Node* node) {
   return std::ranges::any_of(node->outputs(), [](const jit::Value* output) { return holds_tensor(output->type()); });
 }
 
-void add(Parts& parts, const jit::Node* node) {
-  if (const char* const what = host_work(node)) {
+void add(Parts& parts, const jit::Node* node, c10::Device device) {
+  if (const char* const what = hosted(node, device)) {
     parts.host.insert(what);
   } else if (node->kind().is_prim()) {
     parts.lists = true;
@@ -47,11 +63,11 @@ void add(Parts& parts, const jit::Node* node) {
   }
 }
 
-std::map<size_t, Parts> parts_by_node(const Program& program) {
+std::map<size_t, Parts> parts_by_node(const Program& program, c10::Device device) {
   std::map<size_t, Parts> parts;
   for_each_node(program.graph->block(), [&](const jit::Node* node) {
     if (node->kind() == c10::prim::Constant) return;
-    if (const auto number = node_number(node)) add(parts[*number], node);
+    if (const auto number = node_number(node)) add(parts[*number], node, device);
   });
   return parts;
 }
@@ -99,17 +115,10 @@ NodePlacement placement_of(const Parts& parts, c10::Device device) {
   return {"CPU", parts.scalars ? "the host: shape arithmetic" : "the host: a list or an optional, not what it holds"};
 }
 
-// The operator behind a graph node, where c10's dispatcher has it.
-std::optional<c10::OperatorHandle> dispatched(const jit::Node* node) {
-  const jit::Operator* const op = node->maybeOperator();
-  if (!op || !op->isC10Op()) return {};
-  return c10::Dispatcher::singleton().findSchema(op->schema().operator_name());
-}
-
 }  // namespace
 
 std::vector<NodePlacement> placement(const Program& translated, const Program& lowered, c10::Device device) {
-  const std::map<size_t, Parts> parts = parts_by_node(lowered);
+  const std::map<size_t, Parts> parts = parts_by_node(lowered, device);
   const std::set<size_t> changing = changing_nodes(translated);
   std::vector<NodePlacement> result;
   for (size_t number = 0; number < lowered.nodes.size(); ++number) {
@@ -124,7 +133,7 @@ std::vector<NodePlacement> placement(const Program& translated, const Program& l
 }
 
 void check_kernels(const Program& program, c10::Device device) {
-  const c10::DispatchKey key = c10::computeDispatchKey(std::nullopt, std::nullopt, device);
+  const c10::DispatchKey key = key_of(device);
   std::set<std::pair<size_t, std::string>> missing;
   for_each_node(program.graph->block(), [&](const jit::Node* node) {
     const auto op = dispatched(node);
