@@ -1,4 +1,4 @@
-"""A CUDA device that is not there, pretended on the CPU: which tensors lie on it is kept, and what would not run is told.
+"""A CUDA device that is not there, pretended on the CPU: it keeps which tensors lie there, and tells what would fail.
 
 `PretendedCuda` answers all that ATen is told to do. A tensor on the device is a `DeviceTensor`, which holds one of the
 CPU with its numbers, so that models run to their end and their results can be compared. Each operator is held to what

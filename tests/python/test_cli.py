@@ -359,6 +359,12 @@ def test_show(cli):
     assert "r = Relu (x)" in out and "aten::relu" in out
 
 
+def test_show_placement(cli):
+    code, out, _ = cli("show", "net.onnx", "--placement", "--no-optimize")
+    assert code == 0
+    assert [line.split() for line in out.splitlines()] == [["CPU", "Relu", "→", "r"], ["CPU", "MatMul", "→", "y"]]
+
+
 def test_show_marks_what_a_step_changed(cli, folder):
     nodes = [helper.make_node("RandomNormal", [], ["y"], shape=[2])]
     onnx.save(model_of(nodes, [], ["y"]), folder / "random.onnx")

@@ -20,6 +20,10 @@ from pretended_cuda import DeviceTensor, PretendedCuda
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is there, on which the suite runs")
 
 CASES = [case for case in node_cases() if not case.name.startswith("test_gradient")]  # autograd asks for its stream
+KERNELS_OF_CUDA = {  # which a build without nvcc lacks
+    f"onnx_torch::{name}"
+    for name in ("cast_small_float", "deform_conv", "max_roi_pool", "non_max_suppression", "roi_align")
+}
 VARIANTS = [
     *((case.name, case) for case in CASES),
     *((f"{case.name}-initializers", with_initializers(case)) for case in CASES[::8]),
@@ -35,8 +39,9 @@ def test_runs_on_one_device(case):
             try:
                 return onnx_torch.prepare(model, "CUDA:0").run
             except onnx_torch.UnsupportedError as error:
-                missing = set(re.findall(r": (onnx_torch::\w+)", str(error)))
-                assert missing, str(error)
+                missing = set(re.findall(r"^  .*: (\S+)$", str(error), re.M))
+                if not missing or missing - KERNELS_OF_CUDA:
+                    raise
                 pytest.skip(f"this build has no kernel for CUDA of {', '.join(sorted(missing))}")
 
         try:
@@ -52,7 +57,11 @@ def test_the_pretended_device_refuses_what_cuda_refuses():
         assert x.device == torch.device("cuda:0")
         assert (x + 1).cpu().tolist() == [[1, 1], [1, 1]]
         assert (x + torch.tensor(2.0)).cpu().tolist() == [[2, 2], [2, 2]]
-        for wrong in (lambda: x + host, lambda: torch.cat([x, torch.ones(2, 2)]), lambda: x.index_select(0, host.long())):
+        for wrong in (
+            lambda: x + host,
+            lambda: torch.cat([x, torch.ones(2, 2)]),
+            lambda: x.index_select(0, host.long()),
+        ):
             with pytest.raises(RuntimeError, match="expected all tensors to be on the same device"):
                 wrong()
 
@@ -126,7 +135,8 @@ def test_an_operator_without_a_kernel_for_the_device_is_an_error():
     with (
         PretendedCuda(),
         pytest.raises(
-            onnx_torch.UnsupportedError, match=r'for CUDA:0:\n  placement.test.HostOnly "mine" .*: placement_test::host_only'
+            onnx_torch.UnsupportedError,
+            match=r'for CUDA:0:\n  placement.test.HostOnly "mine" .*: placement_test::host_only',
         ) as found,
     ):
         onnx_torch.prepare(custom_model("HostOnly"), "CUDA:0")
