@@ -17,6 +17,15 @@ from onnx.backend.test.case.node import collect_testcases
 
 import onnx_torch.backend
 
+# For tests that run wherever a device is.
+DEVICES = [
+    "CPU",
+    pytest.param(
+        "CUDA:0",
+        marks=pytest.mark.skipif(not onnx_torch.backend.supports_device("CUDA:0"), reason="there is no CUDA device"),
+    ),
+]
+
 
 @dataclasses.dataclass(frozen=True)
 class Case:

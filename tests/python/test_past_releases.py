@@ -8,7 +8,7 @@ import os
 import pytest
 
 import onnx_torch.backend
-from official import assert_same
+from official import DEVICES, assert_same
 from past_mistakes import MISTAKES, mistake_of
 from past_releases import RELEASES, case_of, distinct, wheels_folder
 
@@ -24,9 +24,9 @@ def name_of(folder):
     return f"{folder.release}-{folder.name}"
 
 
-def check(folder):
+def check(folder, device="CPU"):
     case = case_of(folder)
-    prepared = onnx_torch.backend.prepare(case.model)
+    prepared = onnx_torch.backend.prepare(case.model, device)
     for inputs, expected in case.data_sets:
         assert_same(expected, list(prepared.run(inputs)), case.rtol, case.atol)
 
@@ -35,9 +35,10 @@ def test_the_releases_are_whole():
     assert len(FOLDERS) == (5351 if ALL else 3074)
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("folder", RIGHT, ids=name_of)
-def test_past_case(folder):
-    check(folder)
+def test_past_case(folder, device):
+    check(folder, device)
 
 
 @pytest.mark.parametrize("folder", WRONG, ids=name_of)

@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("onnxruntime")
 
+from official import DEVICES
 from type_matrix import page, results
 from type_matrix.cells import Cell, all_cells, schemas
 from type_matrix.compare import assert_equal, epsilon
@@ -51,6 +52,13 @@ def test_sampled_cells_are_as_recorded(key, recorded):
     found = [run_cell(cell) for cell in SAMPLE[key]]
     other = {str(r.cell): (r.outcome, r.detail) for r in found if r.outcome != recorded[r.cell]}
     assert not other, "if this is meant, run ./dev matrix"
+
+
+@pytest.mark.parametrize("device", DEVICES[1:])
+@pytest.mark.parametrize("key", sorted(SAMPLE), ids=lambda key: ".".join(filter(None, key)))
+def test_sampled_cells_on_another_device(key, device):
+    found = [run_cell(cell, device) for cell in SAMPLE[key]]
+    assert not {str(r.cell): r.detail for r in found if r.outcome in ("failed", "refused")}
 
 
 @pytest.mark.parametrize("row", WRONG, ids=lambda row: f"{row.cells} {row.oracle}")

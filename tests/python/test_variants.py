@@ -3,24 +3,26 @@
 import pytest
 
 import onnx_torch.backend
-from official import check, node_cases, with_initializers, with_symbolic_dims
+from official import DEVICES, check, node_cases, with_initializers, with_symbolic_dims
 
 INITIALIZERS = [case for case in map(with_initializers, node_cases()) if case]
 SYMBOLIC = [case for case in map(with_symbolic_dims, node_cases()) if case]
 
 
-def prepared(model):
-    return onnx_torch.backend.prepare(model, "CPU").run
+def check_on(device, case):
+    check(case, lambda model: onnx_torch.backend.prepare(model, device).run)
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("case", INITIALIZERS, ids=lambda case: case.name)
-def test_inputs_as_initializers(case):
-    check(case, prepared)
+def test_inputs_as_initializers(case, device):
+    check_on(device, case)
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("case", SYMBOLIC, ids=lambda case: case.name)
-def test_symbolic_dimensions(case):
-    check(case, prepared)
+def test_symbolic_dimensions(case, device):
+    check_on(device, case)
 
 
 def test_the_variants_are_whole():
