@@ -1,5 +1,7 @@
 // DeformConv over any number of spatial dimensions: every tap of the kernel is sampled where its offset points to,
 // and a matrix product with the weights does the rest.
+#include "kernels/deform_conv.h"
+
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
@@ -9,11 +11,12 @@
 #include <torch/library.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <numeric>
 #include <optional>
 #include <vector>
+
+#include "kernels/sampling.h"
 
 namespace onnxtorch {
 namespace {
@@ -43,21 +46,13 @@ void find_neighbours(const Geometry& g, int64_t tap, int64_t position, const T* 
   for (size_t d = g.rank(); d-- > 0; count *= 2) {
     const int64_t size = g.input[d];
     const int64_t undeformed = position % g.output[d] * g.strides[d] - g.pads[d] + tap % g.kernel[d] * g.dilations[d];
-    const T coordinate = static_cast<T>(undeformed) + offset[static_cast<int64_t>(d) * offset_step];
-
-    const bool inside = coordinate > -1 && coordinate < static_cast<T>(size);
-    const T floor = inside ? std::floor(coordinate) : T(0);
-    const T fraction = inside ? coordinate - floor : T(0);
-    const auto low = static_cast<int64_t>(floor);
-    const T low_weight = inside && low >= 0 ? 1 - fraction : T(0);
-    const T high_weight = low + 1 < size ? fraction : T(0);
-    const int64_t low_pixel = std::max<int64_t>(low, 0) * pixel_step;
-    const int64_t high_pixel = std::min(low + 1, size - 1) * pixel_step;
+    const AxisSample<T> sample =
+        sample_among_zeros(static_cast<T>(undeformed) + offset[static_cast<int64_t>(d) * offset_step], size);
     for (size_t i = 0; i < count; ++i) {
-      pixels[count + i] = pixels[i] + high_pixel;
-      weights[count + i] = weights[i] * high_weight;
-      pixels[i] += low_pixel;
-      weights[i] *= low_weight;
+      pixels[count + i] = pixels[i] + sample.high * pixel_step;
+      weights[count + i] = weights[i] * sample.high_weight;
+      pixels[i] += sample.low * pixel_step;
+      weights[i] *= sample.low_weight;
     }
     position /= g.output[d];
     tap /= g.kernel[d];
@@ -104,6 +99,40 @@ void sample_columns(const Geometry& g, at::Tensor& columns, const T* image, cons
   });
 }
 
+at::Tensor deform_conv(const at::Tensor& x, const at::Tensor& w, const at::Tensor& offset,
+                       const std::optional<at::Tensor>& b, const std::optional<at::Tensor>& mask,
+                       at::IntArrayRef dilations, int64_t group, at::IntArrayRef kernel_shape, int64_t offset_group,
+                       at::IntArrayRef pads, at::IntArrayRef strides) {
+  const auto in_compute_dtype = [dtype = at::toOpMathType(x.scalar_type())](const at::Tensor& tensor) {
+    return tensor.to(dtype).contiguous();
+  };
+  const at::Tensor images = in_compute_dtype(x), offsets = in_compute_dtype(offset);
+  const at::Tensor masks = mask ? in_compute_dtype(*mask) : at::Tensor();
+  at::Tensor y =
+      deform_conv_meta(images, w, offset, b, mask, dilations, group, kernel_shape, offset_group, pads, strides);
+  const at::IntArrayRef output = y.sizes().slice(2);
+  const Geometry geometry{x.sizes().slice(2), kernel_shape, output, pads, strides, dilations};
+
+  const int64_t taps = product(kernel_shape), positions = product(output);
+  const at::Tensor weights = in_compute_dtype(w).view({group, w.size(0) / group, w.size(1) * taps});
+  at::Tensor columns = at::zeros({x.size(1), taps, positions}, images.options());
+  for (int64_t n = 0; n < x.size(0); ++n) {
+    if (images.numel() > 0) {
+      AT_DISPATCH_FLOATING_TYPES(images.scalar_type(), "deform_conv", [&] {
+        sample_columns<scalar_t>(geometry, columns, images[n].const_data_ptr<scalar_t>(),
+                                 offsets[n].const_data_ptr<scalar_t>(),
+                                 mask ? masks[n].const_data_ptr<scalar_t>() : nullptr, offset_group);
+      });
+    }
+    at::Tensor result = y[n].view({group, w.size(0) / group, positions});
+    at::bmm_out(result, weights, columns.view({group, w.size(1) * taps, positions}));
+  }
+  if (b) y.flatten(2).add_(in_compute_dtype(*b).unsqueeze(1));
+  return y.to(x.scalar_type());
+}
+
+}  // namespace
+
 at::Tensor deform_conv_meta(const at::Tensor& x, const at::Tensor& w, const at::Tensor& offset,
                             const std::optional<at::Tensor>& b, const std::optional<at::Tensor>& mask,
                             at::IntArrayRef dilations, int64_t group, at::IntArrayRef kernel_shape,
@@ -140,40 +169,6 @@ at::Tensor deform_conv_meta(const at::Tensor& x, const at::Tensor& w, const at::
   if (mask) check_shape(*mask, "mask", offset_group * taps);
   return at::empty(shape, x.options());
 }
-
-at::Tensor deform_conv(const at::Tensor& x, const at::Tensor& w, const at::Tensor& offset,
-                       const std::optional<at::Tensor>& b, const std::optional<at::Tensor>& mask,
-                       at::IntArrayRef dilations, int64_t group, at::IntArrayRef kernel_shape, int64_t offset_group,
-                       at::IntArrayRef pads, at::IntArrayRef strides) {
-  const auto in_compute_dtype = [dtype = at::toOpMathType(x.scalar_type())](const at::Tensor& tensor) {
-    return tensor.to(dtype).contiguous();
-  };
-  const at::Tensor images = in_compute_dtype(x), offsets = in_compute_dtype(offset);
-  const at::Tensor masks = mask ? in_compute_dtype(*mask) : at::Tensor();
-  at::Tensor y =
-      deform_conv_meta(images, w, offset, b, mask, dilations, group, kernel_shape, offset_group, pads, strides);
-  const at::IntArrayRef output = y.sizes().slice(2);
-  const Geometry geometry{x.sizes().slice(2), kernel_shape, output, pads, strides, dilations};
-
-  const int64_t taps = product(kernel_shape), positions = product(output);
-  const at::Tensor weights = in_compute_dtype(w).view({group, w.size(0) / group, w.size(1) * taps});
-  at::Tensor columns = at::zeros({x.size(1), taps, positions}, images.options());
-  for (int64_t n = 0; n < x.size(0); ++n) {
-    if (images.numel() > 0) {
-      AT_DISPATCH_FLOATING_TYPES(images.scalar_type(), "deform_conv", [&] {
-        sample_columns<scalar_t>(geometry, columns, images[n].const_data_ptr<scalar_t>(),
-                                 offsets[n].const_data_ptr<scalar_t>(),
-                                 mask ? masks[n].const_data_ptr<scalar_t>() : nullptr, offset_group);
-      });
-    }
-    at::Tensor result = y[n].view({group, w.size(0) / group, positions});
-    at::bmm_out(result, weights, columns.view({group, w.size(1) * taps, positions}));
-  }
-  if (b) y.flatten(2).add_(in_compute_dtype(*b).unsqueeze(1));
-  return y.to(x.scalar_type());
-}
-
-}  // namespace
 
 TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
   // Convolution whose kernel's taps are moved by `offset` and scaled by `mask`; the arguments are DeformConv's own.

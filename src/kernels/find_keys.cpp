@@ -1,34 +1,30 @@
 // Look-up of each element among keys: LabelEncoder, CategoryMapper, OneHotEncoder.
+#include "kernels/find_keys.h"
+
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
-#include <type_traits>
 #include <vector>
+
+#include "kernels/keys.h"
 
 namespace onnxtorch {
 namespace {
 
 using at::Tensor;
 
-// The order of keys: that of numbers, then NaN, which is one key whatever its bits.
-template <typename T>
-bool before(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) return a < b || (std::isnan(b) && !std::isnan(a));
-  return a < b;
-}
-
 template <typename T>
 void find_keys(const Tensor& x, const Tensor& keys, Tensor& positions) {
   std::vector<T> ascending(keys.const_data_ptr<T>(), keys.const_data_ptr<T>() + keys.numel());
   std::vector<int64_t> position_of(ascending.size());
   std::iota(position_of.begin(), position_of.end(), 0);
-  if (!std::is_sorted(ascending.begin(), ascending.end(), before<T>)) {
+  if (!std::is_sorted(ascending.begin(), ascending.end(), KeyOrder())) {
     std::stable_sort(position_of.begin(), position_of.end(),
-                     [&](int64_t a, int64_t b) { return before(ascending[a], ascending[b]); });
+                     [&](int64_t a, int64_t b) { return KeyOrder()(ascending[a], ascending[b]); });
     const T* const key = keys.const_data_ptr<T>();
     std::transform(position_of.begin(), position_of.end(), ascending.begin(), [&](int64_t i) { return key[i]; });
   }
@@ -37,17 +33,13 @@ void find_keys(const Tensor& x, const Tensor& keys, Tensor& positions) {
   int64_t* const to = positions.mutable_data_ptr<int64_t>();
   at::parallel_for(0, x.numel(), 4096, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const auto after = std::upper_bound(ascending.begin(), ascending.end(), from[i], before<T>);
-      const bool found = after != ascending.begin() && !before(after[-1], from[i]);
-      to[i] = found ? position_of[after - ascending.begin() - 1] : -1;
+      to[i] = find_key(from[i], ascending.data(), position_of.data(), keys.numel());
     }
   });
 }
 
 Tensor find_keys(const Tensor& x, const Tensor& keys) {
-  TORCH_CHECK_VALUE(keys.dim() == 1, "find_keys takes keys of shape [K], not ", keys.sizes());
-  TORCH_CHECK_TYPE(keys.scalar_type() == x.scalar_type(), "find_keys looks for ", x.scalar_type(), " among keys of ",
-                   keys.scalar_type());
+  check_keys(x, keys);
   const Tensor elements = x.cpu().contiguous();
   const Tensor host_keys = keys.cpu().contiguous();
   Tensor positions = at::empty(elements.sizes(), at::kLong);
@@ -59,11 +51,20 @@ Tensor map_keys(const Tensor& x, const Tensor& keys, const Tensor& values, const
   TORCH_CHECK_VALUE(keys.sizes() == values.sizes(), "map_keys has ", keys.numel(), " keys for ", values.numel(),
                     " values");
   TORCH_CHECK_VALUE(default_value.numel() == 1, "map_keys has ", default_value.numel(), " default values");
+  static const auto find = c10::Dispatcher::singleton()
+                               .findSchemaOrThrow("onnx_torch::find_keys", "")
+                               .typed<Tensor(const Tensor&, const Tensor&)>();
   // Position -1 is the last of these: the default.
-  return at::cat({values, default_value.reshape(1)}).take(find_keys(x, keys));
+  return at::cat({values, default_value.reshape(1)}).take(find.call(x, keys));
 }
 
 }  // namespace
+
+void check_keys(const Tensor& x, const Tensor& keys) {
+  TORCH_CHECK_VALUE(keys.dim() == 1, "find_keys takes keys of shape [K], not ", keys.sizes());
+  TORCH_CHECK_TYPE(keys.scalar_type() == x.scalar_type(), "find_keys looks for ", x.scalar_type(), " among keys of ",
+                   keys.scalar_type());
+}
 
 TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
   constexpr auto kAnyDevice = c10::DispatchKey::CompositeExplicitAutograd;

@@ -2,12 +2,11 @@
 // once, from their exact value, whatever type they come from.
 #pragma once
 
-#include <c10/macros/Macros.h>
-
 #include <bit>
 #include <cstdint>
 
-#include "import/element_type.h"
+#include "kernels/both_sides.h"
+#include "onnx_torch/types.h"
 
 namespace onnxtorch {
 
@@ -44,13 +43,13 @@ struct Unpacked {
   bool nan;
 
   // floor(log2) of a number that is not zero
-  constexpr C10_HOST_DEVICE int magnitude() const {
+  ONNX_TORCH_BOTH constexpr int magnitude() const {
     return exponent + static_cast<int>(std::bit_width(significand)) - 1;
   }
 };
 
 template <typename Bits, int kMantissaBits, int kExponentBits>
-constexpr C10_HOST_DEVICE Unpacked unpack_ieee(Bits bits) {
+ONNX_TORCH_BOTH constexpr Unpacked unpack_ieee(Bits bits) {
   constexpr int kSpecial = (1 << kExponentBits) - 1;
   constexpr int kOneUlp = 1 - (kSpecial >> 1) - kMantissaBits;  // the exponent of the last bit of a subnormal
   const Bits mantissa = bits & ((Bits{1} << kMantissaBits) - 1);
@@ -63,17 +62,17 @@ constexpr C10_HOST_DEVICE Unpacked unpack_ieee(Bits bits) {
   };
 }
 
-constexpr C10_HOST_DEVICE Unpacked unpack(float x) { return unpack_ieee<uint32_t, 23, 8>(std::bit_cast<uint32_t>(x)); }
-constexpr C10_HOST_DEVICE Unpacked unpack(double x) {
+ONNX_TORCH_BOTH constexpr Unpacked unpack(float x) { return unpack_ieee<uint32_t, 23, 8>(std::bit_cast<uint32_t>(x)); }
+ONNX_TORCH_BOTH constexpr Unpacked unpack(double x) {
   return unpack_ieee<uint64_t, 52, 11>(std::bit_cast<uint64_t>(x));
 }
-constexpr C10_HOST_DEVICE Unpacked unpack(uint64_t x) { return {x, 0, false, false}; }
-constexpr C10_HOST_DEVICE Unpacked unpack(int64_t x) {
+ONNX_TORCH_BOTH constexpr Unpacked unpack(uint64_t x) { return {x, 0, false, false}; }
+ONNX_TORCH_BOTH constexpr Unpacked unpack(int64_t x) {
   return {x < 0 ? uint64_t{0} - static_cast<uint64_t>(x) : static_cast<uint64_t>(x), 0, x < 0, false};
 }
 
 // value / 2^bits, to the nearest integer, ties to even; a value has at most 53 significant bits where bits > 63
-constexpr C10_HOST_DEVICE uint64_t shift_right_to_even(uint64_t value, int bits) {
+ONNX_TORCH_BOTH constexpr uint64_t shift_right_to_even(uint64_t value, int bits) {
   if (bits <= 0) return value << -bits;
   if (bits > 63) return 0;
   const uint64_t half = uint64_t{1} << (bits - 1);
@@ -82,7 +81,7 @@ constexpr C10_HOST_DEVICE uint64_t shift_right_to_even(uint64_t value, int bits)
   return result + ((rest + (result & 1)) > half);
 }
 
-constexpr C10_HOST_DEVICE uint8_t encode(const Unpacked& x, const SmallFloat& format, bool saturate) {
+ONNX_TORCH_BOTH constexpr uint8_t encode(const Unpacked& x, const SmallFloat& format, bool saturate) {
   const int sign = x.negative ? 1 << (format.exponent_bits + format.mantissa_bits) : 0;
   if (x.nan) return format.has_negative_zero ? format.nan_code ^ sign : format.nan_code;
   if (x.significand == 0) return format.has_negative_zero ? sign : 0;
@@ -111,7 +110,7 @@ constexpr float decode(uint8_t code, const SmallFloat& format) {
 }
 
 // Codes 0 to 254 are 2^-127 to 2^127; 255 is NaN. ONNX leaves negative numbers open: they become NaN.
-constexpr C10_HOST_DEVICE uint8_t encode_e8m0(const Unpacked& x, bool saturate, Rounding rounding) {
+ONNX_TORCH_BOTH constexpr uint8_t encode_e8m0(const Unpacked& x, bool saturate, Rounding rounding) {
   constexpr uint8_t kMax = 254, kNan = 255;
   const bool zero = x.significand == 0;
   if (x.nan || (x.negative && !zero)) return kNan;
@@ -124,5 +123,19 @@ constexpr C10_HOST_DEVICE uint8_t encode_e8m0(const Unpacked& x, bool saturate, 
   const bool up = !exact && (rounding == Rounding::Up || (rounding == Rounding::Nearest && upper_half));
   return magnitude + 127 + up;
 }
+
+// One cast, with all it needs.
+struct SmallFloatCast {
+  SmallFloat format;
+  bool e8m0;  // instead of the format
+  bool saturate;
+  Rounding rounding;
+  uint16_t halves[64];  // the bits of each code's value, where values are stored
+
+  ONNX_TORCH_BOTH constexpr uint8_t code(const Unpacked& x) const {
+    return e8m0 ? encode_e8m0(x, saturate, rounding) : encode(x, format, saturate);
+  }
+  ONNX_TORCH_BOTH constexpr uint16_t half(const Unpacked& x) const { return halves[encode(x, format, saturate)]; }
+};
 
 }  // namespace onnxtorch

@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <span>
+
+#include "kernels/trees.h"
 
 namespace onnxtorch {
 
@@ -19,31 +22,20 @@ class Forest {
   virtual ~Forest() = default;
   // Of a contiguous [N, F] matrix in the forest's type.
   virtual Tensor scores(const Tensor& x) const = 0;
+  virtual ForestTensors tensors() const = 0;
 };
 
 namespace {
+
+void check_features(int64_t features, const Tensor& rows) {
+  TORCH_CHECK_VALUE(rows.size(1) >= features, "a tree ensemble looks at ", features, " features, and is given ",
+                    rows.size(1));
+}
 
 template <typename T>
 std::span<const T> span_of(const Tensor& x) {
   return {x.const_data_ptr<T>(), static_cast<size_t>(x.numel())};
 }
-
-enum class Aggregate : uint8_t { Sum, Min, Max };
-
-template <Aggregate aggregate, typename T>
-constexpr T kNoVote = aggregate == Aggregate::Sum   ? T(0)
-                      : aggregate == Aggregate::Min ? std::numeric_limits<T>::infinity()
-                                                    : -std::numeric_limits<T>::infinity();
-
-template <Aggregate aggregate, typename T>
-T aggregated(T a, T b) {
-  if constexpr (aggregate == Aggregate::Sum) return a + b;
-  if constexpr (aggregate == Aggregate::Min) return b < a ? b : a;
-  if constexpr (aggregate == Aggregate::Max) return b > a ? b : a;
-}
-
-// What a feature is compared for. The other tests are these with the children exchanged.
-enum class Comparison : uint8_t { LessEqual, Less, Equal, Member, Various };
 
 constexpr std::array kComparisons{Comparison::LessEqual, Comparison::Less,  Comparison::Less,  Comparison::LessEqual,
                                   Comparison::Equal,     Comparison::Equal, Comparison::Member};
@@ -61,23 +53,11 @@ class ForestOf final : public Forest {
  public:
   explicit ForestOf(const TreeTables& tables);
   Tensor scores(const Tensor& x) const override;
+  ForestTensors tensors() const override;
 
  private:
-  // Both children of a leaf are the leaf itself; with a single target its threshold is its vote.
-  struct Node {
-    T threshold;  // with Comparison::Member, the index of the set
-    uint32_t feature : 31;
-    uint32_t missing_child : 1;
-    std::array<int32_t, 2> children;  // where the comparison fails, and where it holds
-  };
-  struct Tree {
-    int32_t root;
-    int32_t depth;
-  };
-  struct Vote {
-    int32_t target;
-    T weight;
-  };
+  using Node = TreeNode<T>;
+  using Vote = TreeVote<T>;
   struct Rows {
     const T* x;
     int64_t count;
@@ -90,11 +70,11 @@ class ForestOf final : public Forest {
   void read_members(std::span<const T> members);
   Tree add_tree(const TreeTables& tables, int64_t root, Layout& layout);
   void add_branch(const TreeTables& tables, int64_t node, const Layout& layout);
-  void add_leaf(const std::vector<Vote>& votes);
+  void add_leaf(std::vector<Vote>& votes);
   void choose_comparison();
 
   template <Comparison comparison>
-  bool holds(T value, int32_t node) const;
+  bool branches(T value, int32_t node) const;
   template <Comparison comparison, bool with_missing>
   void descend(Lanes& at, int32_t depth, const T* x, int64_t stride) const;
   template <Aggregate aggregate>
@@ -113,8 +93,9 @@ class ForestOf final : public Forest {
   Comparison comparison_ = Comparison::Various;  // of all branches, where they have one
   bool follows_missing_ = false;                 // whether a NaN takes another way than a failed comparison
   std::vector<Tree> trees_;
-  int64_t steps_ = 0;                   // down all trees, at most
-  std::vector<std::vector<T>> sets_;    // sorted
+  int64_t steps_ = 0;       // down all trees, at most
+  std::vector<T> members_;  // of all sets
+  std::vector<int32_t> first_member_{0};
   std::vector<Vote> votes_;             // with several targets, by leaf
   std::vector<int32_t> first_vote_{0};  // of each node, and the end
   int64_t features_ = 1;                // that the trees look at
@@ -185,8 +166,8 @@ ForestOf<T>::ForestOf(const TreeTables& tables) : targets_(tables.targets) {
                       static_cast<int>(tests[i]));
     if (tests[i] == static_cast<uint8_t>(TreeTest::Member)) layout.thresholds[i] = static_cast<T>(set++);
   }
-  TORCH_CHECK_VALUE(set == sets_.size(), "a tree ensemble has ", sets_.size(), " sets of members for ", set,
-                    " BRANCH_MEMBER nodes");
+  TORCH_CHECK_VALUE(set == first_member_.size() - 1, "a tree ensemble has ", first_member_.size() - 1,
+                    " sets of members for ", set, " BRANCH_MEMBER nodes");
 
   for (const int64_t root : span_of<int64_t>(tables.roots)) {
     trees_.push_back(add_tree(tables, root, layout));
@@ -200,15 +181,17 @@ void ForestOf<T>::read_members(std::span<const T> members) {
   for (size_t begin = 0; begin < members.size();) {
     size_t end = begin;
     while (end < members.size() && !std::isnan(members[end])) ++end;
-    std::vector<T>& set = sets_.emplace_back(members.begin() + begin, members.begin() + end);
+    std::vector<T> set(members.begin() + begin, members.begin() + end);
     std::sort(set.begin(), set.end());
+    members_.insert(members_.end(), set.begin(), set.end());
+    first_member_.push_back(static_cast<int32_t>(members_.size()));
     begin = end + 1;
   }
 }
 
 // Breadth-first. Branches may share a child (those for the values of a category do), but not lead back to themselves.
 template <typename T>
-ForestOf<T>::Tree ForestOf<T>::add_tree(const TreeTables& tables, int64_t root, Layout& layout) {
+Tree ForestOf<T>::add_tree(const TreeTables& tables, int64_t root, Layout& layout) {
   const auto tests = span_of<uint8_t>(tables.tests);
   const auto children = span_of<int64_t>(tables.children);
   const auto is_leaf = [&](int64_t node) { return tests[node] == static_cast<uint8_t>(TreeTest::Leaf); };
@@ -267,7 +250,7 @@ void ForestOf<T>::add_branch(const TreeTables& tables, int64_t node, const Layou
 }
 
 template <typename T>
-void ForestOf<T>::add_leaf(const std::vector<Vote>& votes) {
+void ForestOf<T>::add_leaf(std::vector<Vote>& votes) {
   const T vote = with_aggregate([&]<Aggregate aggregate> {
     T value = kNoVote<aggregate, T>;
     for (const Vote& v : votes) value = aggregated<aggregate>(value, v.weight);
@@ -276,6 +259,7 @@ void ForestOf<T>::add_leaf(const std::vector<Vote>& votes) {
   const auto self = static_cast<int32_t>(nodes_.size());
   nodes_.push_back({vote, 0, 0, {self, self}});
   comparisons_.push_back(Comparison::LessEqual);  // of no consequence
+  std::ranges::stable_sort(votes, {}, &Vote::target);
   if (targets_ > 1) votes_.insert(votes_.end(), votes.begin(), votes.end());
   first_vote_.push_back(static_cast<int32_t>(votes_.size()));
 }
@@ -295,24 +279,13 @@ void ForestOf<T>::choose_comparison() {
 
 template <typename T>
 template <Comparison comparison>
-bool ForestOf<T>::holds(T value, int32_t node) const {
+bool ForestOf<T>::branches(T value, int32_t node) const {
   const T threshold = nodes_[node].threshold;
-  if constexpr (comparison == Comparison::LessEqual) return value <= threshold;
-  if constexpr (comparison == Comparison::Less) return value < threshold;
-  if constexpr (comparison == Comparison::Equal) return value == threshold;
-  if constexpr (comparison == Comparison::Member) {
-    const std::vector<T>& set = sets_[static_cast<size_t>(threshold)];
-    return !std::isnan(value) && std::binary_search(set.begin(), set.end(), value);
-  }
-  switch (comparisons_[node]) {
-    case Comparison::Less:
-      return holds<Comparison::Less>(value, node);
-    case Comparison::Equal:
-      return holds<Comparison::Equal>(value, node);
-    case Comparison::Member:
-      return !std::isnan(value) && holds<Comparison::Member>(value, node);
-    default:
-      return holds<Comparison::LessEqual>(value, node);
+  const MemberSets<T> sets{members_.data(), first_member_.data()};
+  if constexpr (comparison == Comparison::Various) {
+    return holds(comparisons_[node], value, threshold, sets);
+  } else {
+    return holds<comparison>(value, threshold, sets);
   }
 }
 
@@ -326,7 +299,7 @@ void ForestOf<T>::descend(Lanes& at, int32_t depth, const T* x, int64_t stride) 
     for (int64_t lane = 0; lane < kLanes; ++lane) {
       const Node& node = nodes_[at[lane]];
       const T value = x[lane * stride + node.feature];
-      bool side = holds<comparison>(value, at[lane]);
+      bool side = branches<comparison>(value, at[lane]);
       if constexpr (with_missing) side = std::isnan(value) ? node.missing_child : side;
       const int32_t next = node.children[side];
       moved |= next ^ at[lane];
@@ -430,18 +403,42 @@ Tensor ForestOf<T>::aggregated_votes(const Tensor& x) const {
     for (int64_t share = 1; share < shares; ++share) {
       out[i] = aggregated<aggregate>(out[i], out[share * rows * targets_ + i]);
     }
-    if (out[i] == kNoVote<aggregate, T>) out[i] = 0;
-    if (average_) out[i] /= static_cast<T>(trees);
-    if (!base_values_.empty()) out[i] += base_values_[i % targets_];
+    const T* const base_value = base_values_.empty() ? nullptr : &base_values_[i % targets_];
+    out[i] = finished_score<aggregate>(out[i], average_, trees, base_value);
   }
   return votes.select(0, 0);
 }
 
 template <typename T>
 Tensor ForestOf<T>::scores(const Tensor& x) const {
-  TORCH_CHECK_VALUE(x.size(1) >= features_, "a tree ensemble looks at ", features_, " features, and is given ",
-                    x.size(1));
+  check_features(features_, x);
   return with_aggregate([&]<Aggregate aggregate> { return aggregated_votes<aggregate>(x); });
+}
+
+// A copy of what lies in a vector, as bytes.
+template <typename Element>
+Tensor bytes_of(const std::vector<Element>& elements) {
+  Tensor bytes = at::empty(static_cast<int64_t>(elements.size() * sizeof(Element)), at::kByte);
+  if (!elements.empty()) std::memcpy(bytes.mutable_data_ptr(), elements.data(), bytes.numel());
+  return bytes;
+}
+
+template <typename T>
+ForestTensors ForestOf<T>::tensors() const {
+  return {
+      .nodes = bytes_of(nodes_),
+      .comparisons = bytes_of(comparisons_),
+      .trees = bytes_of(trees_),
+      .members = bytes_of(members_),
+      .first_member = bytes_of(first_member_),
+      .votes = bytes_of(votes_),
+      .first_vote = bytes_of(first_vote_),
+      .base_values = bytes_of(base_values_),
+      .comparison = comparison_,
+      .aggregate = aggregate_,
+      .average = average_,
+      .features = features_,
+  };
 }
 
 void check_sizes(const TreeTables& t) {
@@ -468,10 +465,27 @@ TreeEnsemble::TreeEnsemble(TreeTables tables) : tables_(std::move(tables)) {
 
 TreeEnsemble::~TreeEnsemble() = default;
 
-Tensor TreeEnsemble::operator()(const Tensor& x) const {
+Tensor TreeEnsemble::rows(const Tensor& x) const {
   TORCH_CHECK_VALUE(x.dim() == 1 || x.dim() == 2, "a tree ensemble takes a tensor of shape [N, F], not ", x.sizes());
-  const Tensor rows = (x.dim() == 1 ? x.unsqueeze(0) : x).to(at::kCPU, tables_.splits.scalar_type());
-  return forest_->scores(rows.contiguous()).to(x.device());
+  return (x.dim() == 1 ? x.unsqueeze(0) : x).to(tables_.splits.scalar_type()).contiguous();
+}
+
+Tensor TreeEnsemble::operator()(const Tensor& x) const { return forest_->scores(rows(x.cpu())).to(x.device()); }
+
+void ForestTensors::check_features(const Tensor& rows) const { onnxtorch::check_features(features, rows); }
+
+const ForestTensors& TreeEnsemble::on(c10::Device device) const {
+  const std::lock_guard lock(mutex_);
+  auto& copy = copies_[device];
+  if (!copy) {
+    copy = std::make_unique<ForestTensors>(forest_->tensors());
+    for (Tensor ForestTensors::* part : {&ForestTensors::nodes, &ForestTensors::comparisons, &ForestTensors::trees,
+                                         &ForestTensors::members, &ForestTensors::first_member, &ForestTensors::votes,
+                                         &ForestTensors::first_vote, &ForestTensors::base_values}) {
+      (*copy).*part = ((*copy).*part).to(device);
+    }
+  }
+  return *copy;
 }
 
 // ---- Registration -------------------------------------------------------------------------------------------------

@@ -6,8 +6,12 @@
 #include <torch/custom_class.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
+
+#include "kernels/trees.h"
 
 namespace onnxtorch {
 
@@ -56,6 +60,20 @@ TreeTables tree_tables(const NodeListAttributes& attributes, at::ScalarType dtyp
 
 class Forest;
 
+// A forest for a kernel of another device: the arrays of src/kernels/trees.h as bytes.
+struct ForestTensors {
+  at::Tensor nodes, comparisons, trees;
+  at::Tensor members, first_member;  // MemberSets
+  at::Tensor votes, first_vote;      // with several targets, by leaf, of a leaf by target
+  at::Tensor base_values;
+  Comparison comparison;  // of all nodes, where they have one
+  Aggregate aggregate;
+  bool average;
+  int64_t features;  // that the trees look at
+
+  void check_features(const at::Tensor& rows) const;
+};
+
 class TreeEnsemble : public torch::CustomClassHolder {
  public:
   explicit TreeEnsemble(TreeTables tables);
@@ -65,8 +83,13 @@ class TreeEnsemble : public torch::CustomClassHolder {
   // [N, F] features, or [F] for N = 1, to the aggregated votes [N, targets] plus base_values, in the tables' type.
   at::Tensor operator()(const at::Tensor& x) const;
 
+  at::Tensor rows(const at::Tensor& x) const;         // the features as a contiguous matrix [N, F] in the tables' type
+  const ForestTensors& on(c10::Device device) const;  // copied there once
+
  private:
   TreeTables tables_;
+  mutable std::mutex mutex_;
+  mutable std::unordered_map<c10::Device, std::unique_ptr<ForestTensors>> copies_;
   std::unique_ptr<const Forest> forest_;
 };
 

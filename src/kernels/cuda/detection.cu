@@ -69,10 +69,10 @@ cudaError_t max_roi_pool(const RegionPooling& sizes, double spatial_scale, const
   return for_each(results(sizes), stream, [=] __device__(int64_t i) {
     const Bin bin(sizes, i);
     const T* roi = rois + bin.region * 5;
-    const auto pixels = [&](T first, T last, int64_t bin, int64_t bins, int64_t size) {
+    const auto pixels = [&](T first, T last, int64_t index, int64_t bins, int64_t size) {
       const T first_pixel = scaled_pixel(first, spatial_scale), last_pixel = scaled_pixel(last, spatial_scale);
       assert(is_pixel(first_pixel) && is_pixel(last_pixel));
-      return pixels_of_bin(bin, bins, static_cast<int64_t>(first_pixel), static_cast<int64_t>(last_pixel), size);
+      return pixels_of_bin(index, bins, static_cast<int64_t>(first_pixel), static_cast<int64_t>(last_pixel), size);
     };
     const Interval columns = pixels(roi[1], roi[3], bin.x, sizes.bins_x, sizes.width);
     const Interval rows = pixels(roi[2], roi[4], bin.y, sizes.bins_y, sizes.height);
