@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstring>
 
 #include "kernels/work_memory.h"
@@ -175,6 +176,30 @@ void copy(const Dims& dims, const void* from, void* to) {
   }
 }
 
+bool is_plain(const at::Tensor& t) { return t.is_cpu() && t.layout() == c10::kStrided && !t.is_conj() && !t.is_neg(); }
+
+// False where elements are of a size that is left to ATen.
+bool copy(const at::Tensor& from, at::IntArrayRef to_strides, void* to) {
+  const Dims dims = dims_of(from, to_strides);
+  const void* const source = from.const_data_ptr();
+  switch (from.element_size()) {
+    case 1:
+      copy<uint8_t>(dims, source, to);
+      return true;
+    case 2:
+      copy<uint16_t>(dims, source, to);
+      return true;
+    case 4:
+      copy<uint32_t>(dims, source, to);
+      return true;
+    case 8:
+      copy<uint64_t>(dims, source, to);
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool has_strides(const at::Tensor& t, at::IntArrayRef strides) {
   for (int64_t i = 0; i < t.dim(); ++i) {
     if (t.size(i) != 1 && t.stride(i) != strides[i]) return false;
@@ -186,28 +211,15 @@ bool has_strides(const at::Tensor& t, at::IntArrayRef strides) {
 
 void copy_into(const at::Tensor& to, const at::Tensor& from) {
   if (to.numel() == 0) return;
-  const auto is_plain = [](const at::Tensor& t) {
-    return t.is_cpu() && t.layout() == c10::kStrided && !t.is_conj() && !t.is_neg();
-  };
-  if (!is_plain(to) || !is_plain(from)) {
-    to.copy_(from);
-    return;
-  }
-  const Dims dims = dims_of(from, to.strides());
-  const void* const source = from.const_data_ptr();
-  void* const target = to.mutable_data_ptr();
-  switch (from.element_size()) {
-    case 1:
-      return copy<uint8_t>(dims, source, target);
-    case 2:
-      return copy<uint16_t>(dims, source, target);
-    case 4:
-      return copy<uint32_t>(dims, source, target);
-    case 8:
-      return copy<uint64_t>(dims, source, target);
-    default:
-      to.copy_(from);
-  }
+  if (!is_plain(to) || !is_plain(from) || !copy(from, to.strides(), to.mutable_data_ptr())) to.copy_(from);
+}
+
+void copy_into(const at::Tensor& to, int64_t dim, int64_t start, const at::Tensor& from) {
+  if (from.numel() == 0) return;
+  const auto offset = static_cast<int64_t>(to.element_size()) * start * to.stride(dim);
+  const bool is_done = is_plain(to) && is_plain(from) &&
+                       copy(from, to.strides(), static_cast<std::byte*>(to.mutable_data_ptr()) + offset);
+  if (!is_done) to.narrow(dim, start, from.size(dim)).copy_(from);
 }
 
 at::Tensor arranged(const at::Tensor& t, at::IntArrayRef strides) {

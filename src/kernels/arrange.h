@@ -12,6 +12,10 @@ __attribute__((visibility("default"))) at::Tensor arranged(const at::Tensor& t, 
 // Copies all elements. The tensors are of one type and of the same sizes.
 __attribute__((visibility("default"))) void copy_into(const at::Tensor& to, const at::Tensor& from);
 
+// The same into a part of the tensor, which begins there in that dimension.
+__attribute__((visibility("default"))) void copy_into(const at::Tensor& to, int64_t dim, int64_t start,
+                                                      const at::Tensor& from);
+
 // The tensor with its last dimension innermost.
 __attribute__((visibility("default"))) at::Tensor contiguous(const at::Tensor& t);
 

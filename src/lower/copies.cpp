@@ -11,11 +11,13 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
+#include <optional>
 #include <vector>
 
 #include "kernels/arrange.h"
 #include "kernels/work_memory.h"
+#include "lower/memory_order.h"
+#include "passes/known_type.h"
 #include "passes/walk.h"
 
 namespace onnxtorch {
@@ -38,22 +40,6 @@ at::Tensor pixel_shuffle(const at::Tensor& x, int64_t factor) {
   return contiguous(pixels).view({x.size(0), channels, height * factor, width * factor});
 }
 
-// The strides of a tensor of these sizes whose dimensions lie in memory in the order of another's.
-std::vector<int64_t> strides_like(const at::Tensor& other, at::IntArrayRef sizes) {
-  std::vector<int64_t> order(sizes.size()), strides(sizes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::sort(order, std::greater());
-  const bool has_order =
-      std::ranges::all_of(order, [&](int64_t dim) { return other.stride(dim) > 0 || other.size(dim) == 1; });
-  if (has_order) std::ranges::stable_sort(order, std::less(), [&](int64_t dim) { return other.stride(dim); });
-  int64_t stride = 1;
-  for (const int64_t dim : order) {
-    strides[dim] = stride;
-    stride *= sizes[dim];
-  }
-  return strides;
-}
-
 at::Tensor cat(at::TensorList tensors, int64_t dim) {
   const auto fits_first = [&](const at::Tensor& t) {
     const at::Tensor& first = tensors.front();
@@ -73,12 +59,36 @@ at::Tensor cat(at::TensorList tensors, int64_t dim) {
   }
   constexpr int64_t kLeastElements = 1 << 14;  // for which it is worth while to look at each tensor
   if (c10::multiply_integers(sizes) < kLeastElements) return at::cat(tensors, dim);
-  const at::Tensor result = work_tensor(sizes, strides_like(first, sizes), first.scalar_type());
+  const at::Tensor result = work_tensor(sizes, strides_of(sizes, order_of(first.strides())), first.scalar_type());
   int64_t start = 0;
   for (const at::Tensor& t : tensors) {
-    copy_into(result.narrow(dim, start, t.size(dim)), t);
+    copy_into(result, dim, start, t);
     start += t.size(dim);
   }
+  return result;
+}
+
+// How many times each row or column comes; 0 where they do not come as often as one another.
+int64_t factor(int64_t from, int64_t to, std::optional<double> scale) {
+  if (from == 0 || to % from != 0) return 0;
+  const int64_t whole = to / from;
+  return scale && *scale != static_cast<double>(whole) ? 0 : whole;
+}
+
+bool is_power_of_two(int64_t number) { return number > 0 && (number & (number - 1)) == 0; }
+
+// ATen divides by the factors in floats; what that gives is exact for powers of two.
+at::Tensor upsample_nearest2d(const at::Tensor& x, at::IntArrayRef size, std::optional<double> scale_height,
+                              std::optional<double> scale_width) {
+  const bool fits = x.is_cpu() && x.numel() > 0 && x.dim() == 4 && size.size() == 2;
+  const int64_t rows = fits ? factor(x.size(2), size[0], scale_height) : 0,
+                columns = fits ? factor(x.size(3), size[1], scale_width) : 0;
+  if (!is_power_of_two(rows) || !is_power_of_two(columns))
+    return at::upsample_nearest2d(x, size, scale_height, scale_width);
+  const std::vector<int64_t> sizes = {x.size(0), x.size(1), size[0], size[1]};
+  at::Tensor result = work_tensor(sizes, strides_of(sizes, order_of(x.strides())), x.scalar_type());
+  const at::Tensor blocks = result.unflatten(3, {x.size(3), columns}).unflatten(2, {x.size(2), rows});
+  copy_into(blocks, x.unsqueeze(3).unsqueeze(5).expand(blocks.sizes()));
   return result;
 }
 
@@ -87,17 +97,14 @@ void register_copies() {
     torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
     m.def("reshape(Tensor(a) x, int[] shape) -> Tensor(a)", reshape);
     m.def("pixel_shuffle(Tensor x, int factor) -> Tensor", pixel_shuffle);
+    m.def("upsample_nearest2d(Tensor x, int[] size, float? scale_height, float? scale_width) -> Tensor",
+          upsample_nearest2d);
     m.def("cat(Tensor[] tensors, int dim) -> Tensor", cat);
     return m;
   }();
 }
 
-// Where a copy takes longer than to find out whether one is needed.
-bool is_large(const jit::Value* value) {
-  constexpr size_t kLeastElements = 1 << 12;
-  const auto elements = value->type()->expectRef<c10::TensorType>().numel();
-  return elements && *elements >= kLeastElements;
-}
+constexpr size_t kLeastCopy = 1 << 12;  // elements; less is copied sooner than it is found out whether to copy
 
 }  // namespace
 
@@ -106,9 +113,14 @@ void replace_copies(Program& program) {
   for_each_node(program.graph->block(), [](jit::Node* node) {
     if (node->matches("aten::cat(Tensor[] tensors, int dim=0) -> Tensor")) {
       replace(node, "onnx_torch::cat", node->inputs());
+    } else if (node->matches(
+                   "aten::upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? "
+                   "scales_w=None) -> Tensor")) {
+      replace(node, "onnx_torch::upsample_nearest2d", node->inputs());
     } else if (node->matches("aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor")) {
       replace(node, "onnx_torch::pixel_shuffle", node->inputs());
-    } else if (node->matches("aten::reshape(Tensor(a) self, int[] shape) -> Tensor(a)") && is_large(node->output())) {
+    } else if (node->matches("aten::reshape(Tensor(a) self, int[] shape) -> Tensor(a)") &&
+               has_at_least(node->output(), kLeastCopy)) {
       replace(node, "onnx_torch::reshape", node->inputs());
     }
   });

@@ -251,8 +251,9 @@ bool gives_channel_means(jit::Node* node, const Constants& constants) {
 void replace_operators(Program& program) {
   const Constants constants(program);
   for_each_node(program.graph->block(), [&](jit::Node* node) {
-    if (gives_channel_means(node, constants)) replace(node, "onnx_torch::channel_means", node->inputs().slice(0, 1));
-    if (node->kind() == c10::aten::layer_norm) {
+    if (gives_channel_means(node, constants)) {
+      replace(node, "onnx_torch::channel_means", node->inputs().slice(0, 1));
+    } else if (node->kind() == c10::aten::layer_norm) {
       replace(node, "onnx_torch::layer_norm", node->inputs().slice(0, 5));
     } else if (node->kind() == c10::aten::rms_norm) {
       replace(node, "onnx_torch::rms_norm", node->inputs());

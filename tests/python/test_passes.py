@@ -418,6 +418,14 @@ CONVOLUTIONS = {
         "(float[2, 16, 9, 9] x) => (float[N, C, H, W] y) { y = Conv<group = 16>(x, w) }",
         {"w": (16, 1, 3, 3)},
     ),
+    "depthwise, many columns": (
+        "(float[2, 16, 20, 20] x) => (float[N, C, H, W] y) { c = Conv<group = 16, pads = [1, 1, 1, 1]>(x, w, b) y = Relu(c) }",
+        {"w": (16, 1, 3, 3), "b": (16,)},
+    ),
+    "depthwise, strides": (
+        "(float[2, 24, 20, 20] x) => (float[N, C, H, W] y) { y = Conv<group = 24, pads = [2, 2, 2, 2], strides = [2, 2]>(x, w) }",
+        {"w": (24, 1, 5, 5)},
+    ),
     "one dimension": ("(float[2, 6, 40] x) => (float[N, C, L] y) { y = Conv(x, w) }", {"w": (8, 6, 5)}),
     "three dimensions": (
         "(float[2, 3, 5, 6, 7] x) => (float[N, C, D, H, W] y) { y = Conv(x, w) }",
@@ -489,6 +497,57 @@ def test_pack_takes_up_bias_activation_and_residual():
     )
     assert graph_of(source, "pack") == "onnx_torch::packed"
     check_equal(source, [floats(4, 6), floats(4, 5)])
+
+
+def residual_model(body: str, outputs: str = "float y", inputs: str = "") -> onnx.ModelProto:
+    text = f"(float[N, 6, H, W] x{inputs}) => ({outputs}) {{ a = Conv(x, w) b = Relu(a) {body} }}"
+    return model(text, w=(6, 6, 1, 1), v=(6, 6, 1, 1))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "c = Conv(b, w) d = Conv(c, w) e = Add(d, b) y = Relu(e)",
+        "c = Conv(b, w) d = Conv(c, w) e = Add(b, d) f = Relu(e) g = Conv(f, w) h = Conv(g, v) y = Add(f, h)",
+        "c = Conv(x, v) d = Conv(b, v) e = Add(d, c) f = Relu(e) y = Mul(f, b)",
+    ],
+)
+def test_residual_sums_take_the_memory_of_what_is_added(body: str):
+    source = residual_model(body)
+    assert graph_of(source, "pack").splitlines().count("onnx_torch::packed_over") == body.count("Add")
+    x, small = floats(2, 6, 9, 7), floats(1, 6, 3, 3)
+    check_equal(source, [x])
+    rep = onnx_torch.prepare(source)
+    results = [rep.run([x])[0], rep.run([small])[0]]
+    assert np.array_equal(rep.run([x])[0], results[0])
+    assert np.array_equal(rep.run([small])[0], results[1])
+    x[1, 2, 3, 4] = np.nan
+    x[0, 1, 2:4, 3] = np.inf, 1e38
+    check_equal(source, [x])
+
+
+@pytest.mark.parametrize(
+    ("body", "outputs"),
+    [
+        ("c = Conv(b, w) y = Add(c, b)", "float y"),  # the product itself reads it
+        ("c = Conv(b, w) d = Conv(c, w) e = Add(d, b) y = Sub(e, b)", "float y"),
+        ("c = Conv(b, w) d = Conv(c, w) y = Add(d, b)", "float y, float b"),
+        ("c = Conv(b, w) d = Conv(c, w) y = Add(d, x)", "float y"),
+        ("c = Conv(b, w) d = Conv(c, w) e = Add(d, b) f = Conv(b, v) y = Mul(e, f)", "float y"),
+        ("f = Flatten(b) c = Conv(b, w) d = Conv(c, w) e = Add(d, b) g = Flatten(e) y = Sub(g, f)", "float y"),
+        (
+            "y = Loop(n, t, b) <body = g (int64 i, bool go, float[N, 6, H, W] s) => (bool go_on, float[N, 6, H, W] u) "
+            "{ go_on = Identity(go) c = Conv(s, w) d = Conv(c, w) u = Add(d, b) }>",
+            "float y",
+        ),
+    ],
+)
+def test_residual_sums_leave_what_is_read_elsewhere(body: str, outputs: str):
+    source = residual_model(body, outputs, ", int64 n, bool t")
+    calls = graph_of(source, "pack").splitlines()
+    assert "onnx_torch::packed" in calls
+    assert "onnx_torch::packed_over" not in calls
+    check_equal(source, [floats(2, 6, 5, 5), np.array(3), np.array(True)])
 
 
 def test_a_nan_goes_through_what_is_packed():
@@ -1393,6 +1452,24 @@ def test_pixels_from_channels(mode: str, channels_last: bool):
     )
     check_equal(source, [floats(2, 5, 7, 18) if channels_last else floats(2, 18, 5, 7)])
     check_equal(source, [floats(0, 5, 7, 18) if channels_last else floats(0, 18, 5, 7)])
+
+
+@pytest.mark.parametrize("channels_last", [True, False])
+@pytest.mark.parametrize("factors", [(2, 2), (4, 1), (3, 2), (1.5, 2)])
+@pytest.mark.parametrize("element", ["float", "double", "float16", "uint8"])
+def test_repeated_pixels(element: str, factors: tuple[float, float], channels_last: bool):
+    prepared = "Transpose<perm = [0, 3, 1, 2]>(x)" if channels_last else "Identity(x)"
+    source = model(
+        f"({element}[A, B, C, D] x) => ({element} y) {{ t = {prepared} "
+        'y = Resize<mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor">(t, , s) }',
+        s=np.array([1, 1, *factors], np.float32),
+    )
+    if element in ("float", "uint8"):
+        assert "onnx_torch::upsample_nearest2d" in graph_of(source, "copies")
+    x = 10 * floats(2, 6, 8, 18) if channels_last else 10 * floats(2, 18, 6, 8)
+    x = np.abs(x).astype({"float": np.float32, "double": np.float64, "float16": np.float16, "uint8": np.uint8}[element])
+    check_equal(source, [x])
+    check_equal(source, [x[:0]])
 
 
 @pytest.mark.parametrize(("rows", "sizes"), [(1, (64, 128)), (4, (7, 10)), (5, (64, 33)), (3, (1, 17)), (2, (130, 1))])

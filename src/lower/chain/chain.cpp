@@ -14,6 +14,7 @@
 #include <set>
 
 #include "kernels/work_memory.h"
+#include "lower/memory_order.h"
 
 namespace onnxtorch {
 
@@ -79,25 +80,6 @@ chain::Run* kernel() {
 #else
   return chain::DEFAULT::run;
 #endif
-}
-
-// The dimensions from the outermost in memory to the innermost.
-Ints order_of(const Ints& strides) {
-  Ints order(strides.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, std::greater(), [&](int64_t dim) { return strides[dim]; });
-  return order;
-}
-
-// The strides of a tensor whose elements lie side by side with its dimensions in this order.
-Ints strides_of(const Ints& sizes, const Ints& order) {
-  Ints strides(sizes.size());
-  int64_t stride = 1;
-  for (const int64_t dim : order | std::views::reverse) {
-    strides[dim] = stride;
-    stride *= sizes[dim];
-  }
-  return strides;
 }
 
 // Whether the strides are those, wherever they matter.

@@ -17,6 +17,7 @@
 #include "import/element_type.h"
 #include "lower/chain/chain.h"
 #include "passes/constants.h"
+#include "passes/known_type.h"
 
 namespace onnxtorch {
 namespace {
@@ -179,6 +180,7 @@ class Elements {
         "aten::instance_norm",
         "onnx_torch::group_norm",
         "onnx_torch::packed",
+        "onnx_torch::packed_over",
         "onnx_torch::matmul",
         "onnx_torch::attention",
     };
@@ -332,16 +334,12 @@ class Block {
   }
 
  private:
-  // A large result gains by a chain of one, as it takes memory that an earlier run has given up.
+  // A large result gains by a chain of one: it takes memory that an earlier run has given up, and ATen is slow where an
+  // operand is not side by side or is repeated.
   bool is_chain(const std::vector<size_t>& members) const {
+    constexpr size_t kLeastElements = 1 << 12;
     return members.size() > 1 ||
-           (members.size() == 1 && elements_[members[0]] && is_large(*nodes_[members[0]]->output()));
-  }
-
-  static bool is_large(const jit::Value& value) {
-    constexpr size_t kLeastElements = 1 << 16;
-    const auto elements = value.type()->expectRef<c10::TensorType>().numel();
-    return elements && *elements >= kLeastElements;
+           (members.size() == 1 && elements_[members[0]] && has_at_least(nodes_[members[0]]->output(), kLeastElements));
   }
 
   std::optional<size_t> number_of(const jit::Value* value) const {

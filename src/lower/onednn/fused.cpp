@@ -73,6 +73,11 @@ bool all_within(const at::Tensor& t, float most) {
   return t.scalar_type() == c10::kFloat ? all_within<float>(t, most) : all_within<c10::BFloat16>(t, most);
 }
 
+std::vector<PostOp> with_sum(std::vector<PostOp> steps) {
+  if (!steps.empty() && steps.front().kind == PostOp::Kind::Add) steps.front().kind = PostOp::Kind::Sum;
+  return steps;
+}
+
 }  // namespace
 
 Fused::Fused(const at::Tensor& weight, const at::Tensor& bias, int64_t terms, c10::ScalarType result,
@@ -85,41 +90,41 @@ Fused::Fused(const at::Tensor& weight, const at::Tensor& bias, int64_t terms, c1
       lent_bias_(bias_.defined() ? borrowed({{bias_.numel()}, kFloat, dnnl::memory::format_tag::a}, bias_)
                                  : dnnl::memory()),
       post_ops_(std::move(post_ops)),
+      summing_(with_sum(post_ops_)),
       operands_(
           std::ranges::count_if(post_ops_, [](const PostOp& step) { return step.kind != PostOp::Kind::Activation; })),
       most_(std::ranges::any_of(post_ops_, loses_nan) ? largest_input(weight, bias_, terms)
                                                       : std::numeric_limits<float>::infinity()) {}
 
-std::shared_ptr<const Prepared> Fused::prepared(at::IntArrayRef sizes, bool with_steps) const {
+std::shared_ptr<const Prepared> Fused::prepared(at::IntArrayRef sizes, Steps steps) const {
   Key key;
   key.reserve(sizes.size() + 2);
   key.assign(sizes.begin(), sizes.end());
-  key.push_back(with_steps);
+  key.push_back(steps.empty() ? -1 : static_cast<int64_t>(steps.front().kind));
   key.push_back(at::get_num_threads());  // a primitive divides its work when it is made
-  return recent_.get(
-      key, [&] { return prepare_for_threads(sizes, with_steps ? std::span(post_ops_) : std::span<const PostOp>()); });
+  return recent_.get(key, [&] { return prepare_for_threads(sizes, steps); });
 }
 
 // What one thread does in a few microseconds is done before another has begun.
-Prepared Fused::prepare_for_threads(at::IntArrayRef sizes, std::span<const PostOp> post_ops) const {
+Prepared Fused::prepare_for_threads(at::IntArrayRef sizes, Steps steps) const {
   constexpr int64_t kLeastWork = 1 << 18;
-  Prepared result = prepare(sizes, post_ops);
+  Prepared result = prepare(sizes, steps);
   if (!result.primitive || c10::multiply_integers(result.sizes) * terms_ >= kLeastWork) return result;
   const ThreadLimit limit(1);
-  result = prepare(sizes, post_ops);
+  result = prepare(sizes, steps);
   result.threads = 1;
   return result;
 }
 
 void Fused::expect(at::IntArrayRef sizes) const {
-  if (fits(sizes) && c10::multiply_integers(sizes) > 0) prepared(sizes, true);
+  if (fits(sizes) && c10::multiply_integers(sizes) > 0) prepared(sizes, post_ops_);
 }
 
-at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
+at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands, Steps steps) const {
   const auto plainly = [&] { return apply(by_aten(given).to(result_), post_ops_, operands); };
   if (!is_plain(given, form_.scalar_type()) || !fits(given.sizes())) return plainly();
   const at::Tensor x = arranged(given, strides(given.sizes()));
-  std::shared_ptr<const Prepared> p = prepared(x.sizes(), true);
+  std::shared_ptr<const Prepared> p = prepared(x.sizes(), steps);
   if (!p->primitive) return plainly();
 
   std::vector<at::Tensor> others;
@@ -133,17 +138,18 @@ at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
     fused = fused && all_within(x, most_) &&
             std::ranges::all_of(others, [](const at::Tensor& operand) { return all_within(operand, kLargest / 2); });
   }
-  if (!fused) p = prepared(x.sizes(), false);
+  if (!fused) p = prepared(x.sizes(), {});
   if (!p->primitive) return plainly();
 
-  const at::Tensor y = work_tensor(p->sizes, p->strides, result_);
+  const bool sums = fused && !steps.empty() && steps.front().kind == PostOp::Kind::Sum;
+  const at::Tensor y = sums ? others.front() : work_tensor(p->sizes, p->strides, result_);
   Call call(p->frames);
   call.with(DNNL_ARG_SRC, p->source, x).with(DNNL_ARG_WEIGHTS, p->weight.memory).with(DNNL_ARG_DST, p->result, y);
   if (lent_bias_) call.with(DNNL_ARG_BIAS, lent_bias_);
   if (fused) {
-    size_t next = 0;
-    for (size_t i = 0; i < post_ops_.size(); ++i) {
-      if (post_ops_[i].kind == PostOp::Kind::Activation) continue;
+    size_t next = sums ? 1 : 0;
+    for (size_t i = next; i < steps.size(); ++i) {
+      if (steps[i].kind == PostOp::Kind::Activation) continue;
       call.with(DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1, p->result, others[next++]);
     }
   }

@@ -28,7 +28,11 @@ class Fused : public PackedProduct {
   // `terms` is how many products make an element of the result.
   Fused(const at::Tensor& weight, const at::Tensor& bias, int64_t terms, c10::ScalarType result,
         std::vector<PostOp> post_ops);
-  at::Tensor run(const at::Tensor& x, at::TensorList operands) const override;
+  at::Tensor run(const at::Tensor& x, at::TensorList operands) const override { return run(x, operands, post_ops_); }
+  at::Tensor run_over(const at::Tensor& x, at::TensorList operands) const override {
+    return run(x, operands, summing_);
+  }
+  bool adds_first() const override { return !post_ops_.empty() && post_ops_.front().kind == PostOp::Kind::Add; }
   void expect(at::IntArrayRef sizes) const override;
   std::vector<SavedWeights> saved() const override { return laid_.saved(); }
   void take(std::vector<SavedWeights> saved) const override { laid_.take(saved); }
@@ -48,13 +52,16 @@ class Fused : public PackedProduct {
 
  private:
   using Key = std::vector<int64_t>;
+  using Steps = std::span<const PostOp>;
 
-  std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes, bool with_steps) const;
-  Prepared prepare_for_threads(at::IntArrayRef sizes, std::span<const PostOp> post_ops) const;
+  at::Tensor run(const at::Tensor& x, at::TensorList operands, Steps steps) const;
+  std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes, Steps steps) const;
+  Prepared prepare_for_threads(at::IntArrayRef sizes, Steps steps) const;
 
   const int64_t terms_;
   const dnnl::memory lent_bias_;
   const std::vector<PostOp> post_ops_;
+  const std::vector<PostOp> summing_;  // the same, with a Sum for an Add at the beginning
   const size_t operands_;
   // Inputs up to this give results that are no NaN; without end where no step would lose one.
   const float most_;

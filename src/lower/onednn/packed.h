@@ -27,9 +27,9 @@ class Packed : public torch::CustomClassHolder {
 // --- Convolutions and products ---
 
 // A step after a convolution or a product, while its results are in registers: an activation by its ATen name, or the
-// addition of or multiplication by an operand.
+// addition of or multiplication by an operand. A Sum is an addition to what is in the result's memory.
 struct PostOp {
-  enum class Kind : uint8_t { Activation, Add, Mul };
+  enum class Kind : uint8_t { Activation, Add, Mul, Sum };
   Kind kind;
   std::string activation = {};
   double alpha = 0, beta = 0;  // its parameters
@@ -43,6 +43,10 @@ class PackedProduct : public Packed {
  public:
   // One operand for each Add and Mul, in their order.
   virtual at::Tensor run(const at::Tensor& x, at::TensorList operands) const = 0;
+  // The same where nothing else reads the first operand any more: the result may take its memory.
+  virtual at::Tensor run_over(const at::Tensor& x, at::TensorList operands) const { return run(x, operands); }
+  // Whether that makes a difference.
+  virtual bool adds_first() const { return false; }
 };
 
 struct Convolution {

@@ -138,6 +138,9 @@ dnnl::primitive_attr attributes(std::span<const PostOp> post_ops, const dnnl::me
       case PostOp::Kind::Mul:
         steps.append_binary(dnnl::algorithm::binary_mul, result);
         break;
+      case PostOp::Kind::Sum:
+        steps.append_sum();
+        break;
       case PostOp::Kind::Activation: {
         const Activation& of = activations().at(step.activation);
         const bool given = step.alpha != 0 || step.beta != 0;
@@ -157,6 +160,7 @@ at::Tensor apply(at::Tensor x, std::span<const PostOp> post_ops, at::TensorList 
   for (const PostOp& step : post_ops) {
     switch (step.kind) {
       case PostOp::Kind::Add:
+      case PostOp::Kind::Sum:
         x = at::add(x, operands[next++]);
         break;
       case PostOp::Kind::Mul:

@@ -12,6 +12,10 @@ at::Tensor run_packed(const at::Tensor& x, const c10::intrusive_ptr<Packed>& ope
   return static_cast<const PackedProduct&>(*operation).run(x, operands);
 }
 
+at::Tensor run_packed_over(const at::Tensor& x, const c10::intrusive_ptr<Packed>& operation, at::TensorList operands) {
+  return static_cast<const PackedProduct&>(*operation).run_over(x, operands);
+}
+
 std::vector<at::Tensor> run_recurrent(const at::Tensor& x, const c10::intrusive_ptr<Packed>& operation,
                                       at::TensorList states) {
   return static_cast<const PackedRecurrent&>(*operation).run(x, states);
@@ -51,6 +55,8 @@ void register_onednn() {
     torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
     m.def("packed(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor[] operands) -> Tensor",
           run_packed);
+    m.def("packed_over(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor[] operands) -> Tensor",
+          run_packed_over);
     m.def("recurrent(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor[] states) -> Tensor[]",
           run_recurrent);
     m.def("matmul(Tensor a, Tensor b) -> Tensor", onednn::product);
