@@ -419,11 +419,13 @@ CONVOLUTIONS = {
         {"w": (16, 1, 3, 3)},
     ),
     "depthwise, many columns": (
-        "(float[2, 16, 20, 20] x) => (float[N, C, H, W] y) { c = Conv<group = 16, pads = [1, 1, 1, 1]>(x, w, b) y = Relu(c) }",
+        "(float[2, 16, 20, 20] x) => (float[N, C, H, W] y) "
+        "{ c = Conv<group = 16, pads = [1, 1, 1, 1]>(x, w, b) y = Relu(c) }",
         {"w": (16, 1, 3, 3), "b": (16,)},
     ),
     "depthwise, strides": (
-        "(float[2, 24, 20, 20] x) => (float[N, C, H, W] y) { y = Conv<group = 24, pads = [2, 2, 2, 2], strides = [2, 2]>(x, w) }",
+        "(float[2, 24, 20, 20] x) => (float[N, C, H, W] y) "
+        "{ y = Conv<group = 24, pads = [2, 2, 2, 2], strides = [2, 2]>(x, w) }",
         {"w": (24, 1, 5, 5)},
     ),
     "one dimension": ("(float[2, 6, 40] x) => (float[N, C, L] y) { y = Conv(x, w) }", {"w": (8, 6, 5)}),
