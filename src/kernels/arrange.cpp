@@ -216,7 +216,7 @@ void copy_into(const at::Tensor& to, const at::Tensor& from) {
 
 void copy_into(const at::Tensor& to, int64_t dim, int64_t start, const at::Tensor& from) {
   if (from.numel() == 0) return;
-  const auto offset = static_cast<int64_t>(to.element_size()) * start * to.stride(dim);
+  const int64_t offset = to.element_size() * start * to.stride(dim);
   const bool is_done = is_plain(to) && is_plain(from) &&
                        copy(from, to.strides(), static_cast<std::byte*>(to.mutable_data_ptr()) + offset);
   if (!is_done) to.narrow(dim, start, from.size(dim)).copy_(from);
