@@ -78,7 +78,7 @@ void rewrite(Program& program, const std::string& pattern, const Replace& replac
     old->replaceAllUsesWith(result);
     for (const auto& pair : match.nodes_map) replaced.insert(pair.second);
   }
-  jit::EliminateDeadCode(program.graph);
+  if (!replaced.empty()) jit::EliminateDeadCode(program.graph);
 }
 
 }  // namespace onnxtorch

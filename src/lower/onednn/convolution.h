@@ -9,6 +9,8 @@
 
 namespace onnxtorch::onednn {
 
+Convolution with_weight(Convolution c, const at::Tensor& weight);
+
 // Whether the convolution is defined for images of these sizes.
 bool fits(const Convolution& c, at::IntArrayRef sizes);
 

@@ -65,7 +65,9 @@ Numbers as_unsigned(const at::Tensor& x, int64_t zero_point) {
 
 class PackedIntegers : public PackedIntegerProduct {
  public:
-  explicit PackedIntegers(ShiftedWeight weight) : weight_(std::move(weight)) {}
+  PackedIntegers(const ShiftedWeight& weight, const at::Tensor& numbers) : weight_(weight), laid_(numbers) {
+    weight_.forget_numbers();
+  }
 
   at::Tensor run(const at::Tensor& x, const at::Tensor& zero_point) const override {
     const auto sums = sums_of(x, zero_point);
@@ -107,7 +109,7 @@ class PackedIntegers : public PackedIntegerProduct {
   // The sums in double; x less its zero point.
   virtual at::Tensor in_double(const at::Tensor& x, const at::Tensor& weight) const = 0;
 
-  const ShiftedWeight weight_;
+  ShiftedWeight weight_;  // but for its numbers
   const LaidWeight laid_;
 
  private:
@@ -167,7 +169,9 @@ class PackedIntegers : public PackedIntegerProduct {
   }
 
   at::Tensor plainly(const at::Tensor& x, const at::Tensor& zero_point) const {
-    return in_double(at::sub(x.to(c10::kDouble), zero_point), weight_.in_double()).to(c10::kLong).to(c10::kInt);
+    return in_double(at::sub(x.to(c10::kDouble), zero_point), weight_.in_double(laid_.plain()))
+        .to(c10::kLong)
+        .to(c10::kInt);
   }
 
   mutable Recent<std::vector<int64_t>, Prepared> recent_{64};
@@ -175,8 +179,10 @@ class PackedIntegers : public PackedIntegerProduct {
 
 class IntegerConvolution final : public PackedIntegers {
  public:
-  IntegerConvolution(Convolution c, ShiftedWeight weight)
-      : PackedIntegers(std::move(weight)), convolution_(std::move(c)), unpadded_(convolution_) {
+  IntegerConvolution(Convolution c, const ShiftedWeight& weight)
+      : PackedIntegers(weight, weight.numbers().contiguous()),
+        convolution_(with_weight(std::move(c), laid_.form())),
+        unpadded_(convolution_) {
     std::ranges::fill(unpadded_.padding, 0);
   }
 
@@ -201,9 +207,7 @@ class IntegerConvolution final : public PackedIntegers {
   }
 
   Prepared prepare(at::IntArrayRef given) const override {
-    Convolution c = unpadded_;
-    c.weight = weight_.numbers();
-    return prepared_convolution(c, channels_last(given, Type::u8), Type::s8,
+    return prepared_convolution(unpadded_, channels_last(given, Type::u8), Type::s8,
                                 channels_last(result_sizes(unpadded_, given), Type::s32), attributes({}, {}), laid_);
   }
 
@@ -238,7 +242,7 @@ class IntegerConvolution final : public PackedIntegers {
 
 class IntegerLinear final : public PackedIntegers {
  public:
-  using PackedIntegers::PackedIntegers;
+  explicit IntegerLinear(const ShiftedWeight& weight) : PackedIntegers(weight, weight.numbers()) {}
 
  private:
   bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == weight_.terms(); }
@@ -247,7 +251,7 @@ class IntegerLinear final : public PackedIntegers {
   at::Tensor padded(const Numbers& given) const override { return given.x.contiguous(); }
 
   Prepared prepare(at::IntArrayRef sizes) const override {
-    return prepared_product(weight_.numbers(), sizes, Type::u8, Type::s32, false, attributes({}, {}), laid_);
+    return prepared_product(laid_.form(), sizes, Type::u8, Type::s32, false, attributes({}, {}), laid_);
   }
 
   at::Tensor row_sums(const at::Tensor& x) const override { return sums_of_rows(x.reshape({-1, weight_.terms()})); }
@@ -259,9 +263,9 @@ class IntegerLinear final : public PackedIntegers {
 }  // namespace onednn
 
 c10::intrusive_ptr<Packed> packed_integers(Convolution convolution, const at::Tensor& zero_points) {
-  onednn::ShiftedWeight weight(convolution.weight, zero_points, 0);
+  const onednn::ShiftedWeight weight(convolution.weight, zero_points, 0);
   if (convolution.groups > 1 && weight.has_shifts()) return {};
-  return c10::make_intrusive<onednn::IntegerConvolution>(std::move(convolution), std::move(weight));
+  return c10::make_intrusive<onednn::IntegerConvolution>(std::move(convolution), weight);
 }
 
 c10::intrusive_ptr<Packed> packed_integers(const Linear& linear, const at::Tensor& zero_points) {

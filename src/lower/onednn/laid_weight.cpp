@@ -1,12 +1,34 @@
 #include "lower/onednn/laid_weight.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/strides.h>
 
 #include <sstream>
 
 namespace onnxtorch::onednn {
 
 namespace {
+
+// A weight of 8 bits that lies in blocks, as views: oneDNN takes none back that has sums of it behind its elements.
+at::Tensor without_blocks(const Laid& laid) {
+  const dnnl::memory::desc desc = laid.memory.get_desc();
+  const dnnl::memory::dims dims = desc.get_dims(), padded = desc.get_padded_dims(), blocks = desc.get_inner_blks(),
+                           of = desc.get_inner_idxs();
+  std::vector<int64_t> sizes = padded, strides = desc.get_strides(), order;
+  for (size_t i = 0; i < blocks.size(); ++i) sizes[of[i]] /= blocks[i];
+  for (size_t dim = 0; dim < dims.size(); ++dim) {
+    order.push_back(static_cast<int64_t>(dim));
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (of[i] == static_cast<int64_t>(dim)) order.push_back(static_cast<int64_t>(dims.size() + i));
+    }
+  }
+  const auto steps = c10::contiguous_strides(at::IntArrayRef(blocks));
+  sizes.insert(sizes.end(), blocks.begin(), blocks.end());
+  strides.insert(strides.end(), steps.begin(), steps.end());
+  at::Tensor result = at::as_strided(laid.bytes.view(at::kChar), sizes, strides).permute(order).reshape(padded);
+  for (size_t dim = 0; dim < dims.size(); ++dim) result = result.narrow(static_cast<int64_t>(dim), 0, dims[dim]);
+  return result;
+}
 
 // The memory of a dense tensor.
 at::Tensor bytes_of(const at::Tensor& t) {
@@ -52,12 +74,15 @@ at::Tensor LaidWeight::plain() const {
 at::Tensor LaidWeight::restored() const {
   if (held_.defined()) return held_;
   at::Tensor plain = at::empty_strided(form_.sizes(), form_.strides(), form_.options().device(at::kCPU));
-  reorder(laid_.front().memory, borrowed(held_as_, plain));
+  if (plain.scalar_type() == at::kChar) {
+    at::as_strided(plain, held_as_.get_dims(), held_as_.get_strides()).copy_(without_blocks(laid_.front()));
+  } else {
+    reorder(laid_.front().memory, borrowed(held_as_, plain));
+  }
   return plain;
 }
 
-// Gives up the weight as it came, where it can be had back. Layouts with more in them than its elements are for other
-// types.
+// Gives up the weight as it came, where it can be had back.
 void LaidWeight::release(const dnnl::memory::desc& plain, const dnnl::memory::desc& laid) const {
   if (laid_.size() != 1 || !held_.defined() || laid.get_data_type() != plain.get_data_type() ||
       laid.get_format_kind() != dnnl::memory::format_kind::blocked) {

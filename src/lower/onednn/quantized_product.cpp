@@ -33,15 +33,15 @@ bool is_narrower_than_type(const Quantization& q) {
 
 class QuantizedProduct : public PackedProduct {
  public:
-  QuantizedProduct(at::Tensor weight, const at::Tensor& bias, Quantized quantized, std::vector<PostOp> post_ops)
-      : weight_(std::move(weight)),
-        quantized_(std::move(quantized)),
+  QuantizedProduct(const at::Tensor& weight, const at::Tensor& bias, Quantized quantized, std::vector<PostOp> post_ops)
+      : quantized_(std::move(quantized)),
         post_ops_(std::move(post_ops)),
         unit_(unit_of(quantized_, !post_ops_.empty()).contiguous()),
         bias_(!bias.defined()                          ? bias
               : quantized_.result && post_ops_.empty() ? at::div(bias, quantized_.result->scale).contiguous()
                                                        : bias.contiguous()),
-        zero_point_(at::full({1}, quantized_.input.zero_point, c10::kInt)) {}
+        zero_point_(at::full({1}, quantized_.input.zero_point, c10::kInt)),
+        laid_(weight) {}
 
   at::Tensor run(const at::Tensor& given, at::TensorList) const override {
     if (given.scalar_type() != quantized_.input.type || given.numel() == 0 || !fits(given.sizes()))
@@ -100,7 +100,6 @@ class QuantizedProduct : public PackedProduct {
     return attr;
   }
 
-  const at::Tensor weight_;
   const Quantized quantized_;
   const std::vector<PostOp> post_ops_;
   const at::Tensor unit_, bias_, zero_point_;
@@ -129,7 +128,8 @@ class QuantizedProduct : public PackedProduct {
 class QuantizedConvolution final : public QuantizedProduct {
  public:
   QuantizedConvolution(Convolution c, Quantized quantized, std::vector<PostOp> post_ops)
-      : QuantizedProduct(c.weight, c.bias, std::move(quantized), std::move(post_ops)), convolution_(std::move(c)) {}
+      : QuantizedProduct(c.weight.contiguous(), c.bias, std::move(quantized), std::move(post_ops)),
+        convolution_(with_weight(std::move(c), laid_.form())) {}
 
  private:
   bool fits(at::IntArrayRef sizes) const override { return onednn::fits(convolution_, sizes); }
@@ -145,9 +145,8 @@ class QuantizedConvolution final : public QuantizedProduct {
   }
 
   c10::intrusive_ptr<Packed> of_float(std::vector<PostOp> post_ops) const override {
-    Convolution c = convolution_;
-    c.weight = dequantize_along(weight_, quantized_.scales, 0);
-    return packed(std::move(c), std::move(post_ops));
+    return packed(with_weight(convolution_, dequantize_along(laid_.plain(), quantized_.scales, 0)),
+                  std::move(post_ops));
   }
 
   const Convolution convolution_;
@@ -156,10 +155,11 @@ class QuantizedConvolution final : public QuantizedProduct {
 class QuantizedLinear final : public QuantizedProduct {
  public:
   QuantizedLinear(const Linear& linear, Quantized quantized, std::vector<PostOp> post_ops)
-      : QuantizedProduct(linear.weight, linear.bias, std::move(quantized), std::move(post_ops)), linear_(linear) {}
+      : QuantizedProduct(linear.weight, linear.bias, std::move(quantized), std::move(post_ops)),
+        linear_bias_(linear.bias) {}
 
  private:
-  bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == weight_.size(0); }
+  bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == laid_.form().size(0); }
 
   std::vector<int64_t> strides(at::IntArrayRef sizes) const override {
     const auto result = c10::contiguous_strides(sizes);
@@ -169,15 +169,15 @@ class QuantizedLinear final : public QuantizedProduct {
   dnnl::memory::desc bias_of(const Prepared&) const override { return {{1, bias_.numel()}, Type::f32, Tag::ab}; }
 
   Prepared prepare(at::IntArrayRef from) const override {
-    return prepared_product(weight_, from, source_type(), result_type(), bias_.defined(),
-                            attributes_for({{1, weight_.size(1)}, Type::f32, Tag::ab}, 1 << 1), laid_);
+    return prepared_product(laid_.form(), from, source_type(), result_type(), bias_.defined(),
+                            attributes_for({{1, laid_.form().size(1)}, Type::f32, Tag::ab}, 1 << 1), laid_);
   }
 
   c10::intrusive_ptr<Packed> of_float(std::vector<PostOp> post_ops) const override {
-    return packed(Linear{dequantize_along(weight_, quantized_.scales, 1), linear_.bias}, std::move(post_ops));
+    return packed(Linear{dequantize_along(laid_.plain(), quantized_.scales, 1), linear_bias_}, std::move(post_ops));
   }
 
-  const Linear linear_;
+  const at::Tensor linear_bias_;
 };
 
 }  // namespace

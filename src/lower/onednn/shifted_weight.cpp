@@ -7,7 +7,7 @@
 namespace onnxtorch::onednn {
 
 ShiftedWeight::ShiftedWeight(at::Tensor given, const at::Tensor& zero_points, int64_t channel_dim)
-    : given_(std::move(given)), channel_dim_(channel_dim) {
+    : given_(std::move(given)), sizes_(given_.sizes().vec()), count_(given_.numel()), channel_dim_(channel_dim) {
   const Channels channels = channels_of(given_, channel_dim_);
   const at::Tensor zeros = zero_points.reshape(-1).expand(given_.size(channel_dim_));
   const at::Tensor low = channels.lowest - zeros, high = channels.highest - zeros;
@@ -18,7 +18,7 @@ ShiftedWeight::ShiftedWeight(at::Tensor given, const at::Tensor& zero_points, in
 }
 
 at::Tensor ShiftedWeight::along_channels(const at::Tensor& t) const {
-  std::vector<int64_t> shape(given_.dim(), 1);
+  std::vector<int64_t> shape(sizes_.size(), 1);
   shape[channel_dim_] = -1;
   return t.reshape(shape);
 }
@@ -30,6 +30,8 @@ at::Tensor ShiftedWeight::numbers() const {
   return at::sub(given_.view(c10::kByte), along_channels(offsets)).view(c10::kChar);
 }
 
-at::Tensor ShiftedWeight::in_double() const { return given_.to(c10::kDouble) - along_channels(offsets_ - shifts_); }
+at::Tensor ShiftedWeight::in_double(const at::Tensor& numbers) const {
+  return numbers.to(c10::kDouble) + along_channels(shifts_);
+}
 
 }  // namespace onnxtorch::onednn

@@ -3,10 +3,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 namespace onnxtorch::onednn {
 
-// The differences need not fit 8 bits: they are numbers of int8, plus a shift for each channel. The weight stays as it
-// was given; the numbers are made where they are laid out.
+// The differences need not fit 8 bits: they are numbers of int8, plus a shift for each channel.
 class ShiftedWeight {
  public:
   // One zero point for all or one for each index of a dimension, in int32.
@@ -16,16 +17,19 @@ class ShiftedWeight {
   const at::Tensor& shifts() const { return shifts_; }  // in int32
   const at::Tensor& totals() const { return totals_; }  // the sum of the numbers for each channel, in int64
   int64_t channels() const { return shifts_.numel(); }
-  int64_t terms() const { return given_.numel() / channels(); }  // of a sum
-  at::IntArrayRef sizes() const { return given_.sizes(); }
+  int64_t terms() const { return count_ / channels(); }  // of a sum
+  at::IntArrayRef sizes() const { return sizes_; }
 
   at::Tensor numbers() const;
-  at::Tensor in_double() const;  // the differences
+  void forget_numbers() { given_.reset(); }               // whoever has taken them holds them
+  at::Tensor in_double(const at::Tensor& numbers) const;  // the differences
 
  private:
   at::Tensor along_channels(const at::Tensor& t) const;
 
   at::Tensor given_;
+  std::vector<int64_t> sizes_;
+  int64_t count_;  // of the numbers
   int64_t channel_dim_;
   at::Tensor shifts_, totals_;
   at::Tensor offsets_;  // the numbers are those given less the offsets
