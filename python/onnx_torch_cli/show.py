@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,28 +29,16 @@ def show(
     """
     import onnx_torch
 
+    chosen: dict[str, Any] = {
+        "precision": precision,
+        "optimize": optimize,
+        "disabled_passes": disable_pass or (),
+        "shapes": shapes_of(shape),
+    }
     if placement:
-        rep = onnx_torch.prepare(
-            model,
-            device,
-            precision=precision,
-            optimize=optimize,
-            disabled_passes=disable_pass or (),
-            shapes=shapes_of(shape),
-        )
-        _print_placement(rep.placement())
-        return
-    print(
-        onnx_torch.show(
-            model,
-            device,
-            step=step,
-            precision=precision,
-            optimize=optimize,
-            disabled_passes=disable_pass or (),
-            shapes=shapes_of(shape),
-        )
-    )
+        _print_placement(onnx_torch.prepare(model, device, **chosen).placement())
+    else:
+        print(onnx_torch.show(model, device, step=step, **chosen))
 
 
 def _print_placement(nodes: list[NodePlacement]) -> None:
