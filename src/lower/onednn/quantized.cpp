@@ -89,6 +89,7 @@ class Recognition {
     if (jit::Value* const result = dequantized(node)) return result;
     if (jit::Value* const result = quantized(node)) return result;
     if (jit::Value* const result = pooled(node)) return result;
+    if (jit::Value* const result = picked(node)) return result;
     return moved(node);
   }
 
@@ -290,6 +291,16 @@ class Recognition {
     return insert(kDequantize, {result, of->input(1), of->input(2)}, c10::kFloat);
   }
 
+  // Rows of a dequantized table, as of words: its numbers are picked, and no wider table is made.
+  jit::Value* picked(jit::Node* node) {
+    if (!node->matches("aten::index_select(Tensor self, int dim, Tensor index) -> Tensor")) return nullptr;
+    if (!constant_.contains(node->input(0))) return nullptr;
+    const jit::Value* const table = dequantized(node->input(0)->node());
+    if (!table) return nullptr;
+    const jit::Node* const of = table->node();
+    return insert(kDequantize, {move(node, of->input(0)), of->input(1), of->input(2)}, c10::kFloat);
+  }
+
   // --- Pooling ---
 
   // The pooling that the node does, of 8 bits.
@@ -485,6 +496,25 @@ void note_input_types(Program& program) {
   }
 }
 
+// Whether there is anything of 8 bits.
+bool has_bytes(const Program& program) {
+  const auto is_of_bytes = [](const jit::Value* value) { return is_8_bit(type_of(value).value_or(c10::kFloat)); };
+  bool found = std::ranges::any_of(program.graph->inputs(), is_of_bytes) ||
+               std::ranges::any_of(program.bound, [](const Bound& bound) {
+                 return bound.value.isTensor() && bound.value.toTensor().defined() &&
+                        is_8_bit(bound.value.toTensor().scalar_type());
+               });
+  const Constants constants(program);
+  for_each_node(program.graph->block(), [&](const jit::Node* node) {
+    if (found) return;
+    found = std::ranges::any_of(node->outputs(), is_of_bytes);
+    if (found || node->kind() != c10::aten::to) return;
+    const auto to = constants(node->input(1));
+    found = to && to->isInt() && is_8_bit(static_cast<at::ScalarType>(to->toInt()));
+  });
+  return found;
+}
+
 }  // namespace
 
 void find_quantized(Program& program) {
@@ -492,6 +522,7 @@ void find_quantized(Program& program) {
   register_onednn();
   register_max_pool();
   note_input_types(program);
+  if (!has_bytes(program)) return;
   find_integer_products(program);
   Recognition(program).run();
 }
