@@ -435,8 +435,8 @@ def test_chain_of_layers() -> None:
     ]
     image = floats(1, 64, 10, 10)
     ours, plain = (onnx_torch.prepare(source, optimize=o).run([image])[0] for o in (True, False))
-    # What differs by one in q1, at a tie, is a part of a step of q2, and several may add up to one. Each layer by itself
-    # is compared with the plain graph elsewhere; the chain, with the layers one by one.
+    # A difference of one in q1, at a tie, is part of a step of q2, and several may add up to one. A layer by itself is
+    # compared with the plain graph elsewhere; the chain, with the layers one by one.
     assert (ours != plain).mean() < 0.01
     layers = utils.Extractor(shape_inference.infer_shapes(source))
     first = layers.extract_model(["image"], ["q0", "q1"])
