@@ -152,11 +152,8 @@ def run_path(library: Path) -> list[str]:
 @pytest.mark.skipif(not shutil.which("readelf"), reason="readelf is not there")
 def test_the_installed_libraries_name_no_folder_of_the_build_machine(prefix):
     libraries = [library for library in (prefix / "lib").glob("*.so*") if not library.is_symlink()]
-    assert {library.name.split(".")[0] for library in libraries} == {
-        "libdnnl",
-        "libonnx_torch",
-        "libonnx_torch_kernels",
-    }
+    names = {library.name.split(".")[0] for library in libraries}
+    assert names - {"libonnx_torch_cuda"} == {"libdnnl", "libonnx_torch", "libonnx_torch_kernels"}
     for library in libraries:
         folders = run_path(library)
         assert folders or library.name.startswith("libdnnl."), library  # which needs nothing but torch's OpenMP
