@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -38,24 +37,13 @@ void find_keys(const Tensor& x, const Tensor& keys, Tensor& positions) {
   });
 }
 
-Tensor find_keys(const Tensor& x, const Tensor& keys) {
+Tensor positions_of(const Tensor& x, const Tensor& keys) {
   check_keys(x, keys);
   const Tensor elements = x.cpu().contiguous();
   const Tensor host_keys = keys.cpu().contiguous();
   Tensor positions = at::empty(elements.sizes(), at::kLong);
   AT_DISPATCH_ALL_TYPES(x.scalar_type(), "find_keys", [&] { find_keys<scalar_t>(elements, host_keys, positions); });
   return positions.to(x.device());
-}
-
-Tensor map_keys(const Tensor& x, const Tensor& keys, const Tensor& values, const Tensor& default_value) {
-  TORCH_CHECK_VALUE(keys.sizes() == values.sizes(), "map_keys has ", keys.numel(), " keys for ", values.numel(),
-                    " values");
-  TORCH_CHECK_VALUE(default_value.numel() == 1, "map_keys has ", default_value.numel(), " default values");
-  static const auto find = c10::Dispatcher::singleton()
-                               .findSchemaOrThrow("onnx_torch::find_keys", "")
-                               .typed<Tensor(const Tensor&, const Tensor&)>();
-  // Position -1 is the last of these: the default.
-  return at::cat({values, default_value.reshape(1)}).take(find.call(x, keys));
 }
 
 }  // namespace
@@ -66,18 +54,24 @@ void check_keys(const Tensor& x, const Tensor& keys) {
                    keys.scalar_type());
 }
 
+void check_values(const Tensor& keys, const Tensor& values, const Tensor& default_value) {
+  TORCH_CHECK_VALUE(keys.sizes() == values.sizes(), "map_keys has ", keys.numel(), " keys for ", values.numel(),
+                    " values");
+  TORCH_CHECK_VALUE(default_value.numel() == 1, "map_keys has ", default_value.numel(), " default values");
+}
+
 TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
   constexpr auto kAnyDevice = c10::DispatchKey::CompositeExplicitAutograd;
 
   // The position in keys [K] of each element of x, or -1. The last of equal keys counts; NaN is found. Keys that ascend
   // are found faster.
   m.def("find_keys(Tensor x, Tensor keys) -> Tensor");
-  m.impl("find_keys", kAnyDevice, [](const Tensor& x, const Tensor& keys) { return find_keys(x, keys); });
+  m.impl("find_keys", kAnyDevice, TORCH_FN(positions_of));
 
   // LabelEncoder, CategoryMapper: for each element of x the value [K] of its key [K], or the default, which is one
   // number.
   m.def("map_keys(Tensor x, Tensor keys, Tensor values, Tensor default_value) -> Tensor");
-  m.impl("map_keys", kAnyDevice, TORCH_FN(map_keys));
+  m.impl("map_keys", kAnyDevice, TORCH_FN(map_keys<&positions_of>));
 }
 
 }  // namespace onnxtorch

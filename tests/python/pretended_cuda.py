@@ -34,6 +34,7 @@ WHOLE = {
     "aten::rnn_relu",
     "aten::scaled_dot_product_attention",
     "aten::grid_sampler",
+    "aten::one_hot",
 }
 
 # Operands of the CPU that a kernel of CUDA takes beside the device's.

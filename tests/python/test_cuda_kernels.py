@@ -15,7 +15,10 @@ from onnx import TensorProto
 import onnx_torch
 from kernel_support import kernels
 
-OPERATORS = "cast_small_float deform_conv find_keys max_roi_pool non_max_suppression roi_align tree_ensemble".split()
+OPERATORS = [
+    *("cast_small_float", "deform_conv", "find_keys", "map_keys", "max_roi_pool"),
+    *("multiclass_probability", "non_max_suppression", "roi_align", "tree_ensemble"),
+]
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 TOLERANCES = {torch.float32: 1e-5, torch.float64: 1e-12, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 ON_HOST = Path(onnx_torch.__file__).parents[2] / "tests" / "cpp" / "libonnx_torch_cuda_on_host.so"
@@ -167,6 +170,7 @@ def test_find_keys(check, dtype):
         if dtype.is_floating_point and count and keys:
             x[:3], among[4] = torch.nan, torch.nan
         check("find_keys", x, among)
+        check("map_keys", x, among, uniform(random, -1, 1, keys), torch.tensor(7.0, dtype=torch.float64))
 
 
 MODES = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"]
@@ -220,3 +224,12 @@ def test_tree_ensemble_with_sets(check):
     )  # fmt: skip
     x = torch.tensor([[1.2, 0], [8, 9], [2, 9], [2, 1], [torch.nan, 9], [torch.nan, torch.nan]])
     check("tree_ensemble", x, ensemble)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_multiclass_probability(check, dtype):
+    random = np.random.default_rng(0)
+    for rows, classes in [(70, 3), (5, 12), (2, 130), (0, 3), (3, 1)]:
+        below = torch.tril(uniform(random, 0.01, 0.99, rows, classes, classes), -1)
+        above = torch.triu(1 - below.transpose(1, 2), 1)
+        check("multiclass_probability", (below + above).to(dtype))

@@ -112,6 +112,24 @@ def test_placement_of_control_flow():
     ]
 
 
+def test_placement_of_what_has_a_kernel_in_some_builds():
+    found = placement(
+        """(int64[n] x, float[n, 2] z) => (y, labels, scores) {
+            y = ai.onnx.ml.LabelEncoder <keys_int64s = [1, 2], values_floats = [0.5, 0.25]> (x)
+            labels, scores = ai.onnx.ml.SVMClassifier <classlabels_ints = [0, 1], coefficients = [1.0, -1.0],
+                kernel_type = "LINEAR", kernel_params = [0.0, 0.0, 3.0], prob_a = [1.0], prob_b = [0.0], rho = [0.0],
+                support_vectors = [1.0, 2.0, 2.0, 1.0], vectors_per_class = [1, 1]> (z)
+        }"""
+    )
+    try:
+        onnx_torch.kernels_library(cuda=True)
+    except onnx_torch.UnsupportedError:
+        parts = "the host: look-up by key", "the host's part: control flow, probabilities of pairs of classes"
+        assert found == [("LabelEncoder", "CPU", parts[0]), ("SVMClassifier", "CUDA:0", parts[1])]
+    else:
+        assert found == [("LabelEncoder", "CUDA:0", ""), ("SVMClassifier", "CUDA:0", "the host's part: control flow")]
+
+
 def test_placement_on_the_cpu():
     text = "(float[2] x, float[2] z) => (y) { a = Add(x, z)  b = Relu(a)  y = Sigmoid(b) }"
     plain = placement(text, "CPU", optimize=False)

@@ -28,6 +28,9 @@ at::Tensor positions_of(const at::Tensor& x, const at::Tensor& keys) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(onnx_torch, CUDA, m) { m.impl("find_keys", &positions_of); }
+TORCH_LIBRARY_IMPL(onnx_torch, CUDA, m) {
+  m.impl("find_keys", &positions_of);
+  m.impl("map_keys", &onnxtorch::map_keys<&positions_of>);
+}
 
 }  // namespace onnxtorch::cuda
