@@ -1,7 +1,6 @@
 #include "kernels/work_memory.h"
 
 #include <ATen/EmptyTensor.h>
-#include <ATen/ops/from_blob.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/strides.h>
@@ -52,10 +51,19 @@ void WorkMemory::end_run() {
   std::erase_if(blocks_, [&](const auto& block) { return block.second.given_up + kMostRuns < runs_; });
 }
 
+void WorkMemory::take_back(void* lent) {
+  const std::unique_ptr<Lent> held(static_cast<Lent*>(lent));
+  held->memory->give_up(std::move(held->block));
+}
+
 at::Tensor WorkMemory::empty(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype, size_t bytes) {
-  const auto block = std::make_shared<Block>(take(bytes));
-  const auto give_up = [memory = shared_from_this(), block](void*) { memory->give_up(std::move(*block)); };
-  return at::from_blob(block->data.get(), sizes, strides, give_up, dtype);
+  auto lent = std::make_unique<Lent>(shared_from_this(), take(bytes));
+  void* const data = lent->block.data.get();
+  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, {data, lent.release(), &take_back, c10::kCPU});
+  at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(dtype));
+  result.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  return result;
 }
 
 size_t WorkMemory::kept_bytes() const {
@@ -76,6 +84,12 @@ at::Tensor work_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, c10::Scal
 
 at::Tensor work_tensor(at::IntArrayRef sizes, c10::ScalarType dtype) {
   return work_tensor(sizes, c10::contiguous_strides(sizes), dtype);
+}
+
+bool is_last_reference(const at::Tensor& tensor) {
+  if (tensor.use_count() != 1 || tensor.storage().use_count() != 1) return false;
+  const c10::DeleterFnPtr deleter = tensor.storage().data_ptr().get_deleter();
+  return deleter == &WorkMemory::take_back || deleter == c10::GetCPUAllocator()->raw_deleter();
 }
 
 }  // namespace onnxtorch

@@ -39,6 +39,13 @@ class __attribute__((visibility("default"))) WorkMemory : public std::enable_sha
     uint64_t given_up = 0;  // in which run
   };
 
+  struct Lent {  // what a tensor's storage holds
+    std::shared_ptr<WorkMemory> memory;
+    Block block;
+  };
+  static void take_back(void* lent);
+  friend bool is_last_reference(const at::Tensor& tensor);
+
   Block take(size_t bytes);
   void give_up(Block block);
   void end_run();
@@ -52,5 +59,10 @@ class __attribute__((visibility("default"))) WorkMemory : public std::enable_sha
 __attribute__((visibility("default"))) at::Tensor work_tensor(at::IntArrayRef sizes, at::IntArrayRef strides,
                                                               c10::ScalarType dtype);
 __attribute__((visibility("default"))) at::Tensor work_tensor(at::IntArrayRef sizes, c10::ScalarType dtype);
+
+// Whether nothing but this tensor knows its memory, which an allocator gave: an operator that takes the tensor may
+// leave its result there. TorchScript moves a value out of its register to the operator that is the last to read it;
+// weights, what a caller has given, and what another tensor looks at have further references.
+__attribute__((visibility("default"))) bool is_last_reference(const at::Tensor& tensor);
 
 }  // namespace onnxtorch

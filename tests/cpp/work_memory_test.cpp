@@ -68,5 +68,24 @@ TEST(WorkMemory, MayEndBeforeItsTensors) {
   EXPECT_EQ(x.sum().item<float>(), kLarge);
 }
 
+TEST(WorkMemory, TellsTheLastReference) {
+  const auto memory = std::make_shared<WorkMemory>();
+  const WorkMemory::Scope scope(*memory);
+  for (const int64_t size : {kSmall, kLarge}) {
+    const at::Tensor x = work_tensor({size}, c10::kFloat);
+    EXPECT_TRUE(is_last_reference(x));
+    {
+      const at::Tensor same = x;
+      EXPECT_FALSE(is_last_reference(x));
+    }
+    const at::Tensor part = x.narrow(0, 0, 2);
+    EXPECT_FALSE(is_last_reference(x));
+    EXPECT_FALSE(is_last_reference(part));
+  }
+  EXPECT_TRUE(is_last_reference(at::ones({4})));
+  float lent[4] = {};
+  EXPECT_FALSE(is_last_reference(at::from_blob(lent, {4})));
+}
+
 }  // namespace
 }  // namespace onnxtorch

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import torch
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
@@ -84,3 +85,12 @@ def assert_same(actual: Sequence[Any], expected: Sequence[Any], rtol: float = 1e
         else:
             wide = np.complex128 if want.dtype.kind == "c" else np.float64
             np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=rtol, atol=atol)
+
+
+def allocations(source: onnx.ModelProto, inputs: Sequence[np.ndarray]) -> int:
+    """How many tensors a run makes."""
+    rep = onnx_torch.backend.prepare(source)
+    rep.run(inputs)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        rep.run(inputs)
+    return sum(event.name() == "[memory]" and event.nbytes() > 0 for event in profile.profiler.kineto_results.events())

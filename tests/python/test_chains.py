@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper, parser
+from torch.nn.functional import silu
 
 import onnx_torch
+from models import allocations
 
 RNG = np.random.default_rng(0)
+BOUNDS = {"zero": np.array([0]), "one": np.array([1])}
 SPECIAL = np.array(
     [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 3e38, -3e38, 1.0, -1.0, 0.5, -3.0, 6.0], np.float32
 )
@@ -182,6 +186,45 @@ def test_transposed_inputs_and_channels_last():
         scale=floats(16, 1, 1),
     )
     check(source, [floats(2, 3, 8, 9)], chains=None, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("body", "outputs", "results"),
+    [
+        ("a = Softmax(x) b = Mul(a, v) y = Tanh(b)", "float y", 1),
+        ("a = Softmax(x) b = Softmax(v) c = Mul(b, a) y = Tanh(c)", "float y", 2),
+        ("a = Softmax(x) b = Mul(a, a) c = Sub(b, v) y = Add(c, a)", "float y", 1),
+        ("a = Softmax(x) b = Tanh(a) y = Mul(b, v)", "float y, float b", 2),
+        # what is read after a result is written, or elsewhere, stays
+        ("a = Softmax(x) b = Tanh(a) c = Softmax(b) d = Mul(b, a) y = Sub(d, c)", "float y", 3),
+        ("a = Softmax(x) b = Mul(a, v) y = Tanh(b)", "float y, float a", 2),
+        ("a = Softmax(x) b = Mul(a, v) c = Tanh(b) d = Softmax(a) y = Div(c, d)", "float y", 3),
+        ("b = Mul(x, v) y = Tanh(b)", "float y", 1),
+        # another layout, or a row that is repeated
+        ("a = Softmax(v) t = Transpose(a) b = Mul(x, t) y = Tanh(b)", "float y", 2),
+        ("r = Slice(x, zero, one, zero) a = Softmax(r) b = Mul(v, a) y = Tanh(b)", "float y", 2),
+    ],
+)
+def test_results_take_memory_that_nothing_else_reads(body: str, outputs: str, results: int):
+    source = model(
+        f"(float[64, 64] x, float[64, 64] v) => ({outputs}) {{ {body} }}", **(BOUNDS if "zero" in body else {})
+    )
+    inputs = [floats(64, 64), floats(64, 64)]
+    before = [x.copy() for x in inputs]
+    check(source, inputs, chains=None, rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(inputs, before)
+    assert allocations(source, inputs) == results
+
+
+@pytest.mark.parametrize(("body", "of"), [("y = Sigmoid(x)", torch.sigmoid), ("s = Sigmoid(x) y = Mul(s, x)", silu)])
+def test_large_sigmoids_are_as_exact_as_floats_are(body: str, of: Callable[[torch.Tensor], torch.Tensor]):
+    powers = np.logspace(-38, 2, 3001)
+    x = np.concatenate([np.linspace(-90, 90, 60001), powers, -powers, SPECIAL]).astype(np.float32)
+    source = model(f"(float[{x.size}] x) => (float[{x.size}] y) {{ {body} }}")
+    check(source, [x], rtol=1e-6, atol=3e-37)  # ATen's Silu is 0 where e to the power of -x is too large
+    expected = of(torch.from_numpy(x).double()).numpy()
+    (y,) = onnx_torch.prepare(source).run([x])
+    np.testing.assert_allclose(y, expected.astype(np.float32), rtol=3e-7, atol=3e-37)
 
 
 def test_large_tensors_on_several_threads():

@@ -15,6 +15,7 @@
 
 #include "kernels/work_memory.h"
 #include "lower/memory_order.h"
+#include "lower/taken.h"
 
 namespace onnxtorch {
 
@@ -31,8 +32,9 @@ struct Layout {
 struct ChainPlan {
   struct Pass {
     Loop loop;
-    std::vector<size_t> sources, results;  // numbers of tensors: the inputs, then what the passes give
-    Layout layout;                         // of the results
+    std::vector<size_t> sources, results;     // numbers of tensors: the inputs, then what the passes give
+    std::vector<std::optional<size_t>> over;  // the tensor whose memory a result may take, where nothing else reads it
+    Layout layout;                            // of the results
     int64_t elements = 0, grain = 0;
   };
 
@@ -140,6 +142,7 @@ class Planner {
       }
     }
     for (const size_t value : program_.results) plan_.results.push_back(tensor_of_.at(value));
+    for (ChainPlan::Pass& pass : plan_.passes) share_memory(pass);
     plan_.tensors = layouts_.size();
     return std::move(plan_);
   }
@@ -261,6 +264,40 @@ class Planner {
     return fits;
   }
 
+  // Whether the pass is the last to read a tensor.
+  bool is_last_to_read(const ChainPlan::Pass& pass, size_t tensor) const {
+    const auto reads = [&](const ChainPlan::Pass& other) { return std::ranges::count(other.sources, tensor) > 0; };
+    return std::ranges::find(plan_.results, tensor) == plan_.results.end() &&
+           std::ranges::none_of(std::span(&pass + 1, &plan_.passes.back() + 1), reads);
+  }
+
+  // A result may take the memory of a source that lies as it does, and that no step reads after the result is written.
+  void share_memory(ChainPlan::Pass& pass) {
+    const auto& loop = pass.loop;
+    const auto last_read = [&](size_t slot) {
+      const auto found = std::ranges::find_if(loop.steps | std::views::reverse, [&](const chain::Step& step) {
+        return std::ranges::count(step.operands, slot) > 0;
+      });
+      return loop.steps.rend() - found;
+    };
+    const size_t first_result = loop.slots() - pass.results.size();
+    pass.over.resize(pass.results.size());
+    for (size_t i = 0; i < pass.results.size(); ++i) {
+      if (loop.results_are_masks[i]) continue;
+      const auto written =
+          std::ranges::find(loop.steps, first_result + i, &chain::Step::result) - loop.steps.begin() + 1;
+      for (size_t slot = 0; slot < pass.sources.size(); ++slot) {
+        const size_t tensor = pass.sources[slot];
+        const Source& source = loop.sources[slot];
+        if (source.kind == Source::Kind::Direct && !source.is_mask && layouts_[tensor].sizes == pass.layout.sizes &&
+            last_read(slot) <= written && std::ranges::count(pass.over, tensor) == 0 && is_last_to_read(pass, tensor)) {
+          pass.over[i] = tensor;
+          break;
+        }
+      }
+    }
+  }
+
   const ChainProgram& program_;
   ChainPlan plan_;
   std::vector<Layout> layouts_;         // of tensors
@@ -305,18 +342,20 @@ std::vector<at::Tensor> Chain::by_aten(at::TensorList inputs) const {
   return results;
 }
 
-std::vector<at::Tensor> Chain::run(at::TensorList inputs) const {
-  if (!fits(inputs)) return by_aten(inputs);
-  const auto made = plan(inputs);
-  if (made->passes.empty()) return by_aten(inputs);
-  std::vector<at::Tensor> tensors(inputs.begin(), inputs.end());
+std::vector<at::Tensor> Chain::run(std::vector<at::Tensor> tensors) const {
+  if (!fits(tensors)) return by_aten(tensors);
+  const auto made = plan(tensors);
+  if (made->passes.empty()) return by_aten(tensors);
   tensors.reserve(made->tensors);
   for (const ChainPlan::Pass& pass : made->passes) {
     c10::SmallVector<const void*, 16> sources;
     c10::SmallVector<void*, 8> results;
     for (const size_t number : pass.sources) sources.push_back(tensors[number].const_data_ptr());
-    for (const bool is_mask : pass.loop.results_are_masks) {
-      tensors.push_back(work_tensor(pass.layout.sizes, pass.layout.strides, is_mask ? c10::kBool : c10::kFloat));
+    for (size_t i = 0; i < pass.results.size(); ++i) {
+      const bool over = pass.over[i] && is_last_reference(tensors[*pass.over[i]]);
+      const auto type = pass.loop.results_are_masks[i] ? c10::kBool : c10::kFloat;
+      tensors.push_back(over ? std::move(tensors[*pass.over[i]])
+                             : work_tensor(pass.layout.sizes, pass.layout.strides, type));
       results.push_back(tensors.back().mutable_data_ptr());
     }
     at::parallel_for(0, pass.elements, pass.grain, [&](int64_t begin, int64_t end) {
@@ -329,12 +368,22 @@ std::vector<at::Tensor> Chain::run(at::TensorList inputs) const {
   return results;
 }
 
+namespace {
+
+// Boxed, as TorchScript copies a list for a function that takes one, and each tensor has a reference more then.
+void run_chain(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+  const auto operation = torch::jit::pop(*stack).toCustomClass<Chain>();
+  torch::jit::push(*stack, operation->run(taken(torch::jit::pop(*stack))));
+}
+
+}  // namespace
+
 void register_chain() {
   static const torch::Library library = [] {
     const torch::class_<Chain> chain("onnx_torch", "Chain");
     torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
     m.def("chain(Tensor[] inputs, __torch__.torch.classes.onnx_torch.Chain operation) -> Tensor[]",
-          [](at::TensorList inputs, const c10::intrusive_ptr<Chain>& operation) { return operation->run(inputs); });
+          torch::CppFunction::makeFromBoxedFunction<run_chain>());
     return m;
   }();
 }

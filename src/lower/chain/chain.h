@@ -38,7 +38,8 @@ class Chain : public torch::CustomClassHolder {
   // `plain` computes the same by ATen.
   Chain(ChainProgram program, const std::shared_ptr<torch::jit::Graph>& plain);
 
-  std::vector<at::Tensor> run(at::TensorList inputs) const;
+  // A result may take the memory of an input to which nothing else refers.
+  std::vector<at::Tensor> run(std::vector<at::Tensor> inputs) const;
 
  private:
   std::shared_ptr<const ChainPlan> plan(at::TensorList inputs) const;

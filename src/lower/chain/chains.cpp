@@ -180,7 +180,6 @@ class Elements {
         "aten::instance_norm",
         "onnx_torch::group_norm",
         "onnx_torch::packed",
-        "onnx_torch::packed_over",
         "onnx_torch::matmul",
         "onnx_torch::attention",
     };
@@ -337,9 +336,8 @@ class Block {
   // A large result gains by a chain of one: it takes memory that an earlier run has given up, and ATen is slow where an
   // operand is not side by side or is repeated.
   bool is_chain(const std::vector<size_t>& members) const {
-    constexpr size_t kLeastElements = 1 << 12;
     return members.size() > 1 ||
-           (members.size() == 1 && elements_[members[0]] && has_at_least(nodes_[members[0]]->output(), kLeastElements));
+           (members.size() == 1 && elements_[members[0]] && has_at_least(nodes_[members[0]]->output(), kLeastAlone));
   }
 
   std::optional<size_t> number_of(const jit::Value* value) const {

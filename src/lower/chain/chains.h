@@ -1,9 +1,14 @@
 // Element-wise operators that work on one another's results become one operator.
 #pragma once
 
+#include <cstddef>
+
 #include "translate/program.h"
 
 namespace onnxtorch {
+
+// The elements of a result from which on its operator alone is a chain.
+constexpr size_t kLeastAlone = 1 << 12;
 
 void find_chains(Program& program);
 

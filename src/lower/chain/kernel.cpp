@@ -17,6 +17,7 @@ constexpr int64_t kLargestBlock = 1 << 12;
 // A block ends where such a run of a strided source does, so that within the block its elements are one, or side by
 // side.
 constexpr int64_t kLongRun = 1 << 7;
+constexpr int64_t kCacheLine = 16;  // floats
 
 // Where a value's elements of the current block are. Of a splat, one vector stands for all.
 struct Slot {
@@ -43,9 +44,34 @@ void map(const Slot& result, int64_t count, const Slot& x, const Slot& y, const 
   for (int64_t i = 0; i < count; i += kWidth) f(x[i], y[i], z[i]).store(result.data + i);
 }
 
-// As ATen's kernels compute them.
+#ifdef CPU_CAPABILITY_AVX512
+// e to the power of -|x|, to about one unit in the last place; 0 where it is less than half the smallest number.
+__m512 falling_exp(__m512 x) {
+  constexpr float kLog2E = 1.44269502F, kLog2ELow = 1.92596303e-8F;
+  const __m512 a = _mm512_max_ps(_mm512_set1_ps(-104), _mm512_or_ps(x, _mm512_set1_ps(-0.0F)));  // a NaN stays one
+  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(a, _mm512_set1_ps(kLog2E)), _MM_FROUND_TO_NEAREST_INT);
+  const __m512 r = _mm512_fmadd_ps(a, _mm512_set1_ps(kLog2ELow), _mm512_fmsub_ps(a, _mm512_set1_ps(kLog2E), n));
+  __m512 power = _mm512_set1_ps(1.5353362e-4F);  // of 2, to r
+  for (const float factor : {1.33988739e-3F, 9.61843692e-3F, 5.55033237e-2F, 2.40226477e-1F, 6.93147182e-1F, 1.0F})
+    power = _mm512_fmadd_ps(power, r, _mm512_set1_ps(factor));
+  return _mm512_scalef_ps(power, n);
+}
+
+// factor / (1 + e to the power of -x), without a power that is larger than 1.
+Vec over_one_and_exp(const Vec& factor, const Vec& x) {
+  const __m512 power = falling_exp(x);
+  const __m512 above = _mm512_mask_mul_ps(factor, _mm512_movepi32_mask(_mm512_castps_si512(x)), factor, power);
+  return _mm512_div_ps(above, _mm512_add_ps(_mm512_set1_ps(1), power));
+}
+
+Vec sigmoid(const Vec& x) { return over_one_and_exp(Vec(1), x); }
+Vec silu(const Vec& x) { return over_one_and_exp(x, x); }
+#else
 Vec sigmoid(const Vec& x) { return (Vec(1) + x.neg().exp()).reciprocal(); }
 Vec silu(const Vec& x) { return x / (Vec(1) + x.neg().exp()); }
+#endif
+
+// As ATen's kernels compute them.
 Vec six_capped(const Vec& x) { return at::vec::minimum(at::vec::maximum(x + Vec(3), Vec(0)), Vec(6)); }
 Vec sign(const Vec& x) { return ((Vec(0) < x) & Vec(1)) - ((x < Vec(0)) & Vec(1)); }
 Vec leaky_relu(const Vec& x, const Vec& slope) { return x * Vec::blendv(slope, Vec(1), x > Vec(0)); }
@@ -324,6 +350,12 @@ void run(const Loop& loop, const void* const* sources, void* const* results, int
       const bool in_memory = whole && !loop.results_are_masks[i];
       slots[first_result + i] =
           in_memory ? Slot{static_cast<float*>(results[i]) + begin, kAll} : buffer(first_result + i);
+    }
+    // What is read and then written in the same memory may be in another processor's cache: it is fetched once.
+    for (int64_t i = 0; i < result_count && whole; ++i) {
+      if (loop.results_are_masks[i]) continue;
+      const auto* const to = static_cast<const float*>(results[i]) + begin;
+      for (int64_t at = 0; at < count; at += kCacheLine) __builtin_prefetch(to + at, /*rw=*/1);
     }
     for (const Step& step : loop.steps) compute(step, slots, whole ? count : kWidth);
     for (int64_t i = 0; i < result_count; ++i) {

@@ -117,13 +117,14 @@ Prepared Fused::prepare_for_threads(at::IntArrayRef sizes, Steps steps) const {
 }
 
 void Fused::expect(at::IntArrayRef sizes) const {
-  if (fits(sizes) && c10::multiply_integers(sizes) > 0) prepared(sizes, post_ops_);
+  if (fits(sizes) && c10::multiply_integers(sizes) > 0) prepared(sizes, summing_);
 }
 
-at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands, Steps steps) const {
+at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
   const auto plainly = [&] { return apply(by_aten(given).to(result_), post_ops_, operands); };
   if (!is_plain(given, form_.scalar_type()) || !fits(given.sizes())) return plainly();
   const at::Tensor x = arranged(given, strides(given.sizes()));
+  const Steps steps = !operands.empty() && is_last_reference(operands.front()) ? summing_ : post_ops_;
   std::shared_ptr<const Prepared> p = prepared(x.sizes(), steps);
   if (!p->primitive) return plainly();
 

@@ -28,11 +28,7 @@ class Fused : public PackedProduct {
   // `terms` is how many products make an element of the result.
   Fused(const at::Tensor& weight, const at::Tensor& bias, int64_t terms, c10::ScalarType result,
         std::vector<PostOp> post_ops);
-  at::Tensor run(const at::Tensor& x, at::TensorList operands) const override { return run(x, operands, post_ops_); }
-  at::Tensor run_over(const at::Tensor& x, at::TensorList operands) const override {
-    return run(x, operands, summing_);
-  }
-  bool adds_first() const override { return !post_ops_.empty() && post_ops_.front().kind == PostOp::Kind::Add; }
+  at::Tensor run(const at::Tensor& x, at::TensorList operands) const override;
   void expect(at::IntArrayRef sizes) const override;
   std::vector<SavedWeights> saved() const override { return laid_.saved(); }
   void take(std::vector<SavedWeights> saved) const override { laid_.take(saved); }
@@ -54,7 +50,6 @@ class Fused : public PackedProduct {
   using Key = std::vector<int64_t>;
   using Steps = std::span<const PostOp>;
 
-  at::Tensor run(const at::Tensor& x, at::TensorList operands, Steps steps) const;
   std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes, Steps steps) const;
   Prepared prepare_for_threads(at::IntArrayRef sizes, Steps steps) const;
 

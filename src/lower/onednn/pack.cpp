@@ -11,8 +11,10 @@
 #include <unordered_set>
 #include <variant>
 
+#include "lower/chain/chains.h"
 #include "lower/onednn/packed.h"
 #include "passes/constants.h"
+#include "passes/known_type.h"
 #include "passes/walk.h"
 
 namespace onnxtorch {
@@ -23,7 +25,6 @@ using c10::IValue;
 using c10::Symbol;
 
 const auto kPacked = Symbol::fromQualString("onnx_torch::packed");
-const auto kPackedOver = Symbol::fromQualString("onnx_torch::packed_over");
 const auto kQuantize = Symbol::fromQualString("onnx_torch::quantize");
 const auto kDequantize = Symbol::fromQualString("onnx_torch::dequantize");
 const auto kDequantizeAlong = Symbol::fromQualString("onnx_torch::dequantize_along");
@@ -229,10 +230,17 @@ void take_cast(Candidate& c, const Constants& constants) {
   c.last = user;
 }
 
+// A chain computes these on its own in less time than oneDNN on the registers of a convolution.
+bool is_better_apart(const Candidate& c, const jit::Node* user) {
+  return std::holds_alternative<Convolution>(c.main) && !c.quantized &&
+         (user->kind() == c10::aten::silu || user->kind() == c10::aten::sigmoid) &&
+         has_at_least(user->output(), kLeastAlone);
+}
+
 // Takes up the node that alone uses the result so far.
 bool extend(Candidate& c, const Constants& constants) {
   jit::Node* const user = only_user(c.last->output());
-  if (!user || !user->maybeOperator()) return false;
+  if (!user || !user->maybeOperator() || is_better_apart(c, user)) return false;
   if (auto step = activation(user, constants)) {
     c.post_ops.push_back(*std::move(step));
   } else if (!take_operand(c, user, constants)) {
@@ -252,35 +260,6 @@ void quantize_result(Candidate& c, const Constants& constants) {
   result.high = *constants.get<int64_t>(user->input(4));
   c.quantized->result = result;
   c.last = user;
-}
-
-bool is_packed(const jit::Node* node) { return node->kind() == kPacked || node->kind() == kPackedOver; }
-
-// Whether the value has memory of its own, which nothing reads but packed operators before this one and its list of
-// operands.
-bool is_last_reader(const jit::Node* node, const jit::Value* operand) {
-  return is_packed(operand->node()) && operand->node()->owningBlock() == node->owningBlock() &&
-         std::ranges::all_of(operand->uses(), [&](const jit::Use& use) {
-           const bool in_list = use.user->kind() == c10::prim::ListConstruct;
-           const jit::Node* const reader = in_list ? only_user(use.user->output()) : use.user;
-           if (!reader || !is_packed(reader) || reader->owningBlock() != node->owningBlock()) return false;
-           return reader == node ? in_list : reader->isBefore(node);
-         });
-}
-
-// A residual sum takes the memory of what is added, so that less goes through the cache.
-void sum_in_place(Program& program) {
-  const Constants constants(program);
-  for_each_node(program.graph->block(), [&](jit::Node* node) {
-    if (node->kind() != kPacked) return;
-    const auto operation = constants(node->input(1));
-    const auto operands = node->input(2)->node()->inputs();
-    if (operands.empty() || !operation || !is_last_reader(node, operands.front())) return;
-    const auto product = c10::dynamic_intrusive_pointer_cast<PackedProduct>(operation->toCustomClass<Packed>());
-    const bool is_once_there = std::ranges::count(operands, operands.front()) == 1;
-    if (product && product->adds_first() && is_once_there) replace(node, kPackedOver.toQualString(), node->inputs());
-  });
-  jit::EliminateDeadCode(program.graph);
 }
 
 class Packing {
@@ -348,8 +327,8 @@ class Packing {
 }  // namespace
 
 void expect_known_sizes(const Program& program) {
-  static const std::unordered_set<std::string> names = {"onnx_torch::packed", "onnx_torch::packed_over",
-                                                        "onnx_torch::recurrent", "onnx_torch::integer_product",
+  static const std::unordered_set<std::string> names = {"onnx_torch::packed", "onnx_torch::recurrent",
+                                                        "onnx_torch::integer_product",
                                                         "onnx_torch::scaled_integer_product"};
   const Constants constants(program);
   for_each_node(program.graph->block(), [&](const jit::Node* node) {
@@ -364,7 +343,6 @@ void expect_known_sizes(const Program& program) {
 void pack(Program& program) {
   register_onednn();
   Packing(program).run();
-  sum_in_place(program);
 }
 
 }  // namespace onnxtorch

@@ -41,12 +41,9 @@ bool is_post_activation(const std::string& name);
 // Of an input and a weight of float32 or bfloat16, with a result of their type or float32.
 class PackedProduct : public Packed {
  public:
-  // One operand for each Add and Mul, in their order.
+  // One operand for each Add and Mul, in their order. The result may take the memory of one to which nothing else
+  // refers.
   virtual at::Tensor run(const at::Tensor& x, at::TensorList operands) const = 0;
-  // The same where nothing else reads the first operand any more: the result may take its memory.
-  virtual at::Tensor run_over(const at::Tensor& x, at::TensorList operands) const { return run(x, operands); }
-  // Whether that makes a difference.
-  virtual bool adds_first() const { return false; }
 };
 
 struct Convolution {

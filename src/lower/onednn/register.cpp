@@ -4,16 +4,17 @@
 #include "lower/onednn/packed.h"
 #include "lower/onednn/product.h"
 #include "lower/onednn/quantize.h"
+#include "lower/taken.h"
 
 namespace onnxtorch {
 namespace {
 
-at::Tensor run_packed(const at::Tensor& x, const c10::intrusive_ptr<Packed>& operation, at::TensorList operands) {
-  return static_cast<const PackedProduct&>(*operation).run(x, operands);
-}
-
-at::Tensor run_packed_over(const at::Tensor& x, const c10::intrusive_ptr<Packed>& operation, at::TensorList operands) {
-  return static_cast<const PackedProduct&>(*operation).run_over(x, operands);
+// Boxed, as TorchScript copies a list for a function that takes one, and each tensor has a reference more then.
+void run_packed(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+  const std::vector<at::Tensor> operands = taken(torch::jit::pop(*stack));
+  const auto operation = torch::jit::pop(*stack).toCustomClass<Packed>();
+  const at::Tensor x = torch::jit::pop(*stack).toTensor();
+  torch::jit::push(*stack, static_cast<const PackedProduct&>(*operation).run(x, operands));
 }
 
 std::vector<at::Tensor> run_recurrent(const at::Tensor& x, const c10::intrusive_ptr<Packed>& operation,
@@ -54,9 +55,7 @@ void register_onednn() {
     const torch::class_<Packed> packed("onnx_torch", "Packed");
     torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
     m.def("packed(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor[] operands) -> Tensor",
-          run_packed);
-    m.def("packed_over(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor[] operands) -> Tensor",
-          run_packed_over);
+          torch::CppFunction::makeFromBoxedFunction<run_packed>());
     m.def("recurrent(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor[] states) -> Tensor[]",
           run_recurrent);
     m.def("matmul(Tensor a, Tensor b) -> Tensor", onednn::product);
