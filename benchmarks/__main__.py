@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import fnmatch
+import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -12,18 +13,19 @@ from pathlib import Path
 
 from onnx_torch_cli.terminal import note, progress, table
 
-from . import report
-from .engines import COLUMNS
+from . import machine, report
+from .engines import COLUMNS, CPU, GPU_PRECISIONS, columns
 from .measuring import Settings, measure
-from .models import CASES
 from .models.case import Case, model_file
 from .plot import plot
 from .results import Results
+from .variants import cases
 
 ROOT = Path(__file__).resolve().parent.parent
-KEPT, OUT, PAGE = ROOT / "build" / "bench" / "models", ROOT / "out" / "bench", ROOT / "docs" / "performance.md"
+KEPT, OUT, DOCS = ROOT / "build" / "bench" / "models", ROOT / "out" / "bench", ROOT / "docs"
 
 QUICK = Settings(rounds=5, turn=0.1, repeats=3, loads=1)
+GPU_LIMIT = 1800.0  # seconds, as torch.compile tries out kernels
 QUICK_MODELS = (
     "resnet50 mobilenet_v3_large bert gpt2_decode t5_encoder_torchscript lstm resnet50_int8_static forest identity "
     "recommender"
@@ -38,9 +40,12 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--models", nargs="+", metavar="NAME", help="only these; a name may be a pattern")
     top.add_argument("--engines", nargs="+", choices=COLUMNS, metavar="NAME", help=f"only these, of {names}")
     top.add_argument("--threads", type=int, default=2, help="how many each engine uses (default: %(default)s)")
+    top.add_argument("--device", type=device, default=CPU, help="cpu, or cuda:N for a GPU (default: %(default)s)")
+    precision = "what to compute in on a GPU (default: %(default)s); on the CPU there are columns for that"
+    top.add_argument("--precision", choices=GPU_PRECISIONS, default="float32", help=precision)
     top.add_argument("--rounds", type=int, help="how often each engine has its turn")
     top.add_argument("--output", type=Path, metavar="FOLDER", default=OUT, help="for the results (default: out/bench)")
-    top.add_argument("--record", action="store_true", help="write the results into docs/performance.md, too")
+    top.add_argument("--record", action="store_true", help="write the results into the documentation, too")
     top.add_argument("--report", type=Path, metavar="JSON", help="show the results of an earlier benchmark")
     top.add_argument("--kept", type=Path, metavar="FOLDER", default=KEPT, help="where made models are kept")
     top.add_argument("--list", action="store_true", help="name all models, and measure nothing")
@@ -48,22 +53,49 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def device(text: str) -> str:
+    found = re.fullmatch(r"cpu|cuda(:\d+)?", text.lower())
+    if not found:
+        raise argparse.ArgumentTypeError(f'"{text}" is neither cpu nor cuda:N')
+    return "cuda:0" if found[0] == "cuda" else found[0]
+
+
 def settings_of(args: argparse.Namespace) -> Settings:
     base = QUICK if args.quick else Settings()
-    return dataclasses.replace(base, threads=args.threads, rounds=args.rounds or base.rounds)
+    limit = base.limit if args.device == CPU else GPU_LIMIT
+    chosen = dict(threads=args.threads, rounds=args.rounds or base.rounds, device=args.device, precision=args.precision)
+    return dataclasses.replace(base, limit=limit, **chosen)
+
+
+def gpu_of(args: argparse.Namespace) -> str:
+    """What there is at the device, or the end of all if it cannot be used; empty for the CPU."""
+    if args.device == CPU:
+        return ""
+    try:
+        return machine.gpu(args.device)
+    except (AssertionError, RuntimeError) as error:  # of torch, without CUDA or a driver or that GPU
+        raise SystemExit(f"The benchmark cannot run on {args.device}: {error}") from None
 
 
 def chosen_cases(args: argparse.Namespace) -> list[Case]:
     """The cases whose names match one of the patterns."""
+    known = cases(args.device, args.precision)
     patterns = args.models or (QUICK_MODELS if args.quick else ["*"])
     for pattern in patterns:
-        if not fnmatch.filter(CASES, pattern):
+        if not fnmatch.filter(known, pattern):
             raise SystemExit(f'No model is named "{pattern}"; --list names all.')
-    return [case for case in CASES.values() if any(fnmatch.fnmatchcase(case.name, p) for p in patterns)]
+    return [case for case in known.values() if any(fnmatch.fnmatchcase(case.name, p) for p in patterns)]
 
 
 def chosen_engines(args: argparse.Namespace) -> list[str]:
-    return args.engines or [name for name, engine in COLUMNS.items() if not (args.quick and engine.compiles)]
+    """Those wanted, in the order of the columns, with what they are compared with."""
+    there = columns(args.device)
+    if args.engines:
+        wanted = {*args.engines, *(COLUMNS[one].against for one in args.engines)}
+        if unknown := wanted - set(there):
+            raise SystemExit(f"Not on {args.device}: {', '.join(sorted(unknown))}; there are {', '.join(there)}.")
+        return [name for name in there if name in wanted]
+    return [name for name, engine in there.items() if not (args.quick and engine.compiles)]
 
 
 def make(cases: Sequence[Case], folder: Path) -> list[Case]:
@@ -87,18 +119,27 @@ def show_models(cases: Iterable[Case], folder: Path) -> None:
 
 def measure_all(cases: Sequence[Case], engines: Sequence[str], settings: Settings, args: argparse.Namespace) -> Results:
     """Measures model by model; what is done is kept in the results' file all the while."""
-    results = Results(settings)
+    results = Results(settings, gpu=gpu_of(args))
     args.output.mkdir(parents=True, exist_ok=True)
     with (args.output / "engines.log").open("w") as log:
         for number, case in enumerate(cases, 1):
             with progress(f"{case.name} ({number} of {len(cases)})") as report_progress:
-                results.rows.append(measure(case, args.kept, engines, settings, log, report_progress))
-            results.write(results_file(args.output, settings.threads))
+                results.rows.append(measure(case, kept(args), engines, settings, log, report_progress))
+            results.write(results_file(args.output, settings))
     return results
 
 
-def results_file(folder: Path, threads: int) -> Path:
-    return folder / f"performance-{threads}-threads.json"
+def kept(args: argparse.Namespace) -> Path:
+    """The folder of the models; those in float16 have the same names as the others."""
+    return args.kept / "float16" if args.precision == "float16" else args.kept
+
+
+def results_file(folder: Path, settings: Settings) -> Path:
+    return folder / f"performance-{settings.key.replace(' ', '-')}.json"
+
+
+def page_of(settings: Settings) -> Path:
+    return DOCS / ("performance-cuda.md" if settings.on_gpu else "performance.md")
 
 
 def show(results: Results) -> None:
@@ -106,17 +147,15 @@ def show(results: Results) -> None:
     for one in report.tables(results):
         print()
         table(one.columns, one.rows, one.title)
-    print(f"\n{report.LEGEND}")
+    print(f"\n{report.legend(results)}")
 
 
 def record(results: Results) -> None:
     """Keeps results with the documentation."""
-    threads = results.settings.threads
-    file = results_file(PAGE.parent, threads)
+    page, file = page_of(results.settings), results_file(DOCS, results.settings)
     results.write(file)
     plot(results, file.with_suffix(".svg"))
-    page = report.into_page(PAGE.read_text(), f"{threads} threads", results, file.with_suffix(".svg").name)
-    PAGE.write_text(page)
+    page.write_text(report.into_page(page.read_text(), results.settings.key, results, file.with_suffix(".svg").name))
 
 
 def main() -> int:
@@ -124,18 +163,20 @@ def main() -> int:
     if args.report:
         results = Results.read(args.report)
     else:
-        cases = chosen_cases(args)
+        chosen = chosen_cases(args)
         if args.list:
-            show_models(cases, args.kept)
+            show_models(chosen, kept(args))
             return 0
-        made = make(cases, args.kept)
+        if not args.make:
+            gpu_of(args)  # before models are made in vain
+        made = make(chosen, kept(args))
         if args.make:
-            show_models(made, args.kept)
-            note(f"The models are in {args.kept}")
-            return 0 if made == cases else 1
+            show_models(made, kept(args))
+            note(f"The models are in {kept(args)}")
+            return 0 if made == chosen else 1
         began = time.monotonic()
         results = measure_all(made, chosen_engines(args), settings_of(args), args)
-        plot(results, results_file(args.output, args.threads).with_suffix(".svg"))
+        plot(results, results_file(args.output, results.settings).with_suffix(".svg"))
         note(f"Measured in {(time.monotonic() - began) / 60:.1f} minutes; the results are in {args.output}")
     show(results)
     if args.record:

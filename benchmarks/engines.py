@@ -5,12 +5,13 @@ The classes of `ENGINES` are run by `onnx_torch.other_engine`, which has those o
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,91 +25,286 @@ class Engine:
 
     Attributes:
         label: its name in reports.
-        kind: the class that runs it.
+        kind: the class that runs it on the CPU; empty where it is not measured there.
         modules: what its users import, so that the time is told apart from loading.
         options: what else the class gets, beside the number of threads.
+        cuda: the class that runs it on a GPU; empty likewise.
         from_source: whether it runs what the model was exported from, and gets the name of the case.
         compiles: whether loading takes minutes, so that a quick benchmark leaves it out.
-        looser: how many times as far its outputs may differ.
-        bound: whether it tells what the hardware allows, for cases that name it.
+        precision: what it computes in on the CPU, which says how far its outputs may differ; empty where it is asked.
+        against: the column whose time its own is compared with.
+        repeats: the column that it is a second process of.
+        bound: what it tells of what the hardware allows, for cases that name it.
     """
 
     label: str
     kind: str
     modules: tuple[str, ...]
     options: dict[str, Any] = field(default_factory=dict)
+    cuda: str = ""
     from_source: bool = False
     compiles: bool = False
-    looser: float = 1
-    bound: bool = False
+    precision: str = "float32"
+    against: str = "onnx_torch"
+    repeats: str = ""
+    bound: str = ""
+
+    def class_for(self, device: str) -> str:
+        return self.kind if device == CPU else self.cuda
 
 
-OURS, REFERENCE, AGAIN = "onnx_torch", "onnxruntime", "onnxruntime_again"
+CPU = "cpu"
+GPU_PRECISIONS = ("float32", "tf32", "float16")
+TOLERANCES = {"float32": 0.0, "tf32": 0.01, "float16": 0.01, "bfloat16": 0.05}  # of an output's largest element
+
+OURS, REFERENCE = "onnx_torch", "onnxruntime"
+
+
+def ours(label: str, options: dict[str, Any], kind: str = "onnx_torch", **more: Any) -> Engine:
+    return Engine(label, kind, ("onnx_torch",), options, **{"cuda": "onnx_torch_tensors", **more})
+
+
+def openvino(label: str, options: dict[str, Any], **more: Any) -> Engine:
+    return Engine(label, "openvino", ("openvino",), options, precision="", **more)
+
+
+def torch(label: str, options: dict[str, Any], kind: str = "torch", cuda: str = "torch", **more: Any) -> Engine:
+    return Engine(label, kind, ("torch",), options, cuda, from_source=True, **more)
+
 
 COLUMNS = {
-    OURS: Engine("onnx_torch", "onnx_torch", ("onnx_torch",)),
-    "unoptimized": Engine("onnx_torch, no passes", "onnx_torch", ("onnx_torch",), {"optimize": False}),
-    "bfloat16": Engine("onnx_torch, bfloat16", "onnx_torch", ("onnx_torch",), {"precision": "bfloat16"}, looser=50),
-    REFERENCE: Engine("onnxruntime", "onnxruntime", ("onnxruntime",)),
-    AGAIN: Engine("onnxruntime, a second process", "onnxruntime", ("onnxruntime",)),
-    "openvino": Engine("OpenVINO, float32", "openvino", ("openvino",), {"precision": "f32"}),
-    "openvino_bfloat16": Engine("OpenVINO, bfloat16", "openvino", ("openvino",), {"precision": "bf16"}, looser=50),
-    "torch": Engine("torch, eager", "torch", ("torch",), from_source=True),
-    "torch_compile": Engine("torch.compile", "torch", ("torch",), {"compile": True}, from_source=True, compiles=True),
+    OURS: ours("onnx_torch", {}),
+    "unoptimized": ours("onnx_torch, no passes", {"optimize": False}),
+    "bfloat16": ours("onnx_torch, bfloat16", {"precision": "bfloat16"}, precision="bfloat16", cuda=""),
+    "graphs": ours("onnx_torch, CUDA graph", {"capture": True}, kind=""),
+    REFERENCE: Engine("onnxruntime", "onnxruntime", ("onnxruntime",), cuda="onnxruntime_tensors"),
+    "onnxruntime_again": Engine("onnxruntime, a second process", "onnxruntime", ("onnxruntime",), repeats=REFERENCE),
+    "openvino": openvino("OpenVINO, float32", {"INFERENCE_PRECISION_HINT": "f32"}),
+    "openvino_default": openvino("OpenVINO, by default", {}, against="bfloat16"),
+    "torch": torch("torch, eager", {}),
+    "torch_again": torch("torch, eager, a second process", {}, kind="", repeats="torch"),
+    "torch_graphs": torch("torch, eager, CUDA graph", {"capture": True}, kind="", against="graphs"),
+    "torch_compile": torch("torch.compile", {"compile": True}, compiles=True),
     "onnx2torch": Engine("onnx2torch", "onnx2torch", ("onnx2torch",)),
-    "primitive": Engine("oneDNN's primitive", "primitive", ("torch",), from_source=True, bound=True),
-    "copy": Engine("a copy", "copy", ("torch",), from_source=True, bound=True),
+    "primitive": torch("oneDNN's primitive", {}, kind="primitive", cuda="", bound="primitive"),
+    "library": torch("cuBLAS or cuDNN", {"capture": True, "tune": True}, kind="", against="graphs", bound="primitive"),
+    "copy": torch("a copy", {}, kind="copy", cuda="", bound="copy"),
 }
+
+
+def columns(device: str) -> dict[str, Engine]:
+    """The engines that are measured on a device, by their names."""
+    return {name: engine for name, engine in COLUMNS.items() if engine.class_for(device)}
+
+
+def again(names: Collection[str]) -> str | None:
+    """The column among some that is a second process of another one of them."""
+    return next((name for name in names if COLUMNS[name].repeats in names), None)
 
 
 class OpenVino:
     def __init__(self, model: str, directory: str, options: dict[str, Any]) -> None:
         import openvino
 
-        settings = {
-            "INFERENCE_PRECISION_HINT": options["precision"],
-            "PERFORMANCE_HINT": "LATENCY",
-            "INFERENCE_NUM_THREADS": options["threads"],
-        }
+        settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": options.pop("threads"), **options}
         self._compiled = openvino.Core().compile_model(model, "CPU", settings)
 
     def run(self, feeds: dict[str, Any]) -> list[Any]:
         return list(self._compiled(feeds).values())
 
+    def precision(self) -> str:
+        names = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+        return names[self._compiled.get_property("INFERENCE_PRECISION_HINT").type_name]
 
-class Torch:
-    """The module that a model was exported from, as it is or compiled with its weights as constants."""
+
+class OnTensors:
+    """An engine that takes and returns torch's tensors; a class of it has `load`, and `call` for one run.
+
+    On the CPU a run is from numpy's arrays to numpy's arrays, as of engines that know no tensors. On a GPU the inputs
+    lie there before a run, the outputs stay there, and the GPU's clock counts.
+    """
 
     def __init__(self, model: str, directory: str, options: dict[str, Any]) -> None:
         import torch
 
+        self.options, self.device = options, torch.device(options.get("device", CPU))
         torch.set_num_threads(options["threads"])
-        self._module = self._load(model, options)
-        if options.get("compile"):
+        if self.device.type != CPU:
+            use_gpu(self.device, options["precision"])
+        self.load(model)
+        self._captured: dict[Any, Captured] = {}
+
+    def place(self, feeds: dict[str, Any]) -> Any:
+        import torch
+
+        return {name: torch.from_numpy(value).to(self.device) for name, value in feeds.items()}
+
+    def fetch(self, outputs: Any) -> list[Any]:
+        return [one.cpu().numpy() for one in outputs]
+
+    def run(self, feeds: dict[str, Any]) -> list[Any]:
+        return self.fetch(self._call(self.place(feeds)))
+
+    def time(self, sets: list[dict[str, Any]], runs: int) -> list[float]:
+        if self.device.type == CPU:
+            return [seconds(lambda: [self.run(feeds) for feeds in sets]) for _ in range(runs)]
+        placed = list(map(self.place, sets))
+        return [gpu_seconds(lambda: [self._call(inputs) for inputs in placed]) for _ in range(runs)]
+
+    def _call(self, inputs: Any) -> Any:
+        import torch
+
+        with torch.inference_mode():
+            if not self.options.get("capture"):
+                return self.call(inputs)
+            shapes = tuple(one.shape for one in inputs.values())
+            if shapes not in self._captured:
+                self._captured[shapes] = Captured(self.call, inputs)
+            return self._captured[shapes](inputs)
+
+
+def use_gpu(device: Any, precision: str) -> None:
+    """Has this process work on a GPU, on a stream that is not the default one, which no CUDA graph can be made of."""
+    import torch
+
+    torch.cuda.set_device(device)
+    torch.cuda.set_stream(torch.cuda.Stream(device))
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+
+
+def seconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def gpu_seconds(action: Callable[[], object]) -> float:
+    """From when the GPU has nothing left to do to the end of what an action has it do, by the GPU's own clock."""
+    import torch
+
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    start.record()
+    action()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1e3  # of milliseconds
+
+
+class Captured:
+    """What a call has the GPU do for inputs of some shapes, as a CUDA graph; its outputs are those of the last run."""
+
+    WARM_UP = 3  # calls before, in which libraries choose and allocate
+
+    def __init__(self, call: Callable[[Any], Any], inputs: dict[str, Any]) -> None:
+        import torch
+
+        self._inputs = {name: one.clone() for name, one in inputs.items()}
+        for _ in range(self.WARM_UP):
+            call(self._inputs)
+        torch.cuda.synchronize()
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._outputs = call(self._inputs)
+
+    def __call__(self, inputs: dict[str, Any]) -> Any:
+        for name, one in inputs.items():
+            self._inputs[name].copy_(one)
+        self._graph.replay()
+        return self._outputs
+
+
+class OnnxTorch(OnTensors):
+    def load(self, model: str) -> None:
+        import onnx_torch
+
+        options = {name: value for name, value in self.options.items() if name == "optimize"}
+        if self.options["precision"] == "tf32":
+            if "tf32" not in inspect.signature(onnx_torch.prepare).parameters:
+                raise LookupError("this onnx_torch has no option tf32")
+            options["tf32"] = True
+        self._rep = onnx_torch.prepare(model, str(self.device).upper(), **options)
+
+    def call(self, inputs: dict[str, Any]) -> Any:
+        return self._rep.run(inputs)
+
+
+class OnnxRuntime(OnTensors):
+    """With inputs and outputs bound to the GPU's memory, on the stream that is timed."""
+
+    PROVIDER = "CUDAExecutionProvider"
+
+    def load(self, model: str) -> None:
+        import onnxruntime
+        import torch
+
+        if self.PROVIDER not in onnxruntime.get_available_providers():
+            raise LookupError("the onnxruntime that is installed has no CUDA provider; onnxruntime-gpu has it")
+        settings = {
+            "device_id": str(self.device.index),
+            "use_tf32": str(int(self.options["precision"] == "tf32")),
+            "user_compute_stream": str(torch.cuda.current_stream().cuda_stream),
+        }
+        providers = [(self.PROVIDER, settings), "CPUExecutionProvider"]
+        self._session = onnxruntime.InferenceSession(model, providers=providers)
+        if self._session.get_providers()[0] != self.PROVIDER:
+            raise LookupError(f"onnxruntime cannot use {self.device}")
+        self._run_options = onnxruntime.RunOptions()
+        self._run_options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+
+    def place(self, feeds: dict[str, Any]) -> Any:
+        from onnxruntime import OrtValue
+
+        where, binding = (self.device.type, self.device.index), self._session.io_binding()
+        for name, value in feeds.items():
+            binding.bind_ortvalue_input(name, OrtValue.ortvalue_from_numpy(value, *where))
+        for output in self._session.get_outputs():
+            binding.bind_output(output.name, *where)
+        return binding
+
+    def call(self, inputs: Any) -> Any:
+        self._session.run_with_iobinding(inputs, self._run_options)
+        return inputs
+
+    def fetch(self, outputs: Any) -> list[Any]:
+        import torch
+
+        torch.cuda.synchronize()
+        return list(outputs.copy_outputs_to_cpu())
+
+
+class Torch(OnTensors):
+    """The module that a model was exported from, as it is or compiled with its weights as constants."""
+
+    def load(self, model: str) -> None:
+        import torch
+
+        self._module = self.module(model).to(self.device)
+        torch.backends.cudnn.benchmark = self.options.get("tune", False)
+        if self.options.get("compile"):
             import torch._inductor.config
 
             torch._inductor.config.freezing = True
-            self._module = torch.compile(self._module)
+            self._module = torch.compile(self._module, mode=None if self.device.type == CPU else "max-autotune")
 
-    def _load(self, model: str, options: dict[str, Any]) -> Any:
+    def module(self, model: str) -> Any:
         sys.path.insert(0, str(ROOT))
-        from benchmarks.models import CASES
+        from benchmarks.variants import cases
 
-        network = CASES[options["case"]].network
+        known = cases(self.options.get("device", CPU), self.options.get("precision", "float32"))
+        network = known[self.options["case"]].network
         if network is None:
             raise LookupError("the model was not exported from torch")
         return network().module
 
-    def run(self, feeds: dict[str, Any]) -> list[Any]:
-        import torch
-
-        with torch.inference_mode():
-            found = self._module(*map(torch.from_numpy, feeds.values()))
-        return [one.numpy() for one in (found if isinstance(found, tuple) else (found,))]
+    def call(self, inputs: dict[str, Any]) -> Any:
+        found = self._module(*inputs.values())
+        return found if isinstance(found, tuple) else (found,)
 
 
 class Onnx2Torch(Torch):
-    def _load(self, model: str, options: dict[str, Any]) -> Any:
+    def module(self, model: str) -> Any:
         import onnx2torch
 
         return onnx2torch.convert(model).eval()
@@ -117,14 +313,14 @@ class Onnx2Torch(Torch):
 class Primitive(Torch):
     """A linear layer or convolution with packed weights; its times are those that oneDNN tells of its primitive."""
 
-    def run(self, feeds: dict[str, Any]) -> list[Any]:
-        return [self._call(feeds)().contiguous().numpy()]
+    def call(self, inputs: dict[str, Any]) -> Any:
+        return [self._primitive(inputs)().contiguous()]
 
-    def _call(self, feeds: dict[str, Any]) -> Callable[[], Any]:
+    def _primitive(self, inputs: dict[str, Any]) -> Callable[[], Any]:
         import torch
 
         ops, layer = torch.ops.mkldnn, self._module
-        (x,) = map(torch.from_numpy, feeds.values())
+        (x,) = inputs.values()
         weight, nothing = layer.weight, ("none", [], "")
         if isinstance(layer, torch.nn.Linear):
             packed = ops._reorder_linear_weight(weight, len(x))
@@ -135,7 +331,7 @@ class Primitive(Torch):
         return lambda: ops._convolution_pointwise(x, packed, layer.bias, *form, *nothing)
 
     def time(self, sets: list[dict[str, Any]], runs: int) -> list[float]:
-        call = self._call(sets[0])
+        call = self._primitive(self.place(sets[0]))
         lines = printed(lambda: [call() for _ in range(runs)]).splitlines()
         found = re.compile(r"primitive,exec,cpu,(?:convolution|inner_product|matmul),.*,([0-9.]+)$")
         return [float(match[1]) / 1e3 for match in map(found.search, lines) if match]
@@ -162,16 +358,17 @@ class Copy(Torch):
     """Its times are those of a copy of the input to memory that is there, in as many threads."""
 
     def time(self, sets: list[dict[str, Any]], runs: int) -> list[float]:
-        import torch
-
-        (source,) = map(torch.from_numpy, sets[0].values())
+        (source,) = self.place(sets[0]).values()
         target = source.clone()
-        times = []
-        for _ in range(runs):
-            start = time.perf_counter()
-            target.copy_(source)
-            times.append(time.perf_counter() - start)
-        return times
+        return [seconds(lambda: target.copy_(source)) for _ in range(runs)]
 
 
-ENGINES = {"openvino": OpenVino, "torch": Torch, "onnx2torch": Onnx2Torch, "primitive": Primitive, "copy": Copy}
+ENGINES = {
+    "onnx_torch_tensors": OnnxTorch,
+    "onnxruntime_tensors": OnnxRuntime,
+    "openvino": OpenVino,
+    "torch": Torch,
+    "onnx2torch": Onnx2Torch,
+    "primitive": Primitive,
+    "copy": Copy,
+}

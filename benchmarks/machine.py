@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import subprocess
 from collections.abc import Collection
 from pathlib import Path
 
@@ -49,6 +50,25 @@ def version(package: str) -> str:
 
 
 def processor() -> str:
-    lines = (PROC / "cpuinfo").read_text().splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.machine()}, {len(os.sched_getaffinity(0))} processors"
+    """Its name, how many of it there are, and what it has for products of bfloat16."""
+    lines = (line.partition(":") for line in (PROC / "cpuinfo").read_text().splitlines())
+    fields = {key.strip(): value.strip() for key, _, value in lines}
+    bfloat16 = [flag for flag in ("avx512_bf16", "amx_bf16") if flag in fields.get("flags", "").split()]
+    name = fields.get("model name", platform.machine())
+    return ", ".join([name, f"{len(os.sched_getaffinity(0))} processors", *bfloat16])
+
+
+def gpu(device: str) -> str:
+    """The name of a GPU, its driver, and torch's CUDA; an error of torch's if there is none that it can use."""
+    import torch
+
+    properties = torch.cuda.get_device_properties(device)
+    return f"{properties.name}, driver {driver()}, CUDA {torch.version.cuda}"
+
+
+def driver() -> str:
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return "unknown"

@@ -36,6 +36,8 @@ class Settings:
         turn: how many seconds a turn takes, or one run, if that is longer.
         repeats: how many rounds of a model may be discarded for noise; what comes after is kept and called noisy.
         limit: how many seconds an engine has to load a model and run it once.
+        device: "cpu", or "cuda:N" for a GPU.
+        precision: what engines compute in on a GPU; on the CPU the columns tell.
         loads: how often onnx_torch and onnxruntime load a model, if that takes them less than `BRIEF`.
     """
 
@@ -45,6 +47,22 @@ class Settings:
     repeats: int = 6
     limit: float = 300
     loads: int = 3
+    device: str = engines.CPU
+    precision: str = "float32"
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device != engines.CPU
+
+    @property
+    def key(self) -> str:
+        """What tells results apart that are kept side by side."""
+        return f"cuda {self.precision}" if self.on_gpu else f"{self.threads} threads"
+
+    def __str__(self) -> str:
+        if self.on_gpu:
+            return f"{self.device}, {self.precision}"
+        return "1 thread" if self.threads == 1 else f"{self.threads} threads"
 
 
 @dataclass
@@ -53,6 +71,7 @@ class Measured:
 
     error: str = ""
     rounds: list[float] = field(default_factory=list)  #: the median seconds of a run, round by round
+    precision: str = ""  #: what it computed in
     difference: float = 0  #: of its outputs from the reference's, as a part of an output's largest element
     import_seconds: float = 0
     start_seconds: float = 0  #: from after the imports to the end of the first run
@@ -86,7 +105,7 @@ def measure(
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Row:
     """Measures the model of a case that was made into a folder."""
-    columns = [name for name in columns if not engines.COLUMNS[name].bound or name == case.bound]
+    columns = [name for name in columns if engines.COLUMNS[name].bound in ("", case.bound)]
     row = Row(case.name, case.group, settings.threads, case.tolerance)
     sets, steps = read_inputs(folder, case.name), len(columns) + settings.rounds
     row.engines = {name: Measured() for name in columns}
@@ -142,12 +161,14 @@ def start(
 
     timer = threading.Timer(settings.limit, end)
     options = {"threads": settings.threads, **engine.options, **({"case": case.name} if engine.from_source else {})}
+    if settings.on_gpu:
+        options |= {"device": settings.device, "precision": settings.precision}
     try:
         with OtherEngine(
-            engine.kind,
+            engine.class_for(settings.device),
             str(model_file(folder, case.name)),
             options=options,
-            modules=engine.modules,
+            modules=("torch", *engine.modules) if settings.on_gpu else engine.modules,
             imported=imported,
             script=engines.__file__,
             log=log,
@@ -157,6 +178,7 @@ def start(
             found.memory = machine.memory(process.pid, "VmHWM") - base
             outputs = [output for feeds in sets for output in process.outputs(feeds)]
             timer.cancel()
+            found.precision = settings.precision if settings.on_gpu else engine.precision or process.ask("precision")
             process.pause()
             yield Started(process, outputs)
     finally:
@@ -178,14 +200,19 @@ def repeat_loads(row: Row, running: Iterable[str], loads: int, load_again: Calla
 
 
 def find_disagreeing(row: Row, outputs: dict[str, list[Any]]) -> None:
-    """Gives an error to engines whose outputs are not those of onnxruntime, or of the first engine if that has none."""
-    reference = outputs.get(engines.REFERENCE) or next(iter(outputs.values()), [])
+    """Gives an error to engines whose outputs are not those of onnxruntime, else of torch, else of the first engine."""
+    first = next(iter(outputs.values()), [])
+    reference = outputs.get(engines.REFERENCE) or outputs.get("torch") or first
     for name, values in outputs.items():
         measured = row.engines[name]
         measured.difference = max_difference(values, reference)
-        allowed = row.tolerance * engines.COLUMNS[name].looser
+        allowed = allowed_difference(row, measured)
         if not measured.difference <= allowed:
             measured.error = f"its outputs differ by {measured.difference:.2g} of the largest element, over {allowed:g}"
+
+
+def allowed_difference(row: Row, measured: Measured) -> float:
+    return max(row.tolerance, engines.TOLERANCES[measured.precision])
 
 
 def max_difference(values: Sequence[Any], reference: Sequence[Any]) -> float:

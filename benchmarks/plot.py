@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from . import results as r
-from .engines import COLUMNS
-from .report import peers
+from .report import peers, title
 from .results import Results
 
 MOST = 8.0  # what lies beyond is drawn at the edge
@@ -30,7 +29,7 @@ def plot(results: Results, file: Path) -> None:
         middle = [median for _, median, _ in edges]
         bars = [[m - low for low, m, _ in edges], [high - m for _, m, high in edges]]
         rows = [cases.index(case) + 0.6 * (number / max(1, len(names) - 1) - 0.5) for case in found]
-        axes.errorbar(middle, rows, xerr=bars, fmt="o", ms=3, lw=1, label=COLUMNS[name].label)
+        axes.errorbar(middle, rows, xerr=bars, fmt="o", ms=3, lw=1, label=title(name))
     axes.axvline(1, color="black", lw=0.8)
     axes.set_xscale("log", base=2)
     axes.set_xlim(1 / MOST, MOST)
@@ -38,7 +37,7 @@ def plot(results: Results, file: Path) -> None:
     axes.set_yticks(range(len(cases)), cases)
     axes.set_ylim(len(cases) - 0.5, -0.5)
     axes.grid(axis="x", lw=0.3)
-    axes.set_xlabel(f"time over onnx_torch's, {results.settings.threads} threads (more: onnx_torch is faster)")
+    axes.set_xlabel(f"time over onnx_torch's, {results.settings} (more: onnx_torch is faster)")
     axes.legend(loc="upper right", fontsize="small")
     figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
     if file.suffix == ".svg":  # matplotlib ends lines with spaces

@@ -8,28 +8,53 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import results as r
-from .engines import AGAIN, COLUMNS, OURS, REFERENCE
-from .measuring import NOISE, Row
+from .engines import COLUMNS, OURS, REFERENCE, again
+from .measuring import NOISE, Row, allowed_difference
 from .results import Results
 
 
 @dataclass(frozen=True)
 class Target:
+    """A peer's time over ours, at least: the mean over groups, and with the worst model."""
+
     mean: float
-    worst: float
+    worst: float = 0
 
 
-TARGETS = {  # a peer's time over ours
-    REFERENCE: Target(1.15, 0.9),
-    "openvino": Target(1.0, 0.75),
-    "torch": Target(2.0, 1.0),
-    "torch_compile": Target(1.0, 0.75),
-}
-AT_LEAST = (  # a peer's time over ours, with one model
-    (REFERENCE, "identity", 1.0),
-    ("primitive", "large_convolution", 0.9),
-    ("primitive", "large_product", 0.9),
-    ("copy", "large_relu", 0.8),
+@dataclass(frozen=True)
+class One:
+    """A peer's time over that of a column of ours, at least, with one model."""
+
+    peer: str
+    model: str
+    ratio: float
+    ours: str = OURS
+
+
+@dataclass(frozen=True)
+class Targets:
+    peers: dict[str, Target]
+    models: Sequence[One]
+
+
+ON_CPU = Targets(
+    {
+        REFERENCE: Target(1.15, 0.9),
+        "openvino": Target(1.0, 0.75),
+        "torch": Target(2.0, 1.0),
+        "torch_compile": Target(1.0, 0.75),
+    },
+    [
+        One(REFERENCE, "identity", 1.0),
+        One("primitive", "large_convolution", 0.9),
+        One("primitive", "large_product", 0.9),
+        One("copy", "large_relu", 0.8),
+    ],
+)
+SMALL = ("gpt2_decode", "gpt2_decode_torchscript", "mlp", "chain", "recommender")
+ON_GPU = Targets(
+    {"torch": Target(1.3, 0.9), "torch_compile": Target(1.0)},
+    [*(One("torch", model, 3.0, "graphs") for model in SMALL), One("library", "large_product", 0.9, "graphs")],
 )
 AT_MOST = {"start_seconds": 1.5, "memory": 1.2}  # ours over onnxruntime's
 FIGURES = {"start_seconds": "time to the end of the first run", "memory": "peak of memory meanwhile"}
@@ -50,50 +75,75 @@ class Table:
 
 
 def tables(results: Results) -> list[Table]:
-    made = [targets(results), means(results), speed(results), limits(results), starts(results), missing(results)]
+    made = [
+        targets(results),
+        means(results),
+        speed(results),
+        precisions(results),
+        limits(results),
+        starts(results),
+        missing(results),
+    ]
     return [table for table in made if table.rows]
 
 
 def summary(results: Results) -> str:
     settings, versions = results.settings, results.versions
-    threads = "1 thread" if settings.threads == 1 else f"{settings.threads} threads"
+    where = f"{results.processor}, with {settings}"
+    if settings.on_gpu:
+        where = f"{results.gpu} ({settings}; {results.processor})"
     how = f"{settings.rounds} rounds, in each a turn of {settings.turn:g} s an engine"
     installed = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return f"Measured on {results.date} on {results.processor}, with {threads}: {how}; {installed}."
+    return f"Measured on {results.date} on {where}: {how}; {installed}."
+
+
+def legend(results: Results) -> str:
+    name = again(measured(results))
+    return LEGEND.format(COLUMNS[COLUMNS[name].repeats].label if name else "an engine")
 
 
 LEGEND = (
-    "A ratio is the other engine's time over onnx_torch's, so that more than 1 means that onnx_torch is faster: the "
-    "median of the rounds' ratios, and its quartiles. “=” marks a tie: onnxruntime in a second process differs from "
-    f"itself by as much. “noisy” marks a model with rounds in which other processes took over {100 * NOISE:g} % of a "
-    f"processor. Means are geometric, each ratio counted as {r.CAP:g} at most."
+    "A ratio is the other engine's time over onnx_torch's (of the column that is named, where one is), so that more "
+    "than 1 means that onnx_torch is faster: the median of the rounds' ratios, and its quartiles. “=” marks a tie: "
+    "{} in a second process differs from itself by as much. “noisy” marks a model with rounds in which other "
+    f"processes took over {100 * NOISE:g} % of a processor. Means are geometric, each ratio counted as {r.CAP:g} at "
+    "most."
 )
 
 
 def peers(results: Results) -> list[str]:
     """The engines that onnx_torch is compared with."""
-    measured = {name for row in results.rows for name in row.engines}
-    return [name for name, engine in COLUMNS.items() if name in measured - {OURS, AGAIN} and not engine.bound]
+    of_use = lambda name: name != OURS and not COLUMNS[name].bound and not COLUMNS[name].repeats
+    return list(filter(of_use, measured(results)))
+
+
+def measured(results: Results) -> list[str]:
+    """The columns of the results, in their order."""
+    found = {name for row in results.rows for name in row.engines}
+    return [name for name in COLUMNS if name in found]
 
 
 def targets(results: Results) -> Table:
-    rows = []
+    rows, wanted = [], ON_GPU if results.settings.on_gpu else ON_CPU
     for name in peers(results):
         found, groups = r.ratios(results.counted(), name), r.group_means(results, name)
-        if name in TARGETS and found:
-            target, over_groups = TARGETS[name], r.mean(groups.values()) or 0
+        if name in wanted.peers and found:
+            target, over_groups = wanted.peers[name], r.mean(groups.values()) or 0
             worst = min(found, key=lambda case: found[case].median)
-            cells = [_against(over_groups, target.mean), _against(found[worst].median, target.worst) + f" {worst}"]
-            rows.append([COLUMNS[name].label, *cells])
+            least = _against(found[worst].median, target.worst) if target.worst else _number(found[worst].median)
+            rows.append([COLUMNS[name].label, _against(over_groups, target.mean), f"{least} {worst}"])
     for what, limit in AT_MOST.items():
         if found := over_reference(results, what):
             within = sum(value <= limit for value in found.values())
             worst = max(found, key=lambda case: found[case])
             cells = [f"≤ {limit:g} for {within} of {len(found)} models", f"{found[worst]:.2f} {worst}"]
             rows.append([f"{FIGURES[what]}, ours over onnxruntime's", *cells])
-    for name, case, limit in AT_LEAST:
-        if found := r.ratios(results.rows, name).get(case):
-            rows.append([f"{COLUMNS[name].label}, {case} alone", "", _against(found.median, limit)])
+    for row in results.rows:
+        for one in (one for one in wanted.models if one.model == row.case):
+            if found_ratio := r.ratio(row, one.peer, one.ours):
+                ours = "" if one.ours == OURS else f", against {COLUMNS[one.ours].label}"
+                what = f"{COLUMNS[one.peer].label}, {one.model} alone{ours}"
+                rows.append([what, "", _against(found_ratio.median, one.ratio)])
     return Table("Targets", ["against", "mean over groups", "worst model"], rows)
 
 
@@ -111,11 +161,29 @@ def speed(results: Results) -> Table:
     rows = []
     for row in results.rows:
         ours = _milliseconds(row, OURS)
-        itself = r.ratio(row, AGAIN, REFERENCE)
+        itself = r.ratio_to_itself(row)
         cells = [ours, *(_ratio(row, name) for name in names), str(itself) if itself else "n/a"]
         rows.append([row.case + " (noisy)" * row.noisy, *cells])
-    columns = ["model", ">onnx_torch, ms", *_labels(names), ">onnxruntime against itself"]
+    repeats = again(measured(results))
+    itself_label = f">{COLUMNS[COLUMNS[repeats].repeats].label if repeats else 'an engine'} against itself"
+    columns = ["model", ">onnx_torch, ms", *_labels(names), itself_label]
     return Table("Ratio of a model", columns, rows)
+
+
+def precisions(results: Results) -> Table:
+    """What each engine computed in, and how far its outputs were from the reference's, of those that count."""
+    rows = []
+    for name in (name for name, engine in COLUMNS.items() if not engine.bound):
+        each = {row.case: (row, row.engines[name]) for row in results.rows if name in row.engines}
+        found = {case: one for case, (_, one) in each.items() if one.precision and not one.error}
+        if found:
+            allowed = sorted({allowed_difference(*each[case]) for case in found})
+            worst = max(found, key=lambda case: found[case].difference)
+            cells = [COLUMNS[name].label, ", ".join(sorted({one.precision for one in found.values()}))]
+            limits = " or ".join(f"{limit:g}" for limit in allowed)
+            rows.append([*cells, limits, f"{found[worst].difference:.2g} {worst}"])
+    columns = ["engine", "computes in", "outputs may differ by", "they differ by at most"]
+    return Table("Precision, and differences as parts of an output's largest element", columns, rows)
 
 
 def limits(results: Results) -> Table:
@@ -124,7 +192,7 @@ def limits(results: Results) -> Table:
     for row in results.rows:
         for name in row.engines:
             if COLUMNS[name].bound and (found := r.ratio(row, name)):
-                times = [_milliseconds(row, one) for one in (OURS, name)]
+                times = [_milliseconds(row, one) for one in (COLUMNS[name].against, name)]
                 rows.append([row.case, *times, COLUMNS[name].label, str(found)])
     columns = ["model", ">onnx_torch, ms", ">the limit, ms", "what the limit is", ">the limit over onnx_torch"]
     return Table("Single operators and the hardware's limit", columns, rows)
@@ -162,14 +230,20 @@ def missing(results: Results) -> Table:
     for row in results.rows:
         for name, found in row.engines.items():
             if found.error:
-                reason = _short(found.error.removeprefix(f"{COLUMNS[name].kind}: "))
+                reason = _short(found.error.removeprefix(f"{COLUMNS[name].class_for(results.settings.device)}: "))
                 why.setdefault((COLUMNS[name].label, reason), []).append(row.case)
     rows = [[engine, reason, ", ".join(cases)] for (engine, reason), cases in why.items()]
     return Table("Not measured", ["engine", "why", "models"], rows)
 
 
 def _labels(names: Sequence[str]) -> list[str]:
-    return [">" + COLUMNS[name].label for name in names]
+    return [">" + title(name) for name in names]
+
+
+def title(name: str) -> str:
+    """An engine, and what it is compared with, where that is not onnx_torch as it is by default."""
+    engine = COLUMNS[name]
+    return engine.label if engine.against == OURS else f"{engine.label}, against {COLUMNS[engine.against].label}"
 
 
 def _number(value: float | None) -> str:
@@ -202,7 +276,12 @@ BEGIN, END = "<!-- results: {} -->", "<!-- end of results -->"
 
 def into_page(page: str, key: str, results: Results, picture: str) -> str:
     """The page with a part, which its key names, made anew."""
-    parts = [summary(results), LEGEND, f"![Ratios]({picture})", *(table.markdown() for table in tables(results))]
+    parts = [
+        summary(results),
+        legend(results),
+        f"![Ratios]({picture})",
+        *(table.markdown() for table in tables(results)),
+    ]
     begin = BEGIN.format(key)
     before, found, rest = page.partition(begin)
     if not found or END not in rest:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import machine
-from .engines import AGAIN, OURS, REFERENCE
+from .engines import COLUMNS, again
 from .measuring import Measured, Row, Settings
 from .models.limits import GROUP as LIMITS
 
@@ -28,6 +28,7 @@ class Results:
     rows: list[Row] = field(default_factory=list)
     date: str = field(default_factory=lambda: time.strftime("%Y-%m-%d"))
     processor: str = field(default_factory=machine.processor)
+    gpu: str = ""  #: and its driver, where the engines ran there
     versions: dict[str, str] = field(default_factory=lambda: {name: machine.version(name) for name in PACKAGES})
 
     def write(self, file: Path) -> None:
@@ -68,9 +69,10 @@ class Ratio:
         return f"{self.median:.2f} ({self.low:.2f}–{self.high:.2f})"
 
 
-def ratio(row: Row, engine: str, other: str = OURS) -> Ratio | None:
-    """An engine's times as multiples of another's; None if one of them has none."""
-    ours, theirs = (row.engines[name].rounds if name in row.engines else [] for name in (other, engine))
+def ratio(row: Row, engine: str, other: str = "") -> Ratio | None:
+    """An engine's times as multiples of another's, by default of what it is to be compared with; None without both."""
+    pair = other or COLUMNS[engine].against, engine
+    ours, theirs = (row.engines[name].rounds if name in row.engines else [] for name in pair)
     if not ours or not theirs:
         return None
     each = [b / a for a, b in zip(ours, theirs, strict=True)]
@@ -78,9 +80,15 @@ def ratio(row: Row, engine: str, other: str = OURS) -> Ratio | None:
     return Ratio(median, low, high)
 
 
+def ratio_to_itself(row: Row) -> Ratio | None:
+    """Of an engine's second process to its first."""
+    name = again(row.engines)
+    return ratio(row, name, COLUMNS[name].repeats) if name else None
+
+
 def is_tie(row: Row, found: Ratio) -> bool:
-    """Whether onnxruntime differs from itself, in a second process, by as much."""
-    itself = ratio(row, AGAIN, REFERENCE)
+    """Whether an engine differs from itself, in a second process, by as much."""
+    itself = ratio_to_itself(row)
     return itself is not None and abs(math.log(found.median)) <= max(
         abs(math.log(edge)) for edge in (itself.low, itself.high)
     )
@@ -100,6 +108,6 @@ def group_means(results: Results, engine: str) -> dict[str, float]:
 
 
 def ratios(rows: Sequence[Row], engine: str) -> dict[str, Ratio]:
-    """An engine's ratio for each model that it and onnx_torch run."""
+    """An engine's ratio for each model that it and onnx_torch run, in the precision it is compared with."""
     found = {row.case: ratio(row, engine) for row in rows}
     return {case: one for case, one in found.items() if one is not None}

@@ -80,6 +80,10 @@ class OtherEngine:
         times: list[float] = self._call("time", [feeds] if isinstance(feeds, dict) else list(feeds), runs)
         return times
 
+    def ask(self, request: str, *arguments: Any) -> Any:
+        """What an engine of a script answers to a request of its own, a method."""
+        return self._call(request, *arguments)
+
     def pause(self) -> None:
         """Stops the process, and the threads that wait there for work."""
         self._process.send_signal(signal.SIGSTOP)

@@ -1,24 +1,30 @@
 """The harness of `./dev bench`: what it measures is no matter here."""
 
+import contextlib
+import fnmatch
 import math
 import subprocess
 import sys
 import time
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
 import pytest
-from benchmarks import engines, machine, measuring, report
+import torch
+from benchmarks import engines, machine, measuring, report, variants
 from benchmarks import results as r
-from benchmarks.__main__ import ROOT, chosen_cases, parser
+from benchmarks.__main__ import ROOT, chosen_cases, chosen_engines, gpu_of, page_of, parser
 from benchmarks.measuring import Measured, Row, Settings
 from benchmarks.models import CASES
 from benchmarks.models.case import Case, model_file, read_inputs
 from benchmarks.plot import plot
 from benchmarks.results import Results
 from onnx import parser as onnx_parser
+
+import onnx_torch
 
 RELU = """<ir_version: 10, opset_import: ["": 21]> relu (float[n] x) => (float[n] y) { y = Relu(x) }"""
 SETS = [{"x": np.arange(-3, 3, dtype=np.float32)}, {"x": np.ones(2, np.float32)}]
@@ -77,6 +83,14 @@ def test_what_lies_inside_the_spread_of_an_engine_against_itself_is_a_tie():
     )
     assert r.is_tie(measured, r.ratio(measured, "openvino"))
     assert not r.is_tie(measured, r.ratio(measured, "torch"))
+
+
+def test_an_engine_is_compared_with_the_column_of_its_precision():
+    measured = row(onnx_torch=[4], bfloat16=[2], openvino_default=[3], openvino=[3])
+    assert r.ratio(measured, "openvino_default").median == 1.5
+    assert r.ratio(measured, "openvino").median == 0.75
+    del measured.engines["bfloat16"]
+    assert r.ratio(measured, "openvino_default") is None
 
 
 # --- Measuring --------------------------------------------------------------------------------------------------------
@@ -251,8 +265,190 @@ def test_differences_are_parts_of_the_largest_element():
 def test_who_disagrees_is_not_measured(value):
     found = row(onnx_torch=[], onnxruntime=[])
     outputs = {"onnx_torch": [np.array([value])], "onnxruntime": [np.array([2.0])]}
+    for one in found.engines.values():
+        one.precision = "float32"
     measuring.find_disagreeing(found, outputs)
     assert "its outputs differ by" in found.engines["onnx_torch"].error and not found.engines["onnxruntime"].error
+
+
+def test_outputs_may_differ_as_far_as_their_precision_says():
+    found = row(onnxruntime=[], bfloat16=[], openvino=[])
+    for name, precision in dict(onnxruntime="float32", bfloat16="bfloat16", openvino="float32").items():
+        found.engines[name].precision = precision
+    values = dict(onnxruntime=1.0, bfloat16=1.04, openvino=1.002)
+    measuring.find_disagreeing(found, {name: [np.array([value])] for name, value in values.items()})
+    assert not found.engines["bfloat16"].error
+    assert found.engines["openvino"].error == "its outputs differ by 0.002 of the largest element, over 0.001"
+    found.tolerance = 0.1  # an 8-bit model's
+    assert measuring.allowed_difference(found, found.engines["bfloat16"]) == 0.1
+
+
+def test_openvino_tells_what_it_computes_in(made):
+    pytest.importorskip("openvino", reason="a package of `./dev bench`")
+    case, folder = made
+    settings = Settings(rounds=1, turn=0.001, repeats=0, loads=1)
+    found = measuring.measure(case, folder, ["openvino", "openvino_default"], settings)
+    assert [one.error for one in found.engines.values()] == ["", ""]
+    assert found.engines["openvino"].precision == "float32"
+    assert found.engines["openvino_default"].precision in engines.TOLERANCES
+
+
+# --- A GPU, with stand-ins for what torch has of it -------------------------------------------------------------------
+
+GPU = {"threads": 2, "device": "cuda:0", "precision": "float32"}
+
+
+class Event:
+    """An event of a GPU that writes a diary, and lies 3 ms behind the one before."""
+
+    diary: list[str]
+
+    def __init__(self, enable_timing):
+        assert enable_timing
+
+    def record(self):
+        self.diary.append("event")
+
+    def synchronize(self):
+        self.diary.append("wait for it")
+
+    def elapsed_time(self, end):
+        return 3.0
+
+
+@pytest.fixture
+def diary(monkeypatch):
+    """What a process does with the GPU, in order."""
+    entries = []
+    monkeypatch.setattr(Event, "diary", entries, raising=False)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: entries.append("wait for all"))
+    monkeypatch.setattr(engines, "use_gpu", lambda device, precision: entries.append(f"{device} {precision}"))
+    return entries
+
+
+def test_a_gpus_time_is_from_event_to_event(diary):
+    assert engines.gpu_seconds(lambda: diary.append("run")) == 3e-3
+    assert diary == ["wait for all", "event", "run", "event", "wait for it"]
+
+
+def test_runs_on_a_gpu_are_timed_one_by_one_with_inputs_there(diary):
+    engine = engines.Torch("", "", GPU | {"device": "meta", "case": "mlp_batch8"})  # torch's device without data
+    assert diary.pop(0) == "meta float32"
+    placed = []
+    engine.call = lambda inputs: placed.append(inputs["x"]) or diary.append("run")
+    x = np.zeros((8, 64), np.float32)
+    assert engine.time([{"x": x}, {"x": x}], 2) == [3e-3, 3e-3]
+    assert diary == ["wait for all", "event", "run", "run", "event", "wait for it"] * 2
+    assert {one.device.type for one in placed} == {"meta"}
+    assert placed[0] is placed[2] and placed[1] is placed[3]
+
+
+def test_a_captured_call_is_replayed_with_new_inputs(diary, monkeypatch):
+    class Graph:
+        def replay(self):
+            diary.append("replay")
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph: contextlib.nullcontext(diary.append("capture")))
+    calls = []
+    captured = engines.Captured(lambda inputs: calls.append(inputs["x"]) or [inputs["x"]], {"x": torch.ones(2)})
+    assert diary == ["wait for all", "capture"] and len(calls) == engines.Captured.WARM_UP + 1
+    x = torch.full((2,), 5.0)
+    (found,) = captured({"x": x})
+    assert diary[2:] == ["replay"] and found is calls[-1] and found is not x and found.tolist() == [5, 5]
+
+
+def test_tf32_is_asked_of_onnx_torch_where_it_has_the_option(diary, monkeypatch):
+    def prepare(model, device, *, optimize=True, tf32=False):
+        diary.append((model, device, optimize, tf32))
+
+    monkeypatch.setattr(onnx_torch, "prepare", prepare)
+    for options in ({}, {"precision": "tf32"}, {"optimize": False}):
+        engines.OnnxTorch("a.onnx", "", GPU | options)
+    assert diary[1::2] == [("a.onnx", "CUDA:0", *flags) for flags in ((True, False), (True, True), (False, False))]
+    monkeypatch.setattr(onnx_torch, "prepare", lambda model, device, *, optimize=True: None)
+    with pytest.raises(LookupError, match="no option tf32"):
+        engines.OnnxTorch("a.onnx", "", GPU | {"precision": "tf32"})
+
+
+def test_onnxruntime_without_cuda_is_told(diary, monkeypatch):
+    monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(LookupError, match="onnxruntime-gpu has it"):
+        engines.OnnxRuntime("a.onnx", "", GPU)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate provider")
+def test_engines_for_a_gpu_run_where_their_tensors_lie(diary, made, monkeypatch):
+    """On the CPU, with its provider in the place of CUDA's."""
+    monkeypatch.setattr(engines.OnnxRuntime, "PROVIDER", "CPUExecutionProvider")
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=1))
+    case, folder = made
+    for engine_class in (engines.OnnxTorch, engines.OnnxRuntime):
+        engine = engine_class(str(model_file(folder, case.name)), "", GPU | {"device": "cpu:0"})
+        for feeds in SETS:
+            np.testing.assert_array_equal(engine.run(feeds), [np.maximum(feeds["x"], 0)])
+
+
+def test_every_column_has_its_class():
+    by_device = {"cpu": {"onnx_torch", "onnxruntime", *engines.ENGINES}, "cuda:0": set(engines.ENGINES)}
+    for device, classes in by_device.items():
+        there = engines.columns(device)
+        assert {engine.class_for(device) for engine in there.values()} <= classes
+        assert {engine.against for engine in there.values()} <= set(there)
+        assert {engine.repeats for engine in there.values()} - {""} <= set(there)
+        assert engines.again(list(there)) == {"cpu": "onnxruntime_again", "cuda:0": "torch_again"}[device]
+
+
+def test_a_gpu_that_is_not_there_is_told(monkeypatch):
+    def fail(device):
+        raise RuntimeError("Found no NVIDIA driver on your system.")
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", fail)
+    with pytest.raises(SystemExit, match="cannot run on cuda:1: Found no NVIDIA driver"):
+        gpu_of(parser().parse_args(["--device", "cuda:1"]))
+    assert gpu_of(parser().parse_args([])) == ""
+
+
+def test_a_gpu_is_named_with_its_driver(monkeypatch, tmp_path):
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(name=f"GPU of {device}"))
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 580.1\necho 580.1\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert machine.gpu("cuda:1") == f"GPU of cuda:1, driver 580.1, CUDA {torch.version.cuda}"
+    tool.unlink()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "driver unknown" in machine.gpu("cuda:1")
+
+
+def test_a_gpu_has_targets_of_its_own():
+    rows = [
+        row("mlp", onnx_torch=[1], graphs=[0.5], torch=[2], torch_again=[2], torch_graphs=[1], torch_compile=[0.8]),
+        row("large_product", "limits", onnx_torch=[1], graphs=[0.5], library=[0.4], torch=[2]),
+    ]
+    settings = Settings(rounds=1, device="cuda:0", precision="tf32")
+    results = Results(settings, rows, "2026-01-02", "a processor", "a GPU, driver 1", {"onnx": "1"})
+    assert cells(report.targets(results)) == {
+        "torch, eager": ["2.00 ≥ 1.3", "2.00 ≥ 0.9 mlp"],
+        "torch.compile": ["0.80 < 1", "0.80 mlp"],
+        "torch, eager, mlp alone, against onnx_torch, CUDA graph": ["", "4.00 ≥ 3"],
+        "cuBLAS or cuDNN, large_product alone, against onnx_torch, CUDA graph": ["", "0.80 < 0.9"],
+    }
+    table = report.speed(results)
+    assert table.columns[-2:] == [">torch.compile", ">torch, eager against itself"]
+    assert ">torch, eager, CUDA graph, against onnx_torch, CUDA graph" in table.columns
+    assert cells(table)["mlp"][3] == "2.00 (2.00–2.00)"
+    assert "on a GPU, driver 1 (cuda:0, tf32; a processor): 1 rounds" in report.summary(results)
+    assert "torch, eager in a second process differs" in report.legend(results)
+
+
+def test_outputs_on_a_gpu_are_compared_in_its_precision(made):
+    found = row(torch=[], onnx_torch=[])
+    for one in found.engines.values():
+        one.precision = "tf32"
+    measuring.find_disagreeing(found, {"onnx_torch": [np.array([1.009])], "torch": [np.array([1.0])]})
+    assert found.engines["onnx_torch"].error == "" and found.engines["torch"].difference == 0
 
 
 # --- Reports ----------------------------------------------------------------------------------------------------------
@@ -266,7 +462,7 @@ def results():
     for one in rows:
         for measured in one.engines.values():
             measured.import_seconds, measured.start_seconds, measured.memory = 1.0, 2.0, 3_000_000
-    return Results(Settings(rounds=2), rows, "2026-01-02", "a processor", {"onnx": "1"})
+    return Results(Settings(rounds=2), rows, "2026-01-02", "a processor", versions={"onnx": "1"})
 
 
 def cells(table):
@@ -301,6 +497,22 @@ def test_tables_show_every_figure_and_every_gap(results):
     assert cells(report.starts(results))["slow"] == ["2.000", "2.000", "1.00", "3", "3", "1.00"]
 
 
+def test_the_columns_name_what_they_are_compared_with_and_what_they_computed_in():
+    measured = row("a", onnx_torch=[4], bfloat16=[2], openvino_default=[3])
+    for name, one in measured.engines.items():
+        one.precision, one.difference = ("float32" if name == "onnx_torch" else "bfloat16"), 0.004
+    results = Results(Settings(), [measured])
+    assert report.speed(results).columns[2:4] == [
+        ">onnx_torch, bfloat16",
+        ">OpenVINO, by default, against onnx_torch, bfloat16",
+    ]
+    found = cells(report.precisions(results))
+    assert found["onnx_torch"] == ["float32", "0.001", "0.004 a"]
+    assert found["OpenVINO, by default"] == ["bfloat16", "0.05", "0.004 a"]
+    measured.engines["bfloat16"].error = "its outputs differ"
+    assert "onnx_torch, bfloat16" not in cells(report.precisions(results))
+
+
 def test_results_come_back_from_their_file(results, tmp_path):
     results.write(tmp_path / "results.json")
     assert Results.read(tmp_path / "results.json") == results
@@ -318,10 +530,14 @@ def test_a_part_of_the_page_is_made_anew(results):
         report.into_page(page, "1 thread", results, "picture.svg")
 
 
-def test_the_documentation_has_a_part_for_each_number_of_threads(results):
-    page = (ROOT / "docs" / "performance.md").read_text()
-    for threads in (1, 2):
-        report.into_page(page, f"{threads} threads", results, "picture.svg")
+@pytest.mark.parametrize(
+    "settings",
+    [Settings(threads=threads) for threads in (1, 2)]
+    + [Settings(device="cuda:0", precision=precision) for precision in engines.GPU_PRECISIONS],
+    ids=str,
+)
+def test_the_documentation_has_a_part_for_each_benchmark(settings, results):
+    report.into_page(page_of(settings).read_text(), settings.key, results, "picture.svg")
 
 
 def test_the_picture_is_drawn(results, tmp_path):
@@ -350,14 +566,42 @@ def test_the_hardwares_limits_are_measured(tmp_path):
     for name in ("large_product", "large_convolution"):
         network = CASES[name].network()
         feeds = network.feeds()
-        engine = object.__new__(engines.Primitive)
-        engine._module = network.module
+        engine = engines.Primitive("", "", {"threads": 2, "case": name})
         expected = network.module(*network.inputs[0].values()).numpy()
         assert measuring.max_difference(engine.run(feeds[0]), [expected]) < 1e-4
         times = engine.time(feeds, 2)
         assert len(times) == 2 and 1e-4 < min(times) < 1
-    engine = object.__new__(engines.Copy)
+    engine = engines.Copy("", "", {"threads": 2, "case": "large_relu"})
     assert all(1e-4 < time < 1 for time in engine.time(CASES["large_relu"].network().feeds(), 3))
+
+
+def test_on_a_gpu_models_have_larger_batches():
+    there = variants.cases("cuda:0", "float32")
+    assert set(CASES) < set(there) and {"mlp_batch8", "mlp_batch64", "resnet50_batch64"} < set(there)
+    assert there["resnet50_batch8"] is CASES["resnet50_batch8"]
+    for word in ("detector_*", "recommender_*", "large_*_batch*", "*_torchscript_*", "*_batch8_batch*", "forest_*"):
+        assert not fnmatch.filter(there, word), word
+    assert variants.cases("cpu", "float32") is CASES
+    first, *more = there["bert_lengths_batch8"].network().inputs
+    assert {one.shape for one in first.values()} == {(8, 128)} and more[0]["input_ids"].shape == (8, 16)
+
+
+@pytest.mark.parametrize("name", ["mlp_batch8", "gru"])
+def test_models_are_exported_in_float16(name, tmp_path):
+    case = variants.cases("cuda:0", "float16")[name]
+    case.make(tmp_path)
+    (feeds,) = read_inputs(tmp_path, name)
+    (x,) = feeds.values()
+    assert x.dtype == np.float16 and len(x) == (8 if name == "mlp_batch8" else 1)
+    engine = engines.Torch("", "", {"threads": 2, "case": name.removesuffix("_batch8")})
+    expected = engine.run({name: value.astype(np.float32) for name, value in feeds.items()})
+    found = list(onnx_torch.prepare(str(model_file(tmp_path, name))).run(feeds))
+    assert [one.dtype for one in found] == [np.float16]
+    assert measuring.max_difference(found, expected) < engines.TOLERANCES["float16"]
+
+
+def test_in_float16_are_models_of_torch():
+    assert "mlp" in variants.cases("cuda:0", "float16") and "forest" not in variants.cases("cuda:0", "float16")
 
 
 @pytest.mark.parametrize("name", ["loop", "scaled_regression"])
@@ -375,6 +619,13 @@ def test_models_are_chosen_by_pattern():
     assert len(chosen()) == len(CASES) > len(chosen("--quick")) > 5
     with pytest.raises(SystemExit, match='No model is named "tvm"'):
         chosen("--models", "tvm")
+
+
+def test_columns_are_measured_with_what_they_are_compared_with():
+    chosen = lambda *words: chosen_engines(parser().parse_args(words))
+    assert chosen("--engines", "openvino_default") == ["bfloat16", "openvino_default"]
+    assert chosen("--engines", "onnxruntime") == ["onnx_torch", "onnxruntime"]
+    assert "torch_compile" in chosen() and "torch_compile" not in chosen("--quick")
 
 
 def test_the_command_measures_and_prints(tmp_path):
