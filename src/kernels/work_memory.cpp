@@ -5,6 +5,8 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/strides.h>
 
+#include <atomic>
+#include <limits>
 #include <utility>
 
 namespace onnxtorch {
@@ -13,11 +15,13 @@ namespace {
 constexpr size_t kLeastBytes = 1 << 18;  // below that allocators keep memory themselves
 constexpr uint64_t kMostRuns = 4;        // that a block waits for
 
-thread_local WorkMemory* current = nullptr;
+thread_local WorkMemory::Scope* current = nullptr;
+std::atomic<uint64_t> scopes = 0;
 
 }  // namespace
 
-WorkMemory::Scope::Scope(WorkMemory& memory) : around_(std::exchange(current, &memory)), memory_(memory) {}
+WorkMemory::Scope::Scope(WorkMemory& memory)
+    : around_(std::exchange(current, this)), memory_(memory), number_(++scopes) {}
 
 WorkMemory::Scope::~Scope() {
   current = around_;
@@ -57,13 +61,18 @@ void WorkMemory::take_back(void* lent) {
 }
 
 at::Tensor WorkMemory::empty(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype, size_t bytes) {
-  auto lent = std::make_unique<Lent>(shared_from_this(), take(bytes));
+  auto lent = std::make_unique<Lent>(Lent{shared_from_this(), take(bytes)});
   void* const data = lent->block.data.get();
   c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, {data, lent.release(), &take_back, c10::kCPU});
   at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(dtype));
   result.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   return result;
+}
+
+// None where another allocator gave the memory.
+WorkMemory::Lent* WorkMemory::lent_to(const at::Tensor& tensor) {
+  return tensor.storage().data_ptr().cast_context<Lent>(&take_back);
 }
 
 size_t WorkMemory::kept_bytes() const {
@@ -79,7 +88,7 @@ at::Tensor work_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, c10::Scal
   if (!current || bytes < kLeastBytes || c10::memoryProfilingEnabled()) {
     return at::detail::empty_strided_cpu(sizes, strides, dtype);
   }
-  return current->empty(sizes, strides, dtype, bytes);
+  return current->memory().empty(sizes, strides, dtype, bytes);
 }
 
 at::Tensor work_tensor(at::IntArrayRef sizes, c10::ScalarType dtype) {
@@ -88,8 +97,21 @@ at::Tensor work_tensor(at::IntArrayRef sizes, c10::ScalarType dtype) {
 
 bool is_last_reference(const at::Tensor& tensor) {
   if (tensor.use_count() != 1 || tensor.storage().use_count() != 1) return false;
-  const c10::DeleterFnPtr deleter = tensor.storage().data_ptr().get_deleter();
-  return deleter == &WorkMemory::take_back || deleter == c10::GetCPUAllocator()->raw_deleter();
+  return WorkMemory::lent_to(tensor) ||
+         tensor.storage().data_ptr().get_deleter() == c10::GetCPUAllocator()->raw_deleter();
+}
+
+float bound_of(const at::Tensor& tensor) {
+  const auto* const lent = WorkMemory::lent_to(tensor);
+  const bool is_known = lent && current && lent->noted_in == current->number();
+  return is_known ? lent->bound : std::numeric_limits<float>::infinity();
+}
+
+void note_bound(const at::Tensor& tensor, float bound) {
+  auto* const lent = WorkMemory::lent_to(tensor);
+  if (!lent || !current) return;
+  lent->bound = bound;
+  lent->noted_in = current->number();
 }
 
 }  // namespace onnxtorch

@@ -24,9 +24,13 @@ class __attribute__((visibility("default"))) WorkMemory : public std::enable_sha
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
+    WorkMemory& memory() const { return memory_; }
+    uint64_t number() const { return number_; }
+
    private:
-    WorkMemory* const around_;
+    Scope* const around_;
     WorkMemory& memory_;
+    const uint64_t number_;
   };
 
   at::Tensor empty(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype, size_t bytes);
@@ -42,9 +46,14 @@ class __attribute__((visibility("default"))) WorkMemory : public std::enable_sha
   struct Lent {  // what a tensor's storage holds
     std::shared_ptr<WorkMemory> memory;
     Block block;
+    float bound = 0;        // of what is in the block,
+    uint64_t noted_in = 0;  // which the scope of this number knows
   };
   static void take_back(void* lent);
+  static Lent* lent_to(const at::Tensor& tensor);
   friend bool is_last_reference(const at::Tensor& tensor);
+  friend float bound_of(const at::Tensor& tensor);
+  friend void note_bound(const at::Tensor& tensor, float bound);
 
   Block take(size_t bytes);
   void give_up(Block block);
@@ -64,5 +73,10 @@ __attribute__((visibility("default"))) at::Tensor work_tensor(at::IntArrayRef si
 // leave its result there. TorchScript moves a value out of its register to the operator that is the last to read it;
 // weights, what a caller has given, and what another tensor looks at have further references.
 __attribute__((visibility("default"))) bool is_last_reference(const at::Tensor& tensor);
+
+// What no element is larger than, in its absolute value, and so that none is NaN; infinity where a run has not noted it
+// of the tensor's memory. It goes with the run.
+__attribute__((visibility("default"))) float bound_of(const at::Tensor& tensor);
+__attribute__((visibility("default"))) void note_bound(const at::Tensor& tensor, float bound);
 
 }  // namespace onnxtorch

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -85,6 +86,34 @@ TEST(WorkMemory, TellsTheLastReference) {
   EXPECT_TRUE(is_last_reference(at::ones({4})));
   float lent[4] = {};
   EXPECT_FALSE(is_last_reference(at::from_blob(lent, {4})));
+}
+
+TEST(WorkMemory, ForgetsABoundWithTheRun) {
+  const auto memory = std::make_shared<WorkMemory>();
+  constexpr float kUnknown = std::numeric_limits<float>::infinity();
+  at::Tensor x;
+  {
+    const WorkMemory::Scope scope(*memory);
+    x = work_tensor({kLarge}, c10::kFloat);
+    EXPECT_EQ(bound_of(x), kUnknown);
+    note_bound(x, 3);
+    EXPECT_EQ(bound_of(x), 3);
+    EXPECT_EQ(bound_of(x.narrow(0, 1, 2)), 3);
+    {
+      const WorkMemory::Scope inner(*memory);
+      EXPECT_EQ(bound_of(x), kUnknown);
+    }
+    EXPECT_EQ(bound_of(x), 3);
+  }
+  EXPECT_EQ(bound_of(x), kUnknown);
+  note_bound(x, 3);
+  const WorkMemory::Scope scope(*memory);
+  EXPECT_EQ(bound_of(x), kUnknown);
+  x.reset();
+  EXPECT_EQ(bound_of(work_tensor({kLarge}, c10::kFloat)), kUnknown);
+  const at::Tensor small = work_tensor({kSmall}, c10::kFloat);
+  note_bound(small, 3);
+  EXPECT_EQ(bound_of(small), kUnknown);
 }
 
 }  // namespace

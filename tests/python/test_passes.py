@@ -557,6 +557,50 @@ def test_residual_sums_leave_what_is_read_elsewhere(body: str, outputs: str):
     assert np.array_equal(inputs[0], before)
 
 
+# Whether a Relu may lose a NaN is known of a large tensor from the layer before, unless something changed it.
+@pytest.mark.parametrize(
+    "body",
+    [
+        "n = Neg(b) l = Log(n) c = Conv(l, v) y = Relu(c)",
+        "n = Neg(b) l = Log(n) t = Tanh(l) c = Conv(b, w) d = Add(c, l) e = Relu(d) y = Mul(e, t)",
+        "c = Conv(b, w) d = Add(c, b) e = Clip(d, low, high) f = Div(e, e) g = Conv(f, v) y = Relu(g)",
+        "c = Conv(b, huge) d = Relu(c) e = Conv(d, huge) f = Relu(e) g = Conv(f, huge) h = Relu(g) i = Sub(h, h) "
+        "j = Conv(i, w) y = Relu(j)",
+    ],
+)
+def test_a_nan_that_arises_between_layers_is_kept(body: str):
+    weights = {"huge": np.full((6, 6, 1, 1), 1e18, np.float32), "low": np.float32(-1), "high": np.float32(1)}
+    source = residual_model(body)
+    for name in used_in(body, weights):
+        source.graph.initializer.append(numpy_helper.from_array(np.asarray(weights[name]), name))
+    x = floats(1, 6, 120, 110)
+    check_equal(source, [x])
+    assert np.isnan(onnx_torch.prepare(source).run([x])[0]).any()
+
+
+def test_a_nan_in_an_earlier_result_is_kept():
+    rep = onnx_torch.prepare(residual_model("y = Relu(b)"))
+    (y,) = rep.run([torch.from_numpy(floats(1, 6, 120, 110))])
+    y[0, 0, 5, 5] = torch.nan
+    assert rep.run([y])[0][0, :, 5, 5].isnan().all()
+
+
+def test_layers_without_end_are_fused():
+    body = (
+        "c0 = Relu(b) " + " ".join(f"d{i} = Conv(c{i}, w) c{i + 1} = Relu(d{i})" for i in range(60)) + " y = Neg(c60)"
+    )
+    source = residual_model(body)
+    w = np.eye(6, dtype=np.float32)[:, :, None, None]
+    source.graph.initializer[0].CopyFrom(numpy_helper.from_array(w, "w"))
+    x = floats(1, 6, 120, 110)
+    np.testing.assert_array_equal(onnx_torch.prepare(source).run([x])[0], -np.maximum(x, 0))
+    rep = onnx_torch.prepare(source)
+    rep.run([x])
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        rep.run([x])
+    assert "aten::convolution" not in {event.key for event in profile.key_averages()}
+
+
 def test_a_nan_goes_through_what_is_packed():
     source = model(
         "(float[4, 6] x, float[4, 5] r) => (float[4, 5] y) "

@@ -7,6 +7,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -356,6 +357,7 @@ std::vector<at::Tensor> Chain::run(std::vector<at::Tensor> tensors) const {
       const auto type = pass.loop.results_are_masks[i] ? c10::kBool : c10::kFloat;
       tensors.push_back(over ? std::move(tensors[*pass.over[i]])
                              : work_tensor(pass.layout.sizes, pass.layout.strides, type));
+      note_bound(tensors.back(), std::numeric_limits<float>::infinity());
       results.push_back(tensors.back().mutable_data_ptr());
     }
     at::parallel_for(0, pass.elements, pass.grain, [&](int64_t begin, int64_t end) {

@@ -6,7 +6,7 @@
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
-#include <atomic>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -32,45 +32,72 @@ bool loses_nan(const PostOp& step) {
 }
 
 constexpr auto kFloat = dnnl::memory::data_type::f32;
-constexpr float kLargest = std::numeric_limits<float>::max();
+constexpr float kLargest = std::numeric_limits<float>::max(), kInfinity = std::numeric_limits<float>::infinity();
 
-// The largest input for which sums of so many products with the weights cannot overflow.
-float largest_input(const at::Tensor& weight, const at::Tensor& bias, int64_t terms) {
-  const auto largest = [](const at::Tensor& t) {
-    const auto [low, high] = at::aminmax(t);
-    return std::max(-low.item<float>(), high.item<float>());  // NaN where an element is
-  };
-  if (bias.defined() && !(largest(bias) < kLargest / 2)) return -1;
-  return kLargest / 2 / (static_cast<float>(terms) * largest(weight));  // NaN where a weight is
-}
-
+// The largest absolute value, as the bits of a float, which are in the same order; those of a NaN are above all.
 template <typename T>
-ONNX_TORCH_INLINE bool each_within(const T* data, int64_t count, float most) {
-  int within = 1;
-  for (int64_t i = 0; i < count; ++i) within &= std::abs(static_cast<float>(data[i])) <= most;
-  return within;
+ONNX_TORCH_INLINE int32_t largest_bits(const T* data, int64_t count) {
+  int32_t largest = 0;
+  for (int64_t i = 0; i < count; ++i)
+    largest = std::max(largest, std::bit_cast<int32_t>(static_cast<float>(data[i])) & 0x7fffffff);
+  return largest;
 }
 
-ONNX_TORCH_FOR_EACH_CPU bool block_within(const float* data, int64_t count, float most) {
-  return each_within(data, count, most);
-}
-ONNX_TORCH_FOR_EACH_CPU bool block_within(const c10::BFloat16* data, int64_t count, float most) {
-  return each_within(data, count, most);
+ONNX_TORCH_FOR_EACH_CPU int32_t largest_in_block(const float* data, int64_t count) { return largest_bits(data, count); }
+ONNX_TORCH_FOR_EACH_CPU int32_t largest_in_block(const c10::BFloat16* data, int64_t count) {
+  return largest_bits(data, count);
 }
 
-// Whether no element is larger, or NaN. The tensor's elements lie side by side, in some order.
+// Of a tensor whose elements lie side by side, in some order.
 template <typename T>
-bool all_within(const at::Tensor& t, float most) {
+float largest(const at::Tensor& t) {
   const T* const data = t.const_data_ptr<T>();
-  std::atomic<bool> within = true;
-  at::parallel_for(0, t.numel(), 1 << 16, [&](int64_t begin, int64_t end) {
-    if (!block_within(data + begin, end - begin, most)) within = false;
-  });
-  return within;
+  const int32_t bits = at::parallel_reduce(
+      0, t.numel(), 1 << 16, 0,
+      [&](int64_t begin, int64_t end, int32_t so_far) {
+        return std::max(so_far, largest_in_block(data + begin, end - begin));
+      },
+      [](int32_t a, int32_t b) { return std::max(a, b); });
+  return std::bit_cast<float>(bits);
 }
 
-bool all_within(const at::Tensor& t, float most) {
-  return t.scalar_type() == c10::kFloat ? all_within<float>(t, most) : all_within<c10::BFloat16>(t, most);
+float largest(const at::Tensor& t) {
+  return t.scalar_type() == c10::kFloat ? largest<float>(t) : largest<c10::BFloat16>(t);
+}
+
+// Of any tensor; NaN where an element is.
+float largest_of(const at::Tensor& t) {
+  const auto [low, high] = at::aminmax(t);
+  return std::max(-low.item<float>(), high.item<float>());
+}
+
+// What no absolute value is larger than: as noted or, where that is more than `enough`, as found. NaN where an element
+// is.
+float bound(const at::Tensor& t, float enough) {
+  const float noted = bound_of(t);
+  if (noted <= enough) return noted;
+  const float found = largest(t);
+  if (found <= kLargest && t.storage().nbytes() == t.nbytes()) note_bound(t, found);
+  return found;
+}
+
+// What the result of a step is not larger than, if no element before is larger than `before`, or `operand` in the other
+// tensor.
+float bound_after(const PostOp& step, float before, float operand) {
+  switch (step.kind) {
+    case PostOp::Kind::Add:
+    case PostOp::Kind::Sum:
+      return before + operand;
+    case PostOp::Kind::Mul:
+      return before * operand;
+    case PostOp::Kind::Activation:
+      break;
+  }
+  const auto alpha = static_cast<float>(std::abs(step.alpha)), beta = static_cast<float>(std::abs(step.beta));
+  if (step.activation == "leaky_relu") return std::max(before, before * alpha);
+  if (step.activation == "clamp" && std::max(alpha, beta) <= kLargest) return std::max(alpha, beta);
+  if (step.activation == "clamp") return std::max(before, std::min(alpha, beta));
+  return std::max(before, 1.0F);
 }
 
 std::vector<PostOp> with_sum(std::vector<PostOp> steps) {
@@ -93,8 +120,9 @@ Fused::Fused(const at::Tensor& weight, const at::Tensor& bias, int64_t terms, c1
       summing_(with_sum(post_ops_)),
       operands_(
           std::ranges::count_if(post_ops_, [](const PostOp& step) { return step.kind != PostOp::Kind::Activation; })),
-      most_(std::ranges::any_of(post_ops_, loses_nan) ? largest_input(weight, bias_, terms)
-                                                      : std::numeric_limits<float>::infinity()) {}
+      loses_nan_(std::ranges::any_of(post_ops_, loses_nan)),
+      gain_(loses_nan_ ? static_cast<float>(terms) * largest_of(weight) : kInfinity),
+      offset_(loses_nan_ && bias_.defined() ? largest_of(bias_) : 0) {}
 
 std::shared_ptr<const Prepared> Fused::prepared(at::IntArrayRef sizes, Steps steps) const {
   Key key;
@@ -135,9 +163,19 @@ at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
     others.push_back(*std::move(fitting));
   }
   bool fused = others.size() == operands_;
-  if (most_ != std::numeric_limits<float>::infinity()) {
-    fused = fused && all_within(x, most_) &&
-            std::ranges::all_of(others, [](const at::Tensor& operand) { return all_within(operand, kLargest / 2); });
+  float result_bound = kInfinity;
+  if (fused && loses_nan_) {
+    // A sum may be beyond the bound by what is rounded in it, which is far from a factor of two.
+    constexpr float kEnough = kLargest / 2;
+    result_bound = bound(x, std::min(kLargest, (kEnough - offset_) / gain_)) * gain_ + offset_;
+    fused = result_bound <= kEnough;
+    size_t next = 0;
+    for (const PostOp& step : steps) {
+      const bool is_binary = step.kind != PostOp::Kind::Activation;
+      const float operand = fused && is_binary ? bound(others[next++], kEnough) : 0;
+      fused = fused && operand <= kEnough;
+      result_bound = bound_after(step, result_bound, operand);
+    }
   }
   if (!fused) p = prepared(x.sizes(), {});
   if (!p->primitive) return plainly();
@@ -158,6 +196,7 @@ at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
     const ThreadLimit limit(p->threads);
     call.run(p->primitive, p->scratchpad);
   }
+  note_bound(y, fused ? result_bound : kInfinity);
   return fused ? y : apply(y, post_ops_, operands);
 }
 

@@ -58,8 +58,9 @@ class Fused : public PackedProduct {
   const std::vector<PostOp> post_ops_;
   const std::vector<PostOp> summing_;  // the same, with a Sum for an Add at the beginning
   const size_t operands_;
-  // Inputs up to this give results that are no NaN; without end where no step would lose one.
-  const float most_;
+  // Where a step would lose a NaN: a result is not larger than gain * the input + offset.
+  const bool loses_nan_;
+  const float gain_, offset_;
   mutable Recent<Key, Prepared> recent_{64};
 };
 
