@@ -28,11 +28,6 @@ std::vector<int64_t> result_sizes(const Convolution& c, at::IntArrayRef sizes) {
   return result;
 }
 
-Convolution with_weight(Convolution c, const at::Tensor& weight) {
-  c.weight = weight;
-  return c;
-}
-
 std::vector<int64_t> channels_last_strides(at::IntArrayRef sizes) {
   std::vector<int64_t> strides(sizes.size());
   int64_t step = sizes[1];

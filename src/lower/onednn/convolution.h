@@ -9,7 +9,11 @@
 
 namespace onnxtorch::onednn {
 
-Convolution with_weight(Convolution c, const at::Tensor& weight);
+template <typename Of>
+Of with_weight(Of of, const at::Tensor& weight) {
+  of.weight = weight;
+  return of;
+}
 
 // Whether the convolution is defined for images of these sizes.
 bool fits(const Convolution& c, at::IntArrayRef sizes);

@@ -50,11 +50,6 @@ bool is_depthwise(const Deconvolution& d) {
   return d.groups > 1 && d.weight.size(0) == d.groups && d.weight.size(1) == 1;
 }
 
-Deconvolution with_weight(Deconvolution d, const at::Tensor& weight) {
-  d.weight = weight;
-  return d;
-}
-
 class PackedDeconvolution final : public Fused {
  public:
   explicit PackedDeconvolution(Deconvolution d)
