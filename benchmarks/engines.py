@@ -18,6 +18,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# OpenVINO sends a message when it is imported, from a fork that waits for ever for what another thread reads.
+sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+
 
 @dataclass(frozen=True)
 class Engine:

@@ -6,6 +6,7 @@ for, so that two engines never share a process. Another file can bring more engi
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import os
@@ -93,7 +94,11 @@ class OtherEngine:
 
     def close(self) -> None:
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):  # not to their ends, as its children may hold them
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
 
     def __enter__(self) -> OtherEngine:
         return self

@@ -25,6 +25,7 @@ from benchmarks.results import Results
 from onnx import parser as onnx_parser
 
 import onnx_torch
+from onnx_torch.other_engine import OtherEngine
 
 RELU = """<ir_version: 10, opset_import: ["": 21]> relu (float[n] x) => (float[n] y) { y = Relu(x) }"""
 SETS = [{"x": np.arange(-3, 3, dtype=np.float32)}, {"x": np.ones(2, np.float32)}]
@@ -170,6 +171,28 @@ def test_paused_engines_end_with_the_benchmark():
             return
         time.sleep(0.05)
     pytest.fail(f"it still runs: {status}")
+
+
+FORKS = """
+import os
+import time
+
+class Forks:
+    def __init__(self, model, directory, options):
+        if os.fork() == 0:
+            time.sleep(20)
+            os._exit(0)
+
+ENGINES = {"forks": Forks}
+"""
+
+
+def test_an_engine_ends_whose_children_live_on(tmp_path):
+    script = tmp_path / "forks.py"
+    script.write_text(FORKS)
+    with OtherEngine("forks", b"", script=str(script)):
+        start = time.monotonic()
+    assert time.monotonic() - start < 10
 
 
 class Process:
