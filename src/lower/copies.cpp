@@ -6,7 +6,6 @@
 #include <ATen/WrapDimUtils.h>
 #include <c10/util/accumulate.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include "lower/memory_order.h"
 #include "passes/known_type.h"
 #include "passes/walk.h"
+#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {
@@ -124,7 +124,7 @@ void replace_copies(Program& program) {
       replace(node, "onnx_torch::reshape", node->inputs());
     }
   });
-  jit::EliminateDeadCode(program.graph);
+  eliminate_dead_code(program.graph);
 }
 
 }  // namespace onnxtorch

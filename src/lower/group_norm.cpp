@@ -4,7 +4,6 @@
 #include <ATen/Parallel.h>
 #include <c10/util/accumulate.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "lower/for_each_cpu.h"
 #include "passes/constants.h"
 #include "passes/walk.h"
+#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {
@@ -201,7 +201,7 @@ void replace_group_norms(Program& program) {
     const auto operands = operands_of(node, constants);
     if (!operands.empty()) replace(node, "onnx_torch::group_norm", operands);
   });
-  jit::EliminateDeadCode(program.graph);
+  eliminate_dead_code(program.graph);
 }
 
 }  // namespace onnxtorch

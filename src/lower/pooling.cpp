@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/native/Pool.h>
-#include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "kernels/work_memory.h"
 #include "lower/for_each_cpu.h"
 #include "passes/walk.h"
+#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {
@@ -158,7 +158,7 @@ void replace_max_pools(Program& program) {
   for_each_node(program.graph->block(), [](jit::Node* node) {
     if (node->kind() == c10::aten::max_pool2d) replace(node, "onnx_torch::max_pool", node->inputs());
   });
-  jit::EliminateDeadCode(program.graph);
+  eliminate_dead_code(program.graph);
 }
 
 }  // namespace onnxtorch

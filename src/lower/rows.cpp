@@ -5,7 +5,6 @@
 #include <ATen/WrapDimUtils.h>
 #include <c10/util/accumulate.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 #include "lower/row_kernels.h"
 #include "passes/pattern.h"
 #include "passes/walk.h"
+#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {
@@ -259,7 +259,7 @@ void replace_operators(Program& program) {
       replace(node, "onnx_torch::rms_norm", node->inputs());
     }
   });
-  jit::EliminateDeadCode(program.graph);
+  eliminate_dead_code(program.graph);
 }
 
 }  // namespace

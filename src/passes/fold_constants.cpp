@@ -2,14 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
-#include <torch/csrc/jit/ir/alias_analysis.h>
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/passes/dead_code_elimination.h>
 
 #include <algorithm>
 
 #include "passes/constants.h"
+#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {
@@ -32,7 +31,7 @@ size_t bytes(const IValue& value) {
 
 class Folding {
  public:
-  explicit Folding(Program& program) : program_(program), constants_(program), aliases_(program.graph) {}
+  explicit Folding(Program& program) : program_(program), constants_(program), writers_(program.graph) {}
 
   void run() {
     for (jit::Node* node : program_.graph->nodes()) fold(node);
@@ -41,7 +40,7 @@ class Folding {
       if (found == results_.end() || !found->second.isTensor()) continue;
       node->output()->replaceAllUsesWith(bind_constant(program_, found->second));
     }
-    jit::EliminateDeadCode(program_.graph);
+    eliminate_dead_code(program_.graph);
   }
 
  private:
@@ -107,7 +106,7 @@ class Folding {
     }
     const bool is_operator = node->kind().is_aten() && node->maybeOperator() && !node->schema().is_mutable() &&
                              node->output()->type()->kind() == c10::TypeKind::TensorType;
-    return (is_list(node) || is_operator) && !aliases_.hasWriters(node);
+    return (is_list(node) || is_operator) && !writers_.has_writers(node);
   }
 
   std::optional<IValue> value(const jit::Value* value) const {
@@ -117,7 +116,7 @@ class Folding {
 
   Program& program_;
   const Constants constants_;
-  const jit::AliasDb aliases_;
+  const Writers writers_;
   std::unordered_map<const jit::Value*, IValue> results_;
 };
 

@@ -4,13 +4,13 @@
 #include <ATen/Parallel.h>
 #include <c10/util/accumulate.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/library.h>
 
 #include <cstring>
 
 #include "passes/constants.h"
 #include "passes/walk.h"
+#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {
@@ -108,7 +108,7 @@ void find_gather(Program& program) {
       replace(node, "onnx_torch::gather", {node->input(0), node->input(1), indices});
     }
   });
-  jit::EliminateDeadCode(program.graph);
+  eliminate_dead_code(program.graph);
 }
 
 }  // namespace onnxtorch

@@ -1,9 +1,7 @@
 #include "passes/layout.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/jit/ir/alias_analysis.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/passes/dead_code_elimination.h>
 
 #include <algorithm>
 #include <string>
@@ -12,6 +10,7 @@
 #include "passes/constants.h"
 #include "passes/movement.h"
 #include "passes/walk.h"
+#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {
@@ -67,11 +66,11 @@ bool is_binary(const jit::Node* node) {
 class Simplifying {
  public:
   explicit Simplifying(Program& program)
-      : program_(program), graph_(*program.graph), constants_(program), aliases_(program.graph) {}
+      : program_(program), graph_(*program.graph), constants_(program), writers_(program.graph) {}
 
   void run() {
     for_each_node(graph_.block(), [&](jit::Node* node) {
-      if (node->outputs().size() != 1 || !is_tensor(node->output()) || aliases_.hasWriters(node)) return;
+      if (node->outputs().size() != 1 || !is_tensor(node->output()) || writers_.has_writers(node)) return;
       if (is_view(node)) {
         jit::Value* const view = node->output();
         if (!simplify(view)) hoist(view);
@@ -81,7 +80,7 @@ class Simplifying {
         sink_below_product(node);
       }
     });
-    jit::EliminateDeadCode(program_.graph);
+    eliminate_dead_code(program_.graph);
   }
 
  private:
@@ -122,7 +121,7 @@ class Simplifying {
   // The value as a view of each value that it is one of, the farthest first.
   std::vector<View> views(jit::Value* value) const {
     std::vector<jit::Node*> steps;
-    for (jit::Value* at = value; is_view(at->node()) && !aliases_.hasWriters(at->node()); at = at->node()->input(0))
+    for (jit::Value* at = value; is_view(at->node()) && !writers_.has_writers(at->node()); at = at->node()->input(0))
       steps.push_back(at->node());
     std::vector<View> result;
     for (size_t count = steps.size(); count > 0; --count) {
@@ -371,7 +370,7 @@ class Simplifying {
   Program& program_;
   jit::Graph& graph_;
   const Constants constants_;
-  const jit::AliasDb aliases_;
+  const Writers writers_;
 };
 
 }  // namespace

@@ -4,11 +4,12 @@
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/ir/irparser.h>
 #include <torch/csrc/jit/ir/subgraph_matcher.h>
-#include <torch/csrc/jit/passes/dead_code_elimination.h>
 
 #include <algorithm>
 #include <cmath>
 #include <unordered_set>
+
+#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {
@@ -78,7 +79,7 @@ void rewrite(Program& program, const std::string& pattern, const Replace& replac
     old->replaceAllUsesWith(result);
     for (const auto& pair : match.nodes_map) replaced.insert(pair.second);
   }
-  if (!replaced.empty()) jit::EliminateDeadCode(program.graph);
+  if (!replaced.empty()) eliminate_dead_code(program.graph);
 }
 
 }  // namespace onnxtorch

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/jit/frontend/schema_matching.h>
 #include <torch/csrc/jit/passes/constant_propagation.h>
-#include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/csrc/jit/passes/peephole.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "translate/attribute_references.h"
 #include "translate/graph_location.h"
 #include "translate/signature.h"
+#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {
@@ -360,10 +360,10 @@ void GraphTranslator::place_known(jit::Block* block) {
 void GraphTranslator::finish() {
   stamp_types(graph_->block());
   place_known(graph_->block());
-  jit::EliminateDeadCode(graph_);
+  eliminate_dead_code(graph_);
   jit::PeepholeOptimize(graph_);  // a tensor given for an optional parameter is not None
   jit::ConstantPropagation(graph_);
-  jit::EliminateDeadCode(graph_);
+  eliminate_dead_code(graph_);
   drop_unused(program_);
 }
 

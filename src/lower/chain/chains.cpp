@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/jit/ir/alias_analysis.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/passes/dead_code_elimination.h>
 
 #include <algorithm>
 #include <cmath>
@@ -18,6 +17,7 @@
 #include "lower/chain/chain.h"
 #include "passes/constants.h"
 #include "passes/known_type.h"
+#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {
@@ -541,7 +541,7 @@ void find_chains(Program& program) {
     Block(program, block, constants, aliases, elements).run();
   };
   visit(program.graph->block());
-  jit::EliminateDeadCode(program.graph);
+  eliminate_dead_code(program.graph);
 }
 
 }  // namespace onnxtorch

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/csrc/jit/passes/lower_tuples.h>
 
 #include "lower/onednn/integer_weight.h"
@@ -12,6 +11,7 @@
 #include "passes/fold.h"
 #include "passes/pattern.h"
 #include "passes/walk.h"
+#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {
@@ -101,7 +101,7 @@ class Recognition {
 
   void run() {
     for_each_node(graph_.block(), [&](jit::Node* node) { visit(node); });
-    jit::EliminateDeadCode(program_.graph);
+    eliminate_dead_code(program_.graph);
   }
 
  private:

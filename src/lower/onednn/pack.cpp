@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/passes/dead_code_elimination.h>
 
 #include <algorithm>
 #include <initializer_list>
@@ -16,6 +15,7 @@
 #include "passes/constants.h"
 #include "passes/known_type.h"
 #include "passes/walk.h"
+#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {
@@ -268,7 +268,7 @@ class Packing {
 
   void run() {
     for_each_node(graph_.block(), [&](jit::Node* node) { pack(node); });
-    jit::EliminateDeadCode(program_.graph);
+    eliminate_dead_code(program_.graph);
   }
 
  private:

@@ -1,11 +1,11 @@
 #include "lower/onednn/products.h"
 
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/passes/dead_code_elimination.h>
 
 #include "lower/onednn/packed.h"
 #include "passes/constants.h"
 #include "passes/walk.h"
+#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {
@@ -120,13 +120,13 @@ void find_attention(Program& program) {
             {found->query, found->key, found->value, mask, graph.insertConstant(found->scale),
              graph.insertConstant(found->without_nan)});
   });
-  jit::EliminateDeadCode(program.graph);
+  eliminate_dead_code(program.graph);
 }
 
 void replace_products(Program& program) {
   register_onednn();
   for_each_product(program, [](jit::Node* node) { replace(node, "onnx_torch::matmul", node->inputs()); });
-  jit::EliminateDeadCode(program.graph);
+  eliminate_dead_code(program.graph);
 }
 
 }  // namespace onnxtorch

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/passes/dead_code_elimination.h>
 
 #include <limits>
 #include <unordered_set>
@@ -18,6 +17,7 @@
 #include "lower/pooling.h"
 #include "passes/constants.h"
 #include "passes/walk.h"
+#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {
@@ -50,7 +50,7 @@ class Recognition {
 
   void run() {
     for_each_node(graph_.block(), [&](jit::Node* node) { visit(node); });
-    jit::EliminateDeadCode(program_.graph);
+    eliminate_dead_code(program_.graph);
   }
 
  private:

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/passes/dead_code_elimination.h>
 
 #include <algorithm>
 #include <unordered_map>
@@ -10,6 +9,7 @@
 #include "lower/onednn/packed.h"
 #include "passes/constants.h"
 #include "passes/walk.h"
+#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {
@@ -90,7 +90,7 @@ class Packing {
 void pack_recurrent_layers(Program& program) {
   register_onednn();
   Packing(program).run();
-  jit::EliminateDeadCode(program.graph);
+  eliminate_dead_code(program.graph);
 }
 
 }  // namespace onnxtorch

@@ -1,0 +1,38 @@
+#include "translate/writes.h"
+
+#include <torch/csrc/jit/passes/dead_code_elimination.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+
+namespace onnxtorch {
+
+namespace jit = torch::jit;
+
+namespace {
+
+// As torch's analysis takes it: of an operator without a schema that says otherwise, anything may be expected.
+bool writes(const jit::Node* node) {
+  const jit::Operator* const op = node->maybeOperator();
+  if (!op) return !node->kind().is_prim();
+  return op->schema().is_mutable() || op->aliasAnalysisKind() == c10::AliasAnalysisKind::CONSERVATIVE;
+}
+
+}  // namespace
+
+bool may_write(const jit::Block& block) {
+  return std::ranges::any_of(block.nodes(), [](const jit::Node* node) {
+    return writes(node) ||
+           std::ranges::any_of(node->blocks(), [](const jit::Block* inner) { return may_write(*inner); });
+  });
+}
+
+void eliminate_dead_code(const std::shared_ptr<jit::Graph>& graph) {
+  if (may_write(*graph->block())) {
+    jit::EliminateDeadCode(graph);
+  } else {
+    jit::EliminateDeadCode(graph->block());  // the same without an analysis
+  }
+}
+
+}  // namespace onnxtorch
