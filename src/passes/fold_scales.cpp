@@ -2,12 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
-#include <torch/csrc/jit/ir/alias_analysis.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/passes/dead_code_elimination.h>
+
+#include <algorithm>
 
 #include "passes/constants.h"
 #include "passes/walk.h"
+#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {
@@ -57,20 +58,39 @@ struct Scale {
 
 bool is_float(at::ScalarType type) { return type == c10::kFloat || type == c10::kDouble; }
 
+bool is_finite(const at::Tensor& t) { return at::isfinite(t).all().item<bool>(); }
+
+// The weight times doubles, rounded once; nothing where that is not finite. In parts that stay in the cache, as doubles
+// of a whole weight take twice its memory.
+std::optional<at::Tensor> product(const at::Tensor& weight, const at::Tensor& factor) {
+  constexpr int64_t kMostElements = 1 << 15;
+  at::Tensor result = at::empty_like(weight);
+  const auto strides = weight.strides();
+  const int64_t outermost = std::ranges::max_element(strides) - strides.begin(), size = weight.size(outermost);
+  const int64_t step = std::max<int64_t>(1, kMostElements * size / weight.numel());
+  const auto parts = [&](const at::Tensor& t) { return t.split(step, outermost); };
+  const auto results = parts(result), weights = parts(weight), factors = parts(factor.expand_as(weight));
+  for (size_t i = 0; i < results.size(); ++i) {
+    at::Tensor part = results[i];
+    if (!is_finite(at::mul_out(part, weights[i], factors[i]))) return {};
+  }
+  return result;
+}
+
 class Folding {
  public:
   explicit Folding(Program& program)
-      : program_(program), graph_(*program.graph), constants_(program), aliases_(program.graph) {}
+      : program_(program), graph_(*program.graph), constants_(program), writers_(program.graph) {}
 
   void run() {
     for_each_node(graph_.block(), [&](jit::Node* node) {
       if (const auto product = product_of(node)) fold_into(*product);
     });
-    jit::EliminateDeadCode(program_.graph);
+    eliminate_dead_code(program_.graph);
     for_each_node(graph_.block(), [&](jit::Node* node) {
       if (node->matches(kBatchNorm)) write_out(node);
     });
-    jit::EliminateDeadCode(program_.graph);
+    eliminate_dead_code(program_.graph);
   }
 
  private:
@@ -95,7 +115,7 @@ class Folding {
     if (is_addmm && (constants_.number(node->input(3)) != 1.0 || constants_.number(node->input(4)) != 1.0)) return {};
     const auto weight = numbers(node->input(is_addmm ? 2 : 1), convolves ? std::nullopt : std::optional<int64_t>(2));
     const auto bias = multiplies ? at::Tensor() : constants_.tensor(node->input(is_addmm ? 0 : 2));
-    if (!weight || !bias || aliases_.hasWriters(node)) return {};
+    if (!weight || !bias || writers_.has_writers(node)) return {};
     const at::ScalarType type = weight->scalar_type();
     Product result{node, *weight, *bias, weight->size(0), rank_of(node->output()), !convolves, 0, type};
     if (is_addmm || multiplies) {
@@ -185,7 +205,7 @@ class Folding {
     jit::Node* last = p.node;
     at::Tensor factor = at::ones({}, at::kDouble), addend = at::zeros({}, at::kDouble);
     for (jit::Node* user = only_user(last->output()); user; user = only_user(last->output())) {
-      const auto scale = aliases_.hasWriters(user) ? std::nullopt : scale_of(p, user, last->output());
+      const auto scale = writers_.has_writers(user) ? std::nullopt : scale_of(p, user, last->output());
       if (!scale) break;
       factor = factor * scale->factor;
       addend = addend * scale->factor + scale->addend;
@@ -195,19 +215,19 @@ class Folding {
     if (last == p.node || (p.channels_last && !p.bias.defined() && factor.dim() == 0 && factor.item<double>() == 1)) {
       return;
     }
-    const at::Tensor weight = (p.weight.to(at::kDouble) * p.as_factor(factor)).to(p.type);
+    const auto weight = product(p.weight, p.as_factor(factor));
     at::Tensor bias = addend;
     if (p.bias.defined()) bias = bias + p.bias.to(at::kDouble) * factor;
     const bool has_bias = p.bias.defined() || bias.dim() > 0 || bias.item<double>() != 0;
     if (has_bias) bias = bias.expand({p.channels}).to(p.type).contiguous();
     // What overflows would make other infinities.
-    if (!at::isfinite(weight).all().item<bool>() || !at::isfinite(bias).all().item<bool>()) return;
-    replace(p, weight, has_bias ? bias : at::Tensor(), last);
+    if (!weight || !is_finite(bias)) return;
+    replace(p, *weight, has_bias ? bias : at::Tensor(), last);
   }
 
   void replace(const Product& p, const at::Tensor& weight, const at::Tensor& bias, jit::Node* last) {
     const jit::WithInsertPoint at(last);
-    jit::Value* const bound_weight = bind_constant(program_, weight.contiguous());
+    jit::Value* const bound_weight = bind_constant(program_, weight);
     jit::Value* const bound_bias =
         bias.defined() ? bind_constant(program_, bias) : graph_.insertConstant(c10::IValue());
     jit::Node* made = nullptr;
@@ -249,7 +269,7 @@ class Folding {
   Program& program_;
   jit::Graph& graph_;
   const Constants constants_;
-  const jit::AliasDb aliases_;
+  const Writers writers_;
 };
 
 }  // namespace
