@@ -45,7 +45,10 @@ Value grid(Translator& t, const NodeView& n, const Value& parameter, const Value
   const Value wide = cast(t, parameter, type);
   const int64_t block_size = int_or(n, "block_size", 0);
   if (block_size == 0 && is_single(t, parameter)) return t.call("one_for_all", {wide});
-  return t.call("quantization_grid", {wide, t.call("aten::size", {x}), int_or(n, "axis", 1), block_size});
+  const Value sizes = t.call("aten::size", {x});
+  const int64_t axis = int_or(n, "axis", 1);
+  if (block_size > 0) return t.call("each_of_block", {wide, sizes, axis, block_size});
+  return t.call("aten::reshape", {wide, t.call("quantization_shape", {t.call("aten::numel", {wide}), sizes, axis})});
 }
 
 // round(x) + zero_point within the range of an integer type, or x + zero_point as a small float.

@@ -7,16 +7,19 @@ def one_for_all(parameter: Tensor) -> Tensor:
     return torch.reshape(parameter, scalar)
 
 
-# A scale or zero point so that it broadcasts to a tensor of `sizes`: one for all, one for each index of an axis, or one
-# for each block of block_size indices.
-def quantization_grid(parameter: Tensor, sizes: List[int], axis: int, block_size: int) -> Tensor:
-    if block_size > 0:
-        return torch.slice(torch.repeat_interleave(parameter, block_size, axis), axis, 0, sizes[axis])
+# The shape in which a scale or zero point, one for all or one for each index of an axis, broadcasts to a tensor of
+# `sizes`.
+def quantization_shape(count: int, sizes: List[int], axis: int) -> List[int]:
     shape: List[int] = []
-    if parameter.numel() != 1:
+    if count != 1:
         shape = [1 for _ in sizes]
         shape[axis] = -1
-    return torch.reshape(parameter, shape)
+    return shape
+
+
+# One for each block of block_size indices.
+def each_of_block(parameter: Tensor, sizes: List[int], axis: int, block_size: int) -> Tensor:
+    return torch.slice(torch.repeat_interleave(parameter, block_size, axis), axis, 0, sizes[axis])
 
 
 def saturated(x: Tensor, zero_point: Optional[Tensor], low: int, high: int) -> Tensor:
