@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "kernels/arrange.h"
 #include "lower/onednn/laid_weight.h"
 #include "lower/onednn/packed.h"
 
@@ -17,26 +18,28 @@ using Cell = Recurrent::Cell;
 constexpr auto kFloat = dnnl::memory::data_type::f32;
 constexpr auto kInference = dnnl::prop_kind::forward_inference;
 
-// Of [gates, …], in oneDNN's order or in ATen's: either is made of the other. A GRU has its first two the other way
-// round.
-at::Tensor in_other_order(const at::Tensor& gates, Cell cell) {
-  return cell == Cell::Gru ? gates.index_select(0, at::tensor({1, 0, 2})) : gates;
-}
-
 int64_t gates_in(Cell cell) { return cell == Cell::Lstm ? 4 : cell == Cell::Gru ? 3 : 1; }
 
-// Of ATen's [gates * hidden, …]: the gates in oneDNN's order, [gates, hidden, …].
-at::Tensor gates_of(const at::Tensor& parameter, Cell cell) {
-  return in_other_order(parameter.unflatten(0, {gates_in(cell), -1}), cell);
+// Of a parameter, [gates * hidden, …], in oneDNN's order of ATen's or the other way round: a GRU has its first two
+// exchanged.
+std::vector<at::Tensor> gates_of(const at::Tensor& parameter, Cell cell) {
+  std::vector<at::Tensor> gates = parameter.chunk(gates_in(cell));
+  if (cell == Cell::Gru) std::swap(gates[0], gates[1]);
+  return gates;
 }
 
 // [1 layer, directions, features, gates, hidden] of each direction's [gates * hidden, features].
 at::Tensor weight_of(const Recurrent& layer, size_t which) {
   const size_t stride = layer.has_biases ? 4 : 2;
-  std::vector<at::Tensor> directions;
-  for (size_t i = which; i < layer.parameters.size(); i += stride)
-    directions.push_back(gates_of(layer.parameters[i], layer.cell).permute({2, 0, 1}));
-  return at::stack(directions).unsqueeze(0).contiguous();
+  const at::Tensor& first = layer.parameters[which];
+  const int64_t directions = layer.bidirectional ? 2 : 1, gates = gates_in(layer.cell);
+  const at::Tensor weight = at::empty({1, directions, first.size(1), gates, first.size(0) / gates}, first.options());
+  for (int64_t direction = 0; direction < directions; ++direction) {
+    const auto parts = gates_of(layer.parameters[which + static_cast<size_t>(direction) * stride], layer.cell);
+    for (int64_t gate = 0; gate < gates; ++gate)
+      copy_into(weight[0][direction].select(1, gate), parts[static_cast<size_t>(gate)].t());
+  }
+  return weight;
 }
 
 // [1 layer, directions, gates, hidden]. A GRU's hidden state has a bias of its own for the new gate, behind the others.
@@ -44,8 +47,10 @@ at::Tensor bias_of(const Recurrent& layer) {
   std::vector<at::Tensor> directions;
   for (size_t i = 0; i < layer.parameters.size(); i += layer.has_biases ? 4 : 2) {
     const at::Tensor zeros = at::zeros({layer.parameters[i].size(0)}, at::kFloat);
-    const at::Tensor input = gates_of(layer.has_biases ? layer.parameters[i + 2] : zeros, layer.cell);
-    const at::Tensor hidden = gates_of(layer.has_biases ? layer.parameters[i + 3] : zeros, layer.cell);
+    const auto gates = [&](size_t of) {
+      return at::stack(gates_of(layer.has_biases ? layer.parameters[i + of] : zeros, layer.cell));
+    };
+    const at::Tensor input = gates(2), hidden = gates(3);
     directions.push_back(layer.cell != Cell::Gru ? input + hidden
                                                  : at::cat({input.slice(0, 0, 2) + hidden.slice(0, 0, 2),
                                                             input.slice(0, 2), hidden.slice(0, 2)}));
@@ -55,7 +60,7 @@ at::Tensor bias_of(const Recurrent& layer) {
 
 // One direction's parameter of ATen's, from [features, gates, hidden].
 at::Tensor parameter_of(const at::Tensor& direction, Cell cell) {
-  return in_other_order(direction.permute({1, 2, 0}), cell).flatten(0, 1).contiguous();
+  return at::cat(gates_of(direction.permute({1, 2, 0}).flatten(0, 1), cell));
 }
 
 // The layer with its biases only.
