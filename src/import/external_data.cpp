@@ -16,6 +16,7 @@
 #include <string>
 
 #include "import/tensor_proto.h"
+#include "kernels/own_pages.h"
 #include "onnx_torch/error.h"
 
 namespace onnxtorch {
@@ -109,7 +110,7 @@ Bytes OpenFile::read(int64_t offset, int64_t length) const {
   if (!owner) {
     const int64_t size = status_of(descriptor_).st_size;
     bool whole = offset <= size && length <= size - offset;
-    const auto memory = std::make_shared<const at::Tensor>(at::empty({whole ? length : 0}, at::kByte));
+    const auto memory = std::make_shared<const at::Tensor>(own_pages(whole ? length : 0));
     for (int64_t done = 0; whole && done < length;) {
       const ssize_t count =
           ::pread(descriptor_, memory->data_ptr<uint8_t>() + done, static_cast<size_t>(length - done), offset + done);

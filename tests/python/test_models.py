@@ -263,6 +263,53 @@ def test_weights_are_held_once(tmp_path):
         assert 0.9 * size < growth < 1.5 * size
 
 
+def layers(path, weights, scale=None):
+    """Products with these weights, one after another; each result times the scale, if there is one."""
+    nodes, value = [], "x"
+    initializers = [numpy_helper.from_array(weight, f"w{i}") for i, weight in enumerate(weights)]
+    if scale is not None:
+        initializers.append(numpy_helper.from_array(scale, "scale"))
+    for i in range(len(weights)):
+        nodes.append(helper.make_node("MatMul", [value, f"w{i}"], [value := f"y{i}"]))
+        if scale is not None:
+            nodes.append(helper.make_node("Mul", [value, "scale"], [value := f"z{i}"]))
+    x = helper.make_tensor_value_info("x", FLOAT, [64, len(weights[0])])
+    onnx.save(model_of(nodes, [x], [value], initializer=initializers), path)
+    return path
+
+
+GROWTH_OF_A_FIRST_RUN = """
+    small, large, width = sys.argv[1:]
+    x = np.ones((64, int(width)), np.float32)
+    onnx_torch.prepare(small).run([x])  # what any model takes
+    before = resident()
+    open("/proc/self/clear_refs", "w").write("5")  # forgets the peak
+    rep = onnx_torch.prepare(large)
+    rep.run([x])
+    print(resident() - before, peak() - before)
+    """
+
+
+def test_weights_that_were_laid_out_leave_no_memory_behind(tmp_path):
+    width, count = 512, 48
+    weight = np.eye(width, dtype=np.float32)
+    small = layers(tmp_path / "small.onnx", [weight])
+    large = layers(tmp_path / "large.onnx", [weight] * count)
+    held, most = in_a_process(GROWTH_OF_A_FIRST_RUN, small, large, width)
+    size = count * weight.nbytes / 2**20
+    assert 0.9 * size < held < 1.3 * size
+    assert most < 1.3 * size
+
+
+def test_weights_are_scaled_without_wider_copies(tmp_path):
+    width = 2048
+    weight, scale = np.eye(width, dtype=np.float32), np.linspace(1, 2, width, dtype=np.float32)
+    small = layers(tmp_path / "small.onnx", [weight[:, :4]], scale[:4])
+    large = layers(tmp_path / "large.onnx", [weight], scale)
+    _, most = in_a_process(GROWTH_OF_A_FIRST_RUN, small, large, width)
+    assert most < 3.5 * weight.nbytes / 2**20  # as it came, scaled, and laid out
+
+
 def weighted(tmp_path, width=256):
     """A model in one file: a product that is packed, whose weight a Gather may read, too, and a convolution."""
     rng = np.random.default_rng(0)

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "kernels/own_pages.h"
+
 namespace onnxtorch::onednn {
 namespace {
 
@@ -122,7 +124,7 @@ void reorder(const dnnl::memory& from, const dnnl::memory& to) {
 }
 
 Laid laid_out(const dnnl::memory& from, const dnnl::memory::desc& desc) {
-  const at::Tensor bytes = at::empty(static_cast<int64_t>(desc.get_size()), at::kByte);
+  const at::Tensor bytes = own_pages(static_cast<int64_t>(desc.get_size()));
   const dnnl::memory to = borrowed(desc, bytes);
   reorder(from, to);
   return {bytes, to};
