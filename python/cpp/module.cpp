@@ -262,14 +262,15 @@ PYBIND11_MODULE(_C, m) {
   py::register_local_exception_translator(translate_exception);
 
   py::class_<Options>(m, "Options")
-      .def(
-          py::init([](std::string device, std::string precision, bool optimize, std::set<std::string> disabled_passes,
-                      int threads, std::map<std::string, int64_t> shapes, const std::map<std::string, double>& limits) {
-            return Options{std::move(device), std::move(precision), optimize,         std::move(disabled_passes),
-                           threads,           std::move(shapes),    limits_of(limits)};
-          }),
-          py::kw_only(), py::arg("device"), py::arg("precision"), py::arg("optimize"), py::arg("disabled_passes"),
-          py::arg("threads"), py::arg("shapes"), py::arg("limits"));
+      .def(py::init([](std::string device, std::string precision, bool tf32, bool optimize,
+                       std::set<std::string> disabled_passes, int threads, std::map<std::string, int64_t> shapes,
+                       const std::map<std::string, double>& limits) {
+             return Options{std::move(device), std::move(precision),       tf32,
+                            optimize,          std::move(disabled_passes), threads,
+                            std::move(shapes), limits_of(limits)};
+           }),
+           py::kw_only(), py::arg("device"), py::arg("precision"), py::arg("tf32"), py::arg("optimize"),
+           py::arg("disabled_passes"), py::arg("threads"), py::arg("shapes"), py::arg("limits"));
 
   py::class_<StopFlag, std::shared_ptr<StopFlag>>(m, "StopFlag", "Stops the runs that are given it, from any thread.")
       .def(py::init())

@@ -15,6 +15,7 @@ class Options:
         *,
         device: str,
         precision: str,
+        tf32: bool,
         optimize: bool,
         disabled_passes: Set[str],
         threads: int,

@@ -267,6 +267,7 @@ class OnnxTorchBackend(Backend):
         *,
         base_dir: str | os.PathLike[str] | None = None,
         precision: str = "float32",
+        tf32: bool = False,
         optimize: bool = True,
         disabled_passes: Iterable[str] = (),
         threads: int = 0,
@@ -282,6 +283,8 @@ class OnnxTorchBackend(Backend):
             base_dir: the directory of the model's external data; for a path, the directory of the file by default.
             precision: what float32 convolutions and products with weights are computed in: "float32", "bfloat16" or
                 "float16". All else, and their results, stay float32.
+            tf32: whether convolutions, products and recurrent layers of float32 may be computed in TF32 on CUDA, which
+                has 10 bits of mantissa instead of 23; whatever ``torch.backends`` says.
             optimize: whether `passes` may rewrite the graph; without them, the model's operators run one by one.
             disabled_passes: the names of passes to leave out.
             threads: how many threads a run of this model uses on the CPU, whatever the process uses; 0: torch's number.
@@ -296,6 +299,7 @@ class OnnxTorchBackend(Backend):
         named: dict[str, Any] = {
             "device": _device_name(device),
             "precision": precision,
+            "tf32": tf32,
             "optimize": optimize,
             "disabled_passes": set(disabled_passes),
             "threads": threads,

@@ -125,6 +125,7 @@ def profile(
     seed: int = 0,
     base_dir: str | os.PathLike[str] | None = None,
     precision: str = "float32",
+    tf32: bool = False,
     optimize: bool = True,
     disabled_passes: Iterable[str] = (),
     threads: int = 0,
@@ -136,8 +137,8 @@ def profile(
     Args:
         model: a ModelProto, its serialized bytes, or a path.
         inputs: by name, or a list; those that are missing are random.
-        device: see `prepare`; likewise ``base_dir``, ``precision``, ``optimize``, ``disabled_passes``, ``threads`` and
-            ``shapes``.
+        device: see `prepare`; likewise ``base_dir``, ``precision``, ``tf32``, ``optimize``, ``disabled_passes``,
+            ``threads`` and ``shapes``.
         runs: how many to measure.
         warm_up: how many to do before.
         seed: of random inputs.
@@ -156,6 +157,7 @@ def profile(
         device,
         base_dir=base_dir,
         precision=precision,
+        tf32=tf32,
         optimize=optimize,
         disabled_passes=disabled_passes,
         threads=threads,

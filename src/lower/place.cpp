@@ -9,6 +9,7 @@
 #include <optional>
 #include <sstream>
 
+#include "lower/integers.h"
 #include "onnx_torch/error.h"
 #include "passes/walk.h"
 
@@ -82,6 +83,7 @@ Program placed(Program program, c10::Device device) {
   program.graph = program.graph->copy();
   move_constants(program.graph->block(), device);
   move_weights(program, device);
+  take_integers(program);
   return program;
 }
 

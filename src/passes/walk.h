@@ -15,14 +15,17 @@ void for_each_node(torch::jit::Block* block, const Visit& visit) {
   }
 }
 
-// Lets an operator with a result of the same type stand for the node, which is left without a use.
+// Lets an operator with results of the same types stand for the node, which is left without a use.
 inline void replace(torch::jit::Node* node, const char* by, at::ArrayRef<torch::jit::Value*> inputs) {
   const torch::jit::WithInsertPoint at(node);
   torch::jit::Graph& graph = *node->owningGraph();
-  torch::jit::Node* const made = graph.insertNode(graph.create(c10::Symbol::fromQualString(by), inputs));
+  torch::jit::Node* const made =
+      graph.insertNode(graph.create(c10::Symbol::fromQualString(by), inputs, node->outputs().size()));
   made->setSourceRange(node->sourceRange());
-  made->output()->setType(node->output()->type());
-  node->output()->replaceAllUsesWith(made->output());
+  for (size_t i = 0; i < node->outputs().size(); ++i) {
+    made->output(i)->setType(node->output(i)->type());
+    node->output(i)->replaceAllUsesWith(made->output(i));
+  }
 }
 
 }  // namespace onnxtorch

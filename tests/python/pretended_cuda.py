@@ -3,7 +3,7 @@
 `PretendedCuda` answers all that ATen is told to do. A tensor on the device is a `DeviceTensor`, which holds one of the
 CPU with its numbers, so that models run to their end and their results can be compared. Each operator is held to what
 CUDA asks for: operands on one device, and a kernel that libtorch has registered for CUDA (it has, with or without a
-GPU). What kernels do inside, and which element types they take, is not seen here.
+GPU), and to element types where that kernel takes fewer than the CPU's. What kernels do inside is not seen here.
 """
 
 from __future__ import annotations
@@ -42,6 +42,17 @@ TAKE_HOST_OPERANDS = {"aten::copy_", "aten::_to_copy", "aten::index.Tensor", "at
 
 # Operators that take numbers from the host as tensors of rank 0, besides those that ATen calls pointwise.
 TAKE_HOST_NUMBERS = {"aten::fill_", "aten::masked_fill", "aten::masked_fill_", "aten::where", "aten::lerp"}
+
+# What ATen's kernels for CUDA take, of the operators whose kernels for the CPU take integers as well: by the tables in
+# its sources (Blas.cpp, DilatedMaxPool2d.cu, DilatedMaxPool3d.cu), and by what torch 2.15 says to each type.
+FLOATING = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+TYPES = {
+    **dict.fromkeys(
+        [f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot")],
+        FLOATING | {torch.complex64, torch.complex128},
+    ),
+    **dict.fromkeys(["aten::max_pool2d_with_indices", "aten::max_pool3d_with_indices"], FLOATING),
+}
 
 # Operators that wait for the device, since the host needs what it has computed.
 WAITS = {
@@ -179,6 +190,9 @@ class PretendedCuda(TorchDispatchMode):
             if not name.startswith("onnx_torch::"):
                 raise NotImplementedError(f"{full} has no kernel for CUDA")
             self.hosted[name] += 1
+        wrong = {x.dtype for x in operands} - TYPES.get(name, set())
+        if name in TYPES and wrong:
+            raise NotImplementedError(f"{full} is not implemented for {wrong} on CUDA")
         strangers = [x for x in operands if not isinstance(x, DeviceTensor)]
         if len(places) > 1 and name not in TAKE_HOST_OPERANDS:
             raise RuntimeError(f"{full}: expected all tensors to be on the same device, found {places}")

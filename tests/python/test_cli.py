@@ -497,6 +497,7 @@ def test_the_documentation_names_every_command_and_option():
             "--no-optimize",
             "--disable-pass",
             "--precision",
+            "--tf32",
         }
         for option in set(re.findall(r"^│ +(--[a-z-]+)", help_text, re.M)) - shared:
             assert f"`{option}" in section[1], (name, option)
