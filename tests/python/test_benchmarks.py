@@ -19,7 +19,7 @@ from benchmarks import results as r
 from benchmarks.__main__ import ROOT, chosen_cases, chosen_engines, gpu_of, page_of, parser
 from benchmarks.measuring import Measured, Row, Settings
 from benchmarks.models import CASES
-from benchmarks.models.case import Case, model_file, read_inputs
+from benchmarks.models.case import Case, Network, model_file, read_inputs
 from benchmarks.plot import plot
 from benchmarks.results import Results
 from onnx import parser as onnx_parser
@@ -605,8 +605,10 @@ def test_on_a_gpu_models_have_larger_batches():
     for word in ("detector_*", "recommender_*", "large_*_batch*", "*_torchscript_*", "*_batch8_batch*", "forest_*"):
         assert not fnmatch.filter(there, word), word
     assert variants.cases("cpu", "float32") is CASES
-    first, *more = there["bert_lengths_batch8"].network().inputs
-    assert {one.shape for one in first.values()} == {(8, 128)} and more[0]["input_ids"].shape == (8, 16)
+    inputs = [{"ids": torch.ones(1, length), "mask": torch.zeros(1, length, 4)} for length in (128, 16)]
+    first, second = variants.batch_of(8, Network(torch.nn.Identity(), inputs)).inputs
+    assert first["ids"].shape == (8, 128) and first["mask"].shape == (8, 128, 4)
+    assert second["ids"].shape == (8, 16) and torch.equal(second["mask"], torch.zeros(8, 16, 4))
 
 
 @pytest.mark.parametrize("name", ["mlp_batch8", "gru"])
