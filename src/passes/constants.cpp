@@ -44,7 +44,7 @@ std::optional<double> Constants::number(const jit::Value* value) const {
     return known->toScalar().isComplex() ? std::nullopt : std::optional(known->toScalar().toDouble());
   if (!known->isTensor() || !known->toTensor().defined()) return {};
   const at::Tensor& tensor = known->toTensor();
-  if (tensor.numel() != 1 || tensor.is_complex() || !tensor.device().is_cpu()) return {};
+  if (tensor.numel() != 1 || tensor.is_complex() || tensor.is_meta()) return {};
   return tensor.item<double>();
 }
 

@@ -24,7 +24,7 @@ class Constants {
   // A constant tensor, also where it is seen through a view. An absent one is undefined.
   std::optional<at::Tensor> tensor(const torch::jit::Value* value) const;
 
-  // The only element of a constant tensor, or a constant number.
+  // The only element of a constant tensor, on whatever device, or a constant number.
   std::optional<double> number(const torch::jit::Value* value) const;
 
   template <typename T>

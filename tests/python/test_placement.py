@@ -174,6 +174,21 @@ def test_weights_go_to_the_device_once():
         assert cuda.copies == {"to cuda:1": 3, "to the host": 3}
 
 
+def test_passes_find_on_the_device_what_they_find_on_the_cpu():
+    model = parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 21]> net (float[2, 3] x) => (float[2, 3] y)
+            <float root = {1.4142135}, float one = {1}, float half = {0.5}> {
+                a = Div(x, root)  b = Erf(a)  c = Add(b, one)  d = Mul(x, c)  y = Mul(d, half)
+            }"""
+    )
+    with PretendedCuda():
+        rep = onnx_torch.prepare(model, "CUDA:0")
+        assert re.findall(r"aten::\w+", rep.graphs()["activations"]) == ["aten::gelu"]
+        x = np.float32([[-1, 0, 1], [2, 3, 4]])
+        (y,) = rep.run([x])
+    np.testing.assert_allclose(y, torch.nn.functional.gelu(torch.from_numpy(x)).numpy(), rtol=1e-6, atol=1e-7)
+
+
 def test_no_operator_waits_where_shapes_are_known():
     model = parser.parse_model(
         """<ir_version: 10, opset_import: ["": 21]> net (float[2, 3, 8, 8] x) => (y) {
