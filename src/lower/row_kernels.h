@@ -24,4 +24,10 @@ void mean_of_rows(const float* x, float* y, int64_t rows, int64_t size, int64_t 
 constexpr int64_t kColumns = 16;
 void product_rows(const float* x, float* y, int64_t rows, int64_t in, int64_t out, const float* blocks, bool relu);
 
+// The same of one row and a panel of the weight: `width` of its columns, which lie side by side in each of its `in`
+// rows, of which the first `columns` are asked for. The width is a multiple of kColumns, and the bias may be null.
+constexpr int64_t kWidestPanel = 4 * kColumns;
+void product_with_panel(const float* x, float* y, int64_t in, const float* panel, int64_t width, const float* bias,
+                        int64_t columns);
+
 }  // namespace onnxtorch

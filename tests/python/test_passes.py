@@ -430,6 +430,14 @@ CONVOLUTIONS = {
         {"w": (24, 1, 5, 5)},
     ),
     "one dimension": ("(float[2, 6, 40] x) => (float[N, C, L] y) { y = Conv(x, w) }", {"w": (8, 6, 5)}),
+    "one dimension, columns 4 KiB apart": (
+        "(float[2, 512, 81] x) => (float[N, C, L] y) { c = Conv<strides = [2], pads = [1, 1]>(x, w, b) y = Gelu(c) }",
+        {"w": (20, 512, 3), "b": (20,)},
+    ),
+    "one dimension, columns 4 KiB apart, two taps": (
+        "(float[1, 1024, 40] x) => (float[N, C, L] y) { y = Conv(x, w) }",
+        {"w": (16, 1024, 2)},
+    ),
     "three dimensions": (
         "(float[2, 3, 5, 6, 7] x) => (float[N, C, D, H, W] y) { y = Conv(x, w) }",
         {"w": (4, 3, 2, 2, 2)},
@@ -1536,6 +1544,35 @@ def test_small_products(rows: int, sizes: tuple[int, int], after: str):
     check_equal(source, [x])
     turned = model(f"(float[{sizes[0]}, A] x) => (float y) {{ t = Transpose(x) y = MatMul(t, w) }}", w=sizes)
     check_equal(turned, [floats(sizes[0], rows)])
+
+
+@pytest.mark.parametrize("sizes", [(770, 513), (512, 300), (1301, 101), (4100, 40), (9000, 17)])
+@pytest.mark.parametrize("after", ["Relu(g)", "Gelu(g)", "Add(g, r)", "Add(r, g)", "Mul(g, r)", "Identity(g)"])
+@pytest.mark.parametrize("shape", ["A", "1, 1, A"])
+def test_products_of_one_row(sizes: tuple[int, int], after: str, shape: str):
+    """A product of one row is computed without a primitive, with the weight as oneDNN lays it out; a NaN stays one."""
+    source = model(
+        f"(float[{shape}] x, float[B] r) => (float y) {{ m = MatMul(x, w) g = Add(m, b) y = {after} }}",
+        w=sizes,
+        b=(sizes[1],),
+    )
+    assert graph_of(source, "pack").splitlines()[0] == "onnx_torch::packed"
+    x = floats(sizes[0]) if shape == "A" else floats(1, 1, sizes[0])
+    r = floats(sizes[1])
+    check_equal(source, [x, r])
+    x.flat[-1] = np.nan
+    check_equal(source, [x, r])
+    x.flat[-1] = np.inf
+    check_equal(source, [x, r])
+
+
+def test_one_row_and_many_share_the_weight():
+    source = model("(float[A, 512] x) => (float y) { y = MatMul(x, w) }", w=(512, 768))
+    prepared = onnx_torch.prepare(source)
+    plain = onnx_torch.prepare(source, optimize=False)
+    for rows in (1, 64, 0, 1, 2):
+        x = floats(rows, 512)
+        np.testing.assert_allclose(prepared.run([x])[0], plain.run([x])[0], rtol=1e-4, atol=1e-4)
 
 
 def test_joined_tensors_of_other_kinds():
