@@ -1557,7 +1557,7 @@ def test_products_of_one_row(sizes: tuple[int, int], after: str, shape: str):
         b=(sizes[1],),
     )
     assert graph_of(source, "pack").splitlines()[0] == "onnx_torch::packed"
-    x = floats(sizes[0]) if shape == "A" else floats(1, 1, sizes[0])
+    x = floats(*((sizes[0],) if shape == "A" else (1, 1, sizes[0]))) / 32
     r = floats(sizes[1])
     check_equal(source, [x, r])
     x.flat[-1] = np.nan
@@ -1566,10 +1566,25 @@ def test_products_of_one_row(sizes: tuple[int, int], after: str, shape: str):
     check_equal(source, [x, r])
 
 
+@pytest.mark.parametrize("out", [24, 768])
+@pytest.mark.parametrize("after", ["Relu(c)", "HardSigmoid<alpha = 0.16666667>(c)", "Add(c, r)", "Identity(c)"])
+def test_images_of_one_pixel_and_of_more(out: int, after: str):
+    """Those of one pixel are rows that take no primitive; others may come in the same model."""
+    source = model(
+        f"(float[N, 512, H, W] x, float[{out}, 1, 1] r) => (float y) {{ c = Conv(x, w, b) y = {after} }}",
+        w=(out, 512, 1, 1),
+        b=(out,),
+    )
+    prepared, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
+    r = floats(out, 1, 1)
+    for shape in ((1, 1, 1), (4, 1, 1), (1, 3, 2), (5, 1, 1), (0, 1, 1), (1, 1, 1), (1, 1, 7)):
+        x = floats(shape[0], 512, *shape[1:])
+        np.testing.assert_allclose(prepared.run([x, r])[0], plain.run([x, r])[0], rtol=1e-4, atol=1e-4)
+
+
 def test_one_row_and_many_share_the_weight():
     source = model("(float[A, 512] x) => (float y) { y = MatMul(x, w) }", w=(512, 768))
-    prepared = onnx_torch.prepare(source)
-    plain = onnx_torch.prepare(source, optimize=False)
+    prepared, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
     for rows in (1, 64, 0, 1, 2):
         x = floats(rows, 512)
         np.testing.assert_allclose(prepared.run([x])[0], plain.run([x])[0], rtol=1e-4, atol=1e-4)

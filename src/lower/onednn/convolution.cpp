@@ -145,7 +145,12 @@ class PackedConvolution final : public Fused {
  public:
   PackedConvolution(Convolution c, std::vector<PostOp> post_ops)
       : Fused(c.weight.contiguous(), c.bias, c.weight[0].numel(), c.result, std::move(post_ops)),
-        convolution_(with_weight(std::move(c), form_)) {}
+        convolution_(with_weight(std::move(c), form_)) {
+    const bool is_pointwise = form_.numel() == form_.size(0) * form_.size(1);
+    const auto is_zero = [](int64_t padding) { return padding == 0; };
+    if (is_pointwise && convolution_.groups == 1 && std::ranges::all_of(convolution_.padding, is_zero))
+      take_rows(form_.flatten(1).t(), 1);  // images of one pixel
+  }
 
  private:
   bool fits(at::IntArrayRef sizes) const override { return onednn::fits(convolution_, sizes); }

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
+#include <ATen/WrapDimUtils.h>
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
@@ -144,13 +145,41 @@ Prepared Fused::prepare_for_threads(at::IntArrayRef sizes, Steps steps) const {
   return result;
 }
 
+void Fused::take_rows(const at::Tensor& form, int64_t dim) {
+  if (form.scalar_type() != c10::kFloat || result_ != c10::kFloat || form.numel() == 0) return;
+  row_product_.emplace(laid_, form, bias_);
+  row_dim_ = dim;
+}
+
+// How many rows there are of those that take no primitive; else 0.
+int64_t Fused::rows_taken(at::IntArrayRef sizes) const {
+  if (!row_product_) return 0;
+  const auto dim = static_cast<size_t>(at::maybe_wrap_dim(row_dim_, static_cast<int64_t>(sizes.size())));
+  if (c10::multiply_integers(sizes.slice(dim + 1)) != 1) return 0;
+  const int64_t rows = c10::multiply_integers(sizes.slice(0, dim));
+  return row_product_->takes(rows) ? rows : 0;
+}
+
+at::Tensor Fused::run_rows(const at::Tensor& x, at::TensorList operands) const {
+  const Steps steps = post_ops_;
+  const bool has_relu = !steps.empty() && steps.front().activation == "relu";
+  const at::Tensor y = row_product_->run(x, row_dim_, has_relu);
+  return apply(y, steps.subspan(has_relu ? 1 : 0), operands);
+}
+
 void Fused::expect(at::IntArrayRef sizes) const {
-  if (fits(sizes) && c10::multiply_integers(sizes) > 0) prepared(sizes, summing_);
+  if (!fits(sizes) || c10::multiply_integers(sizes) == 0) return;
+  if (const int64_t count = rows_taken(sizes)) {
+    row_product_->expect(count);
+  } else {
+    prepared(sizes, summing_);
+  }
 }
 
 at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
   const auto plainly = [&] { return apply(by_aten(given).to(result_), post_ops_, operands); };
   if (!is_plain(given, form_.scalar_type()) || !fits(given.sizes())) return plainly();
+  if (given.is_contiguous() && rows_taken(given.sizes())) return run_rows(given, operands);
   const at::Tensor x = arranged(given, strides(given.sizes()));
   const Steps steps = !operands.empty() && is_last_reference(operands.front()) ? summing_ : post_ops_;
   std::shared_ptr<const Prepared> p = prepared(x.sizes(), steps);

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "lower/onednn/laid_weight.h"
 #include "lower/onednn/primitives.h"
+#include "lower/onednn/row_product.h"
 
 namespace onnxtorch::onednn {
 
@@ -36,10 +38,14 @@ class Fused : public PackedProduct {
  protected:
   // Whether the operation is defined for inputs of these sizes; of others ATen says what is wrong.
   virtual bool fits(at::IntArrayRef sizes) const = 0;
-  // How a primitive takes an input.
+  // How a primitive takes an input, and lays out a result.
   virtual std::vector<int64_t> strides(at::IntArrayRef sizes) const = 0;
   virtual Prepared prepare(at::IntArrayRef sizes, std::span<const PostOp> post_ops) const = 0;
   virtual at::Tensor by_aten(const at::Tensor& x) const = 0;
+
+  // Takes inputs as rows of a matrix, where they are of float32 and all dimensions after `dim` are 1; the weight, which
+  // `form` shows, is [in, out].
+  void take_rows(const at::Tensor& form, int64_t dim);
 
   const LaidWeight laid_;
   const at::Tensor form_;  // of the weight, without memory
@@ -50,9 +56,13 @@ class Fused : public PackedProduct {
   using Key = std::vector<int64_t>;
   using Steps = std::span<const PostOp>;
 
+  int64_t rows_taken(at::IntArrayRef sizes) const;
+  at::Tensor run_rows(const at::Tensor& x, at::TensorList operands) const;
   std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes, Steps steps) const;
   Prepared prepare_for_threads(at::IntArrayRef sizes, Steps steps) const;
 
+  std::optional<RowProduct> row_product_;
+  int64_t row_dim_ = -1;
   const int64_t terms_;
   const dnnl::memory lent_bias_;
   const std::vector<PostOp> post_ops_;

@@ -1,0 +1,90 @@
+#include "lower/onednn/row_product.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/WrapDimUtils.h>
+
+#include <algorithm>
+
+#include "lower/row_kernels.h"
+
+namespace onnxtorch::onednn {
+
+using Tag = dnnl::memory::format_tag;
+constexpr auto kFloat = dnnl::memory::data_type::f32;
+
+RowProduct::RowProduct(const LaidWeight& laid, at::Tensor form, at::Tensor bias)
+    : laid_(laid), form_(std::move(form)), bias_(std::move(bias)), in_(form_.size(0)), out_(form_.size(1)) {}
+
+bool RowProduct::is_small(int64_t rows) const {
+  constexpr int64_t kMostRows = 4, kMostWork = 1 << 17;
+  return rows <= kMostRows && rows * in_ * out_ <= kMostWork;
+}
+
+void RowProduct::expect(int64_t rows) const {
+  if (is_small(rows)) {
+    blocks();
+  } else {
+    panels();
+  }
+}
+
+at::Tensor RowProduct::run(const at::Tensor& rows, int64_t dim, bool relu) const {
+  at::DimVector sizes(rows.sizes());
+  sizes[at::maybe_wrap_dim(dim, rows.dim())] = out_;
+  at::Tensor y = at::empty(sizes, rows.options());
+  const auto* const from = rows.const_data_ptr<float>();
+  auto* const to = y.mutable_data_ptr<float>();
+  const int64_t count = rows.numel() / in_;
+  if (is_small(count)) {
+    product_rows(from, to, count, in_, out_, blocks().const_data_ptr<float>(), relu);
+    return y;
+  }
+  take_panels(from, to);
+  return relu ? y.relu_() : y;
+}
+
+void RowProduct::take_panels(const float* x, float* y) const {
+  constexpr int64_t kLeastWork = 1 << 17;  // for one thread
+  const auto& [weight, width, apart] = panels();
+  const auto* const first = static_cast<const float*>(weight.memory.get_data_handle());
+  const auto* const bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
+  const auto take = [&, width = width, apart = apart](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t column = i * width;
+      product_with_panel(x, y + column, in_, first + i * apart, width, bias ? bias + column : nullptr,
+                         std::min(width, out_ - column));
+    }
+  };
+  at::parallel_for(0, (out_ + width - 1) / width, std::max<int64_t>(1, kLeastWork / (in_ * width)), take);
+}
+
+const at::Tensor& RowProduct::blocks() const {
+  std::call_once(blocks_made_, [&] {
+    const int64_t count = (out_ + kColumns - 1) / kColumns;
+    const at::Tensor padded = at::zeros({in_ + 1, count * kColumns}, c10::kFloat);
+    padded.narrow(0, 1, in_).narrow(1, 0, out_).copy_(at::as_strided(laid_.plain(), form_.sizes(), form_.strides()));
+    if (bias_.defined()) padded.select(0, 0).narrow(0, 0, out_).copy_(bias_);
+    blocks_ = padded.view({in_ + 1, count, kColumns}).transpose(0, 1).contiguous();
+  });
+  return blocks_;
+}
+
+const RowProduct::Panels& RowProduct::panels() const {
+  std::call_once(panels_made_, [&] {
+    const dnnl::inner_product_forward::primitive_desc description(
+        engine(), dnnl::prop_kind::forward_inference, {{1, in_}, kFloat, Tag::ab}, {{out_, in_}, kFloat, Tag::any},
+        {{1, out_}, kFloat, Tag::ab});
+    const dnnl::memory::desc wanted = description.weights_desc();
+    const dnnl::memory::dims blocks = wanted.get_inner_blks(), of = wanted.get_inner_idxs();
+    const bool is_in_panels = blocks.size() == 2 && of[0] == 1 && of[1] == 0 && blocks[1] % kColumns == 0 &&
+                              blocks[1] <= kWidestPanel && wanted.get_strides()[1] == blocks[0] * blocks[1];
+    if (!is_in_panels) return;
+    const at::Tensor columns = form_.t();
+    const dnnl::memory::desc given({out_, in_}, kFloat, columns.strides().vec());
+    panels_ = {laid_.get(borrowed(given, columns), wanted), blocks[1], wanted.get_strides()[0]};
+  });
+  return panels_;
+}
+
+}  // namespace onnxtorch::onednn
