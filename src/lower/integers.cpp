@@ -165,9 +165,13 @@ void register_operators() {
   }();
 }
 
-bool may_be_integers(const torch::jit::Value* value) {
-  const auto type = value->type()->expectRef<c10::TensorType>().scalarType();
-  return !type || is_integer(*type);
+// All tensors of these operators are of one type.
+bool may_be_integers(const torch::jit::Node* node) {
+  const auto is_of_other_type = [](const torch::jit::Value* value) {
+    const auto tensor = value->type()->cast<c10::TensorType>();
+    return tensor && tensor->scalarType() && !is_integer(*tensor->scalarType());
+  };
+  return std::ranges::none_of(node->inputs(), is_of_other_type) && !is_of_other_type(node->output(0));
 }
 
 }  // namespace
@@ -177,7 +181,7 @@ void take_integers(Program& program) {
   for_each_node(program.graph->block(), [](torch::jit::Node* node) {
     const std::string_view name = node->kind().toQualString();
     const auto* const found = std::ranges::find(kOperators, name, [](const TakesIntegers& op) { return op.of_aten; });
-    if (found == std::end(kOperators) || !may_be_integers(node->output(0))) return;
+    if (found == std::end(kOperators) || !may_be_integers(node)) return;
     replace(node, found->name, node->inputs());
     node->destroy();
   });

@@ -77,15 +77,15 @@ PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options opti
   check_options(options_, device_);
   onnxtorch::check(file_->proto);
   const ThreadLimit limit(options_.threads);  // weights are laid out for as many threads as will run
-  const auto tf32 = tf32_setting();
+  const auto settings = cuda_settings();
   Program program = lowered(base_variant());
   if (!saved.empty()) take_weights(program, std::move(saved));
   lay_out_weights(program);
   base_ = std::make_shared<Executable>(std::move(program));
 }
 
-std::unique_ptr<Tf32Setting> PreparedModel::tf32_setting() const {
-  return device_.is_cuda() ? std::make_unique<Tf32Setting>(options_.tf32) : nullptr;
+std::unique_ptr<CudaSettings> PreparedModel::cuda_settings() const {
+  return device_.is_cuda() ? std::make_unique<CudaSettings>(options_.tf32) : nullptr;
 }
 
 std::string PreparedModel::graph_text() const { return base_->program().graph->toString(); }
@@ -159,7 +159,7 @@ PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intr
     if (input.has_default) variant.overridden.insert(input.name);
   }
   const ThreadLimit limit(options_.threads);
-  const auto tf32 = tf32_setting();
+  const auto settings = cuda_settings();
   const auto executable = executable_for(variant);
   std::vector<c10::IValue> values;
   values.reserve(feeds.size());

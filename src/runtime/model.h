@@ -18,9 +18,9 @@
 #include "lower/cpu.h"
 #include "lower/placement.h"
 #include "onnx_torch/options.h"
+#include "runtime/cuda_settings.h"
 #include "runtime/executable.h"
 #include "runtime/pipeline.h"
-#include "runtime/tf32.h"
 #include "translate/program.h"
 
 namespace onnxtorch {
@@ -73,7 +73,7 @@ class PreparedModel {
 
  private:
   Variant base_variant() const { return {.overridden = {}, .outputs = {}, .guarded = options_.limits != Limits{}}; }
-  std::unique_ptr<Tf32Setting> tf32_setting() const;  // for the CUDA device that the model is on, if it is
+  std::unique_ptr<CudaSettings> cuda_settings() const;  // for the CUDA device that the model is on, if it is
   Program lowered(const Variant& variant, std::optional<size_t> watched = {}) const;
   std::shared_ptr<const Executable> executable_for(const Variant& variant) const;
   void check(const InputSpec& input, const Fed& fed) const;

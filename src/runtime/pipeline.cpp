@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "lower/cpu.h"
+#include "lower/cuda.h"
 #include "lower/place.h"
 #include "lower/placement.h"
 #include "passes/precision.h"
@@ -47,9 +48,7 @@ std::vector<Pass> early_passes(c10::Device device) {
   return all;
 }
 
-std::span<const Pass> device_passes(c10::Device device) {
-  return device.is_cpu() ? cpu_passes() : std::span<const Pass>();
-}
+std::span<const Pass> device_passes(c10::Device device) { return device.is_cpu() ? cpu_passes() : cuda_passes(); }
 
 }  // namespace
 

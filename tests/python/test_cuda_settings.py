@@ -1,4 +1,4 @@
-"""The option tf32, seen by an operator in a run on a device that is pretended."""
+"""What a run on CUDA sets of torch's settings, seen by an operator in a run on a device that is pretended."""
 
 import threading
 
@@ -72,6 +72,21 @@ def test_not_in_tf32_unless_asked():
     with PretendedCuda():
         prepare()()
     assert seen == [[False] * 3]
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_a_run_leaves_attention_to_others_than_cudnn(enabled):
+    cuda = torch.backends.cuda
+    before, found = cuda.cudnn_sdp_enabled(), []
+    try:
+        cuda.enable_cudnn_sdp(enabled)
+        within.append(lambda: found.append(cuda.cudnn_sdp_enabled()))
+        with PretendedCuda():
+            prepare()()
+        assert found == [False]
+        assert cuda.cudnn_sdp_enabled() == enabled
+    finally:
+        cuda.enable_cudnn_sdp(before)
 
 
 def test_a_run_on_the_cpu_sets_nothing():
