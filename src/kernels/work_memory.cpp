@@ -101,6 +101,12 @@ bool is_last_reference(const at::Tensor& tensor) {
          tensor.storage().data_ptr().get_deleter() == c10::GetCPUAllocator()->raw_deleter();
 }
 
+at::Tensor work_tensor_over(const at::Tensor& tensor) {
+  if (!is_last_reference(tensor)) return work_tensor(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+  note_bound(tensor, std::numeric_limits<float>::infinity());
+  return tensor;
+}
+
 float bound_of(const at::Tensor& tensor) {
   const auto* const lent = WorkMemory::lent_to(tensor);
   const bool is_known = lent && current && lent->noted_in == current->number();

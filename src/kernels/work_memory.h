@@ -74,6 +74,10 @@ __attribute__((visibility("default"))) at::Tensor work_tensor(at::IntArrayRef si
 // weights, what a caller has given, and what another tensor looks at have further references.
 __attribute__((visibility("default"))) bool is_last_reference(const at::Tensor& tensor);
 
+// For a result of the tensor's sizes and strides, of which each element is computed from those in its own row or place
+// after these have been read: its own memory, where this is the last reference to it.
+__attribute__((visibility("default"))) at::Tensor work_tensor_over(const at::Tensor& tensor);
+
 // What no element is larger than, in its absolute value, and so that none is NaN; infinity where a run has not noted it
 // of the tensor's memory. It goes with the run.
 __attribute__((visibility("default"))) float bound_of(const at::Tensor& tensor);

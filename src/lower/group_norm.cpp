@@ -76,15 +76,15 @@ ONNX_TORCH_FOR_EACH_CPU void take_statistics(const float* x, int64_t rows, int64
   }
 }
 
-// What is done to each channel: (x - mean) * scale + bias.
+// What is done to each channel: (x - mean) * scale + bias; `y` may be `x`.
 struct Affine {
   std::vector<float> mean, scale, bias;
 };
 
-ONNX_TORCH_FOR_EACH_CPU void normalize(const float* x, int64_t rows, int64_t channels, const Affine& by,
-                                       float* __restrict y) {
+ONNX_TORCH_FOR_EACH_CPU void normalize(const float* x, int64_t rows, int64_t channels, const Affine& by, float* y) {
   const float *const mean = by.mean.data(), *const scale = by.scale.data(), *const bias = by.bias.data();
   for (int64_t row = 0; row < rows; ++row) {
+#pragma GCC ivdep
     for (int64_t c = 0; c < channels; ++c) {
       const int64_t i = row * channels + c;
       y[i] = (x[i] - mean[c]) * scale[c] + bias[c];
@@ -153,7 +153,7 @@ at::Tensor group_norm(const at::Tensor& x, const GroupNorm& norm) {
     if (!found) return by_aten(x, norm);
     affines.push_back(*std::move(found));
   }
-  at::Tensor y = work_tensor(x.sizes(), x.strides(), x.scalar_type());
+  at::Tensor y = work_tensor_over(x);
   auto* const to = y.mutable_data_ptr<float>();
   for_each_block([&](int64_t, int64_t sample, int64_t block) {
     const int64_t start = blocks.start(sample, block);

@@ -52,14 +52,19 @@ void for_each_row(const at::Tensor& x, const Visit& visit) {
   });
 }
 
+// For what is computed of each row.
+at::Tensor rows_over(const at::Tensor& x) {
+  return x.is_contiguous() ? work_tensor_over(x) : work_tensor(x.sizes(), c10::kFloat);
+}
+
 constexpr int64_t kLongest = 16;  // for which there is nothing to be done side by side
 
 bool has_short_rows(const at::Tensor& x) { return is_plain(x) && x.size(-1) <= kLongest && x.is_contiguous(); }
 
 at::Tensor softmax(const at::Tensor& x) {
   if (!is_plain(x)) return at::softmax(x, -1);
-  const at::Tensor rows = contiguous(x);
-  return softmax_into(work_tensor(x.sizes(), c10::kFloat), rows);
+  const at::Tensor y = rows_over(x);
+  return softmax_into(y, contiguous(x));
 }
 
 // What normalizes the last dimensions, of these sizes.
@@ -83,8 +88,8 @@ using NormRows = void (*)(const float* x, float* y, int64_t rows, int64_t size, 
 at::Tensor normalized(const at::Tensor& x, const RowNorm& norm, NormRows normalize) {
   const auto data = [](const std::optional<at::Tensor>& t) { return t ? t->const_data_ptr<float>() : nullptr; };
   const RowAffine affine{data(norm.weight), data(norm.bias)};
+  at::Tensor y = rows_over(x);
   const at::Tensor rows = contiguous(x);
-  at::Tensor y = work_tensor(x.sizes(), c10::kFloat);
   const int64_t size = c10::multiply_integers(norm.shape);
   const auto* const from = rows.const_data_ptr<float>();
   auto* const to = y.mutable_data_ptr<float>();

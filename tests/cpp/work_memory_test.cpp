@@ -88,6 +88,21 @@ TEST(WorkMemory, TellsTheLastReference) {
   EXPECT_FALSE(is_last_reference(at::from_blob(lent, {4})));
 }
 
+TEST(WorkMemory, GivesAResultTheMemoryOfTheLastReference) {
+  const auto memory = std::make_shared<WorkMemory>();
+  const WorkMemory::Scope scope(*memory);
+  for (const int64_t size : {kSmall, kLarge}) {
+    const at::Tensor x = work_tensor({size}, c10::kFloat);
+    note_bound(x, 2);
+    {
+      const at::Tensor same = x;
+      EXPECT_FALSE(work_tensor_over(x).is_alias_of(x));
+    }
+    EXPECT_TRUE(work_tensor_over(x).is_same(x));
+    EXPECT_EQ(bound_of(x), std::numeric_limits<float>::infinity());
+  }
+}
+
 TEST(WorkMemory, ForgetsABoundWithTheRun) {
   const auto memory = std::make_shared<WorkMemory>();
   constexpr float kUnknown = std::numeric_limits<float>::infinity();

@@ -196,9 +196,11 @@ def test_transposed_inputs_and_channels_last():
         ("a = Softmax(x) b = Mul(a, a) c = Sub(b, v) y = Add(c, a)", "float y", 1),
         ("a = Softmax(x) b = Tanh(a) y = Mul(b, v)", "float y, float b", 2),
         # what is read after a result is written, or elsewhere, stays
-        ("a = Softmax(x) b = Tanh(a) c = Softmax(b) d = Mul(b, a) y = Sub(d, c)", "float y", 3),
+        ("a = Softmax(x) b = Tanh(a) c = Softmax(b) d = Mul(b, a) y = Sub(d, c)", "float y", 2),
+        ("a = Softmax(x) b = Tanh(a) c = Softmax(b) d = Mul(b, a) y = Sub(d, c)", "float y, float b", 3),
         ("a = Softmax(x) b = Mul(a, v) y = Tanh(b)", "float y, float a", 2),
-        ("a = Softmax(x) b = Mul(a, v) c = Tanh(b) d = Softmax(a) y = Div(c, d)", "float y", 3),
+        ("a = Softmax(x) b = Mul(a, v) c = Tanh(b) d = Softmax(a) y = Div(c, d)", "float y", 2),
+        ("a = Softmax(x) b = Mul(a, v) c = Tanh(b) d = Softmax(a) e = Div(c, d) y = Add(e, a)", "float y", 2),
         ("b = Mul(x, v) y = Tanh(b)", "float y", 1),
         # another layout, or a row that is repeated
         ("a = Softmax(v) t = Transpose(a) b = Mul(x, t) y = Tanh(b)", "float y", 2),

@@ -1590,6 +1590,34 @@ def test_one_row_and_many_share_the_weight():
         np.testing.assert_allclose(prepared.run([x])[0], plain.run([x])[0], rtol=1e-4, atol=1e-4)
 
 
+ROW_OPERATORS = {
+    "Softmax": "Softmax(e)",
+    "LayerNormalization": "LayerNormalization(e, s, b)",
+    "RMSNormalization": "RMSNormalization(e, s)",
+    "GroupNormalization": "GroupNormalization<num_groups = 4>(c, cs, cb)",
+}
+
+
+@pytest.mark.parametrize("name", ROW_OPERATORS)
+@pytest.mark.parametrize("again", [False, True])
+def test_rows_are_left_where_they_lay_unless_they_are_read_again(name: str, again: bool):
+    """What is read once more, given back, or a caller's keeps its elements."""
+    node = ROW_OPERATORS[name]
+    operand = "c" if "(c" in node else "e"
+    weights = {"s": (48,), "b": (48,), "cs": (8,), "cb": (8,)}
+    results, last = (f"float y, float {operand}", f"Add(z, {operand})") if again else ("float y", "Neg(z)")
+    source = model(
+        f"(float[2, 8, 32, 48] x) => ({results}) {{ c = Conv(x, w) e = Mul(c, x) z = {node} y = {last} }}",
+        w=(8, 8, 1, 1),
+        **weights,
+    )
+    x = floats(2, 8, 32, 48)
+    given = x.copy()
+    check_equal(source, [x])
+    check_equal(model(f"(float[2, 8, 32, 48] {operand}) => (float y) {{ y = {node} }}", **weights), [x])
+    np.testing.assert_array_equal(x, given)
+
+
 def test_joined_tensors_of_other_kinds():
     source = model("(float[A, B] x, float[C, B] y) => (float z) { z = Concat<axis = 0>(x, y) }")
     check_equal(source, [floats(0, 3), floats(2, 3)])

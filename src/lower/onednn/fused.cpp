@@ -66,12 +66,6 @@ float largest(const at::Tensor& t) {
   return t.scalar_type() == c10::kFloat ? largest<float>(t) : largest<c10::BFloat16>(t);
 }
 
-// Of any tensor; NaN where an element is.
-float largest_of(const at::Tensor& t) {
-  const auto [low, high] = at::aminmax(t);
-  return std::max(-low.item<float>(), high.item<float>());
-}
-
 // What no absolute value is larger than: as noted or, where that is more than `enough`, as found. NaN where an element
 // is.
 float bound(const at::Tensor& t, float enough) {
@@ -122,8 +116,8 @@ Fused::Fused(const at::Tensor& weight, const at::Tensor& bias, int64_t terms, c1
       operands_(
           std::ranges::count_if(post_ops_, [](const PostOp& step) { return step.kind != PostOp::Kind::Activation; })),
       loses_nan_(std::ranges::any_of(post_ops_, loses_nan)),
-      gain_(loses_nan_ ? static_cast<float>(terms) * largest_of(weight) : kInfinity),
-      offset_(loses_nan_ && bias_.defined() ? largest_of(bias_) : 0) {}
+      gain_(loses_nan_ ? static_cast<float>(terms) * largest(laid_.plain()) : kInfinity),
+      offset_(loses_nan_ && bias_.defined() ? largest(bias_) : 0) {}
 
 std::shared_ptr<const Prepared> Fused::prepared(at::IntArrayRef sizes, Steps steps) const {
   Key key;
