@@ -5,9 +5,9 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <functional>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,38 +79,17 @@ Tensor addmm_of_any(const Tensor& self, const Tensor& a, const Tensor& b, const 
   return matmul_of_any(a, b).mul(alpha).add(self.mul(beta));
 }
 
-// How many terms an element of an einsum adds up, or more.
+// How many terms an element of an einsum adds up: as many times the result fits into that which adds up nothing.
 double terms_of(std::string_view equation, at::TensorList operands) {
-  const size_t arrow = equation.find("->");
-  std::string inputs(equation.substr(0, arrow));
-  std::erase(inputs, ' ');
-  std::map<char, double> sizes;
-  std::map<char, int> uses;
-  double others = 1;  // of the dimensions that an ellipsis stands for
-  size_t begin = 0;
-  for (const Tensor& operand : operands) {
-    const std::string term = inputs.substr(begin, inputs.find(',', begin) - begin);
-    begin += term.size() + 1;
-    const size_t ellipsis = std::min(term.find("..."), term.size());
-    for (size_t i = 0; i < term.size(); ++i) {
-      const auto dim = i < ellipsis ? static_cast<int64_t>(i) : operand.dim() - static_cast<int64_t>(term.size() - i);
-      if (term[i] == '.' || dim < 0 || dim >= operand.dim()) continue;
-      sizes[term[i]] = std::max(sizes[term[i]], static_cast<double>(operand.size(dim)));
-      ++uses[term[i]];
-    }
-    for (auto dim = static_cast<int64_t>(ellipsis);
-         ellipsis < term.size() && dim < operand.dim() - static_cast<int64_t>(term.size() - ellipsis - 3); ++dim) {
-      others *= static_cast<double>(operand.size(dim));
-    }
-    if (begin > inputs.size()) break;
+  const std::string inputs(equation.substr(0, equation.find("->")));
+  std::string letters = inputs.find("...") == std::string::npos ? "" : "...";
+  for (const char c : inputs) {
+    if (std::isalpha(static_cast<unsigned char>(c)) && letters.find(c) == std::string::npos) letters += c;
   }
-  const bool implicit = arrow == std::string_view::npos;
-  const std::string_view output = implicit ? "" : equation.substr(arrow);
-  double terms = implicit || output.find("...") != std::string_view::npos ? 1 : others;
-  for (const auto& [letter, size] : sizes) {
-    if (implicit ? uses[letter] > 1 : output.find(letter) == std::string_view::npos) terms *= size;
-  }
-  return terms;
+  std::vector<Tensor> forms;
+  for (const Tensor& operand : operands) forms.push_back(at::empty(operand.sizes(), at::device(at::kMeta)));
+  const auto numbers = [&](std::string_view of) { return static_cast<double>(at::einsum(of, forms).numel()); };
+  return numbers(inputs + "->" + letters) / std::max(numbers(equation), 1.0);
 }
 
 Tensor einsum_of_any(std::string_view equation, at::TensorList operands, at::OptionalIntArrayRef path) {
