@@ -48,4 +48,6 @@ std::optional<double> Constants::number(const jit::Value* value) const {
   return tensor.item<double>();
 }
 
+bool is_finite(const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); }
+
 }  // namespace onnxtorch

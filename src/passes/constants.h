@@ -37,4 +37,7 @@ class Constants {
   std::unordered_map<const torch::jit::Value*, c10::IValue> bound_;
 };
 
+// Whether no element is infinite or NaN.
+bool is_finite(const at::Tensor& tensor);
+
 }  // namespace onnxtorch

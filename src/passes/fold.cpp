@@ -12,27 +12,7 @@
 #include "translate/writes.h"
 
 namespace onnxtorch {
-namespace {
-
 namespace jit = torch::jit;
-
-bool is_of_tensors(const c10::Type& type) {
-  const auto parts = type.containedTypes();
-  return type.kind() == c10::TypeKind::TensorType ||
-         (!parts.empty() && std::ranges::all_of(parts, [](const auto& part) { return is_of_tensors(*part); }));
-}
-
-// Whether there are branches, loops, or values on the host that are not constant.
-bool has_host_work(const jit::Graph& graph) {
-  return std::ranges::any_of(graph.nodes(), [](const jit::Node* node) {
-    return !node->blocks().empty() ||
-           (node->kind() != c10::prim::Constant && !std::ranges::all_of(node->outputs(), [](const jit::Value* output) {
-              return is_of_tensors(*output->type());
-            }));
-  });
-}
-
-}  // namespace
 
 void fold(Program& program) {
   auto& graph = program.graph;

@@ -58,8 +58,6 @@ struct Scale {
 
 bool is_float(at::ScalarType type) { return type == c10::kFloat || type == c10::kDouble; }
 
-bool is_finite(const at::Tensor& t) { return at::isfinite(t).all().item<bool>(); }
-
 // The weight times doubles, rounded once; nothing where that is not finite. In parts that stay in the cache, as doubles
 // of a whole weight take twice its memory.
 std::optional<at::Tensor> product(const at::Tensor& weight, const at::Tensor& factor) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <unordered_set>
 
 #include "translate/writes.h"
@@ -42,6 +43,25 @@ void sort_operands(jit::Block* block, const Constants& constants, Depths& depths
   }
 }
 
+bool has_kind(const jit::Block& block, c10::Symbol kind) {
+  return std::ranges::any_of(block.nodes(), [kind](const jit::Node* node) {
+    return node->kind() == kind ||
+           std::ranges::any_of(node->blocks(), [kind](const jit::Block* inner) { return has_kind(*inner, kind); });
+  });
+}
+
+// Whether the graph has nodes of each kind that the pattern has: what stands between " = " and "(". A graph that lacks
+// one is spared the reading of the pattern, which takes longer than the search for it.
+bool has_kinds(const jit::Graph& graph, std::string_view pattern) {
+  constexpr std::string_view kMark = " = ";
+  for (size_t at = pattern.find(kMark); at != std::string_view::npos; at = pattern.find(kMark, at)) {
+    at += kMark.size();
+    const std::string_view kind = pattern.substr(at, pattern.find('(', at) - at);
+    if (!has_kind(*graph.block(), c10::Symbol::fromQualString(std::string(kind)))) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 bool Found::is(const std::string& name, double number) const {
@@ -56,7 +76,8 @@ void sort_operands(Program& program) {
   sort_operands(program.graph->block(), Constants(program), depths);
 }
 
-void rewrite(Program& program, const std::string& pattern, const Replace& replace) {
+bool rewrite(Program& program, const std::string& pattern, const Replace& replace) {
+  if (!has_kinds(*program.graph, pattern)) return false;
   jit::Graph from;
   std::unordered_map<std::string, jit::Value*> names;
   jit::parseIR(pattern, &from, names);
@@ -79,7 +100,9 @@ void rewrite(Program& program, const std::string& pattern, const Replace& replac
     old->replaceAllUsesWith(result);
     for (const auto& pair : match.nodes_map) replaced.insert(pair.second);
   }
-  if (!replaced.empty()) eliminate_dead_code(program.graph);
+  if (replaced.empty()) return false;
+  eliminate_dead_code(program.graph);
+  return true;
 }
 
 }  // namespace onnxtorch

@@ -36,8 +36,8 @@ class Found {
 using Replace = std::function<torch::jit::Value*(const Found& found, torch::jit::Graph& graph)>;
 
 // Replaces each place where the pattern fits and whose inner values nothing else uses. The places must be in the order
-// of sort_operands.
-void rewrite(Program& program, const std::string& pattern, const Replace& replace);
+// of sort_operands. Tells whether there was one.
+bool rewrite(Program& program, const std::string& pattern, const Replace& replace);
 
 // Puts the operands of additions and products into one order, so that a pattern need not be written for each: what
 // takes more steps to compute comes first, a constant last.

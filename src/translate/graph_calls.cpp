@@ -39,11 +39,33 @@ struct ToNamedValue {
   }
 };
 
+// One that nothing can write to.
+bool is_plain_constant(const jit::Node* node) {
+  using Kind = c10::TypeKind;
+  static const std::set<Kind> kinds{Kind::BoolType,   Kind::IntType,  Kind::FloatType,
+                                    Kind::StringType, Kind::NoneType, Kind::DeviceObjType};
+  return node->kind() == c10::prim::Constant && kinds.contains(node->output()->type()->kind());
+}
+
 }  // namespace
 
 jit::NamedValue named_value(jit::Graph& graph, const Arg& arg) {
   const jit::NamedValue value = std::visit(ToNamedValue{graph}, arg.data);
   return arg.name.empty() ? value : jit::NamedValue(arg.name, value.value(graph));
+}
+
+// Lets one node stand for equal constants, of which there are more than of all other nodes.
+void GraphTranslator::share_constants(jit::Node* before, const jit::Node* end,
+                                      const std::vector<jit::Value*>& results) {
+  if (end->owningBlock() != graph_->block()) return;
+  for (jit::Node* node = before->next(); node != end;) {
+    jit::Node* const constant = std::exchange(node, node->next());
+    if (!is_plain_constant(constant) || std::ranges::find(results, constant->output()) != results.end()) continue;
+    const auto [same, is_new] = shared_constants_.insert(constant);
+    if (is_new) continue;
+    constant->output()->replaceAllUsesWith((*same)->output());
+    constant->destroy();
+  }
 }
 
 Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> args) {
@@ -91,6 +113,7 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
     }
   }
   for (auto node = before->next(); node != end; node = node->next()) stamp(node, location_);
+  share_constants(before, end, results);
   Values values;
   for (jit::Value* result : results) values.push_back({result, {}});
   return values;

@@ -4,6 +4,7 @@
 #include <torch/csrc/jit/frontend/schema_matching.h>
 #include <torch/csrc/jit/passes/constant_propagation.h>
 #include <torch/csrc/jit/passes/peephole.h>
+#include <torch/csrc/jit/passes/peephole_non_tensor.h>
 
 #include <algorithm>
 #include <set>
@@ -361,8 +362,12 @@ void GraphTranslator::finish() {
   stamp_types(graph_->block());
   place_known(graph_->block());
   eliminate_dead_code(graph_);
-  jit::PeepholeOptimize(graph_);  // a tensor given for an optional parameter is not None
+  jit::PeepholeOptimizeNonTensor(graph_);  // a tensor given for an optional parameter is not None
   jit::ConstantPropagation(graph_);
+  if (has_host_work(*graph_)) {
+    jit::PeepholeOptimize(graph_);
+    jit::ConstantPropagation(graph_);
+  }
   eliminate_dead_code(graph_);
   drop_unused(program_);
 }

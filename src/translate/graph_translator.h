@@ -3,10 +3,12 @@
 
 #include <onnx/onnx-ml.pb.h>
 #include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/ir/node_hashing.h>
 
 #include <memory>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "import/model_reader.h"
 #include "import/tensor_proto.h"
@@ -100,6 +102,9 @@ class GraphTranslator : public Translator {
   void place_known(torch::jit::Block* block);
   void finish();
 
+  void share_constants(torch::jit::Node* before, const torch::jit::Node* end,
+                       const std::vector<torch::jit::Value*>& results);
+
   torch::jit::Value* bind(std::string name, const c10::IValue& value);
   Value bind(std::string name, const at::Tensor& stored, ElementType type);
   Value known_constant(const c10::IValue& value);
@@ -112,6 +117,7 @@ class GraphTranslator : public Translator {
   Program program_;
   std::shared_ptr<torch::jit::Graph> graph_;
   Facts facts_;
+  std::unordered_set<torch::jit::Node*, torch::jit::HashNode, torch::jit::EqualNode> shared_constants_;
   TensorReader reader_;
   Opsets model_opsets_;
   Scope main_;  // of the main graph

@@ -12,6 +12,9 @@ namespace onnxtorch {
 // Whether a node of the block, or of one inside it, may write to what other nodes read.
 bool may_write(const torch::jit::Block& block);
 
+// Whether there are branches, loops, or values on the host that are not constant.
+bool has_host_work(const torch::jit::Graph& graph);
+
 // Takes out the nodes that nothing needs.
 void eliminate_dead_code(const std::shared_ptr<torch::jit::Graph>& graph);
 

@@ -59,18 +59,19 @@ void set_types(const jit::Node* tuple_user, jit::Node* quantize) {
 }
 
 void find_dynamic_quantization(Program& program) {
-  rewrite(program, kDynamicQuantizeLinear, [](const Found& found, jit::Graph& graph) -> jit::Value* {
-    const bool fits = found.is("zero", 0) && found.is("most", 255) && found.is("one", 1) &&
-                      found.constants.get<int64_t>(found["byte"]) == static_cast<int64_t>(c10::kByte);
-    if (!fits) return nullptr;
-    jit::Node* const quantize = graph.insertNode(graph.create(kDynamicQuantize, {found["x"]}, 3));
-    quantize->setSourceRange(found["result"]->node()->sourceRange());
-    const auto uses = found["result"]->uses();
-    const bool unpacked = uses.size() == 1 && uses[0].user->kind() == c10::prim::TupleUnpack;
-    set_types(unpacked ? uses[0].user : nullptr, quantize);
-    return graph.insertNode(graph.createTuple(quantize->outputs()))->output();
-  });
-  jit::LowerSimpleTuples(program.graph);
+  const bool found_any =
+      rewrite(program, kDynamicQuantizeLinear, [](const Found& found, jit::Graph& graph) -> jit::Value* {
+        const bool fits = found.is("zero", 0) && found.is("most", 255) && found.is("one", 1) &&
+                          found.constants.get<int64_t>(found["byte"]) == static_cast<int64_t>(c10::kByte);
+        if (!fits) return nullptr;
+        jit::Node* const quantize = graph.insertNode(graph.create(kDynamicQuantize, {found["x"]}, 3));
+        quantize->setSourceRange(found["result"]->node()->sourceRange());
+        const auto uses = found["result"]->uses();
+        const bool unpacked = uses.size() == 1 && uses[0].user->kind() == c10::prim::TupleUnpack;
+        set_types(unpacked ? uses[0].user : nullptr, quantize);
+        return graph.insertNode(graph.createTuple(quantize->outputs()))->output();
+      });
+  if (found_any) jit::LowerSimpleTuples(program.graph);
 }
 
 // Where sizes are open, the graph asks whether the scale and the zero point of a dynamic quantization have one element.

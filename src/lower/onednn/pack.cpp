@@ -48,8 +48,6 @@ bool has_type(const at::Tensor& t, std::initializer_list<c10::ScalarType> types)
   return t.defined() && t.numel() > 0 && std::ranges::find(types, t.scalar_type()) != types.end();
 }
 
-bool is_finite(const at::Tensor& t) { return at::isfinite(t).all().item<bool>(); }
-
 struct Weight {
   at::Tensor tensor, scales;  // the scales are undefined for a float one
 

@@ -415,7 +415,7 @@ class Recognition {
     const auto unit = constants_.tensor(times->input(1)), bias = bias_of(product);
     const auto weight = integer_weight(product->input(1), channel_dim(product), constants_);
     if (!unit || !unit->defined() || unit->scalar_type() != c10::kFloat || !bias || !weight) return nullptr;
-    if (!fits(product, weight->numbers) || !at::isfinite(*unit).all().item<bool>()) return nullptr;
+    if (!fits(product, weight->numbers) || !is_finite(*unit)) return nullptr;
     const bool convolution = product->kind() == c10::aten::convolution;
     const int64_t channels = weight->numbers.size(channel_dim(product)), dims = weight->numbers.dim();
     if (!is_along(*unit, 1, channels, convolution ? dims : 2)) return nullptr;
@@ -472,7 +472,7 @@ class Recognition {
     if (!scales || !scales->defined() || scales->scalar_type() != c10::kFloat) return {};
     const auto weight = integer_weight(times->input(0), axis, constants_);
     if (!weight || !is_along(*scales, axis, weight->numbers.size(axis), weight->numbers.dim())) return {};
-    if (!at::isfinite(*scales).all().item<bool>()) return {};
+    if (!is_finite(*scales)) return {};
     return ScaledWeight{*weight, scales->reshape(-1)};
   }
 
