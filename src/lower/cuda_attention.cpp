@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "lower/attention.h"
+#include "passes/known_type.h"
 #include "passes/walk.h"
 
 namespace onnxtorch {
@@ -97,10 +98,6 @@ void register_operators() {
 }
 
 // --- The pass --------------------------------------------------------------------------------------------------------
-
-std::optional<c10::ScalarType> type_of(const jit::Value* value) {
-  return value->type()->expectRef<c10::TensorType>().scalarType();
-}
 
 // ATen's kernels keep the scores in float32. Of float16 ONNX expects the rounding of each step; and of bfloat16 it
 // depends on how scores are rounded what a mask leaves of a row that it hides as a whole by a number.

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "passes/known_type.h"
 #include "passes/walk.h"
 #include "translate/program.h"
 
@@ -147,8 +148,8 @@ void register_operators() {
 // All tensors of these operators are of one type.
 bool may_be_integers(const torch::jit::Node* node) {
   const auto is_of_other_type = [](const torch::jit::Value* value) {
-    const auto tensor = value->type()->cast<c10::TensorType>();
-    return tensor && tensor->scalarType() && !is_integer(*tensor->scalarType());
+    const auto type = type_of(value);
+    return type && !is_integer(*type);
   };
   return std::ranges::none_of(node->inputs(), is_of_other_type) && !is_of_other_type(node->output(0));
 }

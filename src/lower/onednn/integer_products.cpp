@@ -9,6 +9,7 @@
 #include "lower/onednn/packed.h"
 #include "passes/constants.h"
 #include "passes/fold.h"
+#include "passes/known_type.h"
 #include "passes/pattern.h"
 #include "passes/walk.h"
 #include "translate/writes.h"

@@ -4,8 +4,6 @@
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/jit/ir/ir.h>
 
-#include <optional>
-
 namespace onnxtorch {
 
 constexpr auto kAdd = "aten::add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor";
@@ -25,10 +23,5 @@ inline const torch::jit::Node* as(const torch::jit::Value* value, const char* sc
 }
 
 inline bool is_8_bit(at::ScalarType type) { return type == c10::kByte || type == c10::kChar; }
-
-inline std::optional<at::ScalarType> type_of(const torch::jit::Value* value) {
-  const auto type = value->type()->cast<c10::TensorType>();
-  return type ? type->scalarType() : std::nullopt;
-}
 
 }  // namespace onnxtorch

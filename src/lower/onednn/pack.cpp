@@ -79,7 +79,7 @@ std::optional<Candidate> candidate(jit::Value* x, std::variant<Convolution, Line
   const jit::Node* const dequantize = x->node();
   const at::Tensor bias = std::visit([](const auto& of) { return of.bias; }, result.main);
   if (dequantize->kind() != kDequantize || (bias.defined() && !is_finite(bias))) return {};
-  const auto type = dequantize->input(0)->type()->expectRef<c10::TensorType>().scalarType();
+  const auto type = type_of(dequantize->input(0));
   if (!type) return {};
   result.x = dequantize->input(0);
   result.quantized = Quantized{quantization(dequantize, *type, constants), weight.scales};

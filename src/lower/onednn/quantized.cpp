@@ -16,6 +16,7 @@
 #include "lower/onednn/shifted_weight.h"
 #include "lower/pooling.h"
 #include "passes/constants.h"
+#include "passes/known_type.h"
 #include "passes/walk.h"
 #include "translate/writes.h"
 
