@@ -9,6 +9,7 @@
 #include <optional>
 #include <sstream>
 
+#include "lower/cuda_attention.h"
 #include "lower/integers.h"
 #include "onnx_torch/error.h"
 #include "passes/walk.h"
@@ -84,6 +85,7 @@ Program placed(Program program, c10::Device device) {
   move_constants(program.graph->block(), device);
   move_weights(program, device);
   take_integers(program);
+  take_masks(program);
   return program;
 }
 

@@ -13,6 +13,7 @@ import torch
 from onnx import numpy_helper, parser
 
 import onnx_torch
+from models import op_model
 from pretended_cuda import PretendedCuda
 
 RNG = np.random.default_rng(0)
@@ -24,8 +25,33 @@ KEYS = "kt = Transpose<perm = [0, 1, 3, 2]>(k)"
 GUARD = "n = IsNaN(w) g = Where(n, zero, w) y = MatMul(g, v)"
 
 
+def by_the_kernel(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    dropout: float,
+    is_causal: bool,
+    *,
+    scale: float | None,
+    enable_gqa: bool,
+) -> torch.Tensor:
+    """What the memory-efficient kernel's source computes: powers of 2, and zeros in a row whose exponents overflow."""
+    heads = query.size(1) // key.size(1) if enable_gqa else 1
+    key, value = (x.float().repeat_interleave(heads, 1) for x in (key, value))
+    scores = query.float() @ key.mT * (query.size(-1) ** -0.5 if scale is None else scale)
+    if is_causal:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    if mask is not None:
+        scores = torch.where(mask, scores, -torch.inf) if mask.dtype == torch.bool else scores + mask.float()
+    hidden = scores * np.float32(np.log2(np.e)).item() == -torch.inf
+    powers = torch.exp(scores - scores.amax(-1, keepdim=True)).masked_fill(hidden, 0)
+    sums = powers.sum(-1, keepdim=True)
+    return torch.where(sums == 0, 0, powers @ value / sums).to(query.dtype)
+
+
 class Device(PretendedCuda):
-    """Keeps what ATen is told to do there."""
+    """Keeps what ATen is told to do there, and computes attention as its kernel there does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,6 +60,12 @@ class Device(PretendedCuda):
     def _check(self, func: Any, name: str, *args: Any) -> None:
         self.called.append(name)
         super()._check(func, name, *args)
+
+    def _compute(self, func: Any, args: Any, kwargs: Any, place: torch.device | None) -> Any:
+        if func is not torch.ops.aten.scaled_dot_product_attention.default or args[0].dtype == torch.float64:
+            return super()._compute(func, args, kwargs, place)
+        all_args, all_kwargs = (*args, None, 0.0, False)[:6], {"scale": None, "enable_gqa": False} | kwargs
+        return super()._compute(by_the_kernel, all_args, all_kwargs, place)
 
 
 def model(body: str, arrays: dict[str, np.ndarray], symbolic: bool = False) -> onnx.ModelProto:
@@ -93,6 +125,58 @@ def test_heads_without_a_batch() -> None:
 
 def test_bfloat16() -> None:
     check(WRITTEN["scaled"], tensors(ml_dtypes.bfloat16), tolerance=2e-2)
+
+
+def check_operator(
+    inputs: list[np.ndarray | None], fused: bool = True, tolerance: float = 1e-5, **options: Any
+) -> None:
+    """Compares ONNX's operator there with the same on the CPU, step by step: with the fourth output."""
+    given = [x for x in inputs if x is not None]
+    with contextlib.nullcontext() if ON_GPU else Device() as device:
+        found = onnx_torch.prepare(op_model("Attention", inputs, 24, **options), "CUDA:0", optimize=False).run(given)
+    if device:
+        assert ("aten::scaled_dot_product_attention" in device.called) == fused
+    expected = onnx_torch.prepare(op_model("Attention", inputs, 24, outputs=4, **options)).run(given)
+    assert found[0].dtype == expected[0].dtype
+    np.testing.assert_allclose(found[0], expected[0], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("is_causal", [0, 1])
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("hidden", [-np.inf, "the lowest number", False], ids=str)
+@pytest.mark.parametrize("shape", [(2, 3, 16, 24), (2, 1, 1, 24), (16, 24)], ids=str)
+def test_masks_of_the_operator(shape: tuple[int, ...], hidden: Any, dtype: Any, is_causal: int) -> None:
+    """Some numbers of each row are hidden, and of one row all."""
+    mask = RNG.standard_normal(shape).astype(dtype) if hidden is not False else np.ones(shape, bool)
+    number = ml_dtypes.finfo(dtype).min if isinstance(hidden, str) else hidden
+    mask[RNG.random(shape) < 0.3] = number
+    mask.reshape(-1, 24)[0] = number
+    inputs = [*tensors(dtype).values(), mask]
+    check_operator(inputs, tolerance=1e-5 if dtype == np.float32 else 2e-2, is_causal=is_causal)
+
+
+def test_masks_whose_numbers_do_not_overflow() -> None:
+    double, half = (RNG.standard_normal((16, 24)).astype(dtype) for dtype in (np.float64, np.float16))
+    for mask in (double, half):
+        mask[1, ::2] = mask[2] = -np.inf
+    double[0] = np.finfo(np.float64).min
+    double[3, 0] = -1e300
+    double[3, 1:] = -2e300
+    check_operator([*tensors(np.float64).values(), double])
+    softmax_precision = onnx.TensorProto.FLOAT
+    check_operator([*tensors(np.float16).values(), half], tolerance=2e-3, softmax_precision=softmax_precision)
+
+
+@pytest.mark.parametrize("heads", [3, 6])
+def test_the_operator_without_a_mask(heads: int) -> None:
+    check_operator(list(tensors(q=(2, heads, 16, 8)).values()), scale=0.3)
+
+
+@pytest.mark.parametrize("name", ["rows that begin anywhere", "no batches", "no keys"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_sizes_that_keep_the_operators_products(name: str, masked: bool) -> None:
+    shapes = {"mask": (16, 24)} | KEPT[name] if masked else {k: v for k, v in KEPT[name].items() if k != "mask"}
+    check_operator(list(tensors(**shapes).values()), fused=False)
 
 
 # What a mask hides: some of each row, and of one row everything.
