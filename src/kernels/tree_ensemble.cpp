@@ -46,7 +46,7 @@ constexpr int64_t kLanes = 8;
 // Rows that one thread takes through tree after tree: few enough to stay in the nearest cache.
 constexpr int64_t kBlock = 128;
 // Steps down trees that are worth a thread.
-constexpr int64_t kGrain = 1 << 15;
+constexpr int64_t kGrain = 1 << 13;
 
 template <typename T>
 class ForestOf final : public Forest {
