@@ -1,37 +1,17 @@
 #include "lower/row_kernels.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "lower/for_each_cpu.h"
+#include "lower/vector_math.h"
 
 namespace onnxtorch {
 namespace {
 
 constexpr int64_t kLanes = 32;  // so many sums go on side by side
-
-// e to the power of x, which is not positive, to about one unit in the last place.
-ONNX_TORCH_INLINE float exp_of(float x) {
-  constexpr float kLog2E = 1.44269504F, kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;
-  constexpr float kRounder = 12582912;  // 1.5 * 2^23: a sum with it is rounded to an integer, which is in its last bits
-  x = x < -104 ? -104 : x;
-  const float shifted = x * kLog2E + kRounder, n = shifted - kRounder;
-  const float r = (x - n * kLn2High) - n * kLn2Low;
-  float p = 1.9875691500e-4F;
-  p = p * r + 1.3981999507e-3F;
-  p = p * r + 8.3334519073e-3F;
-  p = p * r + 4.1665795894e-2F;
-  p = p * r + 1.6666665459e-1F;
-  p = p * r + 5.0000001201e-1F;
-  // 2^n itself is denormal, or too small, where the result is.
-  const uint32_t exponent = std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kRounder);
-  const uint32_t half = static_cast<uint32_t>(static_cast<int32_t>(exponent) >> 1);
-  return (p * r * r + r + 1) * std::bit_cast<float>((half + 127) << 23) *
-         std::bit_cast<float>((exponent - half + 127) << 23);
-}
 
 // Brings numbers together, in any order.
 template <typename F, typename Join>

@@ -924,13 +924,45 @@ def test_states_of_other_sizes_are_refused(state: str, sizes: tuple[int, ...]):
             onnx_torch.prepare(source, **options).run([floats(7, 3, 4)])
 
 
-def test_recurrent_leaves_other_activations():
+def with_activation(name: str) -> onnx.ModelProto:
     source = recurrent_model("RNN", "forward", "float[4, 3, 5]", 5, bias=True, states=False)
-    source.graph.node[0].attribute.append(onnx.helper.make_attribute("activations", ["Relu"]))
-    assert "aten::rnn_relu" in graph_of(source, "recurrent").splitlines()
+    source.graph.node[0].attribute.append(onnx.helper.make_attribute("activations", [name]))
+    return source
+
+
+def test_recurrent_layers_with_relu_keep_a_nan():
+    source = with_activation("Relu")
+    assert "onnx_torch::recurrent" in graph_of(source, "recurrent").splitlines()
     x = floats(4, 3, 5)
+    check_equal(source, [x])
     x[2, 1, 3] = np.nan
     check_equal(source, [x])
+
+
+def test_recurrent_leaves_other_activations():
+    source = with_activation("Sigmoid")
+    assert "onnx_torch::recurrent" not in graph_of(source, "recurrent")
+    check_equal(source, [floats(4, 3, 5)])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("time, batch", [(1, 1), (300, 1), (3, 2), (9, 70)], ids=str)
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize("name, hidden", [("RNN", 40), ("GRU", 40), ("LSTM", 5), ("LSTM", 40), ("LSTM", 400)])
+def test_recurrent_layers_in_parts(name: str, hidden: int, direction: str, time: int, batch: int, threads: int):
+    """Steps in several turns, the batch and the directions on several threads, and weights shared out among them."""
+    gates, attributes = RECURRENT[name]
+    directions = 2 if direction == "bidirectional" else 1
+    outputs = ["y", "h", "c"][: 3 if name == "LSTM" else 2]
+    settings = ", ".join(filter(None, [f"hidden_size = {hidden}", f'direction = "{direction}"', attributes]))
+    signature = ", ".join(f"float {output}" for output in outputs)
+    source = model(
+        f"(float[T, N, 12] x) => ({signature}) {{ {', '.join(outputs)} = {name}<{settings}>(x, w, r, b) }}",
+        w=floats(directions, gates * hidden, 12) / 4,
+        r=floats(directions, gates * hidden, hidden) / np.float32(hidden**0.5),
+        b=floats(directions, 2 * gates * hidden),
+    )
+    check_equal(source, [floats(time, batch, 12)], threads=threads)
 
 
 def test_recurrent_leaves_other_types_and_weights_that_come_with_the_run():

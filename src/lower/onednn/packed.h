@@ -110,10 +110,9 @@ bool has_integer_products();
 
 // --- Recurrent layers ---
 
-// As ATen's layers take it; oneDNN's with Relu would lose a NaN. The parameters: of each direction w_ih, w_hh and,
-// where there are biases, b_ih, b_hh.
+// As ATen's layers take it. The parameters: of each direction w_ih, w_hh and, where there are biases, b_ih, b_hh.
 struct Recurrent {
-  enum class Cell : uint8_t { Tanh, Gru, Lstm };
+  enum class Cell : uint8_t { Tanh, Relu, Gru, Lstm };
   Cell cell;
   bool bidirectional, has_biases;
   std::vector<at::Tensor> parameters;
@@ -125,7 +124,7 @@ class PackedRecurrent : public Packed {
   virtual std::vector<at::Tensor> run(const at::Tensor& x, at::TensorList states) const = 0;
 };
 
-c10::intrusive_ptr<Packed> packed(Recurrent layer);
+c10::intrusive_ptr<Packed> packed(const Recurrent& layer);
 
 // The program's packed operators, in the order of its constants.
 std::vector<c10::intrusive_ptr<Packed>> packed_of(const Program& program);

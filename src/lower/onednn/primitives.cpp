@@ -98,9 +98,9 @@ Call& Call::with(int argument, const dnnl::memory& memory) {
   return *this;
 }
 
-Call& Call::with(int argument, const dnnl::memory::desc& desc, const at::Tensor& tensor) {
-  if (!is_known()) return with(argument, borrowed(desc, tensor));
-  frame_->lent[given_++].set_data_handle(tensor.data_ptr());
+Call& Call::with(int argument, const dnnl::memory::desc& desc, void* data) {
+  if (!is_known()) return with(argument, dnnl::memory(desc, engine(), data));
+  frame_->lent[given_++].set_data_handle(data);
   return *this;
 }
 

@@ -50,7 +50,7 @@ class Frames {
   std::vector<std::unique_ptr<Frame>> free_;
 };
 
-// One run of a primitive, with what it is lent. Its tensors must live until then.
+// One run of a primitive, with what it is lent, which must live until then.
 class Call {
  public:
   Call() : frame_(std::make_unique<Frames::Frame>()) {}
@@ -58,7 +58,10 @@ class Call {
   explicit Call(std::shared_ptr<Frames> frames) : frames_(std::move(frames)), frame_(frames_->take()) {}
 
   Call& with(int argument, const dnnl::memory& memory);
-  Call& with(int argument, const dnnl::memory::desc& desc, const at::Tensor& tensor);
+  Call& with(int argument, const dnnl::memory::desc& desc, const at::Tensor& tensor) {
+    return with(argument, desc, tensor.data_ptr());
+  }
+  Call& with(int argument, const dnnl::memory::desc& desc, void* data);
   // On this thread's stream; the last that is asked of a call.
   void run(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad = {});
 

@@ -1,13 +1,17 @@
-// Recurrent layers by oneDNN.
+// Recurrent layers: the products of many steps' inputs by oneDNN, and then step by step the product of the hidden state
+// and the cell. oneDNN's own layers take a batch of one at half of the speed that the caches have.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
-#include "kernels/arrange.h"
 #include "lower/onednn/laid_weight.h"
 #include "lower/onednn/packed.h"
+#include "lower/onednn/row_product.h"
+#include "lower/recurrent_cells.h"
+#include "runtime/thread_limit.h"
 
 namespace onnxtorch {
 namespace onednn {
@@ -16,118 +20,138 @@ namespace {
 using Tag = dnnl::memory::format_tag;
 using Cell = Recurrent::Cell;
 constexpr auto kFloat = dnnl::memory::data_type::f32;
-constexpr auto kInference = dnnl::prop_kind::forward_inference;
 
-int64_t gates_in(Cell cell) { return cell == Cell::Lstm ? 4 : cell == Cell::Gru ? 3 : 1; }
+// x @ weight.t() + bias, from memory to memory, for as many rows as it was made for.
+using RunRows = std::function<void(const float* x, float* y)>;
 
-// Of a parameter, [gates * hidden, …], in oneDNN's order of ATen's or the other way round: a GRU has its first two
-// exchanged.
-std::vector<at::Tensor> gates_of(const at::Tensor& parameter, Cell cell) {
-  std::vector<at::Tensor> gates = parameter.chunk(gates_in(cell));
-  if (cell == Cell::Gru) std::swap(gates[0], gates[1]);
-  return gates;
-}
+class Product {
+ public:
+  // The weight is [out, in]; the bias may be undefined.
+  Product(const at::Tensor& weight, const at::Tensor& bias, std::string name)
+      : laid_(weight, std::move(name)),
+        form_(laid_.form().t()),
+        bias_(bias.defined() ? bias.contiguous() : bias),
+        rows_(laid_, form_, bias_) {}
 
-// [1 layer, directions, features, gates, hidden] of each direction's [gates * hidden, features].
-at::Tensor weight_of(const Recurrent& layer, size_t which) {
-  const size_t stride = layer.has_biases ? 4 : 2;
-  const at::Tensor& first = layer.parameters[which];
-  const int64_t directions = layer.bidirectional ? 2 : 1, gates = gates_in(layer.cell);
-  const at::Tensor weight = at::empty({1, directions, first.size(1), gates, first.size(0) / gates}, first.options());
-  for (int64_t direction = 0; direction < directions; ++direction) {
-    const auto parts = gates_of(layer.parameters[which + static_cast<size_t>(direction) * stride], layer.cell);
-    for (int64_t gate = 0; gate < gates; ++gate)
-      copy_into(weight[0][direction].select(1, gate), parts[static_cast<size_t>(gate)].t());
-  }
-  return weight;
-}
+  int64_t in() const { return form_.size(0); }
+  int64_t out() const { return form_.size(1); }
+  const LaidWeight& weight() const { return laid_; }
+  const at::Tensor& bias() const { return bias_; }
 
-// [1 layer, directions, gates, hidden]. A GRU's hidden state has a bias of its own for the new gate, behind the others.
-at::Tensor bias_of(const Recurrent& layer) {
-  std::vector<at::Tensor> directions;
-  for (size_t i = 0; i < layer.parameters.size(); i += layer.has_biases ? 4 : 2) {
-    const at::Tensor zeros = at::zeros({layer.parameters[i].size(0)}, at::kFloat);
-    const auto gates = [&](size_t of) {
-      return at::stack(gates_of(layer.has_biases ? layer.parameters[i + of] : zeros, layer.cell));
+  // With as many threads as there are now.
+  RunRows for_rows(int64_t rows) const {
+    if (rows_.takes(rows)) {
+      rows_.expect(rows);
+      return [this, rows](const float* x, float* y) { rows_.run(x, y, rows); };
+    }
+    return [this, p = prepared(rows)](const float* x, float* y) {
+      Call call(p->frames);
+      call.with(DNNL_ARG_SRC, p->x, const_cast<float*>(x))
+          .with(DNNL_ARG_WEIGHTS, p->weight.memory)
+          .with(DNNL_ARG_DST, p->y, y);
+      if (bias_.defined()) call.with(DNNL_ARG_BIAS, p->bias, bias_);
+      call.run(p->primitive, p->scratchpad);
     };
-    const at::Tensor input = gates(2), hidden = gates(3);
-    directions.push_back(layer.cell != Cell::Gru ? input + hidden
-                                                 : at::cat({input.slice(0, 0, 2) + hidden.slice(0, 0, 2),
-                                                            input.slice(0, 2), hidden.slice(0, 2)}));
   }
-  return at::stack(directions).unsqueeze(0).contiguous();
-}
 
-// One direction's parameter of ATen's, from [features, gates, hidden].
-at::Tensor parameter_of(const at::Tensor& direction, Cell cell) {
-  return at::cat(gates_of(direction.permute({1, 2, 0}).flatten(0, 1), cell));
-}
+ private:
+  struct Prepared {
+    dnnl::primitive primitive;
+    dnnl::memory::desc x, y, bias, scratchpad;
+    Laid weight;
+    std::shared_ptr<Frames> frames = std::make_shared<Frames>();
+  };
 
-// The layer with its biases only.
-Recurrent without_weights(Recurrent layer) {
-  const size_t stride = layer.has_biases ? 4 : 2;
-  for (size_t i = 0; i < layer.parameters.size(); ++i) {
-    if (i % stride < 2) layer.parameters[i].reset();
+  std::shared_ptr<const Prepared> prepared(int64_t rows) const {
+    // A primitive divides its work when it is made.
+    return recent_.get({rows, at::get_num_threads()}, [&] { return prepare(rows); });
   }
-  return layer;
-}
 
-struct PreparedLayer {
-  dnnl::primitive primitive;
-  dnnl::memory::desc x, state, bias, y, scratchpad;
-  Laid input_weight, hidden_weight;
-  std::shared_ptr<Frames> frames = std::make_shared<Frames>();
+  Prepared prepare(int64_t rows) const {
+    const dnnl::memory::desc x({rows, in()}, kFloat, Tag::ab), y({rows, out()}, kFloat, Tag::ab),
+        bias = bias_.defined() ? dnnl::memory::desc({out()}, kFloat, Tag::a) : dnnl::memory::desc();
+    const dnnl::inner_product_forward::primitive_desc description(
+        engine(), dnnl::prop_kind::forward_inference, x, {{out(), in()}, kFloat, Tag::any}, bias, y, attributes({}, y));
+    const dnnl::memory::desc given({out(), in()}, kFloat, laid_.form().strides().vec());
+    return {dnnl::inner_product_forward(description),
+            x,
+            y,
+            bias,
+            description.scratchpad_desc(),
+            laid_.get(borrowed(given, laid_.form()), description.weights_desc())};
+  }
+
+  const LaidWeight laid_;
+  const at::Tensor form_, bias_;
+  const RowProduct rows_;
+  mutable Recent<std::array<int64_t, 2>, Prepared> recent_{64};
+};
+
+struct Direction {
+  Direction(const Recurrent& layer, size_t first, const std::string& name)
+      : input(layer.parameters[first], layer.has_biases ? layer.parameters[first + 2] : at::Tensor(), "input" + name),
+        hidden(layer.parameters[first + 1], layer.has_biases ? layer.parameters[first + 3] : at::Tensor(),
+               "hidden" + name) {}
+
+  Product input, hidden;
+};
+
+// One direction of some of the batch's sequences: what a thread takes, or all threads together.
+struct Share {
+  int64_t direction, first, count;
+  RunRows hidden;
 };
 
 class PackedLayer final : public PackedRecurrent {
  public:
-  explicit PackedLayer(Recurrent layer)
-      : input_weight_(weight_of(layer, 0), "weights_layer"),
-        hidden_weight_(weight_of(layer, 1), "weights_iter"),
-        bias_(bias_of(layer)),
-        layer_(without_weights(std::move(layer))) {}
+  explicit PackedLayer(const Recurrent& layer) : cell_(layer.cell), has_biases_(layer.has_biases) {
+    const size_t stride = has_biases_ ? 4 : 2;
+    for (size_t first = 0; first < layer.parameters.size(); first += stride)
+      directions_.push_back(std::make_unique<Direction>(layer, first, std::to_string(first / stride)));
+  }
 
   std::vector<at::Tensor> run(const at::Tensor& given, at::TensorList states) const override {
     if (!fits(given, states)) return by_aten(given, states);
     const at::Tensor x = given.contiguous();
-    const auto p = prepared(x.size(0), x.size(1));
-    Call call(p->frames);
-    call.with(DNNL_ARG_SRC_LAYER, p->x, x)
-        .with(DNNL_ARG_WEIGHTS_LAYER, p->input_weight.memory)
-        .with(DNNL_ARG_WEIGHTS_ITER, p->hidden_weight.memory)
-        .with(DNNL_ARG_BIAS, p->bias, bias_);
+    const ThreadLimit limit(threads_for(x.size(0), x.size(1)));
     std::vector<at::Tensor> results{at::empty({x.size(0), x.size(1), directions() * hidden()}, x.options())};
-    call.with(DNNL_ARG_DST_LAYER, p->y, results[0]);
-    constexpr std::array kFrom{DNNL_ARG_SRC_ITER, DNNL_ARG_SRC_ITER_C}, kTo{DNNL_ARG_DST_ITER, DNNL_ARG_DST_ITER_C};
-    std::vector<at::Tensor> lent;
-    for (size_t i = 0; i < states.size(); ++i) {
-      call.with(kFrom.at(i), p->state, lent.emplace_back(states[i].contiguous()));
-      results.push_back(at::empty(states[i].sizes(), x.options()));
-      call.with(kTo.at(i), p->state, results.back());
-    }
-    call.run(p->primitive, p->scratchpad);
+    for (const at::Tensor& state : states) results.push_back(state.clone(at::MemoryFormat::Contiguous));
+    take_steps(x, results);
     return results;
   }
 
   void expect(at::IntArrayRef sizes) const override {
-    if (sizes.size() == 3 && sizes[0] > 0 && sizes[1] > 0 && sizes[2] == features()) prepared(sizes[0], sizes[1]);
+    if (sizes.size() != 3 || sizes[0] == 0 || sizes[1] == 0 || sizes[2] != features()) return;
+    const ThreadLimit limit(threads_for(sizes[0], sizes[1]));
+    shares_of(sizes[1]);
+    for (const auto& direction : directions_) {
+      for (const int64_t steps : {steps_at_once(sizes[0], sizes[1]), sizes[0] % steps_at_once(sizes[0], sizes[1])}) {
+        if (steps > 0) direction->input.for_rows(steps * sizes[1]);
+      }
+    }
   }
 
   std::vector<SavedWeights> saved() const override {
-    std::vector<SavedWeights> all = input_weight_.saved();
-    for (SavedWeights& one : hidden_weight_.saved()) all.push_back(std::move(one));
+    std::vector<SavedWeights> all;
+    for (const auto& direction : directions_) {
+      for (const Product* product : {&direction->input, &direction->hidden})
+        for (SavedWeights& one : product->weight().saved()) all.push_back(std::move(one));
+    }
     return all;
   }
 
   void take(std::vector<SavedWeights> saved) const override {
-    input_weight_.take(saved);
-    hidden_weight_.take(saved);
+    for (const auto& direction : directions_) {
+      direction->input.weight().take(saved);
+      direction->hidden.weight().take(saved);
+    }
   }
 
  private:
-  int64_t directions() const { return input_weight_.form().size(1); }
-  int64_t features() const { return input_weight_.form().size(2); }
-  int64_t hidden() const { return input_weight_.form().size(4); }
+  int64_t directions() const { return std::ssize(directions_); }
+  int64_t features() const { return directions_[0]->input.in(); }
+  int64_t hidden() const { return directions_[0]->hidden.in(); }
+  int64_t gates() const { return directions_[0]->hidden.out(); }
 
   // What does not, ATen runs or refuses.
   bool fits(const at::Tensor& x, at::TensorList states) const {
@@ -137,86 +161,132 @@ class PackedLayer final : public PackedRecurrent {
                                [&](const at::Tensor& s) { return is_plain(s) && s.sizes() == at::IntArrayRef(sizes); });
   }
 
-  std::shared_ptr<const PreparedLayer> prepared(int64_t time, int64_t batch) const {
-    // A primitive divides its work when it is made.
-    return recent_.get({time, batch, at::get_num_threads()}, [&] { return prepare(time, batch); });
+  // As ThreadLimit takes it: what one thread does in a few microseconds is done before another has begun.
+  int threads_for(int64_t time, int64_t batch) const {
+    constexpr int64_t kLeastWork = 1 << 18;
+    return directions() * time * batch * gates() * (features() + hidden()) < kLeastWork ? 1 : 0;
   }
 
-  PreparedLayer prepare(int64_t time, int64_t batch) const {
-    const dnnl::memory::desc x({time, batch, features()}, kFloat, Tag::tnc),
-        state({1, directions(), batch, hidden()}, kFloat, Tag::ldnc), bias(bias_.sizes().vec(), kFloat, Tag::ldgo),
-        y({time, batch, directions() * hidden()}, kFloat, Tag::tnc);
-    const auto description = describe(x, state, bias, y);
-    const auto laid = [](const LaidWeight& weight, const dnnl::memory::desc& wanted) {
-      return weight.get(borrowed({weight.form().sizes().vec(), kFloat, Tag::ldigo}, weight.form()), wanted);
-    };
-    return {dnnl::primitive(description.get()),
-            x,
-            state,
-            bias,
-            y,
-            description.scratchpad_desc(),
-            laid(input_weight_, description.weights_layer_desc()),
-            laid(hidden_weight_, description.weights_iter_desc())};
+  // Whose inputs are multiplied at once: enough rows for a fast product, and few enough to stay in a cache.
+  static int64_t steps_at_once(int64_t time, int64_t batch) {
+    constexpr int64_t kRows = 256;
+    return std::clamp<int64_t>(kRows / batch, 1, time);
   }
 
-  dnnl::rnn_primitive_desc_base describe(const dnnl::memory::desc& x, const dnnl::memory::desc& state,
-                                         const dnnl::memory::desc& bias, const dnnl::memory::desc& y) const {
-    const dnnl::memory::desc input(input_weight_.form().sizes().vec(), kFloat, Tag::any),
-        hidden(hidden_weight_.form().sizes().vec(), kFloat, Tag::any);
-    const auto direction = layer_.bidirectional ? dnnl::rnn_direction::bidirectional_concat
-                                                : dnnl::rnn_direction::unidirectional_left2right;
-    const dnnl::primitive_attr attr = attributes({}, y);
-    switch (layer_.cell) {
+  // Whether all threads go through one share after another: those of a weight that is larger than a thread's cache take
+  // parts of it.
+  bool in_turn() const {
+    constexpr int64_t kLargestOfOneThread = 1 << 19;
+    return gates() * hidden() > kLargestOfOneThread;
+  }
+
+  std::vector<Share> shares_of(int64_t batch) const {
+    const int64_t parts = in_turn() ? 1 : std::clamp<int64_t>(at::get_num_threads() / directions(), 1, batch);
+    const ThreadLimit limit(!in_turn() && parts * directions() > 1 ? 1 : 0);
+    std::vector<Share> shares;
+    for (int64_t direction = 0; direction < directions(); ++direction) {
+      for (int64_t part = 0; part < parts; ++part) {
+        const int64_t first = part * batch / parts, count = (part + 1) * batch / parts - first;
+        shares.push_back({direction, first, count, directions_[direction]->hidden.for_rows(count)});
+      }
+    }
+    return shares;
+  }
+
+  // The results: y, and the states, which are the initial ones so far.
+  void take_steps(const at::Tensor& x, const std::vector<at::Tensor>& results) const {
+    const int64_t time = x.size(0), batch = x.size(1), at_once = steps_at_once(time, batch);
+    const std::vector<Share> shares = shares_of(batch);
+    const at::Tensor by_input = at::empty({directions(), at_once, batch, gates()}, x.options()),
+                     by_hidden = at::empty({directions(), batch, gates()}, x.options());
+    const auto* const inputs = x.const_data_ptr<float>();
+    auto* const input_gates = by_input.mutable_data_ptr<float>();
+    auto* const hidden_gates = by_hidden.mutable_data_ptr<float>();
+    std::vector<float*> out;
+    for (const at::Tensor& result : results) out.push_back(result.mutable_data_ptr<float>());
+
+    for (int64_t begin = 0; begin < time; begin += at_once) {
+      const int64_t steps = std::min(at_once, time - begin);
+      const auto first_step = [&](int64_t direction) { return direction == 0 ? begin : time - begin - steps; };
+      for (int64_t d = 0; d < directions(); ++d) {
+        directions_[d]->input.for_rows(steps * batch)(inputs + first_step(d) * batch * features(),
+                                                      input_gates + d * at_once * batch * gates());
+      }
+      const auto take_share = [&](const Share& share) {
+        const int64_t row = share.direction * batch + share.first;
+        float *const from_hidden = hidden_gates + row * gates(), *const h = out[1] + row * hidden();
+        for (int64_t i = 0; i < steps; ++i) {
+          const int64_t step = share.direction == 0 ? i : steps - 1 - i;
+          const float* const from_input =
+              input_gates + ((share.direction * at_once + step) * batch + share.first) * gates();
+          share.hidden(h, from_hidden);
+          take_step({from_input, from_hidden}, h, cell_ == Cell::Lstm ? out[2] + row * hidden() : nullptr, share.count);
+          float* y = out[0] + ((first_step(share.direction) + step) * batch + share.first) * directions() * hidden();
+          for (int64_t r = 0; r < share.count; ++r, y += directions() * hidden())
+            std::copy_n(h + r * hidden(), hidden(), y + share.direction * hidden());
+        }
+      };
+      if (in_turn()) {
+        std::ranges::for_each(shares, take_share);
+      } else {
+        at::parallel_for(0, std::ssize(shares), 1, [&](int64_t first, int64_t end) {
+          std::for_each(shares.begin() + first, shares.begin() + end, take_share);
+        });
+      }
+    }
+  }
+
+  void take_step(const Gates& from, float* h, float* c, int64_t rows) const {
+    switch (cell_) {
       case Cell::Lstm:
-        return dnnl::lstm_forward::primitive_desc(engine(), kInference, direction, x, state, state, input, hidden, bias,
-                                                  y, state, state, attr);
+        return lstm_step(from, h, c, rows, hidden());
       case Cell::Gru:
-        return dnnl::lbr_gru_forward::primitive_desc(engine(), kInference, direction, x, state, input, hidden, bias, y,
-                                                     state, attr);
-      default:
-        return dnnl::vanilla_rnn_forward::primitive_desc(engine(), kInference, dnnl::algorithm::eltwise_tanh, direction,
-                                                         x, state, input, hidden, bias, y, state, attr);
+        return gru_step(from, h, rows, hidden());
+      case Cell::Tanh:
+        return tanh_step(from, h, rows, hidden());
+      case Cell::Relu:
+        return relu_step(from, h, rows, hidden());
     }
-  }
-
-  std::vector<at::Tensor> parameters() const {
-    std::vector<at::Tensor> all = layer_.parameters;
-    const at::Tensor input = input_weight_.plain(), hidden = hidden_weight_.plain();
-    const size_t stride = layer_.has_biases ? 4 : 2;
-    for (int64_t i = 0; i < directions(); ++i) {
-      const size_t first = static_cast<size_t>(i) * stride;
-      all[first] = parameter_of(input[0][i], layer_.cell);
-      all[first + 1] = parameter_of(hidden[0][i], layer_.cell);
-    }
-    return all;
   }
 
   std::vector<at::Tensor> by_aten(const at::Tensor& x, at::TensorList states) const {
-    const auto run = [&](const auto& function, const auto& initial) {
-      return function(x, initial, parameters(), layer_.has_biases, /*num_layers=*/1, /*dropout=*/0.0,
-                      /*train=*/false, layer_.bidirectional, /*batch_first=*/false);
-    };
-    if (layer_.cell == Cell::Lstm) {
-      auto [y, h, c] = run([](const auto&... args) { return at::lstm(args...); }, states);
-      return {y, h, c};
+    std::vector<at::Tensor> parameters;
+    for (const auto& direction : directions_) {
+      for (const Product* product : {&direction->input, &direction->hidden})
+        parameters.push_back(product->weight().plain());
+      if (has_biases_) parameters.insert(parameters.end(), {direction->input.bias(), direction->hidden.bias()});
     }
-    auto [y, h] = layer_.cell == Cell::Gru ? run([](const auto&... args) { return at::gru(args...); }, states[0])
-                                           : run([](const auto&... args) { return at::rnn_tanh(args...); }, states[0]);
-    return {y, h};
+    const auto run = [&](const auto& function, const auto& initial) {
+      return function(x, initial, parameters, has_biases_, /*num_layers=*/1, /*dropout=*/0.0, /*train=*/false,
+                      /*bidirectional=*/directions() == 2, /*batch_first=*/false);
+    };
+    const auto run_plain = [&](const auto& function) {
+      auto [y, h] = run(function, states[0]);
+      return std::vector{y, h};
+    };
+    switch (cell_) {
+      case Cell::Lstm: {
+        auto [y, h, c] = run([](const auto&... args) { return at::lstm(args...); }, states);
+        return {y, h, c};
+      }
+      case Cell::Gru:
+        return run_plain([](const auto&... args) { return at::gru(args...); });
+      case Cell::Tanh:
+        return run_plain([](const auto&... args) { return at::rnn_tanh(args...); });
+      case Cell::Relu:
+        return run_plain([](const auto&... args) { return at::rnn_relu(args...); });
+    }
+    return {};
   }
 
-  const LaidWeight input_weight_, hidden_weight_;
-  const at::Tensor bias_;
-  const Recurrent layer_;  // without its weights
-  mutable Recent<std::array<int64_t, 3>, PreparedLayer> recent_{64};
+  const Cell cell_;
+  const bool has_biases_;
+  std::vector<std::unique_ptr<const Direction>> directions_;
 };
 
 }  // namespace
 }  // namespace onednn
 
-c10::intrusive_ptr<Packed> packed(Recurrent layer) {
-  return c10::make_intrusive<onednn::PackedLayer>(std::move(layer));
-}
+c10::intrusive_ptr<Packed> packed(const Recurrent& layer) { return c10::make_intrusive<onednn::PackedLayer>(layer); }
 
 }  // namespace onnxtorch

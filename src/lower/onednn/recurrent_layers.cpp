@@ -20,7 +20,7 @@ using c10::IValue;
 std::optional<Recurrent::Cell> cell_of(const jit::Node* node) {
   using Cell = Recurrent::Cell;
   static const std::unordered_map<std::string, Cell> cells = {
-      {"lstm", Cell::Lstm}, {"gru", Cell::Gru}, {"rnn_tanh", Cell::Tanh}};
+      {"lstm", Cell::Lstm}, {"gru", Cell::Gru}, {"rnn_tanh", Cell::Tanh}, {"rnn_relu", Cell::Relu}};
   const jit::Operator* const op = node->maybeOperator();
   if (!op || node->kind().ns() != c10::namespaces::aten || op->schema().overload_name() != "input") return {};
   const auto found = cells.find(node->kind().toUnqualString());
@@ -58,17 +58,17 @@ class Packing {
 
   void run() {
     for_each_node(graph_.block(), [&](jit::Node* node) {
-      if (auto layer = layer_of(node, constants_)) replace(node, *std::move(layer));
+      if (const auto layer = layer_of(node, constants_)) replace(node, *layer);
     });
   }
 
  private:
-  void replace(jit::Node* node, Recurrent layer) {
+  void replace(jit::Node* node, const Recurrent& layer) {
     const jit::WithInsertPoint at(node);
     jit::Value* states = node->namedInput("hx");
     if (layer.cell != Recurrent::Cell::Lstm)
       states = graph_.insertNode(graph_.createList(c10::TensorType::get(), {states}))->output();
-    jit::Value* const operation = bind_constant(program_, IValue(packed(std::move(layer))));
+    jit::Value* const operation = bind_constant(program_, IValue(packed(layer)));
     jit::Node* const packed = graph_.insertNode(graph_.create(c10::Symbol::fromQualString("onnx_torch::recurrent"),
                                                               {node->namedInput("input"), operation, states}));
     packed->output()->setType(c10::ListType::ofTensors());

@@ -33,15 +33,14 @@ at::Tensor RowProduct::run(const at::Tensor& rows, int64_t dim, bool relu) const
   at::DimVector sizes(rows.sizes());
   sizes[at::maybe_wrap_dim(dim, rows.dim())] = out_;
   at::Tensor y = at::empty(sizes, rows.options());
-  const auto* const from = rows.const_data_ptr<float>();
-  auto* const to = y.mutable_data_ptr<float>();
-  const int64_t count = rows.numel() / in_;
-  if (is_small(count)) {
-    product_rows(from, to, count, in_, out_, blocks().const_data_ptr<float>(), relu);
-    return y;
-  }
-  take_panels(from, to);
-  return relu ? y.relu_() : y;
+  run(rows.const_data_ptr<float>(), y.mutable_data_ptr<float>(), rows.numel() / in_, relu);
+  return y;
+}
+
+void RowProduct::run(const float* x, float* y, int64_t rows, bool relu) const {
+  if (is_small(rows)) return product_rows(x, y, rows, in_, out_, blocks().const_data_ptr<float>(), relu);
+  take_panels(x, y);
+  for (int64_t i = 0; relu && i < out_; ++i) y[i] = y[i] < 0 ? 0 : y[i];
 }
 
 void RowProduct::take_panels(const float* x, float* y) const {

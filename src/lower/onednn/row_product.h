@@ -18,6 +18,8 @@ class RowProduct {
   // rows @ weight + bias, and 0 for what is less where `relu`. The rows lie along this dimension, after which all
   // are 1.
   at::Tensor run(const at::Tensor& rows, int64_t dim, bool relu) const;
+  // The same for rows in memory, one after another.
+  void run(const float* x, float* y, int64_t rows, bool relu = false) const;
   // Makes ready for so many rows, which are taken.
   void expect(int64_t rows) const;
 

@@ -1,0 +1,47 @@
+#include "lower/recurrent_cells.h"
+
+#include "lower/for_each_cpu.h"
+#include "lower/vector_math.h"
+
+namespace onnxtorch {
+
+// The gates of a row are `size` floats each, one after another; none of what is passed overlaps.
+ONNX_TORCH_FOR_EACH_CPU void lstm_step(const Gates& gates, float* __restrict h, float* __restrict c, int64_t rows,
+                                       int64_t size) {
+  const float *input = gates.input, *hidden = gates.hidden;
+  for (int64_t row = 0; row < rows; ++row, input += 4 * size, hidden += 4 * size, h += size, c += size) {
+    for (int64_t i = 0; i < size; ++i) {
+      const float taken = sigmoid_of(input[i] + hidden[i]);
+      const float kept = sigmoid_of(input[size + i] + hidden[size + i]);
+      const float fresh = tanh_of(input[2 * size + i] + hidden[2 * size + i]);
+      const float given = sigmoid_of(input[3 * size + i] + hidden[3 * size + i]);
+      c[i] = kept * c[i] + taken * fresh;
+      h[i] = given * tanh_of(c[i]);
+    }
+  }
+}
+
+ONNX_TORCH_FOR_EACH_CPU void gru_step(const Gates& gates, float* __restrict h, int64_t rows, int64_t size) {
+  const float *input = gates.input, *hidden = gates.hidden;
+  for (int64_t row = 0; row < rows; ++row, input += 3 * size, hidden += 3 * size, h += size) {
+    for (int64_t i = 0; i < size; ++i) {
+      const float reset = sigmoid_of(input[i] + hidden[i]);
+      const float update = sigmoid_of(input[size + i] + hidden[size + i]);
+      const float fresh = tanh_of(input[2 * size + i] + reset * hidden[2 * size + i]);
+      h[i] = fresh + update * (h[i] - fresh);
+    }
+  }
+}
+
+ONNX_TORCH_FOR_EACH_CPU void tanh_step(const Gates& gates, float* __restrict h, int64_t rows, int64_t size) {
+  for (int64_t i = 0; i < rows * size; ++i) h[i] = tanh_of(gates.input[i] + gates.hidden[i]);
+}
+
+ONNX_TORCH_FOR_EACH_CPU void relu_step(const Gates& gates, float* __restrict h, int64_t rows, int64_t size) {
+  for (int64_t i = 0; i < rows * size; ++i) {
+    const float sum = gates.input[i] + gates.hidden[i];
+    h[i] = sum < 0 ? 0 : sum;
+  }
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,48 @@
+// Functions of one float without branches, so that a loop that calls them is compiled to vectors.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "lower/for_each_cpu.h"
+
+namespace onnxtorch {
+
+// e to the power of x, which is not positive, to about one unit in the last place.
+ONNX_TORCH_INLINE float exp_of(float x) {
+  constexpr float kLog2E = 1.44269504F, kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;
+  constexpr float kRounder = 12582912;  // 1.5 * 2^23: a sum with it is rounded to an integer, which is in its last bits
+  x = x < -104 ? -104 : x;
+  const float shifted = x * kLog2E + kRounder, n = shifted - kRounder;
+  const float r = (x - n * kLn2High) - n * kLn2Low;
+  float p = 1.9875691500e-4F;
+  p = p * r + 1.3981999507e-3F;
+  p = p * r + 8.3334519073e-3F;
+  p = p * r + 4.1665795894e-2F;
+  p = p * r + 1.6666665459e-1F;
+  p = p * r + 5.0000001201e-1F;
+  // 2^n itself is denormal, or too small, where the result is.
+  const uint32_t exponent = std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kRounder);
+  const uint32_t half = static_cast<uint32_t>(static_cast<int32_t>(exponent) >> 1);
+  return (p * r * r + r + 1) * std::bit_cast<float>((half + 127) << 23) *
+         std::bit_cast<float>((exponent - half + 127) << 23);
+}
+
+ONNX_TORCH_INLINE float sigmoid_of(float x) {
+  const float power = exp_of(-std::abs(x));
+  return (x < 0 ? power : 1) / (1 + power);
+}
+
+// To about two units in the last place: by an odd polynomial near zero, where the other way would lose digits.
+ONNX_TORCH_INLINE float tanh_of(float x) {
+  const float a = std::abs(x), square = a * a, power = exp_of(-2 * a);
+  float p = -5.704973e-3F;
+  p = p * square + 2.0639073e-2F;
+  p = p * square - 5.373971e-2F;
+  p = p * square + 1.3331442e-1F;
+  p = p * square - 3.333328e-1F;
+  return std::copysign(a < 0.625F ? a + a * square * p : (1 - power) / (1 + power), x);
+}
+
+}  // namespace onnxtorch
