@@ -264,9 +264,8 @@ class _Writer:
     def _call(self, node: torch._C.Node, inputs: list[torch._C.Value]) -> str:
         schema = torch._C.parse_schema(node.schema())
         namespace, name = schema.name.split("::")
-        overload = schema.overload_name
-        if overload == "hacked_twin":  # TorchScript's own, for lists without None
-            overload = ""
+        # TorchScript has some of its own, for lists without None.
+        overload = schema.overload_name.removesuffix("hacked_twin").removesuffix("_")
         texts = []
         for value, argument in zip(inputs, schema.arguments, strict=True):
             constant = value.node().kind() == "prim::Constant"

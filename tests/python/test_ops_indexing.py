@@ -108,6 +108,17 @@ def test_gather_nd(batch_dims, depth):
     assert_array_equal(y, expected)
 
 
+@pytest.mark.parametrize("op_type", ["GatherND", "ScatterND"])
+def test_coordinates_leave_no_list_that_is_written_to(op_type):
+    values = {"x": X, "indices": ints(0, 1).reshape(1, 2), "updates": X[0, :1]}
+    names = list(values)[: 2 if op_type == "GatherND" else 3]
+    inputs = [tensor_info(name, values[name]) for name in names]
+    model = model_of([helper.make_node(op_type, names, ["y"])], inputs, ["y"])
+    graph = onnx_torch.prepare(model, optimize=False).graphs()["translate"]
+    assert "aten::index" in graph
+    assert "aten::append" not in graph and "prim::Loop" not in graph
+
+
 REDUCTIONS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 

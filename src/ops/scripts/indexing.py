@@ -16,16 +16,19 @@ def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
     return torch.reshape(picked, data.size()[:axis] + indices.size() + data.size()[axis + 1:])
 
 
+def batch_coordinates(indices: Tensor, axis: int) -> Tensor:
+    shape = repeats_along(indices.dim() - 1, axis, indices.size(axis))
+    return torch.reshape(torch.arange(indices.size(axis), device=indices.device), shape)
+
+
 # Indices for ATen's index and index_put: the last dimension of `indices` holds coordinates, to follow those of the
-# `batch_dims` dimensions that it shares with the data.
-def coordinates(indices: Tensor, batch_dims: int) -> List[Optional[Tensor]]:
-    result: List[Optional[Tensor]] = []
-    for axis in range(batch_dims):
-        shape = repeats_along(indices.dim() - 1, axis, indices.size(axis))
-        result.append(torch.reshape(torch.arange(indices.size(axis), device=indices.device), shape))
-    for i in range(indices.size(-1)):
-        result.append(torch.select(indices, -1, i))
-    return result
+# `batch_dims` dimensions that it shares with the data. (Without a loop where there are none: a list that is appended to
+# makes torch analyse what the whole graph writes.)
+def coordinates(indices: Tensor, batch_dims: int) -> List[Tensor]:
+    given = torch.unbind(indices, -1)
+    if batch_dims == 0:
+        return given
+    return [batch_coordinates(indices, axis) for axis in range(batch_dims)] + given
 
 
 def gather_nd(data: Tensor, indices: Tensor, batch_dims: int) -> Tensor:
