@@ -80,6 +80,7 @@ COLUMNS = {
     "unoptimized": ours("onnx_torch, no passes", {"optimize": False}),
     "bfloat16": ours("onnx_torch, bfloat16", {"precision": "bfloat16"}, precision="bfloat16", cuda=""),
     "graphs": ours("onnx_torch, CUDA graph", {"capture": True}, kind=""),
+    "recorded": ours("onnx_torch, cuda_graphs", {"cuda_graphs": True}, kind=""),
     REFERENCE: Engine("onnxruntime", "onnxruntime", ("onnxruntime",), cuda="onnxruntime_tensors"),
     "onnxruntime_again": Engine("onnxruntime, a second process", "onnxruntime", ("onnxruntime",), repeats=REFERENCE),
     "openvino": openvino("OpenVINO, float32", {"INFERENCE_PRECISION_HINT": "f32"}),
@@ -222,11 +223,11 @@ class OnnxTorch(OnTensors):
     def load(self, model: str) -> None:
         import onnx_torch
 
-        options = {name: value for name, value in self.options.items() if name == "optimize"}
+        options = {name: value for name, value in self.options.items() if name in ("optimize", "cuda_graphs")}
         if self.options["precision"] == "tf32":
-            if "tf32" not in inspect.signature(onnx_torch.prepare).parameters:
-                raise LookupError("this onnx_torch has no option tf32")
             options["tf32"] = True
+        for name in options.keys() - inspect.signature(onnx_torch.prepare).parameters.keys():
+            raise LookupError(f"this onnx_torch has no option {name}")
         self._rep = onnx_torch.prepare(model, str(self.device).upper(), **options)
 
     def call(self, inputs: dict[str, Any]) -> Any:

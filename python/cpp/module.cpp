@@ -6,8 +6,10 @@
 #include <algorithm>
 
 #include "export.h"
+#include "kernels/recording.h"
 #include "logged_warnings.h"
 #include "lower/host_work.h"
+#include "lower/waits.h"
 #include "onnx_torch/library.h"
 #include "registry/registry.h"
 #include "registry/schema.h"
@@ -256,21 +258,79 @@ py::list experimental() {
   return operators;
 }
 
+// Can be copied and let go by threads that do not hold Python's lock.
+std::shared_ptr<py::object> shared(py::object object) {
+  return {new py::object(std::move(object)), [](const py::object* held) {
+            const py::gil_scoped_acquire gil;
+            delete held;
+          }};
+}
+
+// A recording in Python, with the methods of one.
+class PythonRecording : public Recording {
+ public:
+  explicit PythonRecording(py::object object) : object_(shared(std::move(object))) {}
+
+  void record(const Work& work) override {
+    const py::gil_scoped_acquire gil;
+    call("record", work);
+  }
+  void replay(const Work& before, const Work& after) override {
+    const py::gil_scoped_acquire gil;
+    call("replay", before, after);
+  }
+
+ private:
+  // What a piece of work throws comes out as it was.
+  template <typename... Works>
+  void call(const char* method, const Works&... works) {
+    std::exception_ptr thrown;
+    const auto callable = [&thrown](const Work& work) {
+      return py::cpp_function(
+          [&] {
+            try {
+              work();
+            } catch (...) {
+              thrown = std::current_exception();
+              throw;
+            }
+          },
+          py::call_guard<py::gil_scoped_release>());
+    };
+    try {
+      object_->attr(method)(callable(works)...);
+    } catch (const py::error_already_set&) {
+      if (thrown) std::rethrow_exception(thrown);
+      throw;
+    }
+  }
+
+  std::shared_ptr<py::object> object_;
+};
+
+void assume_python_recordings(const py::object& make) {
+  if (make.is_none()) return assume_recordings({});
+  assume_recordings([held = shared(make)](c10::Device device) -> std::unique_ptr<Recording> {
+    const py::gil_scoped_acquire gil;
+    return std::make_unique<PythonRecording>((*held)(device.index()));
+  });
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, m) {
   py::register_local_exception_translator(translate_exception);
 
   py::class_<Options>(m, "Options")
-      .def(py::init([](std::string device, std::string precision, bool tf32, bool optimize,
+      .def(py::init([](std::string device, std::string precision, bool tf32, bool cuda_graphs, bool optimize,
                        std::set<std::string> disabled_passes, int threads, std::map<std::string, int64_t> shapes,
                        const std::map<std::string, double>& limits) {
-             return Options{std::move(device), std::move(precision),       tf32,
-                            optimize,          std::move(disabled_passes), threads,
-                            std::move(shapes), limits_of(limits)};
+             return Options{std::move(device), std::move(precision),       tf32,    cuda_graphs,
+                            optimize,          std::move(disabled_passes), threads, std::move(shapes),
+                            limits_of(limits)};
            }),
-           py::kw_only(), py::arg("device"), py::arg("precision"), py::arg("tf32"), py::arg("optimize"),
-           py::arg("disabled_passes"), py::arg("threads"), py::arg("shapes"), py::arg("limits"));
+           py::kw_only(), py::arg("device"), py::arg("precision"), py::arg("tf32"), py::arg("cuda_graphs"),
+           py::arg("optimize"), py::arg("disabled_passes"), py::arg("threads"), py::arg("shapes"), py::arg("limits"));
 
   py::class_<StopFlag, std::shared_ptr<StopFlag>>(m, "StopFlag", "Stops the runs that are given it, from any thread.")
       .def(py::init())
@@ -331,6 +391,16 @@ PYBIND11_MODULE(_C, m) {
       "Raises DeviceError where a device is absent.");
   m.def("assume_cuda_devices", &assume_cuda_devices, py::arg("count"),
         "Takes so many CUDA devices to be there, for tests that answer ATen's calls themselves.");
+  m.def("assume_recordings", &assume_python_recordings, py::arg("make"),
+        "Has make(index of the device) give the recordings for CUDA, for tests; None: as it was.");
+  m.def(
+      "waits",
+      [] {
+        std::vector<std::pair<std::string, std::string>> all;
+        for (const Wait& wait : waits()) all.emplace_back(wait.name, wait.what);
+        return all;
+      },
+      "The operators of a graph at which the host waits for the device, and for what, besides the host's work.");
   m.def(
       "host_work",
       [] {

@@ -268,6 +268,7 @@ class OnnxTorchBackend(Backend):
         base_dir: str | os.PathLike[str] | None = None,
         precision: str = "float32",
         tf32: bool = False,
+        cuda_graphs: bool = False,
         optimize: bool = True,
         disabled_passes: Iterable[str] = (),
         threads: int = 0,
@@ -285,6 +286,8 @@ class OnnxTorchBackend(Backend):
                 "float16". All else, and their results, stay float32.
             tf32: whether convolutions, products and recurrent layers of float32 may be computed in TF32 on CUDA, which
                 has 10 bits of mantissa instead of 23; whatever ``torch.backends`` says.
+            cuda_graphs: whether runs on CUDA are recorded, once for each set of the inputs' sizes and types, and
+                launched as a whole after that; an `UnsupportedError` where a node has the host wait (docs/cuda.md).
             optimize: whether `passes` may rewrite the graph; without them, the model's operators run one by one.
             disabled_passes: the names of passes to leave out.
             threads: how many threads a run of this model uses on the CPU, whatever the process uses; 0: torch's number.
@@ -300,6 +303,7 @@ class OnnxTorchBackend(Backend):
             "device": _device_name(device),
             "precision": precision,
             "tf32": tf32,
+            "cuda_graphs": cuda_graphs,
             "optimize": optimize,
             "disabled_passes": set(disabled_passes),
             "threads": threads,

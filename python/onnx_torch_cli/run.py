@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .options import (
+    CudaGraphs,
     Device,
     DisabledPass,
     Input,
@@ -44,6 +45,7 @@ def run(
     device: Device = "CPU",
     precision: Precision = "float32",
     tf32: Tf32 = False,
+    cuda_graphs: CudaGraphs = False,
     optimize: Optimize = True,
     disable_pass: DisabledPass = None,
     threads: Threads = 0,
@@ -65,6 +67,7 @@ def run(
             device,
             precision=precision,
             tf32=tf32,
+            cuda_graphs=cuda_graphs,
             optimize=optimize,
             disabled_passes=disable_pass or (),
             threads=threads,

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "lower/kernels_of.h"
+
 namespace onnxtorch {
 namespace {
 
@@ -57,6 +59,12 @@ const char* host_work(const torch::jit::Node* node) {
   if (found == std::end(kHostWork)) return nullptr;
   if (found->what == kRead && !takes_tensor(node)) return nullptr;  // a number made of a number
   return found->what;
+}
+
+const char* host_work(const torch::jit::Node* node, c10::Device device) {
+  const char* const what = host_work(node);
+  const auto op = what ? dispatched(node) : std::nullopt;
+  return op && op->hasKernelForDispatchKey(key_of(device)) ? nullptr : what;
 }
 
 }  // namespace onnxtorch

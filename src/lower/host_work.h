@@ -1,6 +1,8 @@
 // What the host does whatever the device: the one list of it. All else runs where its tensors lie.
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <span>
 
 namespace torch::jit {
@@ -18,5 +20,8 @@ std::span<const HostWork> host_work();
 
 // What of the list a graph node is, or null.
 const char* host_work(const torch::jit::Node* node);
+
+// The same, but null where the node has a kernel of its own on the device.
+const char* host_work(const torch::jit::Node* node, c10::Device device);
 
 }  // namespace onnxtorch

@@ -1,9 +1,7 @@
 #include "lower/placement.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/core/TensorOptions.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
 #include <cctype>
@@ -12,6 +10,7 @@
 #include <unordered_set>
 
 #include "lower/host_work.h"
+#include "lower/kernels_of.h"
 #include "passes/walk.h"
 #include "translate/graph_location.h"
 
@@ -19,22 +18,6 @@ namespace onnxtorch {
 namespace {
 
 namespace jit = torch::jit;
-
-// The operator behind a graph node, where c10's dispatcher has it.
-std::optional<c10::OperatorHandle> dispatched(const jit::Node* node) {
-  const jit::Operator* const op = node->maybeOperator();
-  if (!op || !op->isC10Op()) return {};
-  return c10::Dispatcher::singleton().findSchema(op->schema().operator_name());
-}
-
-c10::DispatchKey key_of(c10::Device device) { return c10::computeDispatchKey(std::nullopt, std::nullopt, device); }
-
-// What of the list of the host's work a node is, if it has no kernel of its own on the device.
-const char* hosted(const jit::Node* node, c10::Device device) {
-  const char* const what = host_work(node);
-  const auto op = what ? dispatched(node) : std::nullopt;
-  return op && op->hasKernelForDispatchKey(key_of(device)) ? nullptr : what;
-}
 
 // What the graph nodes of one ONNX node do.
 struct Parts {
@@ -54,7 +37,7 @@ bool gives_tensor(const jit::Node* node) {
 }
 
 void add(Parts& parts, const jit::Node* node, c10::Device device) {
-  if (const char* const what = hosted(node, device)) {
+  if (const char* const what = host_work(node, device)) {
     parts.host.insert(what);
   } else if (node->kind().is_prim()) {
     parts.lists = true;

@@ -9,6 +9,7 @@
 
 #include "kernels/note_shape.h"
 #include "lower/place.h"
+#include "lower/waits.h"
 #include "runtime/devices.h"
 #include "runtime/thread_limit.h"
 
@@ -48,6 +49,28 @@ c10::IValue moved(const c10::IValue& value, c10::Device device) {
   return value;
 }
 
+std::vector<c10::IValue> moved(std::vector<c10::IValue> values, c10::Device device) {
+  for (c10::IValue& value : values) value = moved(value, device);
+  return values;
+}
+
+// In the order of the graph's inputs.
+std::vector<c10::IValue> inputs_of(const Program& program, const FedInputs& feeds) {
+  std::vector<c10::IValue> inputs;
+  inputs.reserve(feeds.size());
+  for (const GraphInput& input : program.graph_inputs) {
+    if (input.role == GraphInput::Role::Input) inputs.push_back(feeds[input.index]->value);
+  }
+  return inputs;
+}
+
+// Throws where runs cannot be recorded, whatever the model.
+void check_recordings(const Options& options, c10::Device device) {
+  if (!device.is_cuda()) throw InputError("cuda_graphs is for CUDA devices, and the device is " + options.device);
+  if (options.limits != Limits{}) throw InputError("cuda_graphs and limits exclude each other");
+  if (!has_recordings()) throw DeviceError("this build has no CUDA graphs: it was built without the CUDA kernels");
+}
+
 std::string text_of(const std::exception& failure) {
   const auto* error = dynamic_cast<const c10::Error*>(&failure);
   return error ? error->what_without_backtrace() : failure.what();
@@ -75,23 +98,25 @@ PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options opti
   if (!(options_.limits.seconds > 0)) throw InputError("the seconds of limits must be more than 0");
   if (!(options_.limits.memory > 0)) throw InputError("the memory of limits must be more than 0 bytes");
   check_options(options_, device_);
+  if (options_.cuda_graphs) check_recordings(options_, device_);
   onnxtorch::check(file_->proto);
   const ThreadLimit limit(options_.threads);  // weights are laid out for as many threads as will run
   const auto settings = cuda_settings();
   Program program = lowered(base_variant());
   if (!saved.empty()) take_weights(program, std::move(saved));
   lay_out_weights(program);
-  base_ = std::make_shared<Executable>(std::move(program));
+  base_ = runnable(base_variant(), std::move(program));
 }
 
 std::unique_ptr<CudaSettings> PreparedModel::cuda_settings() const {
   return device_.is_cuda() ? std::make_unique<CudaSettings>(options_.tf32) : nullptr;
 }
 
-std::string PreparedModel::graph_text() const { return base_->program().graph->toString(); }
+std::string PreparedModel::graph_text() const { return base_.executable->program().graph->toString(); }
 
 std::vector<NodePlacement> PreparedModel::placement() const {
-  return onnxtorch::placement(translate(file_, {base_variant(), options_.shapes, {}}), base_->program(), device_);
+  return onnxtorch::placement(translate(file_, {base_variant(), options_.shapes, {}}), base_.executable->program(),
+                              device_);
 }
 
 void PreparedModel::watch_steps(const Watcher& watcher) const {
@@ -108,7 +133,14 @@ Program PreparedModel::lowered(const Variant& variant, std::optional<size_t> wat
   return watched ? placed(std::move(program), device_) : optimized(std::move(program), device_, options_);
 }
 
-std::shared_ptr<const Executable> PreparedModel::executable_for(const Variant& variant) const {
+PreparedModel::Runnable PreparedModel::runnable(const Variant& variant, Program program) const {
+  const bool recorded = options_.cuda_graphs && !variant.timed && !variant.guarded;
+  if (recorded) check_recordable(program, device_);
+  auto executable = std::make_shared<const Executable>(std::move(program));
+  return {executable, recorded ? std::make_shared<RecordedRuns>(executable, device_) : nullptr};
+}
+
+PreparedModel::Runnable PreparedModel::runnable_for(const Variant& variant) const {
   constexpr size_t kMostVariants = 16;
   if (variant == base_variant()) return base_;
   const std::lock_guard lock(mutex_);
@@ -116,7 +148,7 @@ std::shared_ptr<const Executable> PreparedModel::executable_for(const Variant& v
   if (found != variants_.end()) {
     variants_.splice(variants_.begin(), variants_, found);
   } else {
-    variants_.emplace_front(variant, std::make_shared<Executable>(lowered(variant)));
+    variants_.emplace_front(variant, runnable(variant, lowered(variant)));
     if (variants_.size() > kMostVariants) variants_.pop_back();
   }
   return variants_.front().second;
@@ -160,12 +192,9 @@ PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intr
   }
   const ThreadLimit limit(options_.threads);
   const auto settings = cuda_settings();
-  const auto executable = executable_for(variant);
-  std::vector<c10::IValue> values;
-  values.reserve(feeds.size());
-  for (const GraphInput& input : executable->program().graph_inputs) {
-    if (input.role == GraphInput::Role::Input) values.push_back(moved(feeds[input.index]->value, device_));
-  }
+  const auto [executable, recorded] = runnable_for(variant);
+  std::vector<c10::IValue> values = inputs_of(executable->program(), feeds);
+  if (!recorded) values = moved(std::move(values), device_);  // a recording copies them to where it reads them
   Result result;
   std::optional<RunGuard> guard;  // outlives the run, to tell why it ended
   try {
@@ -175,13 +204,14 @@ PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intr
     }
     std::optional<NodeTimer> timer;
     if (profile) timer.emplace(device_);
-    result.values = executable->run(values, strings);
+    result.values = recorded ? recorded->run(values, strings) : executable->run(values, strings);
     if (profile) *profile = {timer->times(), executable->program().nodes};
   } catch (const Error&) {
     throw;
   } catch (const std::exception& failure) {
     const std::string stopped = guard ? guard->reason() : "";
     if (!stopped.empty()) throw StoppedError(stopped, failed_node(text_of(failure), executable->program()));
+    if (recorded) values = moved(std::move(values), device_);
     explain(failure, *executable, variant, values, strings);
   }
   for (const OutputSpec& output : executable->program().outputs) result.types.push_back(output.type);

@@ -21,6 +21,7 @@
 #include "runtime/cuda_settings.h"
 #include "runtime/executable.h"
 #include "runtime/pipeline.h"
+#include "runtime/recorded_runs.h"
 #include "translate/program.h"
 
 namespace onnxtorch {
@@ -40,22 +41,22 @@ class PreparedModel {
   PreparedModel(std::shared_ptr<const ModelFile> file, Options options,
                 std::vector<std::vector<SavedWeights>> saved = {});
 
-  const std::vector<InputSpec>& inputs() const { return base_->program().inputs; }
-  const std::vector<OutputSpec>& outputs() const { return base_->program().outputs; }
+  const std::vector<InputSpec>& inputs() const { return base_.executable->program().inputs; }
+  const std::vector<OutputSpec>& outputs() const { return base_.executable->program().outputs; }
   std::string graph_text() const;
   // Prepares the model once more, for the watcher to see each step.
   void watch_steps(const Watcher& watcher) const;
   // Where each of the nodes runs, and why.
   std::vector<NodePlacement> placement() const;
-  const Program& program() const { return base_->program(); }
-  const std::vector<TranslatedNode>& nodes() const { return base_->program().nodes; }
+  const Program& program() const { return base_.executable->program(); }
+  const std::vector<TranslatedNode>& nodes() const { return base_.executable->program().nodes; }
   const onnx::ModelProto& proto() const { return file_->proto; }
   std::string serialized() const { return file_->serialized(); }
   const Options& options() const { return options_; }
 
   // A pool for the strings of one run.
   c10::intrusive_ptr<StringPool> new_strings() const {
-    return c10::make_intrusive<StringPool>(base_->program().strings);
+    return c10::make_intrusive<StringPool>(base_.executable->program().strings);
   }
 
   struct Result {
@@ -75,7 +76,13 @@ class PreparedModel {
   Variant base_variant() const { return {.overridden = {}, .outputs = {}, .guarded = options_.limits != Limits{}}; }
   std::unique_ptr<CudaSettings> cuda_settings() const;  // for the CUDA device that the model is on, if it is
   Program lowered(const Variant& variant, std::optional<size_t> watched = {}) const;
-  std::shared_ptr<const Executable> executable_for(const Variant& variant) const;
+  // One graph of the model; runs of it are recorded where there is something to record them.
+  struct Runnable {
+    std::shared_ptr<const Executable> executable;
+    std::shared_ptr<RecordedRuns> recorded;
+  };
+  Runnable runnable(const Variant& variant, Program program) const;
+  Runnable runnable_for(const Variant& variant) const;
   void check(const InputSpec& input, const Fed& fed) const;
   [[noreturn]] void explain(const std::exception& failure, const Executable& executable, const Variant& variant,
                             std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings) const;
@@ -83,11 +90,11 @@ class PreparedModel {
   std::shared_ptr<const ModelFile> file_;
   Options options_;
   c10::Device device_;
-  std::shared_ptr<const Executable> base_;
+  Runnable base_;
   // Feeding an initializer makes another graph of the model: it was a constant before. So does asking for other
   // outputs.
   mutable std::mutex mutex_;
-  mutable std::list<std::pair<Variant, std::shared_ptr<const Executable>>> variants_;  // the latest used in front
+  mutable std::list<std::pair<Variant, Runnable>> variants_;  // the latest used in front
 };
 
 }  // namespace onnxtorch

@@ -141,6 +141,7 @@ TEST(Model, ExplainsWhatIsWrong) {
   EXPECT_THAT(message_of<InputError>([&] { compiled.run({row(1)})["x"]; }), HasSubstr("no output \"x\""));
   EXPECT_THAT(message_of<InputError>([&] { compiled.run({row(1)})[2]; }), HasSubstr("there are 2"));
   EXPECT_THAT(message_of<DeviceError>([&] { model.compile({.device = "tpu"}); }), HasSubstr("tpu"));
+  EXPECT_THAT(message_of<InputError>([&] { model.compile({.cuda_graphs = true}); }), HasSubstr("is for CUDA devices"));
   EXPECT_THAT(message_of<InputError>([&] { model.compile({.shapes = {{"length", 2}}}); }),
               HasSubstr("there are batch"));
   EXPECT_THAT(message_of<InvalidModelError>([&] { Model::load("there/is/no.onnx"); }), HasSubstr("there/is/no.onnx"));

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -65,7 +66,12 @@ WAITS = {
     "aten::unique_consecutive",
     "aten::repeat_interleave",
     "aten::bincount",
+    "onnx_torch::non_max_suppression",
 }
+
+
+# Operators for which a number of the host is copied to the device, where others get it as an argument.
+COPY_HOST_NUMBERS = {"aten::where", "aten::index.Tensor", "aten::index_put", "aten::index_put_", "aten::copy_"}
 
 
 class DeviceTensor(torch.Tensor):
@@ -109,8 +115,61 @@ def _target(func: Any, args: Any, kwargs: Any, place: torch.device | None) -> to
     return torch.device("cuda", named[0].index or 0) if named[0].type == "cuda" else None
 
 
+class _Recorded(threading.local):
+    """What this thread is recording: each call that the device was given, with its result."""
+
+    calls: list[tuple[Any, Any, Any, Any]] | None = None
+
+
+_recorded = _Recorded()
+
+
+def _on_host(x: Any) -> Any:
+    if isinstance(x, DeviceTensor):
+        return x.held
+    return torch.device("cpu") if isinstance(x, torch.device) else x
+
+
+def _memory(x: DeviceTensor) -> int:
+    return x.held.untyped_storage().data_ptr()
+
+
+class PretendedRecording:
+    """A CUDA graph: the calls that the device was given. A replay computes them again, with what lies in their operands
+    then, and into the results that they had. What the host did meanwhile is not done again."""
+
+    made = 0
+
+    def __init__(self, device_index: int) -> None:
+        PretendedRecording.made += 1
+        self.replays = 0
+
+    def record(self, work: Callable[[], None]) -> None:
+        work()
+        self.calls = _recorded.calls = []
+        try:
+            work()
+        finally:
+            _recorded.calls = None
+        for _, args, kwargs, result in self.calls:  # nothing of it has been computed yet
+            known = {_memory(x) for x in tree_flatten((args, kwargs))[0] if isinstance(x, DeviceTensor)}
+            for x in tree_flatten(result)[0]:
+                if isinstance(x, DeviceTensor) and x.held.is_floating_point() and _memory(x) not in known:
+                    x.held.fill_(torch.nan)
+
+    def replay(self, before: Callable[[], None], after: Callable[[], None]) -> None:
+        before()
+        with torch.inference_mode():
+            for func, args, kwargs, result in self.calls:
+                again = func(*tree_map(_on_host, args), **tree_map(_on_host, kwargs))
+                for old, new in zip(tree_flatten(result)[0], tree_flatten(again)[0], strict=True):
+                    if isinstance(old, DeviceTensor) and old.held.data_ptr() != new.data_ptr():
+                        old.held.copy_(new)
+        after()
+
+
 class PretendedCuda(TorchDispatchMode):
-    """Within it, this many CUDA devices are there.
+    """Within it, this many CUDA devices are there. What CUDA cannot record fails while it is recorded.
 
     Attributes:
         waits: how often each operator made the host wait for the device.
@@ -129,12 +188,14 @@ class PretendedCuda(TorchDispatchMode):
 
     def __enter__(self) -> PretendedCuda:
         _C.assume_cuda_devices(self.count)
+        _C.assume_recordings(PretendedRecording)
         super().__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
         _C.assume_cuda_devices(0)
+        _C.assume_recordings(None)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
@@ -161,6 +222,8 @@ class PretendedCuda(TorchDispatchMode):
         self._check(func, name, operands, places)
         if name in WAITS:
             self.waits[name] += 1
+        if _recorded.calls is not None:
+            self._check_recorded(name, operands, places, place)
         if name in ("aten::to", "aten::_to_copy") and places != {place}:
             self.copies[f"to {place or 'the host'}"] += 1
         return self._compute(func, args, kwargs, place)
@@ -204,13 +267,17 @@ class PretendedCuda(TorchDispatchMode):
         found = ", ".join(f"{list(x.shape)} on {getattr(x, 'place', 'cpu')}" for x in operands)
         raise RuntimeError(f"{full}: expected all tensors to be on the same device, found {found}")
 
+    def _check_recorded(
+        self, name: str, operands: list[torch.Tensor], places: set[torch.device], place: torch.device | None
+    ) -> None:
+        strangers = [x for x in operands if not isinstance(x, DeviceTensor)]
+        reads = bool(places) and place is None
+        writes = bool(strangers) and (not places or name in COPY_HOST_NUMBERS or any(x.dim() for x in strangers))
+        if name in WAITS or name in self.hosted or reads or writes:
+            raise RuntimeError(f"{name}: operation not permitted when stream is capturing")
+
     def _compute(self, func: Any, args: Any, kwargs: Any, place: torch.device | None) -> Any:
         held = {id(x.held): x for x in tree_flatten((args, kwargs))[0] if isinstance(x, DeviceTensor)}
-
-        def to_host(x: Any) -> Any:
-            if isinstance(x, DeviceTensor):
-                return x.held
-            return torch.device("cpu") if isinstance(x, torch.device) else x
 
         def to_device(x: Any) -> Any:
             if not isinstance(x, torch.Tensor):
@@ -225,5 +292,7 @@ class PretendedCuda(TorchDispatchMode):
 
         if func is aten._to_copy.default and place is not None:
             kwargs = {**kwargs, "non_blocking": False}
-        result = func(*tree_map(to_host, args), **tree_map(to_host, kwargs))
-        return tree_map(to_device, result)
+        result = tree_map(to_device, func(*tree_map(_on_host, args), **tree_map(_on_host, kwargs)))
+        if _recorded.calls is not None:
+            _recorded.calls.append((func, args, kwargs, result))
+        return result

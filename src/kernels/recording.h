@@ -1,0 +1,39 @@
+// Work that a device was given once, to be given again as a whole: a CUDA graph. The library for the device brings what
+// records.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <memory>
+
+namespace onnxtorch {
+
+class __attribute__((visibility("default"))) Recording {
+ public:
+  using Work = std::function<void()>;
+
+  virtual ~Recording() = default;
+
+  // Does the work some times, and then keeps what it gives the device, which this once does not do it. The memory that
+  // the work takes stays as it is from then on.
+  virtual void record(const Work& work) = 0;
+
+  // Gives the device in the caller's stream what before() does, what was recorded, and what after() does. It begins
+  // when it is done with what an earlier replay gave it, in whatever stream.
+  virtual void replay(const Work& before, const Work& after) = 0;
+};
+
+using MakeRecording = std::function<std::unique_ptr<Recording>(c10::Device device)>;
+
+void register_recordings(MakeRecording make);
+
+// Has others made, for tests on machines without a device; an empty function: those that are registered again.
+void assume_recordings(MakeRecording make);
+
+bool has_recordings();
+
+// Throws where nothing records.
+std::unique_ptr<Recording> new_recording(c10::Device device);
+
+}  // namespace onnxtorch

@@ -1,0 +1,52 @@
+// A graph's runs, recorded once for each set of the inputs' sizes and types, and replayed after that.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "kernels/recording.h"
+#include "lower/recent.h"
+#include "runtime/executable.h"
+
+namespace onnxtorch {
+
+// Any number of threads may run it; one does at a time. The inputs and results of a recording have memory of their own,
+// which each replay reads and writes again: inputs are copied there, and results from there. What a recording takes is
+// kept for as long as it is one of the latest.
+class RecordedRuns {
+ public:
+  // The program is one that check_recordable lets pass.
+  RecordedRuns(std::shared_ptr<const Executable> executable, c10::Device device);
+
+  // As Executable's, but the inputs may lie anywhere.
+  std::vector<c10::IValue> run(std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings);
+
+ private:
+  using Key = std::vector<std::pair<c10::ScalarType, std::vector<int64_t>>>;
+
+  struct Recorded {
+    std::vector<c10::IValue> inputs;
+    std::vector<c10::IValue> results;
+    std::unique_ptr<Recording> recording;  // goes first
+  };
+
+  static Key key_of(std::span<const c10::IValue> inputs);
+  static void copy(std::span<const c10::IValue> from, std::span<const c10::IValue> to);
+  std::unique_ptr<const Recorded> record(std::span<const c10::IValue> inputs,
+                                         const c10::intrusive_ptr<StringPool>& strings) const;
+
+  std::shared_ptr<const Executable> executable_;
+  c10::Device device_;
+  std::mutex mutex_;
+  Recent<Key, std::unique_ptr<const Recorded>> recordings_;
+};
+
+}  // namespace onnxtorch

@@ -1,0 +1,278 @@
+"""Recorded runs: `prepare(model, "CUDA:0", cuda_graphs=True)`, on a device that is pretended (pretended_cuda.py)."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import threading
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import parser
+
+import onnx_torch
+from official import check, node_cases
+from onnx_torch import _C
+from pretended_cuda import PretendedCuda, PretendedRecording
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is there")
+
+CASES = [case for case in node_cases() if not case.name.startswith("test_gradient")]
+
+
+def parsed(text: str, opset: int = 21) -> onnx.ModelProto:
+    return parser.parse_model(f'<ir_version: 10, opset_import: ["": {opset}]> net {text}')
+
+
+MLP = "(float[n, 4] x) => (float[n, 4] y) <float[4, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7}> {"
+MLP = parsed(MLP + " a = MatMul(x, w)  b = Relu(a)  y = Add(b, x) }")
+
+
+def rows(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((count, 4), np.float32)
+
+
+@pytest.fixture
+def cuda():
+    with PretendedCuda() as device:
+        PretendedRecording.made = 0
+        yield device
+
+
+def prepare(model: onnx.ModelProto, **options: Any) -> Any:
+    return onnx_torch.prepare(model, "CUDA:0", cuda_graphs=True, **options)
+
+
+def assert_recorded(count: int) -> None:
+    assert PretendedRecording.made == count
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
+def test_a_replay_gives_what_a_run_gives_or_the_model_is_refused(case, cuda) -> None:
+    fed: list[Any] = []
+
+    def twice(model):
+        rep = prepare(model)
+
+        def run(inputs):
+            rep.run(inputs)
+            return rep.run(inputs)
+
+        return run
+
+    def once(model):
+        rep = onnx_torch.prepare(model, "CUDA:0")
+
+        def run(inputs):
+            cuda.waits.clear()
+            cuda.copies.clear()
+            fed[:] = inputs
+            return rep.run(inputs)
+
+        return run
+
+    refused = ""
+    try:
+        check(case, twice)
+        assert_recorded(len(case.data_sets))
+    except onnx_torch.UnsupportedError as error:
+        refused = str(error)
+    if refused:
+        check(case, once)
+        solver = "a solver" in refused
+        sequences = any(not value.type.HasField("tensor_type") for value in case.model.graph.input)
+        reads = cuda.copies["to the host"] > len(case.model.graph.output) or bool(cuda.waits)
+        writes = cuda.copies["to cuda:0"] > len(fed)
+        assert solver or sequences or reads or writes, refused
+
+
+def test_each_replay_reads_the_inputs_that_are_given(cuda) -> None:
+    rep, plain = prepare(MLP), onnx_torch.prepare(MLP, "CUDA:0")
+    results = [rep.run([rows(3, seed)])[0] for seed in range(4)]
+    assert_recorded(1)
+    for seed, result in enumerate(results):
+        np.testing.assert_array_equal(result, plain.run([rows(3, seed)])[0])
+
+
+def test_a_recording_for_each_set_of_sizes_and_the_latest_are_kept(cuda) -> None:
+    rep = prepare(MLP)
+    for count in range(1, 9):
+        rep.run([rows(count)])
+    assert_recorded(8)
+    rep.run([rows(1)])
+    assert_recorded(8)
+    rep.run([rows(9)])  # in the place of that of 2 rows
+    rep.run([rows(1)])
+    assert_recorded(9)
+    rep.run([rows(2)])
+    assert_recorded(10)
+
+
+def test_results_have_memory_of_their_own(cuda) -> None:
+    model = parsed("(float[n, 4] x) => (y, z, w) <float[2] w = {1, 2}> { y = Neg(x)  z = Identity(x) }")
+    rep = prepare(model)
+    first = rep.run([rows(2, 0)], output="torch")
+    second = rep.run([rows(2, 1)], output="torch")
+    for seed, results in ((0, first), (1, second)):
+        y, z, w = (result.cpu().numpy() for result in results)
+        np.testing.assert_array_equal(y, -rows(2, seed))
+        np.testing.assert_array_equal(z, rows(2, seed))
+        np.testing.assert_array_equal(w, [1, 2])
+        for result in results:
+            result.fill_(7)
+    np.testing.assert_array_equal(rep.run([rows(2, 2)])[2], [1, 2])
+    assert_recorded(1)
+
+
+def test_what_a_run_copies(cuda) -> None:
+    rep = prepare(MLP)
+    rep.run([rows(2)])
+    cuda.copies.clear()
+    cuda.waits.clear()
+    rep.run([rows(2)])
+    assert not cuda.waits
+    assert cuda.copies == {"to the host": 1}  # of the result; the input is copied into the recording's own tensor
+
+
+def test_control_flow_that_sizes_decide_is_recorded(cuda) -> None:
+    model = parsed(
+        """(float[n, m] x) => (y) {
+            shape = Shape(x)  two = Constant <value_ints = [2]> ()  rows = Slice(shape, zero, one)
+            many = Greater(rows, two)
+            y = If(many) <then_branch = a () => (b) { b = Neg(x) }, else_branch = c () => (d) { d = Abs(x) }>
+        }"""
+    )
+    for name, value in (("zero", 0), ("one", 1)):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([value]), name))
+    rep = prepare(model)
+    for count in (1, 3, 1, 3):
+        x = rows(count, count)
+        np.testing.assert_array_equal(rep.run([x])[0], -x if count > 2 else np.abs(x))
+    assert_recorded(2)
+
+
+def test_a_model_that_has_the_host_wait_is_refused(cuda) -> None:
+    model = parsed(
+        """(float[n, 4] x, bool c, string[n] t) => (places, picked, which, u) {
+            places = NonZero(x)
+            c1 = Reshape(c, one)
+            picked = Compress <axis = 0> (x, c1)
+            which = If(c) <then_branch = a () => (b) { b = Neg(x) }, else_branch = f () => (d) { d = Abs(x) }>
+            u = StringConcat(t, t)
+        }"""
+    )
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1]), "one"))
+    with pytest.raises(onnx_torch.UnsupportedError) as refused:
+        prepare(model)
+    lines = re.findall(r"^  (\w+) .*: (.*)$", str(refused.value), re.M)
+    count = "how many elements the result has"
+    assert lines == [
+        ("NonZero", count),
+        ("Compress", count),
+        ("If", "a number that the host reads"),
+        ("StringConcat", "strings"),
+    ]
+
+
+def test_what_excludes_it() -> None:
+    with pytest.raises(onnx_torch.InputError, match="cuda_graphs is for CUDA devices, and the device is CPU"):
+        onnx_torch.prepare(MLP, "CPU", cuda_graphs=True)
+    with PretendedCuda(), pytest.raises(onnx_torch.InputError, match="cuda_graphs and limits exclude each other"):
+        prepare(MLP, limits={"seconds": 10})
+    sequences = parsed("(seq(float[n]) s) => (y) { y = ConcatFromSequence <axis = 0> (s) }")
+    with PretendedCuda(), pytest.raises(onnx_torch.UnsupportedError, match='the input "s", which is not a tensor'):
+        prepare(sequences)
+
+
+def test_the_library_for_cuda_brings_recordings(cuda) -> None:
+    _C.assume_recordings(None)
+    try:
+        onnx_torch.kernels_library(cuda=True)
+    except onnx_torch.UnsupportedError:
+        with pytest.raises(onnx_torch.DeviceError, match="this build has no CUDA graphs"):
+            prepare(MLP)
+    else:
+        prepare(MLP)
+
+
+def test_a_run_that_can_be_stopped_is_not_recorded(cuda) -> None:
+    rep = prepare(MLP)
+    feeds = {"x": rows(2)}
+    (stoppable,) = rep._prepared.run(feeds, stop=_C.StopFlag())
+    assert_recorded(0)
+    (recorded,) = rep.run(feeds)
+    assert_recorded(1)
+    np.testing.assert_array_equal(stoppable, recorded)
+
+
+def test_an_error_names_the_node_and_the_next_run_is_none_the_worse(cuda) -> None:
+    """An error of TorchScript's; those of the pretended device's own do not come through it whole."""
+    inputs = "float[1, h, 2, 8] q, float[1, g, 2, 8] k"
+    rep = prepare(parsed(f"({inputs}) => (y, a, b, c) {{ y, a, b, c = Attention(q, k, k) }}", opset=24))
+    q, k = np.ones((1, 3, 2, 8), np.float32), np.ones((1, 2, 2, 8), np.float32)
+    for _ in range(2):
+        with pytest.raises(onnx_torch.RunError, match="must be a multiple") as failed:
+            rep.run([q, k])
+        assert failed.value.op_type == "Attention"
+        np.testing.assert_allclose(rep.run([k, k])[0], k)
+    assert_recorded(3)  # of which one came to its end
+
+
+def test_random_numbers_differ_from_replay_to_replay(cuda) -> None:
+    rep = prepare(parsed("(float[n] x) => (y) { y = RandomUniformLike(x) }"))
+    first, second = (rep.run([np.zeros(64, np.float32)])[0] for _ in range(2))
+    assert_recorded(1)
+    assert len({*first.tolist(), *second.tolist()}) > 100
+
+
+def test_other_outputs_and_fed_initializers_are_recorded_apart(cuda) -> None:
+    rep = prepare(parsed("(float[n] x, float[1] w) => (y) <float[1] w = {2}> { a = Mul(x, w)  y = Neg(a) }"))
+    x = np.float32([1, 2])
+    for _ in range(2):
+        assert rep.run({"x": x})[0].tolist() == [-2, -4]
+        assert rep.run({"x": x}, output_names=["a"])[0].tolist() == [2, 4]
+        assert rep.run({"x": x, "w": np.float32([3])})[0].tolist() == [-3, -6]
+    assert_recorded(3)
+
+
+def test_another_output_that_has_the_host_wait_is_refused(cuda) -> None:
+    rep = prepare(parsed("(float[n] x) => (y) { a = NonZero(x)  y = Neg(x) }"))
+    x = np.float32([1, 0])
+    with pytest.raises(onnx_torch.UnsupportedError, match="NonZero"):
+        rep.run([x], output_names=["a"])
+    assert rep.run([x])[0].tolist() == [-1, 0]
+
+
+def test_threads_take_turns(cuda) -> None:
+    rep, plain = prepare(MLP), onnx_torch.prepare(MLP, "CUDA:0")
+    expected = [plain.run([rows(5, seed)])[0] for seed in range(4)]
+    rep.run([rows(5)])
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        with PretendedCuda():
+            for _ in range(20):
+                if not np.array_equal(rep.run([rows(5, seed)])[0], expected[seed]):
+                    wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert_recorded(1)
+
+
+def test_the_page_lists_what_waits() -> None:
+    page = (pathlib.Path(__file__).parents[2] / "docs/cuda.md").read_text()
+    table = re.search(r"^\| the host waits for \|.*\n\|---\|---\|\n((?:\|.*\n)+)", page, re.M)[1]
+    listed = {
+        (operator, what)
+        for what, operators in re.findall(r"^\| (.*?) \| (.*?) \|$", table, re.M)
+        for operator in re.findall("`(.*?)`", operators)
+    }
+    assert listed == set(_C.waits())
