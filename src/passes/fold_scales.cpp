@@ -1,10 +1,14 @@
 #include "passes/fold_scales.h"
 
 #include <ATen/ATen.h>
+#include <ATen/TensorIterator.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/jit/ir/ir.h>
 
-#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <limits>
 
 #include "passes/constants.h"
 #include "passes/walk.h"
@@ -58,21 +62,47 @@ struct Scale {
 
 bool is_float(at::ScalarType type) { return type == c10::kFloat || type == c10::kDouble; }
 
-// The weight times doubles, rounded once; nothing where that is not finite. In parts that stay in the cache, as doubles
-// of a whole weight take twice its memory.
-std::optional<at::Tensor> product(const at::Tensor& weight, const at::Tensor& factor) {
-  constexpr int64_t kMostElements = 1 << 15;
-  at::Tensor result = at::empty_like(weight);
-  const auto strides = weight.strides();
-  const int64_t outermost = std::ranges::max_element(strides) - strides.begin(), size = weight.size(outermost);
-  const int64_t step = std::max<int64_t>(1, kMostElements * size / weight.numel());
-  const auto parts = [&](const at::Tensor& t) { return t.split(step, outermost); };
-  const auto results = parts(result), weights = parts(weight), factors = parts(factor.expand_as(weight));
-  for (size_t i = 0; i < results.size(); ++i) {
-    at::Tensor part = results[i];
-    if (!is_finite(at::mul_out(part, weights[i], factors[i]))) return {};
+// Some elements of a weight times doubles, rounded once. Steps are in elements. Whether all are finite.
+template <typename T>
+bool multiply(T* result, const T* weight, const double* factor, const std::array<int64_t, 3>& steps, int64_t count) {
+  constexpr T kLargest = std::numeric_limits<T>::max();
+  const auto [to, from, next] = steps;
+  int finite = 1;
+  for (int64_t i = 0; i < count; ++i) {
+    const T element = static_cast<T>(weight[i * from] * factor[i * next]);
+    finite &= static_cast<int>(std::abs(element) <= kLargest);
+    result[i * to] = element;
   }
-  return result;
+  return finite != 0;
+}
+
+// The weight times doubles in one pass, as doubles of a whole weight take twice its memory; nothing where that is not
+// finite.
+template <typename T>
+std::optional<at::Tensor> product(const at::Tensor& weight, const at::Tensor& factor) {
+  at::Tensor result = at::empty_like(weight);
+  at::TensorIterator elements = at::TensorIteratorConfig()
+                                    .check_all_same_dtype(false)
+                                    .add_output(result)
+                                    .add_const_input(weight)
+                                    .add_const_input(factor)
+                                    .build();
+  std::atomic<bool> finite = true;
+  elements.for_each([&](char** data, const int64_t* strides, int64_t inner, int64_t outer) {
+    constexpr auto kSize = static_cast<int64_t>(sizeof(T)), kDouble = static_cast<int64_t>(sizeof(double));
+    const std::array steps{strides[0] / kSize, strides[1] / kSize, strides[2] / kDouble};
+    for (int64_t i = 0; i < outer; ++i) {
+      const auto at = [&](int which) { return data[which] + i * strides[3 + which]; };
+      if (!multiply(reinterpret_cast<T*>(at(0)), reinterpret_cast<const T*>(at(1)),
+                    reinterpret_cast<const double*>(at(2)), steps, inner))
+        finite = false;
+    }
+  });
+  return finite ? std::optional(result) : std::nullopt;
+}
+
+std::optional<at::Tensor> product(const at::Tensor& weight, const at::Tensor& factor) {
+  return weight.scalar_type() == c10::kFloat ? product<float>(weight, factor) : product<double>(weight, factor);
 }
 
 class Folding {
