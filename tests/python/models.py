@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 import torch
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
@@ -14,6 +16,12 @@ from onnx.reference import ReferenceEvaluator
 import onnx_torch.backend
 
 NEWEST = onnx.defs.onnx_opset_version()
+
+CPU_FLAGS = Path("/proc/cpuinfo").read_text().split() if Path("/proc/cpuinfo").exists() else []
+has_integer_products = pytest.mark.skipif(
+    "avx512_vnni" not in CPU_FLAGS and "avx_vnni" not in CPU_FLAGS,
+    reason="the CPU has no exact sums of products of 8 bits",
+)
 
 
 def tensor_info(name: str, value: Any = None, shape: Sequence[Any] | None = None, element: int | None = None):

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
-from models import NEWEST, assert_same, model_of, tensor_info
+from models import NEWEST, assert_same, has_integer_products, model_of, tensor_info
 from onnx_torch import backend
 
 FLOAT = TensorProto.FLOAT
@@ -308,6 +308,36 @@ def test_weights_are_scaled_without_wider_copies(tmp_path):
     large = layers(tmp_path / "large.onnx", [weight], scale)
     _, most = in_a_process(GROWTH_OF_A_FIRST_RUN, small, large, width)
     assert most < 3.5 * weight.nbytes / 2**20  # as it came, scaled, and laid out
+
+
+def integer_layers(path, weight, count):
+    """Products of integers, one after another, as dynamic quantization makes them, with weights of uint8 around 128."""
+    nodes, value = [], "x"
+    initializers = [numpy_helper.from_array(np.uint8(128), "zero")]
+    for i in range(count):
+        initializers.append(numpy_helper.from_array(weight, f"w{i}"))
+        quantized, scale, zero = (f"{name}{i}" for name in ("q", "s", "z"))
+        nodes += [
+            helper.make_node("DynamicQuantizeLinear", [value], [quantized, scale, zero]),
+            helper.make_node("MatMulInteger", [quantized, f"w{i}", zero, "zero"], [f"m{i}"]),
+            helper.make_node("Cast", [f"m{i}"], [f"f{i}"], to=FLOAT),
+            helper.make_node("Mul", [f"f{i}", scale], [value := f"y{i}"]),
+        ]
+    x = helper.make_tensor_value_info("x", FLOAT, [64, len(weight)])
+    onnx.save(model_of(nodes, [x], [value], initializer=initializers), path)
+    return path
+
+
+@has_integer_products
+def test_weights_less_their_zero_point_are_made_one_after_another(tmp_path):
+    width, count = 1024, 48
+    weight = 128 + np.eye(width, dtype=np.uint8)
+    small = integer_layers(tmp_path / "small.onnx", weight, 1)
+    large = integer_layers(tmp_path / "large.onnx", weight, count)
+    held, most = in_a_process(GROWTH_OF_A_FIRST_RUN, small, large, width)
+    size = count * weight.nbytes / 2**20
+    assert 0.9 * size < held < 1.3 * size
+    assert most < 1.4 * size
 
 
 def weighted(tmp_path, width=256):

@@ -13,14 +13,9 @@ import pytest
 from onnx import numpy_helper, parser, shape_inference, utils
 
 import onnx_torch
+from models import CPU_FLAGS, has_integer_products
 
 RNG = np.random.default_rng(0)
-FLAGS = Path("/proc/cpuinfo").read_text().split() if Path("/proc/cpuinfo").exists() else []
-has_integer_products = pytest.mark.skipif(
-    "avx512_vnni" not in FLAGS and "avx_vnni" not in FLAGS, reason="the CPU has no exact sums of products of 8 bits"
-)
-
-
 START = RNG.bit_generator.state
 
 
@@ -799,7 +794,7 @@ def test_integer_products_with_a_zero_point_for_each_column() -> None:
         w=RNG.integers(0, 256, (300, 40), np.uint8),
         wz=RNG.integers(0, 256, 40, np.uint8),
     )
-    assert calls(source) == ["onnx_torch::integer_product"] or not FLAGS
+    assert calls(source) == ["onnx_torch::integer_product"] or not CPU_FLAGS
     check_exact(source, RNG.integers(-128, 128, (7, 300), np.int8), np.int8(-128))
     check_exact(source, RNG.integers(-128, 128, (7, 300), np.int8), np.int8(77))
 

@@ -65,7 +65,8 @@ Numbers as_unsigned(const at::Tensor& x, int64_t zero_point) {
 
 class PackedIntegers : public PackedIntegerProduct {
  public:
-  PackedIntegers(const ShiftedWeight& weight, const at::Tensor& numbers) : weight_(weight), laid_(numbers) {
+  explicit PackedIntegers(const ShiftedWeight& weight)
+      : weight_(weight), laid_(weight.form(), [weight] { return weight.numbers(); }) {
     weight_.forget_numbers();
   }
 
@@ -180,9 +181,7 @@ class PackedIntegers : public PackedIntegerProduct {
 class IntegerConvolution final : public PackedIntegers {
  public:
   IntegerConvolution(Convolution c, const ShiftedWeight& weight)
-      : PackedIntegers(weight, weight.numbers().contiguous()),
-        convolution_(with_weight(std::move(c), laid_.form())),
-        unpadded_(convolution_) {
+      : PackedIntegers(weight), convolution_(with_weight(std::move(c), laid_.form())), unpadded_(convolution_) {
     std::ranges::fill(unpadded_.padding, 0);
   }
 
@@ -242,7 +241,7 @@ class IntegerConvolution final : public PackedIntegers {
 
 class IntegerLinear final : public PackedIntegers {
  public:
-  explicit IntegerLinear(const ShiftedWeight& weight) : PackedIntegers(weight, weight.numbers()) {}
+  explicit IntegerLinear(const ShiftedWeight& weight) : PackedIntegers(weight) {}
 
  private:
   bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == weight_.terms(); }

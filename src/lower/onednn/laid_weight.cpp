@@ -61,10 +61,14 @@ std::string LaidWeight::layout_of(const dnnl::memory::desc& desc) const {
   return text.str();
 }
 
-LaidWeight::LaidWeight(const at::Tensor& plain, std::string name)
-    : name_(std::move(name)), held_(plain.is_non_overlapping_and_dense() ? plain : plain.contiguous()) {
-  form_ = form_of(held_);
+LaidWeight::LaidWeight(const at::Tensor& plain, std::string name) : name_(std::move(name)) {
+  const at::Tensor dense = plain.is_non_overlapping_and_dense() ? plain : plain.contiguous();
+  form_ = form_of(dense);
+  held_ = [dense] { return dense; };
 }
+
+LaidWeight::LaidWeight(at::Tensor form, std::function<at::Tensor()> make)
+    : name_("weight"), form_(std::move(form)), held_(std::move(make)) {}
 
 at::Tensor LaidWeight::plain() const {
   const std::lock_guard lock(mutex_);
@@ -72,7 +76,7 @@ at::Tensor LaidWeight::plain() const {
 }
 
 at::Tensor LaidWeight::restored() const {
-  if (held_.defined()) return held_;
+  if (held_) return held_();
   at::Tensor plain = at::empty_strided(form_.sizes(), form_.strides(), form_.options().device(at::kCPU));
   if (plain.scalar_type() == at::kChar) {
     at::as_strided(plain, held_as_.get_dims(), held_as_.get_strides()).copy_(without_blocks(laid_.front()));
@@ -84,12 +88,12 @@ at::Tensor LaidWeight::restored() const {
 
 // Gives up the weight as it came, where it can be had back.
 void LaidWeight::release(const dnnl::memory::desc& plain, const dnnl::memory::desc& laid) const {
-  if (laid_.size() != 1 || !held_.defined() || laid.get_data_type() != plain.get_data_type() ||
+  if (laid_.size() != 1 || !held_ || laid.get_data_type() != plain.get_data_type() ||
       laid.get_format_kind() != dnnl::memory::format_kind::blocked) {
     return;
   }
   held_as_ = plain;
-  held_.reset();
+  held_ = nullptr;
 }
 
 Laid LaidWeight::get(const dnnl::memory& plain, const dnnl::memory::desc& wanted) const {

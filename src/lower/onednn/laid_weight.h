@@ -1,6 +1,7 @@
 // A weight in the layouts that primitives want; those that want the same one share it.
 #pragma once
 
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ class LaidWeight {
   explicit LaidWeight(std::string name = "weight") : name_(std::move(name)) {}
   // Holds the weight as well, until it is laid out: then it is made anew where it is asked for.
   explicit LaidWeight(const at::Tensor& plain, std::string name = "weight");
+  // The same of a weight, which looks like `form`, that is made each time it is asked for until it is laid out.
+  LaidWeight(at::Tensor form, std::function<at::Tensor()> make);
 
   // `plain` is the weight; without memory, it is how the one held is to be taken.
   Laid get(const dnnl::memory& plain, const dnnl::memory::desc& wanted) const;
@@ -36,10 +39,10 @@ class LaidWeight {
   const std::string name_;
   mutable std::mutex mutex_;
   mutable std::vector<Laid> laid_;
-  mutable std::vector<SavedWeights> saved_;  // by another object
-  at::Tensor form_;                          // of the weight held, on the meta device
-  mutable at::Tensor held_;                  // nothing where it can be made of the first that was laid out
-  mutable dnnl::memory::desc held_as_;       // how that was taken
+  mutable std::vector<SavedWeights> saved_;   // by another object
+  at::Tensor form_;                           // of the weight held, on the meta device
+  mutable std::function<at::Tensor()> held_;  // nothing where it can be made of the first that was laid out
+  mutable dnnl::memory::desc held_as_;        // how that was taken
 };
 
 }  // namespace onnxtorch::onednn

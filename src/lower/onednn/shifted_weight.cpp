@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "kernels/own_pages.h"
 #include "lower/onednn/sums.h"
 
 namespace onnxtorch::onednn {
@@ -23,11 +24,14 @@ at::Tensor ShiftedWeight::along_channels(const at::Tensor& t) const {
   return t.reshape(shape);
 }
 
+at::Tensor ShiftedWeight::form() const { return at::empty(sizes_, at::device(at::kMeta).dtype(at::kChar)); }
+
 // Bytes wrap, and what comes of it fits.
 at::Tensor ShiftedWeight::numbers() const {
-  if (given_.scalar_type() == c10::kChar && !at::any(offsets_).item<bool>()) return given_;
+  if (given_.scalar_type() == c10::kChar && !at::any(offsets_).item<bool>()) return given_.contiguous();
   const at::Tensor offsets = at::bitwise_and(offsets_, 255).to(c10::kByte);
-  return at::sub(given_.view(c10::kByte), along_channels(offsets)).view(c10::kChar);
+  at::Tensor result = own_pages(count_).view(sizes_);
+  return at::sub_out(result, given_.view(c10::kByte), along_channels(offsets)).view(c10::kChar);
 }
 
 at::Tensor ShiftedWeight::in_double(const at::Tensor& numbers) const {

@@ -20,7 +20,8 @@ class ShiftedWeight {
   int64_t terms() const { return count_ / channels(); }  // of a sum
   at::IntArrayRef sizes() const { return sizes_; }
 
-  at::Tensor numbers() const;
+  at::Tensor numbers() const;                             // contiguous
+  at::Tensor form() const;                                // of the numbers, without memory
   void forget_numbers() { given_.reset(); }               // whoever has taken them holds them
   at::Tensor in_double(const at::Tensor& numbers) const;  // the differences
 
