@@ -12,6 +12,7 @@
 #include "lower/waits.h"
 #include "runtime/devices.h"
 #include "runtime/thread_limit.h"
+#include "runtime/to_device.h"
 
 namespace onnxtorch {
 namespace {
@@ -34,7 +35,7 @@ std::string describe(at::IntArrayRef sizes) {
 c10::IValue moved(const c10::IValue& value, c10::Device device) {
   if (value.isTensor()) {
     const at::Tensor& t = value.toTensor();
-    return !t.defined() || t.device() == device ? value : t.to(device);
+    return t.defined() ? to_device(t, device) : value;
   }
   if (value.isList()) {
     c10::impl::GenericList items(value.toList().elementType());

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include "runtime/to_device.h"
+
 namespace onnxtorch {
 namespace {
 
@@ -37,7 +39,7 @@ RecordedRuns::Key RecordedRuns::key_of(std::span<const IValue> inputs) {
 }
 
 void RecordedRuns::copy(std::span<const IValue> from, std::span<const IValue> to) {
-  for (size_t i = 0; i < from.size(); ++i) to[i].toTensor().copy_(from[i].toTensor());
+  for (size_t i = 0; i < from.size(); ++i) copy_to_device(from[i].toTensor(), to[i].toTensor());
 }
 
 std::unique_ptr<const RecordedRuns::Recorded> RecordedRuns::record(

@@ -175,6 +175,7 @@ class PretendedCuda(TorchDispatchMode):
         waits: how often each operator made the host wait for the device.
         copies: how often something was copied to a device, or to the host.
         hosted: how often a kernel of this library that has none for CUDA ran all the same, on the CPU.
+        pinned: how often something was copied to memory that is pinned.
         faults: what would have failed on CUDA, in so many words; TorchScript's error does not always tell.
     """
 
@@ -184,6 +185,7 @@ class PretendedCuda(TorchDispatchMode):
         self.waits: Counter[str] = Counter()
         self.copies: Counter[str] = Counter()
         self.hosted: Counter[str] = Counter()
+        self.pinned = 0
         self.faults: list[str] = []
 
     def __enter__(self) -> PretendedCuda:
@@ -209,6 +211,11 @@ class PretendedCuda(TorchDispatchMode):
         if func is torch.ops.prim.device.default:
             return args[0].place
         name = func._schema.name
+        if name == "aten::is_pinned":
+            return False
+        if name in ("aten::pin_memory", "aten::_pin_memory"):
+            self.pinned += 1
+            return args[0].clone()
         operands = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, torch.Tensor)]
         places = {x.place for x in operands if isinstance(x, DeviceTensor)}
         place = _target(func, args, kwargs, next(iter(places), None))

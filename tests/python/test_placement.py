@@ -172,6 +172,29 @@ def test_weights_go_to_the_device_once():
             (y,) = rep.run([np.ones((1, 2), np.float32)])
             assert y.tolist() == [[1, 2]]
         assert cuda.copies == {"to cuda:1": 3, "to the host": 3}
+        assert cuda.pinned == 3
+
+
+def test_inputs_too_large_to_be_pinned():
+    model = parser.parse_model('<ir_version: 10, opset_import: ["": 21]> net (uint8[n] x) => (y) { y = Identity(x) }')
+    most = 64 << 20
+    with PretendedCuda() as cuda:
+        rep = onnx_torch.prepare(model, "CUDA:0")
+        for size, pinned in ((most, 1), (most + 1, 1), (0, 1)):
+            (y,) = rep.run([np.ones(size, np.uint8)])
+            assert len(y) == size and cuda.pinned == pinned
+
+
+@pytest.mark.parametrize("cuda_graphs", [False, True])
+def test_tensors_of_the_device_stay_there(cuda_graphs):
+    model = parser.parse_model('<ir_version: 10, opset_import: ["": 21]> net (float[n] x) => (y) { y = Neg(x) }')
+    with PretendedCuda() as cuda:
+        rep = onnx_torch.prepare(model, "CUDA:0", cuda_graphs=cuda_graphs)
+        cuda.copies.clear()
+        (y,) = rep.run([DeviceTensor(torch.ones(2), torch.device("cuda:0"))])
+        assert y.device == torch.device("cuda:0")
+        assert not cuda.copies and not cuda.waits and not cuda.pinned
+        assert y.cpu().tolist() == [-1, -1]
 
 
 def test_passes_find_on_the_device_what_they_find_on_the_cpu():
