@@ -1571,10 +1571,22 @@ def test_repeated_pixels(element: str, factors: tuple[float, float], channels_la
     check_equal(source, [x[:0]])
 
 
-@pytest.mark.parametrize(("rows", "sizes"), [(1, (64, 128)), (4, (7, 10)), (5, (64, 33)), (3, (1, 17)), (2, (130, 1))])
+@pytest.mark.parametrize(
+    ("rows", "sizes"),
+    [
+        (1, (64, 128)),
+        (4, (7, 10)),
+        (5, (64, 33)),
+        (3, (1, 17)),
+        (2, (130, 1)),
+        (100, (20, 3)),
+        (128, (1, 16)),
+        (129, (8, 8)),
+    ],
+)
 @pytest.mark.parametrize("after", ["Relu(g)", "Identity(g)", "Sigmoid(g)"])
 def test_small_products(rows: int, sizes: tuple[int, int], after: str):
-    """A product of a few rows is computed without a primitive; a NaN stays one."""
+    """A small product is computed without a primitive; a NaN stays one."""
     source = model(f"(float[A, {sizes[0]}] x) => (float y) {{ g = Gemm(x, w, b) y = {after} }}", w=sizes, b=(sizes[1],))
     x = floats(rows, sizes[0])
     check_equal(source, [x])

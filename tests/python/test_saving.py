@@ -19,16 +19,16 @@ RNG = np.random.default_rng(0)
 
 def network() -> onnx.ModelProto:
     model = parser.parse_model(
-        """<ir_version: 10, opset_import: ["": 23]> net (float[N, 6, 8, 8] x) => (float[N, 5] y) {
+        """<ir_version: 10, opset_import: ["": 23]> net (float[N, 6, 8, 8] x) => (float[N, 500] y) {
             c = Conv(x, w, b)  r = Relu(c)  p = GlobalAveragePool(r)  f = Flatten(p)  y = MatMul(f, m)
         }"""
     )
-    for name, shape in {"w": (16, 6, 3, 3), "b": (16,), "m": (16, 5)}.items():
+    for name, shape in {"w": (16, 6, 3, 3), "b": (16,), "m": (16, 500)}.items():
         model.graph.initializer.append(numpy_helper.from_array(RNG.standard_normal(shape, np.float32), name))
     return model
 
 
-X = RNG.standard_normal((5, 6, 8, 8), np.float32)  # so many that the product is one of oneDNN
+X = RNG.standard_normal((5, 6, 8, 8), np.float32)  # so many rows that the product is one of oneDNN
 
 
 @pytest.fixture

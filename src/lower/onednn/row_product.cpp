@@ -17,8 +17,9 @@ RowProduct::RowProduct(const LaidWeight& laid, at::Tensor form, at::Tensor bias)
     : laid_(laid), form_(std::move(form)), bias_(std::move(bias)), in_(form_.size(0)), out_(form_.size(1)) {}
 
 bool RowProduct::is_small(int64_t rows) const {
-  constexpr int64_t kMostRows = 4, kMostWork = 1 << 17;
-  return rows <= kMostRows && rows * in_ * out_ <= kMostWork;
+  constexpr int64_t kFewRows = 4, kMostRows = 128, kMostWork = 1 << 15, kMostWorkOfFewRows = 1 << 17;
+  const int64_t columns = (out_ + kColumns - 1) / kColumns * kColumns;
+  return rows <= kMostRows && rows * in_ * columns <= (rows <= kFewRows ? kMostWorkOfFewRows : kMostWork);
 }
 
 void RowProduct::expect(int64_t rows) const {

@@ -1,5 +1,5 @@
-// Products of one row, or of a few rows with a small weight, without a primitive: the call of one takes longer than a
-// small product, and oneDNN takes one row at 60 % of the speed that memory has.
+// Products of one row, and small ones, without a primitive: the call of one takes longer than a small product, and
+// oneDNN takes one row at 60 % of the speed that memory has.
 #pragma once
 
 #include <mutex>
