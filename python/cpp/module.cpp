@@ -442,4 +442,5 @@ PYBIND11_MODULE(_C, m) {
   m.def("operator_versions", &versions);
   m.def("translation_table", &table, "(domain, operator, since versions, reviewed to) of each translated operator.");
   m.def("experimental_operators", &experimental, "(domain, operator) of those that the standard has no version 1 of.");
+  make_ready();
 }

@@ -3,6 +3,8 @@
 import copy
 import multiprocessing
 import pickle
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
@@ -28,6 +30,12 @@ def two_outputs():
     constants = [numpy_helper.from_array(np.float32(value), name) for name, value in [("one", 1), ("two", 2)]]
     x = tensor_info("x", element=TensorProto.FLOAT, shape=["batch", 3])
     return model_of(nodes, [x], ["b", "c"], initializer=constants)
+
+
+def test_operators_are_declared_at_the_import():
+    code = "import torch, onnx_torch; print(len(torch._C._jit_get_schemas_for_operator('onnx_torch::chain')))"
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout.strip() == "1"
 
 
 class Speaks:
