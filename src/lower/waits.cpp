@@ -75,10 +75,7 @@ bool may_be_mask(const jit::Value* index) {
 bool waits_for_operands(const jit::Node* node) {
   const std::string_view name = node->kind().toQualString();
   if (name == "aten::where") return node->inputs().size() == 1;
-  if (name == "aten::repeat_interleave") {
-    const jit::Value* const repeats = node->inputs().size() > 1 ? node->input(1) : nullptr;
-    return !repeats || is_tensor(repeats) || !is_tensor(node->input(0));
-  }
+  if (name == "aten::repeat_interleave") return node->inputs().size() == 2 || is_tensor(node->input(1));
   if (name == "aten::one_hot") {
     const auto classes = jit::toIValue(node->input(1));
     return classes && classes->toInt() == -1;

@@ -8,6 +8,10 @@
 
 #include "translate/program.h"
 
+namespace torch::jit {
+struct Node;
+}  // namespace torch::jit
+
 namespace onnxtorch {
 
 struct Wait {

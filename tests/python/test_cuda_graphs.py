@@ -177,6 +177,18 @@ def test_a_model_that_has_the_host_wait_is_refused(cuda) -> None:
     ]
 
 
+@pytest.mark.parametrize("operator", ["argwhere", "bincount", "repeat_interleave"])
+def test_an_operator_of_aten_that_waits_is_refused(operator: str, cuda) -> None:
+    onnx_torch.register_op("waits.test", operator, f"aten::{operator}")
+    head = '<ir_version: 10, opset_import: ["": 21, "waits.test": 1]>'
+    model = parser.parse_model(f"{head} net (int64[n] x) => (y) {{ y = waits.test.{operator}(x) }}")
+    cuda.waits.clear()
+    onnx_torch.prepare(model, "CUDA:0").run([np.arange(3)])
+    assert cuda.waits
+    with pytest.raises(onnx_torch.UnsupportedError, match="how many elements the result has"):
+        prepare(model)
+
+
 def test_what_excludes_it() -> None:
     with pytest.raises(onnx_torch.InputError, match="cuda_graphs is for CUDA devices, and the device is CPU"):
         onnx_torch.prepare(MLP, "CPU", cuda_graphs=True)
