@@ -3,12 +3,11 @@
 #include <c10/util/strides.h>
 
 #include "lower/onednn/fused.h"
+#include "lower/onednn/inner_product.h"
 
 namespace onnxtorch {
 namespace onednn {
 namespace {
-
-using Tag = dnnl::memory::format_tag;
 
 class PackedLinear final : public Fused {
  public:
@@ -29,21 +28,13 @@ class PackedLinear final : public Fused {
     const int64_t in = form_.size(0), out = form_.size(1), rows = c10::multiply_integers(from) / in;
     std::vector<int64_t> sizes = from.vec();
     sizes.back() = out;
-    const auto type = named(form_.scalar_type());
-    const dnnl::memory::desc source({rows, in}, type, Tag::ab), result({rows, out}, named(result_), Tag::ab);
-    const dnnl::memory::desc bias =
-        bias_.defined() ? dnnl::memory::desc({out}, named(c10::kFloat), Tag::a) : dnnl::memory::desc();
-    const dnnl::inner_product_forward::primitive_desc description(engine(), dnnl::prop_kind::forward_inference, source,
-                                                                  {{out, in}, type, Tag::any}, bias, result,
-                                                                  attributes(post_ops, result));
-    if (is_reference(description)) return {};
-    const at::Tensor weight = form_.t();
-    const dnnl::memory::desc given({out, in}, type, weight.strides().vec());
-    return {dnnl::inner_product_forward(description),
-            source,
-            result,
-            description.scratchpad_desc(),
-            laid_.get(borrowed(given, weight), description.weights_desc()),
+    const InnerProduct product(rows, form_, bias_.defined(), result_, post_ops);
+    if (is_reference(product.description)) return {};
+    return {dnnl::inner_product_forward(product.description),
+            product.source,
+            product.result,
+            product.description.scratchpad_desc(),
+            product.weight(laid_),
             sizes,
             strides(sizes)};
   }

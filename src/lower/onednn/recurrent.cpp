@@ -5,11 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 
-#include "lower/onednn/laid_weight.h"
+#include "lower/onednn/affine.h"
 #include "lower/onednn/packed.h"
-#include "lower/onednn/row_product.h"
 #include "lower/recurrent_cells.h"
 #include "runtime/thread_limit.h"
 
@@ -17,75 +15,7 @@ namespace onnxtorch {
 namespace onednn {
 namespace {
 
-using Tag = dnnl::memory::format_tag;
 using Cell = Recurrent::Cell;
-constexpr auto kFloat = dnnl::memory::data_type::f32;
-
-// x @ weight.t() + bias, from memory to memory, for as many rows as it was made for.
-using RunRows = std::function<void(const float* x, float* y)>;
-
-class Product {
- public:
-  // The weight is [out, in]; the bias may be undefined.
-  Product(const at::Tensor& weight, const at::Tensor& bias, std::string name)
-      : laid_(weight, std::move(name)),
-        form_(laid_.form().t()),
-        bias_(bias.defined() ? bias.contiguous() : bias),
-        rows_(laid_, form_, bias_) {}
-
-  int64_t in() const { return form_.size(0); }
-  int64_t out() const { return form_.size(1); }
-  const LaidWeight& weight() const { return laid_; }
-  const at::Tensor& bias() const { return bias_; }
-
-  // With as many threads as there are now.
-  RunRows for_rows(int64_t rows) const {
-    if (rows_.takes(rows)) {
-      rows_.expect(rows);
-      return [this, rows](const float* x, float* y) { rows_.run(x, y, rows); };
-    }
-    return [this, p = prepared(rows)](const float* x, float* y) {
-      Call call(p->frames);
-      call.with(DNNL_ARG_SRC, p->x, const_cast<float*>(x))
-          .with(DNNL_ARG_WEIGHTS, p->weight.memory)
-          .with(DNNL_ARG_DST, p->y, y);
-      if (bias_.defined()) call.with(DNNL_ARG_BIAS, p->bias, bias_);
-      call.run(p->primitive, p->scratchpad);
-    };
-  }
-
- private:
-  struct Prepared {
-    dnnl::primitive primitive;
-    dnnl::memory::desc x, y, bias, scratchpad;
-    Laid weight;
-    std::shared_ptr<Frames> frames = std::make_shared<Frames>();
-  };
-
-  std::shared_ptr<const Prepared> prepared(int64_t rows) const {
-    // A primitive divides its work when it is made.
-    return recent_.get({rows, at::get_num_threads()}, [&] { return prepare(rows); });
-  }
-
-  Prepared prepare(int64_t rows) const {
-    const dnnl::memory::desc x({rows, in()}, kFloat, Tag::ab), y({rows, out()}, kFloat, Tag::ab),
-        bias = bias_.defined() ? dnnl::memory::desc({out()}, kFloat, Tag::a) : dnnl::memory::desc();
-    const dnnl::inner_product_forward::primitive_desc description(
-        engine(), dnnl::prop_kind::forward_inference, x, {{out(), in()}, kFloat, Tag::any}, bias, y, attributes({}, y));
-    const dnnl::memory::desc given({out(), in()}, kFloat, laid_.form().strides().vec());
-    return {dnnl::inner_product_forward(description),
-            x,
-            y,
-            bias,
-            description.scratchpad_desc(),
-            laid_.get(borrowed(given, laid_.form()), description.weights_desc())};
-  }
-
-  const LaidWeight laid_;
-  const at::Tensor form_, bias_;
-  const RowProduct rows_;
-  mutable Recent<std::array<int64_t, 2>, Prepared> recent_{64};
-};
 
 struct Direction {
   Direction(const Recurrent& layer, size_t first, const std::string& name)
@@ -93,7 +23,7 @@ struct Direction {
         hidden(layer.parameters[first + 1], layer.has_biases ? layer.parameters[first + 3] : at::Tensor(),
                "hidden" + name) {}
 
-  Product input, hidden;
+  Affine input, hidden;
 };
 
 // One direction of some of the batch's sequences: what a thread takes, or all threads together.
@@ -134,7 +64,7 @@ class PackedLayer final : public PackedRecurrent {
   std::vector<SavedWeights> saved() const override {
     std::vector<SavedWeights> all;
     for (const auto& direction : directions_) {
-      for (const Product* product : {&direction->input, &direction->hidden})
+      for (const Affine* product : {&direction->input, &direction->hidden})
         for (SavedWeights& one : product->weight().saved()) all.push_back(std::move(one));
     }
     return all;
@@ -193,46 +123,73 @@ class PackedLayer final : public PackedRecurrent {
     return shares;
   }
 
+  // One run: its tensors' memory, and room for the gates of some steps.
+  struct Work {
+    int64_t time, batch, at_once;
+    const float* x;
+    float *y, *h, *c;                 // the states, which are the initial ones at first; c of an LSTM alone
+    float *from_input, *from_hidden;  // gates [directions, at_once, batch, gates], and of one step
+  };
+
+  // Steps of one direction, in the order of x.
+  struct Steps {
+    int64_t first, count;
+  };
+
+  // The steps that a direction takes after `begin` others; the second goes from the last one to the first.
+  static Steps steps_after(const Work& work, int64_t begin, int64_t direction) {
+    const int64_t count = std::min(work.at_once, work.time - begin);
+    return {direction == 0 ? begin : work.time - begin - count, count};
+  }
+
   // The results: y, and the states, which are the initial ones so far.
   void take_steps(const at::Tensor& x, const std::vector<at::Tensor>& results) const {
     const int64_t time = x.size(0), batch = x.size(1), at_once = steps_at_once(time, batch);
+    const at::Tensor from_input = at::empty({directions(), at_once, batch, gates()}, x.options()),
+                     from_hidden = at::empty({directions(), batch, gates()}, x.options());
+    const auto memory = [](const at::Tensor& t) { return t.mutable_data_ptr<float>(); };
+    const Work work{time,
+                    batch,
+                    at_once,
+                    x.const_data_ptr<float>(),
+                    memory(results[0]),
+                    memory(results[1]),
+                    cell_ == Cell::Lstm ? memory(results[2]) : nullptr,
+                    memory(from_input),
+                    memory(from_hidden)};
     const std::vector<Share> shares = shares_of(batch);
-    const at::Tensor by_input = at::empty({directions(), at_once, batch, gates()}, x.options()),
-                     by_hidden = at::empty({directions(), batch, gates()}, x.options());
-    const auto* const inputs = x.const_data_ptr<float>();
-    auto* const input_gates = by_input.mutable_data_ptr<float>();
-    auto* const hidden_gates = by_hidden.mutable_data_ptr<float>();
-    std::vector<float*> out;
-    for (const at::Tensor& result : results) out.push_back(result.mutable_data_ptr<float>());
-
     for (int64_t begin = 0; begin < time; begin += at_once) {
-      const int64_t steps = std::min(at_once, time - begin);
-      const auto first_step = [&](int64_t direction) { return direction == 0 ? begin : time - begin - steps; };
-      for (int64_t d = 0; d < directions(); ++d) {
-        directions_[d]->input.for_rows(steps * batch)(inputs + first_step(d) * batch * features(),
-                                                      input_gates + d * at_once * batch * gates());
-      }
-      const auto take_share = [&](const Share& share) {
-        const int64_t row = share.direction * batch + share.first;
-        float *const from_hidden = hidden_gates + row * gates(), *const h = out[1] + row * hidden();
-        for (int64_t i = 0; i < steps; ++i) {
-          const int64_t step = share.direction == 0 ? i : steps - 1 - i;
-          const float* const from_input =
-              input_gates + ((share.direction * at_once + step) * batch + share.first) * gates();
-          share.hidden(h, from_hidden);
-          take_step({from_input, from_hidden}, h, cell_ == Cell::Lstm ? out[2] + row * hidden() : nullptr, share.count);
-          float* y = out[0] + ((first_step(share.direction) + step) * batch + share.first) * directions() * hidden();
-          for (int64_t r = 0; r < share.count; ++r, y += directions() * hidden())
-            std::copy_n(h + r * hidden(), hidden(), y + share.direction * hidden());
-        }
-      };
+      for (int64_t direction = 0; direction < directions(); ++direction) multiply_inputs(work, begin, direction);
+      const auto take = [&](const Share& share) { take_share(work, begin, share); };
       if (in_turn()) {
-        std::ranges::for_each(shares, take_share);
+        std::ranges::for_each(shares, take);
       } else {
         at::parallel_for(0, std::ssize(shares), 1, [&](int64_t first, int64_t end) {
-          std::for_each(shares.begin() + first, shares.begin() + end, take_share);
+          std::for_each(shares.begin() + first, shares.begin() + end, take);
         });
       }
+    }
+  }
+
+  void multiply_inputs(const Work& work, int64_t begin, int64_t direction) const {
+    const auto [first, count] = steps_after(work, begin, direction);
+    const Affine& input = directions_[direction]->input;
+    input.for_rows(count * work.batch)(work.x + first * work.batch * features(),
+                                       work.from_input + direction * work.at_once * work.batch * gates());
+  }
+
+  void take_share(const Work& work, int64_t begin, const Share& share) const {
+    const auto [first, count] = steps_after(work, begin, share.direction);
+    const int64_t row = share.direction * work.batch + share.first, width = directions() * hidden();
+    float *const h = work.h + row * hidden(), *const c = work.c ? work.c + row * hidden() : nullptr;
+    float* const from_hidden = work.from_hidden + row * gates();
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t step = share.direction == 0 ? i : count - 1 - i;
+      const int64_t input_row = (share.direction * work.at_once + step) * work.batch + share.first;
+      share.hidden(h, from_hidden);
+      take_step({work.from_input + input_row * gates(), from_hidden}, h, c, share.count);
+      float* const y = work.y + ((first + step) * work.batch + share.first) * width + share.direction * hidden();
+      for (int64_t r = 0; r < share.count; ++r) std::copy_n(h + r * hidden(), hidden(), y + r * width);
     }
   }
 
@@ -252,7 +209,7 @@ class PackedLayer final : public PackedRecurrent {
   std::vector<at::Tensor> by_aten(const at::Tensor& x, at::TensorList states) const {
     std::vector<at::Tensor> parameters;
     for (const auto& direction : directions_) {
-      for (const Product* product : {&direction->input, &direction->hidden})
+      for (const Affine* product : {&direction->input, &direction->hidden})
         parameters.push_back(product->weight().plain());
       if (has_biases_) parameters.insert(parameters.end(), {direction->input.bias(), direction->hidden.bias()});
     }

@@ -6,12 +6,10 @@
 
 #include <algorithm>
 
+#include "lower/onednn/inner_product.h"
 #include "lower/row_kernels.h"
 
 namespace onnxtorch::onednn {
-
-using Tag = dnnl::memory::format_tag;
-constexpr auto kFloat = dnnl::memory::data_type::f32;
 
 RowProduct::RowProduct(const LaidWeight& laid, at::Tensor form, at::Tensor bias)
     : laid_(laid), form_(std::move(form)), bias_(std::move(bias)), in_(form_.size(0)), out_(form_.size(1)) {}
@@ -72,17 +70,13 @@ const at::Tensor& RowProduct::blocks() const {
 
 const RowProduct::Panels& RowProduct::panels() const {
   std::call_once(panels_made_, [&] {
-    const dnnl::inner_product_forward::primitive_desc description(
-        engine(), dnnl::prop_kind::forward_inference, {{1, in_}, kFloat, Tag::ab}, {{out_, in_}, kFloat, Tag::any},
-        {{1, out_}, kFloat, Tag::ab});
-    const dnnl::memory::desc wanted = description.weights_desc();
+    const InnerProduct product(1, form_, /*has_bias=*/false, c10::kFloat);
+    const dnnl::memory::desc wanted = product.description.weights_desc();
     const dnnl::memory::dims blocks = wanted.get_inner_blks(), of = wanted.get_inner_idxs();
     const bool is_in_panels = blocks.size() == 2 && of[0] == 1 && of[1] == 0 && blocks[1] % kColumns == 0 &&
                               blocks[1] <= kWidestPanel && wanted.get_strides()[1] == blocks[0] * blocks[1];
     if (!is_in_panels) return;
-    const at::Tensor columns = form_.t();
-    const dnnl::memory::desc given({out_, in_}, kFloat, columns.strides().vec());
-    panels_ = {laid_.get(borrowed(given, columns), wanted), blocks[1], wanted.get_strides()[0]};
+    panels_ = {product.weight(laid_), blocks[1], wanted.get_strides()[0]};
   });
   return panels_;
 }
