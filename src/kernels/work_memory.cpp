@@ -5,6 +5,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/strides.h>
 
+#include <algorithm>
 #include <atomic>
 #include <limits>
 #include <utility>
@@ -18,6 +19,8 @@ constexpr uint64_t kMostRuns = 4;        // that a block waits for
 thread_local WorkMemory::Scope* current = nullptr;
 std::atomic<uint64_t> scopes = 0;
 
+bool is_snug(size_t block, size_t bytes) { return block - bytes <= bytes / 4; }
+
 }  // namespace
 
 WorkMemory::Scope::Scope(WorkMemory& memory)
@@ -28,11 +31,14 @@ WorkMemory::Scope::~Scope() {
   memory_.end_run();
 }
 
+// The smallest block that is large enough. One that this run has used already may be much larger: the run needs it in
+// any case, whereas one of an earlier run would live on with all of its size.
 WorkMemory::Block WorkMemory::take(size_t bytes) {
   {
     const std::lock_guard lock(mutex_);
-    const auto found = blocks_.lower_bound(bytes);
-    if (found != blocks_.end() && found->first - bytes <= bytes / 4) {
+    const auto fits = [&](const auto& block) { return is_snug(block.first, bytes) || block.second.given_up == runs_; };
+    const auto found = std::find_if(blocks_.lower_bound(bytes), blocks_.end(), fits);
+    if (found != blocks_.end()) {
       Block block = std::move(found->second);
       blocks_.erase(found);
       return block;
@@ -105,6 +111,11 @@ at::Tensor work_tensor_over(const at::Tensor& tensor) {
   if (!is_last_reference(tensor)) return work_tensor(tensor.sizes(), tensor.strides(), tensor.scalar_type());
   note_bound(tensor, std::numeric_limits<float>::infinity());
   return tensor;
+}
+
+at::Tensor snug(at::Tensor tensor) {
+  const auto* const lent = WorkMemory::lent_to(tensor);
+  return !lent || is_snug(lent->block.size, tensor.storage().nbytes()) ? tensor : tensor.clone();
 }
 
 float bound_of(const at::Tensor& tensor) {

@@ -28,11 +28,39 @@ TEST(WorkMemory, GivesAgainWhatWasGivenUp) {
   EXPECT_EQ(memory->kept_bytes(), 0);
 }
 
-TEST(WorkMemory, GivesNoBlockThatIsMuchTooLarge) {
+TEST(WorkMemory, GivesNoMuchLargerBlockOfAnEarlierRun) {
+  const auto memory = std::make_shared<WorkMemory>();
+  const void* place = nullptr;
+  {
+    const WorkMemory::Scope scope(*memory);
+    place = work_tensor({4 * kLarge}, c10::kFloat).data_ptr();
+    EXPECT_EQ(work_tensor({kLarge}, c10::kFloat).data_ptr(), place);
+  }
+  const WorkMemory::Scope scope(*memory);
+  EXPECT_NE(work_tensor({kLarge}, c10::kFloat).data_ptr(), place);
+  EXPECT_EQ(work_tensor({4 * kLarge - 1}, c10::kFloat).data_ptr(), place);
+}
+
+TEST(WorkMemory, GivesTheSmallestBlockThatIsLargeEnough) {
   const auto memory = std::make_shared<WorkMemory>();
   const WorkMemory::Scope scope(*memory);
-  const void* const place = work_tensor({4 * kLarge}, c10::kFloat).data_ptr();
-  EXPECT_NE(work_tensor({kLarge}, c10::kFloat).data_ptr(), place);
+  at::Tensor large = work_tensor({4 * kLarge}, c10::kFloat), small = work_tensor({2 * kLarge}, c10::kFloat);
+  const void* const place = small.data_ptr();
+  large.reset();
+  small.reset();
+  EXPECT_EQ(work_tensor({kLarge}, c10::kFloat).data_ptr(), place);
+}
+
+TEST(WorkMemory, KeepsNoLargeBlockForASmallTensor) {
+  const auto memory = std::make_shared<WorkMemory>();
+  const WorkMemory::Scope scope(*memory);
+  work_tensor({4 * kLarge}, c10::kFloat);
+  const at::Tensor x = work_tensor({kLarge}, c10::kFloat).fill_(3);
+  const at::Tensor kept = snug(x);
+  EXPECT_NE(kept.data_ptr(), x.data_ptr());
+  EXPECT_TRUE(kept.equal(x));
+  const at::Tensor fitting = work_tensor({kLarge}, c10::kFloat);
+  EXPECT_EQ(snug(fitting).data_ptr(), fitting.data_ptr());
 }
 
 TEST(WorkMemory, KeepsNothingForEver) {

@@ -263,6 +263,26 @@ def test_weights_are_held_once(tmp_path):
         assert 0.9 * size < growth < 1.5 * size
 
 
+def test_results_that_are_kept_hold_no_memory_of_larger_ones(tmp_path):
+    """A run of 64 MiB for 8 MiB of results, eight of which are kept."""
+    x = helper.make_tensor_value_info("x", FLOAT, [1, 16, 1024, 1024])
+    nodes = [
+        helper.make_node("Exp", ["x"], ["large"]),
+        helper.make_node("MaxPool", ["large"], ["small"], kernel_shape=[4, 4], strides=[4, 4]),
+        helper.make_node("Concat", ["small", "small"], ["y"], axis=1),
+    ]
+    script = """
+        rep = onnx_torch.prepare(sys.argv[1])
+        x = np.zeros((1, 16, 1024, 1024), np.float32)
+        before = resident()
+        kept = [rep.run([x]) for _ in range(8)]
+        assert all((y == 1).all() for y, in kept)
+        print(resident() - before)
+        """
+    (growth,) = in_a_process(script, saved(model_of(nodes, [x], ["y"]), tmp_path))
+    assert growth < 200
+
+
 def layers(path, weights, scale=None):
     """Products with these weights, one after another; each result times the scale, if there is one."""
     nodes, value = [], "x"
