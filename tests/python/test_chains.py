@@ -384,3 +384,173 @@ def test_a_large_operator_alone_is_a_chain():
     check(large, [floats(64, 64, special=True)])
     check(model("(float[63, 64] x) => (float y) { y = Relu(x) }"), [floats(63, 64)], chains=0)
     check(model("(float[A, 256] x) => (float y) { y = Relu(x) }"), [floats(300, 256)], chains=0)
+
+
+# --- reductions -------------------------------------------------------------------------------------------------------
+
+REDUCTIONS: dict[str, Callable[..., np.ndarray]] = {
+    "ReduceSum": np.sum,
+    "ReduceMean": np.mean,
+    "ReduceMax": np.max,
+    "ReduceMin": np.min,
+}
+
+
+def reduction(
+    name: str, shape: Sequence[int], axes: Sequence[int], keepdims: bool, last: bool = False
+) -> onnx.ModelProto:
+    """Reduces x - v, where v has one element for each place in the innermost dimension. Where `last`, x has its second
+    dimension innermost in memory."""
+    rank = len(shape)
+    order = [0, *range(2, rank), 1] if last else range(rank)
+    back = sorted(range(rank), key=lambda dim: order[dim])
+    sizes = ", ".join(str(shape[dim]) for dim in order)
+    return model(
+        f"(float[{sizes}] x, float[{shape[-1] if rank else ''}] v) => (float y) {{ t = Transpose<perm = {back}>(x) "
+        f"d = Sub(t, v) y = {name}<keepdims = {int(keepdims)}>(d, axes) }}",
+        axes=np.array(axes, np.int64),
+    )
+
+
+REDUCED = [
+    ((1,), (0,)),
+    ((1, 5000), (0,)),
+    ((3, 1, 700), (1,)),
+    ((33,), ()),
+    ((4, 8), (-1,)),
+    ((50, 3), (1,)),
+    ((5000, 3), (0,)),
+    ((700, 16), (1,)),
+    ((31, 17), (1,)),
+    ((5, 1000), (1,)),
+    ((3, 9001), (-1,)),
+    ((300, 64), (0,)),
+    ((40, 33), (0,)),
+    ((16, 5000), (0,)),
+    ((3, 20, 2500), (1,)),
+    ((4, 30, 7), (1,)),
+    ((3, 2, 2), (1,)),
+    ((6, 300, 50), (1,)),
+    ((6, 40, 50), (1, 2)),
+    ((2, 3, 40, 50), (1, 2, 3)),
+    ((2, 3, 40, 50), (0, 2, 3)),
+    ((2, 16, 7, 9), (1, -1)),
+    ((2, 16, 7, 9), (0, 2)),
+    ((5, 4, 3, 2, 6), (0, 2, 4)),
+    ((300, 1000), ()),
+    ((100, 40, 70), (0, 1)),
+    ((2, 200000), (1,)),
+]
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("shape, axes", REDUCED)
+def test_reductions(name: str, shape: tuple[int, ...], axes: tuple[int, ...], last: bool):
+    last = last and len(shape) > 2
+    for keepdims in [False, True]:
+        source = reduction(name, shape, axes, keepdims, last)
+        assert calls(source)[-1] == "onnx_torch::chain"
+        assert not {"aten::sum", "aten::mean", "aten::amax", "aten::amin"} & {*calls(source)}
+        x, v = floats(*shape), floats(*shape[-1:])
+        expected = REDUCTIONS[name]((x - v).astype(np.float64), axis=axes or None, keepdims=keepdims)
+        is_sum = name in ("ReduceSum", "ReduceMean")  # the others are exact
+        scale = REDUCTIONS[name](np.abs(x - v), axis=axes or None, keepdims=keepdims) if is_sum else 0
+        fed = np.moveaxis(x, 1, -1) if last else x
+        one, two = (onnx_torch.prepare(source, threads=threads).run([fed, v])[0] for threads in [1, 2])
+        np.testing.assert_array_equal(one, two)
+        assert one.shape == expected.shape
+        assert (np.abs(one - expected) <= 3e-7 * scale).all()
+
+
+def test_reductions_of_nan_and_infinity():
+    for name in REDUCTIONS:
+        for shape, axes in REDUCED[4:]:
+            source = reduction(name, shape, axes, False)
+            x = floats(*shape)
+            x[RNG.random(shape) < 2 / x.size] = np.nan
+            x[RNG.random(shape) < 2 / x.size] = np.inf
+            check(source, [x, floats(*shape[-1:])], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "shape, axis",
+    [((1500, 2000), 0), ((2, 1000000), 1), ((2000, 1500), 1), ((100000, 20), 0), ((20000, 100), 0), ((400, 3000), 0)],
+)
+def test_large_sums_are_as_exact_as_those_of_aten(shape: tuple[int, ...], axis: int):
+    """Of positive numbers, where errors of rounding add up."""
+    x = RNG.random(shape, np.float32)
+    source, inputs = reduction("ReduceSum", shape, [axis], False), [x, np.zeros(shape[-1:], np.float32)]
+    exact = np.sum(x.astype(np.float64), axis)
+    models = [onnx_torch.prepare(source, optimize=optimize) for optimize in [True, False]]
+    errors = [np.abs(rep.run(inputs)[0] / exact - 1) for rep in models]
+    assert errors[0].max() <= 3e-7
+    assert errors[0].mean() <= 1.1 * errors[1].mean() or exact.size == 2
+
+
+def test_what_is_reduced_need_not_lie_in_memory():
+    text = (
+        "(float[64, 64] x, float[64, 64] v) => (float y) { d = Sub(x, v) y = ReduceSumSquare<keepdims = 0>(d, last) }"
+    )
+    inputs = [floats(64, 64), floats(64, 64)]
+    assert allocations(model(text, last=np.array([1])), inputs) == 1
+    check(model(text, last=np.array([1])), inputs, rtol=1e-6)
+
+
+def test_what_is_reduced_may_be_a_result():
+    source = model(
+        "(float[30, 40] x, float[40] v) => (float a, float s, float d, float m, float y) "
+        "{ d = Sub(x, v) a = Abs(d) s = ReduceSumSquare(d, one) t = ReduceSum<keepdims = 0>(a, one) "
+        "m = ReduceMax(d, both) u = ReduceL1(v) w = Mul(s, m) z = Mul(w, u) y = Div(z, t) }",
+        one=np.array([1]),
+        both=np.array([0, 1]),
+    )
+    check(source, [floats(30, 40), floats(40)], chains=3, rtol=1e-5, atol=1e-5)
+
+
+def test_many_reductions_in_one_chain():
+    body = " ".join(f"r{i} = {name}<keepdims = {i % 2}>(d, axes)" for i, name in enumerate([*REDUCTIONS, *REDUCTIONS]))
+    results = ", ".join(f"float r{i}" for i in range(8))
+    source = model(f"(float[3, 4, 500] x) => ({results}) {{ d = Neg(x) {body} }}", axes=np.array([0, 2]))
+    check(source, [floats(3, 4, 500)], rtol=1e-5, atol=1e-5)
+    assert calls(source) == ["onnx_torch::chain"]
+
+
+def test_reductions_of_sizes_that_come_with_the_run():
+    source = model(
+        "(float[N, C] x, float[C] v) => (float s, float y) "
+        "{ d = Sub(x, v) s = ReduceSumSquare(d, last) y = ReduceMean<keepdims = 0>(d) }",
+        last=np.array([-1]),
+    )
+    check(
+        source,
+        *([floats(n, c), floats(c)] for n, c in [(1, 1), (4, 8), (300, 7), (0, 3), (3, 5000)]),
+        rtol=1e-5,
+        atol=1e-6,
+    )
+
+
+def test_variances_by_hand():
+    source = model(
+        "(float[20, 300] x) => (float y) "
+        "{ m = ReduceMean(x, last) d = Sub(x, m) q = Mul(d, d) s = ReduceMean<keepdims = 0>(q, last) y = Sqrt(s) }",
+        last=np.array([-1]),
+    )
+    assert calls(source) == ["aten::mean", "onnx_torch::chain", "aten::sqrt"]
+    x = floats(20, 300)
+    check(source, [x], rtol=1e-6)
+    np.testing.assert_allclose(onnx_torch.prepare(source).run([x])[0], x.astype(np.float64).std(1), rtol=1e-6)
+
+
+def test_reductions_without_a_chain_are_left():
+    assert calls(model("(float[64, 64] x) => (float y) { y = ReduceSum(x) }")) == ["aten::sum"]
+    assert "onnx_torch::chain" not in calls(model("(double[64, 64] x) => (double y) { a = Neg(x) y = ReduceSum(a) }"))
+
+
+def test_what_reads_a_reduction_comes_after_its_chain():
+    source = model(
+        "(float[6, 7] x) => (float y) "
+        "{ a = Abs(x) s = ReduceSum(a, last) q = Div(a, s) m = ReduceMax(q, last) y = Sub(q, m) }",
+        last=np.array([-1]),
+    )
+    check(source, [floats(6, 7)], chains=None, rtol=1e-6, atol=1e-7)

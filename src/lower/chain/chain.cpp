@@ -31,12 +31,23 @@ struct Layout {
 
 // Instructions whose results are of one shape are computed in one pass; the smaller shapes' come first.
 struct ChainPlan {
+  // What ATen reduces of a tensor that a pass gives.
+  struct Rest {
+    size_t tensor;
+    chain::Reducer reducer;
+    Ints dims;
+    bool keepdim, has_parts;  // parts are the last dimension
+    float divisor;
+  };
+
   struct Pass {
     Loop loop;
     std::vector<size_t> sources, results;     // numbers of tensors: the inputs, then what the passes give
     std::vector<std::optional<size_t>> over;  // the tensor whose memory a result may take, where nothing else reads it
     Layout layout;                            // of the results
-    int64_t elements = 0, grain = 0;
+    int64_t items = 0, grain = 0;             // elements, or strips of parts of what is reduced
+    std::vector<Layout> reduced;  // what the loop gives besides: tensors whose numbers come after the results'
+    std::vector<Rest> rests;      // whose results' numbers come next
   };
 
   std::vector<Pass> passes;
@@ -116,6 +127,34 @@ Source source(const Layout& tensor, const Ints& sizes, const Ints& order, bool i
   return result;
 }
 
+Layout without(const Layout& layout, const Ints& dims) {
+  Layout result;
+  for (int64_t dim = 0; dim < static_cast<int64_t>(layout.sizes.size()); ++dim) {
+    if (std::ranges::binary_search(dims, dim)) continue;
+    result.sizes.push_back(layout.sizes[dim]);
+    result.strides.push_back(layout.strides[dim]);
+  }
+  return result;
+}
+
+at::Tensor reduce(const at::Tensor& x, const ChainPlan::Rest& rest) {
+  at::Tensor reduced = [&] {
+    switch (rest.reducer) {
+      case chain::Reducer::Sum:
+        return at::sum(x, rest.dims, rest.keepdim);
+      case chain::Reducer::Maximum:
+        return at::amax(x, rest.dims, rest.keepdim);
+      case chain::Reducer::Minimum:
+        return at::amin(x, rest.dims, rest.keepdim);
+    }
+    return at::Tensor();
+  }();
+  if (rest.has_parts && rest.keepdim) reduced = reduced.squeeze(-1);
+  reduced = reduced.to(c10::kFloat);
+  if (rest.divisor != 1) reduced.div_(rest.divisor);
+  return reduced;
+}
+
 // Makes the passes for inputs of known layouts.
 class Planner {
  public:
@@ -126,7 +165,7 @@ class Planner {
 
   // None where the sizes do not fit, or the passes are too large.
   std::optional<ChainPlan> plan() {
-    if (!find_sizes()) return {};
+    if (!find_sizes() || !find_reductions()) return {};
     // A value's operands are of fewer elements, or dimensions, or of its own size.
     std::map<std::pair<int64_t, size_t>, std::map<Ints, std::vector<size_t>>> instructions;
     for (size_t i = program_.first_instruction(); i < sizes_.size(); ++i)
@@ -136,6 +175,9 @@ class Planner {
       for (const size_t operand : instruction(i).operands) {
         if (sizes_[operand] != sizes_[i]) leaves_pass_.insert(operand);
       }
+    }
+    for (const auto& [sizes, reductions] : after_pass_) {
+      for (const size_t number : reductions) leaves_pass_.insert(program_.reductions[number].value);
     }
     for (const auto& [key, groups] : instructions) {
       for (const auto& [sizes, values] : groups) {
@@ -179,6 +221,27 @@ class Planner {
     return true;
   }
 
+  // Those of one shape and of the same dimensions are computed in the pass, the others after it. False where ATen has
+  // an error.
+  bool find_reductions() {
+    for (size_t i = 0; i < program_.reductions.size(); ++i) {
+      const auto& reduction = program_.reductions[i];
+      const Ints& sizes = sizes_[reduction.value];
+      const auto rank = static_cast<int64_t>(sizes.size());
+      std::set<int64_t> dims;
+      for (const int64_t dim : reduction.dims) {
+        const int64_t limit = std::max<int64_t>(rank, 1);
+        if (dim < -limit || dim >= limit || !dims.insert(dim < 0 ? dim + limit : dim).second) return false;
+      }
+      for (int64_t dim = 0; dim < rank && reduction.dims.empty(); ++dim) dims.insert(dim);
+      dims_.emplace_back(dims.begin(), dims.end());
+      auto& taken = in_pass_[sizes];
+      const bool fits = taken.size() < chain::kMostReductions && (taken.empty() || dims_[taken[0]] == dims_[i]);
+      (fits ? taken : after_pass_[sizes]).push_back(i);
+    }
+    return true;
+  }
+
   // The order of dimensions in which a pass goes through memory: that of the first tensor of its size.
   Ints order(const Ints& sizes, const std::vector<size_t>& tensors) const {
     for (const size_t tensor : tensors) {
@@ -208,6 +271,10 @@ class Planner {
         last_use[operand] = value;
       }
     }
+    for (const size_t number : in_pass_[sizes]) {
+      last_use[program_.reductions[number].value] = program_.first_reduction() + number;
+      ++work;
+    }
     for (const size_t value : from) pass.sources.push_back(tensor_of_.at(value));
     const Ints dims = order(sizes, pass.sources);
     for (const size_t value : from)
@@ -216,7 +283,7 @@ class Planner {
       pass.loop.constants.push_back(program_.constants[value - program_.inputs_are_masks.size()]);
 
     pass.layout = {sizes, strides_of(sizes, dims)};
-    pass.elements = count(sizes);
+    pass.items = count(sizes);
     constexpr int64_t kGrain = 1 << 15;  // of ATen's operators
     pass.grain = std::max<int64_t>(kGrain / work, 1 << 10);
     std::vector<size_t> results;
@@ -259,10 +326,77 @@ class Planner {
       for (size_t i = 0; i < step.operands.size(); ++i)
         made.operands[i] = static_cast<uint16_t>(slots.at(step.operands[i]));
     }
+    add_reductions(pass, dims, slots);
     const size_t buffers = pass.loop.registers + results.size() + from.size();
     const bool fits = pass.loop.slots() <= chain::kMostSlots && buffers <= chain::kMostBuffers;
     plan_.passes.push_back(std::move(pass));
     return fits;
+  }
+
+  // Divides what is reduced among the threads. The innermost of the dimensions are reduced in the pass, which leaves
+  // tensors of the layout that is given.
+  Layout divide(ChainPlan::Pass& pass, const Ints& dims, Ints order) const {
+    const Ints& sizes = pass.layout.sizes;
+    chain::Rows& rows = pass.loop.rows;
+    const auto is_reduced = [&](int64_t dim) { return std::ranges::binary_search(dims, dim); };
+    Ints left = sizes;
+    auto dim = order.rbegin();
+    for (; dim != order.rend() && (sizes[*dim] == 1 || !is_reduced(*dim)); ++dim) rows.columns *= sizes[*dim];
+    const auto columns = dim.base();
+    for (; dim != order.rend() && (sizes[*dim] == 1 || is_reduced(*dim)); ++dim) {
+      rows.group *= sizes[*dim];
+      left[*dim] = 1;
+    }
+    constexpr int64_t kMostParts = 32, kLeastPart = 1 << 15;
+    const int64_t elements = count(sizes), whole = elements / (rows.columns * rows.group) * rows.strips();
+    const int64_t parts = std::clamp<int64_t>(std::min(kMostParts, elements / kLeastPart) / whole, 1, rows.group);
+    rows.part = (rows.group + parts - 1) / parts;
+    pass.items = whole * rows.parts();
+    pass.grain = std::max<int64_t>(pass.grain * pass.items / elements, 1);
+    if (rows.parts() > 1) {
+      order.insert(columns, static_cast<int64_t>(sizes.size()));
+      left.push_back(rows.parts());
+    }
+    return {left, strides_of(left, order)};
+  }
+
+  void add_reductions(ChainPlan::Pass& pass, const Ints& order, const std::map<size_t, size_t>& slots) {
+    const Ints& sizes = pass.layout.sizes;
+    const auto divisor = [&](size_t number) {
+      int64_t product = 1;
+      for (const int64_t dim : dims_[number]) product *= sizes[dim];
+      return program_.reductions[number].is_mean ? static_cast<float>(product) : 1.0F;
+    };
+    std::vector<std::pair<size_t, size_t>> rests;  // reductions, and what of
+    if (const auto& numbers = in_pass_[sizes]; !numbers.empty()) {
+      const Ints& dims = dims_[numbers[0]];
+      const Layout left = divide(pass, dims, order);
+      const bool is_whole = left.sizes.size() == sizes.size() &&
+                            std::ranges::all_of(dims, [&](int64_t dim) { return left.sizes[dim] == 1; });
+      pass.loop.gives_doubles = !is_whole;
+      for (const size_t number : numbers) {
+        const auto& reduction = program_.reductions[number];
+        pass.loop.reductions.push_back(
+            {reduction.reducer, static_cast<uint16_t>(slots.at(reduction.value)), is_whole ? divisor(number) : 1.0F});
+        if (is_whole) {
+          tensor_of_[program_.first_reduction() + number] = layouts_.size();
+        } else {
+          rests.emplace_back(number, layouts_.size());
+        }
+        pass.reduced.push_back(is_whole && !reduction.keepdim ? without(left, dims) : left);
+        layouts_.push_back(pass.reduced.back());
+      }
+    }
+    for (const size_t number : after_pass_[sizes])
+      rests.emplace_back(number, tensor_of_.at(program_.reductions[number].value));
+    for (const auto& [number, tensor] : rests) {
+      const auto& reduction = program_.reductions[number];
+      const bool has_parts = layouts_[tensor].sizes.size() > sizes.size();
+      pass.rests.push_back({tensor, reduction.reducer, dims_[number], reduction.keepdim, has_parts, divisor(number)});
+      if (has_parts) pass.rests.back().dims.push_back(static_cast<int64_t>(sizes.size()));
+      tensor_of_[program_.first_reduction() + number] = layouts_.size();
+      layouts_.emplace_back();
+    }
   }
 
   // Whether the pass is the last to read a tensor.
@@ -301,10 +435,12 @@ class Planner {
 
   const ChainProgram& program_;
   ChainPlan plan_;
-  std::vector<Layout> layouts_;         // of tensors
-  std::vector<Ints> sizes_;             // of values
-  std::map<size_t, size_t> tensor_of_;  // values that are tensors
-  std::set<size_t> leaves_pass_;        // values that are results, or that other passes need
+  std::vector<Layout> layouts_;                               // of tensors
+  std::vector<Ints> sizes_;                                   // of values
+  std::map<size_t, size_t> tensor_of_;                        // values that are tensors
+  std::set<size_t> leaves_pass_;                              // values that are results, or that other passes need
+  std::vector<Ints> dims_;                                    // of reductions
+  std::map<Ints, std::vector<size_t>> in_pass_, after_pass_;  // reductions, by the sizes of what they reduce
 };
 
 }  // namespace
@@ -360,9 +496,15 @@ std::vector<at::Tensor> Chain::run(std::vector<at::Tensor> tensors) const {
       note_bound(tensors.back(), std::numeric_limits<float>::infinity());
       results.push_back(tensors.back().mutable_data_ptr());
     }
-    at::parallel_for(0, pass.elements, pass.grain, [&](int64_t begin, int64_t end) {
+    for (const Layout& layout : pass.reduced) {
+      const auto type = pass.loop.gives_doubles ? c10::kDouble : c10::kFloat;
+      tensors.push_back(work_tensor(layout.sizes, layout.strides, type));
+      results.push_back(tensors.back().mutable_data_ptr());
+    }
+    at::parallel_for(0, pass.items, pass.grain, [&](int64_t begin, int64_t end) {
       kernel()(pass.loop, sources.data(), results.data(), begin, end);
     });
+    for (const ChainPlan::Rest& rest : pass.rests) tensors.push_back(reduce(tensors[rest.tensor], rest));
   }
   std::vector<at::Tensor> results;
   results.reserve(made->results.size());

@@ -1,5 +1,5 @@
-// A chain of element-wise operators on floats and masks (bool tensors), as one operator: what it computes, and how it
-// runs. Where a run's tensors are not as expected, ATen computes the operators one by one.
+// A chain of element-wise operators on floats and masks (bool tensors), which may end in reductions, as one operator:
+// what it computes, and how it runs. Where a run's tensors are not as expected, ATen computes the operators one by one.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +15,7 @@
 
 namespace onnxtorch {
 
-// Values are numbered: the inputs, the constants, then what each instruction gives.
+// Values are numbered: the inputs, the constants, what each instruction gives, then what each reduction gives.
 struct ChainProgram {
   struct Instruction {
     chain::Op op;
@@ -23,12 +23,22 @@ struct ChainProgram {
     float a = 0, b = 0;
   };
 
+  struct Reduction {
+    chain::Reducer reducer;
+    bool is_mean = false;
+    std::vector<int64_t> dims = {};  // none are all
+    bool keepdim = false;
+    size_t value = 0;  // an instruction's
+  };
+
   std::vector<uint8_t> inputs_are_masks;
   std::vector<float> constants;
   std::vector<Instruction> instructions;
-  std::vector<size_t> results;  // instructions' values
+  std::vector<Reduction> reductions;
+  std::vector<size_t> results;  // instructions' and reductions' values
 
   size_t first_instruction() const { return inputs_are_masks.size() + constants.size(); }
+  size_t first_reduction() const { return first_instruction() + instructions.size(); }
 };
 
 struct ChainPlan;

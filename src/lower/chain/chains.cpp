@@ -9,6 +9,7 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -98,6 +99,18 @@ const std::unordered_map<std::string, Op>& mask_operators() {
 
 bool is_comparison(Op op) { return op >= Op::Eq && op <= Op::Ge; }
 
+// What a chain may end in. Where no dimensions are given, all are reduced.
+const std::unordered_map<std::string, ChainProgram::Reduction>& reductions() {
+  using chain::Reducer;
+  static const std::unordered_map<std::string, ChainProgram::Reduction> operators = {
+      {"aten::sum.dim_IntList", {Reducer::Sum}},
+      {"aten::mean.dim", {Reducer::Sum, /*is_mean=*/true}},
+      {"aten::amax", {Reducer::Maximum}},
+      {"aten::amin", {Reducer::Minimum}},
+  };
+  return operators;
+}
+
 // The operators of a graph that chains can compute, and the types of values as far as they are known.
 class Elements {
  public:
@@ -117,6 +130,11 @@ class Elements {
     return found == elements_.end() ? nullptr : &found->second;
   }
 
+  const ChainProgram::Reduction* reduction(const jit::Node* node) const {
+    const auto found = reductions_.find(node);
+    return found == reductions_.end() ? nullptr : &found->second;
+  }
+
  private:
   void find(jit::Block* block) {
     for (jit::Node* node : block->nodes()) {
@@ -126,6 +144,9 @@ class Elements {
       if (auto element = chainable(node)) {
         types_[node->output()] = scalar_type(element->result);
         elements_.emplace(node, *std::move(element));
+      } else if (auto reduction = reduction_of(node)) {
+        types_[node->output()] = c10::kFloat;
+        reductions_.emplace(node, *std::move(reduction));
       } else if (keeps_type(node)) {
         if (const auto type = type_of(node->input(0))) types_[node->output()] = *type;
       }
@@ -211,6 +232,7 @@ class Elements {
     return known ? element : std::nullopt;
   }
 
+  std::optional<ChainProgram::Reduction> reduction_of(jit::Node* node) const;
   std::optional<Element> element_of(jit::Node* node) const;
   std::optional<Element> power(jit::Node* node) const;
   std::optional<Element> clamp(jit::Node* node) const;
@@ -220,7 +242,25 @@ class Elements {
   const jit::AliasDb& aliases_;
   std::unordered_map<const jit::Value*, c10::ScalarType> types_;
   std::unordered_map<const jit::Node*, Element> elements_;
+  std::unordered_map<const jit::Node*, ChainProgram::Reduction> reductions_;  // of what elements give
 };
+
+std::optional<ChainProgram::Reduction> Elements::reduction_of(jit::Node* node) const {
+  if (!node->kind().is_aten() || !node->maybeOperator()) return {};
+  const auto found = reductions().find(name_of(node));
+  if (found == reductions().end()) return {};
+  const Element* const reduced = (*this)(node->input(0)->node());
+  const auto dims = constants_(node->input(1));
+  const auto keepdim = constants_.get<bool>(node->input(2));
+  constexpr size_t kDtype = 3;
+  const bool keeps_dtype = node->inputs().size() <= kDtype || node->input(kDtype)->mustBeNone();
+  if (!reduced || reduced->result != Kind::Float || !dims || !keepdim || !keeps_dtype || aliases_.hasWriters(node))
+    return {};
+  ChainProgram::Reduction reduction = found->second;
+  if (dims->isIntList()) reduction.dims = dims->toIntVector();
+  reduction.keepdim = *keepdim;
+  return dims->isIntList() || dims->isNone() ? std::optional(reduction) : std::nullopt;
+}
 
 // ATen computes some powers without a logarithm; Tensor exponents only where that gives the same.
 std::optional<Element> Elements::power(jit::Node* node) const {
@@ -311,7 +351,10 @@ class Block {
       numbers_[node] = nodes_.size();
       nodes_.push_back(node);
     }
-    for (const jit::Node* node : nodes_) elements_.push_back(elements(node));
+    for (const jit::Node* node : nodes_) {
+      elements_.push_back(elements(node));
+      reductions_.push_back(elements.reduction(node));
+    }
     parent_.resize(nodes_.size());
     std::iota(parent_.begin(), parent_.end(), 0);
     for (size_t i = 0; i < nodes_.size(); ++i) members_.push_back({i});
@@ -324,6 +367,11 @@ class Block {
       for (const jit::Value* operand : operands(i)) {
         if (const auto from = number_of(operand); from && elements_[*from]) join(*from, i);
       }
+    }
+    // At last, so that element-wise operators are joined as if there were none. What a chain reduces it does not read.
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (!reductions_[i]) continue;
+      if (const auto from = number_of(nodes_[i]->input(0))) join(*from, i);
     }
     if (std::ranges::none_of(members_, [&](const auto& members) { return is_chain(members); })) return;
     sort();
@@ -446,7 +494,9 @@ class Block {
       const auto from = number_of(value);
       return from && std::ranges::binary_search(members, *from);
     };
-    for (const size_t member : members) {
+    std::vector<size_t> order = members;
+    const auto reduced = std::ranges::stable_partition(order, [&](size_t member) { return elements_[member]; });
+    for (const size_t member : std::span(order.begin(), reduced.begin())) {
       const Element& element = *elements_[member];
       for (size_t i = 0; i < element.operands.size(); ++i) {
         jit::Value* const operand = nodes_[member]->input(i);
@@ -471,13 +521,18 @@ class Block {
       if (!known) known = plain->insertConstant(*constants_(value));
       return known;
     };
-    for (const size_t member : members) {
+    for (const size_t member : order) {
       jit::Node* const node = nodes_[member];
-      const Element& element = *elements_[member];
-      ChainProgram::Instruction step{element.op, {}, element.a, element.b};
-      for (const jit::Value* operand : operands(member)) step.operands.push_back(values.at(operand));
-      values[node->output()] = chain.first_instruction() + chain.instructions.size();
-      chain.instructions.push_back(std::move(step));
+      if (const Element* const element = elements_[member]) {
+        ChainProgram::Instruction step{element->op, {}, element->a, element->b};
+        for (const jit::Value* operand : operands(member)) step.operands.push_back(values.at(operand));
+        values[node->output()] = chain.first_reduction();
+        chain.instructions.push_back(std::move(step));
+      } else {
+        values[node->output()] = chain.first_reduction() + chain.reductions.size();
+        chain.reductions.push_back(*reductions_[member]);
+        chain.reductions.back().value = values.at(node->input(0));
+      }
       jit::Node* const copied = plain->insertNode(plain->createClone(node, copy));
       copied->output()->setType(c10::TensorType::get());
       copies[node->output()] = copied->output();
@@ -522,6 +577,7 @@ class Block {
   std::vector<jit::Node*> nodes_;
   std::unordered_map<const jit::Node*, size_t> numbers_;
   std::vector<const Element*> elements_;  // of those that chains can compute
+  std::vector<const ChainProgram::Reduction*> reductions_;
   std::vector<std::vector<size_t>> needs_;
   std::vector<size_t> parent_;
   std::vector<std::vector<size_t>> members_;  // of units, in the graph's order

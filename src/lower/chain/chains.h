@@ -1,4 +1,4 @@
-// Element-wise operators that work on one another's results become one operator.
+// Element-wise operators that work on one another's results, and reductions of these, become one operator.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// One pass over memory that computes a chain of element-wise operators, block by block in cache. Compiled once for each
-// of ATen's CPU capabilities, so nothing here may be more than data: an inline function of the wrong one could be
-// linked.
+// One pass over memory that computes a chain of element-wise operators, and reductions of what they give, block by
+// block in cache. Compiled once for each of ATen's CPU capabilities, so nothing here may be more than data: an inline
+// function of the wrong one could be linked.
 #pragma once
 
 #include <cstdint>
@@ -83,6 +83,28 @@ struct Source {
   std::vector<int64_t> sizes, strides;  // of the whole pass, where Strided
 };
 
+enum class Reducer : uint8_t { Sum, Maximum, Minimum };
+
+struct Reduction {
+  Reducer reducer;
+  uint16_t slot;
+  float divisor;  // of the results
+};
+
+// The columns that are reduced at a time.
+constexpr int64_t kStrip = 1 << 11;
+
+// How a pass's elements are reduced: in its order, they are rows, of which a group's become one. A large group is
+// divided into parts, which each give a result.
+struct Rows {
+  int64_t columns = 1;
+  int64_t group = 1;  // of rows
+  int64_t part = 1;   // of a group's rows, the last of which may be shorter
+
+  int64_t parts() const { return (group + part - 1) / part; }
+  int64_t strips() const { return (columns + kStrip - 1) / kStrip; }  // in a row
+};
+
 // The slots are: sources, constants, registers, results; in this order.
 struct Loop {
   std::vector<Source> sources;
@@ -90,6 +112,9 @@ struct Loop {
   uint16_t registers = 0;
   std::vector<uint8_t> results_are_masks;
   std::vector<Step> steps;
+  std::vector<Reduction> reductions;  // of values that steps give
+  Rows rows;
+  bool gives_doubles = false;  // for what the reductions give
 
   uint64_t slots() const { return sources.size() + constants.size() + registers + results_are_masks.size(); }
 };
@@ -97,8 +122,10 @@ struct Loop {
 constexpr uint64_t kMostSlots = 512;
 // The slots that may need memory of a block's size.
 constexpr uint64_t kMostBuffers = 128;
+constexpr uint64_t kMostReductions = 4;
 
-// Computes the elements from begin to end.
+// Computes the elements from begin to end. Where the pass is reduced, these are numbers of strips of parts; the
+// reductions' results, a row for each part, come after the others.
 using Run = void(const Loop& loop, const void* const* sources, void* const* results, int64_t begin, int64_t end);
 
 namespace DEFAULT {
