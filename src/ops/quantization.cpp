@@ -59,7 +59,9 @@ Value quantized(Translator& t, Value x, const Value& zero_point, ElementType to,
   }
   const int bits = info(to).bits;
   const int64_t low = is_unsigned(to) ? 0 : -(int64_t{1} << (bits - 1));
-  const Value y = t.call("saturated", {x, zero_point, low, low + (int64_t{1} << bits) - 1});
+  Value y = t.call("aten::round", {x});
+  if (!zero_point.absent()) y = t.call("aten::add", {y, zero_point});
+  y = t.call("aten::clamp", {y, low, low + (int64_t{1} << bits) - 1});
   return t.call("aten::to", {y, kw("dtype", to)}).as(to);
 }
 

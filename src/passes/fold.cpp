@@ -16,15 +16,15 @@ namespace jit = torch::jit;
 
 void fold(Program& program) {
   auto& graph = program.graph;
-  bool changed = jit::PeepholeOptimize(graph);  // after the translation's propagation of constants
   if (has_host_work(*graph)) {
-    changed |= jit::ConstantPropagation(graph);
-    changed |= jit::UnrollConstantLoops(graph);
-    changed |= jit::RemoveListMutation(graph);
-    if (changed) {
+    // The translation has decided what it could; loops that are taken apart let more be decided.
+    const bool unrolled = jit::UnrollConstantLoops(graph);
+    if (jit::RemoveListMutation(graph) || unrolled) {
       jit::PeepholeOptimize(graph);
       jit::ConstantPropagation(graph);
     }
+  } else {
+    jit::PeepholeOptimize(graph);  // after the translation's propagation of constants
   }
   jit::EliminateCommonSubexpression(graph);
   eliminate_dead_code(graph);

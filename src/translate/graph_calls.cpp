@@ -6,6 +6,7 @@
 
 #include "translate/graph_location.h"
 #include "translate/graph_translator.h"
+#include "translate/inlining.h"
 #include "translate/scripts.h"
 
 namespace onnxtorch {
@@ -99,7 +100,7 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
     if (known) {
       for (const IValue& value : *known) results.push_back(known_constant(value).graph);
     } else {
-      jit::Value* result = jit::insertGraph(*graph_, *callee.function->graph(), matched.inputs).at(0);
+      jit::Value* result = insert_script(*graph_, *callee.function->graph(), matched.inputs);
       results.push_back(result);
       if (result->type()->kind() == c10::TypeKind::TupleType) {
         const auto unpacked = graph_->insertNode(graph_->createTupleUnpack(result))->outputs();
