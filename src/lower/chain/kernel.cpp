@@ -404,7 +404,7 @@ void reduce_rows(const float* x, int64_t row, int64_t rows, int64_t columns, boo
     reduce_turn(x, turns, columns, to.turn, f);
     x += turns * columns;
     row += turns;
-    if (row % F::kMostInTurn != 0 && !(are_last && row == end)) continue;
+    if (row % F::kMostInTurn != 0 && (!are_last || row != end)) continue;
     for (int64_t i = 0; i < columns; ++i) to.turns[i] = f(to.turns[i], to.turn[i]);
   }
 }
