@@ -1,6 +1,6 @@
 #include "lower/chain/kernel.h"
 
-#include <ATen/cpu/vec/vec.h>
+#include <ATen/cpu/vec/functional.h>
 #include <ATen/native/cpu/Gelu.h>
 
 #include <algorithm>
@@ -300,29 +300,31 @@ struct Maximum {
   static constexpr float kOfNone = -std::numeric_limits<float>::infinity();
   static constexpr int64_t kMostInTurn = std::numeric_limits<int64_t>::max();
   Vec operator()(const Vec& x, const Vec& y) const { return at::vec::maximum(x, y); }
-  double operator()(double x, double y) const { return (y > x) | (y != y) ? y : x; }
+  double operator()(double x, double y) const { return ((y > x) | (y != y)) ? y : x; }
 };
 
 struct Minimum {
   static constexpr float kOfNone = std::numeric_limits<float>::infinity();
   static constexpr int64_t kMostInTurn = std::numeric_limits<int64_t>::max();
   Vec operator()(const Vec& x, const Vec& y) const { return at::vec::minimum(x, y); }
-  double operator()(double x, double y) const { return (y < x) | (y != y) ? y : x; }
+  double operator()(double x, double y) const { return ((y < x) | (y != y)) ? y : x; }
 };
 
 constexpr int64_t kShortRun = 16;
 constexpr int64_t kShortRow = 32;
 
+// In doubles where ATen has no instructions for it, and adds one float after another.
 template <typename F>
 double reduce_vector(const Vec& x, const F& f) {
+#ifdef CPU_CAPABILITY_DEFAULT
   float floats[kWidth];
-  double doubles[kWidth];
   x.store(floats);
-  std::copy_n(floats, kWidth, doubles);
-  for (int64_t half = kWidth / 2; half > 0; half /= 2) {
-    for (int64_t i = 0; i < half; ++i) doubles[i] = f(doubles[i], doubles[i + half]);
-  }
-  return doubles[0];
+  double total = F::kOfNone;
+  for (const float lane : floats) total = f(total, lane);
+  return total;
+#else
+  return at::vec::vec_reduce_all<float>(f, x);
+#endif
 }
 
 template <typename F>
