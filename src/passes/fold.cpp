@@ -14,18 +14,22 @@
 namespace onnxtorch {
 namespace jit = torch::jit;
 
+namespace {
+
+// Takes apart loops, and what is appended to lists. Whether there was any.
+bool take_apart(std::shared_ptr<jit::Graph>& graph) {
+  const bool unrolled = jit::UnrollConstantLoops(graph);
+  return jit::RemoveListMutation(graph) || unrolled;
+}
+
+}  // namespace
+
 void fold(Program& program) {
   auto& graph = program.graph;
-  if (has_host_work(*graph)) {
-    // The translation has decided what it could; loops that are taken apart let more be decided.
-    const bool unrolled = jit::UnrollConstantLoops(graph);
-    if (jit::RemoveListMutation(graph) || unrolled) {
-      jit::PeepholeOptimize(graph);
-      jit::ConstantPropagation(graph);
-    }
-  } else {
-    jit::PeepholeOptimize(graph);  // after the translation's propagation of constants
-  }
+  const bool has_work = has_host_work(*graph), taken_apart = has_work && take_apart(graph);
+  // The translation has propagated constants, and where the host has work has done this, too.
+  if (taken_apart || !has_work) jit::PeepholeOptimize(graph);
+  if (taken_apart) jit::ConstantPropagation(graph);
   jit::EliminateCommonSubexpression(graph);
   eliminate_dead_code(graph);
 }
