@@ -21,23 +21,27 @@ jit::Value* insert(jit::Graph& graph, const std::string& script, const std::vect
   return insert_script(graph, *find_script(script).function->graph(), arguments);
 }
 
+jit::Value* insert_activation(jit::Graph& graph, jit::Value* x, const std::string& name, jit::Value* clip) {
+  jit::Value* const number = graph.insertConstant(1.0);
+  return insert(graph, "activate", {x, graph.insertConstant(name), number, number, clip});
+}
+
 TEST(Inlining, TakesTheBranchThatAConstantDecides) {
   jit::Graph graph;
-  jit::Value* const scores = graph.addInput();
-  EXPECT_EQ(insert(graph, "post_transform", {scores, graph.insertConstant("NONE")}), scores);
-  EXPECT_EQ(insert(graph, "post_transform", {scores, graph.insertConstant("LOGISTIC")})->node()->kind(),
-            c10::aten::sigmoid);
+  jit::Value *const x = graph.addInput(), *const none = graph.insertConstant(c10::IValue());
+  EXPECT_EQ(insert_activation(graph, x, "tanh", none)->node()->kind(), c10::aten::tanh);
+  EXPECT_EQ(insert_activation(graph, x, "relu", none)->node()->kind(), c10::aten::relu);
   EXPECT_EQ(count(graph, c10::prim::If), 0U);
 }
 
 TEST(Inlining, TakesTheBranchThatPresenceDecides) {
   jit::Graph graph;
-  jit::Value* const x = graph.addInput();
-  jit::Value* const low = graph.insertConstant(0);
-  insert(graph, "saturated", {x, graph.insertConstant(c10::IValue()), low, low});
-  EXPECT_EQ(count(graph, c10::aten::add), 0U);
-  insert(graph, "saturated", {x, x, low, low});
-  EXPECT_EQ(count(graph, c10::aten::add), 1U);
+  jit::Value *const x = graph.addInput(), *const clip = graph.addInput();
+  clip->setType(c10::FloatType::get());
+  insert_activation(graph, x, "tanh", graph.insertConstant(c10::IValue()));
+  EXPECT_EQ(count(graph, c10::aten::clamp), 0U);
+  insert_activation(graph, x, "tanh", clip);
+  EXPECT_EQ(count(graph, c10::aten::clamp), 1U);
   EXPECT_EQ(count(graph, c10::prim::If), 0U);
 }
 

@@ -21,13 +21,12 @@ Value linear_scores(Translator& t, const NodeView& n) {
 
 Values linear_classifier(Translator& t, const NodeView& n) {
   const Value labels = constant(t, first_listed(t, n, {"classlabels_strings", "classlabels_ints"}));
-  const Value scores = t.call("scores_of_classes", {linear_scores(t, n), labels});
-  const Values results = t.call_all("classified", {scores, scores, labels, n.attr_string("post_transform")});
-  return {results[0].as(labels.type), cast(t, results[1].as(computed_type(n)), ElementType::Float)};
+  const Value scores = scores_of_classes(t, linear_scores(t, n), labels);
+  return classified(t, n, scores, scores, labels, computed_type(n));
 }
 
 Values linear_regressor(Translator& t, const NodeView& n) {
-  const Value y = t.call("post_transform", {linear_scores(t, n), n.attr_string("post_transform")});
+  const Value y = post_transform(t, n, linear_scores(t, n), n.attr_string("post_transform"));
   return {cast(t, y.as(computed_type(n)), ElementType::Float)};
 }
 

@@ -16,6 +16,15 @@ at::Tensor string_ids(Translator& t, const std::vector<std::string>& texts) {
   return at::tensor(ids);
 }
 
+int64_t count(const Translator& t, const Value& labels) { return t.known_shape(labels)->at(0); }
+
+// A string's default, like that of a number, is stored as 0: it is the id of "".
+Value highest(Translator& t, const Value& ranking, const Value& labels) {
+  if (count(t, labels) != 1) return t.call("aten::index_select", {labels, 0, t.call("aten::argmax", {ranking, 1})});
+  const Value column = t.call("aten::select", {ranking, 1, 0});
+  return t.call("aten::where", {t.call("aten::ge", {column, 0}), labels, 0});
+}
+
 }  // namespace
 
 Stored listed(Translator& t, const NodeView& n, std::string_view name, ElementType type) {
@@ -50,6 +59,25 @@ ElementType computed_type(const NodeView& n) {
 }
 
 Value features(Translator& t, const NodeView& n) { return cast(t, n.tensor(0), computed_type(n)); }
+
+Value post_transform(Translator& t, const NodeView& n, const Value& scores, const std::string& how) {
+  if (how == "NONE") return scores;
+  if (how == "SOFTMAX") return t.call("aten::softmax", {scores, -1});
+  if (how == "LOGISTIC") return t.call("aten::sigmoid", {scores});
+  if (how == "SOFTMAX_ZERO") return t.call("softmax_zero", {scores});
+  if (how == "PROBIT") return t.call("probit", {scores});
+  n.fail("post_transform is NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT, not " + how);
+}
+
+Value scores_of_classes(Translator& t, const Value& scores, const Value& labels) {
+  return count(t, labels) == 2 ? t.call("scores_of_both", {scores}) : scores;
+}
+
+Values classified(Translator& t, const NodeView& n, const Value& scores, const Value& ranking, const Value& labels,
+                  ElementType type) {
+  const Value y = post_transform(t, n, scores, n.attr_string("post_transform"));
+  return {highest(t, ranking, labels).as(labels.type), cast(t, y.as(type), ElementType::Float)};
+}
 
 void register_ml_ops(Registry& r) {
   register_ml_feature_ops(r);

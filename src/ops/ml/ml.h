@@ -36,4 +36,12 @@ ElementType computed_type(const NodeView& n);
 // Input 0 in this type.
 Value features(Translator& t, const NodeView& n);
 
+// The scores [N, C] as `how` has them given: NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT.
+Value post_transform(Translator& t, const NodeView& n, const Value& scores, const std::string& how);
+// What one class of two scores, the other does with the opposite sign.
+Value scores_of_classes(Translator& t, const Value& scores, const Value& labels);
+// A classifier's outputs: for each row the label that ranks highest, and the scores, which are of `type`.
+Values classified(Translator& t, const NodeView& n, const Value& scores, const Value& ranking, const Value& labels,
+                  ElementType type);
+
 }  // namespace onnxtorch

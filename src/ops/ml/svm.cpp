@@ -36,7 +36,7 @@ Values svm_regressor(Translator& t, const NodeView& n) {
   Value y =
       n.attr_int("n_supports") > 0 ? support_vector_scores(t, n, coefficients.reshape({1, -1})) : linear_scores(t, n);
   if (n.attr_int("one_class") != 0) y = t.call("one_class", {y});
-  y = t.call("post_transform", {y, n.attr_string("post_transform")});
+  y = post_transform(t, n, y, n.attr_string("post_transform"));
   return {cast(t, y.as(computed_type(n)), ElementType::Float)};
 }
 
@@ -97,9 +97,7 @@ Values svm_classifier(Translator& t, const NodeView& n) {
                                                  constant(t, listed(t, n, "prob_b", type)), first, second, classes});
     }
   }
-  scores = t.call("scores_of_classes", {scores, labels});
-  const Values results = t.call_all("classified", {scores, ranking, labels, n.attr_string("post_transform")});
-  return {results[0].as(labels.type), cast(t, results[1].as(type), ElementType::Float)};
+  return classified(t, n, scores_of_classes(t, scores, labels), ranking, labels, type);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // TreeEnsemble, TreeEnsembleRegressor, TreeEnsembleClassifier.
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/tensor.h>
 #include <onnx/onnx-ml.pb.h>
 
@@ -62,7 +63,7 @@ Values tree_ensemble(Translator& t, const NodeView& n) {
   };
   const ElementType type = computed_type(n);
   const std::string how = named(n, "post_transform", {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"});
-  const Value y = t.call("post_transform", {votes(t, n, attributes, type), how});
+  const Value y = post_transform(t, n, votes(t, n, attributes, type), how);
   return {cast(t, y.as(type), n.element(0))};
 }
 
@@ -104,7 +105,7 @@ Values tree_ensemble_regressor(Translator& t, const NodeView& n) {
   attributes.n_targets = n.attr_int("n_targets");
   attributes.aggregate_function = n.attr_string("aggregate_function");
   const ElementType type = type_of_list(n);
-  const Value y = t.call("post_transform", {votes(t, n, attributes, type), n.attr_string("post_transform")});
+  const Value y = post_transform(t, n, votes(t, n, attributes, type), n.attr_string("post_transform"));
   return {cast(t, y.as(type), ElementType::Float)};
 }
 
@@ -114,7 +115,8 @@ bool are_equal(const std::vector<int64_t>& ids) {
 
 // With two labels but votes for one class only, the other's score follows from that class's, which becomes target 0.
 // So it is with a single label: the other one is 0, or "".
-Values binary_classifier(Translator& t, const NodeView& n, NodeListAttributes attributes, const Value& labels) {
+Values binary_classifier(Translator& t, const NodeView& n, NodeListAttributes attributes, Stored labels) {
+  if (labels.tensor.numel() == 1) labels.tensor = at::constant_pad_nd(labels.tensor, {1, 0});
   Tensor& base = attributes.base_values;
   if (base.defined() && base.numel() > 1)
     base = base.slice(0, attributes.target_ids.at(0), attributes.target_ids.at(0) + 1);
@@ -122,22 +124,20 @@ Values binary_classifier(Translator& t, const NodeView& n, NodeListAttributes at
   const std::string how = n.attr_string("post_transform");
   const bool is_probability = attributes.target_weights.ge(0).all().item<bool>() && (how == "NONE" || how == "PROBIT");
   const ElementType type = type_of_list(n);
-  const Values results = t.call_all("classified_by_one", {votes(t, n, attributes, type), is_probability, labels, how});
-  return {results[0].as(labels.type), cast(t, results[1].as(type), ElementType::Float)};
+  const Value scores = t.call("scores_by_one", {votes(t, n, attributes, type), is_probability});
+  return classified(t, n, scores, scores, constant(t, labels), type);
 }
 
 Values tree_ensemble_classifier(Translator& t, const NodeView& n) {
   const Stored classlabels = first_listed(t, n, {"classlabels_strings", "classlabels_int64s"});
   const int64_t classes = classlabels.tensor.numel();
-  const Value labels = constant(t, classlabels);
   NodeListAttributes attributes = node_list(t, n, "class");
-  if (classes <= 2 && are_equal(attributes.target_ids)) return binary_classifier(t, n, attributes, labels);
+  if (classes <= 2 && are_equal(attributes.target_ids)) return binary_classifier(t, n, attributes, classlabels);
 
   attributes.n_targets = classes;
   const ElementType type = type_of_list(n);
   const Value scores = votes(t, n, attributes, type);
-  const Values results = t.call_all("classified", {scores, scores, labels, n.attr_string("post_transform")});
-  return {results[0].as(labels.type), cast(t, results[1].as(type), ElementType::Float)};
+  return classified(t, n, scores, scores, constant(t, classlabels), type);
 }
 
 }  // namespace

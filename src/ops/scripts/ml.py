@@ -22,43 +22,20 @@ def softmax_zero(scores: Tensor) -> Tensor:
     return torch.where(total == 0, 0.5, weights / total)
 
 
-def post_transform(scores: Tensor, how: str) -> Tensor:
-    if how == "SOFTMAX":
-        return torch.softmax(scores, -1)
-    if how == "LOGISTIC":
-        return torch.sigmoid(scores)
-    if how == "SOFTMAX_ZERO":
-        return softmax_zero(scores)
-    if how == "PROBIT":
-        # In double precision, for near 0.5 the terms cancel.
-        return (1.41421356 * erfinv_approximation(2.0 * scores.to(torch.float64) - 1.0)).to(scores.dtype)
-    assert how == "NONE", "post_transform is NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT, not " + how
-    return scores
+def probit(scores: Tensor) -> Tensor:
+    # In double precision, for near 0.5 the terms cancel.
+    return (1.41421356 * erfinv_approximation(2.0 * scores.to(torch.float64) - 1.0)).to(scores.dtype)
 
 
-# A string's default, like that of a number, is stored as 0: it is the id of "".
-def classified(scores: Tensor, ranking: Tensor, labels: Tensor, how: str) -> Tuple[Tensor, Tensor]:
-    if labels.size(0) == 1:
-        chosen = torch.where(torch.ge(ranking[:, 0], 0), labels, 0)
-    else:
-        chosen = torch.index_select(labels, 0, torch.argmax(ranking, 1))
-    return chosen, post_transform(scores, how)
+# Of one score the other is the opposite.
+def scores_of_both(scores: Tensor) -> Tensor:
+    return torch.cat([-scores, scores], 1) if scores.size(1) == 1 else scores
 
 
-# What one class of two scores, the other does with the opposite sign.
-def scores_of_classes(scores: Tensor, labels: Tensor) -> Tensor:
-    if scores.size(1) == 1 and labels.size(0) == 2:
-        return torch.cat([-scores, scores], 1)
-    return scores
-
-
-# Of two classes by the score of the second. A single label is that of the second.
-def classified_by_one(score: Tensor, is_probability: bool, labels: Tensor, how: str) -> Tuple[Tensor, Tensor]:
+# Of the second class's score the first's follows.
+def scores_by_one(score: Tensor, is_probability: bool) -> Tensor:
     other = 1.0 - score if is_probability else -score
-    both = torch.cat([other, score], 1)
-    if labels.size(0) == 1:
-        labels = torch.constant_pad_nd(labels, [1, 0])
-    return classified(both, both, labels, how)
+    return torch.cat([other, score], 1)
 
 
 def linear_scores(x: Tensor, coefficients: Tensor, intercepts: Optional[Tensor]) -> Tensor:
@@ -134,17 +111,6 @@ def feature_vectorizer(X: List[Tensor], inputdimensions: Optional[List[int]]) ->
             part = torch.constant_pad_nd(part, [0, inputdimensions[i] - part.size(1)])
         parts.append(part)
     return torch.cat(parts, 1)
-
-
-def normalizer(X: Tensor, norm: str) -> Tensor:
-    if norm == "MAX":
-        size = torch.amax(X, [-1], keepdim=True)
-    elif norm == "L1":
-        size = torch.sum(torch.abs(X), [-1], keepdim=True)
-    else:
-        assert norm == "L2", "norm is MAX, L1 or L2, not " + norm
-        size = torch.sqrt(torch.sum(torch.square(X), [-1], keepdim=True))
-    return X / torch.where(size == 0, 1.0, size)
 
 
 # Labels and maps

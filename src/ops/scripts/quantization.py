@@ -22,19 +22,12 @@ def each_of_block(parameter: Tensor, sizes: List[int], axis: int, block_size: in
     return torch.slice(torch.repeat_interleave(parameter, block_size, axis), axis, 0, sizes[axis])
 
 
-def saturated(x: Tensor, zero_point: Optional[Tensor], low: int, high: int) -> Tensor:
-    rounded = torch.round(x)
-    if zero_point is not None:
-        rounded = rounded + zero_point
-    return torch.clamp(rounded, low, high)
-
-
 def dynamic_quantize_linear(x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
     low = torch.clamp_max(torch.min(x), 0)
     high = torch.clamp_min(torch.max(x), 0)
     scale = torch.where(high == low, torch.ones_like(high), (high - low) / 255)
     zero_point = torch.round(torch.clamp(-low / scale, 0, 255))
-    y = saturated(x / scale, zero_point, 0, 255)
+    y = torch.clamp(torch.round(x / scale) + zero_point, 0, 255)
     return y.to(torch.uint8), scale, zero_point.to(torch.uint8)
 
 
