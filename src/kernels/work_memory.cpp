@@ -113,7 +113,7 @@ at::Tensor work_tensor_over(const at::Tensor& tensor) {
   return tensor;
 }
 
-at::Tensor snug(at::Tensor tensor) {
+at::Tensor snug(const at::Tensor& tensor) {
   const auto* const lent = WorkMemory::lent_to(tensor);
   return !lent || is_snug(lent->block.size, tensor.storage().nbytes()) ? tensor : tensor.clone();
 }

@@ -52,7 +52,7 @@ class __attribute__((visibility("default"))) WorkMemory : public std::enable_sha
   static void take_back(void* lent);
   static Lent* lent_to(const at::Tensor& tensor);
   friend bool is_last_reference(const at::Tensor& tensor);
-  friend at::Tensor snug(at::Tensor tensor);
+  friend at::Tensor snug(const at::Tensor& tensor);
   friend float bound_of(const at::Tensor& tensor);
   friend void note_bound(const at::Tensor& tensor, float bound);
 
@@ -80,7 +80,7 @@ __attribute__((visibility("default"))) bool is_last_reference(const at::Tensor& 
 __attribute__((visibility("default"))) at::Tensor work_tensor_over(const at::Tensor& tensor);
 
 // The tensor for somebody who may keep it for long: a copy where its block is much larger than it.
-__attribute__((visibility("default"))) at::Tensor snug(at::Tensor tensor);
+__attribute__((visibility("default"))) at::Tensor snug(const at::Tensor& tensor);
 
 // What no element is larger than, in its absolute value, and so that none is NaN; infinity where a run has not noted it
 // of the tensor's memory. It goes with the run.
