@@ -241,6 +241,22 @@ def test_large_tensors_on_several_threads():
     np.testing.assert_allclose(ours, np.maximum(sigmoid - x, 0), rtol=1e-7, atol=1e-7)
 
 
+def test_results_larger_than_the_caches():
+    """They are written past them; but not those that lie over an input, nor masks."""
+    x, v = floats(2903, 3001, special=True), floats(3001)
+    source = model(
+        """(float[N, C] x, float[C] v) => (float y, bool m, float z, float s)
+           { y = Mul(x, v) m = Less(y, v) a = Where(m, x, v) z = Relu(a) s = ReduceMax(z, axes) }""",
+        axes=np.array([1]),
+    )
+    check(source, [x, v])
+    source = model(
+        "(float[N, C] x, float[C] v) => (float y) { a = CumSum(x, one) b = Mul(a, v) y = Relu(b) }",
+        one=np.array(1),
+    )
+    check(source, [floats(2903, 3001), v])
+
+
 def test_other_types_are_left_to_aten():
     for name in ["double", "float16", "int64"]:
         source = model(f"({name}[N] x) => ({name} y) {{ a = Abs(x) b = Mul(a, x) y = Sub(a, b) }}")

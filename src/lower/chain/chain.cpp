@@ -7,6 +7,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -155,6 +156,16 @@ at::Tensor reduce(const at::Tensor& x, const ChainPlan::Rest& rest) {
   return reduced;
 }
 
+// In bytes, as Linux tells; unlimited where it does not.
+size_t last_cache() {
+  static const size_t bytes = [] {
+    std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
+    size_t kibibytes = 0;
+    return file >> kibibytes ? kibibytes << 10 : std::numeric_limits<size_t>::max();
+  }();
+  return bytes;
+}
+
 // Makes the passes for inputs of known layouts.
 class Planner {
  public:
@@ -286,6 +297,7 @@ class Planner {
     pass.items = count(sizes);
     constexpr int64_t kGrain = 1 << 15;  // of ATen's operators
     pass.grain = std::max<int64_t>(kGrain / work, 1 << 10);
+    pass.loop.streams = pass.items * sizeof(float) > last_cache();
     std::vector<size_t> results;
     for (const size_t value : values) {
       if (leaves_pass_.contains(value)) results.push_back(value);

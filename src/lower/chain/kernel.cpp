@@ -16,6 +16,7 @@ using Vec = Vectorized<float>;
 constexpr int64_t kWidth = Vec::size();
 constexpr int64_t kMemory = 1 << 14;  // floats: what the level 1 cache holds besides inputs and results
 constexpr int64_t kLargestBlock = 1 << 12;
+constexpr int64_t kStreamedBlock = 1 << 9;  // so that memory is read while it is written
 // A block ends where such a run of a strided source does, so that within the block its elements are one, or side by
 // side.
 constexpr int64_t kLongRun = 1 << 7;
@@ -286,6 +287,23 @@ void store_mask(const float* from, int64_t count, uint8_t* to) {
   }
 }
 
+#if defined(CPU_CAPABILITY_AVX512)
+void stream(const Vec& x, float* to) { _mm512_stream_ps(to, x); }
+#elif defined(CPU_CAPABILITY_AVX2)
+void stream(const Vec& x, float* to) { _mm256_stream_ps(to, x); }
+#else
+void stream(const Vec& x, float* to) { x.store(to); }
+#endif
+
+// Writes past the caches. Otherwise each of its cache lines would be read before it is written.
+void stream(const float* from, int64_t count, float* to) {
+  constexpr uintptr_t kAlignment = kWidth * sizeof(float);
+  int64_t i = 0;
+  for (; i < count && reinterpret_cast<uintptr_t>(to + i) % kAlignment != 0; ++i) to[i] = from[i];
+  for (; i + kWidth <= count; i += kWidth) stream(Vec::loadu(from + i), to + i);
+  for (; i < count; ++i) to[i] = from[i];
+}
+
 bool is_direct(const Source& source) { return source.kind == Source::Kind::Direct && !source.is_mask; }
 
 // As many floats are reduced one after another; what these come to, which is less, as doubles.
@@ -460,8 +478,9 @@ class Pass {
       buffers += !is_direct(source) && source.kind != Source::Kind::Splat;
       in_place += is_direct(source);
     }
-    for (const bool is_mask : loop.results_are_masks) ++(is_mask ? buffers : in_place);
-    block_ = std::min(kLargestBlock, kMemory / std::max<int64_t>(buffers + in_place / 2, 1)) / kWidth * kWidth;
+    for (int64_t i = 0; i < result_count_; ++i) ++(in_memory(i) ? in_place : buffers);
+    const int64_t largest = loop.streams ? kStreamedBlock : kLargestBlock;
+    block_ = std::min(largest, kMemory / std::max<int64_t>(buffers + in_place / 2, 1)) / kWidth * kWidth;
     for (int64_t i = 0; i < source_count_; ++i) {
       if (loop.sources[i].kind == Source::Kind::Splat) splat(i, element(loop.sources[i], sources[i], 0));
     }
@@ -491,6 +510,14 @@ class Pass {
   }
 
  private:
+  // What a source has fetched in any case is written where it is.
+  bool is_streamed(int64_t result) const {
+    return loop_.streams && !loop_.results_are_masks[result] &&
+           std::find(sources_, sources_ + source_count_, results_[result]) == sources_ + source_count_;
+  }
+
+  bool in_memory(int64_t result) const { return !loop_.results_are_masks[result] && !is_streamed(result); }
+
   void splat(int64_t slot, float value) {
     Vec(value).store(vectors_[slot]);
     slots_[slot] = {vectors_[slot], kSplat};
@@ -528,13 +555,12 @@ class Pass {
     }
     for (int64_t i = first_register_; i < first_result_; ++i) slots_[i] = buffer(i);
     for (int64_t i = 0; i < result_count_; ++i) {
-      const bool in_memory = whole && !loop_.results_are_masks[i];
       slots_[first_result_ + i] =
-          in_memory ? Slot{static_cast<float*>(results_[i]) + begin, kAll} : buffer(first_result_ + i);
+          whole && in_memory(i) ? Slot{static_cast<float*>(results_[i]) + begin, kAll} : buffer(first_result_ + i);
     }
     // What is read and then written in the same memory may be in another processor's cache: it is fetched once.
     for (int64_t i = 0; i < result_count_ && whole; ++i) {
-      if (loop_.results_are_masks[i]) continue;
+      if (!in_memory(i)) continue;
       const auto* const to = static_cast<const float*>(results_[i]) + begin;
       for (int64_t at = 0; at < count; at += kCacheLine) __builtin_prefetch(to + at, /*rw=*/1);
     }
@@ -543,6 +569,8 @@ class Pass {
       const float* const data = slots_[first_result_ + i].data;
       if (loop_.results_are_masks[i]) {
         store_mask(data, count, static_cast<uint8_t*>(results_[i]) + begin);
+      } else if (is_streamed(i)) {
+        stream(data, count, static_cast<float*>(results_[i]) + begin);
       } else if (!whole) {
         std::copy_n(data, count, static_cast<float*>(results_[i]) + begin);
       }

@@ -115,6 +115,7 @@ struct Loop {
   std::vector<Reduction> reductions;  // of values that steps give
   Rows rows;
   bool gives_doubles = false;  // for what the reductions give
+  bool streams = false;        // results past the caches, as none is as large
 
   uint64_t slots() const { return sources.size() + constants.size() + registers + results_are_masks.size(); }
 };
