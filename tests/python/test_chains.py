@@ -546,6 +546,14 @@ def test_reductions_of_sizes_that_come_with_the_run():
     )
 
 
+def test_reductions_of_a_scalar():
+    source = model(
+        "(float x) => (float s, float m) { e = Exp(x) s = ReduceSum<keepdims = 0>(e, first) m = ReduceMean(e, first) }",
+        first=np.array([0]),
+    )
+    check(source, [np.array(1.5, np.float32)])
+
+
 def test_variances_by_hand():
     source = model(
         "(float[20, 300] x) => (float y) "

@@ -6,40 +6,13 @@
 #include <torch/csrc/jit/runtime/interpreter.h>
 #include <torch/custom_class.h>
 
-#include <array>
 #include <memory>
 #include <vector>
 
-#include "lower/chain/kernel.h"
+#include "lower/chain/program.h"
 #include "lower/recent.h"
 
 namespace onnxtorch {
-
-// Values are numbered: the inputs, the constants, what each instruction gives, then what each reduction gives.
-struct ChainProgram {
-  struct Instruction {
-    chain::Op op;
-    std::vector<size_t> operands;
-    float a = 0, b = 0;
-  };
-
-  struct Reduction {
-    chain::Reducer reducer;
-    bool is_mean = false;
-    std::vector<int64_t> dims = {};  // none are all
-    bool keepdim = false;
-    size_t value = 0;  // an instruction's
-  };
-
-  std::vector<uint8_t> inputs_are_masks;
-  std::vector<float> constants;
-  std::vector<Instruction> instructions;
-  std::vector<Reduction> reductions;
-  std::vector<size_t> results;  // instructions' and reductions' values
-
-  size_t first_instruction() const { return inputs_are_masks.size() + constants.size(); }
-  size_t first_reduction() const { return first_instruction() + instructions.size(); }
-};
 
 struct ChainPlan;
 

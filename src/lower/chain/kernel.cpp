@@ -5,15 +5,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
+
+#include "lower/chain/reductions.h"
 
 namespace onnxtorch::chain::CPU_CAPABILITY {
 namespace {
 
-using at::vec::Vectorized;
-using Vec = Vectorized<float>;
-
-constexpr int64_t kWidth = Vec::size();
 constexpr int64_t kMemory = 1 << 14;  // floats: what the level 1 cache holds besides inputs and results
 constexpr int64_t kLargestBlock = 1 << 12;
 constexpr int64_t kStreamedBlock = 1 << 9;  // so that memory is read while it is written
@@ -306,161 +303,6 @@ void stream(const float* from, int64_t count, float* to) {
 
 bool is_direct(const Source& source) { return source.kind == Source::Kind::Direct && !source.is_mask; }
 
-// As many floats are reduced one after another; what these come to, which is less, as doubles.
-struct Sum {
-  static constexpr float kOfNone = 0;
-  static constexpr int64_t kMostInTurn = 8;
-  Vec operator()(const Vec& x, const Vec& y) const { return x + y; }
-  double operator()(double x, double y) const { return x + y; }
-};
-
-struct Maximum {
-  static constexpr float kOfNone = -std::numeric_limits<float>::infinity();
-  static constexpr int64_t kMostInTurn = std::numeric_limits<int64_t>::max();
-  Vec operator()(const Vec& x, const Vec& y) const { return at::vec::maximum(x, y); }
-  double operator()(double x, double y) const { return ((y > x) | (y != y)) ? y : x; }
-};
-
-struct Minimum {
-  static constexpr float kOfNone = std::numeric_limits<float>::infinity();
-  static constexpr int64_t kMostInTurn = std::numeric_limits<int64_t>::max();
-  Vec operator()(const Vec& x, const Vec& y) const { return at::vec::minimum(x, y); }
-  double operator()(double x, double y) const { return ((y < x) | (y != y)) ? y : x; }
-};
-
-constexpr int64_t kShortRun = 16;
-constexpr int64_t kShortRow = 32;
-
-// In doubles where ATen has no instructions for it, and adds one float after another.
-template <typename F>
-double reduce_vector(const Vec& x, const F& f) {
-#ifdef CPU_CAPABILITY_DEFAULT
-  float floats[kWidth];
-  x.store(floats);
-  double total = F::kOfNone;
-  for (const float lane : floats) total = f(total, lane);
-  return total;
-#else
-  return at::vec::vec_reduce_all<float>(f, x);
-#endif
-}
-
-template <typename F>
-double reduce_run(const float* x, int64_t count, const F& f) {
-  constexpr int64_t kSide = 4;
-  double total = F::kOfNone;
-  if (count >= kSide * kWidth) {
-    Vec totals[kSide] = {Vec(F::kOfNone), Vec(F::kOfNone), Vec(F::kOfNone), Vec(F::kOfNone)};
-    for (int64_t left = count / (kSide * kWidth); left > 0;) {
-      const int64_t turns = std::min(left, F::kMostInTurn);
-      Vec sums[kSide];
-      for (int64_t j = 0; j < kSide; ++j) sums[j] = Vec::loadu(x + j * kWidth);
-      for (int64_t turn = 1; turn < turns; ++turn) {
-        for (int64_t j = 0; j < kSide; ++j) sums[j] = f(sums[j], Vec::loadu(x + (turn * kSide + j) * kWidth));
-      }
-      for (int64_t j = 0; j < kSide; ++j) totals[j] = f(totals[j], sums[j]);
-      x += turns * kSide * kWidth;
-      left -= turns;
-    }
-    total = reduce_vector(f(f(totals[0], totals[1]), f(totals[2], totals[3])), f);
-    count %= kSide * kWidth;
-  }
-  if (count >= kWidth) {
-    Vec sums = Vec::loadu(x);
-    for (x += kWidth, count -= kWidth; count >= kWidth; x += kWidth, count -= kWidth) sums = f(sums, Vec::loadu(x));
-    total = f(total, reduce_vector(sums, f));
-  }
-  for (int64_t i = 0; i < count; ++i) total = f(total, x[i]);
-  return total;
-}
-
-// Short runs that lie side by side: as many at once as a vector has elements. Gives the number of those that are done.
-template <typename F>
-int64_t reduce_short_runs(const float* x, int64_t runs, int64_t count, float* to, float divisor, const F& f) {
-  const auto places = Vectorized<int32_t>::arange(0, static_cast<int32_t>(count));
-  int64_t done = 0;
-  for (; done + kWidth <= runs; done += kWidth, x += kWidth * count) {
-    Vec sums(F::kOfNone);
-    for (int64_t i = 0; i < count; ++i) sums = f(sums, at::vec::gather<sizeof(float)>(x + i, places));
-    (sums / Vec(divisor)).store(to + done);
-  }
-  return done;
-}
-
-// What columns come to: the sums of a turn's rows, and those of the turns before.
-struct Totals {
-  float* turn;
-  double* turns;
-};
-
-template <typename F>
-void reduce_turn(const float* x, int64_t rows, int64_t columns, float* sums, const F& f) {
-  constexpr int64_t kSide = 4;
-  int64_t column = 0;
-  for (; column + kSide * kWidth <= columns; column += kSide * kWidth) {
-    Vec side[kSide];
-    for (int64_t j = 0; j < kSide; ++j) side[j] = Vec::loadu(sums + column + j * kWidth);
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t j = 0; j < kSide; ++j) side[j] = f(side[j], Vec::loadu(x + row * columns + column + j * kWidth));
-    }
-    for (int64_t j = 0; j < kSide; ++j) side[j].store(sums + column + j * kWidth);
-  }
-  for (; column + kWidth <= columns; column += kWidth) {
-    Vec side = Vec::loadu(sums + column);
-    for (int64_t row = 0; row < rows; ++row) side = f(side, Vec::loadu(x + row * columns + column));
-    side.store(sums + column);
-  }
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t i = column; i < columns; ++i) sums[i] = static_cast<float>(f(sums[i], x[row * columns + i]));
-  }
-}
-
-// Rows from the number `row` on.
-template <typename F>
-void reduce_rows(const float* x, int64_t row, int64_t rows, int64_t columns, bool are_last, Totals to, const F& f) {
-  for (const int64_t end = row + rows; row < end;) {
-    const int64_t turns = std::min(end - row, F::kMostInTurn - row % F::kMostInTurn);
-    if (row % F::kMostInTurn == 0) std::fill_n(to.turn, columns, F::kOfNone);
-    reduce_turn(x, turns, columns, to.turn, f);
-    x += turns * columns;
-    row += turns;
-    if (row % F::kMostInTurn != 0 && (!are_last || row != end)) continue;
-    for (int64_t i = 0; i < columns; ++i) to.turns[i] = f(to.turns[i], to.turn[i]);
-  }
-}
-
-// Short rows are taken for parts of long ones.
-template <typename F>
-void reduce_short_rows(const float* x, int64_t rows, int64_t columns, double* totals, const F& f) {
-  const int64_t side = 2 * kShortRow / columns, long_rows = rows / side;
-  if (long_rows > 1) {
-    float turn[2 * kShortRow];
-    double turns[2 * kShortRow];
-    std::fill_n(turns, side * columns, F::kOfNone);
-    reduce_rows(x, 0, long_rows, side * columns, true, {turn, turns}, f);
-    for (int64_t row = 0; row < side; ++row) {
-      for (int64_t i = 0; i < columns; ++i) totals[i] = f(totals[i], turns[row * columns + i]);
-    }
-    x += long_rows * side * columns;
-    rows -= long_rows * side;
-  }
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t i = 0; i < columns; ++i) totals[i] = f(totals[i], x[row * columns + i]);
-  }
-}
-
-template <typename G>
-void with(Reducer reducer, const G& use) {
-  switch (reducer) {
-    case Reducer::Sum:
-      return use(Sum());
-    case Reducer::Maximum:
-      return use(Maximum());
-    case Reducer::Minimum:
-      return use(Minimum());
-  }
-}
-
 // Computes a pass block by block. A block is of whole vectors, read and written in place where that can be; or it is
 // less than a vector, and copied.
 class Pass {
@@ -472,7 +314,8 @@ class Pass {
         source_count_(static_cast<int64_t>(loop.sources.size())),
         result_count_(static_cast<int64_t>(loop.results_are_masks.size())),
         first_register_(source_count_ + static_cast<int64_t>(loop.constants.size())),
-        first_result_(first_register_ + loop.registers) {
+        first_result_(first_register_ + loop.registers),
+        reductions_(loop, results + result_count_) {
     int64_t buffers = loop.registers, in_place = 0;
     for (const Source& source : loop.sources) {
       buffers += !is_direct(source) && source.kind != Source::Kind::Splat;
@@ -489,10 +332,10 @@ class Pass {
 
   void elements(int64_t begin, int64_t end) {
     const bool is_reduced = !loop_.reductions.empty();
-    if (is_reduced) place_ = place(begin);
+    if (is_reduced) reductions_.begin_at(begin);
     while (begin < end) {
       const int64_t count = block(begin, end);
-      if (is_reduced) reduce_block(count);
+      if (is_reduced) reduce(count);
       begin += count;
     }
   }
@@ -525,12 +368,25 @@ class Pass {
 
   // Computes as many of the elements as fit; returns their number.
   int64_t block(int64_t begin, int64_t end) {
+    const int64_t count = block_size(begin, end);
+    const bool whole = count >= kWidth;
+    place_slots(begin, count, whole);
+    if (whole) fetch_results(begin, count);
+    for (const Step& step : loop_.steps) compute(step, slots_, whole ? count : kWidth);
+    write_results(begin, count, whole);
+    return count;
+  }
+
+  // Of whole vectors, or less than one.
+  int64_t block_size(int64_t begin, int64_t end) const {
     int64_t count = std::min(block_, end - begin);
     for (const Source& source : loop_.sources) {
       if (has_long_runs(source)) count = std::min(count, source.sizes.back() - begin % source.sizes.back());
     }
-    if (count >= kWidth) count -= count % kWidth;
-    const bool whole = count >= kWidth;
+    return count >= kWidth ? count - count % kWidth : count;
+  }
+
+  void place_slots(int64_t begin, int64_t count, bool whole) {
     float* next = memory_;
     const auto buffer = [&](int64_t slot) -> Slot {
       if (!whole) return {vectors_[slot], kAll};
@@ -558,13 +414,19 @@ class Pass {
       slots_[first_result_ + i] =
           whole && in_memory(i) ? Slot{static_cast<float*>(results_[i]) + begin, kAll} : buffer(first_result_ + i);
     }
-    // What is read and then written in the same memory may be in another processor's cache: it is fetched once.
-    for (int64_t i = 0; i < result_count_ && whole; ++i) {
+  }
+
+  // What is read and then written in the same memory may be in another processor's cache: it is fetched once.
+  void fetch_results(int64_t begin, int64_t count) const {
+    for (int64_t i = 0; i < result_count_; ++i) {
       if (!in_memory(i)) continue;
       const auto* const to = static_cast<const float*>(results_[i]) + begin;
       for (int64_t at = 0; at < count; at += kCacheLine) __builtin_prefetch(to + at, /*rw=*/1);
     }
-    for (const Step& step : loop_.steps) compute(step, slots_, whole ? count : kWidth);
+  }
+
+  // Those that were not computed in their place.
+  void write_results(int64_t begin, int64_t count, bool whole) const {
     for (int64_t i = 0; i < result_count_; ++i) {
       const float* const data = slots_[first_result_ + i].data;
       if (loop_.results_are_masks[i]) {
@@ -575,85 +437,12 @@ class Pass {
         std::copy_n(data, count, static_cast<float*>(results_[i]) + begin);
       }
     }
-    return count;
   }
 
-  // Elements of a block, which are of one part.
-  struct Piece {
-    int64_t begin;
-    int64_t row, rows;  // of the part
-    int64_t column, columns;
-    bool are_last;
-  };
-
-  // Reduces a piece, or as many whole groups that follow one another.
-  template <typename F>
-  void reduce_groups(size_t number, const Piece& piece, int64_t groups, int64_t result, const F& f) {
-    const Reduction& reduction = loop_.reductions[number];
-    const float* const from = slots_[reduction.slot].data + piece.begin;
-    const int64_t columns = loop_.rows.columns;
-    const Totals totals{turn_[number] + piece.column % kStrip, turns_[number] + piece.column % kStrip};
-    auto* const floats = static_cast<float*>(results_[result_count_ + number]) + result;
-    auto* const doubles = static_cast<double*>(results_[result_count_ + number]) + result;
-    int64_t done = 0;
-    if (columns == 1 && groups > 1 && piece.rows <= kShortRun && !loop_.gives_doubles)
-      done = reduce_short_runs(from, groups, piece.rows, floats, reduction.divisor, f);
-    for (; done < groups; ++done) {
-      const float* const x = from + done * piece.rows * piece.columns;
-      if (piece.row == 0) std::fill_n(totals.turns, piece.columns, F::kOfNone);
-      if (columns == 1) {
-        *totals.turns = f(*totals.turns, reduce_run(x, piece.rows, f));
-      } else if (columns <= kShortRow) {
-        reduce_short_rows(x, piece.rows, piece.columns, totals.turns, f);
-      } else {
-        reduce_rows(x, piece.row, piece.rows, piece.columns, piece.are_last, totals, f);
-      }
-      if (!piece.are_last) continue;
-      if (loop_.gives_doubles) {
-        std::copy_n(totals.turns, piece.columns, doubles + done * piece.columns);
-        continue;
-      }
-      for (int64_t i = 0; i < piece.columns; ++i)
-        floats[done * piece.columns + i] = static_cast<float>(totals.turns[i]) / reduction.divisor;
-    }
-  }
-
-  // Where an element is: in a part, which is one of its group's.
-  struct Place {
-    int64_t part, of_group, row, column;
-  };
-
-  Place place(int64_t element) const {
-    const Rows& rows = loop_.rows;
-    const int64_t row = element / rows.columns, group = row / rows.group, in_group = row % rows.group;
-    const int64_t of_group = in_group / rows.part;
-    return {group * rows.parts() + of_group, of_group, in_group % rows.part, element % rows.columns};
-  }
-
-  // Takes the block's elements, whole groups, whole rows or a piece of one at a time, into the totals of their part.
-  void reduce_block(int64_t count) {
-    const auto& [columns, group, part] = loop_.rows;
-    auto& [result, of_group, row, column] = place_;
-    for (int64_t done = 0; done < count;) {
-      const int64_t rest = count - done, left = std::min(part, group - of_group * part) - row;
-      const int64_t whole = column == 0 && rest >= columns ? std::min(rest / columns, left) : 0;
-      const int64_t width = whole > 0 ? columns : std::min(columns - column, rest);
-      const int64_t height = std::max<int64_t>(whole, 1), groups = whole == group ? rest / columns / group : 1;
-      const Piece piece{done, row, height, column, width, height == left};
-      for (size_t i = 0; i < loop_.reductions.size(); ++i) {
-        with(loop_.reductions[i].reducer,
-             [&](const auto& f) { reduce_groups(i, piece, groups, result * columns + column, f); });
-      }
-      done += groups * height * width;
-      column += width;
-      if (column < columns) continue;
-      column = 0;
-      row += height;
-      if (!piece.are_last) continue;
-      row = 0;
-      result += groups;
-      of_group = (of_group + 1) * part < group ? of_group + 1 : 0;
-    }
+  void reduce(int64_t count) {
+    const float* elements[kMostReductions];
+    for (size_t i = 0; i < loop_.reductions.size(); ++i) elements[i] = slots_[loop_.reductions[i].slot].data;
+    reductions_.take(elements, count);
   }
 
   const Loop& loop_;
@@ -661,11 +450,9 @@ class Pass {
   void* const* const results_;
   const int64_t source_count_, result_count_, first_register_, first_result_;
   int64_t block_ = 0;
-  Place place_{};  // of the next block
   alignas(64) float memory_[kMemory + kWidth];
   alignas(64) float vectors_[kMostSlots][kWidth];
-  alignas(64) float turn_[kMostReductions][kStrip];
-  alignas(64) double turns_[kMostReductions][kStrip];
+  Reductions reductions_;
   Slot slots_[kMostSlots];
 };
 
