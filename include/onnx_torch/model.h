@@ -77,4 +77,9 @@ class ONNX_TORCH_API Model {
   std::shared_ptr<const ModelFile> file_;
 };
 
+// Does what the first compile() of a process has to wait for, and every model needs: torch compiles the functions that
+// it has in TorchScript when it first looks for an operator, and a pass declares its operators when it first runs.
+// Any thread may call this, also while models are compiled.
+ONNX_TORCH_API void make_ready();
+
 }  // namespace onnxtorch

@@ -11,6 +11,7 @@
 #include "lower/host_work.h"
 #include "lower/waits.h"
 #include "onnx_torch/library.h"
+#include "onnx_torch/model.h"
 #include "registry/registry.h"
 #include "registry/schema.h"
 #include "registry/user_operators.h"

@@ -1,11 +1,15 @@
 #include "onnx_torch/model.h"
 
+#include <torch/csrc/jit/frontend/builtin_functions.h>
+#include <torch/csrc/jit/ir/ir.h>
+
 #include <algorithm>
 #include <set>
 
 #include "api/data_values.h"
 #include "import/model_reader.h"
 #include "runtime/model.h"
+#include "runtime/pipeline.h"
 #include "translate/signature.h"
 
 namespace onnxtorch {
@@ -102,6 +106,13 @@ std::map<std::string, std::string> Model::metadata() const {
 
 CompiledModel Model::compile(const Options& options) const {
   return CompiledModel(std::make_shared<const PreparedModel>(file_, options));
+}
+
+void make_ready() {
+  torch::jit::getAllBuiltinFunctionsFor(c10::aten::add);
+  Program empty;
+  empty.graph = std::make_shared<torch::jit::Graph>();
+  for (const Pass& pass : passes_for(c10::kCPU)) pass.run(empty);
 }
 
 }  // namespace onnxtorch

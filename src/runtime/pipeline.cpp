@@ -1,6 +1,5 @@
 #include "runtime/pipeline.h"
 
-#include <torch/csrc/jit/frontend/builtin_functions.h>
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
@@ -58,13 +57,6 @@ std::vector<Pass> passes_for(c10::Device device) {
   const auto lowering = device_passes(device);
   all.insert(all.end(), lowering.begin(), lowering.end());
   return all;
-}
-
-void make_ready() {
-  torch::jit::getAllBuiltinFunctionsFor(c10::aten::add);
-  Program empty;
-  empty.graph = std::make_shared<torch::jit::Graph>();
-  for (const Pass& pass : passes_for(c10::kCPU)) pass.run(empty);
 }
 
 void check_options(const Options& options, c10::Device device) {

@@ -15,10 +15,6 @@ namespace onnxtorch {
 // All passes that a model goes through on a device, in their order.
 std::vector<Pass> passes_for(c10::Device device);
 
-// Does what the first model of a process would have to wait for, and every model needs: torch compiles the functions
-// that it has in TorchScript when it first looks for an operator, and a pass declares its operators when it first runs.
-void make_ready();
-
 // Is told each step when it is done, by its name.
 using Watcher = std::function<void(const char* step, const Program& program)>;
 

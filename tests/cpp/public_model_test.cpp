@@ -1,5 +1,6 @@
 // The public interface, from the shared library.
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <onnx_torch/model.h>
@@ -70,6 +71,14 @@ TEST(Model, LoadsCompilesAndRuns) {
   EXPECT_TRUE(at::equal(outputs[0].tensor(), row(1) + longs({10, 20, 30})));
   EXPECT_TRUE(at::equal(outputs["z"].tensor(), -outputs["y"].tensor()));
   EXPECT_THAT(outputs.names(), ElementsAre("y", "z"));
+}
+
+TEST(Model, IsMadeReadyFor) {
+  make_ready();
+  EXPECT_TRUE(c10::Dispatcher::singleton().findSchema({"onnx_torch::chain", ""}));
+  const std::jthread other(make_ready);
+  const CompiledModel model = Model::from_bytes(two_outputs()).compile();
+  EXPECT_TRUE(at::equal(model.run({row(1)})["z"].tensor(), longs({-11, -22, -33}).reshape({1, 3})));
 }
 
 TEST(Model, TellsItsInputsAndOutputs) {
