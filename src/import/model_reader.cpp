@@ -27,7 +27,7 @@ void check_size(uintmax_t size, const std::string& what) {
   throw InvalidModelError(what + " is larger than 2 GiB, the limit of a protobuf message; save it with external data");
 }
 
-constexpr size_t kLarge = 1 << 16;  // bytes of a tensor that is not parsed
+constexpr size_t kLarge = 1 << 12;  // bytes of a tensor that is not parsed
 
 // Calls action(number, content, whole) for each field of a message; the content of one that has no length is empty.
 // Returns whether it is a message.
@@ -98,11 +98,23 @@ std::optional<std::string> referring(std::string_view tensor, std::string_view f
   return result + reference.SerializeAsString();  // of two messages in a row, the second's fields count
 }
 
-// The model without the bytes of its large initializers.
-std::optional<std::string> without_weights(std::string_view file) {
+// A node without what exporters tell of it, often ten times as much as the rest.
+std::optional<std::string> without_remarks(std::string_view node) {
+  std::string result;
+  const bool is_message = for_each_field(node, [&](int number, std::string_view, std::string_view whole) {
+    const bool is_remark =
+        number == onnx::NodeProto::kMetadataPropsFieldNumber || number == onnx::NodeProto::kDocStringFieldNumber;
+    if (!is_remark) result += whole;
+  });
+  return is_message ? std::optional(std::move(result)) : std::nullopt;
+}
+
+// The model without the bytes of its large initializers, and without remarks on the graph's nodes.
+std::optional<std::string> without_ballast(std::string_view file) {
   return with_changed(file, onnx::ModelProto::kGraphFieldNumber, [&](std::string_view graph) {
-    return with_changed(graph, onnx::GraphProto::kInitializerFieldNumber,
-                        [&](std::string_view tensor) { return referring(tensor, file); });
+    const auto light = with_changed(graph, onnx::GraphProto::kInitializerFieldNumber,
+                                    [&](std::string_view tensor) { return referring(tensor, file); });
+    return light ? with_changed(*light, onnx::GraphProto::kNodeFieldNumber, without_remarks) : std::nullopt;
   });
 }
 
@@ -136,7 +148,7 @@ std::shared_ptr<const ModelFile> ModelFile::from_path(const fs::path& path, cons
     if (!parsed) throw InvalidModelError(path.string() + " is not an ONNX model");
   };
   if (is_large) {
-    const auto message = without_weights(file->mapped().view);
+    const auto message = without_ballast(file->mapped().view);
     check(message && model->proto.ParseFromString(*message));
   } else {
     check(model->proto.ParseFromIstream(&stream));

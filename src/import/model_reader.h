@@ -18,7 +18,9 @@ namespace onnxtorch {
 struct OperatorSchema;
 
 struct ModelFile {
-  onnx::ModelProto proto;  // of a file, without the bytes of large initializers, which then are external data in it
+  // Of a file, without remarks on the graph's nodes and without the bytes of large initializers, which then are
+  // external data in it.
+  onnx::ModelProto proto;
   ExternalData external;
 
   // External data lies in `directory`: for a path that of the file, if none is given; for bytes nowhere.
@@ -27,7 +29,7 @@ struct ModelFile {
   static std::shared_ptr<const ModelFile> from_bytes(std::string_view bytes,
                                                      const std::filesystem::path& directory = {});
 
-  std::string serialized() const;  // the whole model, apart from data in other files
+  std::string serialized() const;  // the whole of it, apart from data in other files
 };
 
 // Opset versions by domain, "ai.onnx" being ""; a model without imports is of opset 1.
