@@ -100,7 +100,7 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
     if (known) {
       for (const IValue& value : *known) results.push_back(known_constant(value).graph);
     } else {
-      jit::Value* result = insert_script(*graph_, *callee.function->graph(), matched.inputs);
+      jit::Value* result = insert_script(*graph_, callee, matched.inputs, facts_);
       results.push_back(result);
       if (result->type()->kind() == c10::TypeKind::TupleType) {
         const auto unpacked = graph_->insertNode(graph_->createTupleUnpack(result))->outputs();

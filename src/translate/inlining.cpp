@@ -12,15 +12,24 @@ namespace {
 namespace jit = torch::jit;
 using c10::IValue;
 
-// A value that nothing can write to.
-bool is_plain(const IValue& value) {
-  return value.isNone() || value.isBool() || value.isInt() || value.isDouble() || value.isString();
+bool is_list(const jit::Value* value) { return value->type()->kind() == c10::TypeKind::ListType; }
+
+bool is_tensor(const jit::Value* value) { return value->type()->kind() == c10::TypeKind::TensorType; }
+
+// Of what the host computes with.
+bool is_number_or_numbers(const c10::Type& type) {
+  using Kind = c10::TypeKind;
+  const Kind kind = type.kind();
+  return kind == Kind::IntType || kind == Kind::FloatType || kind == Kind::BoolType ||
+         (kind == Kind::ListType && is_number_or_numbers(*type.expectRef<c10::ListType>().getElementType()));
 }
 
 class Inlining {
  public:
-  Inlining(jit::Graph& graph, jit::Graph& script, at::ArrayRef<jit::Value*> arguments) : graph_(graph) {
-    for (size_t i = 0; i < arguments.size(); ++i) values_[script.inputs()[i]] = arguments[i];
+  Inlining(jit::Graph& graph, const Script& script, at::ArrayRef<jit::Value*> arguments, Facts& facts)
+      : graph_(graph), facts_(facts), writes_(script.writes) {
+    const auto parameters = script.function->graph()->inputs();
+    for (size_t i = 0; i < arguments.size(); ++i) values_[parameters[i]] = arguments[i];
   }
 
   void insert(jit::Block& block) {
@@ -39,6 +48,7 @@ class Inlining {
       }
       jit::Node* const same = graph_.insertNode(graph_.createClone(node, [&](jit::Value* v) { return values_.at(v); }));
       map(node->outputs(), same->outputs());
+      if (is_fact(same)) facts_.learn(same);
     }
   }
 
@@ -53,21 +63,28 @@ class Inlining {
     for (size_t i = 0; i < from.size(); ++i) values_[from[i]] = to[i];
   }
 
-  // What a comparison, or what else gives a bool, comes to where all that it reads is constant.
+  // Whether a number or list follows from sizes, or numbers, for good. Strides may be others in a run, and a script
+  // that writes may change a list.
+  bool is_fact(const jit::Node* node) const {
+    const bool reads_sizes = node->kind() == c10::aten::size || node->kind() == c10::aten::dim;
+    if (!node->kind().is_aten() && node->kind() != c10::prim::ListConstruct) return false;
+    if (!reads_sizes && std::ranges::any_of(node->inputs(), is_tensor)) return false;
+    if (node->outputs().size() != 1 || !is_number_or_numbers(*node->output()->type())) return false;
+    return !writes_ || (!is_list(node->output()) && std::ranges::none_of(node->inputs(), is_list));
+  }
+
+  // What a comparison, or what else gives a bool, comes to where all that it reads is known.
   std::optional<IValue> condition(const jit::Node* node) const {
     if (!node->kind().is_aten() || node->outputs().size() != 1 ||
         node->output()->type()->kind() != c10::TypeKind::BoolType) {
       return {};
     }
     if (const auto presence = is_none(node)) return presence;
-    jit::Stack stack;
-    for (const jit::Value* input : node->inputs()) {
-      auto known = jit::toIValue(values_.at(input));
-      if (!known || !is_plain(*known)) return {};
-      stack.push_back(*std::move(known));
-    }
-    node->getOperation()(stack);
-    return stack.back();
+    if (!is_fact(node)) return {};
+    std::vector<jit::Value*> inputs;
+    for (const jit::Value* input : node->inputs()) inputs.push_back(values_.at(input));
+    const auto results = facts_.evaluate(inputs, [node](jit::Stack& stack) { node->getOperation()(stack); });
+    return results ? std::optional(results->back()) : std::nullopt;
   }
 
   // `x is None`, or `is not`, of a value that cannot be.
@@ -80,15 +97,18 @@ class Inlining {
   }
 
   jit::Graph& graph_;
+  Facts& facts_;
+  const bool writes_;
   std::unordered_map<const jit::Value*, jit::Value*> values_;  // of the script, in the graph
 };
 
 }  // namespace
 
-jit::Value* insert_script(jit::Graph& graph, jit::Graph& script, at::ArrayRef<jit::Value*> arguments) {
-  Inlining inlining(graph, script, arguments);
-  inlining.insert(*script.block());
-  return inlining.results(*script.block()).at(0);
+jit::Value* insert_script(jit::Graph& graph, const Script& script, at::ArrayRef<jit::Value*> arguments, Facts& facts) {
+  jit::Block& body = *script.function->graph()->block();
+  Inlining inlining(graph, script, arguments, facts);
+  inlining.insert(body);
+  return inlining.results(body).at(0);
 }
 
 }  // namespace onnxtorch

@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "translate/script_files.h"
+#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {
@@ -60,9 +61,9 @@ class Library : public jit::Resolver, public std::enable_shared_from_this<Librar
     jit::GraphFunction* function = compiled(name);
     if (!function) throw std::logic_error("there is no script called " + name);
     jit::Inline(*function->graph());
+    const jit::Block& body = *function->graph()->block();
     return scripts_
-        .emplace(name,
-                 Script{function, jit::Code(function->graph(), name), is_deterministic(*function->graph()->block())})
+        .emplace(name, Script{function, jit::Code(function->graph(), name), is_deterministic(body), may_write(body)})
         .first->second;
   }
 

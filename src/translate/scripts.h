@@ -12,6 +12,7 @@ struct Script {
   torch::jit::GraphFunction* function;
   torch::jit::Code code;  // to run it while translating
   bool deterministic;
+  bool writes;  // to its arguments, or to lists of its own
 };
 
 // Throws std::logic_error where no script has that name, and TorchScript's own error where one does not compile.

@@ -17,8 +17,9 @@ size_t count(jit::Graph& graph, c10::Symbol kind) {
   return std::ranges::count(graph.nodes(), kind, [](const jit::Node* node) { return node->kind(); });
 }
 
-jit::Value* insert(jit::Graph& graph, const std::string& script, const std::vector<jit::Value*>& arguments) {
-  return insert_script(graph, *find_script(script).function->graph(), arguments);
+jit::Value* insert(jit::Graph& graph, const std::string& script, const std::vector<jit::Value*>& arguments,
+                   Facts facts = {}) {
+  return insert_script(graph, find_script(script), arguments, facts);
 }
 
 jit::Value* insert_activation(jit::Graph& graph, jit::Value* x, const std::string& name, jit::Value* clip) {
@@ -43,6 +44,16 @@ TEST(Inlining, TakesTheBranchThatPresenceDecides) {
   insert_activation(graph, x, "tanh", clip);
   EXPECT_EQ(count(graph, c10::aten::clamp), 1U);
   EXPECT_EQ(count(graph, c10::prim::If), 0U);
+}
+
+TEST(Inlining, TakesTheBranchThatAKnownRankDecides) {
+  jit::Graph graph;
+  jit::Value *const vector = graph.addInput(), *const rows = graph.addInput();
+  Facts facts;
+  facts.set_shapes(vector, c10::kFloat, std::vector<std::vector<int64_t>>(4, {5}));
+  facts.set_shapes(rows, c10::kFloat, std::vector<std::vector<int64_t>>{{1, 5}, {2, 5}, {3, 5}});
+  EXPECT_EQ(insert(graph, "rows_of", {vector}, facts)->node()->kind(), c10::aten::unsqueeze);
+  EXPECT_EQ(insert(graph, "rows_of", {rows}, facts), rows);
 }
 
 TEST(Inlining, KeepsBranchesThatARunDecides) {
