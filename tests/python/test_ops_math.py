@@ -9,7 +9,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import onnx_torch.backend
-from models import assert_same, reference_op, run_op
+from models import assert_same, model_of, reference_op, run_op
 
 INTEGERS = [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
 FLOATS = [np.float16, np.float32, np.float64, ml_dtypes.bfloat16]
@@ -244,3 +244,13 @@ def test_comparisons_of_shapes_stay_on_the_host(op, input_type):
     run_on_shapes(VECTORS + body, x, input_type)
     body = f"{{ s = Shape(x) i = Gather(s, two) c = {op}(i, two) y = Where(c, s, ones) }}"
     run_on_shapes(VECTORS + body, x, input_type)
+
+
+@pytest.mark.parametrize("op", ["Div", "Mod"])
+def test_a_division_by_zero_on_the_host_is_an_error(op):
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["N"])
+    nodes = [onnx.helper.make_node("Shape", ["x"], ["s"]), onnx.helper.make_node(op, ["s", "zero"], ["y"])]
+    zero = onnx.numpy_helper.from_array(np.array([0]), "zero")
+    rep = onnx_torch.backend.prepare(model_of(nodes, [x], ["y"], initializer=[zero]))
+    with pytest.raises(onnx_torch.Error, match=rf"{op}.*division by (0|zero)"):
+        rep.run([np.ones(3, np.float32)])

@@ -152,3 +152,17 @@ def test_reductions_of_shapes_stay_on_the_host(op, value):
     prepared = onnx_torch.backend.prepare(model, "CPU")
     assert "aten::tensor" not in prepared.graph()
     assert prepared.run([np.zeros((2, 3), np.float32)])[0].shape == (value,)
+
+
+@pytest.mark.parametrize("shape", [(), (2, 3)])
+@pytest.mark.parametrize("axis", [-4, 3])
+@pytest.mark.parametrize("op", EXPECTED)
+def test_axes_that_are_not_there(op, axis, shape):
+    with pytest.raises(onnx_torch.Error, match=f"{op}.*(but got|axis) {axis}"):
+        run_op(op, [np.ones(shape, np.float32), np.array([axis])], opset=18)
+
+
+@pytest.mark.parametrize("op", ["ReduceMax", "ReduceSum"])
+def test_a_scalar_lies_along_an_axis_as_for_aten(op):
+    x = np.array(1.5, np.float32)
+    assert_same(run_op(op, [x, np.array([0])], opset=18), [x])

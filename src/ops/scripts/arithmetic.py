@@ -17,6 +17,7 @@ def int_arithmetic(operation: str, a: int, b: int) -> int:
     elif operation == "Div":
         return truncated_quotient(a, b)
     elif operation == "Mod":
+        assert b != 0, "division by zero"
         return a % b
     elif operation == "Min":
         return min(a, b)

@@ -7,7 +7,7 @@ def stack_iterations(items: List[Tensor], axis: int, reverse: bool, dtype: int, 
     if reverse:
         items = items[::-1]
     first = items[0]
-    return torch.stack(items, axis % (first.dim() + 1))
+    return torch.stack(items, axis)
 
 
 def fill_up_rows(x: Tensor, rows: int) -> Tensor:

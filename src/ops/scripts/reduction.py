@@ -8,7 +8,7 @@ def is_noop(axes: Optional[List[int]], noop: bool) -> bool:
 def reduced_axes(axes: Optional[List[int]], rank: int) -> List[int]:
     if axes is None or len(axes) == 0:
         return [i for i in range(rank)]
-    return [axis % rank for axis in axes]
+    return [wrapped(axis, rank) for axis in axes]
 
 
 def reduce_sum(data: Tensor, axes: Optional[List[int]], keepdims: bool, noop: bool) -> Tensor:

@@ -6,7 +6,7 @@ def resize_layout(
     sizes: List[int], scales: Optional[List[float]], target: Optional[List[int]], axes: Optional[List[int]], policy: str
 ) -> Tuple[List[int], List[float]]:
     rank = len(sizes)
-    which = [i for i in range(rank)] if axes is None else [axis % rank for axis in axes]
+    which = [i for i in range(rank)] if axes is None else [wrapped(axis, rank) for axis in axes]
     outputs = sizes[:]
     factors = [1.0 for _ in sizes]
     if scales is not None and len(scales) > 0:

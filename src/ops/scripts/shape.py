@@ -18,9 +18,16 @@ def flat_sizes(sizes: List[int], axis: int) -> List[int]:
     return [rows, columns]
 
 
+# As for ATen, a scalar's only element lies along an axis, too.
+def wrapped(axis: int, rank: int) -> int:
+    axes = max(rank, 1)
+    assert -axes <= axis and axis < axes, "axis {} is out of range for {} dimensions".format(axis, rank)
+    return axis % axes
+
+
 def unsqueeze(data: Tensor, axes: List[int]) -> Tensor:
     rank = data.dim() + len(axes)
-    ascending = [axis % rank for axis in axes]
+    ascending = [wrapped(axis, rank) for axis in axes]
     ascending.sort()
     for axis in ascending:
         data = torch.unsqueeze(data, axis)

@@ -15,7 +15,7 @@ def parts_of(spectrum: Tensor, dtype: int) -> Tensor:
 
 
 def dft(input: Tensor, dft_length: Optional[int], axis: Optional[int], inverse: bool, onesided: bool) -> Tensor:
-    dim = (-2 if axis is None else axis) % input.dim()
+    dim = wrapped(-2 if axis is None else axis, input.dim())
     signal = signal_of(input)
     if onesided and inverse:
         return torch.to(torch.unsqueeze(torch.fft_irfft(signal, dft_length, dim), -1), input.dtype)

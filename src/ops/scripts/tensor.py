@@ -42,7 +42,7 @@ def aten_pads(rank: int, pads: List[int], axes: Optional[List[int]]) -> List[int
     count = len(pads) // 2
     result = [0 for _ in range(2 * rank)]
     for i in range(count):
-        axis = i if axes is None else axes[i] % rank
+        axis = i if axes is None else wrapped(axes[i], rank)
         result[2 * (rank - 1 - axis)] = pads[i]
         result[2 * (rank - 1 - axis) + 1] = pads[count + i]
     return result
