@@ -4,6 +4,7 @@
 #include "lower/copies.h"
 #include "lower/group_norm.h"
 #include "lower/pooling.h"
+#include "lower/rotary.h"
 #include "lower/rows.h"
 
 #ifdef ONNX_TORCH_ONEDNN
@@ -22,6 +23,8 @@ constexpr Pass kGroupNorms{"group_norms", "normalize the channels of what lies c
 constexpr Pass kMaxPools{"max_pools", "take the largest of windows over what lies channels-last as it lies",
                          replace_max_pools};
 constexpr Pass kRows{"rows", "softmax, norms, means and labels, computed row by row", replace_rows};
+constexpr Pass kRotary{"rotary", "turn the halves of rows, as rotary position embeddings do, in one pass over memory",
+                       find_rotary_embeddings};
 constexpr Pass kCopies{"copies", "join tensors, and bring their elements into order, by copies that take less time",
                        replace_copies};
 constexpr Pass kChains{"chains", "compute element-wise operators on one another's results in one pass over memory",
@@ -47,6 +50,7 @@ std::span<const Pass> cpu_passes() {
       kGroupNorms,
       kMaxPools,
       kRows,
+      kRotary,
       kCopies,
       kChains,
   };
@@ -73,7 +77,7 @@ std::string layouts_version() { return onednn_version(); }
 
 std::span<const Pass> early_cpu_passes() { return {}; }
 std::span<const Pass> cpu_passes() {
-  static constexpr Pass kPasses[] = {kGroupNorms, kMaxPools, kRows, kCopies, kChains};
+  static constexpr Pass kPasses[] = {kGroupNorms, kMaxPools, kRows, kRotary, kCopies, kChains};
   return kPasses;
 }
 std::vector<std::vector<SavedWeights>> saved_weights(const Program&) { return {}; }

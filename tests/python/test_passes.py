@@ -1502,6 +1502,51 @@ def test_labels_of_the_largest_scores(classes: int):
         onnx_torch.prepare(source).run([floats(4, classes + 1)])
 
 
+# --- rotary -----------------------------------------------------------------------------------------------------------
+
+
+def rotary(body: str = "", half: int = 4, end: int = 2**63 - 1, axis: int = -1, name: str = "float") -> onnx.ModelProto:
+    """Heads of 8 elements, turned as Llama's exports write it; `body` is what comes last."""
+    return model(
+        f"""({name}[B, S, 24] x, {name} c, {name} s) => ({name} y) {{
+          r = Reshape(x, shape) t = Transpose<perm = [0, 2, 1, 3]>(r)
+          a = Slice(t, zero, half, axis) b = Slice(t, half, end, axis)
+          n = Neg(b) w = Concat<axis = {axis}>(n, a)
+          u = Mul(t, c) v = Mul(w, s) {body or "y = Add(u, v)"} }}""",
+        shape=np.array([0, 0, 3, 8]),
+        zero=np.array([0]),
+        half=np.array([half]),
+        end=np.array([end]),
+        axis=np.array([axis]),
+    )
+
+
+@pytest.mark.parametrize("sizes", [(5, 8), (1, 1, 5, 8), (2, 1, 5, 8), (8,), (2, 3, 5, 8)])
+@pytest.mark.parametrize("body", ["y = Add(u, v)", "z = Add(u, v) y = Sub(z, t)"])
+def test_rotary_embeddings(sizes: tuple[int, ...], body: str):
+    source = rotary(body)
+    assert "onnx_torch::rotary_embedding" in graph_of(source, "rotary")
+    check_equal(source, [floats(2, 5, 24), floats(*sizes), floats(*sizes)])
+
+
+def test_rotary_embeddings_of_many_rows_and_of_none():
+    source = rotary(end=8)
+    assert "onnx_torch::rotary_embedding" in graph_of(source, "rotary")
+    for batch, rows in [(3, 700), (0, 5), (2, 0), (1, 1)]:
+        check_equal(source, [floats(batch, rows, 24), floats(rows, 8), floats(rows, 8)])
+
+
+def test_rotary_embeddings_that_the_operator_leaves_to_aten():
+    check_equal(rotary(name="double"), [x.astype(np.float64) for x in (floats(2, 5, 24), floats(5, 8), floats(5, 8))])
+    check_equal(rotary(), [floats(2, 5, 24), floats(5, 1), floats(1, 8)])  # factors that are spread along a row
+    check_equal(rotary(), [floats(1, 5, 24), floats(2, 1, 5, 8), floats(5, 8)])  # a result of more rows
+
+
+@pytest.mark.parametrize("other", [{"half": 3}, {"end": 7}, {"axis": 2, "half": 2}])
+def test_what_only_looks_like_a_rotary_embedding(other: dict[str, Any]):
+    assert "rotary" not in graph_of(rotary(**other), "rotary")
+
+
 # --- copies -----------------------------------------------------------------------------------------------------------
 
 
