@@ -98,7 +98,7 @@ bool are_halves(const Found& found) {
   const auto size = row_size(found["x"]);
   const auto end = found.constants.number(found["end"]);
   if (!size || *size % 2 != 0) return false;
-  const auto half = static_cast<double>(*size / 2);
+  const double half = static_cast<double>(*size) / 2;
   return found.is("begin", 0) && found.is("half", half) && found.is("middle", half) &&
          (!end || *end >= static_cast<double>(*size)) && found.is("step", 1) && found.is("other_step", 1);
 }
@@ -108,7 +108,8 @@ bool are_halves(const Found& found) {
 void find_rotary_embeddings(Program& program) {
   register_rotary_embedding();
   sort_operands(program);
-  const char* const pattern = R"(graph(%x, %cos, %sin, %dim, %begin, %half, %step, %other_dim, %middle, %end, %other_step,
+  const char* const pattern =
+      R"(graph(%x, %cos, %sin, %dim, %begin, %half, %step, %other_dim, %middle, %end, %other_step,
                                        %cat_dim, %one):
     %same : Tensor = aten::mul(%x, %cos)
     %first : Tensor = aten::slice(%x, %dim, %begin, %half, %step)

@@ -1505,14 +1505,17 @@ def test_labels_of_the_largest_scores(classes: int):
 # --- rotary -----------------------------------------------------------------------------------------------------------
 
 
-def rotary(body: str = "", half: int = 4, end: int = 2**63 - 1, axis: int = -1, name: str = "float") -> onnx.ModelProto:
-    """Heads of 8 elements, turned as Llama's exports write it; `body` is what comes last."""
+def rotary(
+    body: str = "y = Add(u, v)", rank: int = 2, half: int = 4, end: int = 2**63 - 1, axis: int = -1, name: str = "float"
+) -> onnx.ModelProto:
+    """Heads of 8 elements, turned as Llama's exports write it, by factors of this rank; `body` is what comes last."""
+    dims = ", ".join("CDEF"[:rank])
     return model(
-        f"""({name}[B, S, 24] x, {name} c, {name} s) => ({name} y) {{
+        f"""({name}[B, S, 24] x, {name}[{dims}] c, {name}[{dims}] s) => ({name} y) {{
           r = Reshape(x, shape) t = Transpose<perm = [0, 2, 1, 3]>(r)
           a = Slice(t, zero, half, axis) b = Slice(t, half, end, axis)
           n = Neg(b) w = Concat<axis = {axis}>(n, a)
-          u = Mul(t, c) v = Mul(w, s) {body or "y = Add(u, v)"} }}""",
+          u = Mul(t, c) v = Mul(w, s) {body} }}""",
         shape=np.array([0, 0, 3, 8]),
         zero=np.array([0]),
         half=np.array([half]),
@@ -1524,7 +1527,7 @@ def rotary(body: str = "", half: int = 4, end: int = 2**63 - 1, axis: int = -1, 
 @pytest.mark.parametrize("sizes", [(5, 8), (1, 1, 5, 8), (2, 1, 5, 8), (8,), (2, 3, 5, 8)])
 @pytest.mark.parametrize("body", ["y = Add(u, v)", "z = Add(u, v) y = Sub(z, t)"])
 def test_rotary_embeddings(sizes: tuple[int, ...], body: str):
-    source = rotary(body)
+    source = rotary(body, len(sizes))
     assert "onnx_torch::rotary_embedding" in graph_of(source, "rotary")
     check_equal(source, [floats(2, 5, 24), floats(*sizes), floats(*sizes)])
 
@@ -1539,7 +1542,7 @@ def test_rotary_embeddings_of_many_rows_and_of_none():
 def test_rotary_embeddings_that_the_operator_leaves_to_aten():
     check_equal(rotary(name="double"), [x.astype(np.float64) for x in (floats(2, 5, 24), floats(5, 8), floats(5, 8))])
     check_equal(rotary(), [floats(2, 5, 24), floats(5, 1), floats(1, 8)])  # factors that are spread along a row
-    check_equal(rotary(), [floats(1, 5, 24), floats(2, 1, 5, 8), floats(5, 8)])  # a result of more rows
+    check_equal(rotary(rank=4), [floats(1, 5, 24), floats(2, 1, 5, 8), floats(1, 1, 5, 8)])  # a result of more rows
 
 
 @pytest.mark.parametrize("other", [{"half": 3}, {"end": 7}, {"axis": 2, "half": 2}])

@@ -286,10 +286,13 @@ void store_mask(const float* from, int64_t count, uint8_t* to) {
 
 #if defined(CPU_CAPABILITY_AVX512)
 void stream(const Vec& x, float* to) { _mm512_stream_ps(to, x); }
+void end_streams() { _mm_sfence(); }
 #elif defined(CPU_CAPABILITY_AVX2)
 void stream(const Vec& x, float* to) { _mm256_stream_ps(to, x); }
+void end_streams() { _mm_sfence(); }
 #else
 void stream(const Vec& x, float* to) { x.store(to); }
+void end_streams() {}
 #endif
 
 // Writes past the caches. Otherwise each of its cache lines would be read before it is written.
@@ -461,6 +464,7 @@ class Pass {
 void run(const Loop& loop, const void* const* sources, void* const* results, int64_t begin, int64_t end) {
   Pass pass(loop, sources, results);
   loop.reductions.empty() ? pass.elements(begin, end) : pass.strips(begin, end);
+  if (loop.streams) end_streams();
 }
 
 }  // namespace onnxtorch::chain::CPU_CAPABILITY
