@@ -87,12 +87,6 @@ std::optional<int64_t> row_size(const jit::Value* x) {
   return sizes.size().value_or(0) > 0 ? sizes[*sizes.size() - 1] : std::nullopt;
 }
 
-bool is_last(const Found& found, const char* dim) {
-  const auto known = found.constants.number(found[dim]);
-  const auto rank = found["x"]->type()->expectRef<c10::TensorType>().sizes().size();
-  return known && (*known == -1 || (rank && *known == static_cast<double>(*rank) - 1));
-}
-
 // Whether the slices are the two halves, of which the end of the second may be beyond the row's.
 bool are_halves(const Found& found) {
   const auto size = row_size(found["x"]);
@@ -121,7 +115,7 @@ void find_rotary_embeddings(Program& program) {
     %y : Tensor = aten::add(%turned, %same, %one)
     return (%y))";
   rewrite(program, pattern, [](const Found& found, jit::Graph& graph) -> jit::Value* {
-    const bool fits = is_last(found, "dim") && is_last(found, "other_dim") && is_last(found, "cat_dim") &&
+    const bool fits = found.is_last("dim", "x") && found.is_last("other_dim", "x") && found.is_last("cat_dim", "x") &&
                       are_halves(found) && found.is("one", 1);
     if (!fits) return nullptr;
     return graph.insert(c10::Symbol::fromQualString("onnx_torch::rotary_embedding"),

@@ -189,19 +189,12 @@ void register_rows() {
 
 // --- The pass --------------------------------------------------------------------------------------------------------
 
-// Whether a dimension is known to be the last of the tensor's.
-bool is_last(const Found& found, const char* dim, const char* tensor) {
-  const auto known = found.constants.number(found[dim]);
-  const auto rank = found[tensor]->type()->expectRef<c10::TensorType>().sizes().size();
-  return known && (*known == -1 || (rank && *known == static_cast<double>(*rank) - 1));
-}
-
 void find_softmax(Program& program) {
   const char* const pattern = R"(graph(%x, %dim, %dtype):
     %y : Tensor = aten::softmax(%x, %dim, %dtype)
     return (%y))";
   rewrite(program, pattern, [](const Found& found, jit::Graph& graph) -> jit::Value* {
-    if (!found["dtype"]->mustBeNone() || !is_last(found, "dim", "x")) return nullptr;
+    if (!found["dtype"]->mustBeNone() || !found.is_last("dim", "x")) return nullptr;
     return graph.insert(Symbol::fromQualString("onnx_torch::softmax"), {found["x"]});
   });
 }

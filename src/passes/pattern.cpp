@@ -71,6 +71,12 @@ bool Found::is(const std::string& name, double number) const {
   return known && std::abs(*known - number) <= 1e-6 * std::max(1.0, std::abs(number));
 }
 
+bool Found::is_last(const std::string& dim, const std::string& tensor) const {
+  const auto known = constants.number(values_.at(dim));
+  const auto rank = values_.at(tensor)->type()->expectRef<c10::TensorType>().sizes().size();
+  return known && (*known == -1 || (rank && *known == static_cast<double>(*rank) - 1));
+}
+
 void sort_operands(Program& program) {
   Depths depths;
   sort_operands(program.graph->block(), Constants(program), depths);

@@ -26,6 +26,9 @@ class Found {
   // Whether that is a number (not an array that holds one, which may add dimensions to a result), and which.
   bool is(const std::string& name, double number) const;
 
+  // Whether a dimension is known to be the last of the tensor's.
+  bool is_last(const std::string& dim, const std::string& tensor) const;
+
   const Constants& constants;
 
  private:
