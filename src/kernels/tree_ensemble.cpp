@@ -90,7 +90,7 @@ class ForestOf final : public Forest {
 
   std::vector<Node> nodes_;  // of each tree together, parents before children, near nodes near
   std::vector<Comparison> comparisons_;
-  Comparison comparison_ = Comparison::Various;  // of all branches, where they have one
+  Comparison comparison_ = Comparison::Various;  // of all branches, where they have one, and no sets
   bool follows_missing_ = false;                 // whether a NaN takes another way than a failed comparison
   std::vector<Tree> trees_;
   int64_t steps_ = 0;       // down all trees, at most
@@ -270,7 +270,9 @@ void ForestOf<T>::choose_comparison() {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     if (nodes_[i].children[0] != static_cast<int32_t>(i)) used[static_cast<size_t>(comparisons_[i])] = true;
   }
-  if (std::count(used.begin(), used.end(), true) <= 1) {
+  // Leaves, too, are compared with where all nodes are alike, and what a leaf has is not the index of a set.
+  const bool has_sets = used[static_cast<size_t>(Comparison::Member)];
+  if (!has_sets && std::count(used.begin(), used.end(), true) <= 1) {
     comparison_ = static_cast<Comparison>(std::find(used.begin(), used.end(), true) - used.begin());
   }
 }

@@ -66,7 +66,7 @@ struct ForestTensors {
   at::Tensor members, first_member;  // MemberSets
   at::Tensor votes, first_vote;      // with several targets, by leaf, of a leaf by target
   at::Tensor base_values;
-  Comparison comparison;  // of all nodes, where they have one
+  Comparison comparison;  // of all nodes, where they have one, and no sets
   Aggregate aggregate;
   bool average;
   int64_t features;  // that the trees look at

@@ -216,10 +216,12 @@ def test_tree_ensemble(check, modes, targets, aggregate, dtype):
         check("tree_ensemble", x, ensemble, tolerance=TOLERANCES[dtype])
 
 
-def test_tree_ensemble_with_sets(check):
+@pytest.mark.parametrize("weights", [[5.23, 12.12, -12.23], [1e9, -1e9, 5e8]], ids=["small", "large"])
+def test_tree_ensemble_with_sets(check, weights):
+    """What leaves weigh is not the index of a set, also where all nodes above them have sets."""
     members = torch.tensor([1.2, 3.7, 8.0, torch.nan, 9.0, torch.nan])
     ensemble = torch.classes.onnx_torch.TreeEnsemble.from_tree_ensemble(
-        torch.tensor([6, 6], dtype=torch.uint8), torch.zeros(2), members, torch.tensor([5.23, 12.12, -12.23]),
+        torch.tensor([6, 6], dtype=torch.uint8), torch.zeros(2), members, torch.tensor(weights),
         [0, 1], [0, 2], [1, 1], [1, 1], [0, 1], [0, 0], [0], [0, 1, 1], 2, "SUM", torch.float32,
     )  # fmt: skip
     x = torch.tensor([[1.2, 0], [8, 9], [2, 9], [2, 1], [torch.nan, 9], [torch.nan, torch.nan]])
