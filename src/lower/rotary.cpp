@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "kernels/work_memory.h"
@@ -22,7 +23,7 @@ namespace jit = torch::jit;
 // --- The operator ----------------------------------------------------------------------------------------------------
 
 // `y` may be `x`.
-ONNX_TORCH_FOR_EACH_CPU void turn_row(const float* x, const float* cos, const float* sin, float* y, int64_t half) {
+ONNX_TORCH_FOR_EACH_CPU void turn_halves(const float* x, const float* cos, const float* sin, float* y, int64_t half) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < half; ++i) {
     const float first = x[i], second = x[half + i];
@@ -31,41 +32,65 @@ ONNX_TORCH_FOR_EACH_CPU void turn_row(const float* x, const float* cos, const fl
   }
 }
 
+ONNX_TORCH_FOR_EACH_CPU void turn_pairs(const float* x, const float* cos, const float* sin, float* y, int64_t half) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < half; ++i) {
+    const float first = x[2 * i], second = x[2 * i + 1];
+    y[2 * i] = first * cos[2 * i] - second * sin[2 * i];
+    y[2 * i + 1] = second * cos[2 * i + 1] + first * sin[2 * i + 1];
+  }
+}
+
+// A quarter of a turn: the pairs [a, b] become [-b, a].
+at::Tensor quarter_turn(const at::Tensor& x, bool interleaved) {
+  if (interleaved)
+    return at::stack({x.slice(-1, 1, std::nullopt, 2).neg(), x.slice(-1, 0, std::nullopt, 2)}, -1).flatten(-2);
+  const int64_t half = x.size(-1) / 2;
+  return at::cat({x.slice(-1, half).neg(), x.slice(-1, 0, half)}, -1);
+}
+
 bool has_plain_rows(const at::Tensor& x) {
   return x.is_cpu() && x.scalar_type() == c10::kFloat && x.layout() == c10::kStrided && x.dim() > 0 &&
          x.stride(-1) == 1;
 }
 
-at::Tensor rotary_embedding(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
+// Where a row begins, of those along the last dimension.
+int64_t place_of_row(int64_t row, const at::Tensor& tensor) {
+  int64_t place = 0;
+  for (int64_t d = tensor.dim() - 2; d >= 0; --d) {
+    place += row % tensor.size(d) * tensor.stride(d);
+    row /= tensor.size(d);
+  }
+  return place;
+}
+
+at::Tensor rotary_embedding(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, bool interleaved) {
   const auto is_for_rows = [&](const at::Tensor& factor) {
     return has_plain_rows(factor) && factor.size(-1) == x.size(-1) && at::is_expandable_to(factor.sizes(), x.sizes());
   };
   const bool fits = has_plain_rows(x) && x.numel() > 0 && x.size(-1) % 2 == 0 && x.is_non_overlapping_and_dense() &&
                     is_for_rows(cos) && is_for_rows(sin);
-  if (!fits) {
-    const int64_t half = x.size(-1) / 2;
-    const at::Tensor turned = at::cat({x.narrow(-1, half, x.size(-1) - half).neg(), x.narrow(-1, 0, half)}, -1);
-    return turned * sin + x * cos;
-  }
+  if (!fits) return quarter_turn(x, interleaved) * sin + x * cos;
+
   constexpr int64_t kGrain = 1 << 13;  // elements
+  const int64_t size = x.size(-1), along = x.dim() > 1 ? x.size(-2) : 1;
   const at::Tensor cosines = cos.expand(x.sizes()), sines = sin.expand(x.sizes());
-  const int64_t size = x.size(-1), dims = x.dim() - 1;
-  const std::vector<int64_t> sizes = x.sizes().vec(), strides = x.strides().vec();
-  const auto* const from = x.const_data_ptr<float>();
   const at::Tensor y = work_tensor_over(x);
-  auto* const to = y.mutable_data_ptr<float>();
-  at::parallel_for(0, y.numel() / size, std::max<int64_t>(1, kGrain / size), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      int64_t at = 0, at_cos = 0, at_sin = 0;
-      for (int64_t d = dims - 1, rest = row; d >= 0; --d) {
-        const int64_t index = rest % sizes[d];
-        rest /= sizes[d];
-        at += index * strides[d];
-        at_cos += index * cosines.stride(d);
-        at_sin += index * sines.stride(d);
+  const auto step = [](const at::Tensor& tensor) { return tensor.dim() > 1 ? tensor.stride(-2) : 0; };
+  const auto turn = interleaved ? turn_pairs : turn_halves;
+  at::parallel_for(0, x.numel() / size, std::max<int64_t>(1, kGrain / size), [&](int64_t row, int64_t end) {
+    while (row < end) {
+      const auto* from = x.const_data_ptr<float>() + place_of_row(row, x);
+      const auto* c = cosines.const_data_ptr<float>() + place_of_row(row, cosines);
+      const auto* s = sines.const_data_ptr<float>() + place_of_row(row, sines);
+      auto* to = y.mutable_data_ptr<float>() + place_of_row(row, y);
+      for (const int64_t next = std::min(end, row - row % along + along); row < next; ++row) {
+        turn(from, c, s, to, size / 2);
+        from += step(x);
+        c += step(cosines);
+        s += step(sines);
+        to += step(y);
       }
-      turn_row(from + at, cosines.const_data_ptr<float>() + at_cos, sines.const_data_ptr<float>() + at_sin, to + at,
-               size / 2);
     }
   });
   return y;
@@ -74,7 +99,7 @@ at::Tensor rotary_embedding(const at::Tensor& x, const at::Tensor& cos, const at
 void register_rotary_embedding() {
   static const torch::Library library = [] {
     torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
-    m.def("rotary_embedding(Tensor x, Tensor cos, Tensor sin) -> Tensor", rotary_embedding);
+    m.def("rotary_embedding(Tensor x, Tensor cos, Tensor sin, bool interleaved) -> Tensor", rotary_embedding);
     return m;
   }();
 }
@@ -87,40 +112,79 @@ std::optional<int64_t> row_size(const jit::Value* x) {
   return sizes.size().value_or(0) > 0 ? sizes[*sizes.size() - 1] : std::nullopt;
 }
 
-// Whether the slices are the two halves, of which the end of the second may be beyond the row's.
-bool are_halves(const Found& found) {
-  const auto size = row_size(found["x"]);
-  const auto end = found.constants.number(found["end"]);
-  if (!size || *size % 2 != 0) return false;
-  const double half = static_cast<double>(*size) / 2;
-  return found.is("begin", 0) && found.is("half", half) && found.is("middle", half) &&
-         (!end || *end >= static_cast<double>(*size)) && found.is("step", 1) && found.is("other_step", 1);
+// Whether a slice goes to the end of rows.
+bool goes_to_end(const Found& found, const char* end, int64_t size) {
+  const auto known = found.constants(found[end]);
+  return known && (known->isNone() || found.constants.number(found[end]) >= static_cast<double>(size));
+}
+
+// Whether the first slice is of the first half, and the other of the second.
+bool are_halves(const Found& found, int64_t size) {
+  const double half = static_cast<double>(size) / 2;
+  return found.is("begin", 0) && found.is("end", half) && found.is("step", 1) && found.is("other_begin", half) &&
+         goes_to_end(found, "other_end", size) && found.is("other_step", 1) && found.is_last("join", "x");
+}
+
+// Whether the first slice is of the even elements, and the other of the odd ones.
+bool are_pairs(const Found& found, int64_t size) {
+  return found.is("begin", 0) && goes_to_end(found, "end", size) && found.is("step", 2) && found.is("other_begin", 1) &&
+         goes_to_end(found, "other_end", size) && found.is("other_step", 2) && found.is("join", -1) &&
+         found.is("from", -2) && found.is("to", -1);
+}
+
+// A way to write a quarter of a turn.
+struct Way {
+  const char* inputs;
+  const char* steps;
+  bool (*fits)(const Found& found, int64_t size);
+  bool interleaved;
+};
+
+constexpr Way kWays[] = {
+    {"", "%turned : Tensor = aten::cat(%both, %join)", are_halves, false},
+    {", %from, %to",
+     "%pairs : Tensor = aten::stack(%both, %join)\n  %turned : Tensor = aten::flatten(%pairs, %from, %to)", are_pairs,
+     true},
+};
+
+// The operands of products and sums come in any order, as sort_operands cannot tell which of them is `x`.
+std::vector<std::string> patterns_of(const Way& way) {
+  std::vector<std::string> patterns;
+  for (const std::string same : {"%x, %cos", "%cos, %x"}) {
+    for (const std::string turn : {"%turned, %sin", "%sin, %turned"}) {
+      for (const std::string sum : {"%u, %v", "%v, %u"}) {
+        patterns.push_back(std::string("graph(%x, %cos, %sin, %dim, %begin, %end, %step, %other_dim, %other_begin, "
+                                       "%other_end, %other_step, %join, %alpha") +
+                           way.inputs +
+                           "):\n"
+                           "  %other : Tensor = aten::slice(%x, %other_dim, %other_begin, %other_end, %other_step)\n"
+                           "  %opposite : Tensor = aten::neg(%other)\n"
+                           "  %first : Tensor = aten::slice(%x, %dim, %begin, %end, %step)\n"
+                           "  %both : Tensor[] = prim::ListConstruct(%opposite, %first)\n  " +
+                           way.steps + "\n  %u : Tensor = aten::mul(" + same + ")\n  %v : Tensor = aten::mul(" + turn +
+                           ")\n  %y : Tensor = aten::add(" + sum + ", %alpha)\n  return (%y)");
+      }
+    }
+  }
+  return patterns;
 }
 
 }  // namespace
 
 void find_rotary_embeddings(Program& program) {
   register_rotary_embedding();
-  sort_operands(program);
-  const char* const pattern =
-      R"(graph(%x, %cos, %sin, %dim, %begin, %half, %step, %other_dim, %middle, %end, %other_step,
-                                       %cat_dim, %one):
-    %same : Tensor = aten::mul(%x, %cos)
-    %first : Tensor = aten::slice(%x, %dim, %begin, %half, %step)
-    %second : Tensor = aten::slice(%x, %other_dim, %middle, %end, %other_step)
-    %opposite : Tensor = aten::neg(%second)
-    %halves : Tensor[] = prim::ListConstruct(%opposite, %first)
-    %swapped : Tensor = aten::cat(%halves, %cat_dim)
-    %turned : Tensor = aten::mul(%swapped, %sin)
-    %y : Tensor = aten::add(%turned, %same, %one)
-    return (%y))";
-  rewrite(program, pattern, [](const Found& found, jit::Graph& graph) -> jit::Value* {
-    const bool fits = found.is_last("dim", "x") && found.is_last("other_dim", "x") && found.is_last("cat_dim", "x") &&
-                      are_halves(found) && found.is("one", 1);
-    if (!fits) return nullptr;
-    return graph.insert(c10::Symbol::fromQualString("onnx_torch::rotary_embedding"),
-                        {found["x"], found["cos"], found["sin"]});
-  });
+  for (const Way& way : kWays) {
+    for (const std::string& pattern : patterns_of(way)) {
+      rewrite(program, pattern, [&](const Found& found, jit::Graph& graph) -> jit::Value* {
+        const auto size = row_size(found["x"]);
+        const bool fits = size && *size % 2 == 0 && way.fits(found, *size) && found.is_last("dim", "x") &&
+                          found.is_last("other_dim", "x") && found.is("alpha", 1);
+        if (!fits) return nullptr;
+        return graph.insert(c10::Symbol::fromQualString("onnx_torch::rotary_embedding"),
+                            {found["x"], found["cos"], found["sin"], way.interleaved});
+      });
+    }
+  }
 }
 
 }  // namespace onnxtorch

@@ -2,11 +2,14 @@
 #include "translate/inlining.h"
 
 #include <gtest/gtest.h>
+#include <torch/csrc/jit/api/compilation_unit.h>
+#include <torch/csrc/jit/frontend/resolver.h>
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
 
 #include "translate/scripts.h"
+#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {
@@ -54,6 +57,27 @@ TEST(Inlining, TakesTheBranchThatAKnownRankDecides) {
   facts.set_shapes(rows, c10::kFloat, std::vector<std::vector<int64_t>>{{1, 5}, {2, 5}, {3, 5}});
   EXPECT_EQ(insert(graph, "rows_of", {vector}, facts)->node()->kind(), c10::aten::unsqueeze);
   EXPECT_EQ(insert(graph, "rows_of", {rows}, facts), rows);
+}
+
+TEST(Inlining, TakesNoSizesForKnownWhereTheScriptWritesToThem) {
+  jit::CompilationUnit unit;
+  unit.define(std::nullopt, R"(
+def relu_of_vectors(x):
+    sizes = x.size()
+    sizes.append(1)
+    if len(sizes) == 1:
+        x = x.relu()
+    return x
+)",
+              jit::nativeResolver(), nullptr);
+  jit::GraphFunction& function = jit::toGraphFunction(unit.get_function({"relu_of_vectors"}));
+  const bool writes = may_write(*function.graph()->block());
+  jit::Graph graph;
+  jit::Value* const x = graph.addInput();
+  Facts facts;
+  facts.set_shapes(x, c10::kFloat, std::vector<std::vector<int64_t>>(4, {5}));
+  insert_script(graph, {&function, jit::Code(function.graph(), "relu_of_vectors"), true, writes}, {x}, facts);
+  EXPECT_EQ(count(graph, c10::prim::If), 1U);
 }
 
 TEST(Inlining, KeepsBranchesThatARunDecides) {

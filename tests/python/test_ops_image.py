@@ -114,6 +114,12 @@ def test_resize_moves_strings_and_bools():
         run_op("Resize", [x == "a", None, np.array([1, 2], np.float32)], opset=19, mode="linear")
 
 
+@pytest.mark.parametrize("axis", [-3, 2])
+def test_resize_along_an_axis_that_is_not_there(axis):
+    with pytest.raises(onnx_torch.Error, match=f"Resize.*axis {axis} is out of range for 2 dimensions"):
+        run_op("Resize", [np.ones((2, 3), np.float32), None, None, np.array([4])], opset=19, axes=[axis])
+
+
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_plain_resize_is_one_operator(mode):
     node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], mode=mode)

@@ -56,6 +56,12 @@ def test_one_sided_dft(length):
         run_op("DFT", [z, lengths, np.int64(1)], 20, onesided=1)
 
 
+@pytest.mark.parametrize("axis", [-5, 4])
+def test_dft_along_an_axis_that_is_not_there(axis):
+    with pytest.raises(onnx_torch.Error, match=f"DFT.*axis {axis} is out of range for 4 dimensions"):
+        run_op("DFT", [_signal(1), None, np.int64(axis)], 20)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float16])
 def test_dft_element_types(dtype):
     x = _signal(2, dtype)

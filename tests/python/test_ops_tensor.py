@@ -99,6 +99,12 @@ def test_pad_from_inside(mode, pads):
         assert_array_equal(run_op("Pad", [x, ints(*columns), None, ints(-1)], mode=mode)[0], expected)
 
 
+@pytest.mark.parametrize("axis", [-3, 2])
+def test_pad_along_an_axis_that_is_not_there(axis):
+    with pytest.raises(onnx_torch.Error, match=f"Pad.*axis {axis} is out of range for 2 dimensions"):
+        run_op("Pad", [np.ones((2, 3), np.float32), ints(1, 1), None, ints(axis)])
+
+
 @pytest.mark.parametrize(("opset", "name"), [(1, "paddings"), (2, "pads")])
 def test_pad_by_attributes(opset, name):
     (y,) = run_op("Pad", [X], opset, value=1.5, **{name: [0, 0, 1, 0, -1, 0]})

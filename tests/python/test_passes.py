@@ -1539,6 +1539,46 @@ def test_rotary_embeddings_of_many_rows_and_of_none():
         check_equal(source, [floats(batch, rows, 24), floats(rows, 8), floats(rows, 8)])
 
 
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize("rotated", [0, 4])
+@pytest.mark.parametrize("merged", [False, True])
+def test_rotary_embeddings_as_an_operator(interleaved: int, rotated: int, merged: bool):
+    """ONNX's own; it turns neighbours, where interleaved, and the first elements of a row, where not all."""
+    source = model(
+        f"(float[{'B, S, 24' if merged else 'B, 3, S, 8'}] x, float[N, H] c, float[N, H] s, int64[B, S] at) "
+        f"=> (float y) {{ y = RotaryEmbedding<interleaved = {interleaved}, rotary_embedding_dim = {rotated}, num_heads = 3>"
+        "(x, c, s, at) }",
+    )
+    assert ("onnx_torch::rotary_embedding" in graph_of(source, "rotary")) == (rotated == 0 and not merged)
+    for rows in (1, 5, 700):
+        x = floats(2, rows, 24) if merged else floats(2, 3, rows, 8)
+        factors = [floats(800, (rotated or 8) // 2) for _ in range(2)]
+        check_equal(source, [x, *factors, RNG.integers(0, 800, (2, rows))])
+
+
+@pytest.mark.parametrize("order", ["uvcs", "vucs", "uvsc"])
+def test_rotary_embeddings_of_factors_that_take_many_steps(order: str):
+    """The factors take more steps to compute than what they turn, or fewer, and products and sums are in any order."""
+    source = model(
+        """(float[B, 3, S, 8] x, float[S, 8] angles) => (float y) {
+          h = Mul(angles, scale) e = Exp(h) f = Add(e, scale) g = Log(f) c = Cos(g) s = Sin(g)
+          a = Slice(x, zero, half, axis) b = Slice(x, half, end, axis) n = Neg(b) w = Concat<axis = -1>(n, a)
+          """
+        + {
+            "uvcs": "u = Mul(x, c) v = Mul(w, s) y = Add(u, v) }",
+            "vucs": "u = Mul(c, x) v = Mul(w, s) y = Add(v, u) }",
+            "uvsc": "u = Mul(x, c) v = Mul(s, w) y = Add(u, v) }",
+        }[order],
+        zero=np.array([0]),
+        half=np.array([4]),
+        end=np.array([8]),
+        axis=np.array([-1]),
+        scale=np.float32(0.5),
+    )
+    assert "onnx_torch::rotary_embedding" in graph_of(source, "rotary")
+    check_equal(source, [floats(2, 3, 5, 8), floats(5, 8)])
+
+
 def test_rotary_embeddings_that_the_operator_leaves_to_aten():
     check_equal(rotary(name="double"), [x.astype(np.float64) for x in (floats(2, 5, 24), floats(5, 8), floats(5, 8))])
     check_equal(rotary(), [floats(2, 5, 24), floats(5, 1), floats(1, 8)])  # factors that are spread along a row

@@ -131,6 +131,7 @@ bool keeps_type(const jit::Node* node) {
       "onnx_torch::packed",
       "onnx_torch::matmul",
       "onnx_torch::attention",
+      "onnx_torch::rotary_embedding",
   };
   return names.contains(node->kind().toQualString());
 }

@@ -1,10 +1,12 @@
 // One pass over memory that computes a chain of element-wise operators, and reductions of what they give, block by
-// block in cache. Compiled once for each of ATen's CPU capabilities, so nothing here may be more than data: an inline
-// function of the wrong one could be linked.
+// block in cache. Compiled once for each of ATen's CPU capabilities, so nothing here may be more than data and what is
+// always inlined: another inline function could be linked as it was compiled for the wrong one.
 #pragma once
 
 #include <cstdint>
 #include <vector>
+
+#include "lower/for_each_cpu.h"
 
 namespace onnxtorch::chain {
 
@@ -101,8 +103,8 @@ struct Rows {
   int64_t group = 1;  // of rows
   int64_t part = 1;   // of a group's rows, the last of which may be shorter
 
-  int64_t parts() const { return (group + part - 1) / part; }
-  int64_t strips() const { return (columns + kStrip - 1) / kStrip; }  // in a row
+  ONNX_TORCH_INLINE int64_t parts() const { return (group + part - 1) / part; }
+  ONNX_TORCH_INLINE int64_t strips() const { return (columns + kStrip - 1) / kStrip; }  // in a row
 };
 
 // The slots are: sources, constants, registers, results; in this order.
@@ -117,7 +119,9 @@ struct Loop {
   bool gives_doubles = false;  // for what the reductions give
   bool streams = false;        // results past the caches, as none is as large
 
-  uint64_t slots() const { return sources.size() + constants.size() + registers + results_are_masks.size(); }
+  ONNX_TORCH_INLINE uint64_t slots() const {
+    return sources.size() + constants.size() + registers + results_are_masks.size();
+  }
 };
 
 constexpr uint64_t kMostSlots = 512;

@@ -71,7 +71,10 @@ void take(const at::Tensor& matrix, const Channels& to) {
   if (matrix.is_contiguous()) {
     for (int64_t i = 0; i < rows; ++i) take_row(from + i * columns, columns, low + i, high + i, total + i);
   } else {
-    for (int64_t i = 0; i < columns; ++i) take_column(from + i * rows, rows, low, high, total);
+    at::parallel_for(0, rows, grain(columns), [&](int64_t begin, int64_t end) {
+      for (int64_t i = 0; i < columns; ++i)
+        take_column(from + i * rows + begin, end - begin, low + begin, high + begin, total + begin);
+    });
   }
 }
 

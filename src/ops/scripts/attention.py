@@ -165,21 +165,31 @@ def flex_output(probs: Tensor, Q: Tensor, V: Tensor) -> Tensor:
     return torch.to(torch.matmul(probs, torch.to(repeat_heads(V, Q.size(1)), probs.dtype)), V.dtype)
 
 
+# A factor of each pair of elements, for both of them.
+def of_both(factor: Tensor, interleaved: bool) -> Tensor:
+    if interleaved:
+        return torch.repeat_interleave(factor, 2, -1)
+    return torch.cat([factor, factor], -1)
+
+
+# Each pair [a, b] becomes [-b, a]; it is two neighbours, or has an element in each half.
+def quarter_turn(x: Tensor, half: int, interleaved: bool) -> Tensor:
+    if interleaved:
+        return torch.flatten(torch.stack([-torch.slice(x, -1, 1, None, 2), torch.slice(x, -1, 0, None, 2)], -1), -2)
+    return torch.cat([-torch.slice(x, -1, half), torch.slice(x, -1, 0, half)], -1)
+
+
 def rotary_embedding(X: Tensor, cos_cache: Tensor, sin_cache: Tensor, position_ids: Optional[Tensor],
                      num_heads: Optional[int], rotary_embedding_dim: int, interleaved: bool) -> Tensor:
+    cos = torch.unsqueeze(of_both(cos_cache if position_ids is None else cos_cache[position_ids], interleaved), 1)
+    sin = torch.unsqueeze(of_both(sin_cache if position_ids is None else sin_cache[position_ids], interleaved), 1)
     x = X if X.dim() == 4 else split_heads(X, num_heads)
-    rotated = x.size(3) if rotary_embedding_dim == 0 else rotary_embedding_dim
-    cos = torch.unsqueeze(cos_cache if position_ids is None else cos_cache[position_ids], 1)
-    sin = torch.unsqueeze(sin_cache if position_ids is None else sin_cache[position_ids], 1)
-    rest = x[:, :, :, rotated:]
-    x = x[:, :, :, :rotated]
-    if interleaved:
-        a, b = x[:, :, :, 0::2], x[:, :, :, 1::2]
+    if rotary_embedding_dim == 0 or rotary_embedding_dim == x.size(3):
+        Y = x * cos + quarter_turn(x, x.size(3) // 2, interleaved) * sin
     else:
-        a, b = x[:, :, :, :rotated // 2], x[:, :, :, rotated // 2:]
-    parts = [cos * a - sin * b, sin * a + cos * b]
-    x = torch.flatten(torch.stack(parts, -1), 3) if interleaved else torch.cat(parts, -1)
-    Y = torch.cat([x, rest], -1)
+        rotated = torch.slice(x, 3, 0, rotary_embedding_dim)
+        turned = rotated * cos + quarter_turn(rotated, rotary_embedding_dim // 2, interleaved) * sin
+        Y = torch.cat([turned, torch.slice(x, 3, rotary_embedding_dim)], -1)
     return Y if X.dim() == 4 else merge_heads(Y)
 
 
