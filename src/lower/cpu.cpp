@@ -20,7 +20,7 @@ namespace {
 
 constexpr Pass kGroupNorms{"group_norms", "normalize the channels of what lies channels-last as it lies",
                            replace_group_norms};
-constexpr Pass kMaxPools{"max_pools", "take the largest of windows over what lies channels-last as it lies",
+constexpr Pass kMaxPools{"max_pools", "take the largest of windows row by row, over what lies channels-last as it lies",
                          replace_max_pools};
 constexpr Pass kRows{"rows", "softmax, norms, means and labels, computed row by row", replace_rows};
 constexpr Pass kRotary{"rotary", "turn the halves of rows, as rotary position embeddings do, in one pass over memory",

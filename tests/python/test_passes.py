@@ -811,6 +811,14 @@ MAX_POOLS = {
     "kernel_shape = [2, 2], strides = [2, 2], pads = [1, 1, 1, 1]": (1, 16, 1, 1),
     "kernel_shape = [3, 3]": (1, 3, 9, 9),
     "kernel_shape = [2, 2], dilations = [3, 3], pads = [1, 1, 1, 1]": (1, 16, 2, 2),
+    "kernel_shape = [3, 3], strides = [1, 2], pads = [1, 1, 1, 1]": (2, 3, 5, 77),
+    "kernel_shape = [2, 4], strides = [2, 5], ceil_mode = 1": (1, 3, 6, 131),
+    "kernel_shape = [3], strides = [2], pads = [1, 1]": (2, 17, 70),
+    "kernel_shape = [4], strides = [3], dilations = [2], ceil_mode = 1": (3, 5, 101),
+    "kernel_shape = [3]": (2, 16, 34),
+    "kernel_shape = [2, 2, 2], strides = [2, 2, 2]": (1, 16, 6, 8, 36),
+    "kernel_shape = [3, 2, 3], dilations = [1, 2, 2], strides = [2, 1, 1], pads = [1, 0, 1, 1, 0, 1]": (2, 3, 5, 7, 22),
+    "kernel_shape = [2, 3, 2], strides = [2, 2, 2], ceil_mode = 1": (2, 21, 5, 6, 7),
 }
 
 
@@ -819,13 +827,13 @@ MAX_POOLS = {
 def test_max_pools(attributes: str, *, channels_last: bool):
     sizes = MAX_POOLS[attributes]
     before = "c = Conv(x, w)" if channels_last else "c = Exp(x)"
-    weights = {"w": (sizes[1], sizes[1], 1, 1)} if channels_last else {}
+    weights = {"w": (sizes[1], sizes[1], *[1 for _ in sizes[2:]])} if channels_last else {}
     dims = ", ".join(map(str, sizes))
     source = model(f"(float[{dims}] x) => (float y) {{ {before}  y = MaxPool<{attributes}>(c) }}", **weights)
     assert graph_of(source, "max_pools").splitlines()[-1] == "onnx_torch::max_pool"
     x = floats(*sizes)
     check_equal(source, [x])
-    x[0, 1, -1, 0] = np.nan
+    x[0, 1].flat[-sizes[-1]] = np.nan
     x[-1, 2] = -np.inf
     check_equal(source, [x])
 
@@ -847,6 +855,29 @@ def test_max_pools_of_other_sizes_types_and_layouts():
         "{ c = Transpose<perm = [0, 3, 1, 2]>(x)  y = MaxPool<kernel_shape = [3, 3]>(c) }"
     )
     check_equal(source, [floats(1, 5, 5, 16)])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_max_pools_of_other_types(rank: int, dtype: type):
+    element = "double" if dtype is np.float64 else "float16"
+    source = model(
+        f"({element}[N, C{', D' * rank}] x) => ({element} y) {{ y = MaxPool<kernel_shape = {[2] * rank}>(x) }}"
+    )
+    for sizes in [(2, 3), (0, 3), (1, 17)]:
+        check_equal(source, [floats(*sizes, *[5] * rank).astype(dtype)])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("width", [6, 31, 140])
+def test_max_pools_of_bytes(width: int, dtype: type):
+    element = np.dtype(dtype).name
+    source = model(
+        f"({element}[2, 3, 7, {width}] x) => ({element} y) "
+        "{ y = MaxPool<kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]>(x) }"
+    )
+    assert "onnx_torch::max_pool" in graph_of(source, "max_pools").splitlines()
+    check_equal(source, [np.random.default_rng(0).integers(0, 256, (2, 3, 7, width)).astype(np.uint8).view(dtype)])
 
 
 # --- recurrent --------------------------------------------------------------------------------------------------------

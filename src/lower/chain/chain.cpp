@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <ATen/Version.h>
 #include <torch/library.h>
 
 #include <limits>
@@ -10,21 +9,15 @@
 
 #include "kernels/work_memory.h"
 #include "lower/chain/plan.h"
+#include "lower/cpu_capability.h"
 #include "lower/taken.h"
 
 namespace onnxtorch {
 namespace {
 
 chain::Run* kernel() {
-#ifdef __x86_64__
-  static chain::Run* const chosen = [] {
-    const std::string capability = at::get_cpu_capability();
-    return capability == "AVX512" ? chain::AVX512::run : capability == "AVX2" ? chain::AVX2::run : chain::DEFAULT::run;
-  }();
+  static chain::Run* const chosen = for_this_cpu(chain::DEFAULT::run, chain::AVX2::run, chain::AVX512::run);
   return chosen;
-#else
-  return chain::DEFAULT::run;
-#endif
 }
 
 at::Tensor reduce(const at::Tensor& x, const ChainPlan::Rest& rest) {

@@ -136,11 +136,16 @@ using Run = void(const Loop& loop, const void* const* sources, void* const* resu
 namespace DEFAULT {
 Run run;
 }
+#ifdef __x86_64__
 namespace AVX2 {
 Run run;
 }
 namespace AVX512 {
 Run run;
 }
+#else
+namespace AVX2 = DEFAULT;
+namespace AVX512 = DEFAULT;
+#endif
 
 }  // namespace onnxtorch::chain

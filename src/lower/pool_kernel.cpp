@@ -1,0 +1,103 @@
+#include "lower/pool_kernel.h"
+
+#include <ATen/cpu/vec/vec.h>
+
+#include <limits>
+
+namespace onnxtorch::CPU_CAPABILITY {
+namespace {
+
+using at::vec::Vectorized;
+
+// The larger of each two, or the one that is NaN.
+struct Largest {
+  template <typename T>
+  ONNX_TORCH_INLINE static T start() {
+    using Limits = std::numeric_limits<T>;
+    return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+  }
+  template <typename V>
+  ONNX_TORCH_INLINE static V join(const V& x, const V& y) {
+    return at::vec::maximum(x, y);
+  }
+};
+
+// Of elements that are `step` apart. Where they are two apart, one after the last is read.
+template <typename T>
+ONNX_TORCH_INLINE Vectorized<T> load(const T* from, int64_t step) {
+  using V = Vectorized<T>;
+  if (step == 1) return V::loadu(from);
+  if (step == 2) return at::vec::deinterleave2(V::loadu(from), V::loadu(from + V::size())).first;
+  T elements[V::size()];
+  for (int64_t i = 0; i < V::size(); ++i) elements[i] = from[i * step];
+  return V::loadu(elements);
+}
+
+// Calls function(i, n) for each vector of n elements from the i-th on.
+template <typename T, typename F>
+ONNX_TORCH_INLINE void in_vectors(int64_t count, const F& function) {
+  constexpr int64_t kLanes = Vectorized<T>::size();
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) function(i, kLanes);
+  if (i < count) function(i, count - i);
+}
+
+// The rows that lie in the windows at this place are reduced column by column.
+template <typename R, typename T>
+ONNX_TORCH_INLINE void reduce_rows(const T* image, const Pool& p, int64_t slice, int64_t row, T* to) {
+  using V = Vectorized<T>;
+  const int64_t width = p.width(), first = p.rows.first(row), end = p.rows.end(row);
+  const int64_t first_slice = p.depth.first(slice), end_slice = p.depth.end(slice);
+  in_vectors<T>(width, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+    V result(R::template start<T>());
+    for (int64_t z = first_slice; z < end_slice; z += p.depth.dilation) {
+      const T* const from = image + z * p.rows.size * width + i;
+      for (int64_t y = first; y < end; y += p.rows.dilation) result = R::join(result, V::loadu(from + y * width, n));
+    }
+    result.store(to + i, n);
+  });
+}
+
+// The columns of a row: those of one channel all at once, of more channels one window after the other.
+template <typename R, typename T>
+ONNX_TORCH_INLINE void reduce_columns(const T* line, const Pool& p, int64_t step, T* to) {
+  const bool is_plane = p.channels == 1;
+  const int64_t parts = is_plane ? 1 : p.columns.count, count = is_plane ? p.columns.count : p.channels;
+  const int64_t apart = p.columns.dilation * p.channels;
+  for (int64_t part = 0; part < parts; ++part, line += p.columns.stride * p.channels, to += count) {
+    in_vectors<T>(count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+      Vectorized<T> result = load(line + i * step, step);
+      for (int64_t k = 1; k < p.columns.kernel; ++k) result = R::join(result, load(line + i * step + k * apart, step));
+      result.store(to + i, n);
+    });
+  }
+}
+
+template <typename R, typename T>
+void pool(const T* x, const Pool& p, int64_t begin, int64_t end, T* line, T* y) {
+  for (int64_t i = 0, count = p.line(); i < count; ++i) line[i] = R::template start<T>();
+  const int64_t step = p.channels == 1 ? p.columns.stride : 1, result_width = p.result_width();
+  int64_t row = begin % p.rows.count, slice = begin / p.rows.count % p.depth.count;
+  const T* image = x + begin / p.result_rows() * p.image();
+  for (T *to = y + begin * result_width, *const last = y + end * result_width; to < last; to += result_width) {
+    reduce_rows<R>(image, p, slice, row, line + p.columns.padding * p.channels);
+    if (step == 1) {
+      reduce_columns<R>(line, p, 1, to);
+    } else if (step == 2) {
+      reduce_columns<R>(line, p, 2, to);
+    } else {
+      reduce_columns<R>(line, p, step, to);
+    }
+    if (++row < p.rows.count) continue;
+    row = 0;
+    if (++slice < p.depth.count) continue;
+    slice = 0;
+    image += p.image();
+  }
+}
+
+}  // namespace
+
+PoolKernels pool_kernels() { return {pool<Largest, float>, pool<Largest, uint8_t>, pool<Largest, int8_t>}; }
+
+}  // namespace onnxtorch::CPU_CAPABILITY

@@ -1,0 +1,72 @@
+// Windows that are reduced to an element each. Compiled once for each of ATen's CPU capabilities, so nothing here may
+// be more than data and what is always inlined.
+#pragma once
+
+#include <cstdint>
+
+#include "lower/for_each_cpu.h"
+
+namespace onnxtorch {
+
+// The windows along one dimension.
+struct Windows {
+  int64_t size, kernel, stride, padding, dilation, count;
+
+  // The elements of a window that lie within are from `first` on, each `dilation`-th, before `end`.
+  ONNX_TORCH_INLINE int64_t first(int64_t window) const {
+    const int64_t begin = window * stride - padding;
+    return begin >= 0 ? begin : begin + (-begin + dilation - 1) / dilation * dilation;
+  }
+  ONNX_TORCH_INLINE int64_t end(int64_t window) const {
+    const int64_t end = span(window) - padding;
+    return end < size ? end : size;
+  }
+  // From the first window's begin, which may be in the padding, to the end of this one.
+  ONNX_TORCH_INLINE int64_t span(int64_t window) const { return window * stride + (kernel - 1) * dilation + 1; }
+};
+
+// Windows over images that lie in the order of (image, depth, row, column, channel): channels-last, or with one channel
+// where each plane is an image.
+struct Pool {
+  Windows depth, rows, columns;
+  int64_t channels;
+
+  ONNX_TORCH_INLINE int64_t width() const { return columns.size * channels; }
+  ONNX_TORCH_INLINE int64_t image() const { return depth.size * rows.size * width(); }
+  ONNX_TORCH_INLINE int64_t result_width() const { return columns.count * channels; }
+  ONNX_TORCH_INLINE int64_t result_rows() const { return depth.count * rows.count; }
+  // The elements of a row with its padding, and what vectors read after them.
+  ONNX_TORCH_INLINE int64_t line() const {
+    constexpr int64_t kVectors = 128;
+    const int64_t row = columns.padding + columns.size, windows = columns.span(columns.count - 1);
+    return (row < windows ? windows : row) * channels + kVectors;
+  }
+};
+
+// Computes rows of results, of all images, from begin to end. `line` is memory for p.line() elements.
+template <typename T>
+using PoolRows = void(const T* x, const Pool& p, int64_t begin, int64_t end, T* line, T* y);
+
+struct PoolKernels {
+  PoolRows<float>* largest_of_floats;
+  PoolRows<uint8_t>* largest_of_bytes;
+  PoolRows<int8_t>* largest_of_chars;
+};
+using GetPoolKernels = PoolKernels();
+
+namespace DEFAULT {
+GetPoolKernels pool_kernels;
+}
+#ifdef __x86_64__
+namespace AVX2 {
+GetPoolKernels pool_kernels;
+}
+namespace AVX512 {
+GetPoolKernels pool_kernels;
+}
+#else
+namespace AVX2 = DEFAULT;
+namespace AVX512 = DEFAULT;
+#endif
+
+}  // namespace onnxtorch
