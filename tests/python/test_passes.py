@@ -1577,8 +1577,8 @@ def test_rotary_embeddings_as_an_operator(interleaved: int, rotated: int, merged
     """ONNX's own; it turns neighbours, where interleaved, and the first elements of a row, where not all."""
     source = model(
         f"(float[{'B, S, 24' if merged else 'B, 3, S, 8'}] x, float[N, H] c, float[N, H] s, int64[B, S] at) "
-        f"=> (float y) {{ y = RotaryEmbedding<interleaved = {interleaved}, rotary_embedding_dim = {rotated}, num_heads = 3>"
-        "(x, c, s, at) }",
+        "=> (float y) { y = "
+        f"RotaryEmbedding<interleaved = {interleaved}, rotary_embedding_dim = {rotated}, num_heads = 3>(x, c, s, at) }}",
     )
     assert ("onnx_torch::rotary_embedding" in graph_of(source, "rotary")) == (rotated == 0 and not merged)
     for rows in (1, 5, 700):
