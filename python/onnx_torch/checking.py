@@ -49,10 +49,10 @@ def check(
 ) -> list[Problem]:
     """All the reasons why a model cannot be prepared; none where it can.
 
-    They are operators that are not supported, nodes that break their schemas, values that nothing defines, and files of
-    external data that are not there. Where there are none of these, the model is translated, which finds the nodes
-    whose attributes, types or constants do not go together; one that fails just because another failed before it is not
-    told.
+    They are operators that are not supported, nodes that break their schemas, values that nothing defines, nodes that
+    wait for one another, and files of external data that are not there. Where there are none of these, the model is
+    translated, which finds the nodes whose attributes, types or constants do not go together; one that fails just
+    because another failed before it is not told.
 
     Args:
         model: a ModelProto, its serialized bytes, or a path.
@@ -70,18 +70,15 @@ def check(
     proto = read_model(model)
     if not proto.HasField("graph"):
         return [Problem("the model holds no graph")]
-    problems = [
-        *schema_problems(proto),
-        *_undefined_values(proto),
-        *_missing_files(proto, directory_of(model, base_dir)),
-    ]
-    if not problems:
-        try:
+    directory = directory_of(model, base_dir)
+    try:
+        problems = [*schema_problems(proto), *_undefined_values(proto), *_missing_files(proto, directory)]
+        if not problems:
             prepare(model, device, base_dir=base_dir, shapes=shapes)
-        except (DeviceError, InputError):
-            raise  # not the model's fault
-        except Error as error:
-            problems = _translation_problems(proto, directory_of(model, base_dir), shapes or {}) or [_problem(error)]
+    except (DeviceError, InputError):
+        raise  # not the model's fault
+    except Error as error:
+        problems = _translation_problems(proto, directory, shapes or {}) or [_problem(error)]
     return problems
 
 
@@ -119,6 +116,7 @@ def _undefined_values(model: onnx.ModelProto) -> Iterator[Problem]:
     def undefined(
         graph: onnx.GraphProto | onnx.FunctionProto, known: set[str], opsets: Mapping[str, int]
     ) -> Iterator[Problem]:
+        known |= {name for node in graph.node for name in node.output}
         for node in graph.node:
             for name in node.input:
                 if name and name not in known:
@@ -126,7 +124,6 @@ def _undefined_values(model: onnx.ModelProto) -> Iterator[Problem]:
                     yield Problem(why, False, node.op_type, node.name, node.domain, opsets.get(node.domain, 1))
             for inner in subgraphs(node):
                 yield from undefined(inner, known | _given(inner), opsets)
-            known.update(node.output)
         for output in graph.output:
             name = output if isinstance(output, str) else output.name
             if name and name not in known:

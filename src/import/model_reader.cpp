@@ -8,6 +8,8 @@
 #include <fstream>
 #include <optional>
 
+#include "import/node_order.h"
+
 namespace onnxtorch {
 namespace {
 
@@ -153,6 +155,7 @@ std::shared_ptr<const ModelFile> ModelFile::from_path(const fs::path& path, cons
   } else {
     check(model->proto.ParseFromIstream(&stream));
   }
+  order_nodes(model->proto);
   return model;
 }
 
@@ -162,6 +165,7 @@ std::shared_ptr<const ModelFile> ModelFile::from_bytes(std::string_view bytes, c
   if (!model->proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     throw InvalidModelError("the bytes given are not an ONNX model");
   }
+  order_nodes(model->proto);
   return model;
 }
 

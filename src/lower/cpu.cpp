@@ -6,6 +6,7 @@
 #include "lower/pooling.h"
 #include "lower/rotary.h"
 #include "lower/rows.h"
+#include "passes/precision.h"
 
 #ifdef ONNX_TORCH_ONEDNN
 #include "lower/onednn/pack.h"
@@ -18,6 +19,9 @@
 namespace onnxtorch {
 namespace {
 
+constexpr Pass kHalves{"halves",
+                       "compute convolutions and products of float16 in float32, for which CPUs have instructions",
+                       widen_halves};
 constexpr Pass kGroupNorms{"group_norms", "normalize the channels of what lies channels-last as it lies",
                            replace_group_norms};
 constexpr Pass kMaxPools{"max_pools", "take the largest of windows row by row, over what lies channels-last as it lies",
@@ -43,6 +47,7 @@ std::span<const Pass> early_cpu_passes() {
 
 std::span<const Pass> cpu_passes() {
   static constexpr Pass kPasses[] = {
+      kHalves,
       {"attention", "compute a softmax between two products of matrices as one attention", find_attention},
       {"pack", "lay out the weights of convolutions and products once, and compute what follows along with them", pack},
       {"recurrent", "lay out the weights of recurrent layers once", pack_recurrent_layers},
@@ -77,7 +82,7 @@ std::string layouts_version() { return onednn_version(); }
 
 std::span<const Pass> early_cpu_passes() { return {}; }
 std::span<const Pass> cpu_passes() {
-  static constexpr Pass kPasses[] = {kGroupNorms, kMaxPools, kRows, kRotary, kCopies, kChains};
+  static constexpr Pass kPasses[] = {kHalves, kGroupNorms, kMaxPools, kRows, kRotary, kCopies, kChains};
   return kPasses;
 }
 std::vector<std::vector<SavedWeights>> saved_weights(const Program&) { return {}; }

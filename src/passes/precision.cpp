@@ -5,10 +5,12 @@
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
+#include <functional>
 #include <unordered_map>
 
 #include "onnx_torch/error.h"
 #include "passes/constants.h"
+#include "passes/known_type.h"
 
 namespace onnxtorch {
 namespace {
@@ -25,10 +27,19 @@ std::vector<size_t> operands_of(const jit::Node* node) {
   return found == operands.end() || !node->maybeOperator() ? std::vector<size_t>() : found->second;
 }
 
-class Lowering {
+// Which operands make a node one to compute in another type.
+using Wanted = std::function<bool(const jit::Value* operand, const Constants& constants)>;
+
+// Computes what is of one type in another, with results in the first.
+class Conversion {
  public:
-  Lowering(Program& program, c10::ScalarType type)
-      : program_(program), graph_(*program.graph), constants_(program), type_(type) {}
+  Conversion(Program& program, c10::ScalarType from, c10::ScalarType to, Wanted wanted)
+      : program_(program),
+        graph_(*program.graph),
+        constants_(program),
+        from_(from),
+        to_(to),
+        wanted_(std::move(wanted)) {}
 
   void run(jit::Block* block) {
     std::unordered_map<jit::Value*, jit::Value*> casts;  // by what they cast; good for the rest of the block
@@ -36,40 +47,35 @@ class Lowering {
       jit::Node* const node = *it++;
       for (jit::Block* inner : node->blocks()) run(inner);
       const std::vector<size_t> operands = operands_of(node);
-      if (std::ranges::any_of(operands, [&](size_t i) { return is_weight(node->input(i)); }))
-        lower(node, operands, casts);
+      if (std::ranges::any_of(operands, [&](size_t i) { return wanted_(node->input(i), constants_); }))
+        convert(node, operands, casts);
     }
   }
 
  private:
-  bool is_weight(const jit::Value* value) const {
-    const auto known = constants_.tensor(value);
-    return known && known->defined() && known->dim() >= 2 && known->scalar_type() == c10::kFloat;
-  }
-
-  void lower(jit::Node* node, const std::vector<size_t>& operands,
-             std::unordered_map<jit::Value*, jit::Value*>& casts) {
+  void convert(jit::Node* node, const std::vector<size_t>& operands,
+               std::unordered_map<jit::Value*, jit::Value*>& casts) {
     {
       const jit::WithInsertPoint before(node);
       for (const size_t i : operands) {
         jit::Value* const given = node->input(i);
         if (given->mustBeNone()) continue;
         jit::Value*& cast = casts[given];
-        if (!cast) cast = lowered(given, node);
+        if (!cast) cast = converted(given, node);
         node->replaceInput(i, cast);
       }
     }
     const jit::WithInsertPoint after(node->next());
     jit::Value* const result = node->output();
-    jit::Value* const restored = inserted_cast(result, c10::kFloat, node);
+    jit::Value* const restored = inserted_cast(result, from_, node);
     restored->setType(result->type());
     result->setType(with_type(result->type()));
     result->replaceAllUsesAfterNodeWith(restored->node(), restored);
   }
 
-  jit::Value* lowered(jit::Value* value, const jit::Node* user) {
-    if (const auto known = constants_.tensor(value)) return bind_constant(program_, known->to(type_));
-    jit::Value* const cast = inserted_cast(value, type_, user);
+  jit::Value* converted(jit::Value* value, const jit::Node* user) {
+    if (const auto known = constants_.tensor(value)) return bind_constant(program_, known->to(to_));
+    jit::Value* const cast = inserted_cast(value, to_, user);
     cast->setType(with_type(value->type()));
     return cast;
   }
@@ -83,13 +89,14 @@ class Lowering {
   }
 
   c10::TypePtr with_type(const c10::TypePtr& type) const {
-    return type->expectRef<c10::TensorType>().withScalarType(type_);
+    return type->expectRef<c10::TensorType>().withScalarType(to_);
   }
 
   Program& program_;
   jit::Graph& graph_;
   const Constants constants_;
-  const c10::ScalarType type_;
+  const c10::ScalarType from_, to_;
+  const Wanted wanted_;
 };
 
 }  // namespace
@@ -103,7 +110,20 @@ c10::ScalarType precision_of(const std::string& name) {
 
 void lower_precision(Program& program, c10::ScalarType type) {
   const c10::InferenceMode inference;
-  Lowering(program, type).run(program.graph->block());
+  const auto is_weight = [](const jit::Value* operand, const Constants& constants) {
+    const auto known = constants.tensor(operand);
+    return known && known->defined() && known->dim() >= 2 && known->scalar_type() == c10::kFloat;
+  };
+  Conversion(program, c10::kFloat, type, is_weight).run(program.graph->block());
+}
+
+void widen_halves(Program& program) {
+  const c10::InferenceMode inference;
+  const auto is_half = [](const jit::Value* operand, const Constants& constants) {
+    const auto known = constants.tensor(operand);
+    return known && known->defined() ? known->scalar_type() == c10::kHalf : type_of(operand) == c10::kHalf;
+  };
+  Conversion(program, c10::kHalf, c10::kFloat, is_half).run(program.graph->block());
 }
 
 }  // namespace onnxtorch

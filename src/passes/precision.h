@@ -14,4 +14,7 @@ c10::ScalarType precision_of(const std::string& name);
 // Computes float32 convolutions and products with constant weights in another type, with results in float32.
 void lower_precision(Program& program, c10::ScalarType type);
 
+// Computes float16 convolutions and products in float32, with results in float16.
+void widen_halves(Program& program);
+
 }  // namespace onnxtorch

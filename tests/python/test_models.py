@@ -590,6 +590,48 @@ def test_outputs_that_no_node_makes():
     refused(model_of([], [tensor_info("x", X)], ["nowhere"]), 'nothing defines the value "nowhere"')
 
 
+def unordered(read: str = "late") -> onnx.ModelProto:
+    """Nodes that come before what they read: in the graph, in branches, one of which reads what comes later, and in a
+    function.
+    """
+    body = [helper.make_node("Neg", ["m"], ["b"]), helper.make_node("Abs", ["a"], ["m"])]
+    turned = helper.make_function("local", "Turned", ["a"], ["b"], body, [helper.make_opsetid("", 21)])
+    then = helper.make_graph(
+        [helper.make_node("Add", ["t", read], ["u"]), helper.make_node("Exp", ["x"], ["t"])],
+        "then",
+        [],
+        [tensor_info("u", element=1)],
+    )
+    other = helper.make_graph([helper.make_node("Neg", ["late"], ["v"])], "else", [], [tensor_info("v", element=1)])
+    nodes = [
+        helper.make_node("Mul", ["chosen", "late"], ["y"]),
+        helper.make_node("If", ["c"], ["chosen"], then_branch=then, else_branch=other),
+        helper.make_node("Turned", ["early"], ["late"], domain="local"),
+        helper.make_node("Relu", ["x"], ["early"]),
+    ]
+    model = model_of(nodes, [tensor_info("x", X), tensor_info("c", np.array(True))], ["y"])
+    model.opset_import.append(helper.make_opsetid("local", 1))
+    model.functions.append(turned)
+    return model
+
+
+def test_nodes_in_any_order(tmp_path):
+    """As some converters write them; onnxruntime takes them, too."""
+    late = -np.maximum(X, 0)
+    onnx.save(unordered(), tmp_path / "model.onnx")
+    for source in (unordered(), tmp_path / "model.onnx"):
+        assert onnx_torch.check(source) == []
+        rep = onnx_torch.prepare(source)
+        np.testing.assert_allclose(rep.run([X, np.array(True)])[0], (np.exp(X) + late) * late, rtol=1e-6)
+        np.testing.assert_allclose(rep.run([X, np.array(False)])[0], -late * late, rtol=1e-6)
+
+
+def test_nodes_that_wait_for_one_another():
+    said = "there are nodes that wait for one another's outputs"
+    refused(unordered(read="y"), said)
+    assert [str(problem) for problem in onnx_torch.check(unordered(read="y"))] == [said]
+
+
 def test_names_may_be_empty_or_of_any_script():
     nodes = [helper.make_node("Relu", ["größe"], ["出力"], name="層"), helper.make_node("Max", ["出力"], ["y y/z:0"])]
     model = model_of(nodes, [tensor_info("größe", X)], ["出力", "y y/z:0"])
