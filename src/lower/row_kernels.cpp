@@ -96,6 +96,22 @@ ONNX_TORCH_FOR_EACH_CPU void mean_of_rows(const float* x, float* y, int64_t rows
   for (int64_t i = 0; i < size; ++i) y[i] = sums[i] / static_cast<float>(rows);
 }
 
+ONNX_TORCH_FOR_EACH_CPU void largest_of_columns(const float* x, int32_t* numbers, float* elements, int64_t rows,
+                                                int64_t size, int64_t stride) {
+  std::fill_n(numbers, size, 0);
+  std::copy_n(x, size, elements);
+  for (int64_t row = 1; row < rows; ++row) {
+    x += stride;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < size; ++i) {
+      const float element = x[i], best = elements[i];
+      const bool is_larger = (element > best) | ((element != element) & (best == best));
+      elements[i] = is_larger ? element : best;
+      numbers[i] = is_larger ? static_cast<int32_t>(row) : numbers[i];
+    }
+  }
+}
+
 using Columns = float __attribute__((vector_size(kColumns * sizeof(float)), aligned(alignof(float)), may_alias));
 
 ONNX_TORCH_FOR_EACH_CPU void product_rows(const float* x, float* y, int64_t rows, int64_t in, int64_t out,

@@ -19,6 +19,10 @@ void rms_norm_rows(const float* x, float* y, int64_t rows, int64_t size, const R
 constexpr int64_t kMostMeans = 256;
 void mean_of_rows(const float* x, float* y, int64_t rows, int64_t size, int64_t stride);
 
+// For each of the first `size` columns of rows that are `stride` apart, at most kMostMeans, the number of the row with
+// the first of the largest elements, or of those that are NaN; and that element.
+void largest_of_columns(const float* x, int32_t* numbers, float* elements, int64_t rows, int64_t size, int64_t stride);
+
 // x @ weight + bias, and 0 for what is less where `relu`. The weight comes in blocks of kColumns columns, with zeros
 // after the last, each with its bias as the first row.
 constexpr int64_t kColumns = 16;

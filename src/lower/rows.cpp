@@ -8,6 +8,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -137,6 +138,57 @@ size_t largest(std::span<const float> row) {
   return found;
 }
 
+// The same of a longer row, taken as short ones below one another, whose columns are compared side by side.
+int64_t largest_of_many(std::span<const float> row) {
+  constexpr int64_t kWidth = 16;
+  const int64_t rows = std::ssize(row) / kWidth;
+  if (rows < 2) return static_cast<int64_t>(largest(row));
+  std::array<int32_t, kWidth> numbers;
+  std::array<float, kWidth> elements;
+  largest_of_columns(row.data(), numbers.data(), elements.data(), rows, kWidth, kWidth);
+  int64_t found = numbers[0] * kWidth;
+  const auto consider = [&](int64_t i) {
+    const bool is_nan = std::isnan(row[i]), found_nan = std::isnan(row[found]);
+    const bool is_same = is_nan ? found_nan : row[i] == row[found];
+    if (is_same ? i < found : !found_nan && (is_nan || row[i] > row[found])) found = i;
+  };
+  for (int64_t column = 1; column < kWidth; ++column) consider(numbers[column] * kWidth + column);
+  for (int64_t i = rows * kWidth; i < std::ssize(row); ++i) consider(i);
+  return found;
+}
+
+at::Tensor argmax(const at::Tensor& x, int64_t dim, bool keepdim) {
+  const bool fits = is_plain(x) && x.numel() <= std::numeric_limits<int32_t>::max();
+  dim = at::maybe_wrap_dim(dim, x.dim());
+  const bool has_rows = fits && x.movedim(dim, -1).is_contiguous();
+  if (!has_rows && !(fits && x.is_contiguous())) return at::argmax(x, dim, keepdim);
+  std::vector<int64_t> sizes = x.sizes().vec();
+  const int64_t size = sizes[dim];
+  sizes.erase(sizes.begin() + dim);
+  at::Tensor result = at::empty(sizes, x.options().dtype(c10::kLong));
+  auto* const to = result.mutable_data_ptr<int64_t>();
+  if (has_rows) {
+    for_each_row(x.movedim(dim, -1),
+                 [&](int64_t number, std::span<const float> row) { to[number] = largest_of_many(row); });
+  } else {
+    const int64_t columns = c10::multiply_integers(x.sizes().slice(dim + 1)),
+                  parts = (columns + kMostMeans - 1) / kMostMeans;
+    const auto* const from = x.const_data_ptr<float>();
+    share_rows(x.numel() / size / columns * parts, size * kMostMeans, [&](int64_t first, int64_t count) {
+      std::array<int32_t, kMostMeans> numbers;
+      std::array<float, kMostMeans> elements;
+      for (int64_t i = first; i < first + count; ++i) {
+        const int64_t block = i / parts, column = i % parts * kMostMeans,
+                      width = std::min(kMostMeans, columns - column);
+        largest_of_columns(from + block * size * columns + column, numbers.data(), elements.data(), size, width,
+                           columns);
+        std::copy_n(numbers.data(), width, to + block * columns + column);
+      }
+    });
+  }
+  return keepdim ? result.unsqueeze(dim) : result;
+}
+
 at::Tensor label_of_largest(const at::Tensor& scores, const at::Tensor& labels) {
   const bool fits = has_short_rows(scores) && scores.dim() == 2 && labels.scalar_type() == c10::kLong &&
                     labels.is_cpu() && labels.is_contiguous() && labels.dim() == 1 && labels.size(0) >= scores.size(1);
@@ -182,6 +234,7 @@ void register_rows() {
     m.def("rms_norm(Tensor x, int[] shape, Tensor? weight, float? eps) -> Tensor", rms_norm);
     m.def("channel_means(Tensor x) -> Tensor", channel_means);
     m.def("normalize_rows(Tensor x) -> Tensor", normalize_rows);
+    m.def("argmax(Tensor x, int dim, bool keepdim) -> Tensor", argmax);
     m.def("label_of_largest(Tensor scores, Tensor labels) -> Tensor", label_of_largest);
     return m;
   }();
@@ -251,6 +304,8 @@ void replace_operators(Program& program) {
   for_each_node(program.graph->block(), [&](jit::Node* node) {
     if (gives_channel_means(node, constants)) {
       replace(node, "onnx_torch::channel_means", node->inputs().slice(0, 1));
+    } else if (node->kind() == c10::aten::argmax && constants.get<int64_t>(node->input(1))) {
+      replace(node, "onnx_torch::argmax", node->inputs());
     } else if (node->kind() == c10::aten::layer_norm) {
       replace(node, "onnx_torch::layer_norm", node->inputs().slice(0, 5));
     } else if (node->kind() == c10::aten::rms_norm) {

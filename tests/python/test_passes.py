@@ -1533,6 +1533,36 @@ def test_labels_of_the_largest_scores(classes: int):
         onnx_torch.prepare(source).run([floats(4, classes + 1)])
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("order", [[0, 1, 2], [0, 2, 1], [2, 1, 0]])
+def test_numbers_of_the_largest_elements(axis: int, keepdims: int, order: list[int]):
+    """Of equal ones the first, and of those that are NaN, wherever they lie in memory."""
+    source = model(
+        f"(float[A, B, C] x) => (int64 y) {{ t = Transpose<perm = {order}>(x) "
+        f"y = ArgMax<axis = {axis}, keepdims = {keepdims}>(t) }}"
+    )
+    assert "onnx_torch::argmax" in graph_of(source, "rows")
+    for sizes in [(3, 5, 7), (2, 700, 3), (300, 2, 333), (1, 1, 1), (1, 130, 129), (2, 3, 1000)]:
+        x = RNG.integers(-9, 9, sizes).astype(np.float32)
+        for special in ([], [np.nan], [np.inf, -np.inf], [np.nan, np.inf]):
+            x = np.where(RNG.random(sizes) < 0.01, RNG.choice(special, sizes), x).astype(np.float32) if special else x
+            [y] = onnx_torch.prepare(source).run([x])
+            expected = np.argmax(x.transpose(order), axis, keepdims=bool(keepdims))
+            np.testing.assert_array_equal(y, expected, strict=True)
+
+
+def test_numbers_of_the_largest_of_other_types_and_of_none():
+    for name, dtype in [("double", np.float64), ("int64", np.int64), ("float16", np.float16)]:
+        x = RNG.integers(-3, 3, (4, 5)).astype(dtype)
+        source = model(f"({name}[A, B] x) => (int64 y) {{ y = ArgMax<axis = 1, keepdims = 0>(x) }}")
+        np.testing.assert_array_equal(onnx_torch.prepare(source).run([x])[0], np.argmax(x, 1))
+    source = model("(float[A, B] x) => (int64 y) { y = ArgMax<axis = 1>(x) }")
+    assert onnx_torch.prepare(source).run([floats(0, 3)])[0].shape == (0, 1)
+    with pytest.raises(onnx_torch.RunError, match="ArgMax"):
+        onnx_torch.prepare(source).run([floats(3, 0)])
+
+
 # --- halves -----------------------------------------------------------------------------------------------------------
 
 
