@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/Parallel.h>
+#include <c10/util/StringUtil.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/library.h>
 
@@ -150,19 +151,19 @@ constexpr Way kWays[] = {
 // The operands of products and sums come in any order, as sort_operands cannot tell which of them is `x`.
 std::vector<std::string> patterns_of(const Way& way) {
   std::vector<std::string> patterns;
-  for (const std::string same : {"%x, %cos", "%cos, %x"}) {
-    for (const std::string turn : {"%turned, %sin", "%sin, %turned"}) {
-      for (const std::string sum : {"%u, %v", "%v, %u"}) {
-        patterns.push_back(std::string("graph(%x, %cos, %sin, %dim, %begin, %end, %step, %other_dim, %other_begin, "
-                                       "%other_end, %other_step, %join, %alpha") +
-                           way.inputs +
-                           "):\n"
-                           "  %other : Tensor = aten::slice(%x, %other_dim, %other_begin, %other_end, %other_step)\n"
-                           "  %opposite : Tensor = aten::neg(%other)\n"
-                           "  %first : Tensor = aten::slice(%x, %dim, %begin, %end, %step)\n"
-                           "  %both : Tensor[] = prim::ListConstruct(%opposite, %first)\n  " +
-                           way.steps + "\n  %u : Tensor = aten::mul(" + same + ")\n  %v : Tensor = aten::mul(" + turn +
-                           ")\n  %y : Tensor = aten::add(" + sum + ", %alpha)\n  return (%y)");
+  for (const char* const same : {"%x, %cos", "%cos, %x"}) {
+    for (const char* const turn : {"%turned, %sin", "%sin, %turned"}) {
+      for (const char* const sum : {"%u, %v", "%v, %u"}) {
+        patterns.push_back(c10::str(R"(graph(%x, %cos, %sin, %dim, %begin, %end, %step,
+                                             %other_dim, %other_begin, %other_end, %other_step, %join, %alpha)",
+                                    way.inputs, R"():
+  %other : Tensor = aten::slice(%x, %other_dim, %other_begin, %other_end, %other_step)
+  %opposite : Tensor = aten::neg(%other)
+  %first : Tensor = aten::slice(%x, %dim, %begin, %end, %step)
+  %both : Tensor[] = prim::ListConstruct(%opposite, %first)
+  )",
+                                    way.steps, "\n  %u : Tensor = aten::mul(", same, ")\n  %v : Tensor = aten::mul(",
+                                    turn, ")\n  %y : Tensor = aten::add(", sum, ", %alpha)\n  return (%y)"));
       }
     }
   }
