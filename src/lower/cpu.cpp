@@ -38,6 +38,13 @@ constexpr Pass kChains{"chains", "compute element-wise operators on one another'
 
 #ifdef ONNX_TORCH_ONEDNN
 
+std::span<const Pass> first_cpu_passes() {
+  static constexpr Pass kPasses[] = {
+      {"recurrent_steps", "find recurrent layers whose steps are written out", find_recurrent_steps},
+  };
+  return kPasses;
+}
+
 std::span<const Pass> early_cpu_passes() {
   static constexpr Pass kPasses[] = {
       {"quantized", "compute with the numbers of 8 bits that QuantizeLinear gives", find_quantized},
@@ -80,6 +87,7 @@ std::string layouts_version() { return onednn_version(); }
 
 #else
 
+std::span<const Pass> first_cpu_passes() { return {}; }
 std::span<const Pass> early_cpu_passes() { return {}; }
 std::span<const Pass> cpu_passes() {
   static constexpr Pass kPasses[] = {kHalves, kGroupNorms, kMaxPools, kRows, kRotary, kCopies, kChains};

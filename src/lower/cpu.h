@@ -11,7 +11,10 @@
 
 namespace onnxtorch {
 
-// The passes for the CPU that need a graph in which constants are not computed yet.
+// The passes for the CPU that need a graph as it was translated.
+std::span<const Pass> first_cpu_passes();
+
+// Those that need a graph in which constants are not computed yet.
 std::span<const Pass> early_cpu_passes();
 
 // The other passes for the CPU, in their order.

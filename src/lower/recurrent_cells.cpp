@@ -33,6 +33,29 @@ ONNX_TORCH_FOR_EACH_CPU void gru_step(const Gates& gates, float* __restrict h, i
   }
 }
 
+ONNX_TORCH_FOR_EACH_CPU void reset_step(const ResetGates& gates, const float* __restrict h, float* __restrict kept,
+                                        int64_t rows, int64_t size) {
+  const float* input = gates.input;
+  float* __restrict hidden = gates.hidden;
+  for (int64_t row = 0; row < rows; ++row, input += 3 * size, hidden += 2 * size, h += size, kept += size) {
+    for (int64_t i = 0; i < size; ++i) {
+      hidden[i] = sigmoid_of(input[i] + hidden[i]);
+      kept[i] = sigmoid_of(input[size + i] + hidden[size + i]) * h[i];
+    }
+  }
+}
+
+ONNX_TORCH_FOR_EACH_CPU void update_step(const ResetGates& gates, const float* __restrict candidate,
+                                         float* __restrict h, int64_t rows, int64_t size) {
+  const float *input = gates.input, *update = gates.hidden;
+  for (int64_t row = 0; row < rows; ++row, input += 3 * size, update += 2 * size, candidate += size, h += size) {
+    for (int64_t i = 0; i < size; ++i) {
+      const float fresh = tanh_of(input[2 * size + i] + candidate[i]);
+      h[i] = fresh + update[i] * (h[i] - fresh);
+    }
+  }
+}
+
 ONNX_TORCH_FOR_EACH_CPU void tanh_step(const Gates& gates, float* __restrict h, int64_t rows, int64_t size) {
   for (int64_t i = 0; i < rows * size; ++i) h[i] = tanh_of(gates.input[i] + gates.hidden[i]);
 }

@@ -148,10 +148,12 @@ Value gates_for_aten(Translator& t, const Cell& cell, const Value& x, size_t cou
   return t.call("aten::cat", {ordered, 1});
 }
 
+// In the order of a direction's steps, or back.
+Value in_order(Translator& t, const Value& over_time, bool reverse) {
+  return reverse && !over_time.absent() ? t.call("aten::flip", {over_time, std::vector<int64_t>{0}}) : over_time;
+}
+
 Values run_aten(Translator& t, const NodeView& n, const Cell& cell, const Layer& layer, const std::string& function) {
-  const auto flipped = [&](const Value& v) {
-    return layer.reverse ? t.call("aten::flip", {v, std::vector<int64_t>{0}}) : v;
-  };
   const size_t gates = cell.aten_order.size();
   Values weights{gates_for_aten(t, cell, n.tensor(W), gates, 0), gates_for_aten(t, cell, n.tensor(R), gates, 0)};
   if (n.has(B)) {
@@ -165,30 +167,32 @@ Values run_aten(Translator& t, const NodeView& n, const Cell& cell, const Layer&
   const Arg states = cell.states == 1 ? Arg(layer.states[0]) : Arg(layer.states);
   const Value x = &cell == &kLstm ? t.call("checked_input", {layer.x, n.tensor(W)}) : layer.x;
   const bool bidirectional = layer.directions == 2;
-  Values results = t.call_all(function, {flipped(x), states, parameters, n.has(B), /*num_layers=*/1, /*dropout=*/0.0,
-                                         /*train=*/false, bidirectional, /*batch_first=*/false});
+  Values results = t.call_all(
+      function, {in_order(t, x, layer.reverse), states, parameters, n.has(B), /*num_layers=*/1, /*dropout=*/0.0,
+                 /*train=*/false, bidirectional, /*batch_first=*/false});
   // The directions lie side by side in its output.
   const Value directions =
       t.call("aten::unflatten", {results[0], -1, std::vector<int64_t>{static_cast<int64_t>(layer.directions), -1}});
-  results[0] = t.call("aten::transpose", {flipped(directions), 1, 2});
+  results[0] = t.call("aten::transpose", {in_order(t, directions, layer.reverse), 1, 2});
   return results;
 }
 
 Values run_steps(Translator& t, const NodeView& n, const Cell& cell, const Layer& layer) {
+  const Value within = n.has(SequenceLens) ? t.call("within_sequences", {layer.x, n.tensor(SequenceLens)}) : Value();
   std::vector<Values> results(1 + cell.states);  // of each output, the directions
   for (size_t d = 0; d < layer.directions; ++d) {
     const auto part = [&](const Value& v) {
       return v.absent() ? v : t.call("aten::select", {v, 0, static_cast<int64_t>(d)});
     };
+    const bool reverse = layer.reverse || d == 1;
     const Activations own = layer.activations.slice(d * cell.activations.size(), cell.activations.size());
     std::vector<Arg> args{
-        kw("X", layer.x),
+        kw("X", in_order(t, layer.x, reverse)),
         kw("W", part(n.tensor(W))),
         kw("R", part(n.tensor(R))),
         kw("B", part(n.tensor(B))),
-        kw("sequence_lens", n.tensor(SequenceLens)),
+        kw("within", in_order(t, within, reverse)),
         kw("initial_h", part(layer.states[0])),
-        kw("reverse", layer.reverse || d == 1),
         kw("activations", own.names),
         kw("alphas", own.alphas),
         kw("betas", own.betas),
@@ -200,7 +204,8 @@ Values run_steps(Translator& t, const NodeView& n, const Cell& cell, const Layer
       args.push_back(kw("P", part(n.tensor(P))));
       args.push_back(kw("input_forget", flag(n, "input_forget")));
     }
-    const Values outputs = t.call_all(cell.script, args);
+    Values outputs = t.call_all(cell.script, args);
+    outputs[0] = in_order(t, outputs[0], reverse);
     for (size_t i = 0; i < results.size(); ++i) results[i].push_back(outputs[i]);
   }
   Values joined;

@@ -1,6 +1,7 @@
 #include "passes/pattern.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/ir/irparser.h>
 #include <torch/csrc/jit/ir/subgraph_matcher.h>
@@ -10,6 +11,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "passes/walk.h"
 #include "translate/writes.h"
 
 namespace onnxtorch {
@@ -56,11 +58,61 @@ bool has_kinds(const jit::Graph& graph, std::string_view pattern) {
   constexpr std::string_view kMark = " = ";
   for (size_t at = pattern.find(kMark); at != std::string_view::npos; at = pattern.find(kMark, at)) {
     at += kMark.size();
-    const std::string_view kind = pattern.substr(at, pattern.find('(', at) - at);
+    const std::string_view kind = pattern.substr(at, pattern.find_first_of("([", at) - at);
     if (!has_kind(*graph.block(), c10::Symbol::fromQualString(std::string(kind)))) return false;
   }
   return true;
 }
+
+// Whether what a pattern computes is computed in a graph as well, blocks included, and for which of its values.
+class Comparison {
+ public:
+  bool same(jit::Node* wanted, jit::Node* there) {
+    if (wanted->kind() != there->kind() || wanted->outputs().size() != there->outputs().size() ||
+        !same(wanted->inputs(), there->inputs())) {
+      return false;
+    }
+    bind(wanted->outputs(), there->outputs());
+    return std::ranges::equal(wanted->blocks(), there->blocks(),
+                              [this](jit::Block* a, jit::Block* b) { return same(*a, *b); });
+  }
+
+  const std::unordered_map<const jit::Value*, jit::Value*>& values() const { return values_; }
+
+ private:
+  bool same(jit::Value* wanted, jit::Value* there) {
+    if (wanted->node()->kind() == c10::prim::Constant) return jit::toIValue(wanted) == jit::toIValue(there);
+    const auto [known, is_new] = values_.emplace(wanted, there);
+    if (!is_new) return known->second == there;
+    return wanted->node()->kind() == c10::prim::Param ||
+           (wanted->offset() == there->offset() && same(wanted->node(), there->node()));
+  }
+
+  bool same(at::ArrayRef<jit::Value*> wanted, at::ArrayRef<jit::Value*> there) {
+    return std::ranges::equal(wanted, there, [this](jit::Value* a, jit::Value* b) { return same(a, b); });
+  }
+
+  bool same(jit::Block& wanted, jit::Block& there) {
+    if (wanted.inputs().size() != there.inputs().size()) return false;
+    bind(wanted.inputs(), there.inputs());
+    return std::ranges::equal(steps(wanted), steps(there), [this](jit::Node* a, jit::Node* b) { return same(a, b); }) &&
+           same(wanted.outputs(), there.outputs());
+  }
+
+  static std::vector<jit::Node*> steps(jit::Block& block) {
+    std::vector<jit::Node*> found;
+    for (jit::Node* node : block.nodes()) {
+      if (node->kind() != c10::prim::Constant) found.push_back(node);
+    }
+    return found;
+  }
+
+  void bind(at::ArrayRef<jit::Value*> wanted, at::ArrayRef<jit::Value*> there) {
+    for (size_t i = 0; i < wanted.size(); ++i) values_[wanted[i]] = there[i];
+  }
+
+  std::unordered_map<const jit::Value*, jit::Value*> values_;
+};
 
 }  // namespace
 
@@ -109,6 +161,26 @@ bool rewrite(Program& program, const std::string& pattern, const Replace& replac
   if (replaced.empty()) return false;
   eliminate_dead_code(program.graph);
   return true;
+}
+
+void for_each_place(Program& program, const std::string& pattern,
+                    const std::function<void(jit::Node* node, const Found& found)>& visit) {
+  if (!has_kinds(*program.graph, pattern)) return;
+  jit::Graph from;
+  std::unordered_map<std::string, jit::Value*> names;
+  jit::parseIR(pattern, &from, names);
+  const Constants constants(program);
+  jit::Node* const last = from.outputs().at(0)->node();
+  for_each_node(program.graph->block(), [&](jit::Node* node) {
+    Comparison comparison;
+    if (!comparison.same(last, node)) return;
+    std::unordered_map<std::string, jit::Value*> values;
+    for (const auto& [name, value] : names) {
+      if (const auto found = comparison.values().find(value); found != comparison.values().end())
+        values[name] = found->second;
+    }
+    visit(node, Found(constants, std::move(values)));
+  });
 }
 
 }  // namespace onnxtorch

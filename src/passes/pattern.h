@@ -9,8 +9,9 @@
 #include "translate/program.h"
 
 namespace torch::jit {
+struct Node;
 struct Value;
-}
+}  // namespace torch::jit
 
 namespace onnxtorch {
 
@@ -41,6 +42,11 @@ using Replace = std::function<torch::jit::Value*(const Found& found, torch::jit:
 // Replaces each place where the pattern fits and whose inner values nothing else uses. The places must be in the order
 // of sort_operands. Tells whether there was one.
 bool rewrite(Program& program, const std::string& pattern, const Replace& replace);
+
+// Visits the nodes that compute what the pattern's result does. It may hold blocks, whose nodes must be in the same
+// order, and constants, which must have the same values.
+void for_each_place(Program& program, const std::string& pattern,
+                    const std::function<void(torch::jit::Node* node, const Found& found)>& visit);
 
 // Puts the operands of additions and products into one order, so that a pattern need not be written for each: what
 // takes more steps to compute comes first, a constant last.

@@ -42,9 +42,12 @@ void run(const Pass& pass, Program& program) {
 
 // Those that come first. Some of a device's need a graph in which the constants are not computed yet.
 std::vector<Pass> early_passes(c10::Device device) {
-  const auto general = passes(), early = device.is_cpu() ? early_cpu_passes() : std::span<const Pass>();
+  const auto general = passes();
   std::vector<Pass> all(general.begin(), general.end());
+  if (!device.is_cpu()) return all;
+  const auto first = first_cpu_passes(), early = early_cpu_passes();
   all.insert(std::ranges::find(all, std::string_view("constants"), &Pass::name), early.begin(), early.end());
+  all.insert(all.begin(), first.begin(), first.end());
   return all;
 }
 

@@ -883,15 +883,16 @@ def test_max_pools_of_bytes(width: int, dtype: type):
 # --- recurrent --------------------------------------------------------------------------------------------------------
 
 RECURRENT = {
-    "RNN": (1, ""),
-    "GRU": (3, "linear_before_reset = 1"),
-    "LSTM": (4, ""),
+    "RNN": ("RNN", 1, ""),
+    "GRU": ("GRU", 3, ""),
+    "GRU, linear before reset": ("GRU", 3, "linear_before_reset = 1"),
+    "LSTM": ("LSTM", 4, ""),
 }
 
 
 def recurrent_model(name: str, direction: str, x: str, features: int, *, bias: bool, states: bool) -> onnx.ModelProto:
     """A layer with 5 hidden units, for batches of 3."""
-    gates, attributes = RECURRENT[name]
+    op, gates, attributes = RECURRENT[name]
     directions = 2 if direction == "bidirectional" else 1
     outputs = ["y", "h", "c"][: 3 if name == "LSTM" else 2]
     settings = ", ".join(filter(None, ["hidden_size = 5", f'direction = "{direction}"', attributes]))
@@ -903,7 +904,7 @@ def recurrent_model(name: str, direction: str, x: str, features: int, *, bias: b
         weights[state] = (directions, 3, 5)
     signature = ", ".join(f"float {output}" for output in outputs)
     called = ", ".join(inputs).rstrip(", ")
-    return model(f"({x} x) => ({signature}) {{ {', '.join(outputs)} = {name}<{settings}>({called}) }}", **weights)
+    return model(f"({x} x) => ({signature}) {{ {', '.join(outputs)} = {op}<{settings}>({called}) }}", **weights)
 
 
 @pytest.mark.parametrize("bias", [False, True], ids=["no bias", "bias"])
@@ -913,7 +914,7 @@ def test_recurrent_layers(name: str, direction: str, bias: bool):
     source = recurrent_model(name, direction, "float[7, 3, 4]", 4, bias=bias, states=bias)
     graph = graph_of(source, "recurrent").splitlines()
     assert "onnx_torch::recurrent" in graph
-    assert not {"aten::lstm", "aten::gru", "aten::rnn_tanh"} & set(graph)
+    assert not {"aten::lstm", "aten::gru", "aten::rnn_tanh", "prim::Loop", "aten::linear"} & set(graph)
     check_equal(source, [floats(7, 3, 4)])
 
 
@@ -927,21 +928,30 @@ def test_recurrent_layers_of_other_sizes_and_values(name: str):
         x[2, 1, 3] = value
         check_equal(source, [x])
     for options in [{}, {"optimize": False}]:
-        with pytest.raises(onnx_torch.RunError, match=name):
+        with pytest.raises(onnx_torch.RunError, match=RECURRENT[name][0]):
             onnx_torch.prepare(source, **options).run([floats(2, 3, 4)])
 
 
-def test_recurrent_layers_whose_weights_are_too_large_to_be_folded_while_translating():
+@pytest.mark.parametrize("before", [0, 1])
+def test_recurrent_layers_whose_weights_are_too_large_to_be_folded_while_translating(before: int):
     source = model(
-        "(float[7, 3, 40] x) => (float y) { y, h = GRU<hidden_size = 64, linear_before_reset = 1>(x, w, r, b) }",
+        "(float[7, 3, 40] x) => (float y) "
+        f"{{ y, h = GRU<hidden_size = 64, linear_before_reset = {before}>(x, w, r, b) }}",
         w=floats(1, 192, 40) / 8,
         r=floats(1, 192, 64) / 8,
         b=(1, 384),
     )
     graph = graph_of(source, "recurrent").splitlines()
     assert "onnx_torch::recurrent" in graph
-    assert not {"aten::gru", "aten::cat", "aten::select"} & set(graph)
+    assert not {"aten::gru", "aten::linear", "aten::cat", "aten::slice"} & set(graph)
+    assert graph.count("onnx_torch::recurrent") == 1
     check_equal(source, [floats(7, 3, 40)])
+
+
+def test_recurrent_layers_of_no_steps_and_of_no_sequences():
+    source = recurrent_model("GRU", "bidirectional", "float[T, N, C]", 5, bias=True, states=False)
+    for sizes in [(0, 3, 5), (4, 0, 5), (2, 3, 5)]:
+        check_equal(source, [floats(*sizes)])
 
 
 @pytest.mark.parametrize("state", ["h0", "c0"])
@@ -976,19 +986,37 @@ def test_recurrent_leaves_other_activations():
     check_equal(source, [floats(4, 3, 5)])
 
 
+@pytest.mark.parametrize("time", [3, "T"])
+@pytest.mark.parametrize(
+    "attribute", ['activations = ["Sigmoid", "Relu"]', 'activations = ["Tanh", "Tanh"]', "clip = 0.5"]
+)
+def test_recurrent_leaves_other_steps(attribute: str, time: int | str):
+    source = model(
+        f"(float[{time}, 3, 4] x) => (float y, float h) {{ y, h = GRU<hidden_size = 5, {attribute}>(x, w, r, b) }}",
+        w=(1, 15, 4),
+        r=(1, 15, 5),
+        b=(1, 30),
+    )
+    assert "onnx_torch::recurrent" not in graph_of(source, "recurrent")
+    check_equal(source, [floats(3, 3, 4)])
+
+
+RECURRENT_SIZES = [*((name, 40) for name in RECURRENT), ("LSTM", 5), ("LSTM", 400), ("GRU", 5), ("GRU", 450)]
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("time, batch", [(1, 1), (300, 1), (3, 2), (9, 70)], ids=str)
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
-@pytest.mark.parametrize("name, hidden", [("RNN", 40), ("GRU", 40), ("LSTM", 5), ("LSTM", 40), ("LSTM", 400)])
+@pytest.mark.parametrize("name, hidden", RECURRENT_SIZES)
 def test_recurrent_layers_in_parts(name: str, hidden: int, direction: str, time: int, batch: int, threads: int):
     """Steps in several turns, the batch and the directions on several threads, and weights shared out among them."""
-    gates, attributes = RECURRENT[name]
+    op, gates, attributes = RECURRENT[name]
     directions = 2 if direction == "bidirectional" else 1
     outputs = ["y", "h", "c"][: 3 if name == "LSTM" else 2]
     settings = ", ".join(filter(None, [f"hidden_size = {hidden}", f'direction = "{direction}"', attributes]))
     signature = ", ".join(f"float {output}" for output in outputs)
     source = model(
-        f"(float[T, N, 12] x) => ({signature}) {{ {', '.join(outputs)} = {name}<{settings}>(x, w, r, b) }}",
+        f"(float[T, N, 12] x) => ({signature}) {{ {', '.join(outputs)} = {op}<{settings}>(x, w, r, b) }}",
         w=floats(directions, gates * hidden, 12) / 4,
         r=floats(directions, gates * hidden, hidden) / np.float32(hidden**0.5),
         b=floats(directions, 2 * gates * hidden),
@@ -996,8 +1024,9 @@ def test_recurrent_layers_in_parts(name: str, hidden: int, direction: str, time:
     check_equal(source, [floats(time, batch, 12)], threads=threads)
 
 
-def test_recurrent_leaves_other_types_and_weights_that_come_with_the_run():
-    source = recurrent_model("LSTM", "forward", "float[7, 3, 4]", 4, bias=True, states=False)
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_leaves_other_types_and_weights_that_come_with_the_run(name: str):
+    source = recurrent_model(name, "forward", "float[7, 3, 4]", 4, bias=True, states=False)
     for weight in source.graph.initializer:
         weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight).astype(np.float64), weight.name))
     source.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
@@ -1005,7 +1034,7 @@ def test_recurrent_leaves_other_types_and_weights_that_come_with_the_run():
         output.type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
     assert "onnx_torch::recurrent" not in graph_of(source, "recurrent")
     check_equal(source, [floats(7, 3, 4).astype(np.float64)])
-    source = recurrent_model("GRU", "forward", "float[7, 3, 4]", 4, bias=False, states=False)
+    source = recurrent_model(name, "forward", "float[7, 3, 4]", 4, bias=False, states=False)
     weight = source.graph.initializer.pop(0)
     source.graph.input.append(onnx.helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, weight.dims))
     assert "onnx_torch::recurrent" not in graph_of(source, "recurrent")
@@ -1891,7 +1920,7 @@ def test_passes_are_listed_and_left_out_by_name():
     assert code(plain.graph()) == code(onnx_torch.prepare(CONV_RELU, disabled_passes=names).graph())
     assert "aten::relu" in onnx_torch.prepare(CONV_RELU, disabled_passes=["pack"]).graph()
     assert onnx_torch.prepare(CONV_RELU, disabled_passes=["pack"]).options["disabled_passes"] == {"pack"}
-    with pytest.raises(onnx_torch.InputError, match='no pass "packed" to disable; there are fold'):
+    with pytest.raises(onnx_torch.InputError, match='no pass "packed" to disable; there are recurrent_steps, fold'):
         onnx_torch.prepare(CONV_RELU, disabled_passes=["packed"])
 
 

@@ -111,8 +111,10 @@ bool has_integer_products();
 // --- Recurrent layers ---
 
 // As ATen's layers take it. The parameters: of each direction w_ih, w_hh and, where there are biases, b_ih, b_hh.
+// GruOfResetState applies the reset gate to the hidden state, before the product with it (ONNX's default). Its gates
+// are in ONNX's order, and w_hh and b_hh are two each: of the update and reset gate, and of the hidden gate.
 struct Recurrent {
-  enum class Cell : uint8_t { Tanh, Relu, Gru, Lstm };
+  enum class Cell : uint8_t { Tanh, Relu, Gru, GruOfResetState, Lstm };
   Cell cell;
   bool bidirectional, has_biases;
   std::vector<at::Tensor> parameters;

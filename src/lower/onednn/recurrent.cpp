@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <span>
 
 #include "lower/onednn/affine.h"
 #include "lower/onednn/packed.h"
@@ -18,26 +20,40 @@ namespace {
 using Cell = Recurrent::Cell;
 
 struct Direction {
-  Direction(const Recurrent& layer, size_t first, const std::string& name)
-      : input(layer.parameters[first], layer.has_biases ? layer.parameters[first + 2] : at::Tensor(), "input" + name),
-        hidden(layer.parameters[first + 1], layer.has_biases ? layer.parameters[first + 3] : at::Tensor(),
-               "hidden" + name) {}
+  using Tensors = std::span<const at::Tensor>;
+
+  Direction(Tensors weights, Tensors biases, const std::string& name)
+      : input(weights[0], biases[0], "input" + name), hidden(weights[1], biases[1], "hidden" + name) {
+    if (weights.size() == 3) of_reset.emplace(weights[2], biases[2], "of_reset" + name);
+  }
+
+  std::vector<const Affine*> products() const {
+    std::vector<const Affine*> all{&input, &hidden};
+    if (of_reset) all.push_back(&*of_reset);
+    return all;
+  }
 
   Affine input, hidden;
+  std::optional<Affine> of_reset;  // with the hidden state after the reset gate
 };
 
 // One direction of some of the batch's sequences: what a thread takes, or all threads together.
 struct Share {
   int64_t direction, first, count;
-  RunRows hidden;
+  RunRows hidden, of_reset;
 };
 
 class PackedLayer final : public PackedRecurrent {
  public:
   explicit PackedLayer(const Recurrent& layer) : cell_(layer.cell), has_biases_(layer.has_biases) {
-    const size_t stride = has_biases_ ? 4 : 2;
-    for (size_t first = 0; first < layer.parameters.size(); first += stride)
-      directions_.push_back(std::make_unique<Direction>(layer, first, std::to_string(first / stride)));
+    const size_t products = cell_ == Cell::GruOfResetState ? 3 : 2, stride = has_biases_ ? 2 * products : products;
+    const std::vector<at::Tensor> none(products);
+    const Direction::Tensors parameters(layer.parameters);
+    for (size_t first = 0; first < parameters.size(); first += stride) {
+      const Direction::Tensors biases = has_biases_ ? parameters.subspan(first + products, products) : none;
+      directions_.push_back(
+          std::make_unique<Direction>(parameters.subspan(first, products), biases, std::to_string(first / stride)));
+    }
   }
 
   std::vector<at::Tensor> run(const at::Tensor& given, at::TensorList states) const override {
@@ -64,7 +80,7 @@ class PackedLayer final : public PackedRecurrent {
   std::vector<SavedWeights> saved() const override {
     std::vector<SavedWeights> all;
     for (const auto& direction : directions_) {
-      for (const Affine* product : {&direction->input, &direction->hidden})
+      for (const Affine* product : direction->products())
         for (SavedWeights& one : product->weight().saved()) all.push_back(std::move(one));
     }
     return all;
@@ -72,8 +88,7 @@ class PackedLayer final : public PackedRecurrent {
 
   void take(std::vector<SavedWeights> saved) const override {
     for (const auto& direction : directions_) {
-      direction->input.weight().take(saved);
-      direction->hidden.weight().take(saved);
+      for (const Affine* product : direction->products()) product->weight().take(saved);
     }
   }
 
@@ -81,7 +96,10 @@ class PackedLayer final : public PackedRecurrent {
   int64_t directions() const { return std::ssize(directions_); }
   int64_t features() const { return directions_[0]->input.in(); }
   int64_t hidden() const { return directions_[0]->hidden.in(); }
-  int64_t gates() const { return directions_[0]->hidden.out(); }
+  int64_t gates() const { return directions_[0]->input.out(); }
+
+  // What a row of one step takes: the gates, and before the hidden gate the state after the reset gate.
+  int64_t room() const { return cell_ == Cell::GruOfResetState ? gates() + hidden() : gates(); }
 
   // What does not, ATen runs or refuses.
   bool fits(const at::Tensor& x, at::TensorList states) const {
@@ -117,7 +135,9 @@ class PackedLayer final : public PackedRecurrent {
     for (int64_t direction = 0; direction < directions(); ++direction) {
       for (int64_t part = 0; part < parts; ++part) {
         const int64_t first = part * batch / parts, count = (part + 1) * batch / parts - first;
-        shares.push_back({direction, first, count, directions_[direction]->hidden.for_rows(count)});
+        const Direction& own = *directions_[direction];
+        shares.push_back({direction, first, count, own.hidden.for_rows(count),
+                          own.of_reset ? own.of_reset->for_rows(count) : RunRows()});
       }
     }
     return shares;
@@ -128,7 +148,7 @@ class PackedLayer final : public PackedRecurrent {
     int64_t time, batch, at_once;
     const float* x;
     float *y, *h, *c;                 // the states, which are the initial ones at first; c of an LSTM alone
-    float *from_input, *from_hidden;  // gates [directions, at_once, batch, gates], and of one step
+    float *from_input, *from_hidden;  // gates [directions, at_once, batch, gates], and of one step [.., room]
   };
 
   // Steps of one direction, in the order of x.
@@ -146,7 +166,7 @@ class PackedLayer final : public PackedRecurrent {
   void take_steps(const at::Tensor& x, const std::vector<at::Tensor>& results) const {
     const int64_t time = x.size(0), batch = x.size(1), at_once = steps_at_once(time, batch);
     const at::Tensor from_input = at::empty({directions(), at_once, batch, gates()}, x.options()),
-                     from_hidden = at::empty({directions(), batch, gates()}, x.options());
+                     from_hidden = at::empty({directions(), batch, room()}, x.options());
     const auto memory = [](const at::Tensor& t) { return t.mutable_data_ptr<float>(); };
     const Work work{time,
                     batch,
@@ -182,15 +202,26 @@ class PackedLayer final : public PackedRecurrent {
     const auto [first, count] = steps_after(work, begin, share.direction);
     const int64_t row = share.direction * work.batch + share.first, width = directions() * hidden();
     float *const h = work.h + row * hidden(), *const c = work.c ? work.c + row * hidden() : nullptr;
-    float* const from_hidden = work.from_hidden + row * gates();
+    float* const from_hidden = work.from_hidden + row * room();
     for (int64_t i = 0; i < count; ++i) {
       const int64_t step = share.direction == 0 ? i : count - 1 - i;
       const int64_t input_row = (share.direction * work.at_once + step) * work.batch + share.first;
+      const float* const from_input = work.from_input + input_row * gates();
       share.hidden(h, from_hidden);
-      take_step({work.from_input + input_row * gates(), from_hidden}, h, c, share.count);
+      if (cell_ == Cell::GruOfResetState)
+        take_reset_step(share, {from_input, from_hidden}, h);
+      else
+        take_step({from_input, from_hidden}, h, c, share.count);
       float* const y = work.y + ((first + step) * work.batch + share.first) * width + share.direction * hidden();
       for (int64_t r = 0; r < share.count; ++r) std::copy_n(h + r * hidden(), hidden(), y + r * width);
     }
+  }
+
+  void take_reset_step(const Share& share, const ResetGates& gates, float* h) const {
+    float *const kept = gates.hidden + 2 * share.count * hidden(), *const candidate = kept + share.count * hidden();
+    reset_step(gates, h, kept, share.count, hidden());
+    share.of_reset(kept, candidate);
+    update_step(gates, candidate, h, share.count, hidden());
   }
 
   void take_step(const Gates& from, float* h, float* c, int64_t rows) const {
@@ -199,6 +230,8 @@ class PackedLayer final : public PackedRecurrent {
         return lstm_step(from, h, c, rows, hidden());
       case Cell::Gru:
         return gru_step(from, h, rows, hidden());
+      case Cell::GruOfResetState:
+        break;
       case Cell::Tanh:
         return tanh_step(from, h, rows, hidden());
       case Cell::Relu:
@@ -206,11 +239,30 @@ class PackedLayer final : public PackedRecurrent {
     }
   }
 
+  // Of a GruOfResetState, which has one direction.
+  std::vector<at::Tensor> by_steps(const at::Tensor& x, const at::Tensor& state) const {
+    const auto product = [](const Affine& of, const at::Tensor& rows) {
+      return at::linear(rows, of.weight().plain(), of.bias().defined() ? std::optional(of.bias()) : std::nullopt);
+    };
+    const Direction& direction = *directions_[0];
+    at::Tensor h = state[0];
+    std::vector<at::Tensor> states{h};
+    for (const at::Tensor& gates : product(direction.input, x).unbind()) {
+      const auto from_input = gates.split(hidden(), 1);
+      const auto from_hidden = product(direction.hidden, h).split(hidden(), 1);
+      const at::Tensor z = at::sigmoid(from_input[0] + from_hidden[0]);
+      const at::Tensor r = at::sigmoid(from_input[1] + from_hidden[1]);
+      h = (1 - z) * at::tanh(from_input[2] + product(*direction.of_reset, r * h)) + z * h;
+      states.push_back(h);
+    }
+    return {at::stack(states).slice(0, 1), h.unsqueeze(0)};
+  }
+
   std::vector<at::Tensor> by_aten(const at::Tensor& x, at::TensorList states) const {
+    if (cell_ == Cell::GruOfResetState) return by_steps(x, states[0]);
     std::vector<at::Tensor> parameters;
     for (const auto& direction : directions_) {
-      for (const Affine* product : {&direction->input, &direction->hidden})
-        parameters.push_back(product->weight().plain());
+      for (const Affine* product : direction->products()) parameters.push_back(product->weight().plain());
       if (has_biases_) parameters.insert(parameters.end(), {direction->input.bias(), direction->hidden.bias()});
     }
     const auto run = [&](const auto& function, const auto& initial) {
@@ -228,6 +280,8 @@ class PackedLayer final : public PackedRecurrent {
       }
       case Cell::Gru:
         return run_plain([](const auto&... args) { return at::gru(args...); });
+      case Cell::GruOfResetState:
+        break;
       case Cell::Tanh:
         return run_plain([](const auto&... args) { return at::rnn_tanh(args...); });
       case Cell::Relu:

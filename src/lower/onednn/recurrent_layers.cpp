@@ -4,10 +4,12 @@
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 
 #include "lower/onednn/packed.h"
 #include "passes/constants.h"
+#include "passes/pattern.h"
 #include "passes/walk.h"
 #include "translate/writes.h"
 
@@ -52,6 +54,24 @@ std::optional<Recurrent> layer_of(const jit::Node* node, const Constants& consta
   return is_float ? std::optional(Recurrent{*cell, *bidirectional, *biases, *weights}) : std::nullopt;
 }
 
+// Inserts the packed operator of a layer; the states are a list of so many. Gives y and the last states.
+at::ArrayRef<jit::Value*> insert_packed(Program& program, const Recurrent& layer, jit::Value* x, jit::Value* states,
+                                        size_t count) {
+  jit::Graph& graph = *program.graph;
+  jit::Value* const operation = bind_constant(program, IValue(packed(layer)));
+  const auto kind = c10::Symbol::fromQualString("onnx_torch::recurrent");
+  jit::Node* const node = graph.insertNode(graph.create(kind, {x, operation, states}));
+  node->output()->setType(c10::ListType::ofTensors());
+  node->setSourceRange(graph.insertPoint()->sourceRange());
+  return graph.insertNode(graph.createListUnpack(node->output(), 1 + count))->outputs();
+}
+
+jit::Value* list_of(jit::Graph& graph, jit::Value* tensor) {
+  return graph.insertNode(graph.createList(c10::TensorType::get(), {tensor}))->output();
+}
+
+// --- ATen's layers ---
+
 class Packing {
  public:
   explicit Packing(Program& program) : program_(program), graph_(*program.graph), constants_(program) {}
@@ -66,17 +86,11 @@ class Packing {
   void replace(jit::Node* node, const Recurrent& layer) {
     const jit::WithInsertPoint at(node);
     jit::Value* states = node->namedInput("hx");
-    if (layer.cell != Recurrent::Cell::Lstm)
-      states = graph_.insertNode(graph_.createList(c10::TensorType::get(), {states}))->output();
-    jit::Value* const operation = bind_constant(program_, IValue(packed(layer)));
-    jit::Node* const packed = graph_.insertNode(graph_.create(c10::Symbol::fromQualString("onnx_torch::recurrent"),
-                                                              {node->namedInput("input"), operation, states}));
-    packed->output()->setType(c10::ListType::ofTensors());
-    packed->setSourceRange(node->sourceRange());
-    jit::Node* const results = graph_.insertNode(graph_.createListUnpack(packed->output(), node->outputs().size()));
-    for (size_t i = 0; i < node->outputs().size(); ++i) {
-      results->output(i)->setType(node->output(i)->type());
-      node->output(i)->replaceAllUsesWith(results->output(i));
+    if (layer.cell != Recurrent::Cell::Lstm) states = list_of(graph_, states);
+    const auto results = insert_packed(program_, layer, node->namedInput("input"), states, node->outputs().size() - 1);
+    for (size_t i = 0; i < results.size(); ++i) {
+      results[i]->setType(node->output(i)->type());
+      node->output(i)->replaceAllUsesWith(results[i]);
     }
   }
 
@@ -85,7 +99,105 @@ class Packing {
   const Constants constants_;
 };
 
+// --- Steps that are written out ---
+
+// One direction of a GRU that applies the reset gate to the hidden state: src/ops/scripts/recurrent.py.
+constexpr const char* kGruSteps = R"IR(
+graph(%x, %w, %b, %r_zr, %b_zr, %r_h, %b_h, %initial, %time, %two_hidden, %hidden):
+  %none : NoneType = prim::Constant()
+  %true : bool = prim::Constant[value=1]()
+  %zero : int = prim::Constant[value=0]()
+  %one : int = prim::Constant[value=1]()
+  %two : int = prim::Constant[value=2]()
+  %gates : Tensor = aten::linear(%x, %w, %b)
+  %gates_zr : Tensor = aten::narrow(%gates, %two, %zero, %two_hidden)
+  %gates_h : Tensor = aten::narrow(%gates, %two, %two_hidden, %hidden)
+  %states : Tensor[] = prim::ListConstruct(%initial)
+  %last : Tensor = prim::Loop(%time, %true, %initial)
+    block0(%step : int, %h : Tensor):
+      %input_zr : Tensor = aten::select(%gates_zr, %zero, %step)
+      %hidden_zr : Tensor = aten::linear(%h, %r_zr, %b_zr)
+      %sum_zr : Tensor = aten::add(%input_zr, %hidden_zr, %one)
+      %zr : Tensor = aten::sigmoid(%sum_zr)
+      %both : Tensor[] = aten::chunk(%zr, %two, %one)
+      %z : Tensor, %r : Tensor = prim::ListUnpack(%both)
+      %kept : Tensor = aten::mul(%r, %h)
+      %hidden_h : Tensor = aten::linear(%kept, %r_h, %b_h)
+      %input_h : Tensor = aten::select(%gates_h, %zero, %step)
+      %sum_h : Tensor = aten::add(%input_h, %hidden_h, %one)
+      %fresh : Tensor = aten::tanh(%sum_h)
+      %minus_z : Tensor = aten::neg(%z)
+      %rest : Tensor = aten::add(%minus_z, %one, %one)
+      %new : Tensor = aten::mul(%rest, %fresh)
+      %old : Tensor = aten::mul(%z, %h)
+      %next : Tensor = aten::add(%new, %old, %one)
+      %appended : Tensor[] = aten::append(%states, %next)
+      -> (%true, %next)
+  %stacked : Tensor = aten::stack(%states, %zero)
+  %y : Tensor = aten::slice(%stacked, %zero, %one, %none, %one)
+  %results : (Tensor, Tensor) = prim::TupleConstruct(%y, %last)
+  return (%results))IR";
+
+// Whether a number is the first size of x.
+bool is_time_of(const jit::Value* number, const jit::Value* x, const Constants& constants) {
+  if (const auto known = constants.number(number)) {
+    const auto sizes = x->type()->expectRef<c10::TensorType>().sizes();
+    return sizes.size() == 3U && sizes[0] && static_cast<double>(*sizes[0]) == *known;
+  }
+  const jit::Node* const node = number->node();
+  return node->matches("aten::size.int(Tensor self, int dim) -> int") && node->input(0) == x &&
+         constants.number(node->input(1)) == 0;
+}
+
+std::optional<Recurrent> gru_of(const Found& found) {
+  std::vector<at::Tensor> parameters;
+  for (const char* name : {"w", "r_zr", "r_h", "b", "b_zr", "b_h"}) {
+    const auto known = found.constants.tensor(found[name]);
+    if (!known) return {};
+    parameters.push_back(*known);
+  }
+  const at::Tensor &w = parameters[0], &r_h = parameters[2];
+  if (!w.defined() || w.dim() != 2 || !r_h.defined() || r_h.dim() != 2 || r_h.numel() == 0) return {};
+  const int64_t hidden = r_h.size(0);
+  const std::array<std::vector<int64_t>, 6> sizes{
+      {{3 * hidden, w.size(1)}, {2 * hidden, hidden}, {hidden, hidden}, {3 * hidden}, {2 * hidden}, {hidden}}};
+  const bool has_biases = parameters[3].defined();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor& t = parameters[i];
+    if (t.defined() != (i < 3 || has_biases)) return {};
+    if (t.defined() && (t.scalar_type() != c10::kFloat || t.numel() == 0 || t.sizes() != sizes[i])) return {};
+  }
+  if (found.constants.get<int64_t>(found["two_hidden"]) != 2 * hidden ||
+      found.constants.get<int64_t>(found["hidden"]) != hidden)
+    return {};
+  if (!has_biases) parameters.resize(3);
+  return Recurrent{Recurrent::Cell::GruOfResetState, /*bidirectional=*/false, has_biases, std::move(parameters)};
+}
+
+void pack_steps(Program& program, jit::Node* tuple, const Found& found) {
+  const auto layer = gru_of(found);
+  jit::Value *const x = found["x"], *const initial = found["initial"];
+  if (!layer || !is_time_of(found["time"], x, found.constants)) return;
+  jit::Graph& graph = *program.graph;
+  const jit::WithInsertPoint at(tuple);
+  jit::Value* const zero = graph.insertConstant(0);
+  jit::Value* const states = list_of(graph, graph.insert(c10::aten::unsqueeze, {initial, zero}));
+  const auto results = insert_packed(program, *layer, x, states, 1);
+  tuple->replaceInput(0, results[0]);
+  tuple->replaceInput(1, graph.insert(c10::aten::select, {results[1], zero, zero}));
+  // A loop that writes to a list is not taken for dead.
+  for (const char* name : {"y", "stacked", "last"}) {
+    if (!found[name]->hasUses()) found[name]->node()->destroy();
+  }
+}
+
 }  // namespace
+
+void find_recurrent_steps(Program& program) {
+  register_onednn();
+  for_each_place(program, kGruSteps, [&](jit::Node* tuple, const Found& found) { pack_steps(program, tuple, found); });
+  eliminate_dead_code(program.graph);
+}
 
 void pack_recurrent_layers(Program& program) {
   register_onednn();

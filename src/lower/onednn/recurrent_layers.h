@@ -4,6 +4,9 @@
 
 namespace onnxtorch {
 
+// Finds layers whose steps are written out. They must not have been unrolled yet.
+void find_recurrent_steps(Program& program);
+
 // Lays out the weights of recurrent layers once.
 void pack_recurrent_layers(Program& program);
 

@@ -1,5 +1,6 @@
-# RNN, GRU, LSTM: one direction of a layer, step by step, for what ATen's own layers do not cover. The activations and
-# their alphas and betas come in the spec's order (f, g, h); W, R and B hold the gates one after another.
+# RNN, GRU, LSTM: one direction of a layer, step by step, for what ATen's own layers do not cover. X comes in the order
+# of the steps, and so does `within`, where the sequences end. The activations and their alphas and betas come in the
+# spec's order (f, g, h); W, R and B hold the gates one after another.
 
 
 def initial_state(X: Tensor, R: Tensor) -> Tensor:
@@ -19,8 +20,10 @@ def checked_state(state: Tensor, X: Tensor, R: Tensor) -> Tensor:
     return state.expand(sizes)
 
 
-def time_step(step: int, steps: int, reverse: bool) -> int:
-    return steps - 1 - step if reverse else step
+# Whether a step is one of its sequence's: [seq_length, batch_size, 1].
+def within_sequences(X: Tensor, sequence_lens: Tensor) -> Tensor:
+    t = torch.arange(X.size(0), device=X.device)
+    return torch.unsqueeze(torch.unsqueeze(t, 1) < sequence_lens, 2)
 
 
 # Part of the bias B, which holds the gates' Wb, then their Rb.
@@ -38,24 +41,18 @@ def input_gates(X: Tensor, W: Tensor, B: Optional[Tensor]) -> Tensor:
 
 
 # Past the end of its sequence, a batch entry keeps its state.
-def kept_past_end(state: Tensor, previous: Tensor, t: int, sequence_lens: Optional[Tensor]) -> Tensor:
-    if sequence_lens is None:
+def kept_past_end(state: Tensor, previous: Tensor, step: int, within: Optional[Tensor]) -> Tensor:
+    if within is None:
         return state
-    return torch.where(torch.unsqueeze(sequence_lens > t, 1), state, previous)
+    return torch.where(within[step], state, previous)
 
 
-# Y of the states in the order they were computed; zero past the end of a sequence.
-def states_over_time(states: List[Tensor], initial: Tensor, reverse: bool, sequence_lens: Optional[Tensor]) -> Tensor:
-    if len(states) == 0:
-        return torch.unsqueeze(initial, 0)[:0]
-    if reverse:
-        states.reverse()
-    Y = torch.stack(states)
-    if sequence_lens is None:
+# Y of the initial state and the next ones; zero past the end of a sequence.
+def states_over_time(states: List[Tensor], within: Optional[Tensor]) -> Tensor:
+    Y = torch.stack(states)[1:]
+    if within is None:
         return Y
-    t = torch.arange(Y.size(0), device=Y.device)
-    past_end = torch.unsqueeze(t, 1) >= sequence_lens
-    return torch.masked_fill(Y, torch.unsqueeze(past_end, 2), 0)
+    return torch.where(within, Y, 0)
 
 
 def activate(x: Tensor, name: str, alpha: float, beta: float, clip: Optional[float]) -> Tensor:
@@ -85,42 +82,43 @@ def activate(x: Tensor, name: str, alpha: float, beta: float, clip: Optional[flo
     return torch.softplus(x)
 
 
-def rnn_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], sequence_lens: Optional[Tensor],
-                  initial_h: Tensor, reverse: bool, activations: List[str], alphas: List[float], betas: List[float],
+def rnn_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
+                  initial_h: Tensor, activations: List[str], alphas: List[float], betas: List[float],
                   clip: Optional[float]) -> Tuple[Tensor, Tensor]:
     gates = input_gates(X, W, B)
     h = initial_h
-    states: List[Tensor] = []
+    states = [h]
     for step in range(X.size(0)):
-        t = time_step(step, X.size(0), reverse)
-        new_h = activate(gates[t] + torch.linear(h, R), activations[0], alphas[0], betas[0], clip)
-        h = kept_past_end(new_h, h, t, sequence_lens)
+        new_h = activate(gates[step] + torch.linear(h, R), activations[0], alphas[0], betas[0], clip)
+        h = kept_past_end(new_h, h, step, within)
         states.append(h)
-    return states_over_time(states, h, reverse, sequence_lens), h
+    return states_over_time(states, within), h
 
 
-def gru_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], sequence_lens: Optional[Tensor],
-                  initial_h: Tensor, reverse: bool, activations: List[str], alphas: List[float], betas: List[float],
+def gru_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
+                  initial_h: Tensor, activations: List[str], alphas: List[float], betas: List[float],
                   clip: Optional[float], linear_before_reset: bool) -> Tuple[Tensor, Tensor]:
     hidden_size = R.size(1)
     zr = 2 * hidden_size
     zrh = 3 * hidden_size
     gates = torch.linear(X, W, bias(B, 0, zrh))
+    gates_zr = torch.narrow(gates, 2, 0, zr)
+    gates_h = torch.narrow(gates, 2, zr, hidden_size)
+    R_zr, Rb_zr = R[:zr], bias(B, zrh, zrh + zr)
+    R_h, Rb_h = R[zr:], bias(B, zrh + zr, 2 * zrh)
     h = initial_h
-    states: List[Tensor] = []
+    states = [h]
     for step in range(X.size(0)):
-        t = time_step(step, X.size(0), reverse)
-        update_reset = gates[t, :, :zr] + torch.linear(h, R[:zr], bias(B, zrh, zrh + zr))
-        z, r = torch.chunk(activate(update_reset, activations[0], alphas[0], betas[0], clip), 2, 1)
-        Rb_h = bias(B, zrh + zr, 2 * zrh)
+        update_reset = activate(gates_zr[step] + torch.linear(h, R_zr, Rb_zr), activations[0], alphas[0], betas[0], clip)
+        z, r = torch.chunk(update_reset, 2, 1)
         if linear_before_reset:
-            hidden = r * torch.linear(h, R[zr:], Rb_h)
+            hidden = r * torch.linear(h, R_h, Rb_h)
         else:
-            hidden = torch.linear(r * h, R[zr:], Rb_h)
-        hidden = activate(gates[t, :, zr:] + hidden, activations[1], alphas[1], betas[1], clip)
-        h = kept_past_end((1 - z) * hidden + z * h, h, t, sequence_lens)
+            hidden = torch.linear(r * h, R_h, Rb_h)
+        hidden = activate(gates_h[step] + hidden, activations[1], alphas[1], betas[1], clip)
+        h = kept_past_end((1 - z) * hidden + z * h, h, step, within)
         states.append(h)
-    return states_over_time(states, h, reverse, sequence_lens), h
+    return states_over_time(states, within), h
 
 
 def peephole(gate: Tensor, P: Optional[Tensor], k: int, c: Tensor) -> Tensor:
@@ -129,17 +127,16 @@ def peephole(gate: Tensor, P: Optional[Tensor], k: int, c: Tensor) -> Tensor:
     return gate + P[k * c.size(1):(k + 1) * c.size(1)] * c
 
 
-def lstm_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], sequence_lens: Optional[Tensor],
-                   initial_h: Tensor, initial_c: Tensor, P: Optional[Tensor], reverse: bool, activations: List[str],
+def lstm_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
+                   initial_h: Tensor, initial_c: Tensor, P: Optional[Tensor], activations: List[str],
                    alphas: List[float], betas: List[float], clip: Optional[float],
                    input_forget: bool) -> Tuple[Tensor, Tensor, Tensor]:
     gates = input_gates(X, W, B)
     h = initial_h
     c = initial_c
-    states: List[Tensor] = []
+    states = [h]
     for step in range(X.size(0)):
-        t = time_step(step, X.size(0), reverse)
-        i, o, f, g = torch.chunk(gates[t] + torch.linear(h, R), 4, 1)
+        i, o, f, g = torch.chunk(gates[step] + torch.linear(h, R), 4, 1)
         i = activate(peephole(i, P, 0, c), activations[0], alphas[0], betas[0], clip)
         if input_forget:
             f = 1 - i
@@ -149,7 +146,7 @@ def lstm_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], sequenc
         new_c = f * c + i * g
         o = activate(peephole(o, P, 1, new_c), activations[0], alphas[0], betas[0], clip)
         new_h = o * activate(new_c, activations[2], alphas[2], betas[2], clip)
-        h = kept_past_end(new_h, h, t, sequence_lens)
-        c = kept_past_end(new_c, c, t, sequence_lens)
+        h = kept_past_end(new_h, h, step, within)
+        c = kept_past_end(new_c, c, step, within)
         states.append(h)
-    return states_over_time(states, h, reverse, sequence_lens), h, c
+    return states_over_time(states, within), h, c
