@@ -24,8 +24,7 @@ constexpr Pass kHalves{"halves",
                        widen_halves};
 constexpr Pass kGroupNorms{"group_norms", "normalize the channels of what lies channels-last as it lies",
                            replace_group_norms};
-constexpr Pass kMaxPools{"max_pools", "take the largest of windows row by row, over what lies channels-last as it lies",
-                         replace_max_pools};
+constexpr Pass kPools{"pools", "take the largest of windows, and their means, row by row", replace_pools};
 constexpr Pass kRows{"rows", "softmax, norms, means and labels, computed row by row", replace_rows};
 constexpr Pass kRotary{"rotary", "turn the halves of rows, as rotary position embeddings do, in one pass over memory",
                        find_rotary_embeddings};
@@ -60,7 +59,7 @@ std::span<const Pass> cpu_passes() {
       {"recurrent", "lay out the weights of recurrent layers once", pack_recurrent_layers},
       {"matmul", "compute the other products of matrices by oneDNN", replace_products},
       kGroupNorms,
-      kMaxPools,
+      kPools,
       kRows,
       kRotary,
       kCopies,
@@ -90,7 +89,7 @@ std::string layouts_version() { return onednn_version(); }
 std::span<const Pass> first_cpu_passes() { return {}; }
 std::span<const Pass> early_cpu_passes() { return {}; }
 std::span<const Pass> cpu_passes() {
-  static constexpr Pass kPasses[] = {kHalves, kGroupNorms, kMaxPools, kRows, kRotary, kCopies, kChains};
+  static constexpr Pass kPasses[] = {kHalves, kGroupNorms, kPools, kRows, kRotary, kCopies, kChains};
   return kPasses;
 }
 std::vector<std::vector<SavedWeights>> saved_weights(const Program&) { return {}; }

@@ -11,6 +11,8 @@ using at::vec::Vectorized;
 
 // The larger of each two, or the one that is NaN.
 struct Largest {
+  Largest(const Pool&, int64_t, int64_t) {}
+
   template <typename T>
   ONNX_TORCH_INLINE static T start() {
     using Limits = std::numeric_limits<T>;
@@ -20,6 +22,31 @@ struct Largest {
   ONNX_TORCH_INLINE static V join(const V& x, const V& y) {
     return at::vec::maximum(x, y);
   }
+  template <typename V>
+  ONNX_TORCH_INLINE V finished(const V& result, int64_t, int64_t) const {
+    return result;
+  }
+};
+
+struct Mean {
+  using V = Vectorized<float>;
+
+  Mean(const Pool& p, int64_t slice, int64_t row)
+      : by_column(p.channels == 1), columns(p.counts.columns), others(p.counts.depth[slice] * p.counts.rows[row]) {}
+
+  template <typename T>
+  ONNX_TORCH_INLINE static T start() {
+    return 0;
+  }
+  ONNX_TORCH_INLINE static V join(const V& x, const V& y) { return x + y; }
+  // Of n windows side by side, or n channels of one window.
+  ONNX_TORCH_INLINE V finished(const V& sum, int64_t window, int64_t n) const {
+    return sum / (V(others) * (by_column ? V::loadu(columns + window, n) : V(columns[window])));
+  }
+
+  bool by_column;
+  const float* columns;
+  float others;
 };
 
 // Of elements that are `step` apart. Where they are two apart, one after the last is read.
@@ -60,7 +87,7 @@ ONNX_TORCH_INLINE void reduce_rows(const T* image, const Pool& p, int64_t slice,
 
 // The columns of a row: those of one channel all at once, of more channels one window after the other.
 template <typename R, typename T>
-ONNX_TORCH_INLINE void reduce_columns(const T* line, const Pool& p, int64_t step, T* to) {
+ONNX_TORCH_INLINE void reduce_columns(const T* line, const Pool& p, int64_t step, const R& reduction, T* to) {
   const bool is_plane = p.channels == 1;
   const int64_t parts = is_plane ? 1 : p.columns.count, count = is_plane ? p.columns.count : p.channels;
   const int64_t apart = p.columns.dilation * p.channels;
@@ -68,7 +95,7 @@ ONNX_TORCH_INLINE void reduce_columns(const T* line, const Pool& p, int64_t step
     in_vectors<T>(count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
       Vectorized<T> result = load(line + i * step, step);
       for (int64_t k = 1; k < p.columns.kernel; ++k) result = R::join(result, load(line + i * step + k * apart, step));
-      result.store(to + i, n);
+      reduction.finished(result, is_plane ? i : part, n).store(to + i, n);
     });
   }
 }
@@ -81,12 +108,13 @@ void pool(const T* x, const Pool& p, int64_t begin, int64_t end, T* line, T* y) 
   const T* image = x + begin / p.result_rows() * p.image();
   for (T *to = y + begin * result_width, *const last = y + end * result_width; to < last; to += result_width) {
     reduce_rows<R>(image, p, slice, row, line + p.columns.padding * p.channels);
+    const R reduction(p, slice, row);
     if (step == 1) {
-      reduce_columns<R>(line, p, 1, to);
+      reduce_columns(line, p, 1, reduction, to);
     } else if (step == 2) {
-      reduce_columns<R>(line, p, 2, to);
+      reduce_columns(line, p, 2, reduction, to);
     } else {
-      reduce_columns<R>(line, p, step, to);
+      reduce_columns(line, p, step, reduction, to);
     }
     if (++row < p.rows.count) continue;
     row = 0;
@@ -98,6 +126,8 @@ void pool(const T* x, const Pool& p, int64_t begin, int64_t end, T* line, T* y) 
 
 }  // namespace
 
-PoolKernels pool_kernels() { return {pool<Largest, float>, pool<Largest, uint8_t>, pool<Largest, int8_t>}; }
+PoolKernels pool_kernels() {
+  return {pool<Largest, float>, pool<Largest, uint8_t>, pool<Largest, int8_t>, pool<Mean, float>};
+}
 
 }  // namespace onnxtorch::CPU_CAPABILITY

@@ -28,8 +28,14 @@ struct Windows {
 // Windows over images that lie in the order of (image, depth, row, column, channel): channels-last, or with one channel
 // where each plane is an image.
 struct Pool {
+  // How many elements each window counts, as factors along each dimension.
+  struct Counts {
+    const float *depth, *rows, *columns;
+  };
+
   Windows depth, rows, columns;
   int64_t channels;
+  Counts counts;  // for means alone
 
   ONNX_TORCH_INLINE int64_t width() const { return columns.size * channels; }
   ONNX_TORCH_INLINE int64_t image() const { return depth.size * rows.size * width(); }
@@ -51,6 +57,7 @@ struct PoolKernels {
   PoolRows<float>* largest_of_floats;
   PoolRows<uint8_t>* largest_of_bytes;
   PoolRows<int8_t>* largest_of_chars;
+  PoolRows<float>* means;
 };
 using GetPoolKernels = PoolKernels();
 

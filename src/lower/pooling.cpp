@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "kernels/work_memory.h"
@@ -33,85 +34,150 @@ std::optional<Windows> windows(int64_t size, int64_t kernel, int64_t stride, int
 
 constexpr Windows kNoWindows{.size = 1, .kernel = 1, .stride = 1, .padding = 0, .dilation = 1, .count = 1};
 
+// How the windows over a tensor are gone through.
+struct Plan {
+  Pool pool;
+  bool channels_last;
+  std::vector<int64_t> sizes;  // of the result, as it lies
+};
+
+// What ATen is given to pool by.
+struct Given {
+  at::IntArrayRef kernel, stride, padding, dilation;
+  bool ceil_mode;
+};
+
+// None where ATen is asked, to do it or to refuse it.
+std::optional<Plan> planned(const at::Tensor& x, const Given& given) {
+  constexpr int64_t kFewChannels = 16;  // with fewer, a vector is not filled
+  const size_t rank = given.kernel.size();
+  const std::array others{given.stride, given.padding, given.dilation};
+  if (!x.is_cpu() || x.numel() == 0 || rank < 1 || rank > 3 || x.dim() != static_cast<int64_t>(rank) + 2 ||
+      std::ranges::any_of(others, [&](at::IntArrayRef each) { return each.size() != rank; }))
+    return {};
+  std::vector<int64_t> sizes = x.sizes().vec();
+  std::array dimensions{kNoWindows, kNoWindows, kNoWindows};
+  for (size_t i = 0; i < rank; ++i) {
+    const auto each =
+        windows(sizes[i + 2], given.kernel[i], given.stride[i], given.padding[i], given.dilation[i], given.ceil_mode);
+    if (!each) return {};
+    dimensions[3 - rank + i] = *each;
+    sizes[i + 2] = each->count;
+  }
+  const bool channels_last = sizes[1] >= kFewChannels && x.movedim(1, -1).is_contiguous();
+  const int64_t channels = channels_last ? sizes[1] : 1;
+  if (channels_last) std::rotate(sizes.begin() + 1, sizes.begin() + 2, sizes.end());
+  if (channels_last && rank == 1) std::swap(dimensions[1], dimensions[2]);  // windows of whole rows
+  return Plan{{dimensions[0], dimensions[1], dimensions[2], channels, {}}, channels_last, std::move(sizes)};
+}
+
 template <typename T>
-void pool_into(const at::Tensor& y, const at::Tensor& x, const Pool& p, PoolRows<T>* pool) {
+at::Tensor pooled(const at::Tensor& x, const Plan& plan, PoolRows<T>* pool_rows) {
   constexpr int64_t kGrain = 1 << 14;  // elements
-  const auto* const from = x.const_data_ptr<T>();
+  const Pool& p = plan.pool;
+  const at::Tensor images = plan.channels_last ? x : x.contiguous();
+  const at::Tensor y = work_tensor(plan.sizes, x.scalar_type());
+  const auto* const from = images.const_data_ptr<T>();
   auto* const to = y.mutable_data_ptr<T>();
   const int64_t work = p.width() * p.depth.kernel * p.rows.kernel + p.result_width() * p.columns.kernel;
   at::parallel_for(0, x.numel() / p.image() * p.result_rows(), std::max<int64_t>(1, kGrain / work),
                    [&](int64_t begin, int64_t end) {
                      std::vector<T> line(p.line());
-                     pool(from, p, begin, end, line.data(), to);
+                     pool_rows(from, p, begin, end, line.data(), to);
                    });
+  return plan.channels_last ? y.movedim(-1, 1) : y;
+}
+
+const PoolKernels& kernels() {
+  static const PoolKernels chosen = for_this_cpu(DEFAULT::pool_kernels, AVX2::pool_kernels, AVX512::pool_kernels)();
+  return chosen;
 }
 
 at::Tensor max_pool(const at::Tensor& x, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding,
                     at::IntArrayRef dilation, bool ceil_mode) {
-  constexpr int64_t kFewChannels = 16;  // with fewer, a vector is not filled
-  const size_t rank = kernel.size();
+  if (const auto plan = planned(x, {kernel, stride, padding, dilation, ceil_mode})) {
+    if (x.scalar_type() == c10::kFloat) return pooled(x, *plan, kernels().largest_of_floats);
+    if (x.scalar_type() == c10::kByte) return pooled(x, *plan, kernels().largest_of_bytes);
+    if (x.scalar_type() == c10::kChar) return pooled(x, *plan, kernels().largest_of_chars);
+  }
   // ATen pools bytes only where they lie plainly.
-  const auto by_aten = [&] {
-    const at::Tensor& plain = x.is_floating_point() ? x : x.contiguous();
-    return rank == 1   ? at::max_pool1d(plain, kernel, stride, padding, dilation, ceil_mode)
-           : rank == 2 ? at::max_pool2d(plain, kernel, stride, padding, dilation, ceil_mode)
-                       : at::max_pool3d(plain, kernel, stride, padding, dilation, ceil_mode);
-  };
-  const std::array given{stride, padding, dilation};
-  if (!x.is_cpu() || x.numel() == 0 || rank < 1 || rank > 3 || x.dim() != static_cast<int64_t>(rank) + 2 ||
-      std::ranges::any_of(given, [&](at::IntArrayRef each) { return each.size() != rank; }))
-    return by_aten();
-  std::vector<int64_t> sizes = x.sizes().vec();
-  std::array dimensions{kNoWindows, kNoWindows, kNoWindows};
-  for (size_t i = 0; i < rank; ++i) {
-    const auto each = windows(sizes[i + 2], kernel[i], stride[i], padding[i], dilation[i], ceil_mode);
-    if (!each) return by_aten();
-    dimensions[3 - rank + i] = *each;
-    sizes[i + 2] = each->count;
+  const at::Tensor given = x.is_floating_point() ? x : x.contiguous();
+  if (kernel.size() == 1) return at::max_pool1d(given, kernel, stride, padding, dilation, ceil_mode);
+  if (kernel.size() == 3) return at::max_pool3d(given, kernel, stride, padding, dilation, ceil_mode);
+  return at::max_pool2d(given, kernel, stride, padding, dilation, ceil_mode);
+}
+
+// How many elements each window counts along one dimension, of the image's and, where asked, of the padding's; but none
+// beyond, where ceil_mode lets a window end.
+std::vector<float> counts(const Windows& w, bool count_padding) {
+  std::vector<float> result;
+  for (int64_t i = 0; i < w.count; ++i) {
+    const int64_t begin = i * w.stride - w.padding, end = begin + w.kernel;
+    result.push_back(static_cast<float>(count_padding ? std::min(end, w.size + w.padding) - begin
+                                                      : std::min(end, w.size) - std::max<int64_t>(begin, 0)));
   }
-  const bool channels_last = sizes[1] >= kFewChannels && x.movedim(1, -1).is_contiguous();
-  if (channels_last && rank == 1) std::swap(dimensions[1], dimensions[2]);  // windows of whole rows
-  const Pool p{dimensions[0], dimensions[1], dimensions[2], channels_last ? sizes[1] : 1};
-  const at::Tensor images = channels_last ? x.movedim(1, -1) : x.contiguous();
-  if (channels_last) std::rotate(sizes.begin() + 1, sizes.begin() + 2, sizes.end());
-  const at::Tensor y = work_tensor(sizes, x.scalar_type());
-  static const PoolKernels kernels = for_this_cpu(DEFAULT::pool_kernels, AVX2::pool_kernels, AVX512::pool_kernels)();
-  switch (x.scalar_type()) {
-    case c10::kFloat:
-      pool_into<float>(y, images, p, kernels.largest_of_floats);
-      break;
-    case c10::kByte:
-      pool_into<uint8_t>(y, images, p, kernels.largest_of_bytes);
-      break;
-    case c10::kChar:
-      pool_into<int8_t>(y, images, p, kernels.largest_of_chars);
-      break;
-    default:
-      return by_aten();
+  return result;
+}
+
+at::Tensor average_pool(const at::Tensor& x, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding,
+                        bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor) {
+  const std::vector<int64_t> dilation(kernel.size(), 1);
+  auto plan = planned(x, {kernel, stride, padding, dilation, ceil_mode});
+  if (plan && x.scalar_type() == c10::kFloat && divisor != 0) {
+    Pool& p = plan->pool;
+    const auto counted = [&](const Windows& w) {
+      return divisor ? std::vector<float>(w.count, 1) : counts(w, count_include_pad);
+    };
+    std::vector<float> depth = counted(p.depth);
+    const std::vector<float> rows = counted(p.rows), columns = counted(p.columns);
+    if (divisor) std::ranges::fill(depth, static_cast<float>(*divisor));
+    p.counts = {depth.data(), rows.data(), columns.data()};
+    return pooled(x, *plan, kernels().means);
   }
-  return channels_last ? y.movedim(-1, 1) : y;
+  if (kernel.size() == 1) return at::avg_pool1d(x, kernel, stride, padding, ceil_mode, count_include_pad);
+  if (kernel.size() == 3) return at::avg_pool3d(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor);
+  return at::avg_pool2d(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor);
 }
 
 }  // namespace
 
-void register_max_pool() {
+void register_pools() {
   static const torch::Library library = [] {
     torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
     m.def(
         "max_pool(Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode) -> "
         "Tensor",
         max_pool);
+    m.def(
+        "average_pool(Tensor x, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, "
+        "bool count_include_pad, int? divisor_override) -> Tensor",
+        average_pool);
     return m;
   }();
 }
 
 // --- The pass --------------------------------------------------------------------------------------------------------
 
-void replace_max_pools(Program& program) {
-  register_max_pool();
+void replace_pools(Program& program) {
+  register_pools();
   for_each_node(program.graph->block(), [](jit::Node* node) {
-    constexpr std::array kPools{c10::aten::max_pool1d, c10::aten::max_pool2d, c10::aten::max_pool3d};
-    if (std::ranges::find(kPools, node->kind()) != kPools.end()) replace(node, "onnx_torch::max_pool", node->inputs());
+    switch (node->kind()) {
+      case c10::aten::max_pool1d:
+      case c10::aten::max_pool2d:
+      case c10::aten::max_pool3d:
+        return replace(node, "onnx_torch::max_pool", node->inputs());
+      case c10::aten::avg_pool2d:
+      case c10::aten::avg_pool3d:
+        return replace(node, "onnx_torch::average_pool", node->inputs());
+      case c10::aten::avg_pool1d: {
+        const jit::WithInsertPoint at(node);
+        std::vector<jit::Value*> inputs = node->inputs().vec();
+        inputs.push_back(node->owningGraph()->insertConstant(c10::IValue()));
+        return replace(node, "onnx_torch::average_pool", inputs);
+      }
+      default:
+        return;
+    }
   });
   eliminate_dead_code(program.graph);
 }

@@ -799,7 +799,24 @@ def test_transposed_convolutions_of_other_types_stay(dtype: type):
     check_equal(source, [floats(1, 6, 5, 5).astype(dtype)])
 
 
-# --- max_pools --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("sizes", [(2, 24, 30), (1, 16, 9), (3, 5, 1), (0, 16, 9)])
+@pytest.mark.parametrize(
+    "attributes", ["pads = [2, 2]", "strides = [2], pads = [2, 2]", "dilations = [2], pads = [4, 4]", "pads = [4, 0]"]
+)
+def test_depthwise_convolutions_over_one_dimension(attributes: str, sizes: tuple[int, ...]):
+    channels = sizes[1]
+    source = model(
+        f"(float[N, {channels}, L] x, float[N, {channels}, M] r) => (float y) "
+        f"{{ c = Conv<group = {channels}, {attributes}>(x, w, b)  a = Relu(c)  y = Add(a, r) }}",
+        w=(channels, 1, 5),
+        b=(channels,),
+    )
+    assert "onnx_torch::packed" in graph_of(source, "pack").splitlines()
+    results = (sizes[2] + 1) // 2 if "strides" in attributes else sizes[2]
+    check_equal(source, [floats(*sizes), floats(*sizes[:2], results)])
+
+
+# --- pools ------------------------------------------------------------------------------------------------------------
 
 MAX_POOLS = {
     "kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]": (2, 16, 9, 8),
@@ -830,12 +847,58 @@ def test_max_pools(attributes: str, *, channels_last: bool):
     weights = {"w": (sizes[1], sizes[1], *[1 for _ in sizes[2:]])} if channels_last else {}
     dims = ", ".join(map(str, sizes))
     source = model(f"(float[{dims}] x) => (float y) {{ {before}  y = MaxPool<{attributes}>(c) }}", **weights)
-    assert graph_of(source, "max_pools").splitlines()[-1] == "onnx_torch::max_pool"
+    assert graph_of(source, "pools").splitlines()[-1] == "onnx_torch::max_pool"
     x = floats(*sizes)
     check_equal(source, [x])
     x[0, 1].flat[-sizes[-1]] = np.nan
     x[-1, 2] = -np.inf
     check_equal(source, [x])
+
+
+AVERAGE_POOLS = {
+    "kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]": (2, 16, 9, 8),
+    "kernel_shape = [5, 5], pads = [2, 2, 2, 2]": (1, 19, 6, 7),
+    "kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1], ceil_mode = 1": (1, 16, 8, 40),
+    "kernel_shape = [3, 3], pads = [0, 0, 1, 1]": (1, 16, 8, 8),
+    "kernel_shape = [2, 4], strides = [2, 5], ceil_mode = 1": (1, 3, 6, 131),
+    "kernel_shape = [3, 2], strides = [1, 2]": (2, 3, 5, 77),
+    "kernel_shape = [3], strides = [2], pads = [1, 1]": (2, 17, 70),
+    "kernel_shape = [4], strides = [3], pads = [2, 2], ceil_mode = 1": (3, 5, 101),
+    "kernel_shape = [2, 2, 2], strides = [2, 2, 2]": (1, 16, 6, 8, 36),
+    "kernel_shape = [2, 3, 2], strides = [2, 2, 2], pads = [1, 1, 1, 1, 1, 1], ceil_mode = 1": (2, 21, 5, 6, 7),
+}
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("count_include_pad", [0, 1])
+@pytest.mark.parametrize("attributes", AVERAGE_POOLS)
+def test_average_pools(attributes: str, count_include_pad: int, *, channels_last: bool):
+    sizes = AVERAGE_POOLS[attributes]
+    before = "c = Conv(x, w)" if channels_last else "c = Neg(x)"
+    weights = {"w": (sizes[1], sizes[1], *[1 for _ in sizes[2:]])} if channels_last else {}
+    attributes = f"{attributes}, count_include_pad = {count_include_pad}"
+    dims = ", ".join(map(str, sizes))
+    source = model(f"(float[{dims}] x) => (float y) {{ {before}  y = AveragePool<{attributes}>(c) }}", **weights)
+    assert "onnx_torch::average_pool" in graph_of(source, "pools").splitlines()
+    x = floats(*sizes)
+    check_equal(source, [x])
+    x[0, 1].flat[-sizes[-1]] = np.nan
+    x[-1, 2] = -np.inf
+    check_equal(source, [x])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_average_pools_of_other_sizes_and_types(rank: int, dtype: type):
+    element = "double" if dtype is np.float64 else "float"
+    source = model(
+        f"({element}[N, C{', D' * rank}] x) => ({element} y) {{ y = AveragePool<kernel_shape = {[3] * rank}>(x) }}"
+    )
+    for sizes in [(2, 3), (0, 3), (1, 17)]:
+        check_equal(source, [floats(*sizes, *[5] * rank).astype(dtype)])
+    for options in [{}, {"optimize": False}]:
+        with pytest.raises(onnx_torch.RunError, match="AveragePool"):
+            onnx_torch.prepare(source, **options).run([floats(1, 2, *[2] * rank).astype(dtype)])
 
 
 def test_max_pools_of_other_sizes_types_and_layouts():
@@ -876,7 +939,7 @@ def test_max_pools_of_bytes(width: int, dtype: type):
         f"({element}[2, 3, 7, {width}] x) => ({element} y) "
         "{ y = MaxPool<kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]>(x) }"
     )
-    assert "onnx_torch::max_pool" in graph_of(source, "max_pools").splitlines()
+    assert "onnx_torch::max_pool" in graph_of(source, "pools").splitlines()
     check_equal(source, [np.random.default_rng(0).integers(0, 256, (2, 3, 7, width)).astype(np.uint8).view(dtype)])
 
 

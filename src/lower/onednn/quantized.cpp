@@ -521,7 +521,7 @@ bool has_bytes(const Program& program) {
 void find_quantized(Program& program) {
   const c10::InferenceMode inference;
   register_onednn();
-  register_max_pool();
+  register_pools();
   note_input_types(program);
   if (!has_bytes(program)) return;
   find_integer_products(program);
