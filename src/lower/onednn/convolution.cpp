@@ -85,12 +85,15 @@ dnnl::convolution_forward::primitive_desc described(const Convolution& c, const 
           attributes};
 }
 
+bool is_depthwise(const Convolution& c) {
+  return c.groups > 1 && c.weight.size(0) == c.groups && c.weight.size(1) == 1;
+}
+
 // oneDNN's first choice for a depthwise convolution is a product of matrices, but the direct one takes down to half the
 // time, unless the result has few columns.
 bool is_better_depthwise(const Convolution& c, const dnnl::memory::desc& result) {
   constexpr int64_t kLeastColumns = 8;
-  return c.groups > 1 && c.weight.size(0) == c.groups && c.weight.size(1) == 1 &&
-         result.get_dims().back() >= kLeastColumns;
+  return is_depthwise(c) && result.get_dims().back() >= kLeastColumns;
 }
 
 // The columns that a product of matrices takes lie in the same lines of the cache where they are a multiple of 4 KiB
@@ -141,11 +144,23 @@ Prepared prepared_convolution(const Convolution& c, const dnnl::memory::desc& so
 
 namespace {
 
+// The convolution over one dimension as one over images of one row.
+Convolution over_images(Convolution c) {
+  c.weight = c.weight.unsqueeze(2);
+  c.stride.insert(c.stride.begin(), 1);
+  c.padding.insert(c.padding.begin(), 0);
+  c.dilation.insert(c.dilation.begin(), 1);
+  return c;
+}
+
 class PackedConvolution final : public Fused {
  public:
   PackedConvolution(Convolution c, std::vector<PostOp> post_ops)
       : Fused(c.weight.contiguous(), c.bias, c.weight[0].numel(), c.result, std::move(post_ops)),
-        convolution_(with_weight(std::move(c), form_)) {
+        convolution_(with_weight(std::move(c), form_)),
+        // oneDNN has depthwise kernels for images alone.
+        is_row_(form_.dim() == 3 && is_depthwise(convolution_)),
+        described_(is_row_ ? over_images(convolution_) : convolution_) {
     const bool is_pointwise = form_.numel() == form_.size(0) * form_.size(1);
     const auto is_zero = [](int64_t padding) { return padding == 0; };
     if (is_pointwise && convolution_.groups == 1 && std::ranges::all_of(convolution_.padding, is_zero))
@@ -158,11 +173,15 @@ class PackedConvolution final : public Fused {
   std::vector<int64_t> strides(at::IntArrayRef sizes) const override { return channels_last_strides(sizes); }
 
   Prepared prepare(at::IntArrayRef given, std::span<const PostOp> post_ops) const override {
-    const std::vector<int64_t> sizes = result_sizes(convolution_, given);
+    std::vector<int64_t> sizes = given.vec();
+    if (is_row_) sizes.insert(sizes.begin() + 2, 1);
     const auto type = named(form_.scalar_type());
-    const dnnl::memory::desc result = channels_last(sizes, named(result_));
-    return prepared_convolution(convolution_, channels_last(given, type), type, result, attributes(post_ops, result),
-                                laid_);
+    const dnnl::memory::desc result = channels_last(result_sizes(described_, sizes), named(result_));
+    Prepared prepared =
+        prepared_convolution(described_, channels_last(sizes, type), type, result, attributes(post_ops, result), laid_);
+    prepared.sizes = result_sizes(convolution_, given);
+    prepared.strides = channels_last_strides(prepared.sizes);
+    return prepared;
   }
 
   at::Tensor by_aten(const at::Tensor& x) const override {
@@ -173,6 +192,8 @@ class PackedConvolution final : public Fused {
   }
 
   const Convolution convolution_;
+  const bool is_row_;
+  const Convolution described_;  // as oneDNN is to take it
 };
 
 }  // namespace
