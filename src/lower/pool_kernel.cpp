@@ -49,14 +49,14 @@ struct Mean {
   float others;
 };
 
-// Of elements that are `step` apart. Where they are two apart, one after the last is read.
+// Of n elements that are `step` apart. Where that is one or two, whole vectors are read.
 template <typename T>
-ONNX_TORCH_INLINE Vectorized<T> load(const T* from, int64_t step) {
+ONNX_TORCH_INLINE Vectorized<T> load(const T* from, int64_t step, int64_t n) {
   using V = Vectorized<T>;
   if (step == 1) return V::loadu(from);
   if (step == 2) return at::vec::deinterleave2(V::loadu(from), V::loadu(from + V::size())).first;
-  T elements[V::size()];
-  for (int64_t i = 0; i < V::size(); ++i) elements[i] = from[i * step];
+  T elements[V::size()] = {};
+  for (int64_t i = 0; i < n; ++i) elements[i] = from[i * step];
   return V::loadu(elements);
 }
 
@@ -93,8 +93,9 @@ ONNX_TORCH_INLINE void reduce_columns(const T* line, const Pool& p, int64_t step
   const int64_t apart = p.columns.dilation * p.channels;
   for (int64_t part = 0; part < parts; ++part, line += p.columns.stride * p.channels, to += count) {
     in_vectors<T>(count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
-      Vectorized<T> result = load(line + i * step, step);
-      for (int64_t k = 1; k < p.columns.kernel; ++k) result = R::join(result, load(line + i * step + k * apart, step));
+      Vectorized<T> result = load(line + i * step, step, n);
+      for (int64_t k = 1; k < p.columns.kernel; ++k)
+        result = R::join(result, load(line + i * step + k * apart, step, n));
       reduction.finished(result, is_plane ? i : part, n).store(to + i, n);
     });
   }
