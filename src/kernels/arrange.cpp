@@ -155,6 +155,15 @@ void transpose(Dims dims, size_t side_by_side, const T* from, T* to) {
   const Dim row = dims.back(), column = dims[side_by_side];
   dims.pop_back();
   dims.erase(dims.begin() + static_cast<int64_t>(side_by_side));
+  if (column.size < kTile) {  // such as an image's channels
+    const int64_t width = kTile * kTile / column.size;
+    dims.push_back({(row.size + width - 1) / width, width * row.from, width});
+    for_each(dims, width * column.size, [&](int64_t at_from, int64_t at_to, int64_t number) {
+      const Matrix<T> matrix{from + at_from, to + at_to, row.from, column.to};
+      transpose_tile(matrix, column.size, std::min(width, row.size - number * width));
+    });
+    return;
+  }
   const int64_t tile = std::max(kTile, kTile * kTile / row.size);
   dims.push_back({(column.size + tile - 1) / tile, tile, tile * column.to});
   for_each(dims, tile * row.size, [&](int64_t at_from, int64_t at_to, int64_t number) {
