@@ -839,20 +839,28 @@ MAX_POOLS = {
 }
 
 
-@pytest.mark.parametrize("channels_last", [False, True])
-@pytest.mark.parametrize("attributes", MAX_POOLS)
-def test_max_pools(attributes: str, *, channels_last: bool):
-    sizes = MAX_POOLS[attributes]
-    before = "c = Conv(x, w)" if channels_last else "c = Exp(x)"
+def pool_of(pool: str, sizes: tuple[int, ...], *, channels_last: bool) -> onnx.ModelProto:
+    """What pools an intermediate result, so that this lies as is asked."""
+    before = "c = Conv(x, w)" if channels_last else "c = Neg(x)"
     weights = {"w": (sizes[1], sizes[1], *[1 for _ in sizes[2:]])} if channels_last else {}
-    dims = ", ".join(map(str, sizes))
-    source = model(f"(float[{dims}] x) => (float y) {{ {before}  y = MaxPool<{attributes}>(c) }}", **weights)
-    assert graph_of(source, "pools").splitlines()[-1] == "onnx_torch::max_pool"
+    return model(f"(float[{', '.join(map(str, sizes))}] x) => (float y) {{ {before}  y = {pool}(c) }}", **weights)
+
+
+def check_equal_with_special_values(source: onnx.ModelProto, sizes: tuple[int, ...]) -> None:
     x = floats(*sizes)
     check_equal(source, [x])
     x[0, 1].flat[-sizes[-1]] = np.nan
     x[-1, 2] = -np.inf
     check_equal(source, [x])
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("attributes", MAX_POOLS)
+def test_max_pools(attributes: str, *, channels_last: bool):
+    sizes = MAX_POOLS[attributes]
+    source = pool_of(f"MaxPool<{attributes}>", sizes, channels_last=channels_last)
+    assert graph_of(source, "pools").splitlines()[-1] == "onnx_torch::max_pool"
+    check_equal_with_special_values(source, sizes)
 
 
 AVERAGE_POOLS = {
@@ -874,17 +882,10 @@ AVERAGE_POOLS = {
 @pytest.mark.parametrize("attributes", AVERAGE_POOLS)
 def test_average_pools(attributes: str, count_include_pad: int, *, channels_last: bool):
     sizes = AVERAGE_POOLS[attributes]
-    before = "c = Conv(x, w)" if channels_last else "c = Neg(x)"
-    weights = {"w": (sizes[1], sizes[1], *[1 for _ in sizes[2:]])} if channels_last else {}
-    attributes = f"{attributes}, count_include_pad = {count_include_pad}"
-    dims = ", ".join(map(str, sizes))
-    source = model(f"(float[{dims}] x) => (float y) {{ {before}  y = AveragePool<{attributes}>(c) }}", **weights)
+    pool = f"AveragePool<{attributes}, count_include_pad = {count_include_pad}>"
+    source = pool_of(pool, sizes, channels_last=channels_last)
     assert "onnx_torch::average_pool" in graph_of(source, "pools").splitlines()
-    x = floats(*sizes)
-    check_equal(source, [x])
-    x[0, 1].flat[-sizes[-1]] = np.nan
-    x[-1, 2] = -np.inf
-    check_equal(source, [x])
+    check_equal_with_special_values(source, sizes)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
