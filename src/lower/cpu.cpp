@@ -25,7 +25,8 @@ constexpr Pass kHalves{"halves",
 constexpr Pass kGroupNorms{"group_norms", "normalize the channels of what lies channels-last as it lies",
                            replace_group_norms};
 constexpr Pass kPools{"pools", "take the largest of windows, and their means, row by row", replace_pools};
-constexpr Pass kRows{"rows", "softmax, norms, means and labels, computed row by row", replace_rows};
+constexpr Pass kRows{"rows", "softmax, norms, means, labels and the largest elements, computed row by row",
+                     replace_rows};
 constexpr Pass kRotary{"rotary", "turn the halves of rows, as rotary position embeddings do, in one pass over memory",
                        find_rotary_embeddings};
 constexpr Pass kCopies{"copies", "join tensors, and bring their elements into order, by copies that take less time",

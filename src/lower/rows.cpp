@@ -19,6 +19,7 @@
 #include "kernels/arrange.h"
 #include "kernels/work_memory.h"
 #include "lower/row_kernels.h"
+#include "lower/top_k.h"
 #include "passes/pattern.h"
 #include "passes/walk.h"
 #include "translate/writes.h"
@@ -332,6 +333,7 @@ void replace_rows(Program& program) {
   find_normalized_rows(program);
   find_labels(program);
   replace_operators(program);
+  find_top_k(program);
 }
 
 }  // namespace onnxtorch

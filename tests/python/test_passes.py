@@ -6,10 +6,11 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -1654,6 +1655,73 @@ def test_numbers_of_the_largest_of_other_types_and_of_none():
     assert onnx_torch.prepare(source).run([floats(0, 3)])[0].shape == (0, 1)
     with pytest.raises(onnx_torch.RunError, match="ArgMax"):
         onnx_torch.prepare(source).run([floats(3, 0)])
+
+
+TOP_K_TYPES = {
+    "float": np.float32,
+    "double": np.float64,
+    "float16": np.float16,
+    "bfloat16": ml_dtypes.bfloat16,
+    "int8": np.int8,
+    "uint8": np.uint8,
+    "int16": np.int16,
+    "uint16": np.uint16,
+    "int32": np.int32,
+    "uint32": np.uint32,
+    "int64": np.int64,
+    "uint64": np.uint64,
+}
+
+
+def elements_to_rank(dtype: Any, sizes: tuple[int, ...]) -> Iterator[np.ndarray]:
+    """Many equal ones; the whole range; for floats, those that are ordered in their own way."""
+    yield RNG.integers(0, 4, sizes).astype(dtype)
+    if np.issubdtype(dtype, np.integer):
+        yield RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, sizes, dtype, endpoint=True)
+        return
+    special = RNG.choice([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0], sizes)
+    yield np.where(RNG.random(sizes) < 0.5, special, RNG.standard_normal(sizes)).astype(dtype)
+    yield np.full(sizes, np.nan, dtype)
+
+
+@pytest.mark.parametrize("name", TOP_K_TYPES)
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("largest", [0, 1])
+def test_the_k_largest_elements(name: str, axis: int, largest: int):
+    source = model(
+        f"({name}[A, B, C] x, int64[1] k) => ({name} y, int64 i) "
+        f"{{ y, i = TopK<axis = {axis}, largest = {largest}>(x, k) }}"
+    )
+    source.opset_import[0].version = 24
+    prepared, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
+    assert "onnx_torch::top_k" in code(prepared.graphs()["rows"])
+    assert not {"aten::topk", "aten::sort"} & set(code(prepared.graphs()["rows"]).splitlines())
+    for sizes in [(3, 5, 7), (2, 300, 30), (40, 1, 200), (1, 1, 1), (2, 0, 3)]:
+        size = sizes[axis]
+        for x in elements_to_rank(TOP_K_TYPES[name], sizes):
+            for k in sorted({0, min(size, 1), min(size, 10), min(size, 40), size}):
+                [y, i], [expected_y, expected_i] = (run.run([x, np.array([k])]) for run in (prepared, plain))
+                np.testing.assert_array_equal(i, expected_i, strict=True)
+                assert y.dtype == expected_y.dtype
+                assert y.shape == expected_y.shape
+                assert y.tobytes() == np.take_along_axis(x, i, axis).tobytes()
+    for run in (prepared, plain):
+        with pytest.raises(onnx_torch.RunError, match="TopK"):
+            run.run([np.zeros((2, 2, 2), TOP_K_TYPES[name]), np.array([3])])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_k_largest_elements_of_long_rows(threads: int):
+    """A row is shared out among the threads; none of the ways in which its elements can lie makes a difference."""
+    source = model("(float[N] x, int64[1] k) => (float y, int64 i) { y, i = TopK(x, k) }")
+    prepared = onnx_torch.prepare(source, threads=threads)
+    few = RNG.integers(0, 9, 150_000).astype(np.float32)
+    for x in (few, np.sort(few), -np.sort(few), floats(150_000), np.sort(floats(150_000))):
+        order = np.argsort(-x, kind="stable")
+        for k in (1, 10, 1000, 100_000):
+            y, i = prepared.run([x, np.array([k])])
+            np.testing.assert_array_equal(i, order[:k])
+            np.testing.assert_array_equal(y, x[order[:k]])
 
 
 # --- halves -----------------------------------------------------------------------------------------------------------

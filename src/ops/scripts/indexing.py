@@ -93,7 +93,7 @@ def compress(input: Tensor, condition: Tensor, axis: Optional[int]) -> Tensor:
 
 def top_k_by_sort(x: Tensor, k: int, axis: int, largest: bool) -> Tuple[Tensor, Tensor]:
     values, indices = torch.sort(x, stable=True, dim=axis, descending=largest)
-    return torch.slice(values, axis, 0, k), torch.slice(indices, axis, 0, k)
+    return torch.narrow(values, axis, 0, k), torch.narrow(indices, axis, 0, k)
 
 
 # Numbers of up to 32 bits as integers in the range of int32 and in the same order, NaN being the largest. An int64
