@@ -19,6 +19,7 @@
 #include "kernels/arrange.h"
 #include "kernels/work_memory.h"
 #include "lower/row_kernels.h"
+#include "lower/running.h"
 #include "lower/top_k.h"
 #include "passes/pattern.h"
 #include "passes/walk.h"
@@ -334,6 +335,7 @@ void replace_rows(Program& program) {
   find_labels(program);
   replace_operators(program);
   find_top_k(program);
+  find_running(program);
 }
 
 }  // namespace onnxtorch

@@ -1657,7 +1657,7 @@ def test_numbers_of_the_largest_of_other_types_and_of_none():
         onnx_torch.prepare(source).run([floats(3, 0)])
 
 
-TOP_K_TYPES = {
+DTYPES = {
     "float": np.float32,
     "double": np.float64,
     "float16": np.float16,
@@ -1684,7 +1684,7 @@ def elements_to_rank(dtype: Any, sizes: tuple[int, ...]) -> Iterator[np.ndarray]
     yield np.full(sizes, np.nan, dtype)
 
 
-@pytest.mark.parametrize("name", TOP_K_TYPES)
+@pytest.mark.parametrize("name", DTYPES)
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("largest", [0, 1])
 def test_the_k_largest_elements(name: str, axis: int, largest: int):
@@ -1698,7 +1698,7 @@ def test_the_k_largest_elements(name: str, axis: int, largest: int):
     assert not {"aten::topk", "aten::sort"} & set(code(prepared.graphs()["rows"]).splitlines())
     for sizes in [(3, 5, 7), (2, 300, 30), (40, 1, 200), (1, 1, 1), (2, 0, 3)]:
         size = sizes[axis]
-        for x in elements_to_rank(TOP_K_TYPES[name], sizes):
+        for x in elements_to_rank(DTYPES[name], sizes):
             for k in sorted({0, min(size, 1), min(size, 10), min(size, 40), size}):
                 [y, i], [expected_y, expected_i] = (run.run([x, np.array([k])]) for run in (prepared, plain))
                 np.testing.assert_array_equal(i, expected_i, strict=True)
@@ -1707,7 +1707,7 @@ def test_the_k_largest_elements(name: str, axis: int, largest: int):
                 assert y.tobytes() == np.take_along_axis(x, i, axis).tobytes()
     for run in (prepared, plain):
         with pytest.raises(onnx_torch.RunError, match="TopK"):
-            run.run([np.zeros((2, 2, 2), TOP_K_TYPES[name]), np.array([3])])
+            run.run([np.zeros((2, 2, 2), DTYPES[name]), np.array([3])])
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -1722,6 +1722,39 @@ def test_the_k_largest_elements_of_long_rows(threads: int):
             y, i = prepared.run([x, np.array([k])])
             np.testing.assert_array_equal(i, order[:k])
             np.testing.assert_array_equal(y, x[order[:k]])
+
+
+@pytest.mark.parametrize("operator", ["CumSum", "CumProd"])
+@pytest.mark.parametrize("name", ["float", "double", "float16", "bfloat16", "int32", "int64", "uint32", "uint64"])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("reverse", [0, 1])
+@pytest.mark.parametrize("exclusive", [0, 1])
+def test_running_sums_and_products(operator: str, name: str, axis: int, reverse: int, exclusive: int):
+    source = model(
+        f"({name}[A, B, C] x) => ({name} y) "
+        f"{{ y = {operator}<reverse = {reverse}, exclusive = {exclusive}>(x, axis) }}",
+        axis=np.array(axis),
+    )
+    source.opset_import[0].version = 26
+    prepared, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
+    steps = code(prepared.graphs()["rows"])
+    assert f"onnx_torch::{operator.lower()}" in steps
+    assert "aten::cum" not in steps
+    if not exclusive:
+        assert "aten::flip" not in steps
+    for sizes in [(3, 5, 7), (2, 70, 300), (200, 3, 257), (1, 1, 1), (2, 0, 3)]:
+        x = RNG.integers(0, 9, sizes).astype(DTYPES[name])
+        if "float" in name or name == "double":
+            special = RNG.choice([np.nan, np.inf, -np.inf, 0.0, -0.0], sizes)
+            x = np.where(RNG.random(sizes) < 0.01, special, RNG.standard_normal(sizes)).astype(x.dtype)
+            x[..., :1] = -0.0
+        [y], [expected] = prepared.run([x]), plain.run([x])
+        assert y.dtype == expected.dtype
+        if name == "bfloat16":  # of which numpy does not know what is NaN
+            y, expected = y.astype(np.float32), expected.astype(np.float32)
+        np.testing.assert_array_equal(y, expected)
+        if "float" in name or name == "double":
+            np.testing.assert_array_equal(np.signbit(y[y == 0]), np.signbit(expected[y == 0]))
 
 
 # --- halves -----------------------------------------------------------------------------------------------------------

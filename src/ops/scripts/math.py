@@ -18,14 +18,16 @@ def shifted_along(x: Tensor, axis: int, first: float) -> Tensor:
 
 
 def cumulative_sum(x: Tensor, axis: int, exclusive: bool, reverse: bool) -> Tensor:
+    dtype = x.dtype
     x = torch.flip(x, [axis]) if reverse else x
     x = shifted_along(x, axis, 0.0) if exclusive else x
-    x = torch.cumsum(x, axis, dtype=x.dtype)
+    x = torch.cumsum(x, axis, dtype=dtype)
     return torch.flip(x, [axis]) if reverse else x
 
 
 def cumulative_product(x: Tensor, axis: int, exclusive: bool, reverse: bool) -> Tensor:
+    dtype = x.dtype
     x = torch.flip(x, [axis]) if reverse else x
     x = shifted_along(x, axis, 1.0) if exclusive else x
-    x = torch.cumprod(x, axis, dtype=x.dtype)
+    x = torch.cumprod(x, axis, dtype=dtype)
     return torch.flip(x, [axis]) if reverse else x
