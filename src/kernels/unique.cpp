@@ -1,15 +1,20 @@
-// Unique. Every element is first replaced by its rank among the distinct elements, so one search for equal subtensors
-// serves all element types; on any device.
+// Unique. Subtensors are sorted as rows on the CPU; on other devices every element is first replaced by its rank among
+// the distinct elements, so that one search for equal ones serves all element types.
 #include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
 #include <torch/library.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
+#include "kernels/keys.h"
 #include "kernels/string_pool.h"
 
 namespace onnxtorch {
@@ -57,13 +62,53 @@ Groups group_elements(const at::Tensor& x) {
   return group_rows(group_numbers(parts.flatten()).members.view_as(parts));
 }
 
+// The elements of each subtensor as a row of real numbers.
+at::Tensor rows_of(const at::Tensor& x) { return (x.is_complex() ? at::view_as_real(x) : x).unsqueeze(1).flatten(1); }
+
 // As in numpy, a subtensor with a NaN in it equals no other.
 Groups group_subtensors(const at::Tensor& x) {
   const int64_t n = x.size(0);
-  const at::Tensor elements = (x.is_complex() ? at::view_as_real(x) : x).unsqueeze(1).flatten(1);
+  const at::Tensor elements = rows_of(x);
   const at::Tensor ranks = group_numbers(elements.flatten()).members.view_as(elements);
   const at::Tensor serial = at::arange(1, n + 1, ranks.options()).mul_(elements.isnan().any(1));
   return group_rows(at::cat({ranks, serial.unsqueeze(1)}, 1));
+}
+
+template <typename T>
+bool has_nan(std::span<const T> row) {
+  if constexpr (std::is_floating_point_v<T>) return std::ranges::any_of(row, [](T x) { return std::isnan(x); });
+  return false;
+}
+
+template <typename T>
+Groups group_rows_on_cpu(const at::Tensor& rows) {
+  const int64_t n = rows.size(0), size = rows.size(1);
+  const T* const elements = rows.const_data_ptr<T>();
+  const auto row = [&](int64_t i) { return std::span(elements + i * size, size); };
+  const auto is_less = [&](int64_t a, int64_t b) {
+    return std::ranges::lexicographical_compare(row(a), row(b), KeyOrder());
+  };
+  std::vector<int64_t> order(n), first, counts;
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, is_less);
+  at::Tensor members = at::empty({n}, at::kLong);
+  auto* const member = members.mutable_data_ptr<int64_t>();
+  for (int64_t i = 0; i < n; ++i) {
+    if (i == 0 || is_less(order[i - 1], order[i]) || has_nan(row(order[i]))) {
+      first.push_back(order[i]);
+      counts.push_back(0);
+    }
+    ++counts.back();
+    member[order[i]] = std::ssize(first) - 1;
+  }
+  return {at::tensor(first), members, at::tensor(counts)};
+}
+
+Groups group_subtensors_on_cpu(const at::Tensor& x) {
+  const bool is_half = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
+  const at::Tensor rows = rows_of(is_half ? x.to(at::kFloat) : x).contiguous();
+  return AT_DISPATCH_ALL_TYPES_AND(at::kBool, rows.scalar_type(), "unique",
+                                   [&] { return group_rows_on_cpu<scalar_t>(rows); });
 }
 
 Groups in_order_of_appearance(const Groups& groups) {
@@ -72,19 +117,23 @@ Groups in_order_of_appearance(const Groups& groups) {
   return {first, renumbered.index_select(0, groups.members), groups.counts.index_select(0, order)};
 }
 
+using Group = Groups (*)(const at::Tensor& x);
+
 // `keys` has the shape of x and stands for it in comparisons.
+template <Group group>
 UniqueResult unique_by(const at::Tensor& x, const at::Tensor& keys, std::optional<int64_t> axis, bool sorted) {
   TORCH_CHECK(!axis || x.dim() > 0, "Unique: a scalar has no axis ", *axis);
-  Groups groups = axis && x.dim() > 1 ? group_subtensors(keys.movedim(*axis, 0)) : group_elements(keys.flatten());
+  Groups groups = axis && x.dim() > 1 ? group(keys.movedim(*axis, 0)) : group_elements(keys.flatten());
   if (!sorted) groups = in_order_of_appearance(groups);
   const at::Tensor y = axis ? x.index_select(*axis, groups.first) : x.flatten().index_select(0, groups.first);
   return {y, groups.first, groups.members, groups.counts};
 }
 
+template <Group group>
 UniqueResult unique(const at::Tensor& x, std::optional<int64_t> axis, bool sorted, bool unsigned_order) {
   // The lowest int64 exchanged for zero: the order of the bits read as uint64.
   const at::Tensor keys = unsigned_order ? x.bitwise_xor(std::numeric_limits<int64_t>::min()) : x;
-  return unique_by(x, keys, axis, sorted);
+  return unique_by<group>(x, keys, axis, sorted);
 }
 
 // Ids replaced by the rank of their text among the tensor's strings.
@@ -101,9 +150,10 @@ at::Tensor text_ranks(const StringPool& pool, const at::Tensor& ids) {
   return ranks.to(ids.device()).take(inverse);
 }
 
+template <Group group>
 UniqueResult unique_strings(const c10::intrusive_ptr<StringPool>& pool, const at::Tensor& x,
                             std::optional<int64_t> axis, bool sorted) {
-  return unique_by(x, text_ranks(*pool, x), axis, sorted);
+  return unique_by<group>(x, text_ranks(*pool, x), axis, sorted);
 }
 
 }  // namespace
@@ -125,8 +175,13 @@ TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
 }
 
 TORCH_LIBRARY_IMPL(onnx_torch, CompositeExplicitAutograd, m) {
-  m.impl("unique", &unique);
-  m.impl("unique_strings", &unique_strings);
+  m.impl("unique", &unique<group_subtensors>);
+  m.impl("unique_strings", &unique_strings<group_subtensors>);
+}
+
+TORCH_LIBRARY_IMPL(onnx_torch, CPU, m) {
+  m.impl("unique", &unique<group_subtensors_on_cpu>);
+  m.impl("unique_strings", &unique_strings<group_subtensors_on_cpu>);
 }
 
 }  // namespace onnxtorch

@@ -20,10 +20,16 @@ def numpy_unique(x, axis, sorted):
     return y, first, inverse, counts
 
 
+def on_other_devices(kernel, *inputs):
+    """What the kernel computes on devices other than the CPU."""
+    return kernel.default._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *inputs)
+
+
 def assert_matches_numpy(x, axis, sorted):
-    got = kernels.unique(torch.from_numpy(x), axis, sorted)
-    for result, expected in zip(got, numpy_unique(x, axis, sorted), strict=True):
-        np.testing.assert_array_equal(result, expected, strict=True)
+    inputs = torch.from_numpy(x), axis, sorted
+    for got in (kernels.unique(*inputs), on_other_devices(kernels.unique, *inputs)):
+        for result, expected in zip(got, numpy_unique(x, axis, sorted), strict=True):
+            np.testing.assert_array_equal(result, expected, strict=True)
 
 
 def axes(shape):
@@ -62,10 +68,22 @@ def test_nan_in_float16_and_complex(sorted):
     assert counts.tolist() == [1, 1, 2] if sorted else [2, 1, 1]
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_subtensors_of_halves_are_those_of_floats(dtype):
+    x = torch.from_numpy(np.random.default_rng(0).choice([0, 1, -0.0, np.inf, -np.inf, np.nan], (40, 2)))
+    for result, expected in zip(kernels.unique(x.to(dtype), 0, True), kernels.unique(x, 0, True), strict=True):
+        torch.testing.assert_close(result.to(expected.dtype), expected, rtol=0, atol=0, equal_nan=True)
+
+
 def test_bfloat16():
-    y, first, inverse, counts = kernels.unique(torch.tensor([2, 1, 1, 3, 4, 3], dtype=torch.bfloat16), None, True)
-    assert y.dtype == torch.bfloat16 and y.tolist() == [1, 2, 3, 4]
-    assert first.tolist() == [1, 0, 3, 4] and inverse.tolist() == [1, 0, 0, 2, 3, 2] and counts.tolist() == [2, 1, 2, 1]
+    x = torch.tensor([2, 1, 1, 3, 4, 3], dtype=torch.bfloat16)
+    for got in (kernels.unique(x, None, True), kernels.unique(x.unsqueeze(1), 0, True)):
+        y, first, inverse, counts = got
+        assert y.dtype == torch.bfloat16
+        assert y.flatten().tolist() == [1, 2, 3, 4]
+        assert first.tolist() == [1, 0, 3, 4]
+        assert inverse.tolist() == [1, 0, 0, 2, 3, 2]
+        assert counts.tolist() == [2, 1, 2, 1]
 
 
 @pytest.mark.parametrize("shape", [(40,), (12, 2)], ids=str)
@@ -86,11 +104,12 @@ def test_strings(shape, sorted):
     pool = new_pool()
     ids = to_ids(pool, x)
     for axis in axes(shape):
-        y, *rest = kernels.unique_strings(pool, ids, axis, sorted)
+        inputs = pool, ids, axis, sorted
         expected_y, *expected = numpy_unique(x, axis, sorted)
-        assert to_strings(pool, y).tolist() == expected_y.tolist()
-        for result, value in zip(rest, expected, strict=True):
-            np.testing.assert_array_equal(result, value)
+        for got in (kernels.unique_strings(*inputs), on_other_devices(kernels.unique_strings, *inputs)):
+            assert to_strings(pool, got[0]).tolist() == expected_y.tolist()
+            for result, value in zip(got[1:], expected, strict=True):
+                np.testing.assert_array_equal(result, value)
 
 
 def test_non_contiguous():
