@@ -1,15 +1,15 @@
 #include "lower/recurrent_cells.h"
 
-#include "lower/for_each_cpu.h"
 #include "lower/vector_math.h"
 
 namespace onnxtorch {
 
 // The gates of a row are `size` floats each, one after another; none of what is passed overlaps.
-ONNX_TORCH_FOR_EACH_CPU void lstm_step(const Gates& gates, float* __restrict h, float* __restrict c, int64_t rows,
-                                       int64_t size) {
+ONNX_TORCH_FOR_EACH_CPU void lstm_step(const Gates& gates, float* __restrict h, float* __restrict c, const Rows& rows) {
+  const int64_t size = rows.size;
   const float *input = gates.input, *hidden = gates.hidden;
-  for (int64_t row = 0; row < rows; ++row, input += 4 * size, hidden += 4 * size, h += size, c += size) {
+  for (int64_t row = 0; row < rows.count; ++row, input += 4 * size, hidden += 4 * size, h += size, c += size) {
+    if (rows.past_end(row)) continue;
     for (int64_t i = 0; i < size; ++i) {
       const float taken = sigmoid_of(input[i] + hidden[i]);
       const float kept = sigmoid_of(input[size + i] + hidden[size + i]);
@@ -21,9 +21,11 @@ ONNX_TORCH_FOR_EACH_CPU void lstm_step(const Gates& gates, float* __restrict h, 
   }
 }
 
-ONNX_TORCH_FOR_EACH_CPU void gru_step(const Gates& gates, float* __restrict h, int64_t rows, int64_t size) {
+ONNX_TORCH_FOR_EACH_CPU void gru_step(const Gates& gates, float* __restrict h, const Rows& rows) {
+  const int64_t size = rows.size;
   const float *input = gates.input, *hidden = gates.hidden;
-  for (int64_t row = 0; row < rows; ++row, input += 3 * size, hidden += 3 * size, h += size) {
+  for (int64_t row = 0; row < rows.count; ++row, input += 3 * size, hidden += 3 * size, h += size) {
+    if (rows.past_end(row)) continue;
     for (int64_t i = 0; i < size; ++i) {
       const float reset = sigmoid_of(input[i] + hidden[i]);
       const float update = sigmoid_of(input[size + i] + hidden[size + i]);
@@ -33,11 +35,12 @@ ONNX_TORCH_FOR_EACH_CPU void gru_step(const Gates& gates, float* __restrict h, i
   }
 }
 
-ONNX_TORCH_FOR_EACH_CPU void reset_step(const ResetGates& gates, const float* __restrict h, float* __restrict kept,
-                                        int64_t rows, int64_t size) {
+ONNX_TORCH_FOR_EACH_CPU void reset_step(const Gates& gates, const float* __restrict h, float* __restrict kept,
+                                        const Rows& rows) {
+  const int64_t size = rows.size;
   const float* input = gates.input;
   float* __restrict hidden = gates.hidden;
-  for (int64_t row = 0; row < rows; ++row, input += 3 * size, hidden += 2 * size, h += size, kept += size) {
+  for (int64_t row = 0; row < rows.count; ++row, input += 3 * size, hidden += 2 * size, h += size, kept += size) {
     for (int64_t i = 0; i < size; ++i) {
       hidden[i] = sigmoid_of(input[i] + hidden[i]);
       kept[i] = sigmoid_of(input[size + i] + hidden[size + i]) * h[i];
@@ -45,10 +48,12 @@ ONNX_TORCH_FOR_EACH_CPU void reset_step(const ResetGates& gates, const float* __
   }
 }
 
-ONNX_TORCH_FOR_EACH_CPU void update_step(const ResetGates& gates, const float* __restrict candidate,
-                                         float* __restrict h, int64_t rows, int64_t size) {
+ONNX_TORCH_FOR_EACH_CPU void update_step(const Gates& gates, const float* __restrict candidate, float* __restrict h,
+                                         const Rows& rows) {
+  const int64_t size = rows.size;
   const float *input = gates.input, *update = gates.hidden;
-  for (int64_t row = 0; row < rows; ++row, input += 3 * size, update += 2 * size, candidate += size, h += size) {
+  for (int64_t row = 0; row < rows.count; ++row, input += 3 * size, update += 2 * size, candidate += size, h += size) {
+    if (rows.past_end(row)) continue;
     for (int64_t i = 0; i < size; ++i) {
       const float fresh = tanh_of(input[2 * size + i] + candidate[i]);
       h[i] = fresh + update[i] * (h[i] - fresh);
@@ -56,14 +61,24 @@ ONNX_TORCH_FOR_EACH_CPU void update_step(const ResetGates& gates, const float* _
   }
 }
 
-ONNX_TORCH_FOR_EACH_CPU void tanh_step(const Gates& gates, float* __restrict h, int64_t rows, int64_t size) {
-  for (int64_t i = 0; i < rows * size; ++i) h[i] = tanh_of(gates.input[i] + gates.hidden[i]);
+ONNX_TORCH_FOR_EACH_CPU void tanh_step(const Gates& gates, float* __restrict h, const Rows& rows) {
+  const int64_t size = rows.size;
+  const float *input = gates.input, *hidden = gates.hidden;
+  for (int64_t row = 0; row < rows.count; ++row, input += size, hidden += size, h += size) {
+    if (rows.past_end(row)) continue;
+    for (int64_t i = 0; i < size; ++i) h[i] = tanh_of(input[i] + hidden[i]);
+  }
 }
 
-ONNX_TORCH_FOR_EACH_CPU void relu_step(const Gates& gates, float* __restrict h, int64_t rows, int64_t size) {
-  for (int64_t i = 0; i < rows * size; ++i) {
-    const float sum = gates.input[i] + gates.hidden[i];
-    h[i] = sum < 0 ? 0 : sum;
+ONNX_TORCH_FOR_EACH_CPU void relu_step(const Gates& gates, float* __restrict h, const Rows& rows) {
+  const int64_t size = rows.size;
+  const float *input = gates.input, *hidden = gates.hidden;
+  for (int64_t row = 0; row < rows.count; ++row, input += size, hidden += size, h += size) {
+    if (rows.past_end(row)) continue;
+    for (int64_t i = 0; i < size; ++i) {
+      const float sum = input[i] + hidden[i];
+      h[i] = sum < 0 ? 0 : sum;
+    }
   }
 }
 

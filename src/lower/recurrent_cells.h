@@ -1,28 +1,39 @@
 // One step of a recurrent layer's cell, for rows that lie one after another, on one thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
+
+#include "lower/for_each_cpu.h"
 
 namespace onnxtorch {
 
+// The rows that take a step, with a state of `size` floats each. One that is past the end of its sequence keeps it.
+struct Rows {
+  int64_t count, size;
+  const bool* within;  // its sequence, each row; null where all are
+
+  ONNX_TORCH_INLINE bool past_end(int64_t row) const { return within && !within[row]; }
+  bool all_past_end() const { return within && std::none_of(within, within + count, std::identity()); }
+};
+
 // What the input and the hidden state give for the gates, each of `size` floats for each row, in ATen's order.
 struct Gates {
-  const float *input, *hidden;
+  const float* input;
+  float* hidden;
 };
 
 // They leave the next hidden state in `h`, and the next cell state in `c`.
-void lstm_step(const Gates& gates, float* h, float* c, int64_t rows, int64_t size);
+void lstm_step(const Gates& gates, float* h, float* c, const Rows& rows);
 // With the reset gate applied to what the hidden state gives (linear_before_reset).
-void gru_step(const Gates& gates, float* h, int64_t rows, int64_t size);
-// With the reset gate applied to the hidden state, in two steps; ONNX's order of the gates. The first puts what is left
-// of the state into `kept`, and needs what that gives for the hidden gate alone to go on: `candidate`.
-struct ResetGates {
-  const float* input;  // update, reset, hidden gate
-  float* hidden;       // update, reset; the first step leaves the update gate there
-};
-void reset_step(const ResetGates& gates, const float* h, float* kept, int64_t rows, int64_t size);
-void update_step(const ResetGates& gates, const float* candidate, float* h, int64_t rows, int64_t size);
-void tanh_step(const Gates& gates, float* h, int64_t rows, int64_t size);
-void relu_step(const Gates& gates, float* h, int64_t rows, int64_t size);
+void gru_step(const Gates& gates, float* h, const Rows& rows);
+// With the reset gate applied to the hidden state, in two steps; ONNX's order of the gates, the hidden state's without
+// the hidden gate. The first puts what is left of all rows' states into `kept`, and the update gates in the place of
+// what they are computed from. The second needs what `kept` gives for the hidden gate: `candidate`.
+void reset_step(const Gates& gates, const float* h, float* kept, const Rows& rows);
+void update_step(const Gates& gates, const float* candidate, float* h, const Rows& rows);
+void tanh_step(const Gates& gates, float* h, const Rows& rows);
+void relu_step(const Gates& gates, float* h, const Rows& rows);
 
 }  // namespace onnxtorch

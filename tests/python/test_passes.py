@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -43,12 +43,17 @@ def code(graph: str) -> str:
     return "\n".join(re.findall(r"= ((?:aten|onnx_torch|prim::(?!Constant|ListConstruct))\S*?)\(", graph))
 
 
+def check_each(source: onnx.ModelProto, feeds: Iterable[Sequence[np.ndarray]], **options: Any) -> None:
+    optimized = onnx_torch.prepare(source, **options)
+    plain = onnx_torch.prepare(source, optimize=False, **options)
+    for inputs in feeds:
+        for ours, expected in zip(optimized.run(inputs), plain.run(inputs), strict=True):
+            np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
+            assert ours.dtype == expected.dtype
+
+
 def check_equal(source: onnx.ModelProto, inputs: Sequence[np.ndarray], **options: Any) -> None:
-    optimized = onnx_torch.prepare(source, **options).run(inputs)
-    plain = onnx_torch.prepare(source, optimize=False, **options).run(inputs)
-    for ours, expected in zip(optimized, plain, strict=True):
-        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
-        assert ours.dtype == expected.dtype
+    check_each(source, [inputs], **options)
 
 
 def graph_of(source: onnx.ModelProto, step: str, **options: Any) -> str:
@@ -1064,6 +1069,84 @@ def test_recurrent_leaves_other_steps(attribute: str, time: int | str):
     )
     assert "onnx_torch::recurrent" not in graph_of(source, "recurrent")
     check_equal(source, [floats(3, 3, 4)])
+
+
+STEPWISE = {**RECURRENT, "RNN of Relu": ("RNN", 1, 'activations = ["Relu", "Relu"]')}
+
+
+def stepwise_model(name: str, direction: str, hidden: int, *, bias: bool) -> onnx.ModelProto:
+    """A layer of 12 features with its initial states, whose sequences may have ends."""
+    op, gates, attributes = STEPWISE[name]
+    directions = 2 if direction == "bidirectional" else 1
+    outputs = ["y", "h", "c"][: 3 if op == "LSTM" else 2]
+    states = ["h0", "c0"][: len(outputs) - 1]
+    settings = ", ".join(filter(None, [f"hidden_size = {hidden}", f'direction = "{direction}"', attributes]))
+    inputs = ["float[T, N, 12] x", "int32[L] lens", *(f"float[{directions}, N, {hidden}] {state}" for state in states)]
+    signature = ", ".join(f"float {output}" for output in outputs)
+    called = ", ".join(["x", "w", "r", "b" if bias else "", "lens", *states])
+    return model(
+        f"({', '.join(inputs)}) => ({signature}) {{ {', '.join(outputs)} = {op}<{settings}>({called}) }}",
+        w=floats(directions, gates * hidden, 12) / 4,
+        r=floats(directions, gates * hidden, hidden) / np.float32(hidden**0.5),
+        **({"b": floats(directions, 2 * gates * hidden)} if bias else {}),
+    )
+
+
+def stepwise_inputs(source: onnx.ModelProto, time: int, batch: int, lens: list[int]) -> list[np.ndarray]:
+    states = [value.type.tensor_type.shape.dim for value in source.graph.input][2:]
+    return [
+        floats(time, batch, 12),
+        np.array(lens, np.int32),
+        *(floats(directions.dim_value, batch, hidden.dim_value) for directions, _, hidden in states),
+    ]
+
+
+ENDS = [
+    (6, [6, 2, 0, 5]),
+    (6, [3, 3]),
+    (1, [1]),
+    (300, [90]),
+    (4, [1, 9]),
+    (2, [-1, 2]),
+    (3, [0, 0]),
+    (0, [0]),
+    (3, []),
+]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("bias", [False, True], ids=["no bias", "bias"])
+@pytest.mark.parametrize("hidden", [5, 40, 450])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("name", STEPWISE)
+def test_recurrent_layers_whose_sequences_end(name: str, direction: str, hidden: int, bias: bool, threads: int):
+    source = stepwise_model(name, direction, hidden, bias=bias)
+    graph = graph_of(source, "recurrent").splitlines()
+    assert graph.count("onnx_torch::recurrent") == (2 if direction == "bidirectional" else 1)
+    assert not {"prim::Loop", "aten::linear", "aten::where"} & set(graph)
+    check_each(source, (stepwise_inputs(source, time, len(lens), lens) for time, lens in ENDS), threads=threads)
+
+
+@pytest.mark.parametrize("name", STEPWISE)
+def test_what_lies_past_the_end_of_a_sequence_does_not_matter(name: str):
+    source = stepwise_model(name, "bidirectional", 5, bias=True)
+    prepared = onnx_torch.prepare(source)
+    inputs = stepwise_inputs(source, 6, 3, [2, 6, 0])
+    expected = prepared.run(inputs)
+    for value in [np.nan, np.inf]:
+        inputs[0][2:, 0] = inputs[0][:, 2] = value
+        for actual, other in zip(prepared.run(inputs), expected, strict=True):
+            np.testing.assert_array_equal(actual, other)
+
+
+@pytest.mark.parametrize("name", STEPWISE)
+def test_lengths_of_another_number_of_sequences(name: str):
+    """One stands for all; others are refused, with passes as without."""
+    source = stepwise_model(name, "reverse", 5, bias=True)
+    check_equal(source, stepwise_inputs(source, 6, 3, [4]))
+    for options in [{}, {"optimize": False}]:
+        with pytest.raises(onnx_torch.RunError, match=STEPWISE[name][0]):
+            onnx_torch.prepare(source, **options).run(stepwise_inputs(source, 6, 3, [4, 2]))
 
 
 RECURRENT_SIZES = [*((name, 40) for name in RECURRENT), ("LSTM", 5), ("LSTM", 400), ("GRU", 5), ("GRU", 450)]

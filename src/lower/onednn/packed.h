@@ -123,7 +123,10 @@ struct Recurrent {
 class PackedRecurrent : public Packed {
  public:
   // x is [time, batch, features]; a state, h or h and c, is [directions, batch, hidden]. Gives y and the last states.
-  virtual std::vector<at::Tensor> run(const at::Tensor& x, at::TensorList states) const = 0;
+  // One direction may take `within` as well, bool[time, batch, 1]: whether a step is one of its sequence's. The others
+  // leave the state as it is, and zeros in y.
+  virtual std::vector<at::Tensor> run(const at::Tensor& x, at::TensorList states,
+                                      const std::optional<at::Tensor>& within) const = 0;
 };
 
 c10::intrusive_ptr<Packed> packed(const Recurrent& layer);

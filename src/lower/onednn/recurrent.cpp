@@ -56,13 +56,14 @@ class PackedLayer final : public PackedRecurrent {
     }
   }
 
-  std::vector<at::Tensor> run(const at::Tensor& given, at::TensorList states) const override {
-    if (!fits(given, states)) return by_aten(given, states);
-    const at::Tensor x = given.contiguous();
+  std::vector<at::Tensor> run(const at::Tensor& given, at::TensorList states,
+                              const std::optional<at::Tensor>& given_within) const override {
+    if (!fits(given, states, given_within)) return by_aten(given, states, given_within);
+    const at::Tensor x = given.contiguous(), within = given_within ? given_within->contiguous() : at::Tensor();
     const ThreadLimit limit(threads_for(x.size(0), x.size(1)));
     std::vector<at::Tensor> results{at::empty({x.size(0), x.size(1), directions() * hidden()}, x.options())};
     for (const at::Tensor& state : states) results.push_back(state.clone(at::MemoryFormat::Contiguous));
-    take_steps(x, results);
+    take_steps(x, within, results);
     return results;
   }
 
@@ -102,8 +103,11 @@ class PackedLayer final : public PackedRecurrent {
   int64_t room() const { return cell_ == Cell::GruOfResetState ? gates() + hidden() : gates(); }
 
   // What does not, ATen runs or refuses.
-  bool fits(const at::Tensor& x, at::TensorList states) const {
+  bool fits(const at::Tensor& x, at::TensorList states, const std::optional<at::Tensor>& within) const {
     if (!is_plain(x) || x.dim() != 3 || x.size(2) != features()) return false;
+    if (within &&
+        (within->scalar_type() != c10::kBool || within->sizes() != at::IntArrayRef({x.size(0), x.size(1), 1})))
+      return false;
     const std::array sizes{directions(), x.size(1), hidden()};
     return std::ranges::all_of(states,
                                [&](const at::Tensor& s) { return is_plain(s) && s.sizes() == at::IntArrayRef(sizes); });
@@ -147,6 +151,7 @@ class PackedLayer final : public PackedRecurrent {
   struct Work {
     int64_t time, batch, at_once;
     const float* x;
+    const bool* within;               // [time, batch]; null where no sequence ends before
     float *y, *h, *c;                 // the states, which are the initial ones at first; c of an LSTM alone
     float *from_input, *from_hidden;  // gates [directions, at_once, batch, gates], and of one step [.., room]
   };
@@ -163,7 +168,7 @@ class PackedLayer final : public PackedRecurrent {
   }
 
   // The results: y, and the states, which are the initial ones so far.
-  void take_steps(const at::Tensor& x, const std::vector<at::Tensor>& results) const {
+  void take_steps(const at::Tensor& x, const at::Tensor& within, const std::vector<at::Tensor>& results) const {
     const int64_t time = x.size(0), batch = x.size(1), at_once = steps_at_once(time, batch);
     const at::Tensor from_input = at::empty({directions(), at_once, batch, gates()}, x.options()),
                      from_hidden = at::empty({directions(), batch, room()}, x.options());
@@ -172,6 +177,7 @@ class PackedLayer final : public PackedRecurrent {
                     batch,
                     at_once,
                     x.const_data_ptr<float>(),
+                    within.defined() ? within.const_data_ptr<bool>() : nullptr,
                     memory(results[0]),
                     memory(results[1]),
                     cell_ == Cell::Lstm ? memory(results[2]) : nullptr,
@@ -193,6 +199,7 @@ class PackedLayer final : public PackedRecurrent {
 
   void multiply_inputs(const Work& work, int64_t begin, int64_t direction) const {
     const auto [first, count] = steps_after(work, begin, direction);
+    if (rows_of(work, first * work.batch, count * work.batch).all_past_end()) return;
     const Affine& input = directions_[direction]->input;
     input.for_rows(count * work.batch)(work.x + first * work.batch * features(),
                                        work.from_input + direction * work.at_once * work.batch * gates());
@@ -207,59 +214,95 @@ class PackedLayer final : public PackedRecurrent {
       const int64_t step = share.direction == 0 ? i : count - 1 - i;
       const int64_t input_row = (share.direction * work.at_once + step) * work.batch + share.first;
       const float* const from_input = work.from_input + input_row * gates();
-      share.hidden(h, from_hidden);
-      if (cell_ == Cell::GruOfResetState)
-        take_reset_step(share, {from_input, from_hidden}, h);
-      else
-        take_step({from_input, from_hidden}, h, c, share.count);
-      float* const y = work.y + ((first + step) * work.batch + share.first) * width + share.direction * hidden();
-      for (int64_t r = 0; r < share.count; ++r) std::copy_n(h + r * hidden(), hidden(), y + r * width);
+      const int64_t y_row = (first + step) * work.batch + share.first;
+      const Rows rows = rows_of(work, y_row, share.count);
+      if (!rows.all_past_end()) take_step(share, {from_input, from_hidden}, h, c, rows);
+      float* const y = work.y + y_row * width + share.direction * hidden();
+      for (int64_t r = 0; r < share.count; ++r) {
+        if (rows.past_end(r))
+          std::fill_n(y + r * width, hidden(), 0.0F);
+        else
+          std::copy_n(h + r * hidden(), hidden(), y + r * width);
+      }
     }
   }
 
-  void take_reset_step(const Share& share, const ResetGates& gates, float* h) const {
-    float *const kept = gates.hidden + 2 * share.count * hidden(), *const candidate = kept + share.count * hidden();
-    reset_step(gates, h, kept, share.count, hidden());
-    share.of_reset(kept, candidate);
-    update_step(gates, candidate, h, share.count, hidden());
+  Rows rows_of(const Work& work, int64_t first, int64_t count) const {
+    return {count, hidden(), work.within ? work.within + first : nullptr};
   }
 
-  void take_step(const Gates& from, float* h, float* c, int64_t rows) const {
+  void take_step(const Share& share, const Gates& from, float* h, float* c, const Rows& rows) const {
+    share.hidden(h, from.hidden);
     switch (cell_) {
       case Cell::Lstm:
-        return lstm_step(from, h, c, rows, hidden());
+        return lstm_step(from, h, c, rows);
       case Cell::Gru:
-        return gru_step(from, h, rows, hidden());
-      case Cell::GruOfResetState:
-        break;
+        return gru_step(from, h, rows);
+      case Cell::GruOfResetState: {
+        float *const kept = from.hidden + 2 * rows.count * rows.size, *const candidate = kept + rows.count * rows.size;
+        reset_step(from, h, kept, rows);
+        share.of_reset(kept, candidate);
+        return update_step(from, candidate, h, rows);
+      }
       case Cell::Tanh:
-        return tanh_step(from, h, rows, hidden());
+        return tanh_step(from, h, rows);
       case Cell::Relu:
-        return relu_step(from, h, rows, hidden());
+        return relu_step(from, h, rows);
     }
   }
 
-  // Of a GruOfResetState, which has one direction.
-  std::vector<at::Tensor> by_steps(const at::Tensor& x, const at::Tensor& state) const {
-    const auto product = [](const Affine& of, const at::Tensor& rows) {
-      return at::linear(rows, of.weight().plain(), of.bias().defined() ? std::optional(of.bias()) : std::nullopt);
-    };
+  // The next states of one direction, from what a step's input gives for the gates.
+  std::vector<at::Tensor> next_states(const at::Tensor& gates, const std::vector<at::Tensor>& states) const {
     const Direction& direction = *directions_[0];
-    at::Tensor h = state[0];
-    std::vector<at::Tensor> states{h};
-    for (const at::Tensor& gates : product(direction.input, x).unbind()) {
-      const auto from_input = gates.split(hidden(), 1);
-      const auto from_hidden = product(direction.hidden, h).split(hidden(), 1);
-      const at::Tensor z = at::sigmoid(from_input[0] + from_hidden[0]);
-      const at::Tensor r = at::sigmoid(from_input[1] + from_hidden[1]);
-      h = (1 - z) * at::tanh(from_input[2] + product(*direction.of_reset, r * h)) + z * h;
-      states.push_back(h);
+    const at::Tensor& h = states[0];
+    const auto input = gates.split(hidden(), 1), from_h = product(direction.hidden, h).split(hidden(), 1);
+    const auto sigmoid = [&](size_t gate) { return at::sigmoid(input[gate] + from_h[gate]); };
+    const auto updated = [&](const at::Tensor& z, const at::Tensor& fresh) {
+      return (1 - z) * at::tanh(fresh) + z * h;
+    };
+    switch (cell_) {
+      case Cell::Lstm: {
+        const at::Tensor c = sigmoid(1) * states[1] + sigmoid(0) * at::tanh(input[2] + from_h[2]);
+        return {sigmoid(3) * at::tanh(c), c};
+      }
+      case Cell::Gru:
+        return {updated(sigmoid(1), input[2] + sigmoid(0) * from_h[2])};
+      case Cell::GruOfResetState:
+        return {updated(sigmoid(0), input[2] + product(*direction.of_reset, sigmoid(1) * h))};
+      case Cell::Tanh:
+        return {at::tanh(input[0] + from_h[0])};
+      case Cell::Relu:
+        return {at::relu(input[0] + from_h[0])};
     }
-    return {at::stack(states).slice(0, 1), h.unsqueeze(0)};
+    return {};
   }
 
-  std::vector<at::Tensor> by_aten(const at::Tensor& x, at::TensorList states) const {
-    if (cell_ == Cell::GruOfResetState) return by_steps(x, states[0]);
+  static at::Tensor product(const Affine& of, const at::Tensor& rows) {
+    return at::linear(rows, of.weight().plain(), of.bias().defined() ? std::optional(of.bias()) : std::nullopt);
+  }
+
+  // Of one direction.
+  std::vector<at::Tensor> by_steps(const at::Tensor& x, at::TensorList initial,
+                                   const std::optional<at::Tensor>& within) const {
+    std::vector<at::Tensor> states;
+    for (const at::Tensor& state : initial) states.push_back(state[0]);
+    std::vector<at::Tensor> over_time{states[0]};
+    const at::Tensor gates = product(directions_[0]->input, x);
+    for (int64_t step = 0; step < x.size(0); ++step) {
+      const std::vector<at::Tensor> next = next_states(gates[step], states);
+      for (size_t i = 0; i < states.size(); ++i)
+        states[i] = within ? at::where((*within)[step], next[i], states[i]) : next[i];
+      over_time.push_back(states[0]);
+    }
+    const at::Tensor y = at::stack(over_time).slice(0, 1);
+    std::vector<at::Tensor> results{within ? at::where(*within, y, 0) : y};
+    for (const at::Tensor& state : states) results.push_back(state.unsqueeze(0));
+    return results;
+  }
+
+  std::vector<at::Tensor> by_aten(const at::Tensor& x, at::TensorList states,
+                                  const std::optional<at::Tensor>& within) const {
+    if (within || cell_ == Cell::GruOfResetState) return by_steps(x, states, within);
     std::vector<at::Tensor> parameters;
     for (const auto& direction : directions_) {
       for (const Affine* product : direction->products()) parameters.push_back(product->weight().plain());

@@ -18,8 +18,8 @@ void run_packed(const c10::OperatorHandle&, torch::jit::Stack* stack) {
 }
 
 std::vector<at::Tensor> run_recurrent(const at::Tensor& x, const c10::intrusive_ptr<Packed>& operation,
-                                      at::TensorList states) {
-  return static_cast<const PackedRecurrent&>(*operation).run(x, states);
+                                      at::TensorList states, const std::optional<at::Tensor>& within) {
+  return static_cast<const PackedRecurrent&>(*operation).run(x, states, within);
 }
 
 at::Tensor run_integers(const at::Tensor& x, const c10::intrusive_ptr<Packed>& operation,
@@ -56,8 +56,10 @@ void register_onednn() {
     torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
     m.def("packed(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor[] operands) -> Tensor",
           torch::CppFunction::makeFromBoxedFunction<run_packed>());
-    m.def("recurrent(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor[] states) -> Tensor[]",
-          run_recurrent);
+    m.def(
+        "recurrent(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor[] states, Tensor? within) -> "
+        "Tensor[]",
+        run_recurrent);
     m.def("matmul(Tensor a, Tensor b) -> Tensor", onednn::product);
     m.def("attention(Tensor query, Tensor key, Tensor value, Tensor? mask, float scale, bool without_nan) -> Tensor",
           onednn::attention);

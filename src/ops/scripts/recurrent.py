@@ -26,18 +26,11 @@ def within_sequences(X: Tensor, sequence_lens: Tensor) -> Tensor:
     return torch.unsqueeze(torch.unsqueeze(t, 1) < sequence_lens, 2)
 
 
-# Part of the bias B, which holds the gates' Wb, then their Rb.
-def bias(B: Optional[Tensor], first: int, last: int) -> Optional[Tensor]:
-    if B is None:
+# Part of the bias B, which holds the gates' Wb, then their Rb, or of the peepholes P.
+def part(of: Optional[Tensor], first: int, last: int) -> Optional[Tensor]:
+    if of is None:
         return None
-    return B[first:last]
-
-
-# What of all gates does not depend on the state, for all steps at once: [seq_length, batch_size, gates * hidden_size].
-def input_gates(X: Tensor, W: Tensor, B: Optional[Tensor]) -> Tensor:
-    if B is None:
-        return torch.linear(X, W)
-    return torch.linear(X, W, B[:W.size(0)] + B[W.size(0):])
+    return of[first:last]
 
 
 # Past the end of its sequence, a batch entry keeps its state.
@@ -85,11 +78,13 @@ def activate(x: Tensor, name: str, alpha: float, beta: float, clip: Optional[flo
 def rnn_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
                   initial_h: Tensor, activations: List[str], alphas: List[float], betas: List[float],
                   clip: Optional[float]) -> Tuple[Tensor, Tensor]:
-    gates = input_gates(X, W, B)
+    size = R.size(0)
+    gates = torch.linear(X, W, part(B, 0, size))
+    Rb = part(B, size, 2 * size)
     h = initial_h
     states = [h]
     for step in range(X.size(0)):
-        new_h = activate(gates[step] + torch.linear(h, R), activations[0], alphas[0], betas[0], clip)
+        new_h = activate(gates[step] + torch.linear(h, R, Rb), activations[0], alphas[0], betas[0], clip)
         h = kept_past_end(new_h, h, step, within)
         states.append(h)
     return states_over_time(states, within), h
@@ -101,11 +96,11 @@ def gru_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: 
     hidden_size = R.size(1)
     zr = 2 * hidden_size
     zrh = 3 * hidden_size
-    gates = torch.linear(X, W, bias(B, 0, zrh))
+    gates = torch.linear(X, W, part(B, 0, zrh))
     gates_zr = torch.narrow(gates, 2, 0, zr)
     gates_h = torch.narrow(gates, 2, zr, hidden_size)
-    R_zr, Rb_zr = R[:zr], bias(B, zrh, zrh + zr)
-    R_h, Rb_h = R[zr:], bias(B, zrh + zr, 2 * zrh)
+    R_zr, Rb_zr = R[:zr], part(B, zrh, zrh + zr)
+    R_h, Rb_h = R[zr:], part(B, zrh + zr, 2 * zrh)
     h = initial_h
     states = [h]
     for step in range(X.size(0)):
@@ -121,30 +116,36 @@ def gru_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: 
     return states_over_time(states, within), h
 
 
-def peephole(gate: Tensor, P: Optional[Tensor], k: int, c: Tensor) -> Tensor:
-    if P is None:
+def peep(gate: Tensor, peephole: Optional[Tensor], c: Tensor) -> Tensor:
+    if peephole is None:
         return gate
-    return gate + P[k * c.size(1):(k + 1) * c.size(1)] * c
+    return gate + peephole * c
 
 
 def lstm_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
                    initial_h: Tensor, initial_c: Tensor, P: Optional[Tensor], activations: List[str],
                    alphas: List[float], betas: List[float], clip: Optional[float],
                    input_forget: bool) -> Tuple[Tensor, Tensor, Tensor]:
-    gates = input_gates(X, W, B)
+    size = R.size(0)
+    hidden_size = R.size(1)
+    gates = torch.linear(X, W, part(B, 0, size))
+    Rb = part(B, size, 2 * size)
+    P_i = part(P, 0, hidden_size)
+    P_o = part(P, hidden_size, 2 * hidden_size)
+    P_f = part(P, 2 * hidden_size, 3 * hidden_size)
     h = initial_h
     c = initial_c
     states = [h]
     for step in range(X.size(0)):
-        i, o, f, g = torch.chunk(gates[step] + torch.linear(h, R), 4, 1)
-        i = activate(peephole(i, P, 0, c), activations[0], alphas[0], betas[0], clip)
+        i, o, f, g = torch.chunk(gates[step] + torch.linear(h, R, Rb), 4, 1)
+        i = activate(peep(i, P_i, c), activations[0], alphas[0], betas[0], clip)
         if input_forget:
             f = 1 - i
         else:
-            f = activate(peephole(f, P, 2, c), activations[0], alphas[0], betas[0], clip)
+            f = activate(peep(f, P_f, c), activations[0], alphas[0], betas[0], clip)
         g = activate(g, activations[1], alphas[1], betas[1], clip)
         new_c = f * c + i * g
-        o = activate(peephole(o, P, 1, new_c), activations[0], alphas[0], betas[0], clip)
+        o = activate(peep(o, P_o, new_c), activations[0], alphas[0], betas[0], clip)
         new_h = o * activate(new_c, activations[2], alphas[2], betas[2], clip)
         h = kept_past_end(new_h, h, step, within)
         c = kept_past_end(new_c, c, step, within)
