@@ -24,7 +24,7 @@ from .models.case import Case, Feeds, model_file, read_inputs
 T = TypeVar("T")
 
 NOISE = 0.05  # of a processor: what other processes may take during a round
-BRIEF = 1.0  # seconds: a load that is measured more than once
+BRIEF = 2.0  # seconds: a load that is measured more than once
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Settings:
     turn: float = 0.2
     repeats: int = 6
     limit: float = 300
-    loads: int = 3
+    loads: int = 5
     device: str = engines.CPU
     precision: str = "float32"
 

@@ -104,26 +104,33 @@ Bytes OpenFile::read(int64_t offset, int64_t length) const {
   const auto check = [&](bool good, const char* problem) {
     if (!good) throw InvalidModelError("the model's file " + path_.string() + problem);
   };
-  const std::lock_guard lock(mutex_);
-  auto& known = in_memory_[{offset, length}];
-  auto owner = known.lock();
-  if (!owner) {
-    const int64_t size = status_of(descriptor_).st_size;
-    bool whole = offset <= size && length <= size - offset;
-    const auto memory = std::make_shared<const at::Tensor>(own_pages(whole ? length : 0));
-    for (int64_t done = 0; whole && done < length;) {
-      const ssize_t count =
-          ::pread(descriptor_, memory->data_ptr<uint8_t>() + done, static_cast<size_t>(length - done), offset + done);
-      whole = count > 0 || (count < 0 && errno == EINTR);
-      done += std::max<ssize_t>(count, 0);
-    }
-    check(version_of(descriptor_) == version_,
-          " has changed since it was loaded; it must stay as it is while the model lives");
-    check(whole, " cannot be read");
-    owner = {memory, memory->data_ptr()};
-    known = owner;
+  const auto bytes = [&](std::shared_ptr<const void> owner) {
+    const std::string_view view(static_cast<const char*>(owner.get()), static_cast<size_t>(length));
+    return Bytes{view, std::move(owner)};
+  };
+  if (auto owner = in_memory({offset, length})) return bytes(std::move(owner));
+  const int64_t size = status_of(descriptor_).st_size;
+  bool whole = offset <= size && length <= size - offset;
+  const auto memory = std::make_shared<const at::Tensor>(own_pages(whole ? length : 0));
+  for (int64_t done = 0; whole && done < length;) {
+    const ssize_t count =
+        ::pread(descriptor_, memory->data_ptr<uint8_t>() + done, static_cast<size_t>(length - done), offset + done);
+    whole = count > 0 || (count < 0 && errno == EINTR);
+    done += std::max<ssize_t>(count, 0);
   }
-  return {{static_cast<const char*>(owner.get()), static_cast<size_t>(length)}, owner};
+  check(version_of(descriptor_) == version_,
+        " has changed since it was loaded; it must stay as it is while the model lives");
+  check(whole, " cannot be read");
+  return bytes(in_memory({offset, length}, {memory, memory->data_ptr()}));
+}
+
+// What is in memory of a place in the file; else what was read of it, if anything.
+std::shared_ptr<const void> OpenFile::in_memory(const Place& place, std::shared_ptr<const void> read) const {
+  const std::lock_guard lock(mutex_);
+  auto& known = in_memory_[place];
+  if (auto owner = known.lock()) return owner;
+  known = read;
+  return read;
 }
 
 ExternalData::ExternalData(fs::path directory, fs::path linked_directory, std::shared_ptr<const OpenFile> own_file)

@@ -34,11 +34,14 @@ class OpenFile {
   Bytes read(int64_t offset, int64_t length) const;
 
  private:
+  using Place = std::pair<int64_t, int64_t>;  // an offset and a length
+  std::shared_ptr<const void> in_memory(const Place& place, std::shared_ptr<const void> read = nullptr) const;
+
   const std::filesystem::path path_;
   const int descriptor_;
   std::string version_;  // what differs when the file has been changed
   mutable std::mutex mutex_;
-  mutable std::map<std::pair<int64_t, int64_t>, std::weak_ptr<const void>> in_memory_;
+  mutable std::map<Place, std::weak_ptr<const void>> in_memory_;
 };
 
 // The location of external data that lies in the model's own file; no location that a model can mean.

@@ -1,8 +1,10 @@
 #include "import/tensor_proto.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <onnx/onnx-ml.pb.h>
 
+#include <atomic>
 #include <cstring>
 #include <string>
 
@@ -139,6 +141,22 @@ at::Tensor TensorReader::read(const onnx::TensorProto& proto, const std::shared_
                     std::to_string(bytes.view.size()));
   }
   return to_storage(type, native_tensor(type, dims, bytes));
+}
+
+// What lies in the model's file has to be read from there, which threads do side by side.
+std::vector<at::Tensor> TensorReader::read(std::span<const onnx::TensorProto* const> protos,
+                                           const std::shared_ptr<const void>& owner) const {
+  std::vector<at::Tensor> tensors(protos.size());
+  std::atomic<size_t> next = 0;
+  at::parallel_for(0, at::get_num_threads(), 1, [&](int64_t, int64_t) {
+    for (size_t i = next++; i < protos.size(); i = next++) {
+      if (ExternalData::is_in_own_file(*protos[i])) tensors[i] = read(*protos[i], owner);
+    }
+  });
+  for (size_t i = 0; i < protos.size(); ++i) {
+    if (!tensors[i].defined()) tensors[i] = read(*protos[i], owner);
+  }
+  return tensors;
 }
 
 at::Tensor TensorReader::read(const onnx::SparseTensorProto& proto, const std::shared_ptr<const void>& owner) const {

@@ -5,8 +5,10 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "import/element_type.h"
 #include "import/external_data.h"
@@ -25,6 +27,8 @@ struct TensorReader {
   // The tensor is a view of the message or of its file, where they have the storage's layout; `owner` keeps the
   // message.
   at::Tensor read(const onnx::TensorProto& proto, const std::shared_ptr<const void>& owner) const;
+  std::vector<at::Tensor> read(std::span<const onnx::TensorProto* const> protos,
+                               const std::shared_ptr<const void>& owner) const;
   at::Tensor read(const onnx::SparseTensorProto& proto, const std::shared_ptr<const void>& owner) const;  // made dense
 };
 

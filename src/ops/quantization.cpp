@@ -33,6 +33,11 @@ Value zero_point(Translator& t, const NodeView& n, size_t i) {
   return n.has(i) && is_known_zero(t, n.input(i)) ? Value{} : n.tensor(i);
 }
 
+bool is_of_rank_0(const Translator& t, const Value& parameter) {
+  const auto sizes = t.known_sizes(parameter);
+  return sizes && sizes->empty();
+}
+
 // Whether a scale or zero point has one element for certain.
 bool is_single(const Translator& t, const Value& parameter) {
   const auto shape = t.known_shape(parameter);
@@ -42,7 +47,8 @@ bool is_single(const Translator& t, const Value& parameter) {
 // A scale or zero point as `type`, broadcasting to x.
 Value grid(Translator& t, const NodeView& n, const Value& parameter, const Value& x, ElementType type) {
   if (parameter.absent()) return parameter;
-  const Value wide = cast(t, parameter, type);
+  Value wide = cast(t, parameter, type);
+  if (is_of_rank_0(t, parameter)) return wide;
   const int64_t block_size = int_or(n, "block_size", 0);
   if (block_size == 0 && is_single(t, parameter)) return t.call("one_for_all", {wide});
   const Value sizes = t.call("aten::size", {x});
@@ -116,7 +122,9 @@ Value centred(Translator& t, const Value& x, const Value& zero_point, ElementTyp
 
 Value laid_out(Translator& t, const char* script, const Value& parameter, ElementType type) {
   if (parameter.absent()) return parameter;
-  return t.call(is_single(t, parameter) ? "one_for_all" : script, {cast(t, parameter, type)});
+  Value wide = cast(t, parameter, type);
+  if (is_of_rank_0(t, parameter)) return wide;
+  return t.call(is_single(t, parameter) ? "one_for_all" : script, {wide});
 }
 
 struct Matrix {

@@ -1,13 +1,10 @@
 #include "passes/fold.h"
 
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/passes/common_subexpression_elimination.h>
 #include <torch/csrc/jit/passes/constant_propagation.h>
 #include <torch/csrc/jit/passes/loop_unrolling.h>
 #include <torch/csrc/jit/passes/peephole.h>
 #include <torch/csrc/jit/passes/remove_mutation.h>
-
-#include <algorithm>
 
 #include "translate/writes.h"
 
@@ -26,11 +23,11 @@ bool take_apart(std::shared_ptr<jit::Graph>& graph) {
 
 void fold(Program& program) {
   auto& graph = program.graph;
-  const bool has_work = has_host_work(*graph), taken_apart = has_work && take_apart(graph);
-  // The translation has propagated constants, and where the host has work has done this, too.
-  if (taken_apart || !has_work) jit::PeepholeOptimize(graph);
-  if (taken_apart) jit::ConstantPropagation(graph);
-  jit::EliminateCommonSubexpression(graph);
+  if (has_host_work(*graph) && take_apart(graph)) {
+    jit::PeepholeOptimize(graph);
+    jit::ConstantPropagation(graph);
+  }
+  share_equal_nodes(graph);
   eliminate_dead_code(graph);
 }
 

@@ -117,14 +117,24 @@ void GraphTranslator::declare_inputs() {
 
 void GraphTranslator::declare_initializers(const onnx::GraphProto& graph) {
   std::set<std::string> declared;
-  const auto declare = [&](const std::string& name, const auto& proto, ElementType type) {
-    if (name.empty()) return;
+  const auto is_needed = [&](const std::string& name) {
+    if (name.empty()) return false;
     if (!declared.insert(name).second) throw InvalidModelError("two initializers are named \"" + name + "\"");
-    if (!scope_->names.contains(name)) define(name, bind(name, reader_.read(proto, scope_->owner), type));
+    return !scope_->names.contains(name);
   };
-  for (const auto& tensor : graph.initializer()) declare(tensor.name(), tensor, element_type(tensor));
-  for (const auto& sparse : graph.sparse_initializer())
-    declare(sparse.values().name(), sparse, element_type(sparse.values()));
+  std::vector<const onnx::TensorProto*> needed;
+  for (const auto& tensor : graph.initializer()) {
+    if (is_needed(tensor.name())) needed.push_back(&tensor);
+  }
+  const std::vector<at::Tensor> tensors = reader_.read(needed, scope_->owner);
+  for (size_t i = 0; i < needed.size(); ++i) {
+    const std::string& name = needed[i]->name();
+    define(name, bind(name, tensors[i], element_type(*needed[i])));
+  }
+  for (const auto& sparse : graph.sparse_initializer()) {
+    const std::string& name = sparse.values().name();
+    if (is_needed(name)) define(name, bind(name, reader_.read(sparse, scope_->owner), element_type(sparse.values())));
+  }
 }
 
 void GraphTranslator::collect_gradient_inputs(const onnx::GraphProto& graph) {
@@ -363,7 +373,8 @@ void GraphTranslator::finish() {
   place_known(graph_->block());
   eliminate_dead_code(graph_);
   jit::PeepholeOptimizeNonTensor(graph_);  // a tensor given for an optional parameter is not None
-  jit::ConstantPropagation(graph_);
+  // What follows from constants is known, but for what the host does in branches and loops, and with lists.
+  if (has_host_work(*graph_)) jit::ConstantPropagation(graph_);
   if (has_host_work(*graph_)) {
     jit::PeepholeOptimize(graph_);
     jit::ConstantPropagation(graph_);

@@ -1,9 +1,12 @@
 #include "translate/writes.h"
 
+#include <torch/csrc/jit/ir/node_hashing.h>
+#include <torch/csrc/jit/passes/common_subexpression_elimination.h>
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace onnxtorch {
 
@@ -16,6 +19,10 @@ bool writes(const jit::Node* node) {
   const jit::Operator* const op = node->maybeOperator();
   if (!op) return !node->kind().is_prim();
   return op->schema().is_mutable() || op->aliasAnalysisKind() == c10::AliasAnalysisKind::CONSERVATIVE;
+}
+
+bool has_blocks(const jit::Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const jit::Node* node) { return !node->blocks().empty(); });
 }
 
 bool is_of_tensors(const c10::Type& type) {
@@ -43,10 +50,39 @@ bool has_host_work(const jit::Graph& graph) {
 }
 
 void eliminate_dead_code(const std::shared_ptr<jit::Graph>& graph) {
-  if (may_write(*graph->block())) {
-    jit::EliminateDeadCode(graph);
-  } else {
-    jit::EliminateDeadCode(graph->block());  // the same without an analysis
+  if (has_blocks(*graph)) {
+    if (may_write(*graph->block())) {
+      jit::EliminateDeadCode(graph);
+    } else {
+      jit::EliminateDeadCode(graph->block());  // the same without an analysis
+    }
+    return;
+  }
+  bool unused_writes = false;
+  auto nodes = graph->nodes().reverse();
+  for (auto it = nodes.begin(); it != nodes.end(); ++it) {
+    if (it->hasUses()) continue;
+    if (writes(*it)) {
+      unused_writes = true;
+    } else if (!it->hasSideEffects()) {
+      it.destroyCurrent();
+    }
+  }
+  if (unused_writes) jit::EliminateDeadCode(graph);  // knows whether what is written to is read
+}
+
+void share_equal_nodes(std::shared_ptr<jit::Graph>& graph) {
+  if (has_blocks(*graph) || may_write(*graph->block())) {
+    jit::EliminateCommonSubexpression(graph);
+    return;
+  }
+  std::unordered_set<jit::Node*, jit::HashNode, jit::EqualNode> seen;
+  for (auto it = graph->nodes().begin(); it != graph->nodes().end(); ++it) {
+    if (it->hasSideEffects() || it->isNondeterministic()) continue;
+    const auto [same, is_new] = seen.insert(*it);
+    if (is_new) continue;
+    it->replaceAllUsesWith(*same);
+    it.destroyCurrent();
   }
 }
 

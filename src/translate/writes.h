@@ -18,6 +18,9 @@ bool has_host_work(const torch::jit::Graph& graph);
 // Takes out the nodes that nothing needs.
 void eliminate_dead_code(const std::shared_ptr<torch::jit::Graph>& graph);
 
+// Lets one node stand for all that compute the same.
+void share_equal_nodes(std::shared_ptr<torch::jit::Graph>& graph);
+
 // Tells of a graph's nodes, as they are when this is made, whether something writes to what they read or return.
 class Writers {
  public:
