@@ -111,7 +111,8 @@ def test_functions_of_two_numbers(name: str):
 def test_comparisons_masks_and_where(name: str):
     source = model(
         f"(float[N] x, float[N] v, bool[N] m) => (float[N] y, bool[N] c, bool[N] e, float[N] f) {{ c = {name}(x, v) "
-        "d = Not(c) n = IsNaN(x) o = Or(d, n) p = And(o, m) e = Xor(p, c) y = Where(e, x, v) f = Cast<to = 1>(e) }"
+        "d = Not(c) n = IsNaN(x) i = IsInf(v) j = Or(d, i) o = Or(j, n) p = And(o, m) e = Xor(p, c) y = Where(e, x, v) "
+        "f = Cast<to = 1>(e) }"
     )
     sizes = [1, 3, 16, 200]
     check(source, *([floats(n, special=True), RNG.choice(SPECIAL, n), RNG.random(n) < 0.5] for n in sizes))
@@ -406,8 +407,15 @@ def test_a_large_operator_alone_is_a_chain():
     """Its result takes memory that an earlier run has given up."""
     large = model("(float[64, 64] x) => (float y) { y = Relu(x) }")
     check(large, [floats(64, 64, special=True)])
+    check(model("(float[64, 64] x) => (bool y) { y = IsInf(x) }"), [floats(64, 64, special=True)])
     check(model("(float[63, 64] x) => (float y) { y = Relu(x) }"), [floats(63, 64)], chains=0)
     check(model("(float[A, 256] x) => (float y) { y = Relu(x) }"), [floats(300, 256)], chains=0)
+
+
+@pytest.mark.parametrize("name", ["And", "Or", "Xor"])
+def test_an_operator_of_masks_alone_is_no_chain(name: str):
+    masks = [RNG.random((64, 64)) < 0.5 for _ in range(2)]
+    check(model(f"(bool[64, 64] a, bool[64, 64] b) => (bool y) {{ y = {name}(a, b) }}"), masks, chains=0)
 
 
 # --- reductions -------------------------------------------------------------------------------------------------------

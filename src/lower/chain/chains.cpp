@@ -147,10 +147,14 @@ class Block {
 
  private:
   // A large result gains by a chain of one: it takes memory that an earlier run has given up, and ATen is slow where an
-  // operand is not side by side or is repeated.
+  // operand is not side by side or is repeated. Of masks alone, though, ATen computes more at a time.
   bool is_chain(const std::vector<size_t>& members) const {
-    return members.size() > 1 ||
-           (members.size() == 1 && elements_[members[0]] && has_at_least(nodes_[members[0]]->output(), kLeastAlone));
+    if (members.size() != 1) return members.size() > 1;
+    const Element* const element = elements_[members[0]];
+    constexpr auto kMask = Element::Kind::Mask;
+    const bool is_of_masks = element && element->result == kMask &&
+                             std::ranges::all_of(element->operands, [](auto kind) { return kind == kMask; });
+    return element && !is_of_masks && has_at_least(nodes_[members[0]]->output(), kLeastAlone);
   }
 
   std::optional<size_t> number_of(const jit::Value* value) const {

@@ -72,6 +72,7 @@ const std::unordered_map<std::string, Element>& plain_operators() {
       {"aten::ge.Tensor", test(Op::Ge, 2)},
       {"aten::ge.Scalar", test(Op::Ge, 2)},
       {"aten::isnan", test(Op::IsNan, 1)},
+      {"aten::isinf", test(Op::IsInf, 1)},
       {"aten::logical_not", masks(Op::LogicalNot, 1)},
       {"aten::logical_and", masks(Op::LogicalAnd, 2)},
       {"aten::logical_or", masks(Op::LogicalOr, 2)},

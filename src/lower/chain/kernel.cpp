@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "lower/chain/reductions.h"
 
@@ -177,6 +178,8 @@ void compute(const Step& step, const Slot* slots, int64_t count) {
       return map(r, count, x, y, [](Vec u, Vec v) { return u >= v; });
     case Op::IsNan:
       return map(r, count, x, [](Vec u) { return u != u; });
+    case Op::IsInf:
+      return map(r, count, x, [](Vec u) { return u.abs() == Vec(std::numeric_limits<float>::infinity()); });
     case Op::ToBool:
       return map(r, count, x, [](Vec u) { return u != Vec(0); });
     case Op::LogicalNot:  // a mask's bits are 0 or a NaN

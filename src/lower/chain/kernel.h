@@ -60,6 +60,7 @@ enum class Op : uint8_t {
   Gt,
   Ge,
   IsNan,
+  IsInf,
   ToBool,
   LogicalNot,
   LogicalAnd,
