@@ -17,7 +17,7 @@ namespace {
 
 namespace jit = torch::jit;
 
-// --- The operator ----------------------------------------------------------------------------------------------------
+// --- The operators ---------------------------------------------------------------------------------------------------
 
 template <typename Index>
 void copy_rows(const at::Tensor& data, int64_t axis, const at::Tensor& indices, const at::Tensor& result) {
@@ -38,13 +38,16 @@ void copy_rows(const at::Tensor& data, int64_t axis, const at::Tensor& indices, 
                    });
 }
 
+at::Tensor from_start(const at::Tensor& indices, int64_t size) {
+  return at::where(at::lt(indices, 0), at::add(indices, size), indices);
+}
+
 // ATen's index_select takes no negative indices.
 at::Tensor gather(const at::Tensor& data, int64_t axis, const at::Tensor& indices) {
   const bool is_long = indices.scalar_type() == c10::kLong, is_int = indices.scalar_type() == c10::kInt;
   const bool is_index = (is_long || is_int) && indices.is_cpu() && indices.dim() == 1;
   if (!is_index || data.dim() == 0 || !data.is_cpu() || !data.is_contiguous() || data.is_conj() || data.is_neg()) {
-    const at::Tensor from_end = at::add(indices, data.size(axis));
-    return at::index_select(data, axis, at::where(at::lt(indices, 0), from_end, indices));
+    return at::index_select(data, axis, from_start(indices, data.size(axis)));
   }
   axis = at::maybe_wrap_dim(axis, data.dim());
   at::DimVector sizes(data.sizes());
@@ -54,10 +57,71 @@ at::Tensor gather(const at::Tensor& data, int64_t axis, const at::Tensor& indice
   return result;
 }
 
+// The tensors are contiguous, and of as many dimensions.
+template <typename T, typename Index>
+void copy_elements(const at::Tensor& data, int64_t axis, const at::Tensor& indices, const at::Tensor& result) {
+  const int64_t last = data.dim() - 1, size = data.size(axis), row = indices.size(last), step = data.stride(axis);
+  const int64_t next = axis == last ? 0 : 1;  // from one element of a row of indices to the next
+  const auto* const index = indices.const_data_ptr<Index>();
+  const auto* const from = static_cast<const T*>(data.const_data_ptr());
+  auto* const to = static_cast<T*>(result.mutable_data_ptr());
+  at::parallel_for(0, indices.numel() / row, std::max<int64_t>(1, (1 << 14) / row), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      int64_t start = 0, rest = i;
+      for (int64_t d = last - 1; d >= 0; rest /= indices.size(d--)) {
+        if (d != axis) start += rest % indices.size(d) * data.stride(d);
+      }
+      for (int64_t j = 0; j < row; ++j) {
+        const int64_t given = index[i * row + j], chosen = given < 0 ? given + size : given;
+        TORCH_CHECK_INDEX(chosen >= 0 && chosen < size, "index ", given, " is out of bounds for dimension ", axis,
+                          " with size ", size);
+        to[i * row + j] = from[start + j * next + chosen * step];
+      }
+    }
+  });
+}
+
+using CopyElements = void (*)(const at::Tensor& data, int64_t axis, const at::Tensor& indices,
+                              const at::Tensor& result);
+
+// For elements of so many bytes; null for others.
+template <typename Index>
+CopyElements copy_elements_of(size_t bytes) {
+  switch (bytes) {
+    case 1:
+      return copy_elements<uint8_t, Index>;
+    case 2:
+      return copy_elements<uint16_t, Index>;
+    case 4:
+      return copy_elements<uint32_t, Index>;
+    case 8:
+      return copy_elements<uint64_t, Index>;
+    default:
+      return nullptr;
+  }
+}
+
+// ATen's gather takes no negative indices either.
+at::Tensor gather_elements(const at::Tensor& data, int64_t axis, const at::Tensor& indices) {
+  const auto is_plain = [](const at::Tensor& t) {
+    return t.is_cpu() && t.is_contiguous() && t.dim() > 0 && t.numel() > 0 && !t.is_conj() && !t.is_neg();
+  };
+  const bool is_long = indices.scalar_type() == c10::kLong, is_int = indices.scalar_type() == c10::kInt;
+  const CopyElements copy = (is_long ? copy_elements_of<int64_t> : copy_elements_of<int32_t>)(data.element_size());
+  bool fits = copy && (is_long || is_int) && is_plain(data) && is_plain(indices) && data.dim() == indices.dim();
+  axis = at::maybe_wrap_dim(axis, data.dim());
+  for (int64_t d = 0; fits && d < data.dim(); ++d) fits = d == axis || indices.size(d) <= data.size(d);
+  if (!fits) return at::gather(data, axis, from_start(indices, data.size(axis)));
+  const at::Tensor result = at::empty(indices.sizes(), data.options());
+  copy(data, axis, indices, result);
+  return result;
+}
+
 void register_gather() {
   static const torch::Library library = [] {
     torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
     m.def("gather(Tensor data, int axis, Tensor indices) -> Tensor", gather);
+    m.def("gather_elements(Tensor data, int axis, Tensor indices) -> Tensor", gather_elements);
     return m;
   }();
 }
@@ -82,9 +146,9 @@ bool is_size(const jit::Value* size, const jit::Value* data, const jit::Value* a
          constants.get<int64_t>(size->node()->input(1)) == number;
 }
 
-// The indices of which index_select takes `where(i < 0, i + size, i)`; null where it takes others.
-jit::Value* from_either_end(const jit::Node* select, const Constants& constants) {
-  const jit::Node* const where = select->input(2)->node();
+// The indices of which the node takes `where(i < 0, i + size, i)`; null where it takes others.
+jit::Value* from_either_end(const jit::Node* node, const Constants& constants) {
+  const jit::Node* const where = node->input(2)->node();
   if (!where->matches("aten::where(Tensor condition, Tensor self, Tensor other) -> Tensor")) return nullptr;
   jit::Value* const indices = where->input(2);
   const jit::Node* const negative = where->input(0)->node();
@@ -93,7 +157,7 @@ jit::Value* from_either_end(const jit::Node* select, const Constants& constants)
                     negative->input(0) == indices && constants.number(negative->input(1)) == 0.0 &&
                     sum->matches("aten::add(Tensor self, Scalar other, Scalar alpha=1) -> Tensor") &&
                     sum->input(0) == indices && constants.number(sum->input(2)) == 1.0 &&
-                    is_size(sum->input(1), select->input(0), select->input(1), constants);
+                    is_size(sum->input(1), node->input(0), node->input(1), constants);
   return fits ? indices : nullptr;
 }
 
@@ -103,9 +167,11 @@ void find_gather(Program& program) {
   register_gather();
   const Constants constants(program);
   for_each_node(program.graph->block(), [&](jit::Node* node) {
-    if (node->kind() != c10::aten::index_select) return;
+    const bool is_select = node->kind() == c10::aten::index_select;
+    if (!is_select && node->kind() != c10::aten::gather) return;
     if (jit::Value* const indices = from_either_end(node, constants)) {
-      replace(node, "onnx_torch::gather", {node->input(0), node->input(1), indices});
+      const char* const by = is_select ? "onnx_torch::gather" : "onnx_torch::gather_elements";
+      replace(node, by, {node->input(0), node->input(1), indices});
     }
   });
   eliminate_dead_code(program.graph);

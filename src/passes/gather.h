@@ -1,4 +1,4 @@
-// Gather: the rows that indices name, where negative ones count from the end.
+// Gather, GatherElements: what indices name, where negative ones count from the end.
 #pragma once
 
 #include "translate/program.h"

@@ -15,7 +15,7 @@ std::span<const Pass> passes() {
       {"constants", "compute once what depends on weights alone", fold_constants},
       {"normalizations", "find LayerNorm and GroupNorm in the ways that exporters write them", find_normalizations},
       {"activations", "find Silu, HardSwish and Gelu in the ways that exporters write them", find_activations},
-      {"gather", "pick rows in one step where indices may count from the end", find_gather},
+      {"gather", "pick rows and elements in one step where indices may count from the end", find_gather},
       {"layout", "take out reshapes and permutations that undo one another", simplify_layout},
       {"scales", "put constant factors and addends of each channel into the weights before them", fold_scales},
   };

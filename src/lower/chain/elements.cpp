@@ -115,6 +115,8 @@ bool keeps_type(const jit::Node* node) {
       "aten::flatten",
       "aten::index_select",
       "aten::gather",
+      "onnx_torch::gather",
+      "onnx_torch::gather_elements",
       "aten::index",
       "aten::amax",
       "aten::amin",
