@@ -164,7 +164,17 @@ def _with_initializers(source: bytes | str, values: Mapping[str, OrtValue]) -> o
     return model
 
 
-def _prepared(source: bytes | str, options: SessionOptions, device: torch.device) -> backend.OnnxTorchRep:
+def _is_set(options: Mapping[str, str], name: str) -> bool:
+    """Whether a provider's option is set. It is not where it is absent, also where onnxruntime's is (use_tf32)."""
+    value = options.get(name, "0")
+    if value not in ("0", "false", "False", "1", "true", "True"):
+        raise InvalidArgument(f"the provider's option {name} is 0 or 1, not {value!r}")
+    return value in ("1", "true", "True")
+
+
+def _prepared(
+    source: bytes | str, options: SessionOptions, device: torch.device, provider_options: Mapping[str, str]
+) -> backend.OnnxTorchRep:
     _check_source(source, options._entries.get(_FORMAT, ""))
     threads = options.intra_op_num_threads if options.use_per_session_threads else _environment.global_threads()
     base_dir = options._entries.get(_EXTERNAL_FILES)
@@ -181,6 +191,8 @@ def _prepared(source: bytes | str, options: SessionOptions, device: torch.device
             optimize=options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL,
             threads=max(0, threads),
             shapes=_sizes(source, options),
+            cuda_graphs=device.type == "cuda" and _is_set(provider_options, "enable_cuda_graph"),
+            tf32=device.type == "cuda" and _is_set(provider_options, "use_tf32"),
         )
     except DecodeError as error:
         raise InvalidProtobuf(str(error)) from error
@@ -227,8 +239,9 @@ class InferenceSession:
         Args:
             path_or_bytes: the model's file, or its serialized bytes.
             sess_options: options; docs/onnxruntime.md says which have a meaning here.
-            providers: names such as "CUDAExecutionProvider", or pairs of a name and its options (``device_id``), in the
-                order wanted. Those that are not there are warned of and left out.
+            providers: names such as "CUDAExecutionProvider", or pairs of a name and its options, in the order
+                wanted. Those that are not there are warned of and left out. CUDA's options are ``device_id``, and
+                ``enable_cuda_graph`` and ``use_tf32``, which are `prepare`'s ``cuda_graphs`` and ``tf32``.
             provider_options: the providers' options, where `providers` holds names only.
             **kwargs: accepted for onnxruntime's sake, and ignored.
         """
@@ -254,7 +267,7 @@ class InferenceSession:
         number = int(self._provider_options.get("device_id", 0))
         self._device = torch.device("cuda", number) if self._provider == CUDA else torch.device("cpu")
         with onnxruntime_errors():
-            self._rep = _prepared(self._source, options, self._device)
+            self._rep = _prepared(self._source, options, self._device, self._provider_options)
         self._describe(self._rep)
         self._profile = Profile(options.profile_file_prefix, self._provider) if options.enable_profiling else None
         self._profile_start_ns = self._profile.start_ns if self._profile else 0
@@ -487,7 +500,7 @@ class InferenceSession:
         """When the profile started, by `time.time_ns`; 0 where there is none."""
         return self._profile_start_ns
 
-    release_captured_graph = ignored("CUDA graphs are not captured")
+    release_captured_graph = ignored("a recorded run goes with the session, or when eight others are newer")
     set_ep_dynamic_options = ignored("providers have no options that change later")
     get_tuning_results = ignored("kernels are not tuned", list)
     set_tuning_results = ignored("kernels are not tuned")

@@ -20,6 +20,9 @@ from onnx import TensorProto, helper, numpy_helper
 import onnx_torch
 import onnx_torch.compat.onnxruntime as ours
 from models import model_of, tensor_info
+from onnx_torch import backend
+from onnx_torch.compat import _devices
+from pretended_cuda import PretendedCuda, PretendedRecording
 
 FLOAT = TensorProto.FLOAT
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
@@ -731,6 +734,33 @@ def test_binds_no_device_that_is_not_there():
         binding.bind_output("sum", "cuda")
     with pytest.raises(onnx_torch.InputError, match="Unsupported device type"):
         binding.bind_output("sum", "toaster")
+
+
+@absent_cuda
+def test_options_of_the_cuda_provider(monkeypatch):
+    monkeypatch.setattr(_devices, "get_available_providers", _devices.get_all_providers)
+    prepared, prepare = [], backend.prepare
+    monkeypatch.setattr(
+        backend, "prepare", lambda *args, **options: prepared.append(options) or prepare(*args, **options)
+    )
+
+    def session(**options):
+        return onnx_torch.InferenceSession(two_outputs(), providers=[("CUDAExecutionProvider", options)])
+
+    with PretendedCuda():
+        PretendedRecording.made = 0
+        graphs = session(enable_cuda_graph="1", use_tf32=1)
+        for _ in range(2):
+            total = graphs.run(["sum"], {"x": X, "y": X})[0]
+        assert np.array_equal(total, 3 * X) and PretendedRecording.made == 1
+        assert prepared[-1]["cuda_graphs"] and prepared[-1]["tf32"]
+        assert graphs.get_provider_options() == {
+            "CUDAExecutionProvider": {"device_id": "0", "enable_cuda_graph": "1", "use_tf32": "1"}
+        }
+        session(enable_cuda_graph=False).run(["sum"], {"x": X, "y": X})
+        assert PretendedRecording.made == 1 and not prepared[-1]["tf32"]
+        with pytest.raises(onnx_torch.InputError, match="enable_cuda_graph is 0 or 1, not 'maybe'"):
+            session(enable_cuda_graph="maybe")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
