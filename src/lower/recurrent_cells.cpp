@@ -5,20 +5,33 @@
 namespace onnxtorch {
 
 // The gates of a row are `size` floats each, one after another; none of what is passed overlaps.
-ONNX_TORCH_FOR_EACH_CPU void lstm_step(const Gates& gates, float* __restrict h, float* __restrict c, const Rows& rows) {
+
+namespace {
+
+template <bool kHasPeepholes>
+ONNX_TORCH_INLINE void lstm_rows(const Gates& gates, float* __restrict h, float* __restrict c, const Rows& rows) {
   const int64_t size = rows.size;
+  const auto seeing = [&](float gate, int64_t peephole, int64_t i) {
+    return kHasPeepholes ? gate + gates.peepholes[peephole * size + i] * c[i] : gate;
+  };
   const float *input = gates.input, *hidden = gates.hidden;
   for (int64_t row = 0; row < rows.count; ++row, input += 4 * size, hidden += 4 * size, h += size, c += size) {
     if (rows.past_end(row)) continue;
     for (int64_t i = 0; i < size; ++i) {
-      const float taken = sigmoid_of(input[i] + hidden[i]);
-      const float kept = sigmoid_of(input[size + i] + hidden[size + i]);
+      const float taken = sigmoid_of(seeing(input[i] + hidden[i], 0, i));
+      const float kept = sigmoid_of(seeing(input[size + i] + hidden[size + i], 1, i));
       const float fresh = tanh_of(input[2 * size + i] + hidden[2 * size + i]);
-      const float given = sigmoid_of(input[3 * size + i] + hidden[3 * size + i]);
       c[i] = kept * c[i] + taken * fresh;
+      const float given = sigmoid_of(seeing(input[3 * size + i] + hidden[3 * size + i], 2, i));
       h[i] = given * tanh_of(c[i]);
     }
   }
+}
+
+}  // namespace
+
+ONNX_TORCH_FOR_EACH_CPU void lstm_step(const Gates& gates, float* h, float* c, const Rows& rows) {
+  gates.peepholes ? lstm_rows<true>(gates, h, c, rows) : lstm_rows<false>(gates, h, c, rows);
 }
 
 ONNX_TORCH_FOR_EACH_CPU void gru_step(const Gates& gates, float* __restrict h, const Rows& rows) {

@@ -22,6 +22,7 @@ struct Rows {
 struct Gates {
   const float* input;
   float* hidden;
+  const float* peepholes = nullptr;  // of an LSTM: the input, the forget and the output gate's, `size` floats each
 };
 
 // They leave the next hidden state in `h`, and the next cell state in `c`.

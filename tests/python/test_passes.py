@@ -1137,11 +1137,15 @@ def test_recurrent_leaves_other_steps(attribute: str, time: int | str):
     check_equal(source, [floats(3, 3, 4)])
 
 
-STEPWISE = {**RECURRENT, "RNN of Relu": ("RNN", 1, 'activations = ["Relu", "Relu"]')}
+STEPWISE = {
+    **RECURRENT,
+    "RNN of Relu": ("RNN", 1, 'activations = ["Relu", "Relu"]'),
+    "LSTM with peepholes": ("LSTM", 4, ""),
+}
 
 
-def stepwise_model(name: str, direction: str, hidden: int, *, bias: bool) -> onnx.ModelProto:
-    """A layer of 12 features with its initial states, whose sequences may have ends."""
+def stepwise_model(name: str, direction: str, hidden: int, *, bias: bool, ends: bool = True) -> onnx.ModelProto:
+    """A layer of 12 features with initial states, whose sequences may have ends. Its steps do not magnify errors."""
     op, gates, attributes = STEPWISE[name]
     directions = 2 if direction == "bidirectional" else 1
     outputs = ["y", "h", "c"][: 3 if op == "LSTM" else 2]
@@ -1149,12 +1153,16 @@ def stepwise_model(name: str, direction: str, hidden: int, *, bias: bool) -> onn
     settings = ", ".join(filter(None, [f"hidden_size = {hidden}", f'direction = "{direction}"', attributes]))
     inputs = ["float[T, N, 12] x", "int32[L] lens", *(f"float[{directions}, N, {hidden}] {state}" for state in states)]
     signature = ", ".join(f"float {output}" for output in outputs)
-    called = ", ".join(["x", "w", "r", "b" if bias else "", "lens", *states])
+    weights = {"b": floats(directions, 2 * gates * hidden)} if bias else {}
+    if "peepholes" in name:
+        weights["p"] = floats(directions, 3 * hidden) / 4
+    b, p = (name if name in weights else "" for name in "bp")
+    called = ", ".join(["x", "w", "r", b, "lens" if ends else "", *states, p]).rstrip(", ")
     return model(
         f"({', '.join(inputs)}) => ({signature}) {{ {', '.join(outputs)} = {op}<{settings}>({called}) }}",
         w=floats(directions, gates * hidden, 12) / 4,
-        r=floats(directions, gates * hidden, hidden) / np.float32(hidden**0.5),
-        **({"b": floats(directions, 2 * gates * hidden)} if bias else {}),
+        r=floats(directions, gates * hidden, hidden) / np.float32(2 * hidden**0.5),
+        **weights,
     )
 
 
@@ -1191,6 +1199,28 @@ def test_recurrent_layers_whose_sequences_end(name: str, direction: str, hidden:
     assert graph.count("onnx_torch::recurrent") == (2 if direction == "bidirectional" else 1)
     assert not {"prim::Loop", "aten::linear", "aten::where"} & set(graph)
     check_each(source, (stepwise_inputs(source, time, len(lens), lens) for time, lens in ENDS), threads=threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("bias", [False, True], ids=["no bias", "bias"])
+@pytest.mark.parametrize("hidden", [5, 40, 450])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_peepholes(direction: str, hidden: int, bias: bool, threads: int):
+    source = stepwise_model("LSTM with peepholes", direction, hidden, bias=bias, ends=False)
+    graph = graph_of(source, "recurrent").splitlines()
+    assert graph.count("onnx_torch::recurrent") == (2 if direction == "bidirectional" else 1)
+    assert not {"prim::Loop", "aten::linear"} & set(graph)
+    sizes = [(6, 4), (1, 1), (300, 1), (0, 2), (3, 0)]
+    check_each(source, (stepwise_inputs(source, time, batch, [time]) for time, batch in sizes), threads=threads)
+
+
+def test_peepholes_of_another_size_are_refused():
+    source = stepwise_model("LSTM with peepholes", "forward", 5, bias=True)
+    (peepholes,) = (weight for weight in source.graph.initializer if weight.name == "p")
+    peepholes.CopyFrom(numpy_helper.from_array(floats(1, 12), "p"))
+    for options in [{}, {"optimize": False}]:
+        with pytest.raises(onnx_torch.Error, match="LSTM"):
+            onnx_torch.prepare(source, **options).run(stepwise_inputs(source, 6, 3, [1, 2, 3]))
 
 
 @pytest.mark.parametrize("name", STEPWISE)

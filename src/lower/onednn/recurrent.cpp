@@ -45,7 +45,8 @@ struct Share {
 
 class PackedLayer final : public PackedRecurrent {
  public:
-  explicit PackedLayer(const Recurrent& layer) : cell_(layer.cell), has_biases_(layer.has_biases) {
+  explicit PackedLayer(const Recurrent& layer)
+      : cell_(layer.cell), has_biases_(layer.has_biases), peepholes_(layer.peepholes) {
     const size_t products = cell_ == Cell::GruOfResetState ? 3 : 2, stride = has_biases_ ? 2 * products : products;
     const std::vector<at::Tensor> none(products);
     const Direction::Tensors parameters(layer.parameters);
@@ -210,13 +211,14 @@ class PackedLayer final : public PackedRecurrent {
     const int64_t row = share.direction * work.batch + share.first, width = directions() * hidden();
     float *const h = work.h + row * hidden(), *const c = work.c ? work.c + row * hidden() : nullptr;
     float* const from_hidden = work.from_hidden + row * room();
+    const float* const peepholes = peepholes_.defined() ? peepholes_.const_data_ptr<float>() : nullptr;
     for (int64_t i = 0; i < count; ++i) {
       const int64_t step = share.direction == 0 ? i : count - 1 - i;
       const int64_t input_row = (share.direction * work.at_once + step) * work.batch + share.first;
       const float* const from_input = work.from_input + input_row * gates();
       const int64_t y_row = (first + step) * work.batch + share.first;
       const Rows rows = rows_of(work, y_row, share.count);
-      if (!rows.all_past_end()) take_step(share, {from_input, from_hidden}, h, c, rows);
+      if (!rows.all_past_end()) take_step(share, {from_input, from_hidden, peepholes}, h, c, rows);
       float* const y = work.y + y_row * width + share.direction * hidden();
       for (int64_t r = 0; r < share.count; ++r) {
         if (rows.past_end(r))
@@ -262,8 +264,13 @@ class PackedLayer final : public PackedRecurrent {
     };
     switch (cell_) {
       case Cell::Lstm: {
-        const at::Tensor c = sigmoid(1) * states[1] + sigmoid(0) * at::tanh(input[2] + from_h[2]);
-        return {sigmoid(3) * at::tanh(c), c};
+        const auto seeing = [&](size_t gate, int64_t peephole, const at::Tensor& c) {
+          return peepholes_.defined() ? at::sigmoid(input[gate] + from_h[gate] + peepholes_[peephole] * c)
+                                      : sigmoid(gate);
+        };
+        const at::Tensor taken = seeing(0, 0, states[1]), kept = seeing(1, 1, states[1]);
+        const at::Tensor c = kept * states[1] + taken * at::tanh(input[2] + from_h[2]);
+        return {seeing(3, 2, c) * at::tanh(c), c};
       }
       case Cell::Gru:
         return {updated(sigmoid(1), input[2] + sigmoid(0) * from_h[2])};
@@ -302,7 +309,7 @@ class PackedLayer final : public PackedRecurrent {
 
   std::vector<at::Tensor> by_aten(const at::Tensor& x, at::TensorList states,
                                   const std::optional<at::Tensor>& within) const {
-    if (within || cell_ == Cell::GruOfResetState) return by_steps(x, states, within);
+    if (within || peepholes_.defined() || cell_ == Cell::GruOfResetState) return by_steps(x, states, within);
     std::vector<at::Tensor> parameters;
     for (const auto& direction : directions_) {
       for (const Affine* product : direction->products()) parameters.push_back(product->weight().plain());
@@ -335,6 +342,7 @@ class PackedLayer final : public PackedRecurrent {
 
   const Cell cell_;
   const bool has_biases_;
+  const at::Tensor peepholes_;
   std::vector<std::unique_ptr<const Direction>> directions_;
 };
 

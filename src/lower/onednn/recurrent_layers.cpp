@@ -116,6 +116,7 @@ struct Steps {
   std::vector<Product> products;
   std::vector<int64_t> order;            // of the gates, as the packed layer takes them; none: as they are
   std::map<std::string, int64_t> sizes;  // numbers of the pattern, as multiples of the hidden size
+  std::vector<const char*> peepholes;    // of an LSTM, in the packed layer's order
   std::string before;
   std::vector<std::string> step;  // gives %new_h, and %new_c
 
@@ -133,28 +134,33 @@ Steps rnn_steps(Recurrent::Cell cell, const std::string& activation) {
           .products = {{{"w"}, {"b"}, 1}, {{"r"}, {"b_r"}, 1}},
           .order = {},
           .sizes = {},
+          .peepholes = {},
           .before = kGates,
           .step = {kSum, "%new_h : Tensor = " + activation + "(%sum)"}};
 }
 
-Steps lstm_steps() {
-  constexpr const char* kCell = R"IR(%all_gates : Tensor[] = aten::chunk(%sum, %four, %one)
-%i : Tensor, %o : Tensor, %f : Tensor, %g : Tensor = prim::ListUnpack(%all_gates)
-%taken : Tensor = aten::sigmoid(%i)
-%kept : Tensor = aten::sigmoid(%f)
-%fresh : Tensor = aten::tanh(%g)
-%old : Tensor = aten::mul(%kept, %c)
-%new : Tensor = aten::mul(%taken, %fresh)
-%new_c : Tensor = aten::add(%old, %new, %one)
-%given : Tensor = aten::sigmoid(%o)
-%of_c : Tensor = aten::tanh(%new_c)
-%new_h : Tensor = aten::mul(%given, %of_c))IR";
+Steps lstm_steps(bool has_peepholes) {
+  // A gate that may see the cell state.
+  const auto gate = [&](const std::string& name, const std::string& c) {
+    const std::string sum = "%seen_" + name + " : Tensor = aten::mul(%p_" + name + ", %" + c + ")\n%sum_" + name +
+                            " : Tensor = aten::add(%" + name + ", %seen_" + name + ", %one)\n";
+    return has_peepholes ? sum + "%at_" + name + " : Tensor = aten::sigmoid(%sum_" + name + ")"
+                         : "%at_" + name + " : Tensor = aten::sigmoid(%" + name + ")";
+  };
   return {.cell = Recurrent::Cell::Lstm,
           .products = {{{"w"}, {"b"}, 4}, {{"r"}, {"b_r"}, 4}},
           .order = {0, 2, 3, 1},
           .sizes = {},
+          .peepholes = has_peepholes ? std::vector{"p_i", "p_f", "p_o"} : std::vector<const char*>(),
           .before = kGates,
-          .step = {kSum, kCell}};
+          .step = {kSum, R"IR(%all_gates : Tensor[] = aten::chunk(%sum, %four, %one)
+%i : Tensor, %o : Tensor, %f : Tensor, %g : Tensor = prim::ListUnpack(%all_gates))IR",
+                   gate("i", "c"), gate("f", "c"), R"IR(%fresh : Tensor = aten::tanh(%g)
+%old : Tensor = aten::mul(%at_f, %c)
+%new : Tensor = aten::mul(%at_i, %fresh)
+%new_c : Tensor = aten::add(%old, %new, %one))IR",
+                   gate("o", "new_c"), R"IR(%of_c : Tensor = aten::tanh(%new_c)
+%new_h : Tensor = aten::mul(%at_o, %of_c))IR"}};
 }
 
 Steps gru_steps(bool linear_before_reset) {
@@ -183,6 +189,7 @@ Steps gru_steps(bool linear_before_reset) {
               .products = {{{"w"}, {"b"}, 3}, {{"r_zr"}, {"b_zr"}, 2}, {{"r_h"}, {"b_h"}, 1}},
               .order = {},
               .sizes = {{"two_hidden", 2}, {"hidden", 1}},
+              .peepholes = {},
               .before = kGruGates,
               .step = {kUpdateAndReset, linear_before_reset ? kLinearBeforeReset : kOfResetState, kUpdate}};
   if (linear_before_reset) {
@@ -196,7 +203,8 @@ Steps gru_steps(bool linear_before_reset) {
 // With or without ends of the sequences.
 std::string pattern_of(const Steps& steps, bool has_ends) {
   static const at::jit::CodeTemplate text(R"IR(
-graph(%x, %w, %b, %r, %b_r, %r_zr, %b_zr, %r_h, %b_h, %initial_h, %initial_c, %time, %two_hidden, %hidden, %within):
+graph(%x, %w, %b, %r, %b_r, %r_zr, %b_zr, %r_h, %b_h, %p_i, %p_o, %p_f, %initial_h, %initial_c, %time, %two_hidden,
+      %hidden, %within):
   %none : NoneType = prim::Constant()
   %true : bool = prim::Constant[value=1]()
   %zero : int = prim::Constant[value=0]()
@@ -252,9 +260,9 @@ struct Written {
 const std::vector<Written>& all_written() {
   static const std::vector<Written> all = [] {
     std::vector<Written> made;
-    for (const Steps& steps :
-         {rnn_steps(Recurrent::Cell::Tanh, "aten::tanh"), rnn_steps(Recurrent::Cell::Relu, "aten::relu"), lstm_steps(),
-          gru_steps(/*linear_before_reset=*/false), gru_steps(true)}) {
+    for (const Steps& steps : {rnn_steps(Recurrent::Cell::Tanh, "aten::tanh"),
+                               rnn_steps(Recurrent::Cell::Relu, "aten::relu"), lstm_steps(/*has_peepholes=*/false),
+                               lstm_steps(true), gru_steps(/*linear_before_reset=*/false), gru_steps(true)}) {
       for (const bool has_ends : {false, true}) made.push_back({steps, has_ends, pattern_of(steps, has_ends)});
     }
     return made;
@@ -316,8 +324,15 @@ std::optional<Recurrent> layer_of(const Steps& steps, const Found& found) {
   for (const auto& [name, times] : steps.sizes) {
     if (found.constants.get<int64_t>(found[name]) != times * hidden) return {};
   }
+  std::vector<at::Tensor> peepholes;
+  for (const char* name : steps.peepholes) {
+    const auto peephole = found.constants.tensor(found[name]);
+    if (!peephole || !peephole->defined() || !is_float(*peephole, {hidden})) return {};
+    peepholes.push_back(*peephole);
+  }
   weights.insert(weights.end(), biases.begin(), biases.end());
-  return Recurrent{steps.cell, /*bidirectional=*/false, !biases.empty(), std::move(weights)};
+  return Recurrent{steps.cell, /*bidirectional=*/false, !biases.empty(), std::move(weights),
+                   peepholes.empty() ? at::Tensor() : at::stack(peepholes)};
 }
 
 void pack_steps(Program& program, jit::Node* tuple, const Found& found, const Written& written) {
