@@ -11,19 +11,23 @@ namespace {
 template <bool kHasPeepholes>
 ONNX_TORCH_INLINE void lstm_rows(const Gates& gates, float* __restrict h, float* __restrict c, const Rows& rows) {
   const int64_t size = rows.size;
-  const auto seeing = [&](float gate, int64_t peephole, int64_t i) {
-    return kHasPeepholes ? gate + gates.peepholes[peephole * size + i] * c[i] : gate;
-  };
   const float *input = gates.input, *hidden = gates.hidden;
+  const float* const peepholes = gates.peepholes;
   for (int64_t row = 0; row < rows.count; ++row, input += 4 * size, hidden += 4 * size, h += size, c += size) {
     if (rows.past_end(row)) continue;
     for (int64_t i = 0; i < size; ++i) {
-      const float taken = sigmoid_of(seeing(input[i] + hidden[i], 0, i));
-      const float kept = sigmoid_of(seeing(input[size + i] + hidden[size + i], 1, i));
+      float taken = input[i] + hidden[i];
+      float kept = input[size + i] + hidden[size + i];
+      float given = input[3 * size + i] + hidden[3 * size + i];
+      if constexpr (kHasPeepholes) {
+        taken += peepholes[i] * c[i];
+        kept += peepholes[size + i] * c[i];
+      }
       const float fresh = tanh_of(input[2 * size + i] + hidden[2 * size + i]);
-      c[i] = kept * c[i] + taken * fresh;
-      const float given = sigmoid_of(seeing(input[3 * size + i] + hidden[3 * size + i], 2, i));
-      h[i] = given * tanh_of(c[i]);
+      const float next = sigmoid_of(kept) * c[i] + sigmoid_of(taken) * fresh;
+      if constexpr (kHasPeepholes) given += peepholes[2 * size + i] * next;
+      c[i] = next;
+      h[i] = sigmoid_of(given) * tanh_of(next);
     }
   }
 }
