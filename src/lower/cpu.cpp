@@ -4,6 +4,7 @@
 #include "lower/copies.h"
 #include "lower/group_norm.h"
 #include "lower/pooling.h"
+#include "lower/resample.h"
 #include "lower/rotary.h"
 #include "lower/rows.h"
 #include "passes/precision.h"
@@ -19,6 +20,8 @@
 namespace onnxtorch {
 namespace {
 
+constexpr Pass kResampling{"resampling", "add up the weighted elements of a Resize in one step for each axis",
+                           find_resampling};
 constexpr Pass kHalves{"halves",
                        "compute convolutions and products of float16 in float32, for which CPUs have instructions",
                        widen_halves};
@@ -41,6 +44,7 @@ constexpr Pass kChains{"chains", "compute element-wise operators on one another'
 std::span<const Pass> first_cpu_passes() {
   static constexpr Pass kPasses[] = {
       {"recurrent_steps", "find recurrent layers whose steps are written out", find_recurrent_steps},
+      kResampling,
   };
   return kPasses;
 }
@@ -87,7 +91,10 @@ std::string layouts_version() { return onednn_version(); }
 
 #else
 
-std::span<const Pass> first_cpu_passes() { return {}; }
+std::span<const Pass> first_cpu_passes() {
+  static constexpr Pass kPasses[] = {kResampling};
+  return kPasses;
+}
 std::span<const Pass> early_cpu_passes() { return {}; }
 std::span<const Pass> cpu_passes() {
   static constexpr Pass kPasses[] = {kHalves, kGroupNorms, kPools, kRows, kRotary, kCopies, kChains};

@@ -110,7 +110,10 @@ def test_the_module_is_the_program(cli):
         (["compare", "net.onnx", "--engine", "tvm"], 'no engine "tvm"'),
         (["compare", "net.onnx", "--engine", "onnx_torch@CUDA:99"], "CUDA:99 is not there"),
         (["profile", "net.onnx", "--trace", "nowhere/t.json"], "nowhere/t.json: No such file"),
-        (["show", "net.onnx", "--pass", "fuse"], 'no step "fuse"; there are translate, place, recurrent_steps, fold'),
+        (
+            ["show", "net.onnx", "--pass", "fuse"],
+            'no step "fuse"; there are translate, place, recurrent_steps, resampling, fold',
+        ),
         (["extract", "net.onnx", "p.onnx", "--outputs", "nope"], 'no value "nope"'),
         (["bench", "net.onnx", "--engine", "tvm"], 'no engine "tvm"'),
         (["coverage", "--format", "pdf"], "pdf"),

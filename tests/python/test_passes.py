@@ -80,6 +80,57 @@ def floats(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape, np.float32)
 
 
+# --- resampling -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["float", "double", "float16", "uint8"])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("attributes", ["", ", antialias = 1", ", coordinate_transformation_mode = 'asymmetric'"])
+@pytest.mark.parametrize("size", ["fixed", "open"])
+def test_resampling_gives_the_same_numbers(name: str, mode: str, attributes: str, size: str):
+    cases = [
+        ((2, 9, 7, 3), [1, 2, 0.6, 1]),
+        ((5, 8), [1, 3]),
+        ((40, 30), [0.3, 1.5]),
+        ((2, 5, 4, 2), [1, 2, 0.5, 1.5]),
+        ((3, 20, 2100), [1, 2.5, 1]),
+    ]
+    for sizes, scales in cases:
+        dims = ", ".join(str(n) if size == "fixed" else f"D{i}" for i, n in enumerate(sizes))
+        text = f"y = Resize<mode = '{mode}'{attributes}>(x, , s)".replace("'", '"')
+        source = model(f"({name}[{dims}] x) => ({name} y) {{ {text} }}", s=np.array(scales, np.float32))
+        prepared, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
+        x = RNG.standard_normal(sizes) * 50
+        if name != "uint8":
+            x = np.where(RNG.random(sizes) < 0.05, RNG.choice([np.nan, np.inf, -0.0], sizes), x)
+        x = np.abs(x).astype(DTYPES[name]) if name == "uint8" else x.astype(DTYPES[name])
+        [y], [expected] = prepared.run([x]), plain.run([x])
+        np.testing.assert_array_equal(y, expected, strict=True)
+        if name != "uint8":
+            np.testing.assert_array_equal(np.signbit(y[y == 0]), np.signbit(expected[y == 0]))
+
+
+@pytest.mark.parametrize("dims", ["1, 6, 8, 3", "A, B, C, D"])
+def test_resampling_is_one_step_for_each_axis(dims: str):
+    source = model(
+        f'(float[{dims}] x) => (float y) {{ y = Resize<mode = "linear">(x, , s) }}',
+        s=np.array([1, 2, 3, 1], np.float32),
+    )
+    assert "onnx_torch::resample" in graph_of(source, "resampling")
+    steps = graph_of(source, "fold").splitlines()
+    if dims.startswith("1"):
+        assert steps.count("onnx_torch::resample") == 2
+        assert "aten::index_select" not in steps
+    check_equal(source, [floats(1, 6, 8, 3)])
+
+
+def test_resampling_of_nothing_stays_an_error():
+    source = model('(float[A, B] x) => (float y) { y = Resize<mode = "linear">(x, , , n) }', n=np.array([4, 4]))
+    for optimize in (True, False):
+        with pytest.raises(onnx_torch.RunError, match="Resize"):
+            onnx_torch.prepare(source, optimize=optimize).run([floats(3, 0)])
+
+
 # --- fold -------------------------------------------------------------------------------------------------------------
 
 
@@ -2248,7 +2299,9 @@ def test_passes_are_listed_and_left_out_by_name():
     assert code(plain.graph()) == code(onnx_torch.prepare(CONV_RELU, disabled_passes=names).graph())
     assert "aten::relu" in onnx_torch.prepare(CONV_RELU, disabled_passes=["pack"]).graph()
     assert onnx_torch.prepare(CONV_RELU, disabled_passes=["pack"]).options["disabled_passes"] == {"pack"}
-    with pytest.raises(onnx_torch.InputError, match='no pass "packed" to disable; there are recurrent_steps, fold'):
+    with pytest.raises(
+        onnx_torch.InputError, match='no pass "packed" to disable; there are recurrent_steps, resampling, fold'
+    ):
         onnx_torch.prepare(CONV_RELU, disabled_passes=["packed"])
 
 

@@ -117,6 +117,7 @@ bool keeps_type(const jit::Node* node) {
       "aten::gather",
       "onnx_torch::gather",
       "onnx_torch::gather_elements",
+      "onnx_torch::resample",
       "aten::index",
       "aten::amax",
       "aten::amin",

@@ -133,9 +133,22 @@ def resize_taps(
     return axes, indices, weights, outside
 
 
-# Shapes a vector so that it broadcasts along an axis.
+# The shape in which a vector broadcasts along an axis, and the vector in that shape.
+def shape_along(axis: int, rank: int) -> List[int]:
+    return [-1] + [1 for _ in range(rank - 1 - axis)]
+
+
 def along(vector: Tensor, axis: int, rank: int) -> Tensor:
-    return torch.reshape(vector, [-1] + [1 for _ in range(rank - 1 - axis)])
+    return torch.reshape(vector, shape_along(axis, rank))
+
+
+# Each output element along the axis is a weighted sum of elements of the input: (outputs, taps) of indices and weights.
+def resampled(x: Tensor, axis: int, indices: Tensor, taps: Tensor) -> Tensor:
+    shape = shape_along(axis, x.dim())
+    result = torch.index_select(x, axis, indices[:, 0]) * torch.reshape(taps[:, 0], shape)
+    for k in range(1, taps.size(1)):
+        result = result + torch.index_select(x, axis, indices[:, k]) * torch.reshape(taps[:, k], shape)
+    return result
 
 
 def resize_nearest(x: Tensor, axes: List[int], indices: List[Tensor]) -> Tensor:
@@ -147,11 +160,7 @@ def resize_nearest(x: Tensor, axes: List[int], indices: List[Tensor]) -> Tensor:
 def resize_weighted(x: Tensor, axes: List[int], indices: List[Tensor], weights: List[Tensor], dtype: int) -> Tensor:
     y = x.to(dtype)
     for i, axis in enumerate(axes):
-        taps = weights[i].to(dtype)
-        result = torch.index_select(y, axis, indices[i][:, 0]) * along(taps[:, 0], axis, x.dim())
-        for k in range(1, taps.size(1)):
-            result = result + torch.index_select(y, axis, indices[i][:, k]) * along(taps[:, k], axis, x.dim())
-        y = result
+        y = resampled(y, axis, indices[i], weights[i].to(dtype))
     return y
 
 
