@@ -24,6 +24,7 @@ from .models.case import Case, Feeds, model_file, read_inputs
 T = TypeVar("T")
 
 NOISE = 0.05  # of a processor: what other processes may take during a round
+COMPARED_LOADS = (engines.OURS, engines.REFERENCE)
 BRIEF = 2.0  # seconds: a load that is measured more than once
 
 
@@ -150,6 +151,8 @@ def start(
 
     def imported(process: OtherEngine) -> None:
         nonlocal base
+        if name in COMPARED_LOADS:
+            machine.take_memory()
         base = machine.memory(process.pid, "VmRSS")
         machine.forget_peak(process.pid)
         timer.args = (process.pid,)
@@ -187,7 +190,7 @@ def start(
 
 def repeat_loads(row: Row, running: Iterable[str], loads: int, load_again: Callable[[str], Measured]) -> None:
     """Loads once more, in turns, what was loaded quickly by the engines whose loads are compared."""
-    names = [name for name in (engines.OURS, engines.REFERENCE) if name in running]
+    names = [name for name in COMPARED_LOADS if name in running]
     found = {name: [row.engines[name]] for name in names if row.engines[name].start_seconds < BRIEF}
     for _ in range(loads - 1):
         for name, one in each(found, row, load_again).items():
