@@ -159,6 +159,28 @@ def test_fold_computes_nothing_twice_but_what_is_random():
     assert not np.array_equal(a, b)
 
 
+# --- constants --------------------------------------------------------------------------------------------------------
+
+
+def test_constants_computes_once_what_depends_on_weights_alone():
+    """Of weights that are too large to be computed with while translating."""
+    source = model("(float[80, 90] x) => (float[80, 90] y) { e = Exp(w) t = Transpose(e) y = Mul(x, t) }", w=(90, 80))
+    assert graph_of(source, "gather", disabled_passes=["constants"]) == "aten::exp\naten::permute\naten::mul"
+    assert graph_of(source, "constants") == "aten::mul"
+    check_equal(source, [floats(80, 90)])
+
+
+def test_constants_leaves_what_would_be_much_larger_than_its_weights():
+    source = model(
+        "(float[80, 90] x) => (float[80, 90] y) { e = Expand(w, sizes) m = ReduceMax(e, axes) y = Mul(x, m) }",
+        w=(80, 90),
+        sizes=np.array([300, 80, 90]),
+        axes=np.array([0]),
+    )
+    assert "aten::expand" in graph_of(source, "constants")
+    check_equal(source, [floats(80, 90)])
+
+
 # --- gather -----------------------------------------------------------------------------------------------------------
 
 
