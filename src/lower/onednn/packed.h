@@ -118,7 +118,8 @@ struct Recurrent {
   Cell cell;
   bool bidirectional, has_biases;
   std::vector<at::Tensor> parameters;
-  at::Tensor peepholes = {};  // of an Lstm with one direction: [3, hidden], of the input, the forget and the output gate
+  // Of an Lstm with one direction: [3, hidden], of the input, the forget and the output gate.
+  at::Tensor peepholes = {};
 };
 
 class PackedRecurrent : public Packed {
