@@ -15,6 +15,7 @@
 #include "lower/onednn/products.h"
 #include "lower/onednn/quantized.h"
 #include "lower/onednn/recurrent_layers.h"
+#include "lower/onednn/recurrent_steps.h"
 #endif
 
 namespace onnxtorch {

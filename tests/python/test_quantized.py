@@ -48,9 +48,10 @@ def f32(number: float) -> np.float32:
     return np.float32(number)
 
 
-def calls(source: onnx.ModelProto) -> list[str]:
-    """The calls of the lowered graph, with how many dimensions and which numbers they give left out."""
-    graph = onnx_torch.prepare(source).graph()
+def calls(source: onnx.ModelProto, step: str | None = None) -> list[str]:
+    """The calls of the lowered graph, or after a step, without how many dimensions and which numbers they give."""
+    prepared = onnx_torch.prepare(source)
+    graph = prepared.graphs()[step] if step else prepared.graph()
     return re.findall(r"= ((?:aten|onnx_torch)::\w+)\(", graph)
 
 
@@ -84,6 +85,45 @@ def check_close(source: onnx.ModelProto, *inputs: np.ndarray, share: float = 0.0
             difference = np.abs(result.astype(np.int64) - other.astype(np.int64))
             assert difference.max(initial=0) <= 1
             assert (difference > 0).mean() <= share
+
+
+# --- The pass alone ---------------------------------------------------------------------------------------------------
+
+
+def test_the_pass_names_what_is_written_out() -> None:
+    source = model(
+        """(float[2, 4, 6, 6] x) => (float y) {
+            q = QuantizeLinear(x, s, z)
+            d = DequantizeLinear(q, s, z)
+            v = DequantizeLinear<axis = 0>(w, u, n)
+            c = Conv(d, v)
+            p = QuantizeLinear(c, s, z)
+            y = DequantizeLinear(p, s, z)
+        }""",
+        s=f32(0.05),
+        z=np.uint8(128),
+        w=weights(5, 4, 3, 3),
+        u=scales(5),
+        n=np.zeros(5, np.int8),
+    )
+    before = calls(source, "fold")
+    assert before.count("aten::round") == 2
+    assert not [name for name in before if "quantize" in name]
+    assert calls(source, "quantized") == [
+        "onnx_torch::quantize",
+        "onnx_torch::dequantize",
+        "onnx_torch::dequantize_along",
+        "aten::convolution",
+        "onnx_torch::quantize",
+        "onnx_torch::dequantize",
+    ]
+    x = floats(2, 4, 6, 6)
+    [plain] = onnx_torch.prepare(source, optimize=False).run([x])
+    [alone] = onnx_torch.prepare(source, disabled_passes=["pack"]).run([x])
+    [without] = onnx_torch.prepare(source, disabled_passes=["quantized"]).run([x])
+    for result in (alone, without):  # a number may lie at a tie, and is one step of 0.05 away then
+        assert np.abs(result - plain).max() <= 0.0501
+        assert (result != plain).mean() <= 0.002
 
 
 # --- QuantizeLinear and DequantizeLinear ------------------------------------------------------------------------------
