@@ -354,6 +354,12 @@ PYBIND11_MODULE(_C, m) {
           },
           py::arg("path"), py::arg("directory"), py::arg("options"))
       .def(
+          "replica",
+          [](const PythonModel& model, const Options& options) {
+            return prepare(options, [&] { return model.file(); });
+          },
+          py::arg("options"), "The same model prepared with other options.")
+      .def(
           "run",
           [](const PythonModel& model, const py::dict& feeds, std::vector<std::string> names,
              std::optional<bool> as_torch, const py::object& stop) {

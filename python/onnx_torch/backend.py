@@ -197,6 +197,28 @@ class OnnxTorchRep(BackendRep):
         """
         return measure(self, self._by_name(inputs), runs, warm_up)
 
+    def replica(self, device: str | Device | None = None, **options: Any) -> OnnxTorchRep:
+        """The same model prepared once more, with other options of `prepare`, or for another device.
+
+        The model is not read again. On one CUDA device both share the weights that passes leave as they are, and so do
+        the graphs that `run` makes for other outputs.
+
+        >>> from onnx import parser
+        >>> model = parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
+        ...     net (float[2] x) => (float[2] y) { y = Neg(x) }''')
+        >>> rep = prepare(model, threads=1)
+        >>> plain = rep.replica(optimize=False)
+        >>> plain.options["threads"], plain.options["optimize"]
+        (1, False)
+        """
+        unknown = options.keys() - self.options.keys() | options.keys() & {"base_dir"}
+        if unknown:
+            raise TypeError(f"replica() takes no option {', '.join(map(repr, sorted(unknown)))}")
+        wanted = self.options | options | ({} if device is None else {"device": device})
+        base_dir = wanted.pop("base_dir")
+        named = _native(wanted)
+        return OnnxTorchRep(self._prepared.replica(_C.Options(**named)), {**named, "base_dir": base_dir}, self._path)
+
     def save(self, file: str | os.PathLike[str]) -> None:
         """Keeps the model as it is prepared, in one file that `onnx_torch.load` maps: all weights, as the model has
         them and as they were laid out for this CPU, and the options.
@@ -299,17 +321,19 @@ class OnnxTorchBackend(Backend):
         if kwargs:
             raise TypeError(f"prepare() takes no option {', '.join(map(repr, kwargs))}")
         directory = os.fspath(base_dir or "")
-        named: dict[str, Any] = {
-            "device": _device_name(device),
-            "precision": precision,
-            "tf32": tf32,
-            "cuda_graphs": cuda_graphs,
-            "optimize": optimize,
-            "disabled_passes": set(disabled_passes),
-            "threads": threads,
-            "shapes": dict(shapes or {}),
-            "limits": dict(limits or {}),
-        }
+        named = _native(
+            {
+                "device": device,
+                "precision": precision,
+                "tf32": tf32,
+                "cuda_graphs": cuda_graphs,
+                "optimize": optimize,
+                "disabled_passes": disabled_passes,
+                "threads": threads,
+                "shapes": shapes,
+                "limits": limits,
+            }
+        )
         options = _C.Options(**named)
         path = None
         start = time.perf_counter()
@@ -365,6 +389,17 @@ class OnnxTorchBackend(Backend):
         except DeviceError:
             return False
         return True
+
+
+def _native(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of `prepare` as `_C.Options` takes them."""
+    return {
+        **options,
+        "device": _device_name(options["device"]),
+        "disabled_passes": set(options["disabled_passes"]),
+        "shapes": dict(options["shapes"] or {}),
+        "limits": dict(options["limits"] or {}),
+    }
 
 
 def passes(device: str | Device = "CPU") -> dict[str, str]:

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "import/device_copies.h"
 #include "import/external_data.h"
 #include "onnx_torch/error.h"
 
@@ -22,6 +23,7 @@ struct ModelFile {
   // external data in it.
   onnx::ModelProto proto;
   ExternalData external;
+  std::shared_ptr<DeviceCopies> copies = std::make_shared<DeviceCopies>();  // of initializers
 
   // External data lies in `directory`: for a path that of the file, if none is given; for bytes nowhere.
   static std::shared_ptr<const ModelFile> from_path(const std::filesystem::path& path,

@@ -9,6 +9,7 @@
 #include <optional>
 #include <sstream>
 
+#include "import/device_copies.h"
 #include "lower/cuda_attention.h"
 #include "lower/integers.h"
 #include "onnx_torch/error.h"
@@ -69,7 +70,9 @@ void move_weights(Program& program, c10::Device device) {
   const double needed = bytes_of_weights(program);
   try {
     for (Bound& bound : program.bound) {
-      if (bound.value.isTensor()) bound.value = bound.value.toTensor().to(device);
+      if (!bound.value.isTensor()) continue;
+      const at::Tensor& tensor = bound.value.toTensor();
+      bound.value = bound.source ? program.copies->get(bound.source, tensor, device) : tensor.to(device);
     }
   } catch (const c10::OutOfMemoryError&) {
     program.bound.clear();  // what is there already counts as free

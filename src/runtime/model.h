@@ -41,6 +41,9 @@ class PreparedModel {
   PreparedModel(std::shared_ptr<const ModelFile> file, Options options,
                 std::vector<std::vector<SavedWeights>> saved = {});
 
+  // The model itself, to be prepared once more; what is prepared of it on one device at the same time shares weights
+  // there.
+  const std::shared_ptr<const ModelFile>& file() const { return file_; }
   const std::vector<InputSpec>& inputs() const { return base_.executable->program().inputs; }
   const std::vector<OutputSpec>& outputs() const { return base_.executable->program().outputs; }
   std::string graph_text() const;

@@ -64,6 +64,7 @@ GraphTranslator::GraphTranslator(const std::shared_ptr<const ModelFile>& model, 
       declared_outputs_(declared_outputs(model_, options.shapes)) {
   program_.graph = graph_;
   program_.strings = c10::make_intrusive<StringPool>();
+  program_.copies = model->copies;
 }
 
 void GraphTranslator::translate_model() {
@@ -130,6 +131,7 @@ void GraphTranslator::declare_initializers(const onnx::GraphProto& graph) {
   for (size_t i = 0; i < needed.size(); ++i) {
     const std::string& name = needed[i]->name();
     define(name, bind(name, tensors[i], element_type(*needed[i])));
+    program_.bound.back().source = needed[i];
   }
   for (const auto& sparse : graph.sparse_initializer()) {
     const std::string& name = sparse.values().name();

@@ -14,6 +14,10 @@
 #include "onnx_torch/error.h"
 #include "translate/value.h"
 
+namespace onnx {
+class TensorProto;
+}
+
 namespace torch::jit {
 struct Graph;
 struct Value;
@@ -21,6 +25,7 @@ struct Value;
 
 namespace onnxtorch {
 
+class DeviceCopies;
 struct ModelFile;
 struct Problem;
 
@@ -28,6 +33,7 @@ struct Bound {
   std::string name;   // of the initializer; empty for other constants
   c10::IValue value;  // a tensor, or an object of a kernel
   ElementType element = ElementType::Undefined;
+  const onnx::TensorProto* source = nullptr;  // of an initializer
 };
 
 // An ONNX node as it was translated.
@@ -52,6 +58,7 @@ struct Program {
   c10::intrusive_ptr<StringPool> strings;  // the model's own
   std::vector<TranslatedNode> nodes;       // by the number in a graph node's source range
   bool needs_autograd = false;
+  std::shared_ptr<DeviceCopies> copies;  // of the model's initializers
 };
 
 // One graph of a model among those that callers may ask for.
