@@ -77,6 +77,7 @@ void check_options(const Options& options, c10::Device device) {
 Program optimized(Program program, c10::Device device, const Options& options, const Watcher& watcher) {
   const bool plain = !options.optimize || program.needs_autograd;
   program = placed(std::move(program), device);
+  program.tf32 = options.tf32;
   if (watcher) watcher("place", program);
   const auto run_all = [&](std::span<const Pass> passes) {
     for (const Pass& pass : passes) {

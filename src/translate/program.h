@@ -58,6 +58,7 @@ struct Program {
   c10::intrusive_ptr<StringPool> strings;  // the model's own
   std::vector<TranslatedNode> nodes;       // by the number in a graph node's source range
   bool needs_autograd = false;
+  bool tf32 = false;                     // whether float32 may be multiplied in TF32, on CUDA
   std::shared_ptr<DeviceCopies> copies;  // of the model's initializers
 };
 
