@@ -2,12 +2,14 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
 #include <limits>
 #include <string>
 
 #include "kernels/work_memory.h"
+#include "lower/chain/device_pass.h"
 #include "lower/chain/plan.h"
 #include "lower/cpu_capability.h"
 #include "lower/taken.h"
@@ -38,8 +40,19 @@ at::Tensor reduce(const at::Tensor& x, const ChainPlan::Rest& rest) {
   return reduced;
 }
 
+void run_elsewhere(const ChainPlan::Pass& pass, std::vector<at::Tensor>& tensors) {
+  static const auto computed =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("onnx_torch::element_wise", "")
+          .typed<std::vector<at::Tensor>(at::TensorList, const c10::intrusive_ptr<ElementWisePass>&)>();
+  std::vector<at::Tensor> sources;
+  for (const size_t number : pass.sources) sources.push_back(tensors[number]);
+  for (at::Tensor& result : computed.call(sources, pass.elsewhere)) tensors.push_back(std::move(result));
+}
+
 // Adds what the pass gives to the tensors.
 void run_pass(const ChainPlan::Pass& pass, std::vector<at::Tensor>& tensors) {
+  if (pass.elsewhere) return run_elsewhere(pass, tensors);
   c10::SmallVector<const void*, 16> sources;
   c10::SmallVector<void*, 8> results;
   for (const size_t number : pass.sources) sources.push_back(tensors[number].const_data_ptr());
@@ -62,17 +75,28 @@ void run_pass(const ChainPlan::Pass& pass, std::vector<at::Tensor>& tensors) {
   for (const ChainPlan::Rest& rest : pass.rests) tensors.push_back(reduce(tensors[rest.tensor], rest));
 }
 
+// None where a pass is too large for the device.
+std::optional<ChainPlan> plan_for(c10::Device device, const ChainProgram& program, at::TensorList inputs) {
+  auto plan = plan_chain(program, inputs);
+  if (!plan || device.is_cpu()) return plan;
+  for (ChainPlan::Pass& pass : plan->passes) {
+    pass.elsewhere = device_pass(pass);
+    if (!pass.elsewhere) return {};
+  }
+  return plan;
+}
+
 }  // namespace
 
 Chain::Chain(ChainProgram program, const std::shared_ptr<torch::jit::Graph>& plain)
     : program_(std::move(program)), plain_(plain, "chain") {}
 
 bool Chain::fits(at::TensorList inputs) const {
-  if (inputs.size() != program_.inputs_are_masks.size()) return false;
+  if (inputs.empty() || inputs.size() != program_.inputs_are_masks.size()) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const at::Tensor& input = inputs[i];
-    if (!input.defined() || !input.device().is_cpu() || input.layout() != c10::kStrided || input.numel() == 0 ||
-        input.scalar_type() != (program_.inputs_are_masks[i] ? c10::kBool : c10::kFloat)) {
+    if (!input.defined() || input.device() != inputs[0].device() || input.layout() != c10::kStrided ||
+        input.numel() == 0 || input.scalar_type() != (program_.inputs_are_masks[i] ? c10::kBool : c10::kFloat)) {
       return false;
     }
   }
@@ -80,14 +104,14 @@ bool Chain::fits(at::TensorList inputs) const {
 }
 
 std::shared_ptr<const ChainPlan> Chain::plan(at::TensorList inputs) const {
-  std::vector<int64_t> key;
+  std::vector<int64_t> key{static_cast<int64_t>(inputs[0].device().type())};
   key.reserve(inputs.size() * 8);
   for (const at::Tensor& input : inputs) {
     key.push_back(input.dim());
     key.insert(key.end(), input.sizes().begin(), input.sizes().end());
     key.insert(key.end(), input.strides().begin(), input.strides().end());
   }
-  return plans_.get(key, [&] { return plan_chain(program_, inputs).value_or(ChainPlan()); });
+  return plans_.get(key, [&] { return plan_for(inputs[0].device(), program_, inputs).value_or(ChainPlan()); });
 }
 
 std::vector<at::Tensor> Chain::by_aten(at::TensorList inputs) const {

@@ -1,6 +1,7 @@
 #include "lower/chain/chains.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/jit/ir/alias_analysis.h>
 #include <torch/csrc/jit/ir/ir.h>
 
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/element_wise.h"
 #include "lower/chain/chain.h"
 #include "lower/chain/elements.h"
 #include "passes/constants.h"
@@ -26,7 +28,15 @@ namespace jit = torch::jit;
 using chain::Element;
 using chain::Elements;
 
-constexpr size_t kMostNodes = 400;
+// What chains may be on a device.
+struct Limits {
+  size_t nodes;
+  bool alone;    // of one operator, on a large result
+  bool reduced;  // with reductions at their ends
+};
+
+constexpr Limits kOnCpu{.nodes = 400, .alone = true, .reduced = true};
+constexpr Limits kOnCuda{.nodes = ElementWise::kMostSteps, .alone = false, .reduced = false};
 
 // A chain that is being made of nodes: its program, and a graph that computes the same by ATen. What is added first
 // are inputs, then constants, then elements, then reductions.
@@ -110,15 +120,15 @@ class Draft {
 class Block {
  public:
   Block(Program& program, jit::Block* block, const Constants& constants, const jit::AliasDb& aliases,
-        const Elements& elements)
-      : program_(program), block_(block), constants_(constants), aliases_(aliases) {
+        const Elements& elements, const Limits& limits)
+      : program_(program), block_(block), constants_(constants), aliases_(aliases), limits_(limits) {
     for (jit::Node* node : block->nodes()) {
       numbers_[node] = nodes_.size();
       nodes_.push_back(node);
     }
     for (const jit::Node* node : nodes_) {
       elements_.push_back(elements.element(node));
-      reductions_.push_back(elements.reduction(node));
+      reductions_.push_back(limits.reduced ? elements.reduction(node) : nullptr);
     }
     parent_.resize(nodes_.size());
     std::iota(parent_.begin(), parent_.end(), 0);
@@ -149,7 +159,7 @@ class Block {
   // A large result gains by a chain of one: it takes memory that an earlier run has given up, and ATen is slow where an
   // operand is not side by side or is repeated. Of masks alone, though, ATen computes more at a time.
   bool is_chain(const std::vector<size_t>& members) const {
-    if (members.size() != 1) return members.size() > 1;
+    if (members.size() != 1 || !limits_.alone) return members.size() > 1;
     const Element* const element = elements_[members[0]];
     constexpr auto kMask = Element::Kind::Mask;
     const bool is_of_masks = element && element->result == kMask &&
@@ -203,7 +213,7 @@ class Block {
   void join(size_t a, size_t b) {
     a = unit(a);
     b = unit(b);
-    if (a == b || members_[a].size() + members_[b].size() > kMostNodes) return;
+    if (a == b || members_[a].size() + members_[b].size() > limits_.nodes) return;
     std::unordered_set<size_t> seen = {a, b};
     std::vector<size_t> open;
     const size_t first = std::min(members_[a].front(), members_[b].front());
@@ -301,6 +311,7 @@ class Block {
   jit::Block* block_;
   const Constants& constants_;
   const jit::AliasDb& aliases_;
+  const Limits limits_;
   std::vector<jit::Node*> nodes_;
   std::unordered_map<const jit::Node*, size_t> numbers_;
   std::vector<const Element*> elements_;  // of those that chains can compute
@@ -310,9 +321,7 @@ class Block {
   std::vector<std::vector<size_t>> members_;  // of units, in the graph's order
 };
 
-}  // namespace
-
-void find_chains(Program& program) {
+void find_chains(Program& program, const Limits& limits) {
   register_chain();
   const Constants constants(program);
   const jit::AliasDb aliases(program.graph);
@@ -321,10 +330,19 @@ void find_chains(Program& program) {
     for (jit::Node* node : block->nodes()) {
       for (jit::Block* inner : node->blocks()) visit(inner);
     }
-    Block(program, block, constants, aliases, elements).run();
+    Block(program, block, constants, aliases, elements, limits).run();
   };
   visit(program.graph->block());
   eliminate_dead_code(program.graph);
+}
+
+}  // namespace
+
+void find_chains(Program& program) { find_chains(program, kOnCpu); }
+
+void find_cuda_chains(Program& program) {
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("onnx_torch::element_wise", "");
+  if (op.hasKernelForDispatchKey(c10::DispatchKey::CUDA)) find_chains(program, kOnCuda);
 }
 
 }  // namespace onnxtorch

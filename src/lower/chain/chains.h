@@ -12,4 +12,7 @@ constexpr size_t kLeastAlone = 1 << 12;
 
 void find_chains(Program& program);
 
+// The same for CUDA, where its kernels are there: shorter chains, without reductions.
+void find_cuda_chains(Program& program);
+
 }  // namespace onnxtorch

@@ -6,77 +6,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/element_wise.h"
 #include "lower/for_each_cpu.h"
 
 namespace onnxtorch::chain {
-
-// The operators, by their ATen names. Those from Eq on take or give masks: bool tensors, as bits of floats.
-enum class Op : uint8_t {
-  Abs,
-  Neg,
-  Exp,
-  Expm1,
-  Log,
-  Log1p,
-  Sqrt,
-  Rsqrt,
-  Reciprocal,
-  Sigmoid,
-  Tanh,
-  Sin,
-  Cos,
-  Tan,
-  Asin,
-  Acos,
-  Atan,
-  Relu,
-  Silu,
-  Gelu,
-  GeluTanh,
-  HardSigmoid,
-  HardSwish,
-  LeakyRelu,  // of slope a
-  Clamp,      // between a and b
-  ClampMin,   // at least a
-  ClampMax,   // at most a
-  Floor,
-  Ceil,
-  Round,
-  Trunc,
-  Sign,
-  Square,
-  Cube,
-  Add,
-  Sub,
-  Mul,
-  Div,
-  Maximum,
-  Minimum,
-  Pow,
-  Eq,
-  Ne,
-  Lt,
-  Le,
-  Gt,
-  Ge,
-  IsNan,
-  IsInf,
-  ToBool,
-  LogicalNot,
-  LogicalAnd,
-  LogicalOr,
-  LogicalXor,
-  Where,    // gives floats
-  ToFloat,  // gives floats
-};
-
-// Operands and results are slots.
-struct Step {
-  Op op;
-  uint16_t result;
-  uint16_t operands[3];
-  float a, b;
-};
 
 // How an input's elements lie for the pass.
 struct Source {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/element_wise_pass.h"
 #include "lower/chain/kernel.h"
 #include "lower/chain/program.h"
 
@@ -37,6 +38,7 @@ struct ChainPlan {
     int64_t items = 0, grain = 0;             // elements, or strips of parts of what is reduced
     std::vector<Layout> reduced;
     std::vector<Rest> rests;
+    c10::intrusive_ptr<ElementWisePass> elsewhere;  // the same for another device than the CPU
   };
 
   std::vector<Pass> passes;
