@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -35,7 +36,8 @@ class Settings:
     Attributes:
         rounds: how often each engine has its turn.
         turn: how many seconds a turn takes, or one run, if that is longer.
-        repeats: how many rounds of a model may be discarded for noise; what comes after is kept and called noisy.
+        repeats: how many rounds of a model, and turns of loads, may be discarded for noise; what comes after is kept
+            and called noisy.
         limit: how many seconds an engine has to load a model and run it once.
         device: "cpu", or "cuda:N" for a GPU.
         precision: what engines compute in on a GPU; on the CPU the columns tell.
@@ -77,6 +79,7 @@ class Measured:
     import_seconds: float = 0
     start_seconds: float = 0  #: from after the imports to the end of the first run
     memory: int = 0  #: bytes: the peak of that time, over what there was after the imports
+    others: float = 0  #: processors that others took in that time, but for what clocks may be wrong by
 
 
 @dataclass
@@ -123,10 +126,11 @@ def measure(
                 return found
 
         running = each(columns, row, enter)
-        repeat_loads(row, running, settings.loads, load_again)
+        noisy_loads = repeat_loads(row, running, settings, load_again)
         find_disagreeing(row, {name: one.outputs for name, one in running.items()})
         processes = {name: one.process for name, one in running.items() if not row.engines[name].error}
-        row.noisy = take_turns(processes, sets, settings, row, lambda done: progress(len(columns) + done, steps))
+        noisy_turns = take_turns(processes, sets, settings, row, lambda done: progress(len(columns) + done, steps))
+        row.noisy = noisy_loads or noisy_turns
     return row
 
 
@@ -147,16 +151,19 @@ def start(
     name: str, case: Case, folder: Path, sets: Sequence[Feeds], settings: Settings, log: IO[Any] | None, found: Measured
 ) -> Iterator[Started]:
     """An engine that has loaded the model and run it, and is paused."""
-    engine, base = engines.COLUMNS[name], 0
+    engine = engines.COLUMNS[name]
+    base: int
+    others: Others
 
     def imported(process: OtherEngine) -> None:
-        nonlocal base
+        nonlocal base, others
         if name in COMPARED_LOADS:
             machine.take_memory()
         base = machine.memory(process.pid, "VmRSS")
         machine.forget_peak(process.pid)
         timer.args = (process.pid,)
         timer.start()
+        others = Others([os.getpid(), process.pid])
 
     def end(pid: int) -> None:
         found.error = f"it did not load the model and run it once in {settings.limit:g} s"
@@ -178,6 +185,7 @@ def start(
         ) as process:
             found.import_seconds = process.import_seconds
             found.start_seconds = process.load_seconds + process.time(sets[0], 1)[0]
+            found.others = others.processors(but=2 / machine.TICKS)
             found.memory = machine.memory(process.pid, "VmHWM") - base
             outputs = [output for feeds in sets for output in process.outputs(feeds)]
             timer.cancel()
@@ -188,18 +196,47 @@ def start(
         timer.cancel()
 
 
-def repeat_loads(row: Row, running: Iterable[str], loads: int, load_again: Callable[[str], Measured]) -> None:
-    """Loads once more, in turns, what was loaded quickly by the engines whose loads are compared."""
+class Repeats:
+    """Repeats what others disturbed, some times in all; what comes after is kept and called noisy."""
+
+    def __init__(self, most: int) -> None:
+        self.left, self.noisy = most, False
+
+    def quiet(self, once: Callable[[], tuple[T, float]]) -> T:
+        """The result of doing something, which tells how many processors others took meanwhile."""
+        while True:
+            result, others = once()
+            if others <= NOISE:
+                return result
+            if self.left == 0:
+                self.noisy = True
+                return result
+            self.left -= 1
+
+
+def repeat_loads(row: Row, running: Iterable[str], settings: Settings, load_again: Callable[[str], Measured]) -> bool:
+    """Loads once more, in turns, what was loaded quickly by the engines whose loads are compared.
+
+    Returns whether some of that was noisy.
+    """
     names = [name for name in COMPARED_LOADS if name in running]
     found = {name: [row.engines[name]] for name in names if row.engines[name].start_seconds < BRIEF}
-    for _ in range(loads - 1):
-        for name, one in each(found, row, load_again).items():
+
+    def one_turn() -> tuple[dict[str, Measured], float]:
+        loads = each(found, row, load_again)
+        return loads, max((load.others for load in loads.values()), default=0)
+
+    repeats = Repeats(settings.repeats)
+    for _ in range(settings.loads - 1):
+        for name, one in repeats.quiet(one_turn).items():
             found[name].append(one)
     for name, all_loads in found.items():
         one = row.engines[name]
         one.import_seconds = statistics.median(load.import_seconds for load in all_loads)
         one.start_seconds = statistics.median(load.start_seconds for load in all_loads)
         one.memory = int(statistics.median(load.memory for load in all_loads))
+        one.others = statistics.median(load.others for load in all_loads)
+    return repeats.noisy
 
 
 def find_disagreeing(row: Row, outputs: dict[str, list[Any]]) -> None:
@@ -235,21 +272,20 @@ def take_turns(
 ) -> bool:
     """Adds the rounds' times to a row; returns whether some of them were noisy."""
     runs = each(processes, row, lambda name: runs_in_turn(processes[name], sets, settings.turn))
-    discarded, noisy = 0, False
+    repeats = Repeats(settings.repeats)
+
+    def one_turn_each(step: int) -> tuple[dict[str, list[float]], float]:
+        times, others = one_round({name: processes[name] for name in list(runs)[::step]}, sets, runs, row)
+        for name in runs.keys() - times.keys():
+            del runs[name]
+        return times, others
+
     for number in range(settings.rounds):
-        while True:
-            order = list(runs)[:: -1 if number % 2 else 1]
-            times, others = one_round({name: processes[name] for name in order}, sets, runs, row)
-            quiet = others <= NOISE
-            runs = {name: count for name, count in runs.items() if name in times}
-            if quiet or discarded == settings.repeats:
-                break
-            discarded += 1
-        noisy |= not quiet
+        times = repeats.quiet(partial(one_turn_each, -1 if number % 2 else 1))
         for name, seconds in times.items():
             row.engines[name].rounds.append(statistics.median(seconds))
         progress(number + 1)
-    return noisy
+    return repeats.noisy
 
 
 def one_round(
@@ -268,8 +304,10 @@ class Others:
         self._pids, self._proc = pids, proc
         self._began, self._before = time.monotonic(), machine.other_seconds(pids, proc)
 
-    def processors(self) -> float:
-        return (machine.other_seconds(self._pids, self._proc) - self._before) / (time.monotonic() - self._began)
+    def processors(self, but: float = 0) -> float:
+        """Some seconds may be left out."""
+        seconds = machine.other_seconds(self._pids, self._proc) - self._before
+        return (seconds - but) / (time.monotonic() - self._began)
 
 
 def runs_in_turn(process: OtherEngine, sets: Sequence[Feeds], seconds: float) -> int:

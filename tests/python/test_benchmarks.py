@@ -2,6 +2,7 @@
 
 import contextlib
 import fnmatch
+import itertools
 import math
 import subprocess
 import sys
@@ -121,15 +122,31 @@ def test_brief_loads_are_measured_again_in_turns():
         diary.append(name)
         return Measured(start_seconds=len(diary) * measuring.BRIEF, import_seconds=len(diary), memory=len(diary))
 
-    measuring.repeat_loads(found, found.engines, 3, load)
+    assert not measuring.repeat_loads(found, found.engines, Settings(loads=3), load)
     assert diary == ["onnx_torch", "onnxruntime"] * 2  # the loads that are compared
     figures = lambda name: [
         getattr(found.engines[name], what) for what in ("start_seconds", "import_seconds", "memory")
     ]
     assert figures("onnx_torch") == [measuring.BRIEF, 1, 1] and figures("onnxruntime") == [2 * measuring.BRIEF, 2, 2]
     assert figures("openvino")[0] == 0.1
-    measuring.repeat_loads(found, found.engines, 3, load)
+    measuring.repeat_loads(found, found.engines, Settings(loads=3), load)
     assert len(diary) == 4  # they are not brief
+
+
+@pytest.mark.parametrize(
+    "levels, turns, median, noisy",
+    [
+        ([0.04], 2, 1, False),
+        ([0.06, 0.06, 0.04], 4, 3, False),  # two turns are repeated
+        ([0.06], 4, 3, True),  # no more than two
+    ],
+)
+def test_noisy_loads_are_repeated_and_told(levels, turns, median, noisy):
+    noise, count, found = Noise(levels), itertools.count(1), row(onnxruntime=[])
+    load = lambda name: Measured(start_seconds=next(count), others=noise.processors())
+    found.engines["onnxruntime"].start_seconds = 1.0
+    assert measuring.repeat_loads(found, ["onnxruntime"], Settings(loads=3, repeats=2), load) == noisy
+    assert found.engines["onnxruntime"].start_seconds == median and next(count) == turns + 1
 
 
 def test_an_engine_that_does_not_load_again_is_not_measured():
@@ -137,7 +154,7 @@ def test_an_engine_that_does_not_load_again_is_not_measured():
         raise measuring.Error("not this time")
 
     found = row(onnxruntime=[])
-    measuring.repeat_loads(found, ["onnxruntime"], 2, load)
+    measuring.repeat_loads(found, ["onnxruntime"], Settings(loads=2), load)
     assert found.engines["onnxruntime"].error == "not this time"
 
 
@@ -151,8 +168,10 @@ def test_an_engine_that_takes_too_long_is_ended(made):
 
 
 def vars_of(found):
-    one = found.engines["onnxruntime"]
-    return {"import_seconds": one.import_seconds, "start_seconds": one.start_seconds, "memory": one.memory}
+    return {
+        name: getattr(found.engines["onnxruntime"], name)
+        for name in ("import_seconds", "start_seconds", "memory", "others")
+    }
 
 
 def test_paused_engines_end_with_the_benchmark():

@@ -3,9 +3,10 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
-from models import assert_same, reference_op, run_op
+import onnx_torch
+from models import assert_same, model_of, reference_op, run_op, tensor_info
 
 RANDOM = np.random.default_rng(7)
 X = (RANDOM.standard_normal((3, 4, 5)) * 40).astype(np.float32)
@@ -29,6 +30,26 @@ def test_there_and_back_per_axis(dtype, scale_dtype):
     assert_same(run_op("QuantizeLinear", inputs), quantized)
     inputs = [*quantized, scale, zero_point]
     assert_same(run_op("DequantizeLinear", inputs), reference_op("DequantizeLinear", inputs), rtol=1e-2)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, -3])
+def test_an_axis_may_be_counted_from_the_end(axis):
+    inputs = [X, np.arange(1, X.shape[axis] + 1, dtype=np.float32), np.arange(X.shape[axis], dtype=np.int8)]
+    assert_same(run_op("QuantizeLinear", inputs, axis=axis), reference_op("QuantizeLinear", inputs, axis=axis))
+
+
+# torch's analysis of what is written to would take as long as the rest of the translation.
+@pytest.mark.parametrize("op_type, options", [("ConvInteger", {}), ("QuantizeLinear", {"axis": 0})])
+def test_parameters_are_broadcast_without_a_list_that_is_written_to(op_type, options):
+    x = np.arange(4, dtype=np.uint8 if op_type == "ConvInteger" else np.float32).reshape(2, 2, 1)
+    inputs = {"x": x, "w": np.ones((2, 2, 1), np.uint8), "x_zero_point": np.array(1, np.uint8)}
+    if op_type == "QuantizeLinear":
+        inputs = {"x": x, "scale": np.ones(2, np.float32)}
+    node = helper.make_node(op_type, list(inputs), ["y"], **options)
+    model = model_of([node], [tensor_info(name, value) for name, value in inputs.items()], ["y"])
+    graph = onnx_torch.prepare(model, optimize=False).graphs()["translate"]
+    assert "aten::reshape" in graph
+    assert not [writer for writer in ("aten::append", "aten::_set_item", "prim::Loop") if writer in graph]
 
 
 @pytest.mark.parametrize("axis, block_size, blocks", [(0, 2, 2), (1, 2, 2), (-1, 2, 3), (2, 5, 1)])

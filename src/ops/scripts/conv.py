@@ -14,7 +14,7 @@ def conv_nd(x: Tensor, w: Tensor, b: Optional[Tensor], strides: List[int], dilat
     y = torch.einsum("ngclk,gmck->ngml", [patches, filters])
     y = torch.reshape(y, [x.size(0), w.size(0)] + positions)
     if b is not None:
-        y = y + torch.reshape(b, [-1] + [1 for _ in positions])
+        y = y + torch.reshape(b, [-1] + [1] * len(positions))
     return y
 
 
@@ -61,7 +61,7 @@ def conv_transpose_padded(
         margins[rank + i] = margins[rank + i] + of_axis(output_padding, i)
     y = torch.constant_pad_nd(y, inner_first(margins), 0)
     if b is not None:
-        y = y + torch.reshape(b, [-1] + [1 for _ in range(rank)])
+        y = y + torch.reshape(b, [-1] + [1] * rank)
     return y
 
 

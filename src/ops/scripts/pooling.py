@@ -52,7 +52,7 @@ def windows_max(x: Tensor, kernel: List[int], strides: List[int], dilations: Lis
     for k in range(rank):
         axis = rank - 1 - k
         starts = torch.arange(values.size(axis + 2), device=x.device) * strides[axis]
-        position = torch.reshape(starts, [-1] + [1 for _ in range(k)]) + elements % kernel[axis] * dilations[axis]
+        position = torch.reshape(starts, [-1] + [1] * k) + elements % kernel[axis] * dilations[axis]
         indices = indices + position * plane
         plane = plane * x.size(axis + 2)
         elements = elements // kernel[axis]
@@ -76,7 +76,7 @@ def pool_indices(indices: Tensor, padded: List[int], pads: List[int], sizes: Lis
         result = result + (rest % padded[axis + 2] - pads[axis]) * steps[axis]
         rest = rest // padded[axis + 2]
     planes = torch.arange(sizes[0] * sizes[1], device=indices.device) * plane
-    return result + torch.reshape(planes, sizes[:2] + [1 for _ in range(rank)])
+    return result + torch.reshape(planes, sizes[:2] + [1] * rank)
 
 
 def spatial_dims(x: Tensor) -> List[int]:

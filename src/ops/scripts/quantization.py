@@ -12,8 +12,8 @@ def one_for_all(parameter: Tensor) -> Tensor:
 def quantization_shape(count: int, sizes: List[int], axis: int) -> List[int]:
     shape: List[int] = []
     if count != 1:
-        shape = [1 for _ in sizes]
-        shape[axis] = -1
+        before = axis % len(sizes)
+        shape = [1] * before + [-1] + [1] * (len(sizes) - 1 - before)
     return shape
 
 

@@ -8,7 +8,7 @@ def resize_layout(
     rank = len(sizes)
     which = [i for i in range(rank)] if axes is None else [wrapped(axis, rank) for axis in axes]
     outputs = sizes[:]
-    factors = [1.0 for _ in sizes]
+    factors = [1.0] * len(sizes)
     if scales is not None and len(scales) > 0:
         for i, axis in enumerate(which):
             factors[axis] = scales[i]
@@ -135,7 +135,7 @@ def resize_taps(
 
 # The shape in which a vector broadcasts along an axis, and the vector in that shape.
 def shape_along(axis: int, rank: int) -> List[int]:
-    return [-1] + [1 for _ in range(rank - 1 - axis)]
+    return [-1] + [1] * (rank - 1 - axis)
 
 
 def along(vector: Tensor, axis: int, rank: int) -> Tensor:
@@ -174,8 +174,8 @@ def resize_extrapolated(y: Tensor, axes: List[int], outside: List[Tensor], value
 def resize_roi(roi: List[float], axes: Optional[List[int]], rank: int) -> List[float]:
     if axes is None:
         return roi
-    starts = [0.0 for _ in range(rank)]
-    ends = [1.0 for _ in range(rank)]
+    starts = [0.0] * rank
+    ends = [1.0] * rank
     for i, axis in enumerate(axes):
         starts[axis] = roi[i]
         ends[axis] = roi[len(axes) + i]

@@ -4,7 +4,7 @@
 
 # An attribute that has one element for each axis, or `value` for each.
 def given_or(attribute: Optional[List[int]], count: int, value: int) -> List[int]:
-    return [value for _ in range(count)] if attribute is None else attribute
+    return [value] * count if attribute is None else attribute
 
 
 # The element for an axis; a list of one stands for all axes, as it does in ATen.

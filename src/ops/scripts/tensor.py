@@ -40,7 +40,7 @@ def slice(
 # Pads in ATen's order, from the last axis to the first, the begin and the end of each.
 def aten_pads(rank: int, pads: List[int], axes: Optional[List[int]]) -> List[int]:
     count = len(pads) // 2
-    result = [0 for _ in range(2 * rank)]
+    result = [0] * (2 * rank)
     for i in range(count):
         axis = i if axes is None else wrapped(axes[i], rank)
         result[2 * (rank - 1 - axis)] = pads[i]
@@ -96,7 +96,7 @@ def reversed_axes(rank: int) -> List[int]:
 
 
 def repeats_along(rank: int, axis: int, repeats: int) -> List[int]:
-    result = [1 for _ in range(rank)]
+    result = [1] * rank
     result[axis] = repeats
     return result
 
