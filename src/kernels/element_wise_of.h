@@ -8,8 +8,24 @@
 
 namespace onnxtorch {
 
-ONNX_TORCH_BOTH inline float at_least(float x, float low) { return x < low ? low : x; }    // NaN stays
-ONNX_TORCH_BOTH inline float at_most(float x, float high) { return x > high ? high : x; }  // NaN stays
+// The larger and the smaller one. To CUDA -0 is less than 0; on the CPU they are equal.
+ONNX_TORCH_BOTH inline float larger(float x, float y) {
+#ifdef __CUDA_ARCH__
+  return fmaxf(x, y);
+#else
+  return x < y ? y : x;
+#endif
+}
+ONNX_TORCH_BOTH inline float smaller(float x, float y) {
+#ifdef __CUDA_ARCH__
+  return fminf(x, y);
+#else
+  return x > y ? y : x;
+#endif
+}
+
+ONNX_TORCH_BOTH inline float at_least(float x, float low) { return x != x ? x : larger(x, low); }    // NaN stays
+ONNX_TORCH_BOTH inline float at_most(float x, float high) { return x != x ? x : smaller(x, high); }  // NaN stays
 
 ONNX_TORCH_BOTH inline float six_capped(float x) { return at_most(at_least(x + 3.0F, 0.0F), 6.0F); }
 
