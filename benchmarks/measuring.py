@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 NOISE = 0.05  # of a processor: what other processes may take during a round
 COMPARED_LOADS = (engines.OURS, engines.REFERENCE)
-BRIEF = 2.0  # seconds: a load that is measured more than once
+BRIEF = 5.0  # seconds: a load that is measured more than once
 
 
 @dataclass(frozen=True)
