@@ -38,7 +38,7 @@ def test_an_axis_may_be_counted_from_the_end(axis):
     assert_same(run_op("QuantizeLinear", inputs, axis=axis), reference_op("QuantizeLinear", inputs, axis=axis))
 
 
-# torch's analysis of what is written to would take as long as the rest of the translation.
+# torch's analysis of what is written to would take a good part of a load.
 @pytest.mark.parametrize("op_type, options", [("ConvInteger", {}), ("QuantizeLinear", {"axis": 0})])
 def test_parameters_are_broadcast_without_a_list_that_is_written_to(op_type, options):
     x = np.arange(4, dtype=np.uint8 if op_type == "ConvInteger" else np.float32).reshape(2, 2, 1)
