@@ -1,11 +1,14 @@
-// Element-wise operators on floats and masks (bool tensors), one after another on each element. Nothing here is more
-// than data, as kernels are compiled for several kinds of CPUs with it.
+// Element-wise operators on floats of 32 and 16 bits and masks (bool tensors), one after another on each element. All
+// are computed as floats of 32 bits. Nothing here is more than data, as kernels are compiled for several kinds of CPUs
+// with it.
 #pragma once
 
 #include <cstdint>
 
 namespace onnxtorch {
 namespace chain {
+
+enum class Type : uint8_t { Float, Float16, BFloat16, Mask };
 
 // The operators, by their ATen names. Those from Eq on take or give masks: bool tensors, as bits of floats in a
 // kernel that works on vectors.
@@ -71,6 +74,7 @@ enum class Op : uint8_t {
 // Operands and results are slots.
 struct Step {
   Op op;
+  Type type;  // that the result is rounded to
   uint16_t result;
   uint16_t operands[3];
   float a, b;
@@ -86,7 +90,7 @@ struct ElementWise {
 
   // How a tensor's elements lie, in the order of the results'. One of no dimensions is the same for all.
   struct Source {
-    bool is_mask;
+    chain::Type type;
     uint32_t rank;
     uint32_t sizes[kMostDims];
     int64_t strides[kMostDims];
@@ -96,7 +100,7 @@ struct ElementWise {
   uint32_t source_count, constant_count, local_count, result_count, step_count;
   Source sources[kMostSources];
   float constants[kMostConstants];
-  bool results_are_masks[kMostResults];
+  chain::Type result_types[kMostResults];
   chain::Step steps[kMostSteps];
 };
 

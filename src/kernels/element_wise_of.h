@@ -5,6 +5,7 @@
 
 #include "kernels/both_sides.h"
 #include "kernels/element_wise.h"
+#include "kernels/halves.h"
 
 namespace onnxtorch {
 
@@ -177,7 +178,39 @@ ONNX_TORCH_BOTH inline float element(const ElementWise::Source& source, const vo
     number = rest;
   }
   if (source.rank > 0) at += static_cast<int64_t>(number) * source.strides[0];
-  return source.is_mask ? static_cast<float>(static_cast<const bool*>(data)[at]) : static_cast<const float*>(data)[at];
+  switch (source.type) {
+    case chain::Type::Mask:
+      return static_cast<float>(static_cast<const bool*>(data)[at]);
+    case chain::Type::Float16:
+      return of_float16(static_cast<const uint16_t*>(data)[at]);
+    case chain::Type::BFloat16:
+      return of_bfloat16(static_cast<const uint16_t*>(data)[at]);
+    case chain::Type::Float:
+      break;
+  }
+  return static_cast<const float*>(data)[at];
+}
+
+ONNX_TORCH_BOTH inline void store(float x, chain::Type type, void* data, uint32_t at) {
+  switch (type) {
+    case chain::Type::Mask:
+      static_cast<bool*>(data)[at] = x != 0.0F;
+      break;
+    case chain::Type::Float16:
+      static_cast<uint16_t*>(data)[at] = to_float16(x);
+      break;
+    case chain::Type::BFloat16:
+      static_cast<uint16_t*>(data)[at] = to_bfloat16(x);
+      break;
+    case chain::Type::Float:
+      static_cast<float*>(data)[at] = x;
+      break;
+  }
+}
+
+ONNX_TORCH_BOTH inline float rounded(float x, chain::Type type) {
+  if (type == chain::Type::Float16) return of_float16(to_float16(x));
+  return type == chain::Type::BFloat16 ? of_bfloat16(to_bfloat16(x)) : x;
 }
 
 // Computes several elements, each so many after the other; those past the last stand for it.
@@ -199,15 +232,11 @@ ONNX_TORCH_BOTH void compute_elements(const ElementWise& of, const ElementWiseMe
     const chain::Step& step = of.steps[s];
     float* const result = locals[step.result - of.source_count - of.constant_count];
     compute<kElements>(step, [&](uint32_t number, uint32_t e) { return operand(step.operands[number], e); }, result);
+    for (uint32_t e = 0; e < kElements; ++e) result[e] = rounded(result[e], step.type);
   }
   for (uint32_t r = 0; r < of.result_count; ++r) {
     const float* const result = locals[of.local_count - of.result_count + r];
-    for (uint32_t e = 0; e < kElements; ++e) {
-      if (of.results_are_masks[r])
-        static_cast<bool*>(memory.results[r])[numbers[e]] = result[e] != 0.0F;
-      else
-        static_cast<float*>(memory.results[r])[numbers[e]] = result[e];
-    }
+    for (uint32_t e = 0; e < kElements; ++e) store(result[e], of.result_types[r], memory.results[r], numbers[e]);
   }
 }
 

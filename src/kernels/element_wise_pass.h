@@ -11,6 +11,20 @@
 
 namespace onnxtorch {
 
+constexpr c10::ScalarType scalar_type(chain::Type type) {
+  switch (type) {
+    case chain::Type::Mask:
+      return c10::kBool;
+    case chain::Type::Float16:
+      return c10::kHalf;
+    case chain::Type::BFloat16:
+      return c10::kBFloat16;
+    case chain::Type::Float:
+      break;
+  }
+  return c10::kFloat;
+}
+
 struct __attribute__((visibility("default"))) ElementWisePass : torch::CustomClassHolder {
   ElementWise computed{};
   std::vector<int64_t> sizes, strides;  // of the results
@@ -28,8 +42,8 @@ std::vector<at::Tensor> element_wise(at::TensorList sources, const c10::intrusiv
   for (size_t i = 0; i < sources.size(); ++i) memory.sources[i] = sources[i].const_data_ptr();
   std::vector<at::Tensor> results;
   for (uint32_t i = 0; i < of.result_count; ++i) {
-    const auto type = of.results_are_masks[i] ? c10::kBool : c10::kFloat;
-    results.push_back(at::empty_strided(pass->sizes, pass->strides, sources[0].options().dtype(type)));
+    const auto options = sources[0].options().dtype(scalar_type(of.result_types[i]));
+    results.push_back(at::empty_strided(pass->sizes, pass->strides, options));
     memory.results[i] = results.back().mutable_data_ptr();
   }
   compute(of, memory, sources[0]);

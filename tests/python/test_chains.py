@@ -57,6 +57,9 @@ def check(
         assert optimized.graphs()["chains"].count("onnx_torch::chain(") == chains
     for inputs in runs:
         for ours, expected in zip(optimized.run(inputs), plain.run(inputs), strict=True):
+            assert ours.dtype == expected.dtype
+            if ours.dtype != np.bool_:
+                ours, expected = ours.astype(np.float32), expected.astype(np.float32)
             np.testing.assert_allclose(ours, expected, rtol=rtol, atol=atol, strict=True)
             if signs and ours.dtype == np.float32:
                 zeros = (ours == 0) & (expected == 0)

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
 import torch
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
 import test_chains
@@ -135,6 +136,55 @@ def test_random_graphs(seed: int) -> None:
     check(source, inputs, chains=None, rtol=0, atol=0, signs=ON_GPU)
 
 
+HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+
+
+def in_16_bits(source: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """A model of float32 as one of another type of floats."""
+    halves = getattr(TensorProto, name.upper())
+    for value in [*source.graph.input, *source.graph.output]:
+        if value.type.tensor_type.elem_type == TensorProto.FLOAT:
+            value.type.tensor_type.elem_type = halves
+    for weight in source.graph.initializer:
+        weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight).astype(HALVES[name]), weight.name))
+    return source
+
+
+@pytest.mark.parametrize("name", HALVES)
+@pytest.mark.parametrize("seed", range(20))
+def test_random_graphs_of_16_bits(seed: int, name: str) -> None:
+    """Each operator's result is rounded, as if it were written."""
+    source, inputs = random_graph(seed)
+    source = in_16_bits(source, name)
+    check(source, [x.astype(HALVES[name]) for x in inputs], chains=None, rtol=0, atol=0, signs=ON_GPU)
+
+
+@pytest.mark.parametrize("name", HALVES)
+@pytest.mark.parametrize("call", [f"{name}(a)" for name in UNARY] + [call for call in CALLS if "Cast" not in call])
+def test_functions_of_one_number_of_16_bits(call: str, name: str, device: Device | None) -> None:
+    numbers = {"low": -0.2, "high": 0.4, "two": 2.0, "three": 3.0, "half": 0.5, "minus": -1.0}
+    weights = {name: np.float32(value) for name, value in numbers.items() if re.search(rf"\b{name}\b", call)}
+    source = model(f"(float[N] x) => (float[N] y) {{ a = Neg(x) b = {call} y = Abs(b) }}", **weights)
+    source.opset_import[0].version = 24 if "Swish(" in call and "Hard" not in call else 23
+    x = np.concatenate([floats(500), [0, -0.0, 1, -1, 2, -3]]).astype(HALVES[name])
+    # Functions of several operators round in between: one place of the result, or of what it is a difference of.
+    last_place = 2.0**-7 if name == "bfloat16" else 2.0**-10
+    check(in_16_bits(source, name), [x], rtol=last_place, atol=last_place / 2)
+    assert device is None or device.launched == 1
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_casts_between_floats(name: str, device: Device | None) -> None:
+    halves = getattr(TensorProto, name.upper())
+    source = model(
+        f"(float[N] x, {name}[N] v) => ({name}[N] y, float[N] z, bool[N] m) {{ a = Cast<to = {halves}>(x) "
+        f"b = Add(a, v) z = Cast<to = 1>(b) c = Mul(z, x) y = Cast<to = {halves}>(c) m = Cast<to = 9>(b) }}"
+    )
+    x = np.concatenate([SPECIAL, 100 * floats(500)])
+    check(source, [x, np.roll(x, 3).astype(HALVES[name])], rtol=0, atol=0)
+    assert device is None or device.launched == 1
+
+
 def test_long_chains_are_cut(device: Device | None) -> None:
     steps = "".join(f"a{i + 1} = {'Tanh' if i % 3 else 'Neg'}(a{i}) " for i in range(200))
     source = model(f"(float[N] a0) => (float[N] a200) {{ {steps} }}")
@@ -161,7 +211,7 @@ def test_operators_alone_and_reductions_are_left() -> None:
 
 
 def test_other_types_are_left() -> None:
-    for name in ["double", "float16", "int64"]:
+    for name in ["double", "int64"]:
         source = model(f"({name}[N] x) => ({name} y) {{ a = Abs(x) b = Mul(a, x) y = Sub(a, b) }}")
         assert "onnx_torch::chain" not in operators(source)
 

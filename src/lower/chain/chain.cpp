@@ -58,7 +58,7 @@ void run_pass(const ChainPlan::Pass& pass, std::vector<at::Tensor>& tensors) {
   for (const size_t number : pass.sources) sources.push_back(tensors[number].const_data_ptr());
   for (size_t i = 0; i < pass.results.size(); ++i) {
     const bool over = pass.over[i] && is_last_reference(tensors[*pass.over[i]]);
-    const auto type = pass.loop.results_are_masks[i] ? c10::kBool : c10::kFloat;
+    const auto type = scalar_type(pass.loop.result_types[i]);
     tensors.push_back(over ? std::move(tensors[*pass.over[i]])
                            : work_tensor(pass.layout.sizes, pass.layout.strides, type));
     note_bound(tensors.back(), std::numeric_limits<float>::infinity());
@@ -92,11 +92,11 @@ Chain::Chain(ChainProgram program, const std::shared_ptr<torch::jit::Graph>& pla
     : program_(std::move(program)), plain_(plain, "chain") {}
 
 bool Chain::fits(at::TensorList inputs) const {
-  if (inputs.empty() || inputs.size() != program_.inputs_are_masks.size()) return false;
+  if (inputs.empty() || inputs.size() != program_.input_types.size()) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const at::Tensor& input = inputs[i];
     if (!input.defined() || input.device() != inputs[0].device() || input.layout() != c10::kStrided ||
-        input.numel() == 0 || input.scalar_type() != (program_.inputs_are_masks[i] ? c10::kBool : c10::kFloat)) {
+        input.numel() == 0 || input.scalar_type() != scalar_type(program_.input_types[i])) {
       return false;
     }
   }

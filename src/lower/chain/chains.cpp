@@ -27,16 +27,18 @@ namespace {
 namespace jit = torch::jit;
 using chain::Element;
 using chain::Elements;
+using chain::Type;
 
 // What chains may be on a device.
 struct Limits {
   size_t nodes;
   bool alone;    // of one operator, on a large result
   bool reduced;  // with reductions at their ends
+  bool halves;   // of floats of 16 bits
 };
 
-constexpr Limits kOnCpu{.nodes = 400, .alone = true, .reduced = true};
-constexpr Limits kOnCuda{.nodes = ElementWise::kMostSteps, .alone = false, .reduced = false};
+constexpr Limits kOnCpu{.nodes = 400, .alone = true, .reduced = true, .halves = false};
+constexpr Limits kOnCuda{.nodes = ElementWise::kMostSteps, .alone = false, .reduced = false, .halves = true};
 
 // A chain that is being made of nodes: its program, and a graph that computes the same by ATen. What is added first
 // are inputs, then constants, then elements, then reductions.
@@ -44,9 +46,9 @@ class Draft {
  public:
   explicit Draft(const Constants& constants) : constants_(constants) {}
 
-  void add_input(jit::Value* value, bool is_mask) {
+  void add_input(jit::Value* value, Type type) {
     number(value);
-    program_.inputs_are_masks.push_back(is_mask);
+    program_.input_types.push_back(type);
     inputs_.push_back(value);
     copies_[value] = plain_->addInput()->setType(c10::TensorType::get());
   }
@@ -57,7 +59,7 @@ class Draft {
   }
 
   void add(jit::Node* node, const Element& element) {
-    ChainProgram::Instruction step{element.op, {}, element.a, element.b};
+    ChainProgram::Instruction step{element.op, element.result, {}, element.a, element.b};
     for (size_t i = 0; i < element.operands.size(); ++i) step.operands.push_back(numbers_.at(node->input(i)));
     program_.instructions.push_back(std::move(step));
     number(node->output());
@@ -161,9 +163,8 @@ class Block {
   bool is_chain(const std::vector<size_t>& members) const {
     if (members.size() != 1 || !limits_.alone) return members.size() > 1;
     const Element* const element = elements_[members[0]];
-    constexpr auto kMask = Element::Kind::Mask;
-    const bool is_of_masks = element && element->result == kMask &&
-                             std::ranges::all_of(element->operands, [](auto kind) { return kind == kMask; });
+    const bool is_of_masks = element && element->result == Type::Mask &&
+                             std::ranges::all_of(element->operands, [](Type type) { return type == Type::Mask; });
     return element && !is_of_masks && has_at_least(nodes_[members[0]]->output(), kLeastAlone);
   }
 
@@ -284,14 +285,14 @@ class Block {
     std::unordered_set<const jit::Value*> seen;
     std::vector<std::pair<const jit::Value*, float>> constants;
     for (const size_t member : elements) {
-      const auto& kinds = elements_[member]->operands;
-      for (size_t i = 0; i < kinds.size(); ++i) {
+      const auto& types = elements_[member]->operands;
+      for (size_t i = 0; i < types.size(); ++i) {
         jit::Value* const operand = nodes_[member]->input(i);
         if (is_member(operand->node()) || !seen.insert(operand).second) continue;
-        if (const auto number = constant(operand, kinds[i])) {
+        if (const auto number = constant(operand, types[i])) {
           constants.emplace_back(operand, *number);
         } else {
-          draft.add_input(operand, kinds[i] == Element::Kind::Mask);
+          draft.add_input(operand, types[i]);
         }
       }
     }
@@ -299,8 +300,8 @@ class Block {
   }
 
   // The number that an operand is, where it adds no dimensions to a result.
-  std::optional<float> constant(const jit::Value* operand, Element::Kind kind) const {
-    if (kind != Element::Kind::Float) return {};
+  std::optional<float> constant(const jit::Value* operand, Type type) const {
+    if (type == Type::Mask) return {};
     const auto known = constants_(operand);
     const auto number = constants_.number(operand);
     if (!known || !number || (known->isTensor() && known->toTensor().dim() > 0)) return {};
@@ -325,7 +326,7 @@ void find_chains(Program& program, const Limits& limits) {
   register_chain();
   const Constants constants(program);
   const jit::AliasDb aliases(program.graph);
-  const Elements elements(program, constants, aliases);
+  const Elements elements(program, constants, aliases, limits.halves);
   const std::function<void(jit::Block*)> visit = [&](jit::Block* block) {
     for (jit::Node* node : block->nodes()) {
       for (jit::Block* inner : node->blocks()) visit(inner);

@@ -15,12 +15,12 @@ bool fits(const ChainPlan::Pass& pass) {
   return loop.reductions.empty() && pass.rests.empty() && pass.items <= std::numeric_limits<int32_t>::max() &&
          std::ranges::all_of(loop.sources, [](const Source& source) { return fits(source); }) &&
          loop.sources.size() <= ElementWise::kMostSources && loop.constants.size() <= ElementWise::kMostConstants &&
-         loop.results_are_masks.size() <= ElementWise::kMostResults && loop.steps.size() <= ElementWise::kMostSteps &&
-         loop.registers + loop.results_are_masks.size() <= ElementWise::kMostLocals;
+         loop.result_types.size() <= ElementWise::kMostResults && loop.steps.size() <= ElementWise::kMostSteps &&
+         loop.registers + loop.result_types.size() <= ElementWise::kMostLocals;
 }
 
 ElementWise::Source source_of(const Source& source) {
-  ElementWise::Source result{.is_mask = source.is_mask, .rank = 0, .sizes = {}, .strides = {}};
+  ElementWise::Source result{.type = source.type, .rank = 0, .sizes = {}, .strides = {}};
   if (source.kind == Source::Kind::Splat) return result;
   result.rank = static_cast<uint32_t>(source.sizes.size());
   std::ranges::copy(source.sizes, result.sizes);
@@ -38,12 +38,12 @@ c10::intrusive_ptr<ElementWisePass> device_pass(const ChainPlan::Pass& pass) {
   computed.count = static_cast<uint32_t>(pass.items);
   computed.source_count = static_cast<uint32_t>(loop.sources.size());
   computed.constant_count = static_cast<uint32_t>(loop.constants.size());
-  computed.result_count = static_cast<uint32_t>(loop.results_are_masks.size());
+  computed.result_count = static_cast<uint32_t>(loop.result_types.size());
   computed.local_count = loop.registers + computed.result_count;
   computed.step_count = static_cast<uint32_t>(loop.steps.size());
   std::ranges::transform(loop.sources, computed.sources, source_of);
   std::ranges::copy(loop.constants, computed.constants);
-  std::ranges::copy(loop.results_are_masks, computed.results_are_masks);
+  std::ranges::copy(loop.result_types, computed.result_types);
   std::ranges::copy(loop.steps, computed.steps);
   result->sizes = pass.layout.sizes;
   result->strides = pass.layout.strides;

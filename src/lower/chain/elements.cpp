@@ -6,18 +6,18 @@
 #include <utility>
 
 #include "import/element_type.h"
+#include "kernels/element_wise_pass.h"
 
 namespace onnxtorch::chain {
 namespace {
 
 namespace jit = torch::jit;
-using Kind = Element::Kind;
 
 std::string name_of(const jit::Node* node) { return c10::toString(node->schema().operator_name()); }
 
-Element floats(Op op, size_t count) { return {op, std::vector(count, Kind::Float)}; }
-Element test(Op op, size_t count) { return {op, std::vector(count, Kind::Float), Kind::Mask}; }
-Element masks(Op op, size_t count) { return {op, std::vector(count, Kind::Mask), Kind::Mask}; }
+Element floats(Op op, size_t count) { return {op, std::vector(count, Type::Float)}; }
+Element test(Op op, size_t count) { return {op, std::vector(count, Type::Float), Type::Mask}; }
+Element masks(Op op, size_t count) { return {op, std::vector(count, Type::Mask), Type::Mask}; }
 
 // The operators of which the name tells all, but for the factor of an addend.
 const std::unordered_map<std::string, Element>& plain_operators() {
@@ -81,7 +81,7 @@ const std::unordered_map<std::string, Element>& plain_operators() {
       {"aten::bitwise_and.Tensor", masks(Op::LogicalAnd, 2)},
       {"aten::bitwise_or.Tensor", masks(Op::LogicalOr, 2)},
       {"aten::bitwise_xor.Tensor", masks(Op::LogicalXor, 2)},
-      {"aten::where.self", {Op::Where, {Kind::Mask, Kind::Float, Kind::Float}}},
+      {"aten::where.self", {Op::Where, {Type::Mask, Type::Float, Type::Float}}},
   };
   return operators;
 }
@@ -96,8 +96,6 @@ const std::unordered_map<std::string, ChainProgram::Reduction>& reductions() {
   };
   return operators;
 }
-
-c10::ScalarType scalar_type(Kind kind) { return kind == Kind::Mask ? c10::kBool : c10::kFloat; }
 
 // Whether the result is of the first operand's type.
 bool keeps_type(const jit::Node* node) {
@@ -142,8 +140,8 @@ bool keeps_type(const jit::Node* node) {
 
 }  // namespace
 
-Elements::Elements(const Program& program, const Constants& constants, const jit::AliasDb& aliases)
-    : constants_(constants), aliases_(aliases) {
+Elements::Elements(const Program& program, const Constants& constants, const jit::AliasDb& aliases, bool halves)
+    : constants_(constants), aliases_(aliases), halves_(halves) {
   for (size_t i = 0; i < program.graph_inputs.size(); ++i) {
     const GraphInput& input = program.graph_inputs[i];
     if (input.role != GraphInput::Role::Input) continue;
@@ -195,29 +193,61 @@ std::optional<c10::ScalarType> Elements::type_of(const jit::Value* value) const 
   return found == types_.end() ? std::nullopt : std::optional(found->second);
 }
 
-// Whether the operands are of their kinds, as far as is known: where a run shows that they are not, ATen computes the
-// chain.
+std::optional<Type> Elements::chain_type(c10::ScalarType type) const {
+  switch (type) {
+    case c10::kBool:
+      return Type::Mask;
+    case c10::kFloat:
+      return Type::Float;
+    case c10::kHalf:
+      return halves_ ? std::optional(Type::Float16) : std::nullopt;
+    case c10::kBFloat16:
+      return halves_ ? std::optional(Type::BFloat16) : std::nullopt;
+    default:
+      return {};
+  }
+}
+
+// Whether the operands are of types that go together, as far as is known: where a run shows that they are not, ATen
+// computes the chain.
 std::optional<Element> Elements::chainable(jit::Node* node) const {
   auto element = element_of(node);
   if (!element || aliases_.hasWriters(node)) return {};
-  const auto type = type_of(node->output());
-  if (type && type != scalar_type(element->result)) return {};
-  bool known = type == c10::kFloat;
-  for (size_t i = 0; i < element->operands.size(); ++i) {
-    const jit::Value* const operand = node->input(i);
-    const bool is_mask = element->operands[i] == Kind::Mask;
-    if (!operand->type()->isSubtypeOf(*c10::TensorType::get())) {
-      if (is_mask || !constants_.number(operand)) return {};
-      continue;
-    }
-    const auto given = type_of(operand);
-    if (given ? given != scalar_type(element->operands[i]) : is_mask) return {};
-    known = known || given;
-  }
   for (const jit::Value* number : node->inputs().slice(element->operands.size())) {
     if (!constants_(number)) return {};
   }
-  return known ? element : std::nullopt;
+  const bool is_cast = node->kind() == c10::aten::to;
+  return is_cast || set_types(node, *element) ? element : std::nullopt;
+}
+
+// Makes what an operator has as floats the one type that these have. False where there is none, or nothing is known.
+bool Elements::set_types(const jit::Node* node, Element& element) const {
+  std::optional<Type> floats;
+  bool is_known = false;
+  const auto agrees = [&](c10::ScalarType given, Type expected) {
+    const auto type = chain_type(given);
+    if (!type || (*type == Type::Mask) != (expected == Type::Mask)) return false;
+    is_known = true;
+    if (expected == Type::Mask) return true;
+    return *type == *(floats = floats.value_or(*type));
+  };
+  if (const auto given = type_of(node->output()); given && !agrees(*given, element.result)) return false;
+  is_known = is_known && element.result != Type::Mask;
+  for (size_t i = 0; i < element.operands.size(); ++i) {
+    const jit::Value* const operand = node->input(i);
+    const bool is_mask = element.operands[i] == Type::Mask;
+    if (!operand->type()->isSubtypeOf(*c10::TensorType::get())) {
+      if (is_mask || !constants_.number(operand)) return false;
+      continue;
+    }
+    const auto given = type_of(operand);
+    if (given ? !agrees(*given, element.operands[i]) : is_mask) return false;
+  }
+  if (element.result != Type::Mask) element.result = floats.value_or(Type::Float);
+  for (Type& operand : element.operands) {
+    if (operand != Type::Mask) operand = floats.value_or(Type::Float);
+  }
+  return is_known;
 }
 
 // What the node computes, as far as its operator and its numbers tell.
@@ -255,14 +285,14 @@ std::optional<Element> Elements::leaky_relu(jit::Node* node) const {
 std::optional<Element> Elements::power(jit::Node* node) const {
   const bool by_scalar = name_of(node) == "aten::pow.Tensor_Scalar";
   const auto exponent = constants_.number(node->input(1));
-  const auto plain = [&](Op op) { return Element{op, {Kind::Float}}; };
+  const auto plain = [&](Op op) { return Element{op, {Type::Float}}; };
   if (exponent == 2.0) return plain(Op::Square);
   if (exponent == 3.0) return plain(Op::Cube);
   if (by_scalar && exponent == 0.5) return plain(Op::Sqrt);
   if (by_scalar && exponent == -0.5) return plain(Op::Rsqrt);
   if (exponent == -1.0) return plain(Op::Reciprocal);
   if (by_scalar && (exponent == 0.0 || exponent == 1.0 || exponent == -2.0)) return {};
-  return Element{Op::Pow, {Kind::Float, Kind::Float}};
+  return Element{Op::Pow, {Type::Float, Type::Float}};
 }
 
 std::optional<Element> Elements::clamp(jit::Node* node) const {
@@ -271,7 +301,7 @@ std::optional<Element> Elements::clamp(jit::Node* node) const {
   const auto low = bound(1), high = bound(2);
   // A bound of NaN makes everything NaN.
   if ((has_low && (!low || std::isnan(*low))) || (has_high && (!high || std::isnan(*high)))) return {};
-  Element element{Op::Clamp, {Kind::Float}};
+  Element element{Op::Clamp, {Type::Float}};
   if (!has_high) element.op = Op::ClampMin;
   if (!has_low) element.op = Op::ClampMax;
   element.a = static_cast<float>(has_low ? *low : *high);
@@ -279,15 +309,14 @@ std::optional<Element> Elements::clamp(jit::Node* node) const {
   return element;
 }
 
-// A cast between floats and masks.
+// A cast between floats, and between them and masks.
 std::optional<Element> Elements::cast(jit::Node* node) const {
-  const auto from = type_of(node->input(0));
-  const auto to = constants_.get<int64_t>(node->input(1));
-  if (!from || !to) return {};
-  constexpr auto number = [](c10::ScalarType type) { return static_cast<int64_t>(type); };
-  if (from == c10::kBool && *to == number(c10::kFloat)) return Element{Op::ToFloat, {Kind::Mask}};
-  if (from == c10::kFloat && *to == number(c10::kBool)) return Element{Op::ToBool, {Kind::Float}, Kind::Mask};
-  return {};
+  const auto given = type_of(node->input(0));
+  const auto wanted = constants_.get<int64_t>(node->input(1));
+  const auto from = given ? chain_type(*given) : std::nullopt;
+  const auto to = wanted ? chain_type(static_cast<c10::ScalarType>(*wanted)) : std::nullopt;
+  if (!from || !to || from == to) return {};
+  return Element{to == Type::Mask ? Op::ToBool : Op::ToFloat, {*from}, *to};
 }
 
 std::optional<ChainProgram::Reduction> Elements::reduction_of(jit::Node* node) const {
@@ -299,7 +328,7 @@ std::optional<ChainProgram::Reduction> Elements::reduction_of(jit::Node* node) c
   const auto keepdim = constants_.get<bool>(node->input(2));
   constexpr size_t kDtype = 3;
   const bool keeps_dtype = node->inputs().size() <= kDtype || node->input(kDtype)->mustBeNone();
-  if (!reduced || reduced->result != Kind::Float || !dims || !keepdim || !keeps_dtype || aliases_.hasWriters(node))
+  if (!reduced || reduced->result != Type::Float || !dims || !keepdim || !keeps_dtype || aliases_.hasWriters(node))
     return {};
   ChainProgram::Reduction reduction = found->second;
   if (dims->isIntList()) reduction.dims = dims->toIntVector();

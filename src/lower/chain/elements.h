@@ -19,18 +19,17 @@ namespace onnxtorch::chain {
 
 // What an element-wise operator computes. Its operands are the node's first inputs; what else there is are numbers.
 struct Element {
-  enum class Kind : uint8_t { Float, Mask };
-
   Op op;
-  std::vector<Kind> operands;
-  Kind result = Kind::Float;
+  std::vector<Type> operands;
+  Type result = Type::Float;
   float a = 0, b = 0;
 };
 
 // The operators that chains can compute, and the types of values as far as they are known.
 class Elements {
  public:
-  Elements(const Program& program, const Constants& constants, const torch::jit::AliasDb& aliases);
+  // With `halves`, floats of 16 bits are taken as well.
+  Elements(const Program& program, const Constants& constants, const torch::jit::AliasDb& aliases, bool halves);
 
   // Null where a node is none.
   const Element* element(const torch::jit::Node* node) const;
@@ -40,8 +39,10 @@ class Elements {
   void find(torch::jit::Block* block);
   void expect_types(const torch::jit::Node* loop);
   std::optional<c10::ScalarType> type_of(const torch::jit::Value* value) const;
+  std::optional<Type> chain_type(c10::ScalarType type) const;
 
   std::optional<Element> chainable(torch::jit::Node* node) const;
+  bool set_types(const torch::jit::Node* node, Element& element) const;
   std::optional<Element> element_of(torch::jit::Node* node) const;
   std::optional<Element> gelu(torch::jit::Node* node) const;
   std::optional<Element> leaky_relu(torch::jit::Node* node) const;
@@ -52,6 +53,7 @@ class Elements {
 
   const Constants& constants_;
   const torch::jit::AliasDb& aliases_;
+  const bool halves_;
   std::unordered_map<const torch::jit::Value*, c10::ScalarType> types_;
   std::unordered_map<const torch::jit::Node*, Element> elements_;
   std::unordered_map<const torch::jit::Node*, ChainProgram::Reduction> reductions_;

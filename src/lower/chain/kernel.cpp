@@ -268,7 +268,7 @@ void load(const Source& source, const T* data, int64_t begin, int64_t count, flo
 }
 
 void load(const Source& source, const void* data, int64_t begin, int64_t count, float* to, bool padded) {
-  if (source.is_mask) {
+  if (source.type == Type::Mask) {
     load(source, static_cast<const uint8_t*>(data), begin, count, to, padded);
   } else {
     load(source, static_cast<const float*>(data), begin, count, to, padded);
@@ -276,7 +276,8 @@ void load(const Source& source, const void* data, int64_t begin, int64_t count, 
 }
 
 float element(const Source& source, const void* data, int64_t at) {
-  return source.is_mask ? as_float(static_cast<const uint8_t*>(data)[at]) : static_cast<const float*>(data)[at];
+  return source.type == Type::Mask ? as_float(static_cast<const uint8_t*>(data)[at])
+                                   : static_cast<const float*>(data)[at];
 }
 
 void store_mask(const float* from, int64_t count, uint8_t* to) {
@@ -307,7 +308,7 @@ void stream(const float* from, int64_t count, float* to) {
   for (; i < count; ++i) to[i] = from[i];
 }
 
-bool is_direct(const Source& source) { return source.kind == Source::Kind::Direct && !source.is_mask; }
+bool is_direct(const Source& source) { return source.kind == Source::Kind::Direct && source.type == Type::Float; }
 
 // Computes a pass block by block. A block is of whole vectors, read and written in place where that can be; or it is
 // less than a vector, and copied.
@@ -318,7 +319,7 @@ class Pass {
         sources_(sources),
         results_(results),
         source_count_(static_cast<int64_t>(loop.sources.size())),
-        result_count_(static_cast<int64_t>(loop.results_are_masks.size())),
+        result_count_(static_cast<int64_t>(loop.result_types.size())),
         first_register_(source_count_ + static_cast<int64_t>(loop.constants.size())),
         first_result_(first_register_ + loop.registers),
         reductions_(loop, results + result_count_) {
@@ -361,11 +362,11 @@ class Pass {
  private:
   // What a source has fetched in any case is written where it is.
   bool is_streamed(int64_t result) const {
-    return loop_.streams && !loop_.results_are_masks[result] &&
+    return loop_.streams && loop_.result_types[result] == Type::Float &&
            std::find(sources_, sources_ + source_count_, results_[result]) == sources_ + source_count_;
   }
 
-  bool in_memory(int64_t result) const { return !loop_.results_are_masks[result] && !is_streamed(result); }
+  bool in_memory(int64_t result) const { return loop_.result_types[result] == Type::Float && !is_streamed(result); }
 
   void splat(int64_t slot, float value) {
     Vec(value).store(vectors_[slot]);
@@ -406,7 +407,7 @@ class Pass {
       const int64_t step = in_run ? source.strides.back() : 1;
       if (in_run && step == 0) {
         splat(i, element(source, sources_[i], offset(source, begin)));
-      } else if (whole && !source.is_mask && step == 1 && (in_run || is_direct(source))) {
+      } else if (whole && source.type == Type::Float && step == 1 && (in_run || is_direct(source))) {
         const int64_t at = in_run ? offset(source, begin) : begin;
         slots_[i] = {const_cast<float*>(static_cast<const float*>(sources_[i])) + at, kAll};
       } else {
@@ -435,7 +436,7 @@ class Pass {
   void write_results(int64_t begin, int64_t count, bool whole) const {
     for (int64_t i = 0; i < result_count_; ++i) {
       const float* const data = slots_[first_result_ + i].data;
-      if (loop_.results_are_masks[i]) {
+      if (loop_.result_types[i] == Type::Mask) {
         store_mask(data, count, static_cast<uint8_t*>(results_[i]) + begin);
       } else if (is_streamed(i)) {
         stream(data, count, static_cast<float*>(results_[i]) + begin);

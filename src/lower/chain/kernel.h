@@ -15,7 +15,7 @@ namespace onnxtorch::chain {
 struct Source {
   enum class Kind : uint8_t { Direct, Splat, Strided };
   Kind kind;
-  bool is_mask;                         // of bytes in memory
+  Type type;                            // one that kernels for the CPU take: Float or Mask, which is of bytes
   std::vector<int64_t> sizes, strides;  // of the whole pass, where Strided
 };
 
@@ -46,7 +46,7 @@ struct Loop {
   std::vector<Source> sources;
   std::vector<float> constants;
   uint16_t registers = 0;
-  std::vector<uint8_t> results_are_masks;
+  std::vector<Type> result_types;
   std::vector<Step> steps;
   std::vector<Reduction> reductions;  // of values that steps give
   Rows rows;
@@ -54,7 +54,7 @@ struct Loop {
   bool streams = false;        // results past the caches, as none is as large
 
   ONNX_TORCH_INLINE uint64_t slots() const {
-    return sources.size() + constants.size() + registers + results_are_masks.size();
+    return sources.size() + constants.size() + registers + result_types.size();
   }
 };
 

@@ -21,11 +21,10 @@ namespace {
 using chain::Loop;
 using chain::Op;
 using chain::Source;
+using chain::Type;
 using Ints = std::vector<int64_t>;
 using Layout = ChainPlan::Layout;
 using Pass = ChainPlan::Pass;
-
-bool gives_mask(Op op) { return op >= Op::Eq && op <= Op::LogicalXor; }
 
 // How much work an operator is, next to an addition.
 int64_t weight(Op op) {
@@ -65,9 +64,9 @@ bool same_strides(const Ints& sizes, const Ints& a, const Ints& b) {
 }
 
 // How a pass over `sizes`, with the dimensions in this order, reads a tensor.
-Source source(const Layout& tensor, const Ints& sizes, const Ints& order, bool is_mask) {
-  if (count(tensor.sizes) == 1) return {Source::Kind::Splat, is_mask, {}, {}};
-  Source result{Source::Kind::Strided, is_mask, {}, {}};
+Source source(const Layout& tensor, const Ints& sizes, const Ints& order, Type type) {
+  if (count(tensor.sizes) == 1) return {Source::Kind::Splat, type, {}, {}};
+  Source result{Source::Kind::Strided, type, {}, {}};
   const auto added = static_cast<int64_t>(sizes.size() - tensor.sizes.size());
   for (const int64_t dim : order) {
     if (sizes[dim] == 1) continue;
@@ -178,11 +177,10 @@ class Planner {
     return program_.instructions[value - program_.first_instruction()];
   }
   bool is_constant(size_t value) const {
-    return value >= program_.inputs_are_masks.size() && value < program_.first_instruction();
+    return value >= program_.input_types.size() && value < program_.first_instruction();
   }
-  bool is_mask(size_t value) const {
-    if (value < program_.inputs_are_masks.size()) return program_.inputs_are_masks[value];
-    return !is_constant(value) && gives_mask(instruction(value).op);
+  Type type_of(size_t value) const {
+    return value < program_.input_types.size() ? program_.input_types[value] : instruction(value).type;
   }
 
   bool find_sizes() {
@@ -285,15 +283,15 @@ class Planner {
   void add_operands(Pass& pass, const Members& members, const Ints& order) const {
     for (const size_t value : members.sources) {
       const Layout& layout = layouts_[tensor_of_.at(value)];
-      pass.loop.sources.push_back(source(layout, pass.layout.sizes, order, is_mask(value)));
+      pass.loop.sources.push_back(source(layout, pass.layout.sizes, order, type_of(value)));
     }
     for (const size_t value : members.constants)
-      pass.loop.constants.push_back(program_.constants[value - program_.inputs_are_masks.size()]);
+      pass.loop.constants.push_back(program_.constants[value - program_.input_types.size()]);
   }
 
   void add_results(Pass& pass, const Members& members) {
     for (const size_t value : members.results) {
-      pass.loop.results_are_masks.push_back(is_mask(value));
+      pass.loop.result_types.push_back(type_of(value));
       pass.results.push_back(add_tensor(value, pass.layout));
     }
   }
@@ -343,8 +341,8 @@ class Planner {
 
   void add_steps(Loop& loop, const Members& members, const std::map<size_t, size_t>& slots) const {
     for (const size_t value : members.instructions) {
-      const auto& [op, operands, a, b] = instruction(value);
-      chain::Step step{op, static_cast<uint16_t>(slots.at(value)), {}, a, b};
+      const auto& [op, type, operands, a, b] = instruction(value);
+      chain::Step step{op, type, static_cast<uint16_t>(slots.at(value)), {}, a, b};
       for (size_t i = 0; i < operands.size(); ++i) step.operands[i] = static_cast<uint16_t>(slots.at(operands[i]));
       loop.steps.push_back(step);
     }
@@ -414,14 +412,15 @@ class Planner {
     const size_t first_result = loop.slots() - pass.results.size();
     pass.over.resize(pass.results.size());
     for (size_t i = 0; i < pass.results.size(); ++i) {
-      if (loop.results_are_masks[i]) continue;
+      if (loop.result_types[i] != Type::Float) continue;
       const auto written =
           std::ranges::find(loop.steps, first_result + i, &chain::Step::result) - loop.steps.begin() + 1;
       for (size_t slot = 0; slot < pass.sources.size(); ++slot) {
         const size_t tensor = pass.sources[slot];
         const Source& source = loop.sources[slot];
-        if (source.kind == Source::Kind::Direct && !source.is_mask && layouts_[tensor].sizes == pass.layout.sizes &&
-            last_read(slot) <= written && std::ranges::count(pass.over, tensor) == 0 && is_last_to_read(pass, tensor)) {
+        if (source.kind == Source::Kind::Direct && source.type == Type::Float &&
+            layouts_[tensor].sizes == pass.layout.sizes && last_read(slot) <= written &&
+            std::ranges::count(pass.over, tensor) == 0 && is_last_to_read(pass, tensor)) {
           pass.over[i] = tensor;
           break;
         }

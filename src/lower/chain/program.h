@@ -13,6 +13,7 @@ namespace onnxtorch {
 struct ChainProgram {
   struct Instruction {
     chain::Op op;
+    chain::Type type;  // of the result
     std::vector<size_t> operands;
     float a = 0, b = 0;
   };
@@ -25,13 +26,13 @@ struct ChainProgram {
     size_t value = 0;  // an instruction's
   };
 
-  std::vector<uint8_t> inputs_are_masks;
+  std::vector<chain::Type> input_types;
   std::vector<float> constants;
   std::vector<Instruction> instructions;
   std::vector<Reduction> reductions;
   std::vector<size_t> results;  // instructions' and reductions' values
 
-  size_t first_instruction() const { return inputs_are_masks.size() + constants.size(); }
+  size_t first_instruction() const { return input_types.size() + constants.size(); }
   size_t first_reduction() const { return first_instruction() + instructions.size(); }
 };
 
