@@ -80,7 +80,7 @@ COLUMNS = {
     "unoptimized": ours("onnx_torch, no passes", {"optimize": False}),
     "bfloat16": ours("onnx_torch, bfloat16", {"precision": "bfloat16"}, precision="bfloat16", cuda=""),
     "graphs": ours("onnx_torch, CUDA graph", {"capture": True}, kind=""),
-    "recorded": ours("onnx_torch, cuda_graphs", {"cuda_graphs": True}, kind=""),
+    "launched": ours("onnx_torch, cuda_graphs=False", {"cuda_graphs": False}, kind=""),
     REFERENCE: Engine("onnxruntime", "onnxruntime", ("onnxruntime",), cuda="onnxruntime_tensors"),
     "onnxruntime_again": Engine("onnxruntime, a second process", "onnxruntime", ("onnxruntime",), repeats=REFERENCE),
     "openvino": openvino("OpenVINO, float32", {"INFERENCE_PRECISION_HINT": "f32"}),

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -21,7 +22,7 @@ struct Options {
   std::string device = "CPU";                  // "CPU" or "CUDA:n"
   std::string precision = "float32";           // of products with weights: "float32", "bfloat16" or "float16"
   bool tf32 = false;                           // whether float32 products on CUDA may be computed in TF32
-  bool cuda_graphs = false;                    // whether runs on CUDA are recorded and replayed, see docs/cuda.md
+  std::optional<bool> cuda_graphs = {};        // whether runs on CUDA are recorded; none: where they can be
   bool optimize = true;                        // false: the model's operators one by one, as they are translated
   std::set<std::string> disabled_passes = {};  // optimizations to leave out, by their names
   int threads = 0;                             // that one run uses on the CPU; 0: as many as the process does

@@ -309,12 +309,17 @@ class PythonRecording : public Recording {
   std::shared_ptr<py::object> object_;
 };
 
-void assume_python_recordings(const py::object& make) {
-  if (make.is_none()) return assume_recordings({});
-  assume_recordings([held = shared(make)](c10::Device device) -> std::unique_ptr<Recording> {
-    const py::gil_scoped_acquire gil;
-    return std::make_unique<PythonRecording>((*held)(device.index()));
-  });
+void assume_python_recordings(const py::object& make, const py::object& is_at_work) {
+  if (make.is_none()) return assume_recorder({});
+  assume_recorder(Recorder{.make = [held = shared(make)](c10::Device device) -> std::unique_ptr<Recording> {
+                             const py::gil_scoped_acquire gil;
+                             return std::make_unique<PythonRecording>((*held)(device.index()));
+                           },
+                           .is_at_work =
+                               [held = shared(is_at_work)](c10::Device device) {
+                                 const py::gil_scoped_acquire gil;
+                                 return (*held)(device.index()).cast<bool>();
+                               }});
 }
 
 }  // namespace
@@ -323,9 +328,9 @@ PYBIND11_MODULE(_C, m) {
   py::register_local_exception_translator(translate_exception);
 
   py::class_<Options>(m, "Options")
-      .def(py::init([](std::string device, std::string precision, bool tf32, bool cuda_graphs, bool optimize,
-                       std::set<std::string> disabled_passes, int threads, std::map<std::string, int64_t> shapes,
-                       const std::map<std::string, double>& limits) {
+      .def(py::init([](std::string device, std::string precision, bool tf32, std::optional<bool> cuda_graphs,
+                       bool optimize, std::set<std::string> disabled_passes, int threads,
+                       std::map<std::string, int64_t> shapes, const std::map<std::string, double>& limits) {
              return Options{std::move(device), std::move(precision),       tf32,    cuda_graphs,
                             optimize,          std::move(disabled_passes), threads, std::move(shapes),
                             limits_of(limits)};
@@ -398,8 +403,9 @@ PYBIND11_MODULE(_C, m) {
       "Raises DeviceError where a device is absent.");
   m.def("assume_cuda_devices", &assume_cuda_devices, py::arg("count"),
         "Takes so many CUDA devices to be there, for tests that answer ATen's calls themselves.");
-  m.def("assume_recordings", &assume_python_recordings, py::arg("make"),
-        "Has make(index of the device) give the recordings for CUDA, for tests; None: as it was.");
+  m.def("assume_recordings", &assume_python_recordings, py::arg("make"), py::arg("is_at_work"),
+        "Has make(index of the device) give the recordings for CUDA, and is_at_work(index) tell of others', for tests; "
+        "None: as it was.");
   m.def(
       "waits",
       [] {

@@ -290,7 +290,7 @@ class OnnxTorchBackend(Backend):
         base_dir: str | os.PathLike[str] | None = None,
         precision: str = "float32",
         tf32: bool = False,
-        cuda_graphs: bool = False,
+        cuda_graphs: bool | None = None,
         optimize: bool = True,
         disabled_passes: Iterable[str] = (),
         threads: int = 0,
@@ -309,7 +309,8 @@ class OnnxTorchBackend(Backend):
             tf32: whether convolutions, products and recurrent layers of float32 may be computed in TF32 on CUDA, which
                 has 10 bits of mantissa instead of 23; whatever ``torch.backends`` says.
             cuda_graphs: whether runs on CUDA are recorded, once for each set of the inputs' sizes and types, and
-                launched as a whole after that; an `UnsupportedError` where a node has the host wait (docs/cuda.md).
+                launched as a whole after that (docs/cuda.md). None: where the model lets them be, from the third run
+                of a set on. True: from the first, and an `UnsupportedError` where a node has the host wait.
             optimize: whether `passes` may rewrite the graph; without them, the model's operators run one by one.
             disabled_passes: the names of passes to leave out.
             threads: how many threads a run of this model uses on the CPU, whatever the process uses; 0: torch's number.

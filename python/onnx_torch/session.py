@@ -164,9 +164,11 @@ def _with_initializers(source: bytes | str, values: Mapping[str, OrtValue]) -> o
     return model
 
 
-def _is_set(options: Mapping[str, str], name: str) -> bool:
-    """Whether a provider's option is set. It is not where it is absent, also where onnxruntime's is (use_tf32)."""
-    value = options.get(name, "0")
+def _is_set(options: Mapping[str, str], name: str) -> bool | None:
+    """Whether a provider's option is set; None where it is absent."""
+    value = options.get(name)
+    if value is None:
+        return None
     if value not in ("0", "false", "False", "1", "true", "True"):
         raise InvalidArgument(f"the provider's option {name} is 0 or 1, not {value!r}")
     return value in ("1", "true", "True")
@@ -191,8 +193,8 @@ def _prepared(
             optimize=options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL,
             threads=max(0, threads),
             shapes=_sizes(source, options),
-            cuda_graphs=device.type == "cuda" and _is_set(provider_options, "enable_cuda_graph"),
-            tf32=device.type == "cuda" and _is_set(provider_options, "use_tf32"),
+            cuda_graphs=_is_set(provider_options, "enable_cuda_graph") if device.type == "cuda" else None,
+            tf32=device.type == "cuda" and bool(_is_set(provider_options, "use_tf32")),
         )
     except DecodeError as error:
         raise InvalidProtobuf(str(error)) from error

@@ -17,7 +17,13 @@ Device = Annotated[str, typer.Option(help="CPU, or CUDA:n.")]
 Threads = Annotated[int, typer.Option(min=0, help="Threads on the CPU; 0 is what torch uses.")]
 Precision = Annotated[str, typer.Option(metavar="TYPE", help="Of products with weights: float32, bfloat16 or float16.")]
 Tf32 = Annotated[bool, typer.Option("--tf32", help="Let CUDA compute products of float32 in TF32.")]
-CudaGraphs = Annotated[bool, typer.Option("--cuda-graphs", help="Record runs on CUDA, and launch them as a whole.")]
+CudaGraphs = Annotated[
+    bool | None,
+    typer.Option(
+        "--cuda-graphs/--no-cuda-graphs",
+        help="Record runs on CUDA, and launch them as a whole; else where it can be done.",
+    ),
+]
 Optimize = Annotated[bool, typer.Option("--optimize/--no-optimize", help="Whether passes may rewrite the graph.")]
 DisabledPass = Annotated[
     list[str] | None,

@@ -45,7 +45,7 @@ def run(
     device: Device = "CPU",
     precision: Precision = "float32",
     tf32: Tf32 = False,
-    cuda_graphs: CudaGraphs = False,
+    cuda_graphs: CudaGraphs = None,
     optimize: Optimize = True,
     disable_pass: DisabledPass = None,
     threads: Threads = 0,

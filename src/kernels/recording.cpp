@@ -8,42 +8,47 @@
 namespace onnxtorch {
 namespace {
 
-struct Makers {
+struct Recorders {
   std::mutex mutex;
-  MakeRecording registered, assumed;
+  std::optional<Recorder> registered, assumed;
 };
 
-Makers& makers() {
-  static Makers all;
+Recorders& recorders() {
+  static Recorders all;
   return all;
 }
 
-MakeRecording current() {
-  Makers& all = makers();
+std::optional<Recorder> current() {
+  Recorders& all = recorders();
   const std::lock_guard lock(all.mutex);
   return all.assumed ? all.assumed : all.registered;
 }
 
 }  // namespace
 
-void register_recordings(MakeRecording make) {
-  Makers& all = makers();
+void register_recorder(Recorder recorder) {
+  Recorders& all = recorders();
   const std::lock_guard lock(all.mutex);
-  all.registered = std::move(make);
+  all.registered = std::move(recorder);
 }
 
-void assume_recordings(MakeRecording make) {
-  Makers& all = makers();
+void assume_recorder(std::optional<Recorder> recorder) {
+  Recorders& all = recorders();
   const std::lock_guard lock(all.mutex);
-  all.assumed = std::move(make);
+  all.assumed = std::move(recorder);
 }
 
-bool has_recordings() { return static_cast<bool>(current()); }
+bool has_recordings() { return current().has_value(); }
 
 std::unique_ptr<Recording> new_recording(c10::Device device) {
-  const MakeRecording make = current();
-  TORCH_CHECK(make, "nothing records what ", device, " is given");
-  return make(device);
+  const auto recorder = current();
+  TORCH_CHECK(recorder, "nothing records what ", device, " is given");
+  return recorder->make(device);
+}
+
+bool is_being_recorded(c10::Device device) {
+  const auto recorder = current();
+  return recorder && recorder->is_at_work(device);
 }
 
 }  // namespace onnxtorch

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 namespace onnxtorch {
 
@@ -24,16 +25,22 @@ class __attribute__((visibility("default"))) Recording {
   virtual void replay(const Work& before, const Work& after) = 0;
 };
 
-using MakeRecording = std::function<std::unique_ptr<Recording>(c10::Device device)>;
+struct Recorder {
+  std::function<std::unique_ptr<Recording>(c10::Device device)> make;
+  std::function<bool(c10::Device device)> is_at_work;  // in the caller's stream, for whomever
+};
 
-void register_recordings(MakeRecording make);
+void register_recorder(Recorder recorder);
 
-// Has others made, for tests on machines without a device; an empty function: those that are registered again.
-void assume_recordings(MakeRecording make);
+// Has another one record, for tests on machines without a device; none: the one that is registered again.
+void assume_recorder(std::optional<Recorder> recorder);
 
 bool has_recordings();
 
 // Throws where nothing records.
 std::unique_ptr<Recording> new_recording(c10::Device device);
+
+// Whether what the device is given now, in the caller's stream, is a part of a recording.
+bool is_being_recorded(c10::Device device);
 
 }  // namespace onnxtorch

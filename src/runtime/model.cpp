@@ -11,6 +11,7 @@
 #include "lower/place.h"
 #include "lower/waits.h"
 #include "runtime/devices.h"
+#include "runtime/text_of.h"
 #include "runtime/thread_limit.h"
 #include "runtime/to_device.h"
 
@@ -32,29 +33,6 @@ std::string describe(at::IntArrayRef sizes) {
   return text.str();
 }
 
-c10::IValue moved(const c10::IValue& value, c10::Device device) {
-  if (value.isTensor()) {
-    const at::Tensor& t = value.toTensor();
-    return t.defined() ? to_device(t, device) : value;
-  }
-  if (value.isList()) {
-    c10::impl::GenericList items(value.toList().elementType());
-    for (const c10::IValue& item : value.toListRef()) items.push_back(moved(item, device));
-    return items;
-  }
-  if (value.isTuple()) {
-    std::vector<c10::IValue> parts;
-    for (const c10::IValue& part : value.toTupleRef().elements()) parts.push_back(moved(part, device));
-    return c10::ivalue::Tuple::create(std::move(parts));
-  }
-  return value;
-}
-
-std::vector<c10::IValue> moved(std::vector<c10::IValue> values, c10::Device device) {
-  for (c10::IValue& value : values) value = moved(value, device);
-  return values;
-}
-
 // In the order of the graph's inputs.
 std::vector<c10::IValue> inputs_of(const Program& program, const FedInputs& feeds) {
   std::vector<c10::IValue> inputs;
@@ -70,11 +48,6 @@ void check_recordings(const Options& options, c10::Device device) {
   if (!device.is_cuda()) throw InputError("cuda_graphs is for CUDA devices, and the device is " + options.device);
   if (options.limits != Limits{}) throw InputError("cuda_graphs and limits exclude each other");
   if (!has_recordings()) throw DeviceError("this build has no CUDA graphs: it was built without the CUDA kernels");
-}
-
-std::string text_of(const std::exception& failure) {
-  const auto* error = dynamic_cast<const c10::Error*>(&failure);
-  return error ? error->what_without_backtrace() : failure.what();
 }
 
 // What was wrong, without TorchScript's traceback in front.
@@ -99,7 +72,7 @@ PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options opti
   if (!(options_.limits.seconds > 0)) throw InputError("the seconds of limits must be more than 0");
   if (!(options_.limits.memory > 0)) throw InputError("the memory of limits must be more than 0 bytes");
   check_options(options_, device_);
-  if (options_.cuda_graphs) check_recordings(options_, device_);
+  if (options_.cuda_graphs.value_or(false)) check_recordings(options_, device_);
   onnxtorch::check(file_->proto);
   const ThreadLimit limit(options_.threads);  // weights are laid out for as many threads as will run
   const auto settings = cuda_settings();
@@ -135,10 +108,20 @@ Program PreparedModel::lowered(const Variant& variant, std::optional<size_t> wat
 }
 
 PreparedModel::Runnable PreparedModel::runnable(const Variant& variant, Program program) const {
-  const bool recorded = options_.cuda_graphs && !variant.timed && !variant.guarded;
-  if (recorded) check_recordable(program, device_);
   auto executable = std::make_shared<const Executable>(std::move(program));
-  return {executable, recorded ? std::make_shared<RecordedRuns>(executable, device_) : nullptr};
+  return {executable, recorded_runs(executable, variant)};
+}
+
+std::shared_ptr<RecordedRuns> PreparedModel::recorded_runs(const std::shared_ptr<const Executable>& executable,
+                                                           const Variant& variant) const {
+  const bool asked = options_.cuda_graphs.value_or(false);
+  const bool wanted = options_.cuda_graphs.value_or(device_.is_cuda() && has_recordings());
+  if (!wanted || variant.timed || variant.guarded) return {};
+  if (const auto obstacle = obstacle_to_recording(executable->program(), device_)) {
+    if (asked) throw *obstacle;
+    return {};
+  }
+  return std::make_shared<RecordedRuns>(executable, device_, asked);
 }
 
 PreparedModel::Runnable PreparedModel::runnable_for(const Variant& variant) const {
@@ -195,7 +178,7 @@ PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intr
   const auto settings = cuda_settings();
   const auto [executable, recorded] = runnable_for(variant);
   std::vector<c10::IValue> values = inputs_of(executable->program(), feeds);
-  if (!recorded) values = moved(std::move(values), device_);  // a recording copies them to where it reads them
+  if (!recorded) values = to_device(std::move(values), device_);  // a recording copies them to where it reads them
   Result result;
   std::optional<RunGuard> guard;  // outlives the run, to tell why it ended
   try {
@@ -212,7 +195,7 @@ PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intr
   } catch (const std::exception& failure) {
     const std::string stopped = guard ? guard->reason() : "";
     if (!stopped.empty()) throw StoppedError(stopped, failed_node(text_of(failure), executable->program()));
-    if (recorded) values = moved(std::move(values), device_);
+    if (recorded) values = to_device(std::move(values), device_);
     explain(failure, *executable, variant, values, strings);
   }
   for (const OutputSpec& output : executable->program().outputs) result.types.push_back(output.type);

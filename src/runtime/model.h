@@ -79,12 +79,14 @@ class PreparedModel {
   Variant base_variant() const { return {.overridden = {}, .outputs = {}, .guarded = options_.limits != Limits{}}; }
   std::unique_ptr<CudaSettings> cuda_settings() const;  // for the CUDA device that the model is on, if it is
   Program lowered(const Variant& variant, std::optional<size_t> watched = {}) const;
-  // One graph of the model; runs of it are recorded where there is something to record them.
+  // One graph of the model, and what records its runs, if anything does.
   struct Runnable {
     std::shared_ptr<const Executable> executable;
     std::shared_ptr<RecordedRuns> recorded;
   };
   Runnable runnable(const Variant& variant, Program program) const;
+  std::shared_ptr<RecordedRuns> recorded_runs(const std::shared_ptr<const Executable>& executable,
+                                              const Variant& variant) const;
   Runnable runnable_for(const Variant& variant) const;
   void check(const InputSpec& input, const Fed& fed) const;
   [[noreturn]] void explain(const std::exception& failure, const Executable& executable, const Variant& variant,

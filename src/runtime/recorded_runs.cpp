@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include "runtime/text_of.h"
 #include "runtime/to_device.h"
 
 namespace onnxtorch {
@@ -11,6 +12,7 @@ namespace {
 using c10::IValue;
 
 constexpr size_t kKept = 8;
+constexpr int kPlainRuns = 2;  // where recordings were not asked for
 
 IValue copied(const IValue& value) {
   if (value.isTensor()) return value.toTensor().defined() ? value.toTensor().clone() : value;
@@ -29,8 +31,8 @@ IValue copied(const IValue& value) {
 
 }  // namespace
 
-RecordedRuns::RecordedRuns(std::shared_ptr<const Executable> executable, c10::Device device)
-    : executable_(std::move(executable)), device_(device), recordings_(kKept) {}
+RecordedRuns::RecordedRuns(std::shared_ptr<const Executable> executable, c10::Device device, bool asked)
+    : executable_(std::move(executable)), device_(device), asked_(asked), runs_(kKept) {}
 
 RecordedRuns::Key RecordedRuns::key_of(std::span<const IValue> inputs) {
   Key key;
@@ -58,17 +60,47 @@ std::unique_ptr<const RecordedRuns::Recorded> RecordedRuns::record(
   return made;
 }
 
+std::vector<IValue> RecordedRuns::replayed(const Recorded& recorded, std::span<const IValue> inputs) {
+  std::vector<IValue> results;
+  recorded.recording->replay([&] { copy(inputs, recorded.inputs); },
+                             [&] {
+                               for (const IValue& result : recorded.results) results.push_back(copied(result));
+                             });
+  return results;
+}
+
+std::vector<IValue> RecordedRuns::run_plainly(std::span<const IValue> inputs,
+                                              const c10::intrusive_ptr<StringPool>& strings) const {
+  return executable_->run(to_device({inputs.begin(), inputs.end()}, device_), strings);
+}
+
 std::vector<IValue> RecordedRuns::run(std::span<const IValue> inputs, const c10::intrusive_ptr<StringPool>& strings) {
   const c10::InferenceMode inference;
-  const std::lock_guard lock(mutex_);
-  const auto recorded = recordings_.get(key_of(inputs), [&] { return record(inputs, strings); });
-  const Recorded& found = **recorded;
-  std::vector<IValue> results;
-  found.recording->replay([&] { copy(inputs, found.inputs); },
-                          [&] {
-                            for (const IValue& result : found.results) results.push_back(copied(result));
-                          });
-  return results;
+  if (gave_up_ || is_being_recorded(device_)) return run_plainly(inputs, strings);
+  std::unique_lock lock(mutex_, std::defer_lock);
+  if (asked_) {
+    lock.lock();
+  } else if (!lock.try_lock()) {
+    return run_plainly(inputs, strings);
+  }
+  const auto found = runs_.get(key_of(inputs), [] { return std::make_unique<Runs>(); });
+  Runs& runs = **found;
+  if (!runs.recorded && !asked_ && runs.plain++ < kPlainRuns) {
+    lock.unlock();
+    return run_plainly(inputs, strings);
+  }
+  try {
+    if (!runs.recorded) runs.recorded = record(inputs, strings);
+  } catch (const std::exception& failure) {
+    if (asked_) throw;
+    lock.unlock();
+    std::vector<IValue> results = run_plainly(inputs, strings);  // throws where the run itself fails
+    gave_up_ = true;
+    TORCH_WARN("runs on ", device_,
+               " go on without CUDA graphs, which prepare(…, cuda_graphs=False) leaves out: ", text_of(failure));
+    return results;
+  }
+  return replayed(*runs.recorded, inputs);
 }
 
 }  // namespace onnxtorch

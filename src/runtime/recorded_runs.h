@@ -1,10 +1,11 @@
-// A graph's runs, recorded once for each set of the inputs' sizes and types, and replayed after that.
+// A graph's runs, recorded for each set of the inputs' sizes and types, and replayed after that.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <c10/core/Device.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -18,13 +19,15 @@
 
 namespace onnxtorch {
 
-// Any number of threads may run it; one does at a time. The inputs and results of a recording have memory of their own,
-// which each replay reads and writes again: inputs are copied there, and results from there. What a recording takes is
-// kept for as long as it is one of the latest.
+// Any number of threads may run it; one replays at a time. The inputs and results of a recording have memory of their
+// own, which each replay reads and writes again: inputs are copied there, and results from there. What a recording
+// takes is kept for as long as it is one of the latest. What a caller records has a plain run's work in it.
 class RecordedRuns {
  public:
-  // The program is one that check_recordable lets pass.
-  RecordedRuns(std::shared_ptr<const Executable> executable, c10::Device device);
+  // Where recordings were asked for, the first run of a set is recorded, runs wait for one another, and what cannot be
+  // recorded fails. Where not, the third is, as its sizes will come again, and a run that would wait, or cannot be
+  // recorded, is a plain one. Of the program nothing is known that keeps it from being recorded.
+  RecordedRuns(std::shared_ptr<const Executable> executable, c10::Device device, bool asked);
 
   // As Executable's, but the inputs may lie anywhere.
   std::vector<c10::IValue> run(std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings);
@@ -37,16 +40,25 @@ class RecordedRuns {
     std::vector<c10::IValue> results;
     std::unique_ptr<Recording> recording;  // goes first
   };
+  struct Runs {  // of one set
+    int plain = 0;
+    std::unique_ptr<const Recorded> recorded;
+  };
 
   static Key key_of(std::span<const c10::IValue> inputs);
   static void copy(std::span<const c10::IValue> from, std::span<const c10::IValue> to);
   std::unique_ptr<const Recorded> record(std::span<const c10::IValue> inputs,
                                          const c10::intrusive_ptr<StringPool>& strings) const;
+  static std::vector<c10::IValue> replayed(const Recorded& recorded, std::span<const c10::IValue> inputs);
+  std::vector<c10::IValue> run_plainly(std::span<const c10::IValue> inputs,
+                                       const c10::intrusive_ptr<StringPool>& strings) const;
 
   std::shared_ptr<const Executable> executable_;
   c10::Device device_;
-  std::mutex mutex_;
-  Recent<Key, std::unique_ptr<const Recorded>> recordings_;
+  bool asked_;
+  std::atomic<bool> gave_up_ = false;
+  std::mutex mutex_;  // of what follows
+  Recent<Key, std::unique_ptr<Runs>> runs_;
 };
 
 }  // namespace onnxtorch

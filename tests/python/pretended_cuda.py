@@ -177,6 +177,7 @@ class PretendedCuda(TorchDispatchMode):
         hosted: how often a kernel of this library that has none for CUDA ran all the same, on the CPU.
         pinned: how often something was copied to memory that is pinned.
         faults: what would have failed on CUDA, in so many words; TorchScript's error does not always tell.
+        is_recorded: whether a caller is at a recording of its own, as far as onnx_torch is told.
     """
 
     def __init__(self, count: int = 1) -> None:
@@ -187,17 +188,18 @@ class PretendedCuda(TorchDispatchMode):
         self.hosted: Counter[str] = Counter()
         self.pinned = 0
         self.faults: list[str] = []
+        self.is_recorded = False
 
     def __enter__(self) -> PretendedCuda:
         _C.assume_cuda_devices(self.count)
-        _C.assume_recordings(PretendedRecording)
+        _C.assume_recordings(PretendedRecording, lambda index: self.is_recorded)
         super().__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
         _C.assume_cuda_devices(0)
-        _C.assume_recordings(None)
+        _C.assume_recordings(None, None)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Recorded runs: `prepare(model, "CUDA:0", cuda_graphs=True)`, on a device that is pretended (pretended_cuda.py)."""
+"""Recorded runs (`cuda_graphs`), on a device that is pretended (pretended_cuda.py)."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def cuda():
         yield device
 
 
-def prepare(model: onnx.ModelProto, **options: Any) -> Any:
-    return onnx_torch.prepare(model, "CUDA:0", cuda_graphs=True, **options)
+def prepare(model: onnx.ModelProto, cuda_graphs: bool | None = True, **options: Any) -> Any:
+    return onnx_torch.prepare(model, "CUDA:0", cuda_graphs=cuda_graphs, **options)
 
 
 def assert_recorded(count: int) -> None:
@@ -90,7 +90,7 @@ def test_a_replay_gives_what_a_run_gives_or_the_model_is_refused(case, cuda) -> 
 
 
 def test_each_replay_reads_the_inputs_that_are_given(cuda) -> None:
-    rep, plain = prepare(MLP), onnx_torch.prepare(MLP, "CUDA:0")
+    rep, plain = prepare(MLP), prepare(MLP, cuda_graphs=False)
     results = [rep.run([rows(3, seed)])[0] for seed in range(4)]
     assert_recorded(1)
     for seed, result in enumerate(results):
@@ -200,7 +200,7 @@ def test_what_excludes_it() -> None:
 
 
 def test_the_library_for_cuda_brings_recordings(cuda) -> None:
-    _C.assume_recordings(None)
+    _C.assume_recordings(None, None)
     try:
         onnx_torch.kernels_library(cuda=True)
     except onnx_torch.UnsupportedError:
@@ -259,7 +259,7 @@ def test_another_output_that_has_the_host_wait_is_refused(cuda) -> None:
 
 
 def test_threads_take_turns(cuda) -> None:
-    rep, plain = prepare(MLP), onnx_torch.prepare(MLP, "CUDA:0")
+    rep, plain = prepare(MLP), prepare(MLP, cuda_graphs=False)
     expected = [plain.run([rows(5, seed)])[0] for seed in range(4)]
     rep.run([rows(5)])
     wrong: list[int] = []
@@ -276,6 +276,102 @@ def test_threads_take_turns(cuda) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+    assert_recorded(1)
+
+
+def test_by_default_the_third_run_of_the_same_sizes_is_recorded(cuda) -> None:
+    rep, plain = prepare(MLP, None), prepare(MLP, False)
+    for seed, (count, made) in enumerate([(2, 0), (3, 0), (2, 0), (3, 0), (2, 1), (2, 1), (3, 2), (4, 2), (2, 2)]):
+        x = rows(count, seed)
+        np.testing.assert_array_equal(rep.run([x])[0], plain.run([x])[0])
+        assert_recorded(made)
+
+
+BRANCHES = "<then_branch = a () => (b) { b = Neg(x) }, else_branch = d () => (e) { e = Abs(x) }>"
+
+
+@pytest.mark.parametrize("body", ["y = NonZero(x)", f"n = ReduceMax(x)  c = Cast <to = 9> (n)  y = If(c) {BRANCHES}"])
+def test_by_default_a_model_that_has_the_host_wait_runs_as_it_is(body: str, cuda, caplog) -> None:
+    rep = prepare(parsed(f"(float[n, 4] x) => (y) {{ {body} }}"), None)
+    for _ in range(4):
+        rep.run([rows(2)])
+    assert_recorded(0)
+    assert not caplog.records
+
+
+class Failing(PretendedRecording):
+    def record(self, work: Any) -> None:
+        work()
+        raise RuntimeError("it is not to be recorded")
+
+
+def test_by_default_what_cannot_be_recorded_is_warned_of_once_and_runs_as_it_is(cuda, caplog) -> None:
+    _C.assume_recordings(Failing, lambda index: False)
+    rep, plain = prepare(MLP, None), prepare(MLP, False)
+    for seed in range(6):
+        x = rows(2 + seed // 4, seed)
+        np.testing.assert_array_equal(rep.run([x])[0], plain.run([x])[0])
+    assert_recorded(1)
+    (warning,) = caplog.records
+    assert "runs on cuda:0 go on without CUDA graphs" in warning.getMessage()
+    assert "it is not to be recorded" in warning.getMessage()
+    with pytest.raises(onnx_torch.RunError, match="it is not to be recorded"):
+        prepare(MLP).run([rows(2)])
+
+
+def test_by_default_a_run_that_fails_fails_as_it_does_without(cuda, caplog) -> None:
+    inputs = "float[1, h, 2, 8] q, float[1, g, 2, 8] k"
+    rep = prepare(parsed(f"({inputs}) => (y, a, b, c) {{ y, a, b, c = Attention(q, k, k) }}", opset=24), None)
+    q, k = np.ones((1, 3, 2, 8), np.float32), np.ones((1, 2, 2, 8), np.float32)
+    for _ in range(4):
+        with pytest.raises(onnx_torch.RunError, match="must be a multiple"):
+            rep.run([q, k])
+    for _ in range(4):
+        np.testing.assert_allclose(rep.run([k, k])[0], k)
+    assert not caplog.records
+    assert_recorded(3)  # the failing sizes twice, and the others once
+
+
+def test_by_default_no_thread_waits_for_another(cuda) -> None:
+    rep = prepare(MLP, None)
+    for _ in range(3):
+        rep.run([rows(5)])
+    inside, go_on = threading.Event(), threading.Event()
+    replay = PretendedRecording.replay
+
+    def waiting(self: Any, before: Any, after: Any) -> None:
+        inside.set()
+        assert go_on.wait(60)
+        replay(self, before, after)
+
+    results: list[Any] = []
+
+    def work() -> None:
+        with PretendedCuda():
+            results.extend(rep.run([rows(5)]))
+
+    PretendedRecording.replay = waiting
+    try:
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert inside.wait(60)
+        (plain,) = rep.run([rows(5)])  # while the other one holds the recording
+        go_on.set()
+        thread.join()
+    finally:
+        PretendedRecording.replay = replay
+    np.testing.assert_array_equal(plain, results[0])
+
+
+@pytest.mark.parametrize("cuda_graphs", [None, True])
+def test_within_a_recording_of_the_callers_runs_are_plain(cuda_graphs: bool | None, cuda) -> None:
+    rep = prepare(MLP, cuda_graphs)
+    cuda.is_recorded = True
+    expected = [rep.run([rows(2)])[0] for _ in range(4)]
+    assert_recorded(0)
+    cuda.is_recorded = False
+    for _ in range(3):
+        np.testing.assert_array_equal(rep.run([rows(2)])[0], expected[0])
     assert_recorded(1)
 
 

@@ -166,7 +166,7 @@ def test_weights_go_to_the_device_once():
         '<ir_version: 10, opset_import: ["": 21]> net (float[n, 2] x) => (y) <float[2] w = {1, 2}> { y = Mul(x, w) }'
     )
     with PretendedCuda(2) as cuda:
-        rep = onnx_torch.prepare(model, "CUDA:1")
+        rep = onnx_torch.prepare(model, "CUDA:1", cuda_graphs=False)
         cuda.copies.clear()
         for _ in range(3):
             (y,) = rep.run([np.ones((1, 2), np.float32)])

@@ -757,8 +757,13 @@ def test_options_of_the_cuda_provider(monkeypatch):
         assert graphs.get_provider_options() == {
             "CUDAExecutionProvider": {"device_id": "0", "enable_cuda_graph": "1", "use_tf32": "1"}
         }
-        session(enable_cuda_graph=False).run(["sum"], {"x": X, "y": X})
-        assert PretendedRecording.made == 1 and not prepared[-1]["tf32"]
+        never, as_it_is = session(enable_cuda_graph=False), session()
+        assert [options["cuda_graphs"] for options in prepared[-2:]] == [False, None]
+        assert prepared[-1]["tf32"] is False
+        for made, one in ((1, never), (2, as_it_is)):
+            for _ in range(4):
+                assert np.array_equal(one.run(["sum"], {"x": X, "y": X})[0], 3 * X)
+            assert PretendedRecording.made == made
         with pytest.raises(onnx_torch.InputError, match="enable_cuda_graph is 0 or 1, not 'maybe'"):
             session(enable_cuda_graph="maybe")
 

@@ -3,6 +3,7 @@
 
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -86,7 +87,12 @@ class CudaRecording final : public Recording {
 };
 
 [[maybe_unused]] const bool registered = [] {
-  register_recordings([](c10::Device device) { return std::make_unique<CudaRecording>(device); });
+  register_recorder({.make = [](c10::Device device) { return std::make_unique<CudaRecording>(device); },
+                     .is_at_work =
+                         [](c10::Device device) {
+                           const c10::cuda::CUDAGuard on_device(device);
+                           return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+                         }});
   return true;
 }();
 

@@ -1,0 +1,16 @@
+// What an exception says, without where it came from.
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include <exception>
+#include <string>
+
+namespace onnxtorch {
+
+inline std::string text_of(const std::exception& failure) {
+  const auto* const error = dynamic_cast<const c10::Error*>(&failure);
+  return error ? error->what_without_backtrace() : failure.what();
+}
+
+}  // namespace onnxtorch
