@@ -52,15 +52,17 @@ ONNX_TORCH_INLINE void scale_row(const float* x, float* y, int64_t size, float m
   }
 }
 
+ONNX_TORCH_INLINE void softmax_row(const float* x, float* y, int64_t size) {
+  const float largest = largest_of(x, size);
+  for (int64_t i = 0; i < size; ++i) y[i] = exp_of(x[i] - largest);
+  const float scale = 1 / sum_of(size, [&](int64_t i) { return y[i]; });
+  for (int64_t i = 0; i < size; ++i) y[i] *= scale;
+}
+
 }  // namespace
 
 ONNX_TORCH_FOR_EACH_CPU void softmax_rows(const float* x, float* y, int64_t rows, int64_t size) {
-  for (const float* const end = x + rows * size; x < end; x += size, y += size) {
-    const float largest = largest_of(x, size);
-    for (int64_t i = 0; i < size; ++i) y[i] = exp_of(x[i] - largest);
-    const float scale = 1 / sum_of(size, [&](int64_t i) { return y[i]; });
-    for (int64_t i = 0; i < size; ++i) y[i] *= scale;
-  }
+  for (const float* const end = x + rows * size; x < end; x += size, y += size) softmax_row(x, y, size);
 }
 
 ONNX_TORCH_FOR_EACH_CPU void layer_norm_rows(const float* x, float* y, int64_t rows, int64_t size,
@@ -165,6 +167,57 @@ ONNX_TORCH_FOR_EACH_CPU void product_with_panel(const float* x, float* y, int64_
       return product_with_vectors<3>(x, y, in, panel, bias, columns);
     default:
       return product_with_vectors<4>(x, y, in, panel, bias, columns);
+  }
+}
+
+ONNX_TORCH_INLINE float sum_of_lanes(Columns x) {
+  const auto eight = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+                     __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
+  const auto four =
+      __builtin_shufflevector(eight, eight, 0, 1, 2, 3) + __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+  return (four[0] + four[1]) + (four[2] + four[3]);
+}
+
+ONNX_TORCH_INLINE float product_of_rows(const float* a, const float* b, int64_t size) {
+  Columns sums = {};
+  int64_t i = 0;
+  for (; i + kColumns <= size; i += kColumns)
+    sums += *reinterpret_cast<const Columns*>(a + i) * *reinterpret_cast<const Columns*>(b + i);
+  float rest = 0;
+  for (; i < size; ++i) rest += a[i] * b[i];
+  return sum_of_lanes(sums) + rest;
+}
+
+// Of so many vectors of the rows' columns.
+template <int64_t kVectors>
+ONNX_TORCH_INLINE void weighted_sum(const float* weights, const float* rows, int64_t count, int64_t stride,
+                                    float* sum) {
+  Columns sums[kVectors] = {};
+  for (int64_t i = 0; i < count; ++i, rows += stride) {
+    const auto* row = reinterpret_cast<const Columns*>(rows);
+    for (int64_t v = 0; v < kVectors; ++v) sums[v] += weights[i] * row[v];
+  }
+  std::memcpy(sum, sums, sizeof(sums));
+}
+
+ONNX_TORCH_FOR_EACH_CPU void attend(const float* query, float* result, const Attended& to, bool without_nan,
+                                    float* weights) {
+  const float* key = to.keys;
+  for (int64_t i = 0; i < to.count; ++i, key += to.key_stride) {
+    weights[i] = product_of_rows(query, key, to.key_size) * to.scale + (to.mask ? to.mask[i * to.mask_stride] : 0);
+  }
+  softmax_row(weights, weights, to.count);
+  if (without_nan && weights[0] != weights[0]) std::fill_n(weights, to.count, 0.0F);  // a row is NaN as a whole
+
+  int64_t column = 0;
+  for (; column + 4 * kColumns <= to.value_size; column += 4 * kColumns)
+    weighted_sum<4>(weights, to.values + column, to.count, to.value_stride, result + column);
+  for (; column + kColumns <= to.value_size; column += kColumns)
+    weighted_sum<1>(weights, to.values + column, to.count, to.value_stride, result + column);
+  for (; column < to.value_size; ++column) {
+    float sum = 0;
+    for (int64_t i = 0; i < to.count; ++i) sum += weights[i] * to.values[i * to.value_stride + column];
+    result[column] = sum;
   }
 }
 

@@ -1441,6 +1441,50 @@ def test_attention_of_long_sequences(mask: str, lead: tuple[int, ...]):
     check_equal(source, inputs, threads=threads)
 
 
+@pytest.mark.parametrize("sizes", [(8, 7, 6), (64, 129, 64), (40, 300, 100), (1, 1, 1), (96, 33, 17)])
+@pytest.mark.parametrize("mask", ["none", "for each key", "for each head", "for each query", "all"])
+@pytest.mark.parametrize("shared", [False, True], ids=["own keys", "shared keys"])
+def test_attention_of_one_query(sizes: tuple[int, int, int], mask: str, shared: bool):
+    """As when text is generated: keys lie as they were appended, and heads may share them."""
+    size, count, value_size = sizes
+    source = model(
+        "(float[B, H, G, 1, D] q, float[B, H, N, K, D] k, float[B, H, N, K, E] v, float[M0, M1, M2, M3, M4] mask) "
+        "=> (float y) { kt = Transpose<perm = [0, 1, 2, 4, 3]>(k) p = MatMul(q, kt) h = Mul(p, half) s = Add(h, mask) "
+        "w = Softmax(s) bad = IsNaN(w) u = Where(bad, zero, w) y = MatMul(u, v) }",
+        half=np.float32(0.5),
+        zero=np.float32(0),
+    )
+    assert "onnx_torch::attention" in graph_of(source, "attention").splitlines()
+    shape = {
+        "none": (1, 1, 1, 1, 1),
+        "for each key": (1, 1, 1, 1, count),
+        "for each head": (1, 2, 3, 1, count),
+        "for each query": (2, 1, 3, 1, 1),
+        "all": (2, 2, 3, 1, count),
+    }[mask]
+    values = np.where(RNG.random(shape) < 0.3, -np.inf, 0).astype(np.float32)
+    if mask == "none":
+        values[:] = 0
+    elif mask == "all":
+        values[1, 0, 1] = -np.inf  # then there is nothing to attend to
+    heads = 1 if shared else 3
+    inputs = [floats(2, 2, 3, 1, size), floats(2, 2, heads, count, size), floats(2, 2, heads, count, value_size)]
+    for threads in (1, 2):
+        check_equal(source, [*inputs, values], threads=threads)
+
+
+def test_attention_of_one_query_to_what_is_not_finite():
+    source = model(
+        "(float[H, 1, D] q, float[H, K, D] k, float[H, K, D] v) => (float y) "
+        "{ kt = Transpose<perm = [0, 2, 1]>(k) s = MatMul(q, kt) w = Softmax(s) y = MatMul(w, v) }"
+    )
+    assert "onnx_torch::attention" in graph_of(source, "attention").splitlines()
+    q, k, v = floats(4, 1, 24), floats(4, 50, 24), floats(4, 50, 24)
+    k[1, 3, 2], v[2, 4, 5], v[3, 6, 7] = np.nan, np.nan, np.inf
+    with np.errstate(invalid="ignore"):
+        check_equal(source, [q, k, v])
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -5,11 +5,34 @@
 #include <ATen/WrapDimUtils.h>
 
 #include <algorithm>
+#include <atomic>
+#include <vector>
 
 #include "lower/onednn/inner_product.h"
 #include "lower/row_kernels.h"
 
 namespace onnxtorch::onednn {
+namespace {
+
+// Shares out what comes in numbers. A thread begins with a part of its own, which its cache may have from the run
+// before, and helps the others when it is done: they all read from one memory, and one may get less of it.
+template <typename Visit>
+void share_out(int64_t count, int64_t threads, const Visit& visit) {
+  struct alignas(64) Next {
+    std::atomic<int64_t> number;
+  };
+  std::vector<Next> next(threads);
+  const auto first_of = [=](int64_t part) { return count * part / threads; };
+  for (int64_t part = 0; part < threads; ++part) next[part].number = first_of(part);
+  at::parallel_for(0, threads, 1, [&](int64_t own, int64_t /*end*/) {
+    for (int64_t i = 0; i < threads; ++i) {
+      const int64_t part = (own + i) % threads, end = first_of(part + 1);
+      for (int64_t number; (number = next[part].number.fetch_add(1, std::memory_order_relaxed)) < end;) visit(number);
+    }
+  });
+}
+
+}  // namespace
 
 RowProduct::RowProduct(const LaidWeight& laid, at::Tensor form, at::Tensor bias)
     : laid_(laid), form_(std::move(form)), bias_(std::move(bias)), in_(form_.size(0)), out_(form_.size(1)) {}
@@ -47,14 +70,13 @@ void RowProduct::take_panels(const float* x, float* y) const {
   const auto& [weight, width, apart] = panels();
   const auto* const first = static_cast<const float*>(weight.memory.get_data_handle());
   const auto* const bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
-  const auto take = [&, width = width, apart = apart](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t column = i * width;
-      product_with_panel(x, y + column, in_, first + i * apart, width, bias ? bias + column : nullptr,
-                         std::min(width, out_ - column));
-    }
-  };
-  at::parallel_for(0, (out_ + width - 1) / width, std::max<int64_t>(1, kLeastWork / (in_ * width)), take);
+  const int64_t count = (out_ + width - 1) / width;
+  const int64_t threads = std::clamp<int64_t>(out_ * in_ / kLeastWork, 1, at::get_num_threads());
+  share_out(count, threads, [&, width = width, apart = apart](int64_t i) {
+    const int64_t column = i * width;
+    product_with_panel(x, y + column, in_, first + i * apart, width, bias ? bias + column : nullptr,
+                       std::min(width, out_ - column));
+  });
 }
 
 const at::Tensor& RowProduct::blocks() const {
