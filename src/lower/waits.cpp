@@ -4,6 +4,7 @@
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 #include <string>
 #include <string_view>
@@ -62,6 +63,7 @@ constexpr Wait kWaits[] = {
     {"aten::linalg_pinv", kSolver},
     {"aten::tensor", kNumbers},
     {"aten::as_tensor", kNumbers},
+    {"aten::affine_grid_generator", kNumbers},
 };
 
 bool is_tensor(const jit::Value* value) { return value->type()->isSubtypeOf(*c10::TensorType::get()); }
@@ -79,6 +81,10 @@ bool waits_for_operands(const jit::Node* node) {
   if (name == "aten::one_hot") {
     const auto classes = jit::toIValue(node->input(1));
     return classes && classes->toInt() == -1;
+  }
+  if (name == "aten::affine_grid_generator") {  // of one element along a dimension, which is a zero of the host's
+    const auto sizes = jit::toIValue(node->input(1));
+    return !sizes || std::ranges::count(sizes->toIntVector() | std::views::drop(2), 1) > 0;
   }
   if (name == "aten::index" || name == "aten::index_put" || name == "aten::index_put_")
     return std::ranges::any_of(node->input(1)->node()->inputs(), may_be_mask);

@@ -195,7 +195,6 @@ PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intr
   } catch (const std::exception& failure) {
     const std::string stopped = guard ? guard->reason() : "";
     if (!stopped.empty()) throw StoppedError(stopped, failed_node(text_of(failure), executable->program()));
-    if (recorded) values = to_device(std::move(values), device_);
     explain(failure, *executable, variant, values, strings);
   }
   for (const OutputSpec& output : executable->program().outputs) result.types.push_back(output.type);
@@ -213,7 +212,7 @@ void PreparedModel::explain(const std::exception& failure, const Executable& exe
     const Executable watched(lowered(variant, node_number(message)));
     const ShapeNotes notes;
     try {
-      watched.run(inputs, strings);
+      watched.run(to_device({inputs.begin(), inputs.end()}, device_), strings);
     } catch (const std::exception&) {
     }
     for (const std::string& line : notes.lines()) shapes += "\n  " + line;

@@ -177,6 +177,18 @@ def test_a_model_that_has_the_host_wait_is_refused(cuda) -> None:
     ]
 
 
+@pytest.mark.parametrize(("sizes", "waits"), [((2, 3, 4, 5), False), ((1, 1, 4, 5), False), ((2, 3, 4, 1), True)])
+def test_a_grid_of_one_element_along_a_dimension_is_refused(sizes: tuple[int, ...], waits: bool, cuda) -> None:
+    text = ", ".join(map(str, sizes))
+    model = parsed(f"(float[N, 2, 3] theta) => (y) <int64[4] size = {{{text}}}> {{ y = AffineGrid(theta, size) }}")
+    theta = [np.ones((sizes[0], 2, 3), np.float32)]
+    if waits:
+        with pytest.raises(onnx_torch.UnsupportedError, match="numbers of the host"):
+            prepare(model)
+    else:
+        np.testing.assert_allclose(prepare(model).run(theta)[0], prepare(model, False).run(theta)[0])
+
+
 @pytest.mark.parametrize("operator", ["argwhere", "bincount", "repeat_interleave"])
 def test_an_operator_of_aten_that_waits_is_refused(operator: str, cuda) -> None:
     onnx_torch.register_op("waits.test", operator, f"aten::{operator}")
