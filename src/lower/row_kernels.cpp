@@ -200,14 +200,16 @@ ONNX_TORCH_INLINE void weighted_sum(const float* weights, const float* rows, int
   std::memcpy(sum, sums, sizeof(sums));
 }
 
-ONNX_TORCH_FOR_EACH_CPU void attend(const float* query, float* result, const Attended& to, bool without_nan,
-                                    float* weights) {
+ONNX_TORCH_FOR_EACH_CPU void attend(const float* query, float* result, const Attended& to, float* weights) {
   const float* key = to.keys;
   for (int64_t i = 0; i < to.count; ++i, key += to.key_stride) {
     weights[i] = product_of_rows(query, key, to.key_size) * to.scale + (to.mask ? to.mask[i * to.mask_stride] : 0);
   }
+  bool is_hidden = true;
+  for (int64_t i = 0; i < to.count; ++i) is_hidden &= weights[i] == -std::numeric_limits<float>::infinity();
   softmax_row(weights, weights, to.count);
-  if (without_nan && weights[0] != weights[0]) std::fill_n(weights, to.count, 0.0F);  // a row is NaN as a whole
+  const bool is_zero = to.nan == NanRows::Zero || (to.nan == NanRows::ZeroWhereHidden && is_hidden);
+  if (is_zero && weights[0] != weights[0]) std::fill_n(weights, to.count, 0.0F);  // a row is NaN as a whole
 
   int64_t column = 0;
   for (; column + 4 * kColumns <= to.value_size; column += 4 * kColumns)

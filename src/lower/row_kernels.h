@@ -34,16 +34,19 @@ constexpr int64_t kWidestPanel = 4 * kColumns;
 void product_with_panel(const float* x, float* y, int64_t in, const float* panel, int64_t width, const float* bias,
                         int64_t columns);
 
+// What is made of a row of weights that is NaN, as a softmax of nothing but -inf is.
+enum class NanRows : uint8_t { Kept, Zero, ZeroWhereHidden };
+
 // What one row of a query attends to: `count` keys and values, whose rows are so far apart.
 struct Attended {
   const float *keys, *values, *mask;  // the mask, a number for each key, may be null
   int64_t count, key_size, value_size;
   int64_t key_stride, value_stride, mask_stride;
   float scale;
+  NanRows nan;
 };
 
-// softmax(query @ keys * scale + mask) @ values. The weights of a row that is NaN are 0 where none is to be. `weights`
-// has room for `count`.
-void attend(const float* query, float* result, const Attended& to, bool without_nan, float* weights);
+// softmax(query @ keys * scale + mask) @ values. `weights` has room for `count`.
+void attend(const float* query, float* result, const Attended& to, float* weights);
 
 }  // namespace onnxtorch

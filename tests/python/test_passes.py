@@ -1485,6 +1485,44 @@ def test_attention_of_one_query_to_what_is_not_finite():
         check_equal(source, [q, k, v])
 
 
+@pytest.mark.parametrize("kind", ["float", "bool"])
+@pytest.mark.parametrize("heads", [1, 2, 6])
+@pytest.mark.parametrize("shape", ["4-d", "3-d"])
+def test_the_operator_attention_of_one_query(shape: str, heads: int, kind: str):
+    """With a past, heads that share keys, and one query after the other, of which one attends to nothing."""
+    size, past, value_size = 24, 37, 20
+    dims = {"4-d": ("6, 1", f"{heads}, 1"), "3-d": ("1", "1")}[shape]
+    widths = {"4-d": (size, size, value_size), "3-d": (6 * size, heads * size, heads * value_size)}[shape]
+    attributes = f"<q_num_heads = 6, kv_num_heads = {heads}>" if shape == "3-d" else ""
+    source = model(
+        f"(float[2, {dims[0]}, {widths[0]}] q, float[2, {dims[1]}, {widths[1]}] k, float[2, {dims[1]}, {widths[2]}] v, "
+        f"float[2, {heads}, {past}, {size}] pk, float[2, {heads}, {past}, {value_size}] pv, {kind}[M0, M1, 1, M3] m) "
+        f"=> (float y, float nk, float nv) {{ y, nk, nv = Attention{attributes}(q, k, v, m, pk, pv) }}"
+    )
+    source.opset_import[0].version = 23
+    assert "onnx_torch::attention" in graph_of(source, "attention").splitlines()
+    for sizes in [(1, 1), (1, 6), (2, 1), (2, 6)]:
+        shown = RNG.random((*sizes, 1, past + 1)) < 0.7
+        shown[-1, -1] = False
+        mask = shown if kind == "bool" else np.where(shown, floats(*shown.shape), -np.inf).astype(np.float32)
+        inputs = [
+            floats(*(d.dim_value for d in value.type.tensor_type.shape.dim)) for value in list(source.graph.input)[:5]
+        ]
+        check_equal(source, [*inputs, mask])
+
+
+@pytest.mark.parametrize("queries", [1, 2])
+def test_the_operator_attention_to_what_is_not_finite(queries: int):
+    source = model(
+        f"(float[1, 4, {queries}, 24] q, float[1, 4, K, 24] k, float[1, 4, K, 24] v) => (float y) "
+        "{ y = Attention(q, k, v) }"
+    )
+    source.opset_import[0].version = 23
+    q, k, v = floats(1, 4, queries, 24), floats(1, 4, 50, 24), floats(1, 4, 50, 24)
+    k[0, 1, 3, 2], v[0, 2, 4, 5], v[0, 3, 6, 7] = np.nan, np.nan, np.inf
+    check_equal(source, [q, k, v])
+
+
 @pytest.mark.parametrize(
     "body",
     [

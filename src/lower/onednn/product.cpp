@@ -11,7 +11,7 @@
 #include "kernels/arrange.h"
 #include "kernels/work_memory.h"
 #include "lower/onednn/primitives.h"
-#include "lower/row_kernels.h"
+#include "lower/row_attention.h"
 #include "lower/rows.h"
 
 namespace onnxtorch::onednn {
@@ -157,54 +157,6 @@ int64_t rows_at_once(at::IntArrayRef result, int64_t keys) {
   return std::max(kFewestRows, kMostScores * at::get_num_threads() / scores_of_row);
 }
 
-// Where a tensor has the matrix of this number in a batch of matrices.
-int64_t offset_of_matrix(const at::Tensor& t, int64_t number) {
-  int64_t offset = 0;
-  for (int64_t dim = t.dim() - 3; dim >= 0; --dim) {
-    offset += number % t.size(dim) * t.stride(dim);
-    number /= t.size(dim);
-  }
-  return offset;
-}
-
-bool lies_side_by_side(const at::Tensor& t, int64_t dim) { return t.stride(dim) == 1 || t.size(dim) == 1; }
-
-// Without primitives, whose calls take longer than so little work.
-void attend_by_rows(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const at::Tensor& mask,
-                    double scale, bool without_nan, const at::Tensor& result) {
-  constexpr int64_t kLeastWork = 1 << 15;  // for one thread
-  const auto batch = result.sizes().slice(0, result.dim() - 2);
-  const auto spread = [&](const at::Tensor& t, int64_t rows, int64_t columns) {
-    std::vector<int64_t> sizes = batch.vec();
-    sizes.insert(sizes.end(), {rows, columns});
-    return t.expand(sizes);
-  };
-  const int64_t count = value.size(-2), key_size = query.size(-1), value_size = value.size(-1);
-  const at::Tensor queries = spread(query, 1, key_size), keys = spread(key, key_size, count),
-                   values = spread(value, count, value_size);
-  const at::Tensor masks = mask.defined() ? spread(mask, 1, count) : mask;
-  const auto attend_one = [&](int64_t number, float* weights) {
-    const auto at = [number](const at::Tensor& t) { return t.const_data_ptr<float>() + offset_of_matrix(t, number); };
-    const Attended to{.keys = at(keys),
-                      .values = at(values),
-                      .mask = masks.defined() ? at(masks) : nullptr,
-                      .count = count,
-                      .key_size = key_size,
-                      .value_size = value_size,
-                      .key_stride = keys.stride(-1),
-                      .value_stride = values.stride(-2),
-                      .mask_stride = masks.defined() ? masks.stride(-1) : 0,
-                      .scale = static_cast<float>(scale)};
-    attend(at(queries), result.mutable_data_ptr<float>() + offset_of_matrix(result, number), to, without_nan, weights);
-  };
-  const int64_t work = count * (key_size + value_size);
-  at::parallel_for(0, c10::multiply_integers(batch), std::max<int64_t>(1, kLeastWork / work),
-                   [&](int64_t begin, int64_t end) {
-                     std::vector<float> weights(count);
-                     for (int64_t i = begin; i < end; ++i) attend_one(i, weights.data());
-                   });
-}
-
 }  // namespace
 
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
@@ -217,10 +169,8 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
   const int64_t rows = query.size(-2), step = rows_at_once(*sizes, key.size(-1));
   const bool mask_has_rows = added.defined() && added.dim() >= 2 && added.size(-2) != 1;
   const at::Tensor result = empty_result(*sizes, value.scalar_type());
-  const bool by_rows = rows == 1 && lies_side_by_side(query, -1) && lies_side_by_side(key, -2) &&
-                       lies_side_by_side(value, -1) && (!added.defined() || is_plain(added));
-  if (by_rows) {
-    attend_by_rows(query, key, value, added, scale, without_nan, result);
+  if (is_of_rows(query, key, value, added)) {
+    attend_rows(query, key, value, added, scale, without_nan ? NanRows::Zero : NanRows::Kept, result);
     return result;
   }
   // A primitive arranges the keys for itself, each time; it is soonest done where they are transposed already.

@@ -4,6 +4,7 @@
 
 #include "lower/attention.h"
 #include "lower/onednn/packed.h"
+#include "lower/row_attention.h"
 #include "passes/walk.h"
 #include "translate/writes.h"
 
@@ -21,6 +22,7 @@ void find_attention(Program& program) {
             {found.query, found.key, found.value, mask, graph.insertConstant(found.scale),
              graph.insertConstant(found.without_nan)});
   });
+  replace_attention(program);
 }
 
 void replace_products(Program& program) {
