@@ -17,6 +17,7 @@
 #include "registry/user_operators.h"
 #include "run.h"
 #include "runtime/devices.h"
+#include "runtime/pending_error.h"
 #include "runtime/pipeline.h"
 #include "torch_values.h"
 
@@ -57,6 +58,11 @@ void translate_exception(
   } catch (const Error& e) {
     set_python_error("Error", e);
   }
+}
+
+std::string take_python_error() {
+  const py::gil_scoped_acquire gil;
+  return PyErr_Occurred() ? py::error_already_set().what() : "";
 }
 
 Limits limits_of(const std::map<std::string, double>& given) {
@@ -326,6 +332,7 @@ void assume_python_recordings(const py::object& make, const py::object& is_at_wo
 
 PYBIND11_MODULE(_C, m) {
   py::register_local_exception_translator(translate_exception);
+  register_pending_errors(take_python_error);
 
   py::class_<Options>(m, "Options")
       .def(py::init([](std::string device, std::string precision, bool tf32, std::optional<bool> cuda_graphs,

@@ -3,7 +3,11 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include <stdexcept>
+
 #include "kernels/arrange.h"
+#include "runtime/pending_error.h"
+#include "runtime/text_of.h"
 
 namespace onnxtorch {
 namespace {
@@ -36,6 +40,17 @@ IValue separated(IValue value) {
   return value;
 }
 
+// Python's exceptions reach the interpreter without a text where it is one of torch's dispatch modes that throws.
+void interpret(const torch::jit::Code& code, torch::jit::Stack& stack) {
+  try {
+    torch::jit::InterpreterState(code).run(stack);
+  } catch (const std::exception& failure) {
+    const std::string pending = take_pending_error();
+    if (pending.empty()) throw;
+    throw std::runtime_error(text_of(failure) + pending);
+  }
+}
+
 }  // namespace
 
 Executable::Executable(Program program)
@@ -61,7 +76,7 @@ std::vector<IValue> Executable::run(std::span<const IValue> inputs,
         break;
     }
   }
-  torch::jit::InterpreterState(code_).run(stack);
+  interpret(code_, stack);
   for (IValue& result : stack) result = separated(std::move(result));
   return stack;
 }

@@ -52,10 +52,13 @@ void check_recordings(const Options& options, c10::Device device) {
 
 // What was wrong, without TorchScript's traceback in front.
 std::string reason(std::string message) {
-  while (!message.empty() && std::isspace(static_cast<unsigned char>(message.back()))) message.pop_back();
   constexpr std::string_view kMark = "RuntimeError: ";
   const size_t mark = message.find(kMark);
-  return mark == std::string::npos ? message : message.substr(mark + kMark.size());
+  if (mark != std::string::npos) message.erase(0, mark + kMark.size());
+  const auto is_space = [](unsigned char c) { return std::isspace(c) != 0; };
+  message.erase(message.begin(), std::ranges::find_if_not(message, is_space));
+  while (!message.empty() && is_space(message.back())) message.pop_back();
+  return message;
 }
 
 NodeLabel failed_node(const std::string& message, const Program& program) {

@@ -138,13 +138,19 @@ std::vector<Arg> arguments_of(Translator& t, const NodeView& n, const FunctionSc
   return args;
 }
 
+// For dimensions that have names, which torch 2.11 still has; they are str to TorchScript, as an attribute may be.
+bool is_of_named_dimensions(const FunctionSchema& schema) {
+  const std::string& overload = schema.overload_name();
+  return overload.find("imname") != std::string::npos || overload.starts_with("names");
+}
+
 // The overloads that the node may mean: those that change nothing in place, of the name wanted where there is one.
 std::vector<const FunctionSchema*> overloads(const NodeView& n, const std::string& name, const std::string& wanted) {
   std::vector<const FunctionSchema*> found;
   std::string others;
   for (const auto& op : torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(name))) {
     const FunctionSchema& schema = op->schema();
-    if (schema.is_mutable()) continue;
+    if (schema.is_mutable() || is_of_named_dimensions(schema)) continue;
     if (wanted.empty() || schema.overload_name() == wanted) found.push_back(&schema);
     others += "\n  " + c10::toString(schema);
   }

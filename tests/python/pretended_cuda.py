@@ -45,15 +45,20 @@ TAKE_HOST_OPERANDS = {"aten::copy_", "aten::_to_copy", "aten::index.Tensor", "at
 TAKE_HOST_NUMBERS = {"aten::fill_", "aten::masked_fill", "aten::masked_fill_", "aten::where", "aten::lerp"}
 
 # What ATen's kernels for CUDA take, of the operators whose kernels for the CPU take integers as well: by the tables in
-# its sources (Blas.cpp, DilatedMaxPool2d.cu, DilatedMaxPool3d.cu), and by what torch 2.15 says to each type.
+# its sources (Blas.cpp, DilatedMaxPool2d.cu, DilatedMaxPool3d.cu), by those of torch.testing (op_db), and by what torch
+# 2.15 says to each type.
 FLOATING = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+COMPLEX = {torch.complex64, torch.complex128}
+SUMS_OF_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "convolution", "_convolution")
+WINDOWS = ("max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool1d", "avg_pool2d", "avg_pool3d")
 TYPES = {
-    **dict.fromkeys(
-        [f"aten::{name}" for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot")],
-        FLOATING | {torch.complex64, torch.complex128},
-    ),
-    **dict.fromkeys(["aten::max_pool2d_with_indices", "aten::max_pool3d_with_indices"], FLOATING),
+    **{f"aten::{name}": FLOATING | COMPLEX for name in SUMS_OF_PRODUCTS},
+    **{f"aten::{name}": FLOATING for name in (*WINDOWS, "upsample_bilinear2d", "upsample_bicubic2d")},
 }
+
+# Types that most kernels lack, for CUDA still more than for the CPU, and what takes them all the same.
+WIDE_UNSIGNED = {torch.uint16, torch.uint32, torch.uint64}
+CONVERT = {"aten::to", "aten::_to_copy", "aten::view_copy"}
 
 # Operators that wait for the device, since the host needs what it has computed.
 WAITS = {
@@ -122,6 +127,7 @@ class _Recorded(threading.local):
 
 
 _recorded = _Recorded()
+_lock = threading.Lock()
 
 
 def _on_host(x: Any) -> Any:
@@ -180,6 +186,8 @@ class PretendedCuda(TorchDispatchMode):
         is_recorded: whether a caller is at a recording of its own, as far as onnx_torch is told.
     """
 
+    within = 0  # how many of them are there, in all threads: the last one that goes takes the devices along
+
     def __init__(self, count: int = 1) -> None:
         super().__init__()
         self.count = count
@@ -191,15 +199,20 @@ class PretendedCuda(TorchDispatchMode):
         self.is_recorded = False
 
     def __enter__(self) -> PretendedCuda:
-        _C.assume_cuda_devices(self.count)
-        _C.assume_recordings(PretendedRecording, lambda index: self.is_recorded)
+        with _lock:
+            PretendedCuda.within += 1
+            _C.assume_cuda_devices(self.count)
+            _C.assume_recordings(PretendedRecording, lambda index: self.is_recorded)
         super().__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
-        _C.assume_cuda_devices(0)
-        _C.assume_recordings(None, None)
+        with _lock:
+            PretendedCuda.within -= 1
+            if PretendedCuda.within == 0:
+                _C.assume_cuda_devices(0)
+                _C.assume_recordings(None, None)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
@@ -265,6 +278,8 @@ class PretendedCuda(TorchDispatchMode):
         wrong = {x.dtype for x in operands} - TYPES.get(name, set())
         if name in TYPES and wrong:
             raise NotImplementedError(f"{full} is not implemented for {wrong} on CUDA")
+        if name not in CONVERT and any(x.dtype in WIDE_UNSIGNED for x in operands):
+            raise NotImplementedError(f"{full} on CUDA, of {[x.dtype for x in operands]}")
         strangers = [x for x in operands if not isinstance(x, DeviceTensor)]
         if len(places) > 1 and name not in TAKE_HOST_OPERANDS:
             raise RuntimeError(f"{full}: expected all tensors to be on the same device, found {places}")

@@ -40,8 +40,13 @@ def test_the_pretended_device_refuses_the_types_that_cuda_refuses():
             ):
                 with pytest.raises(NotImplementedError, match=f"not implemented for {{{dtype}}} on CUDA"):
                     wrong()
-        with pytest.raises(NotImplementedError, match="torch.uint8"):
-            torch.max_pool2d(on_device(torch.uint8, 1, 4, 4), 2)
+        for wrong in (
+            lambda: torch.max_pool2d(on_device(torch.uint8, 1, 4, 4), 2),
+            lambda: torch.conv1d(on_device(torch.uint8, 1, 1, 4), on_device(torch.uint8, 1, 1, 2)),
+            lambda: on_device(torch.uint16, 2) == on_device(torch.uint16, 2),
+        ):
+            with pytest.raises(NotImplementedError, match=r"torch.uint"):
+                wrong()
         assert (on_device(torch.float16, 2, 2) @ on_device(torch.float16, 2, 2)).cpu().tolist() == [[2, 2], [2, 2]]
 
 

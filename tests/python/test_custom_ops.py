@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from onnx import helper
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import onnx_torch
 from models import model_of, op_model, tensor_info
@@ -104,3 +105,19 @@ def test_attributes_that_do_not_fit_are_an_error():
     onnx_torch.register_op(DOMAIN, "Picky", "aten::relu")
     with pytest.raises(onnx_torch.Error, match="do not fit"):
         run("Picky", [X], slope=1.0)
+
+
+class Refuses(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.softshrink.default:
+            raise ValueError("not this one")
+        return func(*args, **(kwargs or {}))
+
+
+def test_what_a_dispatch_mode_raises_is_told_with_the_node():
+    onnx_torch.register_op(DOMAIN, "Shrink", "aten::softshrink")
+    rep = backend.prepare(op_model("Shrink", [X], 1, DOMAIN))
+    for _ in range(2):
+        with Refuses(), pytest.raises(onnx_torch.RunError, match=r"Shrink.*: ValueError: not this one[\s\S]*\[2, 3\]"):
+            rep.run([X])
+    np.testing.assert_array_equal(rep.run([X])[0], torch.nn.functional.softshrink(torch.tensor(X)))
