@@ -1,5 +1,9 @@
 #include "lower/attention.h"
 
+#include <ATen/ATen.h>
+
+#include <limits>
+
 #include "passes/constants.h"
 #include "passes/walk.h"
 #include "translate/writes.h"
@@ -95,6 +99,12 @@ void for_each_attention(Program& program, const std::function<void(jit::Node*, c
     if (found) visit(node, *found);
   });
   eliminate_dead_code(program.graph);
+}
+
+at::Tensor added_mask(const at::Tensor& mask, c10::ScalarType type) {
+  if (mask.scalar_type() != c10::kBool) return mask;
+  return at::zeros(mask.sizes(), mask.options().dtype(type))
+      .masked_fill_(mask.logical_not(), -std::numeric_limits<double>::infinity());
 }
 
 }  // namespace onnxtorch

@@ -20,4 +20,7 @@ struct Attention {
 // Has the visit see each, with the node of its last product, which it may give another node to stand for.
 void for_each_attention(Program& program, const std::function<void(torch::jit::Node*, const Attention&)>& visit);
 
+// A mask to add to scores of this type, of one that may tell by true what is attended.
+at::Tensor added_mask(const at::Tensor& mask, c10::ScalarType type);
+
 }  // namespace onnxtorch

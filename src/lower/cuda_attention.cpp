@@ -99,13 +99,6 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
   return at::matmul(without_nan ? at::nan_to_num(weights, 0.0) : weights, value);
 }
 
-// A mask to add, of one that tells what is attended.
-Tensor added_mask(const Tensor& mask, c10::ScalarType type) {
-  if (mask.scalar_type() != at::kBool) return mask;
-  return at::zeros(mask.sizes(), mask.options().dtype(type))
-      .masked_fill_(mask.logical_not(), -std::numeric_limits<double>::infinity());
-}
-
 // ATen's operator of this name, which takes a mask of attention_mask. It computes the products where its own choice is
 // a kernel that may refuse the operands.
 Tensor attention_by_aten(const Tensor& query, const Tensor& key, const Tensor& value, const std::optional<Tensor>& mask,

@@ -9,11 +9,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <vector>
 
 #include "kernels/work_memory.h"
+#include "lower/attention.h"
+#include "lower/plain.h"
 #include "passes/walk.h"
 #include "translate/writes.h"
 
@@ -22,7 +23,6 @@ namespace {
 
 using at::Tensor;
 
-bool is_plain(const Tensor& t) { return t.is_cpu() && t.scalar_type() == c10::kFloat && t.numel() > 0; }
 bool lies_side_by_side(const Tensor& t, int64_t dim) { return t.stride(dim) == 1 || t.size(dim) == 1; }
 
 // Where a tensor has the matrix of this number in a batch of matrices.
@@ -33,12 +33,6 @@ int64_t offset_of_matrix(const Tensor& t, int64_t number) {
     number /= t.size(dim);
   }
   return offset;
-}
-
-// A mask to add, of one that may tell what is attended.
-Tensor added_mask(const std::optional<Tensor>& mask) {
-  if (!mask) return {};
-  return mask->scalar_type() == c10::kBool ? at::where(*mask, 0.0F, -std::numeric_limits<float>::infinity()) : *mask;
 }
 
 // As ATen's operator of this name: a row of which the mask hides every key becomes zeros.
@@ -54,7 +48,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   const bool sizes_fit = key.size(0) == batch && value.size(0) == batch && value.size(1) == shared &&
                          value.size(2) == count && key.size(3) == query.size(3) &&
                          (shared == heads || (enable_gqa && shared > 0 && heads % shared == 0));
-  const Tensor columns = key.transpose(-2, -1), mask = added_mask(attn_mask);
+  const Tensor columns = key.transpose(-2, -1), mask = attn_mask ? added_mask(*attn_mask, c10::kFloat) : Tensor();
   const bool mask_fits = !mask.defined() || at::is_expandable_to(mask.sizes(), {batch, heads, 1, count});
   if (!sizes_fit || !mask_fits || !is_of_rows(query, columns, value, mask)) return by_aten();
 

@@ -18,6 +18,7 @@
 
 #include "kernels/arrange.h"
 #include "kernels/work_memory.h"
+#include "lower/plain.h"
 #include "lower/row_kernels.h"
 #include "lower/running.h"
 #include "lower/top_k.h"
@@ -33,9 +34,7 @@ using c10::Symbol;
 
 // --- The operators ---------------------------------------------------------------------------------------------------
 
-bool is_plain(const at::Tensor& x) {
-  return x.scalar_type() == c10::kFloat && x.is_cpu() && x.layout() == c10::kStrided && x.numel() > 0 && x.dim() > 0;
-}
+bool has_rows(const at::Tensor& x) { return is_plain(x) && x.dim() > 0; }
 
 // Shares the rows of a tensor out among the threads, as the first and how many.
 template <typename Visit>
@@ -62,10 +61,10 @@ at::Tensor rows_over(const at::Tensor& x) {
 
 constexpr int64_t kLongest = 16;  // for which there is nothing to be done side by side
 
-bool has_short_rows(const at::Tensor& x) { return is_plain(x) && x.size(-1) <= kLongest && x.is_contiguous(); }
+bool has_short_rows(const at::Tensor& x) { return has_rows(x) && x.size(-1) <= kLongest && x.is_contiguous(); }
 
 at::Tensor softmax(const at::Tensor& x) {
-  if (!is_plain(x)) return at::softmax(x, -1);
+  if (!has_rows(x)) return at::softmax(x, -1);
   const at::Tensor y = rows_over(x);
   return softmax_into(y, contiguous(x));
 }
@@ -160,16 +159,16 @@ int64_t largest_of_many(std::span<const float> row) {
 }
 
 at::Tensor argmax(const at::Tensor& x, int64_t dim, bool keepdim) {
-  const bool fits = is_plain(x) && x.numel() <= std::numeric_limits<int32_t>::max();
+  const bool fits = has_rows(x) && x.numel() <= std::numeric_limits<int32_t>::max();
   dim = at::maybe_wrap_dim(dim, x.dim());
-  const bool has_rows = fits && x.movedim(dim, -1).is_contiguous();
-  if (!has_rows && !(fits && x.is_contiguous())) return at::argmax(x, dim, keepdim);
+  const bool lies_in_rows = fits && x.movedim(dim, -1).is_contiguous();
+  if (!lies_in_rows && !(fits && x.is_contiguous())) return at::argmax(x, dim, keepdim);
   std::vector<int64_t> sizes = x.sizes().vec();
   const int64_t size = sizes[dim];
   sizes.erase(sizes.begin() + dim);
   at::Tensor result = at::empty(sizes, x.options().dtype(c10::kLong));
   auto* const to = result.mutable_data_ptr<int64_t>();
-  if (has_rows) {
+  if (lies_in_rows) {
     for_each_row(x.movedim(dim, -1),
                  [&](int64_t number, std::span<const float> row) { to[number] = largest_of_many(row); });
   } else {

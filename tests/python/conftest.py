@@ -10,6 +10,8 @@ SUITES = {
     "test_inputs_as_initializers": "its inputs as initializers",
     "test_symbolic_dimensions": "its dimensions symbolic",
     "test_operator_version": "operator versions in the table",
+    "test_runs_on_one_device": "official cases on a pretended device",
+    "test_past_case_on_a_device_that_is_pretended": "cases of past releases on a pretended device",
     "test_past_case": "cases of past releases",
     "test_past_mistake": "mistakes of past releases, proven",
 }

@@ -6,11 +6,13 @@ Four releases run by default; with ONNX_TORCH_PAST_RELEASES=all, all of them do.
 import os
 
 import pytest
+import torch
 
 import onnx_torch.backend
 from official import DEVICES, assert_same
 from past_mistakes import MISTAKES, mistake_of
 from past_releases import RELEASES, case_of, distinct, wheels_folder
+from pretended_cuda import PretendedCuda
 
 SOME = ["1.3.0", "1.8.1", "1.13.1", "1.18.0"]
 ALL = os.environ.get("ONNX_TORCH_PAST_RELEASES") == "all"
@@ -39,6 +41,16 @@ def test_the_releases_are_whole():
 @pytest.mark.parametrize("folder", RIGHT, ids=name_of)
 def test_past_case(folder, device):
     check(folder, device)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is there, on which the cases run")
+@pytest.mark.parametrize("folder", [folder for folder in RIGHT if "gradient" not in folder.name], ids=name_of)
+def test_past_case_on_a_device_that_is_pretended(folder):
+    with PretendedCuda() as cuda:
+        try:
+            check(folder, "CUDA:0")
+        except Exception as error:
+            raise AssertionError("; ".join(cuda.faults) or str(error)) from error
 
 
 @pytest.mark.parametrize("folder", WRONG, ids=name_of)

@@ -52,10 +52,6 @@ bool is_reference(const dnnl::primitive_desc_base& description) {
   return std::string_view(description.impl_info_str()).starts_with("ref");
 }
 
-bool is_plain(const at::Tensor& t, c10::ScalarType type) {
-  return t.scalar_type() == type && t.device().is_cpu() && t.numel() > 0;
-}
-
 dnnl::memory::data_type named(c10::ScalarType type) {
   using Type = dnnl::memory::data_type;
   switch (type) {

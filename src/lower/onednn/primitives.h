@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lower/onednn/packed.h"
+#include "lower/plain.h"
 #include "lower/recent.h"
 
 // libtorch's include directory has the headers of another release.
@@ -22,9 +23,6 @@ const dnnl::engine& engine();
 
 // Whether oneDNN has nothing fast for it on this CPU.
 bool is_reference(const dnnl::primitive_desc_base& description);
-
-// Whether primitives take the tensor: of the type that they are for, and not empty.
-bool is_plain(const at::Tensor& t, c10::ScalarType type = c10::kFloat);
 
 // float32, bfloat16, int8 or uint8, as oneDNN names it.
 dnnl::memory::data_type named(c10::ScalarType type);
