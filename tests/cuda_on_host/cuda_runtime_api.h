@@ -2,4 +2,4 @@
 #pragma once
 
 using cudaStream_t = void*;
-enum cudaError_t { cudaSuccess, cudaErrorInvalidValue };
+enum cudaError_t { cudaSuccess, cudaErrorInvalidValue, cudaErrorInvalidConfiguration };

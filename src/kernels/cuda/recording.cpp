@@ -2,6 +2,7 @@
 #include "kernels/recording.h"
 
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -21,6 +22,14 @@ void let_wait(CUDAStream later, CUDAStream earlier) {
   c10::cuda::CUDAEvent event;
   event.record(earlier);
   event.block(later);
+}
+
+template <typename Step>
+void quietly(const Step& step) {
+  try {
+    step();
+  } catch (const std::exception&) {
+  }
 }
 
 // torch's generator of random numbers takes part of itself, and gives other numbers in each replay.
@@ -49,14 +58,14 @@ class CudaRecording final : public Recording {
       own.synchronize();
       graph_.emplace();
       // What other threads ask of CUDA meanwhile is no part of it.
-      graph_->capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+      graph_->capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
       try {
         work();
+        graph_->capture_end();
       } catch (...) {
         abandon();
         throw;
       }
-      graph_->capture_end();
     }
     let_wait(callers, own);
   }
@@ -72,16 +81,16 @@ class CudaRecording final : public Recording {
   }
 
  private:
-  // Ends the capture, or the stream could do nothing else. What failed may have broken it, so that this fails as well.
+  // Ends the capture, or the stream could do nothing else. What failed may have broken it, so that this fails as well;
+  // torch 2.11 then leaves it to others that the allocator asks the graph no more.
   void abandon() {
-    try {
-      graph_->capture_end();
-    } catch (const std::exception&) {
-    }
+    quietly([this] { graph_->capture_end(); });
     graph_.reset();
+    quietly([this] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device_.index(), pool_); });
   }
 
   c10::Device device_;
+  at::cuda::MempoolId_t pool_ = at::cuda::graph_pool_handle();
   std::optional<at::cuda::CUDAGraph> graph_;
   c10::cuda::CUDAEvent replayed_;
 };

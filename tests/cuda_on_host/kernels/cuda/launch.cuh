@@ -86,9 +86,16 @@ cudaError_t for_each(int64_t count, cudaStream_t /*stream*/, const Each& each) {
   return cudaSuccess;
 }
 
+// What CUDA launches.
+inline bool fits(dim3 blocks, dim3 threads) {
+  return blocks.x > 0 && blocks.x <= INT32_MAX && blocks.y > 0 && blocks.y <= UINT16_MAX && threads.x > 0 &&
+         threads.y == 1 && threads.x <= 1024;
+}
+
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, cudaStream_t /*stream*/,
                    const Arguments&... arguments) {
+  if (!fits(blocks, threads)) return cudaErrorInvalidConfiguration;
   blockDim = threads;
   gridDim = blocks;
   for (blockIdx.y = 0; blockIdx.y < blocks.y; ++blockIdx.y) {
