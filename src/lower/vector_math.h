@@ -1,6 +1,7 @@
 // Functions of one float without branches, so that a loop that calls them is compiled to vectors.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -34,15 +35,19 @@ ONNX_TORCH_INLINE float sigmoid_of(float x) {
   return (x < 0 ? power : 1) / (1 + power);
 }
 
-// To about two units in the last place: by an odd polynomial near zero, where the other way would lose digits.
+// tanh(x) is x + x³ p(x²) to two units in the last place below a number: p's factors, from that of its highest power.
+constexpr float kNearZero = 0.625F;
+constexpr std::array kTanhNearZero = {-5.704973e-3F, 2.0639073e-2F, -5.373971e-2F, 1.3331442e-1F, -3.333328e-1F};
+
+// To about two units in the last place: near zero, the other way would lose digits.
 ONNX_TORCH_INLINE float tanh_of(float x) {
   const float a = std::abs(x), square = a * a, power = exp_of(-2 * a);
-  float p = -5.704973e-3F;
-  p = p * square + 2.0639073e-2F;
-  p = p * square - 5.373971e-2F;
-  p = p * square + 1.3331442e-1F;
-  p = p * square - 3.333328e-1F;
-  return std::copysign(a < 0.625F ? a + a * square * p : (1 - power) / (1 + power), x);
+  float p = kTanhNearZero[0];
+  p = p * square + kTanhNearZero[1];
+  p = p * square + kTanhNearZero[2];
+  p = p * square + kTanhNearZero[3];
+  p = p * square + kTanhNearZero[4];
+  return std::copysign(a < kNearZero ? a + a * square * p : (1 - power) / (1 + power), x);
 }
 
 }  // namespace onnxtorch

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -223,6 +226,38 @@ def test_results_take_memory_that_nothing_else_reads(body: str, outputs: str, re
     check(source, inputs, chains=None, rtol=1e-6, atol=1e-7)
     np.testing.assert_array_equal(inputs, before)
     assert allocations(source, inputs) == results
+
+
+CAPABILITIES = ["AVX512", "AVX2", "DEFAULT"]  # of this CPU the first or a later one, and all that follow
+ON_A_CPU = """if True:
+    import sys
+    import numpy as np
+    import onnx_torch
+    x = np.load(sys.argv[2])
+    np.save(sys.argv[3], onnx_torch.prepare(sys.argv[1]).run([x]))
+"""
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES[CAPABILITIES.index(torch.backends.cpu.get_cpu_capability()) :])
+def test_functions_are_right_to_a_few_units_on_each_cpu(capability: str, tmp_path: Path):
+    powers = np.logspace(-37, 1.5, 200001)
+    x = np.concatenate([powers, -powers[powers < 4], SPECIAL[:5]]).astype(np.float32)
+    body = """sigmoid = Sigmoid(x)
+        tanh = Tanh(x)
+        gelu = Gelu <approximate = "tanh"> (x)"""
+    net = model(f"(float[{x.size}] x) => (float[n] sigmoid, float[n] tanh, float[n] gelu) {{ {body} }}")
+    onnx.save(net, tmp_path / "net.onnx")
+    np.save(tmp_path / "x.npy", x)
+    files = [str(tmp_path / name) for name in ("net.onnx", "x.npy", "y.npy")]
+    environment = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower()}
+    subprocess.run([sys.executable, "-c", ON_A_CPU, *files], env=environment, check=True)
+    sigmoid, tanh, gelu = np.load(files[2])
+    exact = x.astype(np.float64)
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(sigmoid, 1 / (1 + np.exp(-exact)), rtol=3e-7, atol=1e-38)
+        np.testing.assert_allclose(tanh, np.tanh(exact), rtol=3e-7, atol=1e-38)
+        power = -np.sqrt(8 / np.pi) * (exact + 0.044715 * exact**3)  # of up to 11, to a unit in its last place
+        np.testing.assert_allclose(gelu, exact / (1 + np.exp(power)), rtol=2e-6, atol=1e-38)
 
 
 @pytest.mark.parametrize(("body", "of"), [("y = Sigmoid(x)", torch.sigmoid), ("s = Sigmoid(x) y = Mul(s, x)", silu)])

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "lower/chain/reductions.h"
+#include "lower/vector_math.h"
 
 namespace onnxtorch::chain::CPU_CAPABILITY {
 namespace {
@@ -65,12 +66,27 @@ Vec over_one_and_exp(const Vec& factor, const Vec& x) {
   return _mm512_div_ps(above, _mm512_add_ps(_mm512_set1_ps(1), power));
 }
 
+#else
+Vec falling_exp(const Vec& x) { return x.abs().neg().exp(); }
+Vec over_one_and_exp(const Vec& factor, const Vec& x) { return factor / (Vec(1) + x.neg().exp()); }
+#endif
+
 Vec sigmoid(const Vec& x) { return over_one_and_exp(Vec(1), x); }
 Vec silu(const Vec& x) { return over_one_and_exp(x, x); }
-#else
-Vec sigmoid(const Vec& x) { return (Vec(1) + x.neg().exp()).reciprocal(); }
-Vec silu(const Vec& x) { return x / (Vec(1) + x.neg().exp()); }
-#endif
+
+Vec tanh(const Vec& x) {
+  const Vec a = x.abs(), square = a * a, power = falling_exp(a + a);
+  Vec p(0);
+  for (const float factor : kTanhNearZero) p = at::vec::fmadd(p, square, Vec(factor));
+  const Vec near = at::vec::fmadd(a * square, p, a), far = (Vec(1) - power) / (Vec(1) + power);
+  return Vec::blendv(far, near, a < Vec(kNearZero)) | (x & Vec(-0.0F));
+}
+
+// x * (1 + tanh(u)) / 2, without the digits that the sum would lose.
+Vec gelu_tanh(const Vec& x) {
+  constexpr float kTwice = 2 * M_SQRT2 * M_2_SQRTPI * 0.5, kCubic = 0.044715F;
+  return over_one_and_exp(x, Vec(kTwice) * at::vec::fmadd(Vec(kCubic) * x * x, x, x));
+}
 
 // As ATen's kernels compute them.
 Vec six_capped(const Vec& x) { return at::vec::minimum(at::vec::maximum(x + Vec(3), Vec(0)), Vec(6)); }
@@ -103,7 +119,7 @@ void compute(const Step& step, const Slot* slots, int64_t count) {
     case Op::Sigmoid:
       return map(r, count, x, sigmoid);
     case Op::Tanh:
-      return map(r, count, x, [](Vec u) { return u.tanh(); });
+      return map(r, count, x, tanh);
     case Op::Sin:
       return map(r, count, x, [](Vec u) { return u.sin(); });
     case Op::Cos:
@@ -123,7 +139,7 @@ void compute(const Step& step, const Slot* slots, int64_t count) {
     case Op::Gelu:
       return map(r, count, x, [](Vec u) { return at::native::vectorized_gelu(u); });
     case Op::GeluTanh:
-      return map(r, count, x, [](Vec u) { return at::native::vectorized_gelu_approximated_with_tanh(u); });
+      return map(r, count, x, gelu_tanh);
     case Op::HardSigmoid:
       return map(r, count, x, [](Vec u) { return six_capped(u) / Vec(6); });
     case Op::HardSwish:
