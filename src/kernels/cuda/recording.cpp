@@ -81,8 +81,8 @@ class CudaRecording final : public Recording {
   }
 
  private:
-  // Ends the capture, or the stream could do nothing else. What failed may have broken it, so that this fails as well;
-  // torch 2.11 then leaves it to others that the allocator asks the graph no more.
+  // Ends the capture, or the stream could do nothing else. What failed may have broken it, so that this fails as well.
+  // torch 2.11 then does not tell the allocator, which would go on to ask a graph that is gone.
   void abandon() {
     quietly([this] { graph_->capture_end(); });
     graph_.reset();

@@ -65,7 +65,6 @@ Vec over_one_and_exp(const Vec& factor, const Vec& x) {
   const __m512 above = _mm512_mask_mul_ps(factor, _mm512_movepi32_mask(_mm512_castps_si512(x)), factor, power);
   return _mm512_div_ps(above, _mm512_add_ps(_mm512_set1_ps(1), power));
 }
-
 #else
 Vec falling_exp(const Vec& x) { return x.abs().neg().exp(); }
 Vec over_one_and_exp(const Vec& factor, const Vec& x) { return factor / (Vec(1) + x.neg().exp()); }
