@@ -24,6 +24,7 @@ enum class Op : uint8_t {
   Reciprocal,
   Sigmoid,
   Tanh,
+  Erf,
   Sin,
   Cos,
   Tan,

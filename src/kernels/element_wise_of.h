@@ -76,6 +76,8 @@ ONNX_TORCH_BOTH void compute(const chain::Step& step, const Operand& operand, fl
       return of_one([](float x) { return sigmoid(x); });
     case Op::Tanh:
       return of_one([](float x) { return std::tanh(x); });
+    case Op::Erf:
+      return of_one([](float x) { return std::erf(x); });
     case Op::Sin:
       return of_one([](float x) { return std::sin(x); });
     case Op::Cos:

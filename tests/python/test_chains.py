@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -69,7 +70,22 @@ def check(
                 np.testing.assert_array_equal(np.signbit(ours[zeros]), np.signbit(expected[zeros]))
 
 
-UNARY = ["Abs", "Neg", "Exp", "Log", "Sqrt", "Reciprocal", "Sigmoid", "Tanh", "Relu", "Floor", "Ceil", "Round", "Sign"]
+UNARY = [
+    "Abs",
+    "Neg",
+    "Exp",
+    "Log",
+    "Sqrt",
+    "Reciprocal",
+    "Sigmoid",
+    "Tanh",
+    "Erf",
+    "Relu",
+    "Floor",
+    "Ceil",
+    "Round",
+    "Sign",
+]
 CALLS = [
     "HardSwish(a)",
     "HardSigmoid<alpha = 0.16666667>(a)",
@@ -241,23 +257,33 @@ ON_A_CPU = """if True:
 @pytest.mark.parametrize("capability", CAPABILITIES[CAPABILITIES.index(torch.backends.cpu.get_cpu_capability()) :])
 def test_functions_are_right_to_a_few_units_on_each_cpu(capability: str, tmp_path: Path):
     powers = np.logspace(-37, 1.5, 200001)
-    x = np.concatenate([powers, -powers[powers < 4], SPECIAL[:5]]).astype(np.float32)
+    x = np.concatenate([powers, -powers[powers < 13], SPECIAL[:5]]).astype(np.float32)
     body = """sigmoid = Sigmoid(x)
         tanh = Tanh(x)
-        gelu = Gelu <approximate = "tanh"> (x)"""
-    net = model(f"(float[{x.size}] x) => (float[n] sigmoid, float[n] tanh, float[n] gelu) {{ {body} }}")
+        erf = Erf(x)
+        gelu = Gelu(x)
+        by_tanh = Gelu <approximate = "tanh"> (x)"""
+    results = "float[n] sigmoid, float[n] tanh, float[n] erf, float[n] gelu, float[n] by_tanh"
+    net = model(f"(float[{x.size}] x) => ({results}) {{ {body} }}")
     onnx.save(net, tmp_path / "net.onnx")
     np.save(tmp_path / "x.npy", x)
     files = [str(tmp_path / name) for name in ("net.onnx", "x.npy", "y.npy")]
     environment = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower()}
     subprocess.run([sys.executable, "-c", ON_A_CPU, *files], env=environment, check=True)
-    sigmoid, tanh, gelu = np.load(files[2])
+    sigmoid, tanh, erf, gelu, by_tanh = np.load(files[2])
     exact = x.astype(np.float64)
+    erfc = np.array([math.erfc(size) for size in np.abs(exact) / math.sqrt(2)])
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(sigmoid, 1 / (1 + np.exp(-exact)), rtol=3e-7, atol=1e-38)
         np.testing.assert_allclose(tanh, np.tanh(exact), rtol=3e-7, atol=1e-38)
-        power = -np.sqrt(8 / np.pi) * (exact + 0.044715 * exact**3)  # of up to 11, to a unit in its last place
-        np.testing.assert_allclose(gelu, exact / (1 + np.exp(power)), rtol=2e-6, atol=1e-38)
+        np.testing.assert_allclose(erf, [math.erf(number) for number in exact], rtol=3e-7, atol=1e-38)
+        # A power of e has as many units of error as its exponent is large: up to 11 above -4, and 85 below.
+        expected = exact * np.where(exact < 0, erfc, 2 - erfc) / 2
+        above = ~(exact < -4)
+        np.testing.assert_allclose(gelu, expected, rtol=2e-5, atol=1e-38)
+        np.testing.assert_allclose(gelu[above], expected[above], rtol=1.5e-6, atol=1e-38)
+        expected = exact / (1 + np.exp(-np.sqrt(8 / np.pi) * (exact + 0.044715 * exact**3)))
+        np.testing.assert_allclose(by_tanh[above], expected[above], rtol=2e-6, atol=1e-38)
 
 
 @pytest.mark.parametrize(("body", "of"), [("y = Sigmoid(x)", torch.sigmoid), ("s = Sigmoid(x) y = Mul(s, x)", silu)])

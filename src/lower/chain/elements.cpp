@@ -33,6 +33,7 @@ const std::unordered_map<std::string, Element>& plain_operators() {
       {"aten::reciprocal", floats(Op::Reciprocal, 1)},
       {"aten::sigmoid", floats(Op::Sigmoid, 1)},
       {"aten::tanh", floats(Op::Tanh, 1)},
+      {"aten::erf", floats(Op::Erf, 1)},
       {"aten::sin", floats(Op::Sin, 1)},
       {"aten::cos", floats(Op::Cos, 1)},
       {"aten::tan", floats(Op::Tan, 1)},

@@ -1,9 +1,9 @@
 #include "lower/chain/kernel.h"
 
 #include <ATen/cpu/vec/functional.h>
-#include <ATen/native/cpu/Gelu.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 
@@ -46,45 +46,92 @@ void map(const Slot& result, int64_t count, const Slot& x, const Slot& y, const 
   for (int64_t i = 0; i < count; i += kWidth) f(x[i], y[i], z[i]).store(result.data + i);
 }
 
-#ifdef CPU_CAPABILITY_AVX512
-// e to the power of -|x|, to about one unit in the last place; 0 where it is less than half the smallest number.
-__m512 falling_exp(__m512 x) {
-  constexpr float kLog2E = 1.44269502F, kLog2ELow = 1.92596303e-8F;
-  const __m512 a = _mm512_max_ps(_mm512_set1_ps(-104), _mm512_or_ps(x, _mm512_set1_ps(-0.0F)));  // a NaN stays one
-  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(a, _mm512_set1_ps(kLog2E)), _MM_FROUND_TO_NEAREST_INT);
-  const __m512 r = _mm512_fmadd_ps(a, _mm512_set1_ps(kLog2ELow), _mm512_fmsub_ps(a, _mm512_set1_ps(kLog2E), n));
-  __m512 power = _mm512_set1_ps(1.5353362e-4F);  // of 2, to r
-  for (const float factor : {1.33988739e-3F, 9.61843692e-3F, 5.55033237e-2F, 2.40226477e-1F, 6.93147182e-1F, 1.0F})
-    power = _mm512_fmadd_ps(power, r, _mm512_set1_ps(factor));
-  return _mm512_scalef_ps(power, n);
+using at::vec::fmadd;
+
+// The value of a polynomial at x, by its factors from that of the highest power.
+template <size_t n>
+Vec polynomial(const Vec& x, const std::array<float, n>& factors) {
+  Vec sum(factors[0]);
+  for (size_t i = 1; i < n; ++i) sum = fmadd(sum, x, Vec(factors[i]));
+  return sum;
 }
 
-// factor / (1 + e to the power of -x), without a power that is larger than 1.
-Vec over_one_and_exp(const Vec& factor, const Vec& x) {
-  const __m512 power = falling_exp(x);
-  const __m512 above = _mm512_mask_mul_ps(factor, _mm512_movepi32_mask(_mm512_castps_si512(x)), factor, power);
-  return _mm512_div_ps(above, _mm512_add_ps(_mm512_set1_ps(1), power));
+#if defined(CPU_CAPABILITY_AVX512)
+Vec times_power_of_two(const Vec& x, const Vec& n) { return _mm512_scalef_ps(x, n); }
+#elif defined(CPU_CAPABILITY_AVX2)
+// By two factors, as 2^n itself is denormal, or too small, where the product is.
+Vec times_power_of_two(const Vec& x, const Vec& n) {
+  const auto power = [](__m256i of) {
+    return Vec(_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(of, _mm256_set1_epi32(127)), 23)));
+  };
+  const __m256i all = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(all, 1);
+  return x * power(half) * power(_mm256_sub_epi32(all, half));
+}
+#endif
+
+#if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
+// e to the power of -|x|, to about one unit in the last place; 0 where it is less than half the smallest number.
+Vec falling_exp(const Vec& x) {
+  constexpr float kLog2E = 1.44269502F, kLog2ELow = 1.92596303e-8F;
+  constexpr std::array kPowerOfTwo = {
+      1.5353362e-4F, 1.33988739e-3F, 9.61843692e-3F, 5.55033237e-2F, 2.40226477e-1F, 6.93147182e-1F, 1.0F};
+  const Vec a = at::vec::clamp_min(x | Vec(-0.0F), Vec(-104));  // a NaN stays one
+  const Vec n = (a * Vec(kLog2E)).round();
+  const Vec r = fmadd(a, Vec(kLog2ELow), at::vec::fmsub(a, Vec(kLog2E), n));
+  return times_power_of_two(polynomial(r, kPowerOfTwo), n);
+}
+
+// 1 - erf(|x| * sqrt(share)), to about four units in the last place; the share is a power of two. With t of
+// 1 / (1 + slope * |x|), it is e to the power of -x² share, times t, times a polynomial of t.
+Vec erfc_of_size(const Vec& x, float share, float root_of_share) {
+  constexpr float kSlope = 0.375F, kLargest = 15;  // where the smallest number is passed
+  constexpr std::array kFactors = {0.0604906343F, -0.282387167F, 0.42249462F,  -0.218428493F, 0.266365558F,
+                                   0.124547318F,  0.204557091F,  0.210752875F, 0.211607561F};
+  const Vec a = at::vec::clamp_max(x.abs(), Vec(kLargest)), square = a * a, error = at::vec::fmsub(a, a, square);
+  const Vec t = Vec(1) / fmadd(a, Vec(kSlope * root_of_share), Vec(1));
+  const Vec product = polynomial(t, kFactors) * t * falling_exp(square * Vec(share));
+  return at::vec::fnmadd(product, error * Vec(share), product);
 }
 #else
 Vec falling_exp(const Vec& x) { return x.abs().neg().exp(); }
-Vec over_one_and_exp(const Vec& factor, const Vec& x) { return factor / (Vec(1) + x.neg().exp()); }
+Vec erfc_of_size(const Vec& x, float, float root_of_share) { return (x.abs() * Vec(root_of_share)).erfc(); }
 #endif
+
+// factor / (1 + e to the power of -x), without a power that is larger than 1.
+Vec over_one_and_exp(const Vec& factor, const Vec& x) {
+  const Vec power = falling_exp(x);
+  return Vec::blendv(factor, factor * power, x < Vec(0)) / (Vec(1) + power);
+}
+
+Vec with_sign_of(const Vec& size, const Vec& x) { return size | (x & Vec(-0.0F)); }
 
 Vec sigmoid(const Vec& x) { return over_one_and_exp(Vec(1), x); }
 Vec silu(const Vec& x) { return over_one_and_exp(x, x); }
 
 Vec tanh(const Vec& x) {
   const Vec a = x.abs(), square = a * a, power = falling_exp(a + a);
-  Vec p(0);
-  for (const float factor : kTanhNearZero) p = at::vec::fmadd(p, square, Vec(factor));
-  const Vec near = at::vec::fmadd(a * square, p, a), far = (Vec(1) - power) / (Vec(1) + power);
-  return Vec::blendv(far, near, a < Vec(kNearZero)) | (x & Vec(-0.0F));
+  const Vec near = fmadd(a * square, polynomial(square, kTanhNearZero), a);
+  const Vec far = (Vec(1) - power) / (Vec(1) + power);
+  return with_sign_of(Vec::blendv(far, near, a < Vec(kNearZero)), x);
 }
 
-// x * (1 + tanh(u)) / 2, without the digits that the sum would lose.
+// Below 1 a polynomial of x², times x: the other way would lose digits.
+Vec erf(const Vec& x) {
+  constexpr std::array kNear = {7.85385782e-05F, -0.000801019254F, 0.00518832775F, -0.026853811F,
+                                0.112835854F,    -0.37612626F,     1.12837911F};
+  const Vec a = x.abs(), near = a * polynomial(a * a, kNear), far = Vec(1) - erfc_of_size(x, 1, 1);
+  return with_sign_of(Vec::blendv(far, near, a < Vec(1)), x);
+}
+
+// x * (1 + erf(x / sqrt(2))) / 2 and x * (1 + tanh(u)) / 2, without the digits that the sums would lose.
+Vec gelu(const Vec& x) {
+  const Vec above = Vec(0.5F) * erfc_of_size(x, 0.5F, M_SQRT1_2);
+  return x * Vec::blendv(Vec(1) - above, above, x < Vec(0));
+}
+
 Vec gelu_tanh(const Vec& x) {
   constexpr float kTwice = 2 * M_SQRT2 * M_2_SQRTPI * 0.5, kCubic = 0.044715F;
-  return over_one_and_exp(x, Vec(kTwice) * at::vec::fmadd(Vec(kCubic) * x * x, x, x));
+  return over_one_and_exp(x, Vec(kTwice) * fmadd(Vec(kCubic) * x * x, x, x));
 }
 
 // As ATen's kernels compute them.
@@ -119,6 +166,8 @@ void compute(const Step& step, const Slot* slots, int64_t count) {
       return map(r, count, x, sigmoid);
     case Op::Tanh:
       return map(r, count, x, tanh);
+    case Op::Erf:
+      return map(r, count, x, erf);
     case Op::Sin:
       return map(r, count, x, [](Vec u) { return u.sin(); });
     case Op::Cos:
@@ -136,7 +185,7 @@ void compute(const Step& step, const Slot* slots, int64_t count) {
     case Op::Silu:
       return map(r, count, x, silu);
     case Op::Gelu:
-      return map(r, count, x, [](Vec u) { return at::native::vectorized_gelu(u); });
+      return map(r, count, x, gelu);
     case Op::GeluTanh:
       return map(r, count, x, gelu_tanh);
     case Op::HardSigmoid:

@@ -35,6 +35,7 @@ int64_t weight(Op op) {
     case Op::Log1p:
     case Op::Sigmoid:
     case Op::Tanh:
+    case Op::Erf:
     case Op::Sin:
     case Op::Cos:
     case Op::Tan:
