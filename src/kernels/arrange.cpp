@@ -86,12 +86,24 @@ void copy_row(const Dim& row, const T* from, T* to) {
   }
 }
 
+// Threads share out tiles of short rows, and pieces of long ones.
 template <typename T>
 void copy_rows(Dims dims, const T* from, T* to) {
-  const Dim row = dims.pop_back_val(), rows = dims.empty() ? Dim{1, 0, 0} : dims.pop_back_val();
-  dims.push_back({(rows.size + kTile - 1) / kTile, kTile * rows.from, kTile * rows.to});
-  for_each(dims, kTile * row.size, [&](int64_t at_from, int64_t at_to, int64_t tile) {
-    const int64_t count = std::min(kTile, rows.size - tile * kTile);
+  constexpr int64_t kPiece = 1 << 13;
+  const Dim row = dims.pop_back_val();
+  if (row.size >= kPiece) {
+    dims.push_back({(row.size + kPiece - 1) / kPiece, kPiece * row.from, kPiece * row.to});
+    for_each(dims, kPiece, [&](int64_t at_from, int64_t at_to, int64_t number) {
+      const int64_t count = std::min(kPiece, row.size - number * kPiece);
+      copy_row({count, row.from, row.to}, from + at_from, to + at_to);
+    });
+    return;
+  }
+  const Dim rows = dims.empty() ? Dim{1, 0, 0} : dims.pop_back_val();
+  const int64_t tile = std::clamp<int64_t>(kTile * kTile / row.size, 1, kTile);
+  dims.push_back({(rows.size + tile - 1) / tile, tile * rows.from, tile * rows.to});
+  for_each(dims, tile * row.size, [&](int64_t at_from, int64_t at_to, int64_t number) {
+    const int64_t count = std::min(tile, rows.size - number * tile);
     for (int64_t i = 0; i < count; ++i) copy_row(row, from + at_from + i * rows.from, to + at_to + i * rows.to);
   });
 }
