@@ -17,6 +17,7 @@
 #include "kernels/work_memory.h"
 #include "lower/memory_order.h"
 #include "passes/known_type.h"
+#include "passes/registered.h"
 #include "passes/walk.h"
 #include "translate/writes.h"
 
@@ -93,15 +94,13 @@ at::Tensor upsample_nearest2d(const at::Tensor& x, at::IntArrayRef size, std::op
 }
 
 void register_copies() {
-  static const torch::Library library = [] {
-    torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
+  static const torch::Library library = registered([](torch::Library& m) {
     m.def("reshape(Tensor(a) x, int[] shape) -> Tensor(a)", reshape);
     m.def("pixel_shuffle(Tensor x, int factor) -> Tensor", pixel_shuffle);
     m.def("upsample_nearest2d(Tensor x, int[] size, float? scale_height, float? scale_width) -> Tensor",
           upsample_nearest2d);
     m.def("cat(Tensor[] tensors, int dim) -> Tensor", cat);
-    return m;
-  }();
+  });
 }
 
 constexpr size_t kLeastCopy = 1 << 12;  // elements; less is copied sooner than it is found out whether to copy

@@ -14,6 +14,7 @@
 
 #include "lower/attention.h"
 #include "passes/known_type.h"
+#include "passes/registered.h"
 #include "passes/walk.h"
 
 namespace onnxtorch {
@@ -114,8 +115,7 @@ Tensor attention_by_aten(const Tensor& query, const Tensor& key, const Tensor& v
 }
 
 void register_operators() {
-  static const torch::Library library = [] {
-    torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
+  static const torch::Library library = registered([](torch::Library& m) {
     m.def("attention_mask(Tensor mask, bool without_nan) -> Tensor", attention_mask);
     m.def(
         "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? mask, float scale, "
@@ -125,8 +125,7 @@ void register_operators() {
         "scaled_dot_product_attention.of_aten(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, float "
         "dropout_p, bool is_causal, float? scale, bool enable_gqa) -> Tensor",
         attention_by_aten);
-    return m;
-  }();
+  });
 }
 
 // --- In the graph ----------------------------------------------------------------------------------------------------

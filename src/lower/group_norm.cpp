@@ -14,6 +14,7 @@
 #include "kernels/work_memory.h"
 #include "lower/for_each_cpu.h"
 #include "passes/constants.h"
+#include "passes/registered.h"
 #include "passes/walk.h"
 #include "translate/writes.h"
 
@@ -163,13 +164,11 @@ at::Tensor group_norm(const at::Tensor& x, const GroupNorm& norm) {
 }
 
 void register_group_norm() {
-  static const torch::Library library = [] {
-    torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
+  static const torch::Library library = registered([](torch::Library& m) {
     m.def("group_norm(Tensor x, int? groups, Tensor? weight, Tensor? bias, float eps) -> Tensor",
           [](const at::Tensor& x, std::optional<int64_t> groups, const std::optional<at::Tensor>& weight,
              const std::optional<at::Tensor>& bias, double eps) { return group_norm(x, {groups, weight, bias, eps}); });
-    return m;
-  }();
+  });
 }
 
 // --- The pass --------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "passes/known_type.h"
+#include "passes/registered.h"
 #include "passes/walk.h"
 #include "translate/program.h"
 
@@ -130,8 +131,7 @@ constexpr TakesIntegers kOperators[] = {
 };
 
 void register_operators() {
-  static const torch::Library library = [] {
-    torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
+  static const torch::Library library = registered([](torch::Library& m) {
     m.def("matmul_of_any(Tensor a, Tensor b) -> Tensor", matmul_of_any);
     m.def("addmm_of_any(Tensor self, Tensor a, Tensor b, Scalar beta, Scalar alpha) -> Tensor", addmm_of_any);
     m.def("einsum_of_any(str equation, Tensor[] tensors, int[]? path) -> Tensor", einsum_of_any);
@@ -141,8 +141,7 @@ void register_operators() {
     m.def(("max_pool1d_with_indices_of_any" + arguments).c_str(), max_pool_of_any<at::max_pool1d_with_indices>);
     m.def(("max_pool2d_with_indices_of_any" + arguments).c_str(), max_pool_of_any<at::max_pool2d_with_indices>);
     m.def(("max_pool3d_with_indices_of_any" + arguments).c_str(), max_pool_of_any<at::max_pool3d_with_indices>);
-    return m;
-  }();
+  });
 }
 
 // All tensors of these operators are of one type.

@@ -14,6 +14,7 @@
 #include "kernels/work_memory.h"
 #include "lower/cpu_capability.h"
 #include "lower/pool_kernel.h"
+#include "passes/registered.h"
 #include "passes/walk.h"
 #include "translate/writes.h"
 
@@ -142,8 +143,7 @@ at::Tensor average_pool(const at::Tensor& x, at::IntArrayRef kernel, at::IntArra
 }  // namespace
 
 void register_pools() {
-  static const torch::Library library = [] {
-    torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
+  static const torch::Library library = registered([](torch::Library& m) {
     m.def(
         "max_pool(Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode) -> "
         "Tensor",
@@ -152,8 +152,7 @@ void register_pools() {
         "average_pool(Tensor x, int[] kernel_size, int[] stride, int[] padding, bool ceil_mode, "
         "bool count_include_pad, int? divisor_override) -> Tensor",
         average_pool);
-    return m;
-  }();
+  });
 }
 
 // --- The pass --------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@
 #include "kernels/arrange.h"
 #include "kernels/work_memory.h"
 #include "passes/pattern.h"
+#include "passes/registered.h"
 #include "passes/walk.h"
 #include "translate/writes.h"
 
@@ -98,12 +99,10 @@ at::Tensor resample(const at::Tensor& x, int64_t axis, const at::Tensor& given_i
 }
 
 void register_resample() {
-  static const torch::Library library = [] {
-    torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
+  static const torch::Library library = registered([](torch::Library& m) {
     m.def("resample(Tensor x, int axis, Tensor indices, Tensor taps) -> Tensor",
           static_cast<at::Tensor (*)(const at::Tensor&, int64_t, const at::Tensor&, const at::Tensor&)>(resample));
-    return m;
-  }();
+  });
 }
 
 }  // namespace

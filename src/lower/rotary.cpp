@@ -15,6 +15,7 @@
 #include "kernels/work_memory.h"
 #include "lower/for_each_cpu.h"
 #include "passes/pattern.h"
+#include "passes/registered.h"
 
 namespace onnxtorch {
 namespace {
@@ -98,11 +99,9 @@ at::Tensor rotary_embedding(const at::Tensor& x, const at::Tensor& cos, const at
 }
 
 void register_rotary_embedding() {
-  static const torch::Library library = [] {
-    torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
+  static const torch::Library library = registered([](torch::Library& m) {
     m.def("rotary_embedding(Tensor x, Tensor cos, Tensor sin, bool interleaved) -> Tensor", rotary_embedding);
-    return m;
-  }();
+  });
 }
 
 // --- The pass --------------------------------------------------------------------------------------------------------

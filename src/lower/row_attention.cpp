@@ -15,6 +15,7 @@
 #include "kernels/work_memory.h"
 #include "lower/attention.h"
 #include "lower/plain.h"
+#include "passes/registered.h"
 #include "passes/walk.h"
 #include "translate/writes.h"
 
@@ -62,14 +63,12 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
 }
 
 void register_operators() {
-  static const torch::Library library = [] {
-    torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
+  static const torch::Library library = registered([](torch::Library& m) {
     m.def(
         "attention.of_aten(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, float dropout_p, bool "
         "is_causal, float? scale, bool enable_gqa) -> Tensor",
         scaled_dot_product_attention);
-    return m;
-  }();
+  });
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include "lower/running.h"
 #include "lower/top_k.h"
 #include "passes/pattern.h"
+#include "passes/registered.h"
 #include "passes/walk.h"
 #include "translate/writes.h"
 
@@ -228,8 +229,7 @@ at::Tensor channel_means(const at::Tensor& x) {
 }
 
 void register_rows() {
-  static const torch::Library library = [] {
-    torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
+  static const torch::Library library = registered([](torch::Library& m) {
     m.def("softmax(Tensor x) -> Tensor", softmax);
     m.def("layer_norm(Tensor x, int[] shape, Tensor? weight, Tensor? bias, float eps) -> Tensor", layer_norm);
     m.def("rms_norm(Tensor x, int[] shape, Tensor? weight, float? eps) -> Tensor", rms_norm);
@@ -237,8 +237,7 @@ void register_rows() {
     m.def("normalize_rows(Tensor x) -> Tensor", normalize_rows);
     m.def("argmax(Tensor x, int dim, bool keepdim) -> Tensor", argmax);
     m.def("label_of_largest(Tensor scores, Tensor labels) -> Tensor", label_of_largest);
-    return m;
-  }();
+  });
 }
 
 // --- The pass --------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@
 #include "kernels/arrange.h"
 #include "kernels/work_memory.h"
 #include "passes/pattern.h"
+#include "passes/registered.h"
 #include "passes/walk.h"
 #include "translate/writes.h"
 
@@ -82,13 +83,11 @@ at::Tensor running(const at::Tensor& x, int64_t dim, std::optional<at::ScalarTyp
 }
 
 void register_running() {
-  static const torch::Library library = [] {
-    torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
+  static const torch::Library library = registered([](torch::Library& m) {
     m.def("cumsum(Tensor x, int dim, ScalarType? dtype, bool reverse) -> Tensor", running<at::cumsum, 0, std::plus<>>);
     m.def("cumprod(Tensor x, int dim, ScalarType? dtype, bool reverse) -> Tensor",
           running<at::cumprod, 1, std::multiplies<>>);
-    return m;
-  }();
+  });
 }
 
 // --- The pass --------------------------------------------------------------------------------------------------------

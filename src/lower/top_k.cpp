@@ -19,6 +19,7 @@
 
 #include "kernels/arrange.h"
 #include "passes/pattern.h"
+#include "passes/registered.h"
 #include "passes/walk.h"
 #include "translate/writes.h"
 
@@ -197,11 +198,9 @@ Result top_k(const at::Tensor& x, int64_t k, int64_t dim, bool largest) {
 }
 
 void register_top_k() {
-  static const torch::Library library = [] {
-    torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
+  static const torch::Library library = registered([](torch::Library& m) {
     m.def("top_k(Tensor x, int k, int dim, bool largest) -> (Tensor values, Tensor indices)", top_k);
-    return m;
-  }();
+  });
 }
 
 // --- The pass --------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "passes/constants.h"
+#include "passes/registered.h"
 #include "passes/walk.h"
 #include "translate/writes.h"
 
@@ -118,12 +119,10 @@ at::Tensor gather_elements(const at::Tensor& data, int64_t axis, const at::Tenso
 }
 
 void register_gather() {
-  static const torch::Library library = [] {
-    torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
+  static const torch::Library library = registered([](torch::Library& m) {
     m.def("gather(Tensor data, int axis, Tensor indices) -> Tensor", gather);
     m.def("gather_elements(Tensor data, int axis, Tensor indices) -> Tensor", gather_elements);
-    return m;
-  }();
+  });
 }
 
 // --- The pass --------------------------------------------------------------------------------------------------------

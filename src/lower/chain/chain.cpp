@@ -13,6 +13,7 @@
 #include "lower/chain/plan.h"
 #include "lower/cpu_capability.h"
 #include "lower/taken.h"
+#include "passes/registered.h"
 
 namespace onnxtorch {
 namespace {
@@ -145,13 +146,11 @@ void run_chain(const c10::OperatorHandle&, torch::jit::Stack* stack) {
 }  // namespace
 
 void register_chain() {
-  static const torch::Library library = [] {
+  static const torch::Library library = registered([](torch::Library& m) {
     const torch::class_<Chain> chain("onnx_torch", "Chain");
-    torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
     m.def("chain(Tensor[] inputs, __torch__.torch.classes.onnx_torch.Chain operation) -> Tensor[]",
           torch::CppFunction::makeFromBoxedFunction<run_chain>());
-    return m;
-  }();
+  });
 }
 
 }  // namespace onnxtorch

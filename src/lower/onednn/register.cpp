@@ -5,6 +5,7 @@
 #include "lower/onednn/product.h"
 #include "lower/onednn/quantize.h"
 #include "lower/taken.h"
+#include "passes/registered.h"
 
 namespace onnxtorch {
 namespace {
@@ -51,9 +52,8 @@ std::vector<c10::intrusive_ptr<Packed>> packed_of(const Program& program) {
 }
 
 void register_onednn() {
-  static const torch::Library library = [] {
+  static const torch::Library library = registered([](torch::Library& m) {
     const torch::class_<Packed> packed("onnx_torch", "Packed");
-    torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
     m.def("packed(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor[] operands) -> Tensor",
           torch::CppFunction::makeFromBoxedFunction<run_packed>());
     m.def(
@@ -79,8 +79,7 @@ void register_onednn() {
         "quantized_add(Tensor a, float a_scale, int a_zero_point, Tensor b, float b_scale, int b_zero_point, "
         "float scale, int zero_point, int low, int high, ScalarType dtype) -> Tensor",
         onednn::quantized_add);
-    return m;
-  }();
+  });
 }
 
 }  // namespace onnxtorch
