@@ -8,12 +8,14 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "kernels/work_memory.h"
 #include "lower/for_each_cpu.h"
+#include "lower/memory_order.h"
 #include "passes/pattern.h"
 #include "passes/registered.h"
 
@@ -43,12 +45,10 @@ ONNX_TORCH_FOR_EACH_CPU void turn_pairs(const float* x, const float* cos, const 
   }
 }
 
-// A quarter of a turn: the pairs [a, b] become [-b, a].
-at::Tensor quarter_turn(const at::Tensor& x, bool interleaved) {
-  if (interleaved)
-    return at::stack({x.slice(-1, 1, std::nullopt, 2).neg(), x.slice(-1, 0, std::nullopt, 2)}, -1).flatten(-2);
-  const int64_t half = x.size(-1) / 2;
-  return at::cat({x.slice(-1, half).neg(), x.slice(-1, 0, half)}, -1);
+// A quarter of a turn: the pairs [a, b] become [-b, a]. Without a half, they are neighbours.
+at::Tensor quarter_turn(const at::Tensor& x, std::optional<int64_t> half) {
+  if (half) return at::cat({x.slice(-1, *half).neg(), x.slice(-1, 0, *half)}, -1);
+  return at::stack({x.slice(-1, 1, std::nullopt, 2).neg(), x.slice(-1, 0, std::nullopt, 2)}, -1).flatten(-2);
 }
 
 bool has_plain_rows(const at::Tensor& x) {
@@ -66,41 +66,47 @@ int64_t place_of_row(int64_t row, const at::Tensor& tensor) {
   return place;
 }
 
-at::Tensor rotary_embedding(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, bool interleaved) {
+at::Tensor rotary_embedding(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
+                            std::optional<int64_t> half) {
   const auto is_for_rows = [&](const at::Tensor& factor) {
     return has_plain_rows(factor) && factor.size(-1) == x.size(-1) && at::is_expandable_to(factor.sizes(), x.sizes());
   };
-  const bool fits = has_plain_rows(x) && x.numel() > 0 && x.size(-1) % 2 == 0 && x.is_non_overlapping_and_dense() &&
-                    is_for_rows(cos) && is_for_rows(sin);
-  if (!fits) return quarter_turn(x, interleaved) * sin + x * cos;
+  const bool fits = has_plain_rows(x) && x.numel() > 0 && x.size(-1) % 2 == 0 &&
+                    half.value_or(x.size(-1) / 2) == x.size(-1) / 2 && is_for_rows(cos) && is_for_rows(sin);
+  if (!fits) return quarter_turn(x, half) * sin + x * cos;
 
   constexpr int64_t kGrain = 1 << 13;  // elements
-  const int64_t size = x.size(-1), along = x.dim() > 1 ? x.size(-2) : 1;
-  const at::Tensor cosines = cos.expand(x.sizes()), sines = sin.expand(x.sizes());
-  const at::Tensor y = work_tensor_over(x);
+  std::vector<int64_t> order = order_of(x.strides().slice(0, x.dim() - 1));
+  order.push_back(x.dim() - 1);
+  const at::Tensor result = x.is_non_overlapping_and_dense()
+                                ? work_tensor_over(x)
+                                : work_tensor(x.sizes(), strides_of(x.sizes().vec(), order), c10::kFloat);
+  const at::Tensor from = x.permute(order), to = result.permute(order);
+  const at::Tensor cosines = cos.expand(x.sizes()).permute(order), sines = sin.expand(x.sizes()).permute(order);
+  const int64_t size = from.size(-1), along = from.dim() > 1 ? from.size(-2) : 1;
   const auto step = [](const at::Tensor& tensor) { return tensor.dim() > 1 ? tensor.stride(-2) : 0; };
-  const auto turn = interleaved ? turn_pairs : turn_halves;
-  at::parallel_for(0, x.numel() / size, std::max<int64_t>(1, kGrain / size), [&](int64_t row, int64_t end) {
+  const auto turn = half ? turn_halves : turn_pairs;
+  at::parallel_for(0, from.numel() / size, std::max<int64_t>(1, kGrain / size), [&](int64_t row, int64_t end) {
     while (row < end) {
-      const auto* from = x.const_data_ptr<float>() + place_of_row(row, x);
+      const auto* read = from.const_data_ptr<float>() + place_of_row(row, from);
       const auto* c = cosines.const_data_ptr<float>() + place_of_row(row, cosines);
       const auto* s = sines.const_data_ptr<float>() + place_of_row(row, sines);
-      auto* to = y.mutable_data_ptr<float>() + place_of_row(row, y);
+      auto* write = to.mutable_data_ptr<float>() + place_of_row(row, to);
       for (const int64_t next = std::min(end, row - row % along + along); row < next; ++row) {
-        turn(from, c, s, to, size / 2);
-        from += step(x);
+        turn(read, c, s, write, size / 2);
+        read += step(from);
         c += step(cosines);
         s += step(sines);
-        to += step(y);
+        write += step(to);
       }
     }
   });
-  return y;
+  return result;
 }
 
 void register_rotary_embedding() {
   static const torch::Library library = registered([](torch::Library& m) {
-    m.def("rotary_embedding(Tensor x, Tensor cos, Tensor sin, bool interleaved) -> Tensor", rotary_embedding);
+    m.def("rotary_embedding(Tensor x, Tensor cos, Tensor sin, int? half) -> Tensor", rotary_embedding);
   });
 }
 
@@ -112,21 +118,24 @@ std::optional<int64_t> row_size(const jit::Value* x) {
   return sizes.size().value_or(0) > 0 ? sizes[*sizes.size() - 1] : std::nullopt;
 }
 
-// Whether a slice goes to the end of rows.
-bool goes_to_end(const Found& found, const char* end, int64_t size) {
+// Whether a slice goes to the end of rows, of this size if that is known.
+bool goes_to_end(const Found& found, const char* end, std::optional<int64_t> size) {
   const auto known = found.constants(found[end]);
-  return known && (known->isNone() || found.constants.number(found[end]) >= static_cast<double>(size));
+  const auto least = static_cast<double>(size.value_or(std::numeric_limits<int64_t>::max()));
+  return known && (known->isNone() || found.constants.number(found[end]) >= least);
 }
 
-// Whether the first slice is of the first half, and the other of the second.
-bool are_halves(const Found& found, int64_t size) {
-  const double half = static_cast<double>(size) / 2;
-  return found.is("begin", 0) && found.is("end", half) && found.is("step", 1) && found.is("other_begin", half) &&
-         goes_to_end(found, "other_end", size) && found.is("other_step", 1) && found.is_last("join", "x");
+// Whether the first slice is of the first half, and the other of the second; what is not known, a run looks at.
+bool are_halves(const Found& found, std::optional<int64_t> size) {
+  const auto middle = found.constants.number(found["other_begin"]);
+  const bool meet = found["end"] == found["other_begin"] || (middle && found.is("end", *middle));
+  return meet && (!middle || !size || 2 * *middle == static_cast<double>(*size)) && found.is("begin", 0) &&
+         found.is("step", 1) && goes_to_end(found, "other_end", size) && found.is("other_step", 1) &&
+         found.is_last("join", "x");
 }
 
 // Whether the first slice is of the even elements, and the other of the odd ones.
-bool are_pairs(const Found& found, int64_t size) {
+bool are_pairs(const Found& found, std::optional<int64_t> size) {
   return found.is("begin", 0) && goes_to_end(found, "end", size) && found.is("step", 2) && found.is("other_begin", 1) &&
          goes_to_end(found, "other_end", size) && found.is("other_step", 2) && found.is("join", -1) &&
          found.is("from", -2) && found.is("to", -1);
@@ -136,7 +145,7 @@ bool are_pairs(const Found& found, int64_t size) {
 struct Way {
   const char* inputs;
   const char* steps;
-  bool (*fits)(const Found& found, int64_t size);
+  bool (*fits)(const Found& found, std::optional<int64_t> size);
   bool interleaved;
 };
 
@@ -177,11 +186,12 @@ void find_rotary_embeddings(Program& program) {
     for (const std::string& pattern : patterns_of(way)) {
       rewrite(program, pattern, [&](const Found& found, jit::Graph& graph) -> jit::Value* {
         const auto size = row_size(found["x"]);
-        const bool fits = size && *size % 2 == 0 && way.fits(found, *size) && found.is_last("dim", "x") &&
+        const bool fits = size.value_or(0) % 2 == 0 && way.fits(found, size) && found.is_last("dim", "x") &&
                           found.is_last("other_dim", "x") && found.is("alpha", 1);
         if (!fits) return nullptr;
+        jit::Value* const half = way.interleaved ? graph.insertConstant(c10::IValue()) : found["other_begin"];
         return graph.insert(c10::Symbol::fromQualString("onnx_torch::rotary_embedding"),
-                            {found["x"], found["cos"], found["sin"], way.interleaved});
+                            {found["x"], found["cos"], found["sin"], half});
       });
     }
   }

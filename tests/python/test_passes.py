@@ -2183,7 +2183,7 @@ def test_rotary_embeddings_as_an_operator(interleaved: int, rotated: int, merged
         f"RotaryEmbedding<interleaved = {interleaved}, rotary_embedding_dim = {rotated}, num_heads = 3>"
         "(x, c, s, at) }",
     )
-    assert ("onnx_torch::rotary_embedding" in graph_of(source, "rotary")) == (rotated == 0 and not merged)
+    assert "onnx_torch::rotary_embedding" in graph_of(source, "rotary")
     for rows in (1, 5, 700):
         x = floats(2, rows, 24) if merged else floats(2, 3, rows, 8)
         factors = [floats(800, (rotated or 8) // 2) for _ in range(2)]
@@ -2211,6 +2211,22 @@ def test_rotary_embeddings_of_factors_that_take_many_steps(order: str):
     )
     assert "onnx_torch::rotary_embedding" in graph_of(source, "rotary")
     check_equal(source, [floats(2, 3, 5, 8), floats(5, 8)])
+
+
+def test_rotary_embeddings_of_rows_whose_size_a_run_tells():
+    """Where it is not twice the half, what is computed looks like it, and is something else."""
+    source = model(
+        """(float[B, S, D] x, float[S, D] c, float[S, D] s) => (float y) {
+          a = Slice(x, zero, half, axis) b = Slice(x, half, end, axis) n = Neg(b) w = Concat<axis = -1>(n, a)
+          u = Mul(x, c) v = Mul(w, s) y = Add(u, v) }""",
+        zero=np.array([0]),
+        half=np.array([3]),
+        end=np.array([2**63 - 1]),
+        axis=np.array([-1]),
+    )
+    assert "onnx_torch::rotary_embedding" in graph_of(source, "rotary")
+    for size in (6, 8, 2):
+        check_equal(source, [floats(2, 5, size), floats(5, size), floats(5, size)])
 
 
 def test_rotary_embeddings_that_the_operator_leaves_to_aten():
