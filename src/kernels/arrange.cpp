@@ -2,13 +2,14 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty_strided.h>
-#include <c10/util/SmallVector.h>
 #include <c10/util/strides.h>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "kernels/work_memory.h"
 
@@ -18,7 +19,7 @@ namespace {
 struct Dim {
   int64_t size, from, to;  // strides
 };
-using Dims = c10::SmallVector<Dim, 8>;
+using Dims = std::vector<Dim>;
 
 // A tile of so many rows and columns, or as many elements, stays in the level 1 cache on both sides.
 constexpr int64_t kTile = 32;
@@ -90,7 +91,8 @@ void copy_row(const Dim& row, const T* from, T* to) {
 template <typename T>
 void copy_rows(Dims dims, const T* from, T* to) {
   constexpr int64_t kPiece = 1 << 13;
-  const Dim row = dims.pop_back_val();
+  const Dim row = dims.back();
+  dims.pop_back();
   if (row.size >= kPiece) {
     dims.push_back({(row.size + kPiece - 1) / kPiece, kPiece * row.from, kPiece * row.to});
     for_each(dims, kPiece, [&](int64_t at_from, int64_t at_to, int64_t number) {
@@ -99,7 +101,8 @@ void copy_rows(Dims dims, const T* from, T* to) {
     });
     return;
   }
-  const Dim rows = dims.empty() ? Dim{1, 0, 0} : dims.pop_back_val();
+  const Dim rows = dims.empty() ? Dim{1, 0, 0} : dims.back();
+  if (!dims.empty()) dims.pop_back();
   const int64_t tile = std::clamp<int64_t>(kTile * kTile / row.size, 1, kTile);
   dims.push_back({(rows.size + tile - 1) / tile, tile * rows.from, tile * rows.to});
   for_each(dims, tile * row.size, [&](int64_t at_from, int64_t at_to, int64_t number) {
@@ -186,14 +189,15 @@ void transpose(Dims dims, size_t side_by_side, const T* from, T* to) {
 }
 
 template <typename T>
-void copy(const Dims& dims, const void* from, void* to) {
+void copy(Dims dims, const void* from, void* to) {
   const auto* const source = static_cast<const T*>(from);
   auto* const target = static_cast<T*>(to);
-  const auto* const side_by_side = std::ranges::find(dims, 1, &Dim::from);
-  if (side_by_side == dims.end() || side_by_side == &dims.back() || dims.back().to != 1) {
-    copy_rows(dims, source, target);
+  const auto side_by_side = std::ranges::find(dims, 1, &Dim::from);
+  if (side_by_side == dims.end() || side_by_side == dims.end() - 1 || dims.back().to != 1) {
+    copy_rows(std::move(dims), source, target);
   } else {
-    transpose(dims, side_by_side - dims.begin(), source, target);
+    const size_t column = side_by_side - dims.begin();
+    transpose(std::move(dims), column, source, target);
   }
 }
 
@@ -201,20 +205,20 @@ bool is_plain(const at::Tensor& t) { return t.is_cpu() && t.layout() == c10::kSt
 
 // False where elements are of a size that is left to ATen.
 bool copy(const at::Tensor& from, at::IntArrayRef to_strides, void* to) {
-  const Dims dims = dims_of(from, to_strides);
+  Dims dims = dims_of(from, to_strides);
   const void* const source = from.const_data_ptr();
   switch (from.element_size()) {
     case 1:
-      copy<uint8_t>(dims, source, to);
+      copy<uint8_t>(std::move(dims), source, to);
       return true;
     case 2:
-      copy<uint16_t>(dims, source, to);
+      copy<uint16_t>(std::move(dims), source, to);
       return true;
     case 4:
-      copy<uint32_t>(dims, source, to);
+      copy<uint32_t>(std::move(dims), source, to);
       return true;
     case 8:
-      copy<uint64_t>(dims, source, to);
+      copy<uint64_t>(std::move(dims), source, to);
       return true;
     default:
       return false;

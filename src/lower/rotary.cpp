@@ -127,9 +127,11 @@ bool goes_to_end(const Found& found, const char* end, std::optional<int64_t> siz
 
 // Whether the first slice is of the first half, and the other of the second; what is not known, a run looks at.
 bool are_halves(const Found& found, std::optional<int64_t> size) {
-  const auto middle = found.constants.number(found["other_begin"]);
-  const bool meet = found["end"] == found["other_begin"] || (middle && found.is("end", *middle));
-  return meet && (!middle || !size || 2 * *middle == static_cast<double>(*size)) && found.is("begin", 0) &&
+  const jit::Value* const begin = found["other_begin"];
+  const auto middle = found.constants.number(begin);
+  const bool meet = found["end"] == begin || (middle && found.is("end", *middle));
+  return meet && begin->type()->kind() == c10::TypeKind::IntType &&
+         (!middle || !size || 2 * *middle == static_cast<double>(*size)) && found.is("begin", 0) &&
          found.is("step", 1) && goes_to_end(found, "other_end", size) && found.is("other_step", 1) &&
          found.is_last("join", "x");
 }
