@@ -55,7 +55,8 @@ def quiet() -> Iterator[None]:
     """Keeps converters from telling what they meet on their way."""
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
             yield
     finally:
         logging.disable(logging.NOTSET)

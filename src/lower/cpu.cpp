@@ -2,6 +2,7 @@
 
 #include "lower/chain/chains.h"
 #include "lower/copies.h"
+#include "lower/cpu_attention.h"
 #include "lower/group_norm.h"
 #include "lower/pooling.h"
 #include "lower/resample.h"
@@ -26,6 +27,8 @@ constexpr Pass kResampling{"resampling", "add up the weighted elements of a Resi
 constexpr Pass kHalves{"halves",
                        "compute convolutions and products of float16 in float32, for which CPUs have instructions",
                        widen_halves};
+constexpr Pass kAttention{"attention", "compute a softmax between two products of matrices as one attention",
+                          find_attention};
 constexpr Pass kGroupNorms{"group_norms", "normalize the channels of what lies channels-last as it lies",
                            replace_group_norms};
 constexpr Pass kPools{"pools", "take the largest of windows, and their means, row by row", replace_pools};
@@ -60,7 +63,7 @@ std::span<const Pass> early_cpu_passes() {
 std::span<const Pass> cpu_passes() {
   static constexpr Pass kPasses[] = {
       kHalves,
-      {"attention", "compute a softmax between two products of matrices as one attention", find_attention},
+      kAttention,
       {"pack", "lay out the weights of convolutions and products once, and compute what follows along with them", pack},
       {"recurrent", "lay out the weights of recurrent layers once", pack_recurrent_layers},
       {"matmul", "compute the other products of matrices by oneDNN", replace_products},
@@ -98,7 +101,7 @@ std::span<const Pass> first_cpu_passes() {
 }
 std::span<const Pass> early_cpu_passes() { return {}; }
 std::span<const Pass> cpu_passes() {
-  static constexpr Pass kPasses[] = {kHalves, kGroupNorms, kPools, kRows, kRotary, kCopies, kChains};
+  static constexpr Pass kPasses[] = {kHalves, kAttention, kGroupNorms, kPools, kRows, kRotary, kCopies, kChains};
   return kPasses;
 }
 std::vector<std::vector<SavedWeights>> saved_weights(const Program&) { return {}; }

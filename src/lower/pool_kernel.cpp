@@ -1,8 +1,8 @@
 #include "lower/pool_kernel.h"
 
-#include <ATen/cpu/vec/vec.h>
-
 #include <limits>
+
+#include "lower/vectors.h"
 
 namespace onnxtorch::CPU_CAPABILITY {
 namespace {
@@ -58,15 +58,6 @@ ONNX_TORCH_INLINE Vectorized<T> load(const T* from, int64_t step, int64_t n) {
   T elements[V::size()] = {};
   for (int64_t i = 0; i < n; ++i) elements[i] = from[i * step];
   return V::loadu(elements);
-}
-
-// Calls function(i, n) for each vector of n elements from the i-th on.
-template <typename T, typename F>
-ONNX_TORCH_INLINE void in_vectors(int64_t count, const F& function) {
-  constexpr int64_t kLanes = Vectorized<T>::size();
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) function(i, kLanes);
-  if (i < count) function(i, count - i);
 }
 
 // The rows that lie in the windows at this place are reduced column by column.

@@ -52,18 +52,7 @@ ONNX_TORCH_INLINE void scale_row(const float* x, float* y, int64_t size, float m
   }
 }
 
-ONNX_TORCH_INLINE void softmax_row(const float* x, float* y, int64_t size) {
-  const float largest = largest_of(x, size);
-  for (int64_t i = 0; i < size; ++i) y[i] = exp_of(x[i] - largest);
-  const float scale = 1 / sum_of(size, [&](int64_t i) { return y[i]; });
-  for (int64_t i = 0; i < size; ++i) y[i] *= scale;
-}
-
 }  // namespace
-
-ONNX_TORCH_FOR_EACH_CPU void softmax_rows(const float* x, float* y, int64_t rows, int64_t size) {
-  for (const float* const end = x + rows * size; x < end; x += size, y += size) softmax_row(x, y, size);
-}
 
 ONNX_TORCH_FOR_EACH_CPU void layer_norm_rows(const float* x, float* y, int64_t rows, int64_t size,
                                              const RowAffine& affine, double eps) {
@@ -200,25 +189,21 @@ ONNX_TORCH_INLINE void weighted_sum(const float* weights, const float* rows, int
   std::memcpy(sum, sums, sizeof(sums));
 }
 
-ONNX_TORCH_FOR_EACH_CPU void attend(const float* query, float* result, const Attended& to, float* weights) {
+ONNX_TORCH_FOR_EACH_CPU void scores_of_row(const float* query, float* scores, int64_t count, const Attended& to) {
   const float* key = to.keys;
-  for (int64_t i = 0; i < to.count; ++i, key += to.key_stride) {
-    weights[i] = product_of_rows(query, key, to.key_size) * to.scale + (to.mask ? to.mask[i * to.mask_stride] : 0);
-  }
-  bool is_hidden = true;
-  for (int64_t i = 0; i < to.count; ++i) is_hidden &= weights[i] == -std::numeric_limits<float>::infinity();
-  softmax_row(weights, weights, to.count);
-  const bool is_zero = to.nan == NanRows::Zero || (to.nan == NanRows::ZeroWhereHidden && is_hidden);
-  if (is_zero && weights[0] != weights[0]) std::fill_n(weights, to.count, 0.0F);  // a row is NaN as a whole
+  for (int64_t i = 0; i < count; ++i, key += to.key_stride)
+    scores[i] = product_of_rows(query, key, to.key_size) * to.scale;
+}
 
+ONNX_TORCH_FOR_EACH_CPU void values_of_row(const float* weights, float* result, int64_t count, const Attended& to) {
   int64_t column = 0;
   for (; column + 4 * kColumns <= to.value_size; column += 4 * kColumns)
-    weighted_sum<4>(weights, to.values + column, to.count, to.value_stride, result + column);
+    weighted_sum<4>(weights, to.values + column, count, to.value_stride, result + column);
   for (; column + kColumns <= to.value_size; column += kColumns)
-    weighted_sum<1>(weights, to.values + column, to.count, to.value_stride, result + column);
+    weighted_sum<1>(weights, to.values + column, count, to.value_stride, result + column);
   for (; column < to.value_size; ++column) {
     float sum = 0;
-    for (int64_t i = 0; i < to.count; ++i) sum += weights[i] * to.values[i * to.value_stride + column];
+    for (int64_t i = 0; i < count; ++i) sum += weights[i] * to.values[i * to.value_stride + column];
     result[column] = sum;
   }
 }

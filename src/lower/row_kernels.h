@@ -11,7 +11,6 @@ struct RowAffine {
 };
 
 // `y` may be `x`.
-void softmax_rows(const float* x, float* y, int64_t rows, int64_t size);
 void layer_norm_rows(const float* x, float* y, int64_t rows, int64_t size, const RowAffine& affine, double eps);
 void rms_norm_rows(const float* x, float* y, int64_t rows, int64_t size, const RowAffine& affine, double eps);
 
@@ -37,16 +36,19 @@ void product_with_panel(const float* x, float* y, int64_t in, const float* panel
 // What is made of a row of weights that is NaN, as a softmax of nothing but -inf is.
 enum class NanRows : uint8_t { Kept, Zero, ZeroWhereHidden };
 
-// What one row of a query attends to: `count` keys and values, whose rows are so far apart.
+// What rows of a query attend to: `count` keys and values, whose rows are so far apart.
 struct Attended {
-  const float *keys, *values, *mask;  // the mask, a number for each key, may be null
+  const float *keys = nullptr, *values = nullptr;
   int64_t count, key_size, value_size;
-  int64_t key_stride, value_stride, mask_stride;
+  int64_t key_stride = 0, value_stride = 0;
+  int64_t mask_stride = 0;  // from key to key; the mask, a number for each, may be null
   float scale;
   NanRows nan;
 };
 
-// softmax(query @ keys * scale + mask) @ values. `weights` has room for `count`.
-void attend(const float* query, float* result, const Attended& to, float* weights);
+// query @ keys * scale, of one row and the first `count` keys.
+void scores_of_row(const float* query, float* scores, int64_t count, const Attended& to);
+// weights @ values, likewise.
+void values_of_row(const float* weights, float* result, int64_t count, const Attended& to);
 
 }  // namespace onnxtorch

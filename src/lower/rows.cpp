@@ -18,6 +18,7 @@
 
 #include "kernels/arrange.h"
 #include "kernels/work_memory.h"
+#include "lower/attention_kernel.h"
 #include "lower/plain.h"
 #include "lower/row_kernels.h"
 #include "lower/running.h"
@@ -66,8 +67,14 @@ bool has_short_rows(const at::Tensor& x) { return has_rows(x) && x.size(-1) <= k
 
 at::Tensor softmax(const at::Tensor& x) {
   if (!has_rows(x)) return at::softmax(x, -1);
-  const at::Tensor y = rows_over(x);
-  return softmax_into(y, contiguous(x));
+  const at::Tensor y = rows_over(x), rows = contiguous(x);
+  const int64_t size = x.size(-1);
+  const auto* const from = rows.const_data_ptr<float>();
+  auto* const to = y.mutable_data_ptr<float>();
+  share_rows(x.numel() / size, size, [&](int64_t first, int64_t count) {
+    attention_kernels().softmax_rows(from + first * size, to + first * size, count, size);
+  });
+  return y;
 }
 
 // What normalizes the last dimensions, of these sizes.
@@ -316,15 +323,6 @@ void replace_operators(Program& program) {
 }
 
 }  // namespace
-
-at::Tensor softmax_into(const at::Tensor& y, const at::Tensor& x) {
-  const int64_t size = x.size(-1);
-  const auto* const from = x.const_data_ptr<float>();
-  auto* const to = y.mutable_data_ptr<float>();
-  share_rows(x.numel() / size, size,
-             [&](int64_t first, int64_t count) { softmax_rows(from + first * size, to + first * size, count, size); });
-  return y;
-}
 
 void replace_rows(Program& program) {
   register_rows();

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,31 @@ has_integer_products = pytest.mark.skipif(
     "avx512_vnni" not in CPU_FLAGS and "avx_vnni" not in CPU_FLAGS,
     reason="the CPU has no exact sums of products of 8 bits",
 )
+
+_CAPABILITIES = ["AVX512", "AVX2", "DEFAULT"]
+on_each_cpu = pytest.mark.parametrize(
+    "capability", _CAPABILITIES[_CAPABILITIES.index(torch.backends.cpu.get_cpu_capability()) :]
+)
+_RUN = """if True:
+    import sys
+    import numpy as np
+    import onnx_torch
+    inputs = np.load(sys.argv[2])
+    np.savez(sys.argv[3], *onnx_torch.prepare(sys.argv[1]).run([inputs[name] for name in inputs.files]))
+"""
+
+
+def run_on_cpu(
+    capability: str, source: onnx.ModelProto, inputs: Sequence[np.ndarray], folder: Path
+) -> list[np.ndarray]:
+    """What a model gives by the code for CPUs of one of ATen's capabilities."""
+    files = [str(folder / name) for name in ("net.onnx", "inputs.npz", "outputs.npz")]
+    onnx.save(source, files[0])
+    np.savez(files[1], *inputs)
+    environment = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower()}
+    subprocess.run([sys.executable, "-c", _RUN, *files], env=environment, check=True)
+    outputs = np.load(files[2])
+    return [outputs[name] for name in outputs.files]
 
 
 def tensor_info(name: str, value: Any = None, shape: Sequence[Any] | None = None, element: int | None = None):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from torch.nn.functional import silu
 
 import onnx_torch
-from models import allocations
+from models import allocations, on_each_cpu, run_on_cpu
 
 RNG = np.random.default_rng(0)
 BOUNDS = {"zero": np.array([0]), "one": np.array([1])}
@@ -244,17 +241,7 @@ def test_results_take_memory_that_nothing_else_reads(body: str, outputs: str, re
     assert allocations(source, inputs) == results
 
 
-CAPABILITIES = ["AVX512", "AVX2", "DEFAULT"]  # of this CPU the first or a later one, and all that follow
-ON_A_CPU = """if True:
-    import sys
-    import numpy as np
-    import onnx_torch
-    x = np.load(sys.argv[2])
-    np.save(sys.argv[3], onnx_torch.prepare(sys.argv[1]).run([x]))
-"""
-
-
-@pytest.mark.parametrize("capability", CAPABILITIES[CAPABILITIES.index(torch.backends.cpu.get_cpu_capability()) :])
+@on_each_cpu
 def test_functions_are_right_to_a_few_units_on_each_cpu(capability: str, tmp_path: Path):
     powers = np.logspace(-37, 1.5, 200001)
     x = np.concatenate([powers, -powers[powers < 13], SPECIAL[:5]]).astype(np.float32)
@@ -265,12 +252,7 @@ def test_functions_are_right_to_a_few_units_on_each_cpu(capability: str, tmp_pat
         by_tanh = Gelu <approximate = "tanh"> (x)"""
     results = "float[n] sigmoid, float[n] tanh, float[n] erf, float[n] gelu, float[n] by_tanh"
     net = model(f"(float[{x.size}] x) => ({results}) {{ {body} }}")
-    onnx.save(net, tmp_path / "net.onnx")
-    np.save(tmp_path / "x.npy", x)
-    files = [str(tmp_path / name) for name in ("net.onnx", "x.npy", "y.npy")]
-    environment = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower()}
-    subprocess.run([sys.executable, "-c", ON_A_CPU, *files], env=environment, check=True)
-    sigmoid, tanh, erf, gelu, by_tanh = np.load(files[2])
+    sigmoid, tanh, erf, gelu, by_tanh = run_on_cpu(capability, net, [x], tmp_path)
     exact = x.astype(np.float64)
     erfc = np.array([math.erfc(size) for size in np.abs(exact) / math.sqrt(2)])
     with np.errstate(all="ignore"):

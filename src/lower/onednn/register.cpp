@@ -61,8 +61,6 @@ void register_onednn() {
         "Tensor[]",
         run_recurrent);
     m.def("matmul(Tensor a, Tensor b) -> Tensor", onednn::product);
-    m.def("attention(Tensor query, Tensor key, Tensor value, Tensor? mask, float scale, bool without_nan) -> Tensor",
-          onednn::attention);
     m.def("integer_product(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor zero_point) -> Tensor",
           run_integers);
     m.def(
