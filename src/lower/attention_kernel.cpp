@@ -33,7 +33,7 @@ ONNX_TORCH_INLINE float powers_of_row(const float* x, float largest, float* y, i
   Vec sum(0);
   in_vectors<float>(count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
     const Vec power = falling_exp(load_first(x + i, n, kLeast) - Vec(largest));
-    power.store(y + i, n);
+    power.store(y + i, static_cast<int>(n));
     sum = sum + power;
   });
   return sum_of(sum);
@@ -41,13 +41,13 @@ ONNX_TORCH_INLINE float powers_of_row(const float* x, float largest, float* y, i
 
 ONNX_TORCH_INLINE void scale_row(float* x, float factor, int64_t count) {
   in_vectors<float>(count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
-    (load_first(x + i, n, 0) * Vec(factor)).store(x + i, n);
+    (load_first(x + i, n, 0) * Vec(factor)).store(x + i, static_cast<int>(n));
   });
 }
 
 ONNX_TORCH_INLINE void softmax_vector(const float* x, float* y, int64_t size) {
   const Vec row = load_first(x, size, kLeast), power = falling_exp(row - Vec(largest_of(row)));
-  (power * Vec(1 / sum_of(power))).store(y, size);
+  (power * Vec(1 / sum_of(power))).store(y, static_cast<int>(size));
 }
 
 void softmax_rows(const float* x, float* y, int64_t rows, int64_t size) {

@@ -123,7 +123,7 @@ void attend_in_panels(const Work& work) {
   const int64_t keys_size = in_panels(sizes.count) * sizes.key_size,
                 values_size = values_lie_well ? 0 : in_panels(sizes.value_size) * sizes.count,
                 work_size = kernel.rows * (sizes.key_size + in_panels(sizes.count) + in_panels(sizes.value_size));
-  const int64_t of_part = kernel.rows * sizes.count * (sizes.key_size + sizes.value_size);
+  const int64_t of_part = std::min(kernel.rows, work.rows) * sizes.count * (sizes.key_size + sizes.value_size);
   at::parallel_for(
       0, work.count() * parts, std::max<int64_t>(1, kLeastWork / of_part), [&](int64_t begin, int64_t end) {
         const Tensor memory = work_tensor({keys_size + values_size + work_size}, c10::kFloat);
