@@ -4,7 +4,6 @@
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/ir/irparser.h>
-#include <torch/csrc/jit/ir/subgraph_matcher.h>
 
 #include <algorithm>
 #include <cmath>
@@ -73,11 +72,13 @@ class Comparison {
       return false;
     }
     bind(wanted->outputs(), there->outputs());
+    nodes_.insert(there);
     return std::ranges::equal(wanted->blocks(), there->blocks(),
                               [this](jit::Block* a, jit::Block* b) { return same(*a, *b); });
   }
 
   const std::unordered_map<const jit::Value*, jit::Value*>& values() const { return values_; }
+  const std::unordered_set<const jit::Node*>& nodes() const { return nodes_; }
 
  private:
   bool same(jit::Value* wanted, jit::Value* there) {
@@ -112,7 +113,45 @@ class Comparison {
   }
 
   std::unordered_map<const jit::Value*, jit::Value*> values_;
+  std::unordered_set<const jit::Node*> nodes_;
 };
+
+// Where a pattern fits.
+struct Place {
+  jit::Node* node;  // computes the result
+  std::unordered_map<std::string, jit::Value*> values;
+  std::unordered_set<const jit::Node*> nodes;
+
+  // Whether nothing else uses the values in between, all of which are computed in one block.
+  bool stands_alone() const {
+    return std::ranges::all_of(nodes, [this](const jit::Node* inner) {
+      const auto used_within = [this](const jit::Value* value) {
+        return std::ranges::all_of(value->uses(), [this](const jit::Use& use) { return nodes.contains(use.user); });
+      };
+      return inner == node ||
+             (inner->owningBlock() == node->owningBlock() && std::ranges::all_of(inner->outputs(), used_within));
+    });
+  }
+};
+
+// Each is looked for in the graph as the visits before have left it.
+void visit_places(jit::Graph& graph, const std::string& pattern, const std::function<void(Place& place)>& visit) {
+  if (!has_kinds(graph, pattern)) return;
+  jit::Graph wanted;
+  std::unordered_map<std::string, jit::Value*> names;
+  jit::parseIR(pattern, &wanted, names);
+  jit::Node* const last = wanted.outputs().at(0)->node();
+  for_each_node(graph.block(), [&](jit::Node* node) {
+    Comparison comparison;
+    if (!comparison.same(last, node)) return;
+    Place place{node, {}, comparison.nodes()};
+    for (const auto& [name, value] : names) {
+      if (const auto known = comparison.values().find(value); known != comparison.values().end())
+        place.values[name] = known->second;
+    }
+    visit(place);
+  });
+}
 
 }  // namespace
 
@@ -135,52 +174,28 @@ void sort_operands(Program& program) {
 }
 
 bool rewrite(Program& program, const std::string& pattern, const Replace& replace) {
-  if (!has_kinds(*program.graph, pattern)) return false;
-  jit::Graph from;
-  std::unordered_map<std::string, jit::Value*> names;
-  jit::parseIR(pattern, &from, names);
   const Constants constants(program);
-  std::unordered_set<const jit::Node*> replaced;
-  for (const jit::Match& match : jit::findPatternMatches(from, *program.graph)) {
-    const auto overlaps = [&](const auto& pair) { return replaced.contains(pair.second); };
-    if (std::ranges::any_of(match.nodes_map, overlaps)) continue;
-    std::unordered_map<std::string, jit::Value*> values;
-    for (const auto& [name, value] : names) {
-      if (const auto found = match.values_map.find(value); found != match.values_map.end())
-        values[name] = found->second;
-    }
-    const jit::WithInsertPoint at(match.anchor);
-    jit::Value* const result = replace(Found(constants, std::move(values)), *program.graph);
-    if (!result) continue;
-    jit::Value* const old = match.anchor->output();
-    result->node()->setSourceRange(match.anchor->sourceRange());
+  bool is_changed = false;
+  visit_places(*program.graph, pattern, [&](Place& place) {
+    if (!place.stands_alone()) return;
+    const jit::WithInsertPoint at(place.node);
+    jit::Value* const result = replace(Found(constants, std::move(place.values)), *program.graph);
+    if (!result) return;
+    jit::Value* const old = place.node->output();
+    result->node()->setSourceRange(place.node->sourceRange());
     result->setType(old->type());
     old->replaceAllUsesWith(result);
-    for (const auto& pair : match.nodes_map) replaced.insert(pair.second);
-  }
-  if (replaced.empty()) return false;
-  eliminate_dead_code(program.graph);
-  return true;
+    is_changed = true;
+  });
+  if (is_changed) eliminate_dead_code(program.graph);
+  return is_changed;
 }
 
 void for_each_place(Program& program, const std::string& pattern,
                     const std::function<void(jit::Node* node, const Found& found)>& visit) {
-  if (!has_kinds(*program.graph, pattern)) return;
-  jit::Graph from;
-  std::unordered_map<std::string, jit::Value*> names;
-  jit::parseIR(pattern, &from, names);
   const Constants constants(program);
-  jit::Node* const last = from.outputs().at(0)->node();
-  for_each_node(program.graph->block(), [&](jit::Node* node) {
-    Comparison comparison;
-    if (!comparison.same(last, node)) return;
-    std::unordered_map<std::string, jit::Value*> values;
-    for (const auto& [name, value] : names) {
-      if (const auto found = comparison.values().find(value); found != comparison.values().end())
-        values[name] = found->second;
-    }
-    visit(node, Found(constants, std::move(values)));
-  });
+  visit_places(*program.graph, pattern,
+               [&](Place& place) { visit(place.node, Found(constants, std::move(place.values))); });
 }
 
 }  // namespace onnxtorch
