@@ -311,9 +311,13 @@ class Simplifying {
       const auto movement = identity ? identity->reshaped(with_last(wanted, sizes->back())) : identity;
       const auto steps = movement ? movement->steps() : std::nullopt;
       if (!steps) continue;
-      const jit::WithInsertPoint at(view.of->node());
-      jit::Value* const arranged = made(rows, *movement, *steps);
-      jit::Value* const result = product(view.of->node(), arranged, wanted);
+      jit::Value* arranged = nullptr;
+      jit::Value* result = nullptr;
+      {
+        const jit::WithInsertPoint at(view.of->node());  // until it goes, below
+        arranged = made(rows, *movement, *steps);
+        result = product(view.of->node(), arranged, wanted);
+      }
       replace(value->node(), result);
       simplify(arranged);
       return;

@@ -39,17 +39,23 @@ _RUN = """if True:
 """
 
 
+def run_apart(
+    source: onnx.ModelProto, inputs: Sequence[np.ndarray], folder: Path, **environment: str
+) -> list[np.ndarray]:
+    """What a model gives in a process with variables of its own in its environment."""
+    files = [str(folder / name) for name in ("net.onnx", "inputs.npz", "outputs.npz")]
+    onnx.save(source, files[0])
+    np.savez(files[1], *inputs)
+    subprocess.run([sys.executable, "-c", _RUN, *files], env={**os.environ, **environment}, check=True)
+    outputs = np.load(files[2])
+    return [outputs[name] for name in outputs.files]
+
+
 def run_on_cpu(
     capability: str, source: onnx.ModelProto, inputs: Sequence[np.ndarray], folder: Path
 ) -> list[np.ndarray]:
     """What a model gives by the code for CPUs of one of ATen's capabilities."""
-    files = [str(folder / name) for name in ("net.onnx", "inputs.npz", "outputs.npz")]
-    onnx.save(source, files[0])
-    np.savez(files[1], *inputs)
-    environment = {**os.environ, "ATEN_CPU_CAPABILITY": capability.lower()}
-    subprocess.run([sys.executable, "-c", _RUN, *files], env=environment, check=True)
-    outputs = np.load(files[2])
-    return [outputs[name] for name in outputs.files]
+    return run_apart(source, inputs, folder, ATEN_CPU_CAPABILITY=capability.lower())
 
 
 def tensor_info(name: str, value: Any = None, shape: Sequence[Any] | None = None, element: int | None = None):

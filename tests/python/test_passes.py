@@ -19,7 +19,7 @@ import torch
 from onnx import numpy_helper, parser
 
 import onnx_torch
-from models import allocations, on_each_cpu, run_on_cpu
+from models import allocations, on_each_cpu, run_apart, run_on_cpu
 from official import SUBSTITUTES, Case, check, node_cases
 
 RNG = np.random.default_rng(0)
@@ -441,6 +441,29 @@ def test_layout_broadcasts_as_before():
     for options in [{}, {"optimize": False}]:
         with pytest.raises(onnx_torch.RunError, match="Add"):
             onnx_torch.prepare(source, **options).run([floats(2, 4), floats(3, 4)])
+
+
+@pytest.mark.parametrize("layers", [1, 6])
+def test_rows_are_arranged_without_the_nodes_that_go(layers: int, tmp_path: Path):
+    """The C library gives freed memory no second use here soon, and overwrites it."""
+    step = (
+        "a{0} = Transpose<perm = [1, 0, 2]>(y{1}) b{0} = Reshape(a{0}, rows) c{0} = Gemm(b{0}, w, v) "
+        "d{0} = Reshape(c{0}, one) e{0} = Transpose<perm = [1, 0, 2]>(d{0}) y{0} = Reshape(e{0}, heads) "
+    )
+    steps = "".join(step.format(i + 1, i) for i in range(layers))
+    source = model(
+        f"(float[3, 7, 4] y0) => (float[3, 7, 4] y{layers}) {{ {steps} }}",
+        rows=np.array([7, 12]),
+        one=np.array([7, 1, 12]),
+        heads=np.array([3, 7, 4]),
+        w=floats(12, 12) / 4,
+        v=(12,),
+    )
+    x = floats(3, 7, 4)
+    (expected,) = onnx_torch.prepare(source, optimize=False).run([x])
+    memory = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0", "MALLOC_PERTURB_": "255"}
+    (y,) = run_apart(source, [x], tmp_path, **memory)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_factor_stays_beside_its_product():
