@@ -19,6 +19,7 @@
 #include "lower/attention_kernel.h"
 #include "lower/cpu_capability.h"
 #include "lower/plain.h"
+#include "lower/product_sizes.h"
 #include "passes/registered.h"
 #include "passes/walk.h"
 #include "translate/writes.h"
@@ -202,24 +203,6 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                     .nan = NanRows::ZeroWhereHidden},
           .is_causal = is_causal});
   return result;
-}
-
-// The sizes of the product of batches of matrices; none where they do not fit together.
-std::optional<std::vector<int64_t>> product_sizes(at::IntArrayRef a, at::IntArrayRef b) {
-  if (a.size() < 2 || b.size() < 2 || a.back() != b[b.size() - 2]) return {};
-  const auto batch_a = a.slice(0, a.size() - 2), batch_b = b.slice(0, b.size() - 2);
-  if (!at::are_expandable(batch_a, batch_b)) return {};
-  std::vector<int64_t> sizes = at::infer_size(batch_a, batch_b);
-  sizes.push_back(a[a.size() - 2]);
-  sizes.push_back(b.back());
-  return sizes;
-}
-
-// Contiguous, but of four dimensions in the order of memory that what follows wants: the heads of a position side by
-// side.
-Tensor empty_result(const std::vector<int64_t>& sizes) {
-  if (sizes.size() != 4) return work_tensor(sizes, c10::kFloat);
-  return work_tensor({sizes[0], sizes[2], sizes[1], sizes[3]}, c10::kFloat).transpose(1, 2);
 }
 
 // softmax(query @ key * scale + mask) @ value. Rows of weights that are NaN become zeros where there are to be none.

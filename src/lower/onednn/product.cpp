@@ -1,13 +1,13 @@
 #include "lower/onednn/product.h"
 
 #include <ATen/ATen.h>
-#include <ATen/ExpandUtils.h>
 #include <ATen/Parallel.h>
 
 #include "kernels/arrange.h"
 #include "kernels/work_memory.h"
 #include "lower/onednn/primitives.h"
 #include "lower/plain.h"
+#include "lower/product_sizes.h"
 
 namespace onnxtorch::onednn {
 namespace {
@@ -60,17 +60,6 @@ bool compute(const at::Tensor& a, const at::Tensor& b, const at::Tensor& result)
   call.with(DNNL_ARG_SRC, p->a, a).with(DNNL_ARG_WEIGHTS, p->b, b).with(DNNL_ARG_DST, p->result, result);
   call.run(p->primitive, p->scratchpad);
   return true;
-}
-
-// The sizes of the product of matrices of these sizes; none where they do not fit together.
-std::optional<std::vector<int64_t>> product_sizes(at::IntArrayRef a, at::IntArrayRef b) {
-  if (a.back() != b[b.size() - 2]) return {};
-  const auto batch_a = a.slice(0, a.size() - 2), batch_b = b.slice(0, b.size() - 2);
-  if (!at::are_expandable(batch_a, batch_b)) return {};
-  std::vector<int64_t> sizes = at::infer_size(batch_a, batch_b);
-  sizes.push_back(a[a.size() - 2]);
-  sizes.push_back(b.back());
-  return sizes;
 }
 
 }  // namespace
