@@ -60,15 +60,23 @@ struct Blocks {
   int64_t start(int64_t sample, int64_t block) const { return (sample * rows + block * rows_of_block) * channels; }
 };
 
-// Of each channel the mean, and the sum of the squares of the distances from it.
+// Of each channel of a block. The mean is summed up from the distances to the block's first row: what lies far from
+// zero would leave few digits of it.
+struct Statistics {
+  std::vector<float> mean, rest;  // the mean as a float, and what that lacks
+  std::vector<float> squares;     // the sum of the squares of the distances from `mean`
+};
+
 ONNX_TORCH_FOR_EACH_CPU void take_statistics(const float* x, int64_t rows, int64_t channels, float* __restrict mean,
-                                             float* __restrict squares) {
-  std::fill_n(mean, channels, 0.F);
-  std::fill_n(squares, channels, 0.F);
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t c = 0; c < channels; ++c) mean[c] += x[row * channels + c];
+                                             float* __restrict rest, float* __restrict squares) {
+  for (int64_t row = 1; row < rows; ++row) {
+    for (int64_t c = 0; c < channels; ++c) rest[c] += x[row * channels + c] - x[c];
   }
-  for (int64_t c = 0; c < channels; ++c) mean[c] /= static_cast<float>(rows);
+  for (int64_t c = 0; c < channels; ++c) {
+    const double exact = x[c] + static_cast<double>(rest[c]) / static_cast<double>(rows);
+    mean[c] = static_cast<float>(exact);
+    rest[c] = static_cast<float>(exact - mean[c]);
+  }
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t c = 0; c < channels; ++c) {
       const float distance = x[row * channels + c] - mean[c];
@@ -93,20 +101,22 @@ ONNX_TORCH_FOR_EACH_CPU void normalize(const float* x, int64_t rows, int64_t cha
   }
 }
 
-// Brings the statistics of a sample's blocks together. None where they are beyond a float.
-std::optional<Affine> affine(const Blocks& blocks, const float* means, const float* squares, const GroupNorm& norm) {
+// Brings the statistics of a sample's blocks together; `at` is where they start. None where they are beyond a float.
+std::optional<Affine> affine(const Blocks& blocks, const Statistics& of, int64_t at, const GroupNorm& norm) {
   const int64_t channels = blocks.channels;
   const auto rows = static_cast<double>(blocks.rows);
+  const auto mean_at = [&](int64_t i) { return static_cast<double>(of.mean[i]) + of.rest[i]; };
   std::vector<double> mean(channels), spread(channels);
   for (int64_t b = 0; b < blocks.count(); ++b) {
     const double share = static_cast<double>(blocks.rows_at(b)) / rows;
-    for (int64_t c = 0; c < channels; ++c) mean[c] += share * means[b * channels + c];
+    for (int64_t c = 0; c < channels; ++c) mean[c] += share * mean_at(at + b * channels + c);
   }
   for (int64_t b = 0; b < blocks.count(); ++b) {
     const auto count = static_cast<double>(blocks.rows_at(b));
     for (int64_t c = 0; c < channels; ++c) {
-      const double distance = means[b * channels + c] - mean[c];
-      spread[c] += squares[b * channels + c] + count * distance * distance;
+      const int64_t i = at + b * channels + c;
+      const double rest = of.rest[i], distance = mean_at(i) - mean[c];
+      spread[c] += of.squares[i] + count * (distance * distance - rest * rest);
     }
   }
 
@@ -123,7 +133,8 @@ std::optional<Affine> affine(const Blocks& blocks, const float* means, const flo
     for (int64_t c = first; c < first + size; ++c) {
       result.mean[c] = static_cast<float>(center);
       result.scale[c] = static_cast<float>(scale * (weight ? weight[c] : 1));
-      result.bias[c] = bias ? bias[c] : 0;
+      const double lacking = center - result.mean[c];
+      result.bias[c] = static_cast<float>((bias ? bias[c] : 0) - lacking * result.scale[c]);
     }
   }
   return result;
@@ -142,15 +153,15 @@ at::Tensor group_norm(const at::Tensor& x, const GroupNorm& norm) {
   };
 
   const int64_t length = batch * count * blocks.channels;
-  std::vector<float> means(length), squares(length);
+  Statistics of{std::vector<float>(length), std::vector<float>(length), std::vector<float>(length)};
   for_each_block([&](int64_t i, int64_t sample, int64_t block) {
     take_statistics(from + blocks.start(sample, block), blocks.rows_at(block), blocks.channels,
-                    means.data() + i * blocks.channels, squares.data() + i * blocks.channels);
+                    of.mean.data() + i * blocks.channels, of.rest.data() + i * blocks.channels,
+                    of.squares.data() + i * blocks.channels);
   });
   std::vector<Affine> affines;
   for (int64_t sample = 0; sample < batch; ++sample) {
-    const int64_t at = sample * count * blocks.channels;
-    auto found = affine(blocks, means.data() + at, squares.data() + at, norm);
+    auto found = affine(blocks, of, sample * count * blocks.channels, norm);
     if (!found) return by_aten(x, norm);
     affines.push_back(*std::move(found));
   }
