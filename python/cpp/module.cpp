@@ -8,6 +8,7 @@
 #include "export.h"
 #include "kernels/recording.h"
 #include "logged_warnings.h"
+#include "lower/cpu_features.h"
 #include "lower/host_work.h"
 #include "lower/waits.h"
 #include "onnx_torch/library.h"
@@ -449,6 +450,19 @@ PYBIND11_MODULE(_C, m) {
         register_operator(domain, op, since_version, torch_operator(torch_name));
       },
       py::arg("domain"), py::arg("op_type"), py::arg("since_version"), py::arg("torch_name"));
+  m.def(
+      "cpu_features",
+      [] {
+        const CpuFeatures& has = cpu_features();
+        py::dict features;
+        features["vectors"] = has.vectors == CpuFeatures::Vectors::Avx512 ? "AVX512"
+                              : has.vectors == CpuFeatures::Vectors::Avx2 ? "AVX2"
+                                                                          : "default";
+        features["int8_products"] = has.int8_products;
+        features["bfloat16_products"] = has.bfloat16_products;
+        return features;
+      },
+      "Which instructions the ways taken on this CPU may use.");
   m.def("load_library", [](const std::string& path) { load_library(path); }, py::arg("path"));
   m.def("problems",
         [](const std::string& bytes) { return describe_problems(problems(ModelFile::from_bytes(bytes)->proto)); });

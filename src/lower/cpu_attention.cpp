@@ -17,7 +17,7 @@
 #include "kernels/work_memory.h"
 #include "lower/attention.h"
 #include "lower/attention_kernel.h"
-#include "lower/cpu_capability.h"
+#include "lower/cpu_features.h"
 #include "lower/plain.h"
 #include "lower/product_sizes.h"
 #include "passes/registered.h"

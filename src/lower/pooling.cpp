@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kernels/work_memory.h"
-#include "lower/cpu_capability.h"
+#include "lower/cpu_features.h"
 #include "lower/pool_kernel.h"
 #include "passes/registered.h"
 #include "passes/walk.h"

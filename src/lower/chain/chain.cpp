@@ -11,7 +11,7 @@
 #include "kernels/work_memory.h"
 #include "lower/chain/device_pass.h"
 #include "lower/chain/plan.h"
-#include "lower/cpu_capability.h"
+#include "lower/cpu_features.h"
 #include "lower/taken.h"
 #include "passes/registered.h"
 

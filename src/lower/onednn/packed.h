@@ -105,9 +105,6 @@ class PackedIntegerProduct : public Packed {
 c10::intrusive_ptr<Packed> packed_integers(Convolution convolution, const at::Tensor& zero_points);
 c10::intrusive_ptr<Packed> packed_integers(const Linear& linear, const at::Tensor& zero_points);
 
-// Whether sums of products of 8 bits are exact on this CPU, and faster than float.
-bool has_integer_products();
-
 // --- Recurrent layers ---
 
 // As ATen's layers take it. The parameters: of each direction w_ih, w_hh and, where there are biases, b_ih, b_hh.

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "import/element_type.h"
+#include "lower/cpu_features.h"
 #include "lower/onednn/integer_products.h"
 #include "lower/onednn/integer_weight.h"
 #include "lower/onednn/nodes.h"
@@ -63,7 +64,7 @@ class Recognition {
     if (jit::Value* const result = bytes_instead(node)) {
       take_sizes(result, node->output());
       node->output()->replaceAllUsesWith(result);
-    } else if (has_integer_products()) {
+    } else if (cpu_features().int8_products) {
       keep_weight(node);
     }
   }
@@ -411,7 +412,7 @@ class Recognition {
   // points times a constant unit. The same is a product of what has been dequantized with a scale of 1.
   jit::Value* in_units(const jit::Value* value) {
     const jit::Node* const times = as(value, kMul);
-    jit::Node* const product = times && has_integer_products() ? times->input(0)->node() : nullptr;
+    jit::Node* const product = times && cpu_features().int8_products ? times->input(0)->node() : nullptr;
     if (!product || !is_product(product) || product->kind() == c10::aten::addmm) return nullptr;
     const auto unit = constants_.tensor(times->input(1)), bias = bias_of(product);
     const auto weight = integer_weight(product->input(1), channel_dim(product), constants_);

@@ -183,22 +183,6 @@ class QuantizedLinear final : public QuantizedProduct {
 }  // namespace
 }  // namespace onednn
 
-bool has_integer_products() {
-  using enum dnnl::cpu_isa;
-  switch (dnnl::get_effective_cpu_isa()) {
-    case avx2_vnni:
-    case avx2_vnni_2:
-    case avx512_core_vnni:
-    case avx512_core_bf16:
-    case avx512_core_fp16:
-    case avx512_core_amx:
-    case avx512_core_amx_fp16:
-      return true;
-    default:
-      return false;  // sums of two products of 8 bits saturate at 16
-  }
-}
-
 c10::intrusive_ptr<Packed> packed(Convolution convolution, Quantized quantized, std::vector<PostOp> post_ops) {
   return c10::make_intrusive<onednn::QuantizedConvolution>(std::move(convolution), std::move(quantized),
                                                            std::move(post_ops));

@@ -1,0 +1,36 @@
+#include "lower/onednn/isa.h"
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+namespace onnxtorch::onednn {
+
+bool has_int8_products() {
+  using enum dnnl::cpu_isa;
+  switch (dnnl::get_effective_cpu_isa()) {
+    case avx2_vnni:
+    case avx2_vnni_2:
+    case avx512_core_vnni:
+    case avx512_core_bf16:
+    case avx512_core_fp16:
+    case avx512_core_amx:
+    case avx512_core_amx_fp16:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool has_bfloat16_products() {
+  using enum dnnl::cpu_isa;
+  switch (dnnl::get_effective_cpu_isa()) {
+    case avx512_core_bf16:
+    case avx512_core_fp16:
+    case avx512_core_amx:
+    case avx512_core_amx_fp16:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace onnxtorch::onednn

@@ -1,0 +1,12 @@
+// For which products oneDNN uses instructions of their own on this CPU.
+#pragma once
+
+namespace onnxtorch::onednn {
+
+// Without them sums of two products of 8 bits saturate at 16.
+bool has_int8_products();
+
+// Without them oneDNN has no products of bfloat16, or computes them in float32 with a conversion for each use.
+bool has_bfloat16_products();
+
+}  // namespace onnxtorch::onednn
