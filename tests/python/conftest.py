@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 pytest_plugins = "onnx.backend.test.report"
 
 SUITES = {
@@ -15,7 +17,16 @@ SUITES = {
     "test_past_case": "cases of past releases",
     "test_past_mistake": "mistakes of past releases, proven",
 }
+# What goes other ways on other CPUs: it is run under each level of instructions (./dev test --isa each).
+DEPEND_ON_THE_CPU = """backend chains cuda_chains fork half models ops_attention ops_cast ops_conv ops_linear
+ops_normalization ops_pooling ops_quantization ops_recurrent ops_reduction passes precision quantized saving""".split()
 _outcomes: dict[str, Counter] = {title: Counter() for title in SUITES.values()}
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.stem.removeprefix("test_") in DEPEND_ON_THE_CPU:
+            item.add_marker(pytest.mark.isa)
 
 
 def pytest_runtest_logreport(report):
