@@ -48,6 +48,10 @@ class ONNX_TORCH_API CompiledModel {
   // outputs.
   Outputs run(const Feeds& inputs, const std::vector<std::string>& outputs = {}) const;
 
+  // Gives back to the system the memory that runs have left for later ones, as after a batch much larger than those to
+  // come. Other threads may run the model meanwhile.
+  void trim() const;
+
  private:
   friend class Model;
   explicit CompiledModel(std::shared_ptr<const PreparedModel> prepared) : prepared_(std::move(prepared)) {}

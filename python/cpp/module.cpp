@@ -384,6 +384,8 @@ PYBIND11_MODULE(_C, m) {
           py::arg("stop") = py::none(),
           "Runs the model on a dictionary of inputs: a list of the values named, or of the model's outputs. They are "
           "torch tensors or numpy arrays; by default torch tensors where one goes in.")
+      .def("trim", &PythonModel::trim, py::call_guard<py::gil_scoped_release>(),
+           "Gives back to the system the memory that runs have left for later ones.")
       .def("profile", &profile, py::arg("feeds"), py::arg("output_names") = std::vector<std::string>(),
            py::arg("as_torch") = py::none(), py::arg("stop") = nullptr)
       .def_property_readonly("laid_weights",

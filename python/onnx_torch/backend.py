@@ -219,6 +219,20 @@ class OnnxTorchRep(BackendRep):
         named = _native(wanted)
         return OnnxTorchRep(self._prepared.replica(_C.Options(**named)), {**named, "base_dir": base_dir}, self._path)
 
+    def trim(self) -> None:
+        """Gives back to the system the memory that runs have left for later ones, as after an unusually large batch.
+
+        Without it, a few runs later what they do not use goes back by itself. Runs may be under way in other threads.
+
+        >>> from onnx import parser
+        >>> model = parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
+        ...     net (float[N] x) => (float[N] y) { y = Neg(x) }''')
+        >>> rep = prepare(model)
+        >>> _ = rep.run([np.zeros(10_000_000, np.float32)])
+        >>> rep.trim()
+        """
+        self._prepared.trim()
+
     def save(self, file: str | os.PathLike[str]) -> None:
         """Keeps the model as it is prepared, in one file that `onnx_torch.load` maps: all weights, as the model has
         them and as they were laid out for this CPU, and the options.

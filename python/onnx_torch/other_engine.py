@@ -193,6 +193,9 @@ class _OnnxTorch:
     def values(self, feeds: dict[str, Any], names: list[str]) -> dict[str, Any]:
         return self._rep.intermediates(feeds, names)
 
+    def trim(self) -> None:
+        self._rep.trim()
+
 
 def _read(model: bytes | str) -> Any:
     import onnx

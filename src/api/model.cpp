@@ -73,6 +73,8 @@ std::vector<PlacedNode> CompiledModel::placement() const {
   return placed;
 }
 
+void CompiledModel::trim() const { prepared_->trim(); }
+
 Outputs CompiledModel::run(const Feeds& inputs, const std::vector<std::string>& outputs) const {
   std::vector<const Data*> given(this->inputs().size());
   for (const auto& [name, data] : inputs.values()) {

@@ -88,6 +88,11 @@ size_t WorkMemory::kept_bytes() const {
   return bytes;
 }
 
+void WorkMemory::clear() {
+  const std::lock_guard lock(mutex_);
+  blocks_.clear();
+}
+
 at::Tensor work_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype) {
   const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
   // Who counts memory is to count all of it.

@@ -35,6 +35,8 @@ class __attribute__((visibility("default"))) WorkMemory : public std::enable_sha
 
   at::Tensor empty(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype, size_t bytes);
   size_t kept_bytes() const;
+  // Gives what no tensor holds back to the allocator.
+  void clear();
 
  private:
   struct Block {

@@ -1,5 +1,5 @@
-// What this CPU can do, and oneDNN on it: asked once, here, by whatever has several ways to compute. ATEN_CPU_CAPABILITY
-// and ONEDNN_MAX_CPU_ISA keep it below what the CPU has.
+// What this CPU can do, and oneDNN on it: asked once, here, by whatever has several ways to compute.
+// ATEN_CPU_CAPABILITY and ONEDNN_MAX_CPU_ISA keep it below what the CPU has.
 #pragma once
 
 #include <cstdint>

@@ -23,6 +23,9 @@ class Executable {
   std::vector<c10::IValue> run(std::span<const c10::IValue> inputs,
                                const c10::intrusive_ptr<StringPool>& strings) const;
 
+  // Gives back the memory that earlier runs have left for later ones.
+  void trim() const { memory_->clear(); }
+
   const Program& program() const { return program_; }
 
  private:

@@ -1,6 +1,7 @@
 #include "runtime/model.h"
 
 #include <ATen/ATen.h>
+#include <malloc.h>
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
@@ -139,6 +140,17 @@ PreparedModel::Runnable PreparedModel::runnable_for(const Variant& variant) cons
     if (variants_.size() > kMostVariants) variants_.pop_back();
   }
   return variants_.front().second;
+}
+
+void PreparedModel::trim() const {
+  base_.executable->trim();
+  {
+    const std::lock_guard lock(mutex_);
+    variants_.clear();
+  }
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
 }
 
 void PreparedModel::check(const InputSpec& input, const Fed& fed) const {

@@ -75,6 +75,10 @@ class PreparedModel {
   Result run(const FedInputs& feeds, const c10::intrusive_ptr<StringPool>& strings,
              std::vector<std::string> outputs = {}, Profile* profile = nullptr, const StopFlag* stop = nullptr) const;
 
+  // Gives back to the system what runs have left for later ones: memory for results, and the graphs that were made for
+  // other outputs or for fed initializers. Runs may be under way; later ones take anew what they need.
+  void trim() const;
+
  private:
   Variant base_variant() const { return {.overridden = {}, .outputs = {}, .guarded = options_.limits != Limits{}}; }
   std::unique_ptr<CudaSettings> cuda_settings() const;  // for the CUDA device that the model is on, if it is

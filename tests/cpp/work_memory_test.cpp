@@ -51,6 +51,17 @@ TEST(WorkMemory, GivesTheSmallestBlockThatIsLargeEnough) {
   EXPECT_EQ(work_tensor({kLarge}, c10::kFloat).data_ptr(), place);
 }
 
+TEST(WorkMemory, GivesBackWhatNoTensorHolds) {
+  const auto memory = std::make_shared<WorkMemory>();
+  const WorkMemory::Scope scope(*memory);
+  work_tensor({kLarge}, c10::kFloat);
+  const at::Tensor held = work_tensor({2 * kLarge}, c10::kFloat).fill_(3);
+  ASSERT_EQ(memory->kept_bytes(), kLarge * 4);
+  memory->clear();
+  EXPECT_EQ(memory->kept_bytes(), 0);
+  EXPECT_EQ(held.sum().item<float>(), 6 * kLarge);
+}
+
 TEST(WorkMemory, KeepsNoLargeBlockForASmallTensor) {
   const auto memory = std::make_shared<WorkMemory>();
   const WorkMemory::Scope scope(*memory);
