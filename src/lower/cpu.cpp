@@ -5,10 +5,10 @@
 #include "lower/cpu_attention.h"
 #include "lower/group_norm.h"
 #include "lower/pooling.h"
+#include "lower/precision.h"
 #include "lower/resample.h"
 #include "lower/rotary.h"
 #include "lower/rows.h"
-#include "passes/precision.h"
 
 #ifdef ONNX_TORCH_ONEDNN
 #include "lower/onednn/pack.h"
@@ -25,7 +25,7 @@ namespace {
 constexpr Pass kResampling{"resampling", "add up the weighted elements of a Resize in one step for each axis",
                            find_resampling};
 constexpr Pass kHalves{"halves",
-                       "compute convolutions and products of float16 in float32, for which CPUs have instructions",
+                       "compute convolutions and products in float32 where the CPU has no instructions for their type",
                        widen_halves};
 constexpr Pass kAttention{"attention", "compute a softmax between two products of matrices as one attention",
                           find_attention};

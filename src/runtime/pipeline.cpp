@@ -12,7 +12,7 @@
 #include "lower/cuda.h"
 #include "lower/place.h"
 #include "lower/placement.h"
-#include "passes/precision.h"
+#include "lower/precision.h"
 
 namespace onnxtorch {
 namespace {
@@ -88,7 +88,7 @@ Program optimized(Program program, c10::Device device, const Options& options, c
   };
   if (!plain) run_all(early_passes(device));
   if (const c10::ScalarType type = precision_of(options.precision); type != c10::kFloat) {
-    lower_precision(program, type);
+    lower_precision(program, type, device);
     if (watcher) watcher("precision", program);
   }
   if (!plain) run_all(device_passes(device));

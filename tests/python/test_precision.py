@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import numpy_helper, parser
 
 import onnx_torch
+from models import run_apart
+from onnx_torch import _C
 
 RNG = np.random.default_rng(0)
 # The relative error of rounding to each type.
 ROUNDING = {"bfloat16": 2**-9, "float16": 2**-12}
+# What rounds an operand to bfloat16: a cast to it, or an operator whose result is float32, for products in float32.
+ROUND = "aten::to" if _C.cpu_features()["bfloat16_products"] else "onnx_torch::rounded"
 
 
 def model(text: str, **weights: tuple[int, ...]) -> onnx.ModelProto:
@@ -107,7 +113,31 @@ def test_an_input_of_several_products_is_rounded_once():
         "(float[4, 6] x) => (float[4, 5] q, float[4, 5] k) { q = MatMul(x, v) k = MatMul(x, w) }", v=(6, 5), w=(6, 5)
     )
     graph = onnx_torch.prepare(source, precision="bfloat16", optimize=False).graphs()["precision"]
-    assert len(re.findall(r"aten::to\(%0\b", graph)) == 1
+    assert len(re.findall(rf"{ROUND}\(%0\b", graph)) == 1
+
+
+def test_what_the_cpu_has_no_instructions_for_is_computed_in_float32():
+    text, weights = MODELS["Gemm"]
+    for precision in ROUNDING:
+        has_products = precision == "bfloat16" and _C.cpu_features()["bfloat16_products"]
+        graph = onnx_torch.prepare(model(text, **weights), precision=precision, optimize=False).graphs()["precision"]
+        assert re.findall(r"= ((?:aten|onnx_torch)::\w+)", graph) == (
+            ["aten::to", "aten::addmm", "aten::to"] if has_products else ["onnx_torch::rounded", "aten::addmm"]
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_rounding_is_that_of_a_cast(dtype: torch.dtype):
+    onnx_torch.prepare(model(*MODELS["Gemm"][:1], **MODELS["Gemm"][1]), precision="float16")  # declares the operator
+    bits = RNG.integers(0, 1 << 32, (300, 256), np.uint32)
+    # Ties, the smallest number that counts, the largest, infinity, NaN.
+    bits[0, :7] = 0x3F808000, 0x3F818000, 0x00008000, 0x00008001, 0x7F7FFFFF, 0xFF800000, 0x7F800001
+    x = torch.from_numpy(bits.view(np.float32))
+    for given in [x, x.T, x[:, 0].expand(3, 300), x[:0], x.double()]:
+        before, y = given.clone(), torch.ops.onnx_torch.rounded(given, dtype)
+        assert y.dtype == given.dtype
+        torch.testing.assert_close(y, given.to(dtype).to(given.dtype), rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(given, before, rtol=0, atol=0, equal_nan=True)
 
 
 def test_on_the_cpu_the_results_of_packed_products_are_float32_at_once():
@@ -118,7 +148,7 @@ def test_on_the_cpu_the_results_of_packed_products_are_float32_at_once():
         b=(8,),
     )
     rep = onnx_torch.prepare(source, precision="bfloat16")
-    assert re.findall(r"= ((?:aten|onnx_torch)::\w+)", rep.graph()) == ["aten::to", "onnx_torch::packed"]
+    assert re.findall(r"= ((?:aten|onnx_torch)::\w+)", rep.graph()) == [ROUND, "onnx_torch::packed"]
     x, r = floats(2, 6, 8, 8), floats(2, 8, 8, 8)
     plain = onnx_torch.prepare(source, precision="bfloat16", optimize=False).run([x, r])[0]
     np.testing.assert_allclose(rep.run([x, r])[0], plain, rtol=2**-6, atol=2**-6)
@@ -142,6 +172,35 @@ def test_products_of_bfloat16_models_are_packed():
     x[1, 2] = np.nan
     plain = onnx_torch.prepare(source, optimize=False).run([x])[0]
     np.testing.assert_allclose(rep.run([x])[0], plain, rtol=2**-7, atol=2**-7)
+
+
+@pytest.mark.parametrize("level", ["AVX512", "AVX2", "DEFAULT"])
+def test_models_of_bfloat16_run_on_each_cpu(level: str, tmp_path: Path):
+    """As oneDNN is kept below what the CPU has: it has no products of bfloat16 there."""
+    source = parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 23]> net (float[2, 6, 8, 8] x) => (float[2, 8, 4] z) '
+        "{ a = Cast<to = 16>(x) k = Cast<to = 16>(f) b = Conv(a, k) r = Relu(b) s = GlobalAveragePool(r) "
+        "i = Constant<value_ints = [2, 8, 1]>() t = Reshape(s, i) "
+        "v = Cast<to = 16>(w) y = MatMul(t, v) z = Cast<to = 1>(y) }"
+    )
+    for name, sizes in {"f": (8, 6, 3, 3), "w": (1, 4)}.items():
+        source.graph.initializer.append(numpy_helper.from_array(floats(*sizes), name))
+    x = floats(2, 6, 8, 8)
+    isa = {"AVX512": "AVX512_CORE", "AVX2": "AVX2", "DEFAULT": "SSE41"}[level]
+    [found] = run_apart(source, [x], tmp_path, ATEN_CPU_CAPABILITY=level.lower(), ONEDNN_MAX_CPU_ISA=isa)
+    np.testing.assert_allclose(found, onnx_torch.prepare(source).run([x])[0], rtol=2**-6, atol=2**-6)
+
+
+def test_what_onednn_has_no_primitive_for_is_computed_by_aten():
+    """Products of bfloat16 that stay as they are, where the CPU has no instructions for them."""
+    source = model(
+        "(float[2, 6, 8, 8] x) => (float[N, C, H, W] y) "
+        "{ a = Cast<to = 16>(x) v = Cast<to = 16>(w) b = Conv(a, v) y = Cast<to = 1>(b) }",
+        w=(8, 6, 3, 3),
+    )
+    x = floats(2, 6, 8, 8)
+    found = onnx_torch.prepare(source, disabled_passes=["halves"]).run([x])[0]
+    np.testing.assert_allclose(found, onnx_torch.prepare(source).run([x])[0], rtol=2**-6, atol=2**-6)
 
 
 def test_nan_and_infinity_go_through():

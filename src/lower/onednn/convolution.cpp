@@ -82,7 +82,8 @@ dnnl::convolution_forward::primitive_desc described(const Convolution& c, const 
           dilation,
           c.padding,
           c.padding,
-          attributes};
+          attributes,
+          /*allow_empty=*/true};
 }
 
 bool is_depthwise(const Convolution& c) {
@@ -128,9 +129,9 @@ Prepared prepared_convolution(const Convolution& c, const dnnl::memory::desc& so
                               const dnnl::memory::desc& result, const dnnl::primitive_attr& attributes,
                               const LaidWeight& laid) {
   auto description = described(c, source, weight, result, attributes);
+  if (is_reference(description)) return {};
   if (!take(description, better_implementation(c, weight, result)))
     description = described(c, source, weight, result, attributes);
-  if (is_reference(description)) return {};
   const at::Tensor plain = c.weight.contiguous();
   const std::vector<int64_t> sizes = result.get_dims();
   return {dnnl::convolution_forward(description),

@@ -76,8 +76,8 @@ class PackedDeconvolution final : public Fused {
     const dnnl::deconvolution_forward::primitive_desc description(
         engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct, source,
         {weight.sizes().vec(), type, Tag::any}, result, of_.stride, dilation, of_.padding, end,
-        attributes(steps, result), true);
-    if (!description || is_reference(description)) return {};
+        attributes(steps, result), /*allow_empty=*/true);
+    if (is_reference(description)) return {};
     const dnnl::memory plain = borrowed({weight.sizes().vec(), type, weight.strides().vec()}, weight);
     return {dnnl::deconvolution_forward(description),
             source,

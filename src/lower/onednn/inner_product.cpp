@@ -14,8 +14,14 @@ InnerProduct::InnerProduct(int64_t rows, const at::Tensor& weight, bool has_bias
   source = {{rows, in}, type, Tag::ab};
   result = {{rows, out}, named(result_type), Tag::ab};
   if (has_bias) bias = {{out}, named(c10::kFloat), Tag::a};
-  description = {engine(), dnnl::prop_kind::forward_inference, source, {{out, in}, type, Tag::any}, bias,
-                 result,   attributes(post_ops, result)};
+  description = {engine(),
+                 dnnl::prop_kind::forward_inference,
+                 source,
+                 {{out, in}, type, Tag::any},
+                 bias,
+                 result,
+                 attributes(post_ops, result),
+                 /*allow_empty=*/true};
 }
 
 Laid InnerProduct::weight(const LaidWeight& laid) const {

@@ -16,7 +16,7 @@ struct InnerProduct {
 
   at::Tensor columns;  // of the weight, as rows
   dnnl::memory::desc source, bias, result;
-  dnnl::inner_product_forward::primitive_desc description;
+  dnnl::inner_product_forward::primitive_desc description;  // is_reference() where there is no fast one
 };
 
 }  // namespace onnxtorch::onednn

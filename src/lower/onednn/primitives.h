@@ -21,7 +21,8 @@ namespace onnxtorch::onednn {
 
 const dnnl::engine& engine();
 
-// Whether oneDNN has nothing fast for it on this CPU.
+// Whether oneDNN has nothing fast for it on this CPU: its reference implementation, or none. A description is made so
+// that it is then empty (`allow_empty`), where oneDNN would throw an exception.
 bool is_reference(const dnnl::primitive_desc_base& description);
 
 // float32, bfloat16, int8 or uint8, as oneDNN names it.

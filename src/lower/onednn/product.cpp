@@ -37,7 +37,8 @@ bool is_matrix(const at::Tensor& t) { return is_plain(t) && t.dim() >= 2 && t.di
 PreparedProduct prepared(const at::Tensor& a, const at::Tensor& b, const at::Tensor& result) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const dnnl::matmul::primitive_desc description(engine(), described(a), described(b), described(result), attributes);
+  const dnnl::matmul::primitive_desc description(engine(), described(a), described(b), described(result), attributes,
+                                                 /*allow_empty=*/true);
   if (is_reference(description)) return {};
   return {dnnl::matmul(description), description.src_desc(), description.weights_desc(), description.dst_desc(),
           description.scratchpad_desc()};

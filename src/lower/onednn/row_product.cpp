@@ -93,6 +93,7 @@ const at::Tensor& RowProduct::blocks() const {
 const RowProduct::Panels& RowProduct::panels() const {
   std::call_once(panels_made_, [&] {
     const InnerProduct product(1, form_, /*has_bias=*/false, c10::kFloat);
+    if (is_reference(product.description)) return;
     const dnnl::memory::desc wanted = product.description.weights_desc();
     const dnnl::memory::dims blocks = wanted.get_inner_blks(), of = wanted.get_inner_idxs();
     const bool is_in_panels = blocks.size() == 2 && of[0] == 1 && of[1] == 0 && blocks[1] % kColumns == 0 &&
