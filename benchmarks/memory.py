@@ -128,7 +128,7 @@ def page(flat: Sequence[Flatness], kept: Sequence[Held], threads: int) -> str:
     mega = lambda value: "" if value is None else f"{value / 1e6:+.1f}"
     lines = [
         f"Measured on {time.strftime('%Y-%m-%d')}: {machine.processor()}; onnxruntime {machine.version(REFERENCE)}, "
-        f"{threads} threads.",
+        f"{'1 thread' if threads == 1 else f'{threads} threads'}.",
         "",
         "| runs of changing sizes | runs | onnx_torch: bytes a run | onnxruntime: bytes a run |",
         "|---|---|---|---|",
