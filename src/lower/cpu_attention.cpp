@@ -16,10 +16,10 @@
 #include "kernels/arrange.h"
 #include "kernels/work_memory.h"
 #include "lower/attention.h"
-#include "lower/attention_kernel.h"
 #include "lower/cpu_features.h"
 #include "lower/plain.h"
 #include "lower/product_sizes.h"
+#include "lower/simd/attention.h"
 #include "passes/registered.h"
 #include "passes/walk.h"
 #include "translate/writes.h"
@@ -99,6 +99,7 @@ constexpr int64_t kLeastWork = 1 << 15;  // for one thread
 void attend_row_by_row(const Work& work) {
   const Attended& sizes = work.sizes;
   const int64_t of_row = sizes.count * (sizes.key_size + sizes.value_size);
+  const auto& kernels = for_this_cpu<RowKernels>();
   at::parallel_for(0, work.count() * work.rows, std::max<int64_t>(1, kLeastWork / of_row),
                    [&](int64_t begin, int64_t end) {
                      std::vector<float> weights(sizes.count);
@@ -106,16 +107,16 @@ void attend_row_by_row(const Work& work) {
                        const AttendingRows row = work.attending(i / work.rows, i % work.rows, 1);
                        const Attended to = work.attended(i / work.rows);
                        const int64_t count = std::min(sizes.count, row.keys_of_first);
-                       scores_of_row(row.query, weights.data(), count, to);
-                       attention_kernels().softmax_of_scores(weights.data(), row.mask, count, to);
-                       values_of_row(weights.data(), row.result, count, to);
+                       kernels.scores_of_row(row.query, weights.data(), count, to);
+                       for_this_cpu<AttentionKernels>().softmax_of_scores(weights.data(), row.mask, count, to);
+                       kernels.values_of_row(weights.data(), row.result, count, to);
                      }
                    });
 }
 
 // Keys and values are laid out for the products of many rows, unless the values lie well already.
 void attend_in_panels(const Work& work) {
-  const AttentionKernels& kernel = attention_kernels();
+  const auto& kernel = for_this_cpu<AttentionKernels>();
   const auto in_panels = [&](int64_t columns) { return (columns + kernel.panel - 1) / kernel.panel * kernel.panel; };
   const Attended& sizes = work.sizes;
   const int64_t parts = (work.rows + kernel.rows - 1) / kernel.rows;
@@ -247,12 +248,6 @@ void register_operators() {
 }
 
 }  // namespace
-
-const AttentionKernels& attention_kernels() {
-  static const AttentionKernels chosen =
-      for_this_cpu(DEFAULT::attention_kernels, AVX2::attention_kernels, AVX512::attention_kernels)();
-  return chosen;
-}
 
 void find_attention(Program& program) {
   register_operators();

@@ -15,18 +15,23 @@ struct CpuFeatures {
 
 const CpuFeatures& cpu_features();
 
-// Which of the functions to take that are compiled once for each of ATen's CPU capabilities.
-template <typename F>
-F* for_this_cpu(F* plain, F* avx2, F* avx512) {
-  switch (cpu_features().vectors) {
-    case CpuFeatures::Vectors::Avx512:
-      return avx512;
-    case CpuFeatures::Vectors::Avx2:
-      return avx2;
-    case CpuFeatures::Vectors::Default:
-      break;
-  }
-  return plain;
+// The kernels of a file in lower/simd, as it is compiled for this CPU.
+template <typename Kernels>
+const Kernels& for_this_cpu() {
+  static const Kernels& chosen = []() -> const Kernels& {
+#ifdef __x86_64__
+    switch (cpu_features().vectors) {
+      case CpuFeatures::Vectors::Avx512:
+        return Kernels::AVX512;
+      case CpuFeatures::Vectors::Avx2:
+        return Kernels::AVX2;
+      case CpuFeatures::Vectors::Default:
+        break;
+    }
+#endif
+    return Kernels::DEFAULT;
+  }();
+  return chosen;
 }
 
 }  // namespace onnxtorch

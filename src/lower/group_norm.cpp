@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "kernels/work_memory.h"
-#include "lower/for_each_cpu.h"
+#include "lower/cpu_features.h"
+#include "lower/simd/group_norm.h"
 #include "passes/constants.h"
 #include "passes/registered.h"
 #include "passes/walk.h"
@@ -60,46 +61,16 @@ struct Blocks {
   int64_t start(int64_t sample, int64_t block) const { return (sample * rows + block * rows_of_block) * channels; }
 };
 
-// Of each channel of a block. The mean is summed up from the distances to the block's first row: what lies far from
-// zero would leave few digits of it.
+// Of each channel of a block.
 struct Statistics {
   std::vector<float> mean, rest;  // the mean as a float, and what that lacks
   std::vector<float> squares;     // the sum of the squares of the distances from `mean`
 };
 
-ONNX_TORCH_FOR_EACH_CPU void take_statistics(const float* x, int64_t rows, int64_t channels, float* __restrict mean,
-                                             float* __restrict rest, float* __restrict squares) {
-  for (int64_t row = 1; row < rows; ++row) {
-    for (int64_t c = 0; c < channels; ++c) rest[c] += x[row * channels + c] - x[c];
-  }
-  for (int64_t c = 0; c < channels; ++c) {
-    const double exact = x[c] + static_cast<double>(rest[c]) / static_cast<double>(rows);
-    mean[c] = static_cast<float>(exact);
-    rest[c] = static_cast<float>(exact - mean[c]);
-  }
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t c = 0; c < channels; ++c) {
-      const float distance = x[row * channels + c] - mean[c];
-      squares[c] += distance * distance;
-    }
-  }
-}
-
-// What is done to each channel: (x - mean) * scale + bias; `y` may be `x`.
+// What is done to each channel: (x - mean) * scale + bias.
 struct Affine {
   std::vector<float> mean, scale, bias;
 };
-
-ONNX_TORCH_FOR_EACH_CPU void normalize(const float* x, int64_t rows, int64_t channels, const Affine& by, float* y) {
-  const float *const mean = by.mean.data(), *const scale = by.scale.data(), *const bias = by.bias.data();
-  for (int64_t row = 0; row < rows; ++row) {
-#pragma GCC ivdep
-    for (int64_t c = 0; c < channels; ++c) {
-      const int64_t i = row * channels + c;
-      y[i] = (x[i] - mean[c]) * scale[c] + bias[c];
-    }
-  }
-}
 
 // Brings the statistics of a sample's blocks together; `at` is where they start. None where they are beyond a float.
 std::optional<Affine> affine(const Blocks& blocks, const Statistics& of, int64_t at, const GroupNorm& norm) {
@@ -152,12 +123,13 @@ at::Tensor group_norm(const at::Tensor& x, const GroupNorm& norm) {
     });
   };
 
+  const auto& kernels = for_this_cpu<GroupNormKernels>();
   const int64_t length = batch * count * blocks.channels;
   Statistics of{std::vector<float>(length), std::vector<float>(length), std::vector<float>(length)};
   for_each_block([&](int64_t i, int64_t sample, int64_t block) {
-    take_statistics(from + blocks.start(sample, block), blocks.rows_at(block), blocks.channels,
-                    of.mean.data() + i * blocks.channels, of.rest.data() + i * blocks.channels,
-                    of.squares.data() + i * blocks.channels);
+    kernels.take_statistics(from + blocks.start(sample, block), blocks.rows_at(block), blocks.channels,
+                            of.mean.data() + i * blocks.channels, of.rest.data() + i * blocks.channels,
+                            of.squares.data() + i * blocks.channels);
   });
   std::vector<Affine> affines;
   for (int64_t sample = 0; sample < batch; ++sample) {
@@ -169,7 +141,9 @@ at::Tensor group_norm(const at::Tensor& x, const GroupNorm& norm) {
   auto* const to = y.mutable_data_ptr<float>();
   for_each_block([&](int64_t, int64_t sample, int64_t block) {
     const int64_t start = blocks.start(sample, block);
-    normalize(from + start, blocks.rows_at(block), blocks.channels, affines[sample], to + start);
+    const Affine& by = affines[sample];
+    kernels.normalize(from + start, blocks.rows_at(block), blocks.channels,
+                      {by.mean.data(), by.scale.data(), by.bias.data()}, to + start);
   });
   return y;
 }

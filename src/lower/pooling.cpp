@@ -13,7 +13,7 @@
 
 #include "kernels/work_memory.h"
 #include "lower/cpu_features.h"
-#include "lower/pool_kernel.h"
+#include "lower/simd/pooling.h"
 #include "passes/registered.h"
 #include "passes/walk.h"
 #include "translate/writes.h"
@@ -89,17 +89,13 @@ at::Tensor pooled(const at::Tensor& x, const Plan& plan, PoolRows<T>* pool_rows)
   return plan.channels_last ? y.movedim(-1, 1) : y;
 }
 
-const PoolKernels& kernels() {
-  static const PoolKernels chosen = for_this_cpu(DEFAULT::pool_kernels, AVX2::pool_kernels, AVX512::pool_kernels)();
-  return chosen;
-}
-
 at::Tensor max_pool(const at::Tensor& x, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding,
                     at::IntArrayRef dilation, bool ceil_mode) {
   if (const auto plan = planned(x, {kernel, stride, padding, dilation, ceil_mode})) {
-    if (x.scalar_type() == c10::kFloat) return pooled(x, *plan, kernels().largest_of_floats);
-    if (x.scalar_type() == c10::kByte) return pooled(x, *plan, kernels().largest_of_bytes);
-    if (x.scalar_type() == c10::kChar) return pooled(x, *plan, kernels().largest_of_chars);
+    const auto& kernels = for_this_cpu<PoolKernels>();
+    if (x.scalar_type() == c10::kFloat) return pooled(x, *plan, kernels.largest_of_floats);
+    if (x.scalar_type() == c10::kByte) return pooled(x, *plan, kernels.largest_of_bytes);
+    if (x.scalar_type() == c10::kChar) return pooled(x, *plan, kernels.largest_of_chars);
   }
   // ATen pools bytes only where they lie plainly.
   const at::Tensor given = x.is_floating_point() ? x : x.contiguous();
@@ -133,7 +129,7 @@ at::Tensor average_pool(const at::Tensor& x, at::IntArrayRef kernel, at::IntArra
     const std::vector<float> rows = counted(p.rows), columns = counted(p.columns);
     if (divisor) std::ranges::fill(depth, static_cast<float>(*divisor));
     p.counts = {depth.data(), rows.data(), columns.data()};
-    return pooled(x, *plan, kernels().means);
+    return pooled(x, *plan, for_this_cpu<PoolKernels>().means);
   }
   if (kernel.size() == 1) return at::avg_pool1d(x, kernel, stride, padding, ceil_mode, count_include_pad);
   if (kernel.size() == 3) return at::avg_pool3d(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor);

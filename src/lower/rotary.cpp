@@ -14,8 +14,9 @@
 #include <vector>
 
 #include "kernels/work_memory.h"
-#include "lower/for_each_cpu.h"
+#include "lower/cpu_features.h"
 #include "lower/memory_order.h"
+#include "lower/simd/rotary.h"
 #include "passes/pattern.h"
 #include "passes/registered.h"
 
@@ -25,25 +26,6 @@ namespace {
 namespace jit = torch::jit;
 
 // --- The operator ----------------------------------------------------------------------------------------------------
-
-// `y` may be `x`.
-ONNX_TORCH_FOR_EACH_CPU void turn_halves(const float* x, const float* cos, const float* sin, float* y, int64_t half) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < half; ++i) {
-    const float first = x[i], second = x[half + i];
-    y[i] = first * cos[i] - second * sin[i];
-    y[half + i] = second * cos[half + i] + first * sin[half + i];
-  }
-}
-
-ONNX_TORCH_FOR_EACH_CPU void turn_pairs(const float* x, const float* cos, const float* sin, float* y, int64_t half) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < half; ++i) {
-    const float first = x[2 * i], second = x[2 * i + 1];
-    y[2 * i] = first * cos[2 * i] - second * sin[2 * i];
-    y[2 * i + 1] = second * cos[2 * i + 1] + first * sin[2 * i + 1];
-  }
-}
 
 // A quarter of a turn: the pairs [a, b] become [-b, a]. Without a half, they are neighbours.
 at::Tensor quarter_turn(const at::Tensor& x, std::optional<int64_t> half) {
@@ -85,7 +67,8 @@ at::Tensor rotary_embedding(const at::Tensor& x, const at::Tensor& cos, const at
   const at::Tensor cosines = cos.expand(x.sizes()).permute(order), sines = sin.expand(x.sizes()).permute(order);
   const int64_t size = from.size(-1), along = from.dim() > 1 ? from.size(-2) : 1;
   const auto step = [](const at::Tensor& tensor) { return tensor.dim() > 1 ? tensor.stride(-2) : 0; };
-  const auto turn = half ? turn_halves : turn_pairs;
+  const auto& kernels = for_this_cpu<RotaryKernels>();
+  const auto turn = half ? kernels.turn_halves : kernels.turn_pairs;
   at::parallel_for(0, from.numel() / size, std::max<int64_t>(1, kGrain / size), [&](int64_t row, int64_t end) {
     while (row < end) {
       const auto* read = from.const_data_ptr<float>() + place_of_row(row, from);

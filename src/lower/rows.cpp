@@ -18,10 +18,11 @@
 
 #include "kernels/arrange.h"
 #include "kernels/work_memory.h"
-#include "lower/attention_kernel.h"
+#include "lower/cpu_features.h"
 #include "lower/plain.h"
-#include "lower/row_kernels.h"
 #include "lower/running.h"
+#include "lower/simd/attention.h"
+#include "lower/simd/rows.h"
 #include "lower/top_k.h"
 #include "passes/pattern.h"
 #include "passes/registered.h"
@@ -72,7 +73,7 @@ at::Tensor softmax(const at::Tensor& x) {
   const auto* const from = rows.const_data_ptr<float>();
   auto* const to = y.mutable_data_ptr<float>();
   share_rows(x.numel() / size, size, [&](int64_t first, int64_t count) {
-    attention_kernels().softmax_rows(from + first * size, to + first * size, count, size);
+    for_this_cpu<AttentionKernels>().softmax_rows(from + first * size, to + first * size, count, size);
   });
   return y;
 }
@@ -93,9 +94,7 @@ bool fits(const at::Tensor& x, const RowNorm& norm) {
          is_one_per_element(norm.weight) && is_one_per_element(norm.bias);
 }
 
-using NormRows = void (*)(const float* x, float* y, int64_t rows, int64_t size, const RowAffine& affine, double eps);
-
-at::Tensor normalized(const at::Tensor& x, const RowNorm& norm, NormRows normalize) {
+at::Tensor normalized(const at::Tensor& x, const RowNorm& norm, decltype(RowKernels::layer_norm_rows) normalize) {
   const auto data = [](const std::optional<at::Tensor>& t) { return t ? t->const_data_ptr<float>() : nullptr; };
   const RowAffine affine{data(norm.weight), data(norm.bias)};
   at::Tensor y = rows_over(x);
@@ -112,13 +111,15 @@ at::Tensor normalized(const at::Tensor& x, const RowNorm& norm, NormRows normali
 at::Tensor layer_norm(const at::Tensor& x, at::IntArrayRef shape, const std::optional<at::Tensor>& weight,
                       const std::optional<at::Tensor>& bias, double eps) {
   const RowNorm norm{shape, weight, bias, eps};
-  return fits(x, norm) ? normalized(x, norm, layer_norm_rows) : at::layer_norm(x, shape, weight, bias, eps);
+  return fits(x, norm) ? normalized(x, norm, for_this_cpu<RowKernels>().layer_norm_rows)
+                       : at::layer_norm(x, shape, weight, bias, eps);
 }
 
 at::Tensor rms_norm(const at::Tensor& x, at::IntArrayRef shape, const std::optional<at::Tensor>& weight,
                     std::optional<double> eps) {
   const RowNorm norm{shape, weight, {}, eps.value_or(std::numeric_limits<float>::epsilon())};
-  return fits(x, norm) ? normalized(x, norm, rms_norm_rows) : at::rms_norm(x, shape, weight, eps);
+  return fits(x, norm) ? normalized(x, norm, for_this_cpu<RowKernels>().rms_norm_rows)
+                       : at::rms_norm(x, shape, weight, eps);
 }
 
 // Rows divided by the sum of their elements' absolute values, unless that is 0.
@@ -154,7 +155,7 @@ int64_t largest_of_many(std::span<const float> row) {
   if (rows < 2) return static_cast<int64_t>(largest(row));
   std::array<int32_t, kWidth> numbers;
   std::array<float, kWidth> elements;
-  largest_of_columns(row.data(), numbers.data(), elements.data(), rows, kWidth, kWidth);
+  for_this_cpu<RowKernels>().largest_of_columns(row.data(), numbers.data(), elements.data(), rows, kWidth, kWidth);
   int64_t found = numbers[0] * kWidth;
   const auto consider = [&](int64_t i) {
     const bool is_nan = std::isnan(row[i]), found_nan = std::isnan(row[found]);
@@ -189,8 +190,8 @@ at::Tensor argmax(const at::Tensor& x, int64_t dim, bool keepdim) {
       for (int64_t i = first; i < first + count; ++i) {
         const int64_t block = i / parts, column = i % parts * kMostMeans,
                       width = std::min(kMostMeans, columns - column);
-        largest_of_columns(from + block * size * columns + column, numbers.data(), elements.data(), size, width,
-                           columns);
+        for_this_cpu<RowKernels>().largest_of_columns(from + block * size * columns + column, numbers.data(),
+                                                      elements.data(), size, width, columns);
         std::copy_n(numbers.data(), width, to + block * columns + column);
       }
     });
@@ -228,8 +229,9 @@ at::Tensor channel_means(const at::Tensor& x) {
   share_rows(x.size(0) * parts, rows * kMostMeans, [&](int64_t first, int64_t count) {
     for (int64_t i = first; i < first + count; ++i) {
       const int64_t sample = i / parts, channel = i % parts * kMostMeans;
-      mean_of_rows(from + sample * rows * channels + channel, to + sample * channels + channel, rows,
-                   std::min(kMostMeans, channels - channel), channels);
+      for_this_cpu<RowKernels>().mean_of_rows(from + sample * rows * channels + channel,
+                                              to + sample * channels + channel, rows,
+                                              std::min(kMostMeans, channels - channel), channels);
     }
   });
   return y;

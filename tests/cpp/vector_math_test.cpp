@@ -1,4 +1,4 @@
-#include "lower/vector_math.h"
+#include "lower/simd/vector_math.h"
 
 #include <gtest/gtest.h>
 

@@ -18,11 +18,6 @@
 namespace onnxtorch {
 namespace {
 
-chain::Run* kernel() {
-  static chain::Run* const chosen = for_this_cpu(chain::DEFAULT::run, chain::AVX2::run, chain::AVX512::run);
-  return chosen;
-}
-
 at::Tensor reduce(const at::Tensor& x, const ChainPlan::Rest& rest) {
   at::Tensor reduced = [&] {
     switch (rest.reducer) {
@@ -71,7 +66,7 @@ void run_pass(const ChainPlan::Pass& pass, std::vector<at::Tensor>& tensors) {
     results.push_back(tensors.back().mutable_data_ptr());
   }
   at::parallel_for(0, pass.items, pass.grain, [&](int64_t begin, int64_t end) {
-    kernel()(pass.loop, sources.data(), results.data(), begin, end);
+    for_this_cpu<chain::Kernels>().run(pass.loop, sources.data(), results.data(), begin, end);
   });
   for (const ChainPlan::Rest& rest : pass.rests) tensors.push_back(reduce(tensors[rest.tensor], rest));
 }

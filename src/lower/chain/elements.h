@@ -10,8 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "lower/chain/kernel.h"
 #include "lower/chain/program.h"
+#include "lower/simd/chain.h"
 #include "passes/constants.h"
 #include "translate/program.h"
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "kernels/element_wise_pass.h"
-#include "lower/chain/kernel.h"
 #include "lower/chain/program.h"
+#include "lower/simd/chain.h"
 
 namespace onnxtorch {
 

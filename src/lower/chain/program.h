@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "lower/chain/kernel.h"
+#include "lower/simd/chain.h"
 
 namespace onnxtorch {
 

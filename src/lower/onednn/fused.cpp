@@ -13,7 +13,8 @@
 
 #include "kernels/arrange.h"
 #include "kernels/work_memory.h"
-#include "lower/for_each_cpu.h"
+#include "lower/cpu_features.h"
+#include "lower/simd/largest.h"
 #include "runtime/thread_limit.h"
 
 namespace onnxtorch::onednn {
@@ -35,35 +36,22 @@ bool loses_nan(const PostOp& step) {
 constexpr auto kFloat = dnnl::memory::data_type::f32;
 constexpr float kLargest = std::numeric_limits<float>::max(), kInfinity = std::numeric_limits<float>::infinity();
 
-// The largest absolute value, as the bits of a float, which are in the same order; those of a NaN are above all.
 template <typename T>
-ONNX_TORCH_INLINE int32_t largest_bits(const T* data, int64_t count) {
-  int32_t largest = 0;
-  for (int64_t i = 0; i < count; ++i)
-    largest = std::max(largest, std::bit_cast<int32_t>(static_cast<float>(data[i])) & 0x7fffffff);
-  return largest;
-}
-
-ONNX_TORCH_FOR_EACH_CPU int32_t largest_in_block(const float* data, int64_t count) { return largest_bits(data, count); }
-ONNX_TORCH_FOR_EACH_CPU int32_t largest_in_block(const c10::BFloat16* data, int64_t count) {
-  return largest_bits(data, count);
-}
-
-// Of a tensor whose elements lie side by side, in some order.
-template <typename T>
-float largest(const at::Tensor& t) {
-  const T* const data = t.const_data_ptr<T>();
+float largest(const at::Tensor& t, int32_t (*bits_of_largest)(const T* x, int64_t count)) {
+  const auto* const data = static_cast<const T*>(t.const_data_ptr());
   const int32_t bits = at::parallel_reduce(
       0, t.numel(), 1 << 16, 0,
       [&](int64_t begin, int64_t end, int32_t so_far) {
-        return std::max(so_far, largest_in_block(data + begin, end - begin));
+        return std::max(so_far, bits_of_largest(data + begin, end - begin));
       },
       [](int32_t a, int32_t b) { return std::max(a, b); });
   return std::bit_cast<float>(bits);
 }
 
+// The largest absolute value of a tensor whose elements lie side by side, in some order; NaN where an element is.
 float largest(const at::Tensor& t) {
-  return t.scalar_type() == c10::kFloat ? largest<float>(t) : largest<c10::BFloat16>(t);
+  const auto& kernels = for_this_cpu<LargestKernels>();
+  return t.scalar_type() == c10::kFloat ? largest(t, kernels.of_floats) : largest(t, kernels.of_bfloat16);
 }
 
 // What no absolute value is larger than: as noted or, where that is more than `enough`, as found. NaN where an element

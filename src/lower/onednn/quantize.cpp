@@ -5,131 +5,41 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 
 #include "kernels/work_memory.h"
-#include "lower/for_each_cpu.h"
+#include "lower/cpu_features.h"
+#include "lower/simd/quantized/quantize.h"
 
 namespace onnxtorch::onednn {
 namespace {
 
 constexpr int64_t kGrain = 1 << 15;
 
-// The bounds are taken before the zero point is added.
-struct Steps {
-  float scale, low, high;
-  int32_t zero_point;
-
-  template <typename T>
-  ONNX_TORCH_INLINE T operator()(float x) const {
-    float ratio = x / scale;
-    ratio = ratio < low ? low : ratio;
-    ratio = ratio > high ? high : ratio;
-    const auto number = static_cast<int32_t>(std::nearbyint(ratio)) + zero_point;
-    return static_cast<T>(ratio == ratio ? number : 0);
-  }
-};
-
-Steps steps(double scale, int64_t zero_point, int64_t low, int64_t high) {
+Quantization quantization(double scale, int64_t zero_point, int64_t low, int64_t high) {
   return {static_cast<float>(scale), static_cast<float>(low - zero_point), static_cast<float>(high - zero_point),
           static_cast<int32_t>(zero_point)};
 }
 
-struct Units {
-  float scale;
-  int32_t zero_point;
-
-  template <typename T>
-  ONNX_TORCH_INLINE float operator()(T x) const {
-    return static_cast<float>(x - zero_point) * scale;
-  }
-  ONNX_TORCH_INLINE float operator()(float x) const { return x; }
-};
-
-Units units(double scale, int64_t zero_point) { return {static_cast<float>(scale), static_cast<int32_t>(zero_point)}; }
-
-template <typename T>
-ONNX_TORCH_INLINE void quantize_all(const float* x, T* y, int64_t count, Steps to) {
-  for (int64_t i = 0; i < count; ++i) y[i] = to.template operator()<T>(x[i]);
+Dequantization dequantization(double scale, int64_t zero_point) {
+  return {static_cast<float>(scale), static_cast<int32_t>(zero_point)};
 }
 
-template <typename T>
-ONNX_TORCH_INLINE void dequantize_all(const T* x, float* y, int64_t count, Units of) {
-  for (int64_t i = 0; i < count; ++i) y[i] = of(x[i]);
+Range joined(const Range& a, const Range& b) {
+  if (!(a.low <= a.high)) return a;
+  if (!(b.low <= b.high)) return b;
+  return {std::min(a.low, b.low), std::max(a.high, b.high)};
 }
 
-template <typename T, typename B>
-ONNX_TORCH_INLINE void add_all(const T* a, Units of_a, const B* b, Units of_b, T* y, int64_t count, Steps to) {
-  for (int64_t i = 0; i < count; ++i) y[i] = to.template operator()<T>(of_a(a[i]) + of_b(b[i]));
-}
-
-ONNX_TORCH_FOR_EACH_CPU void quantize_block(const float* x, uint8_t* y, int64_t count, Steps to) {
-  quantize_all(x, y, count, to);
-}
-ONNX_TORCH_FOR_EACH_CPU void quantize_block(const float* x, int8_t* y, int64_t count, Steps to) {
-  quantize_all(x, y, count, to);
-}
-ONNX_TORCH_FOR_EACH_CPU void dequantize_block(const uint8_t* x, float* y, int64_t count, Units of) {
-  dequantize_all(x, y, count, of);
-}
-ONNX_TORCH_FOR_EACH_CPU void dequantize_block(const int8_t* x, float* y, int64_t count, Units of) {
-  dequantize_all(x, y, count, of);
-}
-ONNX_TORCH_FOR_EACH_CPU void add_block(const uint8_t* a, Units of_a, const uint8_t* b, Units of_b, uint8_t* y,
-                                       int64_t count, Steps to) {
-  add_all(a, of_a, b, of_b, y, count, to);
-}
-ONNX_TORCH_FOR_EACH_CPU void add_block(const int8_t* a, Units of_a, const int8_t* b, Units of_b, int8_t* y,
-                                       int64_t count, Steps to) {
-  add_all(a, of_a, b, of_b, y, count, to);
-}
-ONNX_TORCH_FOR_EACH_CPU void add_block(const uint8_t* a, Units of_a, const float* b, Units of_b, uint8_t* y,
-                                       int64_t count, Steps to) {
-  add_all(a, of_a, b, of_b, y, count, to);
-}
-ONNX_TORCH_FOR_EACH_CPU void add_block(const int8_t* a, Units of_a, const float* b, Units of_b, int8_t* y,
-                                       int64_t count, Steps to) {
-  add_all(a, of_a, b, of_b, y, count, to);
-}
-
-struct Range {
-  float low = 0, high = 0;  // both NaN where an element is
-
-  Range with(const Range& other) const {
-    if (!(low <= high)) return *this;
-    if (!(other.low <= other.high)) return other;
-    return {std::min(low, other.low), std::max(high, other.high)};
-  }
-};
-
-// Of zero and the elements.
-ONNX_TORCH_FOR_EACH_CPU Range range_of(const float* x, int64_t count) {
-  constexpr int64_t kLanes = 64;
-  float low[kLanes] = {}, high[kLanes] = {};
-  int32_t nan[kLanes] = {};
-  const auto take = [&](int64_t lane, float value) __attribute__((always_inline)) {
-    low[lane] = value < low[lane] ? value : low[lane];
-    high[lane] = value > high[lane] ? value : high[lane];
-    nan[lane] |= value != value;
-  };
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) take(lane, x[i + lane]);
-  }
-  for (; i < count; ++i) take(i % kLanes, x[i]);
-  if (std::ranges::any_of(nan, std::identity())) return {std::nanf(""), std::nanf("")};
-  return {*std::ranges::min_element(low), *std::ranges::max_element(high)};
-}
-
-// Calls the function with a null pointer to the type.
+// Calls the function with the kernels for the type.
 template <typename Function>
 void for_type(at::ScalarType type, const Function& function) {
   TORCH_CHECK(type == c10::kByte || type == c10::kChar, "expected numbers of 8 bits, got ", type);
+  const auto& kernels = for_this_cpu<QuantizeKernels>();
   if (type == c10::kByte) {
-    function(static_cast<uint8_t*>(nullptr));
+    function(kernels.of_uint8);
   } else {
-    function(static_cast<int8_t*>(nullptr));
+    function(kernels.of_int8);
   }
 }
 
@@ -139,11 +49,11 @@ at::Tensor dense(const at::Tensor& x) { return x.is_non_overlapping_and_dense() 
 
 at::Tensor dequantize(const at::Tensor& given, double scale, int64_t zero_point) {
   const at::Tensor x = dense(given), y = work_tensor(x.sizes(), x.strides(), c10::kFloat);
-  for_type(x.scalar_type(), [&]<typename T>(T*) {
+  for_type(x.scalar_type(), [&]<typename T>(const QuantizeKernels::Of<T>& kernels) {
     const T* const from = x.const_data_ptr<T>();
     float* const to = y.data_ptr<float>();
     at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
-      dequantize_block(from + begin, to + begin, end - begin, units(scale, zero_point));
+      kernels.dequantize(from + begin, to + begin, end - begin, dequantization(scale, zero_point));
     });
   });
   return y;
@@ -152,11 +62,11 @@ at::Tensor dequantize(const at::Tensor& given, double scale, int64_t zero_point)
 at::Tensor quantize(const at::Tensor& given, double scale, int64_t zero_point, int64_t low, int64_t high,
                     at::ScalarType type) {
   const at::Tensor x = dense(given.to(c10::kFloat)), y = work_tensor(x.sizes(), x.strides(), type);
-  for_type(type, [&]<typename T>(T*) {
+  for_type(type, [&]<typename T>(const QuantizeKernels::Of<T>& kernels) {
     const float* const from = x.const_data_ptr<float>();
     T* const to = y.data_ptr<T>();
     at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
-      quantize_block(from + begin, to + begin, end - begin, steps(scale, zero_point, low, high));
+      kernels.quantize(from + begin, to + begin, end - begin, quantization(scale, zero_point, low, high));
     });
   });
   return y;
@@ -166,10 +76,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> dynamic_quantize(const at::Tensor
   TORCH_CHECK(given.numel() > 0, "an empty tensor has no range to quantize");
   const at::Tensor x = dense(given.to(c10::kFloat));
   const float* const from = x.const_data_ptr<float>();
+  const auto& kernels = for_this_cpu<QuantizeKernels>();
   const Range range = at::parallel_reduce(
       0, x.numel(), kGrain, Range(),
-      [&](int64_t begin, int64_t end, const Range& so_far) { return so_far.with(range_of(from + begin, end - begin)); },
-      [](const Range& a, const Range& b) { return a.with(b); });
+      [&](int64_t begin, int64_t end, const Range& so_far) {
+        return joined(so_far, kernels.range(from + begin, end - begin));
+      },
+      joined);
   const float scale = range.low == range.high ? 1 : (range.high - range.low) / 255;
   const float zero_point = std::nearbyint(std::clamp(-range.low / scale, 0.F, 255.F));
   const bool is_number = zero_point == zero_point;
@@ -181,7 +94,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> dynamic_quantize(const at::Tensor
 
 at::Tensor look_up(const at::Tensor& given, const at::Tensor& table) {
   const at::Tensor x = dense(given), y = work_tensor(x.sizes(), x.strides(), table.scalar_type());
-  for_type(x.scalar_type(), [&]<typename T>(T*) {
+  for_type(x.scalar_type(), [&]<typename T>(const QuantizeKernels::Of<T>&) {
     const T* const from = x.const_data_ptr<T>();
     const auto* const results = static_cast<const uint8_t*>(table.const_data_ptr());
     auto* const to = static_cast<uint8_t*>(y.data_ptr());
@@ -207,12 +120,12 @@ at::Tensor quantized_add(const at::Tensor& given, double a_scale, int64_t a_zero
     return quantize(sum, scale, zero_point, low, high, type);
   }
   const at::Tensor y = work_tensor(a.sizes(), a.strides(), a.scalar_type());
-  const Units of_a = units(a_scale, a_zero_point), of_b = units(b_scale, b_zero_point);
-  const Steps to = steps(scale, zero_point, low, high);
-  for_type(type, [&]<typename T>(T*) {
+  const Dequantization of_a = dequantization(a_scale, a_zero_point), of_b = dequantization(b_scale, b_zero_point);
+  const Quantization to = quantization(scale, zero_point, low, high);
+  for_type(type, [&]<typename T>(const QuantizeKernels::Of<T>& kernels) {
     const T* const first = a.const_data_ptr<T>();
     T* const result = y.data_ptr<T>();
-    const auto add = [&]<typename B>(const B* second) {
+    const auto add = [&]<typename B>(const B* second, const auto& add_block) {
       const int64_t length = alike ? 1 : b.numel();
       at::parallel_for(0, a.numel() / length, std::max<int64_t>(kGrain / length, 1), [&](int64_t begin, int64_t end) {
         if (alike) return add_block(first + begin, of_a, second + begin, of_b, result + begin, end - begin, to);
@@ -220,7 +133,7 @@ at::Tensor quantized_add(const at::Tensor& given, double a_scale, int64_t a_zero
           add_block(first + i, of_a, second, of_b, result + i, length, to);
       });
     };
-    is_floating ? add(b.const_data_ptr<float>()) : add(b.const_data_ptr<T>());
+    is_floating ? add(b.const_data_ptr<float>(), kernels.add_floats) : add(b.const_data_ptr<T>(), kernels.add);
   });
   return y;
 }

@@ -1,16 +1,19 @@
 // Recurrent layers: the products of many steps' inputs by oneDNN, and then step by step the product of the hidden state
 // and the cell. oneDNN's own layers take a batch of one at half of the speed that the caches have.
+#include "lower/simd/recurrent.h"
+
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <optional>
 #include <span>
 
+#include "lower/cpu_features.h"
 #include "lower/onednn/affine.h"
 #include "lower/onednn/packed.h"
-#include "lower/recurrent_cells.h"
 #include "runtime/thread_limit.h"
 
 namespace onnxtorch {
@@ -42,6 +45,10 @@ struct Share {
   int64_t direction, first, count;
   RunRows hidden, of_reset;
 };
+
+bool all_past_end(const Rows& rows) {
+  return rows.within && std::none_of(rows.within, rows.within + rows.count, std::identity());
+}
 
 class PackedLayer final : public PackedRecurrent {
  public:
@@ -200,7 +207,7 @@ class PackedLayer final : public PackedRecurrent {
 
   void multiply_inputs(const Work& work, int64_t begin, int64_t direction) const {
     const auto [first, count] = steps_after(work, begin, direction);
-    if (rows_of(work, first * work.batch, count * work.batch).all_past_end()) return;
+    if (all_past_end(rows_of(work, first * work.batch, count * work.batch))) return;
     const Affine& input = directions_[direction]->input;
     input.for_rows(count * work.batch)(work.x + first * work.batch * features(),
                                        work.from_input + direction * work.at_once * work.batch * gates());
@@ -218,7 +225,7 @@ class PackedLayer final : public PackedRecurrent {
       const float* const from_input = work.from_input + input_row * gates();
       const int64_t y_row = (first + step) * work.batch + share.first;
       const Rows rows = rows_of(work, y_row, share.count);
-      if (!rows.all_past_end()) take_step(share, {from_input, from_hidden, peepholes}, h, c, rows);
+      if (!all_past_end(rows)) take_step(share, {from_input, from_hidden, peepholes}, h, c, rows);
       float* const y = work.y + y_row * width + share.direction * hidden();
       for (int64_t r = 0; r < share.count; ++r) {
         if (rows.past_end(r))
@@ -234,22 +241,23 @@ class PackedLayer final : public PackedRecurrent {
   }
 
   void take_step(const Share& share, const Gates& from, float* h, float* c, const Rows& rows) const {
+    const auto& kernels = for_this_cpu<RecurrentKernels>();
     share.hidden(h, from.hidden);
     switch (cell_) {
       case Cell::Lstm:
-        return lstm_step(from, h, c, rows);
+        return kernels.lstm_step(from, h, c, rows);
       case Cell::Gru:
-        return gru_step(from, h, rows);
+        return kernels.gru_step(from, h, rows);
       case Cell::GruOfResetState: {
         float *const kept = from.hidden + 2 * rows.count * rows.size, *const candidate = kept + rows.count * rows.size;
-        reset_step(from, h, kept, rows);
+        kernels.reset_step(from, h, kept, rows);
         share.of_reset(kept, candidate);
-        return update_step(from, candidate, h, rows);
+        return kernels.update_step(from, candidate, h, rows);
       }
       case Cell::Tanh:
-        return tanh_step(from, h, rows);
+        return kernels.tanh_step(from, h, rows);
       case Cell::Relu:
-        return relu_step(from, h, rows);
+        return kernels.relu_step(from, h, rows);
     }
   }
 

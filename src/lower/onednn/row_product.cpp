@@ -8,8 +8,9 @@
 #include <atomic>
 #include <vector>
 
+#include "lower/cpu_features.h"
 #include "lower/onednn/inner_product.h"
-#include "lower/row_kernels.h"
+#include "lower/simd/rows.h"
 
 namespace onnxtorch::onednn {
 namespace {
@@ -60,7 +61,8 @@ at::Tensor RowProduct::run(const at::Tensor& rows, int64_t dim, bool relu) const
 }
 
 void RowProduct::run(const float* x, float* y, int64_t rows, bool relu) const {
-  if (is_small(rows)) return product_rows(x, y, rows, in_, out_, blocks().const_data_ptr<float>(), relu);
+  if (is_small(rows))
+    return for_this_cpu<RowKernels>().product_rows(x, y, rows, in_, out_, blocks().const_data_ptr<float>(), relu);
   take_panels(x, y);
   for (int64_t i = 0; relu && i < out_; ++i) y[i] = y[i] < 0 ? 0 : y[i];
 }
@@ -71,11 +73,12 @@ void RowProduct::take_panels(const float* x, float* y) const {
   const auto* const first = static_cast<const float*>(weight.memory.get_data_handle());
   const auto* const bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
   const int64_t count = (out_ + width - 1) / width;
+  const auto& kernels = for_this_cpu<RowKernels>();
   const int64_t threads = std::clamp<int64_t>(out_ * in_ / kLeastWork, 1, at::get_num_threads());
   share_out(count, threads, [&, width = width, apart = apart](int64_t i) {
     const int64_t column = i * width;
-    product_with_panel(x, y + column, in_, first + i * apart, width, bias ? bias + column : nullptr,
-                       std::min(width, out_ - column));
+    kernels.product_with_panel(x, y + column, in_, first + i * apart, width, bias ? bias + column : nullptr,
+                               std::min(width, out_ - column));
   });
 }
 

@@ -7,22 +7,14 @@
 #include <algorithm>
 
 #include "kernels/own_pages.h"
-#include "lower/for_each_cpu.h"
+#include "lower/cpu_features.h"
 #include "lower/onednn/sums.h"
+#include "lower/simd/quantized/sums.h"
 
 namespace onnxtorch::onednn {
 namespace {
 
 constexpr int64_t kGrain = 1 << 15;
-
-// Bytes wrap.
-ONNX_TORCH_FOR_EACH_CPU void subtract(const uint8_t* x, uint8_t offset, uint8_t* to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) to[i] = x[i] - offset;
-}
-ONNX_TORCH_FOR_EACH_CPU void subtract(const uint8_t* x, const uint8_t* offsets, uint8_t* to, int64_t count) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < count; ++i) to[i] = x[i] - offsets[i];
-}
 
 }  // namespace
 
@@ -57,12 +49,13 @@ at::Tensor ShiftedWeight::numbers() const {
   auto* const to = result.data_ptr<uint8_t>();
   const int64_t inner = c10::multiply_integers(sizes_.begin() + channel_dim_ + 1, sizes_.end());
   const int64_t row = inner == 1 ? channels() : inner;
+  const auto& kernels = for_this_cpu<SumKernels>();
   at::parallel_for(0, count_ / row, std::max<int64_t>(kGrain / row, 1), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       if (inner == 1) {
-        subtract(from + i * row, offset, to + i * row, row);
+        kernels.subtract_each(from + i * row, offset, to + i * row, row);
       } else {
-        subtract(from + i * row, offset[i % channels()], to + i * row, row);
+        kernels.subtract(from + i * row, offset[i % channels()], to + i * row, row);
       }
     }
   });

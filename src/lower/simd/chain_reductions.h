@@ -1,5 +1,4 @@
-// How a pass reduces what it computes. A part of kernel.cpp, and compiled with it once for each of ATen's CPU
-// capabilities: everything is in the namespace of one.
+// How a pass reduces what it computes. A part of chain.cpp.
 #pragma once
 
 #include <ATen/cpu/vec/functional.h>
@@ -8,12 +7,13 @@
 #include <cstdint>
 #include <limits>
 
-#include "lower/chain/kernel.h"
+#include "lower/simd/chain.h"
+#include "lower/simd/vectors.h"
 
 namespace onnxtorch::chain::CPU_CAPABILITY {
 
 using at::vec::Vectorized;
-using Vec = Vectorized<float>;
+using onnxtorch::CPU_CAPABILITY::Vec;
 
 constexpr int64_t kWidth = Vec::size();
 

@@ -1,12 +1,13 @@
-#include "lower/pool_kernel.h"
+#include "lower/simd/pooling.h"
 
 #include <limits>
 
-#include "lower/vectors.h"
+#include "lower/simd/vectors.h"
 
-namespace onnxtorch::CPU_CAPABILITY {
+namespace onnxtorch {
 namespace {
 
+using namespace CPU_CAPABILITY;
 using at::vec::Vectorized;
 
 // The larger of each two, or the one that is NaN.
@@ -116,10 +117,13 @@ void pool(const T* x, const Pool& p, int64_t begin, int64_t end, T* line, T* y) 
   }
 }
 
+constexpr PoolKernels kKernels{.largest_of_floats = pool<Largest, float>,
+                               .largest_of_bytes = pool<Largest, uint8_t>,
+                               .largest_of_chars = pool<Largest, int8_t>,
+                               .means = pool<Mean, float>};
+
 }  // namespace
 
-PoolKernels pool_kernels() {
-  return {pool<Largest, float>, pool<Largest, uint8_t>, pool<Largest, int8_t>, pool<Mean, float>};
-}
+const PoolKernels PoolKernels::CPU_CAPABILITY = kKernels;
 
-}  // namespace onnxtorch::CPU_CAPABILITY
+}  // namespace onnxtorch

@@ -1,10 +1,9 @@
-// Softmax, and attention of many rows. Compiled once for each of ATen's CPU capabilities, so nothing here may be more
-// than data and what is always inlined.
+// Softmax, and attention of many rows.
 #pragma once
 
 #include <cstdint>
 
-#include "lower/row_kernels.h"
+#include "lower/simd/rows.h"
 
 namespace onnxtorch {
 
@@ -38,25 +37,8 @@ struct AttentionKernels {
   // `work` is memory for `rows` rows of the query, and of as many elements as there are keys and columns of a value,
   // in whole panels.
   void (*attend)(const AttendingRows& rows, const Attended& to, const Panels& keys, const Panels& values, float* work);
+
+  static const AttentionKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities
 };
-using GetAttentionKernels = AttentionKernels();
-
-namespace DEFAULT {
-GetAttentionKernels attention_kernels;
-}
-#ifdef __x86_64__
-namespace AVX2 {
-GetAttentionKernels attention_kernels;
-}
-namespace AVX512 {
-GetAttentionKernels attention_kernels;
-}
-#else
-namespace AVX2 = DEFAULT;
-namespace AVX512 = DEFAULT;
-#endif
-
-// Those for this CPU.
-const AttentionKernels& attention_kernels();
 
 }  // namespace onnxtorch

@@ -1,13 +1,12 @@
 // One pass over memory that computes a chain of element-wise operators, and reductions of what they give, block by
-// block in cache. Compiled once for each of ATen's CPU capabilities, so nothing here may be more than data and what is
-// always inlined: another inline function could be linked as it was compiled for the wrong one.
+// block in cache.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "kernels/element_wise.h"
-#include "lower/for_each_cpu.h"
+#include "lower/simd/inline.h"
 
 namespace onnxtorch::chain {
 
@@ -63,23 +62,12 @@ constexpr uint64_t kMostSlots = 512;
 constexpr uint64_t kMostBuffers = 128;
 constexpr uint64_t kMostReductions = 4;
 
-// Computes the elements from begin to end. Where the pass is reduced, these are numbers of strips of parts; the
-// reductions' results, a row for each part, come after the others.
-using Run = void(const Loop& loop, const void* const* sources, void* const* results, int64_t begin, int64_t end);
+struct Kernels {
+  // Computes the elements from begin to end. Where the pass is reduced, these are numbers of strips of parts; the
+  // reductions' results, a row for each part, come after the others.
+  void (*run)(const Loop& loop, const void* const* sources, void* const* results, int64_t begin, int64_t end);
 
-namespace DEFAULT {
-Run run;
-}
-#ifdef __x86_64__
-namespace AVX2 {
-Run run;
-}
-namespace AVX512 {
-Run run;
-}
-#else
-namespace AVX2 = DEFAULT;
-namespace AVX512 = DEFAULT;
-#endif
+  static const Kernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities
+};
 
 }  // namespace onnxtorch::chain

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "lower/for_each_cpu.h"
+#include "lower/simd/inline.h"
 
 namespace onnxtorch {
 

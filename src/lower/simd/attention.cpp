@@ -1,14 +1,15 @@
-#include "lower/attention_kernel.h"
+#include "lower/simd/attention.h"
 
 #include <ATen/cpu/vec/functional.h>
 
 #include <limits>
 
-#include "lower/for_each_cpu.h"
-#include "lower/vectors.h"
+#include "lower/simd/vectors.h"
 
-namespace onnxtorch::CPU_CAPABILITY {
+namespace onnxtorch {
 namespace {
+
+using namespace CPU_CAPABILITY;
 
 constexpr float kLeast = -std::numeric_limits<float>::infinity();
 
@@ -202,10 +203,17 @@ void attend(const AttendingRows& rows, const Attended& to, const Panels& keys, c
   }
 }
 
+constexpr AttentionKernels kKernels{.softmax_rows = softmax_rows,
+                                    .softmax_of_scores = softmax_of_scores,
+                                    .lanes = Vec::size(),
+                                    .panel = kPanel,
+                                    .rows = kMostRows,
+                                    .pack_keys = pack_keys,
+                                    .pack_values = pack_values,
+                                    .attend = attend};
+
 }  // namespace
 
-AttentionKernels attention_kernels() {
-  return {softmax_rows, softmax_of_scores, Vec::size(), kPanel, kMostRows, pack_keys, pack_values, attend};
-}
+const AttentionKernels AttentionKernels::CPU_CAPABILITY = kKernels;
 
-}  // namespace onnxtorch::CPU_CAPABILITY
+}  // namespace onnxtorch

@@ -1,4 +1,4 @@
-#include "lower/chain/kernel.h"
+#include "lower/simd/chain.h"
 
 #include <ATen/cpu/vec/functional.h>
 
@@ -7,12 +7,15 @@
 #include <cstring>
 #include <limits>
 
-#include "lower/chain/reductions.h"
-#include "lower/vector_math.h"
-#include "lower/vectors.h"
+#include "lower/simd/chain_reductions.h"
+#include "lower/simd/vector_math.h"
+#include "lower/simd/vectors.h"
 
-namespace onnxtorch::chain::CPU_CAPABILITY {
+namespace onnxtorch::chain {
 namespace {
+
+using namespace CPU_CAPABILITY;
+using namespace onnxtorch::CPU_CAPABILITY;
 
 constexpr int64_t kMemory = 1 << 14;  // floats: what the level 1 cache holds besides inputs and results
 constexpr int64_t kLargestBlock = 1 << 12;
@@ -48,8 +51,6 @@ void map(const Slot& result, int64_t count, const Slot& x, const Slot& y, const 
 }
 
 using at::vec::fmadd;
-using onnxtorch::CPU_CAPABILITY::falling_exp;
-using onnxtorch::CPU_CAPABILITY::polynomial;
 
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
 // 1 - erf(|x| * sqrt(share)), to about four units in the last place; the share is a power of two. With t of
@@ -497,12 +498,16 @@ class Pass {
   Slot slots_[kMostSlots];
 };
 
-}  // namespace
-
 void run(const Loop& loop, const void* const* sources, void* const* results, int64_t begin, int64_t end) {
   Pass pass(loop, sources, results);
   loop.reductions.empty() ? pass.elements(begin, end) : pass.strips(begin, end);
   if (loop.streams) end_streams();
 }
 
-}  // namespace onnxtorch::chain::CPU_CAPABILITY
+constexpr Kernels kKernels{.run = run};
+
+}  // namespace
+
+const Kernels Kernels::CPU_CAPABILITY = kKernels;
+
+}  // namespace onnxtorch::chain

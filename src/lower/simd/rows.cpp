@@ -1,12 +1,11 @@
-#include "lower/row_kernels.h"
+#include "lower/simd/rows.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
-#include "lower/for_each_cpu.h"
-#include "lower/vector_math.h"
+#include "lower/simd/inline.h"
 
 namespace onnxtorch {
 namespace {
@@ -52,10 +51,7 @@ ONNX_TORCH_INLINE void scale_row(const float* x, float* y, int64_t size, float m
   }
 }
 
-}  // namespace
-
-ONNX_TORCH_FOR_EACH_CPU void layer_norm_rows(const float* x, float* y, int64_t rows, int64_t size,
-                                             const RowAffine& affine, double eps) {
+void layer_norm_rows(const float* x, float* y, int64_t rows, int64_t size, const RowAffine& affine, double eps) {
   const auto count = static_cast<float>(size);
   for (const float* const end = x + rows * size; x < end; x += size, y += size) {
     const float mean = sum_of(size, [&](int64_t i) { return x[i]; }) / count;
@@ -64,8 +60,7 @@ ONNX_TORCH_FOR_EACH_CPU void layer_norm_rows(const float* x, float* y, int64_t r
   }
 }
 
-ONNX_TORCH_FOR_EACH_CPU void rms_norm_rows(const float* x, float* y, int64_t rows, int64_t size,
-                                           const RowAffine& affine, double eps) {
+void rms_norm_rows(const float* x, float* y, int64_t rows, int64_t size, const RowAffine& affine, double eps) {
   const auto count = static_cast<float>(size);
   for (const float* const end = x + rows * size; x < end; x += size, y += size) {
     const float squares = sum_of(size, [&](int64_t i) { return x[i] * x[i]; }) / count;
@@ -73,7 +68,7 @@ ONNX_TORCH_FOR_EACH_CPU void rms_norm_rows(const float* x, float* y, int64_t row
   }
 }
 
-ONNX_TORCH_FOR_EACH_CPU void mean_of_rows(const float* x, float* y, int64_t rows, int64_t size, int64_t stride) {
+void mean_of_rows(const float* x, float* y, int64_t rows, int64_t size, int64_t stride) {
   constexpr int64_t kRows = 64;  // summed up by themselves first, which is more exact
   float sums[kMostMeans] = {};
   for (int64_t first = 0; first < rows; first += kRows) {
@@ -87,8 +82,7 @@ ONNX_TORCH_FOR_EACH_CPU void mean_of_rows(const float* x, float* y, int64_t rows
   for (int64_t i = 0; i < size; ++i) y[i] = sums[i] / static_cast<float>(rows);
 }
 
-ONNX_TORCH_FOR_EACH_CPU void largest_of_columns(const float* x, int32_t* numbers, float* elements, int64_t rows,
-                                                int64_t size, int64_t stride) {
+void largest_of_columns(const float* x, int32_t* numbers, float* elements, int64_t rows, int64_t size, int64_t stride) {
   std::fill_n(numbers, size, 0);
   std::copy_n(x, size, elements);
   for (int64_t row = 1; row < rows; ++row) {
@@ -105,8 +99,7 @@ ONNX_TORCH_FOR_EACH_CPU void largest_of_columns(const float* x, int32_t* numbers
 
 using Columns = float __attribute__((vector_size(kColumns * sizeof(float)), aligned(alignof(float)), may_alias));
 
-ONNX_TORCH_FOR_EACH_CPU void product_rows(const float* x, float* y, int64_t rows, int64_t in, int64_t out,
-                                          const float* blocks, bool relu) {
+void product_rows(const float* x, float* y, int64_t rows, int64_t in, int64_t out, const float* blocks, bool relu) {
   constexpr int64_t kSums = 4;  // that go on side by side for each column
   for (const float* const end = x + rows * in; x < end; x += in, y += out) {
     const auto* row = reinterpret_cast<const Columns*>(blocks);
@@ -145,8 +138,8 @@ ONNX_TORCH_INLINE void product_with_vectors(const float* x, float* y, int64_t in
   for (int64_t i = 0; i < columns; ++i) y[i] = bias ? result[i] + bias[i] : result[i];
 }
 
-ONNX_TORCH_FOR_EACH_CPU void product_with_panel(const float* x, float* y, int64_t in, const float* panel, int64_t width,
-                                                const float* bias, int64_t columns) {
+void product_with_panel(const float* x, float* y, int64_t in, const float* panel, int64_t width, const float* bias,
+                        int64_t columns) {
   switch (width / kColumns) {
     case 1:
       return product_with_vectors<1>(x, y, in, panel, bias, columns);
@@ -189,13 +182,13 @@ ONNX_TORCH_INLINE void weighted_sum(const float* weights, const float* rows, int
   std::memcpy(sum, sums, sizeof(sums));
 }
 
-ONNX_TORCH_FOR_EACH_CPU void scores_of_row(const float* query, float* scores, int64_t count, const Attended& to) {
+void scores_of_row(const float* query, float* scores, int64_t count, const Attended& to) {
   const float* key = to.keys;
   for (int64_t i = 0; i < count; ++i, key += to.key_stride)
     scores[i] = product_of_rows(query, key, to.key_size) * to.scale;
 }
 
-ONNX_TORCH_FOR_EACH_CPU void values_of_row(const float* weights, float* result, int64_t count, const Attended& to) {
+void values_of_row(const float* weights, float* result, int64_t count, const Attended& to) {
   int64_t column = 0;
   for (; column + 4 * kColumns <= to.value_size; column += 4 * kColumns)
     weighted_sum<4>(weights, to.values + column, count, to.value_stride, result + column);
@@ -207,5 +200,18 @@ ONNX_TORCH_FOR_EACH_CPU void values_of_row(const float* weights, float* result, 
     result[column] = sum;
   }
 }
+
+constexpr RowKernels kKernels{.layer_norm_rows = layer_norm_rows,
+                              .rms_norm_rows = rms_norm_rows,
+                              .mean_of_rows = mean_of_rows,
+                              .largest_of_columns = largest_of_columns,
+                              .product_rows = product_rows,
+                              .product_with_panel = product_with_panel,
+                              .scores_of_row = scores_of_row,
+                              .values_of_row = values_of_row};
+
+}  // namespace
+
+const RowKernels RowKernels::CPU_CAPABILITY = kKernels;
 
 }  // namespace onnxtorch

@@ -1,12 +1,11 @@
-#include "lower/recurrent_cells.h"
+#include "lower/simd/recurrent.h"
 
-#include "lower/vector_math.h"
+#include "lower/simd/vector_math.h"
 
 namespace onnxtorch {
+namespace {
 
 // The gates of a row are `size` floats each, one after another; none of what is passed overlaps.
-
-namespace {
 
 template <bool kHasPeepholes>
 ONNX_TORCH_INLINE void lstm_rows(const Gates& gates, float* __restrict h, float* __restrict c, const Rows& rows) {
@@ -32,13 +31,11 @@ ONNX_TORCH_INLINE void lstm_rows(const Gates& gates, float* __restrict h, float*
   }
 }
 
-}  // namespace
-
-ONNX_TORCH_FOR_EACH_CPU void lstm_step(const Gates& gates, float* h, float* c, const Rows& rows) {
+void lstm_step(const Gates& gates, float* h, float* c, const Rows& rows) {
   gates.peepholes ? lstm_rows<true>(gates, h, c, rows) : lstm_rows<false>(gates, h, c, rows);
 }
 
-ONNX_TORCH_FOR_EACH_CPU void gru_step(const Gates& gates, float* __restrict h, const Rows& rows) {
+void gru_step(const Gates& gates, float* __restrict h, const Rows& rows) {
   const int64_t size = rows.size;
   const float *input = gates.input, *hidden = gates.hidden;
   for (int64_t row = 0; row < rows.count; ++row, input += 3 * size, hidden += 3 * size, h += size) {
@@ -52,8 +49,7 @@ ONNX_TORCH_FOR_EACH_CPU void gru_step(const Gates& gates, float* __restrict h, c
   }
 }
 
-ONNX_TORCH_FOR_EACH_CPU void reset_step(const Gates& gates, const float* __restrict h, float* __restrict kept,
-                                        const Rows& rows) {
+void reset_step(const Gates& gates, const float* __restrict h, float* __restrict kept, const Rows& rows) {
   const int64_t size = rows.size;
   const float* input = gates.input;
   float* __restrict hidden = gates.hidden;
@@ -65,8 +61,7 @@ ONNX_TORCH_FOR_EACH_CPU void reset_step(const Gates& gates, const float* __restr
   }
 }
 
-ONNX_TORCH_FOR_EACH_CPU void update_step(const Gates& gates, const float* __restrict candidate, float* __restrict h,
-                                         const Rows& rows) {
+void update_step(const Gates& gates, const float* __restrict candidate, float* __restrict h, const Rows& rows) {
   const int64_t size = rows.size;
   const float *input = gates.input, *update = gates.hidden;
   for (int64_t row = 0; row < rows.count; ++row, input += 3 * size, update += 2 * size, candidate += size, h += size) {
@@ -78,7 +73,7 @@ ONNX_TORCH_FOR_EACH_CPU void update_step(const Gates& gates, const float* __rest
   }
 }
 
-ONNX_TORCH_FOR_EACH_CPU void tanh_step(const Gates& gates, float* __restrict h, const Rows& rows) {
+void tanh_step(const Gates& gates, float* __restrict h, const Rows& rows) {
   const int64_t size = rows.size;
   const float *input = gates.input, *hidden = gates.hidden;
   for (int64_t row = 0; row < rows.count; ++row, input += size, hidden += size, h += size) {
@@ -87,7 +82,7 @@ ONNX_TORCH_FOR_EACH_CPU void tanh_step(const Gates& gates, float* __restrict h, 
   }
 }
 
-ONNX_TORCH_FOR_EACH_CPU void relu_step(const Gates& gates, float* __restrict h, const Rows& rows) {
+void relu_step(const Gates& gates, float* __restrict h, const Rows& rows) {
   const int64_t size = rows.size;
   const float *input = gates.input, *hidden = gates.hidden;
   for (int64_t row = 0; row < rows.count; ++row, input += size, hidden += size, h += size) {
@@ -98,5 +93,16 @@ ONNX_TORCH_FOR_EACH_CPU void relu_step(const Gates& gates, float* __restrict h, 
     }
   }
 }
+
+constexpr RecurrentKernels kKernels{.lstm_step = lstm_step,
+                                    .gru_step = gru_step,
+                                    .reset_step = reset_step,
+                                    .update_step = update_step,
+                                    .tanh_step = tanh_step,
+                                    .relu_step = relu_step};
+
+}  // namespace
+
+const RecurrentKernels RecurrentKernels::CPU_CAPABILITY = kKernels;
 
 }  // namespace onnxtorch

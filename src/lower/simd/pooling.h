@@ -1,10 +1,9 @@
-// Windows that are reduced to an element each. Compiled once for each of ATen's CPU capabilities, so nothing here may
-// be more than data and what is always inlined.
+// Windows that are reduced to an element each.
 #pragma once
 
 #include <cstdint>
 
-#include "lower/for_each_cpu.h"
+#include "lower/simd/inline.h"
 
 namespace onnxtorch {
 
@@ -58,22 +57,8 @@ struct PoolKernels {
   PoolRows<uint8_t>* largest_of_bytes;
   PoolRows<int8_t>* largest_of_chars;
   PoolRows<float>* means;
-};
-using GetPoolKernels = PoolKernels();
 
-namespace DEFAULT {
-GetPoolKernels pool_kernels;
-}
-#ifdef __x86_64__
-namespace AVX2 {
-GetPoolKernels pool_kernels;
-}
-namespace AVX512 {
-GetPoolKernels pool_kernels;
-}
-#else
-namespace AVX2 = DEFAULT;
-namespace AVX512 = DEFAULT;
-#endif
+  static const PoolKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities
+};
 
 }  // namespace onnxtorch

@@ -1,4 +1,4 @@
-// Functions of vectors of floats, for files that are compiled once for each of ATen's CPU capabilities.
+// Functions of vectors of floats, as long as this CPU's are.
 #pragma once
 
 #include <ATen/cpu/vec/vec.h>
@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lower/for_each_cpu.h"
+#include "lower/simd/inline.h"
 
 namespace onnxtorch::CPU_CAPABILITY {
 

@@ -1,0 +1,23 @@
+// Statistics and normalization of channels, in rows of channels.
+#pragma once
+
+#include <cstdint>
+
+namespace onnxtorch {
+
+// What is done to each channel: (x - mean) * scale + bias.
+struct ChannelAffine {
+  const float *mean, *scale, *bias;
+};
+
+struct GroupNormKernels {
+  // The mean of each channel as a float, what that lacks, and the sum of the squares of the distances from it. The
+  // last two are given as zeros.
+  void (*take_statistics)(const float* x, int64_t rows, int64_t channels, float* mean, float* rest, float* squares);
+  // `y` may be `x`.
+  void (*normalize)(const float* x, int64_t rows, int64_t channels, const ChannelAffine& by, float* y);
+
+  static const GroupNormKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities
+};
+
+}  // namespace onnxtorch

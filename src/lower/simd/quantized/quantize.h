@@ -1,0 +1,43 @@
+// QuantizeLinear and DequantizeLinear of numbers of 8 bits with one scale.
+#pragma once
+
+#include <cstdint>
+
+namespace onnxtorch {
+
+// round(x / scale) + zero_point; the bounds are taken before the zero point is added. NaN gives 0.
+struct Quantization {
+  float scale, low, high;
+  int32_t zero_point;
+};
+
+// (x - zero_point) * scale.
+struct Dequantization {
+  float scale;
+  int32_t zero_point;
+};
+
+// Both are NaN where an element is.
+struct Range {
+  float low = 0, high = 0;
+};
+
+struct QuantizeKernels {
+  template <typename T>
+  struct Of {
+    void (*quantize)(const float* x, T* y, int64_t count, Quantization to);
+    void (*dequantize)(const T* x, float* y, int64_t count, Dequantization of);
+    // The sum of both, dequantized, and then quantized; floats are taken as they are.
+    void (*add)(const T* a, Dequantization of_a, const T* b, Dequantization of_b, T* y, int64_t count, Quantization to);
+    void (*add_floats)(const T* a, Dequantization of_a, const float* b, Dequantization, T* y, int64_t count,
+                       Quantization to);
+  };
+
+  Of<uint8_t> of_uint8;
+  Of<int8_t> of_int8;
+  Range (*range)(const float* x, int64_t count);  // of zero and the elements
+
+  static const QuantizeKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities
+};
+
+}  // namespace onnxtorch
