@@ -26,9 +26,10 @@ has_integer_products = pytest.mark.skipif(
     reason="the CPU has no exact sums of products of 8 bits",
 )
 
-_CAPABILITIES = ["AVX512", "AVX2", "DEFAULT"]
+# ATen's CPU capabilities, with what oneDNN calls the same.
+_CAPABILITIES = {"AVX512": "DEFAULT", "AVX2": "AVX2", "DEFAULT": "SSE41"}
 on_each_cpu = pytest.mark.parametrize(
-    "capability", _CAPABILITIES[_CAPABILITIES.index(torch.backends.cpu.get_cpu_capability()) :]
+    "capability", [*_CAPABILITIES][[*_CAPABILITIES].index(torch.backends.cpu.get_cpu_capability()) :]
 )
 _RUN = """if True:
     import sys
@@ -54,8 +55,9 @@ def run_apart(
 def run_on_cpu(
     capability: str, source: onnx.ModelProto, inputs: Sequence[np.ndarray], folder: Path
 ) -> list[np.ndarray]:
-    """What a model gives by the code for CPUs of one of ATen's capabilities."""
-    return run_apart(source, inputs, folder, ATEN_CPU_CAPABILITY=capability.lower())
+    """What a model gives by the code for CPUs of one of ATen's capabilities, oneDNN's code too."""
+    levels = {"ATEN_CPU_CAPABILITY": capability.lower(), "ONEDNN_MAX_CPU_ISA": _CAPABILITIES[capability]}
+    return run_apart(source, inputs, folder, **levels)
 
 
 def tensor_info(name: str, value: Any = None, shape: Sequence[Any] | None = None, element: int | None = None):

@@ -115,10 +115,36 @@ def test_functions_of_one_number(call: str):
     )
 
 
+def check_gelu(approximate: str, device: str, rtol: float) -> None:
+    """Against float64: ATen's own for float32, by oneDNN on CPUs without AVX-512, gives zeros for very negative numbers
+    whose sign is lost."""
+    source = model(f'(float[N] x) => (float[N] y) {{ a = Neg(x) y = Gelu<approximate = "{approximate}">(a) }}')
+    prepared = onnx_torch.prepare(source, device)
+    assert prepared.graphs()["chains"].count("onnx_torch::chain(") == 1
+    x = np.concatenate([3 * floats(1000), np.linspace(-40, 40, 81, dtype=np.float32)])
+    (y,) = prepared.run([x])
+    exact = torch.nn.functional.gelu(-torch.from_numpy(x).double(), approximate=approximate).numpy()
+    np.testing.assert_allclose(y, exact.astype(np.float32), rtol=rtol, atol=1e-6, strict=True)
+    assert (y == 0).sum() > 20
+    np.testing.assert_array_equal(np.signbit(y), np.signbit(exact))
+
+
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
 def test_gelu(approximate: str):
-    source = model(f'(float[N] x) => (float[N] y) {{ a = Neg(x) y = Gelu<approximate = "{approximate}">(a) }}')
-    check(source, [3 * floats(1000)], atol=1e-6)
+    check_gelu(approximate, "CPU", rtol=3e-7)
+
+
+@on_each_cpu
+def test_zeros_that_gelu_gives_have_a_sign_on_each_cpu(capability: str, tmp_path: Path):
+    """Also where it stands alone, and on few elements."""
+    source = model(
+        """(float[5] x) => (float alone, float of_chain, float by_tanh) {
+          alone = Gelu(x) a = Neg(x) b = Neg(a) of_chain = Gelu(b) by_tanh = Gelu<approximate = "tanh">(x) }"""
+    )
+    x = np.array([-0.0, -20, -100, -1e4, -1e38], np.float32)
+    for y in run_on_cpu(capability, source, [x], tmp_path):
+        np.testing.assert_array_equal(y, np.zeros(5, np.float32), strict=True)
+        assert np.signbit(y).all()
 
 
 @pytest.mark.parametrize("name", ["Add", "Sub", "Mul", "Div", "Max", "Min", "Pow"])

@@ -159,13 +159,15 @@ class Block {
 
  private:
   // A large result gains by a chain of one: it takes memory that an earlier run has given up, and ATen is slow where an
-  // operand is not side by side or is repeated. Of masks alone, though, ATen computes more at a time.
+  // operand is not side by side or is repeated. Of masks alone, though, ATen computes more at a time. Gelu gains
+  // always: ATen has oneDNN compute it, which takes long to be asked, and below AVX-512 loses the sign of zeros.
   bool is_chain(const std::vector<size_t>& members) const {
     if (members.size() != 1 || !limits_.alone) return members.size() > 1;
     const Element* const element = elements_[members[0]];
     const bool is_of_masks = element && element->result == Type::Mask &&
                              std::ranges::all_of(element->operands, [](Type type) { return type == Type::Mask; });
-    return element && !is_of_masks && has_at_least(nodes_[members[0]]->output(), kLeastAlone);
+    return element && !is_of_masks &&
+           (element->op == chain::Op::Gelu || has_at_least(nodes_[members[0]]->output(), kLeastAlone));
   }
 
   std::optional<size_t> number_of(const jit::Value* value) const {
