@@ -13,6 +13,7 @@
 #include "lower/simd/quantized/sums.h"
 #include "lower/simd/recurrent.h"
 #include "lower/simd/rotary.h"
+#include "lower/simd/rounding.h"
 #include "lower/simd/rows.h"
 
 namespace onnxtorch {
@@ -24,7 +25,7 @@ struct All {
   static bool are_for_any_cpu() { return ((&for_this_cpu<Kernels>() == &Kernels::DEFAULT) && ...); }
 };
 using AllKernels = All<AttentionKernels, chain::Kernels, GroupNormKernels, LargestKernels, PoolKernels, QuantizeKernels,
-                       RecurrentKernels, RotaryKernels, RowKernels, SumKernels>;
+                       RecurrentKernels, RotaryKernels, RoundingKernels, RowKernels, SumKernels>;
 
 // ATen reads the variable once, so each choice is made in a process of its own.
 TEST(SimdDeathTest, TheCapabilityPicksTheKernels) {
