@@ -4,6 +4,7 @@
 
 #include "export/script_module.h"
 #include "import/model_reader.h"
+#include "python_torch.h"
 
 namespace py = pybind11;
 
@@ -46,9 +47,12 @@ class Export {
     return result;
   }
 
-  torch::jit::Module module(std::vector<std::string> inputs, std::vector<std::vector<std::string>> weight_paths,
-                            std::string record) const {
-    return script_module(program_, {std::move(inputs), std::move(weight_paths), std::move(record)});
+  py::object module(const ModuleNames& names) const {
+    return py::reinterpret_steal<py::object>(python_torch().object_of_module(script_module(program_, names)));
+  }
+  void save(const std::string& file, const ModuleNames& names, const torch::jit::ExtraFilesMap& extra_files) const {
+    const py::gil_scoped_release no_gil;
+    script_module(program_, names).save(file, extra_files);
   }
 
  private:
@@ -58,6 +62,14 @@ class Export {
 }  // namespace
 
 void bind_export(py::module_& m) {
+  py::class_<ModuleNames>(m, "ModuleNames",
+                          "What a module calls the inputs, the weights (by paths) and its record of them.")
+      .def(py::init(
+               [](std::vector<std::string> inputs, std::vector<std::vector<std::string>> weights, std::string record) {
+                 return ModuleNames{std::move(inputs), std::move(weights), std::move(record)};
+               }),
+           py::arg("inputs"), py::arg("weights"), py::arg("record"));
+
   py::class_<Export>(m, "Export")
       .def_static("from_bytes",
                   [](const py::bytes& bytes, const std::string& directory, Sizes shapes) {
@@ -76,8 +88,9 @@ void bind_export(py::module_& m) {
       .def_property_readonly("nodes", &Export::node_labels, "The ONNX nodes, by the numbers that the graph's have.")
       .def_property_readonly("custom_operators", &Export::custom,
                              "(operator, ONNX node) of each that torch itself lacks.")
-      .def("module", &Export::module, py::arg("inputs"), py::arg("weights"), py::arg("record"),
-           "A torch._C.ScriptModule.");
+      .def("module", &Export::module, py::arg("names"), "A torch._C.ScriptModule.")
+      .def("save", &Export::save, py::arg("file"), py::arg("names"), py::arg("extra_files"),
+           "Writes the module to a file, as torch.jit.save does.");
 }
 
 }  // namespace onnxtorch

@@ -11,8 +11,10 @@
 #include "lower/cpu_features.h"
 #include "lower/host_work.h"
 #include "lower/waits.h"
+#include "numpy_values.h"
 #include "onnx_torch/library.h"
 #include "onnx_torch/model.h"
+#include "python_torch.h"
 #include "registry/registry.h"
 #include "registry/schema.h"
 #include "registry/user_operators.h"
@@ -411,6 +413,8 @@ PYBIND11_MODULE(_C, m) {
   m.def(
       "check_device", [](const std::string& device) { available_device(device); },
       "Raises DeviceError where a device is absent.");
+  m.def("cuda_device_count", &cuda_device_count);
+  m.def("manual_seed", [](int64_t seed) { at::manual_seed(static_cast<uint64_t>(seed)); }, "Seeds torch's generators.");
   m.def("assume_cuda_devices", &assume_cuda_devices, py::arg("count"),
         "Takes so many CUDA devices to be there, for tests that answer ATen's calls themselves.");
   m.def("assume_recordings", &assume_python_recordings, py::arg("make"), py::arg("is_at_work"),
@@ -432,6 +436,7 @@ PYBIND11_MODULE(_C, m) {
         return work;
       },
       "The operators of a graph that run on the host whatever the device, and what each is.");
+  m.def("is_tensor", [](py::handle object) { return is_tensor(object.ptr()); }, "Whether it is a torch tensor.");
   m.def("is_torch_like", &is_torch_like,
         "Whether it is a torch tensor, speaks DLPack as one does, or is a list that holds such.");
   m.def("layouts_version", &layouts_version, "What the layouts of laid_weights depend on, besides the CPU.");

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/DimVector.h>
+#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <span>
@@ -15,6 +16,7 @@ namespace {
 
 namespace py = pybind11;
 using c10::IValue;
+using ByteArray = py::array_t<uint8_t, py::array::c_style>;
 using Kind = ValueType::Kind;
 
 std::string numpy_name(const py::array& array) { return py::str(array.dtype().attr("name")); }
@@ -88,6 +90,28 @@ py::array array_from(py::handle object, const ValueType& expected) {
   return numpy.attr("asarray")(object, numpy_dtype(expected.element));
 }
 
+// The memory of a contiguous tensor as an array.
+py::array array_of(at::Tensor native, ElementType type) {
+  std::vector<py::ssize_t> shape(native.sizes().begin(), native.sizes().end());
+  const void* const data = native.const_data_ptr();
+  const py::capsule keep(native.unsafeReleaseTensorImpl(), nullptr, [](PyObject* capsule) {
+    at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(
+        static_cast<c10::TensorImpl*>(PyCapsule_GetPointer(capsule, nullptr))));
+  });
+  return {numpy_dtype(type), std::move(shape), data, keep};
+}
+
+// The memory of an array as a tensor that may outlive the caller's reference to it.
+at::Tensor kept(ByteArray bytes) {
+  void* const data = const_cast<uint8_t*>(bytes.data());
+  const int64_t size = bytes.size();
+  const auto release = [held = bytes.release().ptr()](void*) {
+    const py::gil_scoped_acquire gil;
+    Py_DECREF(held);
+  };
+  return at::from_blob(data, {size}, release, c10::kByte);
+}
+
 py::object tensor_to_python(const at::Tensor& stored, ElementType type, const StringPool& strings, Form form) {
   if (type == ElementType::Undefined) type = element_type_of(stored.scalar_type());  // as of an ATen node's result
   if (form == Form::Torch && type != ElementType::String) return tensor_to_torch(stored, type);
@@ -102,14 +126,7 @@ py::object tensor_to_python(const at::Tensor& stored, ElementType type, const St
     }
     return array;
   }
-  at::Tensor native = from_storage(type, cpu).contiguous();
-  std::vector<py::ssize_t> shape(native.sizes().begin(), native.sizes().end());
-  const void* const data = native.const_data_ptr();
-  const py::capsule keep(native.unsafeReleaseTensorImpl(), nullptr, [](PyObject* capsule) {
-    at::Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(
-        static_cast<c10::TensorImpl*>(PyCapsule_GetPointer(capsule, nullptr))));
-  });
-  return py::array(numpy_dtype(type), std::move(shape), data, keep);
+  return array_of(from_storage(type, cpu).contiguous(), type);
 }
 
 py::object map_to_python(const IValue& value, const ValueType& type, const StringPool& strings) {
@@ -197,6 +214,29 @@ py::object value_to_python(const IValue& value, const ValueType& type, const Str
       break;
   }
   return tensor_to_python(value.toTensor(), type.element, strings, form);
+}
+
+py::list weights_to_python(const std::vector<std::vector<SavedWeights>>& saved) {
+  py::list result;
+  for (const auto& operation : saved) {
+    py::list laid;
+    for (const auto& [layout, bytes] : operation)
+      laid.append(py::make_tuple(layout, array_of(bytes.contiguous(), ElementType::Uint8)));
+    result.append(laid);
+  }
+  return result;
+}
+
+std::vector<std::vector<SavedWeights>> weights_from_python(const py::list& saved) {
+  std::vector<std::vector<SavedWeights>> result;
+  for (const py::handle operation : saved) {
+    auto& laid = result.emplace_back();
+    for (const py::handle item : operation) {
+      auto [layout, bytes] = item.cast<std::pair<std::string, ByteArray>>();
+      laid.push_back({layout, kept(std::move(bytes))});
+    }
+  }
+  return result;
 }
 
 }  // namespace onnxtorch

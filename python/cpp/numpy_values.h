@@ -33,4 +33,9 @@ enum class Form : uint8_t { Numpy, Torch };
 
 pybind11::object value_to_python(const c10::IValue& value, const ValueType& type, const StringPool& strings, Form form);
 
+// Weights that packed operators have laid out: for each operator a list of (layout, array of bytes). Neither way
+// copies.
+pybind11::list weights_to_python(const std::vector<std::vector<SavedWeights>>& saved);
+std::vector<std::vector<SavedWeights>> weights_from_python(const pybind11::list& saved);
+
 }  // namespace onnxtorch

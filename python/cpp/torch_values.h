@@ -17,10 +17,6 @@ bool is_torch_like(pybind11::handle object);
 // None where the object is neither. To be asked of what is no array of numpy's.
 std::optional<Fed> fed_from_torch(pybind11::handle object, ElementType expected, const std::string& name);
 
-// Weights that packed operators have laid out: for each operator a list of (layout, bytes as a torch tensor).
-pybind11::list weights_to_python(const std::vector<std::vector<SavedWeights>>& saved);
-std::vector<std::vector<SavedWeights>> weights_from_python(const pybind11::list& saved);
-
 pybind11::object tensor_to_torch(const at::Tensor& stored, ElementType type);
 
 }  // namespace onnxtorch

@@ -1,32 +1,40 @@
 """An ONNX backend that runs models as TorchScript graphs on LibTorch."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from ._build_info import VERSION as __version__
-from .versions import require_torch, show_versions
+from .versions import load_torch, show_versions
 
-require_torch()  # before anything that loads the native module
+load_torch()  # before anything that loads the native module
 
-from . import backend, compat
-from .backend import prepare
-from .benchmark import bench
-from .checking import check
-from .comparison import compare
-from .compat._devices import get_available_providers, get_device
-from .compat._options import RunOptions, SessionOptions
-from .compat._values import OrtValue
-from .custom_ops import include_path, load_library, register_op
+from . import _C as _C
 from .errors import DeviceError, Error, InputError, InvalidModelError, RunError, StoppedError, UnsupportedError
-from .export import kernels_library, to_torchscript
-from .extraction import extract
-from .graph_text import show
-from .initializers import update_initializers
-from .model_summary import info
-from .names import Names, names_of, torch_names
-from .operator_coverage import coverage
-from .profiling import profile
-from .python_module import OnnxModule, to_module
-from .random_inputs import random_inputs
-from .saving import load
-from .session import InferenceSession
+
+if TYPE_CHECKING:
+    from . import backend, compat
+    from .backend import prepare
+    from .benchmark import bench
+    from .checking import check
+    from .comparison import compare
+    from .compat._devices import get_available_providers, get_device
+    from .compat._options import RunOptions, SessionOptions
+    from .compat._values import OrtValue
+    from .custom_ops import include_path, load_library, register_op
+    from .export import kernels_library, to_torchscript
+    from .extraction import extract
+    from .graph_text import show
+    from .initializers import update_initializers
+    from .model_summary import info
+    from .names import Names, names_of, torch_names
+    from .operator_coverage import coverage
+    from .profiling import profile
+    from .python_module import OnnxModule, to_module
+    from .random_feeds import random_inputs
+    from .saving import load
+    from .session import InferenceSession
 
 __all__ = [
     "DeviceError",
@@ -69,3 +77,41 @@ __all__ = [
     "torch_names",
     "update_initializers",
 ]
+
+# All else is imported when it is first asked for, so that nobody waits for what is not used: the names by their module.
+_LAZY = {
+    "backend": ["prepare"],
+    "benchmark": ["bench"],
+    "checking": ["check"],
+    "comparison": ["compare"],
+    "compat._devices": ["get_available_providers", "get_device"],
+    "compat._options": ["RunOptions", "SessionOptions"],
+    "compat._values": ["OrtValue"],
+    "custom_ops": ["include_path", "load_library", "register_op"],
+    "export": ["kernels_library", "to_torchscript"],
+    "extraction": ["extract"],
+    "graph_text": ["show"],
+    "initializers": ["update_initializers"],
+    "model_summary": ["info"],
+    "names": ["Names", "names_of", "torch_names"],
+    "operator_coverage": ["coverage"],
+    "profiling": ["profile"],
+    "python_module": ["OnnxModule", "to_module"],
+    "random_feeds": ["random_inputs"],
+    "saving": ["load"],
+    "session": ["InferenceSession"],
+}
+_MODULE_OF = {name: module for module, names in _LAZY.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("backend", "compat"):
+        return importlib.import_module(f".{name}", __name__)
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -24,8 +24,10 @@ from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupl
 from . import _C
 from .errors import DeviceError, Error, InputError, InvalidModelError
 from .log import logger, operator_counts
-from .profiling import Profile, measure
 from .values import OutputKind, as_torch, kind_of, targets, write
+
+if TYPE_CHECKING:
+    from .profiling import Profile
 
 __all__ = [
     "Device",
@@ -195,6 +197,8 @@ class OnnxTorchRep(BackendRep):
 
         The model is translated once more, with a clock around each node; on a CUDA device each node is waited for.
         """
+        from .profiling import measure
+
         return measure(self, self._by_name(inputs), runs, warm_up)
 
     def replica(self, device: str | Device | None = None, **options: Any) -> OnnxTorchRep:

@@ -16,7 +16,7 @@ from .errors import InputError
 from .model_files import Model, directory_of, read_model
 from .other_engine import ENGINES, OtherEngine
 from .progress import Progress
-from .random_inputs import random_inputs
+from .random_feeds import random_inputs
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from .extraction import node_inputs
 from .model_files import Model, directory_of, read_model
 from .node_by_node import NodeByNode
 from .progress import Progress
-from .random_inputs import random_inputs
+from .random_feeds import random_inputs
 
 # Given the model, its inputs and the names of values of the main graph, the values that the engine has among them.
 Engine = Callable[[onnx.ModelProto, dict[str, Any], list[str]], Mapping[str, Any]]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import re
 from collections.abc import Callable
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from . import _C
 from .errors import InputError
 
+if TYPE_CHECKING:
+    import torch
+
 _NAMESPACE = "onnx_torch_custom"
-_library = torch.library.Library(_NAMESPACE, "DEF")
 _numbers = itertools.count()
 
 
@@ -63,13 +64,23 @@ def include_path() -> str:
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "include")
 
 
+@functools.cache
+def _library() -> torch.library.Library:
+    """The operators that are Python functions."""
+    import torch
+
+    return torch.library.Library(_NAMESPACE, "DEF")
+
+
 def _defined(op_type: str, function: Callable[..., Any]) -> str:
     """The name of a torch operator that calls the function."""
+    import torch
+
     try:
         schema = torch.library.infer_schema(function, mutates_args=())
     except ValueError as error:
         raise InputError(f"the function for {op_type} needs type hints that torch knows: {error}") from error
     name = f"{re.sub(r'[^A-Za-z0-9_]', '_', op_type)}_{next(_numbers)}"
-    _library.define(name + schema)
-    _library.impl(name, function, "CompositeImplicitAutograd")
+    _library().define(name + schema)
+    _library().impl(name, function, "CompositeImplicitAutograd")
     return f"{_NAMESPACE}::{name}"

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
-
-import torch
-from torch.jit._recursive import wrap_cpp_module
+from typing import TYPE_CHECKING
 
 from . import _C
 from .backend import Model, _serialized
 from .errors import UnsupportedError
 from .names import Names, torch_names
 
-__all__ = ["NAMES_FILE", "kernels_library", "to_torchscript"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["NAMES_FILE", "kernels_library", "save_torchscript", "to_torchscript"]
 
 NAMES_FILE = "onnx_names.json"  # in an archive that `to_torchscript` saved
 CONSTANTS = "_constants"  # the submodule of what is constant but no initializer
@@ -56,20 +56,22 @@ def to_torchscript(
     >>> list(module.state_dict())
     ['weight']
     """
-    exported = _exported(model, base_dir, shapes)
-    if exported.custom_operators and not custom_operators:
-        nodes = "".join(f"\n  {node}: {operator}" for operator, node in exported.custom_operators)
-        raise UnsupportedError(
-            "torch itself lacks operators that this model needs. With custom_operators=True it is exported all "
-            "the same, and runs where torch.ops.load_library has loaded their library; for onnx_torch::… that is "
-            f"onnx_torch.kernels_library():{nodes}"
-        )
-    module = _script_module(exported)
+    exported = _exported(model, base_dir, shapes, custom_operators)
     if file is not None:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "`torch.jit.save` is deprecated", FutureWarning)
-            torch.jit.save(module, os.fspath(file), _extra_files={NAMES_FILE: module.onnx_names})
-    return module
+        _save(exported, file)
+    return _script_module(exported)
+
+
+def save_torchscript(
+    model: Model,
+    file: str | os.PathLike[str],
+    *,
+    base_dir: str | os.PathLike[str] | None = None,
+    shapes: Mapping[str, int] | None = None,
+    custom_operators: bool = False,
+) -> Names:
+    """Saves the module that `to_torchscript` makes, without importing torch; its names."""
+    return _save(_exported(model, base_dir, shapes, custom_operators), file)
 
 
 def kernels_library(cuda: bool = False) -> str:
@@ -87,20 +89,52 @@ def kernels_library(cuda: bool = False) -> str:
     return str(path)
 
 
-def _exported(model: Model, base_dir: str | os.PathLike[str] | None, shapes: Mapping[str, int] | None) -> _C.Export:
+def _exported(
+    model: Model,
+    base_dir: str | os.PathLike[str] | None,
+    shapes: Mapping[str, int] | None,
+    custom_operators: bool = True,
+) -> _C.Export:
     directory, sizes = os.fspath(base_dir or ""), dict(shapes or {})
     if isinstance(model, (str, os.PathLike)):
-        return _C.Export.from_path(os.fspath(model), directory, sizes)
-    return _C.Export.from_bytes(_serialized(model), directory, sizes)
+        exported = _C.Export.from_path(os.fspath(model), directory, sizes)
+    else:
+        exported = _C.Export.from_bytes(_serialized(model), directory, sizes)
+    if exported.custom_operators and not custom_operators:
+        nodes = "".join(f"\n  {node}: {operator}" for operator, node in exported.custom_operators)
+        raise UnsupportedError(
+            "torch itself lacks operators that this model needs. With custom_operators=True it is exported all "
+            "the same, and runs where torch.ops.load_library has loaded their library; for onnx_torch::… that is "
+            f"onnx_torch.kernels_library():{nodes}"
+        )
+    return exported
+
+
+def _names(exported: _C.Export) -> Names:
+    custom_operators = sorted({operator for operator, _ in exported.custom_operators})
+    return Names(
+        torch_names(exported.weights),
+        torch_names(exported.inputs, arguments=True),
+        exported.outputs,
+        custom_operators,
+    )
+
+
+def _native(names: Names) -> _C.ModuleNames:
+    paths = [path.split(".") for path in names.parameters.values()]
+    return _C.ModuleNames(list(names.inputs.values()), paths, names.to_json())
+
+
+def _save(exported: _C.Export, file: str | os.PathLike[str]) -> Names:
+    names = _names(exported)
+    exported.save(os.fspath(file), _native(names), {NAMES_FILE: names.to_json()})
+    return names
 
 
 def _script_module(exported: _C.Export) -> torch.jit.ScriptModule:
-    parameters = torch_names(exported.weights)
-    inputs = torch_names(exported.inputs, arguments=True)
-    custom_operators = sorted({operator for operator, _ in exported.custom_operators})
-    names = Names(parameters, inputs, exported.outputs, custom_operators)
-    paths = [path.split(".") for path in parameters.values()]
-    module: torch.jit.ScriptModule = wrap_cpp_module(exported.module(list(inputs.values()), paths, names.to_json()))
+    from torch.jit._recursive import wrap_cpp_module
+
+    module: torch.jit.ScriptModule = wrap_cpp_module(exported.module(_native(_names(exported))))
     if hasattr(module, CONSTANTS):  # no part of the state_dict; TorchScript's files do not keep that
         constants = getattr(module, CONSTANTS)
         constants._non_persistent_buffers_set.update(name for name, _ in constants.named_buffers())

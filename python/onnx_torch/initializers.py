@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import onnx
-import torch
 from onnx import external_data_helper, numpy_helper
 
 from .errors import InputError
 from .model_files import Model, directory_of, read_external_data, read_model
 from .names import names_of
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["update_initializers"]
 
@@ -89,6 +92,8 @@ def _store(weight: torch.Tensor, tensor: onnx.TensorProto) -> None:
     if list(weight.shape) != list(tensor.dims):
         here, there = list(weight.shape), list(tensor.dims)
         raise InputError(f"{tensor.name!r} has the shape {here} in the module, and {there} in the model")
+    import torch
+
     weight = weight.detach().cpu()
     if weight.dtype == torch.bfloat16 or (weight.is_floating_point() and weight.dtype.itemsize == 1):
         weight = weight.float()  # numpy lacks these

@@ -7,18 +7,39 @@ import keyword
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
-from .python_code import WORDS
+__all__ = ["WORDS", "Names", "names_of", "torch_names"]
 
-__all__ = ["Names", "names_of", "torch_names"]
+# What the Python code of `to_module` means something by.
+WORDS = frozenset(
+    "DTYPES NUMBERS RuntimeError abs bool float getattr inf int len list math max min nan ops range torch".split()
+)
 
-# What modules have already, and what TorchScript or the Python code of `to_module` means something by.
-_ATTRIBUTES = frozenset(
-    [*keyword.kwlist, *dir(torch.nn.Module()), *dir(torch.jit._script.RecursiveScriptModule)]
-    + "_c _concrete_type _constants _initializing onnx_names torch".split()
+# What modules have already, and what TorchScript means something by; a test compares it with torch's modules.
+_ATTRIBUTES = frozenset(keyword.kwlist).union(
+    """
+    T_destination _apply _backward_hooks _backward_pre_hooks _buffers _c _call_impl _compiled_call_impl
+    _concrete_type _constants _constants_set _construct _disable_script_meta _finalize_scriptmodule _forward_hooks
+    _forward_hooks_always_called _forward_hooks_with_kwargs _forward_pre_hooks _forward_pre_hooks_with_kwargs
+    _get_backward_hooks _get_backward_pre_hooks _get_name _initializing _is_full_backward_hook _load_from_state_dict
+    _load_state_dict_post_hooks _load_state_dict_pre_hooks _maybe_warn_non_full_backward_hook _methods _modules
+    _named_members _non_persistent_buffers_set _parameters _reconstruct _register_load_state_dict_pre_hook
+    _register_state_dict_hook _replicate_for_data_parallel _save_for_lite_interpreter
+    _save_to_buffer_for_lite_interpreter _save_to_state_dict _slow_forward _state_dict_hooks _state_dict_pre_hooks
+    _version _wrapped_call_impl add_module apply bfloat16 buffers call_super_init children code code_with_constants
+    compile cpu cuda define double dump_patches eval extra_repr float forward forward_magic_method get_buffer
+    get_debug_state get_extra_state get_parameter get_submodule graph graph_for half inlined_graph ipu
+    load_state_dict modules mtia named_buffers named_children named_modules named_parameters onnx_names
+    original_name parameters register_backward_hook register_buffer register_forward_hook register_forward_pre_hook
+    register_full_backward_hook register_full_backward_pre_hook register_load_state_dict_post_hook
+    register_load_state_dict_pre_hook register_module register_parameter register_state_dict_post_hook
+    register_state_dict_pre_hook requires_grad_ save save_to_buffer set_extra_state set_submodule share_memory
+    state_dict to to_empty torch train training type xpu zero_grad
+    """.split()
 )
 _ARGUMENTS = WORDS.union(
     keyword.kwlist, "CONSTANTS __torch__ aten attribute fork infj nanj prim self uninitialized".split()

@@ -16,7 +16,7 @@ import numpy as np
 from .errors import Error, InputError
 from .model_files import Model, read_model
 from .progress import Progress
-from .random_inputs import random_inputs
+from .random_feeds import random_inputs
 
 if TYPE_CHECKING:
     from .backend import OnnxTorchRep

@@ -12,7 +12,9 @@ from typing import Any, cast
 
 import torch
 
-__all__ = ["WORDS", "forward_function", "python_code"]
+from .names import WORDS
+
+__all__ = ["forward_function", "python_code"]
 
 # The numbers that TorchScript gives to dtypes.
 _NUMBERS = {
@@ -101,9 +103,6 @@ _MODULES = {
     "NUMBERS": _NUMBERS,
     "DTYPES": _DTYPES,
 }
-
-# What no argument may be named.
-WORDS = frozenset([*_MODULES, *"RuntimeError abs bool float getattr int len list max min range".split()])
 
 
 # What gives back the list that it changed.

@@ -15,13 +15,13 @@ from typing import IO, Any
 
 import numpy as np
 import onnx
-import torch
 from onnx.external_data_helper import _get_all_tensors, load_external_data_for_model, uses_external_data
 
 from . import _C
 from ._build_info import VERSION
 from .backend import OnnxTorchRep
 from .errors import InvalidModelError
+from .versions import torch_version
 
 _MARK = b"onnx_torch 1\n"
 _ALIGNMENT = 64
@@ -32,9 +32,9 @@ def form_key() -> dict[str, str]:
     """What a prepared form depends on, besides the model and its options."""
     return {
         "onnx_torch": VERSION,
-        "torch": torch.__version__,
+        "torch": torch_version(),
         "layouts": _C.layouts_version(),
-        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "cpu": _C.cpu_features()["vectors"],
     }
 
 
@@ -51,7 +51,7 @@ def save(rep: OnnxTorchRep, file: str | os.PathLike[str]) -> None:
             "key": form_key(),
             "options": {name: value for name, value in rep.options.items() if name != "base_dir"},
             "laid": [
-                [(layout, _put(out, data.numpy().data), data.numel()) for layout, data in operation]
+                [(layout, _put(out, data.data), data.size) for layout, data in operation]
                 for operation in rep._prepared.laid_weights
             ],
         }
@@ -80,7 +80,7 @@ def load(file: str | os.PathLike[str]) -> OnnxTorchRep:
                 entry.value = os.path.basename(path)  # the file may have had another name
     laid = []
     if index["key"] == form_key() and any(index["laid"]):
-        blobs = torch.from_numpy(np.memmap(path, np.uint8, "c"))
+        blobs = np.memmap(path, np.uint8, "c")
         laid = [[(layout, blobs[at : at + size]) for layout, at, size in operation] for operation in index["laid"]]
     options = {**index["options"], "disabled_passes": set(index["options"]["disabled_passes"])}
     native = _C.Options(**options)

@@ -27,12 +27,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import torch
 from google.protobuf.message import DecodeError
 
-from . import backend
+from . import _C, backend
 from .compat import _devices, _environment
-from .compat._devices import CPU, CUDA, OrtEpDevice, OrtMemoryInfo, Provider
+from .compat._devices import CPU, CUDA, HOST, OrtEpDevice, OrtMemoryInfo, Provider, TorchDevice
 from .compat._enums import GraphOptimizationLevel, OrtDeviceVendorId
 from .compat._errors import (
     Fail,
@@ -175,7 +174,7 @@ def _is_set(options: Mapping[str, str], name: str) -> bool | None:
 
 
 def _prepared(
-    source: bytes | str, options: SessionOptions, device: torch.device, provider_options: Mapping[str, str]
+    source: bytes | str, options: SessionOptions, device: TorchDevice, provider_options: Mapping[str, str]
 ) -> backend.OnnxTorchRep:
     _check_source(source, options._entries.get(_FORMAT, ""))
     threads = options.intra_op_num_threads if options.use_per_session_threads else _environment.global_threads()
@@ -267,7 +266,7 @@ class InferenceSession:
             )
         self._provider, self._provider_options = self._chosen(providers, provider_options)
         number = int(self._provider_options.get("device_id", 0))
-        self._device = torch.device("cuda", number) if self._provider == CUDA else torch.device("cpu")
+        self._device = TorchDevice("cuda", number) if self._provider == CUDA else HOST
         with onnxruntime_errors():
             self._rep = _prepared(self._source, options, self._device, self._provider_options)
         self._describe(self._rep)
@@ -517,7 +516,7 @@ class IOBinding:
     def __init__(self, session: InferenceSession) -> None:
         self._session = session
         self._inputs: dict[str, Any] = {}
-        self._outputs: dict[str, torch.device | OrtValue] = {}
+        self._outputs: dict[str, TorchDevice | OrtValue] = {}
         self._results = OrtValueVector()
 
     def _bind(self, name: str, value: Any) -> None:
@@ -564,7 +563,9 @@ class IOBinding:
 
     def synchronize_inputs(self) -> None:
         """Waits till the inputs are on their devices."""
-        if torch.cuda.is_available():
+        if _C.cuda_device_count():
+            import torch
+
             torch.cuda.synchronize()
 
     synchronize_outputs = synchronize_inputs
@@ -597,9 +598,9 @@ class IOBinding:
         self._outputs.clear()
 
 
-def _placed(name: str, value: OrtValue, target: torch.device | OrtValue) -> OrtValue:
+def _placed(name: str, value: OrtValue, target: TorchDevice | OrtValue) -> OrtValue:
     """An output on the device, or in the memory, that it is bound to."""
-    if isinstance(target, torch.device):
+    if isinstance(target, TorchDevice):
         return value._on(target)
     write_into(target._tensor(), value._tensor(), f"what the output {name!r} is bound to")
     return target

@@ -16,9 +16,8 @@ from google.protobuf.text_encoding import CEscape  # type: ignore[import-untyped
 
 from .backend import Model
 from .errors import InputError, UnsupportedError
-from .export import to_torchscript
+from .export import save_torchscript
 from .model_files import read_model
-from .names import names_of
 
 __all__ = ["save"]
 
@@ -81,8 +80,8 @@ def save(
     Path(repository).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".", dir=repository) as partial:
         archive = Path(partial) / "model.pt"
-        module = to_torchscript(model, archive, base_dir=base_dir, shapes=shapes, custom_operators=custom_operators)
-        config = _config(called, proto.graph, names_of(module).inputs, max_batch_size, shapes or {})
+        names = save_torchscript(model, archive, base_dir=base_dir, shapes=shapes, custom_operators=custom_operators)
+        config = _config(called, proto.graph, names.inputs, max_batch_size, shapes or {})
         (folder / str(version)).mkdir(parents=True)
         archive.rename(folder / str(version) / "model.pt")
     (folder / "config.pbtxt").write_text(config, encoding="utf-8")

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 import numpy as np
-import torch
 
 from . import _C
 from .errors import InputError
+
+if TYPE_CHECKING:
+    import torch
 
 OutputKind = Literal["numpy", "torch", "dlpack"]
 
 
 _AS_TORCH = {None: None, "numpy": False, "torch": True, "dlpack": True}
+
+
+def is_tensor(value: Any) -> TypeGuard[torch.Tensor]:
+    """Whether it is a torch tensor; torch is not imported for that."""
+    return _C.is_tensor(value)
 
 
 def as_torch(kind: OutputKind | None) -> bool | None:
@@ -50,8 +57,10 @@ def write(name: str, value: Any, target: Any) -> Any:
         _check_fit(name, value, target)
         np.copyto(target, value)
         return target
-    if not isinstance(value, (np.ndarray, torch.Tensor)):
+    if not isinstance(value, np.ndarray) and not is_tensor(value):
         raise InputError(f"the output {name!r} is not a tensor, and cannot be written into one")
+    import torch
+
     tensor = target if isinstance(target, torch.Tensor) else torch.utils.dlpack.from_dlpack(target)
     source = torch.as_tensor(value)
     _check_fit(name, source, tensor)

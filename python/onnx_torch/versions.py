@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import ctypes
+import importlib.util
 import os
-import platform
+import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from . import _build_info
 
@@ -24,25 +26,51 @@ def minor_release(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def require_torch() -> None:
-    """Raises ImportError unless torch is of the minor release that the native module was built with.
+def torch_version() -> str:
+    """The version of torch, which is not imported for that. Raises ImportError where there is none."""
+    imported = getattr(sys.modules.get("torch"), "__version__", None)
+    if imported is not None:
+        return str(imported)
+    file = _torch_folder() / "version.py"
+    found = re.search(r"^__version__ = ['\"](.+)['\"]", file.read_text(), re.MULTILINE)
+    if not found:
+        raise ImportError(f"{file} does not tell torch's version")
+    return found[1]
 
-    Importing torch also loads the libraries that the native module needs.
-    """
-    needed = minor_release(_build_info.TORCH)
-    remedy = f"Install it: python -m pip install 'torch=={needed}.*'"
-    try:
-        import torch
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise ImportError(f"onnx_torch needs torch {needed}, which is not installed. {remedy}") from None
-    if minor_release(torch.__version__) != needed:
+
+def require_torch() -> None:
+    """Raises ImportError unless torch is of the minor release that the native module was built with."""
+    needed, version = minor_release(_build_info.TORCH), torch_version()
+    if minor_release(version) != needed:
         raise ImportError(
-            f"onnx_torch was built with torch {_build_info.TORCH}, and the torch here is {torch.__version__}, "
-            f"whose C++ interface is another. {remedy}; or build onnx_torch with the torch you have, from its sources: "
-            "python -m pip install --no-build-isolation ."
+            f"onnx_torch was built with torch {_build_info.TORCH}, and the torch here is {version}, "
+            f"whose C++ interface is another. {_remedy()}; or build onnx_torch with the torch you have, from its "
+            "sources: python -m pip install --no-build-isolation ."
         )
+
+
+def load_torch() -> None:
+    """Loads the libraries that the native module needs, the very same ones that importing torch loads."""
+    require_torch()
+    try:
+        ctypes.CDLL(str(_torch_folder() / "lib" / "libtorch_cpu.so"))
+    except OSError:  # torch knows more places in which its own requirements may be
+        import torch  # noqa: F401
+
+
+def _remedy() -> str:
+    return f"Install it: python -m pip install 'torch=={minor_release(_build_info.TORCH)}.*'"
+
+
+def _torch_folder() -> Path:
+    try:
+        found = importlib.util.find_spec("torch")
+    except ModuleNotFoundError:
+        found = None
+    if found is None or found.origin is None:  # a folder of that name is no package
+        needed = minor_release(_build_info.TORCH)
+        raise ImportError(f"onnx_torch needs torch {needed}, which is not installed. {_remedy()}")
+    return Path(found.origin).parent
 
 
 def show_versions() -> None:
@@ -58,6 +86,8 @@ def show_versions() -> None:
 
 
 def _versions() -> Iterator[tuple[str, str]]:
+    import platform
+
     import torch
 
     yield "onnx_torch", f"{_build_info.VERSION} ({_build_info.BUILD_TYPE}, {_build_info.COMPILER})"
@@ -82,6 +112,8 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 
 def _installed(package: str) -> str:
+    import importlib.metadata  # which is slow to import
+
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

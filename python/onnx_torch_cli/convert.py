@@ -36,24 +36,23 @@ def convert(
         return
     if to.is_dir():
         raise typer.BadParameter(f"{to} is a folder", param_hint="MODULE.pt")
-    import onnx_torch
+    from onnx_torch.export import kernels_library, save_torchscript
 
     with working("Converting"):
-        module = onnx_torch.to_torchscript(model, to, shapes=dimensions_of(shape), custom_operators=custom_operators)
-    names = onnx_torch.names_of(module)
+        names = save_torchscript(model, to, shapes=dimensions_of(shape), custom_operators=custom_operators)
     print(f"{to}: forward({', '.join(names.inputs.values())}) gives {', '.join(names.outputs)}")
     print(f"{len(names.parameters)} parameters and buffers in its state_dict")
     renamed = [(old, new) for old, new in [*names.inputs.items(), *names.parameters.items()] if old != new]
     for old, new in renamed:
         print(f"  {old} is called {new}")
     if names.custom_operators:
-        print(f"Load {onnx_torch.kernels_library()} first, for {', '.join(names.custom_operators)}")
+        print(f"Load {kernels_library()} first, for {', '.join(names.custom_operators)}")
 
 
 def _convert_for_triton(
     model: Path, repository: Path, max_batch_size: int, custom_operators: bool, shapes: dict[str, int]
 ) -> None:
-    from onnx_torch import kernels_library
+    from onnx_torch.export import kernels_library
     from onnx_torch.triton import save
 
     folder = save(model, repository, max_batch_size=max_batch_size, custom_operators=custom_operators, shapes=shapes)

@@ -41,19 +41,35 @@ std::string first_line(const c10::Error& error) {
 
 // Why this process sees no CUDA device.
 std::string why_none() {
-  const at::CUDAHooksInterface& hooks = at::detail::getCUDAHooks();
-  if (!hooks.hasCUDART()) return "the torch that is installed is built without CUDA";
+  if (!has_cuda_driver()) return "Found no NVIDIA driver on this machine (libcuda.so.1)";
+  if (!load_torch_cuda()) return "the torch that is installed is built without CUDA";
   try {
-    hooks.init();  // which looks for the driver, and says what is wrong with it
+    at::detail::getCUDAHooks().init();  // which says what is wrong with the driver
   } catch (const c10::Error& error) {
     return first_line(error);
   }
   return "this process sees no CUDA device";
 }
 
+c10::Device available_cuda_device(const std::string& name, int index) {
+  const int count = cuda_device_count();
+  if (count == 0) throw DeviceError("the device " + name + " is not there: " + why_none());
+  if (index >= count) {
+    throw DeviceError("the device " + name + " is not there: this process sees " + std::to_string(count) +
+                      (count == 1 ? " CUDA device" : " CUDA devices") + ", and the first is CUDA:0");
+  }
+  load_cuda_kernels();
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(index)};
+}
+
 }  // namespace
 
 void assume_cuda_devices(int count) { assumed_devices = count; }
+
+int cuda_device_count() {
+  if (const int assumed = assumed_devices) return assumed;
+  return has_cuda_driver() && load_torch_cuda() ? at::detail::getCUDAHooks().deviceCount() : 0;
+}
 
 c10::Device available_device(const std::string& name) {
   const std::string lower = lower_case(name);
@@ -62,14 +78,11 @@ c10::Device available_device(const std::string& name) {
     throw DeviceError("the device " + name + " is not supported; there are CPU and CUDA:n");
   const auto index = cuda_index(lower);
   if (!index) throw DeviceError("\"" + name + "\" is not a device; write \"CUDA\" or \"CUDA:0\"");
-  const int count = assumed_devices ? assumed_devices.load() : at::detail::getCUDAHooks().deviceCount();
-  if (count == 0) throw DeviceError("the device " + name + " is not there: " + why_none());
-  if (*index >= count) {
-    throw DeviceError("the device " + name + " is not there: this process sees " + std::to_string(count) +
-                      (count == 1 ? " CUDA device" : " CUDA devices") + ", and the first is CUDA:0");
+  try {
+    return available_cuda_device(name, *index);
+  } catch (const c10::Error& error) {
+    throw DeviceError("the device " + name + " cannot be used: " + first_line(error));
   }
-  load_cuda_kernels();
-  return {at::kCUDA, static_cast<c10::DeviceIndex>(*index)};
 }
 
 }  // namespace onnxtorch

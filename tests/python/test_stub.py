@@ -1,4 +1,4 @@
-"""python/onnx_torch/_C.pyi says what the native module has: the same names, parameters, defaults and kinds of results.
+"""The .pyi files of the native modules say what those have: the same names, parameters, defaults and kinds of results.
 
 pybind11 writes each signature into the docstring, with Python's types as far as it knows them.
 """
@@ -7,11 +7,12 @@ import ast
 import enum
 import re
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 import onnx_torch
-from onnx_torch import _C
-
-STUB = Path(onnx_torch.__file__).with_name("_C.pyi")
+from onnx_torch import _C, _torch
 
 
 def signature(node: ast.FunctionDef) -> tuple:
@@ -61,9 +62,9 @@ def of_class(cls: type) -> dict[str, object]:
     return members
 
 
-def in_module() -> dict[str, object]:
+def in_module(module: ModuleType) -> dict[str, object]:
     found = {}
-    for name, value in vars(_C).items():
+    for name, value in vars(module).items():
         if is_own(name):
             function = callable(value) and not isinstance(value, type)
             found[name] = (
@@ -103,9 +104,11 @@ def differences(real: dict, stub: dict, prefix: str = "") -> list[str]:
     return sorted(lines)
 
 
-def test_the_stub_is_up_to_date():
-    wrong = differences(in_module(), of_stub(ast.parse(STUB.read_text()).body))
-    assert not wrong, "change python/onnx_torch/_C.pyi: " + "; ".join(wrong)
+@pytest.mark.parametrize("module", [_C, _torch])
+def test_the_stub_is_up_to_date(module):
+    stub = Path(onnx_torch.__file__).with_name(module.__name__.split(".")[-1] + ".pyi")
+    wrong = differences(in_module(module), of_stub(ast.parse(stub.read_text()).body))
+    assert not wrong, f"change python/onnx_torch/{stub.name}: " + "; ".join(wrong)
 
 
 def test_a_difference_is_seen():

@@ -44,6 +44,7 @@ try:
     error = ""
 except onnx_torch.InvalidModelError as invalid:
     error = str(invalid)
+without_torch = "torch" not in sys.modules
 results = {
     "file": onnx_torch.__file__,
     "version": onnx_torch.__version__,
@@ -52,5 +53,9 @@ results = {
     "utf8proc": run("StringNormalizer", [texts], TensorProto.STRING, case_change_action="UPPER").tolist(),
     "images": {form: decoded(form) for form in ["JPEG", "PNG", "WEBP", "TIFF", "JPEG2000"]},
     "error": error,
+    "without_torch": without_torch,
 }
+import torch  # noqa: E402  # what takes it is in a module of its own
+
+results["tensor"] = run("Neg", [torch.ones(2)], TensorProto.FLOAT).tolist()
 json.dump({**results, "loaded": loaded()}, sys.stdout)

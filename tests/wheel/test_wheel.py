@@ -125,6 +125,13 @@ def test_models_run(smoke):
     for mean in smoke["images"].values():
         assert mean == pytest.approx([200, 100, 50], abs=2)
     assert smoke["error"] == "the bytes given are not an ONNX model"
+    assert smoke["without_torch"]
+    assert smoke["tensor"] == [-1, -1]
+
+
+def test_there_is_one_libtorch(smoke):
+    (library,) = (path for path in smoke["loaded"] if Path(path).name == "libtorch_cpu.so")
+    assert "/torch/lib/" in library and not library.startswith(smoke["site"])
 
 
 def test_bundled_libraries_are_the_ones_loaded(smoke, names):

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
+from .. import _C
 from ._enums import (
     OrtAllocatorType,
     OrtDeviceMemoryType,
@@ -46,7 +45,7 @@ def get_available_providers() -> list[str]:
     >>> onnx_torch.get_available_providers()[-1]
     'CPUExecutionProvider'
     """
-    return [CUDA, CPU] if torch.cuda.is_available() else [CPU]
+    return [CUDA, CPU] if _C.cuda_device_count() else [CPU]
 
 
 @works("those that this package can have: CUDA's and the CPU's")
@@ -57,7 +56,7 @@ def get_all_providers() -> list[str]:
 
 def get_device() -> str:
     """``"GPU"`` where there is a CUDA device, else ``"CPU"``."""
-    return "GPU" if torch.cuda.is_available() else "CPU"
+    return "GPU" if _C.cuda_device_count() else "CPU"
 
 
 def _with_options(
@@ -117,12 +116,26 @@ def _kind(device_type: str) -> int:
     return _KINDS[device_type.lower()]
 
 
-def torch_device(device_type: str, device_id: int = 0) -> torch.device:
+@dataclass(frozen=True)
+class TorchDevice:
+    """A device by torch's name of its type, and by its number."""
+
+    type: str
+    index: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.index}"
+
+
+HOST = TorchDevice("cpu")
+
+
+def torch_device(device_type: str, device_id: int = 0) -> TorchDevice:
     """torch's device for one of onnxruntime's names; InvalidArgument where it is not there."""
     if _kind(device_type) == _KINDS["cpu"]:
-        return torch.device("cpu")
-    if device_type.lower() in ("cuda", "gpu") and device_id < torch.cuda.device_count():
-        return torch.device("cuda", device_id)
+        return HOST
+    if device_type.lower() in ("cuda", "gpu") and device_id < _C.cuda_device_count():
+        return TorchDevice("cuda", device_id)
     raise InvalidArgument(f"there is no device {device_type}:{device_id}; devices are cpu and CUDA's of this process")
 
 
@@ -224,17 +237,19 @@ class OrtEpDevice:
     create_sync_stream = refused("torch.cuda.Stream is the stream to use")
 
 
-def memory_info(device: torch.device) -> OrtMemoryInfo:
+def memory_info(device: TorchDevice) -> OrtMemoryInfo:
     """The description of a torch device's memory."""
     name, vendor = ("Cuda", OrtDeviceVendorId.NVIDIA) if device.type == "cuda" else ("Cpu", OrtDeviceVendorId.NONE)
     allocator = OrtAllocatorType.ORT_DEVICE_ALLOCATOR
-    return OrtMemoryInfo(name, allocator, device.index or 0, OrtMemType.DEFAULT, device_vendor_id=int(vendor))
+    return OrtMemoryInfo(name, allocator, device.index, OrtMemType.DEFAULT, device_vendor_id=int(vendor))
 
 
-def ep_device(device: torch.device) -> OrtEpDevice:
+def ep_device(device: TorchDevice) -> OrtEpDevice:
     """The description of a torch device."""
     if device.type == "cuda":
-        index = device.index or 0
+        import torch
+
+        index = device.index
         metadata = {"name": torch.cuda.get_device_name(index)}
         vendor = int(OrtDeviceVendorId.NVIDIA)
         hardware = OrtHardwareDevice(OrtHardwareDeviceType.GPU, "NVIDIA", vendor, index, metadata)
@@ -246,5 +261,5 @@ def ep_device(device: torch.device) -> OrtEpDevice:
 @works("the CPU and the CUDA devices that torch sees")
 def get_ep_devices() -> list[OrtEpDevice]:
     """All devices of this process."""
-    cuda = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
-    return [ep_device(device) for device in (torch.device("cpu"), *cuda)]
+    cuda = [TorchDevice("cuda", index) for index in range(_C.cuda_device_count())]
+    return [ep_device(device) for device in (HOST, *cuda)]

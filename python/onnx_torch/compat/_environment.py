@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-import torch
-
+from .. import _C
+from ..versions import torch_version
 from ._devices import get_device
 from ._status import Status, absent_class, ignored, refused, works
 
@@ -64,7 +64,7 @@ def set_default_logger_severity(severity: int, /) -> None:
 @works("seeds torch's generators, which nodes without a seed of their own draw from")
 def set_seed(seed: int, /) -> None:
     """Seeds the process."""
-    torch.manual_seed(seed)
+    _C.manual_seed(seed)
 
 
 @works("the release whose interface this is")
@@ -79,7 +79,7 @@ def get_build_info() -> str:
     from .. import __version__
 
     return (
-        f"onnx_torch {__version__}, torch {torch.__version__}, with the interface of ONNX Runtime {ONNXRUNTIME_VERSION}"
+        f"onnx_torch {__version__}, torch {torch_version()}, with the interface of ONNX Runtime {ONNXRUNTIME_VERSION}"
     )
 
 
@@ -90,13 +90,15 @@ def has_collective_ops() -> bool:
 
 def print_debug_info() -> None:
     """Prints versions and devices."""
+    import torch
+
     print(get_build_info())
     print(f"device: {get_device()}, CUDA {torch.version.cuda}, threads: {torch.get_num_threads()}")
 
 
 set_default_logger_verbosity = ignored("there is one verbose level")
 enable_telemetry_events = disable_telemetry_events = ignored("nothing is sent anywhere")
-preload_dlls = ignored("torch has loaded CUDA's libraries already")
+preload_dlls = ignored("CUDA's libraries are loaded with the first CUDA device")
 
 _ALLOCATORS = "torch's allocators manage the memory"
 create_and_register_allocator = create_and_register_allocator_v2 = ignored(_ALLOCATORS)

@@ -9,32 +9,38 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import ml_dtypes
 import numpy as np
-import torch
 from onnx import TensorProto, helper
 
-from ._devices import OrtMemoryInfo, torch_device
+from ..values import is_tensor
+from ._devices import HOST, OrtMemoryInfo, TorchDevice, torch_device
 from ._enums import OrtDeviceVendorId
 from ._errors import Fail, InvalidArgument
 from ._status import absent_class, ignored, refused, works
 
+if TYPE_CHECKING:
+    import torch
+
 __all__ = ["OrtValue", "OrtValueVector", "SparseTensor", "copy_tensors"]
 
-HOST = torch.device("cpu")
-Tensor = np.ndarray[Any, Any] | torch.Tensor
+Tensor: TypeAlias = "np.ndarray[Any, Any] | torch.Tensor"
 
 _DENSE = "tensors that go into models and come out of them are dense"
 SparseTensor = absent_class("SparseTensor", _DENSE, "sparse_coo_from_numpy", "sparse_csr_from_numpy")
+
+
+def _is_dense(data: Any) -> TypeGuard[Tensor]:
+    return isinstance(data, np.ndarray) or is_tensor(data)
 
 
 def element_of(dtype: Any) -> int:
     """ONNX's number of an element type, from that number, a numpy dtype or a torch dtype."""
     if isinstance(dtype, int):
         return dtype
-    if isinstance(dtype, torch.dtype):
+    if str(dtype).startswith("torch."):
         name = str(dtype).removeprefix("torch.")
         dtype = getattr(ml_dtypes, name, name)
     dtype = np.dtype(dtype)
@@ -49,6 +55,8 @@ def numpy_dtype(element: Any) -> np.dtype[Any]:
 
 def _torch_dtype(element: Any) -> torch.dtype:
     """The torch dtype that holds an element type; types that torch cannot compute with lie one to a byte."""
+    import torch
+
     name = numpy_dtype(element).name
     dtype = torch.uint8 if name in ("int2", "int4", "uint2", "uint4") else getattr(torch, name, torch.uint8)
     assert isinstance(dtype, torch.dtype)
@@ -56,7 +64,7 @@ def _torch_dtype(element: Any) -> torch.dtype:
 
 
 def _type_of(data: Any) -> str:
-    if isinstance(data, (np.ndarray, torch.Tensor)):
+    if _is_dense(data):
         return f"tensor({TensorProto.DataType.Name(element_of(data.dtype)).lower()})"
     if isinstance(data, dict):
         key = "string" if data and isinstance(next(iter(data)), str) else "int64"
@@ -66,6 +74,8 @@ def _type_of(data: Any) -> str:
 
 def _as_torch(tensor: Tensor) -> torch.Tensor:
     """A tensor on the array's memory."""
+    import torch
+
     if isinstance(tensor, torch.Tensor):
         return tensor
     if tensor.dtype == object:
@@ -76,6 +86,8 @@ def _as_torch(tensor: Tensor) -> torch.Tensor:
 
 def _as_numpy(tensor: torch.Tensor, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """An array of that type, on the tensor's memory where that is the host's."""
+    import torch
+
     host = tensor.detach().cpu().contiguous()
     return host.reshape(-1).view(torch.uint8).numpy().view(dtype).reshape(tuple(tensor.shape))
 
@@ -85,11 +97,13 @@ class _CudaMemory:
         self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (pointer, False), "version": 3}
 
 
-def at_address(pointer: int, device: torch.device, element: Any, shape: Sequence[int]) -> Tensor:
+def at_address(pointer: int, device: TorchDevice, element: Any, shape: Sequence[int]) -> Tensor:
     """The caller's memory as an array on the host, or as a tensor on a CUDA device."""
     size = math.prod(shape) * numpy_dtype(element).itemsize
     if device.type == "cuda":
-        memory = torch.as_tensor(_CudaMemory(pointer, size), device=device)
+        import torch
+
+        memory = torch.as_tensor(_CudaMemory(pointer, size), device=str(device))
         return memory.view(_torch_dtype(element)).reshape(tuple(shape))
     array: np.ndarray[Any, Any] = np.ndarray(
         tuple(shape), numpy_dtype(element), memoryview((ctypes.c_byte * size).from_address(pointer))
@@ -142,12 +156,12 @@ class OrtValue:
     def _get_c_value(self) -> OrtValue:
         return self
 
-    def _on(self, device: torch.device) -> OrtValue:
+    def _on(self, device: TorchDevice) -> OrtValue:
         """The same on another device."""
         data = self._data
-        if device.type == "cuda" and isinstance(data, (np.ndarray, torch.Tensor)):
-            return OrtValue._of(_as_torch(data).to(device), self._type)
-        if isinstance(data, torch.Tensor):
+        if device.type == "cuda" and _is_dense(data):
+            return OrtValue._of(_as_torch(data).to(str(device)), self._type)
+        if is_tensor(data):
             return OrtValue._of(_as_numpy(data, numpy_dtype(self.element_type())), self._type)
         return self
 
@@ -189,8 +203,10 @@ class OrtValue:
             raise InvalidArgument("a tensor of strings is made from an array")
         device = torch_device(device_type, device_id)
         if device.type == "cuda":
+            import torch
+
             type_ = _type_of(np.empty(0, numpy_dtype(element_type)))
-            return cls._of(torch.empty(list(shape), dtype=_torch_dtype(element_type), device=device), type_)
+            return cls._of(torch.empty(list(shape), dtype=_torch_dtype(element_type), device=str(device)), type_)
         return cls._of(np.empty(tuple(shape), numpy_dtype(element_type)))
 
     ort_value_from_sparse_tensor = refused(_DENSE)
@@ -199,6 +215,8 @@ class OrtValue:
     @classmethod
     def from_dlpack(cls, data: Any, /) -> OrtValue:
         """Of anything that speaks DLPack, or of a capsule; on its memory."""
+        import torch
+
         value = cls._of(torch.utils.dlpack.from_dlpack(data.detach() if isinstance(data, torch.Tensor) else data))
         return value if value._data.is_cuda else value._on(HOST)
 
@@ -207,7 +225,7 @@ class OrtValue:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         data = self._tensor()
-        return (2, data.device.index) if isinstance(data, torch.Tensor) else (1, 0)
+        return (2, data.device.index) if is_tensor(data) else (1, 0)
 
     def to_dlpack(self) -> Any:
         """A DLPack capsule of the tensor."""
@@ -217,18 +235,19 @@ class OrtValue:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
     def _tensor(self) -> Tensor:
-        if not isinstance(self._data, (np.ndarray, torch.Tensor)):
+        data: Any = self._data
+        if not _is_dense(data):
             raise Fail(f"the value is {self._type}, not a tensor")
-        return self._data
+        return data
 
     def data_ptr(self) -> int:
         """The address of the first element."""
         data = self._tensor()
-        return data.data_ptr() if isinstance(data, torch.Tensor) else data.ctypes.data
+        return data.ctypes.data if isinstance(data, np.ndarray) else data.data_ptr()
 
     def device_name(self) -> str:
         """``"cpu"`` or ``"cuda"``."""
-        return "cuda" if isinstance(self._data, torch.Tensor) else "cpu"
+        return "cuda" if is_tensor(self._data) else "cpu"
 
     def shape(self) -> list[int]:
         """The shape of a tensor."""
@@ -254,7 +273,7 @@ class OrtValue:
 
     def is_tensor(self) -> bool:
         """Whether it is a tensor."""
-        return isinstance(self._data, (np.ndarray, torch.Tensor))
+        return _is_dense(self._data)
 
     def is_sparse_tensor(self) -> bool:
         """False: there are none."""
@@ -272,7 +291,7 @@ class OrtValue:
     def update_inplace(self, data: np.ndarray[Any, Any] | OrtValue) -> None:
         """Writes other elements into the tensor's memory."""
         source = data._tensor() if isinstance(data, OrtValue) else data
-        if not isinstance(source, (np.ndarray, torch.Tensor)):
+        if not _is_dense(source):
             raise TypeError("data must be a numpy.ndarray or an OrtValue.")
         write_into(self._tensor(), source, "the OrtValue")
 
