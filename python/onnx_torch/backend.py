@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 from google.protobuf.message import EncodeError
-from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupledict
+from onnx.backend import base
+from onnx.backend.base import DeviceType, namedtupledict
 
 from . import _C
 from .errors import DeviceError, Error, InputError, InvalidModelError
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from .profiling import Profile
 
 __all__ = [
+    "Backend",
+    "BackendRep",
     "Device",
     "DeviceType",
     "ModelInfo",
@@ -74,7 +77,35 @@ class NodePlacement:
     why: str  #: what the host does of it, or why nothing is left of it
 
 
-class OnnxTorchRep(BackendRep):
+class Device(base.Device):
+    """A device by its name, which `prepare` takes in its place too.
+
+    >>> Device("cuda:1")
+    Device('CUDA:1')
+    >>> Device("CPU") == Device("cpu:0")
+    True
+    """
+
+    def __init__(self, device: str) -> None:
+        try:
+            super().__init__(device.upper())
+        except (AttributeError, ValueError):
+            raise DeviceError(f'there is no device {device!r}; there are "CPU" and "CUDA:n"') from None
+
+    def __str__(self) -> str:
+        return _device_name(self)
+
+    def __repr__(self) -> str:
+        return f"Device({_device_name(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, base.Device) and _device_name(self) == _device_name(other)
+
+    def __hash__(self) -> int:
+        return hash(_device_name(self))
+
+
+class OnnxTorchRep(base.BackendRep):
     """A model prepared for one device. It may run on several threads at the same time.
 
     Attributes:
@@ -110,6 +141,19 @@ class OnnxTorchRep(BackendRep):
         self.quantization_annotations = prepared.quantization_annotations
         self._input_names = [name for name, *_ in self.inputs]
         self._output_names = tuple(name for name, _ in self.outputs)
+
+    def __repr__(self) -> str:
+        outputs = zip(self.outputs, self._prepared.output_shapes, strict=True)
+        options = (f"{name}={value!r}" for name, value in self.options.items() if name != "device")
+        return "\n    ".join(
+            [
+                f"<{type(self).__name__} of {_origin(self)}",
+                f"device: {self.options['device']}",
+                *(f"input: {_described(*input_)}" for input_ in self.inputs),
+                *(f"output: {_described(*output, shape)}" for output, shape in outputs),
+                f"options: {', '.join(options)}>",
+            ]
+        )
 
     def run(
         self,
@@ -201,7 +245,7 @@ class OnnxTorchRep(BackendRep):
 
         return measure(self, self._by_name(inputs), runs, warm_up)
 
-    def replica(self, device: str | Device | None = None, **options: Any) -> OnnxTorchRep:
+    def replica(self, device: str | base.Device | None = None, **options: Any) -> OnnxTorchRep:
         """The same model prepared once more, with other options of `prepare`, or for another device.
 
         The model is not read again. On one CUDA device both share the weights that passes leave as they are, and so do
@@ -290,20 +334,31 @@ def _outputs(names: tuple[str, ...], values: Sequence[Any]) -> tuple[Any, ...]:
     return outputs
 
 
-def _device_name(device: str | Device) -> str:
-    if isinstance(device, Device):
+def _origin(rep: OnnxTorchRep) -> str:
+    """Where a model came from, in words."""
+    return rep._path or rep._saved or f"a model given as bytes (graph {rep.model_info.graph_name!r})"
+
+
+def _described(name: str, type_: str, shape: list[int | str | None] | None, has_default: bool = False) -> str:
+    """An input or output in words."""
+    sizes = "" if shape is None else f"[{', '.join('?' if size is None else str(size) for size in shape)}]"
+    return f"{name}: {type_}{sizes}{', which has a default' if has_default else ''}"
+
+
+def _device_name(device: str | base.Device) -> str:
+    if isinstance(device, base.Device):
         return f"CUDA:{device.device_id}" if device.type == DeviceType.CUDA else "CPU"
     return device
 
 
-class OnnxTorchBackend(Backend):
+class OnnxTorchBackend(base.Backend):
     """The backend as a class; the functions of this module are its methods."""
 
     @classmethod
     def prepare(
         cls,
         model: Model,
-        device: str | Device = "CPU",
+        device: str | base.Device = "CPU",
         *,
         base_dir: str | os.PathLike[str] | None = None,
         precision: str = "float32",
@@ -362,7 +417,7 @@ class OnnxTorchBackend(Backend):
         else:
             prepared = _C.PreparedModel.from_bytes(_serialized(model), directory, options)
         rep = OnnxTorchRep(prepared, {**named, "base_dir": base_dir}, path)
-        _log_prepared(rep, path, time.perf_counter() - start)
+        _log_prepared(rep, time.perf_counter() - start)
         if rep.model_info.ir_version > _C.NEWEST_IR_VERSION:
             warnings.warn(
                 f"the model's IR version, {rep.model_info.ir_version}, is newer than the newest known one, "
@@ -372,7 +427,7 @@ class OnnxTorchBackend(Backend):
         return rep
 
     @classmethod
-    def is_compatible(cls, model: Model, device: str | Device = "CPU", **kwargs: Any) -> bool:
+    def is_compatible(cls, model: Model, device: str | base.Device = "CPU", **kwargs: Any) -> bool:
         """Whether `prepare` would take the model."""
         try:
             cls.prepare(model, device, **kwargs)
@@ -381,7 +436,7 @@ class OnnxTorchBackend(Backend):
         return True
 
     @classmethod
-    def run_model(cls, model: Model, inputs: Any, device: str | Device = "CPU", **kwargs: Any) -> tuple[Any, ...]:
+    def run_model(cls, model: Model, inputs: Any, device: str | base.Device = "CPU", **kwargs: Any) -> tuple[Any, ...]:
         """Prepares and runs a model once."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 
@@ -390,12 +445,12 @@ class OnnxTorchBackend(Backend):
         cls,
         node: onnx.NodeProto,
         inputs: Any,
-        device: str | Device = "CPU",
+        device: str | base.Device = "CPU",
         outputs_info: Sequence[tuple[np.dtype, tuple[int, ...]]] | None = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
         """Runs one node on numpy arrays; ``opset_version`` is that of the node's domain, the newest by default."""
-        super().run_node(node, inputs, str(device), outputs_info, **kwargs)
+        super().run_node(node, inputs, _device_name(device), outputs_info, **kwargs)
         opset_version = kwargs.pop("opset_version", None)
         rep = cls.prepare(_model_of(node, inputs, opset_version), device, **kwargs)
         return rep.run([value for value in _as_list(inputs) if value is not None])
@@ -421,7 +476,7 @@ def _native(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def passes(device: str | Device = "CPU") -> dict[str, str]:
+def passes(device: str | base.Device = "CPU") -> dict[str, str]:
     """The passes that a model's graph goes through for a device, in their order: what each does, by its name.
 
     >>> "fold" in passes()
@@ -430,10 +485,10 @@ def passes(device: str | Device = "CPU") -> dict[str, str]:
     return dict(_C.passes(_device_name(device)))
 
 
-def _log_prepared(rep: OnnxTorchRep, path: str | None, seconds: float) -> None:
+def _log_prepared(rep: OnnxTorchRep, seconds: float) -> None:
     if not logger.isEnabledFor(logging.INFO):
         return
-    what = path or f"a model given as bytes (graph {rep.model_info.graph_name!r})"
+    what = _origin(rep)
     operators = [op_type for op_type, *_ in rep._prepared.nodes]
     logger.info("prepared %s for %s in %.3f s: %d nodes", what, rep.options["device"], seconds, len(operators))
     logger.debug("operators of %s: %s", what, operator_counts(operators))
@@ -480,6 +535,7 @@ def _model_of(node: onnx.NodeProto, inputs: Any, opset_version: int | None) -> o
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(node.domain, version)])
 
 
+Backend, BackendRep = OnnxTorchBackend, OnnxTorchRep  # under ONNX's names, where those of its abstract classes were
 prepare = OnnxTorchBackend.prepare
 is_compatible = OnnxTorchBackend.is_compatible
 run_model = OnnxTorchBackend.run_model

@@ -104,6 +104,31 @@ def test_module_and_class_are_the_same():
     assert issubclass(backend.OnnxTorchBackend, onnx.backend.base.Backend)
 
 
+def test_onnx_names_of_the_interface_are_this_package_s_classes():
+    rep = backend.Backend.prepare(add_model(), backend.Device("CPU"))
+    assert isinstance(rep, backend.BackendRep)
+    np.testing.assert_array_equal(rep.run([X, X])[0], X + X)
+    assert [cls.__module__ for cls in (backend.Backend, backend.BackendRep, backend.Device)] == [backend.__name__] * 3
+
+
+def test_a_prepared_model_tells_what_it_is(tmp_path):
+    ones = numpy_helper.from_array(np.ones((2, 3), np.float32), "b")
+    path = tmp_path / "model.onnx"
+    onnx.save(add_model(initializer=[ones]), path)
+    assert repr(backend.prepare(path, threads=2)).splitlines() == [
+        f"<OnnxTorchRep of {path}",
+        "    device: CPU",
+        "    input: a: tensor(float)[2, 3]",
+        "    input: b: tensor(float)[N, 3], which has a default",
+        "    output: sum: tensor(float)",
+        "    options: precision='float32', tf32=False, cuda_graphs=None, optimize=True, disabled_passes=set(), "
+        "threads=2, shapes={}, limits={}, base_dir=None>",
+    ]
+    backend.prepare(path).save(tmp_path / "saved")
+    assert f"of {tmp_path / 'saved'}\n" in repr(onnx_torch.load(tmp_path / "saved"))
+    assert "of a model given as bytes (graph 'test')\n" in repr(backend.prepare(add_model()))
+
+
 def test_run_node():
     node = helper.make_node("Clip", ["x", "", "max"], ["y"])
     np.testing.assert_array_equal(backend.run_node(node, [X, np.float32(3)])[0], np.minimum(X, 3))
@@ -129,6 +154,10 @@ def test_devices():
     assert not backend.supports_device("CUDA:99")
     assert backend.Device("CUDA:1").device_id == 1
     assert backend.Device("CPU").type == backend.DeviceType.CPU
+    assert {backend.Device("cuda"), backend.Device("CUDA:0")} == {backend.Device("CUDA:0")}
+    assert str(backend.Device("cuda:1")) == "CUDA:1"
+    with pytest.raises(onnx_torch.DeviceError, match="OpenCL"):
+        backend.Device("OpenCL")
     with pytest.raises(onnx_torch.DeviceError, match="OpenCL"):
         backend.prepare(add_model(), "OpenCL")
     with pytest.raises(onnx_torch.DeviceError, match="CUDA:99"):
