@@ -13,8 +13,8 @@ from pathlib import Path
 
 from onnx_torch_cli.terminal import note, progress, table
 
-from . import machine, report
-from .engines import COLUMNS, CPU, GPU_PRECISIONS, columns
+from . import machine, processes, report
+from .engines import COLUMNS, CPU, GPU_PRECISIONS, OURS, REFERENCE, columns
 from .measuring import Settings, measure
 from .models.case import Case, model_file
 from .plot import plot
@@ -126,6 +126,10 @@ def measure_all(cases: Sequence[Case], engines: Sequence[str], settings: Setting
             with progress(f"{case.name} ({number} of {len(cases)})") as report_progress:
                 results.rows.append(measure(case, kept(args), engines, settings, log, report_progress))
             results.write(results_file(args.output, settings))
+    if not settings.on_gpu and {OURS, REFERENCE} <= set(engines) and any(c.name == processes.MODEL for c in cases):
+        with progress("Processes") as report_progress:
+            results.processes = processes.measure(kept(args), settings.threads, progress=report_progress)
+        results.write(results_file(args.output, settings))
     return results
 
 

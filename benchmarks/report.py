@@ -82,6 +82,7 @@ def tables(results: Results) -> list[Table]:
         precisions(results),
         limits(results),
         starts(results),
+        processes(results),
         missing(results),
     ]
     return [table for table in made if table.rows]
@@ -215,6 +216,20 @@ def starts(results: Results) -> Table:
         rows.append(["import alone, median", f"{ours:.3f}", f"{theirs:.3f}", f"{ours / theirs:.2f}", "", "", ""])
     columns = ["model", ">onnx_torch, s", ">onnxruntime, s", ">ratio", ">onnx_torch, MB", ">onnxruntime, MB", ">ratio"]
     return Table("From after the imports to the end of the first run, and the peak of memory meanwhile", columns, rows)
+
+
+def processes(results: Results) -> Table:
+    """What whoever starts a process waits for, and the memory that it takes."""
+    rows = []
+    for one in results.processes:
+        columns = (OURS, REFERENCE)
+        seconds = [f"{statistics.median(one.seconds[name]):.3f}" if name in one.seconds else "n/a" for name in columns]
+        sizes = [
+            f"{statistics.median(one.memory[name]) / 1e6:.0f}" if name in one.memory else "n/a" for name in columns
+        ]
+        rows.append([one.what, *seconds, _number(one.ratio()), *sizes])
+    columns = ["process", ">onnx_torch, s", ">onnxruntime, s", ">ratio", ">onnx_torch, MB", ">onnxruntime, MB"]
+    return Table("Processes, from their start to their end, and their peak of memory", columns, rows)
 
 
 def over_reference(results: Results, figure: str) -> dict[str, float]:

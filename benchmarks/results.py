@@ -15,6 +15,7 @@ from . import machine
 from .engines import COLUMNS, again
 from .measuring import Measured, Row, Settings
 from .models.limits import GROUP as LIMITS
+from .processes import Process
 
 CAP = 3.0  # of a ratio in a mean, so that no single model carries it
 PACKAGES = ("torch", "onnx", "onnxruntime", "openvino", "onnx2torch", "numpy", "torchvision", "transformers")
@@ -30,6 +31,7 @@ class Results:
     processor: str = field(default_factory=machine.processor)
     gpu: str = ""  #: and its driver, where the engines ran there
     versions: dict[str, str] = field(default_factory=lambda: {name: machine.version(name) for name in PACKAGES})
+    processes: list[Process] = field(default_factory=list)
 
     def write(self, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -44,6 +46,7 @@ class Results:
         for row in found["rows"]:
             row["engines"] = {name: Measured(**one) for name, one in row["engines"].items()}
         found["rows"] = [Row(**row) for row in found["rows"]]
+        found["processes"] = [Process(**one) for one in found.get("processes", [])]
         return cls(**found)
 
     def counted(self) -> list[Row]:

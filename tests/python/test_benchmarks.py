@@ -4,6 +4,7 @@ import contextlib
 import fnmatch
 import itertools
 import math
+import statistics
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from benchmarks import engines, machine, measuring, report, variants
+from benchmarks import engines, machine, measuring, processes, report, variants
 from benchmarks import results as r
 from benchmarks.__main__ import ROOT, chosen_cases, chosen_engines, gpu_of, page_of, parser
 from benchmarks.measuring import Measured, Row, Settings
@@ -554,6 +555,23 @@ def test_the_columns_name_what_they_are_compared_with_and_what_they_computed_in(
     assert found["OpenVINO, by default"] == ["bfloat16", "0.05", "0.004 a"]
     measured.engines["bfloat16"].error = "its outputs differ"
     assert "onnx_torch, bfloat16" not in cells(report.precisions(results))
+
+
+def test_processes_are_measured_in_turns_and_shown(made, monkeypatch, tmp_path):
+    case, folder = made
+    monkeypatch.setattr(processes, "MODEL", case.name)
+    found = Results(Settings(rounds=2), processes=processes.measure(folder, 1, rounds=2))
+    alone, with_numpy, imported, after_numpy, ran, info = found.processes
+    assert [len(times) for times in ran.seconds.values()] == [2, 2]
+    for name in (engines.OURS, engines.REFERENCE):
+        median = [statistics.median(one.memory[name]) for one in (alone, with_numpy, after_numpy, ran)]
+        assert median == sorted(median)
+        assert 0 < statistics.median(alone.seconds[name]) < statistics.median(imported.seconds[name])
+    assert list(info.seconds) == [engines.OURS] and not info.memory and info.ratio() is None
+    table = report.processes(found)
+    assert table.rows[-1][2:] == ["n/a", "n/a", "n/a", "n/a"] and float(table.rows[0][3]) > 0
+    found.write(tmp_path / "kept.json")
+    assert Results.read(tmp_path / "kept.json") == found
 
 
 def test_results_come_back_from_their_file(results, tmp_path):
