@@ -129,6 +129,20 @@ py::object tensor_to_python(const at::Tensor& stored, ElementType type, const St
   return array_of(from_storage(type, cpu).contiguous(), type);
 }
 
+// Whether numpy makes an element of the type of it, and of nothing else than what it is.
+bool can_be(ElementType type, py::handle item) {
+  if (type == ElementType::String) return py::isinstance<py::str>(item) || py::isinstance<py::bytes>(item);
+  return is_floating(type) ? PyNumber_Check(item.ptr()) != 0 : PyIndex_Check(item.ptr()) != 0;
+}
+
+// The keys or the values of a dictionary.
+py::array column(const py::list& items, ElementType type) {
+  for (const py::handle item : items) {
+    if (!can_be(type, item)) throw py::type_error(py::str("{!r} is no {}").format(item, std::string(info(type).name)));
+  }
+  return py::module_::import("numpy").attr("array")(items, numpy_dtype(type));
+}
+
 py::object map_to_python(const IValue& value, const ValueType& type, const StringPool& strings) {
   const auto& parts = value.toTupleRef().elements();
   const py::object keys = tensor_to_python(parts[0].toTensor(), type.key, strings, Form::Numpy).attr("tolist")();
@@ -164,14 +178,22 @@ Fed Feeder::value(py::handle object, const ValueType& expected, const std::strin
       return {ValueType::sequence(inner), items};
     }
     case Kind::Map: {
-      const auto items = py::cast<py::dict>(object);
-      const py::module_ numpy = py::module_::import("numpy");
-      const auto column = [&](const char* part, ElementType element) {
-        const py::list list(items.attr(part)());
-        return tensor(numpy.attr("array")(list, numpy_dtype(element)), ValueType::tensor(element), name);
+      const auto refuse = [&](const std::string& came) {
+        throw InputError("the input \"" + name + "\" must be a dictionary (" + expected.str() + "); " + came);
       };
-      const Fed keys = column("keys", expected.key), values = column("values", expected.element);
-      return {expected, c10::ivalue::Tuple::create({keys.value, values.value})};
+      if (!py::hasattr(object, "keys") || !py::hasattr(object, "values"))
+        refuse("what came is " + py::cast<std::string>(py::repr(py::type::of(object))));
+      const auto part = [&](const char* method, ElementType type) {
+        return tensor(column(py::list(object.attr(method)()), type), ValueType::tensor(type), name).value;
+      };
+      try {
+        return {expected, c10::ivalue::Tuple::create({part("keys", expected.key), part("values", expected.element)})};
+      } catch (const py::builtin_exception& error) {
+        refuse(error.what());
+      } catch (const py::error_already_set& error) {
+        refuse(py::cast<std::string>(py::str(error.value())));
+      }
+      break;
     }
     case Kind::Tensor:
       break;

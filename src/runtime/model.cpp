@@ -58,6 +58,8 @@ std::string reason(std::string message) {
   if (mark != std::string::npos) message.erase(0, mark + kMark.size());
   const auto is_space = [](unsigned char c) { return std::isspace(c) != 0; };
   message.erase(message.begin(), std::ranges::find_if_not(message, is_space));
+  constexpr std::string_view kAssert = "AssertionError: ";  // of a function of TorchScript
+  if (message.starts_with(kAssert)) message.erase(0, kAssert.size());
   while (!message.empty() && is_space(message.back())) message.pop_back();
   return message;
 }

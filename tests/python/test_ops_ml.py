@@ -202,7 +202,7 @@ def test_zip_map(labels):
     assert run_ml("ZipMap", [x], **labels)[0] == [dict(zip(keys, row, strict=True)) for row in x.tolist()]
     assert run_ml("ZipMap", [x[0]], **labels)[0] == [dict(zip(keys, x[0].tolist(), strict=True))]
     assert run_ml("ZipMap", [x[:0]], **labels)[0] == []
-    with pytest.raises(onnx_torch.Error, match="2 columns cannot have 3 labels"):
+    with pytest.raises(onnx_torch.Error, match=r"ZipMap \(opset \d+\): 2 columns cannot have 3 labels"):
         run_ml("ZipMap", [x[:, :2]], **labels)
 
 
@@ -214,13 +214,13 @@ def test_dict_vectorizer(value_type):
         map_type(TensorProto.STRING, value_type),
         string_vocabulary=["a", "c", "b", "z"],
     )
-    assert y.tolist() == [4, 8, 0, 0] and y.dtype == helper.tensor_dtype_to_np_dtype(value_type)
+    assert y.tolist() == [[4, 8, 0, 0]] and y.dtype == helper.tensor_dtype_to_np_dtype(value_type)
 
 
 def test_dict_vectorizer_of_strings():
     of_strings = map_type(TensorProto.INT64, TensorProto.STRING)
     y = run_map_op("DictVectorizer", {5: "q", 9: "r"}, of_strings, int64_vocabulary=[9, 7, 5])
-    assert y.tolist() == ["r", "", "q"]
+    assert y.tolist() == [["r", "", "q"]]
     with pytest.raises(onnx_torch.Error, match="vocabulary and the keys"):
         run_map_op("DictVectorizer", {5: "q"}, of_strings, string_vocabulary=["9"])
 
@@ -235,8 +235,36 @@ def test_cast_map(to, dense):
     assert run_map_op("CastMap", x, of_floats, cast_to=to).tolist() == [dense]
     y = run_map_op("CastMap", x, of_floats, cast_to=to, map_form="SPARSE", max_map=5)
     assert y.tolist() == [[zero, dense[0], zero, dense[1], zero]]
-    with pytest.raises(onnx_torch.Error, match="max_map"):
+    with pytest.raises(onnx_torch.RunError, match=r"CastMap \(opset \d+\): a key is not in 0..max_map - 1"):
         run_map_op("CastMap", x, of_floats, cast_to=to, map_form="SPARSE", max_map=3)
+
+
+@pytest.mark.parametrize(
+    "key, value, x, what",
+    [
+        ("string", "float", {1: 1.5}, "1 is no string"),
+        ("string", "float", {"a": "z"}, "'z' is no float"),
+        ("string", "float", 3, "what came is <class 'int'>"),
+        ("string", "float", np.ones(2), "what came is <class 'numpy.ndarray'>"),
+        ("string", "float", {"a": [1.0, 2.0], "b": 1.0}, ""),
+        ("string", "string", {"a": 1}, "1 is no string"),
+        ("int64", "float", {"a": 1.5}, "'a' is no int64"),
+        ("int64", "float", {1.5: 1.5}, "1.5 is no int64"),
+        ("int64", "float", {2**70: 1.5}, ""),
+    ],
+    ids=str,
+)
+def test_what_is_no_map_is_an_input_error(key, value, x, what):
+    of_map = map_type(getattr(TensorProto, key.upper()), getattr(TensorProto, value.upper()))
+    vocabulary = {"string_vocabulary": ["a"]} if key == "string" else {"int64_vocabulary": [1]}
+    with pytest.raises(onnx_torch.InputError, match=rf'the input "x0?" must be a dictionary \(map\({key},.*{what}'):
+        run_map_op("DictVectorizer", x, of_map, **vocabulary)
+
+
+def test_a_map_may_be_of_numpy_s_numbers():
+    of_map = map_type(TensorProto.INT64, TensorProto.FLOAT)
+    x = {np.int32(1): np.float64(1.5), 2: np.array(2.5)}
+    assert run_map_op("DictVectorizer", x, of_map, int64_vocabulary=[1, 2]).tolist() == [[1.5, 2.5]]
 
 
 def test_cast_map_of_strings():
@@ -461,11 +489,8 @@ def test_tree_ensemble_classifier(how, labels, base_values, double):
 
 @pytest.mark.parametrize("how", TRANSFORMS)
 @pytest.mark.parametrize("voted", [0, 1])
-@pytest.mark.parametrize("labels", [[5, 7], [1]])
-def test_tree_ensemble_classifier_by_one_class(how, voted, labels):
-    x = rows(np.float32, 20)
-    if voted >= len(labels):
-        pytest.skip("votes for a class that is not there")
+def test_tree_ensemble_classifier_by_one_class(how, voted):
+    x, labels = rows(np.float32, 20), [5, 7]
     attributes = tree_attributes("class", [voted] * 6, classlabels_int64s=labels, post_transform=how)
     y, scores = run_ml("TreeEnsembleClassifier", [x], outputs=2, **attributes)
     # The reference implementation looks at column 0 only.
@@ -475,7 +500,27 @@ def test_tree_ensemble_classifier_by_one_class(how, voted, labels):
     np.testing.assert_allclose(scores[finite], expected[1][finite], rtol=1e-4, atol=1e-5)
     p = run_ml("TreeEnsembleRegressor", [x], n_targets=1, **tree_attributes("target", [0] * 6))[0][:, 0]
     threshold = 0.5 if how in ("NONE", "PROBIT") else 0.0
-    assert y.tolist() == [(labels if len(labels) == 2 else [0, *labels])[int(v > threshold)] for v in p]
+    assert y.tolist() == [labels[int(v > threshold)] for v in p]
+
+
+@pytest.mark.parametrize("how", TRANSFORMS)
+@pytest.mark.parametrize("base_values", [None, [-0.5], [0.25]])
+def test_tree_ensemble_classifier_of_one_class(how, base_values):
+    x = rows(np.float32, 20)
+    more = {"base_values": base_values} if base_values else {}
+    attributes = tree_attributes("class", [0] * 6, classlabels_int64s=[1], post_transform=how, **more)
+    expected = onnxruntime_ml("TreeEnsembleClassifier", [x], [TensorProto.INT64, TensorProto.FLOAT], **attributes)
+    y, scores = run_ml("TreeEnsembleClassifier", [x], opset=3, outputs=2, **attributes)
+    assert scores.shape == expected[1].shape == (20, 1)
+    assert y.tolist() == expected[0].tolist()
+    assert len(set(y.tolist())) == (2 if base_values == [-0.5] else 1)
+    finite = np.isfinite(expected[1])  # as PROBIT is not outside of 0 and 1
+    np.testing.assert_allclose(scores[finite], expected[1][finite], rtol=1e-4, atol=1e-5)
+    for labels in ({"classlabels_int64s": [7]}, {"classlabels_strings": ["b"]}):  # of which onnxruntime knows none
+        named = {k: v for k, v in attributes.items() if not k.startswith("classlabels")} | labels
+        (label,) = next(iter(labels.values()))
+        z = run_ml("TreeEnsembleClassifier", [x], opset=3, outputs=2, **named)[0]
+        assert z.tolist() == [label if v else type(label)() for v in y.tolist()]
 
 
 @pytest.mark.parametrize("element", [np.float32, np.float64, np.float16])

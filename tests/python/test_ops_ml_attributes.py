@@ -289,7 +289,7 @@ def test_map(op, key, value, x, attributes):
     else:
         (vocabulary,) = attributes.values()
         absent = type(next(iter(x.values())))()
-        assert got.tolist() == [x.get(k, absent) for k in vocabulary]
+        assert got.tolist() == [[x.get(k, absent) for k in vocabulary]]
 
 
 @pytest.mark.parametrize("attributes", MAP_ATTRIBUTES["ZipMap"], ids=str)

@@ -241,5 +241,17 @@ def test_dict_vectorizer():
     model = feature_extraction.DictVectorizer(sparse=False).fit(rows)
     types = [("x", DictionaryType(StringTensorType([1]), FloatTensorType([1])))]
     prepared = onnx_torch.backend.prepare(skl2onnx.to_onnx(model, initial_types=types))
-    for row, expected in zip(rows, model.transform(rows), strict=True):
-        assert_close(prepared.run([row])[0], expected)
+    for row in rows:
+        vector = prepared.run([row])[0]
+        assert vector.shape == (1, 3)
+        assert_close(vector, model.transform([row]))
+
+
+@pytest.mark.parametrize("label", [0, 5, "rare"])
+def test_a_forest_that_has_seen_one_class(label):
+    model = ensemble.RandomForestClassifier(n_estimators=3, random_state=0).fit(X, np.full(ROWS, label))
+    exported = skl2onnx.to_onnx(model, X, options={id(model): {"zipmap": False}})
+    predicted, scores = onnx_torch.backend.prepare(exported).run([X])
+    assert predicted.tolist() == model.predict(X).tolist()
+    assert scores.shape == (ROWS, 1)
+    assert_close(scores, model.predict_proba(X))

@@ -1,6 +1,5 @@
 // TreeEnsemble, TreeEnsembleRegressor, TreeEnsembleClassifier.
 #include <ATen/core/ivalue.h>
-#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/tensor.h>
 #include <onnx/onnx-ml.pb.h>
 
@@ -114,9 +113,7 @@ bool are_equal(const std::vector<int64_t>& ids) {
 }
 
 // With two labels but votes for one class only, the other's score follows from that class's, which becomes target 0.
-// So it is with a single label: the other one is 0, or "".
-Values binary_classifier(Translator& t, const NodeView& n, NodeListAttributes attributes, Stored labels) {
-  if (labels.tensor.numel() == 1) labels.tensor = at::constant_pad_nd(labels.tensor, {1, 0});
+Values binary_classifier(Translator& t, const NodeView& n, NodeListAttributes attributes, const Stored& labels) {
   Tensor& base = attributes.base_values;
   if (base.defined() && base.numel() > 1)
     base = base.slice(0, attributes.target_ids.at(0), attributes.target_ids.at(0) + 1);
@@ -128,11 +125,24 @@ Values binary_classifier(Translator& t, const NodeView& n, NodeListAttributes at
   return classified(t, n, scores, scores, constant(t, labels), type);
 }
 
+// As scikit-learn and onnxruntime have it: one column, which no transform changes but PROBIT. Where the score is not
+// above 0, the label is 0, or "", which is stored as 0 too.
+Values one_class(Translator& t, const NodeView& n, const NodeListAttributes& attributes, const Stored& label) {
+  const ElementType type = type_of_list(n);
+  const Value scores = votes(t, n, attributes, type);
+  const Value is_of_class = t.call("aten::gt", {t.call("aten::select", {scores, 1, 0}), 0});
+  const Value labels = t.call("aten::where", {is_of_class, constant(t, label), 0}).as(label.type);
+  const std::string how = n.attr_string("post_transform");
+  const Value y = post_transform(t, n, scores, how == "PROBIT" ? how : "NONE");
+  return {labels, cast(t, y.as(type), ElementType::Float)};
+}
+
 Values tree_ensemble_classifier(Translator& t, const NodeView& n) {
   const Stored classlabels = first_listed(t, n, {"classlabels_strings", "classlabels_int64s"});
   const int64_t classes = classlabels.tensor.numel();
   NodeListAttributes attributes = node_list(t, n, "class");
-  if (classes <= 2 && are_equal(attributes.target_ids)) return binary_classifier(t, n, attributes, classlabels);
+  if (classes == 1) return one_class(t, n, attributes, classlabels);
+  if (classes == 2 && are_equal(attributes.target_ids)) return binary_classifier(t, n, attributes, classlabels);
 
   attributes.n_targets = classes;
   const ElementType type = type_of_list(n);

@@ -133,7 +133,7 @@ def zip_map(X: Tensor, labels: Tensor) -> List[Tuple[Tensor, Tensor]]:
 def dict_vectorizer(X: Tuple[Tensor, Tensor], vocabulary: Tensor) -> Tensor:
     keys, values = X
     absent = torch.zeros([1], dtype=values.dtype, device=values.device)
-    return torch.ops.onnx_torch.map_keys(vocabulary, keys, values, absent)
+    return torch.unsqueeze(torch.ops.onnx_torch.map_keys(vocabulary, keys, values, absent), 0)
 
 
 def map_parts(X: Tuple[Tensor, Tensor]) -> Tuple[Tensor, Tensor]:

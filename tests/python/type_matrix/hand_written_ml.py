@@ -60,8 +60,8 @@ def row(
     return op, first, last, Template(inputs, attributes, [f"y{i}" for i in range(outputs)], meaning=meaning)
 
 
-def looked_up(keys: list[int], batch: bool) -> Any:
-    """The values of a map at keys, zero where there is none."""
+def looked_up(keys: list[int]) -> Any:
+    """A row of the values of a map at keys, zero where there is none."""
 
     def meaning(case: Any) -> list[Any]:
         named = {int(key): value for key, value in case.inputs[0].items()}
@@ -69,7 +69,7 @@ def looked_up(keys: list[int], batch: bool) -> Any:
         values = np.array([named.get(key, zero) for key in keys], object).astype(
             dtype_of(element(case.output_types[0]))
         )
-        return [values[None] if batch else values]
+        return [values[None]]
 
     return meaning
 
@@ -113,7 +113,7 @@ ML_ROWS = [
         [np.array([1])],
         map_form="SPARSE",
         max_map=5,
-        meaning=looked_up([0, 1, 2, 3, 4], True),
+        meaning=looked_up([0, 1, 2, 3, 4]),
         cast_to=lambda types, version: "TO_" + element(types["T2"]).upper(),
     ),
     row(
@@ -127,7 +127,7 @@ ML_ROWS = [
     row(
         "DictVectorizer",
         [np.array([1])],
-        meaning=looked_up([2, 1, 3], False),
+        meaning=looked_up([2, 1, 3]),
         int64_vocabulary=lambda types, version: [2, 1, 3] if "(int64," in types["T1"] else None,
         string_vocabulary=lambda types, version: ["2", "1", "3"] if "(string," in types["T1"] else None,
     ),
