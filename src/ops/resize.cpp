@@ -78,6 +78,13 @@ bool is_aten_nearest(const Resizing& r, ElementType type) {
   return r.transformation.ends_with("half_pixel") && rounding.starts_with("round_prefer");
 }
 
+// ONNX aligns the corners of what a scale leads to, of 33 pixels by 0.5 those of 16.5. PyTorch aligns those of the 16
+// that there are, and its exporters write the scale all the same. Both of them state the nearest_mode "floor" in each
+// node, which has no meaning where nothing is the nearest, and is not what it is by default.
+bool aligns_whole_pixels(const Resizing& r) {
+  return r.transformation == "align_corners" && r.mode != "nearest" && r.nearest_mode == "floor";
+}
+
 bool is_aten_smooth(const Resizing& r, ElementType type) {
   if (r.mode == "nearest" || !is_floating(type) || r.antialias || r.exclude_outside) return false;
   if (r.mode == "cubic" && r.cubic_coeff_a != -0.75) return false;
@@ -103,6 +110,7 @@ Values resized(Translator& t, const NodeView& n, const Value& scales, const Valu
              .cubic_coeff_a = float_or(n, "cubic_coeff_a", -0.75)};
   if (r.mode == "bilinear") r.mode = "linear";
   if (r.mode != "nearest" && r.mode != "linear" && r.mode != "cubic") n.fail("there is no mode \"" + r.mode + "\"");
+  if (aligns_whole_pixels(r)) r.factors = t.call("whole_factors", {r.sizes, r.outputs});
   const ElementType type = n.element(0);
   if (r.mode != "nearest" && (type == ElementType::Bool || type == ElementType::String)) {
     n.fail("elements of type " + std::string(info(type).name) + " have no weighted sums");

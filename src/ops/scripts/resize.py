@@ -26,6 +26,11 @@ def resize_layout(
     return outputs, factors
 
 
+# The scales that lead to whole lengths, which are the output's.
+def whole_factors(sizes: List[int], outputs: List[int]) -> List[float]:
+    return [outputs[i] / max(1, sizes[i]) for i in range(len(sizes))]
+
+
 # The output's length along an axis before it was rounded down; what rounding of the scale itself did to it is undone.
 def resized_length(size: int, output: int, factor: float) -> float:
     length = size * factor
@@ -57,6 +62,17 @@ def original_coordinates(
             "there is no coordinate_transformation_mode " + mode
         )
     return x - shift
+
+
+# Where the scale leads to no whole length, its rounding to float32 decides what is a tie: 9 / 0.6 comes to less than 15.
+# PyTorch, whose exporters write such nodes, multiplies by the inverse of what was meant, in float32, and comes to 15. A
+# number of few decimals is known; what lies at a tie of another one is taken for one.
+def floored_coordinates(output: int, factor: float, device: Device) -> Tensor:
+    x = torch.arange(output, dtype=torch.float32, device=device)
+    meant = round(factor * 1e4) / 1e4
+    if abs(meant - factor) <= 6e-8 * factor:
+        return torch.floor(x * (1 / meant))
+    return torch.floor(x.to(torch.float64) / factor * (1 + 1e-7))
 
 
 def nearest_coordinates(x: Tensor, factor: float, mode: str) -> Tensor:
@@ -113,7 +129,11 @@ def resize_taps(
             axes.append(axis)
             outside.append(torch.logical_or(x < 0, x > size - 1))
             if mode == "nearest":
-                index = torch.unsqueeze(nearest_coordinates(x, factor, nearest_mode), 1)
+                is_whole = resized_length(size, outputs[axis], factor) == outputs[axis]
+                if transformation == "asymmetric" and nearest_mode == "floor" and not is_whole:
+                    index = torch.unsqueeze(floored_coordinates(outputs[axis], factor, device), 1)
+                else:
+                    index = torch.unsqueeze(nearest_coordinates(x, factor, nearest_mode), 1)
             else:
                 # An antialiasing filter is as wide as the input elements of one output element.
                 squeeze = min(1.0, factor) if antialias else 1.0
