@@ -13,6 +13,7 @@
 
 #include "onnx_torch/data.h"
 #include "onnx_torch/error.h"
+#include "onnx_torch/external.h"
 #include "onnx_torch/options.h"
 #include "onnx_torch/types.h"
 #include "onnx_torch/visibility.h"
@@ -62,10 +63,12 @@ class ONNX_TORCH_API CompiledModel {
 // A model as it was read. Cheap to copy.
 class ONNX_TORCH_API Model {
  public:
-  // External data lies below `directory`: that of the file where none is given; for bytes there is none by default.
-  // Throws InvalidModelError.
-  static Model load(const std::filesystem::path& file, const std::filesystem::path& directory = {});
-  static Model from_bytes(std::string_view bytes, const std::filesystem::path& directory = {});
+  // External data is what `external` gives, or else lies below `directory`: that of the file where none is given; for
+  // bytes there is none by default. Throws InvalidModelError.
+  static Model load(const std::filesystem::path& file, const std::filesystem::path& directory = {},
+                    const ExternalReader& external = {});
+  static Model from_bytes(std::string_view bytes, const std::filesystem::path& directory = {},
+                          const ExternalReader& external = {});
 
   // As the model declares them.
   std::vector<InputSpec> inputs() const;

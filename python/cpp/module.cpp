@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "export.h"
+#include "external_reader.h"
 #include "kernels/recording.h"
 #include "logged_warnings.h"
 #include "lower/cpu_features.h"
@@ -22,6 +23,7 @@
 #include "runtime/devices.h"
 #include "runtime/pending_error.h"
 #include "runtime/pipeline.h"
+#include "shared_object.h"
 #include "torch_values.h"
 
 namespace py = pybind11;
@@ -268,14 +270,6 @@ py::list experimental() {
   return operators;
 }
 
-// Can be copied and let go by threads that do not hold Python's lock.
-std::shared_ptr<py::object> shared(py::object object) {
-  return {new py::object(std::move(object)), [](const py::object* held) {
-            const py::gil_scoped_acquire gil;
-            delete held;
-          }};
-}
-
 // A recording in Python, with the methods of one.
 class PythonRecording : public Recording {
  public:
@@ -357,17 +351,23 @@ PYBIND11_MODULE(_C, m) {
   py::class_<PythonModel, std::shared_ptr<PythonModel>>(m, "PreparedModel")
       .def_static(
           "from_bytes",
-          [](const py::bytes& bytes, const std::string& directory, const Options& options, const py::list& laid) {
+          [](const py::bytes& bytes, const std::string& directory, const Options& options, const py::list& laid,
+             const py::object& external) {
             const auto view = static_cast<std::string_view>(bytes);
-            return prepare(options, [&] { return ModelFile::from_bytes(view, directory); }, weights_from_python(laid));
+            const ExternalReader reader = reader_from_python(external);
+            return prepare(
+                options, [&] { return ModelFile::from_bytes(view, directory, reader); }, weights_from_python(laid));
           },
-          py::arg("bytes"), py::arg("directory"), py::arg("options"), py::arg("laid_weights") = py::list())
+          py::arg("bytes"), py::arg("directory"), py::arg("options"), py::arg("laid_weights") = py::list(),
+          py::arg("external") = py::none())
       .def_static(
           "from_path",
-          [](const std::string& path, const std::string& directory, const Options& options) {
-            return prepare(options, [&] { return ModelFile::from_path(path, directory); });
+          [](const std::string& path, const std::string& directory, const Options& options,
+             const py::object& external) {
+            const ExternalReader reader = reader_from_python(external);
+            return prepare(options, [&] { return ModelFile::from_path(path, directory, reader); });
           },
-          py::arg("path"), py::arg("directory"), py::arg("options"))
+          py::arg("path"), py::arg("directory"), py::arg("options"), py::arg("external") = py::none())
       .def(
           "replica",
           [](const PythonModel& model, const Options& options) {

@@ -37,9 +37,15 @@ class PreparedModel:
         directory: str,
         options: Options,
         laid_weights: Sequence[Sequence[tuple[str, NDArray[np.uint8]]]] = ...,
+        external: Mapping[str, Any] | Callable[[str, int, int], Any] | None = ...,
     ) -> PreparedModel: ...
     @staticmethod
-    def from_path(path: str, directory: str, options: Options) -> PreparedModel: ...
+    def from_path(
+        path: str,
+        directory: str,
+        options: Options,
+        external: Mapping[str, Any] | Callable[[str, int, int], Any] | None = ...,
+    ) -> PreparedModel: ...
     def trim(self) -> None: ...
     def replica(self, options: Options) -> PreparedModel: ...
     def run(

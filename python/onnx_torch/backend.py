@@ -25,6 +25,8 @@ from onnx.backend.base import DeviceType, namedtupledict
 from . import _C
 from .errors import DeviceError, Error, InputError, InvalidModelError
 from .log import logger, operator_counts
+from .model_files import External
+from .model_files import Model as Model
 from .values import OutputKind, as_torch, kind_of, targets, write
 
 if TYPE_CHECKING:
@@ -46,8 +48,6 @@ __all__ = [
     "run_node",
     "supports_device",
 ]
-
-Model = onnx.ModelProto | bytes | str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -128,11 +128,17 @@ class OnnxTorchRep(base.BackendRep):
     options: dict[str, Any]
 
     def __init__(
-        self, prepared: _C.PreparedModel, options: dict[str, Any], path: str | None = None, saved: str | None = None
+        self,
+        prepared: _C.PreparedModel,
+        options: dict[str, Any],
+        path: str | None = None,
+        saved: str | None = None,
+        external: External | None = None,
     ) -> None:
         self._prepared = prepared
         self._path = path
         self._saved = saved  # the file that `onnx_torch.load` read
+        self._external = external
         self.options = options
         self.inputs = prepared.inputs
         self.outputs = prepared.outputs
@@ -265,7 +271,8 @@ class OnnxTorchRep(base.BackendRep):
         wanted = self.options | options | ({} if device is None else {"device": device})
         base_dir = wanted.pop("base_dir")
         named = _native(wanted)
-        return OnnxTorchRep(self._prepared.replica(_C.Options(**named)), {**named, "base_dir": base_dir}, self._path)
+        prepared = self._prepared.replica(_C.Options(**named))
+        return OnnxTorchRep(prepared, {**named, "base_dir": base_dir}, self._path, external=self._external)
 
     def trim(self) -> None:
         """Gives back to the system the memory that runs have left for later ones, as after an unusually large batch.
@@ -297,7 +304,7 @@ class OnnxTorchRep(base.BackendRep):
 
             return load, (self._saved,)
         source = self._prepared.serialized() if self._path is None else self._path
-        return functools.partial(prepare, **self.options), (source,)
+        return functools.partial(prepare, external=self._external, **self.options), (source,)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OnnxTorchRep:
         return self  # it never changes
@@ -361,6 +368,7 @@ class OnnxTorchBackend(base.Backend):
         device: str | base.Device = "CPU",
         *,
         base_dir: str | os.PathLike[str] | None = None,
+        external: External | None = None,
         precision: str = "float32",
         tf32: bool = False,
         cuda_graphs: bool | None = None,
@@ -377,6 +385,12 @@ class OnnxTorchBackend(base.Backend):
             model: a ModelProto, its serialized bytes, or a path.
             device: "CPU" or "CUDA:n".
             base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+            external: external data that is in memory: buffers (bytes, memoryview, mmap, numpy arrays) by the names that
+                the model has for its files, such as ``{"weights.bin": buffer}``; or a function that gives a buffer,
+                ``external(name, offset, length)``. What is not among them, or for which the function gives None, lies
+                in files. Buffers are not copied, and must stay as they are while the model lives. The function is
+                called while the model is prepared, again for a `replica` and where a run asks for other outputs, and
+                from any thread.
             precision: what float32 convolutions and products with weights are computed in: "float32", "bfloat16" or
                 "float16". All else, and their results, stay float32.
             tf32: whether convolutions, products and recurrent layers of float32 may be computed in TF32 on CUDA, which
@@ -413,10 +427,10 @@ class OnnxTorchBackend(base.Backend):
         start = time.perf_counter()
         if isinstance(model, (str, os.PathLike)):
             path = os.path.abspath(model)
-            prepared = _C.PreparedModel.from_path(path, directory, options)
+            prepared = _C.PreparedModel.from_path(path, directory, options, external)
         else:
-            prepared = _C.PreparedModel.from_bytes(_serialized(model), directory, options)
-        rep = OnnxTorchRep(prepared, {**named, "base_dir": base_dir}, path)
+            prepared = _C.PreparedModel.from_bytes(_serialized(model), directory, options, external=external)
+        rep = OnnxTorchRep(prepared, {**named, "base_dir": base_dir}, path, external=external)
         _log_prepared(rep, time.perf_counter() - start)
         if rep.model_info.ir_version > _C.NEWEST_IR_VERSION:
             warnings.warn(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import onnx
 import onnx.checker
@@ -13,6 +15,15 @@ from onnx import external_data_helper
 from .errors import InvalidModelError
 
 Model = onnx.ModelProto | bytes | str | os.PathLike[str]
+External = Mapping[str, Any] | Callable[[str, int, int], Any]  # buffers by the names of files, or what gives one
+
+_PACKED: dict[int, int] = {
+    onnx.TensorProto.INT4: 4,
+    onnx.TensorProto.UINT4: 4,
+    onnx.TensorProto.FLOAT4E2M1: 4,
+    onnx.TensorProto.INT2: 2,
+    onnx.TensorProto.UINT2: 2,
+}
 
 
 def read_model(model: Model) -> onnx.ModelProto:
@@ -37,14 +48,44 @@ def directory_of(model: Model, base_dir: str | os.PathLike[str] | None = None) -
     return os.path.dirname(os.path.abspath(model)) if isinstance(model, (str, os.PathLike)) else ""
 
 
-def read_external_data(model: onnx.ModelProto, directory: str) -> None:
-    """Reads a model's external data into it; none outside the directory, which onnx sees to."""
+def read_external_data(model: onnx.ModelProto, directory: str, external: External | None = None) -> None:
+    """Reads a model's external data into it: what is given, and the rest from the directory, which onnx sees to."""
+    for tensor in filter(external_data_helper.uses_external_data, tensors(model) if external else ()):
+        _fill(tensor, external or {})
+    if not any(map(external_data_helper.uses_external_data, tensors(model))):
+        return
     if not directory:
         raise InvalidModelError("the model has external data, and comes without a directory (base_dir)")
     try:
         external_data_helper.load_external_data_for_model(model, directory)
     except (OSError, onnx.checker.ValidationError) as error:
         raise InvalidModelError(f"the model's external data: {error}") from error
+
+
+def _fill(tensor: onnx.TensorProto, external: External) -> None:
+    place = external_data_helper.ExternalDataInfo(tensor)
+    name, start = os.path.normpath(place.location), place.offset or 0
+    size = place.length or tensor_bytes(tensor)
+    if callable(external):
+        given = external(name, start, size)
+    else:
+        held = {os.path.normpath(known): buffer for known, buffer in external.items()}.get(name)
+        given = None if held is None else memoryview(held).cast("B")[start : start + size]
+    if given is not None:
+        tensor.raw_data = bytes(given)
+        tensor.ClearField("external_data")
+        tensor.ClearField("data_location")
+
+
+def tensor_bytes(tensor: onnx.TensorProto) -> int:
+    """The size of a tensor's data."""
+    count: int = math.prod(tensor.dims)
+    if tensor.data_type == onnx.TensorProto.STRING:
+        return sum(map(len, tensor.string_data))
+    if tensor.data_type in _PACKED:
+        return (count * _PACKED[tensor.data_type] + 7) // 8
+    itemsize: int = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return int(count * itemsize)
 
 
 def sparse_names(graph: onnx.GraphProto) -> list[str]:

@@ -10,15 +10,7 @@ import onnx
 from onnx import TensorProto, external_data_helper
 
 from .checking import Problem, schema_problems
-from .model_files import Model, all_nodes, fixed_size, initializer_names, read_model, tensors
-
-_PACKED: dict[int, int] = {
-    TensorProto.INT4: 4,
-    TensorProto.UINT4: 4,
-    TensorProto.FLOAT4E2M1: 4,
-    TensorProto.INT2: 2,
-    TensorProto.UINT2: 2,
-}
+from .model_files import Model, all_nodes, fixed_size, initializer_names, read_model, tensor_bytes, tensors
 
 
 @dataclass(frozen=True)
@@ -78,7 +70,7 @@ def info(model: Model) -> Summary:
         operators=dict(operators.most_common()),
         functions=tuple(_qualified(function.domain, function.name) for function in proto.functions),
         parameters=sum(math.prod(weight.dims) for weight in weights),
-        parameter_bytes=sum(_bytes(weight) for weight in weights),
+        parameter_bytes=sum(tensor_bytes(weight) for weight in weights),
         external_files=tuple(dict.fromkeys(external)),
         metadata={entry.key: entry.value for entry in proto.metadata_props},
         unsupported=tuple(p for p in schema_problems(proto) if p.unsupported) if proto.HasField("graph") else (),
@@ -108,13 +100,3 @@ def _element(number: int) -> str:
 
 def _qualified(domain: str, name: str) -> str:
     return f"{domain}.{name}" if domain not in ("", "ai.onnx") else name
-
-
-def _bytes(tensor: TensorProto) -> int:
-    count: int = math.prod(tensor.dims)
-    if tensor.data_type == TensorProto.STRING:
-        return sum(map(len, tensor.string_data))
-    if tensor.data_type in _PACKED:
-        return (count * _PACKED[tensor.data_type] + 7) // 8
-    itemsize: int = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
-    return int(count * itemsize)

@@ -15,12 +15,13 @@ from typing import IO, Any
 
 import numpy as np
 import onnx
-from onnx.external_data_helper import _get_all_tensors, load_external_data_for_model, uses_external_data
+from onnx.external_data_helper import _get_all_tensors
 
 from . import _C
 from ._build_info import VERSION
 from .backend import OnnxTorchRep
 from .errors import InvalidModelError
+from .model_files import read_external_data
 from .versions import torch_version
 
 _MARK = b"onnx_torch 1\n"
@@ -97,8 +98,7 @@ def _whole_model(rep: OnnxTorchRep) -> onnx.ModelProto:
     else:
         model = onnx.load(rep._path, load_external_data=False)
         base_dir = base_dir or os.path.dirname(rep._path)
-    if any(uses_external_data(tensor) for tensor in _get_all_tensors(model)):
-        load_external_data_for_model(model, os.fspath(base_dir or ""))
+    read_external_data(model, os.fspath(base_dir or ""), rep._external)
     return model
 
 

@@ -89,12 +89,14 @@ Outputs CompiledModel::run(const Feeds& inputs, const std::vector<std::string>& 
   return onnxtorch::run(*prepared_, given, outputs);
 }
 
-Model Model::load(const std::filesystem::path& file, const std::filesystem::path& directory) {
-  return Model(ModelFile::from_path(file, directory));
+Model Model::load(const std::filesystem::path& file, const std::filesystem::path& directory,
+                  const ExternalReader& external) {
+  return Model(ModelFile::from_path(file, directory, external));
 }
 
-Model Model::from_bytes(std::string_view bytes, const std::filesystem::path& directory) {
-  return Model(ModelFile::from_bytes(bytes, directory));
+Model Model::from_bytes(std::string_view bytes, const std::filesystem::path& directory,
+                        const ExternalReader& external) {
+  return Model(ModelFile::from_bytes(bytes, directory, external));
 }
 
 std::vector<InputSpec> Model::inputs() const { return declared_inputs(file_->proto); }

@@ -133,22 +133,46 @@ std::shared_ptr<const void> OpenFile::in_memory(const Place& place, std::shared_
   return read;
 }
 
-ExternalData::ExternalData(fs::path directory, fs::path linked_directory, std::shared_ptr<const OpenFile> own_file)
+ExternalReader in_memory(std::map<std::string, Bytes> files) {
+  std::map<std::string, Bytes> by_place;
+  for (auto& [name, bytes] : files) by_place[fs::path(name).lexically_normal().string()] = std::move(bytes);
+  return [files = std::move(by_place)](const std::string& name, int64_t offset, int64_t length) {
+    const auto file = files.find(name);
+    if (file == files.end()) return std::optional<Bytes>();
+    const auto& [view, owner] = file->second;
+    const size_t start = std::min(static_cast<size_t>(offset), view.size());
+    return std::optional(Bytes{view.substr(start, static_cast<size_t>(length)), owner});
+  };
+}
+
+ExternalData::ExternalData(fs::path directory, fs::path linked_directory, std::shared_ptr<const OpenFile> own_file,
+                           ExternalReader reader)
     : directory_(std::move(directory)),
       linked_directory_(std::move(linked_directory)),
-      own_file_(std::move(own_file)) {}
+      own_file_(std::move(own_file)),
+      reader_(std::move(reader)) {}
 
 bool ExternalData::is_in_own_file(const onnx::TensorProto& tensor) { return location_of(tensor).is_own; }
 
 Bytes ExternalData::read(const onnx::TensorProto& tensor, int64_t size) const {
   const Location location = location_of(tensor);
-  if (location.is_own && own_file_) return own_file_->read(location.offset, location.length.value_or(size));
+  const int64_t length = location.length.value_or(size);
+  if (location.is_own && own_file_) return own_file_->read(location.offset, length);
   const std::string name = location.file.string();
   if (location.file.empty() || location.file.is_absolute() || *location.file.begin() == "..") {
     fail(tensor, "its external data must lie in a file beside or below the model, not in \"" + name + "\"");
   }
+  if (auto given = reader_ ? reader_(name, location.offset, length) : std::nullopt) {
+    const auto count = static_cast<int64_t>(given->view.size());
+    if (count != length) {
+      fail(tensor, "its external data is " + std::to_string(length) + " bytes of " + name + " from " +
+                       std::to_string(location.offset) + " on, and " + std::to_string(count) + " were given");
+    }
+    return *given;
+  }
   if (directory_.empty()) {
-    fail(tensor, "its data lies in the external file " + name + ", and the model comes without a directory (base_dir)");
+    fail(tensor, "its data lies in the external file " + name +
+                     ", and the model comes without it (external) and without a directory (base_dir)");
   }
   std::error_code error;
   const fs::path file = fs::canonical(directory_ / location.file, error);
@@ -165,7 +189,6 @@ Bytes ExternalData::read(const onnx::TensorProto& tensor, int64_t size) const {
     fail(tensor, "cannot open its external data file " + file.string() + ": " + e.code().message());
   }
   const auto available = static_cast<int64_t>(bytes.view.size());
-  const int64_t length = location.length.value_or(size);
   if (location.offset > available || length > available - location.offset) {
     fail(tensor, "its external data, " + std::to_string(length) + " bytes from " + std::to_string(location.offset) +
                      " on, ends past the end of " + name + " (" + std::to_string(available) + " bytes)");

@@ -8,17 +8,13 @@
 #include <string>
 #include <string_view>
 
+#include "onnx_torch/external.h"
+
 namespace onnx {
 class TensorProto;
 }
 
 namespace onnxtorch {
-
-// A piece of memory, and what keeps it.
-struct Bytes {
-  std::string_view view;
-  std::shared_ptr<const void> owner;
-};
 
 // A model's own file, kept open for the large tensors that were not parsed: each is read when it is asked for, so that
 // it need not stay in memory. What is in memory still is not read again. Any number of threads may read.
@@ -52,9 +48,9 @@ constexpr std::string_view kOwnFile = "//model";
 class ExternalData {
  public:
   // Files must lie below `directory`; where the model's file is a link, they may also lie below the directory it leads
-  // to. Without a directory there are no files.
+  // to. Without a directory there are no files. The reader goes before them.
   explicit ExternalData(std::filesystem::path directory = {}, std::filesystem::path linked_directory = {},
-                        std::shared_ptr<const OpenFile> own_file = nullptr);
+                        std::shared_ptr<const OpenFile> own_file = nullptr, ExternalReader reader = {});
 
   static bool is_in_own_file(const onnx::TensorProto& tensor);
 
@@ -66,6 +62,7 @@ class ExternalData {
 
   std::filesystem::path directory_, linked_directory_;
   std::shared_ptr<const OpenFile> own_file_;
+  ExternalReader reader_;
   mutable std::mutex mutex_;
   mutable std::map<std::filesystem::path, Bytes> files_;
 };

@@ -135,7 +135,8 @@ std::shared_ptr<ModelFile> with_data_in(const Arguments&... arguments) {
 
 }  // namespace
 
-std::shared_ptr<const ModelFile> ModelFile::from_path(const fs::path& path, const fs::path& directory) {
+std::shared_ptr<const ModelFile> ModelFile::from_path(const fs::path& path, const fs::path& directory,
+                                                      const ExternalReader& external) {
   std::ifstream stream(path, std::ios::binary);
   if (!stream) throw InvalidModelError("cannot open the model file " + path.string());
   std::error_code error;
@@ -143,9 +144,9 @@ std::shared_ptr<const ModelFile> ModelFile::from_path(const fs::path& path, cons
   const bool is_large = !error && size >= kLarge;
   if (!error) check_size(size, path.string());
   const auto file = is_large ? opened(path) : nullptr;
-  const auto model = directory.empty()
-                         ? with_data_in(fs::absolute(path).parent_path(), fs::canonical(path).parent_path(), file)
-                         : with_data_in(fs::absolute(directory), fs::path(), file);
+  const auto model = directory.empty() ? with_data_in(fs::absolute(path).parent_path(),
+                                                      fs::canonical(path).parent_path(), file, external)
+                                       : with_data_in(fs::absolute(directory), fs::path(), file, external);
   const auto check = [&](bool parsed) {
     if (!parsed) throw InvalidModelError(path.string() + " is not an ONNX model");
   };
@@ -159,9 +160,11 @@ std::shared_ptr<const ModelFile> ModelFile::from_path(const fs::path& path, cons
   return model;
 }
 
-std::shared_ptr<const ModelFile> ModelFile::from_bytes(std::string_view bytes, const fs::path& directory) {
+std::shared_ptr<const ModelFile> ModelFile::from_bytes(std::string_view bytes, const fs::path& directory,
+                                                       const ExternalReader& external) {
   check_size(bytes.size(), "the model given");
-  const auto model = with_data_in(directory.empty() ? directory : fs::absolute(directory));
+  const auto model =
+      with_data_in(directory.empty() ? directory : fs::absolute(directory), fs::path(), nullptr, external);
   if (!model->proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     throw InvalidModelError("the bytes given are not an ONNX model");
   }

@@ -25,11 +25,14 @@ struct ModelFile {
   ExternalData external;
   std::shared_ptr<DeviceCopies> copies = std::make_shared<DeviceCopies>();  // of initializers
 
-  // External data lies in `directory`: for a path that of the file, if none is given; for bytes nowhere.
+  // External data is what `external` gives, or else lies in `directory`: for a path that of the file, if none is given;
+  // for bytes nowhere.
   static std::shared_ptr<const ModelFile> from_path(const std::filesystem::path& path,
-                                                    const std::filesystem::path& directory = {});
+                                                    const std::filesystem::path& directory = {},
+                                                    const ExternalReader& external = {});
   static std::shared_ptr<const ModelFile> from_bytes(std::string_view bytes,
-                                                     const std::filesystem::path& directory = {});
+                                                     const std::filesystem::path& directory = {},
+                                                     const ExternalReader& external = {});
 
   std::string serialized() const;  // the whole of it, apart from data in other files
 };

@@ -267,6 +267,43 @@ TEST(Model, TakesAndGivesMaps) {
   EXPECT_TRUE(at::equal(std::get<at::Tensor>(zipped.values), at::tensor({0.25F, 0.75F})));
 }
 
+// A model that adds a weight of two elements, which lies in a file, to its input.
+std::string with_external_data() {
+  return model_bytes([](onnx::ModelProto& proto, GraphBuilder& g) {
+    g.input("x", TensorProto::FLOAT, {2});
+    g.node("Add", {"x", "w"}, {"y"});
+    g.output("y");
+    onnx::TensorProto& weight = *proto.mutable_graph()->add_initializer();
+    weight.set_name("w");
+    weight.set_data_type(TensorProto::FLOAT);
+    weight.add_dims(2);
+    weight.set_data_location(TensorProto::EXTERNAL);
+    for (const auto& [key, value] : {std::pair("location", "weights.bin"), std::pair("offset", "4")}) {
+      auto* const entry = weight.add_external_data();
+      entry->set_key(key);
+      entry->set_value(value);
+    }
+  });
+}
+
+TEST(Model, TakesExternalDataFromMemory) {
+  const auto weights = std::make_shared<const std::vector<float>>(std::vector<float>{0, 1, 2});
+  const std::string_view view(reinterpret_cast<const char*>(weights->data()), 3 * sizeof(float));
+  const auto run = [](const ExternalReader& external) {
+    const auto model = Model::from_bytes(with_external_data(), {}, external).compile();
+    return model.run({at::zeros({2})})[0].tensor();
+  };
+  EXPECT_TRUE(at::equal(run(in_memory({{"./weights.bin", {view, weights}}})), at::tensor({1.0F, 2.0F})));
+  const auto read = [&](const std::string& name, int64_t offset, int64_t length) -> std::optional<Bytes> {
+    EXPECT_EQ(name, "weights.bin");
+    return Bytes{view.substr(static_cast<size_t>(offset), static_cast<size_t>(length)), weights};
+  };
+  EXPECT_TRUE(at::equal(run(read), at::tensor({1.0F, 2.0F})));
+  EXPECT_THAT(message_of<InvalidModelError>([&] { run(in_memory({{"weights.bin", {view.substr(0, 8), weights}}})); }),
+              HasSubstr("8 bytes of weights.bin from 4 on, and 4 were given"));
+  EXPECT_THAT(message_of<InvalidModelError>([&] { run({}); }), HasSubstr("without it (external)"));
+}
+
 TEST(Model, KeepsElementTypes) {
   const auto identity = [](TensorProto::DataType type) {
     return Model::from_bytes(model_bytes([&](onnx::ModelProto&, GraphBuilder& g) {
