@@ -147,6 +147,8 @@ class OnnxTorchRep(base.BackendRep):
         self.quantization_annotations = prepared.quantization_annotations
         self._input_names = [name for name, *_ in self.inputs]
         self._output_names = tuple(name for name, _ in self.outputs)
+        maps = [name for name, type_, *_ in self.inputs if type_.startswith("map(")]
+        self._only_map = maps[0] if maps and len(self.inputs) == 1 else None
 
     def __repr__(self) -> str:
         outputs = zip(self.outputs, self._prepared.output_shapes, strict=True)
@@ -173,9 +175,10 @@ class OnnxTorchRep(base.BackendRep):
         """Runs the model.
 
         Args:
-            inputs: a list in the order of the model's inputs, a dictionary by name, or one bare array. An array is
-                numpy's, a torch tensor on any device, or anything else that speaks DLPack; none is copied where its
-                layout allows. Inputs that have an initializer may be left out; ``None`` is an absent optional.
+            inputs: a list in the order of the model's inputs, a dictionary by name, or one bare array; or a map, where
+                that is the model's one input. An array is numpy's, a torch tensor on any device, or anything else that
+                speaks DLPack; none is copied where its layout allows. Inputs that have an initializer may be left out;
+                ``None`` is an absent optional.
             output_names: the outputs wanted, in the order wanted; only what they need is computed.
             output: "numpy", "torch" (on the model's device) or "dlpack" (torch tensors, which any library that speaks
                 DLPack takes). By default torch tensors come out where one goes in, else numpy arrays.
@@ -204,7 +207,7 @@ class OnnxTorchRep(base.BackendRep):
         stop: _C.StopFlag | None = None,
     ) -> list[Any]:
         """The outputs of a run, without their names."""
-        feeds = inputs if type(inputs) is dict else self._by_name(inputs)
+        feeds = inputs if type(inputs) is dict and self._only_map is None else self._by_name(inputs)
         return self._prepared.run(feeds, output_names, as_torch(output), stop)
 
     def intermediates(self, inputs: Any = None, names: Sequence[str] | None = None) -> dict[str, Any]:
@@ -314,7 +317,9 @@ class OnnxTorchRep(base.BackendRep):
 
     def _by_name(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, Mapping):
-            return dict(inputs)
+            if self._only_map is None or list(inputs) == [self._only_map]:
+                return dict(inputs)
+            return {self._only_map: inputs}
         if inputs is None:
             inputs = []
         if not isinstance(inputs, (list, tuple)):

@@ -19,15 +19,19 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import shutil
+import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
+from onnx import external_data_helper
 
 from . import _C, backend
 from .compat import _devices, _environment
@@ -48,6 +52,7 @@ from .compat._profile import Profile
 from .compat._status import absent_class, ignored, works
 from .compat._values import OrtValue, OrtValueVector, at_address, write_into
 from .errors import InvalidModelError
+from .model_files import all_nodes, read_external_data, tensors
 from .values import OutputKind
 
 __all__ = [
@@ -62,6 +67,7 @@ __all__ = [
 
 _FORMAT = "session.load_model_format"
 _EXTERNAL_FILES = "session.model_external_initializers_file_folder_path"
+_WRITTEN_EXTERNAL_FILE = "session.optimized_model_external_initializers_file_name"
 _ASSIGNMENT = "session.record_ep_graph_assignment_info"
 
 _ARRAY = frozenset({np.ndarray})
@@ -152,15 +158,32 @@ def _sizes(source: bytes | str, options: SessionOptions) -> dict[str, int]:
     return sizes
 
 
-def _with_initializers(source: bytes | str, values: Mapping[str, OrtValue]) -> onnx.ModelProto:
-    """The model with other values for some of its initializers."""
-    model = _proto(source)
+@dataclass(frozen=True)
+class _Change:
+    """What is made of a model's inputs for runs that feed them as onnxruntime lets them be fed."""
+
+    any_shape: frozenset[str] = frozenset()  #: inputs that are declared as scalars, and are fed something else
+    absent: frozenset[str] = frozenset()  #: inputs that are fed None, and are no optional ones
+
+
+def _set_initializers(model: onnx.ModelProto, values: Mapping[str, OrtValue]) -> None:
+    """Gives some of a model's initializers other values."""
     held = {tensor.name: tensor for tensor in model.graph.initializer}
     for name, value in values.items():
         if name not in held:
             raise InvalidArgument(f"the model has no initializer {name!r}")
         held[name].CopyFrom(onnx.numpy_helper.from_array(value.numpy(), name))
-    return model
+
+
+def _alter(model: onnx.ModelProto, change: _Change) -> None:
+    kept = [info for info in model.graph.input if info.name not in change.absent]
+    for info in kept:
+        if info.name in change.any_shape:
+            info.type.tensor_type.ClearField("shape")
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+    for node in all_nodes(model.graph.node):
+        node.input[:] = ["" if name in change.absent else name for name in node.input]
 
 
 def _is_set(options: Mapping[str, str], name: str) -> bool | None:
@@ -173,22 +196,76 @@ def _is_set(options: Mapping[str, str], name: str) -> bool | None:
     return value in ("1", "true", "True")
 
 
+def _model(source: bytes | str, options: SessionOptions, change: _Change) -> onnx.ModelProto | bytes | str:
+    """The model with what the options and a change make of it."""
+    if not options._initializers and change == _Change():
+        return source
+    model = _proto(source)
+    _set_initializers(model, options._initializers)
+    _alter(model, change)
+    return model
+
+
+def _folder(source: bytes | str, options: SessionOptions) -> str | None:
+    """Where external data lies."""
+    beside = os.path.dirname(os.path.abspath(source)) if isinstance(source, str) else None
+    return options._entries.get(_EXTERNAL_FILES) or beside
+
+
+@functools.cache
+def _warn_of_copies() -> None:
+    _log.warning(
+        "optimized_model_filepath: the model is written as it came, as what this package runs is no ONNX model"
+    )
+
+
+def _write_model(source: bytes | str, options: SessionOptions) -> None:
+    """Writes a model as it came, with external data in one file beside it: whole, or not at all."""
+    _warn_of_copies()
+    target = Path(options.optimized_model_filepath)
+    model = _model(source, options, _Change())
+    try:
+        if not isinstance(model, str) or not target.exists() or not target.samefile(model):
+            with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{target.name}.") as folder:
+                _write_whole(model, Path(folder), target, options, _folder(source, options))
+    except OSError as error:
+        raise Fail(f"the model cannot be written to optimized_model_filepath: {error}") from error
+
+
+def _write_whole(
+    model: onnx.ModelProto | bytes | str, folder: Path, target: Path, options: SessionOptions, base_dir: str | None
+) -> None:
+    """Writes a model, by way of a folder beside the place where it goes."""
+    proto = model if isinstance(model, onnx.ModelProto) else _proto(model)
+    written = folder / target.name
+    if any(map(external_data_helper.uses_external_data, tensors(proto))):
+        read_external_data(proto, base_dir or "", options._external)
+        data = options._entries.get(_WRITTEN_EXTERNAL_FILE) or f"{target.name}.data"
+        onnx.save(proto, written, save_as_external_data=True, location=data, size_threshold=0)
+        (folder / data).replace(target.with_name(data))
+    elif isinstance(model, str):
+        shutil.copyfile(model, written)
+    else:
+        written.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
+    written.replace(target)
+
+
 def _prepared(
-    source: bytes | str, options: SessionOptions, device: TorchDevice, provider_options: Mapping[str, str]
+    source: bytes | str,
+    options: SessionOptions,
+    device: TorchDevice,
+    provider_options: Mapping[str, str],
+    change: _Change = _Change(),
 ) -> backend.OnnxTorchRep:
     _check_source(source, options._entries.get(_FORMAT, ""))
     threads = options.intra_op_num_threads if options.use_per_session_threads else _environment.global_threads()
-    base_dir = options._entries.get(_EXTERNAL_FILES)
-    model: onnx.ModelProto | bytes | str = source
     try:
-        if options._initializers:
-            model = _with_initializers(source, options._initializers)
-            if isinstance(source, str):
-                base_dir = base_dir or os.path.dirname(os.path.abspath(source))
+        model = _model(source, options, change)
         return backend.prepare(
             model,
             f"CUDA:{device.index}" if device.type == "cuda" else "CPU",
-            base_dir=base_dir,
+            base_dir=options._entries.get(_EXTERNAL_FILES) if model is source else _folder(source, options),
+            external=options._external or None,
             optimize=options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL,
             threads=max(0, threads),
             shapes=_sizes(source, options),
@@ -251,6 +328,8 @@ class InferenceSession:
         if sess_options is not None and not isinstance(sess_options, SessionOptions):
             raise TypeError(f"sess_options must be onnx_torch.SessionOptions, not '{type(sess_options)}'")
         self._source = path_or_bytes if isinstance(path_or_bytes, bytes) else os.fspath(path_or_bytes)
+        self._model_path = self._source if isinstance(self._source, str) else None  # which programs read
+        self._model_bytes = self._source if isinstance(self._source, bytes) else None
         self._sess_options = sess_options or SessionOptions()
         self._prepare(providers, provider_options)
 
@@ -260,15 +339,14 @@ class InferenceSession:
         options = self._sess_options
         if options._cancelled:
             raise ModelLoadCanceled("Model loading canceled due to user request.")
-        if options.optimized_model_filepath:
-            raise OrtNotImplemented(
-                "optimized_model_filepath: what this package runs cannot be written as an ONNX model"
-            )
         self._provider, self._provider_options = self._chosen(providers, provider_options)
         number = int(self._provider_options.get("device_id", 0))
         self._device = TorchDevice("cuda", number) if self._provider == CUDA else HOST
         with onnxruntime_errors():
             self._rep = _prepared(self._source, options, self._device, self._provider_options)
+            if options.optimized_model_filepath:
+                _write_model(self._source, options)
+        self._changed: dict[_Change, backend.OnnxTorchRep] = {}
         self._describe(self._rep)
         self._profile = Profile(options.profile_file_prefix, self._provider) if options.enable_profiling else None
         self._profile_start_ns = self._profile.start_ns if self._profile else 0
@@ -292,6 +370,7 @@ class InferenceSession:
         self._inputs_meta = [arg for arg, default in args if not default]
         self._overridable_initializers = [arg for arg, default in args if default and overridable]
         self._optional = [arg.name for arg in self._inputs_meta if arg.type.startswith("optional")]
+        self._scalars = {name for name, type_, shape, _ in rep.inputs if shape == [] and type_.startswith("tensor")}
         self._required = {arg.name for arg in self._inputs_meta}.difference(self._optional)
         fixed = rep.options["shapes"]
         self._outputs_meta = [
@@ -375,15 +454,38 @@ class InferenceSession:
 
     # --- Runs ---------------------------------------------------------------------------------------------------------
 
-    def _feeds(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the model is fed: unwrapped OrtValues, None for an optional that is left out."""
+    @property
+    def _sess(self) -> InferenceSession:
+        """The session inside that onnxruntime's has, and that programs call."""
+        return self
+
+    def _feeds(self, given: Mapping[str, Any]) -> tuple[backend.OnnxTorchRep, Mapping[str, Any]]:
+        """The model to run, and what it is fed: unwrapped OrtValues, None for an optional that is left out."""
         if not given.keys() >= self._required:
             missing = [arg.name for arg in self._inputs_meta if arg.name in self._required - given.keys()]
             raise InvalidArgument(f"Required inputs ({missing}) are missing from input feed ({list(given)}).")
-        if not self._optional and _ARRAY.issuperset(map(type, given.values())):
-            return given
+        if not self._optional and _ARRAY.issuperset(map(type, given.values())) and not self._unlike_scalars(given):
+            return self._rep, given
         values = {name: value._data if isinstance(value, OrtValue) else value for name, value in given.items()}
-        return dict.fromkeys(self._optional) | values
+        fed = {name: value for name, value in values.items() if value is not None}
+        absent, any_shape = self._required - fed.keys(), self._unlike_scalars(fed)
+        changed = self._with(_Change(frozenset(any_shape), frozenset(absent))) if absent or any_shape else self._rep
+        return changed, dict.fromkeys(self._optional) | fed
+
+    def _unlike_scalars(self, fed: Mapping[str, Any]) -> list[str]:
+        """The inputs that are declared as scalars, and are fed something else."""
+        return [name for name in self._scalars if name in fed and np.ndim(fed[name])]
+
+    def _with(self, change: _Change) -> backend.OnnxTorchRep:
+        """The model with its inputs changed; prepared once for each change."""
+        if change not in self._changed:
+            try:
+                rep = _prepared(self._source, self._sess_options, self._device, self._provider_options, change)
+            except InvalidModelError as error:
+                missing = f" without {', '.join(sorted(change.absent))}" if change.absent else ""
+                raise InvalidArgument(f"the model cannot be run{missing}: {error}") from error
+            self._changed[change] = rep
+        return self._changed[change]
 
     def _execute(
         self,
@@ -394,12 +496,12 @@ class InferenceSession:
     ) -> list[Any]:
         if isinstance(output_names, str):
             raise TypeError("output_names must be a sequence of names, not one")
-        feeds = self._feeds(given)
         stop = None if run_options is None else run_options._stop
         with onnxruntime_errors():
+            rep, feeds = self._feeds(given)
             if self._profile is None:
-                return self._rep._values(feeds, output_names or (), kind, stop)
-            return self._profile.run(self._rep, dict(feeds), output_names or (), kind, stop)
+                return rep._values(feeds, output_names or (), kind, stop)
+            return self._profile.run(rep, dict(feeds), output_names or (), kind, stop)
 
     @works("bfloat16 and other types that numpy lacks come as ml_dtypes' arrays")
     def run(

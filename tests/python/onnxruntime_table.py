@@ -106,15 +106,16 @@ def exceptions() -> list[str]:
     ]
 
 
-def submodules() -> Iterator[tuple[str, str]]:
-    """Each submodule, and why it is not here; nothing where it is."""
+def submodules() -> Iterator[tuple[str, str, str]]:
+    """Each submodule, what becomes of it, and what there is to say of that."""
     for name in sorted({module.name for module in pkgutil.iter_modules([*onnxruntime.__path__, *ours.__path__])}):
         try:
-            importlib.import_module(f"{ours.__name__}.{name}")
+            module = importlib.import_module(f"{ours.__name__}.{name}")
         except ImportError as error:
-            yield name, str(error).partition(": ")[2]
+            yield name, "raises ImportError", str(error).partition(": ")[2]
         else:
-            yield name, ""
+            status, note = mark_of(module)
+            yield name, status.value, note
 
 
 def signature(name: str, theirs: Any) -> str:
@@ -185,9 +186,7 @@ def page() -> str:
         "## Exceptions\n\nThose of `onnxruntime.capi.onnxruntime_pybind11_state`. Each is one of this package's too.\n",
         table("| name | is also |", [row(f"`{name}`", bases(name)) for name in exceptions()]),
         "## Submodules\n",
-        table(
-            "| name | | |", [row(f"`{n}`", "raises ImportError" if why else "works", why) for n, why in submodules()]
-        ),
+        table("| name | | |", [row(f"`{name}`", status, note) for name, status, note in submodules()]),
         "## Inner names\n\nOf `onnxruntime.capi`, the modules `_pybind_state`, `onnxruntime_pybind11_state` and "
         "`onnxruntime_inference_collection` are here, with all\nnames above. These native names are not:\n",
         ", ".join(f"`{name}`" for name in absent_native_names()) + ".\n",

@@ -11,11 +11,14 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
 import onnx_torch.compat.onnxruntime as ours
+from models import model_of, tensor_info
 from onnx_torch.compat._status import Status
 
 pytest.importorskip("onnxruntime")
@@ -90,7 +93,98 @@ def test_refused_classes_serve_type_hints():
     assert ours.LoraAdapter | None
 
 
-@pytest.mark.parametrize("name", ["quantization", "transformers", "training", "tools", "datasets"])
+@same_release
+def test_devices_have_the_same_numbers():
+    native, here = table.native.OrtDevice, table.our_native.OrtDevice
+    for name in ("cpu", "cuda", "cann", "dml", "fpga", "gpu", "npu", "webgpu", "default_memory"):
+        assert getattr(here, name)() == getattr(native, name)()
+    for numbers in [(0, 0, 0), (1, 0, 3), (1, 5, 0x10DE, 2), (4, 0, 1)]:
+        one, other = here(*numbers), native(*numbers)
+        assert [one.device_type(), one.mem_type(), one.vendor_id(), one.device_id()] == [
+            other.device_type(),
+            other.mem_type(),
+            other.vendor_id(),
+            other.device_id(),
+        ]
+    for name in ("cpu", "cuda", "dml"):
+        one, other = ours.OrtDevice.make(name, 1), table.onnxruntime.OrtDevice.make(name, 1)
+        assert one.device_type() == other.device_type()
+        assert one.device_vendor_id() == other.device_vendor_id()
+        assert ours.OrtDevice(one._get_c_device()).device_id() == 1
+
+
+@same_release
+@pytest.mark.parametrize("sizes", [({},), (1, 2, 3, 4), ({"max_mem": 5, "max_power_of_two_extend_bytes": 6},)])
+def test_arenas_keep_their_sizes(sizes):
+    names = [name for name in dir(table.onnxruntime.OrtArenaCfg) if not name.startswith("_")]
+    made = ours.OrtArenaCfg(*sizes)
+    expected = table.onnxruntime.OrtArenaCfg(*sizes)
+    assert [getattr(made, name) for name in names] == [getattr(expected, name) for name in names]
+    with pytest.raises(RuntimeError, match="nothing"):
+        ours.OrtArenaCfg({"nothing": 1})
+
+
+@same_release
+@pytest.mark.parametrize(
+    "providers, options",
+    [(None, None), (["B", ("A", {1: 2}), "B"], None), (["A", "B"], [{"x": 1}, {}]), (["A"], [{}, {}]), ([3], None)],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_providers_are_normalized_alike(providers, options):
+    def outcome(module):
+        try:
+            return module.check_and_normalize_provider_args(providers, options, ["A"])
+        except ValueError as error:
+            return str(error)
+
+    collection = "capi.onnxruntime_inference_collection"
+    theirs = importlib.import_module(f"onnxruntime.{collection}")
+    here = importlib.import_module(f"onnx_torch.compat.onnxruntime.{collection}")
+    assert outcome(here) == (([], []) if providers is None else outcome(theirs))
+
+
+@same_release
+def test_the_types_of_quantization_are_the_same():
+    from onnxruntime import quantization as theirs
+    from onnxruntime.transformers.io_binding_helper import TypeHelper
+
+    import onnx_torch.compat.onnxruntime.quantization as here
+    from onnx_torch.compat.onnxruntime.transformers.io_binding_helper import TypeHelper as OurTypeHelper
+
+    assert here.__file__.startswith(str(Path(onnx_torch.__file__).parent))
+    for name in ("QuantType", "QuantFormat", "QuantizationMode", "CalibrationMethod"):
+        members = getattr(theirs, name).__members__
+        assert {n: m.value for n, m in getattr(here, name).__members__.items()} == {
+            n: m.value for n, m in members.items()
+        }
+        assert [str(m) for m in getattr(here, name)] == [str(m) for m in members.values()]
+    assert [t.tensor_type for t in here.QuantType] == [t.tensor_type for t in theirs.QuantType]
+    assert here.QuantType.from_string("QInt8") is here.QuantType.QInt8
+    with pytest.raises(ValueError, match="QInt9"):
+        here.QuantType.from_string("QInt9")
+    with pytest.raises(onnx_torch.UnsupportedError, match=r"quantize_dynamic: .*compat.install"):
+        here.quantize_dynamic("model.onnx", "quantized.onnx")
+    for type_ in ("tensor(float)", "tensor(bool)", "tensor(float16)", "tensor(int64)", "tensor(uint8)"):
+        assert OurTypeHelper.ort_type_to_torch_type(type_) == TypeHelper.ort_type_to_torch_type(type_)
+        assert np.dtype(OurTypeHelper.ort_type_to_numpy_type(type_)) == TypeHelper.ort_type_to_numpy_type(type_)
+    with pytest.raises(ValueError, match="string"):
+        OurTypeHelper.ort_type_to_numpy_type("tensor(string)")
+
+
+def test_calibration_data_is_read_one_by_one():
+    from onnx_torch.compat.onnxruntime.quantization import CalibrationDataReader
+
+    class Reader(CalibrationDataReader):
+        def __init__(self):
+            self.left = [1, 2]
+
+        def get_next(self):
+            return {"x": self.left.pop()} if self.left else None
+
+    assert [inputs["x"] for inputs in Reader()] == [2, 1]
+
+
+@pytest.mark.parametrize("name", ["training", "tools", "datasets"])
 def test_submodules_without_meaning_say_so(name):
     with pytest.raises(ImportError, match=f"onnx_torch stands in for onnxruntime here and has no onnxruntime.{name}: "):
         importlib.import_module(f"onnx_torch.compat.onnxruntime.{name}")
@@ -100,12 +194,16 @@ def test_tells_who_it_is(capsys):
     ours.print_debug_info()
     assert "onnx_torch" in capsys.readouterr().out
     assert ours.get_build_info().startswith(f"onnx_torch {onnx_torch.__version__}")
+    assert "Build Info" in ours.get_build_info()  # which programs look for
     with pytest.raises(RuntimeError, match="severity"):
         ours.set_default_logger_severity(7)
 
 
 def test_backend_is_ours():
-    assert importlib.import_module("onnx_torch.compat.onnxruntime.backend").prepare is onnx_torch.prepare
+    package = "onnx_torch.compat.onnxruntime.backend"
+    assert importlib.import_module(package).prepare is onnx_torch.prepare
+    assert importlib.import_module(f"{package}.backend").OnnxRuntimeBackend is onnx_torch.backend.Backend
+    assert importlib.import_module(f"{package}.backend_rep").OnnxRuntimeBackendRep is onnx_torch.backend.BackendRep
 
 
 # --- In onnxruntime's place -------------------------------------------------------------------------------------------
@@ -127,27 +225,64 @@ def test_installs_and_uninstalls():
             ort.InferenceSession("nowhere.onnx")
         except onnxruntime_pybind11_state.NoSuchFile as error:
             assert isinstance(error, onnx_torch.Error)
-        for name in ("quantization", "transformers.optimizer", "training.api"):
-            try:
-                __import__("onnxruntime." + name)
-            except ImportError as error:
-                print(error)
+        import onnxruntime.backend.backend
         try:
-            from onnxruntime import quantization
+            __import__("onnxruntime.training.api")
         except ImportError as error:
             print(error)
+        from onnxruntime import quantization
+        from onnxruntime.tools import symbolic_shape_infer
+        from onnxruntime.transformers.io_binding_helper import InferenceSession as Inner
+        assert Inner is InferenceSession
+        import onnxruntime.quantization.quant_utils as utils
+        assert utils.QuantType is quantization.QuantType and utils is quantization.quant_utils
+        for module in (quantization, symbolic_shape_infer):
+            assert module.__file__.startswith(onnxruntime.__path__[0]) and "onnx_torch" not in module.__file__
         onnx_torch.compat.uninstall()
         assert not [name for name in sys.modules if name.partition(".")[0] == "onnxruntime"]
+        assert not hasattr(onnx_torch.compat.onnxruntime, "quantization")
+        import onnx_torch.compat.onnxruntime.quantization as here
+        assert "onnx_torch" in here.__file__
         import onnxruntime
         print(onnxruntime.get_build_info().startswith("onnx_torch"))
     """
     lines = run(program).splitlines()
-    assert [line.partition(": ")[0].rpartition(".")[2] for line in lines] == [
-        "quantization",
-        "transformers",
-        "training",
-        "quantization",
-        "False",
+    assert [line.partition(": ")[0].rpartition(".")[2] for line in lines] == ["training", "False"]
+
+
+def test_onnxruntime_s_quantization_runs_on_this(tmp_path):
+    rng = np.random.default_rng(0)
+    weight = numpy_helper.from_array(rng.normal(size=(16, 4)).astype(np.float32), "w")
+    info = [tensor_info(name, shape=["n", size], element=TensorProto.FLOAT) for name, size in (("x", 16), ("y", 4))]
+    model = model_of([helper.make_node("MatMul", ["x", "w"], ["y"])], info[:1], info[1:], 17, initializer=[weight])
+    model.ir_version = 8
+    onnx.save(model, tmp_path / "model.onnx")
+    program = """
+        import numpy as np, onnx, onnx_torch
+        onnx_torch.compat.install()
+        import onnxruntime
+        from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
+        from onnxruntime.quantization.shape_inference import quant_pre_process
+        x = np.random.default_rng(1).normal(size=(32, 16)).astype(np.float32)
+        class Reader(CalibrationDataReader):
+            batches = [x[:16], x[16:]]
+            def get_next(self):
+                return {"x": self.batches.pop()} if self.batches else None
+        quant_pre_process("model.onnx", "prepared.onnx")
+        quantize_static("prepared.onnx", "static.onnx", Reader(), quant_format=QuantFormat.QDQ)
+        quantize_dynamic("prepared.onnx", "dynamic.onnx")
+        expected, *quantized = (
+            onnxruntime.InferenceSession(name).run(None, {"x": x})[0]
+            for name in ("model.onnx", "static.onnx", "dynamic.onnx")
+        )
+        for y in quantized:
+            print(0 < abs(y - expected).max() < 0.02 * abs(expected).max())
+        print(sorted({node.op_type for node in onnx.load("static.onnx").graph.node}))
+    """
+    assert run(program, tmp_path).splitlines()[-3:] == [
+        "True",
+        "True",
+        "['DequantizeLinear', 'MatMul', 'QuantizeLinear']",
     ]
 
 
@@ -186,17 +321,27 @@ def test_refuses_where_onnxruntime_is_imported():
 
 def test_onnxruntime_itself_need_not_be_there():
     program = """
-        import sys
-        class Absent:
-            def find_spec(self, name, path, target=None):
-                assert not name.startswith("onnxruntime"), name
-        sys.meta_path.insert(0, Absent())
+        import importlib.machinery, sys
+        class Absent(importlib.machinery.PathFinder):
+            @classmethod
+            def find_spec(cls, name, path=None, target=None):
+                return None if name == "onnxruntime" else super().find_spec(name, path, target)
+        sys.meta_path[sys.meta_path.index(importlib.machinery.PathFinder)] = Absent
         import onnx_torch
         onnx_torch.compat.install()
         import onnxruntime
+        from onnxruntime.quantization import QuantType, quantize_dynamic
+        from onnxruntime.quantization.calibrate import CalibrationMethod
+        from onnxruntime.transformers.io_binding_helper import TypeHelper
+        try:
+            import onnxruntime.tools
+        except ImportError as error:
+            print(error)
         print(onnxruntime.get_device())
     """
-    assert run(program) in ("CPU", "GPU")
+    error, device = run(program).splitlines()
+    assert error.startswith("onnx_torch stands in for onnxruntime here and has no onnxruntime.tools: ")
+    assert device in ("CPU", "GPU")
 
 
 # --- Examples ---------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import re
 import threading
 import time
 import warnings
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -21,6 +22,7 @@ import onnx_torch
 import onnx_torch.compat.onnxruntime as ours
 from models import model_of, tensor_info
 from onnx_torch import backend
+from onnx_torch import session as session_module
 from onnx_torch.compat import _devices
 from pretended_cuda import PretendedCuda, PretendedRecording
 
@@ -251,6 +253,102 @@ def test_an_error_in_the_callback_is_logged(caplog):
     assert "KeyError: 'mine'" in caplog.text
 
 
+# --- What is fed otherwise than it is declared ------------------------------------------------------------------------
+
+
+def parsed(text: str) -> bytes:
+    return onnx.parser.parse_model(text).SerializeToString()
+
+
+@pytest.mark.parametrize("profiling", [False, True])
+def test_what_is_declared_a_scalar_takes_any_shape(ort, profiling, tmp_path):
+    model = parsed("""<ir_version: 8, opset_import: ["": 17]>
+        net (float[N, 3] x, float b) => (float[N, 3] y) { y = Add(x, b) }""")
+    options = ort.SessionOptions()
+    options.enable_profiling, options.profile_file_prefix = profiling, str(tmp_path / "profile")
+    session = ort.InferenceSession(model, options)
+    assert session.get_inputs()[1].shape == []
+    for b in (np.float32(3), np.ones(3, np.float32), X, np.ones(1, np.float32), np.array(5, np.float32)):
+        np.testing.assert_array_equal(session.run(None, {"x": X, "b": np.asarray(b)})[0], X + b)
+    if profiling:
+        session.end_profiling()
+
+
+def test_only_compat_takes_any_shape_for_a_scalar():
+    rep = backend.prepare(
+        parsed("""<ir_version: 8, opset_import: ["": 17]>
+        net (float[N, 3] x, float b) => (float[N, 3] y) { y = Add(x, b) }""")
+    )
+    with pytest.raises(onnx_torch.InputError, match='"b" must be of shape'):
+        rep.run({"x": X, "b": X})
+
+
+def test_none_stands_for_an_input_that_is_not_needed(ort):
+    model = parsed("""<ir_version: 8, opset_import: ["": 18, "local": 1]>
+        net (float[N, 3] x, float b) => (float[N, 3] y) { y = local.f(x, b) }
+        <opset_import: ["": 18], domain: "local"> f (a, b) => (c) {
+            given = OptionalHasElement(b)
+            c = If (given) <then_branch = t() => (float[N, 3] p) { p = Add(a, b) },
+                            else_branch = e() => (float[N, 3] q) { q = Neg(a) }> }""")
+    session = ort.InferenceSession(model)
+    for _ in range(2):
+        np.testing.assert_array_equal(session.run(None, {"x": X, "b": None})[0], -X)
+        np.testing.assert_array_equal(session.run(None, {"x": X, "b": np.array(2, np.float32)})[0], X + 2)
+
+
+def test_none_stands_for_an_initializer(ort):
+    outputs = ort.InferenceSession(two_outputs()).run(["scaled"], {"x": X, "y": X, "scale": None})
+    np.testing.assert_array_equal(outputs[0], 2 * X)
+
+
+def test_none_does_not_stand_for_what_is_needed(ort, errors):
+    with pytest.raises((errors.Fail, errors.InvalidArgument)):
+        ort.InferenceSession(two_outputs()).run(["sum"], {"x": X, "y": None})
+
+
+def test_says_what_the_model_cannot_do_without():
+    with pytest.raises(onnx_torch.InputError, match=r"(?s)without y: Add .*the required input"):
+        onnx_torch.InferenceSession(two_outputs()).run(["sum"], {"x": X, "y": None})
+
+
+def vectorizer() -> bytes:
+    """A model whose one input is a map."""
+    node = helper.make_node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml", string_vocabulary=["a", "x"])
+    of_map = helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(FLOAT, None))
+    output = tensor_info("y", shape=[1, 2], element=FLOAT)
+    model = model_of([node], [helper.make_value_info("x", of_map)], [output], opset=3, domain="ai.onnx.ml")
+    model.opset_import[1].version = 17
+    return described(model)
+
+
+def test_runs_a_map(ort):
+    session = ort.InferenceSession(vectorizer())
+    assert session.run(None, {"x": {"x": 1.5}})[0].tolist() == [[0, 1.5]]
+    rep = __import__(f"{ort.__name__}.backend", fromlist=["prepare"]).prepare(vectorizer())
+    assert rep.run({"a": 2.5, "x": 1.5})[0].tolist() == [[2.5, 1.5]]
+
+
+def test_one_map_is_all_that_a_model_is_fed():
+    rep = backend.prepare(vectorizer())
+    for given, expected in [({"a": 2.5}, [2.5, 0]), ({"x": {"a": 2.5}}, [2.5, 0]), ([{"a": 1}], [1, 0]), ({}, [0, 0])]:
+        assert rep.run(given)[0].tolist() == [expected]
+    with pytest.raises(onnx_torch.InputError, match="must be a dictionary"):
+        rep.run({"x": 1.5})  # by its name
+
+
+# --- Names that programs read without being asked to ------------------------------------------------------------------
+
+
+def test_tells_where_the_model_is(ort, tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(two_outputs())
+    session = ort.InferenceSession(path)
+    assert (session._model_path, session._model_bytes) == (str(path), None)
+    session = ort.InferenceSession(two_outputs())
+    assert (session._model_path, session._model_bytes) == (None, two_outputs())
+    np.testing.assert_array_equal(session._sess.run(["sum"], {"x": X, "y": X}, None)[0], 3 * X)
+
+
 # --- Errors -----------------------------------------------------------------------------------------------------------
 
 
@@ -409,6 +507,98 @@ def test_free_dimensions_are_fixed_by_denotation(ort):
     assert ort.InferenceSession(model.SerializeToString(), options).get_inputs()[0].shape == [2, 3]
 
 
+def with_external_data(location: str = "weights.bin", offset: int = 8) -> bytes:
+    """A model that adds a weight of 12,000 bytes that lies in a file."""
+    weight = TensorProto(name="b", data_type=FLOAT, dims=[1000, 3], data_location=TensorProto.EXTERNAL)
+    for key, value in {"location": location, "offset": offset, "length": 12_000}.items():
+        weight.external_data.add(key=key, value=str(value))
+    infos = [tensor_info(name, shape=[1000, 3], element=FLOAT) for name in "ac"]
+    add = helper.make_node("Add", ["a", "b"], ["c"])
+    return described(model_of([add], infos[:1], infos[1:], opset=17, initializer=[weight]))
+
+
+B = np.arange(3000, dtype=np.float32).reshape(1000, 3)
+ZEROS = np.zeros_like(B)
+
+
+def test_external_files_may_be_in_memory(ort, tmp_path):
+    data = b"12345678" + B.tobytes()
+    for source in (with_external_data(), tmp_path / "model.onnx"):
+        if isinstance(source, Path):
+            source.write_bytes(with_external_data())
+        for buffer in (data, memoryview(data), np.frombuffer(data, np.uint8)):
+            options = ort.SessionOptions()
+            options.add_external_initializers_from_files_in_memory(["weights.bin"], [buffer], [len(data)])
+            np.testing.assert_array_equal(ort.InferenceSession(source, options).run(None, {"a": ZEROS})[0], B)
+
+
+@pytest.mark.parametrize("name, length", [("weights.bin", 100), ("other.bin", 12_008)])
+def test_external_files_in_memory_that_do_not_fit(ort, errors, name, length):
+    options = ort.SessionOptions()
+    options.add_external_initializers_from_files_in_memory([name], [bytes(12_008)], [length])
+    with pytest.raises((errors.Fail, errors.InvalidGraph), match=r"weights.bin|External initializer: b"):
+        ort.InferenceSession(with_external_data(), options)
+    with pytest.raises((RuntimeError, ValueError)):
+        options.add_external_initializers_from_files_in_memory([name], [bytes(8)], [8])  # once more
+    with pytest.raises((RuntimeError, ValueError)):
+        options.add_external_initializers_from_files_in_memory(["a", "b"], [bytes(8)], [8])
+
+
+@pytest.mark.parametrize("form", ["bytes", "path"])
+def test_the_model_is_written_where_the_optimized_one_is_wanted(ort, form, tmp_path):
+    source: bytes | Path = two_outputs()
+    if form == "path":
+        (tmp_path / "model.onnx").write_bytes(two_outputs())
+        source = tmp_path / "model.onnx"
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "cache.onnx")
+    ort.InferenceSession(source, options)
+    np.testing.assert_array_equal(
+        ort.InferenceSession(tmp_path / "cache.onnx").run(["sum"], {"x": X, "y": X})[0], 3 * X
+    )
+
+
+@pytest.mark.parametrize("form", ["path", "memory"])
+def test_a_written_model_has_its_external_data_beside_it(ort, form, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "cache").mkdir()
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "cache" / "cached.onnx")
+    options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "cached.bin")
+    data = b"12345678" + B.tobytes()
+    source = tmp_path / "model" / "model.onnx"
+    source.write_bytes(with_external_data())
+    if form == "path":
+        (tmp_path / "model" / "weights.bin").write_bytes(data)
+    else:
+        options.add_external_initializers_from_files_in_memory(["weights.bin"], [data], [len(data)])
+    ort.InferenceSession(source, options)
+    (tmp_path / "model" / "weights.bin").unlink(missing_ok=True)
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["cached.bin", "cached.onnx"]
+    session = ort.InferenceSession(tmp_path / "cache" / "cached.onnx")
+    np.testing.assert_array_equal(session.run(None, {"a": ZEROS})[0], B)
+
+
+def test_a_model_that_cannot_be_written_is_an_error(tmp_path):
+    options = onnx_torch.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "nowhere" / "cache.onnx")
+    with pytest.raises(onnx_torch.RunError, match=r"optimized_model_filepath: .*nowhere"):
+        onnx_torch.InferenceSession(two_outputs(), options)
+
+
+def test_a_model_is_not_written_over_itself_and_warns_once(tmp_path, caplog):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(two_outputs())
+    options = onnx_torch.SessionOptions()
+    options.optimized_model_filepath = str(path)
+    session_module._warn_of_copies.cache_clear()
+    for _ in range(2):
+        onnx_torch.InferenceSession(path, options)
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["optimized_model_filepath"]
+    assert path.read_bytes() == two_outputs()
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_initializers_are_replaced(ort):
     model = onnx.load_model_from_string(two_outputs())
     del model.graph.input[2]
@@ -511,13 +701,6 @@ def test_profiles_started_together_are_files_of_their_own(ort, tmp_path):
         assert session.end_profiling() == ""
         time.sleep(0.002)  # names tell milliseconds apart
     assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_a_session_that_is_to_write_its_model_is_refused(tmp_path):
-    options = onnx_torch.SessionOptions()
-    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
-    with pytest.raises(onnx_torch.UnsupportedError, match="optimized_model_filepath"):
-        onnx_torch.InferenceSession(two_outputs(), options)
 
 
 # --- Providers --------------------------------------------------------------------------------------------------------

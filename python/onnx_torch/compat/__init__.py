@@ -7,12 +7,16 @@
 'onnx_torch'
 
 `onnx_torch.compat.onnxruntime` is the module itself, for programs that may be changed.
+
+Where onnxruntime is installed, those of its submodules that are Python alone (quantization, tools, transformers) are
+taken from there, and run on this package.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -24,6 +28,8 @@ _OURS = f"{__name__}.{_REAL}"
 _MODULES = (
     "",
     ".backend",
+    ".backend.backend",
+    ".backend.backend_rep",
     ".capi",
     ".capi._pybind_state",
     ".capi.onnxruntime_inference_collection",
@@ -45,6 +51,9 @@ def install() -> contextlib.AbstractContextManager[ModuleType]:
             "call onnx_torch.compat.install() before whatever imports it"
         )
     was_installed = found is not None
+    if not was_installed:
+        ours[_REAL].__path__ = [*_folders_of_real(), *ours[_REAL].__path__]
+        ours[_REAL].__name__ = _REAL  # by which ``from onnxruntime import quantization`` finds it
     sys.modules.update(ours)
 
     @contextlib.contextmanager
@@ -63,6 +72,17 @@ def uninstall() -> None:
 
     What has been imported meanwhile keeps the names that it has.
     """
-    if sys.modules.get(_REAL) is sys.modules.get(_OURS, object()):
-        for name in [name for name in sys.modules if name == _REAL or name.startswith(f"{_REAL}.")]:
-            del sys.modules[name]
+    ours = sys.modules.get(_OURS)
+    if ours is None or sys.modules.get(_REAL) is not ours:
+        return
+    for name in [name for name in sys.modules if name == _REAL or name.startswith(f"{_REAL}.")]:
+        module, child = sys.modules.pop(name), name.removeprefix(f"{_REAL}.")
+        if vars(ours).get(child) is module and f"{_OURS}.{child}" not in sys.modules:
+            delattr(ours, child)  # which importing it has set
+    ours.__path__, ours.__name__ = ours.__path__[-1:], _OURS
+
+
+def _folders_of_real() -> list[str]:
+    """Where onnxruntime itself is installed, if it is."""
+    spec = importlib.util.find_spec(_REAL)
+    return list(spec.submodule_search_locations or ()) if spec else []

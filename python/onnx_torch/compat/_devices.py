@@ -21,7 +21,6 @@ from ._errors import InvalidArgument
 from ._status import refused, works
 
 __all__ = [
-    "OrtDevice",
     "OrtEpDevice",
     "OrtHardwareDevice",
     "OrtMemoryInfo",
@@ -76,27 +75,48 @@ def _with_options(
                 raise ValueError("'providers' values must be either strings or (string, dict) tuples.")
 
 
+def _asked_for(
+    providers: Sequence[Provider] | None,
+    provider_options: Sequence[Mapping[Any, Any]] | None,
+    available: Sequence[str],
+    stacklevel: int,
+) -> dict[str, dict[str, str]]:
+    """The providers, with their options as text; warns of those that are not there."""
+    given = [providers] if isinstance(providers, str) else providers or []
+    found: dict[str, dict[str, str]] = {}
+    for name, options in _with_options(given, provider_options):
+        if name in found:
+            warnings.warn(f"Duplicate provider '{name}' encountered, ignoring.", stacklevel=stacklevel)
+            continue
+        if name not in available:
+            warnings.warn(
+                f"Specified provider '{name}' is not in available provider names. "
+                f"Available providers: '{', '.join(available)}'",
+                stacklevel=stacklevel,
+            )
+        found[name] = {str(key): str(value) for key, value in options.items()}
+    return found
+
+
 def preferred(
     providers: Sequence[Provider] | None,
     provider_options: Sequence[Mapping[Any, Any]] | None,
     stacklevel: int,
 ) -> dict[str, dict[str, str]]:
     """The providers asked for that are there, with their options as text; warns of those that are not."""
-    given = [providers] if isinstance(providers, str) else providers or []
     available = get_available_providers()
-    found: dict[str, dict[str, str]] = {}
-    for name, options in _with_options(given, provider_options):
-        if name in found:
-            warnings.warn(f"Duplicate provider '{name}' encountered, ignoring.", stacklevel=stacklevel)
-        elif name in available:
-            found[name] = {str(key): str(value) for key, value in options.items()}
-        else:
-            warnings.warn(
-                f"Specified provider '{name}' is not in available provider names. "
-                f"Available providers: '{', '.join(available)}'",
-                stacklevel=stacklevel,
-            )
-    return found
+    found = _asked_for(providers, provider_options, available, stacklevel + 1)
+    return {name: options for name, options in found.items() if name in available}
+
+
+def check_and_normalize_provider_args(
+    providers: Sequence[Provider] | None,
+    provider_options: Sequence[Mapping[Any, Any]] | None,
+    available_provider_names: Sequence[str],
+) -> tuple[list[str], list[dict[str, str]]]:
+    """The names of the providers asked for, and their options as text; warns of those that are not there."""
+    found = _asked_for(providers, provider_options, available_provider_names, stacklevel=3)
+    return list(found), list(found.values())
 
 
 # --- Devices ----------------------------------------------------------------------------------------------------------
@@ -130,8 +150,16 @@ class TorchDevice:
 HOST = TorchDevice("cpu")
 
 
-def torch_device(device_type: str, device_id: int = 0) -> TorchDevice:
-    """torch's device for one of onnxruntime's names; InvalidArgument where it is not there."""
+def get_ort_device_type(device_type: str) -> int:
+    """onnxruntime's number of a kind of device."""
+    return _kind(device_type)
+
+
+def torch_device(device_type: str | NativeDevice, device_id: int = 0) -> TorchDevice:
+    """torch's device for one of onnxruntime's; InvalidArgument where it is not there."""
+    if isinstance(device_type, NativeDevice):
+        kinds = {0: "cpu", 1: "cuda"}
+        return torch_device(kinds.get(device_type.device_type(), "npu"), device_type.device_id())
     if _kind(device_type) == _KINDS["cpu"]:
         return HOST
     if device_type.lower() in ("cuda", "gpu") and device_id < _C.cuda_device_count():
@@ -139,26 +167,14 @@ def torch_device(device_type: str, device_id: int = 0) -> TorchDevice:
     raise InvalidArgument(f"there is no device {device_type}:{device_id}; devices are cpu and CUDA's of this process")
 
 
-@works("a name and a number; whether there is such a device shows where it is used")
-class OrtDevice:
-    """A device by onnxruntime's numbers."""
+class NativeDevice:
+    """A device by onnxruntime's numbers: the `OrtDevice` of its native module."""
 
-    _type: int
-    _id: int
-    _vendor: int
-
-    def __init__(self, c_ort_device: OrtDevice) -> None:
-        if not isinstance(c_ort_device, OrtDevice):
-            raise ValueError("an OrtDevice is made by OrtDevice.make(name, device_id)")
-        self._type, self._id, self._vendor = c_ort_device._type, c_ort_device._id, c_ort_device._vendor
-
-    @staticmethod
-    def make(ort_device_name: str, device_id: int, vendor_id: int | OrtDeviceVendorId = -1) -> OrtDevice:
-        """A device by its name and number."""
-        device = OrtDevice.__new__(OrtDevice)
-        vendor = _VENDORS.get(ort_device_name.lower(), 0) if vendor_id < 0 else vendor_id
-        device._type, device._id, device._vendor = _kind(ort_device_name), device_id, int(vendor)
-        return device
+    def __init__(self, device_type: int, mem_type: int, *vendor_and_device: int) -> None:
+        is_dml = device_type == NativeDevice.dml()
+        vendor = int(_VENDORS["dml"]) if is_dml else 0
+        self._type, self._mem_type = _KINDS["dml"] if is_dml else device_type, mem_type
+        self._vendor, self._id = vendor_and_device if len(vendor_and_device) == 2 else (vendor, *vendor_and_device)
 
     def device_id(self) -> int:
         """Which of the devices of its kind."""
@@ -168,13 +184,68 @@ class OrtDevice:
         """0 is the CPU, 1 a GPU."""
         return self._type
 
-    def device_vendor_id(self) -> int:
+    def mem_type(self) -> int:
+        """The kind of memory."""
+        return self._mem_type
+
+    def vendor_id(self) -> int:
         """The PCI number of its vendor."""
         return self._vendor
 
-    def device_mem_type(self) -> int:
-        """The ordinary kind of memory."""
+    @staticmethod
+    def default_memory() -> int:
+        """The number of the ordinary kind of memory."""
         return int(OrtDeviceMemoryType.DEFAULT)
+
+    @staticmethod
+    def dml() -> int:
+        """What DirectML's devices are made by; they are GPUs then."""
+        return 4
+
+
+def _numbered(kind: str) -> staticmethod[[], int]:
+    return staticmethod(lambda: _KINDS[kind])
+
+
+for _name in _KINDS.keys() - {"dml"}:  # cpu(), cuda() and so on: the number of a kind
+    setattr(NativeDevice, _name, _numbered(_name))
+
+
+@works("a name and a number; whether there is such a device shows where it is used")
+class OrtDevice:
+    """A device by its name and number."""
+
+    def __init__(self, c_ort_device: NativeDevice | OrtDevice) -> None:
+        if not isinstance(c_ort_device, (NativeDevice, OrtDevice)):
+            raise ValueError("an OrtDevice is made by OrtDevice.make(name, device_id)")
+        native = c_ort_device._get_c_device() if isinstance(c_ort_device, OrtDevice) else c_ort_device
+        self._ort_device: NativeDevice = native
+
+    def _get_c_device(self) -> NativeDevice:
+        return self._ort_device
+
+    @staticmethod
+    def make(ort_device_name: str, device_id: int, vendor_id: int | OrtDeviceVendorId = -1) -> OrtDevice:
+        """A device by its name and number."""
+        vendor = _VENDORS.get(ort_device_name.lower(), 0) if vendor_id < 0 else vendor_id
+        kind, memory = _kind(ort_device_name), NativeDevice.default_memory()
+        return OrtDevice(NativeDevice(kind, memory, int(vendor), device_id))
+
+    def device_id(self) -> int:
+        """Which of the devices of its kind."""
+        return self._ort_device.device_id()
+
+    def device_type(self) -> int:
+        """0 is the CPU, 1 a GPU."""
+        return self._ort_device.device_type()
+
+    def device_vendor_id(self) -> int:
+        """The PCI number of its vendor."""
+        return self._ort_device.vendor_id()
+
+    def device_mem_type(self) -> int:
+        """The kind of memory."""
+        return self._ort_device.mem_type()
 
 
 # --- Their descriptions -----------------------------------------------------------------------------------------------

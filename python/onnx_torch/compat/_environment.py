@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from .. import _C
 from ..versions import torch_version
 from ._devices import get_device
-from ._status import Status, absent_class, ignored, refused, works
+from ._status import absent_class, ignored, refused, works
 
 __all__ = [
     "AdapterFormat",
     "LoraAdapter",
     "ModelCompiler",
-    "OrtArenaCfg",
     "OrtEpContextData",
     "OrtEpContextDataBuffer",
     "OrtExternalInitializerInfo",
@@ -79,7 +77,8 @@ def get_build_info() -> str:
     from .. import __version__
 
     return (
-        f"onnx_torch {__version__}, torch {torch_version()}, with the interface of ONNX Runtime {ONNXRUNTIME_VERSION}"
+        f"onnx_torch {__version__}, torch {torch_version()}; "
+        f"Build Info: the interface of ONNX Runtime {ONNXRUNTIME_VERSION}"
     )
 
 
@@ -102,14 +101,6 @@ preload_dlls = ignored("CUDA's libraries are loaded with the first CUDA device")
 
 _ALLOCATORS = "torch's allocators manage the memory"
 create_and_register_allocator = create_and_register_allocator_v2 = ignored(_ALLOCATORS)
-
-
-@works(_ALLOCATORS, Status.IGNORED)
-class OrtArenaCfg:
-    """Sizes of an arena."""
-
-    def __init__(self, *sizes: Any, **named_sizes: Any) -> None:
-        """Takes anything."""
 
 
 _LIBRARIES = "providers of onnxruntime are compiled against its own interface"

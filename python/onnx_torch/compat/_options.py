@@ -1,4 +1,4 @@
-"""`SessionOptions` and `RunOptions`."""
+"""`SessionOptions`, `RunOptions` and `OrtArenaCfg`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from .. import _C
 from ._devices import CPU, OrtEpDevice, get_available_providers
 from ._enums import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, OrtExecutionProviderDevicePolicy
-from ._errors import Fail
+from ._errors import Fail, InvalidArgument
 from ._status import MARK, Status, ignored, refused, works
 
 if TYPE_CHECKING:
     from ._values import OrtValue
 
-__all__ = ["RunOptions", "SessionOptions"]
+__all__ = ["OrtArenaCfg", "RunOptions", "SessionOptions"]
 
 
 def _convert(value: Any, default: Any) -> Any:
@@ -84,7 +84,7 @@ class SessionOptions(_Options):
     >>> options.intra_op_num_threads = 1
     """
 
-    __slots__ = ("_cancelled", "_denotations", "_dimensions", "_initializers", "_providers")
+    __slots__ = ("_cancelled", "_denotations", "_dimensions", "_external", "_initializers", "_providers")
 
     intra_op_num_threads = _Option(0)
     inter_op_num_threads = _kept(0, _POOLS)
@@ -95,7 +95,7 @@ class SessionOptions(_Options):
     )
     enable_profiling = _Option(False)
     profile_file_prefix = _Option("onnxruntime_profile_")
-    optimized_model_filepath = _Option("", "a session with it is refused: what runs is no ONNX model", Status.REFUSED)
+    optimized_model_filepath = _Option("", "the model is written as it came: what runs is no ONNX model")
     enable_cpu_mem_arena = _kept(True, _MEMORY)
     enable_mem_pattern = _kept(True, _MEMORY)
     enable_mem_reuse = _kept(True, _MEMORY)
@@ -110,6 +110,7 @@ class SessionOptions(_Options):
         self._cancelled = False
         self._denotations: dict[str, int] = {}
         self._dimensions: dict[str, int] = {}
+        self._external: dict[str, memoryview] = {}
         self._initializers: dict[str, OrtValue] = {}
         self._providers: dict[str, dict[str, str]] = {}
 
@@ -131,9 +132,15 @@ class SessionOptions(_Options):
         """Takes the values of initializers from OrtValues instead of the model's external files."""
         self._initializers.update(zip(names, values, strict=True))
 
-    add_external_initializers_from_files_in_memory = refused(
-        "name their folder by the entry session.model_external_initializers_file_folder_path"
-    )
+    @works("without a copy: the buffers must stay as they are while sessions live")
+    def add_external_initializers_from_files_in_memory(
+        self, names: Sequence[str], buffers: Sequence[Any], lengths: Sequence[int], /
+    ) -> None:
+        """Takes files of external data from buffers, by the names that the model has for them."""
+        for name, buffer, length in zip(names, buffers, lengths, strict=True):
+            if name in self._external:
+                raise InvalidArgument(f"the external file {name!r} was given before")
+            self._external[name] = memoryview(buffer).cast("B")[:length]
 
     def add_provider(self, name: str, options: Mapping[str, str], /) -> None:
         """Adds a provider to those that a session prefers, in this order."""
@@ -158,8 +165,9 @@ class SessionOptions(_Options):
     set_provider_selection_policy_delegate = refused("name the providers instead")
 
     @works(
-        "all are kept; `session.load_model_format`, `session.model_external_initializers_file_folder_path` and "
-        "`session.record_ep_graph_assignment_info` have a meaning here"
+        "all are kept; `session.load_model_format`, `session.model_external_initializers_file_folder_path`, "
+        "`session.optimized_model_external_initializers_file_name` and `session.record_ep_graph_assignment_info` have "
+        "a meaning here"
     )
     def add_session_config_entry(self, key: str, value: str, /) -> None:
         """Sets an option by its name."""
@@ -214,3 +222,26 @@ class RunOptions(_Options):
         return self._get_entry(key)
 
     add_active_adapter = refused("LoRA adapters are not read")
+
+
+@works("its sizes are kept")
+class OrtArenaCfg(_Options):
+    """Sizes of an arena: a dictionary of them by their names, or the first four."""
+
+    __slots__ = ()
+
+    max_mem = _kept(0, _MEMORY)
+    arena_extend_strategy = _kept(-1, _MEMORY)
+    initial_chunk_size_bytes = _kept(-1, _MEMORY)
+    max_dead_bytes_per_chunk = _kept(-1, _MEMORY)
+    initial_growth_chunk_size_bytes = _kept(-1, _MEMORY)
+    max_power_of_two_extend_bytes = _kept(-1, _MEMORY)
+
+    def __init__(self, *sizes: Any) -> None:
+        super().__init__()
+        known = [name for name, value in vars(OrtArenaCfg).items() if isinstance(value, _Option)]
+        given = sizes[0] if len(sizes) == 1 else dict(zip(known[:4], sizes, strict=True))
+        for name, size in given.items():
+            if name not in known:
+                raise InvalidArgument(f"an arena has no {name!r}; it has {', '.join(known)}")
+            setattr(self, name, size)

@@ -8,6 +8,7 @@ docs/onnxruntime.md lists each name, and whether it works, is ignored or is refu
 """
 
 from onnx_torch.compat._devices import *  # noqa: F403
+from onnx_torch.compat._devices import OrtDevice as OrtDevice
 from onnx_torch.compat._enums import *  # noqa: F403
 from onnx_torch.compat._environment import *  # noqa: F403
 from onnx_torch.compat._environment import ONNXRUNTIME_VERSION as __version__

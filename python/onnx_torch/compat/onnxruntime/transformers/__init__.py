@@ -1,0 +1,8 @@
+"""What others import, where onnxruntime itself is not installed; where it is, `compat.install()` finds its own."""
+
+from onnx_torch.compat._status import MARK, Status
+
+globals()[MARK] = (
+    Status.WORKS,
+    "onnxruntime's own where it is installed, under `compat.install()`; else `io_binding_helper.TypeHelper` alone",
+)
