@@ -1,0 +1,251 @@
+"""Small models of transformers with random weights, in Hugging Face's optimum: what it gives here equals torch.
+
+A program, which test_optimum.py runs where optimum is. It prints a line for each thing that was compared.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx_torch
+
+onnx_torch.compat.install()
+
+import numpy as np  # noqa: E402
+import onnx  # noqa: E402
+import onnxruntime  # noqa: E402
+import tokenizers  # noqa: E402
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from optimum import onnxruntime as optimum  # noqa: E402
+from optimum.onnxruntime.configuration import AutoQuantizationConfig  # noqa: E402
+from PIL import Image  # noqa: E402
+
+WORDS = "the quick brown fox jumps over a lazy dog and runs away from here to there".split()
+SPECIAL = {
+    "pad_token": "<pad>",
+    "unk_token": "<unk>",
+    "mask_token": "<mask>",
+    "eos_token": "<eos>",
+    "sep_token": "<sep>",
+}
+VOCABULARY = {word: number for number, word in enumerate([*SPECIAL.values(), "<cls>", *WORDS])}
+SIZE = len(VOCABULARY)
+TEXT = "the quick brown fox jumps over a lazy dog"
+ROUGH = {"rtol": 1e-3, "atol": 1e-4}
+
+SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+SIDES = {
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 32,
+}
+IDS = {"pad_token_id": 0, "eos_token_id": 3, "bos_token_id": 5, "decoder_start_token_id": 5}
+BERT = transformers.BertConfig(vocab_size=SIZE, max_position_embeddings=64, num_labels=2, **SMALL)
+WAV2VEC2 = transformers.Wav2Vec2Config(
+    vocab_size=SIZE, conv_dim=(8, 8), conv_stride=(5, 4), conv_kernel=(10, 8), num_feat_extract_layers=2,
+    num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2, classifier_proj_size=8, num_labels=3, **SMALL,
+)  # fmt: skip
+
+
+def tokenizer() -> transformers.PreTrainedTokenizerFast:
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel(VOCABULARY, unk_token="<unk>"))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=words, cls_token="<cls>", model_input_names=["input_ids", "attention_mask"], **SPECIAL
+    )
+
+
+def text() -> dict[str, torch.Tensor]:
+    return dict(tokenizer()([TEXT, TEXT], return_tensors="pt"))
+
+
+def choices() -> dict[str, torch.Tensor]:
+    return {name: torch.stack([value, value.flip(1)], 1) for name, value in text().items()}
+
+
+def sound(seconds: float = 0.2) -> torch.Tensor:
+    return torch.randn(1, int(16000 * seconds), generator=torch.Generator().manual_seed(0))
+
+
+# torch's class, its configuration, optimum's class, and what both are given.
+CLASSIFIERS: dict[str, tuple[type, Any, type, Callable[[], dict[str, torch.Tensor]]]] = {
+    "text-classification": (
+        transformers.BertForSequenceClassification, BERT, optimum.ORTModelForSequenceClassification, text
+    ),
+    "token-classification": (
+        transformers.BertForTokenClassification, BERT, optimum.ORTModelForTokenClassification, text
+    ),
+    "question-answering": (transformers.BertForQuestionAnswering, BERT, optimum.ORTModelForQuestionAnswering, text),
+    "fill-mask": (transformers.BertForMaskedLM, BERT, optimum.ORTModelForMaskedLM, text),
+    "feature-extraction": (transformers.BertModel, BERT, optimum.ORTModelForFeatureExtraction, text),
+    "multiple-choice": (transformers.BertForMultipleChoice, BERT, optimum.ORTModelForMultipleChoice, choices),
+    "image-classification": (
+        transformers.ViTForImageClassification,
+        transformers.ViTConfig(image_size=30, patch_size=10, num_labels=3, **SMALL),
+        optimum.ORTModelForImageClassification,
+        lambda: {"pixel_values": torch.randn(2, 3, 30, 30, generator=torch.Generator().manual_seed(0))},
+    ),
+    "audio-classification": (
+        transformers.Wav2Vec2ForSequenceClassification, WAV2VEC2, optimum.ORTModelForAudioClassification,
+        lambda: {"input_values": sound()},
+    ),
+    "ctc": (transformers.Wav2Vec2ForCTC, WAV2VEC2, optimum.ORTModelForCTC, lambda: {"input_values": sound()}),
+}  # fmt: skip
+GENERATORS: dict[str, tuple[type, Any, type, Callable[[], dict[str, torch.Tensor]]]] = {
+    "gpt2": (
+        transformers.GPT2LMHeadModel,
+        transformers.GPT2Config(vocab_size=SIZE, n_positions=64, n_embd=16, n_layer=2, n_head=2, **IDS),
+        optimum.ORTModelForCausalLM,
+        text,
+    ),
+    "llama": (
+        transformers.LlamaForCausalLM,
+        transformers.LlamaConfig(vocab_size=SIZE, max_position_embeddings=64, num_key_value_heads=1, **SMALL, **IDS),
+        optimum.ORTModelForCausalLM,
+        text,
+    ),
+    "t5": (
+        transformers.T5ForConditionalGeneration,
+        transformers.T5Config(vocab_size=SIZE, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, **IDS),
+        optimum.ORTModelForSeq2SeqLM,
+        text,
+    ),
+    "bart": (
+        transformers.BartForConditionalGeneration,
+        transformers.BartConfig(vocab_size=SIZE, max_position_embeddings=64, forced_eos_token_id=None, **SIDES, **IDS),
+        optimum.ORTModelForSeq2SeqLM,
+        text,
+    ),
+    "whisper": (
+        transformers.WhisperForConditionalGeneration,
+        transformers.WhisperConfig(
+            vocab_size=SIZE, num_mel_bins=8, max_source_positions=1500, max_target_positions=64, suppress_tokens=None,
+            begin_suppress_tokens=None, **SIDES, **IDS,
+        ),
+        optimum.ORTModelForSpeechSeq2Seq,
+        lambda: {"input_features": torch.randn(1, 8, 3000, generator=torch.Generator().manual_seed(0))},
+    ),
+}  # fmt: skip
+
+
+MODELS = {**CLASSIFIERS, **GENERATORS}
+
+
+def both(folder: Path, name: str, **options: Any) -> tuple[Any, Any]:
+    """A model of torch, and optimum's of the same weights, which optimum has exported."""
+    of_torch, config, of_optimum, _ = MODELS[name]
+    saved, exported = folder / name, folder / f"{name}.onnx"
+    if not saved.exists():
+        torch.manual_seed(0)
+        of_torch(config).save_pretrained(saved)
+        of_optimum.from_pretrained(saved, export=True).save_pretrained(exported)
+    return of_torch.from_pretrained(saved).eval(), of_optimum.from_pretrained(exported, **options)
+
+
+def compare(what: str, ours: Any, theirs: Any) -> None:
+    given = {name: value for name, value in ours.items() if isinstance(value, torch.Tensor)}
+    assert given, what
+    for name, value in given.items():
+        np.testing.assert_allclose(value, theirs[name], **ROUGH, err_msg=f"{what}: {name}")
+    print("same:", what, flush=True)
+
+
+def check_classifiers(folder: Path) -> None:
+    for name in CLASSIFIERS:
+        model, exported = both(folder, name)
+        given = MODELS[name][-1]()
+        compare(name, exported(**given), model(**given))
+
+
+def check_generators(folder: Path) -> None:
+    for name in GENERATORS:
+        given = MODELS[name][-1]()
+        for use_io_binding in (False, True):
+            model, exported = both(folder, name, use_io_binding=use_io_binding)
+            assert exported.use_io_binding == use_io_binding
+            start = {"decoder_input_ids": torch.tensor([[5, 7]])} if model.config.is_encoder_decoder else {}
+            inputs = {key: value[:1] for key, value in given.items()} | start
+            ours, theirs = exported(**inputs), model(**inputs)
+            np.testing.assert_allclose(ours.logits, theirs.logits, **ROUGH, err_msg=name)
+            for beams in (1, 2):
+                options = {"max_new_tokens": 8, "min_new_tokens": 8, "num_beams": beams, "do_sample": False}
+                ours, theirs = exported.generate(**given, **options), model.generate(**given, **options)
+                assert ours.tolist() == theirs.tolist(), (name, use_io_binding, beams)
+            print("same:", name, "with" if use_io_binding else "without", "IO binding", flush=True)
+
+
+def check_pipelines(folder: Path) -> None:
+    image = Image.fromarray(np.arange(30 * 30 * 3, dtype=np.uint8).reshape(30, 30, 3))
+    few = {"max_new_tokens": 4, "do_sample": False}
+    images = {"image_processor": transformers.ViTImageProcessor(size={"height": 30, "width": 30})}
+    sounds = {"feature_extractor": transformers.Wav2Vec2FeatureExtractor()}
+    labels = {"candidate_labels": ["fox", "dog"]}
+    pipelines: dict[str, tuple[str, dict[str, Any], tuple[Any, ...], dict[str, Any]]] = {
+        "text-classification": ("text-classification", {}, (TEXT,), {}),
+        "token-classification": ("token-classification", {}, (TEXT,), {}),
+        "question-answering": ("question-answering", {}, (), {"question": "here to there", "context": TEXT}),
+        "fill-mask": ("fill-mask", {}, ("the quick <mask> fox",), {}),
+        "feature-extraction": ("feature-extraction", {}, (TEXT,), {}),
+        "zero-shot-classification": ("text-classification", {}, (TEXT,), labels),
+        "image-classification": ("image-classification", images, (image,), {}),
+        "audio-classification": ("audio-classification", sounds, (sound()[0].numpy(),), {}),
+        "text-generation": ("gpt2", {}, (TEXT,), few),
+        "text2text-generation": ("t5", {}, (TEXT,), few),
+        "summarization": ("bart", {}, (TEXT,), {**few, "min_length": 0}),
+    }
+    for task, (name, parts, given, options) in pipelines.items():
+        model, exported = both(folder, name)
+        parts = parts or {"tokenizer": tokenizer()}
+        ours = optimum.pipeline(task, model=exported, **parts)(*given, **options)
+        theirs = transformers.pipeline(task, model=model, **parts)(*given, **options)
+        same(ours, theirs, task)
+        print("same:", task, flush=True)
+
+
+def same(ours: Any, theirs: Any, what: str) -> None:
+    """Equal but for the rounding of floats."""
+    assert type(ours) is type(theirs), what
+    if isinstance(theirs, dict):
+        assert ours.keys() == theirs.keys(), what
+        same(list(ours.values()), list(theirs.values()), what)
+    elif isinstance(theirs, list):
+        assert len(ours) == len(theirs), what
+        for one, other in zip(ours, theirs, strict=True):
+            same(one, other, what)
+    elif isinstance(theirs, float):
+        np.testing.assert_allclose(ours, theirs, **ROUGH, err_msg=what)
+    else:
+        assert ours == theirs, what
+
+
+def check_quantizer(folder: Path) -> None:
+    model, _ = both(folder, "text-classification")
+    quantizer = optimum.ORTQuantizer.from_pretrained(folder / "text-classification.onnx")
+    quantizer.quantize(save_dir=folder / "quantized", quantization_config=AutoQuantizationConfig.avx2(is_static=False))
+    proto = onnx.load(folder / "quantized" / "model_quantized.onnx")
+    assert any(node.op_type == "MatMulInteger" for node in proto.graph.node)
+    quantized = optimum.ORTModelForSequenceClassification.from_pretrained(folder / "quantized")
+    ours, theirs = quantized(**text()).logits, model(**text()).logits
+    assert 0 < (ours - theirs).abs().max() < 0.02 * theirs.abs().max(), (ours, theirs)
+    print("same: but for 8 bits, text-classification", flush=True)
+
+
+def main() -> None:
+    assert onnxruntime.get_build_info().startswith("onnx_torch")
+    with tempfile.TemporaryDirectory() as name, torch.no_grad():
+        folder = Path(name)
+        for part in sys.argv[1:]:
+            globals()[f"check_{part}"](folder)
+
+
+if __name__ == "__main__":
+    main()
