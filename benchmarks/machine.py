@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import subprocess
 from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
+
+from onnx_torch.self_test.machine import driver
 
 PROC = Path("/proc")
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -74,11 +75,3 @@ def gpu(device: str) -> str:
 
     properties = torch.cuda.get_device_properties(device)
     return f"{properties.name}, driver {driver()}, CUDA {torch.version.cuda}"
-
-
-def driver() -> str:
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]
-    except (OSError, subprocess.CalledProcessError, IndexError):
-        return "unknown"

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .python_module import OnnxModule, to_module
     from .random_feeds import random_inputs
     from .saving import load
+    from .self_test import selftest
     from .session import InferenceSession
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "profile",
     "random_inputs",
     "register_op",
+    "selftest",
     "show",
     "show_versions",
     "to_module",
@@ -99,6 +101,7 @@ _LAZY = {
     "python_module": ["OnnxModule", "to_module"],
     "random_feeds": ["random_inputs"],
     "saving": ["load"],
+    "self_test": ["selftest"],
     "session": ["InferenceSession"],
 }
 _MODULE_OF = {name: module for module, names in _LAZY.items() for name in names}

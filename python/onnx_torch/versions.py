@@ -80,9 +80,14 @@ def show_versions() -> None:
     >>> onnx_torch.show_versions()  # doctest: +ELLIPSIS
     onnx_torch ...
     """
-    rows = list(_versions())
+    rows = version_rows()
     width = max(len(name) for name, _ in rows)
     print("\n".join(f"{name:{width}}  {value}" for name, value in rows))
+
+
+def version_rows() -> list[tuple[str, str]]:
+    """What `show_versions` prints, by name."""
+    return list(_versions())
 
 
 def _versions() -> Iterator[tuple[str, str]]:

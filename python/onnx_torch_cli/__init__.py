@@ -13,12 +13,12 @@ import typer
 
 from .terminal import complain, is_mistake
 
-COMMANDS = ("run", "info", "check", "convert", "compare", "profile", "show", "extract", "bench", "batch", "coverage")
+COMMANDS = tuple("run info check convert compare profile show extract bench batch coverage selftest".split())
 
 HELP = """Run ONNX models on LibTorch, and find out about them.
 
-Exit codes: 0 all is well; 1 the answer is no (`check` found problems, `compare` a difference); 2 a mistake in the call,
-or a model that cannot be read, prepared or run.
+Exit codes: 0 all is well; 1 the answer is no (`check` found problems, `compare` and `selftest` a difference); 2 a
+mistake in the call, or a model that cannot be read, prepared or run.
 """
 
 

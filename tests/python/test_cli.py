@@ -117,6 +117,7 @@ def test_the_module_is_the_program(cli):
         (["extract", "net.onnx", "p.onnx", "--outputs", "nope"], 'no value "nope"'),
         (["bench", "net.onnx", "--engine", "tvm"], 'no engine "tvm"'),
         (["coverage", "--format", "pdf"], "pdf"),
+        (["selftest", "--device", "CUDA:99"], "CUDA:99 is not there"),
         (["frobnicate"], "frobnicate"),
     ],
 )

@@ -105,7 +105,8 @@ def smoke(tmp_path_factory):
     subprocess.run(install, check=True, env=variables)  # with its requirements: they must be there in fitting versions
     run = subprocess.run([python, HERE / "smoke.py"], capture_output=True, text=True, cwd=folder, env=variables)
     assert run.returncode == 0, run.stderr
-    return {**json.loads(run.stdout), "site": str(site), "command": environment / "bin" / "onnx-torch"}
+    command = environment / "bin" / "onnx-torch"
+    return {**json.loads(run.stdout), "site": str(site), "command": command, "env": variables}
 
 
 def test_the_package_is_the_wheels(smoke):
@@ -116,6 +117,11 @@ def test_the_package_is_the_wheels(smoke):
 def test_the_command_is_installed(smoke):
     done = subprocess.run([smoke["command"], "coverage"], capture_output=True, text=True)
     assert done.returncode == 0 and re.search("^Relu  ", done.stdout, re.M), done.stderr
+
+
+def test_it_passes_its_self_test(smoke):
+    done = subprocess.run([smoke["command"], "selftest", "--quick"], capture_output=True, text=True, env=smoke["env"])
+    assert done.returncode == 0 and "all is well" in done.stdout, done.stdout + done.stderr
 
 
 def test_models_run(smoke):

@@ -1,0 +1,46 @@
+"""Whether this installation computes what it should, on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .. import _C
+from ..progress import Progress
+from .results import Failure, Part, SelfTest
+
+__all__ = ["Failure", "Part", "SelfTest", "selftest"]
+
+EVERY_WHEN_QUICK = 8  # of the suite's node cases
+
+
+def selftest(
+    device: str = "CPU", *, quick: bool = False, progress: Callable[[str], Progress] | None = None
+) -> SelfTest:
+    """Finds out whether this installation computes what it should on this machine's CPU or GPU.
+
+    It runs ONNX's own backend suite, from the onnx package that is installed, then operators in several element types
+    and what passes make one operator of, beside ONNX's reference in float64, models of 8 bits and in half precision,
+    and models on several threads at a time. What the printed result says is what a report of a fault should carry.
+
+    Args:
+        device: "CPU" or "CUDA:n".
+        quick: every eighth of the suite's node cases only.
+        progress: called with the name of each part before it begins, gives what is called with how many of its cases
+            are done, and of how many.
+    """
+    _C.check_device(device)
+    from . import machine, official, samples  # the suite's cases are made when they are imported
+
+    report = progress or (lambda _: lambda done, of: None)
+    suite = official.run_suite(device, EVERY_WHEN_QUICK if quick else 1, report("ONNX's backend suite"))
+    parts, ways = [suite], []
+    for name, chosen in (
+        ("operators", samples.operator_samples()),
+        ("packed operators and chains", samples.composed_samples()),
+        ("8 bits and half precision", samples.narrow_samples()),
+    ):
+        part, found = samples.run_samples(name, chosen, device, report(name))
+        parts.append(part)
+        ways += found if name != "operators" else []
+    parts.append(samples.run_threads(device, report("threads")))
+    return SelfTest(device, tuple(machine.machine_rows(device)), tuple(ways), tuple(parts))
