@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import fnmatch
+import importlib.util
 import re
 import sys
 import time
@@ -154,6 +155,14 @@ def show(results: Results) -> None:
     print(f"\n{report.legend(results)}")
 
 
+def draw(results: Results, file: Path) -> None:
+    """A picture beside the results, where there is what draws it."""
+    if importlib.util.find_spec("matplotlib"):
+        plot(results, file)
+    else:
+        note("There is no picture: it takes matplotlib, which is not installed.")
+
+
 def record(results: Results) -> None:
     """Keeps results with the documentation."""
     page, file = page_of(results.settings), results_file(DOCS, results.settings)
@@ -180,7 +189,7 @@ def main() -> int:
             return 0 if made == chosen else 1
         began = time.monotonic()
         results = measure_all(made, chosen_engines(args), settings_of(args), args)
-        plot(results, results_file(args.output, results.settings).with_suffix(".svg"))
+        draw(results, results_file(args.output, results.settings).with_suffix(".svg"))
         note(f"Measured in {(time.monotonic() - began) / 60:.1f} minutes; the results are in {args.output}")
     show(results)
     if args.record:

@@ -2,6 +2,7 @@
 
 import contextlib
 import fnmatch
+import importlib.util
 import itertools
 import math
 import statistics
@@ -18,7 +19,7 @@ import pytest
 import torch
 from benchmarks import engines, machine, measuring, processes, report, variants
 from benchmarks import results as r
-from benchmarks.__main__ import ROOT, chosen_cases, chosen_engines, gpu_of, page_of, parser
+from benchmarks.__main__ import ROOT, chosen_cases, chosen_engines, draw, gpu_of, page_of, parser
 from benchmarks.measuring import Measured, Row, Settings
 from benchmarks.models import CASES
 from benchmarks.models.case import Case, Network, model_file, read_inputs
@@ -706,3 +707,9 @@ def test_the_command_measures_and_prints(tmp_path):
         check=True,
     )
     assert again.stdout == done.stdout
+
+
+def test_there_is_no_picture_without_what_draws_it(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    draw(None, tmp_path / "picture.svg")
+    assert "matplotlib" in capsys.readouterr().err and not list(tmp_path.iterdir())
