@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 
 from onnx_torch import _C
 
@@ -14,6 +16,7 @@ from .values import element
 from .wrong_oracles import WRONG
 
 PATH = Path(__file__).parents[3] / "docs" / "coverage.md"
+GPU = Path(__file__).with_name("gpu.json")  # which `./dev gpu --take` writes
 
 # How a family of element types is written where all of it is there.
 FAMILIES = [
@@ -66,6 +69,7 @@ def _head(recorded: dict[str, Outcomes]) -> list[str]:
     ]
     for device in ("CPU", "CUDA"):
         lines.append(f"| {device} | {summary(recorded[device].values()) if device in recorded else 'not run'} |")
+    lines += gpu_lines(json.loads(GPU.read_text())) if GPU.exists() else []
     lines += [
         "",
         "On the CPU, a cell was compared with the first of these that takes it:",
@@ -84,6 +88,23 @@ def _head(recorded: dict[str, Outcomes]) -> list[str]:
         "equal unless they are marked. A range of widths stands for all of them: float16–64 is float16, float and "
         "double. complex, float8 and float6 are all types whose names begin so, but for float8e8m0.",
     ]
+    return lines
+
+
+def gpu_lines(found: dict[str, Any]) -> list[str]:
+    """What `./dev gpu` found, part by part."""
+    where = f"{found['card']} (compute capability {found['capability']}, driver {found['driver']})"
+    lines = [
+        "",
+        f"On a GPU, {where}, with torch {found['torch']} and CUDA {found['cuda']}, on {found['date']}, by `./dev gpu`:",
+        "",
+        "| part | passed | failed | skipped | steps | not passed |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, part in found["parts"].items():
+        counts = [part["passed"], part["failed"], part["skipped"], part["steps"]]
+        names = ", ".join(part["steps_not_passed"]) or "none"
+        lines.append(f"| {name} | {' | '.join(map(str, counts))} | {names} |")
     return lines
 
 
