@@ -18,9 +18,12 @@ def selftest(
     It runs ONNX's own backend suite and models of its own, and tells what the machine is, which ways are taken on it,
     and what differs. The exit code is 1 where something does. The output is what a report of a fault should carry.
     """
+    import faulthandler
+
     import onnx_torch
     from onnx_torch.progress import Progress
 
+    faulthandler.enable()  # which tells, where an instruction is none on this CPU, what was being computed
     with contextlib.ExitStack() as parts:
 
         def next_part(name: str) -> Progress:

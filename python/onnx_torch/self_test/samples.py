@@ -88,19 +88,19 @@ class Sample:
         """Raises an AssertionError where the result is not what is expected."""
         if actual.shape != expected.shape:
             raise AssertionError(f"expected the shape {expected.shape}, got {actual.shape}")
-        if not _is_float(expected.dtype):
+        dtype = _dtype(element) if _is_float(expected.dtype) else expected.dtype
+        if actual.dtype != dtype:
+            raise AssertionError(f"expected {dtype}, got {actual.dtype}")
+        if not _is_float(dtype):
             np.testing.assert_array_equal(actual, expected)
             return
-        if actual.dtype != _dtype(element):
-            raise AssertionError(f"expected {_dtype(element)}, got {actual.dtype}")
         exact, found = expected.astype(np.float64), actual.astype(np.float64)
         with np.errstate(all="ignore"):
             size = np.abs(exact)[np.isfinite(exact)].max(initial=0) if self.of_largest else np.abs(exact)
             allowed = np.broadcast_to(self.units * _unit(self.rounds_to or element) * size + self.step, exact.shape)
             off = np.abs(found - exact)
-        same = (
-            (exact == found) | (np.isnan(exact) & np.isnan(found)) | (off <= np.where(np.isfinite(exact), allowed, -1))
-        )
+        close = np.isfinite(exact) & (off <= allowed)
+        same = close | (exact == found) | (np.isnan(exact) & np.isnan(found))
         if not same.all():
             raise AssertionError(
                 f"{np.count_nonzero(~same)} of {np.size(same)} elements differ, where {allowed[~same].max():.3g} is "
