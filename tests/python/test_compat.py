@@ -98,6 +98,11 @@ def test_devices_have_the_same_numbers():
     native, here = table.native.OrtDevice, table.our_native.OrtDevice
     for name in ("cpu", "cuda", "cann", "dml", "fpga", "gpu", "npu", "webgpu", "default_memory"):
         assert getattr(here, name)() == getattr(native, name)()
+    theirs = importlib.import_module("onnxruntime.capi.onnxruntime_inference_collection")
+    mine = importlib.import_module("onnx_torch.compat.onnxruntime.capi.onnxruntime_inference_collection")
+    for name in ("cpu", "cuda", "cann", "dml", "gpu", "npu", "webgpu"):
+        assert mine.get_ort_device_type(name) == theirs.get_ort_device_type(name)
+    assert mine.OrtDevice is ours.OrtDevice
     for numbers in [(0, 0, 0), (1, 0, 3), (1, 5, 0x10DE, 2), (4, 0, 1)]:
         one, other = here(*numbers), native(*numbers)
         assert [one.device_type(), one.mem_type(), one.vendor_id(), one.device_id()] == [

@@ -43,8 +43,9 @@ def options_of(mode: str, scales: tuple[float, ...]) -> Iterator[dict[str, Any]]
         options = {"mode": mode} if align is None else {"mode": mode, "align_corners": align}
         for scale in scales:
             yield {"scale_factor": scale, **options}
-        yield {"scale_factor": 0.6, "recompute_scale_factor": True, **options}
-        yield {"size": tuple(size * 2 // 3 for size in sizes), **options}
+        if len(scales) > 1:
+            yield {"scale_factor": 0.6, "recompute_scale_factor": True, **options}
+            yield {"size": tuple(size * 2 // 3 for size in sizes), **options}
 
 
 def exported(module: torch.nn.Module, x: torch.Tensor, opset: int, by_export: bool, dynamic: bool) -> onnx.ModelProto:

@@ -349,6 +349,14 @@ def test_tells_where_the_model_is(ort, tmp_path):
     np.testing.assert_array_equal(session._sess.run(["sum"], {"x": X, "y": X}, None)[0], 3 * X)
 
 
+def test_values_are_made_on_native_devices(ort):
+    native = ort.capi.onnxruntime_pybind11_state
+    device = native.OrtDevice(native.OrtDevice.cpu(), native.OrtDevice.default_memory(), 0)
+    value = native.OrtValue.ortvalue_from_numpy(X, device)
+    assert value.device_name().lower() == "cpu"
+    np.testing.assert_array_equal(value.numpy(), X)
+
+
 # --- Errors -----------------------------------------------------------------------------------------------------------
 
 

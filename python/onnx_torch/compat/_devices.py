@@ -151,8 +151,8 @@ HOST = TorchDevice("cpu")
 
 
 def get_ort_device_type(device_type: str) -> int:
-    """onnxruntime's number of a kind of device."""
-    return _kind(device_type)
+    """onnxruntime's number of a kind of device, by which its native devices are made."""
+    return NativeDevice.dml() if device_type == "dml" else _kind(device_type)
 
 
 def torch_device(device_type: str | NativeDevice, device_id: int = 0) -> TorchDevice:
