@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "kernels/fork_safe.h"
 #include "onnx_torch/external.h"
 
 namespace onnx {
@@ -36,7 +37,7 @@ class OpenFile {
   const std::filesystem::path path_;
   const int descriptor_;
   std::string version_;  // what differs when the file has been changed
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;
   mutable std::map<Place, std::weak_ptr<const void>> in_memory_;
 };
 
@@ -63,7 +64,7 @@ class ExternalData {
   std::filesystem::path directory_, linked_directory_;
   std::shared_ptr<const OpenFile> own_file_;
   ExternalReader reader_;
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;
   mutable std::map<std::filesystem::path, Bytes> files_;
 };
 

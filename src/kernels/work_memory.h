@@ -10,6 +10,8 @@
 #include <memory>
 #include <mutex>
 
+#include "kernels/fork_safe.h"
+
 namespace onnxtorch {
 
 // The blocks that a model's runs have given up. What a few runs have not asked for goes back to the system. Any number
@@ -62,7 +64,7 @@ class __attribute__((visibility("default"))) WorkMemory : public std::enable_sha
   void give_up(Block block);
   void end_run();
 
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;
   std::multimap<size_t, Block> blocks_;
   uint64_t runs_ = 0;
 };

@@ -6,6 +6,8 @@
 #include <mutex>
 #include <utility>
 
+#include "kernels/fork_safe.h"
+
 namespace onnxtorch {
 
 // The latest values used, by key.
@@ -24,6 +26,7 @@ class Recent {
         return it->second;
       }
     }
+    const NoFork whole;  // a primitive is made under locks of oneDNN's
     auto made = std::make_shared<const Value>(make());
     const std::lock_guard lock(mutex_);
     entries_.emplace_front(key, made);
@@ -33,7 +36,7 @@ class Recent {
 
  private:
   const size_t kept_;
-  std::mutex mutex_;
+  ForkSafeMutex mutex_;
   std::list<std::pair<Key, std::shared_ptr<const Value>>> entries_;
 };
 

@@ -6,13 +6,14 @@
 #include <utility>
 
 #include "import/model_reader.h"
+#include "kernels/fork_safe.h"
 #include "registry/schema.h"
 
 namespace onnxtorch {
 namespace {
 
 struct Table {
-  std::mutex mutex;
+  ForkSafeMutex mutex;
   std::map<std::pair<std::string, std::string>, std::map<int64_t, TranslateFunction>> operators;
 };
 

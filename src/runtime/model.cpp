@@ -131,17 +131,8 @@ std::shared_ptr<RecordedRuns> PreparedModel::recorded_runs(const std::shared_ptr
 }
 
 PreparedModel::Runnable PreparedModel::runnable_for(const Variant& variant) const {
-  constexpr size_t kMostVariants = 16;
   if (variant == base_variant()) return base_;
-  const std::lock_guard lock(mutex_);
-  const auto found = std::ranges::find(variants_, variant, &decltype(variants_)::value_type::first);
-  if (found != variants_.end()) {
-    variants_.splice(variants_.begin(), variants_, found);
-  } else {
-    variants_.emplace_front(variant, runnable(variant, lowered(variant)));
-    if (variants_.size() > kMostVariants) variants_.pop_back();
-  }
-  return variants_.front().second;
+  return *variants_.get(variant, [&] { return runnable(variant, lowered(variant)); });
 }
 
 void PreparedModel::trim() const {

@@ -3,9 +3,7 @@
 
 #include <ATen/core/ivalue.h>
 
-#include <list>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +15,7 @@
 #include "kernels/run_guard.h"
 #include "lower/cpu.h"
 #include "lower/placement.h"
+#include "lower/recent.h"
 #include "onnx_torch/options.h"
 #include "runtime/cuda_settings.h"
 #include "runtime/executable.h"
@@ -102,8 +101,7 @@ class PreparedModel {
   Runnable base_;
   // Feeding an initializer makes another graph of the model: it was a constant before. So does asking for other
   // outputs.
-  mutable std::mutex mutex_;
-  mutable std::list<std::pair<Variant, Runnable>> variants_;  // the latest used in front
+  mutable Recent<Variant, Runnable> variants_{16};
 };
 
 }  // namespace onnxtorch

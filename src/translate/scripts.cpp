@@ -11,6 +11,7 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "kernels/fork_safe.h"
 #include "translate/script_files.h"
 #include "translate/writes.h"
 
@@ -113,7 +114,7 @@ bool is_deterministic(const jit::Block& block) {
 }
 
 const Script& find_script(const std::string& name) {
-  static std::mutex mutex;
+  static ForkSafeMutex mutex;
   static const auto library = std::make_shared<Library>();
   const std::lock_guard lock(mutex);
   return library->find(name);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/fork_safe.h"
 #include "lower/onednn/primitives.h"
 
 namespace onnxtorch::onednn {
@@ -37,7 +38,7 @@ class LaidWeight {
   void release(const dnnl::memory::desc& plain, const dnnl::memory::desc& laid) const;
 
   const std::string name_;
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;
   mutable std::vector<Laid> laid_;
   mutable std::vector<SavedWeights> saved_;   // by another object
   at::Tensor form_;                           // of the weight held, on the meta device

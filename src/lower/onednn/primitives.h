@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/fork_safe.h"
 #include "lower/onednn/packed.h"
 #include "lower/plain.h"
 #include "lower/recent.h"
@@ -45,7 +46,7 @@ class Frames {
   void give_back(std::unique_ptr<Frame> frame);
 
  private:
-  std::mutex mutex_;
+  ForkSafeMutex mutex_;
   std::vector<std::unique_ptr<Frame>> free_;
 };
 

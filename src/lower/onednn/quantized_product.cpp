@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "kernels/arrange.h"
+#include "kernels/fork_safe.h"
 #include "kernels/work_memory.h"
 #include "lower/onednn/convolution.h"
 #include "lower/onednn/fused.h"
@@ -113,7 +114,7 @@ class QuantizedProduct : public PackedProduct {
   }
 
   at::Tensor in_float(const at::Tensor& x) const {
-    std::call_once(made_, [&] { float_ = of_float(post_ops_); });
+    made_([&] { float_ = of_float(post_ops_); });
     const at::Tensor y = static_cast<const PackedProduct&>(*float_).run(
         dequantize(x, quantized_.input.scale, quantized_.input.zero_point), {});
     const auto& to = quantized_.result;
@@ -121,7 +122,7 @@ class QuantizedProduct : public PackedProduct {
   }
 
   mutable Recent<std::vector<int64_t>, Prepared> recent_{64};
-  mutable std::once_flag made_;
+  mutable Once made_;
   mutable c10::intrusive_ptr<Packed> float_;
 };
 

@@ -83,7 +83,7 @@ void RowProduct::take_panels(const float* x, float* y) const {
 }
 
 const at::Tensor& RowProduct::blocks() const {
-  std::call_once(blocks_made_, [&] {
+  blocks_made_([&] {
     const int64_t count = (out_ + kColumns - 1) / kColumns;
     const at::Tensor padded = at::zeros({in_ + 1, count * kColumns}, c10::kFloat);
     padded.narrow(0, 1, in_).narrow(1, 0, out_).copy_(at::as_strided(laid_.plain(), form_.sizes(), form_.strides()));
@@ -94,7 +94,7 @@ const at::Tensor& RowProduct::blocks() const {
 }
 
 const RowProduct::Panels& RowProduct::panels() const {
-  std::call_once(panels_made_, [&] {
+  panels_made_([&] {
     const InnerProduct product(1, form_, /*has_bias=*/false, c10::kFloat);
     if (is_reference(product.description)) return;
     const dnnl::memory::desc wanted = product.description.weights_desc();

@@ -2,8 +2,7 @@
 // oneDNN takes one row at 60 % of the speed that memory has.
 #pragma once
 
-#include <mutex>
-
+#include "kernels/fork_safe.h"
 #include "lower/onednn/laid_weight.h"
 
 namespace onnxtorch::onednn {
@@ -38,7 +37,7 @@ class RowProduct {
   const LaidWeight& laid_;
   const at::Tensor form_, bias_;
   const int64_t in_, out_;
-  mutable std::once_flag blocks_made_, panels_made_;
+  mutable Once blocks_made_, panels_made_;
   mutable at::Tensor blocks_;  // the weight and the bias as product_rows takes them
   mutable Panels panels_;
 };

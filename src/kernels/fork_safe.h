@@ -1,0 +1,48 @@
+// What lets the child of a fork go on where its parent was (os.fork, multiprocessing's "fork", gunicorn --preload).
+// Only the thread that forked is in the child, so that a lock which another thread held would never be given back, and
+// what it guards might be half changed; and OpenMP's threads, which are not there, would be waited for.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+
+namespace onnxtorch {
+
+// While one lives, forks of other threads wait for it, up to a second: a thread that holds one for longer may itself be
+// waiting for something that the forking thread has, such as Python's lock.
+class __attribute__((visibility("default"))) NoFork {
+ public:
+  NoFork();
+  ~NoFork();
+  NoFork(const NoFork&) = delete;
+  NoFork& operator=(const NoFork&) = delete;
+};
+
+// A mutex that no other thread holds when a process forks.
+class __attribute__((visibility("default"))) ForkSafeMutex {
+ public:
+  void lock();
+  void unlock();
+
+ private:
+  std::mutex mutex_;
+};
+
+// A std::call_once that no other thread is in the middle of when a process forks.
+class Once {
+ public:
+  template <typename Make>
+  void operator()(const Make& make) {
+    if (done_.load(std::memory_order_acquire)) return;
+    const std::lock_guard lock(mutex_);
+    if (done_.load(std::memory_order_relaxed)) return;
+    make();
+    done_.store(true, std::memory_order_release);
+  }
+
+ private:
+  std::atomic<bool> done_ = false;
+  ForkSafeMutex mutex_;
+};
+
+}  // namespace onnxtorch
