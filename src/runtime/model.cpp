@@ -12,6 +12,7 @@
 #include "lower/place.h"
 #include "lower/waits.h"
 #include "runtime/devices.h"
+#include "runtime/processor_quota.h"
 #include "runtime/text_of.h"
 #include "runtime/thread_limit.h"
 #include "runtime/to_device.h"
@@ -80,6 +81,7 @@ PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options opti
   check_options(options_, device_);
   if (options_.cuda_graphs.value_or(false)) check_recordings(options_, device_);
   onnxtorch::check(file_->proto);
+  [[maybe_unused]] static const bool followed = (follow_processor_quota(), true);  // once: a number set later stays
   const ThreadLimit limit(options_.threads);  // weights are laid out for as many threads as will run
   const auto settings = cuda_settings();
   Program program = lowered(base_variant());
