@@ -14,7 +14,7 @@ from pathlib import Path
 
 from onnx_torch_cli.terminal import note, progress, table
 
-from . import machine, processes, report
+from . import machine, neighbour, processes, report
 from .engines import COLUMNS, CPU, GPU_PRECISIONS, OURS, REFERENCE, columns
 from .measuring import Settings, measure
 from .models.case import Case, model_file
@@ -45,6 +45,8 @@ def parser() -> argparse.ArgumentParser:
     precision = "what to compute in on a GPU (default: %(default)s); on the CPU there are columns for that"
     top.add_argument("--precision", choices=GPU_PRECISIONS, default="float32", help=precision)
     top.add_argument("--rounds", type=int, help="how often each engine has its turn")
+    busy = "instead, the median and the worst of 1,000 runs beside N busy processes, here and in onnxruntime"
+    top.add_argument("--neighbours", type=int, metavar="N", help=busy)
     top.add_argument("--output", type=Path, metavar="FOLDER", default=OUT, help="for the results (default: out/bench)")
     top.add_argument("--record", action="store_true", help="write the results into the documentation, too")
     top.add_argument("--report", type=Path, metavar="JSON", help="show the results of an earlier benchmark")
@@ -81,7 +83,8 @@ def gpu_of(args: argparse.Namespace) -> str:
 def chosen_cases(args: argparse.Namespace) -> list[Case]:
     """The cases whose names match one of the patterns."""
     known = cases(args.device, args.precision)
-    patterns = args.models or (QUICK_MODELS if args.quick else ["*"])
+    usual = QUICK_MODELS if args.quick else neighbour.MODELS if args.neighbours else ["*"]
+    patterns = args.models or usual
     for pattern in patterns:
         if not fnmatch.filter(known, pattern):
             raise SystemExit(f'No model is named "{pattern}"; --list names all.')
@@ -132,6 +135,17 @@ def measure_all(cases: Sequence[Case], engines: Sequence[str], settings: Setting
             results.processes = processes.measure(kept(args), settings.threads, progress=report_progress)
         results.write(results_file(args.output, settings))
     return results
+
+
+def measure_beside(cases: Sequence[Case], settings: Settings, args: argparse.Namespace) -> None:
+    """Shows what runs take beside busy processes."""
+    found = {}
+    args.output.mkdir(parents=True, exist_ok=True)
+    with (args.output / "engines.log").open("w") as log, progress("Beside busy processes") as report_progress:
+        for number, case in enumerate(cases):
+            report_progress(number, len(cases))
+            found[case.name] = neighbour.measure(case, kept(args), settings, args.neighbours, log)
+    table(neighbour.TITLES, neighbour.rows(found), f"{neighbour.RUNS} runs beside {args.neighbours} busy, {settings}")
 
 
 def kept(args: argparse.Namespace) -> Path:
@@ -187,6 +201,9 @@ def main() -> int:
             show_models(made, kept(args))
             note(f"The models are in {kept(args)}")
             return 0 if made == chosen else 1
+        if args.neighbours:
+            measure_beside(made, settings_of(args), args)
+            return 0
         began = time.monotonic()
         results = measure_all(made, chosen_engines(args), settings_of(args), args)
         draw(results, results_file(args.output, results.settings).with_suffix(".svg"))

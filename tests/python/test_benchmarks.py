@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from benchmarks import engines, machine, measuring, processes, report, variants
+from benchmarks import engines, machine, measuring, neighbour, processes, report, variants
 from benchmarks import results as r
 from benchmarks.__main__ import ROOT, chosen_cases, chosen_engines, draw, gpu_of, page_of, parser
 from benchmarks.measuring import Measured, Row, Settings
@@ -239,6 +239,36 @@ def test_engines_take_turns_and_idle_ones_are_paused(monkeypatch):
     noisy = measuring.take_turns({name: Process(name, diary) for name in "AB"}, SETS, Settings(rounds=2, turn=1), found)
     assert "".join(diary) == "AaBb" + "AaBb" + "BbAa"  # the first to warm up
     assert not noisy and found.engines["A"].rounds == [0.5, 0.5]  # of two sets
+
+
+def test_a_spread_tells_of_the_slow_runs():
+    found = neighbour.Spread.of([1.0] * 97 + [5.0, 2.0, 3.0])
+    assert (found.median, found.late, found.worst) == (1.0, 5.0, 5.0)
+    assert neighbour.Spread.of([float(i) for i in range(1000)]).late == 990
+    assert neighbour.Spread.of([4.0]) == neighbour.Spread(4.0, 4.0, 4.0)
+
+
+def test_neighbours_are_busy_and_end():
+    with neighbour.busy_processes(2) as processes:
+        time.sleep(0.3)
+        assert all(machine.process_seconds(process.pid) > 0 for process in processes)
+    assert all(process.poll() is not None for process in processes)
+
+
+def test_runs_beside_a_busy_process_are_measured(made):
+    case, folder = made
+    found = neighbour.measure(case, folder, Settings(threads=1), neighbours=1, runs=50)
+    assert list(found) == ["onnx_torch", "onnxruntime"]
+    assert all(0 < one.median <= one.late <= one.worst for one in found.values())
+    (ours, reference) = neighbour.rows({"relu": found})
+    assert ours[:2] == ["relu", "onnx_torch"] and float(reference[-1]) == 1
+
+
+def test_an_engine_that_fails_beside_a_busy_process_is_told(made):
+    case, folder = made
+    model_file(folder, case.name).write_bytes(b"no model")
+    with pytest.raises(onnx_torch.Error):
+        neighbour.measure(case, folder, Settings(threads=1), neighbours=0, runs=1)
 
 
 class Noise:
