@@ -5,10 +5,10 @@
 #include "lower/cpu_attention.h"
 #include "lower/group_norm.h"
 #include "lower/pooling.h"
-#include "lower/precision.h"
 #include "lower/resample.h"
 #include "lower/rotary.h"
 #include "lower/rows.h"
+#include "lower/widening.h"
 
 #ifdef ONNX_TORCH_ONEDNN
 #include "lower/onednn/pack.h"
@@ -24,9 +24,9 @@ namespace {
 
 constexpr Pass kResampling{"resampling", "add up the weighted elements of a Resize in one step for each axis",
                            find_resampling};
-constexpr Pass kHalves{"halves",
-                       "compute convolutions and products in float32 where the CPU has no instructions for their type",
-                       widen_halves};
+constexpr Pass kHalves{
+    "halves", "compute in float32, and round at the ends, what is of a type that the CPU has no instructions for",
+    widen_halves};
 constexpr Pass kAttention{"attention", "compute a softmax between two products of matrices as one attention",
                           find_attention};
 constexpr Pass kGroupNorms{"group_norms", "normalize the channels of what lies channels-last as it lies",
@@ -42,6 +42,11 @@ constexpr Pass kChains{"chains", "compute element-wise operators on one another'
                        find_chains};
 
 }  // namespace
+
+std::span<const Pass> middle_cpu_passes() {
+  static constexpr Pass kPasses[] = {kHalves};
+  return kPasses;
+}
 
 #ifdef ONNX_TORCH_ONEDNN
 
@@ -62,7 +67,6 @@ std::span<const Pass> early_cpu_passes() {
 
 std::span<const Pass> cpu_passes() {
   static constexpr Pass kPasses[] = {
-      kHalves,
       kAttention,
       {"pack", "lay out the weights of convolutions and products once, and compute what follows along with them", pack},
       {"recurrent", "lay out the weights of recurrent layers once", pack_recurrent_layers},
@@ -101,7 +105,7 @@ std::span<const Pass> first_cpu_passes() {
 }
 std::span<const Pass> early_cpu_passes() { return {}; }
 std::span<const Pass> cpu_passes() {
-  static constexpr Pass kPasses[] = {kHalves, kAttention, kGroupNorms, kPools, kRows, kRotary, kCopies, kChains};
+  static constexpr Pass kPasses[] = {kAttention, kGroupNorms, kPools, kRows, kRotary, kCopies, kChains};
   return kPasses;
 }
 std::vector<std::vector<SavedWeights>> saved_weights(const Program&) { return {}; }

@@ -17,6 +17,9 @@ std::span<const Pass> first_cpu_passes();
 // Those that need a graph in which constants are not computed yet.
 std::span<const Pass> early_cpu_passes();
 
+// Those that need computed constants, before patterns are sought.
+std::span<const Pass> middle_cpu_passes();
+
 // The other passes for the CPU, in their order.
 std::span<const Pass> cpu_passes();
 

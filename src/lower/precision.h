@@ -7,6 +7,12 @@
 
 #include "translate/program.h"
 
+namespace torch::jit {
+struct Graph;
+struct Node;
+struct Value;
+}  // namespace torch::jit
+
 namespace onnxtorch {
 
 // "float32", "bfloat16", "float16"; throws InputError for another.
@@ -16,8 +22,14 @@ c10::ScalarType precision_of(const std::string& name);
 // that type, or in float32 where the device has no instructions for it. Results are float32.
 void lower_precision(Program& program, c10::ScalarType type, c10::Device device);
 
-// Computes convolutions and products of the types for which this CPU has no instructions in float32, with results in
-// their type.
-void widen_halves(Program& program);
+// Whether the device has instructions for products of the type.
+bool has_products(c10::ScalarType type, c10::Device device);
+
+// The value, of floats, in another type, or rounded to that type in float32, at the graph's insertion point. An error
+// in it is the user's.
+torch::jit::Value* insert_cast(torch::jit::Graph& graph, torch::jit::Value* value, c10::ScalarType type,
+                               const torch::jit::Node& user);
+torch::jit::Value* insert_rounding(torch::jit::Graph& graph, torch::jit::Value* value, c10::ScalarType type,
+                                   const torch::jit::Node& user);
 
 }  // namespace onnxtorch

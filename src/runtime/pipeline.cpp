@@ -45,8 +45,11 @@ std::vector<Pass> early_passes(c10::Device device) {
   const auto general = passes();
   std::vector<Pass> all(general.begin(), general.end());
   if (!device.is_cpu()) return all;
-  const auto first = first_cpu_passes(), early = early_cpu_passes();
-  all.insert(std::ranges::find(all, std::string_view("constants"), &Pass::name), early.begin(), early.end());
+  const auto first = first_cpu_passes(), early = early_cpu_passes(), middle = middle_cpu_passes();
+  const auto constants =
+      all.insert(std::ranges::find(all, std::string_view("constants"), &Pass::name), early.begin(), early.end()) +
+      std::ssize(early);
+  all.insert(constants + 1, middle.begin(), middle.end());
   all.insert(all.begin(), first.begin(), first.end());
   return all;
 }
