@@ -33,8 +33,6 @@ std::optional<Windows> windows(int64_t size, int64_t kernel, int64_t stride, int
   return count > 0 ? std::optional(Windows{size, kernel, stride, padding, dilation, count}) : std::nullopt;
 }
 
-constexpr Windows kNoWindows{.size = 1, .kernel = 1, .stride = 1, .padding = 0, .dilation = 1, .count = 1};
-
 // How the windows over a tensor are gone through.
 struct Plan {
   Pool pool;

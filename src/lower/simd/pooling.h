@@ -4,25 +4,9 @@
 #include <cstdint>
 
 #include "lower/simd/inline.h"
+#include "lower/windows.h"
 
 namespace onnxtorch {
-
-// The windows along one dimension.
-struct Windows {
-  int64_t size, kernel, stride, padding, dilation, count;
-
-  // The elements of a window that lie within are from `first` on, each `dilation`-th, before `end`.
-  ONNX_TORCH_INLINE int64_t first(int64_t window) const {
-    const int64_t begin = window * stride - padding;
-    return begin >= 0 ? begin : begin + (-begin + dilation - 1) / dilation * dilation;
-  }
-  ONNX_TORCH_INLINE int64_t end(int64_t window) const {
-    const int64_t end = span(window) - padding;
-    return end < size ? end : size;
-  }
-  // From the first window's begin, which may be in the padding, to the end of this one.
-  ONNX_TORCH_INLINE int64_t span(int64_t window) const { return window * stride + (kernel - 1) * dilation + 1; }
-};
 
 // Windows over images that lie in the order of (image, depth, row, column, channel): channels-last, or with one channel
 // where each plane is an image.
