@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lower/for_each_cpu.h"
+#include "lower/simd/inline.h"
 
 namespace onnxtorch {
 

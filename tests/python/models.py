@@ -20,12 +20,6 @@ import onnx_torch.backend
 
 NEWEST = onnx.defs.onnx_opset_version()
 
-CPU_FLAGS = Path("/proc/cpuinfo").read_text().split() if Path("/proc/cpuinfo").exists() else []
-has_integer_products = pytest.mark.skipif(
-    "avx512_vnni" not in CPU_FLAGS and "avx_vnni" not in CPU_FLAGS,
-    reason="the CPU has no exact sums of products of 8 bits",
-)
-
 # ATen's CPU capabilities, with what oneDNN calls the same.
 _CAPABILITIES = {"AVX512": "DEFAULT", "AVX2": "AVX2", "DEFAULT": "SSE41"}
 on_each_cpu = pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
-from models import NEWEST, assert_same, has_integer_products, model_of, tensor_info
+from models import NEWEST, assert_same, model_of, tensor_info
 from onnx_torch import backend
 
 FLOAT = TensorProto.FLOAT
@@ -348,7 +348,6 @@ def integer_layers(path, weight, count):
     return path
 
 
-@has_integer_products
 def test_weights_less_their_zero_point_are_made_one_after_another(tmp_path):
     width, count = 1024, 48
     weight = 128 + np.eye(width, dtype=np.uint8)

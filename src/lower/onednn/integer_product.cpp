@@ -9,7 +9,9 @@
 
 #include "kernels/arrange.h"
 #include "kernels/work_memory.h"
+#include "lower/cpu_features.h"
 #include "lower/onednn/convolution.h"
+#include "lower/onednn/panel_product.h"
 #include "lower/onednn/shifted_weight.h"
 #include "lower/onednn/sums.h"
 
@@ -91,7 +93,12 @@ class PackedIntegers : public PackedIntegerProduct {
   }
 
   void expect(at::IntArrayRef sizes) const override {
-    if (fits(sizes) && c10::multiply_integers(sizes) > 0) prepared(padded_sizes(sizes));
+    if (!fits(sizes) || c10::multiply_integers(sizes) == 0) return;
+    if (cpu_features().int8_products) {
+      prepared(padded_sizes(sizes));
+    } else {
+      panels().lay_out(laid_);
+    }
   }
 
   std::vector<SavedWeights> saved() const override { return laid_.saved(); }
@@ -105,6 +112,7 @@ class PackedIntegers : public PackedIntegerProduct {
   // As the primitive takes it, with the zero point around it.
   virtual at::Tensor padded(const Numbers& given) const = 0;
   virtual Prepared prepare(at::IntArrayRef sizes) const = 0;
+  virtual const PanelProduct& panels() const = 0;
   // The sum of what makes each row of the result.
   virtual at::Tensor row_sums(const at::Tensor& padded) const = 0;
   // The sums in double; x less its zero point.
@@ -132,6 +140,8 @@ class PackedIntegers : public PackedIntegerProduct {
     if (!fit) return {};
     const Numbers numbers = as_unsigned(x, zero_point.item().toLong());
     const at::Tensor source = padded(numbers);
+    if (!cpu_features().int8_products)
+      return Sums{panels().sums(laid_, source), correction(source, numbers.zero_point)};
     const std::shared_ptr<const Prepared> p = prepared(source.sizes());
     if (!p->primitive) return {};
     const at::Tensor y = work_tensor(p->sizes, p->strides, c10::kInt);
@@ -178,12 +188,18 @@ class PackedIntegers : public PackedIntegerProduct {
   mutable Recent<std::vector<int64_t>, Prepared> recent_{64};
 };
 
+Convolution without_padding(Convolution c) {
+  std::ranges::fill(c.padding, 0);
+  return c;
+}
+
 class IntegerConvolution final : public PackedIntegers {
  public:
   IntegerConvolution(Convolution c, const ShiftedWeight& weight)
-      : PackedIntegers(weight), convolution_(with_weight(std::move(c), laid_.form())), unpadded_(convolution_) {
-    std::ranges::fill(unpadded_.padding, 0);
-  }
+      : PackedIntegers(weight),
+        convolution_(with_weight(std::move(c), laid_.form())),
+        unpadded_(without_padding(convolution_)),
+        panels_(unpadded_) {}
 
  private:
   bool fits(at::IntArrayRef sizes) const override { return onednn::fits(convolution_, sizes); }
@@ -235,13 +251,15 @@ class IntegerConvolution final : public PackedIntegers {
     return at::convolution(x, weight, {}, c.stride, c.padding, c.dilation, false, no_padding, c.groups);
   }
 
-  const Convolution convolution_;
-  Convolution unpadded_;
+  const PanelProduct& panels() const override { return panels_; }
+
+  const Convolution convolution_, unpadded_;
+  const PanelProduct panels_;
 };
 
 class IntegerLinear final : public PackedIntegers {
  public:
-  explicit IntegerLinear(const ShiftedWeight& weight) : PackedIntegers(weight) {}
+  explicit IntegerLinear(const ShiftedWeight& weight) : PackedIntegers(weight), panels_(laid_.form()) {}
 
  private:
   bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == weight_.terms(); }
@@ -256,6 +274,10 @@ class IntegerLinear final : public PackedIntegers {
   at::Tensor row_sums(const at::Tensor& x) const override { return sums_of_rows(x.reshape({-1, weight_.terms()})); }
 
   at::Tensor in_double(const at::Tensor& x, const at::Tensor& weight) const override { return at::matmul(x, weight); }
+
+  const PanelProduct& panels() const override { return panels_; }
+
+  const PanelProduct panels_;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Convolutions and products of whole numbers of 8 bits with constant weights: oneDNN adds up in int32, exactly; one
-// pass over the sums accounts for zero points, and computes what follows.
+// Convolutions and products of whole numbers of 8 bits with constant weights: oneDNN adds up in int32, exactly, or on
+// CPUs where it cannot a kernel of our own; one pass over the sums accounts for zero points, and computes what follows.
 #pragma once
 
 #include <vector>

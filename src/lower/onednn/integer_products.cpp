@@ -4,7 +4,6 @@
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/passes/lower_tuples.h>
 
-#include "lower/cpu_features.h"
 #include "lower/onednn/integer_weight.h"
 #include "lower/onednn/nodes.h"
 #include "lower/onednn/packed.h"
@@ -258,7 +257,7 @@ class Recognition {
 void find_integer_products(Program& program) {
   find_dynamic_quantization(program);
   if (answer_numel(*program.graph)) fold(program);
-  if (cpu_features().int8_products) Recognition(program).run();
+  Recognition(program).run();
 }
 
 }  // namespace onnxtorch

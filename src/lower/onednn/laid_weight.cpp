@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/util/strides.h>
 
+#include <algorithm>
 #include <sstream>
 
 namespace onnxtorch::onednn {
@@ -113,6 +114,21 @@ Laid LaidWeight::get(const dnnl::memory& plain, const dnnl::memory::desc& wanted
   if (form == wanted) return laid_.emplace_back(Laid{bytes_of(held), borrowed(form, held)});
   const Laid laid = laid_.emplace_back(laid_out(borrowed(form, held), wanted));
   release(form, wanted);
+  return laid;
+}
+
+at::Tensor LaidWeight::get(int64_t bytes, const Make& lay, const Make& restore) const {
+  const dnnl::memory::desc wanted({bytes}, dnnl::memory::data_type::s8, dnnl::memory::format_tag::a);
+  const std::lock_guard lock(mutex_);
+  for (const Laid& laid : laid_) {
+    if (laid.memory.get_desc() == wanted) return laid.bytes;
+  }
+  const auto known = std::ranges::find(saved_, layout_of(wanted), &SavedWeights::layout);
+  const at::Tensor laid = known != saved_.end() && known->bytes.numel() == bytes ? known->bytes : lay(restored());
+  laid_.push_back({laid, borrowed(wanted, laid)});
+  held_ = [laid, restore, form = form_] {
+    return at::empty_strided(form.sizes(), form.strides(), form.options().device(at::kCPU)).copy_(restore(laid));
+  };
   return laid;
 }
 

@@ -25,6 +25,10 @@ class LaidWeight {
 
   // `plain` is the weight; without memory, it is how the one held is to be taken.
   Laid get(const dnnl::memory& plain, const dnnl::memory::desc& wanted) const;
+  // Of one that holds it: so many bytes that kernels of our own take, which `lay` makes of the weight, and `restore`
+  // the weight of them.
+  using Make = std::function<at::Tensor(const at::Tensor&)>;
+  at::Tensor get(int64_t bytes, const Make& lay, const Make& restore) const;
   // Of one that holds it: the weight, and the same without memory.
   at::Tensor plain() const;
   const at::Tensor& form() const { return form_; }

@@ -4,11 +4,11 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/jit/ir/ir.h>
 
+#include <cmath>
 #include <limits>
 #include <unordered_set>
 
 #include "import/element_type.h"
-#include "lower/cpu_features.h"
 #include "lower/onednn/integer_products.h"
 #include "lower/onednn/integer_weight.h"
 #include "lower/onednn/nodes.h"
@@ -64,7 +64,7 @@ class Recognition {
     if (jit::Value* const result = bytes_instead(node)) {
       take_sizes(result, node->output());
       node->output()->replaceAllUsesWith(result);
-    } else if (cpu_features().int8_products) {
+    } else {
       keep_weight(node);
     }
   }
@@ -104,9 +104,12 @@ class Recognition {
     return known->item<double>();
   }
 
-  std::optional<int64_t> zero_point_for(const jit::Value* value, const jit::Value* x) const {
+  // A number that a type of 8 bits has.
+  std::optional<int64_t> zero_point_for(const jit::Value* value, const jit::Value* x, at::ScalarType type) const {
     const auto known = scalar_for(value, x);
-    return known ? std::optional(static_cast<int64_t>(*known)) : std::nullopt;
+    const int64_t low = type == c10::kByte ? 0 : -128;
+    const bool fits = known && *known >= low && *known <= low + 255 && *known == std::trunc(*known);
+    return fits ? std::optional(static_cast<int64_t>(*known)) : std::nullopt;
   }
 
   // A positive scale that is no subnormal number.
@@ -119,20 +122,16 @@ class Recognition {
   // (float(x) - zero_point) * scale.
   jit::Value* dequantized(jit::Node* node) {
     if (!node->matches(kMul)) return nullptr;
-    jit::Value* x = node->input(0);
-    int64_t zero_point = 0;
-    if (const jit::Node* const less = as(x, kSub)) {
-      const auto known = zero_point_for(less->input(1), less->input(0));
-      if (!known || constants_.number(less->input(2)) != 1.0) return nullptr;
-      zero_point = *known;
-      x = less->input(0);
-    }
+    const jit::Node* const less = as(node->input(0), kSub);
+    if (less && constants_.number(less->input(2)) != 1.0) return nullptr;
+    const jit::Value* const x = less ? less->input(0) : node->input(0);
     const jit::Node* const cast = as(x, kTo);
     if (!cast || constants_.get<int64_t>(cast->input(1)) != static_cast<int64_t>(c10::kFloat)) return nullptr;
     const auto type = type_of(cast->input(0));
     const auto scale = scale_for(node->input(1), x);
     if (!type || !is_8_bit(*type) || !scale) return nullptr;
-    return dequantize(cast->input(0), *scale, zero_point);
+    const auto zero_point = less ? zero_point_for(less->input(1), x, *type) : 0;
+    return zero_point ? dequantize(cast->input(0), *scale, *zero_point) : nullptr;
   }
 
   // What is inserted stands for the node that is visited.
@@ -160,7 +159,7 @@ class Recognition {
     const jit::Node* const sum = as(clamp->input(0), kAdd);
     const jit::Node* const round = as(sum ? sum->input(0) : clamp->input(0), kRound);
     if (!round || (sum && constants_.number(sum->input(2)) != 1.0)) return nullptr;
-    const auto known = sum ? zero_point_for(sum->input(1), round->input(0)) : 0;
+    const auto known = sum ? zero_point_for(sum->input(1), round->input(0), type) : 0;
     if (!known) return nullptr;
     const int64_t zero_point = *known;
     if (jit::Value* const product = in_units(round->input(0)))
@@ -412,7 +411,7 @@ class Recognition {
   // points times a constant unit. The same is a product of what has been dequantized with a scale of 1.
   jit::Value* in_units(const jit::Value* value) {
     const jit::Node* const times = as(value, kMul);
-    jit::Node* const product = times && cpu_features().int8_products ? times->input(0)->node() : nullptr;
+    jit::Node* const product = times ? times->input(0)->node() : nullptr;
     if (!product || !is_product(product) || product->kind() == c10::aten::addmm) return nullptr;
     const auto unit = constants_.tensor(times->input(1)), bias = bias_of(product);
     const auto weight = integer_weight(product->input(1), channel_dim(product), constants_);
@@ -452,9 +451,11 @@ class Recognition {
     }
     const jit::Node* const less = as(value, kSub);
     if (less && constants_.number(less->input(2)) != 1.0) return nullptr;
-    const auto zero_point = less ? zero_point_for(less->input(1), less->input(0)) : 0;
     const jit::Node* const cast = as(less ? less->input(0) : value, kTo);
-    if (!zero_point || !cast || !is_8_bit(type_of(cast->input(0)).value_or(c10::kFloat))) return nullptr;
+    const auto of = cast ? type_of(cast->input(0)) : std::nullopt;
+    if (!of || !is_8_bit(*of)) return nullptr;
+    const auto zero_point = less ? zero_point_for(less->input(1), less->input(0), *of) : 0;
+    if (!zero_point) return nullptr;
     const auto type = constants_.get<at::ScalarType>(cast->input(1));
     if (type != c10::kFloat && type != c10::kDouble) return nullptr;
     jit::Value* const result = dequantize(cast->input(0), 1, *zero_point);

@@ -9,9 +9,11 @@
 #include "kernels/arrange.h"
 #include "kernels/fork_safe.h"
 #include "kernels/work_memory.h"
+#include "lower/cpu_features.h"
 #include "lower/onednn/convolution.h"
 #include "lower/onednn/fused.h"
 #include "lower/onednn/integer_product.h"
+#include "lower/onednn/panel_product.h"
 #include "lower/onednn/quantize.h"
 
 namespace onnxtorch {
@@ -32,6 +34,7 @@ bool is_narrower_than_type(const Quantization& q) {
   return q.low > lowest || q.high < lowest + 255;
 }
 
+// By oneDNN where this CPU has instructions for it, else by kernels of our own.
 class QuantizedProduct : public PackedProduct {
  public:
   QuantizedProduct(const at::Tensor& weight, const at::Tensor& bias, Quantized quantized, std::vector<PostOp> post_ops)
@@ -48,6 +51,7 @@ class QuantizedProduct : public PackedProduct {
     if (given.scalar_type() != quantized_.input.type || given.numel() == 0 || !fits(given.sizes()))
       return in_float(given);
     const at::Tensor x = arranged(given, strides(given.sizes()));
+    if (!cpu_features().int8_products) return by_panels(x);
     const std::shared_ptr<const Prepared> p = prepared(x.sizes());
     if (!p->primitive) return in_float(x);
 
@@ -63,7 +67,12 @@ class QuantizedProduct : public PackedProduct {
   }
 
   void expect(at::IntArrayRef sizes) const override {
-    if (fits(sizes) && c10::multiply_integers(sizes) > 0) prepared(sizes);
+    if (!fits(sizes) || c10::multiply_integers(sizes) == 0) return;
+    if (cpu_features().int8_products) {
+      prepared(sizes);
+    } else {
+      panels().lay_out(laid_);
+    }
   }
 
   std::vector<SavedWeights> saved() const override { return laid_.saved(); }
@@ -74,6 +83,7 @@ class QuantizedProduct : public PackedProduct {
   virtual std::vector<int64_t> strides(at::IntArrayRef sizes) const = 0;
   virtual Prepared prepare(at::IntArrayRef sizes) const = 0;
   virtual dnnl::memory::desc bias_of(const Prepared& p) const = 0;
+  virtual const PanelProduct& panels() const = 0;
   // The same on numbers that have been dequantized.
   virtual c10::intrusive_ptr<Packed> of_float(std::vector<PostOp> post_ops) const = 0;
 
@@ -113,10 +123,21 @@ class QuantizedProduct : public PackedProduct {
     return recent_.get(key, [&] { return prepare(sizes); });
   }
 
+  at::Tensor by_panels(const at::Tensor& x) const {
+    const auto& to = quantized_.result;
+    const int64_t zero_point = quantized_.input.zero_point;
+    if (post_ops_.empty()) return panels().finished(laid_, x, zero_point, {unit_, bias_, to});
+    return quantized(apply(panels().finished(laid_, x, zero_point, {unit_, bias_, {}}), post_ops_, {}));
+  }
+
   at::Tensor in_float(const at::Tensor& x) const {
     made_([&] { float_ = of_float(post_ops_); });
-    const at::Tensor y = static_cast<const PackedProduct&>(*float_).run(
-        dequantize(x, quantized_.input.scale, quantized_.input.zero_point), {});
+    return quantized(static_cast<const PackedProduct&>(*float_).run(
+        dequantize(x, quantized_.input.scale, quantized_.input.zero_point), {}));
+  }
+
+  // As the result is to be.
+  at::Tensor quantized(at::Tensor y) const {
     const auto& to = quantized_.result;
     return to ? quantize(y, to->scale, to->zero_point, to->low, to->high, to->type) : y;
   }
@@ -130,12 +151,14 @@ class QuantizedConvolution final : public QuantizedProduct {
  public:
   QuantizedConvolution(Convolution c, Quantized quantized, std::vector<PostOp> post_ops)
       : QuantizedProduct(c.weight.contiguous(), c.bias, std::move(quantized), std::move(post_ops)),
-        convolution_(with_weight(std::move(c), laid_.form())) {}
+        convolution_(with_weight(std::move(c), laid_.form())),
+        panels_(convolution_) {}
 
  private:
   bool fits(at::IntArrayRef sizes) const override { return onednn::fits(convolution_, sizes); }
   std::vector<int64_t> strides(at::IntArrayRef sizes) const override { return channels_last_strides(sizes); }
   dnnl::memory::desc bias_of(const Prepared&) const override { return {{bias_.numel()}, Type::f32, Tag::a}; }
+  const PanelProduct& panels() const override { return panels_; }
 
   Prepared prepare(at::IntArrayRef given) const override {
     const std::vector<int64_t> sizes = result_sizes(convolution_, given);
@@ -151,13 +174,15 @@ class QuantizedConvolution final : public QuantizedProduct {
   }
 
   const Convolution convolution_;
+  const PanelProduct panels_;
 };
 
 class QuantizedLinear final : public QuantizedProduct {
  public:
   QuantizedLinear(const Linear& linear, Quantized quantized, std::vector<PostOp> post_ops)
       : QuantizedProduct(linear.weight, linear.bias, std::move(quantized), std::move(post_ops)),
-        linear_bias_(linear.bias) {}
+        linear_bias_(linear.bias),
+        panels_(laid_.form()) {}
 
  private:
   bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == laid_.form().size(0); }
@@ -168,6 +193,7 @@ class QuantizedLinear final : public QuantizedProduct {
   }
 
   dnnl::memory::desc bias_of(const Prepared&) const override { return {{1, bias_.numel()}, Type::f32, Tag::ab}; }
+  const PanelProduct& panels() const override { return panels_; }
 
   Prepared prepare(at::IntArrayRef from) const override {
     return prepared_product(laid_.form(), from, source_type(), result_type(), bias_.defined(),
@@ -179,6 +205,7 @@ class QuantizedLinear final : public QuantizedProduct {
   }
 
   const at::Tensor linear_bias_;
+  const PanelProduct panels_;
 };
 
 }  // namespace

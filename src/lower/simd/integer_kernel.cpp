@@ -1,0 +1,252 @@
+#include "lower/simd/integer_kernel.h"
+
+#include <immintrin.h>
+
+#include <cstring>
+
+namespace onnxtorch::CPU_CAPABILITY {
+namespace {
+
+// --- Pairs of numbers of 16 bits -------------------------------------------------------------------------------------
+
+// A panel's columns fill kVectors vectors. kRows rows of sums are kept in registers, beside one row of the weight.
+#if defined(CPU_CAPABILITY_AVX512)
+
+using Vector = __m512i;
+constexpr int64_t kVectors = 1, kRows = 8;
+
+ONNX_TORCH_INLINE Vector zeros() { return _mm512_setzero_si512(); }
+ONNX_TORCH_INLINE void store(int32_t* to, Vector sums) { _mm512_storeu_si512(to, sums); }
+ONNX_TORCH_INLINE Vector fill(int32_t pair) { return _mm512_set1_epi32(pair); }
+ONNX_TORCH_INLINE Vector less(Vector x, Vector y) { return _mm512_sub_epi16(x, y); }
+ONNX_TORCH_INLINE Vector plus_products(Vector sums, Vector x, Vector y) {
+  return _mm512_add_epi32(sums, _mm512_madd_epi16(x, y));
+}
+ONNX_TORCH_INLINE void widen(const int8_t* pairs, Vector (&to)[kVectors]) {
+  to[0] = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(pairs)));
+}
+ONNX_TORCH_INLINE void widen(__m128i low, __m128i high, Vector (&to)[kVectors]) {
+  to[0] = _mm512_cvtepu8_epi16(_mm256_set_m128i(high, low));
+}
+
+#elif defined(CPU_CAPABILITY_AVX2)
+
+using Vector = __m256i;
+constexpr int64_t kVectors = 2, kRows = 6;
+
+ONNX_TORCH_INLINE Vector zeros() { return _mm256_setzero_si256(); }
+ONNX_TORCH_INLINE void store(int32_t* to, Vector sums) { _mm256_storeu_si256(reinterpret_cast<Vector*>(to), sums); }
+ONNX_TORCH_INLINE Vector fill(int32_t pair) { return _mm256_set1_epi32(pair); }
+ONNX_TORCH_INLINE Vector less(Vector x, Vector y) { return _mm256_sub_epi16(x, y); }
+ONNX_TORCH_INLINE Vector plus_products(Vector sums, Vector x, Vector y) {
+  return _mm256_add_epi32(sums, _mm256_madd_epi16(x, y));
+}
+ONNX_TORCH_INLINE void widen(const int8_t* pairs, Vector (&to)[kVectors]) {
+  const auto* const from = reinterpret_cast<const __m128i*>(pairs);
+  for (int64_t v = 0; v < kVectors; ++v) to[v] = _mm256_cvtepi8_epi16(_mm_loadu_si128(from + v));
+}
+ONNX_TORCH_INLINE void widen(__m128i low, __m128i high, Vector (&to)[kVectors]) {
+  to[0] = _mm256_cvtepu8_epi16(low);
+  to[1] = _mm256_cvtepu8_epi16(high);
+}
+
+#else
+
+using Vector = __m128i;
+constexpr int64_t kVectors = 4, kRows = 3;
+
+ONNX_TORCH_INLINE Vector zeros() { return _mm_setzero_si128(); }
+ONNX_TORCH_INLINE void store(int32_t* to, Vector sums) { _mm_storeu_si128(reinterpret_cast<Vector*>(to), sums); }
+ONNX_TORCH_INLINE Vector fill(int32_t pair) { return _mm_set1_epi32(pair); }
+ONNX_TORCH_INLINE Vector less(Vector x, Vector y) { return _mm_sub_epi16(x, y); }
+ONNX_TORCH_INLINE Vector plus_products(Vector sums, Vector x, Vector y) {
+  return _mm_add_epi32(sums, _mm_madd_epi16(x, y));
+}
+ONNX_TORCH_INLINE void widen(const int8_t* pairs, Vector (&to)[kVectors]) {
+  for (int64_t v = 0; v < kVectors; v += 2) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(pairs) + v / 2);
+    to[v] = _mm_srai_epi16(_mm_unpacklo_epi8(bytes, bytes), 8);
+    to[v + 1] = _mm_srai_epi16(_mm_unpackhi_epi8(bytes, bytes), 8);
+  }
+}
+ONNX_TORCH_INLINE void widen(__m128i low, __m128i high, Vector (&to)[kVectors]) {
+  to[0] = _mm_unpacklo_epi8(low, zeros());
+  to[1] = _mm_unpackhi_epi8(low, zeros());
+  to[2] = _mm_unpacklo_epi8(high, zeros());
+  to[3] = _mm_unpackhi_epi8(high, zeros());
+}
+
+#endif
+
+constexpr int64_t kLanes = kPanelColumns / kVectors;
+
+// --- Windows ---------------------------------------------------------------------------------------------------------
+
+// Of all images, in the order in which they are numbered.
+struct Window {
+  int64_t image, slice, row, column;
+
+  ONNX_TORCH_INLINE Window(const Patches& p, int64_t number)
+      : image(number / p.windows()),
+        slice(number / (p.rows.count * p.columns.count) % p.depth.count),
+        row(number / p.columns.count % p.rows.count),
+        column(number % p.columns.count) {}
+};
+
+// Calls the function with each line of an image that the window has a part of, null where it lies in the padding.
+template <typename Function>
+ONNX_TORCH_INLINE void for_each_line(const uint8_t* x, const Patches& p, const Window& w, const Function& function) {
+  const int64_t width = p.columns.size * p.channels;
+  for (int64_t z = 0; z < p.depth.kernel; ++z) {
+    const int64_t slice = p.depth.begin(w.slice) + z * p.depth.dilation;
+    for (int64_t y = 0; y < p.rows.kernel; ++y) {
+      const int64_t row = p.rows.begin(w.row) + y * p.rows.dilation;
+      const bool inside = slice >= 0 && slice < p.depth.size && row >= 0 && row < p.rows.size;
+      function(inside ? x + ((w.image * p.depth.size + slice) * p.rows.size + row) * width : nullptr);
+    }
+  }
+}
+
+ONNX_TORCH_INLINE int64_t within(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+
+// Columns that lie side by side with all their channels are one run.
+void widen_patches(const uint8_t* x, const Patches& p, int64_t begin, int64_t end, int16_t* to) {
+  const bool is_dense = p.columns.dilation == 1 && p.taken == p.channels;
+  const int64_t runs = is_dense ? 1 : p.columns.kernel, run = is_dense ? p.columns.kernel * p.taken : p.taken;
+  const int64_t width = p.columns.size * p.channels, apart = p.columns.dilation * p.channels;
+  for (int64_t number = begin; number < end; ++number) {
+    const Window w(p, number);
+    const int64_t start = p.columns.begin(w.column) * p.channels + p.first;
+    for_each_line(x, p, w, [&](const uint8_t* line) __attribute__((always_inline)) {
+      for (int64_t i = 0, from = start; i < runs; ++i, from += apart, to += run) {
+        const int64_t first = line ? within(-from, 0, run) : run, last = line ? within(width - from, first, run) : run;
+        for (int64_t k = 0; k < first; ++k) to[k] = 0;
+        for (int64_t k = first; k < last; ++k)
+          to[k] = static_cast<int16_t>(static_cast<uint8_t>(line[from + k] ^ p.flip) - p.zero_point);
+        for (int64_t k = last; k < run; ++k) to[k] = 0;
+      }
+    });
+    if (p.length() % 2 != 0) *to++ = 0;
+  }
+}
+
+// --- Sums ------------------------------------------------------------------------------------------------------------
+
+template <int64_t kCount>
+ONNX_TORCH_INLINE void store_sums(const Vector (&sums)[kCount][kVectors], int32_t* to) {
+  for (int64_t r = 0; r < kCount; ++r) {
+    for (int64_t v = 0; v < kVectors; ++v) store(to + r * kPanelColumns + v * kLanes, sums[r][v]);
+  }
+}
+
+template <int64_t kCount>
+ONNX_TORCH_INLINE void sum_rows(const int16_t* rows, int64_t pairs, const int8_t* panel, int32_t* to) {
+  Vector sums[kCount][kVectors];
+  for (auto& row : sums) {
+    for (Vector& sum : row) sum = zeros();
+  }
+  for (int64_t k = 0; k < pairs; ++k, rows += 2, panel += kPanelPair) {
+    Vector weight[kVectors];
+    widen(panel, weight);
+    for (int64_t r = 0; r < kCount; ++r) {
+      int32_t pair;
+      std::memcpy(&pair, rows + r * pairs * 2, sizeof(pair));
+      const Vector x = fill(pair);
+      for (int64_t v = 0; v < kVectors; ++v) sums[r][v] = plus_products(sums[r][v], x, weight[v]);
+    }
+  }
+  store_sums<kCount>(sums, to);
+}
+
+// Of fewer rows than are kept at once.
+template <int64_t kCount>
+ONNX_TORCH_INLINE void sum_rest(const int16_t* rows, int64_t count, int64_t pairs, const int8_t* panel, int32_t* to) {
+  if (count == kCount) return sum_rows<kCount>(rows, pairs, panel, to);
+  if constexpr (kCount > 1) sum_rest<kCount - 1>(rows, count, pairs, panel, to);
+}
+
+void sum_panel(const int16_t* rows, int64_t count, int64_t pairs, const int8_t* panel, int32_t* sums) {
+  for (; count >= kRows; count -= kRows, rows += kRows * pairs * 2, sums += kRows * kPanelColumns)
+    sum_rows<kRows>(rows, pairs, panel, sums);
+  sum_rest<kRows - 1>(rows, count, pairs, panel, sums);
+}
+
+// The first n bytes at x; what comes after them is not read.
+ONNX_TORCH_INLINE __m128i load_bytes(const uint8_t* x, int64_t n) {
+  if (n >= kPanelColumns) return _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
+  uint8_t bytes[kPanelColumns] = {};
+  for (int64_t i = 0; i < n; ++i) bytes[i] = x[i];
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
+}
+
+void sum_channels(const uint8_t* x, const Patches& p, int64_t begin, int64_t end, const int8_t* panels,
+                  const uint8_t* outside, const uint8_t** taps, int32_t* sums) {
+  const int64_t pairs = (p.taps() + 1) / 2;
+  const __m128i flip = _mm_set1_epi8(static_cast<char>(p.flip));
+  const Vector zero_point = fill(p.zero_point * 0x10001);
+  taps[p.taps()] = outside;
+  for (int64_t number = begin; number < end; ++number) {
+    const Window w(p, number);
+    const uint8_t** tap = taps;
+    for_each_line(x, p, w, [&](const uint8_t* line) __attribute__((always_inline)) {
+      for (int64_t i = 0; i < p.columns.kernel; ++i, ++tap) {
+        const int64_t column = p.columns.begin(w.column) + i * p.columns.dilation;
+        *tap = line && column >= 0 && column < p.columns.size ? line + column * p.channels : outside;
+      }
+    });
+    const int8_t* pair = panels;
+    for (int64_t c = 0; c < p.channels; c += kPanelColumns, sums += kPanelColumns) {
+      Vector sum[1][kVectors];
+      for (Vector& part : sum[0]) part = zeros();
+      for (int64_t k = 0; k < pairs; ++k, pair += kPanelPair) {
+        const __m128i first = _mm_xor_si128(load_bytes(taps[2 * k] + c, p.channels - c), flip);
+        const __m128i second = _mm_xor_si128(load_bytes(taps[2 * k + 1] + c, p.channels - c), flip);
+        Vector numbers[kVectors], weight[kVectors];
+        widen(_mm_unpacklo_epi8(first, second), _mm_unpackhi_epi8(first, second), numbers);
+        widen(pair, weight);
+        for (int64_t v = 0; v < kVectors; ++v)
+          sum[0][v] = plus_products(sum[0][v], less(numbers[v], zero_point), weight[v]);
+      }
+      store_sums<1>(sum, sums);
+    }
+  }
+}
+
+// --- What follows ----------------------------------------------------------------------------------------------------
+
+ONNX_TORCH_INLINE void finish(float value, const Finish&, float* y) { *y = value; }
+ONNX_TORCH_INLINE void finish(float value, const Finish& f, uint8_t* y) {
+  constexpr float kWhole = 12582912;  // 1.5 * 2^23: after it a float has no fraction, so that adding it rounds
+  constexpr int32_t kWholeBits = 0x4B400000;
+  value = value > f.low ? value : f.low;
+  value = (value < f.high ? value : f.high) + kWhole;
+  int32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  *y = static_cast<uint8_t>(bits - kWholeBits + f.zero_point);
+}
+
+template <typename T>
+ONNX_TORCH_INLINE void finish_columns(const int32_t* sums, int64_t begin, int64_t count, const Finish& f, T* y) {
+#pragma GCC ivdep
+  for (int64_t c = 0; c < count; ++c)
+    finish(static_cast<float>(sums[begin + c]) * f.scales[begin + c] + f.bias[begin + c], f, y + begin + c);
+}
+
+template <typename T>
+void finish_rows(const int32_t* sums, int64_t apart, int64_t rows, int64_t columns, const Finish& given, T* y,
+                 int64_t y_apart) {
+  const Finish f = given;  // which no result overwrites
+  for (int64_t r = 0; r < rows; ++r, sums += apart, y += y_apart) {
+    int64_t c = 0;
+    for (; c + kPanelColumns <= columns; c += kPanelColumns) finish_columns(sums, c, kPanelColumns, f, y);
+    if (c < columns) finish_columns(sums, c, columns - c, f, y);
+  }
+}
+
+}  // namespace
+
+IntegerKernels integer_kernels() {
+  return {kRows, widen_patches, sum_panel, sum_channels, finish_rows<uint8_t>, finish_rows<float>};
+}
+
+}  // namespace onnxtorch::CPU_CAPABILITY
