@@ -8,8 +8,8 @@
 
 namespace onnxtorch {
 
-// While one lives, forks of other threads wait for it, up to a second: a thread that holds one for longer may itself be
-// waiting for something that the forking thread has, such as Python's lock.
+// While one lives, forks of other threads wait for it. They wait up to a second: a thread that holds one, or a mutex,
+// for longer may itself be waiting for something that the forking thread has, such as Python's lock.
 class __attribute__((visibility("default"))) NoFork {
  public:
   NoFork();
@@ -18,11 +18,18 @@ class __attribute__((visibility("default"))) NoFork {
   NoFork& operator=(const NoFork&) = delete;
 };
 
-// A mutex that no other thread holds when a process forks.
+// A mutex that no other thread holds when a process forks: the forking thread takes all that there are, and each
+// process gives them back. To lock one costs what a std::mutex does.
 class __attribute__((visibility("default"))) ForkSafeMutex {
  public:
-  void lock();
-  void unlock();
+  ForkSafeMutex();
+  ~ForkSafeMutex();
+  ForkSafeMutex(const ForkSafeMutex&) = delete;
+  ForkSafeMutex& operator=(const ForkSafeMutex&) = delete;
+
+  void lock() { mutex_.lock(); }
+  bool try_lock() { return mutex_.try_lock(); }
+  void unlock() { mutex_.unlock(); }
 
  private:
   std::mutex mutex_;

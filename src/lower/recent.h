@@ -34,6 +34,11 @@ class Recent {
     return made;
   }
 
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    entries_.clear();
+  }
+
  private:
   const size_t kept_;
   ForkSafeMutex mutex_;

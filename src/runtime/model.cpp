@@ -139,10 +139,7 @@ PreparedModel::Runnable PreparedModel::runnable_for(const Variant& variant) cons
 
 void PreparedModel::trim() const {
   base_.executable->trim();
-  {
-    const std::lock_guard lock(mutex_);
-    variants_.clear();
-  }
+  variants_.clear();
 #ifdef __GLIBC__
   ::malloc_trim(0);
 #endif

@@ -28,9 +28,9 @@ Prepared prepared_product(const at::Tensor& weight, at::IntArrayRef from, Type s
   sizes.back() = out;
   const dnnl::memory::desc source({rows, in}, source_type, Tag::ab), result({rows, out}, result_type, Tag::ab),
       wanted({in, out}, Type::s8, Tag::any);
-  const auto description = has_bias ? dnnl::matmul::primitive_desc(engine(), source, wanted,
-                                                                   {{1, out}, Type::f32, Tag::ab}, result, attributes)
-                                    : dnnl::matmul::primitive_desc(engine(), source, wanted, result, attributes);
+  const dnnl::memory::desc bias = has_bias ? dnnl::memory::desc({1, out}, Type::f32, Tag::ab) : dnnl::memory::desc();
+  const dnnl::matmul::primitive_desc description(engine(), source, wanted, bias, result, attributes,
+                                                 /*allow_empty=*/true);
   if (is_reference(description)) return {};
   const dnnl::memory::desc given({in, out}, Type::s8, weight.strides().vec());
   const auto strides = c10::contiguous_strides(sizes);

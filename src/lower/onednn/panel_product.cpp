@@ -18,11 +18,7 @@ namespace {
 
 constexpr int64_t kLeastWork = 1 << 20;  // products for one thread
 
-const IntegerKernels& kernels() {
-  static const IntegerKernels chosen =
-      for_this_cpu(DEFAULT::integer_kernels, AVX2::integer_kernels, AVX512::integer_kernels)();
-  return chosen;
-}
+const IntegerKernels& kernels() { return for_this_cpu<IntegerKernels>(); }
 
 int64_t parts(int64_t count, int64_t size) { return (count + size - 1) / size; }
 

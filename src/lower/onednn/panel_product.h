@@ -3,7 +3,7 @@
 
 #include "lower/onednn/laid_weight.h"
 #include "lower/onednn/packed.h"
-#include "lower/simd/integer_kernel.h"
+#include "lower/simd/panel_product.h"
 
 namespace onnxtorch::onednn {
 

@@ -1,10 +1,10 @@
-#include "lower/simd/integer_kernel.h"
+#include "lower/simd/panel_product.h"
 
 #include <immintrin.h>
 
 #include <cstring>
 
-namespace onnxtorch::CPU_CAPABILITY {
+namespace onnxtorch {
 namespace {
 
 // --- Pairs of numbers of 16 bits -------------------------------------------------------------------------------------
@@ -243,10 +243,15 @@ void finish_rows(const int32_t* sums, int64_t apart, int64_t rows, int64_t colum
   }
 }
 
+constexpr IntegerKernels kKernels{.rows_at_once = kRows,
+                                  .widen_patches = widen_patches,
+                                  .sum_panel = sum_panel,
+                                  .sum_channels = sum_channels,
+                                  .finish_bytes = finish_rows<uint8_t>,
+                                  .finish_floats = finish_rows<float>};
+
 }  // namespace
 
-IntegerKernels integer_kernels() {
-  return {kRows, widen_patches, sum_panel, sum_channels, finish_rows<uint8_t>, finish_rows<float>};
-}
+const IntegerKernels IntegerKernels::CPU_CAPABILITY = kKernels;
 
-}  // namespace onnxtorch::CPU_CAPABILITY
+}  // namespace onnxtorch

@@ -1,12 +1,11 @@
 // Sums of products of numbers of 8 bits, in int32 and exact: both factors are widened to 16 bits, for an instruction
 // that multiplies pairs and adds two products in 32 bits. All x86-64 CPUs have it. The one that takes bytes adds two
-// products in 16 bits, where 255 * 127 * 2 saturates. Compiled once for each of ATen's CPU capabilities, so nothing
-// here may be more than data and what is always inlined.
+// products in 16 bits, where 255 * 127 * 2 saturates.
 #pragma once
 
 #include <cstdint>
 
-#include "lower/for_each_cpu.h"
+#include "lower/simd/inline.h"
 #include "lower/windows.h"
 
 namespace onnxtorch {
@@ -62,17 +61,8 @@ struct IntegerKernels {
   SumChannels* sum_channels;
   FinishRows<uint8_t>* finish_bytes;
   FinishRows<float>* finish_floats;
-};
-using GetIntegerKernels = IntegerKernels();
 
-namespace DEFAULT {
-GetIntegerKernels integer_kernels;
-}
-namespace AVX2 {
-GetIntegerKernels integer_kernels;
-}
-namespace AVX512 {
-GetIntegerKernels integer_kernels;
-}
+  static const IntegerKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities
+};
 
 }  // namespace onnxtorch

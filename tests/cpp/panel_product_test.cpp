@@ -1,4 +1,4 @@
-#include "lower/simd/integer_kernel.h"
+#include "lower/simd/panel_product.h"
 
 #include <ATen/Version.h>
 #include <gtest/gtest.h>
@@ -12,10 +12,10 @@ namespace {
 
 // The kernels for each capability that this CPU has, or the environment leaves it.
 std::vector<IntegerKernels> each_kernels() {
-  std::vector<IntegerKernels> result{DEFAULT::integer_kernels()};
+  std::vector<IntegerKernels> result{IntegerKernels::DEFAULT};
   const std::string capability = at::get_cpu_capability();
-  if (capability != "DEFAULT") result.push_back(AVX2::integer_kernels());
-  if (capability == "AVX512") result.push_back(AVX512::integer_kernels());
+  if (capability != "DEFAULT") result.push_back(IntegerKernels::AVX2);
+  if (capability == "AVX512") result.push_back(IntegerKernels::AVX512);
   return result;
 }
 
