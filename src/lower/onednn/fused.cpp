@@ -14,6 +14,7 @@
 #include "kernels/arrange.h"
 #include "kernels/work_memory.h"
 #include "lower/cpu_features.h"
+#include "lower/onednn/isa.h"
 #include "lower/simd/largest.h"
 #include "runtime/thread_limit.h"
 
@@ -28,8 +29,10 @@ namespace {
 
 // oneDNN's max and min give the other operand for a NaN; ATen gives the NaN.
 bool loses_nan(const PostOp& step) {
+  static const bool sigmoid_loses_it = !keeps_nan_in_sigmoid();
   return step.kind == PostOp::Kind::Activation &&
-         (step.activation == "relu" || step.activation == "clamp" || step.activation == "hardsigmoid" ||
+         ((step.activation == "sigmoid" && sigmoid_loses_it) || step.activation == "relu" ||
+          step.activation == "clamp" || step.activation == "hardsigmoid" ||
           (step.activation == "leaky_relu" && step.alpha == 0));
 }
 

@@ -33,4 +33,6 @@ bool has_bfloat16_products() {
   }
 }
 
+bool keeps_nan_in_sigmoid() { return dnnl::get_effective_cpu_isa() != dnnl::cpu_isa::sse41; }
+
 }  // namespace onnxtorch::onednn

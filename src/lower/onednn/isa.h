@@ -9,4 +9,7 @@ bool has_int8_products();
 // Without them oneDNN has no products of bfloat16, or computes them in float32 with a conversion for each use.
 bool has_bfloat16_products();
 
+// Whether its logistic function gives NaN for NaN; that of SSE4.1 gives 0.
+bool keeps_nan_in_sigmoid();
+
 }  // namespace onnxtorch::onednn
