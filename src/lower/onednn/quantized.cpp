@@ -107,7 +107,7 @@ class Recognition {
   // A number that a type of 8 bits has.
   std::optional<int64_t> zero_point_for(const jit::Value* value, const jit::Value* x, at::ScalarType type) const {
     const auto known = scalar_for(value, x);
-    const int64_t low = type == c10::kByte ? 0 : -128;
+    const double low = type == c10::kByte ? 0 : -128;
     const bool fits = known && *known >= low && *known <= low + 255 && *known == std::trunc(*known);
     return fits ? std::optional(static_cast<int64_t>(*known)) : std::nullopt;
   }

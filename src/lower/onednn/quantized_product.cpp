@@ -137,7 +137,7 @@ class QuantizedProduct : public PackedProduct {
   }
 
   // As the result is to be.
-  at::Tensor quantized(at::Tensor y) const {
+  at::Tensor quantized(const at::Tensor& y) const {
     const auto& to = quantized_.result;
     return to ? quantize(y, to->scale, to->zero_point, to->low, to->high, to->type) : y;
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "lower/simd/inline.h"
 
@@ -36,12 +35,6 @@ ONNX_TORCH_INLINE float reduced(int64_t size, float start, const F& element, con
 template <typename F>
 ONNX_TORCH_INLINE float sum_of(int64_t size, const F& element) {
   return reduced(size, 0, element, [](float a, float b) { return a + b; });
-}
-
-ONNX_TORCH_INLINE float largest_of(const float* x, int64_t size) {
-  return reduced(
-      size, -std::numeric_limits<float>::infinity(), [&](int64_t i) { return x[i]; },
-      [](float a, float b) { return b > a ? b : a; });
 }
 
 ONNX_TORCH_INLINE void scale_row(const float* x, float* y, int64_t size, float mean, float scale,
