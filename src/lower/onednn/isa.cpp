@@ -4,22 +4,6 @@
 
 namespace onnxtorch::onednn {
 
-bool has_int8_products() {
-  using enum dnnl::cpu_isa;
-  switch (dnnl::get_effective_cpu_isa()) {
-    case avx2_vnni:
-    case avx2_vnni_2:
-    case avx512_core_vnni:
-    case avx512_core_bf16:
-    case avx512_core_fp16:
-    case avx512_core_amx:
-    case avx512_core_amx_fp16:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool has_bfloat16_products() {
   using enum dnnl::cpu_isa;
   switch (dnnl::get_effective_cpu_isa()) {
@@ -31,6 +15,12 @@ bool has_bfloat16_products() {
     default:
       return false;
   }
+}
+
+bool has_int8_products() {
+  using enum dnnl::cpu_isa;
+  const auto isa = dnnl::get_effective_cpu_isa();
+  return isa == avx2_vnni || isa == avx2_vnni_2 || isa == avx512_core_vnni || has_bfloat16_products();
 }
 
 bool keeps_nan_in_sigmoid() { return dnnl::get_effective_cpu_isa() != dnnl::cpu_isa::sse41; }
