@@ -221,7 +221,7 @@ def same(ours: Any, theirs: Any, what: str) -> None:
         assert len(ours) == len(theirs), what
         for one, other in zip(ours, theirs, strict=True):
             same(one, other, what)
-    elif isinstance(theirs, float):
+    elif isinstance(theirs, (float, np.floating)):
         np.testing.assert_allclose(ours, theirs, **ROUGH, err_msg=what)
     else:
         assert ours == theirs, what
