@@ -10,12 +10,19 @@ from onnx import TensorProto
 __all__ = ["QuantFormat", "QuantType", "QuantizationMode", "QuantizedValueType"]
 
 
+_Kind = TypeVar("_Kind", bound="_Named")
+
+
 class _Named(enum.Enum):
     def __str__(self) -> str:
         return self.name
 
-
-_Kind = TypeVar("_Kind", bound=_Named)
+    @classmethod
+    def from_string(cls: type[_Kind], name: str) -> _Kind:
+        """The member of that name."""
+        if name not in cls.__members__:
+            raise ValueError(f"{name!r} is no {cls.__name__}; there are {', '.join(cls.__members__)}")
+        return cls[name]
 
 
 class QuantizationMode(_Named):
@@ -24,22 +31,12 @@ class QuantizationMode(_Named):
     IntegerOps = 0
     QLinearOps = 1
 
-    @staticmethod
-    def from_string(mode: str) -> QuantizationMode:
-        """The mode of that name."""
-        return _of_name(QuantizationMode, mode)
-
 
 class QuantizedValueType(_Named):
     """What is quantized."""
 
     Input = 0
     Initializer = 1
-
-    @staticmethod
-    def from_string(v: str) -> QuantizedValueType:
-        """The type of that name."""
-        return _of_name(QuantizedValueType, v)
 
 
 class QuantType(_Named):
@@ -53,11 +50,6 @@ class QuantType(_Named):
     QInt4 = 5
     QUInt4 = 6
 
-    @staticmethod
-    def from_string(t: str) -> QuantType:
-        """The type of that name."""
-        return _of_name(QuantType, t)
-
     @property
     def tensor_type(self) -> int:
         """ONNX's number of the type."""
@@ -70,14 +62,3 @@ class QuantFormat(_Named):
 
     QOperator = 0
     QDQ = 1
-
-    @staticmethod
-    def from_string(format: str) -> QuantFormat:
-        """The format of that name."""
-        return _of_name(QuantFormat, format)
-
-
-def _of_name(kind: type[_Kind], name: str) -> _Kind:
-    if name not in kind.__members__:
-        raise ValueError(f"{name!r} is no {kind.__name__}; there are {', '.join(kind.__members__)}")
-    return kind[name]
