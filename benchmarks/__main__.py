@@ -44,6 +44,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--device", type=device, default=CPU, help="cpu, or cuda:N for a GPU (default: %(default)s)")
     precision = "what to compute in on a GPU (default: %(default)s); on the CPU there are columns for that"
     top.add_argument("--precision", choices=GPU_PRECISIONS, default="float32", help=precision)
+    held = "the level that `./dev bench --isa` holds the engines to, by variables of the environment"
+    top.add_argument("--isa", metavar="LEVEL", default="", help=held)
     top.add_argument("--rounds", type=int, help="how often each engine has its turn")
     busy = "instead, the median and the worst of 1,000 runs beside N busy processes, here and in onnxruntime"
     top.add_argument("--neighbours", type=int, metavar="N", help=busy)
@@ -66,8 +68,8 @@ def device(text: str) -> str:
 def settings_of(args: argparse.Namespace) -> Settings:
     base = QUICK if args.quick else Settings()
     limit = base.limit if args.device == CPU else GPU_LIMIT
-    chosen = dict(threads=args.threads, rounds=args.rounds or base.rounds, device=args.device, precision=args.precision)
-    return dataclasses.replace(base, limit=limit, **chosen)
+    chosen = {name: getattr(args, name) for name in ("threads", "device", "precision", "isa")}
+    return dataclasses.replace(base, limit=limit, rounds=args.rounds or base.rounds, **chosen)
 
 
 def gpu_of(args: argparse.Namespace) -> str:

@@ -42,6 +42,7 @@ class Settings:
         device: "cpu", or "cuda:N" for a GPU.
         precision: what engines compute in on a GPU; on the CPU the columns tell.
         loads: how often onnx_torch and onnxruntime load a model, if that takes them less than `BRIEF`.
+        isa: the level that `./dev bench --isa` holds the engines to; empty for all that the CPU has.
     """
 
     threads: int = 2
@@ -52,6 +53,7 @@ class Settings:
     loads: int = 5
     device: str = engines.CPU
     precision: str = "float32"
+    isa: str = ""
 
     @property
     def on_gpu(self) -> bool:
@@ -60,12 +62,13 @@ class Settings:
     @property
     def key(self) -> str:
         """What tells results apart that are kept side by side."""
-        return f"cuda {self.precision}" if self.on_gpu else f"{self.threads} threads"
+        return f"cuda {self.precision}" if self.on_gpu else f"{self.threads} threads {self.isa}".strip()
 
     def __str__(self) -> str:
         if self.on_gpu:
             return f"{self.device}, {self.precision}"
-        return "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        threads = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        return f"{threads}, held to {self.isa}" if self.isa else threads
 
 
 @dataclass

@@ -624,7 +624,7 @@ def test_a_part_of_the_page_is_made_anew(results):
 
 @pytest.mark.parametrize(
     "settings",
-    [Settings(threads=threads) for threads in (1, 2)]
+    [Settings(threads=threads, isa=isa) for threads, isa in ((1, ""), (2, ""), (2, "avx2"))]
     + [Settings(device="cuda:0", precision=precision) for precision in engines.GPU_PRECISIONS],
     ids=str,
 )
