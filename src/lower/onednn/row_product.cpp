@@ -99,8 +99,8 @@ const RowProduct::Panels& RowProduct::panels() const {
     if (is_reference(product.description)) return;
     const dnnl::memory::desc wanted = product.description.weights_desc();
     const dnnl::memory::dims blocks = wanted.get_inner_blks(), of = wanted.get_inner_idxs();
-    const bool is_in_panels = blocks.size() == 2 && of[0] == 1 && of[1] == 0 && blocks[1] % kColumns == 0 &&
-                              blocks[1] <= kWidestPanel && wanted.get_strides()[1] == blocks[0] * blocks[1];
+    const bool is_in_panels = blocks.size() == 2 && of[0] == 1 && of[1] == 0 && is_panel(blocks[1]) &&
+                              wanted.get_strides()[1] == blocks[0] * blocks[1];
     if (!is_in_panels) return;
     panels_ = {product.weight(laid_), blocks[1], wanted.get_strides()[0]};
   });

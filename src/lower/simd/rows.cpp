@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "lower/simd/inline.h"
 
@@ -92,6 +93,14 @@ void largest_of_columns(const float* x, int32_t* numbers, float* elements, int64
 
 using Columns = float __attribute__((vector_size(kColumns * sizeof(float)), aligned(alignof(float)), may_alias));
 
+// A template's argument would lose the alignment.
+struct Whole {
+  using Vector = Columns;
+};
+struct Half {
+  using Vector = float __attribute__((vector_size(kColumns / 2 * sizeof(float)), aligned(alignof(float)), may_alias));
+};
+
 void product_rows(const float* x, float* y, int64_t rows, int64_t in, int64_t out, const float* blocks, bool relu) {
   constexpr int64_t kSums = 4;  // that go on side by side for each column
   for (const float* const end = x + rows * in; x < end; x += in, y += out) {
@@ -110,38 +119,46 @@ void product_rows(const float* x, float* y, int64_t rows, int64_t in, int64_t ou
   }
 }
 
-// Both halves of the panel at once: memory gives more to a thread that reads in several places.
-template <int64_t kVectors>
-ONNX_TORCH_INLINE void product_with_vectors(const float* x, float* y, int64_t in, const float* panel, const float* bias,
-                                            int64_t columns) {
-  const int64_t half = in / 2;
-  const auto* upper = reinterpret_cast<const Columns*>(panel);
-  const auto* lower = upper + half * kVectors;
-  Columns sums[kVectors] = {}, others[kVectors] = {};
-  for (int64_t i = 0; i < half; ++i, upper += kVectors, lower += kVectors) {
-    for (int64_t v = 0; v < kVectors; ++v) sums[v] += x[i] * upper[v];
-    for (int64_t v = 0; v < kVectors; ++v) others[v] += x[half + i] * lower[v];
+// Several parts of the panel at once: memory gives more to a thread that reads in several places, and a sum waits for
+// the one before.
+template <int64_t kWidth, int64_t kParts>
+ONNX_TORCH_INLINE void product_with_parts(const float* x, float* y, int64_t in, const float* panel, const float* bias,
+                                          int64_t columns) {
+  using Vector = typename std::conditional_t<kWidth % kColumns == 0, Whole, Half>::Vector;
+  constexpr int64_t kVectors = kWidth * sizeof(float) / sizeof(Vector);
+  const int64_t size = in / kParts;
+  Vector sums[kParts][kVectors] = {};
+  const auto add = [&](int64_t part, int64_t row) __attribute__((always_inline)) {
+    const auto* const columns_of = reinterpret_cast<const Vector*>(panel + row * kWidth);
+    for (int64_t v = 0; v < kVectors; ++v) sums[part][v] += x[row] * columns_of[v];
+  };
+  for (int64_t i = 0; i < size; ++i) {
+    for (int64_t part = 0; part < kParts; ++part) add(part, part * size + i);
   }
-  for (int64_t i = 2 * half; i < in; ++i) {
-    for (int64_t v = 0; v < kVectors; ++v) sums[v] += x[i] * lower[v];
+  for (int64_t row = kParts * size; row < in; ++row) add(0, row);
+  for (int64_t part = 1; part < kParts; ++part) {
+    for (int64_t v = 0; v < kVectors; ++v) sums[0][v] += sums[part][v];
   }
-  for (int64_t v = 0; v < kVectors; ++v) sums[v] += others[v];
-  float result[kVectors * kColumns];
-  std::memcpy(result, sums, sizeof(sums));
+  float result[kWidth];
+  std::memcpy(result, sums[0], sizeof(result));
   for (int64_t i = 0; i < columns; ++i) y[i] = bias ? result[i] + bias[i] : result[i];
 }
 
 void product_with_panel(const float* x, float* y, int64_t in, const float* panel, int64_t width, const float* bias,
                         int64_t columns) {
-  switch (width / kColumns) {
-    case 1:
-      return product_with_vectors<1>(x, y, in, panel, bias, columns);
-    case 2:
-      return product_with_vectors<2>(x, y, in, panel, bias, columns);
-    case 3:
-      return product_with_vectors<3>(x, y, in, panel, bias, columns);
+  switch (width) {
+    case 8:
+      return product_with_parts<8, 8>(x, y, in, panel, bias, columns);
+    case 16:
+      return product_with_parts<16, 4>(x, y, in, panel, bias, columns);
+    case 24:
+      return product_with_parts<24, 4>(x, y, in, panel, bias, columns);
+    case 32:
+      return product_with_parts<32, 2>(x, y, in, panel, bias, columns);
+    case 48:
+      return product_with_parts<48, 2>(x, y, in, panel, bias, columns);
     default:
-      return product_with_vectors<4>(x, y, in, panel, bias, columns);
+      return product_with_parts<64, 2>(x, y, in, panel, bias, columns);
   }
 }
 

@@ -25,7 +25,11 @@ struct Attended {
 
 constexpr int64_t kMostMeans = 256;
 constexpr int64_t kColumns = 16;
-constexpr int64_t kWidestPanel = 4 * kColumns;
+
+// Whether a panel of the weight may have this width: those that oneDNN lays out.
+constexpr bool is_panel(int64_t width) {
+  return width == 8 || width == 16 || width == 24 || width == 32 || width == 48 || width == 64;
+}
 
 struct RowKernels {
   // `y` may be `x`.
@@ -45,8 +49,7 @@ struct RowKernels {
   void (*product_rows)(const float* x, float* y, int64_t rows, int64_t in, int64_t out, const float* blocks, bool relu);
 
   // The same of one row and a panel of the weight: `width` of its columns, which lie side by side in each of its `in`
-  // rows, of which the first `columns` are asked for. The width is a multiple of kColumns, at most kWidestPanel, and
-  // the bias may be null.
+  // rows, of which the first `columns` are asked for. The width `is_panel`; the bias may be null.
   void (*product_with_panel)(const float* x, float* y, int64_t in, const float* panel, int64_t width, const float* bias,
                              int64_t columns);
 
