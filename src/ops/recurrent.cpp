@@ -106,8 +106,12 @@ Layer layer_of(Translator& t, const NodeView& n, const Cell& cell) {
   const auto time_first = [&](const Value& v) { return batch_first ? t.call("aten::transpose", {v, 0, 1}) : v; };
 
   const size_t directions = direction == "bidirectional" ? 2 : 1;
+  const Value x = time_first(n.tensor(X));
+  const Arg hidden_size = n.has_attribute("hidden_size") ? Arg(n.attr_int("hidden_size")) : Arg(none);
   Layer layer{
-      .x = time_first(n.tensor(X)),
+      .x = t.call("checked_input",
+                  {x, n.tensor(W), n.tensor(R), n.tensor(B), n.tensor(P), static_cast<int64_t>(directions),
+                   static_cast<int64_t>(cell.aten_order.size()), hidden_size}),
       .states = {},
       .directions = directions,
       .reverse = direction == "reverse",
@@ -165,10 +169,9 @@ Values run_aten(Translator& t, const NodeView& n, const Cell& cell, const Layer&
     for (const Value& w : weights) parameters.push_back(t.call("aten::select", {w, 0, static_cast<int64_t>(d)}));
   }
   const Arg states = cell.states == 1 ? Arg(layer.states[0]) : Arg(layer.states);
-  const Value x = &cell == &kLstm ? t.call("checked_input", {layer.x, n.tensor(W)}) : layer.x;
   const bool bidirectional = layer.directions == 2;
   Values results = t.call_all(
-      function, {in_order(t, x, layer.reverse), states, parameters, n.has(B), /*num_layers=*/1, /*dropout=*/0.0,
+      function, {in_order(t, layer.x, layer.reverse), states, parameters, n.has(B), /*num_layers=*/1, /*dropout=*/0.0,
                  /*train=*/false, bidirectional, /*batch_first=*/false});
   // The directions lie side by side in its output.
   const Value directions =

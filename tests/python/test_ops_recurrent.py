@@ -4,9 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, numpy_helper
 
-from models import onnxruntime_op, run_op
+import onnx_torch
+from models import onnxruntime_op, op_model, run_op
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 OUTPUTS = {"RNN": 2, "GRU": 2, "LSTM": 3}
@@ -167,3 +168,42 @@ def test_empty_batch(op, attributes):
     y, *states = run_op(op, inputs, outputs=OUTPUTS[op], **attributes)
     assert y.shape == (TIME, 1, 0, HIDDEN)
     assert [state.shape for state in states] == [(1, 0, HIDDEN)] * len(states)
+
+
+SIZES = {
+    "W of fewer units": (1, lambda w: w[:, :-1]),
+    "W of more units": (1, lambda w: np.tile(w, (1, 7, 1))),
+    "W of fewer features": (1, lambda w: w[..., :-1]),
+    "W of two directions": (1, lambda w: np.tile(w, (2, 1, 1))),
+    "R of more units": (2, lambda r: np.tile(r, (1, 2, 1))),
+    "R of fewer columns": (2, lambda r: r[..., :-1]),
+    "B of half the size": (3, lambda b: b[:, : b.shape[1] // 2]),
+    "X without a batch": (0, lambda x: x[0]),
+}
+
+
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("case", SIZES)
+@pytest.mark.parametrize("constant", [(), (1, 2, 3)])
+@pytest.mark.parametrize("attributes", [{}, {"clip": 1.0}])
+def test_sizes_that_do_not_fit_are_refused(op, case, constant, attributes):
+    inputs, (number, change) = _inputs(op), SIZES[case]
+    inputs[number] = change(inputs[number])
+    model = op_model(op, inputs, OPSET, outputs=OUTPUTS[op], hidden_size=HIDDEN, **attributes)
+    model.graph.initializer.extend(numpy_helper.from_array(inputs[i], f"x{i}") for i in constant)
+    fed = {f"x{i}": x for i, x in enumerate(inputs) if x is not None and i not in constant}
+    with pytest.raises(onnx_torch.Error, match=r"has shape|is of .* units|takes .* features"):
+        onnx_torch.prepare(model).run(fed)
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_another_hidden_size_is_refused(op):
+    with pytest.raises(onnx_torch.Error, match="R is of 2 units, not of hidden_size"):
+        run_op(op, _inputs(op), OPSET, outputs=OUTPUTS[op], hidden_size=3)
+
+
+def test_peepholes_of_another_size_are_refused():
+    inputs = _inputs("LSTM", peepholes=True)
+    inputs[7] = inputs[7][:, :-1]
+    with pytest.raises(onnx_torch.Error, match="P has shape"):
+        run_op("LSTM", inputs, OPSET, outputs=3, hidden_size=HIDDEN)

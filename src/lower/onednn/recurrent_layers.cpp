@@ -38,6 +38,21 @@ std::optional<std::vector<at::Tensor>> weights_of(const jit::Value* list, const 
   return tensors;
 }
 
+// Whether the weights are of one layer's sizes, for each direction.
+bool fits(const Recurrent& layer) {
+  const size_t directions = layer.bidirectional ? 2 : 1, each = layer.has_biases ? 4 : 2;
+  const std::vector<at::Tensor>& all = layer.parameters;
+  if (all.size() != directions * each || all[0].dim() != 2 || all[1].dim() != 2) return false;
+  const int64_t gates = layer.cell == Recurrent::Cell::Lstm ? 4 : layer.cell == Recurrent::Cell::Gru ? 3 : 1;
+  const int64_t of_gates = gates * all[1].size(1);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const size_t part = i % each;
+    if (all[i].sizes() != (part < 2 ? at::DimVector{of_gates, all[part].size(1)} : at::DimVector{of_gates}))
+      return false;
+  }
+  return true;
+}
+
 std::optional<Recurrent> layer_of(const jit::Node* node, const Constants& constants) {
   const auto cell = cell_of(node);
   if (!cell) return {};
@@ -48,7 +63,9 @@ std::optional<Recurrent> layer_of(const jit::Node* node, const Constants& consta
   if (constants.number(node->namedInput("num_layers")) != 1) return {};
   const bool is_float = std::ranges::all_of(
       *weights, [](const at::Tensor& t) { return t.defined() && t.scalar_type() == c10::kFloat && t.numel() > 0; });
-  return is_float ? std::optional(Recurrent{*cell, *bidirectional, *biases, *weights}) : std::nullopt;
+  if (!is_float) return {};
+  const Recurrent layer{*cell, *bidirectional, *biases, *weights};
+  return fits(layer) ? std::optional(layer) : std::nullopt;
 }
 
 class Packing {

@@ -7,9 +7,22 @@ def initial_state(X: Tensor, R: Tensor) -> Tensor:
     return torch.zeros([R.size(0), X.size(1), R.size(2)], dtype=X.dtype, device=X.device)
 
 
-# ATen's LSTM does not look whether sizes fit, and reads what lies behind.
-def checked_input(X: Tensor, W: Tensor) -> Tensor:
-    assert X.size(2) == W.size(2), "X has {} features, W takes {}".format(X.size(2), W.size(2))
+# X, where the weights' sizes fit it and one another. ATen's layers take that for granted, and read what lies behind.
+def checked_input(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], P: Optional[Tensor], directions: int,
+                  gates: int, hidden_size: Optional[int]) -> Tensor:
+    hidden = R.size(-1)
+    assert hidden_size is None or hidden_size == hidden, "R is of {} units, not of hidden_size".format(hidden)
+    of_gates = gates * hidden
+    assert R.size() == [directions, of_gates, hidden], "R has shape {}, not {}".format(
+        R.size(), [directions, of_gates, hidden])
+    assert W.dim() == 3 and W.size()[:2] == [directions, of_gates], "W has shape {}, not {}".format(
+        W.size(), [directions, of_gates, X.size(2)])
+    assert X.dim() == 3 and X.size(2) == W.size(2), "X has shape {}, W takes {} features".format(X.size(), W.size(2))
+    if B is not None:
+        assert B.size() == [directions, 2 * of_gates], "B has shape {}, not {}".format(
+            B.size(), [directions, 2 * of_gates])
+    if P is not None:
+        assert P.size() == [directions, 3 * hidden], "P has shape {}, not {}".format(P.size(), [directions, 3 * hidden])
     return X
 
 
