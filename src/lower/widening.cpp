@@ -207,7 +207,7 @@ class Widening {
     for (const jit::Value* operand : operands(node)) {
       if (!element_type(operand) && kind != Kind::Product) return false;
       has_half = has_half || is_half(operand);
-      has_wide = has_wide || wide_.contains(operand);
+      has_wide = has_wide || (wide_.contains(operand) && !constants_.tensor(operand));
     }
     return has_half && (has_wide || kind == Kind::Product || kind == Kind::Computing) &&
            std::ranges::all_of(node->outputs(), is_tensor);

@@ -7,6 +7,7 @@
 #include "lower/simd/attention.h"
 #include "lower/simd/chain.h"
 #include "lower/simd/group_norm.h"
+#include "lower/simd/half_product.h"
 #include "lower/simd/largest.h"
 #include "lower/simd/panel_product.h"
 #include "lower/simd/pooling.h"
@@ -25,8 +26,9 @@ struct All {
   static bool are_for_avx2() { return ((&for_this_cpu<Kernels>() == &Kernels::AVX2) && ...); }
   static bool are_for_any_cpu() { return ((&for_this_cpu<Kernels>() == &Kernels::DEFAULT) && ...); }
 };
-using AllKernels = All<AttentionKernels, chain::Kernels, GroupNormKernels, IntegerKernels, LargestKernels, PoolKernels,
-                       QuantizeKernels, RecurrentKernels, RotaryKernels, RoundingKernels, RowKernels, SumKernels>;
+using AllKernels =
+    All<AttentionKernels, chain::Kernels, GroupNormKernels, HalfProductKernels, IntegerKernels, LargestKernels,
+        PoolKernels, QuantizeKernels, RecurrentKernels, RotaryKernels, RoundingKernels, RowKernels, SumKernels>;
 
 // ATen reads the variable once, so each choice is made in a process of its own.
 TEST(SimdDeathTest, TheCapabilityPicksTheKernels) {

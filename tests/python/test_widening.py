@@ -6,6 +6,7 @@ import io
 import re
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -318,3 +319,94 @@ def test_inside_of_branches_and_loops():
     for _ in range(3):
         expected = np.sqrt(expected * expected + x)
     np.testing.assert_allclose(found, expected, rtol=2e-3)
+
+
+# --- Weights that stay in float16 -------------------------------------------------------------------------------------
+
+
+def exact(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return x.astype(np.float64) @ w.astype(np.float64)
+
+
+def assert_close(found: np.ndarray, expected: np.ndarray):
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("out", [512, 1000])  # whole groups of columns, and not
+@pytest.mark.parametrize("rows", [1, 2, 5, 6, 7, 100])
+def test_products_with_a_large_weight(rows: int, out: int):
+    """The result is cast to float32, and so not rounded."""
+    text = f"(float16[N, 520] x) => (float[N, {out}] z) {{ a = MatMul(x, w) y = Add(a, b) z = Cast<to = 1>(y) }}"
+    w, b, x = halves(520, out), halves(out), halves(rows, 520)
+    rep = onnx_torch.prepare(model(text, w=w, b=b))
+    assert str(rep.graph()).count("onnx_torch::packed") == 1
+    assert "aten::add" not in str(rep.graph())
+    expected = exact(x, w) + b
+    for given in x, x[:1], x:  # one row and several by one layout
+        assert_close(rep.run([given])[0], expected[: len(given)])
+
+
+def test_gemm_with_a_large_transposed_weight():
+    text = "(float16[3, 520] x) => (float[3, 600] z) { y = Gemm<transB = 1>(x, w, b) s = Relu(y) z = Cast<to = 1>(s) }"
+    w, b, x = halves(600, 520), halves(600), halves(3, 520)
+    [found] = onnx_torch.prepare(model(text, w=w, b=b)).run([x])
+    assert_close(found, np.maximum(exact(x, w.T) + b, 0))
+
+
+def resident() -> int:
+    """The bytes that are the process's own."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"RssAnon:\s*(\d+)", status)[1]) << 10
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+def test_a_large_weight_takes_the_memory_of_float16(rows: int, tmp_path: Path):
+    """Once it is laid out, for one row as for many."""
+    size = 4096
+    source = model(f"(float16[N, {size}] x) => (float16[N, {size}] y) {{ y = MatMul(x, w) }}", w=halves(size, size))
+    onnx.save(source, tmp_path / "model.onnx")
+    del source
+    before = resident()
+    rep = onnx_torch.prepare(tmp_path / "model.onnx")
+    rep.run([halves(rows, size)])
+    assert resident() - before < 1.5 * 2 * size * size
+
+
+def test_float32_weights_are_kept_where_float16_cannot_hold_them():
+    w = RNG.standard_normal((520, 512)).astype(np.float32)
+    w[519, 511] = np.float32(1e-8)
+    infinite = halves(520, 512).astype(np.float32)
+    infinite[3, 4] = np.inf
+    x = RNG.standard_normal((1, 520)).astype(np.float32)
+    for weight in w, infinite:
+        source = model("(float[1, 520] x) => (float[1, 512] y) { y = MatMul(x, w) }", w=weight)
+        found = onnx_torch.prepare(source).run([x])[0]
+        np.testing.assert_allclose(found, x @ weight, rtol=1e-4, atol=1e-4)
+
+
+def test_inputs_that_do_not_fit_are_refused():
+    rep = onnx_torch.prepare(model("(float16[N, M] x) => (float16[N, 512] y) { y = MatMul(x, w) }", w=halves(520, 512)))
+    assert rep.run([halves(0, 520)])[0].shape == (0, 512)
+    with pytest.raises(onnx_torch.Error, match="MatMul"):
+        rep.run([halves(2, 519)])
+
+
+def test_a_table_stays_in_float16_beside_a_product_with_it():
+    source = model(
+        "(int64[3] i, float16[3, 600] z) => (float16[3, 512] y) { p = MatMul(z, w) a = Gather(w, i) y = Add(a, p) }",
+        w=halves(600, 512),
+    )
+    assert "aten::index_select" in steps(source) or "onnx_torch::gather" in steps(source)
+    i, z = np.array([3, 0, 599]), halves(3, 600)
+    w = numpy_helper.to_array(source.graph.initializer[0])
+    found = onnx_torch.prepare(source).run([i, z])[0]
+    np.testing.assert_allclose(found, exact(z, w) + w[i], rtol=2e-3, atol=1e-2)
+
+
+def test_a_large_weight_is_saved_as_it_lies(tmp_path: Path):
+    source = model("(float16[1, 520] x) => (float16[1, 600] y) { y = MatMul(x, w) }", w=halves(520, 600))
+    x = halves(1, 520)
+    rep = onnx_torch.prepare(source)
+    expected = rep.run([x])[0]
+    rep.save(tmp_path / "kept")
+    np.testing.assert_array_equal(onnx_torch.load(tmp_path / "kept").run([x])[0], expected)

@@ -42,6 +42,7 @@ struct Candidate {
   std::optional<Quantized> quantized = {};
   std::vector<PostOp> post_ops = {};
   std::vector<jit::Value*> operands = {};
+  bool is_half = false;  // whether the weight lies in float16; such a product takes no steps
 };
 
 bool has_type(const at::Tensor& t, std::initializer_list<c10::ScalarType> types) {
@@ -195,20 +196,33 @@ std::optional<at::Tensor> as_bias(const Candidate& c, const jit::Value* other, c
   return fits ? known : std::nullopt;
 }
 
-// Addition of or multiplication by another tensor.
-bool take_operand(Candidate& c, jit::Node* user, const Constants& constants) {
-  const bool adds = user->matches("aten::add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor");
-  if (!adds && !user->matches("aten::mul(Tensor self, Tensor other) -> Tensor")) return false;
-  if (adds && constants.number(user->input(2)) != 1.0) return false;
+// What is added to or multiplied by the result so far.
+jit::Value* other_operand(const Candidate& c, const jit::Node* user) {
   jit::Value* const result = c.last->output();
-  jit::Value* const other = user->input(0) == result ? user->input(1) : user->input(0);
+  return user->input(0) == result ? user->input(1) : user->input(0);
+}
+
+bool adds_plainly(const jit::Node* node, const Constants& constants) {
+  return node->matches("aten::add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor") &&
+         constants.number(node->input(2)) == 1.0;
+}
+
+// Takes up an addition that makes a bias.
+bool take_bias(Candidate& c, jit::Node* user, const Constants& constants) {
+  if (!adds_plainly(user, constants)) return false;
+  const auto bias = as_bias(c, other_operand(c, user), constants);
+  if (!bias) return false;
+  std::get<Linear>(c.main).bias = *bias;
+  return true;
+}
+
+// Takes up the addition of or multiplication by another tensor.
+bool take_operand(Candidate& c, jit::Node* user, const Constants& constants) {
+  const bool adds = adds_plainly(user, constants);
+  if (!adds && !user->matches("aten::mul(Tensor self, Tensor other) -> Tensor")) return false;
+  jit::Value* const result = c.last->output();
+  jit::Value* const other = other_operand(c, user);
   if (other == result) return false;
-  if (adds) {
-    if (const auto bias = as_bias(c, other, constants)) {
-      std::get<Linear>(c.main).bias = *bias;
-      return true;
-    }
-  }
   if (c.quantized) return false;  // an operand may hold NaN
   // Where sizes are not known, an addition is likely a residual one, a product likely a broadcast.
   if (!same_sizes(result, other).value_or(adds)) return false;
@@ -239,9 +253,9 @@ bool is_better_apart(const Candidate& c, const jit::Node* user) {
 bool extend(Candidate& c, const Constants& constants) {
   jit::Node* const user = only_user(c.last->output());
   if (!user || !user->maybeOperator() || is_better_apart(c, user)) return false;
-  if (auto step = activation(user, constants)) {
+  if (auto step = c.is_half ? std::nullopt : activation(user, constants)) {
     c.post_ops.push_back(*std::move(step));
-  } else if (!take_operand(c, user, constants)) {
+  } else if (!take_bias(c, user, constants) && (c.is_half || !take_operand(c, user, constants))) {
     return false;
   }
   c.last = user;
@@ -276,6 +290,8 @@ class Packing {
     if (!candidate) candidate = linear(node, constants_);
     if (!candidate) return;
     if (result_type(*candidate) != c10::kFloat) take_cast(*candidate, constants_);
+    const auto* const product = std::get_if<Linear>(&candidate->main);
+    candidate->is_half = product && !candidate->quantized && lies_in_half(product->weight);
     while (result_type(*candidate) == c10::kFloat && extend(*candidate, constants_)) {
     }
     quantize_result(*candidate, constants_);
@@ -284,11 +300,13 @@ class Packing {
 
   // The nodes that the packed one stands for are left without a use. An error in it is the main node's.
   void replace(const Candidate& c, const jit::Node* main) {
-    auto operation = std::visit(
-        [&](const auto& of) {
-          return c.quantized ? onnxtorch::packed(of, *c.quantized, c.post_ops) : onnxtorch::packed(of, c.post_ops);
-        },
-        c.main);
+    auto operation = c.is_half ? packed_half(std::get<Linear>(c.main))
+                               : std::visit(
+                                     [&](const auto& of) {
+                                       return c.quantized ? onnxtorch::packed(of, *c.quantized, c.post_ops)
+                                                          : onnxtorch::packed(of, c.post_ops);
+                                     },
+                                     c.main);
     const jit::WithInsertPoint at(c.last);
     jit::Value* const result = inserted(c.x, operation, c.operands, main, c.last->output()->type());
     c.last->output()->replaceAllUsesWith(result);

@@ -73,6 +73,11 @@ struct Linear {
 
 c10::intrusive_ptr<Packed> packed(const Linear& linear, std::vector<PostOp> post_ops);
 
+// Whether the weight of a product is better held in float16, and widened as it is read: it is large, of float32, and
+// each of its elements is a finite number of float16.
+bool lies_in_half(const at::Tensor& weight);
+c10::intrusive_ptr<Packed> packed_half(const Linear& linear);
+
 // What numbers of 8 bits stand for: (number - zero_point) * scale; and between which they are kept.
 struct Quantization {
   double scale = 1;

@@ -1,39 +1,16 @@
 #include "lower/onednn/row_product.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/WrapDimUtils.h>
 
 #include <algorithm>
-#include <atomic>
-#include <vector>
 
 #include "lower/cpu_features.h"
 #include "lower/onednn/inner_product.h"
+#include "lower/onednn/share_out.h"
 #include "lower/simd/rows.h"
 
 namespace onnxtorch::onednn {
-namespace {
-
-// Shares out what comes in numbers. A thread begins with a part of its own, which its cache may have from the run
-// before, and helps the others when it is done: they all read from one memory, and one may get less of it.
-template <typename Visit>
-void share_out(int64_t count, int64_t threads, const Visit& visit) {
-  struct alignas(64) Next {
-    std::atomic<int64_t> number;
-  };
-  std::vector<Next> next(threads);
-  const auto first_of = [=](int64_t part) { return count * part / threads; };
-  for (int64_t part = 0; part < threads; ++part) next[part].number = first_of(part);
-  at::parallel_for(0, threads, 1, [&](int64_t own, int64_t /*end*/) {
-    for (int64_t i = 0; i < threads; ++i) {
-      const int64_t part = (own + i) % threads, end = first_of(part + 1);
-      for (int64_t number; (number = next[part].number.fetch_add(1, std::memory_order_relaxed)) < end;) visit(number);
-    }
-  });
-}
-
-}  // namespace
 
 RowProduct::RowProduct(const LaidWeight& laid, at::Tensor form, at::Tensor bias)
     : laid_(laid), form_(std::move(form)), bias_(std::move(bias)), in_(form_.size(0)), out_(form_.size(1)) {}
@@ -75,7 +52,7 @@ void RowProduct::take_panels(const float* x, float* y) const {
   const int64_t count = (out_ + width - 1) / width;
   const auto& kernels = for_this_cpu<RowKernels>();
   const int64_t threads = std::clamp<int64_t>(out_ * in_ / kLeastWork, 1, at::get_num_threads());
-  share_out(count, threads, [&, width = width, apart = apart](int64_t i) {
+  share_out(count, threads, [&, width = width, apart = apart](int64_t i, int64_t) {
     const int64_t column = i * width;
     kernels.product_with_panel(x, y + column, in_, first + i * apart, width, bias ? bias + column : nullptr,
                                std::min(width, out_ - column));

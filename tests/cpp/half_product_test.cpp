@@ -1,0 +1,96 @@
+#include "lower/simd/half_product.h"
+
+#include <ATen/Version.h>
+#include <c10/util/Half.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace onnxtorch {
+namespace {
+
+// The kernels for each capability that this CPU has, or the environment leaves it.
+std::vector<HalfProductKernels> each_kernels() {
+  std::vector<HalfProductKernels> result{HalfProductKernels::DEFAULT};
+  const std::string capability = at::get_cpu_capability();
+  if (capability != "DEFAULT") result.push_back(HalfProductKernels::AVX2);
+  if (capability == "AVX512") result.push_back(HalfProductKernels::AVX512);
+  return result;
+}
+
+// The place of an element of the weight in its group.
+int64_t place(int64_t in, int64_t row, int64_t column) {
+  return (column / kHalfColumns * in + row) * kHalfColumns + column % kHalfColumns;
+}
+
+TEST(HalfProduct, EachFiniteNumberIsWidenedExactly) {
+  constexpr int64_t kIn = 1 << 10;  // so that one group holds them all
+  std::vector<uint16_t> group(kIn * kHalfGroup);
+  for (size_t i = 0; i < group.size(); ++i) {
+    group[i] = static_cast<uint16_t>(i);
+    if ((i & 0x7C00U) == 0x7C00U) group[i] = 0;
+  }
+  for (const HalfProductKernels& kernels : each_kernels()) {
+    const int64_t rows = kIn;  // an identity matrix: as many rows as are widened before, and then one by one
+    std::vector<float> x(rows * kIn), y(rows * kHalfGroup), room(kernels.room);
+    for (int64_t i = 0; i < rows; ++i) x[i * kIn + i] = 1;
+    const auto expect_all = [&] {
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t column = 0; column < kHalfGroup; ++column) {
+          const c10::Half weight(group[place(kIn, row, column)], c10::Half::from_bits());
+          ASSERT_EQ(y[row * kHalfGroup + column], static_cast<float>(weight));
+        }
+      }
+    };
+    kernels.multiply(x.data(), rows, kIn, group.data(), nullptr, y.data(), kHalfGroup, kHalfGroup, room.data());
+    expect_all();
+    std::fill(y.begin(), y.end(), 0.0F);
+    for (int64_t row = 0; row < rows; ++row) {
+      kernels.multiply(x.data() + row * kIn, 1, kIn, group.data(), nullptr, y.data() + row * kHalfGroup, kHalfGroup,
+                       kHalfGroup, nullptr);
+    }
+    expect_all();
+  }
+}
+
+TEST(HalfProduct, AnyNumberOfRowsAndColumns) {
+  std::mt19937 random(0);
+  std::uniform_int_distribution<int> numbers(-8, 8);  // of which all sums are exact
+  for (const HalfProductKernels& kernels : each_kernels()) {
+    std::vector<float> room(kernels.room);
+    for (const int64_t in : {1, 7, 1024, 1500}) {
+      std::vector<uint16_t> group(in * kHalfGroup);
+      for (uint16_t& element : group) element = c10::Half(static_cast<float>(numbers(random))).x;
+      for (const int64_t rows : {1, 2, 3, 5, 6, 7, 13, 20}) {
+        std::vector<float> x(rows * in), bias(kHalfGroup);
+        for (float& element : x) element = static_cast<float>(numbers(random));
+        for (float& element : bias) element = static_cast<float>(numbers(random));
+        for (const int64_t columns : {1, 15, 16, 17, 40, 64}) {
+          for (const bool has_bias : {false, true}) {
+            constexpr int64_t kApart = kHalfGroup + 3;
+            constexpr float kUntouched = -12345;
+            std::vector<float> y(rows * kApart, kUntouched);
+            kernels.multiply(x.data(), rows, in, group.data(), has_bias ? bias.data() : nullptr, y.data(), kApart,
+                             columns, room.data());
+            for (int64_t row = 0; row < rows; ++row) {
+              for (int64_t column = 0; column < kApart; ++column) {
+                float sum = has_bias && column < columns ? bias[column] : 0;
+                for (int64_t k = 0; k < in && column < columns; ++k) {
+                  const c10::Half weight(group[place(in, k, column)], c10::Half::from_bits());
+                  sum += x[row * in + k] * static_cast<float>(weight);
+                }
+                ASSERT_EQ(y[row * kApart + column], column < columns ? sum : kUntouched);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace onnxtorch
