@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "export/script_module.h"
+#include "external_reader.h"
 #include "import/model_reader.h"
 #include "python_torch.h"
 
@@ -72,15 +73,17 @@ void bind_export(py::module_& m) {
 
   py::class_<Export>(m, "Export")
       .def_static("from_bytes",
-                  [](const py::bytes& bytes, const std::string& directory, Sizes shapes) {
+                  [](const py::bytes& bytes, const std::string& directory, Sizes shapes, const py::object& external) {
                     const auto view = static_cast<std::string_view>(bytes);
+                    const ExternalReader reader = reader_from_python(external);
                     const py::gil_scoped_release no_gil;
-                    return Export(ModelFile::from_bytes(view, directory), std::move(shapes));
+                    return Export(ModelFile::from_bytes(view, directory, reader), std::move(shapes));
                   })
       .def_static("from_path",
-                  [](const std::string& path, const std::string& directory, Sizes shapes) {
+                  [](const std::string& path, const std::string& directory, Sizes shapes, const py::object& external) {
+                    const ExternalReader reader = reader_from_python(external);
                     const py::gil_scoped_release no_gil;
-                    return Export(ModelFile::from_path(path, directory), std::move(shapes));
+                    return Export(ModelFile::from_path(path, directory, reader), std::move(shapes));
                   })
       .def_property_readonly("weights", &Export::weight_names)
       .def_property_readonly("inputs", &Export::input_names)

@@ -473,13 +473,14 @@ PYBIND11_MODULE(_C, m) {
   m.def("load_library", [](const std::string& path) { load_library(path); }, py::arg("path"));
   m.def("problems",
         [](const std::string& bytes) { return describe_problems(problems(ModelFile::from_bytes(bytes)->proto)); });
-  m.def("translation_problems",
-        [](const py::bytes& bytes, const std::string& directory, std::map<std::string, int64_t> shapes) {
-          TranslateOptions options;
-          options.shapes = std::move(shapes);
-          return describe_problems(
-              translation_problems(ModelFile::from_bytes(static_cast<std::string_view>(bytes), directory), options));
-        });
+  m.def("translation_problems", [](const py::bytes& bytes, const std::string& directory,
+                                   std::map<std::string, int64_t> shapes, const py::object& external) {
+    TranslateOptions options;
+    options.shapes = std::move(shapes);
+    const auto view = static_cast<std::string_view>(bytes);
+    const auto file = ModelFile::from_bytes(view, directory, reader_from_python(external));
+    return describe_problems(translation_problems(file, options));
+  });
   m.def("operator_versions", &versions);
   m.def("translation_table", &table, "(domain, operator, since versions, reviewed to) of each translated operator.");
   m.def("experimental_operators", &experimental, "(domain, operator) of those that the standard has no version 1 of.");

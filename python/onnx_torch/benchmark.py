@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .errors import InputError
-from .model_files import Model, directory_of, read_model
+from .model_files import External, Model, directory_of, read_model, with_given_data
 from .other_engine import ENGINES, OtherEngine
 from .progress import Progress
 from .random_feeds import random_inputs
@@ -88,6 +88,7 @@ def bench(
     seed: int = 0,
     shapes: Mapping[str, int] | None = None,
     base_dir: str | os.PathLike[str] | None = None,
+    external: External | None = None,
     progress: Progress | None = None,
 ) -> Benchmark:
     """Measures the latency of a model in some engines, each in a process of its own.
@@ -107,6 +108,7 @@ def bench(
         seed: of random inputs.
         shapes: sizes of symbolic dimensions.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+        external: external data from memory, as `prepare` takes it.
         progress: called with the number of turns taken and of all.
 
     >>> from onnx import parser
@@ -124,7 +126,7 @@ def bench(
             raise InputError(f'there is no engine "{engine}" to measure; there are {", ".join(known)}')
     if not engines or rounds < 1 or runs < 1:
         raise InputError("a benchmark takes at least one engine, one round and one run")
-    proto = read_model(model)
+    proto = with_given_data(read_model(model), external)
     feeds = random_inputs(proto, seed, shapes, inputs)
     serialized, directory = proto.SerializeToString(), directory_of(model, base_dir)
     options = {"device": device, "threads": threads, "shapes": dict(shapes or {})}

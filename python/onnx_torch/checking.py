@@ -12,7 +12,7 @@ from onnx import external_data_helper
 from . import _C
 from .backend import prepare
 from .errors import DeviceError, Error, InputError, UnsupportedError
-from .model_files import Model, directory_of, read_model, subgraphs, tensors
+from .model_files import External, Model, directory_of, given_data, read_model, subgraphs, tensors
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ def check(
     device: str = "CPU",
     *,
     base_dir: str | os.PathLike[str] | None = None,
+    external: External | None = None,
     shapes: Mapping[str, int] | None = None,
 ) -> list[Problem]:
     """All the reasons why a model cannot be prepared; none where it can.
@@ -58,6 +59,7 @@ def check(
         model: a ModelProto, its serialized bytes, or a path.
         device: see `prepare`; likewise ``shapes``.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+        external: external data from memory, as `prepare` takes it.
 
     >>> from onnx import parser
     >>> model = parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
@@ -72,13 +74,13 @@ def check(
         return [Problem("the model holds no graph")]
     directory = directory_of(model, base_dir)
     try:
-        problems = [*schema_problems(proto), *_undefined_values(proto), *_missing_files(proto, directory)]
+        problems = [*schema_problems(proto), *_undefined_values(proto), *_missing_data(proto, directory, external)]
         if not problems:
-            prepare(model, device, base_dir=base_dir, shapes=shapes)
+            prepare(model, device, base_dir=base_dir, external=external, shapes=shapes)
     except (DeviceError, InputError):
         raise  # not the model's fault
     except Error as error:
-        problems = _translation_problems(proto, directory, shapes or {}) or [_problem(error)]
+        problems = _translation_problems(proto, directory, external, shapes or {}) or [_problem(error)]
     return problems
 
 
@@ -87,10 +89,12 @@ def schema_problems(model: onnx.ModelProto) -> list[Problem]:
     return _listed(_C.problems(model.SerializeToString()))
 
 
-def _translation_problems(model: onnx.ModelProto, directory: str, shapes: Mapping[str, int]) -> list[Problem]:
+def _translation_problems(
+    model: onnx.ModelProto, directory: str, external: External | None, shapes: Mapping[str, int]
+) -> list[Problem]:
     """The nodes that cannot be translated; none where something else is wrong."""
     try:
-        return _listed(_C.translation_problems(model.SerializeToString(), directory, shapes))
+        return _listed(_C.translation_problems(model.SerializeToString(), directory, shapes, external))
     except Error:
         return []
 
@@ -143,14 +147,19 @@ def _given(graph: onnx.GraphProto) -> set[str]:
     return {value.name for value in graph.input} | set(weights)
 
 
-def _missing_files(model: onnx.ModelProto, directory: str) -> Iterator[Problem]:
+def _missing_data(model: onnx.ModelProto, directory: str, external: External | None) -> Iterator[Problem]:
     for tensor in tensors(model):
         if not external_data_helper.uses_external_data(tensor):
             continue
         data = external_data_helper.ExternalDataInfo(tensor)
         path = os.path.join(directory, data.location)
         what = f'the tensor "{tensor.name}"'
-        if not os.path.isfile(path):
-            yield Problem(f"{what}: there is no file {path} of external data")
-        elif os.path.getsize(path) < (data.offset or 0) + (data.length or 0):
+        is_there = os.path.isfile(path)
+        if is_there and os.path.getsize(path) >= (data.offset or 0) + (data.length or 0):
+            continue
+        if given_data(tensor, external) is not None:
+            continue
+        if is_there:
             yield Problem(f"{what}: the file {path} of external data is too short")
+        else:
+            yield Problem(f"{what}: there is no file {path} of external data")

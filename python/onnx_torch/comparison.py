@@ -15,7 +15,7 @@ from . import other_engine
 from .backend import prepare
 from .errors import InputError
 from .extraction import node_inputs
-from .model_files import Model, directory_of, read_model
+from .model_files import External, Model, directory_of, read_model, with_given_data
 from .node_by_node import NodeByNode
 from .progress import Progress
 from .random_feeds import random_inputs
@@ -128,6 +128,7 @@ def compare(
     seed: int = 0,
     shapes: Mapping[str, int] | None = None,
     base_dir: str | os.PathLike[str] | None = None,
+    external: External | None = None,
     at_once: int = 256,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -147,6 +148,7 @@ def compare(
         seed: of random inputs.
         shapes: sizes of symbolic dimensions.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+        external: external data from memory, as `prepare` takes it.
         at_once: how many values to keep at a time; each part runs the model again.
         progress: called with the number of values compared and of all.
 
@@ -158,7 +160,7 @@ def compare(
     """
     if len(engines) != 2:
         raise InputError(f"compare takes two engines, not {len(engines)}")
-    proto = read_model(model)
+    proto = with_given_data(read_model(model), external)
     feeds = random_inputs(proto, seed, shapes, inputs)
     names = (_name(engines[0]), _name(engines[1]))
     walk = _Walk(proto.graph, feeds, rtol, atol)

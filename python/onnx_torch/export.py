@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import _C
-from .backend import Model, _serialized
+from .backend import _serialized
 from .errors import UnsupportedError
+from .model_files import External, Model
 from .names import Names, torch_names
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def to_torchscript(
     file: str | os.PathLike[str] | None = None,
     *,
     base_dir: str | os.PathLike[str] | None = None,
+    external: External | None = None,
     shapes: Mapping[str, int] | None = None,
     custom_operators: bool = False,
 ) -> torch.jit.ScriptModule:
@@ -39,6 +41,7 @@ def to_torchscript(
         model: a ModelProto, its serialized bytes, or a path.
         file: where to save it as well, with the names as the extra file `NAMES_FILE`.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+        external: external data from memory, as `prepare` takes it.
         shapes: sizes for symbolic dimensions of the inputs, such as ``{"batch": 8}``, which are then fixed.
         custom_operators: allow operators that torch itself lacks, most of which are in `kernels_library`: what loads
             the module must load their library first.
@@ -56,7 +59,7 @@ def to_torchscript(
     >>> list(module.state_dict())
     ['weight']
     """
-    exported = _exported(model, base_dir, shapes, custom_operators)
+    exported = _exported(model, base_dir, external, shapes, custom_operators)
     if file is not None:
         _save(exported, file)
     return _script_module(exported)
@@ -67,11 +70,12 @@ def save_torchscript(
     file: str | os.PathLike[str],
     *,
     base_dir: str | os.PathLike[str] | None = None,
+    external: External | None = None,
     shapes: Mapping[str, int] | None = None,
     custom_operators: bool = False,
 ) -> Names:
     """Saves the module that `to_torchscript` makes, without importing torch; its names."""
-    return _save(_exported(model, base_dir, shapes, custom_operators), file)
+    return _save(_exported(model, base_dir, external, shapes, custom_operators), file)
 
 
 def kernels_library(cuda: bool = False) -> str:
@@ -92,14 +96,15 @@ def kernels_library(cuda: bool = False) -> str:
 def _exported(
     model: Model,
     base_dir: str | os.PathLike[str] | None,
+    external: External | None,
     shapes: Mapping[str, int] | None,
     custom_operators: bool = True,
 ) -> _C.Export:
     directory, sizes = os.fspath(base_dir or ""), dict(shapes or {})
     if isinstance(model, (str, os.PathLike)):
-        exported = _C.Export.from_path(os.fspath(model), directory, sizes)
+        exported = _C.Export.from_path(os.fspath(model), directory, sizes, external)
     else:
-        exported = _C.Export.from_bytes(_serialized(model), directory, sizes)
+        exported = _C.Export.from_bytes(_serialized(model), directory, sizes, external)
     if exported.custom_operators and not custom_operators:
         nodes = "".join(f"\n  {node}: {operator}" for operator, node in exported.custom_operators)
         raise UnsupportedError(

@@ -8,7 +8,16 @@ from collections.abc import Iterable, Iterator, Sequence
 import onnx
 
 from .errors import InputError
-from .model_files import Model, all_nodes, directory_of, initializer_names, read_external_data, read_model, subgraphs
+from .model_files import (
+    External,
+    Model,
+    all_nodes,
+    directory_of,
+    initializer_names,
+    read_external_data,
+    read_model,
+    subgraphs,
+)
 
 
 def extract(
@@ -17,6 +26,7 @@ def extract(
     outputs: Sequence[str] | None = None,
     *,
     base_dir: str | os.PathLike[str] | None = None,
+    external: External | None = None,
 ) -> onnx.ModelProto:
     """The part of a model that computes ``outputs`` from ``inputs``.
 
@@ -29,6 +39,7 @@ def extract(
             as far as the part needs them.
         outputs: names of any values of the main graph; by default the model's outputs.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+        external: external data from memory, as `prepare` takes it.
 
     >>> from onnx import parser
     >>> model = parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
@@ -65,8 +76,8 @@ def extract(
     known = used | computed
     part.graph.quantization_annotation.extend(a for a in graph.quantization_annotation if a.tensor_name in known)
     directory = directory_of(model, base_dir)
-    if directory:
-        read_external_data(part, directory)
+    if directory or external is not None:
+        read_external_data(part, directory, external)
     return part
 
 

@@ -13,7 +13,7 @@ import onnx
 from .backend import OnnxTorchRep, prepare
 from .checking import node_label
 from .errors import InputError
-from .model_files import Model, read_model
+from .model_files import External, Model, read_model
 
 _NUMBER = re.compile(r":(\d+):0$")
 
@@ -33,6 +33,7 @@ def show(
     *,
     step: str | None = None,
     base_dir: str | os.PathLike[str] | None = None,
+    external: External | None = None,
     precision: str = "float32",
     optimize: bool = True,
     disabled_passes: Iterable[str] = (),
@@ -42,7 +43,8 @@ def show(
 
     Args:
         model: a ModelProto, its serialized bytes, or a path.
-        device: see `prepare`; likewise ``base_dir``, ``precision``, ``optimize``, ``disabled_passes`` and ``shapes``.
+        device: see `prepare`; likewise ``base_dir``, ``external``, ``precision``, ``optimize``, ``disabled_passes`` and
+            ``shapes``.
         step: one of the steps of preparing a model, `OnnxTorchRep.graphs`; what it made of the graph is then shown:
             lines that it took away with a "-", lines that it added with a "+". Before the first step, the graph is
             ONNX's own.
@@ -60,6 +62,7 @@ def show(
         model,
         device,
         base_dir=base_dir,
+        external=external,
         precision=precision,
         optimize=optimize,
         disabled_passes=disabled_passes,

@@ -11,7 +11,7 @@ import onnx
 from onnx import external_data_helper, numpy_helper
 
 from .errors import InputError
-from .model_files import Model, directory_of, read_external_data, read_model
+from .model_files import External, Model, directory_of, read_external_data, read_model
 from .names import names_of
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def update_initializers(
     file: str | os.PathLike[str] | None = None,
     *,
     base_dir: str | os.PathLike[str] | None = None,
+    external: External | None = None,
 ) -> onnx.ModelProto:
     """Puts a module's weights into the initializers of the model it was made of; all else stays.
 
@@ -35,6 +36,7 @@ def update_initializers(
         file: where to save the result. Its weights go into a file beside it, ``<file>.data``, where the model's were
             in files of their own, or are too large for one message.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+        external: external data from memory, as `prepare` takes it.
 
     Returns:
         A new model, which holds all its weights itself.
@@ -50,7 +52,7 @@ def update_initializers(
     >>> onnx.numpy_helper.to_array(update_initializers(model, module).graph.initializer[0]).tolist()
     [3.0, 4.0]
     """
-    result, had_files = _whole(model, base_dir)
+    result, had_files = _whole(model, base_dir, external)
     parameters = names_of(module).parameters
     state = module.state_dict(keep_vars=True)
     found = set()
@@ -69,14 +71,16 @@ def update_initializers(
     return result
 
 
-def _whole(model: Model, base_dir: str | os.PathLike[str] | None) -> tuple[onnx.ModelProto, bool]:
+def _whole(
+    model: Model, base_dir: str | os.PathLike[str] | None, external: External | None
+) -> tuple[onnx.ModelProto, bool]:
     """A copy of the model with all its weights, and whether any was in another file."""
     result = onnx.ModelProto()
     result.CopyFrom(read_model(model))
     tensors = [tensor for graph in _graphs(result.graph) for tensor in graph.initializer]
     had_files = any(external_data_helper.uses_external_data(tensor) for tensor in tensors)
     if had_files:
-        read_external_data(result, directory_of(model, base_dir))
+        read_external_data(result, directory_of(model, base_dir), external)
     return result, had_files
 
 

@@ -50,8 +50,7 @@ def directory_of(model: Model, base_dir: str | os.PathLike[str] | None = None) -
 
 def read_external_data(model: onnx.ModelProto, directory: str, external: External | None = None) -> None:
     """Reads a model's external data into it: what is given, and the rest from the directory, which onnx sees to."""
-    for tensor in filter(external_data_helper.uses_external_data, tensors(model) if external else ()):
-        _fill(tensor, external or {})
+    _take_given(model, external)
     if not any(map(external_data_helper.uses_external_data, tensors(model))):
         return
     if not directory:
@@ -62,19 +61,36 @@ def read_external_data(model: onnx.ModelProto, directory: str, external: Externa
         raise InvalidModelError(f"the model's external data: {error}") from error
 
 
-def _fill(tensor: onnx.TensorProto, external: External) -> None:
+def with_given_data(model: onnx.ModelProto, external: External | None) -> onnx.ModelProto:
+    """The model, or a copy that holds what external data is given, for those who look for it in files."""
+    if external is None:
+        return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    _take_given(copy, external)
+    return copy
+
+
+def _take_given(model: onnx.ModelProto, external: External | None) -> None:
+    for tensor in filter(external_data_helper.uses_external_data, tensors(model)):
+        given = given_data(tensor, external)
+        if given is not None:
+            tensor.raw_data = bytes(given)
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+
+
+def given_data(tensor: onnx.TensorProto, external: External | None) -> Any:
+    """A buffer of a tensor's external data, where it is given."""
+    if external is None:
+        return None
     place = external_data_helper.ExternalDataInfo(tensor)
     name, start = os.path.normpath(place.location), place.offset or 0
     size = place.length or tensor_bytes(tensor)
     if callable(external):
-        given = external(name, start, size)
-    else:
-        held = {os.path.normpath(known): buffer for known, buffer in external.items()}.get(name)
-        given = None if held is None else memoryview(held).cast("B")[start : start + size]
-    if given is not None:
-        tensor.raw_data = bytes(given)
-        tensor.ClearField("external_data")
-        tensor.ClearField("data_location")
+        return external(name, start, size)
+    held = {os.path.normpath(known): buffer for known, buffer in external.items()}.get(name)
+    return None if held is None else memoryview(held).cast("B")[start : start + size]
 
 
 def tensor_bytes(tensor: onnx.TensorProto) -> int:

@@ -43,6 +43,8 @@ class Summary:
 def info(model: Model) -> Summary:
     """Describes a model: a ModelProto, its serialized bytes, or a path. It need not be one that can be run.
 
+    External data is not read, and need not be there.
+
     >>> from onnx import parser
     >>> model = parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
     ...     net (float[batch, 3] x) => (z) <float[3] w = {1, 2, 3}> { y = Add(x, w)  z = Frob(y) }''')

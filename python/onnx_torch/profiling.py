@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .errors import Error, InputError
-from .model_files import Model, read_model
+from .model_files import External, Model, read_model
 from .progress import Progress
 from .random_feeds import random_inputs
 
@@ -124,6 +124,7 @@ def profile(
     warm_up: int = 2,
     seed: int = 0,
     base_dir: str | os.PathLike[str] | None = None,
+    external: External | None = None,
     precision: str = "float32",
     tf32: bool = False,
     optimize: bool = True,
@@ -137,8 +138,8 @@ def profile(
     Args:
         model: a ModelProto, its serialized bytes, or a path.
         inputs: by name, or a list; those that are missing are random.
-        device: see `prepare`; likewise ``base_dir``, ``precision``, ``tf32``, ``optimize``, ``disabled_passes``,
-            ``threads`` and ``shapes``.
+        device: see `prepare`; likewise ``base_dir``, ``external``, ``precision``, ``tf32``, ``optimize``,
+            ``disabled_passes``, ``threads`` and ``shapes``.
         runs: how many to measure.
         warm_up: how many to do before.
         seed: of random inputs.
@@ -156,6 +157,7 @@ def profile(
         model,
         device,
         base_dir=base_dir,
+        external=external,
         precision=precision,
         tf32=tf32,
         optimize=optimize,

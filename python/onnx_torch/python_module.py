@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from .backend import Model
 from .export import CONSTANTS, _exported, _script_module
+from .model_files import External, Model
 from .names import names_of
 from .python_code import forward_function, python_code
 
@@ -42,7 +42,11 @@ def _new_module(code: str) -> OnnxModule:
 
 
 def to_module(
-    model: Model, *, base_dir: str | os.PathLike[str] | None = None, shapes: Mapping[str, int] | None = None
+    model: Model,
+    *,
+    base_dir: str | os.PathLike[str] | None = None,
+    external: External | None = None,
+    shapes: Mapping[str, int] | None = None,
 ) -> OnnxModule:
     """Makes a module of a model, with Python code that `torch.compile` and `torch.export` trace.
 
@@ -51,6 +55,7 @@ def to_module(
     Args:
         model: a ModelProto, its serialized bytes, or a path.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+        external: external data from memory, as `prepare` takes it.
         shapes: sizes for symbolic dimensions of the inputs, such as ``{"batch": 8}``, which are then fixed.
 
     Raises:
@@ -66,7 +71,7 @@ def to_module(
     >>> print(torch.export.export(module, (torch.ones(1, 2),)).graph_signature.parameters)
     ('weight',)
     """
-    exported = _exported(model, base_dir, shapes)
+    exported = _exported(model, base_dir, external, shapes)
     script = _script_module(exported)
     module = _new_module(python_code(script.graph, exported.nodes))
     module.onnx_names = script.onnx_names

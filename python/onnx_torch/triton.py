@@ -14,10 +14,9 @@ from pathlib import Path
 import onnx
 from google.protobuf.text_encoding import CEscape  # type: ignore[import-untyped,unused-ignore]
 
-from .backend import Model
 from .errors import InputError, UnsupportedError
 from .export import save_torchscript
-from .model_files import read_model
+from .model_files import External, Model, read_model
 
 __all__ = ["save"]
 
@@ -45,6 +44,7 @@ def save(
     version: int = 1,
     custom_operators: bool = False,
     base_dir: str | os.PathLike[str] | None = None,
+    external: External | None = None,
     shapes: Mapping[str, int] | None = None,
 ) -> Path:
     """Writes a model into a Triton model repository: ``NAME/config.pbtxt`` and ``NAME/VERSION/model.pt``.
@@ -62,6 +62,7 @@ def save(
         custom_operators: as `to_torchscript` takes it. The server must then be started with the operators' library in
             ``LD_PRELOAD``.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
+        external: external data from memory, as `prepare` takes it.
         shapes: sizes for symbolic dimensions of the inputs, such as ``{"width": 224}``, which are then fixed.
 
     Returns:
@@ -80,7 +81,9 @@ def save(
     Path(repository).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".", dir=repository) as partial:
         archive = Path(partial) / "model.pt"
-        names = save_torchscript(model, archive, base_dir=base_dir, shapes=shapes, custom_operators=custom_operators)
+        names = save_torchscript(
+            model, archive, base_dir=base_dir, external=external, shapes=shapes, custom_operators=custom_operators
+        )
         config = _config(called, proto.graph, names.inputs, max_batch_size, shapes or {})
         (folder / str(version)).mkdir(parents=True)
         archive.rename(folder / str(version) / "model.pt")

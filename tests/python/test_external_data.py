@@ -13,10 +13,12 @@ import weakref
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
 from models import model_of, tensor_info
+from onnx_torch import triton
 
 X = np.zeros((2, 3), np.float32)
 W = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -184,6 +186,47 @@ def test_pickles_with_the_buffers(form, tmp_path):
 def test_is_saved_whole(given, tmp_path):
     onnx_torch.prepare(TWO, external=given).save(tmp_path / "saved")
     np.testing.assert_array_equal(run(onnx_torch.load(tmp_path / "saved")), W + V)
+
+
+def give(name: str, offset: int, length: int) -> bytes:
+    return FILES[name][offset : offset + length]
+
+
+@pytest.mark.parametrize("form", ["proto", "bytes", "path"])
+@pytest.mark.parametrize("given", [FILES, give], ids=["buffers", "function"])
+def test_all_functions_that_read_weights_take_it(form, given, tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(TWO.SerializeToString())
+    model = {"proto": TWO, "bytes": TWO.SerializeToString(), "path": path}[form]
+    x, expected = torch.from_numpy(X), torch.from_numpy(W + V)
+    for make in onnx_torch.to_torchscript, onnx_torch.to_module:
+        module = make(model, external=given)
+        torch.testing.assert_close(module(x), expected)
+        stored = onnx_torch.update_initializers(model, module, external=given)
+        np.testing.assert_array_equal(numpy_helper.to_array(stored.graph.initializer[0]), W)
+    assert onnx_torch.check(model, external=given) == []
+    assert "aten::add" in onnx_torch.show(model, external=given, optimize=False)
+    part = onnx_torch.extract(model, external=given)
+    np.testing.assert_array_equal(run(onnx_torch.prepare(part)), W + V)
+    assert [node.op_type for node in onnx_torch.profile(model, external=given, runs=1).nodes] == ["Sum"]
+    assert onnx_torch.compare(model, external=given).difference is None
+    assert len(onnx_torch.bench(model, external=given, engines=["onnx_torch"], rounds=1, runs=1).latencies) == 1
+
+
+def test_triton_takes_it(tmp_path):
+    model = onnx.ModelProto()
+    model.CopyFrom(TWO)
+    for value in *model.graph.input, *model.graph.output:
+        value.CopyFrom(helper.make_tensor_value_info(value.name, TensorProto.FLOAT, ["n", 3]))
+    folder = triton.save(model, tmp_path, "net", external=FILES)
+    torch.testing.assert_close(torch.jit.load(folder / "1" / "model.pt")(torch.from_numpy(X)), torch.from_numpy(W + V))
+
+
+def test_check_tells_what_is_not_given():
+    [problem] = onnx_torch.check(TWO, external={"weights.bin": FILES["weights.bin"]})
+    assert "more.bin" in str(problem)
+    [problem] = onnx_torch.check(TWO, external={**FILES, "folder/more.bin": b"too short"})
+    assert '"v"' in str(problem)
 
 
 def test_small_types_and_unaligned_places():
