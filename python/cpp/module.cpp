@@ -23,6 +23,7 @@
 #include "runtime/devices.h"
 #include "runtime/pending_error.h"
 #include "runtime/pipeline.h"
+#include "runtime/processor_quota.h"
 #include "shared_object.h"
 #include "torch_values.h"
 
@@ -414,6 +415,9 @@ PYBIND11_MODULE(_C, m) {
       "check_device", [](const std::string& device) { available_device(device); },
       "Raises DeviceError where a device is absent.");
   m.def("cuda_device_count", &cuda_device_count);
+  m.def(
+      "processor_quota", [](const std::string& root) { return processor_quota(root); }, py::arg("root"),
+      "The quota of this process's cgroup, in processors; `root` is where the files of the system are.");
   m.def("manual_seed", [](int64_t seed) { at::manual_seed(static_cast<uint64_t>(seed)); }, "Seeds torch's generators.");
   m.def("assume_cuda_devices", &assume_cuda_devices, py::arg("count"),
         "Takes so many CUDA devices to be there, for tests that answer ATen's calls themselves.");

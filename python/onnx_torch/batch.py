@@ -16,6 +16,7 @@ import fcntl
 import hashlib
 import importlib.util
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ try:
 except ImportError as error:
     raise ImportError("onnx_torch.batch needs pyarrow: pip install 'onnx_torch[batch]'") from error
 
-from . import __version__
+from . import _C, __version__
 from .backend import Model, _serialized, prepare
 from .batch_sources import Images, Part, open_source, parts_of
 from .batch_workers import Job, Result, run_here, run_local, run_ray
@@ -94,8 +95,8 @@ def predict(
         batch_size: how many rows go to the model together.
         part_rows: how many rows are lost at most where a worker dies; by default four batches, or a thousandth of all.
         engine: "ray", "local" (processes of this machine), or "auto": Ray where it is installed.
-        workers: how many copies of the model run; by default one for each CPU, or one on a GPU. 0 is this process
-            itself.
+        workers: how many copies of the model run; by default one for each CPU that the process has, by its affinity
+            and its cgroup's quota, or one on a GPU. 0 is this process itself.
         threads: threads of each worker; by default an even share of the CPUs.
         images: how images become arrays.
         overwrite: replace the output if it exists.
@@ -156,8 +157,10 @@ def _engine(engine: Engine) -> Literal["local", "ray"]:
     return "local" if engine == "local" or not has_ray else "ray"
 
 
-def _cpus() -> int:
-    return len(os.sched_getaffinity(0))
+def _cpus(root: str = "/") -> int:
+    """The processors that the process may run on, or the quota of its cgroup, rounded up, where that is less."""
+    allowed, quota = len(os.sched_getaffinity(0)), _C.processor_quota(root)
+    return allowed if quota is None else max(1, min(allowed, math.ceil(quota)))
 
 
 @dataclass(frozen=True)

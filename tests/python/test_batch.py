@@ -394,3 +394,12 @@ def test_mistakes_in_the_call(arguments, message, table, tmp_path):
     onnx.save(model(), tmp_path / "model.onnx")
     done = command(tmp_path / "model.onnx", table, "--to", tmp_path / "out.parquet", *arguments)
     assert done.exit_code == 2 and message in done.output
+
+
+@pytest.mark.parametrize("quota, cpus", [("max", 4), ("250000", 3), ("20000", 1), ("800000", 4)])
+def test_the_number_of_workers_follows_the_cgroup(quota, cpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4)))
+    for name, text in {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": f"{quota} 100000"}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    assert batch._cpus(str(tmp_path)) == cpus
