@@ -937,6 +937,29 @@ def test_integer_convolutions_are_exact(options: dict[str, Any]) -> None:
             check_exact(source, x, limits.dtype.type(zero_point))
 
 
+@pytest.mark.parametrize("attributes", ["", "<pads = [1, 2, 1, 2]>"])
+@pytest.mark.parametrize(
+    "zero_point", [np.uint8(0), np.uint8(130), np.uint8(255), np.int8(0), np.int8(-128), np.int8(7)], ids=repr
+)
+def test_integer_products_with_a_constant_zero_point_of_the_input(zero_point: Any, attributes: str) -> None:
+    kind, limits = zero_point.dtype.name, np.iinfo(zero_point.dtype)
+    weights = {"xz": zero_point, "wz": W_ZERO_POINT}
+    convolution = model(
+        f"({kind}[N, 32, 9, 8] x) => (int32[A, B, C, D] y) {{ y = ConvInteger{attributes}(x, w, xz, wz) }}",
+        w=RNG.integers(0, 256, (48, 32, 3, 3), np.uint8),
+        **weights,
+    )
+    product = model(
+        f"({kind}[N, 300] x) => (int32[N, 40] y) {{ y = MatMulInteger(x, w, xz, wz) }}",
+        w=RNG.integers(0, 256, (300, 40), np.uint8),
+        **weights,
+    )
+    for source, sizes in (convolution, (2, 32, 9, 8)), (product, (7, 300)):
+        assert "onnx_torch::integer_product" in calls(source)
+        check_exact(source, RNG.integers(limits.min, limits.max + 1, sizes, limits.dtype))
+        check_exact(source, np.full(sizes, limits.max, limits.dtype))
+
+
 AFTER = {
     "scalar": ("y = Mul(f, s)", ()),
     "per_channel": ("y = Mul(f, sc)", ()),

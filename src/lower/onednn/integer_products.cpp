@@ -4,6 +4,8 @@
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/passes/lower_tuples.h>
 
+#include <cmath>
+
 #include "lower/onednn/integer_weight.h"
 #include "lower/onednn/nodes.h"
 #include "lower/onednn/packed.h"
@@ -161,10 +163,8 @@ class Recognition {
     if (less && constants_.number(less->input(2)) != 1.0) return {};
     jit::Value* const x = as_8_bit(less ? less->input(0) : given);
     if (!x) return {};
-    jit::Value* const zero_point =
-        less ? as_8_bit(less->input(1)) : bind_constant(program_, at::zeros({}, *type_of(x)));
-    const bool fits = zero_point && type_of(zero_point) == type_of(x) && (!less || is_single(zero_point));
-    if (!fits) return {};
+    jit::Value* const zero_point = less ? single_number(less->input(1), *type_of(x)) : constant(0, *type_of(x));
+    if (!zero_point) return {};
     return Product{node, padding ? padded(padding, x, zero_point) : x, zero_point, *weight};
   }
 
@@ -175,6 +175,21 @@ class Recognition {
         graph_.insert(c10::aten::constant_pad_nd, {x, padding->input(1), fill}, {}, padding->sourceRange());
     result->setType(padding->output()->type()->expectRef<c10::TensorType>().withScalarType(type_of(x)));
     return result;
+  }
+
+  jit::Value* constant(double number, c10::ScalarType type) {
+    return bind_constant(program_, at::scalar_tensor(number, type));
+  }
+
+  // The one number of this type that the value holds in a floating type.
+  jit::Value* single_number(const jit::Value* value, c10::ScalarType type) {
+    if (const auto number = constants_.number(value)) {
+      const double low = type == c10::kByte ? 0 : -128;
+      return *number >= low && *number <= low + 255 && *number == std::trunc(*number) ? constant(*number, type)
+                                                                                      : nullptr;
+    }
+    jit::Value* const of = as_8_bit(value);
+    return of && type_of(of) == type && is_single(of) ? of : nullptr;
   }
 
   // The numbers of 8 bits that the value holds in a floating type, maybe in another shape.
