@@ -35,7 +35,7 @@ from onnx import external_data_helper
 
 from . import _C, backend
 from .compat import _devices, _environment
-from .compat._devices import CPU, CUDA, HOST, OrtEpDevice, OrtMemoryInfo, Provider, TorchDevice
+from .compat._devices import CPU, CUDA, HOST, NativeDevice, OrtEpDevice, OrtMemoryInfo, Provider, TorchDevice
 from .compat._enums import GraphOptimizationLevel, OrtDeviceVendorId
 from .compat._errors import (
     Fail,
@@ -49,7 +49,7 @@ from .compat._errors import (
 from .compat._errors import NotImplemented as OrtNotImplemented
 from .compat._options import RunOptions, SessionOptions
 from .compat._profile import Profile
-from .compat._status import absent_class, ignored, works
+from .compat._status import ignored, works
 from .compat._values import OrtValue, OrtValueVector, at_address, write_into
 from .errors import InvalidModelError
 from .model_files import all_nodes, read_external_data, tensors
@@ -570,11 +570,14 @@ class InferenceSession:
         """As `run_with_ort_values`, with the outputs put into the list `fetches`."""
         fetches[:] = self.run_with_ort_values(fetch_names, dict(zip(feed_names, feeds, strict=True)), run_options)
 
-    def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
+    def run_with_iobinding(
+        self, iobinding: IOBinding | SessionIOBinding, run_options: RunOptions | None = None
+    ) -> None:
         """Runs the model on what is bound."""
-        if iobinding._session is not self:
+        bound = iobinding._iobinding if isinstance(iobinding, IOBinding) else iobinding
+        if bound._session is not self:
             raise ValueError("IOBinding must be used with the session that created it.")
-        iobinding._run(run_options)
+        bound._run(run_options)
 
     def io_binding(self) -> IOBinding:
         """Inputs and outputs bound to memory."""
@@ -612,11 +615,11 @@ class InferenceSession:
 # --- Bindings ---------------------------------------------------------------------------------------------------------
 
 
-class IOBinding:
-    """Inputs and outputs of a session, bound to memory on the host or on a CUDA device."""
+class SessionIOBinding:
+    """What `IOBinding` is a face of: the class of onnxruntime's native module, which names devices by objects."""
 
-    def __init__(self, session: InferenceSession) -> None:
-        self._session = session
+    def __init__(self, session: InferenceSession, /) -> None:
+        self._session = session._sess
         self._inputs: dict[str, Any] = {}
         self._outputs: dict[str, TorchDevice | OrtValue] = {}
         self._results = OrtValueVector()
@@ -627,39 +630,42 @@ class IOBinding:
             raise InvalidArgument(f"the model has no input {name!r}")
         self._inputs[name] = value
 
-    def bind_cpu_input(self, name: str, arr_on_cpu: np.ndarray[Any, Any]) -> None:
-        """Takes an input from an array."""
-        self._bind(name, arr_on_cpu)
-
     def bind_input(
-        self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
+        self,
+        name: str,
+        source: Any,
+        element_type: Any = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+        /,
     ) -> None:
-        """Takes an input from memory at an address."""
-        self._bind(name, at_address(buffer_ptr, _devices.torch_device(device_type, device_id), element_type, shape))
+        """Takes an input from an array, or from memory at an address, on a device."""
+        if buffer_ptr is None:
+            self._bind(name, source)
+        else:
+            self._bind(name, at_address(buffer_ptr, _devices.torch_device(source), element_type, shape or ()))
 
-    def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
+    def bind_ortvalue_input(self, name: str, ortvalue: OrtValue, /) -> None:
         """Takes an input from an OrtValue."""
         self._bind(name, ortvalue)
 
     def bind_output(
         self,
         name: str,
-        device_type: str = "cpu",
-        device_id: int = 0,
+        device: NativeDevice | TorchDevice,
         element_type: Any = None,
         shape: Sequence[int] | None = None,
         buffer_ptr: int | None = None,
+        /,
     ) -> None:
         """Puts an output on a device, in memory of its own or at an address."""
-        device = _devices.torch_device(device_type, device_id)
+        target = _devices.torch_device(device)
         if buffer_ptr is None:
-            self._outputs[name] = device
-            return
-        if element_type is None or shape is None:
-            raise ValueError("`element_type` and `shape` are to be provided if pre-allocated memory is provided")
-        self._outputs[name] = OrtValue._of(at_address(buffer_ptr, device, element_type, shape))
+            self._outputs[name] = target
+        else:
+            self._outputs[name] = OrtValue._of(at_address(buffer_ptr, target, element_type, shape or ()))
 
-    def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
+    def bind_ortvalue_output(self, name: str, ortvalue: OrtValue, /) -> None:
         """Puts an output into an OrtValue."""
         self._outputs[name] = ortvalue
 
@@ -679,12 +685,8 @@ class IOBinding:
         bound = zip(self._outputs.items(), values, strict=True)
         self._results = OrtValueVector(_placed(name, value, target) for (name, target), value in bound)
 
-    def get_outputs(self) -> list[OrtValue]:
+    def get_outputs(self) -> OrtValueVector:
         """The outputs of the last run, in the order they were bound."""
-        return list(self._results)
-
-    def get_outputs_as_ortvaluevector(self) -> OrtValueVector:
-        """The same as an OrtValueVector."""
         return self._results
 
     def copy_outputs_to_cpu(self) -> list[Any]:
@@ -700,12 +702,79 @@ class IOBinding:
         self._outputs.clear()
 
 
+class IOBinding:
+    """Inputs and outputs of a session, bound to memory on the host or on a CUDA device."""
+
+    def __init__(self, session: InferenceSession) -> None:
+        self._session = session._sess
+        self._iobinding = SessionIOBinding(session)
+
+    def bind_cpu_input(self, name: str, arr_on_cpu: np.ndarray[Any, Any]) -> None:
+        """Takes an input from an array."""
+        self._iobinding.bind_input(name, arr_on_cpu)
+
+    def bind_input(
+        self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
+    ) -> None:
+        """Takes an input from memory at an address."""
+        device = _devices.torch_device(device_type, device_id)
+        self._iobinding.bind_input(name, device, element_type, shape, buffer_ptr)
+
+    def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
+        """Takes an input from an OrtValue."""
+        self._iobinding.bind_ortvalue_input(name, ortvalue)
+
+    def bind_output(
+        self,
+        name: str,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        element_type: Any = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+    ) -> None:
+        """Puts an output on a device, in memory of its own or at an address."""
+        if buffer_ptr is not None and (element_type is None or shape is None):
+            raise ValueError("`element_type` and `shape` are to be provided if pre-allocated memory is provided")
+        device = _devices.torch_device(device_type, device_id)
+        self._iobinding.bind_output(name, device, element_type, shape, buffer_ptr)
+
+    def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
+        """Puts an output into an OrtValue."""
+        self._iobinding.bind_ortvalue_output(name, ortvalue)
+
+    def synchronize_inputs(self) -> None:
+        """Waits till the inputs are on their devices."""
+        self._iobinding.synchronize_inputs()
+
+    def synchronize_outputs(self) -> None:
+        """Waits till the outputs are there."""
+        self._iobinding.synchronize_outputs()
+
+    def get_outputs(self) -> list[OrtValue]:
+        """The outputs of the last run, in the order they were bound."""
+        return list(self._iobinding.get_outputs())
+
+    def get_outputs_as_ortvaluevector(self) -> OrtValueVector:
+        """The same as an OrtValueVector."""
+        return self._iobinding.get_outputs()
+
+    def copy_outputs_to_cpu(self) -> list[Any]:
+        """The outputs of the last run, as arrays on the host."""
+        return self._iobinding.copy_outputs_to_cpu()
+
+    def clear_binding_inputs(self) -> None:
+        """Unbinds all inputs."""
+        self._iobinding.clear_binding_inputs()
+
+    def clear_binding_outputs(self) -> None:
+        """Unbinds all outputs."""
+        self._iobinding.clear_binding_outputs()
+
+
 def _placed(name: str, value: OrtValue, target: TorchDevice | OrtValue) -> OrtValue:
     """An output on the device, or in the memory, that it is bound to."""
     if isinstance(target, TorchDevice):
         return value._on(target)
     write_into(target._tensor(), value._tensor(), f"what the output {name!r} is bound to")
     return target
-
-
-SessionIOBinding = absent_class("SessionIOBinding", "use InferenceSession.io_binding()")

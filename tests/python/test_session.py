@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pickle
@@ -894,6 +895,36 @@ def test_binds_addresses(ort):
         session.run_with_iobinding(binding)
         np.testing.assert_array_equal(total, 3 * x)
         np.testing.assert_array_equal(scaled, 2 * x)
+
+
+def test_binds_by_the_native_class(ort):
+    """As onnxruntime's own IOBinding does, and programs that go around it."""
+    native = importlib.import_module(f"{ort.__name__}.capi.onnxruntime_pybind11_state")
+    session = ort.InferenceSession(two_outputs())
+    assert isinstance(ort.IOBinding(session)._iobinding, native.SessionIOBinding)
+    binding, cpu = native.SessionIOBinding(session._sess), ort.OrtDevice.make("cpu", 0)._get_c_device()
+    x, total = X.copy(), np.zeros_like(X)
+    binding.bind_input("x", cpu, np.float32, x.shape, x.ctypes.data)
+    binding.bind_input("y", X)
+    binding.bind_output("sum", cpu, np.float32, total.shape, total.ctypes.data)
+    binding.bind_output("scaled", cpu)
+    binding.synchronize_inputs()
+    session._sess.run_with_iobinding(binding, None)
+    binding.synchronize_outputs()
+    np.testing.assert_array_equal(total, 3 * X)
+    outputs = binding.get_outputs()
+    assert isinstance(outputs, native.OrtValueVector) and [value.shape() for value in outputs] == [[2, 3], [2, 3]]
+    for output, expected in zip(binding.copy_outputs_to_cpu(), (3 * X, 2 * X), strict=True):
+        np.testing.assert_array_equal(output, expected)
+    value = ort.OrtValue.ortvalue_from_numpy(np.ones_like(X))
+    binding.clear_binding_inputs()
+    binding.clear_binding_outputs()
+    for name in "x", "y":
+        binding.bind_ortvalue_input(name, value._ortvalue)
+    result = ort.OrtValue.ortvalue_from_numpy(np.zeros_like(X))
+    binding.bind_ortvalue_output("sum", result._ortvalue)
+    session._sess.run_with_iobinding(binding, None)
+    np.testing.assert_array_equal(result.numpy(), np.full_like(X, 3))
 
 
 def test_bindings_that_do_not_fit(ort):

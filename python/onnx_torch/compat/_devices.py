@@ -155,8 +155,10 @@ def get_ort_device_type(device_type: str) -> int:
     return NativeDevice.dml() if device_type == "dml" else _kind(device_type)
 
 
-def torch_device(device_type: str | NativeDevice, device_id: int = 0) -> TorchDevice:
+def torch_device(device_type: str | NativeDevice | TorchDevice, device_id: int = 0) -> TorchDevice:
     """torch's device for one of onnxruntime's; InvalidArgument where it is not there."""
+    if isinstance(device_type, TorchDevice):
+        return device_type
     if isinstance(device_type, NativeDevice):
         kinds = {0: "cpu", 1: "cuda"}
         return torch_device(kinds.get(device_type.device_type(), "npu"), device_type.device_id())
