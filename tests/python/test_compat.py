@@ -291,6 +291,70 @@ def test_onnxruntime_s_quantization_runs_on_this(tmp_path):
     ]
 
 
+QUANTIZED = {
+    "gemm": "(float[N, 16] x) => (float[N, 4] y) { a = Gemm<transB = 1>(x, w, b) s = Sigmoid(a) y = Gemm(s, v, c) }"
+    " | w 32 16 | b 32 | v 32 4 | c 4 | 5 16",
+    "cnn": "(float[N, 3, 12, 12] x) => (float[N, 10] y) { a = Conv<pads = [1, 1, 1, 1]>(x, w, b) r = Relu(a)"
+    " p = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(r) c = Conv(p, v) q = GlobalAveragePool(c) f = Flatten(q)"
+    " y = MatMul(f, g) } | w 8 3 3 3 | b 8 | v 8 8 3 3 | g 8 10 | 2 3 12 12",
+    "residual": "(float[N, 8, 8, 8] x) => (float[N, 8, 8, 8] y) { a = Conv<pads = [1, 1, 1, 1]>(x, w) r = LeakyRelu(a)"
+    " s = Add(r, x) t = Concat<axis = 1>(s, x) y = Conv(t, v) } | w 8 8 3 3 | v 8 16 1 1 | 2 8 8 8",
+    "attention": "(float[N, 6, 16] x) => (float[N, 6, 16] y) { q = MatMul(x, w) k = MatMul(x, u) v = MatMul(x, t)"
+    " z = Transpose<perm = [0, 2, 1]>(k) s = MatMul(q, z) p = Softmax(s) y = MatMul(p, v) }"
+    " | w 16 16 | u 16 16 | t 16 16 | 2 6 16",
+}
+
+
+def test_onnxruntime_s_calibration_finds_the_same_on_this(tmp_path):
+    """Each kind of quantization gives the models that it gives on onnxruntime, but for what sums round in scales."""
+    rng = np.random.default_rng(0)
+    for name, described in QUANTIZED.items():
+        text, *weights, shape = described.split(" | ")
+        model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> net {text}')
+        for weight, *sizes in map(str.split, weights):
+            value = rng.normal(0, 0.3, tuple(map(int, sizes))).astype(np.float32)
+            model.graph.initializer.append(numpy_helper.from_array(value, weight))
+        onnx.save(model, tmp_path / f"{name}.onnx")
+        np.save(tmp_path / f"{name}.npy", rng.normal(size=(4, *map(int, shape.split()))).astype(np.float32))
+    program = """
+        import sys, pathlib, numpy as np
+        {install}
+        from onnxruntime.quantization import (
+            CalibrationDataReader, CalibrationMethod, QuantFormat, quantize_dynamic, quantize_static
+        )
+        class Reader(CalibrationDataReader):
+            def __init__(self, file):
+                self.rows = iter(np.load(file))
+            def get_next(self):
+                row = next(self.rows, None)
+                return None if row is None else {{"x": row}}
+        pathlib.Path("{engine}").mkdir()
+        for name in {names}:
+            source, target = name + ".onnx", "{engine}/" + name
+            for method in CalibrationMethod.MinMax, CalibrationMethod.Entropy, CalibrationMethod.Percentile:
+                for form in QuantFormat.QDQ, QuantFormat.QOperator:
+                    quantize_static(
+                        source, f"{{target}}_{{method.name}}_{{form.name}}.onnx", Reader(name + ".npy"),
+                        calibrate_method=method, quant_format=form, per_channel=form is QuantFormat.QDQ,
+                    )
+            quantize_dynamic(source, target + "_dynamic.onnx")
+    """
+    for engine, install in ("theirs", ""), ("ours", "import onnx_torch; onnx_torch.compat.install()"):
+        run(program.format(engine=engine, install=install, names=list(QUANTIZED)), tmp_path)
+    files = sorted((tmp_path / "theirs").iterdir())
+    assert len(files) == 7 * len(QUANTIZED)
+    for file in files:
+        theirs, ours = onnx.load(file).graph, onnx.load(tmp_path / "ours" / file.name).graph
+        assert list(ours.node) == list(theirs.node), file.name
+        for mine, other in zip(ours.initializer, theirs.initializer, strict=True):
+            assert mine.name == other.name
+            mine, other = numpy_helper.to_array(mine), numpy_helper.to_array(other)
+            if other.dtype == np.float32:
+                np.testing.assert_allclose(mine, other, rtol=1e-6, atol=0)
+            else:
+                np.testing.assert_array_equal(mine, other)
+
+
 def test_is_a_context_manager():
     program = """
         import sys
