@@ -136,15 +136,20 @@ def test_gelu(approximate: str):
 
 @on_each_cpu
 def test_zeros_that_gelu_gives_have_a_sign_on_each_cpu(capability: str, tmp_path: Path):
-    """Also where it stands alone, and on few elements."""
+    """Also where it stands alone, on few elements, and behind a product."""
     source = model(
-        """(float[5] x) => (float alone, float of_chain, float by_tanh) {
-          alone = Gelu(x) a = Neg(x) b = Neg(a) of_chain = Gelu(b) by_tanh = Gelu<approximate = "tanh">(x) }"""
+        """(float[5] x) => (float alone, float of_chain, float by_tanh, float of_product) <float[1, 1] one = {1}> {
+          alone = Gelu(x) a = Neg(x) b = Neg(a) of_chain = Gelu(b) by_tanh = Gelu<approximate = "tanh">(x)
+          last = Constant<value_ints = [-1]>() column = Unsqueeze(x, last) c = MatMul(column, one) d = Gelu(c)
+          of_product = Squeeze(d, last) }"""
     )
     x = np.array([-0.0, -20, -100, -1e4, -1e38], np.float32)
-    for y in run_on_cpu(capability, source, [x], tmp_path):
+    *plain, of_product = run_on_cpu(capability, source, [x], tmp_path)
+    for y in plain:
         np.testing.assert_array_equal(y, np.zeros(5, np.float32), strict=True)
         assert np.signbit(y).all()
+    np.testing.assert_array_equal(of_product, np.zeros(5, np.float32), strict=True)
+    assert np.signbit(of_product[1:]).all()  # the product of the first is a sum, and so 0
 
 
 @pytest.mark.parametrize("name", ["Add", "Sub", "Mul", "Div", "Max", "Min", "Pow"])

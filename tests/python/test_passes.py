@@ -21,6 +21,7 @@ from onnx import numpy_helper, parser
 import onnx_torch
 from models import allocations, on_each_cpu, run_apart, run_on_cpu
 from official import SUBSTITUTES, Case, check, node_cases
+from onnx_torch import _C
 
 RNG = np.random.default_rng(0)
 DTYPES = {
@@ -643,6 +644,10 @@ def test_pack_convolutions(name: str):
     check_equal(source, [floats(*sizes)])
 
 
+# Below AVX-512 oneDNN's Gelu loses the sign of zeros.
+TAKES_GELU = _C.cpu_features()["vectors"] == "AVX512"
+
+
 @pytest.mark.parametrize(
     "activation",
     [
@@ -660,7 +665,8 @@ def test_pack_convolutions(name: str):
 def test_pack_activations(main: str, activation: str):
     text = f"(float[2, 6, 8, 8] x) => (float[N, C, H, W] y) {{ c = {main} y = {activation} }}"
     source = model(text, w=(8, 6, 1, 1), m=(8, 5), low=np.float32(-0.2), high=np.float32(0.4))
-    assert graph_of(source, "pack") == "onnx_torch::packed"
+    stays = activation == "Gelu(c)" and not TAKES_GELU
+    assert graph_of(source, "pack") == "onnx_torch::packed" + "\naten::gelu" * stays
     x = 10 * floats(2, 6, 8, 8)
     check_equal(source, [x])
     x[0, 1, 2:6, 3] = np.nan, np.inf, -np.inf, 1e37
@@ -689,7 +695,7 @@ def test_pack_takes_up_bias_activation_and_residual():
     check_equal(source, [floats(2, 6, 8, 8), floats(2, 8, 8, 8)])
     source = model(
         "(float[4, 6] x, float[4, 5] r) => (float[4, 5] y) "
-        "{ c = MatMul(x, w) d = Add(c, b) g = Gelu(d) y = Mul(g, r) }",
+        "{ c = MatMul(x, w) d = Add(c, b) g = Tanh(d) y = Mul(g, r) }",
         w=(6, 5),
         b=(5,),
     )

@@ -23,6 +23,12 @@ bool has_int8_products() {
   return isa == avx2_vnni || isa == avx2_vnni_2 || isa == avx512_core_vnni || has_bfloat16_products();
 }
 
+bool keeps_sign_in_gelu() {
+  using enum dnnl::cpu_isa;
+  const auto isa = dnnl::get_effective_cpu_isa();
+  return isa == avx512_core || isa == avx512_core_vnni || has_bfloat16_products();
+}
+
 bool keeps_nan_in_sigmoid() { return dnnl::get_effective_cpu_isa() != dnnl::cpu_isa::sse41; }
 
 }  // namespace onnxtorch::onednn
