@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/arrange.h"
+#include "kernels/neighbours.h"
 #include "kernels/work_memory.h"
 #include "lower/attention.h"
 #include "lower/cpu_features.h"
@@ -100,7 +101,7 @@ void attend_row_by_row(const Work& work) {
   const Attended& sizes = work.sizes;
   const int64_t of_row = sizes.count * (sizes.key_size + sizes.value_size);
   const auto& kernels = for_this_cpu<RowKernels>();
-  at::parallel_for(0, work.count() * work.rows, std::max<int64_t>(1, kLeastWork / of_row),
+  at::parallel_for(0, work.count() * work.rows, std::max<int64_t>(1, worth_a_thread(kLeastWork) / of_row),
                    [&](int64_t begin, int64_t end) {
                      std::vector<float> weights(sizes.count);
                      for (int64_t i = begin; i < end; ++i) {
@@ -127,7 +128,8 @@ void attend_in_panels(const Work& work) {
                 work_size = kernel.rows * (sizes.key_size + in_panels(sizes.count) + in_panels(sizes.value_size));
   const int64_t of_part = std::min(kernel.rows, work.rows) * sizes.count * (sizes.key_size + sizes.value_size);
   at::parallel_for(
-      0, work.count() * parts, std::max<int64_t>(1, kLeastWork / of_part), [&](int64_t begin, int64_t end) {
+      0, work.count() * parts, std::max<int64_t>(1, worth_a_thread(kLeastWork) / of_part),
+      [&](int64_t begin, int64_t end) {
         const Tensor memory = work_tensor({keys_size + values_size + work_size}, c10::kFloat);
         float *const packed_keys = memory.mutable_data_ptr<float>(), *const packed_values = packed_keys + keys_size;
         Attended last = sizes;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kernels/arrange.h"
+#include "kernels/neighbours.h"
 #include "kernels/work_memory.h"
 #include "lower/cpu_features.h"
 #include "lower/plain.h"
@@ -43,7 +44,7 @@ bool has_rows(const at::Tensor& x) { return is_plain(x) && x.dim() > 0; }
 template <typename Visit>
 void share_rows(int64_t rows, int64_t size, const Visit& visit) {
   constexpr int64_t kGrain = 1 << 12;  // elements
-  at::parallel_for(0, rows, std::max<int64_t>(kGrain / size, 1),
+  at::parallel_for(0, rows, std::max<int64_t>(worth_a_thread(kGrain) / size, 1),
                    [&](int64_t begin, int64_t end) { visit(begin, end - begin); });
 }
 

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "kernels/arrange.h"
+#include "kernels/neighbours.h"
 #include "runtime/pending_error.h"
 #include "runtime/text_of.h"
 
@@ -60,6 +61,7 @@ std::vector<IValue> Executable::run(std::span<const IValue> inputs,
                                     const c10::intrusive_ptr<StringPool>& strings) const {
   const c10::InferenceMode inference(!program_.needs_autograd);
   const WorkMemory::Scope scope(*memory_);
+  const WatchedRun watched;
   torch::jit::Stack stack;
   stack.reserve(program_.graph_inputs.size());
   size_t next = 0;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "kernels/neighbours.h"
 #include "kernels/work_memory.h"
 #include "lower/chain/device_pass.h"
 #include "lower/chain/plan.h"
@@ -65,7 +66,7 @@ void run_pass(const ChainPlan::Pass& pass, std::vector<at::Tensor>& tensors) {
     tensors.push_back(work_tensor(layout.sizes, layout.strides, type));
     results.push_back(tensors.back().mutable_data_ptr());
   }
-  at::parallel_for(0, pass.items, pass.grain, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, pass.items, worth_a_thread(pass.grain), [&](int64_t begin, int64_t end) {
     for_this_cpu<chain::Kernels>().run(pass.loop, sources.data(), results.data(), begin, end);
   });
   for (const ChainPlan::Rest& rest : pass.rests) tensors.push_back(reduce(tensors[rest.tensor], rest));

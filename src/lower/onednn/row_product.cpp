@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "kernels/neighbours.h"
 #include "lower/cpu_features.h"
 #include "lower/onednn/inner_product.h"
 #include "lower/onednn/share_out.h"
@@ -51,7 +52,7 @@ void RowProduct::take_panels(const float* x, float* y) const {
   const auto* const bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
   const int64_t count = (out_ + width - 1) / width;
   const auto& kernels = for_this_cpu<RowKernels>();
-  const int64_t threads = std::clamp<int64_t>(out_ * in_ / kLeastWork, 1, at::get_num_threads());
+  const int64_t threads = std::clamp<int64_t>(out_ * in_ / worth_a_thread(kLeastWork), 1, at::get_num_threads());
   share_out(count, threads, [&, width = width, apart = apart](int64_t i, int64_t) {
     const int64_t column = i * width;
     kernels.product_with_panel(x, y + column, in_, first + i * apart, width, bias ? bias + column : nullptr,
