@@ -21,16 +21,19 @@ void eliminate_dead_code(const std::shared_ptr<torch::jit::Graph>& graph);
 // Lets one node stand for all that compute the same.
 void share_equal_nodes(std::shared_ptr<torch::jit::Graph>& graph);
 
-// Tells of a graph's nodes, as they are when this is made, whether something writes to what they read or return.
+// Tells of a graph's nodes whether something writes to what they read or return. torch's analysis is made when it is
+// first needed, of the graph as it is then.
 class Writers {
  public:
-  explicit Writers(const std::shared_ptr<torch::jit::Graph>& graph) {
-    if (may_write(*graph->block())) aliases_.emplace(graph);
-  }
-  bool has_writers(const torch::jit::Node* node) const { return aliases_ && aliases_->hasWriters(node); }
+  explicit Writers(std::shared_ptr<torch::jit::Graph> graph);
+  bool has_writers(const torch::jit::Node* node) const;
 
  private:
-  std::optional<torch::jit::AliasDb> aliases_;
+  bool may_be_written(const torch::jit::Value* value) const;
+
+  std::shared_ptr<torch::jit::Graph> graph_;
+  bool any_, any_tensor_;  // whether something writes at all, and to tensors
+  mutable std::optional<torch::jit::AliasDb> aliases_;
 };
 
 }  // namespace onnxtorch

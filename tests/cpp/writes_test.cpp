@@ -68,6 +68,102 @@ graph(%x : Tensor, %c : bool):
             "If");
 }
 
+// A list to which a loop appends, which a graph reads or not.
+std::string kinds_after_a_loop(const std::string& result) {
+  return kinds_after(eliminate_dead_code, R"(
+graph(%x : Tensor, %n : int):
+  %yes : bool = prim::Constant[value=1]()
+  %list : int[] = prim::ListConstruct()
+  prim::Loop(%n, %yes)
+    block0(%i : int):
+      %same : int[] = aten::append(%list, %i)
+      -> (%yes)
+  %y : Tensor = aten::reshape(%x, %list)
+  return (%)" + result + ")");
+}
+
+TEST(EliminateDeadCode, KeepsALoopThatAppendsToAListThatIsRead) {
+  EXPECT_EQ(kinds_after_a_loop("y"), "Constant ListConstruct Loop reshape");
+}
+
+TEST(EliminateDeadCode, TakesOutALoopThatAppendsToAListThatNobodyReads) { EXPECT_EQ(kinds_after_a_loop("x"), ""); }
+
+TEST(EliminateDeadCode, TakesOutWhatABranchComputesForNothing) {
+  EXPECT_EQ(kinds_after(eliminate_dead_code, R"(
+graph(%x : Tensor, %c : bool):
+  %a : Tensor = prim::If(%c)
+    block0():
+      %e : Tensor = aten::exp(%x)
+      %f : Tensor = aten::abs(%e)
+      -> (%e)
+    block1():
+      -> (%x)
+  %b : Tensor = prim::If(%c)
+    block0():
+      %g : Tensor = aten::exp(%x)
+      -> (%g)
+    block1():
+      -> (%x)
+  return (%a))"),
+            "If");
+}
+
+TEST(EliminateDeadCode, KeepsABranchThatMayFail) {
+  EXPECT_EQ(kinds_after(eliminate_dead_code, R"(
+graph(%x : Tensor, %c : bool, %text : str, %none : NoneType):
+  prim::If(%c)
+    block0():
+      prim::RaiseException(%text, %none)
+      -> ()
+    block1():
+      -> ()
+  return (%x))"),
+            "If");
+}
+
+// Whether something writes to what the node of a kind reads or returns.
+bool has_writers(const std::string& kind, const std::string& text) {
+  auto graph = std::make_shared<jit::Graph>();
+  jit::parseIR(text, graph.get());
+  const Writers writers(graph);
+  return std::ranges::any_of(graph->nodes(), [&](const jit::Node* node) {
+    return node->kind().toUnqualString() == kind && writers.has_writers(node);
+  });
+}
+
+TEST(Writers, TellOfTensors) {
+  const std::string text = R"(
+graph(%x : Tensor, %y : Tensor):
+  %a : Tensor = aten::exp(%x)
+  %b : Tensor = aten::t(%a)
+  %c : Tensor = aten::relu_(%b)
+  %d : Tensor = aten::sin(%y)
+  return (%a, %d))";
+  EXPECT_TRUE(has_writers("exp", text));
+  EXPECT_FALSE(has_writers("sin", text));
+}
+
+TEST(Writers, TellAListThatIsWrittenToFromTensorsAndOtherLists) {
+  const std::string text = R"(
+graph(%x : Tensor, %n : int):
+  %list : int[] = prim::ListConstruct(%n)
+  %other : int[] = prim::ListConstruct(%n)
+  %yes : bool = prim::Constant[value=1]()
+  %either : int[] = prim::If(%yes)
+    block0():
+      -> (%list)
+    block1():
+      -> (%list)
+  %same : int[] = aten::append(%either, %n)
+  %a : Tensor = aten::exp(%x)
+  %b : Tensor = aten::reshape(%x, %list)
+  %c : Tensor = aten::expand(%x, %other, %yes)
+  return (%a, %b, %c))";
+  EXPECT_FALSE(has_writers("exp", text));
+  EXPECT_TRUE(has_writers("reshape", text));
+  EXPECT_FALSE(has_writers("expand", text));
+}
+
 TEST(ShareEqualNodes, LetsOneStandForAll) {
   EXPECT_EQ(kinds_after(share_equal_nodes, R"(
 graph(%x : Tensor, %y : Tensor):

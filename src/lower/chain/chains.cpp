@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/csrc/jit/ir/alias_analysis.h>
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
@@ -121,9 +120,9 @@ class Draft {
 // The chains of one block. A unit is a chain, or a node that is in none; it is named by the number of one of its nodes.
 class Block {
  public:
-  Block(Program& program, jit::Block* block, const Constants& constants, const jit::AliasDb& aliases,
+  Block(Program& program, jit::Block* block, const Constants& constants, const Writers& writers,
         const Elements& elements, const Limits& limits)
-      : program_(program), block_(block), constants_(constants), aliases_(aliases), limits_(limits) {
+      : program_(program), block_(block), constants_(constants), writers_(writers), limits_(limits) {
     for (jit::Node* node : block->nodes()) {
       numbers_[node] = nodes_.size();
       nodes_.push_back(node);
@@ -200,7 +199,7 @@ class Block {
 
   bool keeps_its_place(jit::Node* node) const {
     return node->hasSideEffects() || node->isNondeterministic() || !node->blocks().empty() ||
-           aliases_.hasWriters(node) || (node->maybeSchema() && node->schema().is_mutable());
+           writers_.has_writers(node) || (node->maybeSchema() && node->schema().is_mutable());
   }
 
   at::ArrayRef<jit::Value*> operands(size_t number) const {
@@ -313,7 +312,7 @@ class Block {
   Program& program_;
   jit::Block* block_;
   const Constants& constants_;
-  const jit::AliasDb& aliases_;
+  const Writers& writers_;
   const Limits limits_;
   std::vector<jit::Node*> nodes_;
   std::unordered_map<const jit::Node*, size_t> numbers_;
@@ -327,13 +326,13 @@ class Block {
 void find_chains(Program& program, const Limits& limits) {
   register_chain();
   const Constants constants(program);
-  const jit::AliasDb aliases(program.graph);
-  const Elements elements(program, constants, aliases, limits.halves);
+  const Writers writers(program.graph);
+  const Elements elements(program, constants, writers, limits.halves);
   const std::function<void(jit::Block*)> visit = [&](jit::Block* block) {
     for (jit::Node* node : block->nodes()) {
       for (jit::Block* inner : node->blocks()) visit(inner);
     }
-    Block(program, block, constants, aliases, elements, limits).run();
+    Block(program, block, constants, writers, elements, limits).run();
   };
   visit(program.graph->block());
   eliminate_dead_code(program.graph);

@@ -141,8 +141,8 @@ bool keeps_type(const jit::Node* node) {
 
 }  // namespace
 
-Elements::Elements(const Program& program, const Constants& constants, const jit::AliasDb& aliases, bool halves)
-    : constants_(constants), aliases_(aliases), halves_(halves) {
+Elements::Elements(const Program& program, const Constants& constants, const Writers& writers, bool halves)
+    : constants_(constants), writers_(writers), halves_(halves) {
   for (size_t i = 0; i < program.graph_inputs.size(); ++i) {
     const GraphInput& input = program.graph_inputs[i];
     if (input.role != GraphInput::Role::Input) continue;
@@ -213,7 +213,7 @@ std::optional<Type> Elements::chain_type(c10::ScalarType type) const {
 // computes the chain.
 std::optional<Element> Elements::chainable(jit::Node* node) const {
   auto element = element_of(node);
-  if (!element || aliases_.hasWriters(node)) return {};
+  if (!element || writers_.has_writers(node)) return {};
   for (const jit::Value* number : node->inputs().slice(element->operands.size())) {
     if (!constants_(number)) return {};
   }
@@ -329,7 +329,7 @@ std::optional<ChainProgram::Reduction> Elements::reduction_of(jit::Node* node) c
   const auto keepdim = constants_.get<bool>(node->input(2));
   constexpr size_t kDtype = 3;
   const bool keeps_dtype = node->inputs().size() <= kDtype || node->input(kDtype)->mustBeNone();
-  if (!reduced || reduced->result != Type::Float || !dims || !keepdim || !keeps_dtype || aliases_.hasWriters(node))
+  if (!reduced || reduced->result != Type::Float || !dims || !keepdim || !keeps_dtype || writers_.has_writers(node))
     return {};
   ChainProgram::Reduction reduction = found->second;
   if (dims->isIntList()) reduction.dims = dims->toIntVector();

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <c10/core/ScalarType.h>
-#include <torch/csrc/jit/ir/alias_analysis.h>
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <cstdint>
@@ -14,6 +13,7 @@
 #include "lower/simd/chain.h"
 #include "passes/constants.h"
 #include "translate/program.h"
+#include "translate/writes.h"
 
 namespace onnxtorch::chain {
 
@@ -29,7 +29,7 @@ struct Element {
 class Elements {
  public:
   // With `halves`, floats of 16 bits are taken as well.
-  Elements(const Program& program, const Constants& constants, const torch::jit::AliasDb& aliases, bool halves);
+  Elements(const Program& program, const Constants& constants, const Writers& writers, bool halves);
 
   // Null where a node is none.
   const Element* element(const torch::jit::Node* node) const;
@@ -52,7 +52,7 @@ class Elements {
   std::optional<ChainProgram::Reduction> reduction_of(torch::jit::Node* node) const;
 
   const Constants& constants_;
-  const torch::jit::AliasDb& aliases_;
+  const Writers& writers_;
   const bool halves_;
   std::unordered_map<const torch::jit::Value*, c10::ScalarType> types_;
   std::unordered_map<const torch::jit::Node*, Element> elements_;
