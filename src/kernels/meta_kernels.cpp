@@ -129,6 +129,23 @@ std::tuple<Tensor, Tensor> max_pool3d(const Tensor& self, IntArrayRef kernel_siz
   return {at::empty(sizes, self.options()), at::empty(sizes, self.options().dtype(at::kLong))};
 }
 
+// What a layer computes at each step, in both directions: ATen's layers are loops over the steps.
+Tensor steps(const Tensor& input, const Tensor& hidden, bool bidirectional) {
+  TORCH_CHECK(input.dim() == 3 && hidden.dim() == 3, "a recurrent layer of sizes that do not fit");
+  return at::empty({input.size(0), input.size(1), hidden.size(2) * (bidirectional ? 2 : 1)}, input.options());
+}
+
+std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, at::TensorList hx, at::TensorList, bool, int64_t, double,
+                                        bool, bool bidirectional, bool) {
+  TORCH_CHECK(hx.size() == 2, "an LSTM has two states");
+  return {steps(input, hx[0], bidirectional), same(hx[0]), same(hx[1])};
+}
+
+std::tuple<Tensor, Tensor> recurrent_layer(const Tensor& input, const Tensor& hx, at::TensorList, bool, int64_t, double,
+                                           bool, bool bidirectional, bool) {
+  return {steps(input, hx, bidirectional), same(hx)};
+}
+
 // --- All of them
 // ------------------------------------------------------------------------------------------------------
 
@@ -190,6 +207,10 @@ const std::unordered_map<c10::OperatorName, KernelFunction>& kernels() {
       {{"aten::grid_sampler_2d", ""}, kernel<grid_sampler>()},
       {{"aten::grid_sampler_3d", ""}, kernel<grid_sampler>()},
       {{"aten::max_pool3d_with_indices", ""}, kernel<max_pool3d>()},
+      {{"aten::lstm", "input"}, kernel<lstm>()},
+      {{"aten::gru", "input"}, kernel<recurrent_layer>()},
+      {{"aten::rnn_tanh", "input"}, kernel<recurrent_layer>()},
+      {{"aten::rnn_relu", "input"}, kernel<recurrent_layer>()},
 
       {{"aten::add", "Tensor"}, kernel<at::meta::add>()},
       {{"aten::sub", "Tensor"}, kernel<at::meta::sub>()},

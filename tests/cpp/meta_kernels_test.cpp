@@ -92,6 +92,19 @@ const std::vector<std::pair<std::string, Call>>& calls() {
                  at::linear(x, square, square[0]),
                  at::scaled_dot_product_attention(x, x, x)};
        }},
+      {"recurrent layers",
+       [&](auto& x, auto&) -> std::vector<Tensor> {
+         const auto steps = x.flatten(1, 2), state = some(x, {2, 24, 5});
+         const auto layer = [&](int64_t gates) {
+           const auto input = some(x, {gates * 5, 6}), hidden = some(x, {gates * 5, 5});
+           return std::vector<Tensor>{input, hidden, input, hidden};
+         };
+         const auto [y, h, c] = at::lstm(steps, {state, state + 1}, layer(4), false, 1, 0, false, true, false);
+         const auto [gru, gru_h] = at::gru(steps, state, layer(3), false, 1, 0, false, true, false);
+         const auto [rnn, rnn_h] = at::rnn_tanh(steps, state, layer(1), false, 1, 0, false, true, false);
+         return {y,     h,   c,     gru,
+                 gru_h, rnn, rnn_h, std::get<0>(at::rnn_relu(steps, state, layer(1), false, 1, 0, false, true, false))};
+       }},
       {"in place",
        [](auto& x, auto& y) -> std::vector<Tensor> {
          const Tensor copy = x.clone();
