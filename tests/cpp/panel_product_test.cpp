@@ -1,11 +1,18 @@
 #include "lower/simd/panel_product.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Version.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
+
+#include "lower/onednn/strips.h"
 
 namespace onnxtorch {
 namespace {
@@ -35,35 +42,123 @@ std::vector<int8_t> in_panels(int64_t rows, int64_t columns, const Weight& weigh
   return result;
 }
 
-// Of which neighbouring products, added in 16 bits, would saturate.
-struct Extremes {
-  uint8_t x;
-  int8_t weight;
-};
-class IntegerKernel : public testing::TestWithParam<Extremes> {};
+// Numbers and weights of which neighbouring products, added in 16 bits, saturate or just do not.
+struct Numbers {
+  const char* name;
+  std::function<int(int64_t)> x;
+  std::function<int(int64_t, int64_t)> weight;
 
-TEST_P(IntegerKernel, SumsOfPanelsAreExact) {
-  constexpr int64_t kColumns = kPanelColumns;
-  const auto [x, weight] = GetParam();
+  friend void PrintTo(const Numbers& n, std::ostream* to) { *to << n.name; }
+};
+class Strips : public testing::TestWithParam<Numbers> {
+ protected:
+  at::Tensor matrix(int64_t rows, int64_t columns) const {
+    at::Tensor result = at::empty({1, rows, columns}, at::kChar);
+    auto* const to = static_cast<int8_t*>(result.data_ptr());
+    for (int64_t i = 0; i < rows * columns; ++i)
+      to[i] = static_cast<int8_t>(GetParam().weight(i / columns, i % columns));
+    return result;
+  }
+};
+
+TEST_P(Strips, SumsAreExact) {
+  const auto& [name, x, weight] = GetParam();
   for (const IntegerKernels& kernels : each_kernels()) {
-    for (const int64_t rows : {1, 2, 3, 5, 6, 7, 8, 9, 17}) {
-      for (const int64_t terms : {1, 2, 31, 300, 4096}) {
-        Patches p{kNoWindows, kNoWindows, kNoWindows, terms, 0, terms, 0, 0};
+    const int64_t columns = kernels.strip_columns;
+    for (const int64_t terms : {1, 2, 3, 4, 31, 300, 4096}) {
+      Patches p{kNoWindows, kNoWindows, kNoWindows, terms, 0, terms, 0, 0};
+      const at::Tensor laid = onednn::in_strips(matrix(terms, columns), columns);
+      const Strip strip = onednn::strip_at(laid, 0);
+      for (const int64_t rows : {1, 2, 3, 5, 6, 7, 8, 9, 17}) {
         p.rows.size = p.rows.count = rows;
-        const std::vector<uint8_t> bytes(rows * terms, x);
-        std::vector<int16_t> widened(rows * 2 * p.pairs());
-        kernels.widen_patches(bytes.data(), p, 0, rows, widened.data());
-        const auto panel = in_panels(terms, kColumns, [&](int64_t, int64_t) { return weight; });
-        std::vector<int32_t> sums(rows * kColumns);
-        kernels.sum_panel(widened.data(), rows, p.pairs(), panel.data(), sums.data());
-        for (const int32_t sum : sums) ASSERT_EQ(sum, terms * x * weight);
+        std::vector<uint8_t> bytes(rows * terms), copied(rows * p.steps() * kStepRows);
+        for (int64_t i = 0; i < rows * terms; ++i) bytes[i] = static_cast<uint8_t>(x(i));
+        kernels.copy_patches(bytes.data(), p, 0, rows, copied.data());
+        std::vector<int32_t> start(kPanelColumns), sums(rows * kPanelColumns);
+        std::iota(start.begin(), start.end(), -3);
+        kernels.sum_strip(copied.data(), p.steps() * kStepRows, rows, strip, start.data(), sums.data());
+        for (int64_t row = 0; row < rows; ++row) {
+          for (int64_t c = 0; c < columns; ++c) {
+            int32_t sum = start[c];
+            for (int64_t k = 0; k < terms; ++k) sum += bytes[row * terms + k] * weight(k, c);
+            ASSERT_EQ(sums[row * kPanelColumns + c], sum);
+          }
+        }
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Extremes, IntegerKernel,
-                         testing::Values(Extremes{255, 127}, Extremes{255, -128}, Extremes{1, -1}));
+// Whatever the weights, the positive and the negative ones that are added in the same 16 bits are no more than fits.
+TEST_P(Strips, GroupsFitSixteenBitsAndAreTheWeight) {
+  for (const int64_t width : {4, 8, 16}) {
+    for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{1, 1}, {7, 19}, {300, 33}}) {
+      const at::Tensor weight = matrix(rows, columns), laid = onednn::in_strips(weight, width);
+      ASSERT_TRUE(onednn::from_strips(laid, weight.sizes(), width).equal(weight));
+      ASSERT_TRUE(onednn::are_strips(laid, weight.sizes(), width));
+      for (int64_t number = 0; number < (columns + width - 1) / width; ++number) {
+        const Strip strip = onednn::strip_at(laid, number);
+        const int8_t* step = strip.steps;
+        for (int64_t size = 1; size <= kMostSteps; ++size) {
+          for (int32_t group = 0; group < strip.groups[size - 1]; ++group, step += size * width * kStepRows) {
+            for (int64_t lane = 0; lane < 2 * width; ++lane) {
+              int positive = 0, negative = 0;
+              for (int64_t s = 0; s < size; ++s) {
+                for (int64_t i = 0; i < 2; ++i) {
+                  const int one = step[s * width * kStepRows + lane * 2 + i];
+                  (one > 0 ? positive : negative) += one;
+                }
+              }
+              ASSERT_LE(positive, kMostWeight);
+              ASSERT_GE(negative, -kMostWeight);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(StripsFromElsewhere, BytesThatTellToReadElsewhereAreNone) {
+  constexpr int64_t kWidth = 8;
+  const at::Tensor weight = at::ones({1, 12, 10}, at::kChar), laid = onednn::in_strips(weight, kWidth);
+  EXPECT_FALSE(onednn::are_strips(laid.narrow(0, 0, laid.numel() - 64), weight.sizes(), kWidth));
+  EXPECT_FALSE(onednn::are_strips(laid.narrow(0, 0, 8), weight.sizes(), kWidth));
+  EXPECT_FALSE(onednn::are_strips(laid, {1, 4, 10}, kWidth));
+  const auto with = [&](auto value, int64_t at) {
+    const at::Tensor changed = laid.clone();
+    std::memcpy(changed.data_ptr<uint8_t>() + at, &value, sizeof(value));
+    return onednn::are_strips(changed, weight.sizes(), kWidth);
+  };
+  const Strip strip = onednn::strip_at(laid, 1);
+  const auto* const begin = laid.const_data_ptr<uint8_t>();
+  const int64_t groups = reinterpret_cast<const uint8_t*>(strip.groups) - begin;
+  const int64_t rows = reinterpret_cast<const uint8_t*>(strip.rows) - begin;
+  EXPECT_TRUE(with(int32_t{8}, rows));
+  EXPECT_FALSE(with(int32_t{-4}, rows));
+  EXPECT_FALSE(with(int32_t{12}, rows));
+  EXPECT_FALSE(with(int32_t{100}, groups));
+  EXPECT_FALSE(with(int64_t{1} << 40, 8));
+  EXPECT_FALSE(with(int64_t{-64}, 8));
+}
+
+int hashed(int64_t i) { return static_cast<int>(static_cast<uint32_t>(i * 2654435761) >> 16); }
+
+INSTANTIATE_TEST_SUITE_P(
+    IntegerKernel, Strips,
+    testing::Values(
+        Numbers{"highest", [](int64_t) { return 255; }, [](int64_t, int64_t) { return 127; }},
+        Numbers{"lowest", [](int64_t) { return 255; }, [](int64_t, int64_t) { return -128; }},
+        Numbers{"signs_alternate", [](int64_t) { return 255; }, [](int64_t k, int64_t) { return k % 2 ? -128 : 127; }},
+        Numbers{"pairs_just_fit", [](int64_t) { return 255; }, [](int64_t k, int64_t) { return k % 2 ? 1 : 127; }},
+        Numbers{"pairs_just_do_not", [](int64_t) { return 255; }, [](int64_t k, int64_t) { return k % 2 ? -2 : -127; }},
+        Numbers{
+            "some_pairs_fit", [](int64_t i) { return hashed(i) % 256; },
+            [](int64_t k, int64_t c) { return (k + c) % 5 ? hashed(k * 31 + c) % 40 - 20 : 127 - hashed(k) % 256; }},
+        Numbers{"any", [](int64_t i) { return hashed(i) % 256; },
+                [](int64_t k, int64_t c) { return hashed(k * 131 + c) % 256 - 128; }},
+        Numbers{"zero", [](int64_t) { return 255; }, [](int64_t, int64_t) { return 0; }}),
+    [](const auto& of) { return std::string(of.param.name); });
 
 // Windows in three dimensions, with padding, strides and dilation, over two images of 19 channels.
 struct Images {
@@ -117,17 +212,17 @@ TEST(IntegerKernel, WindowsAreRows) {
         of.p.flip = 128;
         of.p.zero_point = 131;
         if (is_group) of.p.first = 4, of.p.taken = 5;
-        std::vector<int16_t> rows(of.windows() * 2 * of.p.pairs(), -1);
-        kernels.widen_patches(of.x.data(), of.p, 0, of.windows(), rows.data());
+        const int64_t length = of.p.steps() * kStepRows;
+        std::vector<uint8_t> rows(of.windows() * length, 255);
+        kernels.copy_patches(of.x.data(), of.p, 0, of.windows(), rows.data());
         for (int64_t window = 0; window < of.windows(); ++window) {
-          const int16_t* const row = rows.data() + window * 2 * of.p.pairs();
+          const uint8_t* const row = rows.data() + window * length;
           for (int64_t c = 0; c < of.p.taken; ++c) {
-            of.for_each(window, of.p.first + c,
-                        [&](int64_t tap, int number) { ASSERT_EQ(row[tap * of.p.taken + c], number); });
+            of.for_each(window, of.p.first + c, [&](int64_t tap, int number) {
+              ASSERT_EQ(row[tap * of.p.taken + c] - of.p.zero_point, number);
+            });
           }
-          if (of.p.length() % 2 != 0) {
-            ASSERT_EQ(row[of.p.length()], 0);
-          }
+          for (int64_t k = of.p.length(); k < length; ++k) ASSERT_EQ(row[k], 0);
         }
       }
     }

@@ -117,16 +117,14 @@ Laid LaidWeight::get(const dnnl::memory& plain, const dnnl::memory::desc& wanted
   return laid;
 }
 
-at::Tensor LaidWeight::get(int64_t bytes, const Make& lay, const Make& restore) const {
-  const dnnl::memory::desc wanted({bytes}, dnnl::memory::data_type::s8, dnnl::memory::format_tag::a);
+at::Tensor LaidWeight::get(const Own& layout) const {
   const std::lock_guard lock(mutex_);
-  for (const Laid& laid : laid_) {
-    if (laid.memory.get_desc() == wanted) return laid.bytes;
-  }
-  const auto known = std::ranges::find(saved_, layout_of(wanted), &SavedWeights::layout);
-  const at::Tensor laid = known != saved_.end() && known->bytes.numel() == bytes ? known->bytes : lay(restored());
-  laid_.push_back({laid, borrowed(wanted, laid)});
-  held_ = [laid, restore, form = form_] {
+  if (own_) return own_->bytes;
+  const std::string name = name_ + ':' + layout.name;
+  const auto known = std::ranges::find(saved_, name, &SavedWeights::layout);
+  const at::Tensor laid = known != saved_.end() && layout.sound(known->bytes) ? known->bytes : layout.lay(restored());
+  own_ = {name, laid};
+  held_ = [laid, restore = layout.restore, form = form_] {
     return at::empty_strided(form.sizes(), form.strides(), form.options().device(at::kCPU)).copy_(restore(laid));
   };
   return laid;
@@ -135,6 +133,7 @@ at::Tensor LaidWeight::get(int64_t bytes, const Make& lay, const Make& restore) 
 std::vector<SavedWeights> LaidWeight::saved() const {
   const std::lock_guard lock(mutex_);
   std::vector<SavedWeights> result;
+  if (own_) result.push_back(*own_);
   for (const Laid& laid : laid_) {
     if (auto layout = layout_of(laid.memory.get_desc()); !layout.empty())
       result.push_back({std::move(layout), laid.bytes});

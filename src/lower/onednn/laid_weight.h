@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,10 +26,15 @@ class LaidWeight {
 
   // `plain` is the weight; without memory, it is how the one held is to be taken.
   Laid get(const dnnl::memory& plain, const dnnl::memory::desc& wanted) const;
-  // Of one that holds it: so many bytes that kernels of our own take, which `lay` makes of the weight, and `restore`
-  // the weight of them.
-  using Make = std::function<at::Tensor(const at::Tensor&)>;
-  at::Tensor get(int64_t bytes, const Make& lay, const Make& restore) const;
+  // The layout of kernels of our own, by a name for it: bytes that `lay` makes of the weight, and `restore` the weight
+  // of them. Saved ones are taken only if they are `sound`, as kernels trust what tells them where to read.
+  struct Own {
+    std::string name;
+    std::function<at::Tensor(const at::Tensor&)> lay, restore;
+    std::function<bool(const at::Tensor&)> sound;
+  };
+  // Of one that holds it, in the only such layout.
+  at::Tensor get(const Own& layout) const;
   // Of one that holds it: the weight, and the same without memory.
   at::Tensor plain() const;
   const at::Tensor& form() const { return form_; }
@@ -44,6 +50,7 @@ class LaidWeight {
   const std::string name_;
   mutable ForkSafeMutex mutex_;
   mutable std::vector<Laid> laid_;
+  mutable std::optional<SavedWeights> own_;   // the bytes that kernels of our own take
   mutable std::vector<SavedWeights> saved_;   // by another object
   at::Tensor form_;                           // of the weight held, on the meta device
   mutable std::function<at::Tensor()> held_;  // nothing where it can be made of the first that was laid out

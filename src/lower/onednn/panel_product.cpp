@@ -6,12 +6,15 @@
 #include <c10/util/strides.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
+#include <string>
 
 #include "kernels/own_pages.h"
 #include "kernels/work_memory.h"
 #include "lower/cpu_features.h"
 #include "lower/onednn/convolution.h"
+#include "lower/onednn/strips.h"
 
 namespace onnxtorch::onednn {
 namespace {
@@ -32,29 +35,26 @@ at::Tensor zeros(at::IntArrayRef sizes) {
   return own_pages(c10::multiply_integers(sizes)).view(c10::kChar).view(sizes).zero_();
 }
 
-// Of matrices of int8, as the kernels take them.
-at::Tensor in_panels(const at::Tensor& matrices) {
-  const int64_t count = matrices.size(0), rows = matrices.size(1), columns = matrices.size(2);
+// Of a matrix of int8 in which each channel has a column, as the kernel takes it.
+at::Tensor in_panels(const at::Tensor& matrix) {
+  const int64_t rows = matrix.size(0), columns = matrix.size(1);
   const int64_t pairs = parts(rows, 2), panels = parts(columns, kPanelColumns);
-  at::Tensor whole = matrices;
-  if (rows % 2 != 0 || columns % kPanelColumns != 0) {
-    whole = zeros({count, pairs * 2, panels * kPanelColumns});
-    whole.narrow(1, 0, rows).narrow(2, 0, columns).copy_(matrices);
-  }
-  const at::Tensor result = zeros({count, panels, pairs, kPanelColumns, 2});
-  result.copy_(whole.unflatten(1, {pairs, 2}).unflatten(3, {panels, kPanelColumns}).permute({0, 3, 1, 4, 2}));
+  const at::Tensor whole = zeros({pairs * 2, panels * kPanelColumns});
+  whole.narrow(0, 0, rows).narrow(1, 0, columns).copy_(matrix);
+  const at::Tensor result = zeros({panels, pairs, kPanelColumns, 2});
+  result.copy_(whole.unflatten(0, {pairs, 2}).unflatten(2, {panels, kPanelColumns}).permute({2, 0, 3, 1}));
   return result.flatten().view(c10::kByte);
 }
 
 // What `bytes` were made of.
-at::Tensor from_panels(const at::Tensor& bytes, int64_t count, int64_t rows, int64_t columns) {
+at::Tensor from_panels(const at::Tensor& bytes, int64_t rows, int64_t columns) {
   const int64_t pairs = parts(rows, 2), panels = parts(columns, kPanelColumns);
   return bytes.view(c10::kChar)
-      .view({count, panels, pairs, kPanelColumns, 2})
-      .permute({0, 2, 4, 1, 3})
-      .reshape({count, 2 * pairs, panels * kPanelColumns})
-      .narrow(1, 0, rows)
-      .narrow(2, 0, columns);
+      .view({panels, pairs, kPanelColumns, 2})
+      .permute({1, 3, 0, 2})
+      .reshape({2 * pairs, panels * kPanelColumns})
+      .narrow(0, 0, rows)
+      .narrow(1, 0, columns);
 }
 
 // The windows of a convolution over images of these sizes.
@@ -78,6 +78,12 @@ Patches patches(const Convolution& c, at::IntArrayRef sizes, const at::Tensor& x
           .zero_point = static_cast<int16_t>(zero_point + (is_signed ? 128 : 0))};
 }
 
+// Whether the windows are pixels that lie as kernels take rows.
+bool are_rows(const Patches& p) {
+  const auto is_plain = [](const Windows& w) { return w.kernel == 1 && w.stride == 1 && w.padding == 0; };
+  return is_plain(p.depth) && is_plain(p.rows) && is_plain(p.columns) && p.flip == 0 && p.taken % kStepRows == 0;
+}
+
 }  // namespace
 
 PanelProduct::PanelProduct(Convolution convolution) : convolution_(std::move(convolution)), is_matrix_(false) {}
@@ -91,7 +97,6 @@ bool PanelProduct::is_depthwise() const {
 
 at::Tensor PanelProduct::matrices_of(const at::Tensor& weight) const {
   if (is_matrix_) return weight.unsqueeze(0);
-  if (is_depthwise()) return weight.flatten(1).t().unsqueeze(0);
   const int64_t groups = convolution_.groups, out = weight.size(0) / groups;
   const at::Tensor taps_first = weight.flatten(2).unflatten(0, {groups, out}).permute({0, 3, 2, 1});
   return zeros(taps_first.sizes()).copy_(taps_first).flatten(1, 2);
@@ -100,19 +105,27 @@ at::Tensor PanelProduct::matrices_of(const at::Tensor& weight) const {
 at::Tensor PanelProduct::weight_of(const at::Tensor& matrices) const {
   if (is_matrix_) return matrices[0];
   const at::IntArrayRef sizes = convolution_.weight.sizes();
-  if (is_depthwise()) return matrices[0].t().reshape(sizes);
   return matrices.unflatten(1, {-1, sizes[1]}).permute({0, 3, 2, 1}).reshape(sizes);
 }
 
 at::Tensor PanelProduct::panels(const LaidWeight& weight) const {
-  const int64_t count = is_depthwise() ? 1 : convolution_.groups;
-  const int64_t rows = convolution_.weight.numel() / this->columns(), columns = this->columns() / count;
-  const int64_t bytes = count * parts(columns, kPanelColumns) * parts(rows, 2) * kPanelPair;
-  return weight.get(
-      bytes, [this](const at::Tensor& plain) { return in_panels(matrices_of(plain)); },
-      [of = *this, count, rows, columns](const at::Tensor& laid) {
-        return of.weight_of(from_panels(laid, count, rows, columns));
-      });
+  const int64_t columns = this->columns(), rows = convolution_.weight.numel() / columns;
+  if (is_depthwise()) {
+    const int64_t bytes = parts(columns, kPanelColumns) * parts(rows, 2) * kPanelPair;
+    return weight.get(
+        {.name = "panels",
+         .lay = [](const at::Tensor& plain) { return in_panels(plain.flatten(1).t()); },
+         .restore = [rows, columns, sizes = convolution_.weight.sizes().vec()](
+                        const at::Tensor& laid) { return from_panels(laid, rows, columns).t().reshape(sizes); },
+         .sound = [bytes](const at::Tensor& laid) { return laid.numel() == bytes; }});
+  }
+  const int64_t groups = convolution_.groups, strip = kernels().strip_columns;
+  const std::array sizes{groups, rows, columns / groups};
+  return weight.get({.name = "strips of " + std::to_string(strip),
+                     .lay = [this, strip](const at::Tensor& plain) { return in_strips(matrices_of(plain), strip); },
+                     .restore = [of = *this, sizes, strip](
+                                    const at::Tensor& laid) { return of.weight_of(from_strips(laid, sizes, strip)); },
+                     .sound = [sizes, strip](const at::Tensor& laid) { return are_strips(laid, sizes, strip); }});
 }
 
 at::Tensor PanelProduct::empty_result(const at::Tensor& x, c10::ScalarType type) const {
@@ -168,41 +181,50 @@ at::Tensor PanelProduct::finished(const LaidWeight& weight, const at::Tensor& x,
 void PanelProduct::multiply(const LaidWeight& weight, const at::Tensor& x, int64_t zero_point, const Put& put) const {
   const at::Tensor laid = panels(weight);
   const auto* const from = static_cast<const uint8_t*>(x.const_data_ptr());
-  const auto* const panels = static_cast<const int8_t*>(laid.const_data_ptr());
   const int64_t in = x.size(-1);
   const std::vector<int64_t> line{1, in, x.numel() / in};
   const at::IntArrayRef sizes = is_matrix_ ? at::IntArrayRef(line) : x.sizes();
   const Patches p = patches(convolution_, sizes, x, zero_point);
   const int64_t windows = sizes[0] * p.windows();
-  if (is_depthwise()) return multiply_channels(from, p, windows, panels, put);
-  multiply_patches(from, p, windows, panels, put);
+  if (is_depthwise()) {
+    multiply_channels(from, p, windows, static_cast<const int8_t*>(laid.const_data_ptr()), put);
+  } else {
+    multiply_patches(from, p, windows, laid, put);
+  }
 }
 
-// Some rows at a time are widened, and stay in the cache while they are multiplied by one panel after the other.
-void PanelProduct::multiply_patches(const uint8_t* x, Patches p, int64_t windows, const int8_t* panels,
+// Some rows at a time are copied, where they do not lie as kernels take them, and stay in the cache while they are
+// multiplied by one panel after the other.
+void PanelProduct::multiply_patches(const uint8_t* x, Patches p, int64_t windows, const at::Tensor& laid,
                                     const Put& put) const {
-  constexpr int64_t kNumbers = 1 << 17, kMostRows = 96;
-  const int64_t step = kernels().rows_at_once, row = 2 * p.pairs(), out = columns() / convolution_.groups;
-  const int64_t rows = std::clamp(kNumbers / row / step * step, 4 * step, kMostRows);
+  constexpr int64_t kBytes = 1 << 17, kMostRows = 96;
+  const bool in_place = are_rows(p);
+  const int64_t step = kernels().rows_at_once, row = p.steps() * kStepRows, out = columns() / convolution_.groups;
+  const int64_t rows = std::clamp(kBytes / row / step * step, 4 * step, kMostRows);
   const int64_t blocks = parts(windows, rows), count = parts(out, kPanelColumns);
+  const int64_t width = kernels().strip_columns, strips = parts(out, width);
   const int64_t work = std::min(rows, windows) * row * kPanelColumns;
-  at::parallel_for(0, convolution_.groups * blocks * count, std::max<int64_t>(kLeastWork / work, 1),
-                   [&](int64_t begin, int64_t end) {
-                     const auto widened = std::make_unique_for_overwrite<int16_t[]>(std::min(rows, windows) * row);
-                     int32_t sums[kMostRows * kPanelColumns];
-                     Patches of = p;
-                     for (int64_t i = begin; i < end; ++i) {
-                       const int64_t panel = i % count, block = i / count % blocks, group = i / count / blocks;
-                       const int64_t first = block * rows, last = std::min(first + rows, windows);
-                       of.first = group * p.taken;
-                       if (i == begin || panel == 0) kernels().widen_patches(x, of, first, last, widened.get());
-                       const int64_t column = panel * kPanelColumns;
-                       kernels().sum_panel(widened.get(), last - first, p.pairs(),
-                                           panels + (group * count + panel) * p.pairs() * kPanelPair, sums);
-                       put(sums, kPanelColumns, first, last - first, group * out + column,
-                           std::min(kPanelColumns, out - column));
-                     }
-                   });
+  at::parallel_for(
+      0, convolution_.groups * blocks * count, std::max<int64_t>(kLeastWork / work, 1),
+      [&](int64_t begin, int64_t end) {
+        const auto copied = std::make_unique_for_overwrite<uint8_t[]>(in_place ? 0 : std::min(rows, windows) * row);
+        int32_t sums[kMostRows * kPanelColumns], start[kPanelColumns];
+        Patches of = p;
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t panel = i % count, block = i / count % blocks, group = i / count / blocks;
+          const int64_t first = block * rows, last = std::min(first + rows, windows), column = panel * kPanelColumns;
+          const int64_t columns = std::min(kPanelColumns, out - column);
+          of.first = group * p.taken;
+          if (!in_place && (i == begin || panel == 0)) kernels().copy_patches(x, of, first, last, copied.get());
+          const uint8_t* const from = in_place ? x + first * p.channels + of.first : copied.get();
+          for (int64_t c = 0; c < columns; c += width) {
+            const Strip strip = strip_at(laid, group * strips + (column + c) / width);
+            for (int64_t k = 0; k < width; ++k) start[k] = -p.zero_point * strip.totals[k];
+            kernels().sum_strip(from, in_place ? p.channels : row, last - first, strip, start, sums + c);
+          }
+          put(sums, kPanelColumns, first, last - first, group * out + column, columns);
+        }
+      });
 }
 
 void PanelProduct::multiply_channels(const uint8_t* x, const Patches& p, int64_t windows, const int8_t* panels,

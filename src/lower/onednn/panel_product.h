@@ -34,13 +34,13 @@ class PanelProduct {
   bool is_depthwise() const;
   int64_t columns() const { return convolution_.weight.size(0); }  // of the result
   at::Tensor panels(const LaidWeight& weight) const;
-  // The factors of the groups: [group, row, column]. Channels that are each a group are columns of one.
+  // The factors of the groups: [group, row, column].
   at::Tensor matrices_of(const at::Tensor& weight) const;
   at::Tensor weight_of(const at::Tensor& matrices) const;
 
   at::Tensor empty_result(const at::Tensor& x, c10::ScalarType type) const;
   void multiply(const LaidWeight& weight, const at::Tensor& x, int64_t zero_point, const Put& put) const;
-  void multiply_patches(const uint8_t* x, Patches p, int64_t windows, const int8_t* panels, const Put& put) const;
+  void multiply_patches(const uint8_t* x, Patches p, int64_t windows, const at::Tensor& laid, const Put& put) const;
   void multiply_channels(const uint8_t* x, const Patches& p, int64_t windows, const int8_t* panels,
                          const Put& put) const;
 

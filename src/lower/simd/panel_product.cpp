@@ -7,20 +7,28 @@
 namespace onnxtorch {
 namespace {
 
-// --- Pairs of numbers of 16 bits -------------------------------------------------------------------------------------
+// --- Vectors ---------------------------------------------------------------------------------------------------------
 
-// A panel's columns fill kVectors vectors. kRows rows of sums are kept in registers, beside one row of the weight.
+// A panel's columns fill kVectors vectors. kRows rows of sums are kept in registers, beside a group of the weight.
+// `products` are those of unsigned bytes and a step, which `plus_products` adds within a group, and `plus_sums` in the
+// end.
 #if defined(CPU_CAPABILITY_AVX512)
 
 using Vector = __m512i;
 constexpr int64_t kVectors = 1, kRows = 8;
 
 ONNX_TORCH_INLINE Vector zeros() { return _mm512_setzero_si512(); }
+ONNX_TORCH_INLINE Vector load(const void* from) { return _mm512_loadu_si512(from); }
 ONNX_TORCH_INLINE void store(int32_t* to, Vector sums) { _mm512_storeu_si512(to, sums); }
-ONNX_TORCH_INLINE Vector fill(int32_t pair) { return _mm512_set1_epi32(pair); }
+ONNX_TORCH_INLINE Vector fill(int32_t x) { return _mm512_set1_epi32(x); }
 ONNX_TORCH_INLINE Vector less(Vector x, Vector y) { return _mm512_sub_epi16(x, y); }
-ONNX_TORCH_INLINE Vector plus_products(Vector sums, Vector x, Vector y) {
+ONNX_TORCH_INLINE Vector plus_pairs(Vector sums, Vector x, Vector y) {
   return _mm512_add_epi32(sums, _mm512_madd_epi16(x, y));
+}
+ONNX_TORCH_INLINE Vector products(Vector x, Vector step) { return _mm512_maddubs_epi16(x, step); }
+ONNX_TORCH_INLINE Vector plus_products(Vector x, Vector y) { return _mm512_add_epi16(x, y); }
+ONNX_TORCH_INLINE Vector plus_sums(Vector sums, Vector products) {
+  return plus_pairs(sums, products, _mm512_set1_epi16(1));
 }
 ONNX_TORCH_INLINE void widen(const int8_t* pairs, Vector (&to)[kVectors]) {
   to[0] = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(pairs)));
@@ -32,14 +40,20 @@ ONNX_TORCH_INLINE void widen(__m128i low, __m128i high, Vector (&to)[kVectors]) 
 #elif defined(CPU_CAPABILITY_AVX2)
 
 using Vector = __m256i;
-constexpr int64_t kVectors = 2, kRows = 6;
+constexpr int64_t kVectors = 2, kRows = 8;
 
 ONNX_TORCH_INLINE Vector zeros() { return _mm256_setzero_si256(); }
+ONNX_TORCH_INLINE Vector load(const void* from) { return _mm256_loadu_si256(static_cast<const Vector*>(from)); }
 ONNX_TORCH_INLINE void store(int32_t* to, Vector sums) { _mm256_storeu_si256(reinterpret_cast<Vector*>(to), sums); }
-ONNX_TORCH_INLINE Vector fill(int32_t pair) { return _mm256_set1_epi32(pair); }
+ONNX_TORCH_INLINE Vector fill(int32_t x) { return _mm256_set1_epi32(x); }
 ONNX_TORCH_INLINE Vector less(Vector x, Vector y) { return _mm256_sub_epi16(x, y); }
-ONNX_TORCH_INLINE Vector plus_products(Vector sums, Vector x, Vector y) {
+ONNX_TORCH_INLINE Vector plus_pairs(Vector sums, Vector x, Vector y) {
   return _mm256_add_epi32(sums, _mm256_madd_epi16(x, y));
+}
+ONNX_TORCH_INLINE Vector products(Vector x, Vector step) { return _mm256_maddubs_epi16(x, step); }
+ONNX_TORCH_INLINE Vector plus_products(Vector x, Vector y) { return _mm256_add_epi16(x, y); }
+ONNX_TORCH_INLINE Vector plus_sums(Vector sums, Vector products) {
+  return plus_pairs(sums, products, _mm256_set1_epi16(1));
 }
 ONNX_TORCH_INLINE void widen(const int8_t* pairs, Vector (&to)[kVectors]) {
   const auto* const from = reinterpret_cast<const __m128i*>(pairs);
@@ -53,15 +67,23 @@ ONNX_TORCH_INLINE void widen(__m128i low, __m128i high, Vector (&to)[kVectors]) 
 #else
 
 using Vector = __m128i;
-constexpr int64_t kVectors = 4, kRows = 3;
+constexpr int64_t kVectors = 4, kRows = 4;
 
 ONNX_TORCH_INLINE Vector zeros() { return _mm_setzero_si128(); }
+ONNX_TORCH_INLINE Vector load(const void* from) { return _mm_loadu_si128(static_cast<const Vector*>(from)); }
 ONNX_TORCH_INLINE void store(int32_t* to, Vector sums) { _mm_storeu_si128(reinterpret_cast<Vector*>(to), sums); }
-ONNX_TORCH_INLINE Vector fill(int32_t pair) { return _mm_set1_epi32(pair); }
+ONNX_TORCH_INLINE Vector fill(int32_t x) { return _mm_set1_epi32(x); }
 ONNX_TORCH_INLINE Vector less(Vector x, Vector y) { return _mm_sub_epi16(x, y); }
-ONNX_TORCH_INLINE Vector plus_products(Vector sums, Vector x, Vector y) {
+ONNX_TORCH_INLINE Vector plus_pairs(Vector sums, Vector x, Vector y) {
   return _mm_add_epi32(sums, _mm_madd_epi16(x, y));
 }
+// SSE2 has no products of bytes. Those of 16 bits are added in 32.
+ONNX_TORCH_INLINE Vector products(Vector x, Vector step) {
+  const Vector even = _mm_madd_epi16(_mm_and_si128(x, _mm_set1_epi16(255)), _mm_srai_epi16(_mm_slli_epi16(step, 8), 8));
+  return plus_pairs(even, _mm_srli_epi16(x, 8), _mm_srai_epi16(step, 8));
+}
+ONNX_TORCH_INLINE Vector plus_products(Vector x, Vector y) { return _mm_add_epi32(x, y); }
+ONNX_TORCH_INLINE Vector plus_sums(Vector sums, Vector products) { return _mm_add_epi32(sums, products); }
 ONNX_TORCH_INLINE void widen(const int8_t* pairs, Vector (&to)[kVectors]) {
   for (int64_t v = 0; v < kVectors; v += 2) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(pairs) + v / 2);
@@ -110,65 +132,74 @@ ONNX_TORCH_INLINE void for_each_line(const uint8_t* x, const Patches& p, const W
 ONNX_TORCH_INLINE int64_t within(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
 // Columns that lie side by side with all their channels are one run.
-void widen_patches(const uint8_t* x, const Patches& p, int64_t begin, int64_t end, int16_t* to) {
+void copy_patches(const uint8_t* x, const Patches& p, int64_t begin, int64_t end, uint8_t* to) {
   const bool is_dense = p.columns.dilation == 1 && p.taken == p.channels;
   const int64_t runs = is_dense ? 1 : p.columns.kernel, run = is_dense ? p.columns.kernel * p.taken : p.taken;
   const int64_t width = p.columns.size * p.channels, apart = p.columns.dilation * p.channels;
+  const int64_t rest = p.steps() * kStepRows - p.length();
+  const auto outside = static_cast<uint8_t>(p.zero_point), flip = p.flip;
   for (int64_t number = begin; number < end; ++number) {
     const Window w(p, number);
     const int64_t start = p.columns.begin(w.column) * p.channels + p.first;
     for_each_line(x, p, w, [&](const uint8_t* line) __attribute__((always_inline)) {
       for (int64_t i = 0, from = start; i < runs; ++i, from += apart, to += run) {
         const int64_t first = line ? within(-from, 0, run) : run, last = line ? within(width - from, first, run) : run;
-        for (int64_t k = 0; k < first; ++k) to[k] = 0;
-        for (int64_t k = first; k < last; ++k)
-          to[k] = static_cast<int16_t>(static_cast<uint8_t>(line[from + k] ^ p.flip) - p.zero_point);
-        for (int64_t k = last; k < run; ++k) to[k] = 0;
+        for (int64_t k = 0; k < first; ++k) to[k] = outside;
+        for (int64_t k = first; k < last; ++k) to[k] = line[from + k] ^ flip;
+        for (int64_t k = last; k < run; ++k) to[k] = outside;
       }
     });
-    if (p.length() % 2 != 0) *to++ = 0;
+    for (int64_t k = 0; k < rest; ++k) *to++ = 0;
   }
 }
 
 // --- Sums ------------------------------------------------------------------------------------------------------------
 
-template <int64_t kCount>
-ONNX_TORCH_INLINE void store_sums(const Vector (&sums)[kCount][kVectors], int32_t* to) {
-  for (int64_t r = 0; r < kCount; ++r) {
-    for (int64_t v = 0; v < kVectors; ++v) store(to + r * kPanelColumns + v * kLanes, sums[r][v]);
+// Groups of kSteps steps, which are taken from the strip.
+template <int64_t kSteps, int64_t kCount>
+ONNX_TORCH_INLINE void add_groups(const uint8_t* rows, int64_t apart, Strip& strip, Vector (&sums)[kCount]) {
+  for (int32_t group = strip.groups[kSteps - 1]; group > 0; --group) {
+    Vector steps[kSteps];
+    for (int64_t s = 0; s < kSteps; ++s) steps[s] = load(strip.steps + s * kStepRows * kLanes);
+    for (int64_t r = 0; r < kCount; ++r) {
+      Vector group_sums;
+      for (int64_t s = 0; s < kSteps; ++s) {
+        int32_t four;
+        std::memcpy(&four, rows + r * apart + strip.rows[s], sizeof(four));
+        const Vector here = products(fill(four), steps[s]);
+        group_sums = s == 0 ? here : plus_products(group_sums, here);
+      }
+      sums[r] = plus_sums(sums[r], group_sums);
+    }
+    strip.rows += kSteps;
+    strip.steps += kSteps * kStepRows * kLanes;
   }
 }
 
 template <int64_t kCount>
-ONNX_TORCH_INLINE void sum_rows(const int16_t* rows, int64_t pairs, const int8_t* panel, int32_t* to) {
-  Vector sums[kCount][kVectors];
-  for (auto& row : sums) {
-    for (Vector& sum : row) sum = zeros();
-  }
-  for (int64_t k = 0; k < pairs; ++k, rows += 2, panel += kPanelPair) {
-    Vector weight[kVectors];
-    widen(panel, weight);
-    for (int64_t r = 0; r < kCount; ++r) {
-      int32_t pair;
-      std::memcpy(&pair, rows + r * pairs * 2, sizeof(pair));
-      const Vector x = fill(pair);
-      for (int64_t v = 0; v < kVectors; ++v) sums[r][v] = plus_products(sums[r][v], x, weight[v]);
-    }
-  }
-  store_sums<kCount>(sums, to);
+ONNX_TORCH_INLINE void sum_rows(const uint8_t* rows, int64_t apart, Strip strip, const int32_t* start, int32_t* to) {
+  Vector sums[kCount];
+  for (Vector& sum : sums) sum = load(start);
+  add_groups<1>(rows, apart, strip, sums);
+  add_groups<2>(rows, apart, strip, sums);
+  add_groups<3>(rows, apart, strip, sums);
+  add_groups<4>(rows, apart, strip, sums);
+  for (int64_t r = 0; r < kCount; ++r) store(to + r * kPanelColumns, sums[r]);
 }
 
 // Of fewer rows than are kept at once.
 template <int64_t kCount>
-ONNX_TORCH_INLINE void sum_rest(const int16_t* rows, int64_t count, int64_t pairs, const int8_t* panel, int32_t* to) {
-  if (count == kCount) return sum_rows<kCount>(rows, pairs, panel, to);
-  if constexpr (kCount > 1) sum_rest<kCount - 1>(rows, count, pairs, panel, to);
+ONNX_TORCH_INLINE void sum_rest(const uint8_t* rows, int64_t apart, int64_t count, const Strip& strip,
+                                const int32_t* start, int32_t* to) {
+  if (count == kCount) return sum_rows<kCount>(rows, apart, strip, start, to);
+  if constexpr (kCount > 1) sum_rest<kCount - 1>(rows, apart, count, strip, start, to);
 }
 
-void sum_panel(const int16_t* rows, int64_t count, int64_t pairs, const int8_t* panel, int32_t* sums) {
-  for (; count >= kRows; count -= kRows, rows += kRows * pairs * 2, sums += kRows * kPanelColumns)
-    sum_rows<kRows>(rows, pairs, panel, sums);
-  sum_rest<kRows - 1>(rows, count, pairs, panel, sums);
+void sum_strip(const uint8_t* rows, int64_t apart, int64_t count, const Strip& strip, const int32_t* start,
+               int32_t* sums) {
+  for (; count >= kRows; count -= kRows, rows += kRows * apart, sums += kRows * kPanelColumns)
+    sum_rows<kRows>(rows, apart, strip, start, sums);
+  sum_rest<kRows - 1>(rows, apart, count, strip, start, sums);
 }
 
 // The first n bytes at x; what comes after them is not read.
@@ -196,18 +227,17 @@ void sum_channels(const uint8_t* x, const Patches& p, int64_t begin, int64_t end
     });
     const int8_t* pair = panels;
     for (int64_t c = 0; c < p.channels; c += kPanelColumns, sums += kPanelColumns) {
-      Vector sum[1][kVectors];
-      for (Vector& part : sum[0]) part = zeros();
+      Vector sum[kVectors];
+      for (Vector& part : sum) part = zeros();
       for (int64_t k = 0; k < pairs; ++k, pair += kPanelPair) {
         const __m128i first = _mm_xor_si128(load_bytes(taps[2 * k] + c, p.channels - c), flip);
         const __m128i second = _mm_xor_si128(load_bytes(taps[2 * k + 1] + c, p.channels - c), flip);
         Vector numbers[kVectors], weight[kVectors];
         widen(_mm_unpacklo_epi8(first, second), _mm_unpackhi_epi8(first, second), numbers);
         widen(pair, weight);
-        for (int64_t v = 0; v < kVectors; ++v)
-          sum[0][v] = plus_products(sum[0][v], less(numbers[v], zero_point), weight[v]);
+        for (int64_t v = 0; v < kVectors; ++v) sum[v] = plus_pairs(sum[v], less(numbers[v], zero_point), weight[v]);
       }
-      store_sums<1>(sum, sums);
+      for (int64_t v = 0; v < kVectors; ++v) store(sums + v * kLanes, sum[v]);
     }
   }
 }
@@ -243,9 +273,10 @@ void finish_rows(const int32_t* sums, int64_t apart, int64_t rows, int64_t colum
   }
 }
 
-constexpr IntegerKernels kKernels{.rows_at_once = kRows,
-                                  .widen_patches = widen_patches,
-                                  .sum_panel = sum_panel,
+constexpr IntegerKernels kKernels{.strip_columns = kLanes,
+                                  .rows_at_once = kRows,
+                                  .copy_patches = copy_patches,
+                                  .sum_strip = sum_strip,
                                   .sum_channels = sum_channels,
                                   .finish_bytes = finish_rows<uint8_t>,
                                   .finish_floats = finish_rows<float>};

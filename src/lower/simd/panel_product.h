@@ -1,6 +1,6 @@
-// Sums of products of numbers of 8 bits, in int32 and exact: both factors are widened to 16 bits, for an instruction
-// that multiplies pairs and adds two products in 32 bits. All x86-64 CPUs have it. The one that takes bytes adds two
-// products in 16 bits, where 255 * 127 * 2 saturates.
+// Sums of products of numbers of 8 bits, in int32 and exact. The instruction that multiplies bytes adds two products in
+// 16 bits, where 255 * 127 * 2 saturates. So a weight is divided into groups of steps, in which nothing can exceed
+// 16 bits, whatever it is multiplied by; the sums of a group are widened once.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,24 @@
 
 namespace onnxtorch {
 
-// A weight of int8 lies in panels of so many columns, with two of its rows side by side:
-// [panel][row / 2][column][row % 2], and zeros after its last row and column.
+// The columns of a result that are computed at a time.
 constexpr int64_t kPanelColumns = 16;
 constexpr int64_t kPanelPair = 2 * kPanelColumns;  // the bytes of two rows of a panel
 
+// Columns of a weight of int8, as many as a vector has numbers of 32 bits. A step is four rows of them that follow one
+// another, [column][row]. In the steps of a group that multiply the same half of four rows, the positive weights of a
+// column add up to no more than kMostWeight, and so do the negative ones: 255 * kMostWeight fits 16 bits.
+constexpr int64_t kStepRows = 4, kMostSteps = 4;
+constexpr uint8_t kMostWeight = 128;
+struct Strip {
+  const int32_t* groups;  // the number of those of 1, 2, 3 and 4 steps, which lie in this order
+  const int32_t* rows;    // of each step, the first one
+  const int8_t* steps;
+  const int32_t* totals;  // of the columns
+};
+
 // Images of numbers of 8 bits with the channels innermost, and the windows over them, which are the rows of a product.
-// A number is (byte ^ flip) - zero_point; in the padding it is zero.
+// A number is (byte ^ flip) less the zero point; in the padding it is zero.
 struct Patches {
   Windows depth, rows, columns;
   int64_t channels;      // of the images,
@@ -27,17 +38,20 @@ struct Patches {
   ONNX_TORCH_INLINE int64_t windows() const { return depth.count * rows.count * columns.count; }  // of an image
   ONNX_TORCH_INLINE int64_t taps() const { return depth.kernel * rows.kernel * columns.kernel; }
   ONNX_TORCH_INLINE int64_t length() const { return taps() * taken; }
-  ONNX_TORCH_INLINE int64_t pairs() const { return (length() + 1) / 2; }
+  ONNX_TORCH_INLINE int64_t steps() const { return (length() + kStepRows - 1) / kStepRows; }
 };
 
-// Writes the windows from begin to end, of all images, as rows of 2 * p.pairs() numbers.
-using WidenPatches = void(const uint8_t* x, const Patches& p, int64_t begin, int64_t end, int16_t* to);
+// Writes the windows from begin to end, of all images, as rows of whole steps. What is in them has its zero point
+// still.
+using CopyPatches = void(const uint8_t* x, const Patches& p, int64_t begin, int64_t end, uint8_t* to);
 
-// The product of such rows and a panel.
-using SumPanel = void(const int16_t* rows, int64_t count, int64_t pairs, const int8_t* panel, int32_t* sums);
+// The products of rows that lie so far apart and a strip, added to `start`. The sums of a row are those of a panel.
+using SumStrip = void(const uint8_t* rows, int64_t apart, int64_t count, const Strip& strip, const int32_t* start,
+                      int32_t* sums);
 
-// Each channel of the windows from begin to end times its own column of the weight. `taps` has room for p.taps() + 1,
-// and `outside` is a pixel of zeros. The sums of a window are those of whole panels.
+// Each channel of the windows from begin to end times its own column of the weight, which lies in panels with two of
+// its rows side by side: [panel][row / 2][column][row % 2], and zeros after its last row and column. `taps` has room
+// for p.taps() + 1, and `outside` is a pixel of zeros. The sums of a window are those of whole panels.
 using SumChannels = void(const uint8_t* x, const Patches& p, int64_t begin, int64_t end, const int8_t* panels,
                          const uint8_t* outside, const uint8_t** taps, int32_t* sums);
 
@@ -55,9 +69,9 @@ using FinishRows = void(const int32_t* sums, int64_t apart, int64_t rows, int64_
                         int64_t y_apart);
 
 struct IntegerKernels {
-  int64_t rows_at_once;  // by which SumPanel is fastest
-  WidenPatches* widen_patches;
-  SumPanel* sum_panel;
+  int64_t strip_columns, rows_at_once;  // by which SumStrip is fastest
+  CopyPatches* copy_patches;
+  SumStrip* sum_strip;
   SumChannels* sum_channels;
   FinishRows<uint8_t>* finish_bytes;
   FinishRows<float>* finish_floats;
