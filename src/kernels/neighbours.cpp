@@ -30,8 +30,8 @@ using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kBetweenReadings(10);
-constexpr int kShareOfReadings = 200;  // readings take one part in so many of a processor at most
-constexpr seconds kLongestPause(2);    // between runs that are watched as one
+constexpr int kShareOfReadings = 200;      // readings take one part in so many of a processor at most
+constexpr int kReadingsWithoutRuns = 200;  // after which there are no more
 
 const int processors = omp_get_num_procs();  // as libgomp has counted them when it was loaded
 
@@ -124,9 +124,9 @@ class Watch {
     Crowding crowding;
     std::optional<ShortWaits> held;
     nanoseconds between = kBetweenReadings;
-    Clock::time_point last = Clock::now(), last_run = last;
+    Clock::time_point last = Clock::now();
     int64_t seen = -1;
-    while (last - last_run < kLongestPause) {
+    for (int without_runs = 0; without_runs < kReadingsWithoutRuns; ++without_runs) {
       wake.wait_for(lock, stop, between, [] { return false; });
       if (stop.stop_requested()) break;
       const nanoseconds work = work_of_this_thread();
@@ -138,7 +138,7 @@ class Watch {
       if (!crowded) held.reset();
       if (crowded && !held && can_start(processors)) held.emplace();
       waits_are_short = held.has_value();
-      if (std::exchange(seen, begun.load()) != begun || begun != ended) last_run = now;
+      if (std::exchange(seen, begun.load()) != begun || begun != ended) without_runs = 0;
     }
     waits_are_short = false;
     goes_on_ = false;
