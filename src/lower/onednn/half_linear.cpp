@@ -70,8 +70,11 @@ class HalfLinear final : public PackedProduct {
   bool fits(at::IntArrayRef sizes) const { return !sizes.empty() && sizes.back() == in_; }
 
   at::Tensor panels() const {
-    return laid_.get(parts(out_, kHalfGroup) * in_ * kHalfGroup * 2, in_panels,
-                     [in = in_, out = out_](const at::Tensor& bytes) { return from_panels(bytes, in, out); });
+    const int64_t bytes = parts(out_, kHalfGroup) * in_ * kHalfGroup * 2;
+    return laid_.get({.name = "float16 panels",
+                      .lay = in_panels,
+                      .restore = [in = in_, out = out_](const at::Tensor& laid) { return from_panels(laid, in, out); },
+                      .sound = [bytes](const at::Tensor& laid) { return laid.numel() == bytes; }});
   }
 
   // Where there are fewer groups of columns than threads, rows are shared out as well.
