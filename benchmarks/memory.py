@@ -148,13 +148,13 @@ def page(flat: Sequence[Flatness], kept: Sequence[Held], threads: int) -> str:
     return "\n".join(lines)
 
 
-def into_page(text: str, section: str) -> str:
+def into_page(text: str, section: str, marks: tuple[str, str] = MARKS) -> str:
     """The documentation with this section between its marks."""
-    before, _, rest = text.partition(MARKS[0])
-    _, found, after = rest.partition(MARKS[1])
+    before, _, rest = text.partition(marks[0])
+    _, found, after = rest.partition(marks[1])
     if not found:
-        raise SystemExit(f"docs/performance.md lacks the marks {MARKS[0]} and {MARKS[1]}")
-    return f"{before}{MARKS[0]}\n{section}\n{MARKS[1]}{after}"
+        raise SystemExit(f"docs/performance.md lacks the marks {marks[0]} and {marks[1]}")
+    return f"{before}{marks[0]}\n{section}\n{marks[1]}{after}"
 
 
 def parser() -> argparse.ArgumentParser:
