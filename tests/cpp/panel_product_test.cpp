@@ -134,9 +134,9 @@ TEST(StripsFromElsewhere, BytesThatTellToReadElsewhereAreNone) {
   const auto* const begin = laid.const_data_ptr<uint8_t>();
   const int64_t groups = reinterpret_cast<const uint8_t*>(strip.groups) - begin;
   const int64_t rows = reinterpret_cast<const uint8_t*>(strip.rows) - begin;
-  EXPECT_TRUE(with(int32_t{8}, rows));
-  EXPECT_FALSE(with(int32_t{-4}, rows));
-  EXPECT_FALSE(with(int32_t{12}, rows));
+  EXPECT_TRUE(with(uint16_t{2}, rows));
+  EXPECT_FALSE(with(uint16_t{3}, rows));
+  EXPECT_FALSE(with(uint16_t{0xFFFF}, rows));
   EXPECT_FALSE(with(int32_t{100}, groups));
   EXPECT_FALSE(with(int64_t{1} << 40, 8));
   EXPECT_FALSE(with(int64_t{-64}, 8));

@@ -1071,6 +1071,15 @@ def test_a_weight_that_was_laid_out_can_be_had_back(kind: str, call: str, shape:
     assert (len(layouts) > 1) != one_for_all
 
 
+def test_sums_of_very_many_numbers_are_exact() -> None:
+    """Of more rows than a table of 16 bits can tell."""
+    source = model(
+        "(uint8[2, 270001] x) => (int32[2, 3] y) { y = MatMulInteger(x, w) }",
+        w=RNG.integers(-3, 4, (270_001, 3), np.int8),
+    )
+    check_exact(source, RNG.integers(0, 256, (2, 270_001), np.uint8))
+
+
 def test_sums_that_are_used_twice_stay_integers() -> None:
     source = model(
         """(uint8[4, 300] x, uint8 xz) => (int32[4, 40] i, float[4, 40] y) {

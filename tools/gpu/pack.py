@@ -175,7 +175,8 @@ def unpack(pack: Path = PACK, root: Path = LAID_OUT) -> dict[str, object]:
     if not stamp.exists() or stamp.read_text() != identity:
         shutil.rmtree(root / "root", ignore_errors=True)
         with tarfile.open(file) as archive:
-            archive.extractall(root / "root", filter="tar")
+            archive.extraction_filter = getattr(tarfile, "tar_filter", None)  # which early releases lack
+            archive.extractall(root / "root")
         for description in (root / "root").glob("usr/**/pkgconfig/*.pc"):
             if not description.is_symlink():
                 description.write_text(moved(description.read_text(), str(root / "root")))

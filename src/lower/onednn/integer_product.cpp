@@ -93,7 +93,7 @@ class PackedIntegers : public PackedIntegerProduct {
   }
 
   void expect(at::IntArrayRef sizes) const override {
-    if (!fits(sizes) || c10::multiply_integers(sizes) == 0) return;
+    if (!takes(sizes) || c10::multiply_integers(sizes) == 0) return;
     if (cpu_features().int8_products) {
       prepared(padded_sizes(sizes));
     } else {
@@ -127,6 +127,10 @@ class PackedIntegers : public PackedIntegerProduct {
     Correction correction;
   };
 
+  bool takes(at::IntArrayRef sizes) const {
+    return fits(sizes) && (cpu_features().int8_products || panels().is_possible());
+  }
+
   std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes) const {
     std::vector<int64_t> key(sizes.begin(), sizes.end());
     key.push_back(at::get_num_threads());  // a primitive divides its work when it is made
@@ -136,7 +140,7 @@ class PackedIntegers : public PackedIntegerProduct {
   // Of x and the numbers of the weight. oneDNN's zero points would make the sums floats, which are not exact.
   std::optional<Sums> sums_of(const at::Tensor& x, const at::Tensor& zero_point) const {
     const bool fit = (x.scalar_type() == c10::kByte || x.scalar_type() == c10::kChar) && x.numel() > 0 &&
-                     zero_point.numel() == 1 && fits(x.sizes());
+                     zero_point.numel() == 1 && takes(x.sizes());
     if (!fit) return {};
     const Numbers numbers = as_unsigned(x, zero_point.item().toLong());
     const at::Tensor source = padded(numbers);

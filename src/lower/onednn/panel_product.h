@@ -25,6 +25,8 @@ class PanelProduct {
   at::Tensor finished(const LaidWeight& weight, const at::Tensor& x, int64_t zero_point, const Scaled& as) const;
 
   void lay_out(const LaidWeight& weight) const { panels(weight); }
+  // Whether a column has few enough rows to be laid out.
+  bool is_possible() const { return convolution_.weight.numel() <= kMostStripRows * columns(); }
 
  private:
   // Takes rows and columns of the result, from these on, the sums of which lie so far apart.

@@ -48,7 +48,7 @@ class QuantizedProduct : public PackedProduct {
         laid_(weight) {}
 
   at::Tensor run(const at::Tensor& given, at::TensorList) const override {
-    if (given.scalar_type() != quantized_.input.type || given.numel() == 0 || !fits(given.sizes()))
+    if (given.scalar_type() != quantized_.input.type || given.numel() == 0 || !takes(given.sizes()))
       return in_float(given);
     const at::Tensor x = arranged(given, strides(given.sizes()));
     if (!cpu_features().int8_products) return by_panels(x);
@@ -67,7 +67,7 @@ class QuantizedProduct : public PackedProduct {
   }
 
   void expect(at::IntArrayRef sizes) const override {
-    if (!fits(sizes) || c10::multiply_integers(sizes) == 0) return;
+    if (!takes(sizes) || c10::multiply_integers(sizes) == 0) return;
     if (cpu_features().int8_products) {
       prepared(sizes);
     } else {
@@ -117,6 +117,10 @@ class QuantizedProduct : public PackedProduct {
   const LaidWeight laid_;
 
  private:
+  bool takes(at::IntArrayRef sizes) const {
+    return fits(sizes) && (cpu_features().int8_products || panels().is_possible());
+  }
+
   std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes) const {
     std::vector<int64_t> key(sizes.begin(), sizes.end());
     key.push_back(at::get_num_threads());  // a primitive divides its work when it is made

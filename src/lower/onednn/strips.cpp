@@ -28,7 +28,7 @@ struct Matrix {
 };
 
 struct Step {
-  int32_t row = 0;  // the first one
+  uint16_t row = 0;  // which four rows
   std::array<std::array<int8_t, kMostColumns>, kStepRows> weights{};
 };
 
@@ -137,7 +137,7 @@ struct Header {
   int32_t steps;
 
   static constexpr int64_t kRowsAt = kMostColumns * 8;
-  int64_t steps_at() const { return aligned(kRowsAt + steps * static_cast<int64_t>(sizeof(int32_t))); }
+  int64_t steps_at() const { return aligned(kRowsAt + steps * static_cast<int64_t>(sizeof(uint16_t))); }
   int64_t bytes(int64_t columns) const { return aligned(steps_at() + steps * kStepRows * columns); }
 };
 static_assert(sizeof(Header) <= Header::kRowsAt && Header::kRowsAt % kAlignment == 0);
@@ -146,7 +146,7 @@ std::vector<uint8_t> laid_out(const Matrix& m, int64_t columns) {
   Groups groups;
   Header header{};
   for (int64_t row = 0; row < m.rows; row += kStepRows) {
-    Step step{.row = static_cast<int32_t>(row)};
+    Step step{.row = static_cast<uint16_t>(row / kStepRows)};
     for (int64_t r = 0; r < kStepRows; ++r) {
       for (int64_t c = 0; c < m.columns; ++c) {
         step.weights[r][c] = m.at(row + r, c);
@@ -162,7 +162,7 @@ std::vector<uint8_t> laid_out(const Matrix& m, int64_t columns) {
   }
   std::vector<uint8_t> result(header.bytes(columns));
   std::memcpy(result.data(), &header, sizeof(header));
-  auto* row = reinterpret_cast<int32_t*>(result.data() + Header::kRowsAt);
+  auto* row = reinterpret_cast<uint16_t*>(result.data() + Header::kRowsAt);
   auto* weight = reinterpret_cast<int8_t*>(result.data() + header.steps_at());
   for (const std::vector<Step>& steps : by_size) {
     for (const Step& step : steps) {
@@ -213,7 +213,7 @@ Strip strip_at(const at::Tensor& bytes, int64_t number) {
   const Header& header = header_at(bytes, number);
   const auto* const from = reinterpret_cast<const uint8_t*>(&header);
   return {.groups = header.groups,
-          .rows = reinterpret_cast<const int32_t*>(from + Header::kRowsAt),
+          .rows = reinterpret_cast<const uint16_t*>(from + Header::kRowsAt),
           .steps = reinterpret_cast<const int8_t*>(from + header.steps_at()),
           .totals = header.totals};
 }
@@ -231,8 +231,7 @@ bool are_strips(const at::Tensor& bytes, at::IntArrayRef sizes, int64_t strip_co
     for (int64_t n = 0; n < kMostSteps; ++n) steps += header.groups[n] < 0 ? size : (n + 1) * header.groups[n];
     if (header.steps != steps || header.bytes(strip_columns) > size - begin) return false;
     const Strip strip = strip_at(bytes, i);
-    if (!std::all_of(strip.rows, strip.rows + steps,
-                     [&](int32_t row) { return row >= 0 && row < sizes[1] && row % kStepRows == 0; }))
+    if (!std::all_of(strip.rows, strip.rows + steps, [&](uint16_t row) { return row * kStepRows < sizes[1]; }))
       return false;
   }
   return true;
@@ -246,8 +245,9 @@ at::Tensor from_strips(const at::Tensor& bytes, at::IntArrayRef sizes, int64_t s
     const Strip strip = strip_at(bytes, i);
     const int64_t first = i % strips * strip_columns, width = std::min(strip_columns, columns - first);
     for (int32_t s = 0; s < header_at(bytes, i).steps; ++s) {
-      for (int64_t r = 0; r < std::min(kStepRows, rows - strip.rows[s]); ++r) {
-        int8_t* const row = to + (i / strips * rows + strip.rows[s] + r) * columns + first;
+      const int64_t from = strip.rows[s] * kStepRows;
+      for (int64_t r = 0; r < std::min(kStepRows, rows - from); ++r) {
+        int8_t* const row = to + (i / strips * rows + from + r) * columns + first;
         for (int64_t c = 0; c < width; ++c) {
           row[c] = static_cast<int8_t>(row[c] + strip.steps[(s * strip_columns + c) * kStepRows + r]);
         }

@@ -165,7 +165,7 @@ ONNX_TORCH_INLINE void add_groups(const uint8_t* rows, int64_t apart, Strip& str
       Vector group_sums;
       for (int64_t s = 0; s < kSteps; ++s) {
         int32_t four;
-        std::memcpy(&four, rows + r * apart + strip.rows[s], sizeof(four));
+        std::memcpy(&four, rows + r * apart + strip.rows[s] * kStepRows, sizeof(four));
         const Vector here = products(fill(four), steps[s]);
         group_sums = s == 0 ? here : plus_products(group_sums, here);
       }

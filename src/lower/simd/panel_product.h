@@ -17,11 +17,11 @@ constexpr int64_t kPanelPair = 2 * kPanelColumns;  // the bytes of two rows of a
 // Columns of a weight of int8, as many as a vector has numbers of 32 bits. A step is four rows of them that follow one
 // another, [column][row]. In the steps of a group that multiply the same half of four rows, the positive weights of a
 // column add up to no more than kMostWeight, and so do the negative ones: 255 * kMostWeight fits 16 bits.
-constexpr int64_t kStepRows = 4, kMostSteps = 4;
+constexpr int64_t kStepRows = 4, kMostSteps = 4, kMostStripRows = kStepRows << 16;
 constexpr uint8_t kMostWeight = 128;
 struct Strip {
   const int32_t* groups;  // the number of those of 1, 2, 3 and 4 steps, which lie in this order
-  const int32_t* rows;    // of each step, the first one
+  const uint16_t* rows;   // of each step, which four
   const int8_t* steps;
   const int32_t* totals;  // of the columns
 };

@@ -124,7 +124,7 @@ void product_rows(const float* x, float* y, int64_t rows, int64_t in, int64_t ou
 template <int64_t kWidth, int64_t kParts>
 ONNX_TORCH_INLINE void product_with_parts(const float* x, float* y, int64_t in, const float* panel, const float* bias,
                                           int64_t columns) {
-  using Vector = typename std::conditional_t<kWidth % kColumns == 0, Whole, Half>::Vector;
+  using Vector = std::conditional_t<kWidth % kColumns == 0, Whole, Half>::Vector;
   constexpr int64_t kVectors = kWidth * sizeof(float) / sizeof(Vector);
   const int64_t size = in / kParts;
   Vector sums[kParts][kVectors] = {};
