@@ -1,25 +1,16 @@
 #include "lower/simd/half_product.h"
 
-#include <ATen/Version.h>
 #include <c10/util/Half.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
-#include <string>
 #include <vector>
+
+#include "each_kernels.h"
 
 namespace onnxtorch {
 namespace {
-
-// The kernels for each capability that this CPU has, or the environment leaves it.
-std::vector<HalfProductKernels> each_kernels() {
-  std::vector<HalfProductKernels> result{HalfProductKernels::DEFAULT};
-  const std::string capability = at::get_cpu_capability();
-  if (capability != "DEFAULT") result.push_back(HalfProductKernels::AVX2);
-  if (capability == "AVX512") result.push_back(HalfProductKernels::AVX512);
-  return result;
-}
 
 // The place of an element of the weight in its group.
 int64_t place(int64_t in, int64_t row, int64_t column) {
@@ -33,7 +24,7 @@ TEST(HalfProduct, EachFiniteNumberIsWidenedExactly) {
     group[i] = static_cast<uint16_t>(i);
     if ((i & 0x7C00U) == 0x7C00U) group[i] = 0;
   }
-  for (const HalfProductKernels& kernels : each_kernels()) {
+  for (const HalfProductKernels& kernels : each_kernels<HalfProductKernels>()) {
     const int64_t rows = kIn;  // an identity matrix: as many rows as are widened before, and then one by one
     std::vector<float> x(rows * kIn), y(rows * kHalfGroup), room(kernels.room);
     for (int64_t i = 0; i < rows; ++i) x[i * kIn + i] = 1;
@@ -59,7 +50,7 @@ TEST(HalfProduct, EachFiniteNumberIsWidenedExactly) {
 TEST(HalfProduct, AnyNumberOfRowsAndColumns) {
   std::mt19937 random(0);
   std::uniform_int_distribution<int> numbers(-8, 8);  // of which all sums are exact
-  for (const HalfProductKernels& kernels : each_kernels()) {
+  for (const HalfProductKernels& kernels : each_kernels<HalfProductKernels>()) {
     std::vector<float> room(kernels.room);
     for (const int64_t in : {1, 7, 1024, 1500}) {
       std::vector<uint16_t> group(in * kHalfGroup);

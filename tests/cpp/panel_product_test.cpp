@@ -1,7 +1,6 @@
 #include "lower/simd/panel_product.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Version.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -12,19 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "each_kernels.h"
 #include "lower/onednn/strips.h"
 
 namespace onnxtorch {
 namespace {
-
-// The kernels for each capability that this CPU has, or the environment leaves it.
-std::vector<IntegerKernels> each_kernels() {
-  std::vector<IntegerKernels> result{IntegerKernels::DEFAULT};
-  const std::string capability = at::get_cpu_capability();
-  if (capability != "DEFAULT") result.push_back(IntegerKernels::AVX2);
-  if (capability == "AVX512") result.push_back(IntegerKernels::AVX512);
-  return result;
-}
 
 int64_t panels_for(int64_t columns) { return (columns + kPanelColumns - 1) / kPanelColumns; }
 
@@ -63,7 +54,7 @@ class Strips : public testing::TestWithParam<Numbers> {
 
 TEST_P(Strips, SumsAreExact) {
   const auto& [name, x, weight] = GetParam();
-  for (const IntegerKernels& kernels : each_kernels()) {
+  for (const IntegerKernels& kernels : each_kernels<IntegerKernels>()) {
     const int64_t columns = kernels.strip_columns;
     for (const int64_t terms : {1, 2, 3, 4, 31, 300, 4096}) {
       Patches p{kNoWindows, kNoWindows, kNoWindows, terms, 0, terms, 0, 0};
@@ -203,7 +194,7 @@ struct Images {
 };
 
 TEST(IntegerKernel, WindowsAreRows) {
-  for (const IntegerKernels& kernels : each_kernels()) {
+  for (const IntegerKernels& kernels : each_kernels<IntegerKernels>()) {
     for (const int64_t dilation : {1, 2}) {
       for (const bool is_group : {false, true}) {
         Images of;
@@ -237,7 +228,7 @@ TEST(IntegerKernel, EachChannelHasItsOwnColumn) {
   const std::vector<int8_t> panels = in_panels(of.p.taps(), of.p.channels, weight);
   const std::vector<uint8_t> outside(of.p.channels, 77);
   const int64_t apart = panels_for(of.p.channels) * kPanelColumns;
-  for (const IntegerKernels& kernels : each_kernels()) {
+  for (const IntegerKernels& kernels : each_kernels<IntegerKernels>()) {
     std::vector<const uint8_t*> taps(of.p.taps() + 1);
     std::vector<int32_t> sums(of.windows() * apart);
     kernels.sum_channels(of.x.data(), of.p, 0, of.windows(), panels.data(), outside.data(), taps.data(), sums.data());
@@ -258,7 +249,7 @@ TEST(IntegerKernel, NumbersAreRoundedHalfToEvenAndKeptWithinBounds) {
   for (int i = 0; i < 19; ++i) sums[i] = i - 9;
   sums[17] = std::numeric_limits<int32_t>::max();
   sums[18] = std::numeric_limits<int32_t>::min();
-  for (const IntegerKernels& kernels : each_kernels()) {
+  for (const IntegerKernels& kernels : each_kernels<IntegerKernels>()) {
     std::vector<uint8_t> bytes(19);
     std::vector<float> floats(19);
     kernels.finish_bytes(sums.data(), 19, 1, 19, to, bytes.data(), 19);
