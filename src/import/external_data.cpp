@@ -152,7 +152,10 @@ ExternalData::ExternalData(fs::path directory, fs::path linked_directory, std::s
       own_file_(std::move(own_file)),
       reader_(std::move(reader)) {}
 
-bool ExternalData::is_in_own_file(const onnx::TensorProto& tensor) { return location_of(tensor).is_own; }
+std::optional<int64_t> ExternalData::length_in_own_file(const onnx::TensorProto& tensor) {
+  const Location location = location_of(tensor);
+  return location.is_own ? std::optional(location.length.value_or(0)) : std::nullopt;
+}
 
 Bytes ExternalData::read(const onnx::TensorProto& tensor, int64_t size) const {
   const Location location = location_of(tensor);

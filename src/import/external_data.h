@@ -53,7 +53,8 @@ class ExternalData {
   explicit ExternalData(std::filesystem::path directory = {}, std::filesystem::path linked_directory = {},
                         std::shared_ptr<const OpenFile> own_file = nullptr, ExternalReader reader = {});
 
-  static bool is_in_own_file(const onnx::TensorProto& tensor);
+  // How many bytes of the model's own file a tensor has; none where it lies elsewhere.
+  static std::optional<int64_t> length_in_own_file(const onnx::TensorProto& tensor);
 
   // Throws InvalidModelError. `size` is what the tensor needs, taken where it does not tell a length.
   Bytes read(const onnx::TensorProto& tensor, int64_t size) const;

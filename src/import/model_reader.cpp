@@ -175,7 +175,7 @@ std::shared_ptr<const ModelFile> ModelFile::from_bytes(std::string_view bytes, c
 std::string ModelFile::serialized() const {
   onnx::ModelProto whole = proto;
   for (onnx::TensorProto& tensor : *whole.mutable_graph()->mutable_initializer()) {
-    if (!ExternalData::is_in_own_file(tensor)) continue;
+    if (!ExternalData::length_in_own_file(tensor)) continue;
     tensor.set_raw_data(std::string(external.read(tensor, 0).view));
     tensor.clear_external_data();
     tensor.clear_data_location();

@@ -4,8 +4,10 @@
 #include <ATen/Parallel.h>
 #include <onnx/onnx-ml.pb.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "import/storage.h"
@@ -143,14 +145,23 @@ at::Tensor TensorReader::read(const onnx::TensorProto& proto, const std::shared_
   return to_storage(type, native_tensor(type, dims, bytes));
 }
 
-// What lies in the model's file has to be read from there, which threads do side by side.
+// What lies in the model's file has to be read from there, which threads do side by side where it is much.
 std::vector<at::Tensor> TensorReader::read(std::span<const onnx::TensorProto* const> protos,
                                            const std::shared_ptr<const void>& owner) const {
+  constexpr double kLeastBytes = 1 << 21;  // for one thread
   std::vector<at::Tensor> tensors(protos.size());
+  std::vector<size_t> in_own_file;
+  double bytes = 0;
+  for (size_t i = 0; i < protos.size(); ++i) {
+    const std::optional<int64_t> length = ExternalData::length_in_own_file(*protos[i]);
+    if (length) in_own_file.push_back(i);
+    bytes += static_cast<double>(length.value_or(0));
+  }
   std::atomic<size_t> next = 0;
-  at::parallel_for(0, at::get_num_threads(), 1, [&](int64_t, int64_t) {
-    for (size_t i = next++; i < protos.size(); i = next++) {
-      if (ExternalData::is_in_own_file(*protos[i])) tensors[i] = read(*protos[i], owner);
+  const auto threads = static_cast<int64_t>(std::clamp<double>(bytes / kLeastBytes, 1, at::get_num_threads()));
+  at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
+    for (size_t i = next++; i < in_own_file.size(); i = next++) {
+      tensors[in_own_file[i]] = read(*protos[in_own_file[i]], owner);
     }
   });
   for (size_t i = 0; i < protos.size(); ++i) {

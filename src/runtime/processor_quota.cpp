@@ -69,9 +69,10 @@ std::optional<double> processor_quota(const fs::path& root) {
 void follow_processor_quota(const fs::path& root) {
   if (is_set("OMP_NUM_THREADS") || is_set("MKL_NUM_THREADS")) return;
   const std::optional<double> quota = processor_quota(root);
-  if (!quota || at::get_num_threads() != default_threads()) return;
+  if (!quota) return;
   const int threads = std::max(1, static_cast<int>(std::ceil(*quota)));
-  if (threads < at::get_num_threads()) at::set_num_threads(threads);
+  // Where another thread is busy, as numpy's are after its import, it takes milliseconds to ask for the default.
+  if (threads < at::get_num_threads() && at::get_num_threads() == default_threads()) at::set_num_threads(threads);
 }
 
 }  // namespace onnxtorch

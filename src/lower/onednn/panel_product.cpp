@@ -194,7 +194,7 @@ void PanelProduct::multiply(const LaidWeight& weight, const at::Tensor& x, int64
 }
 
 // Some rows at a time are copied, where they do not lie as kernels take them, and stay in the cache while they are
-// multiplied by one panel after the other.
+// multiplied by one panel after the other. They are about as many each time, so that threads get as much.
 void PanelProduct::multiply_patches(const uint8_t* x, Patches p, int64_t windows, const at::Tensor& laid,
                                     const Put& put) const {
   constexpr int64_t kBytes = 1 << 17, kMostRows = 96;
@@ -202,6 +202,9 @@ void PanelProduct::multiply_patches(const uint8_t* x, Patches p, int64_t windows
   const int64_t step = kernels().rows_at_once, row = p.steps() * kStepRows, out = columns() / convolution_.groups;
   const int64_t rows = std::clamp(kBytes / row / step * step, 4 * step, kMostRows);
   const int64_t blocks = parts(windows, rows), count = parts(out, kPanelColumns);
+  const auto first_of = [=, steps = parts(windows, step)](int64_t block) {
+    return std::min(steps * block / blocks * step, windows);
+  };
   const int64_t width = kernels().strip_columns, strips = parts(out, width);
   const int64_t work = std::min(rows, windows) * row * kPanelColumns;
   at::parallel_for(
@@ -212,7 +215,7 @@ void PanelProduct::multiply_patches(const uint8_t* x, Patches p, int64_t windows
         Patches of = p;
         for (int64_t i = begin; i < end; ++i) {
           const int64_t panel = i % count, block = i / count % blocks, group = i / count / blocks;
-          const int64_t first = block * rows, last = std::min(first + rows, windows), column = panel * kPanelColumns;
+          const int64_t first = first_of(block), last = first_of(block + 1), column = panel * kPanelColumns;
           const int64_t columns = std::min(kPanelColumns, out - column);
           of.first = group * p.taken;
           if (!in_place && (i == begin || panel == 0)) kernels().copy_patches(x, of, first, last, copied.get());
