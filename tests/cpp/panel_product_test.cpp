@@ -220,32 +220,44 @@ TEST(IntegerKernel, WindowsAreRows) {
   }
 }
 
-TEST(IntegerKernel, EachChannelHasItsOwnColumn) {
+class Channels : public testing::TestWithParam<int> {};
+
+TEST_P(Channels, EachHasItsOwnColumn) {
   Images of;
   of.p.taken = 1;
+  of.p.flip = static_cast<uint8_t>(GetParam());
   of.p.zero_point = 77;
   const auto weight = [&](int64_t tap, int64_t channel) { return static_cast<int8_t>(tap * 41 + channel * 13 - 128); };
   const std::vector<int8_t> panels = in_panels(of.p.taps(), of.p.channels, weight);
-  const std::vector<uint8_t> outside(of.p.channels, 77);
   const int64_t apart = panels_for(of.p.channels) * kPanelColumns;
+  const std::vector<uint8_t> outside(apart + kPanelColumns, static_cast<uint8_t>(77 ^ GetParam()));
+  std::vector<int32_t> start(apart);
+  for (int64_t c = 0; c < of.p.channels; ++c)
+    for (int64_t tap = 0; tap < of.p.taps(); ++tap) start[c] -= (77 - GetParam()) * weight(tap, c);
   for (const IntegerKernels& kernels : each_kernels<IntegerKernels>()) {
-    std::vector<const uint8_t*> taps(of.p.taps() + 1);
-    std::vector<int32_t> sums(of.windows() * apart);
-    kernels.sum_channels(of.x.data(), of.p, 0, of.windows(), panels.data(), outside.data(), taps.data(), sums.data());
-    for (int64_t window = 0; window < of.windows(); ++window) {
-      for (int64_t c = 0; c < of.p.channels; ++c) {
-        int32_t sum = 0;
-        of.for_each(window, c, [&](int64_t tap, int number) { sum += number * weight(tap, c); });
-        ASSERT_EQ(sums[window * apart + c], sum);
+    std::vector<const uint8_t*> taps(kWindowsAtOnce * (of.p.taps() + 1));
+    for (const int64_t first : {0, 3}) {
+      std::vector<int32_t> sums((of.windows() - first) * apart);
+      kernels.sum_channels(of.x.data(), std::ssize(of.x), of.p, first, of.windows(),
+                           {panels.data(), start.data(), outside.data()}, taps.data(), sums.data());
+      for (int64_t window = first; window < of.windows(); ++window) {
+        for (int64_t c = 0; c < of.p.channels; ++c) {
+          int32_t sum = 0;
+          of.for_each(window, c, [&](int64_t tap, int number) { sum += number * weight(tap, c); });
+          ASSERT_EQ(sums[(window - first) * apart + c], sum);
+        }
       }
     }
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(IntegerKernel, Channels, testing::Values(0, 128),
+                         [](const auto& of) { return std::string(of.param ? "signed" : "unsigned"); });
+
 TEST(IntegerKernel, NumbersAreRoundedHalfToEvenAndKeptWithinBounds) {
-  const std::vector<float> scales(19, 0.5F), bias(19, 0);
+  const std::vector<float> scales(32, 0.5F), bias(32, 0);
   const Finish to{scales.data(), bias.data(), -100, 90, 110};
-  std::vector<int32_t> sums(19);
+  std::vector<int32_t> sums(32);
   for (int i = 0; i < 19; ++i) sums[i] = i - 9;
   sums[17] = std::numeric_limits<int32_t>::max();
   sums[18] = std::numeric_limits<int32_t>::min();

@@ -78,6 +78,13 @@ Patches patches(const Convolution& c, at::IntArrayRef sizes, const at::Tensor& x
           .zero_point = static_cast<int16_t>(zero_point + (is_signed ? 128 : 0))};
 }
 
+// A number for each column, and more, as a panel may begin at any column; undefined are those that are given.
+at::Tensor for_panels(const at::Tensor& numbers, int64_t columns, float none) {
+  const at::Tensor result = at::full({columns + kPanelColumns - 1}, none, c10::kFloat);
+  if (numbers.defined()) result.narrow(0, 0, columns).copy_(numbers);
+  return result;
+}
+
 // Whether the windows are pixels that lie as kernels take rows.
 bool are_rows(const Patches& p) {
   const auto is_plain = [](const Windows& w) { return w.kernel == 1 && w.stride == 1 && w.padding == 0; };
@@ -153,9 +160,8 @@ at::Tensor PanelProduct::finished(const LaidWeight& weight, const at::Tensor& x,
                                   const Scaled& as) const {
   constexpr float kNeutral = -0.0F;  // adding 0 would lose the sign of a zero
   const int64_t out = columns();
-  const at::Tensor unit = as.unit.expand({out}).contiguous();
-  const at::Tensor bias = as.bias.defined() ? as.bias : at::full({out}, kNeutral, c10::kFloat);
-  Finish finish{unit.const_data_ptr<float>(), bias.const_data_ptr<float>(), 0, 0, 0};
+  const at::Tensor scales = for_panels(as.unit, out, 0), bias = for_panels(as.bias, out, kNeutral);
+  Finish finish{scales.const_data_ptr<float>(), bias.const_data_ptr<float>(), 0, 0, 0};
   if (const auto& to = as.steps) {
     finish.low = static_cast<float>(to->low - to->zero_point);
     finish.high = static_cast<float>(to->high - to->zero_point);
@@ -187,7 +193,7 @@ void PanelProduct::multiply(const LaidWeight& weight, const at::Tensor& x, int64
   const Patches p = patches(convolution_, sizes, x, zero_point);
   const int64_t windows = sizes[0] * p.windows();
   if (is_depthwise()) {
-    multiply_channels(from, p, windows, static_cast<const int8_t*>(laid.const_data_ptr()), put);
+    multiply_channels(x, p, windows, laid, put);
   } else {
     multiply_patches(from, p, windows, laid, put);
   }
@@ -211,7 +217,7 @@ void PanelProduct::multiply_patches(const uint8_t* x, Patches p, int64_t windows
       0, convolution_.groups * blocks * count, std::max<int64_t>(kLeastWork / work, 1),
       [&](int64_t begin, int64_t end) {
         const auto copied = std::make_unique_for_overwrite<uint8_t[]>(in_place ? 0 : std::min(rows, windows) * row);
-        int32_t sums[kMostRows * kPanelColumns], start[kPanelColumns];
+        int32_t sums[kMostRows * kPanelColumns] = {}, start[kPanelColumns];
         Patches of = p;
         for (int64_t i = begin; i < end; ++i) {
           const int64_t panel = i % count, block = i / count % blocks, group = i / count / blocks;
@@ -230,21 +236,28 @@ void PanelProduct::multiply_patches(const uint8_t* x, Patches p, int64_t windows
       });
 }
 
-void PanelProduct::multiply_channels(const uint8_t* x, const Patches& p, int64_t windows, const int8_t* panels,
+void PanelProduct::multiply_channels(const at::Tensor& x, const Patches& p, int64_t windows, const at::Tensor& laid,
                                      const Put& put) const {
-  constexpr int64_t kRows = 4;
-  const int64_t apart = parts(p.channels, kPanelColumns) * kPanelColumns;
-  const std::vector<uint8_t> outside(p.channels, static_cast<uint8_t>(p.zero_point ^ p.flip));
-  const int64_t work = kRows * p.taps() * p.channels;
-  at::parallel_for(0, parts(windows, kRows), std::max<int64_t>(kLeastWork / work, 1), [&](int64_t begin, int64_t end) {
-    std::vector<const uint8_t*> taps(p.taps() + 1);
-    std::vector<int32_t> sums(kRows * apart);
-    for (int64_t first = begin * kRows; first < std::min(end * kRows, windows); first += kRows) {
-      const int64_t last = std::min(first + kRows, windows);
-      kernels().sum_channels(x, p, first, last, panels, outside.data(), taps.data(), sums.data());
-      put(sums.data(), apart, first, last - first, 0, p.channels);
-    }
-  });
+  const int64_t apart = parts(p.channels, kPanelColumns) * kPanelColumns, pairs = parts(p.taps(), 2);
+  const std::vector<uint8_t> outside(apart + kPanelColumns, static_cast<uint8_t>(p.zero_point ^ p.flip));
+  const at::Tensor totals =
+      at::sum(laid.view(c10::kChar).view({-1, pairs, kPanelColumns, 2}), {1, 3}, false, c10::kInt);
+  const at::Tensor start = totals.mul_(p.flip - p.zero_point);
+  const ChannelWeight weight{static_cast<const int8_t*>(laid.const_data_ptr()), start.const_data_ptr<int32_t>(),
+                             outside.data()};
+  const auto* const from = static_cast<const uint8_t*>(x.const_data_ptr());
+  const int64_t work = kWindowsAtOnce * p.taps() * p.channels;
+  at::parallel_for(0, parts(windows, kWindowsAtOnce), std::max<int64_t>(kLeastWork / work, 1),
+                   [&](int64_t begin, int64_t end) {
+                     std::vector<const uint8_t*> taps(kWindowsAtOnce * 2 * pairs);
+                     std::vector<int32_t> sums(kWindowsAtOnce * apart);
+                     for (int64_t first = begin * kWindowsAtOnce; first < std::min(end * kWindowsAtOnce, windows);
+                          first += kWindowsAtOnce) {
+                       const int64_t last = std::min(first + kWindowsAtOnce, windows);
+                       kernels().sum_channels(from, x.numel(), p, first, last, weight, taps.data(), sums.data());
+                       put(sums.data(), apart, first, last - first, 0, p.channels);
+                     }
+                   });
 }
 
 }  // namespace onnxtorch::onednn

@@ -43,7 +43,7 @@ class PanelProduct {
   at::Tensor empty_result(const at::Tensor& x, c10::ScalarType type) const;
   void multiply(const LaidWeight& weight, const at::Tensor& x, int64_t zero_point, const Put& put) const;
   void multiply_patches(const uint8_t* x, Patches p, int64_t windows, const at::Tensor& laid, const Put& put) const;
-  void multiply_channels(const uint8_t* x, const Patches& p, int64_t windows, const int8_t* panels,
+  void multiply_channels(const at::Tensor& x, const Patches& p, int64_t windows, const at::Tensor& laid,
                          const Put& put) const;
 
   const Convolution convolution_;  // for a matrix, of images of one line, a pixel for each row

@@ -11,7 +11,7 @@ namespace {
 
 // A panel's columns fill kVectors vectors. kRows rows of sums are kept in registers, beside a group of the weight.
 // `products` are those of unsigned bytes and a step, which `plus_products` adds within a group, and `plus_sums` in the
-// end.
+// end. `rounded` is of a sum that was scaled, half to even and within bounds; a number that is none becomes the lowest.
 #if defined(CPU_CAPABILITY_AVX512)
 
 using Vector = __m512i;
@@ -21,7 +21,7 @@ ONNX_TORCH_INLINE Vector zeros() { return _mm512_setzero_si512(); }
 ONNX_TORCH_INLINE Vector load(const void* from) { return _mm512_loadu_si512(from); }
 ONNX_TORCH_INLINE void store(int32_t* to, Vector sums) { _mm512_storeu_si512(to, sums); }
 ONNX_TORCH_INLINE Vector fill(int32_t x) { return _mm512_set1_epi32(x); }
-ONNX_TORCH_INLINE Vector less(Vector x, Vector y) { return _mm512_sub_epi16(x, y); }
+ONNX_TORCH_INLINE Vector plus(Vector x, Vector y) { return _mm512_add_epi32(x, y); }
 ONNX_TORCH_INLINE Vector plus_pairs(Vector sums, Vector x, Vector y) {
   return _mm512_add_epi32(sums, _mm512_madd_epi16(x, y));
 }
@@ -33,9 +33,17 @@ ONNX_TORCH_INLINE Vector plus_sums(Vector sums, Vector products) {
 ONNX_TORCH_INLINE void widen(const int8_t* pairs, Vector (&to)[kVectors]) {
   to[0] = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(pairs)));
 }
+template <bool kSigned>
 ONNX_TORCH_INLINE void widen(__m128i low, __m128i high, Vector (&to)[kVectors]) {
-  to[0] = _mm512_cvtepu8_epi16(_mm256_set_m128i(high, low));
+  const __m256i both = _mm256_set_m128i(high, low);
+  to[0] = kSigned ? _mm512_cvtepi8_epi16(both) : _mm512_cvtepu8_epi16(both);
 }
+ONNX_TORCH_INLINE Vector rounded(const int32_t* sums, const float* scales, const float* bias, float low, float high) {
+  __m512 x = _mm512_cvtepi32_ps(load(sums));
+  x = _mm512_fmadd_ps(x, _mm512_loadu_ps(scales), _mm512_loadu_ps(bias));
+  return _mm512_cvtps_epi32(_mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(low)), _mm512_set1_ps(high)));
+}
+ONNX_TORCH_INLINE __m128i lowest_bytes(const Vector (&numbers)[kVectors]) { return _mm512_cvtepi32_epi8(numbers[0]); }
 
 #elif defined(CPU_CAPABILITY_AVX2)
 
@@ -46,7 +54,7 @@ ONNX_TORCH_INLINE Vector zeros() { return _mm256_setzero_si256(); }
 ONNX_TORCH_INLINE Vector load(const void* from) { return _mm256_loadu_si256(static_cast<const Vector*>(from)); }
 ONNX_TORCH_INLINE void store(int32_t* to, Vector sums) { _mm256_storeu_si256(reinterpret_cast<Vector*>(to), sums); }
 ONNX_TORCH_INLINE Vector fill(int32_t x) { return _mm256_set1_epi32(x); }
-ONNX_TORCH_INLINE Vector less(Vector x, Vector y) { return _mm256_sub_epi16(x, y); }
+ONNX_TORCH_INLINE Vector plus(Vector x, Vector y) { return _mm256_add_epi32(x, y); }
 ONNX_TORCH_INLINE Vector plus_pairs(Vector sums, Vector x, Vector y) {
   return _mm256_add_epi32(sums, _mm256_madd_epi16(x, y));
 }
@@ -59,9 +67,21 @@ ONNX_TORCH_INLINE void widen(const int8_t* pairs, Vector (&to)[kVectors]) {
   const auto* const from = reinterpret_cast<const __m128i*>(pairs);
   for (int64_t v = 0; v < kVectors; ++v) to[v] = _mm256_cvtepi8_epi16(_mm_loadu_si128(from + v));
 }
+template <bool kSigned>
 ONNX_TORCH_INLINE void widen(__m128i low, __m128i high, Vector (&to)[kVectors]) {
-  to[0] = _mm256_cvtepu8_epi16(low);
-  to[1] = _mm256_cvtepu8_epi16(high);
+  to[0] = kSigned ? _mm256_cvtepi8_epi16(low) : _mm256_cvtepu8_epi16(low);
+  to[1] = kSigned ? _mm256_cvtepi8_epi16(high) : _mm256_cvtepu8_epi16(high);
+}
+ONNX_TORCH_INLINE Vector rounded(const int32_t* sums, const float* scales, const float* bias, float low, float high) {
+  __m256 x = _mm256_cvtepi32_ps(load(sums));
+  x = _mm256_fmadd_ps(x, _mm256_loadu_ps(scales), _mm256_loadu_ps(bias));
+  return _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(x, _mm256_set1_ps(low)), _mm256_set1_ps(high)));
+}
+ONNX_TORCH_INLINE __m128i lowest_bytes(const Vector (&numbers)[kVectors]) {
+  const Vector byte = fill(255);
+  const Vector words = _mm256_packs_epi32(_mm256_and_si256(numbers[0], byte), _mm256_and_si256(numbers[1], byte));
+  const Vector in_order = _mm256_permute4x64_epi64(words, 0xD8);  // two vectors are packed half by half
+  return _mm_packus_epi16(_mm256_castsi256_si128(in_order), _mm256_extracti128_si256(in_order, 1));
 }
 
 #else
@@ -73,7 +93,7 @@ ONNX_TORCH_INLINE Vector zeros() { return _mm_setzero_si128(); }
 ONNX_TORCH_INLINE Vector load(const void* from) { return _mm_loadu_si128(static_cast<const Vector*>(from)); }
 ONNX_TORCH_INLINE void store(int32_t* to, Vector sums) { _mm_storeu_si128(reinterpret_cast<Vector*>(to), sums); }
 ONNX_TORCH_INLINE Vector fill(int32_t x) { return _mm_set1_epi32(x); }
-ONNX_TORCH_INLINE Vector less(Vector x, Vector y) { return _mm_sub_epi16(x, y); }
+ONNX_TORCH_INLINE Vector plus(Vector x, Vector y) { return _mm_add_epi32(x, y); }
 ONNX_TORCH_INLINE Vector plus_pairs(Vector sums, Vector x, Vector y) {
   return _mm_add_epi32(sums, _mm_madd_epi16(x, y));
 }
@@ -91,11 +111,25 @@ ONNX_TORCH_INLINE void widen(const int8_t* pairs, Vector (&to)[kVectors]) {
     to[v + 1] = _mm_srai_epi16(_mm_unpackhi_epi8(bytes, bytes), 8);
   }
 }
+template <bool kSigned>
 ONNX_TORCH_INLINE void widen(__m128i low, __m128i high, Vector (&to)[kVectors]) {
-  to[0] = _mm_unpacklo_epi8(low, zeros());
-  to[1] = _mm_unpackhi_epi8(low, zeros());
-  to[2] = _mm_unpacklo_epi8(high, zeros());
-  to[3] = _mm_unpackhi_epi8(high, zeros());
+  const auto widened = [](__m128i twice, __m128i zero_first)
+                           __attribute__((always_inline)) { return kSigned ? _mm_srai_epi16(twice, 8) : zero_first; };
+  to[0] = widened(_mm_unpacklo_epi8(low, low), _mm_unpacklo_epi8(low, zeros()));
+  to[1] = widened(_mm_unpackhi_epi8(low, low), _mm_unpackhi_epi8(low, zeros()));
+  to[2] = widened(_mm_unpacklo_epi8(high, high), _mm_unpacklo_epi8(high, zeros()));
+  to[3] = widened(_mm_unpackhi_epi8(high, high), _mm_unpackhi_epi8(high, zeros()));
+}
+ONNX_TORCH_INLINE Vector rounded(const int32_t* sums, const float* scales, const float* bias, float low, float high) {
+  const __m128 x = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(load(sums)), _mm_loadu_ps(scales)), _mm_loadu_ps(bias));
+  return _mm_cvtps_epi32(_mm_min_ps(_mm_max_ps(x, _mm_set1_ps(low)), _mm_set1_ps(high)));
+}
+ONNX_TORCH_INLINE __m128i lowest_bytes(const Vector (&numbers)[kVectors]) {
+  const Vector byte = fill(255);
+  const auto words = [&](int64_t v) __attribute__((always_inline)) {
+    return _mm_packs_epi32(_mm_and_si128(numbers[v], byte), _mm_and_si128(numbers[v + 1], byte));
+  };
+  return _mm_packus_epi16(words(0), words(2));
 }
 
 #endif
@@ -202,7 +236,7 @@ void sum_strip(const uint8_t* rows, int64_t apart, int64_t count, const Strip& s
   sum_rest<kRows - 1>(rows, apart, count, strip, start, sums);
 }
 
-// The first n bytes at x; what comes after them is not read.
+// The first n bytes at x; where they are fewer than a panel's, what comes after them is not read.
 ONNX_TORCH_INLINE __m128i load_bytes(const uint8_t* x, int64_t n) {
   if (n >= kPanelColumns) return _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
   uint8_t bytes[kPanelColumns] = {};
@@ -210,66 +244,119 @@ ONNX_TORCH_INLINE __m128i load_bytes(const uint8_t* x, int64_t n) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
 }
 
-void sum_channels(const uint8_t* x, const Patches& p, int64_t begin, int64_t end, const int8_t* panels,
-                  const uint8_t* outside, const uint8_t** taps, int32_t* sums) {
-  const int64_t pairs = (p.taps() + 1) / 2;
-  const __m128i flip = _mm_set1_epi8(static_cast<char>(p.flip));
-  const Vector zero_point = fill(p.zero_point * 0x10001);
-  taps[p.taps()] = outside;
-  for (int64_t number = begin; number < end; ++number) {
-    const Window w(p, number);
-    const uint8_t** tap = taps;
-    for_each_line(x, p, w, [&](const uint8_t* line) __attribute__((always_inline)) {
-      for (int64_t i = 0; i < p.columns.kernel; ++i, ++tap) {
-        const int64_t column = p.columns.begin(w.column) + i * p.columns.dilation;
-        *tap = line && column >= 0 && column < p.columns.size ? line + column * p.channels : outside;
+// Of kCount windows, whose taps lie one after another; kAtEnd: where no more than a pixel may be read.
+template <bool kSigned, int64_t kCount, bool kAtEnd>
+ONNX_TORCH_INLINE void sum_windows(const uint8_t* const* taps, int64_t pairs, int64_t channels,
+                                   const ChannelWeight& weight, int32_t* sums) {
+  const int64_t panels = (channels + kPanelColumns - 1) / kPanelColumns;
+  const int8_t* pair = weight.panels;
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    const int64_t c = panel * kPanelColumns;
+    Vector sum[kCount][kVectors];
+#pragma GCC unroll 4
+    for (int64_t w = 0; w < kCount; ++w)
+      for (int64_t v = 0; v < kVectors; ++v) sum[w][v] = load(weight.start + c + v * kLanes);
+    for (int64_t k = 0; k < pairs; ++k, pair += kPanelPair) {
+      Vector columns[kVectors];
+      widen(pair, columns);
+#pragma GCC unroll 4
+      for (int64_t w = 0; w < kCount; ++w) {
+        const uint8_t* const* const two = taps + w * 2 * pairs + 2 * k;
+        const int64_t wanted = kAtEnd ? channels - c : kPanelColumns;
+        const __m128i first = load_bytes(two[0] + c, wanted), second = load_bytes(two[1] + c, wanted);
+        Vector numbers[kVectors];
+        widen<kSigned>(_mm_unpacklo_epi8(first, second), _mm_unpackhi_epi8(first, second), numbers);
+        for (int64_t v = 0; v < kVectors; ++v) sum[w][v] = plus_pairs(sum[w][v], numbers[v], columns[v]);
       }
-    });
-    const int8_t* pair = panels;
-    for (int64_t c = 0; c < p.channels; c += kPanelColumns, sums += kPanelColumns) {
-      Vector sum[kVectors];
-      for (Vector& part : sum) part = zeros();
-      for (int64_t k = 0; k < pairs; ++k, pair += kPanelPair) {
-        const __m128i first = _mm_xor_si128(load_bytes(taps[2 * k] + c, p.channels - c), flip);
-        const __m128i second = _mm_xor_si128(load_bytes(taps[2 * k + 1] + c, p.channels - c), flip);
-        Vector numbers[kVectors], weight[kVectors];
-        widen(_mm_unpacklo_epi8(first, second), _mm_unpackhi_epi8(first, second), numbers);
-        widen(pair, weight);
-        for (int64_t v = 0; v < kVectors; ++v) sum[v] = plus_pairs(sum[v], less(numbers[v], zero_point), weight[v]);
-      }
-      for (int64_t v = 0; v < kVectors; ++v) store(sums + v * kLanes, sum[v]);
     }
+#pragma GCC unroll 4
+    for (int64_t w = 0; w < kCount; ++w)
+      for (int64_t v = 0; v < kVectors; ++v) store(sums + w * panels * kPanelColumns + c + v * kLanes, sum[w][v]);
+  }
+}
+
+// Writes where the taps of a window lie, and one more that fills the last pair. Gives the last one inside the image.
+ONNX_TORCH_INLINE const uint8_t* find_taps(const uint8_t* x, const Patches& p, const Window& w, const uint8_t* outside,
+                                           const uint8_t** tap) {
+  const uint8_t* last = x;
+  for_each_line(x, p, w, [&](const uint8_t* line) __attribute__((always_inline)) {
+    for (int64_t i = 0; i < p.columns.kernel; ++i, ++tap) {
+      const int64_t column = p.columns.begin(w.column) + i * p.columns.dilation;
+      const bool is_inside = line && column >= 0 && column < p.columns.size;
+      *tap = is_inside ? line + column * p.channels : outside;
+      last = is_inside ? *tap : last;
+    }
+  });
+  if (p.taps() % 2) *tap = outside;
+  return last;
+}
+
+template <bool kSigned>
+ONNX_TORCH_INLINE void sum_all_channels(const uint8_t* x, int64_t bytes, const Patches& p, int64_t begin, int64_t end,
+                                        const ChannelWeight& weight, const uint8_t** taps, int32_t* sums) {
+  const int64_t pairs = (p.taps() + 1) / 2, of_window = 2 * pairs;
+  const int64_t columns = (p.channels + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+  for (int64_t number = begin; number < end;) {
+    const int64_t count = end - number < kWindowsAtOnce ? 1 : kWindowsAtOnce;
+    int64_t left = bytes;  // from any of the taps on
+    for (int64_t w = 0; w < count; ++w) {
+      const uint8_t* const last = find_taps(x, p, Window(p, number + w), weight.outside, taps + w * of_window);
+      if (x + bytes - last < left) left = x + bytes - last;
+    }
+    if (left < columns) {
+      for (int64_t w = 0; w < count; ++w)
+        sum_windows<kSigned, 1, true>(taps + w * of_window, pairs, p.channels, weight, sums + w * columns);
+    } else if (count == 1) {
+      sum_windows<kSigned, 1, false>(taps, pairs, p.channels, weight, sums);
+    } else {
+      sum_windows<kSigned, kWindowsAtOnce, false>(taps, pairs, p.channels, weight, sums);
+    }
+    number += count;
+    sums += count * columns;
+  }
+}
+
+void sum_channels(const uint8_t* x, int64_t bytes, const Patches& p, int64_t begin, int64_t end,
+                  const ChannelWeight& weight, const uint8_t** taps, int32_t* sums) {
+  if (p.flip) {
+    sum_all_channels<true>(x, bytes, p, begin, end, weight, taps, sums);
+  } else {
+    sum_all_channels<false>(x, bytes, p, begin, end, weight, taps, sums);
   }
 }
 
 // --- What follows ----------------------------------------------------------------------------------------------------
 
-ONNX_TORCH_INLINE void finish(float value, const Finish&, float* y) { *y = value; }
-ONNX_TORCH_INLINE void finish(float value, const Finish& f, uint8_t* y) {
-  constexpr float kWhole = 12582912;  // 1.5 * 2^23: after it a float has no fraction, so that adding it rounds
-  constexpr int32_t kWholeBits = 0x4B400000;
-  value = value > f.low ? value : f.low;
-  value = (value < f.high ? value : f.high) + kWhole;
-  int32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  *y = static_cast<uint8_t>(bits - kWholeBits + f.zero_point);
+ONNX_TORCH_INLINE __m128i finished_panel(const int32_t* sums, const float* scales, const float* bias, const Finish& f) {
+  const Vector zero_point = fill(f.zero_point);
+  Vector numbers[kVectors];
+  for (int64_t v = 0; v < kVectors; ++v) {
+    const int64_t at = v * kLanes;
+    numbers[v] = plus(rounded(sums + at, scales + at, bias + at, f.low, f.high), zero_point);
+  }
+  return lowest_bytes(numbers);
 }
 
-template <typename T>
-ONNX_TORCH_INLINE void finish_columns(const int32_t* sums, int64_t begin, int64_t count, const Finish& f, T* y) {
-#pragma GCC ivdep
-  for (int64_t c = 0; c < count; ++c)
-    finish(static_cast<float>(sums[begin + c]) * f.scales[begin + c] + f.bias[begin + c], f, y + begin + c);
-}
-
-template <typename T>
-void finish_rows(const int32_t* sums, int64_t apart, int64_t rows, int64_t columns, const Finish& given, T* y,
-                 int64_t y_apart) {
+void finish_bytes(const int32_t* sums, int64_t apart, int64_t rows, int64_t columns, const Finish& given, uint8_t* y,
+                  int64_t y_apart) {
   const Finish f = given;  // which no result overwrites
   for (int64_t r = 0; r < rows; ++r, sums += apart, y += y_apart) {
-    int64_t c = 0;
-    for (; c + kPanelColumns <= columns; c += kPanelColumns) finish_columns(sums, c, kPanelColumns, f, y);
-    if (c < columns) finish_columns(sums, c, columns - c, f, y);
+    for (int64_t c = 0; c < columns; c += kPanelColumns) {
+      const __m128i bytes = finished_panel(sums + c, f.scales + c, f.bias + c, f);
+      if (columns - c >= kPanelColumns) {
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(y + c), bytes);
+      } else {
+        std::memcpy(y + c, &bytes, columns - c);
+      }
+    }
+  }
+}
+
+void finish_floats(const int32_t* sums, int64_t apart, int64_t rows, int64_t columns, const Finish& f, float* y,
+                   int64_t y_apart) {
+  for (int64_t r = 0; r < rows; ++r, sums += apart, y += y_apart) {
+#pragma GCC ivdep
+    for (int64_t c = 0; c < columns; ++c) y[c] = static_cast<float>(sums[c]) * f.scales[c] + f.bias[c];
   }
 }
 
@@ -278,8 +365,8 @@ constexpr IntegerKernels kKernels{.strip_columns = kLanes,
                                   .copy_patches = copy_patches,
                                   .sum_strip = sum_strip,
                                   .sum_channels = sum_channels,
-                                  .finish_bytes = finish_rows<uint8_t>,
-                                  .finish_floats = finish_rows<float>};
+                                  .finish_bytes = finish_bytes,
+                                  .finish_floats = finish_floats};
 
 }  // namespace
 

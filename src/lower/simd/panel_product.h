@@ -49,16 +49,25 @@ using CopyPatches = void(const uint8_t* x, const Patches& p, int64_t begin, int6
 using SumStrip = void(const uint8_t* rows, int64_t apart, int64_t count, const Strip& strip, const int32_t* start,
                       int32_t* sums);
 
-// Each channel of the windows from begin to end times its own column of the weight, which lies in panels with two of
-// its rows side by side: [panel][row / 2][column][row % 2], and zeros after its last row and column. `taps` has room
-// for p.taps() + 1, and `outside` is a pixel of zeros. The sums of a window are those of whole panels.
-using SumChannels = void(const uint8_t* x, const Patches& p, int64_t begin, int64_t end, const int8_t* panels,
-                         const uint8_t* outside, const uint8_t** taps, int32_t* sums);
+// A weight with a column for each channel, which lies in panels with two of its rows side by side:
+// [panel][row / 2][column][row % 2], and zeros after its last row and column.
+struct ChannelWeight {
+  const int8_t* panels;
+  const int32_t* start;    // what the sums begin with, of whole panels
+  const uint8_t* outside;  // a pixel in the padding, and kPanelColumns bytes more
+};
+
+// Each channel of the windows from begin to end times its column. `bytes` are those of all images, and `taps` has room
+// for kWindowsAtOnce * (p.taps() + 1). The sums of a window are those of whole panels. What is in the images has its
+// zero point still.
+constexpr int64_t kWindowsAtOnce = 4;
+using SumChannels = void(const uint8_t* x, int64_t bytes, const Patches& p, int64_t begin, int64_t end,
+                         const ChannelWeight& weight, const uint8_t** taps, int32_t* sums);
 
 // What becomes of sums: sum * scale + bias of its column, and as a number of 8 bits this rounded half to even, not
 // below `low` and above `high`, plus the zero point.
 struct Finish {
-  const float *scales, *bias;
+  const float *scales, *bias;  // the sums, and these, may be read to the end of a panel
   float low, high;
   int32_t zero_point;
 };
