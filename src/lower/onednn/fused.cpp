@@ -86,6 +86,8 @@ float bound_after(const PostOp& step, float before, float operand) {
   return std::max(before, 1.0F);
 }
 
+char* data_of(const at::Tensor& t) { return static_cast<char*>(t.data_ptr()); }
+
 std::vector<PostOp> with_sum(std::vector<PostOp> steps) {
   if (!steps.empty() && steps.front().kind == PostOp::Kind::Add) steps.front().kind = PostOp::Kind::Sum;
   return steps;
@@ -161,6 +163,25 @@ void Fused::expect(at::IntArrayRef sizes) const {
   }
 }
 
+// With one operand for each Add and Mul.
+void Fused::execute(const Prepared& p, char* x, char* y, Steps steps, std::vector<char*> operands) const {
+  Call call(p.frames);
+  call.with(DNNL_ARG_SRC, p.source, x).with(DNNL_ARG_WEIGHTS, p.weight.memory).with(DNNL_ARG_DST, p.result, y);
+  if (lent_bias_) call.with(DNNL_ARG_BIAS, lent_bias_);
+  auto operand = operands.begin();
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].kind != PostOp::Kind::Add && steps[i].kind != PostOp::Kind::Mul) continue;
+    call.with(DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1, p.result, *operand++);
+  }
+  {
+    const ThreadLimit limit(p.threads);
+    call.run(p.primitive, p.scratchpad);
+  }
+  if (!p.rest) return;
+  for (char*& data : operands) data += p.result.get_size();
+  execute(*p.rest, x + p.source.get_size(), y + p.result.get_size(), steps, std::move(operands));
+}
+
 at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
   const auto plainly = [&] { return apply(by_aten(given).to(result_), post_ops_, operands); };
   if (!is_plain(given, form_.scalar_type()) || !fits(given.sizes())) return plainly();
@@ -196,20 +217,9 @@ at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
 
   const bool sums = fused && !steps.empty() && steps.front().kind == PostOp::Kind::Sum;
   const at::Tensor y = sums ? others.front() : work_tensor(p->sizes, p->strides, result_);
-  Call call(p->frames);
-  call.with(DNNL_ARG_SRC, p->source, x).with(DNNL_ARG_WEIGHTS, p->weight.memory).with(DNNL_ARG_DST, p->result, y);
-  if (lent_bias_) call.with(DNNL_ARG_BIAS, lent_bias_);
-  if (fused) {
-    size_t next = sums ? 1 : 0;
-    for (size_t i = next; i < steps.size(); ++i) {
-      if (steps[i].kind == PostOp::Kind::Activation) continue;
-      call.with(DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1, p->result, others[next++]);
-    }
-  }
-  {
-    const ThreadLimit limit(p->threads);
-    call.run(p->primitive, p->scratchpad);
-  }
+  std::vector<char*> operands_of_steps;
+  for (size_t i = sums ? 1 : 0; fused && i < others.size(); ++i) operands_of_steps.push_back(data_of(others[i]));
+  execute(*p, data_of(x), data_of(y), fused ? steps : Steps(), std::move(operands_of_steps));
   note_bound(y, fused ? result_bound : kInfinity);
   return fused ? y : apply(y, post_ops_, operands);
 }

@@ -19,6 +19,8 @@ struct Prepared {
   Laid weight;
   std::vector<int64_t> sizes, strides;  // of the result as a tensor
   int threads = 0;                      // at most; 0: as many as there are
+  std::shared_ptr<const Prepared> rest =
+      {};  // what comes after the source and the result in memory, of the same weight
   std::shared_ptr<Frames> frames = std::make_shared<Frames>();
 };
 
@@ -60,6 +62,7 @@ class Fused : public PackedProduct {
   at::Tensor run_rows(const at::Tensor& x, at::TensorList operands) const;
   std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes, Steps steps) const;
   Prepared prepare_for_threads(at::IntArrayRef sizes, Steps steps) const;
+  void execute(const Prepared& p, char* x, char* y, Steps steps, std::vector<char*> operands) const;
 
   std::optional<RowProduct> row_product_;
   int64_t row_dim_ = -1;

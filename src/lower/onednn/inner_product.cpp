@@ -7,7 +7,7 @@ namespace onnxtorch::onednn {
 using Tag = dnnl::memory::format_tag;
 
 InnerProduct::InnerProduct(int64_t rows, const at::Tensor& weight, bool has_bias, c10::ScalarType result_type,
-                           std::span<const PostOp> post_ops)
+                           std::span<const PostOp> post_ops, const dnnl::memory::desc& layout)
     : columns(weight.t()) {
   const int64_t out = columns.size(0), in = columns.size(1);
   const auto type = named(columns.scalar_type());
@@ -17,7 +17,7 @@ InnerProduct::InnerProduct(int64_t rows, const at::Tensor& weight, bool has_bias
   description = {engine(),
                  dnnl::prop_kind::forward_inference,
                  source,
-                 {{out, in}, type, Tag::any},
+                 layout.is_zero() ? dnnl::memory::desc({out, in}, type, Tag::any) : layout,
                  bias,
                  result,
                  attributes(post_ops, result),

@@ -23,7 +23,7 @@ bool has_int8_products() {
   return isa == avx2_vnni || isa == avx2_vnni_2 || isa == avx512_core_vnni || has_bfloat16_products();
 }
 
-bool keeps_sign_in_gelu() {
+bool has_good_gelu() {
   using enum dnnl::cpu_isa;
   const auto isa = dnnl::get_effective_cpu_isa();
   return isa == avx512_core || isa == avx512_core_vnni || has_bfloat16_products();

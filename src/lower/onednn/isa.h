@@ -12,8 +12,8 @@ bool has_bfloat16_products();
 // Whether its logistic function gives NaN for NaN; that of SSE4.1 gives 0.
 bool keeps_nan_in_sigmoid();
 
-// Whether its Gelu by the error function gives -0 for a negative number too large for another result; below AVX-512 it
-// gives 0.
-bool keeps_sign_in_gelu();
+// Whether its Gelu is a good one. Below AVX-512 that by the error function gives 0 for a negative number too large for
+// another result, and not -0, and that by tanh takes several times as long as a chain.
+bool has_good_gelu();
 
 }  // namespace onnxtorch::onednn

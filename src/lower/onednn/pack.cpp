@@ -244,11 +244,11 @@ void take_cast(Candidate& c, const Constants& constants) {
 }
 
 // A chain computes Silu and Sigmoid on its own in less time than oneDNN on the registers of a convolution, and Gelu
-// with the sign of its zeros where oneDNN loses that.
-bool is_better_apart(const Candidate& c, const jit::Node* user, const Constants& constants) {
-  static const bool loses_sign = !onednn::keeps_sign_in_gelu();
+// wherever oneDNN's is no good one.
+bool is_better_apart(const Candidate& c, const jit::Node* user) {
+  static const bool is_good = onednn::has_good_gelu();
   if (c.quantized) return false;
-  if (user->kind() == c10::aten::gelu) return loses_sign && constants.get<std::string>(user->input(1)) != "tanh";
+  if (user->kind() == c10::aten::gelu) return !is_good;
   return std::holds_alternative<Convolution>(c.main) &&
          (user->kind() == c10::aten::silu || user->kind() == c10::aten::sigmoid) &&
          has_at_least(user->output(), kLeastAlone);
@@ -257,7 +257,7 @@ bool is_better_apart(const Candidate& c, const jit::Node* user, const Constants&
 // Takes up the node that alone uses the result so far.
 bool extend(Candidate& c, const Constants& constants) {
   jit::Node* const user = only_user(c.last->output());
-  if (!user || !user->maybeOperator() || is_better_apart(c, user, constants)) return false;
+  if (!user || !user->maybeOperator() || is_better_apart(c, user)) return false;
   if (auto step = c.is_half ? std::nullopt : activation(user, constants)) {
     c.post_ops.push_back(*std::move(step));
   } else if (!take_bias(c, user, constants) && (c.is_half || !take_operand(c, user, constants))) {
