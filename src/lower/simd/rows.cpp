@@ -10,24 +10,24 @@
 namespace onnxtorch {
 namespace {
 
-constexpr int64_t kLanes = 32;  // so many sums go on side by side
+constexpr int64_t kReduced = 32;  // so many sums go on side by side
 
 // Brings numbers together, in any order.
 template <typename F, typename Join>
 ONNX_TORCH_INLINE float reduced(int64_t size, float start, const F& element, const Join& join) {
-  if (size < kLanes) {
+  if (size < kReduced) {
     float all = start;
     for (int64_t i = 0; i < size; ++i) all = join(all, element(i));
     return all;
   }
-  float lanes[kLanes];
+  float lanes[kReduced];
   for (float& lane : lanes) lane = start;
   int64_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) {
-    for (int64_t j = 0; j < kLanes; ++j) lanes[j] = join(lanes[j], element(i + j));
+  for (; i + kReduced <= size; i += kReduced) {
+    for (int64_t j = 0; j < kReduced; ++j) lanes[j] = join(lanes[j], element(i + j));
   }
   for (int64_t j = 0; i + j < size; ++j) lanes[j] = join(lanes[j], element(i + j));
-  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+  for (int64_t width = kReduced / 2; width > 0; width /= 2) {
     for (int64_t j = 0; j < width; ++j) lanes[j] = join(lanes[j], lanes[j + width]);
   }
   return lanes[0];
@@ -91,30 +91,50 @@ void largest_of_columns(const float* x, int32_t* numbers, float* elements, int64
   }
 }
 
-using Columns = float __attribute__((vector_size(kColumns * sizeof(float)), aligned(alignof(float)), may_alias));
-
+// Vectors as long as this CPU's, and half as long; what is longer GCC keeps in memory.
+#if defined(CPU_CAPABILITY_AVX512)
+constexpr int64_t kLanes = 16;
+#elif defined(CPU_CAPABILITY_AVX2)
+constexpr int64_t kLanes = 8;
+#else
+constexpr int64_t kLanes = 4;
+#endif
 // A template's argument would lose the alignment.
-struct Whole {
-  using Vector = Columns;
+struct WholeVector {
+  using Type = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias));
 };
-struct Half {
-  using Vector = float __attribute__((vector_size(kColumns / 2 * sizeof(float)), aligned(alignof(float)), may_alias));
+struct HalfVector {
+  using Type = float __attribute__((vector_size(kLanes / 2 * sizeof(float)), aligned(alignof(float)), may_alias));
 };
+using Lanes = WholeVector::Type;
+constexpr int64_t kVectors = kColumns / kLanes;
+
+ONNX_TORCH_INLINE const Lanes* lanes(const float* x) { return reinterpret_cast<const Lanes*>(x); }
 
 void product_rows(const float* x, float* y, int64_t rows, int64_t in, int64_t out, const float* blocks, bool relu) {
-  constexpr int64_t kSums = 4;  // that go on side by side for each column
+  constexpr int64_t kSums = kVectors < 4 ? 4 : 2;  // that go on side by side for each column
   for (const float* const end = x + rows * in; x < end; x += in, y += out) {
-    const auto* row = reinterpret_cast<const Columns*>(blocks);
+    const float* row = blocks;
     for (int64_t first = 0; first < out; first += kColumns) {
-      Columns sums[kSums] = {*row++};
+      Lanes sums[kSums][kVectors] = {};
+      for (int64_t v = 0; v < kVectors; ++v) sums[0][v] = lanes(row)[v];
+      row += kColumns;
       int64_t i = 0;
       for (; i + kSums <= in; i += kSums) {
-        for (int64_t s = 0; s < kSums; ++s) sums[s] += x[i + s] * *row++;
+#pragma GCC unroll 4
+        for (int64_t s = 0; s < kSums; ++s, row += kColumns)
+          for (int64_t v = 0; v < kVectors; ++v) sums[s][v] += x[i + s] * lanes(row)[v];
       }
-      for (; i < in; ++i) sums[0] += x[i] * *row++;
-      Columns sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-      if (relu) sum = sum < 0 ? Columns{} : sum;
-      std::memcpy(y + first, &sum, std::min(kColumns, out - first) * sizeof(float));
+      for (; i < in; ++i, row += kColumns)
+        for (int64_t v = 0; v < kVectors; ++v) sums[0][v] += x[i] * lanes(row)[v];
+      float results[kColumns];
+      for (int64_t v = 0; v < kVectors; ++v) {
+        Lanes sum = sums[0][v] + sums[1][v];
+        if constexpr (kSums == 4) sum += sums[2][v] + sums[3][v];
+        if (relu) sum = sum < 0 ? Lanes{} : sum;
+        std::memcpy(results + v * kLanes, &sum, sizeof(sum));
+      }
+      std::memcpy(y + first, results, std::min(kColumns, out - first) * sizeof(float));
     }
   }
 }
@@ -124,20 +144,20 @@ void product_rows(const float* x, float* y, int64_t rows, int64_t in, int64_t ou
 template <int64_t kWidth, int64_t kParts>
 ONNX_TORCH_INLINE void product_with_parts(const float* x, float* y, int64_t in, const float* panel, const float* bias,
                                           int64_t columns) {
-  using Vector = std::conditional_t<kWidth % kColumns == 0, Whole, Half>::Vector;
-  constexpr int64_t kVectors = kWidth * sizeof(float) / sizeof(Vector);
+  using Vector = std::conditional_t<kWidth % kLanes == 0, WholeVector, HalfVector>::Type;
+  constexpr int64_t kCount = kWidth * sizeof(float) / sizeof(Vector);
   const int64_t size = in / kParts;
-  Vector sums[kParts][kVectors] = {};
+  Vector sums[kParts][kCount] = {};
   const auto add = [&](int64_t part, int64_t row) __attribute__((always_inline)) {
     const auto* const columns_of = reinterpret_cast<const Vector*>(panel + row * kWidth);
-    for (int64_t v = 0; v < kVectors; ++v) sums[part][v] += x[row] * columns_of[v];
+    for (int64_t v = 0; v < kCount; ++v) sums[part][v] += x[row] * columns_of[v];
   };
   for (int64_t i = 0; i < size; ++i) {
     for (int64_t part = 0; part < kParts; ++part) add(part, part * size + i);
   }
   for (int64_t row = kParts * size; row < in; ++row) add(0, row);
   for (int64_t part = 1; part < kParts; ++part) {
-    for (int64_t v = 0; v < kVectors; ++v) sums[0][v] += sums[part][v];
+    for (int64_t v = 0; v < kCount; ++v) sums[0][v] += sums[part][v];
   }
   float result[kWidth];
   std::memcpy(result, sums[0], sizeof(result));
@@ -162,32 +182,36 @@ void product_with_panel(const float* x, float* y, int64_t in, const float* panel
   }
 }
 
-ONNX_TORCH_INLINE float sum_of_lanes(Columns x) {
-  const auto eight = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
-                     __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
-  const auto four =
-      __builtin_shufflevector(eight, eight, 0, 1, 2, 3) + __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
-  return (four[0] + four[1]) + (four[2] + four[3]);
+template <typename Vector>
+ONNX_TORCH_INLINE float sum_of_lanes(Vector x) {
+  if constexpr (sizeof(x) == 16 * sizeof(float)) {
+    return sum_of_lanes(__builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+                        __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15));
+  } else if constexpr (sizeof(x) == 8 * sizeof(float)) {
+    return sum_of_lanes(__builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7));
+  } else {
+    return (x[0] + x[1]) + (x[2] + x[3]);
+  }
 }
 
 ONNX_TORCH_INLINE float product_of_rows(const float* a, const float* b, int64_t size) {
-  Columns sums = {};
+  Lanes sums[kVectors] = {};
   int64_t i = 0;
   for (; i + kColumns <= size; i += kColumns)
-    sums += *reinterpret_cast<const Columns*>(a + i) * *reinterpret_cast<const Columns*>(b + i);
+    for (int64_t v = 0; v < kVectors; ++v) sums[v] += lanes(a + i)[v] * lanes(b + i)[v];
+  for (int64_t v = 1; v < kVectors; ++v) sums[0] += sums[v];
   float rest = 0;
   for (; i < size; ++i) rest += a[i] * b[i];
-  return sum_of_lanes(sums) + rest;
+  return sum_of_lanes(sums[0]) + rest;
 }
 
 // Of so many vectors of the rows' columns.
-template <int64_t kVectors>
+template <int64_t kCount>
 ONNX_TORCH_INLINE void weighted_sum(const float* weights, const float* rows, int64_t count, int64_t stride,
                                     float* sum) {
-  Columns sums[kVectors] = {};
+  Lanes sums[kCount] = {};
   for (int64_t i = 0; i < count; ++i, rows += stride) {
-    const auto* row = reinterpret_cast<const Columns*>(rows);
-    for (int64_t v = 0; v < kVectors; ++v) sums[v] += weights[i] * row[v];
+    for (int64_t v = 0; v < kCount; ++v) sums[v] += weights[i] * lanes(rows)[v];
   }
   std::memcpy(sum, sums, sizeof(sums));
 }
@@ -200,9 +224,10 @@ void scores_of_row(const float* query, float* scores, int64_t count, const Atten
 
 void values_of_row(const float* weights, float* result, int64_t count, const Attended& to) {
   int64_t column = 0;
-  for (; column + 4 * kColumns <= to.value_size; column += 4 * kColumns)
-    weighted_sum<4>(weights, to.values + column, count, to.value_stride, result + column);
-  for (; column + kColumns <= to.value_size; column += kColumns)
+  constexpr int64_t kMost = 4;
+  for (; column + kMost * kLanes <= to.value_size; column += kMost * kLanes)
+    weighted_sum<kMost>(weights, to.values + column, count, to.value_stride, result + column);
+  for (; column + kLanes <= to.value_size; column += kLanes)
     weighted_sum<1>(weights, to.values + column, count, to.value_stride, result + column);
   for (; column < to.value_size; ++column) {
     float sum = 0;
