@@ -91,42 +91,51 @@ class Groups {
 
   // Those of one step first, then of two, and so on.
   const std::array<std::vector<Step>, kMostSteps>& by_size() {
-    for (const Group& group : open_) close(group);
-    open_.clear();
+    for (size_t i = 0; i < open_count_; ++i) close(open_[i]);
+    open_count_ = 0;
     return closed_;
   }
 
  private:
   struct Group {
     Load load;
-    std::vector<Step> steps;
+    std::array<Step, kMostSteps> steps;
+    int64_t count;
   };
 
   void add(const Step& step, const Load& load) {
-    for (Group& group : open_) {
+    for (size_t i = 0; i < open_count_; ++i) {
+      Group& group = open_[i];
       if (!fit_together(group.load, load)) continue;
-      for (size_t i = 0; i < load.size(); ++i) group.load[i] += load[i];
-      group.steps.push_back(step);
-      if (group.steps.size() == kMostSteps) {
+      for (size_t k = 0; k < load.size(); ++k) group.load[k] += load[k];
+      group.steps[group.count++] = step;
+      if (group.count == kMostSteps) {
         close(group);
-        std::swap(group, open_.back());
-        open_.pop_back();
+        group = open_[--open_count_];
       }
       return;
     }
-    if (open_.size() == kOpenGroups) {
-      close(open_.front());
-      open_.erase(open_.begin());
-    }
-    open_.push_back({load, {step}});
+    Group& group = room();
+    group.load = load;
+    group.steps[0] = step;
+    group.count = 1;
+  }
+
+  // For one more group; where there is none, another is closed, each in its turn.
+  Group& room() {
+    if (open_count_ < kOpenGroups) return open_[open_count_++];
+    Group& group = open_[next_closed_++ % kOpenGroups];
+    close(group);
+    return group;
   }
 
   void close(const Group& group) {
-    auto& to = closed_[group.steps.size() - 1];
-    to.insert(to.end(), group.steps.begin(), group.steps.end());
+    auto& to = closed_[group.count - 1];
+    to.insert(to.end(), group.steps.begin(), group.steps.begin() + group.count);
   }
 
-  std::vector<Group> open_;
+  std::array<Group, kOpenGroups> open_{};
+  size_t open_count_ = 0, next_closed_ = 0;
   std::array<std::vector<Step>, kMostSteps> closed_;
 };
 
