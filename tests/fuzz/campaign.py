@@ -1,0 +1,76 @@
+"""Looks for models that end the process, hang, or fail in a way that is not the package's.
+
+Each part makes models of the official node cases, wrong somewhere, and prepares them, or prepares and runs them, or
+compares what they give with what their operators give one by one. Inputs that end badly are kept, and
+`onnx_torch_fuzz TARGET FILE` runs one again. docs/fuzzing.md tells more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A target of the program, the options of its inputs, and its share of the time."""
+
+    name: str
+    target: str
+    options: tuple[str, ...]
+    share: float
+
+
+PARTS = [
+    Part("prepare", "prepare", (), 0.3),
+    Part("run", "run", (), 0.35),
+    Part("differential", "differential", (), 0.25),
+    Part("bytes", "run", ("--bytes",), 0.1),
+]
+
+
+def seeds(folder: Path) -> Path:
+    """The models to begin with, made once."""
+    done = folder / "done"
+    if not done.exists():
+        subprocess.run([sys.executable, str(ROOT / "tests" / "fuzz" / "seeds.py"), str(folder / "models")], check=True)
+        done.touch()
+    return folder / "models"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="./dev fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [part.name for part in PARTS]
+    parser.add_argument("--seconds", type=float, default=300, help="for all parts together (default: 300)")
+    parser.add_argument("--parts", nargs="+", choices=names, default=names, metavar="PART", help=", ".join(names))
+    parser.add_argument(
+        "--seed", type=int, default=int(time.time()), help="another one gives other models (default: the time)"
+    )
+    parser.add_argument(
+        "--program", type=Path, default=ROOT / "build" / "release" / "tests" / "fuzz" / "onnx_torch_fuzz"
+    )
+    parser.add_argument("--keep", type=Path, default=ROOT / "out" / "fuzz", help="where inputs that end badly go")
+    options = parser.parse_args(arguments)
+    begin = seeds(options.program.parent / "seeds")
+    parts = [part for part in PARTS if part.name in options.parts]
+    code = 0
+    print(f"seed {options.seed}", flush=True)
+    for part in parts:
+        seconds = options.seconds * part.share / sum(part.share for part in parts)
+        command = [str(options.program), part.target, *part.options, "--seeds", str(begin), "--seconds", str(seconds)]
+        command += ["--seed", str(options.seed), "--keep", str(options.keep / part.name)]
+        code |= subprocess.run(command, check=False).returncode
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

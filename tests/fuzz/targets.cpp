@@ -1,0 +1,160 @@
+#include "targets.h"
+
+#include <ATen/ATen.h>
+#include <onnx/onnx-ml.pb.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+#include "import/tensor_proto.h"
+#include "onnx_torch/model.h"
+#include "runtime/pipeline.h"
+
+namespace onnxtorch::fuzz {
+namespace {
+
+struct Case {
+  onnx::ModelProto model;
+  std::map<std::string, Data> feeds;
+};
+
+// What torch has the same type for; other tensors stay initializers.
+bool can_be_fed(const onnx::TensorProto& tensor) {
+  if (!is_element_type(tensor.data_type())) return false;
+  const ElementType type = element_type(tensor);
+  return type == ElementType::String || element_type_of(storage_dtype(type)) == type;
+}
+
+Data data_of(const onnx::TensorProto& tensor) {
+  const ExternalData nowhere;
+  Strings strings;
+  const auto intern = [&](std::string_view text) {
+    strings.values.emplace_back(text);
+    return std::ssize(strings.values);
+  };
+  const at::Tensor read = TensorReader{nowhere, intern}.read(tensor, nullptr).clone();  // in memory of its own
+  if (element_type(tensor) != ElementType::String) return read;
+  strings.sizes = read.sizes().vec();
+  return strings;
+}
+
+std::optional<Case> case_of(const std::string& bytes) {
+  Case result;
+  if (!result.model.ParseFromString(bytes)) return {};
+  auto& graph = *result.model.mutable_graph();
+  for (const auto& input : graph.input()) {
+    const auto tensor = std::ranges::find(graph.initializer(), input.name(), &onnx::TensorProto::name);
+    if (tensor == graph.initializer().end() || !can_be_fed(*tensor)) continue;
+    result.feeds[input.name()] = data_of(*tensor);
+    graph.mutable_initializer()->erase(tensor);
+  }
+  return result;
+}
+
+CompiledModel compiled(const Case& of, Options options = {}) {
+  options.threads = 1;
+  return Model::from_bytes(of.model.SerializeAsString()).compile(options);
+}
+
+// Whatever the package refuses is an outcome; other exceptions are not.
+Outcome outcome_of(Outcome where_refused, const std::function<Outcome()>& work) {
+  try {
+    return work();
+  } catch (const Error&) {
+    return where_refused;
+  }
+}
+
+Outcome prepare(const std::string& bytes) {
+  onnx::ModelProto model;
+  if (!model.ParseFromString(bytes)) return Outcome::NoModel;
+  return outcome_of(Outcome::Refused, [&] {
+    Model::from_bytes(bytes).compile({.threads = 1});
+    return Outcome::Prepared;
+  });
+}
+
+Outcome run(const std::string& bytes) {
+  return outcome_of(Outcome::Refused, [&] {
+    const std::optional<Case> of = case_of(bytes);
+    if (!of) return Outcome::NoModel;
+    const CompiledModel model = compiled(*of);
+    return outcome_of(Outcome::Failed, [&] {
+      model.run(of->feeds);
+      return Outcome::Ran;
+    });
+  });
+}
+
+// --- Differences -----------------------------------------------------------------------------------------------------
+
+bool draws_numbers(const onnx::ModelProto& model) {
+  const std::string text = model.SerializeAsString();
+  for (const char* name : {"Random", "Bernoulli", "Multinomial", "Dropout"})
+    if (text.find(name) != std::string::npos) return true;
+  return false;
+}
+
+// As far as sums in another order may differ.
+bool alike(const at::Tensor& a, const at::Tensor& b) {
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  if (!a.is_floating_point()) return at::equal(a.contiguous(), b.contiguous());
+  const at::Tensor x = a.to(at::kDouble), y = b.to(at::kDouble), finite = at::isfinite(x).logical_and(at::isfinite(y));
+  const at::Tensor size = at::where(finite, x.abs(), 0);
+  const double allowed = a.numel() > 0 ? 1e-2 * size.max().item<double>() + 1e-4 : 0;
+  return at::where(finite, (x - y).abs().le(allowed), true).all().item<bool>();
+}
+
+bool alike(const Data& a, const Data& b) {
+  if (a.value().index() != b.value().index()) return false;
+  if (const auto* const x = std::get_if<at::Tensor>(&a.value())) return alike(*x, b.tensor());
+  if (const auto* const x = std::get_if<Strings>(&a.value()))
+    return x->values == b.strings().values && x->sizes == b.strings().sizes;
+  if (std::holds_alternative<Sequence>(a.value()))
+    return std::ranges::equal(a.sequence(), b.sequence(), [](const Data& x, const Data& y) { return alike(x, y); });
+  return true;
+}
+
+void compare(const Outputs& plain, const Case& of, const Options& options, const std::string& how) {
+  try {
+    const Outputs other = compiled(of, options).run(of.feeds);
+    for (size_t i = 0; i < plain.size(); ++i)
+      if (!alike(plain[i], other[i])) throw std::logic_error("output " + std::to_string(i) + " differs " + how);
+  } catch (const Error& error) {
+    throw std::logic_error("fails " + how + ": " + error.what());
+  }
+}
+
+Outcome differential(const std::string& bytes) {
+  return outcome_of(Outcome::Refused, [&] {
+    const std::optional<Case> of = case_of(bytes);
+    if (!of) return Outcome::NoModel;
+    const CompiledModel plain = compiled(*of, {.optimize = false});
+    std::optional<Outputs> results;
+    try {
+      results = plain.run(of->feeds);
+    } catch (const Error&) {
+      return Outcome::Failed;
+    }
+    if (draws_numbers(of->model)) return Outcome::Ran;
+    compare(*results, *of, {}, "where it is optimized");
+    const std::vector<Pass> passes = passes_for(at::kCPU);
+    const std::string left_out = passes[std::hash<std::string>()(bytes) % passes.size()].name;
+    compare(*results, *of, {.disabled_passes = {left_out}}, "without the pass " + left_out);
+    return Outcome::Ran;
+  });
+}
+
+}  // namespace
+
+const std::map<std::string_view, Target*>& targets() {
+  static const std::map<std::string_view, Target*> all{
+      {"prepare", prepare}, {"run", run}, {"differential", differential}};
+  return all;
+}
+
+}  // namespace onnxtorch::fuzz

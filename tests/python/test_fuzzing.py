@@ -1,0 +1,82 @@
+"""The program that makes wrong models finds what ends badly, and keeps it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import parser
+
+import onnx_torch
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(onnx_torch.__file__).parents[2] / "tests" / "fuzz" / "onnx_torch_fuzz"
+
+
+def fuzz(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def seeds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("seeds")
+    for number, body in enumerate(["y = Relu(x)", "y = Add(x, x)", "y = Concat<axis = 0>(x, x)"]):
+        text = f"g (float[3] x) => (float[N] y) <float[3] x = {{1, 2, 3}}> {{ {body} }}"
+        model = parser.parse_model(f'<ir_version: 10, opset_import: ["": 20]> {text}')
+        onnx.save(model, folder / f"{number}.onnx")
+    return folder
+
+
+@pytest.mark.parametrize("target", ["prepare", "run", "differential"])
+def test_models_are_counted_by_what_becomes_of_them(seeds: Path, target: str, tmp_path: Path):
+    once = fuzz(target, "--seeds", seeds, "--runs", 300, "--seed", 7, "--keep", tmp_path)
+    counts = re.search(
+        r"300 inputs in \d+ s: (\d+) no models, (\d+) refused, (\d+) prepared, (\d+) failed .*, (\d+) ran", once.stdout
+    )
+    assert counts, once.stdout + once.stderr
+    numbers = list(map(int, counts.groups()))
+    bad = int(re.search(r"(\d+) bad ends", once.stdout)[1])
+    assert sum(numbers) + bad == 300
+    assert numbers[1] > 30  # most of what is wrong is refused,
+    assert numbers[2 if target == "prepare" else 4] > 30  # and something is right
+    again = fuzz(target, "--seeds", seeds, "--runs", 300, "--seed", 7, "--keep", tmp_path)
+    assert re.sub(r"in \d+ s", "", again.stdout) == re.sub(r"in \d+ s", "", once.stdout)
+
+
+def test_bytes_that_are_no_model_are_refused(seeds: Path, tmp_path: Path):
+    result = fuzz("run", "--seeds", seeds, "--runs", 300, "--bytes", "--keep", tmp_path)
+    assert int(re.search(r"(\d+) no models", result.stdout)[1]) > 30
+
+
+def test_inputs_are_run_again(seeds: Path):
+    result = fuzz("run", seeds / "0.onnx", seeds / "1.onnx")
+    assert result.returncode == 0
+    assert result.stdout == f"{seeds / '0.onnx'}: fine\n{seeds / '1.onnx'}: fine\n"
+
+
+def test_a_campaign_has_all_parts(tmp_path: Path):
+    command = [sys.executable, ROOT / "tests" / "fuzz" / "campaign.py", "--program", PROGRAM, "--seconds", "8"]
+    result = subprocess.run([*command, "--keep", tmp_path], capture_output=True, text=True, timeout=300, check=False)
+    told = re.findall(r"^(\w+): (\d+) inputs", result.stdout, re.MULTILINE)
+    assert [target for target, _ in told] == ["prepare", "run", "differential", "run"]
+    assert all(int(count) > 20 for _, count in told)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "no target of this name"),
+        (["walk", "--seeds", "."], "no target of this name: walk"),
+        (["run"], "either --seeds or files"),
+        (["run", "--seeds"], "--seeds takes a value"),
+        (["run", "/nowhere.onnx"], "cannot read /nowhere.onnx"),
+    ],
+)
+def test_wrong_arguments_are_told(arguments: list[str], told: str):
+    result = fuzz(*arguments)
+    assert result.returncode == 2
+    assert told in result.stderr
