@@ -40,8 +40,8 @@ constexpr const char* kUsage =
     "usage: onnx_torch_fuzz TARGET --seeds FOLDER [--runs N] [--seconds N] [--first N] [--seed N] [--bytes]\n"
     "                       [--keep FOLDER]\n"
     "       onnx_torch_fuzz TARGET FILE...      runs these inputs as they are\n";
-constexpr int kSeconds = 10;                      // that an input may take
-constexpr rlim_t kMemory = rlim_t{9} << 30 >> 1;  // 4.5 GB, over what the process has when it begins
+constexpr int kSeconds = 10;               // that an input may take
+constexpr rlim_t kMemory = 4'500'000'000;  // bytes, over what the process has when it begins
 constexpr size_t kMostBytes = size_t{8} << 20;
 constexpr int kMostFrames = 48, kForeign = 3;
 
@@ -224,6 +224,7 @@ int fuzz(const Arguments& given) {
   std::map<std::string, int64_t> fates;
   int64_t next = given.first;
   while (next < given.first + given.runs && Clock::now() < end) {
+    shared->number = next - 1;
     const std::string why = apart([&] { work(seeds, given, next, end); });
     next = shared->number + 1;
     if (why.empty()) break;

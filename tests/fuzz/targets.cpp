@@ -8,6 +8,8 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "import/tensor_proto.h"
@@ -99,25 +101,40 @@ bool draws_numbers(const onnx::ModelProto& model) {
   return false;
 }
 
-// As far as sums in another order may differ.
+// As far as sums in another order may differ. A NaN is one in both; what is infinite in one may be large in the other.
 bool alike(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
   if (!a.is_floating_point()) return at::equal(a.contiguous(), b.contiguous());
   const at::Tensor x = a.to(at::kDouble), y = b.to(at::kDouble), finite = at::isfinite(x).logical_and(at::isfinite(y));
+  if (!at::equal(at::isnan(x), at::isnan(y))) return false;
   const at::Tensor size = at::where(finite, x.abs(), 0);
   const double allowed = a.numel() > 0 ? 1e-2 * size.max().item<double>() + 1e-4 : 0;
   return at::where(finite, (x - y).abs().le(allowed), true).all().item<bool>();
 }
 
-bool alike(const Data& a, const Data& b) {
-  if (a.value().index() != b.value().index()) return false;
-  if (const auto* const x = std::get_if<at::Tensor>(&a.value())) return alike(*x, b.tensor());
-  if (const auto* const x = std::get_if<Strings>(&a.value()))
-    return x->values == b.strings().values && x->sizes == b.strings().sizes;
-  if (std::holds_alternative<Sequence>(a.value()))
-    return std::ranges::equal(a.sequence(), b.sequence(), [](const Data& x, const Data& y) { return alike(x, y); });
-  return true;
+bool alike(const Strings& a, const Strings& b) { return a.values == b.values && a.sizes == b.sizes; }
+
+bool alike(const Data& a, const Data& b);
+
+bool alike(const Sequence& a, const Sequence& b) {
+  return std::ranges::equal(a.items, b.items, [](const Data& x, const Data& y) { return alike(x, y); });
 }
+
+bool alike(std::monostate, std::monostate) { return true; }
+
+template <typename... Kinds>
+bool alike(const std::variant<Kinds...>& a, const std::variant<Kinds...>& b);
+
+bool alike(const Map& a, const Map& b) { return alike(a.keys, b.keys) && alike(a.values, b.values); }
+
+// Of the same kind, and alike as such.
+template <typename... Kinds>
+bool alike(const std::variant<Kinds...>& a, const std::variant<Kinds...>& b) {
+  const auto same = [&](const auto& x) { return alike(x, std::get<std::decay_t<decltype(x)>>(b)); };
+  return a.index() == b.index() && std::visit(same, a);
+}
+
+bool alike(const Data& a, const Data& b) { return alike(a.value(), b.value()); }
 
 void compare(const Outputs& plain, const Case& of, const Options& options, const std::string& how) {
   try {

@@ -19,8 +19,8 @@ struct Prepared {
   Laid weight;
   std::vector<int64_t> sizes, strides;  // of the result as a tensor
   int threads = 0;                      // at most; 0: as many as there are
-  std::shared_ptr<const Prepared> rest =
-      {};  // what comes after the source and the result in memory, of the same weight
+  // Of the same weight, for what comes after the source and the result in memory.
+  std::shared_ptr<const Prepared> rest = {};
   std::shared_ptr<Frames> frames = std::make_shared<Frames>();
 };
 
