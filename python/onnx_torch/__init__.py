@@ -14,7 +14,7 @@ from . import _C as _C
 from .errors import DeviceError, Error, InputError, InvalidModelError, RunError, StoppedError, UnsupportedError
 
 if TYPE_CHECKING:
-    from . import backend, compat
+    from . import backend, compat, sandbox
     from .backend import prepare
     from .benchmark import bench
     from .checking import check
@@ -71,6 +71,7 @@ __all__ = [
     "profile",
     "random_inputs",
     "register_op",
+    "sandbox",
     "selftest",
     "show",
     "show_versions",
@@ -108,7 +109,7 @@ _MODULE_OF = {name: module for module, names in _LAZY.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("backend", "compat"):
+    if name in ("backend", "compat", "sandbox"):
         return importlib.import_module(f".{name}", __name__)
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

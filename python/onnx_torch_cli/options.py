@@ -48,6 +48,13 @@ Limit = Annotated[
         help="What a run may take at most, such as seconds=10 or memory=2e9 (bytes); can be repeated.",
     ),
 ]
+Sandbox = Annotated[
+    bool,
+    typer.Option(
+        "--sandbox",
+        help="Run it in a process that reads nothing but the model's folder, and has no network; on the CPU.",
+    ),
+]
 Input = Annotated[
     list[str] | None,
     typer.Option(

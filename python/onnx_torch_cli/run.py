@@ -17,6 +17,7 @@ from .options import (
     Model,
     Optimize,
     Precision,
+    Sandbox,
     Seed,
     Shape,
     Tf32,
@@ -51,6 +52,7 @@ def run(
     threads: Threads = 0,
     shape: Shape = None,
     limit: Limit = None,
+    sandbox: Sandbox = False,
 ) -> None:
     """Run a model once, and print what comes out.
 
@@ -60,24 +62,33 @@ def run(
     import onnx_torch
     from onnx_torch.model_files import read_model
 
+    if sandbox and (tf32 or cuda_graphs is not None):
+        raise typer.BadParameter(
+            "a sandbox has no GPU, and takes neither --tf32 nor --cuda-graphs", param_hint="--sandbox"
+        )
+    options: dict[str, Any] = {
+        "precision": precision,
+        "optimize": optimize,
+        "disabled_passes": disable_pass or (),
+        "threads": threads,
+        "shapes": shapes_of(shape),
+        "limits": limits_of(limit),
+    }
+    rep: onnx_torch.backend.OnnxTorchRep | onnx_torch.sandbox.SandboxedModel
     start = time.perf_counter()
     with working("Preparing"):
-        rep = onnx_torch.prepare(
-            model,
-            device,
-            precision=precision,
-            tf32=tf32,
-            cuda_graphs=cuda_graphs,
-            optimize=optimize,
-            disabled_passes=disable_pass or (),
-            threads=threads,
-            shapes=shapes_of(shape),
-            limits=limits_of(limit),
-        )
+        if sandbox:
+            rep = onnx_torch.sandbox.prepare(model, device, **options)
+        else:
+            rep = onnx_torch.prepare(model, device, tf32=tf32, cuda_graphs=cuda_graphs, **options)
     prepared = time.perf_counter() - start
     feeds = feeds_of(read_model(model), input, seed, shape)
     given = {pair.rpartition("=")[0] for pair in input or []}
     dims = {name: dims for name, _, dims, _ in rep.inputs}
+    if isinstance(rep, onnx_torch.sandbox.SandboxedModel):
+        print("Sandbox")
+        for measure in rep.measures:
+            print(f"  {measure}")
     print("Inputs")
     for name, value in feeds.items():
         origin = "given" if name in given else f"random, seed {seed}{_sizes(dims.get(name), value)}"
@@ -86,7 +97,7 @@ def run(
     names = output or [name for name, _ in rep.outputs]
     start = time.perf_counter()
     with working("Running"):
-        outputs = rep.run(feeds, output_names=names, output="numpy")
+        outputs = rep.run(feeds, output_names=names)
     ran = time.perf_counter() - start
     print("Outputs")
     for name, value in zip(names, outputs, strict=True):

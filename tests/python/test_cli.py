@@ -511,3 +511,13 @@ def test_the_documentation_names_every_command_and_option():
         assert f"`{step}`" in show, step
     example = re.search(r"^```\n(.*?)^```", show, re.M | re.S)[1]
     assert [line.rstrip() for line in example.splitlines()] == onnx_torch.show(net(), optimize=False).splitlines()
+
+
+def test_run_in_a_sandbox(folder, monkeypatch, capfd):
+    code, out, err = call("run", "net.onnx", "--input", "x=x.npy", "--sandbox", monkeypatch=monkeypatch, capfd=capfd)
+    assert code == 0, err
+    assert "Landlock" in out
+    assert "y: float32 [1, 3]" in out
+    code, _, err = call("run", "net.onnx", "--sandbox", "--tf32", monkeypatch=monkeypatch, capfd=capfd)
+    assert code == 2
+    assert "a sandbox has no GPU" in " ".join(err.split())
