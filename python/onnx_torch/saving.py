@@ -15,18 +15,22 @@ from typing import IO, Any
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
 from onnx.external_data_helper import _get_all_tensors
 
 from . import _C
 from ._build_info import VERSION
 from .backend import OnnxTorchRep
-from .errors import InvalidModelError
+from .errors import Error, InvalidModelError
 from .model_files import read_external_data
 from .versions import torch_version
 
 _MARK = b"onnx_torch 1\n"
 _ALIGNMENT = 64
 _SMALL = 1024  # bytes of a tensor that stays in the model
+
+# What other content leads to: of another type, length or number than was written. RuntimeError is pybind11's.
+_OF_OTHER_CONTENT = (ArithmeticError, AttributeError, DecodeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 def form_key() -> dict[str, str]:
@@ -70,8 +74,18 @@ def load(file: str | os.PathLike[str]) -> OnnxTorchRep:
     CPU of another kind, they are laid out anew.
     """
     path = os.path.abspath(file)
-    index = _read_index(path)
+    try:
+        return _loaded(path, _read_index(path))
+    except Error:
+        raise
+    except (*_OF_OTHER_CONTENT, OSError) as error:
+        raise InvalidModelError(f"{path} cannot be read as a saved model: {error}") from error
+
+
+def _loaded(path: str, index: dict[str, Any]) -> OnnxTorchRep:
     start, size = index["model"]
+    if start + size > os.path.getsize(path):
+        raise InvalidModelError(f"{path} ends before its model does")
     with open(path, "rb") as source:
         source.seek(start)
         model = onnx.ModelProto.FromString(source.read(size))
@@ -120,17 +134,14 @@ def _refer(tensor: onnx.TensorProto, start: int, size: int) -> None:
 
 def _read_index(path: str) -> dict[str, Any]:
     size = struct.calcsize("<Q")
-    try:
-        with open(path, "rb") as source:
-            source.seek(-len(_MARK) - size, os.SEEK_END)
-            length, mark = source.read(size), source.read()
-            if mark != _MARK:
-                raise InvalidModelError(
-                    f"{path} was not written by OnnxTorchRep.save, or by another release; prepare the model"
-                )
-            (count,) = struct.unpack("<Q", length)
-            source.seek(-len(_MARK) - size - count, os.SEEK_END)
-            index: dict[str, Any] = json.loads(source.read(count))
-            return index
-    except (OSError, ValueError) as error:
-        raise InvalidModelError(f"{path} cannot be read as a saved model: {error}") from error
+    with open(path, "rb") as source:
+        source.seek(-len(_MARK) - size, os.SEEK_END)
+        length, mark = source.read(size), source.read()
+        if mark != _MARK:
+            raise InvalidModelError(
+                f"{path} was not written by OnnxTorchRep.save, or by another release; prepare the model"
+            )
+        (count,) = struct.unpack("<Q", length)
+        source.seek(-len(_MARK) - size - count, os.SEEK_END)
+        index: dict[str, Any] = json.loads(source.read(count))
+        return index

@@ -75,7 +75,11 @@ NodeLabel failed_node(const std::string& message, const Program& program) {
 PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options options,
                              std::vector<std::vector<SavedWeights>> saved)
     : file_(std::move(file)), options_(std::move(options)), device_(available_device(options_.device)) {
-  if (options_.threads < 0) throw InputError("threads must be 0 or more, not " + std::to_string(options_.threads));
+  constexpr int kMostThreads = 1024;  // OpenMP ends a process that cannot start as many as were asked for
+  if (options_.threads < 0 || options_.threads > kMostThreads) {
+    throw InputError("threads must be from 0 to " + std::to_string(kMostThreads) + ", not " +
+                     std::to_string(options_.threads));
+  }
   if (!(options_.limits.seconds > 0)) throw InputError("the seconds of limits must be more than 0");
   if (!(options_.limits.memory > 0)) throw InputError("the memory of limits must be more than 0 bytes");
   check_options(options_, device_);

@@ -200,8 +200,9 @@ def test_shapes_fix_symbolic_dimensions():
 
 def test_threads_hold_for_the_model_alone():
     before = torch.get_num_threads()
-    with pytest.raises(onnx_torch.InputError, match="-1"):
-        backend.prepare(two_outputs(), threads=-1)
+    for threads in (-1, 1_048_576):
+        with pytest.raises(onnx_torch.InputError, match=f"from 0 to 1024, not {threads}"):
+            backend.prepare(two_outputs(), threads=threads)
     for threads in (1, 2, 3):
         backend.prepare(two_outputs(), threads=threads).run([X])
         assert torch.get_num_threads() == before

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import shutil
+import struct
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import onnx
@@ -124,3 +127,52 @@ def test_what_is_no_saved_model_is_refused(tmp_path, data):
         onnx_torch.load(tmp_path / "file")
     with pytest.raises(onnx_torch.InvalidModelError, match="absent"):
         onnx_torch.load(tmp_path / "absent")
+
+
+def places(value, path=()):
+    """Where values lie in JSON, as the keys that lead there."""
+    if path:
+        yield path
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield from places(child, (*path, key))
+
+
+def changed_index(data: bytes, random: Random) -> bytes:
+    """A saved model with something else in its index."""
+    tail = 8 + len(saving._MARK)
+    (length,) = struct.unpack("<Q", data[-tail : -tail + 8])
+    index = json.loads(data[-tail - length : -tail])
+    *parents, last = random.choice(list(places(index)))
+    holder = index
+    for key in parents:
+        holder = holder[key]
+    if isinstance(holder[last], int) and random.random() < 0.6:
+        holder[last] += random.choice([1, -1, 64, -64, 1000, 2**20, 2**62, -holder[last], holder[last]])
+    elif random.random() < 0.7:
+        holder[last] = random.choice([None, 0, -1, 2**63, 1.5, "", "x", [], {}, [1, 2], True])
+    else:
+        del holder[last]
+    text = json.dumps(index).encode()
+    return data[: -tail - length] + text + struct.pack("<Q", len(text)) + saving._MARK
+
+
+def changed_bytes(data: bytes, random: Random) -> bytes:
+    changed = bytearray(data[random.choice([0, 0, 0, random.randrange(len(data))]) :])
+    for _ in range(random.randrange(6)):
+        changed[-1 - random.randrange(min(len(changed), random.choice([3000, len(changed)])))] = random.randrange(256)
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("change", [changed_index, changed_bytes])
+def test_a_changed_file_is_refused_or_loads(saved, change):
+    """It never ends the process, and never with another error."""
+    random, (_, file) = Random(0), saved
+    data, refused = file.read_bytes(), 0
+    for _ in range(500):
+        file.write_bytes(change(data, random))
+        try:
+            onnx_torch.load(file).run([X])
+        except onnx_torch.Error:
+            refused += 1
+    assert 50 < refused
