@@ -20,29 +20,31 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Part:
-    """A target of the program, the options of its inputs, and its share of the time."""
+    """A target of the program, the options of its inputs, its share of the time, and what it begins with."""
 
     name: str
     target: str
     options: tuple[str, ...]
     share: float
+    seeds: str = "models"
 
 
 PARTS = [
     Part("prepare", "prepare", (), 0.3),
     Part("run", "run", (), 0.35),
-    Part("differential", "differential", (), 0.25),
+    Part("differential", "differential", (), 0.2),
     Part("bytes", "run", ("--bytes",), 0.1),
+    Part("image", "image", ("--bytes",), 0.05, "images"),
 ]
 
 
 def seeds(folder: Path) -> Path:
-    """The models to begin with, made once."""
-    done = folder / "done"
+    """The folders of what to begin with, made once."""
+    done = folder / "models and images"
     if not done.exists():
-        subprocess.run([sys.executable, str(ROOT / "tests" / "fuzz" / "seeds.py"), str(folder / "models")], check=True)
+        subprocess.run([sys.executable, str(ROOT / "tests" / "fuzz" / "seeds.py"), str(folder)], check=True)
         done.touch()
-    return folder / "models"
+    return folder
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,7 +68,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"seed {options.seed}", flush=True)
     for part in parts:
         seconds = options.seconds * part.share / sum(part.share for part in parts)
-        command = [str(options.program), part.target, *part.options, "--seeds", str(begin), "--seconds", str(seconds)]
+        command = [
+            str(options.program),
+            part.target,
+            *part.options,
+            "--seeds",
+            str(begin / part.seeds),
+            "--seconds",
+            str(seconds),
+        ]
         command += ["--seed", str(options.seed), "--keep", str(options.keep / part.name)]
         code |= subprocess.run(command, check=False).returncode
     return code

@@ -1,6 +1,7 @@
-"""Writes models to begin with: python tests/fuzz/seeds.py FOLDER.
+"""Writes models and images to begin with: python tests/fuzz/seeds.py FOLDER.
 
-They are the official node cases, with what their inputs are fed as initializers of the inputs' names.
+The models are the official node cases, with what their inputs are fed as initializers of the inputs' names; the images
+are those of ImageDecoder's cases.
 """
 
 from __future__ import annotations
@@ -33,23 +34,26 @@ def with_feeds(case: Case) -> onnx.ModelProto:
 
 
 def seeds() -> Iterator[tuple[str, bytes]]:
-    """Names and models."""
+    """Files by their names."""
     for case in node_cases():
         content = with_feeds(case).SerializeToString()
         if len(content) <= MOST_BYTES:
-            yield case.name, content
+            yield f"models/{case.name}.onnx", content
+        if case.model.graph.node[0].op_type == "ImageDecoder":
+            (image,), _ = case.data_sets[0]
+            yield f"images/{case.name}", image.tobytes()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     folder: Path = parser.parse_args().folder
-    folder.mkdir(parents=True, exist_ok=True)
     count = 0
     for name, content in seeds():
-        (folder / f"{name}.onnx").write_bytes(content)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
         count += 1
-    print(f"{count} models in {folder}")
+    print(f"{count} files in {folder}")
     return 0
 
 

@@ -1,6 +1,7 @@
 #include "targets.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <onnx/onnx-ml.pb.h>
 
 #include <algorithm>
@@ -166,11 +167,21 @@ Outcome differential(const std::string& bytes) {
   });
 }
 
+// What is no image is an empty one.
+Outcome image(const std::string& bytes) {
+  static const auto decoder = c10::Dispatcher::singleton()
+                                  .findSchemaOrThrow("onnx_torch::image_decoder", "")
+                                  .typed<at::Tensor(const at::Tensor&, std::string_view)>();
+  const at::Tensor file = at::empty({std::ssize(bytes)}, at::kByte);  // in memory of its own
+  std::ranges::copy(bytes, file.mutable_data_ptr<uint8_t>());
+  return decoder.call(file, "RGB").numel() == 0 ? Outcome::Refused : Outcome::Ran;
+}
+
 }  // namespace
 
 const std::map<std::string_view, Target*>& targets() {
   static const std::map<std::string_view, Target*> all{
-      {"prepare", prepare}, {"run", run}, {"differential", differential}};
+      {"prepare", prepare}, {"run", run}, {"differential", differential}, {"image", image}};
   return all;
 }
 

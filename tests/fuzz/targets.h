@@ -12,11 +12,12 @@ enum class Outcome { NoModel, Refused, Prepared, Failed, Ran };
 
 using Target = Outcome(const std::string& bytes);
 
-// By their names. Bytes are a model, whose inputs are fed from initializers of their names.
+// By their names. Bytes are a model, whose inputs are fed from initializers of their names, or an image's file.
 //
 //   prepare       reads, checks and prepares it
 //   run           and runs it
 //   differential  and compares that with what the operators give one by one, and with a pass left out
+//   image         decodes it
 const std::map<std::string_view, Target*>& targets();
 
 }  // namespace onnxtorch::fuzz

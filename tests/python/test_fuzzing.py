@@ -62,7 +62,7 @@ def test_a_campaign_has_all_parts(tmp_path: Path):
     command = [sys.executable, ROOT / "tests" / "fuzz" / "campaign.py", "--program", PROGRAM, "--seconds", "8"]
     result = subprocess.run([*command, "--keep", tmp_path], capture_output=True, text=True, timeout=300, check=False)
     told = re.findall(r"^(\w+): (\d+) inputs", result.stdout, re.MULTILINE)
-    assert [target for target, _ in told] == ["prepare", "run", "differential", "run"]
+    assert [target for target, _ in told] == ["prepare", "run", "differential", "run", "image"]
     assert all(int(count) > 20 for _, count in told)
 
 
