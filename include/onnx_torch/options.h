@@ -28,6 +28,7 @@ struct Options {
   int threads = 0;                             // that one run uses on the CPU; 0: as many as the process does
   std::map<std::string, int64_t> shapes = {};  // sizes of symbolic dimensions, by their names
   Limits limits = {};                          // on a run that takes or uses too much, which then is a StoppedError
+  std::string allow_aten = "checked";          // what ATen nodes may call: "checked" operators, or "all" that ATen has
 };
 
 }  // namespace onnxtorch

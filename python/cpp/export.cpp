@@ -6,6 +6,7 @@
 #include "external_reader.h"
 #include "import/model_reader.h"
 #include "python_torch.h"
+#include "translate/aten_operators.h"
 
 namespace py = pybind11;
 
@@ -17,10 +18,11 @@ using Sizes = std::map<std::string, int64_t>;
 // A model translated for export; onnx_torch.export names its parts.
 class Export {
  public:
-  Export(const std::shared_ptr<const ModelFile>& file, Sizes shapes) {
+  Export(const std::shared_ptr<const ModelFile>& file, Sizes shapes, const std::string& allow_aten) {
     check(file->proto);
     TranslateOptions options;
     options.shapes = std::move(shapes);
+    options.any_aten = allows_any_aten(allow_aten);
     options.trainable = true;
     program_ = translate(file, options);
     refuse_text(program_);
@@ -73,17 +75,19 @@ void bind_export(py::module_& m) {
 
   py::class_<Export>(m, "Export")
       .def_static("from_bytes",
-                  [](const py::bytes& bytes, const std::string& directory, Sizes shapes, const py::object& external) {
+                  [](const py::bytes& bytes, const std::string& directory, Sizes shapes, const py::object& external,
+                     const std::string& allow_aten) {
                     const auto view = static_cast<std::string_view>(bytes);
                     const ExternalReader reader = reader_from_python(external);
                     const py::gil_scoped_release no_gil;
-                    return Export(ModelFile::from_bytes(view, directory, reader), std::move(shapes));
+                    return Export(ModelFile::from_bytes(view, directory, reader), std::move(shapes), allow_aten);
                   })
       .def_static("from_path",
-                  [](const std::string& path, const std::string& directory, Sizes shapes, const py::object& external) {
+                  [](const std::string& path, const std::string& directory, Sizes shapes, const py::object& external,
+                     const std::string& allow_aten) {
                     const ExternalReader reader = reader_from_python(external);
                     const py::gil_scoped_release no_gil;
-                    return Export(ModelFile::from_path(path, directory, reader), std::move(shapes));
+                    return Export(ModelFile::from_path(path, directory, reader), std::move(shapes), allow_aten);
                   })
       .def_property_readonly("weights", &Export::weight_names)
       .def_property_readonly("inputs", &Export::input_names)

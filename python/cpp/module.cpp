@@ -26,6 +26,7 @@
 #include "runtime/processor_quota.h"
 #include "shared_object.h"
 #include "torch_values.h"
+#include "translate/aten_operators.h"
 
 namespace py = pybind11;
 using namespace onnxtorch;
@@ -335,13 +336,15 @@ PYBIND11_MODULE(_C, m) {
   py::class_<Options>(m, "Options")
       .def(py::init([](std::string device, std::string precision, bool tf32, std::optional<bool> cuda_graphs,
                        bool optimize, std::set<std::string> disabled_passes, int threads,
-                       std::map<std::string, int64_t> shapes, const std::map<std::string, double>& limits) {
+                       std::map<std::string, int64_t> shapes, const std::map<std::string, double>& limits,
+                       std::string allow_aten) {
              return Options{std::move(device), std::move(precision),       tf32,    cuda_graphs,
                             optimize,          std::move(disabled_passes), threads, std::move(shapes),
-                            limits_of(limits)};
+                            limits_of(limits), std::move(allow_aten)};
            }),
            py::kw_only(), py::arg("device"), py::arg("precision"), py::arg("tf32"), py::arg("cuda_graphs"),
-           py::arg("optimize"), py::arg("disabled_passes"), py::arg("threads"), py::arg("shapes"), py::arg("limits"));
+           py::arg("optimize"), py::arg("disabled_passes"), py::arg("threads"), py::arg("shapes"), py::arg("limits"),
+           py::arg("allow_aten"));
 
   py::class_<StopFlag, std::shared_ptr<StopFlag>>(m, "StopFlag", "Stops the runs that are given it, from any thread.")
       .def(py::init())
@@ -477,16 +480,25 @@ PYBIND11_MODULE(_C, m) {
   m.def("load_library", [](const std::string& path) { load_library(path); }, py::arg("path"));
   m.def("problems",
         [](const std::string& bytes) { return describe_problems(problems(ModelFile::from_bytes(bytes)->proto)); });
-  m.def("translation_problems", [](const py::bytes& bytes, const std::string& directory,
-                                   std::map<std::string, int64_t> shapes, const py::object& external) {
-    TranslateOptions options;
-    options.shapes = std::move(shapes);
-    const auto view = static_cast<std::string_view>(bytes);
-    const auto file = ModelFile::from_bytes(view, directory, reader_from_python(external));
-    return describe_problems(translation_problems(file, options));
-  });
+  m.def("translation_problems",
+        [](const py::bytes& bytes, const std::string& directory, std::map<std::string, int64_t> shapes,
+           const py::object& external, const std::string& allow_aten) {
+          TranslateOptions options;
+          options.shapes = std::move(shapes);
+          options.any_aten = allows_any_aten(allow_aten);
+          const auto view = static_cast<std::string_view>(bytes);
+          const auto file = ModelFile::from_bytes(view, directory, reader_from_python(external));
+          return describe_problems(translation_problems(file, options));
+        });
   m.def("operator_versions", &versions);
   m.def("translation_table", &table, "(domain, operator, since versions, reviewed to) of each translated operator.");
+  m.def(
+      "checked_aten_operators",
+      [] {
+        const auto names = checked_operators();
+        return std::vector<std::string>(names.begin(), names.end());
+      },
+      "The names, after aten::, of the operators that ATen nodes may call.");
   m.def("experimental_operators", &experimental, "(domain, operator) of those that the standard has no version 1 of.");
   make_ready();
 }

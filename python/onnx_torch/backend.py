@@ -305,7 +305,7 @@ class OnnxTorchRep(base.BackendRep):
         if self._saved is not None:
             from .saving import load
 
-            return load, (self._saved,)
+            return functools.partial(load, allow_aten=self.options["allow_aten"]), (self._saved,)
         source = self._prepared.serialized() if self._path is None else self._path
         return functools.partial(prepare, external=self._external, **self.options), (source,)
 
@@ -382,6 +382,7 @@ class OnnxTorchBackend(base.Backend):
         threads: int = 0,
         shapes: Mapping[str, int] | None = None,
         limits: Mapping[str, float] | None = None,
+        allow_aten: str = "checked",
         **kwargs: Any,
     ) -> OnnxTorchRep:
         """Translates a model for a device.
@@ -410,6 +411,8 @@ class OnnxTorchBackend(base.Backend):
             limits: what a run may take at most, such as ``{"seconds": 10, "memory": 2e9}``: the time, and the bytes of
                 tensors besides weights and inputs. A run that would take more is stopped, with a `StoppedError`. For
                 models that nobody trusts; docs/security.md says what it keeps them from.
+            allow_aten: the operators that ATen nodes may call: "checked", those that check their arguments, or "all", for
+                a model that you trust as you trust a program (docs/security.md).
         """
         if kwargs:
             raise TypeError(f"prepare() takes no option {', '.join(map(repr, kwargs))}")
@@ -425,6 +428,7 @@ class OnnxTorchBackend(base.Backend):
                 "threads": threads,
                 "shapes": shapes,
                 "limits": limits,
+                "allow_aten": allow_aten,
             }
         )
         options = _C.Options(**named)

@@ -47,6 +47,7 @@ def check(
     base_dir: str | os.PathLike[str] | None = None,
     external: External | None = None,
     shapes: Mapping[str, int] | None = None,
+    allow_aten: str = "checked",
 ) -> list[Problem]:
     """All the reasons why a model cannot be prepared; none where it can.
 
@@ -57,7 +58,7 @@ def check(
 
     Args:
         model: a ModelProto, its serialized bytes, or a path.
-        device: see `prepare`; likewise ``shapes``.
+        device: see `prepare`; likewise ``shapes`` and ``allow_aten``.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
         external: external data from memory, as `prepare` takes it.
 
@@ -76,11 +77,11 @@ def check(
     try:
         problems = [*schema_problems(proto), *_undefined_values(proto), *_missing_data(proto, directory, external)]
         if not problems:
-            prepare(model, device, base_dir=base_dir, external=external, shapes=shapes)
+            prepare(model, device, base_dir=base_dir, external=external, shapes=shapes, allow_aten=allow_aten)
     except (DeviceError, InputError):
         raise  # not the model's fault
     except Error as error:
-        problems = _translation_problems(proto, directory, external, shapes or {}) or [_problem(error)]
+        problems = _translation_problems(proto, directory, external, shapes or {}, allow_aten) or [_problem(error)]
     return problems
 
 
@@ -90,11 +91,11 @@ def schema_problems(model: onnx.ModelProto) -> list[Problem]:
 
 
 def _translation_problems(
-    model: onnx.ModelProto, directory: str, external: External | None, shapes: Mapping[str, int]
+    model: onnx.ModelProto, directory: str, external: External | None, shapes: Mapping[str, int], allow_aten: str
 ) -> list[Problem]:
     """The nodes that cannot be translated; none where something else is wrong."""
     try:
-        return _listed(_C.translation_problems(model.SerializeToString(), directory, shapes, external))
+        return _listed(_C.translation_problems(model.SerializeToString(), directory, shapes, external, allow_aten))
     except Error:
         return []
 

@@ -129,6 +129,7 @@ def compare(
     shapes: Mapping[str, int] | None = None,
     base_dir: str | os.PathLike[str] | None = None,
     external: External | None = None,
+    allow_aten: str = "checked",
     at_once: int = 256,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -149,6 +150,7 @@ def compare(
         shapes: sizes of symbolic dimensions.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
         external: external data from memory, as `prepare` takes it.
+        allow_aten: see `prepare`.
         at_once: how many values to keep at a time; each part runs the model again.
         progress: called with the number of values compared and of all.
 
@@ -165,7 +167,8 @@ def compare(
     names = (_name(engines[0]), _name(engines[1]))
     walk = _Walk(proto.graph, feeds, rtol, atol)
     with contextlib.ExitStack() as stack:
-        one, other = (stack.enter_context(_engine(e, proto, directory_of(model, base_dir), shapes)) for e in engines)
+        directory = directory_of(model, base_dir)
+        one, other = (stack.enter_context(_engine(e, proto, directory, shapes, allow_aten)) for e in engines)
         difference = None
         for start in range(0, len(walk.values), at_once):
             part = walk.values[start : start + at_once]
@@ -299,17 +302,17 @@ def describe(value: Any) -> str:
 
 @contextlib.contextmanager
 def _engine(
-    engine: str | Engine, model: onnx.ModelProto, directory: str, shapes: Mapping[str, int] | None
+    engine: str | Engine, model: onnx.ModelProto, directory: str, shapes: Mapping[str, int] | None, allow_aten: str
 ) -> Iterator[Engine]:
     if callable(engine):
         yield engine
         return
     name, _, device = engine.partition("@")
     if name == "onnx_torch":
-        rep = prepare(model, device or "CPU", base_dir=directory, shapes=shapes)
+        rep = prepare(model, device or "CPU", base_dir=directory, shapes=shapes, allow_aten=allow_aten)
         yield lambda _, feeds, names: rep.intermediates(feeds, names)
     elif name == "unoptimised":
-        nodes = NodeByNode(model, device or "CPU", directory)
+        nodes = NodeByNode(model, device or "CPU", directory, allow_aten)
         yield lambda _, feeds, names: nodes.values(feeds, names)
     elif name in other_engine.ENGINES and not device:
         with other_engine.OtherEngine(name, model.SerializeToString(), directory) as process:

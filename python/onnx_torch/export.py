@@ -30,6 +30,7 @@ def to_torchscript(
     external: External | None = None,
     shapes: Mapping[str, int] | None = None,
     custom_operators: bool = False,
+    allow_aten: str = "checked",
 ) -> torch.jit.ScriptModule:
     """Makes a TorchScript module of a model.
 
@@ -45,6 +46,7 @@ def to_torchscript(
         shapes: sizes for symbolic dimensions of the inputs, such as ``{"batch": 8}``, which are then fixed.
         custom_operators: allow operators that torch itself lacks, most of which are in `kernels_library`: what loads
             the module must load their library first.
+        allow_aten: see `prepare`.
 
     Raises:
         UnsupportedError: the model handles strings, or needs custom operators that were not allowed.
@@ -59,7 +61,7 @@ def to_torchscript(
     >>> list(module.state_dict())
     ['weight']
     """
-    exported = _exported(model, base_dir, external, shapes, custom_operators)
+    exported = _exported(model, base_dir, external, shapes, allow_aten, custom_operators)
     if file is not None:
         _save(exported, file)
     return _script_module(exported)
@@ -73,9 +75,10 @@ def save_torchscript(
     external: External | None = None,
     shapes: Mapping[str, int] | None = None,
     custom_operators: bool = False,
+    allow_aten: str = "checked",
 ) -> Names:
     """Saves the module that `to_torchscript` makes, without importing torch; its names."""
-    return _save(_exported(model, base_dir, external, shapes, custom_operators), file)
+    return _save(_exported(model, base_dir, external, shapes, allow_aten, custom_operators), file)
 
 
 def kernels_library(cuda: bool = False) -> str:
@@ -98,13 +101,14 @@ def _exported(
     base_dir: str | os.PathLike[str] | None,
     external: External | None,
     shapes: Mapping[str, int] | None,
+    allow_aten: str,
     custom_operators: bool = True,
 ) -> _C.Export:
     directory, sizes = os.fspath(base_dir or ""), dict(shapes or {})
     if isinstance(model, (str, os.PathLike)):
-        exported = _C.Export.from_path(os.fspath(model), directory, sizes, external)
+        exported = _C.Export.from_path(os.fspath(model), directory, sizes, external, allow_aten)
     else:
-        exported = _C.Export.from_bytes(_serialized(model), directory, sizes, external)
+        exported = _C.Export.from_bytes(_serialized(model), directory, sizes, external, allow_aten)
     if exported.custom_operators and not custom_operators:
         nodes = "".join(f"\n  {node}: {operator}" for operator, node in exported.custom_operators)
         raise UnsupportedError(

@@ -20,10 +20,11 @@ from .model_files import sparse_names
 class NodeByNode:
     """Runs the main graph of a model, node by node."""
 
-    def __init__(self, model: onnx.ModelProto, device: str, directory: str) -> None:
+    def __init__(self, model: onnx.ModelProto, device: str, directory: str, allow_aten: str) -> None:
         self._model = model
         self._device = device
         self._directory = directory
+        self._allow_aten = allow_aten
         self._types = value_types(model)
         self._dense = {tensor.name: tensor for tensor in model.graph.initializer}
         self._sparse = dict(zip(sparse_names(model.graph), model.graph.sparse_initializer, strict=True))
@@ -52,7 +53,7 @@ class NodeByNode:
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)
         model.graph.initializer.extend(self._dense[name] for name in weights if name in self._dense and name not in fed)
         model.graph.sparse_initializer.extend(self._sparse[n] for n in weights if n in self._sparse and n not in fed)
-        rep = prepare(model, self._device, base_dir=self._directory or None)
+        rep = prepare(model, self._device, base_dir=self._directory or None, allow_aten=self._allow_aten)
         outputs = rep.run({name: self._values[name] for name in fed})
         self._values.update(zip((name for name in node.output if name), outputs, strict=True))
 

@@ -131,6 +131,7 @@ def profile(
     disabled_passes: Iterable[str] = (),
     threads: int = 0,
     shapes: Mapping[str, int] | None = None,
+    allow_aten: str = "checked",
     progress: Progress | None = None,
 ) -> Profile:
     """How long each node of a model takes; ``OnnxTorchRep.profile`` does it for a model that is prepared already.
@@ -139,7 +140,7 @@ def profile(
         model: a ModelProto, its serialized bytes, or a path.
         inputs: by name, or a list; those that are missing are random.
         device: see `prepare`; likewise ``base_dir``, ``external``, ``precision``, ``tf32``, ``optimize``,
-            ``disabled_passes``, ``threads`` and ``shapes``.
+            ``disabled_passes``, ``threads``, ``shapes`` and ``allow_aten``.
         runs: how many to measure.
         warm_up: how many to do before.
         seed: of random inputs.
@@ -164,6 +165,7 @@ def profile(
         disabled_passes=disabled_passes,
         threads=threads,
         shapes=shapes,
+        allow_aten=allow_aten,
     )
     return measure(rep, random_inputs(read_model(model), seed, shapes, inputs), runs, warm_up, progress)
 

@@ -47,6 +47,7 @@ def to_module(
     base_dir: str | os.PathLike[str] | None = None,
     external: External | None = None,
     shapes: Mapping[str, int] | None = None,
+    allow_aten: str = "checked",
 ) -> OnnxModule:
     """Makes a module of a model, with Python code that `torch.compile` and `torch.export` trace.
 
@@ -57,6 +58,7 @@ def to_module(
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
         external: external data from memory, as `prepare` takes it.
         shapes: sizes for symbolic dimensions of the inputs, such as ``{"batch": 8}``, which are then fixed.
+        allow_aten: see `onnx_torch.prepare`.
 
     Raises:
         UnsupportedError: the model handles strings.
@@ -71,7 +73,7 @@ def to_module(
     >>> print(torch.export.export(module, (torch.ones(1, 2),)).graph_signature.parameters)
     ('weight',)
     """
-    exported = _exported(model, base_dir, external, shapes)
+    exported = _exported(model, base_dir, external, shapes, allow_aten)
     script = _script_module(exported)
     module = _new_module(python_code(script.graph, exported.nodes))
     module.onnx_names = script.onnx_names

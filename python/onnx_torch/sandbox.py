@@ -59,6 +59,7 @@ def prepare(
     disabled_passes: Iterable[str] = (),
     threads: int = 0,
     shapes: Mapping[str, int] | None = None,
+    allow_aten: str = "checked",
     log: IO[Any] | int = subprocess.DEVNULL,
 ) -> SandboxedModel:
     """Prepares a model as `onnx_torch.prepare` does, in a process that is confined before it sees the model.
@@ -82,6 +83,7 @@ def prepare(
         "disabled_passes": sorted(disabled_passes),
         "threads": threads,
         "shapes": dict(shapes or {}),
+        "allow_aten": allow_aten,
     }
     return SandboxedModel(model, base_dir, {**LIMITS, **(limits or {})}, options, log)
 

@@ -54,7 +54,7 @@ def save(rep: OnnxTorchRep, file: str | os.PathLike[str]) -> None:
                 _refer(tensor, _put(out, tensor.raw_data), len(tensor.raw_data))
         index: dict[str, Any] = {
             "key": form_key(),
-            "options": {name: value for name, value in rep.options.items() if name != "base_dir"},
+            "options": {name: value for name, value in rep.options.items() if name not in ("base_dir", "allow_aten")},
             "laid": [
                 [(layout, _put(out, data.data), data.size) for layout, data in operation]
                 for operation in rep._prepared.laid_weights
@@ -67,11 +67,15 @@ def save(rep: OnnxTorchRep, file: str | os.PathLike[str]) -> None:
     partial.replace(target)
 
 
-def load(file: str | os.PathLike[str]) -> OnnxTorchRep:
+def load(file: str | os.PathLike[str], *, allow_aten: str = "checked") -> OnnxTorchRep:
     """Loads a model that `OnnxTorchRep.save` wrote, for the device and with the options that it was prepared with.
 
     Weights are mapped from the file, which must not change while the model lives. Where another release wrote it, or a
     CPU of another kind, they are laid out anew.
+
+    Args:
+        file: what was written.
+        allow_aten: see `prepare`; the file itself does not tell, as it is not known who wrote it.
     """
     path = os.path.abspath(file)
     try:
@@ -97,7 +101,11 @@ def _loaded(path: str, index: dict[str, Any]) -> OnnxTorchRep:
     if index["key"] == form_key() and any(index["laid"]):
         blobs = np.memmap(path, np.uint8, "c")
         laid = [[(layout, blobs[at : at + size]) for layout, at, size in operation] for operation in index["laid"]]
-    options = {**index["options"], "disabled_passes": set(index["options"]["disabled_passes"])}
+    options = {
+        **index["options"],
+        "disabled_passes": set(index["options"]["disabled_passes"]),
+        "allow_aten": allow_aten,
+    }
     native = _C.Options(**options)
     prepared = _C.PreparedModel.from_bytes(model.SerializeToString(), os.path.dirname(path), native, laid)
     return OnnxTorchRep(prepared, {**options, "base_dir": os.path.dirname(path)}, saved=path)

@@ -69,6 +69,7 @@ _FORMAT = "session.load_model_format"
 _EXTERNAL_FILES = "session.model_external_initializers_file_folder_path"
 _WRITTEN_EXTERNAL_FILE = "session.optimized_model_external_initializers_file_name"
 _ASSIGNMENT = "session.record_ep_graph_assignment_info"
+_ALLOW_ATEN = "onnx_torch.allow_aten"
 
 _ARRAY = frozenset({np.ndarray})
 
@@ -271,6 +272,7 @@ def _prepared(
             shapes=_sizes(source, options),
             cuda_graphs=_is_set(provider_options, "enable_cuda_graph") if device.type == "cuda" else None,
             tf32=device.type == "cuda" and bool(_is_set(provider_options, "use_tf32")),
+            allow_aten=options._entries.get(_ALLOW_ATEN) or "checked",
         )
     except DecodeError as error:
         raise InvalidProtobuf(str(error)) from error

@@ -46,6 +46,7 @@ def save(
     base_dir: str | os.PathLike[str] | None = None,
     external: External | None = None,
     shapes: Mapping[str, int] | None = None,
+    allow_aten: str = "checked",
 ) -> Path:
     """Writes a model into a Triton model repository: ``NAME/config.pbtxt`` and ``NAME/VERSION/model.pt``.
 
@@ -64,6 +65,7 @@ def save(
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
         external: external data from memory, as `prepare` takes it.
         shapes: sizes for symbolic dimensions of the inputs, such as ``{"width": 224}``, which are then fixed.
+        allow_aten: see `onnx_torch.prepare`.
 
     Returns:
         The model's folder.
@@ -82,7 +84,13 @@ def save(
     with tempfile.TemporaryDirectory(prefix=".", dir=repository) as partial:
         archive = Path(partial) / "model.pt"
         names = save_torchscript(
-            model, archive, base_dir=base_dir, external=external, shapes=shapes, custom_operators=custom_operators
+            model,
+            archive,
+            base_dir=base_dir,
+            external=external,
+            shapes=shapes,
+            custom_operators=custom_operators,
+            allow_aten=allow_aten,
         )
         config = _config(called, proto.graph, names.inputs, max_batch_size, shapes or {})
         (folder / str(version)).mkdir(parents=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Device, Dimension, Limit, Model, Threads, dimensions_of, limits_of
+from .options import AllowAten, Device, Dimension, Limit, Model, Threads, dimensions_of, limits_of
 from .terminal import complain, note, progress
 
 
@@ -69,6 +69,7 @@ def batch(
     threads: Threads = 0,
     shape: Dimension = None,
     limit: Limit = None,
+    allow_aten: AllowAten = "checked",
 ) -> None:
     """Run a model on all rows of Parquet files, .npy files or images, and write a Parquet file, in their order.
 
@@ -102,6 +103,7 @@ def batch(
                 progress=report,
                 shapes=dimensions_of(shape),
                 limits=limits_of(limit),
+                allow_aten=allow_aten,
             )
     except KeyboardInterrupt:
         note("Interrupted. The same command goes on from here.")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Device, Input, Model, Seed, Shape, Threads, feeds_of, shapes_of
+from .options import AllowAten, Device, Input, Model, Seed, Shape, Threads, feeds_of, shapes_of
 from .terminal import progress, table
 
 
@@ -25,6 +25,7 @@ def bench(
     device: Device = "CPU",
     threads: Threads = 0,
     shape: Shape = None,
+    allow_aten: AllowAten = "checked",
 ) -> None:
     """Measure a model's latency, here and in onnxruntime, each in a process of its own."""
     import onnx_torch
@@ -41,6 +42,7 @@ def bench(
             device=device,
             threads=threads,
             shapes=shapes_of(shape),
+            allow_aten=allow_aten,
             progress=report,
         )
     rows = (

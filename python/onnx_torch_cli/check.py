@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import typer
 
-from .options import Device, Dimension, Model, dimensions_of
+from .options import AllowAten, Device, Dimension, Model, dimensions_of
 from .terminal import working
 
 
-def check(model: Model, device: Device = "CPU", shape: Dimension = None) -> None:
+def check(model: Model, device: Device = "CPU", shape: Dimension = None, allow_aten: AllowAten = "checked") -> None:
     """Tell all that keeps a model from being run, at once. The exit code is 1 where there is something."""
     import onnx_torch
 
     with working("Checking"):
-        problems = onnx_torch.check(model, device, shapes=dimensions_of(shape))
+        problems = onnx_torch.check(model, device, shapes=dimensions_of(shape), allow_aten=allow_aten)
     for problem in problems:
         print(f"{'not supported' if problem.unsupported else 'invalid'}: {problem}")
     print(f"{model}: {len(problems)} problem{'s' * (len(problems) != 1)}" if problems else f"{model}: no problem found")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Input, Model, Seed, Shape, feeds_of, shapes_of
+from .options import AllowAten, Input, Model, Seed, Shape, feeds_of, shapes_of
 from .terminal import progress
 
 
@@ -22,6 +22,7 @@ def compare(
     atol: Annotated[float, typer.Option(help="How far floats may be apart besides.")] = 1e-5,
     seed: Seed = 0,
     shape: Shape = None,
+    allow_aten: AllowAten = "checked",
 ) -> None:
     """Run a model with two engines, and name the first node that differs.
 
@@ -41,6 +42,7 @@ def compare(
             rtol=rtol,
             atol=atol,
             shapes=shapes_of(shape),
+            allow_aten=allow_aten,
             progress=report,
         )
     print(found)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Dimension, Model, dimensions_of
+from .options import AllowAten, Dimension, Model, dimensions_of
 from .terminal import note, working
 
 
@@ -29,17 +29,20 @@ def convert(
         int, typer.Option(min=0, help="How many rows Triton may put together, where the model takes any number.")
     ] = 8,
     shape: Dimension = None,
+    allow_aten: AllowAten = "checked",
 ) -> None:
     """Write a model as a TorchScript module, which runs in Python or C++ with nothing but torch."""
     if triton:
-        _convert_for_triton(model, to, max_batch_size, custom_operators, dimensions_of(shape))
+        _convert_for_triton(model, to, max_batch_size, custom_operators, dimensions_of(shape), allow_aten)
         return
     if to.is_dir():
         raise typer.BadParameter(f"{to} is a folder", param_hint="MODULE.pt")
     from onnx_torch.export import kernels_library, save_torchscript
 
     with working("Converting"):
-        names = save_torchscript(model, to, shapes=dimensions_of(shape), custom_operators=custom_operators)
+        names = save_torchscript(
+            model, to, shapes=dimensions_of(shape), custom_operators=custom_operators, allow_aten=allow_aten
+        )
     print(f"{to}: forward({', '.join(names.inputs.values())}) gives {', '.join(names.outputs)}")
     print(f"{len(names.parameters)} parameters and buffers in its state_dict")
     renamed = [(old, new) for old, new in [*names.inputs.items(), *names.parameters.items()] if old != new]
@@ -50,12 +53,24 @@ def convert(
 
 
 def _convert_for_triton(
-    model: Path, repository: Path, max_batch_size: int, custom_operators: bool, shapes: dict[str, int]
+    model: Path,
+    repository: Path,
+    max_batch_size: int,
+    custom_operators: bool,
+    shapes: dict[str, int],
+    allow_aten: str,
 ) -> None:
     from onnx_torch.export import kernels_library
     from onnx_torch.triton import save
 
-    folder = save(model, repository, max_batch_size=max_batch_size, custom_operators=custom_operators, shapes=shapes)
+    folder = save(
+        model,
+        repository,
+        max_batch_size=max_batch_size,
+        custom_operators=custom_operators,
+        shapes=shapes,
+        allow_aten=allow_aten,
+    )
     print((folder / "config.pbtxt").read_text(encoding="utf-8"), end="")
     note(f"{folder} was written as Triton's documentation says; it was not run against a server")
     if custom_operators:

@@ -55,6 +55,10 @@ Sandbox = Annotated[
         help="Run it in a process that reads nothing but the model's folder, and has no network; on the CPU.",
     ),
 ]
+AllowAten = Annotated[
+    str,
+    typer.Option(metavar="WHICH", help="What ATen nodes may call: checked operators, or all, if you trust the model."),
+]
 Input = Annotated[
     list[str] | None,
     typer.Option(

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from .options import (
+    AllowAten,
     Device,
     DisabledPass,
     Input,
@@ -46,6 +47,7 @@ def profile(
     disable_pass: DisabledPass = None,
     threads: Threads = 0,
     shape: Shape = None,
+    allow_aten: AllowAten = "checked",
 ) -> None:
     """Measure how long each ONNX node of a model takes."""
     import onnx_torch
@@ -64,6 +66,7 @@ def profile(
             disabled_passes=disable_pass or (),
             threads=threads,
             shapes=shapes_of(shape),
+            allow_aten=allow_aten,
             progress=report,
         )
 

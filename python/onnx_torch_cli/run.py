@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .options import (
+    AllowAten,
     CudaGraphs,
     Device,
     DisabledPass,
@@ -52,6 +53,7 @@ def run(
     threads: Threads = 0,
     shape: Shape = None,
     limit: Limit = None,
+    allow_aten: AllowAten = "checked",
     sandbox: Sandbox = False,
 ) -> None:
     """Run a model once, and print what comes out.
@@ -73,6 +75,7 @@ def run(
         "threads": threads,
         "shapes": shapes_of(shape),
         "limits": limits_of(limit),
+        "allow_aten": allow_aten,
     }
     rep: onnx_torch.backend.OnnxTorchRep | onnx_torch.sandbox.SandboxedModel
     start = time.perf_counter()

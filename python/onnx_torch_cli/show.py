@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Device, DisabledPass, Model, Optimize, Precision, Shape, shapes_of
+from .options import AllowAten, Device, DisabledPass, Model, Optimize, Precision, Shape, shapes_of
 
 if TYPE_CHECKING:
     from onnx_torch.backend import NodePlacement
@@ -21,6 +21,7 @@ def show(
     optimize: Optimize = True,
     disable_pass: DisabledPass = None,
     shape: Shape = None,
+    allow_aten: AllowAten = "checked",
 ) -> None:
     """Print the graph that a model is translated into, each line beside its ONNX node.
 
@@ -34,6 +35,7 @@ def show(
         "optimize": optimize,
         "disabled_passes": disable_pass or (),
         "shapes": shapes_of(shape),
+        "allow_aten": allow_aten,
     }
     if placement:
         _print_placement(onnx_torch.prepare(model, device, **chosen).placement())

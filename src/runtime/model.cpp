@@ -16,6 +16,7 @@
 #include "runtime/text_of.h"
 #include "runtime/thread_limit.h"
 #include "runtime/to_device.h"
+#include "translate/aten_operators.h"
 
 namespace onnxtorch {
 namespace {
@@ -83,6 +84,7 @@ PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options opti
   if (!(options_.limits.seconds > 0)) throw InputError("the seconds of limits must be more than 0");
   if (!(options_.limits.memory > 0)) throw InputError("the memory of limits must be more than 0 bytes");
   check_options(options_, device_);
+  allows_any_aten(options_.allow_aten);
   if (options_.cuda_graphs.value_or(false)) check_recordings(options_, device_);
   onnxtorch::check(file_->proto);
   [[maybe_unused]] static const bool followed = (follow_processor_quota(), true);  // once: a number set later stays
@@ -101,21 +103,24 @@ std::unique_ptr<CudaSettings> PreparedModel::cuda_settings() const {
 std::string PreparedModel::graph_text() const { return base_.executable->program().graph->toString(); }
 
 std::vector<NodePlacement> PreparedModel::placement() const {
-  return onnxtorch::placement(translate(file_, {base_variant(), options_.shapes, {}}), base_.executable->program(),
-                              device_);
+  return onnxtorch::placement(translate(file_, translation(base_variant())), base_.executable->program(), device_);
 }
 
 void PreparedModel::watch_steps(const Watcher& watcher) const {
-  TranslateOptions options;
-  options.variant = base_variant();
-  options.shapes = options_.shapes;
-  Program program = translate(file_, options);
+  Program program = translate(file_, translation(base_variant()));
   watcher("translate", program);
   optimized(std::move(program), device_, options_, watcher);
 }
 
+TranslateOptions PreparedModel::translation(const Variant& variant, std::optional<size_t> watched) const {
+  return {.variant = variant,
+          .shapes = options_.shapes,
+          .watched = watched,
+          .any_aten = allows_any_aten(options_.allow_aten)};
+}
+
 Program PreparedModel::lowered(const Variant& variant, std::optional<size_t> watched) const {
-  Program program = translate(file_, {variant, options_.shapes, watched});
+  Program program = translate(file_, translation(variant, watched));
   return watched ? placed(std::move(program), device_) : optimized(std::move(program), device_, options_);
 }
 

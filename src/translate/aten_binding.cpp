@@ -3,7 +3,10 @@
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
+#include "translate/aten_operators.h"
 #include "translate/binding.h"
 
 namespace onnxtorch {
@@ -144,6 +147,12 @@ bool is_of_named_dimensions(const FunctionSchema& schema) {
   return overload.find("imname") != std::string::npos || overload.starts_with("names");
 }
 
+// Those of numbers alone are TorchScript's own, and divide by zero without a look.
+bool is_of_tensors(const FunctionSchema& schema) {
+  const auto has_tensor = [](const Argument& a) { return is_tensor(a.type()) || is_tensor_list(a.type()); };
+  return std::ranges::any_of(schema.arguments(), has_tensor) || std::ranges::any_of(schema.returns(), has_tensor);
+}
+
 // The overloads that the node may mean: those that change nothing in place, of the name wanted where there is one.
 std::vector<const FunctionSchema*> overloads(const NodeView& n, const std::string& name, const std::string& wanted) {
   std::vector<const FunctionSchema*> found;
@@ -174,11 +183,48 @@ Values outputs_of(Translator& t, const NodeView& n, Values results) {
   return results;
 }
 
-Values call_operator(Translator& t, const NodeView& n, const std::string& name, const std::string& overload) {
-  const auto candidates = overloads(n, name, overload);
+// What numbers stand for that operators take without a look: other layouts are those of sparse tensors and other types
+// those of quantized ones, whose parts are trusted, or are none at all.
+const std::map<std::string, std::set<int64_t>> kForms{{"layout", {0}},
+                                                      {"dtype", {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15}},
+                                                      {"interpolation_mode", {0, 1, 2}},
+                                                      {"padding_mode", {0, 1, 2}}};
+
+void check_forms(const Translator& t, const NodeView& n, const std::vector<Source>& sources) {
+  for (const Source& source : sources) {
+    const auto form = kForms.find(source.argument->name());
+    if (form == kForms.end()) continue;
+    const auto given = source.from_attribute ? std::optional(std::vector{n.attr_int(form->first)})
+                                             : t.known_ints(n.input(source.first_input));
+    if (given && given->size() == 1 && form->second.contains(given->front())) continue;
+    std::string allowed;
+    for (const int64_t number : form->second) allowed += (allowed.empty() ? "" : ", ") + std::to_string(number);
+    n.unsupported("the argument " + form->first + " must be a constant, one of " + allowed +
+                  "; the option allow_aten=\"all\" allows others, if you trust the model");
+  }
+}
+
+// Leaves the overloads that check their arguments.
+void check_operator(const NodeView& n, const std::string& name, const std::string& wanted,
+                    std::vector<const FunctionSchema*>& candidates) {
+  std::erase_if(candidates, [&](const FunctionSchema* schema) {
+    return !is_of_tensors(*schema) || !is_checked_operator(name, schema->overload_name());
+  });
+  if (!candidates.empty()) return;
+  n.unsupported("the operator " + name + (wanted.empty() ? "" : "." + wanted) +
+                " is none of those that check their arguments, which alone ATen nodes may call; the option "
+                "allow_aten=\"all\" allows it, if you trust the model");
+}
+
+// One that is not trusted must check its arguments.
+Values call_operator(Translator& t, const NodeView& n, const std::string& name, const std::string& overload,
+                     bool trusted) {
+  auto candidates = overloads(n, name, overload);
+  if (!trusted) check_operator(n, name, overload, candidates);
   for (const bool tensors_only : {true, false}) {
     for (const FunctionSchema* schema : candidates) {
       if (const auto sources = match(n, *schema, tensors_only)) {
+        if (!trusted) check_forms(t, n, *sources);
         return outputs_of(t, n, t.call_all(name, arguments_of(t, n, *schema, *sources)));
       }
     }
@@ -186,6 +232,12 @@ Values call_operator(Translator& t, const NodeView& n, const std::string& name, 
   std::string tried;
   for (const FunctionSchema* schema : candidates) tried += "\n  " + c10::toString(*schema);
   n.fail("its inputs and attributes do not fit" + tried);
+}
+
+// The operator that an ATen node names.
+Values call_named(Translator& t, const NodeView& n, bool trusted) {
+  const std::string overload = n.has_attribute("overload_name") ? n.attr_string("overload_name") : "";
+  return call_operator(t, n, "aten::" + n.attr_string("operator"), overload, trusted);
 }
 
 }  // namespace
@@ -201,20 +253,15 @@ Value as_output(Translator& t, const Value& result) {
   return dtype ? result.as(element_type_of(*dtype)) : result;
 }
 
-Values aten(Translator& t, const NodeView& n) {
-  const std::string name = "aten::" + n.attr_string("operator");
-  const std::string overload = n.has_attribute("overload_name") ? n.attr_string("overload_name") : "";
-  for (const auto& op : torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(name))) {
-    if (op->schema().argumentIndexWithName("filename")) n.unsupported(name + " opens files, which a model may not");
-  }
-  return call_operator(t, n, name, overload);
-}
+Values aten(Translator& t, const NodeView& n) { return call_named(t, n, false); }
+
+Values any_aten(Translator& t, const NodeView& n) { return call_named(t, n, true); }
 
 TranslateFunction torch_operator(const std::string& name) {
   const size_t dot = name.find('.');
   const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
   return [base = name.substr(0, dot), overload](Translator& t, const NodeView& n) {
-    return call_operator(t, n, base, overload);
+    return call_operator(t, n, base, overload, true);
   };
 }
 

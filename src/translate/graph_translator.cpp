@@ -12,6 +12,7 @@
 
 #include "registry/registry.h"
 #include "registry/user_operators.h"
+#include "translate/aten_operators.h"
 #include "translate/attribute_references.h"
 #include "translate/graph_location.h"
 #include "translate/signature.h"
@@ -233,6 +234,7 @@ Values GraphTranslator::translate_by(const NodeView& view) {
     return (*translate)(*this, view);
   const OperatorSchema* schema = view.schema();
   if (!schema) view.unsupported("no such operator");
+  if (schema->name == "ATen" && options_.any_aten) return any_aten(*this, view);
   if (const auto* translate = registry().find(schema->domain, schema->name, schema->since_version)) {
     return (*translate)(*this, view);
   }

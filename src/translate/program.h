@@ -77,6 +77,7 @@ struct TranslateOptions {
   std::map<std::string, int64_t> shapes;  // sizes of symbolic dimensions
   std::optional<size_t> watched;          // the number of a node whose input shapes are noted when it runs
   bool trainable = false;                 // floating initializers may change later: no tensor is computed from them now
+  bool any_aten = false;                  // ATen nodes may call any operator, as who trusts the model allows
 };
 
 // Gives the graph one more constant.

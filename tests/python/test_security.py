@@ -109,17 +109,6 @@ def test_what_a_run_writes_does_not_reach_the_file(folder):
     np.testing.assert_array_equal(rep.run()[0], SECRET)
 
 
-@pytest.mark.parametrize("shared", [0, 1])
-def test_aten_nodes_open_no_files(tmp_path, shared):
-    """aten::from_file reads any file, and with `shared` makes one."""
-    path = tmp_path / "made.bin"
-    size = np.array(4)
-    model = op_model("ATen", [size], 1, "org.pytorch.aten", operator="from_file", filename=str(path), shared=shared)
-    with pytest.raises(onnx_torch.UnsupportedError, match="aten::from_file opens files, which a model may not"):
-        onnx_torch.prepare(model)
-    assert not path.exists()
-
-
 def test_functions_that_call_themselves_are_refused():
     call = helper.make_node("A", ["x"], ["y"], domain="my")
     model = model_of([call], [tensor_info("x", SECRET)], ["y"])

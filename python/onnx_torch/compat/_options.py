@@ -166,8 +166,8 @@ class SessionOptions(_Options):
 
     @works(
         "all are kept; `session.load_model_format`, `session.model_external_initializers_file_folder_path`, "
-        "`session.optimized_model_external_initializers_file_name` and `session.record_ep_graph_assignment_info` have "
-        "a meaning here"
+        "`session.optimized_model_external_initializers_file_name`, `session.record_ep_graph_assignment_info` and "
+        "`onnx_torch.allow_aten`, which is `prepare`'s `allow_aten`, have a meaning here"
     )
     def add_session_config_entry(self, key: str, value: str, /) -> None:
         """Sets an option by its name."""

@@ -1,0 +1,200 @@
+"""Which operators ATen nodes may call, and the tool that tries them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import helper
+from tools.aten.operators import overloads
+
+import onnx_torch
+from models import model_of, op_model, tensor_info
+from onnx_torch import _C
+
+ROOT = Path(__file__).resolve().parents[2]
+M = np.arange(12, dtype=np.float32).reshape(3, 4)
+REFUSED = "none of those that check their arguments"
+
+HOSTILE = {
+    "from_file": ([np.array(4)], {"filename": "made.bin", "shared": 1}),
+    "_reshape_alias": ([M], {"size": [1 << 20], "stride": [1]}),
+    "as_strided": ([M], {"size": [1 << 20], "stride": [1]}),
+    "empty": ([np.array([1000])], {}),
+    "manual_seed": ([np.array(3)], {}),
+    "max_pool2d_with_indices_backward": (
+        [M[None], M[None], np.full((1, 3, 4), 1 << 40)],
+        {"kernel_size": [1, 1], "stride": [1, 1], "padding": [0, 0], "dilation": [1, 1], "ceil_mode": 0},
+    ),
+    "_sparse_coo_tensor_unsafe": ([np.full((1, 3), 1 << 40), M[0, :3]], {"size": [3]}),
+    "set_grad_enabled": ([np.array(False)], {}),
+}
+
+
+def aten_model(operator, inputs, outputs=1, **attributes):
+    return op_model("ATen", inputs, 1, "org.pytorch.aten", outputs, operator=operator, **attributes)
+
+
+def strided():
+    model = aten_model("as_strided", [M], size=[2, 2], stride=[4, 1])
+    model.graph.input[0].CopyFrom(tensor_info("x0", M, M.shape))
+    return model
+
+
+@pytest.mark.parametrize("operator", HOSTILE)
+def test_operators_that_trust_their_arguments_are_refused(operator, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    inputs, attributes = HOSTILE[operator]
+    seed, grad = torch.initial_seed(), torch.is_grad_enabled()
+    with pytest.raises(onnx_torch.UnsupportedError, match=rf'ATen.*aten::{operator} is {REFUSED}.*allow_aten="all"'):
+        onnx_torch.prepare(aten_model(operator, inputs, **attributes))
+    assert not list(tmp_path.iterdir())
+    assert (torch.initial_seed(), torch.is_grad_enabled()) == (seed, grad)
+
+
+def test_who_trusts_the_file_may_allow_all(tmp_path):
+    expected = M[:2, :2]
+    path = tmp_path / "strided.onnx"
+    onnx.save(strided(), path)
+    rep = onnx_torch.prepare(path, allow_aten="all")
+    np.testing.assert_array_equal(rep.run([M])[0], expected)
+    assert rep.options["allow_aten"] == "all"
+    np.testing.assert_array_equal(rep.replica(optimize=False).run([M])[0], expected)
+    assert onnx_torch.check(path, allow_aten="all") == []
+    assert "as_strided" in onnx_torch.show(path, allow_aten="all")
+    assert onnx_torch.profile(path, runs=1, allow_aten="all").nodes[0].op_type == "ATen"
+    module = onnx_torch.to_torchscript(path, allow_aten="all")
+    np.testing.assert_array_equal(module(torch.from_numpy(M)).numpy(), expected)
+    assert torch.equal(onnx_torch.to_module(path, allow_aten="all")(torch.from_numpy(M)), module(torch.from_numpy(M)))
+    assert onnx_torch.compare(path, engines=("onnx_torch", "unoptimised"), allow_aten="all")
+    assert onnx_torch.bench(path, engines=["onnx_torch"], rounds=1, runs=1, allow_aten="all").latencies
+    options = onnx_torch.SessionOptions()
+    options.add_session_config_entry("onnx_torch.allow_aten", "all")
+    np.testing.assert_array_equal(onnx_torch.InferenceSession(path, options).run(None, {"x0": M})[0], expected)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        onnx_torch.prepare,
+        onnx_torch.show,
+        onnx_torch.profile,
+        onnx_torch.to_torchscript,
+        onnx_torch.to_module,
+        lambda model: onnx_torch.compare(model, engines=("onnx_torch", "unoptimised")),
+        lambda model: onnx_torch.prepare(model, allow_aten="all").replica(allow_aten="checked"),
+    ],
+)
+def test_nothing_allows_them_by_itself(use):
+    with pytest.raises(onnx_torch.UnsupportedError, match=REFUSED):
+        use(strided())
+
+
+def test_check_names_the_operator():
+    (problem,) = onnx_torch.check(strided())
+    assert problem.unsupported and problem.op_type == "ATen" and f"as_strided is {REFUSED}" in problem.why
+
+
+def test_a_saved_model_does_not_allow_itself_more(tmp_path):
+    onnx_torch.prepare(strided(), allow_aten="all").save(tmp_path / "saved")
+    with pytest.raises(onnx_torch.UnsupportedError, match=REFUSED):
+        onnx_torch.load(tmp_path / "saved")
+    np.testing.assert_array_equal(onnx_torch.load(tmp_path / "saved", allow_aten="all").run([M])[0], M[:2, :2])
+
+
+def test_the_option_is_one_of_two():
+    with pytest.raises(onnx_torch.InputError, match='allow_aten must be "checked" or "all", not "some"'):
+        onnx_torch.prepare(strided(), allow_aten="some")
+
+
+@pytest.mark.parametrize("command", ["run", "check", "show", "profile", "bench", "compare"])
+def test_commands_have_the_option(tmp_path, command):
+    path = tmp_path / "strided.onnx"
+    onnx.save(strided(), path)
+    more = {"compare": ["--engine", "unoptimised"], "bench": ["--engine", "onnx_torch", "--runs", "1"]}.get(command, [])
+    call = [sys.executable, "-m", "onnx_torch_cli", command, str(path), *more]
+    refused = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert refused.returncode and REFUSED in " ".join((refused.stdout + refused.stderr).split())
+    subprocess.run([*call, "--allow-aten", "all"], capture_output=True, check=True)
+
+
+def test_a_user_may_register_any_operator():
+    onnx_torch.register_op("my.aten", "Strided", "aten::as_strided")
+    model = op_model("Strided", [M], 1, "my.aten", size=[2, 2], stride=[4, 1])
+    np.testing.assert_array_equal(onnx_torch.prepare(model).run([M])[0], M[:2, :2])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attributes"),
+    [
+        ([np.array([2, 2])], {"layout": 1}),
+        ([np.array([2, 2])], {"dtype": 13}),
+        ([np.array([2, 2])], {"dtype": 1 << 40}),
+        ([np.array([2, 2]), np.array(6), np.array(1)], {}),
+    ],
+)
+def test_sparse_and_quantized_tensors_are_refused(inputs, attributes):
+    """Their parts are trusted; an input may ask for them as well as an attribute."""
+    with pytest.raises(onnx_torch.UnsupportedError, match=r"the argument \w+ must be a constant, one of 0"):
+        onnx_torch.prepare(aten_model("zeros", inputs, **attributes))
+
+
+def test_arguments_that_grid_sampler_trusts_must_be_constants():
+    image, grid = np.ones((1, 1, 2, 2), np.float32), np.zeros((1, 1, 1, 2), np.float32)
+    options = {"padding_mode": 0, "align_corners": 0}
+    model = aten_model("grid_sampler", [image, grid], interpolation_mode=0, **options)
+    np.testing.assert_array_equal(onnx_torch.prepare(model).run([image, grid])[0], np.ones((1, 1, 1, 1)))
+    with pytest.raises(onnx_torch.UnsupportedError, match="interpolation_mode must be a constant, one of 0, 1, 2;"):
+        onnx_torch.prepare(aten_model("grid_sampler", [image, grid], interpolation_mode=3, **options))
+
+
+def test_numbers_alone_are_no_overload():
+    """aten::remainder.int divides by zero, which ends the process."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("ATen", ["shape", "zero"], ["y"], domain="org.pytorch.aten", operator="remainder"),
+    ]
+    zero = onnx.numpy_helper.from_array(np.array([0]), "zero")
+    model = model_of(nodes, [tensor_info("x", M, ["n"])], ["y"], initializer=[zero])
+    model.opset_import.append(helper.make_opsetid("org.pytorch.aten", 1))
+    with pytest.raises(onnx_torch.Error, match="ZeroDivisionError"):
+        onnx_torch.prepare(model).run([M[0]])
+
+
+def test_the_list_is_of_operators_that_torch_has():
+    names = _C.checked_aten_operators()
+    assert names == sorted(set(names))
+    found = overloads(names)
+    assert {one.name for one in found} | {str(one) for one in found} >= set(names)
+
+
+def tried(*arguments):
+    call = [sys.executable, "-m", "tools.aten", "--seconds", "5", "--jobs", "1", *arguments]
+    return subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_a_sample_of_the_list_stands_its_trial():
+    done = tried("--calls", "40", "index_select", "gather", "frexp", "logcumsumexp", "renorm", "cat", "topk")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "without a fault" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("operator", "fault"),
+    [
+        ("empty", "reads memory that it has not written"),
+        ("_reshape_alias", "reads memory that it has not written|ends the process"),
+        ("lcm", "ends the process .SIGFPE"),
+        ("combinations", "takes too long"),
+        ("_stack", "ends the process .SIGSEGV"),
+    ],
+)
+def test_the_trial_finds_faults(operator, fault):
+    done = tried("--calls", "100", operator)
+    assert done.returncode == 1
+    import re
+
+    assert re.search(f"{operator}.*: ({fault})", done.stdout), done.stdout + done.stderr
