@@ -5,6 +5,7 @@
 #include "export/script_module.h"
 #include "external_reader.h"
 #include "import/model_reader.h"
+#include "interruption.h"
 #include "python_torch.h"
 #include "translate/aten_operators.h"
 
@@ -54,8 +55,7 @@ class Export {
     return py::reinterpret_steal<py::object>(python_torch().object_of_module(script_module(program_, names)));
   }
   void save(const std::string& file, const ModuleNames& names, const torch::jit::ExtraFilesMap& extra_files) const {
-    const py::gil_scoped_release no_gil;
-    script_module(program_, names).save(file, extra_files);
+    without_gil([&] { script_module(program_, names).save(file, extra_files); });
   }
 
  private:
@@ -75,19 +75,19 @@ void bind_export(py::module_& m) {
 
   py::class_<Export>(m, "Export")
       .def_static("from_bytes",
-                  [](const py::bytes& bytes, const std::string& directory, Sizes shapes, const py::object& external,
-                     const std::string& allow_aten) {
+                  [](const py::bytes& bytes, const std::string& directory, const Sizes& shapes,
+                     const py::object& external, const std::string& allow_aten) {
                     const auto view = static_cast<std::string_view>(bytes);
                     const ExternalReader reader = reader_from_python(external);
-                    const py::gil_scoped_release no_gil;
-                    return Export(ModelFile::from_bytes(view, directory, reader), std::move(shapes), allow_aten);
+                    return without_gil(
+                        [&] { return Export(ModelFile::from_bytes(view, directory, reader), shapes, allow_aten); });
                   })
       .def_static("from_path",
-                  [](const std::string& path, const std::string& directory, Sizes shapes, const py::object& external,
-                     const std::string& allow_aten) {
+                  [](const std::string& path, const std::string& directory, const Sizes& shapes,
+                     const py::object& external, const std::string& allow_aten) {
                     const ExternalReader reader = reader_from_python(external);
-                    const py::gil_scoped_release no_gil;
-                    return Export(ModelFile::from_path(path, directory, reader), std::move(shapes), allow_aten);
+                    return without_gil(
+                        [&] { return Export(ModelFile::from_path(path, directory, reader), shapes, allow_aten); });
                   })
       .def_property_readonly("weights", &Export::weight_names)
       .def_property_readonly("inputs", &Export::input_names)

@@ -11,7 +11,7 @@ namespace py = pybind11;
 Bytes bytes_of(py::handle object) {
   auto* const buffer = new Py_buffer{};
   const std::shared_ptr<const Py_buffer> owner(buffer, [](Py_buffer* held) {
-    const py::gil_scoped_acquire gil;
+    const WithGil gil;
     PyBuffer_Release(held);  // which does nothing for one that was never filled
     delete held;
   });
@@ -30,7 +30,7 @@ ExternalReader reader_from_python(const py::object& external) {
     return in_memory(std::move(files));
   }
   return [read = shared(external)](const std::string& name, int64_t offset, int64_t length) -> std::optional<Bytes> {
-    const py::gil_scoped_acquire gil;
+    const WithGil gil;
     const py::object given = (*read)(name, offset, length);
     if (given.is_none()) return std::nullopt;
     return bytes_of(given);

@@ -7,6 +7,7 @@
 
 #include "export.h"
 #include "external_reader.h"
+#include "interruption.h"
 #include "kernels/recording.h"
 #include "logged_warnings.h"
 #include "lower/cpu_features.h"
@@ -68,7 +69,7 @@ void translate_exception(
 }
 
 std::string take_python_error() {
-  const py::gil_scoped_acquire gil;
+  const WithGil gil;
   return PyErr_Occurred() ? py::error_already_set().what() : "";
 }
 
@@ -86,8 +87,7 @@ template <typename Load>
 std::shared_ptr<PythonModel> prepare(const Options& options, const Load& load,
                                      std::vector<std::vector<SavedWeights>> saved = {}) {
   const LoggedWarnings warnings;
-  const py::gil_scoped_release no_gil;
-  return std::make_shared<PythonModel>(load(), options, std::move(saved));
+  return without_gil([&] { return std::make_shared<PythonModel>(load(), options, std::move(saved)); });
 }
 
 // (operator, name, domain, opset version, first output, number of the node around or None) of each node.
@@ -104,7 +104,7 @@ py::list describe_nodes(const std::vector<TranslatedNode>& nodes) {
 py::list describe_placement(const PythonModel& model) {
   std::vector<NodePlacement> placed;
   {
-    const py::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     placed = model.placement();
   }
   py::list described;
@@ -278,11 +278,11 @@ class PythonRecording : public Recording {
   explicit PythonRecording(py::object object) : object_(shared(std::move(object))) {}
 
   void record(const Work& work) override {
-    const py::gil_scoped_acquire gil;
+    const WithGil gil;
     call("record", work);
   }
   void replay(const Work& before, const Work& after) override {
-    const py::gil_scoped_acquire gil;
+    const WithGil gil;
     call("replay", before, after);
   }
 
@@ -301,7 +301,7 @@ class PythonRecording : public Recording {
               throw;
             }
           },
-          py::call_guard<py::gil_scoped_release>());
+          py::call_guard<WithoutGil>());
     };
     try {
       object_->attr(method)(callable(works)...);
@@ -317,12 +317,12 @@ class PythonRecording : public Recording {
 void assume_python_recordings(const py::object& make, const py::object& is_at_work) {
   if (make.is_none()) return assume_recorder({});
   assume_recorder(Recorder{.make = [held = shared(make)](c10::Device device) -> std::unique_ptr<Recording> {
-                             const py::gil_scoped_acquire gil;
+                             const WithGil gil;
                              return std::make_unique<PythonRecording>((*held)(device.index()));
                            },
                            .is_at_work =
                                [held = shared(is_at_work)](c10::Device device) {
-                                 const py::gil_scoped_acquire gil;
+                                 const WithGil gil;
                                  return (*held)(device.index()).cast<bool>();
                                }});
 }
@@ -332,6 +332,7 @@ void assume_python_recordings(const py::object& make, const py::object& is_at_wo
 PYBIND11_MODULE(_C, m) {
   py::register_local_exception_translator(translate_exception);
   register_pending_errors(take_python_error);
+  let_work_go_on_at_exit();
 
   py::class_<Options>(m, "Options")
       .def(py::init([](std::string device, std::string precision, bool tf32, std::optional<bool> cuda_graphs,
@@ -390,7 +391,7 @@ PYBIND11_MODULE(_C, m) {
           py::arg("stop") = py::none(),
           "Runs the model on a dictionary of inputs: a list of the values named, or of the model's outputs. They are "
           "torch tensors or numpy arrays; by default torch tensors where one goes in.")
-      .def("trim", &PythonModel::trim, py::call_guard<py::gil_scoped_release>(),
+      .def("trim", &PythonModel::trim, py::call_guard<WithoutGil>(),
            "Gives back to the system the memory that runs have left for later ones.")
       .def("profile", &profile, py::arg("feeds"), py::arg("output_names") = std::vector<std::string>(),
            py::arg("as_torch") = py::none(), py::arg("stop") = nullptr)

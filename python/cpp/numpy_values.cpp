@@ -8,6 +8,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "gil.h"
 #include "import/storage.h"
 #include "torch_values.h"
 
@@ -106,7 +107,7 @@ at::Tensor kept(ByteArray bytes) {
   void* const data = const_cast<uint8_t*>(bytes.data());
   const int64_t size = bytes.size();
   const auto release = [held = bytes.release().ptr()](void*) {
-    const py::gil_scoped_acquire gil;
+    const WithGil gil;
     Py_DECREF(held);
   };
   return at::from_blob(data, {size}, release, c10::kByte);

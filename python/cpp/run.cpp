@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "interruption.h"
 #include "logged_warnings.h"
 #include "numpy_values.h"
 #include "torch_values.h"
@@ -63,8 +64,7 @@ py::list run(const PythonModel& model, const py::dict& feeds, std::vector<std::s
   PreparedModel::Result result;
   {
     const LoggedWarnings warnings;
-    const py::gil_scoped_release no_gil;
-    result = model.run(fed, strings, std::move(names), profile, stop);
+    result = without_gil([&] { return model.run(fed, strings, std::move(names), profile, stop); });
   }
   const bool torch =
       as_torch ? *as_torch

@@ -6,11 +6,13 @@
 #include <memory>
 #include <utility>
 
+#include "gil.h"
+
 namespace onnxtorch {
 
 inline std::shared_ptr<pybind11::object> shared(pybind11::object object) {
   return {new pybind11::object(std::move(object)), [](const pybind11::object* held) {
-            const pybind11::gil_scoped_acquire gil;
+            const WithGil gil;
             delete held;
           }};
 }

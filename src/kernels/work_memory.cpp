@@ -10,6 +10,8 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/interruption.h"
+
 namespace onnxtorch {
 namespace {
 
@@ -34,6 +36,7 @@ WorkMemory::Scope::~Scope() {
 // The smallest block that is large enough. One that this run has used already may be much larger: the run needs it in
 // any case, whereas one of an earlier run would live on with all of its size.
 WorkMemory::Block WorkMemory::take(size_t bytes) {
+  check_interruption();
   {
     const std::lock_guard lock(mutex_);
     const auto fits = [&](const auto& block) { return is_snug(block.first, bytes) || block.second.given_up == runs_; };

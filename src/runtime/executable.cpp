@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/runtime/graph_iterator.h>
 
 #include <stdexcept>
 
@@ -52,10 +54,31 @@ void interpret(const torch::jit::Code& code, torch::jit::Stack& stack) {
   }
 }
 
+std::vector<torch::jit::Node*> loops(std::shared_ptr<torch::jit::Graph> graph) {
+  std::vector<torch::jit::Node*> found;
+  torch::jit::DepthFirstGraphNodeIterator nodes(graph);
+  for (torch::jit::Node* node = nodes.next(); node; node = nodes.next()) {
+    if (node->kind() == c10::prim::Loop) found.push_back(node);
+  }
+  return found;
+}
+
+// The graph as it runs: each iteration of a loop asks whether the run has been interrupted.
+std::shared_ptr<torch::jit::Graph> interruptible(const std::shared_ptr<torch::jit::Graph>& graph) {
+  if (loops(graph).empty()) return graph;
+  std::shared_ptr<torch::jit::Graph> copy = graph->copy();
+  for (torch::jit::Node* loop : loops(copy)) {
+    loop->blocks()[0]->prependNode(copy->create(c10::Symbol::fromQualString("onnx_torch::check_interruption"), 0));
+  }
+  return copy;
+}
+
 }  // namespace
 
 Executable::Executable(Program program)
-    : program_(std::move(program)), code_(program_.graph, "onnx_model"), memory_(std::make_shared<WorkMemory>()) {}
+    : program_(std::move(program)),
+      code_(interruptible(program_.graph), "onnx_model"),
+      memory_(std::make_shared<WorkMemory>()) {}
 
 std::vector<IValue> Executable::run(std::span<const IValue> inputs,
                                     const c10::intrusive_ptr<StringPool>& strings) const {

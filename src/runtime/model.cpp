@@ -8,6 +8,7 @@
 #include <cctype>
 #include <sstream>
 
+#include "kernels/interruption.h"
 #include "kernels/note_shape.h"
 #include "lower/place.h"
 #include "lower/waits.h"
@@ -209,6 +210,7 @@ PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intr
   } catch (const Error&) {
     throw;
   } catch (const std::exception& failure) {
+    if (interrupted()) throw;
     const std::string stopped = guard ? guard->reason() : "";
     if (!stopped.empty()) throw StoppedError(stopped, failed_node(text_of(failure), executable->program()));
     explain(failure, *executable, variant, values, strings);

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "kernels/interruption.h"
 #include "lower/cpu.h"
 #include "lower/cuda.h"
 #include "lower/place.h"
@@ -33,6 +34,7 @@ void dump(const char* when, const char* pass, const Program& program) {
 }
 
 void run(const Pass& pass, Program& program) {
+  check_interruption();
   const bool dumped = is_dumped(pass.name);
   if (dumped) dump("before", pass.name, program);
   pass.run(program);

@@ -10,6 +10,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "kernels/interruption.h"
 #include "registry/registry.h"
 #include "registry/user_operators.h"
 #include "translate/aten_operators.h"
@@ -174,6 +175,7 @@ void GraphTranslator::translate(const onnx::GraphProto& graph) {
 }
 
 void GraphTranslator::translate(const onnx::NodeProto& node) {
+  check_interruption();
   Values inputs;
   for (const auto& name : node.input()) inputs.push_back(name.empty() ? Value{} : named(name));
   NodeLabel label = label_of(node, *scope_->opsets);

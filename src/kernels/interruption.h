@@ -1,0 +1,39 @@
+// Ctrl-C: the work of one thread, the one that is told of signals, may be interrupted by whoever uses the process.
+#pragma once
+
+#include <exception>
+
+namespace onnxtorch {
+
+// While one lives, this thread's work can be interrupted.
+class __attribute__((visibility("default"))) Interruptible {
+ public:
+  // `ask` is called by this thread, in the midst of its work, when a signal has come. It throws if the work is to stop.
+  explicit Interruptible(void (*ask)());
+  ~Interruptible();
+  Interruptible(const Interruptible&) = delete;
+  Interruptible& operator=(const Interruptible&) = delete;
+
+  void check();
+  // Throws what `ask` threw, if it did: who ran the work may have caught that, or put another exception in its place.
+  void rethrow() const;
+  bool interrupted() const { return thrown_ != nullptr; }
+
+ private:
+  void (*const ask_)();
+  std::exception_ptr thrown_;
+  Interruptible* const around_;
+};
+
+// Tells that a signal has come. A handler of signals may call it, in any thread.
+__attribute__((visibility("default"))) void interrupt() noexcept;
+
+// Asks whether this thread's work is to stop, and throws if so. It is called for each node that is translated, for each
+// iteration of a loop, for each large intermediate result and, once a signal has come, whenever memory for a tensor is
+// allocated. Until then it costs next to nothing.
+__attribute__((visibility("default"))) void check_interruption();
+
+// Whether that has made the thread's work stop.
+__attribute__((visibility("default"))) bool interrupted();
+
+}  // namespace onnxtorch
