@@ -23,9 +23,9 @@ TensorOperation extreme(std::string function) {
   };
 }
 
-// ATen's division of the least integer of 32 or 64 bits by -1 ends the process.
+// ATen's division of the least integer of 32 or 64 bits by -1, and its remainder, end the process.
 bool may_overflow(Translator& t, const Value& divisor, ElementType type) {
-  if (is_unsigned(type) || info(type).bits < 32) return false;
+  if (is_floating(type) || is_unsigned(type) || info(type).bits < 32) return false;
   const auto known = t.known_ints(divisor);
   return !known || std::ranges::count(*known, -1) > 0;
 }
@@ -41,14 +41,17 @@ Value quotient(Translator& t, const Value& a, const Value& b, ElementType type) 
 // With the sign of the divisor, zero included.
 Value floor_remainder(Translator& t, const Value& a, const Value& b, ElementType type) {
   if (is_uint64(type)) return t.call("unsigned_mod", {a, b});
-  const Value remainder = t.call("aten::remainder", {a, b});
+  const Value remainder = t.call(may_overflow(t, b, type) ? "floor_mod" : "aten::remainder", {a, b});
   return is_floating(type) ? t.call("aten::copysign", {remainder, b}) : remainder;
 }
 
 Values mod(Translator& t, const NodeView& n) {
   static const TranslateFunction floor_mod = arithmetic(floor_remainder);
   if (n.attr_int("fmod") == 0) return floor_mod(t, n);
-  return {t.call(is_uint64(n.element(0)) ? "unsigned_mod" : "aten::fmod", {n.tensor(0), n.tensor(1)})};
+  const Value divisor = n.tensor(1);
+  const bool overflows = may_overflow(t, divisor, n.element(0));
+  const char* const function = is_uint64(n.element(0)) ? "unsigned_mod" : overflows ? "truncated_mod" : "aten::fmod";
+  return {t.call(function, {n.tensor(0), divisor})};
 }
 
 // The result has the type of the base, whatever the exponent's.

@@ -32,8 +32,10 @@ class Inlining {
     for (size_t i = 0; i < arguments.size(); ++i) values_[parameters[i]] = arguments[i];
   }
 
+  // Up to where the script raises an error for certain, as what follows may rely on what it has asserted.
   void insert(jit::Block& block) {
     for (jit::Node* node : block.nodes()) {
+      if (raises_) return;
       if (node->kind() == c10::prim::If) {
         if (const auto decided = jit::constant_as<bool>(values_.at(node->input()))) {
           jit::Block& taken = *node->blocks()[*decided ? 0 : 1];
@@ -42,6 +44,7 @@ class Inlining {
           continue;
         }
       }
+      raises_ = node->kind() == c10::prim::RaiseException;
       if (const auto known = condition(node)) {
         values_[node->output()] = graph_.insertConstant(*known);
         continue;
@@ -54,7 +57,12 @@ class Inlining {
 
   std::vector<jit::Value*> results(const jit::Block& block) const {
     std::vector<jit::Value*> found;
-    for (const jit::Value* output : block.outputs()) found.push_back(values_.at(output));
+    for (const jit::Value* output : block.outputs()) {
+      const auto inserted = values_.find(output);
+      found.push_back(inserted == values_.end()
+                          ? graph_.insertNode(graph_.createUninitialized(output->type()))->output()
+                          : inserted->second);
+    }
     return found;
   }
 
@@ -99,6 +107,7 @@ class Inlining {
   jit::Graph& graph_;
   Facts& facts_;
   const bool writes_;
+  bool raises_ = false;
   std::unordered_map<const jit::Value*, jit::Value*> values_;  // of the script, in the graph
 };
 

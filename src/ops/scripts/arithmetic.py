@@ -1,9 +1,20 @@
 # Shape arithmetic on the host, division of integers, and the broadcasting of old opsets.
 
 
+# The least integer divided by -1 would end the process, as would a remainder of 0.
 def truncated_quotient(a: int, b: int) -> int:
+    assert b != 0, "division by zero"
+    if b == -1:
+        return -a
     floor = a // b
     return floor + 1 if floor < 0 and floor * b != a else floor
+
+
+def floor_remainder(a: int, b: int) -> int:
+    assert b != 0, "division by zero"
+    if b == -1:
+        return 0
+    return a % b
 
 
 # The operations are named like the ONNX operators.
@@ -17,8 +28,7 @@ def int_arithmetic(operation: str, a: int, b: int) -> int:
     elif operation == "Div":
         return truncated_quotient(a, b)
     elif operation == "Mod":
-        assert b != 0, "division by zero"
-        return a % b
+        return floor_remainder(a, b)
     elif operation == "Min":
         return min(a, b)
     else:
@@ -75,6 +85,15 @@ def wrapping_div(a: Tensor, b: Tensor) -> Tensor:
     negates = b == -1
     quotient = torch.div(a, torch.where(negates, 1, b), rounding_mode="trunc")
     return torch.where(negates, -quotient, quotient)
+
+
+# What 1 divides, -1 does as well; the remainder of the least integer by -1 would end the process.
+def floor_mod(a: Tensor, b: Tensor) -> Tensor:
+    return torch.remainder(a, torch.where(b == -1, 1, b))
+
+
+def truncated_mod(a: Tensor, b: Tensor) -> Tensor:
+    return torch.fmod(a, torch.where(b == -1, 1, b))
 
 
 # uint64 lies in int64 tensors, bit for bit; with the sign bit flipped, the signed order is the unsigned one.

@@ -12,7 +12,7 @@ def one_for_all(parameter: Tensor) -> Tensor:
 def quantization_shape(count: int, sizes: List[int], axis: int) -> List[int]:
     shape: List[int] = []
     if count != 1:
-        before = axis % len(sizes)
+        before = wrapped(axis, len(sizes))
         shape = [1] * before + [-1] + [1] * (len(sizes) - 1 - before)
     return shape
 
