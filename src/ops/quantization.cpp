@@ -16,7 +16,7 @@ using enum ElementType;
 
 // An attribute whose absence is said by 0.
 ElementType element_or_undefined(const NodeView& n, std::string_view name) {
-  return n.has_attribute(name) ? n.attr_element(name) : Undefined;
+  return n.has_attribute(name) && n.attr_int(name) != 0 ? n.attr_element(name) : Undefined;
 }
 
 int64_t int_or(const NodeView& n, std::string_view name, int64_t fallback) {

@@ -6,7 +6,10 @@
 namespace onnxtorch {
 namespace {
 
-ValueType item_type(const NodeView& n) { return *n.input(0).type.inner; }
+ValueType item_type(const NodeView& n) {
+  const ValueType type = n.input(0).type;
+  return type.kind == ValueType::Kind::Sequence ? *type.inner : ValueType{};
+}
 
 Values sequence_construct(Translator& t, const NodeView& n) {
   return {t.list(n.tensors()).as(ValueType::sequence(n.input(0).type))};

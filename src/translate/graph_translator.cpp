@@ -16,6 +16,7 @@
 #include "translate/aten_operators.h"
 #include "translate/attribute_references.h"
 #include "translate/graph_location.h"
+#include "translate/node_rules.h"
 #include "translate/signature.h"
 #include "translate/writes.h"
 
@@ -92,6 +93,7 @@ Program GraphTranslator::run() {
 // Makes a value an output of the graph.
 void GraphTranslator::give(const std::string& name) {
   const Value value = tensor(named(name));
+  if (value.absent()) throw InvalidModelError("nothing gives the output \"" + name + "\" a value");
   ValueType type = value.type.known() ? value.type : scope_->declared[name];
   if (value.graph->type()->kind() == c10::TypeKind::OptionalType && type.kind != ValueType::Kind::Optional) {
     type = ValueType::optional(type);
@@ -237,6 +239,7 @@ Values GraphTranslator::translate_by(const NodeView& view) {
   const OperatorSchema* schema = view.schema();
   if (!schema) view.unsupported("no such operator");
   if (schema->name == "ATen" && options_.any_aten) return any_aten(*this, view);
+  check_node(view);
   if (const auto* translate = registry().find(schema->domain, schema->name, schema->since_version)) {
     return (*translate)(*this, view);
   }

@@ -6,15 +6,11 @@
 #include "translate/translator.h"
 
 namespace onnxtorch {
-namespace {
 
-// The formal parameter that the i-th actual one belongs to; the last one may be variadic.
 const FormalParameter* formal_at(std::span<const FormalParameter> formals, size_t i) {
   if (i < formals.size()) return &formals[i];
   return !formals.empty() && formals.back().option == FormalOption::Variadic ? &formals.back() : nullptr;
 }
-
-}  // namespace
 
 NodeView::NodeView(Translator& translator, const onnx::NodeProto& proto, const OperatorSchema* schema, NodeLabel label,
                    Values inputs)
@@ -103,6 +99,12 @@ std::vector<double> NodeView::attr_floats(std::string_view name) const {
 std::vector<std::string> NodeView::attr_strings(std::string_view name) const {
   const auto& field = required(name).strings();
   return {field.begin(), field.end()};
+}
+ElementType NodeView::attr_element(std::string_view name) const {
+  const int64_t number = attr_int(name);
+  if (!is_element_type(number))
+    fail("the attribute \"" + std::string(name) + "\" is " + std::to_string(number) + ", which is no element type");
+  return static_cast<ElementType>(number);
 }
 ValueType NodeView::attr_type(std::string_view name) const { return value_type(required(name).tp()); }
 Value NodeView::attr_tensor(std::string_view name) const { return translator_.constant(required(name).t()); }

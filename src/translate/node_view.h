@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ class TensorProto;
 namespace onnxtorch {
 
 class Translator;
+
+// The formal parameter that the i-th actual one belongs to, as the last one may be variadic; or null.
+const FormalParameter* formal_at(std::span<const FormalParameter> formals, size_t i);
 
 class NodeView {
  public:
@@ -57,7 +61,7 @@ class NodeView {
   std::vector<int64_t> attr_ints(std::string_view name) const;
   std::vector<double> attr_floats(std::string_view name) const;
   std::vector<std::string> attr_strings(std::string_view name) const;
-  ElementType attr_element(std::string_view name) const { return static_cast<ElementType>(attr_int(name)); }
+  ElementType attr_element(std::string_view name) const;
   ValueType attr_type(std::string_view name) const;
   Value attr_tensor(std::string_view name) const;
   const onnx::GraphProto& attr_graph(std::string_view name) const;

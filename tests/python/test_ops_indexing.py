@@ -66,7 +66,8 @@ def test_element_types_are_only_moved(dtype):
     placed = x.copy()
     np.put_along_axis(placed, index, x[:1], 0)
     assert_array_equal(run_op("ScatterElements", [x, index, x[:1]])[0], placed)
-    assert_array_equal(run_op("Scatter", [x, index, x[:1]], opset=9)[0], placed)
+    if dtype != ml_dtypes.bfloat16:  # which Scatter does not know
+        assert_array_equal(run_op("Scatter", [x, index, x[:1]], opset=9)[0], placed)
     placed = x.copy()
     placed[[2, 0]] = x[[0, 1]]
     assert_array_equal(run_op("ScatterND", [x, ints(-1, 0).reshape(2, 1), x[:2]])[0], placed)

@@ -80,8 +80,23 @@ def test_images(capability: str, tmp_path: Path) -> None:
 def test_rotary_embeddings(capability: str, tmp_path: Path) -> None:
     text = """(float[2, 3, 5, 26] x, float[9, 13] c, float[9, 13] s, int64[2, 5] at) => (float halves, float pairs) {
         halves = RotaryEmbedding(x, c, s, at) pairs = RotaryEmbedding<interleaved = 1>(x, c, s, at) }"""
+    # RotaryEmbedding itself takes no float64.
+    exact = """(double[2, 3, 5, 26] x, double[9, 13] c, double[9, 13] s, int64[2, 5] at)
+        => (double halves, double pairs) <int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2},
+         int64[1] last = {-1}, int64[1] end = {26}, int64[4] sizes = {2, 3, 5, 26}> {
+        c_at = Gather(c, at) s_at = Gather(s, at) cos = Unsqueeze(c_at, one) sin = Unsqueeze(s_at, one)
+        a, b = Split<axis = -1, num_outputs = 2>(x)
+        a_cos = Mul(a, cos) b_sin = Mul(b, sin) a_sin = Mul(a, sin) b_cos = Mul(b, cos)
+        first = Sub(a_cos, b_sin) second = Add(a_sin, b_cos) halves = Concat<axis = -1>(first, second)
+        e = Slice(x, zero, end, last, two) o = Slice(x, one, end, last, two)
+        e_cos = Mul(e, cos) o_sin = Mul(o, sin) e_sin = Mul(e, sin) o_cos = Mul(o, cos)
+        real = Sub(e_cos, o_sin) imaginary = Add(e_sin, o_cos)
+        reals = Unsqueeze(real, last) imaginaries = Unsqueeze(imaginary, last)
+        both = Concat<axis = -1>(reals, imaginaries) pairs = Reshape(both, sizes) }"""
     inputs = [floats(2, 3, 5, 26), floats(9, 13), floats(9, 13), np.arange(10).reshape(2, 5) % 9]
-    assert "rotary_embedding" in check_text(capability, text, inputs, tmp_path)
+    source = model(text)
+    assert "rotary_embedding" in operators(source)
+    check(capability, source, model(exact), inputs, tmp_path)
 
 
 @pytest.mark.parametrize("name", STEPWISE)

@@ -51,6 +51,112 @@ def refused(op_type: str, inputs: list[Any], message: str, **options: Any) -> No
         assert str(caught.value).startswith(op_type) or f".{op_type}" in str(caught.value)
 
 
+# --- Types
+
+
+@pytest.mark.parametrize("op_type", ["Log", "Exp", "Sqrt", "Tan", "Sigmoid"])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_a_type_that_the_schema_does_not_allow_is_refused(op_type, dtype):
+    with pytest.raises(
+        onnx_torch.InvalidModelError, match=rf"{op_type}.*is of type tensor\(int\d+\); allowed are: ten"
+    ):
+        run_op(op_type, [np.ones(2, dtype)])
+
+
+def test_types_are_checked_of_what_other_nodes_give():
+    nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Log", ["s"], ["y"])]
+    with pytest.raises(onnx_torch.InvalidModelError, match=r'Log .* the input "input" is of type tensor\(int64\)'):
+        onnx_torch.prepare(model_of(nodes, [tensor_info("x", zeros(2))], ["y"]))
+
+
+def test_inputs_of_one_type_parameter_are_of_one_type():
+    with pytest.raises(
+        onnx_torch.InvalidModelError, match=r'"B" is of type tensor\(int64\), but the input "A" of tens'
+    ):
+        run_op("Add", [zeros(2), ints(1)])
+
+
+def test_inputs_that_may_differ_may_differ():
+    assert run_op("Gather", [zeros(3), np.array([1], np.int32)])[0].shape == (1,)
+    assert run_op("Where", [np.array([True]), zeros(1), zeros(1)])[0].shape == (1,)
+
+
+def test_a_type_that_a_later_version_adds_is_taken():
+    assert run_op("Relu", [np.array([-1, 2], np.int32)], opset=6)[0].tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("op_type", ["Sum", "Min", "Max", "Mean", "Concat"])
+def test_an_input_that_must_be_there_may_not_be_left_out(op_type):
+    attributes = {"axis": 0} if op_type == "Concat" else {}
+    model = model_of([helper.make_node(op_type, ["x", ""], ["y"], **attributes)], [tensor_info("x", zeros(2))], ["y"])
+    with pytest.raises(onnx_torch.InvalidModelError, match=rf"{op_type} .* is missing"):
+        onnx_torch.prepare(model)
+
+
+def test_sequence_at_takes_no_map():
+    of_map = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, None))
+    node = helper.make_node("SequenceAt", ["m", "i"], ["y"])
+    infos = [helper.make_value_info("m", of_map), tensor_info("i", ints(0)[0])]
+    with pytest.raises(onnx_torch.InvalidModelError, match=r"SequenceAt .* is of type map\(int64"):
+        onnx_torch.prepare(model_of([node], infos, ["y"]))
+
+
+@pytest.mark.parametrize("to", [0, 29, 1 + 2**32, -1, LOWEST])
+def test_only_element_types_can_be_cast_to(to):
+    with pytest.raises(onnx_torch.InvalidModelError, match=rf'Cast .* "to" is {to}, which is no element type'):
+        run_op("Cast", [zeros(2)], to=to)
+
+
+# --- Numbers in attributes
+
+
+HUGE = [2**31, 2**62, HIGHEST, LOWEST, -(2**31) - 1]
+
+
+@pytest.mark.parametrize("number", [0, -1, *HUGE])
+@pytest.mark.parametrize("name", ["strides", "dilations", "kernel_shape"])
+@pytest.mark.parametrize("op_type", ["Conv", "ConvTranspose", "MaxPool", "LpPool"])
+def test_windows_have_positive_numbers(op_type, name, number):
+    attributes = {"kernel_shape": [2, 2], name: [1, number]}
+    inputs = [zeros(1, 1, 4, 4)] + ([zeros(1, 1, 2, 2)] if "Conv" in op_type else [])
+    with pytest.raises(onnx_torch.InvalidModelError, match=rf'{op_type} .* "{name}" takes .*, not {number}$'):
+        run_op(op_type, inputs, **attributes)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "attributes"),
+    [
+        ("Conv", [zeros(1, 1, 4), zeros(1, 1, 2)], {"group": 0}),
+        ("ConvTranspose", [zeros(1, 1, 4), zeros(1, 1, 2)], {"group": 0}),
+        ("ConvInteger", [zeros(1, 1, 4, dtype=np.uint8), zeros(1, 1, 2, dtype=np.uint8)], {"strides": [0]}),
+        ("Conv", [zeros(1, 1, 4), zeros(1, 1, 2)], {"pads": [2**62, 2**62]}),
+        ("MaxUnpool", [zeros(1, 1, 2), zeros(1, 1, 2, dtype=np.int64)], {"kernel_shape": [2], "strides": [2**62]}),
+        ("SpaceToDepth", [zeros(1, 1, 4, 4)], {"blocksize": 0}),
+        ("DepthToSpace", [zeros(1, 4, 4, 4)], {"blocksize": 2**62}),
+        ("LayerNormalization", [zeros(2, 3), zeros(3)], {"axis": -(2**31)}),
+        ("GroupNormalization", [zeros(1, 2, 3), zeros(2), zeros(2)], {"num_groups": 0}),
+        ("LRN", [zeros(1, 2, 3)], {"size": 0}),
+        ("Attention", [zeros(1, 4, 16)] * 3, {"q_num_heads": 0, "kv_num_heads": 2}),
+        ("Split", [zeros(4)], {"num_outputs": 0}),
+        ("Multinomial", [zeros(1, 4)], {"sample_size": LOWEST}),
+        ("GatherND", [zeros(2, 2), zeros(2, 1, dtype=np.int64)], {"batch_dims": LOWEST}),
+        ("ReverseSequence", [zeros(2, 2), ints(1, 1)], {"time_axis": LOWEST, "batch_axis": 1}),
+    ],
+    ids=str,
+)
+def test_numbers_that_no_tensor_has_room_for_are_refused(op_type, inputs, attributes):
+    with pytest.raises(onnx_torch.InvalidModelError, match=rf"{op_type} .* takes numbers from"):
+        run_op(op_type, inputs, **attributes)
+
+
+def test_an_attribute_without_a_type_is_of_the_schema_s():
+    model = op_model("ConvTranspose", [zeros(1, 2, 3, 3), zeros(2, 1, 3, 3)], group=2)
+    model.graph.node[0].attribute[0].ClearField("type")
+    model.graph.node[0].attribute[0].ClearField("i")
+    with pytest.raises(onnx_torch.InvalidModelError, match='"group" takes numbers from 1 to 2147483647, not 0'):
+        onnx_torch.prepare(model)
+
+
 # --- Divisions
 
 
