@@ -14,6 +14,7 @@
 #include "lower/place.h"
 #include "lower/placement.h"
 #include "lower/precision.h"
+#include "runtime/text_of.h"
 
 namespace onnxtorch {
 namespace {
@@ -37,7 +38,13 @@ void run(const Pass& pass, Program& program) {
   check_interruption();
   const bool dumped = is_dumped(pass.name);
   if (dumped) dump("before", pass.name, program);
-  pass.run(program);
+  try {
+    pass.run(program);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {  // torch's, of sizes that do not fit
+    throw Error("the model cannot be optimized by the pass \"" + std::string(pass.name) + "\": " + text_of(error));
+  }
   drop_unused(program);
   if (dumped) dump("after", pass.name, program);
 }

@@ -157,6 +157,49 @@ def test_an_attribute_without_a_type_is_of_the_schema_s():
         onnx_torch.prepare(model)
 
 
+# --- Sizes
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "attributes"),
+    [
+        ("Conv", [zeros(1, 2, 4, 4), zeros(8, 2, 3, 3), zeros(7)], {}),
+        ("Conv", [zeros(1, 2, 4, 4), zeros(8, 2, 3, 3), zeros(1)], {}),
+        ("Conv", [zeros(1, 4, 4, 4), zeros(9, 2, 3, 3)], {"group": 2}),
+        ("ConvTranspose", [zeros(1, 2, 4, 4), zeros(2, 8, 3, 3), zeros(7)], {}),
+        ("ConvTranspose", [zeros(1, 2, 4, 4), zeros(2, 1, 3, 3)], {"group": 127}),
+        ("BatchNormalization", [zeros(2, 3, 4), zeros(3), zeros(3), zeros(3), zeros(2)], {}),
+        ("BatchNormalization", [zeros(2, 3, 4), zeros(2, 3, 4), zeros(3), zeros(3), zeros(3)], {}),
+        ("InstanceNormalization", [zeros(2, 3, 4), zeros(2), zeros(3)], {}),
+        ("GroupNormalization", [zeros(2, 4, 3), zeros(3), zeros(4)], {"num_groups": 2}),
+        ("LayerNormalization", [zeros(2, 3), zeros(2)], {}),
+        ("Gemm", [zeros(2, 3), zeros(3, 4), zeros(5)], {}),
+        ("MatMul", [zeros(2, 3), zeros(4, 3)], {}),
+        ("PRelu", [zeros(2, 3), zeros(2)], {}),
+        ("DeformConv", [zeros(1, 1, 4, 4), zeros(1, 1, 2, 2), zeros(1, 7, 3, 3)], {}),
+        ("Col2Im", [zeros(1, 4, 4), ints(5, 5), ints(2, 2)], {}),
+        ("Col2Im", [zeros(1, 4, 4), ints(5, 5), ints(0, 2)], {}),
+        ("Col2Im", [zeros(1, 4, 4), ints(2**62, 5), ints(2, 2)], {}),
+        ("MaxUnpool", [zeros(1, 1, 2, 2), zeros(1, 1, 2, 2, dtype=np.int64) + 100], {"kernel_shape": [2, 2]}),
+    ],
+    ids=str,
+)
+def test_sizes_that_do_not_fit_one_another_are_refused(op_type, inputs, attributes):
+    for model, fed in (
+        (op_model(op_type, inputs, **attributes), inputs),
+        (constant_model(op_type, inputs, **attributes), inputs[:1]),
+    ):
+        for optimize in (True, False):
+            with pytest.raises(onnx_torch.Error):
+                onnx_torch.prepare(model, optimize=optimize).run(fed)
+
+
+def test_a_pass_that_meets_sizes_that_do_not_fit_is_named():
+    model = constant_model("BatchNormalization", [zeros(2, 3, 4), zeros(3), zeros(3), zeros(3), zeros(2)])
+    with pytest.raises(onnx_torch.Error, match='cannot be optimized by the pass "'):
+        onnx_torch.prepare(model)
+
+
 # --- Divisions
 
 

@@ -200,6 +200,13 @@ class PackedConvolution final : public Fused {
 }  // namespace
 }  // namespace onednn
 
+bool go_together(const at::Tensor& weight, int64_t groups,
+                 std::initializer_list<const std::vector<int64_t>*> parameters) {
+  if (weight.dim() < 3 || weight.numel() == 0 || groups < 1 || weight.size(0) % groups != 0) return false;
+  const auto of_each = [&](const std::vector<int64_t>* one) { return std::ssize(*one) == weight.dim() - 2; };
+  return std::ranges::all_of(parameters, of_each);
+}
+
 c10::intrusive_ptr<Packed> packed(Convolution convolution, std::vector<PostOp> post_ops) {
   return c10::make_intrusive<onednn::PackedConvolution>(std::move(convolution), std::move(post_ops));
 }

@@ -76,8 +76,8 @@ c10::intrusive_ptr<Packed> packed_integers(const jit::Node* product, const Integ
   const auto stride = ints(3), padding = ints(4), dilation = ints(5);
   const auto transposed = constants.get<bool>(product->input(6));
   const auto groups = constants.get<int64_t>(product->input(8));
-  const bool fits =
-      stride && padding && dilation && groups && !transposed.value_or(true) && numbers.dim() >= 3 && numbers.dim() <= 5;
+  const bool fits = stride && padding && dilation && groups && !transposed.value_or(true) && numbers.dim() <= 5 &&
+                    go_together(numbers, *groups, {&*stride, &*padding, &*dilation});
   return fits ? packed_integers(Convolution{numbers, {}, *stride, *padding, *dilation, *groups}, zero_points) : nullptr;
 }
 

@@ -88,6 +88,10 @@ std::optional<Candidate> candidate(jit::Value* x, std::variant<Convolution, Line
   return result;
 }
 
+bool is_bias(const at::Tensor& bias, int64_t channels) {
+  return !bias.defined() || (bias.dim() == 1 && bias.size(0) == channels);
+}
+
 std::optional<Candidate> convolution(jit::Node* node, const Constants& constants) {
   if (!node->matches(kConvolution)) return {};
   const auto weight = weight_of(node->input(1), constants);
@@ -98,7 +102,8 @@ std::optional<Candidate> convolution(jit::Node* node, const Constants& constants
   const auto transposed = constants.get<bool>(node->input(6));
   const auto groups = constants.get<int64_t>(node->input(8));
   if (!weight || !bias || !stride || !padding || !dilation || transposed.value_or(true) || !groups) return {};
-  if (weight->tensor.dim() > 5) return {};
+  if (weight->tensor.dim() > 5 || !go_together(weight->tensor, *groups, {&*stride, &*padding, &*dilation})) return {};
+  if (!is_bias(*bias, weight->tensor.size(0))) return {};
   return candidate(node->input(0),
                    Convolution{weight->tensor, *bias, *stride, *padding, *dilation, *groups, weight->result()}, *weight,
                    node, constants);
@@ -113,10 +118,11 @@ std::optional<Deconvolution> deconvolution(jit::Node* node, const Constants& con
   const auto dilation = constants.get<std::vector<int64_t>>(node->input(5));
   const auto output_padding = constants.get<std::vector<int64_t>>(node->input(7));
   const auto groups = constants.get<int64_t>(node->input(8));
-  if (!weight || !has_type(*weight, {c10::kFloat}) || weight->dim() < 3 || weight->dim() > 5) return {};
+  if (!weight || !has_type(*weight, {c10::kFloat}) || weight->dim() > 5) return {};
   if (!bias || (bias->defined() && !has_type(*bias, {c10::kFloat}))) return {};
   if (!stride || !padding || !dilation || !output_padding || !groups) return {};
-  if (bias->defined() && bias->numel() != weight->size(1) * *groups) return {};
+  if (!go_together(*weight, *groups, {})) return {};  // a parameter may be one number for all dimensions
+  if (!is_bias(*bias, weight->size(1) * *groups)) return {};
   return Deconvolution{*weight, *stride, *padding, *output_padding, *dilation, *groups};
 }
 

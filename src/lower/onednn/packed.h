@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/custom_class.h>
 
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,6 +53,11 @@ struct Convolution {
   int64_t groups = 1;
   c10::ScalarType result = c10::kFloat;
 };
+
+// Whether a convolution's weight, groups and parameters go together, which oneDNN and what lays out weights trust.
+// ATen, which is left those that do not, refuses them.
+bool go_together(const at::Tensor& weight, int64_t groups,
+                 std::initializer_list<const std::vector<int64_t>*> parameters);
 
 c10::intrusive_ptr<Packed> packed(Convolution convolution, std::vector<PostOp> post_ops);
 
