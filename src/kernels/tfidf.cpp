@@ -5,6 +5,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace onnxtorch {
 
@@ -35,7 +36,9 @@ TfIdfVectorizer::TfIdfVectorizer(Attributes attributes) : attributes_(std::move(
                     "TfIdfVectorizer: ngram_indexes is empty or has a negative one");
   TORCH_CHECK_VALUE(weights.empty() || weights.size() == columns.size(), "TfIdfVectorizer: ", weights.size(),
                     " weights for ", columns.size(), " ngram_indexes");
-  width_ = *std::max_element(columns.begin(), columns.end()) + 1;
+  width_ = *std::max_element(columns.begin(), columns.end());
+  TORCH_CHECK_VALUE(width_ < std::numeric_limits<int32_t>::max(), "TfIdfVectorizer: an n-gram has index ", width_);
+  ++width_;
 
   int64_t ngram = 0;
   for (size_t i = 0; i < starts.size(); ++i) {
@@ -73,7 +76,7 @@ at::Tensor TfIdfVectorizer::operator()(const at::Tensor& x) const {
 }
 
 void TfIdfVectorizer::count(const int64_t* tokens, int64_t length, std::vector<int64_t>& counts) const {
-  for (int64_t step = 1; step <= attributes_.max_skip_count + 1; ++step) {
+  for (int64_t step = 1; step <= std::min(attributes_.max_skip_count, length) + 1; ++step) {
     // Skipping changes nothing about a single token: those are counted once.
     const int64_t shortest = std::max<int64_t>(attributes_.min_gram_length, step == 1 ? 1 : 2);
     for (int64_t start = 0; start + (shortest - 1) * step < length; ++start) {

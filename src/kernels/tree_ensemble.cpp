@@ -142,6 +142,9 @@ ForestOf<T>::ForestOf(const TreeTables& tables) : targets_(tables.targets) {
                     "a tree ensemble's aggregate function is SUM, AVERAGE, MIN or MAX, not '", aggregate, "'");
   aggregate_ = aggregate == "MIN" ? Aggregate::Min : aggregate == "MAX" ? Aggregate::Max : Aggregate::Sum;
 
+  TORCH_CHECK_VALUE(0 <= targets_ && targets_ <= std::numeric_limits<int32_t>::max(), "a tree ensemble has ", targets_,
+                    " targets");
+
   const auto base_values = span_of<T>(tables.base_values);
   base_values_.assign(base_values.begin(), base_values.end());
 

@@ -242,3 +242,21 @@ def test_sizes_are_divided_by_anything(op_type, by):
 
 def test_a_scalar_has_no_axis_to_quantize_along():
     refused("QuantizeLinear", [np.float32(3), np.ones(2, np.float32)], "out of range for 0 dimensions")
+
+
+# --- What takes for ever, or too much
+
+
+def test_skips_are_no_more_than_the_tokens():
+    model = op_model(
+        "TfIdfVectorizer",
+        [ints(1, 2, 3)],
+        mode="TF",
+        min_gram_length=2,
+        max_gram_length=2,
+        max_skip_count=2**31 - 1,
+        ngram_counts=[0, 0],
+        ngram_indexes=[0],
+        pool_int64s=[1, 3],
+    )
+    assert onnx_torch.prepare(model).run([ints(1, 2, 3)])[0].tolist() == [1]
