@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -30,8 +32,18 @@ class Checker {
   }
 
  private:
-  void visit(const onnx::GraphProto& graph, const Opsets& opsets) {
-    for (const auto& node : graph.node()) visit(node, opsets);
+  void visit(const onnx::GraphProto& graph, const Opsets& opsets) { visit_all(graph.node(), opsets); }
+
+  // A name stands for one value.
+  void visit_all(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, const Opsets& opsets) {
+    std::unordered_set<std::string_view> names;
+    for (const auto& node : nodes) {
+      visit(node, opsets);
+      for (const auto& name : node.output()) {
+        if (!name.empty() && !names.insert(name).second)
+          blame(label_of(node, opsets), "the value \"" + name + "\" is given twice");
+      }
+    }
   }
 
   void visit(const onnx::NodeProto& node, const Opsets& opsets) {
@@ -66,7 +78,7 @@ class Checker {
     if (!visited_.insert(&function).second) return;
     const bool around = std::exchange(in_function_, true);
     const Opsets opsets = opsets_of(function);
-    for (const auto& node : function.node()) visit(node, opsets);
+    visit_all(function.node(), opsets);
     in_function_ = around;
   }
 

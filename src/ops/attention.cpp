@@ -56,7 +56,7 @@ Value modified(Translator& t, const NodeView& n, const char* modifier, const Val
 }
 
 Values flex_attention(Translator& t, const NodeView& n) {
-  const Value q = n.tensor(0), k = n.tensor(1), v = n.tensor(2);
+  const Value q = n.tensor(0), k = n.tensor(1), v = t.call("fitting_values", {q, k, n.tensor(2)}).as(n.input(2).type);
   const Arg scale = n.has_attribute("scale") ? Arg(n.attr_float("scale")) : Arg(none);
   if (!n.has_attribute("score_mod") && !n.has_attribute("prob_mod") && !n.has_attribute("softmax_precision")) {
     return {t.call("aten::scaled_dot_product_attention",

@@ -93,15 +93,29 @@ Values scan(Translator& t, const ScanForm& form, const Values& states, const Val
 }
 
 std::vector<int64_t> ints_or_zeros(const NodeView& n, const char* attribute, size_t count) {
-  return n.has_attribute(attribute) ? n.attr_ints(attribute) : std::vector<int64_t>(count, 0);
+  if (!n.has_attribute(attribute)) return std::vector<int64_t>(count, 0);
+  std::vector<int64_t> given = n.attr_ints(attribute);
+  if (given.size() != count) n.fail(std::string(attribute) + " must have " + std::to_string(count) + " elements");
+  return given;
+}
+
+// How many of a Scan's inputs are scanned, how many are states, and how many outputs its body collects.
+struct ScanCounts {
+  size_t scanned, states, collected;
+};
+
+ScanCounts scan_counts(const NodeView& n, size_t inputs) {
+  const auto scanned = static_cast<size_t>(n.attr_int("num_scan_inputs"));
+  const auto outputs = static_cast<size_t>(n.attr_graph("body").output_size());
+  if (scanned > inputs) n.fail("num_scan_inputs is more than the " + std::to_string(inputs) + " inputs");
+  if (outputs < inputs - scanned) n.fail("its body has too few outputs");
+  return {scanned, inputs - scanned, outputs - (inputs - scanned)};
 }
 
 Values scan_9(Translator& t, const NodeView& n) {
   const onnx::GraphProto& body = n.attr_graph("body");
   const Values inputs = n.tensors();
-  const auto scanned = static_cast<size_t>(n.attr_int("num_scan_inputs"));
-  const size_t states = inputs.size() - scanned;
-  const size_t collected = body.output_size() - states;
+  const auto [scanned, states, collected] = scan_counts(n, inputs.size());
   const ScanForm form{
       body, ints_or_zeros(n, "scan_input_axes", scanned), ints_or_zeros(n, "scan_input_directions", scanned),
       ints_or_zeros(n, "scan_output_axes", collected), ints_or_zeros(n, "scan_output_directions", collected)};
@@ -114,9 +128,7 @@ Values scan_9(Translator& t, const NodeView& n) {
 Values scan_8(Translator& t, const NodeView& n) {
   const onnx::GraphProto& body = n.attr_graph("body");
   const Values inputs = n.tensors(1);
-  const auto scanned = static_cast<size_t>(n.attr_int("num_scan_inputs"));
-  const size_t states = inputs.size() - scanned;
-  const size_t collected = body.output_size() - states;
+  const auto [scanned, states, collected] = scan_counts(n, inputs.size());
   const ScanForm form{body, std::vector<int64_t>(scanned, 0), ints_or_zeros(n, "directions", scanned),
                       std::vector<int64_t>(collected, 0), std::vector<int64_t>(collected, 0)};
   const Value steps = t.call("aten::size", {inputs[states], 1});

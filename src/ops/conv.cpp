@@ -23,13 +23,24 @@ struct Convolution {
   bool fits_aten() const { return !rank || (*rank >= 1 && *rank <= kLargestRank); }
 };
 
+// Fails where the sizes of the filters are known, and others than kernel_shape.
+void check_kernel_shape(const Translator& t, const NodeView& n) {
+  const auto sizes = t.known_sizes(n.input(1));
+  if (!sizes || !n.has_attribute("kernel_shape")) return;
+  const std::vector<int64_t> kernel = n.attr_ints("kernel_shape");
+  const auto fits = [](int64_t size, const std::optional<int64_t>& known) { return !known || *known == size; };
+  if (sizes->size() < 2 || !std::equal(kernel.begin(), kernel.end(), sizes->begin() + 2, sizes->end(), fits))
+    n.fail("kernel_shape is not that of the filters");
+}
+
 Convolution convolution(Translator& t, const NodeView& n) {
+  check_kernel_shape(t, n);
   const auto rank = spatial_rank(t, n);
   const Value kernel = n.has_attribute("kernel_shape")
                            ? t.scalar(n.attr_ints("kernel_shape"))
                            : t.call("aten::slice", {t.call("aten::size", {n.tensor(1)}), 2, none});
-  return {.x = n.tensor(0),
-          .w = n.tensor(1),
+  return {.x = rank ? of_spatial_rank(t, n, n.tensor(0), *rank) : n.tensor(0),
+          .w = rank ? of_spatial_rank(t, n, n.tensor(1), *rank) : n.tensor(1),
           .b = n.tensor(2),
           .rank = rank,
           .strides = per_axis(n, "strides", rank.value_or(1), 1),
@@ -60,6 +71,9 @@ Value conv_transpose_pads(Translator& t, const NodeView& n, const Convolution& c
   if (!auto_pad.starts_with("SAME") && !n.has_attribute("output_shape")) {
     return window_pads(t, n, c.x, c.kernel, c.strides, c.dilations);
   }
+  const size_t given = n.has_attribute("output_shape") ? n.attr_ints("output_shape").size() : 0;
+  if (given > 0 && given != c.strides.size() && given != c.strides.size() + 2)
+    n.fail("output_shape must have " + std::to_string(c.strides.size()) + " elements");
   const Arg output_shape = n.has_attribute("output_shape") ? Arg(n.attr_ints("output_shape")) : Arg(none);
   return t.call("transposed_pads", {t.call("aten::size", {c.x}), c.kernel, c.strides, c.dilations, output_padding,
                                     output_shape, auto_pad == "SAME_UPPER"});

@@ -21,7 +21,7 @@ struct Pool {
 
 Pool pool(Translator& t, const NodeView& n) {
   const std::vector<int64_t> kernel = n.attr_ints("kernel_shape");
-  Pool p{.x = n.tensor(0),
+  Pool p{.x = of_spatial_rank(t, n, n.tensor(0), kernel.size()),
          .kernel = kernel,
          .strides = per_axis(n, "strides", kernel.size(), 1),
          .dilations = per_axis(n, "dilations", kernel.size(), 1),

@@ -88,6 +88,7 @@ Values unsqueeze(Translator& t, const NodeView& n) {
     return {t.call("unsqueeze", {n.tensor(0), axes})};
   }
   std::ranges::sort(*known);
+  if (std::ranges::adjacent_find(*known) != known->end()) n.fail("an axis is named twice");
   if (std::ranges::any_of(*known, negative)) std::ranges::reverse(*known);
   Value x = n.tensor(0);
   for (const int64_t axis : *known) x = t.call("aten::unsqueeze", {x, axis});

@@ -15,6 +15,14 @@ std::optional<size_t> spatial_rank(const Translator& t, const NodeView& n) {
   return {};
 }
 
+Value of_spatial_rank(Translator& t, const NodeView& n, const Value& x, size_t rank) {
+  const auto sizes = t.known_sizes(x);
+  if (!sizes) return t.call("of_spatial_rank", {x, static_cast<int64_t>(rank)}).as(x.type);
+  if (sizes->size() == rank + 2) return x;
+  n.fail("the input has " + std::to_string(sizes->size()) + " dimensions, not " + std::to_string(rank + 2) +
+         ", of which " + std::to_string(rank) + " are spatial");
+}
+
 std::vector<int64_t> per_axis(const NodeView& n, std::string_view name, size_t rank, int64_t value) {
   if (!n.has_attribute(name)) return std::vector<int64_t>(rank, value);
   std::vector<int64_t> given = n.attr_ints(name);
@@ -50,7 +58,7 @@ Value padded(Translator& t, const Value& x, const Value& pads, Arg fill) {
 
 bool is_known_empty(const Translator& t, const Value& x) {
   const auto shape = t.known_shape(x);
-  return shape && std::find(shape->begin() + 1, shape->end(), 0) != shape->end();
+  return shape && !shape->empty() && std::find(shape->begin() + 1, shape->end(), 0) != shape->end();
 }
 
 }  // namespace onnxtorch

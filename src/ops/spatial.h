@@ -12,6 +12,10 @@ namespace onnxtorch {
 // The number of spatial dimensions, from the attributes or from what is known of the first two inputs.
 std::optional<size_t> spatial_rank(const Translator& t, const NodeView& n);
 
+// x, which must have so many spatial dimensions: fails where it is known to have others, and in a run where it is not
+// known.
+Value of_spatial_rank(Translator& t, const NodeView& n, const Value& x, size_t rank);
+
 // The attribute, or `value` for each axis where it is absent.
 std::vector<int64_t> per_axis(const NodeView& n, std::string_view name, size_t rank, int64_t value);
 

@@ -39,6 +39,9 @@ Values split(Translator& t, const NodeView& n) {
   const int64_t axis = n.has_attribute("axis") ? n.attr_int("axis") : 0;
   const Value size = on_host ? t.call("aten::len", {x}) : t.call("aten::size", {x, axis});
   Value parts = ints_or_attribute(t, n, 1, "split");
+  if (n.has_attribute("num_outputs") && n.attr_int("num_outputs") != static_cast<int64_t>(n.output_count()))
+    n.fail("it has " + std::to_string(n.output_count()) + " outputs, but num_outputs is " +
+           std::to_string(n.attr_int("num_outputs")));
   if (parts.absent()) parts = t.call("equal_parts", {size, static_cast<int64_t>(n.output_count())});
   const Value borders = t.call("split_borders", {size, parts});
   Values outputs;
@@ -89,14 +92,37 @@ Values center_crop_pad(Translator& t, const NodeView& n) {
 // --- Arranging
 // ---------------------------------------------------------------------------------------------------------
 
+// Of all dimensions of x, as far as their number is known.
+std::vector<int64_t> permutation(const Translator& t, const NodeView& n, const Value& x) {
+  const std::vector<int64_t> perm = n.attr_ints("perm");
+  std::vector<int64_t> ascending = perm;
+  std::ranges::sort(ascending);
+  for (size_t i = 0; i < ascending.size(); ++i) {
+    if (ascending[i] != static_cast<int64_t>(i)) n.fail("perm is no permutation of the dimensions");
+  }
+  const auto sizes = t.known_sizes(x);
+  if (sizes && sizes->size() != perm.size())
+    n.fail("perm is of " + std::to_string(perm.size()) + " dimensions, the input has " + std::to_string(sizes->size()));
+  return perm;
+}
+
 Values transpose(Translator& t, const NodeView& n) {
   if (t.on_host(n.input(0))) return {n.input(0)};
   const Value x = n.tensor(0);
-  if (n.has_attribute("perm")) return {t.call("aten::permute", {x, n.attr_ints("perm")})};
+  if (n.has_attribute("perm")) return {t.call("aten::permute", {x, permutation(t, n, x)})};
   return {t.call("aten::permute", {x, t.call("reversed_axes", {t.call("aten::dim", {x})})})};
 }
 
-Values tile(Translator& t, const NodeView& n) { return {t.call("aten::repeat", {n.tensor(0), n.ints(1)})}; }
+Values tile(Translator& t, const NodeView& n) {
+  const Value x = n.tensor(0), repeats = n.ints(1);
+  const auto sizes = t.known_sizes(x);
+  const auto count = t.known_shape(repeats);
+  if (sizes && count && count->size() == 1 && count->at(0) != static_cast<int64_t>(sizes->size())) {
+    n.fail("there are " + std::to_string(count->at(0)) + " repeats for " + std::to_string(sizes->size()) +
+           " dimensions");
+  }
+  return {t.call("aten::repeat", {x, repeats})};
+}
 
 // Tile-1 repeats along one axis.
 Values tile_1(Translator& t, const NodeView& n) {

@@ -157,7 +157,125 @@ def test_an_attribute_without_a_type_is_of_the_schema_s():
         onnx_torch.prepare(model)
 
 
+# --- Counts
+
+
+def scan(count: int, inputs: int = 2, **attributes: Any) -> onnx.ModelProto:
+    names = [f"x{i}" for i in range(inputs)]
+    infos = [tensor_info(f"b{i}", zeros(1)) for i in range(inputs)]
+    body = helper.make_graph([helper.make_node("Identity", ["b0"], ["s"])], "body", infos, [tensor_info("s", zeros(1))])
+    node = helper.make_node("Scan", names, ["y"], body=body, num_scan_inputs=count, **attributes)
+    return model_of([node], [tensor_info(name, zeros(2, 1)) for name in names], ["y"])
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (scan(3), "num_scan_inputs is more than the 2 inputs"),
+        (scan(0), "takes numbers from 1"),
+        (scan(-1), "takes numbers from 1"),
+        (scan(1, inputs=3), "its body has too few outputs"),
+        (scan(1, scan_input_axes=[0, 0]), "scan_input_axes must have 1 elements"),
+        (scan(2, scan_output_directions=[0, 1]), "scan_output_directions must have 1 elements"),
+    ],
+)
+def test_what_a_scan_counts_is_there(model, message):
+    with pytest.raises(onnx_torch.InvalidModelError, match=f"Scan .*{message}"):
+        onnx_torch.prepare(model)
+
+
+def test_a_name_stands_for_one_value():
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("Neg", ["x"], ["y"])]
+    with pytest.raises(onnx_torch.InvalidModelError, match='Neg .* "y" is given twice'):
+        onnx_torch.prepare(model_of(nodes, [tensor_info("x", zeros(1))], ["y"]))
+    twice = helper.make_node("Split", ["x"], ["y", "y"], num_outputs=2)
+    with pytest.raises(onnx_torch.InvalidModelError, match='Split .* "y" is given twice'):
+        onnx_torch.prepare(model_of([twice], [tensor_info("x", zeros(2))], ["y"]))
+
+
+@pytest.mark.parametrize(("perm", "message"), [([0, 2], "no perm"), ([1, 1], "no perm"), ([0], "dimension|permute")])
+def test_transpose_takes_a_permutation(perm, message):
+    refused("Transpose", [zeros(2, 3)], message, perm=perm)
+
+
+@pytest.mark.parametrize(("count", "outputs"), [(3, 2), (1, 2)])
+def test_split_has_as_many_outputs_as_it_says(count, outputs):
+    refused("Split", [zeros(6)], f"{outputs} outputs, but num_outputs is {count}", num_outputs=count, outputs=outputs)
+
+
+@pytest.mark.parametrize("axis", [-3, 2, 60, -60])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_normalizations_take_axes_that_are_there(axis, outputs):
+    refused("LayerNormalization", [zeros(2, 3), zeros(3)], "range", axis=axis, outputs=outputs)
+    refused("RMSNormalization", [zeros(2, 3), zeros(3)], "range", axis=axis)
+
+
 # --- Sizes
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("op_type", "gates", "bad"),
+    [
+        ("RNN", 1, {1: (1, 448, 64)}),
+        ("RNN", 1, {2: (1, 448, 64)}),
+        ("RNN", 1, {2: (1, 64, 63)}),
+        ("RNN", 1, {3: (1, 127)}),
+        ("RNN", 1, {5: (1, 2, 64)}),
+        ("GRU", 3, {1: (1, 64, 64)}),
+        ("GRU", 3, {2: (2, 192, 64)}),
+        ("LSTM", 4, {1: (1, 448, 64)}),
+        ("LSTM", 4, {1: (1, 256, 63)}),
+        ("LSTM", 4, {3: (1, 4)}),
+        ("LSTM", 4, {6: (1, 3, 1)}),
+        ("LSTM", 4, {7: (1, 64)}),
+    ],
+)
+def test_recurrent_weights_fit_the_hidden_size(op_type, gates, bad, dtype):
+    sizes = {0: (64, 3, 64), 1: (1, gates * 64, 64), 2: (1, gates * 64, 64), **bad}
+    inputs = [zeros(*sizes[i], dtype=dtype) if i in sizes else None for i in range(1 + max(sizes))]
+    refused(op_type, inputs, "shape|units", hidden_size=64, outputs=2)
+
+
+def test_a_hidden_size_of_another_layer_is_refused():
+    refused("LSTM", [zeros(4, 3, 8), zeros(1, 32, 8), zeros(1, 32, 8)], "hidden_size", hidden_size=9, outputs=2)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("q", "k", "v"),
+    [
+        ((1, 2, 4, 8), (1, 2, 4, 8), (1, 2, 6, 8)),
+        ((1, 2, 4, 8), (1, 2, 6, 8), (1, 2, 4, 8)),
+        ((1, 2, 4, 8), (1, 1, 4, 8), (1, 2, 4, 8)),
+        ((1, 3, 4, 8), (1, 2, 4, 8), (1, 2, 4, 8)),
+        ((1, 2, 4, 8), (1, 0, 4, 8), (1, 0, 4, 8)),
+        ((2, 2, 4, 8), (1, 2, 4, 8), (1, 2, 4, 8)),
+        ((1, 2, 4, 8), (1, 2, 4, 4), (1, 2, 4, 8)),
+    ],
+)
+def test_attention_takes_keys_and_values_that_go_together(q, k, v, dtype):
+    inputs = [zeros(*sizes, dtype=dtype) for sizes in (q, k, v)]
+    refused("Attention", inputs, "go together|multiple")
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "attributes"),
+    [
+        ("MaxPool", [zeros(1, 1, 4)], {"kernel_shape": [2, 2]}),
+        ("MaxPool", [zeros(1, 1, 4, 4, 4)], {"kernel_shape": [2, 2]}),
+        ("AveragePool", [zeros(1, 4, 4)], {"kernel_shape": [2, 2]}),
+        ("LpPool", [zeros(1, 1, 4, 4, 4)], {"kernel_shape": [2, 2]}),
+        ("Conv", [zeros(1, 1, 4), zeros(1, 1, 2, 2)], {"kernel_shape": [2, 2]}),
+        ("Conv", [zeros(1, 1, 4, 4), zeros(1, 1, 2)], {"strides": [1, 1]}),
+        ("ConvTranspose", [zeros(1, 1, 4), zeros(1, 1, 2, 2)], {}),
+        ("ConvInteger", [zeros(dtype=np.uint8), zeros(1, 1, 2, 2, dtype=np.uint8)], {}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("opset", [10, 28])
+def test_windows_have_the_input_s_rank(op_type, inputs, attributes, opset):
+    refused(op_type, inputs, "dimension|kernel_shape", opset=opset, **attributes)
 
 
 @pytest.mark.parametrize(
@@ -260,3 +378,50 @@ def test_skips_are_no_more_than_the_tokens():
         pool_int64s=[1, 3],
     )
     assert onnx_torch.prepare(model).run([ints(1, 2, 3)])[0].tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("start", "limit", "delta", "message"),
+    [
+        (LOWEST, HIGHEST, 1, "too long"),
+        (0, LOWEST, -1, "too long"),
+        (0, 2**62, 2**59, None),
+        (0, 5, 0, "delta must not be 0"),
+    ],
+)
+def test_ranges_have_a_length(start, limit, delta, message):
+    inputs = [np.array(value, np.int64) for value in (start, limit, delta)]
+    if message is None:
+        assert run_op("Range", inputs)[0].tolist() == [i * delta for i in range(8)]
+    else:
+        refused("Range", inputs, message)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "attributes"),
+    [
+        ("Tile", [zeros(2, 3), ints(2**62, 4)], {}),
+        ("Tile", [zeros(2, 3), ints(2**32, 2**32)], {}),
+        ("Expand", [zeros(1, 1), ints(2**32, 2**32)], {}),
+        ("ConstantOfShape", [ints(2**32, 2**32)], {}),
+        ("ConstantOfShape", [ints(-1)], {}),
+        ("OneHot", [ints(1), np.array(2**62), zeros(2)], {}),
+        ("Pad", [zeros(2, 3), ints(2**62, 0, 2**62, 0)], {}),
+        ("Pad", [zeros(2, 3), ints(LOWEST, 0, 0, 0)], {}),
+        ("Resize", [zeros(1, 1, 2, 2), None, None, ints(1, 1, 2**31, 2**31)], {}),
+        ("Resize", [zeros(1, 1, 2, 2), None, np.array([1, 1, 1e30, 1e30], np.float32)], {}),
+        ("Gather", [zeros(3), ints(HIGHEST)], {}),
+        ("Gather", [zeros(3), ints(LOWEST)], {}),
+        ("GatherElements", [zeros(3), ints(LOWEST)], {}),
+        ("GatherND", [zeros(3), ints(LOWEST).reshape(1, 1)], {}),
+        ("ScatterND", [zeros(3), ints(2**62).reshape(1, 1), zeros(1)], {}),
+        ("ScatterElements", [zeros(3), ints(2**62), zeros(1)], {}),
+        ("TopK", [zeros(3), ints(2**62)], {"outputs": 2}),
+        ("TopK", [zeros(3), ints(-1)], {"outputs": 2}),
+        ("CumSum", [zeros(3), np.array(2**62)], {}),
+        ("ReverseSequence", [zeros(3, 2), ints(2**62, -5)], {}),
+    ],
+    ids=str,
+)
+def test_data_that_no_tensor_has_room_for_is_refused(op_type, inputs, attributes):
+    refused(op_type, inputs, "", **attributes)

@@ -16,8 +16,9 @@ def merge_heads(x: Tensor) -> Tensor:
 def repeat_heads(x: Tensor, heads: int) -> Tensor:
     if x.size(1) == heads:
         return x
-    assert heads % x.size(1) == 0, "the number of query heads must be a multiple of that of key and value heads"
-    return torch.repeat_interleave(x, heads // x.size(1), 1)
+    groups = max(x.size(1), 1)
+    assert heads % groups == 0, "the number of query heads must be a multiple of that of key and value heads"
+    return torch.repeat_interleave(x, heads // groups, 1)
 
 
 def with_past(x: Tensor, past: Optional[Tensor]) -> Tensor:
@@ -130,6 +131,20 @@ def composed_attention(Q: Tensor, K: Tensor, V: Tensor, mask: Optional[Tensor], 
     return Y, weights
 
 
+# V, where its sizes fit those of Q and K: ATen's scaled_dot_product_attention takes that for granted, and reads what
+# lies behind.
+def fitting_values(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
+    assert Q.dim() == 4 and K.dim() == 4 and V.dim() == 4, "Q, K and V must have 3 or 4 dimensions each"
+    assert K.size()[:3] == V.size()[:3], "K of shape {} and V of shape {} do not go together".format(
+        K.size(), V.size())
+    assert Q.size(0) == K.size(0) and Q.size(3) == K.size(3), "Q of shape {} and K of shape {} do not go together".format(
+        Q.size(), K.size())
+    heads = K.size(1)
+    assert heads > 0 and Q.size(1) % max(heads, 1) == 0, "{} heads of Q are no multiple of {} heads of K".format(
+        Q.size(1), heads)
+    return V
+
+
 # Where `fused`, by ATen's scaled_dot_product_attention; it gives no qk_matmul_output.
 def attention(Q: Tensor, K: Tensor, V: Tensor, attn_mask: Optional[Tensor], past_key: Optional[Tensor],
               past_value: Optional[Tensor], nonpad_kv_seqlen: Optional[Tensor], is_causal: bool,
@@ -139,7 +154,8 @@ def attention(Q: Tensor, K: Tensor, V: Tensor, attn_mask: Optional[Tensor], past
     q = split_heads(Q, q_num_heads)
     present_key = with_past(split_heads(K, kv_num_heads), past_key)
     present_value = with_past(split_heads(V, kv_num_heads), past_value)
-    v = present_value if value_dtype is None else torch.to(present_value, value_dtype)
+    fitting = fitting_values(q, present_key, present_value)
+    v = fitting if value_dtype is None else torch.to(fitting, value_dtype)
     keys = present_key.size(2)
     past = 0 if past_key is None else past_key.size(2)
     plain = (attn_mask is None and past_key is None and nonpad_kv_seqlen is None and left_window_size is None

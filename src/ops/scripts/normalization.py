@@ -15,7 +15,7 @@ def batch_norm_training(x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: 
 
 # aten::layer_norm takes scale and b of exactly the normalized shape, ONNX all that broadcast.
 def layer_norm(x: Tensor, scale: Tensor, b: Optional[Tensor], axis: int, epsilon: float) -> Tensor:
-    shape = x.size()[axis:]
+    shape = x.size()[wrapped(axis, x.dim()):]
     if scale.size() == shape and (b is None or b.size() == shape):
         return torch.layer_norm(x, shape, scale, b, epsilon)
     y = torch.layer_norm(x, shape, None, None, epsilon) * scale
@@ -24,14 +24,14 @@ def layer_norm(x: Tensor, scale: Tensor, b: Optional[Tensor], axis: int, epsilon
 
 def normalized(x: Tensor, axis: int, epsilon: float) -> Tuple[Tensor, Tensor, Tensor]:
     # aten::native_layer_norm has no gradient for the statistics that it returns.
-    axes = [i for i in range(axis if axis >= 0 else x.dim() + axis, x.dim())]
+    axes = [i for i in range(wrapped(axis, x.dim()), x.dim())]
     var, mean = torch.var_mean(x, axes, unbiased=False, keepdim=True)
     inv_std_dev = torch.rsqrt(var + epsilon)
     return (x - mean) * inv_std_dev, mean, inv_std_dev
 
 
 def rms_normalized(x: Tensor, axis: int, epsilon: float) -> Tensor:
-    return torch.rms_norm(x, x.size()[axis:], None, epsilon)
+    return torch.rms_norm(x, x.size()[wrapped(axis, x.dim()):], None, epsilon)
 
 
 # Scale or bias of each group for each channel.

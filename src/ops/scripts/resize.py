@@ -7,12 +7,19 @@ def resize_layout(
 ) -> Tuple[List[int], List[float]]:
     rank = len(sizes)
     which = [i for i in range(rank)] if axes is None else [wrapped(axis, rank) for axis in axes]
+    count = 0 if scales is None else len(scales)
+    if count == 0 and target is not None:
+        count = len(target)
+    assert count == 0 or count == len(which), "there are {} scales or sizes for {} axes".format(count, len(which))
     outputs = sizes[:]
     factors = [1.0] * len(sizes)
     if scales is not None and len(scales) > 0:
         for i, axis in enumerate(which):
+            length = sizes[axis] * scales[i]
+            assert 0 <= length and length < 2147483648.0, "{} elements cannot be scaled by {}".format(
+                sizes[axis], scales[i])
             factors[axis] = scales[i]
-            outputs[axis] = int(sizes[axis] * scales[i])
+            outputs[axis] = int(length)
     elif target is not None:
         for i, axis in enumerate(which):
             outputs[axis] = target[i]

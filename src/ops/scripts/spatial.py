@@ -2,6 +2,11 @@
 # begin of each spatial axis, then the end of each.
 
 
+def of_spatial_rank(x: Tensor, rank: int) -> Tensor:
+    assert x.dim() == rank + 2, "the input has {} dimensions, not {}".format(x.dim(), rank + 2)
+    return x
+
+
 # An attribute that has one element for each axis, or `value` for each.
 def given_or(attribute: Optional[List[int]], count: int, value: int) -> List[int]:
     return [value] * count if attribute is None else attribute
@@ -59,6 +64,7 @@ def inner_first(pads: List[int]) -> List[int]:
 
 # A view of all windows: (N, C, positions..., kernel...).
 def windows(x: Tensor, kernel: List[int], strides: List[int], dilations: List[int]) -> Tensor:
+    assert x.dim() == len(kernel) + 2, "the input has {} dimensions, not {}".format(x.dim(), len(kernel) + 2)
     sizes = [x.size(0), x.size(1)]
     steps = [x.stride(0), x.stride(1)]
     for i, stride in enumerate(strides):

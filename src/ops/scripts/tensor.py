@@ -27,7 +27,11 @@ def slice_backward(data: Tensor, axis: int, start: int, end: int, step: int) -> 
 def slice(
     data: Tensor, starts: List[int], ends: List[int], axes: Optional[List[int]], steps: Optional[List[int]]
 ) -> Tensor:
-    for i in range(len(starts)):
+    count = len(starts)
+    assert count == len(ends) and (axes is None or count == len(axes)) and (steps is None or count == len(steps)), (
+        "starts, ends, axes and steps must be equally long"
+    )
+    for i in range(count):
         axis = i if axes is None else axes[i]
         step = 1 if steps is None else steps[i]
         if step > 0:
@@ -39,7 +43,8 @@ def slice(
 
 # Pads in ATen's order, from the last axis to the first, the begin and the end of each.
 def aten_pads(rank: int, pads: List[int], axes: Optional[List[int]]) -> List[int]:
-    count = len(pads) // 2
+    count = rank if axes is None else len(axes)
+    assert len(pads) == 2 * count, "there are {} pads for {} axes".format(len(pads), count)
     result = [0] * (2 * rank)
     for i in range(count):
         axis = i if axes is None else wrapped(axes[i], rank)
@@ -51,6 +56,8 @@ def aten_pads(rank: int, pads: List[int], axes: Optional[List[int]]) -> List[int
 def center_pads(sizes: List[int], shape: List[int], axes: Optional[List[int]]) -> List[int]:
     begins: List[int] = []
     ends: List[int] = []
+    count = len(sizes) if axes is None else len(axes)
+    assert len(shape) == count, "there are {} sizes for {} axes".format(len(shape), count)
     for i, target in enumerate(shape):
         missing = target - sizes[i if axes is None else axes[i]]
         begin = missing // 2 if missing > 0 else -(-missing // 2)
@@ -123,7 +130,12 @@ def eye_like(input: Tensor, k: int, dtype: int) -> Tensor:
 
 
 def range_of_ints(start: int, limit: int, delta: int, dtype: int, device: Device) -> Tensor:
-    count = max(0, -((start - limit) // delta))
+    assert delta != 0, "delta must not be 0"
+    length = limit - start
+    assert (length >= 0) == (limit >= start) and length > -9223372036854775807, (
+        "the range from {} to {} is too long".format(start, limit)
+    )
+    count = max(0, -(-length // delta))
     return torch.arange(start, start + count * delta, delta, dtype=dtype, device=device)
 
 
