@@ -8,8 +8,9 @@
 #include <span>
 #include <unordered_map>
 
-#include "gil.h"
 #include "import/storage.h"
+#include "kernels/view_of.h"
+#include "shared_object.h"
 #include "torch_values.h"
 
 namespace onnxtorch {
@@ -106,11 +107,7 @@ py::array array_of(at::Tensor native, ElementType type) {
 at::Tensor kept(ByteArray bytes) {
   void* const data = const_cast<uint8_t*>(bytes.data());
   const int64_t size = bytes.size();
-  const auto release = [held = bytes.release().ptr()](void*) {
-    const WithGil gil;
-    Py_DECREF(held);
-  };
-  return at::from_blob(data, {size}, release, c10::kByte);
+  return view_of(data, {size}, c10::kByte, shared(std::move(bytes)));
 }
 
 py::object tensor_to_python(const at::Tensor& stored, ElementType type, const StringPool& strings, Form form) {

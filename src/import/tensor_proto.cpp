@@ -11,6 +11,7 @@
 #include <string>
 
 #include "import/storage.h"
+#include "kernels/view_of.h"
 #include "onnx_torch/error.h"
 
 namespace onnxtorch {
@@ -39,7 +40,7 @@ at::Tensor native_tensor(ElementType type, at::IntArrayRef dims, const Bytes& by
   const c10::ScalarType dtype = native_dtype(type);
   const int bits = info(type).bits;
   if (bits >= 8 && !bytes.view.empty() && is_aligned(bytes.view.data(), c10::elementSize(dtype))) {
-    return at::from_blob(const_cast<char*>(bytes.view.data()), dims, [owner = bytes.owner](void*) {}, dtype);
+    return view_of(bytes.view.data(), dims, dtype, bytes.owner);
   }
   at::Tensor native = at::empty(dims, dtype);
   if (bits < 8) {

@@ -1,9 +1,10 @@
 #include "kernels/own_pages.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <c10/core/Allocator.h>
 #include <sys/mman.h>
+
+#include "kernels/view_of.h"
 
 namespace onnxtorch {
 
@@ -14,7 +15,7 @@ at::Tensor own_pages(int64_t bytes) {
   const auto size = static_cast<size_t>(bytes);
   void* const start = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   TORCH_CHECK(start != MAP_FAILED, "no memory for a weight of ", bytes, " bytes");
-  return at::from_blob(start, {bytes}, [size](void* p) { ::munmap(p, size); }, at::kByte);
+  return view_of(start, {bytes}, at::kByte, {start, [size](void* pages) { ::munmap(pages, size); }});
 }
 
 }  // namespace onnxtorch

@@ -4,7 +4,10 @@
 #include <c10/util/strides.h>
 
 #include <algorithm>
+#include <memory>
 #include <sstream>
+
+#include "kernels/view_of.h"
 
 namespace onnxtorch::onednn {
 
@@ -33,7 +36,7 @@ at::Tensor without_blocks(const Laid& laid) {
 
 // The memory of a dense tensor.
 at::Tensor bytes_of(const at::Tensor& t) {
-  return at::from_blob(t.data_ptr(), {static_cast<int64_t>(t.nbytes())}, [t](void*) {}, at::kByte);
+  return view_of(t.data_ptr(), {static_cast<int64_t>(t.nbytes())}, at::kByte, std::make_shared<at::Tensor>(t));
 }
 
 }  // namespace
