@@ -1,6 +1,11 @@
 #include "export.h"
 
 #include <pybind11/stl.h>
+#include <torch/csrc/jit/serialization/export.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <memory>
 
 #include "export/script_module.h"
 #include "external_reader.h"
@@ -15,6 +20,25 @@ namespace onnxtorch {
 namespace {
 
 using Sizes = std::map<std::string, int64_t>;
+
+// What went wrong with the file, as errno has it, or 0. torch's own writer ends the process where it cannot write.
+int written(const torch::jit::Module& module, const std::string& file, const torch::jit::ExtraFilesMap& extra_files) {
+  std::FILE* const out = std::fopen(file.c_str(), "wb");
+  if (!out) return errno;
+  int failure = 0;
+  const auto write = [&](const void* data, size_t size) {
+    if (failure == 0 && std::fwrite(data, 1, size, out) != size) failure = errno;
+    return size;
+  };
+  const auto close = [&](std::FILE* stream) {
+    if (std::fclose(stream) != 0 && failure == 0) failure = errno;
+  };
+  {
+    const std::unique_ptr<std::FILE, decltype(close)> closed(out, close);
+    torch::jit::ExportModule(module, write, extra_files);
+  }
+  return failure;
+}
 
 // A model translated for export; onnx_torch.export names its parts.
 class Export {
@@ -55,7 +79,11 @@ class Export {
     return py::reinterpret_steal<py::object>(python_torch().object_of_module(script_module(program_, names)));
   }
   void save(const std::string& file, const ModuleNames& names, const torch::jit::ExtraFilesMap& extra_files) const {
-    without_gil([&] { script_module(program_, names).save(file, extra_files); });
+    const int failure = without_gil([&] { return written(script_module(program_, names), file, extra_files); });
+    if (failure == 0) return;
+    errno = failure;
+    PyErr_SetFromErrnoWithFilename(PyExc_OSError, file.c_str());
+    throw py::error_already_set();
   }
 
  private:

@@ -11,7 +11,16 @@ from .versions import load_torch, show_versions
 load_torch()  # before anything that loads the native module
 
 from . import _C as _C
-from .errors import DeviceError, Error, InputError, InvalidModelError, RunError, StoppedError, UnsupportedError
+from .errors import (
+    DeviceError,
+    Error,
+    FileError,
+    InputError,
+    InvalidModelError,
+    RunError,
+    StoppedError,
+    UnsupportedError,
+)
 
 if TYPE_CHECKING:
     from . import backend, compat, sandbox
@@ -40,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DeviceError",
     "Error",
+    "FileError",
     "InferenceSession",
     "InputError",
     "InvalidModelError",

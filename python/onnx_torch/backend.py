@@ -411,8 +411,8 @@ class OnnxTorchBackend(base.Backend):
             limits: what a run may take at most, such as ``{"seconds": 10, "memory": 2e9}``: the time, and the bytes of
                 tensors besides weights and inputs. A run that would take more is stopped, with a `StoppedError`. For
                 models that nobody trusts; docs/security.md says what it keeps them from.
-            allow_aten: the operators that ATen nodes may call: "checked", those that check their arguments, or "all", for
-                a model that you trust as you trust a program (docs/security.md).
+            allow_aten: the operators that ATen nodes may call: "checked", those that check their arguments, or "all",
+                for a model that you trust as you trust a program (docs/security.md).
         """
         if kwargs:
             raise TypeError(f"prepare() takes no option {', '.join(map(repr, kwargs))}")

@@ -48,3 +48,7 @@ class RunError(Error):
 
 class StoppedError(RunError):
     """A run was stopped by the option ``limits``, or by the caller."""
+
+
+class FileError(Error, OSError):
+    """A file cannot be written."""

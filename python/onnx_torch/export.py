@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from . import _C
 from .backend import _serialized
 from .errors import UnsupportedError
-from .model_files import External, Model
+from .model_files import External, Model, writing
 from .names import Names, torch_names
 
 if TYPE_CHECKING:
@@ -136,7 +136,8 @@ def _native(names: Names) -> _C.ModuleNames:
 
 def _save(exported: _C.Export, file: str | os.PathLike[str]) -> Names:
     names = _names(exported)
-    exported.save(os.fspath(file), _native(names), {NAMES_FILE: names.to_json()})
+    with writing(file):
+        exported.save(os.fspath(file), _native(names), {NAMES_FILE: names.to_json()})
     return names
 
 

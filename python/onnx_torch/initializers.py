@@ -11,7 +11,7 @@ import onnx
 from onnx import external_data_helper, numpy_helper
 
 from .errors import InputError
-from .model_files import External, Model, directory_of, read_external_data, read_model
+from .model_files import External, Model, directory_of, read_external_data, read_model, writing
 from .names import names_of
 
 if TYPE_CHECKING:
@@ -111,10 +111,12 @@ def _store(weight: torch.Tensor, tensor: onnx.TensorProto) -> None:
 
 def _save(model: onnx.ModelProto, file: Path, external: bool) -> None:
     if not external:
-        onnx.save(model, file)
+        with writing(file):
+            onnx.save(model, file)
         return
     data = file.with_name(file.name + ".data")
-    data.unlink(missing_ok=True)  # onnx would append to it; who has mapped the old one keeps it
     stored = onnx.ModelProto()
     stored.CopyFrom(model)
-    onnx.save(stored, file, save_as_external_data=True, location=data.name)
+    with writing(file):
+        data.unlink(missing_ok=True)  # onnx would append to it; who has mapped the old one keeps it
+        onnx.save(stored, file, save_as_external_data=True, location=data.name)

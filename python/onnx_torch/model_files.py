@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,7 +13,7 @@ import onnx.checker
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
 from onnx import external_data_helper
 
-from .errors import InvalidModelError
+from .errors import FileError, InvalidModelError
 
 Model = onnx.ModelProto | bytes | str | os.PathLike[str]
 External = Mapping[str, Any] | Callable[[str, int, int], Any]  # buffers by the names of files, or what gives one
@@ -165,8 +166,18 @@ def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
         yield from inside(function)
 
 
+@contextlib.contextmanager
+def writing(file: str | os.PathLike[str]) -> Iterator[None]:
+    """Names the file where it cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"cannot write {os.fsdecode(file)}: {error.strerror or error}") from error
+
+
 def save_model(model: onnx.ModelProto, path: str | os.PathLike[str]) -> None:
     """Writes a model; its weights go into a file beside it where all together are too large for one message."""
     large = model.ByteSize() >= onnx.checker.MAXIMUM_PROTOBUF
     location = os.path.basename(os.fsdecode(path)) + ".data"
-    onnx.save(model, path, save_as_external_data=large, location=location)
+    with writing(path):
+        onnx.save(model, path, save_as_external_data=large, location=location)

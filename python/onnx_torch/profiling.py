@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .errors import Error, InputError
-from .model_files import External, Model, read_model
+from .model_files import External, Model, read_model, writing
 from .progress import Progress
 from .random_feeds import random_inputs
 
@@ -98,7 +98,7 @@ class Profile:
                     "args": {"op_type": node.op_type, "number": number, "output": node.output},
                 }
             )
-        with open(path, "w", encoding="utf-8") as file:
+        with writing(path), open(path, "w", encoding="utf-8") as file:
             json.dump({"traceEvents": events, "displayTimeUnit": "ms"}, file)
 
     def save_picture(self, path: str | os.PathLike[str], title: str = "", most: int = 20) -> None:
@@ -109,7 +109,7 @@ class Profile:
             bars.append((f"{len(operators) - most} others", sum(operator.seconds for operator in operators[most:])))
         bars.append(("outside the nodes", self.outside_seconds))
         if os.fspath(path).endswith((".html", ".htm")):
-            with open(path, "w", encoding="utf-8") as file:
+            with writing(path), open(path, "w", encoding="utf-8") as file:
                 file.write(_page(bars, title, self.seconds))
         else:
             _draw(bars, title, os.fspath(path))

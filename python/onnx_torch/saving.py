@@ -22,7 +22,7 @@ from . import _C
 from ._build_info import VERSION
 from .backend import OnnxTorchRep
 from .errors import Error, InvalidModelError
-from .model_files import read_external_data
+from .model_files import read_external_data, writing
 from .versions import torch_version
 
 _MARK = b"onnx_torch 1\n"
@@ -48,23 +48,32 @@ def save(rep: OnnxTorchRep, file: str | os.PathLike[str]) -> None:
     model = _whole_model(rep)
     target = Path(file)
     partial = target.with_name(target.name + ".part")
-    with open(partial, "wb") as out:
-        for tensor in _get_all_tensors(model):
-            if len(tensor.raw_data) >= _SMALL:
-                _refer(tensor, _put(out, tensor.raw_data), len(tensor.raw_data))
-        index: dict[str, Any] = {
-            "key": form_key(),
-            "options": {name: value for name, value in rep.options.items() if name not in ("base_dir", "allow_aten")},
-            "laid": [
-                [(layout, _put(out, data.data), data.size) for layout, data in operation]
-                for operation in rep._prepared.laid_weights
-            ],
-        }
-        message = model.SerializeToString()
-        index["model"] = (_put(out, message), len(message))
-        text = json.dumps(index, default=sorted).encode()  # a set
-        out.write(text + struct.pack("<Q", len(text)) + _MARK)
-    partial.replace(target)
+    with writing(target):
+        try:
+            with open(partial, "wb") as out:
+                _write(rep, model, out)
+            partial.replace(target)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def _write(rep: OnnxTorchRep, model: onnx.ModelProto, out: IO[bytes]) -> None:
+    for tensor in _get_all_tensors(model):
+        if len(tensor.raw_data) >= _SMALL:
+            _refer(tensor, _put(out, tensor.raw_data), len(tensor.raw_data))
+    index: dict[str, Any] = {
+        "key": form_key(),
+        "options": {name: value for name, value in rep.options.items() if name not in ("base_dir", "allow_aten")},
+        "laid": [
+            [(layout, _put(out, data.data), data.size) for layout, data in operation]
+            for operation in rep._prepared.laid_weights
+        ],
+    }
+    message = model.SerializeToString()
+    index["model"] = (_put(out, message), len(message))
+    text = json.dumps(index, default=sorted).encode()  # a set
+    out.write(text + struct.pack("<Q", len(text)) + _MARK)
 
 
 def load(file: str | os.PathLike[str], *, allow_aten: str = "checked") -> OnnxTorchRep:
