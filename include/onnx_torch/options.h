@@ -28,6 +28,8 @@ struct Options {
   int threads = 0;                             // that one run uses on the CPU; 0: as many as the process does
   std::map<std::string, int64_t> shapes = {};  // sizes of symbolic dimensions, by their names
   Limits limits = {};                          // on a run that takes or uses too much, which then is a StoppedError
+  std::string links = "follow";                // "refuse": files of external data that are links, or have hard links
+  bool map_external = false;                   // files of external data are mapped, and must not be cut while it lives
 };
 
 }  // namespace onnxtorch

@@ -7,6 +7,8 @@
 
 #include "export.h"
 #include "external_reader.h"
+#include "import/external_data.h"
+#include "import/tensor_proto.h"
 #include "kernels/recording.h"
 #include "logged_warnings.h"
 #include "lower/cpu_features.h"
@@ -335,13 +337,15 @@ PYBIND11_MODULE(_C, m) {
   py::class_<Options>(m, "Options")
       .def(py::init([](std::string device, std::string precision, bool tf32, std::optional<bool> cuda_graphs,
                        bool optimize, std::set<std::string> disabled_passes, int threads,
-                       std::map<std::string, int64_t> shapes, const std::map<std::string, double>& limits) {
-             return Options{std::move(device), std::move(precision),       tf32,    cuda_graphs,
-                            optimize,          std::move(disabled_passes), threads, std::move(shapes),
-                            limits_of(limits)};
+                       std::map<std::string, int64_t> shapes, const std::map<std::string, double>& limits,
+                       std::string links, bool map_external) {
+             return Options{std::move(device), std::move(precision),       tf32,        cuda_graphs,
+                            optimize,          std::move(disabled_passes), threads,     std::move(shapes),
+                            limits_of(limits), std::move(links),           map_external};
            }),
            py::kw_only(), py::arg("device"), py::arg("precision"), py::arg("tf32"), py::arg("cuda_graphs"),
-           py::arg("optimize"), py::arg("disabled_passes"), py::arg("threads"), py::arg("shapes"), py::arg("limits"));
+           py::arg("optimize"), py::arg("disabled_passes"), py::arg("threads"), py::arg("shapes"), py::arg("limits"),
+           py::arg("links") = "follow", py::arg("map_external") = false);
 
   py::class_<StopFlag, std::shared_ptr<StopFlag>>(m, "StopFlag", "Stops the runs that are given it, from any thread.")
       .def(py::init())
@@ -485,6 +489,15 @@ PYBIND11_MODULE(_C, m) {
     const auto file = ModelFile::from_bytes(view, directory, reader_from_python(external));
     return describe_problems(translation_problems(file, options));
   });
+  m.def(
+      "external_bytes",
+      [](const py::bytes& message, const std::string& directory, const py::object& external) {
+        onnx::TensorProto tensor;
+        if (!tensor.ParseFromString(static_cast<std::string>(message))) throw InvalidModelError("it is no tensor");
+        const ExternalData data(directory, nullptr, nullptr, reader_from_python(external));
+        return py::bytes(data.read(tensor, data_size(tensor)).view);
+      },
+      py::arg("tensor"), py::arg("directory"), py::arg("external"), "The external data of a TensorProto.");
   m.def("operator_versions", &versions);
   m.def("translation_table", &table, "(domain, operator, since versions, reviewed to) of each translated operator.");
   m.def("experimental_operators", &experimental, "(domain, operator) of those that the standard has no version 1 of.");

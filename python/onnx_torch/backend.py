@@ -382,6 +382,8 @@ class OnnxTorchBackend(base.Backend):
         threads: int = 0,
         shapes: Mapping[str, int] | None = None,
         limits: Mapping[str, float] | None = None,
+        links: str = "follow",
+        map_external: bool = False,
         **kwargs: Any,
     ) -> OnnxTorchRep:
         """Translates a model for a device.
@@ -410,6 +412,11 @@ class OnnxTorchBackend(base.Backend):
             limits: what a run may take at most, such as ``{"seconds": 10, "memory": 2e9}``: the time, and the bytes of
                 tensors besides weights and inputs. A run that would take more is stopped, with a `StoppedError`. For
                 models that nobody trusts; docs/security.md says what it keeps them from.
+            links: "refuse" refuses files of external data that are symbolic links, or have other names (hard links).
+                With "follow" they are read where they lie below the model's folder.
+            map_external: whether files of external data are mapped, which loads weights that stay as they are faster,
+                and shares them with other processes. They must not be cut while the model lives: that would end the
+                process.
         """
         if kwargs:
             raise TypeError(f"prepare() takes no option {', '.join(map(repr, kwargs))}")
@@ -425,6 +432,8 @@ class OnnxTorchBackend(base.Backend):
                 "threads": threads,
                 "shapes": shapes,
                 "limits": limits,
+                "links": links,
+                "map_external": map_external,
             }
         )
         options = _C.Options(**named)

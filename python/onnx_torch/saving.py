@@ -84,7 +84,7 @@ def load(file: str | os.PathLike[str]) -> OnnxTorchRep:
         blobs = np.memmap(path, np.uint8, "c")
         laid = [[(layout, blobs[at : at + size]) for layout, at, size in operation] for operation in index["laid"]]
     options = {**index["options"], "disabled_passes": set(index["options"]["disabled_passes"])}
-    native = _C.Options(**options)
+    native = _C.Options(**{**options, "map_external": True})
     prepared = _C.PreparedModel.from_bytes(model.SerializeToString(), os.path.dirname(path), native, laid)
     return OnnxTorchRep(prepared, {**options, "base_dir": os.path.dirname(path)}, saved=path)
 
@@ -113,6 +113,7 @@ def _put(out: IO[bytes], data: bytes | memoryview) -> int:
 def _refer(tensor: onnx.TensorProto, start: int, size: int) -> None:
     """Makes a tensor's data external."""
     tensor.ClearField("raw_data")
+    tensor.ClearField("external_data")
     tensor.data_location = onnx.TensorProto.EXTERNAL
     for key, value in {"location": "", "offset": start, "length": size}.items():
         tensor.external_data.add(key=key, value=str(value))

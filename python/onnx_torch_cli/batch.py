@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Device, Dimension, Limit, Model, Threads, dimensions_of, limits_of
+from .options import Device, Dimension, Limit, Links, MapExternal, Model, Threads, dimensions_of, limits_of
 from .terminal import complain, note, progress
 
 
@@ -69,6 +69,8 @@ def batch(
     threads: Threads = 0,
     shape: Dimension = None,
     limit: Limit = None,
+    links: Links = "follow",
+    map_external: MapExternal = False,
 ) -> None:
     """Run a model on all rows of Parquet files, .npy files or images, and write a Parquet file, in their order.
 
@@ -102,6 +104,8 @@ def batch(
                 progress=report,
                 shapes=dimensions_of(shape),
                 limits=limits_of(limit),
+                links=links,
+                map_external=map_external,
             )
     except KeyboardInterrupt:
         note("Interrupted. The same command goes on from here.")

@@ -48,6 +48,12 @@ Limit = Annotated[
         help="What a run may take at most, such as seconds=10 or memory=2e9 (bytes); can be repeated.",
     ),
 ]
+Links = Annotated[
+    str, typer.Option(metavar="follow|refuse", help="What to do with files of external data that are links.")
+]
+MapExternal = Annotated[
+    bool, typer.Option("--map-external", help="Map files of external data, which must not be cut meanwhile.")
+]
 Input = Annotated[
     list[str] | None,
     typer.Option(

@@ -14,6 +14,8 @@ from .options import (
     DisabledPass,
     Input,
     Limit,
+    Links,
+    MapExternal,
     Model,
     Optimize,
     Precision,
@@ -51,6 +53,8 @@ def run(
     threads: Threads = 0,
     shape: Shape = None,
     limit: Limit = None,
+    links: Links = "follow",
+    map_external: MapExternal = False,
 ) -> None:
     """Run a model once, and print what comes out.
 
@@ -73,6 +77,8 @@ def run(
             threads=threads,
             shapes=shapes_of(shape),
             limits=limits_of(limit),
+            links=links,
+            map_external=map_external,
         )
     prepared = time.perf_counter() - start
     feeds = feeds_of(read_model(model), input, seed, shape)

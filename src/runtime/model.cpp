@@ -78,6 +78,9 @@ PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options opti
   if (options_.threads < 0) throw InputError("threads must be 0 or more, not " + std::to_string(options_.threads));
   if (!(options_.limits.seconds > 0)) throw InputError("the seconds of limits must be more than 0");
   if (!(options_.limits.memory > 0)) throw InputError("the memory of limits must be more than 0 bytes");
+  if (options_.links != "follow" && options_.links != "refuse") {
+    throw InputError("links must be \"follow\" or \"refuse\", not \"" + options_.links + "\"");
+  }
   check_options(options_, device_);
   if (options_.cuda_graphs.value_or(false)) check_recordings(options_, device_);
   onnxtorch::check(file_->proto);
@@ -97,21 +100,24 @@ std::unique_ptr<CudaSettings> PreparedModel::cuda_settings() const {
 std::string PreparedModel::graph_text() const { return base_.executable->program().graph->toString(); }
 
 std::vector<NodePlacement> PreparedModel::placement() const {
-  return onnxtorch::placement(translate(file_, {base_variant(), options_.shapes, {}}), base_.executable->program(),
+  return onnxtorch::placement(translate(file_, translate_options(base_variant())), base_.executable->program(),
                               device_);
 }
 
 void PreparedModel::watch_steps(const Watcher& watcher) const {
-  TranslateOptions options;
-  options.variant = base_variant();
-  options.shapes = options_.shapes;
-  Program program = translate(file_, options);
+  Program program = translate(file_, translate_options(base_variant()));
   watcher("translate", program);
   optimized(std::move(program), device_, options_, watcher);
 }
 
+TranslateOptions PreparedModel::translate_options(const Variant& variant, std::optional<size_t> watched) const {
+  TranslateOptions options{variant, options_.shapes, watched};
+  options.external = {.refuses_links = options_.links == "refuse", .maps = options_.map_external};
+  return options;
+}
+
 Program PreparedModel::lowered(const Variant& variant, std::optional<size_t> watched) const {
-  Program program = translate(file_, {variant, options_.shapes, watched});
+  Program program = translate(file_, translate_options(variant, watched));
   return watched ? placed(std::move(program), device_) : optimized(std::move(program), device_, options_);
 }
 

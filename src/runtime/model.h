@@ -81,6 +81,7 @@ class PreparedModel {
  private:
   Variant base_variant() const { return {.overridden = {}, .outputs = {}, .guarded = options_.limits != Limits{}}; }
   std::unique_ptr<CudaSettings> cuda_settings() const;  // for the CUDA device that the model is on, if it is
+  TranslateOptions translate_options(const Variant& variant, std::optional<size_t> watched = {}) const;
   Program lowered(const Variant& variant, std::optional<size_t> watched = {}) const;
   // One graph of the model, and what records its runs, if anything does.
   struct Runnable {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "import/external_data.h"
 #include "kernels/string_pool.h"
 #include "onnx_torch/error.h"
 #include "translate/value.h"
@@ -77,6 +78,7 @@ struct TranslateOptions {
   std::map<std::string, int64_t> shapes;  // sizes of symbolic dimensions
   std::optional<size_t> watched;          // the number of a node whose input shapes are noted when it runs
   bool trainable = false;                 // floating initializers may change later: no tensor is computed from them now
+  ExternalAccess external = {};           // how files of external data are read
 };
 
 // Gives the graph one more constant.

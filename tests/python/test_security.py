@@ -4,43 +4,17 @@ what cannot end well ends in an error."""
 import os
 
 import numpy as np
-import onnx
 import pytest
 import torch
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 import onnx_torch
+from hostile_models import PLACES, SECRET, external_tensor, model_with, written
 from models import model_of, op_model, tensor_info
-
-SECRET = np.arange(4, dtype=np.float32)
-PLACES = ["initializer", "constant", "branch", "function", "sparse"]
-
-
-def secret_tensor(location, name="w"):
-    tensor = TensorProto(name=name, dims=[4], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
-    tensor.external_data.add(key="location", value=str(location))
-    return tensor
 
 
 def model_that_reads(location, place="initializer"):
-    """A model whose output is an external tensor, which lies somewhere in it."""
-    tensor = secret_tensor(location)
-    constant = helper.make_node("Constant", [], ["y"], value=tensor)
-    if place == "initializer":
-        return model_of([helper.make_node("Identity", ["w"], ["y"])], [], ["y"], initializer=[tensor])
-    if place == "constant":
-        return model_of([constant], [], ["y"])
-    if place == "branch":
-        branch = helper.make_graph([constant], "branch", [], [onnx.ValueInfoProto(name="y")])
-        chosen = helper.make_node("If", ["yes"], ["z"], then_branch=branch, else_branch=branch)
-        return model_of([chosen], [], ["z"], initializer=[numpy_helper.from_array(np.array(True), "yes")])
-    if place == "function":
-        model = model_of([helper.make_node("Read", [], ["y"], domain="my")], [], ["y"])
-        model.functions.append(helper.make_function("my", "Read", [], ["y"], [constant], model.opset_import))
-        model.opset_import.append(helper.make_opsetid("my", 1))
-        return model
-    sparse = helper.make_sparse_tensor(tensor, numpy_helper.from_array(np.arange(4)), [4])
-    return model_of([helper.make_node("Identity", ["w"], ["y"])], [], ["y"], sparse_initializer=[sparse])
+    return model_with(external_tensor(location), place)
 
 
 @pytest.fixture
@@ -53,14 +27,18 @@ def folder(tmp_path):
     return folder
 
 
-def prepared(model, folder):
-    onnx.save(model, folder / "model.onnx")
-    return onnx_torch.prepare(folder / "model.onnx")
+def prepared(model, folder, **options):
+    return onnx_torch.prepare(written(model, folder), **options)
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_data_in_the_folder_is_read(folder, place):
-    np.testing.assert_array_equal(prepared(model_that_reads("own.bin", place), folder).run()[0], SECRET)
+@pytest.mark.parametrize("mapped", [False, True])
+def test_data_in_the_folder_is_read(folder, place, mapped):
+    if place == "sparse indices":
+        np.arange(4).tofile(folder / "own.bin")
+    expected = np.zeros(4, np.float32) if place == "attribute" else SECRET
+    rep = prepared(model_that_reads("own.bin", place), folder, map_external=mapped)
+    np.testing.assert_array_equal(rep.run()[0], expected)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -78,13 +56,12 @@ def test_no_way_leads_out_of_the_folder(folder, place, way):
 @pytest.mark.parametrize("location", ["../secret.bin", "link.bin"])
 def test_what_edits_models_reads_nothing_outside_either(folder, location):
     (folder / "link.bin").symlink_to(folder.parent / "secret.bin")
-    path = folder / "model.onnx"
-    onnx.save(model_that_reads(location), path)
+    path = written(model_that_reads(location), folder)
     with pytest.raises(onnx_torch.InvalidModelError, match=location):
         onnx_torch.extract(path)
     with pytest.raises(onnx_torch.InvalidModelError, match=location):
         onnx_torch.update_initializers(path, torch.nn.Module())
-    with pytest.raises(onnx_torch.InvalidModelError, match="base_dir"):
+    with pytest.raises(onnx_torch.InvalidModelError, match="base_dir|beside or below the model"):
         onnx_torch.update_initializers(path.read_bytes(), torch.nn.Module())
 
 
@@ -96,10 +73,25 @@ def test_a_model_without_a_folder_reads_nothing(folder, place, monkeypatch):
             onnx_torch.prepare(model_that_reads(location, place).SerializeToString())
 
 
+def test_folders_are_found_from_where_the_process_is(folder, monkeypatch):
+    model = model_that_reads("own.bin")
+    monkeypatch.chdir(folder.parent)
+    np.testing.assert_array_equal(onnx_torch.prepare(model, base_dir=folder.name).run()[0], SECRET)
+    whole = onnx_torch.extract(model, base_dir=folder.name)
+    np.testing.assert_array_equal(onnx_torch.prepare(whole).run()[0], SECRET)
+    monkeypatch.chdir(folder)
+    written(model, folder)
+    np.testing.assert_array_equal(onnx_torch.prepare("model.onnx").run()[0], SECRET)
+    np.testing.assert_array_equal(onnx_torch.prepare(onnx_torch.extract("model.onnx")).run()[0], SECRET)
+
+
 def test_only_regular_files_are_opened(folder):
     os.mkfifo(folder / "pipe.bin")  # opening it would wait for a writer
-    with pytest.raises(onnx_torch.InvalidModelError, match="cannot open its external data file"):
+    with pytest.raises(onnx_torch.InvalidModelError, match=r"pipe\.bin: it is a pipe or a device"):
         prepared(model_that_reads("pipe.bin"), folder)
+    for read in (onnx_torch.prepare, onnx_torch.check, onnx_torch.info, onnx_torch.InferenceSession):
+        with pytest.raises(RuntimeError, match="regular file"):
+            read(str(folder / "pipe.bin"))
 
 
 def test_what_a_run_writes_does_not_reach_the_file(folder):
