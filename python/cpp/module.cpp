@@ -74,11 +74,20 @@ std::string take_python_error() {
 }
 
 Limits limits_of(const std::map<std::string, double>& given) {
+  static const std::map<std::string, double Limits::*> members = {{"seconds", &Limits::seconds},
+                                                                  {"memory", &Limits::memory},
+                                                                  {"nodes", &Limits::nodes},
+                                                                  {"max_iterations", &Limits::max_iterations},
+                                                                  {"prepare_seconds", &Limits::prepare_seconds},
+                                                                  {"constant_bytes", &Limits::constant_bytes}};
   Limits limits;
   for (const auto& [name, most] : given) {
-    if (name != "seconds" && name != "memory")
-      throw InputError("there is no limit \"" + name + "\"; there are seconds and memory");
-    (name == "seconds" ? limits.seconds : limits.memory) = most;
+    const auto found = members.find(name);
+    if (found == members.end()) {
+      throw InputError("there is no limit \"" + name +
+                       "\"; there are seconds, memory, max_iterations, prepare_seconds, nodes and constant_bytes");
+    }
+    limits.*(found->second) = most;
   }
   return limits;
 }

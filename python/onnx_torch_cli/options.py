@@ -45,7 +45,8 @@ Limit = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=MOST",
-        help="What a run may take at most, such as seconds=10 or memory=2e9 (bytes); can be repeated.",
+        help="What the model may take at most, such as seconds=10, memory=2e9 (bytes), max_iterations=1e6 (of a Loop), "
+        "prepare_seconds=60, nodes=1e6 or constant_bytes=1e9; can be repeated.",
     ),
 ]
 Links = Annotated[
