@@ -26,7 +26,9 @@
 #include "runtime/pending_error.h"
 #include "runtime/pipeline.h"
 #include "runtime/processor_quota.h"
+#include "runtime/text_of.h"
 #include "shared_object.h"
+#include "text.h"
 #include "torch_values.h"
 
 namespace py = pybind11;
@@ -40,9 +42,9 @@ void set_python_error(const char* name, const Error& error) {
   const NodeLabel& node = error.node();
   const py::object none = py::none();
   const py::object exception =
-      error_class(name)(error.what(), py::arg("node_name") = node.empty() ? none : py::str(node.name),
-                        py::arg("op_type") = node.empty() ? none : py::str(node.op_type),
-                        py::arg("domain") = node.empty() ? none : py::str(node.domain),
+      error_class(name)(text(shortened(error.what())), py::arg("node_name") = node.empty() ? none : text(node.name),
+                        py::arg("op_type") = node.empty() ? none : text(node.op_type),
+                        py::arg("domain") = node.empty() ? none : text(node.domain),
                         py::arg("version") = node.empty() ? none : py::int_(node.version));
   PyErr_SetObject(error_class(name).ptr(), exception.ptr());
 }
@@ -65,6 +67,12 @@ void translate_exception(
     set_python_error("RunError", e);
   } catch (const Error& e) {
     set_python_error("Error", e);
+  } catch (const py::error_already_set&) {
+    throw;
+  } catch (const py::builtin_exception&) {
+    throw;
+  } catch (const std::exception& e) {
+    set_python_error("Error", Error(text_of(e)));
   }
 }
 
@@ -104,8 +112,8 @@ std::shared_ptr<PythonModel> prepare(const Options& options, const Load& load,
 py::list describe_nodes(const std::vector<TranslatedNode>& nodes) {
   py::list described;
   for (const TranslatedNode& node : nodes) {
-    described.append(py::make_tuple(node.label.op_type, node.label.name, node.label.domain, node.label.version,
-                                    node.output, node.around));
+    described.append(py::make_tuple(text(node.label.op_type), text(node.label.name), text(node.label.domain),
+                                    node.label.version, text(node.output), node.around));
   }
   return described;
 }
@@ -123,20 +131,23 @@ py::list describe_placement(const PythonModel& model) {
 }
 
 // What each input of the graph is, in order: ("input" or "weight", its name), ("constant", "") or ("strings", "").
-std::vector<std::pair<std::string, std::string>> describe_graph_inputs(const Program& program) {
-  std::vector<std::pair<std::string, std::string>> described;
+py::list describe_graph_inputs(const Program& program) {
+  py::list described;
+  const auto add = [&](const char* what, const std::string& name) {
+    described.append(py::make_tuple(what, text(name)));
+  };
   for (const auto& [role, index] : program.graph_inputs) {
     switch (role) {
       case GraphInput::Role::Input:
-        described.emplace_back("input", program.inputs[index].name);
+        add("input", program.inputs[index].name);
         break;
       case GraphInput::Role::Bound: {
         const std::string& name = program.bound[index].name;
-        described.emplace_back(name.empty() ? "constant" : "weight", name);
+        add(name.empty() ? "constant" : "weight", name);
         break;
       }
       case GraphInput::Role::Strings:
-        described.emplace_back("strings", "");
+        add("strings", "");
         break;
     }
   }
@@ -147,7 +158,7 @@ std::vector<std::pair<std::string, std::string>> describe_graph_inputs(const Pro
 py::list describe_steps(const PythonModel& model) {
   py::list steps;
   model.watch_steps([&](const char* step, const Program& program) {
-    steps.append(py::make_tuple(step, program.graph->toString(), describe_graph_inputs(program)));
+    steps.append(py::make_tuple(step, text(program.graph->toString()), describe_graph_inputs(program)));
   });
   return steps;
 }
@@ -175,7 +186,7 @@ py::object describe_shape(const std::optional<std::vector<Dim>>& dims) {
     if (dim.size >= 0) {
       shape.append(dim.size);
     } else {
-      shape.append(dim.symbol.empty() ? py::object(py::none()) : py::str(dim.symbol));
+      shape.append(dim.symbol.empty() ? py::object(py::none()) : text(dim.symbol));
     }
   }
   return shape;
@@ -184,14 +195,14 @@ py::object describe_shape(const std::optional<std::vector<Dim>>& dims) {
 py::list describe_inputs(const PythonModel& model) {
   py::list inputs;
   for (const InputSpec& input : model.inputs()) {
-    inputs.append(py::make_tuple(input.name, input.type.str(), describe_shape(input.dims), input.has_default));
+    inputs.append(py::make_tuple(text(input.name), input.type.str(), describe_shape(input.dims), input.has_default));
   }
   return inputs;
 }
 
 py::list describe_outputs(const PythonModel& model) {
   py::list outputs;
-  for (const OutputSpec& output : model.outputs()) outputs.append(py::make_tuple(output.name, output.type.str()));
+  for (const OutputSpec& output : model.outputs()) outputs.append(py::make_tuple(text(output.name), output.type.str()));
   return outputs;
 }
 
@@ -205,7 +216,7 @@ py::list output_shapes(const PythonModel& model) {
 template <typename Entries>
 py::dict dictionary(const Entries& entries) {
   py::dict result;
-  for (const auto& entry : entries) result[py::str(entry.key())] = entry.value();
+  for (const auto& entry : entries) result[text(entry.key())] = text(entry.value());
   return result;
 }
 
@@ -214,14 +225,16 @@ py::dict describe_model(const PythonModel& model) {
   const onnx::ModelProto& proto = model.proto();
   py::dict info;
   info["ir_version"] = proto.ir_version();
-  info["opset_imports"] = opsets_of(proto);
-  info["producer_name"] = proto.producer_name();
-  info["producer_version"] = proto.producer_version();
-  info["domain"] = proto.domain();
+  py::dict imports;
+  for (const auto& [domain, version] : opsets_of(proto)) imports[text(domain)] = version;
+  info["opset_imports"] = imports;
+  info["producer_name"] = text(proto.producer_name());
+  info["producer_version"] = text(proto.producer_version());
+  info["domain"] = text(proto.domain());
   info["model_version"] = proto.model_version();
-  info["doc_string"] = proto.doc_string();
-  info["graph_name"] = proto.graph().name();
-  info["graph_doc_string"] = proto.graph().doc_string();
+  info["doc_string"] = text(proto.doc_string());
+  info["graph_name"] = text(proto.graph().name());
+  info["graph_doc_string"] = text(proto.graph().doc_string());
   return info;
 }
 
@@ -230,17 +243,17 @@ py::dict metadata(const PythonModel& model) { return dictionary(model.proto().me
 py::dict quantization_annotations(const PythonModel& model) {
   py::dict annotations;
   for (const auto& annotation : model.proto().graph().quantization_annotation()) {
-    annotations[py::str(annotation.tensor_name())] = dictionary(annotation.quant_parameter_tensor_names());
+    annotations[text(annotation.tensor_name())] = dictionary(annotation.quant_parameter_tensor_names());
   }
   return annotations;
 }
 
 // The values that the nodes of the main graph give.
-std::vector<std::string> value_names(const PythonModel& model) {
-  std::vector<std::string> names;
+py::list value_names(const PythonModel& model) {
+  py::list names;
   for (const auto& node : model.proto().graph().node()) {
     for (const std::string& name : node.output()) {
-      if (!name.empty()) names.push_back(name);
+      if (!name.empty()) names.append(text(name));
     }
   }
   return names;
@@ -251,7 +264,8 @@ std::vector<std::string> value_names(const PythonModel& model) {
 py::list describe_problems(const std::vector<Problem>& problems) {
   py::list described;
   for (const auto& [node, why, unsupported] : problems) {
-    described.append(py::make_tuple(node.op_type, node.name, node.domain, node.version, why, unsupported));
+    described.append(py::make_tuple(text(node.op_type), text(node.name), text(node.domain), node.version,
+                                    text(shortened(why)), unsupported));
   }
   return described;
 }
@@ -420,7 +434,9 @@ PYBIND11_MODULE(_C, m) {
       .def_property_readonly("metadata", &metadata)
       .def_property_readonly("model_info", &describe_model)
       .def_property_readonly("quantization_annotations", &quantization_annotations)
-      .def("graph_text", &PythonModel::graph_text, "The TorchScript graph as text.");
+      .def(
+          "graph_text", [](const PythonModel& model) { return text(model.graph_text()); },
+          "The TorchScript graph as text.");
 
   bind_export(m);
   m.attr("NEWEST_IR_VERSION") = static_cast<int>(onnx::Version::IR_VERSION);

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "import/storage.h"
+#include "text.h"
 #include "torch_values.h"
 
 namespace onnxtorch {
@@ -122,7 +123,7 @@ py::object tensor_to_python(const at::Tensor& stored, ElementType type, const St
     auto** out = static_cast<PyObject**>(array.mutable_data());
     for (int64_t i = 0; i < ids.numel(); ++i) {
       Py_XDECREF(out[i]);
-      out[i] = py::str(strings.at(ids.data_ptr<int64_t>()[i])).release().ptr();
+      out[i] = text(strings.at(ids.data_ptr<int64_t>()[i])).release().ptr();
     }
     return array;
   }

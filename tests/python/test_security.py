@@ -2,11 +2,12 @@
 what cannot end well ends in an error."""
 
 import os
+import re
 
 import numpy as np
 import pytest
 import torch
-from onnx import helper, numpy_helper
+from onnx import SparseTensorProto, TensorProto, helper, numpy_helper
 
 import onnx_torch
 from hostile_models import PLACES, SECRET, external_tensor, model_with, written
@@ -147,3 +148,85 @@ def test_regular_expressions_take_linear_time():
     text = np.array(["a" * 50_000], object)
     model = op_model("RegexFullMatch", [text], 20, pattern="(a*)*b")  # takes for ever where matching goes back
     assert onnx_torch.prepare(model).run([text])[0].tolist() == [False]
+
+
+MARK = b"NAME"
+
+
+def with_bad_names(model):
+    """The model, with bytes that are not UTF-8 for each MARK."""
+    data = model.SerializeToString()
+    assert MARK in data
+    return data.replace(MARK, b"\xff\xfe\xc3\x28")
+
+
+def named_model(**changes):
+    name = MARK.decode()
+    node = helper.make_node("Add", [f"x{name}", f"w{name}"], [f"y{name}"], name=f"node{name}", doc_string=name)
+    weight = numpy_helper.from_array(SECRET, f"w{name}")
+    x = helper.make_tensor_value_info(f"x{name}", 1, [f"n{name}"])
+    model = model_of([node], [x], [f"y{name}"], initializer=[weight])
+    model.doc_string = model.graph.doc_string = model.producer_name = model.graph.name = name
+    model.metadata_props.add(key=name, value=name)
+    for field, value in changes.items():
+        setattr(model.graph.node[0], field, value)
+    return model
+
+
+def test_names_that_are_not_utf_8():
+    data = with_bad_names(named_model())
+    rep = onnx_torch.prepare(data)
+    x, y, name = "x\ufffd\ufffd\ufffd(", "y\ufffd\ufffd\ufffd(", "\ufffd\ufffd\ufffd("
+    np.testing.assert_array_equal(rep.run([SECRET])[0], 2 * SECRET)
+    np.testing.assert_array_equal(rep.run({x: SECRET})[0], 2 * SECRET)
+    assert (rep.inputs[0][0], rep.outputs[0][0]) == (x, y)
+    assert (rep.model_info.doc_string, rep.model_info.producer_name) == (name, name)
+    assert rep.metadata == {name: name}
+    assert rep.placement()[0].name == f"node{name}"
+    assert rep.profile([SECRET], runs=1).nodes[0].name == f"node{name}"
+    assert repr(rep) and rep.graph() and str(onnx_torch.show(data))
+    assert onnx_torch.check(data) == []
+    with pytest.raises(onnx_torch.InputError, match="unknown input"):
+        rep.run({"other": SECRET})
+    with pytest.raises(onnx_torch.RunError, match=re.escape(f'"node{name}"')) as failed:
+        rep.run([np.ones(3, np.float32)])
+    assert failed.value.node_name == f"node{name}"
+
+
+def test_errors_about_names_that_are_not_utf_8():
+    for changes in (
+        {"op_type": f"Op{MARK.decode()}"},
+        {"input": [f"x{MARK.decode()}", MARK.decode()]},
+        {"domain": MARK.decode()},
+    ):
+        model = named_model()
+        node = model.graph.node[0]
+        for field, value in changes.items():
+            if field == "input":
+                node.input[:] = value
+            else:
+                setattr(node, field, value)
+        data = with_bad_names(model)
+        with pytest.raises(onnx_torch.Error, match="\ufffd"):
+            onnx_torch.prepare(data)
+        assert onnx_torch.check(data) != []
+
+
+def test_texts_that_are_not_utf_8():
+    texts = numpy_helper.from_array(np.array([MARK.decode(), "good"], object), "w")
+    model = model_of([helper.make_node("Identity", ["w"], ["y"])], [], ["y"], initializer=[texts])
+    assert onnx_torch.prepare(with_bad_names(model)).run()[0].tolist() == ["\ufffd\ufffd\ufffd(", "good"]
+
+
+def test_memory_that_is_not_there_is_an_error_while_preparing_too():
+    dims = [2**45]
+    for element, data in ((TensorProto.INT64, {}), (TensorProto.STRING, {})):
+        tensor = TensorProto(name="w", dims=dims, data_type=element, **data)
+        model = model_of([helper.make_node("Identity", ["w"], ["y"])], [], ["y"], initializer=[tensor])
+        with pytest.raises(onnx_torch.Error, match="bytes of data|number of strings"):
+            onnx_torch.prepare(model)
+    values, indices = numpy_helper.from_array(SECRET[:1], "w"), numpy_helper.from_array(np.array([0]))
+    sparse = SparseTensorProto(dims=dims, values=values, indices=indices)
+    model = model_of([helper.make_node("Identity", ["w"], ["y"])], [], ["y"], sparse_initializer=[sparse])
+    with pytest.raises(onnx_torch.Error, match="memory"):
+        onnx_torch.prepare(model)
