@@ -10,10 +10,25 @@
 
 namespace onnxtorch {
 
-// What one run may use at most; without end by default. See docs/security.md.
+// What a model may use at most. See docs/security.md.
 struct Limits {
+  // Of one run.
   double seconds = std::numeric_limits<double>::infinity();
   double memory = std::numeric_limits<double>::infinity();  // bytes of tensors, besides the weights and the inputs
+  double max_iterations = std::numeric_limits<double>::infinity();  // of one Loop
+
+  // While it is prepared.
+  double prepare_seconds = std::numeric_limits<double>::infinity();
+  double nodes = 1e6;  // once functions are inlined
+  // Of what is computed of constants alone, all together; what would be more is left to the run. Never more than the
+  // machine has.
+  double constant_bytes = std::numeric_limits<double>::infinity();
+
+  // Whether any of them concerns runs.
+  bool guard_runs() const {
+    constexpr double kNone = std::numeric_limits<double>::infinity();
+    return seconds != kNone || memory != kNone || max_iterations != kNone;
+  }
 
   bool operator==(const Limits&) const = default;
 };
@@ -29,6 +44,8 @@ struct Options {
   std::map<std::string, int64_t> shapes = {};  // sizes of symbolic dimensions, by their names
   Limits limits = {};                          // on a run that takes or uses too much, which then is a StoppedError
   std::string allow_aten = "checked";          // what ATen nodes may call: "checked" operators, or "all" that ATen has
+  std::string links = "follow";                // "refuse": files of external data that are links, or have hard links
+  bool map_external = false;                   // files of external data are mapped, and must not be cut while it lives
 };
 
 }  // namespace onnxtorch

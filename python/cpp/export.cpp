@@ -12,6 +12,7 @@
 #include "import/model_reader.h"
 #include "interruption.h"
 #include "python_torch.h"
+#include "text.h"
 #include "translate/aten_operators.h"
 
 namespace py = pybind11;
@@ -53,25 +54,26 @@ class Export {
     refuse_text(program_);
   }
 
-  std::vector<std::string> weight_names() const {
-    std::vector<std::string> names;
-    for (const size_t i : weights(program_)) names.push_back(program_.bound[i].name);
+  py::list weight_names() const {
+    py::list names;
+    for (const size_t i : weights(program_)) names.append(text(program_.bound[i].name));
     return names;
   }
-  std::vector<std::string> input_names() const { return arguments(program_); }
-  std::vector<std::string> output_names() const {
-    std::vector<std::string> names;
-    for (const OutputSpec& output : program_.outputs) names.push_back(output.name);
+  py::list input_names() const { return texts(arguments(program_)); }
+  py::list output_names() const {
+    py::list names;
+    for (const OutputSpec& output : program_.outputs) names.append(text(output.name));
     return names;
   }
-  std::vector<std::string> node_labels() const {
-    std::vector<std::string> labels;
-    for (const TranslatedNode& node : program_.nodes) labels.push_back(node.label.str());
+  py::list node_labels() const {
+    py::list labels;
+    for (const TranslatedNode& node : program_.nodes) labels.append(text(node.label.str()));
     return labels;
   }
   py::list custom() const {
     py::list result;
-    for (const CustomOperator& op : custom_operators(program_)) result.append(py::make_tuple(op.name, op.node.str()));
+    for (const CustomOperator& op : custom_operators(program_))
+      result.append(py::make_tuple(text(op.name), text(op.node.str())));
     return result;
   }
 

@@ -7,6 +7,8 @@
 
 #include "export.h"
 #include "external_reader.h"
+#include "import/external_data.h"
+#include "import/tensor_proto.h"
 #include "interruption.h"
 #include "kernels/recording.h"
 #include "logged_warnings.h"
@@ -25,7 +27,9 @@
 #include "runtime/pending_error.h"
 #include "runtime/pipeline.h"
 #include "runtime/processor_quota.h"
+#include "runtime/text_of.h"
 #include "shared_object.h"
+#include "text.h"
 #include "torch_values.h"
 #include "translate/aten_operators.h"
 
@@ -40,9 +44,9 @@ void set_python_error(const char* name, const Error& error) {
   const NodeLabel& node = error.node();
   const py::object none = py::none();
   const py::object exception =
-      error_class(name)(error.what(), py::arg("node_name") = node.empty() ? none : py::str(node.name),
-                        py::arg("op_type") = node.empty() ? none : py::str(node.op_type),
-                        py::arg("domain") = node.empty() ? none : py::str(node.domain),
+      error_class(name)(text(shortened(error.what())), py::arg("node_name") = node.empty() ? none : text(node.name),
+                        py::arg("op_type") = node.empty() ? none : text(node.op_type),
+                        py::arg("domain") = node.empty() ? none : text(node.domain),
                         py::arg("version") = node.empty() ? none : py::int_(node.version));
   PyErr_SetObject(error_class(name).ptr(), exception.ptr());
 }
@@ -65,6 +69,12 @@ void translate_exception(
     set_python_error("RunError", e);
   } catch (const Error& e) {
     set_python_error("Error", e);
+  } catch (const py::error_already_set&) {
+    throw;
+  } catch (const py::builtin_exception&) {
+    throw;
+  } catch (const std::exception& e) {
+    set_python_error("Error", Error(text_of(e)));
   }
 }
 
@@ -74,11 +84,20 @@ std::string take_python_error() {
 }
 
 Limits limits_of(const std::map<std::string, double>& given) {
+  static const std::map<std::string, double Limits::*> members = {{"seconds", &Limits::seconds},
+                                                                  {"memory", &Limits::memory},
+                                                                  {"nodes", &Limits::nodes},
+                                                                  {"max_iterations", &Limits::max_iterations},
+                                                                  {"prepare_seconds", &Limits::prepare_seconds},
+                                                                  {"constant_bytes", &Limits::constant_bytes}};
   Limits limits;
   for (const auto& [name, most] : given) {
-    if (name != "seconds" && name != "memory")
-      throw InputError("there is no limit \"" + name + "\"; there are seconds and memory");
-    (name == "seconds" ? limits.seconds : limits.memory) = most;
+    const auto found = members.find(name);
+    if (found == members.end()) {
+      throw InputError("there is no limit \"" + name +
+                       "\"; there are seconds, memory, max_iterations, prepare_seconds, nodes and constant_bytes");
+    }
+    limits.*(found->second) = most;
   }
   return limits;
 }
@@ -94,8 +113,8 @@ std::shared_ptr<PythonModel> prepare(const Options& options, const Load& load,
 py::list describe_nodes(const std::vector<TranslatedNode>& nodes) {
   py::list described;
   for (const TranslatedNode& node : nodes) {
-    described.append(py::make_tuple(node.label.op_type, node.label.name, node.label.domain, node.label.version,
-                                    node.output, node.around));
+    described.append(py::make_tuple(text(node.label.op_type), text(node.label.name), text(node.label.domain),
+                                    node.label.version, text(node.output), node.around));
   }
   return described;
 }
@@ -113,20 +132,23 @@ py::list describe_placement(const PythonModel& model) {
 }
 
 // What each input of the graph is, in order: ("input" or "weight", its name), ("constant", "") or ("strings", "").
-std::vector<std::pair<std::string, std::string>> describe_graph_inputs(const Program& program) {
-  std::vector<std::pair<std::string, std::string>> described;
+py::list describe_graph_inputs(const Program& program) {
+  py::list described;
+  const auto add = [&](const char* what, const std::string& name) {
+    described.append(py::make_tuple(what, text(name)));
+  };
   for (const auto& [role, index] : program.graph_inputs) {
     switch (role) {
       case GraphInput::Role::Input:
-        described.emplace_back("input", program.inputs[index].name);
+        add("input", program.inputs[index].name);
         break;
       case GraphInput::Role::Bound: {
         const std::string& name = program.bound[index].name;
-        described.emplace_back(name.empty() ? "constant" : "weight", name);
+        add(name.empty() ? "constant" : "weight", name);
         break;
       }
       case GraphInput::Role::Strings:
-        described.emplace_back("strings", "");
+        add("strings", "");
         break;
     }
   }
@@ -137,7 +159,7 @@ std::vector<std::pair<std::string, std::string>> describe_graph_inputs(const Pro
 py::list describe_steps(const PythonModel& model) {
   py::list steps;
   model.watch_steps([&](const char* step, const Program& program) {
-    steps.append(py::make_tuple(step, program.graph->toString(), describe_graph_inputs(program)));
+    steps.append(py::make_tuple(step, text(program.graph->toString()), describe_graph_inputs(program)));
   });
   return steps;
 }
@@ -165,7 +187,7 @@ py::object describe_shape(const std::optional<std::vector<Dim>>& dims) {
     if (dim.size >= 0) {
       shape.append(dim.size);
     } else {
-      shape.append(dim.symbol.empty() ? py::object(py::none()) : py::str(dim.symbol));
+      shape.append(dim.symbol.empty() ? py::object(py::none()) : text(dim.symbol));
     }
   }
   return shape;
@@ -174,14 +196,14 @@ py::object describe_shape(const std::optional<std::vector<Dim>>& dims) {
 py::list describe_inputs(const PythonModel& model) {
   py::list inputs;
   for (const InputSpec& input : model.inputs()) {
-    inputs.append(py::make_tuple(input.name, input.type.str(), describe_shape(input.dims), input.has_default));
+    inputs.append(py::make_tuple(text(input.name), input.type.str(), describe_shape(input.dims), input.has_default));
   }
   return inputs;
 }
 
 py::list describe_outputs(const PythonModel& model) {
   py::list outputs;
-  for (const OutputSpec& output : model.outputs()) outputs.append(py::make_tuple(output.name, output.type.str()));
+  for (const OutputSpec& output : model.outputs()) outputs.append(py::make_tuple(text(output.name), output.type.str()));
   return outputs;
 }
 
@@ -195,7 +217,7 @@ py::list output_shapes(const PythonModel& model) {
 template <typename Entries>
 py::dict dictionary(const Entries& entries) {
   py::dict result;
-  for (const auto& entry : entries) result[py::str(entry.key())] = entry.value();
+  for (const auto& entry : entries) result[text(entry.key())] = text(entry.value());
   return result;
 }
 
@@ -204,14 +226,16 @@ py::dict describe_model(const PythonModel& model) {
   const onnx::ModelProto& proto = model.proto();
   py::dict info;
   info["ir_version"] = proto.ir_version();
-  info["opset_imports"] = opsets_of(proto);
-  info["producer_name"] = proto.producer_name();
-  info["producer_version"] = proto.producer_version();
-  info["domain"] = proto.domain();
+  py::dict imports;
+  for (const auto& [domain, version] : opsets_of(proto)) imports[text(domain)] = version;
+  info["opset_imports"] = imports;
+  info["producer_name"] = text(proto.producer_name());
+  info["producer_version"] = text(proto.producer_version());
+  info["domain"] = text(proto.domain());
   info["model_version"] = proto.model_version();
-  info["doc_string"] = proto.doc_string();
-  info["graph_name"] = proto.graph().name();
-  info["graph_doc_string"] = proto.graph().doc_string();
+  info["doc_string"] = text(proto.doc_string());
+  info["graph_name"] = text(proto.graph().name());
+  info["graph_doc_string"] = text(proto.graph().doc_string());
   return info;
 }
 
@@ -220,17 +244,17 @@ py::dict metadata(const PythonModel& model) { return dictionary(model.proto().me
 py::dict quantization_annotations(const PythonModel& model) {
   py::dict annotations;
   for (const auto& annotation : model.proto().graph().quantization_annotation()) {
-    annotations[py::str(annotation.tensor_name())] = dictionary(annotation.quant_parameter_tensor_names());
+    annotations[text(annotation.tensor_name())] = dictionary(annotation.quant_parameter_tensor_names());
   }
   return annotations;
 }
 
 // The values that the nodes of the main graph give.
-std::vector<std::string> value_names(const PythonModel& model) {
-  std::vector<std::string> names;
+py::list value_names(const PythonModel& model) {
+  py::list names;
   for (const auto& node : model.proto().graph().node()) {
     for (const std::string& name : node.output()) {
-      if (!name.empty()) names.push_back(name);
+      if (!name.empty()) names.append(text(name));
     }
   }
   return names;
@@ -241,7 +265,8 @@ std::vector<std::string> value_names(const PythonModel& model) {
 py::list describe_problems(const std::vector<Problem>& problems) {
   py::list described;
   for (const auto& [node, why, unsupported] : problems) {
-    described.append(py::make_tuple(node.op_type, node.name, node.domain, node.version, why, unsupported));
+    described.append(py::make_tuple(text(node.op_type), text(node.name), text(node.domain), node.version,
+                                    text(shortened(why)), unsupported));
   }
   return described;
 }
@@ -338,14 +363,23 @@ PYBIND11_MODULE(_C, m) {
       .def(py::init([](std::string device, std::string precision, bool tf32, std::optional<bool> cuda_graphs,
                        bool optimize, std::set<std::string> disabled_passes, int threads,
                        std::map<std::string, int64_t> shapes, const std::map<std::string, double>& limits,
-                       std::string allow_aten) {
-             return Options{std::move(device), std::move(precision),       tf32,    cuda_graphs,
-                            optimize,          std::move(disabled_passes), threads, std::move(shapes),
-                            limits_of(limits), std::move(allow_aten)};
+                       std::string allow_aten, std::string links, bool map_external) {
+             return Options{std::move(device),
+                            std::move(precision),
+                            tf32,
+                            cuda_graphs,
+                            optimize,
+                            std::move(disabled_passes),
+                            threads,
+                            std::move(shapes),
+                            limits_of(limits),
+                            std::move(allow_aten),
+                            std::move(links),
+                            map_external};
            }),
            py::kw_only(), py::arg("device"), py::arg("precision"), py::arg("tf32"), py::arg("cuda_graphs"),
            py::arg("optimize"), py::arg("disabled_passes"), py::arg("threads"), py::arg("shapes"), py::arg("limits"),
-           py::arg("allow_aten"));
+           py::arg("allow_aten"), py::arg("links") = "follow", py::arg("map_external") = false);
 
   py::class_<StopFlag, std::shared_ptr<StopFlag>>(m, "StopFlag", "Stops the runs that are given it, from any thread.")
       .def(py::init())
@@ -411,7 +445,9 @@ PYBIND11_MODULE(_C, m) {
       .def_property_readonly("metadata", &metadata)
       .def_property_readonly("model_info", &describe_model)
       .def_property_readonly("quantization_annotations", &quantization_annotations)
-      .def("graph_text", &PythonModel::graph_text, "The TorchScript graph as text.");
+      .def(
+          "graph_text", [](const PythonModel& model) { return text(model.graph_text()); },
+          "The TorchScript graph as text.");
 
   bind_export(m);
   m.attr("NEWEST_IR_VERSION") = static_cast<int>(onnx::Version::IR_VERSION);
@@ -491,6 +527,15 @@ PYBIND11_MODULE(_C, m) {
           const auto file = ModelFile::from_bytes(view, directory, reader_from_python(external));
           return describe_problems(translation_problems(file, options));
         });
+  m.def(
+      "external_bytes",
+      [](const py::bytes& message, const std::string& directory, const py::object& external) {
+        onnx::TensorProto tensor;
+        if (!tensor.ParseFromString(static_cast<std::string>(message))) throw InvalidModelError("it is no tensor");
+        const ExternalData data(directory, nullptr, nullptr, reader_from_python(external));
+        return py::bytes(data.read(tensor, data_size(tensor)).view);
+      },
+      py::arg("tensor"), py::arg("directory"), py::arg("external"), "The external data of a TensorProto.");
   m.def("operator_versions", &versions);
   m.def("translation_table", &table, "(domain, operator, since versions, reviewed to) of each translated operator.");
   m.def(

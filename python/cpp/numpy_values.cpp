@@ -11,6 +11,7 @@
 #include "import/storage.h"
 #include "kernels/view_of.h"
 #include "shared_object.h"
+#include "text.h"
 #include "torch_values.h"
 
 namespace onnxtorch {
@@ -120,7 +121,7 @@ py::object tensor_to_python(const at::Tensor& stored, ElementType type, const St
     auto** out = static_cast<PyObject**>(array.mutable_data());
     for (int64_t i = 0; i < ids.numel(); ++i) {
       Py_XDECREF(out[i]);
-      out[i] = py::str(strings.at(ids.data_ptr<int64_t>()[i])).release().ptr();
+      out[i] = text(strings.at(ids.data_ptr<int64_t>()[i])).release().ptr();
     }
     return array;
   }

@@ -7,6 +7,7 @@
 #include "interruption.h"
 #include "logged_warnings.h"
 #include "numpy_values.h"
+#include "text.h"
 #include "torch_values.h"
 
 namespace onnxtorch {
@@ -43,7 +44,7 @@ std::vector<py::object> arranged(const PythonModel& model, const py::dict& feeds
 const std::vector<py::str>& PythonModel::input_names() const {
   if (input_names_.size() < inputs().size()) {
     for (const InputSpec& input : inputs()) {
-      PyObject* name = py::str(input.name).release().ptr();
+      PyObject* name = text(input.name).release().ptr();
       PyUnicode_InternInPlace(&name);
       input_names_.push_back(py::reinterpret_steal<py::str>(name));
     }

@@ -383,6 +383,8 @@ class OnnxTorchBackend(base.Backend):
         shapes: Mapping[str, int] | None = None,
         limits: Mapping[str, float] | None = None,
         allow_aten: str = "checked",
+        links: str = "follow",
+        map_external: bool = False,
         **kwargs: Any,
     ) -> OnnxTorchRep:
         """Translates a model for a device.
@@ -409,8 +411,15 @@ class OnnxTorchBackend(base.Backend):
             threads: how many threads a run of this model uses on the CPU, whatever the process uses; 0: torch's number.
             shapes: sizes for symbolic dimensions of the inputs, such as ``{"batch": 8}``, which are then fixed.
             limits: what a run may take at most, such as ``{"seconds": 10, "memory": 2e9}``: the time, and the bytes of
-                tensors besides weights and inputs. A run that would take more is stopped, with a `StoppedError`. For
-                models that nobody trusts; docs/security.md says what it keeps them from.
+                tensors besides weights and inputs; also ``max_iterations`` of a loop. And what preparing the model may
+                take: ``prepare_seconds``, ``nodes`` once functions are inlined, ``constant_bytes`` of what is folded.
+                What would take more is stopped, with a `StoppedError`. For models that nobody trusts; docs/security.md
+                says what it keeps them from.
+            links: "refuse" refuses files of external data that are symbolic links, or have other names (hard links).
+                With "follow" they are read where they lie below the model's folder.
+            map_external: whether files of external data are mapped, which loads weights that stay as they are faster,
+                and shares them with other processes. They must not be cut while the model lives: that would end the
+                process.
             allow_aten: the operators that ATen nodes may call: "checked", those that check their arguments, or "all",
                 for a model that you trust as you trust a program (docs/security.md).
         """
@@ -429,6 +438,8 @@ class OnnxTorchBackend(base.Backend):
                 "shapes": shapes,
                 "limits": limits,
                 "allow_aten": allow_aten,
+                "links": links,
+                "map_external": map_external,
             }
         )
         options = _C.Options(**named)

@@ -11,8 +11,8 @@ from onnx import external_data_helper
 
 from . import _C
 from .backend import prepare
-from .errors import DeviceError, Error, InputError, UnsupportedError
-from .model_files import External, Model, directory_of, given_data, read_model, subgraphs, tensors
+from .errors import DeviceError, Error, InputError, InvalidModelError, UnsupportedError
+from .model_files import External, Model, directory_of, given_data, place_of, read_model, subgraphs, tensors
 
 
 @dataclass(frozen=True)
@@ -152,9 +152,13 @@ def _missing_data(model: onnx.ModelProto, directory: str, external: External | N
     for tensor in tensors(model):
         if not external_data_helper.uses_external_data(tensor):
             continue
-        data = external_data_helper.ExternalDataInfo(tensor)
-        path = os.path.join(directory, data.location)
         what = f'the tensor "{tensor.name}"'
+        try:
+            data = place_of(tensor)
+        except InvalidModelError as error:
+            yield Problem(str(error))
+            continue
+        path = os.path.join(directory, data.location)
         is_there = os.path.isfile(path)
         if is_there and os.path.getsize(path) >= (data.offset or 0) + (data.length or 0):
             continue

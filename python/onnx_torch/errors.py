@@ -47,7 +47,7 @@ class RunError(Error):
 
 
 class StoppedError(RunError):
-    """A run was stopped by the option ``limits``, or by the caller."""
+    """A run, or preparing a model, was stopped by the option ``limits``, or by the caller."""
 
 
 class FileError(Error, OSError):

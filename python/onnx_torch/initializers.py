@@ -11,7 +11,7 @@ import onnx
 from onnx import external_data_helper, numpy_helper
 
 from .errors import InputError
-from .model_files import External, Model, directory_of, read_external_data, read_model, writing
+from .model_files import External, Model, directory_of, read_external_data, read_model, save_model, tensors, writing
 from .names import names_of
 
 if TYPE_CHECKING:
@@ -77,8 +77,7 @@ def _whole(
     """A copy of the model with all its weights, and whether any was in another file."""
     result = onnx.ModelProto()
     result.CopyFrom(read_model(model))
-    tensors = [tensor for graph in _graphs(result.graph) for tensor in graph.initializer]
-    had_files = any(external_data_helper.uses_external_data(tensor) for tensor in tensors)
+    had_files = any(map(external_data_helper.uses_external_data, tensors(result, indices=True)))
     if had_files:
         read_external_data(result, directory_of(model, base_dir), external)
     return result, had_files
@@ -110,13 +109,7 @@ def _store(weight: torch.Tensor, tensor: onnx.TensorProto) -> None:
 
 
 def _save(model: onnx.ModelProto, file: Path, external: bool) -> None:
-    if not external:
+    if external:  # onnx would append to the data; who has mapped the old file keeps it
         with writing(file):
-            onnx.save(model, file)
-        return
-    data = file.with_name(file.name + ".data")
-    stored = onnx.ModelProto()
-    stored.CopyFrom(model)
-    with writing(file):
-        data.unlink(missing_ok=True)  # onnx would append to it; who has mapped the old one keeps it
-        onnx.save(stored, file, save_as_external_data=True, location=data.name)
+            file.with_name(file.name + ".data").unlink(missing_ok=True)
+    save_model(model, file, external=external)

@@ -13,6 +13,7 @@ import onnx.checker
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
 from onnx import external_data_helper
 
+from . import _C
 from .errors import FileError, InvalidModelError
 
 Model = onnx.ModelProto | bytes | str | os.PathLike[str]
@@ -31,6 +32,8 @@ def read_model(model: Model) -> onnx.ModelProto:
     """The model; external data stays where it is."""
     if isinstance(model, onnx.ModelProto):
         return model
+    if not isinstance(model, bytes):
+        check_regular(model)
     try:
         if isinstance(model, bytes):
             return onnx.load_model_from_string(model)
@@ -42,6 +45,12 @@ def read_model(model: Model) -> onnx.ModelProto:
         raise InvalidModelError(f"{what} is not an ONNX model") from error
 
 
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Refuses a pipe, whose writer would be waited for, and devices."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise InvalidModelError(f"{os.fsdecode(path)} is not a regular file")
+
+
 def directory_of(model: Model, base_dir: str | os.PathLike[str] | None = None) -> str:
     """Where the model's external data lies; empty for a model that is in no file."""
     if base_dir is not None:
@@ -50,16 +59,13 @@ def directory_of(model: Model, base_dir: str | os.PathLike[str] | None = None) -
 
 
 def read_external_data(model: onnx.ModelProto, directory: str, external: External | None = None) -> None:
-    """Reads a model's external data into it: what is given, and the rest from the directory, which onnx sees to."""
-    _take_given(model, external)
-    if not any(map(external_data_helper.uses_external_data, tensors(model))):
-        return
-    if not directory:
-        raise InvalidModelError("the model has external data, and comes without a directory (base_dir)")
-    try:
-        external_data_helper.load_external_data_for_model(model, directory)
-    except (OSError, onnx.checker.ValidationError) as error:
-        raise InvalidModelError(f"the model's external data: {error}") from error
+    """Reads a model's external data into it: what is given, and the rest from the directory."""
+    for tensor in filter(external_data_helper.uses_external_data, tensors(model, indices=True)):
+        place = onnx.TensorProto(
+            name=tensor.name, dims=tensor.dims, data_type=tensor.data_type, data_location=tensor.data_location
+        )
+        place.external_data.extend(tensor.external_data)
+        _store(tensor, _C.external_bytes(place.SerializeToString(), directory, external))
 
 
 def with_given_data(model: onnx.ModelProto, external: External | None) -> onnx.ModelProto:
@@ -76,22 +82,34 @@ def _take_given(model: onnx.ModelProto, external: External | None) -> None:
     for tensor in filter(external_data_helper.uses_external_data, tensors(model)):
         given = given_data(tensor, external)
         if given is not None:
-            tensor.raw_data = bytes(given)
-            tensor.ClearField("external_data")
-            tensor.ClearField("data_location")
+            _store(tensor, bytes(given))
+
+
+def _store(tensor: onnx.TensorProto, data: bytes) -> None:
+    tensor.raw_data = data
+    tensor.ClearField("external_data")
+    tensor.ClearField("data_location")
 
 
 def given_data(tensor: onnx.TensorProto, external: External | None) -> Any:
     """A buffer of a tensor's external data, where it is given."""
     if external is None:
         return None
-    place = external_data_helper.ExternalDataInfo(tensor)
+    place = place_of(tensor)
     name, start = os.path.normpath(place.location), place.offset or 0
     size = place.length or tensor_bytes(tensor)
     if callable(external):
         return external(name, start, size)
     held = {os.path.normpath(known): buffer for known, buffer in external.items()}.get(name)
     return None if held is None else memoryview(held).cast("B")[start : start + size]
+
+
+def place_of(tensor: onnx.TensorProto) -> external_data_helper.ExternalDataInfo:
+    """Where a tensor's external data lies."""
+    try:
+        return external_data_helper.ExternalDataInfo(tensor)
+    except ValueError as error:
+        raise InvalidModelError(f'the external data of the tensor "{tensor.name}": {error}') from error
 
 
 def tensor_bytes(tensor: onnx.TensorProto) -> int:
@@ -141,23 +159,31 @@ def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
             yield from all_nodes(graph.node)
 
 
-def tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+def tensors(model: onnx.ModelProto, *, indices: bool = False) -> Iterator[onnx.TensorProto]:
     """The model's initializers and the tensors among its nodes' attributes, in subgraphs and functions, too.
 
-    Of a sparse tensor, these are its values.
+    Of a sparse tensor, these are its values, and its indices where they are asked for.
     """
+
+    def parts(sparse: onnx.SparseTensorProto) -> Iterator[onnx.TensorProto]:
+        yield sparse.values
+        if indices:
+            yield sparse.indices
 
     def inside(graph: onnx.GraphProto | onnx.FunctionProto) -> Iterator[onnx.TensorProto]:
         if isinstance(graph, onnx.GraphProto):
             yield from graph.initializer
-            yield from (sparse.values for sparse in graph.sparse_initializer)
+            for sparse in graph.sparse_initializer:
+                yield from parts(sparse)
         for node in graph.node:
             for attribute in node.attribute:
                 if attribute.HasField("t"):
                     yield attribute.t
                 yield from attribute.tensors
                 if attribute.HasField("sparse_tensor"):
-                    yield attribute.sparse_tensor.values
+                    yield from parts(attribute.sparse_tensor)
+                for sparse in attribute.sparse_tensors:
+                    yield from parts(sparse)
             for inner in subgraphs(node):
                 yield from inside(inner)
 
@@ -175,9 +201,26 @@ def writing(file: str | os.PathLike[str]) -> Iterator[None]:
         raise FileError(f"cannot write {os.fsdecode(file)}: {error.strerror or error}") from error
 
 
-def save_model(model: onnx.ModelProto, path: str | os.PathLike[str]) -> None:
-    """Writes a model; its weights go into a file beside it where all together are too large for one message."""
-    large = model.ByteSize() >= onnx.checker.MAXIMUM_PROTOBUF
-    location = os.path.basename(os.fsdecode(path)) + ".data"
+def save_model(
+    model: onnx.ModelProto,
+    path: str | os.PathLike[str],
+    *,
+    external: bool = False,
+    location: str = "",
+    size_threshold: int = 1024,
+) -> None:
+    """Writes a model; its weights go into a file beside it where that is wanted, or all are too large for one message.
+
+    A model that refers to other files still is refused: onnx would write to them.
+    """
+    for tensor in filter(external_data_helper.uses_external_data, tensors(model, indices=True)):
+        raise InvalidModelError(f'the tensor "{tensor.name}" lies in another file, which would have to be read first')
+    if not external and model.ByteSize() < onnx.checker.MAXIMUM_PROTOBUF:
+        with writing(path):
+            onnx.save(model, path)
+        return
+    stored = onnx.ModelProto()
+    stored.CopyFrom(model)
+    location = location or os.path.basename(os.fsdecode(path)) + ".data"
     with writing(path):
-        onnx.save(model, path, save_as_external_data=large, location=location)
+        onnx.save(stored, path, save_as_external_data=True, location=location, size_threshold=size_threshold)

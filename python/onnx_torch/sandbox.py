@@ -60,6 +60,7 @@ def prepare(
     threads: int = 0,
     shapes: Mapping[str, int] | None = None,
     allow_aten: str = "checked",
+    links: str = "follow",
     log: IO[Any] | int = subprocess.DEVNULL,
 ) -> SandboxedModel:
     """Prepares a model as `onnx_torch.prepare` does, in a process that is confined before it sees the model.
@@ -84,6 +85,7 @@ def prepare(
         "threads": threads,
         "shapes": dict(shapes or {}),
         "allow_aten": allow_aten,
+        "links": links,
     }
     return SandboxedModel(model, base_dir, {**LIMITS, **(limits or {})}, options, log)
 

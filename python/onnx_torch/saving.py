@@ -88,14 +88,14 @@ def load(file: str | os.PathLike[str], *, allow_aten: str = "checked") -> OnnxTo
     """
     path = os.path.abspath(file)
     try:
-        return _loaded(path, _read_index(path))
+        return _loaded(path, _read_index(path), allow_aten)
     except Error:
         raise
     except (*_OF_OTHER_CONTENT, OSError) as error:
         raise InvalidModelError(f"{path} cannot be read as a saved model: {error}") from error
 
 
-def _loaded(path: str, index: dict[str, Any]) -> OnnxTorchRep:
+def _loaded(path: str, index: dict[str, Any], allow_aten: str) -> OnnxTorchRep:
     start, size = index["model"]
     if start + size > os.path.getsize(path):
         raise InvalidModelError(f"{path} ends before its model does")
@@ -110,12 +110,9 @@ def _loaded(path: str, index: dict[str, Any]) -> OnnxTorchRep:
     if index["key"] == form_key() and any(index["laid"]):
         blobs = np.memmap(path, np.uint8, "c")
         laid = [[(layout, blobs[at : at + size]) for layout, at, size in operation] for operation in index["laid"]]
-    options = {
-        **index["options"],
-        "disabled_passes": set(index["options"]["disabled_passes"]),
-        "allow_aten": allow_aten,
-    }
-    native = _C.Options(**options)
+    disabled = set(index["options"]["disabled_passes"])
+    options = {**index["options"], "disabled_passes": disabled, "allow_aten": allow_aten}
+    native = _C.Options(**{**options, "map_external": True})
     prepared = _C.PreparedModel.from_bytes(model.SerializeToString(), os.path.dirname(path), native, laid)
     return OnnxTorchRep(prepared, {**options, "base_dir": os.path.dirname(path)}, saved=path)
 
@@ -144,6 +141,7 @@ def _put(out: IO[bytes], data: bytes | memoryview) -> int:
 def _refer(tensor: onnx.TensorProto, start: int, size: int) -> None:
     """Makes a tensor's data external."""
     tensor.ClearField("raw_data")
+    tensor.ClearField("external_data")
     tensor.data_location = onnx.TensorProto.EXTERNAL
     for key, value in {"location": "", "offset": start, "length": size}.items():
         tensor.external_data.add(key=key, value=str(value))

@@ -52,7 +52,7 @@ from .compat._profile import Profile
 from .compat._status import ignored, works
 from .compat._values import OrtValue, OrtValueVector, at_address, write_into
 from .errors import InvalidModelError
-from .model_files import all_nodes, read_external_data, tensors
+from .model_files import all_nodes, check_regular, read_external_data, save_model, tensors
 from .values import OutputKind
 
 __all__ = [
@@ -133,6 +133,7 @@ def _proto(source: bytes | str) -> onnx.ModelProto:
     """The model itself, for what its options ask of it before it is prepared."""
     if isinstance(source, bytes):
         return onnx.load_model_from_string(source)
+    check_regular(source)
     return onnx.load_model(source, load_external_data=False)
 
 
@@ -242,7 +243,7 @@ def _write_whole(
     if any(map(external_data_helper.uses_external_data, tensors(proto))):
         read_external_data(proto, base_dir or "", options._external)
         data = options._entries.get(_WRITTEN_EXTERNAL_FILE) or f"{target.name}.data"
-        onnx.save(proto, written, save_as_external_data=True, location=data, size_threshold=0)
+        save_model(proto, written, external=True, location=data, size_threshold=0)
         (folder / data).replace(target.with_name(data))
     elif isinstance(model, str):
         shutil.copyfile(model, written)

@@ -6,7 +6,18 @@ from typing import Annotated
 
 import typer
 
-from .options import AllowAten, Device, Dimension, Limit, Model, Threads, dimensions_of, limits_of
+from .options import (
+    AllowAten,
+    Device,
+    Dimension,
+    Limit,
+    Links,
+    MapExternal,
+    Model,
+    Threads,
+    dimensions_of,
+    limits_of,
+)
 from .terminal import complain, note, progress
 
 
@@ -70,6 +81,8 @@ def batch(
     shape: Dimension = None,
     limit: Limit = None,
     allow_aten: AllowAten = "checked",
+    links: Links = "follow",
+    map_external: MapExternal = False,
 ) -> None:
     """Run a model on all rows of Parquet files, .npy files or images, and write a Parquet file, in their order.
 
@@ -104,6 +117,8 @@ def batch(
                 shapes=dimensions_of(shape),
                 limits=limits_of(limit),
                 allow_aten=allow_aten,
+                links=links,
+                map_external=map_external,
             )
     except KeyboardInterrupt:
         note("Interrupted. The same command goes on from here.")

@@ -45,7 +45,8 @@ Limit = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=MOST",
-        help="What a run may take at most, such as seconds=10 or memory=2e9 (bytes); can be repeated.",
+        help="What the model may take at most, such as seconds=10, memory=2e9 (bytes), max_iterations=1e6 (of a Loop), "
+        "prepare_seconds=60, nodes=1e6 or constant_bytes=1e9; can be repeated.",
     ),
 ]
 Sandbox = Annotated[
@@ -58,6 +59,12 @@ Sandbox = Annotated[
 AllowAten = Annotated[
     str,
     typer.Option(metavar="WHICH", help="What ATen nodes may call: checked operators, or all, if you trust the model."),
+]
+Links = Annotated[
+    str, typer.Option(metavar="follow|refuse", help="What to do with files of external data that are links.")
+]
+MapExternal = Annotated[
+    bool, typer.Option("--map-external", help="Map files of external data, which must not be cut meanwhile.")
 ]
 Input = Annotated[
     list[str] | None,

@@ -15,6 +15,8 @@ from .options import (
     DisabledPass,
     Input,
     Limit,
+    Links,
+    MapExternal,
     Model,
     Optimize,
     Precision,
@@ -55,6 +57,8 @@ def run(
     limit: Limit = None,
     allow_aten: AllowAten = "checked",
     sandbox: Sandbox = False,
+    links: Links = "follow",
+    map_external: MapExternal = False,
 ) -> None:
     """Run a model once, and print what comes out.
 
@@ -64,9 +68,10 @@ def run(
     import onnx_torch
     from onnx_torch.model_files import read_model
 
-    if sandbox and (tf32 or cuda_graphs is not None):
+    if sandbox and (tf32 or cuda_graphs is not None or map_external):
         raise typer.BadParameter(
-            "a sandbox has no GPU, and takes neither --tf32 nor --cuda-graphs", param_hint="--sandbox"
+            "a sandbox has no GPU, and maps no files: it takes neither --tf32 nor --cuda-graphs nor --map-external",
+            param_hint="--sandbox",
         )
     options: dict[str, Any] = {
         "precision": precision,
@@ -76,6 +81,7 @@ def run(
         "shapes": shapes_of(shape),
         "limits": limits_of(limit),
         "allow_aten": allow_aten,
+        "links": links,
     }
     rep: onnx_torch.backend.OnnxTorchRep | onnx_torch.sandbox.SandboxedModel
     start = time.perf_counter()
@@ -83,7 +89,9 @@ def run(
         if sandbox:
             rep = onnx_torch.sandbox.prepare(model, device, **options)
         else:
-            rep = onnx_torch.prepare(model, device, tf32=tf32, cuda_graphs=cuda_graphs, **options)
+            rep = onnx_torch.prepare(
+                model, device, tf32=tf32, cuda_graphs=cuda_graphs, map_external=map_external, **options
+            )
     prepared = time.perf_counter() - start
     feeds = feeds_of(read_model(model), input, seed, shape)
     given = {pair.rpartition("=")[0] for pair in input or []}

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "api/as_errors.h"
 #include "api/data_values.h"
 #include "import/model_reader.h"
 #include "runtime/model.h"
@@ -61,16 +62,18 @@ Outputs CompiledModel::run(const std::vector<Data>& inputs) const {
   std::vector<const Data*> given;
   size_t next = 0;
   for (const InputSpec& input : this->inputs()) given.push_back(all || !input.has_default ? &inputs[next++] : nullptr);
-  return onnxtorch::run(*prepared_, given, {});
+  return as_errors([&] { return onnxtorch::run(*prepared_, given, {}); });
 }
 
 std::vector<PlacedNode> CompiledModel::placement() const {
-  std::vector<PlacedNode> placed;
-  for (const auto& [where, why] : prepared_->placement()) {
-    const TranslatedNode& node = prepared_->nodes()[placed.size()];
-    placed.push_back({node.label, node.output, where, why});
-  }
-  return placed;
+  return as_errors([&] {
+    std::vector<PlacedNode> placed;
+    for (const auto& [where, why] : prepared_->placement()) {
+      const TranslatedNode& node = prepared_->nodes()[placed.size()];
+      placed.push_back({node.label, node.output, where, why});
+    }
+    return placed;
+  });
 }
 
 void CompiledModel::trim() const { prepared_->trim(); }
@@ -86,21 +89,25 @@ Outputs CompiledModel::run(const Feeds& inputs, const std::vector<std::string>& 
     }
     given[static_cast<size_t>(spec - this->inputs().begin())] = &data;
   }
-  return onnxtorch::run(*prepared_, given, outputs);
+  return as_errors([&] { return onnxtorch::run(*prepared_, given, outputs); });
 }
 
 Model Model::load(const std::filesystem::path& file, const std::filesystem::path& directory,
                   const ExternalReader& external) {
-  return Model(ModelFile::from_path(file, directory, external));
+  return as_errors([&] { return Model(ModelFile::from_path(file, directory, external)); });
 }
 
 Model Model::from_bytes(std::string_view bytes, const std::filesystem::path& directory,
                         const ExternalReader& external) {
-  return Model(ModelFile::from_bytes(bytes, directory, external));
+  return as_errors([&] { return Model(ModelFile::from_bytes(bytes, directory, external)); });
 }
 
-std::vector<InputSpec> Model::inputs() const { return declared_inputs(file_->proto); }
-std::vector<OutputSpec> Model::outputs() const { return declared_outputs(file_->proto); }
+std::vector<InputSpec> Model::inputs() const {
+  return as_errors([&] { return declared_inputs(file_->proto); });
+}
+std::vector<OutputSpec> Model::outputs() const {
+  return as_errors([&] { return declared_outputs(file_->proto); });
+}
 
 std::map<std::string, std::string> Model::metadata() const {
   std::map<std::string, std::string> entries;
@@ -109,7 +116,7 @@ std::map<std::string, std::string> Model::metadata() const {
 }
 
 CompiledModel Model::compile(const Options& options) const {
-  return CompiledModel(std::make_shared<const PreparedModel>(file_, options));
+  return as_errors([&] { return CompiledModel(std::make_shared<const PreparedModel>(file_, options)); });
 }
 
 void make_ready() {

@@ -28,6 +28,10 @@ class Checker {
 
   std::vector<Problem> run() {
     visit(model_.graph(), opsets_of(model_));
+    in_function_ = true;
+    for (size_t i = 0; i < functions_.size(); ++i) {  // which grows meanwhile
+      visit_all(functions_[i]->node(), opsets_of(*functions_[i]));
+    }
     return std::move(problems_);
   }
 
@@ -56,7 +60,7 @@ class Checker {
       }
     }
     if (const auto* function = find_function(model_, node)) {
-      visit_once(*function);
+      if (visited_.insert(function).second) functions_.push_back(function);
       return;
     }
     if (find_user_operator(label.domain, node.op_type(), label.version)) return;
@@ -72,14 +76,6 @@ class Checker {
     } else {
       check_against(*schema, node, label);
     }
-  }
-
-  void visit_once(const onnx::FunctionProto& function) {
-    if (!visited_.insert(&function).second) return;
-    const bool around = std::exchange(in_function_, true);
-    const Opsets opsets = opsets_of(function);
-    visit_all(function.node(), opsets);
-    in_function_ = around;
   }
 
   void check_against(const OperatorSchema& schema, const onnx::NodeProto& node, const NodeLabel& label) {
@@ -120,6 +116,7 @@ class Checker {
 
   const onnx::ModelProto& model_;
   std::set<const onnx::FunctionProto*> visited_;
+  std::vector<const onnx::FunctionProto*> functions_;  // in the order in which they are called first
   bool in_function_ = false;
   std::vector<Problem> problems_;
 };

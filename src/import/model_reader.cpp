@@ -1,11 +1,11 @@
 #include "import/model_reader.h"
 
 #include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/wire_format_lite.h>
 
-#include <array>
+#include <algorithm>
 #include <climits>
-#include <fstream>
 #include <optional>
 
 #include "import/node_order.h"
@@ -31,130 +31,213 @@ void check_size(uintmax_t size, const std::string& what) {
 
 constexpr size_t kLarge = 1 << 12;  // bytes of a tensor that is not parsed
 
-// Calls action(number, content, whole) for each field of a message; the content of one that has no length is empty.
-// Returns whether it is a message.
-template <typename Action>
-bool for_each_field(std::string_view message, const Action& action) {
-  using Wire = google::protobuf::internal::WireFormatLite;
-  CodedInputStream in(reinterpret_cast<const uint8_t*>(message.data()), static_cast<int>(message.size()));
-  const auto position = [&] { return static_cast<size_t>(in.CurrentPosition()); };
-  for (size_t start = 0; const uint32_t tag = in.ReadTag(); start = position()) {
+// A file as protobuf reads it.
+class FileStream : public google::protobuf::io::CopyingInputStream {
+ public:
+  explicit FileStream(const OpenFile& file) : file_(file), size_(file.size()) {}
+
+  int Read(void* buffer, int size) override {
+    const int64_t count =
+        file_.read_some(position_, std::min<int64_t>(size, size_ - position_), static_cast<char*>(buffer));
+    position_ += count;
+    return static_cast<int>(count);
+  }
+  int Skip(int count) override {
+    const int64_t skipped = std::min<int64_t>(count, size_ - position_);
+    position_ += skipped;
+    return static_cast<int>(skipped);
+  }
+
+ private:
+  const OpenFile& file_;
+  const int64_t size_;
+  int64_t position_ = 0;
+};
+
+using Wire = google::protobuf::internal::WireFormatLite;
+
+constexpr uint32_t bytes_tag(int field) { return Wire::MakeTag(field, Wire::WIRETYPE_LENGTH_DELIMITED); }
+
+// Reads a model from its file without the bytes of its large initializers, which are passed over, and without remarks
+// on the graph's nodes, often ten times as much as the rest.
+class LightReader {
+ public:
+  using Place = OwnFile::Place;
+
+  explicit LightReader(const OpenFile& file) : stream_(file), source_(&stream_, kBlock), in_(&source_) {}
+
+  // Nothing where the file is no message.
+  std::optional<std::string> model() {
+    return message([this](uint32_t tag, CodedOutputStream& out) {
+      return tag == bytes_tag(onnx::ModelProto::kGraphFieldNumber) ? put(tag, out, [this] { return graph(); })
+                                                                   : copy(tag, out);
+    });
+  }
+
+  // Where the bytes of each initializer lie that were passed over.
+  const std::vector<std::optional<Place>>& places() const { return places_; }
+
+ private:
+  static constexpr int kBlock = 1 << 14;
+  using Message = std::optional<std::string>;
+
+  Message graph() {
+    return message([this](uint32_t tag, CodedOutputStream& out) {
+      if (tag == bytes_tag(onnx::GraphProto::kInitializerFieldNumber))
+        return put(tag, out, [this] { return tensor(); });
+      if (tag == bytes_tag(onnx::GraphProto::kNodeFieldNumber)) return put(tag, out, [this] { return node(); });
+      return copy(tag, out);
+    });
+  }
+
+  Message node() {
+    return message([this](uint32_t tag, CodedOutputStream& out) {
+      const bool is_remark = tag == bytes_tag(onnx::NodeProto::kMetadataPropsFieldNumber) ||
+                             tag == bytes_tag(onnx::NodeProto::kDocStringFieldNumber);
+      return is_remark ? Wire::SkipField(&in_, tag) : copy(tag, out);
+    });
+  }
+
+  Message tensor() {
+    std::optional<Place> place;
+    bool is_external = false;
+    Message light = message([&](uint32_t tag, CodedOutputStream& out) {
+      if (tag == bytes_tag(onnx::TensorProto::kRawDataFieldNumber)) return raw_data(tag, out, place);
+      if (tag != Wire::MakeTag(onnx::TensorProto::kDataLocationFieldNumber, Wire::WIRETYPE_VARINT))
+        return copy(tag, out);
+      uint64_t location = 0;
+      if (!in_.ReadVarint64(&location)) return false;
+      is_external = location == onnx::TensorProto::EXTERNAL;
+      out.WriteTag(tag);
+      out.WriteVarint64(location);
+      return true;
+    });
+    places_.push_back(is_external ? std::nullopt : place);
+    return light;
+  }
+
+  // The last such field of a tensor counts.
+  bool raw_data(uint32_t tag, CodedOutputStream& out, std::optional<Place>& place) {
     uint32_t length = 0;
-    if (Wire::GetTagWireType(tag) == Wire::WIRETYPE_LENGTH_DELIMITED) {
-      if (!in.ReadVarint32(&length) || !in.Skip(static_cast<int>(length))) return false;
-    } else if (!Wire::SkipField(&in, tag)) {
-      return false;
+    if (!in_.ReadVarint32(&length) || length > static_cast<uint32_t>(in_.BytesUntilLimit())) return false;
+    place.reset();
+    if (length >= kLarge) {
+      place = {in_.CurrentPosition(), length};
+      return in_.Skip(static_cast<int>(length));
     }
-    action(Wire::GetTagFieldNumber(tag), message.substr(position() - length, length),
-           message.substr(start, position() - start));
+    std::string bytes;
+    if (!in_.ReadString(&bytes, static_cast<int>(length))) return false;
+    write(tag, bytes, out);
+    return true;
   }
-  return in.ConsumedEntireMessage();
-}
 
-// The message with change(content) as the content of each field of this number. Nothing if it is no message.
-template <typename Change>
-std::optional<std::string> with_changed(std::string_view message, int number, const Change& change) {
-  std::string result;
-  bool is_message = true;
-  const bool has_fields = for_each_field(message, [&](int of, std::string_view content, std::string_view whole) {
-    const std::optional<std::string> changed = of == number ? change(content) : std::nullopt;
-    is_message = is_message && (of != number || changed);
-    if (!changed) {
-      result += whole;
-      return;
+  // The fields that treat(tag, out) makes of a message's.
+  template <typename Treat>
+  Message message(const Treat& treat) {
+    std::string result;
+    {
+      google::protobuf::io::StringOutputStream string(&result);
+      CodedOutputStream out(&string);
+      while (const uint32_t tag = in_.ReadTag()) {
+        if (!treat(tag, out)) return {};
+      }
     }
-    std::array<uint8_t, 10> head;
-    uint8_t* end = CodedOutputStream::WriteTagToArray(static_cast<uint32_t>(number) << 3 | 2, head.data());
-    end = CodedOutputStream::WriteVarint32ToArray(static_cast<uint32_t>(changed->size()), end);
-    result.append(head.data(), end);
-    result += *changed;
-  });
-  return has_fields && is_message ? std::optional(std::move(result)) : std::nullopt;
+    return in_.ConsumedEntireMessage() ? std::optional(std::move(result)) : std::nullopt;
+  }
+
+  bool copy(uint32_t tag, CodedOutputStream& out) { return Wire::SkipField(&in_, tag, &out); }
+
+  // A field whose content is what read() makes of it.
+  template <typename Read>
+  bool put(uint32_t tag, CodedOutputStream& out, const Read& read) {
+    uint32_t length = 0;
+    if (!in_.ReadVarint32(&length)) return false;
+    const int rest = in_.BytesUntilLimit();  // -1: the whole stream's is not known
+    if (length > static_cast<uint32_t>(rest < 0 ? INT_MAX : rest)) return false;
+    const auto around = in_.PushLimit(static_cast<int>(length));
+    const Message content = read();
+    const bool whole = in_.BytesUntilLimit() == 0;
+    in_.PopLimit(around);
+    if (!content || !whole) return false;
+    write(tag, *content, out);
+    return true;
+  }
+
+  static void write(uint32_t tag, const std::string& content, CodedOutputStream& out) {
+    out.WriteTag(tag);
+    out.WriteVarint32(static_cast<uint32_t>(content.size()));
+    out.WriteString(content);
+  }
+
+  FileStream stream_;
+  google::protobuf::io::CopyingInputStreamAdaptor source_;
+  CodedInputStream in_;
+  std::vector<std::optional<Place>> places_;
+};
+
+bool parse(const OpenFile& file, onnx::ModelProto& model) {
+  std::string bytes(static_cast<size_t>(file.size()), '\0');
+  file.read(0, std::ssize(bytes), bytes.data());
+  return model.ParseFromString(bytes);
 }
 
-// A tensor of a file, which refers to the file for its bytes if they are many.
-std::optional<std::string> referring(std::string_view tensor, std::string_view file) {
-  std::string result;
-  std::string_view data;
-  bool is_external = false;
-  const bool is_message = for_each_field(tensor, [&](int number, std::string_view content, std::string_view whole) {
-    is_external |= number == onnx::TensorProto::kExternalDataFieldNumber;
-    if (number == onnx::TensorProto::kRawDataFieldNumber) {
-      data = content;
-    } else {
-      result += whole;
-    }
-  });
-  if (!is_message) return {};
-  if (is_external || data.size() < kLarge) return std::string(tensor);
-  onnx::TensorProto reference;
-  reference.set_data_location(onnx::TensorProto::EXTERNAL);
-  const auto add = [&](const char* key, std::string value) {
-    auto* const entry = reference.add_external_data();
-    entry->set_key(key);
-    entry->set_value(std::move(value));
-  };
-  add("location", std::string(kOwnFile));
-  add("offset", std::to_string(data.data() - file.data()));
-  add("length", std::to_string(data.size()));
-  return result + reference.SerializeAsString();  // of two messages in a row, the second's fields count
+bool parse_light(OwnFile& file, onnx::ModelProto& model) {
+  LightReader reader(file.file);
+  const auto message = reader.model();
+  if (!message || !model.ParseFromString(*message)) return false;
+  if (std::ssize(reader.places()) != model.graph().initializer_size()) return false;
+  for (int i = 0; i < model.graph().initializer_size(); ++i) {
+    if (const auto& place = reader.places()[static_cast<size_t>(i)])
+      file.tensors[&model.graph().initializer(i)] = *place;
+  }
+  return true;
 }
 
-// A node without what exporters tell of it, often ten times as much as the rest.
-std::optional<std::string> without_remarks(std::string_view node) {
-  std::string result;
-  const bool is_message = for_each_field(node, [&](int number, std::string_view, std::string_view whole) {
-    const bool is_remark =
-        number == onnx::NodeProto::kMetadataPropsFieldNumber || number == onnx::NodeProto::kDocStringFieldNumber;
-    if (!is_remark) result += whole;
-  });
-  return is_message ? std::optional(std::move(result)) : std::nullopt;
-}
-
-// The model without the bytes of its large initializers, and without remarks on the graph's nodes.
-std::optional<std::string> without_ballast(std::string_view file) {
-  return with_changed(file, onnx::ModelProto::kGraphFieldNumber, [&](std::string_view graph) {
-    const auto light = with_changed(graph, onnx::GraphProto::kInitializerFieldNumber,
-                                    [&](std::string_view tensor) { return referring(tensor, file); });
-    return light ? with_changed(*light, onnx::GraphProto::kNodeFieldNumber, without_remarks) : std::nullopt;
-  });
-}
-
-std::shared_ptr<const OpenFile> opened(const fs::path& path) {
+std::shared_ptr<OwnFile> opened(const fs::path& path) {
   try {
-    return std::make_shared<const OpenFile>(path);
-  } catch (const fs::filesystem_error&) {
-    throw InvalidModelError("cannot open the model file " + path.string());
+    auto file = std::make_shared<OwnFile>(path);
+    check_size(static_cast<uintmax_t>(file->file.size()), path.string());
+    return file;
+  } catch (const FileError& error) {
+    throw InvalidModelError("cannot open the model file " + path.string() + ": " + error.what());
   }
 }
 
-template <typename... Arguments>
-std::shared_ptr<ModelFile> with_data_in(const Arguments&... arguments) {
-  return std::shared_ptr<ModelFile>(new ModelFile{{}, ExternalData(arguments...)});
+// The directory that the model's file really lies in, where the path to it is a link.
+std::shared_ptr<const Descriptor> linked_directory(const fs::path& path, const OpenFile& file) {
+  std::error_code error;
+  const fs::path real = fs::canonical(path, error);
+  if (error || !fs::is_symlink(path)) return {};
+  try {
+    LocatedFile found = located("/", real.relative_path(), false);
+    if (found.file.descriptor().identity() != file.descriptor().identity()) return {};
+    return std::make_shared<const Descriptor>(std::move(found.above.back()));
+  } catch (const FileError&) {
+    return {};
+  }
+}
+
+std::shared_ptr<ModelFile> with_data_in(const fs::path& directory, std::shared_ptr<const Descriptor> linked_directory,
+                                        std::shared_ptr<const OwnFile> file, const ExternalReader& external) {
+  return std::shared_ptr<ModelFile>(
+      new ModelFile{{}, ExternalData(directory, std::move(linked_directory), std::move(file), external)});
 }
 
 }  // namespace
 
 std::shared_ptr<const ModelFile> ModelFile::from_path(const fs::path& path, const fs::path& directory,
                                                       const ExternalReader& external) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw InvalidModelError("cannot open the model file " + path.string());
-  std::error_code error;
-  const auto size = fs::file_size(path, error);
-  const bool is_large = !error && size >= kLarge;
-  if (!error) check_size(size, path.string());
-  const auto file = is_large ? opened(path) : nullptr;
+  const auto file = opened(path);
+  const bool is_large = file->file.size() >= static_cast<int64_t>(kLarge);
+  const auto own = is_large ? file : nullptr;
   const auto model = directory.empty() ? with_data_in(fs::absolute(path).parent_path(),
-                                                      fs::canonical(path).parent_path(), file, external)
-                                       : with_data_in(fs::absolute(directory), fs::path(), file, external);
-  const auto check = [&](bool parsed) {
+                                                      linked_directory(path, file->file), own, external)
+                                       : with_data_in(directory, nullptr, own, external);
+  try {
+    const bool parsed = is_large ? parse_light(*file, model->proto) : parse(file->file, model->proto);
     if (!parsed) throw InvalidModelError(path.string() + " is not an ONNX model");
-  };
-  if (is_large) {
-    const auto message = without_ballast(file->mapped().view);
-    check(message && model->proto.ParseFromString(*message));
-  } else {
-    check(model->proto.ParseFromIstream(&stream));
+  } catch (const FileError& error) {
+    throw InvalidModelError("cannot read the model file " + path.string() + ": " + error.what());
   }
   order_nodes(model->proto);
   return model;
@@ -163,8 +246,7 @@ std::shared_ptr<const ModelFile> ModelFile::from_path(const fs::path& path, cons
 std::shared_ptr<const ModelFile> ModelFile::from_bytes(std::string_view bytes, const fs::path& directory,
                                                        const ExternalReader& external) {
   check_size(bytes.size(), "the model given");
-  const auto model =
-      with_data_in(directory.empty() ? directory : fs::absolute(directory), fs::path(), nullptr, external);
+  const auto model = with_data_in(directory, nullptr, nullptr, external);
   if (!model->proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     throw InvalidModelError("the bytes given are not an ONNX model");
   }
@@ -174,11 +256,10 @@ std::shared_ptr<const ModelFile> ModelFile::from_bytes(std::string_view bytes, c
 
 std::string ModelFile::serialized() const {
   onnx::ModelProto whole = proto;
-  for (onnx::TensorProto& tensor : *whole.mutable_graph()->mutable_initializer()) {
-    if (!ExternalData::length_in_own_file(tensor)) continue;
-    tensor.set_raw_data(std::string(external.read(tensor, 0).view));
-    tensor.clear_external_data();
-    tensor.clear_data_location();
+  for (int i = 0; i < whole.graph().initializer_size(); ++i) {
+    const onnx::TensorProto& tensor = proto.graph().initializer(i);
+    if (!external.in_own_file(tensor)) continue;
+    whole.mutable_graph()->mutable_initializer(i)->set_raw_data(std::string(external.read(tensor, 0).view));
   }
   return whole.SerializeAsString();
 }

@@ -81,13 +81,7 @@ std::string field_bytes(const onnx::TensorProto& proto, ElementType type) {
   }
 }
 
-Bytes bytes_of(const onnx::TensorProto& proto, ElementType type, int64_t elements, const ExternalData& external,
-               const std::shared_ptr<const void>& owner) {
-  if (proto.data_location() == onnx::TensorProto::EXTERNAL) return external.read(proto, byte_count(type, elements));
-  if (!proto.raw_data().empty()) return {proto.raw_data(), owner};
-  const auto packed = std::make_shared<const std::string>(field_bytes(proto, type));
-  return {*packed, packed};
-}
+bool is_external(const onnx::TensorProto& proto) { return proto.data_location() == onnx::TensorProto::EXTERNAL; }
 
 // The place of each value of a sparse tensor among the elements of the dense one.
 at::Tensor positions(const onnx::SparseTensorProto& proto, const at::Tensor& indices) {
@@ -116,6 +110,12 @@ at::Tensor positions(const onnx::SparseTensorProto& proto, const at::Tensor& ind
 
 ElementType element_type(const onnx::TensorProto& proto) { return static_cast<ElementType>(proto.data_type()); }
 
+int64_t data_size(const onnx::TensorProto& proto) {
+  if (!is_element_type(proto.data_type())) fail(proto, "unknown element type " + std::to_string(proto.data_type()));
+  const std::vector<int64_t> dims(proto.dims().begin(), proto.dims().end());
+  return byte_count(element_type(proto), element_count(proto, dims));
+}
+
 [[noreturn]] void fail(const onnx::TensorProto& proto, const std::string& what) {
   throw InvalidModelError("tensor \"" + proto.name() + "\": " + what);
 }
@@ -126,19 +126,25 @@ at::Tensor TensorReader::read(const onnx::TensorProto& proto, const std::shared_
   const std::vector<int64_t> dims(proto.dims().begin(), proto.dims().end());
   const int64_t elements = element_count(proto, dims);
   if (type == String) {
-    if (proto.data_location() == onnx::TensorProto::EXTERNAL) fail(proto, "strings cannot lie in an external file");
+    if (is_external(proto)) fail(proto, "strings cannot lie in an external file");
     if (proto.string_data_size() != elements) fail(proto, "its number of strings does not fit its shape");
     at::Tensor ids = at::empty(dims, c10::kLong);
     for (int i = 0; i < proto.string_data_size(); ++i) ids.data_ptr<int64_t>()[i] = intern(proto.string_data(i));
     return ids;
   }
-  const bool in_field = proto.raw_data().empty() && proto.data_location() != onnx::TensorProto::EXTERNAL;
+  const bool elsewhere = is_external(proto) || external.in_own_file(proto);
+  const bool in_field = proto.raw_data().empty() && !elsewhere;
   if (in_field && info(type).bits == 6) {  // one code an entry here, unlike raw_data
     const std::string codes = packed_as<uint8_t>(proto.int32_data());
     if (static_cast<int64_t>(codes.size()) != elements) fail(proto, "its number of elements does not fit its shape");
     return to_storage(type, at::from_blob(const_cast<char*>(codes.data()), dims, c10::kByte));
   }
-  const Bytes bytes = bytes_of(proto, type, elements, external, owner);
+  Bytes bytes{proto.raw_data(), owner};
+  if (elsewhere) bytes = external.read(proto, byte_count(type, elements), access);
+  if (in_field) {
+    const auto packed = std::make_shared<const std::string>(field_bytes(proto, type));
+    bytes = {*packed, packed};
+  }
   if (static_cast<int64_t>(bytes.view.size()) != byte_count(type, elements)) {
     fail(proto, "expected " + std::to_string(byte_count(type, elements)) + " bytes of data, found " +
                     std::to_string(bytes.view.size()));
@@ -146,23 +152,25 @@ at::Tensor TensorReader::read(const onnx::TensorProto& proto, const std::shared_
   return to_storage(type, native_tensor(type, dims, bytes));
 }
 
-// What lies in the model's file has to be read from there, which threads do side by side where it is much.
+// What lies in files has to be read from there, which threads do side by side where it is much.
 std::vector<at::Tensor> TensorReader::read(std::span<const onnx::TensorProto* const> protos,
                                            const std::shared_ptr<const void>& owner) const {
   constexpr double kLeastBytes = 1 << 21;  // for one thread
   std::vector<at::Tensor> tensors(protos.size());
-  std::vector<size_t> in_own_file;
+  std::vector<size_t> in_files;
   double bytes = 0;
   for (size_t i = 0; i < protos.size(); ++i) {
-    const std::optional<int64_t> length = ExternalData::length_in_own_file(*protos[i]);
-    if (length) in_own_file.push_back(i);
-    bytes += static_cast<double>(length.value_or(0));
+    if (element_type(*protos[i]) == String) continue;  // the pool of strings is one thread's
+    const auto size = external.to_read(*protos[i], data_size(*protos[i]), access);
+    if (size) in_files.push_back(i);
+    bytes += static_cast<double>(size.value_or(0));
   }
   std::atomic<size_t> next = 0;
   const auto threads = static_cast<int64_t>(std::clamp<double>(bytes / kLeastBytes, 1, at::get_num_threads()));
-  at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
-    for (size_t i = next++; i < in_own_file.size(); i = next++) {
-      tensors[in_own_file[i]] = read(*protos[in_own_file[i]], owner);
+  if (in_files.size() == 1) tensors[in_files[0]] = read(*protos[in_files[0]], owner);  // itself by several threads
+  at::parallel_for(0, in_files.size() > 1 ? threads : 0, 1, [&](int64_t, int64_t) {
+    for (size_t i = next++; i < in_files.size(); i = next++) {
+      tensors[in_files[i]] = read(*protos[in_files[i]], owner);
     }
   });
   for (size_t i = 0; i < protos.size(); ++i) {

@@ -22,6 +22,7 @@ namespace onnxtorch {
 
 struct TensorReader {
   const ExternalData& external;
+  ExternalAccess access;
   std::function<int64_t(std::string_view text)> intern;  // gives a string its id
 
   // The tensor is a view of the message or of its file, where they have the storage's layout; `owner` keeps the
@@ -33,6 +34,7 @@ struct TensorReader {
 };
 
 ElementType element_type(const onnx::TensorProto& proto);
+int64_t data_size(const onnx::TensorProto& proto);                                // in bytes, but of strings
 [[noreturn]] void fail(const onnx::TensorProto& proto, const std::string& what);  // throws an InvalidModelError
 
 }  // namespace onnxtorch

@@ -24,6 +24,10 @@ void check_run() {
   if (guard) guard->check();
 }
 
+void check_iteration(int64_t iteration) {
+  if (guard) guard->check_iteration(iteration);
+}
+
 std::string number(double value) {
   std::ostringstream text;
   text.precision(15);
@@ -103,6 +107,7 @@ std::shared_ptr<MemoryCount> memory_count(double most) {
 
 RunGuard::RunGuard(const Limits& limits, const StopFlag* stop)
     : seconds_(limits.seconds),
+      max_iterations_(limits.max_iterations),
       start_(std::chrono::steady_clock::now()),
       stop_(stop),
       memory_(memory_count(limits.memory)),
@@ -125,11 +130,26 @@ void RunGuard::check() {
   if (memory_) memory_->check();
 }
 
+void RunGuard::check_iteration(int64_t iteration) {
+  if (static_cast<double>(iteration) >= max_iterations_) {
+    stop("a loop takes more than the " + number(max_iterations_) +
+         " iterations that the option limits allows it (max_iterations); allow more if you trust the model with it");
+  }
+  check();
+}
+
+MemoryScope::MemoryScope(double most) {
+  if (std::isinf(most) || c10::ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE)) return;
+  counting_.emplace(DebugInfoKind::PROFILER_STATE, std::make_shared<MemoryCount>(most));
+}
+
 std::string RunGuard::reason() const { return memory_ && reason_.empty() ? memory_->reason() : reason_; }
 
 TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
   // It must stay in the graph although it returns nothing.
   m.def(torch::schema("check_run() -> ()", c10::AliasAnalysisKind::CONSERVATIVE), check_run);
+  m.def(torch::schema("check_run.iteration(int iteration) -> ()", c10::AliasAnalysisKind::CONSERVATIVE),
+        check_iteration);
 }
 
 }  // namespace onnxtorch

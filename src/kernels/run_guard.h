@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "onnx_torch/options.h"
@@ -28,18 +29,29 @@ class __attribute__((visibility("default"))) RunGuard {
   RunGuard& operator=(const RunGuard&) = delete;
 
   void check();
-  std::string reason() const;  // why it stopped the run; empty: it did not
+  void check_iteration(int64_t iteration);  // of a loop; the first is 0
+  std::string reason() const;               // why it stopped the run; empty: it did not
 
  private:
   [[noreturn]] void stop(std::string reason);
 
-  double seconds_;
+  double seconds_, max_iterations_;
   std::chrono::steady_clock::time_point start_;
   const StopFlag* stop_;
   std::string reason_;
   std::shared_ptr<MemoryCount> memory_;  // none: memory has no limit
   c10::DebugInfoGuard counting_;
   RunGuard* around_;  // of the run that this one is a part of
+};
+
+// While it lives, this thread gets an exception instead of tensors that have more bytes than so many, all together.
+// Does nothing where the memory is counted already.
+class __attribute__((visibility("default"))) MemoryScope {
+ public:
+  explicit MemoryScope(double most);
+
+ private:
+  std::optional<c10::DebugInfoGuard> counting_;
 };
 
 }  // namespace onnxtorch

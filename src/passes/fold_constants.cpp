@@ -7,7 +7,9 @@
 
 #include <algorithm>
 
+#include "kernels/run_guard.h"
 #include "passes/constants.h"
+#include "translate/prepare_guard.h"
 #include "translate/writes.h"
 
 namespace onnxtorch {
@@ -61,7 +63,9 @@ class Folding {
       keep(node, std::move(list));
       return;
     }
+    check_preparation();
     try {
+      const MemoryScope memory(most_bytes_ - held_);
       node->getOperation()(stack);
     } catch (const std::exception&) {
       return;  // the run will say what is wrong, if it gets there
@@ -71,6 +75,7 @@ class Folding {
   }
 
   void keep(const jit::Node* node, IValue result) {
+    if (result.isTensor()) held_ += static_cast<double>(bytes(result));
     results_.emplace(node->output(), std::move(result));
     for (const jit::Value* input : node->inputs()) {
       if (is_list(input->node())) {
@@ -83,7 +88,9 @@ class Folding {
   // A result that only goes into other results is not held any longer than they need it.
   void forget_if_used_up(const jit::Value* value) {
     const auto found = results_.find(value);
-    if (found != results_.end() && !is_needed(value)) found->second = IValue();
+    if (found == results_.end() || is_needed(value)) return;
+    if (found->second.isTensor()) held_ -= static_cast<double>(bytes(found->second));
+    found->second = IValue();
   }
 
   // Lists do not become constants, but their items do.
@@ -118,6 +125,8 @@ class Folding {
   const Constants constants_;
   const Writers writers_;
   std::unordered_map<const jit::Value*, IValue> results_;
+  const double most_bytes_ = most_constant_bytes();
+  double held_ = 0;  // bytes of the results
 };
 
 }  // namespace

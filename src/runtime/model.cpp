@@ -18,6 +18,7 @@
 #include "runtime/thread_limit.h"
 #include "runtime/to_device.h"
 #include "translate/aten_operators.h"
+#include "translate/prepare_guard.h"
 
 namespace onnxtorch {
 namespace {
@@ -50,8 +51,20 @@ std::vector<c10::IValue> inputs_of(const Program& program, const FedInputs& feed
 // Throws where runs cannot be recorded, whatever the model.
 void check_recordings(const Options& options, c10::Device device) {
   if (!device.is_cuda()) throw InputError("cuda_graphs is for CUDA devices, and the device is " + options.device);
-  if (options.limits != Limits{}) throw InputError("cuda_graphs and limits exclude each other");
+  if (options.limits.guard_runs()) throw InputError("cuda_graphs and limits exclude each other");
   if (!has_recordings()) throw DeviceError("this build has no CUDA graphs: it was built without the CUDA kernels");
+}
+
+void check_limits(const Limits& limits) {
+  const auto check = [](double limit, const char* name) {
+    if (!(limit > 0)) throw InputError("the " + std::string(name) + " of limits must be more than 0");
+  };
+  check(limits.seconds, "seconds");
+  check(limits.memory, "memory");
+  check(limits.max_iterations, "max_iterations");
+  check(limits.prepare_seconds, "prepare_seconds");
+  check(limits.nodes, "nodes");
+  check(limits.constant_bytes, "constant_bytes");
 }
 
 // What was wrong, without TorchScript's traceback in front.
@@ -82,11 +95,14 @@ PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options opti
     throw InputError("threads must be from 0 to " + std::to_string(kMostThreads) + ", not " +
                      std::to_string(options_.threads));
   }
-  if (!(options_.limits.seconds > 0)) throw InputError("the seconds of limits must be more than 0");
-  if (!(options_.limits.memory > 0)) throw InputError("the memory of limits must be more than 0 bytes");
+  check_limits(options_.limits);
+  if (options_.links != "follow" && options_.links != "refuse") {
+    throw InputError("links must be \"follow\" or \"refuse\", not \"" + options_.links + "\"");
+  }
   check_options(options_, device_);
   allows_any_aten(options_.allow_aten);
   if (options_.cuda_graphs.value_or(false)) check_recordings(options_, device_);
+  const PrepareGuard guard(options_.limits);
   onnxtorch::check(file_->proto);
   [[maybe_unused]] static const bool followed = (follow_processor_quota(), true);  // once: a number set later stays
   const ThreadLimit limit(options_.threads);  // weights are laid out for as many threads as will run
@@ -104,24 +120,27 @@ std::unique_ptr<CudaSettings> PreparedModel::cuda_settings() const {
 std::string PreparedModel::graph_text() const { return base_.executable->program().graph->toString(); }
 
 std::vector<NodePlacement> PreparedModel::placement() const {
-  return onnxtorch::placement(translate(file_, translation(base_variant())), base_.executable->program(), device_);
+  return onnxtorch::placement(translate(file_, translate_options(base_variant())), base_.executable->program(),
+                              device_);
 }
 
 void PreparedModel::watch_steps(const Watcher& watcher) const {
-  Program program = translate(file_, translation(base_variant()));
+  Program program = translate(file_, translate_options(base_variant()));
   watcher("translate", program);
   optimized(std::move(program), device_, options_, watcher);
 }
 
-TranslateOptions PreparedModel::translation(const Variant& variant, std::optional<size_t> watched) const {
-  return {.variant = variant,
-          .shapes = options_.shapes,
-          .watched = watched,
-          .any_aten = allows_any_aten(options_.allow_aten)};
+TranslateOptions PreparedModel::translate_options(const Variant& variant, std::optional<size_t> watched) const {
+  TranslateOptions options{variant, options_.shapes, watched};
+  options.any_aten = allows_any_aten(options_.allow_aten);
+  options.limits = options_.limits;
+  options.external = {.refuses_links = options_.links == "refuse", .maps = options_.map_external};
+  return options;
 }
 
 Program PreparedModel::lowered(const Variant& variant, std::optional<size_t> watched) const {
-  Program program = translate(file_, translation(variant, watched));
+  const PrepareGuard guard(options_.limits);
+  Program program = translate(file_, translate_options(variant, watched));
   return watched ? placed(std::move(program), device_) : optimized(std::move(program), device_, options_);
 }
 

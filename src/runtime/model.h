@@ -79,9 +79,9 @@ class PreparedModel {
   void trim() const;
 
  private:
-  Variant base_variant() const { return {.overridden = {}, .outputs = {}, .guarded = options_.limits != Limits{}}; }
+  Variant base_variant() const { return {.overridden = {}, .outputs = {}, .guarded = options_.limits.guard_runs()}; }
   std::unique_ptr<CudaSettings> cuda_settings() const;  // for the CUDA device that the model is on, if it is
-  TranslateOptions translation(const Variant& variant, std::optional<size_t> watched = {}) const;
+  TranslateOptions translate_options(const Variant& variant, std::optional<size_t> watched = {}) const;
   Program lowered(const Variant& variant, std::optional<size_t> watched = {}) const;
   // One graph of the model, and what records its runs, if anything does.
   struct Runnable {

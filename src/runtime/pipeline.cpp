@@ -15,6 +15,7 @@
 #include "lower/placement.h"
 #include "lower/precision.h"
 #include "runtime/text_of.h"
+#include "translate/prepare_guard.h"
 
 namespace onnxtorch {
 namespace {
@@ -94,6 +95,7 @@ Program optimized(Program program, c10::Device device, const Options& options, c
   const auto run_all = [&](std::span<const Pass> passes) {
     for (const Pass& pass : passes) {
       if (options.disabled_passes.contains(pass.name)) continue;
+      check_preparation();
       run(pass, program);
       if (watcher) watcher(pass.name, program);
     }

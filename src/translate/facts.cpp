@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "kernels/meta_kernels.h"
+#include "kernels/run_guard.h"
 #include "translate/scripts.h"
 
 namespace onnxtorch {
@@ -18,6 +19,7 @@ namespace jit = torch::jit;
 using c10::IValue;
 
 constexpr int64_t kLargestKnown = 4096;  // elements of a tensor whose value is kept
+constexpr double kMostBytes = 1 << 26;   // of what one operator computes
 
 // Kinds that are not looked into.
 bool is_composite(const IValue& value) {
@@ -78,6 +80,7 @@ std::optional<jit::Stack> run_quietly(const Facts::Run& run, jit::Stack stack) {
   // These tensors are no concern of the modes that a caller in Python has set.
   const c10::impl::ExcludeDispatchKeyGuard no_modes(
       c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot}));
+  const MemoryScope memory(kMostBytes);  // of which little is kept
   try {
     run(stack);
     return stack;

@@ -11,12 +11,14 @@
 #include <unordered_set>
 
 #include "kernels/interruption.h"
+#include "kernels/run_guard.h"
 #include "registry/registry.h"
 #include "registry/user_operators.h"
 #include "translate/aten_operators.h"
 #include "translate/attribute_references.h"
 #include "translate/graph_location.h"
 #include "translate/node_rules.h"
+#include "translate/prepare_guard.h"
 #include "translate/signature.h"
 #include "translate/writes.h"
 
@@ -61,7 +63,8 @@ GraphTranslator::GraphTranslator(const std::shared_ptr<const ModelFile>& model, 
       model_(model->proto),
       options_(options),
       graph_(std::make_shared<jit::Graph>()),
-      reader_{model->external, [this](std::string_view text) { return program_.strings->intern(text); }},
+      reader_{model->external, options.external,
+              [this](std::string_view text) { return program_.strings->intern(text); }},
       model_opsets_(opsets_of(model_)),
       main_{{}, nullptr, &model_opsets_, file_},
       declared_outputs_(declared_outputs(model_, options.shapes)) {
@@ -181,6 +184,7 @@ void GraphTranslator::translate(const onnx::NodeProto& node) {
   Values inputs;
   for (const auto& name : node.input()) inputs.push_back(name.empty() ? Value{} : named(name));
   NodeLabel label = label_of(node, *scope_->opsets);
+  check_limits(label);
   const OperatorSchema* schema = find_schema(label.domain, node.op_type(), label.version);
   const NodeView view(*this, node, schema, label, std::move(inputs));
 
@@ -227,6 +231,7 @@ Value GraphTranslator::unknown(const ValueType& type) {
 void GraphTranslator::return_to(const Place& place) {
   scope_ = place.scope;
   expanding_.resize(place.depth);
+  nesting_ = place.nesting;
   node_ = place.node;
   location_ = place.location;
 }
@@ -258,6 +263,7 @@ Values GraphTranslator::expand(const onnx::FunctionProto& function, const NodeVi
     view.fail("has " + std::to_string(view.input_count()) + " inputs; the function takes " +
               std::to_string(function.input_size()));
   }
+  enter();
   expanding_.push_back(&function);
   const auto resolved = std::make_shared<const onnx::FunctionProto>(
       resolve_attribute_references(function, [&](const std::string& name) { return view.attribute(name); }));
@@ -271,6 +277,7 @@ Values GraphTranslator::expand(const onnx::FunctionProto& function, const NodeVi
   for (const auto& name : body.output()) outputs.push_back(named(name));
   scope_ = caller;
   expanding_.pop_back();
+  --nesting_;
   return outputs;
 }
 
@@ -279,6 +286,7 @@ Values GraphTranslator::subgraph(const onnx::GraphProto& graph, const Values& in
     throw InvalidModelError("the subgraph \"" + graph.name() + "\" takes " + std::to_string(graph.input_size()) +
                             " inputs, not " + std::to_string(inputs.size()));
   }
+  enter();
   Scope scope{{}, scope_, scope_->opsets, scope_->owner};
   Scope* const outer = std::exchange(scope_, &scope);
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -290,7 +298,28 @@ Values GraphTranslator::subgraph(const onnx::GraphProto& graph, const Values& in
   Values outputs;
   for (const auto& output : graph.output()) outputs.push_back(named(output.name()));
   scope_ = outer;
+  --nesting_;
   return outputs;
+}
+
+void GraphTranslator::check_limits(const NodeLabel& label) const {
+  check_preparation();
+  if (const double most = options_.limits.nodes; static_cast<double>(program_.nodes.size()) >= most) {
+    throw StoppedError("the model has more nodes than the " + std::to_string(static_cast<int64_t>(most)) +
+                           " that the option limits allows it (nodes), once its functions are inlined; allow more if "
+                           "you trust the model with it",
+                       label);
+  }
+}
+
+// Each takes some of the stack.
+void GraphTranslator::enter() {
+  constexpr size_t kMostNesting = 200;
+  if (nesting_ >= kMostNesting) {
+    throw InvalidModelError("its functions and subgraphs are nested more than " + std::to_string(kMostNesting) +
+                            " deep");
+  }
+  ++nesting_;
 }
 
 // Notes the shapes of a node's inputs as it runs, for the error message when it fails.
@@ -383,6 +412,7 @@ void GraphTranslator::finish() {
   eliminate_dead_code(graph_);
   jit::PeepholeOptimizeNonTensor(graph_);  // a tensor given for an optional parameter is not None
   // What follows from constants is known, but for what the host does in branches and loops, and with lists.
+  const MemoryScope memory(most_constant_bytes());
   if (has_host_work(*graph_)) jit::ConstantPropagation(graph_);
   if (has_host_work(*graph_)) {
     jit::PeepholeOptimize(graph_);
@@ -393,6 +423,7 @@ void GraphTranslator::finish() {
 }
 
 Program translate(const std::shared_ptr<const ModelFile>& model, const TranslateOptions& options) {
+  const PrepareGuard guard(options.limits);
   return GraphTranslator(model, options).run();
 }
 

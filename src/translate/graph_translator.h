@@ -73,11 +73,12 @@ class GraphTranslator : public Translator {
   // Where the translation is, to go on from there when a node has failed.
   struct Place {
     Scope* scope;
-    size_t depth;  // of functions
+    size_t depth;    // of functions
+    size_t nesting;  // of functions and subgraphs
     std::optional<size_t> node;
     torch::jit::SourceRange location;
   };
-  Place place() const { return {scope_, expanding_.size(), node_, location_}; }
+  Place place() const { return {scope_, expanding_.size(), nesting_, node_, location_}; }
   void return_to(const Place& place);
 
   void translate_model();                           // all but its outputs
@@ -95,6 +96,8 @@ class GraphTranslator : public Translator {
   void translate(const onnx::NodeProto& node);
   Values translate_by(const NodeView& view);
   Values expand(const onnx::FunctionProto& function, const NodeView& view);
+  void check_limits(const NodeLabel& label) const;
+  void enter();  // a function or a subgraph
   void watch(const NodeView& view);
   void mark(const char* function, const std::vector<torch::jit::NamedValue>& arguments = {});
   void give(const std::string& name);
@@ -128,6 +131,7 @@ class GraphTranslator : public Translator {
   torch::jit::Value* string_pool_ = nullptr;
   std::set<std::string> gradient_inputs_;              // values that Gradient nodes differentiate by
   std::vector<const onnx::FunctionProto*> expanding_;  // those around the node, outermost first
+  size_t nesting_ = 0;                                 // how many functions and subgraphs are around the node
 };
 
 // The graph's form of an argument: a value of it, or a constant.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "translate/node_view.h"
+#include "translate/prepare_guard.h"
 
 namespace onnxtorch {
 namespace {
@@ -38,6 +39,8 @@ Values ProblemFinder::outputs_of(const NodeView& view) {
   Values outputs;
   try {
     outputs = GraphTranslator::outputs_of(view);
+  } catch (const StoppedError&) {
+    throw;
   } catch (const Error& error) {
     return_to(here);
     const bool body_failed = failures_ > failures;
@@ -68,6 +71,7 @@ void ProblemFinder::note(Problem problem) {
 
 std::vector<Problem> translation_problems(const std::shared_ptr<const ModelFile>& model,
                                           const TranslateOptions& options) {
+  const PrepareGuard guard(options.limits);
   return ProblemFinder(model, options).problems();
 }
 

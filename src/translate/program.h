@@ -10,8 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "import/external_data.h"
 #include "kernels/string_pool.h"
 #include "onnx_torch/error.h"
+#include "onnx_torch/options.h"
 #include "translate/value.h"
 
 namespace onnx {
@@ -78,6 +80,8 @@ struct TranslateOptions {
   std::optional<size_t> watched;          // the number of a node whose input shapes are noted when it runs
   bool trainable = false;                 // floating initializers may change later: no tensor is computed from them now
   bool any_aten = false;                  // ATen nodes may call any operator, as who trusts the model allows
+  ExternalAccess external = {};           // how files of external data are read
+  Limits limits = {};                     // on translating, and on folding afterwards
 };
 
 // Gives the graph one more constant.

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <onnx_torch/model.h>
 
+#include <exception>
 #include <fstream>
+#include <stdexcept>
 #include <thread>
 
 #include "public_models.h"
@@ -163,6 +165,10 @@ TEST(Model, IsStoppedByLimits) {
   EXPECT_EQ(model.compile({.limits = {.seconds = 60, .memory = 1e6}}).run(inputs).size(), 2U);
   EXPECT_THAT(message_of<StoppedError>([&] { model.compile({.limits = {.memory = 8}}).run(inputs); }),
               AllOf(HasSubstr("Add \"addition\" (opset 22): the run"), HasSubstr("the option limits allows it 8")));
+  EXPECT_THAT(message_of<StoppedError>([&] { model.compile({.limits = {.nodes = 1}}); }),
+              AllOf(HasSubstr("Neg (opset 22): the model has more nodes than the 1"), HasSubstr("(nodes)")));
+  EXPECT_EQ(model.compile({.limits = {.max_iterations = 1, .nodes = 2}}).run(inputs).size(), 2U);
+  EXPECT_THAT(message_of<InputError>([&] { model.compile({.links = "maybe"}); }), HasSubstr("follow"));
   EXPECT_THAT(message_of<InputError>([&] { model.compile({.limits = {.seconds = -1}}); }), HasSubstr("more than 0"));
 }
 
@@ -302,6 +308,19 @@ TEST(Model, TakesExternalDataFromMemory) {
   EXPECT_THAT(message_of<InvalidModelError>([&] { run(in_memory({{"weights.bin", {view.substr(0, 8), weights}}})); }),
               HasSubstr("8 bytes of weights.bin from 4 on, and 4 were given"));
   EXPECT_THAT(message_of<InvalidModelError>([&] { run({}); }), HasSubstr("without it (external)"));
+}
+
+TEST(Model, ThrowsErrorsAloneWithWhatIsBehindThemInside) {
+  const ExternalReader fails = [](const std::string&, int64_t, int64_t) -> std::optional<Bytes> {
+    throw std::out_of_range("no such page");
+  };
+  try {
+    Model::from_bytes(with_external_data(), {}, fails).compile();
+    FAIL() << "it was read";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "no such page");
+    EXPECT_THROW(std::rethrow_if_nested(error), std::out_of_range);
+  }
 }
 
 TEST(Model, KeepsElementTypes) {

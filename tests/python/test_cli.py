@@ -504,6 +504,8 @@ def test_the_documentation_names_every_command_and_option():
             "--tf32",
             "--cuda-graphs",
             "--allow-aten",
+            "--links",
+            "--map-external",
         }
         for option in set(re.findall(r"^│ +(--[a-z0-9-]+)", help_text, re.M)) - shared:
             assert f"`{option}" in section[1], (name, option)

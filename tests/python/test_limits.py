@@ -2,6 +2,8 @@
 
 import pickle
 import resource
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -137,10 +139,14 @@ def test_limits_are_kept_in_a_pickle():
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"second": 1}, 'no limit "second"; there are seconds and memory'),
+        ({"second": 1}, 'no limit "second"; there are seconds, memory, max_iterations, prepare_seconds, nodes and'),
         ({"seconds": 0}, "seconds of limits must be more than 0"),
-        ({"memory": -1}, "memory of limits must be more than 0 bytes"),
-        ({"memory": float("nan")}, "memory of limits must be more than 0 bytes"),
+        ({"memory": -1}, "memory of limits must be more than 0"),
+        ({"memory": float("nan")}, "memory of limits must be more than 0"),
+        ({"max_iterations": 0}, "max_iterations of limits must be more than 0"),
+        ({"prepare_seconds": 0}, "prepare_seconds of limits must be more than 0"),
+        ({"nodes": -1}, "nodes of limits must be more than 0"),
+        ({"constant_bytes": 0}, "constant_bytes of limits must be more than 0"),
     ],
 )
 def test_limits_that_make_no_sense(limits, message):
@@ -153,3 +159,143 @@ def test_memory_is_not_counted_beside_torchs_profiler():
     with torch.profiler.profile(), pytest.raises(onnx_torch.RunError, match="profiler is on in this thread"):
         rep.run([np.array([2])])
     assert rep.run([np.array([2])])[0].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("model", [counting(), loop([], "x", ["x"])], ids=["nodes in the body", "an empty body"])
+def test_a_loop_is_stopped_after_so_many_iterations(model):
+    rep = onnx_torch.prepare(model, limits={"max_iterations": 10})
+    assert rep.run([np.array(10), np.float32([1])])[0].tolist() == [1]
+    with pytest.raises(StoppedError, match="more than the 10 iterations that the option limits allows") as stopped:
+        rep.run([np.array(11), np.float32([1])])
+    assert stopped.value.op_type == "Loop"
+
+
+def doubling(levels, calls=2):
+    """Functions of which each calls the one before it so many times."""
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("my", 1)]
+    functions = [helper.make_function("my", "F0", ["x"], ["y"], [helper.make_node("Neg", ["x"], ["y"])], opsets)]
+    for level in range(1, levels):
+        names = ["x", *(f"v{i}" for i in range(calls - 1)), "y"]
+        nodes = [
+            helper.make_node(f"F{level - 1}", [names[i]], [names[i + 1]], domain="my", name=f"call{i}")
+            for i in range(calls)
+        ]
+        functions.append(helper.make_function("my", f"F{level}", ["x"], ["y"], nodes, opsets))
+    model = model_of(
+        [helper.make_node(f"F{levels - 1}", ["x"], ["y"], domain="my")], [tensor_info("x", element=FLOAT)], ["y"]
+    )
+    model.opset_import.append(helper.make_opsetid("my", 1))
+    model.functions.extend(functions)
+    return model
+
+
+def test_functions_that_double_at_each_level_have_an_end():
+    assert onnx_torch.prepare(doubling(8), limits={"nodes": 383}).run([np.float32([1])])[0].tolist() == [1]
+    with pytest.raises(StoppedError, match=r"more nodes than the 200 that the option limits allows it \(nodes\)"):
+        onnx_torch.prepare(doubling(8), limits={"nodes": 200})
+    with pytest.raises(StoppedError, match="1000 that the option limits"):
+        onnx_torch.prepare(doubling(30), limits={"nodes": 1000})
+
+
+def test_preparing_takes_no_longer_than_it_may():
+    start = time.perf_counter()
+    with pytest.raises(StoppedError, match=r"longer than the 0\.5 seconds that the option limits .*prepare_seconds"):
+        onnx_torch.prepare(doubling(30), limits={"prepare_seconds": 0.5})
+    assert time.perf_counter() - start < 10
+    rep = onnx_torch.prepare(doubling(5), limits={"prepare_seconds": 100})
+    assert rep.run([np.float32([1])])[0].tolist() == [1]
+    assert "check_run" not in rep.graph()
+
+
+@pytest.mark.parametrize("levels", [150, 300, 5000])
+def test_functions_nest_only_so_deep(levels):
+    """Each takes some of the stack."""
+    model = doubling(levels, calls=1)
+    x = np.float32([1])
+    if levels < 200:
+        assert onnx_torch.prepare(model).run([x])[0].tolist() == [-1]
+        return
+    with pytest.raises(onnx_torch.InvalidModelError, match="functions and subgraphs are nested more than 200 deep"):
+        onnx_torch.prepare(model)
+    assert "nested more than 200 deep" in str(onnx_torch.check(model)[0])
+
+
+def constants(**values):
+    return [numpy_helper.from_array(np.asarray(value), name) for name, value in values.items()]
+
+
+def resized(scale):
+    """Nothing but constants; the result is small again."""
+    nodes = [
+        helper.make_node("Resize", ["x", "", "scale"], ["large"], mode="nearest"),
+        helper.make_node("ReduceMean", ["large"], ["y"], keepdims=0),
+    ]
+    given = constants(x=np.ones((1, 1, 8, 8), np.float32), scale=np.float32([1, 1, scale, scale]))
+    return model_of(nodes, [], ["y"], initializer=given)
+
+
+def peak_memory(script):
+    """What preparing adds to the most memory of a process, in bytes."""
+    program = f"""
+import resource, sys
+import numpy as np, onnx, onnx_torch
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import test_limits
+onnx_torch.prepare(test_limits.resized(2))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+{script}
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+    return int(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
+
+
+def test_large_results_of_constants_are_left_to_the_run():
+    assert peak_memory("onnx_torch.prepare(test_limits.resized(1000))") < 2e8  # of 256 MB
+    assert onnx_torch.prepare(resized(10)).run()[0] == 1
+    assert onnx_torch.prepare(resized(10), limits={"constant_bytes": 1}).run()[0] == 1
+
+
+def test_a_loop_over_constants_is_left_to_the_run():
+    model = loop([helper.make_node("Neg", ["x"], ["x_"])], "x_", ["x"])
+    del model.graph.input[:]
+    model.graph.initializer.extend(constants(times=MANY, x=np.float32([1])))
+    start = time.perf_counter()
+    rep = onnx_torch.prepare(model, limits={"seconds": 0.3})
+    assert time.perf_counter() - start < 10
+    with pytest.raises(StoppedError, match=r"0\.3 seconds"):
+        rep.run()
+
+
+def nested_loops(levels, times):
+    """Each adds one so many times to what the one around it carries."""
+    scalar = {"element": INT64, "shape": []}
+    nodes = [helper.make_node("Add", ["v0", "one"], ["w0"])]
+    for level in range(levels):
+        heads = [tensor_info(f"i{level}", **scalar), tensor_info(f"more{level}", element=BOOL, shape=[])]
+        keep = helper.make_node("Identity", [f"more{level}"], [f"keep{level}"])
+        results = [tensor_info(f"keep{level}", element=BOOL, shape=[]), tensor_info(f"w{level}", **scalar)]
+        body = helper.make_graph([keep, *nodes], "body", [*heads, tensor_info(f"v{level}", **scalar)], results)
+        nodes = [helper.make_node("Loop", ["times", "", f"v{level + 1}"], [f"w{level + 1}"], body=body)]
+    given = constants(times=np.array(times), one=np.array(1), **{f"v{levels}": np.array(0)})
+    return model_of(nodes, [], [f"w{levels}"], initializer=given)
+
+
+def test_loops_in_loops_are_not_unrolled_without_end():
+    assert onnx_torch.prepare(nested_loops(2, 5)).run()[0] == 25
+    start = time.perf_counter()
+    rep = onnx_torch.prepare(nested_loops(8, 60), limits={"seconds": 0.3})
+    assert time.perf_counter() - start < 10
+    with pytest.raises(StoppedError, match=r"0\.3 seconds"):
+        rep.run()
+
+
+def test_the_memory_of_what_is_folded_has_a_limit():
+    """What follows from constants is folded, unless it would be too large."""
+    weights = constants(w=np.eye(512, dtype=np.float32), axis=np.array(0))
+    nodes = [helper.make_node("CumSum", ["w", "axis"], ["p"]), helper.make_node("Add", ["x", "p"], ["y"])]
+    model = model_of(nodes, [tensor_info("x", element=FLOAT)], ["y"], initializer=weights)
+    folded, left = (onnx_torch.prepare(model, limits=limits) for limits in ({}, {"constant_bytes": 2**19}))
+    assert "cumsum" not in folded.graph() and "cumsum" in left.graph()
+    x = np.ones((512, 512), np.float32)
+    for rep in (folded, left):
+        np.testing.assert_array_equal(rep.run([x])[0], np.tril(x) + x)

@@ -175,4 +175,4 @@ def test_a_changed_file_is_refused_or_loads(saved, change):
             onnx_torch.load(file).run([X])
         except onnx_torch.Error:
             refused += 1
-    assert 50 < refused
+    assert refused > 50

@@ -1,0 +1,99 @@
+// Files that are opened once, checked by their descriptor, and read through it, so that what a path leads to later does
+// not matter.
+#pragma once
+
+#include <sys/types.h>
+
+#include <compare>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/fork_safe.h"
+#include "onnx_torch/external.h"
+
+namespace onnxtorch {
+
+// Why a file cannot be read, without its name.
+struct FileError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// A file or directory that is open; closed when it goes.
+class Descriptor {
+ public:
+  explicit Descriptor(int number);  // throws a FileError where the call that gave the number failed
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  ~Descriptor();
+
+  int number() const { return number_; }
+  struct Identity {
+    dev_t device;
+    ino_t file;
+    auto operator<=>(const Identity&) const = default;
+  };
+  Identity identity() const;  // of the file, whatever leads to it
+
+ private:
+  int number_;
+};
+
+// A regular file.
+class OpenFile {
+ public:
+  // Waits for nobody: a pipe or a device is refused, and not opened. Throws a FileError.
+  explicit OpenFile(const std::filesystem::path& path);
+  explicit OpenFile(Descriptor descriptor);
+
+  const Descriptor& descriptor() const { return descriptor_; }
+  int64_t size() const;
+  std::string version() const;  // what differs when the file is changed, or is another
+  bool has_other_links() const;
+  // Reads all of them, or throws a FileError; by several threads where they are many.
+  void read(int64_t offset, int64_t length, char* to) const;
+  // So many as there are, up to so many.
+  int64_t read_some(int64_t offset, int64_t most, char* to) const;
+  Bytes mapped() const;  // the whole file, privately and writable: what is written never reaches it
+
+ private:
+  Descriptor descriptor_;
+};
+
+// A file below a directory, links followed, and the directories above the place where it really lies.
+struct LocatedFile {
+  OpenFile file;
+  std::vector<Descriptor> above;   // outermost first
+  Descriptor::Identity directory;  // where it was looked for
+  bool is_below(const Descriptor::Identity& other) const;
+};
+
+// Every name on the way is looked up once, in the directory that the names before it have opened. A link in `location`
+// is followed as the system would, or refused. Throws a FileError.
+LocatedFile located(const std::filesystem::path& directory, const std::filesystem::path& location, bool refuses_links);
+
+// Reads places of one file, each into memory of its own, which is shared as long as anybody has it. Notices where the
+// file is not what it was at first. Any number of threads may read.
+class FilePlaces {
+ public:
+  Bytes read(const OpenFile& file, int64_t offset, int64_t length) const;  // throws a FileError
+  Bytes mapped(const OpenFile& file) const;                                // once
+
+ private:
+  using Place = std::pair<int64_t, int64_t>;  // an offset and a length
+  std::shared_ptr<const void> in_memory(const Place& place, std::shared_ptr<const void> read = nullptr) const;
+  void check_version(const OpenFile& file) const;
+
+  mutable ForkSafeMutex mutex_;
+  mutable std::string version_;  // empty: not read yet
+  mutable std::map<Place, std::weak_ptr<const void>> in_memory_;
+  mutable std::optional<Bytes> mapped_;
+};
+
+}  // namespace onnxtorch

@@ -1,0 +1,33 @@
+// What may stop the preparation of a model, and what bounds it: its time, and the memory of what follows from
+// constants.
+#pragma once
+
+#include <chrono>
+
+#include "onnx_torch/options.h"
+
+namespace onnxtorch {
+
+// Watches over what this thread prepares while it lives; one inside of another does nothing.
+class PrepareGuard {
+ public:
+  explicit PrepareGuard(const Limits& limits);
+  ~PrepareGuard();
+  PrepareGuard(const PrepareGuard&) = delete;
+  PrepareGuard& operator=(const PrepareGuard&) = delete;
+
+  void check() const;
+  double constant_bytes() const { return constant_bytes_; }
+
+ private:
+  bool outermost_;
+  double seconds_, constant_bytes_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+void check_preparation();  // throws a StoppedError where it takes too long
+
+// The most bytes that tensors may have which are computed of constants, all together; never more than the machine has.
+double most_constant_bytes();
+
+}  // namespace onnxtorch

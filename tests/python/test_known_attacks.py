@@ -1,0 +1,399 @@
+"""Attacks that others' tools have met, by their numbers."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper, parser
+
+import onnx_torch
+from hostile_models import PLACES, SECRET, external_tensor, model_with, written
+from models import model_of, op_model
+from onnx_torch import InvalidModelError
+from onnx_torch.model_files import save_model
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A model's folder, with a secret beside it and data in it."""
+    folder = tmp_path / "model"
+    (folder / "sub").mkdir(parents=True)
+    SECRET.tofile(tmp_path / "secret.bin")
+    SECRET.tofile(folder / "own.bin")
+    return folder
+
+
+def refused(folder, location, place="initializer", **options):
+    path = written(model_with(external_tensor(location), place), folder)
+    with pytest.raises(InvalidModelError) as error:
+        onnx_torch.prepare(path, **options)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_cve_2022_25882_above_the_folder(folder, place):
+    """onnx before 1.13 read `../` in a location."""
+    for location in ("../secret.bin", "../../../../../../../../etc/hostname"):
+        assert "must lie in a file beside or below the model" in refused(folder, location, place)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "location",
+    [
+        "sub/../../secret.bin",
+        "./../secret.bin",
+        "sub/./.././../secret.bin",
+        "//etc/hostname",
+        "//model",
+        "///model",
+        "/model",
+        "..",
+        "sub/../..",
+        "../secret.bin/.",
+        "x/" * 1000 + "../" * 1001 + "secret.bin",
+    ],
+    ids=lambda location: location[:20],
+)
+def test_cve_2024_27318_around_the_check(folder, location, place):
+    """onnx before 1.16 looked only at how a location begins."""
+    assert "must lie in a file beside or below the model" in refused(folder, location, place)
+
+
+@pytest.mark.parametrize(
+    ("location", "message"),
+    [
+        ("own.bin\0../secret.bin", "zero byte"),
+        ("\0", "zero byte"),
+        ("", "no location"),
+        (".", "directory"),
+        ("sub", "directory"),
+        ("sub/", "directory"),
+        ("sub/..", "directory"),
+        ("own.bin/", "directory"),
+        ("own.bin/x", "[Dd]irectory"),
+        ("..\\secret.bin", "No such file"),
+        ("a/" * 5000 + "x", "No such file|name too long"),
+        ("x" * 5000, "name too long"),
+    ],
+    ids=lambda text: repr(text[:20]),
+)
+def test_cve_2024_27318_locations_that_are_none(folder, location, message):
+    error = refused(folder, location)
+    assert re.search(message, error), error
+    assert len(error) < 1000
+
+
+def test_a_model_cannot_name_its_own_file(tmp_path):
+    """Its large weights are read from there, and nothing that it says leads to them."""
+    values = np.arange(2**14, dtype=np.float32)
+    for place in PLACES:
+        model = model_with(external_tensor("//model", offset=0, length=16), place)
+        model.graph.initializer.append(numpy_helper.from_array(values, "large"))
+        assert "must lie in a file beside or below the model" in str(refusal(written(model, tmp_path)))
+    texts = [
+        TensorProto(name=f"s{i}", dims=[2**12], data_type=TensorProto.STRING, raw_data=bytes(2**12)) for i in range(64)
+    ]
+    for tensor in texts:
+        tensor.string_data.extend([b"%d" % i for i in range(2**12)])
+    nodes = [helper.make_node("Identity", [tensor.name], [f"y{i}"]) for i, tensor in enumerate(texts)]
+    rep = onnx_torch.prepare(written(model_of(nodes, [], [f"y{i}" for i in range(64)], initializer=texts), tmp_path))
+    assert all(result.tolist() == [str(i) for i in range(2**12)] for result in rep.run())
+    weight = numpy_helper.from_array(values, "w")
+    model = model_of([helper.make_node("Neg", ["w"], ["y"])], [], ["y"], initializer=[weight])
+    np.testing.assert_array_equal(onnx_torch.prepare(written(model, tmp_path)).run()[0], -values)
+
+
+def refusal(path):
+    with pytest.raises(InvalidModelError) as error:
+        onnx_torch.prepare(path)
+    return error.value
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_cve_2026_27489_links_on_the_way(folder, place):
+    """onnx before 1.21 followed a link that was not a location's last part; also CVE-2026-34447, a link that was."""
+    (folder / "out").symlink_to(folder.parent)
+    (folder / "root").symlink_to("/proc/self/root")
+    (folder / "link.bin").symlink_to(folder.parent / "secret.bin")
+    (folder / "again").symlink_to("sub/../out")
+    secret = str(folder.parent / "secret.bin")
+    for location in ("out/secret.bin", "link.bin", f"root{secret}", "again/secret.bin"):
+        assert "link out of the model's directory" in refused(folder, location, place)
+
+
+def test_cve_2026_34447_links_that_stay_inside(folder):
+    (folder / "sub" / "up").symlink_to("..")
+    (folder / "sub" / "away").symlink_to(f"../../{folder.name}/sub")
+    (folder / "absolute").symlink_to(folder / "sub")
+    (folder / "file").symlink_to("own.bin")
+    for location in ("file", "sub/up/own.bin", "sub/away/up/file", "absolute/up/own.bin"):
+        rep = onnx_torch.prepare(written(model_with(external_tensor(location)), folder))
+        np.testing.assert_array_equal(rep.run()[0], SECRET)
+        assert "is a link, which the option links refuses" in refused(folder, location, links="refuse")
+    (folder / "circle").symlink_to("circle")
+    assert "Too many levels of symbolic links" in refused(folder, "circle")
+
+
+def test_cve_2026_34446_caches_of_links_to_hard_links(folder):
+    """Where the model's file is a link to one with other names, its data still lies where the link leads."""
+    cache = folder.parent / "cache"
+    cache.mkdir()
+    SECRET.tofile(cache / "blob.bin")
+    path = written(model_with(external_tensor("data.bin")), cache)
+    os.link(path, cache / "again.onnx")
+    (folder / "model.onnx").symlink_to(path)
+    (folder / "data.bin").symlink_to(cache / "blob.bin")
+    np.testing.assert_array_equal(onnx_torch.prepare(folder / "model.onnx").run()[0], SECRET)
+
+
+def test_cve_2026_34446_hard_links(folder):
+    """They cannot be told from files by their paths; by their count of names they can."""
+    os.link(folder.parent / "secret.bin", folder / "hard.bin")
+    path = written(model_with(external_tensor("hard.bin")), folder)
+    np.testing.assert_array_equal(onnx_torch.prepare(path).run()[0], SECRET)
+    assert "other names (hard links), which the option links refuses" in refused(folder, "hard.bin", links="refuse")
+    rep = onnx_torch.prepare(written(model_with(external_tensor("own.bin")), folder), links="refuse")
+    np.testing.assert_array_equal(rep.run()[0], SECRET)
+    with pytest.raises(InvalidModelError, match="hard links"):
+        onnx_torch.prepare(model_with(external_tensor("hard.bin")), base_dir=folder, links="refuse")
+    with pytest.raises(onnx_torch.InputError, match='links must be "follow" or "refuse", not "maybe"'):
+        onnx_torch.prepare(path, links="maybe")
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_ghsa_q56x_g2fj_4rj6_swapped_between_check_and_read(folder, what, mapped):
+    """What is opened is what is checked, and what is read."""
+    secret = np.full(4, 666, np.float32)
+    secret.tofile(folder.parent / "own.bin")
+    SECRET.tofile(folder / "sub" / "own.bin")
+    location = "own.bin" if what == "file" else "sub/own.bin"
+    place, good, bad = folder / location.split("/")[0], folder / "good", folder / "bad"
+    (folder / location.split("/")[0]).rename(good)
+    bad.symlink_to(folder.parent / "own.bin" if what == "file" else folder.parent)
+    place.symlink_to(good.name)
+    model = model_with(external_tensor(location)).SerializeToString()
+    stop, spare = threading.Event(), folder / "spare"
+
+    def swap():
+        while not stop.is_set():
+            for target in (bad.name, good.name):
+                spare.symlink_to(target)
+                spare.rename(place)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    outcomes = {"read": 0, "refused": 0}
+    try:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and (sum(outcomes.values()) < 1000 or not all(outcomes.values())):
+            try:
+                [result] = onnx_torch.prepare(model, base_dir=folder, map_external=mapped).run()
+                np.testing.assert_array_equal(result, SECRET)
+                outcomes["read"] += 1
+            except InvalidModelError:
+                outcomes["refused"] += 1
+    finally:
+        stop.set()
+        swapper.join()
+    assert all(outcomes.values()), outcomes
+
+
+def test_ghsa_q56x_g2fj_4rj6_the_models_own_link_swapped(folder):
+    """Where the model's file is a link, data may lie where it leads; that is the place of the file that was read."""
+    elsewhere = folder.parent / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "link.bin").symlink_to(folder.parent / "secret.bin")
+    path = written(model_with(external_tensor("link.bin")), elsewhere)
+    (folder / "model.onnx").symlink_to(path)
+    (folder / "link.bin").symlink_to(folder.parent / "secret.bin")
+    with pytest.raises(InvalidModelError, match="link out of the model's directory"):
+        onnx_torch.prepare(folder / "model.onnx")
+
+
+CUT = """
+    import os, sys
+    import numpy as np
+    import onnx_torch
+    path, data = sys.argv[1:]
+    rep = onnx_torch.prepare(path)
+    before = rep.run()[0]
+    replica = rep.replica(optimize=False)
+    os.truncate(data, 4)
+    for one in (rep, replica):
+        assert (one.run()[0] == before).all()
+    del rep, replica, one
+    for again in (lambda: onnx_torch.prepare(path), lambda: onnx_torch.extract(path)):
+        try:
+            again()
+        except onnx_torch.InvalidModelError as error:
+            assert "ends past the end of own.bin (4 bytes)" in str(error), error
+        else:
+            raise AssertionError("it was read")
+"""
+
+
+def run_script(script, *arguments):
+    command = [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_ghsa_q56x_g2fj_4rj6_cut_after_it_was_prepared(folder):
+    """A mapped file that is cut ends the process: by default it is read."""
+    values = np.arange(2**16, dtype=np.float32)
+    values.tofile(folder / "own.bin")
+    tensor = external_tensor("own.bin")
+    tensor.dims[:] = [2**16]
+    path = written(model_with(tensor), folder)
+    done = run_script(CUT, path, folder / "own.bin")
+    assert done.returncode == 0, done.stderr
+
+
+def test_ghsa_q56x_g2fj_4rj6_changed_after_it_was_prepared(folder):
+    nodes = [helper.make_node("Neg", ["w"], ["a"]), helper.make_node("Neg", ["a"], ["y"])]
+    path = written(model_of(nodes, [], ["y"], initializer=[external_tensor("own.bin")]), folder)
+    rep = onnx_torch.prepare(path)
+    (folder / "own.bin").write_bytes(bytes(8))
+    np.testing.assert_array_equal(rep.run()[0], SECRET)
+    with pytest.raises(InvalidModelError, match=r"ends past the end of own\.bin|has changed since it was loaded"):
+        rep.replica(optimize=False)
+    (folder / "own.bin").write_bytes(bytes(16))
+    with pytest.raises(InvalidModelError, match=r"own\.bin: it has changed since it was loaded"):
+        rep.replica(optimize=False)
+
+
+@pytest.mark.parametrize("key", ["offset", "length"])
+@pytest.mark.parametrize(
+    "value", [" 4", "4 ", "+4", "-4", "0x10", "1e9", "4.0", "1_6", "", "many", "٤", str(2**63), str(2**64 + 4), "-0x1"]
+)
+def test_cve_2026_34445_numbers_that_are_none(folder, key, value):
+    path = written(model_with(external_tensor("own.bin", **{key: value})), folder)
+    for read in (onnx_torch.prepare, onnx_torch.extract):
+        with pytest.raises(InvalidModelError, match=rf'tensor "w": the {key} of its external data is "'):
+            read(path)
+    assert onnx_torch.check(path) != []
+
+
+def test_cve_2026_34445_places_that_are_not_there(folder):
+    for entries in ({"length": 2**63 - 1}, {"offset": 2**63 - 1}, {"offset": 2**63 - 1, "length": 2**63 - 1}):
+        path = written(model_with(external_tensor("own.bin", **entries)), folder)
+        with pytest.raises(InvalidModelError, match=r"ends past the end of own\.bin \(16 bytes\)"):
+            onnx_torch.prepare(path)
+
+
+@pytest.mark.parametrize("key", ["location", "offset", "length", "checksum", "anything"])
+def test_cve_2026_34445_doubled_keys(folder, key):
+    tensor = external_tensor("own.bin")
+    for _ in range(2):
+        tensor.external_data.add(key=key, value="own.bin" if key == "location" else "0")
+    with pytest.raises(InvalidModelError, match=f'tensor "w": its external data has two entries "{key}"'):
+        onnx_torch.prepare(written(model_with(tensor), folder))
+
+
+def test_cve_2026_34445_unknown_keys_do_nothing(folder):
+    """onnx before 1.21 set attributes of these names."""
+    tensor = external_tensor("own.bin", __class__="x", basepath="..", raw_data="x", dims="[1]", tensor="other")
+    path = written(model_with(tensor), folder)
+    np.testing.assert_array_equal(onnx_torch.prepare(path).run()[0], SECRET)
+    np.testing.assert_array_equal(onnx_torch.prepare(onnx_torch.extract(path)).run()[0], SECRET)
+
+
+def files_in(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("place", ["initializer", "constant", "function", "sparse values", "sparse indices"])
+@pytest.mark.parametrize("location", ["../secret.bin", "victim.bin", "sub/new.bin"])
+def test_cve_2025_51480_nothing_is_written_where_a_model_says(folder, place, location):
+    """onnx writes the data of tensors that have both, data and a location."""
+    (folder / "victim.bin").write_bytes(b"kept")
+    tensor = external_tensor(location)
+    tensor.raw_data = SECRET.tobytes()
+    path = written(model_with(tensor, place), folder)
+    before = files_in(folder.parent)
+    to = folder.parent / "to"
+    to.mkdir()
+    model = onnx.load(path, load_external_data=False)
+    with pytest.raises(InvalidModelError):
+        save_model(model, to / "saved.onnx")
+    with pytest.raises(InvalidModelError):
+        onnx_torch.update_initializers(path, torch.nn.Module(), to / "updated.onnx")
+    with pytest.raises(InvalidModelError):
+        save_model(onnx_torch.extract(path), to / "part.onnx")
+    with pytest.raises(InvalidModelError):
+        onnx_torch.prepare(path).save(to / "prepared")
+    assert files_in(folder.parent) == before
+
+
+@pytest.mark.parametrize(
+    "dims", [[2**62, 2**62], [-1], [-(2**63)], [2**31, 2**31, 2**31], [2**40], [0, -1], [1] * 5000, [2**63 - 1]]
+)
+def test_cve_2024_27319_dimensions_that_do_not_fit(dims):
+    """onnx before 1.16 read beyond its own error text."""
+    tensor = TensorProto(name="w", dims=dims, data_type=TensorProto.FLOAT, raw_data=bytes(16))
+    with pytest.raises(InvalidModelError, match='tensor "w"') as error:
+        onnx_torch.prepare(model_with(tensor))
+    assert len(str(error.value)) < 1000
+
+
+def test_cve_2024_27319_names_without_end():
+    name = "ü" * 10**6
+    model = op_model("Relu", [np.ones(3, np.float32)])
+    model.graph.node[0].name = name
+    model.graph.node[0].op_type = name
+    with pytest.raises(onnx_torch.UnsupportedError, match="no such operator") as error:
+        onnx_torch.prepare(model)
+    assert len(str(error.value)) < 1000
+    model = model_with(TensorProto(name=name, dims=[3], data_type=TensorProto.FLOAT))
+    model.graph.node[0].input[0] = name
+    with pytest.raises(InvalidModelError, match="expected 12 bytes of data, found 0") as error:
+        onnx_torch.prepare(model)
+    assert len(str(error.value)) < 1000 and "ü…" in str(error.value)
+    model = model_of([helper.make_node("Relu", [name], ["y"])], [], ["y"])
+    with pytest.raises(InvalidModelError, match="nothing defines the value") as error:
+        onnx_torch.prepare(model)
+    assert len(str(error.value)) < 1000
+    problems = onnx_torch.check(model)
+    assert problems
+
+
+def test_cve_2026_28500_nothing_is_downloaded(monkeypatch, folder):
+    """onnx.hub, and others by its way, fetched models that a name led to."""
+
+    def refuse(*arguments, **named):
+        raise AssertionError("a connection was opened")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    for address in ("https://localhost/model.onnx", "hub://resnet", "resnet50", "http://127.0.0.1:9/model.onnx"):
+        with pytest.raises(InvalidModelError):
+            onnx_torch.prepare(address)
+        with pytest.raises(InvalidModelError):
+            onnx_torch.check(address)
+    for location in ("https://localhost/w.bin", "file:///etc/hostname", "http:/127.0.0.1/w.bin"):
+        assert "No such file" in refused(folder, location)
+    model = parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 21]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+    )
+    assert onnx_torch.prepare(model).run([np.ones(2, np.float32)])[0].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("place", ["sparse values", "sparse indices", "sparse constant"])
+def test_onnxruntime_sparse_external_data_bypass(folder, place):
+    """onnxruntime 1.26 checked the locations of dense tensors alone."""
+    (folder / "link.bin").symlink_to(folder.parent / "secret.bin")
+    for location in ("../secret.bin", folder.parent / "secret.bin", "//model", "link.bin", "own.bin\0"):
+        refused(folder, location, place)
