@@ -12,6 +12,12 @@ namespace {
 namespace jit = torch::jit;
 using c10::IValue;
 
+// Whether two tensors are known to be of different element types.
+bool are_other_elements(const ValueType& a, const ValueType& b) {
+  const bool are_tensors = a.kind == ValueType::Kind::Tensor && b.kind == ValueType::Kind::Tensor;
+  return are_tensors && a.known() && b.known() && a.element != b.element;
+}
+
 }  // namespace
 
 // A value as a branch or an iteration returns it beside `other`: host values stay on the host only where both are.
@@ -43,7 +49,8 @@ Values GraphTranslator::branch(Value condition, const std::function<Values()>& t
       node->blocks()[i]->registerOutput(merged[i].graph);
     }
     const auto type = c10::unifyTypes(merged[0].graph->type(), merged[1].graph->type());
-    if (!type) throw InvalidModelError("the branches give output " + std::to_string(k) + " different types");
+    if (!type || are_other_elements(merged[0].type, merged[1].type))
+      throw InvalidModelError("the branches give output " + std::to_string(k) + " different types");
     ValueType onnx_type = merged[0].type.known() ? merged[0].type : merged[1].type;
     if ((*type)->kind() == c10::TypeKind::OptionalType && onnx_type.kind != ValueType::Kind::Optional) {
       onnx_type = ValueType::optional(onnx_type);
@@ -87,6 +94,10 @@ Values GraphTranslator::loop(Value trip_count, Value condition, Values carried,
       if (!next.graph->type()->isSubtypeOf(*inside[i].graph->type())) {
         throw InvalidModelError("the loop carries a value that changes from " + inside[i].graph->type()->str() +
                                 " to " + next.graph->type()->str());
+      }
+      if (are_other_elements(inside[i].type, next.type)) {
+        throw InvalidModelError("the loop carries a value that changes from " + inside[i].type.str() + " to " +
+                                next.type.str());
       }
       block->registerOutput(next.graph);
       if (!carried[i].type.known()) carried[i].type = next.type;

@@ -246,7 +246,9 @@ Values GraphTranslator::translate_by(const NodeView& view) {
   if (schema->name == "ATen" && options_.any_aten) return any_aten(*this, view);
   check_node(view);
   if (const auto* translate = registry().find(schema->domain, schema->name, schema->since_version)) {
-    return (*translate)(*this, view);
+    Values outputs = (*translate)(*this, view);
+    check_outputs(view, outputs);
+    return outputs;
   }
   for (const FunctionBody& body : schema->bodies) {
     if (body.opset_version > view.label().version && &body != &schema->bodies.front()) continue;

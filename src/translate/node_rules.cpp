@@ -31,24 +31,30 @@ std::span<const std::string_view> allowed_types(const OperatorSchema& schema, co
   return found == schema.constraints.end() ? std::span(&formal.type, 1) : found->allowed;
 }
 
-std::string name_of_input(const FormalParameter& formal) { return "the input \"" + std::string(formal.name) + "\""; }
+std::string name_of(const char* kind, const FormalParameter& formal) {
+  return std::string("the ") + kind + " \"" + std::string(formal.name) + "\"";
+}
 
 bool allows(const OperatorSchema& schema, const FormalParameter& formal, const ValueType& type) {
   return std::ranges::any_of(allowed_types(schema, formal),
                              [&](std::string_view name) { return is_named(type, name); });
 }
 
+using Formals = std::span<const FormalParameter> OperatorSchema::*;  // its inputs, or its outputs
+
 // Versions add types to what an operator takes, and leave its meaning: a type of the newest one is as good.
-bool allows_later(const OperatorSchema& schema, size_t i, const ValueType& type) {
+bool allows_later(const OperatorSchema& schema, Formals formals, size_t i, const ValueType& type) {
   const OperatorSchema* const newest = find_schema(schema.domain, schema.name, std::numeric_limits<int>::max());
-  const FormalParameter* const formal = formal_at(newest->inputs, i);
+  const FormalParameter* const formal = formal_at(newest->*formals, i);
   return formal && allows(*newest, *formal, type);
 }
 
-void check_type(const NodeView& n, size_t i, const FormalParameter& formal, const ValueType& type) {
-  if (allows(*n.schema(), formal, type) || allows_later(*n.schema(), i, type)) return;
-  n.fail(name_of_input(formal) + " is of type " + type.str() +
-         "; allowed are: " + listed(allowed_types(*n.schema(), formal)));
+void check_type(const NodeView& n, Formals formals, size_t i, const ValueType& type) {
+  const OperatorSchema& schema = *n.schema();
+  const FormalParameter* const formal = formal_at(schema.*formals, i);
+  if (!formal || !type.known() || allows(schema, *formal, type) || allows_later(schema, formals, i, type)) return;
+  n.fail(name_of(formals == &OperatorSchema::inputs ? "input" : "output", *formal) + " is of type " + type.str() +
+         "; allowed are: " + listed(allowed_types(schema, *formal)));
 }
 
 bool is_alone(const FormalParameter& formal) { return formal.option == FormalOption::Variadic && !formal.homogeneous; }
@@ -59,20 +65,21 @@ void check_types(const NodeView& n) {
     const FormalParameter* const formal = formal_at(n.schema()->inputs, i);
     if (!formal) continue;
     if (!n.has(i)) {
-      if (formal->option != FormalOption::Optional) n.fail(name_of_input(*formal) + " is missing");
+      const bool is_argument = n.schema()->open_attributes;  // of ATen's operators, which have optional ones
+      if (formal->option != FormalOption::Optional && !is_argument) n.fail(name_of("input", *formal) + " is missing");
       continue;
     }
     const ValueType& type = n.inputs()[i].type;
     if (!type.known()) continue;
-    check_type(n, i, *formal, type);
+    check_type(n, &OperatorSchema::inputs, i, type);
     if (is_alone(*formal)) continue;
     const auto same = [&](const auto& first) { return first.first->type == formal->type; };
     const auto first = std::ranges::find_if(seen, same);
     if (first == seen.end()) {
       seen.emplace_back(formal, &type);
     } else if (!(*first->second == type)) {
-      n.fail(name_of_input(*formal) + " is of type " + type.str() + ", but " + name_of_input(*first->first) + " of " +
-             first->second->str() + "; both are of type " + std::string(formal->type));
+      n.fail(name_of("input", *formal) + " is of type " + type.str() + ", but " + name_of("input", *first->first) +
+             " of " + first->second->str() + "; both are of type " + std::string(formal->type));
     }
   }
 }
@@ -160,6 +167,10 @@ void check_attributes(const NodeView& n) {
 void check_node(const NodeView& n) {
   check_types(n);
   check_attributes(n);
+}
+
+void check_outputs(const NodeView& n, const Values& outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) check_type(n, &OperatorSchema::outputs, i, outputs[i].type);
 }
 
 }  // namespace onnxtorch

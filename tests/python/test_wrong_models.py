@@ -107,6 +107,39 @@ def test_only_element_types_can_be_cast_to(to):
         run_op("Cast", [zeros(2)], to=to)
 
 
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "attributes"),
+    [
+        ("EyeLike", [zeros(2, 2)], {"dtype": TensorProto.STRING}),
+        ("RandomNormal", [], {"dtype": TensorProto.INT32, "shape": [2]}),
+        ("HannWindow", [ints(4)[0]], {"output_datatype": TensorProto.BOOL}),
+    ],
+    ids=str,
+)
+def test_an_attribute_names_a_type_that_the_output_may_have(op_type, inputs, attributes):
+    with pytest.raises(onnx_torch.InvalidModelError, match=rf"{op_type} .* the output .* is of type tensor\("):
+        run_op(op_type, inputs, **attributes)
+
+
+def test_what_a_loop_carries_and_branches_give_is_of_one_type():
+    less = helper.make_node("Less", ["a", "a"], ["b"])
+    infos = [tensor_info("i", ints(0)[0]), tensor_info("go", np.array(True)), tensor_info("a", zeros(1))]
+    outputs = [onnx.ValueInfoProto(name=name) for name in ("go", "b")]
+    body = helper.make_graph([less], "body", infos, outputs)
+    loop = helper.make_node("Loop", ["count", "", "x"], ["y"], body=body)
+    given = [tensor_info("count", ints(0)[0]), tensor_info("x", zeros(1))]
+    with pytest.raises(onnx_torch.InvalidModelError, match=r"Loop .* changes from tensor\(float\) to tensor\(bool\)"):
+        onnx_torch.prepare(model_of([loop], given, ["y"]))
+    branches = {
+        name: helper.make_graph([helper.make_node(op, ["x"], ["z"])], name, [], [onnx.ValueInfoProto(name="z")])
+        for name, op in {"then_branch": "Relu", "else_branch": "Shape"}.items()
+    }
+    chosen = helper.make_node("If", ["yes"], ["y"], **branches)
+    given = [tensor_info("yes", np.array(True)), tensor_info("x", zeros(1))]
+    with pytest.raises(onnx_torch.InvalidModelError, match="If .* give output 0 different types"):
+        onnx_torch.prepare(model_of([chosen], given, ["y"]))
+
+
 # --- Numbers in attributes
 
 
