@@ -21,6 +21,7 @@ from .tensors import made
 
 FILLINGS = (0x11, 0xEE)  # of memory that nobody has written
 MALLOPT_PERTURB = -6
+IDLE = 20  # times as long as it may compute, a call may take that does nothing, or waits for a processor
 NOTES = 1 << 16  # bytes
 COMPARED = 1 << 20  # elements of a result
 
@@ -93,6 +94,7 @@ def _try_all(overload: Overload, calls: int, seed: int, limits: Limits, memory: 
         for arguments in _series(overload, calls, seed, notes):
             notes.write(arguments)
             signal.setitimer(signal.ITIMER_PROF, limits.seconds)
+            signal.setitimer(signal.ITIMER_REAL, IDLE * limits.seconds)
             fault = _fault_of(overload, arguments, notes)
             notes.calls += 1
             notes.write(arguments, fault)
