@@ -3,6 +3,7 @@
 #include <onnx/onnx-ml.pb.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <span>
@@ -170,6 +171,8 @@ void check_node(const NodeView& n) {
 }
 
 void check_outputs(const NodeView& n, const Values& outputs) {
+  constexpr std::array<std::string_view, 4> kNames{"dtype", "to", "output_dtype", "output_datatype"};
+  if (std::ranges::none_of(kNames, [&](std::string_view name) { return n.has_attribute(name); })) return;
   for (size_t i = 0; i < outputs.size(); ++i) check_type(n, &OperatorSchema::outputs, i, outputs[i].type);
 }
 

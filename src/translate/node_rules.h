@@ -11,7 +11,7 @@ namespace onnxtorch {
 // is not known is not checked.
 void check_node(const NodeView& n);
 
-// The same of the types of its outputs, which attributes may name.
+// The same of the types of its outputs, where an attribute names one.
 void check_outputs(const NodeView& n, const Values& outputs);
 
 }  // namespace onnxtorch
