@@ -3,6 +3,7 @@
 option(ONNX_TORCH_WERROR "Treat warnings as errors" OFF)
 option(ONNX_TORCH_CCACHE "Compile through ccache where it is installed" ON)
 option(ONNX_TORCH_FAST_LINKER "Link with mold or lld where one is installed" ON)
+set(ONNX_TORCH_SANITIZE "" CACHE STRING "Sanitizers to compile with, such as address,undefined (docs/fuzzing.md)")
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release)  # of this project alone, where it is a part of another
@@ -20,6 +21,12 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 add_library(onnx_torch_options INTERFACE)
 target_compile_definitions(onnx_torch_options INTERFACE ONNX_TORCH_VERSION="${PROJECT_VERSION}")
 target_compile_options(onnx_torch_options INTERFACE -Wall -Wextra -Wshadow $<$<BOOL:${ONNX_TORCH_WERROR}>:-Werror>)
+
+if(ONNX_TORCH_SANITIZE)
+  # torch's types are hidden in part, and not compiled with them.
+  add_compile_options("-fsanitize=${ONNX_TORCH_SANITIZE}" -fno-sanitize=vptr -fno-omit-frame-pointer)
+  add_link_options("-fsanitize=${ONNX_TORCH_SANITIZE}")
+endif()
 
 if(ONNX_TORCH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(CCACHE_EXECUTABLE ccache)

@@ -30,7 +30,7 @@ class Constants {
   template <typename T>
   std::optional<T> get(const torch::jit::Value* value) const {
     const auto known = (*this)(value);
-    return known ? std::optional(known->to<T>()) : std::nullopt;
+    return known && !known->isNone() ? std::optional(known->to<T>()) : std::nullopt;
   }
 
  private:

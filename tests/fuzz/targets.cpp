@@ -39,7 +39,7 @@ Data data_of(const onnx::TensorProto& tensor) {
     strings.values.emplace_back(text);
     return std::ssize(strings.values);
   };
-  const at::Tensor read = TensorReader{nowhere, intern}.read(tensor, nullptr).clone();  // in memory of its own
+  const at::Tensor read = TensorReader{nowhere, {}, intern}.read(tensor, nullptr).clone();  // in memory of its own
   if (element_type(tensor) != ElementType::String) return read;
   strings.sizes = read.sizes().vec();
   return strings;
@@ -102,6 +102,17 @@ bool draws_numbers(const onnx::ModelProto& model) {
   return false;
 }
 
+// ATen's fused attention, which the plain graph has, takes a row whose scores are all NaN or masked for one that is
+// masked.
+bool takes_nan_for_masked(const Case& of) {
+  const auto is_attention = [](const onnx::NodeProto& node) { return node.op_type().ends_with("Attention"); };
+  const auto has_nan = [](const auto& feed) {
+    const auto* const tensor = std::get_if<at::Tensor>(&feed.second.value());
+    return tensor && tensor->is_floating_point() && tensor->isnan().any().template item<bool>();
+  };
+  return std::ranges::any_of(of.model.graph().node(), is_attention) && std::ranges::any_of(of.feeds, has_nan);
+}
+
 // As far as sums in another order may differ. A NaN is one in both; what is infinite in one may be large in the other.
 bool alike(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
@@ -158,7 +169,7 @@ Outcome differential(const std::string& bytes) {
     } catch (const Error&) {
       return Outcome::Failed;
     }
-    if (draws_numbers(of->model)) return Outcome::Ran;
+    if (draws_numbers(of->model) || takes_nan_for_masked(*of)) return Outcome::Ran;
     compare(*results, *of, {}, "where it is optimized");
     const std::vector<Pass> passes = passes_for(at::kCPU);
     const std::string left_out = passes[std::hash<std::string>()(bytes) % passes.size()].name;
