@@ -418,8 +418,8 @@ class OnnxTorchBackend(base.Backend):
             links: "refuse" refuses files of external data that are symbolic links, or have other names (hard links).
                 With "follow" they are read where they lie below the model's folder.
             map_external: whether files of external data are mapped, which loads weights that stay as they are in no
-                time, and shares them with other processes. They must not be cut while the model lives: that would end the
-                process.
+                time, and shares them with other processes. They must not be cut while the model lives: that would end
+                the process.
             allow_aten: the operators that ATen nodes may call: "checked", those that check their arguments, or "all",
                 for a model that you trust as you trust a program (docs/security.md).
         """

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -58,8 +59,15 @@ std::optional<Case> case_of(const std::string& bytes) {
   return result;
 }
 
+bool has_name(const onnx::ModelProto& model, std::initializer_list<std::string_view> names) {
+  const std::string text = model.SerializeAsString();
+  return std::ranges::any_of(names, [&](std::string_view name) { return text.find(name) != std::string::npos; });
+}
+
+// A loop may take as long as its model says.
 CompiledModel compiled(const Case& of, Options options = {}) {
   options.threads = 1;
+  if (has_name(of.model, {"Loop"})) options.limits.max_iterations = 10'000;
   return Model::from_bytes(of.model.SerializeAsString()).compile(options);
 }
 
@@ -96,10 +104,7 @@ Outcome run(const std::string& bytes) {
 // --- Differences -----------------------------------------------------------------------------------------------------
 
 bool draws_numbers(const onnx::ModelProto& model) {
-  const std::string text = model.SerializeAsString();
-  for (const char* name : {"Random", "Bernoulli", "Multinomial", "Dropout"})
-    if (text.find(name) != std::string::npos) return true;
-  return false;
+  return has_name(model, {"Random", "Bernoulli", "Multinomial", "Dropout"});
 }
 
 // ATen's fused attention, which the plain graph has, takes a row whose scores are all NaN or masked for one that is

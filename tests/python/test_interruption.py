@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import onnx
@@ -15,6 +16,8 @@ MODELS = """if True:
     import numpy as np
     import onnx_torch
     from onnx import TensorProto, helper, parser
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which the jobs that a shell starts by & lack
 
     def loop():
         return parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
@@ -70,9 +73,14 @@ SECONDS = 120
 
 
 def child(script):
-    return subprocess.Popen(
+    """A process that goes no longer than `SECONDS`."""
+    process = subprocess.Popen(
         [sys.executable, "-c", MODELS + script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
+    watch = threading.Timer(SECONDS, process.kill)
+    watch.daemon = True
+    watch.start()
+    return process
 
 
 def interrupt(script, after=0.7):
