@@ -228,6 +228,7 @@ std::shared_ptr<ModelFile> with_data_in(const fs::path& directory, std::shared_p
 std::shared_ptr<const ModelFile> ModelFile::from_path(const fs::path& path, const fs::path& directory,
                                                       const ExternalReader& external) {
   const auto file = opened(path);
+  if (file->file.size() == 0) throw InvalidModelError("the model file " + path.string() + " is empty");
   const bool is_large = file->file.size() >= static_cast<int64_t>(kLarge);
   const auto own = is_large ? file : nullptr;
   const auto model = directory.empty() ? with_data_in(fs::absolute(path).parent_path(),

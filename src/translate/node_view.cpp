@@ -102,8 +102,7 @@ std::vector<std::string> NodeView::attr_strings(std::string_view name) const {
 }
 ElementType NodeView::attr_element(std::string_view name) const {
   const int64_t number = attr_int(name);
-  if (!is_element_type(number))
-    fail("the attribute \"" + std::string(name) + "\" is " + std::to_string(number) + ", which is no element type");
+  if (!is_element_type(number)) fail("unknown element type " + std::to_string(number));
   return static_cast<ElementType>(number);
 }
 ValueType NodeView::attr_type(std::string_view name) const { return value_type(required(name).tp()); }

@@ -103,7 +103,7 @@ def test_sequence_at_takes_no_map():
 
 @pytest.mark.parametrize("to", [0, 29, 1 + 2**32, -1, LOWEST])
 def test_only_element_types_can_be_cast_to(to):
-    with pytest.raises(onnx_torch.InvalidModelError, match=rf'Cast .* "to" is {to}, which is no element type'):
+    with pytest.raises(onnx_torch.InvalidModelError, match=f"Cast .*unknown element type {to}"):
         run_op("Cast", [zeros(2)], to=to)
 
 
