@@ -66,18 +66,15 @@ def prepare(
     """Prepares a model as `onnx_torch.prepare` does, in a process that is confined before it sees the model.
 
     Args:
-        limits: as a dictionary, over `LIMITS`: ``prepare_seconds`` and ``seconds`` (of a run), after which the process
-            is killed where it does not stop by itself, and ``memory``, the bytes that it may take for the model and its
-            runs. None for a limit lifts it.
+        limits: those of `onnx_torch.prepare`, over `LIMITS`; None for one lifts it. After ``prepare_seconds`` and
+            ``seconds`` the process is killed where it does not stop by itself, and ``memory`` is what it may take for
+            the model and its runs.
         log: where the process writes what libraries have to say; nowhere by default.
 
     All other arguments are those of `onnx_torch.prepare`.
     """
     if str(device).upper() not in ("CPU", "CPU:0"):
         raise DeviceError(f"a sandbox runs models on the CPU only, not on {device!r}")
-    unknown = (limits or {}).keys() - LIMITS.keys()
-    if unknown:
-        raise InputError(f"limits takes {', '.join(LIMITS)}, not {', '.join(map(repr, sorted(unknown)))}")
     options = {
         "precision": precision,
         "optimize": optimize,
@@ -121,7 +118,7 @@ class SandboxedModel:
         try:
             confinement = {"readable": _readable(path, folder), "memory": limits["memory"] and int(limits["memory"])}
             self.measures = self._ask(confinement, _STARTING)["measures"]
-            native = {name: limits[name] for name in ("seconds", "memory") if limits[name] is not None}
+            native = {name: most for name, most in limits.items() if most is not None}
             request = {"do": "prepare", "path": path, "base_dir": folder, "options": {**options, "limits": native}}
             told = self._ask(request, limits["prepare_seconds"], given)
             self.inputs = [tuple(input_) for input_ in told["inputs"]]

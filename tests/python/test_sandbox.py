@@ -120,7 +120,7 @@ def test_a_model_that_is_none_is_refused(tmp_path):
         onnx_torch.sandbox.prepare(tmp_path / "missing.onnx")
     with pytest.raises(DeviceError, match="on the CPU only"):
         onnx_torch.sandbox.prepare(product(), "CUDA:0")
-    with pytest.raises(InputError, match="limits takes prepare_seconds, seconds, memory, not 'minutes'"):
+    with pytest.raises(InputError, match='there is no limit "minutes"'):
         onnx_torch.sandbox.prepare(product(), limits={"minutes": 1})
 
 
@@ -133,6 +133,15 @@ def test_a_run_that_takes_too_long_is_stopped():
             model.run([MANY, np.float32([1])])
         assert stopped.value.op_type
         assert model.run([np.array(3), np.float32([1])])[0].tolist() == [-1]
+
+
+def test_all_limits_hold():
+    with onnx_torch.sandbox.prepare(counting(), limits={"max_iterations": 10}) as model:
+        with pytest.raises(StoppedError, match="more than the 10 iterations"):
+            model.run([np.array(11), np.float32([1])])
+        assert model.run([np.array(9), np.float32([1])])[0].tolist() == [-1]
+    with pytest.raises(StoppedError, match="prepare_seconds"):
+        onnx_torch.sandbox.prepare(product(), limits={"prepare_seconds": 1e-9})
 
 
 def test_a_process_that_does_not_answer_is_killed():
