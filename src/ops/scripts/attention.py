@@ -140,8 +140,9 @@ def fitting_values(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
     assert Q.size(0) == K.size(0) and Q.size(3) == K.size(3), "Q of shape {} and K of shape {} do not go together".format(
         Q.size(), K.size())
     heads = K.size(1)
-    assert heads > 0 and Q.size(1) % max(heads, 1) == 0, "{} heads of Q are no multiple of {} heads of K".format(
-        Q.size(1), heads)
+    assert heads > 0 and Q.size(1) % max(heads, 1) == 0, (
+        "the number of query heads, {}, must be a multiple of that of key and value heads, {}".format(Q.size(1), heads)
+    )
     return V
 
 
