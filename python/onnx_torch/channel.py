@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Iterator
 from typing import Any
 
 __all__ = ["Channel", "shared_memory"]
@@ -75,7 +76,7 @@ class Channel:
 
 
 @contextlib.contextmanager
-def shared_memory(size: int) -> Any:
+def shared_memory(size: int) -> Iterator[tuple[mmap.mmap, int]]:
     """Memory of some bytes, and the file that stands for it, which nobody can make shorter or longer."""
     descriptor = os.memfd_create("onnx_torch", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:

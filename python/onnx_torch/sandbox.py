@@ -121,8 +121,7 @@ class SandboxedModel:
             native = {name: most for name, most in limits.items() if most is not None}
             request = {"do": "prepare", "path": path, "base_dir": folder, "options": {**options, "limits": native}}
             told = self._ask(request, limits["prepare_seconds"], given)
-            self.inputs = [tuple(input_) for input_ in told["inputs"]]
-            self.outputs = [tuple(output) for output in told["outputs"]]
+            self.inputs, self.outputs = self._interface(told)
         except BaseException:
             self.close()
             raise
@@ -155,6 +154,14 @@ class SandboxedModel:
             place(arrays, memory)
             return self._exchange({**request, "value": described}, descriptor, seconds)
 
+    def _interface(self, told: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+        """What the process says of the model's inputs and outputs."""
+        try:
+            inputs = [(str(name), str(type_), shape, bool(default)) for name, type_, shape, default in told["inputs"]]
+            return inputs, [(str(name), str(type_)) for name, type_ in told["outputs"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._failed(f"gave something that is no inputs and outputs: {error!r}") from error
+
     def _values(self, told: dict[str, Any]) -> Any:
         """The values that the process has, copied to where it cannot change them."""
         bytes_, most = told.get("bytes"), self._limits["memory"]
@@ -164,7 +171,9 @@ class SandboxedModel:
             with shared_memory(bytes_) as (memory, descriptor):
                 self._exchange({}, descriptor, self._limits["seconds"])
                 return restore(told.get("values"), bytearray(memory))
-        except ValueError as error:
+        except Error:
+            raise
+        except (OSError, OverflowError, ValueError) as error:  # of more memory than there is, or of no values
             raise self._failed(f"gave something that is no outputs: {error}") from error
 
     def _exchange(self, message: dict[str, Any], descriptor: int, seconds: float | None) -> dict[str, Any]:

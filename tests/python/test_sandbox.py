@@ -423,6 +423,35 @@ def test_a_wrong_message_is_refused(sent):
             Channel(ours).receive(5)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [],
+        {"values": {"list": []}, "bytes": -1},
+        {"values": {"list": []}, "bytes": 2**62},
+        {"values": {"list": []}, "bytes": "64"},
+        {"values": {"list": []}},
+        {"values": {"list": []}, "bytes": 64},
+        {"values": {"list": [{**ARRAY, "shape": [1000]}]}, "bytes": 64},
+    ],
+    ids=str,
+)
+def test_a_process_that_lies_is_ended(monkeypatch, answer):
+    with onnx_torch.sandbox.prepare(product(), limits={"memory": None}) as model:
+        answers = iter([answer, {}])
+        monkeypatch.setattr(Channel, "receive", lambda self, seconds: next(answers))
+        with pytest.raises(Error, match="the process of the sandbox"):
+            model.run([X])
+        assert model._process.poll() is not None
+
+
+def test_a_process_that_lies_of_the_model_is_ended(monkeypatch):
+    answers = iter([{"measures": []}, {"inputs": 3}])
+    monkeypatch.setattr(Channel, "receive", lambda self, seconds: next(answers))
+    with pytest.raises(Error, match="no inputs and outputs"):
+        onnx_torch.sandbox.prepare(product())
+
+
 def test_nobody_can_cut_the_memory_that_is_shared():
     with shared_memory(1000) as (_, descriptor), pytest.raises(PermissionError):
         os.ftruncate(descriptor, 10)
