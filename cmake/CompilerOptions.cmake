@@ -2,8 +2,8 @@
 
 option(ONNX_TORCH_WERROR "Treat warnings as errors" OFF)
 option(ONNX_TORCH_CCACHE "Compile through ccache where it is installed" ON)
-option(ONNX_TORCH_FAST_LINKER "Link with mold or lld where one is installed" ON)
 set(ONNX_TORCH_SANITIZE "" CACHE STRING "Sanitizers to compile with, such as address,undefined (docs/fuzzing.md)")
+option(ONNX_TORCH_LIBFUZZER "Build the fuzzers that follow coverage, by libFuzzer (docs/fuzzing.md)" OFF)
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release)  # of this project alone, where it is a part of another
@@ -28,6 +28,15 @@ if(ONNX_TORCH_SANITIZE)
   add_link_options("-fsanitize=${ONNX_TORCH_SANITIZE}")
 endif()
 
+# Which code an input reaches is told by what Clang adds for it; GCC has less, of which tests/fuzz/coverage.cpp makes enough.
+if(ONNX_TORCH_LIBFUZZER AND CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+elseif(ONNX_TORCH_LIBFUZZER)
+  add_library(onnx_torch_fuzz_coverage STATIC tests/fuzz/coverage.cpp)
+  add_compile_options(-fsanitize-coverage=trace-pc)
+  link_libraries(onnx_torch_fuzz_coverage)
+endif()
+
 if(ONNX_TORCH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(CCACHE_EXECUTABLE ccache)
   if(CCACHE_EXECUTABLE)
@@ -40,15 +49,4 @@ if(ONNX_TORCH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
       target_compile_options(onnx_torch_options INTERFACE -fpch-preprocess)
     endif()
   endif()
-endif()
-
-if(ONNX_TORCH_FAST_LINKER)
-  include(CheckLinkerFlag)
-  foreach(linker mold lld)
-    check_linker_flag(CXX -fuse-ld=${linker} ONNX_TORCH_HAS_${linker})
-    if(ONNX_TORCH_HAS_${linker})
-      add_link_options(-fuse-ld=${linker})
-      break()
-    endif()
-  endforeach()
 endif()

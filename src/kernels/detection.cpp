@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/boxes.h"
+#include "kernels/run_guard.h"
 
 namespace onnxtorch {
 namespace {
@@ -18,7 +19,8 @@ namespace {
 // ---- NonMaxSuppression
 
 // The boxes of one class that remain: the best score first and, among equal scores, in their order.
-std::vector<int64_t> select_boxes(std::span<const Box> boxes, const float* scores, const SelectionLimits& limits) {
+std::vector<int64_t> select_boxes(std::span<const Box> boxes, const float* scores, const SelectionLimits& limits,
+                                  const RunWatch& watch) {
   std::vector<int64_t> candidates;
   for (int64_t i = 0; i < std::ssize(boxes); ++i) {
     // The specification removes scores "less than" the threshold; the reference implementation removes equal ones too.
@@ -29,7 +31,7 @@ std::vector<int64_t> select_boxes(std::span<const Box> boxes, const float* score
 
   std::vector<int64_t> selected;
   for (const int64_t candidate : candidates) {
-    if (std::ssize(selected) >= limits.max_boxes) break;
+    if (std::ssize(selected) >= limits.max_boxes || watch.is_over()) break;
     const bool suppressed = std::ranges::any_of(selected, [&](int64_t i) {
       return intersection_over_union(boxes[candidate], boxes[i]) > limits.iou_threshold;
     });
@@ -51,12 +53,14 @@ at::Tensor select_in_classes(const at::Tensor& boxes, const at::Tensor& scores, 
   }
 
   std::vector<std::vector<int64_t>> selected(scores.size(0) * classes);
+  const RunWatch watch;
   at::parallel_for(0, std::ssize(selected), /*grain_size=*/1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const std::span batch = std::span(corners).subspan(i / classes * boxes_per_batch, boxes_per_batch);
-      selected[i] = select_boxes(batch, scores.const_data_ptr<float>() + i * boxes_per_batch, limits);
+      selected[i] = select_boxes(batch, scores.const_data_ptr<float>() + i * boxes_per_batch, limits, watch);
     }
   });
+  watch.check();
 
   int64_t count = 0;
   for (const auto& indices : selected) count += std::ssize(indices);

@@ -2,7 +2,6 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
-#include <torch/csrc/jit/runtime/custom_operator.h>
 
 #include <atomic>
 #include <utility>
@@ -39,10 +38,6 @@ class AskingAllocator final : public c10::Allocator {
 };
 
 AskingAllocator asking_allocator;
-
-const torch::jit::RegisterOperators operators({torch::jit::Operator(
-    "onnx_torch::check_interruption() -> ()", [](torch::jit::Stack&) { check_interruption(); },
-    c10::AliasAnalysisKind::CONSERVATIVE)});
 
 }  // namespace
 

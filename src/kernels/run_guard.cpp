@@ -13,6 +13,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "kernels/interruption.h"
+
 namespace onnxtorch {
 namespace {
 
@@ -21,6 +23,7 @@ using c10::DebugInfoKind;
 thread_local RunGuard* guard = nullptr;
 
 void check_run() {
+  check_interruption();
   if (guard) guard->check();
 }
 
@@ -61,6 +64,11 @@ class MemoryCount final : public c10::MemoryReportingInfoBase {
     if (const std::string why = reason(); !why.empty()) throw std::runtime_error(why);
   }
 
+  // For good, unlike what an allocator gives.
+  void count(int64_t size) {
+    if (!taken(nullptr, size)) check();
+  }
+
  private:
   bool taken(void* memory, int64_t size) {
     const std::lock_guard lock(mutex_);
@@ -71,7 +79,7 @@ class MemoryCount final : public c10::MemoryReportingInfoBase {
       return false;
     }
     used_ += static_cast<double>(size);
-    sizes_[memory] = size;
+    if (memory) sizes_[memory] = size;
     return true;
   }
 
@@ -121,9 +129,15 @@ void RunGuard::stop(std::string reason) {
   throw std::runtime_error(reason_);
 }
 
+bool RunGuard::is_late() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() > seconds_;
+}
+
+bool RunGuard::is_over() const { return (stop_ && stop_->set) || is_late(); }
+
 void RunGuard::check() {
   if (stop_ && stop_->set) stop("Exiting due to terminate flag being set to true.");  // in onnxruntime's words
-  if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() > seconds_) {
+  if (is_late()) {
     stop("the run takes longer than the " + number(seconds_) +
          " seconds that the option limits allows it; allow more if you trust the model with it");
   }
@@ -136,6 +150,18 @@ void RunGuard::check_iteration(int64_t iteration) {
          " iterations that the option limits allows it (max_iterations); allow more if you trust the model with it");
   }
   check();
+}
+
+RunWatch::RunWatch() : guard_(guard) {}
+
+void RunWatch::check() const {
+  check_interruption();
+  if (guard_) guard_->check();
+}
+
+void count_memory(size_t bytes) {
+  auto* const count = dynamic_cast<MemoryCount*>(c10::ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE));
+  if (count) count->count(static_cast<int64_t>(bytes));
 }
 
 MemoryScope::MemoryScope(double most) {

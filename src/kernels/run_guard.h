@@ -19,8 +19,8 @@ struct StopFlag {
   std::atomic<bool> set = false;
 };
 
-// Watches over this thread's run while it lives. onnx_torch::check_run, which stands in front of each node, and each
-// allocation ask it, and get an exception where the run must stop.
+// Watches over this thread's run while it lives. onnx_torch::check_run, which stands in front of each node and each
+// iteration, nodes that take long, and each allocation ask it, and get an exception where the run must stop.
 class __attribute__((visibility("default"))) RunGuard {
  public:
   RunGuard(const Limits& limits, const StopFlag* stop);  // throws where torch's profiler counts the memory already
@@ -30,10 +30,12 @@ class __attribute__((visibility("default"))) RunGuard {
 
   void check();
   void check_iteration(int64_t iteration);  // of a loop; the first is 0
+  bool is_over() const;                     // whether check() would throw for the time or the flag
   std::string reason() const;               // why it stopped the run; empty: it did not
 
  private:
   [[noreturn]] void stop(std::string reason);
+  bool is_late() const;
 
   double seconds_, max_iterations_;
   std::chrono::steady_clock::time_point start_;
@@ -43,6 +45,20 @@ class __attribute__((visibility("default"))) RunGuard {
   c10::DebugInfoGuard counting_;
   RunGuard* around_;  // of the run that this one is a part of
 };
+
+// What a node asks that takes long.
+class __attribute__((visibility("default"))) RunWatch {
+ public:
+  RunWatch();                                                   // in the thread of the run
+  bool is_over() const { return guard_ && guard_->is_over(); }  // in any thread; whoever asks leaves off
+  void check() const;                                           // in the thread of the run; throws if it is to stop
+
+ private:
+  RunGuard* guard_;
+};
+
+// Counts memory that no allocator of torch's gives, and that the run holds to its end.
+__attribute__((visibility("default"))) void count_memory(size_t bytes);
 
 // While it lives, this thread gets an exception instead of tensors that have more bytes than so many, all together.
 // Does nothing where the memory is counted already.

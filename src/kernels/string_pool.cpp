@@ -2,6 +2,8 @@
 
 #include <torch/library.h>
 
+#include "kernels/run_guard.h"
+
 namespace onnxtorch {
 
 StringPool::StringPool(c10::intrusive_ptr<StringPool> base)
@@ -19,6 +21,8 @@ const int64_t* StringPool::find(std::string_view text) const {
 
 int64_t StringPool::intern(std::string_view text) {
   if (const int64_t* id = find(text)) return *id;
+  constexpr size_t kAround = 128;  // bytes that a string takes besides its text, in both tables
+  count_memory(text.size() + kAround);
   const int64_t id = size();
   strings_.push_back(&ids_.emplace(text, id).first->first);
   return id;

@@ -42,7 +42,7 @@ Values split_to_sequence(Translator& t, const NodeView& n) {
   const int64_t axis = n.attr_int("axis");
   Value pieces;
   if (!n.has(1)) {
-    pieces = n.attr_int("keepdims") ? t.call("aten::split", {x, 1, axis}) : t.call("aten::unbind", {x, axis});
+    pieces = n.attr_int("keepdims") ? t.call("pieces_of", {x, 1, axis}) : t.call("elements_of", {x, axis});
   } else {
     pieces = t.call("split_to_sequence", {x, n.tensor(1), n.ints(1), axis});
   }

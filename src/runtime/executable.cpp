@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/runtime/graph_iterator.h>
 
 #include <stdexcept>
 
@@ -11,6 +10,7 @@
 #include "kernels/neighbours.h"
 #include "runtime/pending_error.h"
 #include "runtime/text_of.h"
+#include "translate/loops.h"
 
 namespace onnxtorch {
 namespace {
@@ -54,21 +54,13 @@ void interpret(const torch::jit::Code& code, torch::jit::Stack& stack) {
   }
 }
 
-std::vector<torch::jit::Node*> loops(std::shared_ptr<torch::jit::Graph> graph) {
-  std::vector<torch::jit::Node*> found;
-  torch::jit::DepthFirstGraphNodeIterator nodes(graph);
-  for (torch::jit::Node* node = nodes.next(); node; node = nodes.next()) {
-    if (node->kind() == c10::prim::Loop) found.push_back(node);
-  }
-  return found;
-}
-
-// The graph as it runs: each iteration of a loop asks whether the run has been interrupted.
+// The graph as it runs: each iteration of a loop asks whether the run is to stop.
 std::shared_ptr<torch::jit::Graph> interruptible(const std::shared_ptr<torch::jit::Graph>& graph) {
-  if (loops(graph).empty()) return graph;
+  if (loops_of(graph).empty()) return graph;
   std::shared_ptr<torch::jit::Graph> copy = graph->copy();
-  for (torch::jit::Node* loop : loops(copy)) {
-    loop->blocks()[0]->prependNode(copy->create(c10::Symbol::fromQualString("onnx_torch::check_interruption"), 0));
+  for (torch::jit::Node* loop : loops_of(copy)) {
+    torch::jit::Node* const check = copy->create(c10::Symbol::fromQualString("onnx_torch::check_run"), 0);
+    loop->blocks()[0]->prependNode(check)->setSourceRange(loop->sourceRange());
   }
   return copy;
 }

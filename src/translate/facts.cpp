@@ -20,6 +20,7 @@ using c10::IValue;
 
 constexpr int64_t kLargestKnown = 4096;  // elements of a tensor whose value is kept
 constexpr double kMostBytes = 1 << 26;   // of what one operator computes
+constexpr double kMostIterations = 1e5;  // of each of its loops
 
 // Kinds that are not looked into.
 bool is_composite(const IValue& value) {
@@ -81,6 +82,7 @@ std::optional<jit::Stack> run_quietly(const Facts::Run& run, jit::Stack stack) {
   const c10::impl::ExcludeDispatchKeyGuard no_modes(
       c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot}));
   const MemoryScope memory(kMostBytes);  // of which little is kept
+  const RunGuard loops({.max_iterations = kMostIterations}, nullptr);
   try {
     run(stack);
     return stack;

@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "kernels/fork_safe.h"
+#include "translate/loops.h"
 #include "translate/script_files.h"
 #include "translate/writes.h"
 
@@ -55,6 +56,16 @@ struct TorchModule : jit::BuiltinModule {
   }
 };
 
+// The graph as it is run while translating: what the model says about how often a loop goes round is not to be trusted.
+std::shared_ptr<jit::Graph> guarded(const std::shared_ptr<jit::Graph>& graph) {
+  std::shared_ptr<jit::Graph> copy = graph->copy();
+  for (jit::Node* loop : loops_of(copy)) {
+    jit::Block* body = loop->blocks()[0];
+    body->prependNode(copy->create(c10::Symbol::fromQualString("onnx_torch::check_run"), {body->inputs()[0]}, 0));
+  }
+  return copy;
+}
+
 class Library : public jit::Resolver, public std::enable_shared_from_this<Library> {
  public:
   const Script& find(const std::string& name) {
@@ -64,7 +75,8 @@ class Library : public jit::Resolver, public std::enable_shared_from_this<Librar
     jit::Inline(*function->graph());
     const jit::Block& body = *function->graph()->block();
     return scripts_
-        .emplace(name, Script{function, jit::Code(function->graph(), name), is_deterministic(body), may_write(body)})
+        .emplace(name,
+                 Script{function, jit::Code(guarded(function->graph()), name), is_deterministic(body), may_write(body)})
         .first->second;
   }
 

@@ -38,11 +38,13 @@ PARTS = [
 ]
 
 
-def seeds(folder: Path) -> Path:
+def seeds(folder: Path, everything: bool) -> Path:
     """The folders of what to begin with, made once."""
+    folder = folder / "all" if everything else folder
     done = folder / "models and images"
     if not done.exists():
-        subprocess.run([sys.executable, str(ROOT / "tests" / "fuzz" / "seeds.py"), str(folder)], check=True)
+        command = [sys.executable, str(ROOT / "tests" / "fuzz" / "seeds.py"), str(folder), *["--all"] * everything]
+        subprocess.run(command, check=True)
         done.touch()
     return folder
 
@@ -53,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     names = [part.name for part in PARTS]
     parser.add_argument("--seconds", type=float, default=300, help="for all parts together (default: 300)")
+    parser.add_argument("--runs", type=int, help="inputs of all parts together, however long they take")
     parser.add_argument("--parts", nargs="+", choices=names, default=names, metavar="PART", help=", ".join(names))
     parser.add_argument(
         "--seed", type=int, default=int(time.time()), help="another one gives other models (default: the time)"
@@ -61,24 +64,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--program", type=Path, default=ROOT / "build" / "release" / "tests" / "fuzz" / "onnx_torch_fuzz"
     )
     parser.add_argument("--keep", type=Path, default=ROOT / "out" / "fuzz", help="where inputs that end badly go")
+    parser.add_argument(
+        "--all", action="store_true", help="begin with cases of past releases and the type matrix as well"
+    )
     options = parser.parse_args(arguments)
-    begin = seeds(options.program.parent / "seeds")
+    begin = seeds(options.program.parent / "seeds", options.all)
     parts = [part for part in PARTS if part.name in options.parts]
     code = 0
     print(f"seed {options.seed}", flush=True)
     for part in parts:
-        seconds = options.seconds * part.share / sum(part.share for part in parts)
-        command = [
-            str(options.program),
-            part.target,
-            *part.options,
-            "--seeds",
-            str(begin / part.seeds),
-            "--seconds",
-            str(seconds),
-        ]
-        command += ["--seed", str(options.seed), "--keep", str(options.keep / part.name)]
-        code |= subprocess.run(command, check=False).returncode
+        share = part.share / sum(part.share for part in parts)
+        length = ["--runs", int(options.runs * share)] if options.runs else ["--seconds", options.seconds * share]
+        command = [options.program, part.target, *part.options, "--seeds", begin / part.seeds, *length]
+        command += ["--seed", options.seed, "--keep", options.keep / part.name]
+        code |= subprocess.run(list(map(str, command)), check=False).returncode
     return code
 
 

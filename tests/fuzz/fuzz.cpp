@@ -17,7 +17,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <regex>
@@ -26,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "files.h"
 #include "mutate.h"
 #include "onnx_torch/model.h"
 #include "targets.h"
@@ -66,12 +66,6 @@ struct Shared {
   char bytes[kMostBytes];
 };
 Shared* shared = nullptr;
-
-std::string read(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw std::runtime_error("cannot read " + file.string());
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
 
 void on_signal(int number) {
   shared->frames = backtrace(shared->addresses, kMostFrames);
@@ -191,17 +185,6 @@ std::string apart(const Function& function) {
   return fate(status);
 }
 
-std::vector<std::string> seeds_in(const fs::path& folder) {
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (entry.is_regular_file()) files.push_back(entry.path());
-  std::ranges::sort(files);
-  std::vector<std::string> seeds;
-  for (const fs::path& file : files) seeds.push_back(read(file));
-  if (seeds.empty()) throw std::runtime_error("no seeds in " + folder.string());
-  return seeds;
-}
-
 int replay(const Arguments& given) {
   int bad = 0;
   for (const fs::path& file : given.files) {
@@ -218,7 +201,7 @@ int replay(const Arguments& given) {
 }
 
 int fuzz(const Arguments& given) {
-  const std::vector<std::string> seeds = seeds_in(given.seeds);
+  const std::vector<std::string> seeds = files_in(given.seeds);
   const auto begin = Clock::now(), end = begin + std::chrono::duration_cast<Clock::duration>(
                                                      std::chrono::duration<double>(std::min(given.seconds, 1e9)));
   std::map<std::string, int64_t> fates;

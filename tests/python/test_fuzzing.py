@@ -80,3 +80,10 @@ def test_wrong_arguments_are_told(arguments: list[str], told: str):
     result = fuzz(*arguments)
     assert result.returncode == 2
     assert told in result.stderr
+
+
+@pytest.mark.parametrize("target", ["prepare", "run", "differential"])
+def test_what_was_found_stays_mended(target: str):
+    found = sorted((ROOT / "tests" / "fuzz" / "found").glob(f"{target}-*.onnx"))
+    result = fuzz(target, *found)
+    assert result.stdout == "".join(f"{file}: fine\n" for file in found)

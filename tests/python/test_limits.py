@@ -299,3 +299,53 @@ def test_the_memory_of_what_is_folded_has_a_limit():
     x = np.ones((512, 512), np.float32)
     for rep in (folded, left):
         np.testing.assert_array_equal(rep.run([x])[0], np.tril(x) + x)
+
+
+def boxes_apart(count):
+    """So many boxes of one class, none of which overlaps another: each is compared with all before it."""
+    corners = np.arange(count, dtype=np.float32)[None, :, None] * 2 + np.float32([0, 0, 1, 1])
+    return [corners, np.linspace(1, 0.5, count, dtype=np.float32)[None, None], np.array([count])]
+
+
+def recurrent(op_type, gates, **attributes):
+    """A recurrent layer of 256 units, and an input of 100,000 steps."""
+    sizes = {"X": [100_000, 1, 4], "W": [1, gates * 256, 4], "R": [1, gates * 256, 256]}
+    values = {name: np.full(size, 0.01, np.float32) for name, size in sizes.items()}
+    node = helper.make_node(op_type, list(sizes), ["y"], hidden_size=256, **attributes)
+    weights = [numpy_helper.from_array(values[name], name) for name in "WR"]
+    return model_of([node], [tensor_info("X", element=FLOAT)], ["y"], initializer=weights), [values["X"]]
+
+
+@pytest.mark.parametrize(
+    "model, inputs",
+    [
+        (op_model("NonMaxSuppression", boxes_apart(60_000)), boxes_apart(60_000)),
+        recurrent("LSTM", 4),
+        recurrent("GRU", 3, clip=3.0),
+    ],
+    ids=["NonMaxSuppression", "LSTM", "GRU with clip"],
+)
+def test_one_node_is_stopped_as_well(model, inputs):
+    rep = onnx_torch.prepare(model, limits={"seconds": 0.3})
+    start = time.perf_counter()
+    with pytest.raises(StoppedError, match="longer than the 0.3 seconds"):
+        rep.run(inputs)
+    assert time.perf_counter() - start < 1.5
+
+
+def test_the_memory_of_strings_counts():
+    head = [tensor_info("i", element=INT64, shape=[]), tensor_info("more", element=BOOL, shape=[])]
+    text = tensor_info("text", element=TensorProto.STRING, shape=[1])
+    doubled = tensor_info("doubled", element=TensorProto.STRING, shape=[1])
+    nodes = [
+        helper.make_node("Identity", ["more"], ["more_"]),
+        helper.make_node("StringConcat", ["text", "text"], ["doubled"], name="double"),
+    ]
+    more = tensor_info("more_", element=BOOL, shape=[])
+    body = helper.make_graph(nodes, "body", [*head, text], [more, doubled])
+    made = helper.make_node("Loop", ["times", "", "text"], ["y"], body=body)
+    rep = onnx_torch.prepare(model_of([made], [TIMES, text], ["y"], opset=20), limits={"memory": 1e6})
+    assert len(rep.run([np.array(10), np.array(["x"])])[0][0]) == 2**10
+    with pytest.raises(StoppedError, match=r"allows it 1000000 \(memory\)") as stopped:
+        rep.run([np.array(40), np.array(["x"])])
+    assert stopped.value.node_name == "double"

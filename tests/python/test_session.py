@@ -949,6 +949,42 @@ def test_bindings_that_do_not_fit(ort):
     np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], 3 * X)
 
 
+@pytest.mark.parametrize(
+    "element, shape, pointer, why",
+    [
+        (np.float32, (2, 3), 0, "24 bytes cannot lie at the address 0"),
+        (np.float32, (2, 3), -8, "24 bytes cannot lie at the address -8"),
+        (np.float32, (2, 3), 2**64 - 8, "24 bytes cannot lie at the address"),
+        (np.float32, (2**40, 2**40), 64, "bytes cannot lie at the address 64"),
+        (np.float32, (-2, -3), 64, r"cannot have the shape \[-2, -3\]"),
+        (np.float32, (2, 3), 66, "the address 66 is not aligned for elements of type float32"),
+        (np.object_, (2, 3), 64, "cannot be at an address"),
+        (np.str_, (2, 3), 64, "cannot be at an address"),
+    ],
+)
+def test_binds_no_memory_that_cannot_be(element, shape, pointer, why):
+    binding = onnx_torch.InferenceSession(two_outputs()).io_binding()
+    for bind in binding.bind_input, binding.bind_output:
+        with pytest.raises(onnx_torch.InputError, match=why):
+            bind("sum" if bind == binding.bind_output else "x", "cpu", 0, element, shape, pointer)
+
+
+def test_bound_memory_of_another_type_or_size_is_refused():
+    session = onnx_torch.InferenceSession(two_outputs())
+    binding, memory = session.io_binding(), np.zeros((2, 3), np.float64)
+    for element, shape in (np.float64, (2, 3)), (np.float32, (1, 3)), (np.float32, (6,)):
+        binding.bind_cpu_input("x", X)
+        binding.bind_cpu_input("y", X)
+        binding.bind_output("sum", "cpu", 0, element, shape, memory.ctypes.data)
+        with pytest.raises(onnx_torch.InputError, match="cannot take float32 of shape"):
+            session.run_with_iobinding(binding)
+    binding.bind_output("sum")
+    binding.bind_input("x", "cpu", 0, np.float64, memory.shape, memory.ctypes.data)
+    with pytest.raises(onnx_torch.InputError, match="must be tensor"):
+        session.run_with_iobinding(binding)
+    assert not memory.any()
+
+
 @absent_cuda
 def test_binds_no_device_that_is_not_there():
     binding = onnx_torch.InferenceSession(two_outputs()).io_binding()

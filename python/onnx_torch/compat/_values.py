@@ -28,6 +28,8 @@ __all__ = ["OrtValue", "OrtValueVector", "SparseTensor", "copy_tensors"]
 
 Tensor: TypeAlias = "np.ndarray[Any, Any] | torch.Tensor"
 
+_LAST_ADDRESS = 2**64 - 1  # of any machine
+
 _DENSE = "tensors that go into models and come out of them are dense"
 SparseTensor = absent_class("SparseTensor", _DENSE, "sparse_coo_from_numpy", "sparse_csr_from_numpy")
 
@@ -99,14 +101,25 @@ class _CudaMemory:
 
 def at_address(pointer: int, device: TorchDevice, element: Any, shape: Sequence[int]) -> Tensor:
     """The caller's memory as an array on the host, or as a tensor on a CUDA device."""
-    size = math.prod(shape) * numpy_dtype(element).itemsize
+    dtype = numpy_dtype(element)
+    if dtype.hasobject or dtype.kind in "US":
+        raise InvalidArgument(
+            f"elements of type {dtype} do not lie in memory as numbers do: they cannot be at an address"
+        )
+    if any(size < 0 for size in shape):
+        raise InvalidArgument(f"what lies at an address cannot have the shape {list(shape)}")
+    size = math.prod(shape) * dtype.itemsize
+    if not 0 <= pointer <= _LAST_ADDRESS - size or (pointer == 0 and size > 0):
+        raise InvalidArgument(f"{size} bytes cannot lie at the address {pointer}")
+    if pointer % dtype.alignment:
+        raise InvalidArgument(f"the address {pointer} is not aligned for elements of type {dtype}")
     if device.type == "cuda":
         import torch
 
         memory = torch.as_tensor(_CudaMemory(pointer, size), device=str(device))
         return memory.view(_torch_dtype(element)).reshape(tuple(shape))
     array: np.ndarray[Any, Any] = np.ndarray(
-        tuple(shape), numpy_dtype(element), memoryview((ctypes.c_byte * size).from_address(pointer))
+        tuple(shape), dtype, memoryview((ctypes.c_byte * size).from_address(pointer))
     )
     return array
 

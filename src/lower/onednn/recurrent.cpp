@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 
+#include "kernels/run_guard.h"
 #include "lower/cpu_features.h"
 #include "lower/onednn/affine.h"
 #include "lower/onednn/packed.h"
@@ -192,7 +193,9 @@ class PackedLayer final : public PackedRecurrent {
                     memory(from_input),
                     memory(from_hidden)};
     const std::vector<Share> shares = shares_of(batch);
+    const RunWatch watch;
     for (int64_t begin = 0; begin < time; begin += at_once) {
+      watch.check();
       for (int64_t direction = 0; direction < directions(); ++direction) multiply_inputs(work, begin, direction);
       const auto take = [&](const Share& share) { take_share(work, begin, share); };
       if (in_turn()) {
@@ -303,7 +306,9 @@ class PackedLayer final : public PackedRecurrent {
     for (const at::Tensor& state : initial) states.push_back(state[0]);
     std::vector<at::Tensor> over_time{states[0]};
     const at::Tensor gates = product(directions_[0]->input, x);
+    const RunWatch watch;
     for (int64_t step = 0; step < x.size(0); ++step) {
+      watch.check();
       const std::vector<at::Tensor> next = next_states(gates[step], states);
       for (size_t i = 0; i < states.size(); ++i)
         states[i] = within ? at::where((*within)[step], next[i], states[i]) : next[i];

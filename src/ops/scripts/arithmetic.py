@@ -1,18 +1,19 @@
 # Shape arithmetic on the host, division of integers, and the broadcasting of old opsets.
 
 
-# The least integer divided by -1 would end the process, as would a remainder of 0.
+# Division by 0 would end the process, as would that of the least integer by -1. It lies in a branch of its own: what is
+# folded while translating may be run behind an assert that fails.
 def truncated_quotient(a: int, b: int) -> int:
-    assert b != 0, "division by zero"
-    if b == -1:
+    if b == 0 or b == -1:
+        assert b != 0, "division by zero"
         return -a
     floor = a // b
     return floor + 1 if floor < 0 and floor * b != a else floor
 
 
 def floor_remainder(a: int, b: int) -> int:
-    assert b != 0, "division by zero"
-    if b == -1:
+    if b == 0 or b == -1:
+        assert b != 0, "division by zero"
         return 0
     return a % b
 

@@ -24,7 +24,11 @@ def batch_coordinates(indices: Tensor, axis: int) -> Tensor:
 # Indices for ATen's index and index_put: the last dimension of `indices` holds coordinates, to follow those of the
 # `batch_dims` dimensions that it shares with the data. (Without a loop where there are none: a list that is appended to
 # makes torch analyse what the whole graph writes.)
-def coordinates(indices: Tensor, batch_dims: int) -> List[Tensor]:
+def coordinates(data: Tensor, indices: Tensor, batch_dims: int) -> List[Tensor]:
+    count, most = indices.size(-1), data.dim() - batch_dims
+    if count > most:  # there may be billions: no tensor of no elements takes memory
+        assert count <= most, "{} coordinates are too many for {} dimensions".format(count, most)
+        return [indices]
     given = torch.unbind(indices, -1)
     if batch_dims == 0:
         return given
@@ -32,11 +36,11 @@ def coordinates(indices: Tensor, batch_dims: int) -> List[Tensor]:
 
 
 def gather_nd(data: Tensor, indices: Tensor, batch_dims: int) -> Tensor:
-    return torch.index(data, coordinates(indices, batch_dims))
+    return torch.index(data, coordinates(data, indices, batch_dims))
 
 
 def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
-    return torch.index_put(data, coordinates(indices, 0), updates)
+    return torch.index_put(data, coordinates(data, indices, 0), updates)
 
 
 # The dimensions that the coordinates address, and those that they do not, are flattened into one each.
@@ -45,7 +49,7 @@ def scatter_nd_reduce(data: Tensor, indices: Tensor, updates: Tensor, reduce: st
     rows, columns = flat_sizes(data.size(), len(addressed))
     table = torch.reshape(data, [rows, columns])
     numbers = torch.reshape(torch.arange(rows, device=data.device), addressed)
-    targets = torch.reshape(torch.index(numbers, coordinates(indices, 0)), [-1, 1])
+    targets = torch.reshape(torch.index(numbers, coordinates(data, indices, 0)), [-1, 1])
     values = torch.reshape(updates, [targets.size(0), columns])
     result = torch.scatter_reduce(table, 0, torch.expand(targets, values.size()), values, reduce)
     return torch.reshape(result, data.size())

@@ -127,7 +127,7 @@ def one_hot_encoder(X: Tensor, categories: Tensor, zeros: bool) -> Tensor:
 def zip_map(X: Tensor, labels: Tensor) -> List[Tuple[Tensor, Tensor]]:
     rows = rows_of(X)
     assert rows.size(1) == labels.size(0), "{} columns cannot have {} labels".format(rows.size(1), labels.size(0))
-    return [(labels, row) for row in torch.unbind(rows)]
+    return [(labels, row) for row in elements_of(rows, 0)]
 
 
 def dict_vectorizer(X: Tuple[Tensor, Tensor], vocabulary: Tensor) -> Tensor:

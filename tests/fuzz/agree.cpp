@@ -1,0 +1,34 @@
+#include "agree.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <variant>
+
+namespace onnxtorch::fuzz {
+namespace {
+
+struct Agreement {
+  bool (*tensors_agree)(const at::Tensor&, const at::Tensor&);
+
+  bool operator()(const at::Tensor& a, const at::Tensor& b) const { return tensors_agree(a, b); }
+  bool operator()(const Strings& a, const Strings& b) const { return a.values == b.values && a.sizes == b.sizes; }
+  bool operator()(const Sequence& a, const Sequence& b) const { return std::ranges::equal(a.items, b.items, *this); }
+  bool operator()(const Map& a, const Map& b) const { return (*this)(a.keys, b.keys) && (*this)(a.values, b.values); }
+  bool operator()(std::monostate, std::monostate) const { return true; }
+  bool operator()(const Data& a, const Data& b) const { return (*this)(a.value(), b.value()); }
+
+  // Of the same kind, and alike as such.
+  template <typename... Kinds>
+  bool operator()(const std::variant<Kinds...>& a, const std::variant<Kinds...>& b) const {
+    const auto same = [&](const auto& x) { return (*this)(x, std::get<std::decay_t<decltype(x)>>(b)); };
+    return a.index() == b.index() && std::visit(same, a);
+  }
+};
+
+}  // namespace
+
+bool agree(const Data& a, const Data& b, bool (*tensors_agree)(const at::Tensor&, const at::Tensor&)) {
+  return Agreement{tensors_agree}(a, b);
+}
+
+}  // namespace onnxtorch::fuzz

@@ -1,0 +1,13 @@
+// Whether two results are the same.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "onnx_torch/model.h"
+
+namespace onnxtorch::fuzz {
+
+// Of the same kind and structure, with strings that are equal and tensors that agree.
+bool agree(const Data& a, const Data& b, bool (*tensors_agree)(const at::Tensor&, const at::Tensor&));
+
+}  // namespace onnxtorch::fuzz

@@ -1,0 +1,30 @@
+// A model, and what its inputs are fed.
+#pragma once
+
+#include <onnx/onnx-ml.pb.h>
+
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "onnx_torch/model.h"
+
+namespace onnxtorch::fuzz {
+
+struct Case {
+  onnx::ModelProto model;
+  std::map<std::string, Data> feeds;
+};
+
+// Inputs are fed from initializers of their names. None where the bytes are no model.
+std::optional<Case> case_of(const std::string& bytes);
+
+// Whether one of the names, or a longer one, is anywhere in a model.
+bool names_one_of(const onnx::ModelProto& model, std::initializer_list<std::string_view> names);
+
+// Whether a model gives something else each time.
+bool draws_numbers(const onnx::ModelProto& model);
+
+}  // namespace onnxtorch::fuzz

@@ -1,0 +1,33 @@
+#!/bin/bash -eu
+# Builds one program for each target of docs/fuzzing.md, with the official cases as what they begin with.
+
+# torch is compiled with GNU's C++ library, and so must be what links it.
+export CXXFLAGS="${CXXFLAGS/-stdlib=libc++/}"
+
+python3 -m venv /tmp/environment
+. /tmp/environment/bin/activate
+pip install -r requirements/dev.txt
+
+# The package as users have it, for what makes the files to begin with.
+CC=clang CXX=clang++ CFLAGS="" CXXFLAGS="" pip install --no-build-isolation .
+
+cmake -G Ninja -S . -B /tmp/build -D CMAKE_BUILD_TYPE=Release -D ONNX_TORCH_LIBFUZZER=ON -D ONNX_TORCH_BUILD_PYTHON=OFF \
+  -D ONNX_TORCH_INSTALL=OFF -D ONNX_TORCH_CUDA=OFF -D ONNX_TORCH_CCACHE=OFF
+ninja -C /tmp/build onnx_torch_libfuzzer_{prepare,run,differential,image}
+
+python tests/fuzz/seeds.py /tmp/seeds
+libraries=$(python -c "import torch; print(torch.__path__[0])")/lib
+for target in prepare run differential image; do
+  program=$OUT/onnx_torch_libfuzzer_$target
+  cp "/tmp/build/tests/fuzz/onnx_torch_libfuzzer_$target" "$program"
+  patchelf --set-rpath "\$ORIGIN/lib" "$program"
+  folder=models
+  [ "$target" = image ] && folder=images
+  zip -qjr "${program}_seed_corpus.zip" "/tmp/seeds/$folder"
+done
+
+# What is there where the targets run: they are copied without what was installed here.
+mkdir -p "$OUT/lib"
+ldd "/tmp/build/tests/fuzz/onnx_torch_libfuzzer_run" | awk '$3 ~ /^\// && $3 !~ /\/(libc|libm|ld-linux|libpthread|libdl)[-.]/ { print $3 }' |
+  xargs -I{} cp -n {} "$OUT/lib/"
+cp -n "$libraries"/*.so* "$OUT/lib/" || true

@@ -1,0 +1,103 @@
+// Runs models by many threads at once: one model by all of them, then one model by each, again and again with other
+// models. Results must be those of one thread, to the bit. Under ThreadSanitizer, it finds what threads do to each other.
+#include <ATen/ATen.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "agree.h"
+#include "case.h"
+#include "files.h"
+#include "onnx_torch/model.h"
+#include "random.h"
+
+namespace onnxtorch::fuzz {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Prepared {
+  Case of;
+  CompiledModel model;
+  Outputs expected;
+};
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  const at::Tensor x = a.contiguous(), y = b.contiguous();
+  return x.numel() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
+}
+
+// None where the model cannot be run, or gives something else each time.
+std::optional<Prepared> prepared(const std::string& bytes) {
+  std::optional<Case> of = case_of(bytes);
+  if (!of || draws_numbers(of->model)) return {};
+  try {
+    CompiledModel model = Model::from_bytes(of->model.SerializeAsString()).compile({.threads = 1});
+    Outputs expected = model.run(of->feeds);
+    return Prepared{*std::move(of), std::move(model), std::move(expected)};
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+bool run_agrees(const Prepared& prepared) {
+  const Outputs outputs = prepared.model.run(prepared.of.feeds);
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (!agree(outputs[i], prepared.expected[i], same_bits)) return false;
+  return true;
+}
+
+template <typename Work>
+void at_once(size_t count, const Work& work) {
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < count; ++i) threads.emplace_back([&work, i] { work(i); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+int run(const std::string& folder, double seconds, size_t threads) {
+  constexpr int kRuns = 20;  // of a model, by each thread
+  const std::vector<std::string> files = files_in(folder);
+  Random random(std::random_device{}());
+  std::atomic<int64_t> runs = 0, differ = 0;
+  const auto count = [&](const Prepared& model) {
+    for (int i = 0; i < kRuns; ++i) differ += run_agrees(model) ? 0 : 1;
+    runs += kRuns;
+  };
+  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  while (Clock::now() < end) {
+    std::vector<const std::string*> chosen;
+    for (size_t i = 0; i < threads; ++i) chosen.push_back(&random.of(files));
+    std::vector<std::optional<Prepared>> models(threads);
+    at_once(threads, [&](size_t i) { models[i] = prepared(*chosen[i]); });
+    std::erase(models, std::nullopt);
+    if (models.empty()) continue;
+    at_once(threads, [&](size_t) { count(*models[0]); });
+    at_once(models.size(), [&](size_t i) { count(*models[i]); });
+  }
+  std::cout << runs << " runs by " << threads << " threads, of which " << differ << " differ" << std::endl;
+  return differ > 0 ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace onnxtorch::fuzz
+
+int main(int count, char** values) {
+  if (count != 4) {
+    std::cerr << "usage: onnx_torch_threads FOLDER SECONDS THREADS\n";
+    return 2;
+  }
+  try {
+    onnxtorch::make_ready();
+    return onnxtorch::fuzz::run(values[1], std::stod(values[2]), std::stoul(values[3]));
+  } catch (const std::exception& error) {
+    std::cerr << "onnx_torch_threads: " << error.what() << "\n";
+    return 1;
+  }
+}
