@@ -1,5 +1,5 @@
-// Tells libFuzzer which code an input reaches: GCC calls the function below in every block of code that it compiles with
-// -fsanitize-coverage=trace-pc, and libFuzzer reads counters of any kind that lie in a section of this name.
+// Tells libFuzzer which code an input reaches: GCC calls the function below in every block of code that it compiles
+// with -fsanitize-coverage=trace-pc, and libFuzzer reads counters of any kind that lie in a section of this name.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,5 +1,6 @@
 // Runs models by many threads at once: one model by all of them, then one model by each, again and again with other
-// models. Results must be those of one thread, to the bit. Under ThreadSanitizer, it finds what threads do to each other.
+// models. Results must be those of one thread, to the bit. Under ThreadSanitizer, it finds what threads do to each
+// other.
 #include <ATen/ATen.h>
 
 #include <atomic>
