@@ -22,10 +22,7 @@ using c10::DebugInfoKind;
 
 thread_local RunGuard* guard = nullptr;
 
-void check_run() {
-  check_interruption();
-  if (guard) guard->check();
-}
+void check_run() { RunWatch().check(); }
 
 void check_iteration(int64_t iteration) {
   if (guard) guard->check_iteration(iteration);
