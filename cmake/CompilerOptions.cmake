@@ -50,3 +50,6 @@ if(ONNX_TORCH_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     endif()
   endif()
 endif()
+
+# The linker is the compiler's own: lld 14 lets the frame of an empty function hide that of the next one, and an exception that
+# passes there ends the process.

@@ -87,6 +87,7 @@ bool attends_to_non_finite(const Case& of) {
 // As far as sums in another order may differ. A NaN is one in both; what is infinite in one may be large in the other.
 bool alike(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  if (a.is_complex()) return alike(at::view_as_real(a.resolve_conj()), at::view_as_real(b.resolve_conj()));
   if (!a.is_floating_point()) return at::equal(a.flatten(), b.flatten());
   const at::Tensor x = a.to(at::kDouble).flatten(),
                    y = b.to(at::kDouble).flatten();  // ATen compares up to 64 dimensions
