@@ -161,11 +161,16 @@ class Watch {
 bool Crowding::after(Time passed, Time waited) {
   constexpr int kUsual = 4;                   // one part of the time in so many
   constexpr Time kUnusual = milliseconds(6);  // more than those take who come and go
-  constexpr Time kLong = milliseconds(1), kQuiet = seconds(2);
+  constexpr Time kLong = milliseconds(1);
+  constexpr Time kShortHold = milliseconds(250), kLongHold = seconds(2), kAfresh = seconds(4);
   passed = std::min<Time>(passed, milliseconds(100));  // the process may have been stopped
   quiet_ = waited < kLong ? quiet_ + passed : Time(0);
   unusual_ = std::max(Time(0), unusual_ + waited - passed / kUsual);
-  crowded_ = crowded_ ? quiet_ < kQuiet : unusual_ >= kUnusual;
+  since_ += passed;
+  if (crowded_ == (crowded_ ? quiet_ < hold_ : unusual_ >= kUnusual)) return crowded_;
+  crowded_ = !crowded_;
+  if (crowded_) hold_ = hold_ == Time(0) || since_ >= kAfresh ? kShortHold : std::min<Time>(2 * hold_, kLongHold);
+  since_ = Time(0);
   return crowded_;
 }
 

@@ -16,7 +16,7 @@
 namespace onnxtorch {
 
 // Whether others keep the processors busy, as long waits tell: soon after they begin, and until there has been none for
-// a while.
+// a while, which is short at first (a process that loads beside us) and longer each time they come back soon.
 class __attribute__((visibility("default"))) Crowding {
  public:
   using Time = std::chrono::nanoseconds;
@@ -28,6 +28,8 @@ class __attribute__((visibility("default"))) Crowding {
   bool crowded_ = false;
   Time unusual_{0};  // what was waited of late, beyond what is usual
   Time quiet_{0};    // since the last long wait
+  Time hold_{0};     // how long it has to be quiet
+  Time since_{0};    // since it began to be crowded, or ended
 };
 
 // How long the process's threads have waited for a processor, while they could have run, beyond what it takes to wake

@@ -55,10 +55,28 @@ TEST(Crowding, LastsUntilLongWaitsHaveEnded) {
   Crowding crowding;
   EXPECT_TRUE(crowding.after(kStep, milliseconds(20)));
   for (int i = 0; i < 10; ++i) {
-    EXPECT_TRUE(after(crowding, milliseconds(1500), nanoseconds(0)));
+    EXPECT_TRUE(after(crowding, milliseconds(200), nanoseconds(0)));
     EXPECT_TRUE(crowding.after(kStep, milliseconds(2)));
   }
-  EXPECT_FALSE(after(crowding, seconds(3), microseconds(500)));
+  EXPECT_FALSE(after(crowding, milliseconds(300), microseconds(500)));
+}
+
+TEST(Crowding, LastsLongerWhereItComesBackSoon) {
+  Crowding crowding;
+  for (const int hold : {250, 500, 1000, 2000, 2000}) {
+    EXPECT_TRUE(crowding.after(kStep, milliseconds(20)));
+    EXPECT_TRUE(after(crowding, milliseconds(hold) - kStep, nanoseconds(0)));
+    EXPECT_FALSE(after(crowding, milliseconds(100), nanoseconds(0)));
+  }
+}
+
+TEST(Crowding, IsShortAgainAfterALongQuiet) {
+  Crowding crowding;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(crowding.after(kStep, milliseconds(20)));
+    EXPECT_FALSE(after(crowding, milliseconds(300), nanoseconds(0)));
+    EXPECT_FALSE(after(crowding, seconds(4), nanoseconds(0)));
+  }
 }
 
 TEST(Crowding, TakesNoTimeInWhichTheProcessWasStopped) {
