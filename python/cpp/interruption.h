@@ -3,8 +3,8 @@
 
 #include <optional>
 
+#include "base/interruption.h"
 #include "gil.h"
-#include "kernels/interruption.h"
 
 namespace onnxtorch {
 

@@ -5,23 +5,21 @@
 
 #include <algorithm>
 
+#include "base/recording.h"
 #include "export.h"
 #include "external_reader.h"
 #include "import/external_data.h"
+#include "import/schema.h"
 #include "import/tensor_proto.h"
 #include "interruption.h"
-#include "kernels/recording.h"
+#include "kernels/cpu/cpu_features.h"
 #include "logged_warnings.h"
-#include "lower/cpu_features.h"
-#include "lower/host_work.h"
-#include "lower/waits.h"
 #include "numpy_values.h"
 #include "onnx_torch/library.h"
 #include "onnx_torch/model.h"
+#include "passes/device/host_work.h"
+#include "passes/device/waits.h"
 #include "python_torch.h"
-#include "registry/registry.h"
-#include "registry/schema.h"
-#include "registry/user_operators.h"
 #include "run.h"
 #include "runtime/devices.h"
 #include "runtime/pending_error.h"
@@ -32,6 +30,8 @@
 #include "text.h"
 #include "torch_values.h"
 #include "translate/aten_operators.h"
+#include "translate/registry.h"
+#include "translate/user_operators.h"
 
 namespace py = pybind11;
 using namespace onnxtorch;
@@ -488,7 +488,8 @@ PYBIND11_MODULE(_C, m) {
       "passes",
       [](const std::string& device) {
         std::vector<std::pair<std::string, std::string>> passes;
-        for (const Pass& pass : passes_for(available_device(device))) passes.emplace_back(pass.name, pass.what);
+        for (const Pass& pass : optional_passes_for(available_device(device)))
+          passes.emplace_back(pass.name, pass.what);
         return passes;
       },
       "The name of each pass that a model goes through for a device, and what it does.");

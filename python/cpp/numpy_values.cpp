@@ -8,8 +8,8 @@
 #include <span>
 #include <unordered_map>
 
+#include "base/view_of.h"
 #include "import/storage.h"
-#include "kernels/view_of.h"
 #include "shared_object.h"
 #include "text.h"
 #include "torch_values.h"

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "registry/user_operators.h"
 #include "runtime/torch_tensor.h"
+#include "translate/user_operators.h"
 
 namespace onnxtorch {
 namespace translator {

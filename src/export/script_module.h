@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "graph/program.h"
 #include "onnx_torch/error.h"
-#include "translate/program.h"
 
 namespace onnxtorch {
 

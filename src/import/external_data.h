@@ -8,8 +8,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/fork_safe.h"
 #include "import/open_file.h"
-#include "kernels/fork_safe.h"
 #include "onnx_torch/external.h"
 
 namespace onnx {

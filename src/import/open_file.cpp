@@ -14,7 +14,7 @@
 #include <ranges>
 #include <system_error>
 
-#include "kernels/own_pages.h"
+#include "base/own_pages.h"
 
 namespace onnxtorch {
 namespace {

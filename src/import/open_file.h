@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/fork_safe.h"
+#include "base/fork_safe.h"
 #include "onnx_torch/external.h"
 
 namespace onnxtorch {

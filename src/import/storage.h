@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-#include "import/element_type.h"
+#include "base/element_type.h"
 
 namespace onnxtorch {
 

@@ -10,8 +10,8 @@
 #include <optional>
 #include <string>
 
+#include "base/view_of.h"
 #include "import/storage.h"
-#include "kernels/view_of.h"
 #include "onnx_torch/error.h"
 
 namespace onnxtorch {

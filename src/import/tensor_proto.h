@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "import/element_type.h"
+#include "base/element_type.h"
 #include "import/external_data.h"
 
 namespace onnx {

@@ -1,7 +1,7 @@
 // Activations, element by element, and Softmax, LogSoftmax, Hardmax.
 #include "ops/arithmetic.h"
 #include "ops/ops.h"
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 namespace onnxtorch {
 namespace {

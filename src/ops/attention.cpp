@@ -1,6 +1,6 @@
 // Attention, FlexAttention, RotaryEmbedding, LinearAttention.
 #include "ops/ops.h"
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 namespace onnxtorch {
 namespace {

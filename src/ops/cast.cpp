@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cctype>
 
-#include "kernels/small_float.h"
+#include "kernels/standard/small_float.h"
 #include "ops/arithmetic.h"
 #include "ops/ops.h"
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 namespace onnxtorch {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "ops/ops.h"
 #include "ops/spatial.h"
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 namespace onnxtorch {
 namespace {

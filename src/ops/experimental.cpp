@@ -2,7 +2,7 @@
 // or under another one are with their successors: DynamicSlice, MeanVarianceNormalization, ThresholdedRelu.
 #include "ops/cast.h"
 #include "ops/ops.h"
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 namespace onnxtorch {
 namespace {

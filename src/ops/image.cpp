@@ -3,7 +3,7 @@
 #include <array>
 
 #include "ops/ops.h"
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 namespace onnxtorch {
 namespace {

@@ -5,7 +5,7 @@
 #include "ops/arithmetic.h"
 #include "ops/host_ints.h"
 #include "ops/ops.h"
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 namespace onnxtorch {
 namespace {

@@ -1,7 +1,7 @@
 // NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss.
 #include "ops/cast.h"
 #include "ops/ops.h"
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 namespace onnxtorch {
 namespace {

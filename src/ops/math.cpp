@@ -3,7 +3,7 @@
 
 #include "ops/arithmetic.h"
 #include "ops/ops.h"
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 namespace onnxtorch {
 namespace {

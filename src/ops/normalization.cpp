@@ -5,7 +5,7 @@
 
 #include "ops/cast.h"
 #include "ops/ops.h"
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 namespace onnxtorch {
 namespace {

@@ -1,4 +1,4 @@
-// The operator families, one register function each. A new family is declared here and called in registry/table.cpp.
+// The operator families, one register function each. A new family is declared here and called in ops/table.cpp.
 #pragma once
 
 namespace onnxtorch {

@@ -1,6 +1,6 @@
 // Optional, OptionalHasElement, OptionalGetElement.
 #include "ops/ops.h"
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 namespace onnxtorch {
 namespace {

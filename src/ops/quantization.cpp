@@ -7,7 +7,7 @@
 #include "ops/cast.h"
 #include "ops/ops.h"
 #include "ops/spatial.h"
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 namespace onnxtorch {
 namespace {

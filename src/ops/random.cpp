@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "ops/ops.h"
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 namespace onnxtorch {
 namespace {

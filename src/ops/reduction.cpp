@@ -8,7 +8,7 @@
 #include "ops/cast.h"
 #include "ops/host_ints.h"
 #include "ops/ops.h"
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 namespace onnxtorch {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "ops/ops.h"
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 namespace onnxtorch {
 namespace {

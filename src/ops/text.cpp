@@ -1,9 +1,9 @@
 // StringConcat, StringSplit, StringNormalizer, RegexFullMatch, TfIdfVectorizer.
 #include <ATen/core/ivalue.h>
 
-#include "kernels/tfidf.h"
+#include "kernels/standard/tfidf.h"
 #include "ops/ops.h"
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 namespace onnxtorch {
 namespace {

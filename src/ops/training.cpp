@@ -1,6 +1,6 @@
 // ai.onnx.preview.training: Gradient, Adagrad, Adam, Momentum.
 #include "ops/ops.h"
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 namespace onnxtorch {
 namespace {

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string_view>
 
-#include "kernels/cuda_library.h"
+#include "base/cuda_library.h"
 #include "onnx_torch/error.h"
 
 namespace onnxtorch {

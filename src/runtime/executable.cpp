@@ -6,11 +6,11 @@
 
 #include <stdexcept>
 
-#include "kernels/arrange.h"
-#include "kernels/neighbours.h"
+#include "base/arrange.h"
+#include "base/neighbours.h"
+#include "graph/loops.h"
 #include "runtime/pending_error.h"
 #include "runtime/text_of.h"
-#include "translate/loops.h"
 
 namespace onnxtorch {
 namespace {

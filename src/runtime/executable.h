@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "kernels/work_memory.h"
-#include "translate/program.h"
+#include "base/work_memory.h"
+#include "graph/program.h"
 
 namespace onnxtorch {
 

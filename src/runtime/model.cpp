@@ -8,17 +8,17 @@
 #include <cctype>
 #include <sstream>
 
-#include "kernels/interruption.h"
-#include "kernels/note_shape.h"
-#include "lower/place.h"
-#include "lower/waits.h"
+#include "base/interruption.h"
+#include "base/note_shape.h"
+#include "base/prepare_guard.h"
+#include "base/thread_limit.h"
+#include "passes/device/place.h"
+#include "passes/device/waits.h"
 #include "runtime/devices.h"
 #include "runtime/processor_quota.h"
 #include "runtime/text_of.h"
-#include "runtime/thread_limit.h"
 #include "runtime/to_device.h"
 #include "translate/aten_operators.h"
-#include "translate/prepare_guard.h"
 
 namespace onnxtorch {
 namespace {

@@ -10,18 +10,18 @@
 #include <utility>
 #include <vector>
 
+#include "base/node_timer.h"
+#include "base/recent.h"
+#include "base/run_guard.h"
+#include "graph/program.h"
 #include "import/model_reader.h"
-#include "kernels/node_timer.h"
-#include "kernels/run_guard.h"
-#include "lower/cpu.h"
-#include "lower/placement.h"
-#include "lower/recent.h"
 #include "onnx_torch/options.h"
+#include "passes/cpu/packed_weights.h"
+#include "passes/device/placement.h"
 #include "runtime/cuda_settings.h"
 #include "runtime/executable.h"
 #include "runtime/pipeline.h"
 #include "runtime/recorded_runs.h"
-#include "translate/program.h"
 
 namespace onnxtorch {
 

@@ -6,14 +6,11 @@
 #include <functional>
 #include <vector>
 
+#include "graph/program.h"
 #include "onnx_torch/options.h"
-#include "passes/pass.h"
-#include "translate/program.h"
+#include "passes/order.h"
 
 namespace onnxtorch {
-
-// All passes that a model goes through on a device, in their order.
-std::vector<Pass> passes_for(c10::Device device);
 
 // Is told each step when it is done, by its name.
 using Watcher = std::function<void(const char* step, const Program& program)>;

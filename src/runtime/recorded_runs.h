@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/recording.h"
-#include "lower/recent.h"
+#include "base/recent.h"
+#include "base/recording.h"
 #include "runtime/executable.h"
 
 namespace onnxtorch {

@@ -1,8 +1,8 @@
 // One argument of Translator::call.
 #pragma once
 
+#include "graph/value.h"
 #include "onnx_torch/arg.h"
-#include "translate/value.h"
 
 namespace onnxtorch {
 

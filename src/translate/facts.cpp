@@ -8,8 +8,8 @@
 #include <set>
 #include <string_view>
 
-#include "kernels/meta_kernels.h"
-#include "kernels/run_guard.h"
+#include "base/run_guard.h"
+#include "kernels/standard/meta_kernels.h"
 #include "translate/scripts.h"
 
 namespace onnxtorch {

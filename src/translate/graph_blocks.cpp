@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "translate/graph_location.h"
+#include "graph/graph_location.h"
 #include "translate/graph_translator.h"
 
 namespace onnxtorch {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "translate/graph_location.h"
+#include "graph/graph_location.h"
 #include "translate/graph_translator.h"
 #include "translate/inlining.h"
 #include "translate/scripts.h"

@@ -10,17 +10,17 @@
 #include <set>
 #include <unordered_set>
 
-#include "kernels/interruption.h"
-#include "kernels/run_guard.h"
-#include "registry/registry.h"
-#include "registry/user_operators.h"
+#include "base/interruption.h"
+#include "base/prepare_guard.h"
+#include "base/run_guard.h"
+#include "graph/graph_location.h"
+#include "graph/writes.h"
 #include "translate/aten_operators.h"
 #include "translate/attribute_references.h"
-#include "translate/graph_location.h"
 #include "translate/node_rules.h"
-#include "translate/prepare_guard.h"
+#include "translate/registry.h"
 #include "translate/signature.h"
-#include "translate/writes.h"
+#include "translate/user_operators.h"
 
 namespace onnxtorch {
 namespace {

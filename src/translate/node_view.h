@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/value.h"
+#include "import/schema.h"
 #include "onnx_torch/error.h"
-#include "registry/schema.h"
-#include "translate/value.h"
 
 namespace onnx {
 class AttributeProto;

@@ -4,8 +4,8 @@
 #include <typeinfo>
 #include <utility>
 
+#include "base/prepare_guard.h"
 #include "translate/node_view.h"
-#include "translate/prepare_guard.h"
 
 namespace onnxtorch {
 namespace {

@@ -11,10 +11,10 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "kernels/fork_safe.h"
-#include "translate/loops.h"
+#include "base/fork_safe.h"
+#include "graph/loops.h"
+#include "graph/writes.h"
 #include "translate/script_files.h"
-#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {

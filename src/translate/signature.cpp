@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "import/element_type.h"
+#include "base/element_type.h"
 #include "onnx_torch/error.h"
 
 namespace onnxtorch {

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/value.h"
 #include "translate/arg.h"
 #include "translate/node_view.h"
-#include "translate/value.h"
 
 namespace at {
 class Tensor;

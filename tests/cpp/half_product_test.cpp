@@ -1,4 +1,4 @@
-#include "lower/simd/half_product.h"
+#include "kernels/simd/half_product.h"
 
 #include <c10/util/Half.h>
 #include <gtest/gtest.h>

@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
+#include "graph/writes.h"
 #include "translate/scripts.h"
-#include "translate/writes.h"
 
 namespace onnxtorch {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/meta_kernels.h"
+#include "kernels/standard/meta_kernels.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

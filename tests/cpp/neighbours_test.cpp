@@ -1,4 +1,4 @@
-#include "kernels/neighbours.h"
+#include "base/neighbours.h"
 
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "lower/simd/panel_product.h"
+#include "kernels/simd/panel_product.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "each_kernels.h"
-#include "lower/onednn/strips.h"
+#include "kernels/cpu/quantized/strips.h"
 
 namespace onnxtorch {
 namespace {

@@ -1,4 +1,4 @@
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "registry/schema.h"
+#include "import/schema.h"
 
 namespace onnxtorch {
 namespace {

@@ -1,4 +1,4 @@
-#include "lower/simd/rows.h"
+#include "kernels/simd/rows.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "registry/schema.h"
+#include "import/schema.h"
 
 #include <gtest/gtest.h>
 #include <onnx/onnx-ml.pb.h>

@@ -3,20 +3,20 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include "lower/cpu_features.h"
-#include "lower/simd/attention.h"
-#include "lower/simd/chain.h"
-#include "lower/simd/group_norm.h"
-#include "lower/simd/half_product.h"
-#include "lower/simd/largest.h"
-#include "lower/simd/panel_product.h"
-#include "lower/simd/pooling.h"
-#include "lower/simd/quantized/quantize.h"
-#include "lower/simd/quantized/sums.h"
-#include "lower/simd/recurrent.h"
-#include "lower/simd/rotary.h"
-#include "lower/simd/rounding.h"
-#include "lower/simd/rows.h"
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/simd/attention.h"
+#include "kernels/simd/chain.h"
+#include "kernels/simd/group_norm.h"
+#include "kernels/simd/half_product.h"
+#include "kernels/simd/largest.h"
+#include "kernels/simd/panel_product.h"
+#include "kernels/simd/pooling.h"
+#include "kernels/simd/quantized/quantize.h"
+#include "kernels/simd/quantized/sums.h"
+#include "kernels/simd/recurrent.h"
+#include "kernels/simd/rotary.h"
+#include "kernels/simd/rounding.h"
+#include "kernels/simd/rows.h"
 
 namespace onnxtorch {
 namespace {

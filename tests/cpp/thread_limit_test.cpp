@@ -1,4 +1,4 @@
-#include "runtime/thread_limit.h"
+#include "base/thread_limit.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>

@@ -4,9 +4,9 @@
 
 #include <set>
 
+#include "graph/program.h"
 #include "model_builder.h"
 #include "runtime/model.h"
-#include "translate/program.h"
 
 namespace onnxtorch {
 namespace {

@@ -1,4 +1,4 @@
-#include "lower/simd/vector_math.h"
+#include "kernels/simd/vector_math.h"
 
 #include <gtest/gtest.h>
 

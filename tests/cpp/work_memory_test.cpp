@@ -1,4 +1,4 @@
-#include "kernels/work_memory.h"
+#include "base/work_memory.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

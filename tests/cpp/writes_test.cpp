@@ -1,5 +1,5 @@
 // Taking out nodes where some of them write.
-#include "translate/writes.h"
+#include "graph/writes.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/ir/ir.h>

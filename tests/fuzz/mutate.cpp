@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -318,6 +320,27 @@ void change_type(onnx_fuzz::ValueInfoProto& value, Random& random) {
   }
 }
 
+// --- What official cases leave out -----------------------------------------------------------------------------------
+
+// Weights become constants: initializers that nothing else is fed for. Only then are they laid out once.
+void make_constants(onnx_fuzz::GraphProto& graph) {
+  std::set<std::string> known;
+  for (const onnx_fuzz::TensorProto& tensor : graph.initializer()) known.insert(tensor.name());
+  auto& inputs = *graph.mutable_input();
+  const auto is_constant = [&](const onnx_fuzz::ValueInfoProto& input) { return known.contains(input.name()); };
+  if (!inputs.empty()) inputs.erase(std::remove_if(inputs.begin() + 1, inputs.end(), is_constant), inputs.end());
+}
+
+// Sizes become open: known only to who feeds the inputs.
+void open_sizes(onnx_fuzz::GraphProto& graph, Random& random) {
+  char name = 'a';
+  for (onnx_fuzz::ValueInfoProto& input : *graph.mutable_input()) {
+    if (!input.type().has_tensor_type()) continue;
+    for (auto& dim : *input.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim())
+      if (random.below(2)) dim.set_dim_param(std::string(1, name++));
+  }
+}
+
 void change(onnx_fuzz::ModelProto& model, const onnx_fuzz::ModelProto& other, Random& random) {
   switch (random.below(8)) {
     case 0:
@@ -353,6 +376,8 @@ void change(onnx_fuzz::ModelProto& model, const onnx_fuzz::ModelProto& other, Ra
 std::string mutate_model(const std::string& bytes, const std::string& other, Random& random) {
   onnx_fuzz::ModelProto model, second;
   if (!model.ParseFromString(bytes) || !second.ParseFromString(other)) return bytes;
+  if (random.one_in(3)) make_constants(*model.mutable_graph());
+  if (random.one_in(6)) open_sizes(*model.mutable_graph(), random);
   for (int64_t count = 1 + random.below(random.one_in(4) ? 8 : 2); count > 0; --count) change(model, second, random);
   return model.SerializeAsString();
 }

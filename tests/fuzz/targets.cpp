@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "agree.h"
+#include "base/run_guard.h"
 #include "case.h"
-#include "kernels/run_guard.h"
 #include "onnx_torch/model.h"
 #include "runtime/pipeline.h"
 
@@ -121,7 +121,7 @@ Outcome differential(const std::string& bytes) {
     }
     if (draws_numbers(of->model) || attends_to_non_finite(*of)) return Outcome::Ran;
     compare(*expected, *of, {}, "where it is optimized");
-    const std::vector<Pass> passes = passes_for(at::kCPU);
+    const std::vector<Pass> passes = optional_passes_for(at::kCPU);
     const std::string left_out = passes[std::hash<std::string>()(bytes) % passes.size()].name;
     compare(*expected, *of, {.disabled_passes = {left_out}}, "without the pass " + left_out);
     return Outcome::Ran;

@@ -240,7 +240,7 @@ def test_a_prepared_model_survives_spawn():
 
 
 def large_convolutions():
-    """y = conv(x), z = conv(y), of 1 MB each, which pass for large (src/kernels/work_memory.h)."""
+    """y = conv(x), z = conv(y), of 1 MB each, which pass for large (src/base/work_memory.h)."""
     weights = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype(np.float32)
     nodes = [helper.make_node("Conv", [x, "w"], [y], pads=[1, 1, 1, 1]) for x, y in ("xy", "yz")]
     x = tensor_info("x", element=TensorProto.FLOAT, shape=[1, 16, 128, 128])

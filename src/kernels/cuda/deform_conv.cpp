@@ -1,4 +1,4 @@
-#include "kernels/deform_conv.h"
+#include "kernels/standard/deform_conv.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>

@@ -1,6 +1,6 @@
 #include "kernels/cuda/deform_conv.h"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/sampling.h"
+#include "kernels/standard/sampling.h"
 
 namespace onnxtorch::cuda {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/detection.h"
+#include "kernels/standard/detection.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>

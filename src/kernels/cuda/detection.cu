@@ -1,4 +1,4 @@
-#include "kernels/boxes.h"
+#include "kernels/standard/boxes.h"
 #include "kernels/cuda/detection.h"
 #include "kernels/cuda/launch.cuh"
 

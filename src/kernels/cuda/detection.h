@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "kernels/regions.h"
+#include "kernels/standard/regions.h"
 
 namespace onnxtorch::cuda {
 

@@ -4,7 +4,7 @@
 #include <torch/library.h>
 
 #include "kernels/cuda/current.h"
-#include "kernels/element_wise_pass.h"
+#include "kernels/standard/element_wise_pass.h"
 
 namespace onnxtorch::cuda {
 namespace {

@@ -2,7 +2,7 @@
 #include "kernels/cuda/launch.cuh"
 
 #pragma nv_diag_suppress 549  // a step reads no local that no step before has set
-#include "kernels/element_wise_of.h"
+#include "kernels/standard/element_wise_of.h"
 
 namespace onnxtorch::cuda {
 

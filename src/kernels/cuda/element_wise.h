@@ -3,7 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/element_wise.h"
+#include "kernels/standard/element_wise.h"
 
 namespace onnxtorch::cuda {
 

@@ -1,4 +1,4 @@
-#include "kernels/find_keys.h"
+#include "kernels/standard/find_keys.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>

@@ -1,6 +1,6 @@
 #include "kernels/cuda/find_keys.h"
 #include "kernels/cuda/launch.cuh"
-#include "kernels/keys.h"
+#include "kernels/standard/keys.h"
 
 namespace onnxtorch::cuda {
 

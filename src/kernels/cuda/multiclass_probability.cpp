@@ -1,12 +1,12 @@
-#include "kernels/multiclass_probability.h"
+#include "kernels/standard/multiclass_probability.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
 #include <torch/library.h>
 
-#include "kernels/coupling.h"
 #include "kernels/cuda/current.h"
 #include "kernels/cuda/multiclass_probability.h"
+#include "kernels/standard/coupling.h"
 
 namespace onnxtorch::cuda {
 namespace {

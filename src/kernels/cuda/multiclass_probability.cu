@@ -1,4 +1,4 @@
-#include "kernels/coupling.h"
+#include "kernels/standard/coupling.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/multiclass_probability.h"
 

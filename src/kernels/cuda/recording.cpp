@@ -1,5 +1,5 @@
 // Recordings as CUDA graphs.
-#include "kernels/recording.h"
+#include "base/recording.h"
 
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>

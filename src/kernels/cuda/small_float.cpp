@@ -2,8 +2,8 @@
 
 #include <torch/library.h>
 
-#include "kernels/cast_small_float.h"
 #include "kernels/cuda/current.h"
+#include "kernels/standard/cast_small_float.h"
 
 namespace onnxtorch::cuda {
 namespace {

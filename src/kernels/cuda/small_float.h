@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "kernels/small_float.h"
+#include "kernels/standard/small_float.h"
 
 namespace onnxtorch::cuda {
 

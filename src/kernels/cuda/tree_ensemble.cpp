@@ -1,4 +1,4 @@
-#include "kernels/tree_ensemble.h"
+#include "kernels/standard/tree_ensemble.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>

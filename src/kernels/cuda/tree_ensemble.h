@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "kernels/trees.h"
+#include "kernels/standard/trees.h"
 
 namespace onnxtorch::cuda {
 

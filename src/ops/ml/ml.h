@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "registry/registry.h"
+#include "translate/registry.h"
 
 namespace onnxtorch {
 

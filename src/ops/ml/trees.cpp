@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "kernels/tree_ensemble.h"
+#include "kernels/standard/tree_ensemble.h"
 #include "ops/cast.h"
 #include "ops/ml/ml.h"
 

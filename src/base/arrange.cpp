@@ -1,0 +1,262 @@
+#include "base/arrange.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/util/strides.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/work_memory.h"
+
+namespace onnxtorch {
+namespace {
+
+struct Dim {
+  int64_t size, from, to;  // strides
+};
+using Dims = std::vector<Dim>;
+
+// A tile of so many rows and columns, or as many elements, stays in the level 1 cache on both sides.
+constexpr int64_t kTile = 32;
+constexpr size_t kMostDims = 64;  // each of two elements or more
+
+// From the outermost to the innermost of what is written; those that both sides go through as one are one.
+Dims dims_of(const at::Tensor& from, at::IntArrayRef to) {
+  Dims sorted;
+  for (int64_t i = 0; i < from.dim(); ++i) {
+    if (from.size(i) != 1) sorted.push_back({from.size(i), from.stride(i), to[i]});
+  }
+  std::ranges::sort(sorted, std::greater(), &Dim::to);
+  Dims dims = sorted.empty() ? Dims{{1, 1, 1}} : Dims();
+  for (const Dim& dim : sorted) {
+    const bool goes_on =
+        !dims.empty() && dims.back().from == dim.from * dim.size && dims.back().to == dim.to * dim.size;
+    if (goes_on) {
+      dims.back() = {dims.back().size * dim.size, dim.from, dim.to};
+    } else {
+      dims.push_back(dim);
+    }
+  }
+  return dims;
+}
+
+// Visits what the dimensions count: where it begins on both sides, and its number in the last of them.
+template <typename Visit>
+void for_each(at::ArrayRef<Dim> dims, int64_t begin, int64_t end, const Visit& visit) {
+  std::array<int64_t, kMostDims> at{};
+  int64_t from = 0, to = 0, rest = begin;
+  for (size_t d = dims.size(); d-- > 0;) {
+    at[d] = rest % dims[d].size;
+    rest /= dims[d].size;
+    from += at[d] * dims[d].from;
+    to += at[d] * dims[d].to;
+  }
+  for (int64_t i = begin; i < end; ++i) {
+    visit(from, to, at[dims.size() - 1]);
+    for (size_t d = dims.size(); d-- > 0;) {
+      from += dims[d].from;
+      to += dims[d].to;
+      if (++at[d] < dims[d].size) break;
+      from -= at[d] * dims[d].from;
+      to -= at[d] * dims[d].to;
+      at[d] = 0;
+    }
+  }
+}
+
+template <typename Visit>
+void for_each(at::ArrayRef<Dim> dims, int64_t elements_of_each, const Visit& visit) {
+  constexpr int64_t kGrain = 1 << 15;
+  int64_t count = 1;
+  for (const Dim& dim : dims) count *= dim.size;
+  at::parallel_for(0, count, std::max<int64_t>(kGrain / elements_of_each, 1),
+                   [&](int64_t begin, int64_t end) { for_each(dims, begin, end, visit); });
+}
+
+template <typename T>
+void copy_row(const Dim& row, const T* from, T* to) {
+  if (row.from == 1 && row.to == 1 && row.size >= kTile) {
+    std::memcpy(to, from, row.size * sizeof(T));
+  } else {
+    for (int64_t i = 0; i < row.size; ++i) to[i * row.to] = from[i * row.from];
+  }
+}
+
+// Threads share out tiles of short rows, and pieces of long ones.
+template <typename T>
+void copy_rows(Dims dims, const T* from, T* to) {
+  constexpr int64_t kPiece = 1 << 13;
+  const Dim row = dims.back();
+  dims.pop_back();
+  if (row.size >= kPiece) {
+    dims.push_back({(row.size + kPiece - 1) / kPiece, kPiece * row.from, kPiece * row.to});
+    for_each(dims, kPiece, [&](int64_t at_from, int64_t at_to, int64_t number) {
+      const int64_t count = std::min(kPiece, row.size - number * kPiece);
+      copy_row({count, row.from, row.to}, from + at_from, to + at_to);
+    });
+    return;
+  }
+  const Dim rows = dims.empty() ? Dim{1, 0, 0} : dims.back();
+  if (!dims.empty()) dims.pop_back();
+  const int64_t tile = std::clamp<int64_t>(kTile * kTile / row.size, 1, kTile);
+  dims.push_back({(rows.size + tile - 1) / tile, tile * rows.from, tile * rows.to});
+  for_each(dims, tile * row.size, [&](int64_t at_from, int64_t at_to, int64_t number) {
+    const int64_t count = std::min(tile, rows.size - number * tile);
+    for (int64_t i = 0; i < count; ++i) copy_row(row, from + at_from + i * rows.from, to + at_to + i * rows.to);
+  });
+}
+
+// A matrix of which the columns' elements are side by side where it is read, so far apart from column to column; and
+// the rows' where it is written.
+template <typename T>
+struct Matrix {
+  const T* from;
+  T* to;
+  int64_t column, row;
+
+  Matrix at(int64_t i, int64_t j) const { return {from + j * column + i, to + i * row + j, column, row}; }
+
+  void transpose(int64_t rows, int64_t columns) const {
+    if (columns < rows) {
+      for (int64_t j = 0; j < columns; ++j) {
+        for (int64_t i = 0; i < rows; ++i) to[i * row + j] = from[j * column + i];
+      }
+    } else {
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < columns; ++j) to[i * row + j] = from[j * column + i];
+      }
+    }
+  }
+};
+
+constexpr int64_t kBlock = 4;
+
+// In registers.
+void transpose_block(const Matrix<uint32_t>& matrix) {
+  using Four = uint32_t __attribute__((vector_size(16)));
+  Four columns[kBlock];
+  for (int64_t j = 0; j < kBlock; ++j) std::memcpy(&columns[j], matrix.from + j * matrix.column, sizeof(Four));
+  const Four a = __builtin_shufflevector(columns[0], columns[1], 0, 4, 1, 5),
+             b = __builtin_shufflevector(columns[2], columns[3], 0, 4, 1, 5),
+             c = __builtin_shufflevector(columns[0], columns[1], 2, 6, 3, 7),
+             d = __builtin_shufflevector(columns[2], columns[3], 2, 6, 3, 7);
+  const Four rows[kBlock] = {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
+                             __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
+  for (int64_t i = 0; i < kBlock; ++i) std::memcpy(matrix.to + i * matrix.row, &rows[i], sizeof(Four));
+}
+
+template <typename T>
+void transpose_tile(const Matrix<T>& matrix, int64_t rows, int64_t columns) {
+  matrix.transpose(rows, columns);
+}
+
+void transpose_tile(const Matrix<uint32_t>& matrix, int64_t rows, int64_t columns) {
+  const int64_t whole_rows = rows - rows % kBlock, whole_columns = columns - columns % kBlock;
+  for (int64_t i = 0; i < whole_rows; i += kBlock) {
+    for (int64_t j = 0; j < whole_columns; j += kBlock) transpose_block(matrix.at(i, j));
+  }
+  matrix.at(0, whole_columns).transpose(whole_rows, columns - whole_columns);
+  matrix.at(whole_rows, 0).transpose(rows - whole_rows, columns);
+}
+
+// Elements that are side by side on the one side are apart on the other.
+template <typename T>
+void transpose(Dims dims, size_t side_by_side, const T* from, T* to) {
+  const Dim row = dims.back(), column = dims[side_by_side];
+  dims.pop_back();
+  dims.erase(dims.begin() + static_cast<int64_t>(side_by_side));
+  if (column.size < kTile) {  // such as an image's channels
+    const int64_t width = kTile * kTile / column.size;
+    dims.push_back({(row.size + width - 1) / width, width * row.from, width});
+    for_each(dims, width * column.size, [&](int64_t at_from, int64_t at_to, int64_t number) {
+      const Matrix<T> matrix{from + at_from, to + at_to, row.from, column.to};
+      transpose_tile(matrix, column.size, std::min(width, row.size - number * width));
+    });
+    return;
+  }
+  const int64_t tile = std::max(kTile, kTile * kTile / row.size);
+  dims.push_back({(column.size + tile - 1) / tile, tile, tile * column.to});
+  for_each(dims, tile * row.size, [&](int64_t at_from, int64_t at_to, int64_t number) {
+    const Matrix<T> matrix{from + at_from, to + at_to, row.from, column.to};
+    const int64_t rows = std::min(tile, column.size - number * tile);
+    for (int64_t j = 0; j < row.size; j += kTile) transpose_tile(matrix.at(0, j), rows, std::min(kTile, row.size - j));
+  });
+}
+
+template <typename T>
+void copy(Dims dims, const void* from, void* to) {
+  const auto* const source = static_cast<const T*>(from);
+  auto* const target = static_cast<T*>(to);
+  const auto side_by_side = std::ranges::find(dims, 1, &Dim::from);
+  if (side_by_side == dims.end() || side_by_side == dims.end() - 1 || dims.back().to != 1) {
+    copy_rows(std::move(dims), source, target);
+  } else {
+    const size_t column = side_by_side - dims.begin();
+    transpose(std::move(dims), column, source, target);
+  }
+}
+
+bool is_plain(const at::Tensor& t) { return t.is_cpu() && t.layout() == c10::kStrided && !t.is_conj() && !t.is_neg(); }
+
+// False where elements are of a size that is left to ATen.
+bool copy(const at::Tensor& from, at::IntArrayRef to_strides, void* to) {
+  Dims dims = dims_of(from, to_strides);
+  const void* const source = from.const_data_ptr();
+  switch (from.element_size()) {
+    case 1:
+      copy<uint8_t>(std::move(dims), source, to);
+      return true;
+    case 2:
+      copy<uint16_t>(std::move(dims), source, to);
+      return true;
+    case 4:
+      copy<uint32_t>(std::move(dims), source, to);
+      return true;
+    case 8:
+      copy<uint64_t>(std::move(dims), source, to);
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool has_strides(const at::Tensor& t, at::IntArrayRef strides) {
+  for (int64_t i = 0; i < t.dim(); ++i) {
+    if (t.size(i) != 1 && t.stride(i) != strides[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void copy_into(const at::Tensor& to, const at::Tensor& from) {
+  if (to.numel() == 0) return;
+  if (!is_plain(to) || !is_plain(from) || !copy(from, to.strides(), to.mutable_data_ptr())) to.copy_(from);
+}
+
+void copy_into(const at::Tensor& to, int64_t dim, int64_t start, const at::Tensor& from) {
+  if (from.numel() == 0) return;
+  const int64_t offset = to.element_size() * start * to.stride(dim);
+  const bool is_done = is_plain(to) && is_plain(from) &&
+                       copy(from, to.strides(), static_cast<std::byte*>(to.mutable_data_ptr()) + offset);
+  if (!is_done) to.narrow(dim, start, from.size(dim)).copy_(from);
+}
+
+at::Tensor arranged(const at::Tensor& t, at::IntArrayRef strides) {
+  if (has_strides(t, strides)) return t;
+  const at::Tensor result = t.is_cpu() ? work_tensor(t.sizes(), strides, t.scalar_type())
+                                       : at::empty_strided(t.sizes(), strides, t.options());
+  copy_into(result, t);
+  return result;
+}
+
+at::Tensor contiguous(const at::Tensor& t) {
+  return t.is_contiguous() ? t : arranged(t, c10::contiguous_strides(t.sizes()));
+}
+
+}  // namespace onnxtorch

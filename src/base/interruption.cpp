@@ -1,0 +1,82 @@
+#include "base/interruption.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <atomic>
+#include <utility>
+
+namespace onnxtorch {
+namespace {
+
+std::atomic<bool> at_work = false;  // a thread that can be interrupted
+std::atomic<bool> signalled = false;
+thread_local Interruptible* current = nullptr;
+
+// Stands in the allocator's place while a signal waits for an answer.
+class AskingAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    check_interruption();
+    return around_->allocate(bytes);
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return around_->raw_deleter(); }
+  void copy_data(void* to, const void* from, size_t bytes) const override { around_->copy_data(to, from, bytes); }
+
+  void take_place() {
+    c10::Allocator* const there = c10::GetCPUAllocator();
+    if (there == this) return;
+    around_ = there;
+    c10::SetCPUAllocator(this);
+  }
+  void give_place() {
+    if (c10::GetCPUAllocator() == this) c10::SetCPUAllocator(around_);
+  }
+
+ private:
+  c10::Allocator* around_ = nullptr;
+};
+
+AskingAllocator asking_allocator;
+
+}  // namespace
+
+Interruptible::Interruptible(void (*ask)()) : ask_(ask), around_(std::exchange(current, this)) { at_work = true; }
+
+Interruptible::~Interruptible() {
+  current = around_;
+  if (around_) return;
+  at_work = false;
+  if (signalled.exchange(false)) asking_allocator.give_place();
+}
+
+void Interruptible::check() {
+  rethrow();
+  signalled = false;
+  asking_allocator.give_place();
+  try {
+    ask_();
+  } catch (...) {
+    thrown_ = std::current_exception();
+    interrupt();  // whoever catches it and goes on is stopped again
+    throw;
+  }
+}
+
+void Interruptible::rethrow() const {
+  if (thrown_) std::rethrow_exception(thrown_);
+}
+
+void interrupt() noexcept {
+  if (!at_work || signalled.exchange(true)) return;
+  asking_allocator.take_place();
+}
+
+void check_interruption() {
+  if (signalled.load(std::memory_order_relaxed) && current) [[unlikely]]
+    current->check();
+}
+
+bool interrupted() { return current && current->interrupted(); }
+
+}  // namespace onnxtorch

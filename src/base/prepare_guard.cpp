@@ -1,0 +1,47 @@
+#include "base/prepare_guard.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "onnx_torch/error.h"
+
+namespace onnxtorch {
+namespace {
+
+thread_local const PrepareGuard* guard = nullptr;
+
+double memory_of_machine() {
+  return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGE_SIZE));
+}
+
+}  // namespace
+
+PrepareGuard::PrepareGuard(const Limits& limits)
+    : outermost_(guard == nullptr), seconds_(limits.prepare_seconds), constant_bytes_(limits.constant_bytes) {
+  if (outermost_) guard = this;
+}
+
+PrepareGuard::~PrepareGuard() {
+  if (outermost_) guard = nullptr;
+}
+
+void PrepareGuard::check() const {
+  if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() <= seconds_) return;
+  std::ostringstream text;
+  text << "preparing the model takes longer than the " << seconds_
+       << " seconds that the option limits allows it (prepare_seconds); allow more if you trust the model with it";
+  throw StoppedError(text.str());
+}
+
+void check_preparation() {
+  if (guard) guard->check();
+}
+
+double most_constant_bytes() {
+  const double most = memory_of_machine();
+  return guard ? std::min(most, guard->constant_bytes()) : most;
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,178 @@
+// What may stop a run: its caller, its time, its memory. A model is translated with this operator in front of each of
+// its nodes, and of each iteration.
+#include "base/run_guard.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <torch/library.h>
+
+#include <cmath>
+#include <mutex>
+#include <sstream>
+#include <stdexcept>
+#include <unordered_map>
+#include <utility>
+
+#include "base/interruption.h"
+
+namespace onnxtorch {
+namespace {
+
+using c10::DebugInfoKind;
+
+thread_local RunGuard* guard = nullptr;
+
+void check_run() { RunWatch().check(); }
+
+void check_iteration(int64_t iteration) {
+  if (guard) guard->check_iteration(iteration);
+}
+
+std::string number(double value) {
+  std::ostringstream text;
+  text.precision(15);
+  text << value;
+  return text.str();
+}
+
+}  // namespace
+
+// The memory of tensors that one run has in use. Allocators report to it, on other threads too where the run
+// differentiates.
+class MemoryCount final : public c10::MemoryReportingInfoBase {
+ public:
+  explicit MemoryCount(double most) : most_(most) {}
+
+  void reportMemoryUsage(void* memory, int64_t size, size_t, size_t, c10::Device device) override {
+    if (size < 0) {
+      released(memory);
+    } else if (!taken(memory, size) && device.is_cpu()) {
+      c10::GetCPUAllocator()->raw_deallocate(memory);  // the exception keeps it from whoever asked for it
+      check();
+    }
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+
+  std::string reason() const {
+    const std::lock_guard lock(mutex_);
+    return reason_;
+  }
+  void check() const {
+    if (const std::string why = reason(); !why.empty()) throw std::runtime_error(why);
+  }
+
+  // For good, unlike what an allocator gives.
+  void count(int64_t size) {
+    if (!taken(nullptr, size)) check();
+  }
+
+ private:
+  bool taken(void* memory, int64_t size) {
+    const std::lock_guard lock(mutex_);
+    if (used_ + static_cast<double>(size) > most_) {
+      reason_ = "the run uses " + number(used_) + " bytes and needs " + std::to_string(size) +
+                " more, but the option limits allows it " + number(most_) +
+                " (memory); allow more if you trust the model with it";
+      return false;
+    }
+    used_ += static_cast<double>(size);
+    if (memory) sizes_[memory] = size;
+    return true;
+  }
+
+  void released(void* memory) {
+    const std::lock_guard lock(mutex_);
+    const auto found = sizes_.find(memory);
+    if (found == sizes_.end()) return;  // it was there before the run
+    used_ -= static_cast<double>(found->second);
+    sizes_.erase(found);
+  }
+
+  const double most_;
+  mutable std::mutex mutex_;
+  double used_ = 0;
+  std::unordered_map<void*, int64_t> sizes_;
+  std::string reason_;
+};
+
+namespace {
+
+std::shared_ptr<MemoryCount> memory_count(double most) {
+  if (std::isinf(most)) return nullptr;
+  const c10::DebugInfoBase* other = c10::ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE);
+  if (other && !dynamic_cast<const MemoryCount*>(other)) {
+    throw std::runtime_error(
+        "torch's profiler is on in this thread, and the memory of the option limits cannot be "
+        "counted beside it; leave out one of them");
+  }
+  return std::make_shared<MemoryCount>(most);
+}
+
+}  // namespace
+
+RunGuard::RunGuard(const Limits& limits, const StopFlag* stop)
+    : seconds_(limits.seconds),
+      max_iterations_(limits.max_iterations),
+      start_(std::chrono::steady_clock::now()),
+      stop_(stop),
+      memory_(memory_count(limits.memory)),
+      counting_(DebugInfoKind::PROFILER_STATE, memory_),
+      around_(std::exchange(guard, this)) {}
+
+RunGuard::~RunGuard() { guard = around_; }
+
+void RunGuard::stop(std::string reason) {
+  reason_ = std::move(reason);
+  throw std::runtime_error(reason_);
+}
+
+bool RunGuard::is_late() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() > seconds_;
+}
+
+bool RunGuard::is_over() const { return (stop_ && stop_->set) || is_late(); }
+
+void RunGuard::check() {
+  if (stop_ && stop_->set) stop("Exiting due to terminate flag being set to true.");  // in onnxruntime's words
+  if (is_late()) {
+    stop("the run takes longer than the " + number(seconds_) +
+         " seconds that the option limits allows it; allow more if you trust the model with it");
+  }
+  if (memory_) memory_->check();
+}
+
+void RunGuard::check_iteration(int64_t iteration) {
+  if (static_cast<double>(iteration) >= max_iterations_) {
+    stop("a loop takes more than the " + number(max_iterations_) +
+         " iterations that the option limits allows it (max_iterations); allow more if you trust the model with it");
+  }
+  check();
+}
+
+RunWatch::RunWatch() : guard_(guard) {}
+
+void RunWatch::check() const {
+  check_interruption();
+  if (guard_) guard_->check();
+}
+
+void count_memory(size_t bytes) {
+  auto* const count = dynamic_cast<MemoryCount*>(c10::ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE));
+  if (count) count->count(static_cast<int64_t>(bytes));
+}
+
+MemoryScope::MemoryScope(double most) {
+  if (std::isinf(most) || c10::ThreadLocalDebugInfo::get(DebugInfoKind::PROFILER_STATE)) return;
+  counting_.emplace(DebugInfoKind::PROFILER_STATE, std::make_shared<MemoryCount>(most));
+}
+
+std::string RunGuard::reason() const { return memory_ && reason_.empty() ? memory_->reason() : reason_; }
+
+TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
+  // It must stay in the graph although it returns nothing.
+  m.def(torch::schema("check_run() -> ()", c10::AliasAnalysisKind::CONSERVATIVE), check_run);
+  m.def(torch::schema("check_run.iteration(int iteration) -> ()", c10::AliasAnalysisKind::CONSERVATIVE),
+        check_iteration);
+}
+
+}  // namespace onnxtorch

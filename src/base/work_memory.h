@@ -1,0 +1,94 @@
+// Memory for large intermediate results, which a model's runs use again and again. An allocator gives memory of that
+// size back to the system, which clears every page of it before the next use.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "base/fork_safe.h"
+
+namespace onnxtorch {
+
+// The blocks that a model's runs have given up. What a few runs have not asked for goes back to the system. Any number
+// of threads may run the model.
+class __attribute__((visibility("default"))) WorkMemory : public std::enable_shared_from_this<WorkMemory> {
+ public:
+  // While one lives, tensors that this thread makes take memory from there.
+  class Scope {
+   public:
+    explicit Scope(WorkMemory& memory);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+    WorkMemory& memory() const { return memory_; }
+    uint64_t number() const { return number_; }
+
+   private:
+    Scope* const around_;
+    WorkMemory& memory_;
+    const uint64_t number_;
+  };
+
+  at::Tensor empty(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype, size_t bytes);
+  size_t kept_bytes() const;
+  // Gives what no tensor holds back to the allocator.
+  void clear();
+
+ private:
+  struct Block {
+    c10::DataPtr data;
+    size_t size;
+    uint64_t given_up = 0;  // in which run
+  };
+
+  struct Lent {  // what a tensor's storage holds
+    std::shared_ptr<WorkMemory> memory;
+    Block block;
+    float bound = 0;        // of what is in the block,
+    uint64_t noted_in = 0;  // which the scope of this number knows
+  };
+  static void take_back(void* lent);
+  static Lent* lent_to(const at::Tensor& tensor);
+  friend bool is_last_reference(const at::Tensor& tensor);
+  friend at::Tensor snug(const at::Tensor& tensor);
+  friend float bound_of(const at::Tensor& tensor);
+  friend void note_bound(const at::Tensor& tensor, float bound);
+
+  Block take(size_t bytes);
+  void give_up(Block block);
+  void end_run();
+
+  mutable ForkSafeMutex mutex_;
+  std::multimap<size_t, Block> blocks_;
+  uint64_t runs_ = 0;
+};
+
+// On the CPU, not filled.
+__attribute__((visibility("default"))) at::Tensor work_tensor(at::IntArrayRef sizes, at::IntArrayRef strides,
+                                                              c10::ScalarType dtype);
+__attribute__((visibility("default"))) at::Tensor work_tensor(at::IntArrayRef sizes, c10::ScalarType dtype);
+
+// Whether nothing but this tensor knows its memory, which an allocator gave: an operator that takes the tensor may
+// leave its result there. TorchScript moves a value out of its register to the operator that is the last to read it;
+// weights, what a caller has given, and what another tensor looks at have further references.
+__attribute__((visibility("default"))) bool is_last_reference(const at::Tensor& tensor);
+
+// For a result of the tensor's sizes and strides, of which each element is computed from those in its own row or place
+// after these have been read: its own memory, where this is the last reference to it.
+__attribute__((visibility("default"))) at::Tensor work_tensor_over(const at::Tensor& tensor);
+
+// The tensor for somebody who may keep it for long: a copy where its block is much larger than it.
+__attribute__((visibility("default"))) at::Tensor snug(const at::Tensor& tensor);
+
+// What no element is larger than, in its absolute value, and so that none is NaN; infinity where a run has not noted it
+// of the tensor's memory. It goes with the run.
+__attribute__((visibility("default"))) float bound_of(const at::Tensor& tensor);
+__attribute__((visibility("default"))) void note_bound(const at::Tensor& tensor, float bound);
+
+}  // namespace onnxtorch

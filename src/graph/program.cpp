@@ -1,0 +1,33 @@
+#include "graph/program.h"
+
+#include <torch/csrc/jit/ir/ir.h>
+
+namespace onnxtorch {
+
+torch::jit::Value* bind_constant(Program& program, c10::IValue value) {
+  torch::jit::Value* const input = program.graph->addInput();
+  input->setType(value.type());
+  program.graph_inputs.push_back({GraphInput::Role::Bound, program.bound.size()});
+  program.bound.push_back({"", std::move(value)});
+  return input;
+}
+
+void drop_unused(Program& program) {
+  std::vector<GraphInput> used;
+  std::vector<Bound> bound;
+  for (GraphInput input : program.graph_inputs) {
+    if (input.role != GraphInput::Role::Input && program.graph->inputs()[used.size()]->uses().empty()) {
+      program.graph->eraseInput(used.size());
+      continue;
+    }
+    if (input.role == GraphInput::Role::Bound) {
+      bound.push_back(std::move(program.bound[input.index]));
+      input.index = bound.size() - 1;
+    }
+    used.push_back(input);
+  }
+  program.graph_inputs = std::move(used);
+  program.bound = std::move(bound);
+}
+
+}  // namespace onnxtorch

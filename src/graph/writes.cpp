@@ -1,0 +1,193 @@
+#include "graph/writes.h"
+
+#include <torch/csrc/jit/ir/node_hashing.h>
+#include <torch/csrc/jit/passes/common_subexpression_elimination.h>
+#include <torch/csrc/jit/passes/dead_code_elimination.h>
+#include <torch/csrc/jit/runtime/operator.h>
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+namespace onnxtorch {
+
+namespace jit = torch::jit;
+
+namespace {
+
+// As torch's analysis takes it: of an operator without a schema that says otherwise, anything may be expected.
+bool writes(const jit::Node* node) {
+  const jit::Operator* const op = node->maybeOperator();
+  if (!op) return !node->kind().is_prim();
+  return op->schema().is_mutable() || op->aliasAnalysisKind() == c10::AliasAnalysisKind::CONSERVATIVE;
+}
+
+bool has_blocks(const jit::Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const jit::Node* node) { return !node->blocks().empty(); });
+}
+
+bool has_side_effects(const jit::Block& block) {
+  return std::ranges::any_of(block.nodes(), [](const jit::Node* node) {
+    return node->hasSideEffects() ||
+           std::ranges::any_of(node->blocks(), [](const jit::Block* inner) { return has_side_effects(*inner); });
+  });
+}
+
+// Whether a node, with all inside it, does nothing but compute its outputs.
+bool only_computes(const jit::Node* node) {
+  return !writes(node) && !node->hasSideEffects() && std::ranges::none_of(node->blocks(), [](const jit::Block* inner) {
+    return may_write(*inner) || has_side_effects(*inner);
+  });
+}
+
+// Takes out what computes values that nothing uses.
+void take_out_unused(jit::Block* block) {
+  auto nodes = block->nodes().reverse();
+  for (auto it = nodes.begin(); it != nodes.end(); ++it) {
+    for (jit::Block* inner : it->blocks()) take_out_unused(inner);
+    if (!it->hasUses() && only_computes(*it)) it.destroyCurrent();
+  }
+}
+
+// Whether an output of a branch or loop is computed for nothing.
+bool has_unused_outputs(const jit::Node* node) {
+  const bool is_loop = node->kind() == c10::prim::Loop;
+  for (size_t i = 0; i < node->outputs().size(); ++i) {
+    const bool is_carried = is_loop && !node->blocks()[0]->inputs()[i + 1]->uses().empty();
+    if (node->outputs()[i]->uses().empty() && !is_carried) return true;
+  }
+  return false;
+}
+
+// Whether nothing reads what a node writes to, as far as one can tell where it is.
+bool writes_in_vain(const jit::Node* node) {
+  if (node->hasUses() || node->inputs().empty() || !writes(node)) return false;
+  return std::ranges::all_of(node->input(0)->uses(), [](const jit::Use& use) {
+    return use.offset == 0 && !use.user->hasUses() && writes(use.user);
+  });
+}
+
+bool is_number(const c10::Type& type) {
+  using Kind = c10::TypeKind;
+  return type.kind() == Kind::IntType || type.kind() == Kind::FloatType || type.kind() == Kind::BoolType ||
+         type.kind() == Kind::NumberType;
+}
+
+bool is_list_of_numbers(const c10::Type& type) {
+  return type.kind() == c10::TypeKind::ListType && is_number(*type.containedType(0));
+}
+
+// Whether a node may write to something else than lists of numbers.
+bool writes_to_tensors(const jit::Node* node) {
+  if (!writes(node)) return false;
+  const jit::Operator* const op = node->maybeOperator();
+  if (!op || op->aliasAnalysisKind() == c10::AliasAnalysisKind::CONSERVATIVE) return true;
+  const auto& arguments = op->schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const c10::AliasInfo* const alias = arguments[i].alias_info();
+    if (alias && alias->isWrite() && !is_list_of_numbers(*node->input(i)->type())) return true;
+  }
+  return false;
+}
+
+bool may_write_to_tensors(const jit::Block& block) {
+  return std::ranges::any_of(block.nodes(), [](const jit::Node* node) {
+    return writes_to_tensors(node) ||
+           std::ranges::any_of(node->blocks(), [](const jit::Block* inner) { return may_write_to_tensors(*inner); });
+  });
+}
+
+// A list of numbers that is made where it is, and that no other value stands for.
+bool is_plain_list(const jit::Value* list) {
+  const jit::Node* const maker = list->node();
+  if (maker->kind() != c10::prim::ListConstruct && maker->kind() != c10::prim::Constant) return false;
+  return std::ranges::all_of(list->uses(), [](const jit::Use& use) {
+    return use.user->maybeOperator() && !writes(use.user) &&
+           std::ranges::all_of(use.user->outputs(), [](const jit::Value* output) {
+             return is_number(*output->type()) || output->type()->kind() == c10::TypeKind::TensorType;
+           });
+  });
+}
+
+// Whether there may be more to take out, which torch's analysis finds.
+bool may_have_dead_code(const jit::Block& block) {
+  return std::ranges::any_of(block.nodes(), [](const jit::Node* node) {
+    return writes_in_vain(node) || (!node->blocks().empty() && has_unused_outputs(node)) ||
+           std::ranges::any_of(node->blocks(), [](const jit::Block* inner) { return may_have_dead_code(*inner); });
+  });
+}
+
+bool is_of_tensors(const c10::Type& type) {
+  const auto parts = type.containedTypes();
+  return type.kind() == c10::TypeKind::TensorType ||
+         (!parts.empty() && std::ranges::all_of(parts, [](const auto& part) { return is_of_tensors(*part); }));
+}
+
+}  // namespace
+
+bool may_write(const jit::Block& block) {
+  return std::ranges::any_of(block.nodes(), [](const jit::Node* node) {
+    return writes(node) ||
+           std::ranges::any_of(node->blocks(), [](const jit::Block* inner) { return may_write(*inner); });
+  });
+}
+
+bool has_host_work(const jit::Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const jit::Node* node) {
+    return !node->blocks().empty() ||
+           (node->kind() != c10::prim::Constant && !std::ranges::all_of(node->outputs(), [](const jit::Value* output) {
+              return is_of_tensors(*output->type());
+            }));
+  });
+}
+
+void eliminate_dead_code(const std::shared_ptr<jit::Graph>& graph) {
+  take_out_unused(graph->block());
+  if (!may_have_dead_code(*graph->block())) return;
+  if (may_write(*graph->block())) {
+    jit::EliminateDeadCode(graph);
+  } else {
+    jit::EliminateDeadCode(graph->block());  // the same without an analysis
+  }
+  take_out_unused(graph->block());  // the constants that only a loop needed
+}
+
+void share_equal_nodes(std::shared_ptr<jit::Graph>& graph) {
+  if (has_blocks(*graph) || may_write(*graph->block())) {
+    jit::EliminateCommonSubexpression(graph);
+    return;
+  }
+  std::unordered_set<jit::Node*, jit::HashNode, jit::EqualNode> seen;
+  for (auto it = graph->nodes().begin(); it != graph->nodes().end(); ++it) {
+    if (it->hasSideEffects() || it->isNondeterministic()) continue;
+    const auto [same, is_new] = seen.insert(*it);
+    if (is_new) continue;
+    it->replaceAllUsesWith(*same);
+    it.destroyCurrent();
+  }
+}
+
+Writers::Writers(std::shared_ptr<jit::Graph> graph)
+    : graph_(std::move(graph)),
+      any_(may_write(*graph_->block())),
+      any_tensor_(may_write_to_tensors(*graph_->block())) {}
+
+bool Writers::has_writers(const jit::Node* node) const {
+  const auto may_be = [this](const jit::Value* value) { return may_be_written(value); };
+  if (!any_ || (std::ranges::none_of(node->inputs(), may_be) && std::ranges::none_of(node->outputs(), may_be))) {
+    return false;
+  }
+  if (!aliases_) aliases_.emplace(graph_);
+  return aliases_->hasWriters(node);
+}
+
+// As far as types and the nodes around tell.
+bool Writers::may_be_written(const jit::Value* value) const {
+  const c10::Type& type = *value->type();
+  if (type.kind() == c10::TypeKind::TensorType) return any_tensor_;
+  if (is_list_of_numbers(type)) return !is_plain_list(value);
+  return !is_number(type) && type.kind() != c10::TypeKind::NoneType && type.kind() != c10::TypeKind::StringType &&
+         type.kind() != c10::TypeKind::DeviceObjType;
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,10 @@
+// Operators that are computed by several of ATen's, on any device. Each function makes those of a file known to
+// TorchScript, once, under the names onnx_torch::…; whoever puts one into a graph calls it before.
+#pragma once
+
+namespace onnxtorch {
+
+void register_integer_operators();  // matmul_of_any and others: of integers, for which CUDA has none
+void register_masked_attention();   // scaled_dot_product_attention, attention_mask
+
+}  // namespace onnxtorch

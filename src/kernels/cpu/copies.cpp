@@ -1,0 +1,101 @@
+#include <ATen/ATen.h>
+#include <ATen/InferSize.h>
+#include <ATen/TensorUtils.h>
+#include <ATen/WrapDimUtils.h>
+#include <c10/util/accumulate.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "base/arrange.h"
+#include "base/memory_order.h"
+#include "base/registered.h"
+#include "base/work_memory.h"
+#include "kernels/cpu/operators.h"
+
+namespace onnxtorch {
+namespace {
+
+at::Tensor reshape(const at::Tensor& x, at::IntArrayRef shape) {
+  if (x.numel() == 0 || !x.is_cpu()) return at::reshape(x, shape);
+  const at::DimVector sizes = at::infer_size_dv(shape, x.numel());
+  return at::detail::computeStride(x.sizes(), x.strides(), sizes) ? x.view(sizes) : contiguous(x).view(sizes);
+}
+
+at::Tensor pixel_shuffle(const at::Tensor& x, int64_t factor) {
+  const bool fits = x.is_cpu() && x.numel() > 0 && x.dim() == 4 && factor > 0 && x.size(1) % (factor * factor) == 0;
+  if (!fits) return at::pixel_shuffle(x, factor);
+  const int64_t channels = x.size(1) / (factor * factor), height = x.size(2), width = x.size(3);
+  const std::array<int64_t, 3> parts{channels, factor, factor};
+  const at::Tensor pixels = x.unflatten(1, parts).permute({0, 1, 4, 2, 5, 3});
+  return contiguous(pixels).view({x.size(0), channels, height * factor, width * factor});
+}
+
+at::Tensor cat(at::TensorList tensors, int64_t dim) {
+  const auto fits_first = [&](const at::Tensor& t) {
+    const at::Tensor& first = tensors.front();
+    return t.is_cpu() && t.numel() > 0 && t.dim() == first.dim() && t.scalar_type() == first.scalar_type();
+  };
+  if (tensors.empty() || tensors.front().dim() == 0 || !std::ranges::all_of(tensors, fits_first))
+    return at::cat(tensors, dim);
+  const at::Tensor& first = tensors.front();
+  dim = at::maybe_wrap_dim(dim, first.dim());
+  std::vector<int64_t> sizes = first.sizes().vec();
+  sizes[dim] = 0;
+  for (const at::Tensor& t : tensors) {
+    for (int64_t d = 0; d < t.dim(); ++d) {
+      if (d != dim && t.size(d) != sizes[d]) return at::cat(tensors, dim);
+    }
+    sizes[dim] += t.size(dim);
+  }
+  constexpr int64_t kLeastElements = 1 << 14;  // for which it is worth while to look at each tensor
+  if (c10::multiply_integers(sizes) < kLeastElements) return at::cat(tensors, dim);
+  const at::Tensor result = work_tensor(sizes, strides_of(sizes, order_of(first.strides())), first.scalar_type());
+  int64_t start = 0;
+  for (const at::Tensor& t : tensors) {
+    copy_into(result, dim, start, t);
+    start += t.size(dim);
+  }
+  return result;
+}
+
+// How many times each row or column comes; 0 where they do not come as often as one another.
+int64_t factor(int64_t from, int64_t to, std::optional<double> scale) {
+  if (from == 0 || to % from != 0) return 0;
+  const int64_t whole = to / from;
+  return scale && *scale != static_cast<double>(whole) ? 0 : whole;
+}
+
+bool is_power_of_two(int64_t number) { return number > 0 && (number & (number - 1)) == 0; }
+
+// ATen divides by the factors in floats; what that gives is exact for powers of two.
+at::Tensor upsample_nearest2d(const at::Tensor& x, at::IntArrayRef size, std::optional<double> scale_height,
+                              std::optional<double> scale_width) {
+  const bool fits = x.is_cpu() && x.numel() > 0 && x.dim() == 4 && size.size() == 2;
+  const int64_t rows = fits ? factor(x.size(2), size[0], scale_height) : 0,
+                columns = fits ? factor(x.size(3), size[1], scale_width) : 0;
+  if (!is_power_of_two(rows) || !is_power_of_two(columns))
+    return at::upsample_nearest2d(x, size, scale_height, scale_width);
+  const std::vector<int64_t> sizes = {x.size(0), x.size(1), size[0], size[1]};
+  at::Tensor result = work_tensor(sizes, strides_of(sizes, order_of(x.strides())), x.scalar_type());
+  const at::Tensor blocks = result.unflatten(3, {x.size(3), columns}).unflatten(2, {x.size(2), rows});
+  copy_into(blocks, x.unsqueeze(3).unsqueeze(5).expand(blocks.sizes()));
+  return result;
+}
+
+}  // namespace
+
+void register_copies() {
+  static const torch::Library library = registered([](torch::Library& m) {
+    m.def("reshape(Tensor(a) x, int[] shape) -> Tensor(a)", reshape);
+    m.def("pixel_shuffle(Tensor x, int factor) -> Tensor", pixel_shuffle);
+    m.def("upsample_nearest2d(Tensor x, int[] size, float? scale_height, float? scale_width) -> Tensor",
+          upsample_nearest2d);
+    m.def("cat(Tensor[] tensors, int dim) -> Tensor", cat);
+  });
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,214 @@
+#include "kernels/cpu/onednn/convolution.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "kernels/cpu/onednn/fused.h"
+
+namespace onnxtorch {
+namespace onednn {
+
+using Tag = dnnl::memory::format_tag;
+constexpr auto kFloat = dnnl::memory::data_type::f32;
+
+bool fits(const Convolution& c, at::IntArrayRef sizes) {
+  if (static_cast<int64_t>(sizes.size()) != c.weight.dim() || sizes[1] != c.weight.size(1) * c.groups) return false;
+  return std::ranges::all_of(result_sizes(c, sizes), [](int64_t size) { return size > 0; });
+}
+
+std::vector<int64_t> result_sizes(const Convolution& c, at::IntArrayRef sizes) {
+  std::vector<int64_t> result = {sizes[0], c.weight.size(0)};
+  for (size_t i = 0; i < c.stride.size(); ++i) {
+    const int64_t window = (c.weight.sizes()[i + 2] - 1) * c.dilation[i] + 1;
+    const int64_t room = sizes[i + 2] + 2 * c.padding[i] - window;
+    result.push_back(room < 0 ? 0 : room / c.stride[i] + 1);
+  }
+  return result;
+}
+
+std::vector<int64_t> channels_last_strides(at::IntArrayRef sizes) {
+  std::vector<int64_t> strides(sizes.size());
+  int64_t step = sizes[1];
+  strides[1] = 1;
+  for (size_t i = sizes.size() - 1; i >= 2; --i) {
+    strides[i] = step;
+    step *= sizes[i];
+  }
+  strides[0] = step;
+  return strides;
+}
+
+dnnl::memory::desc channels_last(at::IntArrayRef sizes, dnnl::memory::data_type type) {
+  return {sizes.vec(), type, sizes.size() == 3 ? Tag::nwc : sizes.size() == 4 ? Tag::nhwc : Tag::ndhwc};
+}
+
+namespace {
+
+dnnl::memory::dims grouped_sizes(const Convolution& c) {
+  dnnl::memory::dims sizes = c.weight.sizes().vec();
+  if (c.groups > 1) {
+    sizes[0] /= c.groups;
+    sizes.insert(sizes.begin(), c.groups);
+  }
+  return sizes;
+}
+
+// The contiguous weight.
+dnnl::memory::desc weight_of(const Convolution& c, dnnl::memory::data_type type) {
+  const dnnl::memory::dims sizes = grouped_sizes(c);
+  dnnl::memory::dims strides(sizes.size());
+  int64_t step = 1;
+  for (size_t i = sizes.size(); i-- > 0; step *= sizes[i]) strides[i] = step;
+  return {sizes, type, strides};
+}
+
+dnnl::convolution_forward::primitive_desc described(const Convolution& c, const dnnl::memory::desc& source,
+                                                    dnnl::memory::data_type weight, const dnnl::memory::desc& result,
+                                                    const dnnl::primitive_attr& attributes) {
+  dnnl::memory::dims dilation = c.dilation;
+  for (int64_t& step : dilation) --step;  // oneDNN counts what lies between
+  const dnnl::memory::desc bias =
+      c.bias.defined() ? dnnl::memory::desc({c.bias.numel()}, kFloat, Tag::a) : dnnl::memory::desc();
+  return {engine(),
+          dnnl::prop_kind::forward_inference,
+          dnnl::algorithm::convolution_direct,
+          source,
+          {grouped_sizes(c), weight, Tag::any},
+          bias,
+          result,
+          c.stride,
+          dilation,
+          c.padding,
+          c.padding,
+          attributes,
+          /*allow_empty=*/true};
+}
+
+bool is_depthwise(const Convolution& c) {
+  return c.groups > 1 && c.weight.size(0) == c.groups && c.weight.size(1) == 1;
+}
+
+// oneDNN's first choice for a depthwise convolution is a product of matrices, but the direct one takes down to half the
+// time, unless the result has few columns.
+bool is_better_depthwise(const Convolution& c, const dnnl::memory::desc& result) {
+  constexpr int64_t kLeastColumns = 8;
+  return is_depthwise(c) && result.get_dims().back() >= kLeastColumns;
+}
+
+// The columns that a product of matrices takes lie in the same lines of the cache where they are a multiple of 4 KiB
+// apart; where windows overlap, that costs a quarter of its speed. The direct convolution is at its best with few taps.
+bool is_better_direct(const Convolution& c, const dnnl::memory::desc& result) {
+  constexpr int64_t kLeastColumns = 32, kMostTaps = 3, kSameLines = 4096;
+  const bool is_one_dimensional = c.weight.dim() == 3;
+  const int64_t taps = c.weight.sizes().back();
+  const int64_t apart = c.stride.back() * c.weight.size(1) * static_cast<int64_t>(sizeof(float));
+  return is_one_dimensional && c.groups == 1 && taps > c.stride.back() && taps <= kMostTaps &&
+         apart % kSameLines == 0 && result.get_dims().back() >= kLeastColumns;
+}
+
+// How the name of the implementation begins that is better than oneDNN's first choice; empty where none is.
+std::string_view better_implementation(const Convolution& c, dnnl::memory::data_type weight,
+                                       const dnnl::memory::desc& result) {
+  if (weight != kFloat) return {};
+  return is_better_depthwise(c, result) ? "jit_dw" : is_better_direct(c, result) ? "jit:avx512" : "";
+}
+
+// Goes on to the implementation whose name begins so; false where there is none.
+bool take(dnnl::convolution_forward::primitive_desc& description, std::string_view name) {
+  while (!std::string_view(description.impl_info_str()).starts_with(name)) {
+    if (!description.next_impl()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Prepared prepared_convolution(const Convolution& c, const dnnl::memory::desc& source, dnnl::memory::data_type weight,
+                              const dnnl::memory::desc& result, const dnnl::primitive_attr& attributes,
+                              const LaidWeight& laid) {
+  auto description = described(c, source, weight, result, attributes);
+  if (is_reference(description)) return {};
+  if (!take(description, better_implementation(c, weight, result)))
+    description = described(c, source, weight, result, attributes);
+  const at::Tensor plain = c.weight.contiguous();
+  const std::vector<int64_t> sizes = result.get_dims();
+  return {dnnl::convolution_forward(description),
+          source,
+          result,
+          description.scratchpad_desc(),
+          laid.get(borrowed(weight_of(c, weight), plain), description.weights_desc()),
+          sizes,
+          channels_last_strides(sizes)};
+}
+
+namespace {
+
+// The convolution over one dimension as one over images of one row.
+Convolution over_images(Convolution c) {
+  c.weight = c.weight.unsqueeze(2);
+  c.stride.insert(c.stride.begin(), 1);
+  c.padding.insert(c.padding.begin(), 0);
+  c.dilation.insert(c.dilation.begin(), 1);
+  return c;
+}
+
+class PackedConvolution final : public Fused {
+ public:
+  PackedConvolution(Convolution c, std::vector<PostOp> post_ops)
+      : Fused(c.weight.contiguous(), c.bias, c.weight[0].numel(), c.result, std::move(post_ops)),
+        convolution_(with_weight(std::move(c), form_)),
+        // oneDNN has depthwise kernels for images alone.
+        is_row_(form_.dim() == 3 && is_depthwise(convolution_)),
+        described_(is_row_ ? over_images(convolution_) : convolution_) {
+    const bool is_pointwise = form_.numel() == form_.size(0) * form_.size(1);
+    const auto is_zero = [](int64_t padding) { return padding == 0; };
+    if (is_pointwise && convolution_.groups == 1 && std::ranges::all_of(convolution_.padding, is_zero))
+      take_rows(form_.flatten(1).t(), 1);  // images of one pixel
+  }
+
+ private:
+  bool fits(at::IntArrayRef sizes) const override { return onednn::fits(convolution_, sizes); }
+
+  std::vector<int64_t> strides(at::IntArrayRef sizes) const override { return channels_last_strides(sizes); }
+
+  Prepared prepare(at::IntArrayRef given, std::span<const PostOp> post_ops) const override {
+    std::vector<int64_t> sizes = given.vec();
+    if (is_row_) sizes.insert(sizes.begin() + 2, 1);
+    const auto type = named(form_.scalar_type());
+    const dnnl::memory::desc result = channels_last(result_sizes(described_, sizes), named(result_));
+    Prepared prepared =
+        prepared_convolution(described_, channels_last(sizes, type), type, result, attributes(post_ops, result), laid_);
+    prepared.sizes = result_sizes(convolution_, given);
+    prepared.strides = channels_last_strides(prepared.sizes);
+    return prepared;
+  }
+
+  at::Tensor by_aten(const at::Tensor& x) const override {
+    const Convolution& c = convolution_;
+    const std::vector<int64_t> no_padding(c.stride.size());
+    const auto bias = bias_.defined() ? std::optional(bias_.to(form_.scalar_type())) : std::nullopt;
+    return at::convolution(x, laid_.plain(), bias, c.stride, c.padding, c.dilation, false, no_padding, c.groups);
+  }
+
+  const Convolution convolution_;
+  const bool is_row_;
+  const Convolution described_;  // as oneDNN is to take it
+};
+
+}  // namespace
+}  // namespace onednn
+
+bool go_together(const at::Tensor& weight, int64_t groups,
+                 std::initializer_list<const std::vector<int64_t>*> parameters) {
+  if (weight.dim() < 3 || weight.numel() == 0 || groups < 1 || weight.size(0) % groups != 0) return false;
+  const auto of_each = [&](const std::vector<int64_t>* one) { return std::ssize(*one) == weight.dim() - 2; };
+  return std::ranges::all_of(parameters, of_each);
+}
+
+c10::intrusive_ptr<Packed> packed(Convolution convolution, std::vector<PostOp> post_ops) {
+  return c10::make_intrusive<onednn::PackedConvolution>(std::move(convolution), std::move(post_ops));
+}
+
+}  // namespace onnxtorch

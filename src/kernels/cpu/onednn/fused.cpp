@@ -1,0 +1,227 @@
+#include "kernels/cpu/onednn/fused.h"
+
+#include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/Parallel.h>
+#include <ATen/WrapDimUtils.h>
+#include <c10/util/accumulate.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "base/arrange.h"
+#include "base/thread_limit.h"
+#include "base/work_memory.h"
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/onednn/isa.h"
+#include "kernels/simd/largest.h"
+
+namespace onnxtorch::onednn {
+
+std::optional<at::Tensor> arranged_as(const Prepared& p, const at::Tensor& operand) {
+  if (operand.sizes() != at::IntArrayRef(p.sizes) || !is_plain(operand)) return {};
+  return arranged(operand, p.strides);
+}
+
+namespace {
+
+// oneDNN's max and min give the other operand for a NaN; ATen gives the NaN.
+bool loses_nan(const PostOp& step) {
+  static const bool sigmoid_loses_it = !keeps_nan_in_sigmoid();
+  return step.kind == PostOp::Kind::Activation &&
+         ((step.activation == "sigmoid" && sigmoid_loses_it) || step.activation == "relu" ||
+          step.activation == "clamp" || step.activation == "hardsigmoid" ||
+          (step.activation == "leaky_relu" && step.alpha == 0));
+}
+
+constexpr auto kFloat = dnnl::memory::data_type::f32;
+constexpr float kLargest = std::numeric_limits<float>::max(), kInfinity = std::numeric_limits<float>::infinity();
+
+template <typename T>
+float largest(const at::Tensor& t, int32_t (*bits_of_largest)(const T* x, int64_t count)) {
+  const auto* const data = static_cast<const T*>(t.const_data_ptr());
+  const int32_t bits = at::parallel_reduce(
+      0, t.numel(), 1 << 16, 0,
+      [&](int64_t begin, int64_t end, int32_t so_far) {
+        return std::max(so_far, bits_of_largest(data + begin, end - begin));
+      },
+      [](int32_t a, int32_t b) { return std::max(a, b); });
+  return std::bit_cast<float>(bits);
+}
+
+// The largest absolute value of a tensor whose elements lie side by side, in some order; NaN where an element is.
+float largest(const at::Tensor& t) {
+  const auto& kernels = for_this_cpu<LargestKernels>();
+  return t.scalar_type() == c10::kFloat ? largest(t, kernels.of_floats) : largest(t, kernels.of_bfloat16);
+}
+
+// What no absolute value is larger than: as noted or, where that is more than `enough`, as found. NaN where an element
+// is.
+float bound(const at::Tensor& t, float enough) {
+  const float noted = bound_of(t);
+  if (noted <= enough) return noted;
+  const float found = largest(t);
+  if (found <= kLargest && t.storage().nbytes() == t.nbytes()) note_bound(t, found);
+  return found;
+}
+
+// What the result of a step is not larger than, if no element before is larger than `before`, or `operand` in the other
+// tensor.
+float bound_after(const PostOp& step, float before, float operand) {
+  switch (step.kind) {
+    case PostOp::Kind::Add:
+    case PostOp::Kind::Sum:
+      return before + operand;
+    case PostOp::Kind::Mul:
+      return before * operand;
+    case PostOp::Kind::Activation:
+      break;
+  }
+  const auto alpha = static_cast<float>(std::abs(step.alpha)), beta = static_cast<float>(std::abs(step.beta));
+  if (step.activation == "leaky_relu") return std::max(before, before * alpha);
+  if (step.activation == "clamp" && std::max(alpha, beta) <= kLargest) return std::max(alpha, beta);
+  if (step.activation == "clamp") return std::max(before, std::min(alpha, beta));
+  return std::max(before, 1.0F);
+}
+
+char* data_of(const at::Tensor& t) { return static_cast<char*>(t.data_ptr()); }
+
+std::vector<PostOp> with_sum(std::vector<PostOp> steps) {
+  if (!steps.empty() && steps.front().kind == PostOp::Kind::Add) steps.front().kind = PostOp::Kind::Sum;
+  return steps;
+}
+
+}  // namespace
+
+Fused::Fused(const at::Tensor& weight, const at::Tensor& bias, int64_t terms, c10::ScalarType result,
+             std::vector<PostOp> post_ops)
+    : laid_(weight),
+      form_(laid_.form()),
+      bias_(bias.defined() ? bias.to(c10::kFloat).contiguous() : bias),
+      result_(result),
+      terms_(terms),
+      lent_bias_(bias_.defined() ? borrowed({{bias_.numel()}, kFloat, dnnl::memory::format_tag::a}, bias_)
+                                 : dnnl::memory()),
+      post_ops_(std::move(post_ops)),
+      summing_(with_sum(post_ops_)),
+      operands_(
+          std::ranges::count_if(post_ops_, [](const PostOp& step) { return step.kind != PostOp::Kind::Activation; })),
+      loses_nan_(std::ranges::any_of(post_ops_, loses_nan)),
+      gain_(loses_nan_ ? static_cast<float>(terms) * largest(laid_.plain()) : kInfinity),
+      offset_(loses_nan_ && bias_.defined() ? largest(bias_) : 0) {}
+
+std::shared_ptr<const Prepared> Fused::prepared(at::IntArrayRef sizes, Steps steps) const {
+  Key key;
+  key.reserve(sizes.size() + 2);
+  key.assign(sizes.begin(), sizes.end());
+  key.push_back(steps.empty() ? -1 : static_cast<int64_t>(steps.front().kind));
+  key.push_back(at::get_num_threads());  // a primitive divides its work when it is made
+  return recent_.get(key, [&] { return prepare_for_threads(sizes, steps); });
+}
+
+// What one thread does in a few microseconds is done before another has begun.
+Prepared Fused::prepare_for_threads(at::IntArrayRef sizes, Steps steps) const {
+  constexpr int64_t kLeastWork = 1 << 18;
+  Prepared result = prepare(sizes, steps);
+  if (!result.primitive || c10::multiply_integers(result.sizes) * terms_ >= kLeastWork) return result;
+  const ThreadLimit limit(1);
+  result = prepare(sizes, steps);
+  result.threads = 1;
+  return result;
+}
+
+void Fused::take_rows(const at::Tensor& form, int64_t dim) {
+  if (form.scalar_type() != c10::kFloat || result_ != c10::kFloat || form.numel() == 0) return;
+  row_product_.emplace(laid_, form, bias_);
+  row_dim_ = dim;
+}
+
+// How many rows there are of those that take no primitive; else 0.
+int64_t Fused::rows_taken(at::IntArrayRef sizes) const {
+  if (!row_product_) return 0;
+  const auto dim = static_cast<size_t>(at::maybe_wrap_dim(row_dim_, static_cast<int64_t>(sizes.size())));
+  if (c10::multiply_integers(sizes.slice(dim + 1)) != 1) return 0;
+  const int64_t rows = c10::multiply_integers(sizes.slice(0, dim));
+  return row_product_->takes(rows) ? rows : 0;
+}
+
+at::Tensor Fused::run_rows(const at::Tensor& x, at::TensorList operands) const {
+  const Steps steps = post_ops_;
+  const bool has_relu = !steps.empty() && steps.front().activation == "relu";
+  const at::Tensor y = row_product_->run(x, row_dim_, has_relu);
+  return apply(y, steps.subspan(has_relu ? 1 : 0), operands);
+}
+
+void Fused::expect(at::IntArrayRef sizes) const {
+  if (!fits(sizes) || c10::multiply_integers(sizes) == 0) return;
+  if (const int64_t count = rows_taken(sizes)) {
+    row_product_->expect(count);
+  } else {
+    prepared(sizes, summing_);
+  }
+}
+
+// With one operand for each Add and Mul.
+void Fused::execute(const Prepared& p, char* x, char* y, Steps steps, std::vector<char*> operands) const {
+  Call call(p.frames);
+  call.with(DNNL_ARG_SRC, p.source, x).with(DNNL_ARG_WEIGHTS, p.weight.memory).with(DNNL_ARG_DST, p.result, y);
+  if (lent_bias_) call.with(DNNL_ARG_BIAS, lent_bias_);
+  auto operand = operands.begin();
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].kind != PostOp::Kind::Add && steps[i].kind != PostOp::Kind::Mul) continue;
+    call.with(DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(i)) | DNNL_ARG_SRC_1, p.result, *operand++);
+  }
+  {
+    const ThreadLimit limit(p.threads);
+    call.run(p.primitive, p.scratchpad);
+  }
+  if (!p.rest) return;
+  for (char*& data : operands) data += p.result.get_size();
+  execute(*p.rest, x + p.source.get_size(), y + p.result.get_size(), steps, std::move(operands));
+}
+
+at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
+  const auto plainly = [&] { return apply(by_aten(given).to(result_), post_ops_, operands); };
+  if (!is_plain(given, form_.scalar_type()) || !fits(given.sizes())) return plainly();
+  if (given.is_contiguous() && rows_taken(given.sizes())) return run_rows(given, operands);
+  const at::Tensor x = arranged(given, strides(given.sizes()));
+  const Steps steps = !operands.empty() && is_last_reference(operands.front()) ? summing_ : post_ops_;
+  std::shared_ptr<const Prepared> p = prepared(x.sizes(), steps);
+  if (!p->primitive) return plainly();
+
+  std::vector<at::Tensor> others;
+  for (const at::Tensor& operand : operands) {
+    auto fitting = arranged_as(*p, operand);
+    if (!fitting) break;
+    others.push_back(*std::move(fitting));
+  }
+  bool fused = others.size() == operands_;
+  float result_bound = kInfinity;
+  if (fused && loses_nan_) {
+    // A sum may be beyond the bound by what is rounded in it, which is far from a factor of two.
+    constexpr float kEnough = kLargest / 2;
+    result_bound = bound(x, std::min(kLargest, (kEnough - offset_) / gain_)) * gain_ + offset_;
+    fused = result_bound <= kEnough;
+    size_t next = 0;
+    for (const PostOp& step : steps) {
+      const bool is_binary = step.kind != PostOp::Kind::Activation;
+      const float operand = fused && is_binary ? bound(others[next++], kEnough) : 0;
+      fused = fused && operand <= kEnough;
+      result_bound = bound_after(step, result_bound, operand);
+    }
+  }
+  if (!fused) p = prepared(x.sizes(), {});
+  if (!p->primitive) return plainly();
+
+  const bool sums = fused && !steps.empty() && steps.front().kind == PostOp::Kind::Sum;
+  const at::Tensor y = sums ? others.front() : work_tensor(p->sizes, p->strides, result_);
+  std::vector<char*> operands_of_steps;
+  for (size_t i = sums ? 1 : 0; fused && i < others.size(); ++i) operands_of_steps.push_back(data_of(others[i]));
+  execute(*p, data_of(x), data_of(y), fused ? steps : Steps(), std::move(operands_of_steps));
+  note_bound(y, fused ? result_bound : kInfinity);
+  return fused ? y : apply(y, post_ops_, operands);
+}
+
+}  // namespace onnxtorch::onednn

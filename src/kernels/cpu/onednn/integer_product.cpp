@@ -1,0 +1,300 @@
+#include "kernels/cpu/onednn/integer_product.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/util/accumulate.h>
+#include <c10/util/strides.h>
+
+#include <algorithm>
+
+#include "base/arrange.h"
+#include "base/work_memory.h"
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/onednn/convolution.h"
+#include "kernels/cpu/onednn/panel_product.h"
+#include "kernels/cpu/quantized/shifted_weight.h"
+#include "kernels/cpu/quantized/sums.h"
+
+namespace onnxtorch {
+namespace onednn {
+
+using Tag = dnnl::memory::format_tag;
+using Type = dnnl::memory::data_type;
+
+Prepared prepared_product(const at::Tensor& weight, at::IntArrayRef from, Type source_type, Type result_type,
+                          bool has_bias, const dnnl::primitive_attr& attributes, const LaidWeight& laid) {
+  const int64_t in = weight.size(0), out = weight.size(1), rows = c10::multiply_integers(from) / in;
+  std::vector<int64_t> sizes = from.vec();
+  sizes.back() = out;
+  const dnnl::memory::desc source({rows, in}, source_type, Tag::ab), result({rows, out}, result_type, Tag::ab),
+      wanted({in, out}, Type::s8, Tag::any);
+  const dnnl::memory::desc bias = has_bias ? dnnl::memory::desc({1, out}, Type::f32, Tag::ab) : dnnl::memory::desc();
+  const dnnl::matmul::primitive_desc description(engine(), source, wanted, bias, result, attributes,
+                                                 /*allow_empty=*/true);
+  if (is_reference(description)) return {};
+  const dnnl::memory::desc given({in, out}, Type::s8, weight.strides().vec());
+  const auto strides = c10::contiguous_strides(sizes);
+  return {dnnl::matmul(description),
+          source,
+          result,
+          description.scratchpad_desc(),
+          laid.get(borrowed(given, weight), description.weights_desc()),
+          sizes,
+          {strides.begin(), strides.end()}};
+}
+
+namespace {
+
+// One value for each channel of a tensor of so many dimensions, `after` of them after the channel's; none where
+// adding or multiplying by it means something else.
+std::optional<at::Tensor> per_channel(const at::Tensor& t, int64_t channels, int64_t dims, int64_t after) {
+  if (t.scalar_type() != c10::kFloat || t.dim() > dims) return {};
+  const bool lies_so = t.dim() > after && t.numel() == channels && t.size(-1 - after) == channels;
+  if (!lies_so && t.numel() != 1) return {};
+  return t.reshape(-1).expand(channels).contiguous();
+}
+
+// As unsigned numbers, with the zero point that makes them what they were.
+struct Numbers {
+  at::Tensor x;
+  int64_t zero_point;
+};
+
+Numbers as_unsigned(const at::Tensor& x, int64_t zero_point) {
+  if (x.scalar_type() == c10::kByte) return {x, zero_point};
+  return {at::bitwise_xor(x.view(c10::kByte), 128), zero_point + 128};
+}
+
+class PackedIntegers : public PackedIntegerProduct {
+ public:
+  explicit PackedIntegers(const ShiftedWeight& weight)
+      : weight_(weight), laid_(weight.form(), [weight] { return weight.numbers(); }) {
+    weight_.forget_numbers();
+  }
+
+  at::Tensor run(const at::Tensor& x, const at::Tensor& zero_point) const override {
+    const auto sums = sums_of(x, zero_point);
+    if (!sums) return plainly(x, zero_point);
+    correct(sums->sums, sums->correction);
+    return sums->sums;
+  }
+
+  at::Tensor run_scaled(const at::Tensor& x, const at::Tensor& zero_point, const at::Tensor& scale,
+                        at::TensorList addends, bool relu) const override {
+    Scaling scaling;
+    scaling.relu = relu;
+    const bool fits = take_scale(scaling, scale, x.dim());
+    const auto sums = fits ? sums_of(x, zero_point) : std::nullopt;
+    if (sums && take_addends(scaling, addends, sums->sums)) return scaled(sums->sums, sums->correction, scaling);
+    if (sums) correct(sums->sums, sums->correction);
+    at::Tensor y = at::mul((sums ? sums->sums : run(x, zero_point)).to(c10::kFloat), scale);
+    for (const at::Tensor& addend : addends) y = at::add(y, addend);
+    return relu ? at::relu(y) : y;
+  }
+
+  void expect(at::IntArrayRef sizes) const override {
+    if (!takes(sizes) || c10::multiply_integers(sizes) == 0) return;
+    if (cpu_features().int8_products) {
+      prepared(padded_sizes(sizes));
+    } else {
+      panels().lay_out(laid_);
+    }
+  }
+
+  std::vector<SavedWeights> saved() const override { return laid_.saved(); }
+  void take(std::vector<SavedWeights> saved) const override { laid_.take(saved); }
+
+ protected:
+  virtual bool fits(at::IntArrayRef sizes) const = 0;
+  // How many dimensions come after the channels' as ATen counts them.
+  virtual int64_t dims_after_channels() const = 0;
+  virtual std::vector<int64_t> padded_sizes(at::IntArrayRef sizes) const = 0;
+  // As the primitive takes it, with the zero point around it.
+  virtual at::Tensor padded(const Numbers& given) const = 0;
+  virtual Prepared prepare(at::IntArrayRef sizes) const = 0;
+  virtual const PanelProduct& panels() const = 0;
+  // The sum of what makes each row of the result.
+  virtual at::Tensor row_sums(const at::Tensor& padded) const = 0;
+  // The sums in double; x less its zero point.
+  virtual at::Tensor in_double(const at::Tensor& x, const at::Tensor& weight) const = 0;
+
+  ShiftedWeight weight_;  // but for its numbers
+  const LaidWeight laid_;
+
+ private:
+  struct Sums {
+    at::Tensor sums;
+    Correction correction;
+  };
+
+  bool takes(at::IntArrayRef sizes) const {
+    return fits(sizes) && (cpu_features().int8_products || panels().is_possible());
+  }
+
+  std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes) const {
+    std::vector<int64_t> key(sizes.begin(), sizes.end());
+    key.push_back(at::get_num_threads());  // a primitive divides its work when it is made
+    return recent_.get(key, [&] { return prepare(sizes); });
+  }
+
+  // Of x and the numbers of the weight. oneDNN's zero points would make the sums floats, which are not exact.
+  std::optional<Sums> sums_of(const at::Tensor& x, const at::Tensor& zero_point) const {
+    const bool fit = (x.scalar_type() == c10::kByte || x.scalar_type() == c10::kChar) && x.numel() > 0 &&
+                     zero_point.numel() == 1 && takes(x.sizes());
+    if (!fit) return {};
+    const Numbers numbers = as_unsigned(x, zero_point.item().toLong());
+    const at::Tensor source = padded(numbers);
+    if (!cpu_features().int8_products)
+      return Sums{panels().sums(laid_, source), correction(source, numbers.zero_point)};
+    const std::shared_ptr<const Prepared> p = prepared(source.sizes());
+    if (!p->primitive) return {};
+    const at::Tensor y = work_tensor(p->sizes, p->strides, c10::kInt);
+    Call call(p->frames);
+    call.with(DNNL_ARG_SRC, p->source, source).with(DNNL_ARG_WEIGHTS, p->weight.memory);
+    call.with(DNNL_ARG_DST, p->result, y).run(p->primitive, p->scratchpad);
+    return Sums{y, correction(source, numbers.zero_point)};
+  }
+
+  // sum((x - zero) * (w + shift)) - sum(x * w) = -zero * sum(w) + shift * sum(x - zero).
+  Correction correction(const at::Tensor& x, int64_t zero_point) const {
+    at::Tensor offsets = at::mul(weight_.totals(), -zero_point);
+    if (!weight_.has_shifts()) return {offsets.to(c10::kInt), weight_.shifts(), {}};
+    offsets.sub_(weight_.shifts(), zero_point * weight_.terms());
+    return {offsets.to(c10::kInt), weight_.shifts(), row_sums(x)};
+  }
+
+  bool take_scale(Scaling& scaling, const at::Tensor& scale, int64_t dims) const {
+    const auto scales = per_channel(scale, weight_.channels(), dims, dims_after_channels());
+    if (scales) scaling.scales = *scales;
+    return scales.has_value();
+  }
+
+  bool take_addends(Scaling& scaling, at::TensorList addends, const at::Tensor& sums) const {
+    for (const at::Tensor& addend : addends) {
+      const auto bias = per_channel(addend, weight_.channels(), sums.dim(), dims_after_channels());
+      if (bias && !scaling.bias.defined() && !scaling.operand.defined()) {
+        scaling.bias = *bias;
+      } else if (!scaling.operand.defined() && addend.sizes() == sums.sizes() && is_plain(addend)) {
+        scaling.operand = arranged(addend, sums.strides());
+      } else {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  at::Tensor plainly(const at::Tensor& x, const at::Tensor& zero_point) const {
+    return in_double(at::sub(x.to(c10::kDouble), zero_point), weight_.in_double(laid_.plain()))
+        .to(c10::kLong)
+        .to(c10::kInt);
+  }
+
+  mutable Recent<std::vector<int64_t>, Prepared> recent_{64};
+};
+
+Convolution without_padding(Convolution c) {
+  std::ranges::fill(c.padding, 0);
+  return c;
+}
+
+class IntegerConvolution final : public PackedIntegers {
+ public:
+  IntegerConvolution(Convolution c, const ShiftedWeight& weight)
+      : PackedIntegers(weight),
+        convolution_(with_weight(std::move(c), laid_.form())),
+        unpadded_(without_padding(convolution_)),
+        panels_(unpadded_) {}
+
+ private:
+  bool fits(at::IntArrayRef sizes) const override { return onednn::fits(convolution_, sizes); }
+  int64_t dims_after_channels() const override { return static_cast<int64_t>(weight_.sizes().size()) - 2; }
+
+  std::vector<int64_t> padded_sizes(at::IntArrayRef sizes) const override {
+    std::vector<int64_t> result = sizes.vec();
+    for (size_t i = 2; i < result.size(); ++i) result[i] += 2 * convolution_.padding[i - 2];
+    return result;
+  }
+
+  at::Tensor padded(const Numbers& given) const override {
+    const std::vector<int64_t> sizes = padded_sizes(given.x.sizes()), strides = channels_last_strides(sizes);
+    if (given.x.sizes() == at::IntArrayRef(sizes)) return arranged(given.x, strides);
+    const at::Tensor result = at::empty_strided(sizes, strides, c10::kByte).fill_(given.zero_point);
+    at::Tensor inside = result;
+    for (int64_t i = 2; i < inside.dim(); ++i) inside = inside.narrow(i, convolution_.padding[i - 2], given.x.size(i));
+    inside.copy_(given.x);
+    return result;
+  }
+
+  Prepared prepare(at::IntArrayRef given) const override {
+    return prepared_convolution(unpadded_, channels_last(given, Type::u8), Type::s8,
+                                channels_last(result_sizes(unpadded_, given), Type::s32), attributes({}, {}), laid_);
+  }
+
+  // Over the window of each pixel, one dimension after another.
+  at::Tensor row_sums(const at::Tensor& x) const override {
+    std::vector<int64_t> shape = x.sizes().vec();
+    shape.erase(shape.begin() + 1);
+    const int64_t channels = x.size(1);
+    at::Tensor sums = sums_of_rows(at::as_strided(x, {x.numel() / channels, channels}, {channels, 1})).reshape(shape);
+    const std::vector<int64_t> results = result_sizes(unpadded_, x.sizes());
+    for (int64_t i = 1; i < sums.dim(); ++i) {
+      const int64_t stride = unpadded_.stride[i - 1], dilation = unpadded_.dilation[i - 1];
+      const auto shifted_by = [&](int64_t start) {
+        return sums.slice(i, start, start + (results[i + 1] - 1) * stride + 1, stride);
+      };
+      at::Tensor sum = shifted_by(0);
+      for (int64_t k = 1; k < weight_.sizes()[i + 1]; ++k) sum = at::add(sum, shifted_by(k * dilation));
+      sums = sum;
+    }
+    return sums.contiguous();
+  }
+
+  at::Tensor in_double(const at::Tensor& x, const at::Tensor& weight) const override {
+    const Convolution& c = convolution_;
+    const std::vector<int64_t> no_padding(c.stride.size());
+    return at::convolution(x, weight, {}, c.stride, c.padding, c.dilation, false, no_padding, c.groups);
+  }
+
+  const PanelProduct& panels() const override { return panels_; }
+
+  const Convolution convolution_, unpadded_;
+  const PanelProduct panels_;
+};
+
+class IntegerLinear final : public PackedIntegers {
+ public:
+  explicit IntegerLinear(const ShiftedWeight& weight) : PackedIntegers(weight), panels_(laid_.form()) {}
+
+ private:
+  bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == weight_.terms(); }
+  int64_t dims_after_channels() const override { return 0; }
+  std::vector<int64_t> padded_sizes(at::IntArrayRef sizes) const override { return sizes.vec(); }
+  at::Tensor padded(const Numbers& given) const override { return given.x.contiguous(); }
+
+  Prepared prepare(at::IntArrayRef sizes) const override {
+    return prepared_product(laid_.form(), sizes, Type::u8, Type::s32, false, attributes({}, {}), laid_);
+  }
+
+  at::Tensor row_sums(const at::Tensor& x) const override { return sums_of_rows(x.reshape({-1, weight_.terms()})); }
+
+  at::Tensor in_double(const at::Tensor& x, const at::Tensor& weight) const override { return at::matmul(x, weight); }
+
+  const PanelProduct& panels() const override { return panels_; }
+
+  const PanelProduct panels_;
+};
+
+}  // namespace
+}  // namespace onednn
+
+c10::intrusive_ptr<Packed> packed_integers(Convolution convolution, const at::Tensor& zero_points) {
+  const onednn::ShiftedWeight weight(convolution.weight, zero_points, 0);
+  if (convolution.groups > 1 && weight.has_shifts()) return {};
+  return c10::make_intrusive<onednn::IntegerConvolution>(std::move(convolution), weight);
+}
+
+c10::intrusive_ptr<Packed> packed_integers(const Linear& linear, const at::Tensor& zero_points) {
+  return c10::make_intrusive<onednn::IntegerLinear>(onednn::ShiftedWeight(linear.weight, zero_points, 1));
+}
+
+}  // namespace onnxtorch

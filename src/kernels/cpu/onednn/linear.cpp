@@ -1,0 +1,76 @@
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/util/accumulate.h>
+#include <c10/util/strides.h>
+
+#include "kernels/cpu/onednn/fused.h"
+#include "kernels/cpu/onednn/inner_product.h"
+
+namespace onnxtorch {
+namespace onednn {
+namespace {
+
+// oneDNN divides rows into blocks: of their largest divisor not above 64, or of 64 where that is too small. Threads get
+// as many blocks each, so that one whose last block is smaller waits for the others. These rows fill whole blocks.
+int64_t in_whole_blocks(int64_t rows) {
+  constexpr int64_t kMost = 64, kLeast = 6;
+  for (int64_t block = kMost; block >= kLeast; --block)
+    if (rows % block == 0) return rows;
+  return rows < kMost ? rows : rows / kMost * kMost;
+}
+
+class PackedLinear final : public Fused {
+ public:
+  PackedLinear(const Linear& linear, std::vector<PostOp> post_ops)
+      : Fused(linear.weight, linear.bias, linear.weight.size(0), linear.result, std::move(post_ops)) {
+    take_rows(form_, -1);
+  }
+
+ private:
+  bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == form_.size(0); }
+
+  std::vector<int64_t> strides(at::IntArrayRef sizes) const override {
+    const auto result = c10::contiguous_strides(sizes);
+    return {result.begin(), result.end()};
+  }
+
+  Prepared prepare(at::IntArrayRef from, std::span<const PostOp> post_ops) const override {
+    const int64_t in = form_.size(0), out = form_.size(1), rows = c10::multiply_integers(from) / in;
+    std::vector<int64_t> sizes = from.vec();
+    sizes.back() = out;
+    const int64_t first = at::get_num_threads() > 1 ? in_whole_blocks(rows) : rows;
+    const InnerProduct product(first, form_, bias_.defined(), result_, post_ops);
+    if (is_reference(product.description)) return {};
+    const Laid weight = product.weight(laid_);
+    const auto of = [&](const InnerProduct& part) {
+      return Prepared{dnnl::inner_product_forward(part.description),
+                      part.source,
+                      part.result,
+                      part.description.scratchpad_desc(),
+                      weight,
+                      sizes,
+                      strides(sizes)};
+    };
+    Prepared result = of(product);
+    if (first == rows) return result;
+    const InnerProduct rest(rows - first, form_, bias_.defined(), result_, post_ops,
+                            product.description.weights_desc());
+    if (is_reference(rest.description)) return {};
+    result.rest = std::make_shared<Prepared>(of(rest));
+    return result;
+  }
+
+  at::Tensor by_aten(const at::Tensor& x) const override {
+    const at::Tensor y = at::matmul(x, laid_.plain());
+    return bias_.defined() ? at::add(y, bias_.to(y.scalar_type())) : y;
+  }
+};
+
+}  // namespace
+}  // namespace onednn
+
+c10::intrusive_ptr<Packed> packed(const Linear& linear, std::vector<PostOp> post_ops) {
+  return c10::make_intrusive<onednn::PackedLinear>(linear, std::move(post_ops));
+}
+
+}  // namespace onnxtorch

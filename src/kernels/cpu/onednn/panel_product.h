@@ -1,0 +1,53 @@
+// Convolutions and products of numbers of 8 bits by kernels of our own, for CPUs on which oneDNN's are not exact.
+#pragma once
+
+#include "kernels/cpu/onednn/laid_weight.h"
+#include "kernels/cpu/onednn/packed.h"
+#include "kernels/simd/panel_product.h"
+
+namespace onnxtorch::onednn {
+
+class PanelProduct {
+ public:
+  // The weight of the convolution, or the matrix [in, out], may be without memory.
+  explicit PanelProduct(Convolution convolution);
+  explicit PanelProduct(const at::Tensor& matrix);
+
+  // Sums in int32. Images lie with the channels innermost, as the result does.
+  at::Tensor sums(const LaidWeight& weight, const at::Tensor& x) const;
+
+  // Sums of x less its zero point, of which there is nothing in the padding: times a unit, for all or for each column
+  // of the result, plus the bias, which may be undefined; and as numbers of 8 bits in this quantization's steps.
+  struct Scaled {
+    const at::Tensor &unit, &bias;
+    std::optional<Quantization> steps;
+  };
+  at::Tensor finished(const LaidWeight& weight, const at::Tensor& x, int64_t zero_point, const Scaled& as) const;
+
+  void lay_out(const LaidWeight& weight) const { panels(weight); }
+  // Whether a column has few enough rows to be laid out.
+  bool is_possible() const { return convolution_.weight.numel() <= kMostStripRows * columns(); }
+
+ private:
+  // Takes rows and columns of the result, from these on, the sums of which lie so far apart.
+  using Put = std::function<void(const int32_t* sums, int64_t apart, int64_t row, int64_t rows, int64_t column,
+                                 int64_t columns)>;
+
+  bool is_depthwise() const;
+  int64_t columns() const { return convolution_.weight.size(0); }  // of the result
+  at::Tensor panels(const LaidWeight& weight) const;
+  // The factors of the groups: [group, row, column].
+  at::Tensor matrices_of(const at::Tensor& weight) const;
+  at::Tensor weight_of(const at::Tensor& matrices) const;
+
+  at::Tensor empty_result(const at::Tensor& x, c10::ScalarType type) const;
+  void multiply(const LaidWeight& weight, const at::Tensor& x, int64_t zero_point, const Put& put) const;
+  void multiply_patches(const uint8_t* x, Patches p, int64_t windows, const at::Tensor& laid, const Put& put) const;
+  void multiply_channels(const at::Tensor& x, const Patches& p, int64_t windows, const at::Tensor& laid,
+                         const Put& put) const;
+
+  const Convolution convolution_;  // for a matrix, of images of one line, a pixel for each row
+  const bool is_matrix_;
+};
+
+}  // namespace onnxtorch::onednn

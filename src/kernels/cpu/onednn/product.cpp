@@ -1,0 +1,77 @@
+#include "kernels/cpu/onednn/product.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include "base/arrange.h"
+#include "base/cpu_tensor.h"
+#include "base/product_sizes.h"
+#include "base/work_memory.h"
+#include "kernels/cpu/onednn/primitives.h"
+
+namespace onnxtorch::onednn {
+namespace {
+
+constexpr auto kFloat = dnnl::memory::data_type::f32;
+constexpr int64_t kMostDims = 6;
+
+struct PreparedProduct {
+  dnnl::primitive primitive;
+  dnnl::memory::desc a, b, result, scratchpad;
+  std::shared_ptr<Frames> frames = std::make_shared<Frames>();
+};
+
+dnnl::memory::desc described(const at::Tensor& t) { return {t.sizes().vec(), kFloat, t.strides().vec()}; }
+
+// With as many dimensions as asked for, and strides that a primitive takes: one of the last two is 1, none is 0 but
+// where the size is 1.
+at::Tensor with_dims(at::Tensor t, int64_t dims) {
+  while (t.dim() < dims) t = t.unsqueeze(0);
+  bool plain = t.stride(-1) == 1 || t.stride(-2) == 1;
+  for (int64_t i = 0; i < t.dim(); ++i) plain = plain && (t.stride(i) > 0 || t.size(i) == 1);
+  return plain ? t : contiguous(t);
+}
+
+bool is_matrix(const at::Tensor& t) { return is_plain(t) && t.dim() >= 2 && t.dim() <= kMostDims; }
+
+PreparedProduct prepared(const at::Tensor& a, const at::Tensor& b, const at::Tensor& result) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const dnnl::matmul::primitive_desc description(engine(), described(a), described(b), described(result), attributes,
+                                                 /*allow_empty=*/true);
+  if (is_reference(description)) return {};
+  return {dnnl::matmul(description), description.src_desc(), description.weights_desc(), description.dst_desc(),
+          description.scratchpad_desc()};
+}
+
+// Computes result = a @ b, if oneDNN can. All have the same number of dimensions.
+bool compute(const at::Tensor& a, const at::Tensor& b, const at::Tensor& result) {
+  using Key = std::vector<int64_t>;
+  static Recent<Key, PreparedProduct> recent(256);
+  Key key;
+  for (const at::Tensor* t : {&a, &b, &result}) {
+    key.insert(key.end(), t->sizes().begin(), t->sizes().end());
+    key.insert(key.end(), t->strides().begin(), t->strides().end());
+  }
+  key.push_back(at::get_num_threads());  // a primitive divides its work when it is made
+  const auto p = recent.get(key, [&] { return prepared(a, b, result); });
+  if (!p->primitive) return false;
+
+  Call call(p->frames);
+  call.with(DNNL_ARG_SRC, p->a, a).with(DNNL_ARG_WEIGHTS, p->b, b).with(DNNL_ARG_DST, p->result, result);
+  call.run(p->primitive, p->scratchpad);
+  return true;
+}
+
+}  // namespace
+
+at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
+  if (!is_matrix(a) || !is_matrix(b)) return at::matmul(a, b);
+  const auto sizes = product_sizes(a.sizes(), b.sizes());
+  if (!sizes) return at::matmul(a, b);
+  const auto dims = static_cast<int64_t>(sizes->size());
+  const at::Tensor result = work_tensor(*sizes, a.scalar_type());
+  return compute(with_dims(a, dims), with_dims(b, dims), result) ? result : at::matmul(a, b);
+}
+
+}  // namespace onnxtorch::onednn

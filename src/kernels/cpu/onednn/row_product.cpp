@@ -1,0 +1,88 @@
+#include "kernels/cpu/onednn/row_product.h"
+
+#include <ATen/ATen.h>
+#include <ATen/WrapDimUtils.h>
+
+#include <algorithm>
+
+#include "base/neighbours.h"
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/onednn/inner_product.h"
+#include "kernels/cpu/onednn/share_out.h"
+#include "kernels/simd/rows.h"
+
+namespace onnxtorch::onednn {
+
+RowProduct::RowProduct(const LaidWeight& laid, at::Tensor form, at::Tensor bias)
+    : laid_(laid), form_(std::move(form)), bias_(std::move(bias)), in_(form_.size(0)), out_(form_.size(1)) {}
+
+bool RowProduct::is_small(int64_t rows) const {
+  constexpr int64_t kFewRows = 4, kMostRows = 128, kMostWork = 1 << 15, kMostWorkOfFewRows = 1 << 17;
+  const int64_t columns = (out_ + kColumns - 1) / kColumns * kColumns;
+  return rows <= kMostRows && rows * in_ * columns <= (rows <= kFewRows ? kMostWorkOfFewRows : kMostWork);
+}
+
+void RowProduct::expect(int64_t rows) const {
+  if (is_small(rows)) {
+    blocks();
+  } else {
+    panels();
+  }
+}
+
+at::Tensor RowProduct::run(const at::Tensor& rows, int64_t dim, bool relu) const {
+  at::DimVector sizes(rows.sizes());
+  sizes[at::maybe_wrap_dim(dim, rows.dim())] = out_;
+  at::Tensor y = at::empty(sizes, rows.options());
+  run(rows.const_data_ptr<float>(), y.mutable_data_ptr<float>(), rows.numel() / in_, relu);
+  return y;
+}
+
+void RowProduct::run(const float* x, float* y, int64_t rows, bool relu) const {
+  if (is_small(rows))
+    return for_this_cpu<RowKernels>().product_rows(x, y, rows, in_, out_, blocks().const_data_ptr<float>(), relu);
+  take_panels(x, y);
+  for (int64_t i = 0; relu && i < out_; ++i) y[i] = y[i] < 0 ? 0 : y[i];
+}
+
+void RowProduct::take_panels(const float* x, float* y) const {
+  constexpr int64_t kLeastWork = 1 << 17;  // for one thread
+  const auto& [weight, width, apart] = panels();
+  const auto* const first = static_cast<const float*>(weight.memory.get_data_handle());
+  const auto* const bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
+  const int64_t count = (out_ + width - 1) / width;
+  const auto& kernels = for_this_cpu<RowKernels>();
+  const int64_t threads = std::clamp<int64_t>(out_ * in_ / worth_a_thread(kLeastWork), 1, at::get_num_threads());
+  share_out(count, threads, [&, width = width, apart = apart](int64_t i, int64_t) {
+    const int64_t column = i * width;
+    kernels.product_with_panel(x, y + column, in_, first + i * apart, width, bias ? bias + column : nullptr,
+                               std::min(width, out_ - column));
+  });
+}
+
+const at::Tensor& RowProduct::blocks() const {
+  blocks_made_([&] {
+    const int64_t count = (out_ + kColumns - 1) / kColumns;
+    const at::Tensor padded = at::zeros({in_ + 1, count * kColumns}, c10::kFloat);
+    padded.narrow(0, 1, in_).narrow(1, 0, out_).copy_(at::as_strided(laid_.plain(), form_.sizes(), form_.strides()));
+    if (bias_.defined()) padded.select(0, 0).narrow(0, 0, out_).copy_(bias_);
+    blocks_ = padded.view({in_ + 1, count, kColumns}).transpose(0, 1).contiguous();
+  });
+  return blocks_;
+}
+
+const RowProduct::Panels& RowProduct::panels() const {
+  panels_made_([&] {
+    const InnerProduct product(1, form_, /*has_bias=*/false, c10::kFloat);
+    if (is_reference(product.description)) return;
+    const dnnl::memory::desc wanted = product.description.weights_desc();
+    const dnnl::memory::dims blocks = wanted.get_inner_blks(), of = wanted.get_inner_idxs();
+    const bool is_in_panels = blocks.size() == 2 && of[0] == 1 && of[1] == 0 && is_panel(blocks[1]) &&
+                              wanted.get_strides()[1] == blocks[0] * blocks[1];
+    if (!is_in_panels) return;
+    panels_ = {product.weight(laid_), blocks[1], wanted.get_strides()[0]};
+  });
+  return panels_;
+}
+
+}  // namespace onnxtorch::onednn

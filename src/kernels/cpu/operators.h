@@ -1,0 +1,19 @@
+// Operators for the CPU. Each function makes those of a file known to TorchScript, once, under the names onnx_torch::…;
+// whoever puts one into a graph calls it before.
+#pragma once
+
+namespace onnxtorch {
+
+void register_attention();         // attention
+void register_copies();            // reshape, cat, pixel_shuffle, upsample_nearest2d
+void register_gather();            // gather, gather_elements: indices may count from the end
+void register_group_norm();        // group_norm, of what lies channels-last
+void register_pools();             // max_pool, average_pool: in one to three dimensions, as ATen's
+void register_resample();          // resample: weighted sums along an axis, as Resize takes them
+void register_rotary_embedding();  // rotary_embedding
+void register_rounding();          // rounded: to a type of fewer bits, with results that stay float32
+void register_rows();              // softmax, layer_norm and others that compute row by row
+void register_running();           // cumsum, cumprod
+void register_top_k();             // top_k
+
+}  // namespace onnxtorch

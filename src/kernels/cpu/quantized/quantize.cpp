@@ -1,0 +1,147 @@
+#include "kernels/cpu/quantized/quantize.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/work_memory.h"
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/simd/quantized/quantize.h"
+
+namespace onnxtorch::onednn {
+namespace {
+
+constexpr int64_t kGrain = 1 << 15;
+
+Quantization quantization(double scale, int64_t zero_point, int64_t low, int64_t high) {
+  return {static_cast<float>(scale), static_cast<float>(low - zero_point), static_cast<float>(high - zero_point),
+          static_cast<int32_t>(zero_point)};
+}
+
+Dequantization dequantization(double scale, int64_t zero_point) {
+  return {static_cast<float>(scale), static_cast<int32_t>(zero_point)};
+}
+
+Range joined(const Range& a, const Range& b) {
+  if (!(a.low <= a.high)) return a;
+  if (!(b.low <= b.high)) return b;
+  return {std::min(a.low, b.low), std::max(a.high, b.high)};
+}
+
+// Calls the function with the kernels for the type.
+template <typename Function>
+void for_type(at::ScalarType type, const Function& function) {
+  TORCH_CHECK(type == c10::kByte || type == c10::kChar, "expected numbers of 8 bits, got ", type);
+  const auto& kernels = for_this_cpu<QuantizeKernels>();
+  if (type == c10::kByte) {
+    function(kernels.of_uint8);
+  } else {
+    function(kernels.of_int8);
+  }
+}
+
+at::Tensor dense(const at::Tensor& x) { return x.is_non_overlapping_and_dense() ? x : x.contiguous(); }
+
+}  // namespace
+
+at::Tensor dequantize(const at::Tensor& given, double scale, int64_t zero_point) {
+  const at::Tensor x = dense(given), y = work_tensor(x.sizes(), x.strides(), c10::kFloat);
+  for_type(x.scalar_type(), [&]<typename T>(const QuantizeKernels::Of<T>& kernels) {
+    const T* const from = x.const_data_ptr<T>();
+    float* const to = y.data_ptr<float>();
+    at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+      kernels.dequantize(from + begin, to + begin, end - begin, dequantization(scale, zero_point));
+    });
+  });
+  return y;
+}
+
+at::Tensor quantize(const at::Tensor& given, double scale, int64_t zero_point, int64_t low, int64_t high,
+                    at::ScalarType type) {
+  const at::Tensor x = dense(given.to(c10::kFloat)), y = work_tensor(x.sizes(), x.strides(), type);
+  for_type(type, [&]<typename T>(const QuantizeKernels::Of<T>& kernels) {
+    const float* const from = x.const_data_ptr<float>();
+    T* const to = y.data_ptr<T>();
+    at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+      kernels.quantize(from + begin, to + begin, end - begin, quantization(scale, zero_point, low, high));
+    });
+  });
+  return y;
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> dynamic_quantize(const at::Tensor& given) {
+  TORCH_CHECK(given.numel() > 0, "an empty tensor has no range to quantize");
+  const at::Tensor x = dense(given.to(c10::kFloat));
+  const float* const from = x.const_data_ptr<float>();
+  const auto& kernels = for_this_cpu<QuantizeKernels>();
+  const Range range = at::parallel_reduce(
+      0, x.numel(), kGrain, Range(),
+      [&](int64_t begin, int64_t end, const Range& so_far) {
+        return joined(so_far, kernels.range(from + begin, end - begin));
+      },
+      joined);
+  const float scale = range.low == range.high ? 1 : (range.high - range.low) / 255;
+  const float zero_point = std::nearbyint(std::clamp(-range.low / scale, 0.F, 255.F));
+  const bool is_number = zero_point == zero_point;
+  const int64_t whole = is_number ? static_cast<int64_t>(zero_point) : 0;
+  const at::Tensor y =
+      is_number ? quantize(x, scale, whole, 0, 255, c10::kByte) : at::zeros_like(x, x.options().dtype(c10::kByte));
+  return {y, at::scalar_tensor(scale, c10::kFloat), at::scalar_tensor(whole, c10::kByte)};
+}
+
+at::Tensor look_up(const at::Tensor& given, const at::Tensor& table) {
+  const at::Tensor x = dense(given), y = work_tensor(x.sizes(), x.strides(), table.scalar_type());
+  for_type(x.scalar_type(), [&]<typename T>(const QuantizeKernels::Of<T>&) {
+    const T* const from = x.const_data_ptr<T>();
+    const auto* const results = static_cast<const uint8_t*>(table.const_data_ptr());
+    auto* const to = static_cast<uint8_t*>(y.data_ptr());
+    at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) to[i] = results[from[i] - std::numeric_limits<T>::min()];
+    });
+  });
+  return y;
+}
+
+at::Tensor quantized_add(const at::Tensor& given, double a_scale, int64_t a_zero_point, const at::Tensor& b,
+                         double b_scale, int64_t b_zero_point, double scale, int64_t zero_point, int64_t low,
+                         int64_t high, at::ScalarType type) {
+  const bool is_floating = b.is_floating_point();
+  const at::Tensor a = dense(given);
+  const bool fits = a.scalar_type() == type && a.numel() > 0 && b.scalar_type() == (is_floating ? c10::kFloat : type);
+  const bool alike = fits && a.sizes() == b.sizes() && a.strides() == b.strides();
+  const bool row = fits && is_floating && a.is_contiguous() && b.is_contiguous() && a.dim() > 0 && b.dim() > 0 &&
+                   b.dim() <= a.dim() && b.numel() == b.size(-1) && b.size(-1) == a.size(-1);
+  if (!alike && !row) {
+    const at::Tensor sum =
+        at::add(dequantize(a, a_scale, a_zero_point), is_floating ? b : dequantize(b, b_scale, b_zero_point));
+    return quantize(sum, scale, zero_point, low, high, type);
+  }
+  const at::Tensor y = work_tensor(a.sizes(), a.strides(), a.scalar_type());
+  const Dequantization of_a = dequantization(a_scale, a_zero_point), of_b = dequantization(b_scale, b_zero_point);
+  const Quantization to = quantization(scale, zero_point, low, high);
+  for_type(type, [&]<typename T>(const QuantizeKernels::Of<T>& kernels) {
+    const T* const first = a.const_data_ptr<T>();
+    T* const result = y.data_ptr<T>();
+    const auto add = [&]<typename B>(const B* second, const auto& add_block) {
+      const int64_t length = alike ? 1 : b.numel();
+      at::parallel_for(0, a.numel() / length, std::max<int64_t>(kGrain / length, 1), [&](int64_t begin, int64_t end) {
+        if (alike) return add_block(first + begin, of_a, second + begin, of_b, result + begin, end - begin, to);
+        for (int64_t i = begin * length; i < end * length; i += length)
+          add_block(first + i, of_a, second, of_b, result + i, length, to);
+      });
+    };
+    is_floating ? add(b.const_data_ptr<float>(), kernels.add_floats) : add(b.const_data_ptr<T>(), kernels.add);
+  });
+  return y;
+}
+
+at::Tensor dequantize_along(const at::Tensor& x, const at::Tensor& scale, int64_t axis) {
+  std::vector<int64_t> shape(x.dim(), 1);
+  if (scale.numel() != 1) shape[axis] = scale.numel();
+  return at::mul(x.to(c10::kFloat), scale.reshape(shape));
+}
+
+}  // namespace onnxtorch::onednn

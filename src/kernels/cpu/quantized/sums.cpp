@@ -1,0 +1,99 @@
+#include "kernels/cpu/quantized/sums.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/simd/quantized/sums.h"
+
+namespace onnxtorch::onednn {
+namespace {
+
+constexpr int64_t kGrain = 1 << 15;
+
+// Rows so that a thread has enough to do.
+int64_t grain(int64_t length) { return std::max<int64_t>(kGrain / std::max<int64_t>(length, 1), 1); }
+
+// Of the rows of a matrix, of which the rows or the columns lie side by side.
+template <typename T>
+void take(const at::Tensor& matrix, const SumKernels::Of<T>& kernels, const Channels& to) {
+  const auto* const from = matrix.const_data_ptr<T>();
+  auto *const low = to.lowest.data_ptr<int32_t>(), *const high = to.highest.data_ptr<int32_t>(),
+              *const total = to.totals.data_ptr<int32_t>();
+  const int64_t rows = matrix.size(0), columns = matrix.size(1);
+  if (matrix.is_contiguous()) {
+    for (int64_t i = 0; i < rows; ++i) kernels.take_all(from + i * columns, columns, low + i, high + i, total + i);
+  } else {
+    at::parallel_for(0, rows, grain(columns), [&](int64_t begin, int64_t end) {
+      for (int64_t i = 0; i < columns; ++i)
+        kernels.take_each(from + i * rows + begin, end - begin, low + begin, high + begin, total + begin);
+    });
+  }
+}
+
+// Calls the function for each row: its number, where it begins and its sum.
+template <typename Function>
+void for_each_row(const at::Tensor& sums, const Correction& correction, const Function& function) {
+  const int64_t length = correction.offsets.numel();
+  const auto* const row_sums = correction.row_sums.defined() ? correction.row_sums.const_data_ptr<int32_t>() : nullptr;
+  at::parallel_for(0, sums.numel() / length, grain(length), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      function(row * length, row_sums ? static_cast<uint32_t>(row_sums[row]) : 0);
+  });
+}
+
+}  // namespace
+
+at::Tensor sums_of_rows(const at::Tensor& matrix) {
+  const int64_t rows = matrix.size(0), length = matrix.size(1);
+  const at::Tensor result = at::empty({rows}, c10::kInt);
+  const auto* const from = matrix.const_data_ptr<uint8_t>();
+  auto* const to = result.data_ptr<int32_t>();
+  at::parallel_for(0, rows, grain(length), [&](int64_t begin, int64_t end) {
+    for_this_cpu<SumKernels>().add_rows(from + begin * length, to + begin, end - begin, length);
+  });
+  return result;
+}
+
+Channels channels_of(const at::Tensor& weight, int64_t channel_dim) {
+  at::Tensor matrix = weight.transpose(0, channel_dim).flatten(1);
+  if (!matrix.t().is_contiguous()) matrix = matrix.contiguous();
+  const int64_t channels = matrix.size(0);
+  const Channels result{at::full({channels}, 255, c10::kInt), at::full({channels}, -128, c10::kInt),
+                        at::zeros({channels}, c10::kInt)};
+  const auto& kernels = for_this_cpu<SumKernels>();
+  weight.scalar_type() == c10::kByte ? take(matrix, kernels.of_uint8, result) : take(matrix, kernels.of_int8, result);
+  return result;
+}
+
+void correct(const at::Tensor& sums, const Correction& correction) {
+  const SumSteps of{correction.offsets.const_data_ptr<int32_t>(), correction.shifts.const_data_ptr<int32_t>(), nullptr,
+                    nullptr, 0};
+  const auto& kernels = for_this_cpu<SumKernels>();
+  auto* const y = sums.data_ptr<int32_t>();
+  const int64_t length = correction.offsets.numel();
+  for_each_row(sums, correction,
+               [&](int64_t at, uint32_t row_sum) { kernels.correct_row(y + at, row_sum, length, of); });
+}
+
+at::Tensor scaled(const at::Tensor& sums, const Correction& correction, const Scaling& scaling) {
+  constexpr float kNeutral = -0.0F;  // adding 0 would lose the sign of a zero
+  const int64_t length = correction.offsets.numel();
+  const at::Tensor bias = scaling.bias.defined() ? scaling.bias : at::full({length}, kNeutral, c10::kFloat);
+  const SumSteps of{correction.offsets.const_data_ptr<int32_t>(), correction.shifts.const_data_ptr<int32_t>(),
+                    scaling.scales.const_data_ptr<float>(), bias.const_data_ptr<float>(),
+                    scaling.relu ? 0.0F : -std::numeric_limits<float>::infinity()};
+  at::Tensor result = sums.view(c10::kFloat);
+  auto* const y = result.data_ptr<float>();
+  const auto* const operand = scaling.operand.defined() ? scaling.operand.const_data_ptr<float>() : nullptr;
+  const auto& kernels = for_this_cpu<SumKernels>();
+  for_each_row(sums, correction, [&](int64_t at, uint32_t row_sum) {
+    kernels.scale_row(y + at, operand ? operand + at : nullptr, row_sum, length, of);
+  });
+  return result;
+}
+
+}  // namespace onnxtorch::onednn

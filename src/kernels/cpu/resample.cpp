@@ -1,0 +1,101 @@
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/WrapDimUtils.h>
+#include <c10/util/accumulate.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/arrange.h"
+#include "base/registered.h"
+#include "base/work_memory.h"
+#include "kernels/cpu/operators.h"
+
+namespace onnxtorch {
+namespace {
+
+// Blocks of rows, of which `rows` are made from each `size`.
+struct Blocks {
+  int64_t count, size, rows, columns, taps;
+};
+
+// Products and sums are rounded one by one, in the order of the taps.
+template <typename T>
+void resample(const T* x, T* y, const int64_t* indices, const T* taps, const Blocks& blocks) {
+  constexpr int64_t kGrain = 1 << 12, kStrip = 1 << 11;  // elements; a strip stays in the level 1 cache
+  const auto grain = std::max<int64_t>(kGrain / (blocks.columns * blocks.taps), 1);
+  at::parallel_for(0, blocks.count * blocks.rows, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const T* const block = x + i / blocks.rows * blocks.size * blocks.columns;
+      const int64_t* const index = indices + i % blocks.rows * blocks.taps;
+      const T* const tap = taps + i % blocks.rows * blocks.taps;
+      if (blocks.columns == 1) {
+        T sum = block[index[0]] * tap[0];
+        for (int64_t k = 1; k < blocks.taps; ++k) sum = sum + block[index[k]] * tap[k];
+        y[i] = sum;
+        continue;
+      }
+      for (int64_t start = 0; start < blocks.columns; start += kStrip) {
+        const int64_t width = std::min(kStrip, blocks.columns - start);
+        T* const to = y + i * blocks.columns + start;
+        for (int64_t k = 0; k < blocks.taps; ++k) {
+          const T* const from = block + index[k] * blocks.columns + start;
+          const T weight = tap[k];
+          if (k == 0) {
+            for (int64_t c = 0; c < width; ++c) to[c] = from[c] * weight;
+          } else {
+            for (int64_t c = 0; c < width; ++c) to[c] = to[c] + from[c] * weight;
+          }
+        }
+      }
+    }
+  });
+}
+
+at::Tensor resample_by_aten(const at::Tensor& x, int64_t axis, const at::Tensor& indices, const at::Tensor& taps) {
+  std::vector<int64_t> shape(x.dim() - axis, 1);
+  shape[0] = -1;
+  at::Tensor result;
+  for (int64_t k = 0; k < taps.size(1); ++k) {
+    const at::Tensor part = x.index_select(axis, indices.select(1, k)) * taps.select(1, k).reshape(shape);
+    result = k == 0 ? part : result + part;
+  }
+  return result;
+}
+
+at::Tensor resample(const at::Tensor& x, int64_t axis, const at::Tensor& given_indices, const at::Tensor& given_taps) {
+  axis = at::maybe_wrap_dim(axis, x.dim());
+  const auto type = x.scalar_type();
+  const at::Tensor indices = given_indices.contiguous(), taps = given_taps.contiguous();
+  const auto is_inside = [size = x.size(axis)](int64_t index) { return index >= 0 && index < size; };
+  const bool fits =
+      x.is_cpu() && x.numel() > 0 && (type == c10::kFloat || type == c10::kDouble) && indices.is_cpu() &&
+      indices.scalar_type() == c10::kLong && taps.is_cpu() && taps.scalar_type() == type && taps.numel() > 0 &&
+      indices.sizes() == taps.sizes() &&
+      std::all_of(indices.const_data_ptr<int64_t>(), indices.const_data_ptr<int64_t>() + indices.numel(), is_inside);
+  if (!fits) return resample_by_aten(x, axis, indices, taps);
+  const at::Tensor from = contiguous(x);
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes[axis] = taps.size(0);
+  const at::Tensor y = work_tensor(sizes, type);
+  const Blocks blocks{c10::multiply_integers(x.sizes().slice(0, axis)), x.size(axis), taps.size(0),
+                      c10::multiply_integers(x.sizes().slice(axis + 1)), taps.size(1)};
+  const auto run = [&]<typename T>(T) {
+    resample(from.const_data_ptr<T>(), y.mutable_data_ptr<T>(), indices.const_data_ptr<int64_t>(),
+             taps.const_data_ptr<T>(), blocks);
+  };
+  type == c10::kFloat ? run(float()) : run(double());
+  return y;
+}
+
+}  // namespace
+
+void register_resample() {
+  static const torch::Library library = registered([](torch::Library& m) {
+    m.def("resample(Tensor x, int axis, Tensor indices, Tensor taps) -> Tensor",
+          static_cast<at::Tensor (*)(const at::Tensor&, int64_t, const at::Tensor&, const at::Tensor&)>(resample));
+  });
+}
+
+}  // namespace onnxtorch

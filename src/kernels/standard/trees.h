@@ -1,0 +1,92 @@
+// The nodes of decision trees as kernels go down them, what a node asks, and how votes add up.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "base/both_sides.h"
+
+namespace onnxtorch {
+
+enum class Aggregate : uint8_t { Sum, Min, Max };
+
+template <Aggregate aggregate, typename T>
+constexpr T kNoVote = aggregate == Aggregate::Sum   ? T(0)
+                      : aggregate == Aggregate::Min ? std::numeric_limits<T>::infinity()
+                                                    : -std::numeric_limits<T>::infinity();
+
+template <Aggregate aggregate, typename T>
+ONNX_TORCH_BOTH T aggregated(T a, T b) {
+  if constexpr (aggregate == Aggregate::Sum) return a + b;
+  if constexpr (aggregate == Aggregate::Min) return b < a ? b : a;
+  if constexpr (aggregate == Aggregate::Max) return b > a ? b : a;
+}
+
+// What a feature is compared for. The other tests are these with the children exchanged.
+enum class Comparison : uint8_t { LessEqual, Less, Equal, Member, Various };
+
+// Both children of a leaf are the leaf itself; with a single target its threshold is its vote.
+template <typename T>
+struct TreeNode {
+  T threshold;  // with Comparison::Member, the index of the set
+  uint32_t feature : 31;
+  uint32_t missing_child : 1;
+  std::array<int32_t, 2> children;  // where the comparison fails, and where it holds
+};
+
+struct Tree {
+  int32_t root;
+  int32_t depth;
+};
+
+template <typename T>
+struct TreeVote {
+  int32_t target;
+  T weight;
+};
+
+// Sorted sets, one after another: set i is [members + begins[i], members + begins[i + 1]).
+template <typename T>
+struct MemberSets {
+  const T* members;
+  const int32_t* begins;
+
+  ONNX_TORCH_BOTH bool have(int64_t set, T value) const {
+    return !std::isnan(value) && std::binary_search(members + begins[set], members + begins[set + 1], value);
+  }
+};
+
+template <Comparison comparison, typename T>
+ONNX_TORCH_BOTH bool holds(T value, T threshold, const MemberSets<T>& sets) {
+  if constexpr (comparison == Comparison::LessEqual) return value <= threshold;
+  if constexpr (comparison == Comparison::Less) return value < threshold;
+  if constexpr (comparison == Comparison::Equal) return value == threshold;
+  if constexpr (comparison == Comparison::Member) return sets.have(static_cast<int64_t>(threshold), value);
+}
+
+template <typename T>
+ONNX_TORCH_BOTH bool holds(Comparison comparison, T value, T threshold, const MemberSets<T>& sets) {
+  switch (comparison) {
+    case Comparison::Less:
+      return holds<Comparison::Less>(value, threshold, sets);
+    case Comparison::Equal:
+      return holds<Comparison::Equal>(value, threshold, sets);
+    case Comparison::Member:
+      return holds<Comparison::Member>(value, threshold, sets);
+    default:
+      return holds<Comparison::LessEqual>(value, threshold, sets);
+  }
+}
+
+// A target's votes as its score.
+template <Aggregate aggregate, typename T>
+ONNX_TORCH_BOTH T finished_score(T votes, bool average, int64_t trees, const T* base_value) {
+  if (votes == kNoVote<aggregate, T>) votes = 0;
+  if (average) votes /= static_cast<T>(trees);
+  return base_value ? votes + *base_value : votes;
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,34 @@
+// Constant weights of 8 bits in a graph, and products with them.
+#pragma once
+
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <optional>
+
+#include "graph/constants.h"
+#include "kernels/cpu/onednn/packed.h"
+
+namespace onnxtorch {
+
+// What follows from constants alone.
+std::optional<c10::IValue> computed_value(const torch::jit::Value* value, const Constants& constants);
+std::optional<at::Tensor> computed(const torch::jit::Value* value, const Constants& constants);
+
+// Whether the tensor broadcasts to one of so many dimensions as one value for all, or one for each index of a
+// dimension of this size.
+bool is_along(const at::Tensor& t, int64_t dim, int64_t size, int64_t dims);
+
+// A weight of 8 bits, with one zero point for all or for each index of a dimension, in int32.
+struct IntegerWeight {
+  at::Tensor numbers, zero_points;
+};
+
+// The weight that the value is, as floats less their zero points.
+std::optional<IntegerWeight> integer_weight(const torch::jit::Value* value, int64_t channel_dim,
+                                            const Constants& constants);
+
+// For a node that is a convolution, a matmul or an addmm, without its bias; null where there is no such operator.
+c10::intrusive_ptr<Packed> packed_integers(const torch::jit::Node* product, const IntegerWeight& weight,
+                                           const Constants& constants);
+
+}  // namespace onnxtorch

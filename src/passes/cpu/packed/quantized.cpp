@@ -1,0 +1,531 @@
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <cmath>
+#include <limits>
+#include <unordered_set>
+
+#include "base/element_type.h"
+#include "graph/constants.h"
+#include "graph/known_type.h"
+#include "graph/walk.h"
+#include "graph/writes.h"
+#include "kernels/cpu/onednn/packed.h"
+#include "kernels/cpu/operators.h"
+#include "kernels/cpu/quantized/quantize.h"
+#include "kernels/cpu/quantized/shifted_weight.h"
+#include "passes/cpu/packed/integer_weight.h"
+#include "passes/cpu/packed/nodes.h"
+#include "passes/cpu/passes.h"
+
+namespace onnxtorch {
+namespace {
+
+namespace jit = torch::jit;
+using c10::Symbol;
+
+const auto kQuantize = Symbol::fromQualString("onnx_torch::quantize");
+const auto kDequantize = Symbol::fromQualString("onnx_torch::dequantize");
+const auto kDequantizeAlong = Symbol::fromQualString("onnx_torch::dequantize_along");
+const auto kScaledIntegerProduct = Symbol::fromQualString("onnx_torch::scaled_integer_product");
+const auto kMaxPool = Symbol::fromQualString("onnx_torch::max_pool");
+const auto kLookUp = Symbol::fromQualString("onnx_torch::look_up");
+const auto kQuantizedAdd = Symbol::fromQualString("onnx_torch::quantized_add");
+
+// All numbers that a type of 8 bits has.
+at::Tensor all_numbers(at::ScalarType type) {
+  return type == c10::kByte ? at::arange(0, 256, c10::kByte) : at::arange(-128, 128, c10::kChar);
+}
+
+// A weight of 8 bits, with one scale for all or one for each index of the dimension that has the zero points.
+struct ScaledWeight {
+  IntegerWeight weight;
+  at::Tensor scales;
+};
+
+class Recognition {
+ public:
+  explicit Recognition(Program& program) : program_(program), graph_(*program.graph), constants_(program) {}
+
+  void run() {
+    for_each_node(graph_.block(), [&](jit::Node* node) { visit(node); });
+    eliminate_dead_code(program_.graph);
+  }
+
+ private:
+  void visit(jit::Node* node) {
+    if (note_constant(node)) return;
+    const jit::WithInsertPoint at(node);
+    source_ = node->sourceRange();
+    pool_bytes(node);
+    if (jit::Value* const result = bytes_instead(node)) {
+      take_sizes(result, node->output());
+      node->output()->replaceAllUsesWith(result);
+    } else {
+      keep_weight(node);
+    }
+  }
+
+  // The result's sizes are those of a value of the plain graph.
+  static void take_sizes(jit::Value* result, const jit::Value* plain) {
+    const auto type = type_of(result);
+    if (type) result->setType(plain->type()->expectRef<c10::TensorType>().withScalarType(type));
+  }
+
+  // Whether the node's result follows from constants alone, so that it is computed once anyway.
+  bool note_constant(const jit::Node* node) {
+    if (!node->kind().is_aten() || node->outputs().size() != 1) return false;
+    for (const jit::Value* input : node->inputs()) {
+      if (!is_constant(input)) return false;
+    }
+    return constant_.insert(node->output()).second;
+  }
+
+  bool is_constant(const jit::Value* value) const { return constant_.contains(value) || constants_(value); }
+
+  jit::Value* bytes_instead(jit::Node* node) {
+    if (node->outputs().size() != 1) return nullptr;
+    if (jit::Value* const result = dequantized(node)) return result;
+    if (jit::Value* const result = quantized(node)) return result;
+    if (jit::Value* const result = pooled(node)) return result;
+    if (jit::Value* const result = picked(node)) return result;
+    return moved(node);
+  }
+
+  // The only element of a constant that adds no dimensions to x.
+  std::optional<double> scalar_for(const jit::Value* value, const jit::Value* x) const {
+    const auto known = constants_.tensor(value);
+    if (!known || !known->defined() || known->numel() != 1) return {};
+    const auto rank = x->type()->expectRef<c10::TensorType>().dim();
+    if (known->dim() > 0 && (!rank || static_cast<int64_t>(*rank) < known->dim())) return {};
+    return known->item<double>();
+  }
+
+  // A number that a type of 8 bits has.
+  std::optional<int64_t> zero_point_for(const jit::Value* value, const jit::Value* x, at::ScalarType type) const {
+    const auto known = scalar_for(value, x);
+    const double low = type == c10::kByte ? 0 : -128;
+    const bool fits = known && *known >= low && *known <= low + 255 && *known == std::trunc(*known);
+    return fits ? std::optional(static_cast<int64_t>(*known)) : std::nullopt;
+  }
+
+  // A positive scale that is no subnormal number.
+  std::optional<double> scale_for(const jit::Value* value, const jit::Value* x) const {
+    if (type_of(value) != c10::kFloat) return {};
+    const auto known = scalar_for(value, x);
+    return known && std::isfinite(*known) && *known >= std::numeric_limits<float>::min() ? known : std::nullopt;
+  }
+
+  // (float(x) - zero_point) * scale.
+  jit::Value* dequantized(jit::Node* node) {
+    if (!node->matches(kMul)) return nullptr;
+    const jit::Node* const less = as(node->input(0), kSub);
+    if (less && constants_.number(less->input(2)) != 1.0) return nullptr;
+    const jit::Value* const x = less ? less->input(0) : node->input(0);
+    const jit::Node* const cast = as(x, kTo);
+    if (!cast || constants_.get<int64_t>(cast->input(1)) != static_cast<int64_t>(c10::kFloat)) return nullptr;
+    const auto type = type_of(cast->input(0));
+    const auto scale = scale_for(node->input(1), x);
+    if (!type || !is_8_bit(*type) || !scale) return nullptr;
+    const auto zero_point = less ? zero_point_for(less->input(1), x, *type) : 0;
+    return zero_point ? dequantize(cast->input(0), *scale, *zero_point) : nullptr;
+  }
+
+  // What is inserted stands for the node that is visited.
+  jit::Value* insert(Symbol kind, at::ArrayRef<jit::NamedValue> arguments, at::ScalarType type) {
+    jit::Value* const result = graph_.insert(kind, arguments, {}, source_);
+    result->setType(c10::TensorType::get()->withScalarType(type));
+    return result;
+  }
+
+  jit::Value* dequantize(jit::Value* x, double scale, int64_t zero_point) {
+    return insert(kDequantize, {x, scale, zero_point}, c10::kFloat);
+  }
+
+  // As 8 bits: clamp(round(x / scale) + zero_point, low, high).
+  jit::Value* quantized(jit::Node* node) {
+    if (!node->matches(kTo)) return nullptr;
+    const auto to = constants_.get<int64_t>(node->input(1));
+    if (!to || !is_8_bit(static_cast<at::ScalarType>(*to))) return nullptr;
+    const auto type = static_cast<at::ScalarType>(*to);
+    const jit::Node* const clamp =
+        as(node->input(0), "aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor");
+    if (!clamp) return nullptr;
+    const auto low = constants_.number(clamp->input(1)), high = constants_.number(clamp->input(2));
+    if (!low || !high) return nullptr;
+    const jit::Node* const sum = as(clamp->input(0), kAdd);
+    const jit::Node* const round = as(sum ? sum->input(0) : clamp->input(0), kRound);
+    if (!round || (sum && constants_.number(sum->input(2)) != 1.0)) return nullptr;
+    const auto known = sum ? zero_point_for(sum->input(1), round->input(0), type) : 0;
+    if (!known) return nullptr;
+    const int64_t zero_point = *known;
+    if (jit::Value* const product = in_units(round->input(0)))
+      return quantize(product, 1, zero_point, static_cast<int64_t>(*low), static_cast<int64_t>(*high), type);
+    const jit::Node* const ratio = as(round->input(0), kDiv);
+    // Both operands of a division are of one type.
+    if (!ratio || type_of(ratio->input(0)).value_or(c10::kFloat) != c10::kFloat) return nullptr;
+    const auto scale = scale_for(ratio->input(1), ratio->input(0));
+    if (!scale) return nullptr;
+    return quantize(ratio->input(0), *scale, zero_point, static_cast<int64_t>(*low), static_cast<int64_t>(*high), type);
+  }
+
+  jit::Value* quantize(jit::Value* x, double scale, int64_t zero_point, int64_t low, int64_t high,
+                       at::ScalarType type) {
+    const auto numbers = {jit::NamedValue(scale), jit::NamedValue(zero_point), jit::NamedValue(low),
+                          jit::NamedValue(high), jit::NamedValue(static_cast<int64_t>(type))};
+    const auto with = [&](std::vector<jit::NamedValue> arguments) {
+      arguments.insert(arguments.end(), numbers);
+      return arguments;
+    };
+    if (jit::Value* const result = looked_up(
+            x, [&](const at::Tensor& y) { return onednn::quantize(y, scale, zero_point, low, high, type); })) {
+      return result;
+    }
+    // What is below zero becomes the zero point.
+    if (const jit::Node* const relu = as(x, kRelu))
+      return quantize(relu->input(0), scale, zero_point, std::max(low, zero_point), high, type);
+    const jit::Node* const sum = as(x, kAdd);
+    if (sum && x->uses().size() == 1 && constants_.number(sum->input(2)) == 1.0) {
+      for (const size_t i : {0, 1}) {
+        jit::Value *const a = sum->input(i), *const b = sum->input(1 - i);
+        if (a->node()->kind() != kDequantize) continue;
+        const bool both = b->node()->kind() == kDequantize;
+        const jit::Node* const of_a = a->node();
+        return insert(kQuantizedAdd,
+                      with({of_a->input(0), of_a->input(1), of_a->input(2), both ? b->node()->input(0) : b,
+                            both ? b->node()->input(1) : graph_.insertConstant(1.0),
+                            both ? b->node()->input(2) : graph_.insertConstant(0)}),
+                      type);
+      }
+    }
+    // What only moves elements may as well come after.
+    if (is_movement(x->node()) && x->uses().size() == 1) {
+      jit::Value* const result = quantize(x->node()->input(0), scale, zero_point, low, high, type);
+      take_sizes(result, x->node()->input(0));
+      return move(x->node(), result);
+    }
+    return insert(kQuantize, with({x}), type);
+  }
+
+  // x, if it is computed element by element of one dequantized tensor: a table says what becomes of each number.
+  template <typename Quantize>
+  jit::Value* looked_up(jit::Value* x, const Quantize& quantize) {
+    const jit::Value* origin = nullptr;
+    const auto computed = compute(x, origin, 0);
+    if (!computed || !origin || computed->dim() != 1 || computed->scalar_type() != c10::kFloat) return nullptr;
+    jit::Value* const codes = origin->node()->input(0);
+    const at::Tensor numbers = all_numbers(*type_of(codes)), table = quantize(*computed);
+    if (table.scalar_type() == numbers.scalar_type() && at::equal(table, numbers)) return codes;
+    return insert(kLookUp, {codes, bind_constant(program_, table)}, table.scalar_type());
+  }
+
+  // The value for each number of 8 bits that may come.
+  std::optional<at::Tensor> compute(jit::Value* value, const jit::Value*& origin, int depth) {
+    constexpr int kDeepest = 16;
+    jit::Node* const node = value->node();
+    if (node->kind() == kDequantize) {
+      if (origin && origin != value) return {};
+      origin = value;
+      const auto type = type_of(node->input(0));
+      if (!type) return {};
+      return onednn::dequantize(all_numbers(*type), *constants_.number(node->input(1)),
+                                *constants_.get<int64_t>(node->input(2)));
+    }
+    if (depth == kDeepest || !is_element_wise(node)) return {};
+    jit::Stack stack;
+    for (jit::Value* input : node->inputs()) {
+      if (auto known = constants_(input)) {
+        if (known->isTensor() && known->toTensor().defined() && !scalar_for(input, value)) return {};
+        stack.push_back(*std::move(known));
+      } else if (const auto computed = compute(input, origin, depth + 1)) {
+        stack.emplace_back(*computed);
+      } else {
+        return {};
+      }
+    }
+    node->getOperation()(stack);
+    return stack.back().isTensor() && stack.back().toTensor().dim() == 1 ? std::optional(stack.back().toTensor())
+                                                                         : std::nullopt;
+  }
+
+  static bool is_element_wise(const jit::Node* node) {
+    static const std::unordered_set<std::string> names = {
+        "abs",  "add", "clamp",       "clamp_max", "clamp_min", "div",      "elu",        "eq",  "erf",  "exp",  "ge",
+        "gelu", "gt",  "hardsigmoid", "hardswish", "isnan",     "le",       "leaky_relu", "log", "lt",   "mul",  "ne",
+        "neg",  "pow", "relu",        "sigmoid",   "silu",      "softplus", "sqrt",       "sub", "tanh", "where"};
+    return node->kind().is_aten() && node->outputs().size() == 1 && names.contains(node->kind().toUnqualString());
+  }
+
+  static bool is_movement(const jit::Node* node) {
+    static const std::unordered_set<std::string> names = {"reshape", "view",    "permute", "transpose",
+                                                          "t",       "flatten", "squeeze", "unsqueeze"};
+    return node->kind().is_aten() && names.contains(node->kind().toUnqualString());
+  }
+
+  // The node's movement of another tensor's elements.
+  jit::Value* move(jit::Node* node, jit::Value* of) {
+    jit::Node* const same = graph_.createClone(node, [](jit::Value* value) { return value; });
+    same->replaceInput(0, of);
+    same->setSourceRange(node->sourceRange());
+    graph_.insertNode(same);
+    same->output()->setType(c10::TensorType::get()->withScalarType(type_of(of)));
+    take_sizes(same->output(), node->output());
+    return same->output();
+  }
+
+  // With zeros.
+  bool is_padding(const jit::Node* node) const {
+    return node->matches(kPad) && constants_.number(node->input(2)) == 0.0;
+  }
+
+  // The elements of a dequantized tensor in another order, or with zeros around: the same of its numbers.
+  jit::Value* moved(jit::Node* node) {
+    const bool pads = is_padding(node);
+    if (!pads && !is_movement(node)) return nullptr;
+    const jit::Node* const of = node->input(0)->node();
+    if (of->kind() != kDequantize) return nullptr;
+    jit::Value* const result = move(node, of->input(0));
+    if (pads) result->node()->replaceInput(2, of->input(2));  // the zero point is what zero stands for
+    return insert(kDequantize, {result, of->input(1), of->input(2)}, c10::kFloat);
+  }
+
+  // Rows of a dequantized table, as of words: its numbers are picked, and no wider table is made.
+  jit::Value* picked(jit::Node* node) {
+    if (!node->matches("aten::index_select(Tensor self, int dim, Tensor index) -> Tensor")) return nullptr;
+    if (!constant_.contains(node->input(0))) return nullptr;
+    const jit::Value* const table = dequantized(node->input(0)->node());
+    if (!table) return nullptr;
+    const jit::Node* const of = table->node();
+    return insert(kDequantize, {move(node, of->input(0)), of->input(1), of->input(2)}, c10::kFloat);
+  }
+
+  // --- Pooling ---
+
+  // The pooling that the node does, of 8 bits.
+  jit::Value* max_pool(const jit::Node* node, jit::Value* of) {
+    jit::Value* const result = insert(
+        kMaxPool, {of, node->input(1), node->input(2), node->input(3), node->input(4), node->input(5)}, *type_of(of));
+    take_sizes(result, node->output(0));
+    return result;
+  }
+
+  // The largest of what numbers of 8 bits stand for is what the largest of them stands for.
+  jit::Value* pooled(const jit::Node* node) {
+    const bool fits = node->matches(
+        "aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, "
+        "bool ceil_mode=False) -> Tensor");
+    const jit::Node* const of = fits ? node->input(0)->node() : nullptr;
+    if (!of || of->kind() != kDequantize) return nullptr;
+    return insert(kDequantize, {max_pool(node, of->input(0)), of->input(1), of->input(2)}, c10::kFloat);
+  }
+
+  void pool_bytes(const jit::Node* node) {
+    if (node->kind() != c10::aten::max_pool2d_with_indices || node->output(1)->hasUses()) return;
+    jit::Value* x = node->input(0);
+    if (!is_8_bit(type_of(x).value_or(c10::kFloat))) return;
+    if (const jit::Node* const arranged =
+            as(x, "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)")) {
+      x = arranged->input(0);
+      if (!is_8_bit(type_of(x).value_or(c10::kFloat))) return;
+    }
+    node->output(0)->replaceAllUsesWith(max_pool(node, x));
+  }
+
+  // --- Products ---
+
+  static bool is_product(const jit::Node* node) {
+    return node->kind() == c10::aten::convolution || node->kind() == c10::aten::addmm ||
+           node->kind() == c10::aten::matmul || node->kind() == c10::aten::mm;
+  }
+
+  // The dimension of a product's weight that its result has, too.
+  static int64_t channel_dim(const jit::Node* product) { return product->kind() == c10::aten::convolution ? 0 : 1; }
+
+  // A product of a dequantized tensor takes its weight in 8 bits, too.
+  void keep_weight(jit::Node* node) {
+    const size_t x = node->kind() == c10::aten::addmm ? 1 : 0;
+    if (!is_product(node) || node->input(x)->node()->kind() != kDequantize) return;
+    const auto given = scaled_weight(node->input(x + 1), channel_dim(node));
+    if (!given || !fits(node, given->weight.numbers)) return;
+    const onednn::ShiftedWeight shifted(given->weight.numbers, given->weight.zero_points, channel_dim(node));
+    if (!shifted.has_shifts()) {
+      jit::Value* const weight = dequantized_weight(node, shifted.numbers(), given->scales);
+      weight->setType(node->input(x + 1)->type());
+      node->replaceInput(x + 1, weight);
+      return;
+    }
+    const jit::Node* const of = node->input(x)->node();
+    const auto bias = bias_of(node);
+    if (!bias) return;
+    const at::Tensor unit = at::mul(given->scales, *constants_.number(of->input(1)));
+    jit::Value* const result =
+        scaled_product(node, of->input(0), *constants_.get<int64_t>(of->input(2)), given->weight, unit, *bias);
+    if (result) node->output()->replaceAllUsesWith(result);
+  }
+
+  static bool fits(const jit::Node* product, const at::Tensor& weight) {
+    return product->kind() == c10::aten::convolution ? weight.dim() >= 3 && weight.dim() <= 5 : weight.dim() == 2;
+  }
+
+  // Of int8.
+  jit::Value* dequantized_weight(const jit::Node* product, const at::Tensor& numbers, const at::Tensor& scales) {
+    return insert(kDequantizeAlong,
+                  {bind_constant(program_, numbers), bind_constant(program_, scales.reshape(-1)), channel_dim(product)},
+                  c10::kFloat);
+  }
+
+  // A product's bias: undefined where it has none, nothing where it is not constant.
+  std::optional<at::Tensor> bias_of(const jit::Node* product) const {
+    if (product->kind() == c10::aten::convolution) {
+      return product->input(2)->mustBeNone() ? at::Tensor() : computed(product->input(2), constants_);
+    }
+    if (product->kind() != c10::aten::addmm) return at::Tensor();
+    const bool plain = constants_.number(product->input(3)) == 1.0 && constants_.number(product->input(4)) == 1.0;
+    return plain ? computed(product->input(0), constants_) : std::nullopt;
+  }
+
+  // (product of x - zero_point and the weight) * unit + bias, with sums in int32; null where there is no such operator.
+  jit::Value* scaled_product(const jit::Node* product, jit::Value* x, int64_t zero_point, const IntegerWeight& weight,
+                             const at::Tensor& unit, const at::Tensor& bias) {
+    const auto operation = packed_integers(product, weight, constants_);
+    if (!operation) return nullptr;
+    const bool convolution = product->kind() == c10::aten::convolution;
+    std::vector<int64_t> shape(convolution ? weight.numbers.dim() - 1 : 1, 1);
+    shape[0] = -1;
+    const auto constant = [&](c10::IValue value) { return bind_constant(program_, std::move(value)); };
+    std::vector<jit::Value*> addends;
+    if (bias.defined()) addends.push_back(constant(bias.to(c10::kFloat).reshape(shape)));
+    jit::Value* const list = graph_.insertNode(graph_.createList(c10::TensorType::get(), addends))->output();
+    jit::Value* const result = insert(kScaledIntegerProduct,
+                                      {x, constant(operation), constant(at::scalar_tensor(zero_point, *type_of(x))),
+                                       constant(unit.to(c10::kFloat).reshape(shape)), list, false},
+                                      c10::kFloat);
+    take_sizes(result, product->output());
+    return result;
+  }
+
+  // QLinearConv and QLinearMatMul, before they are rounded: the sums of products of whole numbers less their zero
+  // points times a constant unit. The same is a product of what has been dequantized with a scale of 1.
+  jit::Value* in_units(const jit::Value* value) {
+    const jit::Node* const times = as(value, kMul);
+    jit::Node* const product = times ? times->input(0)->node() : nullptr;
+    if (!product || !is_product(product) || product->kind() == c10::aten::addmm) return nullptr;
+    const auto unit = constants_.tensor(times->input(1)), bias = bias_of(product);
+    const auto weight = integer_weight(product->input(1), channel_dim(product), constants_);
+    if (!unit || !unit->defined() || unit->scalar_type() != c10::kFloat || !bias || !weight) return nullptr;
+    if (!fits(product, weight->numbers) || !is_finite(*unit)) return nullptr;
+    const bool convolution = product->kind() == c10::aten::convolution;
+    const int64_t channels = weight->numbers.size(channel_dim(product)), dims = weight->numbers.dim();
+    if (!is_along(*unit, 1, channels, convolution ? dims : 2)) return nullptr;
+    jit::Value* const x = less_zero_point(product->input(0));
+    if (!x) return nullptr;
+    const at::Tensor scales = unit->reshape(-1);
+    const at::Tensor in_units = bias->defined() ? at::mul(*bias, scales).to(c10::kFloat) : at::Tensor();
+    const onednn::ShiftedWeight shifted(weight->numbers, weight->zero_points, channel_dim(product));
+    if (shifted.has_shifts()) {
+      return scaled_product(product, x->node()->input(0), *constants_.get<int64_t>(x->node()->input(2)), *weight,
+                            scales, in_units);
+    }
+    jit::Node* const same = graph_.createClone(product, [](jit::Value* of) { return of; });
+    same->replaceInput(0, x);
+    same->replaceInput(1, dequantized_weight(product, shifted.numbers(), scales));
+    if (in_units.defined()) same->replaceInput(2, bind_constant(program_, in_units));
+    same->setSourceRange(product->sourceRange());
+    graph_.insertNode(same);
+    same->output()->setType(product->output()->type()->expectRef<c10::TensorType>().withScalarType(c10::kFloat));
+    return same->output();
+  }
+
+  // The value, maybe padded with zeros, as a dequantization with a scale of 1 of numbers of 8 bits.
+  jit::Value* less_zero_point(jit::Value* value) {
+    jit::Node* const node = value->node();
+    if (is_padding(node)) {
+      jit::Value* const inside = less_zero_point(node->input(0));
+      if (!inside) return nullptr;
+      jit::Node* const same = graph_.insertNode(graph_.createClone(node, [](jit::Value* of) { return of; }));
+      same->replaceInput(0, inside);
+      return moved(same);
+    }
+    const jit::Node* const less = as(value, kSub);
+    if (less && constants_.number(less->input(2)) != 1.0) return nullptr;
+    const jit::Node* const cast = as(less ? less->input(0) : value, kTo);
+    const auto of = cast ? type_of(cast->input(0)) : std::nullopt;
+    if (!of || !is_8_bit(*of)) return nullptr;
+    const auto zero_point = less ? zero_point_for(less->input(1), less->input(0), *of) : 0;
+    if (!zero_point) return nullptr;
+    const auto type = constants_.get<at::ScalarType>(cast->input(1));
+    if (type != c10::kFloat && type != c10::kDouble) return nullptr;
+    jit::Value* const result = dequantize(cast->input(0), 1, *zero_point);
+    take_sizes(result, value);
+    return result;
+  }
+
+  // float(numbers less zero points) * scales.
+  std::optional<ScaledWeight> scaled_weight(const jit::Value* value, int64_t axis) const {
+    if (const jit::Node* const transposed = as(value, "aten::t(Tensor(a) self) -> Tensor(a)")) {
+      auto found = scaled_weight(transposed->input(0), 1 - axis);
+      if (!found || found->weight.numbers.dim() != 2) return {};
+      return ScaledWeight{{found->weight.numbers.t(), found->weight.zero_points}, found->scales};
+    }
+    const jit::Node* const times = as(value, kMul);
+    const auto scales = times ? constants_.tensor(times->input(1)) : std::nullopt;
+    if (!scales || !scales->defined() || scales->scalar_type() != c10::kFloat) return {};
+    const auto weight = integer_weight(times->input(0), axis, constants_);
+    if (!weight || !is_along(*scales, axis, weight->numbers.size(axis), weight->numbers.dim())) return {};
+    if (!is_finite(*scales)) return {};
+    return ScaledWeight{*weight, scales->reshape(-1)};
+  }
+
+  Program& program_;
+  jit::Graph& graph_;
+  const Constants constants_;
+  std::unordered_set<const jit::Value*> constant_;
+  jit::SourceRange source_;
+};
+
+// Where an input's sizes are open, its value has no element type yet.
+void note_input_types(Program& program) {
+  for (size_t i = 0; i < program.graph_inputs.size(); ++i) {
+    const auto& [role, index] = program.graph_inputs[i];
+    jit::Value* const value = program.graph->inputs()[i];
+    if (role != GraphInput::Role::Input || type_of(value)) continue;
+    const ValueType& type = program.inputs[index].type;
+    const auto known = value->type()->cast<c10::TensorType>();
+    if (type.kind == ValueType::Kind::Tensor && known)
+      value->setType(known->withScalarType(storage_dtype(type.element)));
+  }
+}
+
+// Whether there is anything of 8 bits.
+bool has_bytes(const Program& program) {
+  const auto is_of_bytes = [](const jit::Value* value) { return is_8_bit(type_of(value).value_or(c10::kFloat)); };
+  bool found = std::ranges::any_of(program.graph->inputs(), is_of_bytes) ||
+               std::ranges::any_of(program.bound, [](const Bound& bound) {
+                 return bound.value.isTensor() && bound.value.toTensor().defined() &&
+                        is_8_bit(bound.value.toTensor().scalar_type());
+               });
+  const Constants constants(program);
+  for_each_node(program.graph->block(), [&](const jit::Node* node) {
+    if (found) return;
+    found = std::ranges::any_of(node->outputs(), is_of_bytes);
+    if (found || node->kind() != c10::aten::to) return;
+    const auto to = constants(node->input(1));
+    found = to && to->isInt() && is_8_bit(static_cast<at::ScalarType>(to->toInt()));
+  });
+  return found;
+}
+
+}  // namespace
+
+void find_quantized(Program& program) {
+  const c10::InferenceMode inference;
+  register_onednn();
+  register_pools();
+  note_input_types(program);
+  if (!has_bytes(program)) return;
+  find_integer_products(program);
+  Recognition(program).run();
+}
+
+}  // namespace onnxtorch

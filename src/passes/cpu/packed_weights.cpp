@@ -1,0 +1,73 @@
+#include "passes/cpu/packed_weights.h"
+
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/custom_class.h>
+
+#include <unordered_set>
+#include <utility>
+
+#include "graph/constants.h"
+#include "graph/walk.h"
+
+#ifdef ONNX_TORCH_ONEDNN
+#include "kernels/cpu/onednn/packed.h"
+#endif
+
+namespace onnxtorch {
+
+#ifdef ONNX_TORCH_ONEDNN
+namespace {
+
+namespace jit = torch::jit;
+
+// The program's packed operators, in the order of its constants.
+std::vector<c10::intrusive_ptr<Packed>> packed_of(const Program& program) {
+  register_onednn();
+  const auto& type = c10::getCustomClassType<c10::intrusive_ptr<Packed>>();
+  std::vector<c10::intrusive_ptr<Packed>> result;
+  for (const Bound& bound : program.bound) {
+    if (bound.value.isObject() && *bound.value.type() == *type) result.push_back(bound.value.toCustomClass<Packed>());
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::vector<SavedWeights>> saved_weights(const Program& program) {
+  std::vector<std::vector<SavedWeights>> result;
+  for (const auto& operation : packed_of(program)) result.push_back(operation->saved());
+  return result;
+}
+
+void take_weights(const Program& program, std::vector<std::vector<SavedWeights>> saved) {
+  const auto operations = packed_of(program);
+  if (operations.size() != saved.size()) throw InvalidModelError("the file's packed operators are not the model's");
+  for (size_t i = 0; i < saved.size(); ++i) operations[i]->take(std::move(saved[i]));
+}
+
+void lay_out_weights(const Program& program) {
+  static const std::unordered_set<std::string> names = {"onnx_torch::packed", "onnx_torch::recurrent",
+                                                        "onnx_torch::integer_product",
+                                                        "onnx_torch::scaled_integer_product"};
+  const Constants constants(program);
+  for_each_node(program.graph->block(), [&](const jit::Node* node) {
+    if (!names.contains(node->kind().toQualString())) return;
+    const auto& type = node->input(0)->type()->expectRef<c10::TensorType>();
+    const auto sizes = type.sizes().concrete_sizes();
+    const auto operation = constants(node->input(1));
+    if (sizes && operation) operation->toCustomClass<Packed>()->expect(*sizes);
+  });
+}
+
+std::string layouts_version() { return onednn_version(); }
+
+#else
+
+std::vector<std::vector<SavedWeights>> saved_weights(const Program&) { return {}; }
+void take_weights(const Program&, std::vector<std::vector<SavedWeights>>) {}
+void lay_out_weights(const Program&) {}
+std::string layouts_version() { return "none"; }
+
+#endif
+
+}  // namespace onnxtorch

@@ -1,0 +1,56 @@
+// The passes for the CPU (passes/order.cpp has all, in their order).
+#pragma once
+
+#include "graph/program.h"
+
+namespace onnxtorch {
+
+// Finds weighted sums of elements along an axis, as Resize takes them.
+void find_resampling(Program& program);
+
+// Computes what is of a type for which this CPU has no instructions in float32, from end to end of what hangs together:
+// values are rounded where they leave it, to a cast of the model's, an output or an operator that is left as it is.
+// Where a graph has no weights of that type, only its products are computed so, and rounded each.
+void widen_halves(Program& program);
+
+// Computes a softmax between two products of matrices as one operator, the weights of a few rows at a time.
+void find_attention(Program& program);
+
+// Normalizes groups of channels, and single channels, of tensors that lie channels-last, as they lie.
+void replace_group_norms(Program& program);
+
+// Takes the largest elements of windows, and their means, row by row.
+void replace_pools(Program& program);
+
+// Computes softmax, LayerNorm, RMSNorm, and what classifiers do with the scores of a few classes, row by row.
+void replace_rows(Program& program);
+void find_running(Program& program);  // of these: running sums and products
+void find_top_k(Program& program);    // and the k largest or smallest elements
+
+// Finds rotary position embeddings, as exporters write them out: the halves of each row are turned by an angle for each
+// element.
+void find_rotary_embeddings(Program& program);
+
+// Moves elements by copies that are faster than ATen's, and into memory that is used again.
+void replace_copies(Program& program);
+
+// --- With oneDNN ---
+
+// Finds recurrent layers whose steps are written out. They must not have been unrolled yet.
+void find_recurrent_steps(Program& program);
+
+// QuantizeLinear and DequantizeLinear of 8 bits become operators, and what lies between them is done on the bytes.
+void find_quantized(Program& program);
+void find_integer_products(Program& program);  // of these: DynamicQuantizeLinear, ConvInteger and MatMulInteger
+
+// Convolutions and matrix products with constant weights become packed operators, with the steps after them:
+// activations, additions and products element by element.
+void pack(Program& program);
+
+// Lays out the weights of recurrent layers once.
+void pack_recurrent_layers(Program& program);
+
+// Has oneDNN compute the products of two matrices that come with the run.
+void replace_products(Program& program);
+
+}  // namespace onnxtorch

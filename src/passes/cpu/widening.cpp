@@ -1,0 +1,319 @@
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "graph/constants.h"
+#include "graph/known_type.h"
+#include "graph/writes.h"
+#include "passes/cpu/passes.h"
+#include "passes/general/precision.h"
+
+namespace onnxtorch {
+namespace {
+
+namespace jit = torch::jit;
+
+// What gives the same in float32, but for the rounding of its result. What computes takes float32 always; what moves
+// elements, or compares them, where one of its operands is at hand in float32.
+enum class Kind : uint8_t { Other, Product, Computing, Moving, Comparing };
+
+Kind kind_of(const jit::Node* node) {
+  static const std::unordered_set<std::string> products = {"matmul", "mm", "addmm", "linear", "convolution"};
+  static const std::unordered_set<std::string> computing = {
+      "abs",
+      "neg",
+      "exp",
+      "expm1",
+      "log",
+      "log1p",
+      "sqrt",
+      "rsqrt",
+      "reciprocal",
+      "square",
+      "sigmoid",
+      "tanh",
+      "erf",
+      "sin",
+      "cos",
+      "tan",
+      "asin",
+      "acos",
+      "atan",
+      "sinh",
+      "cosh",
+      "asinh",
+      "acosh",
+      "atanh",
+      "relu",
+      "silu",
+      "gelu",
+      "leaky_relu",
+      "elu",
+      "selu",
+      "celu",
+      "softplus",
+      "mish",
+      "prelu",
+      "hardsigmoid",
+      "hardswish",
+      "floor",
+      "ceil",
+      "round",
+      "trunc",
+      "sign",
+      "clamp",
+      "add",
+      "sub",
+      "mul",
+      "div",
+      "pow",
+      "maximum",
+      "minimum",
+      "softmax",
+      "log_softmax",
+      "logsumexp",
+      "sum",
+      "mean",
+      "amax",
+      "amin",
+      "prod",
+      "cumsum",
+      "layer_norm",
+      "rms_norm",
+      "group_norm",
+      "instance_norm",
+      "batch_norm",
+      "bmm",
+      "max_pool1d",
+      "max_pool2d",
+      "max_pool3d",
+      "avg_pool1d",
+      "avg_pool2d",
+      "avg_pool3d",
+      "lstm",
+      "gru",
+      "rnn_tanh",
+      "rnn_relu",
+      "einsum",
+      "adaptive_avg_pool1d",
+      "adaptive_avg_pool2d",
+      "adaptive_avg_pool3d",
+      "upsample_nearest1d",
+      "upsample_nearest2d",
+      "upsample_nearest3d",
+      "upsample_bilinear2d",
+      "upsample_linear1d",
+      "upsample_bicubic2d",
+      "upsample_trilinear3d",
+      "scaled_dot_product_attention",
+  };
+  static const std::unordered_set<std::string> moving = {
+      "reshape",     "view",          "permute", "transpose",   "t",     "unsqueeze", "squeeze",    "select",
+      "slice",       "expand",        "flatten", "expand_copy", "clone", "unflatten", "contiguous", "index_select",
+      "gather",      "narrow",        "cat",     "stack",       "flip",  "repeat",    "where",      "constant_pad_nd",
+      "masked_fill", "pixel_shuffle",
+  };
+  static const std::unordered_set<std::string> comparing = {
+      "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "argmax", "argmin",
+  };
+  if (!node->kind().is_aten() || !node->maybeOperator()) return Kind::Other;
+  const std::string name = node->kind().toUnqualString();
+  if (products.contains(name)) return Kind::Product;
+  if (computing.contains(name)) return Kind::Computing;
+  if (moving.contains(name)) return Kind::Moving;
+  return comparing.contains(name) ? Kind::Comparing : Kind::Other;
+}
+
+bool is_tensor(const jit::Value* value) { return value->type()->isSubtypeOf(*c10::TensorType::get()); }
+
+bool is_list(const jit::Value* value) {
+  return value->node()->kind() == c10::prim::ListConstruct && value->type()->isSubtypeOf(*c10::ListType::ofTensors());
+}
+
+bool is_cast(const jit::Node* node) {
+  return node->matches(
+      "aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? "
+      "memory_format=None) -> Tensor(a)");
+}
+
+class Widening {
+ public:
+  Widening(Program& program, c10::ScalarType type)
+      : program_(program),
+        graph_(*program.graph),
+        constants_(program),
+        writers_(program.graph),
+        type_(type),
+        has_weights_(std::ranges::any_of(program.bound, [&](const Bound& bound) {
+          return bound.value.isTensor() && bound.value.toTensor().defined() && bound.value.toTensor().dim() >= 2 &&
+                 bound.value.toTensor().scalar_type() == type;
+        })) {}
+
+  void run() {
+    run(graph_.block());
+    eliminate_dead_code(program_.graph);
+  }
+
+ private:
+  void run(jit::Block* block) {
+    std::vector<jit::Value*> around;  // what is known here is good for this block, and those inside of it
+    around.swap(known_here_);
+    for (auto it = block->nodes().begin(); it != block->nodes().end();) {
+      jit::Node* const node = *it++;
+      for (jit::Block* inner : node->blocks()) run(inner);
+      if (writers_.has_writers(node)) continue;
+      if (is_cast(node)) {
+        widen_cast(node);
+      } else if (fits(node)) {
+        widen(node);
+      }
+    }
+    for (jit::Value* value : known_here_) wide_.erase(value);
+    around.swap(known_here_);
+  }
+
+  // The tensors that a node takes, one by one or in lists.
+  static std::vector<const jit::Value*> operands(const jit::Node* node) {
+    std::vector<const jit::Value*> all;
+    for (const jit::Value* input : node->inputs()) {
+      if (is_list(input)) {
+        all.insert(all.end(), input->node()->inputs().begin(), input->node()->inputs().end());
+      } else if (is_tensor(input)) {
+        all.push_back(input);
+      }
+    }
+    return all;
+  }
+
+  std::optional<c10::ScalarType> element_type(const jit::Value* value) const {
+    const auto known = constants_.tensor(value);
+    return known && known->defined() ? known->scalar_type() : type_of(value);
+  }
+
+  bool is_half(const jit::Value* value) const { return is_tensor(value) && element_type(value) == type_; }
+
+  bool fits(const jit::Node* node) const {
+    const Kind kind = kind_of(node);
+    if (kind == Kind::Other || names_type(node) || (!has_weights_ && kind != Kind::Product)) return false;
+    bool has_half = false, has_wide = false;
+    for (const jit::Value* operand : operands(node)) {
+      if (!element_type(operand) && kind != Kind::Product) return false;
+      has_half = has_half || is_half(operand);
+      has_wide = has_wide || (wide_.contains(operand) && !constants_.tensor(operand));
+    }
+    return has_half && (has_wide || kind == Kind::Product || kind == Kind::Computing) &&
+           std::ranges::all_of(node->outputs(), is_tensor);
+  }
+
+  // Where the result's type is not known, as its sizes are not, it is that of the operands, none of which is of
+  // another.
+  bool gives_half(const jit::Node* node, const jit::Value* result) const {
+    if (const auto known = type_of(result)) return known == type_;
+    return kind_of(node) != Kind::Comparing && std::ranges::all_of(operands(node), [&](const jit::Value* operand) {
+             const auto type = element_type(operand).value_or(type_);
+             return type == type_ || !c10::isFloatingType(type);
+           });
+  }
+
+  // Whether the type of the result is given, and so no matter of the operands.
+  static bool names_type(const jit::Node* node) {
+    const auto& arguments = node->schema().arguments();
+    for (size_t i = 0; i < arguments.size() && i < node->inputs().size(); ++i) {
+      if (arguments[i].name() == "dtype" && !node->input(i)->mustBeNone()) return true;
+    }
+    return false;
+  }
+
+  void widen(jit::Node* node) {
+    std::vector<jit::Value*> results;
+    std::ranges::copy_if(node->outputs(), std::back_inserter(results),
+                         [&](const jit::Value* result) { return gives_half(node, result); });
+    {
+      const jit::WithInsertPoint before(node);
+      for (size_t i = 0; i < node->inputs().size(); ++i) {
+        jit::Value* const input = node->input(i);
+        if (is_list(input)) {
+          node->replaceInput(i, wide_list(input, *node));
+        } else if (is_tensor(input) && element_type(input).value_or(type_) == type_) {
+          node->replaceInput(i, wide(input, *node));
+        }
+      }
+    }
+    const jit::WithInsertPoint after(node->next());
+    for (jit::Value* const result : results) {
+      jit::Value* const rounded = insert_cast(graph_, result, type_, *node);
+      result->setType(result->type()->expectRef<c10::TensorType>().withScalarType(c10::kFloat));
+      result->replaceAllUsesAfterNodeWith(rounded->node(), rounded);
+      if (has_weights_) remember(rounded, result);
+    }
+  }
+
+  // A cast of the model's takes what has not been rounded.
+  void widen_cast(jit::Node* node) {
+    const auto to = constants_.get<c10::ScalarType>(node->input(1));
+    const auto found = wide_.find(node->input(0));
+    if (found == wide_.end() || (to != c10::kFloat && to != c10::kDouble)) return;
+    if (to == c10::kDouble) {
+      node->replaceInput(0, found->second);
+    } else {
+      node->output()->replaceAllUsesWith(found->second);
+    }
+  }
+
+  jit::Value* wide_list(jit::Value* list, const jit::Node& user) {
+    std::vector<jit::Value*> items(list->node()->inputs().begin(), list->node()->inputs().end());
+    for (jit::Value*& item : items) {
+      if (is_half(item)) item = wide(item, user);
+    }
+    return graph_.insertNode(graph_.createList(c10::TensorType::get(), items))->output();
+  }
+
+  // The value in float32, at the insertion point. Constants are the same in all blocks.
+  jit::Value* wide(jit::Value* value, const jit::Node& user) {
+    if (const auto found = wide_.find(value); found != wide_.end()) return found->second;
+    if (const auto known = constants_.tensor(value))
+      return wide_.emplace(value, bind_constant(program_, known->to(c10::kFloat))).first->second;
+    jit::Value* const result = cast_to_float(value, user);
+    remember(value, result);
+    return result;
+  }
+
+  jit::Value* cast_to_float(jit::Value* value, const jit::Node& user) {
+    jit::Node* const from = value->node();
+    return is_cast(from) && type_of(from->input(0)) == c10::kFloat
+               ? insert_rounding(graph_, from->input(0), type_, user)
+               : insert_cast(graph_, value, c10::kFloat, user);
+  }
+
+  void remember(jit::Value* value, jit::Value* wide) {
+    if (wide_.emplace(value, wide).second) known_here_.push_back(value);
+  }
+
+  Program& program_;
+  jit::Graph& graph_;
+  const Constants constants_;
+  const Writers writers_;
+  const c10::ScalarType type_;
+  // Where there are none, it is no model but a function of the standard's, of which ONNX expects that each step rounds.
+  const bool has_weights_;
+  std::unordered_map<const jit::Value*, jit::Value*> wide_;  // what has not been rounded, by what has
+  std::vector<jit::Value*> known_here_;
+};
+
+}  // namespace
+
+void widen_halves(Program& program) {
+  const c10::InferenceMode inference;
+  for (const c10::ScalarType type : {c10::kHalf, c10::kBFloat16}) {
+    if (!has_products(type, c10::kCPU)) Widening(program, type).run();
+  }
+}
+
+}  // namespace onnxtorch

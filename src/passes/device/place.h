@@ -1,0 +1,13 @@
+// Lowering for a device: the one place where a translated graph learns which device it runs on.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include "graph/program.h"
+
+namespace onnxtorch {
+
+// The program with its device constants and its bound tensors on `device`; the graph is a copy where it must change.
+Program placed(Program program, c10::Device device);
+
+}  // namespace onnxtorch

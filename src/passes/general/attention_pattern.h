@@ -1,0 +1,23 @@
+// The pattern of attention: a softmax between two products of matrices.
+#pragma once
+
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <functional>
+
+#include "graph/program.h"
+
+namespace onnxtorch {
+
+// softmax(query @ key * scale + mask) @ value
+struct Attention {
+  torch::jit::Value *query, *key, *value;
+  torch::jit::Value* mask = nullptr;
+  double scale = 1;
+  bool without_nan = false;  // rows that are nothing but NaN, all masked, become zeros
+};
+
+// Has the visit see each, with the node of its last product, which it may give another node to stand for.
+void for_each_attention(Program& program, const std::function<void(torch::jit::Node*, const Attention&)>& visit);
+
+}  // namespace onnxtorch

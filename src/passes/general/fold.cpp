@@ -1,0 +1,55 @@
+#include <torch/csrc/jit/ir/constants.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/passes/constant_propagation.h>
+#include <torch/csrc/jit/passes/loop_unrolling.h>
+#include <torch/csrc/jit/passes/peephole.h>
+#include <torch/csrc/jit/passes/remove_mutation.h>
+
+#include <algorithm>
+
+#include "base/prepare_guard.h"
+#include "base/run_guard.h"
+#include "graph/writes.h"
+#include "passes/general/passes.h"
+
+namespace onnxtorch {
+namespace jit = torch::jit;
+
+namespace {
+
+constexpr int64_t kMostRepeats = 64;  // of a loop that torch unrolls
+constexpr double kMostNodes = 1e5;    // loops in loops multiply
+
+// How many nodes a block has once its loops are unrolled.
+double unrolled_size(const jit::Block* block) {
+  double size = 0;
+  for (const jit::Node* node : block->nodes()) {
+    double inner = 1;
+    for (const jit::Block* body : node->blocks()) inner += unrolled_size(body);
+    const auto count = node->kind() == c10::prim::Loop ? jit::toIValue(node->input(0)) : std::nullopt;
+    size += count && count->isInt() ? inner * static_cast<double>(std::clamp<int64_t>(count->toInt(), 1, kMostRepeats))
+                                    : inner;
+  }
+  return size;
+}
+
+// Takes apart loops, and what is appended to lists. Whether there was any.
+bool take_apart(std::shared_ptr<jit::Graph>& graph) {
+  const bool unrolled = unrolled_size(graph->block()) <= kMostNodes && jit::UnrollConstantLoops(graph);
+  return jit::RemoveListMutation(graph) || unrolled;
+}
+
+}  // namespace
+
+void fold(Program& program) {
+  auto& graph = program.graph;
+  const MemoryScope memory(most_constant_bytes());
+  if (has_host_work(*graph) && take_apart(graph)) {
+    jit::PeepholeOptimize(graph);
+    jit::ConstantPropagation(graph);
+  }
+  share_equal_nodes(graph);
+  eliminate_dead_code(graph);
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,138 @@
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/csrc/jit/ir/constants.h>
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <algorithm>
+
+#include "base/prepare_guard.h"
+#include "base/run_guard.h"
+#include "graph/constants.h"
+#include "graph/writes.h"
+#include "passes/general/passes.h"
+
+namespace onnxtorch {
+namespace {
+
+namespace jit = torch::jit;
+using c10::IValue;
+
+// A result may take more memory than what it is made of, but not much more: an expanded constant is better expanded
+// anew.
+constexpr size_t kMostGrowth = 8, kSmall = 1 << 20;
+
+size_t bytes(const IValue& value) {
+  size_t sum = 0;
+  if (value.isTensor() && value.toTensor().defined()) sum = value.toTensor().nbytes();
+  if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) sum += tensor.nbytes();
+  }
+  return sum;
+}
+
+class Folding {
+ public:
+  explicit Folding(Program& program) : program_(program), constants_(program), writers_(program.graph) {}
+
+  void run() {
+    for (jit::Node* node : program_.graph->nodes()) fold(node);
+    for (jit::Node* node : program_.graph->nodes()) {
+      const auto found = node->outputs().size() == 1 ? results_.find(node->output()) : results_.end();
+      if (found == results_.end() || !found->second.isTensor()) continue;
+      node->output()->replaceAllUsesWith(bind_constant(program_, found->second));
+    }
+    eliminate_dead_code(program_.graph);
+  }
+
+ private:
+  void fold(jit::Node* node) {
+    if (!is_pure(node)) return;
+    jit::Stack stack;
+    size_t given = 0;
+    for (const jit::Value* input : node->inputs()) {
+      auto known = value(input);
+      if (!known) return;
+      given += bytes(*known);
+      stack.push_back(*std::move(known));
+    }
+    if (given == 0) return;  // what is made of numbers alone is known already, or large
+    if (node->kind() == c10::prim::ListConstruct) {
+      c10::List<at::Tensor> list;
+      for (const IValue& item : stack) list.push_back(item.toTensor());
+      keep(node, std::move(list));
+      return;
+    }
+    check_preparation();
+    try {
+      const MemoryScope memory(most_bytes_ - held_);
+      node->getOperation()(stack);
+    } catch (const std::exception&) {
+      return;  // the run will say what is wrong, if it gets there
+    }
+    const IValue& result = stack.back();
+    if (result.isTensor() && bytes(result) <= std::max(kSmall, kMostGrowth * given)) keep(node, result);
+  }
+
+  void keep(const jit::Node* node, IValue result) {
+    if (result.isTensor()) held_ += static_cast<double>(bytes(result));
+    results_.emplace(node->output(), std::move(result));
+    for (const jit::Value* input : node->inputs()) {
+      if (is_list(input->node())) {
+        for (const jit::Value* item : input->node()->inputs()) forget_if_used_up(item);
+      }
+      forget_if_used_up(input);
+    }
+  }
+
+  // A result that only goes into other results is not held any longer than they need it.
+  void forget_if_used_up(const jit::Value* value) {
+    const auto found = results_.find(value);
+    if (found == results_.end() || is_needed(value)) return;
+    if (found->second.isTensor()) held_ -= static_cast<double>(bytes(found->second));
+    found->second = IValue();
+  }
+
+  // Lists do not become constants, but their items do.
+  bool is_needed(const jit::Value* value) const {
+    return std::ranges::any_of(value->uses(), [&](const jit::Use& use) {
+      if (use.user->outputs().size() != 1) return true;
+      const jit::Value* const result = use.user->output();
+      return !results_.contains(result) || (is_list(use.user) && is_needed(result));
+    });
+  }
+
+  static bool is_list(const jit::Node* node) {
+    return node->kind() == c10::prim::ListConstruct && node->output()->type()->isSubtypeOf(*c10::ListType::ofTensors());
+  }
+
+  bool is_pure(jit::Node* node) const {
+    if (node->outputs().size() != 1 || !node->blocks().empty() || node->hasSideEffects() ||
+        node->isNondeterministic()) {
+      return false;
+    }
+    const bool is_operator = node->kind().is_aten() && node->maybeOperator() && !node->schema().is_mutable() &&
+                             node->output()->type()->kind() == c10::TypeKind::TensorType;
+    return (is_list(node) || is_operator) && !writers_.has_writers(node);
+  }
+
+  std::optional<IValue> value(const jit::Value* value) const {
+    if (const auto found = results_.find(value); found != results_.end()) return found->second;
+    return constants_(value);
+  }
+
+  Program& program_;
+  const Constants constants_;
+  const Writers writers_;
+  std::unordered_map<const jit::Value*, IValue> results_;
+  const double most_bytes_ = most_constant_bytes();
+  double held_ = 0;  // bytes of the results
+};
+
+}  // namespace
+
+void fold_constants(Program& program) {
+  const c10::InferenceMode inference;
+  Folding(program).run();
+}
+
+}  // namespace onnxtorch

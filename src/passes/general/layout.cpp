@@ -1,0 +1,383 @@
+#include <ATen/ATen.h>
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <algorithm>
+#include <string>
+#include <unordered_set>
+
+#include "graph/constants.h"
+#include "graph/movement.h"
+#include "graph/walk.h"
+#include "graph/writes.h"
+#include "passes/general/passes.h"
+
+namespace onnxtorch {
+namespace {
+
+namespace jit = torch::jit;
+using Sizes = std::vector<int64_t>;
+
+constexpr auto kPermute = "aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)";
+constexpr auto kTranspose = "aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)";
+constexpr auto kTransposeMatrix = "aten::t(Tensor(a) self) -> Tensor(a)";
+
+bool is_tensor(const jit::Value* value) { return value->type()->isSubtypeOf(*c10::TensorType::get()); }
+
+// What is known of a tensor's sizes; nothing where not even their number is.
+std::optional<Sizes> sizes_of(const jit::Value* value) {
+  const auto type = value->type()->cast<c10::TensorType>();
+  const auto sizes = type ? type->sizes().sizes() : std::nullopt;
+  if (!sizes) return {};
+  Sizes result;
+  for (const auto& size : *sizes) result.push_back(size.value_or(kUnknownSize));
+  return result;
+}
+
+bool are_known(const Sizes& sizes) { return std::ranges::find(sizes, kUnknownSize) == sizes.end(); }
+
+bool has_name(const jit::Node* node, const std::unordered_set<std::string>& names) {
+  return names.contains(node->kind().toQualString());
+}
+
+// Whether the result has the elements of the first operand, in some order and some number of dimensions.
+bool is_view(const jit::Node* node) {
+  static const std::unordered_set<std::string> names = {
+      "aten::permute",   "aten::transpose", "aten::t",       "aten::reshape", "aten::view",       "aten::view_as",
+      "aten::unsqueeze", "aten::squeeze",   "aten::flatten", "aten::expand",  "aten::expand_copy"};
+  return node->outputs().size() == 1 && !node->inputs().empty() && has_name(node, names);
+}
+
+// Operators that compute each element by itself, and keep the shape of their first operand; the others are numbers.
+bool is_unary(const jit::Node* node) {
+  static const std::unordered_set<std::string> names = {
+      "aten::relu",      "aten::sigmoid",     "aten::tanh",       "aten::gelu", "aten::silu",    "aten::elu",
+      "aten::hardswish", "aten::hardsigmoid", "aten::leaky_relu", "aten::erf",  "aten::exp",     "aten::neg",
+      "aten::abs",       "aten::sqrt",        "aten::clamp",      "aten::log",  "aten::softplus"};
+  return has_name(node, names);
+}
+
+bool is_binary(const jit::Node* node) {
+  static const std::unordered_set<std::string> names = {"aten::add", "aten::sub",     "aten::mul",
+                                                        "aten::div", "aten::maximum", "aten::minimum"};
+  return has_name(node, names);
+}
+
+class Simplifying {
+ public:
+  explicit Simplifying(Program& program)
+      : program_(program), graph_(*program.graph), constants_(program), writers_(program.graph) {}
+
+  void run() {
+    for_each_node(graph_.block(), [&](jit::Node* node) {
+      if (node->outputs().size() != 1 || !is_tensor(node->output()) || writers_.has_writers(node)) return;
+      if (is_view(node)) {
+        jit::Value* const view = node->output();
+        if (!simplify(view)) hoist(view);
+      } else if (is_unary(node) || is_binary(node)) {
+        sink(node);
+      } else {
+        sink_below_product(node);
+      }
+    });
+    eliminate_dead_code(program_.graph);
+  }
+
+ private:
+  // A value as a view of another, in so many steps.
+  struct View {
+    jit::Value* of;
+    Movement movement;
+    size_t steps;
+    size_t own_steps;  // those that nothing else needs
+  };
+
+  // The same movement followed by what the node does.
+  std::optional<Movement> followed(const Movement& movement, const jit::Node* node) const {
+    if (node->matches(kPermute)) {
+      const auto dims = constants_.get<Sizes>(node->input(1));
+      return dims ? movement.permuted(*dims) : std::nullopt;
+    }
+    if (node->matches(kTranspose) || node->matches(kTransposeMatrix)) {
+      const auto rank = static_cast<int64_t>(movement.to_sizes().size());
+      const bool of_matrix = node->inputs().size() == 1;
+      const auto first = of_matrix ? 0 : constants_.get<int64_t>(node->input(1));
+      const auto second = of_matrix ? 1 : constants_.get<int64_t>(node->input(2));
+      if (!first || !second || (of_matrix && rank != 2)) return {};
+      Sizes dims(rank);
+      for (int64_t i = 0; i < rank; ++i) dims[i] = i;
+      const auto wrapped = [&](int64_t dim) { return dim < 0 ? dim + rank : dim; };
+      std::swap(dims.at(wrapped(*first)), dims.at(wrapped(*second)));
+      return movement.permuted(dims);
+    }
+    const auto sizes = sizes_of(node->output());
+    if (!sizes) return {};
+    const bool expands =
+        node->kind() == c10::aten::expand || node->kind().toUnqualString() == std::string("expand_copy");
+    if (expands && (!are_known(*sizes) || movement.to_sizes() != *sizes)) return {};
+    return movement.reshaped(*sizes);
+  }
+
+  // The value as a view of each value that it is one of, the farthest first.
+  std::vector<View> views(jit::Value* value) const {
+    std::vector<jit::Node*> steps;
+    for (jit::Value* at = value; is_view(at->node()) && !writers_.has_writers(at->node()); at = at->node()->input(0))
+      steps.push_back(at->node());
+    std::vector<View> result;
+    for (size_t count = steps.size(); count > 0; --count) {
+      jit::Value* const of = steps[count - 1]->input(0);
+      const auto sizes = is_tensor(of) ? sizes_of(of) : std::nullopt;
+      auto movement = sizes ? Movement::none(*sizes) : std::nullopt;
+      for (size_t i = count; i-- > 0 && movement;) movement = followed(*movement, steps[i]);
+      if (!movement) continue;
+      size_t own = 1;
+      while (own < count && steps[own]->output()->uses().size() == 1) ++own;
+      result.push_back({of, *movement, count, own});
+    }
+    return result;
+  }
+
+  // Takes a value's view in the fewest steps.
+  bool simplify(jit::Value* value) {
+    for (const View& view : views(value)) {
+      const auto steps = view.movement.steps();
+      if (!steps || steps->count() >= view.own_steps) continue;
+      const jit::WithInsertPoint at(value->node());
+      replace(value->node(), made(view.of, view.movement, *steps));
+      return true;
+    }
+    return false;
+  }
+
+  // --- Moving later ---
+
+  // A constant operand of a view, as the operand of what it is a view of; null where it has more than one dimension.
+  jit::Value* aligned(jit::Value* value, const Movement& movement) {
+    const auto known = constants_.tensor(value);
+    if (!known || !known->defined() || known->numel() == 0) return nullptr;
+    if (known->dim() == 0) return value;
+    const Sizes before = movement.from_sizes(), after = movement.to_sizes();
+    if (known->dim() > static_cast<int64_t>(after.size())) return nullptr;
+    const size_t skipped = after.size() - static_cast<size_t>(known->dim());
+    Sizes sizes = {1};
+    for (size_t i = skipped; i < after.size(); ++i) {
+      const int64_t size = known->sizes()[i - skipped];
+      if (size == 1) continue;
+      const auto origin = movement.origin(i);
+      if (!origin || after[i] != size || known->numel() != size) return nullptr;
+      sizes.assign(before.size() - *origin, 1);
+      sizes[0] = size;
+    }
+    return bind_constant(program_, known->reshape(sizes));
+  }
+
+  // The operands of which the node's are views, moved alike; none where they are not, or one would be broadcast.
+  std::optional<std::vector<jit::Value*>> unmoved(jit::Node* node, size_t operands, const Movement& movement) {
+    std::vector<jit::Value*> result;
+    size_t moved = 0, only_here = 0;
+    for (jit::Value* const input : node->inputs().slice(0, operands)) {
+      if (!is_tensor(input)) {
+        result.push_back(input);
+        continue;
+      }
+      const auto all = views(input);
+      const auto found = std::ranges::find(all, movement, &View::movement);
+      jit::Value* const of = found != all.end() ? found->of : aligned(input, movement);
+      if (!of) return {};
+      result.push_back(of);
+      if (found == all.end()) continue;
+      ++moved;
+      if (input->uses().size() == 1) ++only_here;
+    }
+    if (only_here == 0 || (moved > 1 && !unknown_sizes_stay(movement))) return {};
+    return result;
+  }
+
+  // Whether each unknown size, which may be 1 in one operand alone, is that of a whole dimension before and after.
+  static bool unknown_sizes_stay(const Movement& movement) {
+    const Sizes before = movement.from_sizes(), after = movement.to_sizes();
+    for (size_t i = 0; i < after.size(); ++i) {
+      if (after[i] == kUnknownSize && !movement.origin(i)) return false;
+    }
+    return std::ranges::count(before, kUnknownSize) == std::ranges::count(after, kUnknownSize);
+  }
+
+  // A factor of a matrix product, which the product may take up.
+  bool scales_product(const jit::Node* node) const {
+    const bool scales = node->kind() == c10::aten::mul || node->kind() == c10::aten::div;
+    const auto& uses = node->output()->uses();
+    const bool by_number = scales && (constants_.number(node->input(0)) || constants_.number(node->input(1)));
+    return by_number && uses.size() == 1 && uses[0].user->kind() == c10::aten::matmul;
+  }
+
+  // Computes element by element before the elements are moved.
+  void sink(jit::Node* node) {
+    const size_t operands = is_unary(node) ? 1 : 2;
+    for (const jit::Value* input : node->inputs().slice(operands)) {
+      if (is_tensor(input)) return;
+    }
+    if (scales_product(node)) return;
+    for (jit::Value* const input : node->inputs().slice(0, operands)) {
+      if (!is_tensor(input)) continue;
+      for (const View& view : views(input)) {
+        const auto steps = view.movement.steps();
+        const Sizes sizes = view.movement.from_sizes();
+        if (!steps || sizes.empty() || view.movement.to_sizes().empty()) continue;
+        const auto inputs = unmoved(node, operands, view.movement);
+        if (!inputs) continue;
+        const jit::WithInsertPoint at(node);
+        jit::Node* const early = graph_.insertNode(graph_.createClone(node, [](jit::Value* value) { return value; }));
+        for (size_t i = 0; i < operands; ++i) early->replaceInput(i, (*inputs)[i]);
+        early->output()->setType(type_of(node->output(), sizes));
+        return replace(node, made(early->output(), view.movement, *steps));
+      }
+    }
+  }
+
+  // --- Products of rows and a constant matrix ---
+
+  // The rows; null where the node is no such product.
+  jit::Value* rows_of(jit::Node* node) const {
+    const auto is_matrix = [&](const jit::Value* value) {
+      const auto known = constants_.tensor(value);
+      return known && known->defined() && known->dim() == 2 && known->numel() > 0;
+    };
+    if (node->matches(
+            "aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")) {
+      const auto bias = constants_.tensor(node->input(0));
+      const bool plain = constants_.number(node->input(3)) == 1.0 && constants_.number(node->input(4)) == 1.0;
+      const bool fits = plain && bias && bias->dim() == 1 && is_matrix(node->input(2)) &&
+                        bias->size(0) == constants_.tensor(node->input(2))->size(1);
+      return fits ? node->input(1) : nullptr;
+    }
+    static const std::unordered_set<std::string> names = {"aten::linear", "aten::matmul", "aten::mm"};
+    return has_name(node, names) && is_matrix(node->input(1)) ? node->input(0) : nullptr;
+  }
+
+  // The same product of other rows.
+  jit::Value* product(jit::Node* like, jit::Value* rows, const Sizes& sizes) {
+    const c10::TypePtr type = type_of(like->output(), sizes);
+    jit::Value* result = nullptr;
+    if (like->kind() == c10::aten::addmm) {
+      jit::Value* const weight = inserted("aten::t", {like->input(2)}, c10::TensorType::get());
+      result = inserted("aten::linear", {rows, weight, like->input(0)}, type);
+    } else if (like->kind() == c10::aten::linear) {
+      result = inserted("aten::linear", {rows, like->input(1), like->input(2)}, type);
+    } else {
+      result = inserted("aten::matmul", {rows, like->input(1)}, type);
+    }
+    return result;
+  }
+
+  // Whether rows stay rows, in their order.
+  static bool keeps_rows(const Movement& movement) {
+    const size_t before = movement.from_sizes().size(), after = movement.to_sizes().size();
+    return movement.keeps_order() && before > 1 && after > 0 && movement.origin(after - 1) == before - 1;
+  }
+
+  static Sizes with_last(Sizes sizes, int64_t last) {
+    sizes.back() = last;
+    return sizes;
+  }
+
+  // Multiplies rows before they are arranged in other dimensions.
+  void sink_below_product(jit::Node* node) {
+    jit::Value* const rows = rows_of(node);
+    const auto result = sizes_of(node->output());
+    if (!rows || !result || result->empty() || result->back() == kUnknownSize) return;
+    for (const View& view : views(rows)) {
+      if (!keeps_rows(view.movement)) continue;
+      const Sizes sizes = with_last(view.movement.from_sizes(), result->back());
+      const auto identity = Movement::none(sizes);
+      const auto movement =
+          identity ? identity->reshaped(with_last(view.movement.to_sizes(), result->back())) : identity;
+      const auto steps = movement ? movement->steps() : std::nullopt;
+      if (!steps) continue;
+      const jit::WithInsertPoint at(node);
+      return replace(node, made(product(node, view.of, sizes), *movement, *steps));
+    }
+  }
+
+  // Arranges rows that have been moved in the dimensions that their products take in the end.
+  void hoist(jit::Value* value) {
+    for (const View& view : views(value)) {
+      jit::Value* const rows = rows_of(view.of->node());
+      const auto sizes = rows ? sizes_of(rows) : std::nullopt;
+      const bool only_here = view.of->uses().size() == 1 && view.own_steps == view.steps;
+      if (!sizes || sizes->empty() || !only_here || !is_view(rows->node()) || rows->uses().size() != 1) continue;
+      if (sizes->back() == kUnknownSize || !keeps_rows(view.movement)) continue;
+      const Sizes wanted = view.movement.to_sizes();
+      const auto identity = Movement::none(*sizes);
+      const auto movement = identity ? identity->reshaped(with_last(wanted, sizes->back())) : identity;
+      const auto steps = movement ? movement->steps() : std::nullopt;
+      if (!steps) continue;
+      jit::Value* arranged = nullptr;
+      jit::Value* result = nullptr;
+      {
+        const jit::WithInsertPoint at(view.of->node());  // until it goes, below
+        arranged = made(rows, *movement, *steps);
+        result = product(view.of->node(), arranged, wanted);
+      }
+      replace(value->node(), result);
+      simplify(arranged);
+      return;
+    }
+  }
+
+  jit::Value* inserted(const char* name, at::ArrayRef<jit::Value*> inputs, const c10::TypePtr& type) {
+    jit::Node* const node = graph_.insertNode(graph_.create(c10::Symbol::fromQualString(name), inputs));
+    node->setSourceRange(graph_.insertPoint()->sourceRange());
+    node->output()->setType(type);
+    return node->output();
+  }
+
+  static c10::TypePtr type_of(const jit::Value* like, const Sizes& sizes) {
+    std::vector<std::optional<int64_t>> shape;
+    for (const int64_t size : sizes) shape.push_back(size == kUnknownSize ? std::nullopt : std::optional(size));
+    const auto& type = like->type()->expectRef<c10::TensorType>();
+    return c10::TensorType::create(type.scalarType(), type.device(), c10::SymbolicShape(shape), {}, {});
+  }
+
+  // The view at the graph's insertion point.
+  jit::Value* made(jit::Value* of, const Movement& movement, const Movement::Steps& steps) {
+    jit::Value* result = of;
+    const auto step = [&](const char* name, const std::optional<Sizes>& argument, const Sizes& sizes) {
+      if (argument) result = inserted(name, {result, graph_.insertConstant(*argument)}, type_of(of, sizes));
+    };
+    const auto permuted = [&] {
+      const Sizes before = steps.first.value_or(movement.from_sizes());
+      Sizes sizes;
+      for (const int64_t dim : steps.permutation.value_or(Sizes())) sizes.push_back(before[dim]);
+      return sizes;
+    };
+    step("aten::reshape", steps.first, steps.first.value_or(Sizes()));
+    step("aten::permute", steps.permutation, permuted());
+    step("aten::reshape", steps.last, movement.to_sizes());
+    return result;
+  }
+
+  // Lets a value stand for the node's, and takes out what nothing needs any more: the use of a value tells then who
+  // needs it.
+  void replace(jit::Node* node, jit::Value* by) {
+    node->output()->replaceAllUsesWith(by);
+    remove(node);
+  }
+
+  void remove(jit::Node* node) {
+    if (node->outputs().size() != 1 || !node->output()->uses().empty()) return;
+    if (!is_view(node) && !is_unary(node) && !is_binary(node) && !rows_of(node)) return;
+    const std::vector<jit::Value*> inputs = node->inputs().vec();
+    node->destroy();
+    for (jit::Value* const input : inputs) remove(input->node());
+  }
+
+  Program& program_;
+  jit::Graph& graph_;
+  const Constants constants_;
+  const Writers writers_;
+};
+
+}  // namespace
+
+void simplify_layout(Program& program) { Simplifying(program).run(); }
+
+}  // namespace onnxtorch

@@ -1,0 +1,29 @@
+// The passes for every device (passes/order.cpp has all, in their order).
+#pragma once
+
+#include "graph/program.h"
+
+namespace onnxtorch {
+
+// Decides what the known sizes decide: loops over dimensions, lists of them, branches.
+void fold(Program& program);
+
+// Computes once what depends on constants alone: casts and layouts of weights, weights that are stored quantized.
+void fold_constants(Program& program);
+
+// Finds LayerNorm and GroupNorm in the ways that exporters write them.
+void find_normalizations(Program& program);
+
+// Finds Silu, HardSwish and Gelu in the ways that exporters write them.
+void find_activations(Program& program);
+
+// Gather and GatherElements take negative indices, which count from the end, as they are.
+void find_gather(Program& program);
+
+// Brings steps that only move elements about together, and takes out those that undo one another.
+void simplify_layout(Program& program);
+
+// Puts factors and addends of each channel into the weights of the convolution or product before them.
+void fold_scales(Program& program);
+
+}  // namespace onnxtorch

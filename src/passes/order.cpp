@@ -1,0 +1,78 @@
+#include "passes/order.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "passes/cpu/chains.h"
+#include "passes/cpu/passes.h"
+#include "passes/cuda/passes.h"
+#include "passes/general/passes.h"
+#include "passes/general/precision.h"
+
+namespace onnxtorch {
+namespace {
+
+using enum Pass::Device;
+
+bool has_lower_precision(const Target& target) { return target.precision != c10::kFloat; }
+
+constexpr Pass kOrder[] = {
+// These look for what scripts write out, which folding would change.
+#ifdef ONNX_TORCH_ONEDNN
+    {"recurrent_steps", "find recurrent layers whose steps are written out", find_recurrent_steps, Cpu},
+#endif
+    {"resampling", "add up the weighted elements of a Resize in one step for each axis", find_resampling, Cpu},
+
+    {"fold", "decide what known sizes decide, and compute nothing twice", fold},
+#ifdef ONNX_TORCH_ONEDNN  // while weights of 8 bits are not floats yet
+    {"quantized", "compute with the numbers of 8 bits that QuantizeLinear gives", find_quantized, Cpu},
+#endif
+    {"constants", "compute once what depends on weights alone", fold_constants},
+    {"halves", "compute in float32, and round at the ends, what is of a type that the CPU has no instructions for",
+     widen_halves, Cpu},
+    {"normalizations", "find LayerNorm and GroupNorm in the ways that exporters write them", find_normalizations},
+    {"activations", "find Silu, HardSwish and Gelu in the ways that exporters write them", find_activations},
+    {"gather", "pick rows and elements in one step where indices may count from the end", find_gather},
+    {"layout", "take out reshapes and permutations that undo one another", simplify_layout},
+    {"scales", "put constant factors and addends of each channel into the weights before them", fold_scales},
+    {"precision", "compute convolutions and products in the type that the options name", lower_precision, Any,
+     has_lower_precision},
+
+    {"channels_last", "lay out weights of convolutions in float16, bfloat16 and TF32 with the channels last",
+     lay_out_channels_last, Cuda},
+    {"attention", "compute a softmax between two products of matrices by ATen's attention", fuse_attention, Cuda},
+
+    {"attention", "compute a softmax between two products of matrices as one attention", find_attention, Cpu},
+#ifdef ONNX_TORCH_ONEDNN
+    {"pack", "lay out the weights of convolutions and products once, and compute what follows along with them", pack,
+     Cpu},
+    {"recurrent", "lay out the weights of recurrent layers once", pack_recurrent_layers, Cpu},
+    {"matmul", "compute the other products of matrices by oneDNN", replace_products, Cpu},
+#endif
+    {"group_norms", "normalize the channels of what lies channels-last as it lies", replace_group_norms, Cpu},
+    {"pools", "take the largest of windows, and their means, row by row", replace_pools, Cpu},
+    {"rows", "softmax, norms, means, labels and the largest elements, computed row by row", replace_rows, Cpu},
+    {"rotary", "turn the halves of rows, as rotary position embeddings do, in one pass over memory",
+     find_rotary_embeddings, Cpu},
+    {"copies", "join tensors, and bring their elements into order, by copies that take less time", replace_copies, Cpu},
+    {"chains", "compute element-wise operators on one another's results in one pass over memory", find_chains, Cpu},
+    {"chains", "compute element-wise operators that follow one another in one pass over memory", find_cuda_chains,
+     Cuda},
+};
+
+}  // namespace
+
+std::vector<Pass> passes_for(c10::Device device) {
+  const Pass::Device other = device.is_cpu() ? Cuda : Cpu;
+  std::vector<Pass> passes;
+  std::ranges::copy_if(kOrder, std::back_inserter(passes), [&](const Pass& pass) { return pass.device != other; });
+  return passes;
+}
+
+std::vector<Pass> optional_passes_for(c10::Device device) {
+  std::vector<Pass> passes = passes_for(device);
+  std::erase_if(passes, [](const Pass& pass) { return pass.is_asked_for; });
+  return passes;
+}
+
+}  // namespace onnxtorch
