@@ -23,17 +23,20 @@ std::span<const ScriptSource> script_sources() {{
 }}  // namespace onnxtorch
 """
 
-FUNCTION = re.compile(r"^def (\w+).*?(?=^def |^#|\Z)", re.MULTILINE | re.DOTALL)
+FUNCTION = re.compile(r"^(@kept\n)?(def (\w+).*?)(?=^def |^#|^@|\Z)", re.MULTILINE | re.DOTALL)
 
 
 def functions(path):
-    """The (name, file, lines in front, source) of each function of a file."""
+    """The (name, file, lines in front, source, whether it is marked as kept) of each function of a file."""
     text = path.read_text()
-    return [(found[1], path.name, text.count("\n", 0, found.start()), found[0]) for found in FUNCTION.finditer(text)]
+    return [
+        (found[3], path.name, text.count("\n", 0, found.start(2)), found[2], bool(found[1]))
+        for found in FUNCTION.finditer(text)
+    ]
 
 
-def row(name, file, line, source):
-    return f'ScriptSource{{"{name}"sv, "{file}"sv, {line}, R"script({source})script"sv}},\n'
+def row(name, file, line, source, kept):
+    return f'ScriptSource{{"{name}"sv, "{file}"sv, {line}, R"script({source})script"sv, {str(kept).lower()}}},\n'
 
 
 def main(out, *scripts):

@@ -14,15 +14,17 @@ namespace {
 
 using enum Pass::Device;
 
-bool has_lower_precision(const Target& target) { return target.precision != c10::kFloat; }
+bool has_lower_precision(const Program& program) { return program.target.precision != c10::kFloat; }
 
 constexpr Pass kOrder[] = {
-// These look for what scripts write out, which folding would change.
-#ifdef ONNX_TORCH_ONEDNN
+#ifdef ONNX_TORCH_ONEDNN  // while the loops that scripts write out have not been unrolled
     {"recurrent_steps", "find recurrent layers whose steps are written out", find_recurrent_steps, Cpu},
 #endif
     {"resampling", "add up the weighted elements of a Resize in one step for each axis", find_resampling, Cpu},
-
+#ifdef ONNX_TORCH_ONEDNN
+    {"dynamic_quantization", "compute DynamicQuantizeLinear in one step", find_dynamic_quantization, Cpu},
+#endif
+    {"expand", "write out the scripts that no pass has taken as a whole", expand, Any, has_kept_scripts},
     {"fold", "decide what known sizes decide, and compute nothing twice", fold},
 #ifdef ONNX_TORCH_ONEDNN  // while weights of 8 bits are not floats yet
     {"quantized", "compute with the numbers of 8 bits that QuantizeLinear gives", find_quantized, Cpu},
@@ -71,7 +73,7 @@ std::vector<Pass> passes_for(c10::Device device) {
 
 std::vector<Pass> optional_passes_for(c10::Device device) {
   std::vector<Pass> passes = passes_for(device);
-  std::erase_if(passes, [](const Pass& pass) { return pass.is_asked_for; });
+  std::erase_if(passes, [](const Pass& pass) { return pass.is_needed; });
   return passes;
 }
 

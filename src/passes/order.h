@@ -18,7 +18,7 @@ struct Pass {
   const char* what;  // it does, in a line
   void (*run)(Program& program);
   Device device = Device::Any;
-  bool (*is_asked_for)(const Target& target) = nullptr;  // of what runs where options ask for it, and only there
+  bool (*is_needed)(const Program& program) = nullptr;  // of what runs where a program needs it, and only there
 };
 
 // All passes that a model goes through on a device, in their order.

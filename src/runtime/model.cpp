@@ -133,6 +133,7 @@ void PreparedModel::watch_steps(const Watcher& watcher) const {
 TranslateOptions PreparedModel::translate_options(const Variant& variant, std::optional<size_t> watched) const {
   TranslateOptions options{variant, options_.shapes, watched};
   options.any_aten = allows_any_aten(options_.allow_aten);
+  options.keeps_scripts = !watched && keeps_scripts(options_, device_);
   options.limits = options_.limits;
   options.external = {.refuses_links = options_.links == "refuse", .maps = options_.map_external};
   return options;

@@ -61,6 +61,8 @@ void check_options(const Options& options, c10::Device device) {
   throw InputError("there is no pass \"" + *unknown + "\" to disable; there are " + there);
 }
 
+bool keeps_scripts(const Options& options, c10::Device device) { return options.optimize && device.is_cpu(); }
+
 Program optimized(Program program, c10::Device device, const Options& options, const Watcher& watcher) {
   const bool plain = !options.optimize || program.needs_autograd;
   program = placed(std::move(program), device);
@@ -68,7 +70,7 @@ Program optimized(Program program, c10::Device device, const Options& options, c
   if (watcher) watcher("place", program);
   for (const Pass& pass : passes_for(device)) {
     const bool wanted =
-        pass.is_asked_for ? pass.is_asked_for(program.target) : !plain && !options.disabled_passes.contains(pass.name);
+        pass.is_needed ? pass.is_needed(program) : !plain && !options.disabled_passes.contains(pass.name);
     if (!wanted) continue;
     check_preparation();
     run(pass, program);

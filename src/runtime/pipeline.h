@@ -15,6 +15,9 @@ namespace onnxtorch {
 // Is told each step when it is done, by its name.
 using Watcher = std::function<void(const char* step, const Program& program)>;
 
+// Whether kept scripts may be one node each in what goes to `optimized`.
+bool keeps_scripts(const Options& options, c10::Device device);
+
 // The program, placed on a device and as fast as the options let it be.
 Program optimized(Program program, c10::Device device, const Options& options, const Watcher& watcher = {});
 

@@ -77,9 +77,10 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
 
   std::vector<jit::Value*> results;
   const bool is_operator = function.find("::") != std::string_view::npos;
-  if (is_operator) {
-    jit::Value* result =
-        jit::emitBuiltinCall(location_, *graph_, c10::Symbol::fromQualString(std::string(function)), positional, named);
+  const Script* const script = is_operator ? nullptr : &find_script(std::string(function));
+  if (is_operator || (options_.keeps_scripts && script->kept)) {
+    const std::string name = (is_operator ? "" : "onnx_torch::") + std::string(function);
+    jit::Value* result = jit::emitBuiltinCall(location_, *graph_, c10::Symbol::fromQualString(name), positional, named);
     if (jit::Node* tuple = result->node(); tuple->kind() == c10::prim::TupleConstruct) {
       results.assign(tuple->inputs().begin(), tuple->inputs().end());
       tuple->destroy();
@@ -88,7 +89,7 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
     }
     for (auto node = before->next(); node != end; node = node->next()) facts_.learn(node);
   } else {
-    const Script& callee = find_script(std::string(function));
+    const Script& callee = *script;
     const jit::MatchedSchema matched =
         jit::matchSchema(callee.function->getSchema(), location_, *graph_, positional, named);
     for (auto node = before->next(); node != end; node = node->next()) facts_.learn(node);
@@ -100,12 +101,7 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
     if (known) {
       for (const IValue& value : *known) results.push_back(known_constant(value).graph);
     } else {
-      jit::Value* result = insert_script(*graph_, callee, matched.inputs, facts_);
-      results.push_back(result);
-      if (result->type()->kind() == c10::TypeKind::TupleType) {
-        const auto unpacked = graph_->insertNode(graph_->createTupleUnpack(result))->outputs();
-        results.assign(unpacked.begin(), unpacked.end());
-      }
+      results = insert_script(*graph_, callee, matched.inputs, facts_, options_.keeps_scripts);
       facts_.learn(matched.inputs, results, {}, run);
       // The body may go on changing the list that it returns, so only what follows may take the known value instead.
       for (jit::Value*& item : results) {

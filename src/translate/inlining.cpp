@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "graph/graph_location.h"
+#include "graph/walk.h"
+
 namespace onnxtorch {
 namespace {
 
@@ -26,8 +29,8 @@ bool is_number_or_numbers(const c10::Type& type) {
 
 class Inlining {
  public:
-  Inlining(jit::Graph& graph, const Script& script, at::ArrayRef<jit::Value*> arguments, Facts& facts)
-      : graph_(graph), facts_(facts), writes_(script.writes) {
+  Inlining(jit::Graph& graph, const Script& script, at::ArrayRef<jit::Value*> arguments, Facts& facts, bool keeps)
+      : graph_(graph), facts_(facts), writes_(script.writes), keeps_(keeps) {
     const auto parameters = script.function->graph()->inputs();
     for (size_t i = 0; i < arguments.size(); ++i) values_[parameters[i]] = arguments[i];
   }
@@ -49,8 +52,17 @@ class Inlining {
         values_[node->output()] = graph_.insertConstant(*known);
         continue;
       }
+      if (const Script* const callee = keeps_ ? nullptr : kept_script(node->kind())) {
+        std::vector<jit::Value*> arguments;
+        for (const jit::Value* input : node->inputs()) arguments.push_back(values_.at(input));
+        map(node->outputs(), insert_script(graph_, *callee, arguments, facts_, false));
+        continue;
+      }
       jit::Node* const same = graph_.insertNode(graph_.createClone(node, [&](jit::Value* v) { return values_.at(v); }));
       map(node->outputs(), same->outputs());
+      for (jit::Block* cloned : same->blocks()) {
+        if (!keeps_) for_each_node(cloned, [&](jit::Node* inner) { write_out(inner, facts_); });
+      }
       if (is_fact(same)) facts_.learn(same);
     }
   }
@@ -106,18 +118,35 @@ class Inlining {
 
   jit::Graph& graph_;
   Facts& facts_;
-  const bool writes_;
+  const bool writes_, keeps_;
   bool raises_ = false;
   std::unordered_map<const jit::Value*, jit::Value*> values_;  // of the script, in the graph
 };
 
 }  // namespace
 
-jit::Value* insert_script(jit::Graph& graph, const Script& script, at::ArrayRef<jit::Value*> arguments, Facts& facts) {
+std::vector<jit::Value*> insert_script(jit::Graph& graph, const Script& script, at::ArrayRef<jit::Value*> arguments,
+                                       Facts& facts, bool keeps) {
   jit::Block& body = *script.function->graph()->block();
-  Inlining inlining(graph, script, arguments, facts);
+  Inlining inlining(graph, script, arguments, facts, keeps);
   inlining.insert(body);
-  return inlining.results(body).at(0);
+  jit::Value* const result = inlining.results(body).at(0);
+  if (result->type()->kind() != c10::TypeKind::TupleType) return {result};
+  return graph.insertNode(graph.createTupleUnpack(result))->outputs().vec();
+}
+
+void write_out(jit::Node* node, Facts& facts) {
+  const Script* const script = kept_script(node->kind());
+  if (!script) return;
+  const jit::WithInsertPoint at(node);
+  jit::Node* const before = node->prev();
+  const auto results = insert_script(*node->owningGraph(), *script, node->inputs(), facts, /*keeps=*/false);
+  for (jit::Node* made = before->next(); made != node; made = made->next()) stamp(made, node->sourceRange());
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (*results[i]->type() == *c10::TensorType::get()) results[i]->setType(node->output(i)->type());
+    node->output(i)->replaceAllUsesWith(results[i]);
+  }
+  node->destroy();
 }
 
 }  // namespace onnxtorch

@@ -3,14 +3,20 @@
 
 #include <torch/csrc/jit/ir/ir.h>
 
+#include <vector>
+
 #include "translate/facts.h"
 #include "translate/scripts.h"
 
 namespace onnxtorch {
 
 // Inserts a script's nodes, and of branches that attributes, absent inputs or known sizes decide, the one that is
-// taken. What follows from sizes becomes a fact. Gives the script's result.
-torch::jit::Value* insert_script(torch::jit::Graph& graph, const Script& script,
-                                 at::ArrayRef<torch::jit::Value*> arguments, Facts& facts);
+// taken. What follows from sizes becomes a fact. Gives the script's results. Calls of kept scripts stay calls where
+// `keeps` says so.
+std::vector<torch::jit::Value*> insert_script(torch::jit::Graph& graph, const Script& script,
+                                              at::ArrayRef<torch::jit::Value*> arguments, Facts& facts, bool keeps);
+
+// Puts the script that a node calls as a kept one in the node's place, if it calls one.
+void write_out(torch::jit::Node* node, Facts& facts);
 
 }  // namespace onnxtorch

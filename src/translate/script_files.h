@@ -11,6 +11,7 @@ struct ScriptSource {
   std::string_view name, file;  // of the function, "reduction.py"
   size_t lines_before;          // in the file
   std::string_view source;
+  bool kept;  // marked by @kept: calls of it may stay as they are, for passes to find
 };
 
 std::span<const ScriptSource> script_sources();  // ordered by name

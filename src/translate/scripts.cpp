@@ -4,6 +4,7 @@
 #include <torch/csrc/jit/frontend/parser.h>
 #include <torch/csrc/jit/frontend/resolver.h>
 #include <torch/csrc/jit/passes/inliner.h>
+#include <torch/library.h>
 
 #include <algorithm>
 #include <map>
@@ -66,32 +67,81 @@ std::shared_ptr<jit::Graph> guarded(const std::shared_ptr<jit::Graph>& graph) {
   return copy;
 }
 
+// Runs the script of the operator's name.
+void run_script(const c10::OperatorHandle& op, jit::Stack* stack) {
+  const Script& script = *kept_script(c10::Symbol::fromQualString(op.schema().name()));
+  const size_t count = op.schema().arguments().size();
+  jit::Stack own(std::make_move_iterator(stack->end() - static_cast<std::ptrdiff_t>(count)),
+                 std::make_move_iterator(stack->end()));
+  jit::drop(*stack, count);
+  jit::InterpreterState(script.code).run(own);
+  const bool several = own.size() == 1 && own[0].isTuple();
+  const jit::Stack results = several ? own[0].toTupleRef().elements().vec() : own;
+  stack->insert(stack->end(), results.begin(), results.end());
+}
+
+// The script as an operator, with a result for each of a tuple's.
+c10::FunctionSchema operator_schema(const std::string& name, const c10::FunctionSchema& script) {
+  std::vector<c10::Argument> results = script.returns();
+  if (const auto tuple = results[0].type()->cast<c10::TupleType>()) {
+    results.clear();
+    for (const c10::TypePtr& type : tuple->elements()) results.emplace_back("", type);
+  }
+  c10::FunctionSchema schema("onnx_torch::" + name, "", script.arguments(), std::move(results));
+  schema.setAliasAnalysis(c10::AliasAnalysisKind::FROM_SCHEMA);
+  return schema;
+}
+
 class Library : public jit::Resolver, public std::enable_shared_from_this<Library> {
  public:
   const Script& find(const std::string& name) {
     if (const auto known = scripts_.find(name); known != scripts_.end()) return known->second;
     jit::GraphFunction* function = compiled(name);
     if (!function) throw std::logic_error("there is no script called " + name);
+    if (is_kept(name)) declare(name);
     jit::Inline(*function->graph());
     const jit::Block& body = *function->graph()->block();
     return scripts_
-        .emplace(name,
-                 Script{function, jit::Code(guarded(function->graph()), name), is_deterministic(body), may_write(body)})
+        .emplace(name, Script{function, jit::Code(guarded(function->graph()), name), is_deterministic(body),
+                              may_write(body), is_kept(name)})
         .first->second;
   }
 
   std::shared_ptr<jit::SugaredValue> resolveValue(const std::string& name, jit::GraphFunction&,
                                                   const jit::SourceRange&) override {
     if (name == "torch") return std::make_shared<TorchModule>();
+    if (is_kept(name)) {
+      declare(name);
+      return std::make_shared<jit::BuiltinFunction>(c10::Symbol::fromQualString("onnx_torch::" + name), std::nullopt);
+    }
     jit::GraphFunction* function = compiled(name);
     return function ? std::make_shared<jit::FunctionValue>(function) : nullptr;
   }
 
+  static bool is_kept(const std::string& name) {
+    const ScriptSource* const source = source_of(name);
+    return source && source->kept;
+  }
+
  private:
-  jit::GraphFunction* compiled(const std::string& name) {
+  static const ScriptSource* source_of(const std::string& name) {
     const auto sources = script_sources();
     const auto found = std::ranges::lower_bound(sources, name, {}, &ScriptSource::name);
-    if (found == sources.end() || found->name != name) return nullptr;
+    return found == sources.end() || found->name != name ? nullptr : &*found;
+  }
+
+  // Declares a kept script's operator to TorchScript, once.
+  void declare(const std::string& name) {
+    auto& declared = operators_[name];
+    if (declared) return;
+    declared.emplace(torch::Library::FRAGMENT, "onnx_torch", std::nullopt, __FILE__, __LINE__);
+    declared->def(operator_schema(name, compiled(name)->getSchema()),
+                  torch::CppFunction::makeFromBoxedFunction<run_script>());
+  }
+
+  jit::GraphFunction* compiled(const std::string& name) {
+    const ScriptSource* const found = source_of(name);
+    if (!found) return nullptr;
     // Each in a unit of its own, so that one that does not compile leaves nothing behind.
     auto& unit = units_[name];
     if (!unit) {
@@ -106,6 +156,7 @@ class Library : public jit::Resolver, public std::enable_shared_from_this<Librar
 
   std::map<std::string, Script> scripts_;
   std::map<std::string, std::shared_ptr<jit::CompilationUnit>> units_;
+  std::map<std::string, std::optional<torch::Library>> operators_;
 };
 
 }  // namespace
@@ -123,6 +174,13 @@ bool is_deterministic(const jit::Block& block) {
     }
   }
   return true;
+}
+
+const Script* kept_script(c10::Symbol kind) {
+  const std::string name = kind.toUnqualString();
+  return kind.ns() == c10::Symbol::fromQualString("namespaces::onnx_torch") && Library::is_kept(name)
+             ? &find_script(name)
+             : nullptr;
 }
 
 const Script& find_script(const std::string& name) {

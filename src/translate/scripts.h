@@ -4,6 +4,7 @@
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/runtime/interpreter.h>
 
+#include <optional>
 #include <string>
 
 namespace onnxtorch {
@@ -13,10 +14,14 @@ struct Script {
   torch::jit::Code code;  // to run it while translating
   bool deterministic;
   bool writes;  // to its arguments, or to lists of its own
+  bool kept;    // whether it is an operator as well, onnx_torch::NAME
 };
 
 // Throws std::logic_error where no script has that name, and TorchScript's own error where one does not compile.
 const Script& find_script(const std::string& name);
+
+// The script that is this operator; null where it is none. The operator runs the script.
+const Script* kept_script(c10::Symbol kind);
 
 // Whether a graph calls something that gives another result each time.
 bool is_deterministic(const torch::jit::Block& block);

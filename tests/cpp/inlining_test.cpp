@@ -1,12 +1,16 @@
 // What of a script enters the graph.
 #include "translate/inlining.h"
 
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/compilation_unit.h>
 #include <torch/csrc/jit/frontend/resolver.h>
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
+#include <memory>
+#include <string>
 
 #include "graph/writes.h"
 #include "translate/scripts.h"
@@ -22,7 +26,7 @@ size_t count(jit::Graph& graph, c10::Symbol kind) {
 
 jit::Value* insert(jit::Graph& graph, const std::string& script, const std::vector<jit::Value*>& arguments,
                    Facts facts = {}) {
-  return insert_script(graph, find_script(script), arguments, facts);
+  return insert_script(graph, find_script(script), arguments, facts, /*keeps=*/false).at(0);
 }
 
 jit::Value* insert_activation(jit::Graph& graph, jit::Value* x, const std::string& name, jit::Value* clip) {
@@ -76,8 +80,47 @@ def relu_of_vectors(x):
   jit::Value* const x = graph.addInput();
   Facts facts;
   facts.set_shapes(x, c10::kFloat, std::vector<std::vector<int64_t>>(4, {5}));
-  insert_script(graph, {&function, jit::Code(function.graph(), "relu_of_vectors"), true, writes}, {x}, facts);
+  const Script script{&function, jit::Code(function.graph(), "relu_of_vectors"), true, writes, false};
+  insert_script(graph, script, {x}, facts, /*keeps=*/false);
   EXPECT_EQ(count(graph, c10::prim::If), 1U);
+}
+
+TEST(Inlining, KeepsCallsOfKeptScriptsWhereItIsToldTo) {
+  const auto resampled = c10::Symbol::fromQualString("onnx_torch::resampled");
+  for (const bool keeps : {false, true}) {
+    jit::Graph graph;
+    jit::Value *const x = graph.addInput(), *const indices = graph.addInput(), *const taps = graph.addInput();
+    jit::Value* const axes = graph.insertConstant(std::vector<int64_t>{1});
+    const auto list = [&](jit::Value* item) {
+      return graph.insertNode(graph.createList(c10::TensorType::get(), {item}))->output();
+    };
+    const std::vector<jit::Value*> arguments{x, axes, list(indices), list(taps), graph.insertConstant(c10::kFloat)};
+    insert_script(graph, find_script("resize_weighted"), arguments, *std::make_unique<Facts>(), keeps);
+    const std::string text = graph.toString();
+    EXPECT_EQ(text.find("onnx_torch::resampled") != std::string::npos, keeps);
+    EXPECT_EQ(text.find("aten::index_select") != std::string::npos, !keeps);
+  }
+  EXPECT_EQ(kept_script(resampled), &find_script("resampled"));
+  EXPECT_EQ(kept_script(c10::Symbol::fromQualString("onnx_torch::resize_weighted")), nullptr);
+  EXPECT_EQ(kept_script(c10::Symbol::fromQualString("aten::resampled")), nullptr);
+}
+
+TEST(Inlining, GivesEachResultOfATuple) {
+  jit::Graph graph;
+  Facts facts;
+  EXPECT_EQ(insert_script(graph, find_script("dynamic_quantize_linear"), {graph.addInput()}, facts, false).size(), 3U);
+}
+
+TEST(KeptScripts, AreOperatorsThatRunThem) {
+  find_script("dynamic_quantize_linear");
+  const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("onnx_torch::dynamic_quantize_linear", "");
+  jit::Stack stack{at::tensor({99}), at::tensor({-1.0F, 4.1F})};  // what lies below stays
+  op.callBoxed(stack);
+  ASSERT_EQ(stack.size(), 4U);
+  EXPECT_EQ(stack[0].toTensor().item<int64_t>(), 99);
+  EXPECT_TRUE(at::equal(stack[1].toTensor(), at::tensor({0, 255}, at::kByte)));
+  EXPECT_FLOAT_EQ(stack[2].toTensor().item<float>(), 0.02F);
+  EXPECT_EQ(stack[3].toTensor().item<int64_t>(), 50);
 }
 
 TEST(Inlining, KeepsBranchesThatARunDecides) {

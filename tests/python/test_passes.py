@@ -126,6 +126,20 @@ def test_resampling_is_one_step_for_each_axis(dims: str):
     check_equal(source, [floats(1, 6, 8, 3)])
 
 
+def test_scripts_that_no_pass_takes_are_written_out():
+    source = model(
+        '(float[1, 6, 8, 3] x) => (float y) { y = Resize<mode = "linear">(x, , s) }',
+        s=np.array([1, 2, 3, 1], np.float32),
+    )
+    graphs = onnx_torch.prepare(source, disabled_passes=["resampling"]).graphs()
+    assert "onnx_torch::resampled" in graphs["translate"]
+    assert "onnx_torch::resampled" not in graphs["expand"]
+    assert "aten::index_select" in graphs["expand"]
+    plain = onnx_torch.prepare(source, optimize=False)
+    assert "onnx_torch::resampled" not in plain.graphs()["translate"]
+    check_equal(source, [floats(1, 6, 8, 3)], disabled_passes=["resampling"])
+
+
 def test_resampling_of_nothing_stays_an_error():
     source = model('(float[A, B] x) => (float y) { y = Resize<mode = "linear">(x, , , n) }', n=np.array([4, 4]))
     for optimize in (True, False):
@@ -2533,7 +2547,8 @@ def test_passes_are_listed_and_left_out_by_name():
     assert "aten::relu" in onnx_torch.prepare(CONV_RELU, disabled_passes=["pack"]).graph()
     assert onnx_torch.prepare(CONV_RELU, disabled_passes=["pack"]).options["disabled_passes"] == {"pack"}
     with pytest.raises(
-        onnx_torch.InputError, match='no pass "packed" to disable; there are recurrent_steps, resampling, fold'
+        onnx_torch.InputError,
+        match='no pass "packed" to disable; there are recurrent_steps, resampling, dynamic_quantization',
     ):
         onnx_torch.prepare(CONV_RELU, disabled_passes=["packed"])
 

@@ -22,6 +22,7 @@ def each_of_block(parameter: Tensor, sizes: List[int], axis: int, block_size: in
     return torch.slice(torch.repeat_interleave(parameter, block_size, axis), axis, 0, sizes[axis])
 
 
+@kept
 def dynamic_quantize_linear(x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
     low = torch.clamp_max(torch.min(x), 0)
     high = torch.clamp_min(torch.max(x), 0)

@@ -170,6 +170,7 @@ def along(vector: Tensor, axis: int, rank: int) -> Tensor:
 
 
 # Each output element along the axis is a weighted sum of elements of the input: (outputs, taps) of indices and weights.
+@kept
 def resampled(x: Tensor, axis: int, indices: Tensor, taps: Tensor) -> Tensor:
     shape = shape_along(axis, x.dim())
     result = torch.index_select(x, axis, indices[:, 0]) * torch.reshape(taps[:, 0], shape)

@@ -39,9 +39,12 @@ void replace_copies(Program& program);
 // Finds recurrent layers whose steps are written out. They must not have been unrolled yet.
 void find_recurrent_steps(Program& program);
 
+// DynamicQuantizeLinear becomes one operator.
+void find_dynamic_quantization(Program& program);
+
 // QuantizeLinear and DequantizeLinear of 8 bits become operators, and what lies between them is done on the bytes.
 void find_quantized(Program& program);
-void find_integer_products(Program& program);  // of these: DynamicQuantizeLinear, ConvInteger and MatMulInteger
+void find_integer_products(Program& program);  // of these: ConvInteger and MatMulInteger
 
 // Convolutions and matrix products with constant weights become packed operators, with the steps after them:
 // activations, additions and products element by element.

@@ -8,6 +8,10 @@ namespace onnxtorch {
 // Decides what the known sizes decide: loops over dimensions, lists of them, branches.
 void fold(Program& program);
 
+// Writes out the scripts that are still one node each, as no pass has taken them.
+bool has_kept_scripts(const Program& program);
+void expand(Program& program);
+
 // Computes once what depends on constants alone: casts and layouts of weights, weights that are stored quantized.
 void fold_constants(Program& program);
 

@@ -124,8 +124,8 @@ jit::Value* insert_rounding(jit::Graph& graph, jit::Value* value, c10::ScalarTyp
 
 void lower_precision(Program& program) {
   const c10::InferenceMode inference;
-  const auto [device, type, tf32] = program.target;
-  Lowering(program, type, !has_products(type, device)).run(program.graph->block());
+  const c10::ScalarType type = program.target.precision;
+  Lowering(program, type, !has_products(type, program.target.device)).run(program.graph->block());
 }
 
 }  // namespace onnxtorch

@@ -1,12 +1,10 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/passes/lower_tuples.h>
 
 #include <cmath>
 
 #include "graph/constants.h"
 #include "graph/known_type.h"
-#include "graph/pattern.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
 #include "kernels/cpu/onednn/packed.h"
@@ -21,60 +19,10 @@ namespace {
 namespace jit = torch::jit;
 using c10::Symbol;
 
+const auto kDynamicQuantizeLinear = Symbol::fromQualString("onnx_torch::dynamic_quantize_linear");
 const auto kDynamicQuantize = Symbol::fromQualString("onnx_torch::dynamic_quantize");
 const auto kIntegerProduct = Symbol::fromQualString("onnx_torch::integer_product");
 const auto kScaledIntegerProduct = Symbol::fromQualString("onnx_torch::scaled_integer_product");
-
-// As src/ops/scripts/quantization.py says it.
-constexpr auto kDynamicQuantizeLinear = R"(
-graph(%x, %zero, %most, %one, %byte, %no, %none):
-  %least : Tensor = aten::min(%x)
-  %low : Tensor = aten::clamp_max(%least, %zero)
-  %largest : Tensor = aten::max(%x)
-  %high : Tensor = aten::clamp_min(%largest, %zero)
-  %same : Tensor = aten::eq(%high, %low)
-  %ones : Tensor = aten::ones_like(%high, %none, %none, %none, %none, %none)
-  %range : Tensor = aten::sub(%high, %low, %one)
-  %step : Tensor = aten::div(%range, %most)
-  %scale : Tensor = aten::where(%same, %ones, %step)
-  %negative : Tensor = aten::neg(%low)
-  %place : Tensor = aten::div(%negative, %scale)
-  %within : Tensor = aten::clamp(%place, %zero, %most)
-  %zero_point : Tensor = aten::round(%within)
-  %ratio : Tensor = aten::div(%x, %scale)
-  %rounded : Tensor = aten::round(%ratio)
-  %sum : Tensor = aten::add(%rounded, %zero_point, %one)
-  %number : Tensor = aten::clamp(%sum, %zero, %most)
-  %y : Tensor = aten::to(%number, %byte, %no, %no, %none)
-  %z : Tensor = aten::to(%zero_point, %byte, %no, %no, %none)
-  %result : (Tensor, Tensor, Tensor) = prim::TupleConstruct(%y, %scale, %z)
-  return (%result))";
-
-// What is known of the results; only their element types where sizes are open.
-void set_types(const jit::Node* tuple_user, jit::Node* quantize) {
-  const c10::ScalarType types[] = {c10::kByte, c10::kFloat, c10::kByte};
-  for (size_t i = 0; i < 3; ++i) {
-    auto type = tuple_user ? tuple_user->output(i)->type()->expect<c10::TensorType>() : c10::TensorType::get();
-    if (i > 0) type = type->withSizes({});
-    quantize->output(i)->setType(type->withScalarType(types[i]));
-  }
-}
-
-void find_dynamic_quantization(Program& program) {
-  const bool found_any =
-      rewrite(program, kDynamicQuantizeLinear, [](const Found& found, jit::Graph& graph) -> jit::Value* {
-        const bool fits = found.is("zero", 0) && found.is("most", 255) && found.is("one", 1) &&
-                          found.constants.get<int64_t>(found["byte"]) == static_cast<int64_t>(c10::kByte);
-        if (!fits) return nullptr;
-        jit::Node* const quantize = graph.insertNode(graph.create(kDynamicQuantize, {found["x"]}, 3));
-        quantize->setSourceRange(found["result"]->node()->sourceRange());
-        const auto uses = found["result"]->uses();
-        const bool unpacked = uses.size() == 1 && uses[0].user->kind() == c10::prim::TupleUnpack;
-        set_types(unpacked ? uses[0].user : nullptr, quantize);
-        return graph.insertNode(graph.createTuple(quantize->outputs()))->output();
-      });
-  if (found_any) jit::LowerSimpleTuples(program.graph);
-}
 
 // Where sizes are open, the graph asks whether the scale and the zero point of a dynamic quantization have one element.
 bool answer_numel(jit::Graph& graph) {
@@ -268,8 +216,25 @@ class Recognition {
 
 }  // namespace
 
+void find_dynamic_quantization(Program& program) {
+  register_onednn();
+  jit::Graph& graph = *program.graph;
+  for_each_node(graph.block(), [&](jit::Node* node) {
+    if (node->kind() != kDynamicQuantizeLinear) return;
+    const jit::WithInsertPoint at(node);
+    jit::Node* const quantize = graph.insertNode(graph.create(kDynamicQuantize, node->inputs(), 3));
+    quantize->setSourceRange(node->sourceRange());
+    const c10::ScalarType types[] = {c10::kByte, c10::kFloat, c10::kByte};
+    for (size_t i = 0; i < 3; ++i) {
+      auto type = node->output(i)->type()->expect<c10::TensorType>()->withScalarType(types[i]);
+      quantize->output(i)->setType(i == 0 ? type : type->withSizes({}));
+    }
+    node->replaceAllUsesWith(quantize);
+    node->destroy();
+  });
+}
+
 void find_integer_products(Program& program) {
-  find_dynamic_quantization(program);
   if (answer_numel(*program.graph)) fold(program);
   Recognition(program).run();
 }
