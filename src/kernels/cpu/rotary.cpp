@@ -20,7 +20,7 @@ namespace {
 
 // A quarter of a turn: the pairs [a, b] become [-b, a]. Without a half, they are neighbours.
 at::Tensor quarter_turn(const at::Tensor& x, std::optional<int64_t> half) {
-  if (half) return at::cat({x.slice(-1, *half).neg(), x.slice(-1, 0, *half)}, -1);
+  if (half) return at::cat({x.slice(-1, half).neg(), x.slice(-1, 0, half)}, -1);
   return at::stack({x.slice(-1, 1, std::nullopt, 2).neg(), x.slice(-1, 0, std::nullopt, 2)}, -1).flatten(-2);
 }
 

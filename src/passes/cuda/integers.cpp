@@ -12,8 +12,6 @@
 namespace onnxtorch {
 namespace {
 
-namespace jit = torch::jit;
-
 struct TakesIntegers {
   const char* of_aten;
   const char* name;

@@ -9,6 +9,7 @@
 #include "graph/constants.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
+#include "passes/cpu/passes.h"
 
 namespace onnxtorch {
 namespace {

@@ -11,9 +11,6 @@ struct Value;
 
 namespace onnxtorch {
 
-// Lays out the weights of recurrent layers once.
-void pack_recurrent_layers(Program& program);
-
 // Inserts the packed operator of a layer, whose states are a list. Gives y and the last states.
 at::ArrayRef<torch::jit::Value*> insert_packed(Program& program, const Recurrent& layer, torch::jit::Value* x,
                                                torch::jit::Value* states, torch::jit::Value* within = nullptr);
