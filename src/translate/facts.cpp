@@ -195,6 +195,11 @@ std::optional<size_t> Facts::length(const jit::Value* v) const {
   return std::ranges::all_of(found->second, is_alike) ? std::optional(length) : std::nullopt;
 }
 
+void Facts::set_shape(const jit::Value* v, c10::ScalarType dtype, at::IntArrayRef sizes) {
+  const std::vector<std::vector<int64_t>> trials(kNeededTrials, sizes.vec());
+  set_shapes(v, dtype, trials);
+}
+
 void Facts::set_shapes(const jit::Value* v, c10::ScalarType dtype, std::span<const std::vector<int64_t>> trials) {
   std::vector<Trials> found(1);
   for (const auto& sizes : trials) {

@@ -30,6 +30,7 @@ class Facts {
 
   void set_value(const torch::jit::Value* v, const c10::IValue& value);
   std::optional<c10::IValue> take_value(const torch::jit::Value* v);  // and forgets it
+  void set_shape(const torch::jit::Value* v, c10::ScalarType dtype, at::IntArrayRef sizes);
   void set_shapes(const torch::jit::Value* v, c10::ScalarType dtype, std::span<const std::vector<int64_t>> trials);
 
   // The sizes with which an open dimension is tried. A model need not take the last.

@@ -177,10 +177,10 @@ bool is_deterministic(const jit::Block& block) {
 }
 
 const Script* kept_script(c10::Symbol kind) {
+  static const auto own = c10::Symbol::fromQualString("namespaces::onnx_torch");
+  if (kind.ns() != own) return nullptr;
   const std::string name = kind.toUnqualString();
-  return kind.ns() == c10::Symbol::fromQualString("namespaces::onnx_torch") && Library::is_kept(name)
-             ? &find_script(name)
-             : nullptr;
+  return Library::is_kept(name) ? &find_script(name) : nullptr;
 }
 
 const Script& find_script(const std::string& name) {

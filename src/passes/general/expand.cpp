@@ -1,7 +1,5 @@
 #include <torch/csrc/jit/ir/ir.h>
 
-#include <vector>
-
 #include "graph/walk.h"
 #include "passes/general/passes.h"
 #include "translate/inlining.h"
@@ -15,7 +13,7 @@ namespace jit = torch::jit;
 void tell(Facts& facts, const jit::Value* value) {
   const auto type = value->type()->cast<c10::TensorType>();
   const auto sizes = type ? type->sizes().concrete_sizes() : std::nullopt;
-  if (sizes && type->scalarType()) facts.set_shapes(value, *type->scalarType(), std::vector(3, *sizes));
+  if (sizes && type->scalarType()) facts.set_shape(value, *type->scalarType(), *sizes);
 }
 
 }  // namespace
