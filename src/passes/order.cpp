@@ -17,8 +17,8 @@ using enum Pass::Device;
 bool has_lower_precision(const Program& program) { return program.target.precision != c10::kFloat; }
 
 constexpr Pass kOrder[] = {
-#ifdef ONNX_TORCH_ONEDNN  // while the loops that scripts write out have not been unrolled
-    {"recurrent_steps", "find recurrent layers whose steps are written out", find_recurrent_steps, Cpu},
+#ifdef ONNX_TORCH_ONEDNN
+    {"recurrent_steps", "find recurrent layers that ATen has none for", find_recurrent_steps, Cpu},
 #endif
     {"resampling", "add up the weighted elements of a Resize in one step for each axis", find_resampling, Cpu},
 #ifdef ONNX_TORCH_ONEDNN

@@ -88,6 +88,7 @@ def activate(x: Tensor, name: str, alpha: float, beta: float, clip: Optional[flo
     return torch.softplus(x)
 
 
+@kept
 def rnn_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
                   initial_h: Tensor, activations: List[str], alphas: List[float], betas: List[float],
                   clip: Optional[float]) -> Tuple[Tensor, Tensor]:
@@ -103,6 +104,7 @@ def rnn_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: 
     return states_over_time(states, within), h
 
 
+@kept
 def gru_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
                   initial_h: Tensor, activations: List[str], alphas: List[float], betas: List[float],
                   clip: Optional[float], linear_before_reset: bool) -> Tuple[Tensor, Tensor]:
@@ -135,6 +137,7 @@ def peep(gate: Tensor, peephole: Optional[Tensor], c: Tensor) -> Tensor:
     return gate + peephole * c
 
 
+@kept
 def lstm_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
                    initial_h: Tensor, initial_c: Tensor, P: Optional[Tensor], activations: List[str],
                    alphas: List[float], betas: List[float], clip: Optional[float],

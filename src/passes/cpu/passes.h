@@ -36,7 +36,7 @@ void replace_copies(Program& program);
 
 // --- With oneDNN ---
 
-// Finds recurrent layers whose steps are written out. They must not have been unrolled yet.
+// Lays out the weights of directions of recurrent layers that ATen has none for.
 void find_recurrent_steps(Program& program);
 
 // DynamicQuantizeLinear becomes one operator.
