@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
+#include <variant>
 
 #include "import/tensor_proto.h"
 
@@ -30,6 +32,19 @@ Data data_of(const onnx::TensorProto& tensor) {
   return strings;
 }
 
+bool is_non_finite(const Data& data) {
+  const auto* const tensor = std::get_if<at::Tensor>(&data.value());
+  return tensor && tensor->is_floating_point() && !at::isfinite(tensor->to(at::kFloat)).all().item<bool>();
+}
+
+bool holds_non_finite(const onnx::TensorProto& tensor) { return can_be_fed(tensor) && is_non_finite(data_of(tensor)); }
+
+bool holds_non_finite(const onnx::NodeProto& node) {
+  return std::ranges::any_of(node.attribute(), [](const auto& attribute) {
+    return !std::isfinite(attribute.f()) || (attribute.has_t() && holds_non_finite(attribute.t()));
+  });
+}
+
 }  // namespace
 
 std::optional<Case> case_of(const std::string& bytes) {
@@ -48,6 +63,15 @@ std::optional<Case> case_of(const std::string& bytes) {
 bool names_one_of(const onnx::ModelProto& model, std::initializer_list<std::string_view> names) {
   const std::string text = model.SerializeAsString();
   return std::ranges::any_of(names, [&](std::string_view name) { return text.find(name) != std::string::npos; });
+}
+
+bool holds_non_finite(const Case& of) {
+  const auto& graph = of.model.graph();
+  const auto any = [](const auto& all) {
+    return std::ranges::any_of(all, [](const auto& one) { return holds_non_finite(one); });
+  };
+  return any(graph.node()) || any(graph.initializer()) ||
+         std::ranges::any_of(of.feeds, [](const auto& feed) { return is_non_finite(feed.second); });
 }
 
 bool draws_numbers(const onnx::ModelProto& model) {

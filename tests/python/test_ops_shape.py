@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from onnx import helper
+from onnx import TensorProto, helper
 
 import onnx_torch.backend
 from models import model_of, run_op, tensor_info
@@ -28,6 +28,18 @@ def test_reshape(shape, allowzero, expected):
 def test_reshape_1_takes_its_shape_from_an_attribute():
     (y,) = run_op("Reshape", [X], opset=1, shape=[0, -1])
     assert_array_equal(y, X.reshape(2, 12))
+
+
+def test_a_shape_has_a_bounded_number_of_dimensions():
+    x, one = X[0, 0, :1], helper.make_tensor("", TensorProto.INT64, [1], [1])
+    nodes = [
+        helper.make_node("ConstantOfShape", ["count"], ["shape"], value=one),
+        helper.make_node("Reshape", ["x", "shape"], ["y"]),
+    ]
+    rep = onnx_torch.backend.prepare(model_of(nodes, [tensor_info("count", ints(1)), tensor_info("x", x)], ["y"]))
+    assert rep.run([ints(60), x])[0].size == 1
+    with pytest.raises(onnx_torch.RunError, match="1024 dimensions at most"):
+        rep.run([ints(50_000_000), x])
 
 
 @pytest.mark.parametrize("axes", [[0], [-1], [0, 4], [4, 0], [-1, -3], [-5, 2], [1, 2, 3]])

@@ -51,8 +51,11 @@ def int_comparison(operation: str, a: int, b: int) -> bool:
         return a <= b
 
 
+# A shape has few numbers; a file may ask for a list of as many as its memory holds, an operation of each of which takes
+# minutes.
 def broadcast_length(a: int, b: int) -> int:
     assert a == b or a == 1 or b == 1, "the shapes do not broadcast"
+    assert max(a, b) <= 16777216, "shape arithmetic takes 16777216 numbers at most"
     return b if a == 1 else a
 
 

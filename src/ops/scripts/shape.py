@@ -2,6 +2,7 @@
 
 
 def kept_sizes(sizes: List[int], shape: List[int]) -> List[int]:
+    assert len(shape) <= 1024, "a shape has 1024 dimensions at most"
     result: List[int] = []
     for i, size in enumerate(shape):
         result.append(sizes[i] if size == 0 else size)
