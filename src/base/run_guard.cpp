@@ -6,6 +6,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cmath>
 #include <mutex>
 #include <sstream>
@@ -142,6 +143,7 @@ void RunGuard::check() {
 }
 
 void RunGuard::check_iteration(int64_t iteration) {
+  iterations_ = std::max(iterations_, iteration + 1);
   if (static_cast<double>(iteration) >= max_iterations_) {
     stop("a loop takes more than the " + number(max_iterations_) +
          " iterations that the option limits allows it (max_iterations); allow more if you trust the model with it");

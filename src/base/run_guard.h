@@ -29,15 +29,17 @@ class __attribute__((visibility("default"))) RunGuard {
   RunGuard& operator=(const RunGuard&) = delete;
 
   void check();
-  void check_iteration(int64_t iteration);  // of a loop; the first is 0
-  bool is_over() const;                     // whether check() would throw for the time or the flag
-  std::string reason() const;               // why it stopped the run; empty: it did not
+  void check_iteration(int64_t iteration);            // of a loop; the first is 0
+  bool is_over() const;                               // whether check() would throw for the time or the flag
+  std::string reason() const;                         // why it stopped the run; empty: it did not
+  int64_t iterations() const { return iterations_; }  // of the loop that took most
 
  private:
   [[noreturn]] void stop(std::string reason);
   bool is_late() const;
 
   double seconds_, max_iterations_;
+  int64_t iterations_ = 0;
   std::chrono::steady_clock::time_point start_;
   const StopFlag* stop_;
   std::string reason_;

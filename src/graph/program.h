@@ -64,6 +64,7 @@ struct Program {
   std::shared_ptr<torch::jit::Graph> graph;
   std::vector<GraphInput> graph_inputs;  // in the graph's order
   std::vector<InputSpec> inputs;
+  std::vector<std::vector<int64_t>> tried;  // the largest sizes of each input that what is known was tried with
   std::vector<OutputSpec> outputs;
   std::vector<Bound> bound;
   c10::intrusive_ptr<StringPool> strings;  // the model's own
@@ -79,6 +80,7 @@ struct Variant {
   std::vector<std::string> outputs;  // values of the main graph that the caller wants; none: the model's outputs
   bool timed = false;                // a NodeTimer is told when each node begins and ends
   bool guarded = false;              // a RunGuard is asked in front of each node and each iteration
+  std::vector<std::vector<int64_t>> sizes = {};  // of each input in a run, which facts are tried with; none: any run
 
   auto operator<=>(const Variant&) const = default;
 };

@@ -147,7 +147,7 @@ Program PreparedModel::lowered(const Variant& variant, std::optional<size_t> wat
 
 PreparedModel::Runnable PreparedModel::runnable(const Variant& variant, Program program) const {
   auto executable = std::make_shared<const Executable>(std::move(program));
-  return {executable, recorded_runs(executable, variant)};
+  return {executable, std::make_shared<TriedSizes>(executable->program().tried), recorded_runs(executable, variant)};
 }
 
 std::shared_ptr<RecordedRuns> PreparedModel::recorded_runs(const std::shared_ptr<const Executable>& executable,
@@ -167,9 +167,31 @@ PreparedModel::Runnable PreparedModel::runnable_for(const Variant& variant) cons
   return *variants_.get(variant, [&] { return runnable(variant, lowered(variant)); });
 }
 
+// The graph for what is fed. Its sizes become the variant's where they lie beyond what was tried.
+PreparedModel::Runnable PreparedModel::runnable_for(Variant& variant, const FedInputs& feeds) const {
+  Runnable found = runnable_for(variant);
+  if (found.tried->cover(feeds)) return found;
+  variant.sizes = sizes_of(feeds, found.executable->program().tried);
+  return *beyond_.get(variant, [&] { return runnable_beyond(found, variant); });
+}
+
+// Tries what is known with the sizes of a run, too: it is another graph only if something did not come out alike.
+PreparedModel::Runnable PreparedModel::runnable_beyond(const Runnable& tried, const Variant& variant) const {
+  const PrepareGuard guard(options_.limits);
+  Variant any = variant;
+  any.sizes.clear();
+  Program program = translate(file_, translate_options(variant));
+  if (program.graph->toString() == translate(file_, translate_options(any)).graph->toString()) {
+    tried.tried->extend(program.tried);
+    return tried;
+  }
+  return runnable(variant, optimized(std::move(program), device_, options_));
+}
+
 void PreparedModel::trim() const {
   base_.executable->trim();
   variants_.clear();
+  beyond_.clear();
 #ifdef __GLIBC__
   ::malloc_trim(0);
 #endif
@@ -213,7 +235,7 @@ PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intr
   }
   const ThreadLimit limit(options_.threads);
   const auto settings = cuda_settings();
-  const auto [executable, recorded] = runnable_for(variant);
+  const auto [executable, tried, recorded] = runnable_for(variant, feeds);
   std::vector<c10::IValue> values = inputs_of(executable->program(), feeds);
   if (!recorded) values = to_device(std::move(values), device_);  // a recording copies them to where it reads them
   Result result;

@@ -20,19 +20,12 @@
 #include "passes/device/placement.h"
 #include "runtime/cuda_settings.h"
 #include "runtime/executable.h"
+#include "runtime/fed.h"
 #include "runtime/pipeline.h"
 #include "runtime/recorded_runs.h"
+#include "runtime/tried_sizes.h"
 
 namespace onnxtorch {
-
-// A value in storage form with its ONNX type.
-struct Fed {
-  ValueType type;
-  c10::IValue value;
-};
-
-// What a caller feeds: a value for each of the model's inputs, in order; none where an initializer stands for it.
-using FedInputs = std::vector<std::optional<Fed>>;
 
 class PreparedModel {
  public:
@@ -83,15 +76,18 @@ class PreparedModel {
   std::unique_ptr<CudaSettings> cuda_settings() const;  // for the CUDA device that the model is on, if it is
   TranslateOptions translate_options(const Variant& variant, std::optional<size_t> watched = {}) const;
   Program lowered(const Variant& variant, std::optional<size_t> watched = {}) const;
-  // One graph of the model, and what records its runs, if anything does.
+  // One graph of the model, the sizes that it is right for, and what records its runs, if anything does.
   struct Runnable {
     std::shared_ptr<const Executable> executable;
+    std::shared_ptr<TriedSizes> tried;
     std::shared_ptr<RecordedRuns> recorded;
   };
   Runnable runnable(const Variant& variant, Program program) const;
   std::shared_ptr<RecordedRuns> recorded_runs(const std::shared_ptr<const Executable>& executable,
                                               const Variant& variant) const;
   Runnable runnable_for(const Variant& variant) const;
+  Runnable runnable_for(Variant& variant, const FedInputs& feeds) const;
+  Runnable runnable_beyond(const Runnable& tried, const Variant& variant) const;
   void check(const InputSpec& input, const Fed& fed) const;
   [[noreturn]] void explain(const std::exception& failure, const Executable& executable, const Variant& variant,
                             std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings) const;
@@ -103,6 +99,8 @@ class PreparedModel {
   // Feeding an initializer makes another graph of the model: it was a constant before. So does asking for other
   // outputs.
   mutable Recent<Variant, Runnable> variants_{16};
+  // So may sizes of which no trial tells what the graph takes for known.
+  mutable Recent<Variant, Runnable> beyond_{16};
 };
 
 }  // namespace onnxtorch

@@ -21,6 +21,7 @@ using c10::IValue;
 constexpr int64_t kLargestKnown = 4096;  // elements of a tensor whose value is kept
 constexpr double kMostBytes = 1 << 26;   // of what one operator computes
 constexpr double kMostIterations = 1e5;  // of each of its loops
+constexpr int64_t kManyIterations = 500;
 
 // Kinds that are not looked into.
 bool is_composite(const IValue& value) {
@@ -76,7 +77,12 @@ bool is_same(const IValue& a, const IValue& b) {
   return a == b;
 }
 
-std::optional<jit::Stack> run_quietly(const Facts::Run& run, jit::Stack stack) {
+struct Quietly {
+  std::optional<jit::Stack> results;
+  bool looped = false;  // many times
+};
+
+Quietly run_quietly(const Facts::Run& run, jit::Stack stack) {
   const at::NoGradGuard no_grad;
   // These tensors are no concern of the modes that a caller in Python has set.
   const c10::impl::ExcludeDispatchKeyGuard no_modes(
@@ -85,7 +91,7 @@ std::optional<jit::Stack> run_quietly(const Facts::Run& run, jit::Stack stack) {
   const RunGuard loops({.max_iterations = kMostIterations}, nullptr);
   try {
     run(stack);
-    return stack;
+    return {std::move(stack), loops.iterations() > kManyIterations};
   } catch (const std::exception&) {
     return {};  // the model's own run will say what is wrong, if it gets there
   }
@@ -137,16 +143,7 @@ bool reads_sizes(const jit::Node* node) {
   return kinds.contains(node->kind().toQualString());
 }
 
-constexpr size_t kNeededTrials = 3;
-
 }  // namespace
-
-// 1 is the size that is broadcast; the others are odd and even, and unlike those that models have. A model may have a
-// largest size below the last.
-std::vector<int64_t> Facts::trial_sizes(size_t dimension) {
-  const auto own = 2 * static_cast<int64_t>(dimension);
-  return {1, 12 + own, 101 + own, 1010 + own};
-}
 
 std::optional<IValue> Facts::value(const jit::Value* v) const {
   if (const auto found = values_.find(v); found != values_.end()) return found->second;
@@ -196,7 +193,7 @@ std::optional<size_t> Facts::length(const jit::Value* v) const {
 }
 
 void Facts::set_shape(const jit::Value* v, c10::ScalarType dtype, at::IntArrayRef sizes) {
-  const std::vector<std::vector<int64_t>> trials(kNeededTrials, sizes.vec());
+  const std::vector<std::vector<int64_t>> trials(needed_trials_, sizes.vec());
   set_shapes(v, dtype, trials);
 }
 
@@ -206,11 +203,11 @@ void Facts::set_shapes(const jit::Value* v, c10::ScalarType dtype, std::span<con
     const auto make = [&](jit::Stack& stack) {
       stack.emplace_back(at::empty(sizes, at::device(at::kMeta).dtype(dtype)));
     };
-    const auto made = run_quietly(make, {});  // too many bytes to count
+    const auto made = run_quietly(make, {}).results;  // too many bytes to count
     if (!made) break;
     found[0].push_back(made->front());
   }
-  if (found[0].size() >= kNeededTrials) keep({&v, 1}, std::move(found), true);
+  if (found[0].size() >= needed_trials_) keep({&v, 1}, std::move(found), true);
 }
 
 void Facts::set_value(const jit::Value* v, const IValue& value) {
@@ -236,7 +233,7 @@ std::optional<jit::Stack> Facts::evaluate(std::span<jit::Value* const> inputs, c
     if (!v) return {};
     known.push_back(*std::move(v));
   }
-  auto results = run_quietly(run, std::move(known));
+  auto results = run_quietly(run, std::move(known)).results;
   if (results && !std::ranges::all_of(*results, is_small)) results.reset();
   const bool changing = std::ranges::any_of(inputs, [this](const jit::Value* v) { return changing_.contains(v); });
   if (results && changing && std::ranges::any_of(*results, holds_floating_tensor)) results.reset();
@@ -261,7 +258,7 @@ void Facts::learn(std::span<jit::Value* const> inputs, std::span<jit::Value* con
   }
   if (metas.size() != inputs.size()) return;
   const MetaKernelsInCpp in_cpp;
-  const auto results = run_quietly(run, std::move(metas));
+  const auto results = run_quietly(run, std::move(metas)).results;
   if (!results || results->size() != outputs.size()) return;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const IValue& result = (*results)[i];
@@ -294,7 +291,7 @@ std::optional<jit::Stack> Facts::inputs_of_trial(std::span<jit::Value* const> in
 
 void Facts::learn_by_trials(std::span<jit::Value* const> inputs, std::span<jit::Value* const> outputs, bool reads_sizes,
                             const Run& run) {
-  size_t count = trial_sizes(0).size();
+  size_t count = std::numeric_limits<size_t>::max();
   for (const jit::Value* input : inputs) {
     if (const auto open = open_.find(input); open != open_.end()) count = std::min(count, open->second.size());
   }
@@ -303,8 +300,8 @@ void Facts::learn_by_trials(std::span<jit::Value* const> inputs, std::span<jit::
     auto stack = inputs_of_trial(inputs, trial);
     if (!stack) return;
     const MetaKernelsInCpp in_cpp;
-    const auto results = run_quietly(run, *std::move(stack));
-    if (!results && trial >= kNeededTrials) break;
+    const auto [results, looped] = run_quietly(run, *std::move(stack));
+    if (!results && trial >= needed_trials_) break;
     if (!results || results->size() != outputs.size()) return;
     for (size_t i = 0; i < outputs.size(); ++i) {
       const IValue& result = (*results)[i];
@@ -312,12 +309,14 @@ void Facts::learn_by_trials(std::span<jit::Value* const> inputs, std::span<jit::
       if (!kept || kept->isTuple()) return;
       found[i].push_back(*kept);
     }
+    if (looped && trial + 1 >= needed_trials_) break;  // the next would take long
   }
   keep(outputs, std::move(found), reads_sizes);
 }
 
 // Keeps what was found in the trials.
 void Facts::keep(std::span<const jit::Value* const> outputs, std::vector<Trials> found, bool reads_sizes) {
+  trials_ = std::min(trials_, found[0].size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     const IValue& first = found[i][0];
     const bool alike = std::ranges::all_of(found[i], [&](const IValue& other) { return is_same(first, other); });
@@ -332,7 +331,7 @@ void Facts::keep(std::span<const jit::Value* const> outputs, std::vector<Trials>
 }
 
 void Facts::learn(jit::Node* node) {
-  if (is_opaque(node)) return;
+  if (is_opaque(node) || node->outputs().empty()) return;
   const auto run = runner(node);
   if (!run) return;
   const std::vector<jit::Value*> inputs(node->inputs().begin(), node->inputs().end());

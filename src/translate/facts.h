@@ -1,7 +1,8 @@
 // What is known of graph values while translating: whole values where they follow from constants, and shapes (as
 // tensors on the meta device) where they follow from fixed input dimensions. No shape function per operator: whatever
 // enters the graph is run once, for real on small known values, else on the meta device. What follows from dimensions
-// that are open is tried with several sizes of them; sizes that come out alike each time are known.
+// that are open is tried with several sizes of them; sizes that come out alike each time are known. As sizes grow with
+// those that they follow from, what is alike for the smallest and the largest is so for all between.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -9,6 +10,7 @@
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -22,6 +24,10 @@ class Facts {
   using Run = std::function<void(torch::jit::Stack&)>;
   using Trials = std::vector<c10::IValue>;  // a value, or its shape, for each trial
 
+  Facts() = default;
+  // A fact takes as many trials; where those behind them fail, it does without.
+  explicit Facts(size_t needed_trials) : needed_trials_(needed_trials) {}
+
   std::optional<c10::IValue> value(const torch::jit::Value* v) const;
   std::optional<at::Tensor> meta(const torch::jit::Value* v) const;  // where all sizes are known
   std::optional<c10::ScalarType> dtype(const torch::jit::Value* v) const;
@@ -29,12 +35,12 @@ class Facts {
   std::optional<size_t> length(const torch::jit::Value* v) const;             // of a list
 
   void set_value(const torch::jit::Value* v, const c10::IValue& value);
-  std::optional<c10::IValue> take_value(const torch::jit::Value* v);  // and forgets it
-  void set_shape(const torch::jit::Value* v, c10::ScalarType dtype, at::IntArrayRef sizes);
+  std::optional<c10::IValue> take_value(const torch::jit::Value* v);                         // and forgets it
+  void set_shape(const torch::jit::Value* v, c10::ScalarType dtype, at::IntArrayRef sizes);  // where none is open
   void set_shapes(const torch::jit::Value* v, c10::ScalarType dtype, std::span<const std::vector<int64_t>> trials);
 
-  // The sizes with which an open dimension is tried. A model need not take the last.
-  static std::vector<int64_t> trial_sizes(size_t dimension);
+  // The number of trials that each fact has come through.
+  size_t trials() const { return trials_; }
 
   // The value may change after translating: what is read from it on the host stays known, floating tensors made of it
   // do not.
@@ -62,6 +68,8 @@ class Facts {
                        bool reads_sizes, const Run& run);
   void keep(std::span<const torch::jit::Value* const> outputs, std::vector<Trials> found, bool reads_sizes);
 
+  size_t needed_trials_ = 1;
+  size_t trials_ = std::numeric_limits<size_t>::max();
   std::unordered_map<const torch::jit::Value*, c10::IValue> values_;
   std::unordered_map<const torch::jit::Value*, c10::IValue> metas_;
   std::unordered_map<const torch::jit::Value*, Trials> open_;  // what differs between trials

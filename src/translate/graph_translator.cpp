@@ -28,14 +28,39 @@ namespace {
 namespace jit = torch::jit;
 using c10::IValue;
 
-// The sizes of an input for each trial of its open dimensions, of which `symbols` has the numbers.
-std::vector<std::vector<int64_t>> trial_shapes(const InputSpec& input, std::map<std::string, size_t>& symbols) {
-  std::vector<std::vector<int64_t>> shapes(Facts::trial_sizes(0).size());
-  for (const Dim& dim : *input.dims) {
+// Facts take three trials, and one with the sizes of a run where a variant has them.
+constexpr size_t kNeededTrials = 3;
+
+size_t needed_trials(const Variant& variant) { return kNeededTrials + (variant.sizes.empty() ? 0 : 1); }
+
+// The sizes with which an open dimension is tried. 1 is the size that is broadcast; the others are odd and even, and
+// unlike those that models have. A model may have a largest size below the last two; with the very last, three
+// dimensions and a few thousand channels still make a number of bytes.
+std::vector<int64_t> trial_sizes(size_t dimension) {
+  const auto own = 2 * static_cast<int64_t>(dimension);
+  return {1, 12 + own, 101 + own, 1010 + own, 100'003 + own};
+}
+
+// The same with the size of a run, which the run after it may double.
+std::vector<int64_t> trial_sizes(size_t dimension, int64_t of_run) {
+  std::vector<int64_t> sizes = trial_sizes(dimension);
+  sizes.resize(kNeededTrials);
+  sizes.insert(sizes.end(), {of_run, 2 * of_run});
+  return sizes;
+}
+
+// The sizes of an input for each trial of its open dimensions, of which `symbols` has the numbers; `of_run` are its
+// sizes in a run, if any are given.
+std::vector<std::vector<int64_t>> trial_shapes(const InputSpec& input, std::map<std::string, size_t>& symbols,
+                                               std::span<const int64_t> of_run) {
+  std::vector<std::vector<int64_t>> shapes(trial_sizes(0).size());
+  for (size_t axis = 0; axis < input.dims->size(); ++axis) {
+    const Dim& dim = (*input.dims)[axis];
     std::vector<int64_t> sizes(shapes.size(), dim.size);
     if (dim.size < 0) {
       const std::string name = dim.symbol.empty() ? input.name + "/" + std::to_string(symbols.size()) : dim.symbol;
-      sizes = Facts::trial_sizes(symbols.try_emplace(name, symbols.size()).first->second);
+      const size_t number = symbols.try_emplace(name, symbols.size()).first->second;
+      sizes = of_run.empty() ? trial_sizes(number) : trial_sizes(number, of_run[axis]);
     }
     for (size_t i = 0; i < shapes.size(); ++i) shapes[i].push_back(sizes[i]);
   }
@@ -63,6 +88,7 @@ GraphTranslator::GraphTranslator(const std::shared_ptr<const ModelFile>& model, 
       model_(model->proto),
       options_(options),
       graph_(std::make_shared<jit::Graph>()),
+      facts_(needed_trials(options.variant)),
       reader_{model->external, options.external,
               [this](std::string_view text) { return program_.strings->intern(text); }},
       model_opsets_(opsets_of(model_)),
@@ -109,6 +135,7 @@ void GraphTranslator::give(const std::string& name) {
 void GraphTranslator::declare_inputs() {
   program_.inputs = declared_inputs(model_, options_.shapes);
   check_sizes(options_.shapes, program_.inputs);
+  trials_.resize(program_.inputs.size());
   std::map<std::string, size_t> symbols;
   for (size_t i = 0; i < program_.inputs.size(); ++i) {
     const InputSpec& spec = program_.inputs[i];
@@ -117,7 +144,9 @@ void GraphTranslator::declare_inputs() {
     value->setType(torchscript_type(spec.type));
     program_.graph_inputs.push_back({GraphInput::Role::Input, i});
     if (spec.dims && spec.type.kind == ValueType::Kind::Tensor) {
-      facts_.set_shapes(value, storage_dtype(spec.type.element), trial_shapes(spec, symbols));
+      const std::vector<std::vector<int64_t>>& of_run = options_.variant.sizes;
+      trials_[i] = trial_shapes(spec, symbols, of_run.empty() ? std::span<const int64_t>{} : of_run[i]);
+      facts_.set_shapes(value, storage_dtype(spec.type.element), trials_[i]);
     }
     define(spec.name, {value, spec.type});
   }
@@ -409,6 +438,10 @@ void GraphTranslator::place_known(jit::Block* block) {
 }
 
 void GraphTranslator::finish() {
+  for (const auto& trials : trials_) {
+    program_.tried.push_back(trials.empty() ? std::vector<int64_t>{}
+                                            : trials[std::min(facts_.trials(), trials.size()) - 1]);
+  }
   stamp_types(graph_->block());
   place_known(graph_->block());
   eliminate_dead_code(graph_);

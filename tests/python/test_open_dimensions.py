@@ -127,3 +127,43 @@ def test_a_model_may_have_a_largest_size():
     model.graph.initializer[0].CopyFrom(table)
     assert types_of(model)[-1] == "Float(*, 4)"
     assert_as_the_reference(model, *[(numbers(size, 4),) for size in (1, 3, 512)])
+
+
+# Each gives one size for all that are tried at first, and another one for the last of its inputs.
+FOOLS_SMALL_SIZES = {
+    "slice": ("y = Slice (x, from, to)", [1, 700, 5000, 5001, 6000]),
+    "slice of the run's end": ("y = Slice (x, far, to)", [1, 6000, 149_999, 150_001]),
+    "steps": ("zero = Constant <value_ints = [0]> () y = Slice (x, zero, to, zero, step)", [1, 4999, 5001]),
+    "first": (
+        "zero = Constant <value_ints = [0]> () one = Constant <value_ints = [1]> () y = Slice (x, zero, one)",
+        [5, 0],
+    ),
+    "pieces": ("q = SplitToSequence (x, piece) y = ConcatFromSequence <axis = 0, new_axis = 1> (q)", [5000, 10_000]),
+}
+
+
+@pytest.mark.parametrize("name", FOOLS_SMALL_SIZES)
+def test_a_size_that_many_sizes_give_is_not_taken_for_known(name):
+    body, sizes = FOOLS_SMALL_SIZES[name]
+    constants = "int64[1] from = {5000}, int64[1] far = {150000}, int64[1] to = {9000000}, int64[1] step = {5000}"
+    model = model_of(
+        f"(float[N] x) => (int64[a] s, float t) <{constants}, int64 piece = {{5000}}>",
+        f"{body} s = Shape (y) t = ReduceSum <keepdims = 0> (y)",
+    )
+    assert_as_the_reference(model, *[(numbers(size),) for size in sizes])
+
+
+def test_a_model_with_a_largest_size_may_change_below_it():
+    """Of the sizes that are tried, those above 101 fail; what lies between is looked at when it is run."""
+    model = model_of(
+        "(float[N, 4] x) => (float[a, b] y, int64[2] s)"
+        " <float[512, 4] table = {0}, int64[1] zero = {0}, int64[1] from = {200}, int64[1] to = {900}>",
+        "n = Shape <end = 1> (x) p = Slice (table, zero, n) y = Add (x, p) z = Slice (y, from, to) s = Shape (z)",
+    )
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(numbers(512, 4), "table"))
+    assert_as_the_reference(model, *[(numbers(size, 4),) for size in (3, 300, 199, 201, 512, 0, 300)])
+
+
+def test_a_graph_serves_all_sizes_for_which_it_is_right():
+    model = model_of("(float[N, 4] x) => (float[a] y)", "y = ReduceMean <axes = [0], keepdims = 0> (x)")
+    assert_as_the_reference(model, *[(numbers(size, 4),) for size in (150_000, 400_000, 7)])
