@@ -155,8 +155,10 @@ std::shared_ptr<RecordedRuns> PreparedModel::recorded_runs(const std::shared_ptr
   const bool asked = options_.cuda_graphs.value_or(false);
   const bool wanted = options_.cuda_graphs.value_or(device_.is_cuda() && has_recordings());
   if (!wanted || variant.timed || variant.guarded) return {};
-  if (const auto obstacle = obstacle_to_recording(executable->program(), device_)) {
-    if (asked) throw *obstacle;
+  try {
+    check_recordable(executable->program(), device_);
+  } catch (const UnsupportedError&) {
+    if (asked) throw;
     return {};
   }
   return std::make_shared<RecordedRuns>(executable, device_, asked);

@@ -111,20 +111,20 @@ const char* waits_for(const jit::Node* node, c10::Device device) {
   return found != std::end(kWaits) && waits_for_operands(node) ? found->what : nullptr;
 }
 
-std::optional<UnsupportedError> obstacle_to_recording(const Program& program, c10::Device device) {
-  if (program.needs_autograd) return UnsupportedError("the runs of a model with Gradient cannot be recorded");
+void check_recordable(const Program& program, c10::Device device) {
+  if (program.needs_autograd) throw UnsupportedError("the runs of a model with Gradient cannot be recorded");
   for (const InputSpec& input : program.inputs) {
     if (input.type.kind == ValueType::Kind::Tensor) continue;
-    return UnsupportedError("runs cannot be recorded with the input \"" + input.name + "\", which is not a tensor");
+    throw UnsupportedError("runs cannot be recorded with the input \"" + input.name + "\", which is not a tensor");
   }
   std::set<std::pair<size_t, std::string>> waiting;
   for_each_node(program.graph->block(), [&](const jit::Node* node) {
     if (const char* const what = waits_for(node, device)) waiting.emplace(node_number(node).value_or(0), what);
   });
-  if (waiting.empty()) return {};
+  if (waiting.empty()) return;
   std::string lines;
   for (const auto& [number, what] : waiting) lines += "\n  " + program.nodes.at(number).label.str() + ": " + what;
-  return UnsupportedError(
+  throw UnsupportedError(
       "runs cannot be recorded, as at these nodes the host has a part, or waits for the device:" + lines,
       program.nodes.at(waiting.begin()->first).label);
 }

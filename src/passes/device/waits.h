@@ -4,11 +4,9 @@
 
 #include <c10/core/Device.h>
 
-#include <optional>
 #include <span>
 
 #include "graph/program.h"
-#include "onnx_torch/error.h"
 
 namespace torch::jit {
 struct Node;
@@ -26,7 +24,7 @@ std::span<const Wait> waits();
 // What the host waits for at a node of a program that is lowered for the device; null where it goes on.
 const char* waits_for(const torch::jit::Node* node, c10::Device device);
 
-// An error that names all nodes, or inputs, because of which a program's runs cannot be recorded; none where they can.
-std::optional<UnsupportedError> obstacle_to_recording(const Program& program, c10::Device device);
+// Throws an UnsupportedError that names all nodes, or inputs, because of which a program's runs cannot be recorded.
+void check_recordable(const Program& program, c10::Device device);
 
 }  // namespace onnxtorch
