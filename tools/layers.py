@@ -21,7 +21,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "kernels/simd": ("kernels/standard",),
     "kernels/composite": ("base",),
     "kernels/cpu": ("base", "kernels/standard", "kernels/simd", "kernels/composite"),
-    "graph": ("base", "import"),
+    "graph": ("base",),
     "translate": ("base", "import", "kernels/standard", "graph"),
     "ops": ("import", "kernels/standard", "translate"),
     "passes/general": ("base", "graph", "kernels/cpu", "translate"),

@@ -14,6 +14,7 @@
 #include "python_torch.h"
 #include "text.h"
 #include "translate/aten_operators.h"
+#include "translate/translate.h"
 
 namespace py = pybind11;
 

@@ -31,6 +31,7 @@
 #include "torch_values.h"
 #include "translate/aten_operators.h"
 #include "translate/registry.h"
+#include "translate/translate.h"
 #include "translate/user_operators.h"
 
 namespace py = pybind11;

@@ -12,6 +12,20 @@ torch::jit::Value* bind_constant(Program& program, c10::IValue value) {
   return input;
 }
 
+c10::TypePtr torchscript_type(const ValueType& type) {
+  switch (type.kind) {
+    case ValueType::Kind::Tensor:
+      return c10::TensorType::get();
+    case ValueType::Kind::Sequence:
+      return c10::ListType::create(torchscript_type(*type.inner));
+    case ValueType::Kind::Optional:
+      return c10::OptionalType::create(torchscript_type(*type.inner));
+    case ValueType::Kind::Map:
+      return c10::TupleType::create({c10::TensorType::get(), c10::TensorType::get()});
+  }
+  return c10::TensorType::get();
+}
+
 void drop_unused(Program& program) {
   std::vector<GraphInput> used;
   std::vector<Bound> bound;

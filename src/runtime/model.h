@@ -13,7 +13,6 @@
 #include "base/node_timer.h"
 #include "base/recent.h"
 #include "base/run_guard.h"
-#include "graph/program.h"
 #include "import/model_reader.h"
 #include "onnx_torch/options.h"
 #include "passes/cpu/packed_weights.h"
@@ -24,6 +23,7 @@
 #include "runtime/pipeline.h"
 #include "runtime/recorded_runs.h"
 #include "runtime/tried_sizes.h"
+#include "translate/translate.h"
 
 namespace onnxtorch {
 

@@ -69,20 +69,6 @@ std::vector<std::vector<int64_t>> trial_shapes(const InputSpec& input, std::map<
 
 }  // namespace
 
-c10::TypePtr torchscript_type(const ValueType& type) {
-  switch (type.kind) {
-    case ValueType::Kind::Tensor:
-      return c10::TensorType::get();
-    case ValueType::Kind::Sequence:
-      return c10::ListType::create(torchscript_type(*type.inner));
-    case ValueType::Kind::Optional:
-      return c10::OptionalType::create(torchscript_type(*type.inner));
-    case ValueType::Kind::Map:
-      return c10::TupleType::create({c10::TensorType::get(), c10::TensorType::get()});
-  }
-  return c10::TensorType::get();
-}
-
 GraphTranslator::GraphTranslator(const std::shared_ptr<const ModelFile>& model, const TranslateOptions& options)
     : file_(model),
       model_(model->proto),

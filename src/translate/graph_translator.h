@@ -10,10 +10,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "graph/program.h"
 #include "import/model_reader.h"
 #include "import/tensor_proto.h"
 #include "translate/facts.h"
+#include "translate/translate.h"
 #include "translate/translator.h"
 
 namespace onnxtorch {

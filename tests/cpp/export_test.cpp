@@ -9,6 +9,7 @@
 
 #include "export/script_module.h"
 #include "model_builder.h"
+#include "translate/translate.h"
 
 namespace onnxtorch::testing {
 namespace {

@@ -1,10 +1,11 @@
 // What the official suite cannot see of translation: what stays on the host, scopes, and each kind of error.
+#include "translate/translate.h"
+
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <set>
 
-#include "graph/program.h"
 #include "model_builder.h"
 #include "runtime/model.h"
 
