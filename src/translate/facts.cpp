@@ -5,10 +5,10 @@
 #include <torch/csrc/jit/ir/constants.h>
 
 #include <algorithm>
-#include <set>
 #include <string_view>
 
 #include "base/run_guard.h"
+#include "graph/operator_traits.h"
 #include "kernels/standard/meta_kernels.h"
 #include "translate/scripts.h"
 
@@ -132,15 +132,6 @@ bool is_opaque(const jit::Node* node) {
   if (node->kind() == c10::prim::Constant || node->kind() == c10::prim::device || !node->blocks().empty()) return true;
   if (node->kind() == c10::prim::ListConstruct) return node->inputs().empty();
   return node->maybeSchema() && node->schema().is_mutable();
-}
-
-// Nodes whose results are sizes, or other properties of shapes, and not what a model makes of them: whether a size is
-// small, or the larger of two sizes, may come out alike in all trials and yet differ in a run.
-bool reads_sizes(const jit::Node* node) {
-  static const std::set<std::string_view> kinds = {"aten::size",        "aten::dim",   "aten::len",
-                                                   "aten::__getitem__", "aten::slice", "prim::ListConstruct",
-                                                   "prim::ListUnpack",  "prim::dtype", "aten::is_floating_point"};
-  return kinds.contains(node->kind().toQualString());
 }
 
 }  // namespace
@@ -336,7 +327,7 @@ void Facts::learn(jit::Node* node) {
   if (!run) return;
   const std::vector<jit::Value*> inputs(node->inputs().begin(), node->inputs().end());
   const std::vector<jit::Value*> outputs(node->outputs().begin(), node->outputs().end());
-  learn(inputs, outputs, {!node->isNondeterministic(), reads_sizes(node)}, *run);
+  learn(inputs, outputs, {!node->isNondeterministic(), has(node, Trait::ReadsSizes)}, *run);
 }
 
 }  // namespace onnxtorch

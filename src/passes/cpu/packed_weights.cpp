@@ -3,7 +3,6 @@
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/custom_class.h>
 
-#include <unordered_set>
 #include <utility>
 
 #include "graph/constants.h"
@@ -46,12 +45,11 @@ void take_weights(const Program& program, std::vector<std::vector<SavedWeights>>
 }
 
 void lay_out_weights(const Program& program) {
-  static const std::unordered_set<std::string> names = {"onnx_torch::packed", "onnx_torch::recurrent",
-                                                        "onnx_torch::integer_product",
-                                                        "onnx_torch::scaled_integer_product"};
+  register_onednn();
+  const auto& packed = c10::getCustomClassType<c10::intrusive_ptr<Packed>>();
   const Constants constants(program);
   for_each_node(program.graph->block(), [&](const jit::Node* node) {
-    if (!names.contains(node->kind().toQualString())) return;
+    if (node->inputs().size() < 2 || *node->input(1)->type() != *packed) return;
     const auto& type = node->input(0)->type()->expectRef<c10::TensorType>();
     const auto sizes = type.sizes().concrete_sizes();
     const auto operation = constants(node->input(1));

@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <iterator>
-#include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "graph/constants.h"
 #include "graph/known_type.h"
+#include "graph/operator_traits.h"
 #include "graph/writes.h"
 #include "passes/cpu/passes.h"
 #include "passes/general/precision.h"
@@ -25,110 +24,11 @@ namespace jit = torch::jit;
 enum class Kind : uint8_t { Other, Product, Computing, Moving, Comparing };
 
 Kind kind_of(const jit::Node* node) {
-  static const std::unordered_set<std::string> products = {"matmul", "mm", "addmm", "linear", "convolution"};
-  static const std::unordered_set<std::string> computing = {
-      "abs",
-      "neg",
-      "exp",
-      "expm1",
-      "log",
-      "log1p",
-      "sqrt",
-      "rsqrt",
-      "reciprocal",
-      "square",
-      "sigmoid",
-      "tanh",
-      "erf",
-      "sin",
-      "cos",
-      "tan",
-      "asin",
-      "acos",
-      "atan",
-      "sinh",
-      "cosh",
-      "asinh",
-      "acosh",
-      "atanh",
-      "relu",
-      "silu",
-      "gelu",
-      "leaky_relu",
-      "elu",
-      "selu",
-      "celu",
-      "softplus",
-      "mish",
-      "prelu",
-      "hardsigmoid",
-      "hardswish",
-      "floor",
-      "ceil",
-      "round",
-      "trunc",
-      "sign",
-      "clamp",
-      "add",
-      "sub",
-      "mul",
-      "div",
-      "pow",
-      "maximum",
-      "minimum",
-      "softmax",
-      "log_softmax",
-      "logsumexp",
-      "sum",
-      "mean",
-      "amax",
-      "amin",
-      "prod",
-      "cumsum",
-      "layer_norm",
-      "rms_norm",
-      "group_norm",
-      "instance_norm",
-      "batch_norm",
-      "bmm",
-      "max_pool1d",
-      "max_pool2d",
-      "max_pool3d",
-      "avg_pool1d",
-      "avg_pool2d",
-      "avg_pool3d",
-      "lstm",
-      "gru",
-      "rnn_tanh",
-      "rnn_relu",
-      "einsum",
-      "adaptive_avg_pool1d",
-      "adaptive_avg_pool2d",
-      "adaptive_avg_pool3d",
-      "upsample_nearest1d",
-      "upsample_nearest2d",
-      "upsample_nearest3d",
-      "upsample_bilinear2d",
-      "upsample_linear1d",
-      "upsample_bicubic2d",
-      "upsample_trilinear3d",
-      "scaled_dot_product_attention",
-  };
-  static const std::unordered_set<std::string> moving = {
-      "reshape",     "view",          "permute", "transpose",   "t",     "unsqueeze", "squeeze",    "select",
-      "slice",       "expand",        "flatten", "expand_copy", "clone", "unflatten", "contiguous", "index_select",
-      "gather",      "narrow",        "cat",     "stack",       "flip",  "repeat",    "where",      "constant_pad_nd",
-      "masked_fill", "pixel_shuffle",
-  };
-  static const std::unordered_set<std::string> comparing = {
-      "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "argmax", "argmin",
-  };
   if (!node->kind().is_aten() || !node->maybeOperator()) return Kind::Other;
-  const std::string name = node->kind().toUnqualString();
-  if (products.contains(name)) return Kind::Product;
-  if (computing.contains(name)) return Kind::Computing;
-  if (moving.contains(name)) return Kind::Moving;
-  return comparing.contains(name) ? Kind::Comparing : Kind::Other;
+  if (has(node, Trait::Product)) return Kind::Product;
+  if (has(node, Trait::Computes)) return Kind::Computing;
+  if (has(node, Trait::Moves)) return Kind::Moving;
+  return has(node, Trait::Compares) ? Kind::Comparing : Kind::Other;
 }
 
 bool is_tensor(const jit::Value* value) { return value->type()->isSubtypeOf(*c10::TensorType::get()); }

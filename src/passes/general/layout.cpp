@@ -2,11 +2,10 @@
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
-#include <string>
-#include <unordered_set>
 
 #include "graph/constants.h"
 #include "graph/movement.h"
+#include "graph/operator_traits.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
 #include "passes/general/passes.h"
@@ -35,32 +34,8 @@ std::optional<Sizes> sizes_of(const jit::Value* value) {
 
 bool are_known(const Sizes& sizes) { return std::ranges::find(sizes, kUnknownSize) == sizes.end(); }
 
-bool has_name(const jit::Node* node, const std::unordered_set<std::string>& names) {
-  return names.contains(node->kind().toQualString());
-}
-
 // Whether the result has the elements of the first operand, in some order and some number of dimensions.
-bool is_view(const jit::Node* node) {
-  static const std::unordered_set<std::string> names = {
-      "aten::permute",   "aten::transpose", "aten::t",       "aten::reshape", "aten::view",       "aten::view_as",
-      "aten::unsqueeze", "aten::squeeze",   "aten::flatten", "aten::expand",  "aten::expand_copy"};
-  return node->outputs().size() == 1 && !node->inputs().empty() && has_name(node, names);
-}
-
-// Operators that compute each element by itself, and keep the shape of their first operand; the others are numbers.
-bool is_unary(const jit::Node* node) {
-  static const std::unordered_set<std::string> names = {
-      "aten::relu",      "aten::sigmoid",     "aten::tanh",       "aten::gelu", "aten::silu",    "aten::elu",
-      "aten::hardswish", "aten::hardsigmoid", "aten::leaky_relu", "aten::erf",  "aten::exp",     "aten::neg",
-      "aten::abs",       "aten::sqrt",        "aten::clamp",      "aten::log",  "aten::softplus"};
-  return has_name(node, names);
-}
-
-bool is_binary(const jit::Node* node) {
-  static const std::unordered_set<std::string> names = {"aten::add", "aten::sub",     "aten::mul",
-                                                        "aten::div", "aten::maximum", "aten::minimum"};
-  return has_name(node, names);
-}
+bool is_view(const jit::Node* node) { return has(node, Trait::Arranges, Trait::Repeats); }
 
 class Simplifying {
  public:
@@ -73,7 +48,7 @@ class Simplifying {
       if (is_view(node)) {
         jit::Value* const view = node->output();
         if (!simplify(view)) hoist(view);
-      } else if (is_unary(node) || is_binary(node)) {
+      } else if (has(node, Trait::Unary, Trait::Binary)) {
         sink(node);
       } else {
         sink_below_product(node);
@@ -111,9 +86,7 @@ class Simplifying {
     }
     const auto sizes = sizes_of(node->output());
     if (!sizes) return {};
-    const bool expands =
-        node->kind() == c10::aten::expand || node->kind().toUnqualString() == std::string("expand_copy");
-    if (expands && (!are_known(*sizes) || movement.to_sizes() != *sizes)) return {};
+    if (has(node, Trait::Repeats) && (!are_known(*sizes) || movement.to_sizes() != *sizes)) return {};
     return movement.reshaped(*sizes);
   }
 
@@ -211,7 +184,7 @@ class Simplifying {
 
   // Computes element by element before the elements are moved.
   void sink(jit::Node* node) {
-    const size_t operands = is_unary(node) ? 1 : 2;
+    const size_t operands = has(node, Trait::Unary) ? 1 : 2;
     for (const jit::Value* input : node->inputs().slice(operands)) {
       if (is_tensor(input)) return;
     }
@@ -249,8 +222,9 @@ class Simplifying {
                         bias->size(0) == constants_.tensor(node->input(2))->size(1);
       return fits ? node->input(1) : nullptr;
     }
-    static const std::unordered_set<std::string> names = {"aten::linear", "aten::matmul", "aten::mm"};
-    return has_name(node, names) && is_matrix(node->input(1)) ? node->input(0) : nullptr;
+    const auto kind = node->kind();
+    const bool multiplies = kind == c10::aten::linear || kind == c10::aten::matmul || kind == c10::aten::mm;
+    return multiplies && is_matrix(node->input(1)) ? node->input(0) : nullptr;
   }
 
   // The same product of other rows.
@@ -364,7 +338,7 @@ class Simplifying {
 
   void remove(jit::Node* node) {
     if (node->outputs().size() != 1 || !node->output()->uses().empty()) return;
-    if (!is_view(node) && !is_unary(node) && !is_binary(node) && !rows_of(node)) return;
+    if (!is_view(node) && !has(node, Trait::Unary, Trait::Binary) && !rows_of(node)) return;
     const std::vector<jit::Value*> inputs = node->inputs().vec();
     node->destroy();
     for (jit::Value* const input : inputs) remove(input->node());

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "graph/constants.h"
+#include "graph/operator_traits.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/operators.h"
 #include "onnx_torch/error.h"
@@ -18,13 +19,9 @@ namespace {
 namespace jit = torch::jit;
 
 // The inputs of a convolution or a product that must be of one type; none for other nodes.
-std::vector<size_t> operands_of(const jit::Node* node) {
-  static const std::unordered_map<std::string, std::vector<size_t>> operands = {
-      {"aten::convolution", {0, 1, 2}}, {"aten::linear", {0, 1, 2}}, {"aten::addmm", {0, 1, 2}},
-      {"aten::matmul", {0, 1}},         {"aten::mm", {0, 1}},
-  };
-  const auto found = operands.find(node->kind().toQualString());
-  return found == operands.end() || !node->maybeOperator() ? std::vector<size_t>() : found->second;
+at::ArrayRef<jit::Value*> operands_of(jit::Node* node) {
+  if (!has(node, Trait::Product) || !node->maybeOperator()) return {};
+  return node->inputs().slice(0, std::min<size_t>(node->inputs().size(), 3));  // with a bias, maybe
 }
 
 // Computes products of float32 with constant weights in another type, or, of operands that are rounded to it, in
@@ -39,9 +36,8 @@ class Lowering {
     for (auto it = block->nodes().begin(); it != block->nodes().end();) {
       jit::Node* const node = *it++;
       for (jit::Block* inner : node->blocks()) run(inner);
-      const std::vector<size_t> operands = operands_of(node);
-      if (std::ranges::any_of(operands, [&](size_t i) { return is_weight(node->input(i)); }))
-        lower(node, operands, lowered);
+      if (std::ranges::any_of(operands_of(node), [&](const jit::Value* operand) { return is_weight(operand); }))
+        lower(node, lowered);
     }
   }
 
@@ -54,11 +50,10 @@ class Lowering {
     return fits && !(is_depthwise && stays_float_);
   }
 
-  void lower(jit::Node* node, const std::vector<size_t>& operands,
-             std::unordered_map<jit::Value*, jit::Value*>& lowered) {
+  void lower(jit::Node* node, std::unordered_map<jit::Value*, jit::Value*>& lowered) {
     {
       const jit::WithInsertPoint before(node);
-      for (const size_t i : operands) {
+      for (size_t i = 0; i < operands_of(node).size(); ++i) {
         jit::Value* const given = node->input(i);
         if (given->mustBeNone()) continue;
         jit::Value*& value = lowered[given];

@@ -9,6 +9,7 @@
 #include "base/element_type.h"
 #include "graph/constants.h"
 #include "graph/known_type.h"
+#include "graph/operator_traits.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
 #include "kernels/cpu/onednn/packed.h"
@@ -200,7 +201,7 @@ class Recognition {
       }
     }
     // What only moves elements may as well come after.
-    if (is_movement(x->node()) && x->uses().size() == 1) {
+    if (has(x->node(), Trait::Arranges) && x->uses().size() == 1) {
       jit::Value* const result = quantize(x->node()->input(0), scale, zero_point, low, high, type);
       take_sizes(result, x->node()->input(0));
       return move(x->node(), result);
@@ -232,7 +233,7 @@ class Recognition {
       return onednn::dequantize(all_numbers(*type), *constants_.number(node->input(1)),
                                 *constants_.get<int64_t>(node->input(2)));
     }
-    if (depth == kDeepest || !is_element_wise(node)) return {};
+    if (depth == kDeepest || !has(node, Trait::Unary, Trait::Binary, Trait::Ternary)) return {};
     jit::Stack stack;
     for (jit::Value* input : node->inputs()) {
       if (auto known = constants_(input)) {
@@ -247,20 +248,6 @@ class Recognition {
     node->getOperation()(stack);
     return stack.back().isTensor() && stack.back().toTensor().dim() == 1 ? std::optional(stack.back().toTensor())
                                                                          : std::nullopt;
-  }
-
-  static bool is_element_wise(const jit::Node* node) {
-    static const std::unordered_set<std::string> names = {
-        "abs",  "add", "clamp",       "clamp_max", "clamp_min", "div",      "elu",        "eq",  "erf",  "exp",  "ge",
-        "gelu", "gt",  "hardsigmoid", "hardswish", "isnan",     "le",       "leaky_relu", "log", "lt",   "mul",  "ne",
-        "neg",  "pow", "relu",        "sigmoid",   "silu",      "softplus", "sqrt",       "sub", "tanh", "where"};
-    return node->kind().is_aten() && node->outputs().size() == 1 && names.contains(node->kind().toUnqualString());
-  }
-
-  static bool is_movement(const jit::Node* node) {
-    static const std::unordered_set<std::string> names = {"reshape", "view",    "permute", "transpose",
-                                                          "t",       "flatten", "squeeze", "unsqueeze"};
-    return node->kind().is_aten() && names.contains(node->kind().toUnqualString());
   }
 
   // The node's movement of another tensor's elements.
@@ -282,7 +269,7 @@ class Recognition {
   // The elements of a dequantized tensor in another order, or with zeros around: the same of its numbers.
   jit::Value* moved(jit::Node* node) {
     const bool pads = is_padding(node);
-    if (!pads && !is_movement(node)) return nullptr;
+    if (!pads && !has(node, Trait::Arranges)) return nullptr;
     const jit::Node* const of = node->input(0)->node();
     if (of->kind() != kDequantize) return nullptr;
     jit::Value* const result = move(node, of->input(0));

@@ -1,0 +1,35 @@
+// What passes and the translator ask of operators, whatever their operands are: one table for all.
+#pragma once
+
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <cstdint>
+
+namespace onnxtorch {
+
+enum class Trait : uint16_t {
+  // Each element is computed of those at its place in the first operands, as many as the name says; the others are
+  // numbers. Several operands are broadcast.
+  Unary = 1 << 0,
+  Binary = 1 << 1,
+  Ternary = 1 << 2,
+  // The elements of the first operand, each once, in another order or in other dimensions, or some of them repeated.
+  Arranges = 1 << 3,
+  Repeats = 1 << 4,
+  Moves = 1 << 5,        // elements of its operands as they are, these among them
+  Product = 1 << 6,      // with a matrix or with the kernels of a convolution, and maybe a bias
+  Computes = 1 << 7,     // floats of the one type that the floats among its operands have, products among them
+  Compares = 1 << 8,     // elements, whatever type they are of
+  IsMask = 1 << 9,       // gives bools
+  KeepsType = 1 << 10,   // of the first operand, for a list too
+  ReadsSizes = 1 << 11,  // gives sizes, or other properties of shapes, and not what a model makes of them
+};
+
+// Whether a node's operator has one of these traits.
+bool has(const torch::jit::Node* node, Trait trait);
+template <typename... Traits>
+bool has(const torch::jit::Node* node, Trait trait, Traits... others) {
+  return has(node, trait) || has(node, others...);
+}
+
+}  // namespace onnxtorch
