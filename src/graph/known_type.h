@@ -1,4 +1,4 @@
-// What is known of a value before a run.
+// What is known of a value before a run: its TorchScript type tells.
 #pragma once
 
 #include <torch/csrc/jit/ir/ir.h>
@@ -13,10 +13,21 @@ inline std::optional<c10::ScalarType> type_of(const torch::jit::Value* value) {
   return type ? type->scalarType() : std::nullopt;
 }
 
+// The type of a tensor of these elements, with the sizes that are known of another.
+inline c10::TensorTypePtr type_like(const torch::jit::Value* like, std::optional<c10::ScalarType> elements) {
+  return like->type()->expectRef<c10::TensorType>().withScalarType(elements);
+}
+
 // Whether a tensor is known to have as many elements.
 inline bool has_at_least(const torch::jit::Value* value, size_t elements) {
   const auto known = value->type()->expectRef<c10::TensorType>().numel();
   return known && *known >= elements;
 }
+
+// The argument that names the element type of what a node gives; null where it has none.
+const torch::jit::Value* dtype_argument(const torch::jit::Node* node);
+
+// Gives the tensors of a block that have no element type yet the one that follows from what is known.
+void infer_types(torch::jit::Block* block);
 
 }  // namespace onnxtorch

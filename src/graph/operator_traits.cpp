@@ -30,16 +30,17 @@ constexpr Row kTable[] = {
      "softplus sqrt square tan tanh trunc"},
     {all(Unary, Compares, IsMask), "isinf isnan"},
     {all(Unary, IsMask), "logical_not"},
-    {all(Binary, Computes), "add div maximum minimum mul pow sub"},
+    {all(Binary, Computes), "add div maximum minimum mul pow rsub sub"},
     {all(Binary, Compares, IsMask), "eq ge gt le lt ne"},
     {all(Binary, IsMask), "logical_and logical_or logical_xor"},
     {all(Ternary, Moves), "where"},
     {all(Arranges, Moves, KeepsType), "flatten permute reshape squeeze t transpose unflatten unsqueeze view view_as"},
     {all(Repeats, Moves, KeepsType), "expand expand_copy"},
     {all(Moves, KeepsType),
-     "clone constant_pad_nd contiguous flip gather index_select masked_fill narrow pixel_shuffle repeat select slice"},
+     "clone constant_pad_nd contiguous flip gather index_select masked_fill narrow pixel_shuffle repeat "
+     "repeat_interleave select slice"},
     {all(Moves), "cat stack"},
-    {all(Product, Computes), "addmm convolution linear matmul mm"},
+    {all(Product, Computes, KeepsType), "addmm convolution linear matmul mm"},
     {all(Computes, KeepsType), "amax amin max_pool1d max_pool2d max_pool3d"},
     {all(Computes),
      "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool3d batch_norm bmm "
@@ -50,7 +51,7 @@ constexpr Row kTable[] = {
     {all(Compares), "argmax argmin"},
     {all(KeepsType),
      "bitwise_not chunk detach full_like index index_put ones_like split split_with_sizes tensor_split unbind "
-     "zeros_like"},
+     "zeros_like prim::unchecked_cast"},
     {all(ReadsSizes),
      "__getitem__ dim is_floating_point len size slice prim::ListConstruct prim::ListUnpack prim::dtype"},
 };

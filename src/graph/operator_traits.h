@@ -8,8 +8,8 @@
 namespace onnxtorch {
 
 enum class Trait : uint16_t {
-  // Each element is computed of those at its place in the first operands, as many as the name says; the others are
-  // numbers. Several operands are broadcast.
+  // Each element is computed of those at its place in the first operands, as many as the name says (of three, the
+  // first is a mask); the others are numbers. Several operands are broadcast.
   Unary = 1 << 0,
   Binary = 1 << 1,
   Ternary = 1 << 2,

@@ -148,10 +148,16 @@ std::optional<at::Tensor> Facts::meta(const jit::Value* v) const {
 }
 
 std::optional<c10::ScalarType> Facts::dtype(const jit::Value* v) const {
-  if (const auto known = meta(v)) return known->scalar_type();
+  const auto dtype_of = [](const IValue& value) {
+    const bool known = value.isTensor() && value.toTensor().defined();
+    return known ? std::optional(value.toTensor().scalar_type()) : std::nullopt;
+  };
+  if (const auto known = meta(v)) return dtype_of(*known);
   const auto found = open_.find(v);
-  if (found == open_.end() || !found->second[0].isTensor()) return {};
-  return found->second[0].toTensor().scalar_type();
+  if (found == open_.end()) return {};
+  const auto first = dtype_of(found->second[0]);
+  const auto is_alike = [&](const IValue& trial) { return dtype_of(trial) == first; };
+  return std::ranges::all_of(found->second, is_alike) ? first : std::nullopt;
 }
 
 std::optional<c10::SymbolicShape> Facts::shape(const jit::Value* v) const {

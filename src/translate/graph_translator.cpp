@@ -14,6 +14,7 @@
 #include "base/prepare_guard.h"
 #include "base/run_guard.h"
 #include "graph/graph_location.h"
+#include "graph/known_type.h"
 #include "graph/writes.h"
 #include "translate/aten_operators.h"
 #include "translate/attribute_references.h"
@@ -368,9 +369,10 @@ void stamp_results(jit::Block* branch, at::ArrayRef<jit::Value*> results) {
 void GraphTranslator::stamp_types(jit::Block* block) {
   const auto stamp = [&](jit::Value* value) {
     const auto shape = facts_.shape(value);
-    if (!shape || value->type()->kind() != c10::TypeKind::TensorType) return;
-    value->setType(c10::TensorType::create(facts_.dtype(value), std::nullopt, *shape, c10::VaryingShape<c10::Stride>(),
-                                           std::nullopt));
+    const auto dtype = facts_.dtype(value);
+    if ((!shape && !dtype) || value->type()->kind() != c10::TypeKind::TensorType) return;
+    value->setType(c10::TensorType::create(dtype, std::nullopt, shape.value_or(c10::SymbolicShape()),
+                                           c10::VaryingShape<c10::Stride>(), std::nullopt));
   };
   for (jit::Value* input : block->inputs()) stamp(input);
   for (jit::Node* node : block->nodes()) {
@@ -382,16 +384,28 @@ void GraphTranslator::stamp_types(jit::Block* block) {
   }
 }
 
-namespace {
-
-bool is_floating(const jit::Value* value) {
-  const auto type = value->type()->cast<c10::TensorType>();
-  return type && type->scalarType() && c10::isFloatingType(*type->scalarType());
+// The element type of an input is declared, and a constant has its own, whatever else is known of them.
+void GraphTranslator::stamp_inputs() {
+  for (size_t i = 0; i < program_.graph_inputs.size(); ++i) {
+    const auto& [role, index] = program_.graph_inputs[i];
+    jit::Value* const value = graph_->inputs()[i];
+    if (value->type()->kind() != c10::TypeKind::TensorType) continue;
+    if (role == GraphInput::Role::Input) {
+      value->setType(type_like(value, storage_dtype(program_.inputs[index].type.element)));
+    } else if (const at::Tensor& tensor = program_.bound[index].value.toTensor(); tensor.defined()) {
+      value->setType(type_like(value, tensor.scalar_type()));
+    }
+  }
 }
 
+namespace {
+
+bool is_floating(const jit::Value* value) { return c10::isFloatingType(type_of(value).value_or(c10::kLong)); }
+
 bool is_array_of_bytes(const jit::Value* value) {
-  const auto type = value->type()->cast<c10::TensorType>();
-  return type && type->dim().value_or(0) > 1 && (type->scalarType() == c10::kByte || type->scalarType() == c10::kChar);
+  const auto type = type_of(value);
+  return (type == c10::kByte || type == c10::kChar) &&
+         value->type()->expectRef<c10::TensorType>().dim().value_or(0) > 1;
 }
 
 // The floating values of a block that are made of arrays of 8 bits: weights, maybe, that a pass may leave in 8 bits.
@@ -431,6 +445,7 @@ void GraphTranslator::finish() {
   stamp_types(graph_->block());
   place_known(graph_->block());
   eliminate_dead_code(graph_);
+  stamp_inputs();
   jit::PeepholeOptimizeNonTensor(graph_);  // a tensor given for an optional parameter is not None
   // What follows from constants is known, but for what the host does in branches and loops, and with lists.
   const MemoryScope memory(most_constant_bytes());
@@ -441,6 +456,7 @@ void GraphTranslator::finish() {
   }
   eliminate_dead_code(graph_);
   drop_unused(program_);
+  infer_types(graph_->block());
 }
 
 Program translate(const std::shared_ptr<const ModelFile>& model, const TranslateOptions& options) {

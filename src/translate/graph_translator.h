@@ -102,6 +102,7 @@ class GraphTranslator : public Translator {
   void mark(const char* function, const std::vector<torch::jit::NamedValue>& arguments = {});
   void give(const std::string& name);
   void stamp_types(torch::jit::Block* block);
+  void stamp_inputs();
   void place_known(torch::jit::Block* block);
   void finish();
 

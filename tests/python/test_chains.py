@@ -482,6 +482,14 @@ def test_the_steps_of_a_loop_are_one_chain():
     check(source, [floats(1, 16)], rtol=1e-5)
 
 
+def test_types_are_known_where_sizes_are_not():
+    """Of what a script computes, too: the declared type of an input is enough."""
+    source = model("(float x) => (float y) { y = Shrink<bias = 0.5, lambd = 0.3>(x) }")
+    source.graph.input[0].type.tensor_type.ClearField("shape")
+    assert {"prim::If", "aten::lt", "aten::where"}.isdisjoint(calls(source))
+    check(source, [floats(3, 4)], [floats(7)], rtol=1e-6)
+
+
 def test_a_large_operator_alone_is_a_chain():
     """Its result takes memory that an earlier run has given up."""
     large = model("(float[64, 64] x) => (float y) { y = Relu(x) }")

@@ -2,10 +2,10 @@
 
 #include <cmath>
 #include <string>
-#include <unordered_set>
 #include <utility>
 
-#include "base/element_type.h"
+#include "graph/known_type.h"
+#include "graph/walk.h"
 #include "kernels/standard/element_wise_pass.h"
 
 namespace onnxtorch::chain {
@@ -98,58 +98,18 @@ const std::unordered_map<std::string, ChainProgram::Reduction>& reductions() {
   return operators;
 }
 
-// Whether the result is of the first operand's type.
-bool keeps_type(const jit::Node* node) {
-  static const std::unordered_set<std::string> names = {
-      "aten::reshape",
-      "aten::permute",
-      "aten::transpose",
-      "aten::t",
-      "aten::unsqueeze",
-      "aten::squeeze",
-      "aten::select",
-      "aten::slice",
-      "aten::expand",
-      "aten::expand_copy",
-      "aten::flatten",
-      "aten::index_select",
-      "aten::gather",
-      "onnx_torch::gather",
-      "onnx_torch::gather_elements",
-      "onnx_torch::resample",
-      "aten::index",
-      "aten::amax",
-      "aten::amin",
-      "aten::matmul",
-      "onnx_torch::layer_norm",
-      "onnx_torch::rms_norm",
-      "onnx_torch::softmax",
-      "onnx_torch::reshape",
-      "aten::mm",
-      "aten::convolution",
-      "aten::clone",
-      "aten::contiguous",
-      "aten::instance_norm",
-      "onnx_torch::group_norm",
-      "onnx_torch::packed",
-      "onnx_torch::matmul",
-      "onnx_torch::attention",
-      "onnx_torch::rotary_embedding",
-  };
-  return names.contains(node->kind().toQualString());
-}
-
 }  // namespace
 
 Elements::Elements(const Program& program, const Constants& constants, const Writers& writers, bool halves)
     : constants_(constants), writers_(writers), halves_(halves) {
-  for (size_t i = 0; i < program.graph_inputs.size(); ++i) {
-    const GraphInput& input = program.graph_inputs[i];
-    if (input.role != GraphInput::Role::Input) continue;
-    if (const ValueType& type = program.inputs[input.index].type; type.kind == ValueType::Kind::Tensor)
-      types_[program.graph->inputs()[i]] = storage_dtype(type.element);
-  }
-  find(program.graph->block());
+  for_each_node(program.graph->block(), [this](jit::Node* node) {
+    if (node->outputs().size() != 1) return;
+    if (auto element = chainable(node)) {
+      elements_.emplace(node, *std::move(element));
+    } else if (auto reduction = reduction_of(node)) {
+      reductions_.emplace(node, *std::move(reduction));
+    }
+  });
 }
 
 const Element* Elements::element(const jit::Node* node) const {
@@ -162,36 +122,11 @@ const ChainProgram::Reduction* Elements::reduction(const jit::Node* node) const 
   return found == reductions_.end() ? nullptr : &found->second;
 }
 
-void Elements::find(jit::Block* block) {
-  for (jit::Node* node : block->nodes()) {
-    if (node->kind() == c10::prim::Loop) expect_types(node);
-    for (jit::Block* inner : node->blocks()) find(inner);
-    if (node->outputs().size() != 1) continue;
-    if (auto element = chainable(node)) {
-      types_[node->output()] = scalar_type(element->result);
-      elements_.emplace(node, *std::move(element));
-    } else if (auto reduction = reduction_of(node)) {
-      types_[node->output()] = c10::kFloat;
-      reductions_.emplace(node, *std::move(reduction));
-    } else if (keeps_type(node)) {
-      if (const auto type = type_of(node->input(0))) types_[node->output()] = *type;
-    }
-  }
-}
-
-// What a loop carries most likely stays of the type that it starts with.
-void Elements::expect_types(const jit::Node* loop) {
-  constexpr size_t kFirst = 2;  // after the number of iterations and the condition
-  const auto inside = loop->blocks()[0]->inputs().slice(1);
-  for (size_t i = 0; i < inside.size(); ++i) {
-    if (const auto type = type_of(loop->input(kFirst + i))) types_[inside[i]] = *type;
-  }
-}
-
-std::optional<c10::ScalarType> Elements::type_of(const jit::Value* value) const {
-  if (const auto type = value->type()->cast<c10::TensorType>(); type && type->scalarType()) return type->scalarType();
-  const auto found = types_.find(value);
-  return found == types_.end() ? std::nullopt : std::optional(found->second);
+// What is known, or else expected by what the chain computes: where a run shows otherwise, ATen computes the chain.
+std::optional<c10::ScalarType> Elements::likely_type(const jit::Value* value) const {
+  if (const auto known = type_of(value)) return known;
+  const Element* const from = element(value->node());
+  return from ? std::optional(scalar_type(from->result)) : std::nullopt;
 }
 
 std::optional<Type> Elements::chain_type(c10::ScalarType type) const {
@@ -241,7 +176,7 @@ bool Elements::set_types(const jit::Node* node, Element& element) const {
       if (is_mask || !constants_.number(operand)) return false;
       continue;
     }
-    const auto given = type_of(operand);
+    const auto given = likely_type(operand);
     if (given ? !agrees(*given, element.operands[i]) : is_mask) return false;
   }
   if (element.result != Type::Mask) element.result = floats.value_or(Type::Float);
@@ -312,7 +247,7 @@ std::optional<Element> Elements::clamp(jit::Node* node) const {
 
 // A cast between floats, and between them and masks.
 std::optional<Element> Elements::cast(jit::Node* node) const {
-  const auto given = type_of(node->input(0));
+  const auto given = likely_type(node->input(0));
   const auto wanted = constants_.get<int64_t>(node->input(1));
   const auto from = given ? chain_type(*given) : std::nullopt;
   const auto to = wanted ? chain_type(static_cast<c10::ScalarType>(*wanted)) : std::nullopt;

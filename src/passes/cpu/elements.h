@@ -25,7 +25,7 @@ struct Element {
   float a = 0, b = 0;
 };
 
-// The operators that chains can compute, and the types of values as far as they are known.
+// The operators that chains can compute.
 class Elements {
  public:
   // With `halves`, floats of 16 bits are taken as well.
@@ -36,9 +36,7 @@ class Elements {
   const ChainProgram::Reduction* reduction(const torch::jit::Node* node) const;  // of what an element gives
 
  private:
-  void find(torch::jit::Block* block);
-  void expect_types(const torch::jit::Node* loop);
-  std::optional<c10::ScalarType> type_of(const torch::jit::Value* value) const;
+  std::optional<c10::ScalarType> likely_type(const torch::jit::Value* value) const;
   std::optional<Type> chain_type(c10::ScalarType type) const;
 
   std::optional<Element> chainable(torch::jit::Node* node) const;
@@ -54,7 +52,6 @@ class Elements {
   const Constants& constants_;
   const Writers& writers_;
   const bool halves_;
-  std::unordered_map<const torch::jit::Value*, c10::ScalarType> types_;
   std::unordered_map<const torch::jit::Node*, Element> elements_;
   std::unordered_map<const torch::jit::Node*, ChainProgram::Reduction> reductions_;
 };

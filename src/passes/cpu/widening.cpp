@@ -92,19 +92,14 @@ class Widening {
     return all;
   }
 
-  std::optional<c10::ScalarType> element_type(const jit::Value* value) const {
-    const auto known = constants_.tensor(value);
-    return known && known->defined() ? known->scalar_type() : type_of(value);
-  }
-
-  bool is_half(const jit::Value* value) const { return is_tensor(value) && element_type(value) == type_; }
+  bool is_half(const jit::Value* value) const { return type_of(value) == type_; }
 
   bool fits(const jit::Node* node) const {
     const Kind kind = kind_of(node);
-    if (kind == Kind::Other || names_type(node) || (!has_weights_ && kind != Kind::Product)) return false;
+    if (kind == Kind::Other || dtype_argument(node) || (!has_weights_ && kind != Kind::Product)) return false;
     bool has_half = false, has_wide = false;
     for (const jit::Value* operand : operands(node)) {
-      if (!element_type(operand) && kind != Kind::Product) return false;
+      if (!type_of(operand) && kind != Kind::Product) return false;
       has_half = has_half || is_half(operand);
       has_wide = has_wide || (wide_.contains(operand) && !constants_.tensor(operand));
     }
@@ -117,18 +112,9 @@ class Widening {
   bool gives_half(const jit::Node* node, const jit::Value* result) const {
     if (const auto known = type_of(result)) return known == type_;
     return kind_of(node) != Kind::Comparing && std::ranges::all_of(operands(node), [&](const jit::Value* operand) {
-             const auto type = element_type(operand).value_or(type_);
+             const auto type = type_of(operand).value_or(type_);
              return type == type_ || !c10::isFloatingType(type);
            });
-  }
-
-  // Whether the type of the result is given, and so no matter of the operands.
-  static bool names_type(const jit::Node* node) {
-    const auto& arguments = node->schema().arguments();
-    for (size_t i = 0; i < arguments.size() && i < node->inputs().size(); ++i) {
-      if (arguments[i].name() == "dtype" && !node->input(i)->mustBeNone()) return true;
-    }
-    return false;
   }
 
   void widen(jit::Node* node) {
@@ -141,7 +127,7 @@ class Widening {
         jit::Value* const input = node->input(i);
         if (is_list(input)) {
           node->replaceInput(i, wide_list(input, *node));
-        } else if (is_tensor(input) && element_type(input).value_or(type_) == type_) {
+        } else if (is_tensor(input) && type_of(input).value_or(type_) == type_) {
           node->replaceInput(i, wide(input, *node));
         }
       }
@@ -149,7 +135,7 @@ class Widening {
     const jit::WithInsertPoint after(node->next());
     for (jit::Value* const result : results) {
       jit::Value* const rounded = insert_cast(graph_, result, type_, *node);
-      result->setType(result->type()->expectRef<c10::TensorType>().withScalarType(c10::kFloat));
+      result->setType(type_like(result, c10::kFloat));
       result->replaceAllUsesAfterNodeWith(rounded->node(), rounded);
       if (has_weights_) remember(rounded, result);
     }

@@ -1,5 +1,6 @@
 #include <torch/csrc/jit/ir/ir.h>
 
+#include "graph/known_type.h"
 #include "graph/walk.h"
 #include "passes/general/passes.h"
 #include "translate/inlining.h"
@@ -11,9 +12,9 @@ namespace jit = torch::jit;
 
 // Tells the type and sizes of a value, where all are known.
 void tell(Facts& facts, const jit::Value* value) {
-  const auto type = value->type()->cast<c10::TensorType>();
-  const auto sizes = type ? type->sizes().concrete_sizes() : std::nullopt;
-  if (sizes && type->scalarType()) facts.set_shape(value, *type->scalarType(), *sizes);
+  const auto type = type_of(value);
+  const auto sizes = type ? value->type()->expectRef<c10::TensorType>().sizes().concrete_sizes() : std::nullopt;
+  if (sizes) facts.set_shape(value, *type, *sizes);
 }
 
 }  // namespace
@@ -30,6 +31,7 @@ void expand(Program& program) {
     for (const jit::Value* input : node->inputs()) tell(facts, input);
     write_out(node, facts);
   });
+  infer_types(program.graph->block());
 }
 
 }  // namespace onnxtorch

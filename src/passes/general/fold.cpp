@@ -9,6 +9,7 @@
 
 #include "base/prepare_guard.h"
 #include "base/run_guard.h"
+#include "graph/known_type.h"
 #include "graph/writes.h"
 #include "passes/general/passes.h"
 
@@ -44,9 +45,12 @@ bool take_apart(std::shared_ptr<jit::Graph>& graph) {
 void fold(Program& program) {
   auto& graph = program.graph;
   const MemoryScope memory(most_constant_bytes());
-  if (has_host_work(*graph) && take_apart(graph)) {
-    jit::PeepholeOptimize(graph);
-    jit::ConstantPropagation(graph);
+  if (has_host_work(*graph)) {
+    if (take_apart(graph)) {
+      jit::PeepholeOptimize(graph);
+      jit::ConstantPropagation(graph);
+    }
+    infer_types(graph->block());
   }
   share_equal_nodes(graph);
   eliminate_dead_code(graph);

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "graph/constants.h"
+#include "graph/known_type.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
 #include "passes/general/passes.h"
@@ -274,10 +275,9 @@ class Folding {
 
   // A normalization that follows no product, as a product and a sum, which ATen makes of it as well.
   void write_out(jit::Node* node) {
-    const auto& type = node->input(0)->type()->expectRef<c10::TensorType>();
     const auto rank = rank_of(node->input(0));
     const auto scale = batch_norm(node);
-    if (!scale || !rank || *rank < 2 || type.scalarType() != c10::kFloat) return;
+    if (!scale || !rank || *rank < 2 || type_of(node->input(0)) != c10::kFloat) return;
     std::vector<int64_t> sizes(*rank - 1, 1);
     sizes[0] = -1;
     const jit::WithInsertPoint at(node);

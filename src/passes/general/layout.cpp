@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "graph/constants.h"
+#include "graph/known_type.h"
 #include "graph/movement.h"
 #include "graph/operator_traits.h"
 #include "graph/walk.h"
@@ -200,7 +201,7 @@ class Simplifying {
         const jit::WithInsertPoint at(node);
         jit::Node* const early = graph_.insertNode(graph_.createClone(node, [](jit::Value* value) { return value; }));
         for (size_t i = 0; i < operands; ++i) early->replaceInput(i, (*inputs)[i]);
-        early->output()->setType(type_of(node->output(), sizes));
+        early->output()->setType(type_with(node->output(), sizes));
         return replace(node, made(early->output(), view.movement, *steps));
       }
     }
@@ -229,10 +230,11 @@ class Simplifying {
 
   // The same product of other rows.
   jit::Value* product(jit::Node* like, jit::Value* rows, const Sizes& sizes) {
-    const c10::TypePtr type = type_of(like->output(), sizes);
+    const c10::TypePtr type = type_with(like->output(), sizes);
     jit::Value* result = nullptr;
     if (like->kind() == c10::aten::addmm) {
-      jit::Value* const weight = inserted("aten::t", {like->input(2)}, c10::TensorType::get());
+      jit::Value* const weight =
+          inserted("aten::t", {like->input(2)}, c10::TensorType::get()->withScalarType(type_of(like->input(2))));
       result = inserted("aten::linear", {rows, weight, like->input(0)}, type);
     } else if (like->kind() == c10::aten::linear) {
       result = inserted("aten::linear", {rows, like->input(1), like->input(2)}, type);
@@ -304,7 +306,7 @@ class Simplifying {
     return node->output();
   }
 
-  static c10::TypePtr type_of(const jit::Value* like, const Sizes& sizes) {
+  static c10::TypePtr type_with(const jit::Value* like, const Sizes& sizes) {
     std::vector<std::optional<int64_t>> shape;
     for (const int64_t size : sizes) shape.push_back(size == kUnknownSize ? std::nullopt : std::optional(size));
     const auto& type = like->type()->expectRef<c10::TensorType>();
@@ -315,7 +317,7 @@ class Simplifying {
   jit::Value* made(jit::Value* of, const Movement& movement, const Movement::Steps& steps) {
     jit::Value* result = of;
     const auto step = [&](const char* name, const std::optional<Sizes>& argument, const Sizes& sizes) {
-      if (argument) result = inserted(name, {result, graph_.insertConstant(*argument)}, type_of(of, sizes));
+      if (argument) result = inserted(name, {result, graph_.insertConstant(*argument)}, type_with(of, sizes));
     };
     const auto permuted = [&] {
       const Sizes before = steps.first.value_or(movement.from_sizes());

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "graph/constants.h"
+#include "graph/known_type.h"
 #include "graph/operator_traits.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/operators.h"
@@ -65,7 +66,7 @@ class Lowering {
     const jit::WithInsertPoint after(node->next());
     jit::Value* const result = node->output();
     jit::Value* const restored = insert_cast(graph_, result, c10::kFloat, *node);
-    result->setType(result->type()->expectRef<c10::TensorType>().withScalarType(type_));
+    result->setType(type_like(result, type_));
     result->replaceAllUsesAfterNodeWith(restored->node(), restored);
   }
 
@@ -87,7 +88,7 @@ class Lowering {
 jit::Value* inserted(jit::Graph& graph, jit::Node* made, const jit::Value* of, c10::ScalarType type,
                      const jit::Node& user) {
   made->setSourceRange(user.sourceRange());
-  made->output()->setType(of->type()->expectRef<c10::TensorType>().withScalarType(type));
+  made->output()->setType(type_like(of, type));
   return graph.insertNode(made)->output();
 }
 

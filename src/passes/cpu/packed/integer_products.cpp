@@ -120,7 +120,7 @@ class Recognition {
     jit::Value* const fill = graph_.insert(c10::aten::item, {zero_point}, {}, padding->sourceRange());
     jit::Value* const result =
         graph_.insert(c10::aten::constant_pad_nd, {x, padding->input(1), fill}, {}, padding->sourceRange());
-    result->setType(padding->output()->type()->expectRef<c10::TensorType>().withScalarType(type_of(x)));
+    result->setType(type_like(padding->output(), type_of(x)));
     return result;
   }
 
@@ -226,7 +226,7 @@ void find_dynamic_quantization(Program& program) {
     quantize->setSourceRange(node->sourceRange());
     const c10::ScalarType types[] = {c10::kByte, c10::kFloat, c10::kByte};
     for (size_t i = 0; i < 3; ++i) {
-      auto type = node->output(i)->type()->expect<c10::TensorType>()->withScalarType(types[i]);
+      const auto type = type_like(node->output(i), types[i]);
       quantize->output(i)->setType(i == 0 ? type : type->withSizes({}));
     }
     node->replaceAllUsesWith(quantize);

@@ -6,7 +6,6 @@
 #include <limits>
 #include <unordered_set>
 
-#include "base/element_type.h"
 #include "graph/constants.h"
 #include "graph/known_type.h"
 #include "graph/operator_traits.h"
@@ -70,8 +69,7 @@ class Recognition {
 
   // The result's sizes are those of a value of the plain graph.
   static void take_sizes(jit::Value* result, const jit::Value* plain) {
-    const auto type = type_of(result);
-    if (type) result->setType(plain->type()->expectRef<c10::TensorType>().withScalarType(type));
+    if (const auto type = type_of(result)) result->setType(type_like(plain, type));
   }
 
   // Whether the node's result follows from constants alone, so that it is computed once anyway.
@@ -256,8 +254,7 @@ class Recognition {
     same->replaceInput(0, of);
     same->setSourceRange(node->sourceRange());
     graph_.insertNode(same);
-    same->output()->setType(c10::TensorType::get()->withScalarType(type_of(of)));
-    take_sizes(same->output(), node->output());
+    same->output()->setType(type_like(node->output(), type_of(of)));
     return same->output();
   }
 
@@ -420,7 +417,7 @@ class Recognition {
     if (in_units.defined()) same->replaceInput(2, bind_constant(program_, in_units));
     same->setSourceRange(product->sourceRange());
     graph_.insertNode(same);
-    same->output()->setType(product->output()->type()->expectRef<c10::TensorType>().withScalarType(c10::kFloat));
+    same->output()->setType(type_like(product->output(), c10::kFloat));
     return same->output();
   }
 
@@ -471,19 +468,6 @@ class Recognition {
   jit::SourceRange source_;
 };
 
-// Where an input's sizes are open, its value has no element type yet.
-void note_input_types(Program& program) {
-  for (size_t i = 0; i < program.graph_inputs.size(); ++i) {
-    const auto& [role, index] = program.graph_inputs[i];
-    jit::Value* const value = program.graph->inputs()[i];
-    if (role != GraphInput::Role::Input || type_of(value)) continue;
-    const ValueType& type = program.inputs[index].type;
-    const auto known = value->type()->cast<c10::TensorType>();
-    if (type.kind == ValueType::Kind::Tensor && known)
-      value->setType(known->withScalarType(storage_dtype(type.element)));
-  }
-}
-
 // Whether there is anything of 8 bits.
 bool has_bytes(const Program& program) {
   const auto is_of_bytes = [](const jit::Value* value) { return is_8_bit(type_of(value).value_or(c10::kFloat)); };
@@ -509,7 +493,6 @@ void find_quantized(Program& program) {
   const c10::InferenceMode inference;
   register_onednn();
   register_pools();
-  note_input_types(program);
   if (!has_bytes(program)) return;
   find_integer_products(program);
   Recognition(program).run();
