@@ -4,6 +4,8 @@
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
 
+#include "graph/symbols.h"
+
 namespace onnxtorch {
 
 namespace jit = torch::jit;
@@ -26,10 +28,10 @@ std::optional<at::Tensor> Constants::tensor(const jit::Value* value) const {
     return known->isNone() ? std::optional(at::Tensor()) : std::nullopt;
   }
   const jit::Node* node = value->node();
-  if (node->matches("aten::t(Tensor(a) self) -> Tensor(a)")) {
+  if (node->matches(kTransposeMatrix)) {
     if (const auto of = tensor(node->input(0))) return of->t();
   }
-  if (node->matches("aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)")) {
+  if (node->matches(kPermute)) {
     const auto of = tensor(node->input(0));
     const auto dims = (*this)(node->input(1));
     if (of && dims) return of->permute(dims->toIntVector());

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "graph/symbols.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
 
@@ -28,9 +29,7 @@ void sort_operands(jit::Block* block, const Constants& constants, Depths& depths
   };
   for (jit::Node* node : block->nodes()) {
     for (jit::Block* inner : node->blocks()) sort_operands(inner, constants, depths);
-    const bool commutes = node->matches("aten::mul(Tensor self, Tensor other) -> Tensor") ||
-                          (node->matches("aten::add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor") &&
-                           constants.number(node->input(2)) == 1.0);
+    const bool commutes = node->matches(kMul) || (node->matches(kAdd) && constants.number(node->input(2)) == 1.0);
     if (commutes && rank(node->input(0)) < rank(node->input(1))) {
       jit::Value* const first = node->input(0);
       node->replaceInput(0, node->input(1));

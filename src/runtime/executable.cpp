@@ -9,6 +9,7 @@
 #include "base/arrange.h"
 #include "base/neighbours.h"
 #include "graph/loops.h"
+#include "graph/symbols.h"
 #include "runtime/pending_error.h"
 #include "runtime/text_of.h"
 
@@ -59,7 +60,7 @@ std::shared_ptr<torch::jit::Graph> interruptible(const std::shared_ptr<torch::ji
   if (loops_of(graph).empty()) return graph;
   std::shared_ptr<torch::jit::Graph> copy = graph->copy();
   for (torch::jit::Node* loop : loops_of(copy)) {
-    torch::jit::Node* const check = copy->create(c10::Symbol::fromQualString("onnx_torch::check_run"), 0);
+    torch::jit::Node* const check = copy->create(c10::Symbol::fromQualString(kCheckRun), 0);
     loop->blocks()[0]->prependNode(check)->setSourceRange(loop->sourceRange());
   }
   return copy;

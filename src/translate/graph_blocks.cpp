@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "graph/graph_location.h"
+#include "graph/symbols.h"
 #include "translate/graph_translator.h"
 
 namespace onnxtorch {
@@ -83,7 +84,7 @@ Values GraphTranslator::loop(Value trip_count, Value condition, Values carried,
   }
   {
     const jit::WithInsertPoint at(block);
-    if (options_.variant.guarded) mark("onnx_torch::check_run", {iteration.graph});  // the body may hold no node
+    if (options_.variant.guarded) mark(kCheckRun, {iteration.graph});  // the body may hold no node
     Step step = body(iteration, inside);
     if (step.carried.size() != carried.size())
       throw InvalidModelError("the loop body returns a different number of values");

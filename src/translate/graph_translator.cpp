@@ -15,6 +15,7 @@
 #include "base/run_guard.h"
 #include "graph/graph_location.h"
 #include "graph/known_type.h"
+#include "graph/symbols.h"
 #include "graph/writes.h"
 #include "translate/aten_operators.h"
 #include "translate/attribute_references.h"
@@ -208,7 +209,7 @@ void GraphTranslator::translate(const onnx::NodeProto& node) {
   const std::optional<size_t> around = std::exchange(node_, number);
   program_.nodes.push_back({label, node.output_size() > 0 ? node.output(0) : "", around});
   const jit::SourceRange around_location = std::exchange(location_, location(number, label));
-  if (options_.variant.guarded) mark("onnx_torch::check_run");
+  if (options_.variant.guarded) mark(kCheckRun);
   if (options_.watched == number) watch(view);
   if (options_.variant.timed) mark("onnx_torch::begin_node", {static_cast<int64_t>(number)});
   Values outputs = outputs_of(view);

@@ -14,6 +14,7 @@
 
 #include "base/fork_safe.h"
 #include "graph/loops.h"
+#include "graph/symbols.h"
 #include "graph/writes.h"
 #include "translate/script_files.h"
 
@@ -62,7 +63,7 @@ std::shared_ptr<jit::Graph> guarded(const std::shared_ptr<jit::Graph>& graph) {
   std::shared_ptr<jit::Graph> copy = graph->copy();
   for (jit::Node* loop : loops_of(copy)) {
     jit::Block* body = loop->blocks()[0];
-    body->prependNode(copy->create(c10::Symbol::fromQualString("onnx_torch::check_run"), {body->inputs()[0]}, 0));
+    body->prependNode(copy->create(c10::Symbol::fromQualString(kCheckRun), {body->inputs()[0]}, 0));
   }
   return copy;
 }

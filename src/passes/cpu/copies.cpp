@@ -1,6 +1,7 @@
 #include <torch/csrc/jit/ir/ir.h>
 
 #include "graph/known_type.h"
+#include "graph/symbols.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
 #include "kernels/cpu/operators.h"
@@ -26,8 +27,7 @@ void replace_copies(Program& program) {
       replace(node, "onnx_torch::upsample_nearest2d", node->inputs());
     } else if (node->matches("aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor")) {
       replace(node, "onnx_torch::pixel_shuffle", node->inputs());
-    } else if (node->matches("aten::reshape(Tensor(a) self, int[] shape) -> Tensor(a)") &&
-               has_at_least(node->output(), kLeastCopy)) {
+    } else if (node->matches(kReshape) && has_at_least(node->output(), kLeastCopy)) {
       replace(node, "onnx_torch::reshape", node->inputs());
     }
   });

@@ -10,6 +10,7 @@
 #include "graph/constants.h"
 #include "graph/known_type.h"
 #include "graph/operator_traits.h"
+#include "graph/symbols.h"
 #include "graph/writes.h"
 #include "passes/cpu/passes.h"
 #include "passes/general/precision.h"
@@ -35,12 +36,6 @@ bool is_tensor(const jit::Value* value) { return value->type()->isSubtypeOf(*c10
 
 bool is_list(const jit::Value* value) {
   return value->node()->kind() == c10::prim::ListConstruct && value->type()->isSubtypeOf(*c10::ListType::ofTensors());
-}
-
-bool is_cast(const jit::Node* node) {
-  return node->matches(
-      "aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? "
-      "memory_format=None) -> Tensor(a)");
 }
 
 class Widening {
@@ -69,7 +64,7 @@ class Widening {
       jit::Node* const node = *it++;
       for (jit::Block* inner : node->blocks()) run(inner);
       if (writers_.has_writers(node)) continue;
-      if (is_cast(node)) {
+      if (node->matches(kTo)) {
         widen_cast(node);
       } else if (fits(node)) {
         widen(node);
@@ -173,7 +168,7 @@ class Widening {
 
   jit::Value* cast_to_float(jit::Value* value, const jit::Node& user) {
     jit::Node* const from = value->node();
-    return is_cast(from) && type_of(from->input(0)) == c10::kFloat
+    return from->matches(kTo) && type_of(from->input(0)) == c10::kFloat
                ? insert_rounding(graph_, from->input(0), type_, user)
                : insert_cast(graph_, value, c10::kFloat, user);
   }

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "graph/constants.h"
+#include "graph/symbols.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
 
@@ -25,8 +26,8 @@ bool adds_dimensions(const std::optional<at::Tensor>& factor, const jit::Value* 
 jit::Value* unscaled(jit::Value* value, double& scale, const Constants& constants) {
   const jit::Node* const node = value->node();
   if (!used_once(value) || node->inputs().size() != 2) return value;
-  const bool product = node->matches("aten::mul(Tensor self, Tensor other) -> Tensor");
-  if (!product && !node->matches("aten::div(Tensor self, Tensor other) -> Tensor")) return value;
+  const bool product = node->matches(kMul);
+  if (!product && !node->matches(kDiv)) return value;
   for (const size_t i : {1, 0}) {
     if (!product && i == 0) break;
     const auto factor = constants.number(node->input(i));
@@ -40,8 +41,7 @@ jit::Value* unscaled(jit::Value* value, double& scale, const Constants& constant
 
 // where(isnan(x), 0, x) → x.
 jit::Value* without_nan_guard(jit::Value* value, const Constants& constants) {
-  if (!is(value, "aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor") || !used_once(value))
-    return nullptr;
+  if (!is(value, kWhere) || !used_once(value)) return nullptr;
   const jit::Node* const where = value->node();
   jit::Value* const guarded = where->input(2);
   const bool fits = is(where->input(0), "aten::isnan(Tensor self) -> Tensor") &&
@@ -69,8 +69,8 @@ std::optional<Attention> attention_of(const jit::Node* product, const Constants&
 
   jit::Value* scores = unscaled(softmax->input(0), found.scale, constants);
   const bool scaled_after_mask = found.scale != 1;
-  if (is(scores, "aten::add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor") && used_once(scores) &&
-      !scaled_after_mask && constants.number(scores->node()->input(2)) == 1.0) {
+  if (is(scores, kAdd) && used_once(scores) && !scaled_after_mask &&
+      constants.number(scores->node()->input(2)) == 1.0) {
     const jit::Node* const sum = scores->node();
     for (const size_t i : {0, 1}) {
       double scale = 1;

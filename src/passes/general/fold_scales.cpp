@@ -10,6 +10,7 @@
 
 #include "graph/constants.h"
 #include "graph/known_type.h"
+#include "graph/symbols.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
 #include "passes/general/passes.h"
@@ -19,12 +20,6 @@ namespace {
 
 namespace jit = torch::jit;
 
-constexpr auto kConvolution =
-    "aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] "
-    "dilation, "
-    "bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor";
-constexpr auto kAddmm =
-    "aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor";
 constexpr auto kBatchNorm =
     "aten::batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
     "bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor";

@@ -1,6 +1,7 @@
 #include <torch/csrc/jit/ir/ir.h>
 
 #include "graph/constants.h"
+#include "graph/symbols.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
 #include "kernels/cpu/operators.h"
@@ -32,7 +33,7 @@ bool is_size(const jit::Value* size, const jit::Value* data, const jit::Value* a
 // The indices of which the node takes `where(i < 0, i + size, i)`; null where it takes others.
 jit::Value* from_either_end(const jit::Node* node, const Constants& constants) {
   const jit::Node* const where = node->input(2)->node();
-  if (!where->matches("aten::where(Tensor condition, Tensor self, Tensor other) -> Tensor")) return nullptr;
+  if (!where->matches(kWhere)) return nullptr;
   jit::Value* const indices = where->input(2);
   const jit::Node* const negative = where->input(0)->node();
   const jit::Node* const sum = where->input(1)->node();

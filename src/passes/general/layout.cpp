@@ -7,6 +7,7 @@
 #include "graph/known_type.h"
 #include "graph/movement.h"
 #include "graph/operator_traits.h"
+#include "graph/symbols.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
 #include "passes/general/passes.h"
@@ -17,9 +18,7 @@ namespace {
 namespace jit = torch::jit;
 using Sizes = std::vector<int64_t>;
 
-constexpr auto kPermute = "aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)";
 constexpr auto kTranspose = "aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)";
-constexpr auto kTransposeMatrix = "aten::t(Tensor(a) self) -> Tensor(a)";
 
 bool is_tensor(const jit::Value* value) { return value->type()->isSubtypeOf(*c10::TensorType::get()); }
 
@@ -215,8 +214,7 @@ class Simplifying {
       const auto known = constants_.tensor(value);
       return known && known->defined() && known->dim() == 2 && known->numel() > 0;
     };
-    if (node->matches(
-            "aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")) {
+    if (node->matches(kAddmm)) {
       const auto bias = constants_.tensor(node->input(0));
       const bool plain = constants_.number(node->input(3)) == 1.0 && constants_.number(node->input(4)) == 1.0;
       const bool fits = plain && bias && bias->dim() == 1 && is_matrix(node->input(2)) &&

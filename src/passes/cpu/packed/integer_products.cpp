@@ -5,6 +5,7 @@
 
 #include "graph/constants.h"
 #include "graph/known_type.h"
+#include "graph/symbols.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
 #include "kernels/cpu/onednn/packed.h"
@@ -22,7 +23,6 @@ using c10::Symbol;
 const auto kDynamicQuantizeLinear = Symbol::fromQualString("onnx_torch::dynamic_quantize_linear");
 const auto kDynamicQuantize = Symbol::fromQualString("onnx_torch::dynamic_quantize");
 const auto kIntegerProduct = Symbol::fromQualString("onnx_torch::integer_product");
-const auto kScaledIntegerProduct = Symbol::fromQualString("onnx_torch::scaled_integer_product");
 
 // Where sizes are open, the graph asks whether the scale and the zero point of a dynamic quantization have one element.
 bool answer_numel(jit::Graph& graph) {
@@ -142,7 +142,7 @@ class Recognition {
   // The numbers of 8 bits that the value holds in a floating type, maybe in another shape.
   jit::Value* as_8_bit(const jit::Value* value) const {
     const jit::Node* node = value->node();
-    if (node->matches("aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)")) node = node->input(0)->node();
+    if (node->matches(kReshape)) node = node->input(0)->node();
     jit::Value* const of_float = cast_to(node, c10::kFloat);
     jit::Value* const of = of_float ? of_float : cast_to(node, c10::kDouble);
     return of && is_8_bit(type_of(of).value_or(c10::kFloat)) ? of : nullptr;

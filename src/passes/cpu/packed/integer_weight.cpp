@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "graph/symbols.h"
 #include "passes/cpu/packed/nodes.h"
 
 namespace onnxtorch {

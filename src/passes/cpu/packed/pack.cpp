@@ -10,6 +10,7 @@
 
 #include "graph/constants.h"
 #include "graph/known_type.h"
+#include "graph/symbols.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
 #include "kernels/cpu/onednn/isa.h"
@@ -25,15 +26,6 @@ using c10::IValue;
 using c10::Symbol;
 
 const auto kPacked = Symbol::fromQualString("onnx_torch::packed");
-const auto kQuantize = Symbol::fromQualString("onnx_torch::quantize");
-const auto kDequantize = Symbol::fromQualString("onnx_torch::dequantize");
-const auto kDequantizeAlong = Symbol::fromQualString("onnx_torch::dequantize_along");
-
-constexpr auto kConvolution =
-    "aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] "
-    "dilation, "
-    "bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor";
-
 // An operator that is being packed, with the nodes that it takes up.
 struct Candidate {
   jit::Value* x;
@@ -126,7 +118,7 @@ std::optional<Deconvolution> deconvolution(jit::Node* node, const Constants& con
 }
 
 std::optional<Candidate> linear(jit::Node* node, const Constants& constants) {
-  if (node->matches("aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")) {
+  if (node->matches(kAddmm)) {
     const auto bias = constants.tensor(node->input(0));
     const auto weight = weight_of(node->input(2), constants);
     const auto beta = constants.get<at::Scalar>(node->input(3)), alpha = constants.get<at::Scalar>(node->input(4));
@@ -134,14 +126,14 @@ std::optional<Candidate> linear(jit::Node* node, const Constants& constants) {
     if (!beta || !alpha || beta->toDouble() != 1 || alpha->toDouble() != 1) return {};
     return candidate(node->input(1), Linear{weight->tensor, *bias, weight->result()}, *weight, node, constants);
   }
-  if (node->kind() == Symbol::fromQualString("aten::linear")) {
+  if (node->kind() == c10::aten::linear) {
     const auto weight = weight_of(node->input(1), constants);
     const auto bias = constants.tensor(node->input(2));
     if (!weight || weight->scales.defined() || !bias || weight->tensor.dim() != 2) return {};
     if (bias->defined() && (bias->dim() != 1 || bias->size(0) != weight->tensor.size(0))) return {};
     return candidate(node->input(0), Linear{weight->tensor.t(), *bias, weight->result()}, *weight, node, constants);
   }
-  if (node->kind() == Symbol::fromQualString("aten::matmul") || node->kind() == Symbol::fromQualString("aten::mm")) {
+  if (node->kind() == c10::aten::matmul || node->kind() == c10::aten::mm) {
     const auto weight = weight_of(node->input(1), constants);
     if (!weight || weight->tensor.dim() != 2) return {};
     return candidate(node->input(0), Linear{weight->tensor, {}, weight->result()}, *weight, node, constants);
@@ -209,8 +201,7 @@ jit::Value* other_operand(const Candidate& c, const jit::Node* user) {
 }
 
 bool adds_plainly(const jit::Node* node, const Constants& constants) {
-  return node->matches("aten::add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor") &&
-         constants.number(node->input(2)) == 1.0;
+  return node->matches(kAdd) && constants.number(node->input(2)) == 1.0;
 }
 
 // Takes up an addition that makes a bias.
@@ -225,7 +216,7 @@ bool take_bias(Candidate& c, jit::Node* user, const Constants& constants) {
 // Takes up the addition of or multiplication by another tensor.
 bool take_operand(Candidate& c, jit::Node* user, const Constants& constants) {
   const bool adds = adds_plainly(user, constants);
-  if (!adds && !user->matches("aten::mul(Tensor self, Tensor other) -> Tensor")) return false;
+  if (!adds && !user->matches(kMul)) return false;
   jit::Value* const result = c.last->output();
   jit::Value* const other = other_operand(c, user);
   if (other == result) return false;
@@ -240,9 +231,7 @@ bool take_operand(Candidate& c, jit::Node* user, const Constants& constants) {
 // Takes up the cast of a product in bfloat16 to float32.
 void take_cast(Candidate& c, const Constants& constants) {
   jit::Node* const user = only_user(c.last->output());
-  const bool is_cast = user && user->matches(
-                                   "aten::to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, "
-                                   "bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)");
+  const bool is_cast = user && user->matches(kTo);
   if (!is_cast || constants.get<c10::ScalarType>(user->input(1)) != c10::kFloat) return;
   result_type(c) = c10::kFloat;
   c.last = user;

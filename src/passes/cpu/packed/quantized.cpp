@@ -9,6 +9,7 @@
 #include "graph/constants.h"
 #include "graph/known_type.h"
 #include "graph/operator_traits.h"
+#include "graph/symbols.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
 #include "kernels/cpu/onednn/packed.h"
@@ -25,10 +26,6 @@ namespace {
 namespace jit = torch::jit;
 using c10::Symbol;
 
-const auto kQuantize = Symbol::fromQualString("onnx_torch::quantize");
-const auto kDequantize = Symbol::fromQualString("onnx_torch::dequantize");
-const auto kDequantizeAlong = Symbol::fromQualString("onnx_torch::dequantize_along");
-const auto kScaledIntegerProduct = Symbol::fromQualString("onnx_torch::scaled_integer_product");
 const auto kMaxPool = Symbol::fromQualString("onnx_torch::max_pool");
 const auto kLookUp = Symbol::fromQualString("onnx_torch::look_up");
 const auto kQuantizedAdd = Symbol::fromQualString("onnx_torch::quantized_add");
@@ -447,7 +444,7 @@ class Recognition {
 
   // float(numbers less zero points) * scales.
   std::optional<ScaledWeight> scaled_weight(const jit::Value* value, int64_t axis) const {
-    if (const jit::Node* const transposed = as(value, "aten::t(Tensor(a) self) -> Tensor(a)")) {
+    if (const jit::Node* const transposed = as(value, kTransposeMatrix)) {
       auto found = scaled_weight(transposed->input(0), 1 - axis);
       if (!found || found->weight.numbers.dim() != 2) return {};
       return ScaledWeight{{found->weight.numbers.t(), found->weight.zero_points}, found->scales};
