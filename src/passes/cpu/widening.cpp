@@ -46,10 +46,7 @@ class Widening {
         constants_(program),
         writers_(program.graph),
         type_(type),
-        has_weights_(std::ranges::any_of(program.bound, [&](const Bound& bound) {
-          return bound.value.isTensor() && bound.value.toTensor().defined() && bound.value.toTensor().dim() >= 2 &&
-                 bound.value.toTensor().scalar_type() == type;
-        })) {}
+        has_weights_(std::ranges::any_of(graph_.inputs(), [&](const jit::Value* input) { return is_weight(input); })) {}
 
   void run() {
     run(graph_.block());
@@ -88,6 +85,19 @@ class Widening {
   }
 
   bool is_half(const jit::Value* value) const { return type_of(value) == type_; }
+
+  // Whether a constant is the matrix, or are the kernels, of a product or of a recurrent layer, or a table whose rows
+  // are picked. Keys and values of attention are none.
+  bool is_weight(const jit::Value* input) const {
+    const auto tensor = constants_.tensor(input);
+    if (!tensor || !tensor->defined() || tensor->scalar_type() != type_ || tensor->dim() < 2) return false;
+    return std::ranges::any_of(input->uses(), [&](const jit::Use& use) {
+      const auto kind = use.user->kind();
+      if (use.offset == 0) return kind == c10::aten::index_select || kind == c10::prim::ListConstruct;
+      return kind == c10::aten::convolution || kind == c10::prim::ListConstruct ||
+             (has(use.user, Trait::Product) && tensor->dim() == 2);
+    });
+  }
 
   bool fits(const jit::Node* node) const {
     const Kind kind = kind_of(node);
