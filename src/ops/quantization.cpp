@@ -57,18 +57,16 @@ Value grid(Translator& t, const NodeView& n, const Value& parameter, const Value
   return t.call("aten::reshape", {wide, t.call("quantization_shape", {t.call("aten::numel", {wide}), sizes, axis})});
 }
 
-// round(x) + zero_point within the range of an integer type, or x + zero_point as a small float.
-Value quantized(Translator& t, Value x, const Value& zero_point, ElementType to, bool saturate) {
+// x in steps of `scale`, or of one, as numbers of an integer type or as small floats.
+Value quantized(Translator& t, Value x, const Value& scale, const Value& zero_point, ElementType to, bool saturate) {
   if (is_floating(to)) {
+    if (!scale.absent()) x = t.call("aten::div", {x, scale}).as(x.type);
     if (!zero_point.absent()) x = t.call("aten::add", {x, zero_point}).as(x.type);
     return cast(t, x, to, {.saturate = saturate});
   }
   const int bits = info(to).bits;
   const int64_t low = is_unsigned(to) ? 0 : -(int64_t{1} << (bits - 1));
-  Value y = t.call("aten::round", {x});
-  if (!zero_point.absent()) y = t.call("aten::add", {y, zero_point});
-  y = t.call("aten::clamp", {y, low, low + (int64_t{1} << bits) - 1});
-  return t.call("aten::to", {y, kw("dtype", to)}).as(to);
+  return t.call("quantize_linear", {x, scale, zero_point, low, low + (int64_t{1} << bits) - 1, to}).as(to);
 }
 
 // The type to divide in: as the node says, or that of the scale, where it is one to divide in.
@@ -86,11 +84,19 @@ Values quantize_linear(Translator& t, const NodeView& n) {
   if (wanted != Undefined && wanted != to) n.fail("output_dtype is not the type of y_zero_point");
   const ElementType type = division_type(n);
   const Value x = n.tensor(0);
-  Value ratio = t.call("aten::div", {cast(t, x, type), grid(t, n, n.tensor(1), x, type)}).as(type);
-  // Half precision does not hold all that may come of adding the zero point.
+  const Value dividend = cast(t, x, type), scale = grid(t, n, n.tensor(1), x, type);
   const ElementType sum = type == Double ? Double : Float;
-  ratio = cast(t, ratio, sum);
-  return {quantized(t, ratio, grid(t, n, zero_point(t, n, 2), x, sum), to, int_or(n, "saturate", 1) != 0)};
+  const Value zero = grid(t, n, zero_point(t, n, 2), x, sum);
+  const bool saturate = int_or(n, "saturate", 1) != 0;
+  if (type == sum) return {quantized(t, dividend, scale, zero, to, saturate)};
+  // Half precision does not hold all that may come of adding the zero point.
+  const Value ratio = cast(t, t.call("aten::div", {dividend, scale}).as(type), sum);
+  return {quantized(t, ratio, {}, zero, to, saturate)};
+}
+
+// x less its zero point, in steps of `scale` or of one.
+Value dequantized(Translator& t, const Value& x, const Value& scale, const Value& zero_point, ElementType type) {
+  return t.call("dequantize_linear", {x, scale, zero_point, type}).as(type);
 }
 
 // Computed in float, which holds the differences of all types but int32, and that has no zero point.
@@ -98,10 +104,8 @@ Values dequantize_linear(Translator& t, const NodeView& n) {
   const ElementType wanted = element_or_undefined(n, "output_dtype");
   const ElementType to = wanted == Undefined ? n.element(1) : wanted;
   const Value x = n.tensor(0);
-  Value y = cast(t, x, Float);
-  if (const Value zero = zero_point(t, n, 2); !zero.absent()) y = t.call("aten::sub", {y, grid(t, n, zero, x, Float)});
-  y = t.call("aten::mul", {y, grid(t, n, n.tensor(1), x, Float)}).as(Float);
-  return {cast(t, y, to)};
+  const Value zero = grid(t, n, zero_point(t, n, 2), x, Float);
+  return {cast(t, dequantized(t, x, grid(t, n, n.tensor(1), x, Float), zero, Float), to)};
 }
 
 // --- Products of quantized matrices ---
@@ -112,12 +116,6 @@ constexpr int64_t kExactInFloat = 1 << 24;
 // The type in which sums of `terms` products are exact.
 ElementType sum_type(std::optional<int64_t> terms) {
   return terms && *terms * kLargestProduct <= kExactInFloat ? Float : Double;
-}
-
-// x less its zero point.
-Value centred(Translator& t, const Value& x, const Value& zero_point, ElementType type) {
-  const Value wide = cast(t, x, type);
-  return zero_point.absent() ? wide : t.call("aten::sub", {wide, zero_point}).as(type);
 }
 
 Value laid_out(Translator& t, const char* script, const Value& parameter, ElementType type) {
@@ -135,8 +133,8 @@ Value product(Translator& t, const Matrix& a, const Matrix& b) {
   const auto sizes = t.known_sizes(a.x);
   const ElementType type = sum_type(sizes && !sizes->empty() ? sizes->back() : std::nullopt);
   return t
-      .call("aten::matmul", {centred(t, a.x, laid_out(t, "per_row", a.zero_point, type), type),
-                             centred(t, b.x, laid_out(t, "per_column", b.zero_point, type), type)})
+      .call("aten::matmul", {dequantized(t, a.x, {}, laid_out(t, "per_row", a.zero_point, type), type),
+                             dequantized(t, b.x, {}, laid_out(t, "per_column", b.zero_point, type), type)})
       .as(type);
 }
 
@@ -148,7 +146,7 @@ Values matmul_integer(Translator& t, const NodeView& n) {
 Value requantized(Translator& t, const Value& sums, const Value& x_scale, const Value& w_scale, const Value& y_scale,
                   const Value& zero_point, ElementType to) {
   const Value unit = t.call("aten::div", {t.call("aten::mul", {x_scale, w_scale}), y_scale});
-  return quantized(t, t.call("aten::mul", {sums, unit}).as(sums.type), zero_point, to, true);
+  return quantized(t, t.call("aten::mul", {sums, unit}).as(sums.type), {}, zero_point, to, true);
 }
 
 Values qlinear_matmul(Translator& t, const NodeView& n) {
@@ -176,8 +174,8 @@ std::optional<int64_t> filter_size(const Translator& t, const Value& w) {
 Value convolution(Translator& t, const NodeView& n, const Value& x, const Value& x_zero_point, const Value& w,
                   const Value& w_zero_point, const Value& bias) {
   const ElementType type = sum_type(filter_size(t, w));
-  const Value images = centred(t, x, along(t, x_zero_point, 1, w, type), type);
-  const Value filters = centred(t, w, along(t, w_zero_point, 0, w, type), type);
+  const Value images = dequantized(t, x, {}, along(t, x_zero_point, 1, w, type), type);
+  const Value filters = dequantized(t, w, {}, along(t, w_zero_point, 0, w, type), type);
   const Value b = bias.absent() ? bias : cast(t, bias, type);
   return conv(t, NodeView(t, n.proto(), n.schema(), n.label(), {images, filters, b}))[0].as(type);
 }

@@ -17,18 +17,13 @@ using enum Pass::Device;
 bool has_lower_precision(const Program& program) { return program.target.precision != c10::kFloat; }
 
 constexpr Pass kOrder[] = {
+    {"fold", "decide what known sizes decide, and compute nothing twice", fold},
+    {"kernels", "compute the steps of a Resize, and the largest elements, in one step each", take_kernels, Cpu},
 #ifdef ONNX_TORCH_ONEDNN
     {"recurrent_steps", "find recurrent layers that ATen has none for", find_recurrent_steps, Cpu},
-#endif
-    {"resampling", "add up the weighted elements of a Resize in one step for each axis", find_resampling, Cpu},
-#ifdef ONNX_TORCH_ONEDNN
-    {"dynamic_quantization", "compute DynamicQuantizeLinear in one step", find_dynamic_quantization, Cpu},
-#endif
-    {"expand", "write out the scripts that no pass has taken as a whole", expand, Any, has_kept_scripts},
-    {"fold", "decide what known sizes decide, and compute nothing twice", fold},
-#ifdef ONNX_TORCH_ONEDNN  // while weights of 8 bits are not floats yet
     {"quantized", "compute with the numbers of 8 bits that QuantizeLinear gives", find_quantized, Cpu},
 #endif
+    {"expand", "write out the scripts that no pass has taken as a whole", expand, Any, has_kept_scripts},
     {"constants", "compute once what depends on weights alone", fold_constants},
     {"halves", "compute in float32, and round at the ends, what is of a type that the CPU has no instructions for",
      widen_halves, Cpu},

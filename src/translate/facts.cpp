@@ -136,6 +136,14 @@ bool is_opaque(const jit::Node* node) {
 
 }  // namespace
 
+// 1 is the size that is broadcast; the others are odd and even, and unlike those that models have. A model may have a
+// largest size below the last two; with the very last, three dimensions and a few thousand channels still make a number
+// of bytes.
+std::vector<int64_t> Facts::trial_sizes(size_t dimension) {
+  const auto own = 2 * static_cast<int64_t>(dimension);
+  return {1, 12 + own, 101 + own, 1010 + own, 100'003 + own};
+}
+
 std::optional<IValue> Facts::value(const jit::Value* v) const {
   if (const auto found = values_.find(v); found != values_.end()) return found->second;
   return jit::toIValue(v);
@@ -180,6 +188,14 @@ std::optional<c10::SymbolicShape> Facts::shape(const jit::Value* v) const {
   return std::ranges::all_of(trials, has_rank) ? std::optional(c10::SymbolicShape(sizes)) : std::nullopt;
 }
 
+void Facts::stamp(jit::Value* v) const {
+  const auto sizes = shape(v);
+  const auto elements = dtype(v);
+  if ((!sizes && !elements) || v->type()->kind() != c10::TypeKind::TensorType) return;
+  v->setType(c10::TensorType::create(elements, std::nullopt, sizes.value_or(c10::SymbolicShape()),
+                                     c10::VaryingShape<c10::Stride>(), std::nullopt));
+}
+
 std::optional<size_t> Facts::length(const jit::Value* v) const {
   if (const auto known = value(v)) return known->isList() ? std::optional(known->toListRef().size()) : std::nullopt;
   const auto found = open_.find(v);
@@ -187,6 +203,15 @@ std::optional<size_t> Facts::length(const jit::Value* v) const {
   const size_t length = found->second[0].toListRef().size();
   const auto is_alike = [&](const IValue& trial) { return trial.toListRef().size() == length; };
   return std::ranges::all_of(found->second, is_alike) ? std::optional(length) : std::nullopt;
+}
+
+void Facts::move(const jit::Value* from, const jit::Value* to) {
+  const auto move_in = [&](auto& known) {
+    if (auto node = known.extract(from)) known.insert_or_assign(to, std::move(node.mapped()));
+  };
+  move_in(values_);
+  move_in(metas_);
+  move_in(open_);
 }
 
 void Facts::set_shape(const jit::Value* v, c10::ScalarType dtype, at::IntArrayRef sizes) {

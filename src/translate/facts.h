@@ -24,8 +24,12 @@ class Facts {
   using Run = std::function<void(torch::jit::Stack&)>;
   using Trials = std::vector<c10::IValue>;  // a value, or its shape, for each trial
 
+  // The sizes with which an open dimension is tried. A fact takes three trials; where those behind them fail, it does
+  // without.
+  static std::vector<int64_t> trial_sizes(size_t dimension);
+  static constexpr size_t kNeededTrials = 3;
+
   Facts() = default;
-  // A fact takes as many trials; where those behind them fail, it does without.
   explicit Facts(size_t needed_trials) : needed_trials_(needed_trials) {}
 
   std::optional<c10::IValue> value(const torch::jit::Value* v) const;
@@ -34,8 +38,12 @@ class Facts {
   std::optional<c10::SymbolicShape> shape(const torch::jit::Value* v) const;  // of a tensor whose rank is known
   std::optional<size_t> length(const torch::jit::Value* v) const;             // of a list
 
+  // Gives a tensor the type that says this.
+  void stamp(torch::jit::Value* v) const;
+
   void set_value(const torch::jit::Value* v, const c10::IValue& value);
   std::optional<c10::IValue> take_value(const torch::jit::Value* v);                         // and forgets it
+  void move(const torch::jit::Value* from, const torch::jit::Value* to);                     // what is known
   void set_shape(const torch::jit::Value* v, c10::ScalarType dtype, at::IntArrayRef sizes);  // where none is open
   void set_shapes(const torch::jit::Value* v, c10::ScalarType dtype, std::span<const std::vector<int64_t>> trials);
 
@@ -68,7 +76,7 @@ class Facts {
                        bool reads_sizes, const Run& run);
   void keep(std::span<const torch::jit::Value* const> outputs, std::vector<Trials> found, bool reads_sizes);
 
-  size_t needed_trials_ = 1;
+  size_t needed_trials_ = kNeededTrials;
   size_t trials_ = std::numeric_limits<size_t>::max();
   std::unordered_map<const torch::jit::Value*, c10::IValue> values_;
   std::unordered_map<const torch::jit::Value*, c10::IValue> metas_;

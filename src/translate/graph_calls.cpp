@@ -78,7 +78,7 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
   std::vector<jit::Value*> results;
   const bool is_operator = function.find("::") != std::string_view::npos;
   const Script* const script = is_operator ? nullptr : &find_script(std::string(function));
-  if (is_operator || (options_.keeps_scripts && script->kept)) {
+  if (is_operator || script->kept) {
     const std::string name = (is_operator ? "" : "onnx_torch::") + std::string(function);
     jit::Value* result = jit::emitBuiltinCall(location_, *graph_, c10::Symbol::fromQualString(name), positional, named);
     if (jit::Node* tuple = result->node(); tuple->kind() == c10::prim::TupleConstruct) {
@@ -88,6 +88,7 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
       results.push_back(result);
     }
     for (auto node = before->next(); node != end; node = node->next()) facts_.learn(node);
+    if (script && !options_.keeps_scripts) results = write_out(results.at(0)->node(), facts_);
   } else {
     const Script& callee = *script;
     const jit::MatchedSchema matched =

@@ -30,23 +30,12 @@ namespace {
 namespace jit = torch::jit;
 using c10::IValue;
 
-// Facts take three trials, and one with the sizes of a run where a variant has them.
-constexpr size_t kNeededTrials = 3;
+// The facts hold with the size of a run, too, which the run after it may double.
+size_t needed_trials(const Variant& variant) { return Facts::kNeededTrials + (variant.sizes.empty() ? 0 : 1); }
 
-size_t needed_trials(const Variant& variant) { return kNeededTrials + (variant.sizes.empty() ? 0 : 1); }
-
-// The sizes with which an open dimension is tried. 1 is the size that is broadcast; the others are odd and even, and
-// unlike those that models have. A model may have a largest size below the last two; with the very last, three
-// dimensions and a few thousand channels still make a number of bytes.
-std::vector<int64_t> trial_sizes(size_t dimension) {
-  const auto own = 2 * static_cast<int64_t>(dimension);
-  return {1, 12 + own, 101 + own, 1010 + own, 100'003 + own};
-}
-
-// The same with the size of a run, which the run after it may double.
 std::vector<int64_t> trial_sizes(size_t dimension, int64_t of_run) {
-  std::vector<int64_t> sizes = trial_sizes(dimension);
-  sizes.resize(kNeededTrials);
+  std::vector<int64_t> sizes = Facts::trial_sizes(dimension);
+  sizes.resize(Facts::kNeededTrials);
   sizes.insert(sizes.end(), {of_run, 2 * of_run});
   return sizes;
 }
@@ -55,14 +44,14 @@ std::vector<int64_t> trial_sizes(size_t dimension, int64_t of_run) {
 // sizes in a run, if any are given.
 std::vector<std::vector<int64_t>> trial_shapes(const InputSpec& input, std::map<std::string, size_t>& symbols,
                                                std::span<const int64_t> of_run) {
-  std::vector<std::vector<int64_t>> shapes(trial_sizes(0).size());
+  std::vector<std::vector<int64_t>> shapes(Facts::trial_sizes(0).size());
   for (size_t axis = 0; axis < input.dims->size(); ++axis) {
     const Dim& dim = (*input.dims)[axis];
     std::vector<int64_t> sizes(shapes.size(), dim.size);
     if (dim.size < 0) {
       const std::string name = dim.symbol.empty() ? input.name + "/" + std::to_string(symbols.size()) : dim.symbol;
       const size_t number = symbols.try_emplace(name, symbols.size()).first->second;
-      sizes = of_run.empty() ? trial_sizes(number) : trial_sizes(number, of_run[axis]);
+      sizes = of_run.empty() ? Facts::trial_sizes(number) : trial_sizes(number, of_run[axis]);
     }
     for (size_t i = 0; i < shapes.size(); ++i) shapes[i].push_back(sizes[i]);
   }
@@ -368,16 +357,9 @@ void stamp_results(jit::Block* branch, at::ArrayRef<jit::Value*> results) {
 
 // Gives tensors the element types and sizes that are known, for passes to read.
 void GraphTranslator::stamp_types(jit::Block* block) {
-  const auto stamp = [&](jit::Value* value) {
-    const auto shape = facts_.shape(value);
-    const auto dtype = facts_.dtype(value);
-    if ((!shape && !dtype) || value->type()->kind() != c10::TypeKind::TensorType) return;
-    value->setType(c10::TensorType::create(dtype, std::nullopt, shape.value_or(c10::SymbolicShape()),
-                                           c10::VaryingShape<c10::Stride>(), std::nullopt));
-  };
-  for (jit::Value* input : block->inputs()) stamp(input);
+  for (jit::Value* input : block->inputs()) facts_.stamp(input);
   for (jit::Node* node : block->nodes()) {
-    for (jit::Value* output : node->outputs()) stamp(output);
+    for (jit::Value* output : node->outputs()) facts_.stamp(output);
     for (jit::Block* inner : node->blocks()) {
       if (node->kind() == c10::prim::If) stamp_results(inner, node->outputs());
       stamp_types(inner);
@@ -413,9 +395,9 @@ bool is_array_of_bytes(const jit::Value* value) {
 std::unordered_set<const jit::Value*> made_of_bytes(const jit::Block& block) {
   std::unordered_set<const jit::Value*> found;
   for (const jit::Node* node : block.nodes()) {
-    const bool cast = node->kind() == c10::aten::to && is_array_of_bytes(node->input(0));
-    const bool made = std::ranges::any_of(node->inputs(), [&](const jit::Value* v) { return found.contains(v); });
-    if ((cast || made) && node->outputs().size() == 1 && is_floating(node->output())) found.insert(node->output());
+    const bool made = std::ranges::any_of(
+        node->inputs(), [&](const jit::Value* v) { return is_array_of_bytes(v) || found.contains(v); });
+    if (made && node->outputs().size() == 1 && is_floating(node->output())) found.insert(node->output());
   }
   return found;
 }

@@ -52,18 +52,17 @@ class Inlining {
         values_[node->output()] = graph_.insertConstant(*known);
         continue;
       }
-      if (const Script* const callee = keeps_ ? nullptr : kept_script(node->kind())) {
-        std::vector<jit::Value*> arguments;
-        for (const jit::Value* input : node->inputs()) arguments.push_back(values_.at(input));
-        map(node->outputs(), insert_script(graph_, *callee, arguments, facts_, false));
+      // A tensor given for an optional parameter is one.
+      if (node->kind() == c10::prim::unchecked_cast && values_.at(node->input())->mustNotBeNone()) {
+        map(node->outputs(), values_.at(node->input()));
         continue;
       }
       jit::Node* const same = graph_.insertNode(graph_.createClone(node, [&](jit::Value* v) { return values_.at(v); }));
-      map(node->outputs(), same->outputs());
+      if (is_fact(same)) facts_.learn(same);
       for (jit::Block* cloned : same->blocks()) {
         if (!keeps_) for_each_node(cloned, [&](jit::Node* inner) { write_out(inner, facts_); });
       }
-      if (is_fact(same)) facts_.learn(same);
+      map(node->outputs(), keeps_ ? same->outputs().vec() : write_out(same, facts_));
     }
   }
 
@@ -135,18 +134,25 @@ std::vector<jit::Value*> insert_script(jit::Graph& graph, const Script& script, 
   return graph.insertNode(graph.createTupleUnpack(result))->outputs().vec();
 }
 
-void write_out(jit::Node* node, Facts& facts) {
+std::vector<jit::Value*> write_out(jit::Node* node, Facts& facts) {
   const Script* const script = kept_script(node->kind());
-  if (!script) return;
+  if (!script) return node->outputs().vec();
   const jit::WithInsertPoint at(node);
   jit::Node* const before = node->prev();
   const auto results = insert_script(*node->owningGraph(), *script, node->inputs(), facts, /*keeps=*/false);
-  for (jit::Node* made = before->next(); made != node; made = made->next()) stamp(made, node->sourceRange());
+  for (jit::Node* made = before->next(); made != node; made = made->next()) {
+    stamp(made, node->sourceRange());
+    if (script->writes) continue;
+    facts.learn(made);
+    for (jit::Value* result : made->outputs()) facts.stamp(result);
+  }
   for (size_t i = 0; i < results.size(); ++i) {
     if (*results[i]->type() == *c10::TensorType::get()) results[i]->setType(node->output(i)->type());
+    facts.move(node->output(i), results[i]);
     node->output(i)->replaceAllUsesWith(results[i]);
   }
   node->destroy();
+  return results;
 }
 
 }  // namespace onnxtorch

@@ -16,7 +16,8 @@ namespace onnxtorch {
 std::vector<torch::jit::Value*> insert_script(torch::jit::Graph& graph, const Script& script,
                                               at::ArrayRef<torch::jit::Value*> arguments, Facts& facts, bool keeps);
 
-// Puts the script that a node calls as a kept one in the node's place, if it calls one.
-void write_out(torch::jit::Node* node, Facts& facts);
+// Puts the script that a node calls as a kept one in the node's place, if it calls one. What becomes known is a fact,
+// where the script writes to nothing. Gives what stands for the node's results then.
+std::vector<torch::jit::Value*> write_out(torch::jit::Node* node, Facts& facts);
 
 }  // namespace onnxtorch

@@ -118,8 +118,8 @@ def test_resampling_is_one_step_for_each_axis(dims: str):
         f'(float[{dims}] x) => (float y) {{ y = Resize<mode = "linear">(x, , s) }}',
         s=np.array([1, 2, 3, 1], np.float32),
     )
-    assert "onnx_torch::resample" in graph_of(source, "resampling")
-    steps = graph_of(source, "fold").splitlines()
+    steps = graph_of(source, "kernels").splitlines()
+    assert "onnx_torch::resample" in steps
     if dims.startswith("1"):
         assert steps.count("onnx_torch::resample") == 2
         assert "aten::index_select" not in steps
@@ -131,13 +131,13 @@ def test_scripts_that_no_pass_takes_are_written_out():
         '(float[1, 6, 8, 3] x) => (float y) { y = Resize<mode = "linear">(x, , s) }',
         s=np.array([1, 2, 3, 1], np.float32),
     )
-    graphs = onnx_torch.prepare(source, disabled_passes=["resampling"]).graphs()
+    graphs = onnx_torch.prepare(source, disabled_passes=["kernels"]).graphs()
     assert "onnx_torch::resampled" in graphs["translate"]
     assert "onnx_torch::resampled" not in graphs["expand"]
     assert "aten::index_select" in graphs["expand"]
     plain = onnx_torch.prepare(source, optimize=False)
     assert "onnx_torch::resampled" not in plain.graphs()["translate"]
-    check_equal(source, [floats(1, 6, 8, 3)], disabled_passes=["resampling"])
+    check_equal(source, [floats(1, 6, 8, 3)], disabled_passes=["kernels"])
 
 
 def test_resampling_of_nothing_stays_an_error():
@@ -2548,7 +2548,7 @@ def test_passes_are_listed_and_left_out_by_name():
     assert onnx_torch.prepare(CONV_RELU, disabled_passes=["pack"]).options["disabled_passes"] == {"pack"}
     with pytest.raises(
         onnx_torch.InputError,
-        match='no pass "packed" to disable; there are recurrent_steps, resampling, dynamic_quantization',
+        match='no pass "packed" to disable; there are fold, kernels, recurrent_steps, quantized',
     ):
         onnx_torch.prepare(CONV_RELU, disabled_passes=["packed"])
 

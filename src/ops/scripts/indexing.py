@@ -95,6 +95,7 @@ def compress(input: Tensor, condition: Tensor, axis: Optional[int]) -> Tensor:
     return torch.index_select(input, axis, kept)
 
 
+@kept
 def top_k_by_sort(x: Tensor, k: int, axis: int, largest: bool) -> Tuple[Tensor, Tensor]:
     values, indices = torch.sort(x, stable=True, dim=axis, descending=largest)
     return torch.narrow(values, axis, 0, k), torch.narrow(indices, axis, 0, k)
@@ -113,6 +114,7 @@ def ordinals(x: Tensor) -> Tensor:
 
 # Of equal elements the one with the lower index comes first, which ATen's topk leaves open: so the index becomes the
 # low half of what it compares. Much faster than sorting them all.
+@kept
 def top_k_by_key(x: Tensor, k: int, axis: int, largest: bool) -> Tuple[Tensor, Tensor]:
     numbers = torch.arange(x.size(axis), device=x.device)
     low = torch.bitwise_not(numbers) if largest else numbers

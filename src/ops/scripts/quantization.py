@@ -32,7 +32,28 @@ def dynamic_quantize_linear(x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
     return y.to(torch.uint8), scale, zero_point.to(torch.uint8)
 
 
+# Numbers in steps of `scale` from `zero_point`, or without one in steps of one, as the nearest integers within a range.
+@kept
+def quantize_linear(
+    x: Tensor, scale: Optional[Tensor], zero_point: Optional[Tensor], low: int, high: int, dtype: int
+) -> Tensor:
+    y = torch.round(x if scale is None else x / scale)
+    if zero_point is not None:
+        y = y + zero_point
+    return torch.clamp(y, low, high).to(dtype)
+
+
+# What integers stand for, in a floating type; without a scale, how many steps they are away from their zero point.
+@kept
+def dequantize_linear(x: Tensor, scale: Optional[Tensor], zero_point: Optional[Tensor], dtype: int) -> Tensor:
+    y = x.to(dtype)
+    if zero_point is not None:
+        y = y - zero_point
+    return y if scale is None else y * scale
+
+
 # The scale or zero point of a matrix: one for all, or one for each row.
+@kept
 def per_row(parameter: Tensor) -> Tensor:
     if parameter.numel() == 1:
         return one_for_all(parameter)
@@ -40,9 +61,11 @@ def per_row(parameter: Tensor) -> Tensor:
 
 
 # … or one for each column.
+@kept
 def per_column(parameter: Tensor) -> Tensor:
     return one_for_all(parameter) if parameter.numel() == 1 else parameter
 
 
+@kept
 def int32_of(sums: Tensor) -> Tensor:
     return torch.round(sums).to(torch.int64).to(torch.int32)

@@ -5,8 +5,8 @@
 
 namespace onnxtorch {
 
-// Finds weighted sums of elements along an axis, as Resize takes them.
-void find_resampling(Program& program);
+// Computes by an operator of its own each script that has one.
+void take_kernels(Program& program);
 
 // Computes what is of a type for which this CPU has no instructions in float32, from end to end of what hangs together:
 // values are rounded where they leave it, to a cast of the model's, an output or an operator that is left as it is.
@@ -25,7 +25,6 @@ void replace_pools(Program& program);
 // Computes softmax, LayerNorm, RMSNorm, and what classifiers do with the scores of a few classes, row by row.
 void replace_rows(Program& program);
 void find_running(Program& program);  // of these: running sums and products
-void find_top_k(Program& program);    // and the k largest or smallest elements
 
 // Finds rotary position embeddings, as exporters write them out: the halves of each row are turned by an angle for each
 // element.
@@ -39,12 +38,9 @@ void replace_copies(Program& program);
 // Lays out the weights of directions of recurrent layers that ATen has none for.
 void find_recurrent_steps(Program& program);
 
-// DynamicQuantizeLinear becomes one operator.
-void find_dynamic_quantization(Program& program);
-
 // QuantizeLinear and DequantizeLinear of 8 bits become operators, and what lies between them is done on the bytes.
 void find_quantized(Program& program);
-void find_integer_products(Program& program);  // of these: ConvInteger and MatMulInteger
+void find_integer_products(Program& program);  // of these: DynamicQuantizeLinear, ConvInteger and MatMulInteger
 
 // Convolutions and matrix products with constant weights become packed operators, with the steps after them:
 // activations, additions and products element by element.

@@ -97,7 +97,6 @@ void replace_rows(Program& program) {
   find_normalized_rows(program);
   find_labels(program);
   replace_operators(program);
-  find_top_k(program);
   find_running(program);
 }
 

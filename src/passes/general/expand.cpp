@@ -10,11 +10,17 @@ namespace {
 
 namespace jit = torch::jit;
 
-// Tells the type and sizes of a value, where all are known.
-void tell(Facts& facts, const jit::Value* value) {
+// Tells the type and sizes of a value; `open` counts the sizes that are not known.
+void tell(Facts& facts, const jit::Value* value, size_t& open) {
   const auto type = type_of(value);
-  const auto sizes = type ? value->type()->expectRef<c10::TensorType>().sizes().concrete_sizes() : std::nullopt;
-  if (sizes) facts.set_shape(value, *type, *sizes);
+  const auto sizes = type ? value->type()->expectRef<c10::TensorType>().sizes().sizes() : std::nullopt;
+  if (!sizes) return;
+  std::vector<std::vector<int64_t>> trials(Facts::trial_sizes(0).size());
+  for (const auto& size : *sizes) {
+    const auto tried = size ? std::vector<int64_t>(trials.size(), *size) : Facts::trial_sizes(open++);
+    for (size_t i = 0; i < trials.size(); ++i) trials[i].push_back(tried[i]);
+  }
+  facts.set_shapes(value, *type, trials);
 }
 
 }  // namespace
@@ -27,11 +33,14 @@ bool has_kept_scripts(const Program& program) {
 
 void expand(Program& program) {
   for_each_node(program.graph->block(), [&](jit::Node* node) {
+    if (!kept_script(node->kind())) return;
     Facts facts;
-    for (const jit::Value* input : node->inputs()) tell(facts, input);
+    size_t open = 0;
+    for (const jit::Value* input : node->inputs()) tell(facts, input, open);
     write_out(node, facts);
   });
   infer_types(program.graph->block());
+  fold(program);
 }
 
 }  // namespace onnxtorch

@@ -8,7 +8,7 @@ namespace onnxtorch {
 // Decides what the known sizes decide: loops over dimensions, lists of them, branches.
 void fold(Program& program);
 
-// Writes out the scripts that are still one node each, as no pass has taken them.
+// Writes out the scripts that are still one node each, as no pass has taken them, and folds what they are made of.
 bool has_kept_scripts(const Program& program);
 void expand(Program& program);
 

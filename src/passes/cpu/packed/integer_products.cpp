@@ -1,8 +1,6 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/jit/ir/ir.h>
 
-#include <cmath>
-
 #include "graph/constants.h"
 #include "graph/known_type.h"
 #include "graph/symbols.h"
@@ -12,7 +10,6 @@
 #include "passes/cpu/packed/integer_weight.h"
 #include "passes/cpu/packed/nodes.h"
 #include "passes/cpu/passes.h"
-#include "passes/general/passes.h"
 
 namespace onnxtorch {
 namespace {
@@ -20,23 +17,22 @@ namespace {
 namespace jit = torch::jit;
 using c10::Symbol;
 
-const auto kDynamicQuantizeLinear = Symbol::fromQualString("onnx_torch::dynamic_quantize_linear");
-const auto kDynamicQuantize = Symbol::fromQualString("onnx_torch::dynamic_quantize");
+const auto kInt32Of = Symbol::fromQualString("onnx_torch::int32_of");
+const auto kPerRow = Symbol::fromQualString("onnx_torch::per_row");
 const auto kIntegerProduct = Symbol::fromQualString("onnx_torch::integer_product");
 
-// Where sizes are open, the graph asks whether the scale and the zero point of a dynamic quantization have one element.
-bool answer_numel(jit::Graph& graph) {
-  bool found = false;
-  for_each_node(graph.block(), [&](jit::Node* node) {
-    if (!node->matches("aten::numel(Tensor self) -> int")) return;
-    const jit::Value* of = node->input(0);
-    while (of->node()->matches(kTo)) of = of->node()->input(0);
-    if (of->node()->kind() != kDynamicQuantize || of->offset() == 0) return;
-    const jit::WithInsertPoint at(node);
-    node->output()->replaceAllUsesWith(graph.insertConstant(1));
-    found = true;
+// DynamicQuantizeLinear becomes one operator. Whatever its input is, the type of each result is known, and that the
+// last two are numbers.
+void find_dynamic_quantization(jit::Graph& graph) {
+  for_each_node(graph.block(), [](jit::Node* node) {
+    if (node->kind() != kDynamicQuantizeLinear) return;
+    const c10::ScalarType types[] = {c10::kByte, c10::kFloat, c10::kByte};
+    for (size_t i = 0; i < 3; ++i) {
+      const auto type = node->output(i)->type()->expectRef<c10::TensorType>().withScalarType(types[i]);
+      node->output(i)->setType(i == 0 ? type : type->withSizes({}));
+    }
+    replace(node, "onnx_torch::dynamic_quantize", node->inputs());
   });
-  return found;
 }
 
 // The result of a product in int32 as it is translated, with what is taken off its operands.
@@ -66,7 +62,7 @@ class Recognition {
   }
 
   jit::Value* instead(const jit::Node* node) {
-    if (node->matches(kTo)) return integer_product(node);
+    if (node->kind() == kInt32Of) return integer_product(node->input(0)->node());
     if (node->matches(kMul)) return times_scale(node);
     if (node->matches(kAdd)) return plus_addend(node);
     if (node->matches(kRelu)) return without_negative(node);
@@ -79,12 +75,9 @@ class Recognition {
     return fits ? node->input(0) : nullptr;
   }
 
-  // int32(int64(round(product of (x - zero_point) and (weight - zero_point)))).
+  // The node as a product of whole numbers.
   jit::Value* integer_product(const jit::Node* node) {
-    const jit::Value* const wide = cast_to(node, c10::kInt);
-    const jit::Value* const rounded = wide ? cast_to(wide->node(), c10::kLong) : nullptr;
-    const jit::Node* const round = rounded ? as(rounded, kRound) : nullptr;
-    const auto product = round ? product_of(round->input(0)->node()) : std::nullopt;
+    const auto product = product_of(node);
     const auto operation =
         product ? packed_integers(product->node, product->weight, constants_) : c10::intrusive_ptr<Packed>();
     if (!operation) return nullptr;
@@ -105,12 +98,13 @@ class Recognition {
     if (!weight) return {};
     const jit::Node* const padding = as(node->input(0), kPad);
     if (padding && constants_.number(padding->input(2)) != 0.0) return {};
-    jit::Value* const given = padding ? padding->input(0) : node->input(0);
-    const jit::Node* const less = as(given, kSub);
-    if (less && constants_.number(less->input(2)) != 1.0) return {};
-    jit::Value* const x = as_8_bit(less ? less->input(0) : given);
-    if (!x) return {};
-    jit::Value* const zero_point = less ? single_number(less->input(1), *type_of(x)) : constant(0, *type_of(x));
+    const jit::Node* const steps = as(padding ? padding->input(0) : node->input(0), kDequantizeLinear);
+    if (!steps || !steps->input(1)->mustBeNone()) return {};
+    jit::Value* const x = steps->input(0);
+    const auto type = type_of(x);
+    if (!type || !is_8_bit(*type)) return {};
+    jit::Value* const zero_point =
+        steps->input(2)->mustBeNone() ? constant(0, *type) : single_number(steps->input(2), *type);
     if (!zero_point) return {};
     return Product{node, padding ? padded(padding, x, zero_point) : x, zero_point, *weight};
   }
@@ -128,29 +122,15 @@ class Recognition {
     return bind_constant(program_, at::scalar_tensor(number, type));
   }
 
-  // The one number of this type that the value holds in a floating type.
+  // The one number of this type that the value holds in a floating type, maybe in another shape.
   jit::Value* single_number(const jit::Value* value, c10::ScalarType type) {
-    if (const auto number = constants_.number(value)) {
-      const double low = type == c10::kByte ? 0 : -128;
-      return *number >= low && *number <= low + 255 && *number == std::trunc(*number) ? constant(*number, type)
-                                                                                      : nullptr;
-    }
-    jit::Value* const of = as_8_bit(value);
-    return of && type_of(of) == type && is_single(of) ? of : nullptr;
-  }
-
-  // The numbers of 8 bits that the value holds in a floating type, maybe in another shape.
-  jit::Value* as_8_bit(const jit::Value* value) const {
+    if (const auto number = constants_.number(value))
+      return is_8_bit_number(*number, type) ? constant(*number, type) : nullptr;
     const jit::Node* node = value->node();
-    if (node->matches(kReshape)) node = node->input(0)->node();
-    jit::Value* const of_float = cast_to(node, c10::kFloat);
-    jit::Value* const of = of_float ? of_float : cast_to(node, c10::kDouble);
-    return of && is_8_bit(type_of(of).value_or(c10::kFloat)) ? of : nullptr;
-  }
-
-  // Whether it is known to have one element.
-  static bool is_single(const jit::Value* value) {
-    return value->type()->expectRef<c10::TensorType>().numel() == size_t{1};
+    if (node->kind() == c10::aten::reshape || node->kind() == kPerRow) node = node->input(0)->node();
+    jit::Value* const of = node->matches(kTo) ? node->input(0) : nullptr;
+    const bool is_single = of && of->type()->expectRef<c10::TensorType>().numel() == size_t{1};
+    return is_single && type_of(of) == type ? of : nullptr;
   }
 
   // --- What follows a product ---
@@ -216,26 +196,8 @@ class Recognition {
 
 }  // namespace
 
-void find_dynamic_quantization(Program& program) {
-  register_onednn();
-  jit::Graph& graph = *program.graph;
-  for_each_node(graph.block(), [&](jit::Node* node) {
-    if (node->kind() != kDynamicQuantizeLinear) return;
-    const jit::WithInsertPoint at(node);
-    jit::Node* const quantize = graph.insertNode(graph.create(kDynamicQuantize, node->inputs(), 3));
-    quantize->setSourceRange(node->sourceRange());
-    const c10::ScalarType types[] = {c10::kByte, c10::kFloat, c10::kByte};
-    for (size_t i = 0; i < 3; ++i) {
-      const auto type = type_like(node->output(i), types[i]);
-      quantize->output(i)->setType(i == 0 ? type : type->withSizes({}));
-    }
-    node->replaceAllUsesWith(quantize);
-    node->destroy();
-  });
-}
-
 void find_integer_products(Program& program) {
-  if (answer_numel(*program.graph)) fold(program);
+  find_dynamic_quantization(*program.graph);
   Recognition(program).run();
 }
 

@@ -25,10 +25,14 @@ std::optional<IntegerWeight> as_integers(const at::Tensor& weight, int64_t chann
 
 }  // namespace
 
+bool is_computed_of_inputs(const jit::Node* node) {
+  return (node->kind().is_aten() || node->kind() == kDequantizeLinear) && node->outputs().size() == 1;
+}
+
 std::optional<c10::IValue> computed_value(const jit::Value* value, const Constants& constants) {
   if (auto known = constants(value)) return known;
   const jit::Node* const node = value->node();
-  if (!node->kind().is_aten() || node->outputs().size() != 1) return {};
+  if (!is_computed_of_inputs(node)) return {};
   jit::Stack stack;
   for (const jit::Value* input : node->inputs()) {
     auto known = computed_value(input, constants);
@@ -55,14 +59,15 @@ std::optional<IntegerWeight> integer_weight(const jit::Value* value, int64_t cha
     const bool fits = known->defined() && known->is_floating_point() && known->numel() > 0 && known->dim() > 1;
     return fits ? as_integers(*known, channel_dim) : std::nullopt;
   }
-  const jit::Node* const less = as(value, kSub);
-  if (less && constants.number(less->input(2)) != 1.0) return {};
-  const auto zero_points = less ? computed(less->input(1), constants) : at::zeros({1}, c10::kFloat);
-  const jit::Node* const cast = less ? less->input(0)->node() : value->node();
-  const auto type = cast->matches(kTo) ? constants.get<at::ScalarType>(cast->input(1)) : std::nullopt;
-  if (!zero_points || (type != c10::kFloat && type != c10::kDouble)) return {};
-  const auto numbers = computed(cast->input(0), constants);
-  if (!numbers || !numbers->defined() || !is_8_bit(numbers->scalar_type())) return {};
+  const jit::Node* const steps = as(value, kDequantizeLinear);
+  return steps && steps->input(1)->mustBeNone() ? weight_of(steps, channel_dim, constants) : std::nullopt;
+}
+
+std::optional<IntegerWeight> weight_of(const jit::Node* node, int64_t channel_dim, const Constants& constants) {
+  const auto numbers = computed(node->input(0), constants);
+  const auto zero_points =
+      node->input(2)->mustBeNone() ? at::zeros({1}, c10::kFloat) : computed(node->input(2), constants);
+  if (!zero_points || !numbers || !numbers->defined() || !is_8_bit(numbers->scalar_type())) return {};
   const bool fits = numbers->dim() > 1 && numbers->numel() > 0 &&
                     is_along(*zero_points, channel_dim, numbers->size(channel_dim), numbers->dim());
   return fits ? std::optional(IntegerWeight{*numbers, zero_points->to(c10::kInt)}) : std::nullopt;

@@ -10,6 +10,9 @@
 
 namespace onnxtorch {
 
+// Whether the node is an operator whose only result follows from its inputs.
+bool is_computed_of_inputs(const torch::jit::Node* node);
+
 // What follows from constants alone.
 std::optional<c10::IValue> computed_value(const torch::jit::Value* value, const Constants& constants);
 std::optional<at::Tensor> computed(const torch::jit::Value* value, const Constants& constants);
@@ -22,6 +25,9 @@ bool is_along(const at::Tensor& t, int64_t dim, int64_t size, int64_t dims);
 struct IntegerWeight {
   at::Tensor numbers, zero_points;
 };
+
+// The weight of which the node, a DequantizeLinear, has the numbers and the zero points.
+std::optional<IntegerWeight> weight_of(const torch::jit::Node* node, int64_t channel_dim, const Constants& constants);
 
 // The weight that the value is, as floats less their zero points.
 std::optional<IntegerWeight> integer_weight(const torch::jit::Value* value, int64_t channel_dim,

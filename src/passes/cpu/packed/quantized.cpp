@@ -71,7 +71,7 @@ class Recognition {
 
   // Whether the node's result follows from constants alone, so that it is computed once anyway.
   bool note_constant(const jit::Node* node) {
-    if (!node->kind().is_aten() || node->outputs().size() != 1) return false;
+    if (!is_computed_of_inputs(node)) return false;
     for (const jit::Value* input : node->inputs()) {
       if (!is_constant(input)) return false;
     }
@@ -82,8 +82,8 @@ class Recognition {
 
   jit::Value* bytes_instead(jit::Node* node) {
     if (node->outputs().size() != 1) return nullptr;
-    if (jit::Value* const result = dequantized(node)) return result;
-    if (jit::Value* const result = quantized(node)) return result;
+    if (node->kind() == kDequantizeLinear) return node->input(1)->mustBeNone() ? nullptr : dequantized(node);
+    if (node->kind() == kQuantizeLinear) return quantized(node);
     if (jit::Value* const result = pooled(node)) return result;
     if (jit::Value* const result = picked(node)) return result;
     return moved(node);
@@ -98,34 +98,29 @@ class Recognition {
     return known->item<double>();
   }
 
-  // A number that a type of 8 bits has.
+  // A number that a type of 8 bits has; zero where there is none.
   std::optional<int64_t> zero_point_for(const jit::Value* value, const jit::Value* x, at::ScalarType type) const {
+    if (value->mustBeNone()) return 0;
     const auto known = scalar_for(value, x);
-    const double low = type == c10::kByte ? 0 : -128;
-    const bool fits = known && *known >= low && *known <= low + 255 && *known == std::trunc(*known);
-    return fits ? std::optional(static_cast<int64_t>(*known)) : std::nullopt;
+    return known && is_8_bit_number(*known, type) ? std::optional(static_cast<int64_t>(*known)) : std::nullopt;
   }
 
-  // A positive scale that is no subnormal number.
+  // A positive scale that is no subnormal number; one where there is none.
   std::optional<double> scale_for(const jit::Value* value, const jit::Value* x) const {
+    if (value->mustBeNone()) return 1;
     if (type_of(value) != c10::kFloat) return {};
     const auto known = scalar_for(value, x);
     return known && std::isfinite(*known) && *known >= std::numeric_limits<float>::min() ? known : std::nullopt;
   }
 
-  // (float(x) - zero_point) * scale.
-  jit::Value* dequantized(jit::Node* node) {
-    if (!node->matches(kMul)) return nullptr;
-    const jit::Node* const less = as(node->input(0), kSub);
-    if (less && constants_.number(less->input(2)) != 1.0) return nullptr;
-    const jit::Value* const x = less ? less->input(0) : node->input(0);
-    const jit::Node* const cast = as(x, kTo);
-    if (!cast || constants_.get<int64_t>(cast->input(1)) != static_cast<int64_t>(c10::kFloat)) return nullptr;
-    const auto type = type_of(cast->input(0));
+  // A DequantizeLinear of 8 bits, by one scale and zero point.
+  jit::Value* dequantized(const jit::Node* node) {
+    jit::Value* const x = node->input(0);
+    const auto type = type_of(x);
     const auto scale = scale_for(node->input(1), x);
     if (!type || !is_8_bit(*type) || !scale) return nullptr;
-    const auto zero_point = less ? zero_point_for(less->input(1), x, *type) : 0;
-    return zero_point ? dequantize(cast->input(0), *scale, *zero_point) : nullptr;
+    const auto zero_point = zero_point_for(node->input(2), x, *type);
+    return zero_point ? insert(kDequantize, {x, *scale, *zero_point}, c10::kFloat) : nullptr;
   }
 
   // What is inserted stands for the node that is visited.
@@ -135,35 +130,16 @@ class Recognition {
     return result;
   }
 
-  jit::Value* dequantize(jit::Value* x, double scale, int64_t zero_point) {
-    return insert(kDequantize, {x, scale, zero_point}, c10::kFloat);
-  }
-
-  // As 8 bits: clamp(round(x / scale) + zero_point, low, high).
-  jit::Value* quantized(jit::Node* node) {
-    if (!node->matches(kTo)) return nullptr;
-    const auto to = constants_.get<int64_t>(node->input(1));
-    if (!to || !is_8_bit(static_cast<at::ScalarType>(*to))) return nullptr;
-    const auto type = static_cast<at::ScalarType>(*to);
-    const jit::Node* const clamp =
-        as(node->input(0), "aten::clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor");
-    if (!clamp) return nullptr;
-    const auto low = constants_.number(clamp->input(1)), high = constants_.number(clamp->input(2));
-    if (!low || !high) return nullptr;
-    const jit::Node* const sum = as(clamp->input(0), kAdd);
-    const jit::Node* const round = as(sum ? sum->input(0) : clamp->input(0), kRound);
-    if (!round || (sum && constants_.number(sum->input(2)) != 1.0)) return nullptr;
-    const auto known = sum ? zero_point_for(sum->input(1), round->input(0), type) : 0;
-    if (!known) return nullptr;
-    const int64_t zero_point = *known;
-    if (jit::Value* const product = in_units(round->input(0)))
-      return quantize(product, 1, zero_point, static_cast<int64_t>(*low), static_cast<int64_t>(*high), type);
-    const jit::Node* const ratio = as(round->input(0), kDiv);
-    // Both operands of a division are of one type.
-    if (!ratio || type_of(ratio->input(0)).value_or(c10::kFloat) != c10::kFloat) return nullptr;
-    const auto scale = scale_for(ratio->input(1), ratio->input(0));
-    if (!scale) return nullptr;
-    return quantize(ratio->input(0), *scale, zero_point, static_cast<int64_t>(*low), static_cast<int64_t>(*high), type);
+  // A QuantizeLinear to 8 bits, by one scale and zero point.
+  jit::Value* quantized(const jit::Node* node) {
+    jit::Value* const x = node->input(0);
+    const auto type = constants_.get<at::ScalarType>(node->input(5));
+    const auto low = constants_.get<int64_t>(node->input(3)), high = constants_.get<int64_t>(node->input(4));
+    const auto scale = scale_for(node->input(1), x);
+    if (!type || !is_8_bit(*type) || !low || !high || !scale) return nullptr;
+    const auto zero_point = zero_point_for(node->input(2), x, *type);
+    jit::Value* const given = node->input(1)->mustBeNone() ? in_units(x) : x;
+    return zero_point && given ? quantize(given, *scale, *zero_point, *low, *high, *type) : nullptr;
   }
 
   jit::Value* quantize(jit::Value* x, double scale, int64_t zero_point, int64_t low, int64_t high,
@@ -274,8 +250,8 @@ class Recognition {
   // Rows of a dequantized table, as of words: its numbers are picked, and no wider table is made.
   jit::Value* picked(jit::Node* node) {
     if (!node->matches("aten::index_select(Tensor self, int dim, Tensor index) -> Tensor")) return nullptr;
-    if (!constant_.contains(node->input(0))) return nullptr;
-    const jit::Value* const table = dequantized(node->input(0)->node());
+    const jit::Node* const given = as(node->input(0), kDequantizeLinear);
+    const jit::Value* const table = given && constant_.contains(given->output()) ? dequantized(given) : nullptr;
     if (!table) return nullptr;
     const jit::Node* const of = table->node();
     return insert(kDequantize, {move(node, of->input(0)), of->input(1), of->input(2)}, c10::kFloat);
@@ -428,17 +404,9 @@ class Recognition {
       same->replaceInput(0, inside);
       return moved(same);
     }
-    const jit::Node* const less = as(value, kSub);
-    if (less && constants_.number(less->input(2)) != 1.0) return nullptr;
-    const jit::Node* const cast = as(less ? less->input(0) : value, kTo);
-    const auto of = cast ? type_of(cast->input(0)) : std::nullopt;
-    if (!of || !is_8_bit(*of)) return nullptr;
-    const auto zero_point = less ? zero_point_for(less->input(1), less->input(0), *of) : 0;
-    if (!zero_point) return nullptr;
-    const auto type = constants_.get<at::ScalarType>(cast->input(1));
-    if (type != c10::kFloat && type != c10::kDouble) return nullptr;
-    jit::Value* const result = dequantize(cast->input(0), 1, *zero_point);
-    take_sizes(result, value);
+    const jit::Node* const steps = as(value, kDequantizeLinear);
+    jit::Value* const result = steps && steps->input(1)->mustBeNone() ? dequantized(steps) : nullptr;
+    if (result) take_sizes(result, value);
     return result;
   }
 
@@ -449,10 +417,10 @@ class Recognition {
       if (!found || found->weight.numbers.dim() != 2) return {};
       return ScaledWeight{{found->weight.numbers.t(), found->weight.zero_points}, found->scales};
     }
-    const jit::Node* const times = as(value, kMul);
-    const auto scales = times ? constants_.tensor(times->input(1)) : std::nullopt;
+    const jit::Node* const given = as(value, kDequantizeLinear);
+    const auto scales = given ? constants_.tensor(given->input(1)) : std::nullopt;
     if (!scales || !scales->defined() || scales->scalar_type() != c10::kFloat) return {};
-    const auto weight = integer_weight(times->input(0), axis, constants_);
+    const auto weight = weight_of(given, axis, constants_);
     if (!weight || !is_along(*scales, axis, weight->numbers.size(axis), weight->numbers.dim())) return {};
     if (!is_finite(*scales)) return {};
     return ScaledWeight{*weight, scales->reshape(-1)};
@@ -465,21 +433,13 @@ class Recognition {
   jit::SourceRange source_;
 };
 
-// Whether there is anything of 8 bits.
+// Whether there may be anything of 8 bits.
 bool has_bytes(const Program& program) {
   const auto is_of_bytes = [](const jit::Value* value) { return is_8_bit(type_of(value).value_or(c10::kFloat)); };
-  bool found = std::ranges::any_of(program.graph->inputs(), is_of_bytes) ||
-               std::ranges::any_of(program.bound, [](const Bound& bound) {
-                 return bound.value.isTensor() && bound.value.toTensor().defined() &&
-                        is_8_bit(bound.value.toTensor().scalar_type());
-               });
-  const Constants constants(program);
+  bool found = std::ranges::any_of(program.graph->inputs(), is_of_bytes);
   for_each_node(program.graph->block(), [&](const jit::Node* node) {
-    if (found) return;
-    found = std::ranges::any_of(node->outputs(), is_of_bytes);
-    if (found || node->kind() != c10::aten::to) return;
-    const auto to = constants(node->input(1));
-    found = to && to->isInt() && is_8_bit(static_cast<at::ScalarType>(to->toInt()));
+    found |= node->kind() == kQuantizeLinear || node->kind() == kDequantizeLinear ||
+             node->kind() == kDynamicQuantizeLinear || std::ranges::any_of(node->outputs(), is_of_bytes);
   });
   return found;
 }

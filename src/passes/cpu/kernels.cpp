@@ -1,0 +1,40 @@
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <string_view>
+
+#include "graph/walk.h"
+#include "graph/writes.h"
+#include "kernels/cpu/operators.h"
+#include "passes/cpu/passes.h"
+
+namespace onnxtorch {
+namespace {
+
+namespace jit = torch::jit;
+
+// A script that is kept, and an operator that computes the same of the same arguments.
+struct Kernel {
+  std::string_view script;
+  const char* name;
+};
+
+constexpr Kernel kKernels[] = {
+    {"onnx_torch::resampled", "onnx_torch::resample"},
+    {"onnx_torch::top_k_by_key", "onnx_torch::top_k"},
+    {"onnx_torch::top_k_by_sort", "onnx_torch::top_k"},
+};
+
+}  // namespace
+
+void take_kernels(Program& program) {
+  register_resample();
+  register_top_k();
+  for_each_node(program.graph->block(), [](jit::Node* node) {
+    for (const Kernel& kernel : kKernels) {
+      if (node->kind().toQualString() == kernel.script) replace(node, kernel.name, node->inputs());
+    }
+  });
+  eliminate_dead_code(program.graph);
+}
+
+}  // namespace onnxtorch
