@@ -47,32 +47,17 @@ class Recognition {
   explicit Recognition(Program& program) : program_(program), graph_(*program.graph), constants_(program) {}
 
   void run() {
-    for_each_node(graph_.block(), [&](jit::Node* node) { visit(node); });
+    replace_each(graph_, [&](const jit::Node* node) { return instead(node); });
     eliminate_dead_code(program_.graph);
   }
 
  private:
-  void visit(jit::Node* node) {
-    if (node->outputs().size() != 1) return;
-    const jit::WithInsertPoint at(node);
-    jit::Value* const result = instead(node);
-    if (!result) return;
-    result->setType(node->output()->type());
-    node->output()->replaceAllUsesWith(result);
-  }
-
   jit::Value* instead(const jit::Node* node) {
     if (node->kind() == kInt32Of) return integer_product(node->input(0)->node());
     if (node->matches(kMul)) return times_scale(node);
     if (node->matches(kAdd)) return plus_addend(node);
     if (node->matches(kRelu)) return without_negative(node);
     return nullptr;
-  }
-
-  // The value of which the node is a cast to this type.
-  jit::Value* cast_to(const jit::Node* node, at::ScalarType type) const {
-    const bool fits = node->matches(kTo) && constants_.get<int64_t>(node->input(1)) == static_cast<int64_t>(type);
-    return fits ? node->input(0) : nullptr;
   }
 
   // The node as a product of whole numbers.
@@ -82,12 +67,13 @@ class Recognition {
         product ? packed_integers(product->node, product->weight, constants_) : c10::intrusive_ptr<Packed>();
     if (!operation) return nullptr;
     jit::Value* const constant = bind_constant(program_, c10::IValue(operation));
-    return insert(kIntegerProduct, {product->x, constant, product->zero_point}, product->node);
+    return insert(kIntegerProduct, {product->x, constant, product->zero_point}, product->node, c10::kInt);
   }
 
-  jit::Value* insert(Symbol kind, at::ArrayRef<jit::Value*> inputs, const jit::Node* source) {
+  jit::Value* insert(Symbol kind, at::ArrayRef<jit::Value*> inputs, const jit::Node* source, c10::ScalarType type) {
     jit::Node* const node = graph_.insertNode(graph_.create(kind, inputs));
     node->setSourceRange(source->sourceRange());
+    node->output()->setType(c10::TensorType::get()->withScalarType(type));
     return node->output();
   }
 
@@ -142,7 +128,9 @@ class Recognition {
 
   jit::Value* times_scale(const jit::Node* node) {
     for (const size_t i : {0, 1}) {
-      jit::Value* const sums = cast_to(node->input(i)->node(), c10::kFloat);
+      const jit::Node* const cast = as(node->input(i), kTo);
+      const bool is_float = cast && constants_.get<at::ScalarType>(cast->input(1)) == c10::kFloat;
+      jit::Value* const sums = is_float ? cast->input(0) : nullptr;
       jit::Node* const product = sums ? only_for(sums, kIntegerProduct) : nullptr;
       if (!product || node->input(i)->uses().size() != 1 || !fits(node->input(1 - i), sums)) continue;
       return scaled(product, node->input(1 - i), {}, false);
@@ -186,7 +174,7 @@ class Recognition {
     const auto inputs = product->inputs();
     jit::Value* const list = graph_.insertNode(graph_.createList(c10::TensorType::get(), addends))->output();
     return insert(kScaledIntegerProduct, {inputs[0], inputs[1], inputs[2], scale, list, graph_.insertConstant(relu)},
-                  product);
+                  product, c10::kFloat);
   }
 
   Program& program_;

@@ -6,6 +6,9 @@
 
 #include <cmath>
 
+#include "graph/known_type.h"
+#include "graph/walk.h"
+
 namespace onnxtorch {
 
 // Scripts of src/ops/scripts/quantization.py.
@@ -20,6 +23,24 @@ inline const torch::jit::Node* as(const torch::jit::Value* value, const char* sc
 
 inline const torch::jit::Node* as(const torch::jit::Value* value, c10::Symbol kind) {
   return value->node()->kind() == kind ? value->node() : nullptr;
+}
+
+// The value's sizes are those of a value of the plain graph.
+inline void take_sizes(torch::jit::Value* value, const torch::jit::Value* plain) {
+  const auto type = type_of(value);
+  if (type) value->setType(plain->type()->expectRef<c10::TensorType>().withScalarType(type));
+}
+
+// Lets what `instead` inserts before a node stand for its only result; null leaves the node as it is.
+template <typename Instead>
+void replace_each(torch::jit::Graph& graph, const Instead& instead) {
+  for_each_node(graph.block(), [&](torch::jit::Node* node) {
+    const torch::jit::WithInsertPoint at(node);
+    torch::jit::Value* const result = instead(node);
+    if (!result) return;
+    take_sizes(result, node->output());
+    node->output()->replaceAllUsesWith(result);
+  });
 }
 
 inline bool is_8_bit(at::ScalarType type) { return type == c10::kByte || type == c10::kChar; }

@@ -46,27 +46,17 @@ class Recognition {
   explicit Recognition(Program& program) : program_(program), graph_(*program.graph), constants_(program) {}
 
   void run() {
-    for_each_node(graph_.block(), [&](jit::Node* node) { visit(node); });
+    replace_each(graph_, [&](jit::Node* node) { return instead(node); });
     eliminate_dead_code(program_.graph);
   }
 
  private:
-  void visit(jit::Node* node) {
-    if (note_constant(node)) return;
-    const jit::WithInsertPoint at(node);
+  jit::Value* instead(jit::Node* node) {
+    if (note_constant(node)) return nullptr;
     source_ = node->sourceRange();
     pool_bytes(node);
-    if (jit::Value* const result = bytes_instead(node)) {
-      take_sizes(result, node->output());
-      node->output()->replaceAllUsesWith(result);
-    } else {
-      keep_weight(node);
-    }
-  }
-
-  // The result's sizes are those of a value of the plain graph.
-  static void take_sizes(jit::Value* result, const jit::Value* plain) {
-    if (const auto type = type_of(result)) result->setType(type_like(plain, type));
+    if (is_product(node)) return with_weight_of_bytes(node);
+    return bytes_instead(node);
   }
 
   // Whether the node's result follows from constants alone, so that it is computed once anyway.
@@ -299,26 +289,24 @@ class Recognition {
   // The dimension of a product's weight that its result has, too.
   static int64_t channel_dim(const jit::Node* product) { return product->kind() == c10::aten::convolution ? 0 : 1; }
 
-  // A product of a dequantized tensor takes its weight in 8 bits, too.
-  void keep_weight(jit::Node* node) {
+  // A product of a dequantized tensor takes its weight in 8 bits, too, or becomes one that does.
+  jit::Value* with_weight_of_bytes(jit::Node* node) {
     const size_t x = node->kind() == c10::aten::addmm ? 1 : 0;
-    if (!is_product(node) || node->input(x)->node()->kind() != kDequantize) return;
+    if (node->input(x)->node()->kind() != kDequantize) return nullptr;
     const auto given = scaled_weight(node->input(x + 1), channel_dim(node));
-    if (!given || !fits(node, given->weight.numbers)) return;
+    if (!given || !fits(node, given->weight.numbers)) return nullptr;
     const onednn::ShiftedWeight shifted(given->weight.numbers, given->weight.zero_points, channel_dim(node));
     if (!shifted.has_shifts()) {
       jit::Value* const weight = dequantized_weight(node, shifted.numbers(), given->scales);
       weight->setType(node->input(x + 1)->type());
       node->replaceInput(x + 1, weight);
-      return;
+      return nullptr;
     }
     const jit::Node* const of = node->input(x)->node();
     const auto bias = bias_of(node);
-    if (!bias) return;
+    if (!bias) return nullptr;
     const at::Tensor unit = at::mul(given->scales, *constants_.number(of->input(1)));
-    jit::Value* const result =
-        scaled_product(node, of->input(0), *constants_.get<int64_t>(of->input(2)), given->weight, unit, *bias);
-    if (result) node->output()->replaceAllUsesWith(result);
+    return scaled_product(node, of->input(0), *constants_.get<int64_t>(of->input(2)), given->weight, unit, *bias);
   }
 
   static bool fits(const jit::Node* product, const at::Tensor& weight) {
