@@ -1,7 +1,6 @@
 #include "kernels/cpu/onednn/integer_product.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/util/accumulate.h>
 #include <c10/util/strides.h>
 
@@ -65,10 +64,10 @@ Numbers as_unsigned(const at::Tensor& x, int64_t zero_point) {
   return {at::bitwise_xor(x.view(c10::kByte), 128), zero_point + 128};
 }
 
-class PackedIntegers : public PackedIntegerProduct {
+class PackedIntegers : public ByteProduct<PackedIntegerProduct> {
  public:
   explicit PackedIntegers(const ShiftedWeight& weight)
-      : weight_(weight), laid_(weight.form(), [weight] { return weight.numbers(); }) {
+      : ByteProduct(weight.form(), [weight] { return weight.numbers(); }), weight_(weight) {
     weight_.forget_numbers();
   }
 
@@ -92,34 +91,17 @@ class PackedIntegers : public PackedIntegerProduct {
     return relu ? at::relu(y) : y;
   }
 
-  void expect(at::IntArrayRef sizes) const override {
-    if (!takes(sizes) || c10::multiply_integers(sizes) == 0) return;
-    if (cpu_features().int8_products) {
-      prepared(padded_sizes(sizes));
-    } else {
-      panels().lay_out(laid_);
-    }
-  }
-
-  std::vector<SavedWeights> saved() const override { return laid_.saved(); }
-  void take(std::vector<SavedWeights> saved) const override { laid_.take(saved); }
-
  protected:
-  virtual bool fits(at::IntArrayRef sizes) const = 0;
   // How many dimensions come after the channels' as ATen counts them.
   virtual int64_t dims_after_channels() const = 0;
-  virtual std::vector<int64_t> padded_sizes(at::IntArrayRef sizes) const = 0;
   // As the primitive takes it, with the zero point around it.
-  virtual at::Tensor padded(const Numbers& given) const = 0;
-  virtual Prepared prepare(at::IntArrayRef sizes) const = 0;
-  virtual const PanelProduct& panels() const = 0;
+  virtual at::Tensor with_padding(const Numbers& given) const = 0;
   // The sum of what makes each row of the result.
   virtual at::Tensor row_sums(const at::Tensor& padded) const = 0;
   // The sums in double; x less its zero point.
   virtual at::Tensor in_double(const at::Tensor& x, const at::Tensor& weight) const = 0;
 
   ShiftedWeight weight_;  // but for its numbers
-  const LaidWeight laid_;
 
  private:
   struct Sums {
@@ -127,23 +109,13 @@ class PackedIntegers : public PackedIntegerProduct {
     Correction correction;
   };
 
-  bool takes(at::IntArrayRef sizes) const {
-    return fits(sizes) && (cpu_features().int8_products || panels().is_possible());
-  }
-
-  std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes) const {
-    std::vector<int64_t> key(sizes.begin(), sizes.end());
-    key.push_back(at::get_num_threads());  // a primitive divides its work when it is made
-    return recent_.get(key, [&] { return prepare(sizes); });
-  }
-
   // Of x and the numbers of the weight. oneDNN's zero points would make the sums floats, which are not exact.
   std::optional<Sums> sums_of(const at::Tensor& x, const at::Tensor& zero_point) const {
     const bool fit = (x.scalar_type() == c10::kByte || x.scalar_type() == c10::kChar) && x.numel() > 0 &&
                      zero_point.numel() == 1 && takes(x.sizes());
     if (!fit) return {};
     const Numbers numbers = as_unsigned(x, zero_point.item().toLong());
-    const at::Tensor source = padded(numbers);
+    const at::Tensor source = with_padding(numbers);
     if (!cpu_features().int8_products)
       return Sums{panels().sums(laid_, source), correction(source, numbers.zero_point)};
     const std::shared_ptr<const Prepared> p = prepared(source.sizes());
@@ -188,8 +160,6 @@ class PackedIntegers : public PackedIntegerProduct {
         .to(c10::kLong)
         .to(c10::kInt);
   }
-
-  mutable Recent<std::vector<int64_t>, Prepared> recent_{64};
 };
 
 Convolution without_padding(Convolution c) {
@@ -209,14 +179,14 @@ class IntegerConvolution final : public PackedIntegers {
   bool fits(at::IntArrayRef sizes) const override { return onednn::fits(convolution_, sizes); }
   int64_t dims_after_channels() const override { return static_cast<int64_t>(weight_.sizes().size()) - 2; }
 
-  std::vector<int64_t> padded_sizes(at::IntArrayRef sizes) const override {
+  std::vector<int64_t> padded(at::IntArrayRef sizes) const override {
     std::vector<int64_t> result = sizes.vec();
     for (size_t i = 2; i < result.size(); ++i) result[i] += 2 * convolution_.padding[i - 2];
     return result;
   }
 
-  at::Tensor padded(const Numbers& given) const override {
-    const std::vector<int64_t> sizes = padded_sizes(given.x.sizes()), strides = channels_last_strides(sizes);
+  at::Tensor with_padding(const Numbers& given) const override {
+    const std::vector<int64_t> sizes = padded(given.x.sizes()), strides = channels_last_strides(sizes);
     if (given.x.sizes() == at::IntArrayRef(sizes)) return arranged(given.x, strides);
     const at::Tensor result = at::empty_strided(sizes, strides, c10::kByte).fill_(given.zero_point);
     at::Tensor inside = result;
@@ -268,8 +238,7 @@ class IntegerLinear final : public PackedIntegers {
  private:
   bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == weight_.terms(); }
   int64_t dims_after_channels() const override { return 0; }
-  std::vector<int64_t> padded_sizes(at::IntArrayRef sizes) const override { return sizes.vec(); }
-  at::Tensor padded(const Numbers& given) const override { return given.x.contiguous(); }
+  at::Tensor with_padding(const Numbers& given) const override { return given.x.contiguous(); }
 
   Prepared prepare(at::IntArrayRef sizes) const override {
     return prepared_product(laid_.form(), sizes, Type::u8, Type::s32, false, attributes({}, {}), laid_);

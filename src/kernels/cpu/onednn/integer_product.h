@@ -2,9 +2,16 @@
 // CPUs where it cannot a kernel of our own; one pass over the sums accounts for zero points, and computes what follows.
 #pragma once
 
+#include <ATen/Parallel.h>
+#include <c10/util/accumulate.h>
+
+#include <memory>
+#include <utility>
 #include <vector>
 
+#include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/onednn/fused.h"
+#include "kernels/cpu/onednn/panel_product.h"
 
 namespace onnxtorch::onednn {
 
@@ -13,5 +20,48 @@ namespace onnxtorch::onednn {
 Prepared prepared_product(const at::Tensor& weight, at::IntArrayRef sizes, dnnl::memory::data_type source,
                           dnnl::memory::data_type result, bool has_bias, const dnnl::primitive_attr& attributes,
                           const LaidWeight& laid);
+
+// What products of 8 bits have in common, `Base` being how a packed operator runs: oneDNN computes them where this CPU
+// has instructions for them, else panels do.
+template <typename Base>
+class ByteProduct : public Base {
+ public:
+  template <typename... Weight>
+  explicit ByteProduct(Weight&&... weight) : laid_(std::forward<Weight>(weight)...) {}
+
+  void expect(at::IntArrayRef sizes) const override {
+    if (!takes(sizes) || c10::multiply_integers(sizes) == 0) return;
+    if (cpu_features().int8_products) {
+      prepared(padded(sizes));
+    } else {
+      panels().lay_out(laid_);
+    }
+  }
+
+  std::vector<SavedWeights> saved() const override { return laid_.saved(); }
+  void take(std::vector<SavedWeights> saved) const override { laid_.take(std::move(saved)); }
+
+ protected:
+  virtual bool fits(at::IntArrayRef sizes) const = 0;
+  // The sizes of the input as a primitive takes it.
+  virtual std::vector<int64_t> padded(at::IntArrayRef sizes) const { return sizes.vec(); }
+  virtual Prepared prepare(at::IntArrayRef sizes) const = 0;
+  virtual const PanelProduct& panels() const = 0;
+
+  bool takes(at::IntArrayRef sizes) const {
+    return fits(sizes) && (cpu_features().int8_products || panels().is_possible());
+  }
+
+  std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes) const {
+    std::vector<int64_t> key = sizes.vec();
+    key.push_back(at::get_num_threads());  // a primitive divides its work when it is made
+    return recent_.get(key, [&] { return prepare(sizes); });
+  }
+
+  const LaidWeight laid_;
+
+ private:
+  mutable Recent<std::vector<int64_t>, Prepared> recent_{64};
+};
 
 }  // namespace onnxtorch::onednn

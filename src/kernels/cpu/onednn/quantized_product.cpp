@@ -1,7 +1,5 @@
 // Convolutions and products of 8 bits: sums in int32, which are exact, then scaled, rounded and kept within range.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
-#include <c10/util/accumulate.h>
 #include <c10/util/strides.h>
 
 #include <limits>
@@ -35,17 +33,17 @@ bool is_narrower_than_type(const Quantization& q) {
 }
 
 // By oneDNN where this CPU has instructions for it, else by kernels of our own.
-class QuantizedProduct : public PackedProduct {
+class QuantizedProduct : public ByteProduct<PackedProduct> {
  public:
   QuantizedProduct(const at::Tensor& weight, const at::Tensor& bias, Quantized quantized, std::vector<PostOp> post_ops)
-      : quantized_(std::move(quantized)),
+      : ByteProduct(weight),
+        quantized_(std::move(quantized)),
         post_ops_(std::move(post_ops)),
         unit_(unit_of(quantized_, !post_ops_.empty()).contiguous()),
         bias_(!bias.defined()                          ? bias
               : quantized_.result && post_ops_.empty() ? at::div(bias, quantized_.result->scale).contiguous()
                                                        : bias.contiguous()),
-        zero_point_(at::full({1}, quantized_.input.zero_point, c10::kInt)),
-        laid_(weight) {}
+        zero_point_(at::full({1}, quantized_.input.zero_point, c10::kInt)) {}
 
   at::Tensor run(const at::Tensor& given, at::TensorList) const override {
     if (given.scalar_type() != quantized_.input.type || given.numel() == 0 || !takes(given.sizes()))
@@ -66,24 +64,9 @@ class QuantizedProduct : public PackedProduct {
     return y;
   }
 
-  void expect(at::IntArrayRef sizes) const override {
-    if (!takes(sizes) || c10::multiply_integers(sizes) == 0) return;
-    if (cpu_features().int8_products) {
-      prepared(sizes);
-    } else {
-      panels().lay_out(laid_);
-    }
-  }
-
-  std::vector<SavedWeights> saved() const override { return laid_.saved(); }
-  void take(std::vector<SavedWeights> saved) const override { laid_.take(saved); }
-
  protected:
-  virtual bool fits(at::IntArrayRef sizes) const = 0;
   virtual std::vector<int64_t> strides(at::IntArrayRef sizes) const = 0;
-  virtual Prepared prepare(at::IntArrayRef sizes) const = 0;
   virtual dnnl::memory::desc bias_of(const Prepared& p) const = 0;
-  virtual const PanelProduct& panels() const = 0;
   // The same on numbers that have been dequantized.
   virtual c10::intrusive_ptr<Packed> of_float(std::vector<PostOp> post_ops) const = 0;
 
@@ -114,19 +97,8 @@ class QuantizedProduct : public PackedProduct {
   const Quantized quantized_;
   const std::vector<PostOp> post_ops_;
   const at::Tensor unit_, bias_, zero_point_;
-  const LaidWeight laid_;
 
  private:
-  bool takes(at::IntArrayRef sizes) const {
-    return fits(sizes) && (cpu_features().int8_products || panels().is_possible());
-  }
-
-  std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes) const {
-    std::vector<int64_t> key(sizes.begin(), sizes.end());
-    key.push_back(at::get_num_threads());  // a primitive divides its work when it is made
-    return recent_.get(key, [&] { return prepare(sizes); });
-  }
-
   at::Tensor by_panels(const at::Tensor& x) const {
     const auto& to = quantized_.result;
     const int64_t zero_point = quantized_.input.zero_point;
@@ -146,7 +118,6 @@ class QuantizedProduct : public PackedProduct {
     return to ? quantize(y, to->scale, to->zero_point, to->low, to->high, to->type) : y;
   }
 
-  mutable Recent<std::vector<int64_t>, Prepared> recent_{64};
   mutable Once made_;
   mutable c10::intrusive_ptr<Packed> float_;
 };
