@@ -28,7 +28,7 @@ void find_dynamic_quantization(jit::Graph& graph) {
     if (node->kind() != kDynamicQuantizeLinear) return;
     const c10::ScalarType types[] = {c10::kByte, c10::kFloat, c10::kByte};
     for (size_t i = 0; i < 3; ++i) {
-      const auto type = node->output(i)->type()->expectRef<c10::TensorType>().withScalarType(types[i]);
+      const auto type = type_like(node->output(i), types[i]);
       node->output(i)->setType(i == 0 ? type : type->withSizes({}));
     }
     replace(node, "onnx_torch::dynamic_quantize", node->inputs());

@@ -28,7 +28,7 @@ inline const torch::jit::Node* as(const torch::jit::Value* value, c10::Symbol ki
 // The value's sizes are those of a value of the plain graph.
 inline void take_sizes(torch::jit::Value* value, const torch::jit::Value* plain) {
   const auto type = type_of(value);
-  if (type) value->setType(plain->type()->expectRef<c10::TensorType>().withScalarType(type));
+  if (type) value->setType(type_like(plain, type));
 }
 
 // Lets what `instead` inserts before a node stand for its only result; null leaves the node as it is.
