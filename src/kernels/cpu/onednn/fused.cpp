@@ -19,12 +19,6 @@
 #include "kernels/simd/largest.h"
 
 namespace onnxtorch::onednn {
-
-std::optional<at::Tensor> arranged_as(const Prepared& p, const at::Tensor& operand) {
-  if (operand.sizes() != at::IntArrayRef(p.sizes) || !is_plain(operand)) return {};
-  return arranged(operand, p.strides);
-}
-
 namespace {
 
 // oneDNN's max and min give the other operand for a NaN; ATen gives the NaN.
@@ -87,6 +81,16 @@ float bound_after(const PostOp& step, float before, float operand) {
 }
 
 char* data_of(const at::Tensor& t) { return static_cast<char*>(t.data_ptr()); }
+
+// The operands in the memory layout of the result; none where one is of another shape or type.
+std::optional<std::vector<at::Tensor>> arranged_as(const Prepared& p, at::TensorList operands) {
+  std::vector<at::Tensor> fitting;
+  for (const at::Tensor& operand : operands) {
+    if (operand.sizes() != at::IntArrayRef(p.sizes) || !is_plain(operand)) return {};
+    fitting.push_back(arranged(operand, p.strides));
+  }
+  return fitting;
+}
 
 std::vector<PostOp> with_sum(std::vector<PostOp> steps) {
   if (!steps.empty() && steps.front().kind == PostOp::Kind::Add) steps.front().kind = PostOp::Kind::Sum;
@@ -163,7 +167,7 @@ void Fused::expect(at::IntArrayRef sizes) const {
   }
 }
 
-// With one operand for each Add and Mul.
+// Runs the primitive from memory to memory, with that of one operand for each Add and Mul.
 void Fused::execute(const Prepared& p, char* x, char* y, Steps steps, std::vector<char*> operands) const {
   Call call(p.frames);
   call.with(DNNL_ARG_SRC, p.source, x).with(DNNL_ARG_WEIGHTS, p.weight.memory).with(DNNL_ARG_DST, p.result, y);
@@ -182,46 +186,63 @@ void Fused::execute(const Prepared& p, char* x, char* y, Steps steps, std::vecto
   execute(*p.rest, x + p.source.get_size(), y + p.result.get_size(), steps, std::move(operands));
 }
 
-at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
-  const auto plainly = [&] { return apply(by_aten(given).to(result_), post_ops_, operands); };
-  if (!is_plain(given, form_.scalar_type()) || !fits(given.sizes())) return plainly();
-  if (given.is_contiguous() && rows_taken(given.sizes())) return run_rows(given, operands);
-  const at::Tensor x = arranged(given, strides(given.sizes()));
+// Runs the primitive with one operand for each step that is no activation. A Sum's becomes the result.
+at::Tensor Fused::execute(const Prepared& p, const at::Tensor& x, Steps steps, at::TensorList operands) const {
+  const bool sums = !steps.empty() && steps.front().kind == PostOp::Kind::Sum;
+  at::Tensor y = sums ? operands.front() : work_tensor(p.sizes, p.strides, result_);
+  std::vector<char*> others;
+  for (const at::Tensor& operand : operands.slice(sums ? 1 : 0)) others.push_back(data_of(operand));
+  execute(p, data_of(x), data_of(y), steps, std::move(others));
+  return y;
+}
+
+// Gives what no absolute value of the result is larger than; none where a step loses NaNs, and one may come to it.
+std::optional<float> Fused::bound_of_result(const at::Tensor& x, Steps steps, at::TensorList operands) const {
+  if (!loses_nan_) return kInfinity;
+  // A sum may be beyond the bound by what is rounded in it, which is far from a factor of two.
+  constexpr float kEnough = kLargest / 2;
+  float result = bound(x, std::min(kLargest, (kEnough - offset_) / gain_)) * gain_ + offset_;
+  if (!(result <= kEnough)) return {};
+  auto operand = operands.begin();
+  for (const PostOp& step : steps) {
+    const float other = step.kind == PostOp::Kind::Activation ? 0 : bound(*operand++, kEnough);
+    if (!(other <= kEnough)) return {};
+    result = bound_after(step, result, other);
+  }
+  return result;
+}
+
+// Computes all in one primitive. None where there is no such primitive, an operand is of another form, or a NaN could
+// be lost.
+std::optional<at::Tensor> Fused::run_fused(const at::Tensor& x, at::TensorList operands) const {
   const Steps steps = !operands.empty() && is_last_reference(operands.front()) ? summing_ : post_ops_;
-  std::shared_ptr<const Prepared> p = prepared(x.sizes(), steps);
-  if (!p->primitive) return plainly();
+  const std::shared_ptr<const Prepared> p = prepared(x.sizes(), steps);
+  const auto fitting = p->primitive && operands.size() == operands_ ? arranged_as(*p, operands) : std::nullopt;
+  const auto bound = fitting ? bound_of_result(x, steps, *fitting) : std::nullopt;
+  if (!bound) return {};
+  at::Tensor y = execute(*p, x, steps, *fitting);
+  note_bound(y, *bound);
+  return y;
+}
 
-  std::vector<at::Tensor> others;
-  for (const at::Tensor& operand : operands) {
-    auto fitting = arranged_as(*p, operand);
-    if (!fitting) break;
-    others.push_back(*std::move(fitting));
-  }
-  bool fused = others.size() == operands_;
-  float result_bound = kInfinity;
-  if (fused && loses_nan_) {
-    // A sum may be beyond the bound by what is rounded in it, which is far from a factor of two.
-    constexpr float kEnough = kLargest / 2;
-    result_bound = bound(x, std::min(kLargest, (kEnough - offset_) / gain_)) * gain_ + offset_;
-    fused = result_bound <= kEnough;
-    size_t next = 0;
-    for (const PostOp& step : steps) {
-      const bool is_binary = step.kind != PostOp::Kind::Activation;
-      const float operand = fused && is_binary ? bound(others[next++], kEnough) : 0;
-      fused = fused && operand <= kEnough;
-      result_bound = bound_after(step, result_bound, operand);
-    }
-  }
-  if (!fused) p = prepared(x.sizes(), {});
-  if (!p->primitive) return plainly();
+std::optional<at::Tensor> Fused::run_without_steps(const at::Tensor& x) const {
+  const std::shared_ptr<const Prepared> p = prepared(x.sizes(), {});
+  if (!p->primitive) return {};
+  at::Tensor y = execute(*p, x, {}, {});
+  note_bound(y, kInfinity);
+  return y;
+}
 
-  const bool sums = fused && !steps.empty() && steps.front().kind == PostOp::Kind::Sum;
-  const at::Tensor y = sums ? others.front() : work_tensor(p->sizes, p->strides, result_);
-  std::vector<char*> operands_of_steps;
-  for (size_t i = sums ? 1 : 0; fused && i < others.size(); ++i) operands_of_steps.push_back(data_of(others[i]));
-  execute(*p, data_of(x), data_of(y), fused ? steps : Steps(), std::move(operands_of_steps));
-  note_bound(y, fused ? result_bound : kInfinity);
-  return fused ? y : apply(y, post_ops_, operands);
+// Takes the first of the ways that there is: as a product of rows, in one primitive, by a primitive for all but the
+// steps, by ATen.
+at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
+  if (is_plain(given, form_.scalar_type()) && fits(given.sizes())) {
+    if (given.is_contiguous() && rows_taken(given.sizes())) return run_rows(given, operands);
+    const at::Tensor x = arranged(given, strides(given.sizes()));
+    if (auto y = run_fused(x, operands)) return *std::move(y);
+    if (auto y = run_without_steps(x)) return apply(*std::move(y), post_ops_, operands);
+  }
+  return apply(by_aten(given).to(result_), post_ops_, operands);
 }
 
 }  // namespace onnxtorch::onednn

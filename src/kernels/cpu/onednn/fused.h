@@ -24,9 +24,6 @@ struct Prepared {
   std::shared_ptr<Frames> frames = std::make_shared<Frames>();
 };
 
-// The operand in the memory layout of the result, where it has its shape.
-std::optional<at::Tensor> arranged_as(const Prepared& p, const at::Tensor& operand);
-
 class Fused : public PackedProduct {
  public:
   // `terms` is how many products make an element of the result.
@@ -62,6 +59,10 @@ class Fused : public PackedProduct {
   at::Tensor run_rows(const at::Tensor& x, at::TensorList operands) const;
   std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes, Steps steps) const;
   Prepared prepare_for_threads(at::IntArrayRef sizes, Steps steps) const;
+  std::optional<at::Tensor> run_fused(const at::Tensor& x, at::TensorList operands) const;
+  std::optional<at::Tensor> run_without_steps(const at::Tensor& x) const;
+  std::optional<float> bound_of_result(const at::Tensor& x, Steps steps, at::TensorList operands) const;
+  at::Tensor execute(const Prepared& p, const at::Tensor& x, Steps steps, at::TensorList operands) const;
   void execute(const Prepared& p, char* x, char* y, Steps steps, std::vector<char*> operands) const;
 
   std::optional<RowProduct> row_product_;
