@@ -1,6 +1,5 @@
 #include "base/arrange.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/util/strides.h>
 
@@ -11,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/parallel.h"
 #include "base/work_memory.h"
 
 namespace onnxtorch {
@@ -71,11 +71,9 @@ void for_each(at::ArrayRef<Dim> dims, int64_t begin, int64_t end, const Visit& v
 
 template <typename Visit>
 void for_each(at::ArrayRef<Dim> dims, int64_t elements_of_each, const Visit& visit) {
-  constexpr int64_t kGrain = 1 << 15;
   int64_t count = 1;
   for (const Dim& dim : dims) count *= dim.size;
-  at::parallel_for(0, count, std::max<int64_t>(kGrain / elements_of_each, 1),
-                   [&](int64_t begin, int64_t end) { for_each(dims, begin, end, visit); });
+  parallel_for(count, elements_of_each, [&](int64_t begin, int64_t end) { for_each(dims, begin, end, visit); });
 }
 
 template <typename T>

@@ -212,9 +212,9 @@ WatchedRun::~WatchedRun() {
   if (watched_) ++ended;
 }
 
-int64_t worth_a_thread(int64_t usual) {
-  constexpr int64_t kMore = 8;  // to wake a thread, and to be woken by it, takes tens of microseconds
-  return waits_are_short.load(std::memory_order_relaxed) ? kMore * usual : usual;
+int64_t worth_a_thread() {
+  constexpr int64_t kUsual = 1 << 15, kMore = 8;  // to wake a thread, and to be woken by it, takes tens of microseconds
+  return waits_are_short.load(std::memory_order_relaxed) ? kMore * kUsual : kUsual;
 }
 
 }  // namespace onnxtorch

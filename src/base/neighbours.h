@@ -80,8 +80,8 @@ class __attribute__((visibility("default"))) WatchedRun {
   const bool watched_;
 };
 
-// What another thread is woken for at least: as much as usual, or more while threads sleep where they wait. How the
-// work is divided must not change its result.
-int64_t worth_a_thread(int64_t usual);
+// Tells the least work that another thread is woken for, in elements as parallel_for counts them: as many as ATen's
+// operators take, or more while threads sleep where they wait.
+int64_t worth_a_thread();
 
 }  // namespace onnxtorch

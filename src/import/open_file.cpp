@@ -1,6 +1,5 @@
 #include "import/open_file.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -15,6 +14,7 @@
 #include <system_error>
 
 #include "base/own_pages.h"
+#include "base/parallel.h"
 
 namespace onnxtorch {
 namespace {
@@ -171,12 +171,13 @@ int64_t OpenFile::read_some(int64_t offset, int64_t most, char* to) const {
 
 void OpenFile::read(int64_t offset, int64_t length, char* to) const {
   constexpr int64_t kPart = 1 << 23;  // bytes
-  at::parallel_for(0, (length + kPart - 1) / kPart, 1, [&](int64_t begin, int64_t end) {
-    const int64_t start = begin * kPart, size = std::min(end * kPart, length) - start;
-    if (const int64_t count = read_some(offset + start, size, to + start); count < size) {
-      throw FileError("it ends at " + std::to_string(offset + start + count) + ", and was longer before");
-    }
-  });
+  parallel_for((length + kPart - 1) / kPart, kPart / static_cast<int64_t>(sizeof(float)),
+               [&](int64_t begin, int64_t end) {
+                 const int64_t start = begin * kPart, size = std::min(end * kPart, length) - start;
+                 if (const int64_t count = read_some(offset + start, size, to + start); count < size) {
+                   throw FileError("it ends at " + std::to_string(offset + start + count) + ", and was longer before");
+                 }
+               });
 }
 
 Bytes OpenFile::mapped() const {

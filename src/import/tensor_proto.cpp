@@ -1,15 +1,14 @@
 #include "import/tensor_proto.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <onnx/onnx-ml.pb.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <optional>
 #include <string>
 
+#include "base/parallel.h"
 #include "base/view_of.h"
 #include "import/storage.h"
 #include "onnx_torch/error.h"
@@ -168,14 +167,11 @@ std::vector<at::Tensor> TensorReader::read(std::span<const onnx::TensorProto* co
     if (size) in_files.push_back(i);
     bytes += static_cast<double>(size.value_or(0));
   }
-  std::atomic<size_t> next = 0;
   const auto threads = static_cast<int64_t>(std::clamp<double>(bytes / kLeastBytes, 1, at::get_num_threads()));
-  if (in_files.size() == 1) tensors[in_files[0]] = read(*protos[in_files[0]], owner);  // itself by several threads
-  at::parallel_for(0, in_files.size() > 1 ? threads : 0, 1, [&](int64_t, int64_t) {
-    for (size_t i = next++; i < in_files.size(); i = next++) {
-      tensors[in_files[i]] = read(*protos[in_files[i]], owner);
-    }
-  });
+  const auto read_one = [&](int64_t i, int64_t /*thread*/) {
+    tensors[in_files[i]] = read(*protos[in_files[i]], owner);  // by several threads, where it is one thread's
+  };
+  share_out(std::ssize(in_files), in_files.size() > 1 ? threads : 1, read_one);
   for (size_t i = 0; i < protos.size(); ++i) {
     if (!tensors[i].defined()) tensors[i] = read(*protos[i], owner);
   }

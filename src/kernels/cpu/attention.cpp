@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
-#include <ATen/Parallel.h>
 #include <c10/util/SmallVector.h>
 #include <c10/util/accumulate.h>
 #include <torch/library.h>
@@ -14,7 +13,7 @@
 
 #include "base/arrange.h"
 #include "base/cpu_tensor.h"
-#include "base/neighbours.h"
+#include "base/parallel.h"
 #include "base/product_sizes.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
@@ -91,24 +90,21 @@ struct Work {
   }
 };
 
-constexpr int64_t kLeastWork = 1 << 15;  // for one thread
-
 void attend_row_by_row(const Work& work) {
   const Attended& sizes = work.sizes;
   const int64_t of_row = sizes.count * (sizes.key_size + sizes.value_size);
   const auto& kernels = for_this_cpu<RowKernels>();
-  at::parallel_for(0, work.count() * work.rows, std::max<int64_t>(1, worth_a_thread(kLeastWork) / of_row),
-                   [&](int64_t begin, int64_t end) {
-                     std::vector<float> weights(sizes.count);
-                     for (int64_t i = begin; i < end; ++i) {
-                       const AttendingRows row = work.attending(i / work.rows, i % work.rows, 1);
-                       const Attended to = work.attended(i / work.rows);
-                       const int64_t count = std::min(sizes.count, row.keys_of_first);
-                       kernels.scores_of_row(row.query, weights.data(), count, to);
-                       for_this_cpu<AttentionKernels>().softmax_of_scores(weights.data(), row.mask, count, to);
-                       kernels.values_of_row(weights.data(), row.result, count, to);
-                     }
-                   });
+  parallel_for(work.count() * work.rows, of_row, [&](int64_t begin, int64_t end) {
+    std::vector<float> weights(sizes.count);
+    for (int64_t i = begin; i < end; ++i) {
+      const AttendingRows row = work.attending(i / work.rows, i % work.rows, 1);
+      const Attended to = work.attended(i / work.rows);
+      const int64_t count = std::min(sizes.count, row.keys_of_first);
+      kernels.scores_of_row(row.query, weights.data(), count, to);
+      for_this_cpu<AttentionKernels>().softmax_of_scores(weights.data(), row.mask, count, to);
+      kernels.values_of_row(weights.data(), row.result, count, to);
+    }
+  });
 }
 
 // Keys and values are laid out for the products of many rows, unless the values lie well already.
@@ -123,25 +119,23 @@ void attend_in_panels(const Work& work) {
                 values_size = values_lie_well ? 0 : in_panels(sizes.value_size) * sizes.count,
                 work_size = kernel.rows * (sizes.key_size + in_panels(sizes.count) + in_panels(sizes.value_size));
   const int64_t of_part = std::min(kernel.rows, work.rows) * sizes.count * (sizes.key_size + sizes.value_size);
-  at::parallel_for(
-      0, work.count() * parts, std::max<int64_t>(1, worth_a_thread(kLeastWork) / of_part),
-      [&](int64_t begin, int64_t end) {
-        const Tensor memory = work_tensor({keys_size + values_size + work_size}, c10::kFloat);
-        float *const packed_keys = memory.mutable_data_ptr<float>(), *const packed_values = packed_keys + keys_size;
-        Attended last = sizes;
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t first = i % parts * kernel.rows;
-          const Attended to = work.attended(i / parts);
-          if (to.keys != last.keys) kernel.pack_keys(to, packed_keys);
-          if (to.values != last.values && !values_lie_well) kernel.pack_values(to, packed_values);
-          last = to;
-          const Panels keys{packed_keys, kernel.panel, kernel.panel * to.key_size};
-          const Panels values = values_lie_well ? Panels{to.values, to.value_stride, kernel.panel}
-                                                : Panels{packed_values, kernel.panel, kernel.panel * to.count};
-          kernel.attend(work.attending(i / parts, first, std::min(kernel.rows, work.rows - first)), to, keys, values,
-                        packed_values + values_size);
-        }
-      });
+  parallel_for(work.count() * parts, of_part, [&](int64_t begin, int64_t end) {
+    const Tensor memory = work_tensor({keys_size + values_size + work_size}, c10::kFloat);
+    float *const packed_keys = memory.mutable_data_ptr<float>(), *const packed_values = packed_keys + keys_size;
+    Attended last = sizes;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i % parts * kernel.rows;
+      const Attended to = work.attended(i / parts);
+      if (to.keys != last.keys) kernel.pack_keys(to, packed_keys);
+      if (to.values != last.values && !values_lie_well) kernel.pack_values(to, packed_values);
+      last = to;
+      const Panels keys{packed_keys, kernel.panel, kernel.panel * to.key_size};
+      const Panels values = values_lie_well ? Panels{to.values, to.value_stride, kernel.panel}
+                                            : Panels{packed_values, kernel.panel, kernel.panel * to.count};
+      kernel.attend(work.attending(i / parts, first, std::min(kernel.rows, work.rows - first)), to, keys, values,
+                    packed_values + values_size);
+    }
+  });
 }
 
 void attend(const Work& work) {

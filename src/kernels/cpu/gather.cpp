@@ -1,10 +1,10 @@
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/util/accumulate.h>
 #include <torch/library.h>
 
 #include <cstring>
 
+#include "base/parallel.h"
 #include "base/registered.h"
 #include "kernels/cpu/operators.h"
 
@@ -19,15 +19,14 @@ void copy_rows(const at::Tensor& data, int64_t axis, const at::Tensor& indices, 
   const auto* const index = indices.const_data_ptr<Index>();
   const auto* const from = static_cast<const char*>(data.const_data_ptr());
   auto* const to = static_cast<char*>(result.mutable_data_ptr());
-  at::parallel_for(0, outer * picked, std::max<int64_t>(1, (1 << 17) / std::max<int64_t>(1, row)),
-                   [&](int64_t begin, int64_t end) {
-                     for (int64_t i = begin; i < end; ++i) {
-                       const int64_t given = index[i % picked * step];
-                       TORCH_CHECK_INDEX(given >= -size && given < size, "index out of range in self");
-                       const int64_t chosen = given < 0 ? given + size : given;
-                       std::memcpy(to + i * row, from + (i / picked * size + chosen) * row, static_cast<size_t>(row));
-                     }
-                   });
+  parallel_for(outer * picked, row / static_cast<int64_t>(sizeof(float)), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t given = index[i % picked * step];
+      TORCH_CHECK_INDEX(given >= -size && given < size, "index out of range in self");
+      const int64_t chosen = given < 0 ? given + size : given;
+      std::memcpy(to + i * row, from + (i / picked * size + chosen) * row, static_cast<size_t>(row));
+    }
+  });
 }
 
 at::Tensor from_start(const at::Tensor& indices, int64_t size) {
@@ -57,7 +56,8 @@ void copy_elements(const at::Tensor& data, int64_t axis, const at::Tensor& indic
   const auto* const index = indices.const_data_ptr<Index>();
   const auto* const from = static_cast<const T*>(data.const_data_ptr());
   auto* const to = static_cast<T*>(result.mutable_data_ptr());
-  at::parallel_for(0, indices.numel() / row, std::max<int64_t>(1, (1 << 14) / row), [&](int64_t begin, int64_t end) {
+  constexpr int64_t kCost = 2;  // of an element that is sought
+  parallel_for(indices.numel() / row, kCost * row, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       int64_t start = 0, rest = i;
       for (int64_t d = last - 1; d >= 0; rest /= indices.size(d--)) {

@@ -1,7 +1,6 @@
 #include "kernels/simd/group_norm.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/util/accumulate.h>
 #include <torch/library.h>
 
@@ -10,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/parallel.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
@@ -110,7 +110,8 @@ at::Tensor group_norm(const at::Tensor& x, const GroupNorm& norm) {
   const int64_t count = blocks.count();
   const auto* const from = x.const_data_ptr<float>();
   const auto for_each_block = [&](const auto& visit) {
-    at::parallel_for(0, batch * count, 1, [&](int64_t begin, int64_t end) {
+    constexpr int64_t kCost = 4;  // of an element
+    parallel_for(batch * count, kCost * blocks.rows_of_block * blocks.channels, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) visit(i, i / count, i % count);
     });
   };

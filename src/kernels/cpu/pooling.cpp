@@ -1,7 +1,6 @@
 #include "kernels/simd/pooling.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/native/Pool.h>
 #include <torch/library.h>
 
@@ -11,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/parallel.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
@@ -66,18 +66,17 @@ std::optional<Plan> planned(const at::Tensor& x, const Given& given) {
 
 template <typename T>
 at::Tensor pooled(const at::Tensor& x, const Plan& plan, PoolRows<T>* pool_rows) {
-  constexpr int64_t kGrain = 1 << 14;  // elements
+  constexpr int64_t kCost = 2;  // of a comparison or an addition
   const Pool& p = plan.pool;
   const at::Tensor images = plan.channels_last ? x : x.contiguous();
   const at::Tensor y = work_tensor(plan.sizes, x.scalar_type());
   const auto* const from = images.const_data_ptr<T>();
   auto* const to = y.mutable_data_ptr<T>();
   const int64_t work = p.width() * p.depth.kernel * p.rows.kernel + p.result_width() * p.columns.kernel;
-  at::parallel_for(0, x.numel() / p.image() * p.result_rows(), std::max<int64_t>(1, kGrain / work),
-                   [&](int64_t begin, int64_t end) {
-                     std::vector<T> line(p.line());
-                     pool_rows(from, p, begin, end, line.data(), to);
-                   });
+  parallel_for(x.numel() / p.image() * p.result_rows(), kCost * work, [&](int64_t begin, int64_t end) {
+    std::vector<T> line(p.line());
+    pool_rows(from, p, begin, end, line.data(), to);
+  });
   return plan.channels_last ? y.movedim(-1, 1) : y;
 }
 

@@ -1,5 +1,4 @@
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/WrapDimUtils.h>
 #include <c10/util/accumulate.h>
 #include <torch/library.h>
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include "base/arrange.h"
+#include "base/parallel.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/operators.h"
@@ -23,9 +23,9 @@ struct Blocks {
 // Products and sums are rounded one by one, in the order of the taps.
 template <typename T>
 void resample(const T* x, T* y, const int64_t* indices, const T* taps, const Blocks& blocks) {
-  constexpr int64_t kGrain = 1 << 12, kStrip = 1 << 11;  // elements; a strip stays in the level 1 cache
-  const auto grain = std::max<int64_t>(kGrain / (blocks.columns * blocks.taps), 1);
-  at::parallel_for(0, blocks.count * blocks.rows, grain, [&](int64_t begin, int64_t end) {
+  constexpr int64_t kCost = 8;         // of an element for each tap
+  constexpr int64_t kStrip = 1 << 11;  // elements, which stay in the level 1 cache
+  parallel_for(blocks.count * blocks.rows, kCost * blocks.columns * blocks.taps, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const T* const block = x + i / blocks.rows * blocks.size * blocks.columns;
       const int64_t* const index = indices + i % blocks.rows * blocks.taps;

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
-#include <ATen/Parallel.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "base/memory_order.h"
+#include "base/parallel.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
@@ -48,7 +48,7 @@ at::Tensor rotary_embedding(const at::Tensor& x, const at::Tensor& cos, const at
                     half.value_or(x.size(-1) / 2) == x.size(-1) / 2 && is_for_rows(cos) && is_for_rows(sin);
   if (!fits) return quarter_turn(x, half) * sin + x * cos;
 
-  constexpr int64_t kGrain = 1 << 13;  // elements
+  constexpr int64_t kCost = 4;  // of an element
   std::vector<int64_t> order = order_of(x.strides().slice(0, x.dim() - 1));
   order.push_back(x.dim() - 1);
   const at::Tensor result = x.is_non_overlapping_and_dense()
@@ -60,7 +60,7 @@ at::Tensor rotary_embedding(const at::Tensor& x, const at::Tensor& cos, const at
   const auto step = [](const at::Tensor& tensor) { return tensor.dim() > 1 ? tensor.stride(-2) : 0; };
   const auto& kernels = for_this_cpu<RotaryKernels>();
   const auto turn = half ? kernels.turn_halves : kernels.turn_pairs;
-  at::parallel_for(0, from.numel() / size, std::max<int64_t>(1, kGrain / size), [&](int64_t row, int64_t end) {
+  parallel_for(from.numel() / size, kCost * size, [&](int64_t row, int64_t end) {
     while (row < end) {
       const auto* read = from.const_data_ptr<float>() + place_of_row(row, from);
       const auto* c = cosines.const_data_ptr<float>() + place_of_row(row, cosines);

@@ -1,12 +1,12 @@
 #include "kernels/simd/rounding.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/library.h>
 
 #include <limits>
 
 #include "base/cpu_tensor.h"
+#include "base/parallel.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
@@ -19,7 +19,6 @@ at::Tensor rounded(const at::Tensor& x, c10::ScalarType type) {
   const bool is_bfloat = type == c10::kBFloat16;
   const bool fits = (is_bfloat || type == c10::kHalf) && is_plain(x) && x.is_non_overlapping_and_dense();
   if (!fits || x.requires_grad()) return x.to(type).to(x.scalar_type());
-  constexpr int64_t kGrain = 1 << 16;
   constexpr float kMostGrowth = 1.01F;
   const float bound = is_bfloat ? bound_of(x) * kMostGrowth : std::numeric_limits<float>::infinity();
   const at::Tensor y = work_tensor_over(x);
@@ -27,8 +26,7 @@ at::Tensor rounded(const at::Tensor& x, c10::ScalarType type) {
   auto* const to = y.mutable_data_ptr<float>();
   const auto& kernels = for_this_cpu<RoundingKernels>();
   const auto round = is_bfloat ? kernels.to_bfloat16 : kernels.to_float16;
-  at::parallel_for(0, x.numel(), kGrain,
-                   [&](int64_t begin, int64_t end) { round(from + begin, to + begin, end - begin); });
+  parallel_for(x.numel(), 1, [&](int64_t begin, int64_t end) { round(from + begin, to + begin, end - begin); });
   note_bound(y, bound);
   return y;
 }

@@ -1,7 +1,6 @@
 #include "kernels/simd/rows.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/WrapDimUtils.h>
 #include <c10/util/accumulate.h>
 #include <torch/library.h>
@@ -17,7 +16,7 @@
 
 #include "base/arrange.h"
 #include "base/cpu_tensor.h"
-#include "base/neighbours.h"
+#include "base/parallel.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
@@ -32,9 +31,8 @@ bool has_rows(const at::Tensor& x) { return is_plain(x) && x.dim() > 0; }
 // Shares the rows of a tensor out among the threads, as the first and how many.
 template <typename Visit>
 void share_rows(int64_t rows, int64_t size, const Visit& visit) {
-  constexpr int64_t kGrain = 1 << 12;  // elements
-  at::parallel_for(0, rows, std::max<int64_t>(worth_a_thread(kGrain) / size, 1),
-                   [&](int64_t begin, int64_t end) { visit(begin, end - begin); });
+  constexpr int64_t kCost = 8;  // of an element
+  parallel_for(rows, kCost * size, [&](int64_t begin, int64_t end) { visit(begin, end - begin); });
 }
 
 // Visits each row, as the number and the elements.

@@ -1,7 +1,6 @@
 #include <ATen/ATen.h>
 #include <ATen/AccumulateType.h>
 #include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
 #include <ATen/WrapDimUtils.h>
 #include <c10/util/accumulate.h>
 #include <torch/library.h>
@@ -12,6 +11,7 @@
 #include <optional>
 
 #include "base/arrange.h"
+#include "base/parallel.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/operators.h"
@@ -29,12 +29,12 @@ struct Blocks {
 template <typename T, typename Combine>
 void accumulate(const T* x, T* y, const Blocks& blocks, T start, const Combine& combine) {
   using Sum = at::acc_type<T, /*is_cuda=*/false>;
-  constexpr int64_t kWidth = 256, kGrain = 1 << 12;  // elements
+  constexpr int64_t kWidth = 256;  // elements
+  constexpr int64_t kCost = 8;     // of an element
   const int64_t strips = (blocks.columns + kWidth - 1) / kWidth, width = std::min(kWidth, blocks.columns);
   const int64_t step = blocks.reverse ? -blocks.columns : blocks.columns;
   const int64_t first_row = blocks.reverse ? (blocks.rows - 1) * blocks.columns : 0;
-  const auto grain = std::max<int64_t>(kGrain / (blocks.rows * width), 1);
-  at::parallel_for(0, blocks.count * strips, grain, [&](int64_t begin, int64_t end) {
+  parallel_for(blocks.count * strips, kCost * blocks.rows * width, [&](int64_t begin, int64_t end) {
     std::array<Sum, kWidth> sums;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t column = i % strips * kWidth, columns = std::min(kWidth, blocks.columns - column);

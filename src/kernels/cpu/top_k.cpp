@@ -1,6 +1,5 @@
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
 #include <ATen/WrapDimUtils.h>
 #include <torch/library.h>
 
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "base/arrange.h"
+#include "base/parallel.h"
 #include "base/registered.h"
 #include "kernels/cpu/operators.h"
 
@@ -135,19 +135,18 @@ class Selection {
 template <typename T>
 void top_k_rows(const T* x, T* values, int64_t* indices, const Rows& rows) {
   using Order = Selection<T>::Order;
-  constexpr int64_t kGrain = 1 << 12;  // elements
+  constexpr int64_t kCost = 8;  // of an element
   const int64_t k = rows.k, found_in_row = rows.parts * k;
   std::vector<typename Selection<T>::Entry> found(rows.count * found_in_row);
-  at::parallel_for(0, rows.count * rows.parts, std::max<int64_t>(kGrain * rows.parts / rows.size, 1),
-                   [&](int64_t first, int64_t last) {
-                     Selection<T> selection(k, rows.largest);
-                     for (int64_t i = first; i < last; ++i) {
-                       const int64_t row = i / rows.parts, part = i % rows.parts;
-                       std::ranges::copy(selection.best(x + row * rows.size, rows.begin(part), rows.begin(part + 1)),
-                                         found.begin() + i * k);
-                     }
-                   });
-  at::parallel_for(0, rows.count, std::max<int64_t>(kGrain / found_in_row, 1), [&](int64_t first, int64_t last) {
+  parallel_for(rows.count * rows.parts, kCost * rows.size / rows.parts, [&](int64_t first, int64_t last) {
+    Selection<T> selection(k, rows.largest);
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t row = i / rows.parts, part = i % rows.parts;
+      std::ranges::copy(selection.best(x + row * rows.size, rows.begin(part), rows.begin(part + 1)),
+                        found.begin() + i * k);
+    }
+  });
+  parallel_for(rows.count, kCost * found_in_row, [&](int64_t first, int64_t last) {
     for (int64_t row = first; row < last; ++row) {
       const auto best = std::span(found).subspan(row * found_in_row, found_in_row);
       std::ranges::partial_sort(best, best.begin() + k, std::greater());

@@ -4,7 +4,6 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/OpMathType.h>
-#include <ATen/Parallel.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -16,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/parallel.h"
 #include "kernels/standard/sampling.h"
 
 namespace onnxtorch {
@@ -72,31 +72,33 @@ void sample_columns(const Geometry& g, at::Tensor& columns, const T* image, cons
   const auto neighbours = static_cast<int64_t>(g.neighbours());
   T* const out = columns.mutable_data_ptr<T>();
 
-  constexpr int64_t kGrain = 256;  // positions: their neighbours are found once and used for every channel of the group
-  at::parallel_for(0, offset_groups * taps * positions, kGrain, [&](int64_t begin, int64_t end) {
-    std::vector<int64_t> pixels(kGrain * neighbours);
-    std::vector<T> weights(kGrain * neighbours);
-    while (begin < end) {
-      const int64_t group_and_tap = begin / positions, first = begin % positions;
-      const int64_t group = group_and_tap / taps, tap = group_and_tap % taps;
-      const int64_t count = std::min({kGrain, end - begin, positions - first});
-      for (int64_t i = 0; i < count; ++i) {
-        const T scale = mask ? mask[begin + i] : T(1);
-        find_neighbours(g, tap, first + i, offset + group_and_tap * rank * positions + first + i, positions, scale,
-                        &pixels[i * neighbours], &weights[i * neighbours]);
-      }
-      for (int64_t channel = group * channels_per_group; channel < (group + 1) * channels_per_group; ++channel) {
-        const T* plane = image + channel * pixels_per_channel;
-        T* column = out + (channel * taps + tap) * positions + first;
-        for (int64_t i = 0; i < count; ++i) {
-          column[i] = std::transform_reduce(&pixels[i * neighbours], &pixels[i * neighbours] + neighbours,
-                                            &weights[i * neighbours], T(0), std::plus<>(),
-                                            [&](int64_t pixel, T weight) { return plane[pixel] * weight; });
+  constexpr int64_t kBlock = 256;  // positions: their neighbours are found once and used for every channel of the group
+  constexpr int64_t kCost = 8;     // of a neighbour in a channel
+  parallel_for(
+      offset_groups * taps * positions, kCost * neighbours * (channels_per_group + 1), [&](int64_t begin, int64_t end) {
+        std::vector<int64_t> pixels(kBlock * neighbours);
+        std::vector<T> weights(kBlock * neighbours);
+        while (begin < end) {
+          const int64_t group_and_tap = begin / positions, first = begin % positions;
+          const int64_t group = group_and_tap / taps, tap = group_and_tap % taps;
+          const int64_t count = std::min({kBlock, end - begin, positions - first});
+          for (int64_t i = 0; i < count; ++i) {
+            const T scale = mask ? mask[begin + i] : T(1);
+            find_neighbours(g, tap, first + i, offset + group_and_tap * rank * positions + first + i, positions, scale,
+                            &pixels[i * neighbours], &weights[i * neighbours]);
+          }
+          for (int64_t channel = group * channels_per_group; channel < (group + 1) * channels_per_group; ++channel) {
+            const T* plane = image + channel * pixels_per_channel;
+            T* column = out + (channel * taps + tap) * positions + first;
+            for (int64_t i = 0; i < count; ++i) {
+              column[i] = std::transform_reduce(&pixels[i * neighbours], &pixels[i * neighbours] + neighbours,
+                                                &weights[i * neighbours], T(0), std::plus<>(),
+                                                [&](int64_t pixel, T weight) { return plane[pixel] * weight; });
+            }
+          }
+          begin += count;
         }
-      }
-      begin += count;
-    }
-  });
+      });
 }
 
 at::Tensor deform_conv(const at::Tensor& x, const at::Tensor& w, const at::Tensor& offset,

@@ -1,7 +1,6 @@
 #include "kernels/standard/detection.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/parallel.h"
 #include "base/run_guard.h"
 #include "kernels/standard/boxes.h"
 
@@ -54,7 +54,8 @@ at::Tensor select_in_classes(const at::Tensor& boxes, const at::Tensor& scores, 
 
   std::vector<std::vector<int64_t>> selected(scores.size(0) * classes);
   const RunWatch watch;
-  at::parallel_for(0, std::ssize(selected), /*grain_size=*/1, [&](int64_t begin, int64_t end) {
+  constexpr int64_t kCost = 32;  // of a box, which is compared with those of higher scores
+  parallel_for(std::ssize(selected), kCost * boxes_per_batch, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const std::span batch = std::span(corners).subspan(i / classes * boxes_per_batch, boxes_per_batch);
       selected[i] = select_boxes(batch, scores.const_data_ptr<float>() + i * boxes_per_batch, limits, watch);
@@ -77,6 +78,8 @@ at::Tensor select_in_classes(const at::Tensor& boxes, const at::Tensor& scores, 
 }
 
 // ---- RoiAlign
+
+constexpr int64_t kCostOfBin = 32;  // in one channel, as parallel_for counts
 
 // The sampling points of an axis' bins, found once for all channels.
 template <typename T>
@@ -104,7 +107,7 @@ void roi_align_of(at::Tensor& result, const at::Tensor& x, const at::Tensor& roi
   using Samples = std::span<const AxisSample<T>>;
   const auto pool_bin = options.maximum ? maximum_of_bin<T, Samples> : average_of_bin<T, Samples>;
 
-  at::parallel_for(0, rois.size(0), /*grain_size=*/1, [&](int64_t begin, int64_t end) {
+  parallel_for(rois.size(0), kCostOfBin * channels * bins_y * bins_x, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const T* roi = rois.const_data_ptr<T>() + n * 4;
       const AxisSamples<T> ys(region_axis(roi[1], roi[3], bins_y, height, options), bins_y);
@@ -146,7 +149,7 @@ void max_roi_pool_of(at::Tensor& result, const at::Tensor& x, const at::Tensor& 
   const int64_t channels = x.size(1), height = x.size(2), width = x.size(3);
   const int64_t bins_y = result.size(2), bins_x = result.size(3);
 
-  at::parallel_for(0, rois.size(0), /*grain_size=*/1, [&](int64_t begin, int64_t end) {
+  parallel_for(rois.size(0), kCostOfBin * channels * bins_y * bins_x, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       const T* roi = rois.const_data_ptr<T>() + n * 5;
       TORCH_CHECK(roi[0] >= 0 && roi[0] < static_cast<T>(x.size(0)), "MaxRoiPool: batch index ", roi[0],

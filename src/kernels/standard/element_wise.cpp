@@ -1,7 +1,7 @@
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/library.h>
 
+#include "base/parallel.h"
 #include "kernels/standard/element_wise_of.h"
 #include "kernels/standard/element_wise_pass.h"
 
@@ -9,7 +9,8 @@ namespace onnxtorch {
 namespace {
 
 void compute_on_cpu(const ElementWise& of, const ElementWiseMemory& memory, const at::Tensor& /*device*/) {
-  at::parallel_for(0, of.count, /*grain_size=*/1 << 12, [&](int64_t begin, int64_t end) {
+  constexpr int64_t kCost = 8;  // of a step
+  parallel_for(of.count, kCost * of.step_count, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) compute_elements<1>(of, memory, static_cast<uint32_t>(i), 1);
   });
 }

@@ -2,13 +2,13 @@
 #include "kernels/standard/find_keys.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
+#include "base/parallel.h"
 #include "kernels/standard/keys.h"
 
 namespace onnxtorch {
@@ -30,7 +30,8 @@ void find_keys(const Tensor& x, const Tensor& keys, Tensor& positions) {
 
   const T* const from = x.const_data_ptr<T>();
   int64_t* const to = positions.mutable_data_ptr<int64_t>();
-  at::parallel_for(0, x.numel(), 4096, [&](int64_t begin, int64_t end) {
+  constexpr int64_t kCost = 8;  // of an element
+  parallel_for(x.numel(), kCost, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       to[i] = find_key(from[i], ascending.data(), position_of.data(), keys.numel());
     }

@@ -2,11 +2,11 @@
 #include "kernels/standard/multiclass_probability.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/library.h>
 
 #include <vector>
 
+#include "base/parallel.h"
 #include "kernels/standard/coupling.h"
 
 namespace onnxtorch {
@@ -23,7 +23,8 @@ Tensor multiclass_probability(const Tensor& pairs) {
   AT_DISPATCH_FLOATING_TYPES(in.scalar_type(), "multiclass_probability", [&] {
     const auto* from = in.const_data_ptr<scalar_t>();
     auto* to = out.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, rows, 64, [&](int64_t begin, int64_t end) {
+    constexpr int64_t kCost = 64;  // of a pair of classes, in all rounds
+    parallel_for(rows, kCost * classes * classes, [&](int64_t begin, int64_t end) {
       std::vector<scalar_t> memory(Coupling<scalar_t>::work(classes));
       Coupling<scalar_t> coupling(classes, memory.data());
       for (int64_t row = begin; row < end; ++row) coupling.solve(from + row * classes * classes, to + row * classes);

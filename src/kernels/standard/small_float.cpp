@@ -1,12 +1,12 @@
 #include "kernels/standard/small_float.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
 #include <algorithm>
 
 #include "base/element_type.h"
+#include "base/parallel.h"
 #include "kernels/standard/cast_small_float.h"
 
 namespace onnxtorch {
@@ -16,7 +16,8 @@ template <typename Source, typename Result, typename Convert>
 void convert_each(const at::Tensor& source, at::Tensor& result, const Convert& convert) {
   const Source* from = source.const_data_ptr<Source>();
   Result* to = static_cast<Result*>(result.mutable_data_ptr());
-  at::parallel_for(0, source.numel(), /*grain_size=*/4096, [&](int64_t begin, int64_t end) {
+  constexpr int64_t kCost = 8;  // of an element
+  parallel_for(source.numel(), kCost, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) to[i] = convert(unpack(from[i]));
   });
 }

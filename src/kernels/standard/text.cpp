@@ -1,7 +1,6 @@
 // Operators on strings: concatenation, splitting, matching, normalising, and casts from and to numbers.
 // A string tensor is an int64 tensor of ids into the pool; see string_pool.h.
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <re2/re2.h>
 #include <torch/library.h>
 #include <utf8proc.h>
@@ -13,6 +12,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/parallel.h"
 #include "base/string_pool.h"
 
 namespace onnxtorch {
@@ -43,7 +43,8 @@ Tensor map_texts(const StringPool& pool, const Tensor& ids, ValueOf value_of) {
   Tensor out = at::empty(in.sizes(), c10::CppTypeToScalarType<T>::value);
   const int64_t* from = in.const_data_ptr<int64_t>();
   T* to = out.mutable_data_ptr<T>();
-  at::parallel_for(0, in.numel(), 1024, [&](int64_t begin, int64_t end) {
+  constexpr int64_t kCost = 32;  // of a text
+  parallel_for(in.numel(), kCost, [&](int64_t begin, int64_t end) {
     std::transform(from + begin, from + end, to + begin, [&](int64_t id) -> T { return value_of(pool.at(id)); });
   });
   return out.to(ids.device());

@@ -1,11 +1,12 @@
 #include "kernels/standard/tfidf.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <limits>
+
+#include "base/parallel.h"
 
 namespace onnxtorch {
 
@@ -64,7 +65,8 @@ at::Tensor TfIdfVectorizer::operator()(const at::Tensor& x) const {
   at::Tensor y = at::zeros({rows, width_}, at::kFloat);
   const int64_t* const first = tokens.const_data_ptr<int64_t>();
   float* const out = y.mutable_data_ptr<float>();
-  at::parallel_for(0, rows, 4, [&](int64_t begin, int64_t end) {
+  constexpr int64_t kCost = 64;  // of a token
+  parallel_for(rows, kCost * length, [&](int64_t begin, int64_t end) {
     std::vector<int64_t> counts(attributes_.ngram_indexes.size());
     for (int64_t row = begin; row < end; ++row) {
       std::fill(counts.begin(), counts.end(), 0);

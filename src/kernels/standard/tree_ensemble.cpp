@@ -1,7 +1,6 @@
 #include "kernels/standard/tree_ensemble.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <limits>
 #include <span>
 
+#include "base/parallel.h"
 #include "kernels/standard/trees.h"
 
 namespace onnxtorch {
@@ -45,8 +45,8 @@ constexpr std::array kIsNegated{false, false, true, true, false, true, false};
 constexpr int64_t kLanes = 8;
 // Rows that one thread takes through tree after tree: few enough to stay in the nearest cache.
 constexpr int64_t kBlock = 128;
-// Steps down trees that are worth a thread.
-constexpr int64_t kGrain = 1 << 13;
+// Steps down trees that are worth a thread, whatever else goes on: the sums depend on how the trees are shared out.
+constexpr int64_t kLeastSteps = 1 << 13;
 
 template <typename T>
 class ForestOf final : public Forest {
@@ -385,23 +385,21 @@ Tensor ForestOf<T>::aggregated_votes(const Tensor& x) const {
   const auto trees = static_cast<int64_t>(trees_.size());
   const int64_t steps = rows * steps_;
   const int64_t blocks = (rows + kBlock - 1) / kBlock;
-  const int64_t threads = std::clamp<int64_t>(steps / kGrain, 1, at::get_num_threads());
+  const int64_t threads = std::clamp<int64_t>(steps / kLeastSteps, 1, at::get_num_threads());
   const int64_t shares = blocks == 0 ? 1 : std::clamp<int64_t>(threads / blocks, 1, std::max<int64_t>(trees, 1));
 
   Tensor votes = at::full({shares, rows, targets_}, kNoVote<aggregate, T>, x.options());
   T* const out = votes.mutable_data_ptr<T>();
   const T* const in = x.const_data_ptr<T>();
   const int64_t tasks = blocks * shares;
-  at::parallel_for(0, tasks, (tasks + threads - 1) / threads, [&](int64_t begin, int64_t end) {
-    for (int64_t task = begin; task < end; ++task) {
-      const int64_t share = task / blocks;
-      const int64_t first_row = task % blocks * kBlock;
-      const int64_t first_tree = share * trees / shares;
-      const int64_t end_tree = (share + 1) * trees / shares;
-      const Rows block{in + first_row * features, std::min(kBlock, rows - first_row), features};
-      (this->*scorer<aggregate>(block))(block, std::span(trees_).subspan(first_tree, end_tree - first_tree),
-                                        out + (share * rows + first_row) * targets_);
-    }
+  share_out(tasks, std::min(threads, tasks), [&](int64_t task, int64_t) {
+    const int64_t share = task / blocks;
+    const int64_t first_row = task % blocks * kBlock;
+    const int64_t first_tree = share * trees / shares;
+    const int64_t end_tree = (share + 1) * trees / shares;
+    const Rows block{in + first_row * features, std::min(kBlock, rows - first_row), features};
+    (this->*scorer<aggregate>(block))(block, std::span(trees_).subspan(first_tree, end_tree - first_tree),
+                                      out + (share * rows + first_row) * targets_);
   });
 
   for (int64_t i = 0; i < rows * targets_; ++i) {

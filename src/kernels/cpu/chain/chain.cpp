@@ -1,7 +1,6 @@
 #include "kernels/cpu/chain/chain.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
@@ -9,7 +8,7 @@
 #include <string>
 
 #include "base/list_of_tensors.h"
-#include "base/neighbours.h"
+#include "base/parallel.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/chain/device_pass.h"
@@ -66,7 +65,7 @@ void run_pass(const ChainPlan::Pass& pass, std::vector<at::Tensor>& tensors) {
     tensors.push_back(work_tensor(layout.sizes, layout.strides, type));
     results.push_back(tensors.back().mutable_data_ptr());
   }
-  at::parallel_for(0, pass.items, worth_a_thread(pass.grain), [&](int64_t begin, int64_t end) {
+  parallel_for(pass.items, pass.cost, [&](int64_t begin, int64_t end) {
     for_this_cpu<chain::Kernels>().run(pass.loop, sources.data(), results.data(), begin, end);
   });
   for (const ChainPlan::Rest& rest : pass.rests) tensors.push_back(reduce(tensors[rest.tensor], rest));

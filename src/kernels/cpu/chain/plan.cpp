@@ -125,7 +125,7 @@ Layout divide(Pass& pass, const Ints& dims, Ints order) {
   const int64_t parts = std::clamp<int64_t>(std::min(kMostParts, elements / kLeastPart) / whole, 1, rows.group);
   rows.part = (rows.group + parts - 1) / parts;
   pass.items = whole * rows.parts();
-  pass.grain = std::max<int64_t>(pass.grain * pass.items / elements, 1);
+  pass.cost = pass.cost * elements / pass.items;
   if (rows.parts() > 1) {
     order.insert(columns, static_cast<int64_t>(sizes.size()));
     left.push_back(rows.parts());
@@ -234,7 +234,7 @@ class Planner {
     const Ints order = order_of_pass(sizes, pass.sources);
     pass.layout = {sizes, strides_of(sizes, order)};
     pass.items = count(sizes);
-    pass.grain = grain(members);
+    pass.cost = cost(members);
     pass.loop.streams = pass.items * sizeof(float) > last_cache();
     add_operands(pass, members, order);
     add_results(pass, members);
@@ -274,11 +274,12 @@ class Planner {
     return plain;
   }
 
-  int64_t grain(const Members& members) const {
-    constexpr int64_t kGrain = 1 << 15, kLeast = 1 << 10;  // the first is that of ATen's operators
+  // Of an element.
+  int64_t cost(const Members& members) const {
+    constexpr int64_t kMost = 32;
     auto work = static_cast<int64_t>(members.reductions.size());
     for (const size_t value : members.instructions) work += weight(instruction(value).op);
-    return std::max(kGrain / work, kLeast);
+    return std::min(work, kMost);
   }
 
   void add_operands(Pass& pass, const Members& members, const Ints& order) const {

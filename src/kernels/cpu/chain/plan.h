@@ -35,7 +35,8 @@ struct ChainPlan {
     std::vector<size_t> results;
     std::vector<std::optional<size_t>> over;  // the tensor whose memory a result may take, where nothing else reads it
     Layout layout;                            // of the results
-    int64_t items = 0, grain = 0;             // elements, or strips of parts of what is reduced
+    int64_t items = 0;                        // elements, or strips of parts of what is reduced
+    int64_t cost = 0;                         // of an item, as parallel_for takes it
     std::vector<Layout> reduced;
     std::vector<Rest> rests;
     c10::intrusive_ptr<ElementWisePass> elsewhere;  // the same for another device than the CPU

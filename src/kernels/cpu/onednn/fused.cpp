@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
-#include <ATen/Parallel.h>
 #include <ATen/WrapDimUtils.h>
 #include <c10/util/accumulate.h>
 
@@ -12,6 +11,7 @@
 #include <limits>
 
 #include "base/arrange.h"
+#include "base/parallel.h"
 #include "base/thread_limit.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
@@ -36,11 +36,8 @@ constexpr float kLargest = std::numeric_limits<float>::max(), kInfinity = std::n
 template <typename T>
 float largest(const at::Tensor& t, int32_t (*bits_of_largest)(const T* x, int64_t count)) {
   const auto* const data = static_cast<const T*>(t.const_data_ptr());
-  const int32_t bits = at::parallel_reduce(
-      0, t.numel(), 1 << 16, 0,
-      [&](int64_t begin, int64_t end, int32_t so_far) {
-        return std::max(so_far, bits_of_largest(data + begin, end - begin));
-      },
+  const int32_t bits = parallel_reduce(
+      t.numel(), 1, 0, [&](int64_t begin, int64_t end) { return bits_of_largest(data + begin, end - begin); },
       [](int32_t a, int32_t b) { return std::max(a, b); });
   return std::bit_cast<float>(bits);
 }

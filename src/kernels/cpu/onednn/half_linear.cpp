@@ -6,11 +6,11 @@
 #include <algorithm>
 
 #include "base/own_pages.h"
+#include "base/parallel.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/onednn/laid_weight.h"
 #include "kernels/cpu/onednn/packed.h"
-#include "kernels/cpu/onednn/share_out.h"
 #include "kernels/simd/half_product.h"
 
 namespace onnxtorch {
@@ -78,11 +78,11 @@ class HalfLinear final : public PackedProduct {
 
   // Where there are fewer groups of columns than threads, rows are shared out as well.
   void multiply(const float* x, int64_t rows, float* y) const {
-    constexpr int64_t kLeastWork = 1 << 17;  // for one thread
+    constexpr int64_t kProductsOfCost = 4;  // that take as long as an element, as threads_for counts
     const at::Tensor laid = panels();
     const auto* const weight = static_cast<const uint16_t*>(laid.const_data_ptr());
     const float* const bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
-    const int64_t threads = std::clamp<int64_t>(rows * in_ * out_ / kLeastWork, 1, at::get_num_threads());
+    const int64_t threads = threads_for(rows * in_ * out_ / kProductsOfCost);
     const int64_t groups = parts(out_, kHalfGroup), at_once = kernels().rows_at_once;
     const int64_t least = 16 * at_once, most = std::max<int64_t>(rows / least, 1);
     const int64_t wanted = std::clamp<int64_t>(parts(2 * threads, groups), 1, most);

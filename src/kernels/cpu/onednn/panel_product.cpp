@@ -1,7 +1,6 @@
 #include "kernels/cpu/onednn/panel_product.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/util/accumulate.h>
 #include <c10/util/strides.h>
 
@@ -11,6 +10,7 @@
 #include <string>
 
 #include "base/own_pages.h"
+#include "base/parallel.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/onednn/convolution.h"
@@ -19,7 +19,7 @@
 namespace onnxtorch::onednn {
 namespace {
 
-constexpr int64_t kLeastWork = 1 << 20;  // products for one thread
+constexpr int64_t kProductsOfCost = 32;  // that take as long as an element, as parallel_for counts
 
 const IntegerKernels& kernels() { return for_this_cpu<IntegerKernels>(); }
 
@@ -213,27 +213,25 @@ void PanelProduct::multiply_patches(const uint8_t* x, Patches p, int64_t windows
   };
   const int64_t width = kernels().strip_columns, strips = parts(out, width);
   const int64_t work = std::min(rows, windows) * row * kPanelColumns;
-  at::parallel_for(
-      0, convolution_.groups * blocks * count, std::max<int64_t>(kLeastWork / work, 1),
-      [&](int64_t begin, int64_t end) {
-        const auto copied = std::make_unique_for_overwrite<uint8_t[]>(in_place ? 0 : std::min(rows, windows) * row);
-        int32_t sums[kMostRows * kPanelColumns] = {}, start[kPanelColumns];
-        Patches of = p;
-        for (int64_t i = begin; i < end; ++i) {
-          const int64_t panel = i % count, block = i / count % blocks, group = i / count / blocks;
-          const int64_t first = first_of(block), last = first_of(block + 1), column = panel * kPanelColumns;
-          const int64_t columns = std::min(kPanelColumns, out - column);
-          of.first = group * p.taken;
-          if (!in_place && (i == begin || panel == 0)) kernels().copy_patches(x, of, first, last, copied.get());
-          const uint8_t* const from = in_place ? x + first * p.channels + of.first : copied.get();
-          for (int64_t c = 0; c < columns; c += width) {
-            const Strip strip = strip_at(laid, group * strips + (column + c) / width);
-            for (int64_t k = 0; k < width; ++k) start[k] = -p.zero_point * strip.totals[k];
-            kernels().sum_strip(from, in_place ? p.channels : row, last - first, strip, start, sums + c);
-          }
-          put(sums, kPanelColumns, first, last - first, group * out + column, columns);
-        }
-      });
+  parallel_for(convolution_.groups * blocks * count, work / kProductsOfCost, [&](int64_t begin, int64_t end) {
+    const auto copied = std::make_unique_for_overwrite<uint8_t[]>(in_place ? 0 : std::min(rows, windows) * row);
+    int32_t sums[kMostRows * kPanelColumns] = {}, start[kPanelColumns];
+    Patches of = p;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t panel = i % count, block = i / count % blocks, group = i / count / blocks;
+      const int64_t first = first_of(block), last = first_of(block + 1), column = panel * kPanelColumns;
+      const int64_t columns = std::min(kPanelColumns, out - column);
+      of.first = group * p.taken;
+      if (!in_place && (i == begin || panel == 0)) kernels().copy_patches(x, of, first, last, copied.get());
+      const uint8_t* const from = in_place ? x + first * p.channels + of.first : copied.get();
+      for (int64_t c = 0; c < columns; c += width) {
+        const Strip strip = strip_at(laid, group * strips + (column + c) / width);
+        for (int64_t k = 0; k < width; ++k) start[k] = -p.zero_point * strip.totals[k];
+        kernels().sum_strip(from, in_place ? p.channels : row, last - first, strip, start, sums + c);
+      }
+      put(sums, kPanelColumns, first, last - first, group * out + column, columns);
+    }
+  });
 }
 
 void PanelProduct::multiply_channels(const at::Tensor& x, const Patches& p, int64_t windows, const at::Tensor& laid,
@@ -247,17 +245,16 @@ void PanelProduct::multiply_channels(const at::Tensor& x, const Patches& p, int6
                              outside.data()};
   const auto* const from = static_cast<const uint8_t*>(x.const_data_ptr());
   const int64_t work = kWindowsAtOnce * p.taps() * p.channels;
-  at::parallel_for(0, parts(windows, kWindowsAtOnce), std::max<int64_t>(kLeastWork / work, 1),
-                   [&](int64_t begin, int64_t end) {
-                     std::vector<const uint8_t*> taps(kWindowsAtOnce * 2 * pairs);
-                     std::vector<int32_t> sums(kWindowsAtOnce * apart);
-                     for (int64_t first = begin * kWindowsAtOnce; first < std::min(end * kWindowsAtOnce, windows);
-                          first += kWindowsAtOnce) {
-                       const int64_t last = std::min(first + kWindowsAtOnce, windows);
-                       kernels().sum_channels(from, x.numel(), p, first, last, weight, taps.data(), sums.data());
-                       put(sums.data(), apart, first, last - first, 0, p.channels);
-                     }
-                   });
+  parallel_for(parts(windows, kWindowsAtOnce), work / kProductsOfCost, [&](int64_t begin, int64_t end) {
+    std::vector<const uint8_t*> taps(kWindowsAtOnce * 2 * pairs);
+    std::vector<int32_t> sums(kWindowsAtOnce * apart);
+    for (int64_t first = begin * kWindowsAtOnce; first < std::min(end * kWindowsAtOnce, windows);
+         first += kWindowsAtOnce) {
+      const int64_t last = std::min(first + kWindowsAtOnce, windows);
+      kernels().sum_channels(from, x.numel(), p, first, last, weight, taps.data(), sums.data());
+      put(sums.data(), apart, first, last - first, 0, p.channels);
+    }
+  });
 }
 
 }  // namespace onnxtorch::onednn

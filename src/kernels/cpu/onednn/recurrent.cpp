@@ -3,7 +3,6 @@
 #include "kernels/simd/recurrent.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 #include <optional>
 #include <span>
 
+#include "base/parallel.h"
 #include "base/run_guard.h"
 #include "base/thread_limit.h"
 #include "kernels/cpu/cpu_features.h"
@@ -141,6 +141,12 @@ class PackedLayer final : public PackedRecurrent {
     return gates() * hidden() > kLargestOfOneThread;
   }
 
+  // What so many rows of one direction cost after the product of the inputs, as parallel_for counts.
+  int64_t cost_of_rows(int64_t rows) const {
+    constexpr int64_t kProductsOfCost = 8, kGate = 16;
+    return rows * gates() * (hidden() / kProductsOfCost + kGate);
+  }
+
   std::vector<Share> shares_of(int64_t batch) const {
     const int64_t parts = in_turn() ? 1 : std::clamp<int64_t>(at::get_num_threads() / directions(), 1, batch);
     const ThreadLimit limit(!in_turn() && parts * directions() > 1 ? 1 : 0);
@@ -201,9 +207,9 @@ class PackedLayer final : public PackedRecurrent {
       if (in_turn()) {
         std::ranges::for_each(shares, take);
       } else {
-        at::parallel_for(0, std::ssize(shares), 1, [&](int64_t first, int64_t end) {
-          std::for_each(shares.begin() + first, shares.begin() + end, take);
-        });
+        parallel_for(
+            std::ssize(shares), cost_of_rows(at_once * batch) * directions() / std::ssize(shares),
+            [&](int64_t first, int64_t end) { std::for_each(shares.begin() + first, shares.begin() + end, take); });
       }
     }
   }

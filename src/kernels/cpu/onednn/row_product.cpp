@@ -5,10 +5,9 @@
 
 #include <algorithm>
 
-#include "base/neighbours.h"
+#include "base/parallel.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/onednn/inner_product.h"
-#include "kernels/cpu/onednn/share_out.h"
 #include "kernels/simd/rows.h"
 
 namespace onnxtorch::onednn {
@@ -46,13 +45,13 @@ void RowProduct::run(const float* x, float* y, int64_t rows, bool relu) const {
 }
 
 void RowProduct::take_panels(const float* x, float* y) const {
-  constexpr int64_t kLeastWork = 1 << 17;  // for one thread
+  constexpr int64_t kWeightsOfCost = 4;  // that take as long as an element, as threads_for counts
   const auto& [weight, width, apart] = panels();
   const auto* const first = static_cast<const float*>(weight.memory.get_data_handle());
   const auto* const bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
   const int64_t count = (out_ + width - 1) / width;
   const auto& kernels = for_this_cpu<RowKernels>();
-  const int64_t threads = std::clamp<int64_t>(out_ * in_ / worth_a_thread(kLeastWork), 1, at::get_num_threads());
+  const int64_t threads = threads_for(out_ * in_ / kWeightsOfCost);
   share_out(count, threads, [&, width = width, apart = apart](int64_t i, int64_t) {
     const int64_t column = i * width;
     kernels.product_with_panel(x, y + column, in_, first + i * apart, width, bias ? bias + column : nullptr,

@@ -1,20 +1,18 @@
 #include "kernels/cpu/quantized/quantize.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "base/parallel.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/simd/quantized/quantize.h"
 
 namespace onnxtorch::onednn {
 namespace {
-
-constexpr int64_t kGrain = 1 << 15;
 
 Quantization quantization(double scale, int64_t zero_point, int64_t low, int64_t high) {
   return {static_cast<float>(scale), static_cast<float>(low - zero_point), static_cast<float>(high - zero_point),
@@ -52,7 +50,7 @@ at::Tensor dequantize(const at::Tensor& given, double scale, int64_t zero_point)
   for_type(x.scalar_type(), [&]<typename T>(const QuantizeKernels::Of<T>& kernels) {
     const T* const from = x.const_data_ptr<T>();
     float* const to = y.data_ptr<float>();
-    at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(x.numel(), 1, [&](int64_t begin, int64_t end) {
       kernels.dequantize(from + begin, to + begin, end - begin, dequantization(scale, zero_point));
     });
   });
@@ -65,7 +63,7 @@ at::Tensor quantize(const at::Tensor& given, double scale, int64_t zero_point, i
   for_type(type, [&]<typename T>(const QuantizeKernels::Of<T>& kernels) {
     const float* const from = x.const_data_ptr<float>();
     T* const to = y.data_ptr<T>();
-    at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(x.numel(), 1, [&](int64_t begin, int64_t end) {
       kernels.quantize(from + begin, to + begin, end - begin, quantization(scale, zero_point, low, high));
     });
   });
@@ -77,11 +75,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> dynamic_quantize(const at::Tensor
   const at::Tensor x = dense(given.to(c10::kFloat));
   const float* const from = x.const_data_ptr<float>();
   const auto& kernels = for_this_cpu<QuantizeKernels>();
-  const Range range = at::parallel_reduce(
-      0, x.numel(), kGrain, Range(),
-      [&](int64_t begin, int64_t end, const Range& so_far) {
-        return joined(so_far, kernels.range(from + begin, end - begin));
-      },
+  const Range range = parallel_reduce(
+      x.numel(), 1, Range(), [&](int64_t begin, int64_t end) { return kernels.range(from + begin, end - begin); },
       joined);
   const float scale = range.low == range.high ? 1 : (range.high - range.low) / 255;
   const float zero_point = std::nearbyint(std::clamp(-range.low / scale, 0.F, 255.F));
@@ -98,7 +93,7 @@ at::Tensor look_up(const at::Tensor& given, const at::Tensor& table) {
     const T* const from = x.const_data_ptr<T>();
     const auto* const results = static_cast<const uint8_t*>(table.const_data_ptr());
     auto* const to = static_cast<uint8_t*>(y.data_ptr());
-    at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(x.numel(), 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) to[i] = results[from[i] - std::numeric_limits<T>::min()];
     });
   });
@@ -127,7 +122,7 @@ at::Tensor quantized_add(const at::Tensor& given, double a_scale, int64_t a_zero
     T* const result = y.data_ptr<T>();
     const auto add = [&]<typename B>(const B* second, const auto& add_block) {
       const int64_t length = alike ? 1 : b.numel();
-      at::parallel_for(0, a.numel() / length, std::max<int64_t>(kGrain / length, 1), [&](int64_t begin, int64_t end) {
+      parallel_for(a.numel() / length, length, [&](int64_t begin, int64_t end) {
         if (alike) return add_block(first + begin, of_a, second + begin, of_b, result + begin, end - begin, to);
         for (int64_t i = begin * length; i < end * length; i += length)
           add_block(first + i, of_a, second, of_b, result + i, length, to);

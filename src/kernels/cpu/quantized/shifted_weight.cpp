@@ -1,22 +1,17 @@
 #include "kernels/cpu/quantized/shifted_weight.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/util/accumulate.h>
 
 #include <algorithm>
 
 #include "base/own_pages.h"
+#include "base/parallel.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/quantized/sums.h"
 #include "kernels/simd/quantized/sums.h"
 
 namespace onnxtorch::onednn {
-namespace {
-
-constexpr int64_t kGrain = 1 << 15;
-
-}  // namespace
 
 ShiftedWeight::ShiftedWeight(at::Tensor given, const at::Tensor& zero_points, int64_t channel_dim)
     : given_(std::move(given)), sizes_(given_.sizes().vec()), count_(given_.numel()), channel_dim_(channel_dim) {
@@ -50,7 +45,7 @@ at::Tensor ShiftedWeight::numbers() const {
   const int64_t inner = c10::multiply_integers(sizes_.begin() + channel_dim_ + 1, sizes_.end());
   const int64_t row = inner == 1 ? channels() : inner;
   const auto& kernels = for_this_cpu<SumKernels>();
-  at::parallel_for(0, count_ / row, std::max<int64_t>(kGrain / row, 1), [&](int64_t begin, int64_t end) {
+  parallel_for(count_ / row, row, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       if (inner == 1) {
         kernels.subtract_each(from + i * row, offset, to + i * row, row);

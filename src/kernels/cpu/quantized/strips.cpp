@@ -1,7 +1,6 @@
 #include "kernels/cpu/quantized/strips.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "base/own_pages.h"
+#include "base/parallel.h"
 
 namespace onnxtorch::onednn {
 namespace {
@@ -197,7 +197,8 @@ at::Tensor in_strips(const at::Tensor& matrices, int64_t strip_columns) {
   const at::Tensor dense = matrices.contiguous();
   const auto* const from = static_cast<const int8_t*>(dense.const_data_ptr());
   std::vector<std::vector<uint8_t>> parts(count * strips);
-  at::parallel_for(0, count * strips, 1, [&](int64_t begin, int64_t end) {
+  constexpr int64_t kCost = 32;  // of a weight, for which a place is sought
+  parallel_for(count * strips, kCost * rows * strip_columns, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t column = i % strips * strip_columns;
       parts[i] = laid_out(

@@ -1,21 +1,16 @@
 #include "kernels/cpu/quantized/sums.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <limits>
 
+#include "base/parallel.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/simd/quantized/sums.h"
 
 namespace onnxtorch::onednn {
 namespace {
-
-constexpr int64_t kGrain = 1 << 15;
-
-// Rows so that a thread has enough to do.
-int64_t grain(int64_t length) { return std::max<int64_t>(kGrain / std::max<int64_t>(length, 1), 1); }
 
 // Of the rows of a matrix, of which the rows or the columns lie side by side.
 template <typename T>
@@ -27,7 +22,7 @@ void take(const at::Tensor& matrix, const SumKernels::Of<T>& kernels, const Chan
   if (matrix.is_contiguous()) {
     for (int64_t i = 0; i < rows; ++i) kernels.take_all(from + i * columns, columns, low + i, high + i, total + i);
   } else {
-    at::parallel_for(0, rows, grain(columns), [&](int64_t begin, int64_t end) {
+    parallel_for(rows, columns, [&](int64_t begin, int64_t end) {
       for (int64_t i = 0; i < columns; ++i)
         kernels.take_each(from + i * rows + begin, end - begin, low + begin, high + begin, total + begin);
     });
@@ -39,7 +34,7 @@ template <typename Function>
 void for_each_row(const at::Tensor& sums, const Correction& correction, const Function& function) {
   const int64_t length = correction.offsets.numel();
   const auto* const row_sums = correction.row_sums.defined() ? correction.row_sums.const_data_ptr<int32_t>() : nullptr;
-  at::parallel_for(0, sums.numel() / length, grain(length), [&](int64_t begin, int64_t end) {
+  parallel_for(sums.numel() / length, length, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row)
       function(row * length, row_sums ? static_cast<uint32_t>(row_sums[row]) : 0);
   });
@@ -52,7 +47,7 @@ at::Tensor sums_of_rows(const at::Tensor& matrix) {
   const at::Tensor result = at::empty({rows}, c10::kInt);
   const auto* const from = matrix.const_data_ptr<uint8_t>();
   auto* const to = result.data_ptr<int32_t>();
-  at::parallel_for(0, rows, grain(length), [&](int64_t begin, int64_t end) {
+  parallel_for(rows, length, [&](int64_t begin, int64_t end) {
     for_this_cpu<SumKernels>().add_rows(from + begin * length, to + begin, end - begin, length);
   });
   return result;
