@@ -4,11 +4,14 @@
 #include <stdlib.h>
 
 #include "kernels/cpu/cpu_features.h"
+#include "kernels/simd/argmax.h"
 #include "kernels/simd/attention.h"
 #include "kernels/simd/chain.h"
+#include "kernels/simd/channel_means.h"
 #include "kernels/simd/group_norm.h"
 #include "kernels/simd/half_product.h"
 #include "kernels/simd/largest.h"
+#include "kernels/simd/layer_norm.h"
 #include "kernels/simd/panel_product.h"
 #include "kernels/simd/pooling.h"
 #include "kernels/simd/quantized/quantize.h"
@@ -16,7 +19,8 @@
 #include "kernels/simd/recurrent.h"
 #include "kernels/simd/rotary.h"
 #include "kernels/simd/rounding.h"
-#include "kernels/simd/rows.h"
+#include "kernels/simd/row_product.h"
+#include "kernels/simd/softmax.h"
 
 namespace onnxtorch {
 namespace {
@@ -27,8 +31,9 @@ struct All {
   static bool are_for_any_cpu() { return ((&for_this_cpu<Kernels>() == &Kernels::DEFAULT) && ...); }
 };
 using AllKernels =
-    All<AttentionKernels, chain::Kernels, GroupNormKernels, HalfProductKernels, IntegerKernels, LargestKernels,
-        PoolKernels, QuantizeKernels, RecurrentKernels, RotaryKernels, RoundingKernels, RowKernels, SumKernels>;
+    All<ArgmaxKernels, AttentionKernels, chain::Kernels, ChannelMeansKernels, GroupNormKernels, HalfProductKernels,
+        IntegerKernels, LargestKernels, LayerNormKernels, PoolKernels, QuantizeKernels, RecurrentKernels, RotaryKernels,
+        RoundingKernels, RowProductKernels, SoftmaxKernels, SumKernels>;
 
 // ATen reads the variable once, so each choice is made in a process of its own.
 TEST(SimdDeathTest, TheCapabilityPicksTheKernels) {

@@ -93,7 +93,7 @@ struct Work {
 void attend_row_by_row(const Work& work) {
   const Attended& sizes = work.sizes;
   const int64_t of_row = sizes.count * (sizes.key_size + sizes.value_size);
-  const auto& kernels = for_this_cpu<RowKernels>();
+  const auto& kernels = for_this_cpu<AttentionKernels>();
   parallel_for(work.count() * work.rows, of_row, [&](int64_t begin, int64_t end) {
     std::vector<float> weights(sizes.count);
     for (int64_t i = begin; i < end; ++i) {
@@ -101,7 +101,7 @@ void attend_row_by_row(const Work& work) {
       const Attended to = work.attended(i / work.rows);
       const int64_t count = std::min(sizes.count, row.keys_of_first);
       kernels.scores_of_row(row.query, weights.data(), count, to);
-      for_this_cpu<AttentionKernels>().softmax_of_scores(weights.data(), row.mask, count, to);
+      kernels.softmax_of_scores(weights.data(), row.mask, count, to);
       kernels.values_of_row(weights.data(), row.result, count, to);
     }
   });

@@ -2,64 +2,15 @@
 
 #include <ATen/cpu/vec/functional.h>
 
-#include <limits>
+#include <cstring>
 
-#include "kernels/simd/vectors.h"
+#include "kernels/simd/lanes.h"
+#include "kernels/simd/softmax_row.h"
 
 namespace onnxtorch {
 namespace {
 
 using namespace CPU_CAPABILITY;
-
-constexpr float kLeast = -std::numeric_limits<float>::infinity();
-
-ONNX_TORCH_INLINE float largest_of(const Vec& x) {
-  return at::vec::vec_reduce_all<float>([](const Vec& a, const Vec& b) { return at::vec::maximum(a, b); }, x);
-}
-
-ONNX_TORCH_INLINE float sum_of(const Vec& x) {
-  return at::vec::vec_reduce_all<float>([](const Vec& a, const Vec& b) { return a + b; }, x);
-}
-
-ONNX_TORCH_INLINE float largest_of(const float* x, int64_t count) {
-  Vec largest(kLeast);
-  in_vectors<float>(count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
-    largest = at::vec::maximum(largest, load_first(x + i, n, kLeast));
-  });
-  return largest_of(largest);
-}
-
-// y = e to the power of (x - the largest of x). Gives the sum of y; it is NaN where y is as a whole.
-ONNX_TORCH_INLINE float powers_of_row(const float* x, float largest, float* y, int64_t count) {
-  Vec sum(0);
-  in_vectors<float>(count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
-    const Vec power = falling_exp(load_first(x + i, n, kLeast) - Vec(largest));
-    power.store(y + i, static_cast<int>(n));
-    sum = sum + power;
-  });
-  return sum_of(sum);
-}
-
-ONNX_TORCH_INLINE void scale_row(float* x, float factor, int64_t count) {
-  in_vectors<float>(count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
-    (load_first(x + i, n, 0) * Vec(factor)).store(x + i, static_cast<int>(n));
-  });
-}
-
-ONNX_TORCH_INLINE void softmax_vector(const float* x, float* y, int64_t size) {
-  const Vec row = load_first(x, size, kLeast), power = falling_exp(row - Vec(largest_of(row)));
-  (power * Vec(1 / sum_of(power))).store(y, static_cast<int>(size));
-}
-
-void softmax_rows(const float* x, float* y, int64_t rows, int64_t size) {
-  for (const float* const end = x + rows * size; x < end; x += size, y += size) {
-    if (size <= Vec::size()) {
-      softmax_vector(x, y, size);
-    } else {
-      scale_row(y, 1 / powers_of_row(x, largest_of(x, size), y, size), size);
-    }
-  }
-}
 
 // Weights of scores, in place, that are the softmax's once multiplied by the factor that this gives.
 ONNX_TORCH_INLINE float weigh(float* scores, const float* mask, int64_t count, const Attended& to) {
@@ -77,6 +28,67 @@ ONNX_TORCH_INLINE float weigh(float* scores, const float* mask, int64_t count, c
 void softmax_of_scores(float* scores, const float* mask, int64_t count, const Attended& to) {
   scale_row(scores, weigh(scores, mask, count, to), count);
 }
+
+// --- One row by itself ---
+
+template <typename Vector>
+ONNX_TORCH_INLINE float sum_of_lanes(Vector x) {
+  if constexpr (sizeof(x) == 16 * sizeof(float)) {
+    return sum_of_lanes(__builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+                        __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15));
+  } else if constexpr (sizeof(x) == 8 * sizeof(float)) {
+    return sum_of_lanes(__builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7));
+  } else {
+    return (x[0] + x[1]) + (x[2] + x[3]);
+  }
+}
+
+constexpr int64_t kStep = 16;  // elements that are added up side by side
+
+ONNX_TORCH_INLINE float product_of_rows(const float* a, const float* b, int64_t size) {
+  constexpr int64_t kVectors = kStep / kLanes;
+  Lanes sums[kVectors] = {};
+  int64_t i = 0;
+  for (; i + kStep <= size; i += kStep)
+    for (int64_t v = 0; v < kVectors; ++v) sums[v] += lanes(a + i)[v] * lanes(b + i)[v];
+  for (int64_t v = 1; v < kVectors; ++v) sums[0] += sums[v];
+  float rest = 0;
+  for (; i < size; ++i) rest += a[i] * b[i];
+  return sum_of_lanes(sums[0]) + rest;
+}
+
+// Of so many vectors of the rows' columns.
+template <int64_t kCount>
+ONNX_TORCH_INLINE void weighted_sum(const float* weights, const float* rows, int64_t count, int64_t stride,
+                                    float* sum) {
+  Lanes sums[kCount] = {};
+  for (int64_t i = 0; i < count; ++i, rows += stride) {
+    for (int64_t v = 0; v < kCount; ++v) sums[v] += weights[i] * lanes(rows)[v];
+  }
+  std::memcpy(sum, sums, sizeof(sums));
+}
+
+void scores_of_row(const float* query, float* scores, int64_t count, const Attended& to) {
+  const float* key = to.keys;
+  for (int64_t i = 0; i < count; ++i, key += to.key_stride)
+    scores[i] = product_of_rows(query, key, to.key_size) * to.scale;
+}
+
+void values_of_row(const float* weights, float* result, int64_t count, const Attended& to) {
+  int64_t column = 0;
+  constexpr int64_t kMost = 4;
+  for (; column + kMost * kLanes <= to.value_size; column += kMost * kLanes)
+    weighted_sum<kMost>(weights, to.values + column, count, to.value_stride, result + column);
+  for (; column + kLanes <= to.value_size; column += kLanes)
+    weighted_sum<1>(weights, to.values + column, count, to.value_stride, result + column);
+  for (; column < to.value_size; ++column) {
+    float sum = 0;
+    for (int64_t i = 0; i < count; ++i) sum += weights[i] * to.values[i * to.value_stride + column];
+    result[column] = sum;
+  }
+}
+
+// --- Many rows ---
 
 // A tile is of so many rows and vectors that its sums, and a row of a panel, have a register each.
 #if defined(CPU_CAPABILITY_AVX512)
@@ -203,7 +215,8 @@ void attend(const AttendingRows& rows, const Attended& to, const Panels& keys, c
   }
 }
 
-constexpr AttentionKernels kKernels{.softmax_rows = softmax_rows,
+constexpr AttentionKernels kKernels{.scores_of_row = scores_of_row,
+                                    .values_of_row = values_of_row,
                                     .softmax_of_scores = softmax_of_scores,
                                     .lanes = Vec::size(),
                                     .panel = kPanel,

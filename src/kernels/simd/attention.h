@@ -1,11 +1,22 @@
-// Softmax, and attention of many rows.
+// Attention: softmax(query @ keys * scale + mask) @ values.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/simd/rows.h"
-
 namespace onnxtorch {
+
+// What is made of a row of weights that is NaN, as a softmax of nothing but -inf is.
+enum class NanRows : uint8_t { Kept, Zero, ZeroWhereHidden };
+
+// What rows of a query attend to: `count` keys and values, whose rows are so far apart.
+struct Attended {
+  const float *keys = nullptr, *values = nullptr;
+  int64_t count, key_size, value_size;
+  int64_t key_stride = 0, value_stride = 0;
+  int64_t mask_stride = 0;  // from key to key; the mask, a number for each, may be null
+  float scale;
+  NanRows nan;
+};
 
 // Rows of a query side by side, and where their results go.
 struct AttendingRows {
@@ -23,8 +34,10 @@ struct Panels {
 };
 
 struct AttentionKernels {
-  // softmax(x) of rows of so many floats; `y` may be `x`.
-  void (*softmax_rows)(const float* x, float* y, int64_t rows, int64_t size);
+  // query @ keys * scale, of one row and the first `count` keys.
+  void (*scores_of_row)(const float* query, float* scores, int64_t count, const Attended& to);
+  // weights @ values, likewise.
+  void (*values_of_row)(const float* weights, float* result, int64_t count, const Attended& to);
   // softmax(scores + mask), in place, of one row of scores, with the first `count` keys.
   void (*softmax_of_scores)(float* scores, const float* mask, int64_t count, const Attended& to);
 

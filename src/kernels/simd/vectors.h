@@ -16,9 +16,9 @@ using Vec = at::vec::Vectorized<float>;
 // Calls function(i, n) for each vector of n elements from the i-th on.
 template <typename T, typename F>
 ONNX_TORCH_INLINE void in_vectors(int64_t count, const F& function) {
-  constexpr int64_t kLanes = at::vec::Vectorized<T>::size();
+  constexpr int64_t kAtOnce = at::vec::Vectorized<T>::size();
   int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) function(i, kLanes);
+  for (; i + kAtOnce <= count; i += kAtOnce) function(i, kAtOnce);
   if (i < count) function(i, count - i);
 }
 

@@ -22,9 +22,14 @@ void replace_group_norms(Program& program);
 // Takes the largest elements of windows, and their means, row by row.
 void replace_pools(Program& program);
 
-// Computes softmax, LayerNorm, RMSNorm, and what classifiers do with the scores of a few classes, row by row.
+// Computes row by row what these find.
 void replace_rows(Program& program);
-void find_running(Program& program);  // of these: running sums and products
+void find_softmax(Program& program);
+void find_layer_norm(Program& program);     // and RMSNorm
+void find_l1_norm(Program& program);        // rows that are divided by the sum of their sizes
+void find_argmax(Program& program);         // and the labels of the largest scores
+void find_channel_means(Program& program);  // of images that lie channels-last
+void find_running(Program& program);        // running sums and products
 
 // Finds rotary position embeddings, as exporters write them out: the halves of each row are turned by an angle for each
 // element.

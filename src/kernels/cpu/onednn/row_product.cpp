@@ -8,7 +8,7 @@
 #include "base/parallel.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/onednn/inner_product.h"
-#include "kernels/simd/rows.h"
+#include "kernels/simd/row_product.h"
 
 namespace onnxtorch::onednn {
 
@@ -39,7 +39,8 @@ at::Tensor RowProduct::run(const at::Tensor& rows, int64_t dim, bool relu) const
 
 void RowProduct::run(const float* x, float* y, int64_t rows, bool relu) const {
   if (is_small(rows))
-    return for_this_cpu<RowKernels>().product_rows(x, y, rows, in_, out_, blocks().const_data_ptr<float>(), relu);
+    return for_this_cpu<RowProductKernels>().product_rows(x, y, rows, in_, out_, blocks().const_data_ptr<float>(),
+                                                          relu);
   take_panels(x, y);
   for (int64_t i = 0; relu && i < out_; ++i) y[i] = y[i] < 0 ? 0 : y[i];
 }
@@ -50,7 +51,7 @@ void RowProduct::take_panels(const float* x, float* y) const {
   const auto* const first = static_cast<const float*>(weight.memory.get_data_handle());
   const auto* const bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
   const int64_t count = (out_ + width - 1) / width;
-  const auto& kernels = for_this_cpu<RowKernels>();
+  const auto& kernels = for_this_cpu<RowProductKernels>();
   const int64_t threads = threads_for(out_ * in_ / kWeightsOfCost);
   share_out(count, threads, [&, width = width, apart = apart](int64_t i, int64_t) {
     const int64_t column = i * width;

@@ -1,4 +1,4 @@
-#include "kernels/simd/rows.h"
+#include "kernels/simd/row_product.h"
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ TEST_P(Panel, IsMultipliedWhole) {
   const int64_t width = GetParam();
   ASSERT_TRUE(is_panel(width));
   const std::vector<float> bias = numbers(width, 3);
-  for (const RowKernels& kernels : each_kernels<RowKernels>()) {
+  for (const RowProductKernels& kernels : each_kernels<RowProductKernels>()) {
     for (const int64_t in : {1, 2, 3, 7, 8, 9, 31, 768}) {
       const std::vector<float> x = numbers(in, 5), panel = numbers(in * width, 7);
       for (const int64_t columns : {width, width - 1, int64_t{1}}) {

@@ -1,0 +1,102 @@
+#include "kernels/simd/argmax.h"
+
+#include <ATen/ATen.h>
+#include <ATen/WrapDimUtils.h>
+#include <c10/util/accumulate.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "base/registered.h"
+#include "kernels/cpu/cpu_features.h"
+#include "kernels/cpu/operators.h"
+#include "kernels/cpu/rows.h"
+
+namespace onnxtorch {
+namespace {
+
+// The first of the largest elements, or of those that are NaN.
+size_t largest(std::span<const float> row) {
+  size_t found = 0;
+  for (size_t i = 1; i < row.size() && !std::isnan(row[found]); ++i) {
+    if (row[i] > row[found] || std::isnan(row[i])) found = i;
+  }
+  return found;
+}
+
+// The same of a longer row, taken as short ones below one another, whose columns are compared side by side.
+int64_t largest_of_many(std::span<const float> row) {
+  constexpr int64_t kWidth = 16;
+  const int64_t rows = std::ssize(row) / kWidth;
+  if (rows < 2) return static_cast<int64_t>(largest(row));
+  std::array<int32_t, kWidth> numbers;
+  std::array<float, kWidth> elements;
+  for_this_cpu<ArgmaxKernels>().largest_of_columns(row.data(), numbers.data(), elements.data(), rows, kWidth, kWidth);
+  int64_t found = numbers[0] * kWidth;
+  const auto consider = [&](int64_t i) {
+    const bool is_nan = std::isnan(row[i]), found_nan = std::isnan(row[found]);
+    const bool is_same = is_nan ? found_nan : row[i] == row[found];
+    if (is_same ? i < found : !found_nan && (is_nan || row[i] > row[found])) found = i;
+  };
+  for (int64_t column = 1; column < kWidth; ++column) consider(numbers[column] * kWidth + column);
+  for (int64_t i = rows * kWidth; i < std::ssize(row); ++i) consider(i);
+  return found;
+}
+
+at::Tensor argmax(const at::Tensor& x, int64_t dim, bool keepdim) {
+  const bool fits = has_rows(x) && x.numel() <= std::numeric_limits<int32_t>::max();
+  dim = at::maybe_wrap_dim(dim, x.dim());
+  const bool lies_in_rows = fits && x.movedim(dim, -1).is_contiguous();
+  if (!lies_in_rows && !(fits && x.is_contiguous())) return at::argmax(x, dim, keepdim);
+  std::vector<int64_t> sizes = x.sizes().vec();
+  const int64_t size = sizes[dim];
+  sizes.erase(sizes.begin() + dim);
+  at::Tensor result = at::empty(sizes, x.options().dtype(c10::kLong));
+  auto* const to = result.mutable_data_ptr<int64_t>();
+  if (lies_in_rows) {
+    for_each_row(x.movedim(dim, -1),
+                 [&](int64_t number, std::span<const float> row) { to[number] = largest_of_many(row); });
+  } else {
+    constexpr int64_t kStrip = ArgmaxKernels::kMostColumns;
+    const int64_t columns = c10::multiply_integers(x.sizes().slice(dim + 1)), parts = (columns + kStrip - 1) / kStrip;
+    const auto* const from = x.const_data_ptr<float>();
+    share_rows(x.numel() / size / columns * parts, size * kStrip, [&](int64_t first, int64_t count) {
+      std::array<int32_t, kStrip> numbers;
+      std::array<float, kStrip> elements;
+      for (int64_t i = first; i < first + count; ++i) {
+        const int64_t block = i / parts, column = i % parts * kStrip, width = std::min(kStrip, columns - column);
+        for_this_cpu<ArgmaxKernels>().largest_of_columns(from + block * size * columns + column, numbers.data(),
+                                                         elements.data(), size, width, columns);
+        std::copy_n(numbers.data(), width, to + block * columns + column);
+      }
+    });
+  }
+  return keepdim ? result.unsqueeze(dim) : result;
+}
+
+at::Tensor label_of_largest(const at::Tensor& scores, const at::Tensor& labels) {
+  const bool fits = has_short_rows(scores) && scores.dim() == 2 && labels.scalar_type() == c10::kLong &&
+                    labels.is_cpu() && labels.is_contiguous() && labels.dim() == 1 && labels.size(0) >= scores.size(1);
+  if (!fits) return at::index_select(labels, 0, at::argmax(scores, 1));
+  const at::Tensor result = at::empty({scores.size(0)}, labels.options());
+  const auto* const from = labels.const_data_ptr<int64_t>();
+  auto* const to = result.mutable_data_ptr<int64_t>();
+  for_each_row(scores, [&](int64_t number, std::span<const float> row) { to[number] = from[largest(row)]; });
+  return result;
+}
+
+}  // namespace
+
+void register_argmax() {
+  static const torch::Library library = registered([](torch::Library& m) {
+    m.def("argmax(Tensor x, int dim, bool keepdim) -> Tensor", argmax);
+    m.def("label_of_largest(Tensor scores, Tensor labels) -> Tensor", label_of_largest);
+  });
+}
+
+}  // namespace onnxtorch

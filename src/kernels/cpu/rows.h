@@ -1,0 +1,43 @@
+// Tensors of floats as rows along their last dimension, for operators that compute row by row.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+
+#include "base/cpu_tensor.h"
+#include "base/parallel.h"
+#include "base/work_memory.h"
+
+namespace onnxtorch {
+
+inline bool has_rows(const at::Tensor& x) { return is_plain(x) && x.dim() > 0; }
+
+// Shares the rows of a tensor out among the threads, as the first and how many.
+template <typename Visit>
+void share_rows(int64_t rows, int64_t size, const Visit& visit) {
+  constexpr int64_t kCost = 8;  // of an element
+  parallel_for(rows, kCost * size, [&](int64_t begin, int64_t end) { visit(begin, end - begin); });
+}
+
+// Visits each row, as the number and the elements.
+template <typename Visit>
+void for_each_row(const at::Tensor& x, const Visit& visit) {
+  const int64_t size = x.size(-1);
+  const auto* const data = x.const_data_ptr<float>();
+  share_rows(x.numel() / size, size, [&](int64_t first, int64_t count) {
+    for (int64_t row = first; row < first + count; ++row) visit(row, std::span(data + row * size, size));
+  });
+}
+
+// For what is computed of each row.
+inline at::Tensor rows_over(const at::Tensor& x) {
+  return x.is_contiguous() ? work_tensor_over(x) : work_tensor(x.sizes(), c10::kFloat);
+}
+
+constexpr int64_t kLongest = 16;  // for which there is nothing to be done side by side
+
+inline bool has_short_rows(const at::Tensor& x) { return has_rows(x) && x.size(-1) <= kLongest && x.is_contiguous(); }
+
+}  // namespace onnxtorch

@@ -1,0 +1,29 @@
+// Vectors of floats as GCC and Clang have them.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/simd/inline.h"
+
+namespace onnxtorch::CPU_CAPABILITY {
+
+// Vectors as long as this CPU's, and half as long; what is longer GCC keeps in memory.
+#if defined(CPU_CAPABILITY_AVX512)
+constexpr int64_t kLanes = 16;
+#elif defined(CPU_CAPABILITY_AVX2)
+constexpr int64_t kLanes = 8;
+#else
+constexpr int64_t kLanes = 4;
+#endif
+// A template's argument would lose the alignment.
+struct WholeVector {
+  using Type = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias));
+};
+struct HalfVector {
+  using Type = float __attribute__((vector_size(kLanes / 2 * sizeof(float)), aligned(alignof(float)), may_alias));
+};
+using Lanes = WholeVector::Type;
+
+ONNX_TORCH_INLINE const Lanes* lanes(const float* x) { return reinterpret_cast<const Lanes*>(x); }
+
+}  // namespace onnxtorch::CPU_CAPABILITY

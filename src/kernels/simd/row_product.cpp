@@ -1,0 +1,93 @@
+#include "kernels/simd/row_product.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "kernels/simd/lanes.h"
+
+namespace onnxtorch {
+namespace {
+
+using namespace CPU_CAPABILITY;
+
+constexpr int64_t kVectors = kColumns / kLanes;
+
+void product_rows(const float* x, float* y, int64_t rows, int64_t in, int64_t out, const float* blocks, bool relu) {
+  constexpr int64_t kSums = kVectors < 4 ? 4 : 2;  // that go on side by side for each column
+  for (const float* const end = x + rows * in; x < end; x += in, y += out) {
+    const float* row = blocks;
+    for (int64_t first = 0; first < out; first += kColumns) {
+      Lanes sums[kSums][kVectors] = {};
+      for (int64_t v = 0; v < kVectors; ++v) sums[0][v] = lanes(row)[v];
+      row += kColumns;
+      int64_t i = 0;
+      for (; i + kSums <= in; i += kSums) {
+#pragma GCC unroll 4
+        for (int64_t s = 0; s < kSums; ++s, row += kColumns)
+          for (int64_t v = 0; v < kVectors; ++v) sums[s][v] += x[i + s] * lanes(row)[v];
+      }
+      for (; i < in; ++i, row += kColumns)
+        for (int64_t v = 0; v < kVectors; ++v) sums[0][v] += x[i] * lanes(row)[v];
+      float results[kColumns];
+      for (int64_t v = 0; v < kVectors; ++v) {
+        Lanes sum = sums[0][v] + sums[1][v];
+        if constexpr (kSums == 4) sum += sums[2][v] + sums[3][v];
+        if (relu) sum = sum < 0 ? Lanes{} : sum;
+        std::memcpy(results + v * kLanes, &sum, sizeof(sum));
+      }
+      std::memcpy(y + first, results, std::min(kColumns, out - first) * sizeof(float));
+    }
+  }
+}
+
+// Several parts of the panel at once: memory gives more to a thread that reads in several places, and a sum waits for
+// the one before.
+template <int64_t kWidth, int64_t kParts>
+ONNX_TORCH_INLINE void product_with_parts(const float* x, float* y, int64_t in, const float* panel, const float* bias,
+                                          int64_t columns) {
+  using Vector = std::conditional_t<kWidth % kLanes == 0, WholeVector, HalfVector>::Type;
+  constexpr int64_t kCount = kWidth * sizeof(float) / sizeof(Vector);
+  const int64_t size = in / kParts;
+  Vector sums[kParts][kCount] = {};
+  const auto add = [&](int64_t part, int64_t row) __attribute__((always_inline)) {
+    const auto* const columns_of = reinterpret_cast<const Vector*>(panel + row * kWidth);
+    for (int64_t v = 0; v < kCount; ++v) sums[part][v] += x[row] * columns_of[v];
+  };
+  for (int64_t i = 0; i < size; ++i) {
+    for (int64_t part = 0; part < kParts; ++part) add(part, part * size + i);
+  }
+  for (int64_t row = kParts * size; row < in; ++row) add(0, row);
+  for (int64_t part = 1; part < kParts; ++part) {
+    for (int64_t v = 0; v < kCount; ++v) sums[0][v] += sums[part][v];
+  }
+  float result[kWidth];
+  std::memcpy(result, sums[0], sizeof(result));
+  for (int64_t i = 0; i < columns; ++i) y[i] = bias ? result[i] + bias[i] : result[i];
+}
+
+void product_with_panel(const float* x, float* y, int64_t in, const float* panel, int64_t width, const float* bias,
+                        int64_t columns) {
+  switch (width) {
+    case 8:
+      return product_with_parts<8, 8>(x, y, in, panel, bias, columns);
+    case 16:
+      return product_with_parts<16, 4>(x, y, in, panel, bias, columns);
+    case 24:
+      return product_with_parts<24, 4>(x, y, in, panel, bias, columns);
+    case 32:
+      return product_with_parts<32, 2>(x, y, in, panel, bias, columns);
+    case 48:
+      return product_with_parts<48, 2>(x, y, in, panel, bias, columns);
+    default:
+      return product_with_parts<64, 2>(x, y, in, panel, bias, columns);
+  }
+}
+
+constexpr RowProductKernels kKernels{.product_rows = product_rows, .product_with_panel = product_with_panel};
+
+}  // namespace
+
+const RowProductKernels RowProductKernels::CPU_CAPABILITY = kKernels;
+
+}  // namespace onnxtorch

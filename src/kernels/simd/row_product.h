@@ -1,0 +1,28 @@
+// Products of a few rows of floats and a weight.
+#pragma once
+
+#include <cstdint>
+
+namespace onnxtorch {
+
+constexpr int64_t kColumns = 16;
+
+// Whether a panel of the weight may have this width: those that oneDNN lays out.
+constexpr bool is_panel(int64_t width) {
+  return width == 8 || width == 16 || width == 24 || width == 32 || width == 48 || width == 64;
+}
+
+struct RowProductKernels {
+  // x @ weight + bias, and 0 for what is less where `relu`. The weight comes in blocks of kColumns columns, with zeros
+  // after the last, each with its bias as the first row.
+  void (*product_rows)(const float* x, float* y, int64_t rows, int64_t in, int64_t out, const float* blocks, bool relu);
+
+  // The same of one row and a panel of the weight: `width` of its columns, which lie side by side in each of its `in`
+  // rows, of which the first `columns` are asked for. The width `is_panel`; the bias may be null.
+  void (*product_with_panel)(const float* x, float* y, int64_t in, const float* panel, int64_t width, const float* bias,
+                             int64_t columns);
+
+  static const RowProductKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities
+};
+
+}  // namespace onnxtorch

@@ -1,0 +1,15 @@
+// Softmax of rows of floats.
+#pragma once
+
+#include <cstdint>
+
+namespace onnxtorch {
+
+struct SoftmaxKernels {
+  // softmax(x) of rows of so many floats; `y` may be `x`.
+  void (*softmax_rows)(const float* x, float* y, int64_t rows, int64_t size);
+
+  static const SoftmaxKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities
+};
+
+}  // namespace onnxtorch
