@@ -3,7 +3,6 @@
 #include <ATen/cpu/vec/functional.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <limits>
 
@@ -50,61 +49,6 @@ void map(const Slot& result, int64_t count, const Slot& x, const Slot& y, const 
   for (int64_t i = 0; i < count; i += kWidth) f(x[i], y[i], z[i]).store(result.data + i);
 }
 
-using at::vec::fmadd;
-
-#if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
-// 1 - erf(|x| * sqrt(share)), to about four units in the last place; the share is a power of two. With t of
-// 1 / (1 + slope * |x|), it is e to the power of -x² share, times t, times a polynomial of t.
-Vec erfc_of_size(const Vec& x, float share, float root_of_share) {
-  constexpr float kSlope = 0.375F, kLargest = 15;  // where the smallest number is passed
-  constexpr std::array kFactors = {0.0604906343F, -0.282387167F, 0.42249462F,  -0.218428493F, 0.266365558F,
-                                   0.124547318F,  0.204557091F,  0.210752875F, 0.211607561F};
-  const Vec a = at::vec::clamp_max(x.abs(), Vec(kLargest)), square = a * a, error = at::vec::fmsub(a, a, square);
-  const Vec t = Vec(1) / fmadd(a, Vec(kSlope * root_of_share), Vec(1));
-  const Vec product = polynomial(t, kFactors) * t * falling_exp(square * Vec(share));
-  return at::vec::fnmadd(product, error * Vec(share), product);
-}
-#else
-Vec erfc_of_size(const Vec& x, float, float root_of_share) { return (x.abs() * Vec(root_of_share)).erfc(); }
-#endif
-
-// factor / (1 + e to the power of -x), without a power that is larger than 1.
-Vec over_one_and_exp(const Vec& factor, const Vec& x) {
-  const Vec power = falling_exp(x);
-  return Vec::blendv(factor, factor * power, x < Vec(0)) / (Vec(1) + power);
-}
-
-Vec with_sign_of(const Vec& size, const Vec& x) { return size | (x & Vec(-0.0F)); }
-
-Vec sigmoid(const Vec& x) { return over_one_and_exp(Vec(1), x); }
-Vec silu(const Vec& x) { return over_one_and_exp(x, x); }
-
-Vec tanh(const Vec& x) {
-  const Vec a = x.abs(), square = a * a, power = falling_exp(a + a);
-  const Vec near = fmadd(a * square, polynomial(square, kTanhNearZero), a);
-  const Vec far = (Vec(1) - power) / (Vec(1) + power);
-  return with_sign_of(Vec::blendv(far, near, a < Vec(kNearZero)), x);
-}
-
-// Below 1 a polynomial of x², times x: the other way would lose digits.
-Vec erf(const Vec& x) {
-  constexpr std::array kNear = {7.85385782e-05F, -0.000801019254F, 0.00518832775F, -0.026853811F,
-                                0.112835854F,    -0.37612626F,     1.12837911F};
-  const Vec a = x.abs(), near = a * polynomial(a * a, kNear), far = Vec(1) - erfc_of_size(x, 1, 1);
-  return with_sign_of(Vec::blendv(far, near, a < Vec(1)), x);
-}
-
-// x * (1 + erf(x / sqrt(2))) / 2 and x * (1 + tanh(u)) / 2, without the digits that the sums would lose.
-Vec gelu(const Vec& x) {
-  const Vec above = Vec(0.5F) * erfc_of_size(x, 0.5F, M_SQRT1_2);
-  return x * Vec::blendv(Vec(1) - above, above, x < Vec(0));
-}
-
-Vec gelu_tanh(const Vec& x) {
-  constexpr float kTwice = 2 * M_SQRT2 * M_2_SQRTPI * 0.5, kCubic = 0.044715F;
-  return over_one_and_exp(x, Vec(kTwice) * fmadd(Vec(kCubic) * x * x, x, x));
-}
-
 // As ATen's kernels compute them.
 Vec six_capped(const Vec& x) { return at::vec::minimum(at::vec::maximum(x + Vec(3), Vec(0)), Vec(6)); }
 Vec sign(const Vec& x) { return ((Vec(0) < x) & Vec(1)) - ((x < Vec(0)) & Vec(1)); }
@@ -120,7 +64,7 @@ void compute(const Step& step, const Slot* slots, int64_t count) {
     case Op::Neg:
       return map(r, count, x, [](Vec u) { return u.neg(); });
     case Op::Exp:
-      return map(r, count, x, [](Vec u) { return u.exp(); });
+      return map(r, count, x, [](Vec u) { return exp(u); });
     case Op::Expm1:
       return map(r, count, x, [](Vec u) { return u.expm1(); });
     case Op::Log:
@@ -134,11 +78,11 @@ void compute(const Step& step, const Slot* slots, int64_t count) {
     case Op::Reciprocal:
       return map(r, count, x, [](Vec u) { return u.reciprocal(); });
     case Op::Sigmoid:
-      return map(r, count, x, sigmoid);
+      return map(r, count, x, [](Vec u) { return sigmoid(u); });
     case Op::Tanh:
-      return map(r, count, x, tanh);
+      return map(r, count, x, [](Vec u) { return tanh(u); });
     case Op::Erf:
-      return map(r, count, x, erf);
+      return map(r, count, x, [](Vec u) { return erf(u); });
     case Op::Sin:
       return map(r, count, x, [](Vec u) { return u.sin(); });
     case Op::Cos:
@@ -154,11 +98,11 @@ void compute(const Step& step, const Slot* slots, int64_t count) {
     case Op::Relu:
       return map(r, count, x, [](Vec u) { return at::vec::clamp_min(u, Vec(0)); });
     case Op::Silu:
-      return map(r, count, x, silu);
+      return map(r, count, x, [](Vec u) { return silu(u); });
     case Op::Gelu:
-      return map(r, count, x, gelu);
+      return map(r, count, x, [](Vec u) { return gelu(u); });
     case Op::GeluTanh:
-      return map(r, count, x, gelu_tanh);
+      return map(r, count, x, [](Vec u) { return gelu_tanh(u); });
     case Op::HardSigmoid:
       return map(r, count, x, [](Vec u) { return six_capped(u) / Vec(6); });
     case Op::HardSwish:

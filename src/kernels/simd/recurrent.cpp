@@ -5,29 +5,49 @@
 namespace onnxtorch {
 namespace {
 
-// The gates of a row are `size` floats each, one after another; none of what is passed overlaps.
+using namespace CPU_CAPABILITY;
+
+// Elements of a row that fill a vector, or are its last ones. The gates of a row are `size` floats each, one after
+// another.
+struct Place {
+  int64_t begin, count, size;
+
+  ONNX_TORCH_INLINE Vec load(const float* x, int64_t gate = 0) const {
+    return load_first(x + gate * size + begin, count, 0);
+  }
+  ONNX_TORCH_INLINE void store(const Vec& value, float* x, int64_t gate = 0) const {
+    value.store(x + gate * size + begin, static_cast<int>(count));
+  }
+};
+
+// Calls function(place) for each vector of a row.
+template <typename F>
+ONNX_TORCH_INLINE void for_each_place(int64_t size, const F& function) {
+  in_vectors<float>(
+      size, [&](int64_t begin, int64_t count) __attribute__((always_inline)) { function(Place{begin, count, size}); });
+}
 
 template <bool kHasPeepholes>
-ONNX_TORCH_INLINE void lstm_rows(const Gates& gates, float* __restrict h, float* __restrict c, const Rows& rows) {
+ONNX_TORCH_INLINE void lstm_rows(const Gates& gates, float* h, float* c, const Rows& rows) {
   const int64_t size = rows.size;
   const float *input = gates.input, *hidden = gates.hidden;
-  const float* const peepholes = gates.peepholes;
   for (int64_t row = 0; row < rows.count; ++row, input += 4 * size, hidden += 4 * size, h += size, c += size) {
     if (rows.past_end(row)) continue;
-    for (int64_t i = 0; i < size; ++i) {
-      float taken = input[i] + hidden[i];
-      float kept = input[size + i] + hidden[size + i];
-      float given = input[3 * size + i] + hidden[3 * size + i];
+    for_each_place(size, [&](const Place& at) __attribute__((always_inline)) {
+      const Vec before = at.load(c);
+      Vec taken = at.load(input) + at.load(hidden);
+      Vec kept = at.load(input, 1) + at.load(hidden, 1);
+      Vec given = at.load(input, 3) + at.load(hidden, 3);
       if constexpr (kHasPeepholes) {
-        taken += peepholes[i] * c[i];
-        kept += peepholes[size + i] * c[i];
+        taken = fmadd(at.load(gates.peepholes), before, taken);
+        kept = fmadd(at.load(gates.peepholes, 1), before, kept);
       }
-      const float fresh = tanh_of(input[2 * size + i] + hidden[2 * size + i]);
-      const float next = sigmoid_of(kept) * c[i] + sigmoid_of(taken) * fresh;
-      if constexpr (kHasPeepholes) given += peepholes[2 * size + i] * next;
-      c[i] = next;
-      h[i] = sigmoid_of(given) * tanh_of(next);
-    }
+      const Vec fresh = tanh(at.load(input, 2) + at.load(hidden, 2));
+      const Vec next = fmadd(sigmoid(kept), before, sigmoid(taken) * fresh);
+      if constexpr (kHasPeepholes) given = fmadd(at.load(gates.peepholes, 2), next, given);
+      at.store(next, c);
+      at.store(sigmoid(given) * tanh(next), h);
+    });
   }
 }
 
@@ -35,63 +55,67 @@ void lstm_step(const Gates& gates, float* h, float* c, const Rows& rows) {
   gates.peepholes ? lstm_rows<true>(gates, h, c, rows) : lstm_rows<false>(gates, h, c, rows);
 }
 
-void gru_step(const Gates& gates, float* __restrict h, const Rows& rows) {
+// fresh + update * (h - fresh).
+ONNX_TORCH_INLINE Vec updated(const Vec& h, const Vec& fresh, const Vec& update) {
+  return fmadd(update, h - fresh, fresh);
+}
+
+void gru_step(const Gates& gates, float* h, const Rows& rows) {
   const int64_t size = rows.size;
   const float *input = gates.input, *hidden = gates.hidden;
   for (int64_t row = 0; row < rows.count; ++row, input += 3 * size, hidden += 3 * size, h += size) {
     if (rows.past_end(row)) continue;
-    for (int64_t i = 0; i < size; ++i) {
-      const float reset = sigmoid_of(input[i] + hidden[i]);
-      const float update = sigmoid_of(input[size + i] + hidden[size + i]);
-      const float fresh = tanh_of(input[2 * size + i] + reset * hidden[2 * size + i]);
-      h[i] = fresh + update * (h[i] - fresh);
-    }
+    for_each_place(size, [&](const Place& at) __attribute__((always_inline)) {
+      const Vec reset = sigmoid(at.load(input) + at.load(hidden));
+      const Vec update = sigmoid(at.load(input, 1) + at.load(hidden, 1));
+      const Vec fresh = tanh(fmadd(reset, at.load(hidden, 2), at.load(input, 2)));
+      at.store(updated(at.load(h), fresh, update), h);
+    });
   }
 }
 
-void reset_step(const Gates& gates, const float* __restrict h, float* __restrict kept, const Rows& rows) {
+void reset_step(const Gates& gates, const float* h, float* kept, const Rows& rows) {
   const int64_t size = rows.size;
   const float* input = gates.input;
-  float* __restrict hidden = gates.hidden;
+  float* hidden = gates.hidden;
   for (int64_t row = 0; row < rows.count; ++row, input += 3 * size, hidden += 2 * size, h += size, kept += size) {
-    for (int64_t i = 0; i < size; ++i) {
-      hidden[i] = sigmoid_of(input[i] + hidden[i]);
-      kept[i] = sigmoid_of(input[size + i] + hidden[size + i]) * h[i];
-    }
+    for_each_place(size, [&](const Place& at) __attribute__((always_inline)) {
+      at.store(sigmoid(at.load(input) + at.load(hidden)), hidden);
+      at.store(sigmoid(at.load(input, 1) + at.load(hidden, 1)) * at.load(h), kept);
+    });
   }
 }
 
-void update_step(const Gates& gates, const float* __restrict candidate, float* __restrict h, const Rows& rows) {
+void update_step(const Gates& gates, const float* candidate, float* h, const Rows& rows) {
   const int64_t size = rows.size;
   const float *input = gates.input, *update = gates.hidden;
   for (int64_t row = 0; row < rows.count; ++row, input += 3 * size, update += 2 * size, candidate += size, h += size) {
     if (rows.past_end(row)) continue;
-    for (int64_t i = 0; i < size; ++i) {
-      const float fresh = tanh_of(input[2 * size + i] + candidate[i]);
-      h[i] = fresh + update[i] * (h[i] - fresh);
-    }
+    for_each_place(size, [&](const Place& at) __attribute__((always_inline)) {
+      at.store(updated(at.load(h), tanh(at.load(input, 2) + at.load(candidate)), at.load(update)), h);
+    });
   }
 }
 
-void tanh_step(const Gates& gates, float* __restrict h, const Rows& rows) {
+// Where a step is an activation of the sum alone.
+template <typename Activation>
+ONNX_TORCH_INLINE void activate(const Gates& gates, float* h, const Rows& rows, const Activation& activation) {
   const int64_t size = rows.size;
   const float *input = gates.input, *hidden = gates.hidden;
   for (int64_t row = 0; row < rows.count; ++row, input += size, hidden += size, h += size) {
     if (rows.past_end(row)) continue;
-    for (int64_t i = 0; i < size; ++i) h[i] = tanh_of(input[i] + hidden[i]);
+    for_each_place(size, [&](const Place& at) __attribute__((always_inline)) {
+      at.store(activation(at.load(input) + at.load(hidden)), h);
+    });
   }
 }
 
-void relu_step(const Gates& gates, float* __restrict h, const Rows& rows) {
-  const int64_t size = rows.size;
-  const float *input = gates.input, *hidden = gates.hidden;
-  for (int64_t row = 0; row < rows.count; ++row, input += size, hidden += size, h += size) {
-    if (rows.past_end(row)) continue;
-    for (int64_t i = 0; i < size; ++i) {
-      const float sum = input[i] + hidden[i];
-      h[i] = sum < 0 ? 0 : sum;
-    }
-  }
+void tanh_step(const Gates& gates, float* h, const Rows& rows) {
+  activate(gates, h, rows, [](const Vec& x) __attribute__((always_inline)) { return tanh(x); });
+}
+
+void relu_step(const Gates& gates, float* h, const Rows& rows) {
+  activate(gates, h, rows, [](const Vec& x) __attribute__((always_inline)) { return at::vec::clamp_min(x, Vec(0)); });
 }
 
 constexpr RecurrentKernels kKernels{.lstm_step = lstm_step,

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "kernels/simd/vectors.h"
+#include "kernels/simd/vector_math.h"
 
 namespace onnxtorch::CPU_CAPABILITY {
 
