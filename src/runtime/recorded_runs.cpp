@@ -34,9 +34,9 @@ IValue copied(const IValue& value) {
 RecordedRuns::RecordedRuns(std::shared_ptr<const Executable> executable, c10::Device device, bool asked)
     : executable_(std::move(executable)), device_(device), asked_(asked), runs_(kKept) {}
 
-RecordedRuns::Key RecordedRuns::key_of(std::span<const IValue> inputs) {
-  Key key;
-  for (const IValue& input : inputs) key.emplace_back(input.toTensor().scalar_type(), input.toTensor().sizes().vec());
+ShapeKey RecordedRuns::key_of(std::span<const IValue> inputs) {
+  ShapeKey key;
+  for (const IValue& input : inputs) key.add_type_and_sizes(input.toTensor());
   return key;
 }
 

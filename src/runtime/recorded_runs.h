@@ -15,6 +15,7 @@
 
 #include "base/recent.h"
 #include "base/recording.h"
+#include "base/shape_key.h"
 #include "runtime/executable.h"
 
 namespace onnxtorch {
@@ -33,8 +34,6 @@ class RecordedRuns {
   std::vector<c10::IValue> run(std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings);
 
  private:
-  using Key = std::vector<std::pair<c10::ScalarType, std::vector<int64_t>>>;
-
   struct Recorded {
     std::vector<c10::IValue> inputs;
     std::vector<c10::IValue> results;
@@ -45,7 +44,7 @@ class RecordedRuns {
     std::unique_ptr<const Recorded> recorded;
   };
 
-  static Key key_of(std::span<const c10::IValue> inputs);
+  static ShapeKey key_of(std::span<const c10::IValue> inputs);
   static void copy(std::span<const c10::IValue> from, std::span<const c10::IValue> to);
   std::unique_ptr<const Recorded> record(std::span<const c10::IValue> inputs,
                                          const c10::intrusive_ptr<StringPool>& strings) const;
@@ -58,7 +57,7 @@ class RecordedRuns {
   bool asked_;
   std::atomic<bool> gave_up_ = false;
   std::mutex mutex_;  // of what follows
-  Recent<Key, std::unique_ptr<Runs>> runs_;
+  Recent<ShapeKey, std::unique_ptr<Runs>> runs_;
 };
 
 }  // namespace onnxtorch

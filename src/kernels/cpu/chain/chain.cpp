@@ -100,13 +100,9 @@ bool Chain::fits(at::TensorList inputs) const {
 }
 
 std::shared_ptr<const ChainPlan> Chain::plan(at::TensorList inputs) const {
-  std::vector<int64_t> key{static_cast<int64_t>(inputs[0].device().type())};
-  key.reserve(inputs.size() * 8);
-  for (const at::Tensor& input : inputs) {
-    key.push_back(input.dim());
-    key.insert(key.end(), input.sizes().begin(), input.sizes().end());
-    key.insert(key.end(), input.strides().begin(), input.strides().end());
-  }
+  ShapeKey key;
+  key.add(static_cast<int64_t>(inputs[0].device().type()));
+  for (const at::Tensor& input : inputs) key.add_layout(input);
   return plans_.get(key, [&] { return plan_for(inputs[0].device(), program_, inputs).value_or(ChainPlan()); });
 }
 

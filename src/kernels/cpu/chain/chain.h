@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/recent.h"
+#include "base/shape_key.h"
 #include "kernels/cpu/chain/program.h"
 
 namespace onnxtorch {
@@ -31,7 +32,7 @@ class Chain : public torch::CustomClassHolder {
 
   const ChainProgram program_;
   const torch::jit::Code plain_;
-  mutable Recent<std::vector<int64_t>, ChainPlan> plans_{8};
+  mutable Recent<ShapeKey, ChainPlan> plans_{8};
 };
 
 // Declares the class and the operator to TorchScript, once.

@@ -1,7 +1,6 @@
 #include "kernels/cpu/onednn/affine.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include "kernels/cpu/onednn/inner_product.h"
 
@@ -18,8 +17,7 @@ RunRows Affine::for_rows(int64_t rows) const {
     rows_.expect(rows);
     return [this, rows](const float* x, float* y) { rows_.run(x, y, rows); };
   }
-  // A primitive divides its work when it is made.
-  const auto prepared = recent_.get({rows, at::get_num_threads()}, [&] { return prepare(rows); });
+  const auto prepared = recent_.get(primitive_key().add(rows), [&] { return prepare(rows); });
   return [this, prepared](const float* x, float* y) {
     Call call(prepared->frames);
     call.with(DNNL_ARG_SRC, prepared->x, const_cast<float*>(x))

@@ -1,7 +1,6 @@
 // The product of any number of rows and a weight of float32, from memory to memory.
 #pragma once
 
-#include <array>
 #include <functional>
 
 #include "kernels/cpu/onednn/row_product.h"
@@ -36,7 +35,7 @@ class Affine {
   const LaidWeight laid_;
   const at::Tensor form_, bias_;
   const RowProduct rows_;
-  mutable Recent<std::array<int64_t, 2>, Prepared> recent_{64};
+  mutable Recent<ShapeKey, Prepared> recent_{64};
 };
 
 }  // namespace onnxtorch::onednn

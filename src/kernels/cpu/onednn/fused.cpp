@@ -114,12 +114,8 @@ Fused::Fused(const at::Tensor& weight, const at::Tensor& bias, int64_t terms, c1
       offset_(loses_nan_ && bias_.defined() ? largest(bias_) : 0) {}
 
 std::shared_ptr<const Prepared> Fused::prepared(at::IntArrayRef sizes, Steps steps) const {
-  Key key;
-  key.reserve(sizes.size() + 2);
-  key.assign(sizes.begin(), sizes.end());
-  key.push_back(steps.empty() ? -1 : static_cast<int64_t>(steps.front().kind));
-  key.push_back(at::get_num_threads());  // a primitive divides its work when it is made
-  return recent_.get(key, [&] { return prepare_for_threads(sizes, steps); });
+  const int64_t first_step = steps.empty() ? -1 : static_cast<int64_t>(steps.front().kind);
+  return recent_.get(primitive_key().add(sizes).add(first_step), [&] { return prepare_for_threads(sizes, steps); });
 }
 
 // What one thread does in a few microseconds is done before another has begun.

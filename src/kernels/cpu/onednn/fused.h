@@ -52,7 +52,6 @@ class Fused : public PackedProduct {
   const c10::ScalarType result_;
 
  private:
-  using Key = std::vector<int64_t>;
   using Steps = std::span<const PostOp>;
 
   int64_t rows_taken(at::IntArrayRef sizes) const;
@@ -75,7 +74,7 @@ class Fused : public PackedProduct {
   // Where a step would lose a NaN: a result is not larger than gain * the input + offset.
   const bool loses_nan_;
   const float gain_, offset_;
-  mutable Recent<Key, Prepared> recent_{64};
+  mutable Recent<ShapeKey, Prepared> recent_{64};
 };
 
 }  // namespace onnxtorch::onednn

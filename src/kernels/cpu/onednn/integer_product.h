@@ -2,7 +2,6 @@
 // CPUs where it cannot a kernel of our own; one pass over the sums accounts for zero points, and computes what follows.
 #pragma once
 
-#include <ATen/Parallel.h>
 #include <c10/util/accumulate.h>
 
 #include <memory>
@@ -12,6 +11,7 @@
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/onednn/fused.h"
 #include "kernels/cpu/onednn/panel_product.h"
+#include "kernels/cpu/onednn/primitives.h"
 
 namespace onnxtorch::onednn {
 
@@ -53,15 +53,13 @@ class ByteProduct : public Base {
   }
 
   std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes) const {
-    std::vector<int64_t> key = sizes.vec();
-    key.push_back(at::get_num_threads());  // a primitive divides its work when it is made
-    return recent_.get(key, [&] { return prepare(sizes); });
+    return recent_.get(primitive_key().add(sizes), [&] { return prepare(sizes); });
   }
 
   const LaidWeight laid_;
 
  private:
-  mutable Recent<std::vector<int64_t>, Prepared> recent_{64};
+  mutable Recent<ShapeKey, Prepared> recent_{64};
 };
 
 }  // namespace onnxtorch::onednn

@@ -1,6 +1,7 @@
 // What the oneDNN primitives have in common.
 #pragma once
 
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
 #include <memory>
@@ -13,6 +14,7 @@
 #include "base/cpu_tensor.h"
 #include "base/fork_safe.h"
 #include "base/recent.h"
+#include "base/shape_key.h"
 #include "kernels/cpu/onednn/packed.h"
 
 // libtorch's include directory has the headers of another release.
@@ -25,6 +27,9 @@ const dnnl::engine& engine();
 // Whether oneDNN has nothing fast for it on this CPU: its reference implementation, or none. A description is made so
 // that it is then empty (`allow_empty`), where oneDNN would throw an exception.
 bool is_reference(const dnnl::primitive_desc_base& description);
+
+// Begins the key of a primitive, which divides its work among the threads of now when it is made.
+inline ShapeKey primitive_key() { return std::move(ShapeKey().add(at::get_num_threads())); }
 
 // float32, bfloat16, int8 or uint8, as oneDNN names it.
 dnnl::memory::data_type named(c10::ScalarType type);

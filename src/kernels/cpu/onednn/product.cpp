@@ -1,7 +1,6 @@
 #include "kernels/cpu/onednn/product.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include "base/arrange.h"
 #include "base/cpu_tensor.h"
@@ -46,14 +45,8 @@ PreparedProduct prepared(const at::Tensor& a, const at::Tensor& b, const at::Ten
 
 // Computes result = a @ b, if oneDNN can. All have the same number of dimensions.
 bool compute(const at::Tensor& a, const at::Tensor& b, const at::Tensor& result) {
-  using Key = std::vector<int64_t>;
-  static Recent<Key, PreparedProduct> recent(256);
-  Key key;
-  for (const at::Tensor* t : {&a, &b, &result}) {
-    key.insert(key.end(), t->sizes().begin(), t->sizes().end());
-    key.insert(key.end(), t->strides().begin(), t->strides().end());
-  }
-  key.push_back(at::get_num_threads());  // a primitive divides its work when it is made
+  static Recent<ShapeKey, PreparedProduct> recent(256);
+  const ShapeKey key = primitive_key().add_layout(a).add_layout(b).add_layout(result);
   const auto p = recent.get(key, [&] { return prepared(a, b, result); });
   if (!p->primitive) return false;
 
