@@ -29,7 +29,11 @@ const dnnl::engine& engine();
 bool is_reference(const dnnl::primitive_desc_base& description);
 
 // Begins the key of a primitive, which divides its work among the threads of now when it is made.
-inline ShapeKey primitive_key() { return std::move(ShapeKey().add(at::get_num_threads())); }
+inline ShapeKey primitive_key() {
+  ShapeKey key;
+  key.add(at::get_num_threads());
+  return key;
+}
 
 // float32, bfloat16, int8 or uint8, as oneDNN names it.
 dnnl::memory::data_type named(c10::ScalarType type);
