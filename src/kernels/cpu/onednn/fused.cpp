@@ -152,7 +152,7 @@ at::Tensor Fused::run_rows(const at::Tensor& x, at::TensorList operands) const {
 }
 
 void Fused::expect(at::IntArrayRef sizes) const {
-  if (!fits(sizes) || c10::multiply_integers(sizes) == 0) return;
+  if (!takes(sizes) || c10::multiply_integers(sizes) == 0) return;
   if (const int64_t count = rows_taken(sizes)) {
     row_product_->expect(count);
   } else {
@@ -229,7 +229,7 @@ std::optional<at::Tensor> Fused::run_without_steps(const at::Tensor& x) const {
 // Takes the first of the ways that there is: as a product of rows, in one primitive, by a primitive for all but the
 // steps, by ATen.
 at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
-  if (is_plain(given, form_.scalar_type()) && fits(given.sizes())) {
+  if (is_plain(given, form_.scalar_type()) && takes(given.sizes())) {
     if (given.is_contiguous() && rows_taken(given.sizes())) return run_rows(given, operands);
     const at::Tensor x = arranged(given, strides(given.sizes()));
     if (auto y = run_fused(x, operands)) return *std::move(y);

@@ -37,6 +37,7 @@ class Fused : public PackedProduct {
  protected:
   // Whether the operation is defined for inputs of these sizes; of others ATen says what is wrong.
   virtual bool fits(at::IntArrayRef sizes) const = 0;
+  bool takes(at::IntArrayRef sizes) const { return are_ints(sizes) && fits(sizes); }
   // How a primitive takes an input, and lays out a result.
   virtual std::vector<int64_t> strides(at::IntArrayRef sizes) const = 0;
   virtual Prepared prepare(at::IntArrayRef sizes, std::span<const PostOp> post_ops) const = 0;

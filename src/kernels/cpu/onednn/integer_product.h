@@ -49,7 +49,7 @@ class ByteProduct : public Base {
   virtual const PanelProduct& panels() const = 0;
 
   bool takes(at::IntArrayRef sizes) const {
-    return fits(sizes) && (cpu_features().int8_products || panels().is_possible());
+    return are_ints(sizes) && fits(sizes) && (cpu_features().int8_products || panels().is_possible());
   }
 
   std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes) const {

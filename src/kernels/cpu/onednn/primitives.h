@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -27,6 +28,11 @@ const dnnl::engine& engine();
 // Whether oneDNN has nothing fast for it on this CPU: its reference implementation, or none. A description is made so
 // that it is then empty (`allow_empty`), where oneDNN would throw an exception.
 bool is_reference(const dnnl::primitive_desc_base& description);
+
+// Whether each size, and what padding adds to it, is an int to oneDNN, which divides by zero where one is cut to that.
+inline bool are_ints(at::IntArrayRef sizes) {
+  return std::ranges::all_of(sizes, [](int64_t size) { return size < int64_t{1} << 30; });
+}
 
 // Begins the key of a primitive, which divides its work among the threads of now when it is made.
 inline ShapeKey primitive_key() {
