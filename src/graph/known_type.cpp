@@ -16,8 +16,6 @@ namespace {
 namespace jit = torch::jit;
 using Type = std::optional<c10::ScalarType>;
 
-bool is_tensor(const jit::Value* value) { return value->type()->kind() == c10::TypeKind::TensorType; }
-
 // The floating type of all floats among the operands, which says what a number beside them becomes; none where an
 // operand is not known, or two differ.
 class FloatingType {

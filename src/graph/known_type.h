@@ -13,6 +13,8 @@ inline std::optional<c10::ScalarType> type_of(const torch::jit::Value* value) {
   return type ? type->scalarType() : std::nullopt;
 }
 
+inline bool is_tensor(const torch::jit::Value* value) { return value->type()->kind() == c10::TypeKind::TensorType; }
+
 // The type of a tensor of these elements, with the sizes that are known of another.
 inline c10::TensorTypePtr type_like(const torch::jit::Value* like, std::optional<c10::ScalarType> elements) {
   return like->type()->expectRef<c10::TensorType>().withScalarType(elements);

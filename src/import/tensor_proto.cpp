@@ -169,7 +169,7 @@ std::vector<at::Tensor> TensorReader::read(std::span<const onnx::TensorProto* co
   }
   const auto threads = static_cast<int64_t>(std::clamp<double>(bytes / kLeastBytes, 1, at::get_num_threads()));
   const auto read_one = [&](int64_t i, int64_t /*thread*/) {
-    tensors[in_files[i]] = read(*protos[in_files[i]], owner);  // by several threads, where it is one thread's
+    tensors[in_files[i]] = read(*protos[in_files[i]], owner);  // a single one by several threads
   };
   share_out(std::ssize(in_files), in_files.size() > 1 ? threads : 1, read_one);
   for (size_t i = 0; i < protos.size(); ++i) {

@@ -214,16 +214,13 @@ void Facts::move(const jit::Value* from, const jit::Value* to) {
   move_in(open_);
 }
 
-void Facts::set_shape(const jit::Value* v, c10::ScalarType dtype, at::IntArrayRef sizes) {
-  const std::vector<std::vector<int64_t>> trials(needed_trials_, sizes.vec());
-  set_shapes(v, dtype, trials);
-}
-
-void Facts::set_shapes(const jit::Value* v, c10::ScalarType dtype, std::span<const std::vector<int64_t>> trials) {
+void Facts::set_sizes(const jit::Value* v, c10::ScalarType dtype, std::span<const std::vector<int64_t>> sizes) {
   std::vector<Trials> found(1);
-  for (const auto& sizes : trials) {
+  for (size_t trial = 0; trial < trial_sizes(0).size(); ++trial) {
     const auto make = [&](jit::Stack& stack) {
-      stack.emplace_back(at::empty(sizes, at::device(at::kMeta).dtype(dtype)));
+      std::vector<int64_t> shape;
+      for (const std::vector<int64_t>& size : sizes) shape.push_back(size[trial]);
+      stack.emplace_back(at::empty(shape, at::device(at::kMeta).dtype(dtype)));
     };
     const auto made = run_quietly(make, {}).results;  // too many bytes to count
     if (!made) break;

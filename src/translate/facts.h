@@ -42,10 +42,10 @@ class Facts {
   void stamp(torch::jit::Value* v) const;
 
   void set_value(const torch::jit::Value* v, const c10::IValue& value);
-  std::optional<c10::IValue> take_value(const torch::jit::Value* v);                         // and forgets it
-  void move(const torch::jit::Value* from, const torch::jit::Value* to);                     // what is known
-  void set_shape(const torch::jit::Value* v, c10::ScalarType dtype, at::IntArrayRef sizes);  // where none is open
-  void set_shapes(const torch::jit::Value* v, c10::ScalarType dtype, std::span<const std::vector<int64_t>> trials);
+  std::optional<c10::IValue> take_value(const torch::jit::Value* v);      // and forgets it
+  void move(const torch::jit::Value* from, const torch::jit::Value* to);  // what is known
+  // Of each dimension in each of the trials, of which there are as many as trial_sizes gives.
+  void set_sizes(const torch::jit::Value* v, c10::ScalarType dtype, std::span<const std::vector<int64_t>> sizes);
 
   // The number of trials that each fact has come through.
   size_t trials() const { return trials_; }

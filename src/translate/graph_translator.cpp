@@ -40,22 +40,21 @@ std::vector<int64_t> trial_sizes(size_t dimension, int64_t of_run) {
   return sizes;
 }
 
-// The sizes of an input for each trial of its open dimensions, of which `symbols` has the numbers; `of_run` are its
-// sizes in a run, if any are given.
-std::vector<std::vector<int64_t>> trial_shapes(const InputSpec& input, std::map<std::string, size_t>& symbols,
-                                               std::span<const int64_t> of_run) {
-  std::vector<std::vector<int64_t>> shapes(Facts::trial_sizes(0).size());
-  for (size_t axis = 0; axis < input.dims->size(); ++axis) {
-    const Dim& dim = (*input.dims)[axis];
-    std::vector<int64_t> sizes(shapes.size(), dim.size);
-    if (dim.size < 0) {
-      const std::string name = dim.symbol.empty() ? input.name + "/" + std::to_string(symbols.size()) : dim.symbol;
-      const size_t number = symbols.try_emplace(name, symbols.size()).first->second;
-      sizes = of_run.empty() ? Facts::trial_sizes(number) : trial_sizes(number, of_run[axis]);
+// The sizes of each dimension of an input in each trial. `symbols` has the numbers of the open ones; `of_run` are the
+// input's sizes in a run, if any are given.
+std::vector<std::vector<int64_t>> trials_of(const InputSpec& input, std::map<std::string, size_t>& symbols,
+                                            std::span<const int64_t> of_run) {
+  std::vector<std::vector<int64_t>> sizes;
+  for (const Dim& dim : *input.dims) {
+    if (dim.size >= 0) {
+      sizes.emplace_back(Facts::trial_sizes(0).size(), dim.size);
+      continue;
     }
-    for (size_t i = 0; i < shapes.size(); ++i) shapes[i].push_back(sizes[i]);
+    const std::string name = dim.symbol.empty() ? input.name + "/" + std::to_string(symbols.size()) : dim.symbol;
+    const size_t number = symbols.try_emplace(name, symbols.size()).first->second;
+    sizes.push_back(of_run.empty() ? Facts::trial_sizes(number) : trial_sizes(number, of_run[sizes.size()]));
   }
-  return shapes;
+  return sizes;
 }
 
 }  // namespace
@@ -122,8 +121,8 @@ void GraphTranslator::declare_inputs() {
     program_.graph_inputs.push_back({GraphInput::Role::Input, i});
     if (spec.dims && spec.type.kind == ValueType::Kind::Tensor) {
       const std::vector<std::vector<int64_t>>& of_run = options_.variant.sizes;
-      trials_[i] = trial_shapes(spec, symbols, of_run.empty() ? std::span<const int64_t>{} : of_run[i]);
-      facts_.set_shapes(value, storage_dtype(spec.type.element), trials_[i]);
+      trials_[i] = trials_of(spec, symbols, of_run.empty() ? std::span<const int64_t>{} : of_run[i]);
+      facts_.set_sizes(value, storage_dtype(spec.type.element), trials_[i]);
     }
     define(spec.name, {value, spec.type});
   }
@@ -421,9 +420,9 @@ void GraphTranslator::place_known(jit::Block* block) {
 }
 
 void GraphTranslator::finish() {
-  for (const auto& trials : trials_) {
-    program_.tried.push_back(trials.empty() ? std::vector<int64_t>{}
-                                            : trials[std::min(facts_.trials(), trials.size()) - 1]);
+  for (const auto& input : trials_) {
+    std::vector<int64_t>& largest = program_.tried.emplace_back();
+    for (const auto& sizes : input) largest.push_back(sizes[std::min(facts_.trials(), sizes.size()) - 1]);
   }
   stamp_types(graph_->block());
   place_known(graph_->block());

@@ -121,7 +121,7 @@ class GraphTranslator : public Translator {
   Program program_;
   std::shared_ptr<torch::jit::Graph> graph_;
   Facts facts_;
-  std::vector<std::vector<std::vector<int64_t>>> trials_;  // the shapes of each of the program's inputs
+  std::vector<std::vector<std::vector<int64_t>>> trials_;  // the sizes of each of the program's inputs
   std::unordered_set<torch::jit::Node*, torch::jit::HashNode, torch::jit::EqualNode> shared_constants_;
   TensorReader reader_;
   Opsets model_opsets_;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "graph/graph_location.h"
+#include "graph/known_type.h"
 #include "graph/walk.h"
 
 namespace onnxtorch {
@@ -16,8 +17,6 @@ namespace jit = torch::jit;
 using c10::IValue;
 
 bool is_list(const jit::Value* value) { return value->type()->kind() == c10::TypeKind::ListType; }
-
-bool is_tensor(const jit::Value* value) { return value->type()->kind() == c10::TypeKind::TensorType; }
 
 // Of what the host computes with.
 bool is_number_or_numbers(const c10::Type& type) {

@@ -18,6 +18,8 @@
 namespace onnxtorch {
 namespace {
 
+const std::vector<int64_t> kAlways5(Facts::trial_sizes(0).size(), 5);
+
 namespace jit = torch::jit;
 
 size_t count(jit::Graph& graph, c10::Symbol kind) {
@@ -57,8 +59,8 @@ TEST(Inlining, TakesTheBranchThatAKnownRankDecides) {
   jit::Graph graph;
   jit::Value *const vector = graph.addInput(), *const rows = graph.addInput();
   Facts facts;
-  facts.set_shapes(vector, c10::kFloat, std::vector<std::vector<int64_t>>(4, {5}));
-  facts.set_shapes(rows, c10::kFloat, std::vector<std::vector<int64_t>>{{1, 5}, {2, 5}, {3, 5}});
+  facts.set_sizes(vector, c10::kFloat, std::vector<std::vector<int64_t>>{kAlways5});
+  facts.set_sizes(rows, c10::kFloat, std::vector<std::vector<int64_t>>{Facts::trial_sizes(0), kAlways5});
   EXPECT_EQ(insert(graph, "rows_of", {vector}, facts)->node()->kind(), c10::aten::unsqueeze);
   EXPECT_EQ(insert(graph, "rows_of", {rows}, facts), rows);
 }
@@ -79,7 +81,7 @@ def relu_of_vectors(x):
   jit::Graph graph;
   jit::Value* const x = graph.addInput();
   Facts facts;
-  facts.set_shapes(x, c10::kFloat, std::vector<std::vector<int64_t>>(4, {5}));
+  facts.set_sizes(x, c10::kFloat, std::vector<std::vector<int64_t>>{kAlways5});
   const Script script{&function, jit::Code(function.graph(), "relu_of_vectors"), true, writes, false};
   insert_script(graph, script, {x}, facts, /*keeps=*/false);
   EXPECT_EQ(count(graph, c10::prim::If), 1U);

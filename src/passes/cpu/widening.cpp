@@ -32,8 +32,6 @@ Kind kind_of(const jit::Node* node) {
   return has(node, Trait::Compares) ? Kind::Comparing : Kind::Other;
 }
 
-bool is_tensor(const jit::Value* value) { return value->type()->isSubtypeOf(*c10::TensorType::get()); }
-
 bool is_list(const jit::Value* value) {
   return value->node()->kind() == c10::prim::ListConstruct && value->type()->isSubtypeOf(*c10::ListType::ofTensors());
 }

@@ -66,8 +66,6 @@ constexpr Wait kWaits[] = {
     {"aten::affine_grid_generator", kNumbers},
 };
 
-bool is_tensor(const jit::Value* value) { return value->type()->isSubtypeOf(*c10::TensorType::get()); }
-
 bool may_be_mask(const jit::Value* index) {
   const auto type = type_of(index);
   return is_tensor(index) && type && (*type == at::kBool || *type == at::kByte);

@@ -15,12 +15,11 @@ void tell(Facts& facts, const jit::Value* value, size_t& open) {
   const auto type = type_of(value);
   const auto sizes = type ? value->type()->expectRef<c10::TensorType>().sizes().sizes() : std::nullopt;
   if (!sizes) return;
-  std::vector<std::vector<int64_t>> trials(Facts::trial_sizes(0).size());
+  std::vector<std::vector<int64_t>> trials;
   for (const auto& size : *sizes) {
-    const auto tried = size ? std::vector<int64_t>(trials.size(), *size) : Facts::trial_sizes(open++);
-    for (size_t i = 0; i < trials.size(); ++i) trials[i].push_back(tried[i]);
+    trials.push_back(size ? std::vector<int64_t>(Facts::trial_sizes(0).size(), *size) : Facts::trial_sizes(open++));
   }
-  facts.set_shapes(value, *type, trials);
+  facts.set_sizes(value, *type, trials);
 }
 
 }  // namespace

@@ -20,8 +20,6 @@ using Sizes = std::vector<int64_t>;
 
 constexpr auto kTranspose = "aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)";
 
-bool is_tensor(const jit::Value* value) { return value->type()->isSubtypeOf(*c10::TensorType::get()); }
-
 // What is known of a tensor's sizes; nothing where not even their number is.
 std::optional<Sizes> sizes_of(const jit::Value* value) {
   const auto type = value->type()->cast<c10::TensorType>();
