@@ -29,7 +29,17 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "passes/cuda": ("graph", "kernels/composite", "passes/general"),
     "passes/device": ("import", "graph", "passes/cuda"),
     "passes": ("graph", "passes/general", "passes/cpu", "passes/cuda"),
-    "runtime": ("base", "import", "graph", "translate", "passes", "passes/general", "passes/cpu", "passes/device"),
+    "runtime": (
+        "base",
+        "import",
+        "kernels/cpu",
+        "graph",
+        "translate",
+        "passes",
+        "passes/general",
+        "passes/cpu",
+        "passes/device",
+    ),
     "export": ("graph",),
     "api": ("import", "translate", "runtime"),
 }

@@ -46,6 +46,7 @@ struct Options {
   std::string allow_aten = "checked";          // what ATen nodes may call: "checked" operators, or "all" that ATen has
   std::string links = "follow";                // "refuse": files of external data that are links, or have hard links
   bool map_external = false;                   // files of external data are mapped, and must not be cut while it lives
+  int plans = 8;                               // for how many sizes of the inputs at most runs on the CPU keep a plan
 };
 
 }  // namespace onnxtorch

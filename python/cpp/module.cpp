@@ -364,7 +364,7 @@ PYBIND11_MODULE(_C, m) {
       .def(py::init([](std::string device, std::string precision, bool tf32, std::optional<bool> cuda_graphs,
                        bool optimize, std::set<std::string> disabled_passes, int threads,
                        std::map<std::string, int64_t> shapes, const std::map<std::string, double>& limits,
-                       std::string allow_aten, std::string links, bool map_external) {
+                       std::string allow_aten, std::string links, bool map_external, int plans) {
              return Options{std::move(device),
                             std::move(precision),
                             tf32,
@@ -376,11 +376,12 @@ PYBIND11_MODULE(_C, m) {
                             limits_of(limits),
                             std::move(allow_aten),
                             std::move(links),
-                            map_external};
+                            map_external,
+                            plans};
            }),
            py::kw_only(), py::arg("device"), py::arg("precision"), py::arg("tf32"), py::arg("cuda_graphs"),
            py::arg("optimize"), py::arg("disabled_passes"), py::arg("threads"), py::arg("shapes"), py::arg("limits"),
-           py::arg("allow_aten"), py::arg("links") = "follow", py::arg("map_external") = false);
+           py::arg("allow_aten"), py::arg("links") = "follow", py::arg("map_external") = false, py::arg("plans") = 8);
 
   py::class_<StopFlag, std::shared_ptr<StopFlag>>(m, "StopFlag", "Stops the runs that are given it, from any thread.")
       .def(py::init())
@@ -446,6 +447,9 @@ PYBIND11_MODULE(_C, m) {
       .def_property_readonly("metadata", &metadata)
       .def_property_readonly("model_info", &describe_model)
       .def_property_readonly("quantization_annotations", &quantization_annotations)
+      .def(
+          "plan_texts", [](const PythonModel& model) { return model.plan_texts(); },
+          py::call_guard<py::gil_scoped_release>())
       .def(
           "graph_text", [](const PythonModel& model) { return text(model.graph_text()); },
           "The TorchScript graph as text.");

@@ -223,6 +223,14 @@ class OnnxTorchRep(base.BackendRep):
         text: str = self._prepared.graph_text()
         return text
 
+    def plans(self) -> list[str]:
+        """What runs do whose inputs have had the same sizes before, as text, the latest first: a step on each line.
+
+        `plan` is a kernel that is called with addresses alone, `into` an operator of ATen that gives its result into
+        memory that is there, `call` one that allocates it, and `part` what is left to TorchScript's interpreter.
+        """
+        return list(self._prepared.plan_texts())
+
     def graphs(self) -> dict[str, str]:
         """The graph's text after each step of preparing it, by the step's name: "translate", "place", and `passes`."""
         return {name: graph for name, graph, _ in self._prepared.steps}
@@ -385,6 +393,7 @@ class OnnxTorchBackend(base.Backend):
         allow_aten: str = "checked",
         links: str = "follow",
         map_external: bool = False,
+        plans: int = 8,
         **kwargs: Any,
     ) -> OnnxTorchRep:
         """Translates a model for a device.
@@ -420,6 +429,8 @@ class OnnxTorchBackend(base.Backend):
             map_external: whether files of external data are mapped, which loads weights that stay as they are in no
                 time, and shares them with other processes. They must not be cut while the model lives: that would end
                 the process.
+            plans: for how many sizes of the inputs, the latest ones, what a run on the CPU does is kept as a plan: a
+                list of calls that the next run of these sizes goes through (docs/architecture.md); 0: none.
             allow_aten: the operators that ATen nodes may call: "checked", those that check their arguments, or "all",
                 for a model that you trust as you trust a program (docs/security.md).
         """
@@ -440,6 +451,7 @@ class OnnxTorchBackend(base.Backend):
                 "allow_aten": allow_aten,
                 "links": links,
                 "map_external": map_external,
+                "plans": plans,
             }
         )
         options = _C.Options(**named)

@@ -109,6 +109,10 @@ at::Tensor work_tensor(at::IntArrayRef sizes, c10::ScalarType dtype) {
   return work_tensor(sizes, c10::contiguous_strides(sizes), dtype);
 }
 
+void give_back_work_memory() {
+  if (current) current->memory().clear();
+}
+
 bool is_last_reference(const at::Tensor& tensor) {
   if (tensor.use_count() != 1 || tensor.storage().use_count() != 1) return false;
   return WorkMemory::lent_to(tensor) ||

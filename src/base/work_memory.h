@@ -74,6 +74,9 @@ __attribute__((visibility("default"))) at::Tensor work_tensor(at::IntArrayRef si
                                                               c10::ScalarType dtype);
 __attribute__((visibility("default"))) at::Tensor work_tensor(at::IntArrayRef sizes, c10::ScalarType dtype);
 
+// Gives back to the allocator what this thread's runs have left for later ones.
+__attribute__((visibility("default"))) void give_back_work_memory();
+
 // Whether nothing but this tensor knows its memory, which an allocator gave: an operator that takes the tensor may
 // leave its result there. TorchScript moves a value out of its register to the operator that is the last to read it;
 // weights, what a caller has given, and what another tensor looks at have further references.

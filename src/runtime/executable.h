@@ -10,12 +10,14 @@
 
 #include "base/work_memory.h"
 #include "graph/program.h"
+#include "runtime/plan/plans.h"
 
 namespace onnxtorch {
 
 class Executable {
  public:
-  explicit Executable(Program program);
+  // `plans` is for how many input sizes at most what a run does is kept (runtime/plan).
+  explicit Executable(Program program, size_t plans = 0);
 
   // One value for each graph input of the caller, in order, in storage form and on the program's device; results
   // likewise. No result shares memory with an input, a constant or another result. The caller keeps the inputs until it
@@ -24,14 +26,23 @@ class Executable {
                                const c10::intrusive_ptr<StringPool>& strings) const;
 
   // Gives back the memory that earlier runs have left for later ones.
-  void trim() const { memory_->clear(); }
+  void trim() const {
+    plans_.clear();
+    memory_->clear();
+  }
+
+  std::vector<std::string> plan_texts() const { return plans_.texts(); }
 
   const Program& program() const { return program_; }
 
  private:
+  std::vector<c10::IValue> interpreted(std::span<const c10::IValue> inputs,
+                                       const c10::intrusive_ptr<StringPool>& strings) const;
+
   Program program_;
   torch::jit::Code code_;
   std::shared_ptr<WorkMemory> memory_;
+  mutable Plans plans_;
 };
 
 }  // namespace onnxtorch

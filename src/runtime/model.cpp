@@ -95,6 +95,7 @@ PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options opti
     throw InputError("threads must be from 0 to " + std::to_string(kMostThreads) + ", not " +
                      std::to_string(options_.threads));
   }
+  if (options_.plans < 0) throw InputError("plans must be 0 or more, not " + std::to_string(options_.plans));
   check_limits(options_.limits);
   if (options_.links != "follow" && options_.links != "refuse") {
     throw InputError("links must be \"follow\" or \"refuse\", not \"" + options_.links + "\"");
@@ -146,7 +147,8 @@ Program PreparedModel::lowered(const Variant& variant, std::optional<size_t> wat
 }
 
 PreparedModel::Runnable PreparedModel::runnable(const Variant& variant, Program program) const {
-  auto executable = std::make_shared<const Executable>(std::move(program));
+  const bool has_plans = device_.is_cpu() && !variant.timed && !variant.guarded;
+  auto executable = std::make_shared<const Executable>(std::move(program), has_plans ? options_.plans : 0);
   return {executable, std::make_shared<TriedSizes>(executable->program().tried), recorded_runs(executable, variant)};
 }
 

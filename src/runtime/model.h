@@ -39,6 +39,8 @@ class PreparedModel {
   const std::vector<InputSpec>& inputs() const { return base_.executable->program().inputs; }
   const std::vector<OutputSpec>& outputs() const { return base_.executable->program().outputs; }
   std::string graph_text() const;
+  // What runs of the sizes that have come so far do, each as text.
+  std::vector<std::string> plan_texts() const { return base_.executable->plan_texts(); }
   // Prepares the model once more, for the watcher to see each step.
   void watch_steps(const Watcher& watcher) const;
   // Where each of the nodes runs, and why.

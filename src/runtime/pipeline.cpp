@@ -3,30 +3,18 @@
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iostream>
-#include <sstream>
 
 #include "base/interruption.h"
 #include "base/prepare_guard.h"
 #include "passes/device/place.h"
 #include "passes/device/placement.h"
 #include "passes/general/precision.h"
+#include "runtime/dumped.h"
 #include "runtime/text_of.h"
 
 namespace onnxtorch {
 namespace {
-
-// The passes that ONNX_TORCH_DUMP names, separated by commas; "all" is each.
-bool is_dumped(const std::string& pass) {
-  const char* const wanted = std::getenv("ONNX_TORCH_DUMP");
-  if (!wanted) return false;
-  std::istringstream names{wanted};
-  for (std::string name; std::getline(names, name, ',');) {
-    if (name == pass || name == "all") return true;
-  }
-  return false;
-}
 
 void dump(const char* when, const char* pass, const Program& program) {
   std::cerr << "# " << when << " " << pass << "\n" << program.graph->toString() << std::flush;

@@ -31,8 +31,9 @@ class Part:
 
 PARTS = [
     Part("prepare", "prepare", (), 0.3),
-    Part("run", "run", (), 0.35),
+    Part("run", "run", (), 0.25),
     Part("differential", "differential", (), 0.2),
+    Part("plan", "plan", (), 0.1),
     Part("bytes", "run", ("--bytes",), 0.1),
     Part("image", "image", ("--bytes",), 0.05, "images"),
 ]

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <stdexcept>
+#include <variant>
 #include <vector>
 
 #include "agree.h"
@@ -126,6 +127,73 @@ Outcome differential(const std::string& bytes) {
   });
 }
 
+// The same bits, but for those of a NaN.
+bool same(const at::Tensor& a, const at::Tensor& b) {
+  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
+  if (a.is_complex()) return same(at::view_as_real(a.resolve_conj()), at::view_as_real(b.resolve_conj()));
+  if (!a.is_floating_point()) return at::equal(a.flatten(), b.flatten());
+  const at::Tensor x = a.to(at::kDouble).flatten(), y = b.to(at::kDouble).flatten();
+  return at::equal(at::isnan(x), at::isnan(y)) && at::equal(at::nan_to_num(x), at::nan_to_num(y));
+}
+
+at::Tensor turned_round(const at::Tensor& t) {
+  const at::Tensor elements = t.flatten();
+  const at::Tensor turned =
+      t.element_size() == 1 ? elements.view(at::kByte).flip(0).view(t.scalar_type()) : elements.flip(0);
+  return turned.reshape(t.sizes());
+}
+
+// The elements of each tensor from the last to the first.
+Case turned_round(const Case& of) {
+  Case other{of.model, {}};
+  for (const auto& [name, data] : of.feeds) {
+    const auto* const tensor = std::get_if<at::Tensor>(&data.value());
+    other.feeds.emplace(name, tensor ? Data(turned_round(*tensor)) : data);
+  }
+  return other;
+}
+
+std::optional<Outputs> results_if_any(const CompiledModel& model, const Case& of) {
+  try {
+    return results(model, of);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+void compare_bits(const CompiledModel& plain, const CompiledModel& planned, const Case& of, const std::string& when) {
+  const auto expected = results_if_any(plain, of), found = results_if_any(planned, of);
+  if (expected.has_value() != found.has_value()) {
+    throw std::logic_error(std::string(found ? "does not fail" : "fails") + " with a plan, " + when);
+  }
+  for (size_t i = 0; expected && i < expected->size(); ++i) {
+    if (!agree((*expected)[i], (*found)[i], same)) {
+      throw std::logic_error("output " + std::to_string(i) + " differs with a plan, " + when);
+    }
+  }
+}
+
+// The second run records a plan, which the third one and those of other elements go by.
+Outcome plan(const std::string& bytes) {
+  return outcome_of(Outcome::Refused, [&] {
+    const std::optional<Case> of = case_of(bytes);
+    if (!of) return Outcome::NoModel;
+    const bool optimize = std::hash<std::string>()(bytes) % 4 != 0;
+    const CompiledModel plain = compiled(*of, {.optimize = optimize, .plans = 0});
+    if (!results_if_any(plain, *of)) return Outcome::Failed;
+    const CompiledModel planned = compiled(*of, {.optimize = optimize});
+    for (int i = 0; i < 2; ++i) results_if_any(planned, *of);
+    if (draws_numbers(of->model)) {
+      results_if_any(planned, *of);
+      return Outcome::Ran;
+    }
+    compare_bits(plain, planned, *of, "of the same elements");
+    compare_bits(plain, planned, turned_round(*of), "of others");
+    compare_bits(plain, planned, *of, "of the same elements after others");
+    return Outcome::Ran;
+  });
+}
+
 // What is no image is an empty one.
 Outcome image(const std::string& bytes) {
   static const auto decoder = c10::Dispatcher::singleton()
@@ -140,7 +208,7 @@ Outcome image(const std::string& bytes) {
 
 const std::map<std::string_view, Target*>& targets() {
   static const std::map<std::string_view, Target*> all{
-      {"prepare", prepare}, {"run", run}, {"differential", differential}, {"image", image}};
+      {"prepare", prepare}, {"run", run}, {"differential", differential}, {"plan", plan}, {"image", image}};
   return all;
 }
 

@@ -31,7 +31,7 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("target", ["prepare", "run", "differential"])
+@pytest.mark.parametrize("target", ["prepare", "run", "differential", "plan"])
 def test_models_are_counted_by_what_becomes_of_them(seeds: Path, target: str, tmp_path: Path):
     once = fuzz(target, "--seeds", seeds, "--runs", 300, "--seed", 7, "--keep", tmp_path)
     counts = re.search(
@@ -62,7 +62,7 @@ def test_a_campaign_has_all_parts(tmp_path: Path):
     command = [sys.executable, ROOT / "tests" / "fuzz" / "campaign.py", "--program", PROGRAM, "--seconds", "8"]
     result = subprocess.run([*command, "--keep", tmp_path], capture_output=True, text=True, timeout=300, check=False)
     told = re.findall(r"^(\w+): (\d+) inputs", result.stdout, re.MULTILINE)
-    assert [target for target, _ in told] == ["prepare", "run", "differential", "run", "image"]
+    assert [target for target, _ in told] == ["prepare", "run", "differential", "plan", "run", "image"]
     assert all(int(count) > 20 for _, count in told)
 
 
@@ -82,7 +82,7 @@ def test_wrong_arguments_are_told(arguments: list[str], told: str):
     assert told in result.stderr
 
 
-@pytest.mark.parametrize("target", ["prepare", "run", "differential"])
+@pytest.mark.parametrize("target", ["prepare", "run", "differential", "plan"])
 def test_what_was_found_stays_mended(target: str):
     found = sorted((ROOT / "tests" / "fuzz" / "found").glob(f"{target}-*.onnx"))
     result = fuzz(target, *found)

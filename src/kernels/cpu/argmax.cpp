@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "base/planned_call.h"
 #include "base/registered.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/operators.h"
@@ -79,15 +80,32 @@ at::Tensor argmax(const at::Tensor& x, int64_t dim, bool keepdim) {
   return keepdim ? result.unsqueeze(dim) : result;
 }
 
+bool has_label_for_each(const at::Tensor& scores, const at::Tensor& labels) {
+  return has_short_rows(scores) && scores.dim() == 2 && labels.scalar_type() == c10::kLong && labels.is_cpu() &&
+         labels.is_contiguous() && labels.dim() == 1 && labels.size(0) >= scores.size(1);
+}
+
 at::Tensor label_of_largest(const at::Tensor& scores, const at::Tensor& labels) {
-  const bool fits = has_short_rows(scores) && scores.dim() == 2 && labels.scalar_type() == c10::kLong &&
-                    labels.is_cpu() && labels.is_contiguous() && labels.dim() == 1 && labels.size(0) >= scores.size(1);
-  if (!fits) return at::index_select(labels, 0, at::argmax(scores, 1));
+  if (!has_label_for_each(scores, labels)) return at::index_select(labels, 0, at::argmax(scores, 1));
   const at::Tensor result = at::empty({scores.size(0)}, labels.options());
   const auto* const from = labels.const_data_ptr<int64_t>();
   auto* const to = result.mutable_data_ptr<int64_t>();
   for_each_row(scores, [&](int64_t number, std::span<const float> row) { to[number] = from[largest(row)]; });
   return result;
+}
+
+std::unique_ptr<PlannedCall> plan_label_of_largest(const PlannedOperands& of) {
+  const at::Tensor scores = of.tensor(0);
+  if (!has_label_for_each(scores, of.tensor(1))) return {};
+  return planned([rows = scores.size(0), size = scores.size(1)](std::span<const Place> places) {
+    const auto* const labels = places[1].as<int64_t>();
+    auto* const to = places[2].as<int64_t>();
+    share_rows(rows, size, [&](int64_t first, int64_t count) {
+      for (int64_t row = first; row < first + count; ++row) {
+        to[row] = labels[largest(std::span(places[0].as<float>() + row * size, size))];
+      }
+    });
+  });
 }
 
 }  // namespace
@@ -97,6 +115,7 @@ void register_argmax() {
     m.def("argmax(Tensor x, int dim, bool keepdim) -> Tensor", argmax);
     m.def("label_of_largest(Tensor scores, Tensor labels) -> Tensor", label_of_largest);
   });
+  register_planner("onnx_torch::label_of_largest", plan_label_of_largest);
 }
 
 }  // namespace onnxtorch

@@ -8,12 +8,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <vector>
 
 #include "base/arrange.h"
 #include "base/cpu_tensor.h"
 #include "base/parallel.h"
+#include "base/planned_call.h"
 #include "base/product_sizes.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
@@ -154,78 +156,144 @@ bool are_plain(const Tensor& query, const Tensor& key, const Tensor& value, cons
   return is_plain(query) && is_plain(key) && is_plain(value) && (!mask.defined() || is_plain(mask));
 }
 
+// Fills in where the tensors lie.
+struct Data {
+  const float *query, *keys, *values, *mask;
+  float* result;
+};
+
+Work at_data(Work work, const Data& data) {
+  work.query.data = data.query;
+  work.keys.data = data.keys;
+  work.values.data = data.values;
+  if (work.mask) work.mask->data = data.mask;
+  work.result.data = data.result;
+  return work;
+}
+
+// What an operator attends with, its rows of elements side by side.
+struct Operands {
+  Tensor query, keys, values, mask;  // the mask may be undefined
+};
+
+// The sizes of the result, and the work as far as sizes and strides decide it; none where ATen is to compute it.
+struct Planned {
+  std::vector<int64_t> sizes;
+  std::function<Work(const Operands&, const Tensor& result)> work;
+};
+
+Tensor attended(const Planned& planned, const Operands& given) {
+  const Operands in{in_rows(given.query), in_rows(given.keys), in_rows(given.values), given.mask};
+  Tensor result = empty_result(planned.sizes);
+  attend(planned.work(in, result));
+  return result;
+}
+
+// The places are those of the query, the key, the value, the mask if there is one, and the result.
+std::unique_ptr<PlannedCall> planned_call(const Planned& planned_work, const Operands& given, const Tensor& result) {
+  for (const Tensor& t : {given.query, given.keys, given.values}) {
+    if (!in_rows(t).is_same(t)) return {};
+  }
+  return planned([work = planned_work.work(given, result)](std::span<const Place> places) {
+    attend(at_data(work, {places[0].as<float>(), places[1].as<float>(), places[2].as<float>(),
+                          work.mask ? places[3].as<float>() : nullptr, places.back().as<float>()}));
+  });
+}
+
 // As ATen's operator of this name: a row of which the mask hides every key becomes zeros.
-Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
-                                    const std::optional<Tensor>& attn_mask, double dropout_p, bool is_causal,
-                                    std::optional<double> scale, bool enable_gqa) {
-  const auto by_aten = [&] {
-    return at::scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa);
-  };
-  const bool is_of_heads = query.dim() == 4 && key.dim() == 4 && value.dim() == 4;
-  if (!is_of_heads || (is_causal && attn_mask) || dropout_p != 0) return by_aten();
+std::optional<Planned> of_heads(const Operands& given, double dropout_p, bool is_causal, std::optional<double> scale,
+                                bool enable_gqa) {
+  const auto& [query, key, value, mask] = given;
+  const bool has_heads = query.dim() == 4 && key.dim() == 4 && value.dim() == 4;
+  if (!has_heads || (is_causal && mask.defined()) || dropout_p != 0) return {};
   const int64_t batch = query.size(0), heads = query.size(1), rows = query.size(2), shared = key.size(1),
                 count = key.size(2);
   const bool sizes_fit = key.size(0) == batch && value.size(0) == batch && value.size(1) == shared &&
                          value.size(2) == count && key.size(3) == query.size(3) &&
                          (shared == heads || (enable_gqa && shared > 0 && heads % shared == 0));
-  const Tensor mask = attn_mask ? added_mask(*attn_mask, c10::kFloat) : Tensor();
   const bool mask_fits = !mask.defined() || at::is_expandable_to(mask.sizes(), {batch, heads, rows, count});
-  if (!sizes_fit || !mask_fits || !are_plain(query, key, value, mask)) return by_aten();
+  if (!sizes_fit || !mask_fits || !are_plain(query, key, value, mask)) return {};
+  const auto used_scale = static_cast<float>(scale.value_or(1 / std::sqrt(static_cast<double>(query.size(3)))));
+  return Planned{{batch, heads, rows, value.size(3)}, [=](const Operands& in, const Tensor& result) {
+                   const int64_t group = heads / shared;  // heads, which share keys and values
+                   const auto grouped = [&](const Tensor& t, bool is_shared) {
+                     Matrices m = matrices(t, 4);
+                     const int64_t head = m.strides[1];
+                     m.strides[1] = is_shared ? head : group * head;
+                     m.strides.insert(m.strides.begin() + 2, is_shared ? 0 : head);
+                     return m;
+                   };
+                   return Work{.batch = {batch, shared, group},
+                               .rows = rows,
+                               .query = grouped(in.query, false),
+                               .keys = grouped(in.keys, true),
+                               .values = grouped(in.values, true),
+                               .mask = in.mask.defined() ? std::optional(grouped(in.mask, false)) : std::nullopt,
+                               .result = grouped(result, false),
+                               .sizes = {.count = count,
+                                         .key_size = in.query.size(3),
+                                         .value_size = in.values.size(3),
+                                         .scale = used_scale,
+                                         .nan = NanRows::ZeroWhereHidden},
+                               .is_causal = is_causal};
+                 }};
+}
 
-  const Tensor queries = in_rows(query), keys = in_rows(key), values = in_rows(value);
-  const Tensor result = empty_result({batch, heads, rows, value.size(3)});
-  const int64_t group = heads / shared;  // heads, which share keys and values
-  const auto grouped = [&](const Tensor& t, bool is_shared) {
-    Matrices m = matrices(t, 4);
-    const int64_t head = m.strides[1];
-    m.strides[1] = is_shared ? head : group * head;
-    m.strides.insert(m.strides.begin() + 2, is_shared ? 0 : head);
-    return m;
-  };
-  attend({.batch = {batch, shared, group},
-          .rows = rows,
-          .query = grouped(queries, false),
-          .keys = grouped(keys, true),
-          .values = grouped(values, true),
-          .mask = mask.defined() ? std::optional(grouped(mask, false)) : std::nullopt,
-          .result = grouped(result, false),
-          .sizes = {.count = count,
-                    .key_size = query.size(3),
-                    .value_size = value.size(3),
-                    .scale = static_cast<float>(scale.value_or(1 / std::sqrt(static_cast<double>(query.size(3))))),
-                    .nan = NanRows::ZeroWhereHidden},
-          .is_causal = is_causal});
-  return result;
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const std::optional<Tensor>& attn_mask, double dropout_p, bool is_causal,
+                                    std::optional<double> scale, bool enable_gqa) {
+  const Operands given{query, key, value, attn_mask ? added_mask(*attn_mask, c10::kFloat) : Tensor()};
+  const auto planned = of_heads(given, dropout_p, is_causal, scale, enable_gqa);
+  return planned
+             ? attended(*planned, given)
+             : at::scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa);
 }
 
 // softmax(query @ key * scale + mask) @ value. Rows of weights that are NaN become zeros where there are to be none.
+// The keys are columns, which are given as rows.
+std::optional<Planned> of_products(const Operands& given, double scale, bool without_nan) {
+  const auto& [query, keys, value, mask] = given;
+  const auto weights = keys.dim() < 2 ? std::nullopt : product_sizes(query.sizes(), keys.transpose(-2, -1).sizes());
+  const bool mask_fits = weights && (!mask.defined() || at::is_expandable_to(mask.sizes(), *weights));
+  const auto sizes = mask_fits ? product_sizes(*weights, value.sizes()) : std::nullopt;
+  if (!sizes || !are_plain(query, keys, value, mask)) return {};
+  return Planned{{sizes->begin(), sizes->end()},
+                 [=, dims = sizes->size(), batch = std::vector<int64_t>(sizes->begin(), sizes->end() - 2)](
+                     const Operands& in, const Tensor& result) {
+                   return Work{.batch = batch,
+                               .rows = in.query.size(-2),
+                               .query = matrices(in.query, dims),
+                               .keys = matrices(in.keys, dims),
+                               .values = matrices(in.values, dims),
+                               .mask = in.mask.defined() ? std::optional(matrices(in.mask, dims)) : std::nullopt,
+                               .result = matrices(result, dims),
+                               .sizes = {.count = in.keys.size(-2),
+                                         .key_size = in.keys.size(-1),
+                                         .value_size = in.values.size(-1),
+                                         .scale = static_cast<float>(scale),
+                                         .nan = without_nan ? NanRows::Zero : NanRows::Kept}};
+                 }};
+}
+
 Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, const std::optional<Tensor>& mask,
                  double scale, bool without_nan) {
-  const Tensor added = mask.value_or(Tensor());
-  const auto weights = product_sizes(query.sizes(), key.sizes());
-  const bool mask_fits = weights && (!mask || at::is_expandable_to(mask->sizes(), *weights));
-  const auto sizes = mask_fits ? product_sizes(*weights, value.sizes()) : std::nullopt;
-  if (sizes && are_plain(query, key, value, added)) {
-    const Tensor queries = in_rows(query), keys = in_rows(key.transpose(-2, -1)), values = in_rows(value);
-    const Tensor result = empty_result(*sizes);
-    const size_t dims = sizes->size();
-    attend({.batch = {sizes->begin(), sizes->end() - 2},
-            .rows = query.size(-2),
-            .query = matrices(queries, dims),
-            .keys = matrices(keys, dims),
-            .values = matrices(values, dims),
-            .mask = mask ? std::optional(matrices(added, dims)) : std::nullopt,
-            .result = matrices(result, dims),
-            .sizes = {.count = key.size(-1),
-                      .key_size = key.size(-2),
-                      .value_size = value.size(-1),
-                      .scale = static_cast<float>(scale),
-                      .nan = without_nan ? NanRows::Zero : NanRows::Kept}});
-    return result;
-  }
+  const Operands given{query, key.dim() < 2 ? key : key.transpose(-2, -1), value, mask.value_or(Tensor())};
+  if (const auto planned = of_products(given, scale, without_nan)) return attended(*planned, given);
   const Tensor product = at::matmul(at::mul(query, scale), key);
   const Tensor softmax = at::softmax(mask ? at::add(product, *mask) : product, -1);
   return at::matmul(without_nan ? at::where(at::isnan(softmax), 0, softmax) : softmax, value);
+}
+
+// Of both overloads.
+std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
+  const bool is_aten_s = of.arguments.size() == 8;
+  const Tensor key = of.tensor(1), mask = of.tensor(3);
+  if (key.dim() < 2 || (mask.defined() && mask.scalar_type() != c10::kFloat)) return {};
+  const Operands given{of.tensor(0), is_aten_s ? key : key.transpose(-2, -1), of.tensor(2), mask};
+  const auto work = is_aten_s ? of_heads(given, of.arguments[4].toDouble(), of.arguments[5].toBool(),
+                                         of.arguments[6].toOptional<double>(), of.arguments[7].toBool())
+                              : of_products(given, of.arguments[4].toDouble(), of.arguments[5].toBool());
+  return work ? planned_call(*work, given, of.results[0]) : nullptr;
 }
 
 }  // namespace
@@ -239,6 +307,7 @@ void register_attention() {
         "is_causal, float? scale, bool enable_gqa) -> Tensor",
         scaled_dot_product_attention);
   });
+  register_planner("onnx_torch::attention", plan);
 }
 
 }  // namespace onnxtorch

@@ -12,6 +12,7 @@
 
 #include "base/arrange.h"
 #include "base/memory_order.h"
+#include "base/planned_call.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/operators.h"
@@ -62,6 +63,31 @@ at::Tensor cat(at::TensorList tensors, int64_t dim) {
   return result;
 }
 
+std::unique_ptr<PlannedCall> plan_cat(const PlannedOperands& of) {
+  const std::vector<at::Tensor> tensors = of.arguments[0].toTensorVector();
+  const at::Tensor& result = of.results[0];
+  struct Part {
+    at::DimVector sizes, strides;
+    int64_t start;
+  };
+  std::vector<Part> parts;
+  if (result.dim() == 0) return {};
+  const int64_t dim = at::maybe_wrap_dim(of.arguments[1].toInt(), result.dim());
+  int64_t start = 0;
+  for (const at::Tensor& t : tensors) {
+    if (!t.is_cpu() || t.dim() != result.dim() || t.scalar_type() != result.scalar_type() || t.numel() == 0) return {};
+    parts.push_back({at::DimVector(t.sizes()), at::DimVector(t.strides()), start});
+    start += t.size(dim);
+  }
+  const Part whole{at::DimVector(result.sizes()), at::DimVector(result.strides()), 0};
+  return planned([parts, whole, dim, type = result.scalar_type()](std::span<const Place> places) {
+    const at::Tensor to = at::from_blob(places.back().data, whole.sizes, whole.strides, type);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      copy_into(to, dim, parts[i].start, at::from_blob(places[i].data, parts[i].sizes, parts[i].strides, type));
+    }
+  });
+}
+
 // How many times each row or column comes; 0 where they do not come as often as one another.
 int64_t factor(int64_t from, int64_t to, std::optional<double> scale) {
   if (from == 0 || to % from != 0) return 0;
@@ -96,6 +122,8 @@ void register_copies() {
           upsample_nearest2d);
     m.def("cat(Tensor[] tensors, int dim) -> Tensor", cat);
   });
+  register_few_elements();  // is asked first
+  register_planner("onnx_torch::cat", plan_cat);
 }
 
 }  // namespace onnxtorch

@@ -3,30 +3,49 @@
 #include <torch/library.h>
 
 #include <cstring>
+#include <vector>
 
 #include "base/parallel.h"
+#include "base/planned_call.h"
 #include "base/registered.h"
 #include "kernels/cpu/operators.h"
 
 namespace onnxtorch {
 namespace {
 
+// Rows of `row` bytes, of which there are `size` in each of `outer` blocks; `picked` of each are copied. Their numbers
+// lie `step` apart, and are not below `lowest`; negative ones count from the end.
+struct PickedRows {
+  int64_t outer, size, row, picked, step, lowest;
+};
+
 template <typename Index>
-void copy_rows(const at::Tensor& data, int64_t axis, const at::Tensor& indices, const at::Tensor& result) {
-  const int64_t size = data.size(axis), picked = indices.size(0), step = indices.stride(0);
-  const int64_t row = c10::multiply_integers(data.sizes().slice(axis + 1)) * static_cast<int64_t>(data.itemsize());
-  const int64_t outer = c10::multiply_integers(data.sizes().slice(0, axis));
-  const auto* const index = indices.const_data_ptr<Index>();
-  const auto* const from = static_cast<const char*>(data.const_data_ptr());
-  auto* const to = static_cast<char*>(result.mutable_data_ptr());
-  parallel_for(outer * picked, row / static_cast<int64_t>(sizeof(float)), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t given = index[i % picked * step];
-      TORCH_CHECK_INDEX(given >= -size && given < size, "index out of range in self");
-      const int64_t chosen = given < 0 ? given + size : given;
-      std::memcpy(to + i * row, from + (i / picked * size + chosen) * row, static_cast<size_t>(row));
-    }
-  });
+void copy_rows(const PickedRows& rows, const char* from, const Index* index, char* to) {
+  const auto [outer, size, row, picked, step, lowest] = rows;
+  parallel_for(outer * picked, row / static_cast<int64_t>(sizeof(float)),
+               [&, size = size, row = row, picked = picked, step = step, lowest = lowest](int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i) {
+                   const int64_t given = index[i % picked * step];
+                   TORCH_CHECK_INDEX(given >= lowest && given < size, "index out of range in self");
+                   const int64_t chosen = given < 0 ? given + size : given;
+                   std::memcpy(to + i * row, from + (i / picked * size + chosen) * row, static_cast<size_t>(row));
+                 }
+               });
+}
+
+PickedRows picked_rows(const at::Tensor& data, int64_t axis, const at::Tensor& indices) {
+  return {.outer = c10::multiply_integers(data.sizes().slice(0, axis)),
+          .size = data.size(axis),
+          .row = c10::multiply_integers(data.sizes().slice(axis + 1)) * data.element_size(),
+          .picked = indices.size(0),
+          .step = indices.stride(0),
+          .lowest = -data.size(axis)};
+}
+
+bool is_picked_by_rows(const at::Tensor& data, const at::Tensor& indices) {
+  const bool is_index = indices.scalar_type() == c10::kLong || indices.scalar_type() == c10::kInt;
+  return is_index && indices.is_cpu() && indices.dim() == 1 && data.dim() > 0 && data.is_cpu() &&
+         data.is_contiguous() && !data.is_conj() && !data.is_neg();
 }
 
 at::Tensor from_start(const at::Tensor& indices, int64_t size) {
@@ -35,33 +54,62 @@ at::Tensor from_start(const at::Tensor& indices, int64_t size) {
 
 // ATen's index_select takes no negative indices.
 at::Tensor gather(const at::Tensor& data, int64_t axis, const at::Tensor& indices) {
-  const bool is_long = indices.scalar_type() == c10::kLong, is_int = indices.scalar_type() == c10::kInt;
-  const bool is_index = (is_long || is_int) && indices.is_cpu() && indices.dim() == 1;
-  if (!is_index || data.dim() == 0 || !data.is_cpu() || !data.is_contiguous() || data.is_conj() || data.is_neg()) {
+  if (!is_picked_by_rows(data, indices)) {
     return at::index_select(data, axis, from_start(indices, data.size(axis)));
   }
   axis = at::maybe_wrap_dim(axis, data.dim());
   at::DimVector sizes(data.sizes());
   sizes[axis] = indices.size(0);
   const at::Tensor result = at::empty(sizes, data.options());
-  if (result.numel() > 0) (is_long ? copy_rows<int64_t> : copy_rows<int32_t>)(data, axis, indices, result);
+  if (result.numel() == 0) return result;
+  const PickedRows rows = picked_rows(data, axis, indices);
+  const auto* const from = static_cast<const char*>(data.const_data_ptr());
+  auto* const to = static_cast<char*>(result.mutable_data_ptr());
+  if (indices.scalar_type() == c10::kLong) {
+    copy_rows(rows, from, indices.const_data_ptr<int64_t>(), to);
+  } else {
+    copy_rows(rows, from, indices.const_data_ptr<int32_t>(), to);
+  }
   return result;
 }
 
-// The tensors are contiguous, and of as many dimensions.
+std::unique_ptr<PlannedCall> planned_gather(const PlannedOperands& of, bool takes_negative) {
+  const at::Tensor data = of.tensor(0), indices = of.tensor(2), &result = of.results[0];
+  if (!is_picked_by_rows(data, indices) || result.numel() == 0 || !result.is_contiguous()) return {};
+  PickedRows rows = picked_rows(data, at::maybe_wrap_dim(of.arguments[1].toInt(), data.dim()), indices);
+  if (!takes_negative) rows.lowest = 0;
+  return planned([rows, is_long = indices.scalar_type() == c10::kLong](std::span<const Place> places) {
+    if (is_long) {
+      copy_rows(rows, places[0].data, places[1].as<int64_t>(), places[2].data);
+    } else {
+      copy_rows(rows, places[0].data, places[1].as<int32_t>(), places[2].data);
+    }
+  });
+}
+
+std::unique_ptr<PlannedCall> plan_gather(const PlannedOperands& of) { return planned_gather(of, true); }
+std::unique_ptr<PlannedCall> plan_index_select(const PlannedOperands& of) { return planned_gather(of, false); }
+
+// Elements of contiguous tensors, of as many dimensions, one for each index.
+struct PickedElements {
+  int64_t axis;
+  std::vector<int64_t> data_sizes, data_strides, sizes;  // the last of the indices
+};
+
 template <typename T, typename Index>
-void copy_elements(const at::Tensor& data, int64_t axis, const at::Tensor& indices, const at::Tensor& result) {
-  const int64_t last = data.dim() - 1, size = data.size(axis), row = indices.size(last), step = data.stride(axis);
+void copy_elements(const PickedElements& of, const char* data, const char* indices, char* result) {
+  const int64_t axis = of.axis, last = std::ssize(of.sizes) - 1, size = of.data_sizes[axis], row = of.sizes[last],
+                step = of.data_strides[axis];
   const int64_t next = axis == last ? 0 : 1;  // from one element of a row of indices to the next
-  const auto* const index = indices.const_data_ptr<Index>();
-  const auto* const from = static_cast<const T*>(data.const_data_ptr());
-  auto* const to = static_cast<T*>(result.mutable_data_ptr());
+  const auto* const index = reinterpret_cast<const Index*>(indices);
+  const auto* const from = reinterpret_cast<const T*>(data);
+  auto* const to = reinterpret_cast<T*>(result);
   constexpr int64_t kCost = 2;  // of an element that is sought
-  parallel_for(indices.numel() / row, kCost * row, [&](int64_t begin, int64_t end) {
+  parallel_for(c10::multiply_integers(of.sizes) / row, kCost * row, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       int64_t start = 0, rest = i;
-      for (int64_t d = last - 1; d >= 0; rest /= indices.size(d--)) {
-        if (d != axis) start += rest % indices.size(d) * data.stride(d);
+      for (int64_t d = last - 1; d >= 0; rest /= of.sizes[d--]) {
+        if (d != axis) start += rest % of.sizes[d] * of.data_strides[d];
       }
       for (int64_t j = 0; j < row; ++j) {
         const int64_t given = index[i * row + j], chosen = given < 0 ? given + size : given;
@@ -73,8 +121,7 @@ void copy_elements(const at::Tensor& data, int64_t axis, const at::Tensor& indic
   });
 }
 
-using CopyElements = void (*)(const at::Tensor& data, int64_t axis, const at::Tensor& indices,
-                              const at::Tensor& result);
+using CopyElements = void (*)(const PickedElements& of, const char* data, const char* indices, char* result);
 
 // For elements of so many bytes; null for others.
 template <typename Index>
@@ -93,20 +140,41 @@ CopyElements copy_elements_of(size_t bytes) {
   }
 }
 
-// ATen's gather takes no negative indices either.
-at::Tensor gather_elements(const at::Tensor& data, int64_t axis, const at::Tensor& indices) {
-  const auto is_plain = [](const at::Tensor& t) {
+// None where ATen is to pick them.
+CopyElements copy_elements_for(const at::Tensor& data, int64_t axis, const at::Tensor& indices) {
+  const auto is_dense = [](const at::Tensor& t) {
     return t.is_cpu() && t.is_contiguous() && t.dim() > 0 && t.numel() > 0 && !t.is_conj() && !t.is_neg();
   };
   const bool is_long = indices.scalar_type() == c10::kLong, is_int = indices.scalar_type() == c10::kInt;
-  const CopyElements copy = (is_long ? copy_elements_of<int64_t> : copy_elements_of<int32_t>)(data.element_size());
-  bool fits = copy && (is_long || is_int) && is_plain(data) && is_plain(indices) && data.dim() == indices.dim();
-  axis = at::maybe_wrap_dim(axis, data.dim());
+  bool fits = (is_long || is_int) && is_dense(data) && is_dense(indices) && data.dim() == indices.dim();
   for (int64_t d = 0; fits && d < data.dim(); ++d) fits = d == axis || indices.size(d) <= data.size(d);
-  if (!fits) return at::gather(data, axis, from_start(indices, data.size(axis)));
+  if (!fits) return nullptr;
+  return (is_long ? copy_elements_of<int64_t> : copy_elements_of<int32_t>)(data.element_size());
+}
+
+PickedElements picked_elements(const at::Tensor& data, int64_t axis, const at::Tensor& indices) {
+  return {axis, data.sizes().vec(), data.strides().vec(), indices.sizes().vec()};
+}
+
+// ATen's gather takes no negative indices either.
+at::Tensor gather_elements(const at::Tensor& data, int64_t axis, const at::Tensor& indices) {
+  axis = at::maybe_wrap_dim(axis, data.dim());
+  const CopyElements copy = copy_elements_for(data, axis, indices);
+  if (!copy) return at::gather(data, axis, from_start(indices, data.size(axis)));
   const at::Tensor result = at::empty(indices.sizes(), data.options());
-  copy(data, axis, indices, result);
+  copy(picked_elements(data, axis, indices), static_cast<const char*>(data.const_data_ptr()),
+       static_cast<const char*>(indices.const_data_ptr()), static_cast<char*>(result.mutable_data_ptr()));
   return result;
+}
+
+std::unique_ptr<PlannedCall> plan_gather_elements(const PlannedOperands& of) {
+  const at::Tensor data = of.tensor(0), indices = of.tensor(2);
+  const int64_t axis = at::maybe_wrap_dim(of.arguments[1].toInt(), data.dim());
+  const CopyElements copy = copy_elements_for(data, axis, indices);
+  if (!copy) return {};
+  return planned([copy, elements = picked_elements(data, axis, indices)](std::span<const Place> places) {
+    copy(elements, places[0].data, places[1].data, places[2].data);
+  });
 }
 
 }  // namespace
@@ -116,6 +184,9 @@ void register_gather() {
     m.def("gather(Tensor data, int axis, Tensor indices) -> Tensor", gather);
     m.def("gather_elements(Tensor data, int axis, Tensor indices) -> Tensor", gather_elements);
   });
+  register_planner("onnx_torch::gather", plan_gather);
+  register_planner("aten::index_select", plan_index_select);
+  register_planner("onnx_torch::gather_elements", plan_gather_elements);
 }
 
 }  // namespace onnxtorch

@@ -8,6 +8,7 @@ void register_argmax();            // argmax, label_of_largest
 void register_attention();         // attention
 void register_channel_means();     // channel_means: of what lies channels-last
 void register_copies();            // reshape, cat, pixel_shuffle, upsample_nearest2d
+void register_few_elements();      // none: calls by memory of ATen's
 void register_gather();            // gather, gather_elements: indices may count from the end
 void register_group_norm();        // group_norm, of what lies channels-last
 void register_l1_norm();           // normalize_rows

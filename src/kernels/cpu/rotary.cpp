@@ -2,14 +2,18 @@
 
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
+#include <c10/util/accumulate.h>
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/memory_order.h"
 #include "base/parallel.h"
+#include "base/planned_call.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
@@ -29,53 +33,89 @@ bool has_plain_rows(const at::Tensor& x) {
          x.stride(-1) == 1;
 }
 
-// Where a row begins, of those along the last dimension.
-int64_t place_of_row(int64_t row, const at::Tensor& tensor) {
-  int64_t place = 0;
-  for (int64_t d = tensor.dim() - 2; d >= 0; --d) {
-    place += row % tensor.size(d) * tensor.stride(d);
-    row /= tensor.size(d);
+// The rows along the last dimension of x, cos, sin and the result, in the order of x's memory.
+struct Turns {
+  std::vector<int64_t> sizes;                   // of the dimensions of rows, the innermost last
+  std::array<std::vector<int64_t>, 4> strides;  // of each tensor
+  int64_t size;                                 // of a row
+  decltype(RotaryKernels::turn_halves) turn;
+
+  int64_t rows() const { return c10::multiply_integers(sizes); }
+  int64_t along() const { return sizes.empty() ? 1 : sizes.back(); }
+  int64_t step(size_t tensor) const { return sizes.empty() ? 0 : strides[tensor].back(); }
+
+  int64_t place_of_row(int64_t row, size_t tensor) const {
+    int64_t place = 0;
+    for (size_t d = sizes.size(); d-- > 0; row /= sizes[d]) place += row % sizes[d] * strides[tensor][d];
+    return place;
   }
-  return place;
+};
+
+// Memory order of the rows, and the elements of a row.
+std::vector<int64_t> order_of_rows(const at::Tensor& x) {
+  std::vector<int64_t> order = order_of(x.strides().slice(0, x.dim() - 1));
+  order.push_back(x.dim() - 1);
+  return order;
+}
+
+Turns turns(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, const at::Tensor& result, bool halves) {
+  const auto& kernels = for_this_cpu<RotaryKernels>();
+  Turns of{.sizes = {}, .strides = {}, .size = x.size(-1), .turn = halves ? kernels.turn_halves : kernels.turn_pairs};
+  const std::vector<int64_t> order = order_of_rows(x);
+  const std::array<at::Tensor, 4> tensors{x, cos.expand(x.sizes()), sin.expand(x.sizes()), result};
+  for (const int64_t d : std::span(order).first(order.size() - 1)) {
+    of.sizes.push_back(x.size(d));
+    for (size_t i = 0; i < tensors.size(); ++i) of.strides[i].push_back(tensors[i].stride(d));
+  }
+  return of;
+}
+
+void compute(const Turns& of, const float* x, const float* cos, const float* sin, float* result) {
+  constexpr int64_t kCost = 4;  // of an element
+  const int64_t along = of.along();
+  parallel_for(of.rows(), kCost * of.size, [&](int64_t row, int64_t end) {
+    while (row < end) {
+      const auto* read = x + of.place_of_row(row, 0);
+      const auto* c = cos + of.place_of_row(row, 1);
+      const auto* s = sin + of.place_of_row(row, 2);
+      auto* write = result + of.place_of_row(row, 3);
+      for (const int64_t next = std::min(end, row - row % along + along); row < next; ++row) {
+        of.turn(read, c, s, write, of.size / 2);
+        read += of.step(0);
+        c += of.step(1);
+        s += of.step(2);
+        write += of.step(3);
+      }
+    }
+  });
+}
+
+bool fits(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, std::optional<int64_t> half) {
+  const auto is_for_rows = [&](const at::Tensor& factor) {
+    return has_plain_rows(factor) && factor.size(-1) == x.size(-1) && at::is_expandable_to(factor.sizes(), x.sizes());
+  };
+  return has_plain_rows(x) && x.numel() > 0 && x.size(-1) % 2 == 0 && half.value_or(x.size(-1) / 2) == x.size(-1) / 2 &&
+         is_for_rows(cos) && is_for_rows(sin);
 }
 
 at::Tensor rotary_embedding(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
                             std::optional<int64_t> half) {
-  const auto is_for_rows = [&](const at::Tensor& factor) {
-    return has_plain_rows(factor) && factor.size(-1) == x.size(-1) && at::is_expandable_to(factor.sizes(), x.sizes());
-  };
-  const bool fits = has_plain_rows(x) && x.numel() > 0 && x.size(-1) % 2 == 0 &&
-                    half.value_or(x.size(-1) / 2) == x.size(-1) / 2 && is_for_rows(cos) && is_for_rows(sin);
-  if (!fits) return quarter_turn(x, half) * sin + x * cos;
-
-  constexpr int64_t kCost = 4;  // of an element
-  std::vector<int64_t> order = order_of(x.strides().slice(0, x.dim() - 1));
-  order.push_back(x.dim() - 1);
+  if (!fits(x, cos, sin, half)) return quarter_turn(x, half) * sin + x * cos;
   const at::Tensor result = x.is_non_overlapping_and_dense()
                                 ? work_tensor_over(x)
-                                : work_tensor(x.sizes(), strides_of(x.sizes().vec(), order), c10::kFloat);
-  const at::Tensor from = x.permute(order), to = result.permute(order);
-  const at::Tensor cosines = cos.expand(x.sizes()).permute(order), sines = sin.expand(x.sizes()).permute(order);
-  const int64_t size = from.size(-1), along = from.dim() > 1 ? from.size(-2) : 1;
-  const auto step = [](const at::Tensor& tensor) { return tensor.dim() > 1 ? tensor.stride(-2) : 0; };
-  const auto& kernels = for_this_cpu<RotaryKernels>();
-  const auto turn = half ? kernels.turn_halves : kernels.turn_pairs;
-  parallel_for(from.numel() / size, kCost * size, [&](int64_t row, int64_t end) {
-    while (row < end) {
-      const auto* read = from.const_data_ptr<float>() + place_of_row(row, from);
-      const auto* c = cosines.const_data_ptr<float>() + place_of_row(row, cosines);
-      const auto* s = sines.const_data_ptr<float>() + place_of_row(row, sines);
-      auto* write = to.mutable_data_ptr<float>() + place_of_row(row, to);
-      for (const int64_t next = std::min(end, row - row % along + along); row < next; ++row) {
-        turn(read, c, s, write, size / 2);
-        read += step(from);
-        c += step(cosines);
-        s += step(sines);
-        write += step(to);
-      }
-    }
-  });
+                                : work_tensor(x.sizes(), strides_of(x.sizes().vec(), order_of_rows(x)), c10::kFloat);
+  compute(turns(x, cos, sin, result, half.has_value()), x.const_data_ptr<float>(), cos.const_data_ptr<float>(),
+          sin.const_data_ptr<float>(), result.mutable_data_ptr<float>());
   return result;
+}
+
+std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
+  const at::Tensor x = of.tensor(0), cos = of.tensor(1), sin = of.tensor(2);
+  const auto half = of.arguments[3].toOptional<int64_t>();
+  if (!fits(x, cos, sin, half)) return {};
+  return planned([work = turns(x, cos, sin, of.results[0], half.has_value())](std::span<const Place> places) {
+    compute(work, places[0].as<float>(), places[1].as<float>(), places[2].as<float>(), places[3].as<float>());
+  });
 }
 
 }  // namespace
@@ -84,6 +124,7 @@ void register_rotary_embedding() {
   static const torch::Library library = registered([](torch::Library& m) {
     m.def("rotary_embedding(Tensor x, Tensor cos, Tensor sin, int? half) -> Tensor", rotary_embedding);
   });
+  register_planner("onnx_torch::rotary_embedding", plan);
 }
 
 }  // namespace onnxtorch

@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include "base/arrange.h"
+#include "base/planned_call.h"
 #include "base/registered.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/operators.h"
@@ -12,16 +13,27 @@
 namespace onnxtorch {
 namespace {
 
+void compute(const float* x, float* y, int64_t rows, int64_t size) {
+  share_rows(rows, size, [&](int64_t first, int64_t count) {
+    for_this_cpu<SoftmaxKernels>().softmax_rows(x + first * size, y + first * size, count, size);
+  });
+}
+
 at::Tensor softmax(const at::Tensor& x) {
   if (!has_rows(x)) return at::softmax(x, -1);
   const at::Tensor y = rows_over(x), rows = contiguous(x);
-  const int64_t size = x.size(-1);
-  const auto* const from = rows.const_data_ptr<float>();
-  auto* const to = y.mutable_data_ptr<float>();
-  share_rows(x.numel() / size, size, [&](int64_t first, int64_t count) {
-    for_this_cpu<SoftmaxKernels>().softmax_rows(from + first * size, to + first * size, count, size);
-  });
+  compute(rows.const_data_ptr<float>(), y.mutable_data_ptr<float>(), x.numel() / x.size(-1), x.size(-1));
   return y;
+}
+
+std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
+  const at::Tensor x = of.tensor(0);
+  if (!has_rows(x) || !x.is_contiguous()) return {};
+  return planned(
+      [rows = x.numel() / x.size(-1), size = x.size(-1)](std::span<const Place> places) {
+        compute(places[0].as<float>(), places[1].as<float>(), rows, size);
+      },
+      {{.result = 1, .argument = 0}});
 }
 
 }  // namespace
@@ -29,6 +41,7 @@ at::Tensor softmax(const at::Tensor& x) {
 void register_softmax() {
   static const torch::Library library =
       registered([](torch::Library& m) { m.def("softmax(Tensor x) -> Tensor", softmax); });
+  register_planner("onnx_torch::softmax", plan);
 }
 
 }  // namespace onnxtorch

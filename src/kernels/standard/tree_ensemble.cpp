@@ -22,6 +22,8 @@ class Forest {
   virtual ~Forest() = default;
   // Of a contiguous [N, F] matrix in the forest's type.
   virtual Tensor scores(const Tensor& x) const = 0;
+  // The same by memory. None where threads have trees of their own, whose votes are brought together.
+  virtual std::unique_ptr<PlannedCall> planned(const Tensor& x) const = 0;
   virtual ForestTensors tensors() const = 0;
 };
 
@@ -53,6 +55,7 @@ class ForestOf final : public Forest {
  public:
   explicit ForestOf(const TreeTables& tables);
   Tensor scores(const Tensor& x) const override;
+  std::unique_ptr<PlannedCall> planned(const Tensor& x) const override;
   ForestTensors tensors() const override;
 
  private:
@@ -62,6 +65,10 @@ class ForestOf final : public Forest {
     const T* x;
     int64_t count;
     int64_t features;
+  };
+  // How rows and trees are shared out among the threads: in blocks of rows and shares of the trees.
+  struct Parts {
+    int64_t threads, blocks, shares;
   };
   using Lanes = std::array<int32_t, kLanes>;
   using Score = void (ForestOf::*)(Rows, std::span<const Tree>, T*) const;
@@ -83,8 +90,9 @@ class ForestOf final : public Forest {
   void score(Rows rows, std::span<const Tree> trees, T* scores) const;
   template <Aggregate aggregate>
   Score scorer(Rows rows) const;
+  Parts parts(int64_t rows) const;
   template <Aggregate aggregate>
-  Tensor aggregated_votes(const Tensor& x) const;
+  void aggregate_votes(Rows rows, const Parts& parts, T* out) const;
   template <typename F>
   auto with_aggregate(F f) const;
 
@@ -376,23 +384,26 @@ ForestOf<T>::Score ForestOf<T>::scorer(Rows rows) const {
   }
 }
 
-// Blocks of rows are shared out among the threads; where those are too few, so are shares of the trees.
+// Where blocks of rows are too few, trees are shared out as well.
+template <typename T>
+ForestOf<T>::Parts ForestOf<T>::parts(int64_t rows) const {
+  const auto trees = static_cast<int64_t>(trees_.size());
+  const int64_t blocks = (rows + kBlock - 1) / kBlock;
+  const int64_t threads = std::clamp<int64_t>(rows * steps_ / kLeastSteps, 1, at::get_num_threads());
+  return {threads, blocks, blocks == 0 ? 1 : std::clamp<int64_t>(threads / blocks, 1, std::max<int64_t>(trees, 1))};
+}
+
+// Gives the votes of all trees into the first rows of `out`, which has as many for each share.
 template <typename T>
 template <Aggregate aggregate>
-Tensor ForestOf<T>::aggregated_votes(const Tensor& x) const {
-  const int64_t rows = x.size(0);
-  const int64_t features = x.size(1);
+void ForestOf<T>::aggregate_votes(Rows of, const Parts& parts, T* out) const {
+  const auto [in, rows, features] = of;
+  const auto [threads, blocks, shares] = parts;
   const auto trees = static_cast<int64_t>(trees_.size());
-  const int64_t steps = rows * steps_;
-  const int64_t blocks = (rows + kBlock - 1) / kBlock;
-  const int64_t threads = std::clamp<int64_t>(steps / kLeastSteps, 1, at::get_num_threads());
-  const int64_t shares = blocks == 0 ? 1 : std::clamp<int64_t>(threads / blocks, 1, std::max<int64_t>(trees, 1));
-
-  Tensor votes = at::full({shares, rows, targets_}, kNoVote<aggregate, T>, x.options());
-  T* const out = votes.mutable_data_ptr<T>();
-  const T* const in = x.const_data_ptr<T>();
+  std::fill_n(out, shares * rows * targets_, kNoVote<aggregate, T>);
   const int64_t tasks = blocks * shares;
-  share_out(tasks, std::min(threads, tasks), [&](int64_t task, int64_t) {
+  const auto visit = [&, in = in, rows = rows, features = features, blocks = blocks, shares = shares](int64_t task,
+                                                                                                      int64_t) {
     const int64_t share = task / blocks;
     const int64_t first_row = task % blocks * kBlock;
     const int64_t first_tree = share * trees / shares;
@@ -400,7 +411,12 @@ Tensor ForestOf<T>::aggregated_votes(const Tensor& x) const {
     const Rows block{in + first_row * features, std::min(kBlock, rows - first_row), features};
     (this->*scorer<aggregate>(block))(block, std::span(trees_).subspan(first_tree, end_tree - first_tree),
                                       out + (share * rows + first_row) * targets_);
-  });
+  };
+  if (tasks == 1) {
+    visit(0, 0);
+  } else {
+    share_out(tasks, std::min(threads, tasks), visit);
+  }
 
   for (int64_t i = 0; i < rows * targets_; ++i) {
     for (int64_t share = 1; share < shares; ++share) {
@@ -409,13 +425,26 @@ Tensor ForestOf<T>::aggregated_votes(const Tensor& x) const {
     const T* const base_value = base_values_.empty() ? nullptr : &base_values_[i % targets_];
     out[i] = finished_score<aggregate>(out[i], average_, trees, base_value);
   }
-  return votes.select(0, 0);
 }
 
 template <typename T>
 Tensor ForestOf<T>::scores(const Tensor& x) const {
   check_features(features_, x);
-  return with_aggregate([&]<Aggregate aggregate> { return aggregated_votes<aggregate>(x); });
+  const Parts shared = parts(x.size(0));
+  Tensor votes = at::empty({shared.shares, x.size(0), targets_}, x.options());
+  const Rows rows{x.const_data_ptr<T>(), x.size(0), x.size(1)};
+  with_aggregate([&]<Aggregate aggregate> { aggregate_votes<aggregate>(rows, shared, votes.mutable_data_ptr<T>()); });
+  return votes.select(0, 0);
+}
+
+template <typename T>
+std::unique_ptr<PlannedCall> ForestOf<T>::planned(const Tensor& x) const {
+  const Parts shared = parts(x.size(0));
+  if (shared.shares > 1 || x.size(1) < features_) return {};
+  return onnxtorch::planned([this, shared, count = x.size(0), features = x.size(1)](std::span<const Place> places) {
+    const Rows rows{places[0].as<T>(), count, features};
+    with_aggregate([&]<Aggregate aggregate> { aggregate_votes<aggregate>(rows, shared, places[1].as<T>()); });
+  });
 }
 
 // A copy of what lies in a vector, as bytes.
@@ -474,6 +503,12 @@ Tensor TreeEnsemble::rows(const Tensor& x) const {
 }
 
 Tensor TreeEnsemble::operator()(const Tensor& x) const { return forest_->scores(rows(x.cpu())).to(x.device()); }
+
+std::unique_ptr<PlannedCall> TreeEnsemble::planned(const Tensor& x) const {
+  const bool fits = x.is_cpu() && x.dim() == 2 && x.numel() > 0 && x.is_contiguous() &&
+                    x.scalar_type() == tables_.splits.scalar_type();
+  return fits ? forest_->planned(x) : nullptr;
+}
 
 void ForestTensors::check_features(const Tensor& rows) const { onnxtorch::check_features(features, rows); }
 
@@ -545,6 +580,12 @@ Ensemble from_node_list(const Ints& nodes_treeids, const Ints& nodes_nodeids, co
 }
 
 Tensor tree_ensemble(const Tensor& x, const Ensemble& ensemble) { return (*ensemble)(x); }
+
+std::unique_ptr<PlannedCall> plan_tree_ensemble(const PlannedOperands& of) {
+  return of.arguments[1].toCustomClass<TreeEnsemble>()->planned(of.tensor(0));
+}
+
+[[maybe_unused]] const bool has_planner = (register_planner("onnx_torch::tree_ensemble", plan_tree_ensemble), true);
 
 }  // namespace
 

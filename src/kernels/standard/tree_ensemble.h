@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/planned_call.h"
 #include "kernels/standard/trees.h"
 
 namespace onnxtorch {
@@ -82,6 +83,8 @@ class TreeEnsemble : public torch::CustomClassHolder {
 
   // [N, F] features, or [F] for N = 1, to the aggregated votes [N, targets] plus base_values, in the tables' type.
   at::Tensor operator()(const at::Tensor& x) const;
+  // The same by memory, as long as this lives; none where x is of another type, or memory does not do.
+  std::unique_ptr<PlannedCall> planned(const at::Tensor& x) const;
 
   at::Tensor rows(const at::Tensor& x) const;         // the features as a contiguous matrix [N, F] in the tables' type
   const ForestTensors& on(c10::Device device) const;  // copied there once

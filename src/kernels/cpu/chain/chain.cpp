@@ -1,10 +1,13 @@
 #include "kernels/cpu/chain/chain.h"
 
 #include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <limits>
+#include <set>
 #include <string>
 
 #include "base/list_of_tensors.h"
@@ -46,6 +49,12 @@ void run_elsewhere(const ChainPlan::Pass& pass, std::vector<at::Tensor>& tensors
   for (at::Tensor& result : computed.call(sources, pass.elsewhere)) tensors.push_back(std::move(result));
 }
 
+void compute(const ChainPlan::Pass& pass, const void* const* sources, void* const* results) {
+  parallel_for(pass.items, pass.cost, [&](int64_t begin, int64_t end) {
+    for_this_cpu<chain::Kernels>().run(pass.loop, sources, results, begin, end);
+  });
+}
+
 // Adds what the pass gives to the tensors.
 void run_pass(const ChainPlan::Pass& pass, std::vector<at::Tensor>& tensors) {
   if (pass.elsewhere) return run_elsewhere(pass, tensors);
@@ -65,9 +74,7 @@ void run_pass(const ChainPlan::Pass& pass, std::vector<at::Tensor>& tensors) {
     tensors.push_back(work_tensor(layout.sizes, layout.strides, type));
     results.push_back(tensors.back().mutable_data_ptr());
   }
-  parallel_for(pass.items, pass.cost, [&](int64_t begin, int64_t end) {
-    for_this_cpu<chain::Kernels>().run(pass.loop, sources.data(), results.data(), begin, end);
-  });
+  compute(pass, sources.data(), results.data());
   for (const ChainPlan::Rest& rest : pass.rests) tensors.push_back(reduce(tensors[rest.tensor], rest));
 }
 
@@ -128,6 +135,94 @@ std::vector<at::Tensor> Chain::run(std::vector<at::Tensor> tensors) const {
 
 namespace {
 
+// The passes of a plan, and where the tensors lie that they are given and give.
+class PlannedChain : public PlannedCall {
+ public:
+  // Each tensor is a place, or lies so far from the beginning of the work's memory.
+  struct Tensor {
+    std::optional<size_t> place;
+    size_t offset = 0;
+  };
+
+  PlannedChain(std::shared_ptr<const ChainPlan> plan, std::vector<Tensor> tensors, size_t work_bytes)
+      : plan_(std::move(plan)), tensors_(std::move(tensors)), work_bytes_(work_bytes) {}
+
+  size_t work_bytes() const override { return work_bytes_; }
+
+  std::vector<Over> over() const override {
+    std::vector<Over> found;
+    size_t given = plan_->inputs;
+    for (const ChainPlan::Pass& pass : plan_->passes) {
+      for (size_t i = 0; i < pass.results.size(); ++i) {
+        const auto result = tensors_[given + i].place;
+        if (result && pass.over[i] && *pass.over[i] < plan_->inputs) {
+          found.push_back({.result = *result, .argument = *tensors_[*pass.over[i]].place});
+        }
+      }
+      given += pass.results.size() + pass.reduced.size();
+    }
+    return found;
+  }
+
+  void run(std::span<const Place> places) const override {
+    c10::SmallVector<void*, 24> data;
+    for (const Tensor& tensor : tensors_) {
+      data.push_back(tensor.place ? places[*tensor.place].data : places.back().data + tensor.offset);
+    }
+    size_t given = plan_->inputs;
+    for (const ChainPlan::Pass& pass : plan_->passes) {
+      c10::SmallVector<const void*, 16> sources;
+      for (const size_t number : pass.sources) sources.push_back(data[number]);
+      compute(pass, sources.data(), data.data() + given);
+      given += pass.results.size() + pass.reduced.size();
+    }
+  }
+
+ private:
+  const std::shared_ptr<const ChainPlan> plan_;
+  const std::vector<Tensor> tensors_;
+  const size_t work_bytes_;
+};
+
+}  // namespace
+
+std::unique_ptr<PlannedCall> Chain::planned(at::TensorList inputs) const {
+  if (!fits(inputs)) return {};
+  const auto made = plan(inputs);
+  if (made->passes.empty()) return {};
+  std::vector<PlannedChain::Tensor> tensors;
+  for (size_t i = 0; i < inputs.size(); ++i) tensors.push_back({.place = i});
+  size_t work_bytes = 0;
+  const auto add = [&](const ChainPlan::Layout& layout, c10::ScalarType type) {
+    const auto result = std::ranges::find(made->results, tensors.size());
+    if (result != made->results.end()) {
+      tensors.push_back({.place = inputs.size() + static_cast<size_t>(result - made->results.begin())});
+      return;
+    }
+    constexpr size_t kAlignment = 64;
+    tensors.push_back({.place = {}, .offset = work_bytes});
+    const size_t bytes = at::detail::computeStorageNbytes(layout.sizes, layout.strides, c10::elementSize(type));
+    work_bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  for (const ChainPlan::Pass& pass : made->passes) {
+    if (pass.elsewhere || !pass.rests.empty()) return {};
+    for (const chain::Type type : pass.loop.result_types) add(pass.layout, scalar_type(type));
+    for (const ChainPlan::Layout& layout : pass.reduced) {
+      add(layout, pass.loop.gives_doubles ? c10::kDouble : c10::kFloat);
+    }
+  }
+  const std::set<size_t> results(made->results.begin(), made->results.end());
+  if (results.size() < made->results.size() || *results.begin() < inputs.size()) return {};
+  return std::make_unique<PlannedChain>(made, std::move(tensors), work_bytes);
+}
+
+namespace {
+
+std::unique_ptr<PlannedCall> plan_chain_call(const PlannedOperands& of) {
+  const std::vector<at::Tensor> inputs = of.arguments[0].toTensorVector();
+  return of.arguments[1].toCustomClass<Chain>()->planned(inputs);
+}
+
 // Boxed, as TorchScript copies a list for a function that takes one, and each tensor has a reference more then.
 void run_chain(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   const auto operation = torch::jit::pop(*stack).toCustomClass<Chain>();
@@ -142,6 +237,7 @@ void register_chain() {
     m.def("chain(Tensor[] inputs, __torch__.torch.classes.onnx_torch.Chain operation) -> Tensor[]",
           torch::CppFunction::makeFromBoxedFunction<run_chain>());
   });
+  register_planner("onnx_torch::chain", plan_chain_call);
 }
 
 }  // namespace onnxtorch

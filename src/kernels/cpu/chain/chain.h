@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/planned_call.h"
 #include "base/recent.h"
 #include "base/shape_key.h"
 #include "kernels/cpu/chain/program.h"
@@ -24,6 +25,8 @@ class Chain : public torch::CustomClassHolder {
 
   // A result may take the memory of an input to which nothing else refers.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs) const;
+  // None where ATen has a part.
+  std::unique_ptr<PlannedCall> planned(at::TensorList inputs) const;
 
  private:
   std::shared_ptr<const ChainPlan> plan(at::TensorList inputs) const;

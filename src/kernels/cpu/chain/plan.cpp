@@ -163,6 +163,7 @@ class Planner {
     }
     for (const size_t value : program_.results) plan_.results.push_back(tensor_of_.at(value));
     for (Pass& pass : plan_.passes) share_memory(pass);
+    plan_.inputs = program_.input_types.size();
     plan_.tensors = layouts_.size();
     return std::move(plan_);
   }

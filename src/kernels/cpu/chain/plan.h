@@ -44,7 +44,7 @@ struct ChainPlan {
 
   std::vector<Pass> passes;
   std::vector<size_t> results;
-  size_t tensors = 0;
+  size_t inputs = 0, tensors = 0;
 };
 
 // None where the sizes do not fit, or the passes are too large.

@@ -34,19 +34,22 @@ constexpr auto kFloat = dnnl::memory::data_type::f32;
 constexpr float kLargest = std::numeric_limits<float>::max(), kInfinity = std::numeric_limits<float>::infinity();
 
 template <typename T>
-float largest(const at::Tensor& t, int32_t (*bits_of_largest)(const T* x, int64_t count)) {
-  const auto* const data = static_cast<const T*>(t.const_data_ptr());
+float largest(const void* elements, int64_t count, int32_t (*bits_of_largest)(const T* x, int64_t count)) {
+  const auto* const data = static_cast<const T*>(elements);
   const int32_t bits = parallel_reduce(
-      t.numel(), 1, 0, [&](int64_t begin, int64_t end) { return bits_of_largest(data + begin, end - begin); },
+      count, 1, 0, [&](int64_t begin, int64_t end) { return bits_of_largest(data + begin, end - begin); },
       [](int32_t a, int32_t b) { return std::max(a, b); });
   return std::bit_cast<float>(bits);
 }
 
-// The largest absolute value of a tensor whose elements lie side by side, in some order; NaN where an element is.
-float largest(const at::Tensor& t) {
+// The largest absolute value of so many elements side by side; NaN where one is.
+float largest(const void* elements, int64_t count, c10::ScalarType type) {
   const auto& kernels = for_this_cpu<LargestKernels>();
-  return t.scalar_type() == c10::kFloat ? largest(t, kernels.of_floats) : largest(t, kernels.of_bfloat16);
+  return type == c10::kFloat ? largest(elements, count, kernels.of_floats)
+                             : largest(elements, count, kernels.of_bfloat16);
 }
+
+float largest(const at::Tensor& t) { return largest(t.const_data_ptr(), t.numel(), t.scalar_type()); }
 
 // What no absolute value is larger than: as noted or, where that is more than `enough`, as found. NaN where an element
 // is.
@@ -161,7 +164,7 @@ void Fused::expect(at::IntArrayRef sizes) const {
 }
 
 // Runs the primitive from memory to memory, with that of one operand for each Add and Mul.
-void Fused::execute(const Prepared& p, char* x, char* y, Steps steps, std::vector<char*> operands) const {
+void Fused::execute(const Prepared& p, char* x, char* y, Steps steps, Operands operands) const {
   Call call(p.frames);
   call.with(DNNL_ARG_SRC, p.source, x).with(DNNL_ARG_WEIGHTS, p.weight.memory).with(DNNL_ARG_DST, p.result, y);
   if (lent_bias_) call.with(DNNL_ARG_BIAS, lent_bias_);
@@ -183,22 +186,24 @@ void Fused::execute(const Prepared& p, char* x, char* y, Steps steps, std::vecto
 at::Tensor Fused::execute(const Prepared& p, const at::Tensor& x, Steps steps, at::TensorList operands) const {
   const bool sums = !steps.empty() && steps.front().kind == PostOp::Kind::Sum;
   at::Tensor y = sums ? operands.front() : work_tensor(p.sizes, p.strides, result_);
-  std::vector<char*> others;
+  Operands others;
   for (const at::Tensor& operand : operands.slice(sums ? 1 : 0)) others.push_back(data_of(operand));
   execute(p, data_of(x), data_of(y), steps, std::move(others));
   return y;
 }
 
-// Gives what no absolute value of the result is larger than; none where a step loses NaNs, and one may come to it.
-std::optional<float> Fused::bound_of_result(const at::Tensor& x, Steps steps, at::TensorList operands) const {
+// Gives what no absolute value of the result is larger than; none where a step loses NaNs, and one may come to it. What
+// x (0) and the operands (from 1) are not larger than is asked for, with what is enough.
+template <typename Bound>
+std::optional<float> Fused::bound_of_result(Steps steps, const Bound& bound) const {
   if (!loses_nan_) return kInfinity;
   // A sum may be beyond the bound by what is rounded in it, which is far from a factor of two.
   constexpr float kEnough = kLargest / 2;
-  float result = bound(x, std::min(kLargest, (kEnough - offset_) / gain_)) * gain_ + offset_;
+  float result = bound(0, std::min(kLargest, (kEnough - offset_) / gain_)) * gain_ + offset_;
   if (!(result <= kEnough)) return {};
-  auto operand = operands.begin();
+  size_t operand = 0;
   for (const PostOp& step : steps) {
-    const float other = step.kind == PostOp::Kind::Activation ? 0 : bound(*operand++, kEnough);
+    const float other = step.kind == PostOp::Kind::Activation ? 0 : bound(++operand, kEnough);
     if (!(other <= kEnough)) return {};
     result = bound_after(step, result, other);
   }
@@ -211,10 +216,12 @@ std::optional<at::Tensor> Fused::run_fused(const at::Tensor& x, at::TensorList o
   const Steps steps = !operands.empty() && is_last_reference(operands.front()) ? summing_ : post_ops_;
   const std::shared_ptr<const Prepared> p = prepared(x.sizes(), steps);
   const auto fitting = p->primitive && operands.size() == operands_ ? arranged_as(*p, operands) : std::nullopt;
-  const auto bound = fitting ? bound_of_result(x, steps, *fitting) : std::nullopt;
-  if (!bound) return {};
+  if (!fitting) return {};
+  const auto bound_of_operand = [&](size_t i, float enough) { return bound(i == 0 ? x : (*fitting)[i - 1], enough); };
+  const auto result_bound = bound_of_result(steps, bound_of_operand);
+  if (!result_bound) return {};
   at::Tensor y = execute(*p, x, steps, *fitting);
-  note_bound(y, *bound);
+  note_bound(y, *result_bound);
   return y;
 }
 
@@ -236,6 +243,131 @@ at::Tensor Fused::run(const at::Tensor& given, at::TensorList operands) const {
     if (auto y = run_without_steps(x)) return apply(*std::move(y), post_ops_, operands);
   }
   return apply(by_aten(given).to(result_), post_ops_, operands);
+}
+
+// A product of known sizes, all of whose steps are fused.
+class Fused::PlannedProduct : public PlannedCall {
+ public:
+  PlannedProduct(c10::intrusive_ptr<Fused> fused, std::shared_ptr<const Prepared> prepared,
+                 std::shared_ptr<const Prepared> summing, const at::Tensor& x)
+      : fused_(std::move(fused)),
+        prepared_(std::move(prepared)),
+        summing_(std::move(summing)),
+        sizes_(x.sizes()),
+        strides_(fused_->strides(x.sizes())),
+        given_(x.strides()),
+        is_arranged_(arranged(x, strides_).is_same(x)) {}
+
+  // Where x lies otherwise than the primitive takes it.
+  size_t work_bytes() const override {
+    if (is_arranged_) return 0;
+    return at::detail::computeStorageNbytes(sizes_, strides_, c10::elementSize(fused_->form_.scalar_type()));
+  }
+
+  // A Sum takes the memory of what is added.
+  std::vector<Over> over() const override {
+    if (fused_->summing_.empty() || fused_->summing_.front().kind != PostOp::Kind::Sum) return {};
+    return {{.result = fused_->operands_ + 1, .argument = 1}};
+  }
+
+  void run(std::span<const Place> places) const override {
+    if (is_arranged_) return run_arranged(places);
+    std::vector<Place> of_arranged(places.begin(), places.end());
+    of_arranged.front() = {places.back().data, places.front().bound};
+    copy_into(at::from_blob(places.back().data, sizes_, strides_, fused_->form_.scalar_type()),
+              at::from_blob(places.front().data, sizes_, given_, fused_->form_.scalar_type()));
+    run_arranged(of_arranged);
+  }
+
+ private:
+  void run_arranged(std::span<const Place> places) const {
+    const Place &x = places.front(), &y = places[fused_->operands_ + 1];
+    const auto bound_of_place = [&](size_t i, float enough) {
+      const Place& place = places[i];
+      if (*place.bound <= enough) return *place.bound;
+      const int64_t count = c10::multiply_integers(i == 0 ? at::IntArrayRef(sizes_) : prepared_->sizes);
+      return largest(place.data, count, i == 0 ? fused_->form_.scalar_type() : fused_->result_);
+    };
+    const auto bound = fused_->bound_of_result(fused_->post_ops_, bound_of_place);
+    if (!bound) return run_step_by_step(places);
+    const bool sums = fused_->operands_ > 0 && places[1].data == y.data;
+    Operands operands;
+    for (const Place& place : places.subspan(1, fused_->operands_).subspan(sums ? 1 : 0))
+      operands.push_back(place.data);
+    fused_->execute(sums ? *summing_ : *prepared_, x.data, y.data, sums ? fused_->summing_ : fused_->post_ops_,
+                    std::move(operands));
+    *y.bound = *bound;
+  }
+
+  // Where a step would lose a NaN.
+  void run_step_by_step(std::span<const Place> places) const {
+    const at::Tensor x = at::from_blob(places.front().data, sizes_, strides_, fused_->form_.scalar_type());
+    const auto of_result = [&](const Place& place) {
+      return at::from_blob(place.data, prepared_->sizes, prepared_->strides, fused_->result_);
+    };
+    std::vector<at::Tensor> operands;
+    for (const Place& place : places.subspan(1, fused_->operands_)) operands.push_back(of_result(place));
+    const auto product = fused_->run_without_steps(x);
+    const at::Tensor y = product ? *product : fused_->by_aten(x).to(fused_->result_);
+    of_result(places[fused_->operands_ + 1]).copy_(apply(y, fused_->post_ops_, operands));
+    *places[fused_->operands_ + 1].bound = kInfinity;
+  }
+
+  const c10::intrusive_ptr<Fused> fused_;
+  const std::shared_ptr<const Prepared> prepared_, summing_;
+  const at::DimVector sizes_, strides_, given_;  // of x, as it is taken and as it comes
+  const bool is_arranged_;
+};
+
+namespace {
+
+// A tensor without its memory.
+struct Form {
+  at::DimVector sizes, strides;
+  c10::ScalarType type;
+
+  at::Tensor at(void* data) const { return at::from_blob(data, sizes, strides, type); }
+};
+
+std::vector<Form> forms_of(at::TensorList tensors) {
+  std::vector<Form> forms;
+  for (const at::Tensor& t : tensors)
+    forms.push_back({at::DimVector(t.sizes()), at::DimVector(t.strides()), t.scalar_type()});
+  return forms;
+}
+
+}  // namespace
+
+std::unique_ptr<PlannedCall> Fused::planned(const at::Tensor& x, at::TensorList operands, const at::Tensor& y) const {
+  if (!is_plain(x, form_.scalar_type()) || !takes(x.sizes()) || operands.size() != operands_) return {};
+  const auto self = c10::intrusive_ptr<Fused>::reclaim_copy(const_cast<Fused*>(this));
+  if (x.is_contiguous() && rows_taken(x.sizes())) {
+    if (!y.is_contiguous()) return {};
+    const bool has_relu = !post_ops_.empty() && post_ops_.front().activation == "relu";
+    const Steps rest = Steps(post_ops_).subspan(has_relu ? 1 : 0);
+    const auto forms = forms_of(operands);
+    return onnxtorch::planned([self, rows = rows_taken(x.sizes()), has_relu, rest, forms,
+                               sizes = at::DimVector(y.sizes())](std::span<const Place> places) {
+      auto* const to = places[forms.size() + 1].as<float>();
+      self->row_product_->run(places[0].as<float>(), to, rows, has_relu);
+      if (rest.empty()) return;
+      std::vector<at::Tensor> others;
+      for (size_t i = 0; i < forms.size(); ++i) others.push_back(forms[i].at(places[i + 1].data));
+      const at::Tensor result = at::from_blob(to, sizes, c10::kFloat), after = apply(result, rest, others);
+      if (after.data_ptr() != to) result.copy_(after);
+    });
+  }
+  const auto p = prepared(x.sizes(), post_ops_), summing = prepared(x.sizes(), summing_);
+  if (!summing->primitive || summing->strides != p->strides) return {};
+  const bool lies_well =
+      p->primitive && y.sizes() == at::IntArrayRef(p->sizes) && y.strides() == at::IntArrayRef(p->strides);
+  if (!lies_well) return {};
+  for (const at::Tensor& operand : operands) {
+    const bool is_like_result = operand.sizes() == y.sizes() && is_plain(operand, y.scalar_type()) &&
+                                arranged(operand, p->strides).is_same(operand);
+    if (!is_like_result) return {};
+  }
+  return std::make_unique<PlannedProduct>(self, p, summing, x);
 }
 
 }  // namespace onnxtorch::onednn

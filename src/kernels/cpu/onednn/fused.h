@@ -2,6 +2,8 @@
 // and layout, and otherwise leave the steps to ATen.
 #pragma once
 
+#include <c10/util/SmallVector.h>
+
 #include <memory>
 #include <optional>
 #include <vector>
@@ -30,6 +32,8 @@ class Fused : public PackedProduct {
   Fused(const at::Tensor& weight, const at::Tensor& bias, int64_t terms, c10::ScalarType result,
         std::vector<PostOp> post_ops);
   at::Tensor run(const at::Tensor& x, at::TensorList operands) const override;
+  std::unique_ptr<PlannedCall> planned(const at::Tensor& x, at::TensorList operands,
+                                       const at::Tensor& y) const override;
   void expect(at::IntArrayRef sizes) const override;
   std::vector<SavedWeights> saved() const override { return laid_.saved(); }
   void take(std::vector<SavedWeights> saved) const override { laid_.take(saved); }
@@ -54,6 +58,9 @@ class Fused : public PackedProduct {
 
  private:
   using Steps = std::span<const PostOp>;
+  using Operands = c10::SmallVector<char*, 4>;
+
+  class PlannedProduct;
 
   int64_t rows_taken(at::IntArrayRef sizes) const;
   at::Tensor run_rows(const at::Tensor& x, at::TensorList operands) const;
@@ -61,9 +68,10 @@ class Fused : public PackedProduct {
   Prepared prepare_for_threads(at::IntArrayRef sizes, Steps steps) const;
   std::optional<at::Tensor> run_fused(const at::Tensor& x, at::TensorList operands) const;
   std::optional<at::Tensor> run_without_steps(const at::Tensor& x) const;
-  std::optional<float> bound_of_result(const at::Tensor& x, Steps steps, at::TensorList operands) const;
+  template <typename Bound>
+  std::optional<float> bound_of_result(Steps steps, const Bound& bound) const;
   at::Tensor execute(const Prepared& p, const at::Tensor& x, Steps steps, at::TensorList operands) const;
-  void execute(const Prepared& p, char* x, char* y, Steps steps, std::vector<char*> operands) const;
+  void execute(const Prepared& p, char* x, char* y, Steps steps, Operands operands) const;
 
   std::optional<RowProduct> row_product_;
   int64_t row_dim_ = -1;

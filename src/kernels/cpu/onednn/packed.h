@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/planned_call.h"
 #include "base/saved_weights.h"
 
 namespace onnxtorch {
@@ -45,6 +46,11 @@ class PackedProduct : public Packed {
   // One operand for each Add and Mul, in their order. The result may take the memory of one to which nothing else
   // refers.
   virtual at::Tensor run(const at::Tensor& x, at::TensorList operands) const = 0;
+  // The same by memory: of x, the operands and the result `y`. None where sizes and strides do not decide all.
+  virtual std::unique_ptr<PlannedCall> planned(const at::Tensor& /*x*/, at::TensorList /*operands*/,
+                                               const at::Tensor& /*y*/) const {
+    return {};
+  }
 };
 
 struct Convolution {

@@ -43,17 +43,18 @@ PreparedProduct prepared(const at::Tensor& a, const at::Tensor& b, const at::Ten
           description.scratchpad_desc()};
 }
 
-// Computes result = a @ b, if oneDNN can. All have the same number of dimensions.
-bool compute(const at::Tensor& a, const at::Tensor& b, const at::Tensor& result) {
+// For result = a @ b, all of the same number of dimensions.
+std::shared_ptr<const PreparedProduct> prepared_for(const at::Tensor& a, const at::Tensor& b,
+                                                    const at::Tensor& result) {
   static Recent<ShapeKey, PreparedProduct> recent(256);
   const ShapeKey key = primitive_key().add_layout(a).add_layout(b).add_layout(result);
-  const auto p = recent.get(key, [&] { return prepared(a, b, result); });
-  if (!p->primitive) return false;
+  return recent.get(key, [&] { return prepared(a, b, result); });
+}
 
-  Call call(p->frames);
-  call.with(DNNL_ARG_SRC, p->a, a).with(DNNL_ARG_WEIGHTS, p->b, b).with(DNNL_ARG_DST, p->result, result);
-  call.run(p->primitive, p->scratchpad);
-  return true;
+void compute(const PreparedProduct& p, void* a, void* b, void* result) {
+  Call call(p.frames);
+  call.with(DNNL_ARG_SRC, p.a, a).with(DNNL_ARG_WEIGHTS, p.b, b).with(DNNL_ARG_DST, p.result, result);
+  call.run(p.primitive, p.scratchpad);
 }
 
 }  // namespace
@@ -63,8 +64,22 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
   const auto sizes = product_sizes(a.sizes(), b.sizes());
   if (!sizes) return at::matmul(a, b);
   const auto dims = static_cast<int64_t>(sizes->size());
-  const at::Tensor result = work_tensor(*sizes, a.scalar_type());
-  return compute(with_dims(a, dims), with_dims(b, dims), result) ? result : at::matmul(a, b);
+  at::Tensor result = work_tensor(*sizes, a.scalar_type());
+  const at::Tensor left = with_dims(a, dims), right = with_dims(b, dims);
+  const auto p = prepared_for(left, right, result);
+  if (!p->primitive) return at::matmul(a, b);
+  compute(*p, left.data_ptr(), right.data_ptr(), result.data_ptr());
+  return result;
+}
+
+std::unique_ptr<PlannedCall> plan_product(const PlannedOperands& of) {
+  const at::Tensor a = of.tensor(0), b = of.tensor(1), &result = of.results[0];
+  if (!is_matrix(a) || !is_matrix(b) || !result.is_contiguous() || !product_sizes(a.sizes(), b.sizes())) return {};
+  const at::Tensor left = with_dims(a, result.dim()), right = with_dims(b, result.dim());
+  if (left.data_ptr() != a.data_ptr() || right.data_ptr() != b.data_ptr()) return {};
+  const auto p = prepared_for(left, right, result);
+  if (!p->primitive) return {};
+  return planned([p](std::span<const Place> places) { compute(*p, places[0].data, places[1].data, places[2].data); });
 }
 
 }  // namespace onnxtorch::onednn

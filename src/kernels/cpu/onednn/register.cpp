@@ -18,6 +18,12 @@ void run_packed(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   torch::jit::push(*stack, static_cast<const PackedProduct&>(*operation).run(x, operands));
 }
 
+std::unique_ptr<PlannedCall> plan_packed(const PlannedOperands& of) {
+  const auto operation = of.arguments[1].toCustomClass<Packed>();
+  const std::vector<at::Tensor> operands = of.arguments[2].toTensorVector();
+  return static_cast<const PackedProduct&>(*operation).planned(of.tensor(0), operands, of.results[0]);
+}
+
 std::vector<at::Tensor> run_recurrent(const at::Tensor& x, const c10::intrusive_ptr<Packed>& operation,
                                       at::TensorList states, const std::optional<at::Tensor>& within) {
   return static_cast<const PackedRecurrent&>(*operation).run(x, states, within);
@@ -68,6 +74,8 @@ void register_onednn() {
         "float scale, int zero_point, int low, int high, ScalarType dtype) -> Tensor",
         onednn::quantized_add);
   });
+  register_planner("onnx_torch::packed", plan_packed);
+  register_planner("onnx_torch::matmul", onednn::plan_product);
 }
 
 }  // namespace onnxtorch

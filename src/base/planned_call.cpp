@@ -1,0 +1,61 @@
+#include "base/planned_call.h"
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "base/fork_safe.h"
+
+namespace onnxtorch {
+namespace {
+
+struct Planners {
+  ForkSafeMutex mutex;
+  std::unordered_map<c10::Symbol, std::vector<Planner>> by_name;
+};
+
+Planners& planners() {
+  static Planners all;
+  return all;
+}
+
+size_t tensors_in(const c10::IValue& value) {
+  if (value.isTensor()) return value.toTensor().defined() ? 1 : 0;
+  return value.isTensorList() ? value.toTensorVector().size() : 0;
+}
+
+}  // namespace
+
+at::Tensor PlannedOperands::tensor(size_t argument) const {
+  return arguments[argument].isTensor() ? arguments[argument].toTensor() : at::Tensor();
+}
+
+size_t PlannedOperands::place(size_t argument) const {
+  size_t count = 0;
+  for (size_t i = 0; i < argument; ++i) count += tensors_in(arguments[i]);
+  return count;
+}
+
+void register_planner(const char* name, Planner planner) {
+  Planners& all = planners();
+  const std::lock_guard lock(all.mutex);
+  std::vector<Planner>& known = all.by_name[c10::Symbol::fromQualString(name)];
+  if (std::ranges::find(known, planner) == known.end()) known.push_back(planner);
+}
+
+std::unique_ptr<PlannedCall> plan_call(c10::Symbol name, const PlannedOperands& operands) {
+  std::vector<Planner> known;
+  {
+    Planners& all = planners();
+    const std::lock_guard lock(all.mutex);
+    const auto found = all.by_name.find(name);
+    if (found != all.by_name.end()) known = found->second;
+  }
+  for (const Planner planner : known) {
+    if (auto call = planner(operands)) return call;
+  }
+  return {};
+}
+
+}  // namespace onnxtorch

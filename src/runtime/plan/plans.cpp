@@ -1,0 +1,161 @@
+#include "runtime/plan/plans.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/record_function.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+
+#include <algorithm>
+#include <iostream>
+#include <mutex>
+#include <utility>
+
+#include "base/interruption.h"
+#include "kernels/cpu/operators.h"
+#include "runtime/dumped.h"
+#include "runtime/plan/recorder.h"
+#include "runtime/text_of.h"
+
+namespace onnxtorch {
+namespace {
+
+using c10::IValue;
+
+constexpr size_t kMostSizes = 64;  // that are remembered
+constexpr int kMostFailures = 4;   // until no run is recorded any more
+
+// Whether somebody wants to see each of ATen's operators, as profilers do.
+bool is_watched() { return at::hasCallbacks() || c10::impl::TorchDispatchModeTLS::any_modes_set(); }
+
+}  // namespace
+
+Plans::Plans(const Program& program, size_t most) : program_(program), most_(most) { register_few_elements(); }
+
+// None for inputs that plans do not take.
+std::optional<ShapeKey> Plans::key_of(std::span<const IValue> inputs) const {
+  ShapeKey key;
+  key.add(at::get_num_threads());
+  for (const IValue& input : inputs) {
+    if (!input.isTensor()) return {};
+    const at::Tensor& t = input.toTensor();
+    if (!t.defined() || !t.is_cpu() || !t.is_contiguous() || t.layout() != c10::kStrided || t.is_conj() || t.is_neg()) {
+      return {};
+    }
+    key.add_type_and_sizes(t);
+  }
+  return key;
+}
+
+// What is known of these sizes; null where they are new.
+std::shared_ptr<Plans::Sizes> Plans::find(const ShapeKey& key) {
+  const auto found = std::ranges::find_if(sizes_, [&](const auto& sizes) { return sizes->key == key; });
+  if (found != sizes_.end()) {
+    if (found != sizes_.begin()) sizes_.splice(sizes_.begin(), sizes_, found);
+    return sizes_.front();
+  }
+  if (sizes_.size() == kMostSizes) {
+    plans_ -= sizes_.back()->plan ? 1 : 0;
+    sizes_.pop_back();
+  }
+  sizes_.push_front(std::make_shared<Sizes>(key));
+  return {};
+}
+
+void Plans::drop_oldest_plan() {
+  const auto oldest =
+      std::find_if(sizes_.rbegin(), sizes_.rend(), [](const auto& sizes) { return sizes->plan != nullptr; });
+  if (oldest == sizes_.rend()) return;
+  **oldest = {.key = (*oldest)->key};
+  --plans_;
+}
+
+// What fails may do so for the inputs' elements: then the program run plainly fails, too, and tells which node did.
+Plans::Results Plans::record(Sizes& sizes, std::span<const IValue> inputs,
+                             const c10::intrusive_ptr<StringPool>& strings, const std::function<Results()>& plainly) {
+  try {
+    Recorded recorded = record_plan(program_, inputs, strings, sizes.relies_on_branches);
+    if (is_dumped("plan")) std::cerr << text_of(*recorded.plan) << std::flush;
+    const std::lock_guard lock(mutex_);
+    sizes.plan = std::move(recorded.plan);
+    if (++plans_ > most_) drop_oldest_plan();
+    return std::move(recorded.results);
+  } catch (const std::exception& failure) {
+    if (interrupted()) throw;
+    if (is_dumped("plan")) std::cerr << "no plan: " << text_of(failure) << "\n";
+  }
+  Results results = plainly();
+  const std::lock_guard lock(mutex_);
+  ++failures_;
+  return results;
+}
+
+Plans::Results Plans::run(std::span<const IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
+                          const std::function<Results()>& plainly) {
+  const std::optional<ShapeKey> key = most_ > 0 && !is_watched() ? key_of(inputs) : std::nullopt;
+  if (!key) return plainly();
+  std::shared_ptr<Sizes> sizes;
+  std::shared_ptr<const Plan> plan;
+  std::unique_ptr<Workspace> workspace;
+  bool is_new = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failures_ < kMostFailures || plans_ > 0) sizes = find(*key);
+    if (sizes) {
+      plan = sizes->plan;
+      is_new = !plan && !std::exchange(sizes->is_recorded, true);
+      if (plan && !sizes->free.empty()) {
+        workspace = std::move(sizes->free.back());
+        sizes->free.pop_back();
+      }
+    }
+  }
+  if (is_new) {
+    const std::unique_lock alone(recording_, std::try_to_lock);
+    if (alone) return record(*sizes, inputs, strings, plainly);
+    const std::lock_guard lock(mutex_);
+    sizes->is_recorded = false;  // by a later run
+  }
+  if (!plan) return plainly();
+  bool was_wrong_of_branches = false;
+  try {
+    if (!workspace) workspace = std::make_unique<Workspace>(plan);
+    Results results = workspace->run(inputs, strings);
+    const std::lock_guard lock(mutex_);
+    if (sizes->plan == plan) sizes->free.push_back(std::move(workspace));
+    return results;
+  } catch (const OtherForm& failure) {
+    was_wrong_of_branches = sizes->relies_on_branches;
+    if (is_dumped("plan")) std::cerr << "the plan fails: " << failure.what() << "\n";
+  } catch (const std::exception& failure) {
+    if (interrupted()) throw;
+    if (is_dumped("plan")) std::cerr << "the plan fails: " << text_of(failure) << "\n";
+  }
+  Results results = plainly();
+  const std::lock_guard lock(mutex_);
+  if (sizes->plan == plan) {
+    sizes->plan = {};
+    sizes->free.clear();
+    --plans_;
+    if (was_wrong_of_branches) {  // the next run records one that relies on less
+      sizes->relies_on_branches = sizes->is_recorded = false;
+    } else {
+      ++failures_;
+    }
+  }
+  return results;
+}
+
+std::vector<std::string> Plans::texts() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> found;
+  for (const auto& sizes : sizes_) {
+    if (sizes->plan) found.push_back(text_of(*sizes->plan));
+  }
+  return found;
+}
+
+void Plans::clear() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& sizes : sizes_) sizes->free.clear();
+}
+
+}  // namespace onnxtorch

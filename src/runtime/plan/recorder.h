@@ -1,0 +1,25 @@
+// Runs a program node by node, and keeps what it did as a plan for other runs of the same sizes.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "graph/program.h"
+#include "runtime/plan/plan.h"
+
+namespace onnxtorch {
+
+struct Recorded {
+  std::vector<c10::IValue> results;
+  std::shared_ptr<const Plan> plan;
+};
+
+// Throws what the run throws, and where this run can have no plan. Of a branch that data decides the plan may rely on
+// tensors of the forms that it gave in this run, and tells where a run differs (OtherForm).
+Recorded record_plan(const Program& program, std::span<const c10::IValue> inputs,
+                     const c10::intrusive_ptr<StringPool>& strings, bool relies_on_branches);
+
+}  // namespace onnxtorch

@@ -1,0 +1,54 @@
+// The memory and the tensors of a plan's run. They are used again by the next one; runs at the same time have one each.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "base/planned_call.h"
+#include "base/string_pool.h"
+#include "runtime/plan/plan.h"
+
+namespace onnxtorch {
+
+// A step gave something of another form than in the run that was recorded.
+struct OtherForm : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class Workspace {
+ public:
+  explicit Workspace(std::shared_ptr<const Plan> plan);
+
+  // What Executable::run does. It is of no use any more after an exception.
+  std::vector<c10::IValue> run(std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings);
+
+ private:
+  void bind(size_t buffer, void* data);
+  void take_arena();
+  void hold(size_t buffer, at::Tensor tensor);
+  void run(const Step& step);
+  void push_arguments(const Step& step);
+  void take_results(const Step& step);
+  void take(size_t slot, c10::IValue value);
+  void take_tensor(const TensorForm& form, at::Tensor given);
+  c10::IValue result(size_t slot);
+
+  const std::shared_ptr<const Plan> plan_;
+  at::Tensor arena_;                    // between runs, a small one
+  uint8_t* arena_data_ = nullptr;       // where it was in the run before
+  std::vector<c10::Storage> storages_;  // of buffers, where a tensor lies in one
+  std::vector<at::Tensor> held_;        // whose memory a buffer is
+  std::vector<Place> places_;           // of buffers
+  std::vector<float> bounds_;           // likewise
+  std::vector<c10::IValue> values_;     // of slots
+  std::vector<size_t> inputs_, results_;
+  torch::jit::Stack stack_;
+};
+
+}  // namespace onnxtorch

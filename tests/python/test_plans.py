@@ -1,0 +1,234 @@
+"""Plans: what a run of sizes that came before does, and that it gives what the interpreter gives, bit by bit."""
+
+import re
+import threading
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+
+import onnx_torch.backend
+from models import model_of, tensor_info
+from official import node_cases, with_initializers, with_symbolic_dims
+from onnx_torch.errors import RunError
+
+RANDOM = re.compile("bernoulli|dropout|random|multinomial|training")
+CASES = [case for case in node_cases() if not RANDOM.search(case.name)]
+VARIANTS = {
+    "": CASES,
+    "symbolic": list(filter(None, map(with_symbolic_dims, CASES))),
+    "initializers": list(filter(None, map(with_initializers, CASES))),
+}
+
+
+def parsed(text):
+    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> {text}')
+
+
+def same(a, b):
+    """Whether two outputs are the same, with the same bits but for what a NaN carries."""
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if a is None or b is None:
+        return a is b
+    a, b = np.asarray(a), np.asarray(b)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.dtype.kind in "OUS":
+        return bool((a == b).all())
+    return a.tobytes() == b.tobytes() or bool(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
+
+
+def shuffled(value, rng):
+    """The same elements in other places."""
+    if isinstance(value, list):
+        return [shuffled(item, rng) for item in value]
+    if not isinstance(value, np.ndarray) or value.dtype.kind in "OUS":
+        return value
+    elements = value.ravel().copy()
+    rng.shuffle(elements)
+    return elements.reshape(value.shape)
+
+
+def outcome(rep, inputs):
+    try:
+        return rep.run(inputs)
+    except onnx_torch.Error as error:
+        return type(error).__name__
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_official_cases_four_times(variant):
+    """The third run is the plan's, the fourth has other elements, which may make it another way or an error."""
+    differing, with_plan = [], 0
+    for number, case in enumerate(VARIANTS[variant]):
+        plain = onnx_torch.prepare(case.model, plans=0)
+        rep = onnx_torch.prepare(case.model)
+        inputs = list(case.data_sets[0][0])
+        others = shuffled(inputs, np.random.default_rng(number))
+        expected, expected_of_others = outcome(plain, inputs), outcome(plain, others)
+        runs = [outcome(rep, inputs) for _ in range(3)]
+        with_plan += bool(rep.plans())
+        runs_of_others = [outcome(rep, others), outcome(rep, inputs)]
+        if not all(same(run, expected) for run in [*runs, runs_of_others[1]]) or not same(
+            runs_of_others[0], expected_of_others
+        ):
+            differing.append(case.name)
+    assert differing == []
+    assert with_plan > 0.8 * len(VARIANTS[variant])
+
+
+W = ", ".join(str(i % 7 - 3) for i in range(128))
+V = ", ".join(str(i % 5 - 2) for i in range(48))
+MLP = f"""net (float[N, 8] x) => (float[N, 3] y) <float[8, 16] w = {{{W}}}, float[16, 3] v = {{{V}}}> {{
+    a = MatMul(x, w)  b = Relu(a)  c = MatMul(b, v)  y = Softmax<axis = 1>(c)
+}}"""
+
+
+def test_the_third_run_executes_no_torchscript():
+    rep = onnx_torch.prepare(parsed(MLP))
+    x = np.ones((2, 8), np.float32)
+    assert rep.plans() == []
+    rep.run([x])
+    assert rep.plans() == []
+    rep.run([x])
+    [plan] = rep.plans()
+    assert not re.search("^part ", plan, re.MULTILINE)
+    assert re.search("^plan onnx_torch::packed", plan, re.MULTILINE)
+
+
+def test_the_latest_plans_are_kept():
+    rep = onnx_torch.prepare(parsed(MLP), plans=2)
+    for rows in [1, 2, 3]:
+        for _ in range(3):
+            rep.run([np.ones((rows, 8), np.float32)])
+    assert [re.search(r"Float\[(\d), 8\]", plan)[1] for plan in rep.plans()] == ["3", "2"]
+
+
+def test_no_plans():
+    rep = onnx_torch.prepare(parsed(MLP), plans=0)
+    for _ in range(4):
+        rep.run([np.ones((1, 8), np.float32)])
+    assert rep.plans() == []
+    with pytest.raises(onnx_torch.Error, match="plans must be 0 or more, not -1"):
+        onnx_torch.prepare(parsed(MLP), plans=-1)
+
+
+def test_new_sizes_make_no_plan():
+    rep = onnx_torch.prepare(parsed(MLP))
+    for rows in range(1, 80):
+        rep.run([np.ones((rows, 8), np.float32)])
+    assert rep.plans() == []
+
+
+def test_results_have_memory_of_their_own():
+    """Of the input itself, of a view, twice the same, a constant, and what an input's view was in the run before."""
+    model = parsed("""net (float[N, 2] x) => (float[N, 2] a, float[M] b, float[N, 2] c, float[N, 2] d, float[2] e)
+        <float[2] k = {1, 2}, int64[1] flat = {-1}> {
+        a = Identity(x)  b = Reshape(x, flat)  c = Add(x, k)  d = Identity(c)  e = Identity(k)
+    }""")
+    rep = onnx_torch.prepare(model)
+    kept = []
+    for number in range(6):
+        x = np.full((3, 2), number, np.float32)
+        results = rep.run([x])
+        x[:] = -1
+        kept.append(results)
+    for number, (a, b, c, d, e) in enumerate(kept):
+        assert (a == number).all()
+        assert (b == number).all()
+        assert (c == number + np.array([1, 2])).all()
+        assert (d == c).all()
+        assert (e == [1, 2]).all()
+        results = [a, b, c, d, e]
+        assert not any(np.shares_memory(p, q) for i, p in enumerate(results) for q in results[:i])
+
+
+def test_a_failing_run_is_explained_and_the_plan_stays():
+    model = parsed("net (float[3] x, int64[N] i) => (float[N] y) { y = Gather<axis = 0>(x, i) }")
+    rep = onnx_torch.prepare(model)
+    x = np.arange(3, dtype=np.float32)
+    for _ in range(3):
+        rep.run([x, np.array([0, 2])])
+    for _ in range(2):
+        with pytest.raises(RunError, match="Gather"):
+            rep.run([x, np.array([0, 3])])
+    assert rep.run([x, np.array([1, -1])])[0].tolist() == [1, 2]
+    assert len(rep.plans()) == 1
+
+
+def test_what_data_decides_is_a_part():
+    """A branch, a loop, and sizes that elements decide, between steps of a plan."""
+    model = parsed("""net (float[N] x, bool c) => (float[M] y, int64[K, 1] z)
+        <float[1] two = {2}> {
+        a = Mul(x, two)
+        b = If(c) <then_branch = t () => (float[N] p) { p = Neg(a) }, else_branch = e () => (float[N] q) { q = Exp(a) }>
+        y = Add(b, a)
+        i = NonZero(y)
+        z = Transpose(i)
+    }""")
+    rep, plain = onnx_torch.prepare(model), onnx_torch.prepare(model, plans=0)
+    rng = np.random.default_rng(0)
+    for number in range(12):
+        x = rng.integers(-2, 2, 5).astype(np.float32)
+        inputs = [x, np.array(number % 3 == 0)]
+        assert same(rep.run(inputs), plain.run(inputs))
+    [plan] = rep.plans()
+    assert re.search("^part prim::If", plan, re.MULTILINE)
+
+
+def test_branches_of_other_sizes_are_noticed():
+    model = parsed("""net (float[N] x, bool c) => (float[M] y)
+        <float[1] two = {2}, int64[1] zero = {0}, int64[1] one = {1}> {
+        a = Mul(x, two)
+        b = If(c) <then_branch = t () => (float[P] p) { p = Neg(a) },
+                   else_branch = e () => (float[Q] q) { q = Slice(a, zero, one) }>
+        y = Add(b, two)
+    }""")
+    rep, plain = onnx_torch.prepare(model), onnx_torch.prepare(model, plans=0)
+    for number in [0, 0, 0, 1, 1, 1, 0, 1, 0, 1]:
+        inputs = [np.arange(5, dtype=np.float32) + number, np.array(number == 0)]
+        assert same(rep.run(inputs), plain.run(inputs))
+    assert len(rep.plans()) == 1
+
+
+def test_non_contiguous_and_other_inputs_are_taken_as_they_come():
+    rep = onnx_torch.prepare(parsed(MLP))
+    plain = onnx_torch.prepare(parsed(MLP), plans=0)
+    x = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+    for _ in range(3):
+        assert same(rep.run([x.T]), plain.run([x.T]))
+        assert same(rep.run([np.ascontiguousarray(x.T)]), plain.run([np.ascontiguousarray(x.T)]))
+
+
+def test_threads_with_changing_sizes():
+    """Sixteen threads on one model, each with sizes of its own and shared ones, get the interpreter's bits."""
+    rep, plain = onnx_torch.prepare(parsed(MLP), plans=3), onnx_torch.prepare(parsed(MLP), plans=0)
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal((rows, 8)).astype(np.float32) for rows in range(1, 9)]
+    expected = [plain.run([x]) for x in inputs]
+    wrong = []
+
+    def work(number):
+        order = np.random.default_rng(number).integers(0, len(inputs), 400)
+        wrong.extend(i for i in order if not same(rep.run([inputs[i]]), expected[i]))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_random_numbers_are_drawn_in_each_run():
+    node = onnx.helper.make_node("RandomUniform", [], ["r"], shape=[4])
+    add = onnx.helper.make_node("Add", ["x", "r"], ["y"])
+    rep = onnx_torch.prepare(
+        model_of([node, add], [tensor_info("x", shape=[4], element=onnx.TensorProto.FLOAT)], ["y"])
+    )
+    results = [rep.run([np.zeros(4, np.float32)])[0].tobytes() for _ in range(6)]
+    assert len(set(results)) == 6
