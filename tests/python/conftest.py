@@ -19,7 +19,7 @@ SUITES = {
 }
 # What goes other ways on other CPUs: it is run under each level of instructions (./dev test --isa each).
 DEPEND_ON_THE_CPU = """backend chains cuda_chains models ops_attention ops_cast ops_conv ops_linear
-ops_normalization ops_pooling ops_quantization ops_recurrent ops_reduction passes precision quantized saving
+ops_normalization ops_pooling ops_quantization ops_recurrent ops_reduction passes plans precision quantized saving
 widening""".split()
 _outcomes: dict[str, Counter] = {title: Counter() for title in SUITES.values()}
 

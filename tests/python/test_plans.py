@@ -108,6 +108,19 @@ def test_the_latest_plans_are_kept():
     assert [re.search(r"Float\[(\d), 8\]", plan)[1] for plan in rep.plans()] == ["3", "2"]
 
 
+def test_more_sizes_in_turn_than_plans_are_not_recorded_again_and_again():
+    rep = onnx_torch.prepare(parsed(MLP), plans=2)
+    seen = []
+    for turn in range(12):
+        for rows in [1, 2, 3]:
+            rep.run([np.ones((rows, 8), np.float32)])
+            seen.append(tuple(re.search(r"Float\[(\d), 8\]", plan)[1] for plan in rep.plans()))
+        if turn == 2:
+            recorded = set(seen[-1])
+    # What had to go for others waits for sixteen runs of its own; the two that are kept serve meanwhile.
+    assert all(set(plans) == recorded for plans in seen[9:])
+
+
 def test_no_plans():
     rep = onnx_torch.prepare(parsed(MLP), plans=0)
     for _ in range(4):

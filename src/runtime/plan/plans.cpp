@@ -52,20 +52,24 @@ std::shared_ptr<Plans::Sizes> Plans::find(const ShapeKey& key) {
     if (found != sizes_.begin()) sizes_.splice(sizes_.begin(), sizes_, found);
     return sizes_.front();
   }
-  if (sizes_.size() == kMostSizes) {
-    plans_ -= sizes_.back()->plan ? 1 : 0;
-    sizes_.pop_back();
-  }
-  sizes_.push_front(std::make_shared<Sizes>(key));
+  if (sizes_.size() == kMostSizes) sizes_.pop_back();
+  sizes_.push_front(std::make_shared<Sizes>(Sizes{.key = key}));
   return {};
+}
+
+int64_t Plans::count() const {
+  return std::ranges::count_if(sizes_, [](const auto& sizes) { return sizes->plan != nullptr; });
 }
 
 void Plans::drop_oldest_plan() {
   const auto oldest =
       std::find_if(sizes_.rbegin(), sizes_.rend(), [](const auto& sizes) { return sizes->plan != nullptr; });
   if (oldest == sizes_.rend()) return;
-  **oldest = {.key = (*oldest)->key};
-  --plans_;
+  const Sizes& dropped = **oldest;
+  **oldest = {.key = dropped.key,
+              .plain = dropped.plain_after,
+              .plain_after = 2 * dropped.plain_after,
+              .relies_on_branches = dropped.relies_on_branches};
 }
 
 // What fails may do so for the inputs' elements: then the program run plainly fails, too, and tells which node did.
@@ -76,7 +80,7 @@ Plans::Results Plans::record(Sizes& sizes, std::span<const IValue> inputs,
     if (is_dumped("plan")) std::cerr << text_of(*recorded.plan) << std::flush;
     const std::lock_guard lock(mutex_);
     sizes.plan = std::move(recorded.plan);
-    if (++plans_ > most_) drop_oldest_plan();
+    if (count() > static_cast<int64_t>(most_)) drop_oldest_plan();
     return std::move(recorded.results);
   } catch (const std::exception& failure) {
     if (interrupted()) throw;
@@ -98,10 +102,12 @@ Plans::Results Plans::run(std::span<const IValue> inputs, const c10::intrusive_p
   bool is_new = false;
   {
     const std::lock_guard lock(mutex_);
-    if (failures_ < kMostFailures || plans_ > 0) sizes = find(*key);
+    if (failures_ < kMostFailures || count() > 0) sizes = find(*key);
     if (sizes) {
       plan = sizes->plan;
-      is_new = !plan && !std::exchange(sizes->is_recorded, true);
+      const bool waits = sizes->plain > 0;
+      sizes->plain -= waits ? 1 : 0;
+      is_new = !plan && !waits && !std::exchange(sizes->is_recorded, true);
       if (plan && !sizes->free.empty()) {
         workspace = std::move(sizes->free.back());
         sizes->free.pop_back();
@@ -109,13 +115,16 @@ Plans::Results Plans::run(std::span<const IValue> inputs, const c10::intrusive_p
     }
   }
   if (is_new) {
-    const std::unique_lock alone(recording_, std::try_to_lock);
-    if (alone) return record(*sizes, inputs, strings, plainly);
+    if (!is_recording_.exchange(true)) {
+      const auto end = [](std::atomic<bool>* is_recording) { *is_recording = false; };
+      const std::unique_ptr<std::atomic<bool>, decltype(end)> recording(&is_recording_, end);
+      return record(*sizes, inputs, strings, plainly);
+    }
     const std::lock_guard lock(mutex_);
     sizes->is_recorded = false;  // by a later run
   }
   if (!plan) return plainly();
-  bool was_wrong_of_branches = false;
+  bool has_other_form = false;
   try {
     if (!workspace) workspace = std::make_unique<Workspace>(plan);
     Results results = workspace->run(inputs, strings);
@@ -123,7 +132,7 @@ Plans::Results Plans::run(std::span<const IValue> inputs, const c10::intrusive_p
     if (sizes->plan == plan) sizes->free.push_back(std::move(workspace));
     return results;
   } catch (const OtherForm& failure) {
-    was_wrong_of_branches = sizes->relies_on_branches;
+    has_other_form = true;
     if (is_dumped("plan")) std::cerr << "the plan fails: " << failure.what() << "\n";
   } catch (const std::exception& failure) {
     if (interrupted()) throw;
@@ -134,8 +143,7 @@ Plans::Results Plans::run(std::span<const IValue> inputs, const c10::intrusive_p
   if (sizes->plan == plan) {
     sizes->plan = {};
     sizes->free.clear();
-    --plans_;
-    if (was_wrong_of_branches) {  // the next run records one that relies on less
+    if (has_other_form && sizes->relies_on_branches) {  // the next run records one that relies on less
       sizes->relies_on_branches = sizes->is_recorded = false;
     } else {
       ++failures_;

@@ -3,6 +3,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <atomic>
 #include <functional>
 #include <list>
 #include <memory>
@@ -38,6 +39,9 @@ class Plans {
   struct Sizes {  // and what else tells runs apart
     ShapeKey key;
     bool is_recorded = false;  // or is being recorded
+    // How many runs are plain before one is recorded, and how many will be once its plan has had to go for others: with
+    // more sizes in turn than plans are kept, recording would take longer than plans save.
+    int plain = 0, plain_after = 16;
     bool relies_on_branches = true;
     std::shared_ptr<const Plan> plan = {};
     std::vector<std::unique_ptr<Workspace>> free = {};
@@ -47,13 +51,14 @@ class Plans {
   std::shared_ptr<Sizes> find(const ShapeKey& key);
   Results record(Sizes& sizes, std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
                  const std::function<Results()>& plainly);
+  int64_t count() const;
   void drop_oldest_plan();
 
   const Program& program_;
   const size_t most_;
-  ForkSafeMutex mutex_, recording_;          // one run at a time is recorded
+  std::atomic<bool> is_recording_ = false;  // one run at a time is recorded
+  ForkSafeMutex mutex_;
   std::list<std::shared_ptr<Sizes>> sizes_;  // the latest first
-  size_t plans_ = 0;
   int failures_ = 0;
 };
 
