@@ -417,7 +417,8 @@ class Recorder {
 
   static bool is_view_of_any(const at::Tensor& t, const jit::Stack& given) {
     return std::ranges::any_of(given, [&](const IValue& value) {
-      return value.isTensor() && value.toTensor().defined() && value.toTensor().is_alias_of(t);
+      if (value.isTensor()) return value.toTensor().defined() && value.toTensor().is_alias_of(t);
+      return value.isTensorList() && is_view_of_any(t, value.toListRef().vec());
     });
   }
 
@@ -427,9 +428,20 @@ class Recorder {
                                     }));
   }
 
+  // What the results of a step lie in, besides what has been there before it.
+  struct Before {
+    size_t buffers;           // that there were
+    const jit::Stack& given;  // to the step
+    bool shares = false;      // whether a result shares memory with a constant, or with another result
+  };
+
   // Makes what a step gives known. None of it where it lies where something has lain before.
-  Known given_by_step(const IValue& value, bool forms, std::vector<size_t>& results, bool& is_new) {
+  Known given_by_step(IValue value, bool forms, Before& before, std::vector<size_t>& results, bool& is_new) {
     if (value.isTensor() && forms && has_form(value.toTensor())) {
+      if (shares_memory(value.toTensor(), before)) {  // in the plan each has its own, into which the run copies it
+        before.shares = true;
+        value = value.toTensor().clone();
+      }
       const at::Tensor& t = value.toTensor();
       const auto found = buffers_.find(t.storage().unsafeGetStorageImpl());
       const bool is_view = found != buffers_.end();
@@ -449,15 +461,20 @@ class Recorder {
     return {.state = Known::State::Open, .now = value, .slot = slot};
   }
 
+  bool shares_memory(const at::Tensor& t, const Before& before) const {
+    const auto found = buffers_.find(t.storage().unsafeGetStorageImpl());
+    return found == buffers_.end() ? is_view_of_any(t, before.given) : found->second.number >= before.buffers;
+  }
+
   // A list of tensors with forms is a result of as many slots.
-  Known list_given_by_step(const IValue& value, std::vector<size_t>& results, bool& is_new) {
+  Known list_given_by_step(const IValue& value, Before& before, std::vector<size_t>& results, bool& is_new) {
     Known list{.state = Known::State::Formed,
                .items = std::make_shared<std::vector<Known>>(),
                .type = c10::ListType::ofTensors()};
     Slot slot{.kind = Slot::Kind::Several, .type = list.type};
     for (const IValue& item : value.toListRef()) {
       std::vector<size_t> place;
-      list.items->push_back(given_by_step(item, true, place, is_new));
+      list.items->push_back(given_by_step(item, true, before, place, is_new));
       slot.items.push_back(place[0]);
     }
     results.push_back(add_slot(std::move(slot)));
@@ -468,13 +485,14 @@ class Recorder {
                 const jit::Stack& given, jit::Stack outputs, bool forms) {
     std::vector<size_t> results;
     bool is_new = node->outputs().empty();
+    Before before{plan_.buffers.size(), given};
     for (size_t i = 0; i < outputs.size(); ++i) {
       const IValue& value = outputs[i];
       const bool is_list =
           forms && is_tensor_list(node->output(i)) &&
           std::ranges::all_of(value.toListRef(), [](const IValue& item) { return has_form(item.toTensor()); });
-      known_[node->output(i)] =
-          is_list ? list_given_by_step(value, results, is_new) : given_by_step(value, forms, results, is_new);
+      known_[node->output(i)] = is_list ? list_given_by_step(value, before, results, is_new)
+                                        : given_by_step(value, forms, before, results, is_new);
     }
     if (!is_new && !writes(node)) return;  // views of what there is
     std::vector<size_t> slots;
@@ -482,7 +500,7 @@ class Recorder {
     Step step{Step::Call{operation}, std::move(slots), std::move(results)};
     step.name = node->kind().toQualString();
     step.may_give_views = may_give_views(node);
-    if (forms && !writes(node)) {
+    if (forms && !before.shares && !writes(node)) {
       if (auto call = planned_call(node, given, outputs, step)) {
         step.what = *std::move(call);
       } else if (const auto into = overload_into(node)) {
@@ -571,7 +589,8 @@ class Recorder {
           relies_on_branches_ && node->kind() == c10::prim::If && stack[i].isTensor() && has_form(stack[i].toTensor());
       // Another branch may give another tensor than this one, which may be a view of something.
       const IValue result = relies ? stack[i].toTensor().clone(at::MemoryFormat::Contiguous) : stack[i];
-      known_[node->output(i)] = given_by_step(result, relies, step.results, is_new);
+      Before before{plan_.buffers.size(), stack};
+      known_[node->output(i)] = given_by_step(result, relies, before, step.results, is_new);
     }
     plan_.steps.push_back(std::move(step));
   }
