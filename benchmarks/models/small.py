@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from .case import Case, Feeds, Network
 from .classical import boosting, forest, scaled_regression
 from .export import exported
+from .recurrent import Outputs
 from .transformers import Decoder, encoder
 
 GROUP = "small"
@@ -62,19 +63,8 @@ def decode() -> Network:
     return Network(module, [inputs], {name: {2: "past_length"} for name in past})
 
 
-class Layer(nn.Module):
-    """A recurrent layer without its last states."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x)[0]
-
-
 def recurrent(kind: type[nn.RNNBase], size: int, steps: int, **options: Any) -> Network:
-    return Network(Layer(kind(size, size, **options)), [{"x": torch.randn(steps, 1, size)}], {"x": {0: "steps"}})
+    return Network(Outputs(kind(size, size, **options)), [{"x": torch.randn(steps, 1, size)}], {"x": {0: "steps"}})
 
 
 def images() -> Network:

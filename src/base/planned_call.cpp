@@ -20,21 +20,10 @@ Planners& planners() {
   return all;
 }
 
-size_t tensors_in(const c10::IValue& value) {
-  if (value.isTensor()) return value.toTensor().defined() ? 1 : 0;
-  return value.isTensorList() ? value.toTensorVector().size() : 0;
-}
-
 }  // namespace
 
 at::Tensor PlannedOperands::tensor(size_t argument) const {
   return arguments[argument].isTensor() ? arguments[argument].toTensor() : at::Tensor();
-}
-
-size_t PlannedOperands::place(size_t argument) const {
-  size_t count = 0;
-  for (size_t i = 0; i < argument; ++i) count += tensors_in(arguments[i]);
-  return count;
 }
 
 void register_planner(const char* name, Planner planner) {

@@ -62,9 +62,6 @@ struct PlannedOperands {
 
   // Undefined where it is absent.
   at::Tensor tensor(size_t argument) const;
-  // Which of the places is that of an argument, or of the first tensor of a list.
-  size_t place(size_t argument) const;
-  size_t place_of_result() const { return place(arguments.size()); }
 };
 
 // Makes the call; none where it takes no such operands.
