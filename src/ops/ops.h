@@ -32,5 +32,6 @@ void register_training_ops(Registry& r);
 void register_text_ops(Registry& r);
 void register_ml_ops(Registry& r);
 void register_experimental_ops(Registry& r);
+void register_contrib_ops(Registry& r);
 
 }  // namespace onnxtorch

@@ -33,6 +33,7 @@ const Registry& registry() {
     register_text_ops(r);
     register_ml_ops(r);
     register_experimental_ops(r);
+    register_contrib_ops(r);
     return r;
   }();
   return table;

@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 from onnx_torch import _C
+from type_matrix.cells import contrib_schemas
 
 TABLE = {(domain, op): (since, reviewed_to) for domain, op, since, reviewed_to in _C.translation_table()}
 SCHEMAS = sorted(
@@ -33,7 +34,7 @@ def test_operator_version(schema):
 @pytest.mark.parametrize("key", sorted(TABLE), ids=lambda key: ".".join(filter(None, key)))
 def test_the_table_names_versions_that_exist(key):
     since, reviewed_to = TABLE[key]
-    versions = {version for *name, version in [*SCHEMAS, *EXPERIMENTAL] if tuple(name) == key}
+    versions = {version for *name, version in [*SCHEMAS, *EXPERIMENTAL, *contrib_schemas()] if tuple(name) == key}
     assert {*since, reviewed_to} <= versions
 
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
+from pathlib import Path
 
 import onnx
 from onnx.defs import OpSchema
+
+sys.path.append(str(Path(__file__).resolve().parents[3] / "cmake"))
+import onnxruntime_schemas
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +24,8 @@ class Cell:
 
     @property
     def schema(self) -> OpSchema:
-        return schemas()[self.domain, self.op, self.version]
+        key = self.domain, self.op, self.version
+        return contrib_schemas()[key] if key in contrib_schemas() else schemas()[key]
 
     def __str__(self) -> str:
         return f"{self.domain}.{self.op}-{self.version}/{self.param}/{self.type}".lstrip(".")
@@ -35,13 +41,18 @@ def schemas() -> dict[tuple[str, str, int], OpSchema]:
 
 
 @functools.cache
+def contrib_schemas() -> dict[tuple[str, str, int], OpSchema]:
+    """Those that onnxruntime adds."""
+    return {(s.domain, s.name, s.since_version): s for s in onnxruntime_schemas.schemas()}
+
+
+@functools.cache
 def all_cells() -> list[Cell]:
-    return [
-        Cell(*key, constraint.type_param_str, type_str)
-        for key, schema in schemas().items()
-        for constraint in schema.type_constraints
-        for type_str in constraint.allowed_type_strs
-    ]
+    return [cell for key, schema in schemas().items() for cell in cells_of(key, schema)]
+
+
+def cells_of(key: tuple[str, str, int], schema: OpSchema) -> list[Cell]:
+    return [Cell(*key, c.type_param_str, type_str) for c in schema.type_constraints for type_str in c.allowed_type_strs]
 
 
 def allowed(schema: OpSchema) -> dict[str, list[str]]:

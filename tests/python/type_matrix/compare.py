@@ -60,26 +60,26 @@ def assert_shape(model: onnx.ModelProto, outputs: list[Any]) -> None:
             )
 
 
-def assert_equal(actual: Any, expected: Any, eps: float) -> None:
+def assert_equal(actual: Any, expected: Any, eps: float, ulps: int = ULPS) -> None:
     if expected is None or actual is None:
         assert actual is None and expected is None
     elif isinstance(expected, (list, tuple)):
         assert isinstance(actual, (list, tuple)) and len(actual) == len(expected), "another number of items"
         for one, other in zip(actual, expected, strict=True):
-            assert_equal(one, other, eps)
+            assert_equal(one, other, eps, ulps)
     elif isinstance(expected, dict):
         actual, expected = ({_key(key): value for key, value in side.items()} for side in (actual, expected))
         assert actual.keys() == expected.keys(), "other keys"
-        assert_equal([actual[key] for key in expected], list(expected.values()), eps)
+        assert_equal([actual[key] for key in expected], list(expected.values()), eps, ulps)
     else:
-        _assert_arrays(np.asarray(actual), np.asarray(expected), eps)
+        _assert_arrays(np.asarray(actual), np.asarray(expected), ulps * eps)
 
 
 def _key(key: Any) -> Any:
     return key if isinstance(key, str) else int(key)
 
 
-def _assert_arrays(actual: np.ndarray, expected: np.ndarray, eps: float) -> None:
+def _assert_arrays(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
     assert actual.shape == expected.shape, f"shape {actual.shape}, not {expected.shape}"
     if actual.dtype.kind in "OUS" or expected.dtype.kind in "OUS":
         np.testing.assert_array_equal(actual.astype(str), expected.astype(str))
@@ -91,6 +91,6 @@ def _assert_arrays(actual: np.ndarray, expected: np.ndarray, eps: float) -> None
     wide = np.complex128 if "c" in (actual.dtype.kind, expected.dtype.kind) else np.float64
     actual, expected = actual.astype(wide), expected.astype(wide)
     finite = np.abs(expected[np.isfinite(expected)])
-    tolerance = 0 if exact else ULPS * eps
+    tolerance = 0.0 if exact else tolerance
     scale = float(finite.max()) if finite.size else 0.0
     np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance * scale)

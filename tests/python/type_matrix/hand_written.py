@@ -10,8 +10,10 @@ import numpy as np
 from onnx import numpy_helper
 
 from .cells import Cell
+from .contrib import CONTRIB_DOMAINS, CONTRIB_ROWS
 from .engines import run_ort
 from .hand_written_ml import ML_ROWS
+from .making import floats, ints, row, waves, whole
 from .modern import (
     erf,
     formula,
@@ -30,37 +32,6 @@ from .modern import (
 from .subgraphs import SUBGRAPH_ROWS
 from .template import Template
 from .values import element, element_number, fit_array
-
-
-def floats(*values: Any) -> np.ndarray:
-    return np.array(values, np.float32)
-
-
-def ints(*values: Any) -> np.ndarray:
-    return np.array(values, np.int64)
-
-
-def whole(*shape: int) -> np.ndarray:
-    """1, 2, 3, … : the same numbers in nearly every type."""
-    return np.arange(1, 1 + np.prod(shape)).reshape(shape).astype(np.float32)
-
-
-def waves(*shape: int, scale: float = 1.0) -> np.ndarray:
-    return (np.sin(np.arange(np.prod(shape)) * 0.7) * scale).reshape(shape).astype(np.float32)
-
-
-def row(
-    op: str,
-    inputs: list[Any],
-    first: int = 1,
-    last: int = 99,
-    outputs: int = 1,
-    only: str = "",
-    meaning: Any = None,
-    **attributes: Any,
-):
-    """A template for the versions from first to last, or `only` the cells of them that match an expression."""
-    return op, first, last, Template(inputs, attributes, [f"y{i}" for i in range(outputs)], meaning=meaning), only
 
 
 def recurrent(op: str, only: str, first: int, last: int = 99, meaning: Any = None, **attributes: Any):
@@ -252,6 +223,7 @@ ROWS = [
 
 
 def hand_written(cell: Cell) -> Iterator[Template]:
-    for op, first, last, template, *only in [*ROWS, *SUBGRAPH_ROWS, *ML_ROWS]:
-        if op == cell.op and first <= cell.version <= last and re.search(only[0] if only else "", str(cell)):
+    name = f"{cell.domain}.{cell.op}" if cell.domain in CONTRIB_DOMAINS else cell.op
+    for op, first, last, template, *only in [*ROWS, *SUBGRAPH_ROWS, *ML_ROWS, *CONTRIB_ROWS]:
+        if op == name and first <= cell.version <= last and re.search(only[0] if only else "", str(cell)):
             yield template

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 from onnx.defs import OpSchema
 
-from .cells import Cell, allowed
+from .cells import Cell, allowed, schemas
 from .values import dtype_of, element, element_number
 
 # Operator and type parameter of an output → the attribute that decides it.
@@ -122,6 +122,9 @@ def assert_likely(cell: Cell, inputs: list[Any], outputs: list[Any]) -> None:
     assert np.all(np.abs(counts - draws.shape[1] * chances) < 5 * deviation), "an unlikely draw"
 
 
-def default_opset(cell: Cell) -> int:
-    """The version of ai.onnx that goes with another domain's."""
-    return 21
+def opset_of(cell: Cell) -> int:
+    """The version of ai.onnx: the cell's own, or one that goes with other domains and onnxruntime's operators."""
+    return cell.version if (cell.domain, cell.op, cell.version) in schemas() and not cell.domain else OTHER_OPSET
+
+
+OTHER_OPSET = 21

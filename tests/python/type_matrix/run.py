@@ -58,7 +58,7 @@ def _compared(case: Case, outputs: list[Any]) -> Result:
             declined.append(f"{name}: {reason}")
             continue
         input_types = [type_string(info.type) for info in case.model.graph.input]
-        assert_equal(outputs, expected, precision(input_types, case.output_types))
+        assert_equal(outputs, expected, precision(input_types, case.output_types), case.template.ulps)
         return Result(case.cell, name)
     assert_shape(case.model, outputs)
     assert_likely(case.cell, case.inputs, outputs)

@@ -8,6 +8,7 @@ from typing import Any
 
 import onnx
 
+from .compare import ULPS
 from .values import type_name
 
 Types = dict[str, str]  # type parameter → type
@@ -32,6 +33,7 @@ class Template:
     before: Callable[[Types, int], list[onnx.NodeProto]] | None = None
     params: list[str] | None = None
     meaning: Callable[[Any], list[Any]] | None = None  # of a case: what it gives by another form
+    ulps: int = ULPS  # by which results may differ
 
     def __post_init__(self):
         if self.input_types is None:

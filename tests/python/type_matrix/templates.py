@@ -80,7 +80,7 @@ def build(cell: Cell, template: Template) -> Case:
     input_types = [types.get(param, param) for param in params]
     output_types = [types.get(f.type_str, f.type_str) for f in formals(schema.outputs, len(template.outputs))]
     given = [i for i, t in enumerate(template.input_types) if t]
-    opset = cell.version if not cell.domain else rules.default_opset(cell)
+    opset = rules.opset_of(cell)
     attributes = {**template.attributes, **rules.deciding_attributes(schema, types)}
     names = [f"x{i}" if i in given else "" for i in range(len(template.inputs))]
     node = onnx.NodeProto(op_type=cell.op, domain=cell.domain, input=names, output=template.outputs)
@@ -100,9 +100,9 @@ def build(cell: Cell, template: Template) -> Case:
         [_info(name, type_str, value) for (name, _, type_str), value in zip(sources, inputs, strict=True)],
         [helper.make_value_info(name, type_proto(type_str)) for name, type_str in outputs.items()],
     )
-    imports = [helper.make_opsetid(cell.domain, cell.version)]
+    imports = [helper.make_opsetid("", opset)]
     if cell.domain:
-        imports.append(helper.make_opsetid("", opset))
+        imports.append(helper.make_opsetid(cell.domain, cell.version))
     model = helper.make_model(graph, opset_imports=imports)
     return Case(cell, types, template, model, inputs, list(outputs.values()))
 

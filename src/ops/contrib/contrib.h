@@ -1,0 +1,25 @@
+// The operators that onnxruntime adds to the standard, one register function a family. A new family is declared here
+// and called in contrib.cpp.
+#pragma once
+
+namespace onnxtorch {
+
+class Registry;
+
+inline constexpr char kMicrosoft[] = "com.microsoft";
+
+void register_contrib_activation_ops(Registry& r);
+void register_contrib_attention_ops(Registry& r);
+void register_contrib_block_quantization_ops(Registry& r);
+void register_contrib_cached_attention_ops(Registry& r);
+void register_contrib_experts_ops(Registry& r);
+void register_contrib_layouts_ops(Registry& r);
+void register_contrib_linear_ops(Registry& r);
+void register_contrib_normalization_ops(Registry& r);
+void register_contrib_quantization_ops(Registry& r);
+void register_contrib_search_ops(Registry& r);
+void register_contrib_state_space_ops(Registry& r);
+void register_contrib_tensor_ops(Registry& r);
+void register_contrib_text_ops(Registry& r);
+
+}  // namespace onnxtorch

@@ -1,0 +1,118 @@
+"""The operators that onnxruntime adds, against its kernels, or where it has none against a formula.
+
+The table of their schemas is that of the installed release; every part of a schema is tried by a template (an attribute
+other than by default, an optional input or output with and without), and so is every type.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnxruntime")
+
+import onnx_torch
+from onnx_torch import _C
+from type_matrix.cells import Cell, cells_of, contrib_schemas, onnxruntime_schemas
+from type_matrix.compare import assert_equal, precision
+from type_matrix.contrib import CONTRIB_DOMAINS, CONTRIB_ROWS
+from type_matrix.engines import Declined
+from type_matrix.oracles import ask
+from type_matrix.run import run_cell
+from type_matrix.templates import Case, build, candidates, used_params
+from type_matrix.values import type_string
+
+SINCE = {(domain, op): min(since) for domain, op, since, _ in _C.translation_table()}
+ELSEWHERE = set(_C.experimental_operators())  # test_ops_experimental.py, test_ops_normalization.py
+TRANSLATED = {
+    key: schema
+    for key, schema in contrib_schemas().items()
+    if key[:2] not in ELSEWHERE and SINCE.get(key[:2], key[2] + 1) <= key[2]
+}
+CELLS = [cell for key, schema in TRANSLATED.items() for cell in cells_of(key, schema)]
+
+
+def test_the_table_is_that_of_the_installed_release():
+    assert onnxruntime_schemas.facts() == onnxruntime_schemas.installed(), (
+        "run python cmake/onnxruntime_schemas.py, and read what is new"
+    )
+
+
+def own_cell(key: tuple[str, str, int], template) -> Cell:
+    """A cell of the template's own types."""
+    schema = TRANSLATED[key]
+    for param, own in used_params(schema, template).items():
+        if own and any(c.type_param_str == param for c in schema.type_constraints):
+            return Cell(*key, param, own)
+    constraint = schema.type_constraints[0]
+    return Cell(*key, constraint.type_param_str, constraint.allowed_type_strs[0])
+
+
+def templates_of(key: tuple[str, str, int]):
+    constraint = TRANSLATED[key].type_constraints[0]
+    return list(candidates(Cell(*key, constraint.type_param_str, constraint.allowed_type_strs[0])))
+
+
+CASES = [
+    pytest.param(key, number, id=f"{'.'.join(filter(None, key[:2]))}-{key[2]}-{number}")
+    for key in TRANSLATED
+    for number in range(len(templates_of(key)))
+]
+
+
+def expected(case: Case) -> list:
+    for oracle in ("meaning", "onnxruntime"):
+        try:
+            return ask(oracle, case)
+        except Declined as reason:
+            declined = str(reason)
+    raise AssertionError(f"nothing to compare with: {declined}")
+
+
+@pytest.mark.parametrize("key, number", CASES)
+def test_template(key, number):
+    """As it is written for the CPU, run until its plan runs, and as the translator leaves it."""
+    template = templates_of(key)[number]
+    case = build(own_cell(key, template), template)
+    wanted = expected(case)
+    eps = precision([type_string(i.type) for i in case.model.graph.input], case.output_types)
+    rep = onnx_torch.prepare(case.model)
+    first = rep.run(case.inputs)
+    assert_equal(list(first), wanted, eps, template.ulps)
+    for _ in range(3):
+        for one, other in zip(first, rep.run(case.inputs), strict=True):
+            np.testing.assert_array_equal(one, other)
+    plain = onnx_torch.prepare(case.model, optimize=False)
+    assert_equal(list(plain.run(case.inputs)), wanted, eps, template.ulps)
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_type(cell):
+    result = run_cell(cell)
+    assert result.outcome not in ("failed", "refused", "run only"), f"{result.outcome}: {result.detail}"
+
+
+@pytest.mark.parametrize("key", TRANSLATED, ids=lambda key: ".".join(filter(None, map(str, key))))
+def test_every_part_of_the_schema_is_tried(key):
+    schema, templates = TRANSLATED[key], templates_of(key)
+    assert templates, "no template"
+    for name, attribute in schema.attributes.items():
+        given = [t.attributes[name] for t in templates if name in t.attributes]
+        assert given, f"no template gives the attribute {name}"
+        if not attribute.required:
+            assert len(given) < len(templates), f"each template gives the attribute {name}"
+    for side, formals in (("inputs", schema.inputs), ("outputs", schema.outputs)):
+        for i, formal in enumerate(formals):
+            if formal.option == type(formal.option).Optional:
+                there = [i < len(getattr(t, side)) and present(getattr(t, side)[i]) for t in templates]
+                assert any(there), f"no template has the {side[:-1]} {formal.name}"
+                assert not all(there), f"each template has the {side[:-1]} {formal.name}"
+
+
+def present(value) -> bool:
+    return value is not None and not (isinstance(value, str) and value == "")
+
+
+def test_every_row_is_of_an_operator_that_is_translated():
+    names = {f"{key[0]}.{key[1]}" if key[0] in CONTRIB_DOMAINS else key[1] for key in TRANSLATED}
+    assert {op for op, *_ in CONTRIB_ROWS} <= names

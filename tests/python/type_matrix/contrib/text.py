@@ -1,0 +1,7 @@
+"""Templates of src/ops/contrib/text.cpp."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TEXT_ROWS: list[Any] = []

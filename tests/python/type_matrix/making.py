@@ -1,0 +1,48 @@
+"""Rows of templates that are made by hand, and numbers for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .compare import ULPS
+from .template import Template
+
+
+def floats(*values: Any) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+def ints(*values: Any) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+def whole(*shape: int) -> np.ndarray:
+    """1, 2, 3, … : the same numbers in nearly every type."""
+    return np.arange(1, 1 + np.prod(shape)).reshape(shape).astype(np.float32)
+
+
+def waves(*shape: int, scale: float = 1.0) -> np.ndarray:
+    return (np.sin(np.arange(np.prod(shape)) * 0.7) * scale).reshape(shape).astype(np.float32)
+
+
+def row(
+    op: str,
+    inputs: list[Any],
+    first: int = 1,
+    last: int = 99,
+    outputs: int = 1,
+    only: str = "",
+    meaning: Any = None,
+    ulps: int = ULPS,
+    **attributes: Any,
+):
+    """A template for the versions from first to last, or `only` the cells of them that match an expression."""
+    names = [f"y{i}" for i in range(outputs)]
+    return op, first, last, Template(inputs, attributes, names, meaning=meaning, ulps=ulps), only
+
+
+def microsoft(op: str, inputs: list[Any], **rest: Any):
+    """A row of an operator of com.microsoft."""
+    return row(f"com.microsoft.{op}", inputs, **rest)
