@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -132,3 +133,31 @@ def allocations(source: onnx.ModelProto, inputs: Sequence[np.ndarray]) -> int:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         rep.run(inputs)
     return sum(event.name() == "[memory]" and event.nbytes() > 0 for event in profile.profiler.kineto_results.events())
+
+
+# Names of official cases and operators whose outputs are drawn.
+RANDOM = re.compile("bernoulli|dropout|random|multinomial|training", re.IGNORECASE)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two outputs are the same, with the same bits but for what a NaN carries."""
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if a is None or b is None:
+        return a is b
+    a, b = np.asarray(a), np.asarray(b)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.dtype.kind in "OUS":
+        return bool((a == b).all())
+    return a.tobytes() == b.tobytes() or bool(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
+
+
+def assert_plans_agree(model: onnx.ModelProto, inputs: Sequence[Any], device: str = "CPU") -> None:
+    """Four runs, of which the third and fourth go by the plan, give the bits that a run without plans gives."""
+    expected = list(onnx_torch.backend.prepare(model, device, plans=0).run(inputs))
+    rep = onnx_torch.backend.prepare(model, device)
+    for number in range(1, 5):
+        assert same(list(rep.run(inputs)), expected), f"run {number} gives something else than the interpreter"

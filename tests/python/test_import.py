@@ -111,6 +111,23 @@ def test_torch_is_not_imported(way: str, model: Path) -> None:
     run(textwrap.dedent(WAYS[way]) + WITHOUT_TORCH, model)
 
 
+def test_no_official_case_imports_torch() -> None:
+    """In each run of each case, with its sizes known and open."""
+    script = """
+        sys.path.append(sys.argv[1])
+        import onnx_torch
+        from official import node_cases, with_symbolic_dims
+        for case in node_cases():
+            for variant in filter(None, (case, with_symbolic_dims(case))):
+                rep = onnx_torch.prepare(variant.model)
+                for inputs, _ in variant.data_sets:
+                    for _ in range(3):
+                        rep.run(inputs)
+                assert "torch" not in sys.modules, variant.name
+        """
+    run(textwrap.dedent(script) + WITHOUT_TORCH, Path(__file__).parent)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

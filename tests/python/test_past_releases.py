@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import onnx_torch.backend
+from models import RANDOM, assert_plans_agree
 from official import DEVICES, assert_same
 from past_mistakes import MISTAKES, mistake_of
 from past_releases import RELEASES, case_of, distinct, wheels_folder
@@ -31,6 +32,8 @@ def check(folder, device="CPU"):
     prepared = onnx_torch.backend.prepare(case.model, device)
     for inputs, expected in case.data_sets:
         assert_same(expected, list(prepared.run(inputs)), case.rtol, case.atol)
+        if device == "CPU" and not RANDOM.search(folder.name):
+            assert_plans_agree(case.model, inputs)
 
 
 def test_the_releases_are_whole():

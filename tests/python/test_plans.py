@@ -9,11 +9,10 @@ import onnx.parser
 import pytest
 
 import onnx_torch.backend
-from models import model_of, tensor_info
+from models import RANDOM, model_of, same, tensor_info
 from official import node_cases, with_initializers, with_symbolic_dims
 from onnx_torch.errors import RunError
 
-RANDOM = re.compile("bernoulli|dropout|random|multinomial|training")
 CASES = [case for case in node_cases() if not RANDOM.search(case.name)]
 VARIANTS = {
     "": CASES,
@@ -24,22 +23,6 @@ VARIANTS = {
 
 def parsed(text):
     return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> {text}')
-
-
-def same(a, b):
-    """Whether two outputs are the same, with the same bits but for what a NaN carries."""
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, dict):
-        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
-    if a is None or b is None:
-        return a is b
-    a, b = np.asarray(a), np.asarray(b)
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    if a.dtype.kind in "OUS":
-        return bool((a == b).all())
-    return a.tobytes() == b.tobytes() or bool(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"))
 
 
 def shuffled(value, rng):

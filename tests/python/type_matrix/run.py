@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 import onnx_torch
+from models import RANDOM, assert_plans_agree
 from onnx_torch import backend
 
 from .cells import Cell
@@ -41,6 +42,8 @@ def run_cell(cell: Cell, device: str = "CPU") -> Result:
         outputs = list(backend.prepare(case.model, device).run(case.inputs))
         for output, type_str in zip(outputs, case.output_types, strict=True):
             assert_type(output, type_str)
+        if device == "CPU" and not RANDOM.search(cell.op):
+            assert_plans_agree(case.model, case.inputs)
         return _compared(case, outputs)
     except onnx_torch.UnsupportedError as error:
         return Result(cell, "refused", str(error))
