@@ -9,6 +9,8 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <ranges>
+#include <utility>
 
 #include "base/arrange.h"
 #include "base/parallel.h"
@@ -92,6 +94,11 @@ std::optional<std::vector<at::Tensor>> arranged_as(const Prepared& p, at::Tensor
   return fitting;
 }
 
+ShapeKey key_of(at::IntArrayRef sizes, std::span<const PostOp> steps) {
+  const int64_t first_step = steps.empty() ? -1 : static_cast<int64_t>(steps.front().kind);
+  return primitive_key().add(sizes).add(first_step);
+}
+
 std::vector<PostOp> with_sum(std::vector<PostOp> steps) {
   if (!steps.empty() && steps.front().kind == PostOp::Kind::Add) steps.front().kind = PostOp::Kind::Sum;
   return steps;
@@ -117,8 +124,31 @@ Fused::Fused(const at::Tensor& weight, const at::Tensor& bias, int64_t terms, c1
       offset_(loses_nan_ && bias_.defined() ? largest(bias_) : 0) {}
 
 std::shared_ptr<const Prepared> Fused::prepared(at::IntArrayRef sizes, Steps steps) const {
-  const int64_t first_step = steps.empty() ? -1 : static_cast<int64_t>(steps.front().kind);
-  return recent_.get(primitive_key().add(sizes).add(first_step), [&] { return prepare_for_threads(sizes, steps); });
+  return recent_.get(key_of(sizes, steps), [&] {
+    const auto parts = this->parts(sizes);
+    return parts.empty() ? prepare_for_threads(sizes, steps) : prepare_in_parts(sizes, steps, parts);
+  });
+}
+
+std::shared_ptr<const Prepared> Fused::prepared_whole(at::IntArrayRef sizes, Steps steps) const {
+  return recent_.get(key_of(sizes, steps), [&] { return prepare_for_threads(sizes, steps); });
+}
+
+// A small primitive takes longer to make than to run; those of the parts serve other sizes, too.
+Prepared Fused::prepare_in_parts(at::IntArrayRef sizes, Steps steps, std::span<const at::DimVector> parts) const {
+  std::shared_ptr<const Prepared> rest;
+  for (const at::DimVector& part : std::views::reverse(parts)) {
+    Prepared prepared = *prepared_whole(part, steps);
+    if (!prepared.primitive) return {};
+    prepared.rest = std::move(rest);
+    rest = std::make_shared<const Prepared>(std::move(prepared));
+  }
+  Prepared result = *rest;
+  const int64_t out = result.sizes.back();
+  result.sizes = sizes.vec();
+  result.sizes.back() = out;
+  result.strides = strides(result.sizes);
+  return result;
 }
 
 // What one thread does in a few microseconds is done before another has begun.
@@ -159,7 +189,7 @@ void Fused::expect(at::IntArrayRef sizes) const {
   if (const int64_t count = rows_taken(sizes)) {
     row_product_->expect(count);
   } else {
-    prepared(sizes, summing_);
+    prepared_whole(sizes, summing_);
   }
 }
 

@@ -45,6 +45,9 @@ class Fused : public PackedProduct {
   // How a primitive takes an input, and lays out a result.
   virtual std::vector<int64_t> strides(at::IntArrayRef sizes) const = 0;
   virtual Prepared prepare(at::IntArrayRef sizes, std::span<const PostOp> post_ops) const = 0;
+  // Sizes of the inputs, side by side in memory, that one of these sizes is taken as: where sizes are open, primitives
+  // of few sizes serve all. Nothing: the input is taken whole.
+  virtual std::vector<at::DimVector> parts(at::IntArrayRef /*sizes*/) const { return {}; }
   virtual at::Tensor by_aten(const at::Tensor& x) const = 0;
 
   // Takes inputs as rows of a matrix, where they are of float32 and all dimensions after `dim` are 1; the weight, which
@@ -65,7 +68,9 @@ class Fused : public PackedProduct {
   int64_t rows_taken(at::IntArrayRef sizes) const;
   at::Tensor run_rows(const at::Tensor& x, at::TensorList operands) const;
   std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes, Steps steps) const;
+  std::shared_ptr<const Prepared> prepared_whole(at::IntArrayRef sizes, Steps steps) const;
   Prepared prepare_for_threads(at::IntArrayRef sizes, Steps steps) const;
+  Prepared prepare_in_parts(at::IntArrayRef sizes, Steps steps, std::span<const at::DimVector> parts) const;
   std::optional<at::Tensor> run_fused(const at::Tensor& x, at::TensorList operands) const;
   std::optional<at::Tensor> run_without_steps(const at::Tensor& x) const;
   template <typename Bound>

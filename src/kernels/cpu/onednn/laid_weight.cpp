@@ -120,6 +120,11 @@ Laid LaidWeight::get(const dnnl::memory& plain, const dnnl::memory::desc& wanted
   return laid;
 }
 
+dnnl::memory::desc LaidWeight::first() const {
+  const std::lock_guard lock(mutex_);
+  return laid_.empty() ? dnnl::memory::desc() : laid_.front().memory.get_desc();
+}
+
 at::Tensor LaidWeight::get(const Own& layout) const {
   const std::lock_guard lock(mutex_);
   if (own_) return own_->bytes;

@@ -26,6 +26,8 @@ class LaidWeight {
 
   // `plain` is the weight; without memory, it is how the one held is to be taken.
   Laid get(const dnnl::memory& plain, const dnnl::memory::desc& wanted) const;
+  // The layout that it was laid out in first, if it was, by the weight's dimensions as primitives describe them.
+  dnnl::memory::desc first() const;
   // The layout of kernels of our own, by a name for it: bytes that `lay` makes of the weight, and `restore` the weight
   // of them. Saved ones are taken only if they are `sound`, as kernels trust what tells them where to read.
   struct Own {

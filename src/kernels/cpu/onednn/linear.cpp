@@ -27,6 +27,9 @@ class PackedLinear final : public Fused {
   }
 
  private:
+  // So that to make a primitive takes about as long as to run it.
+  bool is_small(int64_t rows) const { return rows * form_.numel() < 1 << 24; }
+
   bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == form_.size(0); }
 
   std::vector<int64_t> strides(at::IntArrayRef sizes) const override {
@@ -34,12 +37,29 @@ class PackedLinear final : public Fused {
     return {result.begin(), result.end()};
   }
 
+  // Of few rows, which are open: as many 256s, 16s and single ones as there are.
+  std::vector<at::DimVector> parts(at::IntArrayRef sizes) const override {
+    int64_t rows = c10::multiply_integers(sizes) / form_.size(0);
+    if (!is_small(rows)) return {};
+    std::vector<at::DimVector> parts;
+    for (const int64_t unit : {256, 16, 1}) {
+      if (const int64_t count = rows / unit * unit; count > 0) parts.push_back({count, form_.size(0)});
+      rows %= unit;
+    }
+    return parts.size() > 1 ? parts : std::vector<at::DimVector>();
+  }
+
   Prepared prepare(at::IntArrayRef from, std::span<const PostOp> post_ops) const override {
     const int64_t in = form_.size(0), out = form_.size(1), rows = c10::multiply_integers(from) / in;
     std::vector<int64_t> sizes = from.vec();
     sizes.back() = out;
     const int64_t first = at::get_num_threads() > 1 ? in_whole_blocks(rows) : rows;
-    const InnerProduct product(first, form_, bias_.defined(), result_, post_ops);
+    const auto described = [&](const dnnl::memory::desc& layout) {
+      return InnerProduct(first, form_, bias_.defined(), result_, post_ops, layout);
+    };
+    // What is small takes the weight as it lies.
+    InnerProduct product = described(is_small(rows) ? laid_.first() : dnnl::memory::desc());
+    if (is_reference(product.description)) product = described({});
     if (is_reference(product.description)) return {};
     const Laid weight = product.weight(laid_);
     const auto of = [&](const InnerProduct& part) {
