@@ -53,8 +53,11 @@ Values gather(Translator& t, const NodeView& n) {
   if (sizes && sizes->empty() && (t.on_host(n.input(1)) || t.known_ints(n.input(1)))) {
     return {t.call("aten::select", {data, axis, n.integer(1)})};
   }
-  const Value positions = from_start(t, n.tensor(1), data, axis);
-  return {t.call(sizes && sizes->size() == 1 ? "aten::index_select" : "gather", {data, axis, positions})};
+  const Value indices = n.tensor(1);
+  if (sizes && sizes->size() == 1)
+    return {t.call("aten::index_select", {data, axis, from_start(t, indices, data, axis)})};
+  const Value row = t.call("aten::reshape", {indices, std::vector<int64_t>{-1}});
+  return {t.call("gather", {data, axis, indices, from_start(t, row, data, axis)})};
 }
 
 Values gather_elements(Translator& t, const NodeView& n) {

@@ -149,7 +149,8 @@ Program PreparedModel::lowered(const Variant& variant, std::optional<size_t> wat
 PreparedModel::Runnable PreparedModel::runnable(const Variant& variant, Program program) const {
   const bool has_plans = device_.is_cpu() && !variant.timed && !variant.guarded;
   auto executable = std::make_shared<const Executable>(std::move(program), has_plans ? options_.plans : 0);
-  return {executable, std::make_shared<TriedSizes>(executable->program().tried), recorded_runs(executable, variant)};
+  const Program& of = executable->program();
+  return {executable, std::make_shared<TriedSizes>(of.tried, of.inputs), recorded_runs(executable, variant)};
 }
 
 std::shared_ptr<RecordedRuns> PreparedModel::recorded_runs(const std::shared_ptr<const Executable>& executable,

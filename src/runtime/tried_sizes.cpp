@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <mutex>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 namespace onnxtorch {
@@ -24,7 +27,34 @@ bool lies_within(const FedInputs& feeds, const InputSizes& largest) {
 
 }  // namespace
 
+TriedSizes::TriedSizes(InputSizes largest, std::span<const InputSpec> inputs) : largest_{std::move(largest)} {
+  std::map<std::string_view, std::vector<Dimension>> by_name;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    for (size_t dim = 0; inputs[i].dims && dim < inputs[i].dims->size(); ++dim) {
+      const std::string& name = (*inputs[i].dims)[dim].symbol;
+      if (!name.empty()) by_name[name].push_back({i, dim});
+    }
+  }
+  for (auto& [name, dimensions] : by_name) {
+    if (dimensions.size() > 1) of_one_name_.push_back(std::move(dimensions));
+  }
+}
+
+bool TriedSizes::agree(const FedInputs& feeds) const {
+  return std::ranges::all_of(of_one_name_, [&](const std::vector<Dimension>& dimensions) {
+    std::optional<int64_t> first;
+    for (const auto& [input, dim] : dimensions) {
+      const at::IntArrayRef sizes = sizes_of(feeds[input]);
+      if (dim >= sizes.size()) continue;  // an optional input that is absent
+      if (first.value_or(sizes[dim]) != sizes[dim]) return false;
+      first = sizes[dim];
+    }
+    return true;
+  });
+}
+
 bool TriedSizes::cover(const FedInputs& feeds) const {
+  if (!agree(feeds)) return false;
   const std::lock_guard lock(mutex_);
   return std::ranges::any_of(largest_, [&](const InputSizes& largest) { return lies_within(feeds, largest); });
 }

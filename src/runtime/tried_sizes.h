@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/fork_safe.h"
+#include "onnx_torch/types.h"
 #include "runtime/fed.h"
 
 namespace onnxtorch {
@@ -13,8 +15,8 @@ using InputSizes = std::vector<std::vector<int64_t>>;  // of each input; none wh
 
 class TriedSizes {
  public:
-  // What is alike for sizes of 1 and for these is alike for all between.
-  explicit TriedSizes(InputSizes largest) : largest_{std::move(largest)} {}
+  // What is alike for sizes of 1 and for these is alike for all between. Dimensions of one name were tried with one size.
+  TriedSizes(InputSizes largest, std::span<const InputSpec> inputs);
 
   bool cover(const FedInputs& feeds) const;
 
@@ -22,6 +24,12 @@ class TriedSizes {
   void extend(InputSizes largest);
 
  private:
+  struct Dimension {
+    size_t input, dim;
+  };
+  bool agree(const FedInputs& feeds) const;
+
+  std::vector<std::vector<Dimension>> of_one_name_;
   mutable ForkSafeMutex mutex_;
   std::vector<InputSizes> largest_;
 };

@@ -139,7 +139,7 @@ bool is_opaque(const jit::Node* node) {
 // 1 is the size that is broadcast; the others are odd and even, and unlike those that models have. A model may have a
 // largest size below the last two; with the very last, three dimensions and a few thousand channels still make a number
 // of bytes.
-std::vector<int64_t> Facts::trial_sizes(size_t dimension) {
+Facts::Sizes Facts::trial_sizes(size_t dimension) {
   const auto own = 2 * static_cast<int64_t>(dimension);
   return {1, 12 + own, 101 + own, 1010 + own, 100'003 + own};
 }
@@ -163,8 +163,8 @@ std::optional<c10::ScalarType> Facts::dtype(const jit::Value* v) const {
   if (const auto known = meta(v)) return dtype_of(*known);
   const auto found = open_.find(v);
   if (found == open_.end()) return {};
-  const auto first = dtype_of(found->second[0]);
-  const auto is_alike = [&](const IValue& trial) { return dtype_of(trial) == first; };
+  const auto first = dtype_of(*found->second[0]);
+  const auto is_alike = [&](const auto& trial) { return !trial || dtype_of(*trial) == first; };
   return std::ranges::all_of(found->second, is_alike) ? first : std::nullopt;
 }
 
@@ -174,9 +174,10 @@ std::optional<c10::SymbolicShape> Facts::shape(const jit::Value* v) const {
   const auto found = open_.find(v);
   if (found == open_.end()) return {};
   std::vector<at::IntArrayRef> trials;
-  for (const IValue& trial : found->second) {
-    if (!trial.isTensor() || !trial.toTensor().defined()) return {};
-    trials.push_back(trial.toTensor().sizes());
+  for (const auto& trial : found->second) {
+    if (!trial) continue;
+    if (!trial->isTensor() || !trial->toTensor().defined()) return {};
+    trials.push_back(trial->toTensor().sizes());
   }
   std::vector<c10::ShapeSymbol> sizes;
   for (size_t i = 0; i < trials[0].size(); ++i) {
@@ -199,9 +200,11 @@ void Facts::stamp(jit::Value* v) const {
 std::optional<size_t> Facts::length(const jit::Value* v) const {
   if (const auto known = value(v)) return known->isList() ? std::optional(known->toListRef().size()) : std::nullopt;
   const auto found = open_.find(v);
-  if (found == open_.end() || !std::ranges::all_of(found->second, &IValue::isList)) return {};
-  const size_t length = found->second[0].toListRef().size();
-  const auto is_alike = [&](const IValue& trial) { return trial.toListRef().size() == length; };
+  if (found == open_.end() || !found->second[0]->isList()) return {};
+  const size_t length = found->second[0]->toListRef().size();
+  const auto is_alike = [&](const auto& trial) {
+    return !trial || (trial->isList() && trial->toListRef().size() == length);
+  };
   return std::ranges::all_of(found->second, is_alike) ? std::optional(length) : std::nullopt;
 }
 
@@ -214,19 +217,27 @@ void Facts::move(const jit::Value* from, const jit::Value* to) {
   move_in(open_);
 }
 
-void Facts::set_sizes(const jit::Value* v, c10::ScalarType dtype, std::span<const std::vector<int64_t>> sizes) {
+void Facts::set_input_sizes(jit::Value* input, c10::ScalarType dtype, std::span<const Sizes> sizes) {
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const bool is_open = std::ranges::adjacent_find(sizes[i], std::ranges::not_equal_to()) != sizes[i].end();
+    if (is_open) open_sizes_.push_back({input, static_cast<int64_t>(i), sizes[i], nullptr});
+  }
+  set_sizes(input, dtype, sizes);
+}
+
+void Facts::set_sizes(const jit::Value* v, c10::ScalarType dtype, std::span<const Sizes> sizes) {
   std::vector<Trials> found(1);
-  for (size_t trial = 0; trial < trial_sizes(0).size(); ++trial) {
+  for (size_t trial = 0; trial < holds_.size(); ++trial) {
     const auto make = [&](jit::Stack& stack) {
       std::vector<int64_t> shape;
-      for (const std::vector<int64_t>& size : sizes) shape.push_back(size[trial]);
+      for (const Sizes& size : sizes) shape.push_back(size[trial]);
       stack.emplace_back(at::empty(shape, at::device(at::kMeta).dtype(dtype)));
     };
     const auto made = run_quietly(make, {}).results;  // too many bytes to count
-    if (!made) break;
-    found[0].push_back(made->front());
+    if (!made && is_needed(trial)) return;
+    found[0].push_back(made ? std::optional(made->front()) : std::nullopt);
   }
-  if (found[0].size() >= needed_trials_) keep({&v, 1}, std::move(found), true);
+  keep({&v, 1}, std::move(found), true);
 }
 
 void Facts::set_value(const jit::Value* v, const IValue& value) {
@@ -294,8 +305,11 @@ std::optional<jit::Stack> Facts::inputs_of_trial(std::span<jit::Value* const> in
   jit::Stack stack;
   for (const jit::Value* input : inputs) {
     std::optional<IValue> known = value(input);
-    if (const auto open = open_.find(input); open != open_.end()) known = open->second[trial];
-    if (!known) known = meta_or_value(input);
+    if (const auto open = open_.find(input); open != open_.end()) {
+      known = open->second[trial];
+    } else if (!known) {
+      known = meta_or_value(input);
+    }
     if (!known) return {};
     stack.push_back(*known);
   }
@@ -310,35 +324,34 @@ std::optional<jit::Stack> Facts::inputs_of_trial(std::span<jit::Value* const> in
 
 void Facts::learn_by_trials(std::span<jit::Value* const> inputs, std::span<jit::Value* const> outputs, bool reads_sizes,
                             const Run& run) {
-  size_t count = std::numeric_limits<size_t>::max();
-  for (const jit::Value* input : inputs) {
-    if (const auto open = open_.find(input); open != open_.end()) count = std::min(count, open->second.size());
-  }
-  std::vector<Trials> found(outputs.size());
-  for (size_t trial = 0; trial < count; ++trial) {
-    auto stack = inputs_of_trial(inputs, trial);
-    if (!stack) return;
+  std::vector<Trials> found(outputs.size(), Trials(holds_.size()));
+  bool takes_long = false;
+  for (size_t trial = 0; trial < holds_.size(); ++trial) {
+    auto stack = takes_long && !is_needed(trial) ? std::nullopt : inputs_of_trial(inputs, trial);
     const MetaKernelsInCpp in_cpp;
-    const auto [results, looped] = run_quietly(run, *std::move(stack));
-    if (!results && trial >= needed_trials_) break;
+    const auto [results, looped] = stack ? run_quietly(run, *std::move(stack)) : Quietly();
+    takes_long |= looped;
+    if (!results && !is_needed(trial)) continue;
     if (!results || results->size() != outputs.size()) return;
     for (size_t i = 0; i < outputs.size(); ++i) {
       const IValue& result = (*results)[i];
       const auto kept = is_small(result) ? std::optional(result) : to_meta(result);
       if (!kept || kept->isTuple()) return;
-      found[i].push_back(*kept);
+      found[i][trial] = *kept;
     }
-    if (looped && trial + 1 >= needed_trials_) break;  // the next would take long
   }
   keep(outputs, std::move(found), reads_sizes);
 }
 
 // Keeps what was found in the trials.
 void Facts::keep(std::span<const jit::Value* const> outputs, std::vector<Trials> found, bool reads_sizes) {
-  trials_ = std::min(trials_, found[0].size());
+  for (size_t trial = 0; trial < holds_.size(); ++trial) {
+    if (!found[0][trial]) holds_[trial] = false;
+  }
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const IValue& first = found[i][0];
-    const bool alike = std::ranges::all_of(found[i], [&](const IValue& other) { return is_same(first, other); });
+    const IValue& first = *found[i][0];
+    const bool alike =
+        std::ranges::all_of(found[i], [&](const auto& other) { return !other || is_same(first, *other); });
     if (!alike) {
       open_[outputs[i]] = std::move(found[i]);
     } else if (is_tensors(first)) {
@@ -349,12 +362,25 @@ void Facts::keep(std::span<const jit::Value* const> outputs, std::vector<Trials>
   }
 }
 
+int64_t Facts::largest(const Sizes& sizes) const {
+  if (sizes.back() == 0) return 0;  // of a run with an empty tensor, which holds for that alone
+  int64_t largest = 0;
+  for (size_t trial = 0; trial < sizes.size(); ++trial) {
+    if (holds_[trial]) largest = std::max(largest, sizes[trial]);
+  }
+  return largest;
+}
+
 void Facts::learn(jit::Node* node) {
   if (is_opaque(node) || node->outputs().empty()) return;
   const auto run = runner(node);
   if (!run) return;
   const std::vector<jit::Value*> inputs(node->inputs().begin(), node->inputs().end());
   const std::vector<jit::Value*> outputs(node->outputs().begin(), node->outputs().end());
+  if (const auto known = inputs.size() == 2 ? comparison(node->kind(), inputs[0], inputs[1]) : std::nullopt) {
+    values_[outputs[0]] = *known;
+    return;
+  }
   learn(inputs, outputs, {!node->isNondeterministic(), has(node, Trait::ReadsSizes)}, *run);
 }
 

@@ -10,7 +10,7 @@
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <functional>
-#include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -22,15 +22,19 @@ namespace onnxtorch {
 class Facts {
  public:
   using Run = std::function<void(torch::jit::Stack&)>;
-  using Trials = std::vector<c10::IValue>;  // a value, or its shape, for each trial
+  using Trials =
+      std::vector<std::optional<c10::IValue>>;          // a value, or its shape, for each trial; none where it failed
+  using Numbers = std::vector<std::optional<int64_t>>;  // likewise
+  using Sizes = std::vector<int64_t>;                   // of one dimension, for each trial
 
-  // The sizes with which an open dimension is tried. A fact takes three trials; where those behind them fail, it does
-  // without.
-  static std::vector<int64_t> trial_sizes(size_t dimension);
+  // The sizes with which an open dimension is tried. A fact takes the first three; where those behind them fail, it
+  // does without.
+  static Sizes trial_sizes(size_t dimension);
   static constexpr size_t kNeededTrials = 3;
 
   Facts() = default;
-  explicit Facts(size_t needed_trials) : needed_trials_(needed_trials) {}
+  // With so many trials, of which another is needed, too.
+  Facts(size_t trials, size_t also_needed) : holds_(trials, true), also_needed_(also_needed) {}
 
   std::optional<c10::IValue> value(const torch::jit::Value* v) const;
   std::optional<at::Tensor> meta(const torch::jit::Value* v) const;  // where all sizes are known
@@ -44,11 +48,13 @@ class Facts {
   void set_value(const torch::jit::Value* v, const c10::IValue& value);
   std::optional<c10::IValue> take_value(const torch::jit::Value* v);      // and forgets it
   void move(const torch::jit::Value* from, const torch::jit::Value* to);  // what is known
-  // Of each dimension in each of the trials, of which there are as many as trial_sizes gives.
-  void set_sizes(const torch::jit::Value* v, c10::ScalarType dtype, std::span<const std::vector<int64_t>> sizes);
+  // Of each dimension in each of the trials.
+  void set_sizes(const torch::jit::Value* v, c10::ScalarType dtype, std::span<const Sizes> sizes);
+  // The same of an input of the graph, whose open sizes then stand for all numbers that are the same.
+  void set_input_sizes(torch::jit::Value* input, c10::ScalarType dtype, std::span<const Sizes> sizes);
 
-  // The number of trials that each fact has come through.
-  size_t trials() const { return trials_; }
+  // The largest of these sizes in the trials that all facts have come through.
+  int64_t largest(const Sizes& sizes) const;
 
   // The value may change after translating: what is read from it on the host stays known, floating tensors made of it
   // do not.
@@ -66,6 +72,14 @@ class Facts {
              const Run& run);
   void learn(torch::jit::Node* node);
 
+  // The value that stands for all numbers that are the same in every trial, of a number or list of numbers that follows
+  // from open sizes: a size of an input, else the first such number. The value itself where there is none.
+  torch::jit::Value* shared(torch::jit::Value* v);
+
+  // What comparing two numbers comes to, where they are the same, or one is a size of an input and the other is negative,
+  // or zero if that decides.
+  std::optional<bool> comparison(c10::Symbol kind, const torch::jit::Value* a, const torch::jit::Value* b) const;
+
   // The values that were found out, other than constants.
   const std::unordered_map<const torch::jit::Value*, c10::IValue>& values() const { return values_; }
 
@@ -75,13 +89,27 @@ class Facts {
   void learn_by_trials(std::span<torch::jit::Value* const> inputs, std::span<torch::jit::Value* const> outputs,
                        bool reads_sizes, const Run& run);
   void keep(std::span<const torch::jit::Value* const> outputs, std::vector<Trials> found, bool reads_sizes);
+  std::optional<Numbers> trial_numbers(const torch::jit::Value* v) const;
+  torch::jit::Value* input_size(const Numbers& trials, torch::jit::Graph& graph);
+  torch::jit::Value* visible_number(const Numbers& trials, torch::jit::Graph& graph);
+  torch::jit::Value* shared_list(torch::jit::Value* list);
 
-  size_t needed_trials_ = kNeededTrials;
-  size_t trials_ = std::numeric_limits<size_t>::max();
+  bool is_needed(size_t trial) const { return trial < kNeededTrials || trial == also_needed_; }
+
+  std::vector<bool> holds_ = std::vector<bool>(trial_sizes(0).size(), true);  // all that is known, in each trial
+  size_t also_needed_ = 0;
   std::unordered_map<const torch::jit::Value*, c10::IValue> values_;
   std::unordered_map<const torch::jit::Value*, c10::IValue> metas_;
   std::unordered_map<const torch::jit::Value*, Trials> open_;  // what differs between trials
   std::unordered_set<const torch::jit::Value*> changing_;
+  struct OpenSize {
+    torch::jit::Value* input;
+    int64_t dim;
+    Sizes trials;
+    torch::jit::Value* number;  // once it is needed
+  };
+  std::vector<OpenSize> open_sizes_;  // of the model's inputs
+  std::map<Numbers, torch::jit::Value*> numbers_;
 };
 
 }  // namespace onnxtorch

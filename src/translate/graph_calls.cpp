@@ -110,6 +110,7 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
       }
     }
   }
+  for (jit::Value*& result : results) result = facts_.shared(result);
   for (auto node = before->next(); node != end; node = node->next()) stamp(node, location_);
   share_constants(before, end, results);
   Values values;

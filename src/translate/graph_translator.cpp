@@ -30,31 +30,30 @@ namespace {
 namespace jit = torch::jit;
 using c10::IValue;
 
-// The facts hold with the size of a run, too, which the run after it may double.
-size_t needed_trials(const Variant& variant) { return Facts::kNeededTrials + (variant.sizes.empty() ? 0 : 1); }
-
-std::vector<int64_t> trial_sizes(size_t dimension, int64_t of_run) {
-  std::vector<int64_t> sizes = Facts::trial_sizes(dimension);
-  sizes.resize(Facts::kNeededTrials);
-  sizes.insert(sizes.end(), {of_run, 2 * of_run});
-  return sizes;
+// The facts hold with the sizes of a run, if it has any beyond those that are always tried.
+Facts facts_for(const Variant& variant) {
+  if (variant.sizes.empty()) return {};
+  const size_t of_run = Facts::trial_sizes(0).size();
+  return {of_run + 2, of_run};
 }
 
 // The sizes of each dimension of an input in each trial. `symbols` has the numbers of the open ones; `of_run` are the
-// input's sizes in a run, if any are given.
-std::vector<std::vector<int64_t>> trials_of(const InputSpec& input, std::map<std::string, size_t>& symbols,
-                                            std::span<const int64_t> of_run) {
-  std::vector<std::vector<int64_t>> sizes;
+// input's sizes in a run, if any are given: they are tried, too, and twice as much, as the run after it may have more.
+std::vector<Facts::Sizes> trials_of(const InputSpec& input, std::map<std::string, size_t>& symbols,
+                                    std::span<const int64_t> of_run) {
+  std::vector<Facts::Sizes> trials;
   for (const Dim& dim : *input.dims) {
-    if (dim.size >= 0) {
-      sizes.emplace_back(Facts::trial_sizes(0).size(), dim.size);
-      continue;
+    const bool is_open = dim.size < 0;
+    Facts::Sizes& sizes = trials.emplace_back(Facts::trial_sizes(0).size(), dim.size);
+    if (is_open) {
+      const std::string name = dim.symbol.empty() ? input.name + "/" + std::to_string(symbols.size()) : dim.symbol;
+      sizes = Facts::trial_sizes(symbols.try_emplace(name, symbols.size()).first->second);
     }
-    const std::string name = dim.symbol.empty() ? input.name + "/" + std::to_string(symbols.size()) : dim.symbol;
-    const size_t number = symbols.try_emplace(name, symbols.size()).first->second;
-    sizes.push_back(of_run.empty() ? Facts::trial_sizes(number) : trial_sizes(number, of_run[sizes.size()]));
+    if (of_run.empty()) continue;
+    const int64_t size = of_run[trials.size() - 1];
+    sizes.insert(sizes.end(), {size, is_open ? 2 * size : size});
   }
-  return sizes;
+  return trials;
 }
 
 }  // namespace
@@ -64,7 +63,7 @@ GraphTranslator::GraphTranslator(const std::shared_ptr<const ModelFile>& model, 
       model_(model->proto),
       options_(options),
       graph_(std::make_shared<jit::Graph>()),
-      facts_(needed_trials(options.variant)),
+      facts_(facts_for(options.variant)),
       reader_{model->external, options.external,
               [this](std::string_view text) { return program_.strings->intern(text); }},
       model_opsets_(opsets_of(model_)),
@@ -122,7 +121,7 @@ void GraphTranslator::declare_inputs() {
     if (spec.dims && spec.type.kind == ValueType::Kind::Tensor) {
       const std::vector<std::vector<int64_t>>& of_run = options_.variant.sizes;
       trials_[i] = trials_of(spec, symbols, of_run.empty() ? std::span<const int64_t>{} : of_run[i]);
-      facts_.set_sizes(value, storage_dtype(spec.type.element), trials_[i]);
+      facts_.set_input_sizes(value, storage_dtype(spec.type.element), trials_[i]);
     }
     define(spec.name, {value, spec.type});
   }
@@ -422,7 +421,7 @@ void GraphTranslator::place_known(jit::Block* block) {
 void GraphTranslator::finish() {
   for (const auto& input : trials_) {
     std::vector<int64_t>& largest = program_.tried.emplace_back();
-    for (const auto& sizes : input) largest.push_back(sizes[std::min(facts_.trials(), sizes.size()) - 1]);
+    for (const Facts::Sizes& sizes : input) largest.push_back(facts_.largest(sizes));
   }
   stamp_types(graph_->block());
   place_known(graph_->block());

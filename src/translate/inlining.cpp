@@ -4,6 +4,7 @@
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 
 #include "graph/graph_location.h"
@@ -57,11 +58,16 @@ class Inlining {
         continue;
       }
       jit::Node* const same = graph_.insertNode(graph_.createClone(node, [&](jit::Value* v) { return values_.at(v); }));
-      if (is_fact(same)) facts_.learn(same);
+      const bool learns = is_fact(same);
+      if (learns) facts_.learn(same);
       for (jit::Block* cloned : same->blocks()) {
         if (!keeps_) for_each_node(cloned, [&](jit::Node* inner) { write_out(inner, facts_); });
       }
-      map(node->outputs(), keeps_ ? same->outputs().vec() : write_out(same, facts_));
+      if (learns && !writes_) {
+        values_[node->output()] = facts_.shared(same->output());
+      } else {
+        map(node->outputs(), keeps_ ? same->outputs().vec() : write_out(same, facts_));
+      }
     }
   }
 
@@ -85,7 +91,8 @@ class Inlining {
   // that writes may change a list.
   bool is_fact(const jit::Node* node) const {
     const bool reads_sizes = node->kind() == c10::aten::size || node->kind() == c10::aten::dim;
-    if (!node->kind().is_aten() && node->kind() != c10::prim::ListConstruct) return false;
+    static const std::set<c10::Symbol> own{c10::prim::ListConstruct, c10::prim::max, c10::prim::min};
+    if (!node->kind().is_aten() && !own.contains(node->kind())) return false;
     if (!reads_sizes && std::ranges::any_of(node->inputs(), is_tensor)) return false;
     if (node->outputs().size() != 1 || !is_number_or_numbers(*node->output()->type())) return false;
     return !writes_ || (!is_list(node->output()) && std::ranges::none_of(node->inputs(), is_list));
@@ -101,6 +108,8 @@ class Inlining {
     if (!is_fact(node)) return {};
     std::vector<jit::Value*> inputs;
     for (const jit::Value* input : node->inputs()) inputs.push_back(values_.at(input));
+    if (const auto known = inputs.size() == 2 ? facts_.comparison(node->kind(), inputs[0], inputs[1]) : std::nullopt)
+      return known;
     const auto results = facts_.evaluate(inputs, [node](jit::Stack& stack) { node->getOperation()(stack); });
     return results ? std::optional(results->back()) : std::nullopt;
   }

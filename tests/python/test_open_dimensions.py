@@ -167,3 +167,55 @@ def test_a_model_with_a_largest_size_may_change_below_it():
 def test_a_graph_serves_all_sizes_for_which_it_is_right():
     model = model_of("(float[N, 4] x) => (float[a] y)", "y = ReduceMean <axes = [0], keepdims = 0> (x)")
     assert_as_the_reference(model, *[(numbers(size, 4),) for size in (150_000, 400_000, 7)])
+
+
+# --- Numbers that are sizes ---
+
+
+def test_arithmetic_that_gives_a_size_again_leaves_nothing():
+    """The sizes of an Expand, as exporters write them: -1 stands for what the input has."""
+    model = model_of(
+        "(float[N, M] x) => (float[a, b, c] y) <int64[2] ones = {1, 1}, int64[2] any = {-1, -1}>",
+        """s = Shape (x) is_any = Equal (s, any) t = Where (is_any, ones, s) one = Constant <value_ints = [3]> ()
+           u = Concat <axis = 0> (one, t) y = Expand (x, u)""",
+    )
+    graph = backend.prepare(model, optimize=False).graph()
+    assert "prim::If" not in graph and graph.count("aten::size") <= 2
+    assert_as_the_reference(model, *[(numbers(*sizes),) for sizes in [(2, 3), (1, 1), (7, 1), (0, 3)]])
+
+
+def test_a_number_that_is_a_size_up_to_a_limit_is_another_number():
+    model = model_of(
+        "(float[N] x) => (int64[1] s, float[a] y) <float[512] table = {0}, int64[1] zero = {0}>",
+        "n = Shape (x) p = Slice (table, zero, n) s = Shape (p) y = Expand (p, s)",
+    )
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(numbers(512), "table"))
+    assert_as_the_reference(model, *[(numbers(size),) for size in (3, 511, 512, 513, 1010, 0, 4)])
+
+
+def test_dimensions_of_one_name_may_differ_in_a_run():
+    """No engine asks that they agree, and a size of one is then not taken for the other's."""
+    model = model_of(
+        "(float[N, 2] x, float[N, 2] z) => (int64[1] rows, float[a] y, float[b] w)",
+        """rows = Shape <end = 1> (z) s = Shape (x) n = ReduceProd <keepdims = 1> (s) y = Reshape (x, n)
+           t = Shape (z) m = ReduceProd <keepdims = 1> (t) w = Reshape (z, m)""",
+    )
+    sizes = [(3, 3), (3, 5), (5, 3), (3, 3), (0, 4), (200_000, 2)]
+    assert_as_the_reference(model, *[(numbers(one, 2), numbers(other, 2)) for one, other in sizes])
+
+
+def test_products_of_any_number_of_rows():
+    """They are taken in parts, whose primitives serve all sizes; steps behind them are those of each part."""
+    weight, bias, other = numbers(24, 20), numbers(20), numbers(700, 20)
+    model = model_of(
+        "(float[N, 24] x, float[N, 20] z) => (float[N, 20] y) <float[24, 20] w = {0}, float[20] b = {0}>",
+        "p = MatMul (x, w) q = Add (p, b) r = Relu (q) y = Add (r, z)",
+    )
+    for initializer, value in zip(model.graph.initializer, (weight, bias), strict=True):
+        initializer.CopyFrom(onnx.numpy_helper.from_array(value, initializer.name))
+    rep = backend.prepare(model)
+    for rows in [*range(1, 40), 255, 256, 257, 300, 529, 700]:
+        x = numbers(rows, 24)
+        wanted = np.maximum(x.astype(np.float64) @ weight + bias, 0) + other[:rows]
+        for _ in range(3):
+            np.testing.assert_allclose(rep.run([x, other[:rows]])[0], wanted, rtol=1e-5, atol=1e-5 * abs(wanted).max())

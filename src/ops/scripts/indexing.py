@@ -9,10 +9,11 @@ def gather_ints(data: List[int], indices: List[int]) -> List[int]:
     return [data[i] for i in indices]
 
 
-def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
+# `positions` are the indices in one row, counted from the start.
+def gather(data: Tensor, axis: int, indices: Tensor, positions: Tensor) -> Tensor:
     if axis < 0:
         axis = axis + data.dim()
-    picked = torch.index_select(data, axis, torch.reshape(indices, [-1]))
+    picked = torch.index_select(data, axis, positions)
     return torch.reshape(picked, data.size()[:axis] + indices.size() + data.size()[axis + 1:])
 
 

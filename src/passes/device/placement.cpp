@@ -39,7 +39,7 @@ bool gives_tensor(const jit::Node* node) {
 void add(Parts& parts, const jit::Node* node, c10::Device device) {
   if (const char* const what = host_work(node, device)) {
     parts.host.insert(what);
-  } else if (node->kind().is_prim()) {
+  } else if (node->kind().is_prim() && (node->kind() != c10::prim::ListConstruct || gives_tensor(node))) {
     parts.lists = true;
   } else {
     (gives_tensor(node) ? parts.device : parts.scalars) = true;

@@ -15,9 +15,9 @@ void tell(Facts& facts, const jit::Value* value, size_t& open) {
   const auto type = type_of(value);
   const auto sizes = type ? value->type()->expectRef<c10::TensorType>().sizes().sizes() : std::nullopt;
   if (!sizes) return;
-  std::vector<std::vector<int64_t>> trials;
+  std::vector<Facts::Sizes> trials;
   for (const auto& size : *sizes) {
-    trials.push_back(size ? std::vector<int64_t>(Facts::trial_sizes(0).size(), *size) : Facts::trial_sizes(open++));
+    trials.push_back(size ? Facts::Sizes(Facts::trial_sizes(0).size(), *size) : Facts::trial_sizes(open++));
   }
   facts.set_sizes(value, *type, trials);
 }

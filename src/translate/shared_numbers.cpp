@@ -1,0 +1,128 @@
+// One value for all numbers that are the same in every trial, so that the arithmetic of sizes that gives a size again
+// falls away.
+#include <torch/csrc/jit/ir/constants.h>
+
+#include <algorithm>
+
+#include "graph/operator_traits.h"
+#include "translate/facts.h"
+
+namespace onnxtorch {
+namespace {
+
+namespace jit = torch::jit;
+using c10::IValue;
+
+bool is_int(const jit::Value* v) { return v->type()->kind() == c10::TypeKind::IntType; }
+bool is_list_of_ints(const jit::Value* v) { return v->type()->isSubtypeOf(*c10::ListType::ofInts()); }
+
+// Whether what lies in one block is there for what lies in another.
+bool is_visible(const jit::Block* of, const jit::Block* in) {
+  for (; in; in = in->owningNode() ? in->owningNode()->owningBlock() : nullptr) {
+    if (in == of) return true;
+  }
+  return false;
+}
+
+// Whether a number is this size in all the trials that it has come through.
+bool is_size(const Facts::Numbers& number, const Facts::Sizes& size) {
+  return std::ranges::equal(number, size, [](const auto& trial, int64_t other) { return !trial || trial == other; });
+}
+
+bool are_alike(const Facts::Numbers& trials) {
+  return std::ranges::all_of(trials, [&](const auto& trial) { return !trial || trial == trials[0]; });
+}
+
+// Joins or takes apart lists, and computes no number of them.
+bool only_lists(const jit::Node* node) {
+  return has(node, Trait::ReadsSizes) || (node->kind() == c10::aten::add && is_list_of_ints(node->output()));
+}
+
+}  // namespace
+
+std::optional<Facts::Numbers> Facts::trial_numbers(const jit::Value* v) const {
+  const auto open = open_.find(v);
+  if (open == open_.end() || !open->second[0]->isInt()) return {};
+  Numbers numbers;
+  for (const auto& trial : open->second) numbers.push_back(trial ? std::optional(trial->toInt()) : std::nullopt);
+  return numbers;
+}
+
+// The size of an input that a number is, read where the graph begins.
+jit::Value* Facts::input_size(const Numbers& trials, jit::Graph& graph) {
+  const auto found =
+      std::ranges::find_if(open_sizes_, [&](const OpenSize& size) { return is_size(trials, size.trials); });
+  if (found == open_sizes_.end()) return nullptr;
+  if (!found->number) {
+    const jit::WithInsertPoint at(*graph.nodes().begin());
+    jit::Value* const sizes = graph.insert(c10::aten::size, {found->input});
+    found->number = graph.insert(c10::aten::__getitem__, {sizes, found->dim});
+    for (jit::Value* made : {sizes, found->number}) learn(made->node());
+  }
+  return found->number;
+}
+
+jit::Value* Facts::visible_number(const Numbers& trials, jit::Graph& graph) {
+  if (jit::Value* const size = input_size(trials, graph)) return size;
+  const auto found = numbers_.find(trials);
+  if (found == numbers_.end()) return nullptr;
+  return is_visible(found->second->node()->owningBlock(), graph.insertPoint()->owningBlock()) ? found->second : nullptr;
+}
+
+jit::Value* Facts::shared_list(jit::Value* list) {
+  const auto open = open_.find(list);
+  const auto count = length(list);
+  if (open == open_.end() || !count || *count == 0) return list;
+  jit::Graph& graph = *list->owningGraph();
+  const bool may_be_alike = only_lists(list->node());
+  std::vector<jit::Value*> items;
+  for (size_t i = 0; i < *count; ++i) {
+    Numbers trials;
+    for (const auto& trial : open->second)
+      trials.push_back(trial ? std::optional(trial->toListRef()[i].toInt()) : std::nullopt);
+    const bool alike = are_alike(trials);
+    if (alike && !may_be_alike) return list;
+    jit::Value* const item = alike ? graph.insertConstant(*trials[0]) : visible_number(trials, graph);
+    if (!item) return list;
+    items.push_back(item);
+  }
+  jit::Node* const made = graph.insertNode(graph.createList(c10::IntType::get(), items));
+  learn(made);
+  return made->output();
+}
+
+// What is read from one dimension is told by that, to passes that look for it.
+jit::Value* Facts::shared(jit::Value* v) {
+  if (v->node()->kind() == c10::aten::size && is_int(v)) return v;
+  if (is_list_of_ints(v)) return v->node()->kind() == c10::prim::ListConstruct ? v : shared_list(v);
+  const auto trials = is_int(v) ? trial_numbers(v) : std::nullopt;
+  if (!trials) return v;
+  jit::Graph& graph = *v->owningGraph();
+  if (jit::Value* const same = visible_number(*trials, graph)) return same;
+  numbers_[*trials] = v;
+  return v;
+}
+
+std::optional<bool> Facts::comparison(c10::Symbol kind, const jit::Value* a, const jit::Value* b) const {
+  if (!is_int(a) || !is_int(b)) return {};
+  const bool holds_of_same = kind == c10::aten::eq || kind == c10::aten::le || kind == c10::aten::ge;
+  const bool holds_of_larger = kind == c10::aten::ne || kind == c10::aten::gt || kind == c10::aten::ge;
+  const bool holds_of_smaller = kind == c10::aten::ne || kind == c10::aten::lt || kind == c10::aten::le;
+  if (!holds_of_same && !holds_of_larger && !holds_of_smaller) return {};
+  if (a == b) return holds_of_same;
+  const auto is_input_size = [&](const jit::Value* v) {
+    const auto trials = trial_numbers(v);
+    return trials && std::ranges::any_of(open_sizes_, [&](const auto& size) { return is_size(*trials, size.trials); });
+  };
+  const auto is_below = [&](const jit::Value* v, int64_t most) {
+    const auto known = value(v);
+    return known && known->isInt() && known->toInt() < most;
+  };
+  const bool is_alike_for_zero = kind == c10::aten::ge || kind == c10::aten::lt;  // of a size and zero
+  const bool is_alike_for_size = kind == c10::aten::le || kind == c10::aten::gt;  // of zero and a size
+  if (is_input_size(a) && is_below(b, is_alike_for_zero ? 1 : 0)) return holds_of_larger;
+  if (is_input_size(b) && is_below(a, is_alike_for_size ? 1 : 0)) return holds_of_smaller;
+  return {};
+}
+
+}  // namespace onnxtorch
