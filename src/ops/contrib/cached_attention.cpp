@@ -3,7 +3,59 @@
 #include "translate/registry.h"
 
 namespace onnxtorch {
+namespace {
 
-void register_contrib_cached_attention_ops(Registry& /*r*/) {}
+// Attributes that the schema gives no default, and the kernels take as 0.
+int64_t int_or_zero(const NodeView& n, const char* name) { return n.has_attribute(name) ? n.attr_int(name) : 0; }
+double float_or_zero(const NodeView& n, const char* name) { return n.has_attribute(name) ? n.attr_float(name) : 0; }
+Arg number(const NodeView& n, const char* name) { return kw(name, int_or_zero(n, name)); }
+Arg flag(const NodeView& n, const char* name) { return kw(name, int_or_zero(n, name) != 0); }
+
+// A scale of 0 stands for the usual one, of 1 / sqrt(size).
+std::optional<double> given_scale(const NodeView& n) {
+  const double scale = float_or_zero(n, "scale");
+  return scale == 0 ? std::nullopt : std::optional(scale);
+}
+
+Values rotary_embedding(Translator& t, const NodeView& n) {
+  return script("rotary_embedding_of_positions",
+                {number(n, "num_heads"), number(n, "rotary_embedding_dim"), flag(n, "interleaved")})(t, n);
+}
+
+Values group_query_attention(Translator& t, const NodeView& n) {
+  const int64_t bits = int_or_zero(n, "kv_cache_bit_width"), qk_output = n.attr_int("qk_output");
+  const bool is_smooth = n.attr_int("smooth_softmax") == 1, causal = n.attr_int("causal") != 0;
+  const bool is_quantized = n.attr_string("k_quant_type") != "NONE";
+  if (is_quantized != (n.attr_string("v_quant_type") != "NONE")) n.fail("keys and values are quantized alike");
+  if (is_quantized && bits != 4 && bits != 8) n.fail("kv_cache_bit_width must be 4 or 8 of a quantized cache");
+  if (n.has(3) != n.has(4)) n.fail("past_key and past_value come together");
+  if (n.has(14) != n.has(15)) n.fail("q_norm_weight and k_norm_weight come together");
+  if (!causal && n.attr_int("local_window_size") != -1) n.fail("local_window_size must be -1 where causal is 0");
+  if (n.wants(3) && qk_output != 1 && qk_output != 2) n.fail("qk_output must be 1 or 2 for the output output_qk");
+  const bool fused = float_or_zero(n, "softcap") == 0 && !is_smooth && !n.has(11) && !n.wants(3);
+  const ElementType made = is_quantized ? (bits == 4 ? ElementType::Uint8 : ElementType::Int8) : n.element(0);
+  const ElementType cache = n.has(3) ? n.element(3) : made;
+  if (!is_quantized && cache != n.element(0)) n.fail("a cache of another type than query has needs k_quant_type");
+  Values outputs = script("group_query_attention", {
+                                                       flag(n, "do_rotary"),
+                                                       flag(n, "rotary_interleaved"),
+                                                       kw("scale", given_scale(n)),
+                                                       kw("softcap", float_or_zero(n, "softcap")),
+                                                       kw("smooth_softmax", is_smooth),
+                                                       kw("kv_cache_bit_width", bits),
+                                                       kw("cache_dtype", cache),
+                                                       kw("fused", fused),
+                                                   })(t, n);
+  outputs[1] = outputs[1].as(cache);
+  outputs[2] = outputs[2].as(cache);
+  return outputs;
+}
+
+}  // namespace
+
+void register_contrib_cached_attention_ops(Registry& r) {
+  r.op(kMicrosoft, "GroupQueryAttention").since(1, group_query_attention);
+  r.op(kMicrosoft, "RotaryEmbedding").since(1, rotary_embedding);
+}
 
 }  // namespace onnxtorch

@@ -48,6 +48,7 @@ FOLLOWS = {
     "BitCast": ("T1", "T2", lambda one, other: bits(one) == bits(other)),
     "CategoryMapper": ("T1", "T2", lambda one, other: one != other),
     "DictVectorizer": ("T1", "T2", lambda one, other: element(one) == element(other)),
+    "GroupQueryAttention": ("T", "T_CACHE", lambda one, other: one == other or bits(other) == 8),
     ("LabelEncoder", 1): ("T1", "T2", lambda one, other: one != other),
 }
 

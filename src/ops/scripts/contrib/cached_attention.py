@@ -1,0 +1,257 @@
+# RotaryEmbedding, GroupQueryAttention, MultiHeadAttention and the decoders' forms of attention.
+
+
+# Rotates x of [batch, heads, sequence, size] by the angles of its positions, which are [batch or 1, sequence]; embedding
+# refuses those that the caches do not have. As many elements of each row are rotated as the caches have angles for.
+def rotated(x: Tensor, positions: Tensor, cos_cache: Tensor, sin_cache: Tensor, interleaved: bool) -> Tensor:
+    assert cos_cache.dim() == 2 and cos_cache.size() == sin_cache.size(), "cos_cache and sin_cache differ in shape"
+    size = 2 * cos_cache.size(1)
+    assert size <= x.size(3), "the caches rotate {} elements of heads of {}".format(size, x.size(3))
+    cos, sin = torch.embedding(cos_cache, positions), torch.embedding(sin_cache, positions)
+    return rotary_embedding(x, cos, sin, None, None, size, interleaved)
+
+
+# Positions that count on from a first one.
+def counted_from(first: Tensor, length: int) -> Tensor:
+    return torch.reshape(first, [-1, 1]) + torch.arange(length, device=first.device)
+
+
+# The kernel knows neither scale nor is_packed_batching.
+def rotary_embedding_of_positions(input: Tensor, position_ids: Tensor, cos_cache: Tensor, sin_cache: Tensor,
+                                  num_heads: int, rotary_embedding_dim: int, interleaved: bool) -> Tensor:
+    heads = num_heads
+    if num_heads == 0:
+        assert rotary_embedding_dim == 0, "rotary_embedding_dim comes with num_heads"
+        heads = input.size(-1) // max(2 * cos_cache.size(-1), 1)
+    x = input if input.dim() == 4 else split_heads(input, heads)
+    size = x.size(3) if rotary_embedding_dim == 0 else rotary_embedding_dim
+    assert size == 2 * cos_cache.size(-1), "cos_cache and sin_cache must have {} / 2 columns".format(size)
+    positions = position_ids if position_ids.dim() == 2 else counted_from(position_ids, x.size(2))
+    y = rotated(x, positions, cos_cache, sin_cache, interleaved)
+    return y if input.dim() == 4 else merge_heads(y)
+
+
+# Query, key and value as [batch, heads, sequence, size], from three inputs or from one that holds them side by side.
+def heads_of_group(query: Tensor, key: Optional[Tensor], value: Optional[Tensor], num_heads: int,
+                   kv_num_heads: int) -> Tuple[Tensor, Tensor, Tensor]:
+    assert query.dim() == 3, "query must have 3 dimensions, not {}".format(query.dim())
+    assert num_heads % kv_num_heads == 0, "num_heads must be a multiple of kv_num_heads"
+    if key is None or value is None:
+        assert key is None and value is None, "key and value come together"
+        parts = torch.split_with_sizes(split_heads(query, num_heads + 2 * kv_num_heads),
+                                       [num_heads, kv_num_heads, kv_num_heads], 1)
+        return parts[0], parts[1], parts[2]
+    return split_heads(query, num_heads), split_heads(key, kv_num_heads), split_heads(value, kv_num_heads)
+
+
+def are_all(numbers: List[int], number: int) -> bool:
+    return len(numbers) > 0 and min(numbers) == number and max(numbers) == number
+
+
+# The first rows of a past, as many as `kept` says of each sequence, new rows behind them, and zeros up to `capacity`.
+def with_kept_past(past: Optional[Tensor], new: Tensor, kept: List[int], capacity: int) -> Tensor:
+    if past is None:
+        return padded_rows(new, capacity)
+    if len(kept) > 0 and are_all(kept, kept[0]):
+        return padded_rows(torch.cat([torch.slice(past, 2, 0, kept[0]), new], 2), capacity)
+    starts = torch.tensor(kept, dtype=torch.int64, device=new.device)
+    old = padded_rows(torch.slice(past, 2, 0, capacity), capacity)
+    row = torch.reshape(torch.arange(capacity, device=new.device), [1, 1, -1, 1])
+    old = from_bytes(torch.where(row < torch.reshape(starts, [-1, 1, 1, 1]), as_bytes(old), 0), past.dtype)
+    return tensor_scatter(old, new, starts, 2, "linear")
+
+
+def padded_rows(x: Tensor, count: int) -> Tensor:
+    if x.size(2) == count:
+        return x
+    return from_bytes(torch.constant_pad_nd(as_bytes(x), [0, 0, 0, count - x.size(2)], 0), x.dtype)
+
+
+# --- GroupQueryAttention ---
+
+
+# Rows of a cache of 8 or 4 bits, or as they are where there is no scale. Two numbers of 4 bits, each plus 8, make a byte,
+# the first of them in the low half.
+def quantized_rows(x: Tensor, scale: Optional[Tensor], dtype: int, bits: int) -> Tensor:
+    if scale is None:
+        return x
+    if dtype != torch.int8 and dtype != torch.uint8:  # float8e4m3fn, whose largest number is 448
+        return torch.clamp(x.to(torch.float32) / scale, -448, 448).to(dtype)
+    limit = 1 << (bits - 1)
+    codes = quantize_linear(x.to(torch.float32), scale, None, -limit, limit - 1, torch.int8)
+    if bits == 8:
+        return codes
+    pairs = torch.unflatten(torch.constant_pad_nd(codes + limit, [0, x.size(3) % 2], 0), 3, [-1, 2]).to(torch.uint8)
+    return torch.select(pairs, 4, 0) + torch.select(pairs, 4, 1) * 16
+
+
+def dequantized_rows(x: Tensor, scale: Optional[Tensor], size: int, bits: int, dtype: int) -> Tensor:
+    if scale is None:
+        return x
+    codes = x
+    if bits == 4:
+        halves = torch.flatten(torch.stack([torch.bitwise_and(x, 15), torch.bitwise_right_shift(x, 4)], 4), 3)
+        codes = torch.slice(halves, 3, 0, size).to(torch.int8) - 8
+    return dequantize_linear(codes, scale, None, torch.float32).to(dtype)
+
+
+# One scale for all, or one for each element of each head.
+def scale_of_rows(scale: Optional[Tensor], quant_type: str, heads: int) -> Optional[Tensor]:
+    if quant_type == "NONE":
+        return None
+    assert quant_type == "PER_TENSOR" or quant_type == "PER_CHANNEL", "there is no such quantization as " + quant_type
+    assert scale is not None, "a quantized cache needs k_scale and v_scale"
+    return one_for_all(scale) if quant_type == "PER_TENSOR" else torch.reshape(scale, [1, heads, 1, -1])
+
+
+# Which keys each query may attend to, [batch, 1, queries, keys], or None for all of them. A query attends to what is
+# before its end; the queries of padding, which come behind a sequence, attend as its last one does.
+def keys_within_reach(lengths: List[int], offsets: List[int], queries: int, keys: int, causal: bool, window: int,
+                      device: Device) -> Optional[Tensor]:
+    sees_all = not causal or (queries == 1 and are_all(offsets, keys - 1))
+    if are_all(lengths, keys) and sees_all and (window < 0 or window >= keys):
+        return None
+    ends = torch.reshape(torch.tensor(lengths, dtype=torch.int64, device=device), [-1, 1])
+    if causal:
+        first = torch.tensor(offsets, dtype=torch.int64, device=device) + 1
+        ends = torch.minimum(counted_from(first, queries), ends)
+    ends = torch.unsqueeze(torch.unsqueeze(ends, 1), 3)
+    key = torch.arange(keys, device=device)
+    allowed = key < ends
+    return allowed if window < 0 else torch.logical_and(allowed, key >= ends - window)
+
+
+# Attention by its steps, with what asks for them: a cap, a sink, which takes a share of each row of weights, or the
+# scores (0 where they are hidden) or weights as output.
+def attention_with_sink(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], allowed: Optional[Tensor],
+                        scale: Optional[float], softcap: float, sink: Optional[Tensor],
+                        qk_output: int) -> Tuple[Tensor, Tensor]:
+    scores = scaled_scores(q.to(torch.float32), k.to(torch.float32), scale)
+    if softcap > 0:
+        scores = torch.tanh(scores / softcap) * softcap
+    if bias is not None:
+        scores = scores + bias
+    logits = scores
+    if allowed is not None:
+        scores = torch.where(allowed, scores, 0)
+        logits = torch.where(allowed, logits, float("-inf"))
+    if sink is None:
+        weights = masked_softmax(logits, allowed, torch.float32)
+    else:
+        column = torch.reshape(sink.to(torch.float32), [1, -1, 1, 1])
+        column = torch.expand(column, [logits.size(0), logits.size(1), logits.size(2), 1])
+        weights = torch.slice(torch.softmax(torch.cat([logits, column], -1), -1), 3, 0, logits.size(3))
+    y = torch.matmul(weights, repeat_heads(v, q.size(1)).to(torch.float32))
+    return y.to(q.dtype), (scores if qk_output == 1 else weights).to(q.dtype)
+
+
+# How many rows a window's cache holds of a sequence: where it runs full, as many go at once as it has beyond the window.
+def rows_in_window(length: int, capacity: int, window: int) -> int:
+    if length <= capacity:
+        return length
+    gap = capacity - window + 1
+    return length - gap * ((length - capacity + gap - 1) // gap)
+
+
+# `count` items of an axis from a place on that differs between the batches; zeros where there are none.
+def shifted(x: Tensor, axis: int, starts: List[int], count: int) -> Tensor:
+    rows = as_bytes(torch.movedim(x, axis, 1))
+    places = counted_from(torch.tensor(starts, dtype=torch.int64, device=x.device), count)
+    places = torch.where(places < rows.size(1), places, rows.size(1))
+    filled = torch.cat([rows, torch.zeros_like(torch.slice(rows, 1, 0, 1))], 1)
+    batch = torch.unsqueeze(torch.arange(rows.size(0), device=x.device), 1)
+    return torch.movedim(from_bytes(filled[batch, places], x.dtype), 1, axis)
+
+
+def rms_norm_of_heads(x: Tensor, weight: Optional[Tensor], epsilon: float) -> Tensor:
+    if weight is None:
+        return x
+    return torch.rms_norm(x, [x.size(3)], weight, epsilon)
+
+
+# Where `fused`, by ATen's scaled_dot_product_attention.
+def group_query_attention(
+    query: Tensor, key: Optional[Tensor], value: Optional[Tensor], past_key: Optional[Tensor],
+    past_value: Optional[Tensor], seqlens_k: List[int], total_sequence_length: int, cos_cache: Optional[Tensor],
+    sin_cache: Optional[Tensor], position_ids: Optional[Tensor], attention_bias: Optional[Tensor],
+    head_sink: Optional[Tensor], k_scale: Optional[Tensor], v_scale: Optional[Tensor], q_norm_weight: Optional[Tensor],
+    k_norm_weight: Optional[Tensor], num_heads: int, kv_num_heads: int, causal: bool, do_rotary: bool,
+    rotary_interleaved: bool, local_window_size: int, sliding_window_cache: bool, scale: Optional[float],
+    softcap: float, smooth_softmax: bool, qk_output: int, qk_norm_epsilon: float, k_quant_type: str,
+    v_quant_type: str, kv_cache_bit_width: int, cache_dtype: int, fused: bool
+) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    q, k, v = heads_of_group(query, key, value, num_heads, kv_num_heads)
+    assert k.size(2) == q.size(2) or k.size(2) == 0, "query and key must have as many rows, or key none"
+    assert len(seqlens_k) == q.size(0), "seqlens_k must have a number for each sequence of the batch"
+    q, k = rms_norm_of_heads(q, q_norm_weight, qk_norm_epsilon), rms_norm_of_heads(k, k_norm_weight, qk_norm_epsilon)
+
+    # A prompt starts anew, whatever the past holds. Without new keys a step looks into the past alone.
+    queries = q.size(2)
+    is_prompt = queries == total_sequence_length and not sliding_window_cache
+    lengths = [number + 1 for number in seqlens_k]
+    starts = [(0 if is_prompt else length - queries) for length in lengths]
+    buffer = 0 if past_key is None else past_key.size(2)
+    capacity = max(total_sequence_length, buffer)
+    for start, length in zip(starts, lengths):
+        assert start >= 0 and length >= 1, "seqlens_k counts fewer keys than there are queries"
+        assert sliding_window_cache or (length <= capacity and (past_key is None or start <= buffer)), (
+            "seqlens_k counts more keys than past_key and total_sequence_length have")
+
+    if do_rotary:
+        assert cos_cache is not None and sin_cache is not None, "do_rotary needs cos_cache and sin_cache"
+        if position_ids is None:
+            positions = counted_from(torch.tensor(starts, dtype=torch.int64, device=q.device), queries)
+        elif is_prompt:  # of which the kernel uses only the first element
+            positions = counted_from(torch.slice(torch.reshape(position_ids, [-1]), 0, 0, 1), queries)
+        else:
+            positions = position_ids
+        q = rotated(q, positions, cos_cache, sin_cache, rotary_interleaved)
+        if k.size(2) > 0:
+            k = rotated(k, positions, cos_cache, sin_cache, rotary_interleaved)
+
+    bias = attention_bias
+    offsets = starts
+    ends = lengths
+    if past_key is None:
+        offsets = [0 for start in starts]
+    if sliding_window_cache:
+        assert past_key is not None, "sliding_window_cache needs past_key and past_value"
+        assert 0 < local_window_size and local_window_size <= buffer, "local_window_size must be at most the cache's size"
+        offsets = [rows_in_window(start, buffer, local_window_size) for start in starts]
+        ends = [offset + queries for offset in offsets]
+        capacity = max(ends) if len(ends) > 0 else queries
+        if bias is not None:
+            bias = torch.expand(bias, [q.size(0), -1, -1, -1])
+            bias = shifted(bias, 3, ints_arithmetic("Sub", lengths, ends), capacity)
+    kept = offsets if k.size(2) > 0 else ends
+    key_scale = scale_of_rows(k_scale, k_quant_type, kv_num_heads)
+    value_scale = scale_of_rows(v_scale, v_quant_type, kv_num_heads)
+    cached_key = with_kept_past(past_key, quantized_rows(k, key_scale, cache_dtype, kv_cache_bit_width), kept, capacity)
+    cached_value = with_kept_past(past_value, quantized_rows(v, value_scale, cache_dtype, kv_cache_bit_width), kept,
+                                  capacity)
+
+    keys = max(ends) if len(ends) > 0 else 0
+    size = q.size(3)
+    k = dequantized_rows(torch.slice(cached_key, 2, 0, keys), key_scale, size, kv_cache_bit_width, q.dtype)
+    v = fitting_values(q, k, dequantized_rows(torch.slice(cached_value, 2, 0, keys), value_scale, size,
+                                              kv_cache_bit_width, q.dtype))
+    if bias is not None:
+        bias = torch.slice(bias, 3, 0, keys)
+    plain = (causal and bias is None and are_all(ends, keys) and are_all(offsets, 0) and keys == queries
+             and (local_window_size < 0 or local_window_size >= keys))
+    allowed: Optional[Tensor] = None
+    if not (fused and plain):
+        allowed = keys_within_reach(ends, offsets, queries, keys, causal, local_window_size, q.device)
+    if fused:
+        y = torch.scaled_dot_product_attention(q, k, v, combined_mask(bias, allowed), 0.0, plain, scale=scale,
+                                               enable_gqa=num_heads != kv_num_heads)
+        qk = y
+    else:
+        sink = torch.zeros([num_heads], device=q.device) if head_sink is None and smooth_softmax else head_sink
+        y, qk = attention_with_sink(q, k, v, bias, allowed, scale, softcap, sink, qk_output)
+        qk = torch.constant_pad_nd(qk, [0, total_sequence_length - keys], 0)
+    if sliding_window_cache:
+        rows = [rows_in_window(length, buffer, local_window_size) for length in lengths]
+        gone = ints_arithmetic("Sub", ends, rows)
+        cached_key, cached_value = shifted(cached_key, 2, gone, buffer), shifted(cached_value, 2, gone, buffer)
+    return merge_heads(y), cached_key, cached_value, qk
