@@ -51,10 +51,43 @@ Values group_query_attention(Translator& t, const NodeView& n) {
   return outputs;
 }
 
+// What is added to scores where a mask hides them.
+double mask_filter_value(const NodeView& n) {
+  return n.has_attribute("mask_filter_value") ? n.attr_float("mask_filter_value") : -10000;
+}
+
+Values multi_head_attention(Translator& t, const NodeView& n) {
+  if (n.has(6) != n.has(7)) n.fail("past_key and past_value come together");
+  return script("multi_head_attention", {
+                                            kw("scale", given_scale(n)),
+                                            kw("mask_filter_value", mask_filter_value(n)),
+                                            kw("fused", !n.wants(3)),
+                                        })(t, n);
+}
+
+// One step of MultiHeadAttention. How wide beams are is seen from cache_indirection. The kernel for the CPU takes keys
+// in their order, also in a shared buffer.
+Values decoder_masked_multi_head_attention(Translator& t, const NodeView& n) {
+  if (n.has(5) != n.has(6)) n.fail("past_key and past_value come together");
+  const bool is_shared = int_or_zero(n, "past_present_share_buffer") != 0;
+  if (is_shared && n.has(5) && !n.has(7)) n.fail("a shared buffer needs past_sequence_length");
+  const auto past_sequence_length = is_shared && n.has(5) ? Arg(n.integer(7)) : Arg(none);
+  return script("multi_head_attention", {
+                                            kw("key_padding_mask", n.tensor(3)),
+                                            kw("past_sequence_length", past_sequence_length),
+                                            kw("unidirectional", false),
+                                            kw("scale", given_scale(n)),
+                                            kw("mask_filter_value", mask_filter_value(n)),
+                                            kw("fused", !n.wants(3)),
+                                        })(t, n);
+}
+
 }  // namespace
 
 void register_contrib_cached_attention_ops(Registry& r) {
+  r.op(kMicrosoft, "DecoderMaskedMultiHeadAttention").since(1, decoder_masked_multi_head_attention);
   r.op(kMicrosoft, "GroupQueryAttention").since(1, group_query_attention);
+  r.op(kMicrosoft, "MultiHeadAttention").since(1, multi_head_attention);
   r.op(kMicrosoft, "RotaryEmbedding").since(1, rotary_embedding);
 }
 
