@@ -82,13 +82,42 @@ Values decoder_masked_multi_head_attention(Translator& t, const NodeView& n) {
                                         })(t, n);
 }
 
+Values mrotary_embedding(Translator& t, const NodeView& n) {
+  return script("mrotary_embedding", {
+                                         number(n, "num_heads"),
+                                         number(n, "rotary_embedding_dim"),
+                                         flag(n, "interleaved"),
+                                         number(n, "mrope_layout"),
+                                         kw("scale", n.has_attribute("scale") ? n.attr_float("scale") : 1.0),
+                                     })(t, n);
+}
+
+Values sparse_attention(Translator& t, const NodeView& n) {
+  return script("sparse_attention", {flag(n, "do_rotary"), flag(n, "rotary_interleaved"), kw("scale", given_scale(n))})(
+      t, n);
+}
+
+Values decoder_masked_self_attention(Translator& t, const NodeView& n) {
+  return script("decoder_masked_self_attention", {
+                                                     flag(n, "do_rotary"),
+                                                     kw("is_shared", int_or_zero(n, "past_present_share_buffer") != 0),
+                                                     kw("scale", given_scale(n)),
+                                                     kw("mask_filter_value", mask_filter_value(n)),
+                                                 })(t, n);
+}
+
 }  // namespace
 
 void register_contrib_cached_attention_ops(Registry& r) {
+  r.op(kMicrosoft, "DecoderAttention").since(1, script("decoder_attention"));
   r.op(kMicrosoft, "DecoderMaskedMultiHeadAttention").since(1, decoder_masked_multi_head_attention);
+  r.op(kMicrosoft, "DecoderMaskedSelfAttention").since(1, decoder_masked_self_attention);
+  r.op(kMicrosoft, "GemmaRotaryEmbedding").since(1, script("gemma_rotary_embedding"));
   r.op(kMicrosoft, "GroupQueryAttention").since(1, group_query_attention);
+  r.op(kMicrosoft, "MRotaryEmbedding").since(1, mrotary_embedding);
   r.op(kMicrosoft, "MultiHeadAttention").since(1, multi_head_attention);
   r.op(kMicrosoft, "RotaryEmbedding").since(1, rotary_embedding);
+  r.op(kMicrosoft, "SparseAttention").since(1, sparse_attention);
 }
 
 }  // namespace onnxtorch

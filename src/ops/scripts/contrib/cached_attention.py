@@ -372,3 +372,170 @@ def multi_head_attention(
     if allowed is not None:
         scores = torch.where(allowed, scores, -3.4028234663852886e38)
     return merge_heads(torch.matmul(torch.softmax(scores, -1), v)), present_key, present_value, scores
+
+
+# --- MRotaryEmbedding, GemmaRotaryEmbedding ---
+
+
+# Which of the three streams of positions each angle belongs to: one after the other, or every third one is of the second
+# stream and every third of the third, as far as their sections go.
+def streams_of_angles(mrope_section: List[int], in_turn: bool) -> List[int]:
+    assert len(mrope_section) == 3 and min(mrope_section) >= 0, "mrope_section must be three counts"
+    if in_turn:
+        streams: List[int] = []
+        for i in range(mrope_section[0] + mrope_section[1] + mrope_section[2]):
+            streams.append(i % 3 if i < 3 * mrope_section[i % 3] else 0)
+        return streams
+    return [0] * mrope_section[0] + [1] * mrope_section[1] + [2] * mrope_section[2]
+
+
+# The kernel does not know is_packed_batching; it has a scale for sines and cosines.
+def mrotary_embedding(input: Tensor, position_ids: Tensor, cos_cache: Tensor, sin_cache: Tensor,
+                      mrope_section: List[int], num_heads: int, rotary_embedding_dim: int, interleaved: bool,
+                      mrope_layout: int, scale: float) -> Tensor:
+    x = input if input.dim() == 4 else split_heads(input, num_heads)
+    assert position_ids.dim() == 3 and position_ids.size(0) == 3, "position_ids must be of [3, batch, sequence]"
+    assert mrope_layout == 0 or mrope_layout == 1, "mrope_layout must be 0 or 1"
+    streams = torch.tensor(streams_of_angles(mrope_section, mrope_layout == 1), dtype=torch.int64, device=x.device)
+    columns = torch.arange(cos_cache.size(1), device=x.device)
+    size = x.size(3) if rotary_embedding_dim == 0 else rotary_embedding_dim
+    assert size == 2 * streams.size(0) and size == 2 * columns.size(0) and cos_cache.size() == sin_cache.size(), (
+        "mrope_section, cos_cache and sin_cache must have {} / 2 angles".format(size))
+    cos = torch.movedim(torch.embedding(cos_cache, position_ids)[streams, :, :, columns], 0, 2)
+    sin = torch.movedim(torch.embedding(sin_cache, position_ids)[streams, :, :, columns], 0, 2)
+    if scale != 1:
+        cos, sin = cos * scale, sin * scale
+    y = rotary_embedding(x, cos, sin, None, None, size, interleaved)
+    return y if input.dim() == 4 else merge_heads(y)
+
+
+def gemma_rotary_embedding(emb: Tensor, q: Tensor, q_rot: Tensor, k: Tensor, k_rot: Tensor) -> Tuple[Tensor, Tensor]:
+    sin, cos = torch.unsqueeze(torch.sin(emb).to(q.dtype), 1), torch.unsqueeze(torch.cos(emb).to(q.dtype), 1)
+    return q * cos + q_rot * sin, k * cos + k_rot * sin
+
+
+# --- SparseAttention ---
+
+
+# The mask of blocks that its rows' borders and the columns of its entries tell, [layouts, rows, columns]; entries behind
+# the last row are padding.
+def mask_of_blocks(block_row_indices: Tensor, block_col_indices: Tensor) -> Tensor:
+    assert block_row_indices.dim() == 2 and block_col_indices.dim() == 2, "the indices of blocks are for several layouts"
+    layouts, rows, entries = block_row_indices.size(0), block_row_indices.size(1) - 1, block_col_indices.size(1)
+    entry = torch.expand(torch.arange(entries, device=block_row_indices.device), [layouts, entries])
+    row = torch.searchsorted(torch.slice(block_row_indices, 1, 1).to(torch.int64).contiguous(), entry.contiguous(),
+                             right=True)
+    column = torch.where(row < rows, block_col_indices, 0)
+    layout = torch.unsqueeze(torch.arange(layouts, device=row.device), 1)
+    mask = torch.zeros([layouts, rows + 1, rows], dtype=torch.bool, device=row.device)
+    return torch.slice(torch.index_put(mask, [layout, row, column], torch.ones_like(row, dtype=torch.bool)), 1, 0, rows)
+
+
+def rows_written(past: Tensor, new: Tensor, starts: List[int]) -> Tensor:
+    if len(starts) > 0 and are_all(starts, starts[0]):
+        return with_rows_at(past, new, starts[0])
+    return tensor_scatter(past, new, torch.tensor(starts, dtype=torch.int64, device=new.device), 2, "linear")
+
+
+def sparse_attention(query: Tensor, key: Optional[Tensor], value: Optional[Tensor], past_key: Tensor,
+                     past_value: Tensor, block_row_indices: Tensor, block_col_indices: Tensor,
+                     total_sequence_length: int, key_total_sequence_lengths: List[int], cos_cache: Optional[Tensor],
+                     sin_cache: Optional[Tensor], num_heads: int, kv_num_heads: int, sparse_block_size: int,
+                     do_rotary: bool, rotary_interleaved: bool, scale: Optional[float]) -> Tuple[Tensor, Tensor, Tensor]:
+    q, k, v = heads_of_group(query, key, value, num_heads, kv_num_heads)
+    queries, lengths = q.size(2), key_total_sequence_lengths
+    assert len(lengths) == q.size(0), "key_total_sequence_lengths must have a number for each sequence of the batch"
+    is_prompt = queries == total_sequence_length
+    starts = [(0 if is_prompt else length - queries) for length in lengths]
+    keys = max(lengths) if len(lengths) > 0 else 0
+    assert len(lengths) == 0 or (min(starts) >= 0 and min(lengths) >= 1 and keys <= past_key.size(2)), (
+        "key_total_sequence_lengths do not fit the queries and the cache")
+    first = torch.tensor(starts, dtype=torch.int64, device=q.device)
+    positions = counted_from(first, queries)
+    if do_rotary:
+        assert cos_cache is not None and sin_cache is not None, "do_rotary needs cos_cache and sin_cache"
+        q = rotated(q, positions, cos_cache, sin_cache, rotary_interleaved)
+        k = rotated(k, positions, cos_cache, sin_cache, rotary_interleaved)
+    present_key, present_value = rows_written(past_key, k, starts), rows_written(past_value, v, starts)
+
+    blocks = mask_of_blocks(block_row_indices, block_col_indices)
+    layout = torch.reshape(torch.remainder(torch.arange(num_heads, device=q.device), blocks.size(0)), [-1, 1, 1])
+    row = torch.reshape(torch.div(positions, sparse_block_size, rounding_mode="floor"), [-1, 1, queries, 1])
+    column = torch.div(torch.arange(keys, device=q.device), sparse_block_size, rounding_mode="floor")
+    seen = blocks[layout, row, column]
+    allowed = keys_within_reach(lengths, starts, queries, keys, True, -1, q.device)
+    k, v = torch.slice(present_key, 2, 0, keys), torch.slice(present_value, 2, 0, keys)
+    y = torch.scaled_dot_product_attention(q, k, fitting_values(q, k, v), both(allowed, seen), 0.0, False, scale=scale,
+                                           enable_gqa=num_heads != kv_num_heads)
+    return merge_heads(y), present_key, present_value
+
+
+# --- DecoderMaskedSelfAttention, DecoderAttention ---
+
+
+# A shared buffer of keys, [batch, heads, length, size], has their elements in groups of 16 bytes: [batch, heads, groups,
+# length, elements of a group].
+def keys_in_order(x: Tensor) -> Tensor:
+    group = 16 // x.element_size()
+    return torch.flatten(torch.transpose(torch.reshape(x, [x.size(0), x.size(1), -1, x.size(2), group]), 2, 3), 3)
+
+
+def keys_in_groups(x: Tensor) -> Tensor:
+    group = 16 // x.element_size()
+    return torch.reshape(torch.transpose(torch.unflatten(x, 3, [-1, group]), 2, 3), x.size())
+
+
+# Rows at one position, whose heads are rotated by its multiples of the powers of 1 / 10000, halves against each other.
+def rotated_at(x: Tensor, num_heads: int, position: int) -> Tensor:
+    heads = split_heads(x, num_heads)
+    size = heads.size(3)
+    exponents = torch.arange(0, size, 2, dtype=torch.float32, device=x.device) / size
+    angles = torch.reshape(position / torch.pow(10000.0, exponents), [1, 1, -1])
+    cos, sin = torch.cos(angles).to(x.dtype), torch.sin(angles).to(x.dtype)
+    return merge_heads(rotary_embedding(heads, cos, sin, None, None, size, False))
+
+
+def decoder_masked_self_attention(input: Tensor, weights: Tensor, bias: Tensor, mask_index: Optional[Tensor],
+                                  past: Tensor, attention_bias: Optional[Tensor], past_sequence_length: int,
+                                  cache_indirection: Optional[Tensor], num_heads: int, do_rotary: bool, is_shared: bool,
+                                  scale: Optional[float], mask_filter_value: float) -> Tuple[Tensor, Tensor]:
+    assert past.dim() == 5 and past.size(0) == 2, "past must be of [2, batch, heads, sequence, size]"
+    hidden = past.size(2) * past.size(4)
+    qkv = torch.matmul(input, weights) + bias
+    parts = torch.split_with_sizes(qkv, [hidden, hidden, qkv.size(2) - 2 * hidden], 2)
+    q, k, v = parts[0], parts[1], parts[2]
+    if do_rotary:
+        q, k = rotated_at(q, num_heads, past_sequence_length), rotated_at(k, num_heads, past_sequence_length)
+    past_key, past_value = torch.select(past, 0, 0), torch.select(past, 0, 1)
+    length: Optional[int] = None
+    if is_shared:
+        length = past_sequence_length
+        past_key = keys_in_order(past_key)
+    y, present_key, present_value, _ = multi_head_attention(
+        q, k, v, None, mask_index, attention_bias, past_key, past_value, length,
+        cache_indirection, num_heads, False, scale, mask_filter_value, True)
+    return y, torch.stack([keys_in_groups(present_key) if is_shared else present_key, present_value])
+
+
+# Of [sequence, batch, hidden]. With a past and static_kv the cache has all keys and values; otherwise they are made of
+# `key`, or, of attention to itself, of `query`. True in key_padding_mask hides a key.
+def decoder_attention(query: Tensor, key: Tensor, q_weight: Tensor, kv_weight: Tensor, bias: Tensor,
+                      key_padding_mask: Optional[Tensor], key_cache: Optional[Tensor], value_cache: Optional[Tensor],
+                      static_kv: bool, use_past: bool, has_layer_state: bool, has_key_padding_mask: bool,
+                      num_heads: int) -> Tuple[Tensor, Tensor, Tensor]:
+    hidden = query.size(2)
+    q = split_heads(torch.transpose(torch.matmul(query, q_weight) + torch.slice(bias, 0, 0, hidden), 0, 1), num_heads)
+    kv = torch.matmul(key if static_kv else query, kv_weight) + torch.slice(bias, 0, hidden)
+    parts = torch.chunk(torch.transpose(kv, 0, 1), 2, 2)
+    k, v = split_heads(parts[0], num_heads), split_heads(parts[1], num_heads)
+    if use_past and has_layer_state:
+        assert key_cache is not None and value_cache is not None, "a past needs key_cache and value_cache"
+        k = key_cache if static_kv else with_past(k, key_cache)
+        v = value_cache if static_kv else with_past(v, value_cache)
+    mask: Optional[Tensor] = None
+    if has_key_padding_mask:
+        assert key_padding_mask is not None, "has_key_padding_mask needs key_padding_mask"
+        assert key_padding_mask.size(-1) == k.size(2), "key_padding_mask must have a number for each key"
+        mask = torch.logical_not(torch.unsqueeze(torch.unsqueeze(key_padding_mask, 1), 1))
+    y = torch.scaled_dot_product_attention(q, k, fitting_values(q, k, v), mask, 0.0, False)
+    return torch.transpose(merge_heads(y), 0, 1), k, v

@@ -278,4 +278,242 @@ DECODER_MASKED_ROWS = [
     masked_mha([*MHA_STEP, None, None, *BUFFERS], meaning=several(grown)),
 ]
 
-CACHED_ATTENTION_ROWS: list[Any] = [*ROTARY_ROWS, *GROUP_QUERY_ROWS, *MULTI_HEAD_ROWS, *DECODER_MASKED_ROWS]
+# --- MRotaryEmbedding, GemmaRotaryEmbedding ---
+
+STREAMS = (np.arange(18) * 7 % 10).reshape(3, 2, 3)
+
+
+def mrotary(inputs: list[Any], mrope_section: list[int], **attributes: Any):
+    return microsoft("MRotaryEmbedding", inputs, mrope_section=mrope_section, **attributes)
+
+
+def gemma(emb, q, q_rot, k, k_rot):
+    sin, cos = np.sin(emb)[:, None], np.cos(emb)[:, None]
+    return q * cos + q_rot * sin, k * cos + k_rot * sin
+
+
+MULTIPLE_ROTARY_ROWS = [
+    mrotary([X, STREAMS, COS, SIN], [4, 3, 1], num_heads=2),
+    mrotary([X, STREAMS, COS, SIN], [0, 8, 0], num_heads=2, interleaved=1, is_packed_batching=1),
+    mrotary([heads(X, 2).copy(), STREAMS, COS, SIN], [3, 2, 3], mrope_layout=1),
+    mrotary([heads(X, 2).copy(), STREAMS, COS, SIN], [2, 1, 5], mrope_layout=1),
+    mrotary([waves(2, 3, 40), STREAMS, COS, SIN], [4, 2, 2], num_heads=2, rotary_embedding_dim=SIZE, scale=0.5),
+    mrotary([X[:, :0], STREAMS[:, :, :0], COS, SIN], [4, 2, 2], num_heads=2),
+    microsoft(
+        "GemmaRotaryEmbedding",
+        [
+            waves(2, 3, 4, scale=3.0),
+            *(waves(2, heads_, 3, 4, scale=scale) for heads_, scale in ((2, 2.0), (2, 1.0), (1, 3.0), (1, 0.5))),
+        ],
+        outputs=2,
+        meaning=several(gemma),
+    ),
+]
+
+# --- SparseAttention ---
+
+BLOCK = 16
+LONG = [waves(1, 20, 4 * 8, scale=2.0), waves(1, 20, 2 * 8)[:, ::-1].copy(), waves(1, 20, 2 * 8, scale=3.0)]
+LONG_PAST = [waves(1, 2, 48, 8, scale=1.5), waves(1, 2, 48, 8)[:, :, ::-1].copy()]
+LATER = [waves(2, 1, 4 * 8, scale=2.0), waves(2, 1, 2 * 8)[::-1].copy(), waves(2, 1, 2 * 8, scale=3.0)]
+LATER_PAST = [waves(2, 2, 48, 8, scale=1.5), waves(2, 2, 48, 8)[:, :, ::-1].copy()]
+LAYOUTS = np.array([[[1, 0, 0], [0, 1, 0], [1, 0, 1]], [[1, 0, 0], [1, 1, 0], [1, 1, 1]]], bool)
+LAYOUT_ROWS, LAYOUT_COLUMNS = (
+    int32(0, 1, 2, 4, 0, 1, 3, 6).reshape(2, 4),
+    int32(0, 1, 0, 2, -1, -1, 0, 0, 1, 0, 1, 2).reshape(2, 6),
+)
+
+
+def rotated(x: np.ndarray, positions: np.ndarray, cos: np.ndarray, sin: np.ndarray, interleaved: bool) -> np.ndarray:
+    """Heads, in positions of [batch, sequence]."""
+    c, s = cos[positions][:, None], sin[positions][:, None]
+    one, other = (slice(0, None, 2), slice(1, None, 2)) if interleaved else (slice(0, 4), slice(4, 8))
+    y = x.copy()
+    y[..., one], y[..., other] = x[..., one] * c - x[..., other] * s, x[..., other] * c + x[..., one] * s
+    return y
+
+
+def sparse(starts: list[int], packed: bool = False, interleaved: bool = False):
+    """Attention of two heads to each of two, by LAYOUTS, of queries that begin at `starts`."""
+
+    def function(*inputs):
+        q, k, v = np.split(inputs[0], [32, 48], 2) if packed else inputs[:3]
+        past_k, past_v, *_ = rest = inputs[1 if packed else 3 :]
+        caches = rest[6:]
+        q, k, v = heads(q, 4), heads(k, 2), heads(v, 2)
+        positions = np.array(starts)[:, None] + np.arange(q.shape[2])
+        if caches:
+            q, k = (rotated(x, positions, *caches, interleaved) for x in (q, k))
+        present = [past_k.copy(), past_v.copy()]
+        for b, start in enumerate(starts):
+            for one, new in zip(present, (k, v), strict=True):
+                one[b, :, start : start + q.shape[2]] = new[b]
+        key = np.arange(48)
+        blocks = LAYOUTS[np.arange(4) % 2][:, positions // BLOCK][..., key // BLOCK].swapaxes(0, 1)
+        allowed = blocks & (key <= positions[:, None, :, None])
+        return merged(attended(q, *present, allowed)), *present
+
+    return several(function)
+
+
+def sparse_row(inputs: list[Any], meaning: Any, **attributes: Any):
+    return microsoft(
+        "SparseAttention",
+        inputs,
+        outputs=3,
+        num_heads=4,
+        kv_num_heads=2,
+        sparse_block_size=BLOCK,
+        meaning=meaning,
+        **attributes,
+    )
+
+
+LAYOUT = [LAYOUT_ROWS, LAYOUT_COLUMNS]
+LONG_ANGLES = [np.cos(waves(48, 4, scale=3.0)), np.sin(waves(48, 4, scale=3.0))]
+PACKED_LONG = np.concatenate(LONG, 2)
+
+# onnxruntime's kernel for the CPU needs buffers that past and present share.
+SPARSE_ROWS = [
+    sparse_row([*LONG, *LONG_PAST, *LAYOUT, int32(20), int32(20)], sparse([0])),
+    sparse_row([PACKED_LONG, None, None, *LONG_PAST, *LAYOUT, int32(20), int32(20)], sparse([0], packed=True)),
+    sparse_row([*LATER, *LATER_PAST, *LAYOUT, int32(41), int32(41, 18), *LONG_ANGLES], sparse([40, 17]), do_rotary=1),
+    sparse_row(
+        [*LATER, *LATER_PAST, *LAYOUT, int32(41), int32(41, 41), *LONG_ANGLES],
+        sparse([40, 40], interleaved=True),
+        do_rotary=1,
+        rotary_interleaved=1,
+    ),
+    sparse_row([*LONG, *LONG_PAST, *LAYOUT, int32(45), int32(45)], sparse([25]), scale=8**-0.5),
+]
+
+# --- DecoderMaskedSelfAttention ---
+
+MERGED = [waves(2, 1, 6), waves(6, 24, scale=0.5), waves(24, scale=0.3)]
+BOTH = waves(2, 2, 2, 4, NARROW, scale=1.5)  # keys and values
+SELF_MASK = int32(1, 0, 1, 0, 1, 1).reshape(2, 3)
+SELF_BEAMS = int32(1, 0, 0, 0, 0, 1, 0, 0).reshape(1, 2, 4)
+
+
+def in_groups(keys: np.ndarray) -> np.ndarray:
+    """Of 16 bytes, four elements of float."""
+    return keys.reshape(*keys.shape[:3], -1, 4).swapaxes(2, 3).reshape(keys.shape)
+
+
+def self_attention(x, w, b, past, added=0.0, source=None, scale=0.5, rotary_at=None):
+    """A step behind the rows of a past, some of which other beams may have written."""
+    q, k, v = (heads(part, 2) for part in np.split(x @ w + b, 3, 2))
+    if rotary_at is not None:
+        angles = rotary_at / 10000 ** (np.arange(0, NARROW, 2) / NARROW)
+        c, s = np.cos(angles), np.sin(angles)
+        q, k = (np.concatenate([y[..., :2] * c - y[..., 2:] * s, y[..., 2:] * c + y[..., :2] * s], -1) for y in (q, k))
+    if source is not None:
+        rows = np.arange(past.shape[3])
+        past = np.moveaxis(np.moveaxis(past, 3, 2)[:, source[:, rows], rows], 2, 3)
+    keys, values = np.concatenate([past[0], k], 2), np.concatenate([past[1], v], 2)
+    weights = softmax(q @ keys.swapaxes(2, 3) * scale + added, -1)
+    return merged(weights @ values), np.stack([keys, values])
+
+
+def self_attention_in_buffer(x, w, b, past, length: int, **rest: Any):
+    """In a buffer of four rows, whose keys are in groups."""
+    size = past.shape[3] // 4 * 4
+    keys = past[0].reshape(2, 2, -1, size, 4).swapaxes(2, 3).reshape(past[0].shape)
+    before = np.stack([keys, past[1]])
+    y, used = self_attention(x, w, b, before[:, :, :, :length], **rest)
+    before[:, :, :, length] = used[:, :, :, length]
+    return y, np.stack([in_groups(before[0]), before[1]])
+
+
+def masked_self(inputs: list[Any], meaning: Any, **attributes: Any):
+    return microsoft(
+        "DecoderMaskedSelfAttention", inputs, outputs=2, num_heads=2, meaning=several(meaning), **attributes
+    )
+
+
+# no kernel for the CPU
+MASKED_SELF_ROWS = [
+    masked_self([*MERGED, None, BOTH, None, int32(4)], lambda x, w, b, past, n: self_attention(x, w, b, past)),
+    masked_self(
+        [*MERGED, SELF_MASK, BOTH[:, :, :, :2].copy(), waves(1, 2, 1, 3), int32(2)],
+        lambda x, w, b, mask, past, bias, n: self_attention(
+            x, w, b, past, bias + np.where(mask[:, None, None] > 0, 0, -1.5), scale=0.7
+        ),
+        mask_filter_value=-1.5,
+        scale=0.7,
+    ),
+    masked_self(
+        [*MERGED, None, BOTH, None, int32(2), int32(2), SELF_BEAMS],
+        lambda x, w, b, past, n, width, beams: self_attention_in_buffer(
+            x, w, b, past, 2, source=beams[0].astype(np.int64)
+        ),
+        past_present_share_buffer=1,
+    ),
+    masked_self(
+        [*MERGED, None, BOTH, None, int32(3)],
+        lambda x, w, b, past, n: self_attention_in_buffer(x, w, b, past, 3, rotary_at=3),
+        past_present_share_buffer=1,
+        do_rotary=1,
+    ),
+]
+
+# --- DecoderAttention ---
+
+DECODER = [waves(3, 2, 8, scale=2.0), waves(4, 2, 8), waves(8, 8, scale=0.5), waves(8, 16, scale=0.4), waves(24)]
+DECODER_CACHE = [waves(2, 2, 5, NARROW), waves(2, 2, 5, NARROW)[::-1].copy()]
+
+
+def decoder(static_kv: bool, use_past: bool, has_layer_state: bool, has_mask: bool):
+    def function(query, key, q_weight, kv_weight, bias, *rest):
+        rows = [
+            x.swapaxes(0, 1)
+            for x in (query @ q_weight + bias[:8], (key if static_kv else query) @ kv_weight + bias[8:])
+        ]
+        q, k, v = (heads(x, 2) for x in (rows[0], *np.split(rows[1], 2, 2)))
+        if use_past and has_layer_state:
+            cache = rest[1:3] if has_mask else rest[:2]
+            k, v = cache if static_kv else (np.concatenate(both, 2) for both in zip(cache, (k, v), strict=True))
+        allowed = rest[0][:, None, None] == 0 if has_mask else True
+        return merged(attended(q, k, v, allowed)).swapaxes(0, 1), k, v
+
+    return several(function)
+
+
+def decoder_row(
+    flags: tuple[bool, bool, bool, bool], keys: int, cached: bool = True, outputs: int = 3, **attributes: Any
+):
+    mask = np.arange(2 * keys).reshape(2, keys) % 3 == 1
+    return microsoft(
+        "DecoderAttention",
+        [
+            *DECODER,
+            mask if flags[3] else None,
+            *(DECODER_CACHE if cached else [None, None]),
+            *(np.array([x]) for x in flags),
+        ],
+        outputs=outputs,
+        num_heads=2,
+        meaning=decoder(*flags) if outputs == 3 else lambda case: decoder(*flags)(case)[:1],
+        **attributes,
+    )
+
+
+# no kernel for the CPU
+DECODER_ROWS = [
+    decoder_row((False, False, True, False), 3, cached=False),
+    decoder_row((True, False, True, True), 4, cached=False, mask_filter_value=-5.0),
+    decoder_row((False, True, True, True), 8),
+    decoder_row((True, True, True, True), 5),
+    decoder_row((True, True, False, False), 4, cached=False, outputs=1),
+]
+
+CACHED_ATTENTION_ROWS: list[Any] = [
+    *ROTARY_ROWS,
+    *GROUP_QUERY_ROWS,
+    *MULTI_HEAD_ROWS,
+    *DECODER_MASKED_ROWS,
+    *MULTIPLE_ROTARY_ROWS,
+    *SPARSE_ROWS,
+    *MASKED_SELF_ROWS,
+    *DECODER_ROWS,
+]
