@@ -36,13 +36,16 @@ Values group_query_attention(Translator& t, const NodeView& n) {
   const ElementType made = is_quantized ? (bits == 4 ? ElementType::Uint8 : ElementType::Int8) : n.element(0);
   const ElementType cache = n.has(3) ? n.element(3) : made;
   if (!is_quantized && cache != n.element(0)) n.fail("a cache of another type than query has needs k_quant_type");
+  if (is_quantized && (bits == 4) != (cache == ElementType::Uint8))
+    n.fail("a cache of 4 bits, and only that, is of uint8");
+  const std::string coding = bits == 4 ? "offset" : std::string(info(cache).name);
   Values outputs = script("group_query_attention", {
                                                        flag(n, "do_rotary"),
                                                        flag(n, "rotary_interleaved"),
                                                        kw("scale", given_scale(n)),
                                                        kw("softcap", float_or_zero(n, "softcap")),
                                                        kw("smooth_softmax", is_smooth),
-                                                       kw("kv_cache_bit_width", bits),
+                                                       kw("coding", coding),
                                                        kw("cache_dtype", cache),
                                                        kw("fused", fused),
                                                    })(t, n);
@@ -106,6 +109,77 @@ Values decoder_masked_self_attention(Translator& t, const NodeView& n) {
                                                  })(t, n);
 }
 
+// What the numbers of a quantized cache are, of which uint8 holds two.
+std::string coding_of(const NodeView& n, size_t cache, const std::string& given) {
+  const ElementType type = n.element(cache);
+  const bool is_packed = type == ElementType::Uint8;
+  if (given.empty() && is_packed) n.fail("a cache of uint8 needs k_cache_dtype and v_cache_dtype");
+  const std::string coding = given.empty() ? std::string(info(type).name) : given;
+  const bool is_of_4_bits = coding == "int4" || coding == "float4e2m1";
+  if (is_packed ? !is_of_4_bits : coding != info(type).name) n.fail("a cache does not hold numbers of type " + coding);
+  return coding;
+}
+
+void check_quantization(const NodeView& n, size_t cache, const char* quant_type) {
+  const bool is_quantized = n.has(cache) && n.element(cache) != n.element(0);
+  if (is_quantized != (n.attr_string(quant_type) != "NONE")) {
+    n.fail(std::string(quant_type) + " tells how a cache of another type than query has is quantized");
+  }
+}
+
+// The outputs are of the caches' types.
+Values paged_attention(Translator& t, const NodeView& n, std::vector<Arg> fixed) {
+  check_quantization(n, 3, "k_quant_type");
+  check_quantization(n, 4, "v_quant_type");
+  for (Arg& arg : std::vector<Arg>{
+           flag(n, "do_rotary"),
+           flag(n, "rotary_interleaved"),
+           number(n, "rotary_offset"),
+           kw("scale", given_scale(n)),
+           kw("softcap", float_or_zero(n, "softcap")),
+           kw("qk_norm_epsilon", n.has_attribute("qk_norm_epsilon") ? n.attr_float("qk_norm_epsilon") : 1e-6),
+       }) {
+    fixed.push_back(std::move(arg));
+  }
+  Values outputs = script("paged_attention", std::move(fixed))(t, n);
+  for (size_t i : {1, 2}) outputs[i] = outputs[i].as(n.element(n.has(i + 2) ? i + 2 : 3));
+  return outputs;
+}
+
+Values all_paged_attention(Translator& t, const NodeView& n) {
+  const bool latent = n.attr_string("kv_cache_layout") == "LATENT";
+  if (!latent && !n.has(4)) n.fail("it needs a value_cache, but for the layout LATENT");
+  if (!latent && int_or_zero(n, "v_head_size") != 0) n.fail("v_head_size is for the layout LATENT");
+  return paged_attention(t, n,
+                         {
+                             number(n, "v_head_size"),
+                             kw("latent", latent),
+                             kw("k_coding", coding_of(n, 3, n.attr_string("k_cache_dtype"))),
+                             kw("v_coding", n.has(4) ? coding_of(n, 4, n.attr_string("v_cache_dtype")) : std::string()),
+                             kw("with_local", true),
+                             kw("from_auxiliary", false),
+                         });
+}
+
+Values sparse_paged_attention(Translator& t, const NodeView& n) {
+  const std::string mode = n.attr_string("attention_mode"), source = n.attr_string("selected_kv_source");
+  if (mode != "selected_only" && mode != "local_plus_selected") n.fail("there is no attention_mode " + mode);
+  if (source != "main" && source != "auxiliary") n.fail("there is no selected_kv_source " + source);
+  if (n.attr_string("auxiliary_cache_layout") != "contiguous") n.fail("auxiliary_cache_layout must be contiguous");
+  if (n.has(11) && (n.attr_int("auxiliary_kv_shared") != 0) == n.has(12)) {
+    n.fail("auxiliary_value is there where auxiliary_kv_shared is 0");
+  }
+  return paged_attention(t, n,
+                         {
+                             kw("v_head_size", int64_t{0}),
+                             kw("latent", false),
+                             kw("k_coding", coding_of(n, 3, "")),
+                             kw("v_coding", coding_of(n, 4, "")),
+                             kw("with_local", mode == "local_plus_selected"),
+                             kw("from_auxiliary", source == "auxiliary"),
+                         });
+}
+
 }  // namespace
 
 void register_contrib_cached_attention_ops(Registry& r) {
@@ -116,8 +190,10 @@ void register_contrib_cached_attention_ops(Registry& r) {
   r.op(kMicrosoft, "GroupQueryAttention").since(1, group_query_attention);
   r.op(kMicrosoft, "MRotaryEmbedding").since(1, mrotary_embedding);
   r.op(kMicrosoft, "MultiHeadAttention").since(1, multi_head_attention);
+  r.op(kMicrosoft, "PagedAttention").since(1, all_paged_attention);
   r.op(kMicrosoft, "RotaryEmbedding").since(1, rotary_embedding);
   r.op(kMicrosoft, "SparseAttention").since(1, sparse_attention);
+  r.op(kMicrosoft, "SparsePagedAttention").since(1, sparse_paged_attention);
 }
 
 }  // namespace onnxtorch

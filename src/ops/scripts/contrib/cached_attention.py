@@ -70,29 +70,42 @@ def padded_rows(x: Tensor, count: int) -> Tensor:
 # --- GroupQueryAttention ---
 
 
-# Rows of a cache of 8 or 4 bits, or as they are where there is no scale. Two numbers of 4 bits, each plus 8, make a byte,
-# the first of them in the low half.
-def quantized_rows(x: Tensor, scale: Optional[Tensor], dtype: int, bits: int) -> Tensor:
+# Numbers of 4 bits as codes of 0 to 15: plus 8, as two's complements, or floating.
+def codes_of_4_bits(x: Tensor, coding: str) -> Tensor:
+    if coding == "float4e2m1":
+        return small_float_code(torch.ops.onnx_torch.cast_small_float(x, 23, True, "up"), 2, 1, 1).to(torch.uint8)
+    numbers = torch.clamp(torch.round(x), -8, 7)
+    return (numbers + 8 if coding == "offset" else torch.remainder(numbers, 16)).to(torch.uint8)
+
+
+def numbers_of_4_bits(codes: Tensor, coding: str) -> Tensor:
+    if coding == "float4e2m1":
+        return small_float_value(codes, 2, 1, 1)
+    numbers = codes.to(torch.float32)
+    return numbers - 8 if coding == "offset" else torch.remainder(numbers + 8, 16) - 8
+
+
+# Rows of a cache of 8 or 4 bits, or as they are where there is no scale. Two numbers of 4 bits make a byte, the first of
+# them in its low half.
+def quantized_rows(x: Tensor, scale: Optional[Tensor], coding: str, dtype: int) -> Tensor:
     if scale is None:
         return x
-    if dtype != torch.int8 and dtype != torch.uint8:  # float8e4m3fn, whose largest number is 448
+    if coding == "int8":
+        return quantize_linear(x.to(torch.float32), scale, None, -128, 127, dtype)
+    if coding == "float8e4m3fn":
         return torch.clamp(x.to(torch.float32) / scale, -448, 448).to(dtype)
-    limit = 1 << (bits - 1)
-    codes = quantize_linear(x.to(torch.float32), scale, None, -limit, limit - 1, torch.int8)
-    if bits == 8:
-        return codes
-    pairs = torch.unflatten(torch.constant_pad_nd(codes + limit, [0, x.size(3) % 2], 0), 3, [-1, 2]).to(torch.uint8)
+    codes = codes_of_4_bits(x.to(torch.float32) / scale, coding)
+    pairs = torch.unflatten(torch.constant_pad_nd(codes, [0, x.size(3) % 2], 0), 3, [-1, 2])
     return torch.select(pairs, 4, 0) + torch.select(pairs, 4, 1) * 16
 
 
-def dequantized_rows(x: Tensor, scale: Optional[Tensor], size: int, bits: int, dtype: int) -> Tensor:
+def dequantized_rows(x: Tensor, scale: Optional[Tensor], coding: str, size: int, dtype: int) -> Tensor:
     if scale is None:
         return x
-    codes = x
-    if bits == 4:
-        halves = torch.flatten(torch.stack([torch.bitwise_and(x, 15), torch.bitwise_right_shift(x, 4)], 4), 3)
-        codes = torch.slice(halves, 3, 0, size).to(torch.int8) - 8
-    return dequantize_linear(codes, scale, None, torch.float32).to(dtype)
+    if coding == "int8" or coding == "float8e4m3fn":
+        return dequantize_linear(x, scale, None, torch.float32).to(dtype)
+    halves = torch.flatten(torch.stack([torch.bitwise_and(x, 15), torch.bitwise_right_shift(x, 4)], 4), 3)
+    return (numbers_of_4_bits(torch.slice(halves, 3, 0, size), coding) * scale).to(dtype)
 
 
 # One scale for all, or one for each element of each head.
@@ -104,21 +117,20 @@ def scale_of_rows(scale: Optional[Tensor], quant_type: str, heads: int) -> Optio
     return one_for_all(scale) if quant_type == "PER_TENSOR" else torch.reshape(scale, [1, heads, 1, -1])
 
 
-# Which keys each query may attend to, [batch, 1, queries, keys], or None for all of them. A query attends to what is
-# before its end; the queries of padding, which come behind a sequence, attend as its last one does.
+# Which keys each query may attend to, [batch, 1, queries, keys], or None for all of them. A query sees as many keys as
+# there are up to its own place, or all of its sequence; a window is what it sees last of those up to its place. The
+# queries of padding, which come behind a sequence, attend as its last one does.
 def keys_within_reach(lengths: List[int], offsets: List[int], queries: int, keys: int, causal: bool, window: int,
                       device: Device) -> Optional[Tensor]:
     sees_all = not causal or (queries == 1 and are_all(offsets, keys - 1))
     if are_all(lengths, keys) and sees_all and (window < 0 or window >= keys):
         return None
-    ends = torch.reshape(torch.tensor(lengths, dtype=torch.int64, device=device), [-1, 1])
-    if causal:
-        first = torch.tensor(offsets, dtype=torch.int64, device=device) + 1
-        ends = torch.minimum(counted_from(first, queries), ends)
-    ends = torch.unsqueeze(torch.unsqueeze(ends, 1), 3)
+    ends = torch.reshape(torch.tensor(lengths, dtype=torch.int64, device=device), [-1, 1, 1, 1])
+    places = torch.unsqueeze(counted_from(torch.tensor(offsets, dtype=torch.int64, device=device) + 1, queries), 1)
+    own_ends = torch.minimum(torch.unsqueeze(places, 3), ends)
     key = torch.arange(keys, device=device)
-    allowed = key < ends
-    return allowed if window < 0 else torch.logical_and(allowed, key >= ends - window)
+    allowed = key < (own_ends if causal else ends)
+    return allowed if window < 0 else torch.logical_and(allowed, key >= own_ends - window)
 
 
 # Attention by its steps, with what asks for them: a cap, a sink, which takes a share of each row of weights, or the
@@ -178,7 +190,7 @@ def group_query_attention(
     k_norm_weight: Optional[Tensor], num_heads: int, kv_num_heads: int, causal: bool, do_rotary: bool,
     rotary_interleaved: bool, local_window_size: int, sliding_window_cache: bool, scale: Optional[float],
     softcap: float, smooth_softmax: bool, qk_output: int, qk_norm_epsilon: float, k_quant_type: str,
-    v_quant_type: str, kv_cache_bit_width: int, cache_dtype: int, fused: bool
+    v_quant_type: str, coding: str, cache_dtype: int, fused: bool
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
     q, k, v = heads_of_group(query, key, value, num_heads, kv_num_heads)
     assert k.size(2) == q.size(2) or k.size(2) == 0, "query and key must have as many rows, or key none"
@@ -226,15 +238,15 @@ def group_query_attention(
     kept = offsets if k.size(2) > 0 else ends
     key_scale = scale_of_rows(k_scale, k_quant_type, kv_num_heads)
     value_scale = scale_of_rows(v_scale, v_quant_type, kv_num_heads)
-    cached_key = with_kept_past(past_key, quantized_rows(k, key_scale, cache_dtype, kv_cache_bit_width), kept, capacity)
-    cached_value = with_kept_past(past_value, quantized_rows(v, value_scale, cache_dtype, kv_cache_bit_width), kept,
+    cached_key = with_kept_past(past_key, quantized_rows(k, key_scale, coding, cache_dtype), kept, capacity)
+    cached_value = with_kept_past(past_value, quantized_rows(v, value_scale, coding, cache_dtype), kept,
                                   capacity)
 
     keys = max(ends) if len(ends) > 0 else 0
     size = q.size(3)
-    k = dequantized_rows(torch.slice(cached_key, 2, 0, keys), key_scale, size, kv_cache_bit_width, q.dtype)
-    v = fitting_values(q, k, dequantized_rows(torch.slice(cached_value, 2, 0, keys), value_scale, size,
-                                              kv_cache_bit_width, q.dtype))
+    k = dequantized_rows(torch.slice(cached_key, 2, 0, keys), key_scale, coding, size, q.dtype)
+    v = dequantized_rows(torch.slice(cached_value, 2, 0, keys), value_scale, coding, size, q.dtype)
+    v = fitting_values(q, k, v)
     if bias is not None:
         bias = torch.slice(bias, 3, 0, keys)
     plain = (causal and bias is None and are_all(ends, keys) and are_all(offsets, 0) and keys == queries
@@ -539,3 +551,156 @@ def decoder_attention(query: Tensor, key: Tensor, q_weight: Tensor, kv_weight: T
         mask = torch.logical_not(torch.unsqueeze(torch.unsqueeze(key_padding_mask, 1), 1))
     y = torch.scaled_dot_product_attention(q, k, fitting_values(q, k, v), mask, 0.0, False)
     return torch.transpose(merge_heads(y), 0, 1), k, v
+
+
+# --- PagedAttention, SparsePagedAttention ---
+
+
+def unsqueezed(x: Optional[Tensor]) -> Optional[Tensor]:
+    return None if x is None else torch.unsqueeze(x, 0)
+
+
+# Rotates the elements from `offset` on.
+def rotated_from(x: Tensor, offset: int, positions: Tensor, cos_cache: Tensor, sin_cache: Tensor,
+                 interleaved: bool) -> Tensor:
+    if offset == 0:
+        return rotated(x, positions, cos_cache, sin_cache, interleaved)
+    turned = rotated(torch.slice(x, 3, offset), positions, cos_cache, sin_cache, interleaved)
+    return torch.cat([torch.slice(x, 3, 0, offset), turned], 3)
+
+
+# How many tokens of each sequence are new.
+def counts_of_new(cumulative_sequence_length: List[int], past_seqlens: List[int], tokens: int) -> List[int]:
+    assert len(cumulative_sequence_length) == len(past_seqlens) + 1, "cumulative_sequence_length has a number too few"
+    counts: List[int] = []
+    last = cumulative_sequence_length[0]
+    assert last == 0, "cumulative_sequence_length must begin with 0"
+    for number, past in zip(cumulative_sequence_length[1:], past_seqlens):
+        assert number >= last and past >= 0, "cumulative_sequence_length must not fall, and past_seqlens not be negative"
+        counts.append(number - last)
+        last = number
+    assert last == tokens, "cumulative_sequence_length must end with the number of tokens"
+    return counts
+
+
+# Where positions of sequences lie in the blocks of a cache, as rows of all of them; -1 where there is no block.
+def slots_in_blocks(block_table: Tensor, sequence: Tensor, position: Tensor, block_size: int) -> Tensor:
+    block = block_table[sequence, torch.div(position, block_size, rounding_mode="floor")].to(torch.int64)
+    return torch.where(block < 0, -1, block * block_size + torch.remainder(position, block_size))
+
+
+# A cache of [blocks, rows, heads, size] with new rows of [1, heads, tokens, size], but for those without a slot.
+def with_rows_in_slots(cache: Tensor, new: Tensor, slots: Tensor) -> Tensor:
+    rows = as_bytes(torch.flatten(cache, 0, 1))
+    rows = torch.cat([torch.zeros([1] + rows.size()[1:], dtype=rows.dtype, device=rows.device), rows])
+    places = torch.clamp_min(slots, -1) + 1
+    rows = torch.index_put(rows, [places], as_bytes(torch.transpose(torch.squeeze(new, 0), 0, 1)))
+    return torch.reshape(from_bytes(torch.slice(rows, 0, 1), cache.dtype), cache.size())
+
+
+# The rows of slots of [batch, keys], as [batch, heads, keys, size].
+def rows_in_slots(cache: Tensor, slots: Tensor) -> Tensor:
+    rows = as_bytes(torch.flatten(cache, 0, 1))[torch.clamp_min(slots, 0)]
+    return from_bytes(torch.transpose(rows, 1, 2), cache.dtype)
+
+
+# Of each token the entries below `length` that it selects, [tokens, length].
+def selected_entries(selected_indices: Tensor, selected_counts: Tensor, length: int) -> Tensor:
+    counted = torch.arange(selected_indices.size(1), device=selected_indices.device) < torch.unsqueeze(selected_counts, 1)
+    valid = both(counted, torch.logical_and(selected_indices >= 0, selected_indices < length))
+    mask = torch.zeros([selected_indices.size(0), length + 1], dtype=torch.bool, device=selected_indices.device)
+    places = torch.where(valid, selected_indices, length).to(torch.int64)
+    return torch.slice(torch.scatter(mask, 1, places, True), 1, 0, length)
+
+
+# Of tokens, which belong to sequences one after the other; keys and values lie in blocks. A value is the beginning of its
+# key where `latent`. Where tokens select entries, of the cache or of an auxiliary one, they attend to those, and where
+# `with_local` to what they see anyway besides.
+def paged_attention(
+    query: Tensor, key: Optional[Tensor], value: Optional[Tensor], key_cache: Tensor, value_cache: Optional[Tensor],
+    cumulative_sequence_length: List[int], past_seqlens: List[int], block_table: Tensor, cos_cache: Optional[Tensor],
+    sin_cache: Optional[Tensor], slot_mapping: Optional[Tensor], head_sink: Optional[Tensor],
+    q_norm_weight: Optional[Tensor], k_norm_weight: Optional[Tensor], k_scale: Optional[Tensor],
+    v_scale: Optional[Tensor], selected_indices: Optional[Tensor], selected_counts: Optional[Tensor],
+    auxiliary_key: Optional[Tensor], auxiliary_value: Optional[Tensor], auxiliary_lengths: Optional[Tensor],
+    num_heads: int, kv_num_heads: int, is_causal: bool, do_rotary: bool, rotary_interleaved: bool, rotary_offset: int,
+    local_window_size: int, scale: Optional[float], softcap: float, qk_norm_epsilon: float, k_quant_type: str,
+    v_quant_type: str, k_coding: str, v_coding: str, latent: bool, v_head_size: int, with_local: bool,
+    from_auxiliary: bool
+) -> Tuple[Tensor, Tensor, Tensor]:
+    if latent:
+        assert key is not None and value is None and value_cache is None, "a latent cache takes keys alone"
+        q, k = split_heads(torch.unsqueeze(query, 0), num_heads), split_heads(torch.unsqueeze(key, 0), kv_num_heads)
+        v = k
+    else:
+        q, k, v = heads_of_group(torch.unsqueeze(query, 0), unsqueezed(key), unsqueezed(value), num_heads, kv_num_heads)
+    q, k = rms_norm_of_heads(q, q_norm_weight, qk_norm_epsilon), rms_norm_of_heads(k, k_norm_weight, qk_norm_epsilon)
+
+    device = q.device
+    counts = counts_of_new(cumulative_sequence_length, past_seqlens, q.size(2))
+    lengths = ints_arithmetic("Add", past_seqlens, counts)
+    queries = max(counts) if len(counts) > 0 else 0
+    keys = max(lengths) if len(lengths) > 0 else 0
+    sequences = torch.unsqueeze(torch.arange(len(counts), device=device), 1)
+    sequence = torch.repeat_interleave(torch.squeeze(sequences, 1), torch.tensor(counts, dtype=torch.int64, device=device))
+    first = torch.tensor(cumulative_sequence_length[:-1], dtype=torch.int64, device=device)
+    place = torch.arange(q.size(2), device=device) - first[sequence]
+    position = place + torch.tensor(past_seqlens, dtype=torch.int64, device=device)[sequence]
+    if do_rotary:
+        assert cos_cache is not None and sin_cache is not None, "do_rotary needs cos_cache and sin_cache"
+        at = torch.unsqueeze(position, 0)
+        q = rotated_from(q, rotary_offset, at, cos_cache, sin_cache, rotary_interleaved)
+        k = rotated_from(k, rotary_offset, at, cos_cache, sin_cache, rotary_interleaved)
+
+    block_size, size = key_cache.size(1), q.size(3)
+    assert keys <= block_table.size(1) * block_size, "past_seqlens and the new tokens go beyond the blocks of block_table"
+    slots = slots_in_blocks(block_table, sequence, position, block_size) if slot_mapping is None else slot_mapping
+    key_scale = scale_of_rows(k_scale, k_quant_type, kv_num_heads)
+    value_scale = scale_of_rows(v_scale, v_quant_type, kv_num_heads)
+    key_cache = with_rows_in_slots(key_cache, quantized_rows(k, key_scale, k_coding, key_cache.dtype), slots)
+    slots = slots_in_blocks(block_table, sequences, torch.arange(keys, device=device), block_size)
+    exists = torch.arange(keys, device=device) < counted_from(torch.tensor(lengths, device=device), 1)
+    slots = torch.where(exists, slots, -1)
+    k = dequantized_rows(rows_in_slots(key_cache, slots), key_scale, k_coding, size, q.dtype)
+    cached_value = key_cache
+    if value_cache is None:
+        v = torch.slice(k, 3, 0, size if v_head_size == 0 else v_head_size)
+    else:
+        written = slots_in_blocks(block_table, sequence, position, block_size) if slot_mapping is None else slot_mapping
+        cached_value = with_rows_in_slots(value_cache, quantized_rows(v, value_scale, v_coding, value_cache.dtype), written)
+        v = dequantized_rows(rows_in_slots(cached_value, slots), value_scale, v_coding, size, q.dtype)
+
+    # Each sequence's queries in a row of its own, which is as long as the longest one.
+    tokens = torch.clamp_max(counted_from(first, queries), max(q.size(2) - 1, 0))
+    q = torch.transpose(torch.squeeze(q, 0)[:, tokens], 0, 1)
+    allowed = torch.unsqueeze(torch.unsqueeze(slots >= 0, 1), 1)
+    seen = keys_within_reach(lengths, past_seqlens, queries, keys, is_causal, -1, device)
+    local = keys_within_reach(lengths, past_seqlens, queries, keys, is_causal, local_window_size, device)
+    if selected_indices is not None and selected_counts is not None:
+        if from_auxiliary:
+            assert auxiliary_key is not None, "selected entries of an auxiliary cache need auxiliary_key"
+            length = auxiliary_key.size(1)
+            chosen = torch.unsqueeze(selected_entries(selected_indices, selected_counts, length)[tokens], 1)
+            if auxiliary_lengths is not None:
+                ends = torch.reshape(auxiliary_lengths, [-1, 1, 1, 1])
+                chosen = torch.logical_and(chosen, torch.arange(length, device=device) < ends)
+            local = both(local, allowed) if with_local else torch.zeros_like(allowed)
+            local = torch.expand(local, [len(counts), 1, queries, keys])
+            allowed = torch.cat([local, torch.expand(chosen, [len(counts), 1, queries, length])], 3)
+            other = auxiliary_key if auxiliary_value is None else auxiliary_value
+            k = torch.cat([k, torch.expand(torch.transpose(auxiliary_key, 1, 2), [-1, kv_num_heads, -1, -1])], 2)
+            v = torch.cat([v, torch.expand(torch.transpose(other, 1, 2), [-1, kv_num_heads, -1, -1])], 2)
+        else:
+            chosen = torch.unsqueeze(selected_entries(selected_indices, selected_counts, keys)[tokens], 1)
+            chosen = both(seen, chosen)
+            if with_local:
+                chosen = torch.ones_like(chosen) if local is None else torch.logical_or(chosen, local)
+            allowed = torch.logical_and(allowed, chosen)
+    else:
+        allowed = both(local, allowed)
+    if softcap == 0 and head_sink is None:
+        y = torch.scaled_dot_product_attention(q, k, fitting_values(q, k, v), allowed, 0.0, False, scale=scale,
+                                               enable_gqa=num_heads != kv_num_heads)
+    else:
+        y, _ = attention_with_sink(q, k, v, None, allowed, scale, softcap, head_sink, 0)
+    return torch.flatten(torch.transpose(y, 1, 2)[sequence, place], 1), key_cache, cached_value
