@@ -48,14 +48,22 @@ def are_all(numbers: List[int], number: int) -> bool:
     return len(numbers) > 0 and min(numbers) == number and max(numbers) == number
 
 
+# A past, where new rows go into it.
+def fitting_past(past: Tensor, new: Tensor) -> Tensor:
+    assert past.dim() == 4 and past.size()[:2] == new.size()[:2] and past.size(3) == new.size(3), (
+        "a past of shape {} and new rows of shape {} do not go together".format(past.size(), new.size()))
+    return past
+
+
 # The first rows of a past, as many as `kept` says of each sequence, new rows behind them, and zeros up to `capacity`.
 def with_kept_past(past: Optional[Tensor], new: Tensor, kept: List[int], capacity: int) -> Tensor:
     if past is None:
         return padded_rows(new, capacity)
+    old = fitting_past(past, new)
     if len(kept) > 0 and are_all(kept, kept[0]):
-        return padded_rows(torch.cat([torch.slice(past, 2, 0, kept[0]), new], 2), capacity)
+        return padded_rows(torch.cat([torch.slice(old, 2, 0, kept[0]), new], 2), capacity)
     starts = torch.tensor(kept, dtype=torch.int64, device=new.device)
-    old = padded_rows(torch.slice(past, 2, 0, capacity), capacity)
+    old = padded_rows(torch.slice(old, 2, 0, capacity), capacity)
     row = torch.reshape(torch.arange(capacity, device=new.device), [1, 1, -1, 1])
     old = from_bytes(torch.where(row < torch.reshape(starts, [-1, 1, 1, 1]), as_bytes(old), 0), past.dtype)
     return tensor_scatter(old, new, starts, 2, "linear")
@@ -334,7 +342,7 @@ def rows_of_beams(x: Tensor, cache_indirection: Tensor, past: int) -> Tensor:
 def with_rows_at(past: Tensor, new: Tensor, start: int) -> Tensor:
     assert start >= 0 and start + new.size(2) <= past.size(2), (
         "{} rows behind {} do not fit into a past of {}".format(new.size(2), start, past.size(2)))
-    return torch.slice_scatter(past, new, 2, start, start + new.size(2))
+    return torch.slice_scatter(fitting_past(past, new), new, 2, start, start + new.size(2))
 
 
 # Where `fused`, by ATen's scaled_dot_product_attention. Where they share a buffer, `past_sequence_length` tells how many
@@ -446,7 +454,8 @@ def mask_of_blocks(block_row_indices: Tensor, block_col_indices: Tensor) -> Tens
 def rows_written(past: Tensor, new: Tensor, starts: List[int]) -> Tensor:
     if len(starts) > 0 and are_all(starts, starts[0]):
         return with_rows_at(past, new, starts[0])
-    return tensor_scatter(past, new, torch.tensor(starts, dtype=torch.int64, device=new.device), 2, "linear")
+    first = torch.tensor(starts, dtype=torch.int64, device=new.device)
+    return tensor_scatter(fitting_past(past, new), new, first, 2, "linear")
 
 
 def sparse_attention(query: Tensor, key: Optional[Tensor], value: Optional[Tensor], past_key: Tensor,
@@ -591,6 +600,8 @@ def slots_in_blocks(block_table: Tensor, sequence: Tensor, position: Tensor, blo
 
 # A cache of [blocks, rows, heads, size] with new rows of [1, heads, tokens, size], but for those without a slot.
 def with_rows_in_slots(cache: Tensor, new: Tensor, slots: Tensor) -> Tensor:
+    assert cache.dim() == 4 and cache.size(2) == new.size(1) and cache.size(3) == new.size(3), (
+        "a cache of shape {} does not take rows of shape {}".format(cache.size(), new.size()))
     rows = as_bytes(torch.flatten(cache, 0, 1))
     rows = torch.cat([torch.zeros([1] + rows.size()[1:], dtype=rows.dtype, device=rows.device), rows])
     places = torch.clamp_min(slots, -1) + 1
