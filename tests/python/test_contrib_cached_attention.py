@@ -241,7 +241,7 @@ OTHERS = {
         "out of",
     ),
     "paged: a past beyond its blocks": (*paged([*PAGED, *BLOCKS, int32(0, 3), int32(2), int32([1])]), "go beyond"),
-    "paged: a negative past": (*paged([*PAGED, *BLOCKS, int32(0, 3), int32(-1), int32([1])]), "not be negative"),
+    "paged: a negative past": (*paged([*PAGED, *BLOCKS, int32(0, 3), int32(-1), int32([1])]), "nor past_seqlens be negative"),
     "paged: lengths that fall": (
         *paged([*PAGED, *BLOCKS, int32(0, 4, 3), int32(0, 0), int32([1], [2])]),
         "must not fall",

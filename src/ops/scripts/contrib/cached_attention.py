@@ -1,8 +1,9 @@
 # RotaryEmbedding, GroupQueryAttention, MultiHeadAttention and the decoders' forms of attention.
 
 
-# Rotates x of [batch, heads, sequence, size] by the angles of its positions, which are [batch or 1, sequence]; embedding
-# refuses those that the caches do not have. As many elements of each row are rotated as the caches have angles for.
+# Rotates x of [batch, heads, sequence, size] by the angles of its positions, which are [batch or 1, sequence];
+# embedding refuses those that the caches do not have. As many elements of each row are rotated as the caches have
+# angles for.
 def rotated(x: Tensor, positions: Tensor, cos_cache: Tensor, sin_cache: Tensor, interleaved: bool) -> Tensor:
     assert cos_cache.dim() == 2 and cos_cache.size() == sin_cache.size(), "cos_cache and sin_cache differ in shape"
     size = 2 * cos_cache.size(1)
@@ -93,8 +94,8 @@ def numbers_of_4_bits(codes: Tensor, coding: str) -> Tensor:
     return numbers - 8 if coding == "offset" else torch.remainder(numbers + 8, 16) - 8
 
 
-# Rows of a cache of 8 or 4 bits, or as they are where there is no scale. Two numbers of 4 bits make a byte, the first of
-# them in its low half.
+# Rows of a cache of 8 or 4 bits, or as they are where there is no scale. Two numbers of 4 bits make a byte, the first
+# of them in its low half.
 def quantized_rows(x: Tensor, scale: Optional[Tensor], coding: str, dtype: int) -> Tensor:
     if scale is None:
         return x
@@ -165,7 +166,20 @@ def attention_with_sink(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor],
     return y.to(q.dtype), (scores if qk_output == 1 else weights).to(q.dtype)
 
 
-# How many rows a window's cache holds of a sequence: where it runs full, as many go at once as it has beyond the window.
+# By ATen's scaled_dot_product_attention where `fused`, which gives no scores or weights.
+def attention_of_groups(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], allowed: Optional[Tensor],
+                        is_causal: bool, scale: Optional[float], softcap: float, sink: Optional[Tensor],
+                        qk_output: int, fused: bool) -> Tuple[Tensor, Tensor]:
+    v = fitting_values(q, k, v)
+    if fused:
+        y = torch.scaled_dot_product_attention(q, k, v, combined_mask(bias, allowed), 0.0, is_causal, scale=scale,
+                                               enable_gqa=q.size(1) != k.size(1))
+        return y, y
+    return attention_with_sink(q, k, v, bias, allowed, scale, softcap, sink, qk_output)
+
+
+# How many rows a window's cache holds of a sequence: where it runs full, as many go at once as it has beyond the
+# window.
 def rows_in_window(length: int, capacity: int, window: int) -> int:
     if length <= capacity:
         return length
@@ -187,6 +201,17 @@ def rms_norm_of_heads(x: Tensor, weight: Optional[Tensor], epsilon: float) -> Te
     if weight is None:
         return x
     return torch.rms_norm(x, [x.size(3)], weight, epsilon)
+
+
+# What queries and keys are rotated by: their places in sequences, unless it is given. Of a prompt's positions the
+# kernel uses only the first one.
+def positions_of_queries(position_ids: Optional[Tensor], starts: List[int], queries: int, is_prompt: bool,
+                         device: Device) -> Tensor:
+    if position_ids is None:
+        return counted_from(torch.tensor(starts, dtype=torch.int64, device=device), queries)
+    if is_prompt:
+        return counted_from(torch.slice(torch.reshape(position_ids, [-1]), 0, 0, 1), queries)
+    return position_ids
 
 
 # Where `fused`, by ATen's scaled_dot_product_attention.
@@ -219,12 +244,7 @@ def group_query_attention(
 
     if do_rotary:
         assert cos_cache is not None and sin_cache is not None, "do_rotary needs cos_cache and sin_cache"
-        if position_ids is None:
-            positions = counted_from(torch.tensor(starts, dtype=torch.int64, device=q.device), queries)
-        elif is_prompt:  # of which the kernel uses only the first element
-            positions = counted_from(torch.slice(torch.reshape(position_ids, [-1]), 0, 0, 1), queries)
-        else:
-            positions = position_ids
+        positions = positions_of_queries(position_ids, starts, queries, is_prompt, q.device)
         q = rotated(q, positions, cos_cache, sin_cache, rotary_interleaved)
         if k.size(2) > 0:
             k = rotated(k, positions, cos_cache, sin_cache, rotary_interleaved)
@@ -236,7 +256,8 @@ def group_query_attention(
         offsets = [0 for start in starts]
     if sliding_window_cache:
         assert past_key is not None, "sliding_window_cache needs past_key and past_value"
-        assert 0 < local_window_size and local_window_size <= buffer, "local_window_size must be at most the cache's size"
+        assert 0 < local_window_size and local_window_size <= buffer, (
+            "local_window_size must be at most the cache's size")
         offsets = [rows_in_window(start, buffer, local_window_size) for start in starts]
         ends = [offset + queries for offset in offsets]
         capacity = max(ends) if len(ends) > 0 else queries
@@ -254,7 +275,6 @@ def group_query_attention(
     size = q.size(3)
     k = dequantized_rows(torch.slice(cached_key, 2, 0, keys), key_scale, coding, size, q.dtype)
     v = dequantized_rows(torch.slice(cached_value, 2, 0, keys), value_scale, coding, size, q.dtype)
-    v = fitting_values(q, k, v)
     if bias is not None:
         bias = torch.slice(bias, 3, 0, keys)
     plain = (causal and bias is None and are_all(ends, keys) and are_all(offsets, 0) and keys == queries
@@ -262,13 +282,9 @@ def group_query_attention(
     allowed: Optional[Tensor] = None
     if not (fused and plain):
         allowed = keys_within_reach(ends, offsets, queries, keys, causal, local_window_size, q.device)
-    if fused:
-        y = torch.scaled_dot_product_attention(q, k, v, combined_mask(bias, allowed), 0.0, plain, scale=scale,
-                                               enable_gqa=num_heads != kv_num_heads)
-        qk = y
-    else:
-        sink = torch.zeros([num_heads], device=q.device) if head_sink is None and smooth_softmax else head_sink
-        y, qk = attention_with_sink(q, k, v, bias, allowed, scale, softcap, sink, qk_output)
+    sink = torch.zeros([num_heads], device=q.device) if head_sink is None and smooth_softmax else head_sink
+    y, qk = attention_of_groups(q, k, v, bias, allowed, plain, scale, softcap, sink, qk_output, fused)
+    if qk_output != 0:
         qk = torch.constant_pad_nd(qk, [0, total_sequence_length - keys], 0)
     if sliding_window_cache:
         rows = [rows_in_window(length, buffer, local_window_size) for length in lengths]
@@ -288,7 +304,8 @@ def unpacked(query: Tensor, key: Optional[Tensor], value: Optional[Tensor]) -> T
         if query.dim() == 3:
             parts = torch.unflatten(query, 2, [3, -1])
             return torch.select(parts, 2, 0), torch.select(parts, 2, 1), torch.select(parts, 2, 2)
-        assert query.dim() == 5 and query.size(3) == 3, "query without a key must be of [batch, sequence, heads, 3, size]"
+        assert query.dim() == 5 and query.size(3) == 3, (
+            "query without a key must be of [batch, sequence, heads, 3, size]")
         parts = torch.flatten(torch.movedim(query, 3, 2), 3)
         return torch.select(parts, 2, 0), torch.select(parts, 2, 1), torch.select(parts, 2, 2)
     if value is None:
@@ -306,11 +323,12 @@ def biased_heads(x: Tensor, bias: Optional[Tensor], start: int, num_heads: int) 
     return split_heads(x if bias is None else x + torch.slice(bias, 0, start, start + x.size(2)), num_heads)
 
 
-# What is added to scores where the padding of keys hides them, [batch, 1, queries or 1, keys]. The mask has a number for
-# each key or for each query's key, or the lengths of the sequences, behind which other numbers may follow.
+# What is added to scores where the padding of keys hides them, [batch, 1, queries or 1, keys]. The mask has a number
+# for each key or for each query's key, or the lengths of the sequences, behind which other numbers may follow.
 def added_for_padding(mask: Tensor, batch: int, keys: int, filter_value: float, dtype: int) -> Tensor:
     if mask.dim() == 1:
-        assert mask.size(0) == batch or mask.size(0) == 3 * batch + 2, "a mask of lengths must have one for each sequence"
+        assert mask.size(0) == batch or mask.size(0) == 3 * batch + 2, (
+            "a mask of lengths must have one for each sequence")
         seen = torch.arange(keys, device=mask.device) < torch.reshape(torch.slice(mask, 0, 0, batch), [-1, 1, 1, 1])
     else:
         assert mask.dim() <= 3 and mask.size(-1) == keys, "a mask of shape {} does not fit {} keys".format(
@@ -345,8 +363,8 @@ def with_rows_at(past: Tensor, new: Tensor, start: int) -> Tensor:
     return torch.slice_scatter(fitting_past(past, new), new, 2, start, start + new.size(2))
 
 
-# Where `fused`, by ATen's scaled_dot_product_attention. Where they share a buffer, `past_sequence_length` tells how many
-# rows of the past there are, and the present has them and the new ones in the same places.
+# Where `fused`, by ATen's scaled_dot_product_attention. Where they share a buffer, `past_sequence_length` tells how
+# many rows of the past there are, and the present has them and the new ones in the same places.
 def multi_head_attention(
     query: Tensor, key: Optional[Tensor], value: Optional[Tensor], bias: Optional[Tensor],
     key_padding_mask: Optional[Tensor], attention_bias: Optional[Tensor], past_key: Optional[Tensor],
@@ -397,8 +415,8 @@ def multi_head_attention(
 # --- MRotaryEmbedding, GemmaRotaryEmbedding ---
 
 
-# Which of the three streams of positions each angle belongs to: one after the other, or every third one is of the second
-# stream and every third of the third, as far as their sections go.
+# Which of the three streams of positions each angle belongs to: one after the other, or every third one is of the
+# second stream and every third of the third, as far as their sections go.
 def streams_of_angles(mrope_section: List[int], in_turn: bool) -> List[int]:
     assert len(mrope_section) == 3 and min(mrope_section) >= 0, "mrope_section must be three counts"
     if in_turn:
@@ -437,10 +455,10 @@ def gemma_rotary_embedding(emb: Tensor, q: Tensor, q_rot: Tensor, k: Tensor, k_r
 # --- SparseAttention ---
 
 
-# The mask of blocks that its rows' borders and the columns of its entries tell, [layouts, rows, columns]; entries behind
-# the last row are padding.
+# The mask of blocks that its rows' borders and the columns of its entries tell, [layouts, rows, columns]; entries
+# behind the last row are padding.
 def mask_of_blocks(block_row_indices: Tensor, block_col_indices: Tensor) -> Tensor:
-    assert block_row_indices.dim() == 2 and block_col_indices.dim() == 2, "the indices of blocks are for several layouts"
+    assert block_row_indices.dim() == 2 and block_col_indices.dim() == 2, "the indices of blocks have 2 dimensions"
     layouts, rows, entries = block_row_indices.size(0), block_row_indices.size(1) - 1, block_col_indices.size(1)
     entry = torch.expand(torch.arange(entries, device=block_row_indices.device), [layouts, entries])
     row = torch.searchsorted(torch.slice(block_row_indices, 1, 1).to(torch.int64).contiguous(), entry.contiguous(),
@@ -458,11 +476,12 @@ def rows_written(past: Tensor, new: Tensor, starts: List[int]) -> Tensor:
     return tensor_scatter(fitting_past(past, new), new, first, 2, "linear")
 
 
-def sparse_attention(query: Tensor, key: Optional[Tensor], value: Optional[Tensor], past_key: Tensor,
-                     past_value: Tensor, block_row_indices: Tensor, block_col_indices: Tensor,
-                     total_sequence_length: int, key_total_sequence_lengths: List[int], cos_cache: Optional[Tensor],
-                     sin_cache: Optional[Tensor], num_heads: int, kv_num_heads: int, sparse_block_size: int,
-                     do_rotary: bool, rotary_interleaved: bool, scale: Optional[float]) -> Tuple[Tensor, Tensor, Tensor]:
+def sparse_attention(
+    query: Tensor, key: Optional[Tensor], value: Optional[Tensor], past_key: Tensor, past_value: Tensor,
+    block_row_indices: Tensor, block_col_indices: Tensor, total_sequence_length: int,
+    key_total_sequence_lengths: List[int], cos_cache: Optional[Tensor], sin_cache: Optional[Tensor], num_heads: int,
+    kv_num_heads: int, sparse_block_size: int, do_rotary: bool, rotary_interleaved: bool, scale: Optional[float]
+) -> Tuple[Tensor, Tensor, Tensor]:
     q, k, v = heads_of_group(query, key, value, num_heads, kv_num_heads)
     queries, lengths = q.size(2), key_total_sequence_lengths
     assert len(lengths) == q.size(0), "key_total_sequence_lengths must have a number for each sequence of the batch"
@@ -486,16 +505,15 @@ def sparse_attention(query: Tensor, key: Optional[Tensor], value: Optional[Tenso
     seen = blocks[layout, row, column]
     allowed = keys_within_reach(lengths, starts, queries, keys, True, -1, q.device)
     k, v = torch.slice(present_key, 2, 0, keys), torch.slice(present_value, 2, 0, keys)
-    y = torch.scaled_dot_product_attention(q, k, fitting_values(q, k, v), both(allowed, seen), 0.0, False, scale=scale,
-                                           enable_gqa=num_heads != kv_num_heads)
+    y, _ = attention_of_groups(q, k, v, None, both(allowed, seen), False, scale, 0.0, None, 0, True)
     return merge_heads(y), present_key, present_value
 
 
 # --- DecoderMaskedSelfAttention, DecoderAttention ---
 
 
-# A shared buffer of keys, [batch, heads, length, size], has their elements in groups of 16 bytes: [batch, heads, groups,
-# length, elements of a group].
+# A shared buffer of keys, [batch, heads, length, size], has their elements in groups of 16 bytes: [batch, heads,
+# groups, length, elements of a group].
 def keys_in_order(x: Tensor) -> Tensor:
     group = 16 // x.element_size()
     return torch.flatten(torch.transpose(torch.reshape(x, [x.size(0), x.size(1), -1, x.size(2), group]), 2, 3), 3)
@@ -585,7 +603,7 @@ def counts_of_new(cumulative_sequence_length: List[int], past_seqlens: List[int]
     last = cumulative_sequence_length[0]
     assert last == 0, "cumulative_sequence_length must begin with 0"
     for number, past in zip(cumulative_sequence_length[1:], past_seqlens):
-        assert number >= last and past >= 0, "cumulative_sequence_length must not fall, and past_seqlens not be negative"
+        assert number >= last and past >= 0, "cumulative_sequence_length must not fall, nor past_seqlens be negative"
         counts.append(number - last)
         last = number
     assert last == tokens, "cumulative_sequence_length must end with the number of tokens"
@@ -617,16 +635,32 @@ def rows_in_slots(cache: Tensor, slots: Tensor) -> Tensor:
 
 # Of each token the entries below `length` that it selects, [tokens, length].
 def selected_entries(selected_indices: Tensor, selected_counts: Tensor, length: int) -> Tensor:
-    counted = torch.arange(selected_indices.size(1), device=selected_indices.device) < torch.unsqueeze(selected_counts, 1)
+    device = selected_indices.device
+    counted = torch.arange(selected_indices.size(1), device=device) < torch.unsqueeze(selected_counts, 1)
     valid = both(counted, torch.logical_and(selected_indices >= 0, selected_indices < length))
-    mask = torch.zeros([selected_indices.size(0), length + 1], dtype=torch.bool, device=selected_indices.device)
+    mask = torch.zeros([selected_indices.size(0), length + 1], dtype=torch.bool, device=device)
     places = torch.where(valid, selected_indices, length).to(torch.int64)
     return torch.slice(torch.scatter(mask, 1, places, True), 1, 0, length)
 
 
-# Of tokens, which belong to sequences one after the other; keys and values lie in blocks. A value is the beginning of its
-# key where `latent`. Where tokens select entries, of the cache or of an auxiliary one, they attend to those, and where
-# `with_local` to what they see anyway besides.
+# Keys or values, and behind them those of an auxiliary cache of [batch, length, heads or 1, size].
+def with_auxiliary(x: Tensor, auxiliary: Tensor) -> Tensor:
+    return torch.cat([x, torch.expand(torch.transpose(auxiliary, 1, 2), [-1, x.size(1), -1, -1])], 2)
+
+
+# Of sequences' tokens, side by side: how many of each are new, the sequence of each, and its place among the new ones.
+def places_of_tokens(cumulative_sequence_length: List[int], past_seqlens: List[int],
+                     tokens: int, device: Device) -> Tuple[List[int], Tensor, Tensor]:
+    counts = counts_of_new(cumulative_sequence_length, past_seqlens, tokens)
+    sequences = torch.arange(len(counts), device=device)
+    sequence = torch.repeat_interleave(sequences, torch.tensor(counts, dtype=torch.int64, device=device))
+    first = torch.tensor(cumulative_sequence_length, dtype=torch.int64, device=device)
+    return counts, sequence, torch.arange(tokens, device=device) - first[sequence]
+
+
+# Of tokens, which belong to sequences one after the other; keys and values lie in blocks. A value is the beginning of
+# its key where `latent`. Where tokens select entries, of the cache or of an auxiliary one, they attend to those, and
+# where `with_local` to what they see anyway besides.
 def paged_attention(
     query: Tensor, key: Optional[Tensor], value: Optional[Tensor], key_cache: Tensor, value_cache: Optional[Tensor],
     cumulative_sequence_length: List[int], past_seqlens: List[int], block_table: Tensor, cos_cache: Optional[Tensor],
@@ -646,16 +680,13 @@ def paged_attention(
     else:
         q, k, v = heads_of_group(torch.unsqueeze(query, 0), unsqueezed(key), unsqueezed(value), num_heads, kv_num_heads)
     q, k = rms_norm_of_heads(q, q_norm_weight, qk_norm_epsilon), rms_norm_of_heads(k, k_norm_weight, qk_norm_epsilon)
+    device, size, block_size = q.device, q.size(3), key_cache.size(1)
 
-    device = q.device
-    counts = counts_of_new(cumulative_sequence_length, past_seqlens, q.size(2))
+    counts, sequence, place = places_of_tokens(cumulative_sequence_length, past_seqlens, q.size(2), device)
     lengths = ints_arithmetic("Add", past_seqlens, counts)
-    queries = max(counts) if len(counts) > 0 else 0
+    batch, queries = len(counts), max(counts) if len(counts) > 0 else 0
     keys = max(lengths) if len(lengths) > 0 else 0
-    sequences = torch.unsqueeze(torch.arange(len(counts), device=device), 1)
-    sequence = torch.repeat_interleave(torch.squeeze(sequences, 1), torch.tensor(counts, dtype=torch.int64, device=device))
-    first = torch.tensor(cumulative_sequence_length[:-1], dtype=torch.int64, device=device)
-    place = torch.arange(q.size(2), device=device) - first[sequence]
+    assert keys <= block_table.size(1) * block_size, "past_seqlens and new tokens go beyond the blocks of block_table"
     position = place + torch.tensor(past_seqlens, dtype=torch.int64, device=device)[sequence]
     if do_rotary:
         assert cos_cache is not None and sin_cache is not None, "do_rotary needs cos_cache and sin_cache"
@@ -663,55 +694,49 @@ def paged_attention(
         q = rotated_from(q, rotary_offset, at, cos_cache, sin_cache, rotary_interleaved)
         k = rotated_from(k, rotary_offset, at, cos_cache, sin_cache, rotary_interleaved)
 
-    block_size, size = key_cache.size(1), q.size(3)
-    assert keys <= block_table.size(1) * block_size, "past_seqlens and the new tokens go beyond the blocks of block_table"
-    slots = slots_in_blocks(block_table, sequence, position, block_size) if slot_mapping is None else slot_mapping
+    # New rows go into the cache, from which each sequence's are taken in their order.
+    written = slots_in_blocks(block_table, sequence, position, block_size) if slot_mapping is None else slot_mapping
+    every = torch.unsqueeze(torch.arange(batch, device=device), 1)
+    slots = slots_in_blocks(block_table, every, torch.arange(keys, device=device), block_size)
+    ends = torch.reshape(torch.tensor(lengths, dtype=torch.int64, device=device), [-1, 1])
+    slots = torch.where(torch.arange(keys, device=device) < ends, slots, -1)
     key_scale = scale_of_rows(k_scale, k_quant_type, kv_num_heads)
-    value_scale = scale_of_rows(v_scale, v_quant_type, kv_num_heads)
-    key_cache = with_rows_in_slots(key_cache, quantized_rows(k, key_scale, k_coding, key_cache.dtype), slots)
-    slots = slots_in_blocks(block_table, sequences, torch.arange(keys, device=device), block_size)
-    exists = torch.arange(keys, device=device) < counted_from(torch.tensor(lengths, device=device), 1)
-    slots = torch.where(exists, slots, -1)
+    key_cache = with_rows_in_slots(key_cache, quantized_rows(k, key_scale, k_coding, key_cache.dtype), written)
     k = dequantized_rows(rows_in_slots(key_cache, slots), key_scale, k_coding, size, q.dtype)
-    cached_value = key_cache
     if value_cache is None:
+        value_cache = key_cache
         v = torch.slice(k, 3, 0, size if v_head_size == 0 else v_head_size)
     else:
-        written = slots_in_blocks(block_table, sequence, position, block_size) if slot_mapping is None else slot_mapping
-        cached_value = with_rows_in_slots(value_cache, quantized_rows(v, value_scale, v_coding, value_cache.dtype), written)
-        v = dequantized_rows(rows_in_slots(cached_value, slots), value_scale, v_coding, size, q.dtype)
+        value_scale = scale_of_rows(v_scale, v_quant_type, kv_num_heads)
+        v = quantized_rows(v, value_scale, v_coding, value_cache.dtype)
+        value_cache = with_rows_in_slots(value_cache, v, written)
+        v = dequantized_rows(rows_in_slots(value_cache, slots), value_scale, v_coding, size, q.dtype)
 
     # Each sequence's queries in a row of its own, which is as long as the longest one.
+    first = torch.tensor(cumulative_sequence_length[:-1], dtype=torch.int64, device=device)
     tokens = torch.clamp_max(counted_from(first, queries), max(q.size(2) - 1, 0))
     q = torch.transpose(torch.squeeze(q, 0)[:, tokens], 0, 1)
-    allowed = torch.unsqueeze(torch.unsqueeze(slots >= 0, 1), 1)
-    seen = keys_within_reach(lengths, past_seqlens, queries, keys, is_causal, -1, device)
+    exists = torch.unsqueeze(torch.unsqueeze(slots >= 0, 1), 1)
     local = keys_within_reach(lengths, past_seqlens, queries, keys, is_causal, local_window_size, device)
+    allowed = torch.expand(both(local, exists), [batch, 1, queries, keys])
     if selected_indices is not None and selected_counts is not None:
+        if not with_local:
+            allowed = torch.zeros_like(allowed)
+        count = keys
         if from_auxiliary:
             assert auxiliary_key is not None, "selected entries of an auxiliary cache need auxiliary_key"
-            length = auxiliary_key.size(1)
-            chosen = torch.unsqueeze(selected_entries(selected_indices, selected_counts, length)[tokens], 1)
+            count = auxiliary_key.size(1)
+            k = with_auxiliary(k, auxiliary_key)
+            v = with_auxiliary(v, auxiliary_key if auxiliary_value is None else auxiliary_value)
+        chosen = torch.unsqueeze(selected_entries(selected_indices, selected_counts, count)[tokens], 1)
+        if from_auxiliary:
             if auxiliary_lengths is not None:
                 ends = torch.reshape(auxiliary_lengths, [-1, 1, 1, 1])
-                chosen = torch.logical_and(chosen, torch.arange(length, device=device) < ends)
-            local = both(local, allowed) if with_local else torch.zeros_like(allowed)
-            local = torch.expand(local, [len(counts), 1, queries, keys])
-            allowed = torch.cat([local, torch.expand(chosen, [len(counts), 1, queries, length])], 3)
-            other = auxiliary_key if auxiliary_value is None else auxiliary_value
-            k = torch.cat([k, torch.expand(torch.transpose(auxiliary_key, 1, 2), [-1, kv_num_heads, -1, -1])], 2)
-            v = torch.cat([v, torch.expand(torch.transpose(other, 1, 2), [-1, kv_num_heads, -1, -1])], 2)
+                chosen = torch.logical_and(chosen, torch.arange(count, device=device) < ends)
+            allowed = torch.cat([allowed, chosen], 3)
         else:
-            chosen = torch.unsqueeze(selected_entries(selected_indices, selected_counts, keys)[tokens], 1)
-            chosen = both(seen, chosen)
-            if with_local:
-                chosen = torch.ones_like(chosen) if local is None else torch.logical_or(chosen, local)
-            allowed = torch.logical_and(allowed, chosen)
-    else:
-        allowed = both(local, allowed)
-    if softcap == 0 and head_sink is None:
-        y = torch.scaled_dot_product_attention(q, k, fitting_values(q, k, v), allowed, 0.0, False, scale=scale,
-                                               enable_gqa=num_heads != kv_num_heads)
-    else:
-        y, _ = attention_with_sink(q, k, v, None, allowed, scale, softcap, head_sink, 0)
-    return torch.flatten(torch.transpose(y, 1, 2)[sequence, place], 1), key_cache, cached_value
+            seen = keys_within_reach(lengths, past_seqlens, queries, keys, is_causal, -1, device)
+            allowed = torch.logical_or(allowed, both(seen, torch.logical_and(chosen, exists)))
+    fused = softcap == 0 and head_sink is None
+    y, _ = attention_of_groups(q, k, v, None, allowed, False, scale, softcap, head_sink, 0, fused)
+    return torch.flatten(torch.transpose(y, 1, 2)[sequence, place], 1), key_cache, value_cache
