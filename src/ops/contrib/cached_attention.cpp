@@ -5,6 +5,8 @@
 namespace onnxtorch {
 namespace {
 
+constexpr int64_t kMostTokens = 1 << 30;  // of a block, and that are selected
+
 // Attributes that the schema gives no default, and the kernels take as 0.
 int64_t int_or_zero(const NodeView& n, const char* name) { return n.has_attribute(name) ? n.attr_int(name) : 0; }
 double float_or_zero(const NodeView& n, const char* name) { return n.has_attribute(name) ? n.attr_float(name) : 0; }
@@ -180,6 +182,31 @@ Values sparse_paged_attention(Translator& t, const NodeView& n) {
                          });
 }
 
+// Which of the attributes and inputs are there depends on the policy.
+bool selects_tokens(const NodeView& n) {
+  const std::string policy = n.attr_string("policy_mode");
+  if (policy != "qsa" && policy != "csa") n.fail("there is no policy_mode " + policy);
+  const bool tokens = policy == "qsa";
+  const int64_t ratio = n.attr_int("compress_ratio"), count = int_or_zero(n, tokens ? "token_budget" : "index_topk");
+  if (ratio < 1 || ratio > kMostTokens) n.fail("compress_ratio must be a count");
+  if (count < 1 || count > kMostTokens) n.fail("token_budget or index_topk must be a count");
+  if (tokens && count % ratio != 0) n.fail("token_budget must be a multiple of compress_ratio");
+  return tokens;
+}
+
+void check_given(const NodeView& n, std::initializer_list<size_t> inputs) {
+  for (const size_t i : inputs) {
+    if (!n.has(i)) n.fail("this policy_mode needs the input " + std::string(n.schema()->inputs[i].name));
+  }
+}
+
+Values sparse_attention_indexer(Translator& t, const NodeView& n) {
+  const std::vector<Arg> scale{kw("scale", given_scale(n))};
+  if (selects_tokens(n)) return script("token_indexer", scale)(t, n);
+  check_given(n, {1, 8, 9, 10, 11, 13});
+  return script("window_indexer", scale)(t, n);
+}
+
 }  // namespace
 
 void register_contrib_cached_attention_ops(Registry& r) {
@@ -193,6 +220,7 @@ void register_contrib_cached_attention_ops(Registry& r) {
   r.op(kMicrosoft, "PagedAttention").since(1, all_paged_attention);
   r.op(kMicrosoft, "RotaryEmbedding").since(1, rotary_embedding);
   r.op(kMicrosoft, "SparseAttention").since(1, sparse_attention);
+  r.op(kMicrosoft, "SparseAttentionIndexer").since(1, sparse_attention_indexer);
   r.op(kMicrosoft, "SparsePagedAttention").since(1, sparse_paged_attention);
 }
 

@@ -740,3 +740,203 @@ def paged_attention(
     fused = softcap == 0 and head_sink is None
     y, _ = attention_of_groups(q, k, v, None, allowed, False, scale, softcap, head_sink, 0, fused)
     return torch.flatten(torch.transpose(y, 1, 2)[sequence, place], 1), key_cache, value_cache
+
+
+# --- SparseAttentionIndexer, PackedSparseAttentionIndexer ---
+# Which entries each query is to attend to: blocks of tokens ("qsa"), or what windows of tokens are compressed to
+# ("csa").
+
+
+# Angles of positions of [batch, count], from a table for all of the batch or for each of it. Positions beyond it take
+# its last row.
+def angles_of(cache: Tensor, position: Tensor) -> Tensor:
+    assert cache.dim() == 2 or cache.dim() == 3, "cos_cache and sin_cache must have 2 or 3 dimensions"
+    rows = torch.clamp(position, 0, cache.size(-2) - 1)
+    if cache.dim() == 2:
+        return cache[rows].to(torch.float32)
+    return cache[torch.unsqueeze(torch.arange(position.size(0), device=cache.device), 1), rows].to(torch.float32)
+
+
+# Rotates halves of the first elements, as many as there are angles, or else pairs of the last ones, an angle for each.
+def rotated_by(x: Tensor, cos: Tensor, sin: Tensor, trailing: bool) -> Tensor:
+    if trailing:
+        first = x.size(-1) - 2 * cos.size(-1)
+        assert first >= 0, "cos_cache and sin_cache have angles for more elements than a head has"
+        y = torch.slice(x, -1, first)
+        y = y * of_both(cos, True) + quarter_turn(y, 0, True) * of_both(sin, True)
+        return torch.cat([torch.slice(x, -1, 0, first), y], -1)
+    assert cos.size(-1) <= x.size(-1), "cos_cache and sin_cache have angles for more elements than a head has"
+    y = torch.slice(x, -1, 0, cos.size(-1))
+    y = y * cos + quarter_turn(y, cos.size(-1) // 2, False) * sin
+    return torch.cat([y, torch.slice(x, -1, cos.size(-1))], -1)
+
+
+def scaled_to_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+    x = x.to(torch.float32)
+    return torch.rms_norm(x, [x.size(-1)], weight.to(torch.float32), epsilon)
+
+
+# Heads of queries, normalized and rotated, [batch, sequence, heads, size].
+def index_queries(query: Tensor, weight: Tensor, epsilon: float, cos_cache: Tensor, sin_cache: Tensor,
+                  position: Tensor, trailing: bool) -> Tensor:
+    q = scaled_to_norm(torch.unflatten(query, 2, [-1, weight.size(0)]), weight, epsilon)
+    cos, sin = angles_of(cos_cache, position), angles_of(sin_cache, position)
+    return rotated_by(q, torch.unsqueeze(cos, 2), torch.unsqueeze(sin, 2), trailing)
+
+
+# Means of blocks of tokens, [batch, blocks, tokens, size], normalized and rotated.
+def index_keys(blocks: Tensor, weight: Tensor, epsilon: float, cos_cache: Tensor, sin_cache: Tensor,
+               position: Tensor) -> Tensor:
+    keys = scaled_to_norm(torch.mean(blocks.to(torch.float32), 2), weight, epsilon)
+    return rotated_by(keys, angles_of(cos_cache, position), angles_of(sin_cache, position), False)
+
+
+# The first `count` places of each row by falling values, the smaller of equal ones first.
+def places_by_score(scores: Tensor, count: int) -> Tensor:
+    _, places = torch.sort(scores, stable=True, dim=-1, descending=True)
+    return torch.slice(places, -1, 0, count)
+
+
+# Of rows of queries: the tokens of the best blocks, behind them those of the block that is not full, and -1; and how
+# many they are. `tokens` are those that a query sees, as many as `seen`, and blocks are of them.
+def selected_tokens(scores: Tensor, tokens: Tensor, seen: Tensor, ratio: int, budget: int) -> Tuple[Tensor, Tensor]:
+    rows, capacity, device = scores.size(0), budget + ratio - 1, scores.device
+    blocks = torch.unsqueeze(torch.div(seen, ratio, rounding_mode="floor"), 1)
+    block = torch.arange(scores.size(1), device=device)
+    best = places_by_score(torch.where(block < blocks, scores, float("-inf")), budget // ratio)
+    within = torch.arange(ratio, device=device)
+    inside = torch.flatten(torch.unsqueeze(best * ratio, 2) + within, 1)
+    rank = torch.repeat_interleave(torch.arange(best.size(1), device=device), ratio)
+    chosen = torch.where(rank < blocks, torch.gather(tokens, 1, inside), -1)
+    chosen = torch.constant_pad_nd(chosen, [0, capacity + 1 - chosen.size(1)], -1)
+    left = torch.unsqueeze(seen, 1) - blocks * ratio
+    emitted = torch.clamp_max(blocks, best.size(1)) * ratio
+    tail = torch.clamp_max(blocks * ratio + within, max(tokens.size(1) - 1, 0))
+    places = torch.where(within < left, emitted + within, capacity)
+    chosen = torch.scatter(chosen, 1, places, torch.gather(tokens, 1, tail)) if tokens.size(1) > 0 else chosen
+    return torch.slice(chosen, 1, 0, capacity).to(torch.int32), torch.reshape(emitted + left, [rows]).to(torch.int32)
+
+
+# How many blocks or windows a query at a position has behind it.
+def whole_windows(position: Tensor, ratio: int) -> Tensor:
+    return torch.div(torch.clamp_min(position, -1) + 1, ratio, rounding_mode="floor")
+
+
+# Of rows of queries: the best of the entries before `ends`, and -1; and how many they are.
+def selected_windows(scores: Tensor, ends: Tensor, count: int) -> Tuple[Tensor, Tensor]:
+    allowed = torch.arange(scores.size(1), device=scores.device) < torch.unsqueeze(ends, 1)
+    best = places_by_score(torch.where(allowed, scores, float("-inf")), count)
+    best = torch.where(best < torch.unsqueeze(ends, 1), best, -1)
+    best = torch.constant_pad_nd(best, [0, count - best.size(1)], -1).to(torch.int32)
+    return best, torch.sum(best >= 0, 1).to(torch.int32)
+
+
+# What windows of `ratio` tokens are compressed to, which `kv` and `gate` of [batch, tokens, 2 * size] make up behind
+# `before` tokens of a window before them: sums by a softmax over its first half's numbers and their own second half's.
+def compressed_windows(kv: Tensor, gate: Tensor, before: int, position_bias: Tensor, ratio: int, weight: Tensor,
+                       epsilon: float, cos_cache: Tensor, sin_cache: Tensor, first: int) -> Tensor:
+    size = weight.size(0)
+    kv, gate = kv.to(torch.float32), gate.to(torch.float32)
+    if before == 0:
+        kv = torch.constant_pad_nd(kv, [0, 0, ratio, 0], 0)
+        gate = torch.constant_pad_nd(gate, [0, 0, ratio, 0], float("-inf"))
+    windows = kv.size(1) // ratio - 1
+    kv = torch.unflatten(torch.slice(kv, 1, 0, (windows + 1) * ratio), 1, [windows + 1, ratio])
+    gate = torch.unflatten(torch.slice(gate, 1, 0, (windows + 1) * ratio), 1, [windows + 1, ratio]) + position_bias
+    values = torch.cat([kv[:, :-1, :, :size], kv[:, 1:, :, size:]], 2)
+    logits = torch.cat([gate[:, :-1, :, :size], gate[:, 1:, :, size:]], 2)
+    pooled = torch.where(torch.isfinite(torch.amax(logits, 2)), torch.sum(torch.softmax(logits, 2) * values, 2), 0)
+    position = torch.expand((torch.arange(windows, device=kv.device) + first) * ratio, [kv.size(0), windows])
+    return rotated_by(scaled_to_norm(pooled, weight, epsilon), angles_of(cos_cache, position),
+                      angles_of(sin_cache, position), True)
+
+
+# Keys of [batch, rows, size] behind the first `length` ones of a past, which a buffer keeps in their places.
+def with_new_keys(past: Tensor, new: Tensor, length: Optional[int]) -> Tensor:
+    if length is None:
+        return torch.cat([past, new], 1)
+    rows = with_rows_at(torch.unsqueeze(past, 1), torch.unsqueeze(new, 1), length)
+    return torch.squeeze(rows, 1)
+
+
+# The tokens of a query that it sees in their order, and how many; [rows, tokens] and [rows].
+def seen_tokens(mask: Optional[Tensor], batch: int, past: int, sequence: int, device: Device) -> Tuple[Tensor, Tensor]:
+    total = past + sequence
+    token = torch.arange(total, device=device)
+    seen = token <= torch.unsqueeze(torch.arange(sequence, device=device), 1) + past
+    seen = torch.expand(torch.unsqueeze(seen, 0), [batch, -1, -1])
+    if mask is not None:
+        assert mask.size() == [batch, total], "mask must be of [batch, past and new tokens]"
+        seen = torch.logical_and(seen, torch.unsqueeze(mask != 0, 1))
+    seen = torch.flatten(seen, 0, 1)
+    rank = torch.where(seen, torch.cumsum(seen.to(torch.int64), 1) - 1, total)
+    tokens = torch.zeros([seen.size(0), total + 1], dtype=torch.int64, device=device)
+    tokens = torch.scatter(tokens, 1, rank, torch.expand(token, seen.size()))
+    return torch.slice(tokens, 1, 0, total), torch.sum(seen, 1)
+
+
+# For each query the sums over its heads of what is positive of their products with keys of [batch, rows or 1, keys,
+# size], [batch, queries, keys].
+def index_scores(q: Tensor, keys: Tensor, head_weights: Optional[Tensor], scale: float) -> Tensor:
+    products = torch.relu(torch.matmul(q, torch.transpose(keys, 2, 3)))
+    if head_weights is not None:
+        products = products * torch.unsqueeze(head_weights.to(torch.float32), 3)
+    return torch.sum(products, 2) * scale
+
+
+# Query and key, or what holds both in a row.
+def query_and_key(query: Tensor, key: Optional[Tensor], size: int) -> Tuple[Tensor, Tensor]:
+    if key is None:
+        return torch.slice(query, 2, 0, query.size(2) - size), torch.slice(query, 2, query.size(2) - size)
+    return query, key
+
+
+def token_indexer(query: Tensor, key: Optional[Tensor], query_norm_weight: Tensor, key_norm_weight: Tensor,
+                  cos_cache: Tensor, sin_cache: Tensor, mask: Optional[Tensor], past_key: Tensor,
+                  past_sequence_length: Optional[int], compress_ratio: int, token_budget: int,
+                  scale: Optional[float], epsilon: float) -> Tuple[Tensor, Tensor]:
+    size, device = query_norm_weight.size(0), query.device
+    new_query, new_key = query_and_key(query, key, size)
+    batch, sequence = new_key.size(0), new_key.size(1)
+    past = past_key.size(1) if past_sequence_length is None else past_sequence_length
+    present = with_new_keys(past_key, new_key, past_sequence_length)
+    tokens, seen = seen_tokens(mask, batch, past, sequence, device)
+    blocks = (past + sequence) // compress_ratio
+    grouped = torch.slice(tokens, 1, 0, blocks * compress_ratio)
+    row = torch.arange(tokens.size(0), device=device)
+    keys = present[torch.unsqueeze(torch.div(row, max(sequence, 1), rounding_mode="floor"), 1), grouped]
+    keys = torch.unflatten(torch.unflatten(keys, 1, [blocks, compress_ratio]), 0, [batch, sequence])
+    first = torch.reshape(torch.slice(grouped, 1, 0, None, compress_ratio), [batch, sequence * blocks])
+    keys = index_keys(torch.flatten(keys, 1, 2), key_norm_weight, epsilon, cos_cache, sin_cache, first)
+    position = torch.expand(torch.arange(sequence, device=device) + past, [batch, sequence])
+    q = index_queries(new_query, query_norm_weight, epsilon, cos_cache, sin_cache, position, False)
+    factor = 1 / torch.sqrt(size) if scale is None else scale
+    scores = index_scores(q, torch.unflatten(keys, 1, [sequence, blocks]), None, factor)
+    selected, _ = selected_tokens(torch.flatten(scores, 0, 1), tokens, seen, compress_ratio, token_budget)
+    return torch.unflatten(selected, 0, [batch, sequence]), present
+
+
+def window_indexer(query: Tensor, key: Tensor, query_norm_weight: Tensor, key_norm_weight: Tensor, cos_cache: Tensor,
+                   sin_cache: Tensor, past_key: Tensor, gate: Tensor, position_bias: Tensor, head_weights: Tensor,
+                   position_ids: Tensor, past_sequence_length: Optional[int], past_proj_buffer: Tensor,
+                   compress_ratio: int, index_topk: int, scale: Optional[float], head_weight_scale: Optional[float],
+                   epsilon: float) -> Tuple[Tensor, Tensor, Tensor]:
+    kv = torch.cat([torch.select(past_proj_buffer, 0, 0), key], 1)
+    gates = torch.cat([torch.select(past_proj_buffer, 0, 1), gate], 1)
+    length = past_proj_buffer.size(2)
+    assert length < 2 * compress_ratio, "past_proj_buffer must have less than two windows"
+    before = compress_ratio if length >= compress_ratio else 0
+    done = past_key.size(1) if past_sequence_length is None else past_sequence_length
+    new = compressed_windows(kv, gates, before, position_bias, compress_ratio, key_norm_weight, epsilon, cos_cache,
+                             sin_cache, done)
+    present = with_new_keys(past_key, new.to(past_key.dtype), past_sequence_length)
+    rest = kv.size(1) - before - new.size(1) * compress_ratio + (compress_ratio if new.size(1) > 0 else before)
+    buffer = torch.stack([torch.slice(kv, 1, kv.size(1) - rest), torch.slice(gates, 1, gates.size(1) - rest)])
+    q = index_queries(query, query_norm_weight, epsilon, cos_cache, sin_cache, position_ids, True)
+    factor = 1 / torch.sqrt(q.size(3)) if scale is None else scale
+    factor = factor * (1 / torch.sqrt(q.size(2)) if head_weight_scale is None else head_weight_scale)
+    keys = torch.unsqueeze(torch.slice(present, 1, 0, done + new.size(1)).to(torch.float32), 1)
+    scores = torch.flatten(index_scores(q, keys, head_weights, factor), 0, 1)
+    ends = torch.flatten(whole_windows(position_ids, compress_ratio))
+    selected, _ = selected_windows(scores, ends, index_topk)
+    return torch.unflatten(selected, 0, [query.size(0), query.size(1)]), present, buffer
