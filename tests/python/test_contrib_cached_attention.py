@@ -21,7 +21,12 @@ def int32(*values: Any) -> np.ndarray:
     return np.array(values, np.int32)
 
 
-OUTPUTS = {"SparseAttention": 3, "DecoderMaskedSelfAttention": 2}  # that a node must have; others need one
+OUTPUTS = {
+    "SparseAttentionIndexer": 2,
+    "PackedSparseAttentionIndexer": 6,
+    "SparseAttention": 3,
+    "DecoderMaskedSelfAttention": 2,
+}  # that a node must have; others need one
 
 
 def run(op: str, inputs: list[Any], optimize: bool = True, outputs: int = 0, **attributes: Any) -> list[Any]:
@@ -181,6 +186,68 @@ def decoder(*rest: Any):
     )
 
 
+INDEX = [numbers(8), numbers(8), numbers(9, 4), numbers(9, 4)]
+TOKENS = {"policy_mode": "qsa", "compress_ratio": 2, "token_budget": 2}
+WINDOWS = {"policy_mode": "csa", "compress_ratio": 2, "index_topk": 2}
+
+
+def indexer(inputs: list[Any], **attributes: Any):
+    return "SparseAttentionIndexer", inputs, {**TOKENS, **attributes}
+
+
+def packed_indexer(cumulative: Any = (0, 3), past: Any = (3,), states: Any = ([1, 1],), capacity: int = 4):
+    lengths, state = [int32(*cumulative), int32(*past)], [numbers(1, 4, 8), numbers(1, 3, 8), None, int32(*states)]
+    inputs = [numbers(3, 16), numbers(3, 8), *INDEX, *lengths, *[None] * 4, *state]
+    return "PackedSparseAttentionIndexer", inputs, {**TOKENS, "state_capacity": capacity}
+
+
+INDEXERS = {
+    "no such policy": (
+        *indexer([numbers(1, 3, 16), numbers(1, 3, 8), *INDEX, None, numbers(1, 2, 8)], policy_mode="top"),
+        "no policy_mode",
+    ),
+    "blocks of no tokens": (
+        *indexer([numbers(1, 3, 16), numbers(1, 3, 8), *INDEX, None, numbers(1, 2, 8)], compress_ratio=0),
+        "a count",
+    ),
+    "a budget of no tokens": (
+        *indexer([numbers(1, 3, 16), numbers(1, 3, 8), *INDEX, None, numbers(1, 2, 8)], token_budget=-2),
+        "a count",
+    ),
+    "a budget of parts of blocks": (
+        *indexer([numbers(1, 3, 16), numbers(1, 3, 8), *INDEX, None, numbers(1, 2, 8)], token_budget=3),
+        "a multiple",
+    ),
+    "a mask for other tokens": (
+        *indexer([numbers(1, 3, 16), numbers(1, 3, 8), *INDEX, np.ones((1, 4), np.int64), numbers(1, 2, 8)]),
+        "mask must be",
+    ),
+    "a past that is full": (
+        *indexer([numbers(1, 3, 16), numbers(1, 3, 8), *INDEX, None, numbers(1, 4, 8), *[None] * 4, int32(2)]),
+        "do not fit into a past of 4",
+    ),
+    "windows without a gate": (
+        "SparseAttentionIndexer",
+        [numbers(1, 3, 16), numbers(1, 3, 16), *INDEX, None, numbers(1, 2, 8)],
+        WINDOWS,
+        "needs the input gate",
+    ),
+    "more angles than a head has elements": (
+        *indexer(
+            [numbers(1, 3, 16), numbers(1, 3, 8), *INDEX[:2], numbers(9, 10), numbers(9, 10), None, numbers(1, 2, 8)]
+        ),
+        "more elements than a head has",
+    ),
+    "packed: lengths that fall": (*packed_indexer((0, -1)), "must not fall"),
+    "packed: lengths of other tokens": (*packed_indexer((0, 4)), "must end with"),
+    "packed: a negative past": (*packed_indexer(past=(-3,)), "nor past_seqlens be negative"),
+    "packed: more entries than there are": (*packed_indexer(states=([5, 1],)), "more entries"),
+    "packed: more tokens than a block has": (*packed_indexer(states=([1, 2],)), "more tokens"),
+    "packed: a past of other lengths": (*packed_indexer(states=([0, 1],)), "do not fit the past's tokens"),
+    "packed: another capacity": (*packed_indexer(capacity=9), "must have state_capacity entries"),
+    "packed: lengths of another batch": (*packed_indexer(states=([1, 1], [0, 0])), "must be of"),
+}
+
 YES, NO = np.array([True]), np.array([False])
 OTHERS = {
     "rotary: a position beyond the angles": (
@@ -241,7 +308,10 @@ OTHERS = {
         "out of",
     ),
     "paged: a past beyond its blocks": (*paged([*PAGED, *BLOCKS, int32(0, 3), int32(2), int32([1])]), "go beyond"),
-    "paged: a negative past": (*paged([*PAGED, *BLOCKS, int32(0, 3), int32(-1), int32([1])]), "nor past_seqlens be negative"),
+    "paged: a negative past": (
+        *paged([*PAGED, *BLOCKS, int32(0, 3), int32(-1), int32([1])]),
+        "nor past_seqlens be negative",
+    ),
     "paged: lengths that fall": (
         *paged([*PAGED, *BLOCKS, int32(0, 4, 3), int32(0, 0), int32([1], [2])]),
         "must not fall",
@@ -276,7 +346,12 @@ OTHERS = {
 }
 WRONG = {
     f"{group}: {name}" if group else name: case
-    for group, cases in (("GroupQueryAttention", GROUP_QUERY), ("MultiHeadAttention", MULTI_HEAD), ("", OTHERS))
+    for group, cases in (
+        ("GroupQueryAttention", GROUP_QUERY),
+        ("MultiHeadAttention", MULTI_HEAD),
+        ("indexer", INDEXERS),
+        ("", OTHERS),
+    )
     for name, case in cases.items()
 }
 

@@ -207,6 +207,18 @@ Values sparse_attention_indexer(Translator& t, const NodeView& n) {
   return script("window_indexer", scale)(t, n);
 }
 
+Values packed_sparse_attention_indexer(Translator& t, const NodeView& n) {
+  const std::vector<Arg> scale{kw("scale", given_scale(n))};
+  if (!selects_tokens(n)) {
+    check_given(n, {1, 8, 9, 10, 11, 14});
+    return script("packed_window_indexer", scale)(t, n);
+  }
+  const int64_t capacity = n.attr_int("state_update_capacity");
+  if (capacity < 0 || capacity > 8) n.fail("state_update_capacity must be from 0 to 8");
+  if (capacity > 0) check_given(n, {16});
+  return script("packed_token_indexer", scale)(t, n);
+}
+
 }  // namespace
 
 void register_contrib_cached_attention_ops(Registry& r) {
@@ -217,6 +229,7 @@ void register_contrib_cached_attention_ops(Registry& r) {
   r.op(kMicrosoft, "GroupQueryAttention").since(1, group_query_attention);
   r.op(kMicrosoft, "MRotaryEmbedding").since(1, mrotary_embedding);
   r.op(kMicrosoft, "MultiHeadAttention").since(1, multi_head_attention);
+  r.op(kMicrosoft, "PackedSparseAttentionIndexer").since(1, packed_sparse_attention_indexer);
   r.op(kMicrosoft, "PagedAttention").since(1, all_paged_attention);
   r.op(kMicrosoft, "RotaryEmbedding").since(1, rotary_embedding);
   r.op(kMicrosoft, "SparseAttention").since(1, sparse_attention);

@@ -851,6 +851,11 @@ def compressed_windows(kv: Tensor, gate: Tensor, before: int, position_bias: Ten
                       angles_of(sin_cache, position), True)
 
 
+# How many tokens stay for the next windows: those of the last whole one, and what is behind it.
+def kept_for_windows(tokens: int, before: int, windows: int, ratio: int) -> int:
+    return tokens - before - windows * ratio + (ratio if windows > 0 else before)
+
+
 # Keys of [batch, rows, size] behind the first `length` ones of a past, which a buffer keeps in their places.
 def with_new_keys(past: Tensor, new: Tensor, length: Optional[int]) -> Tensor:
     if length is None:
@@ -930,7 +935,7 @@ def window_indexer(query: Tensor, key: Tensor, query_norm_weight: Tensor, key_no
     new = compressed_windows(kv, gates, before, position_bias, compress_ratio, key_norm_weight, epsilon, cos_cache,
                              sin_cache, done)
     present = with_new_keys(past_key, new.to(past_key.dtype), past_sequence_length)
-    rest = kv.size(1) - before - new.size(1) * compress_ratio + (compress_ratio if new.size(1) > 0 else before)
+    rest = kept_for_windows(kv.size(1), before, new.size(1), compress_ratio)
     buffer = torch.stack([torch.slice(kv, 1, kv.size(1) - rest), torch.slice(gates, 1, gates.size(1) - rest)])
     q = index_queries(query, query_norm_weight, epsilon, cos_cache, sin_cache, position_ids, True)
     factor = 1 / torch.sqrt(q.size(3)) if scale is None else scale
@@ -940,3 +945,158 @@ def window_indexer(query: Tensor, key: Tensor, query_norm_weight: Tensor, key_no
     ends = torch.flatten(whole_windows(position_ids, compress_ratio))
     selected, _ = selected_windows(scores, ends, index_topk)
     return torch.unflatten(selected, 0, [query.size(0), query.size(1)]), present, buffer
+
+
+# Of the tokens of sequences side by side: where each one's begin, how many it has behind it, and what is in its states.
+def states_of_sequences(cumulative_sequence_lengths: List[int], past_sequence_lengths: List[int],
+                        past_state_lengths: List[int], tokens: int, capacity: int,
+                        room: int) -> List[Tuple[int, int, int, int, int]]:
+    counts = counts_of_new(cumulative_sequence_lengths, past_sequence_lengths, tokens)
+    assert len(past_state_lengths) == 2 * len(counts), "past_state_lengths must be of [batch, 2]"
+    states: List[Tuple[int, int, int, int, int]] = []
+    for i in range(len(counts)):
+        entries, pending = past_state_lengths[2 * i], past_state_lengths[2 * i + 1]
+        assert 0 <= entries and entries <= capacity, "past_state_lengths counts more entries than there are"
+        assert 0 <= pending and pending < room, "past_state_lengths counts more tokens than the buffer takes"
+        states.append((cumulative_sequence_lengths[i], counts[i], past_sequence_lengths[i], entries, pending))
+    return states
+
+
+def of_sequence(table: Tensor, i: int) -> Tensor:
+    return table if table.dim() == 2 else torch.slice(table, 0, i, i + 1)
+
+
+# Rows that replace those of a state from `start` on.
+def with_state(state: Tensor, rows: Tensor, start: int) -> Tensor:
+    assert state.dim() == 2 and state.size(1) == rows.size(1), "a state of shape {} does not take rows of {}".format(
+        state.size(), rows.size())
+    assert start + rows.size(0) <= state.size(0), "a state is smaller than its lengths tell"
+    return torch.slice_scatter(state, rows.to(state.dtype), 0, start, start + rows.size(0))
+
+
+def stacked(rows: List[Tensor], otherwise: Tensor) -> Tensor:
+    return otherwise if len(rows) == 0 else torch.stack(rows)
+
+
+# A sequence whose new entries do not fit into its state selects nothing, and leaves all states as they are.
+def packed_token_indexer(
+    query: Tensor, key: Optional[Tensor], query_norm_weight: Tensor, key_norm_weight: Tensor, cos_cache: Tensor,
+    sin_cache: Tensor, cumulative_sequence_lengths: List[int], past_sequence_lengths: List[int],
+    past_key_state: Tensor, past_kv_buffer: Tensor, past_state_lengths: List[int],
+    state_update_capture_count: Optional[List[int]], state_update_active: Optional[int], compress_ratio: int,
+    token_budget: int, state_capacity: int, state_update_capacity: int, scale: Optional[float], epsilon: float
+) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    size, ratio, device = query_norm_weight.size(0), compress_ratio, query.device
+    new_query, new_key = query_and_key(torch.unsqueeze(query, 0), unsqueezed(key), size)
+    assert past_key_state.size(1) == state_capacity, "past_key_state must have state_capacity entries"
+    factor = 1 / torch.sqrt(size) if scale is None else scale
+    selected = [torch.zeros([0, token_budget + ratio - 1], dtype=torch.int32, device=device)]
+    counts = [torch.zeros([0], dtype=torch.int32, device=device)]
+    key_states: List[Tensor] = []
+    buffers: List[Tensor] = []
+    updates: List[Tensor] = []
+    lengths: List[int] = []
+    states = states_of_sequences(cumulative_sequence_lengths, past_sequence_lengths, past_state_lengths,
+                                 new_key.size(1), state_capacity, ratio)
+    for i, (start, count, past, entries, pending) in enumerate(states):
+        assert entries == past // ratio and pending == past % ratio, "past_state_lengths do not fit the past's tokens"
+        key_state, buffer = torch.select(past_key_state, 0, i), torch.select(past_kv_buffer, 0, i)
+        update = torch.zeros([state_update_capacity, size], dtype=query.dtype, device=device)
+        rows = torch.cat([torch.slice(buffer, 0, 0, pending), torch.slice(new_key[0], 0, start, start + count)])
+        blocks = rows.size(0) // ratio
+        if entries + blocks > state_capacity:
+            selected.append(torch.full([count, token_budget + ratio - 1], -1, dtype=torch.int32, device=device))
+            counts.append(torch.zeros([count], dtype=torch.int32, device=device))
+            lengths += [entries, pending]
+        else:
+            cos, sin = of_sequence(cos_cache, i), of_sequence(sin_cache, i)
+            whole = torch.unflatten(torch.slice(rows, 0, 0, blocks * ratio), 0, [blocks, ratio])
+            first = torch.unsqueeze((torch.arange(blocks, device=device) + entries) * ratio, 0)
+            new = index_keys(torch.unsqueeze(whole, 0), key_norm_weight, epsilon, cos, sin, first)[0].to(query.dtype)
+            key_state = with_state(key_state, new, entries)
+            buffer = with_state(buffer, torch.slice(rows, 0, blocks * ratio), 0)
+            lengths += [entries + blocks, rows.size(0) - blocks * ratio]
+
+            position = torch.unsqueeze(torch.arange(count, device=device) + past, 0)
+            q = index_queries(torch.slice(new_query, 1, start, start + count), query_norm_weight, epsilon, cos, sin,
+                              position, False)
+            keys = torch.slice(key_state, 0, 0, entries + blocks).to(torch.float32)
+            scores = index_scores(q, torch.unsqueeze(torch.unsqueeze(keys, 0), 0), None, factor)[0]
+            tokens = torch.expand(torch.arange(past + count, device=device), [count, past + count])
+            chosen, number = selected_tokens(scores, tokens, position[0] + 1, ratio, token_budget)
+            selected.append(chosen)
+            counts.append(number)
+            # What each of the first tokens has done: a block that it made whole, or itself in the buffer.
+            if state_update_capture_count is not None and (state_update_active is None or state_update_active != 0):
+                captured = max(min(min(state_update_capture_count[i], count), state_update_capacity), 0)
+                token = torch.arange(captured, device=device) + pending
+                done = torch.unsqueeze(torch.remainder(token + 1, ratio) == 0, 1)
+                made = torch.cat([new, torch.zeros([1, size], dtype=new.dtype, device=device)])
+                block = torch.clamp_max(torch.div(token, ratio, rounding_mode="floor"), blocks)
+                update = with_state(update, torch.where(done, made[block], rows[token]), 0)
+        key_states.append(key_state)
+        buffers.append(buffer)
+        updates.append(update)
+    present_state_lengths = torch.reshape(torch.tensor(lengths, dtype=torch.int32, device=device), [-1, 2])
+    nothing = torch.zeros([0, state_update_capacity, size], dtype=query.dtype, device=device)
+    buffer = stacked(buffers, past_kv_buffer)
+    return (torch.cat(selected), torch.cat(counts), stacked(key_states, past_key_state), buffer, buffer,
+            present_state_lengths, stacked(updates, nothing))
+
+
+def packed_window_indexer(
+    query: Tensor, key: Tensor, query_norm_weight: Tensor, key_norm_weight: Tensor, cos_cache: Tensor,
+    sin_cache: Tensor, cumulative_sequence_lengths: List[int], past_sequence_lengths: List[int], gate: Tensor,
+    position_bias: Tensor, head_weights: Tensor, position_ids: Tensor, past_key_state: Tensor,
+    past_kv_buffer: Tensor, past_gate_buffer: Tensor, past_state_lengths: List[int], compress_ratio: int,
+    index_topk: int, state_capacity: int, scale: Optional[float], head_weight_scale: Optional[float], epsilon: float
+) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    size, ratio, device = query_norm_weight.size(0), compress_ratio, query.device
+    assert past_key_state.size(1) == state_capacity, "past_key_state must have state_capacity entries"
+    factor = 1 / torch.sqrt(size) if scale is None else scale
+    factor = factor * (1 / torch.sqrt(query.size(1) // size) if head_weight_scale is None else head_weight_scale)
+    selected = [torch.zeros([0, index_topk], dtype=torch.int32, device=device)]
+    counts = [torch.zeros([0], dtype=torch.int32, device=device)]
+    key_states: List[Tensor] = []
+    kv_buffers: List[Tensor] = []
+    gate_buffers: List[Tensor] = []
+    lengths: List[int] = []
+    states = states_of_sequences(cumulative_sequence_lengths, past_sequence_lengths, past_state_lengths,
+                                 query.size(0), state_capacity, 2 * ratio)
+    for i, (start, count, past, entries, pending) in enumerate(states):
+        key_state, kv_buffer = torch.select(past_key_state, 0, i), torch.select(past_kv_buffer, 0, i)
+        gate_buffer = torch.select(past_gate_buffer, 0, i)
+        kv = torch.cat([torch.slice(kv_buffer, 0, 0, pending), torch.slice(key, 0, start, start + count)])
+        gates = torch.cat([torch.slice(gate_buffer, 0, 0, pending), torch.slice(gate, 0, start, start + count)])
+        before = ratio if pending >= ratio else 0
+        windows = (kv.size(0) - before) // ratio
+        if entries + windows > state_capacity:
+            selected.append(torch.full([count, index_topk], -1, dtype=torch.int32, device=device))
+            counts.append(torch.zeros([count], dtype=torch.int32, device=device))
+            lengths += [entries, pending]
+        else:
+            cos, sin = of_sequence(cos_cache, i), of_sequence(sin_cache, i)
+            new = compressed_windows(torch.unsqueeze(kv, 0), torch.unsqueeze(gates, 0), before, position_bias, ratio,
+                                     key_norm_weight, epsilon, cos, sin, entries)[0]
+            key_state = with_state(key_state, new, entries)
+            rest = kept_for_windows(kv.size(0), before, windows, ratio)
+            kv_buffer = with_state(kv_buffer, torch.slice(kv, 0, kv.size(0) - rest), 0)
+            gate_buffer = with_state(gate_buffer, torch.slice(gates, 0, kv.size(0) - rest), 0)
+            lengths += [entries + windows, rest]
+
+            position = torch.unsqueeze(torch.slice(position_ids, 0, start, start + count), 0)
+            q = index_queries(torch.unsqueeze(torch.slice(query, 0, start, start + count), 0), query_norm_weight,
+                              epsilon, cos, sin, position, True)
+            keys = torch.slice(key_state, 0, 0, entries + windows).to(torch.float32)
+            weights = torch.unsqueeze(torch.slice(head_weights, 0, start, start + count), 0)
+            scores = index_scores(q, torch.unsqueeze(torch.unsqueeze(keys, 0), 0), weights, factor)[0]
+            chosen, number = selected_windows(scores, whole_windows(position[0], ratio), index_topk)
+            selected.append(chosen)
+            counts.append(number)
+        key_states.append(key_state)
+        kv_buffers.append(kv_buffer)
+        gate_buffers.append(gate_buffer)
+    present_state_lengths = torch.reshape(torch.tensor(lengths, dtype=torch.int32, device=device), [-1, 2])
+    key_state = stacked(key_states, past_key_state)
+    return (torch.cat(selected), torch.cat(counts), key_state, stacked(kv_buffers, past_kv_buffer),
+            stacked(gate_buffers, past_gate_buffer), present_state_lengths, key_state)

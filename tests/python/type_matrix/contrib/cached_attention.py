@@ -1076,6 +1076,220 @@ INDEXER_ROWS = [
     ),
 ]
 
+# --- PackedSparseAttentionIndexer ---
+
+PACKED_LENGTHS = [int32(0, 4, 4, 7), int32(5, 3, 1)]  # of three sequences, of which one has no new token
+PACKED_QUERY, PACKED_KEY, STATE = waves(7, 16, scale=2.0), waves(7, 8)[::-1].copy(), waves(3, 5, 8, scale=1.5)
+TOKEN_BUFFER, TOKEN_STATES = waves(3, 3, 8, scale=1.2), int32(2, 1, 1, 1, 0, 1).reshape(3, 2)
+OF_THREE = [np.stack([x, x[::-1], x * 0.5]) for x in INDEX_ANGLES]
+
+
+def packed_tokens(ratio: int, budget: int, scale: float = 8**-0.5, epsilon: float = 1e-6, active: bool = True):
+    """For each sequence, whose blocks keep the type of the states."""
+
+    def function(case: Any) -> list[Any]:
+        g, dtype = named_inputs(case), case.inputs[0].dtype
+        q, k = (g["query"], g["key"]) if "key" in g else np.split(g["query"], [-8], 1)
+        state, buffer, lengths = (g[name].copy() for name in ("past_key_state", "past_kv_buffer", "past_state_lengths"))
+        captured = g.get("state_update_capture_count", np.zeros(3, int))
+        update = np.zeros((3, 4 if "state_update_capture_count" in g else 0, 8))
+        rows = []
+        for b in range(3):
+            start, end = g["cumulative_sequence_lengths"][b : b + 2]
+            past, (entries, pending) = int(g["past_sequence_lengths"][b]), lengths[b]
+            own = np.concatenate([buffer[b, :pending], k[start:end]])
+            new = len(own) // ratio
+            if entries + new > state.shape[1]:
+                rows += [[] for _ in range(start, end)]
+                continue
+            cos, sin = (g[name] if g[name].ndim == 2 else g[name][b] for name in ("cos_cache", "sin_cache"))
+            for i in range(new):
+                at = min((entries + i) * ratio, len(cos) - 1)
+                pooled = rms(own[i * ratio : (i + 1) * ratio].mean(0), g["key_norm_weight"], epsilon)
+                state[b, entries + i] = turned_first(pooled, cos[at], sin[at]).astype(dtype)
+            for i in range(min(captured[b], end - start, update.shape[1]) if active else 0):
+                whole = (pending + i + 1) % ratio == 0
+                update[b, i] = state[b, entries + (pending + i) // ratio] if whole else k[start + i]
+            lengths[b] = entries + new, len(own) - new * ratio
+            buffer[b, : len(own) - new * ratio] = own[new * ratio :]
+            for t in range(start, end):
+                at = past + t - start
+                query = turned_first(rms(q[t].reshape(-1, 8), g["query_norm_weight"], epsilon), cos[at], sin[at])
+                blocks = (at + 1) // ratio
+                scores = [np.maximum(query @ state[b, i], 0).sum() * scale for i in range(blocks)]
+                best = [j for i in ranked(scores, budget // ratio) for j in range(i * ratio, (i + 1) * ratio)]
+                rows.append(best + list(range(blocks * ratio, at + 1)))
+        counts = np.array([len(row) for row in rows], np.int32)
+        return [filled(rows, budget + ratio - 1), counts, state, buffer, lengths, *([update] if update.size else [])]
+
+    return function
+
+
+def packed_windows(ratio: int, count: int, scale: float = 8**-0.5 * 2**-0.5, epsilon: float = 1e-6):
+    def function(case: Any) -> list[Any]:
+        g, dtype = named_inputs(case), case.inputs[0].dtype
+        state, lengths = g["past_key_state"].copy(), g["past_state_lengths"].copy()
+        buffers = [g["past_kv_buffer"].copy(), g["past_gate_buffer"].copy()]
+        rows = []
+        for b in range(3):
+            start, end = g["cumulative_sequence_lengths"][b : b + 2]
+            entries, pending = lengths[b]
+            own = [
+                np.concatenate([x[b, :pending], y[start:end]])
+                for x, y in zip(buffers, (g["key"], g["gate"]), strict=True)
+            ]
+            before = ratio if pending >= ratio else 0
+            new = (len(own[0]) - before) // ratio
+            if entries + new > state.shape[1]:
+                rows += [[] for _ in range(start, end)]
+                continue
+            angles = [g[name] if g[name].ndim == 2 else g[name][b] for name in ("cos_cache", "sin_cache")]
+            windows = compressed(
+                *own, before, g["position_bias"], ratio, g["key_norm_weight"], angles, entries, epsilon
+            )
+            state[b, entries : entries + new] = windows.astype(dtype)
+            rest = (len(own[0]) - before) % ratio + (ratio if new else before)
+            for x, y in zip(buffers, own, strict=True):
+                x[b, :rest] = y[len(y) - rest :]
+            lengths[b] = entries + new, rest
+            for t in range(start, end):
+                query, weights, at = g["query"][t].reshape(-1, 8), g["head_weights"][t], int(g["position_ids"][t])
+                keys = state[b, : entries + new]
+                rows.append(
+                    chosen_windows(
+                        query, keys, weights, at, angles, g["query_norm_weight"], ratio, count, scale, epsilon
+                    )
+                )
+        return [filled(rows, count), np.array([len(row) for row in rows], np.int32), state, *buffers, lengths]
+
+    return function
+
+
+def packed_row(inputs: list[Any], outputs: list[str], policy_mode: str, meaning: Any, **attributes: Any):
+    op, first, last, template, only = microsoft(
+        "PackedSparseAttentionIndexer", inputs, policy_mode=policy_mode, meaning=meaning, **attributes
+    )
+    template.outputs = outputs
+    return op, first, last, template, only
+
+
+OF_TOKENS = ["selected", "counts", "state", "buffer", "", "lengths"]
+OF_WINDOWS = ["selected", "counts", "state", "buffer", "gates", "lengths"]
+WINDOW_STATES = [waves(3, 5, 16, scale=0.7), waves(3, 5, 16, scale=1.1), int32(2, 4, 1, 1, 5, 2).reshape(3, 2)]
+PACKED_WINDOWS = [waves(7, 16, scale=1.5), waves(3, 16), waves(7, 2) + 0.3, ints(5, 6, 7, 8, 9, 10, 11)]
+
+# no kernel for the CPU
+PACKED_INDEXER_ROWS = [
+    packed_row(
+        [
+            PACKED_QUERY,
+            PACKED_KEY,
+            *INDEX_WEIGHTS,
+            *INDEX_ANGLES,
+            *PACKED_LENGTHS,
+            *[None] * 4,
+            STATE,
+            TOKEN_BUFFER,
+            None,
+            TOKEN_STATES,
+        ],
+        OF_TOKENS,
+        "qsa",
+        packed_tokens(2, 4),
+        compress_ratio=2,
+        token_budget=4,
+        state_capacity=5,
+    ),
+    # with what the first tokens do to the states; the first sequence's do not fit
+    packed_row(
+        [
+            np.concatenate([PACKED_QUERY, PACKED_KEY], 1),
+            None,
+            *INDEX_WEIGHTS,
+            *OF_THREE,
+            *PACKED_LENGTHS,
+            *[None] * 4,
+            STATE[:, :3].copy(),
+            TOKEN_BUFFER,
+            None,
+            TOKEN_STATES,
+            int32(2, 3, 9),
+            int32(1),
+        ],
+        [*OF_TOKENS, "update"],
+        "qsa",
+        packed_tokens(2, 2, 0.5, 0.25),
+        compress_ratio=2,
+        token_budget=2,
+        state_capacity=3,
+        scale=0.5,
+        epsilon=0.25,
+        state_update_capacity=4,
+    ),
+    packed_row(
+        [
+            PACKED_QUERY,
+            PACKED_KEY,
+            *INDEX_WEIGHTS,
+            *INDEX_ANGLES,
+            *PACKED_LENGTHS,
+            *[None] * 4,
+            STATE,
+            TOKEN_BUFFER,
+            None,
+            TOKEN_STATES,
+            int32(2, 3, 9),
+            int32(0),
+        ],
+        [*OF_TOKENS, "update"],
+        "qsa",
+        packed_tokens(2, 4, active=False),
+        compress_ratio=2,
+        token_budget=4,
+        state_capacity=5,
+        state_update_capacity=4,
+    ),
+    packed_row(
+        [
+            PACKED_QUERY,
+            waves(7, 16)[::-1].copy(),
+            *INDEX_WEIGHTS,
+            *INDEX_ANGLES,
+            *PACKED_LENGTHS,
+            *PACKED_WINDOWS,
+            waves(3, 6, 8, scale=1.5),
+            *WINDOW_STATES,
+        ],
+        OF_WINDOWS,
+        "csa",
+        packed_windows(3, 2),
+        compress_ratio=3,
+        index_topk=2,
+        state_capacity=6,
+    ),
+    packed_row(
+        [
+            PACKED_QUERY,
+            waves(7, 16)[::-1].copy(),
+            *INDEX_WEIGHTS,
+            *OF_THREE,
+            *PACKED_LENGTHS,
+            *PACKED_WINDOWS,
+            waves(3, 5, 8, scale=1.5),
+            *WINDOW_STATES,
+        ],
+        OF_WINDOWS,
+        "csa",
+        packed_windows(3, 4, 0.25, 0.25),
+        compress_ratio=3,
+        index_topk=4,
+        state_capacity=5,
+        scale=0.5,
+        head_weight_scale=0.5,
+        epsilon=0.25,
+    ),
+]
+
 CACHED_ATTENTION_ROWS: list[Any] = [
     *ROTARY_ROWS,
     *GROUP_QUERY_ROWS,
@@ -1088,4 +1302,5 @@ CACHED_ATTENTION_ROWS: list[Any] = [
     *PAGED_ROWS,
     *SPARSE_PAGED_ROWS,
     *INDEXER_ROWS,
+    *PACKED_INDEXER_ROWS,
 ]
