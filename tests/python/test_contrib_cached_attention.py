@@ -166,8 +166,8 @@ LAYOUT = [int32([0, 1, 3]), int32([0, 0, 1])]
 SPARSE_PAST = [numbers(2, 1, 8, SIZE), numbers(2, 1, 8, SIZE)]
 
 
-def sparse(inputs: list[Any]):
-    return "SparseAttention", inputs, {**HEADS, "sparse_block_size": 4}
+def sparse(inputs: list[Any], sparse_block_size: int = 4):
+    return "SparseAttention", inputs, {**HEADS, "sparse_block_size": sparse_block_size}
 
 
 PAGED = [*(x.astype(np.float16) for x in (numbers(3, 2 * SIZE), numbers(3, SIZE), numbers(3, SIZE)))]
@@ -301,6 +301,18 @@ OTHERS = {
     "sparse: rows that are not there": (
         *sparse([*STEP, *SPARSE_PAST, int32([0, 1]), int32([0]), int32(7), int32(7, 3)]),
         "out of bounds",
+    ),
+    "sparse: blocks of no rows": (
+        *sparse([*STEP, *SPARSE_PAST, *LAYOUT, int32(4), int32(4, 3)], 0),
+        "must be positive",
+    ),
+    "paged: a rotation before the heads": (
+        *paged(
+            [*PAGED, *BLOCKS, int32(0, 3), int32(0), int32([1]), *(x.astype(np.float16) for x in CACHES)],
+            do_rotary=1,
+            rotary_offset=-8,
+        ),
+        "must not be negative",
     ),
     "paged: a block that is not there": (*paged([*PAGED, *BLOCKS, int32(0, 3), int32(0), int32([3])]), "out of"),
     "paged: a slot that is not there": (

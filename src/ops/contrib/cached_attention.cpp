@@ -41,7 +41,12 @@ Values group_query_attention(Translator& t, const NodeView& n) {
   if (is_quantized && (bits == 4) != (cache == ElementType::Uint8))
     n.fail("a cache of 4 bits, and only that, is of uint8");
   const std::string coding = bits == 4 ? "offset" : std::string(info(cache).name);
+  const Values heads = t.call_all(
+      "heads_of_group", {n.tensor(0), n.tensor(1), n.tensor(2), n.attr_int("num_heads"), n.attr_int("kv_num_heads")});
   Values outputs = script("group_query_attention", {
+                                                       kw("q", heads[0]),
+                                                       kw("k", heads[1]),
+                                                       kw("v", heads[2]),
                                                        flag(n, "do_rotary"),
                                                        flag(n, "rotary_interleaved"),
                                                        kw("scale", given_scale(n)),
@@ -61,13 +66,21 @@ double mask_filter_value(const NodeView& n) {
   return n.has_attribute("mask_filter_value") ? n.attr_float("mask_filter_value") : -10000;
 }
 
-Values multi_head_attention(Translator& t, const NodeView& n) {
+// Of query, key and value in any of their forms.
+Values multi_head_attention(Translator& t, const NodeView& n, std::vector<Arg> fixed) {
+  const Values parts = t.call_all("unpacked", {n.tensor(0), n.tensor(1), n.tensor(2)});
+  fixed.push_back(kw("q", parts[0]));
+  fixed.push_back(kw("k", parts[1]));
+  fixed.push_back(kw("v", parts[2]));
+  fixed.push_back(kw("scale", given_scale(n)));
+  fixed.push_back(kw("mask_filter_value", mask_filter_value(n)));
+  fixed.push_back(kw("fused", !n.wants(3)));
+  return script("multi_head_attention", std::move(fixed))(t, n);
+}
+
+Values full_multi_head_attention(Translator& t, const NodeView& n) {
   if (n.has(6) != n.has(7)) n.fail("past_key and past_value come together");
-  return script("multi_head_attention", {
-                                            kw("scale", given_scale(n)),
-                                            kw("mask_filter_value", mask_filter_value(n)),
-                                            kw("fused", !n.wants(3)),
-                                        })(t, n);
+  return multi_head_attention(t, n, {});
 }
 
 // One step of MultiHeadAttention. How wide beams are is seen from cache_indirection. The kernel for the CPU takes keys
@@ -77,14 +90,12 @@ Values decoder_masked_multi_head_attention(Translator& t, const NodeView& n) {
   const bool is_shared = int_or_zero(n, "past_present_share_buffer") != 0;
   if (is_shared && n.has(5) && !n.has(7)) n.fail("a shared buffer needs past_sequence_length");
   const auto past_sequence_length = is_shared && n.has(5) ? Arg(n.integer(7)) : Arg(none);
-  return script("multi_head_attention", {
-                                            kw("key_padding_mask", n.tensor(3)),
-                                            kw("past_sequence_length", past_sequence_length),
-                                            kw("unidirectional", false),
-                                            kw("scale", given_scale(n)),
-                                            kw("mask_filter_value", mask_filter_value(n)),
-                                            kw("fused", !n.wants(3)),
-                                        })(t, n);
+  return multi_head_attention(t, n,
+                              {
+                                  kw("key_padding_mask", n.tensor(3)),
+                                  kw("past_sequence_length", past_sequence_length),
+                                  kw("unidirectional", false),
+                              });
 }
 
 Values mrotary_embedding(Translator& t, const NodeView& n) {
@@ -228,7 +239,7 @@ void register_contrib_cached_attention_ops(Registry& r) {
   r.op(kMicrosoft, "GemmaRotaryEmbedding").since(1, script("gemma_rotary_embedding"));
   r.op(kMicrosoft, "GroupQueryAttention").since(1, group_query_attention);
   r.op(kMicrosoft, "MRotaryEmbedding").since(1, mrotary_embedding);
-  r.op(kMicrosoft, "MultiHeadAttention").since(1, multi_head_attention);
+  r.op(kMicrosoft, "MultiHeadAttention").since(1, full_multi_head_attention);
   r.op(kMicrosoft, "PackedSparseAttentionIndexer").since(1, packed_sparse_attention_indexer);
   r.op(kMicrosoft, "PagedAttention").since(1, all_paged_attention);
   r.op(kMicrosoft, "RotaryEmbedding").since(1, rotary_embedding);

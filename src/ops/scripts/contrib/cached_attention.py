@@ -214,21 +214,22 @@ def positions_of_queries(position_ids: Optional[Tensor], starts: List[int], quer
     return position_ids
 
 
-# Where `fused`, by ATen's scaled_dot_product_attention.
+# Of heads of queries, keys and values; where `fused`, by ATen's scaled_dot_product_attention.
 def group_query_attention(
-    query: Tensor, key: Optional[Tensor], value: Optional[Tensor], past_key: Optional[Tensor],
-    past_value: Optional[Tensor], seqlens_k: List[int], total_sequence_length: int, cos_cache: Optional[Tensor],
-    sin_cache: Optional[Tensor], position_ids: Optional[Tensor], attention_bias: Optional[Tensor],
-    head_sink: Optional[Tensor], k_scale: Optional[Tensor], v_scale: Optional[Tensor], q_norm_weight: Optional[Tensor],
+    q: Tensor, k: Tensor, v: Tensor, past_key: Optional[Tensor], past_value: Optional[Tensor], seqlens_k: List[int],
+    total_sequence_length: int, cos_cache: Optional[Tensor], sin_cache: Optional[Tensor],
+    position_ids: Optional[Tensor], attention_bias: Optional[Tensor], head_sink: Optional[Tensor],
+    k_scale: Optional[Tensor], v_scale: Optional[Tensor], q_norm_weight: Optional[Tensor],
     k_norm_weight: Optional[Tensor], num_heads: int, kv_num_heads: int, causal: bool, do_rotary: bool,
     rotary_interleaved: bool, local_window_size: int, sliding_window_cache: bool, scale: Optional[float],
     softcap: float, smooth_softmax: bool, qk_output: int, qk_norm_epsilon: float, k_quant_type: str,
     v_quant_type: str, coding: str, cache_dtype: int, fused: bool
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-    q, k, v = heads_of_group(query, key, value, num_heads, kv_num_heads)
     assert k.size(2) == q.size(2) or k.size(2) == 0, "query and key must have as many rows, or key none"
     assert len(seqlens_k) == q.size(0), "seqlens_k must have a number for each sequence of the batch"
-    q, k = rms_norm_of_heads(q, q_norm_weight, qk_norm_epsilon), rms_norm_of_heads(k, k_norm_weight, qk_norm_epsilon)
+    if q_norm_weight is not None and k_norm_weight is not None:
+        q = rms_norm_of_heads(q, q_norm_weight, qk_norm_epsilon)
+        k = rms_norm_of_heads(k, k_norm_weight, qk_norm_epsilon)
 
     # A prompt starts anew, whatever the past holds. Without new keys a step looks into the past alone.
     queries = q.size(2)
@@ -237,9 +238,10 @@ def group_query_attention(
     starts = [(0 if is_prompt else length - queries) for length in lengths]
     buffer = 0 if past_key is None else past_key.size(2)
     capacity = max(total_sequence_length, buffer)
+    most = capacity if past_key is None else buffer
     for start, length in zip(starts, lengths):
         assert start >= 0 and length >= 1, "seqlens_k counts fewer keys than there are queries"
-        assert sliding_window_cache or (length <= capacity and (past_key is None or start <= buffer)), (
+        assert sliding_window_cache or (length <= capacity and start <= most), (
             "seqlens_k counts more keys than past_key and total_sequence_length have")
 
     if do_rotary:
@@ -268,8 +270,7 @@ def group_query_attention(
     key_scale = scale_of_rows(k_scale, k_quant_type, kv_num_heads)
     value_scale = scale_of_rows(v_scale, v_quant_type, kv_num_heads)
     cached_key = with_kept_past(past_key, quantized_rows(k, key_scale, coding, cache_dtype), kept, capacity)
-    cached_value = with_kept_past(past_value, quantized_rows(v, value_scale, coding, cache_dtype), kept,
-                                  capacity)
+    cached_value = with_kept_past(past_value, quantized_rows(v, value_scale, coding, cache_dtype), kept, capacity)
 
     keys = max(ends) if len(ends) > 0 else 0
     size = q.size(3)
@@ -366,12 +367,11 @@ def with_rows_at(past: Tensor, new: Tensor, start: int) -> Tensor:
 # Where `fused`, by ATen's scaled_dot_product_attention. Where they share a buffer, `past_sequence_length` tells how
 # many rows of the past there are, and the present has them and the new ones in the same places.
 def multi_head_attention(
-    query: Tensor, key: Optional[Tensor], value: Optional[Tensor], bias: Optional[Tensor],
-    key_padding_mask: Optional[Tensor], attention_bias: Optional[Tensor], past_key: Optional[Tensor],
-    past_value: Optional[Tensor], past_sequence_length: Optional[int], cache_indirection: Optional[Tensor],
-    num_heads: int, unidirectional: bool, scale: Optional[float], mask_filter_value: float, fused: bool
+    q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], key_padding_mask: Optional[Tensor],
+    attention_bias: Optional[Tensor], past_key: Optional[Tensor], past_value: Optional[Tensor],
+    past_sequence_length: Optional[int], cache_indirection: Optional[Tensor], num_heads: int, unidirectional: bool,
+    scale: Optional[float], mask_filter_value: float, fused: bool
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-    q, k, v = unpacked(query, key, value)
     width = q.size(-1)
     q = biased_heads(q, bias, 0, num_heads)
     k = present_key = biased_heads(k, bias, width, num_heads)
@@ -484,6 +484,7 @@ def sparse_attention(
 ) -> Tuple[Tensor, Tensor, Tensor]:
     q, k, v = heads_of_group(query, key, value, num_heads, kv_num_heads)
     queries, lengths = q.size(2), key_total_sequence_lengths
+    assert sparse_block_size > 0, "sparse_block_size must be positive"
     assert len(lengths) == q.size(0), "key_total_sequence_lengths must have a number for each sequence of the batch"
     is_prompt = queries == total_sequence_length
     starts = [(0 if is_prompt else length - queries) for length in lengths]
@@ -590,6 +591,7 @@ def unsqueezed(x: Optional[Tensor]) -> Optional[Tensor]:
 # Rotates the elements from `offset` on.
 def rotated_from(x: Tensor, offset: int, positions: Tensor, cos_cache: Tensor, sin_cache: Tensor,
                  interleaved: bool) -> Tensor:
+    assert offset >= 0, "rotary_offset must not be negative"
     if offset == 0:
         return rotated(x, positions, cos_cache, sin_cache, interleaved)
     turned = rotated(torch.slice(x, 3, offset), positions, cos_cache, sin_cache, interleaved)
