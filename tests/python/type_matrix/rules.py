@@ -48,6 +48,11 @@ FOLLOWS = {
     "BitCast": ("T1", "T2", lambda one, other: bits(one) == bits(other)),
     "CategoryMapper": ("T1", "T2", lambda one, other: one != other),
     "DictVectorizer": ("T1", "T2", lambda one, other: element(one) == element(other)),
+    "DecoderMaskedMultiHeadAttention": ("T", "QK", lambda one, other: one == other),
+    "GroupQueryAttention": ("T", "T_CACHE", lambda one, other: one == other or bits(other) == 8),
+    "PagedAttention": ("T", "T_CACHE", lambda one, other: one == other or bits(other) == 8),
+    "SparsePagedAttention": ("T", "T_CACHE", lambda one, other: one == other or bits(other) == 8),
+    "MultiHeadAttention": ("T", "QK", lambda one, other: one == other),
     ("LabelEncoder", 1): ("T1", "T2", lambda one, other: one != other),
 }
 
