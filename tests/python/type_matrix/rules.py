@@ -19,6 +19,7 @@ DECIDES = {
     ("Cast", "T2"): "to",
     ("DequantizeLinear", "T3"): "output_dtype",
     ("EyeLike", "T2"): "dtype",
+    ("GemmFloat8", "TR"): "dtype",
     ("HammingWindow", "T2"): "output_datatype",
     ("HannWindow", "T2"): "output_datatype",
     ("LayerNormalization", "U"): "stash_type",
