@@ -92,6 +92,10 @@ NodeView with_inputs(Translator& t, const NodeView& n, Values inputs) {
 Values standard(Translator& t, const NodeView& n, const std::string& op, Values inputs, int64_t opset) {
   onnx::NodeProto node = n.proto();
   node.set_op_type(op);
+  node.clear_attribute();
+  for (const AttributeSchema& attribute : n.schema()->attributes) {
+    if (const auto* const value = n.attribute(attribute.name)) *node.add_attribute() = *value;
+  }
   return standard_node(t, n, node, std::move(inputs), opset);
 }
 
@@ -107,24 +111,30 @@ Value activated(Translator& t, const NodeView& n, const Value& y) {
   return standard_node(t, n, activation_node(n, activation), {y}, opset).front().as(y.type);
 }
 
-Value channels_first(Translator& t, const Value& x) {
-  const Value order = t.call("channels_first_order", {t.call("aten::dim", {x})});
-  return t.call("aten::permute", {x, order}).as(x.type);
+Values fused_conv(Translator& t, const NodeView& n) {
+  Value y = standard(t, n, "Conv", {n.input(0), n.input(1), n.input(2)})[0].as(n.element(0));
+  if (n.has(3)) y = t.call("aten::add", {y, n.tensor(3)}).as(n.element(0));
+  return {activated(t, n, y)};
 }
 
-Value channels_last(Translator& t, const Value& x) {
-  const Value order = t.call("channels_last_order", {t.call("aten::dim", {x})});
-  return t.call("aten::permute", {x, order}).as(x.type);
+Layout channels_last() {
+  const auto permuted = [](const char* order) {
+    return [order](Translator& t, const Value& x) {
+      return t.call("aten::permute", {x, t.call(order, {t.call("aten::dim", {x})})});
+    };
+  };
+  return {permuted("channels_first_order"), permuted("channels_last_order")};
 }
 
-TranslateFunction with_channels_last(TranslateFunction translate, std::vector<size_t> images) {
-  return [translate = std::move(translate), images = std::move(images)](Translator& t, const NodeView& n) {
+TranslateFunction in_layout(Layout layout, TranslateFunction translate, std::vector<size_t> images) {
+  return [layout = std::move(layout), translate = std::move(translate), images = std::move(images)](Translator& t,
+                                                                                                    const NodeView& n) {
     Values inputs = n.inputs();
     for (const size_t i : images) {
-      if (n.has(i)) inputs[i] = channels_first(t, n.tensor(i));
+      if (n.has(i)) inputs[i] = layout.plain(t, n.tensor(i)).as(n.element(i));
     }
     Values outputs = translate(t, with_inputs(t, n, std::move(inputs)));
-    outputs[0] = channels_last(t, outputs[0].as(n.element(images[0])));
+    outputs[0] = layout.laid_out(t, outputs[0]).as(n.output_type(0));
     return outputs;
   };
 }

@@ -49,12 +49,6 @@ Values gemm_float8(Translator& t, const NodeView& n) {
 
 // --- Convolutions ---
 
-Values fused_conv(Translator& t, const NodeView& n) {
-  Value y = standard(t, n, "Conv", {n.input(0), n.input(1), n.input(2)})[0].as(n.element(0));
-  if (n.has(3)) y = t.call("aten::add", {y, n.tensor(3)}).as(n.element(0));
-  return {activated(t, n, y)};
-}
-
 Values conv_transpose_with_dynamic_pads(Translator& t, const NodeView& n) {
   const Value pads = n.has(2) ? t.call("dynamic_pads", {n.ints(2), t.call("aten::dim", {n.tensor(0)})}) : Value{};
   return conv_transpose(t, with_inputs(t, n, {n.input(0), n.input(1), n.input(3)}), pads);
@@ -87,9 +81,9 @@ void register_contrib_linear_ops(Registry& r) {
   r.op(kMicrosoft, "FusedMatMulActivation").since(1, fused_matmul);
   r.op(kMicrosoft, "GemmFloat8").since(1, gemm_float8);
   r.op(kMicrosoft, "MaxpoolWithMask").since(1, max_pool_with_mask);
-  r.op(kMicrosoft, "NhwcConv").since(1, with_channels_last(fused_conv, {0}));
-  r.op(kMicrosoft, "NhwcFusedConv").since(1, with_channels_last(fused_conv, {0, 3}));
-  r.op(kMicrosoft, "NhwcMaxPool").since(1, with_channels_last(max_pool, {0}));
+  r.op(kMicrosoft, "NhwcConv").since(1, in_layout(channels_last(), fused_conv));
+  r.op(kMicrosoft, "NhwcFusedConv").since(1, in_layout(channels_last(), fused_conv, {0, 3}));
+  r.op(kMicrosoft, "NhwcMaxPool").since(1, in_layout(channels_last(), max_pool));
   r.op(kMicrosoft, "TransposeMatMul").since(1, fused_matmul);
 }
 

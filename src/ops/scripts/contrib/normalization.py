@@ -21,8 +21,8 @@ def mask_index(input_ids: Tensor, mask: Optional[Tensor]) -> Tensor:
     return torch.sum(mask == 1, 1, dtype=torch.int32)
 
 
-def dequantized_by_one(x: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
-    zero = one_for_all(zero_point).to(torch.float32)
+def dequantized_by_one(x: Tensor, scale: Tensor, zero_point: Optional[Tensor]) -> Tensor:
+    zero = None if zero_point is None else one_for_all(zero_point).to(torch.float32)
     return dequantize_linear(x, one_for_all(scale), zero, torch.float32)
 
 
