@@ -87,8 +87,8 @@ def training(x: np.ndarray, scale: np.ndarray, b: np.ndarray, mean: np.ndarray, 
     return [y, *running, own_mean, own_var]
 
 
-def trained(count: int) -> Callable[[Any], list[Any]]:
-    return lambda case: training(*(np.asarray(x).astype(np.float64) for x in case.inputs))[:count]
+def trained(case: Any) -> list[Any]:
+    return training(*(np.asarray(x).astype(np.float64) for x in case.inputs))
 
 
 # --- 8 bits ---
@@ -223,7 +223,7 @@ LAYOUTS_ROWS = [
     last("BatchNormalization", [X, *MOMENTS], clip, epsilon=0.25, momentum=0.5),
     last("BatchNormalization", [X, *MOMENTS], relu, 7, 7, spatial=1),
     last("BatchNormalization", [X, *MOMENTS], None, 14, outputs=3, training_mode=1),
-    *[row(f"{NHWC}.BatchNormalization", [X, *MOMENTS], 7, 9, outputs, meaning=trained(outputs)) for outputs in (5,)],
+    row(f"{NHWC}.BatchNormalization", [X, *MOMENTS], 7, 9, 5, meaning=trained),
     last("Conv", [X, FILTERS]),
     last("Conv", [X, GROUPED, waves(6)], relu, group=2, **WINDOWS),
     last("Conv", [X, FILTERS], clip, auto_pad="SAME_UPPER"),
