@@ -66,10 +66,10 @@ namespace {
 
 // ConvTranspose: auto_pad and output_shape set the pads so that the output gets its size.
 Value conv_transpose_pads(Translator& t, const NodeView& n, const Convolution& c,
-                          const std::vector<int64_t>& output_padding) {
+                          const std::vector<int64_t>& output_padding, const Value& pads_input) {
   const std::string auto_pad = n.attr_string("auto_pad");
   if (!auto_pad.starts_with("SAME") && !n.has_attribute("output_shape")) {
-    return window_pads(t, n, c.x, c.kernel, c.strides, c.dilations);
+    return pads_input.absent() ? window_pads(t, n, c.x, c.kernel, c.strides, c.dilations) : pads_input;
   }
   const size_t given = n.has_attribute("output_shape") ? n.attr_ints("output_shape").size() : 0;
   if (given > 0 && given != c.strides.size() && given != c.strides.size() + 2)
@@ -90,11 +90,13 @@ std::optional<std::vector<int64_t>> end_paddings(const Convolution& c, const std
   return output_padding;
 }
 
-Values conv_transpose(Translator& t, const NodeView& n) {
+}  // namespace
+
+Values conv_transpose(Translator& t, const NodeView& n, const Value& pads_input) {
   const Convolution c = convolution(t, n);
   if (!c.fits_aten()) n.unsupported("over " + std::to_string(*c.rank) + " spatial dimensions");
   const std::vector<int64_t> output_padding = per_axis(n, "output_padding", c.rank.value_or(1), 0);
-  const Value pads = conv_transpose_pads(t, n, c, output_padding);
+  const Value pads = conv_transpose_pads(t, n, c, output_padding, pads_input);
   if (const auto known = t.known_ints(pads)) {
     if (const auto at_end = end_paddings(c, *known, output_padding)) {
       const std::vector<int64_t> padding(known->begin(), known->begin() + static_cast<ptrdiff_t>(known->size() / 2));
@@ -104,11 +106,11 @@ Values conv_transpose(Translator& t, const NodeView& n) {
   return {t.call("conv_transpose_padded", {c.x, c.w, c.b, c.strides, pads, output_padding, c.group, c.dilations})};
 }
 
-}  // namespace
-
 void register_conv_ops(Registry& r) {
   r.op("Conv").since(1, conv).reviewed_to(22);
-  r.op("ConvTranspose").since(1, conv_transpose).reviewed_to(22);
+  r.op("ConvTranspose")
+      .since(1, [](Translator& t, const NodeView& n) { return conv_transpose(t, n, {}); })
+      .reviewed_to(22);
   r.op("DeformConv").since(19, script("deform_conv")).reviewed_to(22);
   r.op("CausalConvWithState").since(27, script("causal_conv_with_state")).reviewed_to(27);
   r.op("Col2Im").since(18, script("col2im")).reviewed_to(18);

@@ -1,5 +1,7 @@
 // BatchNormalization, InstanceNormalization, GroupNormalization, LayerNormalization, RMSNormalization,
 // LpNormalization, MeanVarianceNormalization, LRN, Dropout.
+#include "ops/normalization.h"
+
 #include <algorithm>
 #include <optional>
 
@@ -106,47 +108,70 @@ Values group_norm_18(Translator& t, const NodeView& n) {
 Values group_norm_21(Translator& t, const NodeView& n) { return {group_norm(t, n, n.tensor(1), n.tensor(2))}; }
 
 // The shape that is normalized, where a scale is known to have exactly that one.
-std::optional<std::vector<int64_t>> shape_of_scale(Translator& t, const NodeView& n) {
-  const auto scale = t.known_shape(n.tensor(1));
-  if (!scale || (n.has(2) && t.known_shape(n.tensor(2)) != scale)) return {};
-  const int64_t axis = n.attr_int("axis");
-  if (const auto sizes = t.known_sizes(n.tensor(0))) {
+std::optional<std::vector<int64_t>> shape_of_scale(Translator& t, const Value& x, const Value& scale, const Value& b,
+                                                   int64_t axis) {
+  const auto shape = t.known_shape(scale);
+  if (!shape || (!b.absent() && t.known_shape(b) != shape)) return {};
+  if (const auto sizes = t.known_sizes(x)) {
     const auto rank = static_cast<int64_t>(sizes->size()), first = axis < 0 ? axis + rank : axis;
     if (first < 0 || first > rank) return {};  // the script says so
-    return std::ranges::equal(sizes->begin() + first, sizes->end(), scale->begin(), scale->end()) ? scale
+    return std::ranges::equal(sizes->begin() + first, sizes->end(), shape->begin(), shape->end()) ? shape
                                                                                                   : std::nullopt;
   }
   // With no 1 in it, its dimensions are those of x.
-  const bool exact = -axis == static_cast<int64_t>(scale->size()) && std::ranges::find(*scale, 1) == scale->end();
-  return exact ? scale : std::nullopt;
+  const bool exact = -axis == static_cast<int64_t>(shape->size()) && std::ranges::find(*shape, 1) == shape->end();
+  return exact ? shape : std::nullopt;
 }
 
-Values layer_norm(Translator& t, const NodeView& n) {
+}  // namespace
+
+Value layer_norm(Translator& t, const Value& x, const Value& scale, const Value& b, int64_t axis, double epsilon) {
+  if (const auto shape = shape_of_scale(t, x, scale, b, axis))
+    return t.call("aten::layer_norm", {x, *shape, scale, b, epsilon, false});
+  return t.call("layer_norm", {x, scale, b, axis, epsilon});
+}
+
+Values layer_norm_with_statistics(Translator& t, const Value& x, const Value& scale, const Value& b, int64_t axis,
+                                  double epsilon) {
+  const Values outputs = t.call_all("normalized", {x, axis, epsilon});
+  return {scaled(t, cast(t, outputs[0].as(x.type), scale.type.element), scale, b), outputs[1].as(x.type),
+          outputs[2].as(x.type)};
+}
+
+Value rms_norm(Translator& t, const Value& x, const Value& scale, int64_t axis, double epsilon) {
+  const auto shape = shape_of_scale(t, x, scale, {}, axis);
+  if (shape && x.type == scale.type) return t.call("aten::rms_norm", {x, *shape, scale, epsilon});
+  const Value y = t.call("rms_normalized", {x, axis, epsilon}).as(x.type);
+  return scaled(t, cast(t, y, scale.type.element), scale, {});
+}
+
+namespace {
+
+Values layer_norm_17(Translator& t, const NodeView& n) {
   const Value x = n.tensor(0), scale = n.tensor(1), b = n.tensor(2);
   const int64_t axis = n.attr_int("axis");
   const double epsilon = n.attr_float("epsilon");
-  if (n.wants(1) || n.wants(2) || stash_type(n) != Undefined) {
-    const ElementType stash = n.attr_element("stash_type");
-    Values outputs = t.call_all("normalized", {cast(t, x, stash), axis, epsilon});
-    return {scaled(t, cast(t, outputs[0].as(stash), x.type.element), scale, b), outputs[1].as(stash),
-            outputs[2].as(stash)};
-  }
-  if (const auto shape = shape_of_scale(t, n))
-    return {t.call("aten::layer_norm", {x, *shape, scale, b, epsilon, false})};
-  return {t.call("layer_norm", {x, scale, b, axis, epsilon})};
+  if (n.wants(1) || n.wants(2) || stash_type(n) != Undefined)
+    return layer_norm_with_statistics(t, cast(t, x, n.attr_element("stash_type")), scale, b, axis, epsilon);
+  return {layer_norm(t, x, scale, b, axis, epsilon)};
 }
 
-Values rms_norm(Translator& t, const NodeView& n) {
-  const Value x = n.tensor(0), scale = n.tensor(1);
+// LayerNormalization-1 is onnxruntime's: stash_type is the type of the statistics alone, and X may have another one
+// than the rest.
+Values layer_norm_1(Translator& t, const NodeView& n) {
+  const Value x = n.tensor(0), scale = n.tensor(1), b = n.tensor(2);
+  const int64_t axis = n.attr_int("axis");
   const double epsilon = n.attr_float("epsilon");
-  const ElementType type = x.type.element, stash = stash_type(n);
-  const auto shape = shape_of_scale(t, n);
-  if (shape && stash == Undefined && scale.type.element == type) {
-    return {t.call("aten::rms_norm", {x, *shape, scale, epsilon})};
-  }
-  const ElementType first_stage = stash == Undefined ? type : stash;
-  const Value y = t.call("rms_normalized", {cast(t, x, first_stage), n.attr_int("axis"), epsilon}).as(first_stage);
-  return {scaled(t, cast(t, y, scale.type.element), scale, {})};
+  if (!n.wants(1) && !n.wants(2) && x.type == scale.type) return {layer_norm(t, x, scale, b, axis, epsilon)};
+  const ElementType wide = x.type.element == Double ? Double : Float, stash = n.attr_element("stash_type");
+  const Values outputs = layer_norm_with_statistics(t, cast(t, x, wide), scale, b, axis, epsilon);
+  return {outputs[0], cast(t, outputs[1], stash), cast(t, outputs[2], stash)};
+}
+
+Values rms_norm_23(Translator& t, const NodeView& n) {
+  const ElementType stash = stash_type(n);
+  const Value x = cast(t, n.tensor(0), stash == Undefined ? n.element(0) : stash);
+  return {rms_norm(t, x, n.tensor(1), n.attr_int("axis"), n.attr_float("epsilon"))};
 }
 
 // --- Others ---
@@ -177,26 +202,36 @@ Values lrn(Translator& t, const NodeView& n) {
 
 // --- Dropout ---
 
-Values dropout(Translator& t, const NodeView& n, const Arg& ratio, const Arg& training, const Arg& seed) {
-  const ElementType type = n.element(0);
-  const Value x = cast(t, n.tensor(0), is_small_float(type) ? Float : type);
-  const Values outputs = t.call_all("dropout", {x, ratio, training, seed});
-  const ElementType mask = n.output_element(1);
-  return {cast(t, outputs[0].as(x.type), type), cast(t, outputs[1].as(Bool), mask == Undefined ? Bool : mask)};
+// The output and the mask, as bools.
+Values dropout(Translator& t, const Value& x, const Arg& ratio, const Arg& training, const Arg& seed) {
+  const ElementType type = x.type.element, wide = is_small_float(type) ? Float : type;
+  const Values outputs = t.call_all("dropout", {cast(t, x, wide), ratio, training, seed});
+  return {cast(t, outputs[0].as(wide), type), outputs[1].as(Bool)};
 }
 
-Values dropout_1(Translator& t, const NodeView& n) {
-  return dropout(t, n, n.attr_float("ratio"), n.attr_int("is_test") == 0, none);
+// Before 10, the mask has the type of the output.
+Values dropout_without_seed(Translator& t, const NodeView& n, bool training) {
+  Values outputs = dropout(t, n.tensor(0), n.attr_float("ratio"), training, none);
+  const ElementType mask = n.output_element(1);
+  return {outputs[0], mask == Undefined ? outputs[1] : cast(t, outputs[1], mask)};
 }
+
+Values dropout_1(Translator& t, const NodeView& n) { return dropout_without_seed(t, n, n.attr_int("is_test") == 0); }
 
 // Inference only.
-Values dropout_7(Translator& t, const NodeView& n) { return dropout(t, n, n.attr_float("ratio"), false, none); }
+Values dropout_7(Translator& t, const NodeView& n) { return dropout_without_seed(t, n, false); }
 
-Values dropout_12(Translator& t, const NodeView& n) {
-  const Arg ratio = n.has(1) ? Arg(n.number(1)) : Arg(0.5);
-  const Arg training = n.has(2) ? Arg(n.boolean(2)) : Arg(false);
-  return dropout(t, n, ratio, training, n.has_attribute("seed") ? Arg(n.attr_int("seed")) : Arg(none));
+}  // namespace
+
+Values dropout(Translator& t, const NodeView& n, const Value& x, size_t i) {
+  const Arg ratio = n.has(i) ? Arg(n.number(i)) : Arg(0.5);
+  const Arg training = n.has(i + 1) ? Arg(n.boolean(i + 1)) : Arg(false);
+  return dropout(t, x, ratio, training, n.has_attribute("seed") ? Arg(n.attr_int("seed")) : Arg(none));
 }
+
+namespace {
+
+Values dropout_12(Translator& t, const NodeView& n) { return dropout(t, n, n.tensor(0), 1); }
 
 }  // namespace
 
@@ -204,8 +239,8 @@ void register_normalization_ops(Registry& r) {
   r.op("BatchNormalization").since(1, batch_norm_1).since(7, batch_norm_7).since(14, batch_norm_14).reviewed_to(15);
   r.op("InstanceNormalization").since(1, instance_norm).reviewed_to(22);
   r.op("GroupNormalization").since(18, group_norm_18).since(21, group_norm_21).reviewed_to(21);
-  r.op("LayerNormalization").since(17, layer_norm).reviewed_to(17);
-  r.op("RMSNormalization").since(23, rms_norm).reviewed_to(23);
+  r.op("LayerNormalization").since(1, layer_norm_1).since(17, layer_norm_17).reviewed_to(17);
+  r.op("RMSNormalization").since(23, rms_norm_23).reviewed_to(23);
   r.op("LpNormalization").since(1, script("lp_normalization")).reviewed_to(22);
   r.op("MeanVarianceNormalization").since(1, mean_variance_norm_1).since(9, mean_variance_norm_9).reviewed_to(13);
   r.op("LRN").since(1, lrn).reviewed_to(13);

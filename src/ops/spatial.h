@@ -34,4 +34,7 @@ bool is_known_empty(const Translator& t, const Value& x);
 // Conv, of the first three inputs of a node that has Conv's attributes.
 Values conv(Translator& t, const NodeView& n);
 
+// ConvTranspose likewise; pads, an int[], stand for the attribute where they are given.
+Values conv_transpose(Translator& t, const NodeView& n, const Value& pads);
+
 }  // namespace onnxtorch

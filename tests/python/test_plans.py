@@ -143,6 +143,20 @@ def test_results_have_memory_of_their_own():
         assert not any(np.shares_memory(p, q) for i, p in enumerate(results) for q in results[:i])
 
 
+def test_a_view_that_has_the_sizes_of_what_it_shows():
+    """The pool of an image whose channels are last is given in that order, of which the output is a view."""
+    rep = onnx_torch.prepare(
+        parsed("""net (float[2, 6, 5, 4] x) => (float[2, 4, 4, 4] y) {
+        a = Transpose<perm = [0, 3, 1, 2]>(x)  b = MaxPool<kernel_shape = [3, 2]>(a)
+        y = Transpose<perm = [0, 2, 3, 1]>(b)
+    }"""),
+        optimize=False,
+    )
+    x = np.random.default_rng(0).normal(size=(2, 6, 5, 4)).astype(np.float32)
+    first = rep.run([x])
+    assert all(same(rep.run([x]), first) for _ in range(4))
+
+
 def test_a_failing_run_is_explained_and_the_plan_stays():
     model = parsed("net (float[3] x, int64[N] i) => (float[N] y) { y = Gather<axis = 0>(x, i) }")
     rep = onnx_torch.prepare(model)

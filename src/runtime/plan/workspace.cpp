@@ -219,7 +219,8 @@ std::vector<IValue> Workspace::run(std::span<const IValue> inputs, const c10::in
     if (results_[i] == Step::kNone) continue;
     const at::Tensor held = std::exchange(held_[results_[i]], {});
     const TensorForm& form = plan_->slots[plan_->results[i]].form;
-    const bool has_form = held.sizes() == at::IntArrayRef(form.sizes) && held.scalar_type() == form.type;
+    const bool has_form = held.sizes() == at::IntArrayRef(form.sizes) &&
+                          held.strides() == at::IntArrayRef(form.strides) && held.scalar_type() == form.type;
     results[i] = snug(has_form ? held : tensor_in(held.storage(), form));
   }
   for (at::Tensor& held : held_) held.reset();

@@ -19,6 +19,7 @@ DECIDES = {
     ("Cast", "T2"): "to",
     ("DequantizeLinear", "T3"): "output_dtype",
     ("EyeLike", "T2"): "dtype",
+    ("GemmFloat8", "TR"): "dtype",
     ("HammingWindow", "T2"): "output_datatype",
     ("HannWindow", "T2"): "output_datatype",
     ("LayerNormalization", "U"): "stash_type",
@@ -29,6 +30,7 @@ DECIDES = {
     ("RandomUniform", "T"): "dtype",
     ("RandomUniformLike", "T2"): "dtype",
     ("SequenceEmpty", "S"): "dtype",
+    ("SimplifiedLayerNormalization", "U"): "stash_type",
 }
 
 # Operator → a type parameter, and one whose type is a sequence or an optional of it.
@@ -129,7 +131,10 @@ def assert_likely(cell: Cell, inputs: list[Any], outputs: list[Any]) -> None:
 
 def opset_of(cell: Cell) -> int:
     """The version of ai.onnx: the cell's own, or one that goes with other domains and onnxruntime's operators."""
-    return cell.version if (cell.domain, cell.op, cell.version) in schemas() and not cell.domain else OTHER_OPSET
+    if (cell.domain, cell.op, cell.version) in schemas() and not cell.domain:
+        return cell.version
+    successors = [version for domain, op, version in schemas() if (domain, op) == (cell.domain, cell.op)]
+    return min(successors, default=OTHER_OPSET + 1) - 1
 
 
 OTHER_OPSET = 21

@@ -1,0 +1,140 @@
+"""Files that onnxruntime saved in its own layouts, against itself, and wrong uses of these layouts."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnx.numpy_helper import from_array
+
+import onnx_torch
+from models import model_of, run_op, tensor_info
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+BLOCKS, CHANNELS_LAST = "com.microsoft.nchwc", "com.ms.internal.nhwc"
+RANDOM = np.random.default_rng(0)
+
+
+def weights(*shape: int) -> np.ndarray:
+    return (RANDOM.normal(size=shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+
+
+def network() -> onnx.ModelProto:
+    """What onnxruntime lays out in blocks: convolutions of all kinds, sums, pools, Concat and Resize between them."""
+    node = helper.make_node
+    values = {
+        "w0": weights(30, 3, 3, 3),
+        "b0": weights(30, 1)[:, 0],
+        "w1": weights(32, 30, 3, 3),
+        "w2": weights(32, 32, 1, 1),
+        "w3": weights(32, 1, 3, 3),
+        "w4": weights(64, 16, 3, 3),
+        "w5": weights(32, 64, 3, 3),
+        "b5": weights(32, 1)[:, 0],
+        "scales": np.array([1, 1, 2, 2], np.float32),
+    }
+    nodes = [
+        node("Conv", ["x", "w0", "b0"], ["a"], pads=[1, 1, 1, 1]),
+        node("Relu", ["a"], ["b"]),
+        node("Conv", ["b", "w1"], ["c"], strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("Conv", ["c", "w2"], ["d"]),
+        node("Add", ["c", "d"], ["e"]),
+        node("Relu", ["e"], ["f"]),
+        node("Conv", ["f", "w3"], ["g"], group=32, pads=[1, 1, 1, 1]),
+        node("Clip", ["g"], ["h"], min=0.0, max=1.0),
+        node("Conv", ["h", "w4"], ["i"], group=2, pads=[1, 1, 1, 1]),
+        node("Tanh", ["i"], ["j"]),
+        node("MaxPool", ["j"], ["k"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("AveragePool", ["j"], ["l"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("Concat", ["k", "l"], ["m"], axis=1),
+        node("GlobalAveragePool", ["m"], ["y"]),
+        node("Upsample", ["k", "scales"], ["n"], mode="nearest"),
+        node("Conv", ["n", "w5", "b5"], ["o"], pads=[1, 1, 1, 1]),
+        node("Add", ["o", "f"], ["z"]),
+    ]
+    # before opset 11, Clip has attributes, and Upsample is there
+    infos = [tensor_info("x", element=TensorProto.FLOAT, shape=["n", 3, 16, 16])]
+    initializers = [from_array(value, name) for name, value in values.items()]
+    model = model_of(nodes, infos, ["y", "z"], opset=9, initializer=initializers)
+    model.ir_version = 8
+    return model
+
+
+def saved_by_onnxruntime(model: onnx.ModelProto, path) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(path)
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def test_a_file_in_blocks_gives_what_onnxruntime_gives(tmp_path):
+    path = tmp_path / "saved.onnx"
+    session = saved_by_onnxruntime(network(), path)
+    found = {node.op_type for node in onnx.load(path).graph.node if node.domain == BLOCKS}
+    if not found:
+        pytest.skip("onnxruntime knows no blocks on this CPU")
+    assert found >= {"Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "ReorderOutput"}
+    x = RANDOM.normal(size=(2, 3, 16, 16)).astype(np.float32)
+    expected = session.run(None, {"x": x})
+    for optimize in (True, False):
+        rep = onnx_torch.prepare(path, optimize=optimize)
+        for _ in range(4):
+            for y, wanted in zip(rep.run([x]), expected, strict=True):
+                np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-5)
+
+
+def zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.float32)
+
+
+WRONG = [
+    ("ReorderInput", [zeros(2, 3)], {}, "dimensions"),
+    ("ReorderOutput", [zeros(1, 33, 2, 2)], {"channels": 20}, "33 channels are not in blocks"),
+    ("ReorderOutput", [zeros(1, 32, 2, 2)], {"channels": 33}, "exceeds dimension size"),
+    ("ReorderOutput", [zeros(1, 32, 2, 2)], {"channels": -1}, "negative"),
+    ("Conv", [zeros(1, 32, 4, 4), zeros(33, 32, 3, 3)], {}, "33 channels are not in blocks"),
+    ("Conv", [zeros(1, 32, 4, 4), zeros(32, 33, 3, 3)], {}, "33 channels are not in blocks"),
+    ("Conv", [zeros(1, 33, 4, 4), zeros(32, 32, 3, 3)], {}, "33 channels are not in blocks"),
+    ("Conv", [zeros(1, 32, 4, 4), zeros(32, 64, 3, 3)], {}, "channels"),
+    ("Conv", [zeros(1, 32, 4, 4), zeros(32, 32, 3, 3), None, zeros(1, 32, 3, 3)], {}, "size"),
+    ("Conv", [zeros(1, 32, 4, 4), zeros(32, 32, 3, 3)], {"activation": "If"}, 'no activation "If"'),
+    ("MaxPool", [zeros(1, 31, 4, 4)], {"kernel_shape": [2, 2]}, "31 channels are not in blocks"),
+    ("AveragePool", [zeros(1, 32, 4)], {"kernel_shape": [2, 2]}, "dimensions"),
+    ("Upsample", [zeros(1, 32, 4, 4)], {"scales": [1, 2, 2, 2]}, "height and a width"),
+    ("Upsample", [zeros(1, 32, 4, 4)], {"scales": [1, 1, 0, 2]}, "height and a width"),
+    ("Upsample", [zeros(1, 32, 4, 4)], {"scales": [1, 1, -2, 2], "mode": "linear"}, "height and a width"),
+]
+
+
+@pytest.mark.parametrize("op, inputs, options, message", WRONG)
+def test_wrong_blocks_are_refused(op, inputs, options, message):
+    with pytest.raises(onnx_torch.Error, match=message):
+        run_op(op, inputs, opset=1, domain=BLOCKS, **options)
+
+
+ONE = np.float32(1)
+WRONG_CHANNELS_LAST = [
+    ("MaxPool", [np.float32(1)], {"kernel_shape": [2, 2]}, "a batch and channels|dimensions"),
+    ("Conv", [zeros(1, 4, 5, 3), zeros(6, 4, 3, 3)], {}, "channels"),
+    ("DepthToSpace", [zeros(1, 4, 5, 3)], {"blocksize": 2}, "shape|channels"),
+    (
+        "QLinearAveragePool",
+        [np.zeros((1, 4, 3), np.int8), np.float32(1), None, np.float32(1)],
+        {"kernel_shape": [2, 2]},
+        ".",
+    ),
+    (
+        "QLinearConvTranspose",
+        [np.zeros((1, 4, 4, 3), np.int8), ONE, np.int8(0), np.zeros((3, 2, 3, 3), np.int8)]
+        + [zeros(5), np.zeros(5, np.int8), ONE, np.int8(0)],
+        {},
+        "size|shape",
+    ),
+]
+
+
+@pytest.mark.parametrize("op, inputs, options, message", WRONG_CHANNELS_LAST)
+def test_wrong_images_with_channels_last_are_refused(op, inputs, options, message):
+    with pytest.raises(onnx_torch.Error, match=message):
+        run_op(op, inputs, opset=13, domain=CHANNELS_LAST, **options)
