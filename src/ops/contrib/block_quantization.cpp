@@ -53,6 +53,14 @@ Values matmul_bnb4(Translator& t, const NodeView& n) {
   return script("matmul_bnb4")(t, n);
 }
 
+// A times a weight of floats whose blocks have a scale.
+Values scaled_product(Translator& t, const NodeView& n, const Value& a, const Value& weight, const Value& scale,
+                      const Value& bias) {
+  const int64_t block_size = n.attr_int("block_size");
+  if (block_size < 1) n.fail("block_size is positive");
+  return {t.call("matmul_scaled_blocks", {a, weight, scale, bias, block_size, n.element(0)})};
+}
+
 // x as a float of 8 bits that is `scale` times as large.
 Value rounded_to_float8(Translator& t, const Value& x, const Value& scale) {
   const Value ratio = t.call("aten::div", {cast(t, x, Float), scale}).as(Float);
@@ -61,8 +69,7 @@ Value rounded_to_float8(Translator& t, const Value& x, const Value& scale) {
 
 Values matmul_block_quantized_fp8_weight(Translator& t, const NodeView& n) {
   const Value a = n.has(3) ? rounded_to_float8(t, n.tensor(0), n.tensor(3)) : n.tensor(0);
-  return {t.call("matmul_scaled_blocks",
-                 {a, cast(t, n.tensor(1), Float), n.tensor(2), n.tensor(4), n.attr_int("block_size"), n.element(0)})};
+  return scaled_product(t, n, a, cast(t, n.tensor(1), Float), n.tensor(2), n.tensor(4));
 }
 
 // input_scale is for kernels that round A.
@@ -70,8 +77,7 @@ Values matmul_block_quantized_fp4_weight(Translator& t, const NodeView& n) {
   const Value weight = t.call("small_float_value", {t.call("unpacked_bits", {n.tensor(1), 4}), 2, 1, 1});
   const Value bytes = t.call("aten::view_copy", {n.tensor(2), kw("dtype", Float8e4m3fn)}).as(Float8e4m3fn);
   const Value scale = t.call("aten::mul", {cast(t, bytes, Float), n.tensor(3)});
-  return {t.call("matmul_scaled_blocks",
-                 {n.tensor(0), weight, scale, n.tensor(5), n.attr_int("block_size"), n.element(0)})};
+  return scaled_product(t, n, n.tensor(0), weight, scale, n.tensor(5));
 }
 
 }  // namespace

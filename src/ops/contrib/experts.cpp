@@ -68,18 +68,24 @@ int64_t weight_bits(const NodeView& n, const std::string& quant_type, const std:
   return bits;
 }
 
+void check_quantization(const NodeView& n, const std::string& type, int64_t block_size) {
+  const bool is_int = type == "int", has_own_scales = is_int || (type == "fp8" && block_size > 0);
+  if (!is_int && type != "fp4" && type != "nvfp4" && type != "fp8" && type != "wfp4afp8") {
+    n.fail("quant_type is int, fp4, nvfp4, fp8 or wfp4afp8");
+  }
+  if ((type == "fp8") != (n.element(2) == ElementType::Float8e4m3fn)) n.fail("weights of another type than quant_type");
+  if (!is_int && (n.has(11) || n.has(12) || n.has(13))) n.fail("zero points of floats");
+  if (!has_own_scales && !(n.has(15) && n.has(16))) n.fail("fc1_global_scale and fc2_global_scale are needed");
+  if (n.attr_int("weights_prepacked") > 0) n.unsupported("weights in the layout of one of onnxruntime's kernels");
+}
+
 // wfp4afp8 is computed as fp4 is, as on devices without products of such floats: scales of activations are for kernels
 // that round them.
 Values qmoe(Translator& t, const NodeView& n) {
   const std::string type = n.attr_string("quant_type");
   const bool is_int = type == "int";
   const int64_t block_size = quantized_block_size(n, type);
-  if (!is_int && type != "fp4" && type != "nvfp4" && type != "fp8" && type != "wfp4afp8") {
-    n.fail("quant_type is int, fp4, nvfp4, fp8 or wfp4afp8");
-  }
-  if (n.attr_int("weights_prepacked") > 0) n.unsupported("weights in the layout of one of onnxruntime's kernels");
-  if ((type == "fp8") != (n.element(2) == ElementType::Float8e4m3fn)) n.fail("weights of another type than quant_type");
-  if (!is_int && (n.has(11) || n.has(12) || n.has(13))) n.fail("zero points of floats");
+  check_quantization(n, type, block_size);
 
   const Value x = t.call("token_rows", {n.tensor(0)});
   const auto product = [&](const char* name, size_t first, size_t zero_points, Value global_scale) {

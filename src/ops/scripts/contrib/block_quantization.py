@@ -178,8 +178,9 @@ def matmul_bnb4(
 # numbers, of each 32 the first 16 in the lower bits.
 def matmul_fp_q4(A: Tensor, B: Tensor, B_shape: List[int], blk_quant_type: int) -> Tensor:
     assert 0 <= blk_quant_type and blk_quant_type <= 2, "blk_quant_type is 0, 1 or 2"
-    assert len(B_shape) == 2 and B_shape[0] >= 0 and B_shape[1] >= 0, "B_shape is that of a matrix"
+    assert len(B_shape) == 2, "B_shape is that of a matrix"
     K, N = B_shape[0], B_shape[1]
+    assert min(K, N) >= 0 and max(K, N) < 1 << 31, "B_shape is that of a matrix"
     block_size = 64 if blk_quant_type == 2 else 32
     start = 5 if blk_quant_type == 1 else 4
     blocks, bytes = blocks_of(K, block_size), start + block_size // 2
