@@ -129,12 +129,14 @@ def test_each_product_and_each_table_is_one_call():
     )
 
 
-def test_a_weight_may_be_constant():
+def test_a_constant_weight_is_made_once():
     inputs = [X, B, SCALES, codes(3, 2)]
-    model = constant_model("MatMulNBits", inputs, **MICROSOFT, **SIZES)
-    np.testing.assert_allclose(
-        onnx_torch.prepare(model).run([X])[0], run_op("MatMulNBits", inputs, **MICROSOFT, **SIZES)[0], rtol=1e-6
-    )
+    rep = onnx_torch.prepare(constant_model("MatMulNBits", inputs, **MICROSOFT, **SIZES))
+    graph = rep.graphs()["constants"]
+    assert "aten::linear" in graph
+    assert "Byte" not in graph and "prim::If" not in graph
+    expected = run_op("MatMulNBits", inputs, **MICROSOFT, **SIZES)
+    np.testing.assert_allclose(rep.run([X])[0], expected[0], rtol=1e-6)
 
 
 def test_blocks_larger_than_a_row_take_no_memory():

@@ -6,23 +6,36 @@ def blocks_of(count: int, block_size: int) -> int:
     return (count + block_size - 1) // block_size
 
 
-# The numbers of `bits` bits that bytes hold, those of the lowest bits first.
+# Each number as two of half its bits, the lower ones first.
+def halves_of_numbers(numbers: Tensor, bits: int) -> Tensor:
+    lower, higher = torch.bitwise_and(numbers, (1 << bits) - 1), torch.bitwise_right_shift(numbers, bits)
+    return torch.flatten(torch.stack([lower, higher], -1), -2)
+
+
+# The numbers of `bits` bits that bytes hold, along the last axis.
 def unpacked_bits(packed: Tensor, bits: int) -> Tensor:
     if bits == 8:
         return packed
-    shifts = torch.arange(0, 8, bits, dtype=torch.uint8, device=packed.device)
-    numbers = torch.bitwise_and(torch.bitwise_right_shift(torch.unsqueeze(packed, -1), shifts), (1 << bits) - 1)
-    return torch.flatten(numbers, -2)
+    nibbles = halves_of_numbers(packed, 4)
+    return nibbles if bits == 4 else halves_of_numbers(nibbles, 2)
+
+
+# What the numbers of a matrix stand for, each block of a row in units of its scale. The scales are not repeated, as a
+# constant that would take many times the memory of what it is made of is not made once, but in each run.
+def dequantized_blocks(
+    numbers: Tensor, scale: Tensor, zero_point: Optional[Tensor], rows: int, columns: int, block_size: int
+) -> Tensor:
+    block_size = max(min(block_size, columns), 1)
+    blocks = blocks_of(columns, block_size)
+    if blocks * block_size > columns:
+        numbers = torch.constant_pad_nd(numbers, [0, blocks * block_size - columns])
+    zero = None if zero_point is None else torch.unsqueeze(zero_point, -1)
+    of_blocks = torch.reshape(numbers, [rows, blocks, block_size])
+    y = dequantize_linear(of_blocks, torch.unsqueeze(scale, -1), zero, torch.float32)
+    return torch.slice(torch.flatten(y, 1), 1, 0, columns)
 
 
 # --- MatMulNBits ---
-
-
-# A scale or zero point of each block of a row as one of each number of it; g_idx says of which block a number is.
-def of_each_weight(parameter: Tensor, g_idx: Optional[Tensor], K: int, block_size: int) -> Tensor:
-    if g_idx is None:
-        return each_of_block(parameter, [parameter.size(0), K], 1, block_size)
-    return torch.index_select(parameter, 1, torch.slice(g_idx, 0, 0, K))
 
 
 # Packed for each row, or one number for each block.
@@ -33,20 +46,25 @@ def nbits_zero_points(zero_points: Tensor, N: int, blocks: int, bits: int) -> Te
     return torch.slice(unpacked_bits(packed, bits), 1, 0, blocks)
 
 
+# g_idx says of which block each number of a row is.
 def dequantized_nbits(
     B: Tensor, scales: Tensor, zero_points: Optional[Tensor], g_idx: Optional[Tensor], K: int, N: int, bits: int,
     block_size: int
 ) -> Tensor:
     blocks = blocks_of(K, block_size)
-    assert B.numel() * 8 == N * blocks * block_size * bits, "B does not hold N rows of K numbers of `bits` bits"
-    numbers = torch.slice(unpacked_bits(torch.reshape(B, [N, blocks * block_size * bits // 8]), bits), 1, 0, K)
-    scale = of_each_weight(torch.reshape(scales, [N, blocks]).to(torch.float32), g_idx, K, block_size)
+    assert B.size() == [N, blocks, block_size * bits // 8], "B does not hold N rows of K numbers of `bits` bits"
+    numbers = torch.flatten(unpacked_bits(B, bits), 1)
+    scale = torch.reshape(scales, [N, blocks]).to(torch.float32)
     if zero_points is None:
         zero_point = torch.full_like(scale, 1 << (bits - 1))
     else:
-        of_blocks = nbits_zero_points(zero_points, N, blocks, bits).to(torch.float32)
-        zero_point = of_each_weight(of_blocks, g_idx, K, block_size)
-    return dequantize_linear(numbers, scale, zero_point, torch.float32)
+        zero_point = nbits_zero_points(zero_points, N, blocks, bits).to(torch.float32)
+    if g_idx is None:
+        y = dequantized_blocks(numbers, scale, zero_point, N, blocks * block_size, block_size)
+        return torch.slice(y, 1, 0, K)
+    groups = torch.slice(g_idx, 0, 0, K)
+    scale, zero_point = torch.index_select(scale, 1, groups), torch.index_select(zero_point, 1, groups)
+    return dequantize_linear(torch.slice(numbers, 1, 0, K), scale, zero_point, torch.float32)
 
 
 # accuracy_level tells kernels what they may round A to. Here it is not rounded.
@@ -99,8 +117,8 @@ def unpacked_along(packed: Tensor, axis: int, bits: int, count: int) -> Tensor:
     return torch.movedim(torch.slice(numbers, -1, 0, count), -1, axis)
 
 
-# A scale or zero point for each number that is gathered. Where there is one for all indices of another axis than that of
-# the blocks, its size there is 1.
+# A scale or zero point for each number that is gathered, if not for each block of them. Where there is one for all
+# indices of another axis than that of the blocks, its size there is 1.
 def gathered_parameter(
     parameter: Tensor, sizes: List[int], picked: Tensor, gather_axis: int, quantize_axis: int, block_size: int
 ) -> Tensor:
@@ -111,8 +129,8 @@ def gathered_parameter(
     return gather(of_blocks, gather_axis, picked)
 
 
-# The rows are dequantized when they are picked. Numbers of other types than uint8 are stored in a byte each; `bits` is 8
-# then. An index that is out of range gives zeros.
+# The rows are dequantized when they are picked. Numbers of other types than uint8 are not packed, and `bits` is 8 then.
+# An index that is out of range gives zeros.
 @kept
 def gather_block_quantized(
     data: Tensor, indices: Tensor, scales: Tensor, zero_points: Optional[Tensor], gather_axis: int, quantize_axis: int,
@@ -169,8 +187,9 @@ def matmul_bnb4(
     pairs = torch.reshape(unpacked_bits(B, 4), [B.numel(), 2])
     codes = torch.slice(torch.flatten(torch.flip(pairs, [1])), 0, 0, N * K).to(torch.int32)
     table = torch.tensor(bnb_fp4() if quant_type == 0 else bnb_nf4(), dtype=torch.float32, device=device)
-    scale = each_of_block(torch.flatten(absmax).to(torch.float32), [N * K], 0, block_size)
-    weight = torch.reshape(torch.index_select(table, 0, codes) * scale, [N, K]).to(A.dtype)
+    numbers = torch.unsqueeze(torch.index_select(table, 0, codes), 0)
+    scale = torch.reshape(absmax, [1, absmax.numel()]).to(torch.float32)
+    weight = torch.reshape(dequantized_blocks(numbers, scale, None, 1, N * K, block_size), [N, K]).to(A.dtype)
     return torch.linear(A, weight) if transB else torch.matmul(A, weight)
 
 
@@ -193,13 +212,14 @@ def matmul_fp_q4(A: Tensor, B: Tensor, B_shape: List[int], blk_quant_type: int) 
     zero_point = torch.full_like(scale, 8)
     if blk_quant_type == 1:
         zero_point = torch.slice(blob, 2, 4, 5).to(torch.float32)
-    weight = torch.reshape(dequantize_linear(numbers, scale, zero_point, torch.float32), [N, blocks * block_size])
+    weight = torch.flatten(dequantize_linear(numbers, scale, zero_point, torch.float32), 1)
     return torch.linear(A, torch.slice(weight, 1, 0, K))
 
 
 # A weight of floats, each block of a row in units of its scale.
 def matmul_scaled_blocks(A: Tensor, B: Tensor, scale: Tensor, bias: Optional[Tensor], block_size: int,
                          dtype: int) -> Tensor:
-    assert scale.size() == [B.size(0), blocks_of(B.size(1), block_size)], "the scales do not fit the blocks of B"
-    weight = B * each_of_block(scale, B.size(), 1, block_size)
+    rows, columns = B.size(0), B.size(1)
+    assert scale.size() == [rows, blocks_of(columns, block_size)], "the scales do not fit the blocks of B"
+    weight = dequantized_blocks(B, scale, None, rows, columns, block_size)
     return torch.linear(A.to(dtype), weight.to(dtype), bias)

@@ -20,7 +20,8 @@ def sparse_mixer_choice(scores: Tensor, is_taken: Tensor) -> Tuple[Tensor, Tenso
     return expert, torch.gather(shares, -1, expert)
 
 
-# The experts of each row, and what weighs their outputs. onnxruntime's kernels for the CPU do not read use_sparse_mixer.
+# The experts of each row, and what weighs their outputs. (onnxruntime's kernels for the CPU do not read
+# use_sparse_mixer.)
 def sparse_mixer(scores: Tensor, k: int) -> Tuple[Tensor, Tensor]:
     assert k == 2, "use_sparse_mixer needs a k of 2"
     nothing = torch.zeros_like(scores, dtype=torch.bool)
@@ -104,12 +105,11 @@ def weight_of_expert(
         numbers = unpacked_bits(stored, bits)
     else:
         numbers = small_float_value(unpacked_bits(stored, 4), 2, 1, 1)
-    block_size = max(numbers.size(1), 1) if block_size == 0 else block_size
-    scale = each_of_block(torch.select(scales, 0, expert), numbers.size(), 1, block_size)
-    zero_point: Optional[Tensor] = None
-    if zero_points is not None:
-        zero_point = each_of_block(torch.select(zero_points, 0, expert), numbers.size(), 1, block_size)
-    return dequantize_linear(numbers, scale, zero_point, torch.float32).to(dtype)
+    zero_point = None if zero_points is None else torch.select(zero_points, 0, expert)
+    rows, columns = numbers.size(0), numbers.size(1)
+    scale = torch.select(scales, 0, expert)
+    y = dequantized_blocks(numbers, scale, zero_point, rows, columns, columns if block_size == 0 else block_size)
+    return y.to(dtype)
 
 
 def bias_of_expert(bias: Optional[Tensor], expert: int) -> Optional[Tensor]:
