@@ -4,7 +4,6 @@
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
-#include <set>
 #include <unordered_map>
 
 #include "graph/graph_location.h"
@@ -48,7 +47,7 @@ class Inlining {
         }
       }
       raises_ = node->kind() == c10::prim::RaiseException;
-      if (const auto known = condition(node)) {
+      if (const auto known = number(node)) {
         values_[node->output()] = graph_.insertConstant(*known);
         continue;
       }
@@ -91,19 +90,22 @@ class Inlining {
   // that writes may change a list.
   bool is_fact(const jit::Node* node) const {
     const bool reads_sizes = node->kind() == c10::aten::size || node->kind() == c10::aten::dim;
-    static const std::set<c10::Symbol> own{c10::prim::ListConstruct, c10::prim::max, c10::prim::min};
-    if (!node->kind().is_aten() && !own.contains(node->kind())) return false;
+    const bool computes = node->kind().is_aten() || node->kind() == c10::prim::min || node->kind() == c10::prim::max;
+    if (!computes && node->kind() != c10::prim::ListConstruct) return false;
     if (!reads_sizes && std::ranges::any_of(node->inputs(), is_tensor)) return false;
     if (node->outputs().size() != 1 || !is_number_or_numbers(*node->output()->type())) return false;
     return !writes_ || (!is_list(node->output()) && std::ranges::none_of(node->inputs(), is_list));
   }
 
-  // What a comparison, or what else gives a bool, comes to where all that it reads is known.
-  std::optional<IValue> condition(const jit::Node* node) const {
-    if (!node->kind().is_aten() || node->outputs().size() != 1 ||
-        node->output()->type()->kind() != c10::TypeKind::BoolType) {
-      return {};
+  // What a comparison, an integer or the dtype of a tensor comes to where all that it reads is known.
+  std::optional<IValue> number(const jit::Node* node) const {
+    if (node->kind() == c10::prim::dtype) {
+      const auto type = type_of(values_.at(node->input()));
+      return type ? std::optional(IValue(*type)) : std::nullopt;
     }
+    if (node->outputs().size() != 1) return {};
+    const c10::TypeKind kind = node->output()->type()->kind();
+    if (kind != c10::TypeKind::BoolType && kind != c10::TypeKind::IntType) return {};
     if (const auto presence = is_none(node)) return presence;
     if (!is_fact(node)) return {};
     std::vector<jit::Value*> inputs;

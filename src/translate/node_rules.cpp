@@ -98,6 +98,10 @@ constexpr Bounds kAxis{-kDimensions - 1, kDimensions}, kSize{1, kMost}, kCount{0
 // By the names that attributes have, which mean the same in all operators.
 const std::map<std::string_view, Bounds>& bounds_by_name() {
   static const std::map<std::string_view, Bounds> bounds{
+      {"K", kCount},
+      {"N", kCount},
+      {"Nkv", kCount},
+      {"Nq", kCount},
       {"axes", kAxis},
       {"axis", kAxis},
       {"batch_axis", kAxis},

@@ -1,9 +1,96 @@
-// Products with weights of 2 to 8 bits, quantized by blocks.
+// Products with weights of 2 to 8 bits, quantized by blocks, and rows picked from such a weight.
+#include <bit>
+
+#include "ops/cast.h"
 #include "ops/contrib/contrib.h"
 #include "translate/registry.h"
 
 namespace onnxtorch {
+namespace {
 
-void register_contrib_block_quantization_ops(Registry& /*r*/) {}
+using enum ElementType;
+
+void check_bits(const NodeView& n) {
+  const int64_t bits = n.attr_int("bits");
+  if (bits != 2 && bits != 4 && bits != 8) n.fail("bits is 2, 4 or 8");
+}
+
+// Blocks of no numbers are those of a whole row, where an operator has them.
+void check_block_size(const NodeView& n, bool may_be_whole = false) {
+  const int64_t size = n.attr_int("block_size");
+  if (may_be_whole && size == 0) return;
+  if (size < 16 || !std::has_single_bit(static_cast<uint64_t>(size))) {
+    n.fail("block_size is a power of two from 16 on");
+  }
+}
+
+// The translator by a script whose node has blocks of numbers of some bits.
+TranslateFunction nbits(const char* function) {
+  return [translate = script(function)](Translator& t, const NodeView& n) {
+    check_bits(n);
+    check_block_size(n);
+    if (n.has_attribute("weight_prepacked") && n.attr_int("weight_prepacked") != 0) {
+      n.unsupported("a weight in the layout of one of onnxruntime's kernels");
+    }
+    return translate(t, n);
+  };
+}
+
+Values gather_block_quantized(Translator& t, const NodeView& n) {
+  const ElementType type = n.element(0);
+  check_block_size(n, is_floating(type));
+  if (is_floating(type) && n.has(3)) n.fail("zero_points of floats");
+  if (type == Uint8) check_bits(n);
+  const int64_t bits = type == Uint8 ? n.attr_int("bits") : 8;
+  const int64_t default_zero_point = type == Uint8 ? int64_t{1} << (bits - 1) : 0;
+  return {t.call("gather_block_quantized",
+                 {n.tensor(0), n.tensor(1), n.tensor(2), n.tensor(3), n.attr_int("gather_axis"),
+                  n.attr_int("quantize_axis"), n.attr_int("block_size"), bits, default_zero_point})};
+}
+
+Values matmul_bnb4(Translator& t, const NodeView& n) {
+  check_block_size(n);
+  return script("matmul_bnb4")(t, n);
+}
+
+// A times a weight of floats whose blocks have a scale.
+Values scaled_product(Translator& t, const NodeView& n, const Value& a, const Value& weight, const Value& scale,
+                      const Value& bias) {
+  const int64_t block_size = n.attr_int("block_size");
+  if (block_size < 1) n.fail("block_size is positive");
+  return {t.call("matmul_scaled_blocks", {a, weight, scale, bias, block_size, n.element(0)})};
+}
+
+// x as a float of 8 bits that is `scale` times as large.
+Value rounded_to_float8(Translator& t, const Value& x, const Value& scale) {
+  const Value ratio = t.call("aten::div", {cast(t, x, Float), scale}).as(Float);
+  return t.call("aten::mul", {cast(t, cast(t, ratio, Float8e4m3fn), Float), scale}).as(Float);
+}
+
+Values matmul_block_quantized_fp8_weight(Translator& t, const NodeView& n) {
+  const Value a = n.has(3) ? rounded_to_float8(t, n.tensor(0), n.tensor(3)) : n.tensor(0);
+  return scaled_product(t, n, a, cast(t, n.tensor(1), Float), n.tensor(2), n.tensor(4));
+}
+
+// input_scale is for kernels that round A.
+Values matmul_block_quantized_fp4_weight(Translator& t, const NodeView& n) {
+  const Value weight = t.call("small_float_value", {t.call("unpacked_bits", {n.tensor(1), 4}), 2, 1, 1});
+  const Value bytes = t.call("aten::view_copy", {n.tensor(2), kw("dtype", Float8e4m3fn)}).as(Float8e4m3fn);
+  const Value scale = t.call("aten::mul", {cast(t, bytes, Float), n.tensor(3)});
+  return scaled_product(t, n, n.tensor(0), weight, scale, n.tensor(5));
+}
+
+}  // namespace
+
+void register_contrib_block_quantization_ops(Registry& r) {
+  r.op(kMicrosoft, "GatherBlockQuantized").since(1, gather_block_quantized);
+  r.op(kMicrosoft, "MatMulBlockQuantizedFp4Weight").since(1, matmul_block_quantized_fp4_weight);
+  r.op(kMicrosoft, "MatMulBlockQuantizedFp8Weight").since(1, matmul_block_quantized_fp8_weight);
+  r.op(kMicrosoft, "MatMulBnb4").since(1, matmul_bnb4);
+  r.op(kMicrosoft, "MatMulFpQ4").since(1, script("matmul_fp_q4"));
+  r.op(kMicrosoft, "MatMulNBits").since(1, nbits("matmul_nbits"));
+  r.op(kMicrosoft, "MatMulNBitsMlp").since(1, nbits("matmul_nbits_mlp"));
+  r.op(kMicrosoft, "MatMulNBitsQkv").since(1, nbits("matmul_nbits_qkv"));
+}
 
 }  // namespace onnxtorch

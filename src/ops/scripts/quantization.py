@@ -17,9 +17,9 @@ def quantization_shape(count: int, sizes: List[int], axis: int) -> List[int]:
     return shape
 
 
-# One for each block of block_size indices.
+# One for each block of block_size indices, of which no more are made than there are.
 def each_of_block(parameter: Tensor, sizes: List[int], axis: int, block_size: int) -> Tensor:
-    return torch.slice(torch.repeat_interleave(parameter, block_size, axis), axis, 0, sizes[axis])
+    return torch.slice(torch.repeat_interleave(parameter, min(block_size, sizes[axis]), axis), axis, 0, sizes[axis])
 
 
 @kept

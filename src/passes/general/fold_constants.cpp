@@ -117,7 +117,22 @@ class Folding {
 
   std::optional<IValue> value(const jit::Value* value) const {
     if (const auto found = results_.find(value); found != results_.end()) return found->second;
-    return constants_(value);
+    const auto known = constants_(value);
+    return known ? known : sizes(value);
+  }
+
+  // A list of known integers.
+  std::optional<IValue> sizes(const jit::Value* value) const {
+    const jit::Node* const node = value->node();
+    if (node->kind() != c10::prim::ListConstruct || !value->type()->isSubtypeOf(*c10::ListType::ofInts())) return {};
+    if (writers_.has_writers(node)) return {};
+    c10::List<int64_t> list;
+    for (const jit::Value* item : node->inputs()) {
+      const auto known = constants_.get<int64_t>(item);
+      if (!known) return {};
+      list.push_back(*known);
+    }
+    return list;
   }
 
   Program& program_;
