@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import expit, softmax
 
 from ..making import floats, microsoft, waves
 from ..modern import formula
@@ -152,4 +154,208 @@ ATTENTION_ROWS_PROPER = [
     attention([X[:0], WEIGHTS, BIAS], outputs=1),
 ]
 
-ATTENTION_ROWS: list[Any] = [*ATTENTION_ROWS_PROPER]
+# --- QAttention ---
+
+STEPS = (np.arange(24).reshape(2, 3, 4) * 37 % 251).astype(np.uint8)
+FACTORS = (np.arange(48).reshape(4, 12) * 29 % 251 - 125).astype(np.int8)
+COLUMN_SCALES, COLUMN_ZEROS = floats(*(0.003 + 0.001 * np.arange(12))), (np.arange(12) % 5).astype(np.int8)
+SCALES = [floats(0.02)[0], floats(0.01)[0]]
+
+
+def signed_input(x, weight, bias, input_scale, weight_scale, zero) -> np.ndarray:
+    return without_bias_of((x - zero) @ weight * (input_scale * weight_scale) + bias)
+
+
+def without_bias_of(qkv: np.ndarray) -> np.ndarray:
+    return beside(attended(*(heads(part, COUNT) for part in np.split(qkv, 3, -1))))
+
+
+def q_attention(inputs: list[Any], **rest: Any):
+    return microsoft("QAttention", inputs, num_heads=COUNT, **rest)
+
+
+Q_ATTENTION_ROWS = [
+    # without a kernel for the CPU
+    q_attention(
+        [STEPS.view(np.int8), FACTORS, BIAS, *SCALES, None, np.int8(-9)],
+        meaning=formula(signed_input),
+        only="T1/tensor.int8",
+    ),
+    q_attention([STEPS, FACTORS, BIAS, *SCALES]),
+    q_attention([STEPS, FACTORS.view(np.uint8), BIAS, *SCALES], outputs=2, scale=0.25),
+    q_attention([STEPS, FACTORS, BIAS, *SCALES], do_rotary=1, past_present_share_buffer=1),  # neither does anything
+    q_attention([STEPS, FACTORS, BIAS, SCALES[0], COLUMN_SCALES, None, np.uint8(101)], unidirectional=1),
+    q_attention([STEPS, FACTORS, BIAS, *SCALES, None, None, np.int8(7)]),
+    q_attention(
+        [STEPS, FACTORS, BIAS, SCALES[0], COLUMN_SCALES, int32(2, 4), np.uint8(101), COLUMN_ZEROS, PAST],
+        outputs=2,
+        unidirectional=1,
+        mask_filter_value=-2.5,
+    ),
+    q_attention([STEPS[:, :0], FACTORS, BIAS, *SCALES]),
+    q_attention(  # of more terms than sums in float are exact for
+        [
+            np.tile(STEPS, 65),
+            np.tile(FACTORS.T, 65).T.copy(),
+            BIAS,
+            floats(0.002)[0],
+            floats(0.001)[0],
+            int32([1, 1, 0], [1, 0, 1]),
+        ],
+    ),
+]
+
+# --- Biases by relative position ---
+
+
+def bucket(distance: int, buckets: int, max_distance: int, is_bidirectional: bool) -> int:
+    of_side = buckets // 2 if is_bidirectional else buckets
+    first = of_side if is_bidirectional and distance > 0 else 0
+    distance, exact = abs(distance), of_side // 2
+    if distance < exact:
+        return first + distance
+    steps = math.log(distance / exact) / math.log(max_distance / exact) * (of_side - exact)
+    return first + min(exact + int(steps), of_side - 1)
+
+
+def relative_position_bias(max_distance: int, is_bidirectional: bool = False):
+    def function(table: np.ndarray, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        count, heads = table.shape
+        distances = [[key - query for key in range(int(keys[0]))] for query in range(int(queries[0]))]
+        buckets = [[bucket(d, count, max_distance, is_bidirectional) for d in row] for row in distances]
+        return table.reshape(heads, count)[None, :, buckets].reshape(1, heads, int(queries[0]), int(keys[0]))
+
+    return formula(function)
+
+
+def gated_relative_position_bias(query, query_bias, rel_pos, weight, bias, eco_a, token_offset=None) -> np.ndarray:
+    query = query if token_offset is None else restored(query, token_offset)
+    gates = (heads(query + query_bias, COUNT) @ weight + bias).reshape(query.shape[0], COUNT, query.shape[1], 2, -1)
+    u, r = np.split(expit(gates.sum(-1)), 2, -1)
+    return (u * (r * eco_a - 1) + 2) * rel_pos
+
+
+def restored(tokens: np.ndarray, token_offset: np.ndarray) -> np.ndarray:
+    padded = np.zeros((token_offset.size, *tokens.shape[1:]))
+    padded[token_offset.ravel().astype(int)[: len(tokens)]] = tokens
+    return padded.reshape(*token_offset.shape, *tokens.shape[1:])
+
+
+BUCKETS = waves(8, 2)
+GATED = [waves(4), waves(1, 2, 3, 3), waves(2, 6), waves(6, scale=0.5), waves(1, 2, 1, 1, scale=2.0) + 0.5]
+OFFSETS, ENDS = int32([0, 3, 4], [1, 2, 5]), int32(0, 1, 3)  # of sequences of 1 and 2 tokens
+
+POSITION_ROWS = [
+    microsoft(
+        "RelativePositionBias",
+        [BUCKETS, np.array([7]), np.array([7])],
+        max_distance=6,
+        meaning=relative_position_bias(6),
+    ),
+    microsoft(
+        "RelativePositionBias",
+        [BUCKETS, np.array([5]), np.array([8])],
+        max_distance=5,
+        is_bidirectional=1,
+        meaning=relative_position_bias(5, True),
+    ),
+    microsoft(
+        "RelativePositionBias",
+        [BUCKETS, np.array([0]), np.array([3])],
+        max_distance=5,
+        meaning=relative_position_bias(5),
+    ),
+    microsoft("GatedRelativePositionBias", [X, *GATED], num_heads=COUNT, meaning=formula(gated_relative_position_bias)),
+    microsoft(
+        "GatedRelativePositionBias",
+        [X[0], *GATED, OFFSETS],
+        num_heads=COUNT,
+        meaning=formula(gated_relative_position_bias),
+    ),
+]
+
+# --- Packed sequences ---
+
+
+def remove_padding(case: Any) -> list[np.ndarray]:
+    x, counts = case.inputs
+    tokens = np.arange(x.shape[1]) < counts[:, None]
+    offset = np.concatenate([np.flatnonzero(tokens), np.flatnonzero(~tokens)]).reshape(x.shape[:2]).astype(np.int32)
+    ends = np.cumsum([0, *counts]).astype(np.int32)
+    return [x[tokens], offset, ends, np.array([max(counts, default=0)], np.int32)]
+
+
+def by_sequence(q, k, v, ends, bias: Any = 0.0, scale: float = 0.0) -> np.ndarray:
+    """Attention of one sequence after another."""
+    ends = ends.astype(int)
+    results = []
+    for i, (first, last) in enumerate(itertools.pairwise(ends)):
+        added = np.broadcast_to(bias, (len(ends) - 1, COUNT, 3, 3))[i : i + 1, :, : last - first, : last - first]
+        of_sequence = (heads(x[None, first:last], COUNT) for x in (q, k, v))
+        results.append(beside(attended(*of_sequence, added, scale))[0])
+    return np.concatenate(results)
+
+
+def packed_attention(sizes: tuple[int, int] = (4, 8), scale: float = 0.0):
+    def function(x, weights, bias, offset, ends, score_bias=0.0) -> np.ndarray:
+        return by_sequence(*np.split(x @ weights + bias, sizes, -1), ends, score_bias, scale)
+
+    return formula(function)
+
+
+def packed_heads(scale: float = 0.0):
+    def function(q, k, v, bias, offset, ends, score_bias=0.0) -> np.ndarray:
+        b = np.split(bias, [4, 8])
+        return by_sequence(q + b[0], k + b[1], v + b[2], ends, score_bias, scale)
+
+    return formula(function)
+
+
+def packed_in_one(qkv, offset, ends) -> np.ndarray:
+    return by_sequence(*(qkv[:, :, i].reshape(len(qkv), -1) for i in range(3)), ends)
+
+
+TOKENS = [waves(3, 4), waves(3, 4, scale=1.5)[::-1].copy(), waves(3, 6, scale=2.0)[:, ::-1].copy()]
+
+
+def packed(*inputs: Any, **rest: Any):
+    return microsoft("PackedAttention", list(inputs), num_heads=COUNT, **rest)
+
+
+def packed_multi_head(*inputs: Any, **rest: Any):
+    return microsoft("PackedMultiHeadAttention", list(inputs), num_heads=COUNT, **rest)
+
+
+PACKED_ROWS = [
+    microsoft("RemovePadding", [waves(3, 4, 2), int32(1, 0, 3)], outputs=4, meaning=remove_padding),
+    microsoft("RemovePadding", [waves(2, 2, 3), int32(2, 2)], outputs=4, meaning=remove_padding),
+    microsoft("RemovePadding", [waves(0, 2, 3), np.zeros(0, np.int32)], outputs=4, meaning=remove_padding),
+    microsoft("RestorePadding", [waves(3, 4), OFFSETS], meaning=formula(restored)),
+    microsoft("RestorePadding", [waves(0, 4), OFFSETS], meaning=formula(restored)),
+    packed(waves(3, 4), WEIGHTS, BIAS, OFFSETS, ENDS, meaning=packed_attention()),
+    packed(waves(3, 4), WEIGHTS, BIAS, OFFSETS, ENDS, waves(1, 2, 3, 3), meaning=packed_attention(), scale=0.0),
+    packed(
+        waves(3, 4),
+        *UNEQUAL[1:],
+        OFFSETS,
+        ENDS,
+        waves(2, 1, 3, 3),
+        qkv_hidden_sizes=[4, 4, 6],
+        scale=0.4,
+        meaning=packed_attention(scale=0.4),
+    ),
+    packed_multi_head(*TOKENS, waves(14), OFFSETS, ENDS, meaning=packed_heads()),
+    packed_multi_head(
+        *TOKENS,
+        waves(14),
+        OFFSETS,
+        ENDS,
+        waves(2, 2, 3, 3),
+        scale=0.4,
+        mask_filter_value=-1.5,
+        meaning=packed_heads(0.4),
+    ),
+    packed_multi_head(waves(3, 2, 3, 2), None, None, None, OFFSETS, ENDS, meaning=formula(packed_in_one)),
+]
+
+ATTENTION_ROWS: list[Any] = [*ATTENTION_ROWS_PROPER, *Q_ATTENTION_ROWS, *POSITION_ROWS, *PACKED_ROWS]
