@@ -257,3 +257,209 @@ def packed_multi_head_attention(query: Tensor, key: Optional[Tensor], value: Opt
         b = torch.split_with_sizes(bias, [q.size(1), k.size(1), v.size(1)])
         q, k, v = q + b[0], k + b[1], v + b[2]
     return attention_of_packed(q, k, v, token_offset, cumulative_sequence_length, attention_bias, num_heads, scale)
+
+
+# --- Windows: LongformerAttention, QOrderedLongformerAttention ---
+
+
+def attended_heads(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: Optional[float]) -> Tensor:
+    return torch.scaled_dot_product_attention(q, k, fitting_values(q, k, v), mask, 0.0, False, scale=scale,
+                                              enable_gqa=q.size(1) != k.size(1))
+
+
+# A token attends to those at most `window` away and to the global ones, which attend to all, by projections of their
+# own. `mask` is added to the scores of a key; a token for which it is negative gives zeros.
+def windowed_attention(qkv: Tensor, global_qkv: Tensor, mask: Tensor, global_flags: Tensor, num_heads: int,
+                       window: int) -> Tensor:
+    sizes = qkv.size()[:2]
+    assert mask.size() == sizes and global_flags.size() == sizes, "mask of shape {} and global of shape {}, not {}".format(
+        mask.size(), global_flags.size(), sizes)
+    position = torch.arange(sizes[1], device=qkv.device)
+    is_near = torch.abs(position - torch.unsqueeze(position, 1)) <= window
+    is_global = torch.unsqueeze(global_flags != 0, 1)
+    is_open = torch.logical_or(is_near, torch.unsqueeze(is_global, 1))
+    added = torch.to(torch.reshape(mask, [sizes[0], 1, 1, sizes[1]]), qkv.dtype)
+    q, k, v = split_projection(qkv, None)
+    by_window = attended_heads(split_heads(q, num_heads), split_heads(k, num_heads), split_heads(v, num_heads),
+                               torch.where(is_open, added, float("-inf")), None)
+    q, k, v = split_projection(global_qkv, None)
+    by_all = attended_heads(split_heads(q, num_heads), split_heads(k, num_heads), split_heads(v, num_heads), added, None)
+    Y = merge_heads(torch.where(torch.unsqueeze(is_global, 3), by_all, by_window))
+    return torch.masked_fill(Y, torch.unsqueeze(mask < 0, 2), 0)
+
+
+def longformer_attention(input: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, global_weight: Tensor,
+                         global_bias: Tensor, global_flags: Tensor, num_heads: int, window: int) -> Tensor:
+    return windowed_attention(projected(input, weight, bias), projected(input, global_weight, global_bias), mask,
+                              global_flags, num_heads, window)
+
+
+# --- Quantized step by step: QOrderedAttention, QOrderedLongformerAttention ---
+
+
+# A matrix whose elements lie one column after another, whatever its shape says.
+def of_columns(x: Tensor) -> Tensor:
+    return torch.transpose(torch.reshape(x, [x.size(1), x.size(0)]), 0, 1)
+
+
+def steps_of_8_bits(x: Tensor) -> Tensor:
+    return torch.clamp(torch.round(x), -128, 127)
+
+
+# A projection in steps of scale_gemm, of which the bias is a number as well.
+def projected_steps(input: Tensor, weight: Tensor, bias: Tensor, scale_input: Tensor, scale_weight: Tensor,
+                    scale_gemm: Tensor) -> Tensor:
+    sums = torch.to(integer_product(input, weight, None, None), torch.float32)
+    return steps_of_8_bits(sums * (scale_input * scale_weight / scale_gemm) + bias)
+
+
+# Its kernels take the biases in steps of the products' scales, as they come from the tool that makes such models.
+def quantized_longformer_attention(input: Tensor, scale_input: Tensor, weight: Tensor, scale_weight: Tensor,
+                                   bias: Tensor, scale_qkv_gemm: Tensor, mask: Tensor, global_weight: Tensor,
+                                   scale_global_weight: Tensor, global_bias: Tensor, scale_global_gemm: Tensor,
+                                   global_flags: Tensor, scale_output: Tensor, num_heads: int, window: int) -> Tensor:
+    qkv = projected_steps(input, weight, bias, scale_input, scale_weight, scale_qkv_gemm) * scale_qkv_gemm
+    global_qkv = projected_steps(input, global_weight, global_bias, scale_input, scale_global_weight,
+                                 scale_global_gemm) * scale_global_gemm
+    Y = windowed_attention(qkv, global_qkv, mask, global_flags, num_heads, window)
+    return torch.to(steps_of_8_bits(Y / scale_output), torch.int8)
+
+
+# Scores and weights are rounded to steps where these have scales.
+def attention_of_steps(
+        input: Tensor, scale_input: Tensor, scale_Q_gemm: Tensor, scale_K_gemm: Tensor, scale_V_gemm: Tensor,
+        Q_weight: Tensor, K_weight: Tensor, V_weight: Tensor, scale_Q_weight: Tensor, scale_K_weight: Tensor,
+        scale_V_weight: Tensor, Q_bias: Tensor, K_bias: Tensor, V_bias: Tensor, scale_QKT_gemm: Optional[Tensor],
+        scale_QKT_softmax: Optional[Tensor], scale_values_gemm: Tensor, mask_index: Optional[Tensor],
+        past: Optional[Tensor], attention_bias: Optional[Tensor], num_heads: int, unidirectional: bool) -> Tensor:
+    q = split_heads(projected_steps(input, Q_weight, Q_bias / scale_Q_gemm, scale_input, scale_Q_weight, scale_Q_gemm),
+                    num_heads)
+    k = split_heads(projected_steps(input, K_weight, K_bias / scale_K_gemm, scale_input, scale_K_weight, scale_K_gemm),
+                    num_heads)
+    v = split_heads(projected_steps(input, V_weight, V_bias / scale_V_gemm, scale_input, scale_V_weight, scale_V_gemm),
+                    num_heads)
+    past_length = 0
+    if past is not None:
+        assert past.dim() == 5 and past.size(0) == 2, "past has shape {}, not that of keys and values".format(past.size())
+        k, v, past_length = with_past(k, torch.to(past[0], k.dtype)), with_past(v, torch.to(past[1], v.dtype)), past.size(3)
+    keys = k.size(2)
+    scores = torch.matmul(q, torch.transpose(k, 2, 3)) * (scale_Q_gemm * scale_K_gemm)
+    if scale_QKT_gemm is not None:
+        scores = steps_of_8_bits(scores / scale_QKT_gemm) * scale_QKT_gemm
+    scores = scores / torch.sqrt(q.size(3))
+    if attention_bias is not None:
+        scores = scores + attention_bias
+    is_open = allowed_by_position(q, keys, past_length, None, unidirectional, None, None)
+    if mask_index is not None:
+        by_mask = open_keys(mask_index, q.size(0), q.size(2), keys)
+        if by_mask is not None:
+            is_open = both(is_open, by_mask)
+    if is_open is not None:
+        scores = torch.where(is_open, scores, float("-inf"))
+    weights = masked_softmax(scores, is_open, torch.float32)
+    if scale_QKT_softmax is not None:
+        weights = steps_of_8_bits(weights / scale_QKT_softmax) * scale_QKT_softmax
+    Y = torch.matmul(weights, v) * (scale_V_gemm / scale_values_gemm)
+    return torch.to(merge_heads(steps_of_8_bits(Y)), torch.int8)
+
+
+# --- DynamicSparseAttention ---
+
+
+# [batch, heads, sequence, size]; each head normalized by its mean square, and turned from rotary_offset on.
+def normed_and_turned(x: Tensor, norm_weight: Optional[Tensor], epsilon: float, cos_cache: Optional[Tensor],
+                      sin_cache: Optional[Tensor], position: Tensor, rotary_offset: int,
+                      rotary_interleaved: bool) -> Tensor:
+    if norm_weight is not None:
+        wide = torch.to(x, torch.float32)
+        wide = wide * torch.rsqrt(torch.mean(wide * wide, -1, True) + epsilon) * norm_weight
+        x = torch.to(wide, x.dtype)
+    if cos_cache is None or sin_cache is None:
+        return x
+    dim = 2 * cos_cache.size(1)
+    assert rotary_offset + dim <= x.size(3), "a head of {} elements has no {} to turn from the one numbered {}".format(
+        x.size(3), dim, rotary_offset)
+    turned = rotary_embedding(torch.slice(x, 3, rotary_offset), cos_cache, sin_cache, position, None, dim,
+                              rotary_interleaved)
+    return torch.cat([torch.slice(x, 3, 0, rotary_offset), turned], 3)
+
+
+# Which positions of a source the rows of selected_indices name, [batch, 1, sequence, positions]; each row may name
+# those below its limit.
+def selected_positions(selected_indices: Tensor, selected_counts: Tensor, limit: Tensor, positions: int) -> Tensor:
+    count = torch.reshape(selected_counts, [limit.size(0), limit.size(1), 1])
+    index = torch.reshape(selected_indices, [limit.size(0), limit.size(1), selected_indices.size(1)])
+    most = index.size(2)
+    assert bool(torch.all((count >= 0) & (count <= most))), "a number in selected_counts is not from 0 to {}".format(most)
+    is_active = torch.arange(most, device=index.device) < count
+    is_there = (index >= 0) & (index < torch.unsqueeze(limit, 2))
+    assert bool(torch.all(is_there | torch.logical_not(is_active))), (
+        "selected_indices has a position that its query cannot attend to")
+    places = torch.where(is_active, index, positions).to(torch.int64)
+    selected = torch.zeros([limit.size(0), limit.size(1), positions + 1], dtype=torch.bool, device=index.device)
+    return torch.unsqueeze(torch.scatter(selected, 2, places, True)[:, :, :positions], 1)
+
+
+def dynamic_sparse_attention(
+        query: Tensor, key: Optional[Tensor], value: Optional[Tensor], past_key: Optional[Tensor],
+        past_value: Optional[Tensor], auxiliary_key: Optional[Tensor], auxiliary_value: Optional[Tensor],
+        selected_indices: Tensor, selected_counts: Tensor, seqlens_k: Tensor, total_sequence_length: int,
+        cos_cache: Optional[Tensor], sin_cache: Optional[Tensor], position_ids: Optional[Tensor],
+        q_norm_weight: Optional[Tensor], k_norm_weight: Optional[Tensor], head_sink: Optional[Tensor], num_heads: int,
+        kv_num_heads: int, do_rotary: bool, rotary_interleaved: bool, rotary_offset: int, qk_norm_epsilon: float,
+        local_window_size: int, smooth_softmax: bool, auxiliary_kv_shared: bool, use_auxiliary: bool,
+        scale: Optional[float]) -> Tuple[Tensor, Tensor, Tensor]:
+    if key is not None and value is not None:
+        q, k, v = split_heads(query, num_heads), split_heads(key, kv_num_heads), split_heads(value, kv_num_heads)
+    else:
+        assert key is None and value is None, "key and value come together"
+        heads = torch.split_with_sizes(split_heads(query, num_heads + 2 * kv_num_heads),
+                                       [num_heads, kv_num_heads, kv_num_heads], 1)
+        q, k, v = heads[0], heads[1], heads[2]
+    batch, length = q.size(0), q.size(2)
+
+    # The cache, into which each sequence writes at its own place.
+    shape = [batch, kv_num_heads, total_sequence_length, q.size(3)]
+    cache_key = torch.zeros(shape, dtype=q.dtype, device=q.device) if past_key is None else past_key
+    cache_value = torch.zeros(shape, dtype=q.dtype, device=q.device) if past_value is None else past_value
+    assert (past_key is None) == (past_value is None), "past_key and past_value come together"
+    capacity = cache_key.size(2)
+    total = torch.reshape(seqlens_k, [batch, 1]) + 1
+    assert bool(torch.all((total >= length) & (total <= min(capacity, total_sequence_length)))), (
+        "a number in seqlens_k does not suit {} new positions and a cache of {}".format(
+            length, min(capacity, total_sequence_length)))
+    query_position = (total - length + torch.arange(length, device=q.device)).to(torch.int64)
+    cos, sin = (cos_cache, sin_cache) if do_rotary else (None, None)
+    position = query_position if position_ids is None else position_ids
+    assert cos_cache is None or not do_rotary or bool(torch.all((position >= 0) & (position < cos_cache.size(0)))), (
+        "a position has no place in cos_cache")
+    q = normed_and_turned(q, q_norm_weight, qk_norm_epsilon, cos, sin, position, rotary_offset, rotary_interleaved)
+    k = normed_and_turned(k, k_norm_weight, qk_norm_epsilon, cos, sin, position, rotary_offset, rotary_interleaved)
+    places = torch.reshape(query_position, [batch, 1, length, 1]).expand(k.size())
+    present_key = torch.scatter(cache_key, 2, places, k)
+    present_value = torch.scatter(cache_value, 2, places, v)
+
+    # What is attended to: selected positions of the cache, or its last ones and selected positions of the other source.
+    keys, values = present_key, present_value
+    if use_auxiliary:
+        assert auxiliary_key is not None, "selected_kv_source is auxiliary, and there is no auxiliary_key"
+        others = auxiliary_key.size(2)
+        other_values = auxiliary_key if auxiliary_value is None else auxiliary_value
+        assert auxiliary_value is not None or auxiliary_kv_shared, "auxiliary_value is left out, and not shared"
+        behind = torch.unsqueeze(query_position, 2) - torch.arange(capacity, device=q.device)
+        is_local = torch.unsqueeze((behind >= 0) & (behind < local_window_size), 1)
+        limit = torch.full_like(query_position, others)
+        is_open = torch.cat([is_local, selected_positions(selected_indices, selected_counts, limit, others)], 3)
+        keys, values = torch.cat([keys, auxiliary_key], 2), torch.cat([values, other_values], 2)
+    else:
+        is_open = selected_positions(selected_indices, selected_counts, query_position + 1, capacity)
+
+    # A sink is a key of zeros, of which the score is added.
+    mask = torch.where(is_open, 0.0, float("-inf"))
+    if head_sink is not None or smooth_softmax:
+        sink = torch.zeros([num_heads], device=q.device) if head_sink is None else head_sink
+        assert sink.size() == [num_heads], "head_sink has shape {}, not {}".format(sink.size(), [num_heads])
+        score = torch.reshape(sink, [1, -1, 1, 1]).expand([batch, num_heads, length, 1])
+        mask = torch.cat([mask.expand([batch, num_heads, length, mask.size(3)]), score.to(mask.dtype)], 3)
+        keys, values = torch.pad(keys, [0, 0, 0, 1], "constant", 0.0), torch.pad(values, [0, 0, 0, 1], "constant", 0.0)
+    return merge_heads(attended_heads(q, keys, values, mask.to(q.dtype), scale)), present_key, present_value
