@@ -41,17 +41,11 @@ TranslateFunction with_scale(const std::string& function) {
 
 // --- Windows ---
 
-int64_t window_of(const NodeView& n) {
-  const int64_t window = n.attr_int("window");
-  if (window < 0) n.fail("window must not be negative");
-  return window;
-}
-
 // An input is named "global", which is no name in a script.
 Values longformer_attention(Translator& t, const NodeView& n) {
   std::vector<Arg> args;
   for (size_t i = 0; i < 7; ++i) args.emplace_back(n.tensor(i));
-  args.insert(args.end(), {n.attr_int("num_heads"), window_of(n)});
+  args.insert(args.end(), {n.attr_int("num_heads"), n.attr_int("window")});
   return {t.call("longformer_attention", args)};
 }
 
@@ -79,9 +73,10 @@ Values quantized_longformer_attention(Translator& t, const NodeView& n) {
   require_rows(n, "order_input");
   require_rows(n, "order_output");
   const auto in = [&](size_t i) { return n.tensor(i); };
-  return {t.call("quantized_longformer_attention", {in(0), in(1), matrix(t, n, 2, "order_weight"), in(3), in(4), in(6),
-                                                    in(7), matrix(t, n, 8, "order_global_weight"), in(9), in(10),
-                                                    in(11), in(12), in(13), n.attr_int("num_heads"), window_of(n)})};
+  return {
+      t.call("quantized_longformer_attention", {in(0), in(1), matrix(t, n, 2, "order_weight"), in(3), in(4), in(6),
+                                                in(7), matrix(t, n, 8, "order_global_weight"), in(9), in(10), in(11),
+                                                in(12), in(13), n.attr_int("num_heads"), n.attr_int("window")})};
 }
 
 Values attention_of_steps(Translator& t, const NodeView& n) {
@@ -104,7 +99,6 @@ Values dynamic_sparse_attention(Translator& t, const NodeView& n) {
   if (!of_cache && !of_others) n.fail("attention_mode " + mode + " does not go with selected_kv_source " + source);
   if (of_others && n.attr_int("local_window_size") <= 0) n.fail("local_plus_selected needs a local_window_size");
   if (n.attr_int("is_causal") != 1) n.fail("is_causal must be 1");
-  if (n.attr_int("rotary_offset") < 0) n.fail("rotary_offset must not be negative");
   return script("dynamic_sparse_attention", {kw("use_auxiliary", of_others), kw("scale", scale_of(n))})(t, n);
 }
 

@@ -131,7 +131,7 @@ def fused_attention(input: Tensor, weights: Tensor, bias: Optional[Tensor], mask
 
 
 # The product of integers less their zero points: one zero point for all of a, one for all or for each column of b.
-def integer_product(a: Tensor, b: Tensor, a_zero_point: Optional[Tensor], b_zero_point: Optional[Tensor]) -> Tensor:
+def integer_sums(a: Tensor, b: Tensor, a_zero_point: Optional[Tensor], b_zero_point: Optional[Tensor]) -> Tensor:
     dtype = torch.float32 if a.size(-1) * 255 * 255 <= 1 << 24 else torch.float64
     a_zero = None if a_zero_point is None else one_for_all(torch.to(a_zero_point, dtype))
     b_zero = None if b_zero_point is None else per_column(torch.to(b_zero_point, dtype))
@@ -145,7 +145,7 @@ def quantized_attention(input: Tensor, weight: Tensor, bias: Tensor, input_scale
                         unidirectional: bool, past_present_share_buffer: bool, mask_filter_value: float,
                         scale: Optional[float], num_outputs: int) -> Tuple[Tensor, Tensor]:
     unit = one_for_all(torch.to(input_scale, torch.float32)) * per_column(torch.to(weight_scale, torch.float32))
-    sums = torch.to(integer_product(input, weight, input_zero_point, weight_zero_point), torch.float32)
+    sums = torch.to(integer_sums(input, weight, input_zero_point, weight_zero_point), torch.float32)
     qkv = torch.to(sums * unit, bias.dtype) + bias
     return projected_attention(qkv, mask_index, past, None, None, num_heads, None, unidirectional, False, 0,
                                past_present_share_buffer, mask_filter_value, scale, num_outputs)
@@ -309,7 +309,7 @@ def steps_of_8_bits(x: Tensor) -> Tensor:
 # A projection in steps of scale_gemm, of which the bias is a number as well.
 def projected_steps(input: Tensor, weight: Tensor, bias: Tensor, scale_input: Tensor, scale_weight: Tensor,
                     scale_gemm: Tensor) -> Tensor:
-    sums = torch.to(integer_product(input, weight, None, None), torch.float32)
+    sums = torch.to(integer_sums(input, weight, None, None), torch.float32)
     return steps_of_8_bits(sums * (scale_input * scale_weight / scale_gemm) + bias)
 
 

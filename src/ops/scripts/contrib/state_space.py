@@ -48,7 +48,6 @@ def is_delta(update_rule: str) -> bool:
 
 # One state, or those after the last steps: the last of them last, zeros where there were fewer steps.
 def window_of_states(state: Tensor, states: List[Tensor], state_window: int) -> Tensor:
-    assert 0 <= state_window and state_window <= 8, "state_window is not from 0 to 8"
     if state_window == 0:
         return state
     window = [torch.zeros_like(state)] * max(state_window - len(states), 0) + states[-state_window:]
@@ -257,13 +256,11 @@ def channels_second(x: Tensor) -> Tensor:
 def causal_conv_with_window(input: Tensor, weight: Tensor, bias: Optional[Tensor], past_state: Optional[Tensor],
                            activation: str, channels_last: bool, dilation: int, ndim: int,
                            state_window: int) -> Tuple[Tensor, Tensor]:
-    assert dilation > 0, "dilation is not positive"
     if channels_last:
         assert ndim == 1 and input.dim() >= 3, "channels_last needs an ndim of 1, and 3 dimensions or more"
         x = channels_second(input)
     else:
-        assert ndim in [1, 2, 3] and input.dim() == 2 + ndim, "input has {} dimensions, not {}".format(
-            input.dim(), 2 + ndim)
+        assert input.dim() == 2 + ndim, "input has {} dimensions, not {}".format(input.dim(), 2 + ndim)
         x = input
     channels, length = x.size(1), x.size(-1)
     assert weight.dim() == x.dim() and weight.size()[:2] == [channels, 1] and weight.size(-1) > 0, (
@@ -293,7 +290,6 @@ def varlen_causal_conv_with_state(input: Tensor, weight: Tensor, cumulative_sequ
                                   bias: Optional[Tensor], initial_state: Tensor, capture_count: Optional[Tensor],
                                   activation: str, dilation: int,
                                   state_update_capacity: int) -> Tuple[Tensor, Tensor, Tensor]:
-    assert dilation > 0, "dilation is not positive"
     assert 0 <= state_update_capacity and state_update_capacity <= 8, "state_update_capacity is not from 0 to 8"
     assert (state_update_capacity > 0) == (capture_count is not None), "capture_count comes with a state_update_capacity"
     assert input.dim() == 2 and weight.dim() == 3 and weight.size()[:2] == [input.size(1), 1] and weight.size(2) > 0, (
