@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import numpy_helper
 
 import onnx_torch
-from models import op_model, run_op
+from models import op_model, run_op, tensor_info
 
 DOMAIN = "com.microsoft"
 
@@ -47,7 +48,12 @@ REFUSED = {
     "heads that do not divide": ("Attention", [X, WEIGHTS, BIAS], {"num_heads": 3}, "multiply up"),
     "no heads": ("Attention", [X, WEIGHTS, BIAS], {"num_heads": 0}, "multiply up"),
     "two hidden sizes": ("Attention", [X, WEIGHTS, BIAS], {**HEADS, "qkv_hidden_sizes": [6, 6]}, "2 elements, not 3"),
-    "other hidden sizes": ("Attention", [X, WEIGHTS, BIAS], {**HEADS, "qkv_hidden_sizes": [4, 4, 6]}, "split"),
+    "other hidden sizes": (
+        "Attention",
+        [X, WEIGHTS, BIAS],
+        {**HEADS, "qkv_hidden_sizes": [4, 4, 6]},
+        "do not make up 12",
+    ),
     "a negative hidden size": (
         "Attention",
         [X, WEIGHTS, BIAS],
@@ -65,7 +71,7 @@ REFUSED = {
         r"not \[2, 3, 3\]",
     ),
     "too small a square": ("Attention", [X, WEIGHTS, BIAS, np.ones((2, 1, 2, 2), np.int32)], HEADS, "3 positions"),
-    "a past without values": ("Attention", [X, WEIGHTS, BIAS, None, PAST[:1]], HEADS, "keys and values"),
+    "a past without values": ("Attention", [X, WEIGHTS, BIAS, None, PAST[:1]], HEADS, r"not \[2, …\]"),
     "a past of other heads": ("Attention", [X, WEIGHTS, BIAS, None, PAST[:, :, :1].copy()], HEADS, "must match"),
     "a past of unknown length": ("Attention", [X, WEIGHTS, BIAS, None, PAST], SHARED, "past_sequence_length"),
     "a past without room": ("Attention", [X, WEIGHTS, BIAS, None, PAST, None, int32(2)], SHARED, "no room"),
@@ -205,3 +211,13 @@ def test_it_runs_as_one_product_of_attention(mask):
     """What the standard's Attention becomes, by the same operator."""
     model = op_model("Attention", [X, WEIGHTS, BIAS, mask], 1, DOMAIN, **HEADS)
     assert onnx_torch.prepare(model).graph().count("onnx_torch::attention(") == 1
+
+
+def test_a_quantized_projection_runs_as_a_product_of_bytes():
+    inputs = [X.astype(np.uint8), WEIGHTS.astype(np.int8), BIAS, np.float32(0.01), np.float32(0.02)]
+    model = op_model("QAttention", inputs, 1, DOMAIN, **HEADS)
+    for i in range(1, len(inputs)):
+        model.graph.initializer.append(numpy_helper.from_array(np.asarray(inputs[i]), f"x{i}"))
+    del model.graph.input[1:]
+    model.graph.input[0].CopyFrom(tensor_info("x0", inputs[0], X.shape))
+    assert onnx_torch.prepare(model).graph().count("onnx_torch::scaled_integer_product(") == 1

@@ -1,5 +1,7 @@
 // Attention and its packed, sparse and windowed forms, and the biases that go with them.
+#include "ops/cast.h"
 #include "ops/contrib/contrib.h"
+#include "ops/quantization.h"
 #include "translate/registry.h"
 
 namespace onnxtorch {
@@ -23,16 +25,31 @@ std::vector<Arg> attention_settings(const NodeView& n) {
   };
 }
 
-Values fused_attention(Translator& t, const NodeView& n) {
-  std::vector<Arg> settings = attention_settings(n);
-  settings.push_back(kw("do_rotary", is_one(n, "do_rotary")));
-  const int64_t dim = n.has_attribute("rotary_embedding_dim") ? n.attr_int("rotary_embedding_dim") : 0;
-  settings.push_back(kw("rotary_embedding_dim", dim));
-  return script("fused_attention", settings)(t, n);
+// Attention among Q, K and V, which lie side by side in `qkv`.
+Values projected_attention(Translator& t, const NodeView& n, const Value& qkv, std::vector<Arg> more) {
+  std::vector<Arg> args = attention_settings(n);
+  args.push_back(kw("qkv", qkv));
+  args.insert(args.end(), more.begin(), more.end());
+  return script("projected_attention", args)(t, n);
 }
 
+Values attention(Translator& t, const NodeView& n) {
+  const int64_t dim = n.has_attribute("rotary_embedding_dim") ? n.attr_int("rotary_embedding_dim") : 0;
+  return projected_attention(t, n, t.call("projected", {n.tensor(0), n.tensor(1), n.tensor(2)}),
+                             {kw("do_rotary", is_one(n, "do_rotary")), kw("rotary_embedding_dim", dim)});
+}
+
+// Its kernels pay no regard to do_rotary, and refuse a shared past, as there is no input that tells its length.
 Values quantized_attention(Translator& t, const NodeView& n) {
-  return script("quantized_attention", attention_settings(n))(t, n);
+  const ElementType type = n.element(2);
+  const Value sums = integer_product(t, {n.tensor(0), zero_point(t, n, 6)}, {n.tensor(1), zero_point(t, n, 7)});
+  const Value input_scale = t.call("one_for_all", {cast(t, n.tensor(3), ElementType::Float)});
+  const Value unit = t.call("aten::mul", {input_scale, column_scale(t, n.tensor(4))});
+  const Value product = t.call("aten::mul", {cast(t, sums, ElementType::Float), unit}).as(ElementType::Float);
+  const Value qkv = t.call("aten::add", {cast(t, product, type), n.tensor(2)}).as(type);
+  return projected_attention(t, n, qkv,
+                             {kw("do_rotary", false), kw("rotary_embedding_dim", 0), kw("attention_bias", none),
+                              kw("past_sequence_length", none), kw("qkv_hidden_sizes", none)});
 }
 
 TranslateFunction with_scale(const std::string& function) {
@@ -105,7 +122,7 @@ Values dynamic_sparse_attention(Translator& t, const NodeView& n) {
 }  // namespace
 
 void register_contrib_attention_ops(Registry& r) {
-  r.op(kMicrosoft, "Attention").since(1, fused_attention);
+  r.op(kMicrosoft, "Attention").since(1, attention);
   r.op(kMicrosoft, "DynamicSparseAttention").since(1, dynamic_sparse_attention);
   r.op(kMicrosoft, "GatedRelativePositionBias").since(1, script("gated_relative_position_bias"));
   r.op(kMicrosoft, "LongformerAttention").since(1, longformer_attention);

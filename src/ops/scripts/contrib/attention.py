@@ -1,4 +1,6 @@
-# Attention, QAttention of onnxruntime.
+# Attention, QAttention, RelativePositionBias, GatedRelativePositionBias, RemovePadding, RestorePadding,
+# PackedAttention, PackedMultiHeadAttention, LongformerAttention, QOrderedAttention, QOrderedLongformerAttention,
+# DynamicSparseAttention.
 
 
 # The keys that mask_index lets be attended to, [batch or 1, 1, queries or 1, keys]; None where it hides none. It holds
@@ -62,30 +64,38 @@ def turned_by_position(x: Tensor, past: int, rotary_embedding_dim: int) -> Tenso
     return torch.to(rotary_embedding(x, cos, sin, None, None, dim, False), x.dtype)
 
 
-# Q, K and V, which lie side by side.
-def split_projection(qkv: Tensor, qkv_hidden_sizes: Optional[List[int]]) -> Tuple[Tensor, Tensor, Tensor]:
+# [batch, heads, sequence, size], of which k and v may have fewer heads.
+def attended_heads(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool,
+                   scale: Optional[float]) -> Tensor:
+    return torch.scaled_dot_product_attention(q, k, fitting_values(q, k, v), mask, 0.0, is_causal, scale=scale,
+                                              enable_gqa=q.size(1) != k.size(1))
+
+
+# One of Q, K and V (0, 1, 2), which lie side by side.
+def of_projection(qkv: Tensor, i: int, qkv_hidden_sizes: Optional[List[int]]) -> Tensor:
     hidden_sizes = [qkv.size(-1) // 3] * 3 if qkv_hidden_sizes is None else qkv_hidden_sizes
     assert len(hidden_sizes) == 3, "qkv_hidden_sizes has {} elements, not 3".format(len(hidden_sizes))
-    parts = torch.split_with_sizes(qkv, hidden_sizes, -1)
-    return parts[0], parts[1], parts[2]
+    assert sum(hidden_sizes) == qkv.size(-1), "the hidden sizes {} do not make up {}".format(hidden_sizes, qkv.size(-1))
+    return torch.narrow(qkv, -1, sum(hidden_sizes[:i]), hidden_sizes[i])
 
 
-# Attention among what lies side by side in `qkv`, [batch, sequence, hidden sizes]; Y and, where wanted, the present state.
+# Attention among what lies side by side in `qkv`, [batch, sequence, hidden sizes]; and the present state, where wanted.
 def projected_attention(qkv: Tensor, mask_index: Optional[Tensor], past: Optional[Tensor],
                         attention_bias: Optional[Tensor], past_sequence_length: Optional[int], num_heads: int,
                         qkv_hidden_sizes: Optional[List[int]], unidirectional: bool, do_rotary: bool,
                         rotary_embedding_dim: int, past_present_share_buffer: bool, mask_filter_value: float,
                         scale: Optional[float], num_outputs: int) -> Tuple[Tensor, Tensor]:
     assert qkv.dim() == 3, "the input has {} dimensions, not 3".format(qkv.dim())
-    Q, K, V = split_projection(qkv, qkv_hidden_sizes)
-    q, k, v = split_heads(Q, num_heads), split_heads(K, num_heads), split_heads(V, num_heads)
-    queries = q.size(2)
+    batch, queries = qkv.size(0), qkv.size(1)
+    q = split_heads(of_projection(qkv, 0, qkv_hidden_sizes), num_heads)
+    k = split_heads(of_projection(qkv, 1, qkv_hidden_sizes), num_heads)
+    v = split_heads(of_projection(qkv, 2, qkv_hidden_sizes), num_heads)
 
     past_key: Optional[Tensor] = None
     past_value: Optional[Tensor] = None
     past_length = 0
     if past is not None:
-        assert past.dim() == 5 and past.size(0) == 2, "past has shape {}, not that of keys and values".format(past.size())
+        assert past.dim() == 5 and past.size(0) == 2, "past has shape {}, not [2, …]".format(past.size())
         past_length = past.size(3)
         if past_present_share_buffer:
             assert past_sequence_length is not None, "past_present_share_buffer needs past_sequence_length"
@@ -100,11 +110,13 @@ def projected_attention(qkv: Tensor, mask_index: Optional[Tensor], past: Optiona
     keys = past_length + queries
     is_open: Optional[Tensor] = None
     if mask_index is not None:
-        is_open = open_keys(mask_index, q.size(0), queries, keys)
-    mask = added_to_scores(is_open, mask_filter_value, unidirectional, attention_bias, queries, keys, q.dtype)
-    Y, present_key, present_value, _ = attention(
-        q, k, v, mask, past_key, past_value, None, unidirectional and is_open is None, None, None, None, None, scale,
-        0.0, 0, torch.float32, None, True)
+        is_open = open_keys(mask_index, batch, queries, keys)
+    mask = added_to_scores(is_open, mask_filter_value, unidirectional, attention_bias, queries, keys, qkv.dtype)
+    is_plain = mask is None and past is None
+    if unidirectional and is_open is None and not is_plain:
+        mask = combined_mask(mask, allowed_by_position(q, keys, past_length, None, True, None, None))
+    present_key, present_value = with_past(k, past_key), with_past(v, past_value)
+    Y = attended_heads(q, present_key, present_value, mask, unidirectional and is_plain, scale)
     present = Y
     if num_outputs > 1:
         assert k.size(3) == v.size(3), "present takes heads of one size, not {} and {}".format(k.size(3), v.size(3))
@@ -118,37 +130,6 @@ def projected_attention(qkv: Tensor, mask_index: Optional[Tensor], past: Optiona
 def projected(x: Tensor, weights: Tensor, bias: Optional[Tensor]) -> Tensor:
     product = torch.matmul(x, weights)
     return product if bias is None else product + bias
-
-
-def fused_attention(input: Tensor, weights: Tensor, bias: Optional[Tensor], mask_index: Optional[Tensor],
-                    past: Optional[Tensor], attention_bias: Optional[Tensor], past_sequence_length: Optional[int],
-                    num_heads: int, qkv_hidden_sizes: Optional[List[int]], unidirectional: bool, do_rotary: bool,
-                    rotary_embedding_dim: int, past_present_share_buffer: bool, mask_filter_value: float,
-                    scale: Optional[float], num_outputs: int) -> Tuple[Tensor, Tensor]:
-    return projected_attention(projected(input, weights, bias), mask_index, past, attention_bias, past_sequence_length,
-                               num_heads, qkv_hidden_sizes, unidirectional, do_rotary, rotary_embedding_dim,
-                               past_present_share_buffer, mask_filter_value, scale, num_outputs)
-
-
-# The product of integers less their zero points: one zero point for all of a, one for all or for each column of b.
-def integer_sums(a: Tensor, b: Tensor, a_zero_point: Optional[Tensor], b_zero_point: Optional[Tensor]) -> Tensor:
-    dtype = torch.float32 if a.size(-1) * 255 * 255 <= 1 << 24 else torch.float64
-    a_zero = None if a_zero_point is None else one_for_all(torch.to(a_zero_point, dtype))
-    b_zero = None if b_zero_point is None else per_column(torch.to(b_zero_point, dtype))
-    return int32_of(torch.matmul(dequantize_linear(a, None, a_zero, dtype), dequantize_linear(b, None, b_zero, dtype)))
-
-
-# Its kernels pay no regard to do_rotary, and refuse a shared past, as there is no input that tells its length.
-def quantized_attention(input: Tensor, weight: Tensor, bias: Tensor, input_scale: Tensor, weight_scale: Tensor,
-                        mask_index: Optional[Tensor], input_zero_point: Optional[Tensor],
-                        weight_zero_point: Optional[Tensor], past: Optional[Tensor], num_heads: int,
-                        unidirectional: bool, past_present_share_buffer: bool, mask_filter_value: float,
-                        scale: Optional[float], num_outputs: int) -> Tuple[Tensor, Tensor]:
-    unit = one_for_all(torch.to(input_scale, torch.float32)) * per_column(torch.to(weight_scale, torch.float32))
-    sums = torch.to(integer_sums(input, weight, input_zero_point, weight_zero_point), torch.float32)
-    qkv = torch.to(sums * unit, bias.dtype) + bias
-    return projected_attention(qkv, mask_index, past, None, None, num_heads, None, unidirectional, False, 0,
-                               past_present_share_buffer, mask_filter_value, scale, num_outputs)
 
 
 # --- Biases by relative position ---
@@ -228,18 +209,20 @@ def attention_of_packed(q: Tensor, k: Tensor, v: Tensor, token_offset: Tensor, c
     assert ends.size(0) == token_offset.size(0) + 1, "cumulative_sequence_length has {} elements, not {}".format(
         ends.size(0), token_offset.size(0) + 1)
     is_open = torch.arange(token_offset.size(1), device=q.device) < ends[1:] - ends[:-1]
-    Y, _, _, _ = attention(
-        restored_padding(q, token_offset), restored_padding(k, token_offset), restored_padding(v, token_offset),
-        combined_mask(attention_bias, is_open), None, None, None, False, num_heads, num_heads, None, None, scale, 0.0,
-        0, torch.float32, None, True)
-    return torch.index_select(torch.flatten(Y, 0, 1), 0, torch.flatten(token_offset)[:q.size(0)])
+    Y = attended_heads(split_heads(restored_padding(q, token_offset), num_heads),
+                       split_heads(restored_padding(k, token_offset), num_heads),
+                       split_heads(restored_padding(v, token_offset), num_heads),
+                       combined_mask(attention_bias, is_open), False, scale)
+    return torch.index_select(torch.flatten(merge_heads(Y), 0, 1), 0, torch.flatten(token_offset)[:q.size(0)])
 
 
 def packed_attention(input: Tensor, weights: Tensor, bias: Tensor, token_offset: Tensor,
                      cumulative_sequence_length: Tensor, attention_bias: Optional[Tensor], num_heads: int,
                      qkv_hidden_sizes: Optional[List[int]], scale: Optional[float]) -> Tensor:
-    q, k, v = split_projection(projected(input, weights, bias), qkv_hidden_sizes)
-    return attention_of_packed(q, k, v, token_offset, cumulative_sequence_length, attention_bias, num_heads, scale)
+    qkv = projected(input, weights, bias)
+    return attention_of_packed(of_projection(qkv, 0, qkv_hidden_sizes), of_projection(qkv, 1, qkv_hidden_sizes),
+                               of_projection(qkv, 2, qkv_hidden_sizes), token_offset, cumulative_sequence_length,
+                               attention_bias, num_heads, scale)
 
 
 # Its kernels hide what is no key of a sequence altogether, and pay no regard to mask_filter_value.
@@ -262,9 +245,10 @@ def packed_multi_head_attention(query: Tensor, key: Optional[Tensor], value: Opt
 # --- Windows: LongformerAttention, QOrderedLongformerAttention ---
 
 
-def attended_heads(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scale: Optional[float]) -> Tensor:
-    return torch.scaled_dot_product_attention(q, k, fitting_values(q, k, v), mask, 0.0, False, scale=scale,
-                                              enable_gqa=q.size(1) != k.size(1))
+def attended_projection(qkv: Tensor, mask: Tensor, num_heads: int) -> Tensor:
+    return attended_heads(split_heads(of_projection(qkv, 0, None), num_heads),
+                          split_heads(of_projection(qkv, 1, None), num_heads),
+                          split_heads(of_projection(qkv, 2, None), num_heads), mask, False, None)
 
 
 # A token attends to those at most `window` away and to the global ones, which attend to all, by projections of their
@@ -272,18 +256,15 @@ def attended_heads(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], scal
 def windowed_attention(qkv: Tensor, global_qkv: Tensor, mask: Tensor, global_flags: Tensor, num_heads: int,
                        window: int) -> Tensor:
     sizes = qkv.size()[:2]
-    assert mask.size() == sizes and global_flags.size() == sizes, "mask of shape {} and global of shape {}, not {}".format(
-        mask.size(), global_flags.size(), sizes)
+    assert mask.size() == sizes and global_flags.size() == sizes, (
+        "mask of shape {} and global of shape {}, not {}".format(mask.size(), global_flags.size(), sizes))
     position = torch.arange(sizes[1], device=qkv.device)
     is_near = torch.abs(position - torch.unsqueeze(position, 1)) <= window
     is_global = torch.unsqueeze(global_flags != 0, 1)
     is_open = torch.logical_or(is_near, torch.unsqueeze(is_global, 1))
     added = torch.to(torch.reshape(mask, [sizes[0], 1, 1, sizes[1]]), qkv.dtype)
-    q, k, v = split_projection(qkv, None)
-    by_window = attended_heads(split_heads(q, num_heads), split_heads(k, num_heads), split_heads(v, num_heads),
-                               torch.where(is_open, added, float("-inf")), None)
-    q, k, v = split_projection(global_qkv, None)
-    by_all = attended_heads(split_heads(q, num_heads), split_heads(k, num_heads), split_heads(v, num_heads), added, None)
+    by_window = attended_projection(qkv, torch.where(is_open, added, float("-inf")), num_heads)
+    by_all = attended_projection(global_qkv, added, num_heads)
     Y = merge_heads(torch.where(torch.unsqueeze(is_global, 3), by_all, by_window))
     return torch.masked_fill(Y, torch.unsqueeze(mask < 0, 2), 0)
 
@@ -309,7 +290,7 @@ def steps_of_8_bits(x: Tensor) -> Tensor:
 # A projection in steps of scale_gemm, of which the bias is a number as well.
 def projected_steps(input: Tensor, weight: Tensor, bias: Tensor, scale_input: Tensor, scale_weight: Tensor,
                     scale_gemm: Tensor) -> Tensor:
-    sums = torch.to(integer_sums(input, weight, None, None), torch.float32)
+    sums = torch.to(torch.matmul(torch.to(input, torch.float64), torch.to(weight, torch.float64)), torch.float32)
     return steps_of_8_bits(sums * (scale_input * scale_weight / scale_gemm) + bias)
 
 
@@ -340,8 +321,9 @@ def attention_of_steps(
                     num_heads)
     past_length = 0
     if past is not None:
-        assert past.dim() == 5 and past.size(0) == 2, "past has shape {}, not that of keys and values".format(past.size())
-        k, v, past_length = with_past(k, torch.to(past[0], k.dtype)), with_past(v, torch.to(past[1], v.dtype)), past.size(3)
+        assert past.dim() == 5 and past.size(0) == 2, "past has shape {}, not [2, …]".format(past.size())
+        past_length = past.size(3)
+        k, v = with_past(k, torch.to(past[0], k.dtype)), with_past(v, torch.to(past[1], v.dtype))
     keys = k.size(2)
     scores = torch.matmul(q, torch.transpose(k, 2, 3)) * (scale_Q_gemm * scale_K_gemm)
     if scale_QKT_gemm is not None:
@@ -390,7 +372,8 @@ def selected_positions(selected_indices: Tensor, selected_counts: Tensor, limit:
     count = torch.reshape(selected_counts, [limit.size(0), limit.size(1), 1])
     index = torch.reshape(selected_indices, [limit.size(0), limit.size(1), selected_indices.size(1)])
     most = index.size(2)
-    assert bool(torch.all((count >= 0) & (count <= most))), "a number in selected_counts is not from 0 to {}".format(most)
+    assert bool(torch.all((count >= 0) & (count <= most))), (
+        "a number in selected_counts is not from 0 to {}".format(most))
     is_active = torch.arange(most, device=index.device) < count
     is_there = (index >= 0) & (index < torch.unsqueeze(limit, 2))
     assert bool(torch.all(is_there | torch.logical_not(is_active))), (
@@ -462,4 +445,4 @@ def dynamic_sparse_attention(
         score = torch.reshape(sink, [1, -1, 1, 1]).expand([batch, num_heads, length, 1])
         mask = torch.cat([mask.expand([batch, num_heads, length, mask.size(3)]), score.to(mask.dtype)], 3)
         keys, values = torch.pad(keys, [0, 0, 0, 1], "constant", 0.0), torch.pad(values, [0, 0, 0, 1], "constant", 0.0)
-    return merge_heads(attended_heads(q, keys, values, mask.to(q.dtype), scale)), present_key, present_value
+    return merge_heads(attended_heads(q, keys, values, mask.to(q.dtype), False, scale)), present_key, present_value

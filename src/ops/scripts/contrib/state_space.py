@@ -99,7 +99,8 @@ def linear_attention_with_window(query: Tensor, key: Tensor, value: Tensor, past
         state_dtype = past_state.dtype
     steps, states, _ = linear_attention_steps(q, k, v, gate, rate, state, None)
     if len(steps) == 0:
-        output = torch.zeros(sizes + [max(q_num_heads, kv_num_heads) * v.size(3)], dtype=query.dtype, device=query.device)
+        hidden_size = max(q_num_heads, kv_num_heads) * v.size(3)
+        output = torch.zeros(sizes + [hidden_size], dtype=query.dtype, device=query.device)
     else:
         output = torch.to(torch.flatten(torch.stack(steps, 1), 2), query.dtype)
         state = states[-1]
@@ -147,7 +148,8 @@ def gated_delta_net(query: Tensor, key: Optional[Tensor], value: Optional[Tensor
         q, k, v = query, key, value
     else:
         assert key is None and value is None, "key and value come together"
-        assert initial_state is not None and initial_state.dim() == 4, "a packed query needs an initial_state of 4 dimensions"
+        assert initial_state is not None and initial_state.dim() == 4, (
+            "a packed query needs an initial_state of 4 dimensions")
         of_values = initial_state.size(1) * initial_state.size(2)
         of_keys = (query.size(-1) - of_values) // 2
         parts = torch.split_with_sizes(query, [of_keys, of_keys, of_values], -1)
@@ -156,7 +158,8 @@ def gated_delta_net(query: Tensor, key: Optional[Tensor], value: Optional[Tensor
         v = torch.unflatten(parts[2], -1, [initial_state.size(1), initial_state.size(2)])
     sizes = q.size()[:-2]
     assert len(sizes) in [1, 2] and k.size() == q.size() and v.dim() == q.dim() and v.size()[:-2] == sizes, (
-        "query of shape {}, key of shape {} and value of shape {} do not go together".format(q.size(), k.size(), v.size()))
+        "query of shape {}, key of shape {} and value of shape {} do not go together".format(
+            q.size(), k.size(), v.size()))
     heads, key_heads, size = v.size(-2), q.size(-2), q.size(-1)
     assert key_heads > 0 and heads % max(key_heads, 1) == 0, (
         "the {} heads of value are no multiple of the {} of key".format(heads, key_heads))
@@ -195,7 +198,8 @@ def gated_delta_net(query: Tensor, key: Optional[Tensor], value: Optional[Tensor
         assert len(sizes) == 1, "cu_seqlens is for tokens in one dimension"
         ends = cu_seqlens
     else:
-        assert len(sizes) == 2 or initial_state is not None, "neither cu_seqlens nor initial_state tells how many sequences"
+        assert len(sizes) == 2 or initial_state is not None, (
+            "neither cu_seqlens nor initial_state tells how many sequences")
         batch = sizes[0] if initial_state is None else initial_state.size(0)
         assert batch > 0 and tokens % max(batch, 1) == 0, "{} tokens do not make {} sequences".format(tokens, batch)
         ends = torch.arange(batch + 1, device=q.device) * (tokens // max(batch, 1))
@@ -228,7 +232,7 @@ def gated_delta_net(query: Tensor, key: Optional[Tensor], value: Optional[Tensor
     none = torch.zeros([places.size(0), heads, v.size(2)], device=q.device)
     captured = captured_steps(gate, keys, torch.stack([none] + updates, 1)[:, 1:], state_update_capacity, capture_count,
                               is_active, ends[1:] - ends[:-1])
-    return output, state.transpose(2, 3).contiguous(), captured
+    return output, state.transpose(2, 3), captured
 
 
 # --- Convolutions with a state ---
@@ -283,7 +287,7 @@ def causal_conv_with_window(input: Tensor, weight: Tensor, bias: Optional[Tensor
         state = torch.slice(whole, -1, position + 1, position + 1 + kept)
         states.append(torch.reshape(state.transpose(1, 2), shape) if channels_last else state)
     present = window_of_states(past if len(states) == 0 else states[-1], states, state_window)
-    return torch.reshape(y.transpose(1, 2), input.size()) if channels_last else y, present.clone()
+    return torch.reshape(y.transpose(1, 2), input.size()) if channels_last else y, present
 
 
 def varlen_causal_conv_with_state(input: Tensor, weight: Tensor, cumulative_sequence_length: Tensor,
@@ -291,7 +295,8 @@ def varlen_causal_conv_with_state(input: Tensor, weight: Tensor, cumulative_sequ
                                   activation: str, dilation: int,
                                   state_update_capacity: int) -> Tuple[Tensor, Tensor, Tensor]:
     assert 0 <= state_update_capacity and state_update_capacity <= 8, "state_update_capacity is not from 0 to 8"
-    assert (state_update_capacity > 0) == (capture_count is not None), "capture_count comes with a state_update_capacity"
+    assert (state_update_capacity > 0) == (capture_count is not None), (
+        "capture_count comes with a state_update_capacity")
     assert input.dim() == 2 and weight.dim() == 3 and weight.size()[:2] == [input.size(1), 1] and weight.size(2) > 0, (
         "input of shape {} and weight of shape {} do not go together".format(input.size(), weight.size()))
     places, is_there = places_of_sequences(cumulative_sequence_length, input.size(0))

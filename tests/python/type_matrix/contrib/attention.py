@@ -107,7 +107,7 @@ WIDE = [waves(2, 3, 4), waves(4, 24, scale=1.5), waves(24)]  # heads of 4
 WIDE_PAST = waves(2, 2, 2, 2, 4, scale=1.2)
 LOWEST = float(np.finfo(np.float32).min)
 
-ATTENTION_ROWS_PROPER = [
+FUSED_ROWS = [
     attention([X, WEIGHTS, BIAS]),
     attention([X, WEIGHTS, BIAS], outputs=2),
     attention([X, WEIGHTS, BIAS], unidirectional=1, outputs=2),
@@ -696,7 +696,7 @@ SPARSE_ROWS = [
 ]
 
 ATTENTION_ROWS: list[Any] = [
-    *ATTENTION_ROWS_PROPER,
+    *FUSED_ROWS,
     *Q_ATTENTION_ROWS,
     *POSITION_ROWS,
     *PACKED_ROWS,
