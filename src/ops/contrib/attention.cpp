@@ -26,7 +26,7 @@ std::vector<Arg> attention_settings(const NodeView& n) {
 }
 
 // Attention among Q, K and V, which lie side by side in `qkv`.
-Values projected_attention(Translator& t, const NodeView& n, const Value& qkv, std::vector<Arg> more) {
+Values projected_attention(Translator& t, const NodeView& n, const Value& qkv, const std::vector<Arg>& more) {
   std::vector<Arg> args = attention_settings(n);
   args.push_back(kw("qkv", qkv));
   args.insert(args.end(), more.begin(), more.end());
