@@ -1,4 +1,6 @@
 // QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, MatMulInteger, QLinearMatMul, ConvInteger, QLinearConv.
+#include "ops/quantization.h"
+
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -26,11 +28,6 @@ int64_t int_or(const NodeView& n, std::string_view name, int64_t fallback) {
 bool is_known_zero(const Translator& t, const Value& v) {
   const auto known = t.known_ints(v);
   return known && std::ranges::all_of(*known, [](int64_t x) { return x == 0; });
-}
-
-// Input i, a zero point: absent where it is zero for certain.
-Value zero_point(Translator& t, const NodeView& n, size_t i) {
-  return n.has(i) && is_known_zero(t, n.input(i)) ? Value{} : n.tensor(i);
 }
 
 bool is_of_rank_0(const Translator& t, const Value& parameter) {
@@ -125,10 +122,6 @@ Value laid_out(Translator& t, const char* script, const Value& parameter, Elemen
   return t.call(is_single(t, parameter) ? "one_for_all" : script, {wide});
 }
 
-struct Matrix {
-  Value x, zero_point;
-};
-
 Value product(Translator& t, const Matrix& a, const Matrix& b) {
   const auto sizes = t.known_sizes(a.x);
   const ElementType type = sum_type(sizes && !sizes->empty() ? sizes->back() : std::nullopt);
@@ -139,7 +132,7 @@ Value product(Translator& t, const Matrix& a, const Matrix& b) {
 }
 
 Values matmul_integer(Translator& t, const NodeView& n) {
-  return {t.call("int32_of", {product(t, {n.tensor(0), zero_point(t, n, 2)}, {n.tensor(1), zero_point(t, n, 3)})})};
+  return {integer_product(t, {n.tensor(0), zero_point(t, n, 2)}, {n.tensor(1), zero_point(t, n, 3)})};
 }
 
 // Sums in units of x_scale * w_scale as numbers in units of y_scale.
@@ -151,9 +144,9 @@ Value requantized(Translator& t, const Value& sums, const Value& x_scale, const 
 
 Values qlinear_matmul(Translator& t, const NodeView& n) {
   const Value sums = product(t, {n.tensor(0), zero_point(t, n, 2)}, {n.tensor(3), zero_point(t, n, 5)});
-  return {requantized(t, sums, laid_out(t, "per_row", n.tensor(1), Float),
-                      laid_out(t, "per_column", n.tensor(4), Float), laid_out(t, "per_row", n.tensor(6), Float),
-                      laid_out(t, "per_row", zero_point(t, n, 7), Float), n.element(7))};
+  return {requantized(t, sums, laid_out(t, "per_row", n.tensor(1), Float), column_scale(t, n.tensor(4)),
+                      laid_out(t, "per_row", n.tensor(6), Float), laid_out(t, "per_row", zero_point(t, n, 7), Float),
+                      n.element(7))};
 }
 
 // --- Convolutions of quantized images ---
@@ -193,6 +186,16 @@ Values qlinear_conv(Translator& t, const NodeView& n) {
 }
 
 }  // namespace
+
+Value zero_point(Translator& t, const NodeView& n, size_t i) {
+  return n.has(i) && is_known_zero(t, n.input(i)) ? Value{} : n.tensor(i);
+}
+
+Value integer_product(Translator& t, const Matrix& a, const Matrix& b) {
+  return t.call("int32_of", {product(t, a, b)}).as(Int32);
+}
+
+Value column_scale(Translator& t, const Value& scale) { return laid_out(t, "per_column", scale, Float); }
 
 void register_quantization_ops(Registry& r) {
   r.op("QuantizeLinear").since(10, quantize_linear).reviewed_to(28);

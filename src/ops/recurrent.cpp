@@ -1,4 +1,6 @@
 // RNN, GRU, LSTM. A layer with nothing unusual is ATen's; the others go step by step (scripts/recurrent.py).
+#include "ops/recurrent.h"
+
 #include <algorithm>
 #include <cctype>
 
@@ -39,49 +41,10 @@ const std::vector<ActivationInfo> kActivations{
     {"scaledtanh", 1.0, 1.0}, {"hardsigmoid", 0.2, 0.5},
 };
 
-struct Activations {
-  std::vector<std::string> names;
-  std::vector<double> alphas, betas;
-
-  Activations slice(size_t from, size_t count) const {
-    const auto cut = [&](const auto& list) {
-      return std::decay_t<decltype(list)>(list.begin() + from, list.begin() + from + count);
-    };
-    return {cut(names), cut(alphas), cut(betas)};
-  }
-};
-
 // The next value of a list, where the activation has that parameter.
 double consume(const std::optional<double>& default_value, const std::vector<double>& given, size_t& next) {
   if (!default_value) return 0;
   return next < given.size() ? given[next++] : *default_value;
-}
-
-Activations activations_of(const NodeView& n, const Cell& cell, size_t directions) {
-  std::vector<std::string> names;
-  if (n.has_attribute("activations")) names = n.attr_strings("activations");
-  if (names.empty()) {
-    for (size_t d = 0; d < directions; ++d) names.insert(names.end(), cell.activations.begin(), cell.activations.end());
-  }
-  const size_t count = directions * cell.activations.size();
-  if (names.size() < count) n.fail("it needs " + std::to_string(count) + " activations");
-
-  const auto floats = [&](const char* name) {
-    return n.has_attribute(name) ? n.attr_floats(name) : std::vector<double>{};
-  };
-  const std::vector<double> alphas = floats("activation_alpha"), betas = floats("activation_beta");
-  size_t next_alpha = 0, next_beta = 0;
-  Activations result;
-  for (size_t i = 0; i < count; ++i) {
-    std::string name = names[i];
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    const auto activation = std::ranges::find(kActivations, name, &ActivationInfo::name);
-    if (activation == kActivations.end()) n.fail("there is no activation \"" + names[i] + "\"");
-    result.names.push_back(name);
-    result.alphas.push_back(consume(activation->alpha, alphas, next_alpha));
-    result.betas.push_back(consume(activation->beta, betas, next_beta));
-  }
-  return result;
 }
 
 // --- Layers ---
@@ -94,18 +57,11 @@ struct Layer {
   Activations activations;
 };
 
-bool flag(const NodeView& n, std::string_view name) { return n.has_attribute(name) && n.attr_int(name) != 0; }
-
 Layer layer_of(Translator& t, const NodeView& n, const Cell& cell) {
-  const std::string direction = n.attr_string("direction");
-  // The default of the first versions is "foward".
-  if (direction != "forward" && direction != "foward" && direction != "reverse" && direction != "bidirectional") {
-    n.fail("there is no direction \"" + direction + "\"");
-  }
   const bool batch_first = flag(n, "layout");
   const auto time_first = [&](const Value& v) { return batch_first ? t.call("aten::transpose", {v, 0, 1}) : v; };
 
-  const size_t directions = direction == "bidirectional" ? 2 : 1;
+  const size_t directions = directions_of(n);
   const Value x = time_first(n.tensor(X));
   const Arg hidden_size = n.has_attribute("hidden_size") ? Arg(n.attr_int("hidden_size")) : Arg(none);
   Layer layer{
@@ -114,8 +70,8 @@ Layer layer_of(Translator& t, const NodeView& n, const Cell& cell) {
                    static_cast<int64_t>(cell.aten_order.size()), hidden_size}),
       .states = {},
       .directions = directions,
-      .reverse = direction == "reverse",
-      .activations = activations_of(n, cell, directions),
+      .reverse = n.attr_string("direction") == "reverse",
+      .activations = activations_of(n, cell.activations, directions),
   };
   for (const size_t i : {InitialH, InitialC}) {
     if (layer.states.size() == cell.states) break;
@@ -150,11 +106,6 @@ Value gates_for_aten(Translator& t, const Cell& cell, const Value& x, size_t cou
     ordered.push_back(t.call("aten::select", {gates, 1, static_cast<int64_t>(first) + gate}));
   }
   return t.call("aten::cat", {ordered, 1});
-}
-
-// In the order of a direction's steps, or back.
-Value in_order(Translator& t, const Value& over_time, bool reverse) {
-  return reverse && !over_time.absent() ? t.call("aten::flip", {over_time, std::vector<int64_t>{0}}) : over_time;
 }
 
 Values run_aten(Translator& t, const NodeView& n, const Cell& cell, const Layer& layer, const std::string& function) {
@@ -230,6 +181,55 @@ TranslateFunction recurrent(const Cell& cell) {
 }
 
 }  // namespace
+
+Activations Activations::slice(size_t from, size_t count) const {
+  const auto cut = [&](const auto& list) {
+    return std::decay_t<decltype(list)>(list.begin() + from, list.begin() + from + count);
+  };
+  return {cut(names), cut(alphas), cut(betas)};
+}
+
+Activations activations_of(const NodeView& n, const std::vector<std::string>& defaults, size_t directions) {
+  std::vector<std::string> names;
+  if (n.has_attribute("activations")) names = n.attr_strings("activations");
+  if (names.empty()) {
+    for (size_t d = 0; d < directions; ++d) names.insert(names.end(), defaults.begin(), defaults.end());
+  }
+  const size_t count = directions * defaults.size();
+  if (names.size() < count) n.fail("it needs " + std::to_string(count) + " activations");
+
+  const auto floats = [&](const char* name) {
+    return n.has_attribute(name) ? n.attr_floats(name) : std::vector<double>{};
+  };
+  const std::vector<double> alphas = floats("activation_alpha"), betas = floats("activation_beta");
+  size_t next_alpha = 0, next_beta = 0;
+  Activations result;
+  for (size_t i = 0; i < count; ++i) {
+    std::string name = names[i];
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const auto activation = std::ranges::find(kActivations, name, &ActivationInfo::name);
+    if (activation == kActivations.end()) n.fail("there is no activation \"" + names[i] + "\"");
+    result.names.push_back(name);
+    result.alphas.push_back(consume(activation->alpha, alphas, next_alpha));
+    result.betas.push_back(consume(activation->beta, betas, next_beta));
+  }
+  return result;
+}
+
+size_t directions_of(const NodeView& n) {
+  const std::string direction = n.attr_string("direction");
+  // The default of the first versions is "foward".
+  if (direction != "forward" && direction != "foward" && direction != "reverse" && direction != "bidirectional") {
+    n.fail("there is no direction \"" + direction + "\"");
+  }
+  return direction == "bidirectional" ? 2 : 1;
+}
+
+Value in_order(Translator& t, const Value& over_time, bool reverse) {
+  return reverse && !over_time.absent() ? t.call("aten::flip", {over_time, std::vector<int64_t>{0}}) : over_time;
+}
+
+bool flag(const NodeView& n, std::string_view name) { return n.has_attribute(name) && n.attr_int(name) != 0; }
 
 void register_recurrent_ops(Registry& r) {
   r.op("RNN").since(1, recurrent(kRnn)).reviewed_to(22);

@@ -210,7 +210,31 @@ def rotary_embedding(X: Tensor, cos_cache: Tensor, sin_cache: Tensor, position_i
     return Y if X.dim() == 4 else merge_heads(Y)
 
 
-# One step after the other: the state is [batch, kv heads, key size, value size].
+# One step after the other, of [time, batch, kv heads, (query heads of a group,) size]; the state is [batch, kv heads,
+# key size, value size], and a sequence keeps it where `within` tells that it has ended. What each step gives, the states
+# after them, and what the steps add to them, along with their keys.
+def linear_attention_steps(q: Tensor, k: Tensor, v: Tensor, decay: Optional[Tensor], beta: Optional[Tensor],
+                           state: Tensor,
+                           within: Optional[Tensor]) -> Tuple[List[Tensor], List[Tensor], List[Tensor]]:
+    outputs: List[Tensor] = []
+    states: List[Tensor] = []
+    updates: List[Tensor] = []
+    for t in range(k.size(0)):
+        before = state
+        if decay is not None:
+            state = state * torch.unsqueeze(torch.exp(decay[t]), 3)
+        update = v[t]
+        if beta is not None:
+            retrieved = torch.squeeze(torch.matmul(torch.unsqueeze(k[t], 2), state), 2)
+            update = torch.unsqueeze(beta[t], 2) * (update - retrieved)
+        state = state + torch.unsqueeze(k[t], 3) * torch.unsqueeze(update, 2)
+        outputs.append(torch.matmul(q[t], state))
+        state = kept_past_end(state, before, t, within)
+        states.append(state)
+        updates.append(update)
+    return outputs, states, updates
+
+
 def linear_attention(query: Tensor, key: Tensor, value: Tensor, past_state: Optional[Tensor], decay: Optional[Tensor],
                      beta: Optional[Tensor], kv_num_heads: int, q_num_heads: int, scale: float,
                      update_rule: str) -> Tuple[Tensor, Tensor]:
@@ -221,30 +245,26 @@ def linear_attention(query: Tensor, key: Tensor, value: Tensor, past_state: Opti
     assert gated == (decay is not None), "decay is an input of the gated update rules, and of no other"
     assert delta == (beta is not None), "beta is an input of the delta update rules, and of no other"
 
-    # [time, batch, kv heads, (query heads of a group,) size]
     k = torch.unflatten(torch.to(key, torch.float32), 2, [kv_num_heads, -1]).transpose(0, 1)
     v = torch.unflatten(torch.to(value, torch.float32), 2, [kv_num_heads, -1]).transpose(0, 1)
     q = torch.unflatten(torch.to(query, torch.float32), 2, [kv_num_heads, q_num_heads // kv_num_heads, -1])
     q = q.transpose(0, 1) * (1 / torch.sqrt(k.size(3)) if scale == 0 else scale)
+    gate: Optional[Tensor] = None
+    if decay is not None:
+        gate = torch.unflatten(torch.to(decay, torch.float32), 2, [kv_num_heads, -1]).transpose(0, 1)
+    rate: Optional[Tensor] = None
+    if beta is not None:
+        rate = torch.to(beta, torch.float32).transpose(0, 1)
     if past_state is None:
         state = torch.zeros([k.size(1), k.size(2), k.size(3), v.size(3)], dtype=torch.float32, device=k.device)
         state_dtype = query.dtype
     else:
         state = torch.to(past_state, torch.float32)
         state_dtype = past_state.dtype
-    steps: List[Tensor] = []
-    for t in range(k.size(0)):
-        if decay is not None:
-            gate = torch.exp(torch.to(decay[:, t], torch.float32))
-            state = state * torch.unsqueeze(torch.unflatten(gate, 1, [kv_num_heads, -1]), 3)
-        update = v[t]
-        if beta is not None:
-            retrieved = torch.squeeze(torch.matmul(torch.unsqueeze(k[t], 2), state), 2)
-            update = torch.unsqueeze(torch.to(beta[:, t], torch.float32), 2) * (update - retrieved)
-        state = state + torch.unsqueeze(k[t], 3) * torch.unsqueeze(update, 2)
-        steps.append(torch.matmul(q[t], state))
+    steps, states, _ = linear_attention_steps(q, k, v, gate, rate, state, None)
     if len(steps) == 0:
         output = torch.zeros([query.size(0), 0, q_num_heads * v.size(3)], dtype=query.dtype, device=query.device)
     else:
         output = torch.to(torch.flatten(torch.stack(steps, 1), 2), query.dtype)
+        state = states[-1]
     return output, torch.to(state, state_dtype)

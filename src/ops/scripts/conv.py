@@ -65,6 +65,11 @@ def conv_transpose_padded(
     return y
 
 
+def silu_where_named(x: Tensor, activation: str) -> Tensor:
+    assert activation in ["none", "silu", "swish"], "there is no activation " + activation
+    return x if activation == "none" else torch.silu(x)
+
+
 def causal_conv_with_state(
     input: Tensor, weight: Tensor, bias: Optional[Tensor], past_state: Optional[Tensor], activation: str
 ) -> Tuple[Tensor, Tensor]:
@@ -74,11 +79,7 @@ def causal_conv_with_state(
     else:
         padded = torch.cat([past_state, input], 2)
     output = torch.conv1d(padded, weight, bias, [1], [0], [1], weight.size(0))
-    if activation == "silu" or activation == "swish":
-        output = torch.silu(output)
-    else:
-        assert activation == "none", "there is no activation " + activation
-    return output, torch.slice(padded, 2, padded.size(2) - kept)
+    return silu_where_named(output, activation), torch.slice(padded, 2, padded.size(2) - kept)
 
 
 def col2im(

@@ -10,20 +10,25 @@ def initial_state(X: Tensor, R: Tensor) -> Tensor:
 # X, where the weights' sizes fit it and one another. ATen's layers take that for granted, and read what lies behind.
 def checked_input(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], P: Optional[Tensor], directions: int,
                   gates: int, hidden_size: Optional[int]) -> Tensor:
+    check_weights(W, R, B, P, directions, gates, hidden_size)
+    assert X.dim() == 3 and X.size(2) == W.size(2), "X has shape {}, W takes {} features".format(X.size(), W.size(2))
+    return X
+
+
+def check_weights(W: Tensor, R: Tensor, B: Optional[Tensor], P: Optional[Tensor], directions: int, gates: int,
+                  hidden_size: Optional[int]):
     hidden = R.size(-1)
     assert hidden_size is None or hidden_size == hidden, "R is of {} units, not of hidden_size".format(hidden)
     of_gates = gates * hidden
     assert R.size() == [directions, of_gates, hidden], "R has shape {}, not {}".format(
         R.size(), [directions, of_gates, hidden])
-    assert W.dim() == 3 and W.size()[:2] == [directions, of_gates], "W has shape {}, not {}".format(
-        W.size(), [directions, of_gates, X.size(2)])
-    assert X.dim() == 3 and X.size(2) == W.size(2), "X has shape {}, W takes {} features".format(X.size(), W.size(2))
+    assert W.dim() == 3 and W.size()[:2] == [directions, of_gates], "W has shape {}, not [{}, {}, …]".format(
+        W.size(), directions, of_gates)
     if B is not None:
         assert B.size() == [directions, 2 * of_gates], "B has shape {}, not {}".format(
             B.size(), [directions, 2 * of_gates])
     if P is not None:
         assert P.size() == [directions, 3 * hidden], "P has shape {}, not {}".format(P.size(), [directions, 3 * hidden])
-    return X
 
 
 # Nothing but the state: expand is for shapes that are known before the model runs, when nothing is asserted yet.
