@@ -34,4 +34,8 @@ bool is_known_empty(const Translator& t, const Value& x);
 // Conv, of the first three inputs of a node that has Conv's attributes.
 Values conv(Translator& t, const NodeView& n);
 
+// AveragePool, of the first input of a node that has its attributes. Where padding counts, that part of a window does
+// not that hangs over the padded end in ceil_mode, unless it is taken for padding, too.
+Values average_pool(Translator& t, const NodeView& n, bool overhang_is_padding);
+
 }  // namespace onnxtorch
