@@ -6,6 +6,7 @@
 #include "ops/arithmetic.h"
 #include "ops/cast.h"
 #include "ops/contrib/contrib.h"
+#include "ops/recurrent.h"
 #include "ops/spatial.h"
 #include "translate/registry.h"
 
@@ -198,6 +199,12 @@ Values dynamic_quantize_matmul(Translator& t, const NodeView& n) {
                            n.tensor(2), n.tensor(4))};
 }
 
+Values dequantize_with_order(Translator& t, const NodeView& n) {
+  const Value y = t.call("dequantize_with_order",
+                         {n.tensor(0), n.tensor(1), n.attr_int("order_input"), n.attr_int("order_output")});
+  return {cast(t, y.as(Float), n.attr_element("to"))};
+}
+
 }  // namespace
 
 void register_contrib_quantization_ops(Registry& r) {
@@ -216,10 +223,15 @@ void register_contrib_quantization_ops(Registry& r) {
   r.op(kMicrosoft, "QGemm").since(1, qgemm);
   r.op(kMicrosoft, "MatMulIntegerToFloat").since(1, matmul_integer_to_float);
   r.op(kMicrosoft, "DynamicQuantizeMatMul").since(1, dynamic_quantize_matmul);
+  r.op(kMicrosoft, "DynamicQuantizeLSTM").since(1, dynamic_quantize_lstm);
   r.op(kMicrosoft, "MatMulInteger16").since(1, matmul_integer_16);
   r.op(kMicrosoft, "MulInteger").since(1, mul_integer);
   r.op(kMicrosoft, "ReduceSumInteger").since(1, reduce_sum_integer);
   r.op(kMicrosoft, "QLinearReduceMean").since(1, qlinear_reduce_mean);
+  r.op(kMicrosoft, "QuantizeWithOrder").since(1, script("quantize_with_order"));
+  r.op(kMicrosoft, "DequantizeWithOrder").since(1, dequantize_with_order);
+  r.op(kMicrosoft, "QOrderedMatMul").since(1, script("qordered_matmul"));
+  r.op(kMicrosoft, "QOrderedGelu").since(1, script("qordered_gelu"));
 }
 
 }  // namespace onnxtorch

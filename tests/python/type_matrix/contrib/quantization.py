@@ -8,10 +8,14 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
+from onnx import helper
+from scipy.special import erf
 
+from ..engines import run_ort
 from ..making import floats, microsoft, waves
 from ..modern import Meaning, formula
-from ..values import dtype_of, element
+from ..values import dtype_of, element, element_number
 
 
 def u8(*values: int) -> np.ndarray:
@@ -42,11 +46,14 @@ def saturated(function: Callable[..., np.ndarray]) -> Meaning:
     return meaning
 
 
-def with_types(row: tuple, output: str = "", params: list[str] | None = None) -> tuple:
-    """A row with the type of its only output, or its inputs' type parameters."""
+def with_fields(row: tuple, **fields: Any) -> tuple:
     op, first, last, template, only = row
-    output_types = [f"tensor({output})"] if output else None
-    return op, first, last, dataclasses.replace(template, output_types=output_types, params=params), only
+    return op, first, last, dataclasses.replace(template, **fields), only
+
+
+def giving(name: str, row: tuple) -> tuple:
+    """A row with the element type of its only output, which does not follow from the type parameters of the inputs."""
+    return with_fields(row, output_types=[f"tensor({name})"])
 
 
 HALF, QUARTER, ONE = floats(0.5, 0.25, 1)
@@ -73,7 +80,7 @@ LINEAR_ROWS = [
     ),
     microsoft("QuantizeLinear", [X, HALF, THREE]),
     microsoft("QuantizeLinear", [floats(-1.5, -0.5, 0.5, 1.5, 2.5, 1e30, -1e30), ONE, FIVE]),
-    with_types(microsoft("QuantizeLinear", [X, HALF]), "uint8"),
+    giving("uint8", microsoft("QuantizeLinear", [X, HALF])),
     microsoft("QuantizeLinear", [X, floats(0.5, 0.25, 1), u8(1, 2, 3)], axis=1),
     microsoft("QuantizeLinear", [X, floats(0.5, 0.25), u8(1, 2)], axis=0),
     microsoft("QuantizeLinear", [X[:0], HALF, THREE]),
@@ -125,13 +132,13 @@ EACH_TENSOR = ["tensor(uint8)", "TF", "tensor(uint8)"]
 EACH_OF_INT8 = ["tensor(int8)", "TF", "tensor(int8)"]
 
 CONCAT_ROWS = [
-    with_types(
+    with_fields(
         microsoft("QLinearConcat", TENSORS_OF_INT8, only="T8/tensor.int8", axis=1),
-        "int8",
-        ["TF", "T8", *EACH_OF_INT8 * 2],
+        output_types=["tensor(int8)"],
+        params=["TF", "T8", *EACH_OF_INT8 * 2],
     ),
-    with_types(microsoft("QLinearConcat", TENSORS, axis=1), params=["TF", "T8", *EACH_TENSOR * 2]),
-    with_types(microsoft("QLinearConcat", TENSORS[:5], axis=-1), params=["TF", "T8", *EACH_TENSOR]),
+    with_fields(microsoft("QLinearConcat", TENSORS, axis=1), params=["TF", "T8", *EACH_TENSOR * 2]),
+    with_fields(microsoft("QLinearConcat", TENSORS[:5], axis=-1), params=["TF", "T8", *EACH_TENSOR]),
 ]
 
 IMAGES = spread(2, 2, 5, 4)
@@ -254,14 +261,14 @@ def dequantized_mean(x, x_scale, x_zero, scale, zero) -> np.ndarray:
 PRODUCT_ROWS = [
     microsoft("QGemm", [A, HALF, THREE, B, QUARTER, FIVE], only="/TY/tensor.float"),
     # types that onnxruntime has no kernel for
-    with_types(
+    giving(
+        "int8",
         microsoft(
             "QGemm",
             [A, HALF, THREE, B, QUARTER, FIVE, None, floats(100)[0], i8(7)[0]],
             only="/T(YZ|Y)/tensor.int8",
             meaning=saturated(quantized_gemm),
         ),
-        "int8",
     ),
     microsoft(
         "QGemm",
@@ -271,38 +278,39 @@ PRODUCT_ROWS = [
     ),
     microsoft("MatMulIntegerToFloat", [A, B, HALF, QUARTER], only="/T1/tensor.int8", meaning=formula(product)),
     microsoft("MatMulInteger16", [P16, Q16], only="uint16", meaning=wrapping_product),
-    with_types(
+    giving(
+        "uint32",
         microsoft(
             "MatMulInteger16",
             [P16.view(np.uint16), Q16.view(np.uint16)],
             only="T3/tensor.uint32",
             meaning=wrapping_product,
         ),
-        "uint32",
     ),
     # against onnxruntime
-    with_types(microsoft("QGemm", [A, HALF, THREE, B, QUARTER, FIVE, None, floats(100)[0], SEVEN]), "uint8"),
-    with_types(
+    giving("uint8", microsoft("QGemm", [A, HALF, THREE, B, QUARTER, FIVE, None, floats(100)[0], SEVEN])),
+    giving(
+        "int8",
         microsoft(
             "QGemm",
             [SIGNED_A, HALF, i8(3)[0], SIGNED_B, QUARTER, i8(5)[0], i32(9, -700, 70, 5000), floats(100)[0], i8(7)[0]],
             alpha=0.75,
         ),
-        "int8",
     ),
-    with_types(
+    giving(
+        "uint8",
         microsoft(
             "QGemm",
             [A, HALF, THREE, SIGNED_B, SCALES, ZEROS.view(np.int8), i32([500], [-7], [90]), floats(70)[0], SEVEN],
         ),
-        "uint8",
     ),
     microsoft("QGemm", [A.T.copy(), HALF, THREE, B.T.copy(), SCALES, ZEROS, i32(3)], transA=1, transB=1),
     microsoft("QGemm", [A, HALF, THREE, B, QUARTER, FIVE, None, floats(100)[0]]),
-    with_types(microsoft("QGemm", [A, HALF, THREE, B, floats(0.001)[0], FIVE, None, None, SEVEN]), "uint8"),
+    giving("uint8", microsoft("QGemm", [A, HALF, THREE, B, floats(0.001)[0], FIVE, None, None, SEVEN])),
     microsoft("QGemm", [A[:0], HALF, THREE, B, QUARTER, FIVE]),
     # The kernel leaves bits of C where A has no columns.
-    with_types(
+    giving(
+        "uint8",
         microsoft(
             "QGemm",
             [A[:, :0], HALF, THREE, B[:0], QUARTER, FIVE, i32(9, -700, 70, 5000), floats(100)[0], SEVEN],
@@ -312,7 +320,6 @@ PRODUCT_ROWS = [
                 )
             ),
         ),
-        "uint8",
     ),
     microsoft("MatMulIntegerToFloat", [A, B, HALF, QUARTER, THREE, FIVE, BIAS]),
     microsoft("MatMulIntegerToFloat", [A, SIGNED_B, HALF, SCALES, None, i8(1, -5, 7, 0)]),
@@ -337,7 +344,8 @@ PRODUCT_ROWS = [
         meaning=formula(lambda a, a_zero, b, b_zero: (a - a_zero) * (b - b_zero)),
     ),
     microsoft("MulInteger", [SIGNED, None, SIGNED_COLUMN], meaning=formula(lambda a, b: a * b)),
-    with_types(
+    giving(
+        "uint32",
         microsoft(
             "ReduceSumInteger",
             [BYTES],
@@ -346,14 +354,11 @@ PRODUCT_ROWS = [
             keepdims=1,
             meaning=formula(lambda x: x.sum((0, 2), keepdims=True)),
         ),
-        "uint32",
     ),
-    with_types(
-        microsoft("ReduceSumInteger", [SIGNED], axes=[1], keepdims=0, meaning=formula(lambda x: x.sum(1))), "int32"
-    ),
-    with_types(
-        microsoft("ReduceSumInteger", [SIGNED], axes=[], keepdims=1, meaning=formula(lambda x: x.sum(keepdims=True))),
+    giving("int32", microsoft("ReduceSumInteger", [SIGNED], axes=[1], keepdims=0, meaning=formula(lambda x: x.sum(1)))),
+    giving(
         "int32",
+        microsoft("ReduceSumInteger", [SIGNED], axes=[], keepdims=1, meaning=formula(lambda x: x.sum(keepdims=True))),
     ),
     microsoft(
         "QLinearReduceMean",
@@ -370,4 +375,218 @@ PRODUCT_ROWS = [
         meaning=saturated(lambda x, x_scale, scale: x.mean(1) * x_scale / scale),
     ),
 ]
-QUANTIZATION_ROWS: list[Any] = [*LINEAR_ROWS, *ELEMENT_ROWS, *CONCAT_ROWS, *WINDOW_ROWS, *PRODUCT_ROWS]
+
+
+def steps(count: int) -> np.ndarray:
+    return np.linspace(0.002, 0.005, count, dtype=np.float32)
+
+
+def lstm(
+    directions: int = 1,
+    batch: int = 1,
+    dtype: Any = np.uint8,
+    zero: int = 100,
+    by_column: bool = False,
+    bias: bool = True,
+    lengths: np.ndarray | None = None,
+    initial: bool = False,
+    peepholes: bool = False,
+    **rest: Any,
+) -> tuple:
+    """DynamicQuantizeLSTM of 3 units. By several threads, onnxruntime gives parts of a batch ranges of their own."""
+    columns = (directions, 12) if by_column else (directions,)
+    scale, zero_point = steps(np.prod(columns)).reshape(columns), np.full(columns, zero, dtype)
+    state = waves(directions, batch, 3)
+    return microsoft(
+        "DynamicQuantizeLSTM",
+        [
+            waves(4, batch, 5),
+            spread(directions, 5, 12, dtype=dtype),
+            spread(directions, 3, 12, dtype=dtype)[:, ::-1].copy(),
+            waves(directions, 24, scale=0.5) if bias else None,
+            lengths,
+            state if initial else None,
+            state[..., ::-1].copy() if initial else None,
+            waves(directions, 9) if peepholes else None,
+            scale,
+            zero_point,
+            scale[..., ::-1].copy(),
+            zero_point,
+        ],
+        **rest,
+    )
+
+
+def with_hidden_size(case: Any) -> list[Any]:
+    """What onnxruntime gives, which does not take the size from the weights."""
+    model = onnx.ModelProto.FromString(case.model.SerializeToString())
+    model.graph.node[0].attribute.append(helper.make_attribute("hidden_size", 3))
+    return run_ort(model, case.feeds)
+
+
+LSTM_ROWS = [
+    lstm(outputs=3, hidden_size=3),
+    lstm(outputs=1, hidden_size=3, bias=False, dtype=np.int8, zero=-7),
+    lstm(outputs=2, hidden_size=3, dtype=np.int8, zero=0, by_column=True, initial=True),
+    lstm(outputs=3, hidden_size=3, batch=3, lengths=i32(2, 3, 1), initial=True),
+    lstm(
+        outputs=3, hidden_size=3, batch=3, lengths=i32(1, 4, 2), directions=2, direction="bidirectional", initial=True
+    ),
+    lstm(outputs=3, hidden_size=3, direction="reverse", peepholes=True, by_column=True),
+    lstm(outputs=3, meaning=with_hidden_size),
+    lstm(outputs=3, hidden_size=3, input_forget=1, clip=0.75),
+    with_fields(lstm(hidden_size=3), outputs=["", "", "c"]),
+    lstm(
+        outputs=3,
+        hidden_size=3,
+        activations=["HardSigmoid", "Affine", "LeakyRelu"],
+        activation_alpha=[0.3, 0.5, 0.1],
+        activation_beta=[0.4, 0.25],
+    ),
+]
+
+MATRICES = waves(2, 32, 64, scale=140.0)
+SPREAD_MATRICES = spread(2, 32, 64, dtype=np.int8)
+
+
+def offsets(order: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Where cuBLASLt's order has each element of a matrix."""
+    rows, columns = shape
+    r, c = np.indices(shape)
+    tiles = c // 32 * 32 * rows
+    return [
+        c * rows + r,
+        r * columns + c,
+        tiles + r * 32 + c % 32,
+        tiles + (r // 8 * 8 + r % 2 * 4 + c % 32 // 8) * 32 + (c % 8 // 4 * 4 + r % 8 // 2) * 4 + c % 4,
+        tiles + r // 32 * 1024 + ((r % 8 // 2 * 4 + r % 32 // 8) * 2 + r % 2) * 32 + c % 32,
+    ][order]
+
+
+def ordered(x: np.ndarray, order: int) -> np.ndarray:
+    result = np.empty_like(x)
+    for matrix, by_rows in zip(np.atleast_3d(result.T).T, np.atleast_3d(x.T).T, strict=True):
+        matrix.flat[offsets(order, matrix.shape)] = by_rows
+    return result
+
+
+def in_rows(x: np.ndarray, order: int) -> np.ndarray:
+    return np.stack([m.ravel()[offsets(order, m.shape)] for m in np.atleast_3d(x.T).T]).reshape(x.shape)
+
+
+def quantized_in_order(order: int) -> Meaning:
+    return saturated(lambda x, scale: ordered(x * (1 / scale), order))
+
+
+def ordered_product(order_a: int, order_b: int) -> Callable[..., np.ndarray]:
+    """Of B whose transpose is in the order, or by rows for order 0; with a bias, or C and its scale."""
+
+    def function(a, a_scale, b, b_scale, scale, *rest) -> np.ndarray:
+        transposed = b.reshape(*b.shape[:-2], b.shape[-1], b.shape[-2])
+        transposed = in_rows(transposed, 1 if order_b == 0 else order_b)
+        y = in_rows(a, order_a) @ np.swapaxes(transposed, -1, -2) * (a_scale * b_scale / scale)
+        for one in rest[:1] if len(rest) % 2 else []:
+            y = y + one
+        if len(rest) > 1:
+            y = y + in_rows(rest[-2], order_a) * (rest[-1] / scale)
+        return ordered(y, order_a)
+
+    return function
+
+
+def quantized_gelu(x, x_scale, scale) -> np.ndarray:
+    x = x * x_scale
+    return x * (1 + erf(x / np.sqrt(2))) / 2 / scale
+
+
+ORDER_ROWS = [
+    *(
+        microsoft(
+            "QuantizeWithOrder",
+            [MATRICES, HALF],
+            order_input=1,
+            order_output=order,
+            meaning=quantized_in_order(order),
+        )
+        for order in range(5)
+    ),
+    microsoft(
+        "QuantizeWithOrder",
+        [MATRICES[0, 0], HALF],
+        order_input=0,
+        order_output=2,
+        meaning=saturated(lambda x, scale: x / scale),
+    ),
+    *(
+        microsoft(
+            "DequantizeWithOrder",
+            [SPREAD_MATRICES, QUARTER],
+            order_input=order,
+            order_output=1,
+            to=lambda types, version: element_number(element(types["F"])),
+            meaning=formula(lambda x, scale, order=order: in_rows(x, order) * scale),
+        )
+        for order in range(5)
+    ),
+    microsoft(
+        "QOrderedMatMul",
+        [
+            SPREAD_MATRICES[:, :3, :6],
+            QUARTER,
+            SPREAD_MATRICES[0, :6, :5],
+            HALF,
+            floats(99)[0],
+            floats(1, -20, 3, 0.5, 7),
+        ],
+        order_A=1,
+        order_B=0,
+        order_Y=1,
+        meaning=saturated(ordered_product(1, 0)),
+    ),
+    microsoft(
+        "QOrderedMatMul",
+        [
+            SPREAD_MATRICES[:, :3, :6],
+            QUARTER,
+            SPREAD_MATRICES[:, :6, :5],
+            floats(0.5, 0.25, 1, 2, 0.75),
+            floats(99)[0],
+            None,
+            SPREAD_MATRICES[:1, 3:6, :5],
+            floats(30)[0],
+        ],
+        order_A=1,
+        order_B=0,
+        order_Y=1,
+        meaning=saturated(ordered_product(1, 0)),
+    ),
+    *(
+        microsoft(
+            "QOrderedMatMul",
+            [SPREAD_MATRICES, QUARTER, SPREAD_MATRICES[0].T.copy(), HALF, floats(99)[0]],
+            order_A=2,
+            order_B=order,
+            order_Y=2,
+            meaning=saturated(ordered_product(2, order)),
+        )
+        for order in (3, 4)
+    ),
+    microsoft("QOrderedGelu", [SIGNED, floats(0.03)[0], floats(0.02)[0]], meaning=saturated(quantized_gelu)),
+    microsoft(
+        "QOrderedGelu",
+        [SIGNED, floats(0.03)[0], floats(0.02)[0]],
+        order_X=2,
+        order_Y=2,
+        meaning=saturated(quantized_gelu),
+    ),
+]
+
+QUANTIZATION_ROWS: list[Any] = [
+    *LINEAR_ROWS,
+    *ELEMENT_ROWS,
+    *CONCAT_ROWS,
+    *WINDOW_ROWS,
+    *PRODUCT_ROWS,
+    *LSTM_ROWS,
+    *ORDER_ROWS,
+]
