@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper, numpy_helper, parser
 
 import onnx_torch
 from type_matrix.contrib.quantization import i8, i32, spread, u8
@@ -59,7 +59,7 @@ CONSTANT = [
         "QLinearAdd",
         [IMAGES, *SCALES[:2], IMAGES[:, :, ::-1].copy(), *SCALES[2:], floats(0.041)[0], u8(55)[0]],
         {},
-        "chain",
+        "quantize",
     ),
     (
         "QLinearMul",
@@ -135,6 +135,40 @@ def test_with_constants(op, inputs, attributes, call):
         else:
             np.testing.assert_array_equal(y, wanted)
     assert f"onnx_torch::{call}(" in (graph := onnx_torch.prepare(model).graph()) or f"aten::{call}(" in graph
+
+
+def test_a_sum_of_bytes_is_one_operator():
+    """With the kernel's zero point, of which the part of both tensors is a constant in float."""
+    node = helper.make_node("QLinearAdd", ["a", "s", "z", "b", "t", "u", "r", "v"], ["y"], domain="com.microsoft")
+    parameters = zip("szturv", [*SCALES, floats(0.041)[0], u8(55)[0]], strict=True)
+    graph = helper.make_graph(
+        [node],
+        "sum",
+        [helper.make_tensor_value_info(name, onnx.TensorProto.UINT8, IMAGES.shape) for name in "ab"],
+        [onnx.ValueInfoProto(name="y")],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in parameters],
+    )
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=10)
+    prepared = onnx_torch.prepare(model)
+    feeds = {"a": IMAGES, "b": IMAGES[:, :, ::-1].copy()}
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(prepared.run(list(feeds.values()))[0], session.run(None, feeds)[0])
+    assert "onnx_torch::quantized_add(" in prepared.graph()
+
+
+def test_tensors_of_constant_scales_are_joined_without_passes():
+    """What is known of the first one's shape is none of the list's type."""
+    text = """<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
+        net (uint8[2, 3] a, uint8[2, 3] b) => (uint8[2, 6] y) {
+            y = com.microsoft.QLinearConcat<axis = 1>(s, z, a, s, z, b, r, u)
+        }"""
+    model = parser.parse_model(text)
+    for name, value in {"s": HALF, "z": THREE, "r": ONE, "u": FIVE}.items():
+        model.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    a, b = spread(2, 3), spread(2, 3)[::-1].copy()
+    [y] = onnx_torch.prepare(model, optimize=False).run([a, b])
+    np.testing.assert_array_equal(y, np.concatenate([a, np.clip((b.astype(int) - 5) * 2 + 3, 0, 255)], 1))
 
 
 def test_lstm_with_constants():

@@ -1,6 +1,8 @@
 // Operators of 8 and 16 bits: QLinear…, QGemm, dynamic products, QuantizeLinear and DequantizeLinear.
 #include "ops/quantization.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 
 #include "ops/arithmetic.h"
@@ -30,35 +32,42 @@ Value real(Translator& t, const NodeView& n, size_t i) {
   return dequantized(t, n.tensor(i), scale(t, n, i + 1), zero(t, n, i + 2), Float);
 }
 
-// How many steps the numbers at input i are away from the zero point at input `at`.
-Value steps(Translator& t, const NodeView& n, size_t i, size_t at) {
-  return dequantized(t, n.tensor(i), {}, zero(t, n, at), Float);
-}
-
 // y by the scale and the zero point at inputs i and i + 1.
 Value rounded(Translator& t, const NodeView& n, const Value& y, size_t i, ElementType to) {
   return quantized(t, y.as(Float), scale(t, n, i), zero(t, n, i + 1), to);
 }
 
-// Steps from the zero point at input i. These kernels add it before they round, so that ties go to even results.
-Value rounded_with_zero_point(Translator& t, const NodeView& n, const Value& y, size_t i) {
+// What is in steps already has a scale of 1, as the passes know each quantization by its scale.
+Value one(Translator& t) { return t.constant(at::ones({}), Float); }
+
+// How many steps the numbers at input i are away from the zero point at input `at`.
+Value steps(Translator& t, const NodeView& n, size_t i, size_t at) {
+  return dequantized(t, n.tensor(i), one(t), zero(t, n, at), Float);
+}
+
+// Steps from the zero point at input i, as numbers.
+Value rounded_steps(Translator& t, const NodeView& n, const Value& y, size_t i, ElementType to) {
+  return quantized(t, y.as(Float), one(t), zero(t, n, i), to);
+}
+
+// The same by the kernels that add the zero point before they round, so that ties go to even results.
+Value rounded_after_zero_point(Translator& t, const NodeView& n, const Value& y, size_t i) {
   const Value z = zero(t, n, i);
-  return quantized(t, z.absent() ? y : t.call("aten::add", {y, z}).as(Float), {}, {}, n.element(0));
+  return quantized(t, (z.absent() ? y : t.call("aten::add", {y, z})).as(Float), one(t), {}, n.element(0));
 }
 
 // --- Element by element ---
 
 Values qlinear_add(Translator& t, const NodeView& n) {
-  const Value sum =
-      t.call("quantized_sum", {cast(t, n.tensor(0), Float), scale(t, n, 1), zero(t, n, 2), cast(t, n.tensor(3), Float),
-                               scale(t, n, 4), zero(t, n, 5), scale(t, n, 6), zero(t, n, 7)});
-  return {quantized(t, sum.as(Float), {}, {}, n.element(0))};
+  const Value sum = t.call("quantized_sum", {n.tensor(0), scale(t, n, 1), zero(t, n, 2), n.tensor(3), scale(t, n, 4),
+                                             zero(t, n, 5), scale(t, n, 6), zero(t, n, 7)});
+  return {quantized(t, sum.as(Float), one(t), {}, n.element(0))};
 }
 
 Values qlinear_mul(Translator& t, const NodeView& n) {
   const Value product = t.call("aten::mul", {steps(t, n, 0, 2), steps(t, n, 3, 5)});
   const Value unit = t.call("aten::div", {t.call("aten::mul", {scale(t, n, 1), scale(t, n, 4)}), scale(t, n, 6)});
-  return {rounded_with_zero_point(t, n, t.call("aten::mul", {product, unit}).as(Float), 7)};
+  return {rounded_after_zero_point(t, n, t.call("aten::mul", {product, unit}), 7)};
 }
 
 Values mul_integer(Translator& t, const NodeView& n) {
@@ -83,7 +92,7 @@ Values qlinear_softmax(Translator& t, const NodeView& n) {
   const char* const function = n.attr_int("opset") < 13 ? "softmax_of_rows" : "aten::softmax";
   const Value y = t.call(function, {real(t, n, 0), n.attr_int("axis")});
   const Value steps_in_1 = t.call("aten::floor", {t.call("aten::reciprocal", {scale(t, n, 3)})});
-  return {quantized(t, t.call("aten::mul", {y, steps_in_1}).as(Float), {}, zero(t, n, 4), n.element(0))};
+  return {rounded_steps(t, n, t.call("aten::mul", {y, steps_in_1}), 4, n.element(0))};
 }
 
 Values qlinear_concat(Translator& t, const NodeView& n) {
@@ -113,7 +122,7 @@ TranslateFunction in_either_layout(TranslateFunction translate) {
 
 Values qlinear_global_average_pool(Translator& t, const NodeView& n) {
   const Value means = t.call("quantized_image_means", {steps(t, n, 0, 2), scale(t, n, 1), scale(t, n, 3)});
-  return {quantized(t, means.as(Float), {}, zero(t, n, 4), n.element(0))};
+  return {rounded_steps(t, n, means, 4, n.element(0))};
 }
 
 // Whether one window takes all of an image for certain.
@@ -131,7 +140,7 @@ Values qlinear_average_pool(Translator& t, const NodeView& n) {
   if (pools_whole_images(t, n)) return qlinear_global_average_pool(t, n);
   const NodeView images(t, n.proto(), n.schema(), n.label(), {real(t, n, 0)});
   const Value y = average_pool(t, images, /*overhang_is_padding=*/true)[0];
-  return {rounded_with_zero_point(t, n, t.call("aten::div", {y, scale(t, n, 3)}).as(Float), 4)};
+  return {rounded_after_zero_point(t, n, t.call("aten::div", {y, scale(t, n, 3)}), 4)};
 }
 
 // --- Sums and products ---
@@ -174,7 +183,7 @@ Values qgemm(Translator& t, const NodeView& n) {
   Value unit = t.call("aten::mul", {a_scale, b_scale});
   if (n.has(7)) unit = t.call("aten::div", {unit, scale(t, n, 7)});
   const Value y = scaled(t, sums, unit);
-  return {n.has(8) ? quantized(t, y, {}, zero(t, n, 8), n.element(8)) : y};
+  return {n.has(8) ? rounded_steps(t, n, y, 8, n.element(8)) : y};
 }
 
 // The scales are broadcast to the result.

@@ -19,7 +19,7 @@ def quantized_sum(
     a = A_scale / C_scale
     b = B_scale / C_scale
     offset = or_zero(C_zero_point, a) - (a * or_zero(A_zero_point, a) + b * or_zero(B_zero_point, b))
-    return offset + A * a + B * b
+    return offset + dequantize_linear(A, a, None, torch.float32) + dequantize_linear(B, b, None, torch.float32)
 
 
 # The mean of each image of (N, C, D1, …, Dn) in steps of y_scale: exact sums times one factor, as in the kernel.
