@@ -139,13 +139,14 @@ Value product(Translator& t, const QuantizedMatrix& a, const QuantizedMatrix& b)
       .as(type);
 }
 
+namespace {
+
+// Sums in units of x_scale * w_scale as numbers in units of y_scale.
 Value requantized(Translator& t, const Value& sums, const Value& x_scale, const Value& w_scale, const Value& y_scale,
                   const Value& zero_point, ElementType to) {
   const Value unit = t.call("aten::div", {t.call("aten::mul", {x_scale, w_scale}), y_scale});
   return quantized(t, t.call("aten::mul", {sums, unit}).as(sums.type), {}, zero_point, to, true);
 }
-
-namespace {
 
 Values matmul_integer(Translator& t, const NodeView& n) {
   return {t.call("int32_of", {product(t, {n.tensor(0), zero_point(t, n, 2)}, {n.tensor(1), zero_point(t, n, 3)})})};

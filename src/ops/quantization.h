@@ -29,8 +29,4 @@ struct QuantizedMatrix {
 // The product of two matrices less their zero points, whose sums are exact in the type that it has.
 Value product(Translator& t, const QuantizedMatrix& a, const QuantizedMatrix& b);
 
-// Sums in units of x_scale * w_scale as numbers in units of y_scale.
-Value requantized(Translator& t, const Value& sums, const Value& x_scale, const Value& w_scale, const Value& y_scale,
-                  const Value& zero_point, ElementType to);
-
 }  // namespace onnxtorch
