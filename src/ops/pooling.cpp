@@ -49,9 +49,15 @@ std::optional<std::vector<int64_t>> aten_padding(const Translator& t, const Pool
   return padding;
 }
 
-Values average_pool(Translator& t, const NodeView& n) {
-  const Pool p = pool(t, n);
+}  // namespace
+
+Values average_pool(Translator& t, const NodeView& n, bool overhang_is_padding) {
+  Pool p = pool(t, n);
   const bool count_include_pad = n.has_attribute("count_include_pad") && n.attr_int("count_include_pad") != 0;
+  if (overhang_is_padding && count_include_pad && p.ceil_mode) {
+    p.pads = fitting_pads(t, p);
+    p.ceil_mode = false;
+  }
   const bool dilated = std::ranges::any_of(p.dilations, [](int64_t d) { return d != 1; });
   const bool half_3d = p.rank() == 3 && info(n.element(0)).bits == 16;  // which ATen lacks on the CPU
   if (const auto padding = aten_padding(t, p); padding && !dilated && !half_3d) {
@@ -68,6 +74,12 @@ Values average_pool(Translator& t, const NodeView& n) {
     return {t.call("aten::div", {sums, counts})};
   }
   return {t.call("windows_average", {padded(t, p.x, fitting, 0), counts, p.kernel, p.strides, p.dilations})};
+}
+
+namespace {
+
+Values plain_average_pool(Translator& t, const NodeView& n) {
+  return average_pool(t, n, /*overhang_is_padding=*/false);
 }
 
 Arg lowest(ElementType type) {
@@ -114,7 +126,7 @@ Values lp_pool_2(Translator& t, const NodeView& n) { return lp_pool(t, n, n.attr
 }  // namespace
 
 void register_pooling_ops(Registry& r) {
-  r.op("AveragePool").since(1, average_pool).reviewed_to(22);
+  r.op("AveragePool").since(1, plain_average_pool).reviewed_to(22);
   r.op("MaxPool").since(1, max_pool).reviewed_to(22);
   r.op("LpPool").since(1, lp_pool_1).since(2, lp_pool_2).reviewed_to(22);
   r.op("GlobalAveragePool").since(1, script("global_average_pool")).reviewed_to(22);

@@ -54,7 +54,21 @@ Value grid(Translator& t, const NodeView& n, const Value& parameter, const Value
   return t.call("aten::reshape", {wide, t.call("quantization_shape", {t.call("aten::numel", {wide}), sizes, axis})});
 }
 
-// x in steps of `scale`, or of one, as numbers of an integer type or as small floats.
+// The type to divide in: as the node says, or that of the scale, where it is one to divide in.
+ElementType division_type(const NodeView& n) {
+  if (const ElementType precision = element_or_undefined(n, "precision"); precision != Undefined) return precision;
+  const ElementType scale = n.element(1);
+  if (scale == Int32) return Double;
+  if (!is_small_float(scale)) return scale;
+  return is_floating(n.element(0)) ? n.element(0) : Float;
+}
+
+}  // namespace
+
+Value zero_point(Translator& t, const NodeView& n, size_t i) {
+  return n.has(i) && is_known_zero(t, n.input(i)) ? Value{} : n.tensor(i);
+}
+
 Value quantized(Translator& t, Value x, const Value& scale, const Value& zero_point, ElementType to, bool saturate) {
   if (is_floating(to)) {
     if (!scale.absent()) x = t.call("aten::div", {x, scale}).as(x.type);
@@ -64,15 +78,6 @@ Value quantized(Translator& t, Value x, const Value& scale, const Value& zero_po
   const int bits = info(to).bits;
   const int64_t low = is_unsigned(to) ? 0 : -(int64_t{1} << (bits - 1));
   return t.call("quantize_linear", {x, scale, zero_point, low, low + (int64_t{1} << bits) - 1, to}).as(to);
-}
-
-// The type to divide in: as the node says, or that of the scale, where it is one to divide in.
-ElementType division_type(const NodeView& n) {
-  if (const ElementType precision = element_or_undefined(n, "precision"); precision != Undefined) return precision;
-  const ElementType scale = n.element(1);
-  if (scale == Int32) return Double;
-  if (!is_small_float(scale)) return scale;
-  return is_floating(n.element(0)) ? n.element(0) : Float;
 }
 
 Values quantize_linear(Translator& t, const NodeView& n) {
@@ -91,7 +96,6 @@ Values quantize_linear(Translator& t, const NodeView& n) {
   return {quantized(t, ratio, {}, zero, to, saturate)};
 }
 
-// x less its zero point, in steps of `scale` or of one.
 Value dequantized(Translator& t, const Value& x, const Value& scale, const Value& zero_point, ElementType type) {
   return t.call("dequantize_linear", {x, scale, zero_point, type}).as(type);
 }
@@ -107,6 +111,8 @@ Values dequantize_linear(Translator& t, const NodeView& n) {
 
 // --- Products of quantized matrices ---
 
+namespace {
+
 constexpr int64_t kLargestProduct = int64_t{255} * 255;  // of two numbers of 8 bits less their zero points
 constexpr int64_t kExactInFloat = 1 << 24;
 
@@ -115,6 +121,8 @@ ElementType sum_type(std::optional<int64_t> terms) {
   return terms && *terms * kLargestProduct <= kExactInFloat ? Float : Double;
 }
 
+}  // namespace
+
 Value laid_out(Translator& t, const char* script, const Value& parameter, ElementType type) {
   if (parameter.absent()) return parameter;
   Value wide = cast(t, parameter, type);
@@ -122,7 +130,7 @@ Value laid_out(Translator& t, const char* script, const Value& parameter, Elemen
   return t.call(is_single(t, parameter) ? "one_for_all" : script, {wide});
 }
 
-Value product(Translator& t, const Matrix& a, const Matrix& b) {
+Value product(Translator& t, const QuantizedMatrix& a, const QuantizedMatrix& b) {
   const auto sizes = t.known_sizes(a.x);
   const ElementType type = sum_type(sizes && !sizes->empty() ? sizes->back() : std::nullopt);
   return t
@@ -131,15 +139,23 @@ Value product(Translator& t, const Matrix& a, const Matrix& b) {
       .as(type);
 }
 
-Values matmul_integer(Translator& t, const NodeView& n) {
-  return {integer_product(t, {n.tensor(0), zero_point(t, n, 2)}, {n.tensor(1), zero_point(t, n, 3)})};
+Value integer_product(Translator& t, const QuantizedMatrix& a, const QuantizedMatrix& b) {
+  return t.call("int32_of", {product(t, a, b)}).as(Int32);
 }
+
+Value column_scale(Translator& t, const Value& scale) { return laid_out(t, "per_column", scale, Float); }
+
+namespace {
 
 // Sums in units of x_scale * w_scale as numbers in units of y_scale.
 Value requantized(Translator& t, const Value& sums, const Value& x_scale, const Value& w_scale, const Value& y_scale,
                   const Value& zero_point, ElementType to) {
   const Value unit = t.call("aten::div", {t.call("aten::mul", {x_scale, w_scale}), y_scale});
   return quantized(t, t.call("aten::mul", {sums, unit}).as(sums.type), {}, zero_point, to, true);
+}
+
+Values matmul_integer(Translator& t, const NodeView& n) {
+  return {integer_product(t, {n.tensor(0), zero_point(t, n, 2)}, {n.tensor(1), zero_point(t, n, 3)})};
 }
 
 Values qlinear_matmul(Translator& t, const NodeView& n) {
@@ -178,24 +194,14 @@ Values conv_integer(Translator& t, const NodeView& n) {
       t.call("int32_of", {convolution(t, n, n.tensor(0), zero_point(t, n, 2), n.tensor(1), zero_point(t, n, 3), {})})};
 }
 
+}  // namespace
+
 Values qlinear_conv(Translator& t, const NodeView& n) {
   const Value w = n.tensor(3);
   const Value sums = convolution(t, n, n.tensor(0), zero_point(t, n, 2), w, zero_point(t, n, 5), n.tensor(8));
   const auto scale = [&](size_t i) { return along(t, n.tensor(i), 1, w, Float); };
   return {requantized(t, sums, scale(1), scale(4), scale(6), along(t, zero_point(t, n, 7), 1, w, Float), n.element(7))};
 }
-
-}  // namespace
-
-Value zero_point(Translator& t, const NodeView& n, size_t i) {
-  return n.has(i) && is_known_zero(t, n.input(i)) ? Value{} : n.tensor(i);
-}
-
-Value integer_product(Translator& t, const Matrix& a, const Matrix& b) {
-  return t.call("int32_of", {product(t, a, b)}).as(Int32);
-}
-
-Value column_scale(Translator& t, const Value& scale) { return laid_out(t, "per_column", scale, Float); }
 
 void register_quantization_ops(Registry& r) {
   r.op("QuantizeLinear").since(10, quantize_linear).reviewed_to(28);

@@ -1,4 +1,5 @@
-// RNN, GRU, LSTM. A layer with nothing unusual is ATen's; the others go step by step (scripts/recurrent.py).
+// RNN, GRU, LSTM, DynamicQuantizeLSTM. A layer with nothing unusual is ATen's; the others go step by step
+// (scripts/recurrent.py).
 #include "ops/recurrent.h"
 
 #include <algorithm>
@@ -16,11 +17,18 @@ struct Cell {
   std::vector<int64_t> aten_order;       // the gates as ATen orders them
   std::vector<std::string> activations;  // the defaults
   size_t states;                         // h, and c
+  // Further inputs of which the script takes the direction's part: they are of weights that ATen's layers lack.
+  std::vector<std::pair<const char*, size_t>> parameters;
 };
 
-const Cell kRnn{"rnn_direction", {0}, {"tanh"}, 1};
-const Cell kGru{"gru_direction", {1, 0, 2}, {"sigmoid", "tanh"}, 1};
-const Cell kLstm{"lstm_direction", {0, 2, 3, 1}, {"sigmoid", "tanh", "tanh"}, 2};
+const Cell kRnn{"rnn_direction", {0}, {"tanh"}, 1, {}};
+const Cell kGru{"gru_direction", {1, 0, 2}, {"sigmoid", "tanh"}, 1, {}};
+const Cell kLstm{"lstm_direction", {0, 2, 3, 1}, {"sigmoid", "tanh", "tanh"}, 2, {}};
+const Cell kDynamicQuantizeLstm{"dynamic_quantize_lstm_direction",
+                                kLstm.aten_order,
+                                kLstm.activations,
+                                kLstm.states,
+                                {{"W_scale", 8}, {"W_zero_point", 9}, {"R_scale", 10}, {"R_zero_point", 11}}};
 
 // The inputs; the schema's names are the same for the three.
 enum : size_t { X, W, R, B, SequenceLens, InitialH, InitialC, P };
@@ -83,7 +91,8 @@ Layer layer_of(Translator& t, const NodeView& n, const Cell& cell) {
 
 // ATen's layer of the same meaning; empty where there is none.
 std::string aten_layer(const NodeView& n, const Cell& cell, const Layer& layer) {
-  if (n.has(SequenceLens) || n.has(P) || n.has_attribute("clip") || flag(n, "input_forget")) return {};
+  if (!cell.parameters.empty() || n.has(SequenceLens) || n.has(P) || n.has_attribute("clip") || flag(n, "input_forget"))
+    return {};
   const std::vector<std::string>& names = layer.activations.names;
   const auto all = [&](const std::vector<std::string>& expected) {
     for (size_t i = 0; i < names.size(); ++i) {
@@ -153,7 +162,8 @@ Values run_steps(Translator& t, const NodeView& n, const Cell& cell, const Layer
         kw("clip", n.has_attribute("clip") ? Arg(n.attr_float("clip")) : Arg(none)),
     };
     if (&cell == &kGru) args.push_back(kw("linear_before_reset", flag(n, "linear_before_reset")));
-    if (&cell == &kLstm) {
+    for (const auto& [name, i] : cell.parameters) args.push_back(kw(name, part(n.tensor(i))));
+    if (cell.states == 2) {
       args.push_back(kw("initial_c", part(layer.states[1])));
       args.push_back(kw("P", part(n.tensor(P))));
       args.push_back(kw("input_forget", flag(n, "input_forget")));
@@ -230,6 +240,13 @@ Value in_order(Translator& t, const Value& over_time, bool reverse) {
 }
 
 bool flag(const NodeView& n, std::string_view name) { return n.has_attribute(name) && n.attr_int(name) != 0; }
+
+// Its weights have the gates along their last dimension.
+Values dynamic_quantize_lstm(Translator& t, const NodeView& n) {
+  Values inputs = n.inputs();
+  for (const size_t i : {W, R}) inputs[i] = t.call("aten::transpose", {n.tensor(i), 1, 2}).as(n.input(i).type);
+  return recurrent(kDynamicQuantizeLstm)(t, NodeView(t, n.proto(), n.schema(), n.label(), inputs));
+}
 
 void register_recurrent_ops(Registry& r) {
   r.op("RNN").since(1, recurrent(kRnn)).reviewed_to(22);

@@ -27,4 +27,7 @@ Value in_order(Translator& t, const Value& over_time, bool reverse);
 
 bool flag(const NodeView& n, std::string_view name);  // false where it is absent
 
+// The layer that onnxruntime adds to the standard's.
+Values dynamic_quantize_lstm(Translator& t, const NodeView& n);
+
 }  // namespace onnxtorch

@@ -37,4 +37,8 @@ Values conv(Translator& t, const NodeView& n);
 // ConvTranspose likewise; pads, an int[], stand for the attribute where they are given.
 Values conv_transpose(Translator& t, const NodeView& n, const Value& pads);
 
+// AveragePool, of the first input of a node that has its attributes. Where padding counts, that part of a window does
+// not that hangs over the padded end in ceil_mode, unless it is taken for padding, too.
+Values average_pool(Translator& t, const NodeView& n, bool overhang_is_padding);
+
 }  // namespace onnxtorch

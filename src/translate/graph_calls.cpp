@@ -28,7 +28,8 @@ struct ToNamedValue {
   jit::NamedValue operator()(const Value& value) const { return value.graph; }
   jit::NamedValue operator()(const Values& values) const {
     const auto present = std::ranges::find_if(values, [](const Value& value) { return !value.absent(); });
-    c10::TypePtr element = present == values.end() ? c10::TypePtr(c10::TensorType::get()) : present->graph->type();
+    c10::TypePtr element =
+        present == values.end() ? c10::TypePtr(c10::TensorType::get()) : c10::unshapedType(present->graph->type());
     std::vector<jit::Value*> items;
     for (const Value& value : values) items.push_back(value.absent() ? graph.insertConstant(IValue()) : value.graph);
     if (std::ranges::any_of(values, &Value::absent)) element = c10::OptionalType::create(element);

@@ -142,23 +142,28 @@ def peep(gate: Tensor, peephole: Optional[Tensor], c: Tensor) -> Tensor:
     return gate + peephole * c
 
 
-@kept
-def lstm_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
-                   initial_h: Tensor, initial_c: Tensor, P: Optional[Tensor], activations: List[str],
-                   alphas: List[float], betas: List[float], clip: Optional[float],
-                   input_forget: bool) -> Tuple[Tensor, Tensor, Tensor]:
-    size = R.size(0)
-    hidden_size = R.size(1)
-    gates = torch.linear(X, W, part(B, 0, size))
-    Rb = part(B, size, 2 * size)
+# The gates' part of the state; where R is quantized, in 8 bits.
+def gates_of_state(h: Tensor, step: int, R: Tensor, R_scale: Optional[Tensor], Rb: Optional[Tensor],
+                   within: Optional[Tensor]) -> Tensor:
+    if R_scale is None:
+        return torch.linear(h, R, Rb)
+    return dynamic_product(counted_state(h, step, within), R, R_scale)
+
+
+# The states that follow from the gates' part of X.
+def lstm_states(gates: Tensor, R: Tensor, R_scale: Optional[Tensor], Rb: Optional[Tensor], within: Optional[Tensor],
+                initial_h: Tensor, initial_c: Tensor, P: Optional[Tensor], activations: List[str],
+                alphas: List[float], betas: List[float], clip: Optional[float],
+                input_forget: bool) -> Tuple[Tensor, Tensor, Tensor]:
+    hidden_size = initial_h.size(1)
     P_i = part(P, 0, hidden_size)
     P_o = part(P, hidden_size, 2 * hidden_size)
     P_f = part(P, 2 * hidden_size, 3 * hidden_size)
     h = initial_h
     c = initial_c
     states = [h]
-    for step in range(X.size(0)):
-        i, o, f, g = torch.chunk(gates[step] + torch.linear(h, R, Rb), 4, 1)
+    for step in range(gates.size(0)):
+        i, o, f, g = torch.chunk(gates[step] + gates_of_state(h, step, R, R_scale, Rb, within), 4, 1)
         i = activate(peep(i, P_i, c), activations[0], alphas[0], betas[0], clip)
         if input_forget:
             f = 1 - i
@@ -172,3 +177,14 @@ def lstm_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within:
         c = kept_past_end(new_c, c, step, within)
         states.append(h)
     return states_over_time(states, within), h, c
+
+
+@kept
+def lstm_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
+                   initial_h: Tensor, initial_c: Tensor, P: Optional[Tensor], activations: List[str],
+                   alphas: List[float], betas: List[float], clip: Optional[float],
+                   input_forget: bool) -> Tuple[Tensor, Tensor, Tensor]:
+    size = R.size(0)
+    gates = torch.linear(X, W, part(B, 0, size))
+    return lstm_states(gates, R, None, part(B, size, 2 * size), within, initial_h, initial_c, P, activations,
+                       alphas, betas, clip, input_forget)

@@ -36,9 +36,12 @@ def gated_add(X: Tensor, Y: Tensor, gate: Tensor) -> Tensor:
     return X + Y * gate
 
 
-# Softmax over rows, which the dimensions from `axis` on make up. Along which of the others the bias is broadcast
-# (is_inner_broadcast) is seen from its sizes of 1.
-def bias_softmax(data: Tensor, bias: Tensor, axis: int) -> Tensor:
-    x = data + bias
+# Softmax over rows, which the dimensions from `axis` on make up.
+def softmax_of_rows(x: Tensor, axis: int) -> Tensor:
     rows = torch.reshape(x, flat_sizes(x.size(), axis))
     return torch.reshape(torch.softmax(rows, 1), x.size())
+
+
+# Along which of the other dimensions the bias is broadcast (is_inner_broadcast) is seen from its sizes of 1.
+def bias_softmax(data: Tensor, bias: Tensor, axis: int) -> Tensor:
+    return softmax_of_rows(data + bias, axis)

@@ -253,7 +253,7 @@ def causal_convolution(x: Tensor, weight: Tensor, bias: Optional[Tensor], dilati
 
 
 # [batch, positions, …] as [batch, channels, positions].
-def channels_second(x: Tensor) -> Tensor:
+def channels_before_length(x: Tensor) -> Tensor:
     return torch.flatten(x, 2).transpose(1, 2)
 
 
@@ -262,7 +262,7 @@ def causal_conv_with_window(input: Tensor, weight: Tensor, bias: Optional[Tensor
                            state_window: int) -> Tuple[Tensor, Tensor]:
     if channels_last:
         assert ndim == 1 and input.dim() >= 3, "channels_last needs an ndim of 1, and 3 dimensions or more"
-        x = channels_second(input)
+        x = channels_before_length(input)
     else:
         assert input.dim() == 2 + ndim, "input has {} dimensions, not {}".format(input.dim(), 2 + ndim)
         x = input
@@ -279,7 +279,7 @@ def causal_conv_with_window(input: Tensor, weight: Tensor, bias: Optional[Tensor
         window = shape if state_window == 0 else [state_window] + shape
         assert past_state.size() == window, "past_state has shape {}, not {}".format(past_state.size(), window)
         past = past_state if state_window == 0 else past_state[-1]
-    whole = torch.cat([channels_second(past) if channels_last else past, x], -1)
+    whole = torch.cat([channels_before_length(past) if channels_last else past, x], -1)
     y = x if length == 0 else causal_convolution(whole, weight, bias, dilation, activation)
 
     states: List[Tensor] = []

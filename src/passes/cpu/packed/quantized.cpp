@@ -81,7 +81,7 @@ class Recognition {
 
   // The only element of a constant that adds no dimensions to x.
   std::optional<double> scalar_for(const jit::Value* value, const jit::Value* x) const {
-    const auto known = constants_.tensor(value);
+    const auto known = computed(value, constants_);
     if (!known || !known->defined() || known->numel() != 1) return {};
     const auto rank = x->type()->expectRef<c10::TensorType>().dim();
     if (known->dim() > 0 && (!rank || static_cast<int64_t>(*rank) < known->dim())) return {};

@@ -1,0 +1,181 @@
+# QLinearAdd, QLinearGlobalAveragePool, DynamicQuantizeLSTM, QuantizeWithOrder, DequantizeWithOrder, QOrderedMatMul.
+
+
+def or_zero(zero_point: Optional[Tensor], like: Tensor) -> Tensor:
+    return torch.zeros_like(like) if zero_point is None else zero_point
+
+
+# A sum in steps of C_scale, its zero point in it. The order is the kernel's, and decides ties.
+def quantized_sum(
+    A: Tensor,
+    A_scale: Tensor,
+    A_zero_point: Optional[Tensor],
+    B: Tensor,
+    B_scale: Tensor,
+    B_zero_point: Optional[Tensor],
+    C_scale: Tensor,
+    C_zero_point: Optional[Tensor],
+) -> Tensor:
+    a = A_scale / C_scale
+    b = B_scale / C_scale
+    offset = or_zero(C_zero_point, a) - (a * or_zero(A_zero_point, a) + b * or_zero(B_zero_point, b))
+    return offset + dequantize_linear(A, a, None, torch.float32) + dequantize_linear(B, b, None, torch.float32)
+
+
+# The mean of each image of (N, C, D1, …, Dn) in steps of y_scale: exact sums times one factor, as in the kernel.
+def quantized_image_means(x: Tensor, x_scale: Tensor, y_scale: Tensor) -> Tensor:
+    assert x.dim() >= 3, "images have at least 3 dimensions, not {}".format(x.dim())
+    count = 1
+    for size in x.size()[2:]:
+        count = count * size
+    sums = torch.sum(x, spatial_dims(x), True, dtype=torch.float64).to(torch.float32)
+    return sums * (x_scale / (y_scale * count))
+
+
+# The product of x, rounded to 8 bits by its own range, and a matrix of whole numbers in units of `scale`. That the
+# scale of x is float is said once more, so that the type of the result is known.
+def dynamic_product(x: Tensor, matrix: Tensor, scale: Tensor) -> Tensor:
+    numbers, x_scale, zero_point = dynamic_quantize_linear(x)
+    steps = dequantize_linear(numbers, None, zero_point.to(torch.float64), torch.float64)
+    return int32_of(torch.matmul(steps, matrix)).to(torch.float32) * (x_scale.to(torch.float32) * scale)
+
+
+# The states that the range of a step is of: those of its sequences and, as in the kernel, of those that just ended.
+def counted_state(h: Tensor, step: int, within: Optional[Tensor]) -> Tensor:
+    if within is None:
+        return h
+    return torch.where(torch.logical_or(within[step], within[max(step - 1, 0)]), h, 0)
+
+
+# The steps of each sequence, [seq_length, batch_size, 1], in the order in which its own come first.
+def own_steps_first(within: Tensor) -> Tensor:
+    return torch.argsort(within.to(torch.uint8), stable=True, dim=0, descending=True)
+
+
+# The LSTM of one direction, step by step. As in the kernel, the range of a step is of all sequences, which begin at
+# the same step in either direction, and that of X is of the steps up to the end of the longest one.
+def dynamic_quantize_lstm_direction(
+    X: Tensor,
+    W: Tensor,
+    W_scale: Tensor,
+    W_zero_point: Tensor,
+    R: Tensor,
+    R_scale: Tensor,
+    R_zero_point: Tensor,
+    B: Optional[Tensor],
+    within: Optional[Tensor],
+    initial_h: Tensor,
+    initial_c: Tensor,
+    P: Optional[Tensor],
+    activations: List[str],
+    alphas: List[float],
+    betas: List[float],
+    clip: Optional[float],
+    input_forget: bool,
+) -> Tuple[Tensor, Tensor, Tensor]:
+    order = None if within is None else own_steps_first(within)
+    if within is not None and order is not None:
+        X = torch.take_along_dim(torch.where(torch.any(within, 1, True), X, 0), order, 0)
+        within = torch.take_along_dim(within, order, 0)
+    W_steps = dequantize_linear(torch.t(W), None, W_zero_point.to(torch.float64), torch.float64)
+    R_steps = dequantize_linear(torch.t(R), None, R_zero_point.to(torch.float64), torch.float64)
+    gates = dynamic_product(X, W_steps, W_scale)
+    if B is not None:
+        Wb, Rb = torch.chunk(B, 2)
+        gates = gates + (Wb + Rb)
+    Y, h, c = lstm_states(
+        gates, R_steps, R_scale, None, within, initial_h, initial_c, P, activations, alphas, betas, clip, input_forget
+    )
+    return Y if order is None else torch.take_along_dim(Y, torch.argsort(order, 0), 0), h, c
+
+
+# --- Matrices in the orders of cuBLASLt: 0 by columns, 1 by rows, 2 COL32, 3 COL4_4R2_8C, 4 COL32_2R_4R4 ---
+
+
+# The dimensions that an order splits rows and columns into, -1 being the tiles, and the order it has them in.
+def order_of_elements(order: int) -> Tuple[List[int], List[int], List[int]]:
+    assert order >= 0 and order <= 4, "there is no order {} of matrices".format(order)
+    if order == 0:
+        return [-1], [-1], [1, 0]
+    if order == 1:
+        return [-1], [-1], [0, 1]
+    if order == 2:
+        return [-1], [-1, 32], [1, 0, 2]
+    if order == 3:
+        return [-1, 4, 2], [-1, 4, 2, 4], [3, 0, 2, 4, 5, 1, 6]
+    return [-1, 4, 4, 2], [-1, 32], [4, 0, 2, 1, 3, 5]
+
+
+def split_size(size: int, parts: List[int]) -> List[int]:
+    tile = 1
+    for part in parts[1:]:
+        tile = tile * part
+    assert size % tile == 0, "{} rows or columns do not make tiles of {}".format(size, tile)
+    return [size // tile] + parts[1:]
+
+
+# Matrices whose elements lie by rows, in an order; or with `back`, those of an order by rows.
+def reordered(x: Tensor, order: int, back: bool) -> Tensor:
+    row_parts, column_parts, places = order_of_elements(order)
+    matrices = torch.atleast_2d(x)
+    sizes = split_size(matrices.size(-2), row_parts) + split_size(matrices.size(-1), column_parts)
+    moves = [0] + [1 + place for place in places]
+    if back:
+        sizes = [sizes[place] for place in places]
+        moves = [0] + [1 + places.index(i) for i in range(len(places))]
+    count = 1
+    for size in matrices.size()[:-2]:
+        count = count * size
+    return torch.reshape(torch.permute(torch.reshape(matrices, [count] + sizes), moves), x.size())
+
+
+# Whole numbers of int8. The kernels multiply by the reciprocal of a scale.
+def quantized_by_factor(x: Tensor, factor: Tensor) -> Tensor:
+    return quantize_linear(x * factor, None, None, -128, 127, torch.int8)
+
+
+def quantize_with_order(input: Tensor, scale_input: Tensor, order_input: int, order_output: int) -> Tensor:
+    rows = reordered(input, order_input, True)
+    return quantized_by_factor(reordered(rows, order_output, False).to(torch.float32), 1 / scale_input)
+
+
+def dequantize_with_order(input: Tensor, scale_input: Tensor, order_input: int, order_output: int) -> Tensor:
+    rows = reordered(input, order_input, True)
+    return reordered(rows, order_output, False).to(torch.float32) * scale_input
+
+
+# What B holds is its transpose: by rows where its order is by columns, in its order else.
+def transposed_factor(B: Tensor, order_B: int) -> Tensor:
+    transposed = torch.reshape(B, B.size()[:-2] + [B.size(-1), B.size(-2)])
+    return torch.transpose(transposed if order_B == 0 else reordered(transposed, order_B, True), -1, -2)
+
+
+def qordered_matmul(
+    A: Tensor,
+    scale_A: Tensor,
+    B: Tensor,
+    scale_B: Tensor,
+    scale_Y: Tensor,
+    bias: Optional[Tensor],
+    C: Optional[Tensor],
+    scale_C: Optional[Tensor],
+    order_A: int,
+    order_B: int,
+    order_Y: int,
+) -> Tensor:
+    assert order_A == order_Y, "A and Y are in the orders {} and {}".format(order_A, order_Y)
+    sums = torch.matmul(
+        dequantize_linear(reordered(A, order_A, True), None, None, torch.float64),
+        dequantize_linear(transposed_factor(B, order_B), None, None, torch.float64),
+    )
+    y = int32_of(sums).to(torch.float32) * (scale_A * scale_B / scale_Y)
+    if C is not None:
+        assert scale_C is not None, "C has no scale"
+        y = y + reordered(C, order_Y, True).to(torch.float32) * (scale_C / scale_Y)
+    if bias is not None:
+        y = y + bias
+    return reordered(quantize_linear(y, None, None, -128, 127, torch.int8), order_Y, False)
+
+
+def qordered_gelu(X: Tensor, scale_X: Tensor, scale_Y: Tensor) -> Tensor:
+    return quantized_by_factor(torch.gelu(dequantize_linear(X, scale_X, None, torch.float32)), 1 / scale_Y)
