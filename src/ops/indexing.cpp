@@ -57,7 +57,7 @@ Values gather(Translator& t, const NodeView& n) {
   if (sizes && sizes->size() == 1)
     return {t.call("aten::index_select", {data, axis, from_start(t, indices, data, axis)})};
   const Value row = t.call("aten::reshape", {indices, std::vector<int64_t>{-1}});
-  return {t.call("gather", {data, axis, indices, from_start(t, row, data, axis)})};
+  return {t.call("gather_positions", {data, axis, indices, from_start(t, row, data, axis)})};
 }
 
 Values gather_elements(Translator& t, const NodeView& n) {

@@ -312,7 +312,7 @@ OTHERS = {
             do_rotary=1,
             rotary_offset=-8,
         ),
-        "must not be negative",
+        "takes numbers from 0",
     ),
     "paged: a block that is not there": (*paged([*PAGED, *BLOCKS, int32(0, 3), int32(0), int32([3])]), "out of"),
     "paged: a slot that is not there": (

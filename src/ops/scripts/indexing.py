@@ -9,8 +9,12 @@ def gather_ints(data: List[int], indices: List[int]) -> List[int]:
     return [data[i] for i in indices]
 
 
+def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
+    return gather_positions(data, axis, indices, torch.reshape(indices, [-1]))
+
+
 # `positions` are the indices in one row, counted from the start.
-def gather(data: Tensor, axis: int, indices: Tensor, positions: Tensor) -> Tensor:
+def gather_positions(data: Tensor, axis: int, indices: Tensor, positions: Tensor) -> Tensor:
     if axis < 0:
         axis = axis + data.dim()
     picked = torch.index_select(data, axis, positions)

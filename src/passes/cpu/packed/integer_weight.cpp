@@ -39,7 +39,11 @@ std::optional<c10::IValue> computed_value(const jit::Value* value, const Constan
     if (!known) return {};
     stack.push_back(*std::move(known));
   }
-  node->getOperation()(stack);
+  try {
+    node->getOperation()(stack);
+  } catch (const std::exception&) {
+    return {};  // the run will say what is wrong
+  }
   return stack.back();
 }
 

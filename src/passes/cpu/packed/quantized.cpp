@@ -81,6 +81,8 @@ class Recognition {
 
   // The only element of a constant that adds no dimensions to x.
   std::optional<double> scalar_for(const jit::Value* value, const jit::Value* x) const {
+    const auto type = value->type()->cast<c10::TensorType>();
+    if (!type || type->numel().value_or(1) != 1) return {};
     const auto known = computed(value, constants_);
     if (!known || !known->defined() || known->numel() != 1) return {};
     const auto rank = x->type()->expectRef<c10::TensorType>().dim();
