@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -42,12 +43,14 @@ WRAPPED = {
     "SplitToSequence": ("T", "S"),
 }
 
+FLOATING = {"tensor(float16)", "tensor(float)", "tensor(double)"}
 
 # Operator → two parameters, and which of their types go together.
 FOLLOWS = {
     "BitCast": ("T1", "T2", lambda one, other: bits(one) == bits(other)),
     "CategoryMapper": ("T1", "T2", lambda one, other: one != other),
     "DictVectorizer": ("T1", "T2", lambda one, other: element(one) == element(other)),
+    ("GridSample", 1): ("T1", "T2", lambda one, other: other == (one if one in FLOATING else "tensor(float)")),
     ("LabelEncoder", 1): ("T1", "T2", lambda one, other: one != other),
 }
 
@@ -98,6 +101,10 @@ def coupled(cell: Cell, types: dict[str, str]) -> dict[str, str]:
 # What has no model: a condition on the cell, and the reason.
 LEFT_OUT = [
     (lambda cell: not _is_used(cell), "a type parameter that no input or output of the schema has (T1 of Tile-1)"),
+    (
+        lambda cell: re.fullmatch(r"GridSample-1/T1/.*(string|complex).*", str(cell).removeprefix("com.microsoft.")),
+        "onnxruntime's GridSample gives real numbers, whatever the images are of",
+    ),
 ]
 
 

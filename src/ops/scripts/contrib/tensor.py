@@ -1,0 +1,182 @@
+# BifurcationDetector, CDist, CropAndResize, DynamicTimeWarping, Inverse, Irfft, Rfft, UnfoldTensor.
+
+
+def unfold_tensor(input: Tensor, dim: int, size: int, step: int) -> Tensor:
+    return torch.unfold(input, dim, size, step)
+
+
+def inverse(X: Tensor) -> Tensor:
+    return torch.linalg_inv(X.to(torch.float32) if X.dtype == torch.float16 else X).to(X.dtype)
+
+
+def signal_dims(rank: int, signal_ndim: int, onesided: int, normalized: int) -> List[int]:
+    assert onesided == 1 and normalized == 0, "only one-sided transforms that are not normalized are supported"
+    assert 0 < signal_ndim and signal_ndim <= rank, "there are {} dimensions, not {}".format(rank, signal_ndim)
+    return [i for i in range(-signal_ndim, 0)]
+
+
+def rfft(X: Tensor, signal_ndim: int, onesided: int, normalized: int) -> Tensor:
+    dims = signal_dims(X.dim(), signal_ndim, onesided, normalized)
+    signal = X.to(torch.float32) if X.dtype == torch.float16 else X
+    return parts_of(torch.fft_rfftn(signal, None, dims), X.dtype)
+
+
+# The real signal is taken to be of an even size. (signal_of, which has the spectrum's parts, makes doubles of them.)
+def irfft(X: Tensor, signal_ndim: int, onesided: int, normalized: int) -> Tensor:
+    dims = signal_dims(X.dim() - 1, signal_ndim, onesided, normalized)
+    assert X.size(-1) == 2, "the last dimension must be of size 2, for real and imaginary parts"
+    return torch.fft_irfftn(signal_of(X), None, dims).to(X.dtype)
+
+
+# Those of scipy.spatial.distance that need no numbers besides A and B; onnxruntime has the two Euclidean ones.
+def cdist(A: Tensor, B: Tensor, metric: str) -> Tensor:
+    assert A.dim() == 2 and B.dim() == 2 and A.size(1) == B.size(1), "A and B are not matrices with as many columns"
+    if metric == "euclidean" or metric == "minkowski":
+        return torch.cdist(A, B)
+    if metric == "sqeuclidean":
+        return torch.square(torch.cdist(A, B))
+    if metric == "cityblock":
+        return torch.cdist(A, B, 1.0)
+    if metric == "chebyshev":
+        return torch.cdist(A, B, float("inf"))
+    if metric == "hamming" or metric == "matching":
+        return torch.cdist(A, B, 0.0) / A.size(1)
+    if metric == "cosine":
+        return cosine_distance(A, B)
+    if metric == "correlation":
+        return cosine_distance(A - torch.mean(A, 1, True), B - torch.mean(B, 1, True))
+    x, y = torch.unsqueeze(A, 1), torch.unsqueeze(B, 0)
+    difference = torch.abs(x - y)
+    if metric == "braycurtis":
+        return torch.sum(difference, 2) / torch.sum(torch.abs(x + y), 2)
+    assert metric == "canberra", "the metric \"{}\" is not supported".format(metric)
+    return torch.nansum(difference / (torch.abs(x) + torch.abs(y)), 2)
+
+
+def cosine_distance(x: Tensor, y: Tensor) -> Tensor:
+    return 1 - torch.matmul(unit_rows(x), torch.t(unit_rows(y)))
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    return x / torch.norm(x, 2, 1, True)
+
+
+# Where the rows or columns of a crop lie in an image of `size` of them, for each region.
+def crop_positions(start: Tensor, end: Tensor, size: int, count: int) -> Tensor:
+    if count == 1:
+        return torch.unsqueeze((start + end) * 0.5 * (size - 1), 1)
+    first, last = torch.unsqueeze(start * (size - 1), 1), torch.unsqueeze(end * (size - 1), 1)
+    step = torch.unsqueeze((end - start) * (size - 1) / (count - 1), 1)
+    between = first + torch.arange(1, count - 1, device=start.device) * step
+    return torch.cat([first, between, last], 1)
+
+
+# The pixels of rows and columns, [regions, rows, columns, channels].
+def pixels_at(images: Tensor, batch_indices: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    indices = [torch.reshape(batch_indices, [-1, 1, 1]), torch.unsqueeze(rows, 2), torch.unsqueeze(columns, 1)]
+    return torch.index(images, [i.to(torch.int64) for i in indices])
+
+
+def crop_and_resize(
+    X: Tensor, rois: Tensor, batch_indices: Tensor, crop_size: List[int], mode: str, extrapolation_value: float
+) -> Tensor:
+    assert X.dim() == 4, "X is not of shape (N, C, H, W)"
+    assert mode == "bilinear" or mode == "nearest", "there is no mode \"{}\"".format(mode)
+    assert len(crop_size) == 2 and crop_size[0] > 0 and crop_size[1] > 0, "crop_size is not two positive numbers"
+    assert rois.size() == [batch_indices.size(0), 4], "rois is not of shape (num_rois, 4)"
+    boxes = rois.to(torch.float32) if rois.dtype == torch.float16 else rois
+    top, left, bottom, right = torch.unbind(boxes, 1)
+    y = crop_positions(top, bottom, X.size(2), crop_size[0])
+    x = crop_positions(left, right, X.size(3), crop_size[1])
+    is_row = torch.logical_and(y >= 0, y <= X.size(2) - 1)
+    is_column = torch.logical_and(x >= 0, x <= X.size(3) - 1)
+    y, x = torch.where(is_row, y, 0.0), torch.where(is_column, x, 0.0)
+    above, before = torch.floor(y), torch.floor(x)
+    images = torch.permute(X, [0, 2, 3, 1])
+    if mode == "nearest":
+        above, before = above + ((y - above) >= 0.5), before + ((x - before) >= 0.5)
+        crops = pixels_at(images, batch_indices, above, before)
+    else:
+        below, after = torch.ceil(y), torch.ceil(x)
+        across = torch.reshape(x - before, [x.size(0), 1, x.size(1), 1])
+        down = torch.reshape(y - above, [y.size(0), y.size(1), 1, 1])
+        upper = between_pixels(
+            pixels_at(images, batch_indices, above, before), pixels_at(images, batch_indices, above, after), across
+        )
+        lower = between_pixels(
+            pixels_at(images, batch_indices, below, before), pixels_at(images, batch_indices, below, after), across
+        )
+        crops = between_pixels(upper, lower, down)
+    there = torch.logical_and(torch.unsqueeze(is_row, 2), torch.unsqueeze(is_column, 1))
+    crops = torch.where(torch.unsqueeze(there, 3), crops, extrapolation_value)
+    return torch.contiguous(torch.permute(crops, [0, 3, 1, 2])).to(X.dtype)
+
+
+def between_pixels(one: Tensor, other: Tensor, part: Tensor) -> Tensor:
+    return one + (other - one) * part
+
+
+# The cheapest path from the first to the last element of a matrix, by steps down, to the right, or both. All elements of
+# a diagonal, from upper right to lower left, come at once, numbered by their rows.
+def dynamic_time_warping(input: Tensor) -> Tensor:
+    costs = torch.squeeze(input, 0) if input.dim() == 3 and input.size(0) == 1 else input
+    assert costs.dim() == 2, "the input is not a matrix"
+    rows, columns = costs.size()
+    numbers = torch.arange(rows, device=costs.device)
+    outside = torch.full([rows + 1], float("inf"), dtype=costs.dtype, device=costs.device)
+    last, before_last = outside, torch.constant_pad_nd(torch.slice(outside, 0, 1), [1, 0], 0.0)
+    steps: List[Tensor] = []
+    for diagonal in range(rows + columns - 1 if min(rows, columns) > 0 else 0):
+        both, down, right = torch.slice(before_last, 0, 0, -1), torch.slice(last, 0, 0, -1), torch.slice(last, 0, 1)
+        is_both = torch.logical_and(both < down, both < right)
+        is_down = torch.logical_and(down < both, down < right)
+        best = torch.where(is_both, both, torch.where(is_down, down, right))
+        steps.append(torch.where(is_both, 0, torch.where(is_down, 1, 2)))
+        column = diagonal - numbers
+        own = torch.gather(costs, 1, torch.unsqueeze(torch.clamp(column, 0, columns - 1), 1))
+        is_there = torch.logical_and(column >= 0, column < columns)
+        now = torch.where(is_there, best + torch.squeeze(own, 1), outside[0])
+        before_last, last = last, torch.constant_pad_nd(now, [1, 0], float("inf"))
+    path: List[int] = []
+    row, column = rows - 1, columns - 1
+    while min(row, column) >= 0 and len(steps) > 0:
+        path = path + [row, column]
+        step = int(steps[row + column][row])
+        row, column = row - int(step != 2), column - int(step != 1)
+    points = torch.reshape(torch.tensor(path, dtype=torch.int32, device=costs.device), [-1, 2])
+    return torch.contiguous(torch.t(torch.flip(points, [0])))
+
+
+# The predicted tokens are taken up to and with the first that differs from the source. Then the longer the ends of all
+# tokens, the fewer of the same there are in the source: where one is found that is there once, the index behind it.
+def bifurcation_detector(
+    src_tokens: Tensor,
+    cur_tokens: Tensor,
+    prev_suffix_match_idx: Tensor,
+    pred_tokens: Optional[Tensor],
+    min_ngram_size: int,
+    max_ngram_size: int,
+) -> Tuple[Tensor, Tensor]:
+    assert src_tokens.dim() == 1 and cur_tokens.dim() == 1, "src_tokens or cur_tokens is not of one dimension"
+    assert min_ngram_size > 0, "min_ngram_size must be positive, not {}".format(min_ngram_size)
+    assert max_ngram_size >= min_ngram_size, "max_ngram_size is less than min_ngram_size"
+    assert prev_suffix_match_idx.numel() == 1, "prev_suffix_match_idx is not one number"
+    tokens = cur_tokens
+    if pred_tokens is not None:
+        previous = int(prev_suffix_match_idx)
+        assert 0 <= previous and previous <= src_tokens.size(0), "prev_suffix_match_idx is outside of the source"
+        rest = torch.slice(src_tokens, 0, previous)
+        assert pred_tokens.size() == [rest.size(0) + 1], "there are not as many pred_tokens as the source has left, and one"
+        same = torch.slice(pred_tokens, 0, 0, -1) == rest
+        agreed = int(torch.sum(torch.cumprod(same.to(torch.int64), 0)))
+        tokens = torch.cat([tokens, torch.slice(pred_tokens, 0, 0, agreed + 1)])
+    match = -1
+    size, count = min_ngram_size, 2
+    while size <= min(max_ngram_size, tokens.size(0), src_tokens.size(0)) and count > 1:
+        ngrams = torch.unfold(src_tokens, 0, size, 1)
+        starts = torch.nonzero(torch.all(ngrams == torch.slice(tokens, 0, tokens.size(0) - size), 1))
+        count = starts.size(0)
+        if count == 1:
+            match = int(starts) + size
+        size += 1
+    return tokens, torch.full_like(prev_suffix_match_idx, match)
