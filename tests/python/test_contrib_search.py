@@ -42,6 +42,25 @@ def renamed(graph: onnx.GraphProto) -> None:
         node.input[:] = ["something" if name == "encoder_attention_mask" else name for name in node.input]
 
 
+def pastless(graph: onnx.GraphProto) -> None:
+    del graph.output[2:]
+    del graph.input[1:3]
+
+
+def behind(graph: onnx.GraphProto) -> None:
+    inputs = list(graph.input)
+    del graph.input[:]
+    graph.input.extend(inputs[1:] + inputs[:1])
+
+
+def doubled(graph: onnx.GraphProto) -> None:
+    graph.input.add().CopyFrom(graph.input[3])
+    graph.input[-1].name = "past_1"
+    graph.node.add(op_type="Identity", input=["past_1"], output=["present_1"])
+    graph.output.add().CopyFrom(graph.output[1])
+    graph.output[-1].name = "present_1"
+
+
 WRONG = [
     ("max_length .3. must be more", "GreedySearch", [IDS, FEW], {}),
     ("not of shape .batch_size", "GreedySearch", [IDS[0], MANY], {}),
@@ -72,6 +91,18 @@ WRONG = [
         [FEATURES, *BEAMS[1:], *6 * [None], i32(1)],
         WHISPER | {"model_type": 2, "decoder_start_token_id": 2},
     ),
+]
+SPEECH = WHISPER | {"decoder_start_token_id": 2}
+WRONG += [
+    ("no logits_processor 2", "WhisperBeamSearch", [FEATURES, *BEAMS[1:], *6 * [None], i32(2)], SPEECH),
+    ("beginning_timestamp", "WhisperBeamSearch", [FEATURES, *BEAMS[1:], *6 * [None], i32(1)], SPEECH),
+    ("cross_qk", "WhisperBeamSearch", [FEATURES, *BEAMS[1:]], SPEECH | {"decoder_output_cross_qk": 1}),
+    ("extra_decoding_ids", "WhisperBeamSearch", [FEATURES, *BEAMS[1:], *8 * [None], IDS], SPEECH),
+    ("presents", "WhisperBeamSearch", [FEATURES, *BEAMS[1:]], SPEECH | {"decoder": changed(T5["decoder"], pastless)}),
+    ("must be input_ids", "BeamSearch", BEAMS, T5 | {"decoder": onnx.GraphProto(name="empty")}),
+    ("must be input_ids", "BeamSearch", BEAMS, T5 | {"decoder": changed(T5["decoder"], behind)}),
+    ("encoder", "BeamSearch", [IDS, *BEAMS[1:]], T5 | {"encoder": onnx.GraphProto(name="empty")}),
+    ("as many layers", "GreedySearch", [IDS, MANY], {"init_decoder": changed(GPT, doubled)}),
 ]
 
 

@@ -1,5 +1,7 @@
-// GreedySearch, Sampling and BeamSearch, which call a decoder for one token after another.
+// GreedySearch, Sampling, BeamSearch and WhisperBeamSearch, which call a decoder for one token after another.
 #include <onnx/onnx-ml.pb.h>
+
+#include <functional>
 
 #include "ops/contrib/contrib.h"
 #include "translate/registry.h"
@@ -17,6 +19,12 @@ Value input_named(const NodeView& n, std::string_view name) {
 
 double number_or(const NodeView& n, const char* attribute, double otherwise) {
   return n.has_attribute(attribute) ? n.attr_float(attribute) : otherwise;
+}
+
+// An attribute of Sampling, an input of WhisperBeamSearch.
+Arg temperature(Translator& t, const NodeView& n) {
+  const Value input = input_named(n, "temperature");
+  return input.absent() ? Arg(number_or(n, "temperature", 1)) : Arg(t.number(input));
 }
 
 Value int32(const Value& v) { return v.as(ElementType::Int32); }
@@ -104,7 +112,7 @@ class Scores {
                 input_named(n, "vocab_mask"),
                 t.call("beams_of", {input_named(n, "prefix_vocab_mask"), num_beams}),
                 input_named(n, "presence_mask"),
-                number_or(n, "temperature", 1),
+                temperature(t, n),
                 number_or(n, "presence_penalty", 0)} {}
 
   Value logits(const Value& logits) const { return t_.call("next_logits", {logits, vocab_size_}); }
@@ -157,6 +165,7 @@ Model gpt(Translator& t, const NodeView& n, const Value& input_ids, const Value&
   if (n.has_attribute("init_decoder")) {
     const onnx::GraphProto& first = n.attr_graph("init_decoder");
     check_gpt(n, first);
+    if (first.input_size() != decoder.input_size()) n.fail("its init_decoder has not as many layers as its decoder");
     model.first = [&t, &first](const Values& now) { return t.subgraph(first, now); };
   }
   return model;
@@ -182,16 +191,13 @@ Encoded encode(Translator& t, const NodeView& n, const Value& first_tokens, cons
     if (input.name() == "encoder_input_ids") {
       inputs.push_back(n.tensor(0));
     } else if (input.name() == "encoder_attention_mask") {
-      const Value mask =
-          t.call("encoder_mask", {n.tensor(0), input_named(n, "attention_mask"), n.attr_int("pad_token_id")});
-      inputs.push_back(int32(mask));
+      const Value given = input_named(n, "attention_mask");
+      inputs.push_back(int32(t.call("encoder_mask", {n.tensor(0), given, n.attr_int("pad_token_id")})));
+      encoded.mask = int32(t.call("beams_of", {inputs.back(), beams}));
     } else if (input.name() == "decoder_input_ids") {
       inputs.push_back(first_tokens);
     } else {
       n.unsupported("its encoder has an input " + input.name());
-    }
-    if (input.name() == "encoder_attention_mask") {
-      encoded.mask = int32(t.call("beams_of", {inputs.back(), beams}));
     }
   }
   const Values outputs = t.subgraph(encoder, inputs);
@@ -237,13 +243,20 @@ Values decoder_inputs(const NodeView& n, const onnx::GraphProto& decoder, const 
 Model encoder_decoder(Translator& t, const NodeView& n, const Value& tokens, const Value& first_tokens,
                       const Value& beams) {
   const onnx::GraphProto& decoder = n.attr_graph("decoder");
+  if (decoder.input_size() == 0 || decoder.input(0).name() != "input_ids") {
+    n.fail("the first input of its decoder must be input_ids");
+  }
   const Encoded encoded = encode(t, n, first_tokens, beams);
   Values inputs{tokens};
   for (const onnx::ValueInfoProto& input : decoder.input()) {
     if (encoded.logits.absent() && is_self(input.name())) inputs.push_back(empty_past(t, n, input, tokens, {}));
   }
+  inputs = joined(inputs, encoded.self);
+  if (inputs.size() != static_cast<size_t>(decoder.output_size())) {
+    n.fail("its decoder gives not as many presents as it takes pasts");
+  }
   Model model{
-      .inputs = joined(inputs, encoded.self),
+      .inputs = inputs,
       .first = {},
       .decode = [&t, &n, &decoder,
                  encoded](const Values& now) { return t.subgraph(decoder, decoder_inputs(n, decoder, encoded, now)); },
@@ -273,7 +286,7 @@ Values one_by_one(Translator& t, const NodeView& n, const Values& rest, const Pi
   if (n.attr_int("model_type") != 0) n.fail("its model_type must be 0, that of GPT-2");
   const Value input_ids = n.tensor(0);
   const Value max_length = n.integer(1);
-  const Value steps = t.call("search_steps", {input_ids, max_length, none});
+  const Value steps = t.call("search_steps", {input_ids, max_length});
   const Scores scores(t, n, t.scalar(1));
   const int64_t eos = n.attr_int("eos_token_id"), pad = n.attr_int("pad_token_id");
   const Values start = joined({input_ids, t.call("none_ended", {input_ids})}, rest);
@@ -307,9 +320,16 @@ Values sampling(Translator& t, const NodeView& n) {
 // --- Beams
 // --------------------------------------------------------------------------------------------------------------
 
-Values beam_search(Translator& t, const NodeView& n) {
-  const int64_t model_type = n.attr_int("model_type");
-  if (model_type < 0 || model_type > 2) n.fail("there is no model_type " + std::to_string(model_type));
+// What else becomes of the scores in each step.
+using Process = std::function<Value(const Value& scores, const Value& sequences)>;
+
+struct Beams {
+  Values outputs;  // sequences, their scores, and those of each step where the node wants them
+  Model model;
+  Scores scores;
+};
+
+Beams search_beams(Translator& t, const NodeView& n, int64_t model_type, const Process& process) {
   const int64_t eos = n.attr_int("eos_token_id"), pad = n.attr_int("pad_token_id");
   const Value beams = t.integer(input_named(n, "num_beams"));
   const Value max_length = n.integer(1);
@@ -320,8 +340,7 @@ Values beam_search(Translator& t, const NodeView& n) {
       model_type == 0 ? n.tensor(0)
                       : int32(t.call("first_tokens", {n.tensor(0), forced, n.attr_int("decoder_start_token_id")}));
   const Value tokens = int32(t.call("beams_of", {first_tokens, beams}));
-  const Value processor = model_type == 2 ? t.integer(input_named(n, "logits_processor")) : Value{};
-  const Value steps = t.call("search_steps", {tokens, max_length, processor});
+  const Value steps = t.call("search_steps", {tokens, max_length});
   const Scores scores(t, n, beams);
   const auto beams_of = [&](const Value& v) { return t.call("beams_of", {v, beams}); };
   const Model model = model_type == 0 ? gpt(t, n, tokens, beams_of(input_named(n, "attention_mask")))
@@ -333,7 +352,8 @@ Values beam_search(Translator& t, const NodeView& n) {
   const Values result =
       generate(t, model, steps, start, [&](const Value& step, const Value& logits, const Values& state) {
         const Value all = t.call("aten::log_softmax", {scores.logits(logits), 1});
-        const Value sums = t.call("added_scores", {scores.processed(all, state[0], step), state[1]});
+        const Value own = process(scores.processed(all, state[0], step), state[0]);
+        const Value sums = t.call("added_scores", {own, state[1]});
         Values next = t.call_all("beam_step", {sums, state[0], state[2], state[3], state[4], beams, eos, pad,
                                                length_penalty, n.attr_int("early_stopping") != 0});
         Chosen chosen{next[0], next[1], {next.begin() + 2, next.end()}};
@@ -354,7 +374,42 @@ Values beam_search(Translator& t, const NodeView& n) {
   if (n.wants(2)) {
     outputs.push_back(t.call("aten::to", {t.call("scores_of_steps", {result[5], beams, steps}), type}).as(type));
   }
-  return outputs;
+  return {outputs, model, scores};
+}
+
+Values beam_search(Translator& t, const NodeView& n) {
+  const int64_t model_type = n.attr_int("model_type");
+  if (model_type < 0 || model_type > 2) n.fail("there is no model_type " + std::to_string(model_type));
+  // The tokens that a processor of logits needs are attributes of WhisperBeamSearch only.
+  const Value processor = model_type == 2 ? t.integer(input_named(n, "logits_processor")) : Value{};
+  return search_beams(t, n, model_type,
+                      [&](const Value& scores, const Value& sequences) {
+                        return t.call("timestamp_scores", {scores, sequences, processor, 0, std::vector<int64_t>{}});
+                      })
+      .outputs;
+}
+
+Values whisper_beam_search(Translator& t, const NodeView& n) {
+  if (n.wants(3) || (n.has_attribute("decoder_output_cross_qk") && n.attr_int("decoder_output_cross_qk") != 0)) {
+    n.unsupported("the products of cross-attention (cross_qk) are not translated");
+  }
+  if (!input_named(n, "extra_decoding_ids").absent()) n.unsupported("extra_decoding_ids are not translated");
+  const auto token = [&](const char* name) { return n.has_attribute(name) ? n.attr_int(name) : -1; };
+  const std::vector<int64_t> tokens{token("beginning_timestamp_token_id"), token("no_timestamps_token_id"),
+                                    token("start_of_lm_token_id"),         token("decoder_start_token_id"),
+                                    token("translate_token_id"),           token("transcribe_token_id")};
+  const Value processor = t.integer(input_named(n, "logits_processor"));
+  Beams found = search_beams(t, n, 2, [&](const Value& scores, const Value& sequences) {
+    return t.call("timestamp_scores", {scores, sequences, processor, n.attr_int("eos_token_id"), tokens});
+  });
+  if (!n.wants(4)) return found.outputs;
+  if (!found.model.first) n.unsupported("its encoder gives no logits, which non_speech_probs is made of");
+  found.outputs.resize(4);
+  const Value probs = t.call("no_speech_probs", {found.scores.logits(found.model.first({})[0]),
+                                                 t.integer(input_named(n, "num_beams")), token("no_speech_token_id")});
+  const ElementType type = found.outputs[1].type.element;
+  found.outputs.push_back(t.call("aten::to", {probs, type}).as(type));
+  return found.outputs;
 }
 
 }  // namespace
@@ -363,6 +418,7 @@ void register_contrib_search_ops(Registry& r) {
   r.op(kMicrosoft, "BeamSearch").since(1, beam_search);
   r.op(kMicrosoft, "GreedySearch").since(1, greedy_search);
   r.op(kMicrosoft, "Sampling").since(1, sampling);
+  r.op(kMicrosoft, "WhisperBeamSearch").since(1, whisper_beam_search);
 }
 
 }  // namespace onnxtorch

@@ -1,13 +1,12 @@
-# GreedySearch, Sampling and BeamSearch: all but the loop and the calls of the decoder, which are in C++.
+# GreedySearch, Sampling, BeamSearch and WhisperBeamSearch: all but the loop and the calls of the decoder, which are in C++.
 
 
 # How many tokens are generated at most.
-def search_steps(tokens: Tensor, max_length: int, logits_processor: Optional[int]) -> int:
+def search_steps(tokens: Tensor, max_length: int) -> int:
     assert tokens.dim() == 2, "the tokens to start with are not of shape (batch_size, sequence_length)"
     assert max_length > tokens.size(1), "max_length ({}) must be more than the {} tokens there are".format(
         max_length, tokens.size(1)
     )
-    assert logits_processor is None or logits_processor == 0, "there is no logits_processor {}".format(logits_processor)
     return max_length - tokens.size(1)
 
 
@@ -62,6 +61,10 @@ def next_logits(logits: Tensor, vocab_size: int) -> Tensor:
     return torch.slice(last, 1, 0, vocab_size) if vocab_size > 0 else last
 
 
+def lowest_float() -> float:
+    return -3.4028234663852886e38
+
+
 # What is forbidden gets the lowest float, as in onnxruntime, so that sums with it stay finite.
 def processed_scores(
     scores: Tensor,
@@ -77,7 +80,7 @@ def processed_scores(
     temperature: float,
     presence_penalty: float,
 ) -> Tensor:
-    lowest = -3.4028234663852886e38
+    lowest = lowest_float()
     if repetition_penalty is not None and repetition_penalty != 1.0:
         assert repetition_penalty > 0.0, "repetition_penalty must be positive, not {}".format(repetition_penalty)
         is_old = torch.scatter(torch.zeros_like(scores, dtype=torch.bool), 1, sequences.to(torch.int64), True)
@@ -158,7 +161,8 @@ def added_scores(scores: Tensor, beam_scores: Tensor) -> Tensor:
     return scores + torch.unsqueeze(beam_scores, 1)
 
 
-# The best finished sequences of each batch with their scores, best first; there is none yet.
+# The best finished sequences of each batch with their scores, best first; there is none yet. (One that is infinitely bad
+# has the lowest float meanwhile, as it comes before none.)
 def no_hypotheses(
     input_ids: Tensor, num_beams: int, max_length: int, pad_token_id: int
 ) -> Tuple[Tensor, Tensor, Tensor]:
@@ -201,7 +205,8 @@ def beam_step(
     is_end = tokens == eos_token_id
 
     is_finished = torch.logical_and(is_end, torch.logical_not(torch.unsqueeze(done, 1)))
-    finished_scores = torch.slice(torch.where(is_finished, best / power, -float("inf")), 1, 0, num_beams)
+    finished_scores = torch.where(is_finished, torch.clamp_min(best / power, lowest_float()), -float("inf"))
+    finished_scores = torch.slice(finished_scores, 1, 0, num_beams)
     finished = filled_up(sequences, hypotheses.size(2), pad_token_id)
     finished = torch.reshape(
         torch.index_select(finished, 0, torch.reshape(torch.slice(rows, 1, 0, num_beams), [-1])), hypotheses.size()
@@ -240,10 +245,11 @@ def best_hypotheses(
         "num_return_sequences ({}) must be from 1 to num_beams ({})".format(num_return_sequences, beams)
     )
     power = float(sequences.size(1)) ** (1.0 if length_penalty is None else length_penalty)
-    open_scores = torch.reshape(beam_scores, hypothesis_scores.size()) / power
+    open_scores = torch.clamp_min(torch.reshape(beam_scores, hypothesis_scores.size()) / power, lowest_float())
     open_scores = torch.masked_fill(open_scores, torch.unsqueeze(done, 1), -float("inf"))
     open_tokens = torch.reshape(filled_up(sequences, hypotheses.size(2), pad_token_id), hypotheses.size())
     tokens, scores = better_hypotheses(hypotheses, hypothesis_scores, open_tokens, open_scores)
+    scores = torch.masked_fill(scores, scores <= lowest_float(), -float("inf"))
     return torch.slice(tokens, 1, 0, num_return_sequences), torch.slice(scores, 1, 0, num_return_sequences)
 
 
@@ -252,3 +258,53 @@ def scores_of_steps(scores: List[Tensor], num_beams: int, steps: int) -> Tensor:
     all = torch.stack(scores)
     all = torch.reshape(all, [all.size(0), all.size(1) // num_beams, num_beams, all.size(2)])
     return torch.constant_pad_nd(all, [0, 0, 0, 0, 0, 0, 0, steps - all.size(0)])
+
+
+# --- Whisper
+
+
+# Its logits_processor 1 sees to it that time stamps, which are the words from the first of `tokens` on, come in pairs
+# (the first one alone), do not decrease, and are taken where they are together likelier than each other word. The other
+# tokens are those that say that there are none, or start something: the first two of them never come, the others not
+# after a time stamp.
+def timestamp_scores(
+    scores: Tensor, sequences: Tensor, logits_processor: Optional[int], eos_token_id: int, tokens: List[int]
+) -> Tensor:
+    if logits_processor is None or logits_processor == 0:
+        return scores
+    assert logits_processor == 1 and len(tokens) > 0, "there is no logits_processor {}".format(logits_processor)
+    lowest, vocab_size, length = lowest_float(), scores.size(1), sequences.size(1)
+    begin = tokens[0]
+    assert 0 < begin and begin < vocab_size, "beginning_timestamp_token_id is not in the vocabulary"
+    words = torch.arange(vocab_size, device=scores.device)
+    is_stamp_word = words >= begin
+    is_stamp = sequences >= begin
+    places = torch.arange(1, length + 1, device=scores.device)
+    has_stamp = torch.any(is_stamp, 1, True)
+    first = torch.amin(torch.where(is_stamp, places, length), 1, True)  # in numbers of tokens up to and with it
+    last = torch.gather(sequences, 1, torch.clamp_min(torch.amax(places * is_stamp, 1, True) - 1, 0))
+    goes_on = first < length
+    ends_so = torch.slice(is_stamp, 1, -1)
+    ends_in_pair = torch.logical_or(torch.logical_not(goes_on), torch.slice(is_stamp, 1, max(length - 2, 0), max(length - 1, 1)))
+    is_open = torch.logical_and(ends_so, torch.logical_not(ends_in_pair))
+
+    never = torch.logical_or(words == tokens[1], words == tokens[2])
+    for token in tokens[3:]:
+        never = torch.logical_or(never, torch.logical_and(goes_on, words == token))
+    never = torch.logical_or(never, torch.logical_and(torch.logical_and(ends_so, ends_in_pair), is_stamp_word))
+    never = torch.logical_or(never, torch.logical_and(is_open, words < eos_token_id))
+    least = torch.where(has_stamp, last + torch.logical_not(is_open), begin)
+    never = torch.logical_or(never, torch.logical_and(is_stamp_word, words < least))
+    never = torch.logical_or(never, torch.logical_and(torch.logical_not(goes_on), words > begin + 50))
+    scores = torch.masked_fill(scores, never, lowest)
+
+    stamps = torch.slice(scores, 1, begin)
+    sums = torch.logsumexp(torch.masked_fill(stamps, stamps <= lowest, -float("inf")), 1, True)
+    is_time = sums > torch.amax(torch.slice(scores, 1, 0, begin), 1, True)
+    return torch.masked_fill(scores, torch.logical_and(is_time, torch.logical_not(is_stamp_word)), lowest)
+
+
+# Of a batch without speech, from the logits that come first.
+def no_speech_probs(logits: Tensor, num_beams: int, no_speech_token_id: int) -> Tensor:
+    assert 0 <= no_speech_token_id and no_speech_token_id < logits.size(1), "no_speech_token_id is not in the vocabulary"
+    return torch.select(torch.softmax(torch.slice(logits, 0, 0, None, num_beams), 1), 1, no_speech_token_id)

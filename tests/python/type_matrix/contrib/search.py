@@ -262,10 +262,50 @@ def encoded(
 
 SEVERAL = i32([1, 2, 3, 5], [8, 5, 4, 8], [8, 8, 8, 7])
 FEATURES = waves(2, HEADS * SIZE, 5)
+FRAMES = np.ones(FEATURES.shape, np.int32)
+FORCED = i32([1, 3], [2, 5])
 
 
 def whisper(*rest: Any, **options: Any):
     return encoded("Whisper", None, None, None, None, *rest, source=FEATURES, model_type=2, **options)
+
+
+GRAPHS = {
+    "encoder": seq2seq("encoder", "Whisper"),
+    "decoder": seq2seq("decoder", "Whisper"),
+    "eos_token_id": 1,
+    "pad_token_id": 1,
+}
+SPEECH = GRAPHS | {"decoder_start_token_id": 2, "early_stopping": 1}
+STAMPS = {
+    "translate_token_id": 3,
+    "transcribe_token_id": 8,
+    "start_of_lm_token_id": 7,
+    "no_timestamps_token_id": 4,
+    "beginning_timestamp_token_id": 5,
+}
+
+
+def speech(*rest: Any, outputs: int = 2, **attributes: Any):
+    inputs = [FEATURES, i32(8), *BEAMS, *rest]
+    return microsoft("WhisperBeamSearch", inputs, outputs=outputs, **(SPEECH | attributes))
+
+
+def no_speech():
+    """A row without the outputs between the scores of the sequences and non_speech_probs."""
+    rest = [floats(1), None, None, None, None, FORCED]
+    row = speech(*rest, outputs=5, no_speech_token_id=6, meaning=without_speech)
+    row[3].outputs[2:4] = ["", ""]
+    return row
+
+
+def without_speech(case: Any) -> list[Any]:
+    """onnxruntime leaves non_speech_probs as it finds it in memory; it is of the logits that come first."""
+    (encoder,) = (a.g for a in case.model.graph.node[-1].attribute if a.name == "encoder")
+    model = helper.make_model(encoder, opset_imports=case.model.opset_import)
+    logits = run_ort(model, {"encoder_input_ids": case.inputs[0], "decoder_input_ids": FORCED})[0][:, -1]
+    chances = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    return [*run_ort(case.model, case.feeds)[:2], chances[:, 6]]
 
 
 SEARCH_ROWS = [
@@ -313,7 +353,7 @@ SEARCH_ROWS = [
         )
     ),
     #
-    whisper(i32([1, 3], [2, 5]), only="F/tensor.float"),
+    whisper(FORCED, only="F/tensor.float"),
     beams(*BEAMS, meaning=with_defaults),
     beams(None, i32(2), i32(1), outputs=2, vocab_size=WORDS, meaning=with_defaults),
     beams(i32(5), i32(3), i32(3), floats(2), outputs=3, early_stopping=1, eos_token_id=4),
@@ -325,5 +365,24 @@ SEARCH_ROWS = [
     encoded("T5", source=SEVERAL, search=[i32(0), i32(3), i32(3)], meaning=one_by_one),
     encoded("new T5", source=i32([8, 8, 7]), outputs=3, eos_token_id=0),
     whisper(),
-    whisper(i32([1, 3], [2, 5])),
+    whisper(FORCED),
+    #
+    speech(floats(1), None, None, None, None, FORCED, i32(1), None, None, floats(1.5), **STAMPS),
+    speech(floats(2), None, None, None, None, None, i32(1), **(STAMPS | {"beginning_timestamp_token_id": 2})),
+    speech(
+        *[floats(1), floats(1.25), ALLOWED, AT_FIRST, None, FORCED],
+        outputs=3,
+        model_type=2,
+        vocab_size=WORDS,
+        no_repeat_ngram_size=2,
+        decoder_output_cross_qk=0,
+    ),
+    speech(floats(1), None, None, None, FRAMES, FORCED, i32(0), i32([0, 0]), init_decoder=gpt()),
+    no_speech(),
+    microsoft(
+        "WhisperBeamSearch",
+        [FEATURES, i32(8), None, *BEAMS[1:], None, None, None, None, None, FORCED],
+        meaning=with_defaults,
+        **GRAPHS,
+    ),
 ]
