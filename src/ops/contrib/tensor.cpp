@@ -1,4 +1,5 @@
 // What moves elements, matrices of distances and of costs, Fourier transforms, and other names of the standard's.
+#include "ops/arithmetic.h"
 #include "ops/contrib/contrib.h"
 #include "translate/registry.h"
 
@@ -50,6 +51,13 @@ Values unique(Translator& t, const NodeView& n) {
   return {found[0], found[2], found[3]};
 }
 
+// A sparse matrix comes as a dense one.
+Values sparse_to_dense_matmul(Translator& t, const NodeView& n) {
+  const Value y = t.call("scaled_product", {n.tensor(0), n.tensor(1), n.attr_float("alpha"), n.attr_int("transA") != 0,
+                                            n.attr_int("transB") != 0});
+  return {wrapped(t, y, n.element(1)).as(n.element(1))};
+}
+
 }  // namespace
 
 void register_contrib_tensor_ops(Registry& r) {
@@ -66,6 +74,7 @@ void register_contrib_tensor_ops(Registry& r) {
   r.op(kMicrosoft, "Range").since(1, range(standard(r, "Range", 11)));
   r.op(kMicrosoft, "Rfft").since(1, script("rfft"));
   r.op(kMicrosoft, "SampleOp").since(1, standard(r, "Identity", 1));
+  r.op(kMicrosoft, "SparseToDenseMatMul").since(1, sparse_to_dense_matmul);
   r.op(kMicrosoft, "Trilu").since(1, standard(r, "Trilu", 14));
   r.op(kMicrosoft, "UnfoldTensor").since(1, script("unfold_tensor"));
   r.op(kMicrosoft, "Unique").since(1, unique);

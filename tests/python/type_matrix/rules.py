@@ -51,6 +51,7 @@ FOLLOWS = {
     "CategoryMapper": ("T1", "T2", lambda one, other: one != other),
     "DictVectorizer": ("T1", "T2", lambda one, other: element(one) == element(other)),
     ("GridSample", 1): ("T1", "T2", lambda one, other: other == (one if one in FLOATING else "tensor(float)")),
+    "SparseToDenseMatMul": ("T", "T1", lambda one, other: element(one) == element(other)),
     ("LabelEncoder", 1): ("T1", "T2", lambda one, other: one != other),
 }
 

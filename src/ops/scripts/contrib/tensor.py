@@ -1,4 +1,4 @@
-# BifurcationDetector, CDist, CropAndResize, DynamicTimeWarping, Inverse, Irfft, Rfft, UnfoldTensor.
+# BifurcationDetector, CDist, CropAndResize, DynamicTimeWarping, Inverse, Irfft, Rfft, SparseToDenseMatMul, UnfoldTensor.
 
 
 def unfold_tensor(input: Tensor, dim: int, size: int, step: int) -> Tensor:
@@ -7,6 +7,13 @@ def unfold_tensor(input: Tensor, dim: int, size: int, step: int) -> Tensor:
 
 def inverse(X: Tensor) -> Tensor:
     return torch.linalg_inv(X.to(torch.float32) if X.dtype == torch.float16 else X).to(X.dtype)
+
+
+# The factor of whole numbers is whole.
+def scaled_product(A: Tensor, B: Tensor, alpha: float, transA: bool, transB: bool) -> Tensor:
+    assert A.dim() == 2 and B.dim() >= 2, "A is not a matrix, or B has less than two dimensions"
+    product = torch.matmul(torch.t(A) if transA else A, torch.transpose(B, -2, -1) if transB else B)
+    return product * alpha if torch.is_floating_point(product) else product * int(alpha)
 
 
 def signal_dims(rank: int, signal_ndim: int, onesided: int, normalized: int) -> List[int]:

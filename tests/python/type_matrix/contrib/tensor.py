@@ -95,6 +95,18 @@ def as_they_come(case: Any) -> list[Any]:
     return [y[order], np.argsort(order)[index], counts[order]]
 
 
+SPARSE = floats([0, 2, 0, -1], [0, 0, 0, 0], [3, 0, 0, 5])
+
+
+def product(alpha: float = 1.0, transA: int = 0, transB: int = 0):
+    return formula(lambda a, b: alpha * (a.T if transA else a) @ (np.swapaxes(b, -2, -1) if transB else b))
+
+
+def sparse(b: np.ndarray, **attributes: Any):
+    """onnxruntime takes no sparse matrix from Python."""
+    return microsoft("SparseToDenseMatMul", [SPARSE, b], meaning=product(**attributes), **attributes)
+
+
 def detect(src: list[int], current: list[int], previous: int, predicted: list[int] | None = None, **attributes: Any):
     inputs = [ints(*src), ints(*current), ints(previous), *([] if predicted is None else [ints(*predicted)])]
     return microsoft("BifurcationDetector", inputs, outputs=2, **attributes)
@@ -178,6 +190,11 @@ TENSOR_ROWS = [
     detect([1, 2, 3, 1, 2], [7, 3, 1, 2], 0, max_ngram_size=2),
     detect([5], [], 1, [7], min_ngram_size=3, max_ngram_size=5),
     detect([], [1, 2], 0),
+    #
+    sparse(whole(4, 2)),
+    sparse(whole(2, 3, 4), alpha=2.0, transB=1),
+    sparse(whole(3, 2), transA=1),
+    sparse(whole(4, 0)),
     #
     microsoft("SampleOp", [X], meaning=unchanged),
     row("MemcpyFromHost", [X], meaning=unchanged),
