@@ -11,6 +11,16 @@ from models import op_model
 X = np.ones((2, 3), np.float32)
 IMAGES = np.ones((2, 1, 3, 4), np.float32)
 BOX = np.array([[0, 0, 1, 1]], np.float32)
+BOXES, SCORES = np.ones((1, 5, 4), np.float32), np.ones((1, 5, 2), np.float32)
+NMS = {
+    "background_class": -1,
+    "box_coding": 0,
+    "iou_threshold": 0.5,
+    "max_output_boxes": 3,
+    "plugin_version": "1",
+    "score_activation": 0,
+    "score_threshold": 0.25,
+}
 
 
 def ints(*values):
@@ -50,6 +60,13 @@ WRONG = [
     ("one-sided", "Rfft", [X], {"onesided": 0}),
     ("one-sided", "Irfft", [X[:, :2]], {"signal_ndim": 1, "normalized": 1}),
     ("of size 2", "Irfft", [X], {"signal_ndim": 1}),
+    ("not a matrix", "SparseToDenseMatMul", [BOX[0], X], {}),
+    ("must match|cannot be multiplied|size mismatch", "SparseToDenseMatMul", [X, X], {}),
+    ("expand", "EfficientNMS_TRT", [BOXES, SCORES[:, :4]], NMS),
+    ("expand|must match", "EfficientNMS_TRT", [BOXES, SCORES, BOXES[:, :2]], NMS),
+    ("not of shape", "EfficientNMS_TRT", [BOXES[0], SCORES[0]], NMS),
+    ("max_output_boxes must be positive", "EfficientNMS_TRT", [BOXES, SCORES], NMS | {"max_output_boxes": -1}),
+    ("no box_coding 2", "EfficientNMS_TRT", [BOXES, SCORES], NMS | {"box_coding": 2}),
     ("2 dimensions, not 0", "Rfft", [X], {"signal_ndim": 0}),
     ("2 dimensions, not 1099511627776", "Rfft", [X], {"signal_ndim": 2**40}),
     ("1 dimensions, not 2", "Irfft", [X[:, :2]], {"signal_ndim": 2}),
@@ -58,7 +75,8 @@ WRONG = [
 
 @pytest.mark.parametrize("message, op, inputs, attributes", WRONG)
 def test_what_is_wrong(message, op, inputs, attributes):
-    outputs = {"BifurcationDetector": 2, "Unique": 3}.get(op, 1)
+    outputs = {"BifurcationDetector": 2, "EfficientNMS_TRT": 4}.get(op, 1)
+    domain = {"domain": "", "opset": 21} if op.endswith("_TRT") else {"domain": "com.microsoft", "opset": 1}
     with pytest.raises(onnx_torch.Error, match=message):
-        model = op_model(op, inputs, domain="com.microsoft", opset=1, outputs=outputs, **attributes)
+        model = op_model(op, inputs, outputs=outputs, **domain, **attributes)
         onnx_torch.prepare(model).run(inputs)

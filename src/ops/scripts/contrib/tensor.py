@@ -1,4 +1,5 @@
-# BifurcationDetector, CDist, CropAndResize, DynamicTimeWarping, Inverse, Irfft, Rfft, SparseToDenseMatMul, UnfoldTensor.
+# BifurcationDetector, CDist, CropAndResize, DynamicTimeWarping, EfficientNMS_TRT, Inverse, Irfft, Rfft,
+# SparseToDenseMatMul, UnfoldTensor.
 
 
 def unfold_tensor(input: Tensor, dim: int, size: int, step: int) -> Tensor:
@@ -187,3 +188,84 @@ def bifurcation_detector(
             match = int(starts) + size
         size += 1
     return tokens, torch.full_like(prev_suffix_match_idx, match)
+
+
+# As the text of TensorRT's plugin has it: each class for itself, the best 4096 of a batch's scores, boxes as corners.
+def efficient_nms(
+    boxes: Tensor,
+    scores: Tensor,
+    anchors: Optional[Tensor],
+    score_threshold: float,
+    iou_threshold: float,
+    max_output_boxes: int,
+    background_class: int,
+    score_activation: int,
+    box_coding: int,
+) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    assert scores.dim() == 3 and boxes.size(-1) == 4, "scores or boxes are not of shape (batch_size, number_boxes, …)"
+    assert max_output_boxes > 0, "max_output_boxes must be positive, not {}".format(max_output_boxes)
+    assert box_coding == 0 or box_coding == 1, "there is no box_coding {}".format(box_coding)
+    batch, count, classes = scores.size()
+    corners = corners_of_boxes(boxes.to(torch.float32), anchors, box_coding)
+    corners = torch.expand(torch.unsqueeze(corners, 2) if corners.dim() == 3 else corners, [batch, count, classes, 4])
+    corners = torch.reshape(torch.permute(corners, [0, 2, 1, 3]), [batch * classes, count, 4])
+
+    chances = torch.sigmoid(scores.to(torch.float32)) if score_activation != 0 else scores.to(torch.float32)
+    never = torch.logical_or(
+        torch.logical_not(chances >= score_threshold), torch.arange(classes, device=scores.device) == background_class
+    )
+    chances = torch.permute(torch.masked_fill(chances, never, -float("inf")), [0, 2, 1])
+    chances = only_largest(torch.reshape(chances, [batch, classes * count]), 4096)
+    kept = torch.ops.onnx_torch.non_max_suppression(
+        corners,
+        torch.reshape(chances, [batch * classes, 1, count]),
+        torch.tensor(count),
+        torch.tensor(iou_threshold),
+        torch.tensor(lowest_float()),
+        False,
+    )
+    places = torch.select(kept, 1, 0) * count + torch.select(kept, 1, 2)
+    chances = torch.reshape(chances, [-1])
+    selected = torch.index_copy(
+        torch.full_like(chances, -float("inf")), 0, places, torch.index_select(chances, 0, places)
+    )
+    best, numbers = top_k_by_key(
+        torch.reshape(selected, [batch, classes * count]), min(max_output_boxes, classes * count), 1, True
+    )
+    is_box = best > -float("inf")
+    first = torch.unsqueeze(torch.arange(batch, device=scores.device) * classes * count, 1)
+    chosen = torch.index_select(torch.reshape(corners, [-1, 4]), 0, torch.reshape(first + numbers, [-1]))
+    chosen = torch.reshape(chosen, [batch, best.size(1), 4]) * torch.unsqueeze(is_box, 2)
+    missing = [0, max_output_boxes - best.size(1)]
+    of_class = torch.div(numbers, max(count, 1), rounding_mode="floor") * is_box
+    return (
+        torch.sum(is_box, 1, True).to(torch.int32),
+        torch.constant_pad_nd(chosen, [0, 0] + missing).to(boxes.dtype),
+        torch.constant_pad_nd(torch.where(is_box, best, 0.0), missing).to(scores.dtype),
+        torch.constant_pad_nd(of_class, missing).to(torch.int32),
+    )
+
+
+# Boxes are corners, or (1) centers and sizes; with anchors, what is to be added to those, or times their sizes.
+def corners_of_boxes(boxes: Tensor, anchors: Optional[Tensor], box_coding: int) -> Tensor:
+    if anchors is not None:
+        assert anchors.dim() == 3, "anchors are not of shape (batch_size, number_boxes, 4)"
+        prior = torch.unsqueeze(anchors, 2) if boxes.dim() == 4 else anchors
+        if box_coding == 0:
+            return boxes + prior
+        centers, sizes = torch.slice(prior, -1, 0, 2), torch.slice(prior, -1, 2)
+        boxes = torch.cat(
+            [torch.slice(boxes, -1, 0, 2) * sizes + centers, torch.exp(torch.slice(boxes, -1, 2)) * sizes], -1
+        )
+    if box_coding == 0:
+        return boxes
+    centers, halves = torch.slice(boxes, -1, 0, 2), torch.slice(boxes, -1, 2) / 2
+    return torch.cat([centers - halves, centers + halves], -1)
+
+
+# The others become -inf.
+def only_largest(x: Tensor, count: int) -> Tensor:
+    if x.size(1) <= count:
+        return x
+    values, places = top_k_by_key(x, count, 1, True)
+    return torch.scatter(torch.full_like(x, -float("inf")), 1, places, values)

@@ -112,6 +112,74 @@ def detect(src: list[int], current: list[int], previous: int, predicted: list[in
     return microsoft("BifurcationDetector", inputs, outputs=2, **attributes)
 
 
+# ---- EfficientNMS_TRT
+
+GRID_OF_BOXES = np.array([[y, x, y + 3, x + 4] for y in (0, 2, 8) for x in (0, 1, 7)], np.float32)
+BOXES_2 = np.stack([GRID_OF_BOXES, GRID_OF_BOXES[::-1] / 2])
+SCORES_2 = np.stack([(np.arange(27) * 11 % 27).reshape(9, 3), (np.arange(27) * 5 % 27).reshape(9, 3)]).astype(
+    np.float32
+) / np.float32(32)
+NMS = {
+    "background_class": -1,
+    "box_coding": 0,
+    "iou_threshold": 0.25,
+    "max_output_boxes": 5,
+    "plugin_version": "1",
+    "score_activation": 0,
+    "score_threshold": 0.25,
+}
+
+
+def overlap(a: np.ndarray, b: np.ndarray) -> float:
+    sides = np.maximum(np.minimum(a[2:], b[2:]) - np.maximum(a[:2], b[:2]), 0)
+    areas = np.prod(a[2:] - a[:2]) + np.prod(b[2:] - b[:2]) - np.prod(sides)
+    return np.prod(sides) / areas if areas > 0 else 0.0
+
+
+def best_boxes(**options: Any):
+    """Greedily, the best first, box by box."""
+    o = NMS | options
+
+    def meaning(case: Any) -> list[Any]:
+        boxes, scores, *anchors = (np.asarray(x).astype(np.float64) for x in case.inputs)
+        if o["score_activation"]:
+            scores = 1 / (1 + np.exp(-scores))
+        boxes = boxes if boxes.ndim == 4 else np.repeat(boxes[:, :, None], scores.shape[2], 2)
+        if anchors:
+            prior = anchors[0][:, :, None]
+            sizes = prior[..., 2:]
+            boxes = (
+                np.concatenate([boxes[..., :2] * sizes + prior[..., :2], np.exp(boxes[..., 2:]) * sizes], -1)
+                if o["box_coding"]
+                else boxes + prior
+            )
+        if o["box_coding"]:
+            boxes = np.concatenate([boxes[..., :2] - boxes[..., 2:] / 2, boxes[..., :2] + boxes[..., 2:] / 2], -1)
+        most = o["max_output_boxes"]
+        shape = (len(scores), most)
+        counts = np.zeros((len(scores), 1), np.int32)
+        found = [counts, np.zeros((*shape, 4)), np.zeros(shape), np.zeros(shape, np.int32)]
+        for i, (own, chances) in enumerate(zip(boxes, scores, strict=True)):
+            kept: list[tuple[int, int]] = []
+            for place in np.argsort(-chances, axis=None, kind="stable"):
+                box, label = np.unravel_index(place, chances.shape)
+                if chances[box, label] < o["score_threshold"] or label == o["background_class"]:
+                    continue
+                others = [b for b, other in kept if other == label]
+                if all(overlap(own[box, label], own[b, label]) <= o["iou_threshold"] for b in others):
+                    kept.append((int(box), int(label)))
+            for k, (box, label) in enumerate(kept[:most]):
+                found[1][i, k], found[2][i, k], found[3][i, k] = own[box, label], chances[box, label], label
+            counts[i] = min(len(kept), most)
+        return found
+
+    return meaning
+
+
+def nms(*inputs: Any, **options: Any):
+    return row("EfficientNMS_TRT", list(inputs), outputs=4, meaning=best_boxes(**options), **(NMS | options))
+
+
 TENSOR_ROWS = [
     *(
         microsoft("CDist", POINTS, only="double", metric=metric, meaning=distances(metric))
@@ -200,6 +268,13 @@ TENSOR_ROWS = [
     row("MemcpyFromHost", [X], meaning=unchanged),
     row("MemcpyToHost", [X], meaning=unchanged),
     # without a kernel for the CPU
+    nms(BOXES_2, SCORES_2),
+    nms(BOXES_2, SCORES_2, iou_threshold=0.625, max_output_boxes=30, background_class=1),
+    nms(BOXES_2, SCORES_2, box_coding=1, score_activation=1, score_threshold=0.5625),
+    nms(np.stack([BOXES_2, BOXES_2 + 1, BOXES_2 / 2], 2), SCORES_2, max_output_boxes=12),
+    nms(BOXES_2, SCORES_2, BOXES_2[:1]),
+    nms(BOXES_2 / 16, SCORES_2, BOXES_2, box_coding=1),
+    nms(BOXES_2[:, :0], SCORES_2[:, :0]),
     microsoft("Rfft", [X], meaning=formula(spectrum(-1))),
     microsoft("Rfft", [waves(3, 5, 6)], signal_ndim=2, onesided=1, normalized=0, meaning=formula(spectrum(1, 2))),
     microsoft("Irfft", [waves(2, 4, 2)], signal_ndim=1, meaning=formula(signal(-1))),
