@@ -47,6 +47,10 @@ def pastless(graph: onnx.GraphProto) -> None:
     del graph.input[1:3]
 
 
+def strange(graph: onnx.GraphProto) -> None:
+    graph.input[3].type.tensor_type.elem_type = 999
+
+
 def behind(graph: onnx.GraphProto) -> None:
     inputs = list(graph.input)
     del graph.input[:]
@@ -99,6 +103,7 @@ WRONG += [
     ("cross_qk", "WhisperBeamSearch", [FEATURES, *BEAMS[1:]], SPEECH | {"decoder_output_cross_qk": 1}),
     ("extra_decoding_ids", "WhisperBeamSearch", [FEATURES, *BEAMS[1:], *8 * [None], IDS], SPEECH),
     ("presents", "WhisperBeamSearch", [FEATURES, *BEAMS[1:]], SPEECH | {"decoder": changed(T5["decoder"], pastless)}),
+    ("999", "GreedySearch", [IDS, MANY], {"decoder": changed(GPT, strange)}),
     ("must be input_ids", "BeamSearch", BEAMS, T5 | {"decoder": onnx.GraphProto(name="empty")}),
     ("must be input_ids", "BeamSearch", BEAMS, T5 | {"decoder": changed(T5["decoder"], behind)}),
     ("encoder", "BeamSearch", [IDS, *BEAMS[1:]], T5 | {"encoder": onnx.GraphProto(name="empty")}),
@@ -128,3 +133,19 @@ def test_samples_are_as_likely_as_their_scores():
     chances[TOKENS["eos_token_id"]] = 0
     counts = np.bincount(sequences[:, 3], minlength=9)
     assert np.all(np.abs(counts - 400 * chances) <= 5 * np.sqrt(400 * chances * (1 - chances)))
+
+
+def untyped(graph: onnx.GraphProto) -> None:
+    for value in [graph.input[3], *graph.output]:
+        value.type.tensor_type.elem_type = 0
+
+
+def test_a_decoder_that_declares_no_types_is_of_floats():
+    model, plain = (
+        op_model("BeamSearch", BEAMS, domain="com.microsoft", opset=1, outputs=2, decoder=graph, **TOKENS)
+        for graph in (changed(GPT, untyped), GPT)
+    )
+    inputs = [value for value in BEAMS if value is not None]
+    for one, other in zip(onnx_torch.prepare(model).run(inputs), onnx_torch.prepare(plain).run(inputs), strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype

@@ -5,6 +5,7 @@
 
 #include "ops/contrib/contrib.h"
 #include "translate/registry.h"
+#include "translate/signature.h"
 
 namespace onnxtorch {
 namespace {
@@ -82,8 +83,10 @@ Values next_pasts(Translator& t, const Values& outputs, const Value& rows, int64
   return pasts;
 }
 
+// Float where it is not declared.
 ElementType declared_element(const onnx::ValueInfoProto& value) {
-  return static_cast<ElementType>(value.type().tensor_type().elem_type());
+  const ElementType element = value_type(value.type()).element;
+  return element == ElementType::Undefined ? ElementType::Float : element;
 }
 
 // Of a layer, before the first token: of shape [front…, batch, heads, 0, size]. The declaration tells heads and size.

@@ -1,4 +1,5 @@
-# GreedySearch, Sampling, BeamSearch and WhisperBeamSearch: all but the loop and the calls of the decoder, which are in C++.
+# GreedySearch, Sampling, BeamSearch and WhisperBeamSearch: all but the loop and the calls of the decoder, which are in
+# C++.
 
 
 # How many tokens are generated at most.
@@ -161,8 +162,8 @@ def added_scores(scores: Tensor, beam_scores: Tensor) -> Tensor:
     return scores + torch.unsqueeze(beam_scores, 1)
 
 
-# The best finished sequences of each batch with their scores, best first; there is none yet. (One that is infinitely bad
-# has the lowest float meanwhile, as it comes before none.)
+# The best finished sequences of each batch with their scores, best first; there is none yet. (One that is infinitely
+# bad has the lowest float meanwhile, as it comes before none.)
 def no_hypotheses(
     input_ids: Tensor, num_beams: int, max_length: int, pad_token_id: int
 ) -> Tuple[Tensor, Tensor, Tensor]:
@@ -285,7 +286,8 @@ def timestamp_scores(
     last = torch.gather(sequences, 1, torch.clamp_min(torch.amax(places * is_stamp, 1, True) - 1, 0))
     goes_on = first < length
     ends_so = torch.slice(is_stamp, 1, -1)
-    ends_in_pair = torch.logical_or(torch.logical_not(goes_on), torch.slice(is_stamp, 1, max(length - 2, 0), max(length - 1, 1)))
+    before_end = torch.slice(is_stamp, 1, max(length - 2, 0), max(length - 1, 1))
+    ends_in_pair = torch.logical_or(torch.logical_not(goes_on), before_end)
     is_open = torch.logical_and(ends_so, torch.logical_not(ends_in_pair))
 
     never = torch.logical_or(words == tokens[1], words == tokens[2])
@@ -306,5 +308,5 @@ def timestamp_scores(
 
 # Of a batch without speech, from the logits that come first.
 def no_speech_probs(logits: Tensor, num_beams: int, no_speech_token_id: int) -> Tensor:
-    assert 0 <= no_speech_token_id and no_speech_token_id < logits.size(1), "no_speech_token_id is not in the vocabulary"
+    assert 0 <= no_speech_token_id and no_speech_token_id < logits.size(1), "no_speech_token_id is no word"
     return torch.select(torch.softmax(torch.slice(logits, 0, 0, None, num_beams), 1), 1, no_speech_token_id)

@@ -124,8 +124,8 @@ def between_pixels(one: Tensor, other: Tensor, part: Tensor) -> Tensor:
     return one + (other - one) * part
 
 
-# The cheapest path from the first to the last element of a matrix, by steps down, to the right, or both. All elements of
-# a diagonal, from upper right to lower left, come at once, numbered by their rows.
+# The cheapest path from the first to the last element of a matrix, by steps down, to the right, or both. All elements
+# of a diagonal, from upper right to lower left, come at once, numbered by their rows.
 def dynamic_time_warping(input: Tensor) -> Tensor:
     costs = torch.squeeze(input, 0) if input.dim() == 3 and input.size(0) == 1 else input
     assert costs.dim() == 2, "the input is not a matrix"
@@ -174,7 +174,7 @@ def bifurcation_detector(
         previous = int(prev_suffix_match_idx)
         assert 0 <= previous and previous <= src_tokens.size(0), "prev_suffix_match_idx is outside of the source"
         rest = torch.slice(src_tokens, 0, previous)
-        assert pred_tokens.size() == [rest.size(0) + 1], "there are not as many pred_tokens as the source has left, and one"
+        assert pred_tokens.size() == [rest.size(0) + 1], "as many pred_tokens as the source has left, and one, are wanted"
         same = torch.slice(pred_tokens, 0, 0, -1) == rest
         agreed = int(torch.sum(torch.cumprod(same.to(torch.int64), 0)))
         tokens = torch.cat([tokens, torch.slice(pred_tokens, 0, 0, agreed + 1)])

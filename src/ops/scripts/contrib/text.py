@@ -52,8 +52,8 @@ def word_conv_embedding(
     return torch.where(lengths > 0, best, 0.0)
 
 
-# Sequences of several lengths in one row, each behind its past of `size` elements. Where in the row the pasts start, and
-# where each token is:
+# Sequences of several lengths in one row, each behind its past of `size` elements. Tells where in the row the pasts
+# start, and where each token is.
 def places_behind_pasts(lengths: Tensor, size: int) -> Tuple[Tensor, Tensor]:
     requests = torch.arange(lengths.size(0), device=lengths.device)
     tokens = torch.repeat_interleave(requests, lengths)
@@ -63,8 +63,8 @@ def places_behind_pasts(lengths: Tensor, size: int) -> Tuple[Tensor, Tensor]:
 
 def put_behind_pasts(past: Tensor, row: Tensor, starts: Tensor, now: Tensor) -> Tensor:
     joined = torch.zeros([past.numel() + row.size(0)], dtype=row.dtype, device=row.device)
-    joined = torch.index_copy(joined, 0, torch.reshape(windows_from(starts, past.size(1)), [-1]), torch.reshape(past, [-1]))
-    return torch.index_copy(joined, 0, now, row)
+    before = torch.reshape(windows_from(starts, past.size(1)), [-1])
+    return torch.index_copy(torch.index_copy(joined, 0, before, torch.reshape(past, [-1])), 0, now, row)
 
 
 def windows_from(starts: Tensor, size: int) -> Tensor:
