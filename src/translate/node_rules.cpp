@@ -14,7 +14,10 @@ namespace {
 
 // --- Types of inputs ---
 
+// A sparse tensor comes as a dense one.
 bool is_named(const ValueType& type, std::string_view text) {
+  constexpr std::string_view kSparse = "sparse_";
+  if (text.starts_with(kSparse)) text.remove_prefix(kSparse.size());
   if (type.kind != ValueType::Kind::Tensor) return ValueType::parse(text) == type;
   const std::string_view name = info(type.element).name;
   return text.starts_with("tensor(") && text.size() == name.size() + 8 && text.substr(7, name.size()) == name;

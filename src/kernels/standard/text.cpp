@@ -12,8 +12,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "base/parallel.h"
 #include "base/string_pool.h"
+#include "kernels/standard/texts.h"
 
 namespace onnxtorch {
 namespace {
@@ -22,8 +22,6 @@ using at::Tensor;
 using Pool = c10::intrusive_ptr<StringPool>;
 
 // ---- Elementwise frames -------------------------------------------------------------------------------------------
-
-Tensor on_host(const Tensor& x) { return x.cpu().contiguous(); }
 
 // The tensor of the ids of text_of(element), of the shape of `x`.
 template <typename T, typename TextOf>
@@ -34,20 +32,6 @@ Tensor intern_each(StringPool& pool, const Tensor& x, TextOf text_of) {
   std::transform(from, from + in.numel(), out.mutable_data_ptr<int64_t>(),
                  [&](const T& element) { return pool.intern(text_of(element)); });
   return out.to(x.device());
-}
-
-// The tensor of value_of(text) for each string of `ids`.
-template <typename T, typename ValueOf>
-Tensor map_texts(const StringPool& pool, const Tensor& ids, ValueOf value_of) {
-  const Tensor in = on_host(ids);
-  Tensor out = at::empty(in.sizes(), c10::CppTypeToScalarType<T>::value);
-  const int64_t* from = in.const_data_ptr<int64_t>();
-  T* to = out.mutable_data_ptr<T>();
-  constexpr int64_t kCost = 32;  // of a text
-  parallel_for(in.numel(), kCost, [&](int64_t begin, int64_t end) {
-    std::transform(from + begin, from + end, to + begin, [&](int64_t id) -> T { return value_of(pool.at(id)); });
-  });
-  return out.to(ids.device());
 }
 
 // ---- StringConcat -------------------------------------------------------------------------------------------------
@@ -64,16 +48,6 @@ Tensor string_concat(const Pool& pool, const Tensor& x, const Tensor& y) {
 }
 
 // ---- UTF-8 --------------------------------------------------------------------------------------------------------
-
-// The code point at the start of `text`, which is taken off it.
-char32_t take_code_point(std::string_view& text) {
-  utf8proc_int32_t code = 0;
-  const auto size = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                     static_cast<utf8proc_ssize_t>(text.size()), &code);
-  TORCH_CHECK(size > 0, "a string is not valid UTF-8");
-  text.remove_prefix(size);
-  return code;
-}
 
 void append(std::string& text, char32_t code) {
   std::array<utf8proc_uint8_t, 4> bytes;

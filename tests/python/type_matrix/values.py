@@ -42,6 +42,8 @@ def type_proto(type_str: str) -> TypeProto:
     kind, inner = type_str[:-1].split("(", 1)
     if kind == "tensor":
         return helper.make_tensor_type_proto(element_number(inner), None)
+    if kind == "sparse_tensor":
+        return helper.make_sparse_tensor_type_proto(element_number(inner), None)
     if kind == "seq":
         return helper.make_sequence_type_proto(type_proto(inner))
     if kind == "optional":
@@ -54,8 +56,8 @@ def type_string(proto: TypeProto) -> str:
     """The inverse of type_proto."""
     kind = proto.WhichOneof("value")
     inner = getattr(proto, kind)
-    if kind == "tensor_type":
-        return f"tensor({_element_name(inner.elem_type)})"
+    if kind in ("tensor_type", "sparse_tensor_type"):
+        return f"{kind.removesuffix('_type')}({_element_name(inner.elem_type)})"
     if kind == "map_type":
         return f"map({_element_name(inner.key_type)}, {type_string(inner.value_type)})"
     return f"{kind.removesuffix('_type').replace('sequence', 'seq')}({type_string(inner.elem_type)})"
@@ -135,7 +137,7 @@ def fit(value: Any, type_str: str) -> Any:
         return None if value is None else fit(value, inner)
     if kind == "seq":
         return [fit(one, inner) for one in (value if isinstance(value, list) else [value, value])]
-    if kind == "tensor":
+    if kind in ("tensor", "sparse_tensor"):  # which comes as a dense one
         return fit_array(value[0] if isinstance(value, list) else value, inner)
     key, item = (part.strip() for part in inner.split(",", 1))
     keys, items = fit_array(np.array([1, 3]), key), fit_array(np.array([2, 5]), element(item))

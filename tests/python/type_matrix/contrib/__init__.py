@@ -30,3 +30,12 @@ CONTRIB_ROWS = [
     *TENSOR_ROWS,
     *TEXT_ROWS,
 ]
+
+# Optional parts of a schema that are not tried both with and without, and why.
+ONE_WAY_ONLY = {
+    ("com.microsoft", "WhisperBeamSearch"): {
+        "encoder": "Whisper has one",
+        "cross_qk": "refused: which of a sequence's tokens it holds is only in onnxruntime's code for CUDA",
+        "extra_decoding_ids": "refused: likewise",
+    },
+}

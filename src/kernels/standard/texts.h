@@ -1,0 +1,42 @@
+// What the kernels on strings share.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "base/parallel.h"
+#include "base/string_pool.h"
+
+namespace onnxtorch {
+
+inline at::Tensor on_host(const at::Tensor& x) { return x.cpu().contiguous(); }
+
+// The tensor of value_of(text) for each string of `ids`.
+template <typename T, typename ValueOf>
+at::Tensor map_texts(const StringPool& pool, const at::Tensor& ids, ValueOf value_of) {
+  const at::Tensor in = on_host(ids);
+  at::Tensor out = at::empty(in.sizes(), c10::CppTypeToScalarType<T>::value);
+  const int64_t* from = in.const_data_ptr<int64_t>();
+  T* to = out.mutable_data_ptr<T>();
+  constexpr int64_t kCost = 32;  // of a text
+  parallel_for(in.numel(), kCost, [&](int64_t begin, int64_t end) {
+    std::transform(from + begin, from + end, to + begin, [&](int64_t id) -> T { return value_of(pool.at(id)); });
+  });
+  return out.to(ids.device());
+}
+
+// The code point at the start of `text`, which is taken off it.
+inline char32_t take_code_point(std::string_view& text) {
+  utf8proc_int32_t code = 0;
+  const auto size = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                     static_cast<utf8proc_ssize_t>(text.size()), &code);
+  TORCH_CHECK(size > 0, "a string is not valid UTF-8");
+  text.remove_prefix(size);
+  return code;
+}
+
+}  // namespace onnxtorch
