@@ -99,6 +99,13 @@ ShapeKey key_of(at::IntArrayRef sizes, std::span<const PostOp> steps) {
   return primitive_key().add(sizes).add(first_step);
 }
 
+// Whether the operands lie as the result of a product of rows does.
+bool are_rows_of(at::TensorList operands, const at::Tensor& y) {
+  return std::ranges::all_of(operands, [&](const at::Tensor& operand) {
+    return operand.sizes() == y.sizes() && is_plain(operand, y.scalar_type()) && operand.is_contiguous();
+  });
+}
+
 std::vector<PostOp> with_sum(std::vector<PostOp> steps) {
   if (!steps.empty() && steps.front().kind == PostOp::Kind::Add) steps.front().kind = PostOp::Kind::Sum;
   return steps;
@@ -112,6 +119,7 @@ Fused::Fused(const at::Tensor& weight, const at::Tensor& bias, int64_t terms, c1
       form_(laid_.form()),
       bias_(bias.defined() ? bias.to(c10::kFloat).contiguous() : bias),
       result_(result),
+      row_steps_(post_ops),
       terms_(terms),
       lent_bias_(bias_.defined() ? borrowed({{bias_.numel()}, kFloat, dnnl::memory::format_tag::a}, bias_)
                                  : dnnl::memory()),
@@ -178,10 +186,13 @@ int64_t Fused::rows_taken(at::IntArrayRef sizes) const {
 }
 
 at::Tensor Fused::run_rows(const at::Tensor& x, at::TensorList operands) const {
-  const Steps steps = post_ops_;
-  const bool has_relu = !steps.empty() && steps.front().activation == "relu";
-  const at::Tensor y = row_product_->run(x, row_dim_, has_relu);
-  return apply(y, steps.subspan(has_relu ? 1 : 0), operands);
+  const at::Tensor y = row_product_->run(x, row_dim_, row_steps_.has_relu());
+  if (row_steps_.empty()) return y;
+  if (!are_rows_of(operands, y)) return apply(y, Steps(post_ops_).subspan(row_steps_.has_relu() ? 1 : 0), operands);
+  c10::SmallVector<const float*, 4> others;
+  for (const at::Tensor& operand : operands) others.push_back(operand.const_data_ptr<float>());
+  row_steps_.run(y.mutable_data_ptr<float>(), y.numel(), others);
+  return y;
 }
 
 void Fused::expect(at::IntArrayRef sizes) const {
@@ -349,42 +360,17 @@ class Fused::PlannedProduct : public PlannedCall {
   const bool is_arranged_;
 };
 
-namespace {
-
-// A tensor without its memory.
-struct Form {
-  at::DimVector sizes, strides;
-  c10::ScalarType type;
-
-  at::Tensor at(void* data) const { return at::from_blob(data, sizes, strides, type); }
-};
-
-std::vector<Form> forms_of(at::TensorList tensors) {
-  std::vector<Form> forms;
-  for (const at::Tensor& t : tensors)
-    forms.push_back({at::DimVector(t.sizes()), at::DimVector(t.strides()), t.scalar_type()});
-  return forms;
-}
-
-}  // namespace
-
 std::unique_ptr<PlannedCall> Fused::planned(const at::Tensor& x, at::TensorList operands, const at::Tensor& y) const {
   if (!is_plain(x, form_.scalar_type()) || !takes(x.sizes()) || operands.size() != operands_) return {};
   const auto self = c10::intrusive_ptr<Fused>::reclaim_copy(const_cast<Fused*>(this));
   if (x.is_contiguous() && rows_taken(x.sizes())) {
-    if (!y.is_contiguous()) return {};
-    const bool has_relu = !post_ops_.empty() && post_ops_.front().activation == "relu";
-    const Steps rest = Steps(post_ops_).subspan(has_relu ? 1 : 0);
-    const auto forms = forms_of(operands);
-    return onnxtorch::planned([self, rows = rows_taken(x.sizes()), has_relu, rest, forms,
-                               sizes = at::DimVector(y.sizes())](std::span<const Place> places) {
-      auto* const to = places[forms.size() + 1].as<float>();
-      self->row_product_->run(places[0].as<float>(), to, rows, has_relu);
-      if (rest.empty()) return;
-      std::vector<at::Tensor> others;
-      for (size_t i = 0; i < forms.size(); ++i) others.push_back(forms[i].at(places[i + 1].data));
-      const at::Tensor result = at::from_blob(to, sizes, c10::kFloat), after = apply(result, rest, others);
-      if (after.data_ptr() != to) result.copy_(after);
+    if (!y.is_contiguous() || !are_rows_of(operands, y)) return {};
+    return onnxtorch::planned([self, rows = rows_taken(x.sizes()), count = y.numel()](std::span<const Place> places) {
+      c10::SmallVector<const float*, 4> others;
+      for (const Place& place : places.subspan(1, self->operands_)) others.push_back(place.as<float>());
+      auto* const to = places[self->operands_ + 1].as<float>();
+      self->row_product_->run(places[0].as<float>(), to, rows, self->row_steps_.has_relu());
+      if (!self->row_steps_.empty()) self->row_steps_.run(to, count, others);
     });
   }
   const auto p = prepared(x.sizes(), post_ops_), summing = prepared(x.sizes(), summing_);

@@ -11,6 +11,7 @@
 #include "kernels/cpu/onednn/laid_weight.h"
 #include "kernels/cpu/onednn/primitives.h"
 #include "kernels/cpu/onednn/row_product.h"
+#include "kernels/cpu/onednn/row_steps.h"
 
 namespace onnxtorch::onednn {
 
@@ -79,6 +80,7 @@ class Fused : public PackedProduct {
   void execute(const Prepared& p, char* x, char* y, Steps steps, Operands operands) const;
 
   std::optional<RowProduct> row_product_;
+  const RowSteps row_steps_;
   int64_t row_dim_ = -1;
   const int64_t terms_;
   const dnnl::memory lent_bias_;

@@ -1,0 +1,27 @@
+// The steps that follow a product of few rows, as one pass over its result.
+#pragma once
+
+#include <span>
+
+#include "kernels/cpu/onednn/packed.h"
+#include "kernels/simd/chain.h"
+
+namespace onnxtorch::onednn {
+
+class RowSteps {
+ public:
+  explicit RowSteps(std::span<const PostOp> steps);
+
+  // Whether they begin with a relu, which is left to the product.
+  bool has_relu() const { return has_relu_; }
+  bool empty() const { return pass_.steps.empty(); }
+
+  // Of so many elements; of each operand that many, which lie as they do.
+  void run(float* y, int64_t count, std::span<const float* const> operands) const;
+
+ private:
+  bool has_relu_;
+  chain::Loop pass_;
+};
+
+}  // namespace onnxtorch::onednn
