@@ -27,6 +27,11 @@ def waves(*shape: int, scale: float = 1.0) -> np.ndarray:
     return (np.sin(np.arange(np.prod(shape)) * 0.7) * scale).reshape(shape).astype(np.float32)
 
 
+def eighths(*shape: int, scale: float = 1.0) -> np.ndarray:
+    """Waves in steps of 1/8: sums of products of them are exact, whatever their order."""
+    return np.rint(waves(*shape, scale=8 * scale)) / 8
+
+
 def row(
     op: str,
     inputs: list[Any],

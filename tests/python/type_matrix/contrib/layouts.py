@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from ..engines import Declined, run_any, run_ort, run_reference
-from ..making import floats, ints, row, waves, whole
+from ..making import eighths, floats, ints, row, waves, whole
 from ..modern import formula, lrn, modern, unchanged
 
 # --- com.microsoft.nchwc: 32 channels are in blocks whether these have 8 channels or 16 ---
@@ -20,7 +20,7 @@ def blocks(op: str, inputs: list[Any], **rest: Any):
     return row(f"com.microsoft.nchwc.{op}", inputs, **rest)
 
 
-BLOCKS, SUM = waves(2, 32, 6, 5), waves(2, 32, 4, 3, scale=5.0)
+BLOCKS, SUM = eighths(2, 32, 6, 5), eighths(2, 32, 4, 3, scale=5.0)
 POOL: dict[str, Any] = {"kernel_shape": [3, 2]}
 PADDED: dict[str, Any] = {**POOL, "pads": [1, 0, 1, 1], "strides": [2, 1]}
 UNEVEN: dict[str, Any] = {**POOL, "strides": [2, 2], "ceil_mode": 1}
@@ -195,13 +195,13 @@ LAYOUTS_ROWS = [
     blocks("ReorderOutput", [waves(2, 32, 3, 2)], channels=27),
     blocks("ReorderOutput", [waves(2, 32, 3, 2)], channels=29, channels_last=1),
     blocks("ReorderOutput", [waves(2, 32, 1, 1)], meaning=unchanged),
-    blocks("Conv", [BLOCKS, waves(32, 32, 3, 3)]),
-    blocks("Conv", [BLOCKS, waves(32, 32, 3, 3), waves(32) * 3, SUM], activation="Relu"),
-    blocks("Conv", [BLOCKS, waves(32, 32, 1, 1)], strides=[2, 1], activation="Clip", activation_params=[-0.5, 1.0]),
-    blocks("Conv", [waves(2, 3, 6, 5), waves(32, 3, 3, 3), waves(32)], auto_pad="SAME_UPPER"),  # a plain image
-    blocks("Conv", [BLOCKS, waves(32, 1, 3, 3), None, SUM], group=32, kernel_shape=[3, 3]),
-    blocks("Conv", [BLOCKS, waves(32, 16, 3, 2)], group=2, pads=[1, 0, 1, 1], dilations=[2, 1]),
-    blocks("Conv", [BLOCKS[:0], waves(32, 32, 3, 3)]),
+    blocks("Conv", [BLOCKS, eighths(32, 32, 3, 3)]),
+    blocks("Conv", [BLOCKS, eighths(32, 32, 3, 3), eighths(32, scale=3.0), SUM], activation="Relu"),
+    blocks("Conv", [BLOCKS, eighths(32, 32, 1, 1)], strides=[2, 1], activation="Clip", activation_params=[-0.5, 1.0]),
+    blocks("Conv", [eighths(2, 3, 6, 5), eighths(32, 3, 3, 3), eighths(32)], auto_pad="SAME_UPPER"),  # a plain image
+    blocks("Conv", [BLOCKS, eighths(32, 1, 3, 3), None, SUM], group=32, kernel_shape=[3, 3]),
+    blocks("Conv", [BLOCKS, eighths(32, 16, 3, 2)], group=2, pads=[1, 0, 1, 1], dilations=[2, 1]),
+    blocks("Conv", [BLOCKS[:0], eighths(32, 32, 3, 3)]),
     *[blocks(op, [BLOCKS], **attributes) for op in ("AveragePool", "MaxPool") for attributes in POOLS],
     blocks("AveragePool", [BLOCKS], count_include_pad=1, **PADDED),
     blocks("AveragePool", [BLOCKS], dilations=[1, 1], **POOL),
@@ -210,7 +210,7 @@ LAYOUTS_ROWS = [
     blocks("GlobalMaxPool", [BLOCKS]),
     blocks("Upsample", [BLOCKS], scales=[1, 1, 3, 2]),
     blocks("Upsample", [BLOCKS], scales=[1, 1, 3, 2], mode="linear"),
-    blocks("Upsample", [BLOCKS], scales=[1, 1, 2, 3], mode="linear", coordinate_transformation_mode="half_pixel"),
+    blocks("Upsample", [BLOCKS], scales=[1, 1, 4, 2], mode="linear", coordinate_transformation_mode="half_pixel"),
     blocks("Upsample", [BLOCKS], scales=[1, 1, 2, 1], mode="linear", coordinate_transformation_mode="align_corners"),
     # without scales, which the kernel refuses
     blocks("Upsample", [BLOCKS], meaning=unchanged),

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from scipy.special import expit, softmax
 
-from ..making import floats, ints, microsoft, waves, whole
+from ..making import eighths, floats, ints, microsoft, waves, whole
 from ..modern import formula, modern, rounded
 
 # --- Products ---
@@ -77,7 +77,7 @@ def conjugate_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 # --- Convolutions ---
 
-IMAGE, FILTERS, BIAS = waves(2, 4, 6, 5), waves(6, 4, 3, 3) + 0.125, waves(6) * 4
+IMAGE, FILTERS, BIAS = eighths(2, 4, 6, 5), eighths(6, 4, 3, 3) + 0.125, eighths(6, scale=4.0)
 GROUPED = waves(6, 2, 3, 2)
 LAST, SUM_LAST = np.moveaxis(IMAGE, 1, -1).copy(), waves(2, 4, 3, 6, scale=3.0)
 CONV_ACTIVATIONS: dict[str, dict[str, Any]] = {
