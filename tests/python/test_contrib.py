@@ -12,8 +12,7 @@ import pytest
 pytest.importorskip("onnxruntime")
 
 import onnx_torch
-from onnx_torch import _C
-from type_matrix.cells import Cell, cells_of, contrib_schemas, onnxruntime_schemas
+from type_matrix.cells import Cell, contrib_cells, onnxruntime_schemas, translated_contrib_schemas
 from type_matrix.compare import assert_equal, precision
 from type_matrix.contrib import CONTRIB_DOMAINS, CONTRIB_ROWS
 from type_matrix.engines import Declined
@@ -22,14 +21,7 @@ from type_matrix.run import run_cell
 from type_matrix.templates import Case, build, candidates, used_params
 from type_matrix.values import type_string
 
-SINCE = {(domain, op): min(since) for domain, op, since, _ in _C.translation_table()}
-ELSEWHERE = set(_C.experimental_operators())  # test_ops_experimental.py, test_ops_normalization.py
-TRANSLATED = {
-    key: schema
-    for key, schema in contrib_schemas().items()
-    if key[:2] not in ELSEWHERE and SINCE.get(key[:2], key[2] + 1) <= key[2]
-}
-CELLS = [cell for key, schema in TRANSLATED.items() for cell in cells_of(key, schema)]
+TRANSLATED = translated_contrib_schemas()
 
 
 def test_the_table_is_that_of_the_installed_release():
@@ -86,7 +78,7 @@ def test_template(key, number):
     assert_equal(list(plain.run(case.inputs)), wanted, eps, template.ulps)
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=str)
+@pytest.mark.parametrize("cell", contrib_cells(), ids=str)
 def test_type(cell):
     result = run_cell(cell)
     assert result.outcome not in ("failed", "refused", "run only"), f"{result.outcome}: {result.detail}"

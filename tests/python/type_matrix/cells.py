@@ -10,6 +10,8 @@ from pathlib import Path
 import onnx
 from onnx.defs import OpSchema
 
+from onnx_torch import _C
+
 sys.path.append(str(Path(__file__).resolve().parents[3] / "cmake"))
 import onnxruntime_schemas
 
@@ -47,8 +49,30 @@ def contrib_schemas() -> dict[tuple[str, str, int], OpSchema]:
 
 
 @functools.cache
+def translated_contrib_schemas() -> dict[tuple[str, str, int], OpSchema]:
+    """Those of them that are translated, but for ONNX's early experiments, which test_ops_experimental.py tries."""
+    since = {(domain, op): min(sinces) for domain, op, sinces, _ in _C.translation_table()}
+    elsewhere = set(_C.experimental_operators())
+    return {
+        key: schema
+        for key, schema in contrib_schemas().items()
+        if key[:2] not in elsewhere and since.get(key[:2], key[2] + 1) <= key[2]
+    }
+
+
+@functools.cache
 def all_cells() -> list[Cell]:
+    """Those of the standard."""
     return [cell for key, schema in schemas().items() for cell in cells_of(key, schema)]
+
+
+@functools.cache
+def contrib_cells() -> list[Cell]:
+    """Those of onnxruntime's operators."""
+    return [cell for key, schema in translated_contrib_schemas().items() for cell in cells_of(key, schema)]
+
+
+CELLS = {"standard": all_cells, "onnxruntime": contrib_cells}
 
 
 def cells_of(key: tuple[str, str, int], schema: OpSchema) -> list[Cell]:
