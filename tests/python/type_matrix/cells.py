@@ -15,6 +15,8 @@ from onnx_torch import _C
 sys.path.append(str(Path(__file__).resolve().parents[3] / "cmake"))
 import onnxruntime_schemas
 
+Key = tuple[str, str, int]  # domain, name and version of an operator
+
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
@@ -34,7 +36,7 @@ class Cell:
 
 
 @functools.cache
-def schemas() -> dict[tuple[str, str, int], OpSchema]:
+def schemas() -> dict[Key, OpSchema]:
     found = {
         ("" if s.domain == "ai.onnx" else s.domain, s.name, s.since_version): s
         for s in onnx.defs.get_all_schemas_with_history()
@@ -43,13 +45,13 @@ def schemas() -> dict[tuple[str, str, int], OpSchema]:
 
 
 @functools.cache
-def contrib_schemas() -> dict[tuple[str, str, int], OpSchema]:
+def contrib_schemas() -> dict[Key, OpSchema]:
     """Those that onnxruntime adds."""
     return {(s.domain, s.name, s.since_version): s for s in onnxruntime_schemas.schemas()}
 
 
 @functools.cache
-def translated_contrib_schemas() -> dict[tuple[str, str, int], OpSchema]:
+def translated_contrib_schemas() -> dict[Key, OpSchema]:
     """Those of them that are translated, but for ONNX's early experiments, which test_ops_experimental.py tries."""
     since = {(domain, op): min(sinces) for domain, op, sinces, _ in _C.translation_table()}
     elsewhere = set(_C.experimental_operators())
@@ -75,7 +77,7 @@ def contrib_cells() -> list[Cell]:
 CELLS = {"standard": all_cells, "onnxruntime": contrib_cells}
 
 
-def cells_of(key: tuple[str, str, int], schema: OpSchema) -> list[Cell]:
+def cells_of(key: Key, schema: OpSchema) -> list[Cell]:
     return [Cell(*key, c.type_param_str, type_str) for c in schema.type_constraints for type_str in c.allowed_type_strs]
 
 

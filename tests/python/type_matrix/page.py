@@ -13,6 +13,7 @@ from onnx_torch import _C
 
 from .cells import (
     Cell,
+    Key,
     all_cells,
     allowed,
     contrib_cells,
@@ -153,7 +154,7 @@ def _contrib(recorded: dict[str, Outcomes]) -> list[str]:
     return [*lines, *_tables(tried, recorded, "###")]
 
 
-def _versioned(key: tuple[str, str, int]) -> str:
+def _versioned(key: Key) -> str:
     domain, op, version = key
     return f"{domain}.{op}-{version}".lstrip(".")
 
@@ -179,7 +180,7 @@ def _escaped(pattern: str) -> str:
     return pattern.replace("|", "\\|")
 
 
-def _tables(of: dict[tuple[str, str, int], OpSchema], recorded: dict[str, Outcomes], heading: str = "##") -> list[str]:
+def _tables(of: dict[Key, OpSchema], recorded: dict[str, Outcomes], heading: str = "##") -> list[str]:
     rows = {(domain, op): sinces for domain, op, sinces, _ in _C.translation_table()}
     lines: list[str] = []
     domain = None
@@ -210,7 +211,7 @@ def _count(cells: list[Cell], outcomes: Outcomes | None) -> str:
     return f"{sum(outcome in COMPARED for outcome in ran)}/{len(ran)}" if ran else "–"
 
 
-def _param(key: tuple[str, str, int], param: str, choices: list[str], outcomes: Outcomes) -> str:
+def _param(key: Key, param: str, choices: list[str], outcomes: Outcomes) -> str:
     groups = defaultdict(list)
     for type_str in choices:
         outcome = outcomes.get(Cell(*key, param, type_str), "not run")

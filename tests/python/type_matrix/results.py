@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from .cells import Cell, all_cells, allowed, contrib_cells, schemas, translated_contrib_schemas
+from .cells import Cell, Key, all_cells, allowed, contrib_cells, schemas, translated_contrib_schemas
 from .oracles import INDIRECT, ORACLES
 
 PATH = Path(__file__).parent / "results.json"
@@ -49,7 +49,7 @@ def load() -> dict[str, Outcomes]:
     return found
 
 
-def _name(key: tuple[str, str, int]) -> str:
+def _name(key: Key) -> str:
     domain, op, version = key
     return f"{domain}.{op}-{version}".lstrip(".")
 
