@@ -40,6 +40,7 @@ def more_models() -> Iterator[tuple[str, onnx.ModelProto]]:
     """Those of past releases, and of the type matrix."""
     from past_mistakes import mistake_of
     from past_releases import RELEASES, case_of, distinct, wheels_folder
+    from type_matrix.cells import all_cells
     from type_matrix.rules import left_out
     from type_matrix.sample import sample
     from type_matrix.templates import cases
@@ -50,7 +51,7 @@ def more_models() -> Iterator[tuple[str, onnx.ModelProto]]:
         case = case_of(folder)
         inputs = case.data_sets[0][0] if case.data_sets else []
         yield f"{folder.release}-{folder.name}", with_feeds(case.model, inputs)
-    for cell in sample():
+    for cell in sample(all_cells()):
         of_matrix = None if left_out(cell) else next(cases(cell), None)
         if of_matrix:
             yield str(cell).replace("/", "-"), with_feeds(of_matrix.model, of_matrix.inputs)
