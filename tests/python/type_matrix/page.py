@@ -110,8 +110,8 @@ def _head(recorded: dict[str, Outcomes]) -> list[str]:
     return lines
 
 
-def _oracles(counts: Counter[str]) -> list[str]:
-    return [f"| {ORACLES[name]} | {counts[name]} |" for name in COMPARED]
+def _oracles(counts: Counter[str], only_used: bool = False) -> list[str]:
+    return [f"| {ORACLES[name]} | {counts[name]} |" for name in COMPARED if counts[name] or not only_used]
 
 
 def _contrib(recorded: dict[str, Outcomes]) -> list[str]:
@@ -139,7 +139,7 @@ def _contrib(recorded: dict[str, Outcomes]) -> list[str]:
         row = [domain or "ai.onnx", f"{names[0]}/{names[1]}", f"{len(done)}/{len(here)}", *columns]
         lines.append(f"| {' | '.join(row)} |")
     lines += ["", f"On the CPU: {summary(cpu.values())}. They were compared with", "", "| with | cells |", "|---|---|"]
-    lines += _oracles(Counter(cpu.values()))
+    lines += _oracles(Counter(cpu.values()), only_used=True)
     by_reason = defaultdict(list)
     for key in every:
         if key not in ready:
