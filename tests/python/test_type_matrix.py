@@ -46,6 +46,13 @@ def test_the_page_is_up_to_date():
     assert page.PATH.read_text() == page.page(), "run ./dev matrix"
 
 
+def test_cells_may_be_recorded_one_by_one(recorded, monkeypatch, tmp_path):
+    some = {cell: outcome for number, (cell, outcome) in enumerate(recorded.items()) if number % 3}
+    monkeypatch.setattr(results, "PATH", tmp_path / "results.json")
+    results.save({"CPU": some})
+    assert results.load() == {"CPU": some}
+
+
 def test_what_is_refused_for_good_is_onnxruntimes_and_not_translated():
     assert set(REFUSED) <= {key[:2] for key in contrib_schemas()} - {key[:2] for key in translated_contrib_schemas()}
 
