@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import onnx
@@ -32,6 +33,7 @@ class Summary:
     opsets: dict[str, int]  #: by domain; "ai.onnx" is the standard's
     producer: str
     operators: dict[str, int]  #: how many nodes of each there are, subgraphs and function bodies included; most first
+    domains: dict[str, int]  #: how many nodes are of each domain's operators, likewise; "ai.onnx" is the standard's
     functions: tuple[str, ...]  #: the model's own, as "domain.name"
     parameters: int  #: elements of all initializers and constants
     parameter_bytes: int
@@ -58,8 +60,7 @@ def info(model: Model) -> Summary:
     graph = proto.graph
     weights = list(tensors(proto))
     defaulted = initializer_names(graph)
-    bodies = [graph.node, *(function.node for function in proto.functions)]
-    operators = Counter(_qualified(node.domain, node.op_type) for body in bodies for node in all_nodes(body))
+    operators = Counter(_qualified(node.domain, node.op_type) for node in _nodes(proto))
     external = (
         external_data_helper.ExternalDataInfo(w).location for w in weights if external_data_helper.uses_external_data(w)
     )
@@ -70,6 +71,7 @@ def info(model: Model) -> Summary:
         opsets={opset.domain or "ai.onnx": opset.version for opset in proto.opset_import},
         producer=" ".join(filter(None, [proto.producer_name, proto.producer_version])),
         operators=dict(operators.most_common()),
+        domains=domains_of(proto),
         functions=tuple(_qualified(function.domain, function.name) for function in proto.functions),
         parameters=sum(math.prod(weight.dims) for weight in weights),
         parameter_bytes=sum(tensor_bytes(weight) for weight in weights),
@@ -77,6 +79,16 @@ def info(model: Model) -> Summary:
         metadata={entry.key: entry.value for entry in proto.metadata_props},
         unsupported=tuple(p for p in schema_problems(proto) if p.unsupported) if proto.HasField("graph") else (),
     )
+
+
+def domains_of(model: Model) -> dict[str, int]:
+    """How many nodes are of each domain's operators, subgraphs and function bodies included; most first."""
+    return dict(Counter(node.domain or "ai.onnx" for node in _nodes(read_model(model))).most_common())
+
+
+def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    for body in [model.graph.node, *(function.node for function in model.functions)]:
+        yield from all_nodes(body)
 
 
 def type_text(type_: onnx.TypeProto) -> str:

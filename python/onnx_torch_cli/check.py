@@ -3,16 +3,18 @@ from __future__ import annotations
 import typer
 
 from .options import AllowAten, Device, Dimension, Model, dimensions_of
-from .terminal import working
+from .terminal import domains_text, working
 
 
 def check(model: Model, device: Device = "CPU", shape: Dimension = None, allow_aten: AllowAten = "checked") -> None:
     """Tell all that keeps a model from being run, at once. The exit code is 1 where there is something."""
     import onnx_torch
+    from onnx_torch.model_summary import domains_of
 
     with working("Checking"):
         problems = onnx_torch.check(model, device, shapes=dimensions_of(shape), allow_aten=allow_aten)
     for problem in problems:
         print(f"{'not supported' if problem.unsupported else 'invalid'}: {problem}")
+    print(f"{model}: {domains_text(domains_of(model))}")
     print(f"{model}: {len(problems)} problem{'s' * (len(problems) != 1)}" if problems else f"{model}: no problem found")
     raise typer.Exit(1 if problems else 0)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from .options import Model
+from .terminal import domains_text
 
 
 def info(model: Model) -> None:
@@ -19,7 +20,7 @@ def info(model: Model) -> None:
             print(f"  {value.name}: {value.type or 'of unknown type'}{' (has a default)' * value.has_default}")
     where = f", in {', '.join(found.external_files)}" if found.external_files else ""
     print(f"Parameters\n  {found.parameters:,} in {found.parameter_bytes:,} bytes{where}")
-    print(f"Operators ({sum(found.operators.values())} nodes)")
+    print(f"Operators ({domains_text(found.domains)})")
     for name, count in found.operators.items():
         print(f"  {count} {name}")
     if found.functions:

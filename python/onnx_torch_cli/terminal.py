@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -30,6 +30,15 @@ def is_mistake(error: Exception) -> bool:
 def complain(error: Exception) -> None:
     text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
     console(stderr=True).print(Text.assemble(("error: ", "bold red"), text))
+
+
+def domains_text(domains: Mapping[str, int]) -> str:
+    """Such as "3 nodes of ai.onnx, 2 of com.microsoft"."""
+    texts = [f"{count} of {domain}" for domain, count in domains.items()]
+    if not texts:
+        return "no nodes"
+    count, _, rest = texts[0].partition(" ")
+    return ", ".join([f"{count} node{'s' * (count != '1')} {rest}", *texts[1:]])
 
 
 def note(text: str) -> None:

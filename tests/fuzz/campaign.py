@@ -39,12 +39,17 @@ PARTS = [
 ]
 
 
-def seeds(folder: Path, everything: bool) -> Path:
+def seeds(folder: Path, chosen: Sequence[str]) -> Path:
     """The folders of what to begin with, made once."""
-    folder = folder / "all" if everything else folder
+    folder = folder.joinpath(*chosen)
     done = folder / "models and images"
     if not done.exists():
-        command = [sys.executable, str(ROOT / "tests" / "fuzz" / "seeds.py"), str(folder), *["--all"] * everything]
+        command = [
+            sys.executable,
+            str(ROOT / "tests" / "fuzz" / "seeds.py"),
+            str(folder),
+            *(f"--{name}" for name in chosen),
+        ]
         subprocess.run(command, check=True)
         done.touch()
     return folder
@@ -68,9 +73,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--all", action="store_true", help="begin with cases of past releases and the type matrix as well"
     )
+    parser.add_argument(
+        "--onnxruntime",
+        action="store_true",
+        help="begin with the operators that onnxruntime adds, alone or, with --all, besides the others",
+    )
     options = parser.parse_args(arguments)
-    begin = seeds(options.program.parent / "seeds", options.all)
-    parts = [part for part in PARTS if part.name in options.parts]
+    begin = seeds(options.program.parent / "seeds", [n for n in ("all", "onnxruntime") if getattr(options, n)])
+    parts = [part for part in PARTS if part.name in options.parts and (begin / part.seeds).exists()]
     code = 0
     print(f"seed {options.seed}", flush=True)
     for part in parts:

@@ -180,6 +180,7 @@ def test_info(cli, folder):
     assert code == 0
     for line in ("x: float [batch, 3]", "9 in 36 bytes", "1 MatMul", "All its operators are supported", "ai.onnx 21"):
         assert line in out
+    assert "Operators (2 nodes of ai.onnx)" in out
     assert 'Frob "first" (opset 21): no such operator' in cli("info", "broken.onnx")[1]
 
 
@@ -216,8 +217,30 @@ def test_info_of_types_parameters_and_files(tmp_path):
     assert found.external_files == ("w.bin",) and found.outputs[0].type == ""
 
 
+OPTIMIZED = """
+    <ir_version: 10, opset_import: ["": 21, "com.microsoft": 1, "mine": 1]>
+    net (float[2] x, bool c) => (float[2] y) {
+        g = com.microsoft.QuickGelu(x)
+        y = If (c) <
+            then_branch = one () => (float[2] a) { a = com.microsoft.BiasGelu(g, x) },
+            else_branch = other () => (float[2] b) { t = mine.twice(g)  b = Neg(t) }>
+    }
+    <domain: "mine", opset_import: ["": 21]> twice (v) => (w) { w = Add(v, v) }
+"""
+
+
+@pytest.mark.parametrize("command", ["info", "check"])
+def test_nodes_are_counted_by_their_domains(cli, folder, command):
+    onnx.save(onnx.parser.parse_model(OPTIMIZED), folder / "m.onnx")
+    code, out, _ = cli(command, "m.onnx")
+    assert (code, "3 nodes of ai.onnx, 2 of com.microsoft, 1 of mine" in out) == (0, True), out
+    assert onnx_torch.info("m.onnx").domains == {"ai.onnx": 3, "com.microsoft": 2, "mine": 1}
+    onnx.save(model_of([], [tensor_info("x", X)], ["x"]), folder / "none.onnx")
+    assert "no nodes" in cli(command, "none.onnx")[1]
+
+
 def test_check_lists_all_problems(cli, folder):
-    assert cli("check", "net.onnx") == (0, "net.onnx: no problem found\n", "")
+    assert cli("check", "net.onnx") == (0, "net.onnx: 2 nodes of ai.onnx\nnet.onnx: no problem found\n", "")
     onnx.save(net(broken=True), folder / "broken.onnx")
     code, out, _ = cli("check", "broken.onnx")
     assert code == 1

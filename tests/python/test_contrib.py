@@ -12,24 +12,16 @@ import pytest
 pytest.importorskip("onnxruntime")
 
 import onnx_torch
-from onnx_torch import _C
-from type_matrix.cells import Cell, cells_of, contrib_schemas, onnxruntime_schemas
+from type_matrix.cells import contrib_cells, onnxruntime_schemas, translated_contrib_schemas
 from type_matrix.compare import assert_equal, precision
 from type_matrix.contrib import CONTRIB_DOMAINS, CONTRIB_ROWS, ONE_WAY_ONLY
 from type_matrix.engines import Declined
 from type_matrix.oracles import ask
 from type_matrix.run import run_cell
-from type_matrix.templates import Case, build, candidates, used_params
+from type_matrix.templates import Case, as_written, contrib_templates
 from type_matrix.values import type_string
 
-SINCE = {(domain, op): min(since) for domain, op, since, _ in _C.translation_table()}
-ELSEWHERE = set(_C.experimental_operators())  # test_ops_experimental.py, test_ops_normalization.py
-TRANSLATED = {
-    key: schema
-    for key, schema in contrib_schemas().items()
-    if key[:2] not in ELSEWHERE and SINCE.get(key[:2], key[2] + 1) <= key[2]
-}
-CELLS = [cell for key, schema in TRANSLATED.items() for cell in cells_of(key, schema)]
+TRANSLATED = translated_contrib_schemas()
 
 
 def test_the_table_is_that_of_the_installed_release():
@@ -38,25 +30,10 @@ def test_the_table_is_that_of_the_installed_release():
     )
 
 
-def own_cell(key: tuple[str, str, int], template) -> Cell:
-    """A cell of the template's own types."""
-    schema = TRANSLATED[key]
-    for param, own in used_params(schema, template).items():
-        if own and any(c.type_param_str == param for c in schema.type_constraints):
-            return Cell(*key, param, own)
-    constraint = schema.type_constraints[0]
-    return Cell(*key, constraint.type_param_str, constraint.allowed_type_strs[0])
-
-
-def templates_of(key: tuple[str, str, int]):
-    constraint = TRANSLATED[key].type_constraints[0]
-    return list(candidates(Cell(*key, constraint.type_param_str, constraint.allowed_type_strs[0])))
-
-
 CASES = [
     pytest.param(key, number, id=f"{'.'.join(filter(None, key[:2]))}-{key[2]}-{number}")
     for key in TRANSLATED
-    for number in range(len(templates_of(key)))
+    for number in range(len(contrib_templates(key)))
 ]
 
 
@@ -72,8 +49,8 @@ def expected(case: Case) -> list:
 @pytest.mark.parametrize("key, number", CASES)
 def test_template(key, number):
     """As it is written for the CPU, run until its plan runs, and as the translator leaves it."""
-    template = templates_of(key)[number]
-    case = build(own_cell(key, template), template)
+    template = contrib_templates(key)[number]
+    case = as_written(key, template)
     wanted = expected(case)
     eps = precision([type_string(i.type) for i in case.model.graph.input], case.output_types)
     rep = onnx_torch.prepare(case.model)
@@ -86,7 +63,7 @@ def test_template(key, number):
     assert_equal(list(plain.run(case.inputs)), wanted, eps, template.ulps)
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=str)
+@pytest.mark.parametrize("cell", contrib_cells(), ids=str)
 def test_type(cell):
     result = run_cell(cell)
     assert result.outcome not in ("failed", "refused", "run only"), f"{result.outcome}: {result.detail}"
@@ -94,7 +71,7 @@ def test_type(cell):
 
 @pytest.mark.parametrize("key", TRANSLATED, ids=lambda key: ".".join(filter(None, map(str, key))))
 def test_every_part_of_the_schema_is_tried(key):
-    schema, templates = TRANSLATED[key], templates_of(key)
+    schema, templates = TRANSLATED[key], contrib_templates(key)
     one_way_only = ONE_WAY_ONLY.get(key[:2], {})
     assert templates, "no template"
     for name, attribute in schema.attributes.items():

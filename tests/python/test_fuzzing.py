@@ -66,6 +66,16 @@ def test_a_campaign_has_all_parts(tmp_path: Path):
     assert all(int(count) > 20 for _, count in told)
 
 
+def test_a_campaign_may_begin_with_the_operators_of_onnxruntime(tmp_path: Path):
+    pytest.importorskip("onnxruntime")
+    command = [sys.executable, ROOT / "tests" / "fuzz" / "campaign.py", "--program", PROGRAM, "--onnxruntime"]
+    command += ["--parts", "prepare", "image", "--runs", "300", "--seed", "3", "--keep", tmp_path]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    told = re.findall(r"^(\w+): \d+ inputs .* (\d+) prepared, .* (\d+) bad ends", result.stdout, re.MULTILINE)
+    assert [(target, bad) for target, _, bad in told] == [("prepare", "0")], result.stdout
+    assert int(told[0][1]) > 50
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -12,8 +12,9 @@ from official import DEVICES
 from onnx_torch import prepare
 from pretended_cuda import PretendedCuda
 from type_matrix import page, results
-from type_matrix.cells import Cell, all_cells, schemas
+from type_matrix.cells import Cell, all_cells, contrib_cells, contrib_schemas, schemas, translated_contrib_schemas
 from type_matrix.compare import assert_equal, epsilon
+from type_matrix.contrib.refused import REFUSED
 from type_matrix.engines import Declined
 from type_matrix.oracles import ask
 from type_matrix.rules import left_out
@@ -33,6 +34,10 @@ def test_the_cells_are_those_of_the_schemas():
     assert len(all_cells()) == len(set(all_cells())) == sum(map(len, allowed))
 
 
+def test_every_cell_is_recorded(recorded):
+    assert set(recorded) == {*all_cells(), *contrib_cells()}, "run ./dev matrix --only onnxruntime"
+
+
 def test_none_failed_and_none_was_refused(recorded):
     assert not {str(cell): outcome for cell, outcome in recorded.items() if outcome in ("failed", "refused")}
 
@@ -41,14 +46,26 @@ def test_the_page_is_up_to_date():
     assert page.PATH.read_text() == page.page(), "run ./dev matrix"
 
 
+def test_cells_may_be_recorded_one_by_one(recorded, monkeypatch, tmp_path):
+    some = {cell: outcome for number, (cell, outcome) in enumerate(recorded.items()) if number % 3}
+    monkeypatch.setattr(results, "PATH", tmp_path / "results.json")
+    results.save({"CPU": some})
+    assert results.load() == {"CPU": some}
+
+
+def test_what_is_refused_for_good_is_onnxruntimes_and_not_translated():
+    assert set(REFUSED) <= {key[:2] for key in contrib_schemas()} - {key[:2] for key in translated_contrib_schemas()}
+
+
 SAMPLE = collections.defaultdict(list)
-for _cell in sample():
+for _cell in [*sample(all_cells()), *sample(contrib_cells())]:
     SAMPLE[_cell.domain, _cell.op].append(_cell)
 
 
 def test_the_sample_has_every_version():
     have = {(cell.domain, cell.op, cell.version) for cells in SAMPLE.values() for cell in cells}
-    assert have == {key for key, schema in schemas().items() if schema.type_constraints}
+    every = schemas() | translated_contrib_schemas()
+    assert have == {key for key, schema in every.items() if schema.type_constraints}
 
 
 @pytest.mark.parametrize("key", sorted(SAMPLE), ids=lambda key: ".".join(filter(None, key)))
@@ -83,7 +100,7 @@ def test_sampled_cells_on_a_device_that_is_pretended(key):
 @pretended
 def test_every_cell_finds_its_kernels_on_a_device_that_is_pretended():
     failed = {}
-    for cell in all_cells():
+    for cell in [*all_cells(), *contrib_cells()]:
         if cell.domain == TRAINING or left_out(cell):
             continue
         case = next(cases(cell))

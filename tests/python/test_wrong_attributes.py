@@ -18,6 +18,7 @@ from onnx import AttributeProto, helper
 
 import onnx_torch
 from models import op_model
+from type_matrix.cells import all_cells, contrib_cells
 from type_matrix.sample import sample
 from type_matrix.templates import Case, cases
 
@@ -100,7 +101,7 @@ def outcome(model: onnx.ModelProto, inputs: list[Any]) -> str:
 
 
 VERSIONS = collections.defaultdict(dict)
-for _cell in sample():
+for _cell in [*sample(all_cells()), *sample(contrib_cells())]:
     VERSIONS[_cell.domain, _cell.op].setdefault(_cell.version, _cell)
 
 

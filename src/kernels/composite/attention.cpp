@@ -31,6 +31,10 @@ Tensor attention_mask(const Tensor& mask, bool without_nan) {
   return result;
 }
 
+std::optional<Tensor> attention_mask_or_none(const std::optional<Tensor>& mask, bool without_nan) {
+  return mask ? std::optional(attention_mask(*mask, without_nan)) : std::nullopt;
+}
+
 // Whether a kernel may read rows of the matrices in pieces of 16 bytes.
 bool is_aligned(const Tensor& t) {
   constexpr int64_t kElements = 8;
@@ -109,6 +113,7 @@ Tensor attention_by_aten(const Tensor& query, const Tensor& key, const Tensor& v
 void register_masked_attention() {
   static const torch::Library library = registered([](torch::Library& m) {
     m.def("attention_mask(Tensor mask, bool without_nan) -> Tensor", attention_mask);
+    m.def("attention_mask.or_none(Tensor? mask, bool without_nan) -> Tensor?", attention_mask_or_none);
     m.def(
         "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? mask, float scale, "
         "bool without_nan) -> Tensor",

@@ -7,9 +7,22 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+from onnx.defs import OpSchema
+
 from onnx_torch import _C
 
-from .cells import Cell, allowed, schemas
+from .cells import (
+    Cell,
+    Key,
+    all_cells,
+    allowed,
+    contrib_cells,
+    contrib_schemas,
+    onnxruntime_schemas,
+    schemas,
+    translated_contrib_schemas,
+)
+from .contrib.refused import REFUSED
 from .results import COMPARED, Outcomes, load, summary
 from .rules import LEFT_OUT
 from .values import element
@@ -48,7 +61,13 @@ ORACLES = {
 
 def page() -> str:
     recorded = load()
-    return "\n".join([*_head(recorded), *_tables(recorded), ""])
+    standard = {device: _of(found, all_cells()) for device, found in recorded.items()}
+    contrib = {device: _of(found, contrib_cells()) for device, found in recorded.items()}
+    return "\n".join([*_head(standard), *_tables(schemas(), standard), *_contrib(contrib), ""])
+
+
+def _of(found: Outcomes, cells: list[Cell]) -> Outcomes:
+    return {cell: found[cell] for cell in cells if cell in found}
 
 
 def _head(recorded: dict[str, Outcomes]) -> list[str]:
@@ -77,7 +96,7 @@ def _head(recorded: dict[str, Outcomes]) -> list[str]:
         "| with | cells |",
         "|---|---|",
     ]
-    lines += [f"| {ORACLES[name]} | {counts[name]} |" for name in COMPARED]
+    lines += _oracles(counts)
     lines += ["", "Left out, since the specification has no such model:", ""]
     lines += [f"- {reason}" for _, reason in LEFT_OUT]
     lines += ["", "Not asked where they are wrong:", "", "| cells | oracle | why |", "|---|---|---|"]
@@ -89,6 +108,55 @@ def _head(recorded: dict[str, Outcomes]) -> list[str]:
         "double. complex, float8 and float6 are all types whose names begin so, but for float8e8m0.",
     ]
     return lines
+
+
+def _oracles(counts: Counter[str], only_used: bool = False) -> list[str]:
+    return [f"| {ORACLES[name]} | {counts[name]} |" for name in COMPARED if counts[name] or not only_used]
+
+
+def _contrib(recorded: dict[str, Outcomes]) -> list[str]:
+    """The section of the operators that onnxruntime adds."""
+    every, tried = contrib_schemas(), translated_contrib_schemas()
+    experiments = {key for key in every if key[:2] in _C.experimental_operators()}
+    ready = tried.keys() | experiments
+    cpu = recorded["CPU"]
+    lines = [
+        "",
+        "## onnxruntime's operators",
+        "",
+        f"What onnxruntime {onnxruntime_schemas.facts()['onnxruntime']} adds to the standard, with the types that its "
+        "schemas allow: its own domains, and names of its own in ai.onnx. `./dev matrix --only onnxruntime` runs and "
+        "records these alone. `tests/python/test_contrib.py` also tries each attribute, input and output.",
+        "",
+        "| domain | names | versions | CPU | CUDA |",
+        "|---|---|---|---|---|",
+    ]
+    for domain in sorted({key[0] for key in every}):
+        here, done = ([key for key in keys if key[0] == domain] for keys in (every, ready))
+        names = [len({key[1] for key in keys}) for keys in (done, here)]
+        cells = [cell for cell in contrib_cells() if cell.domain == domain]
+        columns = [_count(cells, recorded.get(device)) for device in ("CPU", "CUDA")]
+        row = [domain or "ai.onnx", f"{names[0]}/{names[1]}", f"{len(done)}/{len(here)}", *columns]
+        lines.append(f"| {' | '.join(row)} |")
+    lines += ["", f"On the CPU: {summary(cpu.values())}. They were compared with", "", "| with | cells |", "|---|---|"]
+    lines += _oracles(Counter(cpu.values()), only_used=True)
+    by_reason = defaultdict(list)
+    for key in every:
+        if key not in ready:
+            by_reason[REFUSED.get(key[:2], "not translated yet")].append(_versioned(key))
+    lines += ["", "Not translated:", ""]
+    lines += [f"- {reason}: {', '.join(names)}" for reason, names in by_reason.items()]
+    lines += [
+        "",
+        "Early experiments of ONNX, in no cell here since `tests/python/test_ops_experimental.py` tries them: "
+        f"{', '.join(sorted(map(_versioned, experiments)))}.",
+    ]
+    return [*lines, *_tables(tried, recorded, "###")]
+
+
+def _versioned(key: Key) -> str:
+    domain, op, version = key
+    return f"{domain}.{op}-{version}".lstrip(".")
 
 
 def gpu_lines(found: dict[str, Any]) -> list[str]:
@@ -112,16 +180,16 @@ def _escaped(pattern: str) -> str:
     return pattern.replace("|", "\\|")
 
 
-def _tables(recorded: dict[str, Outcomes]) -> list[str]:
+def _tables(of: dict[Key, OpSchema], recorded: dict[str, Outcomes], heading: str = "##") -> list[str]:
     rows = {(domain, op): sinces for domain, op, sinces, _ in _C.translation_table()}
     lines: list[str] = []
     domain = None
-    for key, schema in schemas().items():
+    for key, schema in of.items():
         if key[0] != domain:
             domain = key[0]
             lines += [
                 "",
-                f"## {domain or 'ai.onnx'}",
+                f"{heading} {domain or 'ai.onnx'}",
                 "",
                 "| operator | version | row | types | CPU | CUDA |",
                 "|---|---|---|---|---|---|",
@@ -139,14 +207,14 @@ def _tables(recorded: dict[str, Outcomes]) -> list[str]:
 def _count(cells: list[Cell], outcomes: Outcomes | None) -> str:
     if outcomes is None:
         return "not run"
-    ran = [outcomes[cell] for cell in cells if outcomes[cell] != "left out"]
+    ran = [outcomes.get(cell) for cell in cells if outcomes.get(cell) != "left out"]
     return f"{sum(outcome in COMPARED for outcome in ran)}/{len(ran)}" if ran else "–"
 
 
-def _param(key: tuple[str, str, int], param: str, choices: list[str], outcomes: Outcomes) -> str:
+def _param(key: Key, param: str, choices: list[str], outcomes: Outcomes) -> str:
     groups = defaultdict(list)
     for type_str in choices:
-        outcome = outcomes[Cell(*key, param, type_str)]
+        outcome = outcomes.get(Cell(*key, param, type_str), "not run")
         groups["" if outcome in COMPARED else outcome].append(type_str)
     texts = [_types(types) + (f" ({mark})" if mark else "") for mark, types in sorted(groups.items())]
     return f"**{param}** {', '.join(texts)}"

@@ -142,9 +142,9 @@ def opset_of(cell: Cell) -> int:
     """The version of ai.onnx: the cell's own, or one that goes with other domains and onnxruntime's operators."""
     if cell.domain:
         return OTHER_OPSET
-    if (cell.domain, cell.op, cell.version) in schemas():
+    if ("", cell.op, cell.version) in schemas():
         return cell.version
-    successors = [version for domain, op, version in schemas() if (domain, op) == (cell.domain, cell.op)]
+    successors = [version for domain, op, version in schemas() if (domain, op) == ("", cell.op)]
     return min(successors, default=OTHER_OPSET + 1) - 1
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from .cells import Cell, all_cells
+from .cells import Cell
 
 ONE_IN = 10
 
 
-def sample() -> list[Cell]:
+def sample(cells: list[Cell]) -> list[Cell]:
     """Every tenth cell of a version, from another first one for each."""
     chosen = []
-    versions = groupby(all_cells(), key=lambda cell: (cell.domain, cell.op, cell.version))
-    for number, (_, cells) in enumerate(versions):
-        of_version = list(cells)
+    versions = groupby(cells, key=lambda cell: (cell.domain, cell.op, cell.version))
+    for number, (_, of_key) in enumerate(versions):
+        of_version = list(of_key)
         chosen += of_version[number % min(ONE_IN, len(of_version)) :: ONE_IN]
     return chosen

@@ -16,7 +16,7 @@ from onnx.defs import OpSchema
 from official import node_cases
 
 from . import rules
-from .cells import Cell, allowed
+from .cells import Cell, Key, allowed, contrib_schemas
 from .hand_written import hand_written
 from .template import Template, Types
 from .values import fit, type_proto, type_string
@@ -159,6 +159,24 @@ def candidates(cell: Cell) -> Iterator[Template]:
     for version, template in sorted(official, key=lambda item: item[0]):
         if version > cell.version:
             yield dataclasses.replace(template, expected=None)
+
+
+def contrib_templates(key: Key) -> list[Template]:
+    """The templates of a version of an operator that onnxruntime adds."""
+    constraint = contrib_schemas()[key].type_constraints[0]
+    return list(candidates(Cell(*key, constraint.type_param_str, constraint.allowed_type_strs[0])))
+
+
+def as_written(key: Key, template: Template) -> Case:
+    """The model of such a template in the types that it is written in."""
+    schema = contrib_schemas()[key]
+    used = used_params(schema, template)
+    of_schema = {constraint.type_param_str for constraint in schema.type_constraints}
+    for param, own in used.items():
+        if own and param in of_schema:
+            return build(Cell(*key, param, own), template)
+    constraint = schema.type_constraints[0]
+    return build(Cell(*key, constraint.type_param_str, constraint.allowed_type_strs[0]), template)
 
 
 def fits(cell: Cell, template: Template) -> bool:
