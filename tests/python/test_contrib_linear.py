@@ -69,11 +69,11 @@ def test_wrong_uses_are_refused(op, inputs, options, message):
 @pytest.mark.parametrize("shape", [["n", 4, 5, 5], None], ids=str)
 def test_channels_that_are_last_stay_there_whatever_is_known(shape):
     x = np.random.default_rng(0).normal(size=(2, 4, 5, 3)).astype(np.float32)
-    w = np.random.default_rng(1).normal(size=(6, 3, 3, 3)).astype(np.float32)
+    w = np.random.default_rng(1).normal(size=(6, 3, 2, 3)).astype(np.float32)
     infos = [tensor_info("x", shape=shape and ["n", 4, "w", 3], element=TensorProto.FLOAT), tensor_info("w", w)]
     node = helper.make_node("NhwcConv", ["x", "w"], ["y"], domain=MICROSOFT, auto_pad="SAME_UPPER")
     y = onnx_torch.prepare(model_of([node], infos, ["y"], domain=MICROSOFT)).run([x, w])[0]
-    expected = run_op("Conv", [np.moveaxis(x, -1, 1).copy(), w], auto_pad="SAME_UPPER")[0]
+    expected = run_op("Conv", [np.moveaxis(x, -1, 1).copy(), np.moveaxis(w, -1, 1).copy()], auto_pad="SAME_UPPER")[0]
     np.testing.assert_allclose(y, np.moveaxis(expected, 1, -1), rtol=1e-5, atol=1e-5)
 
 

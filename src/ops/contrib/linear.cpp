@@ -81,7 +81,9 @@ void register_contrib_linear_ops(Registry& r) {
   r.op(kMicrosoft, "FusedMatMulActivation").since(1, fused_matmul);
   r.op(kMicrosoft, "GemmFloat8").since(1, gemm_float8);
   r.op(kMicrosoft, "MaxpoolWithMask").since(1, max_pool_with_mask);
-  r.op(kMicrosoft, "NhwcConv").since(1, in_layout(channels_last(), fused_conv));
+  // Its filters have the channels last, too: so the optimizer writes them and the kernels take them, whatever the text
+  // says.
+  r.op(kMicrosoft, "NhwcConv").since(1, in_layout(channels_last(), fused_conv, {0, 1}));
   r.op(kMicrosoft, "NhwcFusedConv").since(1, in_layout(channels_last(), fused_conv, {0, 3}));
   r.op(kMicrosoft, "NhwcMaxPool").since(1, in_layout(channels_last(), max_pool));
   r.op(kMicrosoft, "TransposeMatMul").since(1, fused_matmul);

@@ -80,6 +80,7 @@ def conjugate_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 IMAGE, FILTERS, BIAS = eighths(2, 4, 6, 5), eighths(6, 4, 3, 3) + 0.125, eighths(6, scale=4.0)
 GROUPED = waves(6, 2, 3, 2)
 LAST, SUM_LAST = np.moveaxis(IMAGE, 1, -1).copy(), waves(2, 4, 3, 6, scale=3.0)
+FILTERS_LAST, GROUPED_LAST = np.moveaxis(FILTERS, 1, -1).copy(), np.moveaxis(GROUPED, 1, -1).copy()
 CONV_ACTIVATIONS: dict[str, dict[str, Any]] = {
     "Clip": {"activation_params": [-0.5, 1.5]},
     "HardSigmoid": {"activation_params": [0.25, 0.4]},
@@ -91,7 +92,7 @@ CONV_ACTIVATIONS: dict[str, dict[str, Any]] = {
 WINDOWS = {"strides": [2, 1], "pads": [1, 0, 0, 1], "dilations": [2, 1], "kernel_shape": [3, 2], "group": 2}
 
 
-def conv_last(activation=lambda y: y, strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), group=1, **_: Any):
+def convolved(activation=lambda y: y, strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), group=1, **_: Any):
     """Of what has the channels last, the sum with a fourth input, and an activation."""
 
     def function(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None, z: np.ndarray | float = 0) -> np.ndarray:
@@ -101,7 +102,17 @@ def conv_last(activation=lambda y: y, strides=(1, 1), pads=(0, 0, 0, 0), dilatio
         y = torch.nn.functional.conv2d(image, filters, bias, strides, 0, dilations, group)
         return activation(np.moveaxis(y.numpy(), 1, -1) + z)
 
-    return formula(function)
+    return function
+
+
+def conv_last(**options: Any):
+    return formula(convolved(**options))
+
+
+def nhwc_conv(**options: Any):
+    """Its filters have the channels last, too."""
+    function = convolved(**options)
+    return formula(lambda x, w, b=None: function(x, np.moveaxis(w, -1, 1).copy(), b))
 
 
 # --- Pools ---
@@ -234,23 +245,24 @@ LINEAR_ROWS = [
         microsoft("FusedConv", [IMAGE, FILTERS, BIAS], activation=activation, **attributes)
         for activation, attributes in CONV_ACTIVATIONS.items()
     ],
-    microsoft("NhwcConv", [LAST, FILTERS], meaning=conv_last()),
-    microsoft("NhwcConv", [LAST, GROUPED, BIAS], meaning=conv_last(**WINDOWS), **WINDOWS),
-    microsoft("NhwcConv", [LAST, FILTERS], auto_pad="SAME_UPPER", meaning=conv_last(pads=(1, 1, 1, 1))),
+    # the filters are laid out as its optimizer writes them, not as its text says
+    microsoft("NhwcConv", [LAST, FILTERS_LAST], meaning=nhwc_conv()),
+    microsoft("NhwcConv", [LAST, GROUPED_LAST, BIAS], meaning=nhwc_conv(**WINDOWS), **WINDOWS),
+    microsoft("NhwcConv", [LAST, FILTERS_LAST], auto_pad="SAME_UPPER", meaning=nhwc_conv(pads=(1, 1, 1, 1))),
     microsoft("NhwcFusedConv", [LAST, FILTERS], meaning=conv_last()),
     microsoft(
         "NhwcFusedConv",
         [LAST, GROUPED, BIAS],
         activation="Clip",
         activation_params=[-0.5, 1.5],
-        meaning=conv_last(lambda y: np.clip(y, -0.5, 1.5), **WINDOWS),
+        meaning=conv_last(activation=lambda y: np.clip(y, -0.5, 1.5), **WINDOWS),
         **WINDOWS,
     ),
     microsoft(
         "NhwcFusedConv",
         [LAST, FILTERS, BIAS, SUM_LAST],
         activation="Relu",
-        meaning=conv_last(relu),
+        meaning=conv_last(activation=relu),
     ),
     microsoft(
         "NhwcFusedConv",
