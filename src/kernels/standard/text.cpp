@@ -1,5 +1,6 @@
 // Operators on strings: concatenation, splitting, matching, normalising, and casts from and to numbers.
-// A string tensor is an int64 tensor of ids into the pool; see string_pool.h.
+#include "kernels/standard/text.h"
+
 #include <ATen/ATen.h>
 #include <re2/re2.h>
 #include <torch/library.h>
@@ -12,43 +13,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "base/parallel.h"
-#include "base/string_pool.h"
-
 namespace onnxtorch {
 namespace {
 
 using at::Tensor;
-using Pool = c10::intrusive_ptr<StringPool>;
-
-// ---- Elementwise frames -------------------------------------------------------------------------------------------
-
-Tensor on_host(const Tensor& x) { return x.cpu().contiguous(); }
-
-// The tensor of the ids of text_of(element), of the shape of `x`.
-template <typename T, typename TextOf>
-Tensor intern_each(StringPool& pool, const Tensor& x, TextOf text_of) {
-  const Tensor in = on_host(x);
-  Tensor out = at::empty(in.sizes(), at::kLong);
-  const T* from = in.const_data_ptr<T>();
-  std::transform(from, from + in.numel(), out.mutable_data_ptr<int64_t>(),
-                 [&](const T& element) { return pool.intern(text_of(element)); });
-  return out.to(x.device());
-}
-
-// The tensor of value_of(text) for each string of `ids`.
-template <typename T, typename ValueOf>
-Tensor map_texts(const StringPool& pool, const Tensor& ids, ValueOf value_of) {
-  const Tensor in = on_host(ids);
-  Tensor out = at::empty(in.sizes(), c10::CppTypeToScalarType<T>::value);
-  const int64_t* from = in.const_data_ptr<int64_t>();
-  T* to = out.mutable_data_ptr<T>();
-  constexpr int64_t kCost = 32;  // of a text
-  parallel_for(in.numel(), kCost, [&](int64_t begin, int64_t end) {
-    std::transform(from + begin, from + end, to + begin, [&](int64_t id) -> T { return value_of(pool.at(id)); });
-  });
-  return out.to(ids.device());
-}
 
 // ---- StringConcat -------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import onnx
 from onnx.defs import OpSchema
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "cmake"))
+import community_schemas
 import onnxruntime_schemas
 
 
@@ -42,8 +43,9 @@ def schemas() -> dict[tuple[str, str, int], OpSchema]:
 
 @functools.cache
 def contrib_schemas() -> dict[tuple[str, str, int], OpSchema]:
-    """Those that onnxruntime adds."""
-    return {(s.domain, s.name, s.since_version): s for s in onnxruntime_schemas.schemas()}
+    """Those that onnxruntime adds, and other projects."""
+    added = [*onnxruntime_schemas.schemas(), *community_schemas.SCHEMAS]
+    return {(s.domain, s.name, s.since_version): s for s in added}
 
 
 @functools.cache

@@ -1,0 +1,42 @@
+// Frames of the operators on strings. A string tensor is an int64 tensor of ids into the pool; see string_pool.h.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "base/parallel.h"
+#include "base/string_pool.h"
+
+namespace onnxtorch {
+
+using Pool = c10::intrusive_ptr<StringPool>;
+
+inline at::Tensor on_host(const at::Tensor& x) { return x.cpu().contiguous(); }
+
+// The tensor of the ids of text_of(element), of the shape of `x`.
+template <typename T, typename TextOf>
+at::Tensor intern_each(StringPool& pool, const at::Tensor& x, TextOf text_of) {
+  const at::Tensor in = on_host(x);
+  at::Tensor out = at::empty(in.sizes(), at::kLong);
+  const T* from = in.const_data_ptr<T>();
+  std::transform(from, from + in.numel(), out.mutable_data_ptr<int64_t>(),
+                 [&](const T& element) { return pool.intern(text_of(element)); });
+  return out.to(x.device());
+}
+
+// The tensor of value_of(text) for each string of `ids`.
+template <typename T, typename ValueOf>
+at::Tensor map_texts(const StringPool& pool, const at::Tensor& ids, ValueOf value_of) {
+  const at::Tensor in = on_host(ids);
+  at::Tensor out = at::empty(in.sizes(), c10::CppTypeToScalarType<T>::value);
+  const int64_t* from = in.const_data_ptr<int64_t>();
+  T* to = out.mutable_data_ptr<T>();
+  constexpr int64_t kCost = 32;  // of a text
+  parallel_for(in.numel(), kCost, [&](int64_t begin, int64_t end) {
+    std::transform(from + begin, from + end, to + begin, [&](int64_t id) -> T { return value_of(pool.at(id)); });
+  });
+  return out.to(ids.device());
+}
+
+}  // namespace onnxtorch
