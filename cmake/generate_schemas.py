@@ -1,4 +1,4 @@
-"""Write the schemas of the installed onnx, the experimental, onnxruntime's and other projects' as tables for src/import."""
+"""Write the schemas of the installed onnx, and of operators beyond the standard, as tables for src/import."""
 
 import sys
 from pathlib import Path

@@ -77,3 +77,9 @@ def test_hostile_text(op, inputs, attributes, says):
     domains = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.contrib", 1)]
     with pytest.raises(onnx_torch.Error, match=says):
         onnx_torch.prepare(helper.make_model(graph, opset_imports=domains)).run([np.array(x, object) for x in inputs])
+
+
+def test_ones_own_translation_goes_first():
+    onnx_torch.register_op("mmcv", "MMCVBorderAlign", "aten::neg")
+    x = np.float32([1, -2])
+    np.testing.assert_array_equal(onnx_torch.prepare(model_of("mmcv", "MMCVBorderAlign")).run([x])[0], -x)

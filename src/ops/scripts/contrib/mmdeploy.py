@@ -40,12 +40,13 @@ def largest_samples(
     return torch.amax(torch.reshape(samples, [samples.size(0), samples.size(1), height, ys, width, xs]), [3, 5])
 
 
-# How many samples lie in a bin where no number is given.
-def samples_of_bin(begin: float, end: float, scale: float, bins: int, aligned: bool) -> int:
-    length = (end - begin) * scale
+# How many samples lie in a bin of each region where no number is given, along the width and the height.
+def samples_of_bins(boxes: Tensor, scale: float, height: int, width: int, aligned: bool) -> Tensor:
+    sides = torch.slice(boxes, 1, 2) * scale - torch.slice(boxes, 1, 0, 2) * scale
     if not aligned:
-        length = max(length, 1.0)
-    return max(int(ceil(length / bins)), 0)
+        sides = torch.clamp_min(sides, 1)
+    bins = torch.tensor([width, height], dtype=boxes.dtype, device=boxes.device)
+    return torch.clamp_min(torch.ceil(sides / bins), 0).to(torch.int64)
 
 
 # Each region begins with the number of its image.
@@ -70,10 +71,9 @@ def mmcv_roi_align(
     if sampling_ratio > 0:
         return largest_samples(input, boxes, batches, how, height, width, sampling_ratio, sampling_ratio, scale)
     y = torch.zeros([rois.size(0), input.size(1), height, width], dtype=input.dtype, device=input.device)
+    samples = samples_of_bins(boxes, scale, height, width, aligned)
     for i in range(rois.size(0)):
-        x1, y1, x2, y2 = float(boxes[i][0]), float(boxes[i][1]), float(boxes[i][2]), float(boxes[i][3])
-        ys = samples_of_bin(y1, y2, scale, height, aligned)
-        xs = samples_of_bin(x1, x2, scale, width, aligned)
+        xs, ys = int(samples[i][0]), int(samples[i][1])
         if ys > 0 and xs > 0:
             box, batch = torch.slice(boxes, 0, i, i + 1), torch.slice(batches, 0, i, i + 1)
             y[i] = torch.squeeze(largest_samples(input, box, batch, how, height, width, ys, xs, scale), 0)

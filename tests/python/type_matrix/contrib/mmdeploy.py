@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..engines import run_any, run_reference
 from ..making import floats, row, waves
 from ..modern import formula, modern
 
@@ -157,8 +158,8 @@ def rows_of(domain: str):
     def unmasked(x, offset, w, bias=0, im2col_step=32, **rest):
         return deform_conv(x, offset, np.ones_like(offset[:, ::2]), w, 0, **rest)
 
-    def sampler(mode, padding, align, **attributes):
-        meaning = modern("GridSample", 22, mode=mode, padding_mode=padding, align_corners=align)
+    def sampler(mode, padding, align, run=run_any, **attributes):
+        meaning = modern("GridSample", 22, run=run, mode=mode, padding_mode=padding, align_corners=align)
         return row(f"{domain}.grid_sampler", [IMAGE, waves(2, 3, 4, 2, scale=1.25)], meaning=meaning, **attributes)
 
     def alone(boxes, scores, iou_threshold=0.5, score_threshold=-np.inf, max_output_boxes_per_class=0, offset=0, **_):
@@ -170,7 +171,7 @@ def rows_of(domain: str):
         meaning = trt_batched_nms(outputs, **given)
         return row(f"{domain}.TRTBatchedNMS", inputs, outputs=outputs, meaning=meaning, **given)
 
-    def normal(x, scale, b, epsilon=1e-5):
+    def normal(x, scale, b, epsilon=float(np.float32(1e-5))):
         centred = x - x.mean((2, 3), keepdims=True)
         deviation = np.sqrt((centred**2).mean((2, 3), keepdims=True) + epsilon)
         return scale[:, None, None] * centred / deviation + b[:, None, None]
@@ -198,6 +199,8 @@ def rows_of(domain: str):
             **{**LEVELS, "pool_mode": 0, "sampling_ratio": 2, "roi_scale_factor": 1.5, "finest_scale": 8, "aligned": 0},
         ),
         one("MMCVMultiLevelRoiAlign", [LARGE_ROIS, IMAGE, waves(2, 4, 4, 5)], multi_level, **LEVELS),
+        # double, which onnxruntime's kernel samples in float
+        sampler("linear", "zeros", 0, run=run_reference, only="double"),
         sampler("linear", "zeros", 0),
         sampler("nearest", "border", 0, interpolation_mode=1, padding_mode=1),
         sampler("cubic", "reflection", 1, interpolation_mode=2, padding_mode=2, align_corners=1),
