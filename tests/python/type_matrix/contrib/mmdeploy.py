@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..engines import run_any, run_reference
 from ..making import floats, row, waves
 from ..modern import formula, modern
 
@@ -31,6 +30,15 @@ def deform_conv(x, offset, mask, w, bias=0, stride=(1, 1), padding=(0, 0), dilat
         column = j * stride[1] - padding[1] + q * dilation[1] + offset[b, 2 * tap + 1, i, j]
         y[b, o, i, j] += w[o, c, p, q] * mask[b, tap, i, j] * at(x[b, channel : channel + 1], row_, column)[0]
     return y + np.reshape(bias, (1, -1, 1, 1))
+
+
+def sampled(x, grid):
+    """At the points of a grid from -1 to 1, between the borders."""
+    (batch, channels, *size), (_, height, width, _) = x.shape, grid.shape
+    y = np.zeros((batch, channels, height, width))
+    for b, i, j in np.ndindex(batch, height, width):
+        y[b, :, i, j] = at(x[b], *((grid[b, i, j, ::-1] + 1) * size - 1) / 2)
+    return y
 
 
 def border_at(image, y, x):
@@ -135,6 +143,8 @@ def plugin(**a):
     return meaning
 
 
+EPSILON = float(np.float32(1e-5))
+GRID = waves(2, 3, 4, 2, scale=1.25)
 IMAGE = waves(2, 4, 5, 6)
 KERNEL = waves(4, 4, 2, 2, scale=0.5)
 OFFSET, MASK = waves(2, 8, 4, 5, scale=1.5), waves(2, 4, 4, 5)
@@ -158,9 +168,9 @@ def rows_of(domain: str):
     def unmasked(x, offset, w, bias=0, im2col_step=32, **rest):
         return deform_conv(x, offset, np.ones_like(offset[:, ::2]), w, 0, **rest)
 
-    def sampler(mode, padding, align, run=run_any, **attributes):
-        meaning = modern("GridSample", 22, run=run, mode=mode, padding_mode=padding, align_corners=align)
-        return row(f"{domain}.grid_sampler", [IMAGE, waves(2, 3, 4, 2, scale=1.25)], meaning=meaning, **attributes)
+    def sampler(mode, padding, align, **attributes):
+        meaning = modern("GridSample", 22, mode=mode, padding_mode=padding, align_corners=align)
+        return row(f"{domain}.grid_sampler", [IMAGE, GRID], meaning=meaning, **attributes)
 
     def alone(boxes, scores, iou_threshold=0.5, score_threshold=-np.inf, max_output_boxes_per_class=0, offset=0, **_):
         most = max_output_boxes_per_class or 10**9
@@ -171,7 +181,7 @@ def rows_of(domain: str):
         meaning = trt_batched_nms(outputs, **given)
         return row(f"{domain}.TRTBatchedNMS", inputs, outputs=outputs, meaning=meaning, **given)
 
-    def normal(x, scale, b, epsilon=float(np.float32(1e-5))):
+    def normal(x, scale, b, epsilon=EPSILON):
         centred = x - x.mean((2, 3), keepdims=True)
         deviation = np.sqrt((centred**2).mean((2, 3), keepdims=True) + epsilon)
         return scale[:, None, None] * centred / deviation + b[:, None, None]
@@ -199,8 +209,8 @@ def rows_of(domain: str):
             **{**LEVELS, "pool_mode": 0, "sampling_ratio": 2, "roi_scale_factor": 1.5, "finest_scale": 8, "aligned": 0},
         ),
         one("MMCVMultiLevelRoiAlign", [LARGE_ROIS, IMAGE, waves(2, 4, 4, 5)], multi_level, **LEVELS),
-        # double, which onnxruntime's kernel samples in float
-        sampler("linear", "zeros", 0, run=run_reference, only="double"),
+        # double, of which onnxruntime and onnx take the grid in float
+        row(f"{domain}.grid_sampler", [IMAGE, GRID], only="double", meaning=formula(sampled)),
         sampler("linear", "zeros", 0),
         sampler("nearest", "border", 0, interpolation_mode=1, padding_mode=1),
         sampler("cubic", "reflection", 1, interpolation_mode=2, padding_mode=2, align_corners=1),
