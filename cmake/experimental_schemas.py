@@ -32,13 +32,15 @@ def _parameters(names):
 
 
 def _attribute(name, value):
-    """A default value, or the type of an attribute that has none."""
+    """A default value, or the type of an attribute that has none, alone or as (type, "required")."""
+    if isinstance(value, tuple):
+        return OpSchema.Attribute(name, value[0])
     if isinstance(value, OpSchema.AttrType):
         return OpSchema.Attribute(name, value, required=False)
     return OpSchema.Attribute(name, helper.make_attribute(name, value))
 
 
-def _schema(name, inputs, outputs, types, domain="", **attributes):
+def schema(name, inputs, outputs, types, domain="", **attributes):
     return OpSchema(
         name,
         domain,
@@ -65,8 +67,8 @@ def _aten(domain):
 
 # Where onnx's schema names no default, it is that of Caffe2's operator (drop_states), or what leaves the input alone.
 SCHEMAS = [
-    _schema("Affine", "X:T", "Y:T", {"T": FLOATS}, alpha=1.0, beta=0.0),
-    _schema(
+    schema("Affine", "X:T", "Y:T", {"T": FLOATS}, alpha=1.0, beta=0.0),
+    schema(
         "ConstantFill",
         "input:T1?",
         "output:T2",
@@ -77,16 +79,16 @@ SCHEMAS = [
         extra_shape=INT_LIST,
         input_as_shape=0,
     ),
-    _schema("Crop", "input:T", "output:T", {"T": FLOATS}, border=[0, 0, 0, 0], scale=INT_LIST),
-    _schema("DynamicSlice", "data:T starts:Tind ends:Tind axes:Tind?", "output:T", {"T": ANY, "Tind": INDICES}),
-    _schema(
+    schema("Crop", "input:T", "output:T", {"T": FLOATS}, border=[0, 0, 0, 0], scale=INT_LIST),
+    schema("DynamicSlice", "data:T starts:Tind ends:Tind axes:Tind?", "output:T", {"T": ANY, "Tind": INDICES}),
+    schema(
         "GRUUnit",
         "hidden_prev:T gates:T seq_lengths:L t:L",
         "hidden:T",
         {"T": FLOATS, "L": FLOATS + INDICES},
         drop_states=0,
     ),
-    _schema(
+    schema(
         "GivenTensorFill",
         "shape:T?",
         "X:T",
@@ -96,12 +98,12 @@ SCHEMAS = [
         extra_shape=INT_LIST,
         input_as_shape=0,
     ),
-    _schema("ImageScaler", "input:T", "output:T", {"T": FLOATS}, bias=FLOAT_LIST, scale=1.0),
-    _schema("MeanVarianceNormalization", "input:T", "output:T", {"T": FLOATS}, across_channels=0, normalize_variance=1),
-    _schema("ParametricSoftplus", "X:T", "Y:T", {"T": FLOATS}, alpha=1.0, beta=1.0),
-    _schema("Scale", "input:T", "output:T", {"T": FLOATS}, scale=1.0),
-    _schema("ScaledTanh", "input:T", "output:T", {"T": FLOATS}, alpha=1.0, beta=1.0),
-    _schema("ThresholdedRelu", "X:T", "Y:T", {"T": FLOATS}, alpha=1.0),
+    schema("ImageScaler", "input:T", "output:T", {"T": FLOATS}, bias=FLOAT_LIST, scale=1.0),
+    schema("MeanVarianceNormalization", "input:T", "output:T", {"T": FLOATS}, across_channels=0, normalize_variance=1),
+    schema("ParametricSoftplus", "X:T", "Y:T", {"T": FLOATS}, alpha=1.0, beta=1.0),
+    schema("Scale", "input:T", "output:T", {"T": FLOATS}, scale=1.0),
+    schema("ScaledTanh", "input:T", "output:T", {"T": FLOATS}, alpha=1.0, beta=1.0),
+    schema("ThresholdedRelu", "X:T", "Y:T", {"T": FLOATS}, alpha=1.0),
     *(_aten(domain) for domain in ("", "aten", "org.pytorch.aten")),
 ]
 

@@ -1,8 +1,9 @@
-"""Write the schemas of the installed onnx, the experimental ones and onnxruntime's as tables for src/import."""
+"""Write the schemas of the installed onnx, and of operators beyond the standard, as tables for src/import."""
 
 import sys
 from pathlib import Path
 
+import community_schemas
 import experimental_schemas
 import onnx
 import onnx.defs
@@ -98,15 +99,18 @@ def main(out):
     standard = schema_table("kSchemas", onnx.defs.get_all_schemas_with_history(), tables)
     experimental = schema_table("kExperimental", experimental_schemas.SCHEMAS, tables)
     onnxruntime = schema_table("kOnnxruntime", onnxruntime_schemas.schemas(), tables)
+    community = schema_table("kCommunity", community_schemas.SCHEMAS, tables)
     domains = [
         f"{{{literal(domain)}, {last}}}" for domain, (_, last) in sorted(onnx.defs.C.schema_version_map().items())
     ]
-    lines = [HEADER.format(version=onnx.__version__), *tables.lines, "", *standard, *experimental, *onnxruntime]
+    lines = [HEADER.format(version=onnx.__version__), *tables.lines, ""]
+    lines += [*standard, *experimental, *onnxruntime, *community]
     lines += ["constexpr DomainVersion kDomains[] = {", *(f"    {row}," for row in domains), "};", ""]
     lines += ["}  // namespace", ""]
     lines += ["std::span<const OperatorSchema> all_schemas() { return kSchemas; }"]
     lines += ["std::span<const OperatorSchema> experimental_schemas() { return kExperimental; }"]
     lines += ["std::span<const OperatorSchema> onnxruntime_schemas() { return kOnnxruntime; }"]
+    lines += ["std::span<const OperatorSchema> community_schemas() { return kCommunity; }"]
     lines += ["std::span<const DomainVersion> all_domains() { return kDomains; }", ""]
     lines += ["}  // namespace onnxtorch", ""]
     Path(out).write_text("\n".join(lines))

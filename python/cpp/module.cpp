@@ -30,6 +30,7 @@
 #include "text.h"
 #include "torch_values.h"
 #include "translate/aten_operators.h"
+#include "translate/refused.h"
 #include "translate/registry.h"
 #include "translate/translate.h"
 #include "translate/user_operators.h"
@@ -552,5 +553,9 @@ PYBIND11_MODULE(_C, m) {
       },
       "The names, after aten::, of the operators that ATen nodes may call.");
   m.def("experimental_operators", &experimental, "(domain, operator) of those that the standard has no version 1 of.");
+  m.def(
+      "why_refused",
+      [](const std::string& domain, const std::string& op) { return std::string(why_refused(domain, op)); },
+      "Why an operator that is known is not translated; empty where nothing is known of it.");
   make_ready();
 }

@@ -29,7 +29,7 @@ const OperatorSchema* find_in(std::span<const OperatorSchema> schemas, std::stri
 }  // namespace
 
 const OperatorSchema* find_schema(std::string_view domain, std::string_view op, int64_t opset_version) {
-  for (const auto& schemas : {all_schemas(), experimental_schemas(), onnxruntime_schemas()}) {
+  for (const auto& schemas : {all_schemas(), experimental_schemas(), onnxruntime_schemas(), community_schemas()}) {
     if (const OperatorSchema* found = find_in(schemas, domain, op, opset_version)) return found;
   }
   return nullptr;

@@ -59,8 +59,11 @@ std::span<const OperatorSchema> experimental_schemas();
 // Ordered likewise.
 std::span<const OperatorSchema> onnxruntime_schemas();
 
-// The version in force at `opset_version`, else the experimental operator of that name, else onnxruntime's; or null where
-// the operator does not exist yet, or not at all.
+// Operators that other projects' exporters write: cmake/community_schemas.py. Ordered likewise.
+std::span<const OperatorSchema> community_schemas();
+
+// The version in force at `opset_version`, else the experimental operator of that name, else onnxruntime's, else another
+// project's; or null where the operator does not exist yet, or not at all.
 const OperatorSchema* find_schema(std::string_view domain, std::string_view op, int64_t opset_version);
 
 // The newest opset version of a domain of the standard; 0 for other domains.

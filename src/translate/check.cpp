@@ -8,6 +8,7 @@
 
 #include "import/model_reader.h"
 #include "import/schema.h"
+#include "translate/refused.h"
 #include "translate/registry.h"
 #include "translate/user_operators.h"
 
@@ -69,12 +70,14 @@ class Checker {
     if (label.version > newest && newest > 0) {
       refuse(label, "opset " + std::to_string(label.version) + " is newer than the newest known one, " +
                         std::to_string(newest));
+    } else if (schema && is_translated(*schema)) {
+      check_against(*schema, node, label);
+    } else if (const std::string_view why = why_refused(label.domain, node.op_type()); !why.empty()) {
+      refuse(label, std::string(why));
     } else if (!schema) {
       refuse(label, "no such operator");
-    } else if (!is_translated(*schema)) {
-      refuse(label, "version " + std::to_string(schema->since_version) + " is not supported");
     } else {
-      check_against(*schema, node, label);
+      refuse(label, "version " + std::to_string(schema->since_version) + " is not supported");
     }
   }
 

@@ -57,7 +57,7 @@ TEST(Registry, KeepsDomainsApart) {
 
 TEST(TheTable, NamesOnlyWhatTheSchemasHave) {
   std::map<std::pair<std::string, std::string>, std::set<int>> versions;
-  for (const auto schemas : {all_schemas(), experimental_schemas()}) {
+  for (const auto schemas : {all_schemas(), experimental_schemas(), onnxruntime_schemas(), community_schemas()}) {
     for (const OperatorSchema& schema : schemas) {
       versions[{std::string(schema.domain), std::string(schema.name)}].insert(schema.since_version);
     }

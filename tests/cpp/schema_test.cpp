@@ -14,7 +14,7 @@ TEST(Schema, IsOrderedWithoutDuplicates) {
   const auto not_before = [](const OperatorSchema& a, const OperatorSchema& b) {
     return std::tie(a.domain, a.name, a.since_version) >= std::tie(b.domain, b.name, b.since_version);
   };
-  for (const auto schemas : {all_schemas(), experimental_schemas()}) {
+  for (const auto schemas : {all_schemas(), experimental_schemas(), onnxruntime_schemas(), community_schemas()}) {
     EXPECT_EQ(std::ranges::adjacent_find(schemas, not_before), schemas.end());
   }
 }

@@ -14,7 +14,6 @@ from pretended_cuda import PretendedCuda
 from type_matrix import page, results
 from type_matrix.cells import Cell, all_cells, contrib_cells, contrib_schemas, schemas, translated_contrib_schemas
 from type_matrix.compare import assert_equal, epsilon
-from type_matrix.contrib.refused import REFUSED
 from type_matrix.engines import Declined
 from type_matrix.oracles import ask
 from type_matrix.rules import left_out
@@ -51,10 +50,6 @@ def test_cells_may_be_recorded_one_by_one(recorded, monkeypatch, tmp_path):
     monkeypatch.setattr(results, "PATH", tmp_path / "results.json")
     results.save({"CPU": some})
     assert results.load() == {"CPU": some}
-
-
-def test_what_is_refused_for_good_is_onnxruntimes_and_not_translated():
-    assert set(REFUSED) <= {key[:2] for key in contrib_schemas()} - {key[:2] for key in translated_contrib_schemas()}
 
 
 SAMPLE = collections.defaultdict(list)

@@ -1,5 +1,4 @@
 // Operators on strings: concatenation, splitting, matching, normalising, and casts from and to numbers.
-// A string tensor is an int64 tensor of ids into the pool; see string_pool.h.
 #include <ATen/ATen.h>
 #include <re2/re2.h>
 #include <torch/library.h>
@@ -19,21 +18,6 @@ namespace onnxtorch {
 namespace {
 
 using at::Tensor;
-using Pool = c10::intrusive_ptr<StringPool>;
-
-// ---- Elementwise frames -------------------------------------------------------------------------------------------
-
-// The tensor of the ids of text_of(element), of the shape of `x`.
-template <typename T, typename TextOf>
-Tensor intern_each(StringPool& pool, const Tensor& x, TextOf text_of) {
-  const Tensor in = on_host(x);
-  Tensor out = at::empty(in.sizes(), at::kLong);
-  const T* from = in.const_data_ptr<T>();
-  std::transform(from, from + in.numel(), out.mutable_data_ptr<int64_t>(),
-                 [&](const T& element) { return pool.intern(text_of(element)); });
-  return out.to(x.device());
-}
-
 // ---- StringConcat -------------------------------------------------------------------------------------------------
 
 Tensor string_concat(const Pool& pool, const Tensor& x, const Tensor& y) {

@@ -1,4 +1,4 @@
-// What the kernels on strings share.
+// What the kernels on strings share. A string tensor is an int64 tensor of ids into the pool; see string_pool.h.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,7 +13,20 @@
 
 namespace onnxtorch {
 
+using Pool = c10::intrusive_ptr<StringPool>;
+
 inline at::Tensor on_host(const at::Tensor& x) { return x.cpu().contiguous(); }
+
+// The tensor of the ids of text_of(element), of the shape of `x`.
+template <typename T, typename TextOf>
+at::Tensor intern_each(StringPool& pool, const at::Tensor& x, TextOf text_of) {
+  const at::Tensor in = on_host(x);
+  at::Tensor out = at::empty(in.sizes(), at::kLong);
+  const T* from = in.const_data_ptr<T>();
+  std::transform(from, from + in.numel(), out.mutable_data_ptr<int64_t>(),
+                 [&](const T& element) { return pool.intern(text_of(element)); });
+  return out.to(x.device());
+}
 
 // The tensor of value_of(text) for each string of `ids`.
 template <typename T, typename ValueOf>

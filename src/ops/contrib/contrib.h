@@ -1,5 +1,5 @@
-// The operators that onnxruntime adds to the standard, one register function a family. A new family is declared here
-// and called in contrib.cpp.
+// The operators that onnxruntime and other projects add to the standard, one register function a family. A new family is
+// declared here and called in contrib.cpp.
 #pragma once
 
 namespace onnxtorch {
@@ -13,9 +13,12 @@ void register_contrib_attention_ops(Registry& r);
 void register_contrib_block_quantization_ops(Registry& r);
 void register_contrib_cached_attention_ops(Registry& r);
 void register_contrib_experts_ops(Registry& r);
+void register_contrib_extensions_ops(Registry& r);
 void register_contrib_layouts_ops(Registry& r);
 void register_contrib_linear_ops(Registry& r);
+void register_contrib_mmdeploy_ops(Registry& r);
 void register_contrib_normalization_ops(Registry& r);
+void register_contrib_qonnx_ops(Registry& r);
 void register_contrib_quantization_ops(Registry& r);
 void register_contrib_search_ops(Registry& r);
 void register_contrib_state_space_ops(Registry& r);

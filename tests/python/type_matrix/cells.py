@@ -13,6 +13,7 @@ from onnx.defs import OpSchema
 from onnx_torch import _C
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "cmake"))
+import community_schemas
 import onnxruntime_schemas
 
 Key = tuple[str, str, int]  # domain, name and version of an operator
@@ -46,8 +47,9 @@ def schemas() -> dict[Key, OpSchema]:
 
 @functools.cache
 def contrib_schemas() -> dict[Key, OpSchema]:
-    """Those that onnxruntime adds."""
-    return {(s.domain, s.name, s.since_version): s for s in onnxruntime_schemas.schemas()}
+    """Those that onnxruntime adds, and other projects."""
+    added = [*onnxruntime_schemas.schemas(), *community_schemas.SCHEMAS]
+    return {(s.domain, s.name, s.since_version): s for s in added}
 
 
 @functools.cache

@@ -22,7 +22,6 @@ from .cells import (
     schemas,
     translated_contrib_schemas,
 )
-from .contrib.refused import REFUSED
 from .results import COMPARED, Outcomes, load, summary
 from .rules import LEFT_OUT
 from .values import element
@@ -143,7 +142,7 @@ def _contrib(recorded: dict[str, Outcomes]) -> list[str]:
     by_reason = defaultdict(list)
     for key in every:
         if key not in ready:
-            by_reason[REFUSED.get(key[:2], "not translated yet")].append(_versioned(key))
+            by_reason[_C.why_refused(*key[:2]) or "not translated yet"].append(_versioned(key))
     lines += ["", "Not translated:", ""]
     lines += [f"- {reason}: {', '.join(names)}" for reason, names in by_reason.items()]
     lines += [

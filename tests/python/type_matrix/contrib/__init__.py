@@ -1,29 +1,39 @@
-"""Templates of the operators that onnxruntime adds, a file for each family of src/ops/contrib."""
+"""Templates of the operators that onnxruntime and other projects add, a file for each family of src/ops/contrib."""
 
 from .activation import ACTIVATION_ROWS
 from .attention import ATTENTION_ROWS
 from .block_quantization import BLOCK_QUANTIZATION_ROWS
 from .cached_attention import CACHED_ATTENTION_ROWS
 from .experts import EXPERTS_ROWS
+from .extensions import EXTENSIONS_ROWS
 from .layouts import LAYOUTS_ROWS
 from .linear import LINEAR_ROWS
+from .mmdeploy import MMDEPLOY_ROWS
 from .normalization import NORMALIZATION_ROWS
+from .qonnx import QONNX_ROWS
 from .quantization import QUANTIZATION_ROWS
 from .search import SEARCH_ROWS
 from .state_space import STATE_SPACE_ROWS
 from .tensor import TENSOR_ROWS
 from .text import TEXT_ROWS
 
-CONTRIB_DOMAINS = {"com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"}
+CONTRIB_DOMAINS = {
+    *("com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"),
+    *("ai.onnx.contrib", "finn.custom_op.general", "mmcv", "mmdeploy", "onnx.brevitas", "qonnx.custom_op.general"),
+    *("TRT", "trt"),
+}
 CONTRIB_ROWS = [
     *ACTIVATION_ROWS,
     *ATTENTION_ROWS,
     *BLOCK_QUANTIZATION_ROWS,
     *CACHED_ATTENTION_ROWS,
     *EXPERTS_ROWS,
+    *EXTENSIONS_ROWS,
     *LAYOUTS_ROWS,
     *LINEAR_ROWS,
+    *MMDEPLOY_ROWS,
     *NORMALIZATION_ROWS,
+    *QONNX_ROWS,
     *QUANTIZATION_ROWS,
     *SEARCH_ROWS,
     *STATE_SPACE_ROWS,

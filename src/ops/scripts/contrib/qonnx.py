@@ -1,0 +1,71 @@
+# BipolarQuant, Quant, Trunc. The width of the integers is a tensor, and need not be whole.
+
+
+def rounded_as_named(x: Tensor, rounding_mode: str) -> Tensor:
+    mode = rounding_mode.upper()
+    if mode == "ROUND" or mode == "HALF_EVEN":
+        return torch.round(x)
+    if mode == "FLOOR":
+        return torch.floor(x)
+    if mode == "CEIL":
+        return torch.ceil(x)
+    if mode == "DOWN":
+        return torch.trunc(x)
+    size = torch.abs(x)
+    if mode == "UP":
+        size = torch.ceil(size)
+    elif mode == "HALF_UP":
+        size = torch.floor(size + 0.5)
+    else:
+        assert mode == "HALF_DOWN", "there is no rounding_mode {}".format(rounding_mode)
+        size = torch.ceil(size - 0.5)
+    return torch.copysign(size, x)
+
+
+# Numbers within what integers of a width can be. A narrow range has one number less.
+def within_bits(x: Tensor, bitwidth: Tensor, signed: bool, narrow: bool) -> Tensor:
+    count = torch.exp2(bitwidth - 1 if signed else bitwidth)
+    lowest = -count + int(narrow) if signed else torch.zeros_like(count)
+    highest = count - (2 if narrow and not signed else 1)
+    return torch.minimum(torch.maximum(x, lowest), highest)
+
+
+def sign_of_two(x: Tensor) -> Tensor:
+    return torch.where(x >= 0, torch.ones_like(x), -torch.ones_like(x))
+
+
+def bipolar_quant(X: Tensor, scale: Tensor) -> Tensor:
+    return sign_of_two(X) * scale
+
+
+# Signed numbers of one bit are -1 and 1.
+def quant(
+    X: Tensor, scale: Tensor, zeropt: Tensor, bitwidth: Tensor, signed: bool, narrow: bool, rounding_mode: str
+) -> Tensor:
+    steps = X / scale + zeropt
+    levels = rounded_as_named(within_bits(steps, bitwidth, signed, narrow), rounding_mode)
+    if signed:
+        levels = torch.where(bitwidth == 1, sign_of_two(steps), levels)
+    return (levels - zeropt) * scale
+
+
+# Integers without their last bits. First their number was given by the widths before and after, and the scale stayed;
+# with six inputs it is given by the scales, of which the ratio is made a power of two.
+def trunc_quant(
+    X: Tensor,
+    scale: Tensor,
+    zeropt: Tensor,
+    in_bitwidth: Tensor,
+    out_scale_or_bitwidth: Tensor,
+    out_bitwidth: Optional[Tensor],
+    signed: bool,
+    narrow: bool,
+    rounding_mode: str,
+) -> Tensor:
+    steps = torch.round(X / scale + zeropt)
+    if out_bitwidth is None:
+        levels = rounded_as_named(steps / torch.exp2(in_bitwidth - out_scale_or_bitwidth), rounding_mode)
+        return (levels - zeropt) * scale
+    ratio = torch.exp2(torch.round(torch.log2(out_scale_or_bitwidth / scale)))
+    levels = rounded_as_named(within_bits(steps / ratio, out_bitwidth, signed, narrow), rounding_mode)
+    return (levels - zeropt / ratio) * out_scale_or_bitwidth

@@ -1,0 +1,134 @@
+"""Templates of src/ops/contrib/extensions.cpp: what onnxruntime-extensions 0.15 gives."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from PIL import Image
+
+from ..making import floats, ints, row
+
+
+def texts(*values) -> np.ndarray:
+    return np.array(values, object)
+
+
+def given(*expected):
+    return lambda case: [np.asarray(x) for x in expected]
+
+
+def extension(op: str, inputs: list, *expected, **attributes):
+    return row(f"ai.onnx.contrib.{op}", inputs, outputs=len(expected), meaning=given(*expected), **attributes)
+
+
+NONE = np.zeros([0], object)
+PIXELS = np.arange(4 * 5 * 3, dtype=np.uint8).reshape(4, 5, 3)
+
+
+def png(pixels: np.ndarray) -> np.ndarray:
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "png")
+    return np.frombuffer(stream.getvalue(), np.uint8)
+
+
+WORDS = texts(["a", "b", "c"], ["aa", "bb", ""])
+DEFINITIONS = texts(["def one():"], ["def d(): def e():"])
+DEFINITION = texts(r"def\s+([a-z]+)\s*\(\s*\):")
+VECTORS = "a\t0 0 1 2\nb\t0 1 2 3\nd\t0 1 3 4"
+
+EXTENSIONS_ROWS = [
+    extension("StringConcat", [texts("a", "b"), texts("c", "")], texts("ac", "b")),
+    extension("StringEqual", [texts("a", "b"), texts("a", "c")], [True, False]),
+    extension("StringEqual", [WORDS, texts("a")], [[True, False, False], [False, False, False]]),
+    extension("StringJoin", [WORDS, texts(";"), ints(1)], texts("a;b;c", "aa;bb;")),
+    extension("StringJoin", [WORDS, texts(";"), ints(0)], texts("a;aa", "b;bb", "c;")),
+    extension("StringJoin", [texts("a", "b"), texts(", "), ints(0)], texts("a, b")),
+    extension("StringJoin", [NONE, texts(";"), ints(0)], texts("")),
+    extension("StringLength", [texts("abc", "hé日😀", "")], ints(3, 4, 0)),
+    extension("StringLower", [texts("ABC ÉÀ ß İ Σ")], texts("abc ÉÀ ß İ Σ")),
+    extension("StringUpper", [texts("abc éà ß ı")], texts("ABC éà ß ı")),
+    extension("StringStrip", [texts("  a b\t\n", "\u3000x", "", "   ")], texts("a b", "\u3000x", "", "   ")),
+    extension("StringMapping", [texts("a", "b", "zz")], texts("x", "y y", "zz"), map="a\tq\na\tx\n\nb\ty y\n"),
+    extension(
+        "StringRegexReplace",
+        [DEFINITIONS, DEFINITION, texts(r"py_\1(void) {")],
+        texts(["py_one(void) {"], ["py_d(void) { py_e(void) {"]),
+    ),
+    extension(
+        "StringRegexReplace",
+        [DEFINITIONS, DEFINITION, texts(r"py_\1(void) {")],
+        texts(["py_one(void) {"], ["py_d(void) { def e():"]),
+        global_replace=0,
+    ),
+    extension(
+        "StringRegexSplitWithOffsets",
+        [texts("hello there", "a  b", "", " x "), texts(r"(\s)"), NONE],
+        texts("hello", "there", "a", "b", "x"),
+        ints(0, 6, 0, 3, 1),
+        ints(5, 11, 1, 4, 2),
+        ints(0, 2, 4, 4, 5),
+    ),
+    extension(
+        "StringRegexSplitWithOffsets",
+        [texts("héllo, thére!x", "a , b"), texts(r"(\s|[,!])"), texts("[,!]")],
+        texts("héllo", ",", "thére", "!", "x", "a", ",", "b"),
+        ints(0, 6, 8, 14, 15, 0, 2, 4),
+        ints(6, 7, 14, 15, 16, 1, 3, 5),
+        ints(0, 5, 8),
+    ),
+    extension(
+        "StringRegexSplitWithOffsets",
+        [texts("a b", "c"), texts(r"\s"), texts("")],
+        texts("a b", "c"),
+        ints(0, 0),
+        ints(3, 1),
+        ints(0, 1, 2),
+    ),
+    extension(
+        "StringSplit",
+        [texts("a,,b", "aa;b,c", "", "q"), texts(",;"), np.array([True])],
+        ints([0, 0], [0, 1], [1, 0], [1, 1], [1, 2], [3, 0]),
+        texts("a", "b", "aa", "b", "c", "q"),
+        ints(4, 3),
+    ),
+    extension(
+        "StringSplit",
+        [texts("a,,b", ""), texts(","), np.array([False])],
+        ints([0, 0], [0, 1], [0, 2]),
+        texts("a", "", "b"),
+        ints(2, 3),
+    ),
+    extension(
+        "StringSplit",
+        [NONE, texts(","), np.array([False])],
+        np.zeros([0, 2], np.int64),
+        NONE,
+        ints(0, 0),
+    ),
+    extension(
+        "StringToVector",
+        [texts("a", "d", "e")],
+        ints([0, 0, 1, 2], [0, 1, 3, 4], [0, 0, 0, 1]),
+        map=VECTORS,
+        unk="0 0 0 1",
+    ),
+    extension(
+        "VectorToString",
+        [ints([0, 0, 1, 2], [0, 1, 3, 4], [0, 0, 0, 0])],
+        texts("a", "d", "u"),
+        map=VECTORS,
+        unk="u",
+    ),
+    extension("VectorToString", [ints(1, 2, 7)], texts("a", "b", "u"), map="a\t1\nb\t2", unk="u"),
+    extension("MaskedFill", [texts("a", "b", "c"), np.array([True, False, True])], texts("a", "c")),
+    extension("Inverse", [floats([1, 2], [3, 5])], floats([-5, 2], [3, -1])),
+    extension("NegPos", [floats(1, -2, 0, np.nan)], floats(0, -2, 0, np.nan), floats(1, 0, 0, 0)),
+    extension("SegmentExtraction", [ints(0, 1, 1, 0, 2, 2, 2, 3)], ints([1, 3], [4, 7], [7, 8]), ints(1, 2, 3)),
+    extension("SegmentExtraction", [ints([2, 2])], ints([0, 2]), ints(2)),
+    extension("SegmentExtraction", [ints(0, 0)], np.zeros([0, 2], np.int64), np.zeros([0], np.int64)),
+    extension("SegmentSum", [floats([1, 2], [3, 4], [5, 6]), ints(0, 0, 1)], floats([4, 6], [5, 6])),
+    extension("ImageDecoder", [png(PIXELS)], PIXELS[..., ::-1]),
+    extension("DecodeImage", [png(PIXELS)], PIXELS[..., ::-1]),
+    extension("DecodeImage", [png(PIXELS)], PIXELS, color_space="rgb"),
+]
