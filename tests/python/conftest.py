@@ -18,7 +18,7 @@ SUITES = {
     "test_past_mistake": "mistakes of past releases, proven",
 }
 # What goes other ways on other CPUs: it is run under each level of instructions (./dev test --isa each).
-DEPEND_ON_THE_CPU = """backend chains cuda_chains models ops_attention ops_cast ops_conv ops_linear
+DEPEND_ON_THE_CPU = """backend chains cuda_chains models matmul_nbits ops_attention ops_cast ops_conv ops_linear
 ops_normalization ops_pooling ops_quantization ops_recurrent ops_reduction passes plans precision quantized saving
 widening""".split()
 _outcomes: dict[str, Counter] = {title: Counter() for title in SUITES.values()}
