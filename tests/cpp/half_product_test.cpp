@@ -36,12 +36,13 @@ TEST(HalfProduct, EachFiniteNumberIsWidenedExactly) {
         }
       }
     };
-    kernels.multiply(x.data(), rows, kIn, group.data(), nullptr, y.data(), kColumnsOfGroup, kColumnsOfGroup, room.data());
+    kernels.multiply(x.data(), rows, kIn, group.data(), nullptr, y.data(), kColumnsOfGroup, kColumnsOfGroup,
+                     room.data());
     expect_all();
     std::fill(y.begin(), y.end(), 0.0F);
     for (int64_t row = 0; row < rows; ++row) {
-      kernels.multiply(x.data() + row * kIn, 1, kIn, group.data(), nullptr, y.data() + row * kColumnsOfGroup, kColumnsOfGroup,
-                       kColumnsOfGroup, nullptr);
+      kernels.multiply(x.data() + row * kIn, 1, kIn, group.data(), nullptr, y.data() + row * kColumnsOfGroup,
+                       kColumnsOfGroup, kColumnsOfGroup, nullptr);
     }
     expect_all();
   }

@@ -32,9 +32,9 @@ struct All {
   static bool are_for_any_cpu() { return ((&for_this_cpu<Kernels>() == &Kernels::DEFAULT) && ...); }
 };
 using AllKernels =
-    All<ArgmaxKernels, AttentionKernels, BitsProductKernels, chain::Kernels, ChannelMeansKernels, GroupNormKernels, HalfProductKernels,
-        IntegerKernels, LargestKernels, LayerNormKernels, PoolKernels, QuantizeKernels, RecurrentKernels, RotaryKernels,
-        RoundingKernels, RowProductKernels, SoftmaxKernels, SumKernels>;
+    All<ArgmaxKernels, AttentionKernels, BitsProductKernels, chain::Kernels, ChannelMeansKernels, GroupNormKernels,
+        HalfProductKernels, IntegerKernels, LargestKernels, LayerNormKernels, PoolKernels, QuantizeKernels,
+        RecurrentKernels, RotaryKernels, RoundingKernels, RowProductKernels, SoftmaxKernels, SumKernels>;
 
 // ATen reads the variable once, so each choice is made in a process of its own.
 TEST(SimdDeathTest, TheCapabilityPicksTheKernels) {

@@ -3,10 +3,13 @@
 import re
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
 import onnx_torch
 from models import on_each_cpu, op_model, run_on_cpu
+from test_models import in_a_process
 from test_wrong_models import constant_model
 
 MICROSOFT = dict(domain="com.microsoft", opset=1)
@@ -135,8 +138,40 @@ def test_the_pass_is_optional():
     weight.check(rep.run([x])[0], x)
 
 
+def test_it_takes_about_the_memory_of_the_packed_weight(tmp_path):
+    weight = Weight(4096, 8192, 32, 4)
+    path = tmp_path / "net.onnx"
+    onnx.save(weight.model(rows_of(1, 4096)), path)
+    script = """
+        x = np.ones((1, 4096), np.float32)
+        onnx_torch.prepare(onnx.parser.parse_model(
+            '<ir_version: 10, opset_import: ["": 23]> net (float[1, 2] x) => (float[1, 2] y) { y = Relu(x) }'
+        )).run([x[:, :2]])
+        before = resident()
+        rep = onnx_torch.prepare(sys.argv[1])
+        for _ in range(4): rep.run([x])
+        print(resident() - before, peak() - before)
+        """
+    held, peak = in_a_process(script, path)
+    assert held < 1.5 * 20 and peak < 128  # MiB: 16 of numbers and 4 of scales, of 128 in float32
+
+
+def test_a_saved_model_has_its_weight_laid_out(tmp_path):
+    weight = Weight(96, 40, 32, 4, "packed")
+    x = rows_of(2, 96)
+    rep = onnx_torch.prepare(weight.model(x))
+    rep.save(tmp_path / "model.bin")
+    (layouts,) = rep._prepared.laid_weights
+    assert [layout for layout, _ in layouts] == ["weight:panels of bits"]
+    weight.check(onnx_torch.load(tmp_path / "model.bin").run([x])[0], x)
+
+
 def test_an_input_of_another_size_is_refused():
     weight = Weight(96, 40, 32, 4, "packed")
-    rep = onnx_torch.prepare(weight.model(rows_of(2, 96)))
-    with pytest.raises(onnx_torch.Error):
+    model = op_model("MatMulNBits", weight.inputs(rows_of(2, 96)), **MICROSOFT, **weight.attributes)
+    for name, value in zip(("x1", "x2", "x3"), weight.inputs(rows_of(2, 96))[1:4], strict=True):
+        model.graph.initializer.append(numpy_helper.from_array(value, name))
+    rep = onnx_torch.prepare(model)
+    assert "onnx_torch::packed" in names_of(rep)
+    with pytest.raises(onnx_torch.Error, match=r"sizes \[2, 95\] cannot be multiplied"):
         rep.run([rows_of(2, 95)])

@@ -1,7 +1,6 @@
 #include "kernels/simd/bits_product.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "kernels/simd/tiles.h"
@@ -11,11 +10,14 @@ namespace {
 
 using namespace CPU_CAPABILITY;
 
-// So many rows are multiplied by the weight as it is read, and so many panels side by side.
+// So many rows at most are multiplied by the weight as it is read, by so many panels side by side; of one row these are
+// more.
 #if defined(CPU_CAPABILITY_AVX512)
-constexpr int64_t kFew = 4, kPanelsOfFew = 2;
+constexpr int64_t kFew = 4, kPanelsOfFew = 2, kPanelsOfOne = 4;
+#elif defined(CPU_CAPABILITY_AVX2)
+constexpr int64_t kFew = 4, kPanelsOfFew = 1, kPanelsOfOne = 2;
 #else
-constexpr int64_t kFew = 4, kPanelsOfFew = 1;
+constexpr int64_t kFew = 2, kPanelsOfFew = 1, kPanelsOfOne = 1;
 #endif
 
 using Words = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t)), aligned(alignof(int32_t)), may_alias));
@@ -34,7 +36,7 @@ ONNX_TORCH_INLINE Floats number(Words words, int shift) {
   return __builtin_convertvector(words << (32 - bits - shift) >> (32 - bits), Floats);
 }
 
-// Calls visit(k, words, count) for each word of a block's column, of which `count` numbers are taken.
+// Calls visit(k, count) for each word of a block's column: it begins with the k-th number, and `count` are taken of it.
 template <int bits, typename Visit>
 ONNX_TORCH_INLINE void for_words(int64_t begin, int64_t end, const Visit& visit) {
   constexpr int64_t kPer = 32 / bits;
@@ -58,7 +60,8 @@ ONNX_TORCH_INLINE void multiply_few(const float* x, const BitsGroup& g, int64_t 
     for_words<bits>(begin, std::min(begin + g.block_size, g.in),
                     [&](int64_t k, int64_t count) __attribute__((always_inline)) {
                       Words words[kCount];
-                      for (int64_t v = 0; v < kCount; ++v) words[v] = load_words(g.numbers + place(g.words, k / kPer, v));
+                      for (int64_t v = 0; v < kCount; ++v)
+                        words[v] = load_words(g.numbers + place(g.words, k / kPer, v));
 #pragma GCC unroll 16
                       for (int64_t i = 0; i < kPer; ++i) {
                         if (i >= count) break;
@@ -103,8 +106,7 @@ ONNX_TORCH_INLINE void dequantize(const BitsGroup& g, int64_t panel, int64_t beg
     }
     for_words<bits>(k, stop, [&](int64_t from, int64_t count) __attribute__((always_inline)) {
       for (int64_t v = 0; v < kVectors; ++v) {
-        const Words words =
-            load_words(g.numbers + (panel * g.words + from / kPer) * kColumnsOfPanel + v * kLanes);
+        const Words words = load_words(g.numbers + (panel * g.words + from / kPer) * kColumnsOfPanel + v * kLanes);
         float* const rows = to + (from - begin) * kColumnsOfPanel + v * kLanes;
 #pragma GCC unroll 16
         for (int64_t i = 0; i < kPer; ++i) {
@@ -128,11 +130,11 @@ struct Operands {
 
 template <int bits, bool has_zero_points, int64_t rows>
 ONNX_TORCH_INLINE void multiply_panels(const Operands& o, const BitsGroup& g) {
-  constexpr int64_t kSide = rows == 1 ? kPanelsOfRow : kPanelsOfFew;
+  constexpr int64_t kSide = rows == 1 ? kPanelsOfOne : kPanelsOfFew;
   for (int64_t column = 0; column < o.columns; column += kSide * kColumnsOfPanel) {
-    multiply_few<bits, has_zero_points, rows, kSide>(
-        o.x, g, column / kColumnsOfPanel, o.bias ? o.bias + column : nullptr, o.y + column, o.y_apart,
-        std::min(kSide * kColumnsOfPanel, o.columns - column));
+    multiply_few<bits, has_zero_points, rows, kSide>(o.x, g, column / kColumnsOfPanel,
+                                                     o.bias ? o.bias + column : nullptr, o.y + column, o.y_apart,
+                                                     std::min(kSide * kColumnsOfPanel, o.columns - column));
   }
 }
 
@@ -168,8 +170,7 @@ void multiply(const float* x, int64_t rows, const BitsGroup& group, const float*
   }
 }
 
-constexpr BitsProductKernels kKernels{
-    .rows_at_once = kFew, .room = kDepth * kColumnsOfGroup, .multiply = multiply};
+constexpr BitsProductKernels kKernels{.rows_at_once = kFew, .room = kDepth * kColumnsOfGroup, .multiply = multiply};
 
 }  // namespace
 

@@ -7,8 +7,8 @@
 
 namespace onnxtorch {
 
-// A group of the weight. A column is words of 32 bits, the first number in the lowest bits, of numbers whose highest bit
-// is flipped: as a signed one, each is less what stands for zero where there are no zero points. Blocks of so many
+// A group of the weight. A column is words of 32 bits, the first number in the lowest bits, of numbers whose highest
+// bit is flipped: as a signed one, each is less what stands for zero where there are no zero points. Blocks of so many
 // numbers of a column have a scale.
 struct BitsGroup {
   int64_t bits, block_size;

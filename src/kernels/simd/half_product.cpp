@@ -30,7 +30,8 @@ void multiply(const float* x, int64_t rows, int64_t in, const uint16_t* group, c
   }
   for (int64_t first = 0; first < in; first += kDepth) {
     const int64_t depth = std::min(kDepth, in - first), size = depth * kColumnsOfPanel;
-    for (int64_t p = 0; p < kPanelsOfGroup; ++p) widen(group + p * apart + first * kColumnsOfPanel, room + p * size, size);
+    for (int64_t p = 0; p < kPanelsOfGroup; ++p)
+      widen(group + p * apart + first * kColumnsOfPanel, room + p * size, size);
     multiply_widened(rows, {x + first, in, depth, size, bias, y, y_apart, columns, first > 0}, room);
   }
 }

@@ -49,12 +49,7 @@ class BitsLinear final : public GroupedLinear {
                             laid.view(c10::kInt).bitwise_xor_(flip);
                             return laid;
                           },
-                      .restore =
-                          [flip = highest_bits(bits_), words = words_, out = out_,
-                           sizes = laid_.form().sizes().vec()](const at::Tensor& laid) {
-                            const at::Tensor rows = from_panels(laid, c10::kInt, words, out).t();
-                            return at::bitwise_xor(rows, flip).contiguous().view(c10::kByte).view(sizes);
-                          },
+                      .restore = {},  // nobody asks for the plain weight
                       .sound = [bytes = bytes_of_panels(c10::kInt, words_, out_)](
                                    const at::Tensor& laid) { return laid.numel() == bytes; }});
   }
@@ -73,18 +68,6 @@ class BitsLinear final : public GroupedLinear {
                           .scales = of_blocks(scales_),
                           .zero_points = of_blocks(zero_points_)};
     kernels().multiply(p.x, p.rows, group, p.bias, p.y, p.y_apart, p.columns, p.room);
-  }
-
-  at::Tensor plain() const override {
-    const auto of_blocks = [&](const at::Tensor& panels) {
-      return from_panels(panels, c10::kFloat, blocks_, out_).t().unsqueeze(2);
-    };
-    std::vector<at::Tensor> parts;
-    for (int64_t shift = 0; shift < 8; shift += bits_) parts.push_back(at::bitwise_right_shift(laid_.plain(), shift));
-    const at::Tensor numbers = at::bitwise_and(at::stack(parts, -1), (1 << bits_) - 1).flatten(2).to(c10::kFloat);
-    at::Tensor less = at::sub(numbers, 1 << (bits_ - 1));
-    if (zero_points_.defined()) less = at::sub(less, of_blocks(zero_points_));
-    return at::mul(less, of_blocks(scales_)).flatten(1).narrow(1, 0, in_).t();
   }
 
   const int64_t bits_, block_size_, blocks_, words_;

@@ -32,20 +32,17 @@ at::Tensor in_panels(const at::Tensor& matrix) {
   return panels.flatten().view(c10::kByte);
 }
 
-at::Tensor from_panels(const at::Tensor& bytes, c10::ScalarType type, int64_t in, int64_t out) {
-  return bytes.view(type).view({-1, in, kColumnsOfPanel}).permute({1, 0, 2}).reshape({in, -1}).narrow(1, 0, out);
-}
-
 GroupedLinear::GroupedLinear(const at::Tensor& weight, int64_t in, int64_t out, const at::Tensor& bias)
     : laid_(weight), in_(in), out_(out), bias_(bias.defined() ? bias.to(c10::kFloat).contiguous() : bias) {}
 
 at::Tensor GroupedLinear::run(const at::Tensor& given, at::TensorList /*operands*/) const {
-  if (!is_plain(given) || !fits(given.sizes())) return by_aten(given);
+  TORCH_CHECK(fits(given.sizes()) && given.scalar_type() == c10::kFloat, "a ", given.scalar_type(), " of sizes ",
+              given.sizes(), " cannot be multiplied by a weight of sizes [", in_, ", ", out_, "]");
   const at::Tensor x = given.contiguous();
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = out_;
   const at::Tensor y = work_tensor(sizes, c10::kFloat);
-  multiply(x.const_data_ptr<float>(), x.numel() / in_, y.mutable_data_ptr<float>());
+  if (x.numel() > 0) multiply(x.const_data_ptr<float>(), x.numel() / in_, y.mutable_data_ptr<float>());
   return y;
 }
 
@@ -87,11 +84,6 @@ void GroupedLinear::multiply(const float* x, int64_t rows, float* y) const {
                       .columns = std::min(kColumnsOfGroup, out_ - column),
                       .room = rooms ? rooms + thread * size : nullptr});
   });
-}
-
-at::Tensor GroupedLinear::by_aten(const at::Tensor& x) const {
-  const at::Tensor y = at::matmul(x, plain());
-  return bias_.defined() ? at::add(y, bias_) : y;
 }
 
 }  // namespace onnxtorch::onednn

@@ -9,8 +9,6 @@ namespace onnxtorch::onednn {
 
 // A matrix as groups of panels: [panel][row][column].
 at::Tensor in_panels(const at::Tensor& matrix);
-// The matrix, [in, out], of its panels' bytes.
-at::Tensor from_panels(const at::Tensor& bytes, c10::ScalarType type, int64_t in, int64_t out);
 int64_t bytes_of_panels(c10::ScalarType type, int64_t in, int64_t out);
 
 // Takes no steps.
@@ -41,7 +39,6 @@ class GroupedLinear : public PackedProduct {
   };
   virtual Kernel kernel() const = 0;
   virtual at::Tensor panels() const = 0;
-  virtual at::Tensor plain() const = 0;  // the weight as ATen takes it, [in, out]
 
   const LaidWeight laid_;
   const int64_t in_, out_;
@@ -49,7 +46,6 @@ class GroupedLinear : public PackedProduct {
  private:
   bool fits(at::IntArrayRef sizes) const { return !sizes.empty() && sizes.back() == in_; }
   void multiply(const float* x, int64_t rows, float* y) const;
-  at::Tensor by_aten(const at::Tensor& x) const;
 
   const at::Tensor bias_;
 };

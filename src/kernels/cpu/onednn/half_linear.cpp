@@ -26,18 +26,16 @@ class HalfLinear final : public GroupedLinear {
   at::Tensor panels() const override {
     return laid_.get({.name = "float16 panels",
                       .lay = in_panels,
-                      .restore = [in = in_, out = out_](
-                                     const at::Tensor& laid) { return from_panels(laid, c10::kHalf, in, out); },
-                      .sound = [bytes = bytes_of_panels(c10::kHalf, in_, out_)](
-                                   const at::Tensor& laid) { return laid.numel() == bytes; }});
+                      .restore = {},  // nobody asks for the plain weight
+                      .sound = [bytes = bytes_of_panels(c10::kHalf, in_, out_)](const at::Tensor& laid) {
+                        return laid.numel() == bytes;
+                      }});
   }
 
   void multiply(const void* weight, const Part& p) const override {
     const auto* const group = static_cast<const uint16_t*>(weight) + p.group * kColumnsOfGroup * in_;
     kernels().multiply(p.x, p.rows, in_, group, p.bias, p.y, p.y_apart, p.columns, p.room);
   }
-
-  at::Tensor plain() const override { return laid_.plain().to(c10::kFloat); }
 };
 
 // The matrix in the order in which its elements lie.
@@ -53,7 +51,8 @@ bool is_of_halves(const at::Tensor& matrix) {
 }
 
 at::Tensor in_halves(const at::Tensor& matrix) {
-  const at::Tensor rows = by_rows(matrix), result = own_pages(rows.numel() * 2).view(c10::kHalf).view(rows.sizes()).copy_(rows);
+  const at::Tensor rows = by_rows(matrix),
+                   result = own_pages(rows.numel() * 2).view(c10::kHalf).view(rows.sizes()).copy_(rows);
   return rows.is_same(matrix) ? result : result.t();
 }
 
