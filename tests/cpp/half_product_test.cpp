@@ -14,34 +14,35 @@ namespace {
 
 // The place of an element of the weight in its group.
 int64_t place(int64_t in, int64_t row, int64_t column) {
-  return (column / kHalfColumns * in + row) * kHalfColumns + column % kHalfColumns;
+  return (column / kColumnsOfPanel * in + row) * kColumnsOfPanel + column % kColumnsOfPanel;
 }
 
 TEST(HalfProduct, EachFiniteNumberIsWidenedExactly) {
   constexpr int64_t kIn = 1 << 10;  // so that one group holds them all
-  std::vector<uint16_t> group(kIn * kHalfGroup);
+  std::vector<uint16_t> group(kIn * kColumnsOfGroup);
   for (size_t i = 0; i < group.size(); ++i) {
     group[i] = static_cast<uint16_t>(i);
     if ((i & 0x7C00U) == 0x7C00U) group[i] = 0;
   }
   for (const HalfProductKernels& kernels : each_kernels<HalfProductKernels>()) {
     const int64_t rows = kIn;  // an identity matrix: as many rows as are widened before, and then one by one
-    std::vector<float> x(rows * kIn), y(rows * kHalfGroup), room(kernels.room);
+    std::vector<float> x(rows * kIn), y(rows * kColumnsOfGroup), room(kernels.room);
     for (int64_t i = 0; i < rows; ++i) x[i * kIn + i] = 1;
     const auto expect_all = [&] {
       for (int64_t row = 0; row < rows; ++row) {
-        for (int64_t column = 0; column < kHalfGroup; ++column) {
+        for (int64_t column = 0; column < kColumnsOfGroup; ++column) {
           const c10::Half weight(group[place(kIn, row, column)], c10::Half::from_bits());
-          ASSERT_EQ(y[row * kHalfGroup + column], static_cast<float>(weight));
+          ASSERT_EQ(y[row * kColumnsOfGroup + column], static_cast<float>(weight));
         }
       }
     };
-    kernels.multiply(x.data(), rows, kIn, group.data(), nullptr, y.data(), kHalfGroup, kHalfGroup, room.data());
+    kernels.multiply(x.data(), rows, kIn, group.data(), nullptr, y.data(), kColumnsOfGroup, kColumnsOfGroup,
+                     room.data());
     expect_all();
     std::fill(y.begin(), y.end(), 0.0F);
     for (int64_t row = 0; row < rows; ++row) {
-      kernels.multiply(x.data() + row * kIn, 1, kIn, group.data(), nullptr, y.data() + row * kHalfGroup, kHalfGroup,
-                       kHalfGroup, nullptr);
+      kernels.multiply(x.data() + row * kIn, 1, kIn, group.data(), nullptr, y.data() + row * kColumnsOfGroup,
+                       kColumnsOfGroup, kColumnsOfGroup, nullptr);
     }
     expect_all();
   }
@@ -53,15 +54,15 @@ TEST(HalfProduct, AnyNumberOfRowsAndColumns) {
   for (const HalfProductKernels& kernels : each_kernels<HalfProductKernels>()) {
     std::vector<float> room(kernels.room);
     for (const int64_t in : {1, 7, 1024, 1500}) {
-      std::vector<uint16_t> group(in * kHalfGroup);
+      std::vector<uint16_t> group(in * kColumnsOfGroup);
       for (uint16_t& element : group) element = c10::Half(static_cast<float>(numbers(random))).x;
       for (const int64_t rows : {1, 2, 3, 5, 6, 7, 13, 20}) {
-        std::vector<float> x(rows * in), bias(kHalfGroup);
+        std::vector<float> x(rows * in), bias(kColumnsOfGroup);
         for (float& element : x) element = static_cast<float>(numbers(random));
         for (float& element : bias) element = static_cast<float>(numbers(random));
         for (const int64_t columns : {1, 15, 16, 17, 40, 64}) {
           for (const bool has_bias : {false, true}) {
-            constexpr int64_t kApart = kHalfGroup + 3;
+            constexpr int64_t kApart = kColumnsOfGroup + 3;
             constexpr float kUntouched = -12345;
             std::vector<float> y(rows * kApart, kUntouched);
             kernels.multiply(x.data(), rows, in, group.data(), has_bias ? bias.data() : nullptr, y.data(), kApart,

@@ -3,14 +3,11 @@
 
 #include <cstdint>
 
+#include "kernels/simd/group.h"
+
 namespace onnxtorch {
 
-// The weight is [in, out], in groups of panels, each of which has some columns side by side in each of its `in` rows;
-// there are zeros after the last column. All of its elements are finite.
-constexpr int64_t kHalfColumns = 16;  // of a panel
-constexpr int64_t kHalfPanels = 4;    // of a group
-constexpr int64_t kHalfGroup = kHalfPanels * kHalfColumns;
-
+// All elements of the weight are finite.
 struct HalfProductKernels {
   int64_t
       rows_at_once;  // so many or less are multiplied by the weight as it is read; for more it is widened into `room`

@@ -47,6 +47,9 @@ void find_recurrent_steps(Program& program);
 void find_quantized(Program& program);
 void find_integer_products(Program& program);  // of these: DynamicQuantizeLinear, ConvInteger and MatMulInteger
 
+// Products with constant weights of few bits become packed operators.
+void pack_bits(Program& program);
+
 // Convolutions and matrix products with constant weights become packed operators, with the steps after them:
 // activations, additions and products element by element.
 void pack(Program& program);

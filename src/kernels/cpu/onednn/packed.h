@@ -90,6 +90,17 @@ c10::intrusive_ptr<Packed> packed(const Linear& linear, std::vector<PostOp> post
 bool lies_in_half(const at::Tensor& weight);
 c10::intrusive_ptr<Packed> packed_half(const Linear& linear);
 
+// A weight of numbers of 2, 4 or 8 bits: [out, blocks, bytes of a block], the first number in the lowest bits. Each of
+// its blocks of `block_size` numbers, of which a row has `in` without what fills up the last block, has a scale and may
+// have a zero point; without one it is half of how many numbers there are.
+struct LinearOfBits {
+  at::Tensor numbers;
+  int64_t in, bits, block_size;
+  at::Tensor scales, zero_points, bias;  // float32[out, blocks], and [out]; the last two may be undefined
+};
+
+c10::intrusive_ptr<Packed> packed(const LinearOfBits& linear);
+
 // What numbers of 8 bits stand for: (number - zero_point) * scale; and between which they are kept.
 struct Quantization {
   double scale = 1;

@@ -1,0 +1,53 @@
+// What products share whose weight our own kernels take in groups of columns (kernels/simd/group.h).
+#pragma once
+
+#include "kernels/cpu/onednn/laid_weight.h"
+#include "kernels/cpu/onednn/packed.h"
+#include "kernels/simd/group.h"
+
+namespace onnxtorch::onednn {
+
+// A matrix as groups of panels: [panel][row][column].
+at::Tensor in_panels(const at::Tensor& matrix);
+int64_t bytes_of_panels(c10::ScalarType type, int64_t in, int64_t out);
+
+// Takes no steps.
+class GroupedLinear : public PackedProduct {
+ public:
+  at::Tensor run(const at::Tensor& x, at::TensorList operands) const final;
+  std::unique_ptr<PlannedCall> planned(const at::Tensor& x, at::TensorList operands, const at::Tensor& y) const final;
+  void expect(at::IntArrayRef sizes) const final;
+  std::vector<SavedWeights> saved() const final { return laid_.saved(); }
+  void take(std::vector<SavedWeights> saved) const final { laid_.take(saved); }
+
+ protected:
+  GroupedLinear(const at::Tensor& weight, int64_t in, int64_t out, const at::Tensor& bias);
+
+  // Rows of x and those of y, which lie so far apart, for some columns of a group.
+  struct Part {
+    const float* x;
+    int64_t rows, group;
+    const float* bias;
+    float* y;
+    int64_t y_apart, columns;
+    float* room;
+  };
+  virtual void multiply(const void* weight, const Part& part) const = 0;
+  // Of the kernel: for more rows than these it needs so much room.
+  struct Kernel {
+    int64_t rows_at_once, room;
+  };
+  virtual Kernel kernel() const = 0;
+  virtual at::Tensor panels() const = 0;
+
+  const LaidWeight laid_;
+  const int64_t in_, out_;
+
+ private:
+  bool fits(at::IntArrayRef sizes) const { return !sizes.empty() && sizes.back() == in_; }
+  void multiply(const float* x, int64_t rows, float* y) const;
+
+  const at::Tensor bias_;
+};
+
+}  // namespace onnxtorch::onednn

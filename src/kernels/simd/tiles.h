@@ -1,0 +1,119 @@
+// Products of rows of float32 and panels of a weight, of float32 or of float16, which is widened as it is read.
+#pragma once
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/simd/group.h"
+#include "kernels/simd/inline.h"
+
+namespace onnxtorch::CPU_CAPABILITY {
+
+// Of a result's elements, so many are summed up at a time as there are registers for: of one row those of several
+// panels, which are read side by side, of several rows those of few.
+#if defined(CPU_CAPABILITY_AVX512)
+constexpr int64_t kLanes = 16, kRows = 6, kPanelsOfRow = 4, kPanelsOfRows = 4;
+#elif defined(CPU_CAPABILITY_AVX2)
+constexpr int64_t kLanes = 8, kRows = 6, kPanelsOfRow = 4, kPanelsOfRows = 1;
+#else
+constexpr int64_t kLanes = 4, kRows = 2, kPanelsOfRow = 2, kPanelsOfRows = 1;
+#endif
+constexpr int64_t kVectors = kColumnsOfPanel / kLanes;  // of a panel
+constexpr int64_t kDepth = 1024;  // rows of the weight that are widened at a time, into a thread's cache
+
+using Floats = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias));
+
+#if defined(CPU_CAPABILITY_AVX512)
+
+ONNX_TORCH_INLINE Floats load(const uint16_t* x) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+}
+
+#elif defined(CPU_CAPABILITY_AVX2)
+
+ONNX_TORCH_INLINE Floats load(const uint16_t* x) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
+}
+
+#else
+
+// The sign goes to the front, the other bits where a float has them, whose exponent is larger by 112.
+ONNX_TORCH_INLINE Floats load(const uint16_t* x) {
+  using Halves = int16_t __attribute__((vector_size(kLanes * sizeof(int16_t))));
+  using Words = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
+  constexpr float kLarger = 0x1p112F;
+  constexpr auto kBits = static_cast<int32_t>(0x8FFFE000U);
+  Halves halves;
+  std::memcpy(&halves, x, sizeof(halves));
+  return reinterpret_cast<Floats>((__builtin_convertvector(halves, Words) << 13) & kBits) * kLarger;
+}
+
+#endif
+
+ONNX_TORCH_INLINE Floats load(const float* x) { return *reinterpret_cast<const Floats*>(x); }
+
+// Rows of x that lie `x_apart`, by panels that lie `apart`; the sums are added to y where `adds`, else to the bias.
+struct Tile {
+  const float* x;
+  int64_t x_apart, depth, apart;
+  const float* bias;
+  float* y;
+  int64_t y_apart, columns;
+  bool adds;
+};
+
+template <int64_t rows, int64_t panels, typename Weight>
+ONNX_TORCH_INLINE void multiply_tile(const Tile& t, const Weight* weight) {
+  constexpr int64_t kCount = panels * kVectors;
+  Floats sums[rows][kCount] = {};
+  for (int64_t k = 0; k < t.depth; ++k) {
+    Floats row[kCount];
+    for (int64_t v = 0; v < kCount; ++v)
+      row[v] = load(weight + v / kVectors * t.apart + k * kColumnsOfPanel + v % kVectors * kLanes);
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t v = 0; v < kCount; ++v) sums[r][v] += t.x[r * t.x_apart + k] * row[v];
+    }
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    float results[panels * kColumnsOfPanel];
+    std::memcpy(results, sums[r], sizeof(results));
+    float* const y = t.y + r * t.y_apart;
+    const float* const before = t.adds ? y : t.bias;
+    for (int64_t i = 0; i < t.columns; ++i) y[i] = before ? before[i] + results[i] : results[i];
+  }
+}
+
+// Rows, of which there are at most kCount.
+template <int64_t kCount, int64_t kSide, typename Weight>
+ONNX_TORCH_INLINE void multiply_rows(int64_t rows, const Tile& t, const Weight* panels) {
+  if (rows == kCount) return multiply_tile<kCount, kSide>(t, panels);
+  if constexpr (kCount > 1) multiply_rows<kCount - 1, kSide>(rows, t, panels);
+}
+
+// Of so many panels side by side.
+template <int64_t kSide, typename Weight, typename Multiply>
+ONNX_TORCH_INLINE void for_panels(const Tile& t, const Weight* panels, const Multiply& multiply) {
+  for (int64_t column = 0; column < t.columns; column += kSide * kColumnsOfPanel) {
+    Tile part = t;
+    part.bias = t.bias ? t.bias + column : nullptr;
+    part.y += column;
+    part.columns = std::min(kSide * kColumnsOfPanel, t.columns - column);
+    multiply(part, panels + column / kColumnsOfPanel * t.apart);
+  }
+}
+
+ONNX_TORCH_INLINE void multiply_widened(int64_t rows, const Tile& t, const float* panels) {
+  for_panels<kPanelsOfRows>(t, panels, [&](Tile part, const float* of) __attribute__((always_inline)) {
+    int64_t left = rows;
+    for (; left >= kRows; left -= kRows, part.x += kRows * t.x_apart, part.y += kRows * t.y_apart)
+      multiply_tile<kRows, kPanelsOfRows>(part, of);
+    if (left > 0) multiply_rows<kRows - 1, kPanelsOfRows>(left, part, of);
+  });
+}
+
+}  // namespace onnxtorch::CPU_CAPABILITY

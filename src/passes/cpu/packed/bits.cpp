@@ -1,0 +1,86 @@
+#include <ATen/ATen.h>
+#include <torch/csrc/jit/ir/ir.h>
+
+#include <optional>
+#include <vector>
+
+#include "graph/constants.h"
+#include "graph/known_type.h"
+#include "graph/walk.h"
+#include "graph/writes.h"
+#include "kernels/cpu/onednn/packed.h"
+#include "passes/cpu/packed/recurrent_layers.h"
+#include "passes/cpu/passes.h"
+
+namespace onnxtorch {
+namespace {
+
+namespace jit = torch::jit;
+
+// A script of src/ops/scripts/contrib/block_quantization.py.
+const auto kMatMulNBits = c10::Symbol::fromQualString("onnx_torch::matmul_nbits");
+const auto kPacked = c10::Symbol::fromQualString("onnx_torch::packed");
+
+bool is_floating(const at::Tensor& t) { return t.defined() && c10::isFloatingType(t.scalar_type()); }
+
+// One for each block of each row, as floats; undefined where they are absent, nothing where they do not fit.
+std::optional<at::Tensor> zero_points_of(const at::Tensor& given, const LinearOfBits& of) {
+  const int64_t rows = of.numbers.size(0), blocks = of.numbers.size(1), bytes = (blocks * of.bits + 7) / 8;
+  if (!given.defined()) return given;
+  if (given.scalar_type() != c10::kByte) {
+    return given.numel() == rows * blocks ? std::optional(given.to(c10::kFloat).reshape({rows, blocks})) : std::nullopt;
+  }
+  if (given.numel() != rows * bytes) return {};
+  std::vector<at::Tensor> parts;
+  const at::Tensor packed = given.reshape({rows, bytes});
+  for (int64_t shift = 0; shift < 8; shift += of.bits) parts.push_back(at::bitwise_right_shift(packed, shift));
+  const at::Tensor numbers = at::bitwise_and(at::stack(parts, -1), (1 << of.bits) - 1).flatten(1);
+  return numbers.narrow(1, 0, blocks).to(c10::kFloat);
+}
+
+// The weight of a product in float32 whose weight is constant; what does not fit is left to the script, which refuses.
+std::optional<LinearOfBits> linear_of(const jit::Node* node, const Constants& constants) {
+  if (node->kind() != kMatMulNBits || type_of(node->namedInput("A")) != c10::kFloat) return {};
+  if (!node->namedInput("g_idx")->mustBeNone()) return {};
+  const auto tensor = [&](const char* name) { return constants.tensor(node->namedInput(name)); };
+  const auto number = [&](const char* name) { return constants.get<int64_t>(node->namedInput(name)); };
+  const auto numbers = tensor("B"), scales = tensor("scales"), zero_points = tensor("zero_points"),
+             bias = tensor("bias");
+  const auto in = number("K"), out = number("N"), bits = number("bits"), block_size = number("block_size");
+  if (!numbers || !scales || !zero_points || !bias || !in || !out || !bits || !block_size) return {};
+  constexpr int64_t kLargestBlock = 256;
+  if (*block_size > kLargestBlock || *in <= 0 || *out <= 0) return {};
+  const int64_t blocks = (*in - 1) / *block_size + 1;
+  if (!numbers->defined() || numbers->scalar_type() != c10::kByte ||
+      numbers->sizes() != at::IntArrayRef({*out, blocks, *block_size * *bits / 8})) {
+    return {};
+  }
+  if (!is_floating(*scales) || scales->numel() != *out * blocks) return {};
+  if (bias->defined() && (!is_floating(*bias) || bias->sizes() != at::IntArrayRef({*out}))) return {};
+  LinearOfBits result{*numbers, *in, *bits, *block_size, scales->to(c10::kFloat).reshape({*out, blocks}), {}, *bias};
+  const auto of_blocks = zero_points_of(*zero_points, result);
+  if (!of_blocks) return {};
+  result.zero_points = *of_blocks;
+  return result;
+}
+
+}  // namespace
+
+void pack_bits(Program& program) {
+  register_onednn();
+  const Constants constants(program);
+  jit::Graph& graph = *program.graph;
+  for_each_node(graph.block(), [&](jit::Node* node) {
+    const auto linear = linear_of(node, constants);
+    if (!linear) return;
+    const jit::WithInsertPoint at(node);
+    jit::Value* const operation = bind_constant(program, c10::IValue(packed(*linear)));
+    jit::Node* const product = graph.create(kPacked, {node->namedInput("A"), operation, list_of(graph, {})});
+    product->setSourceRange(node->sourceRange());
+    graph.insertNode(product)->output()->setType(node->output()->type());
+    node->output()->replaceAllUsesWith(product->output());
+  });
+  eliminate_dead_code(program.graph);
+}
+
+}  // namespace onnxtorch
