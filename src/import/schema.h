@@ -55,15 +55,15 @@ std::span<const OperatorSchema> all_schemas();
 // Operators of early releases that the standard has no schema for: cmake/experimental_schemas.py. Ordered likewise.
 std::span<const OperatorSchema> experimental_schemas();
 
-// Operators that onnxruntime adds: its own domains, and its own names in the standard's (cmake/onnxruntime_schemas.json).
-// Ordered likewise.
+// Operators that onnxruntime adds: its own domains, and its own names in the standard's
+// (cmake/onnxruntime_schemas.json). Ordered likewise.
 std::span<const OperatorSchema> onnxruntime_schemas();
 
 // Operators that other projects' exporters write: cmake/community_schemas.py. Ordered likewise.
 std::span<const OperatorSchema> community_schemas();
 
-// The version in force at `opset_version`, else the experimental operator of that name, else onnxruntime's, else another
-// project's; or null where the operator does not exist yet, or not at all.
+// The version in force at `opset_version`, else the experimental operator of that name, else onnxruntime's, else
+// another project's; or null where the operator does not exist yet, or not at all.
 const OperatorSchema* find_schema(std::string_view domain, std::string_view op, int64_t opset_version);
 
 // The newest opset version of a domain of the standard; 0 for other domains.

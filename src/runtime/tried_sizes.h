@@ -15,7 +15,8 @@ using InputSizes = std::vector<std::vector<int64_t>>;  // of each input; none wh
 
 class TriedSizes {
  public:
-  // What is alike for sizes of 1 and for these is alike for all between. Dimensions of one name were tried with one size.
+  // What is alike for sizes of 1 and for these is alike for all between. Dimensions of one name were tried with one
+  // size.
   TriedSizes(InputSizes largest, std::span<const InputSpec> inputs);
 
   bool cover(const FedInputs& feeds) const;

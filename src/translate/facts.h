@@ -76,8 +76,8 @@ class Facts {
   // from open sizes: a size of an input, else the first such number. The value itself where there is none.
   torch::jit::Value* shared(torch::jit::Value* v);
 
-  // What comparing two numbers comes to, where they are the same, or one is a size of an input and the other is negative,
-  // or zero if that decides.
+  // What comparing two numbers comes to, where they are the same, or one is a size of an input and the other is
+  // negative, or zero if that decides.
   std::optional<bool> comparison(c10::Symbol kind, const torch::jit::Value* a, const torch::jit::Value* b) const;
 
   // The values that were found out, other than constants.

@@ -12,7 +12,7 @@ from official import DEVICES
 from onnx_torch import prepare
 from pretended_cuda import PretendedCuda
 from type_matrix import page, results
-from type_matrix.cells import Cell, all_cells, contrib_cells, contrib_schemas, schemas, translated_contrib_schemas
+from type_matrix.cells import Cell, all_cells, contrib_cells, schemas, translated_contrib_schemas
 from type_matrix.compare import assert_equal, epsilon
 from type_matrix.engines import Declined
 from type_matrix.oracles import ask

@@ -1,5 +1,5 @@
-// The operators that onnxruntime and other projects add to the standard, one register function a family. A new family is
-// declared here and called in contrib.cpp.
+// The operators that onnxruntime and other projects add to the standard, one register function a family. A new family
+// is declared here and called in contrib.cpp.
 #pragma once
 
 namespace onnxtorch {
