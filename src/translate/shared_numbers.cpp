@@ -11,7 +11,6 @@ namespace onnxtorch {
 namespace {
 
 namespace jit = torch::jit;
-using c10::IValue;
 
 bool is_int(const jit::Value* v) { return v->type()->kind() == c10::TypeKind::IntType; }
 bool is_list_of_ints(const jit::Value* v) { return v->type()->isSubtypeOf(*c10::ListType::ofInts()); }

@@ -186,7 +186,7 @@ int64_t Fused::rows_taken(at::IntArrayRef sizes) const {
 }
 
 at::Tensor Fused::run_rows(const at::Tensor& x, at::TensorList operands) const {
-  const at::Tensor y = row_product_->run(x, row_dim_, row_steps_.has_relu());
+  at::Tensor y = row_product_->run(x, row_dim_, row_steps_.has_relu());
   if (row_steps_.empty()) return y;
   if (!are_rows_of(operands, y)) return apply(y, Steps(post_ops_).subspan(row_steps_.has_relu() ? 1 : 0), operands);
   c10::SmallVector<const float*, 4> others;
