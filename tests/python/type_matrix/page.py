@@ -124,8 +124,9 @@ def _contrib(recorded: dict[str, Outcomes]) -> list[str]:
         "## onnxruntime's operators",
         "",
         f"What onnxruntime {onnxruntime_schemas.facts()['onnxruntime']} adds to the standard, with the types that its "
-        "schemas allow: its own domains, and names of its own in ai.onnx. `./dev matrix --only onnxruntime` runs and "
-        "records these alone. `tests/python/test_contrib.py` also tries each attribute, input and output.",
+        "schemas allow: its own domains, and names of its own in ai.onnx; and what other projects write, whose schemas "
+        "are in `cmake/community_schemas.py`. `./dev matrix --only onnxruntime` runs and records these alone. "
+        "`tests/python/test_contrib.py` also tries each attribute, input and output.",
         "",
         "| domain | names | versions | CPU | CUDA |",
         "|---|---|---|---|---|",
