@@ -37,9 +37,15 @@ TEST(Schema, FindsAnExperimentalOperatorWhereTheStandardHasNone) {
 TEST(Schema, IsNullForWhatDoesNotExist) {
   EXPECT_EQ(find_schema("", "NoSuchOperator", 22), nullptr);
   EXPECT_EQ(find_schema("", "", 22), nullptr);
-  EXPECT_EQ(find_schema("", "LayerNormalization", 16), nullptr);
+  EXPECT_EQ(find_schema("", "GroupNormalization", 17), nullptr);
   EXPECT_EQ(find_schema("ai.onnx.ml", "Reshape", 22), nullptr);
   EXPECT_EQ(find_schema("com.example", "Reshape", 22), nullptr);
+}
+
+TEST(Schema, OfOnnxruntimeIsFoundWhereTheStandardHasNone) {
+  EXPECT_EQ(find_schema("", "LayerNormalization", 16)->since_version, 1);
+  EXPECT_EQ(find_schema("", "LayerNormalization", 17)->since_version, 17);
+  EXPECT_EQ(find_schema("com.microsoft", "Gelu", 1)->since_version, 1);
 }
 
 TEST(Schema, KnowsTheNewestOpsetOfADomain) {
