@@ -136,12 +136,13 @@ bool is_opaque(const jit::Node* node) {
 
 }  // namespace
 
-// 1 is the size that is broadcast; the others are odd and even, and unlike those that models have. A model may have a
-// largest size below the last two; with the very last, three dimensions and a few thousand channels still make a number
-// of bytes.
+// 1 is the size that is broadcast; the others are odd and even, and unlike those that models have. Of two dimensions,
+// one is larger in one trial and the other in another one. A model may have a largest size below the last two; with the
+// very last, three dimensions and a few thousand channels still make a number of bytes.
 Facts::Sizes Facts::trial_sizes(size_t dimension) {
   const auto own = 2 * static_cast<int64_t>(dimension);
-  return {1, 12 + own, 101 + own, 1010 + own, 100'003 + own};
+  const int64_t turned = dimension <= kMostTurned ? 125 - own : 125 + own;
+  return {1, 12 + own, turned, 1010 + own, 100'003 + own};
 }
 
 std::optional<IValue> Facts::value(const jit::Value* v) const {
@@ -220,7 +221,9 @@ void Facts::move(const jit::Value* from, const jit::Value* to) {
 void Facts::set_input_sizes(jit::Value* input, c10::ScalarType dtype, std::span<const Sizes> sizes) {
   for (size_t i = 0; i < sizes.size(); ++i) {
     const bool is_open = std::ranges::adjacent_find(sizes[i], std::ranges::not_equal_to()) != sizes[i].end();
-    if (is_open) open_sizes_.push_back({input, static_cast<int64_t>(i), sizes[i], nullptr});
+    if (!is_open) continue;
+    open_sizes_.push_back({input, static_cast<int64_t>(i), sizes[i], nullptr});
+    all_turn_ &= sizes[i][2] <= trial_sizes(0)[2];
   }
   set_sizes(input, dtype, sizes);
 }

@@ -10,7 +10,6 @@
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <functional>
-#include <map>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -31,6 +30,7 @@ class Facts {
   // does without.
   static Sizes trial_sizes(size_t dimension);
   static constexpr size_t kNeededTrials = 3;
+  static constexpr size_t kMostTurned = 50;  // dimensions whose order another trial turns
 
   Facts() = default;
   // With so many trials, of which another is needed, too.
@@ -72,9 +72,9 @@ class Facts {
              const Run& run);
   void learn(torch::jit::Node* node);
 
-  // The value that stands for all numbers that are the same in every trial, of a number or list of numbers that follows
-  // from open sizes: a size of an input, else the first such number. The value itself where there is none.
-  torch::jit::Value* shared(torch::jit::Value* v);
+  // The size of an input that a number, or each of a list of numbers, is in every trial; the value itself where there
+  // is none. `inputs` are what it was computed from: what a condition decides that sizes may change is no size.
+  torch::jit::Value* shared(torch::jit::Value* v, std::span<torch::jit::Value* const> inputs);
 
   // What comparing two numbers comes to, where they are the same, or one is a size of an input and the other is
   // negative, or zero if that decides.
@@ -91,7 +91,6 @@ class Facts {
   void keep(std::span<const torch::jit::Value* const> outputs, std::vector<Trials> found, bool reads_sizes);
   std::optional<Numbers> trial_numbers(const torch::jit::Value* v) const;
   torch::jit::Value* input_size(const Numbers& trials, torch::jit::Graph& graph);
-  torch::jit::Value* visible_number(const Numbers& trials, torch::jit::Graph& graph);
   torch::jit::Value* shared_list(torch::jit::Value* list);
 
   bool is_needed(size_t trial) const { return trial < kNeededTrials || trial == also_needed_; }
@@ -109,7 +108,7 @@ class Facts {
     torch::jit::Value* number;  // once it is needed
   };
   std::vector<OpenSize> open_sizes_;  // of the model's inputs
-  std::map<Numbers, torch::jit::Value*> numbers_;
+  bool all_turn_ = true;              // a larger one of two of them is the smaller one in another trial
 };
 
 }  // namespace onnxtorch

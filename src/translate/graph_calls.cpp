@@ -90,6 +90,7 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
     }
     for (auto node = before->next(); node != end; node = node->next()) facts_.learn(node);
     if (script && !options_.keeps_scripts) results = write_out(results.at(0)->node(), facts_);
+    for (jit::Value*& item : results) item = facts_.shared(item, item->node()->inputs());
   } else {
     const Script& callee = *script;
     const jit::MatchedSchema matched =
@@ -107,11 +108,11 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
       facts_.learn(matched.inputs, results, {}, run);
       // The body may go on changing the list that it returns, so only what follows may take the known value instead.
       for (jit::Value*& item : results) {
-        if (const auto value = facts_.take_value(item)) item = known_constant(*value).graph;
+        const auto value = facts_.take_value(item);
+        item = value ? known_constant(*value).graph : facts_.shared(item, matched.inputs);
       }
     }
   }
-  for (jit::Value*& result : results) result = facts_.shared(result);
   for (auto node = before->next(); node != end; node = node->next()) stamp(node, location_);
   share_constants(before, end, results);
   Values values;

@@ -63,7 +63,7 @@ class Inlining {
         if (!keeps_) for_each_node(cloned, [&](jit::Node* inner) { write_out(inner, facts_); });
       }
       if (learns && !writes_) {
-        values_[node->output()] = facts_.shared(same->output());
+        values_[node->output()] = facts_.shared(same->output(), same->inputs());
       } else {
         map(node->outputs(), keeps_ ? same->outputs().vec() : write_out(same, facts_));
       }

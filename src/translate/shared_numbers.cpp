@@ -13,15 +13,11 @@ namespace {
 namespace jit = torch::jit;
 
 bool is_int(const jit::Value* v) { return v->type()->kind() == c10::TypeKind::IntType; }
-bool is_list_of_ints(const jit::Value* v) { return v->type()->isSubtypeOf(*c10::ListType::ofInts()); }
-
-// Whether what lies in one block is there for what lies in another.
-bool is_visible(const jit::Block* of, const jit::Block* in) {
-  for (; in; in = in->owningNode() ? in->owningNode()->owningBlock() : nullptr) {
-    if (in == of) return true;
-  }
-  return false;
+// One bool, or several.
+bool is_bool(const jit::Value* v) {
+  return v->type()->kind() == c10::TypeKind::BoolType || v->type()->isSubtypeOf(*c10::ListType::ofBools());
 }
+bool is_list_of_ints(const jit::Value* v) { return v->type()->isSubtypeOf(*c10::ListType::ofInts()); }
 
 // Whether a number is this size in all the trials that it has come through.
 bool is_size(const Facts::Numbers& number, const Facts::Sizes& size) {
@@ -49,6 +45,7 @@ std::optional<Facts::Numbers> Facts::trial_numbers(const jit::Value* v) const {
 
 // The size of an input that a number is, read where the graph begins.
 jit::Value* Facts::input_size(const Numbers& trials, jit::Graph& graph) {
+  if (!all_turn_) return nullptr;
   const auto found =
       std::ranges::find_if(open_sizes_, [&](const OpenSize& size) { return is_size(trials, size.trials); });
   if (found == open_sizes_.end()) return nullptr;
@@ -59,13 +56,6 @@ jit::Value* Facts::input_size(const Numbers& trials, jit::Graph& graph) {
     for (jit::Value* made : {sizes, found->number}) learn(made->node());
   }
   return found->number;
-}
-
-jit::Value* Facts::visible_number(const Numbers& trials, jit::Graph& graph) {
-  if (jit::Value* const size = input_size(trials, graph)) return size;
-  const auto found = numbers_.find(trials);
-  if (found == numbers_.end()) return nullptr;
-  return is_visible(found->second->node()->owningBlock(), graph.insertPoint()->owningBlock()) ? found->second : nullptr;
 }
 
 jit::Value* Facts::shared_list(jit::Value* list) {
@@ -81,7 +71,7 @@ jit::Value* Facts::shared_list(jit::Value* list) {
       trials.push_back(trial ? std::optional(trial->toListRef()[i].toInt()) : std::nullopt);
     const bool alike = are_alike(trials);
     if (alike && !may_be_alike) return list;
-    jit::Value* const item = alike ? graph.insertConstant(*trials[0]) : visible_number(trials, graph);
+    jit::Value* const item = alike ? graph.insertConstant(*trials[0]) : input_size(trials, graph);
     if (!item) return list;
     items.push_back(item);
   }
@@ -91,15 +81,13 @@ jit::Value* Facts::shared_list(jit::Value* list) {
 }
 
 // What is read from one dimension is told by that, to passes that look for it.
-jit::Value* Facts::shared(jit::Value* v) {
+jit::Value* Facts::shared(jit::Value* v, std::span<jit::Value* const> inputs) {
   if (v->node()->kind() == c10::aten::size && is_int(v)) return v;
+  if (std::ranges::any_of(inputs, [&](const jit::Value* input) { return is_bool(input) && !value(input); })) return v;
   if (is_list_of_ints(v)) return v->node()->kind() == c10::prim::ListConstruct ? v : shared_list(v);
   const auto trials = is_int(v) ? trial_numbers(v) : std::nullopt;
-  if (!trials) return v;
-  jit::Graph& graph = *v->owningGraph();
-  if (jit::Value* const same = visible_number(*trials, graph)) return same;
-  numbers_[*trials] = v;
-  return v;
+  jit::Value* const same = trials ? input_size(*trials, *v->owningGraph()) : nullptr;
+  return same ? same : v;
 }
 
 std::optional<bool> Facts::comparison(c10::Symbol kind, const jit::Value* a, const jit::Value* b) const {

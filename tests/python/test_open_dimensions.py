@@ -219,3 +219,24 @@ def test_products_of_any_number_of_rows():
         wanted = np.maximum(x.astype(np.float64) @ weight + bias, 0) + other[:rows]
         for _ in range(3):
             np.testing.assert_allclose(rep.run([x, other[:rows]])[0], wanted, rtol=1e-5, atol=1e-5 * abs(wanted).max())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y = Max (s, t)",
+        "y = Min (s, t)",
+        "c = Equal (s, ones) y = Where (c, t, s)",
+        "c = Equal (s, seven) y = Where (c, ones, s)",
+        "c = Less (s, t) y = Where (c, s, t)",
+        "u = Sub (s, t) v = Add (u, t) y = Mod (v, many)",
+    ],
+)
+def test_a_number_that_only_may_be_a_size_is_computed(body):
+    """It is another one where another dimension is the larger one, or a size is one that decides."""
+    constants = "int64[2] ones = {1, 1}, int64[2] seven = {7, 7}, int64[2] many = {1000000, 1000000}"
+    model = model_of(
+        f"(float[N, M] x, float[K, L] z) => (int64[2] y) <{constants}>", f"s = Shape (x) t = Shape (z) {body}"
+    )
+    sizes = [((2, 3), (5, 1)), ((5, 1), (2, 3)), ((1, 7), (9, 2)), ((7, 7), (7, 1)), ((1, 1), (1, 4)), ((2, 1), (1, 1))]
+    assert_as_the_reference(model, *[(numbers(*one), numbers(*other)) for one, other in sizes])

@@ -138,9 +138,10 @@ def mmcv_nms(
     kept = torch.ops.onnx_torch.non_max_suppression(
         (corners_with_offset(boxes, 1) if offset == 1 else boxes).to(torch.float32),
         scores.to(torch.float32),
-        torch.tensor(boxes.size(1) if max_output_boxes_per_class <= 0 else max_output_boxes_per_class),
-        torch.tensor(iou_threshold),
-        torch.tensor(max(score_threshold, lowest_finite())),
+        torch.tensor(boxes.size(1) if max_output_boxes_per_class <= 0 else max_output_boxes_per_class,
+                     device=boxes.device),
+        torch.tensor(iou_threshold, device=boxes.device),
+        torch.tensor(max(score_threshold, lowest_finite()), device=boxes.device),
         center_point_box,
     )
     if not alone:
@@ -186,9 +187,9 @@ def boxes_after_nms(
     kept = torch.ops.onnx_torch.non_max_suppression(
         each if normalized else corners_with_offset(each, 1),
         chances,
-        torch.tensor(count),
-        torch.tensor(iou_threshold),
-        torch.tensor(max(score_threshold, lowest_finite())),
+        torch.tensor(count, device=boxes.device),
+        torch.tensor(iou_threshold, device=boxes.device),
+        torch.tensor(max(score_threshold, lowest_finite()), device=boxes.device),
         False,
     )
     places = torch.select(kept, 1, 0) * count + torch.select(kept, 1, 2)
