@@ -98,8 +98,7 @@ std::optional<bool> Facts::comparison(c10::Symbol kind, const jit::Value* a, con
   if (!holds_of_same && !holds_of_larger && !holds_of_smaller) return {};
   if (a == b) return holds_of_same;
   const auto is_input_size = [&](const jit::Value* v) {
-    const auto trials = trial_numbers(v);
-    return trials && std::ranges::any_of(open_sizes_, [&](const auto& size) { return is_size(*trials, size.trials); });
+    return std::ranges::any_of(open_sizes_, [&](const OpenSize& size) { return size.number == v; });
   };
   const auto is_below = [&](const jit::Value* v, int64_t most) {
     const auto known = value(v);

@@ -228,13 +228,16 @@ def test_products_of_any_number_of_rows():
         "y = Min (s, t)",
         "c = Equal (s, ones) y = Where (c, t, s)",
         "c = Equal (s, seven) y = Where (c, ones, s)",
+        "c = Equal (s, seven) u = Where (c, minus, s) d = Equal (u, minus) y = Where (d, ones, t)",
         "c = Less (s, t) y = Where (c, s, t)",
         "u = Sub (s, t) v = Add (u, t) y = Mod (v, many)",
     ],
 )
 def test_a_number_that_only_may_be_a_size_is_computed(body):
     """It is another one where another dimension is the larger one, or a size is one that decides."""
-    constants = "int64[2] ones = {1, 1}, int64[2] seven = {7, 7}, int64[2] many = {1000000, 1000000}"
+    constants = (
+        "int64[2] ones = {1, 1}, int64[2] minus = {-1, -1}, int64[2] seven = {7, 7}, int64[2] many = {1000000, 1000000}"
+    )
     model = model_of(
         f"(float[N, M] x, float[K, L] z) => (int64[2] y) <{constants}>", f"s = Shape (x) t = Shape (z) {body}"
     )
