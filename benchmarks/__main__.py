@@ -17,6 +17,7 @@ from onnx_torch_cli.terminal import note, progress, table
 from . import machine, neighbour, processes, report
 from .engines import COLUMNS, CPU, GPU_PRECISIONS, OURS, REFERENCE, columns
 from .measuring import Settings, measure
+from .models import held_out
 from .models.case import Case, model_file
 from .plot import plot
 from .results import Results
@@ -25,6 +26,7 @@ from .variants import cases
 ROOT = Path(__file__).resolve().parent.parent
 KEPT, OUT, DOCS = ROOT / "build" / "bench" / "models", ROOT / "out" / "bench", ROOT / "docs"
 
+HELD_OUT = 10  # models that --held-out measures
 QUICK = Settings(rounds=5, turn=0.1, repeats=3, loads=1)
 GPU_LIMIT = 1800.0  # seconds, as torch.compile tries out kernels
 QUICK_MODELS = (
@@ -39,6 +41,8 @@ def parser() -> argparse.ArgumentParser:
     names = ", ".join(COLUMNS)
     top.add_argument("--quick", action="store_true", help="some of the models, in fewer rounds, without torch.compile")
     top.add_argument("--models", nargs="+", metavar="NAME", help="only these; a name may be a pattern")
+    drawn = "ten others, drawn by SEED from all that torchvision, timm and transformers have"
+    top.add_argument("--held-out", type=int, metavar="SEED", help=drawn)
     top.add_argument("--engines", nargs="+", choices=COLUMNS, metavar="NAME", help=f"only these, of {names}")
     top.add_argument("--threads", type=int, default=2, help="how many each engine uses (default: %(default)s)")
     top.add_argument("--device", type=device, default=CPU, help="cpu, or cuda:N for a GPU (default: %(default)s)")
@@ -118,6 +122,16 @@ def make(cases: Sequence[Case], folder: Path) -> list[Case]:
     return made
 
 
+def make_held_out(seed: int, folder: Path) -> list[Case]:
+    """Makes the first ten of those drawn that are not too large and that torch can export."""
+    made: list[Case] = []
+    for case in held_out.drawn(seed):
+        made += make([case], folder)
+        if len(made) == HELD_OUT:
+            break
+    return made
+
+
 def show_models(cases: Iterable[Case], folder: Path) -> None:
     size = lambda case: f"{model_file(folder, case.name).stat().st_size / 1e6:.1f}" if case.is_made(folder) else "-"
     table(["group", "model", ">MB"], ((case.group, case.name, size(case)) for case in cases))
@@ -192,17 +206,18 @@ def main() -> int:
     if args.report:
         results = Results.read(args.report)
     else:
-        chosen = chosen_cases(args)
+        drawn = args.held_out is not None
+        chosen = [] if drawn else chosen_cases(args)
         if args.list:
             show_models(chosen, kept(args))
             return 0
         if not args.make:
             gpu_of(args)  # before models are made in vain
-        made = make(chosen, kept(args))
+        made = make_held_out(args.held_out, kept(args)) if drawn else make(chosen, kept(args))
         if args.make:
             show_models(made, kept(args))
             note(f"The models are in {kept(args)}")
-            return 0 if made == chosen else 1
+            return 0 if drawn or made == chosen else 1
         if args.neighbours:
             measure_beside(made, settings_of(args), args)
             return 0

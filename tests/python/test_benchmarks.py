@@ -19,9 +19,9 @@ import pytest
 import torch
 from benchmarks import engines, machine, measuring, neighbour, processes, report, variants
 from benchmarks import results as r
-from benchmarks.__main__ import ROOT, chosen_cases, chosen_engines, draw, gpu_of, page_of, parser
+from benchmarks.__main__ import ROOT, chosen_cases, chosen_engines, draw, gpu_of, make_held_out, page_of, parser
 from benchmarks.measuring import Measured, Row, Settings
-from benchmarks.models import CASES
+from benchmarks.models import CASES, held_out
 from benchmarks.models.case import Case, Network, model_file, read_inputs
 from benchmarks.plot import plot
 from benchmarks.results import Results
@@ -51,6 +51,39 @@ def made(tmp_path):
 def row(case="a", group="g", noisy=False, **rounds):
     """A row whose engines took some seconds in each round."""
     return Row(case, group, 2, 1e-3, noisy, {name: Measured(rounds=list(times)) for name, times in rounds.items()})
+
+
+# --- Held-out models --------------------------------------------------------------------------------------------------
+
+
+def test_a_seed_draws_the_same_models_each_time_and_another_one_others(monkeypatch):
+    monkeypatch.setattr(held_out, "names", lambda source: [f"{source}_{i}" for i in range(1000)])
+    first, again, other = ([c.name for c in itertools.islice(held_out.drawn(seed), 20)] for seed in (1, 1, 2))
+    assert first == again and not set(first) & set(other) and len(set(first)) == 20
+
+
+def test_what_cannot_be_measured_is_left_out_and_the_next_one_drawn(monkeypatch, tmp_path, capsys):
+    def write(number, file):
+        if number % 2:
+            raise held_out.Unsuited("It is too large.")
+        return write_relu([], file)
+
+    cases = [Case(f"model{i}", held_out.GROUP, partial(write, i)) for i in range(30)]
+    monkeypatch.setattr(held_out, "drawn", lambda seed: iter(cases))
+    made = make_held_out(1, tmp_path)
+    assert [case.name for case in made] == [f"model{i}" for i in range(0, 20, 2)]
+    assert "model1 cannot be made: Unsuited: It is too large." in capsys.readouterr().err
+
+
+def test_a_reduced_configuration_is_narrow_and_makes_a_model_that_runs():
+    network = held_out.of_transformers("mistral")
+    assert network.module.model.config.hidden_size <= 512 and network.module.model.config.num_hidden_layers == 2
+    assert network.module(*network.inputs[0].values()).shape[:2] == (1, 32)
+
+
+def test_a_network_that_is_too_large_takes_no_memory():
+    with pytest.raises(held_out.Unsuited, match="400,000,000 weights"):
+        held_out.small_enough(lambda: torch.nn.Linear(20_000, 20_000, bias=False))
 
 
 # --- Ratios -----------------------------------------------------------------------------------------------------------
