@@ -33,17 +33,18 @@ std::optional<int64_t> known_count(Translator& t, const Value& host_ints) {
   return shape->empty() ? 1 : shape->at(0);
 }
 
+constexpr size_t kMostDims = 1024;  // of a shape
+
 // 0 keeps the size of the input's dimension, unless `allowzero` says otherwise.
 Value reshaped_sizes(Translator& t, const NodeView& n, const Value& x, const Value& shape) {
   if (n.has_attribute("allowzero") && n.attr_int("allowzero") != 0) return shape;
   const auto known = t.known_ints(shape);
-  if (!known) return t.call("kept_sizes", {t.call("aten::size", {x}), shape});
-  if (std::ranges::count(*known, 0) == 0) return shape;
+  if (known && std::ranges::count(*known, 0) == 0) return shape;
+  const auto items = t.items(shape);
+  if (!items || items->size() > kMostDims) return t.call("kept_sizes", {t.call("aten::size", {x}), shape});
   Values result;
-  for (size_t i = 0; i < known->size(); ++i) {
-    const int64_t size = (*known)[i];
-    result.push_back(size == 0 ? t.call("aten::size", {x, static_cast<int64_t>(i)}) : t.scalar(size));
-  }
+  for (size_t i = 0; i < items->size(); ++i)
+    result.push_back(t.call("kept_size", {x, static_cast<int64_t>(i), (*items)[i]}));
   return int_list(t, result);
 }
 

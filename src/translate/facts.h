@@ -76,8 +76,8 @@ class Facts {
   // is none. `inputs` are what it was computed from: what a condition decides that sizes may change is no size.
   torch::jit::Value* shared(torch::jit::Value* v, std::span<torch::jit::Value* const> inputs);
 
-  // What comparing two numbers comes to, where they are the same, or one is a size of an input and the other is
-  // negative, or zero if that decides.
+  // What comparing two numbers comes to, where they are the same, or one is a size of an input and the other is below
+  // the least that it may be, or that if it decides.
   std::optional<bool> comparison(c10::Symbol kind, const torch::jit::Value* a, const torch::jit::Value* b) const;
 
   // The values that were found out, other than constants.

@@ -97,17 +97,20 @@ std::optional<bool> Facts::comparison(c10::Symbol kind, const jit::Value* a, con
   const bool holds_of_smaller = kind == c10::aten::ne || kind == c10::aten::lt || kind == c10::aten::le;
   if (!holds_of_same && !holds_of_larger && !holds_of_smaller) return {};
   if (a == b) return holds_of_same;
-  const auto is_input_size = [&](const jit::Value* v) {
-    return std::ranges::any_of(open_sizes_, [&](const OpenSize& size) { return size.number == v; });
+  // The least that a size of an input may be: a run with an empty tensor is translated anew, and has a trial of it.
+  const auto least = [&](const jit::Value* v) -> std::optional<int64_t> {
+    const auto size = std::ranges::find_if(open_sizes_, [&](const OpenSize& open) { return open.number == v; });
+    return size == open_sizes_.end() ? std::nullopt : std::optional(std::ranges::min(size->trials));
   };
-  const auto is_below = [&](const jit::Value* v, int64_t most) {
-    const auto known = value(v);
-    return known && known->isInt() && known->toInt() < most;
+  const auto is_at_least = [&](const jit::Value* v, int64_t margin, const jit::Value* number) {
+    const auto size = least(v);
+    const auto known = size ? value(number) : std::nullopt;
+    return known && known->isInt() && *size - margin >= known->toInt();
   };
-  const bool is_alike_for_zero = kind == c10::aten::ge || kind == c10::aten::lt;  // of a size and zero
-  const bool is_alike_for_size = kind == c10::aten::le || kind == c10::aten::gt;  // of zero and a size
-  if (is_input_size(a) && is_below(b, is_alike_for_zero ? 1 : 0)) return holds_of_larger;
-  if (is_input_size(b) && is_below(a, is_alike_for_size ? 1 : 0)) return holds_of_smaller;
+  const bool may_be_least = kind == c10::aten::ge || kind == c10::aten::lt;        // a size beside a number
+  const bool may_be_least_after = kind == c10::aten::le || kind == c10::aten::gt;  // a number beside a size
+  if (is_at_least(a, may_be_least ? 0 : 1, b)) return holds_of_larger;
+  if (is_at_least(b, may_be_least_after ? 0 : 1, a)) return holds_of_smaller;
   return {};
 }
 

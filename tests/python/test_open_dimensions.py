@@ -184,6 +184,15 @@ def test_arithmetic_that_gives_a_size_again_leaves_nothing():
     assert_as_the_reference(model, *[(numbers(*sizes),) for sizes in [(2, 3), (1, 1), (7, 1), (0, 3)]])
 
 
+def test_a_size_of_zero_stands_for_the_inputs_in_a_reshape():
+    """No branch asks for it but in a run with an empty tensor, where it differs."""
+    model = model_of(
+        "(float[N, M] x) => (float[a, b] y)", "n = Shape <end = 1> (x) s = Concat <axis = 0> (n, n) y = Reshape (x, s)"
+    )
+    assert "prim::If" not in backend.prepare(model, optimize=False).graph()
+    assert_as_the_reference(model, *[(numbers(*sizes),) for sizes in [(3, 3), (0, 3), (5, 5), (0, 2), (1, 1)]])
+
+
 def test_a_number_that_is_a_size_up_to_a_limit_is_another_number():
     model = model_of(
         "(float[N] x) => (int64[1] s, float[a] y) <float[512] table = {0}, int64[1] zero = {0}>",

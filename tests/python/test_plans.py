@@ -83,6 +83,44 @@ def test_the_third_run_executes_no_torchscript():
     assert re.search("^plan onnx_torch::packed", plan, re.MULTILINE)
 
 
+# Networks of which a step is each operator, whose sizes decide all but where the elements lie.
+BY_MEMORY = {
+    "argmax": "(float[3, 40, 5] x) => (int64[K] y) { y = ArgMax<axis = 1, keepdims = 0>(x) }",
+    "average_pool": "(float[1, 3, 9, 9] x) => (float[K] y) { y = AveragePool<kernel_shape = [3, 3]>(x) }",
+    "cumprod": "(float[4, 5] x) => (float[K] y) <int64 axis = {0}> { y = CumProd(x, axis) }",
+    "cumsum": "(float[4, 5] x) => (float[K] y) <int64 axis = {0}> { y = CumSum<reverse = 1>(x, axis) }",
+    "group_norm": """(float[2, 32, 6, 6] x) => (float[K] y) <float[32] ones = {0}, float[32, 32, 1, 1] w = {0}> {
+        c = Conv(x, w) y = GroupNormalization<num_groups = 4>(c, ones, ones) }""",
+    "max_pool": "(float[1, 3, 9, 9] x) => (float[K] y) { y = MaxPool<kernel_shape = [3, 3], strides = [2, 2]>(x) }",
+    "normalize_rows": '(float[7, 5] x) => (float[K] y) { y = ai.onnx.ml.Normalizer<norm = "L1">(x) }',
+    "recurrent": """(float[6, 2, 4] x) => (float[K] y, float[L] h, float[M] c)
+        <float[1, 32, 4] w = {0}, float[1, 32, 8] r = {0}> { y, h, c = LSTM<hidden_size = 8>(x, w, r) }""",
+    "resample": """(float[1, 3, 5, 5] x) => (float[K] y) <float[4] scales = {1, 1, 0.6, 0.5}> {
+        y = Resize<mode = "linear", antialias = 1>(x, , scales) }""",
+    "top_k": "(float[4, 50] x) => (float[K] y, int64[L] i) <int64[1] k = {3}> { y, i = TopK(x, k) }",
+    "quantize": """(float[1, 4, 4] x) => (float[K] y) <float s = {0.1}, uint8 zero = {7}, uint8 other = {9}> {
+        q = QuantizeLinear(x, s, zero) r = Transpose<perm = [0, 2, 1]>(q) y = DequantizeLinear(r, s, other) }""",
+}
+
+
+@pytest.mark.parametrize("operator", BY_MEMORY)
+def test_operators_by_memory(operator):
+    rng = np.random.default_rng(0)
+    opsets = 'opset_import: ["": 26, "ai.onnx.ml": 3]'
+    model = onnx.parser.parse_model(f"<ir_version: 10, {opsets}> net {BY_MEMORY[operator]}")
+    for weight in model.graph.initializer:
+        if weight.dims and weight.data_type == onnx.TensorProto.FLOAT and np.prod(weight.dims) > 8:
+            values = rng.standard_normal(weight.dims).astype(np.float32)
+            weight.CopyFrom(onnx.numpy_helper.from_array(values, weight.name))
+    rep, plain = onnx_torch.prepare(model), onnx_torch.prepare(model, plans=0)
+    sizes = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    for _ in range(5):
+        x = rng.standard_normal(sizes).astype(np.float32)
+        assert same(rep.run([x]), plain.run([x]))
+    [plan] = rep.plans()
+    assert re.search(f"^plan onnx_torch::{operator}:", plan, re.MULTILINE), plan
+
+
 def test_the_latest_plans_are_kept():
     rep = onnx_torch.prepare(parsed(MLP), plans=2)
     for rows in [1, 2, 3]:

@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -49,35 +50,58 @@ int64_t largest_of_many(std::span<const float> row) {
   return found;
 }
 
-at::Tensor argmax(const at::Tensor& x, int64_t dim, bool keepdim) {
-  const bool fits = has_rows(x) && x.numel() <= std::numeric_limits<int32_t>::max();
+// Blocks of columns, which are rows where there is one: the largest of `size` elements is looked for in each.
+struct Columns {
+  int64_t blocks, size, columns;
+};
+
+// None where ATen looks for it.
+std::optional<Columns> columns_of(const at::Tensor& x, int64_t dim) {
+  if (!has_rows(x) || x.numel() > std::numeric_limits<int32_t>::max()) return {};
   dim = at::maybe_wrap_dim(dim, x.dim());
-  const bool lies_in_rows = fits && x.movedim(dim, -1).is_contiguous();
-  if (!lies_in_rows && !(fits && x.is_contiguous())) return at::argmax(x, dim, keepdim);
+  const int64_t size = x.size(dim);
+  if (x.movedim(dim, -1).is_contiguous()) return Columns{x.numel() / size, size, 1};
+  if (!x.is_contiguous()) return {};
+  const int64_t columns = c10::multiply_integers(x.sizes().slice(dim + 1));
+  return Columns{x.numel() / size / columns, size, columns};
+}
+
+void compute(const float* from, int64_t* to, const Columns& of) {
+  if (of.columns == 1) {
+    return for_each_row(from, of.blocks, of.size,
+                        [&](int64_t number, std::span<const float> row) { to[number] = largest_of_many(row); });
+  }
+  constexpr int64_t kStrip = ArgmaxKernels::kMostColumns;
+  const int64_t parts = (of.columns + kStrip - 1) / kStrip;
+  share_rows(of.blocks * parts, of.size * kStrip, [&](int64_t first, int64_t count) {
+    std::array<int32_t, kStrip> numbers;
+    std::array<float, kStrip> elements;
+    for (int64_t i = first; i < first + count; ++i) {
+      const int64_t block = i / parts, column = i % parts * kStrip, width = std::min(kStrip, of.columns - column);
+      for_this_cpu<ArgmaxKernels>().largest_of_columns(from + block * of.size * of.columns + column, numbers.data(),
+                                                       elements.data(), of.size, width, of.columns);
+      std::copy_n(numbers.data(), width, to + block * of.columns + column);
+    }
+  });
+}
+
+at::Tensor argmax(const at::Tensor& x, int64_t dim, bool keepdim) {
+  const auto columns = columns_of(x, dim);
+  if (!columns) return at::argmax(x, dim, keepdim);
+  dim = at::maybe_wrap_dim(dim, x.dim());
   std::vector<int64_t> sizes = x.sizes().vec();
-  const int64_t size = sizes[dim];
   sizes.erase(sizes.begin() + dim);
   at::Tensor result = at::empty(sizes, x.options().dtype(c10::kLong));
-  auto* const to = result.mutable_data_ptr<int64_t>();
-  if (lies_in_rows) {
-    for_each_row(x.movedim(dim, -1),
-                 [&](int64_t number, std::span<const float> row) { to[number] = largest_of_many(row); });
-  } else {
-    constexpr int64_t kStrip = ArgmaxKernels::kMostColumns;
-    const int64_t columns = c10::multiply_integers(x.sizes().slice(dim + 1)), parts = (columns + kStrip - 1) / kStrip;
-    const auto* const from = x.const_data_ptr<float>();
-    share_rows(x.numel() / size / columns * parts, size * kStrip, [&](int64_t first, int64_t count) {
-      std::array<int32_t, kStrip> numbers;
-      std::array<float, kStrip> elements;
-      for (int64_t i = first; i < first + count; ++i) {
-        const int64_t block = i / parts, column = i % parts * kStrip, width = std::min(kStrip, columns - column);
-        for_this_cpu<ArgmaxKernels>().largest_of_columns(from + block * size * columns + column, numbers.data(),
-                                                         elements.data(), size, width, columns);
-        std::copy_n(numbers.data(), width, to + block * columns + column);
-      }
-    });
-  }
+  compute(x.const_data_ptr<float>(), result.mutable_data_ptr<int64_t>(), *columns);
   return keepdim ? result.unsqueeze(dim) : result;
+}
+
+std::unique_ptr<PlannedCall> plan_argmax(const PlannedOperands& of) {
+  const auto columns = columns_of(of.tensor(0), of.arguments[1].toInt());
+  if (!columns || !of.results[0].is_contiguous()) return {};
+  return planned([columns = *columns](std::span<const Place> places) {
+    compute(places[0].as<float>(), places[1].as<int64_t>(), columns);
+  });
 }
 
 bool has_label_for_each(const at::Tensor& scores, const at::Tensor& labels) {
@@ -85,12 +109,16 @@ bool has_label_for_each(const at::Tensor& scores, const at::Tensor& labels) {
          labels.is_contiguous() && labels.dim() == 1 && labels.size(0) >= scores.size(1);
 }
 
+void compute_labels(const float* scores, const int64_t* labels, int64_t* to, int64_t rows, int64_t size) {
+  for_each_row(scores, rows, size,
+               [&](int64_t number, std::span<const float> row) { to[number] = labels[largest(row)]; });
+}
+
 at::Tensor label_of_largest(const at::Tensor& scores, const at::Tensor& labels) {
   if (!has_label_for_each(scores, labels)) return at::index_select(labels, 0, at::argmax(scores, 1));
   const at::Tensor result = at::empty({scores.size(0)}, labels.options());
-  const auto* const from = labels.const_data_ptr<int64_t>();
-  auto* const to = result.mutable_data_ptr<int64_t>();
-  for_each_row(scores, [&](int64_t number, std::span<const float> row) { to[number] = from[largest(row)]; });
+  compute_labels(scores.const_data_ptr<float>(), labels.const_data_ptr<int64_t>(), result.mutable_data_ptr<int64_t>(),
+                 scores.size(0), scores.size(1));
   return result;
 }
 
@@ -98,13 +126,7 @@ std::unique_ptr<PlannedCall> plan_label_of_largest(const PlannedOperands& of) {
   const at::Tensor scores = of.tensor(0);
   if (!has_label_for_each(scores, of.tensor(1))) return {};
   return planned([rows = scores.size(0), size = scores.size(1)](std::span<const Place> places) {
-    const auto* const labels = places[1].as<int64_t>();
-    auto* const to = places[2].as<int64_t>();
-    share_rows(rows, size, [&](int64_t first, int64_t count) {
-      for (int64_t row = first; row < first + count; ++row) {
-        to[row] = labels[largest(std::span(places[0].as<float>() + row * size, size))];
-      }
-    });
+    compute_labels(places[0].as<float>(), places[1].as<int64_t>(), places[2].as<int64_t>(), rows, size);
   });
 }
 
@@ -115,6 +137,7 @@ void register_argmax() {
     m.def("argmax(Tensor x, int dim, bool keepdim) -> Tensor", argmax);
     m.def("label_of_largest(Tensor scores, Tensor labels) -> Tensor", label_of_largest);
   });
+  register_planner("onnx_torch::argmax", plan_argmax);
   register_planner("onnx_torch::label_of_largest", plan_label_of_largest);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "base/planned_call.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
@@ -64,8 +65,28 @@ struct Affine {
   std::vector<float> mean, scale, bias;
 };
 
+// What the sizes decide, and the memory of the weight and the bias.
+struct Normalization {
+  int64_t batch;
+  Blocks blocks;
+  int64_t group;  // how many channels it has
+  double eps;
+
+  Normalization(const at::Tensor& x, const GroupNorm& norm)
+      : batch(x.size(0)),
+        blocks{c10::multiply_integers(x.sizes().slice(2)), x.size(1)},
+        group(x.size(1) / norm.groups.value_or(x.size(1))),
+        eps(norm.eps) {}
+};
+
+// Null where there is none.
+struct ChannelAffine {
+  const float *weight, *bias;
+};
+
 // Brings the statistics of a sample's blocks together; `at` is where they start. None where they are beyond a float.
-std::optional<Affine> affine(const Blocks& blocks, const Statistics& of, int64_t at, const GroupNorm& norm) {
+std::optional<Affine> affine(const Normalization& by, const Statistics& of, int64_t at, const ChannelAffine& given) {
+  const Blocks& blocks = by.blocks;
   const int64_t channels = blocks.channels;
   const auto rows = static_cast<double>(blocks.rows);
   const auto mean_at = [&](int64_t i) { return static_cast<double>(of.mean[i]) + of.rest[i]; };
@@ -84,61 +105,79 @@ std::optional<Affine> affine(const Blocks& blocks, const Statistics& of, int64_t
   }
 
   Affine result{std::vector<float>(channels), std::vector<float>(channels), std::vector<float>(channels)};
-  const int64_t size = channels / norm.groups.value_or(channels);
-  const float* const weight = norm.weight ? norm.weight->const_data_ptr<float>() : nullptr;
-  const float* const bias = norm.bias ? norm.bias->const_data_ptr<float>() : nullptr;
-  for (int64_t first = 0; first < channels; first += size) {
+  for (int64_t first = 0; first < channels; first += by.group) {
+    const auto size = static_cast<double>(by.group);
     double center = 0, sum = 0;
-    for (int64_t c = first; c < first + size; ++c) center += mean[c] / static_cast<double>(size);
-    for (int64_t c = first; c < first + size; ++c) sum += spread[c] + rows * (mean[c] - center) * (mean[c] - center);
+    for (int64_t c = first; c < first + by.group; ++c) center += mean[c] / size;
+    for (int64_t c = first; c < first + by.group; ++c)
+      sum += spread[c] + rows * (mean[c] - center) * (mean[c] - center);
     if (!std::isfinite(sum)) return {};
-    const double scale = 1 / std::sqrt(sum / (rows * static_cast<double>(size)) + norm.eps);
-    for (int64_t c = first; c < first + size; ++c) {
+    const double scale = 1 / std::sqrt(sum / (rows * size) + by.eps);
+    for (int64_t c = first; c < first + by.group; ++c) {
       result.mean[c] = static_cast<float>(center);
-      result.scale[c] = static_cast<float>(scale * (weight ? weight[c] : 1));
+      result.scale[c] = static_cast<float>(scale * (given.weight ? given.weight[c] : 1));
       const double lacking = center - result.mean[c];
-      result.bias[c] = static_cast<float>((bias ? bias[c] : 0) - lacking * result.scale[c]);
+      result.bias[c] = static_cast<float>((given.bias ? given.bias[c] : 0) - lacking * result.scale[c]);
     }
   }
   return result;
 }
 
-at::Tensor group_norm(const at::Tensor& x, const GroupNorm& norm) {
-  if (!fits(x, norm)) return by_aten(x, norm);
-  const int64_t batch = x.size(0);
-  const Blocks blocks{c10::multiply_integers(x.sizes().slice(2)), x.size(1)};
+// False where a sum of squares is beyond a float: then nothing is written.
+bool compute(const Normalization& by, const float* x, const ChannelAffine& given, float* y) {
+  const Blocks& blocks = by.blocks;
   const int64_t count = blocks.count();
-  const auto* const from = x.const_data_ptr<float>();
   const auto for_each_block = [&](const auto& visit) {
     constexpr int64_t kCost = 4;  // of an element
-    parallel_for(batch * count, kCost * blocks.rows_of_block * blocks.channels, [&](int64_t begin, int64_t end) {
+    parallel_for(by.batch * count, kCost * blocks.rows_of_block * blocks.channels, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) visit(i, i / count, i % count);
     });
   };
-
   const auto& kernels = for_this_cpu<GroupNormKernels>();
-  const int64_t length = batch * count * blocks.channels;
+  const int64_t length = by.batch * count * blocks.channels;
   Statistics of{std::vector<float>(length), std::vector<float>(length), std::vector<float>(length)};
   for_each_block([&](int64_t i, int64_t sample, int64_t block) {
-    kernels.take_statistics(from + blocks.start(sample, block), blocks.rows_at(block), blocks.channels,
+    kernels.take_statistics(x + blocks.start(sample, block), blocks.rows_at(block), blocks.channels,
                             of.mean.data() + i * blocks.channels, of.rest.data() + i * blocks.channels,
                             of.squares.data() + i * blocks.channels);
   });
   std::vector<Affine> affines;
-  for (int64_t sample = 0; sample < batch; ++sample) {
-    auto found = affine(blocks, of, sample * count * blocks.channels, norm);
-    if (!found) return by_aten(x, norm);
+  for (int64_t sample = 0; sample < by.batch; ++sample) {
+    auto found = affine(by, of, sample * count * blocks.channels, given);
+    if (!found) return false;
     affines.push_back(*std::move(found));
   }
-  at::Tensor y = work_tensor_over(x);
-  auto* const to = y.mutable_data_ptr<float>();
   for_each_block([&](int64_t, int64_t sample, int64_t block) {
     const int64_t start = blocks.start(sample, block);
-    const Affine& by = affines[sample];
-    kernels.normalize(from + start, blocks.rows_at(block), blocks.channels,
-                      {by.mean.data(), by.scale.data(), by.bias.data()}, to + start);
+    const Affine& with = affines[sample];
+    kernels.normalize(x + start, blocks.rows_at(block), blocks.channels,
+                      {with.mean.data(), with.scale.data(), with.bias.data()}, y + start);
   });
-  return y;
+  return true;
+}
+
+at::Tensor group_norm(const at::Tensor& x, const GroupNorm& norm) {
+  if (!fits(x, norm)) return by_aten(x, norm);
+  const auto data = [](const std::optional<at::Tensor>& t) { return t ? t->const_data_ptr<float>() : nullptr; };
+  at::Tensor y = work_tensor_over(x);
+  const bool is_done = compute(Normalization(x, norm), x.const_data_ptr<float>(), {data(norm.weight), data(norm.bias)},
+                               y.mutable_data_ptr<float>());
+  return is_done ? y : by_aten(x, norm);
+}
+
+std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
+  const at::Tensor x = of.tensor(0);
+  const GroupNorm norm{of.arguments[1].toOptional<int64_t>(), of.arguments[2].toOptional<at::Tensor>(),
+                       of.arguments[3].toOptional<at::Tensor>(), of.arguments[4].toDouble()};
+  if (!fits(x, norm) || of.results[0].strides() != x.strides()) return {};
+  const size_t weight = norm.weight ? 1 : 0, bias = norm.bias ? weight + 1 : 0, result = std::max(weight, bias) + 1;
+  return planned(
+      [=, by = Normalization(x, norm)](std::span<const Place> places) {
+        const auto data = [&](size_t place) { return place > 0 ? places[place].as<float>() : nullptr; };
+        const bool is_done = compute(by, places[0].as<float>(), {data(weight), data(bias)}, places[result].as<float>());
+        TORCH_CHECK(is_done, "a sum of squares is beyond a float");  // so that the run is left to ATen
+      },
+      {{.result = result, .argument = 0}});
 }
 
 }  // namespace
@@ -147,8 +186,11 @@ void register_group_norm() {
   static const torch::Library library = registered([](torch::Library& m) {
     m.def("group_norm(Tensor x, int? groups, Tensor? weight, Tensor? bias, float eps) -> Tensor",
           [](const at::Tensor& x, std::optional<int64_t> groups, const std::optional<at::Tensor>& weight,
-             const std::optional<at::Tensor>& bias, double eps) { return group_norm(x, {groups, weight, bias, eps}); });
+             const std::optional<at::Tensor>& bias, double eps) {
+            return group_norm(x, {groups, weight, bias, eps});
+          });
   });
+  register_planner("onnx_torch::group_norm", plan);
 }
 
 }  // namespace onnxtorch

@@ -6,12 +6,22 @@
 #include <numeric>
 #include <span>
 
+#include "base/planned_call.h"
 #include "base/registered.h"
 #include "kernels/cpu/operators.h"
 #include "kernels/cpu/rows.h"
 
 namespace onnxtorch {
 namespace {
+
+void compute(const float* x, float* y, int64_t rows, int64_t size) {
+  for_each_row(x, rows, size, [&](int64_t number, std::span<const float> row) {
+    const float norm =
+        std::accumulate(row.begin(), row.end(), 0.F, [](float sum, float value) { return sum + std::abs(value); });
+    const float divisor = norm == 0 ? 1 : norm;
+    std::ranges::transform(row, y + number * size, [&](float value) { return value / divisor; });
+  });
+}
 
 // Rows divided by the sum of their elements' absolute values, unless that is 0.
 at::Tensor normalize_rows(const at::Tensor& x) {
@@ -20,14 +30,18 @@ at::Tensor normalize_rows(const at::Tensor& x) {
     return at::div(x, at::where(at::eq(size, 0), 1.0, size));
   }
   const at::Tensor result = at::empty(x.sizes(), x.options());
-  auto* const to = result.mutable_data_ptr<float>();
-  for_each_row(x, [&](int64_t number, std::span<const float> row) {
-    const float size =
-        std::accumulate(row.begin(), row.end(), 0.F, [](float sum, float value) { return sum + std::abs(value); });
-    const float divisor = size == 0 ? 1 : size;
-    std::ranges::transform(row, to + number * std::ssize(row), [&](float value) { return value / divisor; });
-  });
+  compute(x.const_data_ptr<float>(), result.mutable_data_ptr<float>(), x.numel() / x.size(-1), x.size(-1));
   return result;
+}
+
+std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
+  const at::Tensor x = of.tensor(0);
+  if (!has_short_rows(x)) return {};
+  return planned(
+      [rows = x.numel() / x.size(-1), size = x.size(-1)](std::span<const Place> places) {
+        compute(places[0].as<float>(), places[1].as<float>(), rows, size);
+      },
+      {{.result = 1, .argument = 0}});
 }
 
 }  // namespace
@@ -35,6 +49,7 @@ at::Tensor normalize_rows(const at::Tensor& x) {
 void register_l1_norm() {
   static const torch::Library library =
       registered([](torch::Library& m) { m.def("normalize_rows(Tensor x) -> Tensor", normalize_rows); });
+  register_planner("onnx_torch::normalize_rows", plan);
 }
 
 }  // namespace onnxtorch

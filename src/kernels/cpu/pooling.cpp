@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "base/planned_call.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
@@ -28,8 +29,9 @@ std::optional<Windows> windows(int64_t size, int64_t kernel, int64_t stride, int
 }
 
 // How the windows over a tensor are gone through.
-struct Plan {
+struct Pooling {
   Pool pool;
+  int64_t images;
   bool channels_last;
   std::vector<int64_t> sizes;  // of the result, as it lies
 };
@@ -41,7 +43,7 @@ struct Given {
 };
 
 // None where ATen is asked, to do it or to refuse it.
-std::optional<Plan> planned(const at::Tensor& x, const Given& given) {
+std::optional<Pooling> pooling(const at::Tensor& x, const Given& given) {
   constexpr int64_t kFewChannels = 16;  // with fewer, a vector is not filled
   const size_t rank = given.kernel.size();
   const std::array others{given.stride, given.padding, given.dilation};
@@ -61,32 +63,50 @@ std::optional<Plan> planned(const at::Tensor& x, const Given& given) {
   const int64_t channels = channels_last ? sizes[1] : 1;
   if (channels_last) std::rotate(sizes.begin() + 1, sizes.begin() + 2, sizes.end());
   if (channels_last && rank == 1) std::swap(dimensions[1], dimensions[2]);  // windows of whole rows
-  return Plan{{dimensions[0], dimensions[1], dimensions[2], channels, {}}, channels_last, std::move(sizes)};
+  const Pool pool{dimensions[0], dimensions[1], dimensions[2], channels, {}};
+  return Pooling{pool, x.numel() / pool.image(), channels_last, std::move(sizes)};
 }
 
 template <typename T>
-at::Tensor pooled(const at::Tensor& x, const Plan& plan, PoolRows<T>* pool_rows) {
+void compute(const Pool& p, int64_t images, PoolRows<T>* pool_rows, const T* from, T* to) {
   constexpr int64_t kCost = 2;  // of a comparison or an addition
-  const Pool& p = plan.pool;
-  const at::Tensor images = plan.channels_last ? x : x.contiguous();
-  const at::Tensor y = work_tensor(plan.sizes, x.scalar_type());
-  const auto* const from = images.const_data_ptr<T>();
-  auto* const to = y.mutable_data_ptr<T>();
   const int64_t work = p.width() * p.depth.kernel * p.rows.kernel + p.result_width() * p.columns.kernel;
-  parallel_for(x.numel() / p.image() * p.result_rows(), kCost * work, [&](int64_t begin, int64_t end) {
+  parallel_for(images * p.result_rows(), kCost * work, [&](int64_t begin, int64_t end) {
     std::vector<T> line(p.line());
     pool_rows(from, p, begin, end, line.data(), to);
   });
-  return plan.channels_last ? y.movedim(-1, 1) : y;
+}
+
+template <typename T>
+at::Tensor pooled(const at::Tensor& x, const Pooling& by, PoolRows<T>* pool_rows) {
+  const at::Tensor images = by.channels_last ? x : x.contiguous();
+  const at::Tensor y = work_tensor(by.sizes, x.scalar_type());
+  compute(by.pool, by.images, pool_rows, images.const_data_ptr<T>(), y.mutable_data_ptr<T>());
+  return by.channels_last ? y.movedim(-1, 1) : y;
+}
+
+// Calls the function with the kernel for the largest elements of a type; null where there is none.
+template <typename Function>
+auto with_largest(c10::ScalarType type, const Function& function)
+    -> decltype(function(PoolKernels().largest_of_floats)) {
+  const auto& kernels = for_this_cpu<PoolKernels>();
+  switch (type) {
+    case c10::kFloat:
+      return function(kernels.largest_of_floats);
+    case c10::kByte:
+      return function(kernels.largest_of_bytes);
+    case c10::kChar:
+      return function(kernels.largest_of_chars);
+    default:
+      return {};
+  }
 }
 
 at::Tensor max_pool(const at::Tensor& x, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding,
                     at::IntArrayRef dilation, bool ceil_mode) {
-  if (const auto plan = planned(x, {kernel, stride, padding, dilation, ceil_mode})) {
-    const auto& kernels = for_this_cpu<PoolKernels>();
-    if (x.scalar_type() == c10::kFloat) return pooled(x, *plan, kernels.largest_of_floats);
-    if (x.scalar_type() == c10::kByte) return pooled(x, *plan, kernels.largest_of_bytes);
-    if (x.scalar_type() == c10::kChar) return pooled(x, *plan, kernels.largest_of_chars);
+  if (const auto by = pooling(x, {kernel, stride, padding, dilation, ceil_mode})) {
+    const at::Tensor y = with_largest(x.scalar_type(), [&](auto* largest) { return pooled(x, *by, largest); });
+    if (y.defined()) return y;
   }
   // ATen pools bytes only where they lie plainly.
   const at::Tensor given = x.is_floating_point() ? x : x.contiguous();
@@ -107,24 +127,71 @@ std::vector<float> counts(const Windows& w, bool count_padding) {
   return result;
 }
 
+// Of the windows of each dimension.
+struct Counts {
+  std::vector<float> depth, rows, columns;
+
+  Pool::Counts data() const { return {depth.data(), rows.data(), columns.data()}; }
+};
+
+// What the sums of the windows are divided by: how many elements they count, or all by the same.
+Counts counts(const Pool& p, bool count_padding, std::optional<int64_t> divisor) {
+  if (!divisor)
+    return {counts(p.depth, count_padding), counts(p.rows, count_padding), counts(p.columns, count_padding)};
+  return {std::vector<float>(p.depth.count, static_cast<float>(*divisor)), std::vector<float>(p.rows.count, 1),
+          std::vector<float>(p.columns.count, 1)};
+}
+
+// None where ATen is asked.
+std::optional<Pooling> averaging(const at::Tensor& x, at::IntArrayRef kernel, at::IntArrayRef stride,
+                                 at::IntArrayRef padding, bool ceil_mode, std::optional<int64_t> divisor) {
+  if (x.scalar_type() != c10::kFloat || divisor == 0) return {};
+  const std::vector<int64_t> dilation(kernel.size(), 1);
+  return pooling(x, {kernel, stride, padding, dilation, ceil_mode});
+}
+
 at::Tensor average_pool(const at::Tensor& x, at::IntArrayRef kernel, at::IntArrayRef stride, at::IntArrayRef padding,
                         bool ceil_mode, bool count_include_pad, std::optional<int64_t> divisor) {
-  const std::vector<int64_t> dilation(kernel.size(), 1);
-  auto plan = planned(x, {kernel, stride, padding, dilation, ceil_mode});
-  if (plan && x.scalar_type() == c10::kFloat && divisor != 0) {
-    Pool& p = plan->pool;
-    const auto counted = [&](const Windows& w) {
-      return divisor ? std::vector<float>(w.count, 1) : counts(w, count_include_pad);
-    };
-    std::vector<float> depth = counted(p.depth);
-    const std::vector<float> rows = counted(p.rows), columns = counted(p.columns);
-    if (divisor) std::ranges::fill(depth, static_cast<float>(*divisor));
-    p.counts = {depth.data(), rows.data(), columns.data()};
-    return pooled(x, *plan, for_this_cpu<PoolKernels>().means);
+  if (auto by = averaging(x, kernel, stride, padding, ceil_mode, divisor)) {
+    const Counts counted = counts(by->pool, count_include_pad, divisor);
+    by->pool.counts = counted.data();
+    return pooled(x, *by, for_this_cpu<PoolKernels>().means);
   }
   if (kernel.size() == 1) return at::avg_pool1d(x, kernel, stride, padding, ceil_mode, count_include_pad);
   if (kernel.size() == 3) return at::avg_pool3d(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor);
   return at::avg_pool2d(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor);
+}
+
+// Whether the result lies as it is computed, and x as it is read.
+bool lies_well(const Pooling& by, const at::Tensor& x, const at::Tensor& y) {
+  return by.channels_last ? y.movedim(1, -1).is_contiguous() : x.is_contiguous() && y.is_contiguous();
+}
+
+std::unique_ptr<PlannedCall> plan_max_pool(const PlannedOperands& of) {
+  const at::Tensor x = of.tensor(0);
+  std::array<std::vector<int64_t>, 4> lists;
+  for (size_t i = 0; i < lists.size(); ++i) lists[i] = of.arguments[i + 1].toIntVector();
+  const auto by = pooling(x, {lists[0], lists[1], lists[2], lists[3], of.arguments[5].toBool()});
+  if (!by || !lies_well(*by, x, of.results[0])) return {};
+  return with_largest(x.scalar_type(), [&]<typename T>(PoolRows<T>* largest) {
+    return planned([largest, pool = by->pool, images = by->images](std::span<const Place> places) {
+      compute(pool, images, largest, places[0].as<T>(), places[1].as<T>());
+    });
+  });
+}
+
+std::unique_ptr<PlannedCall> plan_average_pool(const PlannedOperands& of) {
+  const at::Tensor x = of.tensor(0);
+  const auto divisor = of.arguments[6].toOptional<int64_t>();
+  const auto by = averaging(x, of.arguments[1].toIntVector(), of.arguments[2].toIntVector(),
+                            of.arguments[3].toIntVector(), of.arguments[4].toBool(), divisor);
+  if (!by || !lies_well(*by, x, of.results[0])) return {};
+  return planned([pool = by->pool, images = by->images,
+                  counted = counts(by->pool, of.arguments[5].toBool(), divisor)](std::span<const Place> places) {
+    Pool p = pool;
+    p.counts = counted.data();
+    compute(p, images, for_this_cpu<PoolKernels>().means, places[0].as<float>(), places[1].as<float>());
+  });
 }
 
 }  // namespace
@@ -140,6 +207,8 @@ void register_pools() {
         "bool count_include_pad, int? divisor_override) -> Tensor",
         average_pool);
   });
+  register_planner("onnx_torch::max_pool", plan_max_pool);
+  register_planner("onnx_torch::average_pool", plan_average_pool);
 }
 
 }  // namespace onnxtorch

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "base/arrange.h"
+#include "base/cpu_tensor.h"
 #include "base/parallel.h"
+#include "base/planned_call.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/operators.h"
@@ -64,29 +66,56 @@ at::Tensor resample_by_aten(const at::Tensor& x, int64_t axis, const at::Tensor&
   return result;
 }
 
+bool fits(const at::Tensor& x, const at::Tensor& indices, const at::Tensor& taps) {
+  const auto type = x.scalar_type();
+  return (type == c10::kFloat || type == c10::kDouble) && is_plain(x, type) && is_plain(indices, c10::kLong) &&
+         is_plain(taps, type) && indices.sizes() == taps.sizes();
+}
+
+Blocks blocks_of(const at::Tensor& x, int64_t axis, const at::Tensor& taps) {
+  return {c10::multiply_integers(x.sizes().slice(0, axis)), x.size(axis), taps.size(0),
+          c10::multiply_integers(x.sizes().slice(axis + 1)), taps.size(1)};
+}
+
+bool are_inside(const int64_t* indices, const Blocks& blocks) {
+  return std::all_of(indices, indices + blocks.rows * blocks.taps,
+                     [&](int64_t index) { return index >= 0 && index < blocks.size; });
+}
+
 at::Tensor resample(const at::Tensor& x, int64_t axis, const at::Tensor& given_indices, const at::Tensor& given_taps) {
   axis = at::maybe_wrap_dim(axis, x.dim());
-  const auto type = x.scalar_type();
   const at::Tensor indices = given_indices.contiguous(), taps = given_taps.contiguous();
-  const auto is_inside = [size = x.size(axis)](int64_t index) { return index >= 0 && index < size; };
-  const bool fits =
-      x.is_cpu() && x.numel() > 0 && (type == c10::kFloat || type == c10::kDouble) && indices.is_cpu() &&
-      indices.scalar_type() == c10::kLong && taps.is_cpu() && taps.scalar_type() == type && taps.numel() > 0 &&
-      indices.sizes() == taps.sizes() &&
-      std::all_of(indices.const_data_ptr<int64_t>(), indices.const_data_ptr<int64_t>() + indices.numel(), is_inside);
-  if (!fits) return resample_by_aten(x, axis, indices, taps);
+  if (!fits(x, indices, taps)) return resample_by_aten(x, axis, indices, taps);
+  const Blocks blocks = blocks_of(x, axis, taps);
+  if (!are_inside(indices.const_data_ptr<int64_t>(), blocks)) return resample_by_aten(x, axis, indices, taps);
   const at::Tensor from = contiguous(x);
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes[axis] = taps.size(0);
-  const at::Tensor y = work_tensor(sizes, type);
-  const Blocks blocks{c10::multiply_integers(x.sizes().slice(0, axis)), x.size(axis), taps.size(0),
-                      c10::multiply_integers(x.sizes().slice(axis + 1)), taps.size(1)};
+  const at::Tensor y = work_tensor(sizes, x.scalar_type());
   const auto run = [&]<typename T>(T) {
     resample(from.const_data_ptr<T>(), y.mutable_data_ptr<T>(), indices.const_data_ptr<int64_t>(),
              taps.const_data_ptr<T>(), blocks);
   };
-  type == c10::kFloat ? run(float()) : run(double());
+  x.scalar_type() == c10::kFloat ? run(float()) : run(double());
   return y;
+}
+
+template <typename T>
+std::unique_ptr<PlannedCall> planned_resample(const Blocks& blocks) {
+  return planned([blocks](std::span<const Place> places) {
+    const auto* const indices = places[1].as<int64_t>();
+    TORCH_CHECK_INDEX(are_inside(indices, blocks), "an index is out of range");
+    resample(places[0].as<T>(), places[3].as<T>(), indices, places[2].as<T>(), blocks);
+  });
+}
+
+std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
+  const at::Tensor x = of.tensor(0), indices = of.tensor(2), taps = of.tensor(3);
+  const bool lies_well = fits(x, indices, taps) && x.is_contiguous() && indices.is_contiguous() &&
+                         taps.is_contiguous() && of.results[0].is_contiguous();
+  if (!lies_well) return {};
+  const Blocks blocks = blocks_of(x, at::maybe_wrap_dim(of.arguments[1].toInt(), x.dim()), taps);
+  return x.scalar_type() == c10::kFloat ? planned_resample<float>(blocks) : planned_resample<double>(blocks);
 }
 
 }  // namespace
@@ -96,6 +125,7 @@ void register_resample() {
     m.def("resample(Tensor x, int axis, Tensor indices, Tensor taps) -> Tensor",
           static_cast<at::Tensor (*)(const at::Tensor&, int64_t, const at::Tensor&, const at::Tensor&)>(resample));
   });
+  register_planner("onnx_torch::resample", plan);
 }
 
 }  // namespace onnxtorch

@@ -23,11 +23,9 @@ void share_rows(int64_t rows, int64_t size, const Visit& visit) {
 
 // Visits each row, as the number and the elements.
 template <typename Visit>
-void for_each_row(const at::Tensor& x, const Visit& visit) {
-  const int64_t size = x.size(-1);
-  const auto* const data = x.const_data_ptr<float>();
-  share_rows(x.numel() / size, size, [&](int64_t first, int64_t count) {
-    for (int64_t row = first; row < first + count; ++row) visit(row, std::span(data + row * size, size));
+void for_each_row(const float* x, int64_t rows, int64_t size, const Visit& visit) {
+  share_rows(rows, size, [&](int64_t first, int64_t count) {
+    for (int64_t row = first; row < first + count; ++row) visit(row, std::span(x + row * size, size));
   });
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/arrange.h"
 #include "base/parallel.h"
+#include "base/planned_call.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/operators.h"
@@ -52,32 +53,60 @@ void accumulate(const T* x, T* y, const Blocks& blocks, T start, const Combine& 
 
 using Aten = at::Tensor (*)(const at::Tensor& x, int64_t dim, std::optional<at::ScalarType> dtype);
 
-template <Aten aten, int start, typename Combine>
-at::Tensor running(const at::Tensor& x, int64_t dim, std::optional<at::ScalarType> dtype, bool reverse) {
+// None where ATen adds.
+std::optional<Blocks> blocks_of(const at::Tensor& x, int64_t dim, std::optional<at::ScalarType> dtype, bool reverse) {
   const bool fits =
       x.is_cpu() && x.numel() > 0 && x.dim() > 0 && dtype == x.scalar_type() && !x.is_complex() && dtype != c10::kBool;
-  if (!fits || at::maybe_wrap_dim(dim, x.dim()) == x.dim() - 1)
-    return reverse ? aten(x.flip(dim), dim, dtype).flip(dim) : aten(x, dim, dtype);
+  if (!fits || at::maybe_wrap_dim(dim, x.dim()) == x.dim() - 1) return {};
   dim = at::maybe_wrap_dim(dim, x.dim());
-  const at::Tensor from = contiguous(x);
-  at::Tensor y = work_tensor(x.sizes(), x.scalar_type());
-  const Blocks blocks{c10::multiply_integers(x.sizes().slice(0, dim)), x.size(dim),
-                      c10::multiply_integers(x.sizes().slice(dim + 1)), reverse};
-  AT_DISPATCH_ALL_TYPES_AND2(c10::kHalf, c10::kBFloat16, x.scalar_type(), "running", [&] {
-    accumulate(from.const_data_ptr<scalar_t>(), y.mutable_data_ptr<scalar_t>(), blocks, static_cast<scalar_t>(start),
-               Combine());
-  });
-  return y;
+  return Blocks{c10::multiply_integers(x.sizes().slice(0, dim)), x.size(dim),
+                c10::multiply_integers(x.sizes().slice(dim + 1)), reverse};
 }
+
+// Each operator: what ATen has for it, where it starts, and how two elements are combined.
+template <Aten aten, int start, typename Combine>
+struct Running {
+  template <typename T>
+  static void compute(const T* x, T* y, const Blocks& blocks) {
+    accumulate(x, y, blocks, static_cast<T>(start), Combine());
+  }
+
+  static at::Tensor run(const at::Tensor& x, int64_t dim, std::optional<at::ScalarType> dtype, bool reverse) {
+    const auto blocks = blocks_of(x, dim, dtype, reverse);
+    if (!blocks) return reverse ? aten(x.flip(dim), dim, dtype).flip(dim) : aten(x, dim, dtype);
+    const at::Tensor from = contiguous(x);
+    at::Tensor y = work_tensor(x.sizes(), x.scalar_type());
+    AT_DISPATCH_ALL_TYPES_AND2(c10::kHalf, c10::kBFloat16, x.scalar_type(), "running", [&] {
+      compute(from.const_data_ptr<scalar_t>(), y.mutable_data_ptr<scalar_t>(), *blocks);
+    });
+    return y;
+  }
+
+  static std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
+    const at::Tensor x = of.tensor(0);
+    const auto blocks =
+        blocks_of(x, of.arguments[1].toInt(), of.arguments[2].toOptional<at::ScalarType>(), of.arguments[3].toBool());
+    if (!blocks || !x.is_contiguous() || !of.results[0].is_contiguous()) return {};
+    return AT_DISPATCH_ALL_TYPES_AND2(c10::kHalf, c10::kBFloat16, x.scalar_type(), "running", [&] {
+      return planned([blocks = *blocks](std::span<const Place> places) {
+        compute(places[0].as<scalar_t>(), places[1].as<scalar_t>(), blocks);
+      });
+    });
+  }
+};
+
+using CumSum = Running<at::cumsum, 0, std::plus<>>;
+using CumProd = Running<at::cumprod, 1, std::multiplies<>>;
 
 }  // namespace
 
 void register_running() {
   static const torch::Library library = registered([](torch::Library& m) {
-    m.def("cumsum(Tensor x, int dim, ScalarType? dtype, bool reverse) -> Tensor", running<at::cumsum, 0, std::plus<>>);
-    m.def("cumprod(Tensor x, int dim, ScalarType? dtype, bool reverse) -> Tensor",
-          running<at::cumprod, 1, std::multiplies<>>);
+    m.def("cumsum(Tensor x, int dim, ScalarType? dtype, bool reverse) -> Tensor", CumSum::run);
+    m.def("cumprod(Tensor x, int dim, ScalarType? dtype, bool reverse) -> Tensor", CumProd::run);
   });
+  register_planner("onnx_torch::cumsum", CumSum::plan);
+  register_planner("onnx_torch::cumprod", CumProd::plan);
 }
 
 }  // namespace onnxtorch

@@ -7,6 +7,7 @@
 #include <bit>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -15,6 +16,7 @@
 
 #include "base/arrange.h"
 #include "base/parallel.h"
+#include "base/planned_call.h"
 #include "base/registered.h"
 #include "kernels/cpu/operators.h"
 
@@ -56,8 +58,7 @@ struct Ranked {
 
 // Both in one number, which is compared at once.
 template <typename Key>
-  requires(sizeof(Key) <= 4)
-struct Ranked<Key> {
+requires(sizeof(Key) <= 4) struct Ranked<Key> {
   using Type = int64_t;
   static constexpr int64_t kMostIndex = std::numeric_limits<uint32_t>::max();
   static constexpr int kBits = 32;
@@ -171,21 +172,42 @@ int64_t parts_of(int64_t rows, int64_t size, int64_t k) {
   return std::max<int64_t>(std::min(wanted, possible), 1);
 }
 
-Result top_k(const at::Tensor& x, int64_t k, int64_t dim, bool largest) {
+// None where a sort is needed.
+std::optional<Rows> rows_of(const at::Tensor& x, int64_t k, int64_t dim, bool largest) {
   const bool fits = x.is_cpu() && x.numel() > 0 && x.dim() > 0 && k > 0;
-  if (!fits) return top_k_by_sort(x, k, dim, largest);
-  dim = at::maybe_wrap_dim(dim, x.dim());
-  const int64_t size = x.size(dim), count = x.numel() / size;
-  if (k > size || size > std::numeric_limits<uint32_t>::max()) return top_k_by_sort(x, k, dim, largest);
+  if (!fits) return {};
+  const int64_t size = x.size(at::maybe_wrap_dim(dim, x.dim())), count = x.numel() / size;
+  if (k > size || size > std::numeric_limits<uint32_t>::max()) return {};
+  return Rows{count, size, parts_of(count, size, k), k, largest};
+}
+
+Result top_k(const at::Tensor& x, int64_t k, int64_t dim, bool largest) {
+  const auto rows = rows_of(x, k, dim, largest);
+  if (!rows) return top_k_by_sort(x, k, dim, largest);
   const at::Tensor from = contiguous(x.movedim(dim, -1));
   std::vector<int64_t> sizes = from.sizes().vec();
   sizes.back() = k;
   const at::Tensor values = at::empty(sizes, x.options()), indices = at::empty(sizes, x.options().dtype(c10::kLong));
   AT_DISPATCH_ALL_TYPES_AND2(c10::kHalf, c10::kBFloat16, x.scalar_type(), "top_k", [&] {
     top_k_rows(from.const_data_ptr<scalar_t>(), values.mutable_data_ptr<scalar_t>(),
-               indices.mutable_data_ptr<int64_t>(), Rows{count, size, parts_of(count, size, k), k, largest});
+               indices.mutable_data_ptr<int64_t>(), *rows);
   });
   return {contiguous(values.movedim(-1, dim)), contiguous(indices.movedim(-1, dim))};
+}
+
+// Of contiguous rows alone.
+std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
+  const at::Tensor x = of.tensor(0);
+  const int64_t dim = of.arguments[2].toInt();
+  const auto rows = rows_of(x, of.arguments[1].toInt(), dim, of.arguments[3].toBool());
+  const bool lies_well = rows && x.is_contiguous() && at::maybe_wrap_dim(dim, x.dim()) == x.dim() - 1 &&
+                         std::ranges::all_of(of.results, [](const at::Tensor& y) { return y.is_contiguous(); });
+  if (!lies_well) return {};
+  return AT_DISPATCH_ALL_TYPES_AND2(c10::kHalf, c10::kBFloat16, x.scalar_type(), "top_k", [&] {
+    return planned([rows = *rows](std::span<const Place> places) {
+      top_k_rows(places[0].as<scalar_t>(), places[1].as<scalar_t>(), places[2].as<int64_t>(), rows);
+    });
+  });
 }
 
 }  // namespace
@@ -194,6 +216,7 @@ void register_top_k() {
   static const torch::Library library = registered([](torch::Library& m) {
     m.def("top_k(Tensor x, int k, int dim, bool largest) -> (Tensor values, Tensor indices)", top_k);
   });
+  register_planner("onnx_torch::top_k", plan);
 }
 
 }  // namespace onnxtorch

@@ -9,6 +9,10 @@ def kept_sizes(sizes: List[int], shape: List[int]) -> List[int]:
     return result
 
 
+def kept_size(x: Tensor, dim: int, size: int) -> int:
+    return x.size(dim) if size == 0 else size
+
+
 def flat_sizes(sizes: List[int], axis: int) -> List[int]:
     rows = 1
     for size in sizes[:axis]:

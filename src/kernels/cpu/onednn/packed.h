@@ -154,6 +154,10 @@ class PackedRecurrent : public Packed {
   // leave the state as it is, and zeros in y.
   virtual std::vector<at::Tensor> run(const at::Tensor& x, at::TensorList states,
                                       const std::optional<at::Tensor>& within) const = 0;
+  // The same by memory: of x, the states and `within`, where it is there, and of the results. None where sizes and
+  // strides do not decide all.
+  virtual std::unique_ptr<PlannedCall> planned(const at::Tensor& x, at::TensorList states,
+                                               const std::optional<at::Tensor>& within) const = 0;
 };
 
 c10::intrusive_ptr<Packed> packed(const Recurrent& layer);

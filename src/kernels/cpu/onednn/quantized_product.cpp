@@ -54,14 +54,19 @@ class QuantizedProduct : public ByteProduct<PackedProduct> {
     if (!p->primitive) return in_float(x);
 
     const at::Tensor y = work_tensor(p->sizes, p->strides, quantized_.result ? quantized_.result->type : c10::kFloat);
-    Call call(p->frames);
-    call.with(DNNL_ARG_SRC, p->source, x).with(DNNL_ARG_WEIGHTS, p->weight.memory).with(DNNL_ARG_DST, p->result, y);
-    call.with(DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, {{unit_.numel()}, Type::f32, Tag::a}, unit_);
-    if (quantized_.input.zero_point != 0)
-      call.with(DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC, {{1}, Type::s32, Tag::a}, zero_point_);
-    if (bias_.defined()) call.with(DNNL_ARG_BIAS, bias_of(*p), bias_);
-    call.run(p->primitive, p->scratchpad);
+    execute(*p, x.data_ptr(), y.data_ptr());
     return y;
+  }
+
+  std::unique_ptr<PlannedCall> planned(const at::Tensor& x, at::TensorList, const at::Tensor& y) const override {
+    const bool fits = is_plain(x, quantized_.input.type) && takes(x.sizes()) && cpu_features().int8_products &&
+                      arranged(x, strides(x.sizes())).is_same(x);
+    if (!fits) return {};
+    std::shared_ptr<const Prepared> p = prepared(x.sizes());
+    if (!p->primitive || y.strides() != at::IntArrayRef(p->strides)) return {};
+    const auto self = c10::intrusive_ptr<QuantizedProduct>::reclaim_copy(const_cast<QuantizedProduct*>(this));
+    return onnxtorch::planned(
+        [self, p = std::move(p)](std::span<const Place> places) { self->execute(*p, places[0].data, places[1].data); });
   }
 
  protected:
@@ -99,6 +104,16 @@ class QuantizedProduct : public ByteProduct<PackedProduct> {
   const at::Tensor unit_, bias_, zero_point_;
 
  private:
+  void execute(const Prepared& p, void* x, void* y) const {
+    Call call(p.frames);
+    call.with(DNNL_ARG_SRC, p.source, x).with(DNNL_ARG_WEIGHTS, p.weight.memory).with(DNNL_ARG_DST, p.result, y);
+    call.with(DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, {{unit_.numel()}, Type::f32, Tag::a}, unit_);
+    if (quantized_.input.zero_point != 0)
+      call.with(DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC, {{1}, Type::s32, Tag::a}, zero_point_);
+    if (bias_.defined()) call.with(DNNL_ARG_BIAS, bias_of(p), bias_);
+    call.run(p.primitive, p.scratchpad);
+  }
+
   at::Tensor by_panels(const at::Tensor& x) const {
     const auto& to = quantized_.result;
     const int64_t zero_point = quantized_.input.zero_point;

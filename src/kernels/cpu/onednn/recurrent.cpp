@@ -69,11 +69,24 @@ class PackedLayer final : public PackedRecurrent {
                               const std::optional<at::Tensor>& given_within) const override {
     if (!fits(given, states, given_within)) return by_aten(given, states, given_within);
     const at::Tensor x = given.contiguous(), within = given_within ? given_within->contiguous() : at::Tensor();
-    const ThreadLimit limit(threads_for(x.size(0), x.size(1)));
     std::vector<at::Tensor> results{at::empty({x.size(0), x.size(1), directions() * hidden()}, x.options())};
     for (const at::Tensor& state : states) results.push_back(state.clone(at::MemoryFormat::Contiguous));
-    take_steps(x, within, results);
+    const at::Tensor room = at::empty({room_for(x.size(0), x.size(1))}, x.options());
+    const auto memory = [](const at::Tensor& t) { return t.mutable_data_ptr<float>(); };
+    take_steps(work(x.size(0), x.size(1), x.const_data_ptr<float>(),
+                    within.defined() ? within.const_data_ptr<bool>() : nullptr, memory(results[0]), memory(results[1]),
+                    cell_ == Cell::Lstm ? memory(results[2]) : nullptr, memory(room)));
     return results;
+  }
+
+  std::unique_ptr<PlannedCall> planned(const at::Tensor& x, at::TensorList states,
+                                       const std::optional<at::Tensor>& within) const override {
+    const auto lies_well = [](const at::Tensor& t) { return t.is_contiguous(); };
+    if (!fits(x, states, within) || !lies_well(x) || !std::ranges::all_of(states, lies_well) ||
+        (within && !lies_well(*within)))
+      return {};
+    const auto self = c10::intrusive_ptr<PackedLayer>::reclaim_copy(const_cast<PackedLayer*>(this));
+    return std::make_unique<PlannedLayer>(self, x.size(0), x.size(1), within.has_value());
   }
 
   void expect(at::IntArrayRef sizes) const override {
@@ -109,7 +122,7 @@ class PackedLayer final : public PackedRecurrent {
   int64_t gates() const { return directions_[0]->input.out(); }
 
   // What a row of one step takes: the gates, and before the hidden gate the state after the reset gate.
-  int64_t room() const { return cell_ == Cell::GruOfResetState ? gates() + hidden() : gates(); }
+  int64_t row_room() const { return cell_ == Cell::GruOfResetState ? gates() + hidden() : gates(); }
 
   // What does not, ATen runs or refuses.
   bool fits(const at::Tensor& x, at::TensorList states, const std::optional<at::Tensor>& within) const {
@@ -171,6 +184,17 @@ class PackedLayer final : public PackedRecurrent {
     float *from_input, *from_hidden;  // gates [directions, at_once, batch, gates], and of one step [.., room]
   };
 
+  // In floats, for the gates of a run.
+  int64_t room_for(int64_t time, int64_t batch) const {
+    return directions() * batch * (steps_at_once(time, batch) * gates() + row_room());
+  }
+
+  Work work(int64_t time, int64_t batch, const float* x, const bool* within, float* y, float* h, float* c,
+            float* room) const {
+    const int64_t at_once = steps_at_once(time, batch);
+    return {time, batch, at_once, x, within, y, h, c, room, room + directions() * at_once * batch * gates()};
+  }
+
   // Steps of one direction, in the order of x.
   struct Steps {
     int64_t first, count;
@@ -182,22 +206,9 @@ class PackedLayer final : public PackedRecurrent {
     return {direction == 0 ? begin : work.time - begin - count, count};
   }
 
-  // The results: y, and the states, which are the initial ones so far.
-  void take_steps(const at::Tensor& x, const at::Tensor& within, const std::vector<at::Tensor>& results) const {
-    const int64_t time = x.size(0), batch = x.size(1), at_once = steps_at_once(time, batch);
-    const at::Tensor from_input = at::empty({directions(), at_once, batch, gates()}, x.options()),
-                     from_hidden = at::empty({directions(), batch, room()}, x.options());
-    const auto memory = [](const at::Tensor& t) { return t.mutable_data_ptr<float>(); };
-    const Work work{time,
-                    batch,
-                    at_once,
-                    x.const_data_ptr<float>(),
-                    within.defined() ? within.const_data_ptr<bool>() : nullptr,
-                    memory(results[0]),
-                    memory(results[1]),
-                    cell_ == Cell::Lstm ? memory(results[2]) : nullptr,
-                    memory(from_input),
-                    memory(from_hidden)};
+  void take_steps(const Work& work) const {
+    const int64_t time = work.time, batch = work.batch, at_once = work.at_once;
+    const ThreadLimit limit(threads_for(time, batch));
     const std::vector<Share> shares = shares_of(batch);
     const RunWatch watch;
     for (int64_t begin = 0; begin < time; begin += at_once) {
@@ -214,6 +225,47 @@ class PackedLayer final : public PackedRecurrent {
     }
   }
 
+  // A layer for inputs of known sizes.
+  class PlannedLayer : public PlannedCall {
+   public:
+    PlannedLayer(c10::intrusive_ptr<PackedLayer> layer, int64_t time, int64_t batch, bool has_within)
+        : layer_(std::move(layer)),
+          time_(time),
+          batch_(batch),
+          states_(layer_->cell_ == Cell::Lstm ? 2 : 1),
+          has_within_(has_within) {}
+
+    size_t work_bytes() const override { return layer_->room_for(time_, batch_) * sizeof(float); }
+
+    // The last states take the memory of the initial ones.
+    std::vector<Over> over() const override {
+      std::vector<Over> pairs;
+      for (size_t i = 0; i < states_; ++i) pairs.push_back({.result = result() + 1 + i, .argument = 1 + i});
+      return pairs;
+    }
+
+    void run(std::span<const Place> places) const override {
+      const int64_t size = layer_->directions() * batch_ * layer_->hidden();
+      std::array<float*, 2> states{};
+      for (size_t i = 0; i < states_; ++i) {
+        const auto* const initial = places[1 + i].as<float>();
+        states[i] = places[result() + 1 + i].as<float>();
+        if (states[i] != initial) std::copy_n(initial, size, states[i]);
+      }
+      layer_->take_steps(layer_->work(time_, batch_, places[0].as<float>(),
+                                      has_within_ ? places[1 + states_].as<bool>() : nullptr,
+                                      places[result()].as<float>(), states[0], states[1], places.back().as<float>()));
+    }
+
+   private:
+    size_t result() const { return 1 + states_ + (has_within_ ? 1 : 0); }  // the first of them, among the places
+
+    const c10::intrusive_ptr<PackedLayer> layer_;
+    const int64_t time_, batch_;
+    const size_t states_;
+    const bool has_within_;
+  };
+
   void multiply_inputs(const Work& work, int64_t begin, int64_t direction) const {
     const auto [first, count] = steps_after(work, begin, direction);
     if (all_past_end(rows_of(work, first * work.batch, count * work.batch))) return;
@@ -226,7 +278,7 @@ class PackedLayer final : public PackedRecurrent {
     const auto [first, count] = steps_after(work, begin, share.direction);
     const int64_t row = share.direction * work.batch + share.first, width = directions() * hidden();
     float *const h = work.h + row * hidden(), *const c = work.c ? work.c + row * hidden() : nullptr;
-    float* const from_hidden = work.from_hidden + row * room();
+    float* const from_hidden = work.from_hidden + row * row_room();
     const float* const peepholes = peepholes_.defined() ? peepholes_.const_data_ptr<float>() : nullptr;
     for (int64_t i = 0; i < count; ++i) {
       const int64_t step = share.direction == 0 ? i : count - 1 - i;

@@ -1,6 +1,8 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <torch/library.h>
 
+#include <algorithm>
+
 #include "base/list_of_tensors.h"
 #include "base/registered.h"
 #include "kernels/cpu/onednn/packed.h"
@@ -27,6 +29,14 @@ std::unique_ptr<PlannedCall> plan_packed(const PlannedOperands& of) {
 std::vector<at::Tensor> run_recurrent(const at::Tensor& x, const c10::intrusive_ptr<Packed>& operation,
                                       at::TensorList states, const std::optional<at::Tensor>& within) {
   return static_cast<const PackedRecurrent&>(*operation).run(x, states, within);
+}
+
+std::unique_ptr<PlannedCall> plan_recurrent(const PlannedOperands& of) {
+  const auto operation = of.arguments[1].toCustomClass<Packed>();
+  const std::vector<at::Tensor> states = of.arguments[2].toTensorVector();
+  if (!std::ranges::all_of(of.results, [](const at::Tensor& y) { return y.is_contiguous(); })) return {};
+  return static_cast<const PackedRecurrent&>(*operation)
+      .planned(of.tensor(0), states, of.arguments[3].toOptional<at::Tensor>());
 }
 
 at::Tensor run_integers(const at::Tensor& x, const c10::intrusive_ptr<Packed>& operation,
@@ -63,18 +73,10 @@ void register_onednn() {
         "scaled_integer_product(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor zero_point, "
         "Tensor scale, Tensor[] addends, bool relu) -> Tensor",
         run_scaled_integers);
-    m.def("dynamic_quantize(Tensor x) -> (Tensor, Tensor, Tensor)", onednn::dynamic_quantize);
-    m.def("dequantize(Tensor x, float scale, int zero_point) -> Tensor", onednn::dequantize);
-    m.def("dequantize_along(Tensor x, Tensor scale, int axis) -> Tensor", onednn::dequantize_along);
-    m.def("quantize(Tensor x, float scale, int zero_point, int low, int high, ScalarType dtype) -> Tensor",
-          onednn::quantize);
-    m.def("look_up(Tensor x, Tensor table) -> Tensor", onednn::look_up);
-    m.def(
-        "quantized_add(Tensor a, float a_scale, int a_zero_point, Tensor b, float b_scale, int b_zero_point, "
-        "float scale, int zero_point, int low, int high, ScalarType dtype) -> Tensor",
-        onednn::quantized_add);
   });
+  onednn::register_quantize();
   register_planner("onnx_torch::packed", plan_packed);
+  register_planner("onnx_torch::recurrent", plan_recurrent);
   register_planner("onnx_torch::matmul", onednn::plan_product);
 }
 

@@ -29,4 +29,7 @@ at::Tensor quantized_add(const at::Tensor& a, double a_scale, int64_t a_zero_poi
 // x * scale, with one scale for all or for each index of an axis.
 at::Tensor dequantize_along(const at::Tensor& x, const at::Tensor& scale, int64_t axis);
 
+// Declares them to TorchScript, once.
+void register_quantize();
+
 }  // namespace onnxtorch::onednn
