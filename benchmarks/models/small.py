@@ -192,11 +192,12 @@ def write_fitted_to(x: Any, row: Any, estimator: Callable[[], Any], file: Path) 
     """Fitted to two classes, with what scikit-learn's converter gives for probabilities; one row is asked for."""
     from skl2onnx import to_onnx
     from skl2onnx.common.data_types import FloatTensorType, StringTensorType
+    from sklearn.base import is_classifier
 
     fitted = estimator().fit(x, [number % 2 for number in range(len(x))])
-    is_text = row.dtype == object
+    is_text = row.dtype.kind == "U"
     types = [("X", StringTensorType([None, 1]) if is_text else FloatTensorType([None, row.shape[1]]))]
-    options = {id(fitted): {"zipmap": False}} if hasattr(fitted, "predict_proba") else None
+    options = {"zipmap": False} if is_classifier(fitted) else None
     file.write_bytes(to_onnx(fitted, initial_types=types, options=options).SerializeToString())
     return [{"X": row}]
 
@@ -212,7 +213,7 @@ def write_texts(estimator: Callable[[], Any], file: Path) -> list[Feeds]:
     random = np.random.default_rng(0)
     words = np.array("the a red green house tree runs sleeps over under quickly never model file error stone".split())
     texts = np.array([" ".join(random.choice(words, 8)) for _ in range(200)])
-    return write_fitted_to(texts, np.array([["a red model never sleeps under stone"]], dtype=object), estimator, file)
+    return write_fitted_to(texts, np.array([["a red model never sleeps under stone"]]), estimator, file)
 
 
 def support_vectors() -> Any:
