@@ -233,10 +233,24 @@ class Recorder {
 
   void visit_if(jit::Node* node) {
     const Known condition = of(node->input());
-    if (!is_fixed(condition)) return interpret(node);
+    if (!is_fixed(condition)) {
+      if (!relies_on_branches_ || draws_) return interpret(node);
+      expect_branch(condition);
+    }
     jit::Block* const taken = node->blocks()[condition.now.toBool() ? 0 : 1];
     visit(taken);
     for (size_t i = 0; i < node->outputs().size(); ++i) known_[node->output(i)] = of(taken->outputs()[i]);
+  }
+
+  // The branch that data decides is the one of this run in others, too, or the plan has another form. That run is done
+  // again, so nothing may have drawn random numbers by then.
+  void expect_branch(const Known& condition) {
+    const auto check = [wanted = condition.now.toBool()](jit::Stack& stack) {
+      if (jit::pop(stack).toBool() != wanted) throw OtherForm("another branch than in a run of the same sizes before");
+    };
+    Step step{Step::Call{check}, {slot_of(condition)}, {}};
+    step.name = "prim::If";
+    plan_.steps.push_back(std::move(step));
   }
 
   void visit_loop(jit::Node* node) {
@@ -318,6 +332,7 @@ class Recorder {
     for (const Known& known : arguments) stack.push_back(value_of(known));
     const jit::Stack given = stack;
     operation(stack);
+    draws_ |= draws_random_numbers(node);
     const bool reads_form =
         !fixed && (forms ? reads_form_alone(node, given) : reads_dims_alone(node, arguments, given));
     if (reads_form || (fixed && !draws_random_numbers(node) && stays(stack, given))) {
@@ -605,6 +620,7 @@ class Recorder {
   const Program& program_;
   const bool relies_on_branches_;
   bool writes_ = false;  // whether some node writes to a tensor
+  bool draws_ = false;   // whether some node draws random numbers
   Plan plan_;
   size_t constant_bytes_ = 0, visited_ = 0;
   std::unordered_map<const jit::Value*, Known> known_;
