@@ -8,6 +8,7 @@
 #include "base/prepare_guard.h"
 #include "base/run_guard.h"
 #include "graph/constants.h"
+#include "graph/walk.h"
 #include "graph/writes.h"
 #include "passes/general/passes.h"
 
@@ -35,12 +36,13 @@ class Folding {
   explicit Folding(Program& program) : program_(program), constants_(program), writers_(program.graph) {}
 
   void run() {
-    for (jit::Node* node : program_.graph->nodes()) fold(node);
-    for (jit::Node* node : program_.graph->nodes()) {
+    jit::Block* const all = program_.graph->block();
+    for_each_node(all, [&](jit::Node* node) { fold(node); });
+    for_each_node(all, [&](jit::Node* node) {
       const auto found = node->outputs().size() == 1 ? results_.find(node->output()) : results_.end();
-      if (found == results_.end() || !found->second.isTensor()) continue;
+      if (found == results_.end() || !found->second.isTensor()) return;
       node->output()->replaceAllUsesWith(bind_constant(program_, found->second));
-    }
+    });
     eliminate_dead_code(program_.graph);
   }
 
