@@ -40,7 +40,8 @@ constexpr Row kTable[] = {
      "clone constant_pad_nd contiguous flip gather index_select masked_fill narrow pixel_shuffle repeat "
      "repeat_interleave select slice"},
     {all(Moves), "cat stack"},
-    {all(Product, Computes, KeepsType), "addmm convolution linear matmul mm"},
+    {all(Product, Computes, KeepsType),
+     "addmm convolution linear matmul mm onnx_torch::packed_nbits onnx_torch::packed_nbits_int8"},
     {all(Computes, KeepsType), "amax amin max_pool1d max_pool2d max_pool3d"},
     {all(Computes),
      "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool3d batch_norm bmm "

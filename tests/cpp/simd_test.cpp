@@ -6,6 +6,7 @@
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/simd/argmax.h"
 #include "kernels/simd/attention.h"
+#include "kernels/simd/bits_integer_product.h"
 #include "kernels/simd/bits_product.h"
 #include "kernels/simd/chain.h"
 #include "kernels/simd/channel_means.h"
@@ -31,10 +32,10 @@ struct All {
   static bool are_for_avx2() { return ((&for_this_cpu<Kernels>() == &Kernels::AVX2) && ...); }
   static bool are_for_any_cpu() { return ((&for_this_cpu<Kernels>() == &Kernels::DEFAULT) && ...); }
 };
-using AllKernels =
-    All<ArgmaxKernels, AttentionKernels, BitsProductKernels, chain::Kernels, ChannelMeansKernels, GroupNormKernels,
-        HalfProductKernels, IntegerKernels, LargestKernels, LayerNormKernels, PoolKernels, QuantizeKernels,
-        RecurrentKernels, RotaryKernels, RoundingKernels, RowProductKernels, SoftmaxKernels, SumKernels>;
+using AllKernels = All<ArgmaxKernels, AttentionKernels, BitsIntegerKernels, BitsProductKernels, chain::Kernels,
+                       ChannelMeansKernels, GroupNormKernels, HalfProductKernels, IntegerKernels, LargestKernels,
+                       LayerNormKernels, PoolKernels, QuantizeKernels, RecurrentKernels, RotaryKernels, RoundingKernels,
+                       RowProductKernels, SoftmaxKernels, SumKernels>;
 
 // ATen reads the variable once, so each choice is made in a process of its own.
 TEST(SimdDeathTest, TheCapabilityPicksTheKernels) {

@@ -15,13 +15,16 @@ struct CpuFeatures {
 
 const CpuFeatures& cpu_features();
 
-// The kernels of a file in lower/simd, as it is compiled for this CPU.
+// The kernels of a file in kernels/simd, as it is compiled for this CPU.
 template <typename Kernels>
 const Kernels& for_this_cpu() {
   static const Kernels& chosen = []() -> const Kernels& {
 #ifdef __x86_64__
     switch (cpu_features().vectors) {
       case CpuFeatures::Vectors::Avx512:
+        if constexpr (requires { Kernels::AVX512_VNNI; }) {
+          if (cpu_features().int8_products) return Kernels::AVX512_VNNI;
+        }
         return Kernels::AVX512;
       case CpuFeatures::Vectors::Avx2:
         return Kernels::AVX2;

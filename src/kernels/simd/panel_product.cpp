@@ -1,110 +1,67 @@
 #include "kernels/simd/panel_product.h"
 
-#include <immintrin.h>
-
 #include <cstring>
+
+#include "kernels/simd/integers.h"
 
 namespace onnxtorch {
 namespace {
 
+using namespace CPU_CAPABILITY;
+
 // --- Vectors ---------------------------------------------------------------------------------------------------------
 
 // A panel's columns fill kVectors vectors. kRows rows of sums are kept in registers, beside a group of the weight.
-// `products` are those of unsigned bytes and a step, which `plus_products` adds within a group, and `plus_sums` in the
-// end. `rounded` is of a sum that was scaled, half to even and within bounds; a number that is none becomes the lowest.
+// `rounded` is of a sum that was scaled, half to even and within bounds; a number that is none becomes the lowest.
 #if defined(CPU_CAPABILITY_AVX512)
 
-using Vector = __m512i;
 constexpr int64_t kVectors = 1, kRows = 8;
 
-ONNX_TORCH_INLINE Vector zeros() { return _mm512_setzero_si512(); }
-ONNX_TORCH_INLINE Vector load(const void* from) { return _mm512_loadu_si512(from); }
-ONNX_TORCH_INLINE void store(int32_t* to, Vector sums) { _mm512_storeu_si512(to, sums); }
-ONNX_TORCH_INLINE Vector fill(int32_t x) { return _mm512_set1_epi32(x); }
-ONNX_TORCH_INLINE Vector plus(Vector x, Vector y) { return _mm512_add_epi32(x, y); }
-ONNX_TORCH_INLINE Vector plus_pairs(Vector sums, Vector x, Vector y) {
-  return _mm512_add_epi32(sums, _mm512_madd_epi16(x, y));
-}
-ONNX_TORCH_INLINE Vector products(Vector x, Vector step) { return _mm512_maddubs_epi16(x, step); }
-ONNX_TORCH_INLINE Vector plus_products(Vector x, Vector y) { return _mm512_add_epi16(x, y); }
-ONNX_TORCH_INLINE Vector plus_sums(Vector sums, Vector products) {
-  return plus_pairs(sums, products, _mm512_set1_epi16(1));
-}
-ONNX_TORCH_INLINE void widen(const int8_t* pairs, Vector (&to)[kVectors]) {
+ONNX_TORCH_INLINE void widen(const int8_t* pairs, Integers (&to)[kVectors]) {
   to[0] = _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(pairs)));
 }
 template <bool kSigned>
-ONNX_TORCH_INLINE void widen(__m128i low, __m128i high, Vector (&to)[kVectors]) {
+ONNX_TORCH_INLINE void widen(__m128i low, __m128i high, Integers (&to)[kVectors]) {
   const __m256i both = _mm256_set_m128i(high, low);
   to[0] = kSigned ? _mm512_cvtepi8_epi16(both) : _mm512_cvtepu8_epi16(both);
 }
-ONNX_TORCH_INLINE Vector rounded(const int32_t* sums, const float* scales, const float* bias, float low, float high) {
+ONNX_TORCH_INLINE Integers rounded(const int32_t* sums, const float* scales, const float* bias, float low, float high) {
   __m512 x = _mm512_cvtepi32_ps(load(sums));
   x = _mm512_fmadd_ps(x, _mm512_loadu_ps(scales), _mm512_loadu_ps(bias));
   return _mm512_cvtps_epi32(_mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(low)), _mm512_set1_ps(high)));
 }
-ONNX_TORCH_INLINE __m128i lowest_bytes(const Vector (&numbers)[kVectors]) { return _mm512_cvtepi32_epi8(numbers[0]); }
+ONNX_TORCH_INLINE __m128i lowest_bytes(const Integers (&numbers)[kVectors]) { return _mm512_cvtepi32_epi8(numbers[0]); }
 
 #elif defined(CPU_CAPABILITY_AVX2)
 
-using Vector = __m256i;
 constexpr int64_t kVectors = 2, kRows = 8;
 
-ONNX_TORCH_INLINE Vector zeros() { return _mm256_setzero_si256(); }
-ONNX_TORCH_INLINE Vector load(const void* from) { return _mm256_loadu_si256(static_cast<const Vector*>(from)); }
-ONNX_TORCH_INLINE void store(int32_t* to, Vector sums) { _mm256_storeu_si256(reinterpret_cast<Vector*>(to), sums); }
-ONNX_TORCH_INLINE Vector fill(int32_t x) { return _mm256_set1_epi32(x); }
-ONNX_TORCH_INLINE Vector plus(Vector x, Vector y) { return _mm256_add_epi32(x, y); }
-ONNX_TORCH_INLINE Vector plus_pairs(Vector sums, Vector x, Vector y) {
-  return _mm256_add_epi32(sums, _mm256_madd_epi16(x, y));
-}
-ONNX_TORCH_INLINE Vector products(Vector x, Vector step) { return _mm256_maddubs_epi16(x, step); }
-ONNX_TORCH_INLINE Vector plus_products(Vector x, Vector y) { return _mm256_add_epi16(x, y); }
-ONNX_TORCH_INLINE Vector plus_sums(Vector sums, Vector products) {
-  return plus_pairs(sums, products, _mm256_set1_epi16(1));
-}
-ONNX_TORCH_INLINE void widen(const int8_t* pairs, Vector (&to)[kVectors]) {
+ONNX_TORCH_INLINE void widen(const int8_t* pairs, Integers (&to)[kVectors]) {
   const auto* const from = reinterpret_cast<const __m128i*>(pairs);
   for (int64_t v = 0; v < kVectors; ++v) to[v] = _mm256_cvtepi8_epi16(_mm_loadu_si128(from + v));
 }
 template <bool kSigned>
-ONNX_TORCH_INLINE void widen(__m128i low, __m128i high, Vector (&to)[kVectors]) {
+ONNX_TORCH_INLINE void widen(__m128i low, __m128i high, Integers (&to)[kVectors]) {
   to[0] = kSigned ? _mm256_cvtepi8_epi16(low) : _mm256_cvtepu8_epi16(low);
   to[1] = kSigned ? _mm256_cvtepi8_epi16(high) : _mm256_cvtepu8_epi16(high);
 }
-ONNX_TORCH_INLINE Vector rounded(const int32_t* sums, const float* scales, const float* bias, float low, float high) {
+ONNX_TORCH_INLINE Integers rounded(const int32_t* sums, const float* scales, const float* bias, float low, float high) {
   __m256 x = _mm256_cvtepi32_ps(load(sums));
   x = _mm256_fmadd_ps(x, _mm256_loadu_ps(scales), _mm256_loadu_ps(bias));
   return _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(x, _mm256_set1_ps(low)), _mm256_set1_ps(high)));
 }
-ONNX_TORCH_INLINE __m128i lowest_bytes(const Vector (&numbers)[kVectors]) {
-  const Vector byte = fill(255);
-  const Vector words = _mm256_packs_epi32(_mm256_and_si256(numbers[0], byte), _mm256_and_si256(numbers[1], byte));
-  const Vector in_order = _mm256_permute4x64_epi64(words, 0xD8);  // two vectors are packed half by half
+ONNX_TORCH_INLINE __m128i lowest_bytes(const Integers (&numbers)[kVectors]) {
+  const Integers byte = fill(255);
+  const Integers words = _mm256_packs_epi32(_mm256_and_si256(numbers[0], byte), _mm256_and_si256(numbers[1], byte));
+  const Integers in_order = _mm256_permute4x64_epi64(words, 0xD8);  // two vectors are packed half by half
   return _mm_packus_epi16(_mm256_castsi256_si128(in_order), _mm256_extracti128_si256(in_order, 1));
 }
 
 #else
 
-using Vector = __m128i;
 constexpr int64_t kVectors = 4, kRows = 4;
 
-ONNX_TORCH_INLINE Vector zeros() { return _mm_setzero_si128(); }
-ONNX_TORCH_INLINE Vector load(const void* from) { return _mm_loadu_si128(static_cast<const Vector*>(from)); }
-ONNX_TORCH_INLINE void store(int32_t* to, Vector sums) { _mm_storeu_si128(reinterpret_cast<Vector*>(to), sums); }
-ONNX_TORCH_INLINE Vector fill(int32_t x) { return _mm_set1_epi32(x); }
-ONNX_TORCH_INLINE Vector plus(Vector x, Vector y) { return _mm_add_epi32(x, y); }
-ONNX_TORCH_INLINE Vector plus_pairs(Vector sums, Vector x, Vector y) {
-  return _mm_add_epi32(sums, _mm_madd_epi16(x, y));
-}
-// SSE2 has no products of bytes. Those of 16 bits are added in 32.
-ONNX_TORCH_INLINE Vector products(Vector x, Vector step) {
-  const Vector even = _mm_madd_epi16(_mm_and_si128(x, _mm_set1_epi16(255)), _mm_srai_epi16(_mm_slli_epi16(step, 8), 8));
-  return plus_pairs(even, _mm_srli_epi16(x, 8), _mm_srai_epi16(step, 8));
-}
-ONNX_TORCH_INLINE Vector plus_products(Vector x, Vector y) { return _mm_add_epi32(x, y); }
-ONNX_TORCH_INLINE Vector plus_sums(Vector sums, Vector products) { return _mm_add_epi32(sums, products); }
-ONNX_TORCH_INLINE void widen(const int8_t* pairs, Vector (&to)[kVectors]) {
+ONNX_TORCH_INLINE void widen(const int8_t* pairs, Integers (&to)[kVectors]) {
   for (int64_t v = 0; v < kVectors; v += 2) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(pairs) + v / 2);
     to[v] = _mm_srai_epi16(_mm_unpacklo_epi8(bytes, bytes), 8);
@@ -112,20 +69,21 @@ ONNX_TORCH_INLINE void widen(const int8_t* pairs, Vector (&to)[kVectors]) {
   }
 }
 template <bool kSigned>
-ONNX_TORCH_INLINE void widen(__m128i low, __m128i high, Vector (&to)[kVectors]) {
-  const auto widened = [](__m128i twice, __m128i zero_first)
-                           __attribute__((always_inline)) { return kSigned ? _mm_srai_epi16(twice, 8) : zero_first; };
+ONNX_TORCH_INLINE void widen(__m128i low, __m128i high, Integers (&to)[kVectors]) {
+  const auto widened = [](__m128i twice, __m128i zero_first) __attribute__((always_inline)) {
+    return kSigned ? _mm_srai_epi16(twice, 8) : zero_first;
+  };
   to[0] = widened(_mm_unpacklo_epi8(low, low), _mm_unpacklo_epi8(low, zeros()));
   to[1] = widened(_mm_unpackhi_epi8(low, low), _mm_unpackhi_epi8(low, zeros()));
   to[2] = widened(_mm_unpacklo_epi8(high, high), _mm_unpacklo_epi8(high, zeros()));
   to[3] = widened(_mm_unpackhi_epi8(high, high), _mm_unpackhi_epi8(high, zeros()));
 }
-ONNX_TORCH_INLINE Vector rounded(const int32_t* sums, const float* scales, const float* bias, float low, float high) {
+ONNX_TORCH_INLINE Integers rounded(const int32_t* sums, const float* scales, const float* bias, float low, float high) {
   const __m128 x = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(load(sums)), _mm_loadu_ps(scales)), _mm_loadu_ps(bias));
   return _mm_cvtps_epi32(_mm_min_ps(_mm_max_ps(x, _mm_set1_ps(low)), _mm_set1_ps(high)));
 }
-ONNX_TORCH_INLINE __m128i lowest_bytes(const Vector (&numbers)[kVectors]) {
-  const Vector byte = fill(255);
+ONNX_TORCH_INLINE __m128i lowest_bytes(const Integers (&numbers)[kVectors]) {
+  const Integers byte = fill(255);
   const auto words = [&](int64_t v) __attribute__((always_inline)) {
     return _mm_packs_epi32(_mm_and_si128(numbers[v], byte), _mm_and_si128(numbers[v + 1], byte));
   };
@@ -175,14 +133,16 @@ void copy_patches(const uint8_t* x, const Patches& p, int64_t begin, int64_t end
   for (int64_t number = begin; number < end; ++number) {
     const Window w(p, number);
     const int64_t start = p.columns.begin(w.column) * p.channels + p.first;
-    for_each_line(x, p, w, [&](const uint8_t* line) __attribute__((always_inline)) {
-      for (int64_t i = 0, from = start; i < runs; ++i, from += apart, to += run) {
-        const int64_t first = line ? within(-from, 0, run) : run, last = line ? within(width - from, first, run) : run;
-        for (int64_t k = 0; k < first; ++k) to[k] = outside;
-        for (int64_t k = first; k < last; ++k) to[k] = line[from + k] ^ flip;
-        for (int64_t k = last; k < run; ++k) to[k] = outside;
-      }
-    });
+    for_each_line(
+        x, p, w, [&](const uint8_t* line) __attribute__((always_inline)) {
+          for (int64_t i = 0, from = start; i < runs; ++i, from += apart, to += run) {
+            const int64_t first = line ? within(-from, 0, run) : run,
+                          last = line ? within(width - from, first, run) : run;
+            for (int64_t k = 0; k < first; ++k) to[k] = outside;
+            for (int64_t k = first; k < last; ++k) to[k] = line[from + k] ^ flip;
+            for (int64_t k = last; k < run; ++k) to[k] = outside;
+          }
+        });
     for (int64_t k = 0; k < rest; ++k) *to++ = 0;
   }
 }
@@ -191,16 +151,16 @@ void copy_patches(const uint8_t* x, const Patches& p, int64_t begin, int64_t end
 
 // Groups of kSteps steps, which are taken from the strip.
 template <int64_t kSteps, int64_t kCount>
-ONNX_TORCH_INLINE void add_groups(const uint8_t* rows, int64_t apart, Strip& strip, Vector (&sums)[kCount]) {
+ONNX_TORCH_INLINE void add_groups(const uint8_t* rows, int64_t apart, Strip& strip, Integers (&sums)[kCount]) {
   for (int32_t group = strip.groups[kSteps - 1]; group > 0; --group) {
-    Vector steps[kSteps];
+    Integers steps[kSteps];
     for (int64_t s = 0; s < kSteps; ++s) steps[s] = load(strip.steps + s * kStepRows * kLanes);
     for (int64_t r = 0; r < kCount; ++r) {
-      Vector group_sums;
+      Integers group_sums;
       for (int64_t s = 0; s < kSteps; ++s) {
         int32_t four;
         std::memcpy(&four, rows + r * apart + strip.rows[s] * kStepRows, sizeof(four));
-        const Vector here = products(fill(four), steps[s]);
+        const Integers here = products(fill(four), steps[s]);
         group_sums = s == 0 ? here : plus_products(group_sums, here);
       }
       sums[r] = plus_sums(sums[r], group_sums);
@@ -212,8 +172,8 @@ ONNX_TORCH_INLINE void add_groups(const uint8_t* rows, int64_t apart, Strip& str
 
 template <int64_t kCount>
 ONNX_TORCH_INLINE void sum_rows(const uint8_t* rows, int64_t apart, Strip strip, const int32_t* start, int32_t* to) {
-  Vector sums[kCount];
-  for (Vector& sum : sums) sum = load(start);
+  Integers sums[kCount];
+  for (Integers& sum : sums) sum = load(start);
   add_groups<1>(rows, apart, strip, sums);
   add_groups<2>(rows, apart, strip, sums);
   add_groups<3>(rows, apart, strip, sums);
@@ -252,19 +212,19 @@ ONNX_TORCH_INLINE void sum_windows(const uint8_t* const* taps, int64_t pairs, in
   const int8_t* pair = weight.panels;
   for (int64_t panel = 0; panel < panels; ++panel) {
     const int64_t c = panel * kPanelColumns;
-    Vector sum[kCount][kVectors];
+    Integers sum[kCount][kVectors];
 #pragma GCC unroll 4
     for (int64_t w = 0; w < kCount; ++w)
       for (int64_t v = 0; v < kVectors; ++v) sum[w][v] = load(weight.start + c + v * kLanes);
     for (int64_t k = 0; k < pairs; ++k, pair += kPanelPair) {
-      Vector columns[kVectors];
+      Integers columns[kVectors];
       widen(pair, columns);
 #pragma GCC unroll 4
       for (int64_t w = 0; w < kCount; ++w) {
         const uint8_t* const* const two = taps + w * 2 * pairs + 2 * k;
         const int64_t wanted = kAtEnd ? channels - c : kPanelColumns;
         const __m128i first = load_bytes(two[0] + c, wanted), second = load_bytes(two[1] + c, wanted);
-        Vector numbers[kVectors];
+        Integers numbers[kVectors];
         widen<kSigned>(_mm_unpacklo_epi8(first, second), _mm_unpackhi_epi8(first, second), numbers);
         for (int64_t v = 0; v < kVectors; ++v) sum[w][v] = plus_pairs(sum[w][v], numbers[v], columns[v]);
       }
@@ -279,14 +239,15 @@ ONNX_TORCH_INLINE void sum_windows(const uint8_t* const* taps, int64_t pairs, in
 ONNX_TORCH_INLINE const uint8_t* find_taps(const uint8_t* x, const Patches& p, const Window& w, const uint8_t* outside,
                                            const uint8_t** tap) {
   const uint8_t* last = x;
-  for_each_line(x, p, w, [&](const uint8_t* line) __attribute__((always_inline)) {
-    for (int64_t i = 0; i < p.columns.kernel; ++i, ++tap) {
-      const int64_t column = p.columns.begin(w.column) + i * p.columns.dilation;
-      const bool is_inside = line && column >= 0 && column < p.columns.size;
-      *tap = is_inside ? line + column * p.channels : outside;
-      last = is_inside ? *tap : last;
-    }
-  });
+  for_each_line(
+      x, p, w, [&](const uint8_t* line) __attribute__((always_inline)) {
+        for (int64_t i = 0; i < p.columns.kernel; ++i, ++tap) {
+          const int64_t column = p.columns.begin(w.column) + i * p.columns.dilation;
+          const bool is_inside = line && column >= 0 && column < p.columns.size;
+          *tap = is_inside ? line + column * p.channels : outside;
+          last = is_inside ? *tap : last;
+        }
+      });
   if (p.taps() % 2) *tap = outside;
   return last;
 }
@@ -328,8 +289,8 @@ void sum_channels(const uint8_t* x, int64_t bytes, const Patches& p, int64_t beg
 // --- What follows ----------------------------------------------------------------------------------------------------
 
 ONNX_TORCH_INLINE __m128i finished_panel(const int32_t* sums, const float* scales, const float* bias, const Finish& f) {
-  const Vector zero_point = fill(f.zero_point);
-  Vector numbers[kVectors];
+  const Integers zero_point = fill(f.zero_point);
+  Integers numbers[kVectors];
   for (int64_t v = 0; v < kVectors; ++v) {
     const int64_t at = v * kLanes;
     numbers[v] = plus(rounded(sums + at, scales + at, bias + at, f.low, f.high), zero_point);

@@ -44,7 +44,8 @@ class Widening {
         constants_(program),
         writers_(program.graph),
         type_(type),
-        has_weights_(std::ranges::any_of(graph_.inputs(), [&](const jit::Value* input) { return is_weight(input); })) {}
+        has_weights_(std::ranges::any_of(
+            graph_.inputs(), [&](const jit::Value* input) { return is_weight(input) || is_packed_weight(input); })) {}
 
   void run() {
     run(graph_.block());
@@ -95,6 +96,14 @@ class Widening {
       return kind == c10::aten::convolution || kind == c10::prim::ListConstruct ||
              (has(use.user, Trait::Product) && tensor->dim() == 2);
     });
+  }
+
+  // Whether it is what a product of the type takes in place of a matrix.
+  bool is_packed_weight(const jit::Value* input) const {
+    return input->type()->kind() == c10::TypeKind::ClassType &&
+           std::ranges::any_of(input->uses(), [&](const jit::Use& use) {
+             return has(use.user, Trait::Product) && is_half(use.user->input(0));
+           });
   }
 
   bool fits(const jit::Node* node) const {

@@ -1,16 +1,17 @@
-// Products with a weight of 2, 4 or 8 bits, which is dequantized as it is read, or for many rows part by part into a
-// thread's cache. It is never there as a whole in another type.
+// Products with a weight of 2, 4 or 8 bits, which lies as it is. It is dequantized as it is read, or for many rows part
+// by part into a thread's cache; or the rows are rounded to int8, and the products are of integers.
 #include <ATen/ATen.h>
 
+#include "base/parallel.h"
+#include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/onednn/grouped_linear.h"
+#include "kernels/simd/bits_integer_product.h"
 #include "kernels/simd/bits_product.h"
 
 namespace onnxtorch {
 namespace onednn {
 namespace {
-
-const BitsProductKernels& kernels() { return for_this_cpu<BitsProductKernels>(); }
 
 // The highest bit of each number of a word.
 int32_t highest_bits(int64_t bits) {
@@ -26,25 +27,40 @@ at::Tensor words_of(const at::Tensor& bytes) {
   return (is_aligned && rows.storage_offset() % 4 == 0 ? rows : rows.clone()).view(c10::kInt);
 }
 
-class BitsLinear final : public GroupedLinear {
- public:
-  explicit BitsLinear(const LinearOfBits& of)
+class BitsLinear : public GroupedLinear {
+ protected:
+  // The kernel takes words whose bits are flipped where `flip` has some, in a layout that is named so.
+  BitsLinear(const LinearOfBits& of, std::string layout, int32_t flip, const at::Tensor& zero_points)
       : GroupedLinear(of.numbers, of.in, of.numbers.size(0), of.bias),
         bits_(of.bits),
         block_size_(of.block_size),
         blocks_(of.numbers.size(1)),
         words_(blocks_ * block_size_ * bits_ / 32),
+        layout_(std::move(layout)),
+        flip_(flip),
         scales_(in_panels(of.scales.t())),
-        zero_points_(of.zero_points.defined() ? in_panels(at::sub(of.zero_points, 1 << (bits_ - 1)).t())
-                                              : at::Tensor()) {}
+        zero_points_(zero_points.defined() ? in_panels(zero_points.t()) : at::Tensor()) {}
+
+  BitsGroup group(const void* weight, int64_t number) const {
+    const int64_t first = number * kColumnsOfGroup;
+    const auto of_blocks = [&](const at::Tensor& panels) {
+      return panels.defined() ? static_cast<const float*>(panels.const_data_ptr()) + first * blocks_ : nullptr;
+    };
+    return {.bits = bits_,
+            .block_size = block_size_,
+            .in = in_,
+            .words = words_,
+            .blocks = blocks_,
+            .numbers = static_cast<const int32_t*>(weight) + first * words_,
+            .scales = of_blocks(scales_),
+            .zero_points = of_blocks(zero_points_)};
+  }
 
  private:
-  Kernel kernel() const override { return {kernels().rows_at_once, kernels().room}; }
-
   at::Tensor panels() const override {
-    return laid_.get({.name = "panels of bits",
+    return laid_.get({.name = layout_,
                       .lay =
-                          [flip = highest_bits(bits_)](const at::Tensor& numbers) {
+                          [flip = flip_](const at::Tensor& numbers) {
                             at::Tensor laid = in_panels(words_of(numbers).t());
                             laid.view(c10::kInt).bitwise_xor_(flip);
                             return laid;
@@ -54,31 +70,62 @@ class BitsLinear final : public GroupedLinear {
                                    const at::Tensor& laid) { return laid.numel() == bytes; }});
   }
 
+  const int64_t bits_, block_size_, blocks_, words_;
+  const std::string layout_;
+  const int32_t flip_;
+  const at::Tensor scales_, zero_points_;  // in panels
+};
+
+// Of numbers that are signed, and so less what stands for zero without zero points.
+class FloatBitsLinear final : public BitsLinear {
+ public:
+  explicit FloatBitsLinear(const LinearOfBits& of)
+      : BitsLinear(of, "panels of bits", highest_bits(of.bits),
+                   of.zero_points.defined() ? at::sub(of.zero_points, 1 << (of.bits - 1)) : at::Tensor()) {}
+
+ private:
+  static const BitsProductKernels& kernels() { return for_this_cpu<BitsProductKernels>(); }
+
+  Kernel kernel() const override { return {kernels().rows_at_once, kernels().room}; }
+
   void multiply(const void* weight, const Part& p) const override {
-    const int64_t first = p.group * kColumnsOfGroup;
-    const auto of_blocks = [&](const at::Tensor& panels) {
-      return panels.defined() ? static_cast<const float*>(panels.const_data_ptr()) + first * blocks_ : nullptr;
-    };
-    const BitsGroup group{.bits = bits_,
-                          .block_size = block_size_,
-                          .in = in_,
-                          .words = words_,
-                          .blocks = blocks_,
-                          .numbers = static_cast<const int32_t*>(weight) + first * words_,
-                          .scales = of_blocks(scales_),
-                          .zero_points = of_blocks(zero_points_)};
-    kernels().multiply(p.x, p.rows, group, p.bias, p.y, p.y_apart, p.columns, p.room);
+    kernels().multiply(reinterpret_cast<const float*>(p.x), p.rows, group(weight, p.group), p.bias, p.y, p.y_apart,
+                       p.columns, p.room);
+  }
+};
+
+class IntegerBitsLinear final : public BitsLinear {
+ public:
+  explicit IntegerBitsLinear(const LinearOfBits& of) : BitsLinear(of, "panels of unsigned bits", 0, of.zero_points) {}
+
+ private:
+  static const BitsIntegerKernels& kernels() { return for_this_cpu<BitsIntegerKernels>(); }
+
+  Kernel kernel() const override { return {kernels().rows_at_once, 0}; }
+
+  at::Tensor converted(const float* x, int64_t rows) const override {
+    constexpr int64_t kCost = 2;  // of an element that is rounded
+    const BitsGroup weight = group(nullptr, 0);
+    const int64_t bytes = kernels().bytes_of_row(weight);
+    const at::Tensor rounded = work_tensor({rows, bytes}, c10::kByte);
+    auto* const to = static_cast<std::byte*>(rounded.mutable_data_ptr());
+    parallel_for(rows, kCost * in_, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) kernels().round(x + row * in_, weight, to + row * bytes);
+    });
+    return rounded;
   }
 
-  const int64_t bits_, block_size_, blocks_, words_;
-  const at::Tensor scales_, zero_points_;  // in panels; a zero point less the number that stands for zero without one
+  void multiply(const void* weight, const Part& p) const override {
+    kernels().multiply(p.x, p.rows, group(weight, p.group), p.bias, p.y, p.y_apart, p.columns);
+  }
 };
 
 }  // namespace
 }  // namespace onednn
 
 c10::intrusive_ptr<Packed> packed(const LinearOfBits& linear) {
-  return c10::make_intrusive<onednn::BitsLinear>(linear);
+  if (linear.rounds_x) return c10::make_intrusive<onednn::IntegerBitsLinear>(linear);
+  return c10::make_intrusive<onednn::FloatBitsLinear>(linear);
 }
 
 }  // namespace onnxtorch

@@ -36,14 +36,14 @@ GroupedLinear::GroupedLinear(const at::Tensor& weight, int64_t in, int64_t out, 
     : laid_(weight), in_(in), out_(out), bias_(bias.defined() ? bias.to(c10::kFloat).contiguous() : bias) {}
 
 at::Tensor GroupedLinear::run(const at::Tensor& given, at::TensorList /*operands*/) const {
-  TORCH_CHECK(fits(given.sizes()) && given.scalar_type() == c10::kFloat, "a ", given.scalar_type(), " of sizes ",
-              given.sizes(), " cannot be multiplied by a weight of sizes [", in_, ", ", out_, "]");
-  const at::Tensor x = given.contiguous();
+  TORCH_CHECK(fits(given.sizes()) && given.is_floating_point(), "a ", given.scalar_type(), " of sizes ", given.sizes(),
+              " cannot be multiplied by a weight of sizes [", in_, ", ", out_, "]");
+  const at::Tensor x = given.to(c10::kFloat).contiguous();
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = out_;
   const at::Tensor y = work_tensor(sizes, c10::kFloat);
   if (x.numel() > 0) multiply(x.const_data_ptr<float>(), x.numel() / in_, y.mutable_data_ptr<float>());
-  return y;
+  return y.to(given.scalar_type());
 }
 
 std::unique_ptr<PlannedCall> GroupedLinear::planned(const at::Tensor& x, at::TensorList /*operands*/,
@@ -71,11 +71,14 @@ void GroupedLinear::multiply(const float* x, int64_t rows, float* y) const {
   const int64_t least = 16 * at_once, most = std::max<int64_t>(rows / least, 1);
   const int64_t wanted = std::clamp<int64_t>(parts(2 * threads, groups), 1, most);
   const int64_t step = parts(parts(rows, wanted), at_once) * at_once, blocks = parts(rows, step);
-  const at::Tensor room = rows > at_once ? work_tensor({threads, size}, c10::kFloat) : at::Tensor();
+  const at::Tensor taken = converted(x, rows);
+  const auto* const from = static_cast<const std::byte*>(taken.defined() ? taken.const_data_ptr() : x);
+  const int64_t bytes_of_row = taken.defined() ? taken.size(1) : in_ * static_cast<int64_t>(sizeof(float));
+  const at::Tensor room = size > 0 && rows > at_once ? work_tensor({threads, size}, c10::kFloat) : at::Tensor();
   float* const rooms = room.defined() ? room.mutable_data_ptr<float>() : nullptr;
   share_out(groups * blocks, threads, [&, size = size](int64_t number, int64_t thread) {
     const int64_t group = number / blocks, first = number % blocks * step, column = group * kColumnsOfGroup;
-    multiply(weight, {.x = x + first * in_,
+    multiply(weight, {.x = from + first * bytes_of_row,
                       .rows = std::min(step, rows - first),
                       .group = group,
                       .bias = bias ? bias + column : nullptr,

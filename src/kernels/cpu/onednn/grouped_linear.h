@@ -1,6 +1,8 @@
 // What products share whose weight our own kernels take in groups of columns (kernels/simd/group.h).
 #pragma once
 
+#include <cstddef>
+
 #include "kernels/cpu/onednn/laid_weight.h"
 #include "kernels/cpu/onednn/packed.h"
 #include "kernels/simd/group.h"
@@ -11,7 +13,7 @@ namespace onnxtorch::onednn {
 at::Tensor in_panels(const at::Tensor& matrix);
 int64_t bytes_of_panels(c10::ScalarType type, int64_t in, int64_t out);
 
-// Takes no steps.
+// Takes no steps. Rows of float16 and bfloat16 are widened, and the result is rounded.
 class GroupedLinear : public PackedProduct {
  public:
   at::Tensor run(const at::Tensor& x, at::TensorList operands) const final;
@@ -25,7 +27,7 @@ class GroupedLinear : public PackedProduct {
 
   // Rows of x and those of y, which lie so far apart, for some columns of a group.
   struct Part {
-    const float* x;
+    const std::byte* x;
     int64_t rows, group;
     const float* bias;
     float* y;
@@ -33,6 +35,8 @@ class GroupedLinear : public PackedProduct {
     float* room;
   };
   virtual void multiply(const void* weight, const Part& part) const = 0;
+  // The rows as the kernel takes them, in bytes; undefined where it takes floats.
+  virtual at::Tensor converted(const float* /*x*/, int64_t /*rows*/) const { return {}; }
   // Of the kernel: for more rows than these it needs so much room.
   struct Kernel {
     int64_t rows_at_once, room;

@@ -34,7 +34,8 @@ class HalfLinear final : public GroupedLinear {
 
   void multiply(const void* weight, const Part& p) const override {
     const auto* const group = static_cast<const uint16_t*>(weight) + p.group * kColumnsOfGroup * in_;
-    kernels().multiply(p.x, p.rows, in_, group, p.bias, p.y, p.y_apart, p.columns, p.room);
+    kernels().multiply(reinterpret_cast<const float*>(p.x), p.rows, in_, group, p.bias, p.y, p.y_apart, p.columns,
+                       p.room);
   }
 };
 

@@ -20,6 +20,15 @@ void run_packed(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   torch::jit::push(*stack, static_cast<const PackedProduct&>(*operation).run(x, operands));
 }
 
+at::Tensor run_packed_nbits(const at::Tensor& x, const c10::intrusive_ptr<Packed>& operation) {
+  return static_cast<const PackedProduct&>(*operation).run(x, {});
+}
+
+std::unique_ptr<PlannedCall> plan_packed_nbits(const PlannedOperands& of) {
+  const auto operation = of.arguments[1].toCustomClass<Packed>();
+  return static_cast<const PackedProduct&>(*operation).planned(of.tensor(0), {}, of.results[0]);
+}
+
 std::unique_ptr<PlannedCall> plan_packed(const PlannedOperands& of) {
   const auto operation = of.arguments[1].toCustomClass<Packed>();
   const std::vector<at::Tensor> operands = of.arguments[2].toTensorVector();
@@ -62,6 +71,10 @@ void register_onednn() {
     const torch::class_<Packed> packed("onnx_torch", "Packed");
     m.def("packed(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor[] operands) -> Tensor",
           torch::CppFunction::makeFromBoxedFunction<run_packed>());
+    // Of LinearOfBits, without and with rounding of x.
+    m.def("packed_nbits(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation) -> Tensor", run_packed_nbits);
+    m.def("packed_nbits_int8(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation) -> Tensor",
+          run_packed_nbits);
     m.def(
         "recurrent(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor[] states, Tensor? within) -> "
         "Tensor[]",
@@ -77,6 +90,8 @@ void register_onednn() {
   onednn::register_quantize();
   register_planner("onnx_torch::packed", plan_packed);
   register_planner("onnx_torch::recurrent", plan_recurrent);
+  register_planner("onnx_torch::packed_nbits", plan_packed_nbits);
+  register_planner("onnx_torch::packed_nbits_int8", plan_packed_nbits);
   register_planner("onnx_torch::matmul", onednn::plan_product);
 }
 

@@ -19,7 +19,8 @@ namespace jit = torch::jit;
 
 // A script of src/ops/scripts/contrib/block_quantization.py.
 const auto kMatMulNBits = c10::Symbol::fromQualString("onnx_torch::matmul_nbits");
-const auto kPacked = c10::Symbol::fromQualString("onnx_torch::packed");
+const auto kPacked = c10::Symbol::fromQualString("onnx_torch::packed_nbits"),
+           kPackedInt8 = c10::Symbol::fromQualString("onnx_torch::packed_nbits_int8");
 
 bool is_floating(const at::Tensor& t) { return t.defined() && c10::isFloatingType(t.scalar_type()); }
 
@@ -38,18 +39,43 @@ std::optional<at::Tensor> zero_points_of(const at::Tensor& given, const LinearOf
   return numbers.narrow(1, 0, blocks).to(c10::kFloat);
 }
 
-// The weight of a product in float32 whose weight is constant; what does not fit is left to the script, which refuses.
+// The same weight in blocks of kLargestBlock, which a kernel takes, where its own are larger.
+LinearOfBits in_smaller_blocks(LinearOfBits of) {
+  constexpr int64_t kLargestBlock = 256;
+  if (of.block_size <= kLargestBlock) return of;
+  const int64_t out = of.numbers.size(0), parts = of.block_size / kLargestBlock;
+  const int64_t blocks = (of.in - 1) / kLargestBlock + 1;  // without those of nothing but what fills up the last block
+  const auto repeated = [&](const at::Tensor& of_blocks) {
+    return of_blocks.defined() ? of_blocks.repeat_interleave(parts, 1).narrow(1, 0, blocks) : of_blocks;
+  };
+  of.numbers = of.numbers.reshape({out, of.numbers.size(1) * parts, -1}).narrow(1, 0, blocks);
+  of.block_size = kLargestBlock;
+  of.scales = repeated(of.scales);
+  of.zero_points = repeated(of.zero_points);
+  return of;
+}
+
+// Whether x is rounded to int8, where the node allows it: as onnxruntime does, which multiplies numbers of 2 bits in
+// float32 where blocks are small or large.
+bool rounds_x(int64_t accuracy_level, const LinearOfBits& of) {
+  constexpr int64_t kInt8 = 4;
+  return accuracy_level == kInt8 && (of.bits != 2 || (of.block_size >= 32 && of.block_size <= 128));
+}
+
+// The weight of a product of floats whose weight is constant; what does not fit is left to the script, which refuses.
 std::optional<LinearOfBits> linear_of(const jit::Node* node, const Constants& constants) {
-  if (node->kind() != kMatMulNBits || type_of(node->namedInput("A")) != c10::kFloat) return {};
+  if (node->kind() != kMatMulNBits) return {};
+  const auto type = type_of(node->namedInput("A"));
+  if (type != c10::kFloat && type != c10::kHalf && type != c10::kBFloat16) return {};
   if (!node->namedInput("g_idx")->mustBeNone()) return {};
   const auto tensor = [&](const char* name) { return constants.tensor(node->namedInput(name)); };
   const auto number = [&](const char* name) { return constants.get<int64_t>(node->namedInput(name)); };
   const auto numbers = tensor("B"), scales = tensor("scales"), zero_points = tensor("zero_points"),
              bias = tensor("bias");
-  const auto in = number("K"), out = number("N"), bits = number("bits"), block_size = number("block_size");
-  if (!numbers || !scales || !zero_points || !bias || !in || !out || !bits || !block_size) return {};
-  constexpr int64_t kLargestBlock = 256;
-  if (*block_size > kLargestBlock || *in <= 0 || *out <= 0) return {};
+  const auto in = number("K"), out = number("N"), bits = number("bits"), block_size = number("block_size"),
+             accuracy_level = number("accuracy_level");
+  if (!numbers || !scales || !zero_points || !bias || !in || !out || !bits || !block_size || !accuracy_level) return {};
+  if (*in <= 0 || *out <= 0) return {};
   const int64_t blocks = (*in - 1) / *block_size + 1;
   if (!numbers->defined() || numbers->scalar_type() != c10::kByte ||
       numbers->sizes() != at::IntArrayRef({*out, blocks, *block_size * *bits / 8})) {
@@ -61,7 +87,8 @@ std::optional<LinearOfBits> linear_of(const jit::Node* node, const Constants& co
   const auto of_blocks = zero_points_of(*zero_points, result);
   if (!of_blocks) return {};
   result.zero_points = *of_blocks;
-  return result;
+  result.rounds_x = rounds_x(*accuracy_level, result);
+  return in_smaller_blocks(result);
 }
 
 }  // namespace
@@ -75,7 +102,8 @@ void pack_bits(Program& program) {
     if (!linear) return;
     const jit::WithInsertPoint at(node);
     jit::Value* const operation = bind_constant(program, c10::IValue(packed(*linear)));
-    jit::Node* const product = graph.create(kPacked, {node->namedInput("A"), operation, list_of(graph, {})});
+    jit::Node* const product =
+        graph.create(linear->rounds_x ? kPackedInt8 : kPacked, {node->namedInput("A"), operation});
     product->setSourceRange(node->sourceRange());
     graph.insertNode(product)->output()->setType(node->output()->type());
     node->output()->replaceAllUsesWith(product->output());

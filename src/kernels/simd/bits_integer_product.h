@@ -1,0 +1,37 @@
+// Products of rows that are rounded to int8, each block of numbers with a scale of its own, and a weight of numbers of
+// 2, 4 or 8 bits, in integers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/simd/bits_product.h"
+
+namespace onnxtorch {
+
+// What comes before the numbers of each block of a rounded row, of which there are as many as in a block of the weight.
+// The numbers lie as words of the weight are read: byte j of the word that is shifted by `bits` i times meets byte j of
+// the i-th word here. There are zeros after the last number.
+struct RoundedBlock {
+  float scale;
+  int32_t sum;  // of the numbers
+};
+
+struct BitsIntegerKernels {
+  int64_t rows_at_once;  // that share what is read of the weight
+
+  // Rounds a row to multiples of a scale for each block, its largest magnitude by 127. Where an element is not finite,
+  // the scale is NaN.
+  void (*round)(const float* x, const BitsGroup& weight, std::byte* to);
+  int64_t (*bytes_of_row)(const BitsGroup& weight);
+
+  // y = x @ weight + bias, of one group, whose highest bits are as they come, of which `columns` are asked for. Rows of
+  // y lie so far apart; the bias may be null.
+  void (*multiply)(const std::byte* x, int64_t rows, const BitsGroup& group, const float* bias, float* y,
+                   int64_t y_apart, int64_t columns);
+
+  static const BitsIntegerKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities, …
+  static const BitsIntegerKernels AVX512_VNNI;            // … and of those with instructions for it
+};
+
+}  // namespace onnxtorch

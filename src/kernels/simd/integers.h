@@ -1,0 +1,76 @@
+// Vectors of integers, and sums of products of bytes.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "kernels/simd/inline.h"
+
+namespace onnxtorch::CPU_CAPABILITY {
+
+// `products` are those of unsigned and signed bytes, two of which are added in 16 bits with saturation (SSE2 has no
+// such instruction: there four are added in 32 bits), `plus_products` adds them where that fits, and `plus_sums` adds
+// them to sums of 32 bits.
+#if defined(CPU_CAPABILITY_AVX512)
+
+using Integers = __m512i;
+
+ONNX_TORCH_INLINE Integers zeros() { return _mm512_setzero_si512(); }
+ONNX_TORCH_INLINE Integers load(const void* from) { return _mm512_loadu_si512(from); }
+ONNX_TORCH_INLINE void store(int32_t* to, Integers sums) { _mm512_storeu_si512(to, sums); }
+ONNX_TORCH_INLINE Integers fill(int32_t x) { return _mm512_set1_epi32(x); }
+ONNX_TORCH_INLINE Integers fill16(int16_t x) { return _mm512_set1_epi16(x); }
+ONNX_TORCH_INLINE Integers plus(Integers x, Integers y) { return _mm512_add_epi32(x, y); }
+ONNX_TORCH_INLINE Integers plus_pairs(Integers sums, Integers x, Integers y) {
+  return _mm512_add_epi32(sums, _mm512_madd_epi16(x, y));
+}
+ONNX_TORCH_INLINE Integers products(Integers x, Integers y) { return _mm512_maddubs_epi16(x, y); }
+ONNX_TORCH_INLINE Integers plus_products(Integers x, Integers y) { return _mm512_add_epi16(x, y); }
+
+#elif defined(CPU_CAPABILITY_AVX2)
+
+using Integers = __m256i;
+
+ONNX_TORCH_INLINE Integers zeros() { return _mm256_setzero_si256(); }
+ONNX_TORCH_INLINE Integers load(const void* from) { return _mm256_loadu_si256(static_cast<const Integers*>(from)); }
+ONNX_TORCH_INLINE void store(int32_t* to, Integers sums) { _mm256_storeu_si256(reinterpret_cast<Integers*>(to), sums); }
+ONNX_TORCH_INLINE Integers fill(int32_t x) { return _mm256_set1_epi32(x); }
+ONNX_TORCH_INLINE Integers fill16(int16_t x) { return _mm256_set1_epi16(x); }
+ONNX_TORCH_INLINE Integers plus(Integers x, Integers y) { return _mm256_add_epi32(x, y); }
+ONNX_TORCH_INLINE Integers plus_pairs(Integers sums, Integers x, Integers y) {
+  return _mm256_add_epi32(sums, _mm256_madd_epi16(x, y));
+}
+ONNX_TORCH_INLINE Integers products(Integers x, Integers y) { return _mm256_maddubs_epi16(x, y); }
+ONNX_TORCH_INLINE Integers plus_products(Integers x, Integers y) { return _mm256_add_epi16(x, y); }
+
+#else
+
+using Integers = __m128i;
+
+ONNX_TORCH_INLINE Integers zeros() { return _mm_setzero_si128(); }
+ONNX_TORCH_INLINE Integers load(const void* from) { return _mm_loadu_si128(static_cast<const Integers*>(from)); }
+ONNX_TORCH_INLINE void store(int32_t* to, Integers sums) { _mm_storeu_si128(reinterpret_cast<Integers*>(to), sums); }
+ONNX_TORCH_INLINE Integers fill(int32_t x) { return _mm_set1_epi32(x); }
+ONNX_TORCH_INLINE Integers fill16(int16_t x) { return _mm_set1_epi16(x); }
+ONNX_TORCH_INLINE Integers plus(Integers x, Integers y) { return _mm_add_epi32(x, y); }
+ONNX_TORCH_INLINE Integers plus_pairs(Integers sums, Integers x, Integers y) {
+  return _mm_add_epi32(sums, _mm_madd_epi16(x, y));
+}
+ONNX_TORCH_INLINE Integers products(Integers x, Integers y) {
+  const Integers even = _mm_madd_epi16(_mm_and_si128(x, fill16(255)), _mm_srai_epi16(_mm_slli_epi16(y, 8), 8));
+  return plus_pairs(even, _mm_srli_epi16(x, 8), _mm_srai_epi16(y, 8));
+}
+ONNX_TORCH_INLINE Integers plus_products(Integers x, Integers y) { return _mm_add_epi32(x, y); }
+
+#endif
+
+#if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
+constexpr bool kProductsAreOf16Bits = true;
+ONNX_TORCH_INLINE Integers plus_sums(Integers sums, Integers products) { return plus_pairs(sums, products, fill16(1)); }
+#else
+constexpr bool kProductsAreOf16Bits = false;
+ONNX_TORCH_INLINE Integers plus_sums(Integers sums, Integers products) { return _mm_add_epi32(sums, products); }
+#endif
+
+}  // namespace onnxtorch::CPU_CAPABILITY
