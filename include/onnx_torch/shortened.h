@@ -19,7 +19,7 @@ inline std::string shortened(const std::string& message) {
     if (c == '\n' || c == ' ') word = 0;
     if (c == '\n' || (c == '"' && line < kMostOfLine)) {
       in_quotes = c == '"' && !in_quotes;
-      quoted = 0;
+      quoted = word = 0;
     }
     const bool is_within = line < kMostOfLine && word < kMostOfWord && (!in_quotes || quoted <= kMostQuoted);
     const bool continues = (static_cast<unsigned char>(c) & 0xC0) == 0x80;  // a character of several bytes

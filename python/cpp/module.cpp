@@ -47,7 +47,7 @@ void set_python_error(const char* name, const Error& error) {
   const NodeLabel& node = error.node();
   const py::object none = py::none();
   const py::object exception =
-      error_class(name)(text(shortened(error.what())), py::arg("node_name") = node.empty() ? none : text(node.name),
+      error_class(name)(text(error.what()), py::arg("node_name") = node.empty() ? none : text(node.name),
                         py::arg("op_type") = node.empty() ? none : text(node.op_type),
                         py::arg("domain") = node.empty() ? none : text(node.domain),
                         py::arg("version") = node.empty() ? none : py::int_(node.version));
