@@ -23,8 +23,8 @@ target_compile_definitions(onnx_torch_options INTERFACE ONNX_TORCH_VERSION="${PR
 target_compile_options(onnx_torch_options INTERFACE -Wall -Wextra -Wshadow $<$<BOOL:${ONNX_TORCH_WERROR}>:-Werror>)
 
 if(ONNX_TORCH_SANITIZE)
-  # torch's types are hidden in part, and not compiled with them.
-  add_compile_options("-fsanitize=${ONNX_TORCH_SANITIZE}" -fno-sanitize=vptr -fno-omit-frame-pointer)
+  # torch's types are hidden in part, and not compiled with them. What is found ends the process, which the fuzzer notices.
+  add_compile_options("-fsanitize=${ONNX_TORCH_SANITIZE}" -fno-sanitize=vptr -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_link_options("-fsanitize=${ONNX_TORCH_SANITIZE}")
 endif()
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "onnx_torch/shortened.h"
 #include "onnx_torch/visibility.h"
 
 namespace onnxtorch {
@@ -25,10 +26,11 @@ struct NodeLabel {
   }
 };
 
+// The text is shortened: of names and lines without end, the beginning is left.
 class ONNX_TORCH_API Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, NodeLabel node = {})
-      : std::runtime_error(node.empty() ? message : node.str() + ": " + message), node_(std::move(node)) {}
+      : std::runtime_error(shortened(node.empty() ? message : node.str() + ": " + message)), node_(std::move(node)) {}
   const NodeLabel& node() const { return node_; }
 
  private:

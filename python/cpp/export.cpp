@@ -12,16 +12,14 @@
 #include "import/model_reader.h"
 #include "interruption.h"
 #include "python_torch.h"
+#include "runtime/pipeline.h"
 #include "text.h"
-#include "translate/aten_operators.h"
 #include "translate/translate.h"
 
 namespace py = pybind11;
 
 namespace onnxtorch {
 namespace {
-
-using Sizes = std::map<std::string, int64_t>;
 
 // What went wrong with the file, as errno has it, or 0. torch's own writer ends the process where it cannot write.
 int written(const torch::jit::Module& module, const std::string& file, const torch::jit::ExtraFilesMap& extra_files) {
@@ -45,13 +43,12 @@ int written(const torch::jit::Module& module, const std::string& file, const tor
 // A model translated for export; onnx_torch.export names its parts.
 class Export {
  public:
-  Export(const std::shared_ptr<const ModelFile>& file, Sizes shapes, const std::string& allow_aten) {
+  Export(const std::shared_ptr<const ModelFile>& file, const Options& options) {
+    check_options(options, c10::kCPU);
     check(file->proto);
-    TranslateOptions options;
-    options.shapes = std::move(shapes);
-    options.any_aten = allows_any_aten(allow_aten);
-    options.trainable = true;
-    program_ = translate(file, options);
+    TranslateOptions translating = translate_options(options);
+    translating.trainable = true;
+    program_ = translate(file, translating);
     refuse_text(program_);
   }
 
@@ -105,20 +102,18 @@ void bind_export(py::module_& m) {
            py::arg("inputs"), py::arg("weights"), py::arg("record"));
 
   py::class_<Export>(m, "Export")
-      .def_static("from_bytes",
-                  [](const py::bytes& bytes, const std::string& directory, const Sizes& shapes,
-                     const py::object& external, const std::string& allow_aten) {
-                    const auto view = static_cast<std::string_view>(bytes);
-                    const ExternalReader reader = reader_from_python(external);
-                    return without_gil(
-                        [&] { return Export(ModelFile::from_bytes(view, directory, reader), shapes, allow_aten); });
-                  })
+      .def_static(
+          "from_bytes",
+          [](const py::bytes& bytes, const std::string& directory, const Options& options, const py::object& external) {
+            const auto view = static_cast<std::string_view>(bytes);
+            const ExternalReader reader = reader_from_python(external);
+            return without_gil([&] { return Export(ModelFile::from_bytes(view, directory, reader), options); });
+          })
       .def_static("from_path",
-                  [](const std::string& path, const std::string& directory, const Sizes& shapes,
-                     const py::object& external, const std::string& allow_aten) {
+                  [](const std::string& path, const std::string& directory, const Options& options,
+                     const py::object& external) {
                     const ExternalReader reader = reader_from_python(external);
-                    return without_gil(
-                        [&] { return Export(ModelFile::from_path(path, directory, reader), shapes, allow_aten); });
+                    return without_gil([&] { return Export(ModelFile::from_path(path, directory, reader), options); });
                   })
       .def_property_readonly("weights", &Export::weight_names)
       .def_property_readonly("inputs", &Export::input_names)

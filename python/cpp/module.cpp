@@ -17,6 +17,7 @@
 #include "numpy_values.h"
 #include "onnx_torch/library.h"
 #include "onnx_torch/model.h"
+#include "onnx_torch/shortened.h"
 #include "passes/device/host_work.h"
 #include "passes/device/waits.h"
 #include "python_torch.h"
@@ -46,7 +47,7 @@ void set_python_error(const char* name, const Error& error) {
   const NodeLabel& node = error.node();
   const py::object none = py::none();
   const py::object exception =
-      error_class(name)(text(shortened(error.what())), py::arg("node_name") = node.empty() ? none : text(node.name),
+      error_class(name)(text(error.what()), py::arg("node_name") = node.empty() ? none : text(node.name),
                         py::arg("op_type") = node.empty() ? none : text(node.op_type),
                         py::arg("domain") = node.empty() ? none : text(node.domain),
                         py::arg("version") = node.empty() ? none : py::int_(node.version));
@@ -380,9 +381,12 @@ PYBIND11_MODULE(_C, m) {
                             map_external,
                             plans};
            }),
-           py::kw_only(), py::arg("device"), py::arg("precision"), py::arg("tf32"), py::arg("cuda_graphs"),
-           py::arg("optimize"), py::arg("disabled_passes"), py::arg("threads"), py::arg("shapes"), py::arg("limits"),
-           py::arg("allow_aten"), py::arg("links") = "follow", py::arg("map_external") = false, py::arg("plans") = 8);
+           py::kw_only(), py::arg("device") = "CPU", py::arg("precision") = "float32", py::arg("tf32") = false,
+           py::arg("cuda_graphs") = py::none(), py::arg("optimize") = true,
+           py::arg("disabled_passes") = std::set<std::string>(), py::arg("threads") = 0,
+           py::arg("shapes") = std::map<std::string, int64_t>(), py::arg("limits") = std::map<std::string, double>(),
+           py::arg("allow_aten") = "checked", py::arg("links") = "follow", py::arg("map_external") = false,
+           py::arg("plans") = 8);
 
   py::class_<StopFlag, std::shared_ptr<StopFlag>>(m, "StopFlag", "Stops the runs that are given it, from any thread.")
       .def(py::init())
@@ -525,24 +529,22 @@ PYBIND11_MODULE(_C, m) {
   m.def("problems",
         [](const std::string& bytes) { return describe_problems(problems(ModelFile::from_bytes(bytes)->proto)); });
   m.def("translation_problems",
-        [](const py::bytes& bytes, const std::string& directory, std::map<std::string, int64_t> shapes,
-           const py::object& external, const std::string& allow_aten) {
-          TranslateOptions options;
-          options.shapes = std::move(shapes);
-          options.any_aten = allows_any_aten(allow_aten);
+        [](const py::bytes& bytes, const std::string& directory, const Options& options, const py::object& external) {
           const auto view = static_cast<std::string_view>(bytes);
           const auto file = ModelFile::from_bytes(view, directory, reader_from_python(external));
-          return describe_problems(translation_problems(file, options));
+          return describe_problems(translation_problems(file, translate_options(options)));
         });
   m.def(
       "external_bytes",
-      [](const py::bytes& message, const std::string& directory, const py::object& external) {
+      [](const py::bytes& message, const std::string& directory, const py::object& external, const Options& options) {
         onnx::TensorProto tensor;
         if (!tensor.ParseFromString(static_cast<std::string>(message))) throw InvalidModelError("it is no tensor");
+        check_options(options, c10::kCPU);
         const ExternalData data(directory, nullptr, nullptr, reader_from_python(external));
-        return py::bytes(data.read(tensor, data_size(tensor)).view);
+        return py::bytes(data.read(tensor, data_size(tensor), translate_options(options).external).view);
       },
-      py::arg("tensor"), py::arg("directory"), py::arg("external"), "The external data of a TensorProto.");
+      py::arg("tensor"), py::arg("directory"), py::arg("external"), py::arg("options"),
+      "The external data of a TensorProto.");
   m.def("operator_versions", &versions);
   m.def("translation_table", &table, "(domain, operator, since versions, reviewed to) of each translated operator.");
   m.def(

@@ -12,16 +12,16 @@ class Options:
     def __init__(
         self,
         *,
-        device: str,
-        precision: str,
-        tf32: bool,
-        cuda_graphs: bool | None,
-        optimize: bool,
-        disabled_passes: Set[str],
-        threads: int,
-        shapes: Mapping[str, int],
-        limits: Mapping[str, float],
-        allow_aten: str,
+        device: str = ...,
+        precision: str = ...,
+        tf32: bool = ...,
+        cuda_graphs: bool | None = ...,
+        optimize: bool = ...,
+        disabled_passes: Set[str] = ...,
+        threads: int = ...,
+        shapes: Mapping[str, int] = ...,
+        limits: Mapping[str, float] = ...,
+        allow_aten: str = ...,
         links: str = ...,
         map_external: bool = ...,
         plans: int = ...,
@@ -99,13 +99,9 @@ class ModuleNames:
 
 class Export:
     @staticmethod
-    def from_bytes(
-        bytes: bytes, directory: str, shapes: Mapping[str, int], external: Any, allow_aten: str, /
-    ) -> Export: ...
+    def from_bytes(bytes: bytes, directory: str, options: Options, external: Any, /) -> Export: ...
     @staticmethod
-    def from_path(
-        path: str, directory: str, shapes: Mapping[str, int], external: Any, allow_aten: str, /
-    ) -> Export: ...
+    def from_path(path: str, directory: str, options: Options, external: Any, /) -> Export: ...
     @property
     def weights(self) -> list[str]: ...
     @property
@@ -137,9 +133,9 @@ def register_operator(domain: str, op_type: str, since_version: int, torch_name:
 def load_library(path: str) -> None: ...
 def problems(bytes: bytes, /) -> list[tuple[str, str, str, int, str, bool]]: ...
 def translation_problems(
-    bytes: bytes, directory: str, shapes: Mapping[str, int], external: Any, allow_aten: str, /
+    bytes: bytes, directory: str, options: Options, external: Any, /
 ) -> list[tuple[str, str, str, int, str, bool]]: ...
-def external_bytes(tensor: bytes, directory: str, external: Any) -> bytes: ...
+def external_bytes(tensor: bytes, directory: str, external: Any, options: Options) -> bytes: ...
 def operator_versions() -> list[tuple[str, str, int, bool, str]]: ...
 def translation_table() -> list[tuple[str, str, list[int], int]]: ...
 def checked_aten_operators() -> list[str]: ...

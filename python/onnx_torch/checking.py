@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import onnx
 from onnx import external_data_helper
@@ -47,7 +48,9 @@ def check(
     base_dir: str | os.PathLike[str] | None = None,
     external: External | None = None,
     shapes: Mapping[str, int] | None = None,
+    limits: Mapping[str, float] | None = None,
     allow_aten: str = "checked",
+    links: str = "follow",
 ) -> list[Problem]:
     """All the reasons why a model cannot be prepared; none where it can.
 
@@ -58,7 +61,7 @@ def check(
 
     Args:
         model: a ModelProto, its serialized bytes, or a path.
-        device: see `prepare`; likewise ``shapes`` and ``allow_aten``.
+        device: see `prepare`; likewise ``shapes``, ``limits``, ``allow_aten`` and ``links``.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
         external: external data from memory, as `prepare` takes it.
 
@@ -74,14 +77,20 @@ def check(
     if not proto.HasField("graph"):
         return [Problem("the model holds no graph")]
     directory = directory_of(model, base_dir)
+    options: dict[str, Any] = {
+        "shapes": dict(shapes or {}),
+        "limits": dict(limits or {}),
+        "allow_aten": allow_aten,
+        "links": links,
+    }
     try:
         problems = [*schema_problems(proto), *_undefined_values(proto), *_missing_data(proto, directory, external)]
         if not problems:
-            prepare(model, device, base_dir=base_dir, external=external, shapes=shapes, allow_aten=allow_aten)
+            prepare(model, device, base_dir=base_dir, external=external, **options)
     except (DeviceError, InputError):
         raise  # not the model's fault
     except Error as error:
-        problems = _translation_problems(proto, directory, external, shapes or {}, allow_aten) or [_problem(error)]
+        problems = _translation_problems(proto, directory, external, options) or [_problem(error)]
     return problems
 
 
@@ -91,11 +100,11 @@ def schema_problems(model: onnx.ModelProto) -> list[Problem]:
 
 
 def _translation_problems(
-    model: onnx.ModelProto, directory: str, external: External | None, shapes: Mapping[str, int], allow_aten: str
+    model: onnx.ModelProto, directory: str, external: External | None, options: Mapping[str, Any]
 ) -> list[Problem]:
     """The nodes that cannot be translated; none where something else is wrong."""
     try:
-        return _listed(_C.translation_problems(model.SerializeToString(), directory, shapes, external, allow_aten))
+        return _listed(_C.translation_problems(model.SerializeToString(), directory, _C.Options(**options), external))
     except Error:
         return []
 

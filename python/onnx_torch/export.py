@@ -30,7 +30,9 @@ def to_torchscript(
     external: External | None = None,
     shapes: Mapping[str, int] | None = None,
     custom_operators: bool = False,
+    limits: Mapping[str, float] | None = None,
     allow_aten: str = "checked",
+    links: str = "follow",
 ) -> torch.jit.ScriptModule:
     """Makes a TorchScript module of a model.
 
@@ -46,7 +48,7 @@ def to_torchscript(
         shapes: sizes for symbolic dimensions of the inputs, such as ``{"batch": 8}``, which are then fixed.
         custom_operators: allow operators that torch itself lacks, most of which are in `kernels_library`: what loads
             the module must load their library first.
-        allow_aten: see `prepare`.
+        limits: on translating the model, as `prepare` takes them; likewise ``allow_aten`` and ``links``.
 
     Raises:
         UnsupportedError: the model handles strings, or needs custom operators that were not allowed.
@@ -61,7 +63,8 @@ def to_torchscript(
     >>> list(module.state_dict())
     ['weight']
     """
-    exported = _exported(model, base_dir, external, shapes, allow_aten, custom_operators)
+    options = translation_options(shapes, limits, allow_aten, links)
+    exported = _exported(model, base_dir, external, options, custom_operators)
     if file is not None:
         _save(exported, file)
     return _script_module(exported)
@@ -75,10 +78,13 @@ def save_torchscript(
     external: External | None = None,
     shapes: Mapping[str, int] | None = None,
     custom_operators: bool = False,
+    limits: Mapping[str, float] | None = None,
     allow_aten: str = "checked",
+    links: str = "follow",
 ) -> Names:
     """Saves the module that `to_torchscript` makes, without importing torch; its names."""
-    return _save(_exported(model, base_dir, external, shapes, allow_aten, custom_operators), file)
+    options = translation_options(shapes, limits, allow_aten, links)
+    return _save(_exported(model, base_dir, external, options, custom_operators), file)
 
 
 def kernels_library(cuda: bool = False) -> str:
@@ -96,19 +102,24 @@ def kernels_library(cuda: bool = False) -> str:
     return str(path)
 
 
+def translation_options(
+    shapes: Mapping[str, int] | None, limits: Mapping[str, float] | None, allow_aten: str, links: str
+) -> _C.Options:
+    return _C.Options(shapes=dict(shapes or {}), limits=dict(limits or {}), allow_aten=allow_aten, links=links)
+
+
 def _exported(
     model: Model,
     base_dir: str | os.PathLike[str] | None,
     external: External | None,
-    shapes: Mapping[str, int] | None,
-    allow_aten: str,
+    options: _C.Options,
     custom_operators: bool = True,
 ) -> _C.Export:
-    directory, sizes = os.fspath(base_dir or ""), dict(shapes or {})
+    directory = os.fspath(base_dir or "")
     if isinstance(model, (str, os.PathLike)):
-        exported = _C.Export.from_path(os.fspath(model), directory, sizes, external, allow_aten)
+        exported = _C.Export.from_path(os.fspath(model), directory, options, external)
     else:
-        exported = _C.Export.from_bytes(_serialized(model), directory, sizes, external, allow_aten)
+        exported = _C.Export.from_bytes(_serialized(model), directory, options, external)
     if exported.custom_operators and not custom_operators:
         nodes = "".join(f"\n  {node}: {operator}" for operator, node in exported.custom_operators)
         raise UnsupportedError(

@@ -27,6 +27,7 @@ def extract(
     *,
     base_dir: str | os.PathLike[str] | None = None,
     external: External | None = None,
+    links: str = "follow",
 ) -> onnx.ModelProto:
     """The part of a model that computes ``outputs`` from ``inputs``.
 
@@ -39,7 +40,7 @@ def extract(
             as far as the part needs them.
         outputs: names of any values of the main graph; by default the model's outputs.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
-        external: external data from memory, as `prepare` takes it.
+        external: external data from memory, as `prepare` takes it; likewise ``links``.
 
     >>> from onnx import parser
     >>> model = parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
@@ -77,7 +78,7 @@ def extract(
     part.graph.quantization_annotation.extend(a for a in graph.quantization_annotation if a.tensor_name in known)
     directory = directory_of(model, base_dir)
     if directory or external is not None:
-        read_external_data(part, directory, external)
+        read_external_data(part, directory, external, links)
     return part
 
 

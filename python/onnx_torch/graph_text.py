@@ -38,14 +38,16 @@ def show(
     optimize: bool = True,
     disabled_passes: Iterable[str] = (),
     shapes: Mapping[str, int] | None = None,
+    limits: Mapping[str, float] | None = None,
     allow_aten: str = "checked",
+    links: str = "follow",
 ) -> str:
     """The graph that a model is translated into, each line beside its ONNX node.
 
     Args:
         model: a ModelProto, its serialized bytes, or a path.
         device: see `prepare`; likewise ``base_dir``, ``external``, ``precision``, ``optimize``, ``disabled_passes``,
-            ``shapes`` and ``allow_aten``.
+            ``shapes``, ``limits``, ``allow_aten`` and ``links``.
         step: one of the steps of preparing a model, `OnnxTorchRep.graphs`; what it made of the graph is then shown:
             lines that it took away with a "-", lines that it added with a "+". Before the first step, the graph is
             ONNX's own.
@@ -68,7 +70,9 @@ def show(
         optimize=optimize,
         disabled_passes=disabled_passes,
         shapes=shapes,
+        limits=limits,
         allow_aten=allow_aten,
+        links=links,
     )
     if step is None:
         return _side_by_side(lines(rep, rep.graph()))

@@ -27,6 +27,7 @@ def update_initializers(
     *,
     base_dir: str | os.PathLike[str] | None = None,
     external: External | None = None,
+    links: str = "follow",
 ) -> onnx.ModelProto:
     """Puts a module's weights into the initializers of the model it was made of; all else stays.
 
@@ -36,7 +37,7 @@ def update_initializers(
         file: where to save the result. Its weights go into a file beside it, ``<file>.data``, where the model's were
             in files of their own, or are too large for one message.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
-        external: external data from memory, as `prepare` takes it.
+        external: external data from memory, as `prepare` takes it; likewise ``links``.
 
     Returns:
         A new model, which holds all its weights itself.
@@ -52,7 +53,7 @@ def update_initializers(
     >>> onnx.numpy_helper.to_array(update_initializers(model, module).graph.initializer[0]).tolist()
     [3.0, 4.0]
     """
-    result, had_files = _whole(model, base_dir, external)
+    result, had_files = _whole(model, base_dir, external, links)
     parameters = names_of(module).parameters
     state = module.state_dict(keep_vars=True)
     found = set()
@@ -72,14 +73,14 @@ def update_initializers(
 
 
 def _whole(
-    model: Model, base_dir: str | os.PathLike[str] | None, external: External | None
+    model: Model, base_dir: str | os.PathLike[str] | None, external: External | None, links: str
 ) -> tuple[onnx.ModelProto, bool]:
     """A copy of the model with all its weights, and whether any was in another file."""
     result = onnx.ModelProto()
     result.CopyFrom(read_model(model))
     had_files = any(map(external_data_helper.uses_external_data, tensors(result, indices=True)))
     if had_files:
-        read_external_data(result, directory_of(model, base_dir), external)
+        read_external_data(result, directory_of(model, base_dir), external, links)
     return result, had_files
 
 

@@ -58,14 +58,17 @@ def directory_of(model: Model, base_dir: str | os.PathLike[str] | None = None) -
     return os.path.dirname(os.path.abspath(model)) if isinstance(model, (str, os.PathLike)) else ""
 
 
-def read_external_data(model: onnx.ModelProto, directory: str, external: External | None = None) -> None:
+def read_external_data(
+    model: onnx.ModelProto, directory: str, external: External | None = None, links: str = "follow"
+) -> None:
     """Reads a model's external data into it: what is given, and the rest from the directory."""
+    options = _C.Options(links=links)
     for tensor in filter(external_data_helper.uses_external_data, tensors(model, indices=True)):
         place = onnx.TensorProto(
             name=tensor.name, dims=tensor.dims, data_type=tensor.data_type, data_location=tensor.data_location
         )
         place.external_data.extend(tensor.external_data)
-        _store(tensor, _C.external_bytes(place.SerializeToString(), directory, external))
+        _store(tensor, _C.external_bytes(place.SerializeToString(), directory, external, options))
 
 
 def with_given_data(model: onnx.ModelProto, external: External | None) -> onnx.ModelProto:

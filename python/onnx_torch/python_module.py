@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from .export import CONSTANTS, _exported, _script_module
+from .export import CONSTANTS, _exported, _script_module, translation_options
 from .model_files import External, Model
 from .names import names_of
 from .python_code import forward_function, python_code
@@ -47,7 +47,9 @@ def to_module(
     base_dir: str | os.PathLike[str] | None = None,
     external: External | None = None,
     shapes: Mapping[str, int] | None = None,
+    limits: Mapping[str, float] | None = None,
     allow_aten: str = "checked",
+    links: str = "follow",
 ) -> OnnxModule:
     """Makes a module of a model, with Python code that `torch.compile` and `torch.export` trace.
 
@@ -58,7 +60,7 @@ def to_module(
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
         external: external data from memory, as `prepare` takes it.
         shapes: sizes for symbolic dimensions of the inputs, such as ``{"batch": 8}``, which are then fixed.
-        allow_aten: see `onnx_torch.prepare`.
+        limits: on translating the model, as `onnx_torch.prepare` takes them; likewise ``allow_aten`` and ``links``.
 
     Raises:
         UnsupportedError: the model handles strings.
@@ -73,7 +75,7 @@ def to_module(
     >>> print(torch.export.export(module, (torch.ones(1, 2),)).graph_signature.parameters)
     ('weight',)
     """
-    exported = _exported(model, base_dir, external, shapes, allow_aten)
+    exported = _exported(model, base_dir, external, translation_options(shapes, limits, allow_aten, links))
     script = _script_module(exported)
     module = _new_module(python_code(script.graph, exported.nodes))
     module.onnx_names = script.onnx_names

@@ -126,7 +126,7 @@ def _whole_model(rep: OnnxTorchRep) -> onnx.ModelProto:
     else:
         model = onnx.load(rep._path, load_external_data=False)
         base_dir = base_dir or os.path.dirname(rep._path)
-    read_external_data(model, os.fspath(base_dir or ""), rep._external)
+    read_external_data(model, os.fspath(base_dir or ""), rep._external, rep.options["links"])
     return model
 
 

@@ -46,7 +46,9 @@ def save(
     base_dir: str | os.PathLike[str] | None = None,
     external: External | None = None,
     shapes: Mapping[str, int] | None = None,
+    limits: Mapping[str, float] | None = None,
     allow_aten: str = "checked",
+    links: str = "follow",
 ) -> Path:
     """Writes a model into a Triton model repository: ``NAME/config.pbtxt`` and ``NAME/VERSION/model.pt``.
 
@@ -65,7 +67,7 @@ def save(
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
         external: external data from memory, as `prepare` takes it.
         shapes: sizes for symbolic dimensions of the inputs, such as ``{"width": 224}``, which are then fixed.
-        allow_aten: see `onnx_torch.prepare`.
+        limits: as `to_torchscript` takes them; likewise ``allow_aten`` and ``links``.
 
     Returns:
         The model's folder.
@@ -90,7 +92,9 @@ def save(
             external=external,
             shapes=shapes,
             custom_operators=custom_operators,
+            limits=limits,
             allow_aten=allow_aten,
+            links=links,
         )
         config = _config(called, proto.graph, names.inputs, max_batch_size, shapes or {})
         (folder / str(version)).mkdir(parents=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import Model
+from .options import Links, Model
 
 if TYPE_CHECKING:
     import onnx
@@ -21,6 +21,7 @@ def extract(
     outputs: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A value where the part ends; can be repeated.")
     ] = None,
+    links: Links = "follow",
 ) -> None:
     """Cut a part out of a model, to run it alone.
 
@@ -29,7 +30,7 @@ def extract(
     import onnx_torch
     from onnx_torch.model_files import save_model
 
-    part = onnx_torch.extract(model, inputs, outputs)
+    part = onnx_torch.extract(model, inputs, outputs, links=links)
     save_model(part, to)
     print(f"{to}: {len(part.graph.node)} nodes, from {_names(part.graph.input)} to {_names(part.graph.output)}")
 

@@ -4,7 +4,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import AllowAten, Device, DisabledPass, Model, Optimize, Precision, Shape, shapes_of
+from .options import (
+    AllowAten,
+    Device,
+    DisabledPass,
+    Limit,
+    Links,
+    Model,
+    Optimize,
+    Precision,
+    Shape,
+    limits_of,
+    shapes_of,
+)
 
 if TYPE_CHECKING:
     from onnx_torch.backend import NodePlacement
@@ -21,7 +33,9 @@ def show(
     optimize: Optimize = True,
     disable_pass: DisabledPass = None,
     shape: Shape = None,
+    limit: Limit = None,
     allow_aten: AllowAten = "checked",
+    links: Links = "follow",
 ) -> None:
     """Print the graph that a model is translated into, each line beside its ONNX node.
 
@@ -35,7 +49,9 @@ def show(
         "optimize": optimize,
         "disabled_passes": disable_pass or (),
         "shapes": shapes_of(shape),
+        "limits": limits_of(limit),
         "allow_aten": allow_aten,
+        "links": links,
     }
     if placement:
         _print_placement(onnx_torch.prepare(model, device, **chosen).placement())

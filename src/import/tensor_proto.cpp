@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/parallel.h"
+#include "base/size.h"
 #include "base/view_of.h"
 #include "import/storage.h"
 #include "onnx_torch/error.h"
@@ -23,14 +24,13 @@ constexpr int64_t kMostElements = int64_t{1} << 56;  // their bits can still be 
 // Of a tensor, or of one that is sparse and has its values in the tensor. One that is empty has strides as well, which
 // are products of its other dimensions.
 int64_t element_count(const onnx::TensorProto& proto, at::IntArrayRef dims) {
-  int64_t count = 1;
+  Size count = 1;
   for (const int64_t dim : dims) {
     if (dim < 0) fail(proto, "it has a negative dimension");
-    if (__builtin_mul_overflow(count, std::max<int64_t>(dim, 1), &count) || count > kMostElements) {
-      fail(proto, "it has too many elements");
-    }
+    count = count * std::max<int64_t>(dim, 1);
   }
-  return std::ranges::find(dims, 0) != dims.end() ? 0 : count;
+  if (!count.is_at_most(kMostElements)) fail(proto, "it has too many elements");
+  return std::ranges::find(dims, 0) != dims.end() ? 0 : count.value();
 }
 
 int64_t byte_count(ElementType type, int64_t elements) { return (elements * info(type).bits + 7) / 8; }

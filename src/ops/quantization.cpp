@@ -118,7 +118,7 @@ constexpr int64_t kExactInFloat = 1 << 24;
 
 // The type in which sums of `terms` products are exact.
 ElementType sum_type(std::optional<int64_t> terms) {
-  return terms && *terms * kLargestProduct <= kExactInFloat ? Float : Double;
+  return terms && *terms <= kExactInFloat / kLargestProduct ? Float : Double;
 }
 
 }  // namespace

@@ -18,7 +18,6 @@
 #include "runtime/processor_quota.h"
 #include "runtime/text_of.h"
 #include "runtime/to_device.h"
-#include "translate/aten_operators.h"
 
 namespace onnxtorch {
 namespace {
@@ -55,16 +54,13 @@ void check_recordings(const Options& options, c10::Device device) {
   if (!has_recordings()) throw DeviceError("this build has no CUDA graphs: it was built without the CUDA kernels");
 }
 
-void check_limits(const Limits& limits) {
-  const auto check = [](double limit, const char* name) {
-    if (!(limit > 0)) throw InputError("the " + std::string(name) + " of limits must be more than 0");
-  };
-  check(limits.seconds, "seconds");
-  check(limits.memory, "memory");
-  check(limits.max_iterations, "max_iterations");
-  check(limits.prepare_seconds, "prepare_seconds");
-  check(limits.nodes, "nodes");
-  check(limits.constant_bytes, "constant_bytes");
+// The bytes of a tensor for which the system had no memory, where that is what ATen's allocator says.
+std::optional<std::string> bytes_without_memory(const std::string& message) {
+  constexpr std::string_view kMark = "DefaultCPUAllocator: ", kBytes = "you tried to allocate ";
+  const size_t allocator = message.find(kMark), bytes = message.find(kBytes);
+  if (allocator == std::string::npos || bytes == std::string::npos) return {};
+  const size_t begin = bytes + kBytes.size();
+  return message.substr(begin, message.find_first_not_of("0123456789", begin) - begin);
 }
 
 // What was wrong, without TorchScript's traceback in front.
@@ -77,7 +73,8 @@ std::string reason(std::string message) {
   constexpr std::string_view kAssert = "AssertionError: ";  // of a function of TorchScript
   if (message.starts_with(kAssert)) message.erase(0, kAssert.size());
   while (!message.empty() && is_space(message.back())) message.pop_back();
-  return message;
+  const auto bytes = bytes_without_memory(message);
+  return bytes ? "there is not enough memory for a tensor of " + *bytes + " bytes" : message;
 }
 
 NodeLabel failed_node(const std::string& message, const Program& program) {
@@ -90,18 +87,7 @@ NodeLabel failed_node(const std::string& message, const Program& program) {
 PreparedModel::PreparedModel(std::shared_ptr<const ModelFile> file, Options options,
                              std::vector<std::vector<SavedWeights>> saved)
     : file_(std::move(file)), options_(std::move(options)), device_(available_device(options_.device)) {
-  constexpr int kMostThreads = 1024;  // OpenMP ends a process that cannot start as many as were asked for
-  if (options_.threads < 0 || options_.threads > kMostThreads) {
-    throw InputError("threads must be from 0 to " + std::to_string(kMostThreads) + ", not " +
-                     std::to_string(options_.threads));
-  }
-  if (options_.plans < 0) throw InputError("plans must be 0 or more, not " + std::to_string(options_.plans));
-  check_limits(options_.limits);
-  if (options_.links != "follow" && options_.links != "refuse") {
-    throw InputError("links must be \"follow\" or \"refuse\", not \"" + options_.links + "\"");
-  }
   check_options(options_, device_);
-  allows_any_aten(options_.allow_aten);
   if (options_.cuda_graphs.value_or(false)) check_recordings(options_, device_);
   const PrepareGuard guard(options_.limits);
   onnxtorch::check(file_->proto);
@@ -132,11 +118,10 @@ void PreparedModel::watch_steps(const Watcher& watcher) const {
 }
 
 TranslateOptions PreparedModel::translate_options(const Variant& variant, std::optional<size_t> watched) const {
-  TranslateOptions options{variant, options_.shapes, watched};
-  options.any_aten = allows_any_aten(options_.allow_aten);
+  TranslateOptions options = onnxtorch::translate_options(options_);
+  options.variant = variant;
+  options.watched = watched;
   options.keeps_scripts = !watched && keeps_scripts(options_, device_);
-  options.limits = options_.limits;
-  options.external = {.refuses_links = options_.links == "refuse", .maps = options_.map_external};
   return options;
 }
 

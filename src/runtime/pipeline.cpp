@@ -12,6 +12,8 @@
 #include "passes/general/precision.h"
 #include "runtime/dumped.h"
 #include "runtime/text_of.h"
+#include "translate/aten_operators.h"
+#include "translate/translate.h"
 
 namespace onnxtorch {
 namespace {
@@ -35,9 +37,32 @@ void run(const Pass& pass, Program& program) {
   if (dumped) dump("after", pass.name, program);
 }
 
+void check_limits(const Limits& limits) {
+  const auto check = [](double limit, const char* name) {
+    if (!(limit > 0)) throw InputError("the " + std::string(name) + " of limits must be more than 0");
+  };
+  check(limits.seconds, "seconds");
+  check(limits.memory, "memory");
+  check(limits.max_iterations, "max_iterations");
+  check(limits.prepare_seconds, "prepare_seconds");
+  check(limits.nodes, "nodes");
+  check(limits.constant_bytes, "constant_bytes");
+}
+
 }  // namespace
 
 void check_options(const Options& options, c10::Device device) {
+  constexpr int kMostThreads = 1024;  // OpenMP ends a process that cannot start as many as were asked for
+  if (options.threads < 0 || options.threads > kMostThreads) {
+    throw InputError("threads must be from 0 to " + std::to_string(kMostThreads) + ", not " +
+                     std::to_string(options.threads));
+  }
+  if (options.plans < 0) throw InputError("plans must be 0 or more, not " + std::to_string(options.plans));
+  check_limits(options.limits);
+  if (options.links != "follow" && options.links != "refuse") {
+    throw InputError("links must be \"follow\" or \"refuse\", not \"" + options.links + "\"");
+  }
+  allows_any_aten(options.allow_aten);
   precision_of(options.precision);
   const std::vector<Pass> known = optional_passes_for(device);
   const auto unknown = std::ranges::find_if(options.disabled_passes, [&](const std::string& name) {
@@ -47,6 +72,15 @@ void check_options(const Options& options, c10::Device device) {
   std::string there;
   for (const Pass& pass : known) there.append(there.empty() ? "" : ", ").append(pass.name);
   throw InputError("there is no pass \"" + *unknown + "\" to disable; there are " + there);
+}
+
+TranslateOptions translate_options(const Options& options) {
+  TranslateOptions result;
+  result.shapes = options.shapes;
+  result.any_aten = allows_any_aten(options.allow_aten);
+  result.external = {.refuses_links = options.links == "refuse", .maps = options.map_external};
+  result.limits = options.limits;
+  return result;
 }
 
 bool keeps_scripts(const Options& options, c10::Device device) { return options.optimize && device.is_cpu(); }

@@ -12,6 +12,8 @@
 
 namespace onnxtorch {
 
+struct TranslateOptions;
+
 // Is told each step when it is done, by its name.
 using Watcher = std::function<void(const char* step, const Program& program)>;
 
@@ -21,7 +23,10 @@ bool keeps_scripts(const Options& options, c10::Device device);
 // The program, placed on a device and as fast as the options let it be.
 Program optimized(Program program, c10::Device device, const Options& options, const Watcher& watcher = {});
 
-// Throws InputError where an option names a pass or a precision that is not there.
+// Throws InputError where an option has a value that there is not.
 void check_options(const Options& options, c10::Device device);
+
+// What the options say about translating a model.
+TranslateOptions translate_options(const Options& options);
 
 }  // namespace onnxtorch

@@ -35,14 +35,16 @@ PARTS = [
     Part("differential", "differential", (), 0.2),
     Part("plan", "plan", (), 0.1),
     Part("bytes", "run", ("--bytes",), 0.1),
+    Part("saved", "saved", (), 0.05, "saved"),
     Part("image", "image", ("--bytes",), 0.05, "images"),
+    Part("text", "text", ("--bytes",), 0.05, "texts"),
 ]
 
 
 def seeds(folder: Path, chosen: Sequence[str]) -> Path:
     """The folders of what to begin with, made once."""
     folder = folder.joinpath(*chosen)
-    done = folder / "models and images"
+    done = folder / "models, images and texts"
     if not done.exists():
         command = [
             sys.executable,

@@ -4,6 +4,7 @@
 #include <execinfo.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,7 +41,8 @@ constexpr const char* kUsage =
     "usage: onnx_torch_fuzz TARGET --seeds FOLDER [--runs N] [--seconds N] [--first N] [--seed N] [--bytes]\n"
     "                       [--keep FOLDER]\n"
     "       onnx_torch_fuzz TARGET FILE...      runs these inputs as they are\n";
-constexpr int kSeconds = 10;               // that an input may take
+constexpr int kSeconds = 10;               // that an input may take of the processor,
+constexpr int kWaiting = 100;              // and till it is done, however busy the machine is
 constexpr rlim_t kMemory = 4'500'000'000;  // bytes, over what the process has when it begins
 constexpr size_t kMostBytes = size_t{8} << 20;
 constexpr int kMostFrames = 48, kForeign = 3;
@@ -86,7 +88,7 @@ void limit_process() {
   setrlimit(RLIMIT_CORE, &no_core);
   void* warm[1];
   backtrace(warm, 1);  // loads what it needs
-  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGILL, SIGALRM}) std::signal(number, on_signal);
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGILL, SIGALRM, SIGPROF}) std::signal(number, on_signal);
 }
 
 // Mixes a number into one that has nothing to do with its neighbours'.
@@ -105,18 +107,25 @@ std::string input(const std::vector<std::string>& seeds, const Arguments& given,
   return bytes;
 }
 
+// 0: no more.
+void limit_time(int seconds, int waiting) {
+  const itimerval timer{.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_usec = 0}};
+  setitimer(ITIMER_PROF, &timer, nullptr);
+  alarm(static_cast<unsigned>(waiting));
+}
+
 void work_on(const std::string& bytes, Target& target) {
   if (bytes.size() > kMostBytes) return;
   std::memcpy(shared->bytes, bytes.data(), bytes.size());
   shared->size = bytes.size();
-  alarm(kSeconds);
+  limit_time(kSeconds, kWaiting);
   try {
     ++shared->outcomes[static_cast<size_t>(target(bytes))];
   } catch (const std::exception& error) {
     std::strncpy(shared->what, error.what(), sizeof(shared->what) - 1);
     _exit(kForeign);
   }
-  alarm(0);
+  limit_time(0, 0);
 }
 
 // From the first of them in a row; how a child ends tells what became of the one at work.
@@ -166,7 +175,7 @@ std::string kind_of(const std::string& what) {
 
 // Why a child ended before its time; empty where it did not.
 std::string fate(int status) {
-  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) return "hangs in " + place();
+  if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGPROF)) return "hangs in " + place();
   if (WIFSIGNALED(status)) return std::string(strsignal(WTERMSIG(status))) + " in " + place();
   if (WEXITSTATUS(status) == kForeign) return "foreign exception: " + kind_of(shared->what);
   return WEXITSTATUS(status) ? "exit code " + std::to_string(WEXITSTATUS(status)) : "";

@@ -16,6 +16,7 @@ namespace onnxtorch::fuzz {
 namespace {
 
 constexpr std::string_view kTarget = FUZZ_TARGET;
+constexpr bool kTakesModels = kTarget != "image" && kTarget != "text";
 
 std::string text(const uint8_t* data, size_t size) { return {reinterpret_cast<const char*>(data), size}; }
 
@@ -45,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
   Random random(seed);
-  if (kTarget == "image" || random.one_in(16)) return LLVMFuzzerMutate(data, size, most);
+  if (!kTakesModels || random.one_in(16)) return LLVMFuzzerMutate(data, size, most);
   const std::string bytes = text(data, size);
   return put(mutate_model(bytes, bytes, random), data, size, most);
 }
@@ -54,10 +55,10 @@ extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t* data, size_t size, co
                                             uint8_t* out, size_t most, unsigned seed) {
   Random random(seed);
   std::string bytes = text(data, size);
-  if (kTarget == "image") {
-    mutate_bytes(bytes, text(other, other_size), random);
-  } else {
+  if (kTakesModels) {
     bytes = mutate_model(bytes, text(other, other_size), random);
+  } else {
+    mutate_bytes(bytes, text(other, other_size), random);
   }
   return put(bytes, out, 0, most);
 }

@@ -1,9 +1,11 @@
-"""Writes models and images to begin with: python tests/fuzz/seeds.py FOLDER [--all] [--onnxruntime].
+"""Writes models, images and texts to begin with: python tests/fuzz/seeds.py FOLDER [--all] [--onnxruntime].
 
 The models are the official node cases, with what their inputs are fed as initializers of the inputs' names; the images
-are those of ImageDecoder's cases. With --all there are more models: the cases that past releases of onnx shipped, and
-one in ten cells of the type matrix, each operator version among them, and with --onnxruntime the templates of the
-operators that onnxruntime adds, alone or, with --all, besides the others. The type matrix needs onnxruntime.
+are those of ImageDecoder's cases; saved models have operators that lay out weights, with what they have laid out as
+initializers (tests/fuzz/saved.cpp); texts are for the operators on strings (tests/fuzz/texts.cpp). With --all there are
+more models: cases that past releases of onnx shipped, and one in ten cells of the type matrix, each operator version
+among them, and with --onnxruntime the templates of the operators that onnxruntime adds, alone or, with --all, besides
+the others. The type matrix needs onnxruntime.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+import onnx_torch
 from onnx_torch.self_test.official import node_cases
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -75,11 +78,90 @@ def official_seeds() -> Iterator[tuple[str, bytes]]:
             yield f"images/{case.name}", image.tobytes()
 
 
+#: Inputs and a node, by a name. The first input is fed, the others are weights, large enough to be laid out.
+LAYING_OUT = {
+    "conv": ("float[2,6,8,8] x, float[16,6,3,3] w, float[16] b", "y = Conv(x, w, b)"),
+    "conv_in_groups": ("float[2,8,8,8] x, float[8,1,3,3] w", "y = Conv<group = 8>(x, w)"),
+    "conv_transpose": ("float[2,6,8,8] x, float[6,16,3,3] w", "y = ConvTranspose(x, w)"),
+    "conv_integer": ("uint8[2,6,8,8] x, int8[16,6,3,3] w", "y = ConvInteger(x, w)"),
+    "matmul": ("float[5,16] x, float[16,500] w", "y = MatMul(x, w)"),
+    "matmul_integer": ("uint8[5,64] x, int8[64,32] w", "y = MatMulInteger(x, w)"),
+    "matmul_bits": (
+        "float[5,64] x, uint8[32,2,16] w, float[64] s",
+        "y = com.microsoft.MatMulNBits<K=64, N=32, bits=4, block_size=32>(x, w, s)",
+    ),
+    "gemm": ("float[5,16] x, float[500,16] w, float[500] b", "y = Gemm<transB = 1>(x, w, b)"),
+    "lstm": ("float[6,8,32] x, float[1,128,32] w, float[1,128,32] r", "y = LSTM<hidden_size = 32>(x, w, r)"),
+    "gru": ("float[6,8,32] x, float[1,96,32] w, float[1,96,32] r", "y = GRU<hidden_size = 32>(x, w, r)"),
+}
+
+
+def saved_model(inputs: str, node: str) -> onnx.ModelProto:
+    """A model that ran once, with how its operators have laid out its weights."""
+    opsets = '"": 21, "com.microsoft": 1'
+    result = onnx.parser.parse_model(f"<ir_version: 10, opset_import: [{opsets}]> g ({inputs}) => (y) {{ {node} }}")
+    (fed, value), *weights = onnx_torch.random_inputs(result).items()
+    del result.graph.input[1:]
+    result.graph.initializer.extend(numpy_helper.from_array(weight, name) for name, weight in weights)
+    rep = onnx_torch.prepare(result, threads=1)
+    rep.run({fed: value})
+    result.graph.initializer.append(numpy_helper.from_array(value, fed))
+    for number, operation in enumerate(rep._prepared.laid_weights):
+        for layout, data in operation or [("", np.zeros(0, np.uint8))]:
+            result.graph.initializer.append(numpy_helper.from_array(data, f"laid {number} {layout}"))
+    return result
+
+
+def saved_seeds() -> Iterator[tuple[str, bytes]]:
+    for name, (inputs, node) in LAYING_OUT.items():
+        yield f"saved/{name}.onnx", saved_model(inputs, node).SerializeToString()
+
+
+def text_seeds() -> Iterator[tuple[str, bytes]]:
+    """Lines: an operator with a choice of its options, two arguments, and what it is done to."""
+    texts = [
+        "",
+        "a b  c",
+        "a,b;c",
+        "Stra\u00dfe \u0130I",
+        "+1.5e-3",
+        "-1e400",
+        "0x1F",
+        "\u3000tab\t",
+        "\xffnul\0",
+        "a b  c",
+    ]
+    arguments = {
+        "concat": ("-", ""),
+        "split": (",", ""),
+        "match": (r"(a|b)+\s?.*", ""),
+        "normalize": ("a b  c", "tr_TR"),
+        "read": ("", ""),
+        "write": ("", ""),
+        "unique": ("", ""),
+        "hash": ("", ""),
+        "tokenize": (r"[a-z]+|\d", "<pad>"),
+        "ngrams": ("3", "0"),
+        "replace": (r"(\w)(\w)?", r"\2-\1"),
+        "pieces": (r"(\s+|,)", r"\s"),
+        "sparse": (" ,", ""),
+        "join": ("; ", ""),
+        "case": ("", ""),
+        "strip": ("", ""),
+        "length": ("", ""),
+    }
+    for name, (first, second) in arguments.items():
+        for choice in (0, 1, 6, 13):
+            yield f"texts/{name}-{choice}", "\n".join([f"{name} {choice}", first, second, *texts]).encode()
+
+
 def seeds(everything: bool, onnxruntime: bool) -> Iterator[tuple[str, bytes]]:
     """Files by their names."""
     sys.path.insert(0, str(TESTS / "python"))
     if everything or not onnxruntime:
         yield from official_seeds()
+        yield from saved_seeds()
+        yield from text_seeds()
     for wanted, models in ((everything, more_models), (onnxruntime, onnxruntime_models)):
         if wanted:
             for name, model in models():
@@ -97,7 +179,7 @@ def main() -> int:
     folder: Path = options.folder
     count = 0
     for name, content in seeds(options.all, options.onnxruntime):
-        if name.startswith("models/") and len(content) > MOST_BYTES:
+        if not name.startswith("images/") and len(content) > MOST_BYTES:
             continue
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)

@@ -19,10 +19,6 @@
 namespace onnxtorch::fuzz {
 namespace {
 
-// A model may ask for as much as it likes, and takes as long then. Here it gets a gigabyte, while it is prepared and in
-// its run.
-constexpr double kMemory = 1e9;
-
 CompiledModel compiled(const Case& of, Options options = {}) {
   options.threads = 1;
   options.limits.constant_bytes = kMemory;
@@ -33,15 +29,6 @@ CompiledModel compiled(const Case& of, Options options = {}) {
 Outputs results(const CompiledModel& model, const Case& of) {
   const MemoryScope memory(kMemory);
   return model.run(of.feeds);
-}
-
-// Whatever the package refuses is an outcome; other exceptions are not.
-Outcome outcome_of(Outcome where_refused, const std::function<Outcome()>& work) {
-  try {
-    return work();
-  } catch (const Error&) {
-    return where_refused;
-  }
 }
 
 Outcome prepare(const std::string& bytes) {
@@ -206,9 +193,18 @@ Outcome image(const std::string& bytes) {
 
 }  // namespace
 
+Outcome outcome_of(Outcome where_refused, const std::function<Outcome()>& work) {
+  try {
+    return work();
+  } catch (const Error&) {
+    return where_refused;
+  }
+}
+
 const std::map<std::string_view, Target*>& targets() {
   static const std::map<std::string_view, Target*> all{
-      {"prepare", prepare}, {"run", run}, {"differential", differential}, {"plan", plan}, {"image", image}};
+      {"prepare", prepare}, {"run", run},  {"differential", differential}, {"plan", plan}, {"saved", saved},
+      {"image", image},     {"text", text}};
   return all;
 }
 

@@ -1,6 +1,7 @@
 // What is done with a model that may be anything. A target returns, or throws what is no error of the package.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -12,12 +13,25 @@ enum class Outcome { NoModel, Refused, Prepared, Failed, Ran };
 
 using Target = Outcome(const std::string& bytes);
 
-// By their names. Bytes are a model, whose inputs are fed from initializers of their names, or an image's file.
+// By their names. Bytes are a model, whose inputs are fed from initializers of their names, an image's file, or lines
+// of text.
 //
 //   prepare       reads, checks and prepares it
 //   run           and runs it
 //   differential  and compares that with what the operators give one by one, and with a pass left out
+//   plan          and compares that with what its plans give
+//   saved         runs it with weights that were laid out before
 //   image         decodes it
+//   text          hands its lines to an operator on strings, which the first one names
 const std::map<std::string_view, Target*>& targets();
+
+Target saved, text;
+
+// A model may ask for as much as it likes, and takes as long then. Here it gets a gigabyte, while it is prepared and in
+// its run.
+constexpr double kMemory = 1e9;
+
+// Whatever the package refuses is an outcome; other exceptions are not.
+Outcome outcome_of(Outcome where_refused, const std::function<Outcome()>& work);
 
 }  // namespace onnxtorch::fuzz

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -59,10 +60,10 @@ def test_inputs_are_run_again(seeds: Path):
 
 
 def test_a_campaign_has_all_parts(tmp_path: Path):
-    command = [sys.executable, ROOT / "tests" / "fuzz" / "campaign.py", "--program", PROGRAM, "--seconds", "8"]
+    command = [sys.executable, ROOT / "tests" / "fuzz" / "campaign.py", "--program", PROGRAM, "--seconds", "16"]
     result = subprocess.run([*command, "--keep", tmp_path], capture_output=True, text=True, timeout=300, check=False)
     told = re.findall(r"^(\w+): (\d+) inputs", result.stdout, re.MULTILINE)
-    assert [target for target, _ in told] == ["prepare", "run", "differential", "plan", "run", "image"]
+    assert [target for target, _ in told] == ["prepare", "run", "differential", "plan", "run", "saved", "image", "text"]
     assert all(int(count) > 20 for _, count in told)
 
 
@@ -92,8 +93,30 @@ def test_wrong_arguments_are_told(arguments: list[str], told: str):
     assert told in result.stderr
 
 
+def test_texts_are_handed_to_the_operator_that_the_first_line_names(tmp_path: Path):
+    (tmp_path / "split").write_text("split 1\n,\n\na,b,c\n")
+    (tmp_path / "none").write_text("walk 1\n,\n\na,b,c\n")
+    (tmp_path / "wrong").write_text("match 1\n(\n\na\n")
+    result = fuzz("text", "--seeds", tmp_path, "--runs", 300, "--bytes", "--seed", 5, "--keep", tmp_path / "kept")
+    counts = re.search(r"(\d+) no models, 0 refused, 0 prepared, (\d+) failed .*, (\d+) ran; 0 bad", result.stdout)
+    assert counts and min(map(int, counts.groups())) > 10, result.stdout
+
+
+def test_saved_models_have_what_was_laid_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(ROOT / "tests" / "fuzz")
+    seeds = importlib.import_module("seeds")
+    models = {name: onnx.load_model_from_string(content) for name, content in seeds.saved_seeds()}
+    for name, model in models.items():
+        assert [info.name for info in model.graph.input] == ["x"]
+        laid = [tensor for tensor in model.graph.initializer if tensor.name.startswith("laid 0 ")]
+        assert laid and all(len(tensor.raw_data) > 500 for tensor in laid), name
+        onnx.save(model, tmp_path / Path(name).name)
+    result = fuzz("saved", "--seeds", tmp_path, "--runs", 300, "--seed", 5, "--keep", tmp_path / "kept")
+    assert int(re.search(r"(\d+) ran; 0 bad ends", result.stdout)[1]) > 50, result.stdout
+
+
 @pytest.mark.parametrize("target", ["prepare", "run", "differential", "plan"])
 def test_what_was_found_stays_mended(target: str):
-    found = sorted((ROOT / "tests" / "fuzz" / "found").glob(f"{target}-*.onnx"))
+    found = sorted((ROOT / "tests" / "fuzz" / "found").glob(f"{target}-*"))
     result = fuzz(target, *found)
     assert result.stdout == "".join(f"{file}: fine\n" for file in found)

@@ -269,8 +269,9 @@ def test_floats_out_of_range(dtype):
     texts = ["123e400", "-123e400", "0.0001e-400", "-0.0001e-400"]
     texts += ["1e99999999999999999999", "1e-99999999999999999999", "9" * 400, "0." + "0" * 400 + "1"]
     inf = float("inf")
+    texts += ["12e9223372036854775807", "0.001e-9223372036854775808"]  # the last exponents of an int64
     result = parse(texts, dtype)
-    assert result.tolist() == [inf, -inf, 0, 0, inf, 0, inf, 0]
+    assert result.tolist() == [inf, -inf, 0, 0, inf, 0, inf, 0, inf, 0]
     assert result.signbit().tolist()[:4] == [False, True, False, True]
 
 

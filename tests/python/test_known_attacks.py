@@ -172,6 +172,34 @@ def test_cve_2026_34446_hard_links(folder):
         onnx_torch.prepare(path, links="maybe")
 
 
+@pytest.mark.parametrize("take", [onnx_torch.extract, onnx_torch.to_torchscript, onnx_torch.to_module, onnx_torch.show])
+def test_cve_2026_34446_links_wherever_files_are_read(folder, take):
+    (folder / "link.bin").symlink_to("own.bin")
+    path = written(model_with(external_tensor("link.bin")), folder)
+    take(path)
+    with pytest.raises(InvalidModelError, match="is a link, which the option links refuses"):
+        take(path, links="refuse")
+    with pytest.raises(onnx_torch.InputError, match='links must be "follow" or "refuse", not "maybe"'):
+        take(path, links="maybe")
+
+
+def test_cve_2026_34446_links_are_a_problem_that_check_tells(folder):
+    (folder / "link.bin").symlink_to("own.bin")
+    path = written(model_with(external_tensor("link.bin")), folder)
+    assert onnx_torch.check(path) == []
+    (problem,) = onnx_torch.check(path, links="refuse")
+    assert "is a link, which the option links refuses" in problem.why
+
+
+def test_cve_2026_34446_a_link_put_there_later_is_not_saved(folder):
+    path = written(model_with(external_tensor("own.bin")), folder)
+    rep = onnx_torch.prepare(path, links="refuse")
+    (folder / "own.bin").rename(folder / "moved.bin")
+    (folder / "own.bin").symlink_to("moved.bin")
+    with pytest.raises(InvalidModelError, match="is a link, which the option links refuses"):
+        rep.save(folder / "prepared")
+
+
 @pytest.mark.parametrize("mapped", [False, True])
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_ghsa_q56x_g2fj_4rj6_swapped_between_check_and_read(folder, what, mapped):

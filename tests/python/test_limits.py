@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
 from models import model_of, op_model, tensor_info
-from onnx_torch import InputError, StoppedError
+from onnx_torch import InputError, RunError, StoppedError
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 TIMES = tensor_info("times", element=INT64, shape=[])
@@ -205,6 +205,34 @@ def test_preparing_takes_no_longer_than_it_may():
     rep = onnx_torch.prepare(doubling(5), limits={"prepare_seconds": 100})
     assert rep.run([np.float32([1])])[0].tolist() == [1]
     assert "check_run" not in rep.graph()
+
+
+@pytest.mark.parametrize("take", [onnx_torch.to_torchscript, onnx_torch.to_module, onnx_torch.show])
+def test_limits_hold_wherever_a_model_is_translated(take):
+    take(doubling(3), limits={"nodes": 100})
+    with pytest.raises(StoppedError, match=r"more nodes than the 100 that the option limits allows it"):
+        take(doubling(12), limits={"nodes": 100})
+    with pytest.raises(InputError, match='there is no limit "knots"'):
+        take(doubling(3), limits={"knots": 100})
+
+
+def test_check_tells_what_is_beyond_the_limits():
+    assert onnx_torch.check(doubling(3), limits={"nodes": 100}) == []
+    (problem,) = onnx_torch.check(doubling(12), limits={"nodes": 100})
+    assert "more nodes than the 100 that the option limits allows it" in problem.why
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+def test_memory_that_is_not_there_is_an_error_that_names_the_node(optimize):
+    rep = onnx_torch.prepare(filling(), optimize=optimize)
+    with pytest.raises(RunError, match=f"not enough memory for a tensor of {2**52} bytes") as error:
+        rep.run([np.array([2**50])])
+    assert (error.value.op_type, error.value.node_name) == ("ConstantOfShape", "fill")
+    assert "alloc" not in str(error.value)  # nothing of ATen's own
+    with pytest.raises(RunError, match="overflowed") as error:
+        rep.run([np.array([2**62])])
+    assert error.value.node_name == "fill"
+    assert rep.run([np.array([3])])[0].tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("levels", [150, 300, 5000])

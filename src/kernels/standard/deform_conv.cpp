@@ -16,14 +16,11 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "base/size.h"
 #include "kernels/standard/sampling.h"
 
 namespace onnxtorch {
 namespace {
-
-int64_t product(at::IntArrayRef sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
-}
 
 // By spatial dimension; pads at the beginning only.
 struct Geometry {
@@ -67,7 +64,7 @@ void sample_columns(const Geometry& g, at::Tensor& columns, const T* image, cons
                     int64_t offset_groups) {
   const int64_t taps = columns.size(1), positions = columns.size(2);
   const int64_t channels_per_group = columns.size(0) / offset_groups;
-  const int64_t pixels_per_channel = product(g.input);
+  const int64_t pixels_per_channel = product_of(g.input).value();
   const auto rank = static_cast<int64_t>(g.rank());
   const auto neighbours = static_cast<int64_t>(g.neighbours());
   T* const out = columns.mutable_data_ptr<T>();
@@ -115,7 +112,7 @@ at::Tensor deform_conv(const at::Tensor& x, const at::Tensor& w, const at::Tenso
   const at::IntArrayRef output = y.sizes().slice(2);
   const Geometry geometry{x.sizes().slice(2), kernel_shape, output, pads, strides, dilations};
 
-  const int64_t taps = product(kernel_shape), positions = product(output);
+  const int64_t taps = product_of(kernel_shape).value(), positions = product_of(output).value();
   const at::Tensor weights = in_compute_dtype(w).view({group, w.size(0) / group, w.size(1) * taps});
   at::Tensor columns = at::zeros({x.size(1), taps, positions}, images.options());
   for (int64_t n = 0; n < x.size(0); ++n) {
@@ -147,7 +144,7 @@ at::Tensor deform_conv_meta(const at::Tensor& x, const at::Tensor& w, const at::
               "DeformConv: dilations, pads or strides do not fit ", rank, " spatial dimensions");
   TORCH_CHECK(kernel_shape == w.sizes().slice(2), "DeformConv: kernel_shape ", kernel_shape,
               " differs from the shape of W, ", w.sizes());
-  TORCH_CHECK(group > 0 && w.size(1) * group == x.size(1) && w.size(0) % group == 0, "DeformConv: X ", x.sizes(),
+  TORCH_CHECK(group > 0 && Size(w.size(1)) * group == x.size(1) && w.size(0) % group == 0, "DeformConv: X ", x.sizes(),
               " and W ", w.sizes(), " do not fit ", group, " groups");
   TORCH_CHECK(offset_group > 0 && x.size(1) % offset_group == 0, "DeformConv: ", x.size(1),
               " channels do not divide into ", offset_group, " offset groups");
@@ -156,19 +153,20 @@ at::Tensor deform_conv_meta(const at::Tensor& x, const at::Tensor& w, const at::
   std::vector<int64_t> shape{x.size(0), w.size(0)};
   for (size_t d = 0; d < rank; ++d) {
     TORCH_CHECK(strides[d] > 0 && dilations[d] > 0, "DeformConv: strides and dilations must be positive");
-    const int64_t room = x.sizes()[2 + d] + pads[d] + pads[rank + d] - dilations[d] * (kernel_shape[d] - 1) - 1;
+    const Size padded = Size(x.sizes()[2 + d]) + pads[d] + pads[rank + d];
+    const int64_t room = (padded - Size(dilations[d]) * (kernel_shape[d] - 1) - 1).value();
     TORCH_CHECK(room >= 0, "DeformConv: the kernel is larger than the padded input");
     shape.push_back(room / strides[d] + 1);
   }
-  const auto check_shape = [&](const at::Tensor& tensor, const char* name, int64_t channels) {
+  const auto check_shape = [&](const at::Tensor& tensor, const char* name, Size channels) {
     std::vector<int64_t> expected = shape;
-    expected[1] = channels;
+    expected[1] = channels.value();
     TORCH_CHECK(tensor.sizes() == expected, "DeformConv: ", name, " must be ", at::IntArrayRef(expected), ", not ",
                 tensor.sizes());
   };
-  const int64_t taps = product(kernel_shape);
-  check_shape(offset, "offset", offset_group * taps * static_cast<int64_t>(rank));
-  if (mask) check_shape(*mask, "mask", offset_group * taps);
+  const Size taps = product_of(kernel_shape);
+  check_shape(offset, "offset", taps * offset_group * static_cast<int64_t>(rank));
+  if (mask) check_shape(*mask, "mask", taps * offset_group);
   return at::empty(shape, x.options());
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/parallel.h"
 #include "base/run_guard.h"
+#include "base/size.h"
 #include "kernels/standard/boxes.h"
 
 namespace onnxtorch {
@@ -45,14 +46,14 @@ at::Tensor select_in_classes(const at::Tensor& boxes, const at::Tensor& scores, 
   const int64_t boxes_per_batch = boxes.size(1);
   const int64_t classes = scores.size(1);
 
-  std::vector<Box> corners(boxes.size(0) * boxes_per_batch);
+  std::vector<Box> corners((Size(boxes.size(0)) * boxes_per_batch).value());
   const float* coordinate = boxes.const_data_ptr<float>();
   for (Box& box : corners) {
     box = box_of(coordinate, center_point_box);
     coordinate += 4;
   }
 
-  std::vector<std::vector<int64_t>> selected(scores.size(0) * classes);
+  std::vector<std::vector<int64_t>> selected((Size(scores.size(0)) * classes).value());
   const RunWatch watch;
   constexpr int64_t kCost = 32;  // of a box, which is compared with those of higher scores
   parallel_for(std::ssize(selected), kCost * boxes_per_batch, [&](int64_t begin, int64_t end) {

@@ -315,7 +315,7 @@ bool is_tiny(std::string_view text) {
   const std::string_view mantissa = text.substr(0, e);
   const size_t point = std::min(mantissa.find('.'), mantissa.size());
   const size_t first = mantissa.find_first_of("123456789");
-  return static_cast<int64_t>(point) - static_cast<int64_t>(first) + exponent < 0;
+  return exponent < static_cast<int64_t>(first) - static_cast<int64_t>(point);  // any int64
 }
 
 template <typename T>

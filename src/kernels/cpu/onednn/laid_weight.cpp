@@ -4,6 +4,8 @@
 #include <c10/util/strides.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <memory>
 #include <sstream>
 
@@ -149,9 +151,15 @@ std::vector<SavedWeights> LaidWeight::saved() const {
   return result;
 }
 
+// Bytes that do not lie as they were laid out, in a file whose index is wrong, are left: kernels read vectors from
+// them.
 void LaidWeight::take(const std::vector<SavedWeights>& saved) const {
+  constexpr uintptr_t kAlignment = 64;
   const std::lock_guard lock(mutex_);
-  saved_ = saved;
+  saved_.clear();
+  std::ranges::copy_if(saved, std::back_inserter(saved_), [](const SavedWeights& one) {
+    return reinterpret_cast<uintptr_t>(one.bytes.const_data_ptr()) % kAlignment == 0;
+  });
 }
 
 }  // namespace onnxtorch::onednn

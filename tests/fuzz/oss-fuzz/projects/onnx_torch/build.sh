@@ -1,8 +1,12 @@
 #!/bin/bash -eu
 # Builds one program for each target of docs/fuzzing.md, with the official cases as what they begin with.
+declare -A seeds=(
+  [prepare]=models [run]=models [differential]=models [plan]=models [saved]=saved [image]=images [text]=texts
+)
+targets=("${!seeds[@]}")
 
-# torch is compiled with GNU's C++ library, and so must be what links it.
-export CXXFLAGS="${CXXFLAGS/-stdlib=libc++/}"
+# torch is compiled with GNU's C++ library, and so must be what links it. Its types are hidden in part.
+export CXXFLAGS="${CXXFLAGS/-stdlib=libc++/} -fno-sanitize=vptr,function"
 
 python3 -m venv /tmp/environment
 . /tmp/environment/bin/activate
@@ -13,17 +17,15 @@ CC=clang CXX=clang++ CFLAGS="" CXXFLAGS="" pip install --no-build-isolation .
 
 cmake -G Ninja -S . -B /tmp/build -D CMAKE_BUILD_TYPE=Release -D ONNX_TORCH_LIBFUZZER=ON -D ONNX_TORCH_BUILD_PYTHON=OFF \
   -D ONNX_TORCH_INSTALL=OFF -D ONNX_TORCH_CUDA=OFF -D ONNX_TORCH_CCACHE=OFF
-ninja -C /tmp/build onnx_torch_libfuzzer_{prepare,run,differential,image}
+ninja -C /tmp/build "${targets[@]/#/onnx_torch_libfuzzer_}"
 
 python tests/fuzz/seeds.py /tmp/seeds
 libraries=$(python -c "import torch; print(torch.__path__[0])")/lib
-for target in prepare run differential image; do
+for target in "${targets[@]}"; do
   program=$OUT/onnx_torch_libfuzzer_$target
   cp "/tmp/build/tests/fuzz/onnx_torch_libfuzzer_$target" "$program"
   patchelf --set-rpath "\$ORIGIN/lib" "$program"
-  folder=models
-  [ "$target" = image ] && folder=images
-  zip -qjr "${program}_seed_corpus.zip" "/tmp/seeds/$folder"
+  zip -qjr "${program}_seed_corpus.zip" "/tmp/seeds/${seeds[$target]}"
 done
 
 # What is there where the targets run: they are copied without what was installed here.
