@@ -55,6 +55,8 @@ struct Mapping {
 // Changes the scores, [rows, vocabulary], of what may follow the sequences, of which there is one for each row.
 using LogitsProcessor = std::function<at::Tensor(const std::vector<Tokens>& sequences, const at::Tensor& scores)>;
 
+class LanguageModel;
+
 // The names, meanings and defaults are those of transformers.
 struct GenerationOptions {
   enum class EarlyStopping : uint8_t { False, True, Never };
@@ -86,6 +88,10 @@ struct GenerationOptions {
   double length_penalty = 1;
   EarlyStopping early_stopping = EarlyStopping::False;
   int64_t num_return_sequences = 1;
+
+  // A smaller model of the same tokens, which proposes some that are then read in one step.
+  std::shared_ptr<const LanguageModel> assistant_model = {};
+  int64_t num_assistant_tokens = 5;
 
   // Whether a sequence ends here; asked of each after each token, besides eos_token_ids.
   std::function<bool(const Tokens& sequence)> stop = {};
@@ -171,6 +177,8 @@ class ONNX_TORCH_API LanguageModel {
   // The sequences, with their prompts; num_return_sequences of each. `stream` is told what each has got by each step.
   std::vector<Tokens> generate(const Prompt& prompt, const GenerationOptions& options = {},
                                const std::function<void(const std::vector<Tokens>& tokens)>& stream = {}) const;
+
+  const std::shared_ptr<const LanguageModelParts>& parts() const { return parts_; }
 
  private:
   std::shared_ptr<const LanguageModelParts> parts_;

@@ -84,6 +84,11 @@ const std::map<std::string, Setter>& setters() {
       {"forced_eos_token_id", setter(&O::forced_eos_token_ids)},
       {"num_beams", setter(&O::num_beams)},
       {"length_penalty", setter(&O::length_penalty)},
+      {"num_assistant_tokens", setter(&O::num_assistant_tokens)},
+      {"assistant_model",
+       [](O& options, const py::handle& value) {
+         options.assistant_model = std::make_shared<const LanguageModel>(value.cast<const LanguageModel&>());
+       }},
       {"num_return_sequences", setter(&O::num_return_sequences)},
       {"early_stopping",
        [](O& options, const py::handle& value) { options.early_stopping = early_stopping_of(value); }},
@@ -160,6 +165,24 @@ py::object append(GenerationState& state, const py::object& ids, const py::objec
   return to_python(logits, ElementType::Float, is_torch_like(ids));
 }
 
+// What the action gives. What a function of Python's has raised meanwhile comes out as it was.
+template <typename Action>
+auto python_errors(const Action& action) {
+  try {
+    return action();
+  } catch (const Error& error) {
+    const auto* const nested = dynamic_cast<const std::nested_exception*>(&error);
+    if (!nested) throw;
+    try {
+      nested->rethrow_nested();
+    } catch (const py::error_already_set&) {
+      throw;
+    } catch (...) {
+    }
+    throw;
+  }
+}
+
 }  // namespace
 
 void bind_language(py::module_& m) {
@@ -186,7 +209,9 @@ void bind_language(py::module_& m) {
   py::class_<Generation>(m, "Generation")
       .def_property_readonly("done", &Generation::done)
       .def_property_readonly("sequences", &Generation::sequences)
-      .def("step", [](Generation& generation) { return without_gil([&] { return generation.step(); }); });
+      .def("step", [](Generation& generation) {
+        return python_errors([&] { return without_gil([&] { return generation.step(); }); });
+      });
 
   py::class_<LanguageModel>(m, "LanguageModel")
       .def(py::init(&language_model), py::arg("decoder"), py::arg("with_past"), py::arg("encoder"), py::arg("inputs"),
@@ -212,7 +237,7 @@ void bind_language(py::module_& m) {
              const GenerationState* prefix) {
             const Prompt prompt = prompt_of(std::move(ids), std::move(encoder_ids), encoder_inputs);
             const GenerationOptions chosen = options_of(options, processors, as_torch);
-            return without_gil([&] { return model.generation(prompt, chosen, prefix); });
+            return python_errors([&] { return without_gil([&] { return model.generation(prompt, chosen, prefix); }); });
           },
           py::arg("ids"), py::arg("encoder_ids"), py::arg("encoder_inputs"), py::arg("options"), py::arg("processors"),
           py::arg("as_torch"), py::arg("prefix"));

@@ -240,6 +240,18 @@ class LanguageModel:
         """The one that was given, or the one beside the model."""
         return load_tokenizer(self._tokenizer, self.folder)
 
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text."""
+        return encoded(self.tokenizer, text)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens, without special ones."""
+        return decoded(self.tokenizer, list(tokens))
+
+    def text_stream(self) -> TextStream:
+        """The text of tokens that come one by one."""
+        return TextStream(self.tokenizer)
+
     def start(self, inputs: Any, attention_mask: Any = None, **encoder_inputs: Any) -> State:
         """A state that has read tokens, to be appended to, forked, or given to `generate` as ``prefix``."""
         given = encoded(self.tokenizer, inputs) if _is_text(inputs) else inputs
@@ -276,6 +288,8 @@ class LanguageModel:
         length_penalty: float | None = None,
         early_stopping: bool | str | None = None,
         num_return_sequences: int | None = None,
+        assistant_model: LanguageModel | None = None,
+        num_assistant_tokens: int | None = None,
         logits_processor: Callable[[Any, Any], Any] | Sequence[Callable[[Any, Any], Any]] = (),
         stop_strings: str | Sequence[str] | None = None,
         stream: bool = False,
@@ -296,6 +310,8 @@ class LanguageModel:
             seed: of the random numbers; by default they are torch's default generator's.
             logits_processor: functions ``(input_ids, scores) → scores``, on arrays of ``[rows, …]``; on torch tensors
                 where ``inputs`` is one, so that those of transformers fit.
+            assistant_model: a smaller model of the same tokens, which proposes ``num_assistant_tokens`` (5) of them
+                that are then read in one step.
             stop_strings: a sequence ends with one of these, where a tokenizer is there.
             stream: an iterator of the tokens of one sequence, or of lists that have one for each, None where a sequence
                 has ended; of texts, where ``inputs`` is one. Its method ``cancel`` ends it.
@@ -340,6 +356,8 @@ class LanguageModel:
             length_penalty=length_penalty,
             early_stopping=early_stopping,
             num_return_sequences=num_return_sequences,
+            assistant_model=None if assistant_model is None else assistant_model._native,
+            num_assistant_tokens=num_assistant_tokens,
         )
         if stream and chosen.get("num_beams", 1) > 1:
             raise InputError("beams cannot be streamed: which of them is the best is known at the end")
@@ -375,7 +393,7 @@ class LanguageModel:
         texts: list[TextStream] = []
         for step in steps:
             if is_text:
-                texts = texts or [TextStream(self.tokenizer) for _ in step]
+                texts = texts or [self.text_stream() for _ in step]
                 pieces = [text.put(tokens) for text, tokens in zip(texts, step, strict=True)]
                 if single and pieces[0]:
                     yield pieces[0]

@@ -63,12 +63,18 @@ std::unique_ptr<Search> search(const std::shared_ptr<const LanguageModelParts>& 
                                const GenerationOptions& options, const GenerationState* prefix,
                                const at::Generator& generator) {
   Begun begun = begin(parts, prompt, prefix);
+  if (options.assistant_model) {
+    const Prompt same{begun.prompts, prompt.encoder_ids, prompt.encoder_inputs};
+    DecoderState draft = begin(options.assistant_model->parts(), same, nullptr).state;
+    return speculation(std::move(begun), std::move(draft), options, generator);
+  }
   return options.num_beams > 1 ? beam_search(std::move(begun), options, generator)
                                : sampling(std::move(begun), options, generator);
 }
 
 // Whether all prompts can be one batch.
-bool is_batch(const LanguageModelParts& parts, const Prompt& prompt) {
+bool is_batch(const LanguageModelParts& parts, const Prompt& prompt, const GenerationOptions& options) {
+  if (options.assistant_model && prompt.ids.size() > 1) return false;
   const auto fixed = parts.next().fixed_batch();
   if (fixed && *fixed != static_cast<int64_t>(prompt.ids.size())) return false;
   return of_one_length(prompt.ids) || parts.next().takes_padding();
@@ -155,7 +161,7 @@ Generation LanguageModel::generation(const Prompt& prompt, const GenerationOptio
     check_options(options);
     check_batch(*parts_, options);
     const at::Generator generator = generator_of(options);
-    if (is_batch(*parts_, prompt)) return Generation(search(parts_, prompt, options, prefix, generator));
+    if (is_batch(*parts_, prompt, options)) return Generation(search(parts_, prompt, options, prefix, generator));
     std::optional<GenerationState> kept;
     if (prefix) kept = *prefix;
     const auto make = [parts = parts_, prompt, options, generator, kept](size_t i) {

@@ -211,6 +211,9 @@ void check_options(const GenerationOptions& o) {
   require(o.num_beams >= 1, "num_beams must be 1 or more");
   require(o.num_return_sequences >= 1, "num_return_sequences must be 1 or more");
   require(o.num_beams == 1 || o.num_return_sequences <= o.num_beams, "num_return_sequences must be at most num_beams");
+  require(o.num_assistant_tokens >= 1, "num_assistant_tokens must be 1 or more");
+  require(!o.assistant_model || (o.num_beams == 1 && o.num_return_sequences == 1),
+          "assistant_model is for one sequence at a time, and not for beams");
   require(o.num_beams > 1 || o.do_sample || o.num_return_sequences == 1,
           "num_return_sequences needs do_sample or num_beams: without, all sequences are the same");
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/multinomial.h>
+#include <ATen/ops/rand.h>
 
 #include <algorithm>
 
@@ -20,9 +21,17 @@ at::Tensor Choice::process(const std::vector<Tokens>& sequences, const at::Tenso
   return processed(processors_, sequences, scores);
 }
 
-at::Tensor Choice::draw(const at::Tensor& scores, int64_t count) const {
-  return at::multinomial(scores.softmax(1), count, false, generator_);
+at::Tensor Choice::draw_from(const at::Tensor& probabilities, int64_t count) const {
+  return at::multinomial(probabilities, count, false, generator_);
 }
+
+at::Tensor Choice::draw(const at::Tensor& scores, int64_t count) const { return draw_from(scores.softmax(1), count); }
+
+int64_t Choice::choose(const at::Tensor& scores) const {
+  return (options_.do_sample ? draw(scores, 1) : scores.argmax(1)).item<int64_t>();
+}
+
+double Choice::uniform() const { return at::rand({}, generator_, at::kDouble).item<double>(); }
 
 bool Choice::ends(const Tokens& sequence) const {
   return std::ranges::find(options_.eos_token_ids, sequence.back()) != options_.eos_token_ids.end() ||

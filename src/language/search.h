@@ -38,6 +38,9 @@ class Choice {
 
   const GenerationOptions& options() const { return options_; }
   at::Tensor process(const std::vector<Tokens>& sequences, const at::Tensor& scores) const;
+  int64_t choose(const at::Tensor& scores) const;  // the likeliest of one row, or one that is drawn
+  double uniform() const;                          // a number from 0 to 1 that is drawn
+  at::Tensor draw_from(const at::Tensor& probabilities, int64_t count) const;
   at::Tensor draw(const at::Tensor& scores, int64_t count) const;  // numbers of columns, each once at most
   bool ends(const Tokens& sequence) const;  // by its last token, or by what the caller's `stop` says
   int64_t padding() const;
@@ -53,6 +56,10 @@ at::Generator generator_of(const GenerationOptions& options);
 
 std::unique_ptr<Search> sampling(Begun begun, const GenerationOptions& options, const at::Generator& generator);
 std::unique_ptr<Search> beam_search(Begun begun, const GenerationOptions& options, const at::Generator& generator);
+
+// Of one prompt. `draft` is the state of the model that proposes tokens, and has read the prompt.
+std::unique_ptr<Search> speculation(Begun begun, DecoderState draft, const GenerationOptions& options,
+                                    const at::Generator& generator);
 
 // One search after another, of one prompt each.
 using MakeSearch = std::function<std::unique_ptr<Search>(size_t prompt)>;
