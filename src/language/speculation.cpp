@@ -53,14 +53,16 @@ class Speculation : public Search {
     return choice_.process({sequence}, logits);
   }
 
+  // What the draft has not read yet: one token, or two where all that it proposed was taken.
+  Tokens unread() const { return {sequence_.begin() + draft_.length(), sequence_.end()}; }
+
   // One fewer than may come, as the model itself gives one in any case.
   Proposal proposed() {
     const int64_t count = std::min(choice_.options().num_assistant_tokens, left() - 1);
     Proposal proposal;
     for (int64_t i = 0; i < count; ++i) {
-      Tokens unread(sequence_.begin() + draft_.length(), sequence_.end());
-      if (i > 0) unread = {proposal.tokens.back()};
-      const at::Tensor scores = scores_after(proposal.tokens, draft_.append(row(unread), {}, false));
+      const Tokens read = i == 0 ? unread() : Tokens{proposal.tokens.back()};
+      const at::Tensor scores = scores_after(proposal.tokens, draft_.append(row(read), {}, false));
       proposal.tokens.push_back(choice_.choose(scores));
       proposal.probabilities.push_back(scores.softmax(1));
     }

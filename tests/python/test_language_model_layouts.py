@@ -23,12 +23,10 @@ def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return models.export(models.model_of("GPT2LMHeadModel"), file)
 
 
-def renamed(file: Path, target: Path, names: dict[str, str], dims: dict[str, str] | None = None) -> Path:
+def renamed(file: Path, target: Path, names: dict[str, str]) -> Path:
     """The same model with other names of its inputs and outputs."""
     model = onnx.load(file)
     for info in [*model.graph.input, *model.graph.output]:
-        for dim in info.type.tensor_type.shape.dim:
-            dim.dim_param = (dims or {}).get(dim.dim_param, dim.dim_param) if dim.HasField("dim_param") else ""
         info.name = names.get(info.name, info.name)
     for node in model.graph.node:
         node.input[:] = [names.get(name, name) for name in node.input]
@@ -143,7 +141,7 @@ def test_no_cache(tmp_path):
 
     class Plain(torch.nn.Module):
         def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-            return model(input_ids, use_cache=False).logits
+            return model(input_ids, attention_mask=torch.ones_like(input_ids), use_cache=False).logits
 
     axes = {"input_ids": {0: "batch", 1: "count"}}
     file = str(tmp_path / "model.onnx")
@@ -199,13 +197,73 @@ def test_a_state_of_a_fixed_size(tmp_path):
     assert np.array_equal(state.append([[7]]), expected)
 
 
+# The mean of the embeddings of all tokens, times a matrix: a decoder whose cache is what it has embedded.
+MERGED = """<ir_version: 10, opset_import: ["": 21]>
+merged (int64[BATCH, COUNT] input_ids, float[BATCH, past, 4] past_rows, bool[1] use_cache_branch,
+        int64[1] past_seq_len, int64 num_logits_to_keep, float[9, 4] table, float[4, 9] head)
+    => (float[BATCH, 1, 9] logits, float[BATCH, total, 4] present_rows, int64 kept) {
+  new = Gather(table, input_ids)
+  present_rows = If (use_cache_branch) <
+    then_branch = with_past () => (float[BATCH, total, 4] joined) { joined = Concat <axis = 1> (past_rows, new) },
+    else_branch = without () => (float[BATCH, total, 4] first) { first = Identity(new) }>
+  axis = Constant <value_ints = [1]> ()
+  mean = ReduceMean(present_rows, axis)
+  all = MatMul(mean, head)
+  length = Cast <to = 1> (past_seq_len)
+  less = Mul(length, small)
+  logits = Add(all, less)
+  kept = Identity(num_logits_to_keep)
+}"""
+
+
+def merged(**sizes: str) -> tuple[onnx.ModelProto, np.ndarray, np.ndarray]:
+    text = MERGED.replace("BATCH", sizes.get("batch", "batch")).replace("COUNT", sizes.get("count", "count"))
+    model = onnx.parser.parse_model(text)
+    rng = np.random.default_rng(0)
+    table, head = rng.normal(size=(9, 4)).astype(np.float32), rng.normal(size=(4, 9)).astype(np.float32)
+    for name, value in (("table", table), ("head", head), ("small", np.float32(0.01))):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(value), name))
+    del model.graph.input[-2:]
+    return model, table, head
+
+
+def expected_of(table: np.ndarray, head: np.ndarray, ids: list[int], count: int) -> list[int]:
+    ids = list(ids)
+    for _ in range(count):
+        ids.append(int((table[ids].mean(0) @ head).argmax()))
+    return ids
+
+
+@pytest.mark.parametrize("sizes", [{}, {"batch": "1"}, {"count": "1"}], ids=str)
+def test_a_merged_decoder(sizes):
+    """Whose branch is told whether there is a past; also where it takes one sequence, or one token, at a time."""
+    model, table, head = merged(**sizes)
+    lm = onnx_torch.LanguageModel(model)
+    assert lm.layout.inputs["past_sequence_length"] == "past_seq_len"
+    prompts = [[1, 2, 3], [4, 5], [6]]
+    assert lm.generate(prompts, max_new_tokens=7) == [expected_of(table, head, ids, 7) for ids in prompts]
+    if "batch" in sizes:
+        with pytest.raises(onnx_torch.InputError, match="takes 1 sequences, and 3 are to be followed"):
+            lm.generate(prompts[0], num_beams=3)
+    else:
+        state = lm.start([[1, 2, 3], [4, 5, 6]])
+        state.rewind(1)
+        state.reorder([1, 0, 1])
+        assert state.tokens == [[4, 5], [1, 2], [4, 5]]
+        logits = state.append([[7], [8], [0]])
+        means = [table[ids].mean(0) for ids in ([4, 5, 7], [1, 2, 8], [4, 5, 0])]
+        np.testing.assert_allclose(logits, np.stack(means) @ head + 0.02, rtol=1e-5, atol=1e-5)
+
+
 def check_against(model: torch.nn.Module, lm: onnx_torch.LanguageModel) -> None:
     theirs = [
-        model.generate(torch.tensor([ids]), max_new_tokens=9, do_sample=False, pad_token_id=models.PAD)[0].tolist()
+        model.generate(torch.tensor([ids]), max_new_tokens=9, do_sample=False, eos_token_id=2, pad_token_id=models.PAD)[
+            0
+        ].tolist()
         for ids in SENTENCES
     ]
-    assert lm.generate(SENTENCES, max_new_tokens=9) == theirs
-    columns = list(lm.generate(SENTENCES, max_new_tokens=9, stream=True))
+    assert lm.generate(SENTENCES, max_new_tokens=9, eos_token_id=2) == theirs
+    columns = list(lm.generate(SENTENCES, max_new_tokens=9, eos_token_id=2, stream=True))
     for row, ids in enumerate(SENTENCES):
         assert ids + [step[row] for step in columns if step[row] is not None] == theirs[row]
 
