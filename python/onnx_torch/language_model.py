@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from . import _C
-from .errors import InputError, StoppedError
+from .errors import InputError, InvalidModelError, StoppedError
 from .text_of_tokens import TextStream, decoded, encoded, load_tokenizer
 
 if TYPE_CHECKING:
@@ -485,17 +485,26 @@ def _is_text(inputs: Any) -> bool:
 
 def _generation_config(folder: Path) -> dict[str, Any]:
     """What the files beside a model say of generating; those of transformers and of onnxruntime-genai."""
-    for place in (folder, folder.parent if folder.name == "onnx" else folder):
-        settings: dict[str, Any] = {}
-        for name in ("config.json", "generation_config.json"):
-            file = place / name
-            if file.is_file():
-                read = json.loads(file.read_text(encoding="utf-8"))
-                settings |= read if name != "config.json" else {k: v for k, v in read.items() if k.endswith("token_id")}
-        file = place / "genai_config.json"
-        if file.is_file():
-            read = json.loads(file.read_text(encoding="utf-8"))
-            settings |= {k: v for k, v in read.get("model", {}).items() if k.endswith("token_id")}
+    for place in (folder, folder.parent) if folder.name == "onnx" else (folder,):
+        settings = _tokens_of(_read(place / "config.json"))
+        settings |= _tokens_of(_read(place / "genai_config.json").get("model", {}))
+        settings |= _read(place / "generation_config.json")
         if settings:
             return settings
     return {}
+
+
+def _tokens_of(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name.endswith("token_id")}
+
+
+def _read(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        return {}
+    try:
+        settings = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InvalidModelError(f"{file} is no JSON: {error}") from error
+    if not isinstance(settings, dict):
+        raise InvalidModelError(f"{file} has no names of settings")
+    return settings

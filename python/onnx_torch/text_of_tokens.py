@@ -26,7 +26,10 @@ def load_tokenizer(given: Any, folder: Path | None) -> Any:
         import tokenizers
     except ImportError as error:
         raise InputError("text needs the package tokenizers: pip install tokenizers") from error
-    return tokenizers.Tokenizer.from_file(str(file))
+    try:
+        return tokenizers.Tokenizer.from_file(str(file))
+    except Exception as error:  # it has no class of its own
+        raise InputError(f"{file} is no tokenizer: {error}") from error
 
 
 def encoded(tokenizer: Any, text: Any) -> list[Any]:

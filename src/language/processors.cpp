@@ -199,7 +199,8 @@ void require(bool holds, const char* what) {
 void check_options(const GenerationOptions& o) {
   require(o.max_new_tokens >= 1, "max_new_tokens must be 1 or more");
   require(o.min_new_tokens >= 0, "min_new_tokens must be 0 or more");
-  require(o.temperature > 0, "temperature must be more than 0; without do_sample, the likeliest token is taken");
+  require(!o.do_sample || o.temperature > 0,
+          "temperature must be more than 0; without do_sample, the likeliest token is taken");
   require(o.top_k >= 0, "top_k must be 0 or more");
   require(o.top_p >= 0 && o.top_p <= 1, "top_p must be from 0 to 1");
   require(o.min_p >= 0 && o.min_p <= 1, "min_p must be from 0 to 1");

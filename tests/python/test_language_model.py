@@ -363,7 +363,7 @@ def test_memory_stays_flat(exported):
 def test_mistakes(exported):
     _, lm = exported("LlamaForCausalLM")
     for wrong, why in [
-        ({"temperature": 0}, "temperature must be more than 0"),
+        ({"temperature": 0, "do_sample": True}, "temperature must be more than 0"),
         ({"top_p": 2}, "top_p must be from 0 to 1"),
         ({"num_return_sequences": 2}, "needs do_sample or num_beams"),
         ({"num_beams": 2, "num_return_sequences": 3}, "at most num_beams"),

@@ -132,6 +132,17 @@ def test_a_file_of_genai(gpt2, tmp_path):
     assert ours == whole[: whole.index(end, len(SENTENCES[0])) + 1]
 
 
+def test_files_that_are_wrong(gpt2, tmp_path):
+    shutil.copy(gpt2, tmp_path / "model.onnx")
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(onnx_torch.InputError, match="is no tokenizer"):
+        onnx_torch.LanguageModel(tmp_path).generate("text")
+    for text, why in [("{", "is no JSON"), ("[]", "has no names")]:
+        (tmp_path / "generation_config.json").write_text(text)
+        with pytest.raises(onnx_torch.InvalidModelError, match=why):
+            onnx_torch.LanguageModel(tmp_path)
+
+
 # --- Other caches ---
 
 
