@@ -42,6 +42,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     ),
     "export": ("graph",),
     "api": ("import", "translate", "runtime"),
+    "language": ("base", "import", "runtime", "api"),
 }
 
 

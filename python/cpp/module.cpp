@@ -13,6 +13,7 @@
 #include "import/tensor_proto.h"
 #include "interruption.h"
 #include "kernels/cpu/cpu_features.h"
+#include "language.h"
 #include "logged_warnings.h"
 #include "numpy_values.h"
 #include "onnx_torch/library.h"
@@ -460,6 +461,7 @@ PYBIND11_MODULE(_C, m) {
           "The TorchScript graph as text.");
 
   bind_export(m);
+  bind_language(m);
   m.attr("NEWEST_IR_VERSION") = static_cast<int>(onnx::Version::IR_VERSION);
   m.def(
       "check_device", [](const std::string& device) { available_device(device); },

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .extraction import extract
     from .graph_text import show
     from .initializers import update_initializers
+    from .language_model import LanguageModel
     from .model_summary import info
     from .names import Names, names_of, torch_names
     from .operator_coverage import coverage
@@ -53,6 +54,7 @@ __all__ = [
     "InferenceSession",
     "InputError",
     "InvalidModelError",
+    "LanguageModel",
     "Names",
     "OnnxModule",
     "OrtValue",
@@ -105,6 +107,7 @@ _LAZY = {
     "extraction": ["extract"],
     "graph_text": ["show"],
     "initializers": ["update_initializers"],
+    "language_model": ["LanguageModel"],
     "model_summary": ["info"],
     "names": ["Names", "names_of", "torch_names"],
     "operator_coverage": ["coverage"],

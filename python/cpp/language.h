@@ -1,0 +1,10 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace onnxtorch {
+
+// LanguageModel, GenerationState and Generation.
+void bind_language(pybind11::module_& m);
+
+}  // namespace onnxtorch

@@ -1,0 +1,98 @@
+#include "language/decoder_state.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/ones_like.h>
+
+#include <algorithm>
+
+namespace onnxtorch {
+namespace {
+
+at::Tensor joined(const at::Tensor& before, const at::Tensor& more) {
+  return before.defined() ? at::cat({before, more}, 1) : more;
+}
+
+void check(const at::Tensor& ids, const at::Tensor& mask, int64_t batch) {
+  if (ids.dim() != 2 || ids.size(1) == 0) throw InputError("tokens must be [batch, count], and one at least");
+  if (mask.defined() && mask.sizes() != ids.sizes()) throw InputError("a mask must have the sizes of the tokens");
+  if (batch != 0 && ids.size(0) != batch) {
+    throw InputError("the state has " + std::to_string(batch) + " sequences, not " + std::to_string(ids.size(0)));
+  }
+}
+
+}  // namespace
+
+DecoderState::DecoderState(std::shared_ptr<const LanguageModelParts> parts, EncoderStates encoder)
+    : parts_(std::move(parts)), encoder_(std::move(encoder)), cache_(parts_->caches) {}
+
+at::Tensor DecoderState::append(const at::Tensor& ids, const at::Tensor& mask, bool all) {
+  check(ids, mask, batch_size());
+  if (mask.defined() && !parts_->next().takes_padding() && !mask.to(at::kBool).all().item<bool>()) {
+    throw InputError("sequences of different lengths cannot be one batch of this model");
+  }
+  // What fails leaves the state as it was.
+  DecoderState longer = *this;
+  const int64_t before = length();
+  longer.ids_ = joined(ids_, ids.to(at::kCPU, at::kLong));
+  longer.mask_ = joined(mask_, mask.defined() ? mask.to(at::kCPU, at::kLong) : at::ones_like(ids, at::kLong));
+  at::Tensor logits = longer.read(before, longer.length(), all).to(at::kCPU, at::kFloat);
+  *this = std::move(longer);
+  return logits;
+}
+
+at::Tensor DecoderState::read(int64_t begin, int64_t end, bool all) {
+  const bool has_past = !parts_->caches->empty();
+  const int64_t from = has_past ? begin : 0;
+  std::vector<at::Tensor> logits;
+  for (int64_t at = from; at < end;) {
+    const Decoder& decoder = has_past && at > 0 ? parts_->next() : parts_->first;
+    const int64_t count = std::min(end - at, decoder.fixed_count().value_or(end - at));
+    const StepInputs step{ids_.narrow(1, at, count).contiguous(), mask_.narrow(1, 0, at + count).contiguous(), at, all};
+    logits.push_back(decoder.run(step, encoder_, cache_));
+    at += count;
+  }
+  if (!all) return logits.back().select(1, -1);
+  const at::Tensor of_all = logits.size() == 1 ? logits[0] : at::cat(logits, 1);
+  return of_all.narrow(1, of_all.size(1) - (end - begin), end - begin);
+}
+
+std::vector<Tokens> DecoderState::tokens() const {
+  std::vector<Tokens> rows(static_cast<size_t>(batch_size()));
+  const auto ids = ids_.accessor<int64_t, 2>(), mask = mask_.accessor<int64_t, 2>();
+  for (int64_t row = 0; row < batch_size(); ++row) {
+    for (int64_t i = 0; i < length(); ++i) {
+      if (mask[row][i] != 0) rows[static_cast<size_t>(row)].push_back(ids[row][i]);
+    }
+  }
+  return rows;
+}
+
+void DecoderState::rewind(int64_t count) {
+  if (count < 0 || count > length()) {
+    throw InputError("a state of " + std::to_string(length()) + " tokens cannot go back by " + std::to_string(count));
+  }
+  if (count == 0) return;
+  const int64_t kept = length() - count;
+  DecoderState shorter(parts_, encoder_);
+  if (kept > 0) {
+    const at::Tensor ids = ids_.narrow(1, 0, kept), mask = mask_.narrow(1, 0, kept);
+    if (cache_.can_rewind()) {
+      shorter = *this;
+      shorter.ids_ = ids;
+      shorter.mask_ = mask;
+      shorter.cache_.rewind(kept);
+    } else {
+      shorter.append(ids, mask, false);  // a state of a fixed size does not tell those before
+    }
+  }
+  *this = std::move(shorter);
+}
+
+void DecoderState::reorder(const at::Tensor& rows) {
+  ids_ = ids_.index_select(0, rows);
+  mask_ = mask_.index_select(0, rows);
+  cache_.reorder(rows);
+  for (auto& [name, tensor] : encoder_) tensor = tensor.index_select(0, rows.to(tensor.device()));
+}
+
+}  // namespace onnxtorch

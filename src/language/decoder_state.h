@@ -1,0 +1,38 @@
+// Sequences that a decoder has read.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "language/cache.h"
+#include "language/decoder.h"
+#include "language/parts.h"
+
+namespace onnxtorch {
+
+// A copy shares tensors, and nothing writes to one.
+class DecoderState {
+ public:
+  DecoderState(std::shared_ptr<const LanguageModelParts> parts, EncoderStates encoder);
+
+  int64_t batch_size() const { return ids_.defined() ? ids_.size(0) : 0; }
+  int64_t length() const { return ids_.defined() ? ids_.size(1) : 0; }
+  const LanguageModelParts& parts() const { return *parts_; }
+  std::vector<Tokens> tokens() const;  // without padding
+
+  // The logits of the last token, or of all that are appended, [batch, count, vocabulary], in float32 on the CPU. A
+  // mask that is not defined says that nothing is padding.
+  at::Tensor append(const at::Tensor& ids, const at::Tensor& mask, bool all);
+  void rewind(int64_t count);
+  void reorder(const at::Tensor& rows);
+
+ private:
+  at::Tensor read(int64_t begin, int64_t end, bool all);  // of ids_ and mask_
+
+  std::shared_ptr<const LanguageModelParts> parts_;
+  EncoderStates encoder_;
+  Cache cache_;
+  at::Tensor ids_, mask_;  // [batch, length]
+};
+
+}  // namespace onnxtorch

@@ -1,0 +1,15 @@
+// What the inputs and outputs of a decoder are, told from their names, types and shapes.
+#pragma once
+
+#include <vector>
+
+#include "onnx_torch/language_model.h"
+#include "onnx_torch/types.h"
+
+namespace onnxtorch {
+
+// Throws InputError where an input is nothing that is known, and names it.
+Layout find_layout(const std::vector<InputSpec>& inputs, const std::vector<OutputSpec>& outputs,
+                   const Mapping& mapping);
+
+}  // namespace onnxtorch

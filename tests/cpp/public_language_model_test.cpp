@@ -1,0 +1,83 @@
+// Language models by the public interface, from the shared library.
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <onnx_torch/language_model.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "public_models.h"
+
+namespace onnxtorch {
+namespace {
+
+using onnx::TensorProto;
+using ::testing::ElementsAre;
+using testing::GraphBuilder;
+using testing::kAny;
+using testing::model_bytes;
+using testing::set_int;
+
+constexpr int64_t kWords = 5;
+
+// After each token comes the next number, after the last one 0. The cache has the logits of all tokens.
+std::filesystem::path counting_model() {
+  const std::string bytes = model_bytes([](onnx::ModelProto&, GraphBuilder& graph) {
+    std::vector<int64_t> next(kWords * kWords);
+    for (int64_t word = 0; word < kWords; ++word) next[static_cast<size_t>(word * kWords + (word + 1) % kWords)] = 1;
+    graph.input("input_ids", TensorProto::INT64, {kAny, kAny})
+        .input("past_0", TensorProto::FLOAT, {kAny, kAny, kWords})
+        .ints("next", next, {kWords, kWords})
+        .output("logits")
+        .output("present_0");
+    set_int(graph.node("Cast", {"next"}, {"table"}), "to", TensorProto::FLOAT);
+    graph.node("Gather", {"table", "input_ids"}, {"logits"});
+    set_int(graph.node("Concat", {"past_0", "logits"}, {"present_0"}), "axis", 1);
+  });
+  const std::filesystem::path file = std::filesystem::path(::testing::TempDir()) / "counting.onnx";
+  std::ofstream(file, std::ios::binary) << bytes;
+  return file;
+}
+
+TEST(PublicLanguageModel, Generates) {
+  const LanguageModel lm = LanguageModel::load(counting_model());
+  EXPECT_EQ(lm.layout().inputs.at("input_ids"), "input_ids");
+  ASSERT_EQ(lm.layout().caches.size(), 1U);
+  EXPECT_EQ(lm.layout().caches[0].sequence_axis, 1);
+  EXPECT_THAT(lm.generate({.ids = {{1}}}, {.max_new_tokens = 6}), ElementsAre(ElementsAre(1, 2, 3, 4, 0, 1, 2)));
+  EXPECT_THAT(lm.generate({.ids = {{1}, {0, 3}}}, {.max_new_tokens = 6, .eos_token_ids = {4}}),
+              ElementsAre(ElementsAre(1, 2, 3, 4), ElementsAre(0, 3, 4)));
+  EXPECT_THAT(lm.generate({.ids = {{1}}}, {.max_new_tokens = 3, .num_beams = 2}), ElementsAre(ElementsAre(1, 2, 3, 4)));
+  const auto same = std::make_shared<const LanguageModel>(lm);
+  EXPECT_THAT(lm.generate({.ids = {{1}}}, {.max_new_tokens = 6, .assistant_model = same}),
+              ElementsAre(ElementsAre(1, 2, 3, 4, 0, 1, 2)));
+}
+
+TEST(PublicLanguageModel, StreamsAndIsCancelled) {
+  const LanguageModel lm = LanguageModel::load(counting_model());
+  std::atomic<bool> cancel = false;
+  Tokens streamed;
+  const auto stream = [&](const std::vector<Tokens>& tokens) {
+    streamed.push_back(tokens.at(0).at(0));
+    cancel = streamed.size() == 3;
+  };
+  EXPECT_THROW(lm.generate({.ids = {{1}}}, {.max_new_tokens = 9, .cancel = &cancel}, stream), StoppedError);
+  EXPECT_THAT(streamed, ElementsAre(2, 3, 4));
+}
+
+TEST(PublicLanguageModel, StatesGoBackAndFork) {
+  const LanguageModel lm = LanguageModel::load(counting_model());
+  GenerationState state = lm.start({.ids = {{1, 2}}});
+  GenerationState fork = state.fork();
+  EXPECT_EQ(state.append(at::tensor({int64_t{4}}).unsqueeze(0)).argmax().item<int64_t>(), 0);
+  state.rewind(2);
+  EXPECT_THAT(state.tokens(), ElementsAre(ElementsAre(1)));
+  EXPECT_THAT(fork.tokens(), ElementsAre(ElementsAre(1, 2)));
+  EXPECT_THROW(state.rewind(2), InputError);
+  EXPECT_THROW(lm.generate({.ids = {}}), InputError);
+  EXPECT_THROW(lm.generate({.ids = {{1}}}, {.do_sample = true, .temperature = 0}), InputError);
+}
+
+}  // namespace
+}  // namespace onnxtorch
