@@ -12,13 +12,12 @@ from typing import Any
 
 import tomllib
 
-from .comparison import ENGINES, Comparison, read_record, reasons, table
+from .comparison import ENGINES, Comparison, is_whole, read_record, reasons, table
 from .packages import NotThere, installed, unpacked
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITES: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("suites.toml").read_text())
 SAMPLE = 20  # one of how many tests a sample takes
-EXIT_CODES = range(6)  # pytest's own: other numbers mean that a test has ended the process
 NO_NETWORK = dict.fromkeys(["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"], "http://127.0.0.1:9")
 
 
@@ -55,11 +54,10 @@ class Suite:
         command += ["--continue-on-collection-errors", *(["-k", only] if only else []), *self.tests]
         record.unlink(missing_ok=True)
         with record.with_suffix(".log").open("w") as log:
-            recorded, ended = -1, False
-            while not ended and record_size(record) > recorded:
+            recorded = -1
+            while not is_whole(record) and record_size(record) > recorded:
                 recorded = record_size(record)
-                done = subprocess.run(command, cwd=self.source, env=environment, stdout=log, stderr=log, check=False)
-                ended = done.returncode in EXIT_CODES
+                subprocess.run(command, cwd=self.source, env=environment, stdout=log, stderr=log, check=False)
 
     def record(self, engine: str, out: Path) -> Path:
         """Where a run's outcomes go."""

@@ -6,20 +6,22 @@ A test that has a line in the file is left out, so that a run goes on behind one
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import json
 import os
 import random
-import signal
 import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from .comparison import FINISHED
+
 ENGINE, RECORD = os.environ["SUITES_ENGINE"], Path(os.environ["SUITES_RECORD"])
 SHARE = int(os.environ.get("SUITES_SHARE", "1"))
-SECONDS = 120  # for one test
+SECONDS = 120  # for one test, whose process is ended then
 
 if ENGINE == "onnx_torch":
     import onnx_torch
@@ -45,16 +47,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     write(item.nodeid, "ended the process")
     random.seed(0)
     np.random.seed(0)
-    signal.signal(signal.SIGALRM, _stop)
-    signal.alarm(SECONDS)
+    faulthandler.dump_traceback_later(SECONDS, exit=True)
 
 
 def pytest_runtest_teardown() -> None:
-    signal.alarm(0)
+    faulthandler.cancel_dump_traceback_later()
 
 
-def _stop(*_: object) -> None:
-    raise TimeoutError(f"the test has taken longer than {SECONDS} s")
+def pytest_sessionfinish() -> None:
+    write(FINISHED, "passed")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

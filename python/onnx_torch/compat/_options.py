@@ -14,6 +14,7 @@ from ._errors import Fail, InvalidArgument
 from ._status import MARK, Status, ignored, refused, works
 
 if TYPE_CHECKING:
+    from ._adapters import LoraAdapter
     from ._values import OrtValue
 
 __all__ = ["OrtArenaCfg", "RunOptions", "SessionOptions"]
@@ -191,10 +192,11 @@ class SessionOptions(_Options):
 class RunOptions(_Options):
     """How one run goes."""
 
-    __slots__ = ("_stop",)
+    __slots__ = ("_adapters", "_stop")
 
     def __init__(self) -> None:
         super().__init__()
+        self._adapters: list[LoraAdapter] = []
         self._stop = _C.StopFlag()
 
     @property
@@ -221,7 +223,9 @@ class RunOptions(_Options):
         """The value of an option that was set by its name."""
         return self._get_entry(key)
 
-    add_active_adapter = refused("LoRA adapters are not read")
+    def add_active_adapter(self, adapter: LoraAdapter, /) -> None:
+        """Feeds the adapter's parameters, by their names, in place of what the model or the caller has for them."""
+        self._adapters.append(adapter)
 
 
 @works("its sizes are kept")
