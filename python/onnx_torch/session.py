@@ -20,7 +20,6 @@ import functools
 import json
 import logging
 import os
-import shutil
 import tempfile
 import warnings
 import weakref
@@ -57,6 +56,8 @@ from .compat._status import ignored, works
 from .compat._values import OrtValue, OrtValueVector, at_address, write_into
 from .errors import InvalidModelError
 from .model_files import all_nodes, check_regular, read_external_data, save_model, tensors
+from .optimizer import optimize
+from .optimizer.table import Level
 from .values import OutputKind
 
 __all__ = [
@@ -257,22 +258,17 @@ def _folder(source: bytes | str, options: SessionOptions) -> str:
     return options._entries.get(_EXTERNAL_FILES) or beside
 
 
-@functools.cache
-def _warn_of_copies() -> None:
-    _log.warning(
-        "optimized_model_filepath: the model is written as it came, as what this package runs is no ONNX model"
-    )
-
-
 def _write_model(source: bytes | str, options: SessionOptions) -> None:
-    """Writes a model as it came, with external data in one file beside it: whole, or not at all."""
-    _warn_of_copies()
+    """Writes the optimized model, with its external data in one file beside it: whole, or not at all."""
     target = Path(options.optimized_model_filepath)
-    model = _model(source, options, _Change())
     try:
-        if not isinstance(model, str) or not target.exists() or not target.samefile(model):
+        if isinstance(source, str) and target.exists() and target.samefile(source):
+            _log.warning("optimized_model_filepath names the model's own file, which is left as it is")
+        else:
             with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{target.name}.") as folder:
-                _write_whole(model, Path(folder), target, options, _folder(source, options))
+                _write_whole(
+                    _model(source, options, _Change()), Path(folder), target, options, _folder(source, options)
+                )
     except OSError as error:
         raise Fail(f"the model cannot be written to optimized_model_filepath: {error}") from error
 
@@ -283,16 +279,23 @@ def _write_whole(
     """Writes a model, by way of a folder beside the place where it goes."""
     proto = model if isinstance(model, onnx.ModelProto) else _proto(model)
     written = folder / target.name
-    if any(map(external_data_helper.uses_external_data, tensors(proto))):
-        read_external_data(proto, base_dir, options._external)
-        data = options._entries.get(_WRITTEN_EXTERNAL_FILE) or f"{target.name}.data"
-        save_model(proto, written, external=True, location=data, size_threshold=0)
+    location = options._entries.get(_WRITTEN_EXTERNAL_FILE)
+    external = bool(location) or any(map(external_data_helper.uses_external_data, tensors(proto)))
+    read_external_data(proto, base_dir, options._external)
+    level = _LEVELS.get(options.graph_optimization_level, "extended")
+    made = proto if level is None else optimize(proto, level)
+    data = location or f"{target.name}.data"
+    save_model(made, written, external=external, location=data, size_threshold=0)
+    if (folder / data).exists():
         (folder / data).replace(target.with_name(data))
-    elif isinstance(model, str):
-        shutil.copyfile(model, written)
-    else:
-        written.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
     written.replace(target)
+
+
+#: What is made of the model that is written: nothing, or what `optimize` calls so.
+_LEVELS: dict[GraphOptimizationLevel, Level | None] = {
+    GraphOptimizationLevel.ORT_DISABLE_ALL: None,
+    GraphOptimizationLevel.ORT_ENABLE_BASIC: "basic",
+}
 
 
 def _prepared(
@@ -355,8 +358,13 @@ def _merged_shapes(source: bytes | str, declared: list[NodeArg]) -> list[NodeArg
     ]
 
 
+def _own_name(name: str) -> str | None:
+    """A dimension's name, unless shape inference has made it up."""
+    return None if not name or name.startswith("unk__") else name
+
+
 def _merged(declared: list[int | str | None], inferred: Sequence[Any]) -> list[int | str | None]:
-    found = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in inferred]
+    found = [dim.dim_value if dim.HasField("dim_value") else _own_name(dim.dim_param) for dim in inferred]
     if declared and len(declared) != len(found):
         return declared
     pairs = zip(declared or [None] * len(found), found, strict=True)

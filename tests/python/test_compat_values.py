@@ -397,6 +397,12 @@ def test_a_shape_that_is_left_out_is_inferred(ort):
     assert session(ort, model).get_outputs()[0].shape == ["n", 5]
 
 
+def test_open_dimensions_without_a_name_stay_so(ort):
+    model = parsed("g (float[n,2] x) => (int64[a,b] y) { y = NonZero(x) }")
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    assert session(ort, model).get_outputs()[0].shape == [2, None]
+
+
 def test_imports_of_opsets_may_be_doubled_and_unused(ort):
     model = parsed(RELU)
     for domain, version in [("", 17), ("none.such", 3)]:

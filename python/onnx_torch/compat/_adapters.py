@@ -29,8 +29,8 @@ class AdapterFormat:
     """The parameters of an adapter, for reading and writing its file."""
 
     def __init__(self, adapter: AdapterFormat | None = None) -> None:
-        self._adapter_version = adapter._adapter_version if adapter else 0
-        self._model_version = adapter._model_version if adapter else 0
+        self._adapter_version: int = adapter._adapter_version if adapter else 0
+        self._model_version: int = adapter._model_version if adapter else 0
         self._parameters: dict[str, OrtValue] = adapter._parameters if adapter else {}
 
     @staticmethod

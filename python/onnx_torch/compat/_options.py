@@ -92,11 +92,12 @@ class SessionOptions(_Options):
     execution_mode = _kept(ExecutionMode.ORT_SEQUENTIAL, "nodes run one after another")
     execution_order = _kept(ExecutionOrder.DEFAULT, "nodes run in the graph's order")
     graph_optimization_level = _Option(
-        GraphOptimizationLevel.ORT_ENABLE_ALL, "all levels but ORT_DISABLE_ALL are the same"
+        GraphOptimizationLevel.ORT_ENABLE_ALL,
+        "all levels but ORT_DISABLE_ALL run the same; a model that is written has its level",
     )
     enable_profiling = _Option(False)
     profile_file_prefix = _Option("onnxruntime_profile_")
-    optimized_model_filepath = _Option("", "the model is written as it came: what runs is no ONNX model")
+    optimized_model_filepath = _Option("", "the model that `onnx_torch.optimize` makes is written, for any engine")
     enable_cpu_mem_arena = _kept(True, _MEMORY)
     enable_mem_pattern = _kept(True, _MEMORY)
     enable_mem_reuse = _kept(True, _MEMORY)
