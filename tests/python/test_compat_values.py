@@ -403,6 +403,15 @@ def test_open_dimensions_without_a_name_stay_so(ort):
     assert session(ort, model).get_outputs()[0].shape == [2, None]
 
 
+def test_an_operator_that_nobody_knows_is_an_error_of_both_names(ort):
+    model = parsed("g (float[n,2] x) => (float[n,2] y) { y = com.microsoft.Frob(x) }")
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    with pytest.raises(ort.capi.onnxruntime_pybind11_state.Fail, match="Frob"):
+        session(ort, model)
+    with pytest.raises(ours.capi.onnxruntime_pybind11_state.NotImplemented, match="Frob"):
+        session(ours, model)
+
+
 def test_imports_of_opsets_may_be_doubled_and_unused(ort):
     model = parsed(RELU)
     for domain, version in [("", 17), ("none.such", 3)]:

@@ -203,6 +203,8 @@ MOVEMENT = {
     "slices": ("a = Slice(x, one, two, first) \n t = Slice(a, one, two, last)", ["Slice"]),
     "slices of one axis": ("a = Slice(x, none, two, last) \n t = Slice(a, one, two, last)", ["Slice", "Slice"]),
     "single ones": ("a = Reshape(x, tall) \n t = Transpose<perm=[1,0,2]>(a)", ["Reshape"]),
+    "around Relu": ("a = Reshape(x, flat) \n b = Relu(a) \n t = Reshape(b, back)", ["Relu"]),
+    "transposes around Relu": ("a = Transpose(x) \n b = Relu(a) \n t = Transpose(b)", ["Relu"]),
     "matrices in a row": (
         "a = Reshape(x, row) \n b = Transpose<perm=[0,2,1]>(a) \n t = Reshape(b, swapped)",
         ["Transpose"],

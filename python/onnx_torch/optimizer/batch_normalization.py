@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from onnx import helper
 
-from .graph import Array, Graph, Node
+from .graph import Array, Graph, Node, attributes
 
 
 def fold(graph: Graph) -> bool:
@@ -45,10 +44,8 @@ def _fold(graph: Graph, before: Node, node: Node) -> bool:
         graph.add_constant(np.asarray(array, np.float32), f"{before.input(1)}.{part}")
         for part, array in (("scaled", scaled), ("shifted", moved))
     ]
-    attributes = {entry.name: helper.get_attribute_value(entry) for entry in before.proto.attribute}
-    if before.op == "Gemm":
-        attributes["beta"] = 1.0
-    graph.replace(node, before.op, [before.input(0), *names], **attributes)
+    beta_of_one = {"beta": 1.0} if before.op == "Gemm" else {}
+    graph.replace(node, before.op, [before.input(0), *names], **{**attributes(before), **beta_of_one})
     return True
 
 

@@ -323,6 +323,11 @@ class Graph:
         return ((name, tensor) for name, tensor in self._initializers.items() if name not in self.inputs)
 
 
+def attributes(node: Node) -> dict[str, Any]:
+    """The attributes of a node, by their names."""
+    return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.proto.attribute}
+
+
 def attribute_key(node: Node) -> tuple[bytes, ...]:
     """The attributes of a node, for comparing."""
     return tuple(sorted(attribute.SerializeToString(deterministic=True) for attribute in node.proto.attribute))

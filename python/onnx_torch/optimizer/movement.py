@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from onnx import TensorProto
 
-from .graph import Graph, Node
+from .graph import Graph, Node, attributes
 
 
 def join(graph: Graph) -> bool:
@@ -201,6 +201,21 @@ def _of_single_ones(graph: Graph, first: Node, second: Node) -> bool:
     return True
 
 
+def _past_one_by_one(graph: Graph, first: Node, second: Node) -> bool:
+    """What is moved, computed element by element, and moved again is moved twice behind the computation instead."""
+    family = ("Transpose",) if first.op == "Transpose" else _RESHAPING
+    reader = graph.only_reader(second.outputs[0])
+    if first.op not in family or len(second.inputs) != 1 or reader is None or reader.op not in family:
+        return False
+    if graph.only_reader(first.outputs[0]) is not second or reader.input(0) != second.outputs[0]:
+        return False
+    computed, output = graph.new_name(second.outputs[0]), second.outputs[0]
+    graph.insert(second, second.op, [first.input(0)], [computed], **attributes(second))
+    graph.insert(second, first.op, [computed, *first.inputs[1:]], [output], **attributes(first))
+    first.removed = second.removed = True
+    return True
+
+
 Rule = Callable[[Graph, Node, Node], bool]
 
 
@@ -219,4 +234,9 @@ _RULES: dict[str, Rule] = {
     "Unsqueeze": _any(_unsqueezes, _to_reshape),
     "Cast": _casts,
     "Slice": _slices,
+    **dict.fromkeys(
+        """Abs Ceil Celu Clip Cos Elu Erf Exp Floor Gelu HardSigmoid HardSwish IsNaN LeakyRelu Log Mish Neg Not
+        Reciprocal Relu Round Selu Sigmoid Sign Sin Softplus Softsign Sqrt Tanh ThresholdedRelu""".split(),
+        _past_one_by_one,
+    ),
 }
