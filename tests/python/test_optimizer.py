@@ -229,10 +229,10 @@ def test_sizes_that_are_known_are_constants():
         "(float[n,3,4] x) => (y) <int64 zero = {0}, int64 two = {2}, int64[1] axis = {0}, int64[1] rest = {-1}> {"
         " shape = Shape(x) \n n = Gather(shape, zero) \n m = Gather(shape, two) \n ns = Unsqueeze(n, axis) \n"
         " ms = Unsqueeze(m, axis) \n sizes = Concat<axis=0>(ns, rest, ms) \n two_d = Concat<axis=0>(rest, ms) \n"
-        " a = Reshape(x, two_d) \n b = Exp(a) \n t = Reshape(b, sizes) \n y = Exp(t) }"
+        " a = Reshape(x, two_d) \n b = Softmax(a) \n t = Reshape(b, sizes) \n y = Exp(t) }"
     )
     made = onnx_torch.optimize(model)
-    assert operators(made) == ["Shape", "Concat", "Reshape", "Exp", "Reshape", "Exp"]
+    assert operators(made) == ["Shape", "Concat", "Reshape", "Softmax", "Reshape", "Exp"]
     check(model, operators(made))
 
 
