@@ -21,7 +21,7 @@ from .comparison import FINISHED
 
 ENGINE, RECORD = os.environ["SUITES_ENGINE"], Path(os.environ["SUITES_RECORD"])
 SHARE = int(os.environ.get("SUITES_SHARE", "1"))
-SECONDS = 120  # for one test, whose process is ended then
+SECONDS = 300  # for one test, whose process is ended then
 
 if ENGINE == "onnx_torch":
     import onnx_torch
