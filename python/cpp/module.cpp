@@ -218,6 +218,18 @@ py::list output_shapes(const PythonModel& model) {
   return shapes;
 }
 
+// The names of inputs and outputs that are declared as sparse tensors, which come and go as dense ones.
+py::list sparse_values(const PythonModel& model) {
+  py::list names;
+  const onnx::GraphProto& graph = model.proto().graph();
+  for (const auto* values : {&graph.input(), &graph.output()}) {
+    for (const auto& value : *values) {
+      if (value.type().has_sparse_tensor_type()) names.append(text(value.name()));
+    }
+  }
+  return names;
+}
+
 template <typename Entries>
 py::dict dictionary(const Entries& entries) {
   py::dict result;
@@ -450,6 +462,8 @@ PYBIND11_MODULE(_C, m) {
       .def_property_readonly("outputs", &describe_outputs, "(name, type) of each output.")
       .def_property_readonly("output_shapes", &output_shapes,
                              "The shape that the model declares for each output, or None.")
+      .def_property_readonly("sparse_values", &sparse_values,
+                             "The names of inputs and outputs that are declared as sparse tensors.")
       .def_property_readonly("metadata", &metadata)
       .def_property_readonly("model_info", &describe_model)
       .def_property_readonly("quantization_annotations", &quantization_annotations)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .model_summary import info
     from .names import Names, names_of, torch_names
     from .operator_coverage import coverage
+    from .optimizer import optimize
     from .profiling import profile
     from .python_module import OnnxModule, to_module
     from .random_feeds import random_inputs
@@ -79,6 +80,7 @@ __all__ = [
     "load",
     "load_library",
     "names_of",
+    "optimize",
     "prepare",
     "profile",
     "random_inputs",
@@ -111,6 +113,7 @@ _LAZY = {
     "model_summary": ["info"],
     "names": ["Names", "names_of", "torch_names"],
     "operator_coverage": ["coverage"],
+    "optimizer": ["optimize"],
     "profiling": ["profile"],
     "python_module": ["OnnxModule", "to_module"],
     "random_feeds": ["random_inputs"],

@@ -95,17 +95,39 @@ def load(file: str | os.PathLike[str], *, allow_aten: str = "checked") -> OnnxTo
         raise InvalidModelError(f"{path} cannot be read as a saved model: {error}") from error
 
 
-def _loaded(path: str, index: dict[str, Any], allow_aten: str) -> OnnxTorchRep:
-    start, size = index["model"]
+def is_saved(model: bytes | str) -> bool:
+    """Whether bytes, or a file, are what `save` wrote."""
+    if isinstance(model, bytes):
+        return model.endswith(_MARK)
+    try:
+        with open(model, "rb") as source:
+            source.seek(-len(_MARK), os.SEEK_END)
+            return source.read() == _MARK
+    except OSError:
+        return False
+
+
+def model_in(path: str) -> onnx.ModelProto:
+    """The model in a file that `save` wrote, with its weights as external data in that file."""
+    start, size = _read_index(path)["model"]
+    return _read_model(path, start, size)
+
+
+def _read_model(path: str, start: int, size: int) -> onnx.ModelProto:
     if start + size > os.path.getsize(path):
         raise InvalidModelError(f"{path} ends before its model does")
     with open(path, "rb") as source:
         source.seek(start)
-        model = onnx.ModelProto.FromString(source.read(size))
+        model: onnx.ModelProto = onnx.ModelProto.FromString(source.read(size))
     for tensor in _get_all_tensors(model):
         for entry in tensor.external_data:
             if entry.key == "location":
                 entry.value = os.path.basename(path)  # the file may have had another name
+    return model
+
+
+def _loaded(path: str, index: dict[str, Any], allow_aten: str) -> OnnxTorchRep:
+    model = _read_model(path, *index["model"])
     laid = []
     if index["key"] == form_key() and any(index["laid"]):
         blobs = np.memmap(path, np.uint8, "c")

@@ -17,26 +17,28 @@ docs/onnxruntime.md lists each name of onnxruntime, and whether it works, is ign
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import os
-import shutil
 import tempfile
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import onnx.shape_inference
 from google.protobuf.message import DecodeError
 from onnx import external_data_helper
 
-from . import _C, backend
+from . import _C, backend, saving
 from .compat import _devices, _environment
 from .compat._devices import CPU, CUDA, HOST, NativeDevice, OrtEpDevice, OrtMemoryInfo, Provider, TorchDevice
-from .compat._enums import GraphOptimizationLevel, OrtDeviceVendorId
+from .compat._enums import ExecutionMode, GraphOptimizationLevel, OrtDeviceVendorId
 from .compat._errors import (
     Fail,
     InvalidArgument,
@@ -49,10 +51,13 @@ from .compat._errors import (
 from .compat._errors import NotImplemented as OrtNotImplemented
 from .compat._options import RunOptions, SessionOptions
 from .compat._profile import Profile
+from .compat._sparse import SparseTensor
 from .compat._status import ignored, works
 from .compat._values import OrtValue, OrtValueVector, at_address, write_into
 from .errors import InvalidModelError
 from .model_files import all_nodes, check_regular, read_external_data, save_model, tensors
+from .optimizer import optimize
+from .optimizer.table import Level
 from .values import OutputKind
 
 __all__ = [
@@ -72,6 +77,7 @@ _ASSIGNMENT = "session.record_ep_graph_assignment_info"
 _ALLOW_ATEN = "onnx_torch.allow_aten"
 
 _ARRAY = frozenset({np.ndarray})
+_LARGE = 1024  # bytes of a tensor whose elements shape inference does not need
 
 _log = logging.getLogger(__name__)
 
@@ -134,6 +140,8 @@ def _proto(source: bytes | str) -> onnx.ModelProto:
     if isinstance(source, bytes):
         return onnx.load_model_from_string(source)
     check_regular(source)
+    if saving.is_saved(source):
+        return saving.model_in(source)
     return onnx.load_model(source, load_external_data=False)
 
 
@@ -144,6 +152,42 @@ def _check_source(source: bytes | str, load_format: str) -> None:
     is_ort = source[4:8] == b"ORTM" if isinstance(source, bytes) else source.endswith(".ort")
     if is_ort or load_format.upper() == "ORT":
         raise OrtNotImplemented("models in the ORT format are not read; give the ONNX model it was made from")
+
+
+#: What each option that a model may hold is made of its number.
+_STORED: dict[str, Callable[[int], Any]] = {
+    "intra_op_num_threads": int,
+    "inter_op_num_threads": int,
+    "execution_mode": ExecutionMode,
+    "graph_optimization_level": GraphOptimizationLevel,
+    "enable_profiling": lambda number: (False, True)[number],
+}
+
+
+def _stored_options(source: bytes | str) -> SessionOptions | None:
+    """The options that the model holds, where ORT_LOAD_CONFIG_FROM_MODEL asks for them.
+
+    They replace all others, even where the model holds none.
+    """
+    if os.environ.get("ORT_LOAD_CONFIG_FROM_MODEL") != "1":
+        return None
+    texts = [entry.value for entry in _proto(source).metadata_props if entry.key == "ort_config"]
+    options = SessionOptions()
+    try:
+        held = json.loads(texts[0] if texts else "{}").get("session_options")
+    except (ValueError, AttributeError) as error:
+        raise Fail(f"the options that the model holds as ort_config are no JSON object: {error}") from error
+    for name, number in held.items() if isinstance(held, dict) else ():
+        if name not in _STORED:
+            _log.warning("the model's ort_config holds %s, which is no option that a model may hold", name)
+            continue
+        try:
+            if type(number) is not int or number < 0:
+                raise ValueError(number)
+            setattr(options, name, _STORED[name](number))
+        except (ValueError, IndexError) as error:
+            raise Fail(f"the model's ort_config cannot set {name} to {number!r}") from error
+    return options
 
 
 def _sizes(source: bytes | str, options: SessionOptions) -> dict[str, int]:
@@ -208,48 +252,50 @@ def _model(source: bytes | str, options: SessionOptions, change: _Change) -> onn
     return model
 
 
-def _folder(source: bytes | str, options: SessionOptions) -> str | None:
-    """Where external data lies."""
-    beside = os.path.dirname(os.path.abspath(source)) if isinstance(source, str) else None
+def _folder(source: bytes | str, options: SessionOptions) -> str:
+    """Where external data lies: beside the model's file, and for bytes in the working directory."""
+    beside = os.path.dirname(os.path.abspath(source)) if isinstance(source, str) else os.getcwd()
     return options._entries.get(_EXTERNAL_FILES) or beside
 
 
-@functools.cache
-def _warn_of_copies() -> None:
-    _log.warning(
-        "optimized_model_filepath: the model is written as it came, as what this package runs is no ONNX model"
-    )
-
-
 def _write_model(source: bytes | str, options: SessionOptions) -> None:
-    """Writes a model as it came, with external data in one file beside it: whole, or not at all."""
-    _warn_of_copies()
+    """Writes the optimized model, with its external data in one file beside it: whole, or not at all."""
     target = Path(options.optimized_model_filepath)
-    model = _model(source, options, _Change())
     try:
-        if not isinstance(model, str) or not target.exists() or not target.samefile(model):
+        if isinstance(source, str) and target.exists() and target.samefile(source):
+            _log.warning("optimized_model_filepath names the model's own file, which is left as it is")
+        else:
             with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{target.name}.") as folder:
-                _write_whole(model, Path(folder), target, options, _folder(source, options))
+                _write_whole(
+                    _model(source, options, _Change()), Path(folder), target, options, _folder(source, options)
+                )
     except OSError as error:
         raise Fail(f"the model cannot be written to optimized_model_filepath: {error}") from error
 
 
 def _write_whole(
-    model: onnx.ModelProto | bytes | str, folder: Path, target: Path, options: SessionOptions, base_dir: str | None
+    model: onnx.ModelProto | bytes | str, folder: Path, target: Path, options: SessionOptions, base_dir: str
 ) -> None:
     """Writes a model, by way of a folder beside the place where it goes."""
     proto = model if isinstance(model, onnx.ModelProto) else _proto(model)
     written = folder / target.name
-    if any(map(external_data_helper.uses_external_data, tensors(proto))):
-        read_external_data(proto, base_dir or "", options._external)
-        data = options._entries.get(_WRITTEN_EXTERNAL_FILE) or f"{target.name}.data"
-        save_model(proto, written, external=True, location=data, size_threshold=0)
+    location = options._entries.get(_WRITTEN_EXTERNAL_FILE)
+    external = bool(location) or any(map(external_data_helper.uses_external_data, tensors(proto)))
+    read_external_data(proto, base_dir, options._external)
+    level = _LEVELS.get(options.graph_optimization_level, "extended")
+    made = proto if level is None else optimize(proto, level)
+    data = location or f"{target.name}.data"
+    save_model(made, written, external=external, location=data, size_threshold=0)
+    if (folder / data).exists():
         (folder / data).replace(target.with_name(data))
-    elif isinstance(model, str):
-        shutil.copyfile(model, written)
-    else:
-        written.write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
     written.replace(target)
+
+
+#: What is made of the model that is written: nothing, or what `optimize` calls so.
+_LEVELS: dict[GraphOptimizationLevel, Level | None] = {
+    GraphOptimizationLevel.ORT_DISABLE_ALL: None,
+    GraphOptimizationLevel.ORT_ENABLE_BASIC: "basic",
+}
 
 
 def _prepared(
@@ -260,20 +306,23 @@ def _prepared(
     change: _Change = _Change(),
 ) -> backend.OnnxTorchRep:
     _check_source(source, options._entries.get(_FORMAT, ""))
+    allow_aten = options._entries.get(_ALLOW_ATEN) or "checked"
+    if isinstance(source, str) and change == _Change() and saving.is_saved(source):
+        return saving.load(source, allow_aten=allow_aten)
     threads = options.intra_op_num_threads if options.use_per_session_threads else _environment.global_threads()
     try:
         model = _model(source, options, change)
         return backend.prepare(
             model,
             f"CUDA:{device.index}" if device.type == "cuda" else "CPU",
-            base_dir=options._entries.get(_EXTERNAL_FILES) if model is source else _folder(source, options),
+            base_dir=options._entries.get(_EXTERNAL_FILES) if isinstance(model, str) else _folder(source, options),
             external=options._external or None,
             optimize=options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL,
             threads=max(0, threads),
             shapes=_sizes(source, options),
             cuda_graphs=_is_set(provider_options, "enable_cuda_graph") if device.type == "cuda" else None,
             tf32=device.type == "cuda" and bool(_is_set(provider_options, "use_tf32")),
-            allow_aten=options._entries.get(_ALLOW_ATEN) or "checked",
+            allow_aten=allow_aten,
         )
     except DecodeError as error:
         raise InvalidProtobuf(str(error)) from error
@@ -281,6 +330,45 @@ def _prepared(
         if not _is_onnx(source):
             raise renamed(error, InvalidProtobuf) from error
         raise
+
+
+def prepared_for_cpu(source: bytes | str, options: SessionOptions) -> backend.OnnxTorchRep:
+    """A model as a session on the CPU prepares it."""
+    with onnxruntime_errors():
+        return _prepared(source, options, HOST, {})
+
+
+def _merged_shapes(source: bytes | str, declared: list[NodeArg]) -> list[NodeArg]:
+    """The outputs with what ONNX's shape inference knows, where the model declares less, or no rank at all."""
+    model = _proto(source)
+    for tensor in tensors(model):
+        if tensor.ByteSize() > _LARGE:
+            tensor.ClearField("raw_data")  # its type and shape are enough
+    for output in model.graph.output:
+        if output.type.HasField("tensor_type"):
+            output.type.tensor_type.ClearField("shape")
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+        return declared
+    known = {value.name: value.type.tensor_type for value in inferred.graph.output}
+    return [
+        replace(arg, shape=_merged(arg.shape, known[arg.name].shape.dim)) if known[arg.name].HasField("shape") else arg
+        for arg in declared
+    ]
+
+
+def _own_name(name: str) -> str | None:
+    """A dimension's name, unless shape inference has made it up."""
+    return None if not name or name.startswith("unk__") else name
+
+
+def _merged(declared: list[int | str | None], inferred: Sequence[Any]) -> list[int | str | None]:
+    found = [dim.dim_value if dim.HasField("dim_value") else _own_name(dim.dim_param) for dim in inferred]
+    if declared and len(declared) != len(found):
+        return declared
+    pairs = zip(declared or [None] * len(found), found, strict=True)
+    return [size if isinstance(size, int) and not isinstance(own, int) else own or size for own, size in pairs]
 
 
 def _is_onnx(source: bytes | str) -> bool:
@@ -333,7 +421,15 @@ class InferenceSession:
         self._source = path_or_bytes if isinstance(path_or_bytes, bytes) else os.fspath(path_or_bytes)
         self._model_path = self._source if isinstance(self._source, str) else None  # which programs read
         self._model_bytes = self._source if isinstance(self._source, bytes) else None
+        if isinstance(self._source, bytes) and saving.is_saved(self._source):
+            folder = tempfile.TemporaryDirectory(prefix="onnx_torch.")
+            weakref.finalize(self, folder.cleanup)
+            file = Path(folder.name) / "compiled.onnx"
+            file.write_bytes(self._source)
+            self._source = str(file)
         self._sess_options = sess_options or SessionOptions()
+        with onnxruntime_errors():
+            self._sess_options = _stored_options(self._source) or self._sess_options
         self._prepare(providers, provider_options)
 
     def _prepare(
@@ -369,15 +465,19 @@ class InferenceSession:
 
     def _describe(self, rep: backend.OnnxTorchRep) -> None:
         overridable = rep.model_info.ir_version >= 4  # before, every initializer is an input too
-        args = [(_node_arg(name, type_, shape), default) for name, type_, shape, default in rep.inputs]
+        self._sparse = frozenset(rep._prepared.sparse_values)
+        args = [(self._arg(name, type_, shape), default) for name, type_, shape, default in rep.inputs]
         self._inputs_meta = [arg for arg, default in args if not default]
         self._overridable_initializers = [arg for arg, default in args if default and overridable]
         self._optional = [arg.name for arg in self._inputs_meta if arg.type.startswith("optional")]
         self._scalars = {name for name, type_, shape, _ in rep.inputs if shape == [] and type_.startswith("tensor")}
         self._required = {arg.name for arg in self._inputs_meta}.difference(self._optional)
+        self._texts = frozenset(name for name, type_, *_ in rep.inputs if type_ == "tensor(string)")
+        self._converts = bool(self._optional or self._sparse or self._texts)
         fixed = rep.options["shapes"]
+        self._outputs_are_merged = False
         self._outputs_meta = [
-            _node_arg(name, type_, [fixed.get(size, size) for size in shape or []])
+            self._arg(name, type_, [fixed.get(size, size) for size in shape or []])
             for (name, type_), shape in zip(rep.outputs, rep._prepared.output_shapes, strict=True)
         ]
         info = rep.model_info
@@ -391,15 +491,21 @@ class InferenceSession:
             rep.metadata,
         )
 
+    def _arg(self, name: str, type_: str, shape: list[int | str | None] | None) -> NodeArg:
+        return _node_arg(name, f"sparse_{type_}" if name in self._sparse else type_, shape)
+
     # --- What it is ---------------------------------------------------------------------------------------------------
 
     def get_inputs(self) -> list[NodeArg]:
         """The inputs that must be fed."""
         return self._inputs_meta
 
-    @works("shapes are those that the model declares; one that it leaves out is `[]`")
+    @works("shapes are those that the model declares, with what ONNX's own shape inference adds")
     def get_outputs(self) -> list[NodeArg]:
         """The outputs."""
+        if not self._outputs_are_merged:
+            self._outputs_meta = _merged_shapes(self._source, self._outputs_meta)
+            self._outputs_are_merged = True
         return self._outputs_meta
 
     def get_overridable_initializers(self) -> list[NodeArg]:
@@ -430,6 +536,7 @@ class InferenceSession:
         provider_options: Sequence[Mapping[Any, Any]] | None = None,
     ) -> None:
         """Prepares the model anew for other providers."""
+        _devices.check_known(providers)
         self._prepare(providers, provider_options)
 
     enable_fallback = disable_fallback = ignored("there is no fallback: an error is raised")
@@ -467,13 +574,24 @@ class InferenceSession:
         if not given.keys() >= self._required:
             missing = [arg.name for arg in self._inputs_meta if arg.name in self._required - given.keys()]
             raise InvalidArgument(f"Required inputs ({missing}) are missing from input feed ({list(given)}).")
-        if not self._optional and _ARRAY.issuperset(map(type, given.values())) and not self._unlike_scalars(given):
+        if not self._converts and _ARRAY.issuperset(map(type, given.values())) and not self._unlike_scalars(given):
             return self._rep, given
-        values = {name: value._data if isinstance(value, OrtValue) else value for name, value in given.items()}
+        values = {name: self._plain(name, value) for name, value in given.items()}
         fed = {name: value for name, value in values.items() if value is not None}
         absent, any_shape = self._required - fed.keys(), self._unlike_scalars(fed)
         changed = self._with(_Change(frozenset(any_shape), frozenset(absent))) if absent or any_shape else self._rep
         return changed, dict.fromkeys(self._optional) | fed
+
+    def _plain(self, name: str, value: Any) -> Any:
+        """A value without its wrapping: dense, and with raw memory as the bytes of texts."""
+        value = value._data if isinstance(value, OrtValue) else value
+        if isinstance(value, SparseTensor):
+            return value._dense()
+        if name in self._texts and isinstance(value, np.ndarray) and value.dtype.kind == "V":
+            texts = np.empty(value.shape, object)
+            texts.reshape(-1)[:] = [item.tobytes() for item in value.reshape(-1)]
+            return texts
+        return value
 
     def _unlike_scalars(self, fed: Mapping[str, Any]) -> list[str]:
         """The inputs that are declared as scalars, and are fed something else."""
@@ -500,11 +618,24 @@ class InferenceSession:
         if isinstance(output_names, str):
             raise TypeError("output_names must be a sequence of names, not one")
         stop = None if run_options is None else run_options._stop
+        for adapter in () if run_options is None else run_options._adapters:
+            given = {**given, **adapter._parameters}
         with onnxruntime_errors():
             rep, feeds = self._feeds(given)
             if self._profile is None:
-                return rep._values(feeds, output_names or (), kind, stop)
-            return self._profile.run(rep, dict(feeds), output_names or (), kind, stop)
+                values = rep._values(feeds, output_names or (), kind, stop)
+            else:
+                values = self._profile.run(rep, dict(feeds), output_names or (), kind, stop)
+        return self._with_sparse(values, output_names) if self._sparse else values
+
+    def _with_sparse(self, values: list[Any], output_names: Sequence[str] | None) -> list[Any]:
+        """The outputs, with those sparse that the model declares so."""
+        names = output_names or [arg.name for arg in self._outputs_meta]
+        dense = zip(names, values, strict=True)
+        return [
+            SparseTensor._of_dense(OrtValue._of(value).numpy()) if name in self._sparse else value
+            for name, value in dense
+        ]
 
     @works("bfloat16 and other types that numpy lacks come as ml_dtypes' arrays")
     def run(

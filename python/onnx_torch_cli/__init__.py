@@ -13,7 +13,9 @@ import typer
 
 from .terminal import complain, is_mistake
 
-COMMANDS = tuple("run generate info check convert compare profile show extract bench batch coverage selftest".split())
+COMMANDS = tuple(
+    "run generate info check convert compare profile show extract optimize bench batch coverage selftest".split()
+)
 
 HELP = """Run ONNX models on LibTorch, and find out about them.
 

@@ -41,9 +41,13 @@ ValueType value_type(const onnx::TypeProto& type) {
 
 std::optional<std::vector<Dim>> declared_dims(const onnx::TypeProto& type,
                                               const std::map<std::string, int64_t>& sizes) {
-  if (!type.has_tensor_type() || !type.tensor_type().has_shape()) return {};
+  const auto shape_of = [](const auto& tensor) { return tensor.has_shape() ? &tensor.shape() : nullptr; };
+  const onnx::TensorShapeProto* shape = type.has_sparse_tensor_type() ? shape_of(type.sparse_tensor_type())
+                                        : type.has_tensor_type()      ? shape_of(type.tensor_type())
+                                                                      : nullptr;
+  if (!shape) return {};
   std::vector<Dim> dims;
-  for (const auto& dim : type.tensor_type().shape().dim()) dims.push_back(dim_of(dim, sizes));
+  for (const auto& dim : shape->dim()) dims.push_back(dim_of(dim, sizes));
   return dims;
 }
 

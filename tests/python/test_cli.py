@@ -410,6 +410,17 @@ def test_extract(cli, folder):
     np.testing.assert_array_equal(found, X)
 
 
+def test_optimize(cli, folder):
+    model = net()
+    model.graph.node[1].input[0] = "same"
+    model.graph.node.insert(1, helper.make_node("Identity", ["r"], ["same"]))
+    onnx.save(model, "net.onnx")
+    code, out, _ = cli("optimize", "net.onnx", "less.onnx", "--level", "basic")
+    assert (code, out) == (0, "less.onnx: 2 nodes, of 3\n")
+    np.testing.assert_array_equal(onnx_torch.prepare(folder / "less.onnx").run([X])[0], np.maximum(X, 0))
+    assert cli("optimize", "net.onnx", "less.onnx", "--level", "most")[0] == 2
+
+
 def test_bench(cli):
     code, out, err = cli("bench", "net.onnx", "--rounds", 2, "--runs", 3, "--shape", "batch=2", "--threads", 1)
     assert code == 0 and err == ""

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools.suites import packages
 
-FOLDER = Path(__file__).resolve().parents[2] / ".cache" / "third_party"
 START = {
     "onnxruntime": "import onnxruntime",
     "onnx_torch": "import onnx_torch; onnx_torch.compat.install(); import onnxruntime",
@@ -76,24 +76,12 @@ PACKAGES = {
 }
 
 
-# What pip says where it is missing itself, where there is no network, and where there is no index.
-NOT_THERE = ("No module named pip", "connection broken", "(from versions: none)")
-
-
-def installed(requirement: str, into: Path = FOLDER) -> str:
+def installed(requirement: str, into: Path = packages.CACHE) -> str:
     """The folder of a package; skips where pip is not there, or reaches no package index."""
-    folder = into / requirement
-    if not folder.is_dir():
-        partial = into / f"{requirement}.partial"
-        pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--only-binary", ":all:", "--retries", "1"]
-        pip += ["--upgrade", "--target", str(partial), requirement]
-        done = subprocess.run(pip, capture_output=True, text=True, check=False)
-        for reason in NOT_THERE:
-            if reason in done.stderr:
-                pytest.skip(f"{requirement} is not in {into}, and pip cannot install it: {reason}")
-        assert done.returncode == 0, done.stderr
-        partial.rename(folder)
-    return str(folder)
+    try:
+        return str(packages.installed(requirement, into))
+    except packages.NotThere as reason:
+        pytest.skip(str(reason))
 
 
 def run(engine: str, program: str, folders: list[str]) -> Any:

@@ -17,7 +17,7 @@ from ._enums import (
     OrtMemoryInfoDeviceType,
     OrtMemType,
 )
-from ._errors import InvalidArgument
+from ._errors import Fail, InvalidArgument
 from ._status import refused, works
 
 __all__ = [
@@ -31,6 +31,11 @@ __all__ = [
 ]
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+KNOWN_PROVIDERS = frozenset(
+    f"{name}ExecutionProvider"
+    for name in """ACL Azure CANN CPU CUDA CoreML Dml Dnnl Js MIGraphX Nnapi NvTensorRTRTX OpenVINO QNN Rknpu Tensorrt
+    VSINPU VitisAI WebGpu WebNN Xnnpack""".split()
+)
 Provider = str | tuple[str, Mapping[Any, Any]]
 
 
@@ -66,6 +71,8 @@ def _with_options(
             raise ValueError("'providers' and 'provider_options' should be the same length if both are given.")
         if not all(isinstance(provider, str) for provider in providers):
             raise ValueError("Only string values for 'providers' are supported if 'provider_options' is given.")
+        if not all(isinstance(options, Mapping) for options in provider_options):
+            raise ValueError("'provider_options' values must be dicts.")
         providers = list(zip(providers, provider_options, strict=True))  # type: ignore[arg-type]
     for provider in providers:
         match (provider, {}) if isinstance(provider, str) else provider:
@@ -96,6 +103,14 @@ def _asked_for(
             )
         found[name] = {str(key): str(value) for key, value in options.items()}
     return found
+
+
+def check_known(providers: Sequence[Provider] | None) -> None:
+    """Refuses names that onnxruntime has never had; those that are only not there are warned of elsewhere."""
+    for provider in [providers] if isinstance(providers, str) else providers or ():
+        name = provider if isinstance(provider, str) else provider[0]
+        if name not in KNOWN_PROVIDERS:
+            raise Fail(f"Unknown Provider Type: {name}")
 
 
 def preferred(

@@ -10,9 +10,6 @@ from ._devices import get_device
 from ._status import absent_class, ignored, refused, works
 
 __all__ = [
-    "AdapterFormat",
-    "LoraAdapter",
-    "ModelCompiler",
     "OrtEpContextData",
     "OrtEpContextDataBuffer",
     "OrtExternalInitializerInfo",
@@ -107,12 +104,7 @@ _LIBRARIES = "providers of onnxruntime are compiled against its own interface"
 register_execution_provider_library = refused(_LIBRARIES, "register_execution_provider_library")
 unregister_execution_provider_library = refused(_LIBRARIES, "unregister_execution_provider_library")
 
-_ADAPTERS = "LoRA adapters are not read"
-LoraAdapter = absent_class("LoraAdapter", _ADAPTERS)
-AdapterFormat = absent_class("AdapterFormat", _ADAPTERS, "read_adapter")
-
 _COMPILED = "models are not compiled ahead for a device"
-ModelCompiler = absent_class("ModelCompiler", _COMPILED)
 OrtExternalInitializerInfo = absent_class("OrtExternalInitializerInfo", _COMPILED)
 OrtEpContextData = absent_class("OrtEpContextData", _COMPILED)
 OrtEpContextDataBuffer = absent_class("OrtEpContextDataBuffer", _COMPILED)

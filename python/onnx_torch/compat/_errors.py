@@ -51,6 +51,10 @@ class NotImplemented(UnsupportedError):
     """The model holds operators, or the program asks for something, that cannot be had here."""
 
 
+class NotRegistered(NotImplemented, Fail):
+    """The model holds an operator that nobody knows, for which onnxruntime has one or the other name by its domain."""
+
+
 class EPFail(DeviceError):
     """The device that was asked for is not there."""
 
@@ -97,6 +101,11 @@ _NAMES: dict[type[Error], type[Error]] = {
 }
 
 
+def _name(error: Error) -> type[Error]:
+    unknown = isinstance(error, UnsupportedError) and "no such operator" in str(error)
+    return NotRegistered if unknown else _NAMES[type(error)]
+
+
 def renamed(error: Error, name: type[Error]) -> Error:
     """The same error by another class."""
     return name(str(error), error.node_name, error.op_type, error.domain, error.version)
@@ -112,4 +121,4 @@ class onnxruntime_errors:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Error) and type(error) in _NAMES:
-            raise renamed(error, _NAMES[type(error)]) from error
+            raise renamed(error, _name(error)) from error

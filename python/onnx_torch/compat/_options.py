@@ -14,6 +14,7 @@ from ._errors import Fail, InvalidArgument
 from ._status import MARK, Status, ignored, refused, works
 
 if TYPE_CHECKING:
+    from ._adapters import LoraAdapter
     from ._values import OrtValue
 
 __all__ = ["OrtArenaCfg", "RunOptions", "SessionOptions"]
@@ -91,11 +92,12 @@ class SessionOptions(_Options):
     execution_mode = _kept(ExecutionMode.ORT_SEQUENTIAL, "nodes run one after another")
     execution_order = _kept(ExecutionOrder.DEFAULT, "nodes run in the graph's order")
     graph_optimization_level = _Option(
-        GraphOptimizationLevel.ORT_ENABLE_ALL, "all levels but ORT_DISABLE_ALL are the same"
+        GraphOptimizationLevel.ORT_ENABLE_ALL,
+        "all levels but ORT_DISABLE_ALL run the same; a model that is written has its level",
     )
     enable_profiling = _Option(False)
     profile_file_prefix = _Option("onnxruntime_profile_")
-    optimized_model_filepath = _Option("", "the model is written as it came: what runs is no ONNX model")
+    optimized_model_filepath = _Option("", "the model that `onnx_torch.optimize` makes is written, for any engine")
     enable_cpu_mem_arena = _kept(True, _MEMORY)
     enable_mem_pattern = _kept(True, _MEMORY)
     enable_mem_reuse = _kept(True, _MEMORY)
@@ -191,10 +193,11 @@ class SessionOptions(_Options):
 class RunOptions(_Options):
     """How one run goes."""
 
-    __slots__ = ("_stop",)
+    __slots__ = ("_adapters", "_stop")
 
     def __init__(self) -> None:
         super().__init__()
+        self._adapters: list[LoraAdapter] = []
         self._stop = _C.StopFlag()
 
     @property
@@ -221,7 +224,9 @@ class RunOptions(_Options):
         """The value of an option that was set by its name."""
         return self._get_entry(key)
 
-    add_active_adapter = refused("LoRA adapters are not read")
+    def add_active_adapter(self, adapter: LoraAdapter, /) -> None:
+        """Feeds the adapter's parameters, by their names, in place of what the model or the caller has for them."""
+        self._adapters.append(adapter)
 
 
 @works("its sizes are kept")

@@ -19,7 +19,8 @@ from ..values import is_tensor
 from ._devices import HOST, OrtMemoryInfo, TorchDevice, torch_device
 from ._enums import OrtDeviceVendorId
 from ._errors import Fail, InvalidArgument
-from ._status import absent_class, ignored, refused, works
+from ._sparse import SparseTensor
+from ._status import ignored, refused, works
 
 if TYPE_CHECKING:
     import torch
@@ -29,9 +30,6 @@ __all__ = ["OrtValue", "OrtValueVector", "SparseTensor", "copy_tensors"]
 Tensor: TypeAlias = "np.ndarray[Any, Any] | torch.Tensor"
 
 _LAST_ADDRESS = 2**64 - 1  # of any machine
-
-_DENSE = "tensors that go into models and come out of them are dense"
-SparseTensor = absent_class("SparseTensor", _DENSE, "sparse_coo_from_numpy", "sparse_csr_from_numpy")
 
 
 def _is_dense(data: Any) -> TypeGuard[Tensor]:
@@ -68,6 +66,8 @@ def _torch_dtype(element: Any) -> torch.dtype:
 def _type_of(data: Any) -> str:
     if _is_dense(data):
         return f"tensor({TensorProto.DataType.Name(element_of(data.dtype)).lower()})"
+    if isinstance(data, SparseTensor):
+        return data.data_type()
     if isinstance(data, dict):
         key = "string" if data and isinstance(next(iter(data)), str) else "int64"
         return f"map({key},tensor(float))"
@@ -138,7 +138,7 @@ def write_into(target: Tensor, source: Tensor, name: str) -> None:
 
 
 class OrtValue:
-    """A value of any ONNX type but sparse tensors, on the host or on a CUDA device.
+    """A value of any ONNX type, on the host or on a CUDA device.
 
     >>> import numpy as np, onnx_torch
     >>> value = onnx_torch.OrtValue.ortvalue_from_numpy(np.zeros((2, 3), np.float32))
@@ -222,8 +222,17 @@ class OrtValue:
             return cls._of(torch.empty(list(shape), dtype=_torch_dtype(element_type), device=str(device)), type_)
         return cls._of(np.empty(tuple(shape), numpy_dtype(element_type)))
 
-    ort_value_from_sparse_tensor = refused(_DENSE)
-    as_sparse_tensor = refused(_DENSE)
+    @classmethod
+    def ort_value_from_sparse_tensor(cls, sparse_tensor: SparseTensor) -> OrtValue:
+        """Of a sparse tensor."""
+        return cls._of(sparse_tensor)
+
+    @works("one that is dense is an error, as in onnxruntime")
+    def as_sparse_tensor(self) -> SparseTensor:
+        """The sparse tensor."""
+        if not isinstance(self._data, SparseTensor):
+            raise Fail(f"the value is {self._type}, not a sparse tensor")
+        return self._data
 
     @classmethod
     def from_dlpack(cls, data: Any, /) -> OrtValue:
@@ -289,8 +298,8 @@ class OrtValue:
         return _is_dense(self._data)
 
     def is_sparse_tensor(self) -> bool:
-        """False: there are none."""
-        return False
+        """Whether it is a sparse tensor."""
+        return isinstance(self._data, SparseTensor)
 
     def is_tensor_sequence(self) -> bool:
         """Whether it is a sequence of tensors."""

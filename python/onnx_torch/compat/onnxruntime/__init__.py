@@ -7,14 +7,16 @@
 docs/onnxruntime.md lists each name, and whether it works, is ignored or is refused.
 """
 
+from onnx_torch.compat._adapters import *  # noqa: F403
+from onnx_torch.compat._compiler import *  # noqa: F403
 from onnx_torch.compat._devices import *  # noqa: F403
 from onnx_torch.compat._devices import OrtDevice as OrtDevice
 from onnx_torch.compat._enums import *  # noqa: F403
 from onnx_torch.compat._environment import *  # noqa: F403
 from onnx_torch.compat._environment import ONNXRUNTIME_VERSION as __version__
 from onnx_torch.compat._options import *  # noqa: F403
+from onnx_torch.compat._sparse import *  # noqa: F403
 from onnx_torch.compat._values import OrtValue as OrtValue
-from onnx_torch.compat._values import SparseTensor as SparseTensor
 from onnx_torch.compat._values import copy_tensors as copy_tensors
 from onnx_torch.session import *  # noqa: F403
 
