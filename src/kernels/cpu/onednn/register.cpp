@@ -71,8 +71,12 @@ void register_onednn() {
     m.def("look_up(Tensor x, Tensor table) -> Tensor", onednn::look_up);
     m.def(
         "quantized_add(Tensor a, float a_scale, int a_zero_point, Tensor b, float b_scale, int b_zero_point, "
-        "float scale, int zero_point, int low, int high, ScalarType dtype) -> Tensor",
+        "float start, float scale, int zero_point, int low, int high, ScalarType dtype) -> Tensor",
         onednn::quantized_add);
+    m.def(
+        "quantized_mul(Tensor a, float a_scale, int a_zero_point, Tensor b, float b_scale, int b_zero_point, "
+        "float unit, float start, float scale, int zero_point, int low, int high, ScalarType dtype) -> Tensor",
+        onednn::quantized_mul);
   });
   register_planner("onnx_torch::packed", plan_packed);
   register_planner("onnx_torch::matmul", onednn::plan_product);

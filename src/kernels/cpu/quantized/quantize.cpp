@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "base/parallel.h"
 #include "base/work_memory.h"
@@ -23,7 +25,7 @@ Dequantization dequantization(double scale, int64_t zero_point) {
   return {static_cast<float>(scale), static_cast<int32_t>(zero_point)};
 }
 
-Range joined(const Range& a, const Range& b) {
+Range united(const Range& a, const Range& b) {
   if (!(a.low <= a.high)) return a;
   if (!(b.low <= b.high)) return b;
   return {std::min(a.low, b.low), std::max(a.high, b.high)};
@@ -42,6 +44,48 @@ void for_type(at::ScalarType type, const Function& function) {
 }
 
 at::Tensor dense(const at::Tensor& x) { return x.is_non_overlapping_and_dense() ? x : x.contiguous(); }
+
+// A tensor of 8 bits with its scale and zero point, or floats, which are taken as they are.
+struct Operand {
+  at::Tensor x;
+  double scale;
+  int64_t zero_point;
+
+  at::Tensor values() const { return x.is_floating_point() ? x : dequantize(x, scale, zero_point); }
+};
+
+// Both operands element by element, in one pass by one of the kernels for numbers and floats; nothing where they are of
+// other types, or one is broadcast that is no row of floats.
+template <typename KernelsOf>
+std::optional<at::Tensor> joined(const Operand& a, const Operand& b, Joining by, at::ScalarType type, Quantization to,
+                                 const KernelsOf& kernels_of) {
+  const at::Tensor &x = a.x, &other = b.x;
+  const bool is_floating = other.is_floating_point();
+  const bool fits =
+      x.scalar_type() == type && x.numel() > 0 && other.scalar_type() == (is_floating ? c10::kFloat : type);
+  const bool alike = fits && x.sizes() == other.sizes() && x.strides() == other.strides();
+  const bool row = fits && is_floating && x.is_contiguous() && other.is_contiguous() && x.dim() > 0 &&
+                   other.dim() > 0 && other.dim() <= x.dim() && other.numel() == other.size(-1) &&
+                   other.size(-1) == x.size(-1);
+  if (!alike && !row) return {};
+  const at::Tensor y = work_tensor(x.sizes(), x.strides(), type);
+  const Dequantization of_a = dequantization(a.scale, a.zero_point), of_b = dequantization(b.scale, b.zero_point);
+  for_type(type, [&]<typename T>(const QuantizeKernels::Of<T>& kernels) {
+    const T* const first = x.const_data_ptr<T>();
+    T* const result = y.data_ptr<T>();
+    const auto join = [&]<typename B>(const B* second, const auto& join_block) {
+      const int64_t length = alike ? 1 : other.numel();
+      parallel_for(x.numel() / length, length, [&](int64_t begin, int64_t end) {
+        if (alike) return join_block(first + begin, of_a, second + begin, of_b, by, result + begin, end - begin, to);
+        for (int64_t i = begin * length; i < end * length; i += length)
+          join_block(first + i, of_a, second, of_b, by, result + i, length, to);
+      });
+    };
+    const auto [of_numbers, of_floats] = kernels_of(kernels);
+    is_floating ? join(other.const_data_ptr<float>(), of_floats) : join(other.const_data_ptr<T>(), of_numbers);
+  });
+  return y;
+}
 
 }  // namespace
 
@@ -77,7 +121,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> dynamic_quantize(const at::Tensor
   const auto& kernels = for_this_cpu<QuantizeKernels>();
   const Range range = parallel_reduce(
       x.numel(), 1, Range(), [&](int64_t begin, int64_t end) { return kernels.range(from + begin, end - begin); },
-      joined);
+      united);
   const float scale = range.low == range.high ? 1 : (range.high - range.low) / 255;
   const float zero_point = std::nearbyint(std::clamp(-range.low / scale, 0.F, 255.F));
   const bool is_number = zero_point == zero_point;
@@ -100,37 +144,27 @@ at::Tensor look_up(const at::Tensor& given, const at::Tensor& table) {
   return y;
 }
 
-at::Tensor quantized_add(const at::Tensor& given, double a_scale, int64_t a_zero_point, const at::Tensor& b,
-                         double b_scale, int64_t b_zero_point, double scale, int64_t zero_point, int64_t low,
+at::Tensor quantized_add(const at::Tensor& a, double a_scale, int64_t a_zero_point, const at::Tensor& b, double b_scale,
+                         int64_t b_zero_point, double start, double scale, int64_t zero_point, int64_t low,
                          int64_t high, at::ScalarType type) {
-  const bool is_floating = b.is_floating_point();
-  const at::Tensor a = dense(given);
-  const bool fits = a.scalar_type() == type && a.numel() > 0 && b.scalar_type() == (is_floating ? c10::kFloat : type);
-  const bool alike = fits && a.sizes() == b.sizes() && a.strides() == b.strides();
-  const bool row = fits && is_floating && a.is_contiguous() && b.is_contiguous() && a.dim() > 0 && b.dim() > 0 &&
-                   b.dim() <= a.dim() && b.numel() == b.size(-1) && b.size(-1) == a.size(-1);
-  if (!alike && !row) {
-    const at::Tensor sum =
-        at::add(dequantize(a, a_scale, a_zero_point), is_floating ? b : dequantize(b, b_scale, b_zero_point));
-    return quantize(sum, scale, zero_point, low, high, type);
-  }
-  const at::Tensor y = work_tensor(a.sizes(), a.strides(), a.scalar_type());
-  const Dequantization of_a = dequantization(a_scale, a_zero_point), of_b = dequantization(b_scale, b_zero_point);
-  const Quantization to = quantization(scale, zero_point, low, high);
-  for_type(type, [&]<typename T>(const QuantizeKernels::Of<T>& kernels) {
-    const T* const first = a.const_data_ptr<T>();
-    T* const result = y.data_ptr<T>();
-    const auto add = [&]<typename B>(const B* second, const auto& add_block) {
-      const int64_t length = alike ? 1 : b.numel();
-      parallel_for(a.numel() / length, length, [&](int64_t begin, int64_t end) {
-        if (alike) return add_block(first + begin, of_a, second + begin, of_b, result + begin, end - begin, to);
-        for (int64_t i = begin * length; i < end * length; i += length)
-          add_block(first + i, of_a, second, of_b, result + i, length, to);
-      });
-    };
-    is_floating ? add(b.const_data_ptr<float>(), kernels.add_floats) : add(b.const_data_ptr<T>(), kernels.add);
-  });
-  return y;
+  const Operand first{dense(a), a_scale, a_zero_point}, second{b, b_scale, b_zero_point};
+  const auto kernels = [](const auto& of) { return std::pair(of.add, of.add_floats); };
+  const Joining by{.start = static_cast<float>(start)};
+  const auto result = joined(first, second, by, type, quantization(scale, zero_point, low, high), kernels);
+  if (result) return *result;
+  return quantize(at::add(at::add(first.values(), start), second.values()), scale, zero_point, low, high, type);
+}
+
+at::Tensor quantized_mul(const at::Tensor& a, double a_scale, int64_t a_zero_point, const at::Tensor& b, double b_scale,
+                         int64_t b_zero_point, double unit, double start, double scale, int64_t zero_point, int64_t low,
+                         int64_t high, at::ScalarType type) {
+  const Operand first{dense(a), a_scale, a_zero_point}, second{b, b_scale, b_zero_point};
+  const auto kernels = [](const auto& of) { return std::pair(of.multiply, of.multiply_floats); };
+  const Joining by{.unit = static_cast<float>(unit), .start = static_cast<float>(start)};
+  const auto result = joined(first, second, by, type, quantization(scale, zero_point, low, high), kernels);
+  if (result) return *result;
+  const at::Tensor product = at::mul(at::mul(first.values(), second.values()), unit);
+  return quantize(at::add(product, start), scale, zero_point, low, high, type);
 }
 
 at::Tensor dequantize_along(const at::Tensor& x, const at::Tensor& scale, int64_t axis) {
