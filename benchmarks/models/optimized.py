@@ -33,9 +33,8 @@ def llama_decode() -> Network:
     sizes = dict(hidden_size=1024, intermediate_size=2816, num_hidden_layers=4, num_attention_heads=16)
     config = LlamaConfig(vocab_size=VOCABULARY, num_key_value_heads=4, **sizes)
     past = {f"past_{kind}_{layer}": torch.randn(1, 4, LENGTH, 64) for layer in range(4) for kind in ("key", "value")}
-    return Network(
-        Decoder(LlamaForCausalLM(config)), [tokens(1, 1) | past], {name: {2: "past_length"} for name in past}
-    )
+    dynamic = {name: {2: "past_length"} for name in past}
+    return Network(Decoder(LlamaForCausalLM(config)), [tokens(1, 1) | past], dynamic)
 
 
 def level(name: str, source: Path, file: Path, feeds: list[Feeds]) -> None:

@@ -666,11 +666,10 @@ def test_a_file_made_of_another_is_measured_beside_it(tmp_path):
     case = optimized.rewritten("relu_level2", source, optimized.LEVEL_2, 1e-3)
     case.make(tmp_path)
     assert case.is_made(tmp_path) and source.is_made(tmp_path)
-    found = measuring.measure(
-        case, tmp_path, ["onnx_torch", "source"], Settings(threads=1, rounds=1, turn=0.01, loads=1)
-    )
+    settings = Settings(threads=1, rounds=1, turn=0.01, loads=1)
+    found = measuring.measure(case, tmp_path, ["onnx_torch", "source"], settings)
     assert {name: one.error for name, one in found.engines.items()} == {"onnx_torch": "", "source": ""}
-    assert [*measuring.measure(source, tmp_path, ["source"], Settings(rounds=1)).engines] == []
+    assert [*measuring.measure(source, tmp_path, ["source"], settings).engines] == []
 
 
 def test_the_hardwares_limits_are_measured(tmp_path):

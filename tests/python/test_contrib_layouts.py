@@ -140,7 +140,7 @@ def two_convolutions(block: int, outputs: int) -> tuple[onnx.ModelProto, onnx.Mo
     return model(plain, "", helper.make_node("Identity", ["z"], ["y"])), model(stored, BLOCKS, end)
 
 
-# Of blocks of 16, which are filled up by 8: 40 channels at the end tell so by their number, 48 by the bias before alone.
+# Blocks of 16 that are filled up by 8: 40 channels at the end tell so by their number, 48 by the bias before alone.
 @pytest.mark.parametrize("block, outputs", [(8, 40), (8, 48), (16, 40), (16, 48)])
 @pytest.mark.parametrize("optimize", [True, False])
 def test_the_weights_tell_the_size_of_blocks(block, outputs, optimize):
