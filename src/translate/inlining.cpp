@@ -27,6 +27,13 @@ bool is_number_or_numbers(const c10::Type& type) {
          (kind == Kind::ListType && is_number_or_numbers(*type.expectRef<c10::ListType>().getElementType()));
 }
 
+// Lists of what may be a tensor or nothing have no facts.
+bool gives_tensors(const jit::Node& node) {
+  return std::ranges::all_of(node.outputs(), [](const jit::Value* output) {
+    return is_tensor(output) || *output->type() == *c10::ListType::ofTensors();
+  });
+}
+
 class Inlining {
  public:
   Inlining(jit::Graph& graph, const Script& script, at::ArrayRef<jit::Value*> arguments, Facts& facts, bool keeps)
@@ -62,7 +69,7 @@ class Inlining {
       if (learns) {
         for (jit::Value* input : same->inputs()) learn_tensor(input);
         facts_.learn(same);
-      } else if (!writes_) {
+      } else if (!writes_ && gives_tensors(*same)) {
         not_learned_.insert(same);
       }
       for (jit::Block* cloned : same->blocks()) {
