@@ -38,6 +38,7 @@ class Engine:
         against: the column whose time its own is compared with.
         repeats: the column that it is a second process of.
         bound: what it tells of what the hardware allows, for cases that name it.
+        of_source: whether it runs the model that the case's was made of, for cases that have one.
     """
 
     label: str
@@ -51,6 +52,7 @@ class Engine:
     against: str = "onnx_torch"
     repeats: str = ""
     bound: str = ""
+    of_source: bool = False
 
     def class_for(self, device: str) -> str:
         return self.kind if device == CPU else self.cuda
@@ -60,7 +62,7 @@ CPU = "cpu"
 GPU_PRECISIONS = ("float32", "tf32", "float16")
 TOLERANCES = {"float32": 0.0, "tf32": 0.01, "float16": 0.01, "bfloat16": 0.05}  # of an output's largest element
 
-OURS, REFERENCE = "onnx_torch", "onnxruntime"
+OURS, REFERENCE, SOURCE = "onnx_torch", "onnxruntime", "source"
 
 
 def ours(label: str, options: dict[str, Any], kind: str = "onnx_torch", **more: Any) -> Engine:
@@ -82,6 +84,7 @@ COLUMNS = {
     "bfloat16": ours("onnx_torch, bfloat16", {"precision": "bfloat16"}, precision="bfloat16", cuda=""),
     "graphs": ours("onnx_torch, CUDA graph", {"capture": True}, kind=""),
     "launched": ours("onnx_torch, cuda_graphs=False", {"cuda_graphs": False}, kind=""),
+    SOURCE: ours("onnx_torch, the source", {}, of_source=True, cuda=""),
     REFERENCE: Engine("onnxruntime", "onnxruntime", ("onnxruntime",), cuda="onnxruntime_tensors"),
     "onnxruntime_again": Engine("onnxruntime, a second process", "onnxruntime", ("onnxruntime",), repeats=REFERENCE),
     "openvino": openvino("OpenVINO, float32", {"INFERENCE_PRECISION_HINT": "f32"}),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import results as r
-from .engines import COLUMNS, OURS, REFERENCE, again
+from .engines import COLUMNS, OURS, REFERENCE, SOURCE, again
 from .measuring import NOISE, Row, allowed_difference
 from .results import Results
 
@@ -81,6 +81,7 @@ def tables(results: Results) -> list[Table]:
         speed(results),
         precisions(results),
         limits(results),
+        sources(results),
         starts(results),
         processes(results),
         missing(results),
@@ -114,7 +115,9 @@ LEGEND = (
 
 def peers(results: Results) -> list[str]:
     """The engines that onnx_torch is compared with."""
-    of_use = lambda name: name != OURS and not COLUMNS[name].bound and not COLUMNS[name].repeats
+    of_use = lambda name: (
+        name != OURS and not any((COLUMNS[name].bound, COLUMNS[name].repeats, COLUMNS[name].of_source))
+    )
     return list(filter(of_use, measured(results)))
 
 
@@ -133,6 +136,10 @@ def targets(results: Results) -> Table:
             worst = min(found, key=lambda case: found[case].median)
             least = _against(found[worst].median, target.worst) if target.worst else _number(found[worst].median)
             rows.append([COLUMNS[name].label, _against(over_groups, target.mean), f"{least} {worst}"])
+    if beside := r.ratios(results.rows, SOURCE):
+        worst = min(beside, key=lambda case: beside[case].median)
+        mean = r.mean(one.median for one in beside.values()) or 0
+        rows.append([COLUMNS[SOURCE].label, _against(mean, 1.0), f"{_against(beside[worst].median, 1.0)} {worst}"])
     for what, limit in AT_MOST.items():
         if found := over_reference(results, what):
             within = sum(value <= limit for value in found.values())
@@ -174,7 +181,7 @@ def speed(results: Results) -> Table:
 def precisions(results: Results) -> Table:
     """What each engine computed in, and how far its outputs were from the reference's, of those that count."""
     rows = []
-    for name in (name for name, engine in COLUMNS.items() if not engine.bound):
+    for name in (name for name, engine in COLUMNS.items() if not engine.bound and not engine.of_source):
         each = {row.case: (row, row.engines[name]) for row in results.rows if name in row.engines}
         found = {case: one for case, (_, one) in each.items() if one.precision and not one.error}
         if found:
@@ -197,6 +204,16 @@ def limits(results: Results) -> Table:
                 rows.append([row.case, *times, COLUMNS[name].label, str(found)])
     columns = ["model", ">onnx_torch, ms", ">the limit, ms", "what the limit is", ">the limit over onnx_torch"]
     return Table("Single operators and the hardware's limit", columns, rows)
+
+
+def sources(results: Results) -> Table:
+    """What other tools have written of a model, beside the model itself."""
+    rows = []
+    for row in results.rows:
+        if found := r.ratio(row, SOURCE):
+            rows.append([row.case, _milliseconds(row, OURS), _milliseconds(row, SOURCE), str(found)])
+    columns = ["model", ">onnx_torch, ms", ">its source in onnx_torch, ms", ">the source over it"]
+    return Table("Files made of others, beside their sources", columns, rows)
 
 
 def starts(results: Results) -> Table:

@@ -47,6 +47,7 @@ class Case:
         network: makes the module that the model was exported from, with the same weights each time.
         tolerance: how far outputs of two engines may differ, as a part of an output's largest element.
         bound: an engine that tells what the hardware allows.
+        source: the case whose model this one's was made of, which is measured beside it.
     """
 
     name: str
@@ -55,12 +56,15 @@ class Case:
     network: Callable[[], Network] | None = None
     tolerance: float = 1e-3
     bound: str = ""
+    source: Case | None = None
 
     def make(self, folder: Path) -> None:
         """Writes the model and its inputs, unless they are there already."""
         if self.is_made(folder):
             return
         folder.mkdir(parents=True, exist_ok=True)
+        if self.source:
+            self.source.make(folder)
         key_file(folder, self.name).unlink(missing_ok=True)
         feeds = self.write(model_file(folder, self.name))
         sets = {f"{number}/{name}": value for number, one in enumerate(feeds) for name, value in one.items()}
@@ -69,11 +73,13 @@ class Case:
 
     def is_made(self, folder: Path) -> bool:
         key = key_file(folder, self.name)
-        return key.exists() and key.read_text() == self._key()
+        return key.exists() and key.read_text() == self._key() and (not self.source or self.source.is_made(folder))
 
     def _key(self) -> str:
         """Tells models apart that were made by other code or other packages."""
         texts = [Path(source).read_text() for source in sorted(_sources(self.write) | {__file__})]
+        if self.source:
+            texts.append(self.source._key())
         packages = ("torch", "torchvision", "transformers", "onnxscript", "onnxruntime", "scikit-learn", "skl2onnx")
         return hashlib.sha256("\n".join([*texts, *map(version, packages)]).encode()).hexdigest()
 

@@ -28,7 +28,7 @@ def write_converted(
     return feeds
 
 
-def static(plain: Path, file: Path, feeds: list[Feeds]) -> None:
+def static(plain: Path, file: Path, feeds: list[Feeds], form: str = "QDQ") -> None:
     """Calibrated on the inputs that are measured: QuantizeLinear and DequantizeLinear around each operator."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
@@ -44,11 +44,16 @@ def static(plain: Path, file: Path, feeds: list[Feeds]) -> None:
             _prepared(plain),
             file,
             Inputs(),
-            quant_format=QuantFormat.QDQ,
+            quant_format=QuantFormat[form],
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
             per_channel=True,
         )
+
+
+def operators_of_8_bits(plain: Path, file: Path, feeds: list[Feeds]) -> None:
+    """The same, with operators that take and give numbers of 8 bits in their place."""
+    static(plain, file, feeds, "QOperator")
 
 
 def dynamic(plain: Path, file: Path, feeds: list[Feeds]) -> None:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "passes/cpu/blocks.h"
 #include "passes/cpu/chains.h"
 #include "passes/cpu/passes.h"
 #include "passes/cuda/passes.h"
@@ -19,6 +20,8 @@ bool has_lower_precision(const Program& program) { return program.target.precisi
 constexpr Pass kOrder[] = {
     {"fold", "decide what known sizes decide, and compute nothing twice", fold},
     {"kernels", "compute the steps of a Resize, and the largest elements, in one step each", take_kernels, Cpu},
+    {"blocks", "take channels out of onnxruntime's blocks, and compute between them on what is not in blocks",
+     find_blocks, Cpu},
 #ifdef ONNX_TORCH_ONEDNN
     {"recurrent_steps", "find recurrent layers that ATen has none for", find_recurrent_steps, Cpu},
     {"quantized", "compute with the numbers of 8 bits that QuantizeLinear gives", find_quantized, Cpu},

@@ -19,6 +19,7 @@
 #include "graph/writes.h"
 #include "translate/aten_operators.h"
 #include "translate/attribute_references.h"
+#include "translate/main_graph.h"
 #include "translate/node_rules.h"
 #include "translate/registry.h"
 #include "translate/signature.h"
@@ -443,6 +444,10 @@ void GraphTranslator::finish() {
 Program translate(const std::shared_ptr<const ModelFile>& model, const TranslateOptions& options) {
   const PrepareGuard guard(options.limits);
   return GraphTranslator(model, options).run();
+}
+
+const onnx::GraphProto& main_graph(const Translator& translator) {
+  return dynamic_cast<const GraphTranslator&>(translator).main_graph();
 }
 
 }  // namespace onnxtorch

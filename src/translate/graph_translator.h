@@ -22,6 +22,7 @@ class GraphTranslator : public Translator {
  public:
   GraphTranslator(const std::shared_ptr<const ModelFile>& model, const TranslateOptions& options);
   Program run();
+  const onnx::GraphProto& main_graph() const { return model_.graph(); }
 
   Values call_all(std::string_view function, std::vector<Arg> args) override;
 

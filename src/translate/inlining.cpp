@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "graph/graph_location.h"
 #include "graph/known_type.h"
@@ -24,6 +25,13 @@ bool is_number_or_numbers(const c10::Type& type) {
   const Kind kind = type.kind();
   return kind == Kind::IntType || kind == Kind::FloatType || kind == Kind::BoolType ||
          (kind == Kind::ListType && is_number_or_numbers(*type.expectRef<c10::ListType>().getElementType()));
+}
+
+// Lists of what may be a tensor or nothing have no facts.
+bool gives_tensors(const jit::Node& node) {
+  return std::ranges::all_of(node.outputs(), [](const jit::Value* output) {
+    return is_tensor(output) || *output->type() == *c10::ListType::ofTensors();
+  });
 }
 
 class Inlining {
@@ -58,7 +66,12 @@ class Inlining {
       }
       jit::Node* const same = graph_.insertNode(graph_.createClone(node, [&](jit::Value* v) { return values_.at(v); }));
       const bool learns = is_fact(same);
-      if (learns) facts_.learn(same);
+      if (learns) {
+        for (jit::Value* input : same->inputs()) learn_tensor(input);
+        facts_.learn(same);
+      } else if (!writes_ && gives_tensors(*same)) {
+        not_learned_.insert(same);
+      }
       for (jit::Block* cloned : same->blocks()) {
         if (!keeps_) for_each_node(cloned, [&](jit::Node* inner) { write_out(inner, facts_); });
       }
@@ -84,6 +97,16 @@ class Inlining {
  private:
   void map(at::ArrayRef<jit::Value*> from, at::ArrayRef<jit::Value*> to) {
     for (size_t i = 0; i < from.size(); ++i) values_[from[i]] = to[i];
+  }
+
+  // Learns of a tensor whose sizes are asked for, and of those that the script has made it of.
+  void learn_tensor(jit::Value* value) {
+    const auto found = not_learned_.find(value->node());
+    if (found == not_learned_.end()) return;
+    jit::Node* const node = *found;
+    not_learned_.erase(found);
+    for (jit::Value* input : node->inputs()) learn_tensor(input);
+    facts_.learn(node);
   }
 
   // Whether a number or list follows from sizes, or numbers, for good. Strides may be others in a run, and a script
@@ -129,6 +152,7 @@ class Inlining {
   Facts& facts_;
   const bool writes_, keeps_;
   bool raises_ = false;
+  std::unordered_set<jit::Node*> not_learned_;  // that the script has made; few of their sizes are asked for
   std::unordered_map<const jit::Value*, jit::Value*> values_;  // of the script, in the graph
 };
 

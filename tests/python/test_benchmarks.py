@@ -21,7 +21,7 @@ from benchmarks import engines, machine, measuring, neighbour, processes, report
 from benchmarks import results as r
 from benchmarks.__main__ import ROOT, chosen_cases, chosen_engines, draw, gpu_of, make_held_out, page_of, parser
 from benchmarks.measuring import Measured, Row, Settings
-from benchmarks.models import CASES, held_out
+from benchmarks.models import CASES, held_out, optimized
 from benchmarks.models.case import Case, Network, model_file, read_inputs
 from benchmarks.plot import plot
 from benchmarks.results import Results
@@ -596,6 +596,13 @@ def test_limits_are_in_no_mean(results):
     assert "a copy" not in str(report.speed(results).columns)
 
 
+def test_files_made_of_others_are_compared_with_these(results):
+    results.rows.append(row("fused", "optimized files", onnx_torch=[2, 2], source=[1, 1], onnxruntime=[4, 4]))
+    assert cells(report.targets(results))["onnx_torch, the source"] == ["0.50 < 1", "0.50 < 1 fused"]
+    assert cells(report.sources(results)) == {"fused": ["2e+03", "1e+03", "0.50 (0.50–0.50)"]}
+    assert "onnx_torch, the source" not in str(report.speed(results).columns)
+
+
 def test_tables_show_every_figure_and_every_gap(results):
     speed = cells(report.speed(results))
     assert speed["fast"] == ["1e+03", "1.20 (1.20–1.20)", "n/a", "3.00 (3.00–3.00)", "1.04 (1.02–1.06)"]
@@ -685,6 +692,17 @@ def test_a_model_is_made_once(tmp_path):
     (tmp_path / "relu.key").write_text("made by other code")
     case.make(tmp_path)
     assert len(calls) == 2
+
+
+def test_a_file_made_of_another_is_measured_beside_it(tmp_path):
+    source = Case("relu", "small", partial(write_relu, []))
+    case = optimized.rewritten("relu_level2", source, optimized.LEVEL_2, 1e-3)
+    case.make(tmp_path)
+    assert case.is_made(tmp_path) and source.is_made(tmp_path)
+    settings = Settings(threads=1, rounds=1, turn=0.01, loads=1)
+    found = measuring.measure(case, tmp_path, ["onnx_torch", "source"], settings)
+    assert {name: one.error for name, one in found.engines.items()} == {"onnx_torch": "", "source": ""}
+    assert [*measuring.measure(source, tmp_path, ["source"], settings).engines] == []
 
 
 def test_the_hardwares_limits_are_measured(tmp_path):

@@ -84,6 +84,81 @@ def test_a_file_in_blocks_gives_what_onnxruntime_gives(tmp_path):
                 np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-5)
 
 
+def test_what_is_computed_between_blocks_is_computed_on_plain_images(tmp_path):
+    plain, path = network(), tmp_path / "saved.onnx"
+    onnx.save(plain, tmp_path / "plain.onnx")
+    saved_by_onnxruntime(plain, path)
+    graphs = [onnx_torch.prepare(file, shapes={"n": 2}).graph() for file in (path, tmp_path / "plain.onnx")]
+    assert graphs[0].count("onnx_torch::packed(") == graphs[1].count("onnx_torch::packed(")
+    assert "aten::permute" not in graphs[0]
+
+
+# --- Files of either size of blocks ---
+
+
+def filled_up(x: np.ndarray, axis: int, block: int) -> np.ndarray:
+    return np.pad(x, [(0, -x.shape[i] % block if i == axis else 0) for i in range(x.ndim)])
+
+
+def filters_in_blocks(w: np.ndarray, block: int) -> np.ndarray:
+    """As onnxruntime stores filters: blocks of outputs are innermost, then those of inputs, where these fill one."""
+    w = filled_up(w, 0, block)
+    outputs, inputs, *kernel = w.shape
+    if inputs < block:
+        return w.reshape(outputs // block, block, inputs, *kernel).transpose(0, 2, 3, 4, 1).reshape(w.shape)
+    w = filled_up(w, 1, block)
+    parts = w.reshape(outputs // block, block, w.shape[1] // block, block, *kernel)
+    return parts.transpose(0, 2, 4, 5, 3, 1).reshape(w.shape)
+
+
+def two_convolutions(block: int, outputs: int) -> tuple[onnx.ModelProto, onnx.ModelProto]:
+    """Of 3, 24 and some channels, plain and in blocks."""
+    random = np.random.default_rng(1)
+    shapes = {"w": (24, 3, 3, 3), "b": (24,), "v": (outputs, 24, 1, 1), "c": (outputs,)}
+    plain = {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    stored = {
+        name: filters_in_blocks(value, block) if value.ndim == 4 else filled_up(value, 0, block)
+        for name, value in plain.items()
+    }
+
+    def model(weights: dict[str, np.ndarray], domain: str, end: onnx.NodeProto) -> onnx.ModelProto:
+        nodes = [
+            helper.make_node("Conv", ["x", "w", "b"], ["h"], domain=domain, kernel_shape=[3, 3]),
+            helper.make_node("Sigmoid", ["h"], ["s"]),
+            helper.make_node("Mul", ["h", "s"], ["m"]),
+            helper.make_node("Conv", ["m", "v", "c"], ["z"], domain=domain, kernel_shape=[1, 1]),
+            end,
+        ]
+        initializers = [from_array(value, name) for name, value in weights.items()]
+        info = tensor_info("x", element=TensorProto.FLOAT, shape=[1, 3, 6, 5])
+        made = model_of(nodes, [info], ["y"], opset=13, initializer=initializers)
+        made.opset_import.append(helper.make_opsetid(BLOCKS, 1))
+        made.ir_version = 8
+        return made
+
+    end = helper.make_node("ReorderOutput", ["z"], ["y"], domain=BLOCKS, channels=outputs)
+    return model(plain, "", helper.make_node("Identity", ["z"], ["y"])), model(stored, BLOCKS, end)
+
+
+# Blocks of 16 that are filled up by 8: 40 channels at the end tell so by their number, 48 by the bias before alone.
+@pytest.mark.parametrize("block, outputs", [(8, 40), (8, 48), (16, 40), (16, 48)])
+@pytest.mark.parametrize("optimize", [True, False])
+def test_the_weights_tell_the_size_of_blocks(block, outputs, optimize):
+    plain, laid_out = two_convolutions(block, outputs)
+    x = RANDOM.normal(size=(1, 3, 6, 5)).astype(np.float32)
+    expected = onnx_torch.prepare(plain).run([x])[0]
+    rep = onnx_torch.prepare(laid_out, optimize=optimize)
+    for _ in range(3):
+        np.testing.assert_allclose(rep.run([x])[0], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_blocks_of_two_sizes_are_refused():
+    _, laid_out = two_convolutions(8, 40)
+    laid_out.graph.node[-1].attribute[0].i = 32
+    with pytest.raises(onnx_torch.InvalidModelError, match="in blocks of 8 channels, and in blocks of 16"):
+        onnx_torch.prepare(laid_out)
+
+
 def zeros(*shape: int) -> np.ndarray:
     return np.zeros(shape, np.float32)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -163,6 +165,42 @@ def test_a_file_gives_what_onnxruntime_gives(text: str, write: Writer, op: str, 
     session = onnxruntime.InferenceSession(path, options, ["CPUExecutionProvider"])
     for result, expected in zip(onnx_torch.prepare(path).run(FEEDS[text]), session.run(None, FEEDS[text]), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+
+
+def calls(source: Any) -> Counter[str]:
+    """What a model's graph calls, but for constants and lists."""
+    return Counter(re.findall(r"= ((?:aten|onnx_torch)::\w+)\(", onnx_torch.prepare(source, shapes={"n": 2}).graph()))
+
+
+SAME = [row for row in FILES if row[0] in ("images, extended", "images, all", "text, extended", "text, transformers")]
+
+
+@pytest.mark.parametrize("text, write, op", [pytest.param(*row[1:], id=row[0]) for row in SAME])
+def test_an_optimized_file_becomes_what_its_source_does(
+    text: str, write: Writer, op: str, model: Path, tmp_path: Path
+) -> None:
+    write(text, model, tmp_path / "written.onnx")
+    assert calls(tmp_path / "written.onnx") == calls(model)
+
+
+HEAD = '<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> net '
+TWO_ATTENTIONS = """(float[n, 5, 8] x, int32[n] lengths) => (y) {
+    a = com.microsoft.Attention<num_heads = 2>(x, w, b, lengths)
+    y = com.microsoft.Attention<num_heads = 2>(a, w, b, lengths)
+}"""
+SILU = """(float[n, 8] x) => (y) { a = MatMul(x, w)   y = com.microsoft.QuickGelu<alpha = 1.0>(a) }"""
+
+
+@pytest.mark.parametrize("text, expected", [(TWO_ATTENTIONS, {"packed": 2, "attention": 2}), (SILU, {"packed": 1})])
+def test_a_fused_operator_becomes_packed_operators(text: str, expected: dict[str, int]) -> None:
+    parsed = parser.parse_model(HEAD + text)
+    for name, shape in (("w", (8, 24)), ("b", (24,))):
+        weight = RNG.standard_normal(shape).astype(np.float32)
+        parsed.graph.initializer.append(numpy_helper.from_array(weight, name))
+    assert "prim::If" not in onnx_torch.prepare(parsed, shapes={"n": 2}).graph()
+    found = calls(parsed)
+    assert {name: found[f"onnx_torch::{name}"] for name in expected} == expected
+    assert found["onnx_torch::chain"] <= 1  # of the mask, for both
 
 
 @pytest.mark.parametrize("text", [IMAGES])

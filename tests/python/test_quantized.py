@@ -87,6 +87,46 @@ def check_close(source: onnx.ModelProto, *inputs: np.ndarray, share: float = 0.0
             assert (difference > 0).mean() <= share
 
 
+# --- onnxruntime's operators of 8 bits --------------------------------------------------------------------------------
+
+STEPS = dict(s=f32(0.02), z=np.uint8(100), t=f32(0.03), v=np.uint8(120), u=f32(0.05), k=np.uint8(110))
+JOINED = {
+    "QLinearAdd(a, s, z, b, t, v, u, k)": ["onnx_torch::quantized_add"],
+    "QLinearMul(a, s, z, b, t, v, u, k)": ["onnx_torch::quantized_mul"],
+    "QLinearConcat<axis = 1>(u, k, a, s, z, b, u, k)": ["onnx_torch::look_up", "onnx_torch::cat"],
+}
+
+
+@pytest.mark.parametrize("shape", ["2, 3, 4, 5", "0, 3, 4, 5", "2, 3, 1, 5"])
+@pytest.mark.parametrize("node", JOINED)
+def test_operators_of_8_bits_are_one_pass_over_the_bytes(node: str, shape: str) -> None:
+    if "Concat" in node:
+        shape = shape.replace("1, 5", "4, 5")
+    used = {name: value for name, value in STEPS.items() if re.search(rf"\b{name}\b", node.partition("(")[2])}
+    text = f"(uint8[2, 3, 4, 5] a, uint8[{shape}] b) => (y) {{ y = com.microsoft.{node} }}"
+    if shape.startswith("0"):
+        text = text.replace("uint8[2,", "uint8[0,", 1)
+    parsed = parser.parse_model(f'<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]> net {text}')
+    for name, value in used.items():
+        parsed.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    assert calls(parsed) == JOINED[node]
+    sizes = [[d.dim_value for d in value.type.tensor_type.shape.dim] for value in parsed.graph.input]
+    inputs = [RNG.integers(0, 256, size, np.uint8) for size in sizes]
+    for result, expected in zip(check_exact(parsed, *inputs), by_onnxruntime(parsed, inputs), strict=True):
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_a_product_is_quantized_in_one_pass() -> None:
+    source = model(
+        """(uint8[2, 40] a, uint8[2, 40] b) => (uint8 y) {
+            c = DequantizeLinear(a, s, z)   d = DequantizeLinear(b, t, v)   e = Mul(c, d)   y = QuantizeLinear(e, u, k)
+        }""",
+        **STEPS,
+    )
+    assert calls(source) == ["onnx_torch::quantized_mul"]
+    check_exact(source, *(RNG.integers(0, 256, (2, 40), np.uint8) for _ in range(2)))
+
+
 # --- The pass alone ---------------------------------------------------------------------------------------------------
 
 

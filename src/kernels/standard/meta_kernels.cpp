@@ -26,6 +26,9 @@ using OptionalTensor = std::optional<Tensor>;
 Tensor same(const Tensor& self) { return at::empty(self.sizes(), self.options()); }
 Tensor same_with_list(const Tensor& self, IntArrayRef) { return same(self); }
 Tensor same_with_lists(const Tensor& self, IntArrayRef, IntArrayRef) { return same(self); }
+Tensor same_with_numbers(const Tensor& self, std::optional<double>, std::optional<double>, std::optional<double>) {
+  return same(self);
+}
 
 Tensor real_part(const Tensor& self) {
   return at::empty(self.sizes(), self.options().dtype(c10::toRealValueType(self.scalar_type())));
@@ -178,6 +181,7 @@ const std::unordered_map<c10::OperatorName, KernelFunction>& kernels() {
       {{"aten::hardswish", ""}, kernel<same>()},
       {{"aten::flip", ""}, kernel<same_with_list>()},
       {{"aten::roll", ""}, kernel<same_with_lists>()},
+      {{"aten::nan_to_num", ""}, kernel<same_with_numbers>()},
       {{"aten::abs", ""}, kernel<real_part>()},
       {{"aten::signbit", ""}, kernel<truth>()},
       {{"aten::isneginf", ""}, kernel<truth>()},

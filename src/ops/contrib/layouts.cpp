@@ -2,6 +2,7 @@
 // com.ms.internal.nhwc, with the channels last.
 #include <ATen/ATen.h>
 
+#include "ops/contrib/block_size.h"
 #include "ops/contrib/contrib.h"
 #include "ops/contrib/fused.h"
 #include "translate/registry.h"
@@ -15,30 +16,31 @@ using enum ElementType;
 
 constexpr char kBlocks[] = "com.microsoft.nchwc";
 
-// How many channels onnxruntime puts into a block on this CPU.
-int64_t block_size() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512f") ? 16 : 8;
-#else
-  return 16;
-#endif
-}
-
-Layout blocks() {
-  const auto called = [](const char* script) {
-    return [script](Translator& t, const Value& x) { return t.call(script, {x, block_size()}); };
+Layout blocks(int64_t block) {
+  const auto called = [block](const char* script) {
+    return [script, block](Translator& t, const Value& x) { return t.call(script, {x, block}); };
   };
   return {called("from_blocks"), called("to_blocks")};
 }
 
-TranslateFunction reorder(const char* function) { return script(function, {kw("block", block_size())}); }
+TranslateFunction reorder(const char* function) {
+  return
+      [function](Translator& t, const NodeView& n) { return script(function, {kw("block", block_size(t, n))})(t, n); };
+}
+
+TranslateFunction in_blocks(TranslateFunction translate) {
+  return [translate = std::move(translate)](Translator& t, const NodeView& n) {
+    return in_layout(blocks(block_size(t, n)), translate)(t, n);
+  };
+}
 
 Values conv_of_blocks(Translator& t, const NodeView& n) {
+  const int64_t block = block_size(t, n);
   const Value x = n.tensor(0), w = n.tensor(1);
-  const Value sum = n.has(3) ? t.call("from_blocks", {n.tensor(3), block_size()}).as(Float) : Value{};
-  const Values inputs{t.call("conv_input_from_blocks", {x, w, n.attr_int("group"), block_size()}).as(Float),
-                      t.call("filters_from_blocks", {w, block_size()}).as(Float), n.input(2), sum};
-  return {t.call("to_blocks", {fused_conv(t, with_inputs(t, n, inputs))[0], block_size()})};
+  const Value sum = n.has(3) ? t.call("from_blocks", {n.tensor(3), block}).as(Float) : Value{};
+  const Values inputs{t.call("conv_input_from_blocks", {x, w, n.attr_int("group"), block}).as(Float),
+                      t.call("filters_from_blocks", {w, block}).as(Float), n.input(2), sum};
+  return {t.call("to_blocks", {fused_conv(t, with_inputs(t, n, inputs))[0], block})};
 }
 
 TranslateFunction standard_operator(const std::string& op) {
@@ -102,14 +104,14 @@ constexpr Versions kOfSameName[] = {
 }  // namespace
 
 void register_contrib_layouts_ops(Registry& r) {
-  r.op(kBlocks, "AveragePool").since(1, in_layout(blocks(), standard_operator("AveragePool")));
+  r.op(kBlocks, "AveragePool").since(1, in_blocks(standard_operator("AveragePool")));
   r.op(kBlocks, "Conv").since(1, conv_of_blocks);
-  r.op(kBlocks, "GlobalAveragePool").since(1, in_layout(blocks(), standard_operator("GlobalAveragePool")));
-  r.op(kBlocks, "GlobalMaxPool").since(1, in_layout(blocks(), standard_operator("GlobalMaxPool")));
-  r.op(kBlocks, "MaxPool").since(1, in_layout(blocks(), standard_operator("MaxPool")));
+  r.op(kBlocks, "GlobalAveragePool").since(1, in_blocks(standard_operator("GlobalAveragePool")));
+  r.op(kBlocks, "GlobalMaxPool").since(1, in_blocks(standard_operator("GlobalMaxPool")));
+  r.op(kBlocks, "MaxPool").since(1, in_blocks(standard_operator("MaxPool")));
   r.op(kBlocks, "ReorderInput").since(1, reorder("reorder_input"));
   r.op(kBlocks, "ReorderOutput").since(1, reorder("reorder_output"));
-  r.op(kBlocks, "Upsample").since(1, in_layout(blocks(), upsample));
+  r.op(kBlocks, "Upsample").since(1, in_blocks(upsample));
 
   for (const auto& [op, first, last] : kOfSameName)
     r.op(kChannelsLast, op).since(first, in_layout(channels_last(), of_same_name)).reviewed_to(last);

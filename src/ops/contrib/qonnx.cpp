@@ -7,6 +7,8 @@ namespace onnxtorch {
 void register_contrib_qonnx_ops(Registry& r) {
   for (const char* domain : {"qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas"}) {
     r.op(domain, "BipolarQuant").since(1, script("bipolar_quant"));
+    r.op(domain, "FloatQuant").since(1, script("float_quant"));
+    r.op(domain, "MultiThreshold").since(1, script("multi_threshold"));
     r.op(domain, "Quant").since(1, script("quant"));
     r.op(domain, "Trunc").since(1, script("trunc_quant"));
   }

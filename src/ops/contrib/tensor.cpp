@@ -78,7 +78,7 @@ void register_contrib_tensor_ops(Registry& r) {
   r.op(kMicrosoft, "Trilu").since(1, standard(r, "Trilu", 14));
   r.op(kMicrosoft, "UnfoldTensor").since(1, script("unfold_tensor"));
   r.op(kMicrosoft, "Unique").since(1, unique);
-  r.op("", "EfficientNMS_TRT").since(1, script("efficient_nms"));
+  for (const char* domain : {"", "trt", "TRT"}) r.op(domain, "EfficientNMS_TRT").since(1, script("efficient_nms"));
   r.op("", "MemcpyFromHost").since(1, standard(r, "Identity", 1));
   r.op("", "MemcpyToHost").since(1, standard(r, "Identity", 1));
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -114,31 +115,28 @@ def _oracles(counts: Counter[str], only_used: bool = False) -> list[str]:
 
 
 def _contrib(recorded: dict[str, Outcomes]) -> list[str]:
-    """The section of the operators that onnxruntime adds."""
+    """The sections of the operators that onnxruntime adds, and of those that other projects write."""
     every, tried = contrib_schemas(), translated_contrib_schemas()
     experiments = {key for key in every if key[:2] in _C.experimental_operators()}
     ready = tried.keys() | experiments
+    facts = onnxruntime_schemas.facts()
+    added = {(one["domain"], one["name"], one["version"]) for one in facts["operators"]}
     cpu = recorded["CPU"]
     lines = [
         "",
         "## onnxruntime's operators",
         "",
-        f"What onnxruntime {onnxruntime_schemas.facts()['onnxruntime']} adds to the standard, with the types that its "
-        "schemas allow: its own domains, and names of its own in ai.onnx; and what other projects write, whose schemas "
-        "are in `cmake/community_schemas.py`. `./dev matrix --only onnxruntime` runs and records these alone. "
-        "`tests/python/test_contrib.py` also tries each attribute, input and output.",
+        f"What onnxruntime {facts['onnxruntime']} adds to the standard, with the types that its schemas allow: its own "
+        "domains, and names of its own in ai.onnx. `./dev matrix --only onnxruntime` runs and records these, and those "
+        "of other projects below, alone. `tests/python/test_contrib.py` also tries each attribute, input and output.",
         "",
-        "| domain | names | versions | CPU | CUDA |",
-        "|---|---|---|---|---|",
+        *_domains({key for key in every if key in added}, ready, recorded),
+        "",
+        f"On the CPU, with those of other projects: {summary(cpu.values())}. They were compared with",
+        "",
+        "| with | cells |",
+        "|---|---|",
     ]
-    for domain in sorted({key[0] for key in every}):
-        here, done = ([key for key in keys if key[0] == domain] for keys in (every, ready))
-        names = [len({key[1] for key in keys}) for keys in (done, here)]
-        cells = [cell for cell in contrib_cells() if cell.domain == domain]
-        columns = [_count(cells, recorded.get(device)) for device in ("CPU", "CUDA")]
-        row = [domain or "ai.onnx", f"{names[0]}/{names[1]}", f"{len(done)}/{len(here)}", *columns]
-        lines.append(f"| {' | '.join(row)} |")
-    lines += ["", f"On the CPU: {summary(cpu.values())}. They were compared with", "", "| with | cells |", "|---|---|"]
     lines += _oracles(Counter(cpu.values()), only_used=True)
     by_reason = defaultdict(list)
     for key in every:
@@ -150,8 +148,29 @@ def _contrib(recorded: dict[str, Outcomes]) -> list[str]:
         "",
         "Early experiments of ONNX, in no cell here since `tests/python/test_ops_experimental.py` tries them: "
         f"{', '.join(sorted(map(_versioned, experiments)))}.",
+        *_tables({key: schema for key, schema in tried.items() if key in added}, recorded, "###"),
+        "",
+        "## Other projects' operators",
+        "",
+        "What their exporters write into models, whose schemas are in `cmake/community_schemas.py`.",
+        "",
+        *_domains({key for key in every if key not in added}, ready, recorded),
     ]
-    return [*lines, *_tables(tried, recorded, "###")]
+    return [*lines, *_tables({key: schema for key, schema in tried.items() if key not in added}, recorded, "###")]
+
+
+def _domains(keys: Collection[Key], ready: Collection[Key], recorded: dict[str, Outcomes]) -> list[str]:
+    """How many names, versions and cells there are of each domain."""
+    lines = ["| domain | names | versions | CPU | CUDA |", "|---|---|---|---|---|"]
+    for domain in sorted({key[0] for key in keys}):
+        here = [key for key in keys if key[0] == domain]
+        done = [key for key in here if key in ready]
+        names = [len({key[1] for key in part}) for part in (done, here)]
+        cells = [cell for cell in contrib_cells() if (cell.domain, cell.op, cell.version) in here]
+        columns = [_count(cells, recorded.get(device)) for device in ("CPU", "CUDA")]
+        row = [domain or "ai.onnx", f"{names[0]}/{names[1]}", f"{len(done)}/{len(here)}", *columns]
+        lines.append(f"| {' | '.join(row)} |")
+    return lines
 
 
 def _versioned(key: Key) -> str:

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "base/cpu_tensor.h"
 #include "base/parallel.h"
@@ -28,7 +29,7 @@ Dequantization dequantization(double scale, int64_t zero_point) {
   return {static_cast<float>(scale), static_cast<int32_t>(zero_point)};
 }
 
-Range joined(const Range& a, const Range& b) {
+Range united(const Range& a, const Range& b) {
   if (!(a.low <= a.high)) return a;
   if (!(b.low <= b.high)) return b;
   return {std::min(a.low, b.low), std::max(a.high, b.high)};
@@ -77,45 +78,78 @@ void look_up(at::ScalarType type, const void* x, const uint8_t* table, uint8_t* 
   });
 }
 
-// What is added to numbers of 8 bits: as many more, or floats; or a row of floats for each of theirs.
-struct Addition {
+// A tensor of 8 bits with its scale and zero point, or floats, which are taken as they are.
+struct Operand {
+  at::Tensor x;
+  double scale;
+  int64_t zero_point;
+
+  at::Tensor values() const { return x.is_floating_point() ? x : onednn::dequantize(x, scale, zero_point); }
+};
+
+// Numbers of 8 bits, each joined with one of as many more, or of floats; or a row of them with a row of floats.
+struct Pairs {
   at::ScalarType type;
-  bool adds_floats;
+  bool has_floats;
   int64_t count, row;  // how many a row has, where there is one; else 0
   Dequantization a, b;
+  Joining by;
   Quantization to;
 };
 
-void add(const Addition& of, const void* a, const void* b, void* y) {
+// None where b is neither like a nor a row.
+std::optional<Pairs> pairs(const Operand& a, const Operand& b, Joining by, at::ScalarType type, Quantization to) {
+  const at::Tensor &x = a.x, &other = b.x;
+  const bool has_floats = other.is_floating_point();
+  if (!is_plain(x, type) || !is_plain(other, has_floats ? c10::kFloat : type)) return {};
+  const bool alike = x.is_non_overlapping_and_dense() && x.sizes() == other.sizes() && x.strides() == other.strides();
+  const bool row = has_floats && x.is_contiguous() && other.is_contiguous() && x.dim() > 0 && other.dim() > 0 &&
+                   other.dim() <= x.dim() && other.numel() == other.size(-1) && other.size(-1) == x.size(-1);
+  if (!alike && !row) return {};
+  return Pairs{type,
+               has_floats,
+               x.numel(),
+               alike ? 0 : other.numel(),
+               dequantization(a.scale, a.zero_point),
+               dequantization(b.scale, b.zero_point),
+               by,
+               to};
+}
+
+// What joins them: a kernel for numbers and one for floats, of those for a type.
+constexpr auto kAdd = [](const auto& of) { return std::pair(of.add, of.add_floats); };
+constexpr auto kMultiply = [](const auto& of) { return std::pair(of.multiply, of.multiply_floats); };
+
+template <typename KernelsOf>
+void join(const Pairs& of, const void* a, const void* b, void* y, const KernelsOf& kernels_of) {
   for_type(of.type, [&]<typename T>(const QuantizeKernels::Of<T>& kernels) {
     const auto* const first = static_cast<const T*>(a);
     auto* const result = static_cast<T*>(y);
-    const auto add_all = [&]<typename B>(const B* second, const auto& add_block) {
+    const auto join_all = [&]<typename B>(const B* second, const auto& join_block) {
       if (of.row == 0) {
         return parallel_for(of.count, 1, [&](int64_t begin, int64_t end) {
-          add_block(first + begin, of.a, second + begin, of.b, result + begin, end - begin, of.to);
+          join_block(first + begin, of.a, second + begin, of.b, of.by, result + begin, end - begin, of.to);
         });
       }
       parallel_for(of.count / of.row, of.row, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin * of.row; i < end * of.row; i += of.row)
-          add_block(first + i, of.a, second, of.b, result + i, of.row, of.to);
+          join_block(first + i, of.a, second, of.b, of.by, result + i, of.row, of.to);
       });
     };
-    of.adds_floats ? add_all(static_cast<const float*>(b), kernels.add_floats)
-                   : add_all(static_cast<const T*>(b), kernels.add);
+    const auto [of_numbers, of_floats] = kernels_of(kernels);
+    of.has_floats ? join_all(static_cast<const float*>(b), of_floats) : join_all(static_cast<const T*>(b), of_numbers);
   });
 }
 
-// None where b is neither like a nor a row.
-std::optional<Addition> addition(const at::Tensor& a, const Dequantization& of_a, const at::Tensor& b,
-                                 const Dequantization& of_b, at::ScalarType type, const Quantization& to) {
-  const bool adds_floats = b.is_floating_point();
-  if (!is_plain(a, type) || !is_plain(b, adds_floats ? c10::kFloat : type)) return {};
-  const bool alike = a.is_non_overlapping_and_dense() && a.sizes() == b.sizes() && a.strides() == b.strides();
-  const bool row = adds_floats && a.is_contiguous() && b.is_contiguous() && a.dim() > 0 && b.dim() > 0 &&
-                   b.dim() <= a.dim() && b.numel() == b.size(-1) && b.size(-1) == a.size(-1);
-  if (!alike && !row) return {};
-  return Addition{type, adds_floats, a.numel(), alike ? 0 : b.numel(), of_a, of_b, to};
+// The same of tensors; none where they are no pairs.
+template <typename KernelsOf>
+std::optional<at::Tensor> joined(const Operand& a, const Operand& b, Joining by, at::ScalarType type, Quantization to,
+                                 const KernelsOf& kernels_of) {
+  const auto of = pairs(a, b, by, type, to);
+  if (!of) return {};
+  const at::Tensor y = work_tensor(a.x.sizes(), a.x.strides(), type);
+  join(*of, a.x.const_data_ptr(), b.x.const_data_ptr(), y.data_ptr(), kernels_of);
+  return y;
 }
 
 }  // namespace
@@ -140,7 +174,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> dynamic_quantize(const at::Tensor
   const auto& kernels = for_this_cpu<QuantizeKernels>();
   const Range range = parallel_reduce(
       x.numel(), 1, Range(), [&](int64_t begin, int64_t end) { return kernels.range(from + begin, end - begin); },
-      joined);
+      united);
   const float scale = range.low == range.high ? 1 : (range.high - range.low) / 255;
   const float zero_point = std::nearbyint(std::clamp(-range.low / scale, 0.F, 255.F));
   const bool is_number = zero_point == zero_point;
@@ -157,20 +191,25 @@ at::Tensor look_up(const at::Tensor& given, const at::Tensor& table) {
   return y;
 }
 
-at::Tensor quantized_add(const at::Tensor& given, double a_scale, int64_t a_zero_point, const at::Tensor& b,
-                         double b_scale, int64_t b_zero_point, double scale, int64_t zero_point, int64_t low,
+at::Tensor quantized_add(const at::Tensor& a, double a_scale, int64_t a_zero_point, const at::Tensor& b, double b_scale,
+                         int64_t b_zero_point, double start, double scale, int64_t zero_point, int64_t low,
                          int64_t high, at::ScalarType type) {
-  const at::Tensor a = dense(given);
-  const auto of = addition(a, dequantization(a_scale, a_zero_point), b, dequantization(b_scale, b_zero_point), type,
-                           quantization(scale, zero_point, low, high));
-  if (!of) {
-    const at::Tensor sum =
-        at::add(dequantize(a, a_scale, a_zero_point), b.is_floating_point() ? b : dequantize(b, b_scale, b_zero_point));
-    return quantize(sum, scale, zero_point, low, high, type);
-  }
-  const at::Tensor y = work_tensor(a.sizes(), a.strides(), a.scalar_type());
-  add(*of, a.const_data_ptr(), b.const_data_ptr(), y.data_ptr());
-  return y;
+  const Operand first{dense(a), a_scale, a_zero_point}, second{b, b_scale, b_zero_point};
+  const Joining by{.start = static_cast<float>(start)};
+  const auto result = joined(first, second, by, type, quantization(scale, zero_point, low, high), kAdd);
+  if (result) return *result;
+  return quantize(at::add(at::add(first.values(), start), second.values()), scale, zero_point, low, high, type);
+}
+
+at::Tensor quantized_mul(const at::Tensor& a, double a_scale, int64_t a_zero_point, const at::Tensor& b, double b_scale,
+                         int64_t b_zero_point, double unit, double start, double scale, int64_t zero_point, int64_t low,
+                         int64_t high, at::ScalarType type) {
+  const Operand first{dense(a), a_scale, a_zero_point}, second{b, b_scale, b_zero_point};
+  const Joining by{.unit = static_cast<float>(unit), .start = static_cast<float>(start)};
+  const auto result = joined(first, second, by, type, quantization(scale, zero_point, low, high), kMultiply);
+  if (result) return *result;
+  const at::Tensor product = at::mul(at::mul(first.values(), second.values()), unit);
+  return quantize(at::add(product, start), scale, zero_point, low, high, type);
 }
 
 at::Tensor dequantize_along(const at::Tensor& x, const at::Tensor& scale, int64_t axis) {
@@ -215,15 +254,32 @@ std::unique_ptr<PlannedCall> plan_look_up(const PlannedOperands& of) {
       {{.result = 2, .argument = 0}});
 }
 
-std::unique_ptr<PlannedCall> plan_quantized_add(const PlannedOperands& of) {
+// The arguments are those of both operands, `by` of how they are joined, and of what the results are quantized to.
+template <typename KernelsOf>
+std::unique_ptr<PlannedCall> plan_joined(const PlannedOperands& of, Joining by, size_t to,
+                                         const KernelsOf& kernels_of) {
   const auto number = [&](size_t i) { return of.arguments[i].toDouble(); };
   const auto integer = [&](size_t i) { return of.arguments[i].toInt(); };
-  const auto by =
-      addition(of.tensor(0), dequantization(number(1), integer(2)), of.tensor(3), dequantization(number(4), integer(5)),
-               of.arguments[10].toScalarType(), quantization(number(6), integer(7), integer(8), integer(9)));
-  if (!by || !lie_alike(of.tensor(0), of.results[0])) return {};
-  return planned([by = *by](std::span<const Place> places) { add(by, places[0].data, places[1].data, places[2].data); },
-                 {{.result = 2, .argument = 0}});
+  const auto all = pairs({of.tensor(0), number(1), integer(2)}, {of.tensor(3), number(4), integer(5)}, by,
+                         of.arguments[to + 4].toScalarType(),
+                         quantization(number(to), integer(to + 1), integer(to + 2), integer(to + 3)));
+  if (!all || !lie_alike(of.tensor(0), of.results[0])) return {};
+  return planned(
+      [all = *all, kernels_of](std::span<const Place> places) {
+        join(all, places[0].data, places[1].data, places[2].data, kernels_of);
+      },
+      {{.result = 2, .argument = 0}});
+}
+
+std::unique_ptr<PlannedCall> plan_quantized_add(const PlannedOperands& of) {
+  const auto start = static_cast<float>(of.arguments[6].toDouble());
+  return plan_joined(of, {.start = start}, 7, kAdd);
+}
+
+std::unique_ptr<PlannedCall> plan_quantized_mul(const PlannedOperands& of) {
+  const auto unit = static_cast<float>(of.arguments[6].toDouble());
+  const auto start = static_cast<float>(of.arguments[7].toDouble());
+  return plan_joined(of, {.unit = unit, .start = start}, 8, kMultiply);
 }
 
 }  // namespace
@@ -240,13 +296,18 @@ void register_quantize() {
           static_cast<at::Tensor (*)(const at::Tensor&, const at::Tensor&)>(look_up));
     m.def(
         "quantized_add(Tensor a, float a_scale, int a_zero_point, Tensor b, float b_scale, int b_zero_point, "
-        "float scale, int zero_point, int low, int high, ScalarType dtype) -> Tensor",
+        "float start, float scale, int zero_point, int low, int high, ScalarType dtype) -> Tensor",
         quantized_add);
+    m.def(
+        "quantized_mul(Tensor a, float a_scale, int a_zero_point, Tensor b, float b_scale, int b_zero_point, "
+        "float unit, float start, float scale, int zero_point, int low, int high, ScalarType dtype) -> Tensor",
+        quantized_mul);
   });
   register_planner("onnx_torch::dequantize", plan_dequantize);
   register_planner("onnx_torch::quantize", plan_quantize);
   register_planner("onnx_torch::look_up", plan_look_up);
   register_planner("onnx_torch::quantized_add", plan_quantized_add);
+  register_planner("onnx_torch::quantized_mul", plan_quantized_mul);
 }
 
 }  // namespace onnxtorch::onednn

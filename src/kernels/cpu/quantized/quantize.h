@@ -21,10 +21,15 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> dynamic_quantize(const at::Tensor
 // The table's element for each number of 8 bits, counted from the type's lowest.
 at::Tensor look_up(const at::Tensor& x, const at::Tensor& table);
 
-// quantize(dequantize(a) + dequantize(b)); a floating b is taken as it is.
+// quantize(start + dequantize(a) + dequantize(b)); a floating b is taken as it is.
 at::Tensor quantized_add(const at::Tensor& a, double a_scale, int64_t a_zero_point, const at::Tensor& b, double b_scale,
-                         int64_t b_zero_point, double scale, int64_t zero_point, int64_t low, int64_t high,
-                         at::ScalarType type);
+                         int64_t b_zero_point, double start, double scale, int64_t zero_point, int64_t low,
+                         int64_t high, at::ScalarType type);
+
+// quantize(dequantize(a) * dequantize(b) * unit + start), likewise.
+at::Tensor quantized_mul(const at::Tensor& a, double a_scale, int64_t a_zero_point, const at::Tensor& b, double b_scale,
+                         int64_t b_zero_point, double unit, double start, double scale, int64_t zero_point, int64_t low,
+                         int64_t high, at::ScalarType type);
 
 // x * scale, with one scale for all or for each index of an axis.
 at::Tensor dequantize_along(const at::Tensor& x, const at::Tensor& scale, int64_t axis);

@@ -34,8 +34,17 @@ void dequantize(const T* x, float* y, int64_t count, Dequantization of) {
 }
 
 template <typename T, typename B>
-void add(const T* a, Dequantization of_a, const B* b, Dequantization of_b, T* y, int64_t count, Quantization to) {
-  for (int64_t i = 0; i < count; ++i) y[i] = quantized<T>(dequantized(a[i], of_a) + dequantized(b[i], of_b), to);
+void add(const T* a, Dequantization of_a, const B* b, Dequantization of_b, Joining by, T* y, int64_t count,
+         Quantization to) {
+  for (int64_t i = 0; i < count; ++i)
+    y[i] = quantized<T>(by.start + dequantized(a[i], of_a) + dequantized(b[i], of_b), to);
+}
+
+template <typename T, typename B>
+void multiply(const T* a, Dequantization of_a, const B* b, Dequantization of_b, Joining by, T* y, int64_t count,
+              Quantization to) {
+  for (int64_t i = 0; i < count; ++i)
+    y[i] = quantized<T>(dequantized(a[i], of_a) * dequantized(b[i], of_b) * by.unit + by.start, to);
 }
 
 Range range(const float* x, int64_t count) {
@@ -62,8 +71,12 @@ Range range(const float* x, int64_t count) {
 }
 
 template <typename T>
-constexpr QuantizeKernels::Of<T> kKernelsOf{
-    .quantize = quantize<T>, .dequantize = dequantize<T>, .add = add<T, T>, .add_floats = add<T, float>};
+constexpr QuantizeKernels::Of<T> kKernelsOf{.quantize = quantize<T>,
+                                            .dequantize = dequantize<T>,
+                                            .add = add<T, T>,
+                                            .multiply = multiply<T, T>,
+                                            .add_floats = add<T, float>,
+                                            .multiply_floats = multiply<T, float>};
 
 constexpr QuantizeKernels kKernels{.of_uint8 = kKernelsOf<uint8_t>, .of_int8 = kKernelsOf<int8_t>, .range = range};
 

@@ -17,6 +17,12 @@ struct Dequantization {
   int32_t zero_point;
 };
 
+// What becomes of two dequantized numbers before their sum or product is quantized: start + a + b, a * b * unit +
+// start.
+struct Joining {
+  float unit = 1, start = 0;
+};
+
 // Both are NaN where an element is.
 struct Range {
   float low = 0, high = 0;
@@ -27,10 +33,12 @@ struct QuantizeKernels {
   struct Of {
     void (*quantize)(const float* x, T* y, int64_t count, Quantization to);
     void (*dequantize)(const T* x, float* y, int64_t count, Dequantization of);
-    // The sum of both, dequantized, and then quantized; floats are taken as they are.
-    void (*add)(const T* a, Dequantization of_a, const T* b, Dequantization of_b, T* y, int64_t count, Quantization to);
-    void (*add_floats)(const T* a, Dequantization of_a, const float* b, Dequantization, T* y, int64_t count,
-                       Quantization to);
+    // The sum or product of both, dequantized, and then quantized; floats are taken as they are.
+    template <typename B>
+    using Join = void (*)(const T* a, Dequantization of_a, const B* b, Dequantization of_b, Joining by, T* y,
+                          int64_t count, Quantization to);
+    Join<T> add, multiply;
+    Join<float> add_floats, multiply_floats;
   };
 
   Of<uint8_t> of_uint8;

@@ -24,6 +24,8 @@ def bias_split_gelu(X: Tensor, bias: Tensor) -> Tensor:
 
 
 def quick_gelu(X: Tensor, alpha: float) -> Tensor:
+    if alpha == 1:
+        return torch.silu(X)
     return X * torch.sigmoid(X * alpha)
 
 

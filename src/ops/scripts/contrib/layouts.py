@@ -15,15 +15,17 @@ def channels_last_order(rank: int) -> List[int]:
 
 
 def block_count(channels: int, block: int) -> int:
-    assert channels % block == 0, "{} channels are not in blocks of {}, those of this CPU".format(channels, block)
+    assert channels % block == 0, "{} channels are not in blocks of {}".format(channels, block)
     return channels // block
 
 
+@kept
 def from_blocks(x: Tensor, block: int) -> Tensor:
     blocks = torch.reshape(x, [x.size(0), block_count(x.size(1), block)] + x.size()[2:] + [block])
     return torch.reshape(torch.permute(blocks, [0, 1, 4, 2, 3]), x.size())
 
 
+@kept
 def to_blocks(x: Tensor, block: int) -> Tensor:
     blocks = torch.reshape(x, [x.size(0), block_count(x.size(1), block), block] + x.size()[2:])
     return torch.reshape(torch.permute(blocks, [0, 1, 3, 4, 2]), x.size())
@@ -33,12 +35,16 @@ def to_blocks(x: Tensor, block: int) -> Tensor:
 def reorder_input(X: Tensor, channels_last: bool, block: int) -> Tensor:
     x = torch.permute(X, channels_first_order(X.dim())) if channels_last else X
     missing = (block - x.size(1) % block) % block
-    return to_blocks(torch.constant_pad_nd(x, [0, 0, 0, 0, 0, missing], 0), block)
+    if missing > 0:
+        x = torch.constant_pad_nd(x, [0, 0, 0, 0, 0, missing], 0)
+    return to_blocks(x, block)
 
 
 # Zero channels, which the kernel refuses, are all that there are.
 def reorder_output(X: Tensor, channels: int, channels_last: bool, block: int) -> Tensor:
-    x = torch.narrow(from_blocks(X, block), 1, 0, X.size(1) if channels == 0 else channels)
+    x = from_blocks(X, block)
+    if channels != 0 and channels != X.size(1):
+        x = torch.narrow(x, 1, 0, channels)
     return torch.permute(x, channels_last_order(x.dim())) if channels_last else x
 
 

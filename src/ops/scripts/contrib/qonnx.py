@@ -1,4 +1,4 @@
-# BipolarQuant, Quant, Trunc. The width of the integers is a tensor, and need not be whole.
+# BipolarQuant, FloatQuant, MultiThreshold, Quant, Trunc. The width of the integers is a tensor, and need not be whole.
 
 
 def rounded_as_named(x: Tensor, rounding_mode: str) -> Tensor:
@@ -69,3 +69,41 @@ def trunc_quant(
     ratio = torch.exp2(torch.round(torch.log2(out_scale_or_bitwidth / scale)))
     levels = rounded_as_named(within_bits(steps / ratio, out_bitwidth, signed, narrow), rounding_mode)
     return (levels - zeropt / ratio) * out_scale_or_bitwidth
+
+
+# The nearest number with so many bits of exponent and mantissa, of which the smallest are subnormal. That max_val leaves
+# out what stands for infinity and NaN is all that these do to the numbers.
+def float_quant(
+    X: Tensor,
+    scale: Tensor,
+    exponent_bitwidth: Tensor,
+    mantissa_bitwidth: Tensor,
+    exponent_bias: Tensor,
+    max_val: Tensor,
+    rounding_mode: str,
+) -> Tensor:
+    assert rounding_mode.upper() in ["ROUND", "CEIL", "FLOOR"], "there is no rounding_mode {}".format(rounding_mode)
+    x = X / scale
+    _, exponent = torch.frexp(x)
+    last_bit = torch.maximum(exponent - 1 - mantissa_bitwidth, 1 - exponent_bias - mantissa_bitwidth)
+    step = torch.exp2(last_bit)
+    most = (2 - torch.exp2(-mantissa_bitwidth)) * torch.exp2(torch.exp2(exponent_bitwidth) - 1 - exponent_bias)
+    largest = torch.minimum(most, max_val)
+    y = step * rounded_as_named(x / step, rounding_mode)
+    return torch.minimum(torch.maximum(y, -largest), largest) * scale
+
+
+# How many thresholds of its channel a number reaches. In images the channels are where data_layout says, else last.
+def multi_threshold(
+    v: Tensor, thresholds: Tensor, out_scale: float, out_bias: float, data_layout: str
+) -> Tensor:
+    assert data_layout == "NCHW" or data_layout == "NHWC", "there is no data_layout {}".format(data_layout)
+    assert data_layout == "NCHW" or v.dim() == 2 or v.dim() == 4, "data_layout NHWC is of 2 or 4 dimensions, not {}".format(
+        v.dim()
+    )
+    axis = 1 if v.dim() == 4 and data_layout == "NCHW" else -1
+    assert thresholds.dim() == 2 and thresholds.size(0) in [1, v.size(axis)], (
+        "thresholds of shape {} are not those of {} channels".format(thresholds.size(), v.size(axis))
+    )
+    reached = torch.unsqueeze(torch.movedim(v, axis, -1), -1) >= thresholds
+    return torch.movedim(torch.sum(reached, -1), -1, axis).to(v.dtype) * out_scale + out_bias

@@ -29,6 +29,7 @@ using c10::Symbol;
 const auto kMaxPool = Symbol::fromQualString("onnx_torch::max_pool");
 const auto kLookUp = Symbol::fromQualString("onnx_torch::look_up");
 const auto kQuantizedAdd = Symbol::fromQualString("onnx_torch::quantized_add");
+const auto kQuantizedMul = Symbol::fromQualString("onnx_torch::quantized_mul");
 
 // All numbers that a type of 8 bits has.
 at::Tensor all_numbers(at::ScalarType type) {
@@ -149,19 +150,17 @@ class Recognition {
     // What is below zero becomes the zero point.
     if (const jit::Node* const relu = as(x, kRelu))
       return quantize(relu->input(0), scale, zero_point, std::max(low, zero_point), high, type);
-    const jit::Node* const sum = as(x, kAdd);
-    if (sum && x->uses().size() == 1 && constants_.number(sum->input(2)) == 1.0) {
-      for (const size_t i : {0, 1}) {
-        jit::Value *const a = sum->input(i), *const b = sum->input(1 - i);
-        if (a->node()->kind() != kDequantize) continue;
-        const bool both = b->node()->kind() == kDequantize;
-        const jit::Node* const of_a = a->node();
-        return insert(kQuantizedAdd,
-                      with({of_a->input(0), of_a->input(1), of_a->input(2), both ? b->node()->input(0) : b,
-                            both ? b->node()->input(1) : graph_.insertConstant(1.0),
-                            both ? b->node()->input(2) : graph_.insertConstant(0)}),
-                      type);
-      }
+    if (const auto operands = joined(x)) {
+      std::vector<jit::NamedValue> arguments = operands->of_a;
+      arguments.insert(arguments.end(), operands->of_b.begin(), operands->of_b.end());
+      if (operands->kind == kQuantizedMul) arguments.emplace_back(operands->unit);
+      arguments.emplace_back(operands->start);
+      return insert(operands->kind, with(std::move(arguments)), type);
+    }
+    if (jit::Value* const result =
+            joined_along(x, [&](jit::Value* part) { return quantize(part, scale, zero_point, low, high, type); })) {
+      result->setType(type_like(x, type));
+      return result;
     }
     // What only moves elements may as well come after.
     if (has(x->node(), Trait::Arranges) && x->uses().size() == 1) {
@@ -170,6 +169,86 @@ class Recognition {
       return move(x->node(), result);
     }
     return insert(kQuantize, with({x}), type);
+  }
+
+  // A sum or product of two tensors, of which one at least is dequantized.
+  struct Joined {
+    Symbol kind;
+    std::vector<jit::NamedValue> of_a, of_b;  // numbers, scale and zero point
+    double unit = 1, start = 0;
+  };
+
+  // start + a + b, or a * b * unit + start, where nothing else needs what comes in between.
+  std::optional<Joined> joined(jit::Value* x) const {
+    if (auto product = product_of(x, 0)) return product;
+    if (const auto [of, start] = less_constant(x, kAdd); of) {
+      if (auto product = product_of(of, start)) return product;
+    }
+    const jit::Node* const sum = only(x, kAdd);
+    if (!sum || constants_.number(sum->input(2)) != 1.0) return {};
+    for (const size_t i : {0, 1}) {
+      jit::Value *const a = sum->input(i), *const b = sum->input(1 - i);
+      const auto [of, start] = less_constant(a, kAdd);
+      if (of && is_dequantized(of) && is_dequantized(b))
+        return Joined{kQuantizedAdd, operand(of), operand(b), 1, start};
+    }
+    return of_both(kQuantizedAdd, sum, 1, 0);
+  }
+
+  std::optional<Joined> product_of(jit::Value* x, double start) const {
+    if (const auto [of, unit] = less_constant(x, kMul); of) {
+      if (const jit::Node* const product = only(of, kMul)) return of_both(kQuantizedMul, product, unit, start);
+    }
+    const jit::Node* const product = only(x, kMul);
+    return product ? of_both(kQuantizedMul, product, 1, start) : std::nullopt;
+  }
+
+  // The first operand is the one that is dequantized.
+  std::optional<Joined> of_both(Symbol kind, const jit::Node* node, double unit, double start) const {
+    for (const size_t i : {0, 1}) {
+      jit::Value *const a = node->input(i), *const b = node->input(1 - i);
+      if (is_dequantized(a) && type_of(b).value_or(c10::kFloat) == c10::kFloat)
+        return Joined{kind, operand(a), operand(b), unit, start};
+    }
+    return {};
+  }
+
+  static bool is_dequantized(const jit::Value* value) { return value->node()->kind() == kDequantize; }
+
+  std::vector<jit::NamedValue> operand(jit::Value* value) const {
+    if (!is_dequantized(value)) return {value, graph_.insertConstant(1.0), graph_.insertConstant(0)};
+    return {value->node()->input(0), value->node()->input(1), value->node()->input(2)};
+  }
+
+  // What computes the value, if it is this operator and nothing else needs the value.
+  static const jit::Node* only(const jit::Value* value, const char* schema) {
+    return value->uses().size() == 1 ? as(value, schema) : nullptr;
+  }
+
+  // The operand of a sum or product of which the other operand is one number, and that number.
+  std::pair<jit::Value*, double> less_constant(const jit::Value* value, const char* schema) const {
+    const jit::Node* const node = only(value, schema);
+    if (!node || (node->inputs().size() == 3 && constants_.number(node->input(2)) != 1.0)) return {};
+    for (const size_t i : {0, 1}) {
+      if (const auto number = scalar_for(node->input(i), node->input(1 - i))) return {node->input(1 - i), *number};
+    }
+    return {};
+  }
+
+  // Dequantized tensors that are joined along a dimension: what each of them becomes, joined.
+  template <typename Each>
+  jit::Value* joined_along(jit::Value* x, const Each& each) {
+    const jit::Node* const joined = only(x, "aten::cat(Tensor[] tensors, int dim=0) -> Tensor");
+    if (!joined || joined->input(0)->node()->kind() != c10::prim::ListConstruct) return nullptr;
+    std::vector<jit::Value*> parts = joined->input(0)->node()->inputs().vec();
+    if (!std::ranges::all_of(parts, is_dequantized)) return nullptr;
+    for (jit::Value*& part : parts) {
+      jit::Value* const numbers = each(part);
+      take_sizes(numbers, part);
+      part = numbers;
+    }
+    jit::Value* const list = graph_.insertNode(graph_.createList(c10::TensorType::get(), parts))->output();
+    return graph_.insert(c10::aten::cat, {list, joined->input(1)}, {}, source_);
   }
 
   // x, if it is computed element by element of one dequantized tensor: a table says what becomes of each number.

@@ -4,15 +4,20 @@ from .activation import ACTIVATION_ROWS
 from .attention import ATTENTION_ROWS
 from .block_quantization import BLOCK_QUANTIZATION_ROWS
 from .cached_attention import CACHED_ATTENTION_ROWS
+from .decoder_attention import DECODER_ATTENTION_ROWS
 from .experts import EXPERTS_ROWS
 from .extensions import EXTENSIONS_ROWS
 from .layouts import LAYOUTS_ROWS
 from .linear import LINEAR_ROWS
 from .mmdeploy import MMDEPLOY_ROWS
+from .multi_head_attention import MULTI_HEAD_ROWS
 from .normalization import NORMALIZATION_ROWS
+from .paged_attention import PAGED_ATTENTION_ROWS
 from .qonnx import QONNX_ROWS
 from .quantization import QUANTIZATION_ROWS
 from .search import SEARCH_ROWS
+from .sparse_attention import SPARSE_ROWS
+from .sparse_indexers import SPARSE_INDEXER_ROWS
 from .state_space import STATE_SPACE_ROWS
 from .tensor import TENSOR_ROWS
 from .text import TEXT_ROWS
@@ -27,15 +32,20 @@ CONTRIB_ROWS = [
     *ATTENTION_ROWS,
     *BLOCK_QUANTIZATION_ROWS,
     *CACHED_ATTENTION_ROWS,
+    *DECODER_ATTENTION_ROWS,
     *EXPERTS_ROWS,
     *EXTENSIONS_ROWS,
     *LAYOUTS_ROWS,
     *LINEAR_ROWS,
     *MMDEPLOY_ROWS,
+    *MULTI_HEAD_ROWS,
     *NORMALIZATION_ROWS,
+    *PAGED_ATTENTION_ROWS,
     *QONNX_ROWS,
     *QUANTIZATION_ROWS,
     *SEARCH_ROWS,
+    *SPARSE_ROWS,
+    *SPARSE_INDEXER_ROWS,
     *STATE_SPACE_ROWS,
     *TENSOR_ROWS,
     *TEXT_ROWS,

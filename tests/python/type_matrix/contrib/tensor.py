@@ -176,8 +176,11 @@ def best_boxes(**options: Any):
     return meaning
 
 
-def nms(*inputs: Any, **options: Any):
-    return row("EfficientNMS_TRT", list(inputs), outputs=4, meaning=best_boxes(**options), **(NMS | options))
+PLUGIN_INPUTS = [BOXES_2, SCORES_2], [BOXES_2, SCORES_2, BOXES_2[:1]]
+
+
+def nms(*inputs: Any, domain: str = "", **options: Any):
+    return row(f"{domain}EfficientNMS_TRT", list(inputs), outputs=4, meaning=best_boxes(**options), **(NMS | options))
 
 
 TENSOR_ROWS = [
@@ -275,6 +278,7 @@ TENSOR_ROWS = [
     nms(BOXES_2, SCORES_2, BOXES_2[:1]),
     nms(BOXES_2 / 16, SCORES_2, BOXES_2, box_coding=1),
     nms(BOXES_2[:, :0], SCORES_2[:, :0]),
+    *(nms(*inputs, domain=f"{domain}.") for domain in ("trt", "TRT") for inputs in PLUGIN_INPUTS),
     microsoft("Rfft", [X], meaning=formula(spectrum(-1))),
     microsoft("Rfft", [waves(3, 5, 6)], signal_ndim=2, onesided=1, normalized=0, meaning=formula(spectrum(1, 2))),
     microsoft("Irfft", [waves(2, 4, 2)], signal_ndim=1, meaning=formula(signal(-1))),
