@@ -1,8 +1,8 @@
 """Attention with a cache, here and in onnxruntime: python -m benchmarks.caches [--threads 1] [--rounds 7].
 
 GroupQueryAttention alone and a decoder of two layers, of 14 heads of 64 that share two of keys and values, with the
-past and the present in one buffer, as onnxruntime's `past_present_share_buffer` has it. Each engine runs in a process of its
-own, in turns, and a ratio is the median of those of the turns.
+past and present in one buffer, as onnxruntime's `past_present_share_buffer` has it. Each engine runs in a process of
+its own, in turns, and a ratio is the median of those of the turns.
 """
 
 from __future__ import annotations

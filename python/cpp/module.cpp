@@ -427,7 +427,8 @@ PYBIND11_MODULE(_C, m) {
           py::arg("feeds"), py::arg("output_names") = std::vector<std::string>(), py::arg("as_torch") = py::none(),
           py::arg("stop") = py::none(), py::arg("out") = py::none(),
           "Runs the model on a dictionary of inputs: a list of the values named, or of the model's outputs. They are "
-          "torch tensors or numpy arrays; by default torch tensors where one goes in. Of the list `out`, of the caller's "
+          "torch tensors or numpy arrays; by default torch tensors where one goes in. Of the list `out`, of the "
+          "caller's "
           "arrays or tensors for them, those that hold their outputs come back themselves.")
       .def("trim", &PythonModel::trim, py::call_guard<WithoutGil>(),
            "Gives back to the system the memory that runs have left for later ones.")

@@ -9,8 +9,7 @@ thread_local GrownInPlace* innermost = nullptr;
 
 }  // namespace
 
-GrownInPlace::GrownInPlace(std::vector<Grown> lent)
-    : around_(std::exchange(innermost, this)), lent_(std::move(lent)) {}
+GrownInPlace::GrownInPlace(std::vector<Grown> lent) : around_(std::exchange(innermost, this)), lent_(std::move(lent)) {}
 
 GrownInPlace::~GrownInPlace() { innermost = around_; }
 

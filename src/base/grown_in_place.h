@@ -1,5 +1,5 @@
-// A result that begins with what an input holds, such as a cache with new rows behind its past: where the caller of a run
-// has lent the input's memory for that very result, its operator writes the new part alone.
+// A result that begins with what an input holds, such as a cache with new rows behind its past: where the caller of a
+// run has lent the input's memory for that very result, its operator writes the new part alone.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -18,7 +18,8 @@ bool has_lower_precision(const Program& program) { return program.target.precisi
 
 constexpr Pass kOrder[] = {
     {"fold", "decide what known sizes decide, and compute nothing twice", fold},
-    {"kernels", "compute the steps of a Resize, the largest elements, and attention with a cache in one step each", take_kernels, Cpu},
+    {"kernels", "compute the steps of a Resize, the largest elements, and attention with a cache in one step each",
+     take_kernels, Cpu},
 #ifdef ONNX_TORCH_ONEDNN
     {"recurrent_steps", "find recurrent layers that ATen has none for", find_recurrent_steps, Cpu},
     {"quantized", "compute with the numbers of 8 bits that QuantizeLinear gives", find_quantized, Cpu},

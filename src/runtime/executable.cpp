@@ -37,8 +37,8 @@ Executable::Executable(Program program, size_t plans)
       memory_(std::make_shared<WorkMemory>()),
       plans_(program_, program_.needs_autograd ? 0 : plans) {}
 
-std::vector<IValue> Executable::run(std::span<const IValue> inputs,
-                                    const c10::intrusive_ptr<StringPool>& strings, Targets targets) const {
+std::vector<IValue> Executable::run(std::span<const IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
+                                    Targets targets) const {
   const c10::InferenceMode inference(!program_.needs_autograd);
   const WorkMemory::Scope scope(*memory_);
   const WatchedRun watched;

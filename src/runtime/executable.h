@@ -38,8 +38,7 @@ class Executable {
 
  private:
   std::vector<c10::IValue> interpreted(std::span<const c10::IValue> inputs,
-                                       const c10::intrusive_ptr<StringPool>& strings,
-                                       const Targets& targets) const;
+                                       const c10::intrusive_ptr<StringPool>& strings, const Targets& targets) const;
 
   Program program_;
   torch::jit::Code code_;

@@ -223,8 +223,8 @@ void PreparedModel::check(const InputSpec& input, const Fed& fed) const {
 }
 
 PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intrusive_ptr<StringPool>& strings,
-                                         std::vector<std::string> outputs, Profile* profile,
-                                         const StopFlag* stop, Targets targets) const {
+                                         std::vector<std::string> outputs, Profile* profile, const StopFlag* stop,
+                                         Targets targets) const {
   Variant variant = base_variant();
   variant.outputs = std::move(outputs);
   variant.timed = profile != nullptr;

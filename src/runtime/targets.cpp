@@ -53,9 +53,7 @@ struct Range {
     return {begin, begin + (last + 1) * static_cast<int64_t>(t.element_size())};
   }
 
-  bool meets(const Range& other) const {
-    return std::less()(begin, other.end) && std::less()(other.begin, end);
-  }
+  bool meets(const Range& other) const { return std::less()(begin, other.end) && std::less()(other.begin, end); }
 };
 
 bool can_grow_to(const at::Tensor& past, const at::Tensor& present) {

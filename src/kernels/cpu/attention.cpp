@@ -187,19 +187,20 @@ std::optional<Planned> of_heads(const Operands& given, double dropout_p, bool is
                      m.strides.insert(m.strides.begin() + 2, is_shared ? 0 : head);
                      return m;
                    };
-                   return AttentionWork{.batch = {batch, shared, group},
-                               .rows = rows,
-                               .query = grouped(in.query, false),
-                               .keys = grouped(in.keys, true),
-                               .values = grouped(in.values, true),
-                               .mask = in.mask.defined() ? std::optional(grouped(in.mask, false)) : std::nullopt,
-                               .result = grouped(result, false),
-                               .sizes = {.count = count,
-                                         .key_size = in.query.size(3),
-                                         .value_size = in.values.size(3),
-                                         .scale = used_scale,
-                                         .nan = NanRows::ZeroWhereHidden},
-                               .keys_of_first = is_causal ? std::optional(int64_t{1}) : std::nullopt};
+                   return AttentionWork{
+                       .batch = {batch, shared, group},
+                       .rows = rows,
+                       .query = grouped(in.query, false),
+                       .keys = grouped(in.keys, true),
+                       .values = grouped(in.values, true),
+                       .mask = in.mask.defined() ? std::optional(grouped(in.mask, false)) : std::nullopt,
+                       .result = grouped(result, false),
+                       .sizes = {.count = count,
+                                 .key_size = in.query.size(3),
+                                 .value_size = in.values.size(3),
+                                 .scale = used_scale,
+                                 .nan = NanRows::ZeroWhereHidden},
+                       .keys_of_first = is_causal ? std::optional(int64_t{1}) : std::nullopt};
                  }};
 }
 
@@ -224,18 +225,19 @@ std::optional<Planned> of_products(const Operands& given, double scale, bool wit
   return Planned{{sizes->begin(), sizes->end()},
                  [=, dims = sizes->size(), batch = std::vector<int64_t>(sizes->begin(), sizes->end() - 2)](
                      const Operands& in, const Tensor& result) {
-                   return AttentionWork{.batch = batch,
-                               .rows = in.query.size(-2),
-                               .query = matrices(in.query, dims),
-                               .keys = matrices(in.keys, dims),
-                               .values = matrices(in.values, dims),
-                               .mask = in.mask.defined() ? std::optional(matrices(in.mask, dims)) : std::nullopt,
-                               .result = matrices(result, dims),
-                               .sizes = {.count = in.keys.size(-2),
-                                         .key_size = in.keys.size(-1),
-                                         .value_size = in.values.size(-1),
-                                         .scale = static_cast<float>(scale),
-                                         .nan = without_nan ? NanRows::Zero : NanRows::Kept}};
+                   return AttentionWork{
+                       .batch = batch,
+                       .rows = in.query.size(-2),
+                       .query = matrices(in.query, dims),
+                       .keys = matrices(in.keys, dims),
+                       .values = matrices(in.values, dims),
+                       .mask = in.mask.defined() ? std::optional(matrices(in.mask, dims)) : std::nullopt,
+                       .result = matrices(result, dims),
+                       .sizes = {.count = in.keys.size(-2),
+                                 .key_size = in.keys.size(-1),
+                                 .value_size = in.values.size(-1),
+                                 .scale = static_cast<float>(scale),
+                                 .nan = without_nan ? NanRows::Zero : NanRows::Kept}};
                  }};
 }
 

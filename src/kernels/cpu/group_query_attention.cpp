@@ -36,7 +36,8 @@ struct Settings {
   bool smooth_softmax;
 };
 
-// The tensors, of which the optional ones may be undefined; the queries, keys and values are [batch, heads, rows, size].
+// The tensors, of which the optional ones may be undefined; the queries, keys and values are [batch, heads, rows,
+// size].
 struct Operands {
   Tensor query, key, value, past_key, past_value, lengths, total, cos, sin, positions, sink;
 };
@@ -47,9 +48,9 @@ struct Rows {
   int64_t batch = 0, head = 0, row = 0;
 
   static Rows of(const Tensor& t) {
-    return t.defined() ? Rows{static_cast<char*>(const_cast<void*>(t.const_data_ptr())), t.stride(0), t.stride(1),
-                              t.stride(2)}
-                       : Rows();
+    return t.defined()
+               ? Rows{static_cast<char*>(const_cast<void*>(t.const_data_ptr())), t.stride(0), t.stride(1), t.stride(2)}
+               : Rows();
   }
 
   template <typename T>
@@ -198,35 +199,36 @@ void keep_past(const Rows& past, const Rows& present, int64_t size, int64_t b, i
 void append(const CachedWork& work, std::span<const Sequence> sequences, Angles& angles) {
   const int64_t size = work.key_size + work.value_size;
   const bool is_in_place = work.past_key.data == work.present_key.data;
-  parallel_for(work.batch * work.shared, size * (is_in_place ? work.rows : work.capacity), [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) {
-      const int64_t b = i / work.shared, head = i % work.shared;
-      const Sequence& to = sequences[b];
-      keep_past(work.past_key, work.present_key, work.key_size, b, head, to, work);
-      keep_past(work.past_value, work.present_value, work.value_size, b, head, to, work);
-      if (work.type == c10::kFloat) {
-        for (int64_t r = 0; r < work.rows; ++r) {
-          angles.turn(work.key.at<float>(b, head, r), work.present_key.at<float>(b, head, to.offset + r),
-                      work.key_size, b, r);
-          std::memcpy(work.present_value.at<float>(b, head, to.offset + r), work.value.at<float>(b, head, r),
-                      work.value_size * sizeof(float));
+  parallel_for(
+      work.batch * work.shared, size * (is_in_place ? work.rows : work.capacity), [&](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; ++i) {
+          const int64_t b = i / work.shared, head = i % work.shared;
+          const Sequence& to = sequences[b];
+          keep_past(work.past_key, work.present_key, work.key_size, b, head, to, work);
+          keep_past(work.past_value, work.present_value, work.value_size, b, head, to, work);
+          if (work.type == c10::kFloat) {
+            for (int64_t r = 0; r < work.rows; ++r) {
+              angles.turn(work.key.at<float>(b, head, r), work.present_key.at<float>(b, head, to.offset + r),
+                          work.key_size, b, r);
+              std::memcpy(work.present_value.at<float>(b, head, to.offset + r), work.value.at<float>(b, head, r),
+                          work.value_size * sizeof(float));
+            }
+            continue;
+          }
+          using Half = uint16_t;
+          const auto of = [&](const Rows& rows, int64_t row, int64_t size_of_row) {
+            return blob(reinterpret_cast<const char*>(rows.at<Half>(b, head, row)), {work.rows, size_of_row},
+                        {rows.row, 1}, work.type);
+          };
+          const Tensor key =
+              of(work.key, 0, work.key_size).to(c10::kFloat, false, /*copy=*/true, at::MemoryFormat::Contiguous);
+          auto* const data = key.mutable_data_ptr<float>();
+          for (int64_t r = 0; r < work.rows; ++r)
+            angles.turn(data + r * work.key_size, data + r * work.key_size, work.key_size, b, r);
+          of(work.present_key, to.offset, work.key_size).copy_(key);
+          of(work.present_value, to.offset, work.value_size).copy_(of(work.value, 0, work.value_size));
         }
-        continue;
-      }
-      using Half = uint16_t;
-      const auto of = [&](const Rows& rows, int64_t row, int64_t size_of_row) {
-        return blob(reinterpret_cast<const char*>(rows.at<Half>(b, head, row)), {work.rows, size_of_row}, {rows.row, 1},
-                    work.type);
-      };
-      const Tensor key = of(work.key, 0, work.key_size).to(c10::kFloat, false, /*copy=*/true,
-                                                           at::MemoryFormat::Contiguous);
-      auto* const data = key.mutable_data_ptr<float>();
-      for (int64_t r = 0; r < work.rows; ++r)
-        angles.turn(data + r * work.key_size, data + r * work.key_size, work.key_size, b, r);
-      of(work.present_key, to.offset, work.key_size).copy_(key);
-      of(work.present_value, to.offset, work.value_size).copy_(of(work.value, 0, work.value_size));
-    }
-  });
+      });
 }
 
 // A sequence's queries, turned, as floats; those that are so already stay where they are.
@@ -261,30 +263,30 @@ struct Part {
 };
 
 AttentionWork attention_of(const CachedWork& work, const Sequence& sequence, const Matrices& queries, const Part& part,
-                             const std::vector<float>& sinks) {
+                           const std::vector<float>& sinks) {
   const int64_t group = work.heads / work.shared;
   const Settings& settings = work.settings;
   const auto of_cache = [&](const float* data, const Rows& cache) {
     return Matrices{data, {cache.head, 0, cache.row, 1}};
   };
   const int64_t result_row = work.heads * work.value_size;
-  return {.batch = {part.heads, group},
-          .rows = work.rows,
-          .query = {part.query, queries.strides},
-          .keys = of_cache(part.keys, work.present_key),
-          .values = of_cache(part.values, work.present_value),
-          .mask = {},
-          .result = {part.result, {group * work.value_size, work.value_size, result_row, 1}},
-          .sizes = {.count = sequence.length,
-                    .key_size = work.key_size,
-                    .value_size = work.value_size,
-                    .scale = static_cast<float>(
-                        settings.scale.value_or(1 / std::sqrt(static_cast<double>(work.key_size)))),
-                    .nan = NanRows::ZeroWhereHidden,
-                    .softcap = static_cast<float>(settings.softcap)},
-          .keys_of_first = settings.causal ? std::optional(sequence.offset + 1) : std::nullopt,
-          .window = settings.window < 0 ? kNoWindow : settings.window,
-          .sinks = sinks.empty() ? nullptr : sinks.data() + part.first_head * group};
+  return {
+      .batch = {part.heads, group},
+      .rows = work.rows,
+      .query = {part.query, queries.strides},
+      .keys = of_cache(part.keys, work.present_key),
+      .values = of_cache(part.values, work.present_value),
+      .mask = {},
+      .result = {part.result, {group * work.value_size, work.value_size, result_row, 1}},
+      .sizes = {.count = sequence.length,
+                .key_size = work.key_size,
+                .value_size = work.value_size,
+                .scale = static_cast<float>(settings.scale.value_or(1 / std::sqrt(static_cast<double>(work.key_size)))),
+                .nan = NanRows::ZeroWhereHidden,
+                .softcap = static_cast<float>(settings.softcap)},
+      .keys_of_first = settings.causal ? std::optional(sequence.offset + 1) : std::nullopt,
+      .window = settings.window < 0 ? kNoWindow : settings.window,
+      .sinks = sinks.empty() ? nullptr : sinks.data() + part.first_head * group};
 }
 
 // Head by head: what is of 16 bits becomes floats in a thread's cache.
@@ -296,8 +298,8 @@ void attend_to_halves(const CachedWork& work, const Sequence& sequence, int64_t 
   parallel_for(work.shared, group * work.rows * sequence.length * size, [&](int64_t first, int64_t last) {
     const Tensor memory = work_tensor({sequence.length * size}, c10::kFloat);
     const Tensor keys = memory.narrow(0, 0, sequence.length * work.key_size).view({sequence.length, work.key_size});
-    const Tensor values = memory.narrow(0, keys.numel(), sequence.length * work.value_size)
-                              .view({sequence.length, work.value_size});
+    const Tensor values =
+        memory.narrow(0, keys.numel(), sequence.length * work.value_size).view({sequence.length, work.value_size});
     for (int64_t head = first; head < last; ++head) {
       const auto widen = [&](const Rows& cache, const Tensor& to) {
         const auto* const from = reinterpret_cast<const char*>(cache.at<uint16_t>(b, head, 0));
@@ -358,16 +360,16 @@ std::optional<CachedWork> work_of(const Operands& in, const Settings& settings) 
   const bool is_taken = type == c10::kFloat || type == c10::kHalf || type == c10::kBFloat16;
   if (!is_taken || !fits(in.query, 4) || !fits(in.key, 4) || !fits(in.value, 4)) return {};
   CachedWork work{.settings = settings,
-            .type = type,
-            .batch = in.query.size(0),
-            .heads = in.query.size(1),
-            .shared = in.key.size(1),
-            .rows = in.query.size(2),
-            .key_size = in.query.size(3),
-            .value_size = in.value.size(3),
-            .past_rows = 0,
-            .capacity = 0,
-            .has_past = in.past_key.defined()};
+                  .type = type,
+                  .batch = in.query.size(0),
+                  .heads = in.query.size(1),
+                  .shared = in.key.size(1),
+                  .rows = in.query.size(2),
+                  .key_size = in.query.size(3),
+                  .value_size = in.value.size(3),
+                  .past_rows = 0,
+                  .capacity = 0,
+                  .has_past = in.past_key.defined()};
   const auto is_of = [&](const Tensor& t, int64_t size) {
     return t.size(0) == work.batch && t.size(1) == work.shared && t.size(3) == size;
   };
@@ -482,7 +484,8 @@ Result group_query_attention(const Tensor& q, const Tensor& k, const Tensor& v, 
   auto work = work_of(in, settings);
   const int64_t capacity = work ? std::max(work->total[0], work->past_rows) : 0;
   constexpr int64_t kMostRows = int64_t{1} << 31;  // which the type of total_sequence_length does not pass
-  if (!work || capacity < 1 || capacity >= kMostRows || (!work->has_past && capacity < work->rows)) return by_script(in, settings);
+  if (!work || capacity < 1 || capacity >= kMostRows || (!work->has_past && capacity < work->rows))
+    return by_script(in, settings);
   const auto present = [&](const Tensor& past, int64_t size) {
     const std::vector<int64_t> sizes{work->batch, work->shared, capacity, size};
     if (past.defined()) {
@@ -504,11 +507,14 @@ std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   const Operands in{tensor(0), tensor(1), tensor(2), tensor(3), tensor(4), tensor(5),
                     tensor(6), tensor(7), tensor(8), tensor(9), tensor(10)};
   const auto& given = of.arguments;
-  const Settings settings{given[11].toBool(), given[12].toBool(),           given[13].toBool(),  given[14].toInt(),
-                          given[15].toOptional<double>(), given[16].toDouble(), given[17].toBool()};
+  const Settings settings{
+      given[11].toBool(),   given[12].toBool(), given[13].toBool(), given[14].toInt(), given[15].toOptional<double>(),
+      given[16].toDouble(), given[17].toBool()};
   auto work = work_of(in, settings);
-  if (!work || of.results[1].numel() == 0 || !of.results[1].is_contiguous() || !of.results[2].is_contiguous()) return {};
-  if (work->has_past && work->past_rows > 0 && (!in.past_key.is_contiguous() || !in.past_value.is_contiguous())) return {};
+  if (!work || of.results[1].numel() == 0 || !of.results[1].is_contiguous() || !of.results[2].is_contiguous())
+    return {};
+  if (work->has_past && work->past_rows > 0 && (!in.past_key.is_contiguous() || !in.past_value.is_contiguous()))
+    return {};
   set_results(*work, of.results[0], of.results[1], of.results[2]);
   std::vector<bool> is_there;
   for (size_t i = 0; i < 11; ++i) is_there.push_back(of.tensor(i).defined());

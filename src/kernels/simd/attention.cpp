@@ -70,8 +70,8 @@ ONNX_TORCH_INLINE void sums_of_lanes(const Lanes* x, float* sums) {
     const Four a = folded(x[0]), b = folded(x[1]), c = folded(x[2]), d = folded(x[3]);
     const Four of_two = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7),
                of_others = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    *reinterpret_cast<Four*>(sums) = __builtin_shufflevector(of_two, of_others, 0, 1, 4, 5) +
-                                     __builtin_shufflevector(of_two, of_others, 2, 3, 6, 7);
+    *reinterpret_cast<Four*>(sums) =
+        __builtin_shufflevector(of_two, of_others, 0, 1, 4, 5) + __builtin_shufflevector(of_two, of_others, 2, 3, 6, 7);
   } else {
     for (int64_t i = 0; i < kCount; ++i) {
       const Four of = folded(x[i]);
@@ -176,7 +176,8 @@ void values_of_rows(const AttendingRows& rows, const float* weights, int64_t wei
       for (int64_t r = 0; r < at_once(); ++r) {
         for (int64_t column = vectors * kLanes; column < to.value_size; ++column) {
           float sum = key > 0 ? result[r * rows.result_stride + column] : 0;
-          for (int64_t i = 0; i < number; ++i) sum += of_rows[r * weights_stride + i] * values[i * to.value_stride + column];
+          for (int64_t i = 0; i < number; ++i)
+            sum += of_rows[r * weights_stride + i] * values[i * to.value_stride + column];
           result[r * rows.result_stride + column] = sum;
         }
       }
@@ -299,8 +300,14 @@ void attend(const AttendingRows& rows, const Attended& to, const Panels& keys, c
   const int64_t panel = rows.seen(0, to.count).first / kPanel, begin = panel * kPanel;
   const auto [first_of_last, count_of_last] = rows.seen(rows.count - 1, to.count);
   const int64_t seen = first_of_last + count_of_last - begin;
-  multiply({query, {keys.data + panel * keys.stride, keys.row_stride, keys.stride}, scores, filled, seen, to.key_size,
-            to.key_size, scores_stride});
+  multiply({query,
+            {keys.data + panel * keys.stride, keys.row_stride, keys.stride},
+            scores,
+            filled,
+            seen,
+            to.key_size,
+            to.key_size,
+            scores_stride});
   float factors[kMostRows];
   for (int64_t r = 0; r < rows.count; ++r) {
     float* const row = scores + r * scores_stride;
@@ -311,8 +318,14 @@ void attend(const AttendingRows& rows, const Attended& to, const Panels& keys, c
     clear(own + count, seen - (first - begin) - count);
   }
   if (seen == 0) clear(sums, filled * sums_stride);
-  multiply({scores, {values.data + begin * values.row_stride, values.row_stride, values.stride}, sums, filled,
-            to.value_size, seen, scores_stride, sums_stride});
+  multiply({scores,
+            {values.data + begin * values.row_stride, values.row_stride, values.stride},
+            sums,
+            filled,
+            to.value_size,
+            seen,
+            scores_stride,
+            sums_stride});
   for (int64_t r = 0; r < rows.count; ++r) {
     for (int64_t i = 0; i < to.value_size; ++i)
       rows.result[r * rows.result_stride + i] = sums[r * sums_stride + i] * factors[r];

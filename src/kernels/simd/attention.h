@@ -41,7 +41,7 @@ struct AttendingRows {
   float* result;
   const float* mask;  // that of the first row, or null
   int64_t count, query_stride, result_stride, mask_stride;
-  int64_t keys_of_first;  // where causal, each row sees one key more than the row before
+  int64_t keys_of_first;       // where causal, each row sees one key more than the row before
   int64_t window = kNoWindow;  // of these it attends to the last ones
 
   // The first of the keys that a row attends to, of so many, and their number.
