@@ -436,15 +436,17 @@ PYBIND11_MODULE(_C, m) {
       .def(
           "run",
           [](const PythonModel& model, const py::dict& feeds, std::vector<std::string> names,
-             std::optional<bool> as_torch, const py::object& stop) {
+             std::optional<bool> as_torch, const py::object& stop, const py::object& out) {
             // A pointer in this place takes pybind11 as long as all other arguments, where it is None.
             const auto* flag = stop.is_none() ? nullptr : stop.cast<const StopFlag*>();
-            return run(model, feeds, std::move(names), as_torch, flag);
+            return run(model, feeds, std::move(names), as_torch, flag, nullptr, out);
           },
           py::arg("feeds"), py::arg("output_names") = std::vector<std::string>(), py::arg("as_torch") = py::none(),
-          py::arg("stop") = py::none(),
+          py::arg("stop") = py::none(), py::arg("out") = py::none(),
           "Runs the model on a dictionary of inputs: a list of the values named, or of the model's outputs. They are "
-          "torch tensors or numpy arrays; by default torch tensors where one goes in.")
+          "torch tensors or numpy arrays; by default torch tensors where one goes in. Of the list `out`, of the "
+          "caller's "
+          "arrays or tensors for them, those that hold their outputs come back themselves.")
       .def("trim", &PythonModel::trim, py::call_guard<WithoutGil>(),
            "Gives back to the system the memory that runs have left for later ones.")
       .def("profile", &profile, py::arg("feeds"), py::arg("output_names") = std::vector<std::string>(),

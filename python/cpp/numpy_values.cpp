@@ -219,6 +219,15 @@ Fed Feeder::tensor(py::handle object, const ValueType& expected, const std::stri
   return {ValueType::tensor(type), to_storage(type, borrowed(kept_.back(), native_dtype(type)))};
 }
 
+std::optional<Fed> memory_of(py::handle object) {
+  if (!py::isinstance<py::array>(object)) return memory_of_torch(object);
+  const auto array = py::reinterpret_borrow<py::array>(object);
+  if (!array.writeable() || is_text(array) || !tensor_like(array).is(array)) return {};
+  const ElementType type = type_of_elements(array);
+  if (type == ElementType::Undefined || storage_dtype(type) != native_dtype(type)) return {};
+  return Fed{ValueType::tensor(type), borrowed(array, native_dtype(type))};
+}
+
 py::object value_to_python(const IValue& value, const ValueType& type, const StringPool& strings, Form form) {
   if (value.isNone()) return py::none();
   switch (type.kind) {

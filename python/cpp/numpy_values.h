@@ -4,6 +4,7 @@
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,10 @@ class Feeder {
   StringPool& strings_;
   std::vector<pybind11::array> kept_;
 };
+
+// The memory of an array or a torch tensor on the host, for a result to lie in; none where results of its type, or in
+// its order of memory, do not lie there as it wants them. It must not outlive the object.
+std::optional<Fed> memory_of(pybind11::handle object);
 
 // What tensors come out as. Strings are numpy arrays in either form.
 enum class Form : uint8_t { Numpy, Torch };

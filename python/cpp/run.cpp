@@ -53,7 +53,8 @@ const std::vector<py::str>& PythonModel::input_names() const {
 }
 
 py::list run(const PythonModel& model, const py::dict& feeds, std::vector<std::string> names,
-             std::optional<bool> as_torch, const StopFlag* stop, PreparedModel::Profile* profile) {
+             std::optional<bool> as_torch, const StopFlag* stop, PreparedModel::Profile* profile,
+             const py::object& out) {
   const std::vector<py::object> given = arranged(model, feeds);
   const auto strings = model.new_strings();
   Feeder feeder(*strings);
@@ -62,10 +63,19 @@ py::list run(const PythonModel& model, const py::dict& feeds, std::vector<std::s
   for (size_t i = 0; i < given.size(); ++i) {
     fed.push_back(given[i] ? std::optional(feeder(given[i], model.inputs()[i])) : std::nullopt);
   }
+  Targets targets;
+  std::vector<ElementType> elements;
+  if (!out.is_none()) {
+    for (const py::handle target : out) {
+      const auto memory = memory_of(target);
+      targets.push_back(memory ? memory->value.toTensor() : at::Tensor());
+      elements.push_back(memory ? memory->type.element : ElementType::Undefined);
+    }
+  }
   PreparedModel::Result result;
   {
     const LoggedWarnings warnings;
-    result = without_gil([&] { return model.run(fed, strings, std::move(names), profile, stop); });
+    result = without_gil([&] { return model.run(fed, strings, std::move(names), profile, stop, targets); });
   }
   const bool torch =
       as_torch ? *as_torch
@@ -73,7 +83,10 @@ py::list run(const PythonModel& model, const py::dict& feeds, std::vector<std::s
   const Form form = torch ? Form::Torch : Form::Numpy;
   py::list outputs(result.values.size());
   for (size_t i = 0; i < result.values.size(); ++i) {
-    outputs[i] = value_to_python(result.values[i], result.types[i], *strings, form);
+    const bool is_there = i < targets.size() && targets[i].defined() && result.values[i].isTensor() &&
+                          result.values[i].toTensor().is_same(targets[i]) && result.types[i].element == elements[i];
+    outputs[i] = is_there ? py::reinterpret_borrow<py::object>(py::list(out)[i])
+                          : value_to_python(result.values[i], result.types[i], *strings, form);
   }
   return outputs;
 }

@@ -24,8 +24,10 @@ class PythonModel : public PreparedModel {
 };
 
 // Runs the model on a dictionary of inputs: a list of the values named, or of the model's outputs. They come as torch
-// tensors or as numpy arrays; where nothing is said, as torch tensors where one goes in.
+// tensors or as numpy arrays; where nothing is said, as torch tensors where one goes in. `out` is a list with the
+// caller's array or tensor for each, or None: one that holds its output comes back itself, others are not touched.
 pybind11::list run(const PythonModel& model, const pybind11::dict& feeds, std::vector<std::string> names,
-                   std::optional<bool> as_torch, const StopFlag* stop, PreparedModel::Profile* profile = nullptr);
+                   std::optional<bool> as_torch, const StopFlag* stop, PreparedModel::Profile* profile = nullptr,
+                   const pybind11::object& out = pybind11::none());
 
 }  // namespace onnxtorch

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <pybind11/numpy.h>
 
+#include "base/element_type.h"
 #include "python_torch.h"
 #include "runtime/torch_tensor.h"
 
@@ -32,6 +33,15 @@ std::optional<Fed> fed_from_torch(py::handle object, ElementType expected, const
     owned = py::module_::import("torch").attr("from_dlpack")(object);
   }
   return fed_from_tensor(python_torch().tensor(owned.ptr()), expected, name);
+}
+
+std::optional<Fed> memory_of_torch(py::handle object) {
+  if (!is_tensor(object.ptr())) return {};
+  const at::Tensor t = python_torch().tensor(object.ptr());
+  const bool is_plain = t.is_cpu() && t.layout() == c10::kStrided && !t.requires_grad() && !t.is_conj() && !t.is_neg();
+  if (!is_plain) return {};
+  const at::Tensor memory = at::from_blob(t.mutable_data_ptr(), t.sizes(), t.strides(), t.scalar_type());
+  return Fed{ValueType::tensor(element_type_of(t.scalar_type())), memory};
 }
 
 py::object tensor_to_torch(const at::Tensor& stored, ElementType type) {

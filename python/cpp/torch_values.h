@@ -17,6 +17,9 @@ bool is_torch_like(pybind11::handle object);
 // None where the object is neither. To be asked of what is no array of numpy's.
 std::optional<Fed> fed_from_torch(pybind11::handle object, ElementType expected, const std::string& name);
 
+// As memory_of, of a torch tensor.
+std::optional<Fed> memory_of_torch(pybind11::handle object);
+
 pybind11::object tensor_to_torch(const at::Tensor& stored, ElementType type);
 
 }  // namespace onnxtorch

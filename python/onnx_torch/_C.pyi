@@ -58,6 +58,7 @@ class PreparedModel:
         output_names: Sequence[str] = ...,
         as_torch: bool | None = ...,
         stop: StopFlag | None = ...,
+        out: Sequence[Any] | None = ...,
     ) -> list[Any]: ...
     def profile(
         self,

@@ -183,7 +183,8 @@ class OnnxTorchRep(base.BackendRep):
             output: "numpy", "torch" (on the model's device) or "dlpack" (torch tensors, which any library that speaks
                 DLPack takes). By default torch tensors come out where one goes in, else numpy arrays.
             out: the caller's own arrays or tensors to write outputs into, as a dictionary by name, or as a list with
-                ``None`` for outputs that are to get memory of their own.
+                ``None`` for outputs that are to get memory of their own. A cache is written in place where its past and
+                its present begin at one place (docs/python_api.md).
 
         Returns:
             A named tuple of arrays (lists for sequences, dictionaries for maps, ``None`` for an absent optional), which
@@ -194,7 +195,7 @@ class OnnxTorchRep(base.BackendRep):
         names = tuple(output_names) if output_names else self._output_names
         into = None if out is None else targets(names, out)
         kind = output or (None if into is None else kind_of(into))
-        values = self._values(inputs, names if output_names else (), kind)
+        values = self._values(inputs, names if output_names else (), kind, out=into)
         if into is not None:
             values = [write(name, value, target) for name, value, target in zip(names, values, into, strict=True)]
         return _outputs(names, values)
@@ -205,10 +206,11 @@ class OnnxTorchRep(base.BackendRep):
         output_names: Sequence[str] = (),
         output: OutputKind | None = None,
         stop: _C.StopFlag | None = None,
+        out: Sequence[Any] | None = None,
     ) -> list[Any]:
-        """The outputs of a run, without their names."""
+        """The outputs of a run, without their names; those of `out` that hold their outputs already are among them."""
         feeds = inputs if type(inputs) is dict and self._only_map is None else self._by_name(inputs)
-        return self._prepared.run(feeds, output_names, as_torch(output), stop)
+        return self._prepared.run(feeds, output_names, as_torch(output), stop, out)
 
     def intermediates(self, inputs: Any = None, names: Sequence[str] | None = None) -> dict[str, Any]:
         """Inner values of a run, by their ONNX names; all of the main graph's by default.

@@ -614,6 +614,7 @@ class InferenceSession:
         given: Mapping[str, Any],
         run_options: RunOptions | None,
         kind: OutputKind,
+        out: Sequence[Any] | None = None,
     ) -> list[Any]:
         if isinstance(output_names, str):
             raise TypeError("output_names must be a sequence of names, not one")
@@ -623,7 +624,7 @@ class InferenceSession:
         with onnxruntime_errors():
             rep, feeds = self._feeds(given)
             if self._profile is None:
-                values = rep._values(feeds, output_names or (), kind, stop)
+                values = rep._values(feeds, output_names or (), kind, stop, out)
             else:
                 values = self._profile.run(rep, dict(feeds), output_names or (), kind, stop)
         return self._with_sparse(values, output_names) if self._sparse else values
@@ -686,10 +687,20 @@ class InferenceSession:
         run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
         """As `run`, from OrtValues to OrtValues on the session's device."""
+        return self._run_with_ort_values(output_names, input_dict_ort_values, run_options)
+
+    def _run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, Any],
+        run_options: RunOptions | None,
+        out: Sequence[Any] | None = None,
+    ) -> list[OrtValue]:
+        """The outputs, of which those of `out` that hold theirs come as these."""
         types = {arg.name: arg.type for arg in self._outputs_meta}
         names = list(output_names or types)
         kind: OutputKind = "torch" if self._device.type == "cuda" else "numpy"
-        values = self._execute(names, input_dict_ort_values, run_options, kind)
+        values = self._execute(names, input_dict_ort_values, run_options, kind, out)
         return [OrtValue._of(value, types[name]) for name, value in zip(names, values, strict=True)]
 
     def run_with_ortvaluevector(
@@ -815,7 +826,8 @@ class SessionIOBinding:
     def _run(self, run_options: RunOptions | None) -> None:
         if not self._outputs:
             raise InvalidArgument("At least one output should be requested.")
-        values = self._session.run_with_ort_values(list(self._outputs), self._inputs, run_options)
+        targets = [target._data if isinstance(target, OrtValue) else None for target in self._outputs.values()]
+        values = self._session._run_with_ort_values(list(self._outputs), self._inputs, run_options, targets)
         bound = zip(self._outputs.items(), values, strict=True)
         self._results = OrtValueVector(_placed(name, value, target) for (name, target), value in bound)
 
@@ -910,5 +922,6 @@ def _placed(name: str, value: OrtValue, target: TorchDevice | OrtValue) -> OrtVa
     """An output on the device, or in the memory, that it is bound to."""
     if isinstance(target, TorchDevice):
         return value._on(target)
-    write_into(target._tensor(), value._tensor(), f"what the output {name!r} is bound to")
+    if value._data is not target._data:
+        write_into(target._tensor(), value._tensor(), f"what the output {name!r} is bound to")
     return target

@@ -51,7 +51,7 @@ def targets(names: Sequence[str], out: Any) -> list[Any]:
 
 def write(name: str, value: Any, target: Any) -> Any:
     """The target, with the value in it; the value itself where there is no target."""
-    if target is None:
+    if target is None or value is target:
         return value
     if isinstance(target, np.ndarray) and isinstance(value, np.ndarray):
         _check_fit(name, value, target)

@@ -8,10 +8,16 @@
 
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
 namespace onnxtorch {
+
+// A step gives, or is to give, something of another form than in the run that was recorded.
+struct OtherForm : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 // Where a tensor's first element lies, and what no absolute value of it is larger than, as far as that is known.
 struct Place {

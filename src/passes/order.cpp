@@ -19,7 +19,8 @@ bool has_lower_precision(const Program& program) { return program.target.precisi
 
 constexpr Pass kOrder[] = {
     {"fold", "decide what known sizes decide, and compute nothing twice", fold},
-    {"kernels", "compute the steps of a Resize, and the largest elements, in one step each", take_kernels, Cpu},
+    {"kernels", "compute the steps of a Resize, the largest elements, and attention with a cache in one step each",
+     take_kernels, Cpu},
     {"blocks", "take channels out of onnxruntime's blocks, and compute between them on what is not in blocks",
      find_blocks, Cpu},
 #ifdef ONNX_TORCH_ONEDNN

@@ -33,19 +33,23 @@ void interpret(const torch::jit::Code& code, torch::jit::Stack& stack) {
 Executable::Executable(Program program, size_t plans)
     : program_(std::move(program)),
       code_(interruptible(program_.graph), "onnx_model"),
+      growths_(program_.needs_autograd ? std::vector<Growth>() : growths_of(program_)),
       memory_(std::make_shared<WorkMemory>()),
       plans_(program_, program_.needs_autograd ? 0 : plans) {}
 
-std::vector<IValue> Executable::run(std::span<const IValue> inputs,
-                                    const c10::intrusive_ptr<StringPool>& strings) const {
+std::vector<IValue> Executable::run(std::span<const IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
+                                    Targets targets) const {
   const c10::InferenceMode inference(!program_.needs_autograd);
   const WorkMemory::Scope scope(*memory_);
   const WatchedRun watched;
-  return plans_.run(inputs, strings, [&] { return interpreted(inputs, strings); });
+  const Lent own = lent(std::move(targets), inputs, growths_);
+  const GrownInPlace in_place(own.grown);
+  return plans_.run(inputs, strings, own.targets, [&] { return interpreted(inputs, strings, own.targets); });
 }
 
 std::vector<IValue> Executable::interpreted(std::span<const IValue> inputs,
-                                            const c10::intrusive_ptr<StringPool>& strings) const {
+                                            const c10::intrusive_ptr<StringPool>& strings,
+                                            const Targets& targets) const {
   torch::jit::Stack stack;
   stack.reserve(program_.graph_inputs.size());
   size_t next = 0;
@@ -63,7 +67,7 @@ std::vector<IValue> Executable::interpreted(std::span<const IValue> inputs,
     }
   }
   interpret(code_, stack);
-  for (IValue& result : stack) result = separated(std::move(result));
+  separate(stack, targets);
   return stack;
 }
 

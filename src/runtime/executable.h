@@ -11,6 +11,7 @@
 #include "base/work_memory.h"
 #include "graph/program.h"
 #include "runtime/plan/plans.h"
+#include "runtime/targets.h"
 
 namespace onnxtorch {
 
@@ -21,9 +22,9 @@ class Executable {
 
   // One value for each graph input of the caller, in order, in storage form and on the program's device; results
   // likewise. No result shares memory with an input, a constant or another result. The caller keeps the inputs until it
-  // returns.
-  std::vector<c10::IValue> run(std::span<const c10::IValue> inputs,
-                               const c10::intrusive_ptr<StringPool>& strings) const;
+  // returns. A result may be the caller's target for it, which then holds the result.
+  std::vector<c10::IValue> run(std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
+                               Targets targets = {}) const;
 
   // Gives back the memory that earlier runs have left for later ones.
   void trim() const {
@@ -37,10 +38,11 @@ class Executable {
 
  private:
   std::vector<c10::IValue> interpreted(std::span<const c10::IValue> inputs,
-                                       const c10::intrusive_ptr<StringPool>& strings) const;
+                                       const c10::intrusive_ptr<StringPool>& strings, const Targets& targets) const;
 
   Program program_;
   torch::jit::Code code_;
+  std::vector<Growth> growths_;
   std::shared_ptr<WorkMemory> memory_;
   mutable Plans plans_;
 };

@@ -208,8 +208,8 @@ void PreparedModel::check(const InputSpec& input, const Fed& fed) const {
 }
 
 PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intrusive_ptr<StringPool>& strings,
-                                         std::vector<std::string> outputs, Profile* profile,
-                                         const StopFlag* stop) const {
+                                         std::vector<std::string> outputs, Profile* profile, const StopFlag* stop,
+                                         Targets targets) const {
   Variant variant = base_variant();
   variant.outputs = std::move(outputs);
   variant.timed = profile != nullptr;
@@ -237,7 +237,7 @@ PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intr
     }
     std::optional<NodeTimer> timer;
     if (profile) timer.emplace(device_);
-    result.values = recorded ? recorded->run(values, strings) : executable->run(values, strings);
+    result.values = recorded ? recorded->run(values, strings) : executable->run(values, strings, std::move(targets));
     if (profile) *profile = {timer->times(), executable->program().nodes};
   } catch (const Error&) {
     throw;

@@ -65,9 +65,11 @@ class PreparedModel {
     std::vector<TranslatedNode> nodes;  // by the number in a time
   };
   // `outputs` names values of the main graph, in the order wanted; none: the model's outputs. A run with a profile
-  // takes longer. So does one that can be stopped, by `stop` or by the limits of the options.
+  // takes longer. So does one that can be stopped, by `stop` or by the limits of the options. Values may be the targets
+  // for them, which then hold the results.
   Result run(const FedInputs& feeds, const c10::intrusive_ptr<StringPool>& strings,
-             std::vector<std::string> outputs = {}, Profile* profile = nullptr, const StopFlag* stop = nullptr) const;
+             std::vector<std::string> outputs = {}, Profile* profile = nullptr, const StopFlag* stop = nullptr,
+             Targets targets = {}) const;
 
   // Gives back to the system what runs have left for later ones: memory for results, and the graphs that were made for
   // other outputs or for fed initializers. Runs may be under way; later ones take anew what they need.

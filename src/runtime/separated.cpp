@@ -36,4 +36,12 @@ IValue separated(IValue value) {
   return value;
 }
 
+void separate(std::vector<IValue>& results, const Targets& targets) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    const bool is_callers = i < targets.size() && targets[i].defined() && results[i].isTensor() &&
+                            results[i].toTensor().is_same(targets[i]);
+    if (!is_callers) results[i] = separated(std::move(results[i]));
+  }
+}
+
 }  // namespace onnxtorch

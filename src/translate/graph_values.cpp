@@ -103,7 +103,7 @@ std::optional<std::vector<int64_t>> GraphTranslator::known_shape(const Value& v)
   }
   if (is_list_of_numbers(v)) return std::vector<int64_t>{static_cast<int64_t>(v.graph->node()->inputs().size())};
   const auto meta = facts_.meta(v.graph);
-  return meta ? std::optional(meta->sizes().vec()) : std::nullopt;
+  return meta && meta->defined() ? std::optional(meta->sizes().vec()) : std::nullopt;
 }
 
 std::optional<std::vector<std::optional<int64_t>>> GraphTranslator::known_sizes(const Value& v) const {

@@ -1,9 +1,7 @@
-#include "kernels/simd/attention.h"
+#include "kernels/cpu/attention.h"
 
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
-#include <c10/util/SmallVector.h>
-#include <c10/util/accumulate.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -28,18 +26,6 @@ namespace {
 
 using at::Tensor;
 
-using Strides = c10::SmallVector<int64_t, 6>;
-
-// A tensor's matrices, in the order of the result's: strides for each dimension of the batch, from row to row, and from
-// column to column; 0 where a dimension is broadcast.
-struct Matrices {
-  const float* data;
-  Strides strides;
-
-  int64_t row() const { return strides.end()[-2]; }
-  int64_t column() const { return strides.back(); }
-};
-
 int64_t stride_of(const Tensor& t, int64_t dim) { return dim < 0 || t.size(dim) == 1 ? 0 : t.stride(dim); }
 
 Matrices matrices(const Tensor& t, size_t dims) {
@@ -52,65 +38,39 @@ Matrices matrices(const Tensor& t, size_t dims) {
 // Elements of a row side by side.
 Tensor in_rows(const Tensor& t) { return t.stride(-1) == 1 || t.size(-1) == 1 ? t : contiguous(t); }
 
-// What is attended to by whom. The memory is that of tensors that live as long.
-struct Work {
-  std::vector<int64_t> batch;  // sizes of the result's dimensions before the last two
-  int64_t rows;
-  Matrices query, keys, values;
-  std::optional<Matrices> mask;
-  Matrices result;
-  Attended sizes;
-  bool is_causal = false;  // the n-th row of the query sees the first n keys
-
-  int64_t count() const { return c10::multiply_integers(batch); }
-
-  const float* at(const Matrices& m, int64_t number, int64_t row = 0) const {
-    const float* data = m.data + row * m.row();
-    for (size_t dim = batch.size(); dim-- > 0; number /= batch[dim]) data += number % batch[dim] * m.strides[dim];
-    return data;
-  }
-
-  Attended attended(int64_t number) const {
-    Attended to = sizes;
-    to.keys = at(keys, number);
-    to.values = at(values, number);
-    to.key_stride = keys.row();
-    to.value_stride = values.row();
-    to.mask_stride = mask ? mask->column() : 0;
-    return to;
-  }
-
-  AttendingRows attending(int64_t number, int64_t first, int64_t rows_at_once) const {
-    return {.query = at(query, number, first),
-            .result = const_cast<float*>(at(result, number, first)),
-            .mask = mask ? at(*mask, number, first) : nullptr,
-            .count = rows_at_once,
-            .query_stride = query.row(),
-            .result_stride = result.row(),
-            .mask_stride = mask ? mask->row() : 0,
-            .keys_of_first = is_causal ? first + 1 : sizes.count};
-  }
-};
-
-void attend_row_by_row(const Work& work) {
+// The rows of a group that shares keys and values come at once.
+void attend_row_by_row(const AttentionWork& work) {
   const Attended& sizes = work.sizes;
-  const int64_t of_row = sizes.count * (sizes.key_size + sizes.value_size);
+  const size_t last = work.batch.size() - 1;
+  const bool is_shared = !work.batch.empty() && work.keys.strides[last] == 0 && work.values.strides[last] == 0;
+  const int64_t group = is_shared ? work.batch[last] : 1, of_row = sizes.count * (sizes.key_size + sizes.value_size);
   const auto& kernels = for_this_cpu<AttentionKernels>();
-  parallel_for(work.count() * work.rows, of_row, [&](int64_t begin, int64_t end) {
-    std::vector<float> weights(sizes.count);
+  parallel_for(work.count() / group * work.rows, group * of_row, [&](int64_t begin, int64_t end) {
+    const Tensor memory = work_tensor({group * sizes.count}, c10::kFloat);
+    auto* const weights = memory.mutable_data_ptr<float>();
     for (int64_t i = begin; i < end; ++i) {
-      const AttendingRows row = work.attending(i / work.rows, i % work.rows, 1);
-      const Attended to = work.attended(i / work.rows);
-      const int64_t count = std::min(sizes.count, row.keys_of_first);
-      kernels.scores_of_row(row.query, weights.data(), count, to);
-      kernels.softmax_of_scores(weights.data(), row.mask, count, to);
-      kernels.values_of_row(weights.data(), row.result, count, to);
+      const int64_t number = i / work.rows * group;
+      AttendingRows rows = work.attending(number, i % work.rows, 1);
+      const auto [first, count] = rows.seen(0, sizes.count);
+      if (is_shared) {
+        rows.count = group;
+        rows.query_stride = work.query.strides[last];
+        rows.result_stride = work.result.strides[last];
+      }
+      const Attended to = work.attended(number).from(first);
+      kernels.scores_of_rows(rows, weights, count, count, to);
+      for (int64_t head = 0; head < group; ++head) {
+        const AttendingRows row = work.attending(number + head, i % work.rows, 1);
+        const float* const mask = row.mask ? row.mask + first * to.mask_stride : nullptr;
+        kernels.softmax_of_scores(weights + head * count, mask, count, work.attended(number + head));
+      }
+      kernels.values_of_rows(rows, weights, count, count, to);
     }
   });
 }
 
 // Keys and values are laid out for the products of many rows, unless the values lie well already.
-void attend_in_panels(const Work& work) {
+void attend_in_panels(const AttentionWork& work) {
   const auto& kernel = for_this_cpu<AttentionKernels>();
   const auto in_panels = [&](int64_t columns) { return (columns + kernel.panel - 1) / kernel.panel * kernel.panel; };
   const Attended& sizes = work.sizes;
@@ -140,10 +100,14 @@ void attend_in_panels(const Work& work) {
   });
 }
 
-void attend(const Work& work) {
+}  // namespace
+
+void attend(const AttentionWork& work) {
   constexpr int64_t kFewestRows = 6;  // that are worth to lay out keys and values for
   work.rows < kFewestRows ? attend_row_by_row(work) : attend_in_panels(work);
 }
+
+namespace {
 
 // Contiguous, but of four dimensions in the order of memory that what follows wants: the heads of a position side by
 // side.
@@ -162,7 +126,7 @@ struct Data {
   float* result;
 };
 
-Work at_data(Work work, const Data& data) {
+AttentionWork at_data(AttentionWork work, const Data& data) {
   work.query.data = data.query;
   work.keys.data = data.keys;
   work.values.data = data.values;
@@ -179,7 +143,7 @@ struct Operands {
 // The sizes of the result, and the work as far as sizes and strides decide it; none where ATen is to compute it.
 struct Planned {
   std::vector<int64_t> sizes;
-  std::function<Work(const Operands&, const Tensor& result)> work;
+  std::function<AttentionWork(const Operands&, const Tensor& result)> work;
 };
 
 Tensor attended(const Planned& planned, const Operands& given) {
@@ -223,19 +187,20 @@ std::optional<Planned> of_heads(const Operands& given, double dropout_p, bool is
                      m.strides.insert(m.strides.begin() + 2, is_shared ? 0 : head);
                      return m;
                    };
-                   return Work{.batch = {batch, shared, group},
-                               .rows = rows,
-                               .query = grouped(in.query, false),
-                               .keys = grouped(in.keys, true),
-                               .values = grouped(in.values, true),
-                               .mask = in.mask.defined() ? std::optional(grouped(in.mask, false)) : std::nullopt,
-                               .result = grouped(result, false),
-                               .sizes = {.count = count,
-                                         .key_size = in.query.size(3),
-                                         .value_size = in.values.size(3),
-                                         .scale = used_scale,
-                                         .nan = NanRows::ZeroWhereHidden},
-                               .is_causal = is_causal};
+                   return AttentionWork{
+                       .batch = {batch, shared, group},
+                       .rows = rows,
+                       .query = grouped(in.query, false),
+                       .keys = grouped(in.keys, true),
+                       .values = grouped(in.values, true),
+                       .mask = in.mask.defined() ? std::optional(grouped(in.mask, false)) : std::nullopt,
+                       .result = grouped(result, false),
+                       .sizes = {.count = count,
+                                 .key_size = in.query.size(3),
+                                 .value_size = in.values.size(3),
+                                 .scale = used_scale,
+                                 .nan = NanRows::ZeroWhereHidden},
+                       .keys_of_first = is_causal ? std::optional(int64_t{1}) : std::nullopt};
                  }};
 }
 
@@ -260,18 +225,19 @@ std::optional<Planned> of_products(const Operands& given, double scale, bool wit
   return Planned{{sizes->begin(), sizes->end()},
                  [=, dims = sizes->size(), batch = std::vector<int64_t>(sizes->begin(), sizes->end() - 2)](
                      const Operands& in, const Tensor& result) {
-                   return Work{.batch = batch,
-                               .rows = in.query.size(-2),
-                               .query = matrices(in.query, dims),
-                               .keys = matrices(in.keys, dims),
-                               .values = matrices(in.values, dims),
-                               .mask = in.mask.defined() ? std::optional(matrices(in.mask, dims)) : std::nullopt,
-                               .result = matrices(result, dims),
-                               .sizes = {.count = in.keys.size(-2),
-                                         .key_size = in.keys.size(-1),
-                                         .value_size = in.values.size(-1),
-                                         .scale = static_cast<float>(scale),
-                                         .nan = without_nan ? NanRows::Zero : NanRows::Kept}};
+                   return AttentionWork{
+                       .batch = batch,
+                       .rows = in.query.size(-2),
+                       .query = matrices(in.query, dims),
+                       .keys = matrices(in.keys, dims),
+                       .values = matrices(in.values, dims),
+                       .mask = in.mask.defined() ? std::optional(matrices(in.mask, dims)) : std::nullopt,
+                       .result = matrices(result, dims),
+                       .sizes = {.count = in.keys.size(-2),
+                                 .key_size = in.keys.size(-1),
+                                 .value_size = in.values.size(-1),
+                                 .scale = static_cast<float>(scale),
+                                 .nan = without_nan ? NanRows::Zero : NanRows::Kept}};
                  }};
 }
 

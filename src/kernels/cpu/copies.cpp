@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/arrange.h"
+#include "base/grown_in_place.h"
 #include "base/memory_order.h"
 #include "base/planned_call.h"
 #include "base/registered.h"
@@ -35,6 +36,15 @@ at::Tensor pixel_shuffle(const at::Tensor& x, int64_t factor) {
   return contiguous(pixels).view({x.size(0), channels, height * factor, width * factor});
 }
 
+// The tensors one behind another, from the end of the first on.
+void copy_behind(const at::Tensor& first, at::TensorList tensors, int64_t dim, const at::Tensor& result) {
+  int64_t start = first.size(dim);
+  for (const at::Tensor& t : tensors) {
+    copy_into(result, dim, start, t);
+    start += t.size(dim);
+  }
+}
+
 at::Tensor cat(at::TensorList tensors, int64_t dim) {
   const auto fits_first = [&](const at::Tensor& t) {
     const at::Tensor& first = tensors.front();
@@ -52,14 +62,15 @@ at::Tensor cat(at::TensorList tensors, int64_t dim) {
     }
     sizes[dim] += t.size(dim);
   }
+  if (const at::Tensor grown = grown_in_place(first, sizes); grown.defined()) {
+    copy_behind(first, tensors.slice(1), dim, grown);
+    return grown;
+  }
   constexpr int64_t kLeastElements = 1 << 14;  // for which it is worth while to look at each tensor
   if (c10::multiply_integers(sizes) < kLeastElements) return at::cat(tensors, dim);
   const at::Tensor result = work_tensor(sizes, strides_of(sizes, order_of(first.strides())), first.scalar_type());
-  int64_t start = 0;
-  for (const at::Tensor& t : tensors) {
-    copy_into(result, dim, start, t);
-    start += t.size(dim);
-  }
+  copy_into(result, dim, 0, first);
+  copy_behind(first, tensors.slice(1), dim, result);
   return result;
 }
 
@@ -82,7 +93,8 @@ std::unique_ptr<PlannedCall> plan_cat(const PlannedOperands& of) {
   const Part whole{at::DimVector(result.sizes()), at::DimVector(result.strides()), 0};
   return planned([parts, whole, dim, type = result.scalar_type()](std::span<const Place> places) {
     const at::Tensor to = at::from_blob(places.back().data, whole.sizes, whole.strides, type);
-    for (size_t i = 0; i < parts.size(); ++i) {
+    const bool is_grown = places[0].data == places.back().data;  // by the caller's will
+    for (size_t i = is_grown ? 1 : 0; i < parts.size(); ++i) {
       copy_into(to, dim, parts[i].start, at::from_blob(places[i].data, parts[i].sizes, parts[i].strides, type));
     }
   });

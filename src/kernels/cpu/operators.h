@@ -4,21 +4,23 @@
 
 namespace onnxtorch {
 
-void register_argmax();            // argmax, label_of_largest
-void register_attention();         // attention
-void register_channel_means();     // channel_means: of what lies channels-last
-void register_copies();            // reshape, cat, pixel_shuffle, upsample_nearest2d
-void register_few_elements();      // none: calls by memory of ATen's
-void register_gather();            // gather, gather_elements: indices may count from the end
-void register_group_norm();        // group_norm, of what lies channels-last
-void register_l1_norm();           // normalize_rows
-void register_layer_norm();        // layer_norm, rms_norm
-void register_pools();             // max_pool, average_pool: in one to three dimensions, as ATen's
-void register_resample();          // resample: weighted sums along an axis, as Resize takes them
-void register_rotary_embedding();  // rotary_embedding
-void register_rounding();          // rounded: to a type of fewer bits, with results that stay float32
-void register_running();           // cumsum, cumprod
-void register_softmax();           // softmax
-void register_top_k();             // top_k
+void register_argmax();                 // argmax, label_of_largest
+void register_attention();              // attention
+void register_channel_means();          // channel_means: of what lies channels-last
+void register_copies();                 // reshape, cat, pixel_shuffle, upsample_nearest2d
+void register_few_elements();           // none: calls by memory of ATen's
+void register_gather();                 // gather, gather_elements: indices may count from the end
+void register_group_norm();             // group_norm, of what lies channels-last
+void register_group_query_attention();  // group_query_attention: with a cache, as onnxruntime's operator
+void register_l1_norm();                // normalize_rows
+void register_layer_norm();             // layer_norm, rms_norm
+void register_pools();                  // max_pool, average_pool: in one to three dimensions, as ATen's
+void register_resample();               // resample: weighted sums along an axis, as Resize takes them
+void register_rotary_embedding();       // rotary_embedding
+void register_rounding();               // rounded: to a type of fewer bits, with results that stay float32
+void register_running();                // cumsum, cumprod
+void register_softmax();                // softmax
+void register_tensor_scatter();         // scatter_rows: TensorScatter
+void register_top_k();                  // top_k
 
 }  // namespace onnxtorch

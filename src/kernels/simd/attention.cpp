@@ -2,7 +2,10 @@
 
 #include <ATen/cpu/vec/functional.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/simd/lanes.h"
 #include "kernels/simd/softmax_row.h"
@@ -12,12 +15,24 @@ namespace {
 
 using namespace CPU_CAPABILITY;
 
+void cap(float* scores, float softcap, int64_t count) {
+  in_vectors<float>(count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+    const Vec capped = tanh(load_first(scores + i, n, 0) * Vec(1 / softcap)) * Vec(softcap);
+    capped.store(scores + i, static_cast<int>(n));
+  });
+}
+
 // Weights of scores, in place, that are the softmax's once multiplied by the factor that this gives.
 ONNX_TORCH_INLINE float weigh(float* scores, const float* mask, int64_t count, const Attended& to) {
+  if (count == 0) return 1;
+  if (to.softcap > 0) cap(scores, to.softcap, count);
   if (mask) {
     for (int64_t i = 0; i < count; ++i) scores[i] += mask[i * to.mask_stride];
   }
-  const float largest = largest_of(scores, count), sum = powers_of_row(scores, largest, scores, count);
+  float largest = largest_of(scores, count);
+  if (to.sink) largest = largest < *to.sink ? *to.sink : largest;
+  float sum = powers_of_row(scores, largest, scores, count);
+  if (to.sink) sum += std::exp(*to.sink - largest);
   const bool is_hidden = largest == kLeast;
   const bool is_zero = to.nan == NanRows::Zero || (to.nan == NanRows::ZeroWhereHidden && is_hidden);
   if (!is_zero || sum == sum) return 1 / sum;
@@ -29,62 +44,144 @@ void softmax_of_scores(float* scores, const float* mask, int64_t count, const At
   scale_row(scores, weigh(scores, mask, count, to), count);
 }
 
-// --- One row by itself ---
+// --- A few rows, to what lies as it came ---
+
+struct FourLanes {
+  using Type = float __attribute__((vector_size(4 * sizeof(float)), aligned(alignof(float)), may_alias));
+};
+using Four = FourLanes::Type;
 
 template <typename Vector>
-ONNX_TORCH_INLINE float sum_of_lanes(Vector x) {
+ONNX_TORCH_INLINE Four folded(Vector x) {
   if constexpr (sizeof(x) == 16 * sizeof(float)) {
-    return sum_of_lanes(__builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
-                        __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15));
+    return folded(__builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
+                  __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15));
   } else if constexpr (sizeof(x) == 8 * sizeof(float)) {
-    return sum_of_lanes(__builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7));
+    return __builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7);
   } else {
-    return (x[0] + x[1]) + (x[2] + x[3]);
+    return x;
   }
 }
 
-constexpr int64_t kStep = 16;  // elements that are added up side by side
-
-ONNX_TORCH_INLINE float product_of_rows(const float* a, const float* b, int64_t size) {
-  constexpr int64_t kVectors = kStep / kLanes;
-  Lanes sums[kVectors] = {};
-  int64_t i = 0;
-  for (; i + kStep <= size; i += kStep)
-    for (int64_t v = 0; v < kVectors; ++v) sums[v] += lanes(a + i)[v] * lanes(b + i)[v];
-  for (int64_t v = 1; v < kVectors; ++v) sums[0] += sums[v];
-  float rest = 0;
-  for (; i < size; ++i) rest += a[i] * b[i];
-  return sum_of_lanes(sums[0]) + rest;
-}
-
-// Of so many vectors of the rows' columns.
+// The sums of the lanes of so many vectors.
 template <int64_t kCount>
-ONNX_TORCH_INLINE void weighted_sum(const float* weights, const float* rows, int64_t count, int64_t stride,
-                                    float* sum) {
-  Lanes sums[kCount] = {};
-  for (int64_t i = 0; i < count; ++i, rows += stride) {
-    for (int64_t v = 0; v < kCount; ++v) sums[v] += weights[i] * lanes(rows)[v];
+ONNX_TORCH_INLINE void sums_of_lanes(const Lanes* x, float* sums) {
+  if constexpr (kCount == 4) {
+    const Four a = folded(x[0]), b = folded(x[1]), c = folded(x[2]), d = folded(x[3]);
+    const Four of_two = __builtin_shufflevector(a, b, 0, 4, 1, 5) + __builtin_shufflevector(a, b, 2, 6, 3, 7),
+               of_others = __builtin_shufflevector(c, d, 0, 4, 1, 5) + __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    *reinterpret_cast<Four*>(sums) =
+        __builtin_shufflevector(of_two, of_others, 0, 1, 4, 5) + __builtin_shufflevector(of_two, of_others, 2, 3, 6, 7);
+  } else {
+    for (int64_t i = 0; i < kCount; ++i) {
+      const Four of = folded(x[i]);
+      sums[i] = (of[0] + of[1]) + (of[2] + of[3]);
+    }
   }
-  std::memcpy(sum, sums, sizeof(sums));
 }
 
-void scores_of_row(const float* query, float* scores, int64_t count, const Attended& to) {
-  const float* key = to.keys;
-  for (int64_t i = 0; i < count; ++i, key += to.key_stride)
-    scores[i] = product_of_rows(query, key, to.key_size) * to.scale;
+// As many rows and keys, or rows and vectors of values, at once as sums have registers.
+#if defined(CPU_CAPABILITY_AVX512)
+constexpr int64_t kRowsAtOnce = 4, kVectorsAtOnce = 4;
+#else
+constexpr int64_t kRowsAtOnce = 2, kVectorsAtOnce = 4;
+#endif
+constexpr int64_t kKeysAtOnce = 4;
+constexpr int64_t kKeysOfBlock = 64;  // whose values stay in the level 1 cache
+
+template <int64_t kRows, int64_t kKeys>
+ONNX_TORCH_INLINE void scores_of_tile(const float* query, int64_t query_stride, const float* keys, float* scores,
+                                      int64_t scores_stride, const Attended& to) {
+  Lanes sums[kRows][kKeys] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= to.key_size; i += kLanes) {
+    Lanes key[kKeys];
+#pragma GCC unroll 8
+    for (int64_t k = 0; k < kKeys; ++k) key[k] = *lanes(keys + k * to.key_stride + i);
+#pragma GCC unroll 8
+    for (int64_t r = 0; r < kRows; ++r) {
+      const Lanes row = *lanes(query + r * query_stride + i);
+#pragma GCC unroll 8
+      for (int64_t k = 0; k < kKeys; ++k) sums[r][k] += row * key[k];
+    }
+  }
+  float totals[kRows][kKeys];
+#pragma GCC unroll 8
+  for (int64_t r = 0; r < kRows; ++r) sums_of_lanes<kKeys>(sums[r], totals[r]);
+  for (; i < to.key_size; ++i) {
+    for (int64_t r = 0; r < kRows; ++r)
+      for (int64_t k = 0; k < kKeys; ++k) totals[r][k] += query[r * query_stride + i] * keys[k * to.key_stride + i];
+  }
+  for (int64_t r = 0; r < kRows; ++r)
+    for (int64_t k = 0; k < kKeys; ++k) scores[r * scores_stride + k] = totals[r][k] * to.scale;
 }
 
-void values_of_row(const float* weights, float* result, int64_t count, const Attended& to) {
-  int64_t column = 0;
-  constexpr int64_t kMost = 4;
-  for (; column + kMost * kLanes <= to.value_size; column += kMost * kLanes)
-    weighted_sum<kMost>(weights, to.values + column, count, to.value_stride, result + column);
-  for (; column + kLanes <= to.value_size; column += kLanes)
-    weighted_sum<1>(weights, to.values + column, count, to.value_stride, result + column);
-  for (; column < to.value_size; ++column) {
-    float sum = 0;
-    for (int64_t i = 0; i < count; ++i) sum += weights[i] * to.values[i * to.value_stride + column];
-    result[column] = sum;
+// Calls function(first, count) for rows, as many at once as there may be; the count is a constant.
+template <int64_t kAtOnce, typename F>
+ONNX_TORCH_INLINE void in_tiles(int64_t first, int64_t rows, const F& function) {
+  for (; first + kAtOnce <= rows; first += kAtOnce) function(first, std::integral_constant<int64_t, kAtOnce>());
+  if constexpr (kAtOnce > 1) in_tiles<kAtOnce / 2>(first, rows, function);
+}
+
+void scores_of_rows(const AttendingRows& rows, float* scores, int64_t scores_stride, int64_t count,
+                    const Attended& to) {
+  in_tiles<kKeysAtOnce>(0, count, [&](int64_t key, auto keys) __attribute__((always_inline)) {
+    in_tiles<kRowsAtOnce>(0, rows.count, [&](int64_t row, auto at_once) __attribute__((always_inline)) {
+      scores_of_tile<at_once(), keys()>(rows.query + row * rows.query_stride, rows.query_stride,
+                                        to.keys + key * to.key_stride, scores + row * scores_stride + key,
+                                        scores_stride, to);
+    });
+  });
+}
+
+// Adds to the results, or begins them.
+template <int64_t kRows, int64_t kVectors>
+ONNX_TORCH_INLINE void values_of_tile(const float* weights, int64_t weights_stride, const float* values, int64_t count,
+                                      int64_t stride, bool goes_on, float* result, int64_t result_stride) {
+  Lanes sums[kRows][kVectors] = {};
+  if (goes_on) {
+#pragma GCC unroll 8
+    for (int64_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int64_t v = 0; v < kVectors; ++v) sums[r][v] = lanes(result + r * result_stride)[v];
+    }
+  }
+  for (int64_t i = 0; i < count; ++i, values += stride) {
+    Lanes value[kVectors];
+#pragma GCC unroll 8
+    for (int64_t v = 0; v < kVectors; ++v) value[v] = lanes(values)[v];
+#pragma GCC unroll 8
+    for (int64_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int64_t v = 0; v < kVectors; ++v) sums[r][v] += weights[r * weights_stride + i] * value[v];
+    }
+  }
+#pragma GCC unroll 8
+  for (int64_t r = 0; r < kRows; ++r) std::memcpy(result + r * result_stride, sums[r], sizeof(sums[r]));
+}
+
+void values_of_rows(const AttendingRows& rows, const float* weights, int64_t weights_stride, int64_t count,
+                    const Attended& to) {
+  const int64_t vectors = to.value_size / kLanes;
+  for (int64_t key = 0; key == 0 || key < count; key += kKeysOfBlock) {
+    const int64_t number = std::min(kKeysOfBlock, count - key);
+    const float* const values = to.values + key * to.value_stride;
+    in_tiles<kRowsAtOnce>(0, rows.count, [&](int64_t row, auto at_once) __attribute__((always_inline)) {
+      const float* const of_rows = weights + row * weights_stride + key;
+      float* const result = rows.result + row * rows.result_stride;
+      in_tiles<kVectorsAtOnce>(0, vectors, [&](int64_t vector, auto together) __attribute__((always_inline)) {
+        values_of_tile<at_once(), together()>(of_rows, weights_stride, values + vector * kLanes, number,
+                                              to.value_stride, key > 0, result + vector * kLanes, rows.result_stride);
+      });
+      for (int64_t r = 0; r < at_once(); ++r) {
+        for (int64_t column = vectors * kLanes; column < to.value_size; ++column) {
+          float sum = key > 0 ? result[r * rows.result_stride + column] : 0;
+          for (int64_t i = 0; i < number; ++i)
+            sum += of_rows[r * weights_stride + i] * values[i * to.value_stride + column];
+          result[r * rows.result_stride + column] = sum;
+        }
+      }
+    });
   }
 }
 
@@ -199,24 +296,44 @@ void attend(const AttendingRows& rows, const Attended& to, const Panels& keys, c
   }
   clear(query + rows.count * to.key_size, (filled - rows.count) * to.key_size);
 
-  const int64_t seen = smaller(to.count, rows.keys_of_first + rows.count - 1);  // by the last row
-  multiply({query, keys, scores, filled, seen, to.key_size, to.key_size, scores_stride});
+  // By the rows together: from a panel on, up to what the last row sees.
+  const int64_t panel = rows.seen(0, to.count).first / kPanel, begin = panel * kPanel;
+  const auto [first_of_last, count_of_last] = rows.seen(rows.count - 1, to.count);
+  const int64_t seen = first_of_last + count_of_last - begin;
+  multiply({query,
+            {keys.data + panel * keys.stride, keys.row_stride, keys.stride},
+            scores,
+            filled,
+            seen,
+            to.key_size,
+            to.key_size,
+            scores_stride});
   float factors[kMostRows];
   for (int64_t r = 0; r < rows.count; ++r) {
     float* const row = scores + r * scores_stride;
-    const int64_t count = smaller(to.count, rows.keys_of_first + r);
-    factors[r] = weigh(row, rows.mask ? rows.mask + r * rows.mask_stride : nullptr, count, to);
-    clear(row + count, seen - count);
+    const auto [first, count] = rows.seen(r, to.count);
+    float* const own = row + first - begin;
+    clear(row, first - begin);
+    factors[r] = weigh(own, rows.mask ? rows.mask + r * rows.mask_stride + first * to.mask_stride : nullptr, count, to);
+    clear(own + count, seen - (first - begin) - count);
   }
-  multiply({scores, values, sums, filled, to.value_size, seen, scores_stride, sums_stride});
+  if (seen == 0) clear(sums, filled * sums_stride);
+  multiply({scores,
+            {values.data + begin * values.row_stride, values.row_stride, values.stride},
+            sums,
+            filled,
+            to.value_size,
+            seen,
+            scores_stride,
+            sums_stride});
   for (int64_t r = 0; r < rows.count; ++r) {
     for (int64_t i = 0; i < to.value_size; ++i)
       rows.result[r * rows.result_stride + i] = sums[r * sums_stride + i] * factors[r];
   }
 }
 
-constexpr AttentionKernels kKernels{.scores_of_row = scores_of_row,
-                                    .values_of_row = values_of_row,
+constexpr AttentionKernels kKernels{.scores_of_rows = scores_of_rows,
+                                    .values_of_rows = values_of_rows,
                                     .softmax_of_scores = softmax_of_scores,
                                     .lanes = Vec::size(),
                                     .panel = kPanel,

@@ -2,8 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "kernels/simd/inline.h"
 
 namespace onnxtorch {
+
+constexpr int64_t kNoWindow = std::numeric_limits<int64_t>::max();
 
 // What is made of a row of weights that is NaN, as a softmax of nothing but -inf is.
 enum class NanRows : uint8_t { Kept, Zero, ZeroWhereHidden };
@@ -16,6 +22,17 @@ struct Attended {
   int64_t mask_stride = 0;  // from key to key; the mask, a number for each, may be null
   float scale;
   NanRows nan;
+  float softcap = 0;            // scores come between -softcap and softcap; 0: as they are
+  const float* sink = nullptr;  // a score that takes a share of each row of weights, and has no value
+
+  // The same, of the keys and values from one on.
+  ONNX_TORCH_INLINE Attended from(int64_t first) const {
+    Attended rest = *this;
+    rest.keys += first * key_stride;
+    rest.values += first * value_stride;
+    rest.count -= first;
+    return rest;
+  }
 };
 
 // Rows of a query side by side, and where their results go.
@@ -24,7 +41,15 @@ struct AttendingRows {
   float* result;
   const float* mask;  // that of the first row, or null
   int64_t count, query_stride, result_stride, mask_stride;
-  int64_t keys_of_first;  // where causal, each row sees one key more than the row before
+  int64_t keys_of_first;       // where causal, each row sees one key more than the row before
+  int64_t window = kNoWindow;  // of these it attends to the last ones
+
+  // The first of the keys that a row attends to, of so many, and their number.
+  ONNX_TORCH_INLINE std::pair<int64_t, int64_t> seen(int64_t row, int64_t keys) const {
+    const int64_t end = keys < keys_of_first + row ? keys : keys_of_first + row;
+    const int64_t first = end > window ? end - window : 0;
+    return {first, end - first};
+  }
 };
 
 // A matrix in parts of so many columns. Of the last, the vectors are whole that hold its columns.
@@ -34,10 +59,12 @@ struct Panels {
 };
 
 struct AttentionKernels {
-  // query @ keys * scale, of one row and the first `count` keys.
-  void (*scores_of_row)(const float* query, float* scores, int64_t count, const Attended& to);
+  // query @ keys * scale, of some rows, and of the first `count` keys. Rows of scores are `scores_stride` apart.
+  void (*scores_of_rows)(const AttendingRows& rows, float* scores, int64_t scores_stride, int64_t count,
+                         const Attended& to);
   // weights @ values, likewise.
-  void (*values_of_row)(const float* weights, float* result, int64_t count, const Attended& to);
+  void (*values_of_rows)(const AttendingRows& rows, const float* weights, int64_t weights_stride, int64_t count,
+                         const Attended& to);
   // softmax(scores + mask), in place, of one row of scores, with the first `count` keys.
   void (*softmax_of_scores)(float* scores, const float* mask, int64_t count, const Attended& to);
 

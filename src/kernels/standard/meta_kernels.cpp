@@ -149,6 +149,17 @@ std::tuple<Tensor, Tensor> recurrent_layer(const Tensor& input, const Tensor& hx
   return {steps(input, hx, bidirectional), same(hx)};
 }
 
+// Of an operator of this library's. The sizes of the presents follow from a number that it is given as a tensor.
+void group_query_attention(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const size_t count = op.schema().arguments().size();
+  const Tensor query = torch::jit::peek(*stack, 0, count).toTensor(),
+               value = torch::jit::peek(*stack, 2, count).toTensor();
+  TORCH_CHECK(query.dim() == 4 && value.dim() == 4, "heads of queries and values must have 4 dimensions");
+  torch::jit::drop(*stack, count);
+  const Tensor y = at::empty({query.size(0), query.size(2), query.size(1) * value.size(3)}, query.options());
+  torch::jit::push(*stack, y, Tensor(), Tensor());
+}
+
 // --- All of them
 // ------------------------------------------------------------------------------------------------------
 
@@ -354,6 +365,8 @@ const std::unordered_map<c10::OperatorName, KernelFunction>& kernels() {
       {{"aten::zero_", ""}, in_place},
       {{"aten::uniform_", ""}, in_place},
 
+      {{"onnx_torch::plain_group_query_attention", ""},
+       KernelFunction::makeFromBoxedFunction<&group_query_attention>()},
       {{"aten::nonzero", ""}, KernelFunction::makeFromBoxedFunction<&refuse>()},
       {{"aten::_local_scalar_dense", ""}, KernelFunction::makeFromBoxedFunction<&refuse>()},
   };

@@ -40,22 +40,29 @@ Values group_query_attention(Translator& t, const NodeView& n) {
   if (!is_quantized && cache != n.element(0)) n.fail("a cache of another type than query has needs k_quant_type");
   if (is_quantized && (bits == 4) != (cache == ElementType::Uint8))
     n.fail("a cache of 4 bits, and only that, is of uint8");
-  const std::string coding = bits == 4 ? "offset" : std::string(info(cache).name);
-  const Values heads = t.call_all(
+  Values heads = t.call_all(
       "heads_of_group", {n.tensor(0), n.tensor(1), n.tensor(2), n.attr_int("num_heads"), n.attr_int("kv_num_heads")});
-  Values outputs = script("group_query_attention", {
-                                                       kw("q", heads[0]),
-                                                       kw("k", heads[1]),
-                                                       kw("v", heads[2]),
-                                                       flag(n, "do_rotary"),
-                                                       flag(n, "rotary_interleaved"),
-                                                       kw("scale", given_scale(n)),
-                                                       kw("softcap", float_or_zero(n, "softcap")),
-                                                       kw("smooth_softmax", is_smooth),
-                                                       kw("coding", coding),
-                                                       kw("cache_dtype", cache),
-                                                       kw("fused", fused),
-                                                   })(t, n);
+  for (const size_t norm : {0, 1}) {
+    if (n.has(14)) {
+      heads[norm] = t.call("rms_norm_of_heads", {heads[norm], n.tensor(14 + norm), n.attr_float("qk_norm_epsilon")});
+    }
+  }
+  std::vector<Arg> args{
+      kw("q", heads[0]),
+      kw("k", heads[1]),
+      kw("v", heads[2]),
+      flag(n, "do_rotary"),
+      flag(n, "rotary_interleaved"),
+      kw("scale", given_scale(n)),
+      kw("softcap", float_or_zero(n, "softcap")),
+      kw("smooth_softmax", is_smooth),
+  };
+  const bool is_plain = !is_quantized && !n.has(10) && int_or_zero(n, "sliding_window_cache") == 0 && !n.wants(3);
+  if (is_plain) return script("plain_group_query_attention", std::move(args))(t, n);
+  args.push_back(kw("coding", bits == 4 ? "offset" : std::string(info(cache).name)));
+  args.push_back(kw("cache_dtype", cache));
+  args.push_back(kw("fused", fused));
+  Values outputs = script("group_query_attention", std::move(args))(t, n);
   outputs[1] = outputs[1].as(cache);
   outputs[2] = outputs[2].as(cache);
   return outputs;

@@ -70,6 +70,7 @@ def from_bytes(x: Tensor, dtype: int) -> Tensor:
     return torch.view_copy(x, dtype=dtype) if x.element_size() == 1 else x
 
 
+@kept
 def tensor_scatter(
     past_cache: Tensor, update: Tensor, write_indices: Optional[Tensor], axis: int, mode: str
 ) -> Tensor:

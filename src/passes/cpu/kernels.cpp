@@ -19,7 +19,9 @@ struct Kernel {
 };
 
 constexpr Kernel kKernels[] = {
+    {"onnx_torch::plain_group_query_attention", "onnx_torch::group_query_attention"},
     {"onnx_torch::resampled", "onnx_torch::resample"},
+    {"onnx_torch::tensor_scatter", "onnx_torch::scatter_rows"},
     {"onnx_torch::top_k_by_key", "onnx_torch::top_k"},
     {"onnx_torch::top_k_by_sort", "onnx_torch::top_k"},
 };
@@ -27,7 +29,9 @@ constexpr Kernel kKernels[] = {
 }  // namespace
 
 void take_kernels(Program& program) {
+  register_group_query_attention();
   register_resample();
+  register_tensor_scatter();
   register_top_k();
   for_each_node(program.graph->block(), [](jit::Node* node) {
     for (const Kernel& kernel : kKernels) {

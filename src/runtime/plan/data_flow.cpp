@@ -163,6 +163,10 @@ bool form_follows(const jit::Node* node, std::span<const IValue> arguments) {
   return std::ranges::find(kSizedByData, name) == kSizedByData.end();
 }
 
+bool form_may_differ(const jit::Node* node) {
+  return std::string_view(node->kind().toQualString()) == "onnx_torch::group_query_attention";
+}
+
 std::optional<c10::OperatorHandle> overload_into(const jit::Node* node) {
   const jit::Operator* const known = node->maybeOperator();
   if (!known) return {};

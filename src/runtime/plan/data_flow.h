@@ -35,6 +35,9 @@ bool may_come_of_data(const torch::jit::Value* value);
 // Whether the form of the operator's result follows from those of the arguments, whatever their elements are.
 bool form_follows(const torch::jit::Node* node, std::span<const c10::IValue> arguments);
 
+// Whether elements decide a form that is most often the same, which a plan may rely on.
+bool form_may_differ(const torch::jit::Node* node);
+
 // The overload that gives its result into a tensor which is there already; none where ATen makes it of the other one,
 // as that would compute in memory of its own, and copy.
 std::optional<c10::OperatorHandle> overload_into(const torch::jit::Node* node);

@@ -74,9 +74,10 @@ void Plans::drop_oldest_plan() {
 
 // What fails may do so for the inputs' elements: then the program run plainly fails, too, and tells which node did.
 Plans::Results Plans::record(Sizes& sizes, std::span<const IValue> inputs,
-                             const c10::intrusive_ptr<StringPool>& strings, const std::function<Results()>& plainly) {
+                             const c10::intrusive_ptr<StringPool>& strings, const Targets& targets,
+                             const std::function<Results()>& plainly) {
   try {
-    Recorded recorded = record_plan(program_, inputs, strings, sizes.relies_on_branches);
+    Recorded recorded = record_plan(program_, inputs, strings, targets, sizes.relies_on_branches);
     if (is_dumped("plan")) std::cerr << text_of(*recorded.plan) << std::flush;
     const std::lock_guard lock(mutex_);
     sizes.plan = std::move(recorded.plan);
@@ -93,7 +94,7 @@ Plans::Results Plans::record(Sizes& sizes, std::span<const IValue> inputs,
 }
 
 Plans::Results Plans::run(std::span<const IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
-                          const std::function<Results()>& plainly) {
+                          const Targets& targets, const std::function<Results()>& plainly) {
   const std::optional<ShapeKey> key = most_ > 0 && !is_watched() ? key_of(inputs) : std::nullopt;
   if (!key) return plainly();
   std::shared_ptr<Sizes> sizes;
@@ -118,7 +119,7 @@ Plans::Results Plans::run(std::span<const IValue> inputs, const c10::intrusive_p
     if (!is_recording_.exchange(true)) {
       const auto end = [](std::atomic<bool>* is_recording) { *is_recording = false; };
       const std::unique_ptr<std::atomic<bool>, decltype(end)> recording(&is_recording_, end);
-      return record(*sizes, inputs, strings, plainly);
+      return record(*sizes, inputs, strings, targets, plainly);
     }
     const std::lock_guard lock(mutex_);
     sizes->is_recorded = false;  // by a later run
@@ -127,7 +128,7 @@ Plans::Results Plans::run(std::span<const IValue> inputs, const c10::intrusive_p
   bool has_other_form = false;
   try {
     if (!workspace) workspace = std::make_unique<Workspace>(plan);
-    Results results = workspace->run(inputs, strings);
+    Results results = workspace->run(inputs, strings, targets);
     const std::lock_guard lock(mutex_);
     if (sizes->plan == plan) sizes->free.push_back(std::move(workspace));
     return results;

@@ -27,7 +27,7 @@ class Plans {
 
   // Runs the plan for these inputs, or records it where they have come before, and else runs the program `plainly`.
   Results run(std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
-              const std::function<Results()>& plainly);
+              const Targets& targets, const std::function<Results()>& plainly);
 
   // The plans there are, the latest first.
   std::vector<std::string> texts();
@@ -50,7 +50,7 @@ class Plans {
   std::optional<ShapeKey> key_of(std::span<const c10::IValue> inputs) const;
   std::shared_ptr<Sizes> find(const ShapeKey& key);
   Results record(Sizes& sizes, std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
-                 const std::function<Results()>& plainly);
+                 const Targets& targets, const std::function<Results()>& plainly);
   int64_t count() const;
   void drop_oldest_plan();
 

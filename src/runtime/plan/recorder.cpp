@@ -95,7 +95,7 @@ class Recorder {
     }
   }
 
-  Recorded run() {
+  Recorded run(const Targets& targets) {
     visit(program_.graph->block());
     Recorded recorded;
     for (const jit::Value* output : program_.graph->outputs()) {
@@ -104,7 +104,7 @@ class Recorder {
       plan_.results.push_back(slot_of(known));
     }
     known_.clear();
-    for (IValue& result : recorded.results) result = separated(std::move(result));
+    separate(recorded.results, targets);
     arrange(plan_);
     recorded.plan = std::make_shared<const Plan>(std::move(plan_));
     return recorded;
@@ -342,7 +342,8 @@ class Recorder {
       return;
     }
     if (node->hasSideEffects() && !writing) throw NoPlan(std::string("a node ") + node->kind().toQualString());
-    add_step(node, operation, arguments, given, std::move(stack), forms && form_follows(node, given));
+    forms = forms && form_follows(node, given) && (relies_on_branches_ || !form_may_differ(node));
+    add_step(node, operation, arguments, given, std::move(stack), forms);
   }
 
   // Some nodes are instructions of the interpreter's.
@@ -632,8 +633,8 @@ class Recorder {
 }  // namespace
 
 Recorded record_plan(const Program& program, std::span<const IValue> inputs,
-                     const c10::intrusive_ptr<StringPool>& strings, bool relies_on_branches) {
-  return Recorder(program, inputs, strings, relies_on_branches).run();
+                     const c10::intrusive_ptr<StringPool>& strings, const Targets& targets, bool relies_on_branches) {
+  return Recorder(program, inputs, strings, relies_on_branches).run(targets);
 }
 
 }  // namespace onnxtorch

@@ -9,6 +9,7 @@
 
 #include "graph/program.h"
 #include "runtime/plan/plan.h"
+#include "runtime/targets.h"
 
 namespace onnxtorch {
 
@@ -20,6 +21,6 @@ struct Recorded {
 // Throws what the run throws, and where this run can have no plan. Of a branch that data decides the plan may rely on
 // tensors of the forms that it gave in this run, and tells where a run differs (OtherForm).
 Recorded record_plan(const Program& program, std::span<const c10::IValue> inputs,
-                     const c10::intrusive_ptr<StringPool>& strings, bool relies_on_branches);
+                     const c10::intrusive_ptr<StringPool>& strings, const Targets& targets, bool relies_on_branches);
 
 }  // namespace onnxtorch

@@ -45,6 +45,11 @@ at::Tensor tensor_in(const c10::Storage& storage, const TensorForm& form) {
   return t;
 }
 
+bool has_form_of(const at::Tensor& t, const TensorForm& form) {
+  return t.sizes() == at::IntArrayRef(form.sizes) && t.strides() == at::IntArrayRef(form.strides) &&
+         t.scalar_type() == form.type;
+}
+
 }  // namespace
 
 Workspace::Workspace(std::shared_ptr<const Plan> plan)
@@ -194,7 +199,8 @@ IValue Workspace::result(size_t number) {
   return t.is_contiguous() ? t.clone() : snug(contiguous(t));
 }
 
-std::vector<IValue> Workspace::run(std::span<const IValue> inputs, const c10::intrusive_ptr<StringPool>& strings) {
+std::vector<IValue> Workspace::run(std::span<const IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
+                                   const Targets& targets) {
   take_arena();
   std::ranges::fill(bounds_, std::numeric_limits<float>::infinity());
   for (const size_t buffer : inputs_) {
@@ -204,7 +210,8 @@ std::vector<IValue> Workspace::run(std::span<const IValue> inputs, const c10::in
   for (size_t i = 0; i < results_.size(); ++i) {
     if (results_[i] == Step::kNone || plan_->buffers[results_[i]].kind != Buffer::Kind::Result) continue;
     const TensorForm& form = plan_->slots[plan_->results[i]].form;
-    hold(results_[i], work_tensor(form.sizes, form.strides, form.type));
+    const bool has_target = i < targets.size() && targets[i].defined() && has_form_of(targets[i], form);
+    hold(results_[i], has_target ? targets[i] : work_tensor(form.sizes, form.strides, form.type));
   }
   for (const Step& step : plan_->steps) {
     check_interruption();
@@ -219,9 +226,7 @@ std::vector<IValue> Workspace::run(std::span<const IValue> inputs, const c10::in
     if (results_[i] == Step::kNone) continue;
     const at::Tensor held = std::exchange(held_[results_[i]], {});
     const TensorForm& form = plan_->slots[plan_->results[i]].form;
-    const bool has_form = held.sizes() == at::IntArrayRef(form.sizes) &&
-                          held.strides() == at::IntArrayRef(form.strides) && held.scalar_type() == form.type;
-    results[i] = snug(has_form ? held : tensor_in(held.storage(), form));
+    results[i] = snug(has_form_of(held, form) ? held : tensor_in(held.storage(), form));
   }
   for (at::Tensor& held : held_) held.reset();
   if (plan_->strings != Step::kNone) values_[plan_->strings] = {};

@@ -7,26 +7,22 @@
 
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <vector>
 
 #include "base/planned_call.h"
 #include "base/string_pool.h"
 #include "runtime/plan/plan.h"
+#include "runtime/targets.h"
 
 namespace onnxtorch {
-
-// A step gave something of another form than in the run that was recorded.
-struct OtherForm : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 class Workspace {
  public:
   explicit Workspace(std::shared_ptr<const Plan> plan);
 
   // What Executable::run does. It is of no use any more after an exception.
-  std::vector<c10::IValue> run(std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings);
+  std::vector<c10::IValue> run(std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
+                               const Targets& targets);
 
  private:
   void bind(size_t buffer, void* data);

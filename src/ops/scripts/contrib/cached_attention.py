@@ -219,17 +219,13 @@ def group_query_attention(
     q: Tensor, k: Tensor, v: Tensor, past_key: Optional[Tensor], past_value: Optional[Tensor], seqlens_k: List[int],
     total_sequence_length: int, cos_cache: Optional[Tensor], sin_cache: Optional[Tensor],
     position_ids: Optional[Tensor], attention_bias: Optional[Tensor], head_sink: Optional[Tensor],
-    k_scale: Optional[Tensor], v_scale: Optional[Tensor], q_norm_weight: Optional[Tensor],
-    k_norm_weight: Optional[Tensor], num_heads: int, kv_num_heads: int, causal: bool, do_rotary: bool,
-    rotary_interleaved: bool, local_window_size: int, sliding_window_cache: bool, scale: Optional[float],
-    softcap: float, smooth_softmax: bool, qk_output: int, qk_norm_epsilon: float, k_quant_type: str,
-    v_quant_type: str, coding: str, cache_dtype: int, fused: bool
+    k_scale: Optional[Tensor], v_scale: Optional[Tensor], causal: bool, do_rotary: bool, rotary_interleaved: bool,
+    local_window_size: int, sliding_window_cache: bool, scale: Optional[float], softcap: float, smooth_softmax: bool,
+    qk_output: int, k_quant_type: str, v_quant_type: str, coding: str, cache_dtype: int, fused: bool
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    num_heads, kv_num_heads = q.size(1), k.size(1)
     assert k.size(2) == q.size(2) or k.size(2) == 0, "query and key must have as many rows, or key none"
     assert len(seqlens_k) == q.size(0), "seqlens_k must have a number for each sequence of the batch"
-    if q_norm_weight is not None and k_norm_weight is not None:
-        q = rms_norm_of_heads(q, q_norm_weight, qk_norm_epsilon)
-        k = rms_norm_of_heads(k, k_norm_weight, qk_norm_epsilon)
 
     # A prompt starts anew, whatever the past holds. Without new keys a step looks into the past alone.
     queries = q.size(2)
@@ -292,6 +288,26 @@ def group_query_attention(
         gone = ints_arithmetic("Sub", ends, rows)
         cached_key, cached_value = shifted(cached_key, 2, gone, buffer), shifted(cached_value, 2, gone, buffer)
     return merge_heads(y), cached_key, cached_value, qk
+
+
+# The same of floats in a cache that is not quantized and drops nothing, without a bias, and without the scores.
+@kept
+def plain_group_query_attention(
+    q: Tensor, k: Tensor, v: Tensor, past_key: Optional[Tensor], past_value: Optional[Tensor], seqlens_k: Tensor,
+    total_sequence_length: Tensor, cos_cache: Optional[Tensor], sin_cache: Optional[Tensor],
+    position_ids: Optional[Tensor], head_sink: Optional[Tensor], causal: bool, do_rotary: bool,
+    rotary_interleaved: bool, local_window_size: int, scale: Optional[float], softcap: float, smooth_softmax: bool
+) -> Tuple[Tensor, Tensor, Tensor]:
+    total = read_ints(total_sequence_length)
+    assert len(total) == 1, "total_sequence_length must be one number"
+    fused = softcap == 0.0 and not smooth_softmax and head_sink is None
+    y, present_key, present_value, _ = group_query_attention(
+        q, k, v, past_key, past_value, read_ints(seqlens_k), total[0], cos_cache, sin_cache, position_ids, None,
+        head_sink, None, None, causal, do_rotary, rotary_interleaved, local_window_size, False, scale, softcap,
+        smooth_softmax, 0, "NONE", "NONE", "NONE", q.dtype, fused)
+    if past_key is None:  # and the present is what came
+        return y, torch.clone(present_key), torch.clone(present_value)
+    return y, present_key, present_value
 
 
 # --- MRotaryEmbedding, GemmaRotaryEmbedding ---
