@@ -44,7 +44,7 @@ def test_each_of_onnxruntime_has_a_reason(domain, op):
         ("com.microsoft", "SoftmaxCrossEntropyLossGrad", "it is a gradient"),
         ("ai.onnx.contrib", "GPT2Tokenizer", "onnxruntime-extensions"),
         ("mmcv", "MMCVCornerPool", "register_op"),
-        ("qonnx.custom_op.general", "MultiThreshold", "register_op"),
+        ("qonnx.custom_op.general", "Im2Col", "register_op"),
         ("finn.custom_op.fpgadataflow", "MVAU", "before FINN"),
         ("trt", "Proposal_TRT", "plugin of TensorRT"),
         ("com.example", "Unheard", "no such operator"),
