@@ -28,11 +28,11 @@ Model one_node(const std::string& op, size_t inputs, size_t outputs, int64_t ver
       [&](onnx::ModelProto&, GraphBuilder& g) {
         std::vector<std::string> in, out;
         for (size_t i = 0; i < inputs; ++i) {
-          in.push_back("x" + std::to_string(i));
+          in.push_back(std::string("x") + std::to_string(i));
           g.input(in.back(), i == 1 && op == "Describe" ? TensorProto::INT64 : type, {testing::kAny});
         }
         for (size_t i = 0; i < outputs; ++i) {
-          out.push_back("y" + std::to_string(i));
+          out.push_back(std::string("y") + std::to_string(i));
           g.output(out.back());
         }
         onnx::NodeProto& node = g.node(op, in, out, "node");
