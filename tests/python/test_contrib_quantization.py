@@ -65,7 +65,7 @@ CONSTANT = [
         "QLinearMul",
         [IMAGES, *SCALES[:2], IMAGES[:, :, ::-1].copy(), *SCALES[2:], floats(0.41)[0], u8(55)[0]],
         {},
-        "chain",
+        "quantized_mul",
     ),
     ("QLinearAveragePool", [IMAGES, *SCALES], {"kernel_shape": [3, 2]}, "average_pool"),
     ("QLinearGlobalAveragePool", [IMAGES, *SCALES], {}, "sum"),

@@ -186,9 +186,7 @@ void register_group_norm() {
   static const torch::Library library = registered([](torch::Library& m) {
     m.def("group_norm(Tensor x, int? groups, Tensor? weight, Tensor? bias, float eps) -> Tensor",
           [](const at::Tensor& x, std::optional<int64_t> groups, const std::optional<at::Tensor>& weight,
-             const std::optional<at::Tensor>& bias, double eps) {
-            return group_norm(x, {groups, weight, bias, eps});
-          });
+             const std::optional<at::Tensor>& bias, double eps) { return group_norm(x, {groups, weight, bias, eps}); });
   });
   register_planner("onnx_torch::group_norm", plan);
 }

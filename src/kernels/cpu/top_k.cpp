@@ -58,7 +58,8 @@ struct Ranked {
 
 // Both in one number, which is compared at once.
 template <typename Key>
-requires(sizeof(Key) <= 4) struct Ranked<Key> {
+  requires(sizeof(Key) <= 4)
+struct Ranked<Key> {
   using Type = int64_t;
   static constexpr int64_t kMostIndex = std::numeric_limits<uint32_t>::max();
   static constexpr int kBits = 32;

@@ -197,17 +197,16 @@ ONNX_TORCH_INLINE void multiply_rest(int64_t rows, const Operands& o, const Bits
 template <int bits>
 void multiply(int64_t rows, const Operands& o, const BitsGroup& g) {
   if (rows == 1) {
-    return for_columns<kVectorsOfRow>(
-        o, [&](const Operands& part, int64_t first)
-               __attribute__((always_inline)) { multiply_columns<bits, 1, kVectorsOfRow>(part, g, first); });
+    return for_columns<kVectorsOfRow>(o, [&](const Operands& part, int64_t first) __attribute__((always_inline)) {
+      multiply_columns<bits, 1, kVectorsOfRow>(part, g, first);
+    });
   }
-  for_columns<kVectorsOfRows>(
-      o, [&](Operands part, int64_t first) __attribute__((always_inline)) {
-        int64_t left = rows;
-        for (; left >= kAtOnce; left -= kAtOnce, part.x += kAtOnce * part.x_apart, part.y += kAtOnce * part.y_apart)
-          multiply_columns<bits, kAtOnce, kVectorsOfRows>(part, g, first);
-        multiply_rest<bits>(left, part, g, first);
-      });
+  for_columns<kVectorsOfRows>(o, [&](Operands part, int64_t first) __attribute__((always_inline)) {
+    int64_t left = rows;
+    for (; left >= kAtOnce; left -= kAtOnce, part.x += kAtOnce * part.x_apart, part.y += kAtOnce * part.y_apart)
+      multiply_columns<bits, kAtOnce, kVectorsOfRows>(part, g, first);
+    multiply_rest<bits>(left, part, g, first);
+  });
 }
 
 // --- Rows ------------------------------------------------------------------------------------------------------------

@@ -70,9 +70,8 @@ ONNX_TORCH_INLINE void widen(const int8_t* pairs, Integers (&to)[kVectors]) {
 }
 template <bool kSigned>
 ONNX_TORCH_INLINE void widen(__m128i low, __m128i high, Integers (&to)[kVectors]) {
-  const auto widened = [](__m128i twice, __m128i zero_first) __attribute__((always_inline)) {
-    return kSigned ? _mm_srai_epi16(twice, 8) : zero_first;
-  };
+  const auto widened = [](__m128i twice, __m128i zero_first)
+                           __attribute__((always_inline)) { return kSigned ? _mm_srai_epi16(twice, 8) : zero_first; };
   to[0] = widened(_mm_unpacklo_epi8(low, low), _mm_unpacklo_epi8(low, zeros()));
   to[1] = widened(_mm_unpackhi_epi8(low, low), _mm_unpackhi_epi8(low, zeros()));
   to[2] = widened(_mm_unpacklo_epi8(high, high), _mm_unpacklo_epi8(high, zeros()));
@@ -133,16 +132,14 @@ void copy_patches(const uint8_t* x, const Patches& p, int64_t begin, int64_t end
   for (int64_t number = begin; number < end; ++number) {
     const Window w(p, number);
     const int64_t start = p.columns.begin(w.column) * p.channels + p.first;
-    for_each_line(
-        x, p, w, [&](const uint8_t* line) __attribute__((always_inline)) {
-          for (int64_t i = 0, from = start; i < runs; ++i, from += apart, to += run) {
-            const int64_t first = line ? within(-from, 0, run) : run,
-                          last = line ? within(width - from, first, run) : run;
-            for (int64_t k = 0; k < first; ++k) to[k] = outside;
-            for (int64_t k = first; k < last; ++k) to[k] = line[from + k] ^ flip;
-            for (int64_t k = last; k < run; ++k) to[k] = outside;
-          }
-        });
+    for_each_line(x, p, w, [&](const uint8_t* line) __attribute__((always_inline)) {
+      for (int64_t i = 0, from = start; i < runs; ++i, from += apart, to += run) {
+        const int64_t first = line ? within(-from, 0, run) : run, last = line ? within(width - from, first, run) : run;
+        for (int64_t k = 0; k < first; ++k) to[k] = outside;
+        for (int64_t k = first; k < last; ++k) to[k] = line[from + k] ^ flip;
+        for (int64_t k = last; k < run; ++k) to[k] = outside;
+      }
+    });
     for (int64_t k = 0; k < rest; ++k) *to++ = 0;
   }
 }
@@ -239,15 +236,14 @@ ONNX_TORCH_INLINE void sum_windows(const uint8_t* const* taps, int64_t pairs, in
 ONNX_TORCH_INLINE const uint8_t* find_taps(const uint8_t* x, const Patches& p, const Window& w, const uint8_t* outside,
                                            const uint8_t** tap) {
   const uint8_t* last = x;
-  for_each_line(
-      x, p, w, [&](const uint8_t* line) __attribute__((always_inline)) {
-        for (int64_t i = 0; i < p.columns.kernel; ++i, ++tap) {
-          const int64_t column = p.columns.begin(w.column) + i * p.columns.dilation;
-          const bool is_inside = line && column >= 0 && column < p.columns.size;
-          *tap = is_inside ? line + column * p.channels : outside;
-          last = is_inside ? *tap : last;
-        }
-      });
+  for_each_line(x, p, w, [&](const uint8_t* line) __attribute__((always_inline)) {
+    for (int64_t i = 0; i < p.columns.kernel; ++i, ++tap) {
+      const int64_t column = p.columns.begin(w.column) + i * p.columns.dilation;
+      const bool is_inside = line && column >= 0 && column < p.columns.size;
+      *tap = is_inside ? line + column * p.channels : outside;
+      last = is_inside ? *tap : last;
+    }
+  });
   if (p.taps() % 2) *tap = outside;
   return last;
 }

@@ -117,7 +117,7 @@ Values fused_conv(Translator& t, const NodeView& n) {
   return {activated(t, n, y)};
 }
 
-Layout channels_last() {
+ImageLayout channels_last() {
   const auto permuted = [](const char* order) {
     return [order](Translator& t, const Value& x) {
       return t.call("aten::permute", {x, t.call(order, {t.call("aten::dim", {x})})});
@@ -126,7 +126,7 @@ Layout channels_last() {
   return {permuted("channels_first_order"), permuted("channels_last_order")};
 }
 
-TranslateFunction in_layout(Layout layout, TranslateFunction translate, std::vector<size_t> images) {
+TranslateFunction in_layout(ImageLayout layout, TranslateFunction translate, std::vector<size_t> images) {
   return [layout = std::move(layout), translate = std::move(translate), images = std::move(images)](Translator& t,
                                                                                                     const NodeView& n) {
     Values inputs = n.inputs();

@@ -24,13 +24,13 @@ Value activated(Translator& t, const NodeView& n, const Value& y);
 Values fused_conv(Translator& t, const NodeView& n);
 
 // A layout of images, by what makes them plain, with the channels second, and by what brings them into it.
-struct Layout {
+struct ImageLayout {
   std::function<Value(Translator&, const Value&)> plain, laid_out;
 };
 
-Layout channels_last();
+ImageLayout channels_last();
 
 // The translator of a node whose images are laid out so: these inputs and the first output.
-TranslateFunction in_layout(Layout layout, TranslateFunction translate, std::vector<size_t> images = {0});
+TranslateFunction in_layout(ImageLayout layout, TranslateFunction translate, std::vector<size_t> images = {0});
 
 }  // namespace onnxtorch

@@ -16,7 +16,7 @@ using enum ElementType;
 
 constexpr char kBlocks[] = "com.microsoft.nchwc";
 
-Layout blocks(int64_t block) {
+ImageLayout blocks(int64_t block) {
   const auto called = [block](const char* script) {
     return [script, block](Translator& t, const Value& x) { return t.call(script, {x, block}); };
   };

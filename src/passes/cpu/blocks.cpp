@@ -1,3 +1,5 @@
+#include "passes/cpu/blocks.h"
+
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
@@ -10,7 +12,6 @@
 #include "graph/operator_traits.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
-#include "passes/cpu/blocks.h"
 
 namespace onnxtorch {
 namespace {

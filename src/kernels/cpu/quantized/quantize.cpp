@@ -20,12 +20,12 @@
 namespace onnxtorch::onednn {
 namespace {
 
-Quantization quantization(double scale, int64_t zero_point, int64_t low, int64_t high) {
+QuantizeStep quantization(double scale, int64_t zero_point, int64_t low, int64_t high) {
   return {static_cast<float>(scale), static_cast<float>(low - zero_point), static_cast<float>(high - zero_point),
           static_cast<int32_t>(zero_point)};
 }
 
-Dequantization dequantization(double scale, int64_t zero_point) {
+DequantizeStep dequantization(double scale, int64_t zero_point) {
   return {static_cast<float>(scale), static_cast<int32_t>(zero_point)};
 }
 
@@ -53,7 +53,7 @@ bool is_byte(at::ScalarType type) { return type == c10::kByte || type == c10::kC
 
 // --- The same by memory ---
 
-void dequantize(at::ScalarType type, const void* x, float* y, int64_t count, const Dequantization& by) {
+void dequantize(at::ScalarType type, const void* x, float* y, int64_t count, const DequantizeStep& by) {
   for_type(type, [&]<typename T>(const QuantizeKernels::Of<T>& kernels) {
     const auto* const from = static_cast<const T*>(x);
     parallel_for(count, 1,
@@ -61,7 +61,7 @@ void dequantize(at::ScalarType type, const void* x, float* y, int64_t count, con
   });
 }
 
-void quantize(at::ScalarType type, const float* x, void* y, int64_t count, const Quantization& by) {
+void quantize(at::ScalarType type, const float* x, void* y, int64_t count, const QuantizeStep& by) {
   for_type(type, [&]<typename T>(const QuantizeKernels::Of<T>& kernels) {
     auto* const to = static_cast<T*>(y);
     parallel_for(count, 1,
@@ -92,13 +92,13 @@ struct Pairs {
   at::ScalarType type;
   bool has_floats;
   int64_t count, row;  // how many a row has, where there is one; else 0
-  Dequantization a, b;
+  DequantizeStep a, b;
   Joining by;
-  Quantization to;
+  QuantizeStep to;
 };
 
 // None where b is neither like a nor a row.
-std::optional<Pairs> pairs(const Operand& a, const Operand& b, Joining by, at::ScalarType type, Quantization to) {
+std::optional<Pairs> pairs(const Operand& a, const Operand& b, Joining by, at::ScalarType type, QuantizeStep to) {
   const at::Tensor &x = a.x, &other = b.x;
   const bool has_floats = other.is_floating_point();
   if (!is_plain(x, type) || !is_plain(other, has_floats ? c10::kFloat : type)) return {};
@@ -143,7 +143,7 @@ void join(const Pairs& of, const void* a, const void* b, void* y, const KernelsO
 
 // The same of tensors; none where they are no pairs.
 template <typename KernelsOf>
-std::optional<at::Tensor> joined(const Operand& a, const Operand& b, Joining by, at::ScalarType type, Quantization to,
+std::optional<at::Tensor> joined(const Operand& a, const Operand& b, Joining by, at::ScalarType type, QuantizeStep to,
                                  const KernelsOf& kernels_of) {
   const auto of = pairs(a, b, by, type, to);
   if (!of) return {};

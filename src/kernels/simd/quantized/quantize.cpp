@@ -9,7 +9,7 @@ namespace onnxtorch {
 namespace {
 
 template <typename T>
-ONNX_TORCH_INLINE T quantized(float x, const Quantization& to) {
+ONNX_TORCH_INLINE T quantized(float x, const QuantizeStep& to) {
   float ratio = x / to.scale;
   ratio = ratio < to.low ? to.low : ratio;
   ratio = ratio > to.high ? to.high : ratio;
@@ -18,31 +18,31 @@ ONNX_TORCH_INLINE T quantized(float x, const Quantization& to) {
 }
 
 template <typename T>
-ONNX_TORCH_INLINE float dequantized(T x, const Dequantization& of) {
+ONNX_TORCH_INLINE float dequantized(T x, const DequantizeStep& of) {
   return static_cast<float>(x - of.zero_point) * of.scale;
 }
-ONNX_TORCH_INLINE float dequantized(float x, const Dequantization&) { return x; }
+ONNX_TORCH_INLINE float dequantized(float x, const DequantizeStep&) { return x; }
 
 template <typename T>
-void quantize(const float* x, T* y, int64_t count, Quantization to) {
+void quantize(const float* x, T* y, int64_t count, QuantizeStep to) {
   for (int64_t i = 0; i < count; ++i) y[i] = quantized<T>(x[i], to);
 }
 
 template <typename T>
-void dequantize(const T* x, float* y, int64_t count, Dequantization of) {
+void dequantize(const T* x, float* y, int64_t count, DequantizeStep of) {
   for (int64_t i = 0; i < count; ++i) y[i] = dequantized(x[i], of);
 }
 
 template <typename T, typename B>
-void add(const T* a, Dequantization of_a, const B* b, Dequantization of_b, Joining by, T* y, int64_t count,
-         Quantization to) {
+void add(const T* a, DequantizeStep of_a, const B* b, DequantizeStep of_b, Joining by, T* y, int64_t count,
+         QuantizeStep to) {
   for (int64_t i = 0; i < count; ++i)
     y[i] = quantized<T>(by.start + dequantized(a[i], of_a) + dequantized(b[i], of_b), to);
 }
 
 template <typename T, typename B>
-void multiply(const T* a, Dequantization of_a, const B* b, Dequantization of_b, Joining by, T* y, int64_t count,
-              Quantization to) {
+void multiply(const T* a, DequantizeStep of_a, const B* b, DequantizeStep of_b, Joining by, T* y, int64_t count,
+              QuantizeStep to) {
   for (int64_t i = 0; i < count; ++i)
     y[i] = quantized<T>(dequantized(a[i], of_a) * dequantized(b[i], of_b) * by.unit + by.start, to);
 }

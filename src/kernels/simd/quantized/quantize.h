@@ -6,13 +6,13 @@
 namespace onnxtorch {
 
 // round(x / scale) + zero_point; the bounds are taken before the zero point is added. NaN gives 0.
-struct Quantization {
+struct QuantizeStep {
   float scale, low, high;
   int32_t zero_point;
 };
 
 // (x - zero_point) * scale.
-struct Dequantization {
+struct DequantizeStep {
   float scale;
   int32_t zero_point;
 };
@@ -31,12 +31,12 @@ struct Range {
 struct QuantizeKernels {
   template <typename T>
   struct Of {
-    void (*quantize)(const float* x, T* y, int64_t count, Quantization to);
-    void (*dequantize)(const T* x, float* y, int64_t count, Dequantization of);
+    void (*quantize)(const float* x, T* y, int64_t count, QuantizeStep to);
+    void (*dequantize)(const T* x, float* y, int64_t count, DequantizeStep of);
     // The sum or product of both, dequantized, and then quantized; floats are taken as they are.
     template <typename B>
-    using Join = void (*)(const T* a, Dequantization of_a, const B* b, Dequantization of_b, Joining by, T* y,
-                          int64_t count, Quantization to);
+    using Join = void (*)(const T* a, DequantizeStep of_a, const B* b, DequantizeStep of_b, Joining by, T* y,
+                          int64_t count, QuantizeStep to);
     Join<T> add, multiply;
     Join<float> add_floats, multiply_floats;
   };
