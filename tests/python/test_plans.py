@@ -228,6 +228,36 @@ def test_what_data_decides_is_a_part():
     assert re.search("^part prim::If", plan, re.MULTILINE)
 
 
+BRANCHES = """net (float[N] x, bool c) => (float[M] y) <float[1] two = {{2}}, float zero = {{0}}> {{
+    {before}
+    y = If(c) <then_branch = t () => (float[N] p) {{ a = Mul(x, two) p = Neg(a) }},
+               else_branch = e () => (float[N] q) {{ q = Exp(x) }}>
+}}"""
+
+
+def test_a_branch_that_data_decides_is_followed_until_it_is_another_one():
+    model = parsed(BRANCHES.format(before=""))
+    rep, plain = onnx_torch.prepare(model), onnx_torch.prepare(model, plans=0)
+    x = np.array([1, -2, 3], np.float32)
+    for condition, way in [(True, "call"), (False, "part"), (True, "part")]:
+        inputs = [x, np.array(condition)]
+        for _ in range(4):
+            assert same(rep.run(inputs), plain.run(inputs))
+        [plan] = rep.plans()
+        assert re.search(f"^{way} prim::If", plan, re.MULTILINE), plan
+        assert ("onnx_torch::chain" in plan) == (way == "call")
+
+
+def test_no_branch_is_followed_once_random_numbers_are_drawn():
+    """The run would be done again where it is another one, and draw others."""
+    model = parsed(BRANCHES.format(before="r = RandomNormalLike(x) s = Mul(r, zero)").replace("Exp(x)", "Exp(s)"))
+    rep = onnx_torch.prepare(model)
+    for _ in range(3):
+        rep.run([np.ones(3, np.float32), np.array(True)])
+    [plan] = rep.plans()
+    assert re.search("^part prim::If", plan, re.MULTILINE), plan
+
+
 def test_branches_of_other_sizes_are_noticed():
     model = parsed("""net (float[N] x, bool c) => (float[M] y)
         <float[1] two = {2}, int64[1] zero = {0}, int64[1] one = {1}> {
