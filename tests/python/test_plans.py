@@ -89,6 +89,7 @@ BY_MEMORY = {
     "average_pool": "(float[1, 3, 9, 9] x) => (float[K] y) { y = AveragePool<kernel_shape = [3, 3]>(x) }",
     "cumprod": "(float[4, 5] x) => (float[K] y) <int64 axis = {0}> { y = CumProd(x, axis) }",
     "cumsum": "(float[4, 5] x) => (float[K] y) <int64 axis = {0}> { y = CumSum<reverse = 1>(x, axis) }",
+    "dynamic_quantize": "(float[4, 6] x) => (uint8[K] y, float s, uint8 z) { y, s, z = DynamicQuantizeLinear(x) }",
     "group_norm": """(float[2, 32, 6, 6] x) => (float[K] y) <float[32] ones = {0}, float[32, 32, 1, 1] w = {0}> {
         c = Conv(x, w) y = GroupNormalization<num_groups = 4>(c, ones, ones) }""",
     "max_pool": "(float[1, 3, 9, 9] x) => (float[K] y) { y = MaxPool<kernel_shape = [3, 3], strides = [2, 2]>(x) }",

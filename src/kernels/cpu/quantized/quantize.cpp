@@ -69,6 +69,26 @@ void quantize(at::ScalarType type, const float* x, void* y, int64_t count, const
   });
 }
 
+struct ScaleAndZero {
+  float scale;
+  uint8_t zero_point;
+};
+
+ScaleAndZero dynamic_quantize(const float* x, uint8_t* y, int64_t count) {
+  const auto& kernels = for_this_cpu<QuantizeKernels>();
+  const Range range = parallel_reduce(
+      count, 1, Range(), [&](int64_t begin, int64_t end) { return kernels.range(x + begin, end - begin); }, united);
+  const float scale = range.low == range.high ? 1 : (range.high - range.low) / 255;
+  const float zero_point = std::nearbyint(std::clamp(-range.low / scale, 0.F, 255.F));
+  if (std::isnan(zero_point)) {
+    std::fill_n(y, count, uint8_t{0});
+    return {scale, 0};
+  }
+  const auto whole = static_cast<uint8_t>(zero_point);
+  quantize(c10::kByte, x, y, count, quantization(scale, whole, 0, 255));
+  return {scale, whole};
+}
+
 void look_up(at::ScalarType type, const void* x, const uint8_t* table, uint8_t* y, int64_t count) {
   for_type(type, [&]<typename T>(const QuantizeKernels::Of<T>&) {
     const auto* const from = static_cast<const T*>(x);
@@ -169,19 +189,9 @@ at::Tensor quantize(const at::Tensor& given, double scale, int64_t zero_point, i
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> dynamic_quantize(const at::Tensor& given) {
   TORCH_CHECK(given.numel() > 0, "an empty tensor has no range to quantize");
-  const at::Tensor x = dense(given.to(c10::kFloat));
-  const float* const from = x.const_data_ptr<float>();
-  const auto& kernels = for_this_cpu<QuantizeKernels>();
-  const Range range = parallel_reduce(
-      x.numel(), 1, Range(), [&](int64_t begin, int64_t end) { return kernels.range(from + begin, end - begin); },
-      united);
-  const float scale = range.low == range.high ? 1 : (range.high - range.low) / 255;
-  const float zero_point = std::nearbyint(std::clamp(-range.low / scale, 0.F, 255.F));
-  const bool is_number = zero_point == zero_point;
-  const int64_t whole = is_number ? static_cast<int64_t>(zero_point) : 0;
-  const at::Tensor y =
-      is_number ? quantize(x, scale, whole, 0, 255, c10::kByte) : at::zeros_like(x, x.options().dtype(c10::kByte));
-  return {y, at::scalar_tensor(scale, c10::kFloat), at::scalar_tensor(whole, c10::kByte)};
+  const at::Tensor x = dense(given.to(c10::kFloat)), y = work_tensor(x.sizes(), x.strides(), c10::kByte);
+  const auto [scale, zero_point] = dynamic_quantize(x.const_data_ptr<float>(), y.data_ptr<uint8_t>(), x.numel());
+  return {y, at::scalar_tensor(scale, c10::kFloat), at::scalar_tensor(zero_point, c10::kByte)};
 }
 
 at::Tensor look_up(const at::Tensor& given, const at::Tensor& table) {
@@ -244,6 +254,16 @@ std::unique_ptr<PlannedCall> plan_quantize(const PlannedOperands& of) {
   });
 }
 
+std::unique_ptr<PlannedCall> plan_dynamic_quantize(const PlannedOperands& of) {
+  const at::Tensor x = of.tensor(0);
+  if (x.scalar_type() != c10::kFloat || !lie_alike(x, of.results[0])) return {};
+  return planned([count = x.numel()](std::span<const Place> places) {
+    const auto [scale, zero_point] = dynamic_quantize(places[0].as<float>(), places[1].as<uint8_t>(), count);
+    *places[2].as<float>() = scale;
+    *places[3].as<uint8_t>() = zero_point;
+  });
+}
+
 std::unique_ptr<PlannedCall> plan_look_up(const PlannedOperands& of) {
   const at::Tensor x = of.tensor(0);
   if (!is_byte(x.scalar_type()) || !lie_alike(x, of.results[0])) return {};
@@ -286,7 +306,8 @@ std::unique_ptr<PlannedCall> plan_quantized_mul(const PlannedOperands& of) {
 
 void register_quantize() {
   static const torch::Library library = registered([](torch::Library& m) {
-    m.def("dynamic_quantize(Tensor x) -> (Tensor, Tensor, Tensor)", dynamic_quantize);
+    m.def("dynamic_quantize(Tensor x) -> (Tensor, Tensor, Tensor)",
+          static_cast<std::tuple<at::Tensor, at::Tensor, at::Tensor> (*)(const at::Tensor&)>(dynamic_quantize));
     m.def("dequantize(Tensor x, float scale, int zero_point) -> Tensor",
           static_cast<at::Tensor (*)(const at::Tensor&, double, int64_t)>(dequantize));
     m.def("dequantize_along(Tensor x, Tensor scale, int axis) -> Tensor", dequantize_along);
@@ -305,6 +326,7 @@ void register_quantize() {
   });
   register_planner("onnx_torch::dequantize", plan_dequantize);
   register_planner("onnx_torch::quantize", plan_quantize);
+  register_planner("onnx_torch::dynamic_quantize", plan_dynamic_quantize);
   register_planner("onnx_torch::look_up", plan_look_up);
   register_planner("onnx_torch::quantized_add", plan_quantized_add);
   register_planner("onnx_torch::quantized_mul", plan_quantized_mul);
