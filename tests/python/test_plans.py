@@ -11,6 +11,7 @@ import pytest
 import onnx_torch.backend
 from models import RANDOM, model_of, same, tensor_info
 from official import node_cases, with_initializers, with_symbolic_dims
+from onnx_torch import _C
 from onnx_torch.errors import RunError
 
 CASES = [case for case in node_cases() if not RANDOM.search(case.name)]
@@ -98,6 +99,10 @@ BY_MEMORY = {
         <float[1, 32, 4] w = {0}, float[1, 32, 8] r = {0}> { y, h, c = LSTM<hidden_size = 8>(x, w, r) }""",
     "resample": """(float[1, 3, 5, 5] x) => (float[K] y) <float[4] scales = {1, 1, 0.6, 0.5}> {
         y = Resize<mode = "linear", antialias = 1>(x, , scales) }""",
+    "scaled_integer_product": """(float[3, 5, 20] x, float[3, 5, 24] o) => (float[K] y)
+        <uint8[20, 24] w = {0}, uint8 zero = {200}, float scale = {0.1}, float[24] bias = {0}> {
+        q, s, z = DynamicQuantizeLinear(x) p = MatMulInteger(q, w, z, zero) f = Cast<to = 1>(p) t = Mul(s, scale)
+        g = Mul(f, t) b = Add(g, bias) c = Add(b, o) y = Relu(c) }""",
     "top_k": "(float[4, 50] x) => (float[K] y, int64[L] i) <int64[1] k = {3}> { y, i = TopK(x, k) }",
     "quantize": """(float[1, 4, 4] x) => (float[K] y) <float s = {0.1}, uint8 zero = {7}, uint8 other = {9}> {
         q = QuantizeLinear(x, s, zero) r = Transpose<perm = [0, 2, 1]>(q) y = DequantizeLinear(r, s, other) }""",
@@ -110,16 +115,18 @@ def test_operators_by_memory(operator):
     opsets = 'opset_import: ["": 26, "ai.onnx.ml": 3]'
     model = onnx.parser.parse_model(f"<ir_version: 10, {opsets}> net {BY_MEMORY[operator]}")
     for weight in model.graph.initializer:
-        if weight.dims and weight.data_type == onnx.TensorProto.FLOAT and np.prod(weight.dims) > 8:
-            values = rng.standard_normal(weight.dims).astype(np.float32)
+        if np.prod(weight.dims) > 8:
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(weight.data_type)
+            values = (rng.standard_normal(weight.dims) * (1 if dtype == np.float32 else 40)).astype(dtype)
             weight.CopyFrom(onnx.numpy_helper.from_array(values, weight.name))
     rep, plain = onnx_torch.prepare(model), onnx_torch.prepare(model, plans=0)
-    sizes = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    sizes = [[dim.dim_value for dim in given.type.tensor_type.shape.dim] for given in model.graph.input]
     for _ in range(5):
-        x = rng.standard_normal(sizes).astype(np.float32)
-        assert same(rep.run([x]), plain.run([x]))
+        inputs = [rng.standard_normal(one).astype(np.float32) for one in sizes]
+        assert same(rep.run(inputs), plain.run(inputs))
     [plan] = rep.plans()
-    assert re.search(f"^plan onnx_torch::{operator}:", plan, re.MULTILINE), plan
+    by_panels = operator == "scaled_integer_product" and not _C.cpu_features()["int8_products"]
+    assert re.search(f"^{'call' if by_panels else 'plan'} onnx_torch::{operator}:", plan, re.MULTILINE), plan
 
 
 def test_the_latest_plans_are_kept():

@@ -5,6 +5,9 @@
 #include <c10/util/strides.h>
 
 #include <algorithm>
+#include <limits>
+#include <optional>
+#include <vector>
 
 #include "base/arrange.h"
 #include "base/work_memory.h"
@@ -127,12 +130,10 @@ class PackedIntegers : public ByteProduct<PackedIntegerProduct> {
     return Sums{y, correction(source, numbers.zero_point)};
   }
 
-  // sum((x - zero) * (w + shift)) - sum(x * w) = -zero * sum(w) + shift * sum(x - zero).
   Correction correction(const at::Tensor& x, int64_t zero_point) const {
-    at::Tensor offsets = at::mul(weight_.totals(), -zero_point);
-    if (!weight_.has_shifts()) return {offsets.to(c10::kInt), weight_.shifts(), {}};
-    offsets.sub_(weight_.shifts(), zero_point * weight_.terms());
-    return {offsets.to(c10::kInt), weight_.shifts(), row_sums(x)};
+    const at::Tensor offsets = at::empty({weight_.channels()}, c10::kInt);
+    weight_.offsets(zero_point, offsets.data_ptr<int32_t>());
+    return {offsets, weight_.shifts(), weight_.has_shifts() ? row_sums(x) : at::Tensor()};
   }
 
   bool take_scale(Scaling& scaling, const at::Tensor& scale, int64_t dims) const {
@@ -235,10 +236,68 @@ class IntegerLinear final : public PackedIntegers {
  public:
   explicit IntegerLinear(const ShiftedWeight& weight) : PackedIntegers(weight), panels_(laid_.form()) {}
 
+  std::unique_ptr<PlannedCall> planned_scaled(const at::Tensor& x, const at::Tensor& zero_point,
+                                              const at::Tensor& scale, at::TensorList addends, bool relu,
+                                              const at::Tensor& y) const override {
+    const auto is_one = [](const at::Tensor& t, c10::ScalarType type) { return is_plain(t, type) && t.numel() == 1; };
+    const bool fits = cpu_features().int8_products && is_plain(x, c10::kByte) && x.is_contiguous() &&
+                      takes(x.sizes()) && is_one(zero_point, c10::kByte) && is_one(scale, c10::kFloat);
+    const auto roles = fits ? roles_of(addends, y) : std::nullopt;
+    if (!roles || !y.is_contiguous()) return {};
+    std::shared_ptr<const Prepared> p = prepared(x.sizes());
+    if (!p->primitive) return {};
+    const auto self = c10::intrusive_ptr<IntegerLinear>::reclaim_copy(const_cast<IntegerLinear*>(this));
+    const size_t result = 3 + addends.size();
+    return onnxtorch::planned([=, roles = *roles, rows = x.numel() / weight_.terms()](std::span<const Place> places) {
+      const auto addend = [&](std::optional<size_t> i) { return i ? places[3 + *i].as<float>() : nullptr; };
+      self->compute_scaled(*p, places[0].as<uint8_t>(), rows, *places[1].as<uint8_t>(), *places[2].as<float>(),
+                           addend(roles.bias), addend(roles.operand), relu, places[result].as<float>());
+    });
+  }
+
  private:
   bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == weight_.terms(); }
   int64_t dims_after_channels() const override { return 0; }
   at::Tensor with_padding(const Numbers& given) const override { return given.x.contiguous(); }
+
+  // Which of the addends is added to each channel, and which to each element.
+  struct Roles {
+    std::optional<size_t> bias, operand;
+  };
+
+  // None where there are others, as in take_addends.
+  std::optional<Roles> roles_of(at::TensorList addends, const at::Tensor& y) const {
+    Roles roles;
+    for (size_t i = 0; i < addends.size(); ++i) {
+      const at::Tensor& t = addends[i];
+      if (!is_plain(t) || !t.is_contiguous()) return {};
+      const bool is_bias =
+          t.dim() > 0 && t.dim() <= y.dim() && t.numel() == t.size(-1) && t.numel() == weight_.channels();
+      if (is_bias && !roles.bias && !roles.operand) {
+        roles.bias = i;
+      } else if (!roles.operand && t.sizes() == y.sizes()) {
+        roles.operand = i;
+      } else {
+        return {};
+      }
+    }
+    return roles;
+  }
+
+  void compute_scaled(const Prepared& p, uint8_t* x, int64_t rows, uint8_t zero_point, float scale, const float* bias,
+                      const float* operand, bool relu, float* y) const {
+    const int64_t channels = weight_.channels();
+    Call call(p.frames);
+    call.with(DNNL_ARG_SRC, p.source, x).with(DNNL_ARG_WEIGHTS, p.weight.memory);
+    call.with(DNNL_ARG_DST, p.result, y).run(p.primitive, p.scratchpad);
+    std::vector<int32_t> offsets(channels), row_sums(weight_.has_shifts() ? rows : 0);
+    weight_.offsets(zero_point, offsets.data());
+    if (weight_.has_shifts()) add_rows(x, row_sums.data(), rows, weight_.terms());
+    const std::vector<float> scales(channels, scale), no_bias(bias ? 0 : channels, kNoBias);
+    const SumSteps steps{offsets.data(), weight_.shifts().const_data_ptr<int32_t>(), scales.data(),
+                         bias ? bias : no_bias.data(), relu ? 0.0F : -std::numeric_limits<float>::infinity()};
+    scale_rows(y, rows, channels, steps, weight_.has_shifts() ? row_sums.data() : nullptr, operand);
+  }
 
   Prepared prepare(at::IntArrayRef sizes) const override {
     return prepared_product(laid_.form(), sizes, Type::u8, Type::s32, false, attributes({}, {}), laid_);

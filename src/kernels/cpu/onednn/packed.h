@@ -128,6 +128,13 @@ class PackedIntegerProduct : public Packed {
   // The same as floats, times the scale, plus the addends one after another, then without what is below zero.
   virtual at::Tensor run_scaled(const at::Tensor& x, const at::Tensor& x_zero_point, const at::Tensor& scale,
                                 at::TensorList addends, bool relu) const = 0;
+  // The latter by memory: of x, its zero point, the scale, the addends and the result `y`. None where sizes and strides
+  // do not decide all.
+  virtual std::unique_ptr<PlannedCall> planned_scaled(const at::Tensor& /*x*/, const at::Tensor& /*zero_point*/,
+                                                      const at::Tensor& /*scale*/, at::TensorList /*addends*/,
+                                                      bool /*relu*/, const at::Tensor& /*y*/) const {
+    return {};
+  }
 };
 
 // Their weights are of uint8 or int8, less one zero point for all or one for each index of the result, in int32. Null

@@ -59,6 +59,13 @@ at::Tensor run_scaled_integers(const at::Tensor& x, const c10::intrusive_ptr<Pac
   return static_cast<const PackedIntegerProduct&>(*operation).run_scaled(x, zero_point, scale, addends, relu);
 }
 
+std::unique_ptr<PlannedCall> plan_scaled_integers(const PlannedOperands& of) {
+  const auto operation = of.arguments[1].toCustomClass<Packed>();
+  const std::vector<at::Tensor> addends = of.arguments[4].toTensorVector();
+  return static_cast<const PackedIntegerProduct&>(*operation)
+      .planned_scaled(of.tensor(0), of.tensor(2), of.tensor(3), addends, of.arguments[5].toBool(), of.results[0]);
+}
+
 }  // namespace
 
 std::string onednn_version() {
@@ -92,6 +99,7 @@ void register_onednn() {
   register_planner("onnx_torch::recurrent", plan_recurrent);
   register_planner("onnx_torch::packed_nbits", plan_packed_nbits);
   register_planner("onnx_torch::packed_nbits_int8", plan_packed_nbits);
+  register_planner("onnx_torch::scaled_integer_product", plan_scaled_integers);
   register_planner("onnx_torch::matmul", onednn::plan_product);
 }
 

@@ -57,6 +57,14 @@ at::Tensor ShiftedWeight::numbers() const {
   return result.view(sizes_).view(c10::kChar);
 }
 
+// sum((x - zero) * (w + shift)) - sum(x * w) = -zero * sum(w) + shift * sum(x - zero).
+void ShiftedWeight::offsets(int64_t zero_point, int32_t* to) const {
+  const auto* const totals = totals_.const_data_ptr<int64_t>();
+  const auto* const shifts = shifts_.const_data_ptr<int32_t>();
+  const int64_t of_shift = zero_point * terms();
+  for (int64_t i = 0; i < channels(); ++i) to[i] = static_cast<int32_t>(-zero_point * totals[i] - of_shift * shifts[i]);
+}
+
 at::Tensor ShiftedWeight::in_double(const at::Tensor& numbers) const {
   return numbers.to(c10::kDouble) + along_channels(shifts_);
 }

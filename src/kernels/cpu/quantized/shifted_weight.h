@@ -24,6 +24,9 @@ class ShiftedWeight {
   at::Tensor form() const;                                // of the numbers, without memory
   void forget_numbers() { given_.reset(); }               // whoever has taken them holds them
   at::Tensor in_double(const at::Tensor& numbers) const;  // the differences
+  // What is added to each channel's sums of x and the numbers for those of x less its zero point and the differences,
+  // beside shifts times row sums.
+  void offsets(int64_t zero_point, int32_t* to) const;
 
  private:
   at::Tensor along_channels(const at::Tensor& t) const;

@@ -29,15 +29,17 @@ void take(const at::Tensor& matrix, const SumKernels::Of<T>& kernels, const Chan
   }
 }
 
-// Calls the function for each row: its number, where it begins and its sum.
+// Calls the function for each row: where it begins, and its sum.
 template <typename Function>
-void for_each_row(const at::Tensor& sums, const Correction& correction, const Function& function) {
-  const int64_t length = correction.offsets.numel();
-  const auto* const row_sums = correction.row_sums.defined() ? correction.row_sums.const_data_ptr<int32_t>() : nullptr;
-  parallel_for(sums.numel() / length, length, [&](int64_t begin, int64_t end) {
+void for_each_row(int64_t rows, int64_t length, const int32_t* row_sums, const Function& function) {
+  parallel_for(rows, length, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row)
       function(row * length, row_sums ? static_cast<uint32_t>(row_sums[row]) : 0);
   });
+}
+
+const int32_t* row_sums_of(const Correction& correction) {
+  return correction.row_sums.defined() ? correction.row_sums.const_data_ptr<int32_t>() : nullptr;
 }
 
 }  // namespace
@@ -45,12 +47,14 @@ void for_each_row(const at::Tensor& sums, const Correction& correction, const Fu
 at::Tensor sums_of_rows(const at::Tensor& matrix) {
   const int64_t rows = matrix.size(0), length = matrix.size(1);
   const at::Tensor result = at::empty({rows}, c10::kInt);
-  const auto* const from = matrix.const_data_ptr<uint8_t>();
-  auto* const to = result.data_ptr<int32_t>();
-  parallel_for(rows, length, [&](int64_t begin, int64_t end) {
-    for_this_cpu<SumKernels>().add_rows(from + begin * length, to + begin, end - begin, length);
-  });
+  add_rows(matrix.const_data_ptr<uint8_t>(), result.data_ptr<int32_t>(), rows, length);
   return result;
+}
+
+void add_rows(const uint8_t* x, int32_t* sums, int64_t rows, int64_t length) {
+  parallel_for(rows, length, [&](int64_t begin, int64_t end) {
+    for_this_cpu<SumKernels>().add_rows(x + begin * length, sums + begin, end - begin, length);
+  });
 }
 
 Channels channels_of(const at::Tensor& weight, int64_t channel_dim) {
@@ -70,24 +74,27 @@ void correct(const at::Tensor& sums, const Correction& correction) {
   const auto& kernels = for_this_cpu<SumKernels>();
   auto* const y = sums.data_ptr<int32_t>();
   const int64_t length = correction.offsets.numel();
-  for_each_row(sums, correction,
+  for_each_row(sums.numel() / length, length, row_sums_of(correction),
                [&](int64_t at, uint32_t row_sum) { kernels.correct_row(y + at, row_sum, length, of); });
 }
 
+void scale_rows(float* y, int64_t rows, int64_t channels, const SumSteps& of, const int32_t* row_sums,
+                const float* operand) {
+  const auto& kernels = for_this_cpu<SumKernels>();
+  for_each_row(rows, channels, row_sums, [&](int64_t at, uint32_t row_sum) {
+    kernels.scale_row(y + at, operand ? operand + at : nullptr, row_sum, channels, of);
+  });
+}
+
 at::Tensor scaled(const at::Tensor& sums, const Correction& correction, const Scaling& scaling) {
-  constexpr float kNeutral = -0.0F;  // adding 0 would lose the sign of a zero
   const int64_t length = correction.offsets.numel();
-  const at::Tensor bias = scaling.bias.defined() ? scaling.bias : at::full({length}, kNeutral, c10::kFloat);
+  const at::Tensor bias = scaling.bias.defined() ? scaling.bias : at::full({length}, kNoBias, c10::kFloat);
   const SumSteps of{correction.offsets.const_data_ptr<int32_t>(), correction.shifts.const_data_ptr<int32_t>(),
                     scaling.scales.const_data_ptr<float>(), bias.const_data_ptr<float>(),
                     scaling.relu ? 0.0F : -std::numeric_limits<float>::infinity()};
   at::Tensor result = sums.view(c10::kFloat);
-  auto* const y = result.data_ptr<float>();
-  const auto* const operand = scaling.operand.defined() ? scaling.operand.const_data_ptr<float>() : nullptr;
-  const auto& kernels = for_this_cpu<SumKernels>();
-  for_each_row(sums, correction, [&](int64_t at, uint32_t row_sum) {
-    kernels.scale_row(y + at, operand ? operand + at : nullptr, row_sum, length, of);
-  });
+  scale_rows(result.data_ptr<float>(), sums.numel() / length, length, of, row_sums_of(correction),
+             scaling.operand.defined() ? scaling.operand.const_data_ptr<float>() : nullptr);
   return result;
 }
 

@@ -3,10 +3,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "kernels/simd/quantized/sums.h"
+
 namespace onnxtorch::onednn {
 
 // The sums of the rows of a contiguous matrix of uint8, in int32.
 at::Tensor sums_of_rows(const at::Tensor& matrix);
+void add_rows(const uint8_t* x, int32_t* sums, int64_t rows, int64_t length);
 
 // Of the numbers of each channel of a weight of 8 bits, in int32.
 struct Channels {
@@ -28,5 +31,10 @@ struct Scaling {
   bool relu = false;
 };
 at::Tensor scaled(const at::Tensor& sums, const Correction& correction, const Scaling& scaling);
+// The same by memory, of so many rows; the row sums and the operand may be null.
+void scale_rows(float* y, int64_t rows, int64_t channels, const SumSteps& of, const int32_t* row_sums,
+                const float* operand);
+// What is added where there is no bias: adding 0 would lose the sign of a zero.
+constexpr float kNoBias = -0.0F;
 
 }  // namespace onnxtorch::onednn
