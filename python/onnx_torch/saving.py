@@ -99,6 +99,8 @@ def is_saved(model: bytes | str) -> bool:
     """Whether bytes, or a file, are what `save` wrote."""
     if isinstance(model, bytes):
         return model.endswith(_MARK)
+    if not os.path.isfile(model):  # opening a pipe would wait for a writer
+        return False
     try:
         with open(model, "rb") as source:
             source.seek(-len(_MARK), os.SEEK_END)

@@ -15,7 +15,6 @@ class ShiftedWeight {
 
   bool has_shifts() const { return has_shifts_; }
   const at::Tensor& shifts() const { return shifts_; }  // in int32
-  const at::Tensor& totals() const { return totals_; }  // the sum of the numbers for each channel, in int64
   int64_t channels() const { return shifts_.numel(); }
   int64_t terms() const { return count_ / channels(); }  // of a sum
   at::IntArrayRef sizes() const { return sizes_; }
@@ -35,7 +34,7 @@ class ShiftedWeight {
   std::vector<int64_t> sizes_;
   int64_t count_;  // of the numbers
   int64_t channel_dim_;
-  at::Tensor shifts_, totals_;
+  at::Tensor shifts_, totals_;  // the sum of the numbers for each channel, in int64
   at::Tensor offsets_;  // the numbers are those given less the offsets
   bool has_shifts_ = false;
 };
