@@ -35,7 +35,7 @@ class ShiftedWeight {
   int64_t count_;  // of the numbers
   int64_t channel_dim_;
   at::Tensor shifts_, totals_;  // the sum of the numbers for each channel, in int64
-  at::Tensor offsets_;  // the numbers are those given less the offsets
+  at::Tensor offsets_;          // the numbers are those given less the offsets
   bool has_shifts_ = false;
 };
 
