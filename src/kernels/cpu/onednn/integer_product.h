@@ -39,7 +39,7 @@ class ByteProduct : public Base {
   }
 
   std::vector<SavedWeights> saved() const override { return laid_.saved(); }
-  void take(std::vector<SavedWeights> saved) const override { laid_.take(std::move(saved)); }
+  void take(std::vector<SavedWeights> saved) const override { laid_.take(saved); }
 
  protected:
   virtual bool fits(at::IntArrayRef sizes) const = 0;

@@ -167,7 +167,7 @@ std::optional<at::Tensor> joined(const Operand& a, const Operand& b, Joining by,
                                  const KernelsOf& kernels_of) {
   const auto of = pairs(a, b, by, type, to);
   if (!of) return {};
-  const at::Tensor y = work_tensor(a.x.sizes(), a.x.strides(), type);
+  at::Tensor y = work_tensor(a.x.sizes(), a.x.strides(), type);
   join(*of, a.x.const_data_ptr(), b.x.const_data_ptr(), y.data_ptr(), kernels_of);
   return y;
 }
