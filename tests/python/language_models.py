@@ -11,6 +11,8 @@ import transformers
 from benchmarks.models.export import quiet
 from torch import Tensor, nn
 
+from contrib_models import SIDES
+
 VOCABULARY = 67
 PAD = 1  # transformers takes 0 for none where it fills up what beams give
 SMALL = {"vocab_size": VOCABULARY, "bos_token_id": 0, "eos_token_id": 2, "pad_token_id": PAD}
@@ -101,30 +103,17 @@ def export(model: nn.Module, file: Path, dynamo: bool = False) -> Path:
     for name in given:
         axes[name] = {0: "batch", 2: "past"} if name.startswith("past") else {0: "batch", 1: "count"}
     axes["attention_mask"] = {0: "batch", 1: "total"}
+    options: dict[str, Any]
+    if dynamo:
+        shapes = tuple(dict.fromkeys(axes[name], torch.export.Dim.DYNAMIC) for name in given)
+        before_pasts = len(shapes) - len(presents)
+        open_axes = (*shapes[:before_pasts], shapes[before_pasts:])
+        options = {"external_data": False, "verbose": False, "dynamic_shapes": open_axes}
+    else:
+        options = {"dynamic_axes": axes | dict.fromkeys(presents, {0: "batch", 2: "total"})}
+    names = {"input_names": list(given), "output_names": ["logits", *presents]}
     with quiet(), torch.no_grad():
-        if dynamo:
-            shapes = tuple(dict.fromkeys(axes[name], torch.export.Dim.DYNAMIC) for name in given)
-            torch.onnx.export(
-                step,
-                tuple(given.values()),
-                str(file),
-                input_names=list(given),
-                output_names=["logits", *presents],
-                dynamo=True,
-                external_data=False,
-                verbose=False,
-                dynamic_shapes=(*shapes[: len(shapes) - len(presents)], shapes[len(shapes) - len(presents) :]),
-            )
-        else:
-            torch.onnx.export(
-                step,
-                tuple(given.values()),
-                str(file),
-                input_names=list(given),
-                output_names=["logits", *presents],
-                dynamo=False,
-                dynamic_axes=axes | dict.fromkeys(presents, {0: "batch", 2: "total"}),
-            )
+        torch.onnx.export(step, tuple(given.values()), str(file), dynamo=dynamo, **names, **options)
     return file
 
 
@@ -142,13 +131,7 @@ TRANSLATORS: dict[str, dict[str, Any]] = {
     },
     "BartForConditionalGeneration": {
         **SMALL,
-        "d_model": 32,
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "encoder_attention_heads": 4,
-        "decoder_attention_heads": 4,
-        "encoder_ffn_dim": 48,
-        "decoder_ffn_dim": 48,
+        **SIDES,
         "max_position_embeddings": 64,
         "decoder_start_token_id": 2,
         "forced_eos_token_id": 2,

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 
-from .graph import Graph
-from .patterns import ends, operands, product, scaled, squared, with_constant
+from .graph import Graph, Node
+from .patterns import operands, product, rewrite_ends, scaled, squared, with_constant
 
 
 def recognize(graph: Graph) -> bool:
     """Puts Gelu in the place of what computes it."""
-    if graph.opset < 20:
-        return False
-    changed = False
-    for node in graph.nodes:
-        found = _gelu(graph, node.outputs[0]) if ends(graph, node, "Mul") else None
-        if found:
-            graph.replace(node, "Gelu", [found[0]], approximate=found[1])
-            changed = True
-    return changed
+    return graph.opset >= 20 and rewrite_ends(graph, "Mul", _recognized)
+
+
+def _recognized(graph: Graph, node: Node) -> bool:
+    found = _gelu(graph, node.outputs[0])
+    if found:
+        graph.replace(node, "Gelu", [found[0]], approximate=found[1])
+    return found is not None
 
 
 def _gelu(graph: Graph, name: str) -> tuple[str, str] | None:

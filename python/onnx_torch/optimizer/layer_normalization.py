@@ -6,18 +6,12 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from .graph import Graph, Node
-from .patterns import ends, last_axis_mean, last_axis_vector, operands, squared, with_constant
+from .patterns import last_axis_mean, last_axis_vector, operands, rewrite_ends, squared, with_constant
 
 
 def recognize(graph: Graph) -> bool:
     """Puts LayerNormalization in the place of what computes it over the last axis."""
-    if graph.opset < 17:
-        return False
-    changed = False
-    for node in graph.nodes:
-        if ends(graph, node, "Div"):
-            changed = _normalization(graph, node) or changed
-    return changed
+    return graph.opset >= 17 and rewrite_ends(graph, "Div", _normalization)
 
 
 def _normalization(graph: Graph, node: Node) -> bool:

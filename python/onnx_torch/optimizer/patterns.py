@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .graph import Graph, Node
 
 
@@ -77,3 +79,12 @@ def product(graph: Graph, name: str) -> list[str]:
 def ends(graph: Graph, node: Node, op: str) -> bool:
     """Whether a node is of an operator and still there."""
     return not node.removed and node.op == op
+
+
+def rewrite_ends(graph: Graph, op: str, rewrite: Callable[[Graph, Node], bool]) -> bool:
+    """Rewrites what each node of an operator is the end of, where it can be; says whether anything was."""
+    changed = False
+    for node in graph.nodes:
+        if ends(graph, node, op):
+            changed = rewrite(graph, node) or changed
+    return changed

@@ -5,18 +5,12 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from .graph import Graph, Node
-from .patterns import ends, last_axis_mean, last_axis_vector, operands, squared, with_constant
+from .patterns import last_axis_mean, last_axis_vector, operands, rewrite_ends, squared, with_constant
 
 
 def recognize(graph: Graph) -> bool:
     """Puts RMSNormalization in the place of what computes it over the last axis."""
-    if graph.opset < 23:
-        return False
-    changed = False
-    for node in graph.nodes:
-        if ends(graph, node, "Mul"):
-            changed = _normalization(graph, node) or changed
-    return changed
+    return graph.opset >= 23 and rewrite_ends(graph, "Mul", _normalization)
 
 
 def _normalization(graph: Graph, node: Node) -> bool:
