@@ -128,9 +128,9 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "LAID_OUT", tmp_path)
     said = []
 
-    def call(steps, limit=60.0):
+    def call(steps, limit=60.0, jobs=1):
         said.clear()
-        done = parts.run(Part("some", "", lambda: steps), steps, tmp_path / "results", limit, said.append)
+        done = parts.run(Part("some", "", lambda: steps), steps, tmp_path / "results", limit, said.append, jobs)
         return done, list(said)
 
     return call
@@ -156,10 +156,22 @@ def test_steps_that_are_done_are_not_done_again(run, tmp_path):
 def test_a_step_that_is_cut_off_is_begun_anew_unless_it_had_all_the_time(run, tmp_path):
     slow = step("slow", "import time; time.sleep(60)")
     done, said = run([step("quick", "import time; time.sleep(0.8)"), slow], 2.0)
-    assert not done and "slow was cut off" in said[-1]
+    assert not done and "slow was cut off" in said[-2] and "1 of 2 steps are left" in said[-1]
     assert not (tmp_path / "results" / "some" / "slow.json").exists()
     done, said = run([slow], 1.0)
     assert done and outcome(tmp_path, "slow")["result"] == "cut off"
+
+
+def test_steps_go_side_by_side(run, tmp_path):
+    """Each of the two waits for the other."""
+    program = "import pathlib, sys, time; mine, other = map(pathlib.Path, sys.argv[1:]); mine.touch()\n"
+    program += "while not other.exists(): time.sleep(0.01)"
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    steps = [
+        Step(name, [sys.executable, "-c", program, *files]) for name, files in (("a", (one, two)), ("b", (two, one)))
+    ]
+    assert run(steps, 30.0, jobs=2)[0]
+    assert {outcome(tmp_path, name)["result"] for name in "ab"} == {"passed"}
 
 
 def test_what_a_step_has_started_ends_with_it(run, tmp_path):
@@ -211,16 +223,17 @@ def test_every_part_is_made_of_steps_or_of_tests_that_are_there():
     assert "def test_memory_stays_flat" in memory and "def test_the_sanitizer" in memory
 
 
-def test_all_past_releases_run_where_all_are_there(tmp_path, monkeypatch):
+def test_the_past_releases_that_are_there_run(tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "ROOT", tmp_path)
     folder = tmp_path / ".cache" / "past_releases"
     folder.mkdir(parents=True)
     *most, last = RELEASES
     for release in most:
         (folder / f"onnx-{release}-any.whl").touch()
-    assert parts.past_steps()[0].variables == {}
+    assert [step.name for step in parts.past_steps()] == most
+    assert all(step.variables == {} for step in parts.past_steps())
     (folder / f"onnx-{last}-any.whl").touch()
-    assert parts.past_steps()[0].variables == {"ONNX_TORCH_PAST_RELEASES": "all"}
+    assert all(step.variables == {"ONNX_TORCH_PAST_RELEASES": "all"} for step in parts.past_steps())
 
 
 # --- Into the documentation ---

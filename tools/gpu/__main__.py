@@ -28,6 +28,9 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--take", type=Path, metavar="FOLDER", help="write the results there into docs/")
     top.add_argument("--out", type=Path, metavar="FOLDER", help="copy all results that there are to this folder")
     top.add_argument("--limit", type=float, default=LIMIT, metavar="SECONDS", help="of a call (default: %(default)s)")
+    top.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="steps of a part at a time (default: %(default)s)"
+    )
     return top
 
 
@@ -57,7 +60,7 @@ def run(part: parts.Part, args: argparse.Namespace) -> int:
             machine = results.machine(pack.environment(parts.BUILD))
             RESULTS.mkdir(parents=True, exist_ok=True)
             (RESULTS / results.MACHINE).write_text(json.dumps(machine, indent=1))
-        done = parts.run(part, part.steps(), RESULTS, args.limit)
+        done = parts.run(part, part.steps(), RESULTS, args.limit, jobs=args.jobs)
     finally:
         if args.out and RESULTS.exists():
             results.copy(RESULTS, args.out)

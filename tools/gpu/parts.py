@@ -8,9 +8,11 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -108,11 +110,13 @@ def test_steps() -> list[Step]:
 
 
 def past_steps() -> list[Step]:
+    """A step for each release of which the wheel is there."""
     releases = re.findall(r'^ +"(1\.[\d.]+)": \("', (TESTS / "past_releases.py").read_text(), re.M)
     there = ROOT / ".cache" / "past_releases"
-    everything = all(list(there.glob(f"onnx-{release}-*.whl")) for release in releases)  # else some would be downloaded
-    variables = {"ONNX_TORCH_PAST_RELEASES": "all"} if everything else {}
-    return [pytest("past releases", str(TESTS / "test_past_releases.py"), *ON_CUDA, **variables)]
+    found = [release for release in releases if list(there.glob(f"onnx-{release}-*.whl"))]
+    variables = {"ONNX_TORCH_PAST_RELEASES": "all"} if found == releases else {}  # else some would be downloaded
+    file = str(TESTS / "test_past_releases.py")
+    return [pytest(release, file, "-k", f"cuda and [{release}-", **variables) for release in found]
 
 
 def matrix_steps() -> list[Step]:
@@ -193,8 +197,10 @@ def counted(report: Path) -> dict[str, Any]:
 NO_TEST_CHOSEN = 5  # pytest's exit code
 
 
-def run(part: Part, steps: Sequence[Step], results: Path, limit: float, show: Callable[[str], None] = print) -> bool:
-    """Runs the steps that are not done, as far as the time allows; whether all are done.
+def run(
+    part: Part, steps: Sequence[Step], results: Path, limit: float, show: Callable[[str], None] = print, jobs: int = 1
+) -> bool:
+    """Runs the steps that are not done, so many at a time, as far as the time allows; whether all are done.
 
     A step that is cut off is begun anew in the next call; one that had all the time of a call is not.
     """
@@ -202,13 +208,15 @@ def run(part: Part, steps: Sequence[Step], results: Path, limit: float, show: Ca
     folder = results / part.name
     folder.mkdir(parents=True, exist_ok=True)
     (LAID_OUT / "reports").mkdir(parents=True, exist_ok=True)
-    for number, step in enumerate(steps):
+    stopped = threading.Event()
+
+    def is_done(step: Step) -> bool:
+        """Whether it is after this call."""
         file = folder / f"{slug(step.name)}.json"
         if file.exists() and not step.again:
-            continue
+            return True
         left = end - time.monotonic()
-        if left < min(30, limit / 4):
-            show(f"{part.name}: {len(steps) - number} of {len(steps)} steps are left. The same command goes on.")
+        if stopped.is_set() or left < min(30, limit / 4):
             return False
         outcome = outcome_of(step, file.with_suffix(".log"), left)
         if outcome.result == "cut off" and left < 0.9 * limit:
@@ -216,10 +224,17 @@ def run(part: Part, steps: Sequence[Step], results: Path, limit: float, show: Ca
             return False
         file.write_text(json.dumps(asdict(outcome), indent=1))
         show(f"{part.name}: {outcome}")
-        if outcome.result != "passed" and step.again:
+        if outcome.result != "passed" and step.again:  # what comes after it needs it
+            stopped.set()
             show(last_lines(file.with_suffix(".log")))
             return False
-    return True
+        return True
+
+    with ThreadPoolExecutor(jobs) as pool:
+        done = list(pool.map(is_done, steps))
+    if not all(done) and not stopped.is_set():
+        show(f"{part.name}: {done.count(False)} of {len(steps)} steps are left. The same command goes on.")
+    return all(done)
 
 
 def outcome_of(step: Step, log: Path, limit: float) -> Outcome:
