@@ -326,11 +326,15 @@ class PythonRecording : public Recording {
     const WithGil gil;
     call("replay", before, after);
   }
+  double seconds_of(const Work& work) override {
+    const WithGil gil;
+    return call("seconds_of", work).cast<double>();
+  }
 
  private:
   // What a piece of work throws comes out as it was.
   template <typename... Works>
-  void call(const char* method, const Works&... works) {
+  py::object call(const char* method, const Works&... works) {
     std::exception_ptr thrown;
     const auto callable = [&thrown](const Work& work) {
       return py::cpp_function(
@@ -345,7 +349,7 @@ class PythonRecording : public Recording {
           py::call_guard<WithoutGil>());
     };
     try {
-      object_->attr(method)(callable(works)...);
+      return object_->attr(method)(callable(works)...);
     } catch (const py::error_already_set&) {
       if (thrown) std::rethrow_exception(thrown);
       throw;

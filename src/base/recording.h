@@ -23,6 +23,9 @@ class __attribute__((visibility("default"))) Recording {
   // Gives the device in the caller's stream what before() does, what was recorded, and what after() does. It begins
   // when it is done with what an earlier replay gave it, in whatever stream.
   virtual void replay(const Work& before, const Work& after) = 0;
+
+  // How long the device takes, with nothing else to do, to be done with what the work gives it.
+  virtual double seconds_of(const Work& work) = 0;
 };
 
 struct Recorder {

@@ -42,6 +42,7 @@ constexpr Pass kOrder[] = {
 
     {"channels_last", "lay out weights of convolutions in float16, bfloat16 and TF32 with the channels last",
      lay_out_channels_last, Cuda},
+    {"recurrent", "lay out the weights of recurrent layers once", lay_out_recurrent_layers, Cuda},
     {"attention", "compute a softmax between two products of matrices by ATen's attention", fuse_attention, Cuda},
 
     {"attention", "compute a softmax between two products of matrices as one attention", find_attention, Cpu},

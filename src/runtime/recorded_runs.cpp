@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
+
 #include "runtime/text_of.h"
 #include "runtime/to_device.h"
 
@@ -13,6 +15,7 @@ using c10::IValue;
 
 constexpr size_t kKept = 8;
 constexpr int kPlainRuns = 2;  // where recordings were not asked for
+constexpr int kTimed = 3;      // runs of each way, of which the fastest counts
 
 IValue copied(const IValue& value) {
   if (value.isTensor()) return value.toTensor().defined() ? value.toTensor().clone() : value;
@@ -74,6 +77,18 @@ std::vector<IValue> RecordedRuns::run_plainly(std::span<const IValue> inputs,
   return executable_->run(to_device({inputs.begin(), inputs.end()}, device_), strings);
 }
 
+bool RecordedRuns::is_slower(const Recorded& recorded, std::span<const IValue> inputs,
+                             const c10::intrusive_ptr<StringPool>& strings) const {
+  const auto least_seconds = [&](const Recording::Work& work) {
+    work();
+    double least = recorded.recording->seconds_of(work);
+    for (int i = 1; i < kTimed; ++i) least = std::min(least, recorded.recording->seconds_of(work));
+    return least;
+  };
+  const double plain = least_seconds([&] { run_plainly(inputs, strings); });
+  return least_seconds([&] { replayed(recorded, inputs); }) > plain;
+}
+
 std::vector<IValue> RecordedRuns::run(std::span<const IValue> inputs, const c10::intrusive_ptr<StringPool>& strings) {
   const c10::InferenceMode inference;
   if (gave_up_ || is_being_recorded(device_)) return run_plainly(inputs, strings);
@@ -85,12 +100,16 @@ std::vector<IValue> RecordedRuns::run(std::span<const IValue> inputs, const c10:
   }
   const auto found = runs_.get(key_of(inputs), [] { return std::make_unique<Runs>(); });
   Runs& runs = **found;
-  if (!runs.recorded && !asked_ && runs.plain++ < kPlainRuns) {
+  if (runs.are_slower || (!runs.recorded && !asked_ && runs.plain++ < kPlainRuns)) {
     lock.unlock();
     return run_plainly(inputs, strings);
   }
   try {
-    if (!runs.recorded) runs.recorded = record(inputs, strings);
+    if (!runs.recorded) {
+      runs.recorded = record(inputs, strings);
+      runs.are_slower = !asked_ && is_slower(*runs.recorded, inputs, strings);
+      if (runs.are_slower) runs.recorded.reset();
+    }
   } catch (const std::exception& failure) {
     if (asked_) throw;
     lock.unlock();
@@ -100,7 +119,9 @@ std::vector<IValue> RecordedRuns::run(std::span<const IValue> inputs, const c10:
                " go on without CUDA graphs, which prepare(…, cuda_graphs=False) leaves out: ", text_of(failure));
     return results;
   }
-  return replayed(*runs.recorded, inputs);
+  if (runs.recorded) return replayed(*runs.recorded, inputs);
+  lock.unlock();
+  return run_plainly(inputs, strings);
 }
 
 }  // namespace onnxtorch

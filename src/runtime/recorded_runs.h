@@ -26,8 +26,8 @@ namespace onnxtorch {
 class RecordedRuns {
  public:
   // Where recordings were asked for, the first run of a set is recorded, runs wait for one another, and what cannot be
-  // recorded fails. Where not, the third is, as its sizes will come again, and a run that would wait, or cannot be
-  // recorded, is a plain one. Of the program nothing is known that keeps it from being recorded.
+  // recorded fails. Where not, the third is, as its sizes will come again, and a run that would wait, cannot be
+  // recorded, or would take longer so, is a plain one. Of the program nothing is known that keeps it from being recorded.
   RecordedRuns(std::shared_ptr<const Executable> executable, c10::Device device, bool asked);
 
   // As Executable's, but the inputs may lie anywhere.
@@ -41,6 +41,7 @@ class RecordedRuns {
   };
   struct Runs {  // of one set
     int plain = 0;
+    bool are_slower = false;  // recorded than plain: nothing is kept of the recording
     std::unique_ptr<const Recorded> recorded;
   };
 
@@ -48,6 +49,9 @@ class RecordedRuns {
   static void copy(std::span<const c10::IValue> from, std::span<const c10::IValue> to);
   std::unique_ptr<const Recorded> record(std::span<const c10::IValue> inputs,
                                          const c10::intrusive_ptr<StringPool>& strings) const;
+  // Whether a replay takes longer than a plain run, as where little is launched, and much is copied.
+  bool is_slower(const Recorded& recorded, std::span<const c10::IValue> inputs,
+                 const c10::intrusive_ptr<StringPool>& strings) const;
   static std::vector<c10::IValue> replayed(const Recorded& recorded, std::span<const c10::IValue> inputs);
   std::vector<c10::IValue> run_plainly(std::span<const c10::IValue> inputs,
                                        const c10::intrusive_ptr<StringPool>& strings) const;

@@ -201,7 +201,10 @@ def test_masks(hidden: str, shape: tuple[int, ...], guarded: bool) -> None:
         mask.reshape(-1, 24)[0, ::2] = some
     end = GUARD if guarded else "y = MatMul(w, v)"
     body = f"{KEYS} s = MatMul(q, kt) m = Add(s, mask) w = Softmax(m) {end}"
-    check(body, {**tensors(), "mask": mask})
+    # Scores of some -1e4 are rounded to multiples of 2^-10, in another way by each kernel: the softmax of a row of them
+    # is so far from another's.
+    rounded = ON_GPU and hidden == "by a large number"
+    check(body, {**tensors(), "mask": mask}, tolerance=2**-10 if rounded else 1e-5)
 
 
 def test_a_mask_is_made_once_for_all_that_use_it() -> None:

@@ -299,6 +299,31 @@ def test_by_default_the_third_run_of_the_same_sizes_is_recorded(cuda) -> None:
         assert_recorded(made)
 
 
+class Slower(PretendedRecording):
+    """One whose replays take longer than plain runs: each way is timed three times, plain runs first."""
+
+    timed = 0
+
+    def seconds_of(self, work: Any) -> float:
+        work()
+        Slower.timed += 1
+        return 1.0 if Slower.timed <= 3 else 2.0
+
+
+@pytest.mark.parametrize(("asked", "replayed"), [(None, 0), (True, 5)])
+def test_by_default_runs_whose_replay_takes_longer_stay_plain(asked: bool | None, replayed: int, cuda) -> None:
+    _C.assume_recordings(Slower, lambda index: False)
+    Slower.timed, replays = 0, []
+    Slower.replay = lambda self, before, after: (replays.append(1), PretendedRecording.replay(self, before, after))[1]
+    rep, plain = prepare(MLP, asked), prepare(MLP, False)
+    for seed in range(5):
+        x = rows(2, seed)
+        np.testing.assert_array_equal(rep.run([x])[0], plain.run([x])[0])
+    timed = 4  # a replay that is not timed goes before
+    assert Slower.timed == (0 if asked else 6)
+    assert len(replays) == (replayed if asked else timed)
+
+
 BRANCHES = "<then_branch = a () => (b) { b = Neg(x) }, else_branch = d () => (e) { e = Abs(x) }>"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from onnx import TensorProto, helper, parser
+from onnx import TensorProto, helper, numpy_helper, parser
 
 import onnx_torch
 from official import check, node_cases, with_initializers, with_symbolic_dims
@@ -49,6 +49,76 @@ def test_runs_on_one_device(case):
         except Exception as error:
             raise AssertionError("; ".join(cuda.faults) or str(error)) from error
         assert not cuda.hosted
+
+
+LIGHT = sorted((pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data" / "light").glob("light_*.onnx"))
+
+
+def input_of(model):
+    """Random numbers for the one input that is no initializer."""
+    known = {initializer.name for initializer in model.graph.initializer}
+    (given,) = [value for value in model.graph.input if value.name not in known]
+    sizes = [dim.dim_value for dim in given.type.tensor_type.shape.dim]
+    return np.random.default_rng(0).standard_normal(sizes).astype(np.float32)
+
+
+@pytest.mark.parametrize("file", LIGHT, ids=lambda file: file.stem)
+def test_real_networks_run_on_one_device(file):
+    model = onnx.load(file)
+    x = input_of(model)
+    with PretendedCuda() as cuda:
+        (found,) = onnx_torch.prepare(model, "CUDA:0").run([x])
+    (expected,) = onnx_torch.prepare(model).run([x])
+    assert not cuda.hosted
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("type_", ["float", "double"])
+def test_scales_of_convolutions_are_folded_on_a_device(type_):
+    """A weight that lies on the device is not read by the host."""
+    model = parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 21]> net ({type_}[1, 2, 5, 5] x) => ({type_}[1, 3, 5, 5] y)
+            <{type_}[3, 2, 1, 1] w = {{1, 2, 3, 4, 5, 6}}, {type_}[3, 1, 1] factor = {{2, 0.5, 3}}>
+            {{ c = Conv(x, w) y = Mul(c, factor) }}"""
+    )
+    x = np.random.default_rng(0).standard_normal((1, 2, 5, 5)).astype(type_.replace("float", "float32"))
+    with PretendedCuda() as cuda:
+        rep = onnx_torch.prepare(model, "CUDA:0")
+        (found,) = rep.run([x])
+    assert "mul" not in rep.graph() and not cuda.hosted
+    np.testing.assert_allclose(found, onnx_torch.prepare(model).run([x])[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
+def test_weights_of_recurrent_layers_are_laid_out_once(op, direction):
+    random = np.random.default_rng(0)
+    gates, directions = {"LSTM": 4, "GRU": 3, "RNN": 1}[op], 1 + (direction == "bidirectional")
+    sizes = {"w": (directions, gates * 5, 3), "r": (directions, gates * 5, 5)}
+    weights = [numpy_helper.from_array(random.standard_normal(s).astype(np.float32), n) for n, s in sizes.items()]
+    attributes = {"linear_before_reset": 1} if op == "GRU" else {}  # as cuDNN has it
+    node = helper.make_node(op, ["x", "w", "r"], ["y"], hidden_size=5, direction=direction, **attributes)
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "xy")
+    graph = helper.make_graph([node], "net", [x], [y], initializer=weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    given = random.standard_normal((4, 2, 3)).astype(np.float32)
+    with PretendedCuda() as cuda:
+        (found,) = onnx_torch.prepare(model, "CUDA:0").run([given])
+    assert cuda.laid_out == 1
+    np.testing.assert_allclose(found, onnx_torch.prepare(model).run([given])[0], rtol=1e-5, atol=1e-6)
+
+
+def test_hard_swish_of_doubles_keeps_their_digits():
+    """ATen's kernel for CUDA takes a sixth in float32; this is what is computed in its place."""
+    model = parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 21]> net (double[7] x) => (double[7] y) { y = HardSwish(x) }"""
+    )
+    x = np.array([-4, -3, -1.7, 0, 0.3, 2.9, 5])
+    with PretendedCuda():
+        rep = onnx_torch.prepare(model, "CUDA:0")
+        (y,) = rep.run([x])
+    assert "onnx_torch::hardswish_of_any" in rep.graph() and "aten::hardswish" not in rep.graph()
+    np.testing.assert_allclose(y, x * np.clip(x / 6 + 0.5, 0, 1), rtol=1e-15)
 
 
 def test_the_pretended_device_refuses_what_cuda_refuses():

@@ -128,7 +128,7 @@ def matrix_steps() -> list[Step]:
 def memory_steps(chosen: str) -> list[Step]:
     """A step for each test of test_cuda_memory.py whose name has the word in it."""
     listed = subprocess.run(
-        python("-m", "pytest", "--collect-only", "-qq", str(TESTS / "test_cuda_memory.py"), "-k", chosen),
+        python("-m", "pytest", "--collect-only", "-q", str(TESTS / "test_cuda_memory.py"), "-k", chosen),
         **_quiet(),
     ).stdout
     names = re.findall(r"^\S+::(.+)$", listed, re.M)

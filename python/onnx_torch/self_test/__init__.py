@@ -36,7 +36,7 @@ def selftest(
     parts, ways = [suite], []
     for name, chosen in (
         ("operators", samples.operator_samples()),
-        ("packed operators and chains", samples.composed_samples()),
+        ("packed operators and chains", samples.composed_samples(device)),
         ("8 bits and half precision", samples.narrow_samples()),
     ):
         part, found = samples.run_samples(name, chosen, device, report(name))

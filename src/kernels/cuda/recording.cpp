@@ -8,6 +8,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <chrono>
 #include <exception>
 #include <optional>
 
@@ -78,6 +79,16 @@ class CudaRecording final : public Recording {
     graph_->replay();
     after();
     replayed_.record(stream);
+  }
+
+  double seconds_of(const Work& work) override {
+    const c10::cuda::CUDAGuard on_device(device_);
+    const CUDAStream stream = c10::cuda::getCurrentCUDAStream();
+    stream.synchronize();
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    stream.synchronize();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
  private:

@@ -35,10 +35,10 @@ constexpr int64_t kMaxTargets = 65535;   // that a grid has blocks for
 template <Aggregate aggregate, typename T>
 __device__ T with_votes(const Forest<T>& forest, int32_t leaf, int64_t target, T score) {
   if (forest.targets == 1) return aggregated<aggregate>(score, forest.nodes[leaf].threshold);
-  const TreeVote<T>* const end = forest.votes + forest.first_vote[leaf + 1];
-  const auto comes_before = [](const TreeVote<T>& vote, int64_t wanted) { return vote.target < wanted; };
-  const TreeVote<T>* vote = std::lower_bound(forest.votes + forest.first_vote[leaf], end, target, comes_before);
-  for (; vote != end && vote->target == target; ++vote) score = aggregated<aggregate>(score, vote->weight);
+  const TreeVote<T>* const votes = forest.votes + forest.first_vote[leaf];
+  const int64_t count = forest.first_vote[leaf + 1] - forest.first_vote[leaf];
+  int64_t i = count_before(count, [&](int64_t vote) { return votes[vote].target < target; });
+  for (; i < count && votes[i].target == target; ++i) score = aggregated<aggregate>(score, votes[i].weight);
   return score;
 }
 

@@ -1,7 +1,6 @@
 // Look-up among sorted keys.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
@@ -25,7 +24,7 @@ struct KeyOrder {
 // The last position of x, of those that the ascending keys had before they were sorted, stably; or -1.
 template <typename T>
 ONNX_TORCH_BOTH int64_t find_key(T x, const T* ascending, const int64_t* position_of, int64_t keys) {
-  const int64_t after = std::upper_bound(ascending, ascending + keys, x, KeyOrder()) - ascending;
+  const int64_t after = count_before(keys, [&](int64_t i) { return !KeyOrder()(x, ascending[i]); });
   const bool found = after > 0 && !KeyOrder()(ascending[after - 1], x);
   return found ? position_of[after - 1] : -1;
 }

@@ -43,9 +43,7 @@ struct Unpacked {
   bool nan;
 
   // floor(log2) of a number that is not zero
-  ONNX_TORCH_BOTH constexpr int magnitude() const {
-    return exponent + static_cast<int>(std::bit_width(significand)) - 1;
-  }
+  ONNX_TORCH_BOTH constexpr int magnitude() const { return exponent + bits_of(significand) - 1; }
 };
 
 template <typename Bits, int kMantissaBits, int kExponentBits>
@@ -115,11 +113,11 @@ ONNX_TORCH_BOTH constexpr uint8_t encode_e8m0(const Unpacked& x, bool saturate, 
   const bool zero = x.significand == 0;
   if (x.nan || (x.negative && !zero)) return kNan;
 
-  const bool exact = std::has_single_bit(x.significand);
+  const bool exact = is_power_of_two(x.significand);
   const int magnitude = zero ? 0 : x.magnitude();
   if (zero || magnitude < -127) return saturate ? 0 : kNan;
   if (magnitude > 127 || (magnitude == 127 && !exact)) return saturate ? kMax : kNan;
-  const bool upper_half = exact ? false : (x.significand >> (std::bit_width(x.significand) - 2)) & 1;
+  const bool upper_half = exact ? false : (x.significand >> (bits_of(x.significand) - 2)) & 1;
   const bool up = !exact && (rounding == Rounding::Up || (rounding == Rounding::Nearest && upper_half));
   return magnitude + 127 + up;
 }

@@ -1,7 +1,6 @@
 // The nodes of decision trees as kernels go down them, what a node asks, and how votes add up.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -55,7 +54,10 @@ struct MemberSets {
   const int32_t* begins;
 
   ONNX_TORCH_BOTH bool have(int64_t set, T value) const {
-    return !std::isnan(value) && std::binary_search(members + begins[set], members + begins[set + 1], value);
+    const T* const first = members + begins[set];
+    const int64_t count = begins[set + 1] - begins[set];
+    const int64_t before = count_before(count, [&](int64_t i) { return first[i] < value; });
+    return before < count && first[before] == value;
   }
 };
 

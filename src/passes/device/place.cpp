@@ -86,7 +86,7 @@ Program placed(Program program, c10::Device device) {
   program.graph = program.graph->copy();
   move_constants(program.graph->block(), device);
   move_weights(program, device);
-  take_integers(program);
+  take_all_types(program);
   take_masks(program);
   return program;
 }

@@ -71,10 +71,9 @@ bool multiply(T* result, const T* weight, const double* factor, const std::array
   return finite != 0;
 }
 
-// The weight times doubles in one pass, as doubles of a whole weight take twice its memory; nothing where that is not
-// finite.
+// On the CPU, in one pass, as doubles of a whole weight take twice its memory.
 template <typename T>
-std::optional<at::Tensor> product(const at::Tensor& weight, const at::Tensor& factor) {
+std::optional<at::Tensor> product_on_cpu(const at::Tensor& weight, const at::Tensor& factor) {
   at::Tensor result = at::empty_like(weight);
   at::TensorIterator elements = at::TensorIteratorConfig()
                                     .check_all_same_dtype(false)
@@ -96,8 +95,14 @@ std::optional<at::Tensor> product(const at::Tensor& weight, const at::Tensor& fa
   return finite ? std::optional(result) : std::nullopt;
 }
 
+// The weight times doubles, rounded once; nothing where that is not finite.
 std::optional<at::Tensor> product(const at::Tensor& weight, const at::Tensor& factor) {
-  return weight.scalar_type() == c10::kFloat ? product<float>(weight, factor) : product<double>(weight, factor);
+  if (!weight.is_cpu()) {
+    at::Tensor result = weight.to(c10::kDouble).mul(factor).to(weight.scalar_type());
+    return is_finite(result) ? std::optional(std::move(result)) : std::nullopt;
+  }
+  return weight.scalar_type() == c10::kFloat ? product_on_cpu<float>(weight, factor)
+                                             : product_on_cpu<double>(weight, factor);
 }
 
 class Folding {

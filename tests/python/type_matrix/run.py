@@ -44,14 +44,23 @@ def run_cell(cell: Cell, device: str = "CPU") -> Result:
             assert_type(output, type_str)
         if device == "CPU" and not RANDOM.search(cell.op):
             assert_plans_agree(case.model, case.inputs)
-        return _compared(case, outputs)
+        return _compared(case, outputs, device)
     except onnx_torch.UnsupportedError as error:
         return Result(cell, "refused", str(error))
     except Exception as error:
         return Result(cell, "failed", f"{type(error).__name__}: {' '.join(str(error).split())}")
 
 
-def _compared(case: Case, outputs: list[Any]) -> Result:
+# cuDNN's recurrent layers, whose tanh and sigmoid of float32 were up to 28 ulps off on an H200 (docs/cuda.md).
+ULPS_OF_CUDNN = {"RNN": 32, "LSTM": 32, "GRU": 32}
+
+
+def _ulps(case: Case, device: str) -> int:
+    on_device = 0 if device == "CPU" else ULPS_OF_CUDNN.get(case.cell.op, 0)
+    return max(case.template.ulps, on_device)
+
+
+def _compared(case: Case, outputs: list[Any], device: str) -> Result:
     """Compares with the first oracle that takes the case."""
     declined = []
     for name in ORACLES | INDIRECT:
@@ -61,7 +70,7 @@ def _compared(case: Case, outputs: list[Any]) -> Result:
             declined.append(f"{name}: {reason}")
             continue
         input_types = [type_string(info.type) for info in case.model.graph.input]
-        assert_equal(outputs, expected, precision(input_types, case.output_types), case.template.ulps)
+        assert_equal(outputs, expected, precision(input_types, case.output_types), _ulps(case, device))
         return Result(case.cell, name)
     assert_shape(case.model, outputs)
     assert_likely(case.cell, case.inputs, outputs)

@@ -108,12 +108,25 @@ std::tuple<Tensor, Tensor> max_pool_of_any(const Tensor& x, at::IntArrayRef kern
   return {values.to(x.scalar_type()), indices};
 }
 
+// --- Activations: ATen's kernels for CUDA take a sixth in float32 for doubles, too
+// ---------------------------------------
+
+Tensor hardsigmoid_of_any(const Tensor& x) {
+  return x.scalar_type() == at::kDouble ? x.div(6).add(0.5).clamp(0, 1) : at::hardsigmoid(x);
+}
+
+Tensor hardswish_of_any(const Tensor& x) {
+  return x.scalar_type() == at::kDouble ? x.mul(hardsigmoid_of_any(x)) : at::hardswish(x);
+}
+
 }  // namespace
 
-void register_integer_operators() {
+void register_operators_of_any_type() {
   static const torch::Library library = registered([](torch::Library& m) {
     m.def("matmul_of_any(Tensor a, Tensor b) -> Tensor", matmul_of_any);
     m.def("addmm_of_any(Tensor self, Tensor a, Tensor b, Scalar beta, Scalar alpha) -> Tensor", addmm_of_any);
+    m.def("hardsigmoid_of_any(Tensor x) -> Tensor", hardsigmoid_of_any);
+    m.def("hardswish_of_any(Tensor x) -> Tensor", hardswish_of_any);
     m.def("einsum_of_any(str equation, Tensor[] tensors, int[]? path) -> Tensor", einsum_of_any);
     const std::string arguments =
         "(Tensor x, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode) -> (Tensor, "
