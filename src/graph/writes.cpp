@@ -97,15 +97,38 @@ bool may_write_to_tensors(const jit::Block& block) {
   });
 }
 
+// Whether the lists that an operator gives are new ones, as its schema says.
+bool gives_new_lists(const jit::Node* node) {
+  const jit::Operator* const op = node->maybeOperator();
+  if (!op || (op->aliasAnalysisKind() != c10::AliasAnalysisKind::FROM_SCHEMA &&
+              op->aliasAnalysisKind() != c10::AliasAnalysisKind::PURE_FUNCTION)) {
+    return false;
+  }
+  return std::ranges::none_of(op->schema().returns(), [](const c10::Argument& result) { return result.alias_info(); });
+}
+
 // A list of numbers that is made where it is, and that no other value stands for.
 bool is_plain_list(const jit::Value* list) {
   const jit::Node* const maker = list->node();
-  if (maker->kind() != c10::prim::ListConstruct && maker->kind() != c10::prim::Constant) return false;
+  const bool is_made = maker->kind() == c10::prim::ListConstruct || maker->kind() == c10::prim::Constant;
+  if (!is_made && !gives_new_lists(maker)) return false;
   return std::ranges::all_of(list->uses(), [](const jit::Use& use) {
     return use.user->maybeOperator() && !writes(use.user) &&
-           std::ranges::all_of(use.user->outputs(), [](const jit::Value* output) {
-             return is_number(*output->type()) || output->type()->kind() == c10::TypeKind::TensorType;
+           std::ranges::all_of(use.user->outputs(), [&](const jit::Value* output) {
+             const c10::Type& type = *output->type();
+             return is_number(type) || type.kind() == c10::TypeKind::TensorType ||
+                    (is_list_of_numbers(type) && gives_new_lists(use.user));
            });
+  });
+}
+
+// Whether an operator that reads it writes to this very value.
+bool is_written(const jit::Value* value) {
+  return std::ranges::any_of(value->uses(), [](const jit::Use& use) {
+    const jit::Operator* const op = use.user->maybeOperator();
+    if (!op || use.offset >= op->schema().arguments().size()) return false;
+    const c10::AliasInfo* const alias = op->schema().arguments()[use.offset].alias_info();
+    return alias && alias->isWrite();
   });
 }
 
@@ -177,6 +200,7 @@ bool Writers::has_writers(const jit::Node* node) const {
   if (!any_ || (std::ranges::none_of(node->inputs(), may_be) && std::ranges::none_of(node->outputs(), may_be))) {
     return false;
   }
+  if (std::ranges::any_of(node->inputs(), is_written) || std::ranges::any_of(node->outputs(), is_written)) return true;
   if (!aliases_) aliases_.emplace(graph_);
   return aliases_->hasWriters(node);
 }
@@ -184,7 +208,7 @@ bool Writers::has_writers(const jit::Node* node) const {
 // As far as types and the nodes around tell.
 bool Writers::may_be_written(const jit::Value* value) const {
   const c10::Type& type = *value->type();
-  if (type.kind() == c10::TypeKind::TensorType) return any_tensor_;
+  if (is_of_tensors(type)) return any_tensor_;
   if (is_list_of_numbers(type)) return !is_plain_list(value);
   return !is_number(type) && type.kind() != c10::TypeKind::NoneType && type.kind() != c10::TypeKind::StringType &&
          type.kind() != c10::TypeKind::DeviceObjType;

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "translate/signature.h"
+
 namespace onnxtorch {
 namespace {
 
@@ -31,8 +33,8 @@ TriedSizes::TriedSizes(InputSizes largest, std::span<const InputSpec> inputs) : 
   std::map<std::string_view, std::vector<Dimension>> by_name;
   for (size_t i = 0; i < inputs.size(); ++i) {
     for (size_t dim = 0; inputs[i].dims && dim < inputs[i].dims->size(); ++dim) {
-      const std::string& name = (*inputs[i].dims)[dim].symbol;
-      if (!name.empty()) by_name[name].push_back({i, dim});
+      const Dim& declared = (*inputs[i].dims)[dim];
+      if (has_name(declared)) by_name[declared.symbol].push_back({i, dim});
     }
   }
   for (auto& [name, dimensions] : by_name) {

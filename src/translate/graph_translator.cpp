@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/jit/frontend/schema_matching.h>
-#include <torch/csrc/jit/passes/constant_propagation.h>
 #include <torch/csrc/jit/passes/peephole.h>
 #include <torch/csrc/jit/passes/peephole_non_tensor.h>
 
@@ -13,6 +12,7 @@
 #include "base/interruption.h"
 #include "base/prepare_guard.h"
 #include "base/run_guard.h"
+#include "graph/constant_propagation.h"
 #include "graph/graph_location.h"
 #include "graph/known_type.h"
 #include "graph/symbols.h"
@@ -47,7 +47,7 @@ std::vector<Facts::Sizes> trials_of(const InputSpec& input, std::map<std::string
     const bool is_open = dim.size < 0;
     Facts::Sizes& sizes = trials.emplace_back(Facts::trial_sizes(0).size(), dim.size);
     if (is_open) {
-      const std::string name = dim.symbol.empty() ? input.name + "/" + std::to_string(symbols.size()) : dim.symbol;
+      const std::string name = has_name(dim) ? dim.symbol : input.name + "/" + std::to_string(symbols.size());
       sizes = Facts::trial_sizes(symbols.try_emplace(name, symbols.size()).first->second);
     }
     if (of_run.empty()) continue;
@@ -431,10 +431,10 @@ void GraphTranslator::finish() {
   jit::PeepholeOptimizeNonTensor(graph_);  // a tensor given for an optional parameter is not None
   // What follows from constants is known, but for what the host does in branches and loops, and with lists.
   const MemoryScope memory(most_constant_bytes());
-  if (has_host_work(*graph_)) jit::ConstantPropagation(graph_);
+  if (has_host_work(*graph_)) propagate_constants(graph_);
   if (has_host_work(*graph_)) {
     jit::PeepholeOptimize(graph_);
-    jit::ConstantPropagation(graph_);
+    propagate_constants(graph_);
   }
   eliminate_dead_code(graph_);
   drop_unused(program_);

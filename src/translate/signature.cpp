@@ -73,6 +73,8 @@ std::vector<OutputSpec> declared_outputs(const onnx::ModelProto& model, const st
   return outputs;
 }
 
+bool has_name(const Dim& dim) { return !dim.symbol.empty() && dim.symbol != "?"; }
+
 void check_sizes(const std::map<std::string, int64_t>& sizes, const std::vector<InputSpec>& inputs) {
   std::set<std::string> symbols;
   for (const InputSpec& input : inputs) {

@@ -23,6 +23,10 @@ std::vector<InputSpec> declared_inputs(const onnx::ModelProto& model, const std:
 std::vector<OutputSpec> declared_outputs(const onnx::ModelProto& model,
                                          const std::map<std::string, int64_t>& sizes = {});
 
+// Whether dimensions with this one's symbol have one size. Some exporters write "?" for each size that they do not
+// know.
+bool has_name(const Dim& dim);
+
 // Throws InputError where a size is negative, or of a dimension that no input has.
 void check_sizes(const std::map<std::string, int64_t>& sizes, const std::vector<InputSpec>& inputs);
 

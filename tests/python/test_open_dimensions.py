@@ -213,6 +213,22 @@ def test_dimensions_of_one_name_may_differ_in_a_run():
     assert_as_the_reference(model, *[(numbers(one, 2), numbers(other, 2)) for one, other in sizes])
 
 
+def test_question_marks_are_no_name():
+    """PaddlePaddle writes one for each size that it does not know."""
+
+    def graph(*names):
+        model = model_of(
+            "(float[N, M] x) => (float[1] y)",
+            "s = Shape <end = 1> (x) t = Shape <start = 1> (x) e = Equal (s, t) y = CastLike (e, x)",
+        )
+        for dim, name in zip(model.graph.input[0].type.tensor_type.shape.dim, names, strict=True):
+            dim.dim_param = name
+        assert_as_the_reference(model, (numbers(3, 3),), (numbers(3, 5),))
+        return backend.prepare(model, optimize=False)._prepared.graph_text()
+
+    assert graph("?", "?") == graph("N", "M") != graph("N", "N")
+
+
 def test_products_of_any_number_of_rows():
     """They are taken in parts, whose primitives serve all sizes; steps behind them are those of each part."""
     weight, bias, other = numbers(24, 20), numbers(20), numbers(700, 20)

@@ -59,10 +59,9 @@ class Widening {
     for (auto it = block->nodes().begin(); it != block->nodes().end();) {
       jit::Node* const node = *it++;
       for (jit::Block* inner : node->blocks()) run(inner);
-      if (writers_.has_writers(node)) continue;
-      if (node->matches(kTo)) {
-        widen_cast(node);
-      } else if (fits(node)) {
+      if (node->kind() == c10::aten::to && node->matches(kTo)) {
+        if (!writers_.has_writers(node)) widen_cast(node);
+      } else if (fits(node) && !writers_.has_writers(node)) {
         widen(node);
       }
     }
@@ -205,12 +204,22 @@ class Widening {
   std::vector<jit::Value*> known_here_;
 };
 
+// Whether a value of the block, or of one inside it, is a tensor of the type.
+bool has_tensors(const jit::Block& block, c10::ScalarType type) {
+  const auto is_one = [type](const jit::Value* value) { return type_of(value) == type; };
+  return std::ranges::any_of(block.inputs(), is_one) || std::ranges::any_of(block.nodes(), [&](const jit::Node* node) {
+           return std::ranges::any_of(node->outputs(), is_one) ||
+                  std::ranges::any_of(node->blocks(),
+                                      [type](const jit::Block* inner) { return has_tensors(*inner, type); });
+         });
+}
+
 }  // namespace
 
 void widen_halves(Program& program) {
   const c10::InferenceMode inference;
   for (const c10::ScalarType type : {c10::kHalf, c10::kBFloat16}) {
-    if (!has_products(type, c10::kCPU)) Widening(program, type).run();
+    if (!has_products(type, c10::kCPU) && has_tensors(*program.graph->block(), type)) Widening(program, type).run();
   }
 }
 

@@ -1,6 +1,5 @@
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/passes/constant_propagation.h>
 #include <torch/csrc/jit/passes/loop_unrolling.h>
 #include <torch/csrc/jit/passes/peephole.h>
 #include <torch/csrc/jit/passes/remove_mutation.h>
@@ -9,6 +8,7 @@
 
 #include "base/prepare_guard.h"
 #include "base/run_guard.h"
+#include "graph/constant_propagation.h"
 #include "graph/known_type.h"
 #include "graph/writes.h"
 #include "passes/general/passes.h"
@@ -48,7 +48,7 @@ void fold(Program& program) {
   if (has_host_work(*graph)) {
     if (take_apart(graph)) {
       jit::PeepholeOptimize(graph);
-      jit::ConstantPropagation(graph);
+      propagate_constants(graph);
     }
     infer_types(graph->block());
   }

@@ -233,8 +233,8 @@ class Folding {
     jit::Node* last = p.node;
     at::Tensor factor = at::ones({}, at::kDouble), addend = at::zeros({}, at::kDouble);
     for (jit::Node* user = only_user(last->output()); user; user = only_user(last->output())) {
-      const auto scale = writers_.has_writers(user) ? std::nullopt : scale_of(p, user, last->output());
-      if (!scale) break;
+      const auto scale = scale_of(p, user, last->output());
+      if (!scale || writers_.has_writers(user)) break;
       factor = factor * scale->factor;
       addend = addend * scale->factor + scale->addend;
       last = user;
