@@ -1,42 +1,135 @@
 #include "language/cache.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/index_select.h>
 
 #include <algorithm>
+#include <bit>
 
 namespace onnxtorch {
+namespace {
+
+constexpr int64_t kLeastRoom = 64;  // tokens
+constexpr int64_t kPadding = 64;    // whose multiples are the numbers of rows of a padded past
+
+int64_t room_for(int64_t length) {
+  return std::max(kLeastRoom, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(length))));
+}
+
+int64_t padded(int64_t length) { return (length + kPadding - 1) / kPadding * kPadding; }
+
+// Rows behind rows, in memory that a run can write to.
+bool can_grow(const CacheEntry& entry, const at::Tensor& rows, int64_t length) {
+  return !entry.of_encoder && entry.sequence_axis >= 0 && rows.is_cpu() && rows.size(entry.sequence_axis) == length;
+}
+
+}  // namespace
 
 const CacheEntry* Cache::entry(const std::string& name) const {
   const auto found = std::ranges::find(*entries_, name, &CacheEntry::name);
   return found == entries_->end() ? nullptr : &*found;
 }
 
-at::Tensor Cache::past(const std::string& name) const {
-  const auto found = held_.find(name);
-  return found == held_.end() ? at::Tensor() : found->second;
+int64_t Cache::front() const { return form_ == PastForm::Padded ? kPadding - 1 : 0; }
+
+at::Tensor Cache::rows(const std::string& name) const {
+  if (const auto held = held_.find(name); held != held_.end()) return held->second;
+  if (!room_) return {};
+  const auto found = room_->buffers.find(name);
+  return found == room_->buffers.end() ? at::Tensor()
+                                       : found->second.narrow(entry(name)->sequence_axis, front(), length_);
 }
 
-void Cache::take(const std::string& name, const at::Tensor& present) {
+// Puts what is known into memory of its own, for so many tokens at least: of all sequences, or of these, in this order.
+void Cache::move_to_room(int64_t least, const at::Tensor& sequences) {
+  auto room = std::make_shared<CacheRoom>();
+  room->size = room_for(least);
+  room->used = length_;
+  for (const CacheEntry& entry : *entries_) {
+    const bool is_new = !room_ && held_.contains(entry.name);
+    const bool was_there = room_ && room_->buffers.contains(entry.name) && !held_.contains(entry.name);
+    if (!is_new && !was_there) continue;
+    at::Tensor known = rows(entry.name);
+    if (!can_grow(entry, known, length_)) continue;
+    if (sequences.defined()) known = known.index_select(entry.batch_axis, sequences);
+    std::vector<int64_t> sizes = known.sizes().vec();
+    sizes[static_cast<size_t>(entry.sequence_axis)] = front() + room->size;
+    at::Tensor& buffer = room->buffers[entry.name] = at::empty(sizes, known.options());
+    buffer.narrow(entry.sequence_axis, 0, front()).zero_();
+    buffer.narrow(entry.sequence_axis, front(), length_).copy_(known);
+  }
+  for (const auto& [name, buffer] : room->buffers) held_.erase(name);
+  room_ = std::move(room);
+}
+
+// Another cache may have gone on in the same memory.
+void Cache::begin_step(int64_t count) {
+  if (!room_) return;
+  const int64_t longer = length_ + count;
+  int64_t used = length_;
+  if (longer <= room_->size && room_->used.compare_exchange_strong(used, longer)) return;
+  move_to_room(longer, {});
+  room_->used = longer;
+}
+
+int64_t Cache::past_rows() const {
+  if (!room_ || form_ == PastForm::Exact) return length_;
+  return form_ == PastForm::Whole ? room_->size : padded(length_);
+}
+
+at::Tensor Cache::past(const std::string& name) const { return held_.contains(name) ? rows(name) : target(name, 0); }
+
+at::Tensor Cache::target(const std::string& name, int64_t count) const {
+  if (!room_ || held_.contains(name)) return {};
+  const auto found = room_->buffers.find(name);
+  if (found == room_->buffers.end() || form_ == PastForm::Whole) {
+    return found == room_->buffers.end() ? at::Tensor() : found->second;
+  }
+  const int64_t past = past_rows();
+  return found->second.narrow(entry(name)->sequence_axis, front() + length_ - past, past + count);
+}
+
+// What a run cannot write in place is the next step's past as it comes.
+void Cache::take(const std::string& name, const at::Tensor& present, int64_t count) {
   const CacheEntry* const known = entry(name);
   if (!known || (known->of_encoder && held_.contains(name))) return;
-  held_[name] = present;
+  const at::Tensor wanted = target(name, count);
+  if (wanted.defined() && present.is_alias_of(wanted)) return;
+  const bool is_padded = wanted.defined() && form_ != PastForm::Exact && present.sizes() == wanted.sizes();
+  if (is_padded) {
+    wanted.copy_(present);
+  } else {
+    held_[name] = present;
+  }
+}
+
+void Cache::end_step(int64_t count) {
+  length_ += count;
+  if (!room_) move_to_room(length_, {});
 }
 
 bool Cache::can_rewind() const {
-  return std::ranges::all_of(*entries_, [](const CacheEntry& e) { return e.of_encoder || e.sequence_axis >= 0; });
+  return std::ranges::all_of(*entries_, [&](const CacheEntry& e) {
+    const auto held = held_.find(e.name);
+    return e.of_encoder ||
+           (e.sequence_axis >= 0 && (held == held_.end() || held->second.size(e.sequence_axis) == length_));
+  });
 }
 
 void Cache::rewind(int64_t length) {
+  length_ = length;
+  if (room_ && room_.use_count() == 1) room_->used = length;
   for (auto& [name, tensor] : held_) {
     const CacheEntry& of = *entry(name);
     if (!of.of_encoder) tensor = tensor.narrow(of.sequence_axis, 0, length).contiguous();
   }
 }
 
-void Cache::reorder(const at::Tensor& rows) {
+void Cache::reorder(const at::Tensor& sequences) {
   for (auto& [name, tensor] : held_) {
-    tensor = tensor.index_select(entry(name)->batch_axis, rows.to(tensor.device()));
+    tensor = tensor.index_select(entry(name)->batch_axis, sequences.to(tensor.device()));
   }
+  if (room_) move_to_room(room_->size, sequences);
 }
 
 }  // namespace onnxtorch

@@ -1,6 +1,7 @@
 #include "language/decoder.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -9,6 +10,7 @@
 
 #include "base/element_type.h"
 #include "language/layout.h"
+#include "language/past_form.h"
 
 namespace onnxtorch {
 namespace {
@@ -45,12 +47,21 @@ at::Tensor shaped_positions(const InputSpec& input, const StepInputs& step) {
   throw InputError("the positions \"" + input.name + "\" of rank " + std::to_string(rank) + " are not known");
 }
 
-at::Tensor shaped_mask(const InputSpec& input, const StepInputs& step) {
+// With as many columns as the past has rows, besides those of the tokens.
+at::Tensor shaped_mask(const InputSpec& input, const StepInputs& step, const Cache& cache) {
   if (input.dims && input.dims->size() != 2) {
     throw InputError("the mask \"" + input.name + "\" has rank " + std::to_string(input.dims->size()) +
                      ", and only masks of [batch, length] are known");
   }
-  return step.mask;
+  const int64_t unused = cache.past_rows() - step.past_length;
+  switch (cache.form()) {
+    case PastForm::Padded:
+      return at::constant_pad_nd(step.mask, {unused, 0});
+    case PastForm::Whole:
+      return at::constant_pad_nd(step.mask, {0, std::max<int64_t>(cache.past_rows() - step.mask.size(1), 0)});
+    default:
+      return step.mask;
+  }
 }
 
 // What a first step takes of a cache: rows of no tokens, or a state of zeros.
@@ -93,6 +104,11 @@ bool Decoder::takes_padding() const {
   return layout_.inputs.contains("attention_mask") && !has_states && !counts;
 }
 
+PastForm Decoder::past_form() const {
+  return takes_padding() ? onnxtorch::past_form_with_padding(model_->inputs(), layout_)
+                         : onnxtorch::past_form_without_padding(model_->proto().graph(), layout_);
+}
+
 FedInputs Decoder::feeds(const StepInputs& step, const EncoderStates& encoder, const Cache& cache) const {
   const std::vector<InputSpec>& inputs = model_->inputs();
   FedInputs feeds(inputs.size());
@@ -102,7 +118,7 @@ FedInputs Decoder::feeds(const StepInputs& step, const EncoderStates& encoder, c
     if (role == "input_ids") {
       value = step.ids;
     } else if (role == "attention_mask") {
-      value = shaped_mask(input, step);
+      value = shaped_mask(input, step, cache);
     } else if (role == "position_ids") {
       value = shaped_positions(input, step);
     } else if (role == "use_cache_branch") {
@@ -136,11 +152,19 @@ FedInputs Decoder::feeds(const StepInputs& step, const EncoderStates& encoder, c
 }
 
 at::Tensor Decoder::run(const StepInputs& step, const EncoderStates& encoder, Cache& cache) const {
-  const auto result = model_->run(feeds(step, encoder, cache), model_->new_strings());
+  const int64_t count = step.ids.size(1);
+  cache.begin_step(count);
+  Targets targets(model_->outputs().size());
   for (size_t c = 0; c < layout_.caches.size(); ++c) {
     const CacheEntry& entry = layout_.caches[c];
-    if (!entry.present.empty()) cache.take(entry.name, result.values[presents_[c]].toTensor());
+    if (!entry.present.empty()) targets[presents_[c]] = cache.target(entry.name, count);
   }
+  const auto result = model_->run(feeds(step, encoder, cache), model_->new_strings(), {}, nullptr, nullptr, targets);
+  for (size_t c = 0; c < layout_.caches.size(); ++c) {
+    const CacheEntry& entry = layout_.caches[c];
+    if (!entry.present.empty()) cache.take(entry.name, result.values[presents_[c]].toTensor(), count);
+  }
+  cache.end_step(count);
   return result.values[logits_].toTensor();
 }
 

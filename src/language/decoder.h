@@ -36,6 +36,7 @@ class Decoder {
   std::optional<int64_t> fixed_batch() const { return ids_axis(0); }
   // Whether sequences of different lengths may be in one batch, filled up at the left.
   bool takes_padding() const;
+  PastForm past_form() const;
 
   // The logits, [batch, count or 1, vocabulary], as the model gives them. The cache takes what the run gives it.
   at::Tensor run(const StepInputs& step, const EncoderStates& encoder, Cache& cache) const;

@@ -23,7 +23,7 @@ void check(const at::Tensor& ids, const at::Tensor& mask, int64_t batch) {
 }  // namespace
 
 DecoderState::DecoderState(std::shared_ptr<const LanguageModelParts> parts, EncoderStates encoder)
-    : parts_(std::move(parts)), encoder_(std::move(encoder)), cache_(parts_->caches) {}
+    : parts_(std::move(parts)), encoder_(std::move(encoder)), cache_(parts_->caches, parts_->past_form) {}
 
 at::Tensor DecoderState::append(const at::Tensor& ids, const at::Tensor& mask, bool all) {
   check(ids, mask, batch_size());

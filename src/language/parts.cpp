@@ -23,9 +23,10 @@ std::shared_ptr<const LanguageModelParts> make_parts(Decoder first, std::optiona
     caches.push_back(entry);
   }
   if (with_past && caches.empty()) throw InputError("the model that is to follow the first step takes no past");
+  const PastForm form = next.past_form();
   return std::make_shared<const LanguageModelParts>(
       LanguageModelParts{std::move(first), std::move(with_past), std::move(encoder),
-                         std::make_shared<const std::vector<CacheEntry>>(std::move(caches))});
+                         std::make_shared<const std::vector<CacheEntry>>(std::move(caches)), form});
 }
 
 }  // namespace onnxtorch

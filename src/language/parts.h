@@ -15,6 +15,7 @@ struct LanguageModelParts {
   std::optional<Decoder> with_past;  // and those that follow, where that is another model
   std::optional<Encoder> encoder;
   std::shared_ptr<const std::vector<CacheEntry>> caches;  // empty: each step reads the whole sequence
+  PastForm past_form = PastForm::Exact;
 
   const Decoder& next() const { return with_past ? *with_past : first; }
 };

@@ -73,7 +73,7 @@ def grouped(n: Nodes, qkv: str, past_key: str, past_value: str) -> Any:
     lengths = n.add("Cast", n.add("Sub", n.add("ReduceSum", "mask", one, keepdims=0), one), to=TensorProto.INT32)
     total = n.add("Gather", n.add("Shape", "mask"), n.weight(np.array(1, np.int64)))
     total = n.add("Cast", total, to=TensorProto.INT32)
-    angles = np.arange(64)[:, None] * 0.3 ** np.arange(SIZE // 2)
+    angles = np.arange(256)[:, None] * 0.3 ** np.arange(SIZE // 2)
     tables = [n.weight(f(angles).astype(np.float32)) for f in (np.cos, np.sin)]
     return n.add(
         "GroupQueryAttention", qkv, "", "", past_key, past_value, lengths, total, *tables, outputs=3,

@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
+import torch
 
 import onnx_torch.backend
 from models import RANDOM, model_of, same, tensor_info
@@ -288,6 +289,33 @@ def test_non_contiguous_and_other_inputs_are_taken_as_they_come():
     for _ in range(3):
         assert same(rep.run([x.T]), plain.run([x.T]))
         assert same(rep.run([np.ascontiguousarray(x.T)]), plain.run([np.ascontiguousarray(x.T)]))
+
+
+def test_parts_of_larger_tensors():
+    """A plan for each of the strides, wherever in the larger tensor the part begins."""
+    rep, plain = onnx_torch.prepare(parsed(MLP)), onnx_torch.prepare(parsed(MLP), plans=0)
+    x = torch.randn(4, 40, 20)
+    for step in range(5):
+        given = x[step % 3, step : step + 8, step : step + 8]
+        assert torch.equal(rep.run([given])[0], plain.run([given])[0])
+    assert len(rep.plans()) == 1
+
+
+def test_inputs_of_one_storage():
+    """Each is told from the other where views of them are computed with."""
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
+        two (float[N, 4] a, float[N, 4] b) => (float[4, N] y, float[4, N] z) {
+          c = Transpose <perm = [1, 0]> (a)
+          d = Transpose <perm = [1, 0]> (b)
+          y = Softmax <axis = 0> (c)
+          z = Sub(c, d)
+        }""")
+    rep, plain = onnx_torch.prepare(model), onnx_torch.prepare(model, plans=0)
+    x = torch.randn(20, 4)
+    for _ in range(4):
+        for one, other in zip(rep.run([x[2:7], x[9:14]]), plain.run([x[2:7], x[9:14]]), strict=True):
+            assert torch.equal(one, other)
+    assert len(rep.plans()) == 1
 
 
 def test_threads_with_changing_sizes():

@@ -1,8 +1,5 @@
 #include "runtime/plan/lifetimes.h"
 
-#include <c10/util/accumulate.h>
-#include <c10/util/strides.h>
-
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -76,9 +73,18 @@ bool gives_into_memory(const Step& step) {
   return std::holds_alternative<Step::CallInto>(step.what) || std::holds_alternative<Step::Planned>(step.what);
 }
 
+// Elements in row-major order from the beginning of the memory to its end, with gaps where the caller's memory has
+// them.
 bool is_whole(const TensorForm& form, const Buffer& buffer) {
-  return form.offset == 0 && std::ranges::equal(form.strides, c10::contiguous_strides(form.sizes)) &&
-         c10::multiply_integers(form.sizes) * c10::elementSize(form.type) == buffer.bytes;
+  int64_t past_last = 1, least = 1;
+  for (size_t d = form.sizes.size(); d-- > 0;) {
+    if (form.sizes[d] == 0) return buffer.bytes == 0 && form.offset == 0;
+    if (form.sizes[d] == 1) continue;
+    if (form.strides[d] < least || (least == 1 && form.strides[d] != 1)) return false;
+    past_last += (form.sizes[d] - 1) * form.strides[d];
+    least = std::max<int64_t>(form.strides[d] * form.sizes[d], 2);
+  }
+  return form.offset == 0 && static_cast<size_t>(past_last) * c10::elementSize(form.type) == buffer.bytes;
 }
 
 // What a step gives into memory that is there lies in the arena, but for results.

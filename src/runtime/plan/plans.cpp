@@ -23,6 +23,22 @@ using c10::IValue;
 constexpr size_t kMostSizes = 64;  // that are remembered
 constexpr int kMostFailures = 4;   // until no run is recorded any more
 
+// Whether elements lie in row-major order, with gaps between them where it is a part of a larger tensor.
+bool lies_in_order(const at::Tensor& t) {
+  int64_t least = 1;
+  for (int64_t d = t.dim() - 1; d >= 0; --d) {
+    if (t.size(d) == 1) continue;
+    if (t.stride(d) < least || (least == 1 && t.stride(d) != 1)) return false;
+    least = std::max<int64_t>(t.stride(d) * t.size(d), 2);
+  }
+  return true;
+}
+
+void add(ShapeKey& key, const at::Tensor& t) {
+  key.add_type_and_sizes(t);
+  if (!t.is_contiguous()) key.add(t.strides());
+}
+
 // Whether somebody wants to see each of ATen's operators, as profilers do.
 bool is_watched() { return at::hasCallbacks() || c10::impl::TorchDispatchModeTLS::any_modes_set(); }
 
@@ -37,10 +53,11 @@ std::optional<ShapeKey> Plans::key_of(std::span<const IValue> inputs) const {
   for (const IValue& input : inputs) {
     if (!input.isTensor()) return {};
     const at::Tensor& t = input.toTensor();
-    if (!t.defined() || !t.is_cpu() || !t.is_contiguous() || t.layout() != c10::kStrided || t.is_conj() || t.is_neg()) {
+    if (!t.defined() || !t.is_cpu() || t.layout() != c10::kStrided || t.is_conj() || t.is_neg() ||
+        (!t.is_contiguous() && !lies_in_order(t))) {
       return {};
     }
-    key.add_type_and_sizes(t);
+    add(key, t);
   }
   return key;
 }
@@ -95,8 +112,11 @@ Plans::Results Plans::record(Sizes& sizes, std::span<const IValue> inputs,
 
 Plans::Results Plans::run(std::span<const IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
                           const Targets& targets, const std::function<Results()>& plainly) {
-  const std::optional<ShapeKey> key = most_ > 0 && !is_watched() ? key_of(inputs) : std::nullopt;
+  std::optional<ShapeKey> key = most_ > 0 && !is_watched() ? key_of(inputs) : std::nullopt;
   if (!key) return plainly();
+  for (const at::Tensor& target : targets) {  // results have their strides, where these have gaps
+    if (target.defined() && !target.is_contiguous()) add(*key, target);
+  }
   std::shared_ptr<Sizes> sizes;
   std::shared_ptr<const Plan> plan;
   std::unique_ptr<Workspace> workspace;

@@ -70,6 +70,11 @@ bool has_form(const at::Tensor& t) {
          t.has_storage();
 }
 
+// The same memory by a storage of its own, as it is by storages that the recorder tells what is a view of what.
+at::Tensor with_own_storage(const at::Tensor& t) {
+  return at::from_blob(const_cast<void*>(t.const_data_ptr()), t.sizes(), t.strides(), t.options());
+}
+
 class Recorder {
  public:
   Recorder(const Program& program, std::span<const IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
@@ -95,8 +100,14 @@ class Recorder {
     }
   }
 
-  Recorded run(const Targets& targets) {
-    visit(program_.graph->block());
+  Recorded run(std::span<const IValue> inputs, const Targets& targets) {
+    const Lent own = lent(targets, inputs, growths_of(program_));
+    std::vector<Grown> grown;
+    for (const Grown& of : own.grown) grown.push_back({of.past, with_own_storage(of.present)});
+    {
+      const GrownInPlace in_place(grown);
+      visit(program_.graph->block());
+    }
     Recorded recorded;
     for (const jit::Value* output : program_.graph->outputs()) {
       const Known& known = of(output);
@@ -104,6 +115,11 @@ class Recorder {
       plan_.results.push_back(slot_of(known));
     }
     known_.clear();
+    for (size_t i = 0; i < grown.size(); ++i) {
+      for (IValue& result : recorded.results) {
+        if (result.isTensor() && result.toTensor().is_same(grown[i].present)) result = own.grown[i].present;
+      }
+    }
     separate(recorded.results, targets);
     arrange(plan_);
     recorded.plan = std::make_shared<const Plan>(std::move(plan_));
@@ -114,7 +130,7 @@ class Recorder {
   Known given(const IValue& value, size_t number) {
     if (!value.isTensor() || !has_form(value.toTensor())) throw NoPlan("an input is no dense tensor");
     const at::Tensor& t = value.toTensor();
-    const size_t buffer = add_buffer(t, {.kind = Buffer::Kind::Input, .bytes = t.nbytes(), .input = number});
+    const size_t buffer = add_buffer(t, {.kind = Buffer::Kind::Input, .bytes = t.storage().nbytes(), .input = number});
     return {.state = Known::State::Formed, .now = value, .slot = add_slot(t, buffer, 0)};
   }
 
@@ -634,7 +650,11 @@ class Recorder {
 
 Recorded record_plan(const Program& program, std::span<const IValue> inputs,
                      const c10::intrusive_ptr<StringPool>& strings, const Targets& targets, bool relies_on_branches) {
-  return Recorder(program, inputs, strings, relies_on_branches).run(targets);
+  std::vector<IValue> own;
+  for (const IValue& input : inputs) {
+    own.push_back(input.isTensor() && has_form(input.toTensor()) ? with_own_storage(input.toTensor()) : input);
+  }
+  return Recorder(program, own, strings, relies_on_branches).run(own, targets);
 }
 
 }  // namespace onnxtorch

@@ -1,0 +1,179 @@
+"""What a language model remembers: memory that steps write to in place, which states share, and plans of steps."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import language_models as models
+import onnx_torch
+import test_caches
+from models import model_of, tensor_info
+
+ROOT = Path(__file__).parents[2]
+PROMPT = [5, 9, 33, 40, 8, 21, 44]
+# How the past of each is taken: as it is, with padding, or as a whole buffer.
+KINDS = ["BloomForCausalLM", "LlamaForCausalLM", "MistralForCausalLM", "grouped", "concatenated"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory):
+    """A language model of a class of transformers, or of the decoders of the tests of caches."""
+    folder = tmp_path_factory.mktemp("caches")
+
+    def make(kind: str) -> onnx_torch.LanguageModel:
+        file = folder / f"{kind}.onnx"
+        if not file.exists():
+            attention = getattr(test_caches, kind, None)
+            if attention:
+                onnx.save(test_caches.decoder(attention), file)
+            else:
+                models.export(models.model_of(kind, **sizes(kind)), file)
+        return onnx_torch.LanguageModel(file)
+
+    return make
+
+
+def sizes(kind: str) -> dict[str, int]:
+    """For more tokens than those of the other tests, where the class has a limit."""
+    return {"LlamaForCausalLM": {"max_position_embeddings": 256}}.get(kind, {})
+
+
+def column(token: int) -> np.ndarray:
+    return np.array([[token % 50]])
+
+
+def fresh(lm: onnx_torch.LanguageModel, tokens: list[int]) -> np.ndarray:
+    """The logits of the last of tokens that are read one by one, after the prompt."""
+    state = lm.start(PROMPT)
+    for token in tokens:
+        logits = state.append(column(token))
+    return logits
+
+
+def through(state: onnx_torch.language_model.State, tokens: list[int]) -> np.ndarray:
+    for token in tokens:
+        logits = state.append(column(token))
+    return logits
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_forks_share_memory_and_go_on_by_themselves(made, kind):
+    """Past the room of the first buffer; each of them gives what a state that has read the same tokens gives."""
+    lm = made(kind)
+    shared = list(range(3, 58))  # with the prompt, 62 tokens
+    one, other = [7, 8, 9, 10, 11], [30, 31, 32, 33, 34]
+    state = lm.start(PROMPT)
+    through(state, shared)
+    fork, third = state.fork(), state.fork()
+    assert np.array_equal(through(fork, one), fresh(lm, shared + one))
+    assert np.array_equal(through(state, other), fresh(lm, shared + other))
+    assert np.array_equal(through(third, one), fresh(lm, shared + one))
+    state.rewind(len(other))
+    fork.rewind(3)
+    assert np.array_equal(through(state, one), fresh(lm, shared + one))
+    assert np.array_equal(through(fork, other), fresh(lm, shared + one[:2] + other))
+    third.reorder([0, 0])
+    pair = third.append(np.array([[3], [4]]))
+    for row, token in zip(pair, (3, 4), strict=True):
+        np.testing.assert_allclose(row, fresh(lm, [*shared, *one, token])[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS[:-1])  # in the last one rows read what comes behind them
+def test_steps_give_what_one_run_gives(made, kind):
+    lm = made(kind)
+    tokens = list(range(2, 49)) * 3
+    state = lm.start(PROMPT)
+    whole = lm.start(PROMPT).append(np.array([tokens]), all=True)[0]
+    for i, token in enumerate(tokens[:90]):
+        np.testing.assert_allclose(state.append(column(token))[0], whole[i], rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("kind", ["LlamaForCausalLM", "MistralForCausalLM", "GPT2LMHeadModel", "grouped"])
+def test_steps_go_by_one_plan(made, kind):
+    """Those of 64 tokens have the same sizes; a plan's kernels write to the cache."""
+    lm = made(kind)
+    through(lm.start(PROMPT), list(range(3, 50)))
+    plans = lm._reps[0].plans()
+    assert len(plans) == 1
+    assert not re.search("^part ", plans[0], re.MULTILINE)
+    writer = "group_query_attention" if kind == "grouped" else "cat"
+    assert re.search(f"^plan onnx_torch::{writer}", plans[0], re.MULTILINE)
+
+
+def test_generating_is_as_by_hand(made):
+    """Of a model whose buffers are taken whole."""
+    rep = onnx_torch.prepare(test_caches.decoder(test_caches.grouped), optimize=False)
+    shape = (1, test_caches.SHARED, 0, test_caches.SIZE)
+    pasts = [np.zeros(shape, np.float32) for _ in test_caches.past_names()]
+    tokens, new = list(PROMPT), list(PROMPT)
+    for _ in range(50):
+        feeds = dict(zip(test_caches.past_names(), pasts, strict=True))
+        ids = np.array([[token % test_caches.WORDS for token in new]])
+        logits, *pasts = rep.run({"ids": ids, "mask": np.ones((1, len(tokens)), np.int64), **feeds})
+        new = [int(logits[0, -1].argmax())]
+        tokens += new
+    prompt = [token % test_caches.WORDS for token in PROMPT]
+    assert made("grouped").generate(prompt, max_new_tokens=50)[len(prompt) :] == tokens[len(prompt) :]
+
+
+# --- Memory ---
+
+WIDE = 4096  # floats that a token takes in each of the caches
+
+
+def wide_decoder(with_positions: bool) -> onnx.ModelProto:
+    """Caches of 32 KB for each token, which nothing reads."""
+    inputs = [tensor_info(name, shape=["B", size], element=7) for name, size in (("ids", "S"), ("mask", "T"))]
+    nodes = [
+        helper.make_node("Gather", ["words", "ids"], ["rows"]),
+        helper.make_node("Reshape", ["rows", "heads"], ["split"]),
+        helper.make_node("Transpose", ["split"], ["new"], perm=[0, 2, 1, 3]),
+        helper.make_node("MatMul", ["rows", "out"], ["unmasked"]),
+        helper.make_node("ReduceMax", ["mask"], ["one"], keepdims=0),
+        helper.make_node("Cast", ["one"], ["factor"], to=1),
+        helper.make_node("Mul", ["unmasked", "factor"], ["logits"]),
+    ]
+    if with_positions:
+        inputs.append(tensor_info("positions", shape=["B", "S"], element=7))
+    outputs = [tensor_info("logits", shape=["B", "S", 5], element=1)]
+    for part in ("key", "value"):
+        inputs.append(tensor_info(f"past.{part}", shape=["B", 8, "P", WIDE // 8], element=1))
+        outputs.append(tensor_info(f"present.{part}", shape=["B", 8, "Q", WIDE // 8], element=1))
+        nodes.append(helper.make_node("Concat", [f"past.{part}", "new"], [f"present.{part}"], axis=2))
+    weights = {
+        "words": test_caches.waves(5, WIDE),
+        "out": test_caches.waves(WIDE, 5),
+        "heads": np.array([0, 0, 8, WIDE // 8]),
+    }
+    initializers = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    return model_of(nodes, inputs, outputs, 21, initializer=initializers)
+
+
+@pytest.mark.parametrize("with_positions", [False, True])
+def test_a_step_takes_no_memory_for_the_past(with_positions):
+    """In a process of its own, whose peak is forgotten once 80 MB lie in the caches: a copy would be as large."""
+    code = f"""if True:
+        import re, sys
+        from pathlib import Path
+        sys.path.insert(0, "tests/python")
+        import numpy as np, onnx_torch, test_language_model_caches as t
+        lm = onnx_torch.LanguageModel(t.wide_decoder({with_positions}))
+        peak = lambda: int(re.search("VmHWM:\\\\s+([0-9]+)", Path("/proc/self/status").read_text())[1]) >> 10
+        lm.generate([1, 2, 3], max_new_tokens=5)
+        state = lm.start(np.arange(2560)[None] % 5)
+        Path("/proc/self/clear_refs").write_text("5")
+        before = peak()
+        for token in range(40):
+            state.append([[token % 5]])
+        print(peak() - before)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert int(done.stdout) < 24, done.stdout
