@@ -258,23 +258,27 @@ def _folder(source: bytes | str, options: SessionOptions) -> str:
     return options._entries.get(_EXTERNAL_FILES) or beside
 
 
-def _write_model(source: bytes | str, options: SessionOptions) -> None:
-    """Writes the optimized model, with its external data in one file beside it: whole, or not at all."""
+def _write_model(source: bytes | str, options: SessionOptions, level: Level | None) -> None:
+    """Writes the model, optimized to a level, with its external data in one file beside it: whole, or not at all."""
     target = Path(options.optimized_model_filepath)
     try:
         if isinstance(source, str) and target.exists() and target.samefile(source):
             _log.warning("optimized_model_filepath names the model's own file, which is left as it is")
         else:
             with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{target.name}.") as folder:
-                _write_whole(
-                    _model(source, options, _Change()), Path(folder), target, options, _folder(source, options)
-                )
+                model = _model(source, options, _Change())
+                _write_whole(model, Path(folder), target, options, _folder(source, options), level)
     except OSError as error:
         raise Fail(f"the model cannot be written to optimized_model_filepath: {error}") from error
 
 
 def _write_whole(
-    model: onnx.ModelProto | bytes | str, folder: Path, target: Path, options: SessionOptions, base_dir: str
+    model: onnx.ModelProto | bytes | str,
+    folder: Path,
+    target: Path,
+    options: SessionOptions,
+    base_dir: str,
+    level: Level | None,
 ) -> None:
     """Writes a model, by way of a folder beside the place where it goes."""
     proto = model if isinstance(model, onnx.ModelProto) else _proto(model)
@@ -282,7 +286,6 @@ def _write_whole(
     location = options._entries.get(_WRITTEN_EXTERNAL_FILE)
     external = bool(location) or any(map(external_data_helper.uses_external_data, tensors(proto)))
     read_external_data(proto, base_dir, options._external)
-    level = _LEVELS.get(options.graph_optimization_level, "extended")
     made = proto if level is None else optimize(proto, level)
     data = location or f"{target.name}.data"
     save_model(made, written, external=external, location=data, size_threshold=0)
@@ -296,6 +299,10 @@ _LEVELS: dict[GraphOptimizationLevel, Level | None] = {
     GraphOptimizationLevel.ORT_DISABLE_ALL: None,
     GraphOptimizationLevel.ORT_ENABLE_BASIC: "basic",
 }
+
+
+def _level(options: SessionOptions) -> Level | None:
+    return _LEVELS.get(options.graph_optimization_level, "extended")
 
 
 def _prepared(
@@ -338,8 +345,12 @@ def prepared_for_cpu(source: bytes | str, options: SessionOptions) -> backend.On
         return _prepared(source, options, HOST, {})
 
 
-def _merged_shapes(source: bytes | str, declared: list[NodeArg]) -> list[NodeArg]:
-    """The outputs with what ONNX's shape inference knows, where the model declares less, or no rank at all."""
+def _merged_shapes(source: bytes | str, declared: list[NodeArg], options: SessionOptions) -> list[NodeArg]:
+    """The outputs with what ONNX's shape inference knows, where the model declares less, or no rank at all.
+
+    Sizes that nodes compute are followed but at ORT_DISABLE_ALL: from names that stay there optimum knows what to fix.
+    """
+    follows_sizes = options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL
     model = _proto(source)
     for tensor in tensors(model):
         if tensor.ByteSize() > _LARGE:
@@ -348,7 +359,7 @@ def _merged_shapes(source: bytes | str, declared: list[NodeArg]) -> list[NodeArg
         if output.type.HasField("tensor_type"):
             output.type.tensor_type.ClearField("shape")
     try:
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=follows_sizes)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
         return declared
     known = {value.name: value.type.tensor_type for value in inferred.graph.output}
@@ -412,7 +423,9 @@ class InferenceSession:
                 wanted. Those that are not there are warned of and left out. CUDA's options are ``device_id``, and
                 ``enable_cuda_graph`` and ``use_tf32``, which are `prepare`'s ``cuda_graphs`` and ``tf32``.
             provider_options: the providers' options, where `providers` holds names only.
-            **kwargs: accepted for onnxruntime's sake, and ignored.
+            **kwargs: ``disabled_optimizers``: where it names any, the model goes to `optimized_model_filepath` as it
+                came, for tools that look for patterns of nodes themselves. Others are accepted for onnxruntime's sake,
+                and ignored.
         """
         if not isinstance(path_or_bytes, (str, bytes, os.PathLike)):
             raise TypeError(f"Unable to load from type '{type(path_or_bytes)}'")
@@ -428,6 +441,7 @@ class InferenceSession:
             file.write_bytes(self._source)
             self._source = str(file)
         self._sess_options = sess_options or SessionOptions()
+        self._writes_optimized = not kwargs.get("disabled_optimizers")
         with onnxruntime_errors():
             self._sess_options = _stored_options(self._source) or self._sess_options
         self._prepare(providers, provider_options)
@@ -444,7 +458,7 @@ class InferenceSession:
         with onnxruntime_errors():
             self._rep = _prepared(self._source, options, self._device, self._provider_options)
             if options.optimized_model_filepath:
-                _write_model(self._source, options)
+                _write_model(self._source, options, _level(options) if self._writes_optimized else None)
         self._changed: dict[_Change, backend.OnnxTorchRep] = {}
         self._describe(self._rep)
         self._profile = Profile(options.profile_file_prefix, self._provider) if options.enable_profiling else None
@@ -504,7 +518,7 @@ class InferenceSession:
     def get_outputs(self) -> list[NodeArg]:
         """The outputs."""
         if not self._outputs_are_merged:
-            self._outputs_meta = _merged_shapes(self._source, self._outputs_meta)
+            self._outputs_meta = _merged_shapes(self._source, self._outputs_meta, self._sess_options)
             self._outputs_are_merged = True
         return self._outputs_meta
 

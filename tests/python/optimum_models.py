@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import onnx_torch
 
@@ -18,13 +19,20 @@ onnx_torch.compat.install()
 import numpy as np  # noqa: E402
 import onnx  # noqa: E402
 import onnxruntime  # noqa: E402
+import sentence_transformers  # noqa: E402
 import tokenizers  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from onnxruntime.quantization import CalibrationMethod  # noqa: E402
 from optimum import onnxruntime as optimum  # noqa: E402
-from optimum.onnxruntime.configuration import AutoQuantizationConfig, CalibrationConfig  # noqa: E402
+from optimum.exporters.onnx import convert, main_export  # noqa: E402
+from optimum.onnxruntime.configuration import (  # noqa: E402
+    AutoOptimizationConfig,
+    AutoQuantizationConfig,
+    CalibrationConfig,
+)
 from PIL import Image  # noqa: E402
+from sklearn.linear_model import LogisticRegression  # noqa: E402
 
 WORDS = "the quick brown fox jumps over a lazy dog and runs away from here to there".split()
 SPECIAL = {
@@ -57,12 +65,10 @@ WAV2VEC2 = transformers.Wav2Vec2Config(
 )  # fmt: skip
 
 
-def tokenizer() -> transformers.PreTrainedTokenizerFast:
+def tokenizer(kind: type = transformers.PreTrainedTokenizerFast) -> transformers.PreTrainedTokenizerFast:
     words = tokenizers.Tokenizer(tokenizers.models.WordLevel(VOCABULARY, unk_token="<unk>"))
     words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=words, cls_token="<cls>", model_input_names=["input_ids", "attention_mask"], **SPECIAL
-    )
+    return kind(tokenizer_object=words, cls_token="<cls>", model_input_names=["input_ids", "attention_mask"], **SPECIAL)
 
 
 def text() -> dict[str, torch.Tensor]:
@@ -75,6 +81,17 @@ def choices() -> dict[str, torch.Tensor]:
 
 def sound(seconds: float = 0.2) -> torch.Tensor:
     return torch.randn(1, int(16000 * seconds), generator=torch.Generator().manual_seed(0))
+
+
+def images(size: int = 30) -> dict[str, torch.Tensor]:
+    return {"pixel_values": torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))}
+
+
+def patches() -> dict[str, torch.Tensor]:
+    """Pix2Struct's: row, column and pixels of each."""
+    pixels = torch.randn(1, 9, 16 * 16 * 3, generator=torch.Generator().manual_seed(0))
+    places = torch.cartesian_prod(torch.arange(1, 4), torch.arange(1, 4)).float()[None]
+    return {"flattened_patches": torch.cat([places, pixels], 2), "attention_mask": torch.ones(1, 9)}
 
 
 # torch's class, its configuration, optimum's class, and what both are given.
@@ -93,13 +110,52 @@ CLASSIFIERS: dict[str, tuple[type, Any, type, Callable[[], dict[str, torch.Tenso
         transformers.ViTForImageClassification,
         transformers.ViTConfig(image_size=30, patch_size=10, num_labels=3, **SMALL),
         optimum.ORTModelForImageClassification,
-        lambda: {"pixel_values": torch.randn(2, 3, 30, 30, generator=torch.Generator().manual_seed(0))},
+        images,
     ),
     "audio-classification": (
         transformers.Wav2Vec2ForSequenceClassification, WAV2VEC2, optimum.ORTModelForAudioClassification,
         lambda: {"input_values": sound()},
     ),
     "ctc": (transformers.Wav2Vec2ForCTC, WAV2VEC2, optimum.ORTModelForCTC, lambda: {"input_values": sound()}),
+    "audio-frame-classification": (
+        transformers.Wav2Vec2ForAudioFrameClassification, WAV2VEC2, optimum.ORTModelForAudioFrameClassification,
+        lambda: {"input_values": sound()},
+    ),
+    "audio-xvector": (
+        transformers.Wav2Vec2ForXVector, WAV2VEC2, optimum.ORTModelForAudioXVector,
+        lambda: {"input_values": sound()},
+    ),
+    "zero-shot-image-classification": (
+        transformers.CLIPModel,
+        transformers.CLIPConfig(
+            text_config={"vocab_size": SIZE, "max_position_embeddings": 64, "projection_dim": 8, **SMALL, **IDS},
+            vision_config={"image_size": 30, "patch_size": 10, "projection_dim": 8, **SMALL},
+            projection_dim=8,
+        ),
+        optimum.ORTModelForZeroShotImageClassification,
+        lambda: {**text(), **images()},
+    ),
+    "semantic-segmentation": (
+        transformers.SegformerForSemanticSegmentation,
+        transformers.SegformerConfig(
+            hidden_sizes=[8, 8, 16, 16], num_attention_heads=[1, 1, 2, 2], depths=[1, 1, 1, 1],
+            decoder_hidden_size=16, num_labels=3,
+        ),
+        optimum.ORTModelForSemanticSegmentation,
+        lambda: images(64),
+    ),
+    "image-to-image": (
+        transformers.Swin2SRForImageSuperResolution,
+        transformers.Swin2SRConfig(
+            image_size=32, embed_dim=12, depths=[1, 1], num_heads=[2, 2], window_size=4, upscale=2,
+        ),
+        optimum.ORTModelForImageToImage,
+        lambda: images(32),
+    ),
+    "custom tasks": (
+        transformers.BertModel, BERT, optimum.ORTModelForCustomTasks,
+        lambda: {**text(), "token_type_ids": torch.zeros_like(text()["input_ids"])},
+    ),
 }  # fmt: skip
 GENERATORS: dict[str, tuple[type, Any, type, Callable[[], dict[str, torch.Tensor]]]] = {
     "gpt2": (
@@ -135,10 +191,62 @@ GENERATORS: dict[str, tuple[type, Any, type, Callable[[], dict[str, torch.Tensor
         optimum.ORTModelForSpeechSeq2Seq,
         lambda: {"input_features": torch.randn(1, 8, 3000, generator=torch.Generator().manual_seed(0))},
     ),
+    "trocr": (
+        transformers.VisionEncoderDecoderModel,
+        transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(
+            transformers.ViTConfig(image_size=30, patch_size=10, **SMALL),
+            transformers.TrOCRConfig(
+                vocab_size=SIZE, d_model=16, decoder_layers=2, decoder_attention_heads=2, decoder_ffn_dim=32,
+                max_position_embeddings=64, cross_attention_hidden_size=16, **IDS,
+            ),
+            **IDS,
+        ),
+        optimum.ORTModelForVision2Seq,
+        images,
+    ),
+    "pix2struct": (
+        transformers.Pix2StructForConditionalGeneration,
+        transformers.Pix2StructConfig(
+            text_config={
+                "vocab_size": SIZE, "hidden_size": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2, **IDS,
+            },
+            vision_config={
+                "hidden_size": 16, "patch_embed_hidden_size": 768, "d_kv": 8, "d_ff": 32, "num_hidden_layers": 2,
+                "num_attention_heads": 2, "seq_len": 64,
+            },
+            **IDS,
+        ),
+        optimum.ORTModelForPix2Struct,
+        patches,
+    ),
 }  # fmt: skip
 
 
 MODELS = {**CLASSIFIERS, **GENERATORS}
+# Those whose export asks for what stands before the model.
+PROCESSORS = {
+    "pix2struct": lambda: transformers.Pix2StructProcessor(
+        transformers.Pix2StructImageProcessor(max_patches=9), tokenizer(transformers.T5TokenizerFast)
+    )
+}
+LEVELS = ("O1", "O2", "O3")
+# What ORTOptimizer fuses from level O2 on.
+OPTIMIZED = {
+    "text-classification": {"Attention", "SkipLayerNormalization"},
+    "image-classification": {"SkipLayerNormalization"},
+    "gpt2": {"FastGelu", "SkipLayerNormalization"},
+    "t5": {"SkipSimplifiedLayerNormalization"},
+    "bart": {"SkipLayerNormalization"},
+}
+# The task that main_export is told.
+VALIDATED = {
+    "text-classification": "text-classification",
+    "image-classification": "image-classification",
+    "ctc": "automatic-speech-recognition",
+    "gpt2": "text-generation-with-past",
+    "t5": "text2text-generation-with-past",
+    "whisper": "automatic-speech-recognition-with-past",
+}
 
 
 def both(folder: Path, name: str, **options: Any) -> tuple[Any, Any]:
@@ -148,6 +256,8 @@ def both(folder: Path, name: str, **options: Any) -> tuple[Any, Any]:
     if not saved.exists():
         torch.manual_seed(0)
         of_torch(config).save_pretrained(saved)
+        if name in PROCESSORS:
+            PROCESSORS[name]().save_pretrained(saved)
         of_optimum.from_pretrained(saved, export=True).save_pretrained(exported)
     return of_torch.from_pretrained(saved).eval(), of_optimum.from_pretrained(exported, **options)
 
@@ -169,19 +279,22 @@ def check_classifiers(folder: Path) -> None:
 
 def check_generators(folder: Path) -> None:
     for name in GENERATORS:
-        given = MODELS[name][-1]()
         for use_io_binding in (False, True):
             model, exported = both(folder, name, use_io_binding=use_io_binding)
             assert exported.use_io_binding == use_io_binding
-            start = {"decoder_input_ids": torch.tensor([[5, 7]])} if model.config.is_encoder_decoder else {}
-            inputs = {key: value[:1] for key, value in given.items()} | start
-            ours, theirs = exported(**inputs), model(**inputs)
-            np.testing.assert_allclose(ours.logits, theirs.logits, **ROUGH, err_msg=name)
-            for beams in (1, 2):
-                options = {"max_new_tokens": 8, "min_new_tokens": 8, "num_beams": beams, "do_sample": False}
-                ours, theirs = exported.generate(**given, **options), model.generate(**given, **options)
-                assert ours.tolist() == theirs.tolist(), (name, use_io_binding, beams)
+            compare_generation(name, exported, model)
             print("same:", name, "with" if use_io_binding else "without", "IO binding", flush=True)
+
+
+def compare_generation(name: str, exported: Any, model: Any) -> None:
+    given = MODELS[name][-1]()
+    start = {"decoder_input_ids": torch.tensor([[5, 7]])} if model.config.is_encoder_decoder else {}
+    inputs = {key: value[:1] for key, value in given.items()} | start
+    np.testing.assert_allclose(exported(**inputs).logits, model(**inputs).logits, **ROUGH, err_msg=name)
+    for beams in (1, 2):
+        options = {"max_new_tokens": 8, "min_new_tokens": 8, "num_beams": beams, "do_sample": False}
+        ours, theirs = exported.generate(**given, **options), model.generate(**given, **options)
+        assert ours.tolist() == theirs.tolist(), (name, beams)
 
 
 def check_pipelines(folder: Path) -> None:
@@ -251,6 +364,87 @@ def check_quantizer(folder: Path) -> None:
         ours = optimum.ORTModelForSequenceClassification.from_pretrained(target)(**text()).logits
         assert 0 < (ours - theirs).abs().max() < 0.05 * theirs.abs().max(), (method, ours, theirs)
         print("same: but for 8 bits, text-classification, calibrated by", method.name, flush=True)
+
+
+def check_optimizer(folder: Path) -> None:
+    for name in OPTIMIZED:
+        model, _ = both(folder, name)
+        for level in LEVELS:
+            source, target = folder / f"{name}.onnx", folder / f"{name}, {level}"
+            files = [path.name for path in source.glob("*.onnx")]
+            optimizer = optimum.ORTOptimizer.from_pretrained(source, file_names=files)
+            optimizer.optimize(getattr(AutoOptimizationConfig, level)(), target, file_suffix=None)
+            nodes = [node for path in target.glob("*.onnx") for node in onnx.load(path).graph.node]
+            assert level == "O1" or OPTIMIZED[name] <= {node.op_type for node in nodes}, (name, level)
+            optimized = MODELS[name][2].from_pretrained(target)
+            if name in GENERATORS:
+                compare_generation(name, optimized, model)
+                print("same:", name, "optimized to", level, flush=True)
+            else:
+                given = MODELS[name][-1]()
+                compare(f"{name} optimized to {level}", optimized(**given), model(**given))
+
+
+def check_export(folder: Path) -> None:
+    """What main_export writes, it runs itself, and says whether that was what torch gives."""
+    for name, task in VALIDATED.items():
+        both(folder, name)
+        target = folder / f"{name}, validated"
+        with mock.patch.object(convert, "logger") as log:
+            main_export(str(folder / name), target, task=task, do_validation=True)
+        told = [str(call.args[0]) for call in log.info.call_args_list + log.warning.call_args_list]
+        assert any("The ONNX export succeeded and" in line for line in told), told
+        print("same:", name, "as main_export finds", flush=True)
+
+
+def sentence_model(folder: Path) -> sentence_transformers.SentenceTransformer:
+    """A small BERT and the mean of what it gives, saved in a folder."""
+    torch.manual_seed(0)
+    transformers.BertModel(BERT).save_pretrained(folder / "bert")
+    words = tokenizer()
+    words.model_max_length = 32
+    words.save_pretrained(folder / "bert")
+    bert = sentence_transformers.models.Transformer(str(folder / "bert"))
+    mean = sentence_transformers.models.Pooling(bert.get_word_embedding_dimension())
+    model = sentence_transformers.SentenceTransformer(modules=[bert, mean], device="cpu")
+    model.save(str(folder / "sentences"))
+    return model
+
+
+TEXTS = [TEXT, "a fox runs", "the lazy dog jumps over here", "there"]
+
+
+def check_sentences(folder: Path) -> None:
+    model = sentence_model(folder)
+    exported = sentence_transformers.SentenceTransformer(str(folder / "sentences"), backend="onnx", device="cpu")
+    np.testing.assert_allclose(exported.encode(TEXTS), model.encode(TEXTS), **ROUGH)
+    print("same: sentence-transformers, embeddings", flush=True)
+
+    both(folder, "text-classification")
+    tokenizer().save_pretrained(folder / "text-classification")
+    pairs = [(TEXT, text) for text in TEXTS]
+    scores = [
+        sentence_transformers.CrossEncoder(str(folder / "text-classification"), backend=backend).predict(pairs)
+        for backend in ("onnx", "torch")
+    ]
+    np.testing.assert_allclose(*scores, **ROUGH)
+    print("same: sentence-transformers, pairs", flush=True)
+
+
+def check_setfit(folder: Path) -> None:
+    from setfit.exporters.onnx import export_onnx
+
+    body = sentence_model(folder)
+    embeddings = body.encode(TEXTS)
+    head = LogisticRegression(C=100).fit(embeddings, [0, 1, 0, 1])
+    export_onnx(body, head, opset=17, output_path=str(folder / "setfit.onnx"))
+    session = onnxruntime.InferenceSession(folder / "setfit.onnx")
+    given = {**body.tokenizer(TEXTS, padding=True, return_tensors="np")}
+    given["token_type_ids"] = np.zeros_like(given["input_ids"])
+    labels, chances = session.run(None, given)
+    assert labels.tolist() == head.predict(embeddings).tolist()
+    np.testing.assert_allclose(chances, head.predict_proba(embeddings), **ROUGH)
+    print("same: setfit", flush=True)
 
 
 def main() -> None:

@@ -392,6 +392,22 @@ def test_declared_shapes_are_merged_with_inferred_ones(ort, declared, merged):
     assert session(ort, model).get_outputs()[0].shape == merged
 
 
+@pytest.mark.parametrize(("level", "sizes"), [("ORT_DISABLE_ALL", ["n", "h", "s"]), ("ORT_ENABLE_ALL", ["n", 2, "s"])])
+def test_sizes_that_nodes_compute_are_followed_where_models_are_optimized(ort, level, sizes):
+    model = parsed("""g (float[n,s,2] x) => (float[n,h,s] y)
+        <int64 first = {0}, int64[1] axes = {0}, int64[1] rest = {-1}, int64[1] two = {2}> {
+            all = Shape(x)
+            number = Gather(all, first)
+            batch = Unsqueeze(number, axes)
+            shape = Concat<axis = 0>(batch, rest, two)
+            rows = Reshape(x, shape)
+            y = Transpose<perm = [0, 2, 1]>(rows)
+        }""")
+    options = ort.SessionOptions()
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
+    assert ort.InferenceSession(model.SerializeToString(), options).get_outputs()[0].shape == sizes
+
+
 def test_a_shape_that_is_left_out_is_inferred(ort):
     model = parsed("g (float[n,2] x, float[2,5] w) => (y) { y = MatMul(x, w) }")
     assert session(ort, model).get_outputs()[0].shape == ["n", 5]

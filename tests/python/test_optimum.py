@@ -1,4 +1,4 @@
-"""Hugging Face's optimum on this package, in onnxruntime's place: its classes and pipelines give what torch gives.
+"""Hugging Face's optimum, sentence-transformers and setfit on this package, in onnxruntime's place: as torch gives it.
 
 The models are small and have random weights (optimum_models.py); optimum exports them. Packages are installed as those
 of test_third_party.py are.
@@ -24,11 +24,28 @@ PACKAGES = [
     "safetensors==0.8.0",
     "tqdm==4.70.1",
     "regex==2026.11.19",
+    "sentence-transformers==5.1.2",
+    "setfit==1.2.0",
+    "datasets==4.4.1",  # which setfit imports, with the following ones
+    "evaluate==0.4.6",
+    "dill==0.4.0",
+    "multiprocess==0.70.18",
+    "xxhash==4.1.0",
+    "httpx==0.28.1",
+    "httpcore==1.0.9",
 ]
 PROGRAM = Path(__file__).with_name("optimum_models.py")
 
 
-@pytest.mark.parametrize(("parts", "compared"), [("classifiers pipelines quantizer", 9 + 11 + 4), ("generators", 10)])
+@pytest.mark.parametrize(
+    ("parts", "compared"),
+    [
+        ("classifiers pipelines quantizer", 15 + 11 + 4),
+        ("generators", 14),
+        ("optimizer export", 15 + 6),
+        ("sentences setfit", 3),
+    ],
+)
 def test_gives_what_torch_gives(parts, compared):
     path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), *map(installed, PACKAGES)])
     environment = {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}

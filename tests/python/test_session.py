@@ -596,6 +596,20 @@ def test_the_model_that_is_written_has_its_level(level, operators, tmp_path):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_tools_that_disable_optimizers_get_the_model_as_it_came(tmp_path):
+    model = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 20]>
+        g (float[n,3] x) => (float[n,3] y) {
+            same = Identity(x)
+            y = Relu(same)
+        }""").SerializeToString()
+    options = onnx_torch.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "written.onnx")
+    for disabled, operators in (["ConstantSharing"], ["Identity", "Relu"]), ([], ["Relu"]):
+        onnx_torch.InferenceSession(model, options, disabled_optimizers=disabled)
+        assert [node.op_type for node in onnx.load(tmp_path / "written.onnx").graph.node] == operators
+
+
 @pytest.mark.parametrize("form", ["path", "memory"])
 def test_a_written_model_has_its_external_data_beside_it(ort, form, tmp_path):
     (tmp_path / "model").mkdir()

