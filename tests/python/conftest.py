@@ -1,5 +1,7 @@
 """ONNX's coverage report prints at the end of a run (and goes to CSV files if CSVDIR is set), then our counts."""
 
+import os
+import secrets
 from collections import Counter
 
 import pytest
@@ -21,8 +23,13 @@ SUITES = {
 DEPEND_ON_THE_CPU = """backend chains contrib contrib_attention contrib_block_quantization
 contrib_cached_attention contrib_layouts contrib_quantization cuda_chains matmul_nbits models open_dimensions
 ops_attention ops_cast ops_conv ops_linear ops_normalization ops_pooling ops_quantization ops_recurrent
-ops_reduction passes plans precision quantized saving widening""".split()
+ops_reduction passes plans precision quantized random_graphs saving widening""".split()
+os.environ.setdefault("ONNX_TORCH_RANDOM_GRAPHS", str(secrets.randbelow(10**6)))
 _outcomes: dict[str, Counter] = {title: Counter() for title in SUITES.values()}
+
+
+def pytest_report_header() -> str:
+    return f"random graphs: ONNX_TORCH_RANDOM_GRAPHS={os.environ['ONNX_TORCH_RANDOM_GRAPHS']}"
 
 
 def pytest_collection_modifyitems(items):
