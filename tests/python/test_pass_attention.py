@@ -74,7 +74,7 @@ def test_attention_of_long_sequences(mask: str, lead: tuple[int, ...]):
     if mask == "none":
         values[:] = 0
     inputs = [floats(*lead, rows, 8), floats(*lead, 8, keys), floats(*lead, keys, 6), values]
-    check_equal(source, inputs, threads=threads)
+    check_equal(source, inputs, ulps=32, threads=threads)  # weights of thousands of keys are added
 
 
 @pytest.mark.parametrize("sizes", [(8, 7, 6), (64, 129, 64), (40, 300, 100), (1, 1, 1), (96, 33, 17)])
@@ -171,7 +171,7 @@ def test_the_operator_attention_to_what_came_before(queries: int, keys: int):
     assert "onnx_torch::attention" in graph_of(source, "attention").splitlines()
     inputs = [floats(2, 3, queries, 40), floats(2, 3, keys, 40), floats(2, 3, keys, 24)]
     for threads in (1, 2):
-        check_equal(source, inputs, threads=threads)
+        check_equal(source, inputs, ulps=32, threads=threads)  # weights of thousands of keys are added
 
 
 # Rows, keys, and sizes of a key and a value that fill tiles and vectors, and that leave parts of them.

@@ -12,7 +12,18 @@ from onnx import numpy_helper, parser
 
 import onnx_torch
 from models import allocations
-from pass_models import TAKES_GELU, check_equal, check_gelu_of_product, code, floats, graph_of, model, used_in
+from pass_models import (
+    TAKES_GELU,
+    assert_close,
+    check_equal,
+    check_gelu_of_product,
+    check_overflowing,
+    code,
+    floats,
+    graph_of,
+    model,
+    used_in,
+)
 
 CONVOLUTIONS = {
     "bias": ("(float[2, 6, 9, 9] x) => (float[N, C, H, W] y) { y = Conv(x, w, b) }", {"w": (8, 6, 3, 3), "b": (8,)}),
@@ -89,13 +100,15 @@ def test_pack_activations(main: str, activation: str):
     stays = activation.startswith("Gelu") and not TAKES_GELU
     assert graph_of(source, "pack") == "onnx_torch::packed" + "\naten::gelu" * stays
     x = 10 * floats(2, 6, 8, 8)
-    check_equal(source, [x])
+    check_equal(
+        source, [x], ulps=64 if "Clip" in activation else 16
+    )  # what is clipped was rounded before, and was larger
     x[0, 1, 2:6, 3] = np.nan, np.inf, -np.inf, 1e37
     x[1, 1, 2:6, 3] = 0.0, -0.0, 1e-40, -1e37
     if (main, activation) == ("MatMul(x, m)", "Gelu(c)") and not stays:
         check_gelu_of_product(source, [x], "m")
     else:
-        check_equal(source, [x])
+        check_overflowing(source, [x])
 
 
 def test_pack_takes_no_linear_for_an_activation():
@@ -155,7 +168,7 @@ def test_residual_sums_take_the_memory_of_what_is_added(body: str, results: str)
     assert np.array_equal(rep.run([small])[0], results[1])
     x[1, 2, 3, 4] = np.nan
     x[0, 1, 2:4, 3] = np.inf, 1e38
-    check_equal(source, [x])
+    check_overflowing(source, [x])
 
 
 @pytest.mark.parametrize(
@@ -199,7 +212,7 @@ def test_a_nan_that_arises_between_layers_is_kept(body: str):
     for name in used_in(body, weights):
         source.graph.initializer.append(numpy_helper.from_array(np.asarray(weights[name]), name))
     x = floats(1, 6, 120, 110)
-    check_equal(source, [x])
+    check_overflowing(source, [x])
     assert np.isnan(onnx_torch.prepare(source).run([x])[0]).any()
 
 
@@ -286,7 +299,7 @@ def test_packed_takes_empty_batches_and_other_sizes_in_turn():
     rep, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
     for sizes in [(1, 6, 5, 5), (0, 6, 5, 5), (2, 6, 9, 3), (1, 6, 5, 5)]:
         x = floats(*sizes)
-        np.testing.assert_allclose(rep.run([x])[0], plain.run([x])[0], rtol=1e-4, atol=1e-4)
+        assert_close(rep.run([x])[0], plain.run([x])[0])
     source = model("(float[N, 6] x) => (float y) { y = MatMul(x, w) }", w=(6, 4))
     assert onnx_torch.prepare(source).run([floats(0, 6)])[0].shape == (0, 4)
 
@@ -308,7 +321,7 @@ def test_packed_runs_on_several_threads_at_once():
     inputs = [floats(1 + i % 3, 6, 8 + i % 5, 8) for i in range(40)]
     with ThreadPoolExecutor(4) as pool:
         for ours, x in zip(pool.map(lambda x: rep.run([x])[0], inputs), inputs, strict=True):
-            np.testing.assert_allclose(ours, plain.run([x])[0], rtol=1e-4, atol=1e-4)
+            assert_close(ours, plain.run([x])[0])
 
 
 def test_a_small_product_leaves_the_number_of_threads():
@@ -338,7 +351,7 @@ def test_rows_that_fill_no_whole_blocks(body: str, rows: int):
     for threads in (1, 2, 3):
         rep = onnx_torch.prepare(source, threads=threads)
         for _ in range(2):
-            np.testing.assert_allclose(rep.run(inputs)[0], plain.run(inputs)[0], rtol=1e-4, atol=1e-4)
+            assert_close(rep.run(inputs)[0], plain.run(inputs)[0])
     bad = [floats(rows, 64), floats(rows, 80)]
     bad[0][-1, 3] = np.nan
     assert np.array_equal(np.isnan(rep.run(bad)[0]), np.isnan(plain.run(bad)[0]))
@@ -357,7 +370,7 @@ def test_packed_operators_run_on_many_threads_at_a_time():
     with ThreadPoolExecutor(8) as threads:
         results = list(threads.map(lambda x: rep.run([x])[0], feeds))
     for x, y in zip(feeds, results, strict=True):
-        np.testing.assert_allclose(y, plain.run([x])[0], rtol=1e-4, atol=1e-4)
+        assert_close(y, plain.run([x])[0], ulps=32)  # of two that are rounded
 
 
 @pytest.mark.parametrize(
@@ -423,7 +436,9 @@ def test_images_of_one_pixel_and_of_more(out: int, after: str):
     r = floats(out, 1, 1)
     for shape in ((1, 1, 1), (4, 1, 1), (1, 3, 2), (5, 1, 1), (0, 1, 1), (1, 1, 1), (1, 1, 7)):
         x = floats(shape[0], 512, *shape[1:])
-        np.testing.assert_allclose(prepared.run([x, r])[0], plain.run([x, r])[0], rtol=1e-4, atol=1e-4)
+        assert_close(
+            prepared.run([x, r])[0], plain.run([x, r])[0], ulps=64 if "Hard" in after else 16
+        )  # what is clipped was larger
 
 
 def test_one_row_and_many_share_the_weight():
@@ -431,4 +446,4 @@ def test_one_row_and_many_share_the_weight():
     prepared, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
     for rows in (1, 64, 0, 1, 2):
         x = floats(rows, 512)
-        np.testing.assert_allclose(prepared.run([x])[0], plain.run([x])[0], rtol=1e-4, atol=1e-4)
+        assert_close(prepared.run([x])[0], plain.run([x])[0])

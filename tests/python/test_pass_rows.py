@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 import onnx_torch
-from pass_models import DTYPES, check_equal, code, floats, graph_of, model
+from pass_models import DTYPES, check_equal, check_overflowing, code, floats, graph_of, model
 from random_numbers import RNG
 
 
@@ -127,7 +127,7 @@ def test_norms_of_short_rows(x: np.ndarray):
     dims = ", ".join("ABC"[: x.ndim])
     source = ml_model(f'(float[{dims}] x) => (float y) {{ y = ai.onnx.ml.Normalizer<norm = "L1">(x) }}')
     assert graph_of(source, "rows") == "onnx_torch::normalize_rows"
-    check_equal(source, [x])
+    (check_overflowing if x is ODD_ROWS else check_equal)(source, [x])
 
 
 @pytest.mark.parametrize("norm", ["L2", "MAX"])
