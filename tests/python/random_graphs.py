@@ -260,6 +260,8 @@ def hidden(node: NodeProto, largest: dict[str, float]) -> float:
         return largest[node.input[0]] * largest[node.input[1]] / NORMALIZATION_EPSILON**0.5
     if node.op_type in ("If", "Loop", "Scan"):
         return max(1.0, *largest.values())
+    if node.op_type in ("LSTM", "GRU", "RNN"):
+        return 1.0  # a gate, and what is left of one
     return largest[node.input[0]] if node.op_type in ("Gelu", "Mish", "Celu", "Elu", "Selu") else 0.0
 
 
