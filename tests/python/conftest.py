@@ -1,8 +1,13 @@
 """ONNX's coverage report prints at the end of a run (and goes to CSV files if CSVDIR is set), then our counts."""
 
+import os
+import secrets
 from collections import Counter
+from fnmatch import fnmatch
 
 import pytest
+
+from random_numbers import begin_again
 
 pytest_plugins = "onnx.backend.test.report"
 
@@ -21,13 +26,23 @@ SUITES = {
 DEPEND_ON_THE_CPU = """backend chains contrib contrib_attention contrib_block_quantization
 contrib_cached_attention contrib_layouts contrib_quantization cuda_chains matmul_nbits models open_dimensions
 ops_attention ops_cast ops_conv ops_linear ops_normalization ops_pooling ops_quantization ops_recurrent
-ops_reduction passes plans precision quantized saving widening""".split()
+ops_reduction pass_* passes plans precision random_graphs saving widening""".split()
+os.environ.setdefault("ONNX_TORCH_RANDOM_GRAPHS", str(secrets.randbelow(10**6)))
 _outcomes: dict[str, Counter] = {title: Counter() for title in SUITES.values()}
+
+
+@pytest.fixture(autouse=True)
+def random_numbers_of_its_own() -> None:
+    begin_again()
+
+
+def pytest_report_header() -> str:
+    return f"random graphs: ONNX_TORCH_RANDOM_GRAPHS={os.environ['ONNX_TORCH_RANDOM_GRAPHS']}"
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if item.path.stem.removeprefix("test_") in DEPEND_ON_THE_CPU:
+        if any(fnmatch(item.path.stem, f"test_{name}") for name in DEPEND_ON_THE_CPU):
             item.add_marker(pytest.mark.isa)
 
 

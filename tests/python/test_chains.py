@@ -17,8 +17,8 @@ from torch.nn.functional import silu
 
 import onnx_torch
 from models import allocations, on_each_cpu, run_on_cpu
+from random_numbers import RNG
 
-RNG = np.random.default_rng(0)
 BOUNDS = {"zero": np.array([0]), "one": np.array([1])}
 SPECIAL = np.array(
     [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 3e38, -3e38, 1.0, -1.0, 0.5, -3.0, 6.0], np.float32

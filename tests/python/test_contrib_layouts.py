@@ -8,15 +8,15 @@ from onnx.numpy_helper import from_array
 
 import onnx_torch
 from models import model_of, run_op, tensor_info
+from random_numbers import RNG
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
 BLOCKS, CHANNELS_LAST = "com.microsoft.nchwc", "com.ms.internal.nhwc"
-RANDOM = np.random.default_rng(0)
 
 
 def weights(*shape: int) -> np.ndarray:
-    return (RANDOM.normal(size=shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+    return (RNG.normal(size=shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
 
 
 def network() -> onnx.ModelProto:
@@ -75,7 +75,7 @@ def test_a_file_in_blocks_gives_what_onnxruntime_gives(tmp_path):
     if not found:
         pytest.skip("onnxruntime knows no blocks on this CPU")
     assert found >= {"Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "ReorderOutput"}
-    x = RANDOM.normal(size=(2, 3, 16, 16)).astype(np.float32)
+    x = RNG.normal(size=(2, 3, 16, 16)).astype(np.float32)
     expected = session.run(None, {"x": x})
     for optimize in (True, False):
         rep = onnx_torch.prepare(path, optimize=optimize)
@@ -145,7 +145,7 @@ def two_convolutions(block: int, outputs: int) -> tuple[onnx.ModelProto, onnx.Mo
 @pytest.mark.parametrize("optimize", [True, False])
 def test_the_weights_tell_the_size_of_blocks(block, outputs, optimize):
     plain, laid_out = two_convolutions(block, outputs)
-    x = RANDOM.normal(size=(1, 3, 6, 5)).astype(np.float32)
+    x = RNG.normal(size=(1, 3, 6, 5)).astype(np.float32)
     expected = onnx_torch.prepare(plain).run([x])[0]
     rep = onnx_torch.prepare(laid_out, optimize=optimize)
     for _ in range(3):

@@ -15,8 +15,8 @@ from onnx import numpy_helper, parser
 import onnx_torch
 from models import op_model
 from pretended_cuda import PretendedCuda
+from random_numbers import RNG
 
-RNG = np.random.default_rng(0)
 ON_GPU = torch.cuda.is_available()
 FUSED = "onnx_torch::scaled_dot_product_attention"
 LOW = np.finfo(np.float32).min

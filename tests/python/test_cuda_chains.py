@@ -21,7 +21,8 @@ from onnx import TensorProto, helper, numpy_helper
 import onnx_torch
 import test_chains
 from pretended_cuda import PretendedCuda
-from test_chains import CALLS, RNG, SHAPES, SPECIAL, UNARY, floats, model, random_graph
+from random_numbers import RNG
+from test_chains import CALLS, SHAPES, SPECIAL, UNARY, floats, model, random_graph
 from test_cuda_kernels import ON_HOST, cuda_library
 
 ON_GPU = torch.cuda.is_available()

@@ -15,8 +15,8 @@ from onnx import numpy_helper, parser
 
 import onnx_torch
 from pretended_cuda import PretendedCuda
+from random_numbers import RNG
 
-RNG = np.random.default_rng(0)
 ON_GPU = torch.cuda.is_available()
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 

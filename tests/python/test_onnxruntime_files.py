@@ -39,9 +39,9 @@ TEXT = """<ir_version: 10, opset_import: ["": 21]> net (int64[n, 5] ids) => (flo
 RECURRENT = """<ir_version: 10, opset_import: ["": 21]> net (float[3, n, 32] x) => (float[3, 1, n, 8] y) {
     y = LSTM<hidden_size = 8>(x, gates, states)
 }"""
-RNG = np.random.default_rng(0)
+NUMBERS = np.random.default_rng(0)
 WEIGHTS = {
-    name: (RNG.standard_normal(shape) * scale).astype(np.float32)
+    name: (NUMBERS.standard_normal(shape) * scale).astype(np.float32)
     for name, shape, scale in [
         ("filters", (16, 16, 3, 3), 0.1),
         ("bias", (16,), 1),
@@ -55,9 +55,9 @@ WEIGHTS = {
     ]
 } | {"root": np.float32(np.sqrt(2))}
 FEEDS: dict[str, dict[str, Any]] = {
-    IMAGES: {"x": RNG.standard_normal((2, 16, 8, 8)).astype(np.float32)},
-    TEXT: {"ids": RNG.integers(0, 40, (2, 5))},
-    RECURRENT: {"x": RNG.standard_normal((3, 2, 32)).astype(np.float32)},
+    IMAGES: {"x": NUMBERS.standard_normal((2, 16, 8, 8)).astype(np.float32)},
+    TEXT: {"ids": NUMBERS.integers(0, 40, (2, 5))},
+    RECURRENT: {"x": NUMBERS.standard_normal((3, 2, 32)).astype(np.float32)},
 }
 
 
@@ -195,7 +195,7 @@ SILU = """(float[n, 8] x) => (y) { a = MatMul(x, w)   y = com.microsoft.QuickGel
 def test_a_fused_operator_becomes_packed_operators(text: str, expected: dict[str, int]) -> None:
     parsed = parser.parse_model(HEAD + text)
     for name, shape in (("w", (8, 24)), ("b", (24,))):
-        weight = RNG.standard_normal(shape).astype(np.float32)
+        weight = NUMBERS.standard_normal(shape).astype(np.float32)
         parsed.graph.initializer.append(numpy_helper.from_array(weight, name))
     assert "prim::If" not in onnx_torch.prepare(parsed, shapes={"n": 2}).graph()
     found = calls(parsed)

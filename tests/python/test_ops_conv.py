@@ -7,8 +7,7 @@ from onnx import helper
 
 import onnx_torch.backend
 from models import assert_same, model_of, op_model, reference_op, run_op, tensor_info
-
-RNG = np.random.default_rng(0)
+from random_numbers import RNG
 
 
 def normal(*shape, dtype=np.float32):
@@ -49,11 +48,12 @@ def test_conv_of_unknown_rank_pads_to_the_same_size():
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("op_type", ["Conv", "ConvTranspose"])
 def test_element_types(op_type, dtype):
-    inputs = [normal(1, 2, 5, 5), normal(2, 2, 3, 3), normal(2)]
-    expected = run_op(op_type, inputs)[0]
-    actual = run_op(op_type, [x.astype(dtype) for x in inputs])[0]
+    inputs = [x.astype(dtype) for x in (normal(1, 2, 5, 5), normal(2, 2, 3, 3), normal(2))]
+    [expected] = reference_op(op_type, [x.astype(np.float64) for x in inputs])
+    [actual] = run_op(op_type, inputs)
     assert actual.dtype == dtype
-    np.testing.assert_allclose(actual.astype(np.float32), expected, rtol=0.1, atol=0.1)
+    few = 4 * float(ml_dtypes.finfo(dtype).eps) * np.abs(expected).max()
+    np.testing.assert_allclose(actual.astype(np.float64), expected, rtol=0, atol=few)
 
 
 def static_conv(x_shape, w_shape, **attributes):

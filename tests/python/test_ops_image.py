@@ -7,8 +7,8 @@ from onnx import helper, numpy_helper
 
 import onnx_torch.backend
 from models import assert_same, model_of, reference_op, run_op, tensor_info
+from random_numbers import RNG
 
-RNG = np.random.default_rng(0)
 TRANSFORMATIONS = [
     "half_pixel",
     "half_pixel_symmetric",

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from models import assert_same, run_op
-
-RANDOM = np.random.default_rng(5)
+from random_numbers import RNG
 
 
 def log_softmax(x):
@@ -26,9 +25,9 @@ def expected(log_prob, target, weight, reduction, ignore_index):
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 @pytest.mark.parametrize("spatial", [(), (2,), (2, 3)])
 def test_losses(spatial, reduction, target_dtype, dtype):
-    x = RANDOM.standard_normal((4, 5, *spatial)).astype(dtype)
-    target = RANDOM.integers(0, 5, (4, *spatial)).astype(target_dtype)
-    weight = RANDOM.uniform(0.5, 2, 5).astype(dtype)
+    x = RNG.standard_normal((4, 5, *spatial)).astype(dtype)
+    target = RNG.integers(0, 5, (4, *spatial)).astype(target_dtype)
+    weight = RNG.uniform(0.5, 2, 5).astype(dtype)
     target.ravel()[0] = -1
     options = {"reduction": reduction, "ignore_index": -1}
     wide = x.astype(np.float64)

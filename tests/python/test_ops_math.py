@@ -36,7 +36,7 @@ def test_integers_wrap_as_their_type_does(op, dtype):
 @pytest.mark.parametrize("op", WRAPPING)
 def test_floats_of_each_width(op, dtype):
     inputs = [np.array([[5.5], [-3.25]], dtype), np.array([2, -1.5, 0.75], dtype)]
-    assert_same(run_op(op, inputs), reference_op(op, inputs), rtol=1e-2)
+    assert_same(run_op(op, inputs), reference_op(op, inputs), rtol=float(ml_dtypes.finfo(dtype).eps), atol=0)
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)

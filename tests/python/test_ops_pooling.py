@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from models import assert_same, run_op
-
-RNG = np.random.default_rng(0)
+from random_numbers import RNG
 
 
 def normal(*shape, dtype=np.float32):

@@ -7,9 +7,9 @@ from onnx import TensorProto, helper
 
 import onnx_torch
 from models import assert_same, model_of, reference_op, run_op, tensor_info
+from random_numbers import RNG
 
-RANDOM = np.random.default_rng(7)
-X = (RANDOM.standard_normal((3, 4, 5)) * 40).astype(np.float32)
+X = (np.random.default_rng(7).standard_normal((3, 4, 5)) * 40).astype(np.float32)
 INTEGERS = [np.int8, np.uint8, np.int16, np.uint16, ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2, ml_dtypes.uint2]
 SMALL_FLOATS = [
     ml_dtypes.float8_e4m3fn,
@@ -56,8 +56,8 @@ def test_parameters_are_broadcast_without_a_list_that_is_written_to(op_type, opt
 def test_blocks(axis, block_size, blocks):
     shape = list(X.shape)
     shape[axis] = blocks
-    scale = RANDOM.uniform(0.5, 2, shape).astype(np.float32)
-    zero_point = RANDOM.integers(0, 99, shape).astype(np.uint8)
+    scale = RNG.uniform(0.5, 2, shape).astype(np.float32)
+    zero_point = RNG.integers(0, 99, shape).astype(np.uint8)
     options = {"axis": axis, "block_size": block_size}
     quantized = reference_op("QuantizeLinear", [X, scale, zero_point], **options)
     assert_same(run_op("QuantizeLinear", [X, scale, zero_point], **options), quantized)
@@ -111,14 +111,14 @@ def test_dynamic_quantization_of_nothing_but_zeros():
 
 @pytest.mark.parametrize("length", [64, 300])  # sums that float32 holds, and that it does not
 def test_matmul_integer_is_exact(length):
-    a = RANDOM.integers(200, 256, (2, 3, length)).astype(np.uint8)
-    b = RANDOM.integers(200, 256, (length, 4)).astype(np.uint8)
+    a = RNG.integers(200, 256, (2, 3, length)).astype(np.uint8)
+    b = RNG.integers(200, 256, (length, 4)).astype(np.uint8)
     expected = a.astype(np.int64) @ b.astype(np.int64)
     assert_same(run_op("MatMulInteger", [a, b]), [expected.astype(np.int32)])
 
 
 def test_zero_points_of_rows_and_columns():
-    a, b = RANDOM.integers(0, 256, (3, 4)).astype(np.uint8), RANDOM.integers(-128, 128, (4, 2)).astype(np.int8)
+    a, b = RNG.integers(0, 256, (3, 4)).astype(np.uint8), RNG.integers(-128, 128, (4, 2)).astype(np.int8)
     rows, columns = np.array([3, 200, 77], np.uint8), np.array([-5, 100], np.int8)
     expected = (a - rows[:, None].astype(np.int32)) @ (b - columns.astype(np.int32))
     assert_same(run_op("MatMulInteger", [a, b, rows, columns]), [expected])
@@ -150,15 +150,15 @@ def test_qlinear_matmul_of_8_bit_floats():
 @pytest.mark.parametrize("channels", [4, 128])  # sums that float32 holds, and that it does not
 def test_convolutions(channels, options):
     group = options.get("group", 1)
-    x = RANDOM.integers(150, 256, (2, channels, 5, 6)).astype(np.uint8)
-    w = RANDOM.integers(-128, 128, (6, channels // group, 3, 2)).astype(np.int8)
-    x_zero, w_zero = np.uint8(3), RANDOM.integers(-9, 9, (6,)).astype(np.int8)
+    x = RNG.integers(150, 256, (2, channels, 5, 6)).astype(np.uint8)
+    w = RNG.integers(-128, 128, (6, channels // group, 3, 2)).astype(np.int8)
+    x_zero, w_zero = np.uint8(3), RNG.integers(-9, 9, (6,)).astype(np.int8)
     wide = [x.astype(np.float64) - x_zero, w.astype(np.float64) - w_zero[:, None, None, None]]
     [sums] = reference_op("Conv", wide, **options)
     assert_same(run_op("ConvInteger", [x, w, x_zero, w_zero], **options), [sums.astype(np.int32)])
 
-    b = RANDOM.integers(-5000, 5000, (6,)).astype(np.int32)
-    scale = RANDOM.uniform(0.5, 1, (6,)).astype(np.float32)
+    b = RNG.integers(-5000, 5000, (6,)).astype(np.int32)
+    scale = RNG.uniform(0.5, 1, (6,)).astype(np.float32)
     y_scale = np.float32(np.abs(sums).max() / 200)
     inputs = [x, np.float32(1), x_zero, w, scale, w_zero, y_scale, np.int8(-5), b]
     want = np.rint((sums + b[:, None, None]) * (scale / y_scale)[:, None, None]) - 5

@@ -11,9 +11,9 @@ from onnx.reference import ReferenceEvaluator
 
 import onnx_torch
 from models import NEWEST, assert_same, model_of, onnxruntime_op, run_op, tensor_info
+from random_numbers import RNG
 
 NUMBERS = "uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 float32 float64 bool complex64 complex128".split()
-RNG = np.random.default_rng(0)
 
 
 def items(dtype, *shapes):

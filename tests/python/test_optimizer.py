@@ -14,9 +14,9 @@ from official import check as check_case
 from official import node_cases, with_initializers, with_symbolic_dims
 from onnx_torch.optimizer import LEVELS
 from onnx_torch.optimizer.table import REWRITES
+from random_numbers import RNG
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "optimizer.md"
-rng = np.random.default_rng(0)
 
 
 def parsed(text: str, opset: int = 21) -> onnx.ModelProto:
@@ -42,7 +42,7 @@ def fed(model: onnx.ModelProto) -> dict[str, np.ndarray]:
         dims = value.type.tensor_type.shape.dim
         shape = [dim.dim_value or sizes.setdefault(dim.dim_param, 2 + len(sizes)) for dim in dims]
         dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-        feeds[value.name] = (rng.standard_normal(shape) * 3).astype(dtype)
+        feeds[value.name] = (RNG.standard_normal(shape) * 3).astype(dtype)
     return feeds
 
 
@@ -264,8 +264,8 @@ def convolution(kind: str) -> onnx.ModelProto:
         f"({inputs.get(kind, 'float[2,4]')} x) => (y) {{ {nodes[kind]} \n"
         " t = BatchNormalization<epsilon=0.001>(a, scale, shift, mean, variance) \n y = Exp(t) }"
     )
-    arrays = {name: rng.random(6, np.float32) for name in ("b", "scale", "shift", "mean", "variance")}
-    weight = rng.standard_normal(shapes.get(kind, (6, 2, 3, 3))).astype(np.float32) / 8
+    arrays = {name: RNG.random(6, np.float32) for name in ("b", "scale", "shift", "mean", "variance")}
+    weight = RNG.standard_normal(shapes.get(kind, (6, 2, 3, 3))).astype(np.float32) / 8
     return with_weights(model, w=weight, **arrays)
 
 
@@ -285,7 +285,7 @@ def test_padding_goes_into_a_convolution():
         "(float[1,2,5,5] x) => (y) <int64[8] pads = {{0, 0, 1, 2, 0, 0, 3, 0}}, float v = {{{}}}> {{"
         " p = Pad(x, pads, v) \n a = Conv<pads=[1,0,0,1]>(p, w) \n y = Exp(a) }}"
     )
-    weight = rng.standard_normal((3, 2, 3, 3)).astype(np.float32)
+    weight = RNG.standard_normal((3, 2, 3, 3)).astype(np.float32)
     made = check(with_weights(parsed(text.format(0)), w=weight), ["Conv", "Exp"])
     (pads,) = [list(entry.ints) for entry in made.graph.node[0].attribute if entry.name == "pads"]
     assert pads == [2, 2, 3, 1]
@@ -382,7 +382,7 @@ def test_products_of_one_value_are_one():
         "(float[n,4] x) => (y) { a = MatMul(x, p) \n b = MatMul(x, q) \n c = MatMul(x, r) \n d = Add(a, b) \n"
         " y = Mul(d, c) }"
     )
-    weights = {name: rng.standard_normal((4, 3)).astype(np.float32) for name in "pqr"}
+    weights = {name: RNG.standard_normal((4, 3)).astype(np.float32) for name in "pqr"}
     check(with_weights(model, **weights), ["MatMul", "Split", "Add", "Mul"], "extended")
 
 

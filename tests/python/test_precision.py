@@ -14,8 +14,8 @@ from onnx import numpy_helper, parser
 import onnx_torch
 from models import run_apart
 from onnx_torch import _C
+from random_numbers import RNG
 
-RNG = np.random.default_rng(0)
 # The relative error of rounding to each type.
 ROUNDING = {"bfloat16": 2**-9, "float16": 2**-12}
 # What rounds an operand to bfloat16: a cast to it, or an operator whose result is float32, for products in float32.

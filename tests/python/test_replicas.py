@@ -15,9 +15,9 @@ from onnx import numpy_helper, parser
 
 import onnx_torch
 from pretended_cuda import PretendedCuda
+from random_numbers import RNG
 
-RNG = np.random.default_rng(0)
-X = RNG.standard_normal((2, 64)).astype(np.float32)
+X = np.random.default_rng(0).standard_normal((2, 64)).astype(np.float32)
 pretended = pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is there")
 
 

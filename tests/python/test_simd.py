@@ -11,7 +11,8 @@ import pytest
 
 import onnx_torch
 from models import on_each_cpu, run_on_cpu
-from test_passes import STEPWISE, code, floats, model, stepwise_inputs, stepwise_model
+from pass_models import code, floats, model
+from test_pass_recurrent import STEPWISE, stepwise_inputs, stepwise_model
 
 pytestmark = on_each_cpu
 

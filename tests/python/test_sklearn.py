@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import onnx_torch
+from random_numbers import RNG
 
 skl2onnx = pytest.importorskip("skl2onnx")
 
@@ -29,9 +30,8 @@ from sklearn import (  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 ROWS = 60
-RNG = np.random.default_rng(4)
 Y = np.arange(ROWS) % 3
-X = RNG.normal(size=(ROWS, 4)).astype(np.float32)
+X = np.random.default_rng(4).normal(size=(ROWS, 4)).astype(np.float32)
 X[:, 0] += Y
 
 KERNELS = {

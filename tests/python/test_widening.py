@@ -18,9 +18,7 @@ from torch import nn
 from torch.nn import functional
 
 import onnx_torch
-
-RNG = np.random.default_rng(0)
-
+from random_numbers import RNG
 
 # --- Whole models -----------------------------------------------------------------------------------------------------
 
@@ -173,7 +171,7 @@ class Lstm(nn.Module):
         return torch.log_softmax(self.labels(self.layers(x)[0]), -1)
 
 
-WORDS = RNG.integers(0, 100, (2, 16))
+WORDS = np.random.default_rng(0).integers(0, 100, (2, 16))
 MASK = np.array([[1] * 16, [1] * 10 + [0] * 6])
 MODELS: dict[str, tuple[Callable[[], nn.Module], list[np.ndarray]]] = {
     "T5": (T5, [WORDS, MASK]),

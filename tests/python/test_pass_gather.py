@@ -1,0 +1,108 @@
+"""The pass `gather`: indices that count from either end."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+import onnx_torch
+from pass_models import DTYPES, check_equal, floats, graph_of, model
+from random_numbers import RNG
+
+
+@pytest.mark.parametrize("index", ["int64", "int32"])
+@pytest.mark.parametrize(("axis", "shape"), [(0, (5, 4)), (1, (3, 5, 2)), (-1, (2, 3, 5)), (0, (5,)), (1, (2, 5, 0))])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, np.bool_, np.float16, np.int64])
+def test_gather_counts_from_either_end(axis: int, shape: tuple[int, ...], dtype: type, index: str):
+    name = (
+        onnx.helper.tensor_dtype_to_string(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))).split(".")[1].lower()
+    )
+    sizes = ", ".join(map(str, shape))
+    source = model(f"({name}[{sizes}] x, {index}[7] i) => (y) {{ y = Gather<axis = {axis}>(x, i) }}")
+    assert graph_of(source, "gather") == "onnx_torch::gather"
+    x = (RNG.standard_normal(shape) * 9).astype(dtype)
+    check_equal(source, [x, np.array([0, -1, 4, -5, 2, -2, 2], index)])
+
+
+@pytest.mark.parametrize("index", [5, -6])
+def test_gather_refuses_what_lies_outside(index: int):
+    source = model("(float[5, 2] x, int64[3] i) => (y) { [pick] y = Gather(x, i) }")
+    for optimize in (True, False):
+        with pytest.raises(onnx_torch.RunError, match="index out of range") as raised:
+            onnx_torch.prepare(source, optimize=optimize).run([floats(5, 2), np.array([0, index, 1])])
+        assert raised.value.node_name == "pick"
+
+
+def test_gather_takes_any_layout_and_number_of_indices():
+    source = model(
+        "(float[4, 5, 2] x, int64[6, 3] i) => (y) { z = Transpose(x)  k = Gather<axis = 1>(i, one) "
+        "j = Squeeze(k, one)  y = Gather<axis = 1>(z, j) }",
+        one=np.array([1]),
+    )
+    assert "onnx_torch::gather" in graph_of(source, "gather")
+    check_equal(source, [floats(4, 5, 2), RNG.integers(-5, 5, (6, 3))])
+    source = model("(float[5, 2] x, int64[n] i) => (y) { y = Gather(x, i) }")
+    for count in (0, 1, 100_000):
+        check_equal(source, [floats(5, 2), RNG.integers(-5, 5, count)])
+
+
+def test_gather_leaves_another_size():
+    """Indices that are wrapped by another number than the rows' count."""
+    source = model(
+        "(float[5, 2] x, int64[3] i) => (y) "
+        "{ n = Less(i, zero)  a = Add(i, four)  w = Where(n, a, i)  y = Gather(x, w) }",
+        zero=np.int64(0),
+        four=np.int64(4),
+    )
+    check_equal(source, [floats(5, 2), np.array([0, -1, 2])])
+
+
+@pytest.mark.parametrize("index", ["int64", "int32"])
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+@pytest.mark.parametrize("name", ["float", "double", "uint8", "bool", "bfloat16", "int64", "complex128"])
+def test_gather_elements_counts_from_either_end(axis: int, name: str, index: str):
+    dtype = DTYPES[name]
+    source = model(f"({name}[A, B, C] x, {index}[D, E, F] i) => (y) {{ y = GatherElements<axis = {axis}>(x, i) }}")
+    assert graph_of(source, "gather").splitlines()[-1] == "onnx_torch::gather_elements"
+    prepared = onnx_torch.prepare(source)
+    for sizes, counts in [
+        ((5, 4, 3), (5, 4, 3)),
+        ((5, 4, 3), (2, 3, 1)),
+        ((9, 300, 50), (9, 300, 50)),
+        ((2, 3, 5), (0, 3, 5)),
+    ]:
+        larger = [2 * n if d == axis % 3 else n for d, n in enumerate(counts)]
+        x = (RNG.standard_normal(sizes) * 9).astype(dtype)
+        size = sizes[axis]
+        i = RNG.integers(-size, size, larger).astype(index)
+        [y] = prepared.run([x, i])
+        ranges = [slice(n if d != axis % 3 else None) for d, n in enumerate(counts)]
+        expected = np.take_along_axis(x[tuple(ranges)], i.astype(np.int64), axis)
+        assert y.dtype == expected.dtype
+        assert y.shape == expected.shape
+        assert y.tobytes() == expected.tobytes()
+
+
+def test_gather_elements_takes_any_layout():
+    source = model(
+        "(float[4, 5] x, int64[4, 5] i) => (y) { z = Transpose(x) j = Transpose(i) y = GatherElements(z, j) }"
+    )
+    assert "onnx_torch::gather_elements" in graph_of(source, "gather")
+    check_equal(source, [floats(4, 5), RNG.integers(-5, 5, (4, 5))])
+
+
+@pytest.mark.parametrize("index", [5, -6])
+def test_gather_elements_refuses_what_lies_outside(index: int):
+    source = model("(float[5, 2] x, int64[3, 1] i) => (y) { [pick] y = GatherElements(x, i) }")
+    for optimize in (True, False):
+        with pytest.raises(onnx_torch.RunError, match="out of bounds for dimension 0 with size 5") as raised:
+            onnx_torch.prepare(source, optimize=optimize).run([floats(5, 2), np.array([[0], [index], [1]])])
+        assert raised.value.node_name == "pick"
+
+
+def test_gather_elements_refuses_other_sizes():
+    source = model("(float[5, 2] x, int64[A, B] i) => (y) { y = GatherElements(x, i) }")
+    for optimize in (True, False):
+        with pytest.raises(onnx_torch.RunError, match="GatherElements"):
+            onnx_torch.prepare(source, optimize=optimize).run([floats(5, 2), np.zeros((3, 3), np.int64)])
