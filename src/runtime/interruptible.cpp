@@ -12,6 +12,7 @@ std::shared_ptr<torch::jit::Graph> interruptible(const std::shared_ptr<torch::ji
     torch::jit::Node* const check = copy->create(c10::Symbol::fromQualString(kCheckRun), 0);
     loop->blocks()[0]->prependNode(check)->setSourceRange(loop->sourceRange());
   }
+  keep_loops_apart(copy);
   return copy;
 }
 

@@ -27,7 +27,8 @@ class RecordedRuns {
  public:
   // Where recordings were asked for, the first run of a set is recorded, runs wait for one another, and what cannot be
   // recorded fails. Where not, the third is, as its sizes will come again, and a run that would wait, cannot be
-  // recorded, or would take longer so, is a plain one. Of the program nothing is known that keeps it from being recorded.
+  // recorded, or would take longer so, is a plain one. Of the program nothing is known that keeps it from being
+  // recorded.
   RecordedRuns(std::shared_ptr<const Executable> executable, c10::Device device, bool asked);
 
   // As Executable's, but the inputs may lie anywhere.

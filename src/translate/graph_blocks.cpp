@@ -19,6 +19,14 @@ bool are_other_elements(const ValueType& a, const ValueType& b) {
   return are_tensors && a.known() && b.known() && a.element != b.element;
 }
 
+// What a loop carries, whose first value this is: an empty optional says nothing of what it will hold, but its ONNX
+// type does, and of a tensor's elements and sizes the first one says nothing of those that follow.
+c10::TypePtr carried_type(const Value& first) {
+  const c10::TypePtr type = first.graph->type();
+  if (type->kind() == c10::TypeKind::NoneType) return torchscript_type(first.type);
+  return type->isSubtypeOf(*c10::TensorType::get()) ? c10::TensorType::get() : type;
+}
+
 }  // namespace
 
 // A value as a branch or an iteration returns it beside `other`: host values stay on the host only where both are.
@@ -77,10 +85,7 @@ Values GraphTranslator::loop(Value trip_count, Value condition, Values carried,
   const Value iteration{block->addInput()->setType(c10::IntType::get()), ValueType::tensor(ElementType::Int64)};
   Values inside;
   for (const Value& value : carried) {
-    // An empty optional says nothing of what it will hold; its ONNX type does.
-    const bool empty = value.graph->type()->kind() == c10::TypeKind::NoneType;
-    inside.push_back(
-        {block->addInput()->setType(empty ? torchscript_type(value.type) : value.graph->type()), value.type});
+    inside.push_back({block->addInput()->setType(carried_type(value)), value.type});
   }
   {
     const jit::WithInsertPoint at(block);

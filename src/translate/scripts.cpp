@@ -65,6 +65,7 @@ std::shared_ptr<jit::Graph> guarded(const std::shared_ptr<jit::Graph>& graph) {
     jit::Block* body = loop->blocks()[0];
     body->prependNode(copy->create(c10::Symbol::fromQualString(kCheckRun), {body->inputs()[0]}, 0));
   }
+  keep_loops_apart(copy);
   return copy;
 }
 

@@ -167,7 +167,7 @@ def test_mean_variance_normalization(dtype):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("shape", [(2, 6, 3, 4), (2, 6), (2, 6, 5), (1, 6, 2, 2, 2)])
+@pytest.mark.parametrize("shape", [(2, 6, 3, 4), (2, 6), (2, 6, 5), (1, 6, 2, 2, 2), (2, 6, 3, 0)])
 @pytest.mark.parametrize("size", [1, 2, 3, 6])
 def test_lrn(size, shape, dtype):
     x = normal(*shape, dtype=dtype)

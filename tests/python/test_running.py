@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 import onnx_torch
 from models import model_of, op_model, tensor_info
@@ -295,3 +295,44 @@ def test_trim_gives_back_what_runs_have_left():
     assert kept - resident_bytes() > 60e6
     after = rep.run(inputs)[0].sum(), rep.run(inputs, output_names=["y"])[0].sum()
     np.testing.assert_array_equal(before, after)
+
+
+LOOPS = {
+    "its value is an output, too": "a = Exp(x) b = Loop<body = BODY>(n, , x)",
+    "an operator takes both": "e = Exp(x) s = Loop<body = BODY>(n, , x) a = Add(e, s) b = Identity(x)",
+    "within a branch": "a = Exp(x) t = Constant<value_int = 1>() c = Greater(n, t) "
+    "b = If(c)<then_branch = one () => (r) { r = Loop<body = BODY>(n, , x) }, "
+    "else_branch = two () => (q) { q = Abs(x) }>",
+}
+
+
+@pytest.mark.parametrize("optimize", [False, True])
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_leaves_what_it_reads_to_those_behind_it(name, optimize):
+    """TorchScript's interpreter takes the last use of a value out of its register, and a body has its uses again."""
+    read = "e" if "Add(e" in LOOPS[name] else "a"
+    body = f"l (int64 i, bool c, float[3] s) => (bool d, float[3] t) {{ t = Neg({read}) d = Identity(c) }}"
+    text = LOOPS[name].replace("<body = BODY>", f"<body = {body}>")
+    source = (
+        f'<ir_version: 10, opset_import: ["": 21]> g (float[3] x, int64 n) => (float[3] a, float[3] b) {{ {text} }}'
+    )
+    x = np.float32([1, 2, 3])
+    exact = np.exp(x)
+    expected = {"a": np.zeros_like(x), "b": x} if read == "e" else {"a": exact, "b": -exact}
+    found = backend.prepare(parser.parse_model(source), optimize=optimize).run([x, np.array(4)])  # the first run
+    for value, wanted in zip(found, expected.values(), strict=True):
+        np.testing.assert_allclose(value, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("optimize", [False, True])
+def test_a_loop_begins_with_what_another_operator_gives(optimize):
+    """Of the first value the element type and sizes may be known where those of the next are not."""
+    model = parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 21]> g (uint8[3] x, int64 n) => (float[3] b)
+           <float scale = {0.5}, uint8 zero = {3}>
+           { a = DequantizeLinear(x, scale, zero)
+             b = Loop<body = l (int64 i, bool c, float[3] t) => (bool d, float[3] u) { u = Neg(t) d = Identity(c) }>
+                 (n, , a) }"""
+    )
+    (found,) = backend.prepare(model, optimize=optimize).run([np.uint8([3, 4, 9]), np.array(3)])
+    np.testing.assert_array_equal(found, [0, -0.5, -3])

@@ -5,6 +5,6 @@
 namespace onnxtorch {
 
 void register_operators_of_any_type();  // matmul_of_any and others: of types that ATen lacks on CUDA
-void register_masked_attention();   // scaled_dot_product_attention, attention_mask
+void register_masked_attention();       // scaled_dot_product_attention, attention_mask
 
 }  // namespace onnxtorch

@@ -57,6 +57,8 @@ def mean_variance_normalization(x: Tensor, axes: List[int], normalize_variance: 
 
 
 def lrn(x: Tensor, size: int, alpha: float, beta: float, bias: float) -> Tensor:
+    if x.numel() == 0:  # which avg_pool2d does not take
+        return x
     squares = torch.unsqueeze(torch.flatten(torch.unsqueeze(torch.square(x), -1), 2), 1)
     padded = torch.constant_pad_nd(squares, [0, 0, (size - 1) // 2, size // 2], 0)
     mean = torch.reshape(torch.avg_pool2d(padded, [size, 1], [1, 1]), x.size())

@@ -8,7 +8,8 @@ namespace onnxtorch {
 // Lays out the weights of convolutions with the channels last.
 void lay_out_channels_last(Program& program);
 
-// Lays out the weights of each recurrent layer in one block, as cuDNN reads them; else it copies them there in each run.
+// Lays out the weights of each recurrent layer in one block, as cuDNN reads them; else it copies them there in each
+// run.
 void lay_out_recurrent_layers(Program& program);
 
 // A softmax between two products of matrices becomes ATen's scaled_dot_product_attention, where its kernels for CUDA
@@ -19,8 +20,8 @@ void fuse_attention(Program& program);
 // gets masks that they understand.
 void take_masks(Program& program);
 
-// Operators that ATen computes of fewer types on CUDA than on the CPU, or in fewer digits, become ones that take them on
-// any device: products of matrices and maximum pooling of integers, HardSigmoid and HardSwish of doubles.
+// Operators that ATen computes of fewer types on CUDA than on the CPU, or in fewer digits, become ones that take them
+// on any device: products of matrices and maximum pooling of integers, HardSigmoid and HardSwish of doubles.
 void take_all_types(Program& program);
 
 }  // namespace onnxtorch
