@@ -97,7 +97,7 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
         jit::matchSchema(callee.function->getSchema(), location_, *graph_, positional, named);
     for (auto node = before->next(); node != end; node = node->next()) facts_.learn(node);
     const auto run = [&](jit::Stack& stack) {
-      jit::InterpreterState(callee.code).run(stack);
+      jit::InterpreterState(code_for(callee, stack)).run(stack);
       if (stack.size() == 1 && stack[0].isTuple()) stack = stack[0].toTupleRef().elements().vec();
     };
     const auto known = callee.deterministic ? facts_.evaluate(matched.inputs, run) : std::nullopt;

@@ -76,7 +76,7 @@ void run_script(const c10::OperatorHandle& op, jit::Stack* stack) {
   jit::Stack own(std::make_move_iterator(stack->end() - static_cast<std::ptrdiff_t>(count)),
                  std::make_move_iterator(stack->end()));
   jit::drop(*stack, count);
-  jit::InterpreterState(script.code).run(own);
+  jit::InterpreterState(code_for(script, own)).run(own);
   const bool several = own.size() == 1 && own[0].isTuple();
   const jit::Stack results = several ? own[0].toTupleRef().elements().vec() : own;
   stack->insert(stack->end(), results.begin(), results.end());
@@ -103,9 +103,10 @@ class Library : public jit::Resolver, public std::enable_shared_from_this<Librar
     if (is_kept(name)) declare(name);
     jit::Inline(*function->graph());
     const jit::Block& body = *function->graph()->block();
+    const std::string of_sizes = name + "_of_sizes";
     return scripts_
         .emplace(name, Script{function, jit::Code(guarded(function->graph()), name), is_deterministic(body),
-                              may_write(body), is_kept(name)})
+                              may_write(body), is_kept(name), source_of(of_sizes) ? &find(of_sizes) : nullptr})
         .first->second;
   }
 
@@ -162,6 +163,13 @@ class Library : public jit::Resolver, public std::enable_shared_from_this<Librar
 };
 
 }  // namespace
+
+const jit::Code& code_for(const Script& script, const jit::Stack& stack) {
+  const bool has_no_numbers = std::ranges::any_of(stack, [](const c10::IValue& value) {
+    return value.isTensor() && value.toTensor().defined() && value.toTensor().is_meta();
+  });
+  return script.of_sizes && has_no_numbers ? script.of_sizes->code : script.code;
+}
 
 bool is_deterministic(const jit::Block& block) {
   for (const jit::Node* node : block.nodes()) {

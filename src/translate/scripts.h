@@ -15,7 +15,13 @@ struct Script {
   bool deterministic;
   bool writes;  // to its arguments, or to lists of its own
   bool kept;    // whether it is an operator as well, onnx_torch::NAME
+  // The script NAME_of_sizes, where there is one: it takes the same, and gives results of the same sizes without going
+  // through all steps.
+  const Script* of_sizes;
 };
+
+// What to run of a script, whose arguments end the stack: where they are sizes without numbers, sizes will do.
+const torch::jit::Code& code_for(const Script& script, const torch::jit::Stack& stack);
 
 // Throws std::logic_error where no script has that name, and TorchScript's own error where one does not compile.
 const Script& find_script(const std::string& name);

@@ -194,12 +194,13 @@ def evaluator(node: NodeProto, opset: int) -> Callable[[dict[str, np.ndarray]], 
 
 
 def blurred(value: Value, run: int, rounding: float, random: np.random.Generator) -> np.ndarray:
-    """A value as a run may have it: beside what it is by its error, and by a relative one."""
+    """A value as a run may have it: beside what it is by its error, and by a relative one; 0 where it is as small."""
     known = value.runs[run]
     if not value.floating:
         return known.array
     beside = lambda: random.uniform(-1, 1, known.array.shape)
-    return np.asarray(known.array + known.error * beside() + rounding * known.array * beside())
+    near = known.array + known.error * beside() + rounding * known.array * beside()
+    return np.where(np.abs(known.array) <= known.error, 0.0 * near, near)
 
 
 def compute(node: NodeProto, operands: Sequence[Value], opset: int, element: int | None = None) -> list[Value]:

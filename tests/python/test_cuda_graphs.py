@@ -324,6 +324,18 @@ def test_by_default_runs_whose_replay_takes_longer_stay_plain(asked: bool | None
     assert len(replays) == (replayed if asked else timed)
 
 
+def test_the_hosts_numbers_are_filled_in_on_the_device(cuda) -> None:
+    """Sizes as a tensor, one of them, and a comparison of two: no copy from the host's memory is recorded."""
+    body = "s = Shape(x) n = Size(x) c = Equal(n, n) f = Cast<to = 7>(c) r = ReduceSum(x) k = Cast<to = 7>(r) "
+    rep = prepare(parsed(f"(float[n, 4] x) => (y) {{ {body} a = Add(k, s) b = Add(a, n) y = Add(b, f) }}"))
+    assert "onnx_torch::filled_numbers" in rep.graph()
+    for seed in range(3):
+        x = rows(2, seed)
+        (y,) = rep.run([x])
+        np.testing.assert_array_equal(y, int(x.sum()) + np.array([[2, 4]]) + 8 + 1)
+    assert_recorded(1)
+
+
 BRANCHES = "<then_branch = a () => (b) { b = Neg(x) }, else_branch = d () => (e) { e = Abs(x) }>"
 
 

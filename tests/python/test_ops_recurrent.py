@@ -1,10 +1,12 @@
 """RNN, GRU and LSTM against onnxruntime: what the official cases leave out."""
 
 import itertools
+import time
 
 import numpy as np
+import onnx
 import pytest
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
 from models import onnxruntime_op, op_model, run_op
@@ -207,3 +209,38 @@ def test_peepholes_of_another_size_are_refused():
     inputs[7] = inputs[7][:, :-1]
     with pytest.raises(onnx_torch.Error, match="P has shape"):
         run_op("LSTM", inputs, OPSET, outputs=3, hidden_size=HIDDEN)
+
+
+def _declared(model, inputs, steps):
+    """The model with the inputs' sizes declared, and so many steps."""
+    declared = onnx.ModelProto()
+    declared.CopyFrom(model)
+    for info, array in zip(declared.graph.input, inputs, strict=True):
+        info.CopyFrom(helper.make_tensor_value_info(info.name, TensorProto.FLOAT, array.shape))
+    (first, *_) = declared.graph.input[0].type.tensor_type.shape.dim
+    first.CopyFrom(onnx.TensorShapeProto.Dimension(**steps))
+    return declared
+
+
+def _cpu_seconds_to_prepare(model):
+    def once():
+        start = time.process_time()
+        onnx_torch.prepare(model)
+        return time.process_time() - start
+
+    return min(once() for _ in range(3))
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_sequences_of_any_length_that_go_step_by_step(op):
+    """Their sizes are learnt without their steps: preparing takes no longer than for a few steps that are known."""
+    inputs = [one for one in _inputs(op) if one is not None]
+    model = op_model(op, _inputs(op), OPSET, outputs=OUTPUTS[op], hidden_size=HIDDEN, clip=0.5)
+    known, any_length = _declared(model, inputs, {"dim_value": 5}), _declared(model, inputs, {"dim_param": "steps"})
+    assert _cpu_seconds_to_prepare(any_length) < 10 * _cpu_seconds_to_prepare(known)
+    rep = onnx_torch.prepare(any_length)
+    for steps in (0, 1, 7, 300):
+        x = np.random.default_rng(steps).uniform(-1, 1, (steps, BATCH, INPUT)).astype(np.float32)
+        expected = run_op(op, [x, *_inputs(op)[1:]], OPSET, outputs=OUTPUTS[op], hidden_size=HIDDEN, clip=0.5)
+        for found, wanted in zip(rep.run([x, *inputs[1:]]), expected, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)

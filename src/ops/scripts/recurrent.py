@@ -93,10 +93,14 @@ def activate(x: Tensor, name: str, alpha: float, beta: float, clip: Optional[flo
     return torch.softplus(x)
 
 
-@kept
-def rnn_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
-                  initial_h: Tensor, activations: List[str], alphas: List[float], betas: List[float],
-                  clip: Optional[float]) -> Tuple[Tensor, Tensor]:
+# Y of a direction of which only the first step was taken, in as many steps as X has.
+def of_each_step(Y: Tensor, X: Tensor) -> Tensor:
+    return Y.expand([X.size(0)] + Y.size()[1:])
+
+
+def rnn_states(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
+               initial_h: Tensor, activations: List[str], alphas: List[float], betas: List[float],
+               clip: Optional[float]) -> Tuple[Tensor, Tensor]:
     size = R.size(0)
     gates = torch.linear(X, W, part(B, 0, size))
     Rb = part(B, size, 2 * size)
@@ -110,9 +114,22 @@ def rnn_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: 
 
 
 @kept
-def gru_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
+def rnn_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
                   initial_h: Tensor, activations: List[str], alphas: List[float], betas: List[float],
-                  clip: Optional[float], linear_before_reset: bool) -> Tuple[Tensor, Tensor]:
+                  clip: Optional[float]) -> Tuple[Tensor, Tensor]:
+    return rnn_states(X, W, R, B, within, initial_h, activations, alphas, betas, clip)
+
+
+def rnn_direction_of_sizes(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
+                           initial_h: Tensor, activations: List[str], alphas: List[float], betas: List[float],
+                           clip: Optional[float]) -> Tuple[Tensor, Tensor]:
+    Y, h = rnn_states(X[:1], W, R, B, part(within, 0, 1), initial_h, activations, alphas, betas, clip)
+    return of_each_step(Y, X), h
+
+
+def gru_states(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
+               initial_h: Tensor, activations: List[str], alphas: List[float], betas: List[float],
+               clip: Optional[float], linear_before_reset: bool) -> Tuple[Tensor, Tensor]:
     hidden_size = R.size(1)
     zr = 2 * hidden_size
     zrh = 3 * hidden_size
@@ -134,6 +151,21 @@ def gru_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: 
         h = kept_past_end((1 - z) * hidden + z * h, h, step, within)
         states.append(h)
     return states_over_time(states, within), h
+
+
+@kept
+def gru_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
+                  initial_h: Tensor, activations: List[str], alphas: List[float], betas: List[float],
+                  clip: Optional[float], linear_before_reset: bool) -> Tuple[Tensor, Tensor]:
+    return gru_states(X, W, R, B, within, initial_h, activations, alphas, betas, clip, linear_before_reset)
+
+
+def gru_direction_of_sizes(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
+                           initial_h: Tensor, activations: List[str], alphas: List[float], betas: List[float],
+                           clip: Optional[float], linear_before_reset: bool) -> Tuple[Tensor, Tensor]:
+    Y, h = gru_states(X[:1], W, R, B, part(within, 0, 1), initial_h, activations, alphas, betas, clip,
+                      linear_before_reset)
+    return of_each_step(Y, X), h
 
 
 def peep(gate: Tensor, peephole: Optional[Tensor], c: Tensor) -> Tensor:
@@ -188,3 +220,14 @@ def lstm_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within:
     gates = torch.linear(X, W, part(B, 0, size))
     return lstm_states(gates, R, None, part(B, size, 2 * size), within, initial_h, initial_c, P, activations,
                        alphas, betas, clip, input_forget)
+
+
+def lstm_direction_of_sizes(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
+                            initial_h: Tensor, initial_c: Tensor, P: Optional[Tensor], activations: List[str],
+                            alphas: List[float], betas: List[float], clip: Optional[float],
+                            input_forget: bool) -> Tuple[Tensor, Tensor, Tensor]:
+    size = R.size(0)
+    gates = torch.linear(X[:1], W, part(B, 0, size))
+    Y, h, c = lstm_states(gates, R, None, part(B, size, 2 * size), part(within, 0, 1), initial_h, initial_c, P,
+                          activations, alphas, betas, clip, input_forget)
+    return of_each_step(Y, X), h, c

@@ -24,4 +24,8 @@ void take_masks(Program& program);
 // on any device: products of matrices and maximum pooling of integers, HardSigmoid and HardSwish of doubles.
 void take_all_types(Program& program);
 
+// Numbers of the host become tensors of the device by kernels that fill them, which nobody waits for and a recording
+// repeats: aten::tensor copies them out of the host's memory.
+void fill_numbers(Program& program);
+
 }  // namespace onnxtorch

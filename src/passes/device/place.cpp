@@ -87,6 +87,7 @@ Program placed(Program program, c10::Device device) {
   move_constants(program.graph->block(), device);
   move_weights(program, device);
   take_all_types(program);
+  fill_numbers(program);
   take_masks(program);
   return program;
 }

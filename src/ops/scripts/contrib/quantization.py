@@ -89,6 +89,47 @@ def dynamic_quantize_lstm_direction(
     return Y if order is None else torch.take_along_dim(Y, torch.argsort(order, 0), 0), h, c
 
 
+def dynamic_quantize_lstm_direction_of_sizes(
+    X: Tensor,
+    W: Tensor,
+    W_scale: Tensor,
+    W_zero_point: Tensor,
+    R: Tensor,
+    R_scale: Tensor,
+    R_zero_point: Tensor,
+    B: Optional[Tensor],
+    within: Optional[Tensor],
+    initial_h: Tensor,
+    initial_c: Tensor,
+    P: Optional[Tensor],
+    activations: List[str],
+    alphas: List[float],
+    betas: List[float],
+    clip: Optional[float],
+    input_forget: bool,
+) -> Tuple[Tensor, Tensor, Tensor]:
+    Y, h, c = dynamic_quantize_lstm_direction(
+        X[:1],
+        W,
+        W_scale,
+        W_zero_point,
+        R,
+        R_scale,
+        R_zero_point,
+        B,
+        part(within, 0, 1),
+        initial_h,
+        initial_c,
+        P,
+        activations,
+        alphas,
+        betas,
+        clip,
+        input_forget,
+    )
+    return of_each_step(Y, X), h, c
+
+
 # --- Matrices in the orders of cuBLASLt: 0 by columns, 1 by rows, 2 COL32, 3 COL4_4R2_8C, 4 COL32_2R_4R4 ---
 
 

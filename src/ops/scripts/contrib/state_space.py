@@ -374,3 +374,14 @@ def attn_lstm_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], wi
             attention = kept_past_end(new, attention, step, within)
         states.append(h)
     return states_over_time(states, within), h, c
+
+
+def attn_lstm_direction_of_sizes(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
+                                 initial_h: Tensor, initial_c: Tensor, P: Optional[Tensor], QW: Optional[Tensor],
+                                 MW: Optional[Tensor], V: Optional[Tensor], M: Optional[Tensor],
+                                 is_open: Optional[Tensor], AW: Optional[Tensor], activations: List[str],
+                                 alphas: List[float], betas: List[float], clip: Optional[float],
+                                 input_forget: bool) -> Tuple[Tensor, Tensor, Tensor]:
+    Y, h, c = attn_lstm_direction(X[:1], W, R, B, part(within, 0, 1), initial_h, initial_c, P, QW, MW, V, M, is_open,
+                                  AW, activations, alphas, betas, clip, input_forget)
+    return of_each_step(Y, X), h, c
