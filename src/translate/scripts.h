@@ -17,7 +17,7 @@ struct Script {
   bool kept;    // whether it is an operator as well, onnx_torch::NAME
   // The script NAME_of_sizes, where there is one: it takes the same, and gives results of the same sizes without going
   // through all steps.
-  const Script* of_sizes;
+  const Script* of_sizes = nullptr;
 };
 
 // What to run of a script, whose arguments end the stack: where they are sizes without numbers, sizes will do.
