@@ -86,6 +86,7 @@ def parts(count: int) -> list[range]:
     return [range(first, min(first + PART, count)) for first in range(0, count, PART)]
 
 
+@pytest.mark.isa
 @pytest.mark.parametrize("numbers", parts(COUNT), ids=lambda numbers: f"from_{numbers[0]}")
 def test_graphs_of_a_fixed_seed(numbers: range):
     for number in numbers:
