@@ -193,14 +193,14 @@ def evaluator(node: NodeProto, opset: int) -> Callable[[dict[str, np.ndarray]], 
     return lambda feeds: reference.run(None, feeds)
 
 
-def blurred(value: Value, run: int, rounding: float, random: np.random.Generator) -> np.ndarray:
-    """A value as a run may have it: beside what it is by its error, and by a relative one; 0 where it is as small."""
+def blurred(value: Value, run: int, rounding: float, random: np.random.Generator, flushed: bool) -> np.ndarray:
+    """A value as a run may have it: beside what it is by its error, and by a relative one, or 0 where it is as small."""
     known = value.runs[run]
     if not value.floating:
         return known.array
     beside = lambda: random.uniform(-1, 1, known.array.shape)
     near = known.array + known.error * beside() + rounding * known.array * beside()
-    return np.where(np.abs(known.array) <= known.error, 0.0 * near, near)
+    return np.where(np.abs(known.array) <= known.error, 0.0, near) if flushed else np.asarray(near)
 
 
 def compute(node: NodeProto, operands: Sequence[Value], opset: int, element: int | None = None) -> list[Value]:
@@ -224,7 +224,9 @@ def compute(node: NodeProto, operands: Sequence[Value], opset: int, element: int
                     blur = scale * rounding if wide or node.op_type in ROUNDING else 0.0
                     if uncertain or blur:
                         near = {
-                            v.name: blurred(Value(v.name, v.element, (more(v.runs[run], scale),)), 0, blur, random)
+                            v.name: blurred(
+                                Value(v.name, v.element, (more(v.runs[run], scale),)), 0, blur, random, scale > 1
+                            )
                             for v in operands
                         }
                         nearby.append((scale, [np.asarray(array) for array in run_node(near)]))
@@ -933,6 +935,8 @@ def pool(g: Graph) -> Value:
         options["count_include_pad"] = g.number(0, 1)
     if any(n + 2 * pad < size for sizes in a.shapes for n, pad, size in zip(sizes[2:], pads, kernel, strict=False)):
         raise Unsuitable("windows that are larger than an image")
+    if any(0 in sizes for sizes in a.shapes):
+        raise Unsuitable("no elements, which ATen's pools do not take where only the run shows it")
     return g.emit(op, a, kernel_shape=kernel, **options)
 
 
@@ -1247,6 +1251,7 @@ def smaller(graph: Graph, fails: Callable[[Example], bool]) -> Example:
         if less := tried(rest, [], graph):
             outputs, graph = rest, less
     for node in list(graph.nodes):
-        if not set(outputs) & set(node.output):
-            graph = tried(outputs, [name for name in node.output if name], graph) or graph
+        cut = [name for name in node.output if name in graph.known]
+        if cut and not set(outputs) & set(node.output):
+            graph = tried(outputs, cut, graph) or graph
     return example_of(graph, [graph.known[name] for name in outputs])
