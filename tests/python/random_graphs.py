@@ -194,7 +194,7 @@ def evaluator(node: NodeProto, opset: int) -> Callable[[dict[str, np.ndarray]], 
 
 
 def blurred(value: Value, run: int, rounding: float, random: np.random.Generator, flushed: bool) -> np.ndarray:
-    """A value as a run may have it: beside what it is by its error, and by a relative one, or 0 where it is as small."""
+    """A value as a run may have it: beside what it is by its error and a relative one, or 0 where it is as small."""
     known = value.runs[run]
     if not value.floating:
         return known.array
