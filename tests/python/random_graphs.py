@@ -895,7 +895,11 @@ def einsum(g: Graph) -> Value:
 
 
 def there(value: Value) -> Value:
-    """A value with elements: windows that are larger than an image are an error here, and in the reference nothing."""
+    """A value with elements.
+
+    Windows that are larger than an image are an error here, and in the reference nothing. An image that the run alone
+    shows to have no elements is refused by ATen's convolutions and pools.
+    """
     if not all(known.array.size for known in value.runs):
         raise Unsuitable("no elements")
     return value
@@ -903,7 +907,7 @@ def there(value: Value) -> Value:
 
 @rule(3)
 def convolution(g: Graph) -> Value:
-    a = g.pick(lambda v: v.floating and v.rank in (3, 4) and bool(v.fixed(1)))
+    a = there(g.pick(lambda v: v.floating and v.rank in (3, 4) and bool(v.fixed(1))))
     channels, space = a.fixed(1) or 1, a.rank - 2
     group = g.one([1, 1, channels])
     out, kernel = group * g.number(1, 4), [g.number(1, 3) for _ in range(space)]
@@ -935,9 +939,7 @@ def pool(g: Graph) -> Value:
         options["count_include_pad"] = g.number(0, 1)
     if any(n + 2 * pad < size for sizes in a.shapes for n, pad, size in zip(sizes[2:], pads, kernel, strict=False)):
         raise Unsuitable("windows that are larger than an image")
-    if any(0 in sizes for sizes in a.shapes):
-        raise Unsuitable("no elements, which ATen's pools do not take where only the run shows it")
-    return g.emit(op, a, kernel_shape=kernel, **options)
+    return g.emit(op, there(a), kernel_shape=kernel, **options)
 
 
 @rule()

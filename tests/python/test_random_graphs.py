@@ -2,7 +2,7 @@
 
 A failure tells what is needed to fail of the first graph that does. ``ONNX_TORCH_RANDOM_GRAPHS=SEED`` runs the graphs
 of that seed instead of a fresh one's, ``SEED:NUMBER`` one of them alone, and ``ONNX_TORCH_RANDOM_GRAPHS_COUNT`` says
-how many there are.
+how many there are. A fresh seed's are a fifth of that: what they find, no change made.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def test_graphs_of_a_fixed_seed(numbers: range):
 
 @pytest.mark.parametrize(
     "numbers",
-    [range(int(ALONE), int(ALONE) + 1)] if ALONE else parts(COUNT),
+    [range(int(ALONE), int(ALONE) + 1)] if ALONE else parts(COUNT // 5),
     ids=lambda numbers: f"{FRESH}:{numbers[0]}",
 )
 def test_graphs_of_a_fresh_seed(numbers: range):
