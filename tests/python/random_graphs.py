@@ -193,13 +193,15 @@ def evaluator(node: NodeProto, opset: int) -> Callable[[dict[str, np.ndarray]], 
     return lambda feeds: reference.run(None, feeds)
 
 
-def blurred(value: Value, run: int, rounding: float, random: np.random.Generator, flushed: bool) -> np.ndarray:
-    """A value as a run may have it: beside what it is by its error and a relative one, or 0 where it is as small."""
+def blurred(value: Value, run: int, rounding: float, side: Callable[[Any], Any], flushed: bool) -> np.ndarray:
+    """A value as a run may have it: beside what it is by its error and a relative one, or 0 where it is as small.
+
+    A side says how much of these, from -1 to 1, for a shape.
+    """
     known = value.runs[run]
     if not value.floating:
         return known.array
-    beside = lambda: random.uniform(-1, 1, known.array.shape)
-    near = known.array + known.error * beside() + rounding * known.array * beside()
+    near = known.array + known.error * side(known.array.shape) + rounding * known.array * side(known.array.shape)
     return np.where(np.abs(known.array) <= known.error, 0.0, near) if flushed else np.asarray(near)
 
 
@@ -208,6 +210,9 @@ def compute(node: NodeProto, operands: Sequence[Value], opset: int, element: int
     floating = element or next((value.element for value in operands if value.floating), TensorProto.FLOAT)
     rounding = max([EPSILON[value.element] for value in operands if value.floating] + [EPSILON[floating]])
     random = np.random.default_rng(0)
+    anywhere = lambda shape: random.uniform(-1, 1, shape)
+    # All above, and all below, for what jumps at a number.
+    sides = [(1, anywhere), (16, anywhere), (16, np.ones), (16, lambda shape: -np.ones(shape))]
     runs: list[list[Known]] = []
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -219,13 +224,13 @@ def compute(node: NodeProto, operands: Sequence[Value], opset: int, element: int
                 uncertain = any(value.runs[run].error for value in operands)
                 wide = any(array.dtype.kind == "f" for array in exact)
                 nearby = []
-                for scale in (1, 16):
+                for scale, side in sides:
                     # What is not rounded has results that are no floats by its operands alone.
                     blur = scale * rounding if wide or node.op_type in ROUNDING else 0.0
                     if uncertain or blur:
                         near = {
                             v.name: blurred(
-                                Value(v.name, v.element, (more(v.runs[run], scale),)), 0, blur, random, scale > 1
+                                Value(v.name, v.element, (more(v.runs[run], scale),)), 0, blur, side, scale > 1
                             )
                             for v in operands
                         }
