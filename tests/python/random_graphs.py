@@ -531,7 +531,9 @@ def binary_of_integers(g: Graph) -> Value:
 @rule(2)
 def comparison(g: Graph) -> Value:
     a = g.pick(lambda v: v.element != TensorProto.BOOL)
-    return g.emit(g.one(["Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"]), a, partner(g, a))
+    operators = ["Less", "LessOrEqual", "Greater", "GreaterOrEqual"]
+    # Floats that differ may be equal once they are rounded.
+    return g.emit(g.one(operators if a.floating else [*operators, "Equal"]), a, partner(g, a))
 
 
 @rule()
