@@ -9,7 +9,7 @@ its own element type may be from that.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -205,10 +205,19 @@ def blurred(value: Value, run: int, rounding: float, side: Callable[[Any], Any],
     return np.where(np.abs(known.array) <= known.error, 0.0, near) if flushed else np.asarray(near)
 
 
+def inner_roundings(node: NodeProto) -> Iterator[float]:
+    """By how much casts round in the node's graphs, and in theirs."""
+    for inner in (inner for attribute in node.attribute for inner in attribute.g.node):
+        if inner.op_type == "Cast":
+            yield from (EPSILON[a.i] for a in inner.attribute if a.name == "to" and a.i in EPSILON)
+        yield from inner_roundings(inner)
+
+
 def compute(node: NodeProto, operands: Sequence[Value], opset: int, element: int | None = None) -> list[Value]:
     """What a node gives, with its error: what the operands' errors make of it, and that of rounding once more."""
     floating = element or next((value.element for value in operands if value.floating), TensorProto.FLOAT)
     rounding = max([EPSILON[value.element] for value in operands if value.floating] + [EPSILON[floating]])
+    rounding = max([rounding, *inner_roundings(node)])
     random = np.random.default_rng(0)
     anywhere = lambda shape: random.uniform(-1, 1, shape)
     # All above, and all below, for what jumps at a number.
