@@ -100,9 +100,9 @@ def test_pack_activations(main: str, activation: str):
     stays = activation.startswith("Gelu") and not TAKES_GELU
     assert graph_of(source, "pack") == "onnx_torch::packed" + "\naten::gelu" * stays
     x = 10 * floats(2, 6, 8, 8)
-    check_equal(
-        source, [x], ulps=64 if "Clip" in activation else 16
-    )  # what is clipped was rounded before, and was larger
+    # What is bounded was some fifty times as large when it was rounded.
+    is_bounded = activation.startswith(("Clip", "Tanh", "Sigmoid", "HardSigmoid"))
+    check_equal(source, [x], ulps=512 if is_bounded else 16)
     x[0, 1, 2:6, 3] = np.nan, np.inf, -np.inf, 1e37
     x[1, 1, 2:6, 3] = 0.0, -0.0, 1e-40, -1e37
     if (main, activation) == ("MatMul(x, m)", "Gelu(c)") and not stays:
@@ -413,14 +413,15 @@ def test_products_of_one_row(sizes: tuple[int, int], after: str, shape: str):
     assert graph_of(source, "pack").splitlines()[0] == "onnx_torch::packed"
     x = floats(*((sizes[0],) if shape == "A" else (1, 1, sizes[0]))) / 32
     r = floats(sizes[1])
-    check_equal(source, [x, r])
+    ulps = 16 if sizes[0] < 5000 else 64  # four at a time, in some 2,000 sums, on a CPU with SSE alone
+    check_equal(source, [x, r], ulps=ulps)
     x.flat[-1] = np.nan
-    check_equal(source, [x, r])
+    check_equal(source, [x, r], ulps=ulps)
     x.flat[-1] = np.inf
     if after == "Gelu(g)":
         check_gelu_of_product(source, [x, r], "w", "b")
     else:
-        check_equal(source, [x, r])
+        check_equal(source, [x, r], ulps=ulps)
 
 
 @pytest.mark.parametrize("out", [24, 768])
