@@ -17,19 +17,8 @@ import pytest
 from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, helper, printer
 
 import onnx_torch
-from random_graphs import (
-    RUNS,
-    Example,
-    Known,
-    Unsuitable,
-    Value,
-    as_fed,
-    compute,
-    example_of,
-    numpy_type,
-    random_graph,
-    smaller,
-)
+from known_values import RUNS, Known, Unsuitable, Value, as_fed, compute, numpy_type
+from random_graphs import Example, example_of, random_graph, smaller
 
 FIXED = 20
 FRESH, _, ALONE = os.environ["ONNX_TORCH_RANDOM_GRAPHS"].partition(":")  # conftest.py draws it, and prints it
