@@ -66,7 +66,27 @@ Values flatten(Translator& t, const NodeView& n) {
   return {t.call("aten::reshape", {x, t.call("flat_sizes", {t.call("aten::size", {x}), n.attr_int("axis")})})};
 }
 
-// Absent axes mean every dimension of size 1.
+// The axes in the order in which one dimension after the other goes or comes, whatever the rank, which axes of one sign
+// have; none of those that must wait for the rank.
+std::optional<std::vector<int64_t>> in_turn(const NodeView& n, std::optional<std::vector<int64_t>> axes, bool comes) {
+  const auto is_negative = [](int64_t axis) { return axis < 0; };
+  if (!axes) return {};
+  const bool from_end = std::ranges::any_of(*axes, is_negative);
+  if (from_end && !std::ranges::all_of(*axes, is_negative)) return {};
+  std::ranges::sort(*axes);
+  if (std::ranges::adjacent_find(*axes) != axes->end()) n.fail("an axis is named twice");
+  if (from_end == comes) std::ranges::reverse(*axes);
+  return axes;
+}
+
+bool is_known_as_one(Translator& t, const Value& x, int64_t axis) {
+  const auto sizes = t.known_sizes(x);
+  if (!sizes) return false;
+  const auto rank = static_cast<int64_t>(sizes->size());
+  return -rank <= axis && axis < rank && sizes->at(axis < 0 ? axis + rank : axis) == 1;
+}
+
+// Absent axes mean every dimension of size 1. ATen would keep a dimension of another size.
 Values squeeze(Translator& t, const NodeView& n) {
   const Value axes = ints_or_attribute(t, n, 1, "axes");
   if (t.on_host(n.input(0))) {
@@ -75,24 +95,24 @@ Values squeeze(Translator& t, const NodeView& n) {
     if (!axes.absent() || shape == std::vector<int64_t>{1}) return {n.integer(0)};
     if (shape) return {n.input(0)};
   }
-  if (axes.absent()) return {t.call("aten::squeeze", {n.tensor(0)})};
-  return {t.call("aten::squeeze", {n.tensor(0), axes})};
+  Value x = n.tensor(0);
+  if (axes.absent()) return {t.call("aten::squeeze", {x})};
+  const auto ordered = in_turn(n, t.known_ints(axes), false);
+  if (!ordered) return {t.call("squeeze", {x, axes})};
+  for (const int64_t axis : *ordered)
+    x = t.call(is_known_as_one(t, x, axis) ? "aten::squeeze" : "without_dimension", {x, axis});
+  return {x};
 }
 
-// Axes count in the result. Those of one sign can be inserted one after the other whatever the rank.
+// Axes count in the result.
 Values unsqueeze(Translator& t, const NodeView& n) {
   const Value axes = ints_or_attribute(t, n, 1, "axes");
-  auto known = t.known_ints(axes);
+  const auto known = t.known_ints(axes);
   if (known && known->size() == 1 && t.on_host(n.input(0)) && is_host_scalar(t, n.input(0))) return {n.ints(0)};
-  const auto negative = [](int64_t axis) { return axis < 0; };
-  if (!known || (std::ranges::any_of(*known, negative) && !std::ranges::all_of(*known, negative))) {
-    return {t.call("unsqueeze", {n.tensor(0), axes})};
-  }
-  std::ranges::sort(*known);
-  if (std::ranges::adjacent_find(*known) != known->end()) n.fail("an axis is named twice");
-  if (std::ranges::any_of(*known, negative)) std::ranges::reverse(*known);
+  const auto ordered = in_turn(n, known, true);
+  if (!ordered) return {t.call("unsqueeze", {n.tensor(0), axes})};
   Value x = n.tensor(0);
-  for (const int64_t axis : *known) x = t.call("aten::unsqueeze", {x, axis});
+  for (const int64_t axis : *ordered) x = t.call("aten::unsqueeze", {x, axis});
   return {x};
 }
 

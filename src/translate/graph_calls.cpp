@@ -94,7 +94,7 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
   } else {
     const Script& callee = *script;
     const jit::MatchedSchema matched =
-        jit::matchSchema(callee.function->getSchema(), location_, *graph_, positional, named);
+        jit::matchSchema(callee.schema, location_, *graph_, positional, named);
     for (auto node = before->next(); node != end; node = node->next()) facts_.learn(node);
     const auto run = [&](jit::Stack& stack) {
       jit::InterpreterState(code_for(callee, stack)).run(stack);

@@ -38,7 +38,7 @@ class Inlining {
  public:
   Inlining(jit::Graph& graph, const Script& script, at::ArrayRef<jit::Value*> arguments, Facts& facts, bool keeps)
       : graph_(graph), facts_(facts), writes_(script.writes), keeps_(keeps) {
-    const auto parameters = script.function->graph()->inputs();
+    const auto parameters = script.graph->inputs();
     for (size_t i = 0; i < arguments.size(); ++i) values_[parameters[i]] = arguments[i];
   }
 
@@ -160,7 +160,7 @@ class Inlining {
 
 std::vector<jit::Value*> insert_script(jit::Graph& graph, const Script& script, at::ArrayRef<jit::Value*> arguments,
                                        Facts& facts, bool keeps) {
-  jit::Block& body = *script.function->graph()->block();
+  jit::Block& body = *script.graph->block();
   Inlining inlining(graph, script, arguments, facts, keeps);
   inlining.insert(body);
   jit::Value* const result = inlining.results(body).at(0);

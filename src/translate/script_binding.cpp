@@ -85,7 +85,7 @@ Arg bound(Translator& t, const NodeView& n, const std::string& name, const c10::
 TranslateFunction script(std::string function, std::vector<Arg> fixed) {
   return [function = std::move(function), fixed = std::move(fixed)](Translator& t, const NodeView& n) {
     std::vector<Arg> args = fixed;
-    for (const c10::Argument& parameter : find_script(function).function->getSchema().arguments()) {
+    for (const c10::Argument& parameter : find_script(function).schema.arguments()) {
       const auto is_fixed = [&](const Arg& arg) { return arg.name == parameter.name(); };
       if (std::ranges::any_of(fixed, is_fixed)) continue;
       args.push_back(kw(parameter.name(), bound(t, n, parameter.name(), parameter.type())));

@@ -8,6 +8,7 @@ import pytest
 from onnx import parser
 from onnx.reference import ReferenceEvaluator
 
+import onnx_torch
 from onnx_torch import backend
 
 
@@ -268,3 +269,41 @@ def test_a_number_that_only_may_be_a_size_is_computed(body):
     )
     sizes = [((2, 3), (5, 1)), ((5, 1), (2, 3)), ((1, 7), (9, 2)), ((7, 7), (7, 1)), ((1, 1), (1, 4)), ((2, 1), (1, 1))]
     assert_as_the_reference(model, *[(numbers(*one), numbers(*other)) for one, other in sizes])
+
+
+@pytest.mark.parametrize("axes", [[0, -1], [-1, 0], [2, -3], [0, 2], [-3, -1]])
+def test_squeeze_of_axes_that_the_run_gives(axes):
+    model = model_of("(float[N, 24, M] x, int64[2] axes) => (float[a] y)", "y = Squeeze (x, axes)")
+    assert_as_the_reference(model, *[(numbers(1, 24, 1), np.array(axes))] * 3)  # the last by a plan
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        ([0], "the size along axis 0 is 2, not 1"),
+        ([-2], "the size along axis -2 is 3, not 1"),
+        ([1, -1], "the size along axis 1 is 3, not 1"),
+        ([2, 2], "an axis is named twice"),
+        ([2, -1], "axis 2 is named twice"),
+        ([3], "axis 3 is out of range|Dimension out of range"),
+    ],
+)
+@pytest.mark.parametrize("sizes", ["2, 3, 1", "N, M, K"])
+def test_squeeze_takes_no_other_dimension(axes, message, sizes):
+    body = f"axes = Constant <value_ints = [{', '.join(map(str, axes))}]> () y = Squeeze (x, axes)"
+    with pytest.raises(onnx_torch.Error, match=message):
+        backend.prepare(model_of(f"(float[{sizes}] x) => (float y)", body)).run([numbers(2, 3, 1)])
+
+
+def test_what_follows_a_squeeze_has_lost_a_dimension():
+    model = parser.parse_model("""<ir_version: 10, opset_import: ["" : 18]>
+        g (int64[N, N, M] x) => (int64[a, b] y, int64[c, d] z)
+        <int64[1] last = {-1}, int64[1] first = {0}, int64[1] back = {-2}> {
+        s = Slice (x, last, first, first, back)
+        t = Squeeze (s, first)
+        y, z = Split <axis = 1, num_outputs = 2> (t) }""")
+    prepared = backend.prepare(model)
+    for rows, columns in [(2, 5), (3, 4), (3, 9)]:
+        x = numbers(rows, rows, columns).astype(np.int64)
+        y, z = prepared.run([x])
+        np.testing.assert_array_equal(np.concatenate([y, z], 1), x[-1:0:-2][0])

@@ -22,7 +22,7 @@ def check_weights(W: Tensor, R: Tensor, B: Optional[Tensor], P: Optional[Tensor]
     of_gates = gates * hidden
     assert R.size() == [directions, of_gates, hidden], "R has shape {}, not {}".format(
         R.size(), [directions, of_gates, hidden])
-    assert W.dim() == 3 and W.size()[:2] == [directions, of_gates], "W has shape {}, not [{}, {}, …]".format(
+    assert W.dim() == 3 and W.size()[:2] == [directions, of_gates], "W has shape {}, not [{}, {}, ...]".format(
         W.size(), directions, of_gates)
     if B is not None:
         assert B.size() == [directions, 2 * of_gates], "B has shape {}, not {}".format(

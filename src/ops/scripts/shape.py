@@ -1,4 +1,4 @@
-# Reshape, Flatten, Unsqueeze. Functions of lists are shape arithmetic: where the shapes are known they vanish.
+# Reshape, Flatten, Squeeze, Unsqueeze. Functions of lists are shape arithmetic: where the shapes are known they vanish.
 
 
 def kept_sizes(sizes: List[int], shape: List[int]) -> List[int]:
@@ -30,10 +30,33 @@ def wrapped(axis: int, rank: int) -> int:
     return axis % axes
 
 
+def ascending(axes: List[int], rank: int) -> List[int]:
+    result = [wrapped(axis, rank) for axis in axes]
+    result.sort()
+    for axis, later in zip(result, result[1:]):
+        assert axis < later, "axis {} is named twice".format(axis)
+    return result
+
+
 def unsqueeze(data: Tensor, axes: List[int]) -> Tensor:
-    rank = data.dim() + len(axes)
-    ascending = [wrapped(axis, rank) for axis in axes]
-    ascending.sort()
-    for axis in ascending:
+    for axis in ascending(axes, data.dim() + len(axes)):
         data = torch.unsqueeze(data, axis)
+    return data
+
+
+# At the only index along the dimension.
+def without_dimension(x: Tensor, dim: int) -> Tensor:
+    size = x.size(dim)
+    assert size == 1, "the size along axis {} is {}, not 1".format(dim, size)
+    return torch.select(x, dim, 0)
+
+
+# Whatever the size: a run that gets past the assertion has that of 1.
+def without_dimension_of_sizes(x: Tensor, dim: int) -> Tensor:
+    return torch.select(x, dim, 0)
+
+
+def squeeze(data: Tensor, axes: List[int]) -> Tensor:
+    for i, axis in enumerate(ascending(axes, data.dim())):
+        data = without_dimension(data, axis - i)
     return data

@@ -95,7 +95,7 @@ def projected_attention(qkv: Tensor, mask_index: Optional[Tensor], past: Optiona
     past_value: Optional[Tensor] = None
     past_length = 0
     if past is not None:
-        assert past.dim() == 5 and past.size(0) == 2, "past has shape {}, not [2, …]".format(past.size())
+        assert past.dim() == 5 and past.size(0) == 2, "past has shape {}, not [2, ...]".format(past.size())
         past_length = past.size(3)
         if past_present_share_buffer:
             assert past_sequence_length is not None, "past_present_share_buffer needs past_sequence_length"
@@ -321,7 +321,7 @@ def attention_of_steps(
                     num_heads)
     past_length = 0
     if past is not None:
-        assert past.dim() == 5 and past.size(0) == 2, "past has shape {}, not [2, …]".format(past.size())
+        assert past.dim() == 5 and past.size(0) == 2, "past has shape {}, not [2, ...]".format(past.size())
         past_length = past.size(3)
         k, v = with_past(k, torch.to(past[0], k.dtype)), with_past(v, torch.to(past[1], v.dtype))
     keys = k.size(2)

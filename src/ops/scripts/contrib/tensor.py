@@ -202,7 +202,7 @@ def efficient_nms(
     score_activation: int,
     box_coding: int,
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
-    assert scores.dim() == 3 and boxes.size(-1) == 4, "scores or boxes are not of shape (batch_size, number_boxes, …)"
+    assert scores.dim() == 3 and boxes.size(-1) == 4, "scores or boxes are not of shape (batch_size, number_boxes, ...)"
     assert max_output_boxes > 0, "max_output_boxes must be positive, not {}".format(max_output_boxes)
     assert box_coding == 0 or box_coding == 1, "there is no box_coding {}".format(box_coding)
     batch, count, classes = scores.size()

@@ -17,7 +17,7 @@ def repeating_tokens(input_ids: Tensor, ngram_size: int, vocab_size: int) -> Ten
 
 def ngram_repeat_block(input_ids: Tensor, scores: Tensor, ngram_size: int) -> Tensor:
     assert input_ids.dim() == 2 and scores.dim() == 2 and input_ids.size(0) == scores.size(0), (
-        "input_ids and scores are not of shape (batch_size, …)"
+        "input_ids and scores are not of shape (batch_size, ...)"
     )
     return torch.masked_fill(scores, repeating_tokens(input_ids, ngram_size, scores.size(1)), -float("inf"))
 
