@@ -10,7 +10,7 @@ struct CompiledScript {
   std::string_view name;
   std::string_view schema;  // of a kept script's operator, or of the function
   std::string_view graph;   // as text
-  bool kept;                // marked by @kept: calls of it may stay as they are, for passes to find
+  bool kept = false;        // marked by @kept: calls of it may stay as they are, for passes to find
 };
 
 std::span<const CompiledScript> compiled_scripts();  // ordered by name

@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-#include "graph/writes.h"
+#include "translate/compiled_scripts.h"
 #include "translate/scripts.h"
 
 namespace onnxtorch {
@@ -77,12 +77,13 @@ def relu_of_vectors(x):
 )",
               jit::nativeResolver(), nullptr);
   jit::GraphFunction& function = jit::toGraphFunction(unit.get_function({"relu_of_vectors"}));
-  const bool writes = may_write(*function.graph()->block());
   jit::Graph graph;
   jit::Value* const x = graph.addInput();
   Facts facts;
   facts.set_sizes(x, c10::kFloat, std::vector<std::vector<int64_t>>{kAlways5});
-  const Script script{&function, jit::Code(function.graph(), "relu_of_vectors"), true, writes, false};
+  const CompiledScript compiled{
+      .name = "relu_of_vectors", .schema = "relu_of_vectors(Tensor x) -> Tensor", .graph = {}};
+  const Script script(compiled, function.graph(), nullptr);
   insert_script(graph, script, {x}, facts, /*keeps=*/false);
   EXPECT_EQ(count(graph, c10::prim::If), 1U);
 }

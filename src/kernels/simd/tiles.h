@@ -107,12 +107,13 @@ ONNX_TORCH_INLINE void for_panels(const Tile& t, const Weight* panels, const Mul
   }
 }
 
+template <int64_t kSide = kPanelsOfRows>
 ONNX_TORCH_INLINE void multiply_widened(int64_t rows, const Tile& t, const float* panels) {
-  for_panels<kPanelsOfRows>(t, panels, [&](Tile part, const float* of) __attribute__((always_inline)) {
+  for_panels<kSide>(t, panels, [&](Tile part, const float* of) __attribute__((always_inline)) {
     int64_t left = rows;
     for (; left >= kRows; left -= kRows, part.x += kRows * t.x_apart, part.y += kRows * t.y_apart)
-      multiply_tile<kRows, kPanelsOfRows>(part, of);
-    if (left > 0) multiply_rows<kRows - 1, kPanelsOfRows>(left, part, of);
+      multiply_tile<kRows, kSide>(part, of);
+    if (left > 0) multiply_rows<kRows - 1, kSide>(left, part, of);
   });
 }
 
