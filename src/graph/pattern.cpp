@@ -7,9 +7,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <string_view>
 #include <unordered_set>
 
+#include "base/fork_safe.h"
 #include "graph/symbols.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
@@ -50,16 +54,53 @@ bool has_kind(const jit::Block& block, c10::Symbol kind) {
   });
 }
 
-// Whether the graph has nodes of each kind that the pattern has: what stands between " = " and "(". A graph that lacks
-// one is spared the reading of the pattern, which takes longer than the search for it.
-bool has_kinds(const jit::Graph& graph, std::string_view pattern) {
+// The kinds of a pattern's nodes: what stands between " = " and "(".
+std::vector<c10::Symbol> kinds_in(std::string_view pattern) {
   constexpr std::string_view kMark = " = ";
+  std::vector<c10::Symbol> kinds;
   for (size_t at = pattern.find(kMark); at != std::string_view::npos; at = pattern.find(kMark, at)) {
     at += kMark.size();
-    const std::string_view kind = pattern.substr(at, pattern.find_first_of("([", at) - at);
-    if (!has_kind(*graph.block(), c10::Symbol::fromQualString(std::string(kind)))) return false;
+    kinds.push_back(c10::Symbol::fromQualString(std::string(pattern.substr(at, pattern.find_first_of("([", at) - at))));
   }
-  return true;
+  return kinds;
+}
+
+// A pattern, which is read when it is first looked for in a graph that has nodes of each of its kinds: to read it takes
+// longer than to look for it.
+class Pattern {
+ public:
+  explicit Pattern(std::string text) : text_(std::move(text)), kinds_(kinds_in(text_)) {}
+
+  bool may_be_in(const jit::Graph& graph) const {
+    return std::ranges::all_of(kinds_, [&](c10::Symbol kind) { return has_kind(*graph.block(), kind); });
+  }
+
+  struct Read {
+    jit::Graph graph;
+    std::unordered_map<std::string, jit::Value*> names;
+    jit::Node* last() { return graph.outputs().at(0)->node(); }
+  };
+  Read& read() const {
+    once_([this] {
+      read_ = std::make_unique<Read>();
+      jit::parseIR(text_, &read_->graph, read_->names);
+    });
+    return *read_;
+  }
+
+ private:
+  const std::string text_;
+  const std::vector<c10::Symbol> kinds_;
+  mutable Once once_;
+  mutable std::unique_ptr<Read> read_;
+};
+
+// Of those in the code, of which there is a number.
+const Pattern& pattern_of(const std::string& text) {
+  static ForkSafeMutex mutex;
+  static auto& patterns = *new std::map<std::string, Pattern>;  // torch's symbols may be gone when a process ends
+  const std::lock_guard lock(mutex);
+  return patterns.try_emplace(text, text).first->second;
 }
 
 // Whether what a pattern computes is computed in a graph as well, blocks included, and for which of its values.
@@ -134,17 +175,15 @@ struct Place {
 };
 
 // Each is looked for in the graph as the visits before have left it.
-void visit_places(jit::Graph& graph, const std::string& pattern, const std::function<void(Place& place)>& visit) {
-  if (!has_kinds(graph, pattern)) return;
-  jit::Graph wanted;
-  std::unordered_map<std::string, jit::Value*> names;
-  jit::parseIR(pattern, &wanted, names);
-  jit::Node* const last = wanted.outputs().at(0)->node();
+void visit_places(jit::Graph& graph, const std::string& text, const std::function<void(Place& place)>& visit) {
+  const Pattern& pattern = pattern_of(text);
+  if (!pattern.may_be_in(graph)) return;
+  Pattern::Read& wanted = pattern.read();
   for_each_node(graph.block(), [&](jit::Node* node) {
     Comparison comparison;
-    if (!comparison.same(last, node)) return;
+    if (!comparison.same(wanted.last(), node)) return;
     Place place{node, {}, comparison.nodes()};
-    for (const auto& [name, value] : names) {
+    for (const auto& [name, value] : wanted.names) {
       if (const auto known = comparison.values().find(value); known != comparison.values().end())
         place.values[name] = known->second;
     }

@@ -1,5 +1,7 @@
 #include <torch/csrc/jit/ir/ir.h>
 
+#include <array>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
@@ -86,8 +88,11 @@ std::vector<std::string> patterns_of(const Way& way) {
 
 void find_rotary_embeddings(Program& program) {
   register_rotary_embedding();
-  for (const Way& way : kWays) {
-    for (const std::string& pattern : patterns_of(way)) {
+  static const std::array<std::vector<std::string>, std::size(kWays)> kPatterns{patterns_of(kWays[0]),
+                                                                                patterns_of(kWays[1])};
+  for (size_t i = 0; i < kPatterns.size(); ++i) {
+    const Way& way = kWays[i];
+    for (const std::string& pattern : kPatterns[i]) {
       rewrite(program, pattern, [&](const Found& found, jit::Graph& graph) -> jit::Value* {
         const auto size = row_size(found["x"]);
         const bool fits = size.value_or(0) % 2 == 0 && way.fits(found, size) && found.is_last("dim", "x") &&
