@@ -189,6 +189,12 @@ class PackedConvolution final : public Fused {
     const Convolution& c = convolution_;
     const std::vector<int64_t> no_padding(c.stride.size());
     const auto bias = bias_.defined() ? std::optional(bias_.to(form_.scalar_type())) : std::nullopt;
+    if (x.numel() == 0 && x.dim() == form_.dim()) {  // which ATen refuses, but for an empty batch
+      const std::vector<int64_t> sizes = result_sizes(c, x.sizes());
+      std::vector<int64_t> along(sizes.size(), 1);
+      along[1] = -1;
+      if (are_sizes(sizes)) return bias ? bias->reshape(along).expand(sizes).clone() : at::zeros(sizes, x.options());
+    }
     return at::convolution(x, laid_.plain(), bias, c.stride, c.padding, c.dilation, false, no_padding, c.groups);
   }
 

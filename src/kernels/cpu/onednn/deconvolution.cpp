@@ -88,7 +88,12 @@ class PackedDeconvolution final : public Fused {
             channels_last_strides(sizes)};
   }
 
+  // ATen refuses empty images, and slow_conv_transpose2d empty batches.
   at::Tensor by_aten(const at::Tensor& x) const override {
+    if (x.numel() == 0 && x.dim() == form_.dim()) {
+      const std::vector<int64_t> sizes = result_sizes(of_, x.sizes());
+      if (are_sizes(sizes)) return at::zeros(sizes, x.options());
+    }
     if (has_few_results(of_) && is_regular(of_) && x.is_cpu() && x.dim() == 4 && x.scalar_type() == c10::kFloat) {
       return at::slow_conv_transpose2d(x, laid_.plain(), form_.sizes().slice(2), {}, of_.stride, of_.padding,
                                        of_.output_padding, of_.dilation);

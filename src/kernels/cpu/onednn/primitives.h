@@ -34,6 +34,11 @@ inline bool are_ints(at::IntArrayRef sizes) {
   return std::ranges::all_of(sizes, [](int64_t size) { return size < int64_t{1} << 30; });
 }
 
+// Whether none of what was computed as sizes is negative.
+inline bool are_sizes(at::IntArrayRef sizes) {
+  return std::ranges::all_of(sizes, [](int64_t size) { return size >= 0; });
+}
+
 // Begins the key of a primitive, which divides its work among the threads of now when it is made.
 inline ShapeKey primitive_key() {
   ShapeKey key;
