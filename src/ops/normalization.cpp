@@ -70,11 +70,6 @@ Values batch_norm_14(Translator& t, const NodeView& n) { return batch_norm(t, n,
 
 // --- Normalization within an instance ---
 
-Values instance_norm(Translator& t, const NodeView& n) {
-  return {t.call("aten::instance_norm",
-                 {n.tensor(0), n.tensor(1), n.tensor(2), none, none, true, 0.0, n.attr_float("epsilon"), false})};
-}
-
 // The type of stage one, where it is not the one that ATen computes in.
 ElementType stash_type(const NodeView& n) {
   const ElementType type = n.element(0);
@@ -237,7 +232,7 @@ Values dropout_12(Translator& t, const NodeView& n) { return dropout(t, n, n.ten
 
 void register_normalization_ops(Registry& r) {
   r.op("BatchNormalization").since(1, batch_norm_1).since(7, batch_norm_7).since(14, batch_norm_14).reviewed_to(15);
-  r.op("InstanceNormalization").since(1, instance_norm).reviewed_to(22);
+  r.op("InstanceNormalization").since(1, script("instance_normalization")).reviewed_to(22);
   r.op("GroupNormalization").since(18, group_norm_18).since(21, group_norm_21).reviewed_to(21);
   r.op("LayerNormalization").since(1, layer_norm_1).since(17, layer_norm_17).reviewed_to(17);
   r.op("RMSNormalization").since(23, rms_norm_23).reviewed_to(23);

@@ -90,6 +90,7 @@ class Facts {
                        bool reads_sizes, const Run& run);
   void keep(std::span<const torch::jit::Value* const> outputs, std::vector<Trials> found, bool reads_sizes);
   std::optional<Numbers> trial_numbers(const torch::jit::Value* v) const;
+  std::optional<size_t> open_size(const Numbers& trials) const;
   torch::jit::Value* input_size(const Numbers& trials, torch::jit::Graph& graph);
   torch::jit::Value* shared_list(torch::jit::Value* list);
 

@@ -43,12 +43,19 @@ std::optional<Facts::Numbers> Facts::trial_numbers(const jit::Value* v) const {
   return numbers;
 }
 
-// The size of an input that a number is, read where the graph begins.
-jit::Value* Facts::input_size(const Numbers& trials, jit::Graph& graph) {
-  if (!all_turn_) return nullptr;
+// Which of the open sizes of inputs a number is.
+std::optional<size_t> Facts::open_size(const Numbers& trials) const {
+  if (!all_turn_) return {};
   const auto found =
       std::ranges::find_if(open_sizes_, [&](const OpenSize& size) { return is_size(trials, size.trials); });
-  if (found == open_sizes_.end()) return nullptr;
+  return found == open_sizes_.end() ? std::nullopt : std::optional(found - open_sizes_.begin());
+}
+
+// The size of an input that a number is, read where the graph begins.
+jit::Value* Facts::input_size(const Numbers& trials, jit::Graph& graph) {
+  const auto which = open_size(trials);
+  if (!which) return nullptr;
+  OpenSize* const found = &open_sizes_[*which];
   if (!found->number) {
     const jit::WithInsertPoint at(*graph.nodes().begin());
     jit::Value* const sizes = graph.insert(c10::aten::size, {found->input});
@@ -99,8 +106,9 @@ std::optional<bool> Facts::comparison(c10::Symbol kind, const jit::Value* a, con
   if (a == b) return holds_of_same;
   // The least that a size of an input may be: a run with an empty tensor is translated anew, and has a trial of it.
   const auto least = [&](const jit::Value* v) -> std::optional<int64_t> {
-    const auto size = std::ranges::find_if(open_sizes_, [&](const OpenSize& open) { return open.number == v; });
-    return size == open_sizes_.end() ? std::nullopt : std::optional(std::ranges::min(size->trials));
+    const auto trials = trial_numbers(v);
+    const auto size = trials ? open_size(*trials) : std::nullopt;
+    return size ? std::optional(std::ranges::min(open_sizes_[*size].trials)) : std::nullopt;
   };
   const auto is_at_least = [&](const jit::Value* v, int64_t margin, const jit::Value* number) {
     const auto size = least(v);

@@ -448,3 +448,19 @@ def test_one_row_and_many_share_the_weight():
     for rows in (1, 64, 0, 1, 2):
         x = floats(rows, 512)
         assert_close(prepared.run([x])[0], plain.run([x])[0])
+
+
+# In a Scan nothing is known of the sizes, and the fourth run goes by a plan.
+@pytest.mark.parametrize("rows", ["2", "1, 2", "3, 2"])
+def test_an_operand_may_enlarge_a_packed_product(rows: str):
+    sizes = [5, *map(int, rows.split(", "))]
+    source = model(
+        f"(float[{', '.join(map(str, sizes))}] x) => (float y) {{ y = Scan <num_scan_inputs = 1, "
+        "body = step (float[] row) => (float[] z) <float[2, 1] w = {0.5, -2}> {"
+        "p = MatMul(row, w) z = Add(row, p) }> (x) }"
+    )
+    rep = onnx_torch.prepare(source)
+    for _ in range(4):
+        x = floats(*sizes)
+        expected = x + (x.astype(np.float64) @ [0.5, -2])[..., None]
+        np.testing.assert_allclose(rep.run([x])[0], expected, rtol=1e-6, atol=1e-6)

@@ -1,5 +1,12 @@
-# BatchNormalization in training, LayerNormalization, GroupNormalization-18, LpNormalization, MeanVarianceNormalization,
-# LRN, Dropout.
+# BatchNormalization in training, InstanceNormalization, LayerNormalization, GroupNormalization-18, LpNormalization,
+# MeanVarianceNormalization, LRN, Dropout.
+
+
+# ATen takes no empty batch.
+def instance_normalization(input: Tensor, scale: Tensor, B: Tensor, epsilon: float) -> Tensor:
+    if input.size(0) == 0:
+        return torch.clone(input)
+    return torch.instance_norm(input, scale, B, None, None, True, 0.0, epsilon, False)
 
 
 # The output, the running mean and variance, and the mean and variance of this batch.

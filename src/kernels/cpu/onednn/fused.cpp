@@ -363,9 +363,11 @@ class Fused::PlannedProduct : public PlannedCall {
 std::unique_ptr<PlannedCall> Fused::planned(const at::Tensor& x, at::TensorList operands, const at::Tensor& y) const {
   if (!is_plain(x, form_.scalar_type()) || !takes(x.sizes()) || operands.size() != operands_) return {};
   const auto self = c10::intrusive_ptr<Fused>::reclaim_copy(const_cast<Fused*>(this));
-  if (x.is_contiguous() && rows_taken(x.sizes())) {
-    if (!y.is_contiguous() || !are_rows_of(operands, y)) return {};
-    return onnxtorch::planned([self, rows = rows_taken(x.sizes()), count = y.numel()](std::span<const Place> places) {
+  if (const int64_t rows = x.is_contiguous() ? rows_taken(x.sizes()) : 0) {
+    const int64_t count = rows * row_product_->columns();
+    const bool is_enlarged = y.numel() != count;  // by an operand along which the product is broadcast
+    if (is_enlarged || !y.is_contiguous() || !are_rows_of(operands, y)) return {};
+    return onnxtorch::planned([self, rows, count](std::span<const Place> places) {
       c10::SmallVector<const float*, 4> others;
       for (const Place& place : places.subspan(1, self->operands_)) others.push_back(place.as<float>());
       auto* const to = places[self->operands_ + 1].as<float>();

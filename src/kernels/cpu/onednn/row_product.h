@@ -14,6 +14,7 @@ class RowProduct {
 
   // Whether so many rows are taken.
   bool takes(int64_t rows) const { return is_small(rows) || (rows == 1 && panels().width > 0); }
+  int64_t columns() const { return out_; }  // of the result
   // rows @ weight + bias, and 0 for what is less where `relu`. The rows lie along this dimension, after which all
   // are 1.
   at::Tensor run(const at::Tensor& rows, int64_t dim, bool relu) const;
