@@ -325,6 +325,29 @@ def test_dynamic_quantize_of_nothing_is_an_error() -> None:
             onnx_torch.prepare(source, optimize=optimize).run([np.zeros(0, np.float32)])
 
 
+# In a Scan nothing is known of the sizes, and the fourth run goes by a plan.
+@pytest.mark.parametrize("columns", [1, 64])
+def test_an_addend_may_enlarge_a_scaled_product(columns: int) -> None:
+    source = model(
+        f"""(float[5, 3, 96] x, float[2, 3, {65 - columns}] a) => (float y) {{
+             y = Scan<num_scan_inputs = 1, body = step (float[] row) => (float[] sum) {{
+               q, s, z = DynamicQuantizeLinear(row)
+               i = MatMulInteger(q, w, z)
+               f = Cast<to = 1>(i)
+               m = Mul(f, s)
+               sum = Add(m, a)
+             }}> (x)
+           }}""",
+        w=RNG.integers(0, 256, (96, columns), np.uint8),
+    )
+    rep, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
+    for _ in range(4):
+        inputs = [floats(5, 3, 96), floats(2, 3, 65 - columns)]
+        found, expected = rep.run(inputs)[0], plain.run(inputs)[0]
+        assert found.shape == (5, 2, 3, 64)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize("rows", ["9", "N"])
 def test_dynamic_quantization(rows: str) -> None:
     source = model(

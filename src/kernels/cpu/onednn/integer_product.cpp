@@ -243,12 +243,14 @@ class IntegerLinear final : public PackedIntegers {
     const bool fits = cpu_features().int8_products && is_plain(x, c10::kByte) && x.is_contiguous() &&
                       takes(x.sizes()) && is_one(zero_point, c10::kByte) && is_one(scale, c10::kFloat);
     const auto roles = fits ? roles_of(addends, y) : std::nullopt;
-    if (!roles || !y.is_contiguous()) return {};
+    const int64_t rows = x.numel() / weight_.terms();
+    const bool is_enlarged = y.numel() != rows * weight_.channels();  // by an addend
+    if (!roles || is_enlarged || !y.is_contiguous()) return {};
     std::shared_ptr<const Prepared> p = prepared(x.sizes());
     if (!p->primitive) return {};
     const auto self = c10::intrusive_ptr<IntegerLinear>::reclaim_copy(const_cast<IntegerLinear*>(this));
     const size_t result = 3 + addends.size();
-    return onnxtorch::planned([=, roles = *roles, rows = x.numel() / weight_.terms()](std::span<const Place> places) {
+    return onnxtorch::planned([=, roles = *roles](std::span<const Place> places) {
       const auto addend = [&](std::optional<size_t> i) { return i ? places[3 + *i].as<float>() : nullptr; };
       self->compute_scaled(*p, places[0].as<uint8_t>(), rows, *places[1].as<uint8_t>(), *places[2].as<float>(),
                            addend(roles.bias), addend(roles.operand), relu, places[result].as<float>());
