@@ -93,8 +93,7 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
     for (jit::Value*& item : results) item = facts_.shared(item, item->node()->inputs());
   } else {
     const Script& callee = *script;
-    const jit::MatchedSchema matched =
-        jit::matchSchema(callee.schema, location_, *graph_, positional, named);
+    const jit::MatchedSchema matched = jit::matchSchema(callee.schema, location_, *graph_, positional, named);
     for (auto node = before->next(); node != end; node = node->next()) facts_.learn(node);
     const auto run = [&](jit::Stack& stack) {
       jit::InterpreterState(code_for(callee, stack)).run(stack);
