@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import onnx
 
 from . import _C
 from .errors import InputError, InvalidModelError, StoppedError
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from .model_files import Model
 
 __all__ = ["GenerationStream", "LanguageModel", "Layout", "LayoutCache", "State"]
+
+
+GENAI_HEAD_SIZE = "kv_cache_dim"
 
 
 class Flag(Protocol):
@@ -213,6 +217,9 @@ class LanguageModel:
         elif isinstance(model, (str, os.PathLike)):
             files = _C.find_language_model(os.fspath(model))
             self.folder = Path(model) if os.path.isdir(model) else Path(files[0]).parent
+            sizes = _sizes(_read(self.folder / "genai_config.json"), files[0])
+            if sizes:
+                options["shapes"] = sizes | dict(options.get("shapes") or {})
             models = [None if file is None else prepare(file, device, **options) for file in files]
         else:
             models = [prepare(model, device, **options), None, None]
@@ -252,8 +259,13 @@ class LanguageModel:
         """The text of tokens that come one by one."""
         return TextStream(self.tokenizer)
 
-    def start(self, inputs: Any, attention_mask: Any = None, **encoder_inputs: Any) -> State:
-        """A state that has read tokens, to be appended to, forked, or given to `generate` as ``prefix``."""
+    def start(self, inputs: Any = None, attention_mask: Any = None, **encoder_inputs: Any) -> State:
+        """A state that has read tokens, to be appended to, forked, or given to `generate` as ``prefix``.
+
+        Without ``inputs``, a decoder's state has read nothing yet.
+        """
+        if inputs is None and not self._native.has_encoder:
+            return State(self._native.start([], [], {}))
         given = encoded(self.tokenizer, inputs) if _is_text(inputs) else inputs
         prompt = self._prompt(given, attention_mask, encoder_inputs)
         return State(self._native.start(prompt.batch.rows, prompt.encoder_ids, prompt.encoder_inputs))
@@ -379,7 +391,8 @@ class LanguageModel:
         for _ in steps:
             pass
         rows = generation.sequences
-        known = [0] * len(batch.rows) if prefix is None else [len(row) for row in prefix.tokens] * len(batch.rows)
+        before = [] if prefix is None else [len(row) for row in prefix.tokens]
+        known = (before or [0]) * len(batch.rows)
         each = len(rows) // len(batch.rows)
         rows = [row[known[i // each] :] for i, row in enumerate(rows)]
         new = [row[len(batch.rows[i // each]) :] for i, row in enumerate(rows)]
@@ -492,6 +505,16 @@ def _generation_config(folder: Path) -> dict[str, Any]:
         if settings:
             return settings
     return {}
+
+
+def _sizes(genai_config: dict[str, Any], decoder: str) -> dict[str, int]:
+    """What onnxruntime-genai's builder leaves open in a decoder, as quantized caches have another size."""
+    size = genai_config.get("model", {}).get("decoder", {}).get("head_size")
+    if size is None:
+        return {}
+    inputs = onnx.load(decoder, load_external_data=False).graph.input
+    symbols = {dim.dim_param for given in inputs for dim in given.type.tensor_type.shape.dim}
+    return {GENAI_HEAD_SIZE: int(size)} if GENAI_HEAD_SIZE in symbols else {}
 
 
 def _tokens_of(settings: dict[str, Any]) -> dict[str, Any]:
