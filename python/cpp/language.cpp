@@ -173,6 +173,12 @@ Choice choice(const py::dict& given) {
   return Choice(options, {{}}, generator_of(options));
 }
 
+// Those of Python's; empty ones where no rule asks for them, as there may be many tokens.
+std::vector<Tokens> sequences_for(const Choice& choice, const py::sequence& sequences) {
+  if (read_sequences(choice.options())) return sequences.cast<std::vector<Tokens>>();
+  return std::vector<Tokens>(sequences.size());
+}
+
 at::Tensor scores_of(const py::object& scores, const std::vector<Tokens>& sequences) {
   const at::Tensor given = tensor_of(scores, ElementType::Float, "scores");
   if (given.dim() != 2 || given.size(0) != static_cast<int64_t>(sequences.size())) {
@@ -233,7 +239,8 @@ void bind_language(py::module_& m) {
       .def(py::init(&choice), py::arg("options"))
       .def(
           "process",
-          [](const Choice& choice, const std::vector<Tokens>& sequences, const py::object& scores) {
+          [](const Choice& choice, const py::sequence& given_sequences, const py::object& scores) {
+            const std::vector<Tokens> sequences = sequences_for(choice, given_sequences);
             const at::Tensor given = scores_of(scores, sequences);
             const at::Tensor processed = without_gil([&] { return choice.process(sequences, given); });
             return to_python(processed, ElementType::Float, is_torch_like(scores));
@@ -241,7 +248,8 @@ void bind_language(py::module_& m) {
           py::arg("sequences"), py::arg("scores"), "The scores, as the options change them.")
       .def(
           "choose",
-          [](const Choice& choice, const std::vector<Tokens>& sequences, const py::object& scores) {
+          [](const Choice& choice, const py::sequence& given_sequences, const py::object& scores) {
+            const std::vector<Tokens> sequences = sequences_for(choice, given_sequences);
             const at::Tensor given = scores_of(scores, sequences);
             return without_gil([&] { return choice.choose(choice.process(sequences, given)); });
           },

@@ -464,8 +464,11 @@ class Engine:
         with self._lock:
             chosen = [self._pending.popleft() for _ in range(min(most, len(self._pending)))]
         events = []
-        for request in chosen:
-            events.append(request.step())
-            if request.is_pending:
-                self.queue(request)
+        try:
+            for request in chosen:
+                events.append(request.step())
+        finally:  # whatever interrupts it
+            for request in chosen:
+                if request.is_pending:
+                    self.queue(request)
         return events

@@ -43,6 +43,8 @@ class Reader:
     def read(self, tokens: Rows) -> Floats:
         """The logits of what may follow the tokens, of which each row has some more."""
         logits = [state.append(np.array([tokens[row] for row in rows])) for rows, state in self._batches]
+        if len(self._batches) == 1:
+            return np.asarray(logits[0])
         order = np.argsort(np.concatenate([rows for rows, _ in self._batches]))
         together: Floats = np.concatenate(logits)[order]
         return together
