@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["GenerationStream", "LanguageModel", "Layout", "LayoutCache", "State"]
 
 
-GENAI_HEAD_SIZE = "kv_cache_dim"
-
-
 class Flag(Protocol):
     """What tells whether to stop, such as `threading.Event`."""
 
@@ -217,7 +214,7 @@ class LanguageModel:
         elif isinstance(model, (str, os.PathLike)):
             files = _C.find_language_model(os.fspath(model))
             self.folder = Path(model) if os.path.isdir(model) else Path(files[0]).parent
-            sizes = _sizes(_read(self.folder / "genai_config.json"), files[0])
+            sizes = sizes_of_genai(_read(self.folder / "genai_config.json"), files[0])
             if sizes:
                 options["shapes"] = sizes | dict(options.get("shapes") or {})
             models = [None if file is None else prepare(file, device, **options) for file in files]
@@ -507,14 +504,25 @@ def _generation_config(folder: Path) -> dict[str, Any]:
     return {}
 
 
-def _sizes(genai_config: dict[str, Any], decoder: str) -> dict[str, int]:
-    """What onnxruntime-genai's builder leaves open in a decoder, as quantized caches have another size."""
-    size = genai_config.get("model", {}).get("decoder", {}).get("head_size")
-    if size is None:
+def sizes_of_genai(genai_config: dict[str, Any], decoder: str | bytes) -> dict[str, int]:
+    """Sizes of caches that onnxruntime-genai's builder leaves open in a decoder, and writes beside it.
+
+    They are those of a head, as quantized caches have others, and of caches that drop what has left the window.
+    """
+    settings = genai_config.get("model", {}).get("decoder", {})
+    window = settings.get("sliding_window") or {}
+    known = {"kv_cache_dim": settings.get("head_size"), "past_sliding_length": window.get("window_size")}
+    if known["past_sliding_length"] is not None:
+        known["past_sliding_length"] += window.get("cache_slack", 0)
+    if not any(known.values()):
         return {}
-    inputs = onnx.load(decoder, load_external_data=False).graph.input
-    symbols = {dim.dim_param for given in inputs for dim in given.type.tensor_type.shape.dim}
-    return {GENAI_HEAD_SIZE: int(size)} if GENAI_HEAD_SIZE in symbols else {}
+    model = (
+        onnx.load_model_from_string(decoder)
+        if isinstance(decoder, bytes)
+        else onnx.load(decoder, load_external_data=False)
+    )
+    symbols = {dim.dim_param for given in model.graph.input for dim in given.type.tensor_type.shape.dim}
+    return {symbol: int(size) for symbol, size in known.items() if size and symbol in symbols}
 
 
 def _tokens_of(settings: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ import onnx_torch
 import onnx_torch.compat.onnxruntime_genai as og
 from onnx_torch import _C
 from onnx_torch.compat.onnxruntime_genai._search import BeamSearch, Rules
+from onnx_torch.language_model import sizes_of_genai
 from onnx_torch.text_of_tokens import TextStream
 
 PROMPT = [5, 9, 33, 60, 8, 21, 44]
@@ -427,6 +428,21 @@ def test_the_language_model_of_a_folder(written, theirs):
     np.testing.assert_allclose(logits, theirs(torch.tensor([PROMPT])).logits[:, -1].numpy(), atol=1e-4)
 
 
+def test_sizes_of_caches_that_the_builder_leaves_open():
+    sizes = "float[batch_size, 2, past_sliding_length, kv_cache_dim]"
+    model = onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["": 21]> g ({sizes} x) => (float[n] y) {{ y = Relu(x) }}'
+    )
+    settings: dict[str, Any] = {"head_size": 16, "sliding_window": {"window_size": 6, "cache_slack": 2}}
+    given = model.SerializeToString()
+    assert sizes_of_genai({"model": {"decoder": settings}}, given) == {"kv_cache_dim": 16, "past_sliding_length": 8}
+    settings.pop("sliding_window")
+    assert sizes_of_genai({"model": {"decoder": settings}}, given) == {"kv_cache_dim": 16}
+    assert sizes_of_genai({"model": {}}, given) == {}
+    model.graph.input[0].type.tensor_type.shape.dim[3].dim_value = 16
+    assert sizes_of_genai({"model": {"decoder": settings}}, model.SerializeToString()) == {}
+
+
 # --- Text ---
 
 
@@ -816,6 +832,27 @@ def test_the_tokens_of_genai(built, name, end, options):
             tokens[1, 3:] = 0
         theirs, ours = (generate(model, tokens, module, **options) for module, model in pair)
         assert ours == theirs
+
+
+FAMILIES = [name for name in genai_models.DECODERS if name not in ("Llama", "Qwen2", "Mistral")]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families(built, name):
+    """Those with a window drop what has left it; onnxruntime-genai runs no Mistral of these sizes."""
+    genai, folder = built
+    pair = both((genai, og), folder(name), {"search": {"max_length": 30}})
+    rng = np.random.default_rng(1)
+    for count in (3, 7, 19):
+        tokens = rng.integers(4, 128, count)
+        theirs, ours = (generate(model, tokens, module) for module, model in pair)
+        assert ours == theirs
+    made = generator(pair[1][1], tokens, max_length=40)
+    for _ in range(9):
+        made.generate_next_token()
+    made.rewind_to(12)
+    made.generate_next_token()
+    assert made.get_sequence(0).tolist() == generate(pair[1][1], tokens[:12], max_length=13)[0]
 
 
 def _with_end(folder: Path, end: int) -> Path:

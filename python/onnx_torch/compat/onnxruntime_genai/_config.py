@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from onnx_torch.errors import DeviceError, InputError, InvalidModelError, UnsupportedError
-from onnx_torch.language_model import GENAI_HEAD_SIZE, LanguageModel
+from onnx_torch.language_model import LanguageModel, sizes_of_genai
 
 from ._status import ignored, refused
 
@@ -133,8 +133,7 @@ class Model:
         else:
             model = bytes(model)
             options["base_dir"] = config.folder
-            if "head_size" in config.decoder:
-                options["shapes"] = {GENAI_HEAD_SIZE: int(config.decoder["head_size"])}
+            options["shapes"] = sizes_of_genai(config.settings, model)
         if in_memory:
             options["external"] = in_memory
         self.language_model = LanguageModel(model, self._device, **options)
