@@ -100,7 +100,7 @@ struct GenerationOptions {
 
 // What is generated from. An encoder takes tokens, or tensors by its inputs' names.
 struct Prompt {
-  std::vector<Tokens> ids;  // of the decoder; sequences need not be of one length
+  std::vector<Tokens> ids = {};  // of the decoder; sequences need not be of one length
   std::vector<Tokens> encoder_ids = {};
   std::map<std::string, at::Tensor> encoder_inputs = {};
 };
@@ -167,8 +167,8 @@ class ONNX_TORCH_API LanguageModel {
   const Layout& layout() const;  // of a decoder that takes a past, where there are two
   bool has_encoder() const;
 
-  // A state that has read the prompt.
-  GenerationState start(const Prompt& prompt) const;
+  // A state that has read the prompt, or nothing yet.
+  GenerationState start(const Prompt& prompt = {}) const;
 
   // `prefix` has been read already: what all prompts begin with.
   Generation generation(const Prompt& prompt, const GenerationOptions& options = {},

@@ -8,6 +8,8 @@
 #include "interruption.h"
 #include "language/model_folder.h"
 #include "language/parts.h"
+#include "language/processors.h"
+#include "language/search.h"
 #include "language/sequences.h"
 #include "numpy_values.h"
 #include "onnx_torch/language_model.h"
@@ -165,6 +167,26 @@ py::object append(GenerationState& state, const py::object& ids, const py::objec
   return to_python(logits, ElementType::Float, is_torch_like(ids));
 }
 
+Choice choice(const py::dict& given) {
+  const GenerationOptions options = options_of(given, py::list(), false);
+  check_options(options);
+  return Choice(options, {{}}, generator_of(options));
+}
+
+// Those of Python's; empty ones where no rule asks for them, as there may be many tokens.
+std::vector<Tokens> sequences_for(const Choice& choice, const py::sequence& sequences) {
+  if (read_sequences(choice.options())) return sequences.cast<std::vector<Tokens>>();
+  return std::vector<Tokens>(sequences.size());
+}
+
+at::Tensor scores_of(const py::object& scores, const std::vector<Tokens>& sequences) {
+  const at::Tensor given = tensor_of(scores, ElementType::Float, "scores");
+  if (given.dim() != 2 || given.size(0) != static_cast<int64_t>(sequences.size())) {
+    throw InputError("scores must be [sequences, vocabulary]");
+  }
+  return given;
+}
+
 // What the action gives. What a function of Python's has raised meanwhile comes out as it was.
 template <typename Action>
 auto python_errors(const Action& action) {
@@ -212,6 +234,26 @@ void bind_language(py::module_& m) {
       .def("step", [](Generation& generation) {
         return python_errors([&] { return without_gil([&] { return generation.step(); }); });
       });
+
+  py::class_<Choice>(m, "Choice")
+      .def(py::init(&choice), py::arg("options"))
+      .def(
+          "process",
+          [](const Choice& choice, const py::sequence& given_sequences, const py::object& scores) {
+            const std::vector<Tokens> sequences = sequences_for(choice, given_sequences);
+            const at::Tensor given = scores_of(scores, sequences);
+            const at::Tensor processed = without_gil([&] { return choice.process(sequences, given); });
+            return to_python(processed, ElementType::Float, is_torch_like(scores));
+          },
+          py::arg("sequences"), py::arg("scores"), "The scores, as the options change them.")
+      .def(
+          "choose",
+          [](const Choice& choice, const py::sequence& given_sequences, const py::object& scores) {
+            const std::vector<Tokens> sequences = sequences_for(choice, given_sequences);
+            const at::Tensor given = scores_of(scores, sequences);
+            return without_gil([&] { return choice.choose(choice.process(sequences, given)); });
+          },
+          py::arg("sequences"), py::arg("scores"), "A token for each sequence.");
 
   py::class_<LanguageModel>(m, "LanguageModel")
       .def(py::init(&language_model), py::arg("decoder"), py::arg("with_past"), py::arg("encoder"), py::arg("inputs"),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import onnx
 
 from . import _C
 from .errors import InputError, InvalidModelError, StoppedError
@@ -213,6 +214,9 @@ class LanguageModel:
         elif isinstance(model, (str, os.PathLike)):
             files = _C.find_language_model(os.fspath(model))
             self.folder = Path(model) if os.path.isdir(model) else Path(files[0]).parent
+            sizes = sizes_of_genai(_read(self.folder / "genai_config.json"), files[0])
+            if sizes:
+                options["shapes"] = sizes | dict(options.get("shapes") or {})
             models = [None if file is None else prepare(file, device, **options) for file in files]
         else:
             models = [prepare(model, device, **options), None, None]
@@ -252,8 +256,13 @@ class LanguageModel:
         """The text of tokens that come one by one."""
         return TextStream(self.tokenizer)
 
-    def start(self, inputs: Any, attention_mask: Any = None, **encoder_inputs: Any) -> State:
-        """A state that has read tokens, to be appended to, forked, or given to `generate` as ``prefix``."""
+    def start(self, inputs: Any = None, attention_mask: Any = None, **encoder_inputs: Any) -> State:
+        """A state that has read tokens, to be appended to, forked, or given to `generate` as ``prefix``.
+
+        Without ``inputs``, a decoder's state has read nothing yet.
+        """
+        if inputs is None and not self._native.has_encoder:
+            return State(self._native.start([], [], {}))
         given = encoded(self.tokenizer, inputs) if _is_text(inputs) else inputs
         prompt = self._prompt(given, attention_mask, encoder_inputs)
         return State(self._native.start(prompt.batch.rows, prompt.encoder_ids, prompt.encoder_inputs))
@@ -379,7 +388,8 @@ class LanguageModel:
         for _ in steps:
             pass
         rows = generation.sequences
-        known = [0] * len(batch.rows) if prefix is None else [len(row) for row in prefix.tokens] * len(batch.rows)
+        before = [] if prefix is None else [len(row) for row in prefix.tokens]
+        known = (before or [0]) * len(batch.rows)
         each = len(rows) // len(batch.rows)
         rows = [row[known[i // each] :] for i, row in enumerate(rows)]
         new = [row[len(batch.rows[i // each]) :] for i, row in enumerate(rows)]
@@ -492,6 +502,27 @@ def _generation_config(folder: Path) -> dict[str, Any]:
         if settings:
             return settings
     return {}
+
+
+def sizes_of_genai(genai_config: dict[str, Any], decoder: str | bytes) -> dict[str, int]:
+    """Sizes of caches that onnxruntime-genai's builder leaves open in a decoder, and writes beside it.
+
+    They are those of a head, as quantized caches have others, and of caches that drop what has left the window.
+    """
+    settings = genai_config.get("model", {}).get("decoder", {})
+    window = settings.get("sliding_window") or {}
+    known = {"kv_cache_dim": settings.get("head_size"), "past_sliding_length": window.get("window_size")}
+    if known["past_sliding_length"] is not None:
+        known["past_sliding_length"] += window.get("cache_slack", 0)
+    if not any(known.values()):
+        return {}
+    model = (
+        onnx.load_model_from_string(decoder)
+        if isinstance(decoder, bytes)
+        else onnx.load(decoder, load_external_data=False)
+    )
+    symbols = {dim.dim_param for given in model.graph.input for dim in given.type.tensor_type.shape.dim}
+    return {symbol: int(size) for symbol, size in known.items() if size and symbol in symbols}
 
 
 def _tokens_of(settings: dict[str, Any]) -> dict[str, Any]:

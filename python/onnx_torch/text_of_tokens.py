@@ -46,12 +46,16 @@ def decoded(tokenizer: Any, tokens: list[int]) -> str:
 
 
 class TextStream:
-    """The text of tokens that come one by one: what is sure to stay as it is."""
+    """The text of tokens that come one by one: what is sure to stay as it is.
+
+    It is told from the last tokens, as the text of one may depend on those before it.
+    """
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._tokens: list[int] = []
-        self._given = ""
+        self._tokens: list[int] = []  # those of the last text that was given, and those after them
+        self._given = ""  # the text of the first of them
+        self._last = 0  # how many those are
 
     def put(self, tokens: list[int]) -> str:
         """What more there is to show."""
@@ -67,5 +71,7 @@ class TextStream:
 
     def _take(self, text: str) -> str:
         new = text[len(self._given) :]
-        self._given = text
+        if new:
+            self._tokens = self._tokens[self._last :]
+            self._given, self._last = decoded(self._tokenizer, self._tokens), len(self._tokens)
         return new

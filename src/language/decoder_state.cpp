@@ -58,6 +58,7 @@ at::Tensor DecoderState::read(int64_t begin, int64_t end, bool all) {
 
 std::vector<Tokens> DecoderState::tokens() const {
   std::vector<Tokens> rows(static_cast<size_t>(batch_size()));
+  if (rows.empty()) return rows;
   const auto ids = ids_.accessor<int64_t, 2>(), mask = mask_.accessor<int64_t, 2>();
   for (int64_t row = 0; row < batch_size(); ++row) {
     for (int64_t i = 0; i < length(); ++i) {
@@ -89,6 +90,7 @@ void DecoderState::rewind(int64_t count) {
 }
 
 void DecoderState::reorder(const at::Tensor& rows) {
+  if (batch_size() == 0) return;
   ids_ = ids_.index_select(0, rows);
   mask_ = mask_.index_select(0, rows);
   cache_.reorder(rows);

@@ -36,7 +36,7 @@ EncoderStates encoded(const LanguageModelParts& parts, const Prompt& prompt) {
 
 DecoderState copy_for(const GenerationState& prefix, size_t rows) {
   DecoderState state = prefix.decoder_state();
-  if (state.batch_size() == static_cast<int64_t>(rows)) return state;
+  if (state.length() == 0 || state.batch_size() == static_cast<int64_t>(rows)) return state;
   if (state.batch_size() != 1) {
     throw InputError("the prefix has " + std::to_string(state.batch_size()) + " sequences, and the prompt " +
                      std::to_string(rows));
@@ -50,7 +50,7 @@ Begun begin(const std::shared_ptr<const LanguageModelParts>& parts, const Prompt
   const Padded tokens = padded(prompt.ids, Side::Left);
   DecoderState state = prefix ? copy_for(*prefix, prompt.ids.size()) : DecoderState(parts, encoded(*parts, prompt));
   std::vector<Tokens> prompts = prompt.ids;
-  if (prefix) {
+  if (prefix && prefix->length() > 0) {
     const std::vector<Tokens> before = state.tokens();
     for (size_t i = 0; i < prompts.size(); ++i)
       prompts[i].insert(prompts[i].begin(), before[i].begin(), before[i].end());
@@ -152,7 +152,10 @@ const Layout& LanguageModel::layout() const { return parts_->next().layout(); }
 bool LanguageModel::has_encoder() const { return parts_->encoder.has_value(); }
 
 GenerationState LanguageModel::start(const Prompt& prompt) const {
-  return as_errors([&] { return GenerationState(begin(parts_, prompt, nullptr).state); });
+  return as_errors([&] {
+    if (prompt.ids.empty()) return GenerationState(DecoderState(parts_, encoded(*parts_, prompt)));
+    return GenerationState(begin(parts_, prompt, nullptr).state);
+  });
 }
 
 Generation LanguageModel::generation(const Prompt& prompt, const GenerationOptions& options,

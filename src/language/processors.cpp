@@ -227,6 +227,12 @@ std::vector<LogitsProcessor> processors_of(const GenerationOptions& options, con
   return all;
 }
 
+bool read_sequences(const GenerationOptions& options) {
+  std::vector<LogitsProcessor> rules = options.logits_processors;
+  add_rules(rules, options, {{}});
+  return !rules.empty();
+}
+
 at::Tensor processed(const std::vector<LogitsProcessor>& processors, const std::vector<Tokens>& sequences,
                      at::Tensor scores) {
   const at::IntArrayRef sizes = scores.sizes();

@@ -13,6 +13,9 @@ void check_options(const GenerationOptions& options);
 // In the order of transformers: the rules, the caller's own processors, and what sampling leaves out.
 std::vector<LogitsProcessor> processors_of(const GenerationOptions& options, const std::vector<Tokens>& prompts);
 
+// Whether they ask for the tokens so far.
+bool read_sequences(const GenerationOptions& options);
+
 at::Tensor processed(const std::vector<LogitsProcessor>& processors, const std::vector<Tokens>& sequences,
                      at::Tensor scores);
 

@@ -29,7 +29,7 @@ class Sampling : public Search {
     choice_.check_cancel();
     if (generated_ > 0) logits_ = state_.append(column(last_), {}, false);
     choice_.check_cancel();
-    last_ = chosen(choice_.process(rows_, logits_));
+    last_ = choice_.choose(choice_.process(rows_, logits_));
     ++generated_;
     std::vector<Tokens> got(rows_.size());
     for (size_t row = 0; row < rows_.size(); ++row) {
@@ -53,13 +53,6 @@ class Sampling : public Search {
  private:
   bool all_ended() const {
     return std::ranges::all_of(ended_, [](const auto& length) { return length.has_value(); });
-  }
-
-  Tokens chosen(const at::Tensor& scores) const {
-    const at::Tensor tokens =
-        (choice_.options().do_sample ? choice_.draw(scores, 1).squeeze(1) : scores.argmax(1)).contiguous();
-    const auto* first = tokens.const_data_ptr<int64_t>();
-    return {first, first + tokens.numel()};
   }
 
   DecoderState state_;

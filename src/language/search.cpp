@@ -27,8 +27,10 @@ at::Tensor Choice::draw_from(const at::Tensor& probabilities, int64_t count) con
 
 at::Tensor Choice::draw(const at::Tensor& scores, int64_t count) const { return draw_from(scores.softmax(1), count); }
 
-int64_t Choice::choose(const at::Tensor& scores) const {
-  return (options_.do_sample ? draw(scores, 1) : scores.argmax(1)).item<int64_t>();
+Tokens Choice::choose(const at::Tensor& scores) const {
+  const at::Tensor tokens = (options_.do_sample ? draw(scores, 1).squeeze(1) : scores.argmax(1)).contiguous();
+  const auto* first = tokens.const_data_ptr<int64_t>();
+  return {first, first + tokens.numel()};
 }
 
 double Choice::uniform() const { return at::rand({}, generator_, at::kDouble).item<double>(); }

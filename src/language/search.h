@@ -38,8 +38,8 @@ class Choice {
 
   const GenerationOptions& options() const { return options_; }
   at::Tensor process(const std::vector<Tokens>& sequences, const at::Tensor& scores) const;
-  int64_t choose(const at::Tensor& scores) const;  // the likeliest of one row, or one that is drawn
-  double uniform() const;                          // a number from 0 to 1 that is drawn
+  Tokens choose(const at::Tensor& scores) const;  // the likeliest of each row, or one that is drawn
+  double uniform() const;                         // a number from 0 to 1 that is drawn
   at::Tensor draw_from(const at::Tensor& probabilities, int64_t count) const;
   at::Tensor draw(const at::Tensor& scores, int64_t count) const;  // numbers of columns, each once at most
   bool ends(const Tokens& sequence) const;  // by its last token, or by what the caller's `stop` says

@@ -25,7 +25,7 @@ class Speculation : public Search {
 
   std::vector<Tokens> step() override {
     choice_.check_cancel();
-    const Tokens got = sequence_.size() == begin_ ? Tokens{choice_.choose(scores_after({}, logits_))} : verified();
+    const Tokens got = sequence_.size() == begin_ ? choice_.choose(scores_after({}, logits_)) : verified();
     choice_.check_cancel();
     Tokens kept;
     for (const int64_t token : got) {
@@ -63,7 +63,7 @@ class Speculation : public Search {
     for (int64_t i = 0; i < count; ++i) {
       const Tokens read = i == 0 ? unread() : Tokens{proposal.tokens.back()};
       const at::Tensor scores = scores_after(proposal.tokens, draft_.append(row(read), {}, false));
-      proposal.tokens.push_back(choice_.choose(scores));
+      proposal.tokens.push_back(choice_.choose(scores)[0]);
       proposal.probabilities.push_back(scores.softmax(1));
     }
     return proposal;
@@ -79,7 +79,7 @@ class Speculation : public Search {
     for (size_t i = 0;; ++i) {
       const at::Tensor scores = scores_after(taken, logits.select(1, static_cast<int64_t>(i)));
       if (i == proposal.tokens.size()) {
-        taken.push_back(choice_.choose(scores));
+        taken.push_back(choice_.choose(scores)[0]);
         break;
       }
       const int64_t token = checked(proposal.tokens[i], proposal.probabilities[i], scores);
@@ -92,7 +92,7 @@ class Speculation : public Search {
 
   // The token that was proposed, or another one in its place: what is drawn then never is the same.
   int64_t checked(int64_t token, const at::Tensor& proposed, const at::Tensor& scores) {
-    if (!choice_.options().do_sample) return choice_.choose(scores);
+    if (!choice_.options().do_sample) return choice_.choose(scores)[0];
     const at::Tensor wanted = scores.softmax(1);
     const auto ratio = wanted[0][token].item<double>() / proposed[0][token].item<double>();
     if (choice_.uniform() < ratio) return token;

@@ -1,4 +1,4 @@
-"""Stands in for onnxruntime, in programs that import it themselves.
+"""Stands in for onnxruntime and onnxruntime-genai, in programs that import them themselves.
 
 >>> import onnx_torch
 >>> with onnx_torch.compat.install():
@@ -6,10 +6,11 @@
 >>> onnxruntime.get_build_info().split()[0]
 'onnx_torch'
 
-`onnx_torch.compat.onnxruntime` is the module itself, for programs that may be changed.
+`onnx_torch.compat.onnxruntime` and `onnx_torch.compat.onnxruntime_genai` are the modules themselves, for programs that
+may be changed.
 
-Where onnxruntime is installed, those of its submodules that are Python alone (quantization, tools, transformers) are
-taken from there, and run on this package.
+Where the packages are installed, those of their submodules that are Python alone (onnxruntime's quantization, tools and
+transformers, genai's models) are taken from there, and run on this package.
 """
 
 from __future__ import annotations
@@ -23,46 +24,48 @@ from types import ModuleType
 
 __all__ = ["install", "uninstall"]
 
-_REAL = "onnxruntime"
-_OURS = f"{__name__}.{_REAL}"
-_MODULES = (
-    "",
-    ".backend",
-    ".backend.backend",
-    ".backend.backend_rep",
-    ".capi",
-    ".capi._pybind_state",
-    ".capi.onnxruntime_inference_collection",
-    ".capi.onnxruntime_pybind11_state",
-)
+_MODULES = {
+    "onnxruntime": (
+        "",
+        ".backend",
+        ".backend.backend",
+        ".backend.backend_rep",
+        ".capi",
+        ".capi._pybind_state",
+        ".capi.onnxruntime_inference_collection",
+        ".capi.onnxruntime_pybind11_state",
+    ),
+    "onnxruntime_genai": ("", ".onnxruntime_genai"),
+}
 
 
-def install() -> contextlib.AbstractContextManager[ModuleType]:
+def install(*packages: str) -> contextlib.AbstractContextManager[ModuleType]:
     """Makes ``import onnxruntime`` give this package's module, from now on or for the length of a ``with`` block.
 
+    Args:
+        packages: what to stand in for, "onnxruntime" or "onnxruntime_genai"; both by default. What the ``with`` block
+            gives is the first.
+
     Raises:
-        ImportError: onnxruntime itself is imported already.
+        ImportError: one of them is imported already.
     """
-    ours = {_REAL + name: importlib.import_module(_OURS + name) for name in _MODULES}
-    found = sys.modules.get(_REAL)
-    if found not in (None, ours[_REAL]):
-        raise ImportError(
-            f"onnxruntime itself is imported already, from {getattr(found, '__file__', 'an unknown place')}; "
-            "call onnx_torch.compat.install() before whatever imports it"
-        )
-    was_installed = found is not None
-    if not was_installed:
-        ours[_REAL].__path__ = [*_folders_of_real(), *ours[_REAL].__path__]
-        ours[_REAL].__name__ = _REAL  # by which ``from onnxruntime import quantization`` finds it
-    sys.modules.update(ours)
+    names = packages or tuple(_MODULES)
+    unknown = [name for name in names if name not in _MODULES]
+    if unknown:
+        raise ValueError(f"there is nothing to stand in for {unknown[0]!r} with; there is for {', '.join(_MODULES)}")
+    for name in names:
+        _check(name)
+    new = [name for name in names if name not in sys.modules]
+    for name in new:
+        _install(name)
 
     @contextlib.contextmanager
     def block() -> Iterator[ModuleType]:
         try:
-            yield ours[_REAL]
+            yield _ours(names[0])
         finally:
-            if not was_installed:
-                uninstall()
+            for name in new:
+                _uninstall(name)
 
     return block()
 
@@ -72,17 +75,45 @@ def uninstall() -> None:
 
     What has been imported meanwhile keeps the names that it has.
     """
-    ours = sys.modules.get(_OURS)
-    if ours is None or sys.modules.get(_REAL) is not ours:
+    for name in _MODULES:
+        _uninstall(name)
+
+
+def _ours(name: str) -> ModuleType:
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def _check(name: str) -> None:
+    found = sys.modules.get(name)
+    if found is None or found is _ours(name):
         return
-    for name in [name for name in sys.modules if name == _REAL or name.startswith(f"{_REAL}.")]:
-        module, child = sys.modules.pop(name), name.removeprefix(f"{_REAL}.")
-        if vars(ours).get(child) is module and f"{_OURS}.{child}" not in sys.modules:
+    others = ", ".join(f'"{other}"' for other in _MODULES if other != name)
+    raise ImportError(
+        f"{name} itself is imported already, from {getattr(found, '__file__', 'an unknown place')}; "
+        f"call onnx_torch.compat.install() before whatever imports it, or install({others}) to leave it as it is"
+    )
+
+
+def _install(name: str) -> None:
+    ours = _ours(name)
+    modules = {name + child: importlib.import_module(f"{__name__}.{name}{child}") for child in _MODULES[name]}
+    ours.__path__ = [*_folders_of_real(name), *ours.__path__]
+    ours.__name__ = name  # by which ``from onnxruntime import quantization`` finds it
+    sys.modules.update(modules)
+
+
+def _uninstall(name: str) -> None:
+    ours = sys.modules.get(f"{__name__}.{name}")
+    if ours is None or sys.modules.get(name) is not ours:
+        return
+    for loaded in [loaded for loaded in sys.modules if loaded == name or loaded.startswith(f"{name}.")]:
+        module, child = sys.modules.pop(loaded), loaded.removeprefix(f"{name}.")
+        if vars(ours).get(child) is module and f"{__name__}.{name}.{child}" not in sys.modules:
             delattr(ours, child)  # which importing it has set
-    ours.__path__, ours.__name__ = ours.__path__[-1:], _OURS
+    ours.__path__, ours.__name__ = ours.__path__[-1:], f"{__name__}.{name}"
 
 
-def _folders_of_real() -> list[str]:
-    """Where onnxruntime itself is installed, if it is."""
-    spec = importlib.util.find_spec(_REAL)
+def _folders_of_real(name: str) -> list[str]:
+    """Where the package itself is installed, if it is."""
+    spec = importlib.util.find_spec(name)
     return list(spec.submodule_search_locations or ()) if spec else []

@@ -40,9 +40,9 @@ def works(note: str, status: Status = Status.WORKS) -> Callable[[T], T]:
 class _Unserved:
     """A function, method or property that does nothing, or raises."""
 
-    def __init__(self, status: Status, note: str, result: Callable[[], Any], name: str) -> None:
+    def __init__(self, status: Status, note: str, result: Callable[[], Any], name: str, package: str) -> None:
         setattr(self, MARK, (status, note))
-        self._note, self._result, self.__name__ = note, result, name
+        self._note, self._result, self.__name__, self._package = note, result, name, package
         self.__doc__ = f"{status.value}: {note}"
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -50,30 +50,30 @@ class _Unserved:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if getattr(self, MARK)[0] is Status.REFUSED:
-            raise OrtNotImplemented(f"onnx_torch does not have onnxruntime's {self.__name__}: {self._note}")
+            raise OrtNotImplemented(f"onnx_torch does not have {self._package}'s {self.__name__}: {self._note}")
         return self._result()
 
 
 def ignored(note: str, result: Callable[[], Any] = lambda: None) -> Any:
     """A function that takes anything and changes nothing; `result` makes what it returns."""
-    return _Unserved(Status.IGNORED, note, result, "")
+    return _Unserved(Status.IGNORED, note, result, "", "onnxruntime")
 
 
-def refused(note: str, name: str = "") -> Any:
+def refused(note: str, name: str = "", package: str = "onnxruntime") -> Any:
     """A function that raises, and says why; `name` is for those outside a class."""
-    return _Unserved(Status.REFUSED, note, lambda: None, name)
+    return _Unserved(Status.REFUSED, note, lambda: None, name, package)
 
 
 class _AbsentClass(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
-        refused(getattr(cls, MARK)[1], cls.__name__)()
+        refused(getattr(cls, MARK)[1], cls.__name__, cls.__module__)()
         raise AssertionError
 
 
-def absent_class(name: str, note: str, *static_methods: str) -> Any:
+def absent_class(name: str, note: str, *static_methods: str, package: str = "onnxruntime") -> Any:
     """A class for type hints and `isinstance`, of which there are no instances."""
-    made = _AbsentClass(name, (), {method: refused(note) for method in static_methods})
-    made.__module__, made.__doc__ = "onnxruntime", f"refused: {note}"
+    made = _AbsentClass(name, (), {method: refused(note, package=package) for method in static_methods})
+    made.__module__, made.__doc__ = package, f"refused: {note}"
     setattr(made, MARK, (Status.REFUSED, note))
     return made
 

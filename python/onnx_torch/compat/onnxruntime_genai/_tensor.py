@@ -1,0 +1,34 @@
+"""Arrays, as onnxruntime-genai hands them out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx.helper
+
+from ._status import refused
+
+__all__ = ["Tensor"]
+
+
+class Tensor:
+    """An array of numpy's by another name."""
+
+    def __init__(self, array: Any, /) -> None:
+        self._array = np.ascontiguousarray(array)
+
+    def as_numpy(self) -> np.ndarray[Any, Any]:
+        return self._array
+
+    def shape(self) -> list[int]:
+        return list(self._array.shape)
+
+    def type(self) -> int:
+        """The number that ONNX has for the type of the elements."""
+        return onnx.helper.np_dtype_to_tensor_dtype(self._array.dtype)
+
+    data = refused("as_numpy gives the memory")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.array(self._array, dtype, copy=copy)
