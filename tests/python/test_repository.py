@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+import onnx_torch
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -50,3 +52,32 @@ def test_forms_and_settings_can_be_read(file):
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):
         assert (ROOT / target).exists(), target
+
+
+def test_each_public_name_of_python_is_in_the_reference():
+    page = (ROOT / "docs" / "python_reference.rst").read_text()
+    documented = re.findall(r"^\.\. auto\w+:: (?:onnx_torch\.)?(\w+)$", page, flags=re.MULTILINE)
+    assert set(onnx_torch.__all__) - set(documented) == {"__version__"}
+
+
+DECLARATIONS = r"""(?mx)
+    ^ (?: class | struct | enum\ class ) (?: \ ONNX_TORCH_API )? \ (\w+) [^;\n]* \{
+    | ^ using \ (\w+) \ =
+    | ^ } \ (\w+) ;  # a C struct
+    | ^ typedef \ struct \ \w+ \ (\w+) ;
+    | ^ (?: ONNX_TORCH_API | inline ) [^(\n]* [ &*] (\w+) \(
+    | ^ \#define \ (ONNX_TORCH_\w+) [ (]
+"""
+HEADERS = sorted((ROOT / "include" / "onnx_torch").glob("*.h"))
+USED_BY_HEADERS = {"shortened.h", "visibility.h"}
+
+
+@pytest.mark.parametrize(
+    "header", [header for header in HEADERS if header.name not in USED_BY_HEADERS], ids=lambda header: header.name
+)
+def test_each_declaration_of_a_header_is_in_the_reference(header):
+    page = (ROOT / "docs" / "cpp_reference.rst").read_text()
+    documented = re.findall(r"^\.\. doxygen\w+:: (?:\w+::)*(\w+)$", page, flags=re.MULTILINE)
+    declared = {"".join(names) for names in re.findall(DECLARATIONS, header.read_text())}
+    assert declared, "no declarations were found"
+    assert declared <= set(documented)
