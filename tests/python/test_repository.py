@@ -54,6 +54,25 @@ def test_links_lead_somewhere(page):
         assert (ROOT / target).exists(), target
 
 
+VERSION = re.search(r"project\(onnx_torch VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+
+
+def test_the_package_has_the_version_of_cmakelists():
+    assert onnx_torch.__version__ == VERSION
+
+
+def test_the_changelog_begins_with_what_is_unreleased_and_this_version():
+    sections = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert sections[0] == "Unreleased"
+    assert re.fullmatch(rf"{re.escape(VERSION)} - \d{{4}}-\d\d-\d\d", sections[1])
+
+
+@pytest.mark.parametrize("file", ["docs/cpp_api.md", "examples/cpp/CMakeLists.txt"])
+def test_programs_ask_for_this_minor_version(file):
+    asked = re.findall(r"find_package\(onnx_torch ([0-9.]+)", (ROOT / file).read_text())
+    assert asked == [VERSION.rpartition(".")[0]]
+
+
 def test_each_public_name_of_python_is_in_the_reference():
     page = (ROOT / "docs" / "python_reference.rst").read_text()
     documented = re.findall(r"^\.\. auto\w+:: (?:onnx_torch\.)?(\w+)$", page, flags=re.MULTILINE)
