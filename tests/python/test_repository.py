@@ -41,6 +41,20 @@ def test_the_workflow_runs_what_ci_is():
     assert ".ci/run" in [step.get("run") for step in job["steps"]]
 
 
+def test_the_workflow_of_wheels_has_all_of_noxfiles_sessions():
+    noxfile = (ROOT / "noxfile.py").read_text()
+    ours = {
+        name: re.findall(r'"(.*?)"', re.search(rf"^{name} = (.*)$", noxfile, flags=re.MULTILINE)[1])
+        for name in ["PYTHONS", "TORCHES", "ABSENT"]
+    }
+    matrix = yaml.safe_load((ROOT / ".github" / "workflows" / "wheels.yml").read_text())["jobs"]["wheel"]["strategy"][
+        "matrix"
+    ]
+    assert matrix["python"] == ours["PYTHONS"]
+    assert matrix["torch"] == ours["TORCHES"]
+    assert [pair[key] for pair in matrix["exclude"] for key in ("python", "torch")] == ours["ABSENT"]
+
+
 @pytest.mark.parametrize("file", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda file: file.name)
 def test_forms_and_settings_can_be_read(file):
     read = yaml.safe_load(file.read_text())
