@@ -1,5 +1,6 @@
 """Files for machines other than this one, which nothing here executes, agree with what is executed."""
 
+import importlib
 import importlib.machinery
 import importlib.util
 import json
@@ -66,6 +67,35 @@ def test_forms_and_settings_can_be_read(file):
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):
         assert (ROOT / target).exists(), target
+
+
+SCOREBOARD = ROOT / "tools" / "scoreboard"
+
+
+def test_the_scoreboard_is_told_of_a_backend_that_there_is():
+    name = re.search(r'^ENV ONNX_BACKEND="(.+)"$', (SCOREBOARD / "Dockerfile").read_text(), flags=re.MULTILINE)[1]
+    backend = importlib.import_module(name)
+    assert backend.supports_device("CPU") and callable(backend.prepare) and callable(backend.run_model)
+
+
+def test_the_scoreboards_settings_and_jobs_agree():
+    ((name, entry),) = json.loads((SCOREBOARD / "config.json").read_text()).items()
+    assert entry["results_dir"] == f"./results/{name}/stable"
+    assert entry["dockerfile_link"] == f"runtimes/{name}/stable/Dockerfile"
+    jobs = yaml.safe_load((SCOREBOARD / "jobs.yml").read_text())["jobs"]
+    ((job, steps),) = ((job, value["steps"]) for job, value in jobs.items() if job != "collect_and_deploy")
+    assert jobs["collect_and_deploy"]["needs"] == [job]
+    ran = [step["run"] for step in steps if "run" in step]
+    assert f"-f {entry['dockerfile_link']} " in ran[0] and f"/results/{name}/stable:" in ran[1]
+    (fetched,) = jobs["collect_and_deploy"]["steps"]
+    assert (
+        fetched["with"]
+        == steps[-1]["with"]
+        == {
+            "name": f"results-{name}-stable",
+            "path": f"results/{name}/stable/",
+        }
+    )
 
 
 VERSION = re.search(r"project\(onnx_torch VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
