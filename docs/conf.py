@@ -21,7 +21,7 @@ copyright = "the authors of onnx_torch"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "breathe"]
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/*.md", "docs/*.rst", "src/**/README.md"]
+include_patterns = ["*.md", "docs/*.md", "docs/*.rst", "src/**/README.md", "tools/**/README.md"]
 exclude_patterns = ["build", "out", ".*", "gpu_pack", "third_party", "tests", "benchmarks"]
 
 # Pages: Markdown, in which a heading is a link's target by its text, as on the sites that show repositories.
