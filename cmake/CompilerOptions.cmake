@@ -19,7 +19,6 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 add_library(onnx_torch_options INTERFACE)
-target_compile_definitions(onnx_torch_options INTERFACE ONNX_TORCH_VERSION="${PROJECT_VERSION}")
 target_compile_options(onnx_torch_options INTERFACE -Wall -Wextra -Wshadow $<$<BOOL:${ONNX_TORCH_WERROR}>:-Werror>)
 
 if(ONNX_TORCH_SANITIZE)

@@ -299,7 +299,8 @@ def test_find_package_tells_which_torch_is_wrong(prefix, tmp_path):
 
 
 def test_find_package_checks_the_version_asked_for(prefix, tmp_path):
-    for version, found in (("0.1", True), ("0.2", False)):
+    major, minor = map(int, onnx_torch.__version__.split(".")[:2])
+    for version, found in ((f"{major}.{minor}", True), (f"{major}.{minor + 1}", False)):
         project = "cmake_minimum_required(VERSION 3.25)\nproject(version LANGUAGES CXX)\n"
         write(WORK / "version" / "CMakeLists.txt", f"{project}find_package(onnx_torch {version} REQUIRED)\n")
         done = configure(WORK / "version", "version-build", f"-DCMAKE_PREFIX_PATH={prefix}")

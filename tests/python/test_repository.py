@@ -1,5 +1,6 @@
 """Files for machines other than this one, which nothing here executes, agree with what is executed."""
 
+import importlib
 import importlib.machinery
 import importlib.util
 import json
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+import onnx_torch
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,6 +42,20 @@ def test_the_workflow_runs_what_ci_is():
     assert ".ci/run" in [step.get("run") for step in job["steps"]]
 
 
+def test_the_workflow_of_wheels_has_all_of_noxfiles_sessions():
+    noxfile = (ROOT / "noxfile.py").read_text()
+    ours = {
+        name: re.findall(r'"(.*?)"', re.search(rf"^{name} = (.*)$", noxfile, flags=re.MULTILINE)[1])
+        for name in ["PYTHONS", "TORCHES", "ABSENT"]
+    }
+    matrix = yaml.safe_load((ROOT / ".github" / "workflows" / "wheels.yml").read_text())["jobs"]["wheel"]["strategy"][
+        "matrix"
+    ]
+    assert matrix["python"] == ours["PYTHONS"]
+    assert matrix["torch"] == ours["TORCHES"]
+    assert [pair[key] for pair in matrix["exclude"] for key in ("python", "torch")] == ours["ABSENT"]
+
+
 @pytest.mark.parametrize("file", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda file: file.name)
 def test_forms_and_settings_can_be_read(file):
     read = yaml.safe_load(file.read_text())
@@ -50,3 +67,80 @@ def test_forms_and_settings_can_be_read(file):
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):
         assert (ROOT / target).exists(), target
+
+
+SCOREBOARD = ROOT / "tools" / "scoreboard"
+
+
+def test_the_scoreboard_is_told_of_a_backend_that_there_is():
+    name = re.search(r'^ENV ONNX_BACKEND="(.+)"$', (SCOREBOARD / "Dockerfile").read_text(), flags=re.MULTILINE)[1]
+    backend = importlib.import_module(name)
+    assert backend.supports_device("CPU") and callable(backend.prepare) and callable(backend.run_model)
+
+
+def test_the_scoreboards_settings_and_jobs_agree():
+    ((name, entry),) = json.loads((SCOREBOARD / "config.json").read_text()).items()
+    assert entry["results_dir"] == f"./results/{name}/stable"
+    assert entry["dockerfile_link"] == f"runtimes/{name}/stable/Dockerfile"
+    jobs = yaml.safe_load((SCOREBOARD / "jobs.yml").read_text())["jobs"]
+    ((job, steps),) = ((job, value["steps"]) for job, value in jobs.items() if job != "collect_and_deploy")
+    assert jobs["collect_and_deploy"]["needs"] == [job]
+    ran = [step["run"] for step in steps if "run" in step]
+    assert f"-f {entry['dockerfile_link']} " in ran[0] and f"/results/{name}/stable:" in ran[1]
+    (fetched,) = jobs["collect_and_deploy"]["steps"]
+    assert (
+        fetched["with"]
+        == steps[-1]["with"]
+        == {
+            "name": f"results-{name}-stable",
+            "path": f"results/{name}/stable/",
+        }
+    )
+
+
+VERSION = re.search(r"project\(onnx_torch VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+
+
+def test_the_package_has_the_version_of_cmakelists():
+    assert onnx_torch.__version__ == VERSION
+
+
+def test_the_changelog_begins_with_what_is_unreleased_and_this_version():
+    sections = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert sections[0] == "Unreleased"
+    assert re.fullmatch(rf"{re.escape(VERSION)} - \d{{4}}-\d\d-\d\d", sections[1])
+
+
+@pytest.mark.parametrize("file", ["docs/cpp_api.md", "examples/cpp/CMakeLists.txt"])
+def test_programs_ask_for_this_minor_version(file):
+    asked = re.findall(r"find_package\(onnx_torch ([0-9.]+)", (ROOT / file).read_text())
+    assert asked == [VERSION.rpartition(".")[0]]
+
+
+def test_each_public_name_of_python_is_in_the_reference():
+    page = (ROOT / "docs" / "python_reference.rst").read_text()
+    documented = re.findall(r"^\.\. auto\w+:: (?:onnx_torch\.)?(\w+)$", page, flags=re.MULTILINE)
+    assert set(onnx_torch.__all__) - set(documented) == {"__version__"}
+
+
+DECLARATIONS = r"""(?mx)
+    ^ (?: class | struct | enum\ class ) (?: \ ONNX_TORCH_API )? \ (\w+) [^;\n]* \{
+    | ^ using \ (\w+) \ =
+    | ^ } \ (\w+) ;  # a C struct
+    | ^ typedef \ struct \ \w+ \ (\w+) ;
+    | ^ (?: ONNX_TORCH_API | inline ) [^(\n]* [ &*] (\w+) \(
+    | ^ \#define \ (ONNX_TORCH_\w+) [ (]
+"""
+HEADERS = sorted((ROOT / "include" / "onnx_torch").glob("*.h"))
+USED_BY_HEADERS = {"shortened.h", "visibility.h"}
+
+
+@pytest.mark.parametrize(
+    "header", [header for header in HEADERS if header.name not in USED_BY_HEADERS], ids=lambda header: header.name
+)
+def test_each_declaration_of_a_header_is_in_the_reference(header):
+    page = (ROOT / "docs" / "cpp_reference.rst").read_text()
+    documented = re.findall(r"^\.\. doxygen\w+:: (?:\w+::)*(\w+)$", page, flags=re.MULTILINE)
+    declared = {"".join(names) for names in re.findall(DECLARATIONS, header.read_text())}
+    assert declared, "no declarations were found"
+    assert declared <= set(documented)

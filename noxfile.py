@@ -1,0 +1,40 @@
+"""The sdist of a release, and its wheels: one for each CPython and minor release of torch. `nox` makes all of them.
+
+Each wheel is built from the sdist and tested in environments of its own, and goes to out/wheels/torch-MINOR, as those
+for two releases of torch have the same name. It needs the system packages that the README names, and interpreters,
+which uv brings where it is installed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from pathlib import Path
+
+import nox
+
+nox.options.default_venv_backend = "uv|virtualenv"
+
+ROOT = Path(__file__).resolve().parent
+OUT = ROOT / "out" / "wheels"
+PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14", "3.14t"]
+TORCHES = ["2.13", "2.14", "2.15"]
+ABSENT = {("3.10", "2.15")}  # torch has no such wheel
+
+
+@nox.session
+@nox.parametrize("python,torch", [pair for pair in itertools.product(PYTHONS, TORCHES) if pair not in ABSENT])
+def wheel(session: nox.Session, torch: str) -> None:
+    """Builds a wheel, bundles its libraries, and tests it in an environment that holds it alone."""
+    session.install(f"torch=={torch}.*", "-r", "requirements/wheels.txt")
+    folder = OUT / f"torch-{torch}"
+    built = Path(session.create_tmp()) / "built"
+    shutil.rmtree(built, ignore_errors=True)
+    settings = ["--no-isolation", "--outdir", str(built), f"-Cbuild-dir={ROOT}/build/wheels/{session.python}-{torch}"]
+    session.run("python", "-m", "build", *settings, *session.posargs)
+    (sources,), (plain,) = built.glob("*.tar.gz"), built.glob("*.whl")
+    shutil.copy(sources, OUT)
+    printed = str(session.run("python", "cmake/repair_wheel.py", str(plain), str(folder), silent=True))
+    tested = {**os.environ, "ONNX_TORCH_WHEEL": printed.splitlines()[-1]}
+    session.run("python", "-m", "pytest", "tests/wheel", env=tested)
