@@ -25,7 +25,7 @@ SUITES = {
 # What goes other ways on other CPUs: it is run under each level of instructions (./dev test --isa each).
 DEPEND_ON_THE_CPU = """backend chains contrib contrib_attention contrib_block_quantization
 contrib_cached_attention contrib_layouts contrib_quantization cuda_chains matmul_nbits models open_dimensions
-ops_attention ops_cast ops_conv ops_linear ops_normalization ops_pooling ops_quantization ops_recurrent
+ops_attention ops_cast ops_conv ops_linear ops_ml ops_normalization ops_pooling ops_quantization ops_recurrent
 ops_reduction pass_* passes plans precision saving widening""".split()
 os.environ.setdefault("ONNX_TORCH_RANDOM_GRAPHS", str(secrets.randbelow(10**6)))
 _outcomes: dict[str, Counter] = {title: Counter() for title in SUITES.values()}

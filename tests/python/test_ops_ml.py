@@ -1,16 +1,18 @@
 """The operators of ai.onnx.ml against the reference implementation and onnxruntime."""
 
+import itertools
 import warnings
 
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper
 from onnx.numpy_helper import from_array
 from onnx.reference.ops.aionnxml._common_classifier import logistic, probit, softmax, softmax_zero
 
 import onnx_torch.backend
-from models import NEWEST, assert_same, onnxruntime_op, reference_op, run_op
+from models import NEWEST, assert_same, onnxruntime_op, op_model, reference_op, run_op
 
 ML = "ai.onnx.ml"
 TRANSFORMS = ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"]
@@ -401,6 +403,173 @@ def test_svm_classifier(kernel, probabilities, per_class, how):
     if not probabilities or len(per_class) == 2:
         expected = reference_ml("SVMClassifier", [x], outputs=2, **attributes)
         assert_same(actual, expected, rtol=1e-3, atol=1e-4)
+
+
+# --- Support vector machines beside float64
+
+
+def kernel_values(x, vectors, kernel, gamma, coef0, degree):
+    x, vectors = x.astype(np.float64), vectors.astype(np.float64)
+    if kernel == "RBF":
+        return np.exp(-gamma * np.square(x[:, None] - vectors).sum(-1))
+    products = x @ vectors.T
+    if kernel == "LINEAR":
+        return products
+    return np.tanh(gamma * products + coef0) if kernel == "SIGMOID" else (gamma * products + coef0) ** degree
+
+
+def machine(kernel, per_class, features, element, count, shift=0.0):
+    """Rows, the attributes of a classifier, and the scores of its pairs in float64."""
+    rng = np.random.default_rng(7)
+    classes, vectors = len(per_class), sum(per_class)
+    params = [1 / features, 0.5, 3.0]
+    points = (rng.normal(size=(vectors, features)) + shift).astype(np.float32)
+    coefficients = rng.normal(size=(max(classes - 1, 1), vectors)).astype(np.float32)
+    rho = rng.normal(size=max(classes * (classes - 1) // 2, 1)).astype(np.float32)
+    x = (rng.normal(size=(count, features)) + shift).astype(element)
+    attributes = {
+        "coefficients": coefficients.ravel().tolist(),
+        "kernel_params": params,
+        "kernel_type": kernel,
+        "rho": rho.tolist(),
+        "support_vectors": points.ravel().tolist(),
+    }
+    values = kernel_values(x, points, kernel, *[float(np.float32(p)) for p in params])
+    if classes == 1:
+        return x, attributes, values @ coefficients.astype(np.float64).T + rho
+    classes_of = np.repeat(np.arange(classes), per_class)
+    scores = []
+    for i, j in itertools.combinations(range(classes), 2):
+        weights = np.where(classes_of == i, coefficients[j - 1], np.where(classes_of == j, coefficients[i], 0))
+        scores.append(values @ weights.astype(np.float64) + rho[len(scores)])
+    attributes |= {"classlabels_ints": list(range(classes)), "vectors_per_class": per_class}
+    return x, attributes, np.stack(scores, 1)
+
+
+def assert_exact(actual, expected, onnxruntimes, ulps=1.0):
+    """Within so many ulps of the largest score, and no further than onnxruntime."""
+    largest = np.abs(expected).max()
+    error = np.abs(actual.reshape(expected.shape) - expected).max()
+    assert error <= ulps * np.spacing(np.float32(largest)), f"{error / np.spacing(np.float32(largest))} ulps"
+    assert error <= np.abs(onnxruntimes.reshape(expected.shape) - expected).max()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(
+    ("vectors", "features", "count"),
+    [(1, 1, 9), (7, 3, 11), (100, 12, 1), (333, 33, 67), (64, 300, 130), (200, 5, 0)],
+)
+def test_svm_regressor_beside_float64(kernel, vectors, features, count):
+    x, attributes, expected = machine(kernel, [vectors], features, np.float32, count)
+    attributes |= {"n_supports": vectors}
+    actual = run_ml("SVMRegressor", [x], **attributes)[0]
+    assert actual.shape == (count, 1)
+    if count:
+        # Products of many features are added up in floats.
+        ulps = 1 if kernel in ("LINEAR", "RBF") or features <= 32 else 4
+        assert_exact(actual, expected, onnxruntime_ml("SVMRegressor", [x], [TensorProto.FLOAT], **attributes)[0], ulps)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("per_class", [[30, 21], [5, 40, 17, 2], [9] * 7])
+@pytest.mark.parametrize("probabilities", [False, True])
+def test_svm_classifier_beside_float64(kernel, per_class, probabilities):
+    x, attributes, scores = machine(kernel, per_class, 6, np.float32, 100)
+    if probabilities:
+        rng = np.random.default_rng(8)
+        a, b = -np.abs(rng.normal(size=scores.shape[1])), rng.normal(size=scores.shape[1])
+        attributes |= {"prob_a": a.tolist(), "prob_b": b.tolist()}
+        expected = coupled(1 / (1 + np.exp(scores * a.astype(np.float32) + b.astype(np.float32))), len(per_class))
+    else:
+        expected = np.concatenate([-scores, scores], 1) if len(per_class) == 2 else scores
+    labels, actual = run_ml("SVMClassifier", [x], outputs=2, **attributes)
+    theirs = onnxruntime_ml("SVMClassifier", [x], [TensorProto.INT64, TensorProto.FLOAT], **attributes)
+    assert_exact(actual, expected, theirs[1])
+    np.testing.assert_array_equal(labels, theirs[0])
+
+
+def coupled(pairs, classes):
+    """The probabilities of all classes from those of each two, as libsvm finds them."""
+    matrix = torch.zeros(len(pairs), classes, classes, dtype=torch.float64)
+    first, second = np.triu_indices(classes, 1)
+    of_first = torch.tensor(np.clip(pairs, 1e-7, 1 - 1e-7))
+    matrix[:, first, second], matrix[:, second, first] = of_first, 1 - of_first
+    return torch.ops.onnx_torch.multiclass_probability(matrix).numpy()
+
+
+# Far from zero |x|^2 + |v|^2 - 2xv would leave nothing of the distances.
+def test_svm_of_near_points_far_from_zero():
+    x, attributes, expected = machine("RBF", [50], 4, np.float32, 20, shift=1e5)
+    assert np.ptp(expected) > 0.1
+    actual = run_ml("SVMRegressor", [x], n_supports=50, **attributes)[0]
+    assert_exact(
+        actual, expected, onnxruntime_ml("SVMRegressor", [x], [TensorProto.FLOAT], n_supports=50, **attributes)[0]
+    )
+
+
+def svm_each_way(x, **attributes):
+    """What SVMRegressor gives not optimized, optimized, and by its plan."""
+    model = op_model("SVMRegressor", [x], opset=5, domain=ML, **attributes)
+    model.graph.input[0].CopyFrom(
+        helper.make_tensor_value_info("x0", model.graph.input[0].type.tensor_type.elem_type, [None, None])
+    )
+    yield onnx_torch.prepare(model, optimize=False).run([x])[0]
+    prepared = onnx_torch.prepare(model)
+    assert (
+        "onnx_torch::support_vectors" in (graph := prepared.graphs()["kernels"]) or "onnx_torch::double_linear" in graph
+    )
+    yield from (prepared.run([x])[0] for _ in range(3))
+    assert prepared.plans()
+
+
+DEGREES = [0.0, 1.0, 2.0, 5.0, 64.0, 2.5, -1.0]  # of POLY; the others have none
+
+
+@pytest.mark.parametrize(("kernel", "degree"), [*((k, 3.0) for k in KERNELS), *(("POLY", d) for d in DEGREES)])
+@pytest.mark.parametrize("element", [np.float32, np.float64, np.int64])
+def test_svm_of_each_type_and_degree(kernel, element, degree):
+    x, attributes, _ = machine(kernel, [37], 5, element, 50)
+    attributes["kernel_params"] = params = [0.25, 2.0, degree]
+    values = kernel_values(x, np.reshape(attributes["support_vectors"], [-1, 5]).astype(np.float32), kernel, *params)
+    if degree == 2.5 and element != np.int64:
+        assert np.isnan(values).any()  # of products below zero
+    expected = (values @ np.array(attributes["coefficients"]) + attributes["rho"]).astype(np.float32)[:, None]
+    largest = np.nanmax(np.abs(expected), initial=0)
+    for actual in svm_each_way(x, n_supports=37, **attributes):
+        assert_same([actual], [expected], rtol=0, atol=2 * np.spacing(np.float32(largest)))
+
+
+def test_svm_of_infinities():
+    x = np.array([[np.inf, 0], [np.nan, 0], [3e38, 0], [-np.inf, np.inf]], np.float32)
+    attributes = {"coefficients": [1.0, -2.0], "kernel_params": [0.5, 0.0, 3.0], "kernel_type": "RBF", "rho": [0.25]}
+    attributes |= {"n_supports": 2, "support_vectors": [0.0, 0.0, 1.0, 1.0]}
+    expected = np.array([[0.25], [np.nan], [0.25], [0.25]], np.float32)
+    for actual in svm_each_way(x, **attributes):
+        assert_same([actual], [expected])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"rho": [0.0, 1.0]}, "rho has 2 numbers for 1 scores"),
+        ({"support_vectors": [1.0] * 7}, "support_vectors are 7 numbers for 3 vectors"),
+        ({"kernel_type": "COSINE"}, "kernel_type is LINEAR, POLY, RBF or SIGMOID"),
+        ({"kernel_params": [1.0]}, "kernel_params are gamma, coef0 and degree"),
+    ],
+)
+def test_svm_with_wrong_attributes(wrong, message):
+    attributes = {"coefficients": [1.0, -2.0, 0.5], "kernel_params": [0.5, 0.0, 3.0], "kernel_type": "RBF"}
+    attributes |= {"n_supports": 3, "rho": [0.25], "support_vectors": [1.0] * 6} | wrong
+    with pytest.raises(onnx_torch.Error, match=message):
+        run_ml("SVMRegressor", [np.zeros((2, 2), np.float32)], **attributes)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_svm_with_other_features(kernel):
+    attributes = {"coefficients": [1.0, -2.0, 0.5], "kernel_params": [0.5, 0.0, 3.0], "kernel_type": kernel}
+    attributes |= {"n_supports": 3, "rho": [0.25], "support_vectors": [1.0] * 6}
+    with pytest.raises(onnx_torch.Error, match="SVMRegressor"):
+        run_ml("SVMRegressor", [np.zeros((2, 3), np.float32)], **attributes)
 
 
 @pytest.mark.parametrize("labels", LABELS)

@@ -20,6 +20,7 @@ void register_rotary_embedding();       // rotary_embedding
 void register_rounding();               // rounded: to a type of fewer bits, with results that stay float32
 void register_running();                // cumsum, cumprod
 void register_softmax();                // softmax
+void register_support_vectors();        // support_vectors, double_linear: the scores of SVMs
 void register_tensor_scatter();         // scatter_rows: TensorScatter
 void register_top_k();                  // top_k
 

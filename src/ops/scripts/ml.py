@@ -48,37 +48,52 @@ def linear_scores(x: Tensor, coefficients: Tensor, intercepts: Optional[Tensor])
 # Support vector machines
 
 
-# [N, F] features and [V, F] support vectors to [N, V]; params are gamma, coef0 and degree.
+# Their scores are computed in double precision, as sums of many vectors cancel. The attributes are floats: support vectors
+# [F, V], one below another for each feature, and coefficients [scores, V].
+
+
+# [N, F] features to [N, V]; params are gamma, coef0 and degree.
 def kernel_values(x: Tensor, vectors: Tensor, kernel: str, params: List[float]) -> Tensor:
     gamma, coef0, degree = params
     if kernel == "RBF":
         exactly = 2  # not by a matrix product, in which near points lose their distance
-        return torch.exp(-gamma * torch.square(torch.cdist(x, vectors, 2.0, exactly)))
-    products = torch.linear(x, vectors)
-    if kernel == "POLY":
-        return torch.pow(gamma * products + coef0, degree)
-    if kernel == "SIGMOID":
-        return torch.tanh(gamma * products + coef0)
-    assert kernel == "LINEAR", "kernel_type is LINEAR, POLY, RBF or SIGMOID, not " + kernel
-    return products
+        return torch.exp(-gamma * torch.square(torch.cdist(x, torch.t(vectors), 2.0, exactly)))
+    products = gamma * torch.matmul(x, vectors) + coef0
+    return torch.pow(products, degree) if kernel == "POLY" else torch.tanh(products)
 
 
+@kept
 def support_vector_scores(
-    x: Tensor, vectors: Tensor, coefficients: Tensor, rho: Tensor, kernel: str, params: List[float]
+    x: Tensor, vectors: Tensor, coefficients: Tensor, rho: Tensor, kernel: str, params: List[float], dtype: int
 ) -> Tensor:
+    values = kernel_values(x.to(torch.float64), vectors.to(torch.float64), kernel, params)
+    return torch.linear(values, coefficients.to(torch.float64), rho).to(dtype)
+
+
+@kept
+def linear_in_double(x: Tensor, weights: Tensor, bias: Tensor, dtype: int) -> Tensor:
+    return torch.linear(x.to(torch.float64), weights, bias).to(dtype)
+
+
+# The products with all vectors, weighted, are one with their weighted sum.
+def scores_of_linear_kernel(x: Tensor, vectors: Tensor, coefficients: Tensor, rho: Tensor, dtype: int) -> Tensor:
+    weights = torch.matmul(coefficients.to(torch.float64), torch.t(vectors).to(torch.float64))
+    return linear_in_double(x, weights, rho, dtype)
+
+
+def scores_without_vectors(x: Tensor, coefficients: Tensor, rho: Tensor, dtype: int) -> Tensor:
     rows = rows_of(x)
-    vectors = torch.reshape(vectors, [-1, rows.size(1)])
-    return torch.linear(kernel_values(rows, vectors, kernel, params), coefficients, rho)
+    weights = torch.reshape(coefficients, [-1, rows.size(1)]).to(torch.float64)
+    return linear_in_double(rows, weights, torch.expand_copy(rho, [weights.size(0)]), dtype)
 
 
 def one_class(scores: Tensor) -> Tensor:
     return torch.where(torch.gt(scores, 0), 1.0, -1.0).to(scores.dtype)
 
 
-# A score of [N, pairs] above zero is a vote for the first class of its pair.
-def votes_of_pairs(scores: Tensor, first: Tensor, second: Tensor, classes: int) -> Tensor:
-    winners = torch.where(torch.gt(scores, 0), first, second)
-    return torch.sum(torch.one_hot(winners, classes), [1])
+# A score of [N, pairs] above zero is a vote for the first class of its pair, another one for the second.
+def votes_of_pairs(scores: Tensor, votes: Tensor, votes_of_zero: Tensor) -> Tensor:
+    return torch.linear(torch.gt(scores, 0).to(torch.float32), votes, votes_of_zero)
 
 
 def probabilities_of_pairs(

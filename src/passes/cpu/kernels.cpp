@@ -19,8 +19,10 @@ struct Kernel {
 };
 
 constexpr Kernel kKernels[] = {
+    {"onnx_torch::linear_in_double", "onnx_torch::double_linear"},
     {"onnx_torch::plain_group_query_attention", "onnx_torch::group_query_attention"},
     {"onnx_torch::resampled", "onnx_torch::resample"},
+    {"onnx_torch::support_vector_scores", "onnx_torch::support_vectors"},
     {"onnx_torch::tensor_scatter", "onnx_torch::scatter_rows"},
     {"onnx_torch::top_k_by_key", "onnx_torch::top_k"},
     {"onnx_torch::top_k_by_sort", "onnx_torch::top_k"},
@@ -31,6 +33,7 @@ constexpr Kernel kKernels[] = {
 void take_kernels(Program& program) {
   register_group_query_attention();
   register_resample();
+  register_support_vectors();
   register_tensor_scatter();
   register_top_k();
   for_each_node(program.graph->block(), [](jit::Node* node) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -90,11 +89,10 @@ ScaleAndZero dynamic_quantize(const float* x, uint8_t* y, int64_t count) {
 }
 
 void look_up(at::ScalarType type, const void* x, const uint8_t* table, uint8_t* y, int64_t count) {
-  for_type(type, [&]<typename T>(const QuantizeKernels::Of<T>&) {
+  for_type(type, [&]<typename T>(const QuantizeKernels::Of<T>& kernels) {
     const auto* const from = static_cast<const T*>(x);
-    parallel_for(count, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) y[i] = table[from[i] - std::numeric_limits<T>::min()];
-    });
+    parallel_for(count, 1,
+                 [&](int64_t begin, int64_t end) { kernels.look_up(from + begin, table, y + begin, end - begin); });
   });
 }
 

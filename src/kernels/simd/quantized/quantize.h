@@ -39,6 +39,8 @@ struct QuantizeKernels {
                           int64_t count, QuantizeStep to);
     Join<T> add, multiply;
     Join<float> add_floats, multiply_floats;
+    // The table's element for each number, counted from the type's lowest. y may lie where x does.
+    void (*look_up)(const T* x, const uint8_t* table, uint8_t* y, int64_t count);
   };
 
   Of<uint8_t> of_uint8;
