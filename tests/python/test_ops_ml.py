@@ -564,6 +564,12 @@ def test_svm_with_wrong_attributes(wrong, message):
         run_ml("SVMRegressor", [np.zeros((2, 2), np.float32)], **attributes)
 
 
+def test_svm_without_coefficients():
+    attributes = {"n_supports": 3, "rho": [0.25], "support_vectors": [1.0] * 6, "kernel_type": "RBF"}
+    with pytest.raises(onnx_torch.Error, match="SVMRegressor.*(6 numbers for 0 vectors|coefficients)"):
+        run_ml("SVMRegressor", [np.zeros((2, 2), np.float32)], **attributes)
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_svm_with_other_features(kernel):
     attributes = {"coefficients": [1.0, -2.0, 0.5], "kernel_params": [0.5, 0.0, 3.0], "kernel_type": kernel}

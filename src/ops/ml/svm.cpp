@@ -22,7 +22,7 @@ Value support_vector_scores(Translator& t, const NodeView& n, const Tensor& coef
   const Tensor vectors = listed(t, n, "support_vectors").tensor;
   const Tensor rho = listed(t, n, "rho", ElementType::Double).tensor;
   const int64_t count = coefficients.size(1);
-  if (vectors.numel() % count != 0) {
+  if (count == 0 || vectors.numel() % count != 0) {
     n.fail("support_vectors are " + std::to_string(vectors.numel()) + " numbers for " + std::to_string(count) +
            " vectors");
   }
