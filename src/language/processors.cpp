@@ -91,7 +91,7 @@ LogitsProcessor forced(Tokens tokens) {
 // --- What sampling leaves out ---
 
 // `scores` where not `removed`, of which the `kept` largest scores of a row stay.
-at::Tensor filtered(const at::Tensor& scores, at::Tensor removed, int64_t kept) {
+at::Tensor filtered(const at::Tensor& scores, const at::Tensor& removed, int64_t kept) {
   const at::Tensor best = std::get<1>(scores.topk(std::min(kept, scores.size(1)), 1));
   return scores.masked_fill(removed.scatter(1, best, false), kNever);
 }

@@ -52,7 +52,8 @@ namespace {
 
 class InTurn : public Search {
  public:
-  InTurn(std::vector<Tokens> prompts, int64_t for_each, MakeSearch make) : for_each_(for_each), make_(std::move(make)) {
+  InTurn(const std::vector<Tokens>& prompts, int64_t for_each, MakeSearch make)
+      : for_each_(for_each), make_(std::move(make)) {
     for (const Tokens& prompt : prompts) sequences_.insert(sequences_.end(), static_cast<size_t>(for_each), prompt);
   }
 
@@ -90,8 +91,8 @@ class InTurn : public Search {
 
 }  // namespace
 
-std::unique_ptr<Search> in_turn(std::vector<Tokens> prompts, int64_t for_each, MakeSearch make) {
-  return std::make_unique<InTurn>(std::move(prompts), for_each, std::move(make));
+std::unique_ptr<Search> in_turn(const std::vector<Tokens>& prompts, int64_t for_each, MakeSearch make) {
+  return std::make_unique<InTurn>(prompts, for_each, std::move(make));
 }
 
 }  // namespace onnxtorch

@@ -63,6 +63,6 @@ std::unique_ptr<Search> speculation(Begun begun, DecoderState draft, const Gener
 
 // One search after another, of one prompt each.
 using MakeSearch = std::function<std::unique_ptr<Search>(size_t prompt)>;
-std::unique_ptr<Search> in_turn(std::vector<Tokens> prompts, int64_t for_each, MakeSearch make);
+std::unique_ptr<Search> in_turn(const std::vector<Tokens>& prompts, int64_t for_each, MakeSearch make);
 
 }  // namespace onnxtorch

@@ -93,9 +93,11 @@ void multiply(const Rows& of, const T* x, const double* weights, const double* o
 template <typename Function>
 auto for_types(at::ScalarType x, at::ScalarType scores, const Function& function) {
   const auto with = [&](auto from) {
-    return scores == c10::kFloat ? function(from, float()) : function(from, double());
+    if (scores == c10::kFloat) return function(from, float());
+    return function(from, double());
   };
-  return x == c10::kFloat ? with(float()) : with(double());
+  if (x == c10::kFloat) return with(float());
+  return with(double());
 }
 
 void check_offsets(const at::Tensor& offsets, int64_t scores) {

@@ -54,7 +54,7 @@ ONNX_TORCH_INLINE Doubles hyperbolic_tangent(const Doubles& x) {
   constexpr double kNearZero = 1e-3;  // where 1 - 2 / (e^2x + 1) loses digits
   const Doubles near = x - x * x * x * (1.0 / 3);
   const Doubles far = 1.0 - 2.0 / (exponential(x + x) + 1.0);
-  return (x < kNearZero) & (x > -kNearZero) ? near : far;
+  return ((x < kNearZero) & (x > -kNearZero)) ? near : far;
 }
 
 // Calls f with each of the numbers, and puts what it gives in their place.
