@@ -71,7 +71,7 @@ REFUSED = {
         r"not \[2, 3, 3\]",
     ),
     "too small a square": ("Attention", [X, WEIGHTS, BIAS, np.ones((2, 1, 2, 2), np.int32)], HEADS, "3 positions"),
-    "a past without values": ("Attention", [X, WEIGHTS, BIAS, None, PAST[:1]], HEADS, r"not \[2, …\]"),
+    "a past without values": ("Attention", [X, WEIGHTS, BIAS, None, PAST[:1]], HEADS, r"not \[2, \.\.\.\]"),
     "a past of other heads": ("Attention", [X, WEIGHTS, BIAS, None, PAST[:, :, :1].copy()], HEADS, "must match"),
     "a past of unknown length": ("Attention", [X, WEIGHTS, BIAS, None, PAST], SHARED, "past_sequence_length"),
     "a past without room": ("Attention", [X, WEIGHTS, BIAS, None, PAST, None, int32(2)], SHARED, "no room"),

@@ -15,14 +15,14 @@ import onnx_torch
 ROOT = Path(__file__).resolve().parents[2]
 # oneDNN, and TorchScript with a loop, end the process where they find no memory for a description or a set: the bytes
 # that an allocation must have to fail while such a model is prepared.
-LEAST = {"product": 1024, "loop": 1024}
+LEAST = {"product": 768, "loop": 256}
 STEP = int(os.environ.get("ONNX_TORCH_FAULT_STEP", "0"))  # every so manieth allocation fails; 0: a sample
 
 MODELS = {
     "chain": """<ir_version: 10, opset_import: ["": 21]> chain (float[300] x) => (float[300] z)
         { y = Relu(x)  w = Sin(y)  v = Add(w, x)  z = Neg(v) }""",
     "product": """<ir_version: 10, opset_import: ["": 21]> product (float[1, 300] x) => (float[1, 300] z)
-        { y = MatMul(x, w)  z = Softmax(y) }""",
+        { a = MatMul(x, w)  b = MatMul(a, w)  y = MatMul(b, w)  z = Softmax(y) }""",
     "loop": """<ir_version: 10, opset_import: ["": 21]> loop (float[300] x) => (float[300] y) {
         three = Constant <value = int64 {3}> ()
         always = Constant <value = bool {1}> ()
