@@ -50,10 +50,13 @@ def require_torch() -> None:
 
 
 def load_torch() -> None:
-    """Loads the libraries that the native module needs, the very same ones that importing torch loads."""
+    """Loads the libraries that the native module needs, the very same ones that importing torch loads.
+
+    Their functions are looked up when they are first called: most of the many thousands never are.
+    """
     require_torch()
     try:
-        ctypes.CDLL(str(_torch_folder() / "lib" / "libtorch_cpu.so"))
+        ctypes.CDLL(str(_torch_folder() / "lib" / "libtorch_cpu.so"), mode=os.RTLD_LAZY)
     except OSError:  # torch knows more places in which its own requirements may be
         import torch  # noqa: F401
 
