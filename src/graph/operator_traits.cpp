@@ -53,8 +53,8 @@ constexpr Row kTable[] = {
     {all(KeepsType),
      "bitwise_not chunk detach full_like index index_put ones_like split split_with_sizes tensor_split unbind "
      "zeros_like prim::unchecked_cast"},
-    {all(ReadsSizes),
-     "__getitem__ dim is_floating_point len size slice prim::ListConstruct prim::ListUnpack prim::dtype"},
+    {all(ReadsSizes), "__getitem__ size slice prim::ListConstruct prim::ListUnpack"},
+    {all(ReadsSizes, ReadsRank), "dim is_floating_point len prim::dtype"},
 };
 
 std::unordered_map<c10::Symbol, Traits> read_table() {

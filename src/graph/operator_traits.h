@@ -23,6 +23,7 @@ enum class Trait : uint16_t {
   IsMask = 1 << 9,       // gives bools
   KeepsType = 1 << 10,   // of the first operand, for a list too
   ReadsSizes = 1 << 11,  // gives sizes, or other properties of shapes, and not what a model makes of them
+  ReadsRank = 1 << 12,   // gives a rank, a length or a type
 };
 
 // Whether a node's operator has one of these traits.

@@ -122,16 +122,6 @@ bool is_plain_list(const jit::Value* list) {
   });
 }
 
-// Whether an operator that reads it writes to this very value.
-bool is_written(const jit::Value* value) {
-  return std::ranges::any_of(value->uses(), [](const jit::Use& use) {
-    const jit::Operator* const op = use.user->maybeOperator();
-    if (!op || use.offset >= op->schema().arguments().size()) return false;
-    const c10::AliasInfo* const alias = op->schema().arguments()[use.offset].alias_info();
-    return alias && alias->isWrite();
-  });
-}
-
 // Whether there may be more to take out, which torch's analysis finds.
 bool may_have_dead_code(const jit::Block& block) {
   return std::ranges::any_of(block.nodes(), [](const jit::Node* node) {
@@ -146,7 +136,56 @@ bool is_of_tensors(const c10::Type& type) {
          (!parts.empty() && std::ranges::all_of(parts, [](const auto& part) { return is_of_tensors(*part); }));
 }
 
+// Whether a node takes a value for a result of the graph.
+bool is_result(const jit::Node* user) {
+  const bool is_joined = user->kind() == c10::prim::TupleConstruct && user->output()->uses().size() == 1;
+  const jit::Node* const last = is_joined ? user->output()->uses()[0].user : user;
+  return last->kind() == c10::prim::Return && last->owningBlock() == last->owningGraph()->block();
+}
+
+bool only_reads(const jit::Use& use);
+
+// Whether a use makes a list that a branch has made the result of that branch, which is read and no more.
+bool gives_to_reader(const jit::Use& use) {
+  const jit::Block* const branch = use.user->owningBlock();
+  const bool is_made_there = use.user->input(use.offset)->node()->owningBlock() == branch;
+  const jit::Node* const node = branch->owningNode();
+  return use.user->kind() == c10::prim::Return && is_made_there && node && node->kind() == c10::prim::If &&
+         std::ranges::all_of(node->output(use.offset)->uses(), only_reads);
+}
+
+// Whether a list is read, and nothing written to may stand for it.
+bool only_reads(const jit::Use& use) {
+  return is_result(use.user) || use.user->kind() == c10::aten::__getitem__ ||
+         (gives_new_lists(use.user) && !writes(use.user)) || gives_to_reader(use);
+}
+
 }  // namespace
+
+bool is_written(const jit::Value* value) {
+  return std::ranges::any_of(value->uses(), [](const jit::Use& use) {
+    const jit::Operator* const op = use.user->maybeOperator();
+    if (!op || use.offset >= op->schema().arguments().size()) return false;
+    const c10::AliasInfo* const alias = op->schema().arguments()[use.offset].alias_info();
+    return alias && alias->isWrite();
+  });
+}
+
+bool is_own_list(const jit::Value* list) {
+  if (list->type()->kind() != c10::TypeKind::ListType) return false;
+  if (list->node()->kind() != c10::prim::ListConstruct && !gives_new_lists(list->node())) return false;
+  return std::ranges::all_of(list->uses(), [](const jit::Use& use) {
+    const bool changes = use.user->kind() == c10::aten::append || use.user->kind() == c10::aten::_set_item;
+    return changes ? use.offset == 0 && !use.user->hasUses() : only_reads(use);
+  });
+}
+
+bool writes_to_own_lists(const jit::Block& block) {
+  return std::ranges::all_of(block.nodes(), [](const jit::Node* node) {
+    return (!writes(node) || (!node->inputs().empty() && is_own_list(node->input(0)))) &&
+           std::ranges::all_of(node->blocks(), [](const jit::Block* inner) { return writes_to_own_lists(*inner); });
+  });
+}
 
 bool may_write(const jit::Block& block) {
   return std::ranges::any_of(block.nodes(), [](const jit::Node* node) {

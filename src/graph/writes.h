@@ -12,6 +12,16 @@ namespace onnxtorch {
 // Whether a node of the block, or of one inside it, may write to what other nodes read.
 bool may_write(const torch::jit::Block& block);
 
+// Whether an operator that reads it writes to this very value.
+bool is_written(const torch::jit::Value* value);
+
+// Whether all that is done with a list that the graph makes is to read it, to append to it and to set items, so that
+// no other value stands for it. The graph may return it.
+bool is_own_list(const torch::jit::Value* list);
+
+// Whether all that a block writes to are such lists.
+bool writes_to_own_lists(const torch::jit::Block& block);
+
 // Whether there are branches, loops, or values on the host that are not constant.
 bool has_host_work(const torch::jit::Graph& graph);
 

@@ -84,8 +84,12 @@ Value ordered(Translator& t, Value v, ElementType type) {
 
 bool is_unsigned(ElementType type) { return info(type).name.starts_with("uint"); }
 
+Value host_cast(Translator& t, const Value& v, ElementType type) {
+  return type == ElementType::Int32 ? on_ints(t, "of_32_bits", {}, {v}).as(type) : v.as(type);
+}
+
 Value shape_arithmetic(Translator& t, const std::string& operation, const Value& a, const Value& b) {
-  return on_ints(t, "arithmetic", {operation}, {a, b}).as(ElementType::Int64);
+  return host_cast(t, on_ints(t, "arithmetic", {operation}, {a, b}), b.type.element);
 }
 
 Value shape_comparison(Translator& t, const std::string& operation, const Value& a, const Value& b) {
@@ -93,7 +97,7 @@ Value shape_comparison(Translator& t, const std::string& operation, const Value&
 }
 
 Value shape_where(Translator& t, const Value& condition, const Value& x, const Value& y) {
-  return on_ints(t, "where", {}, {condition, x, y}).as(ElementType::Int64);
+  return on_ints(t, "where", {}, {condition, x, y}).as(x.type);
 }
 
 TranslateFunction arithmetic(TensorOperation operation) { return joined(shape_arithmetic, std::move(operation)); }

@@ -17,6 +17,9 @@ Value ordered(Translator& t, Value v, ElementType type);
 
 bool is_unsigned(ElementType type);
 
+// Integers on the host as int32 or int64.
+Value host_cast(Translator& t, const Value& v, ElementType type);
+
 // An operation on ints or int lists of the host, named like the ONNX operator that does it on tensors. Length 1
 // broadcasts; two of rank 0 give one of rank 0. A comparison gives bools.
 Value shape_arithmetic(Translator& t, const std::string& operation, const Value& a, const Value& b);

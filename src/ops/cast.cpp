@@ -41,6 +41,7 @@ Value parsed(Translator& t, const Value& v, ElementType type) {
 Value cast(Translator& t, Value v, ElementType to, const CastOptions& options) {
   const ElementType from = v.type.element;
   if (from == to) return v;
+  if (t.on_host(v) && (to == Int32 || to == Int64)) return host_cast(t, v, to);
   v = t.tensor(v);
   if (from == String) return cast(t, parsed(t, v, parsed_type(to)), to, options);
   if (to == String) {

@@ -33,8 +33,9 @@ Pool pool(Translator& t, const NodeView& n) {
   return p;
 }
 
-// The pads with which no window hangs over the end, as int[].
+// The pads with which no window hangs over the end, as int[]. None does that moves by one element.
 Value fitting_pads(Translator& t, const Pool& p) {
+  if (std::ranges::all_of(p.strides, [](int64_t stride) { return stride == 1; })) return p.pads;
   return t.call("fitting_pads", {t.call("aten::size", {p.x}), p.kernel, p.strides, p.dilations, p.pads, p.ceil_mode});
 }
 

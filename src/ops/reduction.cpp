@@ -93,7 +93,9 @@ TranslateFunction extremum(std::string script, bool is_min) {
 // All items of a shape, or of one of its slices, in one.
 Value reduced(Translator& t, const std::string& operation, const Value& ints, std::optional<int64_t> of_none) {
   const auto items = t.items(ints);
-  if (!items || items->empty()) return t.call("ints_reduced", {operation, ints, of_none}).as(Int64);
+  if (!items || items->empty()) {
+    return host_cast(t, t.call("ints_reduced", {operation, ints, of_none}), ints.type.element);
+  }
   Value result = items->front();
   for (size_t i = 1; i < items->size(); ++i) result = shape_arithmetic(t, operation, result, (*items)[i]);
   return result;

@@ -37,7 +37,11 @@ Value window_pads(Translator& t, const NodeView& n, const Value& x, const Value&
   if (mode == "NOTSET" || mode.empty()) return t.scalar(per_axis(n, "pads", 2 * rank, 0));
   if (mode == "VALID") return t.scalar(std::vector<int64_t>(2 * rank, 0));
   if (mode != "SAME_UPPER" && mode != "SAME_LOWER") n.fail("there is no auto_pad \"" + mode + "\"");
-  return t.call("same_pads", {t.call("aten::size", {x}), kernel, strides, dilations, mode == "SAME_LOWER"});
+  // Windows that move by one element are padded alike whatever the sizes are.
+  const auto lengths = t.known_ints(kernel);
+  const bool by_one = lengths && std::ranges::all_of(strides, [](int64_t stride) { return stride == 1; });
+  const Value sizes = by_one ? t.scalar(std::vector<int64_t>(lengths->size() + 2, 1)) : t.call("aten::size", {x});
+  return t.call("same_pads", {sizes, kernel, strides, dilations, mode == "SAME_LOWER"});
 }
 
 std::optional<std::vector<int64_t>> symmetric(const Translator& t, const Value& pads) {

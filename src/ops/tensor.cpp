@@ -164,7 +164,7 @@ Values pad(Translator& t, const NodeView& n) {
   const std::string mode = n.attr_string("mode");
   if (mode == "constant") return {t.call("aten::constant_pad_nd", {x, per_axis, fill_value(t, n)})};
   if (mode != "reflect" && mode != "edge" && mode != "wrap") n.fail("unknown mode \"" + mode + "\"");
-  return {t.call("pad_from_inside", {x, per_axis, mode})};
+  return {t.call("pad_from_inside", {x, per_axis, mode, t.device()})};
 }
 
 // --- Making

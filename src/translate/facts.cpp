@@ -9,6 +9,7 @@
 
 #include "base/run_guard.h"
 #include "graph/operator_traits.h"
+#include "graph/writes.h"
 #include "kernels/standard/meta_kernels.h"
 #include "translate/scripts.h"
 
@@ -126,11 +127,11 @@ bool is_foreign(const jit::Node* node) {
   return !handle || !handle->hasKernelForDispatchKey(c10::DispatchKey::Meta);
 }
 
-// Nodes whose results, or whose lists, are not facts: an empty list is there to be appended to.
+// Nodes whose results, or whose lists, are not facts: an empty list is there to be appended to, and others may be.
 bool is_opaque(const jit::Node* node) {
   if (is_foreign(node)) return true;
   if (node->kind() == c10::prim::Constant || node->kind() == c10::prim::device || !node->blocks().empty()) return true;
-  if (node->kind() == c10::prim::ListConstruct) return node->inputs().empty();
+  if (node->kind() == c10::prim::ListConstruct) return node->inputs().empty() || is_written(node->output());
   return node->maybeSchema() && node->schema().is_mutable();
 }
 
@@ -182,7 +183,9 @@ std::optional<c10::SymbolicShape> Facts::shape(const jit::Value* v) const {
   }
   std::vector<c10::ShapeSymbol> sizes;
   for (size_t i = 0; i < trials[0].size(); ++i) {
-    const auto is_alike = [&](at::IntArrayRef trial) { return trial.size() > i && trial[i] == trials[0][i]; };
+    const auto is_alike = [&](at::IntArrayRef trial) {
+      return trial.size() > i && trial[i] == trials[0][i] && !by_chance_.contains(v);
+    };
     sizes.push_back(std::ranges::all_of(trials, is_alike) ? c10::ShapeSymbol::fromStaticSize(trials[0][i])
                                                           : c10::ShapeSymbol::newSymbol());
   }
@@ -216,6 +219,18 @@ void Facts::move(const jit::Value* from, const jit::Value* to) {
   move_in(values_);
   move_in(metas_);
   move_in(open_);
+  if (by_chance_.erase(from) > 0) by_chance_.insert(to);
+}
+
+bool Facts::knows(const jit::Value* v) const {
+  return value(v) || metas_.contains(v) || (open_.contains(v) && !by_chance_.contains(v));
+}
+
+void Facts::forget(const jit::Value* v) {
+  values_.erase(v);
+  metas_.erase(v);
+  open_.erase(v);
+  by_chance_.erase(v);
 }
 
 void Facts::set_input_sizes(jit::Value* input, c10::ScalarType dtype, std::span<const Sizes> sizes) {
@@ -240,7 +255,7 @@ void Facts::set_sizes(const jit::Value* v, c10::ScalarType dtype, std::span<cons
     if (!made && is_needed(trial)) return;
     found[0].push_back(made ? std::optional(made->front()) : std::nullopt);
   }
-  keep({&v, 1}, std::move(found), true);
+  keep({&v, 1}, std::move(found), {.reads_sizes = true}, /*by_chance=*/false);
 }
 
 void Facts::set_value(const jit::Value* v, const IValue& value) {
@@ -275,6 +290,7 @@ std::optional<jit::Stack> Facts::evaluate(std::span<jit::Value* const> inputs, c
 
 void Facts::learn(std::span<jit::Value* const> inputs, std::span<jit::Value* const> outputs, Kind kind,
                   const Run& run) {
+  if (std::ranges::all_of(outputs, [this](const jit::Value* output) { return knows(output); })) return;
   if (kind.deterministic) {
     if (const auto results = evaluate(inputs, run); results && results->size() == outputs.size()) {
       for (size_t i = 0; i < outputs.size(); ++i) set_value(outputs[i], (*results)[i]);
@@ -282,7 +298,7 @@ void Facts::learn(std::span<jit::Value* const> inputs, std::span<jit::Value* con
     }
   }
   if (std::ranges::any_of(inputs, [&](const jit::Value* v) { return open_.contains(v); })) {
-    learn_by_trials(inputs, outputs, kind.reads_sizes, run);
+    learn_by_trials(inputs, outputs, kind, run);
     return;
   }
   jit::Stack metas;
@@ -325,7 +341,7 @@ std::optional<jit::Stack> Facts::inputs_of_trial(std::span<jit::Value* const> in
   return stack;
 }
 
-void Facts::learn_by_trials(std::span<jit::Value* const> inputs, std::span<jit::Value* const> outputs, bool reads_sizes,
+void Facts::learn_by_trials(std::span<jit::Value* const> inputs, std::span<jit::Value* const> outputs, Kind kind,
                             const Run& run) {
   std::vector<Trials> found(outputs.size(), Trials(holds_.size()));
   bool takes_long = false;
@@ -343,24 +359,27 @@ void Facts::learn_by_trials(std::span<jit::Value* const> inputs, std::span<jit::
       found[i][trial] = *kept;
     }
   }
-  keep(outputs, std::move(found), reads_sizes);
+  const bool by_chance = std::ranges::any_of(inputs, [this](const jit::Value* v) { return by_chance_.contains(v); });
+  keep(outputs, std::move(found), kind, by_chance);
 }
 
-// Keeps what was found in the trials.
-void Facts::keep(std::span<const jit::Value* const> outputs, std::vector<Trials> found, bool reads_sizes) {
+void Facts::keep(std::span<const jit::Value* const> outputs, std::vector<Trials> found, Kind kind, bool by_chance) {
   for (size_t trial = 0; trial < holds_.size(); ++trial) {
     if (!found[0][trial]) holds_[trial] = false;
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     const IValue& first = *found[i][0];
+    if (knows(outputs[i])) continue;
+    forget(outputs[i]);
     const bool alike =
         std::ranges::all_of(found[i], [&](const auto& other) { return !other || is_same(first, *other); });
-    if (!alike) {
-      open_[outputs[i]] = std::move(found[i]);
-    } else if (is_tensors(first)) {
+    if (alike && is_tensors(first) && !by_chance) {
       metas_[outputs[i]] = *to_meta(first);
-    } else if (reads_sizes) {
+    } else if (alike && (by_chance ? kind.reads_rank : kind.reads_sizes)) {
       values_[outputs[i]] = first;
+    } else {
+      if (alike || by_chance) by_chance_.insert(outputs[i]);
+      open_[outputs[i]] = std::move(found[i]);
     }
   }
 }
@@ -384,7 +403,8 @@ void Facts::learn(jit::Node* node) {
     values_[outputs[0]] = *known;
     return;
   }
-  learn(inputs, outputs, {!node->isNondeterministic(), has(node, Trait::ReadsSizes)}, *run);
+  learn(inputs, outputs, {!node->isNondeterministic(), has(node, Trait::ReadsSizes), has(node, Trait::ReadsRank)},
+        *run);
 }
 
 }  // namespace onnxtorch

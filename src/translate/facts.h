@@ -2,7 +2,8 @@
 // tensors on the meta device) where they follow from fixed input dimensions. No shape function per operator: whatever
 // enters the graph is run once, for real on small known values, else on the meta device. What follows from dimensions
 // that are open is tried with several sizes of them; sizes that come out alike each time are known. As sizes grow with
-// those that they follow from, what is alike for the smallest and the largest is so for all between.
+// those that they follow from, what is alike for the smallest and the largest is so for all between. Of a number that
+// was computed this need not hold: of what follows from one that came out alike, ranks are known, and no sizes.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -48,6 +49,8 @@ class Facts {
   void set_value(const torch::jit::Value* v, const c10::IValue& value);
   std::optional<c10::IValue> take_value(const torch::jit::Value* v);      // and forgets it
   void move(const torch::jit::Value* from, const torch::jit::Value* to);  // what is known
+  void forget(const torch::jit::Value* v);
+  bool knows(const torch::jit::Value* v) const;  // whether there are facts, and none by chance
   // Of each dimension in each of the trials.
   void set_sizes(const torch::jit::Value* v, c10::ScalarType dtype, std::span<const Sizes> sizes);
   // The same of an input of the graph, whose open sizes then stand for all numbers that are the same.
@@ -63,10 +66,11 @@ class Facts {
   // What `run` computes from known inputs: nothing where one is unknown, or a result too large to keep.
   std::optional<torch::jit::Stack> evaluate(std::span<torch::jit::Value* const> inputs, const Run& run) const;
 
-  // Finds the facts of outputs that `run` computes from inputs; of a node just inserted.
+  // Finds the facts of outputs that `run` computes from inputs, unless there are some; of a node just inserted.
   struct Kind {
     bool deterministic = false;
     bool reads_sizes = false;  // and computes nothing from them
+    bool reads_rank = false;   // or a length
   };
   void learn(std::span<torch::jit::Value* const> inputs, std::span<torch::jit::Value* const> outputs, Kind kind,
              const Run& run);
@@ -87,8 +91,9 @@ class Facts {
   std::optional<c10::IValue> meta_or_value(const torch::jit::Value* v) const;
   std::optional<torch::jit::Stack> inputs_of_trial(std::span<torch::jit::Value* const> inputs, size_t trial) const;
   void learn_by_trials(std::span<torch::jit::Value* const> inputs, std::span<torch::jit::Value* const> outputs,
-                       bool reads_sizes, const Run& run);
-  void keep(std::span<const torch::jit::Value* const> outputs, std::vector<Trials> found, bool reads_sizes);
+                       Kind kind, const Run& run);
+  // Where the sizes do not follow from sizes alone, what is alike may be so by chance.
+  void keep(std::span<const torch::jit::Value* const> outputs, std::vector<Trials> found, Kind kind, bool by_chance);
   std::optional<Numbers> trial_numbers(const torch::jit::Value* v) const;
   std::optional<size_t> open_size(const Numbers& trials) const;
   torch::jit::Value* input_size(const Numbers& trials, torch::jit::Graph& graph);
@@ -100,7 +105,8 @@ class Facts {
   size_t also_needed_ = 0;
   std::unordered_map<const torch::jit::Value*, c10::IValue> values_;
   std::unordered_map<const torch::jit::Value*, c10::IValue> metas_;
-  std::unordered_map<const torch::jit::Value*, Trials> open_;  // what differs between trials
+  std::unordered_map<const torch::jit::Value*, Trials> open_;  // what differs between trials, or may in a run
+  std::unordered_set<const torch::jit::Value*> by_chance_;     // of these, what may be alike by chance
   std::unordered_set<const torch::jit::Value*> changing_;
   struct OpenSize {
     torch::jit::Value* input;

@@ -39,8 +39,10 @@ bool GraphTranslator::bool_on_host(const Value& v) const {
 
 Value GraphTranslator::tensor(Value v) {
   if (v.absent()) return v;
-  if (on_host(v))
-    return call("aten::tensor", {v, kw("dtype", c10::kLong), kw("device", device())}).as(ElementType::Int64);
+  if (on_host(v)) {
+    const ElementType type = v.type.element == ElementType::Int32 ? ElementType::Int32 : ElementType::Int64;
+    return call("aten::tensor", {v, kw("dtype", storage_dtype(type)), kw("device", device())}).as(type);
+  }
   if (bool_on_host(v)) {
     return call("aten::tensor", {v, kw("dtype", c10::kBool), kw("device", device())}).as(ElementType::Bool);
   }

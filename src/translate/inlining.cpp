@@ -10,12 +10,25 @@
 #include "graph/graph_location.h"
 #include "graph/known_type.h"
 #include "graph/walk.h"
+#include "graph/writes.h"
 
 namespace onnxtorch {
 namespace {
 
 namespace jit = torch::jit;
 using c10::IValue;
+
+constexpr int64_t kMostIterations = 64;  // of a loop that is unrolled
+constexpr int64_t kMostNodes = 4096;     // that it may become
+
+int64_t node_count(const jit::Block& block) {
+  int64_t count = 0;
+  for (const jit::Node* node : block.nodes()) {
+    ++count;
+    for (const jit::Block* inner : node->blocks()) count += node_count(*inner);
+  }
+  return count;
+}
 
 bool is_list(const jit::Value* value) { return value->type()->kind() == c10::TypeKind::ListType; }
 
@@ -38,58 +51,25 @@ class Inlining {
  public:
   Inlining(jit::Graph& graph, const Script& script, at::ArrayRef<jit::Value*> arguments, Facts& facts, bool keeps)
       : graph_(graph), facts_(facts), writes_(script.writes), keeps_(keeps) {
-    const auto parameters = script.graph->inputs();
-    for (size_t i = 0; i < arguments.size(); ++i) values_[parameters[i]] = arguments[i];
+    map(script.graph->inputs().slice(0, arguments.size()), arguments);
   }
 
   // Up to where the script raises an error for certain, as what follows may rely on what it has asserted.
   void insert(jit::Block& block) {
     for (jit::Node* node : block.nodes()) {
       if (raises_) return;
-      if (node->kind() == c10::prim::If) {
-        if (const auto decided = jit::constant_as<bool>(values_.at(node->input()))) {
-          jit::Block& taken = *node->blocks()[*decided ? 0 : 1];
-          insert(taken);
-          map(node->outputs(), results(taken));
-          continue;
-        }
-      }
-      raises_ = node->kind() == c10::prim::RaiseException;
-      if (const auto known = number(node)) {
-        values_[node->output()] = graph_.insertConstant(*known);
-        continue;
-      }
-      // A tensor given for an optional parameter is one.
-      if (node->kind() == c10::prim::unchecked_cast && values_.at(node->input())->mustNotBeNone()) {
-        map(node->outputs(), values_.at(node->input()));
-        continue;
-      }
-      jit::Node* const same = graph_.insertNode(graph_.createClone(node, [&](jit::Value* v) { return values_.at(v); }));
-      const bool learns = is_fact(same);
-      if (learns) {
-        for (jit::Value* input : same->inputs()) learn_tensor(input);
-        facts_.learn(same);
-      } else if (!writes_ && gives_tensors(*same)) {
-        not_learned_.insert(same);
-      }
-      for (jit::Block* cloned : same->blocks()) {
-        if (!keeps_) for_each_node(cloned, [&](jit::Node* inner) { write_out(inner, facts_); });
-      }
-      if (learns && !writes_) {
-        values_[node->output()] = facts_.shared(same->output(), same->inputs());
-      } else {
-        map(node->outputs(), keeps_ ? same->outputs().vec() : write_out(same, facts_));
-      }
+      if (!decide(node) && !unroll(node) && !follow(node) && !find_known(node) && !branch(node)) copy(node);
     }
   }
 
-  std::vector<jit::Value*> results(const jit::Block& block) const {
+  // What stands for these values of the script.
+  std::vector<jit::Value*> results(at::ArrayRef<jit::Value*> values) {
     std::vector<jit::Value*> found;
-    for (const jit::Value* output : block.outputs()) {
-      const auto inserted = values_.find(output);
-      found.push_back(inserted == values_.end()
-                          ? graph_.insertNode(graph_.createUninitialized(output->type()))->output()
-                          : inserted->second);
+    for (const jit::Value* value : values) {
+      place(value);
+      const auto inserted = values_.find(value);
+      found.push_back(inserted == values_.end() ? graph_.insertNode(graph_.createUninitialized(value->type()))->output()
+                                                : inserted->second);
     }
     return found;
   }
@@ -97,6 +77,192 @@ class Inlining {
  private:
   void map(at::ArrayRef<jit::Value*> from, at::ArrayRef<jit::Value*> to) {
     for (size_t i = 0; i < from.size(); ++i) values_[from[i]] = to[i];
+  }
+
+  // Takes the branch that is taken for certain.
+  bool decide(jit::Node* node) {
+    if (node->kind() != c10::prim::If) return false;
+    const auto decided = jit::constant_as<bool>(values_.at(node->input()));
+    if (!decided) return false;
+    jit::Block& taken = *node->blocks()[*decided ? 0 : 1];
+    insert(taken);
+    map(node->outputs(), results(taken.outputs()));
+    return true;
+  }
+
+  // Goes round a loop of which it is known that it goes round a few times.
+  bool unroll(jit::Node* node) {
+    constexpr size_t kFirst = 2;  // after the number of iterations and the condition
+    if (node->kind() != c10::prim::Loop) return false;
+    jit::Block& body = *node->blocks()[0];
+    const auto count = facts_.value(values_.at(node->input(0)));
+    const bool always = jit::constant_as<bool>(values_.at(node->input(1))).value_or(false) &&
+                        jit::constant_as<bool>(body.outputs()[0]).value_or(false);
+    if (!always || !count || count->toInt() > std::min(kMostIterations, kMostNodes / node_count(body))) return false;
+    std::vector<jit::Value*> carried = results(node->inputs().slice(kFirst));
+    for (int64_t i = 0; i < count->toInt() && !raises_; ++i) {
+      values_[body.inputs()[0]] = graph_.insertConstant(i);
+      map(body.inputs().slice(1), carried);
+      insert(body);
+      carried = results(body.outputs().slice(1));
+    }
+    map(node->outputs(), carried);
+    return true;
+  }
+
+  // Whether the script changes a list, but lets nothing else stand for it.
+  bool is_followed(const jit::Value* list) const { return !writes_ && is_list(list) && is_written(list); }
+
+  // Takes what a script does with a list that it makes and changes for what it does with its items: as long as they
+  // are known, the graph has no list that changes.
+  bool follow(jit::Node* node) {
+    if (node->kind() == c10::prim::ListConstruct && is_followed(node->output())) {
+      lists_[node->output()] = results(node->inputs());
+      values_.erase(node->output());
+      return true;
+    }
+    const auto found = node->inputs().empty() ? lists_.end() : lists_.find(node->input(0));
+    if (found == lists_.end()) return false;
+    std::vector<jit::Value*>& items = found->second;
+    if (node->kind() == c10::aten::append) {
+      items.push_back(values_.at(node->input(1)));
+      values_.erase(node->input(0));
+      return true;
+    }
+    if (node->kind() == c10::aten::len) {
+      values_[node->output()] = graph_.insertConstant(static_cast<int64_t>(items.size()));
+      return true;
+    }
+    const bool reads = node->kind() == c10::aten::__getitem__;
+    if (!reads && node->kind() != c10::aten::_set_item) return false;
+    const auto index = place_in(items.size(), values_.at(node->input(1)));
+    if (!index) return false;
+    if (reads) {
+      values_[node->output()] = items[*index];
+    } else {
+      items[*index] = values_.at(node->input(2));
+      values_.erase(node->input(0));
+    }
+    return true;
+  }
+
+  // Which of so many items an index is, where it is known.
+  std::optional<size_t> place_in(size_t count, const jit::Value* index) const {
+    const auto known = facts_.value(index);
+    if (!known) return {};
+    const int64_t place = known->toInt() < 0 ? known->toInt() + static_cast<int64_t>(count) : known->toInt();
+    const bool exists = place >= 0 && place < static_cast<int64_t>(count);
+    return exists ? std::optional(static_cast<size_t>(place)) : std::nullopt;
+  }
+
+  // Makes a list of the items that a followed one has now.
+  jit::Node* make_list(const jit::Value* list) {
+    const auto element = list->type()->expectRef<c10::ListType>().getElementType();
+    return graph_.insertNode(graph_.createList(element, lists_.at(list)));
+  }
+
+  // Puts a list that is followed into the graph, as it is now.
+  void place(const jit::Value* list) {
+    if (!lists_.contains(list) || values_.contains(list)) return;
+    jit::Node* const made = make_list(list);
+    values_[list] = made->output();
+    if (is_number_or_numbers(*list->type())) {
+      facts_.learn(made);
+    } else if (gives_tensors(*made)) {
+      not_learned_.insert(made);
+    }
+  }
+
+  // Puts the lists that a node takes, or one inside it, into the graph, and no longer follows those that it changes.
+  void place_inputs(const jit::Node* node) {
+    for (size_t i = 0; i < node->inputs().size(); ++i) {
+      const jit::Value* const input = node->input(i);
+      const bool changes = i == 0 && (node->kind() == c10::aten::append || node->kind() == c10::aten::_set_item);
+      if (changes && lists_.contains(input)) {
+        values_[input] = make_list(input)->output();
+        lists_.erase(input);
+      } else {
+        place(input);
+      }
+    }
+    for (const jit::Block* inner : node->blocks()) {
+      for (const jit::Node* nested : inner->nodes()) place_inputs(nested);
+    }
+  }
+
+  // Lets a constant stand for what is known, and a value for what is the same.
+  bool find_known(jit::Node* node) {
+    place_inputs(node);
+    if (const auto known = number(node)) {
+      values_[node->output()] = graph_.insertConstant(*known);
+      return true;
+    }
+    // A tensor given for an optional parameter is one.
+    if (node->kind() != c10::prim::unchecked_cast || !values_.at(node->input())->mustNotBeNone()) return false;
+    map(node->outputs(), values_.at(node->input()));
+    return true;
+  }
+
+  // Leaves it to a run which branch is taken.
+  bool branch(jit::Node* node) {
+    if (node->kind() != c10::prim::If) return false;
+    jit::Node* const made = graph_.insertNode(graph_.create(c10::prim::If, {values_.at(node->input())}, 0));
+    std::vector<std::vector<jit::Value*>> found;
+    for (jit::Block* block : node->blocks()) {
+      const jit::WithInsertPoint at(made->addBlock());
+      insert(*block);
+      found.push_back(results(block->outputs()));
+      raises_ = false;
+    }
+    for (size_t i = 0; i < node->outputs().size(); ++i) {
+      if (found[0][i] == found[1][i]) {
+        values_[node->output(i)] = found[0][i];
+        continue;
+      }
+      for (size_t which : {0, 1}) made->blocks()[which]->registerOutput(found[which][i]);
+      values_[node->output(i)] = made->addOutput()->setType(node->output(i)->type());
+    }
+    return true;
+  }
+
+  void copy(jit::Node* node) {
+    raises_ = node->kind() == c10::prim::RaiseException;
+    jit::Node* const same = graph_.insertNode(graph_.createClone(node, [&](jit::Value* v) { return values_.at(v); }));
+    const bool learns = is_fact(same);
+    if (learns) {
+      for (jit::Value* input : same->inputs()) learn_tensor(input);
+      facts_.learn(same);
+    } else if (!writes_ && gives_tensors(*same)) {
+      not_learned_.insert(same);
+    }
+    for (jit::Block* cloned : same->blocks()) {
+      if (!keeps_) for_each_node(cloned, [&](jit::Node* inner) { write_out(inner, facts_); });
+    }
+    if (node->outputs().size() == 1 && is_followed(node->output())) {
+      values_[node->output()] = same->output();
+      take_items(node->output(), same->output());
+    } else if (learns && !writes_) {
+      values_[node->output()] = facts_.shared(same->output(), same->inputs());
+    } else {
+      map(node->outputs(), keeps_ ? same->outputs().vec() : write_out(same, facts_));
+    }
+  }
+
+  // Follows a list that a node has made, where it is known how long it is. Else it changes, and nothing is known of it.
+  void take_items(const jit::Value* list, jit::Value* made) {
+    const auto length = is_number_or_numbers(*list->type()) ? facts_.length(made) : std::nullopt;
+    if (!length) {
+      facts_.forget(made);
+      return;
+    }
+    std::vector<jit::Value*> items;
+    for (size_t i = 0; i < *length; ++i) {
+      jit::Value* const item = graph_.insert(c10::aten::__getitem__, {made, static_cast<int64_t>(i)});
+      facts_.learn(item->node());
+      const auto known = facts_.value(item);
+      items.push_back(known ? graph_.insertConstant(*known) : facts_.shared(item, item->node()->inputs()));
+    }
+    lists_[list] = std::move(items);
   }
 
   // Learns of a tensor whose sizes are asked for, and of those that the script has made it of.
@@ -152,6 +318,7 @@ class Inlining {
   Facts& facts_;
   const bool writes_, keeps_;
   bool raises_ = false;
+  std::unordered_map<const jit::Value*, std::vector<jit::Value*>> lists_;  // of the script: their items, in the graph
   std::unordered_set<jit::Node*> not_learned_;  // that the script has made; few of their sizes are asked for
   std::unordered_map<const jit::Value*, jit::Value*> values_;  // of the script, in the graph
 };
@@ -163,8 +330,13 @@ std::vector<jit::Value*> insert_script(jit::Graph& graph, const Script& script, 
   jit::Block& body = *script.graph->block();
   Inlining inlining(graph, script, arguments, facts, keeps);
   inlining.insert(body);
-  jit::Value* const result = inlining.results(body).at(0);
+  jit::Value* const result = inlining.results(body.outputs()).at(0);
   if (result->type()->kind() != c10::TypeKind::TupleType) return {result};
+  if (result->node()->kind() == c10::prim::TupleConstruct) {
+    const std::vector<jit::Value*> items = result->node()->inputs().vec();
+    if (!result->hasUses()) result->node()->destroy();
+    return items;
+  }
   return graph.insertNode(graph.createTupleUnpack(result))->outputs().vec();
 }
 

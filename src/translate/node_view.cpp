@@ -35,7 +35,7 @@ bool NodeView::on_host(size_t from) const {
   for (size_t i = from; i < inputs_.size(); ++i) {
     const Value& v = inputs_[i];
     if (v.absent()) continue;
-    if (v.type.element != ElementType::Int64) return false;
+    if (v.type.element != ElementType::Int64 && v.type.element != ElementType::Int32) return false;
     if (translator_.on_host(v)) {
       any = true;
     } else if (!translator_.known_ints(v) || translator_.known_shape(v)->size() > 1) {

@@ -43,8 +43,8 @@ class NodeView {
   const Values& inputs() const { return inputs_; }
   Values tensors(size_t from = 0) const;  // all inputs from an index on, as tensors
   ElementType element(size_t i) const;    // of input i; Undefined where absent
-  // Whether this is shape arithmetic: some int64 input is on the host, and the others are as well, or are known int64
-  // tensors of rank 0 or 1, so that the result can stay there. Of the inputs from an index on.
+  // Whether this is shape arithmetic: some input is on the host, and the others are as well, or are known tensors of
+  // int64 or int32 of rank 0 or 1, so that the result can stay there. Of the inputs from an index on.
   bool on_host(size_t from = 0) const;
 
   // Outputs.

@@ -109,7 +109,7 @@ Script::Script(const CompiledScript& compiled, std::shared_ptr<jit::Graph> read,
       kept(compiled.kept),
       of_sizes(without_steps),
       deterministic(is_deterministic(*graph->block())),
-      writes(may_write(*graph->block())) {}
+      writes(!writes_to_own_lists(*graph->block())) {}
 
 const jit::Code& Script::code() const {
   once_([this] { code_.emplace(guarded(graph), schema.name()); });

@@ -26,7 +26,7 @@ class Script {
   // through all steps.
   const Script* const of_sizes;
   const bool deterministic;
-  const bool writes;  // to its arguments, or to lists of its own
+  const bool writes;  // to something else than lists of its own
 
   // To run it while translating. Made on first use.
   const torch::jit::Code& code() const;

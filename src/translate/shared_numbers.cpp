@@ -37,7 +37,7 @@ bool only_lists(const jit::Node* node) {
 
 std::optional<Facts::Numbers> Facts::trial_numbers(const jit::Value* v) const {
   const auto open = open_.find(v);
-  if (open == open_.end() || !open->second[0]->isInt()) return {};
+  if (open == open_.end() || by_chance_.contains(v) || !open->second[0]->isInt()) return {};
   Numbers numbers;
   for (const auto& trial : open->second) numbers.push_back(trial ? std::optional(trial->toInt()) : std::nullopt);
   return numbers;
@@ -68,7 +68,7 @@ jit::Value* Facts::input_size(const Numbers& trials, jit::Graph& graph) {
 jit::Value* Facts::shared_list(jit::Value* list) {
   const auto open = open_.find(list);
   const auto count = length(list);
-  if (open == open_.end() || !count || *count == 0) return list;
+  if (open == open_.end() || by_chance_.contains(list) || !count || *count == 0) return list;
   jit::Graph& graph = *list->owningGraph();
   const bool may_be_alike = only_lists(list->node());
   std::vector<jit::Value*> items;

@@ -7,6 +7,7 @@
 #include <torch/csrc/jit/api/compilation_unit.h>
 #include <torch/csrc/jit/frontend/resolver.h>
 #include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/runtime/interpreter.h>
 
 #include <algorithm>
 #include <memory>
@@ -65,27 +66,102 @@ TEST(Inlining, TakesTheBranchThatAKnownRankDecides) {
   EXPECT_EQ(insert(graph, "rows_of", {rows}, facts), rows);
 }
 
-TEST(Inlining, TakesNoSizesForKnownWhereTheScriptWritesToThem) {
+// What of a function of TorchScript enters a graph whose input is a vector of 5 elements, and a bool.
+std::shared_ptr<jit::Graph> inlined(const std::string& parameters, const std::string& body) {
   jit::CompilationUnit unit;
-  unit.define(std::nullopt, R"(
-def relu_of_vectors(x):
+  unit.define(std::nullopt, "def inlined(" + parameters + "):\n" + body, jit::nativeResolver(), nullptr);
+  jit::GraphFunction& function = jit::toGraphFunction(unit.get_function({"inlined"}));
+  auto graph = std::make_shared<jit::Graph>();
+  Facts facts;
+  std::vector<jit::Value*> arguments;
+  for (const jit::Value* parameter : function.graph()->inputs()) {
+    arguments.push_back(graph->addInput()->setType(parameter->type()));
+  }
+  facts.set_sizes(arguments[0], c10::kFloat, std::vector<std::vector<int64_t>>{kAlways5});
+  const CompiledScript compiled{.name = "inlined", .schema = "inlined(Tensor x) -> Tensor", .graph = {}};
+  const Script script(compiled, function.graph(), nullptr);
+  graph->registerOutput(insert_script(*graph, script, arguments, facts, /*keeps=*/false).at(0));
+  return graph;
+}
+
+at::Tensor result(const std::shared_ptr<jit::Graph>& graph, jit::Stack inputs) {
+  jit::InterpreterState(jit::Code(graph, "inlined")).run(inputs);
+  return inputs.at(0).toTensor();
+}
+
+TEST(Inlining, FollowsTheListsThatAScriptChanges) {
+  const auto graph = inlined("x", R"(
     sizes = x.size()
-    sizes.append(1)
+    sizes.append(7)
+    sizes[0] = len(sizes)
+    return x.new_zeros(sizes)
+)");
+  EXPECT_EQ(count(*graph, c10::aten::append) + count(*graph, c10::aten::_set_item), 0U);
+  const auto sizes = result(graph, {at::ones({5})}).sizes().vec();
+  EXPECT_EQ(sizes, std::vector<int64_t>({2, 7}));
+}
+
+TEST(Inlining, UnrollsLoopsThatAreKnownToGoRoundAFewTimes) {
+  const auto graph = inlined("x", R"(
+    found = [0.0]
+    for i, size in enumerate(x.size()):
+        for k in range(3):
+            found.append(1.0 * size + k)
+            if k == 1:
+                x = x.relu()
+    return x + found[2]
+)");
+  EXPECT_EQ(count(*graph, c10::prim::Loop) + count(*graph, c10::prim::If), 0U);
+  EXPECT_EQ(count(*graph, c10::aten::relu), 1U);
+  EXPECT_TRUE(at::equal(result(graph, {at::ones({5})}), at::full({5}, 7.0)));
+}
+
+TEST(Inlining, DoesNotFollowAListThatABranchChanges) {
+  const auto graph = inlined("x, longer: bool", R"(
+    sizes = [5]
+    if longer:
+        sizes.append(1)
+    if len(sizes) == 1:
+        x = x.relu()
+    return x.reshape(sizes)
+)");
+  EXPECT_EQ(count(*graph, c10::prim::If), 2U);
+  for (const bool longer : {false, true}) {
+    const at::Tensor found = result(graph, {-at::ones({5}), longer});
+    EXPECT_EQ(found.dim(), longer ? 2 : 1);
+    EXPECT_TRUE(at::equal(found.sum(), at::scalar_tensor(longer ? -5.0F : 0.0F)));
+  }
+}
+
+TEST(Inlining, TakesNoLengthForKnownOfAListThatHasTwoNames) {
+  const auto graph = inlined("x, same: bool", R"(
+    sizes = x.size()
+    others = x.size()
+    if same:
+        others = sizes
+    others.append(1)
     if len(sizes) == 1:
         x = x.relu()
     return x
-)",
-              jit::nativeResolver(), nullptr);
-  jit::GraphFunction& function = jit::toGraphFunction(unit.get_function({"relu_of_vectors"}));
-  jit::Graph graph;
-  jit::Value* const x = graph.addInput();
-  Facts facts;
-  facts.set_sizes(x, c10::kFloat, std::vector<std::vector<int64_t>>{kAlways5});
-  const CompiledScript compiled{
-      .name = "relu_of_vectors", .schema = "relu_of_vectors(Tensor x) -> Tensor", .graph = {}};
-  const Script script(compiled, function.graph(), nullptr);
-  insert_script(graph, script, {x}, facts, /*keeps=*/false);
-  EXPECT_EQ(count(graph, c10::prim::If), 1U);
+)");
+  EXPECT_EQ(count(*graph, c10::prim::If), 2U);
+  for (const bool same : {false, true}) {
+    const at::Tensor found = result(graph, {-at::ones({5}), same});
+    EXPECT_TRUE(at::equal(found, at::full({5}, same ? -1.0F : 0.0F)));
+  }
+}
+
+TEST(Inlining, KnowsSizesWithinABranchThatARunDecides) {
+  const auto graph = inlined("x, longer: bool", R"(
+    if longer:
+        for size in x.size():
+            if size == 5:
+                x = x.relu()
+    return x
+)");
+  EXPECT_EQ(graph->toString().find("prim::Loop"), std::string::npos);
+  EXPECT_EQ(graph->toString().find("aten::eq"), std::string::npos);
+  EXPECT_TRUE(at::equal(result(graph, {-at::ones({5}), true}), at::zeros({5})));
 }
 
 TEST(Inlining, KeepsCallsOfKeptScriptsWhereItIsToldTo) {

@@ -47,6 +47,22 @@ def numbers(*shape):
         ("(float[N, 6, 4] x) => (float[a, b] y)", "y = Flatten (x)", "Float(*, 24)"),
         ("(float[N, 4] x) => (float[a, b] y)", "s = Shape (x) z = Expand (x, s) y = Tanh (z)", "Float(*, 4)"),
         ("(float[N, M] x) => (float[a, b] y)", "y = Transpose (x)", "Float(*, *)"),
+        (
+            "(float[N, 2, H, W] x, float[3, 2, 2, 2] w) => (float[a, b, c, d] y)",
+            'y = Conv <auto_pad = "SAME_UPPER"> (x, w)',
+            "Float(*, 3, *, *)",
+        ),
+        (
+            "(float[N, 2, 9] x) => (float[a, b, c] y) <int64[6] p = {0, 0, 3, 0, 0, 2}>",
+            'y = Pad <mode = "reflect"> (x, p)',
+            "Float(*, 2, 14)",
+        ),
+        (
+            "(float[N, 6] x) => (float[a, b, c] y) <int64[1] zero = {0}, int64[1] one = {1}, int32[2] rest = {-1, 2}>",
+            "s = Shape (x) i = Cast <to = 6> (s) n = Slice (i, zero, one, zero) t = Concat <axis = 0> (n, rest) "
+            "l = Cast <to = 7> (t) y = Reshape (x, l)",
+            "Float(*, 3, 2)",
+        ),
         ("(float[N, 4] x) => (float[a] y)", "y = ReduceMean <axes = [0], keepdims = 0> (x)", "Float(4)"),
     ],
 )
@@ -93,6 +109,46 @@ def test_what_only_some_sizes_have_is_not_known(signature, body):
             arrays.append(numbers(1, *arrays[0].shape[1:]))
         inputs.append(arrays)
     assert_as_the_reference(model, *inputs)
+
+
+def test_of_what_follows_from_a_number_that_came_out_alike_the_rank_is_known():
+    """The number is another one for 7 elements, of which no trial is."""
+    model = model_of(
+        "(float[N] x, float[1, 1] z) => (float[a, b] y) <int64[1] seven = {7}, int64[1] five = {5}>",
+        "s = Shape (x) c = Equal (s, seven) n = Where (c, s, five) l = Concat <axis = 0> (n, five) "
+        "e = Expand (z, l) y = Relu (e)",
+    )
+    assert types_of(model)[-1] == "Float(*, *)"
+    assert_as_the_reference(model, *[(numbers(size), numbers(1, 1) + 9) for size in (3, 7, 3, 7, 1)])
+
+
+def test_shapes_of_32_bits_are_computed_where_those_of_64_are():
+    """What does not fit wraps, as it does in a tensor."""
+    model = model_of(
+        "(float[N, 3, H] x) => (float[a, b] y, int32[2] w, int32 p, int32 m) <int64[1] zero = {0}, int64[1] one = {1}, "
+        "int32[1] three = {3}, int32[1] large = {2147483647}>",
+        "s = Shape (x) i = Cast <to = 6> (s) n = Slice (i, zero, one, zero) k = Concat <axis = 0> (n, three) "
+        "t = Mul (k, three) w = Add (t, large) p = ReduceProd <keepdims = 0> (w) m = ReduceMax <keepdims = 0> (w) "
+        "l = Concat <axis = 0> (three, n) r = Cast <to = 7> (l) f = CastLike (p, x) y = Expand (f, r)",
+    )
+    text = backend.prepare(model, optimize=False)._prepared.graph_text()
+    assert "aten::cat" not in text and "prim::tolist" not in text
+    assert_as_the_reference(model, *[(numbers(size, 3, 2),) for size in (5, 1, 700)])
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("scale", [2.0, 0.5, 3.0, 1.3])
+def test_resize_of_open_sizes(mode, scale):
+    """By a whole scale, no run needs to ask how it is done."""
+    rounding = "asymmetric" if mode == "nearest" else "half_pixel"
+    model = model_of(
+        f"(float[N, 2, H, W] x) => (float[a, b, c, d] y) <float[4] s = {{1, 1, {scale}, {scale}}}>",
+        f'y = Resize <mode = "{mode}", coordinate_transformation_mode = "{rounding}", nearest_mode = "floor"> (x, , s)',
+    )
+    text = backend.prepare(model, optimize=False)._prepared.graph_text()
+    assert ("aten::index_select" in text) == (scale != 2 and (mode == "nearest" or scale != 3))
+    sizes = [(1, 4, 5), (2, 4, 5), (1, 1, 1), (1, 7, 3)]
+    assert_as_the_reference(model, *[(numbers(n, 2, height, width),) for n, height, width in sizes])
 
 
 @pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])

@@ -10,12 +10,17 @@ import onnx_torch
 from pass_models import check_equal, code, floats, graph_of, model
 
 
-def test_fold_decides_loops_over_dimensions():
-    source = model("(float[1, 8, 5, 5] x) => (float[1, 8, 1, 1] y) { y = GlobalAveragePool(x) }")
+def test_fold_unrolls_a_loop_of_few_iterations():
+    source = model(
+        "(float[3] x) => (float[3] y) { y = Loop<body = b (int64 i, bool c, float[3] a) => (bool d, float[3] b) "
+        "{ d = Identity(c) b = Exp(a) }>(n, t, x) }",
+        n=np.array(3, np.int64),
+        t=np.array(True),
+    )
     graphs = onnx_torch.prepare(source).graphs()
     assert "prim::Loop" in graphs["place"]
-    assert code(graphs["fold"]) == "aten::mean"
-    check_equal(source, [floats(1, 8, 5, 5)])
+    assert code(graphs["fold"]) == "aten::exp\naten::exp\naten::exp"
+    check_equal(source, [-np.abs(floats(3))])
 
 
 def test_equal_constants_are_one_node():

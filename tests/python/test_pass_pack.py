@@ -66,6 +66,19 @@ CONVOLUTIONS = {
         "(float[2, 3, 5, 6, 7] x) => (float[N, C, D, H, W] y) { y = Conv(x, w) }",
         {"w": (4, 3, 2, 2, 2)},
     ),
+    "one column": (
+        "(float[2, 6, 19, 1] x) => (float[N, C, H, W] y) "
+        "{ y = Conv<strides = [2, 1], dilations = [3, 1], pads = [2, 0, 2, 0]>(x, w, b) }",
+        {"w": (8, 6, 4, 1), "b": (8,)},
+    ),
+    "one column, groups": (
+        "(float[1, 32, 50, 1] x) => (float[N, C, H, W] y) { y = Conv<group = 32>(x, w) }",
+        {"w": (32, 1, 5, 1)},
+    ),
+    "one column, three dimensions": (
+        "(float[2, 3, 5, 9, 1] x) => (float[N, C, D, H, W] y) { y = Conv<strides = [1, 2, 1]>(x, w) }",
+        {"w": (4, 3, 2, 3, 1)},
+    ),
     "sizes open": ("(float[N, 6, H, W] x) => (float[N, C, H2, W2] y) { y = Conv(x, w) }", {"w": (8, 6, 3, 3)}),
 }
 
@@ -422,6 +435,20 @@ def test_products_of_one_row(sizes: tuple[int, int], after: str, shape: str):
         check_gelu_of_product(source, [x, r], "w", "b")
     else:
         check_equal(source, [x, r], ulps=ulps)
+
+
+@pytest.mark.parametrize("after", ["Relu(c)", "Add(c, r)"])
+def test_images_of_one_column_and_of_more(after: str):
+    source = model(
+        f"(float[N, 16, H, W] x, float[24, 1, 1] r) => (float y) {{ c = Conv(x, w, b) y = {after} }}",
+        w=(24, 16, 3, 1),
+        b=(24,),
+    )
+    prepared, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
+    r = floats(24, 1, 1)
+    for shape in ((1, 9, 1), (2, 9, 1), (1, 9, 4), (1, 3, 1), (1, 3, 2), (1, 9, 1)):
+        x = floats(shape[0], 16, *shape[1:])
+        assert_close(prepared.run([x, r])[0], plain.run([x, r])[0], ulps=16)
 
 
 @pytest.mark.parametrize("out", [24, 768])

@@ -59,6 +59,15 @@ def broadcast_length(a: int, b: int) -> int:
     return b if a == 1 else a
 
 
+# Of more bits, the lowest 32.
+def int_of_32_bits(value: int) -> int:
+    return (value + 2147483648) % 4294967296 - 2147483648
+
+
+def ints_of_32_bits(values: List[int]) -> List[int]:
+    return [int_of_32_bits(value) for value in values]
+
+
 def ints_arithmetic(operation: str, a: List[int], b: List[int]) -> List[int]:
     result: List[int] = []
     for i in range(broadcast_length(len(a), len(b))):

@@ -15,15 +15,16 @@ def resize_layout(
     factors = [1.0] * len(sizes)
     if scales is not None and len(scales) > 0:
         for i, axis in enumerate(which):
-            length = sizes[axis] * scales[i]
-            assert 0 <= length and length < 2147483648.0, "{} elements cannot be scaled by {}".format(
-                sizes[axis], scales[i])
-            factors[axis] = scales[i]
-            outputs[axis] = int(length)
+            if scales[i] != 1:
+                length = sizes[axis] * scales[i]
+                assert scales[i] >= 0 and length < 2147483648.0, "{} elements cannot be scaled by {}".format(
+                    sizes[axis], scales[i])
+                factors[axis] = scales[i]
+                outputs[axis] = int(length)
     elif target is not None:
         for i, axis in enumerate(which):
             outputs[axis] = target[i]
-            factors[axis] = target[i] / max(1, sizes[axis])
+            factors[axis] = float(target[i]) / max(1, sizes[axis])
         if policy != "stretch":
             given = [factors[axis] for axis in which]
             factor = min(given) if policy == "not_larger" else max(given)
@@ -33,9 +34,21 @@ def resize_layout(
     return outputs, factors
 
 
+# Whether a scale leads to whole lengths, whatever is scaled.
+def is_whole(factor: float) -> bool:
+    return factor >= 1 and factor == int(factor)
+
+
+def has_empty_axis(sizes: List[int]) -> bool:
+    is_empty = False
+    for size in sizes:
+        is_empty = is_empty or size == 0
+    return is_empty
+
+
 # The scales that lead to whole lengths, which are the output's.
 def whole_factors(sizes: List[int], outputs: List[int]) -> List[float]:
-    return [outputs[i] / max(1, sizes[i]) for i in range(len(sizes))]
+    return [float(outputs[i]) / max(1, sizes[i]) for i in range(len(sizes))]
 
 
 # The output's length along an axis before it was rounded down; what rounding of the scale itself did to it is undone.
@@ -210,23 +223,23 @@ def resize_roi(roi: List[float], axes: Optional[List[int]], rank: int) -> List[f
     return starts + ends
 
 
-# Whether only the one to three axes after the batch and the channels change, and none is empty: then aten::upsample_*
-# fits.
+# Whether only the one to three axes after the batch and the channels change: then aten::upsample_* fits.
 def resizes_planes(sizes: List[int], outputs: List[int], factors: List[float]) -> bool:
-    if len(sizes) < 3 or len(sizes) > 5 or min(sizes) == 0 or min(outputs) == 0:
+    if len(sizes) < 3 or len(sizes) > 5:
         return False
-    return sizes[:2] == outputs[:2] and factors[:2] == [1.0, 1.0]
+    return sizes[0] == outputs[0] and sizes[1] == outputs[1] and factors[0] == 1.0 and factors[1] == 1.0
 
 
 # aten::upsample_nearest* multiplies by the inverse of the scale, which is exact for a power of two.
 def resizes_nearest_by_aten(sizes: List[int], outputs: List[int], factors: List[float]) -> bool:
-    if not resizes_planes(sizes, outputs, factors):
-        return False
-    for i, output in enumerate(outputs):
-        ratio = output // sizes[i]
-        if ratio & (ratio - 1) != 0 or resized_length(sizes[i], output, factors[i]) != ratio * sizes[i]:
-            return False
-    return True
+    fits = resizes_planes(sizes, outputs, factors)
+    for i, output in enumerate(outputs[2:]):
+        factor = factors[i + 2]
+        size = max(1, sizes[i + 2])
+        ratio = int(factor) if is_whole(factor) else output // size
+        fits = fits and ratio & (ratio - 1) == 0
+        fits = fits and (is_whole(factor) or resized_length(size, output, factor) == ratio * size)
+    return fits
 
 
 # aten::upsample_linear1d and its kin know half_pixel, without PyTorch's special case, and align_corners, by which
@@ -234,20 +247,24 @@ def resizes_nearest_by_aten(sizes: List[int], outputs: List[int], factors: List[
 def resizes_smoothly_by_aten(
     sizes: List[int], outputs: List[int], factors: List[float], mode: str, transformation: str
 ) -> bool:
-    if not resizes_planes(sizes, outputs, factors) or (mode == "cubic" and len(sizes) != 4):
-        return False
+    fits = resizes_planes(sizes, outputs, factors) and (mode != "cubic" or len(sizes) == 4)
     for i, output in enumerate(outputs[2:]):
-        exact = transformation == "align_corners" or transformation == "asymmetric"
-        if exact and resized_length(sizes[i + 2], output, factors[i + 2]) != output:
-            return False
-        if transformation == "pytorch_half_pixel" and output == 1:
-            return False
-    return True
+        factor = factors[i + 2]
+        if transformation == "align_corners" or transformation == "asymmetric":
+            fits = fits and (is_whole(factor) or resized_length(sizes[i + 2], output, factor) == output)
+        else:
+            # Where an axis stays as long, ATen copies it, whatever the scale is.
+            fits = fits and (is_whole(factor) or output != sizes[i + 2])
+            if transformation == "pytorch_half_pixel":
+                fits = fits and (factor >= 2 or output != 1)
+    return fits
 
 
 def upsample_nearest(x: Tensor, outputs: List[int]) -> Tensor:
     sizes = outputs[2:]
-    if len(sizes) == 1:
+    if has_empty_axis(outputs):
+        return x.new_zeros(outputs)
+    elif len(sizes) == 1:
         return torch.upsample_nearest1d(x, sizes, None)
     elif len(sizes) == 2:
         return torch.upsample_nearest2d(x, sizes, None, None)
@@ -258,7 +275,9 @@ def upsample_nearest(x: Tensor, outputs: List[int]) -> Tensor:
 # beyond those of asymmetric.
 def upsample_asymmetric(x: Tensor, outputs: List[int]) -> Tensor:
     sizes = [output + 1 for output in outputs[2:]]
-    if len(sizes) == 1:
+    if has_empty_axis(outputs):
+        return x.new_zeros(outputs)
+    elif len(sizes) == 1:
         y = torch.upsample_linear1d(torch.replication_pad1d(x, [0, 1]), sizes, True, None)
     elif len(sizes) == 2:
         y = torch.upsample_bilinear2d(torch.replication_pad2d(x, [0, 1, 0, 1]), sizes, True, None, None)
@@ -271,7 +290,9 @@ def upsample_asymmetric(x: Tensor, outputs: List[int]) -> Tensor:
 
 def upsample_smooth(x: Tensor, outputs: List[int], factors: List[float], cubic: bool, align_corners: bool) -> Tensor:
     sizes = outputs[2:]
-    if len(sizes) == 1:
+    if has_empty_axis(outputs):
+        return x.new_zeros(outputs)
+    elif len(sizes) == 1:
         return torch.upsample_linear1d(x, sizes, align_corners, factors[2])
     elif len(sizes) == 3:
         return torch.upsample_trilinear3d(x, sizes, align_corners, factors[2], factors[3], factors[4])

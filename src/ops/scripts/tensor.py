@@ -77,24 +77,25 @@ def reflected_position(position: Tensor, size: int, mode: str) -> Tensor:
 
 
 # Negative pads crop first.
-def pad_axis(x: Tensor, axis: int, begin: int, end: int, mode: str) -> Tensor:
-    x = torch.slice(x, axis, max(0, -begin), x.size(axis) + min(0, end))
+def pad_axis(x: Tensor, axis: int, begin: int, end: int, mode: str, device: Device) -> Tensor:
+    if begin < 0 or end < 0:
+        x = torch.slice(x, axis, max(0, -begin), x.size(axis) + min(0, end))
     size = x.size(axis)
     assert size > 0 or (begin <= 0 and end <= 0), "there is nothing to pad with on an empty axis"
-    before = torch.arange(-max(0, begin), 0, device=x.device)
-    after = torch.arange(size, size + max(0, end), device=x.device)
+    before = torch.arange(-max(0, begin), 0, device=device)
+    after = torch.arange(size, size + max(0, end), device=device)
     left = torch.index_select(x, axis, reflected_position(before, size, mode))
     right = torch.index_select(x, axis, reflected_position(after, size, mode))
     return torch.cat([left, x, right], axis)
 
 
-def pad_from_inside(data: Tensor, pads: List[int], mode: str) -> Tensor:
+def pad_from_inside(data: Tensor, pads: List[int], mode: str, device: Device) -> Tensor:
     last = data.dim() - 1
     for i in range(data.dim()):
         begin = pads[2 * i]
         end = pads[2 * i + 1]
         if begin != 0 or end != 0:
-            data = pad_axis(data, last - i, begin, end, mode)
+            data = pad_axis(data, last - i, begin, end, mode, device)
     return data
 
 
