@@ -42,6 +42,39 @@ TEST_P(Panel, IsMultipliedWhole) {
   }
 }
 
+TEST(RowProduct, IsThatOfEachRow) {
+  for (const RowProductKernels& kernels : each_kernels<RowProductKernels>()) {
+    for (const int64_t in : {1, 5, 64}) {
+      for (const int64_t out : {1, 15, 16, 17, 65, 130}) {
+        for (const int64_t rows : {1, 2, 3, 6, 7, 13}) {
+          const std::vector<float> x = numbers(rows * in, 5), bias = numbers(out, 3), weight = numbers(in * out, 7);
+          const int64_t panels = (out + kColumnsOfPanel - 1) / kColumnsOfPanel;
+          std::vector<float> laid(panels * in * kColumnsOfPanel);
+          for (int64_t i = 0; i < in; ++i) {
+            for (int64_t c = 0; c < out; ++c)
+              laid[(c / kColumnsOfPanel * in + i) * kColumnsOfPanel + c % kColumnsOfPanel] = weight[i * out + c];
+          }
+          for (const auto multiply : {kernels.product_of_few_rows, kernels.product_of_rows}) {
+            for (const float* const added : {bias.data(), static_cast<const float*>(nullptr)}) {
+              for (const bool relu : {false, true}) {
+                constexpr float kUntouched = 99;
+                std::vector<float> y(rows * out + 1, kUntouched);
+                multiply(x.data(), y.data(), rows, in, out, laid.data(), added, relu);
+                for (int64_t at = 0; at < rows * out; ++at) {
+                  float expected = added ? added[at % out] : 0;
+                  for (int64_t i = 0; i < in; ++i) expected += x[at / out * in + i] * weight[i * out + at % out];
+                  ASSERT_EQ(y[at], relu ? std::max(expected, 0.0F) : expected) << rows << "x" << in << "x" << out;
+                }
+                ASSERT_EQ(y.back(), kUntouched);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Widths, Panel, testing::Values(8, 16, 24, 32, 48, 64));
 
 }  // namespace

@@ -4,41 +4,59 @@
 #include <cstring>
 #include <type_traits>
 
-#include "kernels/simd/lanes.h"
+#include "kernels/simd/tiles.h"
 
 namespace onnxtorch {
 namespace {
 
 using namespace CPU_CAPABILITY;
 
-constexpr int64_t kVectors = kColumns / kLanes;
-
-void product_rows(const float* x, float* y, int64_t rows, int64_t in, int64_t out, const float* blocks, bool relu) {
-  constexpr int64_t kSums = kVectors < 4 ? 4 : 2;  // that go on side by side for each column
-  for (const float* const end = x + rows * in; x < end; x += in, y += out) {
-    const float* row = blocks;
-    for (int64_t first = 0; first < out; first += kColumns) {
-      Lanes sums[kSums][kVectors] = {};
-      for (int64_t v = 0; v < kVectors; ++v) sums[0][v] = lanes(row)[v];
-      row += kColumns;
+// Of few rows each by itself: a sum waits for the one before, so that several go on side by side for each column.
+void multiply_few(const Tile& of, int64_t rows, const float* panels) {
+  constexpr int64_t kSums = kVectors < 4 ? 4 : 2;
+  for (int64_t r = 0; r < rows; ++r) {
+    const float *const x = of.x + r * of.x_apart, *row = panels;
+    for (int64_t first = 0; first < of.columns; first += kColumnsOfPanel) {
+      Floats sums[kSums][kVectors] = {};
       int64_t i = 0;
-      for (; i + kSums <= in; i += kSums) {
+      for (; i + kSums <= of.depth; i += kSums) {
 #pragma GCC unroll 4
-        for (int64_t s = 0; s < kSums; ++s, row += kColumns)
-          for (int64_t v = 0; v < kVectors; ++v) sums[s][v] += x[i + s] * lanes(row)[v];
+        for (int64_t s = 0; s < kSums; ++s, row += kColumnsOfPanel)
+          for (int64_t v = 0; v < kVectors; ++v) sums[s][v] += x[i + s] * load(row + v * kLanes);
       }
-      for (; i < in; ++i, row += kColumns)
-        for (int64_t v = 0; v < kVectors; ++v) sums[0][v] += x[i] * lanes(row)[v];
-      float results[kColumns];
+      for (; i < of.depth; ++i, row += kColumnsOfPanel)
+        for (int64_t v = 0; v < kVectors; ++v) sums[0][v] += x[i] * load(row + v * kLanes);
+      float results[kColumnsOfPanel];
       for (int64_t v = 0; v < kVectors; ++v) {
-        Lanes sum = sums[0][v] + sums[1][v];
+        Floats sum = sums[0][v] + sums[1][v];
         if constexpr (kSums == 4) sum += sums[2][v] + sums[3][v];
-        if (relu) sum = sum < 0 ? Lanes{} : sum;
         std::memcpy(results + v * kLanes, &sum, sizeof(sum));
       }
-      std::memcpy(y + first, results, std::min(kColumns, out - first) * sizeof(float));
+      float* const y = of.y + r * of.y_apart + first;
+      for (int64_t c = 0; c < std::min(kColumnsOfPanel, of.columns - first); ++c)
+        y[c] = of.bias ? results[c] + of.bias[first + c] : results[c];
     }
   }
+}
+
+void take_relu(float* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = y[i] < 0 ? 0 : y[i];
+}
+
+Tile tile_of(const float* x, float* y, int64_t in, int64_t out, const float* bias) {
+  return {x, in, in, in * kColumnsOfPanel, bias, y, out, out, false};
+}
+
+void product_of_few_rows(const float* x, float* y, int64_t rows, int64_t in, int64_t out, const float* panels,
+                         const float* bias, bool relu) {
+  multiply_few(tile_of(x, y, in, out, bias), rows, panels);
+  if (relu) take_relu(y, rows * out);
+}
+
+void product_of_rows(const float* x, float* y, int64_t rows, int64_t in, int64_t out, const float* panels,
+                     const float* bias, bool relu) {
+  multiply_widened(rows, tile_of(x, y, in, out, bias), panels);
+  if (relu) take_relu(y, rows * out);
 }
 
 // Several parts of the panel at once: memory gives more to a thread that reads in several places, and a sum waits for
@@ -84,7 +102,9 @@ void product_with_panel(const float* x, float* y, int64_t in, const float* panel
   }
 }
 
-constexpr RowProductKernels kKernels{.product_rows = product_rows, .product_with_panel = product_with_panel};
+constexpr RowProductKernels kKernels{.product_of_few_rows = product_of_few_rows,
+                                     .product_of_rows = product_of_rows,
+                                     .product_with_panel = product_with_panel};
 
 }  // namespace
 

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-namespace onnxtorch {
+#include "kernels/simd/group.h"
 
-constexpr int64_t kColumns = 16;
+namespace onnxtorch {
 
 // Whether a panel of the weight may have this width: those that oneDNN lays out.
 constexpr bool is_panel(int64_t width) {
@@ -13,9 +13,11 @@ constexpr bool is_panel(int64_t width) {
 }
 
 struct RowProductKernels {
-  // x @ weight + bias, and 0 for what is less where `relu`. The weight comes in blocks of kColumns columns, with zeros
-  // after the last, each with its bias as the first row.
-  void (*product_rows)(const float* x, float* y, int64_t rows, int64_t in, int64_t out, const float* blocks, bool relu);
+  // x @ weight + bias, and 0 for what is less where `relu`. The weight comes in panels of kColumnsOfPanel columns, with
+  // zeros after the last; the bias may be null. Each row of one or two is summed up by itself.
+  using ProductOfRows = void (*)(const float* x, float* y, int64_t rows, int64_t in, int64_t out, const float* panels,
+                                 const float* bias, bool relu);
+  ProductOfRows product_of_few_rows, product_of_rows;
 
   // The same of one row and a panel of the weight: `width` of its columns, which lie side by side in each of its `in`
   // rows, of which the first `columns` are asked for. The width `is_panel`; the bias may be null.

@@ -10,23 +10,23 @@
 #include <cstring>
 
 #include "kernels/simd/group.h"
-#include "kernels/simd/inline.h"
+#include "kernels/simd/lanes.h"
 
 namespace onnxtorch::CPU_CAPABILITY {
 
 // Of a result's elements, so many are summed up at a time as there are registers for: of one row those of several
 // panels, which are read side by side, of several rows those of few.
 #if defined(CPU_CAPABILITY_AVX512)
-constexpr int64_t kLanes = 16, kRows = 6, kPanelsOfRow = 4, kPanelsOfRows = 4;
+constexpr int64_t kRows = 6, kPanelsOfRow = 4, kPanelsOfRows = 4;
 #elif defined(CPU_CAPABILITY_AVX2)
-constexpr int64_t kLanes = 8, kRows = 6, kPanelsOfRow = 4, kPanelsOfRows = 1;
+constexpr int64_t kRows = 6, kPanelsOfRow = 4, kPanelsOfRows = 1;
 #else
-constexpr int64_t kLanes = 4, kRows = 2, kPanelsOfRow = 2, kPanelsOfRows = 1;
+constexpr int64_t kRows = 2, kPanelsOfRow = 2, kPanelsOfRows = 1;
 #endif
 constexpr int64_t kVectors = kColumnsOfPanel / kLanes;  // of a panel
 constexpr int64_t kDepth = 1024;  // rows of the weight that are widened at a time, into a thread's cache
 
-using Floats = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias));
+using Floats = Lanes;
 
 #if defined(CPU_CAPABILITY_AVX512)
 

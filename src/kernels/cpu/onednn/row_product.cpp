@@ -16,8 +16,8 @@ RowProduct::RowProduct(const LaidWeight& laid, at::Tensor form, at::Tensor bias)
     : laid_(laid), form_(std::move(form)), bias_(std::move(bias)), in_(form_.size(0)), out_(form_.size(1)) {}
 
 bool RowProduct::is_small(int64_t rows) const {
-  constexpr int64_t kFewRows = 4, kMostRows = 128, kMostWork = 1 << 15, kMostWorkOfFewRows = 1 << 17;
-  const int64_t columns = (out_ + kColumns - 1) / kColumns * kColumns;
+  constexpr int64_t kMostRows = 128, kMostWork = 1 << 19, kFewRows = 4, kMostWorkOfFewRows = 1 << 17;
+  const int64_t columns = (out_ + kColumnsOfPanel - 1) / kColumnsOfPanel * kColumnsOfPanel;
   return rows <= kMostRows && rows * in_ * columns <= (rows <= kFewRows ? kMostWorkOfFewRows : kMostWork);
 }
 
@@ -38,11 +38,21 @@ at::Tensor RowProduct::run(const at::Tensor& rows, int64_t dim, bool relu) const
 }
 
 void RowProduct::run(const float* x, float* y, int64_t rows, bool relu) const {
-  if (is_small(rows))
-    return for_this_cpu<RowProductKernels>().product_rows(x, y, rows, in_, out_, blocks().const_data_ptr<float>(),
-                                                          relu);
+  if (is_small(rows)) return take_blocks(x, y, rows, relu);
   take_panels(x, y);
   for (int64_t i = 0; relu && i < out_; ++i) y[i] = y[i] < 0 ? 0 : y[i];
+}
+
+void RowProduct::take_blocks(const float* x, float* y, int64_t rows, bool relu) const {
+  constexpr int64_t kVeryFewRows = 2;
+  constexpr int64_t kProductsOfCost = 32;  // that take as long as an element, as parallel_for counts
+  const auto* const panels = blocks().const_data_ptr<float>();
+  const auto* const bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
+  const auto& kernels = for_this_cpu<RowProductKernels>();
+  const auto multiply = rows <= kVeryFewRows ? kernels.product_of_few_rows : kernels.product_of_rows;
+  parallel_for(rows, in_ * out_ / kProductsOfCost, [&](int64_t begin, int64_t end) {
+    multiply(x + begin * in_, y + begin * out_, end - begin, in_, out_, panels, bias, relu);
+  });
 }
 
 void RowProduct::take_panels(const float* x, float* y) const {
@@ -62,11 +72,10 @@ void RowProduct::take_panels(const float* x, float* y) const {
 
 const at::Tensor& RowProduct::blocks() const {
   blocks_made_([&] {
-    const int64_t count = (out_ + kColumns - 1) / kColumns;
-    const at::Tensor padded = at::zeros({in_ + 1, count * kColumns}, c10::kFloat);
-    padded.narrow(0, 1, in_).narrow(1, 0, out_).copy_(at::as_strided(laid_.plain(), form_.sizes(), form_.strides()));
-    if (bias_.defined()) padded.select(0, 0).narrow(0, 0, out_).copy_(bias_);
-    blocks_ = padded.view({in_ + 1, count, kColumns}).transpose(0, 1).contiguous();
+    const int64_t count = (out_ + kColumnsOfPanel - 1) / kColumnsOfPanel;
+    const at::Tensor padded = at::zeros({in_, count * kColumnsOfPanel}, c10::kFloat);
+    padded.narrow(1, 0, out_).copy_(at::as_strided(laid_.plain(), form_.sizes(), form_.strides()));
+    blocks_ = padded.view({in_, count, kColumnsOfPanel}).transpose(0, 1).contiguous();
   });
   return blocks_;
 }

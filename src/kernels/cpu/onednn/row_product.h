@@ -33,13 +33,14 @@ class RowProduct {
   bool is_small(int64_t rows) const;
   const at::Tensor& blocks() const;
   const Panels& panels() const;
+  void take_blocks(const float* x, float* y, int64_t rows, bool relu) const;
   void take_panels(const float* x, float* y) const;
 
   const LaidWeight& laid_;
   const at::Tensor form_, bias_;
   const int64_t in_, out_;
   mutable Once blocks_made_, panels_made_;
-  mutable at::Tensor blocks_;  // the weight and the bias as product_rows takes them
+  mutable at::Tensor blocks_;  // the weight in panels of kColumnsOfPanel columns
   mutable Panels panels_;
 };
 
