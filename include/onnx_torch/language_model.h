@@ -63,6 +63,9 @@ struct GenerationOptions {
 
   int64_t max_new_tokens = 20;
   int64_t min_new_tokens = 0;
+  // How many tokens a sequence has at most. Caches have room for them from the first step on; none: it is doubled where
+  // more come.
+  std::optional<int64_t> max_length = {};
   Tokens eos_token_ids = {};
   std::optional<int64_t> pad_token_id = {};  // of rows that end before others; none: the first of eos_token_ids
 
@@ -167,8 +170,9 @@ class ONNX_TORCH_API LanguageModel {
   const Layout& layout() const;  // of a decoder that takes a past, where there are two
   bool has_encoder() const;
 
-  // A state that has read the prompt, or nothing yet.
-  GenerationState start(const Prompt& prompt = {}) const;
+  // A state that has read the prompt, or nothing yet, and reads `max_length` tokens at most: its caches have room for
+  // them from the first step on, which is doubled by default where more come.
+  GenerationState start(const Prompt& prompt = {}, std::optional<int64_t> max_length = {}) const;
 
   // `prefix` has been read already: what all prompts begin with.
   Generation generation(const Prompt& prompt, const GenerationOptions& options = {},

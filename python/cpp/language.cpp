@@ -67,6 +67,7 @@ const std::map<std::string, Setter>& setters() {
   static const std::map<std::string, Setter> all = {
       {"max_new_tokens", setter(&O::max_new_tokens)},
       {"min_new_tokens", setter(&O::min_new_tokens)},
+      {"max_length", setter(&O::max_length)},
       {"eos_token_id", setter(&O::eos_token_ids)},
       {"pad_token_id", setter(&O::pad_token_id)},
       {"do_sample", setter(&O::do_sample)},
@@ -267,11 +268,11 @@ void bind_language(py::module_& m) {
       .def(
           "start",
           [](const LanguageModel& model, std::vector<Tokens> ids, std::vector<Tokens> encoder_ids,
-             const py::dict& encoder_inputs) {
+             const py::dict& encoder_inputs, std::optional<int64_t> max_length) {
             const Prompt prompt = prompt_of(std::move(ids), std::move(encoder_ids), encoder_inputs);
-            return without_gil([&] { return model.start(prompt); });
+            return without_gil([&] { return model.start(prompt, max_length); });
           },
-          py::arg("ids"), py::arg("encoder_ids"), py::arg("encoder_inputs"))
+          py::arg("ids"), py::arg("encoder_ids"), py::arg("encoder_inputs"), py::arg("max_length") = py::none())
       .def(
           "generation",
           [](const LanguageModel& model, std::vector<Tokens> ids, std::vector<Tokens> encoder_ids,

@@ -162,7 +162,11 @@ class LanguageModel:
     @property
     def layout(self) -> str: ...
     def start(
-        self, ids: Sequence[Sequence[int]], encoder_ids: Sequence[Sequence[int]], encoder_inputs: dict[str, Any]
+        self,
+        ids: Sequence[Sequence[int]],
+        encoder_ids: Sequence[Sequence[int]],
+        encoder_inputs: dict[str, Any],
+        max_length: int | None = ...,
     ) -> GenerationState: ...
     def generation(
         self,

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .backend import OnnxTorchRep
     from .model_files import Model
 
+NEW_TOKENS = 20  # where nothing says how many
+
 __all__ = ["GenerationStream", "LanguageModel", "Layout", "LayoutCache", "State"]
 
 
@@ -190,6 +192,8 @@ class LanguageModel:
         inputs: the model's names of what cannot be told from names and shapes, such as ``{"input_ids": "x"}``, by the
             names that `layout` has; of caches, ``{"past.0": "k"}``, with ``outputs={"present.0": "k_out"}``.
         outputs: likewise, such as ``{"logits": "y"}``.
+        max_length: how many tokens a sequence has at most, for which each cache has room from the first step on. By
+            default the room is doubled where more come.
         options: those of `prepare`.
 
     What ``generation_config.json`` beside the model says are the defaults of `generate`. Any number of threads may use
@@ -204,6 +208,7 @@ class LanguageModel:
         tokenizer: Any = None,
         inputs: Mapping[str, str] | None = None,
         outputs: Mapping[str, str] | None = None,
+        max_length: int | None = None,
         **options: Any,
     ) -> None:
         from .backend import OnnxTorchRep, prepare
@@ -221,6 +226,9 @@ class LanguageModel:
         else:
             models = [prepare(model, device, **options), None, None]
         prepared = [None if rep is None else rep._prepared for rep in models]
+        if max_length is not None and max_length < 1:
+            raise InputError(f"max_length must be 1 or more, not {max_length}")
+        self.max_length = max_length
         self._reps = models
         self._native = _C.LanguageModel(prepared[0], prepared[1], prepared[2], dict(inputs or {}), dict(outputs or {}))
         self._tokenizer = tokenizer
@@ -256,16 +264,20 @@ class LanguageModel:
         """The text of tokens that come one by one."""
         return TextStream(self.tokenizer)
 
-    def start(self, inputs: Any = None, attention_mask: Any = None, **encoder_inputs: Any) -> State:
+    def start(
+        self, inputs: Any = None, attention_mask: Any = None, *, max_length: int | None = None, **encoder_inputs: Any
+    ) -> State:
         """A state that has read tokens, to be appended to, forked, or given to `generate` as ``prefix``.
 
-        Without ``inputs``, a decoder's state has read nothing yet.
+        Without ``inputs``, a decoder's state has read nothing yet. It never reads more than ``max_length`` tokens, by
+        default the model's.
         """
+        most = self.max_length if max_length is None else max_length
         if inputs is None and not self._native.has_encoder:
-            return State(self._native.start([], [], {}))
+            return State(self._native.start([], [], {}, most))
         given = encoded(self.tokenizer, inputs) if _is_text(inputs) else inputs
         prompt = self._prompt(given, attention_mask, encoder_inputs)
-        return State(self._native.start(prompt.batch.rows, prompt.encoder_ids, prompt.encoder_inputs))
+        return State(self._native.start(prompt.batch.rows, prompt.encoder_ids, prompt.encoder_inputs, most))
 
     def generate(
         self,
@@ -313,6 +325,8 @@ class LanguageModel:
         Options that are not given are what ``generation_config.json`` says, or else what transformers takes.
 
         Args:
+            max_length: how many tokens a sequence has at most, with those given. Caches have room for them from the
+                first step on.
             inputs: tokens, of one sequence or of several, as lists (of different lengths), an array or a torch tensor;
                 or text, where a tokenizer is there. Of a model with an encoder, they are the encoder's.
             attention_mask: 0 where an array or a tensor of tokens has padding.
@@ -456,6 +470,13 @@ class LanguageModel:
                 if given[whole] is not None and value - length < least and least:
                     raise InputError(f"max_length is {value}, and the sequence has {length} tokens already")
                 chosen[new] = max(value - length, least)
+        most = self.max_length
+        if given["max_length"] is not None and given["max_new_tokens"] is None:
+            most = given["max_length"] if most is None else min(most, given["max_length"])
+        if most is not None:
+            chosen["max_length"] = most
+            if given["max_length"] is None and given["max_new_tokens"] is None:
+                chosen["max_new_tokens"] = max(min(chosen.get("max_new_tokens", NEW_TOKENS), most - length), 1)
         for name in ("eos_token_id", "forced_eos_token_id"):
             if name in chosen:
                 value = chosen[name]

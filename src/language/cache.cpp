@@ -12,10 +12,6 @@ namespace {
 constexpr int64_t kLeastRoom = 64;  // tokens
 constexpr int64_t kPadding = 64;    // whose multiples are the numbers of rows of a padded past
 
-int64_t room_for(int64_t length) {
-  return std::max(kLeastRoom, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(length))));
-}
-
 int64_t padded(int64_t length) { return (length + kPadding - 1) / kPadding * kPadding; }
 
 // Rows behind rows, in memory that a run can write to.
@@ -28,6 +24,11 @@ bool can_grow(const CacheEntry& entry, const at::Tensor& rows, int64_t length) {
 const CacheEntry* Cache::entry(const std::string& name) const {
   const auto found = std::ranges::find(*entries_, name, &CacheEntry::name);
   return found == entries_->end() ? nullptr : &*found;
+}
+
+int64_t Cache::room_for(int64_t length) const {
+  const auto doubled = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(length)));
+  return max_length_.value_or(std::max(kLeastRoom, doubled));
 }
 
 int64_t Cache::front() const { return form_ == PastForm::Padded ? kPadding - 1 : 0; }

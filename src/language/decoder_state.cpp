@@ -22,14 +22,36 @@ void check(const at::Tensor& ids, const at::Tensor& mask, int64_t batch) {
 
 }  // namespace
 
-DecoderState::DecoderState(std::shared_ptr<const LanguageModelParts> parts, EncoderStates encoder)
-    : parts_(std::move(parts)), encoder_(std::move(encoder)), cache_(parts_->caches, parts_->past_form) {}
+DecoderState::DecoderState(std::shared_ptr<const LanguageModelParts> parts, EncoderStates encoder,
+                           std::optional<int64_t> max_length)
+    : parts_(std::move(parts)),
+      encoder_(std::move(encoder)),
+      max_length_(max_length),
+      cache_(parts_->caches, parts_->past_form, max_length) {
+  check_length(0);
+}
+
+void DecoderState::check_length(int64_t length) const {
+  if (max_length_.value_or(1) < 1)
+    throw InputError("max_length must be 1 or more, not " + std::to_string(*max_length_));
+  if (max_length_ && length > *max_length_) {
+    throw InputError("there is room for " + std::to_string(*max_length_) + " tokens, as max_length says, and not for " +
+                     std::to_string(length) + "; give a larger max_length, or rewind");
+  }
+}
+
+void DecoderState::set_max_length(int64_t max_length) {
+  max_length_ = max_length;
+  check_length(length());
+  cache_.set_max_length(max_length);
+}
 
 at::Tensor DecoderState::append(const at::Tensor& ids, const at::Tensor& mask, bool all) {
   check(ids, mask, batch_size());
   if (mask.defined() && !parts_->next().takes_padding() && !mask.to(at::kBool).all().item<bool>()) {
     throw InputError("sequences of different lengths cannot be one batch of this model");
   }
+  check_length(length() + ids.size(1));
   // What fails leaves the state as it was.
   DecoderState longer = *this;
   const int64_t before = length();
@@ -74,7 +96,7 @@ void DecoderState::rewind(int64_t count) {
   }
   if (count == 0) return;
   const int64_t kept = length() - count;
-  DecoderState shorter(parts_, encoder_);
+  DecoderState shorter(parts_, encoder_, max_length_);
   if (kept > 0) {
     const at::Tensor ids = ids_.narrow(1, 0, kept), mask = mask_.narrow(1, 0, kept);
     if (cache_.can_rewind()) {

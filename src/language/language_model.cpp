@@ -45,10 +45,12 @@ DecoderState copy_for(const GenerationState& prefix, size_t rows) {
   return state;
 }
 
-Begun begin(const std::shared_ptr<const LanguageModelParts>& parts, const Prompt& prompt,
-            const GenerationState* prefix) {
+Begun begin(const std::shared_ptr<const LanguageModelParts>& parts, const Prompt& prompt, const GenerationState* prefix,
+            std::optional<int64_t> max_length) {
   const Padded tokens = padded(prompt.ids, Side::Left);
-  DecoderState state = prefix ? copy_for(*prefix, prompt.ids.size()) : DecoderState(parts, encoded(*parts, prompt));
+  DecoderState state =
+      prefix ? copy_for(*prefix, prompt.ids.size()) : DecoderState(parts, encoded(*parts, prompt), max_length);
+  if (prefix && max_length) state.set_max_length(*max_length);
   std::vector<Tokens> prompts = prompt.ids;
   if (prefix && prefix->length() > 0) {
     const std::vector<Tokens> before = state.tokens();
@@ -62,10 +64,10 @@ Begun begin(const std::shared_ptr<const LanguageModelParts>& parts, const Prompt
 std::unique_ptr<Search> search(const std::shared_ptr<const LanguageModelParts>& parts, const Prompt& prompt,
                                const GenerationOptions& options, const GenerationState* prefix,
                                const at::Generator& generator) {
-  Begun begun = begin(parts, prompt, prefix);
+  Begun begun = begin(parts, prompt, prefix, options.max_length);
   if (options.assistant_model) {
     const Prompt same{begun.prompts, prompt.encoder_ids, prompt.encoder_inputs};
-    DecoderState draft = begin(options.assistant_model->parts(), same, nullptr).state;
+    DecoderState draft = begin(options.assistant_model->parts(), same, nullptr, options.max_length).state;
     return speculation(std::move(begun), std::move(draft), options, generator);
   }
   return options.num_beams > 1 ? beam_search(std::move(begun), options, generator)
@@ -87,6 +89,20 @@ void check_batch(const LanguageModelParts& parts, const GenerationOptions& optio
     throw InputError("the model takes " + std::to_string(*fixed) + " sequences, and " + std::to_string(rows) +
                      " are to be followed at the same time");
   }
+}
+
+void check_length(const Prompt& prompt, const GenerationOptions& options, const GenerationState* prefix) {
+  const auto most = options.max_length ? options.max_length
+                    : prefix           ? prefix->decoder_state().max_length()
+                                       : std::nullopt;
+  if (!most) return;
+  size_t longest = 0;
+  for (const Tokens& tokens : prompt.ids) longest = std::max(longest, tokens.size());
+  const int64_t given = static_cast<int64_t>(longest) + (prefix ? prefix->length() : 0);
+  if (given + options.max_new_tokens <= *most) return;
+  throw InputError("there are " + std::to_string(given) + " tokens and " + std::to_string(options.max_new_tokens) +
+                   " more to come (max_new_tokens), and room for " + std::to_string(*most) +
+                   " as max_length says; give a larger max_length, or fewer max_new_tokens");
 }
 
 }  // namespace
@@ -151,10 +167,10 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path, const Optio
 const Layout& LanguageModel::layout() const { return parts_->next().layout(); }
 bool LanguageModel::has_encoder() const { return parts_->encoder.has_value(); }
 
-GenerationState LanguageModel::start(const Prompt& prompt) const {
+GenerationState LanguageModel::start(const Prompt& prompt, std::optional<int64_t> max_length) const {
   return as_errors([&] {
-    if (prompt.ids.empty()) return GenerationState(DecoderState(parts_, encoded(*parts_, prompt)));
-    return GenerationState(begin(parts_, prompt, nullptr).state);
+    if (prompt.ids.empty()) return GenerationState(DecoderState(parts_, encoded(*parts_, prompt), max_length));
+    return GenerationState(begin(parts_, prompt, nullptr, max_length).state);
   });
 }
 
@@ -163,6 +179,7 @@ Generation LanguageModel::generation(const Prompt& prompt, const GenerationOptio
   return as_errors([&] {
     check_options(options);
     check_batch(*parts_, options);
+    check_length(prompt, options, prefix);
     const at::Generator generator = generator_of(options);
     if (is_batch(*parts_, prompt, options)) return Generation(search(parts_, prompt, options, prefix, generator));
     std::optional<GenerationState> kept;

@@ -160,6 +160,7 @@ class Generator:
             length_penalty=options.length_penalty,
             early_stopping=options.early_stopping,
         )
+        self._room = options.max_length if options.past_present_share_buffer else None
         self._terminated = False
         self._forget()
 
@@ -191,7 +192,7 @@ class Generator:
             search = BeamSearch if self._rules.num_beams > 1 else Greedy
             kept = [_without_padding(row, self._rules.pad_token_id) if len(rows) > 1 else row for row in rows]
             self._search = search([list(row) for row in rows], self._rules, self._choice)
-            self._reader, self._unread = Reader(self._model.language_model, kept), kept
+            self._reader, self._unread = Reader(self._model.language_model, kept, self._room), kept
         elif self._batch_size > 1 or isinstance(self._search, BeamSearch):
             raise InputError(
                 "more tokens can be appended to one sequence alone, without beams; rewind_to(0) begins anew"

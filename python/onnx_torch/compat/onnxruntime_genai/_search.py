@@ -34,11 +34,11 @@ class Rules:
 class Reader:
     """What a model has read of sequences, of which those of one length are one batch."""
 
-    def __init__(self, model: LanguageModel, sequences: Rows) -> None:
+    def __init__(self, model: LanguageModel, sequences: Rows, room: int | None = None) -> None:
         by_length: dict[int, list[int]] = {}
         for row, tokens in enumerate(sequences):
             by_length.setdefault(len(tokens), []).append(row)
-        self._batches = [(rows, model.start()) for rows in by_length.values()]
+        self._batches = [(rows, model.start(max_length=room)) for rows in by_length.values()]
 
     def read(self, tokens: Rows) -> Floats:
         """The logits of what may follow the tokens, of which each row has some more."""
