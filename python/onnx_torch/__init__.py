@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .custom_ops import include_path, load_library, register_op
     from .export import kernels_library, to_torchscript
     from .extraction import extract
+    from .generation_benchmark import bench_generation
     from .graph_text import show
     from .initializers import update_initializers
     from .language_model import LanguageModel
@@ -67,6 +68,7 @@ __all__ = [
     "__version__",
     "backend",
     "bench",
+    "bench_generation",
     "check",
     "compare",
     "compat",
@@ -107,6 +109,7 @@ _LAZY = {
     "custom_ops": ["include_path", "load_library", "register_op"],
     "export": ["kernels_library", "to_torchscript"],
     "extraction": ["extract"],
+    "generation_benchmark": ["bench_generation"],
     "graph_text": ["show"],
     "initializers": ["update_initializers"],
     "language_model": ["LanguageModel"],
