@@ -124,6 +124,7 @@ class ONNX_TORCH_API GenerationState {
   int64_t batch_size() const;
   int64_t length() const;              // of the sequences, padding included
   std::vector<Tokens> tokens() const;  // of each sequence, without padding
+  std::optional<int64_t> max_length() const;
 
   // Reads more tokens, [batch size, count], and gives the logits, in float32 on the CPU, [batch size, vocabulary], of
   // what may follow; or [batch size, count, vocabulary], of what may follow each of them. `mask` is 0 at padding.
@@ -133,6 +134,14 @@ class ONNX_TORCH_API GenerationState {
   void rewind(int64_t count);                      // forgets so many tokens at the end of each sequence
   GenerationState fork() const { return *this; }   // another state, which goes on from here by itself
   void reorder(const std::vector<int64_t>& rows);  // these rows, in this order, become the batch
+
+  // A state of these rows of other states, which stay as they are. Rows that have read different numbers of tokens can
+  // be joined where LanguageModel::takes_lengths.
+  struct Rows {
+    const GenerationState* state;
+    std::vector<int64_t> rows;
+  };
+  static GenerationState join(const std::vector<Rows>& parts);
 
   DecoderState& decoder_state() { return *state_; }
   const DecoderState& decoder_state() const { return *state_; }
@@ -169,6 +178,7 @@ class ONNX_TORCH_API LanguageModel {
 
   const Layout& layout() const;  // of a decoder that takes a past, where there are two
   bool has_encoder() const;
+  bool takes_lengths() const;  // whether sequences of different lengths may go on in one batch (GenerationState::join)
 
   // A state that has read the prompt, or nothing yet, and reads `max_length` tokens at most: its caches have room for
   // them from the first step on, which is doubled by default where more come.

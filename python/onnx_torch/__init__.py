@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .compat._options import RunOptions, SessionOptions
     from .compat._values import OrtValue
     from .custom_ops import include_path, load_library, register_op
+    from .engine import Engine
     from .export import kernels_library, to_torchscript
     from .extraction import extract
     from .generation_benchmark import bench_generation
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DeviceError",
+    "Engine",
     "Error",
     "FileError",
     "InferenceSession",
@@ -107,6 +109,7 @@ _LAZY = {
     "compat._options": ["RunOptions", "SessionOptions"],
     "compat._values": ["OrtValue"],
     "custom_ops": ["include_path", "load_library", "register_op"],
+    "engine": ["Engine"],
     "export": ["kernels_library", "to_torchscript"],
     "extraction": ["extract"],
     "generation_benchmark": ["bench_generation"],

@@ -88,6 +88,11 @@ class State:
         """Those of each sequence, without padding."""
         return self._native.tokens
 
+    @property
+    def max_length(self) -> int | None:
+        """How many tokens it reads at most, for which its caches have room; None: any number."""
+        return self._native.max_length
+
     def append(self, ids: Any, attention_mask: Any = None, *, all: bool = False) -> Any:
         """Reads more tokens, ``[batch, count]``, and gives the logits of what may follow, ``[batch, vocabulary]``.
 
@@ -107,6 +112,14 @@ class State:
     def reorder(self, rows: Sequence[int]) -> None:
         """These sequences become the batch, in this order; one may come several times."""
         self._native.reorder(list(rows))
+
+    @staticmethod
+    def join(parts: Sequence[tuple[State, Sequence[int]]]) -> State:
+        """A state of these sequences, by their numbers, of other states, which stay as they are.
+
+        They may have read different numbers of tokens where the model takes that (`LanguageModel.takes_lengths`).
+        """
+        return State(_C.GenerationState.join([(state._native, list(rows)) for state, rows in parts]))
 
 
 class GenerationStream(Iterator[Any]):
@@ -151,7 +164,7 @@ class _Batch:
         return torch.from_numpy(array)
 
 
-def _batch(ids: Any, mask: Any) -> _Batch:
+def batch_of(ids: Any, mask: Any) -> _Batch:
     as_torch = _C.is_tensor(ids)
     if as_torch or isinstance(ids, np.ndarray):
         array = np.asarray(ids.cpu() if as_torch else ids)
@@ -264,6 +277,11 @@ class LanguageModel:
         """The text of tokens that come one by one."""
         return TextStream(self.tokenizer)
 
+    @property
+    def takes_lengths(self) -> bool:
+        """Whether sequences that have read different numbers of tokens may go on in one batch."""
+        return self._native.takes_lengths
+
     def start(
         self, inputs: Any = None, attention_mask: Any = None, *, max_length: int | None = None, **encoder_inputs: Any
     ) -> State:
@@ -275,7 +293,7 @@ class LanguageModel:
         most = self.max_length if max_length is None else max_length
         if inputs is None and not self._native.has_encoder:
             return State(self._native.start([], [], {}, most))
-        given = encoded(self.tokenizer, inputs) if _is_text(inputs) else inputs
+        given = encoded(self.tokenizer, inputs) if given_as_text(inputs) else inputs
         prompt = self._prompt(given, attention_mask, encoder_inputs)
         return State(self._native.start(prompt.batch.rows, prompt.encoder_ids, prompt.encoder_inputs, most))
 
@@ -347,7 +365,7 @@ class LanguageModel:
             The sequences with what was given at their beginning, in the form of ``inputs``; where that is text, the
             text that was generated. ``num_return_sequences`` of each, one after another.
         """
-        is_text = _is_text(inputs)
+        is_text = given_as_text(inputs)
         given = encoded(self.tokenizer, inputs) if is_text else inputs
         first = self._setting("decoder_start_token_id", decoder_start_token_id)
         prompt = self._prompt(given, attention_mask, encoder_inputs, decoder_input_ids, first)
@@ -439,19 +457,19 @@ class LanguageModel:
                 raise TypeError(f"there is no option {', '.join(map(repr, encoder_inputs))}")
             if inputs is None:
                 raise InputError("there is no sequence to begin with")
-            return _Prompt(_batch(inputs, mask), [], {})
+            return _Prompt(batch_of(inputs, mask), [], {})
         if inputs is not None:
-            encoder_ids, count = _batch(inputs, mask).rows, None
+            encoder_ids, count = batch_of(inputs, mask).rows, None
         elif encoder_inputs:
             encoder_ids, count = [], len(next(iter(encoder_inputs.values())))
         else:
             raise InputError("the encoder is given nothing: neither tokens nor one of its inputs by name")
         if decoder_ids is None and first is None:
             raise InputError("what the decoder begins with is not known: give decoder_start_token_id")
-        form = _batch(inputs, mask) if inputs is not None else None
+        form = batch_of(inputs, mask) if inputs is not None else None
         as_torch = form.as_torch if form else any(map(_C.is_tensor, encoder_inputs.values()))
         if decoder_ids is not None:
-            batch = _batch(decoder_ids, None)
+            batch = batch_of(decoder_ids, None)
         else:
             rows = [[int(first)]] * (len(encoder_ids) if count is None else count)
             columns = np.asarray(rows, np.int64) if form is None or form.columns is not None else None
@@ -508,7 +526,7 @@ def _steps(generation: _C.Generation, cancel: Flag | None) -> Iterator[list[list
         yield generation.step()
 
 
-def _is_text(inputs: Any) -> bool:
+def given_as_text(inputs: Any) -> bool:
     return isinstance(inputs, str) or (
         isinstance(inputs, (list, tuple)) and bool(inputs) and isinstance(inputs[0], str)
     )

@@ -126,6 +126,52 @@ void Cache::rewind(int64_t length) {
   }
 }
 
+bool Cache::can_join() const {
+  return std::ranges::all_of(*entries_, [&](const CacheEntry& e) {
+    const at::Tensor known = rows(e.name);
+    return !e.of_encoder && known.defined() && (e.sequence_axis < 0 || known.size(e.sequence_axis) == length_);
+  });
+}
+
+Cache Cache::joined(const std::vector<CachePart>& parts, int64_t length) {
+  const Cache& first = *parts.front().cache;
+  Cache result(first.entries_, first.form_, {});
+  result.length_ = length;
+  result.room_ = std::make_shared<CacheRoom>();
+  result.room_->size = result.room_for(length);
+  result.room_->used = length;
+  int64_t batch = 0;
+  for (const CachePart& part : parts) batch += static_cast<int64_t>(part.sequences.size());
+  for (const CacheEntry& entry : *first.entries_) {
+    const at::Tensor like = first.rows(entry.name);
+    const bool has_room = can_grow(entry, like, first.length_);
+    const int64_t front = has_room ? result.front() : 0;
+    std::vector<int64_t> sizes = like.sizes().vec();
+    sizes[static_cast<size_t>(entry.batch_axis)] = batch;
+    if (entry.sequence_axis >= 0) {
+      sizes[static_cast<size_t>(entry.sequence_axis)] = has_room ? front + result.room_->size : length;
+    }
+    at::Tensor& all = (has_room ? result.room_->buffers : result.held_)[entry.name] = at::empty(sizes, like.options());
+    if (entry.sequence_axis >= 0) all.narrow(entry.sequence_axis, 0, front + length).zero_();
+    int64_t row = 0;
+    for (const CachePart& part : parts) {
+      const at::Tensor known = part.cache->rows(entry.name);
+      for (const int64_t sequence : part.sequences) {
+        at::Tensor to = all.narrow(entry.batch_axis, row++, 1);
+        at::Tensor from = known.narrow(entry.batch_axis, sequence, 1);
+        if (entry.sequence_axis >= 0) {
+          const int64_t count = part.cache->length_ - part.padding;
+          const bool is_whole = first.form_ == PastForm::Whole;
+          to = to.narrow(entry.sequence_axis, front + (is_whole ? 0 : length - count), count);
+          from = from.narrow(entry.sequence_axis, is_whole ? 0 : part.padding, count);
+        }
+        to.copy_(from);
+      }
+    }
+  }
+  return result;
+}
+
 void Cache::reorder(const at::Tensor& sequences) {
   for (auto& [name, tensor] : held_) {
     tensor = tensor.index_select(entry(name)->batch_axis, sequences.to(tensor.device()));

@@ -31,6 +31,8 @@ struct CacheRoom {
   std::atomic<int64_t> used = 0;              // tokens that some cache has read, or is about to read
 };
 
+struct CachePart;
+
 // A copy shares memory, and goes on by itself. Rows that a cache has are never written to again.
 class Cache {
  public:
@@ -55,6 +57,11 @@ class Cache {
   void rewind(int64_t length);
   void reorder(const at::Tensor& rows);
 
+  // A cache of all sequences of the parts, of which the longest have read `length` tokens. What shorter ones lack
+  // stands in front of them, as padding at the left, or behind them where the past is the whole buffer.
+  static Cache joined(const std::vector<CachePart>& parts, int64_t length);
+  bool can_join() const;
+
  private:
   const CacheEntry* entry(const std::string& name) const;
   at::Tensor rows(const std::string& name) const;  // of the tokens that have been read
@@ -68,6 +75,13 @@ class Cache {
   std::map<std::string, at::Tensor> held_;  // what lies in no room, as each step gives it anew
   std::shared_ptr<CacheRoom> room_;         // undefined before the first step
   int64_t length_ = 0;                      // of what has been read
+};
+
+// Some sequences of a cache, without so many tokens at their beginning, which are padding.
+struct CachePart {
+  const Cache* cache;
+  std::vector<int64_t> sequences;
+  int64_t padding;
 };
 
 }  // namespace onnxtorch

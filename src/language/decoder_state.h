@@ -11,6 +11,14 @@
 
 namespace onnxtorch {
 
+class DecoderState;
+
+// Some sequences of a state.
+struct StateRows {
+  const DecoderState* state;
+  std::vector<int64_t> rows;
+};
+
 // A copy shares tensors, and nothing writes to one.
 class DecoderState {
  public:
@@ -30,6 +38,9 @@ class DecoderState {
   at::Tensor append(const at::Tensor& ids, const at::Tensor& mask, bool all);
   void rewind(int64_t count);
   void reorder(const at::Tensor& rows);
+
+  // A state that has read all these sequences, which need not be of one length where the model takes that.
+  static DecoderState joined(const std::vector<StateRows>& parts);
 
  private:
   void check_length(int64_t length) const;

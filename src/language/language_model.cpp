@@ -119,6 +119,7 @@ GenerationState::~GenerationState() = default;
 int64_t GenerationState::batch_size() const { return state_->batch_size(); }
 int64_t GenerationState::length() const { return state_->length(); }
 std::vector<Tokens> GenerationState::tokens() const { return state_->tokens(); }
+std::optional<int64_t> GenerationState::max_length() const { return state_->max_length(); }
 
 at::Tensor GenerationState::append(const at::Tensor& ids, const at::Tensor& mask) {
   return as_errors([&] { return state_->append(ids, mask, false); });
@@ -138,6 +139,14 @@ void GenerationState::reorder(const std::vector<int64_t>& rows) {
       if (row < 0 || row >= batch_size()) throw InputError("there is no sequence " + std::to_string(row));
     }
     state_->reorder(at::tensor(rows, at::kLong));
+  });
+}
+
+GenerationState GenerationState::join(const std::vector<Rows>& parts) {
+  return as_errors([&] {
+    std::vector<StateRows> chosen;
+    for (const auto& [state, rows] : parts) chosen.push_back({state->state_.get(), rows});
+    return GenerationState(DecoderState::joined(chosen));
   });
 }
 
@@ -166,6 +175,9 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path, const Optio
 
 const Layout& LanguageModel::layout() const { return parts_->next().layout(); }
 bool LanguageModel::has_encoder() const { return parts_->encoder.has_value(); }
+bool LanguageModel::takes_lengths() const {
+  return !has_encoder() && !parts_->caches->empty() && parts_->next().takes_lengths();
+}
 
 GenerationState LanguageModel::start(const Prompt& prompt, std::optional<int64_t> max_length) const {
   return as_errors([&] {
