@@ -129,19 +129,32 @@ def test_generating_is_as_by_hand(made):
 WIDE = 4096  # floats that a token takes in each of the caches
 
 
-def branch(nodes: list[onnx.NodeProto], output: str) -> onnx.GraphProto:
-    rows = tensor_info(output, shape=["B", 8, "Q", WIDE // 8], element=1)
-    return helper.make_graph(nodes, f"of_{output}", [], [rows])
+def branch(
+    nodes: list[onnx.NodeProto], outputs: list[onnx.ValueInfoProto], prefix: str, has_past: bool
+) -> onnx.GraphProto:
+    """The nodes as a branch of an If, under names of its own; without a past, new rows are all that there is."""
+    made = {name for node in nodes for name in node.output}
+    renamed = lambda names: [prefix + name if name in made else name for name in names]
+    own = []
+    for node in nodes:
+        if node.op_type == "Concat" and not has_past:
+            node = helper.make_node("Identity", node.input[1:], node.output)
+        copy = onnx.NodeProto.FromString(node.SerializeToString())
+        copy.input[:], copy.output[:] = renamed(node.input), renamed(node.output)
+        own.append(copy)
+    results = [onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in outputs]
+    for info in results:
+        info.name = prefix + info.name
+    return helper.make_graph(own, prefix, [], results)
 
 
-def appended(part: str, is_merged: bool) -> onnx.NodeProto:
-    """The present of new rows; of a merged decoder, in the branch that has a past."""
-    if not is_merged:
-        return helper.make_node("Concat", [f"past.{part}", "new"], [f"present.{part}"], axis=2)
-    joined = helper.make_node("Concat", [f"past.{part}", "new"], [f"joined.{part}"], axis=2)
-    first = helper.make_node("Identity", ["new"], [f"first.{part}"])
-    branches = {"then_branch": branch([joined], f"joined.{part}"), "else_branch": branch([first], f"first.{part}")}
-    return helper.make_node("If", ["use_cache_branch"], [f"present.{part}"], **branches)
+def merged(nodes: list[onnx.NodeProto], outputs: list[onnx.ValueInfoProto]) -> list[onnx.NodeProto]:
+    """As optimum merges a decoder without a past and one that has it."""
+    branches = {
+        "then_branch": branch(nodes, outputs, "with_past.", True),
+        "else_branch": branch(nodes, outputs, "without.", False),
+    }
+    return [helper.make_node("If", ["use_cache_branch"], [info.name for info in outputs], **branches)]
 
 
 def wide_decoder(with_positions: bool = False, is_merged: bool = False) -> onnx.ModelProto:
@@ -164,13 +177,14 @@ def wide_decoder(with_positions: bool = False, is_merged: bool = False) -> onnx.
     for part in ("key", "value"):
         inputs.append(tensor_info(f"past.{part}", shape=["B", 8, "P", WIDE // 8], element=1))
         outputs.append(tensor_info(f"present.{part}", shape=["B", 8, "Q", WIDE // 8], element=1))
-        nodes.append(appended(part, is_merged))
+        nodes.append(helper.make_node("Concat", [f"past.{part}", "new"], [f"present.{part}"], axis=2))
     weights = {
         "words": test_caches.waves(5, WIDE),
         "out": test_caches.waves(WIDE, 5),
         "heads": np.array([0, 0, 8, WIDE // 8]),
     }
     initializers = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    nodes = merged(nodes, outputs) if is_merged else nodes
     return model_of(nodes, inputs, outputs, 21, initializer=initializers)
 
 
@@ -208,6 +222,19 @@ def test_a_step_takes_no_memory_for_the_past(options, max_length, length):
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert int(done.stdout) < 24, done.stdout
+
+
+def test_a_merged_decoder_gives_what_a_plain_one_gives():
+    """Forks that share the memory its steps write to among them."""
+    plain, lm = (onnx_torch.LanguageModel(wide_decoder(True, is_merged)) for is_merged in (False, True))
+    states = [model.start([[1, 2, 3]]) for model in (plain, lm)]
+    for step in range(70):
+        one, other = (state.append([[step % 5]]) for state in states)
+        assert np.array_equal(one, other)
+    forks = [state.fork() for state in states]
+    for token, other_token in ((1, 2), (3, 4)):
+        assert np.array_equal(*(fork.append([[token]]) for fork in forks))
+        assert np.array_equal(*(state.append([[other_token]]) for state in states))
 
 
 # --- A room of a fixed size ---
