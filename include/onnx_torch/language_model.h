@@ -63,6 +63,9 @@ struct GenerationOptions {
 
   int64_t max_new_tokens = 20;
   int64_t min_new_tokens = 0;
+  // How many tokens a sequence has at most. Caches have room for them from the first step on; none: it is doubled where
+  // more come.
+  std::optional<int64_t> max_length = {};
   Tokens eos_token_ids = {};
   std::optional<int64_t> pad_token_id = {};  // of rows that end before others; none: the first of eos_token_ids
 
@@ -121,6 +124,7 @@ class ONNX_TORCH_API GenerationState {
   int64_t batch_size() const;
   int64_t length() const;              // of the sequences, padding included
   std::vector<Tokens> tokens() const;  // of each sequence, without padding
+  std::optional<int64_t> max_length() const;
 
   // Reads more tokens, [batch size, count], and gives the logits, in float32 on the CPU, [batch size, vocabulary], of
   // what may follow; or [batch size, count, vocabulary], of what may follow each of them. `mask` is 0 at padding.
@@ -130,6 +134,14 @@ class ONNX_TORCH_API GenerationState {
   void rewind(int64_t count);                      // forgets so many tokens at the end of each sequence
   GenerationState fork() const { return *this; }   // another state, which goes on from here by itself
   void reorder(const std::vector<int64_t>& rows);  // these rows, in this order, become the batch
+
+  // A state of these rows of other states, which stay as they are. Rows that have read different numbers of tokens can
+  // be joined where LanguageModel::takes_lengths.
+  struct Rows {
+    const GenerationState* state;
+    std::vector<int64_t> rows;
+  };
+  static GenerationState join(const std::vector<Rows>& parts);
 
   DecoderState& decoder_state() { return *state_; }
   const DecoderState& decoder_state() const { return *state_; }
@@ -166,9 +178,11 @@ class ONNX_TORCH_API LanguageModel {
 
   const Layout& layout() const;  // of a decoder that takes a past, where there are two
   bool has_encoder() const;
+  bool takes_lengths() const;  // whether sequences of different lengths may go on in one batch (GenerationState::join)
 
-  // A state that has read the prompt, or nothing yet.
-  GenerationState start(const Prompt& prompt = {}) const;
+  // A state that has read the prompt, or nothing yet, and reads `max_length` tokens at most: its caches have room for
+  // them from the first step on, which is doubled by default where more come.
+  GenerationState start(const Prompt& prompt = {}, std::optional<int64_t> max_length = {}) const;
 
   // `prefix` has been read already: what all prompts begin with.
   Generation generation(const Prompt& prompt, const GenerationOptions& options = {},

@@ -67,6 +67,7 @@ const std::map<std::string, Setter>& setters() {
   static const std::map<std::string, Setter> all = {
       {"max_new_tokens", setter(&O::max_new_tokens)},
       {"min_new_tokens", setter(&O::min_new_tokens)},
+      {"max_length", setter(&O::max_length)},
       {"eos_token_id", setter(&O::eos_token_ids)},
       {"pad_token_id", setter(&O::pad_token_id)},
       {"do_sample", setter(&O::do_sample)},
@@ -167,10 +168,16 @@ py::object append(GenerationState& state, const py::object& ids, const py::objec
   return to_python(logits, ElementType::Float, is_torch_like(ids));
 }
 
-Choice choice(const py::dict& given) {
-  const GenerationOptions options = options_of(given, py::list(), false);
+Choice choice(const py::dict& given, const py::list& processors, bool as_torch, const Tokens& prompt) {
+  const GenerationOptions options = options_of(given, processors, as_torch);
   check_options(options);
-  return Choice(options, {{}}, generator_of(options));
+  return Choice(options, {prompt}, generator_of(options));
+}
+
+GenerationState join(const std::vector<std::pair<const GenerationState*, std::vector<int64_t>>>& given) {
+  std::vector<GenerationState::Rows> parts;
+  for (const auto& [state, rows] : given) parts.push_back({state, rows});
+  return without_gil([&] { return GenerationState::join(parts); });
 }
 
 // Those of Python's; empty ones where no rule asks for them, as there may be many tokens.
@@ -223,9 +230,11 @@ void bind_language(py::module_& m) {
       .def_property_readonly("batch_size", &GenerationState::batch_size)
       .def_property_readonly("length", &GenerationState::length)
       .def_property_readonly("tokens", &GenerationState::tokens)
+      .def_property_readonly("max_length", &GenerationState::max_length)
       .def("append", &append, py::arg("ids"), py::arg("attention_mask") = py::none(), py::arg("all") = false)
       .def("rewind", &GenerationState::rewind, py::arg("count"), py::call_guard<WithoutGil>())
       .def("fork", &GenerationState::fork)
+      .def_static("join", &join, py::arg("parts"), "A state of these rows of other states, (state, rows) each.")
       .def("reorder", &GenerationState::reorder, py::arg("rows"), py::call_guard<WithoutGil>());
 
   py::class_<Generation>(m, "Generation")
@@ -236,7 +245,8 @@ void bind_language(py::module_& m) {
       });
 
   py::class_<Choice>(m, "Choice")
-      .def(py::init(&choice), py::arg("options"))
+      .def(py::init(&choice), py::arg("options"), py::arg("processors") = py::list(), py::arg("as_torch") = false,
+           py::arg("prompt") = Tokens())
       .def(
           "process",
           [](const Choice& choice, const py::sequence& given_sequences, const py::object& scores) {
@@ -251,7 +261,8 @@ void bind_language(py::module_& m) {
           [](const Choice& choice, const py::sequence& given_sequences, const py::object& scores) {
             const std::vector<Tokens> sequences = sequences_for(choice, given_sequences);
             const at::Tensor given = scores_of(scores, sequences);
-            return without_gil([&] { return choice.choose(choice.process(sequences, given)); });
+            return python_errors(
+                [&] { return without_gil([&] { return choice.choose(choice.process(sequences, given)); }); });
           },
           py::arg("sequences"), py::arg("scores"), "A token for each sequence.");
 
@@ -259,6 +270,7 @@ void bind_language(py::module_& m) {
       .def(py::init(&language_model), py::arg("decoder"), py::arg("with_past"), py::arg("encoder"), py::arg("inputs"),
            py::arg("outputs"))
       .def_property_readonly("has_encoder", &LanguageModel::has_encoder)
+      .def_property_readonly("takes_lengths", &LanguageModel::takes_lengths)
       .def_property_readonly("inputs", [](const LanguageModel& model) { return dictionary(model.layout().inputs); })
       .def_property_readonly("outputs", [](const LanguageModel& model) { return dictionary(model.layout().outputs); })
       .def_property_readonly("caches", &describe_caches,
@@ -267,11 +279,11 @@ void bind_language(py::module_& m) {
       .def(
           "start",
           [](const LanguageModel& model, std::vector<Tokens> ids, std::vector<Tokens> encoder_ids,
-             const py::dict& encoder_inputs) {
+             const py::dict& encoder_inputs, std::optional<int64_t> max_length) {
             const Prompt prompt = prompt_of(std::move(ids), std::move(encoder_ids), encoder_inputs);
-            return without_gil([&] { return model.start(prompt); });
+            return without_gil([&] { return model.start(prompt, max_length); });
           },
-          py::arg("ids"), py::arg("encoder_ids"), py::arg("encoder_inputs"))
+          py::arg("ids"), py::arg("encoder_ids"), py::arg("encoder_inputs"), py::arg("max_length") = py::none())
       .def(
           "generation",
           [](const LanguageModel& model, std::vector<Tokens> ids, std::vector<Tokens> encoder_ids,

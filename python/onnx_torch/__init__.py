@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from .compat._options import RunOptions, SessionOptions
     from .compat._values import OrtValue
     from .custom_ops import include_path, load_library, register_op
+    from .engine import Engine
     from .export import kernels_library, to_torchscript
     from .extraction import extract
+    from .generation_benchmark import bench_generation
     from .graph_text import show
     from .initializers import update_initializers
     from .language_model import LanguageModel
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DeviceError",
+    "Engine",
     "Error",
     "FileError",
     "InferenceSession",
@@ -67,6 +70,7 @@ __all__ = [
     "__version__",
     "backend",
     "bench",
+    "bench_generation",
     "check",
     "compare",
     "compat",
@@ -105,8 +109,10 @@ _LAZY = {
     "compat._options": ["RunOptions", "SessionOptions"],
     "compat._values": ["OrtValue"],
     "custom_ops": ["include_path", "load_library", "register_op"],
+    "engine": ["Engine"],
     "export": ["kernels_library", "to_torchscript"],
     "extraction": ["extract"],
+    "generation_benchmark": ["bench_generation"],
     "graph_text": ["show"],
     "initializers": ["update_initializers"],
     "language_model": ["LanguageModel"],

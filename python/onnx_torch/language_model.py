@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .backend import OnnxTorchRep
     from .model_files import Model
 
+NEW_TOKENS = 20  # where nothing says how many
+
 __all__ = ["GenerationStream", "LanguageModel", "Layout", "LayoutCache", "State"]
 
 
@@ -86,6 +88,11 @@ class State:
         """Those of each sequence, without padding."""
         return self._native.tokens
 
+    @property
+    def max_length(self) -> int | None:
+        """How many tokens it reads at most, for which its caches have room; None: any number."""
+        return self._native.max_length
+
     def append(self, ids: Any, attention_mask: Any = None, *, all: bool = False) -> Any:
         """Reads more tokens, ``[batch, count]``, and gives the logits of what may follow, ``[batch, vocabulary]``.
 
@@ -105,6 +112,14 @@ class State:
     def reorder(self, rows: Sequence[int]) -> None:
         """These sequences become the batch, in this order; one may come several times."""
         self._native.reorder(list(rows))
+
+    @staticmethod
+    def join(parts: Sequence[tuple[State, Sequence[int]]]) -> State:
+        """A state of these sequences, by their numbers, of other states, which stay as they are.
+
+        They may have read different numbers of tokens where the model takes that (`LanguageModel.takes_lengths`).
+        """
+        return State(_C.GenerationState.join([(state._native, list(rows)) for state, rows in parts]))
 
 
 class GenerationStream(Iterator[Any]):
@@ -149,7 +164,7 @@ class _Batch:
         return torch.from_numpy(array)
 
 
-def _batch(ids: Any, mask: Any) -> _Batch:
+def batch_of(ids: Any, mask: Any) -> _Batch:
     as_torch = _C.is_tensor(ids)
     if as_torch or isinstance(ids, np.ndarray):
         array = np.asarray(ids.cpu() if as_torch else ids)
@@ -190,6 +205,8 @@ class LanguageModel:
         inputs: the model's names of what cannot be told from names and shapes, such as ``{"input_ids": "x"}``, by the
             names that `layout` has; of caches, ``{"past.0": "k"}``, with ``outputs={"present.0": "k_out"}``.
         outputs: likewise, such as ``{"logits": "y"}``.
+        max_length: how many tokens a sequence has at most, for which each cache has room from the first step on. By
+            default the room is doubled where more come.
         options: those of `prepare`.
 
     What ``generation_config.json`` beside the model says are the defaults of `generate`. Any number of threads may use
@@ -204,6 +221,7 @@ class LanguageModel:
         tokenizer: Any = None,
         inputs: Mapping[str, str] | None = None,
         outputs: Mapping[str, str] | None = None,
+        max_length: int | None = None,
         **options: Any,
     ) -> None:
         from .backend import OnnxTorchRep, prepare
@@ -221,6 +239,9 @@ class LanguageModel:
         else:
             models = [prepare(model, device, **options), None, None]
         prepared = [None if rep is None else rep._prepared for rep in models]
+        if max_length is not None and max_length < 1:
+            raise InputError(f"max_length must be 1 or more, not {max_length}")
+        self.max_length = max_length
         self._reps = models
         self._native = _C.LanguageModel(prepared[0], prepared[1], prepared[2], dict(inputs or {}), dict(outputs or {}))
         self._tokenizer = tokenizer
@@ -256,16 +277,25 @@ class LanguageModel:
         """The text of tokens that come one by one."""
         return TextStream(self.tokenizer)
 
-    def start(self, inputs: Any = None, attention_mask: Any = None, **encoder_inputs: Any) -> State:
+    @property
+    def takes_lengths(self) -> bool:
+        """Whether sequences that have read different numbers of tokens may go on in one batch."""
+        return self._native.takes_lengths
+
+    def start(
+        self, inputs: Any = None, attention_mask: Any = None, *, max_length: int | None = None, **encoder_inputs: Any
+    ) -> State:
         """A state that has read tokens, to be appended to, forked, or given to `generate` as ``prefix``.
 
-        Without ``inputs``, a decoder's state has read nothing yet.
+        Without ``inputs``, a decoder's state has read nothing yet. It never reads more than ``max_length`` tokens, by
+        default the model's.
         """
+        most = self.max_length if max_length is None else max_length
         if inputs is None and not self._native.has_encoder:
-            return State(self._native.start([], [], {}))
-        given = encoded(self.tokenizer, inputs) if _is_text(inputs) else inputs
+            return State(self._native.start([], [], {}, most))
+        given = encoded(self.tokenizer, inputs) if given_as_text(inputs) else inputs
         prompt = self._prompt(given, attention_mask, encoder_inputs)
-        return State(self._native.start(prompt.batch.rows, prompt.encoder_ids, prompt.encoder_inputs))
+        return State(self._native.start(prompt.batch.rows, prompt.encoder_ids, prompt.encoder_inputs, most))
 
     def generate(
         self,
@@ -313,6 +343,8 @@ class LanguageModel:
         Options that are not given are what ``generation_config.json`` says, or else what transformers takes.
 
         Args:
+            max_length: how many tokens a sequence has at most, with those given. Caches have room for them from the
+                first step on.
             inputs: tokens, of one sequence or of several, as lists (of different lengths), an array or a torch tensor;
                 or text, where a tokenizer is there. Of a model with an encoder, they are the encoder's.
             attention_mask: 0 where an array or a tensor of tokens has padding.
@@ -333,7 +365,7 @@ class LanguageModel:
             The sequences with what was given at their beginning, in the form of ``inputs``; where that is text, the
             text that was generated. ``num_return_sequences`` of each, one after another.
         """
-        is_text = _is_text(inputs)
+        is_text = given_as_text(inputs)
         given = encoded(self.tokenizer, inputs) if is_text else inputs
         first = self._setting("decoder_start_token_id", decoder_start_token_id)
         prompt = self._prompt(given, attention_mask, encoder_inputs, decoder_input_ids, first)
@@ -425,19 +457,19 @@ class LanguageModel:
                 raise TypeError(f"there is no option {', '.join(map(repr, encoder_inputs))}")
             if inputs is None:
                 raise InputError("there is no sequence to begin with")
-            return _Prompt(_batch(inputs, mask), [], {})
+            return _Prompt(batch_of(inputs, mask), [], {})
         if inputs is not None:
-            encoder_ids, count = _batch(inputs, mask).rows, None
+            encoder_ids, count = batch_of(inputs, mask).rows, None
         elif encoder_inputs:
             encoder_ids, count = [], len(next(iter(encoder_inputs.values())))
         else:
             raise InputError("the encoder is given nothing: neither tokens nor one of its inputs by name")
         if decoder_ids is None and first is None:
             raise InputError("what the decoder begins with is not known: give decoder_start_token_id")
-        form = _batch(inputs, mask) if inputs is not None else None
+        form = batch_of(inputs, mask) if inputs is not None else None
         as_torch = form.as_torch if form else any(map(_C.is_tensor, encoder_inputs.values()))
         if decoder_ids is not None:
-            batch = _batch(decoder_ids, None)
+            batch = batch_of(decoder_ids, None)
         else:
             rows = [[int(first)]] * (len(encoder_ids) if count is None else count)
             columns = np.asarray(rows, np.int64) if form is None or form.columns is not None else None
@@ -456,6 +488,13 @@ class LanguageModel:
                 if given[whole] is not None and value - length < least and least:
                     raise InputError(f"max_length is {value}, and the sequence has {length} tokens already")
                 chosen[new] = max(value - length, least)
+        most = self.max_length
+        if given["max_length"] is not None and given["max_new_tokens"] is None:
+            most = given["max_length"] if most is None else min(most, given["max_length"])
+        if most is not None:
+            chosen["max_length"] = most
+            if given["max_length"] is None and given["max_new_tokens"] is None:
+                chosen["max_new_tokens"] = max(min(chosen.get("max_new_tokens", NEW_TOKENS), most - length), 1)
         for name in ("eos_token_id", "forced_eos_token_id"):
             if name in chosen:
                 value = chosen[name]
@@ -487,7 +526,7 @@ def _steps(generation: _C.Generation, cancel: Flag | None) -> Iterator[list[list
         yield generation.step()
 
 
-def _is_text(inputs: Any) -> bool:
+def given_as_text(inputs: Any) -> bool:
     return isinstance(inputs, str) or (
         isinstance(inputs, (list, tuple)) and bool(inputs) and isinstance(inputs[0], str)
     )

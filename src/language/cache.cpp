@@ -12,10 +12,6 @@ namespace {
 constexpr int64_t kLeastRoom = 64;  // tokens
 constexpr int64_t kPadding = 64;    // whose multiples are the numbers of rows of a padded past
 
-int64_t room_for(int64_t length) {
-  return std::max(kLeastRoom, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(length))));
-}
-
 int64_t padded(int64_t length) { return (length + kPadding - 1) / kPadding * kPadding; }
 
 // Rows behind rows, in memory that a run can write to.
@@ -28,6 +24,11 @@ bool can_grow(const CacheEntry& entry, const at::Tensor& rows, int64_t length) {
 const CacheEntry* Cache::entry(const std::string& name) const {
   const auto found = std::ranges::find(*entries_, name, &CacheEntry::name);
   return found == entries_->end() ? nullptr : &*found;
+}
+
+int64_t Cache::room_for(int64_t length) const {
+  const auto doubled = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(length)));
+  return max_length_.value_or(std::max(kLeastRoom, doubled));
 }
 
 int64_t Cache::front() const { return form_ == PastForm::Padded ? kPadding - 1 : 0; }
@@ -123,6 +124,52 @@ void Cache::rewind(int64_t length) {
     const CacheEntry& of = *entry(name);
     if (!of.of_encoder) tensor = tensor.narrow(of.sequence_axis, 0, length).contiguous();
   }
+}
+
+bool Cache::can_join() const {
+  return std::ranges::all_of(*entries_, [&](const CacheEntry& e) {
+    const at::Tensor known = rows(e.name);
+    return !e.of_encoder && known.defined() && (e.sequence_axis < 0 || known.size(e.sequence_axis) == length_);
+  });
+}
+
+Cache Cache::joined(const std::vector<CachePart>& parts, int64_t length) {
+  const Cache& first = *parts.front().cache;
+  Cache result(first.entries_, first.form_, {});
+  result.length_ = length;
+  result.room_ = std::make_shared<CacheRoom>();
+  result.room_->size = result.room_for(length);
+  result.room_->used = length;
+  int64_t batch = 0;
+  for (const CachePart& part : parts) batch += static_cast<int64_t>(part.sequences.size());
+  for (const CacheEntry& entry : *first.entries_) {
+    const at::Tensor like = first.rows(entry.name);
+    const bool has_room = can_grow(entry, like, first.length_);
+    const int64_t front = has_room ? result.front() : 0;
+    std::vector<int64_t> sizes = like.sizes().vec();
+    sizes[static_cast<size_t>(entry.batch_axis)] = batch;
+    if (entry.sequence_axis >= 0) {
+      sizes[static_cast<size_t>(entry.sequence_axis)] = has_room ? front + result.room_->size : length;
+    }
+    at::Tensor& all = (has_room ? result.room_->buffers : result.held_)[entry.name] = at::empty(sizes, like.options());
+    if (entry.sequence_axis >= 0) all.narrow(entry.sequence_axis, 0, front + length).zero_();
+    int64_t row = 0;
+    for (const CachePart& part : parts) {
+      const at::Tensor known = part.cache->rows(entry.name);
+      for (const int64_t sequence : part.sequences) {
+        at::Tensor to = all.narrow(entry.batch_axis, row++, 1);
+        at::Tensor from = known.narrow(entry.batch_axis, sequence, 1);
+        if (entry.sequence_axis >= 0) {
+          const int64_t count = part.cache->length_ - part.padding;
+          const bool is_whole = first.form_ == PastForm::Whole;
+          to = to.narrow(entry.sequence_axis, front + (is_whole ? 0 : length - count), count);
+          from = from.narrow(entry.sequence_axis, is_whole ? 0 : part.padding, count);
+        }
+        to.copy_(from);
+      }
+    }
+  }
+  return result;
 }
 
 void Cache::reorder(const at::Tensor& sequences) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,12 +31,15 @@ struct CacheRoom {
   std::atomic<int64_t> used = 0;              // tokens that some cache has read, or is about to read
 };
 
+struct CachePart;
+
 // A copy shares memory, and goes on by itself. Rows that a cache has are never written to again.
 class Cache {
  public:
-  // `entries` have a past each.
-  explicit Cache(std::shared_ptr<const std::vector<CacheEntry>> entries, PastForm form)
-      : entries_(std::move(entries)), form_(form) {}
+  // `entries` have a past each. There is room for `max_length` tokens from the first step on; by default it is doubled
+  // where more come.
+  Cache(std::shared_ptr<const std::vector<CacheEntry>> entries, PastForm form, std::optional<int64_t> max_length)
+      : entries_(std::move(entries)), form_(form), max_length_(max_length) {}
 
   // A step that reads `count` tokens: it takes pasts, undefined where no step has given them, writes presents to
   // targets, undefined where there is no memory for them yet, and gives presents back.
@@ -49,20 +53,35 @@ class Cache {
   PastForm form() const { return form_; }
   // Whether the past of fewer tokens is a part of that of more.
   bool can_rewind() const;
+  void set_max_length(int64_t max_length) { max_length_ = max_length; }
   void rewind(int64_t length);
   void reorder(const at::Tensor& rows);
+
+  // A cache of all sequences of the parts, of which the longest have read `length` tokens. What shorter ones lack
+  // stands in front of them, as padding at the left, or behind them where the past is the whole buffer.
+  static Cache joined(const std::vector<CachePart>& parts, int64_t length);
+  bool can_join() const;
 
  private:
   const CacheEntry* entry(const std::string& name) const;
   at::Tensor rows(const std::string& name) const;  // of the tokens that have been read
   int64_t front() const;                           // rows of zeros at the beginning of a buffer
+  int64_t room_for(int64_t length) const;
   void move_to_room(int64_t least, const at::Tensor& sequences);
 
   std::shared_ptr<const std::vector<CacheEntry>> entries_;
   PastForm form_;
+  std::optional<int64_t> max_length_;
   std::map<std::string, at::Tensor> held_;  // what lies in no room, as each step gives it anew
   std::shared_ptr<CacheRoom> room_;         // undefined before the first step
   int64_t length_ = 0;                      // of what has been read
+};
+
+// Some sequences of a cache, without so many tokens at their beginning, which are padding.
+struct CachePart {
+  const Cache* cache;
+  std::vector<int64_t> sequences;
+  int64_t padding;
 };
 
 }  // namespace onnxtorch

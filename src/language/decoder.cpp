@@ -104,6 +104,14 @@ bool Decoder::takes_padding() const {
   return layout_.inputs.contains("attention_mask") && !has_states && !counts;
 }
 
+// By padding, by their own lengths in the whole buffer, or as nothing but states of a fixed size is known of them.
+bool Decoder::takes_lengths() const {
+  const bool has_states_alone =
+      layout_.inputs.size() == 1 && takes_past() &&
+      std::ranges::all_of(layout_.caches, [](const CacheEntry& e) { return e.sequence_axis < 0 && !e.of_encoder; });
+  return !fixed_batch() && (takes_padding() || past_form() == PastForm::Whole || has_states_alone);
+}
+
 PastForm Decoder::past_form() const {
   return takes_padding() ? onnxtorch::past_form_with_padding(model_->inputs(), layout_)
                          : onnxtorch::past_form_without_padding(model_->proto().graph(), layout_);

@@ -36,6 +36,8 @@ class Decoder {
   std::optional<int64_t> fixed_batch() const { return ids_axis(0); }
   // Whether sequences of different lengths may be in one batch, filled up at the left.
   bool takes_padding() const;
+  // Whether sequences that have read different numbers of tokens may go on in one batch.
+  bool takes_lengths() const;
   PastForm past_form() const;
 
   // The logits, [batch, count or 1, vocabulary], as the model gives them. The cache takes what the run gives it.

@@ -2,13 +2,14 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 
 namespace onnxtorch {
 namespace {
 
-at::Tensor joined(const at::Tensor& before, const at::Tensor& more) {
+at::Tensor with_more(const at::Tensor& before, const at::Tensor& more) {
   return before.defined() ? at::cat({before, more}, 1) : more;
 }
 
@@ -20,21 +21,55 @@ void check(const at::Tensor& ids, const at::Tensor& mask, int64_t batch) {
   }
 }
 
+// Of rows that are 0 at padding, how many columns at the left are padding in all of the chosen ones.
+int64_t padding_of(const at::Tensor& mask, const std::vector<int64_t>& rows) {
+  const auto of = mask.accessor<int64_t, 2>();
+  int64_t least = mask.size(1);
+  for (const int64_t row : rows) {
+    int64_t count = 0;
+    while (count < least && of[row][count] == 0) ++count;
+    least = count;
+  }
+  return least;
+}
+
 }  // namespace
 
-DecoderState::DecoderState(std::shared_ptr<const LanguageModelParts> parts, EncoderStates encoder)
-    : parts_(std::move(parts)), encoder_(std::move(encoder)), cache_(parts_->caches, parts_->past_form) {}
+DecoderState::DecoderState(std::shared_ptr<const LanguageModelParts> parts, EncoderStates encoder,
+                           std::optional<int64_t> max_length)
+    : parts_(std::move(parts)),
+      encoder_(std::move(encoder)),
+      max_length_(max_length),
+      cache_(parts_->caches, parts_->past_form, max_length) {
+  check_length(0);
+}
+
+void DecoderState::check_length(int64_t length) const {
+  if (max_length_.value_or(1) < 1)
+    throw InputError("max_length must be 1 or more, not " + std::to_string(*max_length_));
+  if (max_length_ && length > *max_length_) {
+    throw InputError("there is room for " + std::to_string(*max_length_) + " tokens, as max_length says, and not for " +
+                     std::to_string(length) + "; give a larger max_length, or rewind");
+  }
+}
+
+void DecoderState::set_max_length(int64_t max_length) {
+  max_length_ = max_length;
+  check_length(length());
+  cache_.set_max_length(max_length);
+}
 
 at::Tensor DecoderState::append(const at::Tensor& ids, const at::Tensor& mask, bool all) {
   check(ids, mask, batch_size());
   if (mask.defined() && !parts_->next().takes_padding() && !mask.to(at::kBool).all().item<bool>()) {
     throw InputError("sequences of different lengths cannot be one batch of this model");
   }
+  check_length(length() + ids.size(1));
   // What fails leaves the state as it was.
   DecoderState longer = *this;
   const int64_t before = length();
-  longer.ids_ = joined(ids_, ids.to(at::kCPU, at::kLong));
-  longer.mask_ = joined(mask_, mask.defined() ? mask.to(at::kCPU, at::kLong) : at::ones_like(ids, at::kLong));
+  longer.ids_ = with_more(ids_, ids.to(at::kCPU, at::kLong));
+  longer.mask_ = with_more(mask_, mask.defined() ? mask.to(at::kCPU, at::kLong) : at::ones_like(ids, at::kLong));
   at::Tensor logits = longer.read(before, longer.length(), all).to(at::kCPU, at::kFloat);
   *this = std::move(longer);
   return logits;
@@ -74,7 +109,7 @@ void DecoderState::rewind(int64_t count) {
   }
   if (count == 0) return;
   const int64_t kept = length() - count;
-  DecoderState shorter(parts_, encoder_);
+  DecoderState shorter(parts_, encoder_, max_length_);
   if (kept > 0) {
     const at::Tensor ids = ids_.narrow(1, 0, kept), mask = mask_.narrow(1, 0, kept);
     if (cache_.can_rewind()) {
@@ -87,6 +122,50 @@ void DecoderState::rewind(int64_t count) {
     }
   }
   *this = std::move(shorter);
+}
+
+DecoderState DecoderState::joined(const std::vector<StateRows>& parts) {
+  if (parts.empty()) throw InputError("there is no state to join");
+  const DecoderState& first = *parts.front().state;
+  std::vector<CachePart> caches;
+  int64_t batch = 0, longest = 0;
+  for (const auto& [state, rows] : parts) {
+    if (state->parts_ != first.parts_) throw InputError("states of different models cannot be joined");
+    if (state->length() == 0 || rows.empty()) throw InputError("a state to be joined must have read a sequence");
+    for (const int64_t row : rows) {
+      if (row < 0 || row >= state->batch_size()) throw InputError("there is no sequence " + std::to_string(row));
+    }
+    if (!state->encoder_.empty() || !state->cache_.can_join()) {
+      throw InputError("states of this model cannot be joined: its caches are not of the tokens that were read");
+    }
+    const int64_t padding = padding_of(state->mask_, rows);
+    caches.push_back({&state->cache_, rows, padding});
+    batch += static_cast<int64_t>(rows.size());
+    longest = std::max(longest, state->length() - padding);
+  }
+  DecoderState result(first.parts_, {}, {});
+  result.ids_ = at::zeros({batch, longest}, at::kLong);
+  result.mask_ = at::zeros({batch, longest}, at::kLong);
+  int64_t row = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const DecoderState& state = *parts[i].state;
+    const int64_t count = state.length() - caches[i].padding;
+    for (const int64_t sequence : parts[i].rows) {
+      result.ids_[row]
+          .narrow(0, longest - count, count)
+          .copy_(state.ids_[sequence].narrow(0, caches[i].padding, count));
+      result.mask_[row]
+          .narrow(0, longest - count, count)
+          .copy_(state.mask_[sequence].narrow(0, caches[i].padding, count));
+      ++row;
+    }
+  }
+  const bool is_even = result.mask_.to(at::kBool).all().item<bool>();
+  if (!is_even && !first.parts_->next().takes_lengths()) {
+    throw InputError("sequences of different lengths cannot be one batch of this model");
+  }
+  result.cache_ = Cache::joined(caches, longest);
+  return result;
 }
 
 void DecoderState::reorder(const at::Tensor& rows) {

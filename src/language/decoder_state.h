@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "language/cache.h"
@@ -10,13 +11,25 @@
 
 namespace onnxtorch {
 
+class DecoderState;
+
+// Some sequences of a state.
+struct StateRows {
+  const DecoderState* state;
+  std::vector<int64_t> rows;
+};
+
 // A copy shares tensors, and nothing writes to one.
 class DecoderState {
  public:
-  DecoderState(std::shared_ptr<const LanguageModelParts> parts, EncoderStates encoder);
+  // It never reads more than `max_length` tokens, for which its cache has room then.
+  DecoderState(std::shared_ptr<const LanguageModelParts> parts, EncoderStates encoder,
+               std::optional<int64_t> max_length);
 
   int64_t batch_size() const { return ids_.defined() ? ids_.size(0) : 0; }
   int64_t length() const { return ids_.defined() ? ids_.size(1) : 0; }
+  std::optional<int64_t> max_length() const { return max_length_; }
+  void set_max_length(int64_t max_length);
   const LanguageModelParts& parts() const { return *parts_; }
   std::vector<Tokens> tokens() const;  // without padding
 
@@ -26,11 +39,16 @@ class DecoderState {
   void rewind(int64_t count);
   void reorder(const at::Tensor& rows);
 
+  // A state that has read all these sequences, which need not be of one length where the model takes that.
+  static DecoderState joined(const std::vector<StateRows>& parts);
+
  private:
+  void check_length(int64_t length) const;
   at::Tensor read(int64_t begin, int64_t end, bool all);  // of ids_ and mask_
 
   std::shared_ptr<const LanguageModelParts> parts_;
   EncoderStates encoder_;
+  std::optional<int64_t> max_length_;
   Cache cache_;
   at::Tensor ids_, mask_;  // [batch, length]
 };

@@ -45,10 +45,12 @@ DecoderState copy_for(const GenerationState& prefix, size_t rows) {
   return state;
 }
 
-Begun begin(const std::shared_ptr<const LanguageModelParts>& parts, const Prompt& prompt,
-            const GenerationState* prefix) {
+Begun begin(const std::shared_ptr<const LanguageModelParts>& parts, const Prompt& prompt, const GenerationState* prefix,
+            std::optional<int64_t> max_length) {
   const Padded tokens = padded(prompt.ids, Side::Left);
-  DecoderState state = prefix ? copy_for(*prefix, prompt.ids.size()) : DecoderState(parts, encoded(*parts, prompt));
+  DecoderState state =
+      prefix ? copy_for(*prefix, prompt.ids.size()) : DecoderState(parts, encoded(*parts, prompt), max_length);
+  if (prefix && max_length) state.set_max_length(*max_length);
   std::vector<Tokens> prompts = prompt.ids;
   if (prefix && prefix->length() > 0) {
     const std::vector<Tokens> before = state.tokens();
@@ -62,10 +64,10 @@ Begun begin(const std::shared_ptr<const LanguageModelParts>& parts, const Prompt
 std::unique_ptr<Search> search(const std::shared_ptr<const LanguageModelParts>& parts, const Prompt& prompt,
                                const GenerationOptions& options, const GenerationState* prefix,
                                const at::Generator& generator) {
-  Begun begun = begin(parts, prompt, prefix);
+  Begun begun = begin(parts, prompt, prefix, options.max_length);
   if (options.assistant_model) {
     const Prompt same{begun.prompts, prompt.encoder_ids, prompt.encoder_inputs};
-    DecoderState draft = begin(options.assistant_model->parts(), same, nullptr).state;
+    DecoderState draft = begin(options.assistant_model->parts(), same, nullptr, options.max_length).state;
     return speculation(std::move(begun), std::move(draft), options, generator);
   }
   return options.num_beams > 1 ? beam_search(std::move(begun), options, generator)
@@ -89,6 +91,20 @@ void check_batch(const LanguageModelParts& parts, const GenerationOptions& optio
   }
 }
 
+void check_length(const Prompt& prompt, const GenerationOptions& options, const GenerationState* prefix) {
+  const auto most = options.max_length ? options.max_length
+                    : prefix           ? prefix->decoder_state().max_length()
+                                       : std::nullopt;
+  if (!most) return;
+  size_t longest = 0;
+  for (const Tokens& tokens : prompt.ids) longest = std::max(longest, tokens.size());
+  const int64_t given = static_cast<int64_t>(longest) + (prefix ? prefix->length() : 0);
+  if (given + options.max_new_tokens <= *most) return;
+  throw InputError("there are " + std::to_string(given) + " tokens and " + std::to_string(options.max_new_tokens) +
+                   " more to come (max_new_tokens), and room for " + std::to_string(*most) +
+                   " as max_length says; give a larger max_length, or fewer max_new_tokens");
+}
+
 }  // namespace
 
 GenerationState::GenerationState(DecoderState state) : state_(std::make_unique<DecoderState>(std::move(state))) {}
@@ -103,6 +119,7 @@ GenerationState::~GenerationState() = default;
 int64_t GenerationState::batch_size() const { return state_->batch_size(); }
 int64_t GenerationState::length() const { return state_->length(); }
 std::vector<Tokens> GenerationState::tokens() const { return state_->tokens(); }
+std::optional<int64_t> GenerationState::max_length() const { return state_->max_length(); }
 
 at::Tensor GenerationState::append(const at::Tensor& ids, const at::Tensor& mask) {
   return as_errors([&] { return state_->append(ids, mask, false); });
@@ -122,6 +139,14 @@ void GenerationState::reorder(const std::vector<int64_t>& rows) {
       if (row < 0 || row >= batch_size()) throw InputError("there is no sequence " + std::to_string(row));
     }
     state_->reorder(at::tensor(rows, at::kLong));
+  });
+}
+
+GenerationState GenerationState::join(const std::vector<Rows>& parts) {
+  return as_errors([&] {
+    std::vector<StateRows> chosen;
+    for (const auto& [state, rows] : parts) chosen.push_back({state->state_.get(), rows});
+    return GenerationState(DecoderState::joined(chosen));
   });
 }
 
@@ -150,11 +175,14 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path, const Optio
 
 const Layout& LanguageModel::layout() const { return parts_->next().layout(); }
 bool LanguageModel::has_encoder() const { return parts_->encoder.has_value(); }
+bool LanguageModel::takes_lengths() const {
+  return !has_encoder() && !parts_->caches->empty() && parts_->next().takes_lengths();
+}
 
-GenerationState LanguageModel::start(const Prompt& prompt) const {
+GenerationState LanguageModel::start(const Prompt& prompt, std::optional<int64_t> max_length) const {
   return as_errors([&] {
-    if (prompt.ids.empty()) return GenerationState(DecoderState(parts_, encoded(*parts_, prompt)));
-    return GenerationState(begin(parts_, prompt, nullptr).state);
+    if (prompt.ids.empty()) return GenerationState(DecoderState(parts_, encoded(*parts_, prompt), max_length));
+    return GenerationState(begin(parts_, prompt, nullptr, max_length).state);
   });
 }
 
@@ -163,6 +191,7 @@ Generation LanguageModel::generation(const Prompt& prompt, const GenerationOptio
   return as_errors([&] {
     check_options(options);
     check_batch(*parts_, options);
+    check_length(prompt, options, prefix);
     const at::Generator generator = generator_of(options);
     if (is_batch(*parts_, prompt, options)) return Generation(search(parts_, prompt, options, prefix, generator));
     std::optional<GenerationState> kept;

@@ -32,6 +32,40 @@ bool reads_elements(const jit::Use& use) {
   return kind != c10::aten::size && kind != c10::aten::dim && kind != c10::prim::dtype;
 }
 
+// The branches of an If, one of which is run.
+at::ArrayRef<const jit::Block*> branches_of(const jit::Value* value) {
+  if (value->node()->kind() != c10::prim::If) return {};
+  return value->node()->blocks();
+}
+
+// The value that the value begins with, in a branch as well.
+const jit::Value* past_of(const jit::Value* value) {
+  for (const jit::Block* const branch : branches_of(value)) {
+    if (const jit::Value* const past = beginning_of(branch->outputs()[value->offset()])) return past;
+  }
+  return beginning_of(value);
+}
+
+// Whether what a run reads of the past's elements is read by the operator that puts the rest behind it.
+bool grows_alone(const jit::Value* past, const jit::Value* value) {
+  const auto readers = [&](const jit::Block* block) {
+    return std::ranges::count_if(past->uses(), [&](const jit::Use& use) {
+      return reads_elements(use) && (!block || use.user->owningBlock() == block);
+    });
+  };
+  const auto all = readers(nullptr);
+  if (beginning_of(value) == past) return all == 1;
+  decltype(all + 0) in_branches = 0;
+  for (const jit::Block* const branch : branches_of(value)) {
+    const jit::Value* const output = branch->outputs()[value->offset()];
+    const auto here = readers(branch);
+    const bool is_given_once = std::ranges::count(branch->outputs(), output) == 1;
+    if (beginning_of(output) == past && (here != 1 || !is_given_once)) return false;
+    in_branches += here;
+  }
+  return in_branches == all;
+}
+
 // The number of a graph's input among those of the caller.
 std::optional<size_t> number_of(const jit::Value* value, const Program& program) {
   if (value->node() != program.graph->param_node()) return {};
@@ -73,10 +107,11 @@ std::vector<Growth> growths_of(const Program& program) {
   std::vector<Growth> found;
   const auto outputs = program.graph->outputs();
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const jit::Value* const past = beginning_of(outputs[i]);
+    const jit::Value* const past = past_of(outputs[i]);
     const auto input = past ? number_of(past, program) : std::nullopt;
-    const bool is_read_once = past && std::ranges::count_if(past->uses(), reads_elements) == 1;
-    if (input && is_read_once && std::ranges::count(outputs, outputs[i]) == 1) found.push_back({*input, i});
+    if (input && grows_alone(past, outputs[i]) && std::ranges::count(outputs, outputs[i]) == 1) {
+      found.push_back({*input, i});
+    }
   }
   return found;
 }

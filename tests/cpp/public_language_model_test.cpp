@@ -66,6 +66,29 @@ TEST(PublicLanguageModel, StreamsAndIsCancelled) {
   EXPECT_THAT(streamed, ElementsAre(2, 3, 4));
 }
 
+TEST(PublicLanguageModel, HasRoomForMaxLength) {
+  const LanguageModel lm = LanguageModel::load(counting_model());
+  EXPECT_THAT(lm.generate({.ids = {{1}}}, {.max_new_tokens = 3, .max_length = 4}),
+              ElementsAre(ElementsAre(1, 2, 3, 4)));
+  EXPECT_THROW(lm.generate({.ids = {{1}}}, {.max_new_tokens = 4, .max_length = 4}), InputError);
+  GenerationState state = lm.start({.ids = {{1, 2}}}, 3);
+  EXPECT_EQ(state.max_length(), 3);
+  state.append(at::tensor({int64_t{4}}).unsqueeze(0));
+  EXPECT_THROW(state.append(at::tensor({int64_t{0}}).unsqueeze(0)), InputError);
+}
+
+TEST(PublicLanguageModel, JoinsStates) {
+  const LanguageModel lm = LanguageModel::load(counting_model());
+  EXPECT_FALSE(lm.takes_lengths());
+  const GenerationState pair = lm.start({.ids = {{1, 2}, {0, 3}}}), one = lm.start({.ids = {{3, 4}}});
+  GenerationState joined = GenerationState::join({{&one, {0}}, {&pair, {1, 0}}});
+  EXPECT_THAT(joined.tokens(), ElementsAre(ElementsAre(3, 4), ElementsAre(0, 3), ElementsAre(1, 2)));
+  EXPECT_EQ(joined.append(at::tensor({int64_t{0}, int64_t{4}, int64_t{3}}).unsqueeze(1)).argmax(1)[1].item<int64_t>(),
+            0);
+  const GenerationState longer = lm.start({.ids = {{3, 4, 0}}});
+  EXPECT_THROW(GenerationState::join({{&one, {0}}, {&longer, {0}}}), InputError);
+}
+
 TEST(PublicLanguageModel, StatesGoBackAndFork) {
   const LanguageModel lm = LanguageModel::load(counting_model());
   GenerationState state = lm.start({.ids = {{1, 2}}});

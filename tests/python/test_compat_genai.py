@@ -230,6 +230,12 @@ def test_more_tokens_and_rewinding(model):
     assert made.get_sequence(0).tolist() == whole[: len(PROMPT) + 1]
 
 
+def test_the_room_of_caches(model):
+    for is_shared, room in ((True, 40), (False, None)):
+        made = generator(model, PROMPT, max_length=40, past_present_share_buffer=is_shared)
+        assert [state.max_length for state in made.states] == [room]
+
+
 def test_logits(model, theirs):
     made = generator(model, PROMPT, max_length=40)
     expected = theirs(torch.tensor([PROMPT])).logits.numpy()
@@ -575,6 +581,33 @@ def test_requests_side_by_side(model):
     assert {event.request for event in found[:3]} == set(requests)
     for request, prompt in zip(requests, PROMPTS, strict=True):
         assert [*prompt, *tokens_of(found, request)] == generate(model, prompt)[0]
+
+
+def test_requests_are_read_together(model, monkeypatch):
+    """Each step of all of them is one run, whatever their lengths; they enter and leave between steps."""
+    expected = [generate(model, prompt, max_length=30)[0] for prompt in PROMPTS]
+    sizes = []
+    plainly = onnx_torch.language_model.State.append
+
+    def append(state, ids, *more, **others):
+        sizes.append(len(ids))
+        return plainly(state, ids, *more, **others)
+
+    monkeypatch.setattr(onnx_torch.language_model.State, "append", append)
+    engine = og.Engine(model)
+    buffer, found = engine.create_event_buffer(8), []
+    options = og.RequestOptions()
+    options.set_max_session_tokens(30)
+    requests = []
+    for prompt in PROMPTS:
+        requests.append(engine.create_request(options=options))
+        requests[-1].begin_turn(prompt)
+        found += list(engine.run(buffer))
+    while engine.has_pending_requests():
+        found += list(engine.run(buffer))
+    for request, prompt, whole in zip(requests, PROMPTS, expected, strict=True):
+        assert [*prompt, *tokens_of(found, request)] == whole
+    assert len(PROMPTS) == 3 and {1, 2, 3} == set(sizes) and sizes.count(3) > 10
 
 
 def test_ends_of_turns(written):

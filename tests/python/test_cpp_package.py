@@ -15,6 +15,7 @@ import torch
 from onnx import TensorProto, helper, save
 
 import onnx_torch
+import test_caches
 from models import model_of, op_model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,6 +130,24 @@ def assert_classifies(program: Path, folder: Path) -> None:
 
 def test_the_example_prints_what_python_computes(example, tmp_path):
     assert_classifies(example / "classify", tmp_path)
+
+
+def test_the_example_generates_what_python_generates(example, tmp_path):
+    model = test_caches.decoder(test_caches.grouped)
+    save(model, tmp_path / "model.onnx")
+    lm = onnx_torch.LanguageModel(model)
+    prompt = [5, 9, 33]
+    for options, arguments in (({}, []), ({"do_sample": True, "seed": 3}, ["--sample", "3"])):
+        printed = run(example / "generate", "--max-new-tokens", 12, *arguments, tmp_path / "model.onnx", *prompt)
+        assert list(map(int, printed.split())) == lm.generate(prompt, max_new_tokens=12, **options)[3:]
+    for wrong, code, message in (
+        ([], 2, "usage"),
+        (["--beams", 2, tmp_path / "model.onnx", 5], 2, "usage"),
+        ([tmp_path / "model.onnx", "w5"], 2, "are numbers"),
+        (["absent.onnx", 5], 1, "absent.onnx"),
+    ):
+        done = subprocess.run([example / "generate", *map(str, wrong)], capture_output=True, text=True)
+        assert done.returncode == code and message in done.stderr
 
 
 def test_the_example_tells_what_is_wrong(example, tmp_path):

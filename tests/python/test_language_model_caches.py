@@ -129,7 +129,35 @@ def test_generating_is_as_by_hand(made):
 WIDE = 4096  # floats that a token takes in each of the caches
 
 
-def wide_decoder(with_positions: bool) -> onnx.ModelProto:
+def branch(
+    nodes: list[onnx.NodeProto], outputs: list[onnx.ValueInfoProto], prefix: str, has_past: bool
+) -> onnx.GraphProto:
+    """The nodes as a branch of an If, under names of its own; without a past, new rows are all that there is."""
+    made = {name for node in nodes for name in node.output}
+    renamed = lambda names: [prefix + name if name in made else name for name in names]
+    own = []
+    for node in nodes:
+        if node.op_type == "Concat" and not has_past:
+            node = helper.make_node("Identity", node.input[1:], node.output)
+        copy = onnx.NodeProto.FromString(node.SerializeToString())
+        copy.input[:], copy.output[:] = renamed(node.input), renamed(node.output)
+        own.append(copy)
+    results = [onnx.ValueInfoProto.FromString(info.SerializeToString()) for info in outputs]
+    for info in results:
+        info.name = prefix + info.name
+    return helper.make_graph(own, prefix, [], results)
+
+
+def merged(nodes: list[onnx.NodeProto], outputs: list[onnx.ValueInfoProto]) -> list[onnx.NodeProto]:
+    """As optimum merges a decoder without a past and one that has it."""
+    branches = {
+        "then_branch": branch(nodes, outputs, "with_past.", True),
+        "else_branch": branch(nodes, outputs, "without.", False),
+    }
+    return [helper.make_node("If", ["use_cache_branch"], [info.name for info in outputs], **branches)]
+
+
+def wide_decoder(with_positions: bool = False, is_merged: bool = False) -> onnx.ModelProto:
     """Caches of 32 KB for each token, which nothing reads."""
     inputs = [tensor_info(name, shape=["B", size], element=7) for name, size in (("ids", "S"), ("mask", "T"))]
     nodes = [
@@ -143,6 +171,8 @@ def wide_decoder(with_positions: bool) -> onnx.ModelProto:
     ]
     if with_positions:
         inputs.append(tensor_info("positions", shape=["B", "S"], element=7))
+    if is_merged:
+        inputs.append(tensor_info("use_cache_branch", shape=[1], element=9))
     outputs = [tensor_info("logits", shape=["B", "S", 5], element=1)]
     for part in ("key", "value"):
         inputs.append(tensor_info(f"past.{part}", shape=["B", 8, "P", WIDE // 8], element=1))
@@ -154,21 +184,36 @@ def wide_decoder(with_positions: bool) -> onnx.ModelProto:
         "heads": np.array([0, 0, 8, WIDE // 8]),
     }
     initializers = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    nodes = merged(nodes, outputs) if is_merged else nodes
     return model_of(nodes, inputs, outputs, 21, initializer=initializers)
 
 
-@pytest.mark.parametrize("with_positions", [False, True])
-def test_a_step_takes_no_memory_for_the_past(with_positions):
-    """In a process of its own, whose peak is forgotten once 80 MB lie in the caches: a copy would be as large."""
+@pytest.mark.parametrize(
+    ("options", "max_length", "length"),
+    [
+        ({}, None, 2560),
+        ({"with_positions": True}, None, 2560),
+        ({"is_merged": True}, None, 2560),
+        ({"is_merged": True, "with_positions": True}, None, 2560),
+        ({}, 4096, 2040),
+        ({"with_positions": True}, 4096, 2040),
+    ],
+    ids=str,
+)
+def test_a_step_takes_no_memory_for_the_past(options, max_length, length):
+    """In a process of its own, whose peak is forgotten once 64 MB or more lie in the caches: a copy is as large.
+
+    A room of a fixed size has no power of two at which it is left for another one.
+    """
     code = f"""if True:
         import re, sys
         from pathlib import Path
         sys.path.insert(0, "tests/python")
         import numpy as np, onnx_torch, test_language_model_caches as t
-        lm = onnx_torch.LanguageModel(t.wide_decoder({with_positions}))
+        lm = onnx_torch.LanguageModel(t.wide_decoder(**{options}), max_length={max_length})
         peak = lambda: int(re.search("VmHWM:\\\\s+([0-9]+)", Path("/proc/self/status").read_text())[1]) >> 10
         lm.generate([1, 2, 3], max_new_tokens=5)
-        state = lm.start(np.arange(2560)[None] % 5)
+        state = lm.start(np.arange({length})[None] % 5)
         Path("/proc/self/clear_refs").write_text("5")
         before = peak()
         for token in range(40):
@@ -177,3 +222,66 @@ def test_a_step_takes_no_memory_for_the_past(with_positions):
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert int(done.stdout) < 24, done.stdout
+
+
+def test_a_merged_decoder_gives_what_a_plain_one_gives():
+    """Forks that share the memory its steps write to among them."""
+    plain, lm = (onnx_torch.LanguageModel(wide_decoder(True, is_merged)) for is_merged in (False, True))
+    states = [model.start([[1, 2, 3]]) for model in (plain, lm)]
+    for step in range(70):
+        one, other = (state.append([[step % 5]]) for state in states)
+        assert np.array_equal(one, other)
+    forks = [state.fork() for state in states]
+    for token, other_token in ((1, 2), (3, 4)):
+        assert np.array_equal(*(fork.append([[token]]) for fork in forks))
+        assert np.array_equal(*(state.append([[other_token]]) for state in states))
+
+
+# --- A room of a fixed size ---
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fixed_room_gives_the_bits_of_one_that_grows(made, kind):
+    lm = made(kind)
+    tokens = list(range(3, 100))
+    growing, fixed = lm.start(PROMPT), lm.start(PROMPT, max_length=len(PROMPT) + len(tokens))
+    for token in tokens:
+        assert np.array_equal(fixed.append(column(token)), growing.append(column(token)))
+    with pytest.raises(onnx_torch.InputError, match="room for 104 tokens.*not for 105; give a larger max_length"):
+        fixed.append(column(1))
+    fork = fixed.fork()
+    fork.rewind(2)
+    growing.rewind(2)
+    assert np.array_equal(fork.append(column(8)), growing.append(column(8)))
+    assert fixed.tokens[0][-2:] == [98 % 50, 99 % 50]
+
+
+def test_a_whole_buffer_of_a_fixed_size_has_one_plan(made):
+    """As its size is that of each step; one that grows has another plan for each."""
+    for room, count in ((None, 2), (200, 1)):
+        lm = onnx_torch.LanguageModel(test_caches.decoder(test_caches.grouped), max_length=room)
+        through(lm.start(PROMPT), list(range(3, 100)))
+        assert len(lm._reps[0].plans()) == count
+
+
+def test_the_length_of_a_generation(made):
+    decoder = test_caches.decoder(test_caches.grouped)
+    lm, limited = onnx_torch.LanguageModel(decoder), onnx_torch.LanguageModel(decoder, max_length=20)
+    expected = lm.generate(PROMPT[:4], max_new_tokens=50)
+    assert lm.generate(PROMPT[:4], max_length=54) == expected
+    assert limited.generate(PROMPT[:4]) == expected[:20]
+    assert limited.generate(PROMPT[:4], max_new_tokens=16, assistant_model=limited) == expected[:20]
+    assert limited.generate(PROMPT[:4], max_length=18) == expected[:18]
+    beams = {"num_beams": 3, "max_new_tokens": 16}
+    assert limited.generate(PROMPT[:4], **beams) == lm.generate(PROMPT[:4], **beams)
+    prefix = lm.start(PROMPT[:2])
+    assert limited.generate(PROMPT[2:4], prefix=prefix) == expected[2:20]
+    for given, options in ((PROMPT[:4], {"max_new_tokens": 17}), (PROMPT[:4], {"max_length": 21}), (PROMPT * 3, {})):
+        with pytest.raises(onnx_torch.InputError, match="room for 20 as max_length says"):
+            limited.generate(given, **options)
+    with pytest.raises(onnx_torch.InputError, match="room for 20 as max_length says"):
+        lm.generate(PROMPT[2:4], prefix=limited.start(PROMPT[:2]), max_new_tokens=17)
+    with pytest.raises(onnx_torch.InputError, match="max_length must be 1 or more, not 0"):
+        lm.start(max_length=0)
+    with pytest.raises(onnx_torch.InputError, match="max_length must be 1 or more, not 0"):
+        onnx_torch.LanguageModel(decoder, max_length=0)

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from onnx_torch.engine import Floats, StateBatch
 from onnx_torch.errors import Error, InputError, UnsupportedError
+from onnx_torch.language_model import State
 
 from ._config import Model
 from ._generator import Generator, GeneratorParams
@@ -319,6 +321,22 @@ class Request:
     def is_pending(self) -> bool:
         return self._turn is not None and not self._turn.ended
 
+    @property
+    def states(self) -> list[State]:
+        """What the model has read."""
+        return self._generator.states
+
+    @property
+    def next_unread(self) -> int | None:
+        """The token that the model has to read next, if it is one."""
+        turn = self._turn
+        goes_on = turn is not None and turn.has_begun and not (turn.cancelled or turn.ended)
+        return self._generator.next_unread if goes_on else None
+
+    def take(self, logits: Floats) -> None:
+        """What the model gives for `next_unread`."""
+        self._generator.take(logits)
+
     def step(self) -> EngineEvent:
         """One token more, or the end."""
         turn = self._turn
@@ -340,15 +358,15 @@ class _Turn:
         self._request, self._given, self._tokenizer = request, given, tokenizer
         self._most, self._stop_strings = options.max_generated_tokens, options.stop_strings
         self._generated: list[int] = []
-        self._has_begun = False
+        self.has_begun = False
 
     def step(self, generator: Generator) -> EngineEvent:
         if self.cancelled:
             return self._end(FinishReason.CANCELLED)
         try:
-            if not self._has_begun:
+            if not self.has_begun:
                 generator.append_tokens(np.array(self._given, np.int32))
-                self._has_begun = True
+                self.has_begun = True
             before = generator.token_count()
             generator.generate_next_token()
         except Error as error:
@@ -392,13 +410,18 @@ class _Turn:
 
 
 class Engine:
-    """Has requests go on by a token each, one after another; any thread may add some meanwhile."""
+    """Has requests go on by a token each, by one run of the model where it takes different lengths.
+
+    Any thread may add some meanwhile.
+    """
 
     def __init__(self, model: Model, /) -> None:
         self._model = model
         self._pending: deque[Request] = deque()
         self._ready: deque[Request] = deque()
         self._lock = threading.Lock()
+        self._batch = StateBatch(model.language_model)
+        self._step_lock = threading.RLock()
 
     def create_request(
         self, params: GeneratorParams | None = None, *, options: RequestOptions | None = None
@@ -455,20 +478,48 @@ class Engine:
             for requests in (self._pending, self._ready):
                 if request in requests:
                     requests.remove(request)
+        with self._step_lock:
+            for state in request.states:
+                self._batch.forget(state)
 
     def queue(self, request: Request) -> None:
         with self._lock:
             self._pending.append(request)
 
     def _events(self, most: int) -> list[EngineEvent]:
-        with self._lock:
-            chosen = [self._pending.popleft() for _ in range(min(most, len(self._pending)))]
-        events = []
+        with self._step_lock:
+            with self._lock:
+                chosen = [self._pending.popleft() for _ in range(min(most, len(self._pending)))]
+                are_all = not self._pending
+            events = []
+            try:
+                if are_all:
+                    self._read(chosen)
+                else:
+                    for request in chosen:
+                        self._put_back(request)
+                for request in chosen:
+                    events.append(request.step())
+            finally:  # whatever interrupts it
+                for request in chosen:
+                    if request.is_pending:
+                        self.queue(request)
+                    else:
+                        self._put_back(request)
+            return events
+
+    def _read(self, requests: Sequence[Request]) -> None:
+        """Has the model read the next token of each request together; more than one each reads by itself."""
+        waiting = [request for request in requests if request.next_unread is not None]
         try:
-            for request in chosen:
-                events.append(request.step())
-        finally:  # whatever interrupts it
-            for request in chosen:
-                if request.is_pending:
-                    self.queue(request)
-        return events
+            logits = self._batch.append({request.states[0]: request.next_unread or 0 for request in waiting})
+        except Error:  # which those meet as well that it is about, once they read by themselves
+            for request in waiting:
+                self._put_back(request)
+        else:
+            for request, row in zip(waiting, logits, strict=True):
+                request.take(row[None])
+
+    def _put_back(self, request: Request) -> None:
+        for state in request.states:
+            self._batch.put_back(state)

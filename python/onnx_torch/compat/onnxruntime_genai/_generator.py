@@ -9,6 +9,7 @@ import numpy as np
 
 from onnx_torch import _C
 from onnx_torch.errors import InputError, StoppedError, UnsupportedError
+from onnx_torch.language_model import State
 
 from ._config import Config, Model
 from ._search import BeamSearch, Floats, Greedy, Reader, Rows, Rules
@@ -160,6 +161,7 @@ class Generator:
             length_penalty=options.length_penalty,
             early_stopping=options.early_stopping,
         )
+        self._room = options.max_length if options.past_present_share_buffer else None
         self._terminated = False
         self._forget()
 
@@ -177,6 +179,22 @@ class Generator:
         if self._search is not None:
             self._search.choice = choice
 
+    @property
+    def states(self) -> list[State]:
+        """What the model has read."""
+        return [] if self._reader is None else self._reader.states
+
+    @property
+    def next_unread(self) -> int | None:
+        """The token of the one sequence that the model has to read next, if it is one."""
+        has_one = self._logits is None and len(self._unread) == 1 and len(self._unread[0]) == 1
+        return self._unread[0][0] if has_one else None
+
+    def take(self, logits: Floats) -> None:
+        """What the model gives for `next_unread`, which was read by another way."""
+        assert self._reader is not None
+        self._take(self._reader, logits)
+
     def append_tokens(self, tokens: Any, /) -> None:
         """Reads tokens: ``batch_size`` rows of them, filled up at the right with ``pad_token_id``."""
         self._check_running()
@@ -191,7 +209,7 @@ class Generator:
             search = BeamSearch if self._rules.num_beams > 1 else Greedy
             kept = [_without_padding(row, self._rules.pad_token_id) if len(rows) > 1 else row for row in rows]
             self._search = search([list(row) for row in rows], self._rules, self._choice)
-            self._reader, self._unread = Reader(self._model.language_model, kept), kept
+            self._reader, self._unread = Reader(self._model.language_model, kept, self._room), kept
         elif self._batch_size > 1 or isinstance(self._search, BeamSearch):
             raise InputError(
                 "more tokens can be appended to one sequence alone, without beams; rewind_to(0) begins anew"
@@ -328,16 +346,20 @@ class Generator:
         if self._logits is None:
             if self._reader is None:
                 raise InputError(NO_TOKENS)
-            logits = self._reader.read(self._unread)
-            self._last_read, self._unread = self._unread, [[] for _ in self._unread]
-            rows = self._rules.num_beams * self._batch_size
-            if len(logits) < rows:  # beams begin as copies
-                parents = np.repeat(np.arange(len(logits)), self._rules.num_beams).tolist()
-                self._reader.reorder(parents)
-                self._unread, self._last_read = _rows_of(self._unread, parents), _rows_of(self._last_read, parents)
-                logits = logits[parents]
-            self._logits, self._vocabulary = logits, logits.shape[-1]
+            self._take(self._reader, self._reader.read(self._unread))
+        assert self._logits is not None
         return self._logits
+
+    def _take(self, reader: Reader, logits: Floats) -> None:
+        """The logits of what may follow what was not read yet."""
+        self._last_read, self._unread = self._unread, [[] for _ in self._unread]
+        rows = self._rules.num_beams * self._batch_size
+        if len(logits) < rows:  # beams begin as copies
+            parents = np.repeat(np.arange(len(logits)), self._rules.num_beams).tolist()
+            reader.reorder(parents)
+            self._unread, self._last_read = _rows_of(self._unread, parents), _rows_of(self._last_read, parents)
+            logits = logits[parents]
+        self._logits, self._vocabulary = logits, logits.shape[-1]
 
     def _read_last(self) -> Rows:
         """The tokens that the model has read last."""

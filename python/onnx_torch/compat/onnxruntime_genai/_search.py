@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onnx_torch import _C
-from onnx_torch.language_model import LanguageModel
+from onnx_torch.language_model import LanguageModel, State
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Rows = list[list[int]]
@@ -34,11 +34,15 @@ class Rules:
 class Reader:
     """What a model has read of sequences, of which those of one length are one batch."""
 
-    def __init__(self, model: LanguageModel, sequences: Rows) -> None:
+    def __init__(self, model: LanguageModel, sequences: Rows, room: int | None = None) -> None:
         by_length: dict[int, list[int]] = {}
         for row, tokens in enumerate(sequences):
             by_length.setdefault(len(tokens), []).append(row)
-        self._batches = [(rows, model.start()) for rows in by_length.values()]
+        self._batches = [(rows, model.start(max_length=room)) for rows in by_length.values()]
+
+    @property
+    def states(self) -> list[State]:
+        return [state for _, state in self._batches]
 
     def read(self, tokens: Rows) -> Floats:
         """The logits of what may follow the tokens, of which each row has some more."""

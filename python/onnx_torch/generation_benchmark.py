@@ -1,0 +1,168 @@
+"""How fast a language model generates, here and in onnxruntime."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .benchmark import Ratio
+from .errors import InputError
+from .other_engine import OtherEngine
+from .progress import Progress
+
+_SCRIPT = str(Path(__file__).with_name("generation_engines.py"))
+_ENGINES = ("onnx_torch", "onnxruntime")
+
+
+@dataclass(frozen=True)
+class GenerationSpeed:
+    """What one engine took."""
+
+    engine: str
+    prompt: int  #: how many tokens were read first
+    rounds: tuple[tuple[float, ...], ...]  #: the seconds of each token of each round; the first is the prompt's
+    tokens: tuple[int, ...]  #: that were generated
+    load_seconds: float
+    first_seconds: float  #: from the model's file to the first token of all
+    peak_bytes: int  #: of the process's memory
+
+    @property
+    def prompt_rates(self) -> list[float]:
+        """Tokens a second of each round, as they are read."""
+        return [self.prompt / one[0] for one in self.rounds]
+
+    @property
+    def decode_rates(self) -> list[float]:
+        """Tokens a second of each round, after the first one."""
+        return [(len(one) - 1) / sum(one[1:]) for one in self.rounds]
+
+    @property
+    def prompt_rate(self) -> float:
+        return statistics.median(self.prompt_rates)
+
+    @property
+    def decode_rate(self) -> float:
+        return statistics.median(self.decode_rates)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures, for JSON."""
+        return {
+            "engine": self.engine,
+            "prompt_tokens_per_second": self.prompt_rate,
+            "decode_tokens_per_second": self.decode_rate,
+            "load_seconds": self.load_seconds,
+            "first_token_seconds": self.first_seconds,
+            "peak_bytes": self.peak_bytes,
+            "tokens": list(self.tokens),
+            "rounds": [list(one) for one in self.rounds],
+        }
+
+
+@dataclass(frozen=True)
+class GenerationBenchmark:
+    """What `bench_generation` measured."""
+
+    speeds: tuple[GenerationSpeed, ...]
+
+    def ratios(self) -> list[Ratio]:
+        """How many times as long the first engine takes for a token as each of the others, round by round."""
+        first = self.speeds[0]
+        return [_ratio(first, other) for other in self.speeds[1:]]
+
+    @property
+    def same_tokens(self) -> bool:
+        """Whether all engines have generated the same."""
+        return len({speed.tokens for speed in self.speeds}) == 1
+
+
+def bench_generation(
+    model: str | os.PathLike[str],
+    engines: Sequence[str] | None = None,
+    *,
+    prompt: int = 128,
+    tokens: int = 64,
+    rounds: int = 3,
+    device: str = "CPU",
+    threads: int = 0,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> GenerationBenchmark:
+    """Measures how fast a decoder reads a prompt and generates tokens, in some engines, each in a process of its own.
+
+    The engines take turns, a generation each, so that whatever else the machine does falls on all of them. Each takes
+    the likeliest token. onnxruntime runs in a plain loop whose caches are bound by IOBinding.
+
+    Args:
+        model: a file or a folder, as `LanguageModel` takes it, that has no encoder.
+        engines: of "onnx_torch" and "onnxruntime"; by default the first, and the second where it is installed and the
+            model is one file.
+        prompt: how many tokens are read: random ones, or zeros where the model does not tell how many there are.
+        tokens: how many are generated.
+        rounds: how often each engine has its turn, after one that is not measured but for the first token.
+        device: of both.
+        threads: likewise; 0 is what each uses by itself.
+        seed: of the prompt.
+        progress: called with the number of turns taken and of all.
+    """
+    for engine in engines or ():
+        if engine not in _ENGINES:
+            raise InputError(f'there is no engine "{engine}" that generates; there are {", ".join(_ENGINES)}')
+    if prompt < 1 or tokens < 2 or rounds < 1:
+        raise InputError("a benchmark takes at least one token of a prompt, two that are generated, and one round")
+    options: dict[str, Any] = {"device": device, "threads": threads}
+    with contextlib.ExitStack() as stack:
+
+        def start(engine: str, file: str) -> OtherEngine:
+            return stack.enter_context(OtherEngine(engine, file, options=options, script=_SCRIPT, modules=[engine]))
+
+        ours = start("onnx_torch", os.fspath(model))
+        layout = options["layout"] = ours.ask("layout")
+        if layout["has_encoder"]:
+            raise InputError("the model has an encoder; a decoder alone is measured")
+        is_one_file = len(layout["files"]) == 1
+        if engines is None:
+            has_other = is_one_file and importlib.util.find_spec("onnxruntime") is not None
+            engines = ["onnx_torch"] + ["onnxruntime"] * has_other
+        if "onnxruntime" in engines and not is_one_file:
+            raise InputError(f"onnxruntime is measured on models of one file, and this one has {len(layout['files'])}")
+        running = [ours if engine == "onnx_torch" else start(engine, layout["files"][0]) for engine in engines]
+        known = layout["vocabulary"] if isinstance(layout["vocabulary"], int) else 1
+        ids = np.random.default_rng(seed).integers(0, known, prompt).tolist()
+        if ours not in running:
+            ours.close()
+        found = [process.ask("generate", ids, tokens) for process in running]
+        firsts = [process.load_seconds + seconds[0] for process, (seconds, _) in zip(running, found, strict=True)]
+        times: list[list[tuple[float, ...]]] = [[] for _ in running]
+        for number in range(rounds):
+            turns = list(enumerate(running))
+            for turn, (i, process) in enumerate(reversed(turns) if number % 2 else turns, 1):
+                times[i].append(tuple(process.ask("generate", ids, tokens)[0]))
+                if progress:
+                    progress(number * len(turns) + turn, rounds * len(turns))
+        return GenerationBenchmark(
+            tuple(
+                GenerationSpeed(
+                    engine,
+                    prompt,
+                    tuple(times[i]),
+                    tuple(found[i][1]),
+                    running[i].load_seconds,
+                    firsts[i],
+                    running[i].ask("peak_bytes"),
+                )
+                for i, engine in enumerate(engines)
+            )
+        )
+
+
+def _ratio(one: GenerationSpeed, other: GenerationSpeed) -> Ratio:
+    found = [theirs / ours for ours, theirs in zip(one.decode_rates, other.decode_rates, strict=True)]
+    return Ratio(one.engine, other.engine, statistics.median(found), min(found), max(found))
