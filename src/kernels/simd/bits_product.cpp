@@ -46,8 +46,8 @@ ONNX_TORCH_INLINE void for_words(int64_t begin, int64_t end, const Visit& visit)
 }
 
 template <int bits, bool has_zero_points, int64_t rows, int64_t panels>
-ONNX_TORCH_INLINE void multiply_few(const float* x, const BitsGroup& g, int64_t panel, const float* bias, float* y,
-                                    int64_t y_apart, int64_t columns) {
+ONNX_TORCH_INLINE void multiply_few(const float* x, const SignedBitsGroup& g, int64_t panel, const float* bias,
+                                    float* y, int64_t y_apart, int64_t columns) {
   constexpr int64_t kPer = 32 / bits, kCount = panels * kVectors;
   Floats totals[rows][kCount] = {};
   const auto place = [&](int64_t size, int64_t row, int64_t v) __attribute__((always_inline)) {
@@ -94,7 +94,7 @@ ONNX_TORCH_INLINE void multiply_few(const float* x, const BitsGroup& g, int64_t 
 
 // Rows from begin to end of a panel, as floats.
 template <int bits>
-ONNX_TORCH_INLINE void dequantize(const BitsGroup& g, int64_t panel, int64_t begin, int64_t end, float* to) {
+ONNX_TORCH_INLINE void dequantize(const SignedBitsGroup& g, int64_t panel, int64_t begin, int64_t end, float* to) {
   constexpr int64_t kPer = 32 / bits;
   for (int64_t k = begin; k < end;) {
     const int64_t block = k / g.block_size, stop = std::min((block + 1) * g.block_size, end);
@@ -129,7 +129,7 @@ struct Operands {
 };
 
 template <int bits, bool has_zero_points, int64_t rows>
-ONNX_TORCH_INLINE void multiply_panels(const Operands& o, const BitsGroup& g) {
+ONNX_TORCH_INLINE void multiply_panels(const Operands& o, const SignedBitsGroup& g) {
   constexpr int64_t kSide = rows == 1 ? kPanelsOfOne : kPanelsOfFew;
   for (int64_t column = 0; column < o.columns; column += kSide * kColumnsOfPanel) {
     multiply_few<bits, has_zero_points, rows, kSide>(o.x, g, column / kColumnsOfPanel,
@@ -140,7 +140,7 @@ ONNX_TORCH_INLINE void multiply_panels(const Operands& o, const BitsGroup& g) {
 
 // Rows, of which there are at most kCount.
 template <int bits, int64_t kCount = kFew>
-ONNX_TORCH_INLINE void multiply_as_read(const Operands& o, const BitsGroup& g) {
+ONNX_TORCH_INLINE void multiply_as_read(const Operands& o, const SignedBitsGroup& g) {
   if (o.rows == kCount) {
     return g.zero_points ? multiply_panels<bits, true, kCount>(o, g) : multiply_panels<bits, false, kCount>(o, g);
   }
@@ -148,7 +148,7 @@ ONNX_TORCH_INLINE void multiply_as_read(const Operands& o, const BitsGroup& g) {
 }
 
 template <int bits>
-void multiply(const Operands& o, const BitsGroup& g, float* room) {
+void multiply(const Operands& o, const SignedBitsGroup& g, float* room) {
   if (o.rows <= kFew) return multiply_as_read<bits>(o, g);
   for (int64_t first = 0; first < g.in; first += kDepth) {
     const int64_t depth = std::min(kDepth, g.in - first), size = depth * kColumnsOfPanel;
@@ -157,7 +157,7 @@ void multiply(const Operands& o, const BitsGroup& g, float* room) {
   }
 }
 
-void multiply(const float* x, int64_t rows, const BitsGroup& group, const float* bias, float* y, int64_t y_apart,
+void multiply(const float* x, int64_t rows, const SignedBitsGroup& group, const float* bias, float* y, int64_t y_apart,
               int64_t columns, float* room) {
   const Operands operands{x, rows, bias, y, y_apart, columns};
   switch (group.bits) {

@@ -55,11 +55,12 @@ LinearOfBits in_smaller_blocks(LinearOfBits of) {
   return of;
 }
 
-// Whether x is rounded to int8, where the node allows it: as onnxruntime does, which multiplies numbers of 2 bits in
-// float32 where blocks are small or large.
-bool rounds_x(int64_t accuracy_level, const LinearOfBits& of) {
+// Whether x is rounded to int8, where the node allows it: as onnxruntime does, which multiplies in float32 where zero
+// points are floats, and numbers of 2 bits where blocks are small or large.
+bool rounds_x(int64_t accuracy_level, const LinearOfBits& of, const at::Tensor& zero_points) {
   constexpr int64_t kInt8 = 4;
-  return accuracy_level == kInt8 && (of.bits != 2 || (of.block_size >= 32 && of.block_size <= 128));
+  return accuracy_level == kInt8 && (of.bits != 2 || (of.block_size >= 32 && of.block_size <= 128)) &&
+         (!zero_points.defined() || zero_points.scalar_type() == c10::kByte);
 }
 
 // The weight of a product of floats whose weight is constant; what does not fit is left to the script, which refuses.
@@ -87,7 +88,7 @@ std::optional<LinearOfBits> linear_of(const jit::Node* node, const Constants& co
   const auto of_blocks = zero_points_of(*zero_points, result);
   if (!of_blocks) return {};
   result.zero_points = *of_blocks;
-  result.rounds_x = rounds_x(*accuracy_level, result);
+  result.rounds_x = rounds_x(*accuracy_level, result, *zero_points);
   return in_smaller_blocks(result);
 }
 
