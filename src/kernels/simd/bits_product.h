@@ -16,10 +16,11 @@ struct BitsGroup {
   const int32_t* numbers;        // [panel][word][column]
   const float* scales;           // [panel][block][column]
   const ZeroPoint* zero_points;  // as the scales; null where there are none
+  const float* values;           // that codes of 4 bits stand for; null where numbers stand for themselves
 };
 
-// Of numbers whose highest bit is flipped: as a signed one, each is less what stands for zero where there are no zero
-// points.
+// Of codes; or of numbers whose highest bit is flipped: as a signed one, each is less what stands for zero where there
+// are no zero points.
 using SignedBitsGroup = BitsGroup<float>;
 
 struct BitsProductKernels {

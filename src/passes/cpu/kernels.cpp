@@ -19,6 +19,7 @@ struct Kernel {
 };
 
 constexpr Kernel kKernels[] = {
+    {"onnx_torch::gather_block_quantized", "onnx_torch::gather_blocks"},
     {"onnx_torch::linear_in_double", "onnx_torch::double_linear"},
     {"onnx_torch::plain_group_query_attention", "onnx_torch::group_query_attention"},
     {"onnx_torch::resampled", "onnx_torch::resample"},
@@ -32,6 +33,7 @@ constexpr Kernel kKernels[] = {
 }  // namespace
 
 void take_kernels(Program& program) {
+  register_gather_blocks();
   register_group_query_attention();
   register_image_sums();
   register_resample();

@@ -27,6 +27,8 @@ at::Tensor words_of(const at::Tensor& bytes) {
   return (is_aligned && rows.storage_offset() % 4 == 0 ? rows : rows.clone()).view(c10::kInt);
 }
 
+constexpr const char* kUnsigned = "panels of unsigned bits";
+
 // A kernel takes words whose bits are flipped where `flip` has some, in a layout that is named so, and zero points of a
 // type.
 template <typename ZeroPoint>
@@ -41,6 +43,7 @@ class BitsLinear : public GroupedLinear {
         layout_(std::move(layout)),
         flip_(flip),
         scales_(in_panels(of.scales.t())),
+        values_(of.values.defined() ? of.values.contiguous() : at::Tensor()),
         zero_points_(zero_points.defined() ? in_panels(zero_points.to(c10::CppTypeToScalarType<ZeroPoint>()).t())
                                            : at::Tensor()) {}
 
@@ -55,7 +58,8 @@ class BitsLinear : public GroupedLinear {
             .scales = static_cast<const float*>(scales_.const_data_ptr()) + first * blocks_,
             .zero_points = zero_points_.defined()
                                ? static_cast<const ZeroPoint*>(zero_points_.const_data_ptr()) + first * blocks_
-                               : nullptr};
+                               : nullptr,
+            .values = values_.defined() ? values_.const_data_ptr<float>() : nullptr};
   }
 
  private:
@@ -75,14 +79,15 @@ class BitsLinear : public GroupedLinear {
   const int64_t bits_, block_size_, blocks_, words_;
   const std::string layout_;
   const int32_t flip_;
-  const at::Tensor scales_, zero_points_;  // in panels
+  const at::Tensor scales_, values_, zero_points_;  // the first and the last in panels
 };
 
-// Of numbers that are signed, and so less what stands for zero without zero points.
+// Of codes, or of numbers that are signed, and so less what stands for zero without zero points.
 class FloatBitsLinear final : public BitsLinear<float> {
  public:
   explicit FloatBitsLinear(const LinearOfBits& of)
-      : BitsLinear(of, "panels of bits", highest_bits(of.bits),
+      : BitsLinear(of, of.values.defined() ? kUnsigned : "panels of bits",
+                   of.values.defined() ? 0 : highest_bits(of.bits),
                    of.zero_points.defined() ? at::sub(of.zero_points, 1 << (of.bits - 1)) : at::Tensor()) {}
 
  private:
@@ -98,7 +103,7 @@ class FloatBitsLinear final : public BitsLinear<float> {
 
 class IntegerBitsLinear final : public BitsLinear<uint8_t> {
  public:
-  explicit IntegerBitsLinear(const LinearOfBits& of) : BitsLinear(of, "panels of unsigned bits", 0, of.zero_points) {}
+  explicit IntegerBitsLinear(const LinearOfBits& of) : BitsLinear(of, kUnsigned, 0, of.zero_points) {}
 
  private:
   static const BitsIntegerKernels& kernels() { return for_this_cpu<BitsIntegerKernels>(); }

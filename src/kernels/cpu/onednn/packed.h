@@ -99,6 +99,7 @@ struct LinearOfBits {
   int64_t in, bits, block_size;
   at::Tensor scales, zero_points, bias;  // float32[out, blocks], and [out]; the last two may be undefined
   bool rounds_x = false;
+  at::Tensor values = {};  // float32[16], that numbers of 4 bits stand for where they are codes, without zero points
 };
 
 c10::intrusive_ptr<Packed> packed(const LinearOfBits& linear);
