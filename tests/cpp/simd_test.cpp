@@ -16,6 +16,7 @@
 #include "kernels/simd/layer_norm.h"
 #include "kernels/simd/panel_product.h"
 #include "kernels/simd/pooling.h"
+#include "kernels/simd/quantized/blocks.h"
 #include "kernels/simd/quantized/quantize.h"
 #include "kernels/simd/quantized/sums.h"
 #include "kernels/simd/recurrent.h"
@@ -32,10 +33,10 @@ struct All {
   static bool are_for_avx2() { return ((&for_this_cpu<Kernels>() == &Kernels::AVX2) && ...); }
   static bool are_for_any_cpu() { return ((&for_this_cpu<Kernels>() == &Kernels::DEFAULT) && ...); }
 };
-using AllKernels = All<ArgmaxKernels, AttentionKernels, BitsIntegerKernels, BitsProductKernels, chain::Kernels,
-                       ChannelMeansKernels, GroupNormKernels, HalfProductKernels, IntegerKernels, LargestKernels,
-                       LayerNormKernels, PoolKernels, QuantizeKernels, RecurrentKernels, RotaryKernels, RoundingKernels,
-                       RowProductKernels, SoftmaxKernels, SumKernels>;
+using AllKernels = All<ArgmaxKernels, AttentionKernels, BitsIntegerKernels, BitsProductKernels, BlockKernels,
+                       chain::Kernels, ChannelMeansKernels, GroupNormKernels, HalfProductKernels, IntegerKernels,
+                       LargestKernels, LayerNormKernels, PoolKernels, QuantizeKernels, RecurrentKernels, RotaryKernels,
+                       RoundingKernels, RowProductKernels, SoftmaxKernels, SumKernels>;
 
 // ATen reads the variable once, so each choice is made in a process of its own.
 TEST(SimdDeathTest, TheCapabilityPicksTheKernels) {

@@ -1,12 +1,13 @@
 """Weights of few bits: sizes and indices that do not fit end in an error; a product is one call for passes to find."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 pytest.importorskip("onnxruntime")
 
 import onnx_torch
-from models import run_op
+from models import on_each_cpu, op_model, run_on_cpu, run_op
 from test_wrong_models import LOWEST, constant_model, refused
 
 MICROSOFT = dict(domain="com.microsoft", opset=1)
@@ -145,3 +146,55 @@ def test_blocks_larger_than_a_row_take_no_memory():
     np.testing.assert_array_equal(*rows, *run_op("GatherBlockQuantized", [TABLE, ints(1), floats(6, 1)], **MICROSOFT))
     y = run_op("MatMulBnb4", [X, codes(60), floats(1)], **MICROSOFT, **{**SIZES, **huge}, quant_type=1)
     assert y[0].shape == (2, 3)
+
+
+def tables() -> list[tuple[list, dict]]:
+    """The data, scales and zero points of GatherBlockQuantized, and its attributes."""
+    signed = np.random.default_rng(0).integers(-8, 8, (5, 72))
+    return [
+        ([codes(7, 3, 20), floats(7, 3, 3), None], dict(block_size=16, quantize_axis=2)),
+        ([codes(7, 3, 20), floats(7, 3, 3), codes(7, 3, 2)], dict(block_size=16, quantize_axis=-1)),
+        ([codes(6, 100), floats(6, 13), codes(6, 4)], dict(block_size=32, bits=2)),
+        ([codes(6, 75), floats(6, 3), codes(6, 3)], dict(block_size=32, bits=8)),
+        ([codes(6, 100), floats(6, 1), codes(6, 1)], dict(block_size=1024)),
+        ([signed.astype(ml_dtypes.int4), floats(5, 3), signed[:, :3].astype(ml_dtypes.int4)], dict(block_size=32)),
+        ([(signed + 8).astype(ml_dtypes.uint4), floats(5, 3), None], dict(block_size=32)),
+    ]
+
+
+@on_each_cpu
+@pytest.mark.parametrize("parts, attributes", tables())
+@pytest.mark.parametrize("indices", [ints(2), ints(-1, 0, 4, 1), ints(3, 2, 1, -4).reshape(2, 2).astype(np.int32)])
+def test_rows_of_a_table_are_picked_and_dequantized_in_one_step(indices, parts, attributes, capability, tmp_path):
+    data, scales, zero_points = parts
+    model = constant_model("GatherBlockQuantized", [indices, data, scales, zero_points], **MICROSOFT, **attributes)
+    node = model.graph.node[0]
+    node.input[0], node.input[1] = node.input[1], node.input[0]
+    rep = onnx_torch.prepare(model)
+    assert "onnx_torch::gather_blocks" in str(rep.graph())
+    expected = run_op("GatherBlockQuantized", [data, indices, scales, zero_points], **MICROSOFT, **attributes)
+    for y in (run_on_cpu(capability, model, [indices], tmp_path)[0], *(rep.run([indices])[0] for _ in range(4))):
+        np.testing.assert_array_equal(y, onnx_torch.prepare(model, optimize=False).run([indices])[0])
+        np.testing.assert_array_equal(y, *expected)
+    assert "plan onnx_torch::gather_blocks" in str(rep.plans())
+
+
+def test_an_index_beyond_the_table_gives_zeros_in_a_plan():
+    model = constant_model("GatherBlockQuantized", [ints(0, 1), TABLE, floats(6, 3)], **MICROSOFT, block_size=16)
+    node = model.graph.node[0]
+    node.input[0], node.input[1] = node.input[1], node.input[0]
+    rep = onnx_torch.prepare(model)
+    for indices in (ints(0, 1), ints(5, -6), ints(6, 2), ints(-7, LOWEST), ints(2**62, 0)):
+        y, expected = rep.run([indices])[0], onnx_torch.prepare(model, optimize=False).run([indices])[0]
+        np.testing.assert_array_equal(y, expected)
+        outside = (indices < -6) | (indices >= 6)
+        assert (y[outside] == 0).all() and (y[~outside] != 0).any(axis=1).all()
+
+
+def test_a_table_whose_other_axes_are_picked_is_left_to_the_script():
+    inputs = [codes(4, 6, 20), ints(1, 5), floats(4, 6, 3)]
+    for attributes in (dict(gather_axis=1, quantize_axis=2), dict(quantize_axis=1, bits=8)):
+        parts = inputs if "gather_axis" in attributes else [inputs[0], ints(1, 3), floats(4, 1, 20)]
+        model = op_model("GatherBlockQuantized", parts, **MICROSOFT, **attributes, block_size=16)
+        found, plain = (onnx_torch.prepare(model, optimize=optimize).run(parts)[0] for optimize in (True, False))
+        np.testing.assert_array_equal(found, plain)

@@ -12,6 +12,7 @@ import pytest
 from onnx import helper, numpy_helper, parser
 
 import onnx_torch
+from models import on_each_cpu, run_on_cpu
 from type_matrix.contrib.quantization import i8, i32, spread, u8
 from type_matrix.making import floats, waves
 
@@ -68,7 +69,8 @@ CONSTANT = [
         "quantized_mul",
     ),
     ("QLinearAveragePool", [IMAGES, *SCALES], {"kernel_shape": [3, 2]}, "average_pool"),
-    ("QLinearGlobalAveragePool", [IMAGES, *SCALES], {}, "sum"),
+    ("QLinearGlobalAveragePool", [IMAGES, *SCALES], {}, "image_sums"),
+    ("QLinearAveragePool", [IMAGES, *SCALES], {"kernel_shape": [7, 6]}, "image_sums"),
     (
         "QLinearConv",
         [
@@ -135,6 +137,43 @@ def test_with_constants(op, inputs, attributes, call):
         else:
             np.testing.assert_array_equal(y, wanted)
     assert f"onnx_torch::{call}(" in (graph := onnx_torch.prepare(model).graph()) or f"aten::{call}(" in graph
+
+
+@on_each_cpu
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("channels_last", [0, 1])
+@pytest.mark.parametrize("sizes", [(2, 3, 7, 7), (1, 300, 13, 11), (1, 2, 40, 50)])
+def test_images_are_summed_up_exactly(capability, sizes, channels_last, dtype, tmp_path):
+    x = spread(*sizes, dtype=dtype)
+    x[0, 0], x[0, 1] = np.iinfo(dtype).max, np.iinfo(dtype).min
+    x = np.moveaxis(x, 1, -1).copy() if channels_last else x
+    scales = [floats(0.021)[0], dtype(9), floats(0.033)[0], dtype(-5 if dtype is np.int8 else 101)]
+    model = model_of("QLinearGlobalAveragePool", [x, *scales], constants=True, channels_last=channels_last)
+    assert "onnx_torch::image_sums(" in onnx_torch.prepare(model).graph()
+    for y in run_on_cpu(capability, model, [x], tmp_path):
+        np.testing.assert_array_equal(y, by_onnxruntime(model, x))
+
+
+@pytest.mark.parametrize("size", [1 << 23, (1 << 23) + 1])
+def test_images_whose_sums_need_more_than_32_bits(size):
+    x = np.full((1, 2, size), 255, np.uint8)
+    model = model_of("QLinearGlobalAveragePool", [x, ONE, u8(0)[0], ONE, u8(0)[0]], constants=True)
+    np.testing.assert_array_equal(onnx_torch.prepare(model).run([x])[0], np.full((1, 2, 1), 255))
+
+
+def test_images_that_lie_in_no_order_of_the_kernels():
+    """A transposed view, runs by the interpreter and by a plan, and a zero point that comes with the run."""
+    text = """<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
+        net (uint8[3, 5, 2, 4] x, uint8 z) => (uint8[2, 5, 1, 1] y) {
+            t = Transpose<perm = [2, 1, 0, 3]>(x) y = com.microsoft.QLinearGlobalAveragePool(t, s, z, s, z)
+        }"""
+    model = parser.parse_model(text)
+    model.graph.initializer.append(numpy_helper.from_array(np.asarray(HALF), "s"))
+    prepared, x = onnx_torch.prepare(model), spread(3, 5, 2, 4)
+    for z in u8(0, 9, 255, 3):
+        steps = x.transpose(2, 1, 0, 3).astype(np.float32) - z
+        expected = np.rint(steps.mean((2, 3), keepdims=True)) + z
+        np.testing.assert_array_equal(prepared.run([x, z])[0], np.clip(expected, 0, 255))
 
 
 def test_a_sum_of_bytes_is_one_operator():

@@ -142,9 +142,9 @@ def test_the_lower_levels_round_nothing(level):
     weight.check(rep.run([x])[0], x)
 
 
-def rounds(bits: int, block_size: int) -> bool:
+def rounds(bits: int, block_size: int, zero_points: str | None) -> bool:
     """Whether onnxruntime's level 4 rounds the rows."""
-    return bits != 2 or block_size in (32, 64, 128)
+    return zero_points != "float" and (bits != 2 or block_size in (32, 64, 128))
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 17, 130])
@@ -156,7 +156,7 @@ def test_rows_are_rounded_to_int8_where_the_level_is_4(bits, K, N, block_size, r
         for bias in (False, True):
             weight = Weight(K, N, block_size, bits, zero_points, bias, accuracy_level=4)
             rep = onnx_torch.prepare(weight.model(x))
-            rounded = rounds(bits, block_size)
+            rounded = rounds(bits, block_size, zero_points)
             assert ("onnx_torch::packed_nbits_int8" if rounded else "onnx_torch::packed_nbits") in names_of(rep)
             results = [rep.run([x])[0] for _ in range(4)]  # by the interpreter, while a plan is made, and by it
             for y in results:
@@ -165,9 +165,9 @@ def test_rows_are_rounded_to_int8_where_the_level_is_4(bits, K, N, block_size, r
 
 
 @pytest.mark.parametrize("block_size", [16, 32, 64, 128, 256])
-@pytest.mark.parametrize("bits", [2, 4, 8])
-def test_level_4_is_as_near_to_the_truth_as_onnxruntime(bits, block_size):
-    weight = Weight(1024, 64, block_size, bits, "packed", accuracy_level=4)
+@pytest.mark.parametrize("bits, zero_points", [(2, "packed"), (4, "packed"), (8, "packed"), (2, "float"), (4, "float")])
+def test_level_4_is_as_near_to_the_truth_as_onnxruntime(bits, zero_points, block_size):
+    weight = Weight(1024, 64, block_size, bits, zero_points, accuracy_level=4)
     x = rows_of(33, 1024)
     model = weight.model(x)
     truth = x.astype(np.float64) @ weight.matrix
@@ -175,7 +175,8 @@ def test_level_4_is_as_near_to_the_truth_as_onnxruntime(bits, block_size):
         np.sqrt(np.mean((y - truth) ** 2)) for y in (onnx_torch.prepare(model).run([x])[0], onnxruntime_of(model, x))
     )
     assert error <= 1.1 * theirs + np.finfo(np.float32).eps * np.abs(truth).max()
-    assert (error > 1e-4 * np.abs(truth).max()) == rounds(bits, block_size)
+    for each in (error, theirs):
+        assert (each > 1e-4 * np.abs(truth).max()) == rounds(bits, block_size, zero_points)
 
 
 @pytest.mark.parametrize("K, N, block_size", LARGE_BLOCKS)
@@ -345,3 +346,72 @@ def test_an_input_of_another_size_is_refused():
     assert "onnx_torch::packed_nbits" in names_of(rep)
     with pytest.raises(onnx_torch.Error, match=r"sizes \[2, 95\] cannot be multiplied"):
         rep.run([rows_of(2, 95)])
+
+
+# --- MatMulBnb4: codes of 4 bits, of each two the first in the higher bits ---
+
+VALUES = {
+    0: [0, 5.208333333e-03, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4],
+    1: [-1, -0.6961928, -0.52507305, -0.39491749, -0.28444138, -0.18477343, -0.09105004, 0]
+    + [0.0795803, 0.1609302, 0.2461123, 0.33791524, 0.44070983, 0.562617, 0.72295684, 1],
+}
+VALUES[0] += [-value for value in VALUES[0]]
+
+
+def coded(x: np.ndarray, N: int, block_size: int, quant_type: int) -> tuple[onnx.ModelProto, np.ndarray]:
+    """A product with random codes, and the matrix that they stand for."""
+    random, K = np.random.default_rng(N + block_size), x.shape[-1]
+    codes = random.integers(0, 16, N * K, dtype=np.uint8)
+    scales = random.uniform(0.5, 2, -(-N * K // block_size)).astype(np.float32)
+    attributes = dict(K=K, N=N, block_size=block_size, quant_type=quant_type)
+    inputs = [x, codes[::2] << 4 | codes[1::2], scales.astype(x.dtype)]
+    numbers = np.array(VALUES[quant_type])[codes] * np.repeat(inputs[2].astype(np.float64), block_size)[: N * K]
+    return constant_model("MatMulBnb4", inputs, **MICROSOFT, **attributes), numbers.reshape(N, K).T
+
+
+def check_coded(y: np.ndarray, x: np.ndarray, matrix: np.ndarray, tolerance: float = 1e-6) -> None:
+    sizes = np.abs(x.astype(np.float64)) @ np.abs(matrix)
+    assert y.dtype == x.dtype
+    assert (np.abs(y.astype(np.float64) - x.astype(np.float64) @ matrix) <= tolerance * sizes).all()
+
+
+@on_each_cpu
+@pytest.mark.parametrize("quant_type", [0, 1])
+@pytest.mark.parametrize("K, N, block_size", [(96, 67, 16), (192, 40, 64), (1024, 130, 256), (2048, 5, 1024)])
+def test_codes_are_multiplied_as_they_are(K, N, block_size, quant_type, capability, tmp_path):
+    for rows in (1, 4, 17):
+        x = rows_of(rows, K)
+        model, matrix = coded(x, N, block_size, quant_type)
+        check_coded(run_on_cpu(capability, model, [x], tmp_path)[0], x, matrix)
+        if block_size <= 256:  # onnxruntime takes no larger ones
+            check_coded(onnxruntime_of(model, x), x, matrix)
+        assert "onnx_torch::packed_nbits" in names_of(onnx_torch.prepare(model))
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float16", 1e-3), (ml_dtypes.bfloat16, 1e-2)])
+def test_codes_and_rows_in_half_precision(dtype, tolerance):
+    x = rows_of(3, 128).astype(dtype)
+    model, matrix = coded(x, 40, 64, 1)
+    rep = onnx_torch.prepare(model)
+    assert "onnx_torch::packed_nbits" in names_of(rep)
+    for _ in range(4):
+        check_coded(rep.run([x])[0], x, matrix, tolerance)
+
+
+@pytest.mark.parametrize("K, block_size", [(40, 16), (96, 64), (32, 4096)])
+def test_blocks_of_codes_that_go_from_row_to_row_are_left_to_the_script(K, block_size):
+    x = rows_of(3, K)
+    model, matrix = coded(x, 8, block_size, 1)
+    rep = onnx_torch.prepare(model)
+    assert "onnx_torch::packed_nbits" not in names_of(rep)
+    check_coded(rep.run([x])[0], x, matrix)
+
+
+def test_a_saved_model_has_its_codes_laid_out(tmp_path):
+    x = rows_of(2, 96)
+    model, matrix = coded(x, 40, 32, 0)
+    rep = onnx_torch.prepare(model)
+    rep.save(tmp_path / "model.bin")
+    (layouts,) = rep._prepared.laid_weights
+    assert [name for name, _ in layouts] == ["weight:panels of unsigned bits"]
+    check_coded(onnx_torch.load(tmp_path / "model.bin").run([x])[0], x, matrix)

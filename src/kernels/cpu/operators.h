@@ -10,8 +10,10 @@ void register_channel_means();          // channel_means: of what lies channels-
 void register_copies();                 // reshape, cat, pixel_shuffle, upsample_nearest2d
 void register_few_elements();           // none: calls by memory of ATen's
 void register_gather();                 // gather, gather_elements: indices may count from the end
+void register_gather_blocks();          // gather_blocks: of a table of few bits, which are dequantized
 void register_group_norm();             // group_norm, of what lies channels-last
 void register_group_query_attention();  // group_query_attention: with a cache, as onnxruntime's operator
+void register_image_sums();             // image_sums: of the steps of 8 bits
 void register_l1_norm();                // normalize_rows
 void register_layer_norm();             // layer_norm, rms_norm
 void register_pools();                  // max_pool, average_pool: in one to three dimensions, as ATen's

@@ -13,17 +13,18 @@ namespace {
 
 using namespace CPU_CAPABILITY;
 
-// So many rows are multiplied at once by so many vectors of columns; one row by more of these.
+// So many rows are multiplied at once by so many vectors of columns; one row by more of these. What one
+// row reads of a panel is asked for so many words before, a line of the cache at a time, where that is faster.
 #if defined(CPU_CAPABILITY_AVX512)
 constexpr int64_t kAtOnce = 4, kVectorsOfRows = 2, kVectorsOfRow = 4;
+constexpr int64_t kWordsAhead(int bits) { return bits < 8 ? 16 : 0; }
 #elif defined(CPU_CAPABILITY_AVX2)
 constexpr int64_t kAtOnce = 3, kVectorsOfRows = 1, kVectorsOfRow = 4;
+constexpr int64_t kWordsAhead(int /*bits*/) { return 32; }
 #else
 constexpr int64_t kAtOnce = 2, kVectorsOfRows = 2, kVectorsOfRow = 4;
+constexpr int64_t kWordsAhead(int /*bits*/) { return 32; }
 #endif
-
-// One row is bound by memory: what it reads of a panel is asked for so many words before.
-constexpr int64_t kAhead = 16 * kColumnsOfPanel;
 
 constexpr int64_t kPer(int bits) { return 32 / bits; }  // numbers of a word
 
@@ -84,7 +85,7 @@ struct Products {
 
 ONNX_TORCH_INLINE Floats floats_of(Integers x) { return __builtin_convertvector(reinterpret_cast<Words>(x), Floats); }
 
-ONNX_TORCH_INLINE int64_t bytes_of_block(const BitsGroup& g) {
+ONNX_TORCH_INLINE int64_t bytes_of_block(const UnsignedBitsGroup& g) {
   return static_cast<int64_t>(sizeof(RoundedBlock)) + g.block_size;
 }
 
@@ -108,9 +109,9 @@ struct Operands {
   int64_t y_apart, columns;
 };
 
-// Sums of a block are exact: below 256 * 255 * 127 < 2^23, so as floats, too.
+// Sums of a block are exact: below 256 * 255 * 127 < 2^23, so as floats, too. Those of x fit 16 bits.
 template <int bits, bool has_zero_points, int64_t rows, int64_t vectors>
-ONNX_TORCH_INLINE void multiply_tile(const Operands& o, const BitsGroup& g, int64_t first) {
+ONNX_TORCH_INLINE void multiply_tile(const Operands& o, const UnsignedBitsGroup& g, int64_t first) {
   const int64_t words = g.block_size / kPer(bits), apart = bytes_of_block(g);
   const auto place = [&](int64_t size, int64_t row, int64_t v) __attribute__((always_inline)) {
     return ((first + v) / kVectors * size + row) * kColumnsOfPanel + (first + v) % kVectors * kLanes;
@@ -119,11 +120,8 @@ ONNX_TORCH_INLINE void multiply_tile(const Operands& o, const BitsGroup& g, int6
   const std::byte* x = o.x;
   for (int64_t block = 0; block < g.blocks; ++block, x += apart) {
     Integers sums[rows][vectors];
-    for (int64_t r = 0; r < rows; ++r) {
-      // Without zero points, a number stands for itself less half of how many there are.
-      const int32_t start = has_zero_points ? 0 : -block_at(x + r * o.x_apart).sum * (1 << (bits - 1));
-      for (int64_t v = 0; v < vectors; ++v) sums[r][v] = fill(start);
-    }
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t v = 0; v < vectors; ++v) sums[r][v] = zeros();
     const std::byte* four = x + sizeof(RoundedBlock);
     for (int64_t word = 0; word < words;) {
       Products<bits> some[rows][vectors];
@@ -134,7 +132,8 @@ ONNX_TORCH_INLINE void multiply_tile(const Operands& o, const BitsGroup& g, int6
         Integers read[vectors];
         for (int64_t v = 0; v < vectors; ++v) {
           const int32_t* const from = g.numbers + place(g.words, block * words + word, v);
-          if constexpr (rows == 1) __builtin_prefetch(from + kAhead);
+          if (rows == 1 && kWordsAhead(bits) > 0 && v % kVectors == 0)
+            __builtin_prefetch(from + kWordsAhead(bits) * kColumnsOfPanel);
           read[v] = load(from);
         }
 #pragma GCC unroll 4
@@ -153,11 +152,11 @@ ONNX_TORCH_INLINE void multiply_tile(const Operands& o, const BitsGroup& g, int6
     for (int64_t v = 0; v < vectors; ++v) {
       const int64_t at = place(g.blocks, block, v);
       const Floats scale = load(g.scales + at);
+      const Integers zero_point = has_zero_points ? load_bytes(g.zero_points + at) : fill(1 << (bits - 1));
       for (int64_t r = 0; r < rows; ++r) {
         const RoundedBlock of_row = block_at(x + r * o.x_apart);
-        Floats sum = floats_of(sums[r][v]);
-        if constexpr (has_zero_points) sum -= static_cast<float>(of_row.sum) * load(g.zero_points + at);
-        totals[r][v] += sum * scale * of_row.scale;
+        const Integers sum = plus_pairs(sums[r][v], zero_point, fill16(static_cast<int16_t>(-of_row.sum)));
+        totals[r][v] += floats_of(sum) * scale * of_row.scale;
       }
     }
   }
@@ -170,7 +169,7 @@ ONNX_TORCH_INLINE void multiply_tile(const Operands& o, const BitsGroup& g, int6
 }
 
 template <int bits, int64_t rows, int64_t vectors>
-ONNX_TORCH_INLINE void multiply_columns(const Operands& o, const BitsGroup& g, int64_t first) {
+ONNX_TORCH_INLINE void multiply_columns(const Operands& o, const UnsignedBitsGroup& g, int64_t first) {
   return g.zero_points ? multiply_tile<bits, true, rows, vectors>(o, g, first)
                        : multiply_tile<bits, false, rows, vectors>(o, g, first);
 }
@@ -189,13 +188,13 @@ ONNX_TORCH_INLINE void for_columns(const Operands& o, const Multiply& multiply) 
 
 // Fewer rows than kAtOnce.
 template <int bits, int64_t kCount = kAtOnce - 1>
-ONNX_TORCH_INLINE void multiply_rest(int64_t rows, const Operands& o, const BitsGroup& g, int64_t first) {
+ONNX_TORCH_INLINE void multiply_rest(int64_t rows, const Operands& o, const UnsignedBitsGroup& g, int64_t first) {
   if (rows == kCount) return multiply_columns<bits, kCount, kVectorsOfRows>(o, g, first);
   if constexpr (kCount > 1) multiply_rest<bits, kCount - 1>(rows, o, g, first);
 }
 
 template <int bits>
-void multiply(int64_t rows, const Operands& o, const BitsGroup& g) {
+void multiply(int64_t rows, const Operands& o, const UnsignedBitsGroup& g) {
   if (rows == 1) {
     return for_columns<kVectorsOfRow>(o, [&](const Operands& part, int64_t first) __attribute__((always_inline)) {
       multiply_columns<bits, 1, kVectorsOfRow>(part, g, first);
@@ -244,14 +243,14 @@ ONNX_TORCH_INLINE void round_block(const float* x, int64_t count, int64_t block_
 }
 
 template <int bits>
-ONNX_TORCH_INLINE void round_blocks(const float* x, const BitsGroup& g, std::byte* to) {
+ONNX_TORCH_INLINE void round_blocks(const float* x, const UnsignedBitsGroup& g, std::byte* to) {
   for (int64_t k = 0; k < g.in; k += g.block_size, to += bytes_of_block(g))
     round_block<bits>(x + k, std::min(g.block_size, g.in - k), g.block_size, to);
 }
 
 // --- For each number of bits -----------------------------------------------------------------------------------------
 
-void round(const float* x, const BitsGroup& weight, std::byte* to) {
+void round(const float* x, const UnsignedBitsGroup& weight, std::byte* to) {
   switch (weight.bits) {
     case 2:
       return round_blocks<2>(x, weight, to);
@@ -262,10 +261,10 @@ void round(const float* x, const BitsGroup& weight, std::byte* to) {
   }
 }
 
-int64_t bytes_of_row(const BitsGroup& weight) { return weight.blocks * bytes_of_block(weight); }
+int64_t bytes_of_row(const UnsignedBitsGroup& weight) { return weight.blocks * bytes_of_block(weight); }
 
-void multiply(const std::byte* x, int64_t rows, const BitsGroup& group, const float* bias, float* y, int64_t y_apart,
-              int64_t columns) {
+void multiply(const std::byte* x, int64_t rows, const UnsignedBitsGroup& group, const float* bias, float* y,
+              int64_t y_apart, int64_t columns) {
   const Operands operands{x, bytes_of_row(group), bias, y, y_apart, columns};
   switch (group.bits) {
     case 2:

@@ -17,17 +17,20 @@ struct RoundedBlock {
   int32_t sum;  // of the numbers
 };
 
+// Of numbers that are as they come.
+using UnsignedBitsGroup = BitsGroup<uint8_t>;
+
 struct BitsIntegerKernels {
   int64_t rows_at_once;  // that share what is read of the weight
 
   // Rounds a row to multiples of a scale for each block, its largest magnitude by 127. Where an element is not finite,
   // the scale is NaN.
-  void (*round)(const float* x, const BitsGroup& weight, std::byte* to);
-  int64_t (*bytes_of_row)(const BitsGroup& weight);
+  void (*round)(const float* x, const UnsignedBitsGroup& weight, std::byte* to);
+  int64_t (*bytes_of_row)(const UnsignedBitsGroup& weight);
 
-  // y = x @ weight + bias, of one group, whose highest bits are as they come, of which `columns` are asked for. Rows of
-  // y lie so far apart; the bias may be null.
-  void (*multiply)(const std::byte* x, int64_t rows, const BitsGroup& group, const float* bias, float* y,
+  // y = x @ weight + bias, of one group, of which `columns` are asked for. Rows of y lie so far apart; the bias may be
+  // null.
+  void (*multiply)(const std::byte* x, int64_t rows, const UnsignedBitsGroup& group, const float* bias, float* y,
                    int64_t y_apart, int64_t columns);
 
   static const BitsIntegerKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities, …

@@ -24,17 +24,54 @@ using Words = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t)), alig
 
 ONNX_TORCH_INLINE Words load_words(const int32_t* words) { return *reinterpret_cast<const Words*>(words); }
 
-// The number of each word that is in these bits from `shift` on.
+// `at` gives what the number of each word, in its bits from `shift` on, stands for: itself, …
 template <int bits>
-ONNX_TORCH_INLINE Floats number(Words words, int shift) {
+struct Numbers {
+  static constexpr int kBits = bits;
+
+  ONNX_TORCH_INLINE explicit Numbers(const float* /*values*/) {}
+  ONNX_TORCH_INLINE Floats at(Words words, int shift) const {
 #if defined(CPU_CAPABILITY_AVX512)
-  if constexpr (bits == 4) {  // the lowest bits pick an element
-    const __m512 numbers = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);
-    return _mm512_permutexvar_ps(reinterpret_cast<__m512i>(words >> shift), numbers);
-  }
+    if constexpr (bits == 4) {  // the lowest bits pick an element
+      const __m512 numbers = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1);
+      return _mm512_permutexvar_ps(reinterpret_cast<__m512i>(words >> shift), numbers);
+    }
 #endif
-  return __builtin_convertvector(words << (32 - bits - shift) >> (32 - bits), Floats);
-}
+    return __builtin_convertvector(words << (32 - bits - shift) >> (32 - bits), Floats);
+  }
+};
+
+// … or one of 16 values.
+struct Codes {
+  static constexpr int kBits = 4;
+
+#if defined(CPU_CAPABILITY_AVX512)
+  ONNX_TORCH_INLINE explicit Codes(const float* of) : values(load(of)) {}
+  ONNX_TORCH_INLINE Floats at(Words words, int shift) const {
+    return _mm512_permutexvar_ps(reinterpret_cast<__m512i>(words >> shift), values);
+  }
+
+  Floats values;
+#elif defined(CPU_CAPABILITY_AVX2)
+  ONNX_TORCH_INLINE explicit Codes(const float* of) : lower(load(of)), upper(load(of + kLanes)) {}
+  ONNX_TORCH_INLINE Floats at(Words words, int shift) const {
+    const auto place = reinterpret_cast<__m256i>(words >> shift);
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(lower, place), _mm256_permutevar8x32_ps(upper, place),
+                            reinterpret_cast<__m256>(words << (32 - kBits - shift)));
+  }
+
+  Floats lower, upper;
+#else
+  ONNX_TORCH_INLINE explicit Codes(const float* of) : values(of) {}
+  ONNX_TORCH_INLINE Floats at(Words words, int shift) const {
+    Floats result;
+    for (int64_t i = 0; i < kLanes; ++i) result[i] = values[(words[i] >> shift) & 15];
+    return result;
+  }
+
+  const float* values;
+#endif
+};
 
 // Calls visit(k, count) for each word of a block's column: it begins with the k-th number, and `count` are taken of it.
 template <int bits, typename Visit>
@@ -45,10 +82,11 @@ ONNX_TORCH_INLINE void for_words(int64_t begin, int64_t end, const Visit& visit)
   if (k < end) visit(k, end - k);
 }
 
-template <int bits, bool has_zero_points, int64_t rows, int64_t panels>
-ONNX_TORCH_INLINE void multiply_few(const float* x, const BitsGroup& g, int64_t panel, const float* bias, float* y,
-                                    int64_t y_apart, int64_t columns) {
-  constexpr int64_t kPer = 32 / bits, kCount = panels * kVectors;
+template <typename Number, bool has_zero_points, int64_t rows, int64_t panels>
+ONNX_TORCH_INLINE void multiply_few(const float* x, const SignedBitsGroup& g, int64_t panel, const float* bias,
+                                    float* y, int64_t y_apart, int64_t columns) {
+  constexpr int64_t kPer = 32 / Number::kBits, kCount = panels * kVectors;
+  const Number number(g.values);
   Floats totals[rows][kCount] = {};
   const auto place = [&](int64_t size, int64_t row, int64_t v) __attribute__((always_inline)) {
     return ((panel + v / kVectors) * size + row) * kColumnsOfPanel + v % kVectors * kLanes;
@@ -57,24 +95,24 @@ ONNX_TORCH_INLINE void multiply_few(const float* x, const BitsGroup& g, int64_t 
     const int64_t begin = block * g.block_size;
     Floats sums[rows][kCount] = {};
     float sums_of_x[rows] = {};
-    for_words<bits>(begin, std::min(begin + g.block_size, g.in),
-                    [&](int64_t k, int64_t count) __attribute__((always_inline)) {
-                      Words words[kCount];
-                      for (int64_t v = 0; v < kCount; ++v)
-                        words[v] = load_words(g.numbers + place(g.words, k / kPer, v));
+    for_words<Number::kBits>(begin, std::min(begin + g.block_size, g.in),
+                             [&](int64_t k, int64_t count) __attribute__((always_inline)) {
+                               Words words[kCount];
+                               for (int64_t v = 0; v < kCount; ++v)
+                                 words[v] = load_words(g.numbers + place(g.words, k / kPer, v));
 #pragma GCC unroll 16
-                      for (int64_t i = 0; i < kPer; ++i) {
-                        if (i >= count) break;
-                        Floats numbers[kCount];
-                        for (int64_t v = 0; v < kCount; ++v)
-                          numbers[v] = number<bits>(words[v], static_cast<int>(i) * bits);
-                        for (int64_t r = 0; r < rows; ++r) {
-                          const float factor = x[r * g.in + k + i];
-                          for (int64_t v = 0; v < kCount; ++v) sums[r][v] += factor * numbers[v];
-                          if constexpr (has_zero_points) sums_of_x[r] += factor;
-                        }
-                      }
-                    });
+                               for (int64_t i = 0; i < kPer; ++i) {
+                                 if (i >= count) break;
+                                 Floats numbers[kCount];
+                                 for (int64_t v = 0; v < kCount; ++v)
+                                   numbers[v] = number.at(words[v], static_cast<int>(i) * Number::kBits);
+                                 for (int64_t r = 0; r < rows; ++r) {
+                                   const float factor = x[r * g.in + k + i];
+                                   for (int64_t v = 0; v < kCount; ++v) sums[r][v] += factor * numbers[v];
+                                   if constexpr (has_zero_points) sums_of_x[r] += factor;
+                                 }
+                               }
+                             });
     for (int64_t v = 0; v < kCount; ++v) {
       const int64_t at = place(g.blocks, block, v);
       const Floats scale = load(g.scales + at);
@@ -93,9 +131,10 @@ ONNX_TORCH_INLINE void multiply_few(const float* x, const BitsGroup& g, int64_t 
 }
 
 // Rows from begin to end of a panel, as floats.
-template <int bits>
-ONNX_TORCH_INLINE void dequantize(const BitsGroup& g, int64_t panel, int64_t begin, int64_t end, float* to) {
-  constexpr int64_t kPer = 32 / bits;
+template <typename Number>
+ONNX_TORCH_INLINE void dequantize(const SignedBitsGroup& g, int64_t panel, int64_t begin, int64_t end, float* to) {
+  constexpr int64_t kPer = 32 / Number::kBits;
+  const Number number(g.values);
   for (int64_t k = begin; k < end;) {
     const int64_t block = k / g.block_size, stop = std::min((block + 1) * g.block_size, end);
     Floats scales[kVectors], zero_points[kVectors] = {};
@@ -104,14 +143,14 @@ ONNX_TORCH_INLINE void dequantize(const BitsGroup& g, int64_t panel, int64_t beg
       scales[v] = load(g.scales + at);
       if (g.zero_points) zero_points[v] = load(g.zero_points + at);
     }
-    for_words<bits>(k, stop, [&](int64_t from, int64_t count) __attribute__((always_inline)) {
+    for_words<Number::kBits>(k, stop, [&](int64_t from, int64_t count) __attribute__((always_inline)) {
       for (int64_t v = 0; v < kVectors; ++v) {
         const Words words = load_words(g.numbers + (panel * g.words + from / kPer) * kColumnsOfPanel + v * kLanes);
         float* const rows = to + (from - begin) * kColumnsOfPanel + v * kLanes;
 #pragma GCC unroll 16
         for (int64_t i = 0; i < kPer; ++i) {
           if (i >= count) break;
-          const Floats result = (number<bits>(words, static_cast<int>(i) * bits) - zero_points[v]) * scales[v];
+          const Floats result = (number.at(words, static_cast<int>(i) * Number::kBits) - zero_points[v]) * scales[v];
           std::memcpy(rows + i * kColumnsOfPanel, &result, sizeof(result));
         }
       }
@@ -128,45 +167,46 @@ struct Operands {
   int64_t y_apart, columns;
 };
 
-template <int bits, bool has_zero_points, int64_t rows>
-ONNX_TORCH_INLINE void multiply_panels(const Operands& o, const BitsGroup& g) {
+template <typename Number, bool has_zero_points, int64_t rows>
+ONNX_TORCH_INLINE void multiply_panels(const Operands& o, const SignedBitsGroup& g) {
   constexpr int64_t kSide = rows == 1 ? kPanelsOfOne : kPanelsOfFew;
   for (int64_t column = 0; column < o.columns; column += kSide * kColumnsOfPanel) {
-    multiply_few<bits, has_zero_points, rows, kSide>(o.x, g, column / kColumnsOfPanel,
-                                                     o.bias ? o.bias + column : nullptr, o.y + column, o.y_apart,
-                                                     std::min(kSide * kColumnsOfPanel, o.columns - column));
+    multiply_few<Number, has_zero_points, rows, kSide>(o.x, g, column / kColumnsOfPanel,
+                                                       o.bias ? o.bias + column : nullptr, o.y + column, o.y_apart,
+                                                       std::min(kSide * kColumnsOfPanel, o.columns - column));
   }
 }
 
 // Rows, of which there are at most kCount.
-template <int bits, int64_t kCount = kFew>
-ONNX_TORCH_INLINE void multiply_as_read(const Operands& o, const BitsGroup& g) {
+template <typename Number, int64_t kCount = kFew>
+ONNX_TORCH_INLINE void multiply_as_read(const Operands& o, const SignedBitsGroup& g) {
   if (o.rows == kCount) {
-    return g.zero_points ? multiply_panels<bits, true, kCount>(o, g) : multiply_panels<bits, false, kCount>(o, g);
+    return g.zero_points ? multiply_panels<Number, true, kCount>(o, g) : multiply_panels<Number, false, kCount>(o, g);
   }
-  if constexpr (kCount > 1) multiply_as_read<bits, kCount - 1>(o, g);
+  if constexpr (kCount > 1) multiply_as_read<Number, kCount - 1>(o, g);
 }
 
-template <int bits>
-void multiply(const Operands& o, const BitsGroup& g, float* room) {
-  if (o.rows <= kFew) return multiply_as_read<bits>(o, g);
+template <typename Number>
+void multiply(const Operands& o, const SignedBitsGroup& g, float* room) {
+  if (o.rows <= kFew) return multiply_as_read<Number>(o, g);
   for (int64_t first = 0; first < g.in; first += kDepth) {
     const int64_t depth = std::min(kDepth, g.in - first), size = depth * kColumnsOfPanel;
-    for (int64_t p = 0; p < kPanelsOfGroup; ++p) dequantize<bits>(g, p, first, first + depth, room + p * size);
+    for (int64_t p = 0; p < kPanelsOfGroup; ++p) dequantize<Number>(g, p, first, first + depth, room + p * size);
     multiply_widened(o.rows, {o.x + first, g.in, depth, size, o.bias, o.y, o.y_apart, o.columns, first > 0}, room);
   }
 }
 
-void multiply(const float* x, int64_t rows, const BitsGroup& group, const float* bias, float* y, int64_t y_apart,
+void multiply(const float* x, int64_t rows, const SignedBitsGroup& group, const float* bias, float* y, int64_t y_apart,
               int64_t columns, float* room) {
   const Operands operands{x, rows, bias, y, y_apart, columns};
+  if (group.values) return multiply<Codes>(operands, group, room);
   switch (group.bits) {
     case 2:
-      return multiply<2>(operands, group, room);
+      return multiply<Numbers<2>>(operands, group, room);
     case 4:
-      return multiply<4>(operands, group, room);
+      return multiply<Numbers<4>>(operands, group, room);
     default:
-      return multiply<8>(operands, group, room);
+      return multiply<Numbers<8>>(operands, group, room);
   }
 }
 

@@ -11,13 +11,16 @@ namespace onnxtorch::CPU_CAPABILITY {
 
 // `products` are those of unsigned and signed bytes, two of which are added in 16 bits with saturation (SSE2 has no
 // such instruction: there four are added in 32 bits), `plus_products` adds them where that fits, and `plus_sums` adds
-// them to sums of 32 bits.
+// them to sums of 32 bits. `load_bytes` widens each byte to 32 bits.
 #if defined(CPU_CAPABILITY_AVX512)
 
 using Integers = __m512i;
 
 ONNX_TORCH_INLINE Integers zeros() { return _mm512_setzero_si512(); }
 ONNX_TORCH_INLINE Integers load(const void* from) { return _mm512_loadu_si512(from); }
+ONNX_TORCH_INLINE Integers load_bytes(const uint8_t* from) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+}
 ONNX_TORCH_INLINE void store(int32_t* to, Integers sums) { _mm512_storeu_si512(to, sums); }
 ONNX_TORCH_INLINE Integers fill(int32_t x) { return _mm512_set1_epi32(x); }
 ONNX_TORCH_INLINE Integers fill16(int16_t x) { return _mm512_set1_epi16(x); }
@@ -34,6 +37,7 @@ using Integers = __m256i;
 
 ONNX_TORCH_INLINE Integers zeros() { return _mm256_setzero_si256(); }
 ONNX_TORCH_INLINE Integers load(const void* from) { return _mm256_loadu_si256(static_cast<const Integers*>(from)); }
+ONNX_TORCH_INLINE Integers load_bytes(const uint8_t* from) { return _mm256_cvtepu8_epi32(_mm_loadu_si64(from)); }
 ONNX_TORCH_INLINE void store(int32_t* to, Integers sums) { _mm256_storeu_si256(reinterpret_cast<Integers*>(to), sums); }
 ONNX_TORCH_INLINE Integers fill(int32_t x) { return _mm256_set1_epi32(x); }
 ONNX_TORCH_INLINE Integers fill16(int16_t x) { return _mm256_set1_epi16(x); }
@@ -50,6 +54,10 @@ using Integers = __m128i;
 
 ONNX_TORCH_INLINE Integers zeros() { return _mm_setzero_si128(); }
 ONNX_TORCH_INLINE Integers load(const void* from) { return _mm_loadu_si128(static_cast<const Integers*>(from)); }
+ONNX_TORCH_INLINE Integers load_bytes(const uint8_t* from) {
+  const Integers pairs = _mm_unpacklo_epi8(_mm_loadu_si32(from), zeros());
+  return _mm_unpacklo_epi16(pairs, zeros());
+}
 ONNX_TORCH_INLINE void store(int32_t* to, Integers sums) { _mm_storeu_si128(reinterpret_cast<Integers*>(to), sums); }
 ONNX_TORCH_INLINE Integers fill(int32_t x) { return _mm_set1_epi32(x); }
 ONNX_TORCH_INLINE Integers fill16(int16_t x) { return _mm_set1_epi16(x); }

@@ -1,4 +1,7 @@
 // Products with weights of 2 to 8 bits, quantized by blocks, and rows picked from such a weight.
+#include <ATen/ATen.h>
+
+#include <array>
 #include <bit>
 
 #include "ops/cast.h"
@@ -48,9 +51,36 @@ Values gather_block_quantized(Translator& t, const NodeView& n) {
                   n.attr_int("quantize_axis"), n.attr_int("block_size"), bits, default_zero_point})};
 }
 
+// What the 16 codes stand for: floats of 4 bits with a bias of 3, in units of the largest, …
+constexpr std::array kFp4{0.0F,  5.208333333e-03F,  0.66666667F,  1.0F,  0.33333333F,  0.5F,  0.16666667F,  0.25F,
+                          -0.0F, -5.208333333e-03F, -0.66666667F, -1.0F, -0.33333333F, -0.5F, -0.16666667F, -0.25F};
+// … or quantiles of a normal distribution.
+constexpr std::array kNf4{-1.0F,
+                          -0.6961928009986877F,
+                          -0.5250730514526367F,
+                          -0.39491748809814453F,
+                          -0.28444138169288635F,
+                          -0.18477343022823334F,
+                          -0.09105003625154495F,
+                          0.0F,
+                          0.07958029955625534F,
+                          0.16093020141124725F,
+                          0.24611230194568634F,
+                          0.33791524171829224F,
+                          0.44070982933044434F,
+                          0.5626170039176941F,
+                          0.7229568362236023F,
+                          1.0F};
+
+// onnxruntime's kernel multiplies by the transposed weight whatever transB says.
 Values matmul_bnb4(Translator& t, const NodeView& n) {
   check_block_size(n);
-  return script("matmul_bnb4")(t, n);
+  const int64_t type = n.attr_int("quant_type");
+  if (type != 0 && type != 1) n.fail("quant_type is 0 (FP4) or 1 (NF4)");
+  const Value values = t.constant(at::tensor(type == 0 ? kFp4 : kNf4), Float);
+  return {t.call(
+      n.attr_int("transB") != 0 ? "matmul_codes" : "matmul_transposed_codes",
+      {n.tensor(0), n.tensor(1), n.tensor(2), values, n.attr_int("K"), n.attr_int("N"), n.attr_int("block_size")})};
 }
 
 // A times a weight of floats whose blocks have a scale.

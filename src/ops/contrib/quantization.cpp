@@ -121,7 +121,7 @@ TranslateFunction in_either_layout(TranslateFunction translate) {
 }
 
 Values qlinear_global_average_pool(Translator& t, const NodeView& n) {
-  const Value means = t.call("quantized_image_means", {steps(t, n, 0, 2), scale(t, n, 1), scale(t, n, 3)});
+  const Value means = t.call("quantized_image_means", {n.tensor(0), scale(t, n, 1), zero(t, n, 2), scale(t, n, 3)});
   return {rounded_steps(t, n, means, 4, n.element(0))};
 }
 

@@ -19,9 +19,11 @@ struct Kernel {
 };
 
 constexpr Kernel kKernels[] = {
+    {"onnx_torch::gather_block_quantized", "onnx_torch::gather_blocks"},
     {"onnx_torch::linear_in_double", "onnx_torch::double_linear"},
     {"onnx_torch::plain_group_query_attention", "onnx_torch::group_query_attention"},
     {"onnx_torch::resampled", "onnx_torch::resample"},
+    {"onnx_torch::sums_of_steps", "onnx_torch::image_sums"},
     {"onnx_torch::support_vector_scores", "onnx_torch::support_vectors"},
     {"onnx_torch::tensor_scatter", "onnx_torch::scatter_rows"},
     {"onnx_torch::top_k_by_key", "onnx_torch::top_k"},
@@ -31,7 +33,9 @@ constexpr Kernel kKernels[] = {
 }  // namespace
 
 void take_kernels(Program& program) {
+  register_gather_blocks();
   register_group_query_attention();
+  register_image_sums();
   register_resample();
   register_support_vectors();
   register_tensor_scatter();

@@ -27,9 +27,13 @@ at::Tensor words_of(const at::Tensor& bytes) {
   return (is_aligned && rows.storage_offset() % 4 == 0 ? rows : rows.clone()).view(c10::kInt);
 }
 
+constexpr const char* kUnsigned = "panels of unsigned bits";
+
+// A kernel takes words whose bits are flipped where `flip` has some, in a layout that is named so, and zero points of a
+// type.
+template <typename ZeroPoint>
 class BitsLinear : public GroupedLinear {
  protected:
-  // The kernel takes words whose bits are flipped where `flip` has some, in a layout that is named so.
   BitsLinear(const LinearOfBits& of, std::string layout, int32_t flip, const at::Tensor& zero_points)
       : GroupedLinear(of.numbers, of.in, of.numbers.size(0), of.bias),
         bits_(of.bits),
@@ -39,21 +43,23 @@ class BitsLinear : public GroupedLinear {
         layout_(std::move(layout)),
         flip_(flip),
         scales_(in_panels(of.scales.t())),
-        zero_points_(zero_points.defined() ? in_panels(zero_points.t()) : at::Tensor()) {}
+        values_(of.values.defined() ? of.values.contiguous() : at::Tensor()),
+        zero_points_(zero_points.defined() ? in_panels(zero_points.to(c10::CppTypeToScalarType<ZeroPoint>()).t())
+                                           : at::Tensor()) {}
 
-  BitsGroup group(const void* weight, int64_t number) const {
+  BitsGroup<ZeroPoint> group(const void* weight, int64_t number) const {
     const int64_t first = number * kColumnsOfGroup;
-    const auto of_blocks = [&](const at::Tensor& panels) {
-      return panels.defined() ? static_cast<const float*>(panels.const_data_ptr()) + first * blocks_ : nullptr;
-    };
     return {.bits = bits_,
             .block_size = block_size_,
             .in = in_,
             .words = words_,
             .blocks = blocks_,
             .numbers = static_cast<const int32_t*>(weight) + first * words_,
-            .scales = of_blocks(scales_),
-            .zero_points = of_blocks(zero_points_)};
+            .scales = static_cast<const float*>(scales_.const_data_ptr()) + first * blocks_,
+            .zero_points = zero_points_.defined()
+                               ? static_cast<const ZeroPoint*>(zero_points_.const_data_ptr()) + first * blocks_
+                               : nullptr,
+            .values = values_.defined() ? values_.const_data_ptr<float>() : nullptr};
   }
 
  private:
@@ -73,14 +79,15 @@ class BitsLinear : public GroupedLinear {
   const int64_t bits_, block_size_, blocks_, words_;
   const std::string layout_;
   const int32_t flip_;
-  const at::Tensor scales_, zero_points_;  // in panels
+  const at::Tensor scales_, values_, zero_points_;  // the first and the last in panels
 };
 
-// Of numbers that are signed, and so less what stands for zero without zero points.
-class FloatBitsLinear final : public BitsLinear {
+// Of codes, or of numbers that are signed, and so less what stands for zero without zero points.
+class FloatBitsLinear final : public BitsLinear<float> {
  public:
   explicit FloatBitsLinear(const LinearOfBits& of)
-      : BitsLinear(of, "panels of bits", highest_bits(of.bits),
+      : BitsLinear(of, of.values.defined() ? kUnsigned : "panels of bits",
+                   of.values.defined() ? 0 : highest_bits(of.bits),
                    of.zero_points.defined() ? at::sub(of.zero_points, 1 << (of.bits - 1)) : at::Tensor()) {}
 
  private:
@@ -94,9 +101,9 @@ class FloatBitsLinear final : public BitsLinear {
   }
 };
 
-class IntegerBitsLinear final : public BitsLinear {
+class IntegerBitsLinear final : public BitsLinear<uint8_t> {
  public:
-  explicit IntegerBitsLinear(const LinearOfBits& of) : BitsLinear(of, "panels of unsigned bits", 0, of.zero_points) {}
+  explicit IntegerBitsLinear(const LinearOfBits& of) : BitsLinear(of, kUnsigned, 0, of.zero_points) {}
 
  private:
   static const BitsIntegerKernels& kernels() { return for_this_cpu<BitsIntegerKernels>(); }
@@ -105,7 +112,7 @@ class IntegerBitsLinear final : public BitsLinear {
 
   at::Tensor converted(const float* x, int64_t rows) const override {
     constexpr int64_t kCost = 2;  // of an element that is rounded
-    const BitsGroup weight = group(nullptr, 0);
+    const UnsignedBitsGroup weight = group(nullptr, 0);
     const int64_t bytes = kernels().bytes_of_row(weight);
     const at::Tensor rounded = work_tensor({rows, bytes}, c10::kByte);
     auto* const to = static_cast<std::byte*>(rounded.mutable_data_ptr());

@@ -53,7 +53,7 @@ at::Tensor sums_of_rows(const at::Tensor& matrix) {
 
 void add_rows(const uint8_t* x, int32_t* sums, int64_t rows, int64_t length) {
   parallel_for(rows, length, [&](int64_t begin, int64_t end) {
-    for_this_cpu<SumKernels>().add_rows(x + begin * length, sums + begin, end - begin, length);
+    for_this_cpu<SumKernels>().of_uint8.add_rows(x + begin * length, sums + begin, end - begin, length);
   });
 }
 

@@ -1,11 +1,16 @@
 #include "kernels/simd/quantized/sums.h"
 
+#include <algorithm>
 #include <bit>
+#include <type_traits>
 
 #include "kernels/simd/inline.h"
+#include "kernels/simd/integers.h"
 
 namespace onnxtorch {
 namespace {
+
+using namespace CPU_CAPABILITY;
 
 template <typename T>
 void take_all(const T* x, int64_t count, int32_t* lowest, int32_t* highest, int32_t* total) {
@@ -30,11 +35,39 @@ void take_each(const T* x, int64_t count, int32_t* lowest, int32_t* highest, int
   }
 }
 
-void add_rows(const uint8_t* x, int32_t* sums, int64_t rows, int64_t length) {
-  for (int64_t row = 0; row < rows; ++row, x += length) {
-    int32_t sum = 0;
-    for (int64_t i = 0; i < length; ++i) sum += x[i];
-    sums[row] = sum;
+template <typename T>
+ONNX_TORCH_INLINE int32_t sum(const T* x, int64_t count) {
+  constexpr int64_t kNumbers = sizeof(Integers);
+  int64_t i = 0;
+  Integers sums = zeros();
+  const Integers ones = fill(0x01010101);
+  for (; i + kNumbers <= count; i += kNumbers) {
+    const Integers numbers = load(x + i);
+    sums = plus_sums(sums, std::is_signed_v<T> ? products(ones, numbers) : products(numbers, ones));
+  }
+  int32_t parts[kNumbers / sizeof(int32_t)], total = 0;
+  store(parts, sums);
+  for (const int32_t part : parts) total += part;
+  for (; i < count; ++i) total += x[i];
+  return total;
+}
+
+template <typename T>
+void add_rows(const T* x, int32_t* sums, int64_t rows, int64_t length) {
+  for (int64_t row = 0; row < rows; ++row) sums[row] = sum(x + row * length, length);
+}
+
+template <typename T>
+void add_columns(const T* x, int32_t* sums, int64_t rows, int64_t columns, int64_t stride) {
+  constexpr int64_t kRows = 128;  // of which a sum fits 16 bits
+  std::fill_n(sums, columns, 0);
+  for (int64_t first = 0; first < rows; first += kRows) {
+    int16_t parts[SumKernels::kMostColumns] = {};
+    const int64_t end = std::min(first + kRows, rows);
+    for (int64_t row = first; row < end; ++row) {
+      for (int64_t i = 0; i < columns; ++i) parts[i] = static_cast<int16_t>(parts[i] + x[row * stride + i]);
+    }
+    for (int64_t i = 0; i < columns; ++i) sums[i] += parts[i];
   }
 }
 
@@ -74,11 +107,11 @@ void scale_row(float* y, const float* operand, uint32_t row_sum, int64_t count, 
 }
 
 template <typename T>
-constexpr SumKernels::Of<T> kKernelsOf{.take_all = take_all<T>, .take_each = take_each<T>};
+constexpr SumKernels::Of<T> kKernelsOf{
+    .take_all = take_all<T>, .take_each = take_each<T>, .add_rows = add_rows<T>, .add_columns = add_columns<T>};
 
 constexpr SumKernels kKernels{.of_uint8 = kKernelsOf<uint8_t>,
                               .of_int8 = kKernelsOf<int8_t>,
-                              .add_rows = add_rows,
                               .subtract = subtract,
                               .subtract_each = subtract_each,
                               .correct_row = correct_row,

@@ -19,12 +19,15 @@ struct SumKernels {
   struct Of {
     void (*take_all)(const T* x, int64_t count, int32_t* lowest, int32_t* highest, int32_t* total);
     void (*take_each)(const T* x, int64_t count, int32_t* lowest, int32_t* highest, int32_t* totals);
+    // The sums of rows, or of at most kMostColumns columns of rows that are `stride` apart. Those of more than
+    // kMostNumbers numbers may wrap.
+    void (*add_rows)(const T* x, int32_t* sums, int64_t rows, int64_t length);
+    void (*add_columns)(const T* x, int32_t* sums, int64_t rows, int64_t columns, int64_t stride);
   };
+  static constexpr int64_t kMostColumns = 256, kMostNumbers = 1 << 23;
 
   Of<uint8_t> of_uint8;
   Of<int8_t> of_int8;
-  // The sums of rows.
-  void (*add_rows)(const uint8_t* x, int32_t* sums, int64_t rows, int64_t length);
   // x - offset, of bytes that wrap: with one offset, or one each.
   void (*subtract)(const uint8_t* x, uint8_t offset, uint8_t* to, int64_t count);
   void (*subtract_each)(const uint8_t* x, const uint8_t* offsets, uint8_t* to, int64_t count);

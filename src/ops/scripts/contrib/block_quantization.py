@@ -162,35 +162,29 @@ def gather_block_quantized(
 # --- Weights of 4 bits that are no integers ---
 
 
-# What the 16 codes stand for: floats of 4 bits with a bias of 3, in units of the largest, …
-def bnb_fp4() -> List[float]:
-    return [0.0, 5.208333333e-03, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25,
-            -0.0, -5.208333333e-03, -0.66666667, -1.0, -0.33333333, -0.5, -0.16666667, -0.25]
-
-
-# … or quantiles of a normal distribution.
-def bnb_nf4() -> List[float]:
-    return [-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
-            -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
-            0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0]
-
-
-# The blocks are of the weight's N * K numbers in a row; the first of two is in the higher bits. onnxruntime's kernel
-# multiplies by the transposed weight whatever transB says.
-def matmul_bnb4(
-    A: Tensor, B: Tensor, absmax: Tensor, K: int, N: int, block_size: int, quant_type: int, transB: bool,
-    device: Device
-) -> Tensor:
+# What codes of 4 bits stand for, of each two the first in the higher bits, in units of the scale of their block. The
+# blocks are of all rows one after another.
+def weight_of_codes(B: Tensor, absmax: Tensor, values: Tensor, K: int, N: int, block_size: int) -> Tensor:
     assert B.numel() == blocks_of(N * K, 2), "B does not hold N * K numbers of 4 bits"
     assert absmax.numel() == blocks_of(N * K, block_size), "absmax does not have a number for each block"
-    assert quant_type == 0 or quant_type == 1, "quant_type is 0 (FP4) or 1 (NF4)"
     pairs = torch.reshape(unpacked_bits(B, 4), [B.numel(), 2])
     codes = torch.slice(torch.flatten(torch.flip(pairs, [1])), 0, 0, N * K).to(torch.int32)
-    table = torch.tensor(bnb_fp4() if quant_type == 0 else bnb_nf4(), dtype=torch.float32, device=device)
-    numbers = torch.unsqueeze(torch.index_select(table, 0, codes), 0)
+    numbers = torch.unsqueeze(torch.index_select(values, 0, codes), 0)
     scale = torch.reshape(absmax, [1, absmax.numel()]).to(torch.float32)
-    weight = torch.reshape(dequantized_blocks(numbers, scale, None, 1, N * K, block_size), [N, K]).to(A.dtype)
-    return torch.linear(A, weight) if transB else torch.matmul(A, weight)
+    return dequantized_blocks(numbers, scale, None, 1, N * K, block_size)
+
+
+@kept
+def matmul_codes(A: Tensor, B: Tensor, absmax: Tensor, values: Tensor, K: int, N: int, block_size: int) -> Tensor:
+    weight = torch.reshape(weight_of_codes(B, absmax, values, K, N, block_size), [N, K])
+    return torch.linear(A, weight.to(A.dtype))
+
+
+def matmul_transposed_codes(
+    A: Tensor, B: Tensor, absmax: Tensor, values: Tensor, K: int, N: int, block_size: int
+) -> Tensor:
+    weight = torch.reshape(weight_of_codes(B, absmax, values, K, N, block_size), [N, K])
+    return torch.matmul(A, weight.to(A.dtype))
 
 
 # B is a blob of MLAS: for each block of each column a float, its scale, then its zero point where it has one, then its

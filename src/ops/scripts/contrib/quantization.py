@@ -22,14 +22,21 @@ def quantized_sum(
     return offset + dequantize_linear(A, a, None, torch.float32) + dequantize_linear(B, b, None, torch.float32)
 
 
-# The mean of each image of (N, C, D1, …, Dn) in steps of y_scale: exact sums times one factor, as in the kernel.
-def quantized_image_means(x: Tensor, x_scale: Tensor, y_scale: Tensor) -> Tensor:
+# How many steps the numbers of each channel of images (N, C, D1, …, Dn) are away from the zero point, added up exactly.
+@kept
+def sums_of_steps(x: Tensor, zero_point: Optional[Tensor]) -> Tensor:
     assert x.dim() >= 3, "images have at least 3 dimensions, not {}".format(x.dim())
+    zero = None if zero_point is None else zero_point.to(torch.float64)
+    steps = dequantize_linear(x, None, zero, torch.float64)
+    return torch.sum(steps, spatial_dims(x), True).to(torch.float32)
+
+
+# The mean of each channel in steps of y_scale: exact sums times one factor, as in the kernel.
+def quantized_image_means(x: Tensor, x_scale: Tensor, zero_point: Optional[Tensor], y_scale: Tensor) -> Tensor:
     count = 1
     for size in x.size()[2:]:
         count = count * size
-    sums = torch.sum(x, spatial_dims(x), True, dtype=torch.float64).to(torch.float32)
-    return sums * (x_scale / (y_scale * count))
+    return sums_of_steps(x, zero_point) * (x_scale / (y_scale * count))
 
 
 # The product of x, rounded to 8 bits by its own range, and a matrix of whole numbers in units of `scale`. That the

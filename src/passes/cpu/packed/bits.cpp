@@ -17,8 +17,9 @@ namespace {
 
 namespace jit = torch::jit;
 
-// A script of src/ops/scripts/contrib/block_quantization.py.
-const auto kMatMulNBits = c10::Symbol::fromQualString("onnx_torch::matmul_nbits");
+// Scripts of src/ops/scripts/contrib/block_quantization.py.
+const auto kMatMulNBits = c10::Symbol::fromQualString("onnx_torch::matmul_nbits"),
+           kMatMulCodes = c10::Symbol::fromQualString("onnx_torch::matmul_codes");
 const auto kPacked = c10::Symbol::fromQualString("onnx_torch::packed_nbits"),
            kPackedInt8 = c10::Symbol::fromQualString("onnx_torch::packed_nbits_int8");
 
@@ -55,18 +56,43 @@ LinearOfBits in_smaller_blocks(LinearOfBits of) {
   return of;
 }
 
-// Whether x is rounded to int8, where the node allows it: as onnxruntime does, which multiplies numbers of 2 bits in
-// float32 where blocks are small or large.
-bool rounds_x(int64_t accuracy_level, const LinearOfBits& of) {
+// Whether x is rounded to int8, where the node allows it: as onnxruntime does, which multiplies in float32 where zero
+// points are floats, and numbers of 2 bits where blocks are small or large.
+bool rounds_x(int64_t accuracy_level, const LinearOfBits& of, const at::Tensor& zero_points) {
   constexpr int64_t kInt8 = 4;
-  return accuracy_level == kInt8 && (of.bits != 2 || (of.block_size >= 32 && of.block_size <= 128));
+  return accuracy_level == kInt8 && (of.bits != 2 || (of.block_size >= 32 && of.block_size <= 128)) &&
+         (!zero_points.defined() || zero_points.scalar_type() == c10::kByte);
+}
+
+bool multiplies_floats(const jit::Node* node) {
+  const auto type = type_of(node->namedInput("A"));
+  return type == c10::kFloat || type == c10::kHalf || type == c10::kBFloat16;
+}
+
+// That of a product with codes, whose blocks do not go from one row to the next.
+std::optional<LinearOfBits> linear_of_codes(const jit::Node* node, const Constants& constants) {
+  const auto tensor = [&](const char* name) { return constants.tensor(node->namedInput(name)); };
+  const auto number = [&](const char* name) { return constants.get<int64_t>(node->namedInput(name)); };
+  const auto codes = tensor("B"), scales = tensor("absmax"), values = tensor("values");
+  const auto in = number("K"), out = number("N"), block_size = number("block_size");
+  if (!codes || !scales || !values || !in || !out || !block_size || *in <= 0 || *out <= 0) return {};
+  if (*in % *block_size != 0 || codes->scalar_type() != c10::kByte || codes->numel() % *out != 0 ||
+      codes->numel() / *out != *in / 2)
+    return {};
+  const int64_t blocks = *in / *block_size;
+  if (!is_floating(*scales) || scales->numel() != *out * blocks) return {};
+  const at::Tensor first_lower = at::bitwise_or(at::bitwise_left_shift(*codes, 4), at::bitwise_right_shift(*codes, 4));
+  LinearOfBits result{first_lower.reshape({*out, blocks, *block_size / 2}), *in, 4, *block_size,
+                      scales->to(c10::kFloat).reshape({*out, blocks}),      {},  {}};
+  result.values = *values;
+  return in_smaller_blocks(result);
 }
 
 // The weight of a product of floats whose weight is constant; what does not fit is left to the script, which refuses.
 std::optional<LinearOfBits> linear_of(const jit::Node* node, const Constants& constants) {
-  if (node->kind() != kMatMulNBits) return {};
-  const auto type = type_of(node->namedInput("A"));
-  if (type != c10::kFloat && type != c10::kHalf && type != c10::kBFloat16) return {};
+  if (node->kind() != kMatMulNBits && node->kind() != kMatMulCodes) return {};
+  if (!multiplies_floats(node)) return {};
+  if (node->kind() == kMatMulCodes) return linear_of_codes(node, constants);
   if (!node->namedInput("g_idx")->mustBeNone()) return {};
   const auto tensor = [&](const char* name) { return constants.tensor(node->namedInput(name)); };
   const auto number = [&](const char* name) { return constants.get<int64_t>(node->namedInput(name)); };
@@ -87,7 +113,7 @@ std::optional<LinearOfBits> linear_of(const jit::Node* node, const Constants& co
   const auto of_blocks = zero_points_of(*zero_points, result);
   if (!of_blocks) return {};
   result.zero_points = *of_blocks;
-  result.rounds_x = rounds_x(*accuracy_level, result);
+  result.rounds_x = rounds_x(*accuracy_level, result, *zero_points);
   return in_smaller_blocks(result);
 }
 
