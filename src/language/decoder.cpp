@@ -40,7 +40,7 @@ at::Tensor shaped_positions(const InputSpec& input, const StepInputs& step) {
   const int64_t count = step.ids.size(1);
   const size_t rank = input.dims ? input.dims->size() : 2;
   if (rank == 1) return at::arange(step.past_length, step.past_length + count, at::kLong);
-  const at::Tensor rows = positions(step.mask, count);
+  at::Tensor rows = positions(step.mask, count);
   if (rank == 2) return rows;
   const int64_t first = (*input.dims)[0].size;  // of several kinds, which are alike for text
   if (rank == 3 && first > 0) return rows.unsqueeze(0).expand({first, -1, -1});

@@ -84,7 +84,7 @@ struct Range {
     if (t.numel() == 0) return {begin, begin};
     int64_t last = 0;
     for (int64_t d = 0; d < t.dim(); ++d) last += (t.size(d) - 1) * t.stride(d);
-    return {begin, begin + (last + 1) * static_cast<int64_t>(t.element_size())};
+    return {begin, begin + (last + 1) * t.element_size()};
   }
 
   bool meets(const Range& other) const { return std::less()(begin, other.end) && std::less()(other.begin, end); }

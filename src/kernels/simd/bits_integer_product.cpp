@@ -1,3 +1,8 @@
+// The sums need nearly all registers that AVX2 has, and without this go to memory and back.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("schedule-insns", "sched-pressure")
+#endif
+
 #include "kernels/simd/bits_integer_product.h"
 
 #include <algorithm>
