@@ -1,7 +1,8 @@
 """How long models take to load, here and in onnxruntime: python -m benchmarks.loading FILE.onnx…
 
-Each file is timed from its path to the end of the first run, in a new process of each engine, after the imports;
-inputs are random. Beside them: very many small models in a row, and eight prepared models in turn and at once.
+Each file is timed from its path to the end of the first run, in a new process of each engine, after the imports, and
+in the runs that follow; inputs are random. Beside them: very many small models in a row, and eight prepared models in
+turn and at once.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ ENGINES = (OURS, REFERENCE)
 SCRIPT = Path(__file__).with_name("loading_engines.py")
 MODULES = {OURS: "onnx_torch.backend", REFERENCE: "onnxruntime"}
 AGAIN = 3  # loads after a process's first
+SECONDS = 1.0  # of runs
 POINTS = 10  # of the small models, at which time and memory are read
 HELD = 8
 MARKS = ("<!-- loading: begin -->", "<!-- loading: end -->")
@@ -43,11 +45,12 @@ Tell = Callable[[int, int], None]
 
 @dataclass
 class Load:
-    """Seconds from a model's path to the end of its first run, by engine, round by round."""
+    """Seconds from a model's path to the end of its first run, and of later runs, by engine, round by round."""
 
     model: str
     first: dict[str, list[float]]  #: of a process's first model
     again: dict[str, list[float]]  #: of the same model, loaded once more
+    runs: dict[str, list[float]]  #: of a run, the median
 
     def ratio(self, seconds: Mapping[str, Sequence[float]]) -> float:
         return statistics.median(ours / theirs for ours, theirs in zip(seconds[OURS], seconds[REFERENCE], strict=True))
@@ -79,15 +82,17 @@ def start(engine: str, file: Path, threads: int) -> OtherEngine:
 
 
 def load(file: Path, feeds: Feeds, threads: int, rounds: int, tell: Tell) -> Load:
-    found = Load(file.stem, {name: [] for name in ENGINES}, {name: [] for name in ENGINES})
+    first, again, runs = ({name: [] for name in ENGINES} for _ in range(3))
     for number in range(rounds):
         for engine in ENGINES if number % 2 else reversed(ENGINES):
             with start(engine, file, threads) as process:
-                first, *others = process.ask("first_runs", feeds, 1 + AGAIN)
-            found.first[engine].append(first)
-            found.again[engine].append(statistics.median(others))
+                of_first, *others = process.ask("first_runs", feeds, 1 + AGAIN)
+                process.ask("hold", 1)
+                runs[engine].append(statistics.median(process.ask("runs", feeds, SECONDS)))
+            first[engine].append(of_first)
+            again[engine].append(statistics.median(others))
         tell(number + 1, rounds)
-    return found
+    return Load(file.stem, first, again, runs)
 
 
 def sessions(file: Path, feeds: Feeds, count: int, threads: int, tell: Tell) -> list[Sessions]:
@@ -133,7 +138,7 @@ def write_small(file: Path) -> None:
 
 def page(loads: Sequence[Load], small: Sequence[Sessions], many: Sequence[Held], threads: int) -> str:
     """What docs/performance.md tells, in Markdown."""
-    ms = lambda seconds: f"{1e3 * statistics.median(seconds):.1f}"
+    ms = lambda seconds: f"{1e3 * statistics.median(seconds):.3g}"
     lines = [
         f"Measured on {time.strftime('%Y-%m-%d')}: {machine.processor()}; onnxruntime {machine.version(REFERENCE)}, "
         f"{'1 thread' if threads == 1 else f'{threads} threads'}.",
@@ -142,11 +147,13 @@ def page(loads: Sequence[Load], small: Sequence[Sessions], many: Sequence[Held],
         lines += [
             "",
             "| model, from its path to the end of its first run | onnx_torch, ms | onnxruntime, ms | ratio "
-            "| once more: onnx_torch, ms | onnxruntime, ms | ratio |",
-            "|---|---|---|---|---|---|---|",
+            "| once more: onnx_torch, ms | onnxruntime, ms | ratio | a run: onnx_torch, ms | onnxruntime, ms | ratio |",
+            "|---|---|---|---|---|---|---|---|---|---|",
         ]
     for one in loads:
-        parts = [f"{ms(of[OURS])} | {ms(of[REFERENCE])} | {one.ratio(of):.2f}" for of in (one.first, one.again)]
+        parts = [
+            f"{ms(of[OURS])} | {ms(of[REFERENCE])} | {one.ratio(of):.2f}" for of in (one.first, one.again, one.runs)
+        ]
         lines.append(f"| {one.model} | {' | '.join(parts)} |")
     lines += [
         "",

@@ -10,7 +10,7 @@ from onnx_torch import random_inputs
 
 def test_a_ratio_is_taken_round_by_round():
     seconds = {loading.OURS: [1.0, 6.0, 2.0], loading.REFERENCE: [2.0, 2.0, 2.0]}
-    assert loading.Load("model", seconds, seconds).ratio(seconds) == 1.0
+    assert loading.Load("model", seconds, seconds, seconds).ratio(seconds) == 1.0
 
 
 def test_what_is_measured_is_in_the_page(tmp_path):
@@ -18,7 +18,7 @@ def test_what_is_measured_is_in_the_page(tmp_path):
     loading.write_small(file)
     feeds, tell = loading.inputs_of(file), lambda done, of: None
     found = loading.load(file, feeds, 1, 2, tell)
-    assert all(len(of[engine]) == 2 for of in (found.first, found.again) for engine in loading.ENGINES)
+    assert all(len(of[engine]) == 2 for of in (found.first, found.again, found.runs) for engine in loading.ENGINES)
     small = loading.sessions(file, feeds, 40, 1, tell)
     assert [(one.engine, one.count) for one in small] == [(engine, 40) for engine in loading.ENGINES]
     assert all(one.seconds > 0 and one.late > 10e6 for one in small)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import signal
 import subprocess
 import sys
 import threading
@@ -298,8 +297,7 @@ def served(made, tmp_path):
         try:
             yield process.stdout.readline().strip()
         finally:
-            process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 0
+            process.terminate()
 
 
 def asked(address: str, **body) -> dict:

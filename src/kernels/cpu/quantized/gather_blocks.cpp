@@ -47,7 +47,9 @@ bool is_whole(const Tensor& t, at::ScalarType type) { return is_plain(t, type) &
 std::optional<Table> table_of(const Operands& of, const Parameters& by) {
   const auto type = of.data.scalar_type();
   const int64_t dims = of.data.dim();
-  if ((type != c10::kByte && type != c10::kChar) || dims < 2 || !is_whole(of.data, type)) return {};
+  if ((type != c10::kByte && type != c10::kChar) || dims < 2 || of.data.numel() == 0 || !is_whole(of.data, type)) {
+    return {};
+  }
   if (!is_whole(of.indices, c10::kLong) && !is_whole(of.indices, c10::kInt)) return {};
   if (by.gather_axis != 0 && by.gather_axis != -dims) return {};
   if (by.quantize_axis != -1 && by.quantize_axis != dims - 1) return {};
