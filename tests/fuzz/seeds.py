@@ -84,15 +84,15 @@ LAYING_OUT = {
     "conv_in_groups": ("float[2,8,8,8] x, float[8,1,3,3] w", "y = Conv<group = 8>(x, w)"),
     "conv_transpose": ("float[2,6,8,8] x, float[6,16,3,3] w", "y = ConvTranspose(x, w)"),
     "conv_integer": ("uint8[2,6,8,8] x, int8[16,6,3,3] w", "y = ConvInteger(x, w)"),
-    "matmul": ("float[5,16] x, float[16,500] w", "y = MatMul(x, w)"),
+    "matmul": ("float[40,64] x, float[64,500] w", "y = MatMul(x, w)"),
     "matmul_integer": ("uint8[5,64] x, int8[64,32] w", "y = MatMulInteger(x, w)"),
     "matmul_bits": (
         "float[5,64] x, uint8[32,2,16] w, float[64] s",
         "y = com.microsoft.MatMulNBits<K=64, N=32, bits=4, block_size=32>(x, w, s)",
     ),
-    "gemm": ("float[5,16] x, float[500,16] w, float[500] b", "y = Gemm<transB = 1>(x, w, b)"),
-    "lstm": ("float[6,8,32] x, float[1,128,32] w, float[1,128,32] r", "y = LSTM<hidden_size = 32>(x, w, r)"),
-    "gru": ("float[6,8,32] x, float[1,96,32] w, float[1,96,32] r", "y = GRU<hidden_size = 32>(x, w, r)"),
+    "gemm": ("float[40,64] x, float[500,64] w, float[500] b", "y = Gemm<transB = 1>(x, w, b)"),
+    "lstm": ("float[30,8,32] x, float[1,128,32] w, float[1,128,32] r", "y = LSTM<hidden_size = 32>(x, w, r)"),
+    "gru": ("float[30,8,32] x, float[1,96,32] w, float[1,96,32] r", "y = GRU<hidden_size = 32>(x, w, r)"),
 }
 
 
