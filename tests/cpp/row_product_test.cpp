@@ -1,8 +1,11 @@
 #include "kernels/simd/row_product.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "each_kernels.h"
@@ -42,27 +45,52 @@ TEST_P(Panel, IsMultipliedWhole) {
   }
 }
 
+// Numbers in memory that ends where they do, so that a read behind them ends the process.
+class Bounded {
+ public:
+  explicit Bounded(const std::vector<float>& numbers) {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE)), bytes = numbers.size() * sizeof(float);
+    const size_t whole = (bytes + page - 1) / page * page;
+    size_ = whole + page;
+    pages_ = static_cast<char*>(mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(pages_ + whole, page, PROT_NONE);
+    data_ = pages_ + whole - bytes;
+    std::memcpy(data_, numbers.data(), bytes);
+  }
+  Bounded(const Bounded&) = delete;
+  Bounded& operator=(const Bounded&) = delete;
+  ~Bounded() { munmap(pages_, size_); }
+
+  const float* data() const { return reinterpret_cast<const float*>(data_); }
+
+ private:
+  size_t size_;
+  char *pages_, *data_;
+};
+
 TEST(RowProduct, IsThatOfEachRow) {
   for (const RowProductKernels& kernels : each_kernels<RowProductKernels>()) {
     for (const int64_t in : {1, 5, 64}) {
       for (const int64_t out : {1, 15, 16, 17, 65, 130}) {
         for (const int64_t rows : {1, 2, 3, 6, 7, 13}) {
-          const std::vector<float> x = numbers(rows * in, 5), bias = numbers(out, 3), weight = numbers(in * out, 7);
+          const std::vector<float> weight = numbers(in * out, 7);
+          const Bounded x(numbers(rows * in, 5)), bias(numbers(out, 3));
           const int64_t panels = (out + kColumnsOfPanel - 1) / kColumnsOfPanel;
           std::vector<float> laid(panels * in * kColumnsOfPanel);
           for (int64_t i = 0; i < in; ++i) {
             for (int64_t c = 0; c < out; ++c)
               laid[(c / kColumnsOfPanel * in + i) * kColumnsOfPanel + c % kColumnsOfPanel] = weight[i * out + c];
           }
+          const Bounded bounded(laid);
           for (const auto multiply : {kernels.product_of_few_rows, kernels.product_of_rows}) {
             for (const float* const added : {bias.data(), static_cast<const float*>(nullptr)}) {
               for (const bool relu : {false, true}) {
                 constexpr float kUntouched = 99;
                 std::vector<float> y(rows * out + 1, kUntouched);
-                multiply(x.data(), y.data(), rows, in, out, laid.data(), added, relu);
+                multiply(x.data(), y.data(), rows, in, out, bounded.data(), added, relu);
                 for (int64_t at = 0; at < rows * out; ++at) {
                   float expected = added ? added[at % out] : 0;
-                  for (int64_t i = 0; i < in; ++i) expected += x[at / out * in + i] * weight[i * out + at % out];
+                  for (int64_t i = 0; i < in; ++i) expected += x.data()[at / out * in + i] * weight[i * out + at % out];
                   ASSERT_EQ(y[at], relu ? std::max(expected, 0.0F) : expected) << rows << "x" << in << "x" << out;
                 }
                 ASSERT_EQ(y.back(), kUntouched);

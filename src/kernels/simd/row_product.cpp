@@ -55,7 +55,7 @@ void product_of_few_rows(const float* x, float* y, int64_t rows, int64_t in, int
 
 void product_of_rows(const float* x, float* y, int64_t rows, int64_t in, int64_t out, const float* panels,
                      const float* bias, bool relu) {
-  multiply_widened(rows, tile_of(x, y, in, out, bias), panels);
+  multiply_panels(rows, tile_of(x, y, in, out, bias), panels);
   if (relu) take_relu(y, rows * out);
 }
 

@@ -30,13 +30,7 @@ void multiply(const SmallProduct& of, const float* a, const float* b, float* res
     lay_out(of, b + column * of.b_column, std::min(kColumnsOfPanel, of.columns - column),
             room + column / kColumnsOfPanel * apart);
   }
-  // As many panels at once as there are registers for, and the rest one by one.
-  const int64_t together = of.columns / (kPanelsOfRows * kColumnsOfPanel) * (kPanelsOfRows * kColumnsOfPanel);
-  Tile tile{a, of.a_row, of.depth, apart, nullptr, result, of.columns, together, false};
-  multiply_widened(of.rows, tile, room);
-  tile.y += together;
-  tile.columns = of.columns - together;
-  multiply_widened<1>(of.rows, tile, room + together * of.depth);
+  multiply_panels(of.rows, {a, of.a_row, of.depth, apart, nullptr, result, of.columns, of.columns, false}, room);
 }
 
 constexpr SmallProductKernels kKernels{.multiply = multiply};

@@ -107,6 +107,7 @@ ONNX_TORCH_INLINE void for_panels(const Tile& t, const Weight* panels, const Mul
   }
 }
 
+// Of panels as many as `kSide` are read together, also behind the last column.
 template <int64_t kSide = kPanelsOfRows>
 ONNX_TORCH_INLINE void multiply_widened(int64_t rows, const Tile& t, const float* panels) {
   for_panels<kSide>(t, panels, [&](Tile part, const float* of) __attribute__((always_inline)) {
@@ -115,6 +116,19 @@ ONNX_TORCH_INLINE void multiply_widened(int64_t rows, const Tile& t, const float
       multiply_tile<kRows, kSide>(part, of);
     if (left > 0) multiply_rows<kRows - 1, kSide>(left, part, of);
   });
+}
+
+// Of panels behind the last of which nothing may be read: as many together as there are registers for, and the rest one
+// by one.
+ONNX_TORCH_INLINE void multiply_panels(int64_t rows, Tile tile, const float* panels) {
+  constexpr int64_t kTogether = kPanelsOfRows * kColumnsOfPanel;
+  const int64_t columns = tile.columns, together = columns / kTogether * kTogether;
+  tile.columns = together;
+  multiply_widened(rows, tile, panels);
+  tile.y += together;
+  if (tile.bias) tile.bias += together;
+  tile.columns = columns - together;
+  multiply_widened<1>(rows, tile, panels + together / kColumnsOfPanel * tile.apart);
 }
 
 }  // namespace onnxtorch::CPU_CAPABILITY
