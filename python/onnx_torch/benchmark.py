@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,21 +132,37 @@ def bench(
     feeds = random_inputs(proto, seed, shapes, inputs)
     serialized, directory = proto.SerializeToString(), directory_of(model, base_dir)
     options = {"device": device, "threads": threads, "shapes": dict(shapes or {}), "allow_aten": allow_aten}
-    times: list[list[tuple[float, ...]]] = [[] for _ in engines]
     with contextlib.ExitStack() as stack:
         running = [stack.enter_context(OtherEngine(engine, serialized, directory, options)) for engine in engines]
         for process in running:
             process.time(feeds, warm_up)
-        for number in range(rounds):
-            turns = list(enumerate(running))
-            for turn, (i, process) in enumerate(reversed(turns) if number % 2 else turns, 1):
-                times[i].append(tuple(process.time(feeds, runs)))
-                if progress:
-                    progress(number * len(turns) + turn, rounds * len(turns))
+        times = in_turns(running, lambda process: process.time(feeds, runs), rounds, progress)
     return Benchmark(tuple(Latency(name, tuple(found)) for name, found in zip(engines, times, strict=True)))
 
 
+def in_turns(
+    engines: Sequence[OtherEngine],
+    measure: Callable[[OtherEngine], Iterable[float]],
+    rounds: int,
+    progress: Progress | None,
+) -> list[list[tuple[float, ...]]]:
+    """What is measured of each engine, round by round; every other round in the opposite order."""
+    times: list[list[tuple[float, ...]]] = [[] for _ in engines]
+    for number in range(rounds):
+        turns = list(enumerate(engines))
+        for turn, (i, engine) in enumerate(reversed(turns) if number % 2 else turns, 1):
+            times[i].append(tuple(measure(engine)))
+            if progress:
+                progress(number * len(turns) + turn, rounds * len(turns))
+    return times
+
+
+def ratio_of(engine: str, other: str, ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
+    """Of times of the same rounds, which lie close together."""
+    found = [one / another for one, another in zip(ours, theirs, strict=True)]
+    return Ratio(engine, other, statistics.median(found), min(found), max(found))
+
+
 def _ratio(one: Latency, other: Latency) -> Ratio:
-    pairs = zip(one.rounds, other.rounds, strict=True)
-    found = [statistics.median(ours) / statistics.median(theirs) for ours, theirs in pairs]
-    return Ratio(one.engine, other.engine, statistics.median(found), min(found), max(found))
+    ours, theirs = ([statistics.median(runs) for runs in of.rounds] for of in (one, other))
+    return ratio_of(one.engine, other.engine, ours, theirs)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .benchmark import Ratio
+from .benchmark import Ratio, in_turns, ratio_of
 from .errors import InputError
 from .other_engine import OtherEngine
 from .progress import Progress
@@ -140,13 +140,7 @@ def bench_generation(
             ours.close()
         found = [process.ask("generate", ids, tokens) for process in running]
         firsts = [process.load_seconds + seconds[0] for process, (seconds, _) in zip(running, found, strict=True)]
-        times: list[list[tuple[float, ...]]] = [[] for _ in running]
-        for number in range(rounds):
-            turns = list(enumerate(running))
-            for turn, (i, process) in enumerate(reversed(turns) if number % 2 else turns, 1):
-                times[i].append(tuple(process.ask("generate", ids, tokens)[0]))
-                if progress:
-                    progress(number * len(turns) + turn, rounds * len(turns))
+        times = in_turns(running, lambda process: process.ask("generate", ids, tokens)[0], rounds, progress)
         return GenerationBenchmark(
             tuple(
                 GenerationSpeed(
@@ -164,5 +158,4 @@ def bench_generation(
 
 
 def _ratio(one: GenerationSpeed, other: GenerationSpeed) -> Ratio:
-    found = [theirs / ours for ours, theirs in zip(one.decode_rates, other.decode_rates, strict=True)]
-    return Ratio(one.engine, other.engine, statistics.median(found), min(found), max(found))
+    return ratio_of(one.engine, other.engine, *([1 / rate for rate in of.decode_rates] for of in (one, other)))

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "graph/writes.h"
 #include "translate/graph_translator.h"
 
 namespace onnxtorch {
@@ -13,15 +14,9 @@ namespace {
 namespace jit = torch::jit;
 using c10::IValue;
 
-// Scripts append to some lists, or set their items.
-bool is_changed(const jit::Value* list) {
-  return std::ranges::any_of(
-      list->uses(), [](const jit::Use& use) { return use.user->maybeSchema() && use.user->schema().is_mutable(); });
-}
-
 bool is_list_of_numbers(const Value& v) {
   const auto& type = v.graph->type();
-  return v.graph->node()->kind() == c10::prim::ListConstruct && !is_changed(v.graph) &&
+  return v.graph->node()->kind() == c10::prim::ListConstruct && !is_written(v.graph) &&
          (type->isSubtypeOf(*c10::ListType::ofInts()) || type->isSubtypeOf(*c10::ListType::ofBools()));
 }
 
