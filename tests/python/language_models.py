@@ -6,6 +6,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+import tokenizers
 import torch
 import transformers
 from benchmarks.models.export import quiet
@@ -74,6 +75,14 @@ class Step(nn.Module):
             input_ids=input_ids, attention_mask=attention_mask, past_key_values=cache, use_cache=True, **more
         )
         return (found.logits, *(tensor for layer in cache.layers for tensor in (layer.keys, layer.values)))
+
+
+def tokenizer() -> tokenizers.Tokenizer:
+    """Its words are w0, w1 and so on; all others are w0."""
+    words = {f"w{number}": number for number in range(VOCABULARY)}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    return made
 
 
 def example(model: nn.Module) -> dict[str, Tensor]:

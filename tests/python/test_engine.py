@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-import tokenizers
 
 import language_models as models
 import onnx_torch
@@ -60,13 +59,6 @@ def runs_of(lm: onnx_torch.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> li
 
     monkeypatch.setattr(onnx_torch.language_model.State, "append", append)
     return sizes
-
-
-def words() -> tokenizers.Tokenizer:
-    known = {f"w{number}": number for number in range(models.VOCABULARY)}
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(known, unk_token="w0"))
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    return tokenizer
 
 
 # --- States ---
@@ -245,7 +237,7 @@ def test_an_interrupted_step_can_be_taken_again(made, monkeypatch):
 
 def test_texts_prefixes_and_forms(made):
     plain = made("LlamaForCausalLM")
-    lm = onnx_torch.LanguageModel(plain._reps[0], tokenizer=words())
+    lm = onnx_torch.LanguageModel(plain._reps[0], tokenizer=models.tokenizer())
     engine = onnx_torch.Engine(lm)
     text = engine.submit("w5 w9 w33", max_new_tokens=6)
     expected = lm.generate("w5 w9 w33", max_new_tokens=6)
@@ -291,7 +283,7 @@ def served(made, tmp_path):
     """The address of examples/serve.py with a model that has a tokenizer, in a process of its own."""
     file = Path(made("LlamaForCausalLM")._reps[0]._path)
     (tmp_path / "model.onnx").write_bytes(file.read_bytes())
-    words().save(str(tmp_path / "tokenizer.json"))
+    models.tokenizer().save(str(tmp_path / "tokenizer.json"))
     command = [sys.executable, str(ROOT / "examples" / "serve.py"), str(tmp_path), "--port", "0", "--threads", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

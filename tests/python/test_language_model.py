@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tokenizers
 import torch
 import transformers
 from torch import nn
@@ -232,16 +231,9 @@ def test_logits_processors(exported):
         lm.generate(PROMPTS, logits_processor=lambda ids, scores: 1 / 0)
 
 
-def tokenizer() -> tokenizers.Tokenizer:
-    words = {f"w{number}": number for number in range(models.VOCABULARY)}
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    return made
-
-
 def test_text(exported, tmp_path):
     _, plain = exported("LlamaForCausalLM")
-    tokenizer().save(str(tmp_path / "tokenizer.json"))
+    models.tokenizer().save(str(tmp_path / "tokenizer.json"))
     lm = onnx_torch.LanguageModel(plain._reps[0]._path, tokenizer=tmp_path / "tokenizer.json")
     new = lm.generate(PROMPTS[0], max_new_tokens=8)[len(PROMPTS[0]) :]
     text, expected = " ".join(f"w{token}" for token in PROMPTS[0]), " ".join(f"w{token}" for token in new)
@@ -390,7 +382,7 @@ def test_mistakes(exported):
 def test_generate_on_the_command_line(exported, tmp_path):
     _, lm = exported("LlamaForCausalLM")
     shutil.copy(lm._reps[0]._path, tmp_path / "model.onnx")
-    tokenizer().save(str(tmp_path / "tokenizer.json"))
+    models.tokenizer().save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "generation_config.json").write_text('{"repetition_penalty": 1.5}')
     new = lm.generate(PROMPTS[0], max_new_tokens=8, repetition_penalty=1.5)[len(PROMPTS[0]) :]
     text = " ".join(f"w{token}" for token in PROMPTS[0])

@@ -9,6 +9,7 @@ from pathlib import Path
 import onnx
 import pytest
 
+import language_models
 import onnx_torch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,6 +37,9 @@ def test_examples_run(paper, tmp_path):
         example (float[n, 2] x) => (float[n, 2] y) { y = Relu(x) }
     """)
     onnx.save(model, tmp_path / "model.onnx")
+    (tmp_path / "folder").mkdir()
+    language_models.export(language_models.model_of("GPT2LMHeadModel"), tmp_path / "folder" / "model.onnx")
+    language_models.tokenizer().save(str(tmp_path / "folder" / "tokenizer.json"))
     blocks = re.findall(r"^ *```python\n(.*?)^ *```", (ROOT / paper).read_text(), re.MULTILINE | re.DOTALL)
     program = "\n".join(map(inspect.cleandoc, blocks))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
