@@ -54,11 +54,16 @@ struct Target {
   bool tf32 = false;                        // whether float32 may be multiplied in TF32, on CUDA
 };
 
+// Of one dimension of an input.
+struct SizeRange {
+  int64_t least, largest;
+};
+
 struct Program {
   std::shared_ptr<torch::jit::Graph> graph;
   std::vector<GraphInput> graph_inputs;  // in the graph's order
   std::vector<InputSpec> inputs;
-  std::vector<std::vector<int64_t>> tried;  // the largest sizes of each input that what is known was tried with
+  std::vector<std::vector<SizeRange>> tried;  // the sizes of each input for which what is known was tried
   std::vector<OutputSpec> outputs;
   std::vector<Bound> bound;
   c10::intrusive_ptr<StringPool> strings;  // the model's own

@@ -58,47 +58,78 @@ using Wire = google::protobuf::internal::WireFormatLite;
 
 constexpr uint32_t bytes_tag(int field) { return Wire::MakeTag(field, Wire::WIRETYPE_LENGTH_DELIMITED); }
 
-// Reads a model from its file without the bytes of its large initializers, which are passed over, and without remarks
-// on the graph's nodes, often ten times as much as the rest.
+// Where the bytes lie of a graph's tensors that were passed over.
+struct GraphPlaces {
+  using Places = std::vector<std::optional<OwnFile::Place>>;
+
+  Places initializers, constants;  // one for each tensor
+  std::vector<GraphPlaces> subgraphs;
+};
+
+bool is_constant(std::string_view op_type) { return op_type == "Constant"; }
+bool runs_subgraphs(std::string_view op_type) { return op_type == "If" || op_type == "Loop" || op_type == "Scan"; }
+
+// Reads a model from its file without the bytes of large initializers and constants, which are passed over, and without
+// remarks on nodes, often ten times as much as the rest.
 class LightReader {
  public:
   using Place = OwnFile::Place;
+  using Places = GraphPlaces::Places;
 
   explicit LightReader(const OpenFile& file) : stream_(file), source_(&stream_, kBlock), in_(&source_) {}
 
   // Nothing where the file is no message.
   std::optional<std::string> model() {
     return message([this](uint32_t tag, CodedOutputStream& out) {
-      return tag == bytes_tag(onnx::ModelProto::kGraphFieldNumber) ? put(tag, out, [this] { return graph(); })
+      return tag == bytes_tag(onnx::ModelProto::kGraphFieldNumber) ? put(tag, out, [this] { return graph(places_); })
                                                                    : copy(tag, out);
     });
   }
 
-  // Where the bytes of each initializer lie that were passed over.
-  const std::vector<std::optional<Place>>& places() const { return places_; }
+  const GraphPlaces& places() const { return places_; }
 
  private:
   static constexpr int kBlock = 1 << 14;
   using Message = std::optional<std::string>;
 
-  Message graph() {
-    return message([this](uint32_t tag, CodedOutputStream& out) {
+  Message graph(GraphPlaces& places) {
+    return message([&](uint32_t tag, CodedOutputStream& out) {
       if (tag == bytes_tag(onnx::GraphProto::kInitializerFieldNumber))
-        return put(tag, out, [this] { return tensor(); });
-      if (tag == bytes_tag(onnx::GraphProto::kNodeFieldNumber)) return put(tag, out, [this] { return node(); });
+        return put(tag, out, [&] { return tensor(places.initializers); });
+      if (tag == bytes_tag(onnx::GraphProto::kNodeFieldNumber)) return put(tag, out, [&] { return node(places); });
       return copy(tag, out);
     });
   }
 
-  Message node() {
-    return message([this](uint32_t tag, CodedOutputStream& out) {
+  // The operator's name comes before the attributes, as far as these are looked into.
+  Message node(GraphPlaces& places) {
+    std::string op_type;
+    return message([&](uint32_t tag, CodedOutputStream& out) {
       const bool is_remark = tag == bytes_tag(onnx::NodeProto::kMetadataPropsFieldNumber) ||
                              tag == bytes_tag(onnx::NodeProto::kDocStringFieldNumber);
-      return is_remark ? Wire::SkipField(&in_, tag) : copy(tag, out);
+      if (is_remark) return Wire::SkipField(&in_, tag);
+      if (tag == bytes_tag(onnx::NodeProto::kOpTypeFieldNumber)) {
+        if (!Wire::ReadBytes(&in_, &op_type)) return false;
+        write(tag, op_type, out);
+        return true;
+      }
+      return tag == bytes_tag(onnx::NodeProto::kAttributeFieldNumber)
+                 ? put(tag, out, [&] { return attribute(op_type, places); })
+                 : copy(tag, out);
     });
   }
 
-  Message tensor() {
+  Message attribute(std::string_view op_type, GraphPlaces& places) {
+    return message([&](uint32_t tag, CodedOutputStream& out) {
+      if (is_constant(op_type) && tag == bytes_tag(onnx::AttributeProto::kTFieldNumber))
+        return put(tag, out, [&] { return tensor(places.constants); });
+      if (runs_subgraphs(op_type) && tag == bytes_tag(onnx::AttributeProto::kGFieldNumber))
+        return put(tag, out, [&] { return graph(places.subgraphs.emplace_back()); });
+      return copy(tag, out);
+    });
+  }
+
+  Message tensor(Places& places) {
     std::optional<Place> place;
     bool is_external = false;
     Message light = message([&](uint32_t tag, CodedOutputStream& out) {
@@ -112,7 +143,7 @@ class LightReader {
       out.WriteVarint64(location);
       return true;
     });
-    places_.push_back(is_external ? std::nullopt : place);
+    places.push_back(is_external ? std::nullopt : place);
     return light;
   }
 
@@ -154,10 +185,10 @@ class LightReader {
     if (!in_.ReadVarint32(&length)) return false;
     const int rest = in_.BytesUntilLimit();  // -1: the whole stream's is not known
     if (length > static_cast<uint32_t>(rest < 0 ? INT_MAX : rest)) return false;
-    const auto around = in_.PushLimit(static_cast<int>(length));
-    const Message content = read();
+    const auto [around, depth_left] = in_.IncrementRecursionDepthAndPushLimit(static_cast<int>(length));
+    const Message content = depth_left >= 0 ? read() : std::nullopt;
     const bool whole = in_.BytesUntilLimit() == 0;
-    in_.PopLimit(around);
+    in_.DecrementRecursionDepthAndPopLimit(around);
     if (!content || !whole) return false;
     write(tag, *content, out);
     return true;
@@ -172,7 +203,7 @@ class LightReader {
   FileStream stream_;
   google::protobuf::io::CopyingInputStreamAdaptor source_;
   CodedInputStream in_;
-  std::vector<std::optional<Place>> places_;
+  GraphPlaces places_;
 };
 
 bool parse(const OpenFile& file, onnx::ModelProto& model) {
@@ -181,16 +212,66 @@ bool parse(const OpenFile& file, onnx::ModelProto& model) {
   return model.ParseFromString(bytes);
 }
 
+// The tensors and subgraphs that LightReader looks into, in its order.
+struct GraphParts {
+  std::vector<const onnx::TensorProto*> initializers, constants;
+  std::vector<const onnx::GraphProto*> subgraphs;
+};
+
+GraphParts parts_of(const onnx::GraphProto& graph) {
+  GraphParts parts;
+  for (const auto& tensor : graph.initializer()) parts.initializers.push_back(&tensor);
+  for (const auto& node : graph.node()) {
+    if (!canonical_domain(node.domain()).empty()) continue;
+    for (const auto& attribute : node.attribute()) {
+      if (is_constant(node.op_type()) && attribute.has_t()) parts.constants.push_back(&attribute.t());
+      if (runs_subgraphs(node.op_type()) && attribute.has_g()) parts.subgraphs.push_back(&attribute.g());
+    }
+  }
+  return parts;
+}
+
+// Notes where a graph's tensors lie. It has other parts than were read where a message comes in several pieces, which
+// are merged, or tells last of what operator, or of what domain, it is.
+bool note(const onnx::GraphProto& graph, const GraphPlaces& places, OwnFile& file) {
+  const GraphParts parts = parts_of(graph);
+  const auto note_all = [&](const std::vector<const onnx::TensorProto*>& tensors,
+                            const GraphPlaces::Places& of_tensors) {
+    for (size_t i = 0; i < tensors.size() && tensors.size() == of_tensors.size(); ++i) {
+      if (of_tensors[i]) file.tensors[tensors[i]] = *of_tensors[i];
+    }
+    return tensors.size() == of_tensors.size();
+  };
+  return note_all(parts.initializers, places.initializers) && note_all(parts.constants, places.constants) &&
+         std::ranges::equal(parts.subgraphs, places.subgraphs,
+                            [&](const onnx::GraphProto* subgraph, const GraphPlaces& of_subgraph) {
+                              return note(*subgraph, of_subgraph, file);
+                            });
+}
+
 bool parse_light(OwnFile& file, onnx::ModelProto& model) {
   LightReader reader(file.file);
   const auto message = reader.model();
   if (!message || !model.ParseFromString(*message)) return false;
-  if (std::ssize(reader.places()) != model.graph().initializer_size()) return false;
-  for (int i = 0; i < model.graph().initializer_size(); ++i) {
-    if (const auto& place = reader.places()[static_cast<size_t>(i)])
-      file.tensors[&model.graph().initializer(i)] = *place;
+  if (note(model.graph(), reader.places(), file)) return true;
+  file.tensors.clear();
+  return parse(file.file, model);
+}
+
+// Puts into a copy of a graph what was passed over.
+void fill(onnx::GraphProto& copy, const onnx::GraphProto& graph, const ExternalData& external) {
+  const auto fill_tensor = [&](onnx::TensorProto& to, const onnx::TensorProto& tensor) {
+    if (external.in_own_file(tensor)) to.set_raw_data(std::string(external.read(tensor, 0).view));
+  };
+  for (int i = 0; i < graph.initializer_size(); ++i) fill_tensor(*copy.mutable_initializer(i), graph.initializer(i));
+  for (int i = 0; i < graph.node_size(); ++i) {
+    for (int j = 0; j < graph.node(i).attribute_size(); ++j) {
+      const onnx::AttributeProto& attribute = graph.node(i).attribute(j);
+      onnx::AttributeProto& to = *copy.mutable_node(i)->mutable_attribute(j);
+      if (attribute.has_t()) fill_tensor(*to.mutable_t(), attribute.t());
+      if (attribute.has_g()) fill(*to.mutable_g(), attribute.g(), external);
+    }
   }
-  return true;
 }
 
 std::shared_ptr<OwnFile> opened(const fs::path& path) {
@@ -257,11 +338,7 @@ std::shared_ptr<const ModelFile> ModelFile::from_bytes(std::string_view bytes, c
 
 std::string ModelFile::serialized() const {
   onnx::ModelProto whole = proto;
-  for (int i = 0; i < whole.graph().initializer_size(); ++i) {
-    const onnx::TensorProto& tensor = proto.graph().initializer(i);
-    if (!external.in_own_file(tensor)) continue;
-    whole.mutable_graph()->mutable_initializer(i)->set_raw_data(std::string(external.read(tensor, 0).view));
-  }
+  if (whole.has_graph()) fill(*whole.mutable_graph(), proto.graph(), external);
   return whole.SerializeAsString();
 }
 

@@ -13,23 +13,28 @@
 namespace onnxtorch {
 namespace {
 
-// No size of an empty tensor lies between 1 and others.
-bool lies_within(int64_t size, int64_t largest) { return size == largest || (size > 0 && size < largest); }
+bool lies_within(int64_t size, const SizeRange& range) {
+  return size == range.largest || (size >= range.least && size < range.largest);
+}
 
 at::IntArrayRef sizes_of(const std::optional<Fed>& fed) {
   return fed && fed->value.isTensor() ? fed->value.toTensor().sizes() : at::IntArrayRef();
 }
 
-bool lies_within(const FedInputs& feeds, const InputSizes& largest) {
-  return std::ranges::equal(feeds, largest, [](const std::optional<Fed>& fed, const std::vector<int64_t>& most) {
-    const auto fits = [](int64_t size, int64_t largest_size) { return lies_within(size, largest_size); };
-    return most.empty() || std::ranges::equal(sizes_of(fed), most, fits);
+bool lie_within(const FedInputs& feeds, const SizeRanges& ranges) {
+  return std::ranges::equal(feeds, ranges, [](const std::optional<Fed>& fed, const std::vector<SizeRange>& of_input) {
+    const auto fits = [](int64_t size, const SizeRange& range) { return lies_within(size, range); };
+    return of_input.empty() || std::ranges::equal(sizes_of(fed), of_input, fits);
   });
+}
+
+bool lies_within(const SizeRange& inner, const SizeRange& outer) {
+  return inner.largest <= outer.largest && inner.least >= outer.least;
 }
 
 }  // namespace
 
-TriedSizes::TriedSizes(InputSizes largest, std::span<const InputSpec> inputs) : largest_{std::move(largest)} {
+TriedSizes::TriedSizes(SizeRanges ranges, std::span<const InputSpec> inputs) : ranges_{std::move(ranges)} {
   std::map<std::string_view, std::vector<Dimension>> by_name;
   for (size_t i = 0; i < inputs.size(); ++i) {
     for (size_t dim = 0; inputs[i].dims && dim < inputs[i].dims->size(); ++dim) {
@@ -58,24 +63,23 @@ bool TriedSizes::agree(const FedInputs& feeds) const {
 bool TriedSizes::cover(const FedInputs& feeds) const {
   if (!agree(feeds)) return false;
   const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(largest_, [&](const InputSizes& largest) { return lies_within(feeds, largest); });
+  return std::ranges::any_of(ranges_, [&](const SizeRanges& ranges) { return lie_within(feeds, ranges); });
 }
 
-void TriedSizes::extend(InputSizes largest) {
+void TriedSizes::extend(SizeRanges ranges) {
   constexpr size_t kMost = 16;
   const std::lock_guard lock(mutex_);
-  const auto is_within = [&](const InputSizes& other) {
-    return std::ranges::equal(other, largest, [](const auto& a, const auto& b) {
-      return std::ranges::equal(a, b, std::ranges::less_equal());
+  std::erase_if(ranges_, [&](const SizeRanges& other) {
+    return std::ranges::equal(other, ranges, [](const auto& a, const auto& b) {
+      return std::ranges::equal(a, b, [](const SizeRange& x, const SizeRange& y) { return lies_within(x, y); });
     });
-  };
-  largest_.erase(std::remove_if(largest_.begin(), largest_.end(), is_within), largest_.end());
-  if (largest_.size() == kMost) largest_.erase(largest_.begin());
-  largest_.push_back(std::move(largest));
+  });
+  if (ranges_.size() == kMost) ranges_.erase(ranges_.begin());
+  ranges_.push_back(std::move(ranges));
 }
 
-InputSizes sizes_of(const FedInputs& feeds, const InputSizes& known) {
-  InputSizes sizes(known.size());
+std::vector<std::vector<int64_t>> sizes_of(const FedInputs& feeds, const SizeRanges& known) {
+  std::vector<std::vector<int64_t>> sizes(known.size());
   for (size_t i = 0; i < known.size(); ++i) {
     if (!known[i].empty()) sizes[i] = sizes_of(feeds[i]).vec();
   }

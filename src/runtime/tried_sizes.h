@@ -6,23 +6,23 @@
 #include <vector>
 
 #include "base/fork_safe.h"
+#include "graph/program.h"
 #include "onnx_torch/types.h"
 #include "runtime/fed.h"
 
 namespace onnxtorch {
 
-using InputSizes = std::vector<std::vector<int64_t>>;  // of each input; none where no size of it is known
+using SizeRanges = std::vector<std::vector<SizeRange>>;  // of each input; none where no size of it is known
 
 class TriedSizes {
  public:
-  // What is alike for sizes of 1 and for these is alike for all between. Dimensions of one name were tried with one
-  // size.
-  TriedSizes(InputSizes largest, std::span<const InputSpec> inputs);
+  // Dimensions of one name were tried with one size.
+  TriedSizes(SizeRanges ranges, std::span<const InputSpec> inputs);
 
   bool cover(const FedInputs& feeds) const;
 
-  // Takes in larger sizes.
-  void extend(InputSizes largest);
+  // Takes in other sizes.
+  void extend(SizeRanges ranges);
 
  private:
   struct Dimension {
@@ -32,10 +32,10 @@ class TriedSizes {
 
   std::vector<std::vector<Dimension>> of_one_name_;
   mutable ForkSafeMutex mutex_;
-  std::vector<InputSizes> largest_;
+  std::vector<SizeRanges> ranges_;
 };
 
 // The sizes that are fed, for each of the inputs that `known` has sizes of.
-InputSizes sizes_of(const FedInputs& feeds, const InputSizes& known);
+std::vector<std::vector<int64_t>> sizes_of(const FedInputs& feeds, const SizeRanges& known);
 
 }  // namespace onnxtorch

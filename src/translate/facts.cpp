@@ -78,6 +78,11 @@ bool is_same(const IValue& a, const IValue& b) {
   return a == b;
 }
 
+// Of the trials, that which there is.
+const IValue& first_of(const Facts::Trials& trials) {
+  return **std::ranges::find_if(trials, [](const auto& trial) { return trial.has_value(); });
+}
+
 struct Quietly {
   std::optional<jit::Stack> results;
   bool looped = false;  // many times
@@ -137,13 +142,14 @@ bool is_opaque(const jit::Node* node) {
 
 }  // namespace
 
-// 1 is the size that is broadcast; the others are odd and even, and unlike those that models have. Of two dimensions,
-// one is larger in one trial and the other in another one. A model may have a largest size below the last two; with the
-// very last, three dimensions and a few thousand channels still make a number of bytes.
-Facts::Sizes Facts::trial_sizes(size_t dimension) {
-  const auto own = 2 * static_cast<int64_t>(dimension);
-  const int64_t turned = dimension <= kMostTurned ? 125 - own : 125 + own;
-  return {1, 12 + own, turned, 1010 + own, 100'003 + own};
+// 1 is the size that is broadcast; the two after it are odd and even, and unlike those that models have. Of two
+// dimensions, one is larger in one trial and the other in another one. The last two can be halved six times, with one
+// image at least in one of them. A model may have a largest size below them; with the very last, three dimensions and a
+// few thousand channels still make a number of bytes.
+Facts::Sizes Facts::trial_sizes(size_t dimension, bool is_first) {
+  const auto number = static_cast<int64_t>(dimension);
+  const int64_t turned = dimension <= kMostTurned ? 125 - 2 * number : 125 + 2 * number;
+  return {1, 12 + 2 * number, turned, is_first ? 1 : 64 * (16 + number), 64 * (1536 + number)};
 }
 
 std::optional<IValue> Facts::value(const jit::Value* v) const {
@@ -165,7 +171,7 @@ std::optional<c10::ScalarType> Facts::dtype(const jit::Value* v) const {
   if (const auto known = meta(v)) return dtype_of(*known);
   const auto found = open_.find(v);
   if (found == open_.end()) return {};
-  const auto first = dtype_of(*found->second[0]);
+  const auto first = dtype_of(first_of(found->second));
   const auto is_alike = [&](const auto& trial) { return !trial || dtype_of(*trial) == first; };
   return std::ranges::all_of(found->second, is_alike) ? first : std::nullopt;
 }
@@ -204,8 +210,8 @@ void Facts::stamp(jit::Value* v) const {
 std::optional<size_t> Facts::length(const jit::Value* v) const {
   if (const auto known = value(v)) return known->isList() ? std::optional(known->toListRef().size()) : std::nullopt;
   const auto found = open_.find(v);
-  if (found == open_.end() || !found->second[0]->isList()) return {};
-  const size_t length = found->second[0]->toListRef().size();
+  if (found == open_.end() || !first_of(found->second).isList()) return {};
+  const size_t length = first_of(found->second).toListRef().size();
   const auto is_alike = [&](const auto& trial) {
     return !trial || (trial->isList() && trial->toListRef().size() == length);
   };
@@ -345,13 +351,19 @@ void Facts::learn_by_trials(std::span<jit::Value* const> inputs, std::span<jit::
                             const Run& run) {
   std::vector<Trials> found(outputs.size(), Trials(holds_.size()));
   bool takes_long = false;
+  bool fails = false;
   for (size_t trial = 0; trial < holds_.size(); ++trial) {
+    if (fails && trial < kNeededTrials) continue;
     auto stack = takes_long && !is_needed(trial) ? std::nullopt : inputs_of_trial(inputs, trial);
     const MetaKernelsInCpp in_cpp;
     const auto [results, looped] = stack ? run_quietly(run, *std::move(stack)) : Quietly();
     takes_long |= looped;
-    if (!results && !is_needed(trial)) continue;
-    if (!results || results->size() != outputs.size()) return;
+    if (!results) {
+      fails |= is_needed(trial);
+      if (fails && trial >= kNeededTrials) return;
+      continue;
+    }
+    if (results->size() != outputs.size()) return;
     for (size_t i = 0; i < outputs.size(); ++i) {
       const IValue& result = (*results)[i];
       const auto kept = is_small(result) ? std::optional(result) : to_meta(result);
@@ -360,15 +372,16 @@ void Facts::learn_by_trials(std::span<jit::Value* const> inputs, std::span<jit::
     }
   }
   const bool by_chance = std::ranges::any_of(inputs, [this](const jit::Value* v) { return by_chance_.contains(v); });
-  keep(outputs, std::move(found), kind, by_chance);
+  keep(outputs, std::move(found), kind, by_chance || fails);
 }
 
 void Facts::keep(std::span<const jit::Value* const> outputs, std::vector<Trials> found, Kind kind, bool by_chance) {
-  for (size_t trial = 0; trial < holds_.size(); ++trial) {
-    if (!found[0][trial]) holds_[trial] = false;
-  }
+  std::vector<bool> still_holds = holds_;
+  for (size_t trial = 0; trial < holds_.size(); ++trial) still_holds[trial] = holds_[trial] && found[0][trial];
+  if (std::ranges::none_of(still_holds, std::identity())) return;  // one trial has to have all facts
+  holds_ = std::move(still_holds);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const IValue& first = *found[i][0];
+    const IValue& first = first_of(found[i]);
     if (knows(outputs[i])) continue;
     forget(outputs[i]);
     const bool alike =
@@ -384,13 +397,15 @@ void Facts::keep(std::span<const jit::Value* const> outputs, std::vector<Trials>
   }
 }
 
-int64_t Facts::largest(const Sizes& sizes) const {
-  if (sizes.back() == 0) return 0;  // of a run with an empty tensor, which holds for that alone
-  int64_t largest = 0;
+SizeRange Facts::range(const Sizes& sizes) const {
+  if (sizes.back() == 0) return {0, 0};  // of a run with an empty tensor, which holds for that alone
+  SizeRange range{.least = 2, .largest = 0};
   for (size_t trial = 0; trial < sizes.size(); ++trial) {
-    if (holds_[trial]) largest = std::max(largest, sizes[trial]);
+    if (!holds_[trial]) continue;
+    range.largest = std::max(range.largest, sizes[trial]);
+    if (sizes[trial] == 1) range.least = 1;
   }
-  return largest;
+  return range;
 }
 
 void Facts::learn(jit::Node* node) {

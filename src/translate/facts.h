@@ -3,7 +3,9 @@
 // enters the graph is run once, for real on small known values, else on the meta device. What follows from dimensions
 // that are open is tried with several sizes of them; sizes that come out alike each time are known. As sizes grow with
 // those that they follow from, what is alike for the smallest and the largest is so for all between. Of a number that
-// was computed this need not hold: of what follows from one that came out alike, ranks are known, and no sizes.
+// was computed this need not hold: of what follows from one that came out alike, ranks are known, and no sizes. So it
+// is of what only takes sizes that can be halved several times, as networks do that join an image's parts of several
+// scales.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -17,6 +19,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "graph/program.h"
+
 namespace onnxtorch {
 
 class Facts {
@@ -27,9 +31,9 @@ class Facts {
   using Numbers = std::vector<std::optional<int64_t>>;  // likewise
   using Sizes = std::vector<int64_t>;                   // of one dimension, for each trial
 
-  // The sizes with which an open dimension is tried. A fact takes the first three; where those behind them fail, it
-  // does without.
-  static Sizes trial_sizes(size_t dimension);
+  // The sizes with which an open dimension is tried, which may be the first of an input. A fact takes the first three;
+  // where those behind them fail, it does without. Where one of the three fails, those behind tell ranks.
+  static Sizes trial_sizes(size_t dimension, bool is_first = false);
   static constexpr size_t kNeededTrials = 3;
   static constexpr size_t kMostTurned = 50;  // dimensions whose order another trial turns
 
@@ -56,8 +60,8 @@ class Facts {
   // The same of an input of the graph, whose open sizes then stand for all numbers that are the same.
   void set_input_sizes(torch::jit::Value* input, c10::ScalarType dtype, std::span<const Sizes> sizes);
 
-  // The largest of these sizes in the trials that all facts have come through.
-  int64_t largest(const Sizes& sizes) const;
+  // The range of these sizes in the trials that all facts have come through.
+  SizeRange range(const Sizes& sizes) const;
 
   // The value may change after translating: what is read from it on the host stays known, floating tensors made of it
   // do not.
@@ -76,8 +80,9 @@ class Facts {
              const Run& run);
   void learn(torch::jit::Node* node);
 
-  // The size of an input that a number, or each of a list of numbers, is in every trial; the value itself where there
-  // is none. `inputs` are what it was computed from: what a condition decides that sizes may change is no size.
+  // The size of an input that a number, or each of a list of numbers, is in every trial, or the number that was read
+  // before from the same place of a list; the value itself where there is none. `inputs` are what it was computed from:
+  // what a condition decides that sizes may change is no size.
   torch::jit::Value* shared(torch::jit::Value* v, std::span<torch::jit::Value* const> inputs);
 
   // What comparing two numbers comes to, where they are the same, or one is a size of an input and the other is below
@@ -98,6 +103,8 @@ class Facts {
   std::optional<size_t> open_size(const Numbers& trials) const;
   torch::jit::Value* input_size(const Numbers& trials, torch::jit::Graph& graph);
   torch::jit::Value* shared_list(torch::jit::Value* list);
+  std::optional<int64_t> known_int(const torch::jit::Value* v) const;
+  torch::jit::Value* shared_item(torch::jit::Value* item);
 
   bool is_needed(size_t trial) const { return trial < kNeededTrials || trial == also_needed_; }
 

@@ -38,17 +38,18 @@ Facts facts_for(const Variant& variant) {
   return {of_run + 2, of_run};
 }
 
-// The sizes of each dimension of an input in each trial. `symbols` has the numbers of the open ones; `of_run` are the
-// input's sizes in a run, if any are given: they are tried, too, and twice as much, as the run after it may have more.
-std::vector<Facts::Sizes> trials_of(const InputSpec& input, std::map<std::string, size_t>& symbols,
+// The sizes of each dimension of an input in each trial. `symbols` has those of the open ones; `of_run` are the input's
+// sizes in a run, if any are given: they are tried, too, and twice as much, as the run after it may have more.
+std::vector<Facts::Sizes> trials_of(const InputSpec& input, std::map<std::string, Facts::Sizes>& symbols,
                                     std::span<const int64_t> of_run) {
   std::vector<Facts::Sizes> trials;
   for (const Dim& dim : *input.dims) {
     const bool is_open = dim.size < 0;
+    const bool is_first = trials.empty();
     Facts::Sizes& sizes = trials.emplace_back(Facts::trial_sizes(0).size(), dim.size);
     if (is_open) {
       const std::string name = has_name(dim) ? dim.symbol : input.name + "/" + std::to_string(symbols.size());
-      sizes = Facts::trial_sizes(symbols.try_emplace(name, symbols.size()).first->second);
+      sizes = symbols.try_emplace(name, Facts::trial_sizes(symbols.size(), is_first)).first->second;
     }
     if (of_run.empty()) continue;
     const int64_t size = of_run[trials.size() - 1];
@@ -112,7 +113,7 @@ void GraphTranslator::declare_inputs() {
   program_.inputs = declared_inputs(model_, options_.shapes);
   check_sizes(options_.shapes, program_.inputs);
   trials_.resize(program_.inputs.size());
-  std::map<std::string, size_t> symbols;
+  std::map<std::string, Facts::Sizes> symbols;
   for (size_t i = 0; i < program_.inputs.size(); ++i) {
     const InputSpec& spec = program_.inputs[i];
     if (spec.has_default && !options_.variant.overridden.contains(spec.name)) continue;
@@ -421,8 +422,8 @@ void GraphTranslator::place_known(jit::Block* block) {
 
 void GraphTranslator::finish() {
   for (const auto& input : trials_) {
-    std::vector<int64_t>& largest = program_.tried.emplace_back();
-    for (const Facts::Sizes& sizes : input) largest.push_back(facts_.largest(sizes));
+    std::vector<SizeRange>& ranges = program_.tried.emplace_back();
+    for (const Facts::Sizes& sizes : input) ranges.push_back(facts_.range(sizes));
   }
   stamp_types(graph_->block());
   place_known(graph_->block());

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "graph/operator_traits.h"
+#include "graph/writes.h"
 #include "translate/facts.h"
 
 namespace onnxtorch {
@@ -87,6 +88,35 @@ jit::Value* Facts::shared_list(jit::Value* list) {
   return made->output();
 }
 
+std::optional<int64_t> Facts::known_int(const jit::Value* v) const {
+  const auto known = value(v);
+  return known && known->isInt() ? std::optional(known->toInt()) : std::nullopt;
+}
+
+// Where a list that nobody writes to is read once more, or a slice of it.
+jit::Value* Facts::shared_item(jit::Value* item) {
+  jit::Node* const node = item->node();
+  if (node->kind() != c10::aten::__getitem__) return item;
+  jit::Value* list = node->input(0);
+  auto index = known_int(node->input(1));
+  while (index && *index >= 0 && list->node()->kind() == c10::aten::slice && !is_written(list)) {
+    const jit::Node* const slice = list->node();
+    const auto start = slice->input(1)->mustBeNone() ? 0 : known_int(slice->input(1));
+    if (start.value_or(-1) < 0 || known_int(slice->input(3)) != 1) break;
+    *index += *start;
+    list = slice->input(0);
+  }
+  if (!index || is_written(list)) return item;
+  for (const jit::Use& use : list->uses()) {
+    const bool is_same = use.user->kind() == c10::aten::__getitem__ && use.offset == 0 && use.user != node;
+    if (is_same && known_int(use.user->input(1)) == index && node->isDominatedBy(use.user)) return use.user->output();
+  }
+  if (list == node->input(0)) return item;
+  jit::Value* const read = item->owningGraph()->insert(c10::aten::__getitem__, {list, *index});
+  learn(read->node());
+  return read;
+}
+
 // What is read from one dimension is told by that, to passes that look for it.
 jit::Value* Facts::shared(jit::Value* v, std::span<jit::Value* const> inputs) {
   if (v->node()->kind() == c10::aten::size && is_int(v)) return v;
@@ -94,7 +124,7 @@ jit::Value* Facts::shared(jit::Value* v, std::span<jit::Value* const> inputs) {
   if (is_list_of_ints(v)) return v->node()->kind() == c10::prim::ListConstruct ? v : shared_list(v);
   const auto trials = is_int(v) ? trial_numbers(v) : std::nullopt;
   jit::Value* const same = trials ? input_size(*trials, *v->owningGraph()) : nullptr;
-  return same ? same : v;
+  return same ? same : shared_item(v);
 }
 
 std::optional<bool> Facts::comparison(c10::Symbol kind, const jit::Value* a, const jit::Value* b) const {

@@ -405,6 +405,85 @@ def test_large_weights_in_a_file_are_those_of_the_model(tmp_path):
         np.testing.assert_array_equal(rep.run([x], output_names=[name])[0], value)
 
 
+def constants_of(scale):
+    """Weights as some exporters write them: as constants, in branches too, and of another operator."""
+    w = numpy_helper.from_array(np.arange(4096, dtype=np.float32) * np.float32(scale))
+    k = numpy_helper.from_array(np.arange(2000))
+    branches = [
+        helper.make_graph(
+            [helper.make_node("Constant", [], ["v"], value=w), helper.make_node(op, ["y", "v"], ["t"])],
+            op,
+            [],
+            [onnx.ValueInfoProto(name="t")],
+            [numpy_helper.from_array(np.zeros(2000, np.float32), f"of_{op}")],
+        )
+        for op in ("Add", "Mul")
+    ]
+    coder = {"keys_tensor": k, "values_tensor": k, "default_tensor": numpy_helper.from_array(np.int64([-1]))}
+    nodes = [
+        helper.make_node("Constant", [], ["w"], value=w),
+        helper.make_node("Add", ["x", "w"], ["y"]),
+        helper.make_node("If", ["c"], ["t"], then_branch=branches[0], else_branch=branches[1]),
+        helper.make_node("LabelEncoder", ["i"], ["z"], domain="ai.onnx.ml", **coder),
+    ]
+    x, c, i = (
+        helper.make_tensor_value_info(*of)
+        for of in [("x", FLOAT, [4096]), ("c", TensorProto.BOOL, []), ("i", TensorProto.INT64, [3])]
+    )
+    model = model_of(nodes, [x, c, i], ["t", "z"])
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 4))
+    return model
+
+
+def assert_has_constants_of(path, scale, of_branches):
+    rep = backend.prepare(path)
+    x, w = np.ones(4096, np.float32), np.arange(4096, dtype=np.float32)
+    for condition, expected in [(True, x + w * scale + w * of_branches), (False, (x + w * scale) * (w * of_branches))]:
+        t, z = rep.run([x, np.bool_(condition), np.int64([3, 1999, 7000])])
+        np.testing.assert_array_equal(t, expected)
+        np.testing.assert_array_equal(z, [3, 1999, -1])
+    return rep
+
+
+def test_large_constants_in_a_file_are_those_of_the_model(tmp_path):
+    (tmp_path / "model.onnx").write_bytes(constants_of(2).SerializeToString())
+    rep = assert_has_constants_of(tmp_path / "model.onnx", 2, 2)
+    assert onnx.ModelProto.FromString(rep._prepared.serialized()) == constants_of(2)
+
+
+def field(number, content):
+    """A field of bytes, as a message has it."""
+    size = len(content)
+    digits = [size >> shift & 127 for shift in range(0, max(size.bit_length(), 1), 7)]
+    length = bytes([*(digit | 128 for digit in digits[:-1]), digits[-1]])
+    return bytes([number << 3 | 2]) + length + content
+
+
+@pytest.mark.parametrize("part", ["tensor", "attribute", "operator"])
+def test_a_message_in_a_file_may_come_in_parts(tmp_path, part):
+    """What it has one of counts as it comes last, and what has parts of its own is made of all of them."""
+    model = constants_of(2)
+    (constant,) = [node for node in model.graph.node if node.output[0] == "w"]
+    model.graph.node.remove(constant)
+    tensor, other = constant.attribute[0].t, constants_of(3).graph.node[0].attribute[0].t
+    raw = onnx.TensorProto(raw_data=other.raw_data).SerializeToString()
+    of_tensor = {"tensor": field(5, tensor.SerializeToString() + raw)}
+    of_tensor["attribute"] = field(5, tensor.SerializeToString()) + field(5, raw)
+    of_tensor["operator"] = field(5, other.SerializeToString())
+    del constant.attribute[:]
+    attribute = onnx.AttributeProto(name="value", type=onnx.AttributeProto.TENSOR).SerializeToString()
+    node = field(5, attribute + of_tensor[part])
+    if part == "operator":  # called Relu before, and without a name as its attribute comes
+        node = onnx.NodeProto(op_type="Relu").SerializeToString() + node + constant.SerializeToString()
+    else:
+        node = constant.SerializeToString() + node
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString() + field(7, field(1, node)))
+    parsed = onnx.load(path)
+    np.testing.assert_array_equal(numpy_helper.to_array(parsed.graph.node[-1].attribute[0].t), 3 * np.arange(4096))
+    assert_has_constants_of(path, 3, 2)
+
+
 @pytest.mark.parametrize("change", ["its length", "its contents"])
 def test_a_file_that_changes_under_a_model_is_not_read(tmp_path, change):
     path, x = weighted(tmp_path)

@@ -122,6 +122,38 @@ def test_of_what_follows_from_a_number_that_came_out_alike_the_rank_is_known():
     assert_as_the_reference(model, *[(numbers(size), numbers(1, 1) + 9) for size in (3, 7, 3, 7, 1)])
 
 
+#: An image's convolution, and one of half as many rows and columns that Resize makes as large again: none of them
+#: takes an odd number of rows.
+SCALES = """c = Conv <strides = [2, 2], pads = [1, 1, 1, 1]> (x, w) d = Conv <strides = [2, 2], pads = [1, 1, 1, 1]> (c, w)
+            u = Resize <mode = "nearest"> (d, , twice) """
+WEIGHTS = "<float[4] twice = {1, 1, 2, 2}>"
+
+
+@pytest.mark.parametrize("join", ["Concat <axis = 1> (c, u)", "Add (c, u)", "Mul (u, c)"])
+def test_where_scales_join_the_rank_is_known(join):
+    """Of such a network, only sizes that can be halved often enough tell anything."""
+    model = model_of(
+        f"(float[N, 2, H, W] x, float[2, 2, 3, 3] w) => (float[a, b, c, d] y) {WEIGHTS}",
+        f"{SCALES} j = {join} y = Relu (j)",
+    )
+    assert types_of(model)[-1] == "Float(*, *, *, *)"
+    sizes = [(1, 64, 64), (3, 32, 8), (1, 4, 4), (2, 128, 320), (1, 64, 64)]
+    assert_as_the_reference(model, *[(numbers(n, 2, h, w), numbers(2, 2, 3, 3)) for n, h, w in sizes])
+
+
+def test_behind_a_join_of_scales_a_size_of_one_is_looked_at():
+    """Two rows and columns, which a sum of one with two gives, become one, and an axis that is one goes."""
+    model = model_of(
+        f"(float[2, 2, H, W] x, float[2, 2, 3, 3] w) => (float[a, b, c, d] y) {WEIGHTS}",
+        f"""{SCALES} j = Add (c, u) p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (j) s = Squeeze (p)
+            y = Transpose (s)""",
+    )
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    sizes = [(64, 64), (1, 1), (64, 64), (1, 64), (32, 1), (1, 1)]
+    assert_as_the_reference(model, *[(numbers(2, 2, *size), numbers(2, 2, 3, 3)) for size in sizes])
+
+
 def test_shapes_of_32_bits_are_computed_where_those_of_64_are():
     """What does not fit wraps, as it does in a tensor."""
     model = model_of(
