@@ -300,7 +300,8 @@ std::shared_ptr<const Descriptor> linked_directory(const fs::path& path, const O
 
 std::shared_ptr<ModelFile> with_data_in(const fs::path& directory, std::shared_ptr<const Descriptor> linked_directory,
                                         std::shared_ptr<const OwnFile> file, const ExternalReader& external) {
-  return std::shared_ptr<ModelFile>(
+  // make_shared would move the external data, which has a mutex.
+  return std::shared_ptr<ModelFile>(  // NOLINT(modernize-make-shared)
       new ModelFile{{}, ExternalData(directory, std::move(linked_directory), std::move(file), external)});
 }
 

@@ -99,7 +99,7 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
       jit::InterpreterState(code_for(callee, stack)).run(stack);
       if (stack.size() == 1 && stack[0].isTuple()) stack = stack[0].toTupleRef().elements().vec();
     };
-    const auto known = callee.deterministic ? facts_.evaluate(matched.inputs, run) : std::nullopt;
+    const auto known = callee.is_deterministic() ? facts_.evaluate(matched.inputs, run) : std::nullopt;
     if (known) {
       for (const IValue& value : *known) results.push_back(known_constant(value).graph);
     } else {

@@ -50,8 +50,8 @@ bool gives_tensors(const jit::Node& node) {
 class Inlining {
  public:
   Inlining(jit::Graph& graph, const Script& script, at::ArrayRef<jit::Value*> arguments, Facts& facts, bool keeps)
-      : graph_(graph), facts_(facts), writes_(script.writes), keeps_(keeps) {
-    map(script.graph->inputs().slice(0, arguments.size()), arguments);
+      : graph_(graph), facts_(facts), writes_(script.writes()), keeps_(keeps) {
+    map(script.graph()->inputs().slice(0, arguments.size()), arguments);
   }
 
   // Up to where the script raises an error for certain, as what follows may rely on what it has asserted.
@@ -327,7 +327,7 @@ class Inlining {
 
 std::vector<jit::Value*> insert_script(jit::Graph& graph, const Script& script, at::ArrayRef<jit::Value*> arguments,
                                        Facts& facts, bool keeps) {
-  jit::Block& body = *script.graph->block();
+  jit::Block& body = *script.graph()->block();
   Inlining inlining(graph, script, arguments, facts, keeps);
   inlining.insert(body);
   jit::Value* const result = inlining.results(body.outputs()).at(0);
@@ -348,7 +348,7 @@ std::vector<jit::Value*> write_out(jit::Node* node, Facts& facts) {
   const auto results = insert_script(*node->owningGraph(), *script, node->inputs(), facts, /*keeps=*/false);
   for (jit::Node* made = before->next(); made != node; made = made->next()) {
     stamp(made, node->sourceRange());
-    if (script->writes) continue;
+    if (script->writes()) continue;
     facts.learn(made);
     for (jit::Value* result : made->outputs()) facts.stamp(result);
   }

@@ -59,27 +59,49 @@ bool is_kept(c10::Symbol kind) {
   return script && script->kept;
 }
 
-std::shared_ptr<jit::Graph> read_graph(const CompiledScript& script) {
+std::shared_ptr<jit::Graph> read_graph(std::string_view text) {
   auto graph = std::make_shared<jit::Graph>();
-  jit::parseIR(std::string(script.graph), graph.get());
+  jit::parseIR(std::string(text), graph.get());
   return graph;
+}
+
+// Whether a graph calls something that gives another result each time.
+bool calls_nothing_random(const jit::Block& block) {
+  return std::ranges::all_of(block.nodes(), [](const jit::Node* node) {
+    if (node->isNondeterministic()) return false;
+    const jit::Operator* const op = node->maybeOperator();
+    const bool is_random =
+        op && op->isC10Op() &&
+        c10::Dispatcher::singleton().findOp(op->schema().operator_name())->hasTag(at::Tag::nondeterministic_seeded);
+    return !is_random &&
+           std::ranges::all_of(node->blocks(), [](const jit::Block* inner) { return calls_nothing_random(*inner); });
+  });
 }
 
 class Library {
  public:
   const Script& find(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    return find_in(name);
+  }
+
+  // Declares the operators of the kept scripts that a graph calls.
+  void declare_called(const jit::Block& block) {
+    const std::lock_guard lock(mutex_);
+    declare_all(block);
+  }
+
+ private:
+  const Script& find_in(const std::string& name) {
     if (const auto known = scripts_.find(name); known != scripts_.end()) return known->second;
     const CompiledScript* const script = compiled(name);
     if (!script) throw std::logic_error("there is no script called " + name);
     if (script->kept) declare(*script);
-    const auto graph = read_graph(*script);
-    declare_called(*graph->block());
     const std::string of_sizes = name + "_of_sizes";
-    const Script* const without_steps = compiled(of_sizes) ? &find(of_sizes) : nullptr;
-    return scripts_.try_emplace(name, *script, graph, without_steps).first->second;
+    const Script* const without_steps = compiled(of_sizes) ? &find_in(of_sizes) : nullptr;
+    return scripts_.try_emplace(name, *script, without_steps).first->second;
   }
 
- private:
   // Declares a kept script's operator to TorchScript, once.
   void declare(const CompiledScript& script) {
     auto& declared = operators_[script.name];
@@ -90,29 +112,45 @@ class Library {
     declared->def(std::move(schema), torch::CppFunction::makeFromBoxedFunction<run_script>());
   }
 
-  void declare_called(const jit::Block& block) {
+  void declare_all(const jit::Block& block) {
     for (const jit::Node* node : block.nodes()) {
       if (is_kept(node->kind())) declare(*compiled(node->kind().toUnqualString()));
-      for (const jit::Block* inner : node->blocks()) declare_called(*inner);
+      for (const jit::Block* inner : node->blocks()) declare_all(*inner);
     }
   }
 
+  ForkSafeMutex mutex_;
   std::map<std::string, Script> scripts_;
   std::map<std::string_view, std::optional<torch::Library>> operators_;
 };
 
+Library& library() {
+  static const auto library = std::make_shared<Library>();
+  return *library;
+}
+
 }  // namespace
 
-Script::Script(const CompiledScript& compiled, std::shared_ptr<jit::Graph> read, const Script* without_steps)
-    : graph(std::move(read)),
-      schema(jit::parseSchema(std::string(compiled.schema))),
+Script::Script(const CompiledScript& compiled, const Script* without_steps, std::shared_ptr<jit::Graph> graph)
+    : schema(jit::parseSchema(std::string(compiled.schema))),
       kept(compiled.kept),
       of_sizes(without_steps),
-      deterministic(is_deterministic(*graph->block())),
-      writes(!writes_to_own_lists(*graph->block())) {}
+      text_(compiled.graph),
+      given_(std::move(graph)) {}
+
+const Script::Body& Script::body() const {
+  read_([this] {
+    auto graph = given_ ? given_ : read_graph(text_);
+    library().declare_called(*graph->block());
+    const bool is_deterministic = calls_nothing_random(*graph->block());
+    const bool writes = !writes_to_own_lists(*graph->block());
+    body_ = Body{std::move(graph), is_deterministic, writes};
+  });
+  return *body_;
+}
 
 const jit::Code& Script::code() const {
-  once_([this] { code_.emplace(guarded(graph), schema.name()); });
+  compiled_([this] { code_.emplace(guarded(graph()), schema.name()); });
   return *code_;
 }
 
@@ -123,28 +161,8 @@ const jit::Code& code_for(const Script& script, const jit::Stack& stack) {
   return script.of_sizes && has_no_numbers ? script.of_sizes->code() : script.code();
 }
 
-bool is_deterministic(const jit::Block& block) {
-  for (const jit::Node* node : block.nodes()) {
-    if (node->isNondeterministic()) return false;
-    const jit::Operator* op = node->maybeOperator();
-    if (op && op->isC10Op() &&
-        c10::Dispatcher::singleton().findOp(op->schema().operator_name())->hasTag(at::Tag::nondeterministic_seeded)) {
-      return false;
-    }
-    for (const jit::Block* inner : node->blocks()) {
-      if (!is_deterministic(*inner)) return false;
-    }
-  }
-  return true;
-}
-
 const Script* kept_script(c10::Symbol kind) { return is_kept(kind) ? &find_script(kind.toUnqualString()) : nullptr; }
 
-const Script& find_script(const std::string& name) {
-  static ForkSafeMutex mutex;
-  static const auto library = std::make_shared<Library>();
-  const std::lock_guard lock(mutex);
-  return library->find(name);
-}
+const Script& find_script(const std::string& name) { return library().find(name); }
 
 }  // namespace onnxtorch

@@ -1,4 +1,4 @@
-// The functions of src/ops/scripts, read on first use.
+// The functions of src/ops/scripts. What stands in one is read on first use: of a kept one mostly never.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/fork_safe.h"
 
@@ -17,22 +18,34 @@ struct CompiledScript;
 
 class Script {
  public:
-  Script(const CompiledScript& compiled, std::shared_ptr<torch::jit::Graph> read, const Script* without_steps);
+  // The graph is that of `compiled` unless another is given.
+  Script(const CompiledScript& compiled, const Script* without_steps,
+         std::shared_ptr<torch::jit::Graph> graph = nullptr);
 
-  const std::shared_ptr<torch::jit::Graph> graph;
   const c10::FunctionSchema schema;
   const bool kept;  // whether it is an operator as well, onnx_torch::NAME
   // The script NAME_of_sizes, where there is one: it takes the same, and gives results of the same sizes without going
   // through all steps.
   const Script* const of_sizes;
-  const bool deterministic;
-  const bool writes;  // to something else than lists of its own
+
+  const std::shared_ptr<torch::jit::Graph>& graph() const { return body().graph; }
+  bool is_deterministic() const { return body().is_deterministic; }
+  bool writes() const { return body().writes; }  // to something else than lists of its own
 
   // To run it while translating. Made on first use.
   const torch::jit::Code& code() const;
 
  private:
-  mutable Once once_;
+  struct Body {
+    std::shared_ptr<torch::jit::Graph> graph;
+    bool is_deterministic, writes;
+  };
+  const Body& body() const;
+
+  const std::string_view text_;
+  const std::shared_ptr<torch::jit::Graph> given_;
+  mutable Once read_, compiled_;
+  mutable std::optional<Body> body_;
   mutable std::optional<torch::jit::Code> code_;
 };
 
@@ -44,8 +57,5 @@ const Script& find_script(const std::string& name);
 
 // The script that is this operator; null where it is none. The operator runs the script.
 const Script* kept_script(c10::Symbol kind);
-
-// Whether a graph calls something that gives another result each time.
-bool is_deterministic(const torch::jit::Block& block);
 
 }  // namespace onnxtorch

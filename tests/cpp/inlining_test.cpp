@@ -79,7 +79,7 @@ std::shared_ptr<jit::Graph> inlined(const std::string& parameters, const std::st
   }
   facts.set_sizes(arguments[0], c10::kFloat, std::vector<std::vector<int64_t>>{kAlways5});
   const CompiledScript compiled{.name = "inlined", .schema = "inlined(Tensor x) -> Tensor", .graph = {}};
-  const Script script(compiled, function.graph(), nullptr);
+  const Script script(compiled, nullptr, function.graph());
   graph->registerOutput(insert_script(*graph, script, arguments, facts, /*keeps=*/false).at(0));
   return graph;
 }

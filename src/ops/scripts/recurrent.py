@@ -98,6 +98,12 @@ def of_each_step(Y: Tensor, X: Tensor) -> Tensor:
     return Y.expand([X.size(0)] + Y.size()[1:])
 
 
+# The gates as if each step came after the initial state: they are as large as those of the steps.
+def gates_of_sizes(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], initial_h: Tensor) -> Tensor:
+    size = R.size(0)
+    return torch.linear(X, W, part(B, 0, size)) + torch.linear(initial_h, R, part(B, size, 2 * size))
+
+
 def rnn_states(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
                initial_h: Tensor, activations: List[str], alphas: List[float], betas: List[float],
                clip: Optional[float]) -> Tuple[Tensor, Tensor]:
@@ -123,8 +129,7 @@ def rnn_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: 
 def rnn_direction_of_sizes(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
                            initial_h: Tensor, activations: List[str], alphas: List[float], betas: List[float],
                            clip: Optional[float]) -> Tuple[Tensor, Tensor]:
-    Y, h = rnn_states(X[:1], W, R, B, part(within, 0, 1), initial_h, activations, alphas, betas, clip)
-    return of_each_step(Y, X), h
+    return gates_of_sizes(X, W, R, B, initial_h), initial_h
 
 
 def gru_states(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
@@ -163,9 +168,8 @@ def gru_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: 
 def gru_direction_of_sizes(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
                            initial_h: Tensor, activations: List[str], alphas: List[float], betas: List[float],
                            clip: Optional[float], linear_before_reset: bool) -> Tuple[Tensor, Tensor]:
-    Y, h = gru_states(X[:1], W, R, B, part(within, 0, 1), initial_h, activations, alphas, betas, clip,
-                      linear_before_reset)
-    return of_each_step(Y, X), h
+    z, r, hidden = torch.chunk(gates_of_sizes(X, W, R, B, initial_h), 3, 2)
+    return hidden + z * (r * initial_h), initial_h
 
 
 def peep(gate: Tensor, peephole: Optional[Tensor], c: Tensor) -> Tensor:
@@ -226,8 +230,5 @@ def lstm_direction_of_sizes(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor]
                             initial_h: Tensor, initial_c: Tensor, P: Optional[Tensor], activations: List[str],
                             alphas: List[float], betas: List[float], clip: Optional[float],
                             input_forget: bool) -> Tuple[Tensor, Tensor, Tensor]:
-    size = R.size(0)
-    gates = torch.linear(X[:1], W, part(B, 0, size))
-    Y, h, c = lstm_states(gates, R, None, part(B, size, 2 * size), part(within, 0, 1), initial_h, initial_c, P,
-                          activations, alphas, betas, clip, input_forget)
-    return of_each_step(Y, X), h, c
+    i, o, f, g = torch.chunk(gates_of_sizes(X, W, R, B, initial_h), 4, 2)
+    return o * (f * initial_c + i * g), initial_h, initial_c

@@ -115,26 +115,10 @@ def dynamic_quantize_lstm_direction_of_sizes(
     clip: Optional[float],
     input_forget: bool,
 ) -> Tuple[Tensor, Tensor, Tensor]:
-    Y, h, c = dynamic_quantize_lstm_direction(
-        X[:1],
-        W,
-        W_scale,
-        W_zero_point,
-        R,
-        R_scale,
-        R_zero_point,
-        B,
-        part(within, 0, 1),
-        initial_h,
-        initial_c,
-        P,
-        activations,
-        alphas,
-        betas,
-        clip,
-        input_forget,
+    W_steps, R_steps = torch.t(W).to(X.dtype), torch.t(R).to(X.dtype)
+    return lstm_direction_of_sizes(
+        X, W_steps, R_steps, B, within, initial_h, initial_c, P, activations, alphas, betas, clip, input_forget
     )
-    return of_each_step(Y, X), h, c
 
 
 # --- Matrices in the orders of cuBLASLt: 0 by columns, 1 by rows, 2 COL32, 3 COL4_4R2_8C, 4 COL32_2R_4R4 ---
