@@ -216,6 +216,48 @@ def test_limits_hold_wherever_a_model_is_translated(take):
         take(doubling(3), limits={"knots": 100})
 
 
+def two_engines(*arguments, **options):
+    return onnx_torch.compare(*arguments, engines=("onnx_torch", "unoptimised"), **options)
+
+
+def ours_alone(*arguments, **options):
+    return onnx_torch.bench(*arguments, engines=["onnx_torch"], rounds=1, runs=1, **options)
+
+
+@pytest.mark.parametrize("take", [onnx_torch.profile, two_engines, ours_alone])
+def test_limits_hold_wherever_a_model_is_run(take):
+    x = np.float32([1])
+    assert take(counting(), [np.array(3), x], limits={"seconds": 100, "max_iterations": 3})
+    with pytest.raises(StoppedError, match=r"0\.3 seconds"):
+        take(counting(), [MANY, x], limits={"seconds": 0.3})
+    with pytest.raises(StoppedError, match="more than the 10 iterations"):
+        take(counting(), [np.array(11), x], limits={"max_iterations": 10})
+    with pytest.raises(StoppedError, match="more nodes than the 100"):
+        take(doubling(12), [x], limits={"nodes": 100})
+    with pytest.raises(InputError, match='there is no limit "knots"'):
+        take(counting(), [np.array(3), x], limits={"knots": 100})
+
+
+def test_a_session_has_limits_among_its_entries():
+    def session(**limits):
+        options = onnx_torch.SessionOptions()
+        for name, most in limits.items():
+            options.add_session_config_entry(f"onnx_torch.limits.{name}", most)
+        return onnx_torch.InferenceSession(counting().SerializeToString(), options)
+
+    feeds = {"times": MANY, "x": np.float32([1])}
+    with pytest.raises(RunError, match=r"0\.3 seconds"):
+        session(seconds="0.3", memory="1e9").run(None, feeds)
+    with pytest.raises(RunError, match="more than the 10 iterations"):
+        session(max_iterations="10").run(None, feeds)
+    with pytest.raises(RunError, match="more nodes than the 1 "):
+        session(nodes="1")
+    with pytest.raises(InputError, match="a limit is a number: .*many"):
+        session(seconds="many")
+    with pytest.raises(InputError, match='there is no limit "knots"'):
+        session(knots="1")
+
+
 def test_check_tells_what_is_beyond_the_limits():
     assert onnx_torch.check(doubling(3), limits={"nodes": 100}) == []
     (problem,) = onnx_torch.check(doubling(12), limits={"nodes": 100})
