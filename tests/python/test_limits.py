@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
@@ -258,6 +259,44 @@ def test_a_session_has_limits_among_its_entries():
         session(knots="1")
 
 
+COMMANDS = {
+    "run": [],
+    "run in a sandbox": ["--sandbox"],
+    "check": [],
+    "show": [],
+    "profile": ["--runs", "1"],
+    "compare": ["--engine", "unoptimised"],
+    "bench": ["--engine", "onnx_torch", "--rounds", "1", "--runs", "1"],
+    "convert": ["net.pt"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_have_the_limits(tmp_path, command):
+    """Of preparing all, and of a run those that run the model."""
+    onnx.save(counting(), tmp_path / "n.onnx")
+    np.save(tmp_path / "times.npy", np.array(11))
+    call = [sys.executable, "-m", "onnx_torch_cli", command.split()[0], "n.onnx", *COMMANDS[command]]
+    runs = command not in ("check", "show", "convert")
+    given = ["--input", "times=times.npy"] if runs else []
+
+    def told(*limits):
+        asked = [part for limit in limits for part in ("--limit", limit)]
+        done = subprocess.run([*call, *given, *asked], capture_output=True, text=True, cwd=tmp_path)
+        return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+    wide = ("seconds=60", "memory=1e9", "max_iterations=100", "prepare_seconds=60", "nodes=3", "constant_bytes=1")
+    assert told(*wide)[0] == 0
+    stops = {"nodes=1": "more nodes than the 1 that", "prepare_seconds=1e-9": "(prepare_seconds)"}
+    if runs:
+        stops["max_iterations=10"] = "more than the 10 iterations"
+    if runs and "sandbox" not in command:  # whose limit of memory is the process's
+        stops["memory=1"] = "(memory)"
+    for limit, why in stops.items():
+        code, text = told(limit)
+        assert code and why in text, (limit, text)
+
+
 def test_check_tells_what_is_beyond_the_limits():
     assert onnx_torch.check(doubling(3), limits={"nodes": 100}) == []
     (problem,) = onnx_torch.check(doubling(12), limits={"nodes": 100})
@@ -386,14 +425,18 @@ def recurrent(op_type, gates, **attributes):
     return model_of([node], [tensor_info("X", element=FLOAT)], ["y"], initializer=weights), [values["X"]]
 
 
+WORDS = np.array(["word " * 1000] * 30_000, dtype=object)
+
+
 @pytest.mark.parametrize(
     "model, inputs",
     [
         (op_model("NonMaxSuppression", boxes_apart(60_000)), boxes_apart(60_000)),
         recurrent("LSTM", 4),
         recurrent("GRU", 3, clip=3.0),
+        (op_model("StringSplit", [WORDS], outputs=2), [WORDS]),
     ],
-    ids=["NonMaxSuppression", "LSTM", "GRU with clip"],
+    ids=["NonMaxSuppression", "LSTM", "GRU with clip", "StringSplit"],
 )
 def test_one_node_is_stopped_as_well(model, inputs):
     rep = onnx_torch.prepare(model, limits={"seconds": 0.3})
