@@ -1,7 +1,7 @@
 """Each input of integers of each operator version, with numbers that it may not have.
 
-They are indices, lengths, sizes and counts, mostly. Each model runs or ends in an error of the package, in this process,
-which a fault in native code would end."""
+They are indices, lengths, sizes and counts, mostly. Each model runs or ends in an error of the package, in this
+process, which a fault in native code would end."""
 
 from __future__ import annotations
 
