@@ -1,15 +1,17 @@
-"""Each input of integers of each operator version, with numbers that it may not have.
+"""Each input of integers of each operator version, with numbers that it may not have, and each input without elements.
 
-They are indices, lengths, sizes and counts, mostly. Each model runs or ends in an error of the package, in this
+Such numbers are indices, lengths, sizes and counts, mostly. Each model runs or ends in an error of the package, in this
 process, which a fault in native code would end."""
 
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import onnx_torch
@@ -38,6 +40,24 @@ def wrong_inputs(inputs: list[Any]) -> Iterator[tuple[str, list[Any]]]:
                 yield f"input {place}: {number}", [*inputs[:place], changed, *inputs[place + 1 :]]
 
 
+def empty_inputs(inputs: list[Any]) -> Iterator[tuple[str, list[Any]]]:
+    """The inputs, one of which has an axis without elements."""
+    for place, given in enumerate(inputs):
+        for axis in range(given.ndim if isinstance(given, np.ndarray) else 0):
+            empty = np.take(given, [], axis)
+            yield f"input {place}: no elements along {axis}", [*inputs[:place], empty, *inputs[place + 1 :]]
+
+
+def of_any_sizes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model, which says of no input what sizes it has."""
+    opened = onnx.ModelProto()
+    opened.CopyFrom(model)
+    for info in opened.graph.input:
+        if info.type.HasField("tensor_type"):
+            info.type.tensor_type.ClearField("shape")
+    return opened
+
+
 def outcome(rep: onnx_torch.OnnxTorchRep, inputs: list[Any]) -> str:
     try:
         with little_memory():
@@ -54,14 +74,14 @@ def test_numbers_that_are_wrong_end_in_an_error(key):
     others = {}
     for cell in VERSIONS[key].values():
         case = next(cases(cell), None)
-        if not case or not list(wrong_inputs(case.inputs)):
+        if not case:
             continue
         for optimize in (True, False):
             try:
-                rep = onnx_torch.prepare(case.model, optimize=optimize, limits=LIMITS)
+                rep = onnx_torch.prepare(of_any_sizes(case.model), optimize=optimize, limits=LIMITS)
             except onnx_torch.Error:
                 continue  # the type is not one that it takes
-            for name, inputs in wrong_inputs(case.inputs):
+            for name, inputs in itertools.chain(wrong_inputs(case.inputs), empty_inputs(case.inputs)):
                 how = outcome(rep, inputs)
                 if how not in ("ran", "refused"):
                     others[f"{cell} {name}"] = how
