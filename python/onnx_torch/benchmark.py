@@ -89,7 +89,9 @@ def bench(
     shapes: Mapping[str, int] | None = None,
     base_dir: str | os.PathLike[str] | None = None,
     external: External | None = None,
+    limits: Mapping[str, float] | None = None,
     allow_aten: str = "checked",
+    links: str = "follow",
     progress: Progress | None = None,
 ) -> Benchmark:
     """Measures the latency of a model in some engines, each in a process of its own.
@@ -110,7 +112,8 @@ def bench(
         shapes: sizes of symbolic dimensions.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
         external: external data from memory, as `prepare` takes it.
-        allow_aten: see `prepare`.
+        limits: on onnx_torch, as `prepare` takes them; the other engines have none. Likewise ``allow_aten`` and
+            ``links``.
         progress: called with the number of turns taken and of all.
 
     >>> from onnx import parser
@@ -131,7 +134,14 @@ def bench(
     proto = with_given_data(read_model(model), external)
     feeds = random_inputs(proto, seed, shapes, inputs)
     serialized, directory = proto.SerializeToString(), directory_of(model, base_dir)
-    options = {"device": device, "threads": threads, "shapes": dict(shapes or {}), "allow_aten": allow_aten}
+    options = {
+        "device": device,
+        "threads": threads,
+        "shapes": dict(shapes or {}),
+        "limits": dict(limits or {}),
+        "allow_aten": allow_aten,
+        "links": links,
+    }
     with contextlib.ExitStack() as stack:
         running = [stack.enter_context(OtherEngine(engine, serialized, directory, options)) for engine in engines]
         for process in running:

@@ -129,7 +129,9 @@ def compare(
     shapes: Mapping[str, int] | None = None,
     base_dir: str | os.PathLike[str] | None = None,
     external: External | None = None,
+    limits: Mapping[str, float] | None = None,
     allow_aten: str = "checked",
+    links: str = "follow",
     at_once: int = 256,
     progress: Progress | None = None,
 ) -> Comparison:
@@ -150,7 +152,8 @@ def compare(
         shapes: sizes of symbolic dimensions.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
         external: external data from memory, as `prepare` takes it.
-        allow_aten: see `prepare`.
+        limits: on what onnx_torch does, as `prepare` takes them (of "unoptimised", on each node); the other engines
+            have none. Likewise ``allow_aten`` and ``links``.
         at_once: how many values to keep at a time; each part runs the model again.
         progress: called with the number of values compared and of all.
 
@@ -166,9 +169,10 @@ def compare(
     feeds = random_inputs(proto, seed, shapes, inputs)
     names = (_name(engines[0]), _name(engines[1]))
     walk = _Walk(proto.graph, feeds, rtol, atol)
+    options = {"limits": limits, "allow_aten": allow_aten, "links": links}
     with contextlib.ExitStack() as stack:
         directory = directory_of(model, base_dir)
-        one, other = (stack.enter_context(_engine(e, proto, directory, shapes, allow_aten)) for e in engines)
+        one, other = (stack.enter_context(_engine(e, proto, directory, shapes, options)) for e in engines)
         difference = None
         for start in range(0, len(walk.values), at_once):
             part = walk.values[start : start + at_once]
@@ -302,17 +306,21 @@ def describe(value: Any) -> str:
 
 @contextlib.contextmanager
 def _engine(
-    engine: str | Engine, model: onnx.ModelProto, directory: str, shapes: Mapping[str, int] | None, allow_aten: str
+    engine: str | Engine,
+    model: onnx.ModelProto,
+    directory: str,
+    shapes: Mapping[str, int] | None,
+    options: Mapping[str, Any],
 ) -> Iterator[Engine]:
     if callable(engine):
         yield engine
         return
     name, _, device = engine.partition("@")
     if name == "onnx_torch":
-        rep = prepare(model, device or "CPU", base_dir=directory, shapes=shapes, allow_aten=allow_aten)
+        rep = prepare(model, device or "CPU", base_dir=directory, shapes=shapes, **options)
         yield lambda _, feeds, names: rep.intermediates(feeds, names)
     elif name == "unoptimised":
-        nodes = NodeByNode(model, device or "CPU", directory, allow_aten)
+        nodes = NodeByNode(model, device or "CPU", directory, options)
         yield lambda _, feeds, names: nodes.values(feeds, names)
     elif name in other_engine.ENGINES and not device:
         with other_engine.OtherEngine(name, model.SerializeToString(), directory) as process:

@@ -52,3 +52,9 @@ class StoppedError(RunError):
 
 class FileError(Error, OSError):
     """A file cannot be written."""
+
+
+def named(name: str) -> type[Error]:
+    """The exception of this package that has this name; `Error` where none has."""
+    found = globals().get(name)
+    return found if isinstance(found, type) and issubclass(found, Error) else Error

@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,9 @@ def bench_generation(
     device: str = "CPU",
     threads: int = 0,
     seed: int = 0,
+    limits: Mapping[str, float] | None = None,
+    allow_aten: str = "checked",
+    links: str = "follow",
     progress: Progress | None = None,
 ) -> GenerationBenchmark:
     """Measures how fast a decoder reads a prompt and generates tokens, in some engines, each in a process of its own.
@@ -110,6 +113,7 @@ def bench_generation(
         device: of both.
         threads: likewise; 0 is what each uses by itself.
         seed: of the prompt.
+        limits: on onnx_torch, as `prepare` takes them; onnxruntime has none. Likewise ``allow_aten`` and ``links``.
         progress: called with the number of turns taken and of all.
     """
     for engine in engines or ():
@@ -117,7 +121,13 @@ def bench_generation(
             raise InputError(f'there is no engine "{engine}" that generates; there are {", ".join(_ENGINES)}')
     if prompt < 1 or tokens < 2 or rounds < 1:
         raise InputError("a benchmark takes at least one token of a prompt, two that are generated, and one round")
-    options: dict[str, Any] = {"device": device, "threads": threads}
+    options: dict[str, Any] = {
+        "device": device,
+        "threads": threads,
+        "limits": dict(limits or {}),
+        "allow_aten": allow_aten,
+        "links": links,
+    }
     with contextlib.ExitStack() as stack:
 
         def start(engine: str, file: str) -> OtherEngine:

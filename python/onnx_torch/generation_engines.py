@@ -45,7 +45,8 @@ class _OnnxTorch(_Decoder):
     def __init__(self, model: str, directory: str, options: dict[str, Any]) -> None:
         import onnx_torch
 
-        self._lm = onnx_torch.LanguageModel(model, options["device"], threads=options["threads"])
+        chosen = {name: options[name] for name in ("threads", "limits", "allow_aten", "links")}
+        self._lm = onnx_torch.LanguageModel(model, options["device"], **chosen)
 
     def layout(self) -> dict[str, Any]:
         """What another engine has to know of the model's inputs and outputs."""

@@ -107,7 +107,7 @@ class OtherEngine:
         self.close()
 
     def _call(self, *request: Any) -> Any:
-        from .errors import Error
+        from . import errors
 
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
@@ -115,9 +115,10 @@ class OtherEngine:
             self._process.stdin.flush()
             worked, answer = pickle.load(self._process.stdout)
         except (EOFError, OSError) as error:
-            raise Error(f"{self.name}: its process ended with code {self._process.wait()}") from error
+            raise errors.Error(f"{self.name}: its process ended with code {self._process.wait()}") from error
         if not worked:
-            raise Error(f"{self.name}: {answer}")
+            kind, message = answer
+            raise errors.named(kind)(f"{self.name}: {kind}: {message}")
         return answer
 
 
@@ -256,7 +257,7 @@ def _serve(server: _Server) -> None:
         try:
             worked, answer = True, server.answer(*request)
         except Exception as error:  # the other side raises it
-            worked, answer = False, f"{type(error).__name__}: {error}"
+            worked, answer = False, (type(error).__name__, str(error))
         pickle.dump((worked, answer), answers)
         answers.flush()
 

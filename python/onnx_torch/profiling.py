@@ -131,7 +131,9 @@ def profile(
     disabled_passes: Iterable[str] = (),
     threads: int = 0,
     shapes: Mapping[str, int] | None = None,
+    limits: Mapping[str, float] | None = None,
     allow_aten: str = "checked",
+    links: str = "follow",
     progress: Progress | None = None,
 ) -> Profile:
     """How long each node of a model takes; ``OnnxTorchRep.profile`` does it for a model that is prepared already.
@@ -140,7 +142,7 @@ def profile(
         model: a ModelProto, its serialized bytes, or a path.
         inputs: by name, or a list; those that are missing are random.
         device: see `prepare`; likewise ``base_dir``, ``external``, ``precision``, ``tf32``, ``optimize``,
-            ``disabled_passes``, ``threads``, ``shapes`` and ``allow_aten``.
+            ``disabled_passes``, ``threads``, ``shapes``, ``limits``, ``allow_aten`` and ``links``.
         runs: how many to measure.
         warm_up: how many to do before.
         seed: of random inputs.
@@ -165,7 +167,9 @@ def profile(
         disabled_passes=disabled_passes,
         threads=threads,
         shapes=shapes,
+        limits=limits,
         allow_aten=allow_aten,
+        links=links,
     )
     return measure(rep, random_inputs(read_model(model), seed, shapes, inputs), runs, warm_up, progress)
 

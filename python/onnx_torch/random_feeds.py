@@ -80,7 +80,11 @@ def _value(
     if kind == "optional_type":
         return _value(type_.optional_type.elem_type, random, sizes, name, shape)
     if kind == "tensor_type":
-        return _tensor(type_.tensor_type.elem_type, shape or _shape(type_.tensor_type.shape, sizes), random)
+        wanted = shape or _shape(type_.tensor_type.shape, sizes)
+        try:
+            return _tensor(type_.tensor_type.elem_type, wanted, random)
+        except (KeyError, MemoryError, ValueError) as error:  # of numpy, and of onnx, which knows no such element type
+            raise InputError(f'a value of sizes {wanted} for the input "{name}" cannot be made up: {error}') from error
     raise InputError(f'a value for the input "{name}" ({kind}) cannot be made up')
 
 

@@ -75,6 +75,8 @@ _EXTERNAL_FILES = "session.model_external_initializers_file_folder_path"
 _WRITTEN_EXTERNAL_FILE = "session.optimized_model_external_initializers_file_name"
 _ASSIGNMENT = "session.record_ep_graph_assignment_info"
 _ALLOW_ATEN = "onnx_torch.allow_aten"
+_LINKS = "onnx_torch.links"
+_LIMITS = "onnx_torch.limits."  # and the name of one
 
 _ARRAY = frozenset({np.ndarray})
 _LARGE = 1024  # bytes of a tensor whose elements shape inference does not need
@@ -242,6 +244,15 @@ def _is_set(options: Mapping[str, str], name: str) -> bool | None:
     return value in ("1", "true", "True")
 
 
+def _limits(options: SessionOptions) -> dict[str, float]:
+    """What the entries of a session's options limit, as `prepare` takes it."""
+    given = {name: text for name, text in options._entries.items() if name.startswith(_LIMITS)}
+    try:
+        return {name.removeprefix(_LIMITS): float(text) for name, text in given.items()}
+    except ValueError as error:
+        raise InvalidArgument(f"a limit is a number: {error}") from error
+
+
 def _model(source: bytes | str, options: SessionOptions, change: _Change) -> onnx.ModelProto | bytes | str:
     """The model with what the options and a change make of it."""
     if not options._initializers and change == _Change():
@@ -329,7 +340,9 @@ def _prepared(
             shapes=_sizes(source, options),
             cuda_graphs=_is_set(provider_options, "enable_cuda_graph") if device.type == "cuda" else None,
             tf32=device.type == "cuda" and bool(_is_set(provider_options, "use_tf32")),
+            limits=_limits(options),
             allow_aten=allow_aten,
+            links=options._entries.get(_LINKS) or "follow",
         )
     except DecodeError as error:
         raise InvalidProtobuf(str(error)) from error

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import AllowAten, Device, Input, Seed, Shape, Threads, feeds_of, shapes_of
+from .options import AllowAten, Device, Input, Limit, Links, Seed, Shape, Threads, feeds_of, limits_of, shapes_of
 from .terminal import progress, table
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ def bench(
     device: Device = "CPU",
     threads: Threads = 0,
     shape: Shape = None,
+    limit: Limit = None,
     allow_aten: AllowAten = "checked",
+    links: Links = "follow",
     generate: Annotated[
         bool, typer.Option("--generate", help="Measure how fast a language model reads a prompt and generates tokens.")
     ] = False,
@@ -57,6 +59,7 @@ def bench(
             raise typer.BadParameter("it goes with --generate", param_hint=name)
     if model.is_dir() and not generate:
         raise typer.BadParameter(f"{str(model)!r} is a folder; a language model goes with --generate")
+    trust: dict[str, Any] = {"limits": limits_of(limit), "allow_aten": allow_aten, "links": links}
     where = f"in turns, on {device}, {threads or 'default'} threads"
     with progress("Measuring") as report:
         if generate:
@@ -69,6 +72,7 @@ def bench(
                 device=device,
                 threads=threads,
                 seed=seed,
+                **trust,
                 progress=report,
             )
         else:
@@ -82,7 +86,7 @@ def bench(
                 device=device,
                 threads=threads,
                 shapes=shapes_of(shape),
-                allow_aten=allow_aten,
+                **trust,
                 progress=report,
             )
     if generate:

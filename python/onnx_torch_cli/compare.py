@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from .options import AllowAten, Input, Model, Seed, Shape, feeds_of, shapes_of
+from .options import AllowAten, Input, Limit, Links, Model, Seed, Shape, feeds_of, limits_of, shapes_of
 from .terminal import progress
 
 
@@ -22,7 +22,9 @@ def compare(
     atol: Annotated[float, typer.Option(help="How far floats may be apart besides.")] = 1e-5,
     seed: Seed = 0,
     shape: Shape = None,
+    limit: Limit = None,
     allow_aten: AllowAten = "checked",
+    links: Links = "follow",
 ) -> None:
     """Run a model with two engines, and name the first node that differs.
 
@@ -42,7 +44,9 @@ def compare(
             rtol=rtol,
             atol=atol,
             shapes=shapes_of(shape),
+            limits=limits_of(limit),
             allow_aten=allow_aten,
+            links=links,
             progress=report,
         )
     print(found)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .options import Device, Optimize, Precision, Threads
+from .options import AllowAten, Device, Limit, Links, Optimize, Precision, Threads, limits_of
 from .terminal import note, working
 
 Folder = Annotated[
@@ -43,6 +43,9 @@ def generate(
     precision: Precision = "float32",
     optimize: Optimize = True,
     threads: Threads = 0,
+    limit: Limit = None,
+    allow_aten: AllowAten = "checked",
+    links: Links = "follow",
 ) -> None:
     """Generate text with a language model, and print it as it comes, with its speed at the end."""
     import onnx_torch
@@ -50,7 +53,15 @@ def generate(
     start = time.perf_counter()
     with working("Preparing"):
         lm = onnx_torch.LanguageModel(
-            model, device, tokenizer=tokenizer, precision=precision, optimize=optimize, threads=threads
+            model,
+            device,
+            tokenizer=tokenizer,
+            precision=precision,
+            optimize=optimize,
+            threads=threads,
+            limits=limits_of(limit),
+            allow_aten=allow_aten,
+            links=links,
         )
         prompt = _tokens(text) if ids else lm.encode(text)
     prepared = time.perf_counter() - start

@@ -10,6 +10,8 @@ from .options import (
     Device,
     DisabledPass,
     Input,
+    Limit,
+    Links,
     Model,
     Optimize,
     Precision,
@@ -18,6 +20,7 @@ from .options import (
     Tf32,
     Threads,
     feeds_of,
+    limits_of,
     shapes_of,
 )
 from .terminal import progress, table
@@ -47,7 +50,9 @@ def profile(
     disable_pass: DisabledPass = None,
     threads: Threads = 0,
     shape: Shape = None,
+    limit: Limit = None,
     allow_aten: AllowAten = "checked",
+    links: Links = "follow",
 ) -> None:
     """Measure how long each ONNX node of a model takes."""
     import onnx_torch
@@ -66,7 +71,9 @@ def profile(
             disabled_passes=disable_pass or (),
             threads=threads,
             shapes=shapes_of(shape),
+            limits=limits_of(limit),
             allow_aten=allow_aten,
+            links=links,
             progress=report,
         )
 

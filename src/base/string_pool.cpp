@@ -20,6 +20,7 @@ const int64_t* StringPool::find(std::string_view text) const {
 }
 
 int64_t StringPool::intern(std::string_view text) {
+  RunWatch().check();  // between the strings of a node, which may take long
   if (const int64_t* id = find(text)) return *id;
   constexpr size_t kAround = 128;  // bytes that a string takes besides its text, in both tables
   count_memory(text.size() + kAround);
@@ -29,6 +30,7 @@ int64_t StringPool::intern(std::string_view text) {
 }
 
 const std::string& StringPool::at(int64_t id) const {
+  RunWatch().check();
   if (id < first_id_) {
     TORCH_CHECK(base_ && id >= 0, "no string has the id ", id);
     return base_->at(id);

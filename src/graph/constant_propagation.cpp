@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "graph/node_operation.h"
 #include "graph/writes.h"
 
 namespace onnxtorch {
@@ -53,7 +54,10 @@ class Propagation {
 
  private:
   void compute(jit::Node* node) {
-    if (!std::ranges::all_of(node->inputs(), is_constant) || is_left(node) || writers_.has_writers(node)) return;
+    if (!std::ranges::all_of(node->inputs(), is_constant) || is_left(node) || divides_by_zero(node) ||
+        writers_.has_writers(node)) {
+      return;
+    }
     const auto results = jit::runNodeIfInputsAreConstant(node);
     if (!results) return;
     const jit::WithInsertPoint at(node);

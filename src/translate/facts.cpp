@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/run_guard.h"
+#include "graph/node_operation.h"
 #include "graph/operator_traits.h"
 #include "graph/writes.h"
 #include "kernels/standard/meta_kernels.h"
@@ -116,8 +117,7 @@ std::optional<Facts::Run> runner(jit::Node* node) {
     };
   }
   if (!node->maybeOperator()) return {};
-  jit::Operation operation = node->getOperation();
-  return [operation](jit::Stack& stack) mutable { operation(stack); };
+  return [operation = operation_of(node)](jit::Stack& stack) mutable { operation(stack); };
 }
 
 // Operators of others run only when the model does, unless they say what they do to shapes.

@@ -9,6 +9,7 @@
 
 #include "graph/graph_location.h"
 #include "graph/known_type.h"
+#include "graph/node_operation.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
 
@@ -301,7 +302,7 @@ class Inlining {
     for (const jit::Value* input : node->inputs()) inputs.push_back(values_.at(input));
     if (const auto known = inputs.size() == 2 ? facts_.comparison(node->kind(), inputs[0], inputs[1]) : std::nullopt)
       return known;
-    const auto results = facts_.evaluate(inputs, [node](jit::Stack& stack) { node->getOperation()(stack); });
+    const auto results = facts_.evaluate(inputs, [node](jit::Stack& stack) { operation_of(node)(stack); });
     return results ? std::optional(results->back()) : std::nullopt;
   }
 

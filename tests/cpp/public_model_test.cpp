@@ -159,6 +159,37 @@ TEST(Model, ExplainsWhatIsWrong) {
   EXPECT_THAT(message_of<InvalidModelError>([&] { Model::from_bytes("no model"); }), HasSubstr("not an ONNX model"));
 }
 
+// Negates the input so many times as the first one says.
+std::string negates_often() {
+  return model_bytes([](onnx::ModelProto&, GraphBuilder& g) {
+    g.input("times", TensorProto::INT64, {}).input("x", TensorProto::INT64, {3});
+    onnx::NodeProto& loop = g.node("Loop", {"times", "", "x"}, {"y"}, "often");
+    GraphBuilder body = testing::add_graph(loop, "body");
+    body.input("i", TensorProto::INT64, {}).input("on", TensorProto::BOOL, {}).input("a", TensorProto::INT64, {3});
+    body.node("Identity", {"on"}, {"goes_on"});
+    body.node("Neg", {"a"}, {"b"});
+    body.output("goes_on").output("b");
+    g.output("y");
+  });
+}
+
+TEST(Model, IsStoppedByEachLimit) {
+  const Model model = Model::from_bytes(negates_often());
+  const auto inputs = [](int64_t times) {
+    return std::vector<Data>{at::scalar_tensor(times, at::kLong), longs({1, 2, 3})};
+  };
+  const Limits wide{
+      .seconds = 60, .memory = 1e6, .max_iterations = 3, .prepare_seconds = 60, .nodes = 3, .constant_bytes = 1};
+  EXPECT_TRUE(at::equal(model.compile({.limits = wide}).run(inputs(3))[0].tensor(), longs({-1, -2, -3})));
+  const auto stopped = [&](const Limits& limits, int64_t times) {
+    return message_of<StoppedError>([&] { model.compile({.limits = limits}).run(inputs(times)); });
+  };
+  EXPECT_THAT(stopped({.max_iterations = 3}, 4),
+              AllOf(HasSubstr("Loop \"often\""), HasSubstr("more than the 3 iterations")));
+  EXPECT_THAT(stopped({.seconds = 0.1}, int64_t{1} << 40), HasSubstr("longer than the 0.1 seconds"));
+  EXPECT_THAT(stopped({.prepare_seconds = 1e-9}, 1), HasSubstr("(prepare_seconds)"));
+}
+
 TEST(Model, IsStoppedByLimits) {
   const Model model = Model::from_bytes(two_outputs());
   const std::vector<Data> inputs = {row(1)};

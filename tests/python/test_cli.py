@@ -109,6 +109,12 @@ def test_the_module_is_the_program(cli):
         (["info", "broken.onnx", "extra"], "extra"),
         (["compare", "net.onnx", "--engine", "tvm"], 'no engine "tvm"'),
         (["compare", "net.onnx", "--engine", "onnx_torch@CUDA:99"], "CUDA:99 is not there"),
+        (["compare", "net.onnx", "--limit", "memory=8"], "the option limits allows it 8"),
+        (["profile", "net.onnx", "--limit", "memory=8"], "the option limits allows it 8"),
+        (["profile", "net.onnx", "--limit", "nodes=1"], "more nodes than the 1 that the option limits allows"),
+        (["bench", "net.onnx", "--limit", "memory=8"], "the option limits allows it 8"),
+        (["check", "net.onnx", "--limit", "time=1"], 'no limit "time"'),
+        (["profile", "net.onnx", "--links", "maybe"], 'links must be "follow" or "refuse"'),
         (["profile", "net.onnx", "--trace", "nowhere/t.json"], "nowhere/t.json: No such file"),
         (
             ["show", "net.onnx", "--pass", "fuse"],

@@ -205,3 +205,17 @@ def test_random_inputs_are_the_same_for_a_seed_and_fill_in_what_is_missing():
     assert onnx_torch.info(model_of([], inputs[:1], ["a"])).inputs[0].type == "float [n, ?]"
     with pytest.raises(onnx_torch.InputError, match="expected 2 inputs"):
         onnx_torch.random_inputs(model, given=[given])
+
+
+@pytest.mark.parametrize("shape", [[2**40, 2**12], [2**40, 2**40], [1] * 70])
+def test_random_inputs_that_no_memory_holds_are_an_error_of_the_package(shape):
+    model = model_of([helper.make_node("Size", ["a"], ["y"])], [tensor_info("a", shape=shape)], ["y"])
+    for take in (onnx_torch.random_inputs, onnx_torch.profile, onnx_torch.bench, onnx_torch.compare):
+        with pytest.raises(onnx_torch.InputError, match='for the input "a" cannot be made up'):
+            take(model)
+
+
+def test_random_inputs_of_no_type_are_an_error_of_the_package():
+    model = model_of([helper.make_node("Size", ["a"], ["y"])], [tensor_info("a", element=99, shape=[2])], ["y"])
+    with pytest.raises(onnx_torch.InputError, match='for the input "a" cannot be made up'):
+        onnx_torch.random_inputs(model)

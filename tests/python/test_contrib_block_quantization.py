@@ -8,7 +8,7 @@ pytest.importorskip("onnxruntime")
 
 import onnx_torch
 from models import on_each_cpu, op_model, run_on_cpu, run_op
-from test_wrong_models import LOWEST, constant_model, refused
+from wrong_models import LOWEST, constant_model, refused
 
 MICROSOFT = dict(domain="com.microsoft", opset=1)
 X = np.linspace(-1, 1, 80, dtype=np.float32).reshape(2, 40)

@@ -10,7 +10,7 @@ import pytest
 
 import onnx_torch
 from models import op_model, run_op
-from test_wrong_models import refused
+from wrong_models import refused
 
 MICROSOFT = dict(domain="com.microsoft", opset=1)
 TOKENS, HIDDEN, INTER, EXPERTS = 3, 16, 32, 4
@@ -85,6 +85,16 @@ def test_quantized_experts_that_do_not_fit_are_refused(inputs, attributes, messa
 @pytest.mark.parametrize("indices", [[5], [-1], [2**62]])
 def test_an_index_beyond_an_embedding_is_refused(indices):
     refused("TorchEmbedding", [numbers(5, 2), np.array(indices)], "out of|index", **MICROSOFT)
+
+
+def test_an_embedding_without_rows_gives_no_rows():
+    """Its padding is counted from its end, which is no number of rows."""
+    for indices in ([], [0]):
+        inputs = [numbers(0, 2), np.array(indices, np.int64), np.array(-1)]
+        if not indices:
+            assert run_op("TorchEmbedding", inputs, **MICROSOFT)[0].shape == (0, 2)
+        else:
+            refused("TorchEmbedding", inputs, "", **MICROSOFT)
 
 
 def test_all_finite_is_of_inputs():

@@ -172,7 +172,34 @@ def test_cve_2026_34446_hard_links(folder):
         onnx_torch.prepare(path, links="maybe")
 
 
-@pytest.mark.parametrize("take", [onnx_torch.extract, onnx_torch.to_torchscript, onnx_torch.to_module, onnx_torch.show])
+def compared(model, **options):
+    return onnx_torch.compare(model, engines=("onnx_torch", "unoptimised"), **options)
+
+
+def opened(model, **options):
+    entries = onnx_torch.SessionOptions()
+    for name, value in options.items():
+        entries.add_session_config_entry(f"onnx_torch.{name}", value)
+    return onnx_torch.InferenceSession(model, entries)
+
+
+def measured(model, **options):
+    return onnx_torch.bench(model, engines=["onnx_torch"], rounds=1, runs=1, **options)
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        onnx_torch.extract,
+        onnx_torch.to_torchscript,
+        onnx_torch.to_module,
+        onnx_torch.show,
+        onnx_torch.profile,
+        compared,
+        measured,
+        opened,
+    ],
+)
 def test_cve_2026_34446_links_wherever_files_are_read(folder, take):
     (folder / "link.bin").symlink_to("own.bin")
     path = written(model_with(external_tensor("link.bin")), folder)

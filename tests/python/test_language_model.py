@@ -410,6 +410,18 @@ def test_generate_on_the_command_line(exported, tmp_path):
     assert [int(token) for token in printed.split()] == beams[len(PROMPTS[0]) :] and "8 tokens after 7" in told
 
 
+def test_limits_hold_for_a_language_model(exported):
+    _, lm = exported("LlamaForCausalLM")
+    path = lm._reps[0]._path
+    limited = onnx_torch.LanguageModel(path, limits={"seconds": 100, "memory": 1e9})
+    assert limited.generate(PROMPTS[0], max_new_tokens=3) == lm.generate(PROMPTS[0], max_new_tokens=3)
+    with pytest.raises(onnx_torch.StoppedError, match="the option limits allows it 8"):
+        onnx_torch.LanguageModel(path, limits={"memory": 8}).generate(PROMPTS[0], max_new_tokens=3)
+    command = [sys.executable, "-m", "onnx_torch_cli", "generate", path, "5,6", "--ids", "--limit", "memory=8"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "the option limits allows it 8" in done.stderr
+
+
 def test_torch_is_not_imported(exported):
     _, lm = exported("LlamaForCausalLM")
     script = """

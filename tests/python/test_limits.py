@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
@@ -216,6 +217,86 @@ def test_limits_hold_wherever_a_model_is_translated(take):
         take(doubling(3), limits={"knots": 100})
 
 
+def two_engines(*arguments, **options):
+    return onnx_torch.compare(*arguments, engines=("onnx_torch", "unoptimised"), **options)
+
+
+def ours_alone(*arguments, **options):
+    return onnx_torch.bench(*arguments, engines=["onnx_torch"], rounds=1, runs=1, **options)
+
+
+@pytest.mark.parametrize("take", [onnx_torch.profile, two_engines, ours_alone])
+def test_limits_hold_wherever_a_model_is_run(take):
+    x = np.float32([1])
+    assert take(counting(), [np.array(3), x], limits={"seconds": 100, "max_iterations": 3})
+    with pytest.raises(StoppedError, match=r"0\.3 seconds"):
+        take(counting(), [MANY, x], limits={"seconds": 0.3})
+    with pytest.raises(StoppedError, match="more than the 10 iterations"):
+        take(counting(), [np.array(11), x], limits={"max_iterations": 10})
+    with pytest.raises(StoppedError, match="more nodes than the 100"):
+        take(doubling(12), [x], limits={"nodes": 100})
+    with pytest.raises(InputError, match='there is no limit "knots"'):
+        take(counting(), [np.array(3), x], limits={"knots": 100})
+
+
+def test_a_session_has_limits_among_its_entries():
+    def session(**limits):
+        options = onnx_torch.SessionOptions()
+        for name, most in limits.items():
+            options.add_session_config_entry(f"onnx_torch.limits.{name}", most)
+        return onnx_torch.InferenceSession(counting().SerializeToString(), options)
+
+    feeds = {"times": MANY, "x": np.float32([1])}
+    with pytest.raises(RunError, match=r"0\.3 seconds"):
+        session(seconds="0.3", memory="1e9").run(None, feeds)
+    with pytest.raises(RunError, match="more than the 10 iterations"):
+        session(max_iterations="10").run(None, feeds)
+    with pytest.raises(RunError, match="more nodes than the 1 "):
+        session(nodes="1")
+    with pytest.raises(InputError, match="a limit is a number: .*many"):
+        session(seconds="many")
+    with pytest.raises(InputError, match='there is no limit "knots"'):
+        session(knots="1")
+
+
+COMMANDS = {
+    "run": [],
+    "run in a sandbox": ["--sandbox"],
+    "check": [],
+    "show": [],
+    "profile": ["--runs", "1"],
+    "compare": ["--engine", "unoptimised"],
+    "bench": ["--engine", "onnx_torch", "--rounds", "1", "--runs", "1"],
+    "convert": ["net.pt"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_have_the_limits(tmp_path, command):
+    """Of preparing all, and of a run those that run the model."""
+    onnx.save(counting(), tmp_path / "n.onnx")
+    np.save(tmp_path / "times.npy", np.array(11))
+    call = [sys.executable, "-m", "onnx_torch_cli", command.split()[0], "n.onnx", *COMMANDS[command]]
+    runs = command not in ("check", "show", "convert")
+    given = ["--input", "times=times.npy"] if runs else []
+
+    def told(*limits):
+        asked = [part for limit in limits for part in ("--limit", limit)]
+        done = subprocess.run([*call, *given, *asked], capture_output=True, text=True, cwd=tmp_path)
+        return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+    wide = ("seconds=60", "memory=1e9", "max_iterations=100", "prepare_seconds=60", "nodes=3", "constant_bytes=1")
+    assert told(*wide)[0] == 0
+    stops = {"nodes=1": "more nodes than the 1 that", "prepare_seconds=1e-9": "(prepare_seconds)"}
+    if runs:
+        stops["max_iterations=10"] = "more than the 10 iterations"
+    if runs and "sandbox" not in command:  # whose limit of memory is the process's
+        stops["memory=1"] = "(memory)"
+    for limit, why in stops.items():
+        code, text = told(limit)
+        assert code and why in text, (limit, text)
+
+
 def test_check_tells_what_is_beyond_the_limits():
     assert onnx_torch.check(doubling(3), limits={"nodes": 100}) == []
     (problem,) = onnx_torch.check(doubling(12), limits={"nodes": 100})
@@ -344,14 +425,18 @@ def recurrent(op_type, gates, **attributes):
     return model_of([node], [tensor_info("X", element=FLOAT)], ["y"], initializer=weights), [values["X"]]
 
 
+WORDS = np.array(["word " * 1000] * 30_000, dtype=object)
+
+
 @pytest.mark.parametrize(
     "model, inputs",
     [
         (op_model("NonMaxSuppression", boxes_apart(60_000)), boxes_apart(60_000)),
         recurrent("LSTM", 4),
         recurrent("GRU", 3, clip=3.0),
+        (op_model("StringSplit", [WORDS], outputs=2), [WORDS]),
     ],
-    ids=["NonMaxSuppression", "LSTM", "GRU with clip"],
+    ids=["NonMaxSuppression", "LSTM", "GRU with clip", "StringSplit"],
 )
 def test_one_node_is_stopped_as_well(model, inputs):
     rep = onnx_torch.prepare(model, limits={"seconds": 0.3})

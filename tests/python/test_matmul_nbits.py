@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 import onnx_torch
 from models import on_each_cpu, op_model, run_apart, run_on_cpu, tensor_info
 from test_models import in_a_process
-from test_wrong_models import constant_model
+from wrong_models import constant_model
 
 MICROSOFT = dict(domain="com.microsoft", opset=1)
 SIZES = [(200, 67, 16), (200, 67, 32), (131, 5, 64), (300, 130, 128), (1500, 33, 256)]

@@ -1003,14 +1003,14 @@ def test_bindings_that_do_not_fit(ort):
         (np.str_, (2, 3), 64, "cannot be at an address"),
     ],
 )
-def test_binds_no_memory_that_cannot_be(element, shape, pointer, why):
+def test_onnxruntime_28839_binds_no_memory_that_cannot_be(element, shape, pointer, why):
     binding = onnx_torch.InferenceSession(two_outputs()).io_binding()
     for bind in binding.bind_input, binding.bind_output:
         with pytest.raises(onnx_torch.InputError, match=why):
             bind("sum" if bind == binding.bind_output else "x", "cpu", 0, element, shape, pointer)
 
 
-def test_bound_memory_of_another_type_or_size_is_refused():
+def test_onnxruntime_28839_bound_memory_of_another_type_or_size_is_refused():
     session = onnx_torch.InferenceSession(two_outputs())
     binding, memory = session.io_binding(), np.zeros((2, 3), np.float64)
     for element, shape in (np.float64, (2, 3)), (np.float32, (1, 3)), (np.float32, (6,)):

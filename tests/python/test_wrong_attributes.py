@@ -5,10 +5,7 @@ Each model runs or ends in an error of the package, in this process, which a fau
 from __future__ import annotations
 
 import collections
-import contextlib
-import resource
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,11 +18,11 @@ from models import op_model
 from type_matrix.cells import all_cells, contrib_cells
 from type_matrix.sample import sample
 from type_matrix.templates import Case, cases
+from wrong_models import little_memory
 
 NUMBERS = [0, -1, 2**31 - 1, 2**62, -(2**63)]
 FLOATS = [0.0, -1.0, 1e38, float("inf"), float("nan")]
 TEXTS = ["", "x", "SAME_UPPER"]
-MORE_MEMORY = 3 << 30
 
 
 def lists(given: list[Any], others: list[Any]) -> list[list[Any]]:
@@ -74,18 +71,6 @@ def wrong_models(case: Case) -> Iterator[tuple[str, onnx.ModelProto]]:
             wrong = helper.make_attribute(attribute.name, value, attr_type=attribute.type)
             changed.attribute.extend([*kept, wrong])
             yield f"{case.cell} {attribute.name}={value}"[:200], model
-
-
-@contextlib.contextmanager
-def little_memory() -> Iterator[None]:
-    """Little more than there is: what no tensor has room for is to be refused, not had."""
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MORE_MEMORY, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def outcome(model: onnx.ModelProto, inputs: list[Any]) -> str:

@@ -14,41 +14,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
 from models import model_of, op_model, run_op, tensor_info
+from wrong_models import constant_model, ints, refused, zeros
 
 LOWEST, HIGHEST, ML = -(2**63), 2**63 - 1, "ai.onnx.ml"
-
-
-def zeros(*sizes: int, dtype: Any = np.float32) -> np.ndarray:
-    return np.zeros(sizes, dtype)
-
-
-def ints(*values: int) -> np.ndarray:
-    return np.array(values, np.int64)
-
-
-def constant_model(op_type: str, inputs: list[Any], open_inputs: int = 1, **options: Any) -> onnx.ModelProto:
-    """A model of one node whose inputs are initializers but for the first ones, which are of their known sizes."""
-    model = op_model(op_type, inputs, **options)
-    given = {f"x{i}": value for i, value in enumerate(inputs) if value is not None}
-    kept = [f"x{i}" for i in range(open_inputs)]
-    del model.graph.input[:]
-    for name, value in given.items():
-        if name in kept:
-            model.graph.input.append(tensor_info(name, value, value.shape))
-        else:
-            model.graph.initializer.append(numpy_helper.from_array(value, name))
-    return model
-
-
-def refused(op_type: str, inputs: list[Any], message: str, **options: Any) -> None:
-    """A node is refused with inputs of any sizes, and with constants."""
-    for model, fed in (
-        (op_model(op_type, inputs, **options), inputs),
-        (constant_model(op_type, inputs, **options), inputs[:1]),
-    ):
-        with pytest.raises(onnx_torch.Error, match=message) as caught:
-            onnx_torch.prepare(model).run([value for value in fed if value is not None])
-        assert str(caught.value).startswith(op_type) or f".{op_type}" in str(caught.value)
 
 
 # --- Types

@@ -168,8 +168,9 @@ class SessionOptions(_Options):
 
     @works(
         "all are kept; `session.load_model_format`, `session.model_external_initializers_file_folder_path`, "
-        "`session.optimized_model_external_initializers_file_name`, `session.record_ep_graph_assignment_info` and "
-        "`onnx_torch.allow_aten`, which is `prepare`'s `allow_aten`, have a meaning here"
+        "`session.optimized_model_external_initializers_file_name`, `session.record_ep_graph_assignment_info` and, "
+        "as the options of `prepare`, `onnx_torch.allow_aten`, `onnx_torch.links` and `onnx_torch.limits.seconds` and "
+        "the other limits have a meaning here"
     )
     def add_session_config_entry(self, key: str, value: str, /) -> None:
         """Sets an option by its name."""

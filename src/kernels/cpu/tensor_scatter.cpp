@@ -34,8 +34,9 @@ void write_rows(const Tensor& cache, const Tensor& update, const int64_t* starts
   const int64_t length = cache.size(of.axis), rows = update.size(of.axis);
   for (int64_t b = 0; b < cache.size(0); ++b) {
     const Tensor to = cache.select(0, b), from = update.select(0, b);
+    const int64_t first = start_of(starts, b) % length;
     for (int64_t row = 0; row < rows;) {
-      const int64_t start = (start_of(starts, b) + row) % length, count = std::min(rows - row, length - start);
+      const int64_t start = (first + row) % length, count = std::min(rows - row, length - start);
       copy_into(to, of.axis - 1, start, from.narrow(of.axis - 1, row, count));
       row += count;
     }
@@ -45,7 +46,7 @@ void write_rows(const Tensor& cache, const Tensor& update, const int64_t* starts
 bool are_within(const Tensor& cache, const Tensor& update, const int64_t* starts, const Scatter& of) {
   for (int64_t b = 0; b < cache.size(0); ++b) {
     const int64_t start = start_of(starts, b);
-    if (start < 0 || (!of.is_circular && start + update.size(of.axis) > cache.size(of.axis))) return false;
+    if (start < 0 || (!of.is_circular && start > cache.size(of.axis) - update.size(of.axis))) return false;
   }
   return true;
 }

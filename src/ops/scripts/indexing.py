@@ -70,6 +70,11 @@ def from_bytes(x: Tensor, dtype: int) -> Tensor:
     return torch.view_copy(x, dtype=dtype) if x.element_size() == 1 else x
 
 
+# Indices that may not be negative, as ATen's may: such ones become one that lies outside, which ATen refuses.
+def refused_if_negative(indices: Tensor, outside: int) -> Tensor:
+    return torch.where(indices < 0, outside, indices)
+
+
 @kept
 def tensor_scatter(
     past_cache: Tensor, update: Tensor, write_indices: Optional[Tensor], axis: int, mode: str
@@ -78,7 +83,9 @@ def tensor_scatter(
     batch = torch.unsqueeze(torch.arange(cache.size(0), device=cache.device), 1)
     positions = torch.unsqueeze(torch.arange(update.size(axis), device=cache.device), 0)
     if write_indices is not None:
-        positions = torch.unsqueeze(write_indices, 1) + positions
+        first = torch.remainder(write_indices, cache.size(1)) if mode == "circular" else refused_if_negative(
+            write_indices, cache.size(1))
+        positions = torch.unsqueeze(first, 1) + positions
     if mode == "circular":
         positions = torch.remainder(positions, cache.size(1))
     result = torch.index_put(cache, [batch, positions], as_bytes(torch.movedim(update, axis, 1)))
@@ -87,7 +94,7 @@ def tensor_scatter(
 
 def reverse_sequence(input: Tensor, sequence_lens: Tensor, batch_axis: int, time_axis: int) -> Tensor:
     steps = torch.unsqueeze(torch.arange(input.size(time_axis), device=input.device), batch_axis)
-    lengths = torch.unsqueeze(sequence_lens, time_axis)
+    lengths = torch.unsqueeze(refused_if_negative(sequence_lens, input.size(time_axis) + 1), time_axis)
     positions = torch.where(steps < lengths, lengths - 1 - steps, steps)
     batch = torch.unsqueeze(torch.arange(input.size(batch_axis), device=input.device), time_axis)
     return input[batch, positions] if batch_axis == 0 else input[positions, batch]

@@ -79,6 +79,7 @@ def reflected_position(position: Tensor, size: int, mode: str) -> Tensor:
 # Negative pads crop first.
 def pad_axis(x: Tensor, axis: int, begin: int, end: int, mode: str, device: Device) -> Tensor:
     if begin < 0 or end < 0:
+        assert begin >= -x.size(axis) and end >= -x.size(axis) - min(0, begin), "pads take away more than there is"
         x = torch.slice(x, axis, max(0, -begin), x.size(axis) + min(0, end))
     size = x.size(axis)
     assert size > 0 or (begin <= 0 and end <= 0), "there is nothing to pad with on an empty axis"

@@ -213,7 +213,7 @@ def expert_zero_points(zero_points: Optional[Tensor], scales: Tensor, bits: int)
 
 def torch_embedding(weight: Tensor, indices: Tensor, padding_idx: Optional[int],
                     scale_grad_by_freq: Optional[bool]) -> Tensor:
-    padding = -1 if padding_idx is None else padding_idx % weight.size(0)
+    padding = -1 if padding_idx is None else padding_idx % max(weight.size(0), 1)
     return torch.embedding(weight, indices, padding, False if scale_grad_by_freq is None else scale_grad_by_freq)
 
 

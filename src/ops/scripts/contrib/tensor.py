@@ -81,7 +81,8 @@ def crop_positions(start: Tensor, end: Tensor, size: int, count: int) -> Tensor:
 
 # The pixels of rows and columns, [regions, rows, columns, channels].
 def pixels_at(images: Tensor, batch_indices: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    indices = [torch.reshape(batch_indices, [-1, 1, 1]), torch.unsqueeze(rows, 2), torch.unsqueeze(columns, 1)]
+    images_of = refused_if_negative(batch_indices, images.size(0))
+    indices = [torch.reshape(images_of, [-1, 1, 1]), torch.unsqueeze(rows, 2), torch.unsqueeze(columns, 1)]
     return torch.index(images, [i.to(torch.int64) for i in indices])
 
 
