@@ -25,7 +25,7 @@ from onnx.backend.base import DeviceType, namedtupledict
 from . import _C
 from .errors import DeviceError, Error, InputError, InvalidModelError
 from .log import logger, operator_counts
-from .model_files import External
+from .model_files import External, check_kind
 from .model_files import Model as Model
 from .values import OutputKind, as_torch, kind_of, targets, write
 
@@ -543,6 +543,7 @@ def _log_prepared(rep: OnnxTorchRep, seconds: float) -> None:
 
 
 def _serialized(model: onnx.ModelProto | bytes) -> bytes:
+    check_kind(model)
     if isinstance(model, bytes):
         return model
     try:

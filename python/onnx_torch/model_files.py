@@ -28,8 +28,15 @@ _PACKED: dict[int, int] = {
 }
 
 
+def check_kind(model: object) -> None:
+    """Refuses what is no model, such as one that is prepared already."""
+    if not isinstance(model, (onnx.ModelProto, bytes, str, os.PathLike)):
+        raise TypeError(f"a model is a path, its bytes or an onnx.ModelProto, not of type {type(model).__name__}")
+
+
 def read_model(model: Model) -> onnx.ModelProto:
     """The model; external data stays where it is."""
+    check_kind(model)
     if isinstance(model, onnx.ModelProto):
         return model
     if not isinstance(model, bytes):

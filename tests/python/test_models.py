@@ -1025,3 +1025,14 @@ def test_a_function_that_nobody_calls_may_hold_anything():
     called = helper.make_node("Unused", ["x"], ["y"], domain="my")
     with pytest.raises(onnx_torch.UnsupportedError, match="Frobnicate"):
         backend.prepare(with_functions([called], [tensor_info("x", X)], ["y"], [unknown]))
+
+
+@pytest.mark.parametrize(
+    "function", [onnx_torch.prepare, onnx_torch.profile, onnx_torch.check, onnx_torch.show, onnx_torch.compare]
+)
+def test_what_is_no_model_is_refused(function):
+    """A model that is prepared already, or none."""
+    rep = onnx_torch.prepare(constants_of(1))
+    for wrong in (rep, None, 7, [1]):
+        with pytest.raises(TypeError, match="a path, its bytes or an onnx.ModelProto, not of type"):
+            function(wrong)
