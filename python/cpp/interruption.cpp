@@ -4,6 +4,9 @@
 #include <signal.h>
 #include <time.h>
 
+// Exported by each CPython; from 3.13 on, only a header of CPython's own declares it.
+extern "C" PyAPI_FUNC(int) _PyOS_IsMainThread(void);
+
 namespace onnxtorch {
 namespace {
 

@@ -374,7 +374,7 @@ void assume_python_recordings(const py::object& make, const py::object& is_at_wo
 
 }  // namespace
 
-PYBIND11_MODULE(_C, m) {
+PYBIND11_MODULE(_C, m, py::mod_gil_not_used()) {
   py::register_local_exception_translator(translate_exception);
   register_pending_errors(take_python_error);
   let_work_go_on_at_exit();

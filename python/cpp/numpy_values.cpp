@@ -5,8 +5,9 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <span>
-#include <unordered_map>
 
 #include "base/view_of.h"
 #include "import/storage.h"
@@ -24,27 +25,31 @@ using Kind = ValueType::Kind;
 
 std::string numpy_name(const py::array& array) { return py::str(array.dtype().attr("name")); }
 
-// numpy's own dtype, or the one that ml_dtypes registers, for an ONNX type. Each is looked up once, and lives as long
-// as the process.
+constexpr size_t kElementTypes = static_cast<size_t>(ElementType::Float6e3m2) + 1;  // the last
+
+// numpy's own dtype, or the one that ml_dtypes registers, for an ONNX type. Each is looked up once, by whichever
+// threads come first, and lives as long as the process.
 py::dtype numpy_dtype(ElementType type) {
-  static std::unordered_map<ElementType, py::handle> known;
-  if (const auto found = known.find(type); found != known.end())
-    return py::reinterpret_borrow<py::dtype>(found->second);
+  static std::array<std::atomic<PyObject*>, kElementTypes> known{};
+  std::atomic<PyObject*>& place = known.at(static_cast<size_t>(type));
+  if (PyObject* const found = place) return py::reinterpret_borrow<py::dtype>(found);
   const std::string name(info(type).numpy);
   const py::module_ ml_dtypes = py::module_::import("ml_dtypes");
   const py::dtype dtype = py::dtype::from_args(
       py::hasattr(ml_dtypes, name.c_str()) ? py::object(ml_dtypes.attr(name.c_str())) : py::object(py::str(name)));
-  if (known.try_emplace(type, dtype).second) dtype.inc_ref();
+  PyObject* none = nullptr;
+  if (place.compare_exchange_strong(none, dtype.ptr())) dtype.inc_ref();
   return dtype;
 }
 
-// Finding a dtype's name runs Python code, so it is done once for each of numpy's type numbers.
+// Finding a dtype's name runs Python code, so it is done once for each of numpy's type numbers: its own are small, and
+// those of types that others register begin at 256.
 ElementType type_of_elements(const py::array& array) {
-  static std::unordered_map<int, ElementType> known;
-  const int number = array.dtype().num();
-  if (const auto found = known.find(number); found != known.end()) return found->second;
-  const ElementType type = element_type_of_numpy(numpy_name(array));
-  if (type != ElementType::Undefined) known.emplace(number, type);
+  static std::array<std::atomic<ElementType>, 512> known{};
+  const auto number = static_cast<size_t>(array.dtype().num());
+  if (number >= known.size()) return element_type_of_numpy(numpy_name(array));
+  ElementType type = known[number];
+  if (type == ElementType::Undefined) known[number] = type = element_type_of_numpy(numpy_name(array));
   return type;
 }
 

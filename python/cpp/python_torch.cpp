@@ -2,12 +2,14 @@
 
 #include <pybind11/pybind11.h>
 
+#include <atomic>
+
 namespace onnxtorch {
 namespace {
 
 namespace py = pybind11;
 
-const PythonTorch* loaded = nullptr;  // guarded by the GIL, which an import may give away for a while
+std::atomic<const PythonTorch*> loaded = nullptr;  // threads that import it at once find the same
 
 bool torch_is_imported() {
   return static_cast<bool>(py::reinterpret_steal<py::object>(PyImport_GetModule(py::str("torch").ptr())));
@@ -16,12 +18,13 @@ bool torch_is_imported() {
 }  // namespace
 
 const PythonTorch& python_torch() {
-  if (!loaded) {
+  const PythonTorch* found = loaded;
+  if (!found) {
     py::module_::import("torch");  // loads the libraries that the module needs
     const py::object functions = py::module_::import("onnx_torch._torch").attr("functions");
-    loaded = functions.cast<py::capsule>().get_pointer<const PythonTorch>();
+    loaded = found = functions.cast<py::capsule>().get_pointer<const PythonTorch>();
   }
-  return *loaded;
+  return *found;
 }
 
 bool is_tensor(PyObject* object) { return (loaded || torch_is_imported()) && python_torch().is_tensor(object); }

@@ -16,11 +16,26 @@ namespace {
 namespace py = pybind11;
 
 [[noreturn]] void refuse_unknown(const py::dict& feeds, const std::vector<py::str>& names) {
-  for (const auto& [name, value] : feeds) {
+  const py::dict seen = feeds.attr("copy")();
+  for (const auto& [name, value] : seen) {
     if (std::ranges::any_of(names, [&](const py::str& known) { return known.equal(name); })) continue;
     throw InputError(py::str("unknown input {!r}; the model's inputs are {!r}").format(name, py::cast(names)));
   }
   throw InputError("the dictionary of inputs was changed while it was read");
+}
+
+// The value of a key, or null. Without the GIL another thread may remove it meanwhile: the reference is our own from
+// the start.
+py::object item_of(const py::dict& dictionary, const py::str& key) {
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject* value = nullptr;
+  if (PyDict_GetItemRef(dictionary.ptr(), key.ptr(), &value) < 0) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(value);
+#else
+  PyObject* const value = PyDict_GetItemWithError(dictionary.ptr(), key.ptr());
+  if (!value && PyErr_Occurred()) throw py::error_already_set();
+  return py::reinterpret_borrow<py::object>(value);
+#endif
 }
 
 // What is fed to each of the model's inputs; null where nothing is.
@@ -30,27 +45,28 @@ std::vector<py::object> arranged(const PythonModel& model, const py::dict& feeds
   result.reserve(names.size());
   size_t found = 0;
   for (const py::str& name : names) {
-    PyObject* const value = PyDict_GetItemWithError(feeds.ptr(), name.ptr());
-    if (!value && PyErr_Occurred()) throw py::error_already_set();
-    found += value != nullptr;
-    result.push_back(py::reinterpret_borrow<py::object>(value));
+    found += static_cast<bool>(result.emplace_back(item_of(feeds, name)));
   }
   if (found < feeds.size()) refuse_unknown(feeds, names);
   return result;
 }
 
+std::vector<py::str> interned(const std::vector<InputSpec>& inputs) {
+  const WithGil gil;
+  std::vector<py::str> names;
+  for (const InputSpec& input : inputs) {
+    PyObject* name = text(input.name).release().ptr();
+    PyUnicode_InternInPlace(&name);
+    names.push_back(py::reinterpret_steal<py::str>(name));
+  }
+  return names;
+}
+
 }  // namespace
 
-const std::vector<py::str>& PythonModel::input_names() const {
-  if (input_names_.size() < inputs().size()) {
-    for (const InputSpec& input : inputs()) {
-      PyObject* name = text(input.name).release().ptr();
-      PyUnicode_InternInPlace(&name);
-      input_names_.push_back(py::reinterpret_steal<py::str>(name));
-    }
-  }
-  return input_names_;
-}
+PythonModel::PythonModel(std::shared_ptr<const ModelFile> file, const Options& options,
+                         std::vector<std::vector<SavedWeights>> saved)
+    : PreparedModel(std::move(file), options, std::move(saved)), input_names_(interned(inputs())) {}
 
 py::list run(const PythonModel& model, const py::dict& feeds, std::vector<std::string> names,
              std::optional<bool> as_torch, const StopFlag* stop, PreparedModel::Profile* profile,

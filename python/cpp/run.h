@@ -3,6 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,13 +15,14 @@ namespace onnxtorch {
 // A model, with what each of its runs needs in Python.
 class PythonModel : public PreparedModel {
  public:
-  using PreparedModel::PreparedModel;
+  PythonModel(std::shared_ptr<const ModelFile> file, const Options& options,
+              std::vector<std::vector<SavedWeights>> saved);
 
-  // The names of the inputs, as dictionaries find them fastest. To be asked for with the GIL held.
-  const std::vector<pybind11::str>& input_names() const;
+  // The names of the inputs, as dictionaries find them fastest.
+  const std::vector<pybind11::str>& input_names() const { return input_names_; }
 
  private:
-  mutable std::vector<pybind11::str> input_names_;
+  const std::vector<pybind11::str> input_names_;
 };
 
 // Runs the model on a dictionary of inputs: a list of the values named, or of the model's outputs. They come as torch

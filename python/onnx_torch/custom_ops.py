@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 import re
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _NAMESPACE = "onnx_torch_custom"
 _numbers = itertools.count()
+_defining = threading.Lock()  # torch takes one library of a namespace
 
 
 def register_op(domain: str, op_type: str, implementation: str | Callable[..., Any], since_version: int = 1) -> None:
@@ -80,7 +82,8 @@ def _defined(op_type: str, function: Callable[..., Any]) -> str:
         schema = torch.library.infer_schema(function, mutates_args=())
     except ValueError as error:
         raise InputError(f"the function for {op_type} needs type hints that torch knows: {error}") from error
-    name = f"{re.sub(r'[^A-Za-z0-9_]', '_', op_type)}_{next(_numbers)}"
-    _library().define(name + schema)
-    _library().impl(name, function, "CompositeImplicitAutograd")
+    with _defining:
+        name = f"{re.sub(r'[^A-Za-z0-9_]', '_', op_type)}_{next(_numbers)}"
+        _library().define(name + schema)
+        _library().impl(name, function, "CompositeImplicitAutograd")
     return f"{_NAMESPACE}::{name}"

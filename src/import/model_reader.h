@@ -19,7 +19,8 @@ namespace onnxtorch {
 struct OperatorSchema;
 
 struct ModelFile {
-  // Of a file, without remarks on nodes and without the bytes of large initializers and constants, which `external` has.
+  // Of a file, without remarks on nodes and without the bytes of large initializers and constants, which `external`
+  // has.
   onnx::ModelProto proto;
   ExternalData external;
   std::shared_ptr<DeviceCopies> copies = std::make_shared<DeviceCopies>();  // of initializers

@@ -1,5 +1,8 @@
 """Operators of a user's own domain."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -121,3 +124,35 @@ def test_what_a_dispatch_mode_raises_is_told_with_the_node():
         with Refuses(), pytest.raises(onnx_torch.RunError, match=r"Shrink.*: ValueError: not this one[\s\S]*\[2, 3\]"):
             rep.run([X])
     np.testing.assert_array_equal(rep.run([X])[0], torch.nn.functional.softshrink(torch.tensor(X)))
+
+
+AT_ONCE = """
+import sys, threading
+import numpy as np
+from onnx import TensorProto, helper
+import onnx_torch, torch
+
+sys.setswitchinterval(1e-6)
+start, results = threading.Barrier(8), {}
+
+def work(number):
+    def plus(x: torch.Tensor) -> torch.Tensor:
+        return x + number
+    start.wait()
+    onnx_torch.register_op("of.threads", f"Plus{number}", plus)
+    node = helper.make_node(f"Plus{number}", ["x"], ["y"], domain="of.threads")
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    imports = [helper.make_opsetid("", 26), helper.make_opsetid("of.threads", 1)]
+    model = helper.make_model(helper.make_graph([node], "plus", infos[:1], infos[1:]), opset_imports=imports)
+    results[number] = onnx_torch.prepare(model).run([np.zeros(2, np.float32)])[0].tolist()
+
+threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert results == {number: [number, number] for number in range(8)}, results
+"""
+
+
+def test_threads_register_at_once():
+    done = subprocess.run([sys.executable, "-c", AT_ONCE], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

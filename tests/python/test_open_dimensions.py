@@ -124,8 +124,8 @@ def test_of_what_follows_from_a_number_that_came_out_alike_the_rank_is_known():
 
 #: An image's convolution, and one of half as many rows and columns that Resize makes as large again: none of them
 #: takes an odd number of rows.
-SCALES = """c = Conv <strides = [2, 2], pads = [1, 1, 1, 1]> (x, w) d = Conv <strides = [2, 2], pads = [1, 1, 1, 1]> (c, w)
-            u = Resize <mode = "nearest"> (d, , twice) """
+SCALES = """c = Conv <strides = [2, 2], pads = [1, 1, 1, 1]> (x, w)
+            d = Conv <strides = [2, 2], pads = [1, 1, 1, 1]> (c, w) u = Resize <mode = "nearest"> (d, , twice) """
 WEIGHTS = "<float[4] twice = {1, 1, 2, 2}>"
 
 

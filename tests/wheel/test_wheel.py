@@ -107,7 +107,7 @@ def smoke(tmp_path_factory):
     run = subprocess.run([python, HERE / "smoke.py"], capture_output=True, text=True, cwd=folder, env=variables)
     assert run.returncode == 0, run.stderr
     command = environment / "bin" / "onnx-torch"
-    return {**json.loads(run.stdout), "site": str(site), "command": command, "env": variables}
+    return {**json.loads(run.stdout), "site": str(site), "python": python, "command": command, "env": variables}
 
 
 def test_the_package_is_the_wheels(smoke):
@@ -134,6 +134,12 @@ def test_models_run(smoke):
     assert smoke["error"] == "the bytes given are not an ONNX model"
     assert smoke["without_torch"]
     assert smoke["tensor"] == [-1, -1]
+
+
+def test_threads_run_at_once_and_pythons_lock_stays_off(smoke):
+    done = subprocess.run([smoke["python"], HERE / "threads.py"], capture_output=True, text=True, env=smoke["env"])
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"wrong": [], "locked": not sysconfig.get_config_var("Py_GIL_DISABLED")}
 
 
 def test_there_is_one_libtorch(smoke):

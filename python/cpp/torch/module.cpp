@@ -18,4 +18,4 @@ const onnxtorch::PythonTorch functions{
 
 }  // namespace
 
-PYBIND11_MODULE(_torch, m) { m.attr("functions") = py::capsule(&functions); }
+PYBIND11_MODULE(_torch, m, py::mod_gil_not_used()) { m.attr("functions") = py::capsule(&functions); }
