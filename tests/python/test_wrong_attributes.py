@@ -106,4 +106,4 @@ def test_what_is_no_error_of_the_package_is_told():
     model = op_model("Relu", [np.zeros(2, np.float32)])
     assert outcome(model, [np.zeros(2, np.float32)]) == "ran"
     assert outcome(model, [np.zeros(2, np.int64)]) == "refused"
-    assert outcome(3, []).startswith("AttributeError: ")
+    assert outcome(3, []).startswith("TypeError: ")
