@@ -15,9 +15,9 @@ from onnx import TensorProto, helper
 
 import onnx_torch
 from models import model_of, op_model
-from wrong_models import constant_model, ints, little_memory, refused, zeros
+from wrong_models import HIGHEST, LOWEST, constant_model, ints, little_memory, refused, zeros
 
-LOWEST, HIGHEST, ML, MS = -(2**63), 2**63 - 1, "ai.onnx.ml", "com.microsoft"
+ML, MS = "ai.onnx.ml", "com.microsoft"
 HUGE = [2**31, -(2**31), 2**62, -(2**62), HIGHEST, LOWEST]
 BYTES = np.uint8
 IMAGE, KERNEL = zeros(1, 4, 4, 4), zeros(4, 4, 2, 2)

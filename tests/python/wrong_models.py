@@ -18,6 +18,8 @@ from models import op_model, tensor_info
 
 MORE_MEMORY = 3 << 30
 
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+
 
 def zeros(*sizes: int, dtype: Any = np.float32) -> np.ndarray:
     return np.zeros(sizes, dtype)
