@@ -30,7 +30,7 @@ _PACKED: dict[int, int] = {
 
 def check_kind(model: object) -> None:
     """Refuses what is no model, such as one that is prepared already."""
-    if not isinstance(model, (onnx.ModelProto, bytes, str, os.PathLike)):
+    if not isinstance(model, (bytes, str, os.PathLike)) and not hasattr(model, "SerializeToString"):
         raise TypeError(f"a model is a path, its bytes or an onnx.ModelProto, not of type {type(model).__name__}")
 
 
