@@ -93,10 +93,11 @@ std::optional<int64_t> Facts::known_int(const jit::Value* v) const {
   return known && known->isInt() ? std::optional(known->toInt()) : std::nullopt;
 }
 
-// Where a list that nobody writes to is read once more, or a slice of it.
+// Where a list that nobody writes to is read once more, or a slice of it. An item that is unknown may lie behind the
+// slice's end.
 jit::Value* Facts::shared_item(jit::Value* item) {
   jit::Node* const node = item->node();
-  if (node->kind() != c10::aten::__getitem__) return item;
+  if (node->kind() != c10::aten::__getitem__ || (!open_.contains(item) && !value(item))) return item;
   jit::Value* list = node->input(0);
   auto index = known_int(node->input(1));
   while (index && *index >= 0 && list->node()->kind() == c10::aten::slice && !is_written(list)) {
