@@ -1,3 +1,4 @@
+// What nodes compute while a graph is made, without the end of the process that TorchScript's division may be.
 #pragma once
 
 #include <torch/csrc/jit/ir/ir.h>

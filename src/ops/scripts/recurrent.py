@@ -93,11 +93,6 @@ def activate(x: Tensor, name: str, alpha: float, beta: float, clip: Optional[flo
     return torch.softplus(x)
 
 
-# Y of a direction of which only the first step was taken, in as many steps as X has.
-def of_each_step(Y: Tensor, X: Tensor) -> Tensor:
-    return Y.expand([X.size(0)] + Y.size()[1:])
-
-
 # The gates as if each step came after the initial state: they are as large as those of the steps.
 def gates_of_sizes(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], initial_h: Tensor) -> Tensor:
     size = R.size(0)

@@ -376,6 +376,11 @@ def attn_lstm_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], wi
     return states_over_time(states, within), h, c
 
 
+# Y of a direction of which only the first step was taken, in as many steps as X has.
+def of_each_step(Y: Tensor, X: Tensor) -> Tensor:
+    return Y.expand([X.size(0)] + Y.size()[1:])
+
+
 def attn_lstm_direction_of_sizes(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
                                  initial_h: Tensor, initial_c: Tensor, P: Optional[Tensor], QW: Optional[Tensor],
                                  MW: Optional[Tensor], V: Optional[Tensor], M: Optional[Tensor],
