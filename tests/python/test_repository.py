@@ -1,34 +1,23 @@
 """Files for machines other than this one, which nothing here executes, agree with what is executed."""
 
 import importlib
-import importlib.machinery
-import importlib.util
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from tools.develop.steps import APT_OPTIONAL, APT_PACKAGES
 
 import onnx_torch
 
 ROOT = Path(__file__).parents[2]
 
 
-def dev():
-    """The script `dev`, which has no suffix, as a module."""
-    loader = importlib.machinery.SourceFileLoader("dev", str(ROOT / "dev"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("dev", loader))
-    sys.modules["dev"] = module  # where its data classes look for their annotations
-    loader.exec_module(module)
-    return module
-
-
 def test_the_containers_image_has_the_system_packages():
     image = (ROOT / ".devcontainer" / "Dockerfile").read_text().split()
-    assert set(dev().APT_PACKAGES) | set(dev().APT_OPTIONAL) <= set(image)
+    assert set(APT_PACKAGES) | set(APT_OPTIONAL) <= set(image)
 
 
 def test_the_container_is_set_up_by_a_command_that_there_is():

@@ -1,0 +1,117 @@
+"""`./dev test`: the C++ and the Python tests, as they are or under a lower level of the CPU's instructions."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TextIO
+
+from tools.develop.environment import Environment
+from tools.develop.project import LOGS, OUT, ROOT, Command, Stop, seconds
+from tools.develop.runner import execute
+from tools.develop.steps import build_jobs
+
+# Below what the CPU has: for ATen's kernels and ours, oneDNN's and MKL's, so that all agree. The flags of /proc/cpuinfo
+# tell which of them a machine has.
+CPU_LEVELS = {
+    "avx512_vnni": ("avx512_vnni", {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"}),
+    "avx512": ("avx512bw", {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}),
+    "avx2": ("avx2", dict(ATEN_CPU_CAPABILITY="avx2", ONEDNN_MAX_CPU_ISA="AVX2", MKL_ENABLE_INSTRUCTIONS="AVX2")),
+    "default": (
+        "",
+        dict(ATEN_CPU_CAPABILITY="default", ONEDNN_MAX_CPU_ISA="SSE41", MKL_ENABLE_INSTRUCTIONS="SSE4_2"),
+    ),
+}
+
+PYTEST_FOUND_NONE = 5
+
+
+def test_job(args: argparse.Namespace, env: Environment, variables: dict[str, str]) -> int:
+    if args.isa == "each":
+        return test_levels(args, env, variables)
+    return run_tests(args, env, variables, args.isa, [])
+
+
+def test_levels(args: argparse.Namespace, env: Environment, variables: dict[str, str]) -> int:
+    """Runs the tests that can tell levels apart under each, a level a processor; the output comes at each one's end."""
+
+    def run(level: str) -> int:
+        log = LOGS / f"tests-{level}.log"
+        with log.open("w") as file:
+            code = run_tests(args, env, dict(variables), level, ["-m", "isa"], file)
+        print(log.read_text(errors="replace"), end="", flush=True)
+        return code
+
+    if args.dry_run:
+        return max(run_tests(args, env, variables, level, ["-m", "isa"]) for level in cpu_levels())
+    LOGS.mkdir(parents=True, exist_ok=True)
+    print(f"\n== Tests under {', '.join(cpu_levels())}, with their output in {LOGS.relative_to(ROOT)}", flush=True)
+    with ThreadPoolExecutor(build_jobs()) as pool:
+        return max(pool.map(run, cpu_levels()))
+
+
+def cpu_levels() -> list[str]:
+    """The levels that this machine's CPU has."""
+    cpuinfo = Path("/proc/cpuinfo")
+    flags = cpuinfo.read_text().split() if cpuinfo.exists() else []
+    return [level for level, (flag, _) in CPU_LEVELS.items() if not flag or flag in flags]
+
+
+def at_level(level: str | None, command: Command) -> Command:
+    """The command, with variables that keep it from using instructions above the level."""
+    if not level:
+        return command
+    if level not in cpu_levels():
+        raise Stop(f"--isa {level}: this CPU has no such instructions; it has {', '.join(cpu_levels())}.")
+    return ["env", *(f"{name}={value}" for name, value in CPU_LEVELS[level][1].items()), *command]
+
+
+def run_tests(
+    args: argparse.Namespace,
+    env: Environment,
+    variables: dict[str, str],
+    level: str | None,
+    marked: list[str],
+    file: TextIO | None = None,
+) -> int:
+    parts = {"cpp", "python"} & set(args.names) or {"cpp", "python"}
+    filters = [name for name in args.names if name not in ("cpp", "python")]
+    jobs = []
+    if "cpp" in parts:
+        tests = ["ctest", "--test-dir", f"build/{args.preset}"]
+        tests += ["--tests-regex", "|".join(filters)] if filters else []
+        if args.dry_run or not filters or ctest_count(tests, variables):
+            jobs.append(("C++ tests", [*tests, "--output-on-failure", "--no-tests=error"]))
+    if "python" in parts:
+        chosen = ["-k", " or ".join(filters)] if filters else []
+        jobs.append(("Python tests", [env.python, "-m", "pytest", "tests/python", *marked, *chosen]))
+        if not filters and not marked and not args.dry_run:  # a part's coverage would overwrite the whole's
+            (OUT / "coverage").mkdir(parents=True, exist_ok=True)
+            variables["CSVDIR"] = str(OUT / "coverage")
+
+    results = []
+    for name, command in jobs:
+        start = time.monotonic()
+        code = execute(name, at_level(level, command), variables, args.dry_run, file=file)
+        if not (filters and name == "Python tests" and code == PYTEST_FOUND_NONE):
+            results.append((f"{name}, {level}" if level else name, code, seconds(start)))
+    if args.dry_run:
+        return 0
+    if not results:
+        raise Stop(f"No test has {' or '.join(filters)} in its name.")
+    print(file=file)
+    for name, code, took in results:
+        print(f"{name}: {'passed' if code == 0 else 'FAILED'} in {took}", file=file)
+    if "CSVDIR" in variables:
+        print("Coverage: " + " ".join(str(path.relative_to(ROOT)) for path in sorted((OUT / "coverage").glob("*.csv"))))
+    return 0 if all(code == 0 for _, code, _ in results) else 1
+
+
+def ctest_count(command: Command, variables: dict[str, str]) -> int:
+    listed = subprocess.run([*command, "--show-only"], capture_output=True, text=True, cwd=ROOT, env=variables).stdout
+    match = re.search(r"Total Tests: (\d+)", listed)
+    return int(match.group(1)) if match else 0
