@@ -27,13 +27,19 @@ PrepareGuard::~PrepareGuard() {
   if (outermost_) guard = nullptr;
 }
 
+bool PrepareGuard::is_over() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() > seconds_;
+}
+
 void PrepareGuard::check() const {
-  if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() <= seconds_) return;
+  if (!is_over()) return;
   std::ostringstream text;
   text << "preparing the model takes longer than the " << seconds_
        << " seconds that the option limits allows it (prepare_seconds); allow more if you trust the model with it";
   throw StoppedError(text.str());
 }
+
+const PrepareGuard* guard_of_preparation() { return guard; }
 
 void check_preparation() {
   if (guard) guard->check();

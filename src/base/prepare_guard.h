@@ -16,6 +16,7 @@ class PrepareGuard {
   PrepareGuard(const PrepareGuard&) = delete;
   PrepareGuard& operator=(const PrepareGuard&) = delete;
 
+  bool is_over() const;  // whether check() would throw
   void check() const;
   double constant_bytes() const { return constant_bytes_; }
 
@@ -24,6 +25,8 @@ class PrepareGuard {
   double seconds_, constant_bytes_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
+
+const PrepareGuard* guard_of_preparation();  // this thread's; none where it prepares nothing
 
 void check_preparation();  // throws a StoppedError where it takes too long
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/interruption.h"
+#include "base/prepare_guard.h"
 
 namespace onnxtorch {
 namespace {
@@ -151,11 +152,16 @@ void RunGuard::check_iteration(int64_t iteration) {
   check();
 }
 
-RunWatch::RunWatch() : guard_(guard) {}
+RunWatch::RunWatch() : guard_(guard), preparation_(guard_of_preparation()) {}
+
+bool RunWatch::is_over() const {
+  return (guard_ && guard_->is_over()) || (preparation_ && preparation_->is_over());
+}
 
 void RunWatch::check() const {
   check_interruption();
   if (guard_) guard_->check();
+  if (preparation_) preparation_->check();
 }
 
 void count_memory(size_t bytes) {

@@ -13,6 +13,7 @@
 namespace onnxtorch {
 
 class MemoryCount;
+class PrepareGuard;
 
 // Any thread may set it, to stop the runs that were given it.
 struct StopFlag {
@@ -48,15 +49,16 @@ class __attribute__((visibility("default"))) RunGuard {
   RunGuard* around_;  // of the run that this one is a part of
 };
 
-// What a node asks that takes long.
+// What a node asks that takes long, in a run or where it is folded while a model is prepared.
 class __attribute__((visibility("default"))) RunWatch {
  public:
-  RunWatch();                                                   // in the thread of the run
-  bool is_over() const { return guard_ && guard_->is_over(); }  // in any thread; whoever asks leaves off
-  void check() const;                                           // in the thread of the run; throws if it is to stop
+  RunWatch();            // in the thread of the run
+  bool is_over() const;  // in any thread; whoever asks leaves off
+  void check() const;    // in the thread of the run; throws if it is to stop
 
  private:
   RunGuard* guard_;
+  const PrepareGuard* preparation_;
 };
 
 // Counts memory that no allocator of torch's gives, and that the run holds to its end.

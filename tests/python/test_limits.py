@@ -426,6 +426,8 @@ def recurrent(op_type, gates, **attributes):
 
 
 WORDS = np.array(["word " * 1000] * 30_000, dtype=object)
+REGION = [np.ones((1, 1, 4, 4), np.float32), np.float32([[0, 0, 3, 3]]), np.array([0])]
+POINTS = {"sampling_ratio": 2**18}  # squared, in each bin
 
 
 @pytest.mark.parametrize(
@@ -435,14 +437,25 @@ WORDS = np.array(["word " * 1000] * 30_000, dtype=object)
         recurrent("LSTM", 4),
         recurrent("GRU", 3, clip=3.0),
         (op_model("StringSplit", [WORDS], outputs=2), [WORDS]),
+        (op_model("RoiAlign", REGION, **POINTS), REGION),
+        (op_model("RoiAlign", REGION, mode="max", **POINTS), REGION),
     ],
-    ids=["NonMaxSuppression", "LSTM", "GRU with clip", "StringSplit"],
+    ids=["NonMaxSuppression", "LSTM", "GRU with clip", "StringSplit", "RoiAlign", "RoiAlign of maxima"],
 )
 def test_one_node_is_stopped_as_well(model, inputs):
     rep = onnx_torch.prepare(model, limits={"seconds": 0.3})
     start = time.perf_counter()
     with pytest.raises(StoppedError, match="longer than the 0.3 seconds"):
         rep.run(inputs)
+    assert time.perf_counter() - start < 1.5
+
+
+def test_one_node_of_constants_is_stopped_as_well():
+    nodes = [helper.make_node("RoiAlign", ["x", "rois", "batches"], ["y"], **POINTS)]
+    given = constants(**dict(zip(["x", "rois", "batches"], REGION, strict=True)))
+    start = time.perf_counter()
+    with pytest.raises(StoppedError, match=r"longer than the 0\.3 seconds .*prepare_seconds"):
+        onnx_torch.prepare(model_of(nodes, [], ["y"], initializer=given), limits={"prepare_seconds": 0.3})
     assert time.perf_counter() - start < 1.5
 
 

@@ -91,7 +91,11 @@ struct AxisSamples {
   AxisSamples(const RegionAxis<T>& axis, int64_t bins) : grid(axis.grid) {
     TORCH_CHECK(grid != RegionAxis<T>::kTooLarge, "RoiAlign: a region of interest of length ", axis.length,
                 " is too large");
-    samples.reserve(bins * grid);
+    constexpr int64_t kMost = 1 << 24;
+    const int64_t count = (Size(bins) * grid).value();
+    TORCH_CHECK(count <= kMost, "RoiAlign: ", count, " sampling points along an axis of a region of interest are more than ",
+                kMost);
+    samples.reserve(count);
     for (int64_t bin = 0; bin < bins; ++bin) {
       for (int64_t i = 0; i < grid; ++i) samples.push_back(axis.sample(bin, i));
     }
@@ -106,7 +110,10 @@ void roi_align_of(at::Tensor& result, const at::Tensor& x, const at::Tensor& roi
   const int64_t channels = x.size(1), height = x.size(2), width = x.size(3);
   const int64_t bins_y = result.size(2), bins_x = result.size(3);
   using Samples = std::span<const AxisSample<T>>;
-  const auto pool_bin = options.maximum ? maximum_of_bin<T, Samples> : average_of_bin<T, Samples>;
+  const RunWatch watch;
+  const auto is_over = [&watch] { return watch.is_over(); };
+  const auto pool_bin = options.maximum ? maximum_of_bin<T, Samples, decltype(is_over)>
+                                        : average_of_bin<T, Samples, decltype(is_over)>;
 
   parallel_for(rois.size(0), kCostOfBin * channels * bins_y * bins_x, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
@@ -122,12 +129,13 @@ void roi_align_of(at::Tensor& result, const at::Tensor& x, const at::Tensor& roi
       for (int64_t channel = 0; channel < channels; ++channel, image += height * width) {
         for (int64_t bin_y = 0; bin_y < bins_y; ++bin_y) {
           for (int64_t bin_x = 0; bin_x < bins_x; ++bin_x) {
-            *out++ = pool_bin(image, width, ys.of_bin(bin_y), xs.of_bin(bin_x));
+            *out++ = pool_bin(image, width, ys.of_bin(bin_y), xs.of_bin(bin_x), is_over);
           }
         }
       }
     }
   });
+  watch.check();
 }
 
 void roi_align_into(at::Tensor& result, const at::Tensor& x, const at::Tensor& rois, const at::Tensor& batch_indices,

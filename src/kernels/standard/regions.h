@@ -49,12 +49,18 @@ ONNX_TORCH_BOTH RegionAxis<T> region_axis(T begin, T end, int64_t bins, int64_t 
   return {start, length, bin_length, options.sampling_ratio > 0 ? options.sampling_ratio : adaptive_grid, size};
 }
 
-// `ys` and `xs` are the sampling points of a bin: `.size()` of them, by their index.
-template <typename T, typename Samples>
-ONNX_TORCH_BOTH T average_of_bin(const T* image, int64_t width, const Samples& ys, const Samples& xs) {
+struct NeverOver {
+  ONNX_TORCH_BOTH bool operator()() const { return false; }
+};
+
+// `ys` and `xs` are the sampling points of a bin: `.size()` of them, by their index. The bin is left off, its value of
+// no use, once `is_over` says so, which is asked for each row of points: a sampling_ratio may ask for billions of them.
+template <typename T, typename Samples, typename IsOver = NeverOver>
+ONNX_TORCH_BOTH T average_of_bin(const T* image, int64_t width, const Samples& ys, const Samples& xs,
+                                 const IsOver& is_over = {}) {
   if (ys.size() == 0 || xs.size() == 0) return 0;
   T sum = 0;
-  for (size_t i = 0; i < ys.size(); ++i) {
+  for (size_t i = 0; i < ys.size() && !is_over(); ++i) {
     const AxisSample<T> y = ys[i];
     const T *low = image + y.low * width, *high = image + y.high * width;
     for (size_t j = 0; j < xs.size(); ++j) {
@@ -67,11 +73,12 @@ ONNX_TORCH_BOTH T average_of_bin(const T* image, int64_t width, const Samples& y
 }
 
 // The largest of the weighted pixels, not of the interpolated values: ONNX's own definition of "max".
-template <typename T, typename Samples>
-ONNX_TORCH_BOTH T maximum_of_bin(const T* image, int64_t width, const Samples& ys, const Samples& xs) {
+template <typename T, typename Samples, typename IsOver = NeverOver>
+ONNX_TORCH_BOTH T maximum_of_bin(const T* image, int64_t width, const Samples& ys, const Samples& xs,
+                                 const IsOver& is_over = {}) {
   if (ys.size() == 0 || xs.size() == 0) return 0;
   T maximum = -std::numeric_limits<T>::infinity();
-  for (size_t i = 0; i < ys.size(); ++i) {
+  for (size_t i = 0; i < ys.size() && !is_over(); ++i) {
     const AxisSample<T> y = ys[i];
     const T *low = image + y.low * width, *high = image + y.high * width;
     for (size_t j = 0; j < xs.size(); ++j) {
