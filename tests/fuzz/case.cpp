@@ -32,16 +32,18 @@ Data data_of(const onnx::TensorProto& tensor) {
   return strings;
 }
 
-bool is_non_finite(const Data& data) {
+bool holds_beyond(const Data& data, float most) {
   const auto* const tensor = std::get_if<at::Tensor>(&data.value());
-  return tensor && tensor->is_floating_point() && !at::isfinite(tensor->to(at::kFloat)).all().item<bool>();
+  return tensor && tensor->is_floating_point() && !tensor->to(at::kFloat).abs().le(most).all().item<bool>();
 }
 
-bool holds_non_finite(const onnx::TensorProto& tensor) { return can_be_fed(tensor) && is_non_finite(data_of(tensor)); }
+bool holds_beyond(const onnx::TensorProto& tensor, float most) {
+  return can_be_fed(tensor) && holds_beyond(data_of(tensor), most);
+}
 
-bool holds_non_finite(const onnx::NodeProto& node) {
-  return std::ranges::any_of(node.attribute(), [](const auto& attribute) {
-    return !std::isfinite(attribute.f()) || (attribute.has_t() && holds_non_finite(attribute.t()));
+bool holds_beyond(const onnx::NodeProto& node, float most) {
+  return std::ranges::any_of(node.attribute(), [most](const auto& attribute) {
+    return !(std::abs(attribute.f()) <= most) || (attribute.has_t() && holds_beyond(attribute.t(), most));
   });
 }
 
@@ -65,13 +67,13 @@ bool names_one_of(const onnx::ModelProto& model, std::initializer_list<std::stri
   return std::ranges::any_of(names, [&](std::string_view name) { return text.find(name) != std::string::npos; });
 }
 
-bool holds_non_finite(const Case& of) {
+bool holds_beyond(const Case& of, float most) {
   const auto& graph = of.model.graph();
-  const auto any = [](const auto& all) {
-    return std::ranges::any_of(all, [](const auto& one) { return holds_non_finite(one); });
+  const auto any = [most](const auto& all) {
+    return std::ranges::any_of(all, [most](const auto& one) { return holds_beyond(one, most); });
   };
   return any(graph.node()) || any(graph.initializer()) ||
-         std::ranges::any_of(of.feeds, [](const auto& feed) { return is_non_finite(feed.second); });
+         std::ranges::any_of(of.feeds, [most](const auto& feed) { return holds_beyond(feed.second, most); });
 }
 
 bool draws_numbers(const onnx::ModelProto& model) {

@@ -24,8 +24,8 @@ std::optional<Case> case_of(const std::string& bytes);
 // Whether one of the names, or a longer one, is anywhere in a model.
 bool names_one_of(const onnx::ModelProto& model, std::initializer_list<std::string_view> names);
 
-// Whether a value that a case gives its model, or one of the model's own, is infinite or a NaN.
-bool holds_non_finite(const Case& of);
+// Whether a number that a case gives its model, or one of the model's own, is beyond `most` or a NaN.
+bool holds_beyond(const Case& of, float most);
 
 // Whether a model gives something else each time.
 bool draws_numbers(const onnx::ModelProto& model);

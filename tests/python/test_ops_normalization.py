@@ -140,6 +140,15 @@ def test_rms_normalization_has_the_type_of_its_scale():
     np.testing.assert_allclose(actual, wide / np.sqrt((wide**2).mean(1, keepdims=True) + 1e-5) * scale, rtol=4e-3)
 
 
+@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize("largest", [1e-10, 1e10, 1e17])
+def test_layer_normalization_of_large_and_small_numbers(largest, optimize):
+    """Up to where the square of a number leaves float32's range."""
+    x = (normal(5, 64) * np.float32(largest)).astype(np.float32)
+    model = op_model("LayerNormalization", [x, np.ones(64, np.float32)], epsilon=0.0)
+    close(onnx_torch.prepare(model, optimize=optimize).run([x, np.ones(64, np.float32)])[0], standardized(x, -1, 0))
+
+
 def test_layer_normalization_of_any_shape_is_one_call():
     inputs = [tensor_info(name, element=TensorProto.FLOAT, shape=s) for name, s in [("x", ["n", "l", 8]), ("s", [8])]]
     node = helper.make_node("LayerNormalization", ["x", "s"], ["y"])

@@ -295,6 +295,7 @@ def projected_steps(input: Tensor, weight: Tensor, bias: Tensor, scale_input: Te
 
 
 # Its kernels take the biases in steps of the products' scales, as they come from the tool that makes such models.
+# Attention is computed in float64, so that how its sums are ordered does not decide how a result is rounded.
 def quantized_longformer_attention(input: Tensor, scale_input: Tensor, weight: Tensor, scale_weight: Tensor,
                                    bias: Tensor, scale_qkv_gemm: Tensor, mask: Tensor, global_weight: Tensor,
                                    scale_global_weight: Tensor, global_bias: Tensor, scale_global_gemm: Tensor,
@@ -302,7 +303,8 @@ def quantized_longformer_attention(input: Tensor, scale_input: Tensor, weight: T
     qkv = projected_steps(input, weight, bias, scale_input, scale_weight, scale_qkv_gemm) * scale_qkv_gemm
     global_qkv = projected_steps(input, global_weight, global_bias, scale_input, scale_global_weight,
                                  scale_global_gemm) * scale_global_gemm
-    Y = windowed_attention(qkv, global_qkv, mask, global_flags, num_heads, window)
+    Y = windowed_attention(torch.to(qkv, torch.float64), torch.to(global_qkv, torch.float64), mask, global_flags,
+                           num_heads, window)
     return torch.to(steps_of_8_bits(Y / scale_output), torch.int8)
 
 
