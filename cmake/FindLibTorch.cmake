@@ -126,6 +126,8 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::LibTorch)
     set_target_properties(LibTorch::gomp PROPERTIES IMPORTED_LOCATION "${gomp}")
     target_compile_options(LibTorch::OpenMP INTERFACE -fopenmp)
     target_link_libraries(LibTorch::OpenMP INTERFACE LibTorch::gomp)
+    # What Clang compiles calls Clang's own runtime, which is then there beside torch's.
+    target_link_options(LibTorch::OpenMP INTERFACE $<$<CXX_COMPILER_ID:Clang>:-fopenmp>)
   else()
     find_package(OpenMP REQUIRED)
     target_link_libraries(LibTorch::OpenMP INTERFACE OpenMP::OpenMP_CXX)
