@@ -155,7 +155,12 @@ void RunGuard::check_iteration(int64_t iteration) {
 RunWatch::RunWatch() : guard_(guard), preparation_(guard_of_preparation()) {}
 
 bool RunWatch::is_over() const {
-  return (guard_ && guard_->is_over()) || (preparation_ && preparation_->is_over());
+  try {
+    check_interruption();
+  } catch (...) {
+    interrupted_ = true;
+  }
+  return interrupted_ || (guard_ && guard_->is_over()) || (preparation_ && preparation_->is_over());
 }
 
 void RunWatch::check() const {

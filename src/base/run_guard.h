@@ -53,12 +53,13 @@ class __attribute__((visibility("default"))) RunGuard {
 class __attribute__((visibility("default"))) RunWatch {
  public:
   RunWatch();            // in the thread of the run
-  bool is_over() const;  // in any thread; whoever asks leaves off
+  bool is_over() const;  // in any thread; whoever asks leaves off, and check() throws afterwards
   void check() const;    // in the thread of the run; throws if it is to stop
 
  private:
   RunGuard* guard_;
   const PrepareGuard* preparation_;
+  mutable std::atomic<bool> interrupted_ = false;  // which the run's thread alone can find out
 };
 
 // Counts memory that no allocator of torch's gives, and that the run holds to its end.

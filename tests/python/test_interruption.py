@@ -47,6 +47,18 @@ MODELS = """if True:
             [helper.make_tensor_value_info(f"x{count}", TensorProto.FLOAT, None)])
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
+    def boxes(count):  # of one class, of which none overlaps another: a node that takes long
+        first = np.arange(count, dtype=np.float32)[None, :, None] * 2
+        scores = np.linspace(1, .5, count, dtype=np.float32)
+        return {"boxes": first + np.float32([0, 0, 1, 1]), "scores": scores[None, None]}
+
+    def selection():
+        return parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
+            selects (float[1, n, 4] boxes, float[1, 1, n] scores) => (int64[m, 3] y) {
+                most = Constant <value = int64 {1000000}> ()
+                y = NonMaxSuppression (boxes, scores, most)
+            }''')
+
     def doubling(depth):  # each function calls the next one twice
         opset = [helper.make_opsetid("", 21), helper.make_opsetid("my", 1)]
         last = [helper.make_node("Sin", ["x"], ["m"]), helper.make_node("Cos", ["m"], ["y"])]
@@ -109,6 +121,9 @@ RUNS = {
     "chain of products": """
     rep = onnx_torch.prepare(products(20_000))
     many, few = {"x0": np.full((500, 500), 1 / 500, np.float32)}, {"x0": np.ones((1, 1), np.float32)}
+""",
+    "one node": """
+    rep, many, few = onnx_torch.prepare(selection()), boxes(200_000), boxes(3)
 """,
 }
 

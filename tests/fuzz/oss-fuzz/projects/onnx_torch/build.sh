@@ -8,14 +8,21 @@ targets=("${!seeds[@]}")
 # torch is compiled with GNU's C++ library, and so must be what links it. Its types are hidden in part.
 export CXXFLAGS="${CXXFLAGS/-stdlib=libc++/} -fno-sanitize=vptr,function"
 
+# The image's Clang comes without omp.h and the library behind it.
+llvm=${LLVM:-/usr/lib/llvm-18}
+openmp=$(dirname "$(find "$llvm/lib/clang" -name omp.h)")
+export CXXFLAGS="$CXXFLAGS -idirafter $openmp" LDFLAGS="${LDFLAGS:-} -L$llvm/lib"
+
 python3 -m venv /tmp/environment
 . /tmp/environment/bin/activate
 pip install -r requirements/dev.txt
 
 # The package as users have it, for what makes the files to begin with.
-CC=clang CXX=clang++ CFLAGS="" CXXFLAGS="" pip install --no-build-isolation .
+CC=clang CXX=clang++ CFLAGS="" CXXFLAGS="-idirafter $openmp" pip install --no-build-isolation .
 
-cmake -G Ninja -S . -B /tmp/build -D CMAKE_BUILD_TYPE=Release -D ONNX_TORCH_LIBFUZZER=ON -D ONNX_TORCH_BUILD_PYTHON=OFF \
+# How far it is optimized, CXXFLAGS say.
+cmake -G Ninja -S . -B /tmp/build -D CMAKE_BUILD_TYPE=Release -D CMAKE_CXX_FLAGS_RELEASE="" \
+  -D ONNX_TORCH_LIBFUZZER=ON -D ONNX_TORCH_BUILD_PYTHON=OFF \
   -D ONNX_TORCH_INSTALL=OFF -D ONNX_TORCH_CUDA=OFF -D ONNX_TORCH_CCACHE=OFF
 ninja -C /tmp/build "${targets[@]/#/onnx_torch_libfuzzer_}"
 
