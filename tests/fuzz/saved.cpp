@@ -72,7 +72,7 @@ Outcome saved(const std::string& bytes) {
     std::optional<Case> of = case_of(bytes);
     if (!of) return Outcome::NoModel;
     AllSaved all = take_saved(*of->model.mutable_graph());
-    const Options options{.threads = 1, .limits = {.constant_bytes = kMemory}};
+    const Options options{.threads = 1, .limits = {.prepare_seconds = kPrepareSeconds, .constant_bytes = kMemory}};
     const PreparedModel model(ModelFile::from_bytes(of->model.SerializeAsString()), options, std::move(all));
     return outcome_of(Outcome::Failed, [&] {
       const MemoryScope memory(kMemory);

@@ -23,6 +23,7 @@ namespace {
 CompiledModel compiled(const Case& of, Options options = {}) {
   options.threads = 1;
   options.limits.constant_bytes = kMemory;
+  options.limits.prepare_seconds = kPrepareSeconds;
   if (names_one_of(of.model, {"Loop"})) options.limits.max_iterations = 10'000;
   return Model::from_bytes(of.model.SerializeAsString()).compile(options);
 }
@@ -36,7 +37,8 @@ Outcome prepare(const std::string& bytes) {
   onnx::ModelProto model;
   if (!model.ParseFromString(bytes)) return Outcome::NoModel;
   return outcome_of(Outcome::Refused, [&] {
-    Model::from_bytes(bytes).compile({.threads = 1, .limits = {.constant_bytes = kMemory}});
+    Model::from_bytes(bytes).compile(
+        {.threads = 1, .limits = {.prepare_seconds = kPrepareSeconds, .constant_bytes = kMemory}});
     return Outcome::Prepared;
   });
 }

@@ -28,8 +28,8 @@ const std::map<std::string_view, Target*>& targets();
 Target saved, text;
 
 // A model may ask for as much as it likes, and takes as long then. Here it gets a gigabyte, while it is prepared and in
-// its run.
-constexpr double kMemory = 1e9;
+// its run, and so many seconds to be prepared: what does not heed them is found to hang.
+constexpr double kMemory = 1e9, kPrepareSeconds = 5;
 
 // Whatever the package refuses is an outcome; other exceptions are not.
 Outcome outcome_of(Outcome where_refused, const std::function<Outcome()>& work);
