@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from ._engines.other_engine import ENGINES, OtherEngine
+from ._models.files import External, Model, directory_of, read_model, with_given_data
+from ._models.random_feeds import random_inputs
+from ._progress import Progress
 from .errors import InputError
-from .model_files import External, Model, directory_of, read_model, with_given_data
-from .other_engine import ENGINES, OtherEngine
-from .progress import Progress
-from .random_feeds import random_inputs
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import onnx
 from onnx import external_data_helper
 
 from . import _C
+from ._models.files import External, Model, directory_of, given_data, place_of, read_model, subgraphs, tensors
 from .backend import prepare
 from .errors import DeviceError, Error, InputError, InvalidModelError, UnsupportedError
-from .model_files import External, Model, directory_of, given_data, place_of, read_model, subgraphs, tensors
 
 
 @dataclass(frozen=True)

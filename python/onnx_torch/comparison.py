@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import onnx
 
-from . import other_engine
+from ._engines import other_engine
+from ._engines.node_by_node import NodeByNode
+from ._models.extraction import node_inputs
+from ._models.files import External, Model, directory_of, read_model, with_given_data
+from ._models.random_feeds import random_inputs
+from ._progress import Progress
 from .backend import prepare
 from .errors import InputError
-from .extraction import node_inputs
-from .model_files import External, Model, directory_of, read_model, with_given_data
-from .node_by_node import NodeByNode
-from .progress import Progress
-from .random_feeds import random_inputs
 
 # Given the model, its inputs and the names of values of the main graph, the values that the engine has among them.
 Engine = Callable[[onnx.ModelProto, dict[str, Any], list[str]], Mapping[str, Any]]

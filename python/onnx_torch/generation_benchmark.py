@@ -8,17 +8,17 @@ import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ._engines import generation_engines
+from ._engines.other_engine import OtherEngine
+from ._progress import Progress
 from .benchmark import Ratio, in_turns, ratio_of
 from .errors import InputError
-from .other_engine import OtherEngine
-from .progress import Progress
 
-_SCRIPT = str(Path(__file__).with_name("generation_engines.py"))
+_SCRIPT = generation_engines.__file__
 _ENGINES = ("onnx_torch", "onnxruntime")
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import onnx
 from google.protobuf.text_encoding import CEscape  # type: ignore[import-untyped,unused-ignore]
 
+from ._models.files import External, Model, read_model
+from ._pytorch.export import save_torchscript
 from .errors import InputError, UnsupportedError
-from .export import save_torchscript
-from .model_files import External, Model, read_model
 
 __all__ = ["save"]
 

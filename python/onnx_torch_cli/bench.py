@@ -52,7 +52,7 @@ def bench(
 ) -> None:
     """Measure a model's latency, or how fast it generates, here and in onnxruntime, each in a process of its own."""
     import onnx_torch
-    from onnx_torch.model_files import read_model
+    from onnx_torch._models.files import read_model
 
     for name, value in (("--prompt", prompt), ("--tokens", tokens)):
         if value is not None and not generate:

@@ -31,7 +31,7 @@ def compare(
     The exit code is 1 where there is a difference. By default onnx_torch is compared with ONNX's reference.
     """
     import onnx_torch
-    from onnx_torch.model_files import read_model
+    from onnx_torch._models.files import read_model
 
     engines = engine or ["reference"]
     if len(engines) > 2:

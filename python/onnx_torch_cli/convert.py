@@ -46,7 +46,7 @@ def convert(
         return
     if to.is_dir():
         raise typer.BadParameter(f"{to} is a folder", param_hint="MODULE.pt")
-    from onnx_torch.export import kernels_library, save_torchscript
+    from onnx_torch._pytorch.export import kernels_library, save_torchscript
 
     with working("Converting"):
         names = save_torchscript(model, to, **options)
@@ -60,7 +60,7 @@ def convert(
 
 
 def _convert_for_triton(model: Path, repository: Path, max_batch_size: int, options: dict[str, Any]) -> None:
-    from onnx_torch.export import kernels_library
+    from onnx_torch._pytorch.export import kernels_library
     from onnx_torch.triton import save
 
     folder = save(model, repository, max_batch_size=max_batch_size, **options)

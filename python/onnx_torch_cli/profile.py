@@ -56,7 +56,7 @@ def profile(
 ) -> None:
     """Measure how long each ONNX node of a model takes."""
     import onnx_torch
-    from onnx_torch.model_files import read_model
+    from onnx_torch._models.files import read_model
 
     with progress("Profiling") as report:
         found = onnx_torch.profile(

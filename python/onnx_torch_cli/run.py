@@ -66,7 +66,7 @@ def run(
     input says otherwise; the output says so.
     """
     import onnx_torch
-    from onnx_torch.model_files import read_model
+    from onnx_torch._models.files import read_model
 
     if sandbox and (tf32 or cuda_graphs is not None or map_external):
         raise typer.BadParameter(
