@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import onnx
 
 from ._models.files import External, Model, read_model
+from ._models.trust import trust_of
 from .backend import OnnxTorchRep, prepare
 from .checking import node_label
 from .errors import InputError
@@ -70,9 +71,7 @@ def show(
         optimize=optimize,
         disabled_passes=disabled_passes,
         shapes=shapes,
-        limits=limits,
-        allow_aten=allow_aten,
-        links=links,
+        **trust_of(limits, allow_aten, links),
     )
     if step is None:
         return _side_by_side(lines(rep, rep.graph()))

@@ -14,6 +14,7 @@ import numpy as np
 
 from ._engines import generation_engines
 from ._engines.other_engine import OtherEngine
+from ._models.trust import trust_of
 from ._progress import Progress
 from .benchmark import Ratio, in_turns, ratio_of
 from .errors import InputError
@@ -124,9 +125,7 @@ def bench_generation(
     options: dict[str, Any] = {
         "device": device,
         "threads": threads,
-        "limits": dict(limits or {}),
-        "allow_aten": allow_aten,
-        "links": links,
+        "trust": trust_of(limits, allow_aten, links),
     }
     with contextlib.ExitStack() as stack:
 

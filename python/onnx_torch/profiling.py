@@ -8,6 +8,7 @@ from typing import Any
 
 from ._models.files import External, Model, read_model
 from ._models.random_feeds import random_inputs
+from ._models.trust import trust_of
 from ._progress import Progress
 from ._running.measuring import NodeProfile, OperatorProfile, Profile, measure
 from .backend import prepare
@@ -65,9 +66,7 @@ def profile(
         disabled_passes=disabled_passes,
         threads=threads,
         shapes=shapes,
-        limits=limits,
-        allow_aten=allow_aten,
-        links=links,
+        **trust_of(limits, allow_aten, links),
     )
     feeds = random_inputs(read_model(model), seed, shapes, inputs)
     return measure(rep._prepared, rep.run, feeds, runs, warm_up, progress)

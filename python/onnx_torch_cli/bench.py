@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import AllowAten, Device, Input, Limit, Links, Seed, Shape, Threads, feeds_of, limits_of, shapes_of
+from .options import AllowAten, Device, Input, Limit, Links, Seed, Shape, Threads, feeds_of, shapes_of, trust_of
 from .terminal import progress, table
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def bench(
             raise typer.BadParameter("it goes with --generate", param_hint=name)
     if model.is_dir() and not generate:
         raise typer.BadParameter(f"{str(model)!r} is a folder; a language model goes with --generate")
-    trust: dict[str, Any] = {"limits": limits_of(limit), "allow_aten": allow_aten, "links": links}
+    trust = trust_of(limit, allow_aten, links)
     where = f"in turns, on {device}, {threads or 'default'} threads"
     with progress("Measuring") as report:
         if generate:

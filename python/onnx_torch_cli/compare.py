@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from .options import AllowAten, Input, Limit, Links, Model, Seed, Shape, feeds_of, limits_of, shapes_of
+from .options import AllowAten, Input, Limit, Links, Model, Seed, Shape, feeds_of, shapes_of, trust_of
 from .terminal import progress
 
 
@@ -44,9 +44,7 @@ def compare(
             rtol=rtol,
             atol=atol,
             shapes=shapes_of(shape),
-            limits=limits_of(limit),
-            allow_aten=allow_aten,
-            links=links,
+            **trust_of(limit, allow_aten, links),
             progress=report,
         )
     print(found)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .options import AllowAten, Dimension, Limit, Links, Model, dimensions_of, limits_of
+from .options import AllowAten, Dimension, Limit, Links, Model, dimensions_of, trust_of
 from .terminal import note, working
 
 
@@ -37,9 +37,7 @@ def convert(
     options: dict[str, Any] = {
         "custom_operators": custom_operators,
         "shapes": dimensions_of(shape),
-        "limits": limits_of(limit),
-        "allow_aten": allow_aten,
-        "links": links,
+        **trust_of(limit, allow_aten, links),
     }
     if triton:
         _convert_for_triton(model, to, max_batch_size, options)

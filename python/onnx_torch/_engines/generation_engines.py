@@ -45,8 +45,7 @@ class _OnnxTorch(_Decoder):
     def __init__(self, model: str, directory: str, options: dict[str, Any]) -> None:
         import onnx_torch
 
-        chosen = {name: options[name] for name in ("threads", "limits", "allow_aten", "links")}
-        self._lm = onnx_torch.LanguageModel(model, options["device"], **chosen)
+        self._lm = onnx_torch.LanguageModel(model, options["device"], threads=options["threads"], **options["trust"])
 
     def layout(self) -> dict[str, Any]:
         """What another engine has to know of the model's inputs and outputs."""

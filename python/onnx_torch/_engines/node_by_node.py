@@ -6,7 +6,7 @@ this and the whole model part, what goes on between nodes is to blame; where thi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,18 @@ import onnx
 
 from .._models.extraction import functions_called, node_inputs, value_types, without_graph
 from .._models.files import sparse_names
+from .._models.trust import Trust
 from ..backend import prepare
 
 
 class NodeByNode:
-    """Runs the main graph of a model, node by node, each with the same options of `prepare`."""
+    """Runs the main graph of a model, node by node, each trusted as far."""
 
-    def __init__(self, model: onnx.ModelProto, device: str, directory: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, model: onnx.ModelProto, device: str, directory: str, trust: Trust) -> None:
         self._model = model
         self._device = device
         self._directory = directory
-        self._options = options
+        self._trust = trust
         self._types = value_types(model)
         self._dense = {tensor.name: tensor for tensor in model.graph.initializer}
         self._sparse = dict(zip(sparse_names(model.graph), model.graph.sparse_initializer, strict=True))
@@ -53,7 +54,7 @@ class NodeByNode:
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)
         model.graph.initializer.extend(self._dense[name] for name in weights if name in self._dense and name not in fed)
         model.graph.sparse_initializer.extend(self._sparse[n] for n in weights if n in self._sparse and n not in fed)
-        rep = prepare(model, self._device, base_dir=self._directory or None, **self._options)
+        rep = prepare(model, self._device, base_dir=self._directory or None, **self._trust)
         outputs = rep.run({name: self._values[name] for name in fed})
         self._values.update(zip((name for name in node.output if name), outputs, strict=True))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from .. import _C
 from .._models.files import External, Model, serialized, writing
+from .._models.trust import Trust, trust_of
 from ..errors import UnsupportedError
 from .names import Names, torch_names
 
@@ -62,7 +63,7 @@ def to_torchscript(
     >>> list(module.state_dict())
     ['weight']
     """
-    options = translation_options(shapes, limits, allow_aten, links)
+    options = translation_options(shapes, trust_of(limits, allow_aten, links))
     exported = _exported(model, base_dir, external, options, custom_operators)
     if file is not None:
         _save(exported, file)
@@ -82,7 +83,7 @@ def save_torchscript(
     links: str = "follow",
 ) -> Names:
     """Saves the module that `to_torchscript` makes, without importing torch; its names."""
-    options = translation_options(shapes, limits, allow_aten, links)
+    options = translation_options(shapes, trust_of(limits, allow_aten, links))
     return _save(_exported(model, base_dir, external, options, custom_operators), file)
 
 
@@ -101,10 +102,8 @@ def kernels_library(cuda: bool = False) -> str:
     return str(path)
 
 
-def translation_options(
-    shapes: Mapping[str, int] | None, limits: Mapping[str, float] | None, allow_aten: str, links: str
-) -> _C.Options:
-    return _C.Options(shapes=dict(shapes or {}), limits=dict(limits or {}), allow_aten=allow_aten, links=links)
+def translation_options(shapes: Mapping[str, int] | None, trust: Trust) -> _C.Options:
+    return _C.Options(shapes=dict(shapes or {}), **trust)
 
 
 def _exported(

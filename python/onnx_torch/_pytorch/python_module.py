@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from .._models.files import External, Model
+from .._models.trust import trust_of
 from .export import CONSTANTS, _exported, _script_module, translation_options
 from .names import names_of
 from .python_code import forward_function, python_code
@@ -75,7 +76,8 @@ def to_module(
     >>> print(torch.export.export(module, (torch.ones(1, 2),)).graph_signature.parameters)
     ('weight',)
     """
-    exported = _exported(model, base_dir, external, translation_options(shapes, limits, allow_aten, links))
+    options = translation_options(shapes, trust_of(limits, allow_aten, links))
+    exported = _exported(model, base_dir, external, options)
     script = _script_module(exported)
     module = _new_module(python_code(script.graph, exported.nodes))
     module.onnx_names = script.onnx_names
