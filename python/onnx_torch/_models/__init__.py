@@ -1,1 +1,1 @@
-"""ONNX models as they come: their files, parts of them, and inputs for them. Nothing here runs a model."""
+"""ONNX models as they come: their files, parts of them, inputs for them, and trust. Nothing here runs a model."""
