@@ -1,6 +1,6 @@
 """The engines that are measured, each in a process of its own.
 
-The classes of `ENGINES` are run by `onnx_torch.other_engine`, which has those of onnx_torch and onnxruntime.
+The classes of `ENGINES` are run by `onnx_torch._engines.other_engine`, which has those of onnx_torch and onnxruntime.
 """
 
 from __future__ import annotations

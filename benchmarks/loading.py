@@ -22,7 +22,7 @@ import onnx
 import onnx.parser
 
 from onnx_torch import random_inputs
-from onnx_torch.other_engine import OtherEngine
+from onnx_torch._engines.other_engine import OtherEngine
 from onnx_torch_cli.terminal import progress
 
 from . import machine

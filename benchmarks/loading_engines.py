@@ -1,4 +1,4 @@
-"""Engines that load models again and again, for `onnx_torch.other_engine` to run: see `benchmarks.loading`."""
+"""Engines that load models again and again, for `onnx_torch._engines.other_engine` to run: see `benchmarks.loading`."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from onnx_torch.self_test.machine import driver
+from onnx_torch.self_test._machine import driver
 
 PROC = Path("/proc")
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -16,8 +16,8 @@ from typing import IO, Any, TypeVar
 
 import numpy as np
 
+from onnx_torch._engines.other_engine import OtherEngine
 from onnx_torch.errors import Error
-from onnx_torch.other_engine import OtherEngine
 
 from . import engines, machine
 from .models.case import Case, Feeds, model_file, read_inputs

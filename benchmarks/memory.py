@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from onnx_torch.other_engine import OtherEngine
+from onnx_torch._engines.other_engine import OtherEngine
 from onnx_torch_cli.terminal import progress
 
 from . import machine

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from onnx_torch.other_engine import OtherEngine
+from onnx_torch._engines.other_engine import OtherEngine
 
 from . import engines
 from .measuring import Measured, Row, Settings, each, start, turn

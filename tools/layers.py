@@ -1,7 +1,9 @@
-"""Tells which folder of src may include which, and where one does not keep to it: python -m tools.layers."""
+"""Tells which part of src and of the Python package may know which, and where one does not: python -m tools.layers."""
 
 from __future__ import annotations
 
+import ast
+import graphlib
 import re
 import sys
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "src"
+PACKAGE = ROOT / "python" / "onnx_torch"
 
 #: Each folder with those that its files may include besides their own and the public headers, from the ground up: a
 #: folder knows but those that stand above it here.
@@ -45,18 +48,52 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "language": ("base", "import", "runtime", "api"),
 }
 
+#: The same for the Python package. All may import "ground", the modules of `GROUND`. Modules without a row of their own
+#: are ".": those that programs import.
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    "ground": (),
+    "_models": (),
+    "_pytorch": ("_models",),
+    "_running": ("_models",),
+    "backend": ("_models", "_running"),
+    "optimizer": ("_models", "backend"),
+    "self_test": ("backend",),
+    "text_of_tokens": (),
+    "language_model": ("_models", "backend", "text_of_tokens"),
+    "engine": ("text_of_tokens", "language_model"),
+    "_engines": ("_models", "backend"),
+    "_batch": ("backend",),
+    "_sandbox": ("backend",),
+    "compat": ("_models", "_running", "backend", "optimizer", "text_of_tokens", "language_model", "engine"),
+    ".": (
+        "_models",
+        "_pytorch",
+        "_running",
+        "backend",
+        "optimizer",
+        "self_test",
+        "language_model",
+        "engine",
+        "_engines",
+        "_batch",
+        "_sandbox",
+        "compat",
+    ),
+}
+GROUND = ("_C", "_torch", "_build_info", "_versions", "_progress", "errors", "log")
+
 
 @dataclass(frozen=True)
 class Arrow:
-    """A file of one folder that includes a header of another."""
+    """A file of one folder that takes what is in another."""
 
     file: str
-    header: str
+    taken: str  #: "includes a header" or "imports a module"
     folder: str
-    included: str
+    known: str
 
     def __str__(self) -> str:
-        return f"src/{self.file} includes {self.header}: {self.folder} may not know {self.included}"
+        return f"{self.file} {self.taken}: {self.folder} may not know {self.known}"
 
 
 def folder_of(path: str) -> str:
@@ -79,19 +116,73 @@ def arrows(sources: Path = SOURCES) -> Iterator[Arrow]:
                 continue  # a public header, or one that is generated
             folder, included = folder_of(file), folder_of(header)
             if folder != included:
-                yield Arrow(file, header, folder, included)
+                yield Arrow(f"src/{file}", f"includes {header}", folder, included)
 
 
-def wrong_arrows(sources: Path = SOURCES) -> list[Arrow]:
-    """Those that the table does not allow."""
-    return [arrow for arrow in arrows(sources) if arrow.included not in MAY_INCLUDE[arrow.folder]]
+def imports(package: Path = PACKAGE, types: bool = True) -> dict[str, set[str]]:
+    """What each module imports of its package, wherever in it; without types, not what type checkers alone follow."""
+    paths = [path for path in sorted(package.rglob("*")) if path.suffix in {".py", ".pyi"}]
+    dotted = {path: ".".join(path.relative_to(package.parent).with_suffix("").parts) for path in paths}
+    names = {path: name.removesuffix(".__init__") for path, name in dotted.items()}
+    found: dict[str, set[str]] = {name: set() for name in names.values()}
+    for path, name in names.items():
+        for source, item in _imported_names(path, package.parent, types):
+            inner = f"{source}.{item}"
+            found[name] |= {inner if inner in found else source} & found.keys()
+    return found
+
+
+def _imported_names(path: Path, root: Path, types: bool) -> Iterator[tuple[str, str]]:
+    """Each name that a file imports, behind that of the module or package that has it."""
+    here = path.relative_to(root).parts
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if types or not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            waiting += ast.iter_child_nodes(node)
+        if isinstance(node, ast.ImportFrom):
+            above = here[: len(here) - node.level] if node.level else ()
+            source = ".".join([*above, *filter(None, [node.module])])
+            yield from ((source, alias.name) for alias in node.names)
+
+
+def place_of(module: str) -> str:
+    """The place of the table that a module of the package is in."""
+    first = module.split(".")[1] if "." in module else ""
+    return "ground" if first in GROUND else first if first in MAY_IMPORT else "."
+
+
+def import_arrows(package: Path = PACKAGE) -> Iterator[Arrow]:
+    """All imports from place to place."""
+    for module, imported in imports(package).items():
+        for name in sorted(imported - {package.name}):
+            if place_of(name) not in ("ground", place_of(module)):
+                yield Arrow(module, f"imports {name}", place_of(module), place_of(name))
+
+
+def wrong_arrows(sources: Path = SOURCES, package: Path = PACKAGE) -> list[Arrow]:
+    """Those that the tables do not allow."""
+    included = [arrow for arrow in arrows(sources) if arrow.known not in MAY_INCLUDE[arrow.folder]]
+    imported = [arrow for arrow in import_arrows(package) if arrow.known not in MAY_IMPORT[arrow.folder]]
+    return included + imported
+
+
+def circle(package: Path = PACKAGE) -> list[str]:
+    """Modules that import each other in a circle, if there are any."""
+    try:
+        graphlib.TopologicalSorter(imports(package, types=False)).prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
 
 
 def main() -> int:
     wrong = wrong_arrows()
     for arrow in wrong:
         print(arrow)
-    return 1 if wrong else 0
+    if round_trip := circle():
+        print(f"modules import each other: {' ← '.join(round_trip)}")
+    return 1 if wrong or round_trip else 0
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ int written(const torch::jit::Module& module, const std::string& file, const tor
   return failure;
 }
 
-// A model translated for export; onnx_torch.export names its parts.
+// A model translated for export; python/onnx_torch/_pytorch/export.py names its parts.
 class Export {
  public:
   Export(const std::shared_ptr<const ModelFile>& file, const Options& options) {

@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ._build_info import VERSION as __version__
-from .versions import load_torch, show_versions
+from ._versions import load_torch, show_versions
 
 load_torch()  # before anything that loads the native module
 
@@ -24,31 +24,30 @@ from .errors import (
 
 if TYPE_CHECKING:
     from . import backend, compat, sandbox
-    from .backend import prepare
+    from ._graph_text import show
+    from ._models.extraction import extract
+    from ._models.random_feeds import random_inputs
+    from ._pytorch.export import kernels_library, to_torchscript
+    from ._pytorch.initializers import update_initializers
+    from ._pytorch.names import Names, names_of, torch_names
+    from ._pytorch.python_module import OnnxModule, to_module
+    from ._running.custom_ops import include_path, load_library, register_op
+    from .backend import load, prepare
     from .benchmark import bench
     from .checking import check
     from .comparison import compare
     from .compat._devices import get_available_providers, get_device
     from .compat._options import RunOptions, SessionOptions
+    from .compat._session import InferenceSession
     from .compat._values import OrtValue
-    from .custom_ops import include_path, load_library, register_op
     from .engine import Engine
-    from .export import kernels_library, to_torchscript
-    from .extraction import extract
     from .generation_benchmark import bench_generation
-    from .graph_text import show
-    from .initializers import update_initializers
     from .language_model import LanguageModel
     from .model_summary import info
-    from .names import Names, names_of, torch_names
     from .operator_coverage import coverage
     from .optimizer import optimize
     from .profiling import profile
-    from .python_module import OnnxModule, to_module
-    from .random_feeds import random_inputs
-    from .saving import load
     from .self_test import selftest
-    from .session import InferenceSession
 
 __all__ = [
     "DeviceError",
@@ -101,31 +100,30 @@ __all__ = [
 
 # All else is imported when it is first asked for, so that nobody waits for what is not used: the names by their module.
 _LAZY = {
-    "backend": ["prepare"],
+    "backend": ["load", "prepare"],
     "benchmark": ["bench"],
     "checking": ["check"],
     "comparison": ["compare"],
     "compat._devices": ["get_available_providers", "get_device"],
     "compat._options": ["RunOptions", "SessionOptions"],
     "compat._values": ["OrtValue"],
-    "custom_ops": ["include_path", "load_library", "register_op"],
+    "_running.custom_ops": ["include_path", "load_library", "register_op"],
     "engine": ["Engine"],
-    "export": ["kernels_library", "to_torchscript"],
-    "extraction": ["extract"],
+    "_pytorch.export": ["kernels_library", "to_torchscript"],
+    "_models.extraction": ["extract"],
     "generation_benchmark": ["bench_generation"],
-    "graph_text": ["show"],
-    "initializers": ["update_initializers"],
+    "_graph_text": ["show"],
+    "_pytorch.initializers": ["update_initializers"],
     "language_model": ["LanguageModel"],
     "model_summary": ["info"],
-    "names": ["Names", "names_of", "torch_names"],
+    "_pytorch.names": ["Names", "names_of", "torch_names"],
     "operator_coverage": ["coverage"],
     "optimizer": ["optimize"],
     "profiling": ["profile"],
-    "python_module": ["OnnxModule", "to_module"],
-    "random_feeds": ["random_inputs"],
-    "saving": ["load"],
+    "_pytorch.python_module": ["OnnxModule", "to_module"],
+    "_models.random_feeds": ["random_inputs"],
     "self_test": ["selftest"],
-    "session": ["InferenceSession"],
+    "compat._session": ["InferenceSession"],
 }
 _MODULE_OF = {name: module for module, names in _LAZY.items() for name in names}
 

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-from google.protobuf.message import EncodeError
 from onnx.backend import base
 from onnx.backend.base import DeviceType, namedtupledict
 
 from . import _C
-from .errors import DeviceError, Error, InputError, InvalidModelError
+from ._models.files import External, read_external_data, serialized
+from ._models.files import Model as Model
+from ._running import saving
+from ._running.values import OutputKind, as_torch, kind_of, targets, write
+from .errors import DeviceError, Error, InputError
 from .log import logger, operator_counts
-from .model_files import External, check_kind
-from .model_files import Model as Model
-from .values import OutputKind, as_torch, kind_of, targets, write
 
 if TYPE_CHECKING:
-    from .profiling import Profile
+    from ._running.measuring import Profile
 
 __all__ = [
     "Backend",
@@ -260,9 +260,9 @@ class OnnxTorchRep(base.BackendRep):
 
         The model is translated once more, with a clock around each node; on a CUDA device each node is waited for.
         """
-        from .profiling import measure
+        from ._running.measuring import measure
 
-        return measure(self, self._by_name(inputs), runs, warm_up)
+        return measure(self._prepared, self.run, self._by_name(inputs), runs, warm_up)
 
     def replica(self, device: str | base.Device | None = None, **options: Any) -> OnnxTorchRep:
         """The same model prepared once more, with other options of `prepare`, or for another device.
@@ -307,14 +307,22 @@ class OnnxTorchRep(base.BackendRep):
 
         The file stands for the model: it may be moved, and the model's own files are not needed any more.
         """
-        from .saving import save  # which makes reps
+        saving.save(file, self._prepared, self._whole_model(), self.options)
 
-        save(self, file)
+    def _whole_model(self) -> onnx.ModelProto:
+        """The model with all weights in it."""
+        base_dir = self.options["base_dir"]
+        model: onnx.ModelProto
+        if self._path is None:
+            model = onnx.ModelProto.FromString(self._prepared.serialized())
+        else:
+            model = onnx.load(self._path, load_external_data=False)
+            base_dir = base_dir or os.path.dirname(self._path)
+        read_external_data(model, os.fspath(base_dir or ""), self._external, self.options["links"])
+        return model
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._saved is not None:
-            from .saving import load
-
             return functools.partial(load, allow_aten=self.options["allow_aten"]), (self._saved,)
         source = self._prepared.serialized() if self._path is None else self._path
         return functools.partial(prepare, external=self._external, **self.options), (source,)
@@ -463,7 +471,7 @@ class OnnxTorchBackend(base.Backend):
             path = os.path.abspath(model)
             prepared = _C.PreparedModel.from_path(path, directory, options, external)
         else:
-            prepared = _C.PreparedModel.from_bytes(_serialized(model), directory, options, external=external)
+            prepared = _C.PreparedModel.from_bytes(serialized(model), directory, options, external=external)
         rep = OnnxTorchRep(prepared, {**named, "base_dir": base_dir}, path, external=external)
         _log_prepared(rep, time.perf_counter() - start)
         if rep.model_info.ir_version > _C.NEWEST_IR_VERSION:
@@ -524,6 +532,21 @@ def _native(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def load(file: str | os.PathLike[str], *, allow_aten: str = "checked") -> OnnxTorchRep:
+    """Loads a model that `OnnxTorchRep.save` wrote, for the device and with the options that it was prepared with.
+
+    Weights are mapped from the file, which must not change while the model lives. Where another release wrote it, or a
+    CPU of another kind, they are laid out anew.
+
+    Args:
+        file: what was written.
+        allow_aten: see `prepare`; the file itself does not tell, as it is not known who wrote it.
+    """
+    path = os.path.abspath(file)
+    prepared, options = saving.load(path, allow_aten)
+    return OnnxTorchRep(prepared, options, saved=path)
+
+
 def passes(device: str | base.Device = "CPU") -> dict[str, str]:
     """The passes that a model's graph goes through for a device, in their order: what each does, by its name.
 
@@ -540,18 +563,6 @@ def _log_prepared(rep: OnnxTorchRep, seconds: float) -> None:
     operators = [op_type for op_type, *_ in rep._prepared.nodes]
     logger.info("prepared %s for %s in %.3f s: %d nodes", what, rep.options["device"], seconds, len(operators))
     logger.debug("operators of %s: %s", what, operator_counts(operators))
-
-
-def _serialized(model: onnx.ModelProto | bytes) -> bytes:
-    check_kind(model)
-    if isinstance(model, bytes):
-        return model
-    try:
-        serialized: bytes = model.SerializeToString()
-        return serialized
-    except (EncodeError, ValueError) as error:
-        message = "the model given cannot be serialized; one larger than 2 GiB must be given as a path"
-        raise InvalidModelError(message) from error
 
 
 def _as_list(inputs: Any) -> list[Any]:

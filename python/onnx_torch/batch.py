@@ -31,11 +31,12 @@ except ImportError as error:
     raise ImportError("onnx_torch.batch needs pyarrow: pip install 'onnx_torch[batch]'") from error
 
 from . import _C, __version__
-from .backend import Model, _serialized, prepare
-from .batch_sources import Images, Part, open_source, parts_of
-from .batch_workers import Job, Result, run_here, run_local, run_ray
+from ._batch.rows import Columns, RowModel
+from ._batch.sources import Images, Part, open_source, parts_of
+from ._batch.workers import Job, Result, run_here, run_local, run_ray
+from ._models.files import Model, serialized
+from .backend import prepare
 from .errors import InputError
-from .rows import Columns, RowModel
 
 __all__ = ["Images", "Summary", "predict"]
 
@@ -127,7 +128,7 @@ def predict(
     rows = RowModel(plan, source.columns, columns=columns, outputs=outputs, batched=batched)
     kept = rows.kept(keep)
     named = {"device": device, "threads": threads, **options}
-    job = Job(path or _serialized(model), named, source, columns, outputs, kept, batched, batch_size)  # type: ignore[arg-type]
+    job = Job(path or serialized(model), named, source, columns, outputs, kept, batched, batch_size)  # type: ignore[arg-type]
 
     count = sum(rows for _, _, rows in source.extents())
     if not count:

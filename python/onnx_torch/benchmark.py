@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from ._engines.other_engine import ENGINES, OtherEngine
+from ._models.files import External, Model, directory_of, read_model, with_given_data
+from ._models.random_feeds import random_inputs
+from ._models.trust import trust_of
+from ._progress import Progress
 from .errors import InputError
-from .model_files import External, Model, directory_of, read_model, with_given_data
-from .other_engine import ENGINES, OtherEngine
-from .progress import Progress
-from .random_feeds import random_inputs
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,7 @@ def bench(
         "device": device,
         "threads": threads,
         "shapes": dict(shapes or {}),
-        "limits": dict(limits or {}),
-        "allow_aten": allow_aten,
-        "links": links,
+        **trust_of(limits, allow_aten, links),
     }
     with contextlib.ExitStack() as stack:
         running = [stack.enter_context(OtherEngine(engine, serialized, directory, options)) for engine in engines]

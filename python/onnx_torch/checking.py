@@ -11,9 +11,10 @@ import onnx
 from onnx import external_data_helper
 
 from . import _C
+from ._models.files import External, Model, directory_of, given_data, place_of, read_model, subgraphs, tensors
+from ._models.trust import trust_of
 from .backend import prepare
 from .errors import DeviceError, Error, InputError, InvalidModelError, UnsupportedError
-from .model_files import External, Model, directory_of, given_data, place_of, read_model, subgraphs, tensors
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,7 @@ def check(
     directory = directory_of(model, base_dir)
     options: dict[str, Any] = {
         "shapes": dict(shapes or {}),
-        "limits": dict(limits or {}),
-        "allow_aten": allow_aten,
-        "links": links,
+        **trust_of(limits, allow_aten, links),
     }
     try:
         problems = [*schema_problems(proto), *_undefined_values(proto), *_missing_data(proto, directory, external)]

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import onnx
 
-from . import other_engine
+from ._engines import other_engine
+from ._engines.node_by_node import NodeByNode
+from ._models.extraction import node_inputs
+from ._models.files import External, Model, directory_of, read_model, with_given_data
+from ._models.random_feeds import random_inputs
+from ._models.trust import Trust, trust_of
+from ._progress import Progress
 from .backend import prepare
 from .errors import InputError
-from .extraction import node_inputs
-from .model_files import External, Model, directory_of, read_model, with_given_data
-from .node_by_node import NodeByNode
-from .progress import Progress
-from .random_feeds import random_inputs
 
 # Given the model, its inputs and the names of values of the main graph, the values that the engine has among them.
 Engine = Callable[[onnx.ModelProto, dict[str, Any], list[str]], Mapping[str, Any]]
@@ -169,10 +170,10 @@ def compare(
     feeds = random_inputs(proto, seed, shapes, inputs)
     names = (_name(engines[0]), _name(engines[1]))
     walk = _Walk(proto.graph, feeds, rtol, atol)
-    options = {"limits": limits, "allow_aten": allow_aten, "links": links}
+    trust = trust_of(limits, allow_aten, links)
     with contextlib.ExitStack() as stack:
         directory = directory_of(model, base_dir)
-        one, other = (stack.enter_context(_engine(e, proto, directory, shapes, options)) for e in engines)
+        one, other = (stack.enter_context(_engine(e, proto, directory, shapes, trust)) for e in engines)
         difference = None
         for start in range(0, len(walk.values), at_once):
             part = walk.values[start : start + at_once]
@@ -310,17 +311,17 @@ def _engine(
     model: onnx.ModelProto,
     directory: str,
     shapes: Mapping[str, int] | None,
-    options: Mapping[str, Any],
+    trust: Trust,
 ) -> Iterator[Engine]:
     if callable(engine):
         yield engine
         return
     name, _, device = engine.partition("@")
     if name == "onnx_torch":
-        rep = prepare(model, device or "CPU", base_dir=directory, shapes=shapes, **options)
+        rep = prepare(model, device or "CPU", base_dir=directory, shapes=shapes, **trust)
         yield lambda _, feeds, names: rep.intermediates(feeds, names)
     elif name == "unoptimised":
-        nodes = NodeByNode(model, device or "CPU", directory, options)
+        nodes = NodeByNode(model, device or "CPU", directory, trust)
         yield lambda _, feeds, names: nodes.values(feeds, names)
     elif name in other_engine.ENGINES and not device:
         with other_engine.OtherEngine(name, model.SerializeToString(), directory) as process:

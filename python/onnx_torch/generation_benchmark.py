@@ -8,17 +8,18 @@ import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ._engines import generation_engines
+from ._engines.other_engine import OtherEngine
+from ._models.trust import trust_of
+from ._progress import Progress
 from .benchmark import Ratio, in_turns, ratio_of
 from .errors import InputError
-from .other_engine import OtherEngine
-from .progress import Progress
 
-_SCRIPT = str(Path(__file__).with_name("generation_engines.py"))
+_SCRIPT = generation_engines.__file__
 _ENGINES = ("onnx_torch", "onnxruntime")
 
 
@@ -124,9 +125,7 @@ def bench_generation(
     options: dict[str, Any] = {
         "device": device,
         "threads": threads,
-        "limits": dict(limits or {}),
-        "allow_aten": allow_aten,
-        "links": links,
+        "trust": trust_of(limits, allow_aten, links),
     }
     with contextlib.ExitStack() as stack:
 

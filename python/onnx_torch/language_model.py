@@ -25,8 +25,8 @@ from .text_of_tokens import TextStream, decoded, encoded, load_tokenizer
 if TYPE_CHECKING:
     from onnx.backend.base import Device
 
+    from ._models.files import Model
     from .backend import OnnxTorchRep
-    from .model_files import Model
 
 NEW_TOKENS = 20  # where nothing says how many
 

@@ -7,16 +7,17 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .backend import Model, _serialized, prepare
+from ._batch.cluster import cpu_share, fits, machines
+from ._batch.rows import Columns, RowModel, objects
+from ._models.files import Model, serialized
+from .backend import prepare
 from .errors import InputError
-from .rows import Columns, RowModel, objects
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -96,35 +97,6 @@ def _device() -> str:
     return "CUDA:0" if ray.is_initialized() and ray.get_gpu_ids() else "CPU"
 
 
-def cpu_share(machines: Sequence[float], workers: int) -> float:
-    """The CPUs that each actor may ask for, on machines that have so many, so that one is left to read the data.
-
-    Ray starts what reads the data only where a machine has a whole CPU free; actors that leave none wait for ever.
-    An actor does not ask for more than one machine has. On machines of one CPU it asks for none, which Ray allows.
-
-    >>> cpu_share([2], 2), cpu_share([8], 3), cpu_share([4, 4], 1), cpu_share([2, 2], 4), cpu_share([1, 1], 2)
-    (0.5, 2.0, 3.0, 0.5, 0.0)
-    """
-    spare = [max(math.floor(cpus) - 1, 0) for cpus in machines]
-    whole = range(1, max(spare, default=0) + 1)  # Ray takes no 1.5
-    parts = {math.floor(1000 * cpus / n) / 1000 for cpus in spare for n in range(cpus + 1, workers + 1)}
-    fits = (share for share in {0.0, *map(float, whole), *parts} if _fits(spare, share, workers))
-    return max(fits, default=0.0)
-
-
-def _fits(machines: Sequence[float], share: float, workers: int) -> bool:
-    """Whether so many actors find room on the machines."""
-    return share == 0 or sum(math.floor(round(cpus / share, 6)) for cpus in machines) >= workers
-
-
-def machines() -> list[dict[str, float]]:
-    """What the machines of the cluster have of what Ray counts."""
-    import ray
-
-    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    return [{"CPU": 0.0, "GPU": 0.0} | node["Resources"] for node in nodes if node["Alive"]]
-
-
 def predict(
     dataset: Dataset,
     model: Model,
@@ -170,12 +142,12 @@ def predict(
     share = cpu_share(cpus, workers)
     if num_cpus is None:
         num_cpus = share
-    elif not _fits(cpus, num_cpus, workers) or (num_cpus and workers * num_cpus > sum(n - 1 for n in cpus)):
+    elif not fits(cpus, num_cpus, workers) or (num_cpus and workers * num_cpus > sum(n - 1 for n in cpus)):
         raise InputError(
             f"{workers} workers with {num_cpus:g} CPUs each may leave no machine of the cluster a CPU to read data, "
             f"and wait for ever; the machines have {', '.join(map('{:g}'.format, cpus))}; num_cpus={share:g} would do"
         )
-    source = os.fspath(model) if isinstance(model, (str, os.PathLike)) else _serialized(model)
+    source = os.fspath(model) if isinstance(model, (str, os.PathLike)) else serialized(model)
     return dataset.map_batches(
         Predictor,
         fn_constructor_args=(source, device),

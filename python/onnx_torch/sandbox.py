@@ -21,10 +21,11 @@ from typing import IO, Any
 import numpy as np
 
 from . import errors
-from .backend import Model, _outputs, _serialized
-from .channel import Channel, shared_memory
+from ._models.files import Model, serialized
+from ._sandbox.channel import Channel, shared_memory
+from ._sandbox.shared_values import describe, place, restore, size
+from .backend import _outputs
 from .errors import DeviceError, Error, InputError, StoppedError
-from .shared_values import describe, place, restore, size
 
 __all__ = ["LIMITS", "SandboxedModel", "prepare"]
 
@@ -112,7 +113,7 @@ class SandboxedModel:
         self._lock = threading.Lock()
         path = os.path.abspath(model) if isinstance(model, (str, os.PathLike)) else None
         folder = None if base_dir is None else os.path.abspath(base_dir)
-        given = None if path else np.frombuffer(_serialized(model), np.uint8)  # type: ignore[arg-type]
+        given = None if path else np.frombuffer(serialized(model), np.uint8)  # type: ignore[arg-type]
         self._process, self._channel = _start(log)
         self.close = weakref.finalize(self, _end, self._process, self._channel)  # ends the process
         try:
@@ -210,7 +211,7 @@ def _start(log: IO[Any] | int) -> tuple[subprocess.Popen[bytes], Channel]:
     environment["OPENBLAS_NUM_THREADS"] = "1"  # numpy's threads would begin before they can be confined
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "onnx_torch.sandbox_process", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", "onnx_torch._sandbox.process", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             env=environment,
             stdin=subprocess.DEVNULL,

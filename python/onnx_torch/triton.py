@@ -14,9 +14,10 @@ from pathlib import Path
 import onnx
 from google.protobuf.text_encoding import CEscape  # type: ignore[import-untyped,unused-ignore]
 
+from ._models.files import External, Model, read_model
+from ._models.trust import trust_of
+from ._pytorch.export import save_torchscript
 from .errors import InputError, UnsupportedError
-from .export import save_torchscript
-from .model_files import External, Model, read_model
 
 __all__ = ["save"]
 
@@ -92,9 +93,7 @@ def save(
             external=external,
             shapes=shapes,
             custom_operators=custom_operators,
-            limits=limits,
-            allow_aten=allow_aten,
-            links=links,
+            **trust_of(limits, allow_aten, links),
         )
         config = _config(called, proto.graph, names.inputs, max_batch_size, shapes or {})
         (folder / str(version)).mkdir(parents=True)

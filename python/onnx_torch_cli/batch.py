@@ -16,7 +16,7 @@ from .options import (
     Model,
     Threads,
     dimensions_of,
-    limits_of,
+    trust_of,
 )
 from .terminal import complain, note, progress
 
@@ -115,9 +115,7 @@ def batch(
                 overwrite=overwrite,
                 progress=report,
                 shapes=dimensions_of(shape),
-                limits=limits_of(limit),
-                allow_aten=allow_aten,
-                links=links,
+                **trust_of(limit, allow_aten, links),
                 map_external=map_external,
             )
     except KeyboardInterrupt:

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import AllowAten, Device, Input, Limit, Links, Seed, Shape, Threads, feeds_of, limits_of, shapes_of
+from .options import AllowAten, Device, Input, Limit, Links, Seed, Shape, Threads, feeds_of, shapes_of, trust_of
 from .terminal import progress, table
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ def bench(
 ) -> None:
     """Measure a model's latency, or how fast it generates, here and in onnxruntime, each in a process of its own."""
     import onnx_torch
-    from onnx_torch.model_files import read_model
+    from onnx_torch._models.files import read_model
 
     for name, value in (("--prompt", prompt), ("--tokens", tokens)):
         if value is not None and not generate:
             raise typer.BadParameter("it goes with --generate", param_hint=name)
     if model.is_dir() and not generate:
         raise typer.BadParameter(f"{str(model)!r} is a folder; a language model goes with --generate")
-    trust: dict[str, Any] = {"limits": limits_of(limit), "allow_aten": allow_aten, "links": links}
+    trust = trust_of(limit, allow_aten, links)
     where = f"in turns, on {device}, {threads or 'default'} threads"
     with progress("Measuring") as report:
         if generate:

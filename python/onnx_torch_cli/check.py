@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import typer
 
-from .options import AllowAten, Device, Dimension, Limit, Links, Model, dimensions_of, limits_of
+from .options import AllowAten, Device, Dimension, Limit, Links, Model, dimensions_of, trust_of
 from .terminal import domains_text, working
 
 
@@ -19,9 +19,7 @@ def check(
     from onnx_torch.model_summary import domains_of
 
     with working("Checking"):
-        problems = onnx_torch.check(
-            model, device, shapes=dimensions_of(shape), limits=limits_of(limit), allow_aten=allow_aten, links=links
-        )
+        problems = onnx_torch.check(model, device, shapes=dimensions_of(shape), **trust_of(limit, allow_aten, links))
     for problem in problems:
         print(f"{'not supported' if problem.unsupported else 'invalid'}: {problem}")
     print(f"{model}: {domains_text(domains_of(model))}")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from .options import AllowAten, Input, Limit, Links, Model, Seed, Shape, feeds_of, limits_of, shapes_of
+from .options import AllowAten, Input, Limit, Links, Model, Seed, Shape, feeds_of, shapes_of, trust_of
 from .terminal import progress
 
 
@@ -31,7 +31,7 @@ def compare(
     The exit code is 1 where there is a difference. By default onnx_torch is compared with ONNX's reference.
     """
     import onnx_torch
-    from onnx_torch.model_files import read_model
+    from onnx_torch._models.files import read_model
 
     engines = engine or ["reference"]
     if len(engines) > 2:
@@ -44,9 +44,7 @@ def compare(
             rtol=rtol,
             atol=atol,
             shapes=shapes_of(shape),
-            limits=limits_of(limit),
-            allow_aten=allow_aten,
-            links=links,
+            **trust_of(limit, allow_aten, links),
             progress=report,
         )
     print(found)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .options import AllowAten, Dimension, Limit, Links, Model, dimensions_of, limits_of
+from .options import AllowAten, Dimension, Limit, Links, Model, dimensions_of, trust_of
 from .terminal import note, working
 
 
@@ -37,16 +37,14 @@ def convert(
     options: dict[str, Any] = {
         "custom_operators": custom_operators,
         "shapes": dimensions_of(shape),
-        "limits": limits_of(limit),
-        "allow_aten": allow_aten,
-        "links": links,
+        **trust_of(limit, allow_aten, links),
     }
     if triton:
         _convert_for_triton(model, to, max_batch_size, options)
         return
     if to.is_dir():
         raise typer.BadParameter(f"{to} is a folder", param_hint="MODULE.pt")
-    from onnx_torch.export import kernels_library, save_torchscript
+    from onnx_torch._pytorch.export import kernels_library, save_torchscript
 
     with working("Converting"):
         names = save_torchscript(model, to, **options)
@@ -60,7 +58,7 @@ def convert(
 
 
 def _convert_for_triton(model: Path, repository: Path, max_batch_size: int, options: dict[str, Any]) -> None:
-    from onnx_torch.export import kernels_library
+    from onnx_torch._pytorch.export import kernels_library
     from onnx_torch.triton import save
 
     folder = save(model, repository, max_batch_size=max_batch_size, **options)

@@ -28,7 +28,7 @@ def extract(
     It computes the outputs from the inputs, by default the model's own; each may be any value of the main graph.
     """
     import onnx_torch
-    from onnx_torch.model_files import save_model
+    from onnx_torch._models.files import save_model
 
     part = onnx_torch.extract(model, inputs, outputs, links=links)
     save_model(part, to)

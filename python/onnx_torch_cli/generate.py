@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .options import AllowAten, Device, Limit, Links, Optimize, Precision, Threads, limits_of
+from .options import AllowAten, Device, Limit, Links, Optimize, Precision, Threads, trust_of
 from .terminal import note, working
 
 Folder = Annotated[
@@ -59,9 +59,7 @@ def generate(
             precision=precision,
             optimize=optimize,
             threads=threads,
-            limits=limits_of(limit),
-            allow_aten=allow_aten,
-            links=links,
+            **trust_of(limit, allow_aten, links),
         )
         prompt = _tokens(text) if ids else lm.encode(text)
     prepared = time.perf_counter() - start

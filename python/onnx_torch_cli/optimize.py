@@ -21,7 +21,7 @@ def optimize(
     What is done holds for all that the model may be fed. Inputs and outputs keep their names.
     """
     import onnx_torch
-    from onnx_torch.model_files import read_model, save_model
+    from onnx_torch._models.files import read_model, save_model
 
     before = len(read_model(model).graph.node)
     made = onnx_torch.optimize(model, level)

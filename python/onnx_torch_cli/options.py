@@ -12,6 +12,8 @@ import typer
 if TYPE_CHECKING:
     import onnx
 
+    from onnx_torch._models.trust import Trust
+
 Model = Annotated[Path, typer.Argument(metavar="MODEL.onnx", exists=True, dir_okay=False, help="The model's file.")]
 Device = Annotated[str, typer.Option(help="CPU, or CUDA:n.")]
 Threads = Annotated[int, typer.Option(min=0, help="Threads on the CPU; 0 is what torch uses.")]
@@ -111,6 +113,11 @@ def limits_of(given: list[str] | None) -> dict[str, float]:
             message = f"{pair!r} is not NAME=MOST, such as seconds=10 or memory=2e9"
             raise typer.BadParameter(message, param_hint="--limit") from None
     return limits
+
+
+def trust_of(limit: list[str] | None, allow_aten: str, links: str) -> Trust:
+    """What ``--limit``, ``--allow-aten`` and ``--links`` give, which go together."""
+    return {"limits": limits_of(limit), "allow_aten": allow_aten, "links": links}
 
 
 def inputs_of(given: list[str] | None) -> dict[str, Any]:

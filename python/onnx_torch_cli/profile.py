@@ -20,8 +20,8 @@ from .options import (
     Tf32,
     Threads,
     feeds_of,
-    limits_of,
     shapes_of,
+    trust_of,
 )
 from .terminal import progress, table
 
@@ -56,7 +56,7 @@ def profile(
 ) -> None:
     """Measure how long each ONNX node of a model takes."""
     import onnx_torch
-    from onnx_torch.model_files import read_model
+    from onnx_torch._models.files import read_model
 
     with progress("Profiling") as report:
         found = onnx_torch.profile(
@@ -71,9 +71,7 @@ def profile(
             disabled_passes=disable_pass or (),
             threads=threads,
             shapes=shapes_of(shape),
-            limits=limits_of(limit),
-            allow_aten=allow_aten,
-            links=links,
+            **trust_of(limit, allow_aten, links),
             progress=report,
         )
 

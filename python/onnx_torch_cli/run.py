@@ -26,8 +26,8 @@ from .options import (
     Tf32,
     Threads,
     feeds_of,
-    limits_of,
     shapes_of,
+    trust_of,
 )
 from .terminal import working
 
@@ -66,7 +66,7 @@ def run(
     input says otherwise; the output says so.
     """
     import onnx_torch
-    from onnx_torch.model_files import read_model
+    from onnx_torch._models.files import read_model
 
     if sandbox and (tf32 or cuda_graphs is not None or map_external):
         raise typer.BadParameter(
@@ -79,9 +79,7 @@ def run(
         "disabled_passes": disable_pass or (),
         "threads": threads,
         "shapes": shapes_of(shape),
-        "limits": limits_of(limit),
-        "allow_aten": allow_aten,
-        "links": links,
+        **trust_of(limit, allow_aten, links),
     }
     rep: onnx_torch.backend.OnnxTorchRep | onnx_torch.sandbox.SandboxedModel
     start = time.perf_counter()

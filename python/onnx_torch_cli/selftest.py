@@ -21,7 +21,7 @@ def selftest(
     import faulthandler
 
     import onnx_torch
-    from onnx_torch.progress import Progress
+    from onnx_torch._progress import Progress
 
     faulthandler.enable()  # which tells, where an instruction is none on this CPU, what was being computed
     with contextlib.ExitStack() as parts:

@@ -14,8 +14,8 @@ from .options import (
     Optimize,
     Precision,
     Shape,
-    limits_of,
     shapes_of,
+    trust_of,
 )
 
 if TYPE_CHECKING:
@@ -49,9 +49,7 @@ def show(
         "optimize": optimize,
         "disabled_passes": disable_pass or (),
         "shapes": shapes_of(shape),
-        "limits": limits_of(limit),
-        "allow_aten": allow_aten,
-        "links": links,
+        **trust_of(limit, allow_aten, links),
     }
     if placement:
         _print_placement(onnx_torch.prepare(model, device, **chosen).placement())

@@ -21,7 +21,7 @@ import onnx
 from onnx import numpy_helper
 
 import onnx_torch
-from onnx_torch.self_test.official import node_cases
+from onnx_torch.self_test._official import node_cases
 
 TESTS = Path(__file__).resolve().parents[1]
 MOST_BYTES = 200_000  # larger models take long, and differ from smaller ones in nothing but their sizes

@@ -7,7 +7,7 @@ from onnx.reference.op_run import OpRun
 from onnx.reference.ops import op_loop
 from scipy import special
 
-from onnx_torch.self_test.samples import Erf, HardSwish
+from onnx_torch.self_test._samples import Erf, HardSwish
 
 __all__ = ["EXACT"]
 

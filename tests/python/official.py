@@ -10,7 +10,7 @@ import pytest
 from onnx import numpy_helper
 
 import onnx_torch.backend
-from onnx_torch.self_test.official import SUBSTITUTES, Case, assert_same, check, node_cases, suite
+from onnx_torch.self_test._official import SUBSTITUTES, Case, assert_same, check, node_cases, suite
 
 __all__ = [
     "DEVICES",

@@ -18,9 +18,10 @@ from models import model_of, tensor_info
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from onnx_torch import batch, batch_workers  # noqa: E402
-from onnx_torch.arrow_values import column_values, to_arrow  # noqa: E402
-from onnx_torch.batch_sources import ArrayRows, parts_of  # noqa: E402
+from onnx_torch import batch  # noqa: E402
+from onnx_torch._batch import workers as batch_workers  # noqa: E402
+from onnx_torch._batch.arrow_values import column_values, to_arrow  # noqa: E402
+from onnx_torch._batch.sources import ArrayRows, parts_of  # noqa: E402
 
 WEIGHT = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
 ROWS = 103

@@ -28,7 +28,7 @@ from benchmarks.results import Results
 from onnx import parser as onnx_parser
 
 import onnx_torch
-from onnx_torch.other_engine import OtherEngine
+from onnx_torch._engines.other_engine import OtherEngine
 
 RELU = """<ir_version: 10, opset_import: ["": 21]> relu (float[n] x) => (float[n] y) { y = Relu(x) }"""
 SETS = [{"x": np.arange(-3, 3, dtype=np.float32)}, {"x": np.ones(2, np.float32)}]
@@ -212,7 +212,7 @@ def vars_of(found):
 def test_paused_engines_end_with_the_benchmark():
     code = """if True:
         import os, onnx.parser
-        from onnx_torch.other_engine import OtherEngine
+        from onnx_torch._engines.other_engine import OtherEngine
         model = onnx.parser.parse_model('''{RELU}''').SerializeToString()
         engine = OtherEngine("reference", model)
         engine.pause()

@@ -361,7 +361,7 @@ def test_compare(cli):
 
 
 def test_compare_names_the_node_that_differs(cli, monkeypatch):
-    class Wrong(onnx_torch.node_by_node.NodeByNode):
+    class Wrong(onnx_torch.comparison.NodeByNode):
         def values(self, feeds, names):
             return {name: value + (name == "y") for name, value in super().values(feeds, names).items()}
 

@@ -432,7 +432,7 @@ def test_the_page_on_migrating_runs(tmp_path):
 
 @pytest.mark.parametrize(
     "module",
-    ["session", "compat._devices", "compat._options", "compat._values", "compat.onnxruntime"],
+    ["compat._session", "compat._devices", "compat._options", "compat._values", "compat.onnxruntime"],
 )
 def test_examples(module):
     results = doctest.testmod(importlib.import_module(f"onnx_torch.{module}"))

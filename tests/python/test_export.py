@@ -16,6 +16,7 @@ from exported import check_case, handles_text, official_cases, run_stock_torch
 from models import model_of, tensor_info
 from official import node_cases
 from onnx_torch import UnsupportedError, names_of, to_torchscript, torch_names
+from onnx_torch._pytorch.export import NAMES_FILE
 
 FLOAT = TensorProto.FLOAT
 
@@ -173,9 +174,9 @@ def test_hostile_names_survive(seed):
 def test_archive_holds_the_names(tmp_path):
     file = tmp_path / "model.pt"
     module = to_torchscript(weighted_sum(["a", "a.b"], ["in put"]), file)
-    extra = {onnx_torch.export.NAMES_FILE: ""}
+    extra = {NAMES_FILE: ""}
     loaded = torch.jit.load(file, _extra_files=extra)
-    record = json.loads(extra[onnx_torch.export.NAMES_FILE])
+    record = json.loads(extra[NAMES_FILE])
     expected = {
         "parameters": {"a": "a_", "a.b": "a.b"},
         "inputs": {"in put": "in_put"},

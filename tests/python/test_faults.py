@@ -125,7 +125,7 @@ FULL_DISK = """if True:
     import onnx
     import onnx_torch
     from pathlib import Path
-    from onnx_torch.model_files import save_model
+    from onnx_torch._models.files import save_model
 
     model = onnx.load(sys.argv[1])
     rep = onnx_torch.prepare(model)

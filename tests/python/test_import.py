@@ -18,8 +18,9 @@ import torch
 from onnx import parser
 
 import onnx_torch
-from onnx_torch import _build_info, names, python_code
-from onnx_torch.versions import minor_release
+from onnx_torch import _build_info
+from onnx_torch._pytorch import names, python_code
+from onnx_torch._versions import minor_release
 
 MODEL = """<ir_version: 10, opset_import: ["": 21]> g (float[N, 3, 8, 8] x) => (float[N, 4, 8, 8] y) <
     float[4, 3, 3, 3] w = {WEIGHTS}> { c = Conv <pads = [1, 1, 1, 1]> (x, w)  y = Relu(c) }""".replace(
@@ -364,7 +365,7 @@ def test_a_folder_called_torch_is_no_torch(tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
     script = """
         sys.path[:] = [sys.argv[1], *(path for path in sys.path if "site-packages" not in path)]
-        from onnx_torch import versions
+        from onnx_torch import _versions
         """
     with pytest.raises(AssertionError, match="ImportError: onnx_torch needs torch .*, which is not installed"):
         run(script, tmp_path)

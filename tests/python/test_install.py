@@ -10,7 +10,7 @@ import torch
 
 import onnx_torch
 from onnx_torch import _build_info
-from onnx_torch.versions import minor_release, require_torch
+from onnx_torch._versions import minor_release, require_torch
 
 NEEDED = minor_release(_build_info.TORCH)
 

@@ -21,7 +21,7 @@ import onnx_torch
 from hostile_models import PLACES, SECRET, external_tensor, model_with, written
 from models import model_of, op_model
 from onnx_torch import InvalidModelError
-from onnx_torch.model_files import save_model
+from onnx_torch._models.files import save_model
 
 
 @pytest.fixture

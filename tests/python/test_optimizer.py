@@ -13,7 +13,7 @@ import onnx_torch
 from official import check as check_case
 from official import node_cases, with_initializers, with_symbolic_dims
 from onnx_torch.optimizer import LEVELS
-from onnx_torch.optimizer.table import REWRITES
+from onnx_torch.optimizer._table import REWRITES
 from random_numbers import RNG
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "optimizer.md"

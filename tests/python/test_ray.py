@@ -203,8 +203,8 @@ def test_batch_restores_the_order_after_a_kill(ray, table, tmp_path):
 
 def test_a_part_that_always_kills_its_actor_ends_the_work(ray, tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
-    from onnx_torch import batch_workers
-    from onnx_torch.batch_sources import ArrayRows, parts_of
+    from onnx_torch._batch import workers as batch_workers
+    from onnx_torch._batch.sources import ArrayRows, parts_of
 
     class Deadly(ArrayRows):
         def read(self, part, fed, kept):

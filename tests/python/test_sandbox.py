@@ -21,8 +21,8 @@ import onnx_torch
 import onnx_torch.sandbox
 from models import model_of, op_model, tensor_info
 from onnx_torch import DeviceError, Error, InputError, InvalidModelError, RunError, StoppedError
-from onnx_torch.channel import Channel, shared_memory
-from onnx_torch.shared_values import describe, place, restore, size
+from onnx_torch._sandbox.channel import Channel, shared_memory
+from onnx_torch._sandbox.shared_values import describe, place, restore, size
 from test_limits import MANY, counting, filling
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -258,7 +258,7 @@ ALLOWED = {
 }
 SCRIPT = """if True:
     import ctypes, json, os, resource, socket, sys, threading, time
-    from onnx_torch.confinement import confine
+    from onnx_torch._sandbox.confinement import confine
 
     def thread():
         started = threading.Thread(target=lambda: None)

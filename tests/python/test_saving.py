@@ -15,7 +15,7 @@ import pytest
 from onnx import numpy_helper, parser
 
 import onnx_torch
-from onnx_torch import saving
+from onnx_torch._running import saving
 from random_numbers import RNG
 
 

@@ -13,10 +13,10 @@ import torch
 import onnx_torch
 import onnx_torch_cli
 from onnx_torch.backend import OnnxTorchBackend, OnnxTorchRep
-from onnx_torch.self_test import machine, official, samples
+from onnx_torch.self_test import _machine, _official, _samples
 from onnx_torch.self_test.results import Failure, Part, SelfTest
 
-SAMPLES = [*samples.operator_samples(), *samples.composed_samples(), *samples.narrow_samples()]
+SAMPLES = [*_samples.operator_samples(), *_samples.composed_samples(), *_samples.narrow_samples()]
 SEVERAL_FOLD = 300  # of the suite's node cases, one of so many
 
 
@@ -52,7 +52,7 @@ def test_all_is_well_here():
     assert found, str(found)
     assert found.failures == [] and found.passed == found.all > 800
     assert told == {part.name: (part.all, part.all) for part in found.parts if part.name != "threads"} | {
-        "threads": (samples.THREADS * samples.TURNS,) * 2
+        "threads": (_samples.THREADS * _samples.TURNS,) * 2
     }
     text = str(found)
     assert re.search(r"^CPU  .+ processors$", text, re.M)
@@ -66,24 +66,24 @@ def test_all_is_well_here():
 
 
 def test_the_whole_suite_is_run_unless_in_a_hurry():
-    classes = official.suite(official.BackendTest(official._backend_for("CPU")), onnx_torch.prepare)
-    assert len(official._chosen(classes, "_cpu", 1)) == 2033
-    assert len(official._chosen(classes, "_cpu", 8)) == -(-1884 // 8) + 2033 - 1884
+    classes = _official.suite(_official.BackendTest(_official._backend_for("CPU")), onnx_torch.prepare)
+    assert len(_official._chosen(classes, "_cpu", 1)) == 2033
+    assert len(_official._chosen(classes, "_cpu", 8)) == -(-1884 // 8) + 2033 - 1884
 
 
 def test_cases_that_are_checked_in_another_way_are_told():
-    names = [*official.SUBSTITUTES, "test_add"]
-    notes = official._notes(names)
+    names = [*_official.SUBSTITUTES, "test_add"]
+    notes = _official._notes(names)
     assert [note.split(":")[0] for note in notes] == ["6 of these", "1 of these", "2 of these"]
     assert "random" in notes[0] and "noise" in notes[2]
-    assert official._notes(["test_add"]) == ()
+    assert _official._notes(["test_add"]) == ()
 
 
-@pytest.mark.parametrize("chosen", SAMPLES, ids=lambda chosen: samples.label(*chosen))
+@pytest.mark.parametrize("chosen", SAMPLES, ids=lambda chosen: _samples.label(*chosen))
 def test_the_check_of_a_sample_can_fail(chosen):
     sample, element = chosen
     expected = sample.expected(element)
-    dtype = samples._dtype(element) if samples._is_float(expected.dtype) else expected.dtype
+    dtype = _samples._dtype(element) if _samples._is_float(expected.dtype) else expected.dtype
     right = expected.astype(dtype)
     sample.check(element, right, expected)
     wrong = right.copy()
@@ -98,7 +98,7 @@ def test_the_check_of_a_sample_can_fail(chosen):
 
 
 def test_nan_and_infinity_are_no_small_differences():
-    sample = samples.Sample("any", "y = Relu (x)")
+    sample = _samples.Sample("any", "y = Relu (x)")
     exact = np.array([1.0, np.inf, np.nan, 2.0])
     sample.check("float", exact.astype(np.float32), exact)
     for place, value in ((0, np.nan), (0, np.inf), (1, 5.0), (1, -np.inf), (2, 0.0)):
@@ -110,7 +110,7 @@ def test_nan_and_infinity_are_no_small_differences():
 
 def test_a_wrong_kernel_is_named(spoil):
     spoil(is_packed)
-    part, ways = samples.run_samples("packed", samples.composed_samples(), "CPU")
+    part, ways = _samples.run_samples("packed", _samples.composed_samples(), "CPU")
     packed = [name for name, way in ways if "packed" in way]
     assert [failure.case for failure in part.failures] == packed and len(packed) > 5
     assert part.passed == part.all - len(packed)
@@ -120,7 +120,7 @@ def test_a_wrong_kernel_is_named(spoil):
 
 def test_a_wrong_result_of_the_suite_is_named(spoil):
     spoil(lambda rep: [operator for operator, *_ in rep._prepared.nodes] == ["Relu"])
-    part = official.run_suite("CPU", SEVERAL_FOLD)
+    part = _official.run_suite("CPU", SEVERAL_FOLD)
     assert {failure.case for failure in part.failures} == {"test_ReLU", "test_single_relu_model"}  # which always run
     assert [failure.largest for failure in part.failures] == pytest.approx([0.01, 0.01], rel=1e-3)
 
@@ -130,7 +130,7 @@ def test_models_that_cannot_be_prepared_have_failed(monkeypatch):
         raise onnx_torch.UnsupportedError("Frob: no such operator")
 
     monkeypatch.setattr(OnnxTorchBackend, "prepare", refuse)
-    part = official.run_suite("CPU", SEVERAL_FOLD)
+    part = _official.run_suite("CPU", SEVERAL_FOLD)
     assert part.passed == 0
     assert {failure.why for failure in part.failures} == {"UnsupportedError: Frob: no such operator"}
 
@@ -140,22 +140,22 @@ def test_an_error_in_a_run_is_a_failure(monkeypatch):
         raise onnx_torch.RunError("Conv: out of luck", op_type="Conv")
 
     monkeypatch.setattr(OnnxTorchRep, "run", fail)
-    part, _ = samples.run_samples("packed", samples.composed_samples()[:2], "CPU")
+    part, _ = _samples.run_samples("packed", _samples.composed_samples()[:2], "CPU")
     assert [failure.why for failure in part.failures] == ["RunError: Conv: out of luck"] * 2
-    threads = samples.run_threads("CPU")
+    threads = _samples.run_threads("CPU")
     assert threads.passed == 0
 
 
 def test_a_result_that_depends_on_the_thread_is_found(spoil):
     main = threading.get_ident()
     spoil(lambda rep: is_packed(rep) and threading.get_ident() != main)
-    failed = {failure.case for failure in samples.run_threads("CPU").failures}
+    failed = {failure.case for failure in _samples.run_threads("CPU").failures}
     assert "Gemm + Gelu" in failed and "LSTM" not in failed
 
 
 def test_the_command_fails_where_something_is_wrong(spoil, monkeypatch, capfd):
     spoil(is_packed)
-    monkeypatch.setattr(official, "run_suite", lambda *_: Part("ONNX's backend suite", 1, 0.0))
+    monkeypatch.setattr(_official, "run_suite", lambda *_: Part("ONNX's backend suite", 1, 0.0))
     monkeypatch.setattr(sys, "argv", ["onnx-torch", "selftest", "--quick"])
     with pytest.raises(SystemExit) as end:
         onnx_torch_cli.main()
@@ -178,12 +178,12 @@ import sys
 for name in ("pytest", "PIL", "tabulate"):
     sys.modules[name] = None  # to import it is an error
 import numpy as np
-from onnx_torch.self_test import official
-part = official.run_suite("CPU", {SEVERAL_FOLD})
+from onnx_torch.self_test import _official
+part = _official.run_suite("CPU", {SEVERAL_FOLD})
 if part.failures:
     sys.exit(str(part.failures))
 try:
-    official.assert_same(np.zeros(2), np.zeros(3), 0, 0)
+    _official.assert_same(np.zeros(2), np.zeros(3), 0, 0)
 except AssertionError:
     sys.exit(0)
 sys.exit("a shape is not compared")
@@ -194,7 +194,7 @@ sys.exit("a shape is not compared")
 def test_a_gpu_is_described(monkeypatch):
     properties = SimpleNamespace(name="Some GPU", major=9, minor=0, total_memory=80 * 2**30)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
-    monkeypatch.setattr(machine, "driver", lambda: "580.1")
-    rows = dict(machine.machine_rows("cuda:0"))
+    monkeypatch.setattr(_machine, "driver", lambda: "580.1")
+    rows = dict(_machine.machine_rows("cuda:0"))
     assert rows["GPU"] == f"Some GPU, compute capability 9.0, 80 GiB, driver 580.1, CUDA {torch.version.cuda}"
-    assert "GPU" not in dict(machine.machine_rows("CPU"))
+    assert "GPU" not in dict(_machine.machine_rows("CPU"))

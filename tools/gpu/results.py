@@ -26,7 +26,7 @@ if not torch.cuda.is_available():
     except Exception as error:
         why = str(error).splitlines()[0]
     sys.exit(why)
-from onnx_torch.self_test.machine import driver
+from onnx_torch.self_test._machine import driver
 card = torch.cuda.get_device_properties(0)
 print(json.dumps({"card": card.name, "capability": f"{card.major}.{card.minor}", "driver": driver(),
                   "torch": torch.__version__, "cuda": torch.version.cuda}))

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ._elements import numpy_dtype
 from ._errors import InvalidArgument, NoSuchFile
-from ._values import OrtValue, numpy_dtype
+from ._values import OrtValue
 
 __all__ = ["AdapterFormat", "LoraAdapter"]
 

@@ -11,6 +11,7 @@ from typing import Any
 from ._enums import GraphOptimizationLevel, OrtCompileApiFlags
 from ._errors import InvalidArgument
 from ._options import SessionOptions
+from ._session import prepared_for_cpu
 from ._status import ignored, refused, works
 
 __all__ = ["ModelCompiler"]
@@ -54,8 +55,6 @@ class ModelCompiler:
         target = output_model_path or self._beside()
         if self._flags & OrtCompileApiFlags.ERROR_IF_OUTPUT_FILE_EXISTS and os.path.exists(target):
             raise InvalidArgument(f"the compiled model cannot be written, as {target} exists")
-        from ..session import prepared_for_cpu
-
         prepared_for_cpu(self._source, self._options).save(target)
 
     def _beside(self) -> str:
@@ -67,8 +66,6 @@ class ModelCompiler:
     def compile_to_bytes(self) -> bytes:
         """The compiled model."""
         with tempfile.TemporaryDirectory() as folder:
-            from ..session import prepared_for_cpu
-
             file = Path(folder) / "compiled.onnx"
             prepared_for_cpu(self._source, self._options).save(file)
             return file.read_bytes()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 
 from .. import _C
-from ..versions import torch_version
+from .._build_info import VERSION
+from .._versions import torch_version
 from ._devices import get_device
 from ._status import absent_class, ignored, refused, works
 
@@ -71,10 +72,8 @@ def get_version_string() -> str:
 @works("names this package")
 def get_build_info() -> str:
     """This package's version and torch's."""
-    from .. import __version__
-
     return (
-        f"onnx_torch {__version__}, torch {torch_version()}; "
+        f"onnx_torch {VERSION}, torch {torch_version()}; "
         f"Build Info: the interface of ONNX Runtime {ONNXRUNTIME_VERSION}"
     )
 

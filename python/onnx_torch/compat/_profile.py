@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import _C
+from .._running.values import OutputKind, as_torch
 from ..backend import OnnxTorchRep
-from ..values import OutputKind, as_torch
 
 
 class Profile:

@@ -11,6 +11,7 @@ import numpy as np
 from onnx import TensorProto
 
 from ._devices import OrtDevice
+from ._elements import element_of
 from ._enums import OrtSparseFormat
 from ._errors import Fail, InvalidArgument
 from ._status import refused
@@ -156,8 +157,6 @@ class SparseTensor:
 
     def data_type(self) -> str:
         """The ONNX type, such as ``sparse_tensor(float)``."""
-        from ._values import element_of
-
         return f"sparse_tensor({TensorProto.DataType.Name(element_of(self._values.dtype)).lower()})"
 
     def device_name(self) -> str:

@@ -11,12 +11,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
-import ml_dtypes
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
-from ..values import is_tensor
+from .._running.values import is_tensor
 from ._devices import HOST, OrtMemoryInfo, TorchDevice, torch_device
+from ._elements import element_of, numpy_dtype, torch_dtype
 from ._enums import OrtDeviceVendorId
 from ._errors import Fail, InvalidArgument
 from ._sparse import SparseTensor
@@ -34,33 +34,6 @@ _LAST_ADDRESS = 2**64 - 1  # of any machine
 
 def _is_dense(data: Any) -> TypeGuard[Tensor]:
     return isinstance(data, np.ndarray) or is_tensor(data)
-
-
-def element_of(dtype: Any) -> int:
-    """ONNX's number of an element type, from that number, a numpy dtype or a torch dtype."""
-    if isinstance(dtype, int):
-        return dtype
-    if str(dtype).startswith("torch."):
-        name = str(dtype).removeprefix("torch.")
-        dtype = getattr(ml_dtypes, name, name)
-    dtype = np.dtype(dtype)
-    return TensorProto.STRING if dtype.kind in "OUST" else helper.np_dtype_to_tensor_dtype(dtype)
-
-
-def numpy_dtype(element: Any) -> np.dtype[Any]:
-    """The numpy dtype of an element type."""
-    number = element_of(element)
-    return np.dtype(object) if number == TensorProto.STRING else helper.tensor_dtype_to_np_dtype(number)
-
-
-def _torch_dtype(element: Any) -> torch.dtype:
-    """The torch dtype that holds an element type; types that torch cannot compute with lie one to a byte."""
-    import torch
-
-    name = numpy_dtype(element).name
-    dtype = torch.uint8 if name in ("int2", "int4", "uint2", "uint4") else getattr(torch, name, torch.uint8)
-    assert isinstance(dtype, torch.dtype)
-    return dtype
 
 
 def _type_of(data: Any) -> str:
@@ -83,7 +56,7 @@ def _as_torch(tensor: Tensor) -> torch.Tensor:
     if tensor.dtype == object:
         raise Fail("a tensor of strings has no memory that others can read")
     plain = tensor if tensor.dtype.isbuiltin == 1 else tensor.view(f"u{tensor.dtype.itemsize}")  # else ml_dtypes' own
-    return torch.from_numpy(plain).view(_torch_dtype(tensor.dtype))
+    return torch.from_numpy(plain).view(torch_dtype(tensor.dtype))
 
 
 def _as_numpy(tensor: torch.Tensor, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -117,7 +90,7 @@ def at_address(pointer: int, device: TorchDevice, element: Any, shape: Sequence[
         import torch
 
         memory = torch.as_tensor(_CudaMemory(pointer, size), device=str(device))
-        return memory.view(_torch_dtype(element)).reshape(tuple(shape))
+        return memory.view(torch_dtype(element)).reshape(tuple(shape))
     array: np.ndarray[Any, Any] = np.ndarray(
         tuple(shape), dtype, memoryview((ctypes.c_byte * size).from_address(pointer))
     )
@@ -219,7 +192,7 @@ class OrtValue:
             import torch
 
             type_ = _type_of(np.empty(0, numpy_dtype(element_type)))
-            return cls._of(torch.empty(list(shape), dtype=_torch_dtype(element_type), device=str(device)), type_)
+            return cls._of(torch.empty(list(shape), dtype=torch_dtype(element_type), device=str(device)), type_)
         return cls._of(np.empty(tuple(shape), numpy_dtype(element_type)))
 
     @classmethod

@@ -10,9 +10,9 @@ import os
 
 import onnx
 
-from ..model_files import Model, directory_of, read_external_data, read_model, required_inputs
-from .graph import Graph
-from .table import LEVELS, Level, rewrites
+from .._models.files import Model, directory_of, read_external_data, read_model, required_inputs
+from ._graph import Graph
+from ._table import LEVELS, Level, rewrites
 
 __all__ = ["LEVELS", "optimize"]
 

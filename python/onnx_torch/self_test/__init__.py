@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import _C
-from ..progress import Progress
+from .._progress import Progress
 from .results import Failure, Part, SelfTest
 
 __all__ = ["Failure", "Part", "SelfTest", "selftest"]
@@ -29,18 +29,18 @@ def selftest(
             are done, and of how many.
     """
     _C.check_device(device)
-    from . import machine, official, samples  # the suite's cases are made when they are imported
+    from . import _machine, _official, _samples  # the suite's cases are made when they are imported
 
     report = progress or (lambda _: lambda done, of: None)
-    suite = official.run_suite(device, EVERY_WHEN_QUICK if quick else 1, report("ONNX's backend suite"))
+    suite = _official.run_suite(device, EVERY_WHEN_QUICK if quick else 1, report("ONNX's backend suite"))
     parts, ways = [suite], []
     for name, chosen in (
-        ("operators", samples.operator_samples()),
-        ("packed operators and chains", samples.composed_samples(device)),
-        ("8 bits and half precision", samples.narrow_samples()),
+        ("operators", _samples.operator_samples()),
+        ("packed operators and chains", _samples.composed_samples(device)),
+        ("8 bits and half precision", _samples.narrow_samples()),
     ):
-        part, found = samples.run_samples(name, chosen, device, report(name))
+        part, found = _samples.run_samples(name, chosen, device, report(name))
         parts.append(part)
         ways += found if name != "operators" else []
-    parts.append(samples.run_threads(device, report("threads")))
-    return SelfTest(device, tuple(machine.machine_rows(device)), tuple(ways), tuple(parts))
+    parts.append(_samples.run_threads(device, report("threads")))
+    return SelfTest(device, tuple(_machine.machine_rows(device)), tuple(ways), tuple(parts))

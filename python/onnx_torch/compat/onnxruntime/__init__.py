@@ -15,10 +15,10 @@ from onnx_torch.compat._enums import *  # noqa: F403
 from onnx_torch.compat._environment import *  # noqa: F403
 from onnx_torch.compat._environment import ONNXRUNTIME_VERSION as __version__
 from onnx_torch.compat._options import *  # noqa: F403
+from onnx_torch.compat._session import *  # noqa: F403
 from onnx_torch.compat._sparse import *  # noqa: F403
 from onnx_torch.compat._values import OrtValue as OrtValue
 from onnx_torch.compat._values import copy_tensors as copy_tensors
-from onnx_torch.session import *  # noqa: F403
 
 from . import capi as capi
 

@@ -9,17 +9,8 @@ docs/language_models.md tells what works, what is accepted and ignored, and what
 
 from __future__ import annotations
 
-from ._config import Config as Config
-from ._config import Model as Model
-from ._engine import *  # noqa: F403
-from ._environment import *  # noqa: F403
-from ._generator import Generator as Generator
-from ._generator import GeneratorParams as GeneratorParams
-from ._tensor import Tensor as Tensor
-from ._tokenizer import Tokenizer as Tokenizer
-from ._tokenizer import TokenizerStream as TokenizerStream
-
-from . import onnxruntime_genai as onnxruntime_genai  # isort: skip
+from . import onnxruntime_genai as onnxruntime_genai
+from .onnxruntime_genai import *  # noqa: F403
 
 __version__ = "0.18.0"  # whose interface this is
 __id__ = "onnx_torch"

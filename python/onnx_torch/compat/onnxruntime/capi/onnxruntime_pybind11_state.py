@@ -8,6 +8,6 @@ from onnx_torch.compat._enums import *  # noqa: F403
 from onnx_torch.compat._environment import *  # noqa: F403
 from onnx_torch.compat._errors import *  # noqa: F403
 from onnx_torch.compat._options import *  # noqa: F403
+from onnx_torch.compat._session import *  # noqa: F403
 from onnx_torch.compat._values import *  # noqa: F403
 from onnx_torch.compat._weight_quantizers import *  # noqa: F403
-from onnx_torch.session import *  # noqa: F403

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 if TYPE_CHECKING:
     import torch
 
-    from onnx_torch.session import InferenceSession
+    from onnx_torch.compat._session import InferenceSession
 
 __all__ = ["TypeHelper"]
 

@@ -1,0 +1,39 @@
+"""Element types of tensors: ONNX's numbers of them, and the dtypes of numpy and of torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+from onnx import TensorProto, helper
+
+if TYPE_CHECKING:
+    import torch
+
+
+def element_of(dtype: Any) -> int:
+    """ONNX's number of an element type, from that number, a numpy dtype or a torch dtype."""
+    if isinstance(dtype, int):
+        return dtype
+    if str(dtype).startswith("torch."):
+        name = str(dtype).removeprefix("torch.")
+        dtype = getattr(ml_dtypes, name, name)
+    dtype = np.dtype(dtype)
+    return TensorProto.STRING if dtype.kind in "OUST" else helper.np_dtype_to_tensor_dtype(dtype)
+
+
+def numpy_dtype(element: Any) -> np.dtype[Any]:
+    """The numpy dtype of an element type."""
+    number = element_of(element)
+    return np.dtype(object) if number == TensorProto.STRING else helper.tensor_dtype_to_np_dtype(number)
+
+
+def torch_dtype(element: Any) -> torch.dtype:
+    """The torch dtype that holds an element type; types that torch cannot compute with lie one to a byte."""
+    import torch
+
+    name = numpy_dtype(element).name
+    dtype = torch.uint8 if name in ("int2", "int4", "uint2", "uint4") else getattr(torch, name, torch.uint8)
+    assert isinstance(dtype, torch.dtype)
+    return dtype
