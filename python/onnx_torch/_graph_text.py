@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import onnx
 
 from ._models.files import External, Model, read_model
+from ._models.fixed_shapes import FixedShapes
 from ._models.trust import trust_of
 from .backend import OnnxTorchRep, prepare
 from .checking import node_label
@@ -38,7 +39,7 @@ def show(
     precision: str = "float32",
     optimize: bool = True,
     disabled_passes: Iterable[str] = (),
-    shapes: Mapping[str, int] | None = None,
+    shapes: FixedShapes | None = None,
     limits: Mapping[str, float] | None = None,
     allow_aten: str = "checked",
     links: str = "follow",

@@ -24,6 +24,7 @@ from onnx.backend.base import DeviceType, namedtupledict
 from . import _C
 from ._models.files import External, read_external_data, serialized
 from ._models.files import Model as Model
+from ._models.fixed_shapes import FixedShapes, fixed_sizes
 from ._running import saving
 from ._running.values import OutputKind, as_torch, kind_of, targets, write
 from .errors import DeviceError, Error, InputError
@@ -398,7 +399,7 @@ class OnnxTorchBackend(base.Backend):
         optimize: bool = True,
         disabled_passes: Iterable[str] = (),
         threads: int = 0,
-        shapes: Mapping[str, int] | None = None,
+        shapes: FixedShapes | None = None,
         limits: Mapping[str, float] | None = None,
         allow_aten: str = "checked",
         links: str = "follow",
@@ -428,7 +429,8 @@ class OnnxTorchBackend(base.Backend):
             optimize: whether `passes` may rewrite the graph; without them, the model's operators run one by one.
             disabled_passes: the names of passes to leave out.
             threads: how many threads a run of this model uses on the CPU, whatever the process uses; 0: torch's number.
-            shapes: sizes for symbolic dimensions of the inputs, such as ``{"batch": 8}``, which are then fixed.
+            shapes: sizes for open dimensions of the inputs, which are then fixed: by symbols, such as ``{"batch": 8}``,
+                or as shapes of inputs, such as ``{"x": [8, 3, None]}``, in which None leaves a dimension open.
             limits: what a run may take at most, such as ``{"seconds": 10, "memory": 2e9}``: the time, and the bytes of
                 tensors besides weights and inputs; also ``max_iterations`` of a loop. And what preparing the model may
                 take: ``prepare_seconds``, ``nodes`` once functions are inlined, ``constant_bytes`` of what is folded.
@@ -527,7 +529,7 @@ def _native(options: Mapping[str, Any]) -> dict[str, Any]:
         **options,
         "device": _device_name(options["device"]),
         "disabled_passes": set(options["disabled_passes"]),
-        "shapes": dict(options["shapes"] or {}),
+        "shapes": fixed_sizes(options["shapes"]),
         "limits": dict(options["limits"] or {}),
     }
 

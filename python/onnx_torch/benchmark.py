@@ -14,6 +14,7 @@ import numpy as np
 
 from ._engines.other_engine import ENGINES, OtherEngine
 from ._models.files import External, Model, directory_of, read_model, with_given_data
+from ._models.fixed_shapes import FixedShapes, fixed_sizes
 from ._models.random_feeds import random_inputs
 from ._models.trust import trust_of
 from ._progress import Progress
@@ -87,7 +88,7 @@ def bench(
     device: str = "CPU",
     threads: int = 0,
     seed: int = 0,
-    shapes: Mapping[str, int] | None = None,
+    shapes: FixedShapes | None = None,
     base_dir: str | os.PathLike[str] | None = None,
     external: External | None = None,
     limits: Mapping[str, float] | None = None,
@@ -138,7 +139,7 @@ def bench(
     options = {
         "device": device,
         "threads": threads,
-        "shapes": dict(shapes or {}),
+        "shapes": fixed_sizes(shapes),
         **trust_of(limits, allow_aten, links),
     }
     with contextlib.ExitStack() as stack:

@@ -12,6 +12,7 @@ from onnx import external_data_helper
 
 from . import _C
 from ._models.files import External, Model, directory_of, given_data, place_of, read_model, subgraphs, tensors
+from ._models.fixed_shapes import FixedShapes, fixed_sizes
 from ._models.trust import trust_of
 from .backend import prepare
 from .errors import DeviceError, Error, InputError, InvalidModelError, UnsupportedError
@@ -48,7 +49,7 @@ def check(
     *,
     base_dir: str | os.PathLike[str] | None = None,
     external: External | None = None,
-    shapes: Mapping[str, int] | None = None,
+    shapes: FixedShapes | None = None,
     limits: Mapping[str, float] | None = None,
     allow_aten: str = "checked",
     links: str = "follow",
@@ -79,7 +80,7 @@ def check(
         return [Problem("the model holds no graph")]
     directory = directory_of(model, base_dir)
     options: dict[str, Any] = {
-        "shapes": dict(shapes or {}),
+        "shapes": fixed_sizes(shapes),
         **trust_of(limits, allow_aten, links),
     }
     try:

@@ -15,6 +15,7 @@ from ._engines import other_engine
 from ._engines.node_by_node import NodeByNode
 from ._models.extraction import node_inputs
 from ._models.files import External, Model, directory_of, read_model, with_given_data
+from ._models.fixed_shapes import FixedShapes
 from ._models.random_feeds import random_inputs
 from ._models.trust import Trust, trust_of
 from ._progress import Progress
@@ -127,7 +128,7 @@ def compare(
     rtol: float = 1e-3,
     atol: float = 1e-5,
     seed: int = 0,
-    shapes: Mapping[str, int] | None = None,
+    shapes: FixedShapes | None = None,
     base_dir: str | os.PathLike[str] | None = None,
     external: External | None = None,
     limits: Mapping[str, float] | None = None,
@@ -310,7 +311,7 @@ def _engine(
     engine: str | Engine,
     model: onnx.ModelProto,
     directory: str,
-    shapes: Mapping[str, int] | None,
+    shapes: FixedShapes | None,
     trust: Trust,
 ) -> Iterator[Engine]:
     if callable(engine):

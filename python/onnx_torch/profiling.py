@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ._models.files import External, Model, read_model
+from ._models.fixed_shapes import FixedShapes
 from ._models.random_feeds import random_inputs
 from ._models.trust import trust_of
 from ._progress import Progress
@@ -31,7 +32,7 @@ def profile(
     optimize: bool = True,
     disabled_passes: Iterable[str] = (),
     threads: int = 0,
-    shapes: Mapping[str, int] | None = None,
+    shapes: FixedShapes | None = None,
     limits: Mapping[str, float] | None = None,
     allow_aten: str = "checked",
     links: str = "follow",

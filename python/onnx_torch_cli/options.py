@@ -41,7 +41,11 @@ Shape = Annotated[
 ]
 Dimension = Annotated[  # --shape where there are no random inputs
     list[str] | None,
-    typer.Option("--shape", metavar="NAME=SIZE", help="Fix a symbolic dimension, such as batch=8; can be repeated."),
+    typer.Option(
+        "--shape",
+        metavar="NAME=SIZE",
+        help="Fix a symbolic dimension, such as batch=8, or an input's shape, such as x=1x3x224x224; can be repeated.",
+    ),
 ]
 Limit = Annotated[
     list[str] | None,
@@ -84,13 +88,9 @@ def shapes_of(given: list[str] | None) -> dict[str, int]:
     return {name: sizes[0] for name, sizes in _pairs(given) if len(sizes) == 1}
 
 
-def dimensions_of(given: list[str] | None) -> dict[str, int]:
-    """The sizes that ``--shape`` gives where it can give nothing but dimensions."""
-    for name, sizes in _pairs(given):
-        if len(sizes) > 1:
-            message = f"give {name!r} one size, as a symbolic dimension; there are no random inputs here"
-            raise typer.BadParameter(message, param_hint="--shape")
-    return shapes_of(given)
+def dimensions_of(given: list[str] | None) -> dict[str, int | list[int]]:
+    """The sizes and inputs' shapes that ``--shape`` fixes, where there are no random inputs."""
+    return {name: sizes if len(sizes) > 1 else sizes[0] for name, sizes in _pairs(given)}
 
 
 def _pairs(given: list[str] | None) -> Iterator[tuple[str, list[int]]]:

@@ -14,20 +14,21 @@ namespace onnxtorch {
 
 ValueType value_type(const onnx::TypeProto& type);
 
-// Of a tensor that has a shape; `sizes` are those of symbolic dimensions that are fixed.
-std::optional<std::vector<Dim>> declared_dims(const onnx::TypeProto& type,
-                                              const std::map<std::string, int64_t>& sizes = {});
+// The option `shapes`: the sizes of open dimensions, by their symbols or by their inputs' axes, as "x[0]".
+using FixedSizes = std::map<std::string, int64_t>;
+
+// Of a tensor that has a shape.
+std::optional<std::vector<Dim>> declared_dims(const onnx::TypeProto& type, const FixedSizes& sizes = {});
 
 // Throws InvalidModelError where an input has no type.
-std::vector<InputSpec> declared_inputs(const onnx::ModelProto& model, const std::map<std::string, int64_t>& sizes = {});
-std::vector<OutputSpec> declared_outputs(const onnx::ModelProto& model,
-                                         const std::map<std::string, int64_t>& sizes = {});
+std::vector<InputSpec> declared_inputs(const onnx::ModelProto& model, const FixedSizes& sizes = {});
+std::vector<OutputSpec> declared_outputs(const onnx::ModelProto& model, const FixedSizes& sizes = {});
 
 // Whether dimensions with this one's symbol have one size. Some exporters write "?" for each size that they do not
 // know.
 bool has_name(const Dim& dim);
 
-// Throws InputError where a size is negative, or of a dimension that no input has.
-void check_sizes(const std::map<std::string, int64_t>& sizes, const std::vector<InputSpec>& inputs);
+// Throws InputError where a size is negative, of a dimension that no input has, or not the one that the input has.
+void check_sizes(const FixedSizes& sizes, const std::vector<InputSpec>& inputs);
 
 }  // namespace onnxtorch

@@ -11,12 +11,13 @@ from onnx import TensorProto, helper
 
 from ..errors import InputError
 from .files import Model, fixed_size, read_model, required_inputs
+from .fixed_shapes import FixedShapes
 
 
 def random_inputs(
     model: Model,
     seed: int = 0,
-    shapes: Mapping[str, int | Sequence[int]] | None = None,
+    shapes: FixedShapes | None = None,
     given: Mapping[str, Any] | Sequence[Any] | None = None,
 ) -> dict[str, Any]:
     """A random value for each input that needs one: the same for the same seed.
@@ -28,7 +29,7 @@ def random_inputs(
     Args:
         model: a ModelProto, its serialized bytes, or a path.
         seed: of the random numbers; each input has a stream of its own.
-        shapes: sizes of symbolic dimensions, and whole shapes of inputs, by their names.
+        shapes: sizes of symbolic dimensions, and shapes of inputs, by their names; None in one leaves a size as it is.
         given: inputs that there are already, by name or as a list; they come back as they are.
 
     >>> import onnx
@@ -72,7 +73,11 @@ def _sizes_in(graph: onnx.GraphProto, feeds: Mapping[str, Any]) -> dict[str, int
 
 
 def _value(
-    type_: onnx.TypeProto, random: np.random.Generator, sizes: Mapping[str, int], name: str, shape: Sequence[int] | None
+    type_: onnx.TypeProto,
+    random: np.random.Generator,
+    sizes: Mapping[str, int],
+    name: str,
+    shape: Sequence[int | None] | None,
 ) -> Any:
     kind = type_.WhichOneof("value")
     if kind == "sequence_type":
@@ -80,7 +85,7 @@ def _value(
     if kind == "optional_type":
         return _value(type_.optional_type.elem_type, random, sizes, name, shape)
     if kind == "tensor_type":
-        wanted = shape or _shape(type_.tensor_type.shape, sizes)
+        wanted = _filled(shape, _shape(type_.tensor_type.shape, sizes))
         try:
             return _tensor(type_.tensor_type.elem_type, wanted, random)
         except (KeyError, MemoryError, ValueError) as error:  # of numpy, and of onnx, which knows no such element type
@@ -91,6 +96,13 @@ def _value(
 def _shape(shape: onnx.TensorShapeProto, sizes: Mapping[str, int]) -> list[int]:
     fixed = [(dim, fixed_size(dim)) for dim in shape.dim]
     return [sizes.get(dim.dim_param, 1) if size is None else size for dim, size in fixed]
+
+
+def _filled(shape: Sequence[int | None] | None, declared: list[int]) -> list[int]:
+    if not shape:
+        return declared
+    beyond = [1] * len(shape)
+    return [there if size is None else size for size, there in zip(shape, [*declared, *beyond], strict=False)]
 
 
 def _tensor(element: int, shape: Sequence[int], random: np.random.Generator) -> np.ndarray:

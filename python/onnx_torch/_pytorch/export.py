@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from .. import _C
 from .._models.files import External, Model, serialized, writing
+from .._models.fixed_shapes import FixedShapes, fixed_sizes
 from .._models.trust import Trust, trust_of
 from ..errors import UnsupportedError
 from .names import Names, torch_names
@@ -28,7 +29,7 @@ def to_torchscript(
     *,
     base_dir: str | os.PathLike[str] | None = None,
     external: External | None = None,
-    shapes: Mapping[str, int] | None = None,
+    shapes: FixedShapes | None = None,
     custom_operators: bool = False,
     limits: Mapping[str, float] | None = None,
     allow_aten: str = "checked",
@@ -45,7 +46,7 @@ def to_torchscript(
         file: where to save it as well, with the names as the extra file `NAMES_FILE`.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
         external: external data from memory, as `prepare` takes it.
-        shapes: sizes for symbolic dimensions of the inputs, such as ``{"batch": 8}``, which are then fixed.
+        shapes: sizes for open dimensions of the inputs, which are then fixed; see `prepare`.
         custom_operators: allow operators that torch itself lacks, most of which are in `kernels_library`: what loads
             the module must load their library first.
         limits: on translating the model, as `prepare` takes them; likewise ``allow_aten`` and ``links``.
@@ -76,7 +77,7 @@ def save_torchscript(
     *,
     base_dir: str | os.PathLike[str] | None = None,
     external: External | None = None,
-    shapes: Mapping[str, int] | None = None,
+    shapes: FixedShapes | None = None,
     custom_operators: bool = False,
     limits: Mapping[str, float] | None = None,
     allow_aten: str = "checked",
@@ -102,8 +103,8 @@ def kernels_library(cuda: bool = False) -> str:
     return str(path)
 
 
-def translation_options(shapes: Mapping[str, int] | None, trust: Trust) -> _C.Options:
-    return _C.Options(shapes=dict(shapes or {}), **trust)
+def translation_options(shapes: FixedShapes | None, trust: Trust) -> _C.Options:
+    return _C.Options(shapes=fixed_sizes(shapes), **trust)
 
 
 def _exported(

@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from .._models.files import External, Model
+from .._models.fixed_shapes import FixedShapes
 from .._models.trust import trust_of
 from .export import CONSTANTS, _exported, _script_module, translation_options
 from .names import names_of
@@ -47,7 +48,7 @@ def to_module(
     *,
     base_dir: str | os.PathLike[str] | None = None,
     external: External | None = None,
-    shapes: Mapping[str, int] | None = None,
+    shapes: FixedShapes | None = None,
     limits: Mapping[str, float] | None = None,
     allow_aten: str = "checked",
     links: str = "follow",
@@ -60,7 +61,7 @@ def to_module(
         model: a ModelProto, its serialized bytes, or a path.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
         external: external data from memory, as `prepare` takes it.
-        shapes: sizes for symbolic dimensions of the inputs, such as ``{"batch": 8}``, which are then fixed.
+        shapes: sizes for open dimensions of the inputs, which are then fixed; see `prepare`.
         limits: on translating the model, as `onnx_torch.prepare` takes them; likewise ``allow_aten`` and ``links``.
 
     Raises:
