@@ -93,8 +93,8 @@ struct AxisSamples {
                 " is too large");
     constexpr int64_t kMost = 1 << 24;
     const int64_t count = (Size(bins) * grid).value();
-    TORCH_CHECK(count <= kMost, "RoiAlign: ", count, " sampling points along an axis of a region of interest are more than ",
-                kMost);
+    TORCH_CHECK(count <= kMost, "RoiAlign: ", count,
+                " sampling points along an axis of a region of interest are more than ", kMost);
     samples.reserve(count);
     for (int64_t bin = 0; bin < bins; ++bin) {
       for (int64_t i = 0; i < grid; ++i) samples.push_back(axis.sample(bin, i));
@@ -112,8 +112,8 @@ void roi_align_of(at::Tensor& result, const at::Tensor& x, const at::Tensor& roi
   using Samples = std::span<const AxisSample<T>>;
   const RunWatch watch;
   const auto is_over = [&watch] { return watch.is_over(); };
-  const auto pool_bin = options.maximum ? maximum_of_bin<T, Samples, decltype(is_over)>
-                                        : average_of_bin<T, Samples, decltype(is_over)>;
+  const auto pool_bin =
+      options.maximum ? maximum_of_bin<T, Samples, decltype(is_over)> : average_of_bin<T, Samples, decltype(is_over)>;
 
   parallel_for(rois.size(0), kCostOfBin * channels * bins_y * bins_x, [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
