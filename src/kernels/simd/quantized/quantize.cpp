@@ -16,8 +16,9 @@ ONNX_TORCH_INLINE T quantized(float x, const QuantizeStep& to) {
   float ratio = x / to.scale;
   ratio = ratio < to.low ? to.low : ratio;
   ratio = ratio > to.high ? to.high : ratio;
-  const auto number = static_cast<int32_t>(std::nearbyint(ratio)) + to.zero_point;
-  return static_cast<T>(ratio == ratio ? number : 0);
+  const float rounded = std::nearbyint(ratio), of_nan = -static_cast<float>(to.zero_point);
+  const auto steps = static_cast<int32_t>(ratio == ratio ? rounded : of_nan);
+  return static_cast<T>(steps + to.zero_point);
 }
 
 template <typename T>
