@@ -76,6 +76,7 @@ GROUP_QUERY = {
     ),
     "key without value": (*gqa([*PROMPT[:2], None, None, None, int32(2, 2), int32(3)]), "come together"),
     "past_key alone": (*gqa([*STEP, PAST[0], None, int32(3, 2), int32(4)]), "come together"),
+    "an epsilon below 0": (*gqa([*PROMPT, None, None, int32(2, 2), int32(3)], qk_norm_epsilon=-1.0), "not be negative"),
     "heads that do not divide": (*gqa([*PROMPT, None, None, int32(2, 2), int32(3)], kv_num_heads=3), "multiple"),
     "a hidden size that heads do not divide": (
         *gqa([PROMPT[0][..., :31].copy(), *PROMPT[1:], None, None, int32(2, 2), int32(3)]),

@@ -32,6 +32,7 @@ Values group_query_attention(Translator& t, const NodeView& n) {
   if (is_quantized && bits != 4 && bits != 8) n.fail("kv_cache_bit_width must be 4 or 8 of a quantized cache");
   if (n.has(3) != n.has(4)) n.fail("past_key and past_value come together");
   if (n.has(14) != n.has(15)) n.fail("q_norm_weight and k_norm_weight come together");
+  if (n.attr_float("qk_norm_epsilon") < 0) n.fail("qk_norm_epsilon must not be negative");
   if (!causal && n.attr_int("local_window_size") != -1) n.fail("local_window_size must be -1 where causal is 0");
   if (n.wants(3) && qk_output != 1 && qk_output != 2) n.fail("qk_output must be 1 or 2 for the output output_qk");
   const bool fused = float_or_zero(n, "softcap") == 0 && !is_smooth && !n.has(11) && !n.wants(3);
