@@ -14,7 +14,7 @@ import numpy as np
 
 from ._engines.other_engine import ENGINES, OtherEngine
 from ._models.files import External, Model, directory_of, read_model, with_given_data
-from ._models.fixed_shapes import FixedShapes, fixed_sizes
+from ._models.fixed_shapes import FixedShapes
 from ._models.random_feeds import random_inputs
 from ._models.trust import trust_of
 from ._progress import Progress
@@ -139,7 +139,7 @@ def bench(
     options = {
         "device": device,
         "threads": threads,
-        "shapes": fixed_sizes(shapes),
+        "shapes": shapes,
         **trust_of(limits, allow_aten, links),
     }
     with contextlib.ExitStack() as stack:

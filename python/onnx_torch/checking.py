@@ -79,10 +79,7 @@ def check(
     if not proto.HasField("graph"):
         return [Problem("the model holds no graph")]
     directory = directory_of(model, base_dir)
-    options: dict[str, Any] = {
-        "shapes": fixed_sizes(shapes),
-        **trust_of(limits, allow_aten, links),
-    }
+    options: dict[str, Any] = {"shapes": fixed_sizes(shapes), **trust_of(limits, allow_aten, links)}
     try:
         problems = [*schema_problems(proto), *_undefined_values(proto), *_missing_data(proto, directory, external)]
         if not problems:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._batch.cluster import cpu_share, find_room, machines
+from ._batch.cluster import cpu_share, have_room, machines
 from ._batch.rows import Columns, RowModel, objects
 from ._models.files import Model, serialized
 from .backend import prepare
@@ -142,7 +142,7 @@ def predict(
     share = cpu_share(cpus, workers)
     if num_cpus is None:
         num_cpus = share
-    elif not find_room(cpus, num_cpus, workers) or (num_cpus and workers * num_cpus > sum(n - 1 for n in cpus)):
+    elif not have_room(cpus, num_cpus, workers) or (num_cpus and workers * num_cpus > sum(n - 1 for n in cpus)):
         raise InputError(
             f"{workers} workers with {num_cpus:g} CPUs each may leave no machine of the cluster a CPU to read data, "
             f"and wait for ever; the machines have {', '.join(map('{:g}'.format, cpus))}; num_cpus={share:g} would do"

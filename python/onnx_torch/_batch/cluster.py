@@ -19,12 +19,12 @@ def cpu_share(machines: Sequence[float], workers: int) -> float:
     spare = [max(math.floor(cpus) - 1, 0) for cpus in machines]
     whole = range(1, max(spare, default=0) + 1)  # Ray takes no 1.5
     parts = {math.floor(1000 * cpus / n) / 1000 for cpus in spare for n in range(cpus + 1, workers + 1)}
-    fits = (share for share in {0.0, *map(float, whole), *parts} if find_room(spare, share, workers))
+    fits = (share for share in {0.0, *map(float, whole), *parts} if have_room(spare, share, workers))
     return max(fits, default=0.0)
 
 
-def find_room(machines: Sequence[float], share: float, workers: int) -> bool:
-    """Whether so many actors find room on the machines."""
+def have_room(machines: Sequence[float], share: float, workers: int) -> bool:
+    """Whether the machines have room for so many actors."""
     return share == 0 or sum(math.floor(round(cpus / share, 6)) for cpus in machines) >= workers
 
 
