@@ -4,18 +4,60 @@
 #include <c10/core/Allocator.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+
 #include "base/view_of.h"
 
 namespace onnxtorch {
 
-at::Tensor own_pages(int64_t bytes) {
-  constexpr int64_t kLeastBytes = 1 << 16;
-  // Who counts memory is to count all of it.
-  if (bytes < kLeastBytes || c10::memoryProfilingEnabled()) return at::empty({bytes}, at::kByte);
-  const auto size = static_cast<size_t>(bytes);
-  void* const start = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+namespace {
+
+constexpr int64_t kPage = 1 << 12, kLeastBytes = 1 << 16, kLeastHuge = 1 << 22, kMostShared = 1 << 25;
+
+// Who counts memory is to count all of it.
+bool is_for_allocator(int64_t bytes) { return bytes < kLeastBytes || c10::memoryProfilingEnabled(); }
+
+char* new_pages(int64_t bytes) {
+  void* const start =
+      ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   TORCH_CHECK(start != MAP_FAILED, "no memory for a weight of ", bytes, " bytes");
-  return view_of(start, {bytes}, at::kByte, {start, [size](void* pages) { ::munmap(pages, size); }});
+  return static_cast<char*>(start);
+}
+
+void give_back(void* pages, int64_t bytes) { ::munmap(pages, static_cast<size_t>(bytes)); }
+
+// A tensor on pages of its own, however many are mapped around them.
+at::Tensor on(char* pages, int64_t bytes) {
+  return view_of(pages, {bytes}, at::kByte, {pages, [bytes](void* own) { give_back(own, bytes); }});
+}
+
+}  // namespace
+
+at::Tensor own_pages(int64_t bytes) {
+  return is_for_allocator(bytes) ? at::empty({bytes}, at::kByte) : on(new_pages(bytes), bytes);
+}
+
+HugePages::~HugePages() { give_back_rest(); }
+
+at::Tensor HugePages::take(int64_t bytes) {
+  if (is_for_allocator(bytes)) return at::empty({bytes}, at::kByte);
+  const int64_t size = (bytes + kPage - 1) / kPage * kPage;
+  if (size > left_) {
+    give_back_rest();
+    left_ = std::max(size, std::min(expected_, kMostShared));
+    free_ = new_pages(left_);
+    if (left_ >= kLeastHuge) ::madvise(free_, static_cast<size_t>(left_), MADV_HUGEPAGE);
+  }
+  char* const pages = free_;
+  free_ += size;
+  left_ -= size;
+  expected_ -= size;
+  return on(pages, bytes);
+}
+
+void HugePages::give_back_rest() {
+  if (left_ > 0) give_back(free_, left_);
+  left_ = 0;
 }
 
 }  // namespace onnxtorch

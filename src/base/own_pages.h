@@ -9,4 +9,22 @@ namespace onnxtorch {
 // Of bytes, not filled.
 __attribute__((visibility("default"))) at::Tensor own_pages(int64_t bytes);
 
+// The same for weights that are filled at once, one after another: in huge pages, which several share, as the system
+// gives one in a fifth of the time that its small pages take.
+class HugePages {
+ public:
+  explicit HugePages(int64_t bytes) : expected_(bytes) {}  // of all of them together
+  HugePages(const HugePages&) = delete;
+  HugePages& operator=(const HugePages&) = delete;
+  ~HugePages();
+  at::Tensor take(int64_t bytes);
+
+ private:
+  void give_back_rest();
+
+  int64_t expected_;  // what is still to come
+  char* free_ = nullptr;
+  int64_t left_ = 0;
+};
+
 }  // namespace onnxtorch

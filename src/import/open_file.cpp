@@ -34,13 +34,6 @@ void check_regular(const struct stat& status) {
   if (!S_ISREG(status.st_mode)) throw FileError("it is a pipe or a device, not a regular file");
 }
 
-// New memory of which is filled in a fifth of the time.
-void ask_for_huge_pages(void* start, int64_t size) {
-  constexpr int64_t kLeast = 1 << 22, kPage = 1 << 12;
-  const auto beyond = static_cast<int64_t>(reinterpret_cast<uintptr_t>(start) % kPage);
-  if (size >= kLeast) ::madvise(static_cast<char*>(start) - beyond, static_cast<size_t>(size + beyond), MADV_HUGEPAGE);
-}
-
 // A pipe would be waited for, and a terminal taken over.
 constexpr int kRead = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
@@ -223,11 +216,16 @@ Bytes FilePlaces::read(const OpenFile& file, int64_t offset, int64_t length) con
   };
   check_version(file);
   if (auto owner = in_memory({offset, length})) return bytes(std::move(owner));
-  const auto memory = std::make_shared<const at::Tensor>(own_pages(length));
-  ask_for_huge_pages(memory->data_ptr(), length);
+  const auto memory = std::make_shared<const at::Tensor>(pages_for(file, length));
   file.read(offset, length, static_cast<char*>(memory->data_ptr()));
   check_version(file);
   return bytes(in_memory({offset, length}, {memory, memory->data_ptr()}));
+}
+
+at::Tensor FilePlaces::pages_for(const OpenFile& file, int64_t length) const {
+  const std::lock_guard lock(mutex_);
+  if (!pages_) pages_ = std::make_unique<HugePages>(file.size());
+  return pages_->take(length);
 }
 
 Bytes FilePlaces::mapped(const OpenFile& file) const {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/fork_safe.h"
+#include "base/own_pages.h"
 #include "onnx_torch/external.h"
 
 namespace onnxtorch {
@@ -89,11 +90,13 @@ class FilePlaces {
   using Place = std::pair<int64_t, int64_t>;  // an offset and a length
   std::shared_ptr<const void> in_memory(const Place& place, std::shared_ptr<const void> read = nullptr) const;
   void check_version(const OpenFile& file) const;
+  at::Tensor pages_for(const OpenFile& file, int64_t length) const;
 
   mutable ForkSafeMutex mutex_;
   mutable std::string version_;  // empty: not read yet
   mutable std::map<Place, std::weak_ptr<const void>> in_memory_;
   mutable std::optional<Bytes> mapped_;
+  mutable std::unique_ptr<HugePages> pages_;
 };
 
 }  // namespace onnxtorch

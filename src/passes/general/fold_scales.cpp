@@ -3,10 +3,10 @@
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/jit/ir/ir.h>
 
-#include <array>
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "graph/constants.h"
 #include "graph/known_type.h"
@@ -57,11 +57,11 @@ struct Scale {
 
 bool is_float(at::ScalarType type) { return type == c10::kFloat || type == c10::kDouble; }
 
-// Some elements of a weight times doubles, rounded once. Steps are in elements. Whether all are finite.
+// Some elements of a weight times doubles, rounded once. Steps are in elements, and may be known to the compiler.
+// Whether all are finite.
 template <typename T>
-bool multiply(T* result, const T* weight, const double* factor, const std::array<int64_t, 3>& steps, int64_t count) {
+bool multiply(T* result, const T* weight, const double* factor, auto to, auto from, auto next, int64_t count) {
   constexpr T kLargest = std::numeric_limits<T>::max();
-  const auto [to, from, next] = steps;
   int finite = 1;
   for (int64_t i = 0; i < count; ++i) {
     const T element = static_cast<T>(weight[i * from] * factor[i * next]);
@@ -84,11 +84,17 @@ std::optional<at::Tensor> product_on_cpu(const at::Tensor& weight, const at::Ten
   std::atomic<bool> finite = true;
   elements.for_each([&](char** data, const int64_t* strides, int64_t inner, int64_t outer) {
     constexpr auto kSize = static_cast<int64_t>(sizeof(T)), kDouble = static_cast<int64_t>(sizeof(double));
-    const std::array steps{strides[0] / kSize, strides[1] / kSize, strides[2] / kDouble};
+    const int64_t to = strides[0] / kSize, from = strides[1] / kSize, next = strides[2] / kDouble;
+    constexpr std::integral_constant<int64_t, 1> kOne;
+    constexpr std::integral_constant<int64_t, 0> kNone;
     for (int64_t i = 0; i < outer; ++i) {
       const auto at = [&](int which) { return data[which] + i * strides[3 + which]; };
-      if (!multiply(reinterpret_cast<T*>(at(0)), reinterpret_cast<const T*>(at(1)),
-                    reinterpret_cast<const double*>(at(2)), steps, inner))
+      auto* const products = reinterpret_cast<T*>(at(0));
+      const auto* const weights = reinterpret_cast<const T*>(at(1));
+      const auto* const factors = reinterpret_cast<const double*>(at(2));
+      const bool are_dense = to == 1 && from == 1 && next == 0;
+      if (!(are_dense ? multiply(products, weights, factors, kOne, kOne, kNone, inner)
+                      : multiply(products, weights, factors, to, from, next, inner)))
         finite = false;
     }
   });
