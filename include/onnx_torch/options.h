@@ -41,7 +41,7 @@ struct Options {
   bool optimize = true;                        // false: the model's operators one by one, as they are translated
   std::set<std::string> disabled_passes = {};  // optimizations to leave out, by their names
   int threads = 0;                             // that one run uses on the CPU; 0: as many as the process does
-  std::map<std::string, int64_t> shapes = {};  // sizes of symbolic dimensions, by their names
+  std::map<std::string, int64_t> shapes = {};  // sizes of open dimensions, by their symbols or as "input[axis]"
   Limits limits = {};                          // on a run that takes or uses too much, which then is a StoppedError
   std::string allow_aten = "checked";          // what ATen nodes may call: "checked" operators, or "all" that ATen has
   std::string links = "follow";                // "refuse": files of external data that are links, or have hard links

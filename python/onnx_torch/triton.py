@@ -15,6 +15,7 @@ import onnx
 from google.protobuf.text_encoding import CEscape  # type: ignore[import-untyped,unused-ignore]
 
 from ._models.files import External, Model, read_model
+from ._models.fixed_shapes import FixedShapes, fixed_sizes
 from ._models.trust import trust_of
 from ._pytorch.export import save_torchscript
 from .errors import InputError, UnsupportedError
@@ -46,7 +47,7 @@ def save(
     custom_operators: bool = False,
     base_dir: str | os.PathLike[str] | None = None,
     external: External | None = None,
-    shapes: Mapping[str, int] | None = None,
+    shapes: FixedShapes | None = None,
     limits: Mapping[str, float] | None = None,
     allow_aten: str = "checked",
     links: str = "follow",
@@ -67,7 +68,8 @@ def save(
             ``LD_PRELOAD``.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
         external: external data from memory, as `prepare` takes it.
-        shapes: sizes for symbolic dimensions of the inputs, such as ``{"width": 224}``, which are then fixed.
+        shapes: sizes for open dimensions of the inputs, which are then fixed, such as ``{"width": 224}``; see
+            `prepare`.
         limits: as `to_torchscript` takes them; likewise ``allow_aten`` and ``links``.
 
     Returns:
@@ -95,7 +97,7 @@ def save(
             custom_operators=custom_operators,
             **trust_of(limits, allow_aten, links),
         )
-        config = _config(called, proto.graph, names.inputs, max_batch_size, shapes or {})
+        config = _config(called, proto.graph, names.inputs, max_batch_size, _sizes(proto.graph, shapes))
         (folder / str(version)).mkdir(parents=True)
         archive.rename(folder / str(version) / "model.pt")
     (folder / "config.pbtxt").write_text(config, encoding="utf-8")
@@ -111,12 +113,22 @@ def output_name(name: str, index: int) -> str:
     return f"{re.sub('_+', '_', name).rstrip('_')}__{index}"
 
 
+def _sizes(graph: onnx.GraphProto, shapes: FixedShapes | None) -> dict[str, int]:
+    """The sizes of symbols and of inputs' axes, and those of symbols that follow from axes."""
+    sizes = fixed_sizes(shapes)
+    for value in graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if dim.dim_param and f"{value.name}[{axis}]" in sizes:
+                sizes[dim.dim_param] = sizes[f"{value.name}[{axis}]"]
+    return sizes
+
+
 def _config(
-    name: str, graph: onnx.GraphProto, arguments: dict[str, str], max_batch_size: int, shapes: Mapping[str, int]
+    name: str, graph: onnx.GraphProto, arguments: dict[str, str], max_batch_size: int, sizes: Mapping[str, int]
 ) -> str:
     values = {value.name: value for value in graph.input}
-    inputs = [(argument, *_tensor(values[name], shapes)) for name, argument in arguments.items()]
-    outputs = [(output_name(value.name, i), *_tensor(value, shapes)) for i, value in enumerate(graph.output)]
+    inputs = [(argument, *_tensor(values[name], sizes)) for name, argument in arguments.items()]
+    outputs = [(output_name(value.name, i), *_tensor(value, sizes)) for i, value in enumerate(graph.output)]
     is_batched = max_batch_size > 0 and all(dims[:1] == [-1] for _, _, dims in [*inputs, *outputs])
     lines = [
         f'name: "{CEscape(name, as_utf8=True)}"',
@@ -128,7 +140,7 @@ def _config(
     return "\n".join(lines) + "\n"
 
 
-def _tensor(value: onnx.ValueInfoProto, shapes: Mapping[str, int]) -> tuple[str, Dims]:
+def _tensor(value: onnx.ValueInfoProto, sizes: Mapping[str, int]) -> tuple[str, Dims]:
     tensor = value.type.tensor_type
     if not value.type.HasField("tensor_type") or tensor.elem_type not in TYPES:
         kind = onnx.helper.printable_type(value.type) if value.type.WhichOneof("value") else "of unknown type"
@@ -138,7 +150,10 @@ def _tensor(value: onnx.ValueInfoProto, shapes: Mapping[str, int]) -> tuple[str,
             f"the model does not declare the shape of {value.name!r}, which Triton must know; "
             "onnx.shape_inference may add it"
         )
-    dims = [dim.dim_value if dim.HasField("dim_value") else shapes.get(dim.dim_param, -1) for dim in tensor.shape.dim]
+    dims = [
+        dim.dim_value if dim.HasField("dim_value") else sizes.get(f"{value.name}[{axis}]", sizes.get(dim.dim_param, -1))
+        for axis, dim in enumerate(tensor.shape.dim)
+    ]
     return TYPES[tensor.elem_type], dims
 
 

@@ -100,10 +100,18 @@ def test_otherwise_requests_come_whole(shapes, tmp_path):
     ]
 
 
-def test_symbolic_dimensions_can_be_fixed(tmp_path):
-    config, module = saved(tmp_path, two_outputs(), shapes={"batch": 2})
+@pytest.mark.parametrize("shapes", [{"batch": 2}, {"x": [2, None]}, {"x[0]": 2}])
+def test_symbolic_dimensions_can_be_fixed(shapes, tmp_path):
+    config, module = saved(tmp_path, two_outputs(), shapes=shapes)
     assert config.max_batch_size == 0
     assert [list(tensor.dims) for tensor in [*config.input, *config.output]] == [[2, 3], [2, 2], [2]]
+    with pytest.raises(torch.jit.Error, match=r"must be of shape \[2, 3\]"):
+        module(torch.ones(1, 3))
+
+
+def test_dimensions_without_a_name_can_be_fixed(tmp_path):
+    config, module = saved(tmp_path, two_outputs(first=None, last=None), shapes={"x": [2, 3]})
+    assert list(config.input[0].dims) == [2, 3]
     with pytest.raises(torch.jit.Error, match=r"must be of shape \[2, 3\]"):
         module(torch.ones(1, 3))
 
