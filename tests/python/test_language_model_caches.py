@@ -16,6 +16,7 @@ import language_models as models
 import onnx_torch
 import test_caches
 from models import model_of, tensor_info
+from pass_models import assert_close
 
 ROOT = Path(__file__).parents[2]
 PROMPT = [5, 9, 33, 40, 8, 21, 44]
@@ -83,7 +84,7 @@ def test_forks_share_memory_and_go_on_by_themselves(made, kind):
     third.reorder([0, 0])
     pair = third.append(np.array([[3], [4]]))
     for row, token in zip(pair, (3, 4), strict=True):
-        np.testing.assert_allclose(row, fresh(lm, [*shared, *one, token])[0], rtol=1e-4, atol=1e-4)
+        assert_close(row, fresh(lm, [*shared, *one, token])[0])
 
 
 @pytest.mark.parametrize("kind", KINDS[:-1])  # in the last one rows read what comes behind them
