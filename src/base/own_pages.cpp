@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/Allocator.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -12,7 +13,7 @@ namespace onnxtorch {
 
 namespace {
 
-constexpr int64_t kPage = 1 << 12, kLeastBytes = 1 << 16, kLeastHuge = 1 << 22, kMostShared = 1 << 25;
+constexpr int64_t kLeastBytes = 1 << 16, kLeastHuge = 1 << 22, kMostShared = 1 << 25;
 
 // Who counts memory is to count all of it.
 bool is_for_allocator(int64_t bytes) { return bytes < kLeastBytes || c10::memoryProfilingEnabled(); }
@@ -41,7 +42,8 @@ HugePages::~HugePages() { give_back_rest(); }
 
 at::Tensor HugePages::take(int64_t bytes) {
   if (is_for_allocator(bytes)) return at::empty({bytes}, at::kByte);
-  const int64_t size = (bytes + kPage - 1) / kPage * kPage;
+  static const int64_t page = ::sysconf(_SC_PAGESIZE);
+  const int64_t size = (bytes + page - 1) / page * page;
   if (size > left_) {
     give_back_rest();
     left_ = std::max(size, std::min(expected_, kMostShared));
