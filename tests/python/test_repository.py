@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tools.develop.steps import APT_OPTIONAL, APT_PACKAGES
+from tools.develop.testing import CPU_LEVELS, beside_others
 
 import onnx_torch
 
@@ -18,6 +19,12 @@ ROOT = Path(__file__).parents[2]
 def test_the_containers_image_has_the_system_packages():
     image = (ROOT / ".devcontainer" / "Dockerfile").read_text().split()
     assert set(APT_PACKAGES) | set(APT_OPTIONAL) <= set(image)
+
+
+def test_levels_side_by_side_do_not_write_to_the_same_files():
+    """The official suite writes a model's inputs into ONNX_HOME and reads them again."""
+    homes = {beside_others({"ONNX_HOME": "build/ci/onnx_home"}, level)["ONNX_HOME"] for level in CPU_LEVELS}
+    assert len(homes) == len(CPU_LEVELS)
 
 
 def test_the_container_is_set_up_by_a_command_that_there_is():
