@@ -149,6 +149,15 @@ def test_layer_normalization_of_large_and_small_numbers(largest, optimize):
     close(onnx_torch.prepare(model, optimize=optimize).run([x, np.ones(64, np.float32)])[0], standardized(x, -1, 0))
 
 
+@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize("largest", [1e-10, 1e10, 1e17])
+def test_group_normalization_of_large_and_small_numbers(largest, optimize):
+    x, one, zero = (normal(2, 4, 32) * np.float32(largest)).astype(np.float32), *np.float32([[1] * 4, [0] * 4])
+    model = op_model("GroupNormalization", [x, one, zero], epsilon=0.0, num_groups=2)
+    exact = standardized(x.reshape(2, 2, 64), -1, 0).reshape(x.shape)
+    close(onnx_torch.prepare(model, optimize=optimize).run([x, one, zero])[0], exact)
+
+
 def test_layer_normalization_of_any_shape_is_one_call():
     inputs = [tensor_info(name, element=TensorProto.FLOAT, shape=s) for name, s in [("x", ["n", "l", 8]), ("s", [8])]]
     node = helper.make_node("LayerNormalization", ["x", "s"], ["y"])
