@@ -7,6 +7,7 @@ from onnx import TensorProto
 from onnx.helper import make_opsetid
 
 from kernel_support import kernels, run_onnxruntime, run_reference
+from pass_models import assert_close
 
 OPSET_16 = [make_opsetid("", 16)]
 
@@ -89,14 +90,14 @@ def test_roi_align(coordinates, mode, sampling_ratio):
     options = dict(output_height=3, output_width=2, sampling_ratio=sampling_ratio, spatial_scale=0.5)
     [expected] = run_reference(
         "RoiAlign",
-        [x, rois, batch_indices],
-        [TensorProto.FLOAT],
+        [x.astype(np.float64), rois.astype(np.float64), batch_indices],
+        [TensorProto.DOUBLE],
         coordinate_transformation_mode=coordinates,
         mode=mode,
         **options,
     )
     got = kernels.roi_align(*tensors(x, rois, batch_indices), coordinates, mode, **options)
-    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+    assert_close(got.numpy(), expected)
 
 
 @pytest.mark.parametrize("coordinates", ["half_pixel", "output_half_pixel"])
@@ -116,7 +117,7 @@ def test_roi_align_as_onnxruntime(coordinates, dtype):
         **options,
     )
     got = kernels.roi_align(*tensors(x, rois, batch_indices), coordinates, "avg", **options)
-    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+    assert_close(got.numpy(), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
