@@ -41,7 +41,7 @@ def bench_job(args: argparse.Namespace, env: Environment, variables: dict[str, s
 def fuzz_job(args: argparse.Namespace, env: Environment, variables: dict[str, str]) -> int:
     program = BUILD / args.preset / "tests" / "fuzz" / "onnx_torch_fuzz"
     command = [env.python, str(ROOT / "tests" / "fuzz" / "campaign.py"), "--program", str(program), *args.rest]
-    return execute("Fuzzing", command, variables, args.dry_run)
+    return execute("Fuzzing", at_level(args.isa, command), variables, args.dry_run)
 
 
 def suites_job(args: argparse.Namespace, env: Environment, variables: dict[str, str]) -> int:
