@@ -107,12 +107,11 @@ bool gives_new_lists(const jit::Node* node) {
   return std::ranges::none_of(op->schema().returns(), [](const c10::Argument& result) { return result.alias_info(); });
 }
 
-// A list of numbers that is made where it is, and that no other value stands for; or a constant one, which nothing may
-// write to, as it would be another in the next run.
+// A list of numbers that is made where it is, and that no other value stands for.
 bool is_plain_list(const jit::Value* list) {
   const jit::Node* const maker = list->node();
-  if (maker->kind() == c10::prim::Constant) return true;
-  if (maker->kind() != c10::prim::ListConstruct && !gives_new_lists(maker)) return false;
+  const bool is_made = maker->kind() == c10::prim::ListConstruct || maker->kind() == c10::prim::Constant;
+  if (!is_made && !gives_new_lists(maker)) return false;
   return std::ranges::all_of(list->uses(), [](const jit::Use& use) {
     return use.user->maybeOperator() && !writes(use.user) &&
            std::ranges::all_of(use.user->outputs(), [&](const jit::Value* output) {

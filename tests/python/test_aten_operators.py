@@ -14,6 +14,7 @@ from tools.aten.operators import overloads
 import onnx_torch
 from models import model_of, op_model, tensor_info
 from onnx_torch import _C
+from pass_models import assert_close
 
 ROOT = Path(__file__).resolve().parents[2]
 M = np.arange(12, dtype=np.float32).reshape(3, 4)
@@ -198,3 +199,50 @@ def test_the_trial_finds_faults(operator, fault):
     import re
 
     assert re.search(f"{operator}.*: ({fault})", done.stdout), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize("operator", ["avg_pool2d", "max_pool2d", "avg_pool3d", "max_pool3d"])
+def test_pools_with_one_size_for_all_dimensions(operator, optimize):
+    rank = int(operator[-2])
+    for extra in (1, 2):  # channels, and a batch
+        x = np.random.default_rng(0).standard_normal((2,) * extra + (6,) * rank).astype(np.float32)
+        model = aten_model(operator, [x], kernel_size=[2], stride=[2], padding=[0])
+        (y,) = onnx_torch.prepare(model, optimize=optimize).run([x])
+        np.testing.assert_array_equal(y, getattr(torch.nn.functional, operator)(torch.from_numpy(x), [2], [2]).numpy())
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+def test_a_factor_whose_square_is_too_large_is_refused(optimize):
+    x = np.zeros((1, 4, 2, 2), np.float32)
+    rep = onnx_torch.prepare(aten_model("pixel_shuffle", [x], upscale_factor=1 << 32), optimize=optimize)
+    with pytest.raises(onnx_torch.RunError, match=r"\(upscale_factor\)\^2 overflowed"):
+        rep.run([x])
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize("normalized", [[4], [3, 4], [2, 3, 4], [5], [1] * 30])
+def test_a_layer_normalization_of_any_shape(normalized, optimize):
+    """What is learnt of its result from sizes that are tried has their ranks, not the normalization's."""
+    weight = np.ones(normalized, np.float32)
+    model = aten_model("layer_norm", [M, weight, weight], normalized_shape=normalized, eps=1e-5)
+    for value in model.graph.input:
+        value.type.tensor_type.ClearField("shape")
+    rep = onnx_torch.prepare(model, optimize=optimize)
+    if normalized in ([4], [3, 4]):
+        (y,) = rep.run([M, weight, weight])
+        assert_close(y, torch.layer_norm(torch.from_numpy(M).double(), normalized).numpy() + 1)
+    else:
+        with pytest.raises(onnx_torch.RunError, match="LayerNorm|normalized_shape|normalized shape"):
+            rep.run([M, weight, weight])
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize("element", ["FLOAT16", "INT16", "DOUBLE", "UINT4", "BOOL", "STRING", "FLOAT8E4M3FN"])
+def test_a_result_of_another_type_than_is_declared_is_an_error(element, optimize):
+    model = aten_model("relu", [M])
+    model.graph.output[0].type.tensor_type.elem_type = getattr(onnx.TensorProto, element)
+    rep = onnx_torch.prepare(model, optimize=optimize)
+    for inputs in ([M], [torch.from_numpy(M)]):
+        with pytest.raises(onnx_torch.RunError, match=f"declared to be {element.lower()}, and is computed in .* Float"):
+            rep.run(inputs)

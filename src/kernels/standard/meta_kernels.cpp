@@ -78,6 +78,7 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const OptionalTens
   const int64_t channels = weight.size(transposed ? 0 : 1) * (transposed ? 1 : groups);
   TORCH_CHECK(input.dim() > 2 && input.dim() == weight.dim() && input.size(1) == channels,
               "a convolution of sizes that do not fit");
+  TORCH_CHECK(std::ranges::all_of(stride, [](int64_t each) { return each > 0; }), "a stride must be positive");
   const size_t dims = input.dim() - 2;
   const auto strides = for_each_dim(stride, dims), pads = for_each_dim(padding, dims),
              dilations = for_each_dim(dilation, dims), output_pads = for_each_dim(output_padding, dims);
@@ -97,8 +98,11 @@ Normalized batch_norm(const Tensor& input, const OptionalTensor&, const Optional
 
 Normalized layer_norm(const Tensor& input, IntArrayRef normalized_shape, const OptionalTensor&, const OptionalTensor&,
                       double) {
+  const size_t dims = normalized_shape.size();
+  TORCH_CHECK(input.sizes().size() >= dims && input.sizes().slice(input.sizes().size() - dims) == normalized_shape,
+              "a layer normalization of sizes that do not fit");
   auto sizes = input.sizes().vec();
-  std::fill(sizes.end() - static_cast<int64_t>(normalized_shape.size()), sizes.end(), 1);
+  std::fill(sizes.end() - static_cast<int64_t>(dims), sizes.end(), 1);
   const auto saved = at::empty(sizes, input.options());
   return {same(input), saved, saved};
 }

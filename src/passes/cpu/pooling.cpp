@@ -10,6 +10,14 @@ namespace {
 
 namespace jit = torch::jit;
 
+// Whether a window has a size for each of so many dimensions; ATen takes one for all as well.
+bool has_a_size_for_each(const jit::Node* node, size_t dimensions) {
+  const jit::Value* const window = node->input(1);
+  const auto sizes = jit::toIValue(window);
+  if (sizes) return sizes->isIntList() && sizes->toIntVector().size() == dimensions;
+  return window->node()->kind() == c10::prim::ListConstruct && window->node()->inputs().size() == dimensions;
+}
+
 }  // namespace
 
 void replace_pools(Program& program) {
@@ -17,12 +25,17 @@ void replace_pools(Program& program) {
   for_each_node(program.graph->block(), [](jit::Node* node) {
     switch (node->kind()) {
       case c10::aten::max_pool1d:
+        return replace(node, "onnx_torch::max_pool", node->inputs());
       case c10::aten::max_pool2d:
       case c10::aten::max_pool3d:
-        return replace(node, "onnx_torch::max_pool", node->inputs());
+        if (has_a_size_for_each(node, node->kind() == c10::aten::max_pool2d ? 2 : 3))
+          replace(node, "onnx_torch::max_pool", node->inputs());
+        return;
       case c10::aten::avg_pool2d:
       case c10::aten::avg_pool3d:
-        return replace(node, "onnx_torch::average_pool", node->inputs());
+        if (has_a_size_for_each(node, node->kind() == c10::aten::avg_pool2d ? 2 : 3))
+          replace(node, "onnx_torch::average_pool", node->inputs());
+        return;
       case c10::aten::avg_pool1d: {
         const jit::WithInsertPoint at(node);
         std::vector<jit::Value*> inputs = node->inputs().vec();
