@@ -3,9 +3,9 @@
 The models are the official node cases, with what their inputs are fed as initializers of the inputs' names; the images
 are those of ImageDecoder's cases; saved models have operators that lay out weights, with what they have laid out as
 initializers (tests/fuzz/saved.cpp); texts are for the operators on strings (tests/fuzz/texts.cpp). With --all there are
-more models: cases that past releases of onnx shipped, and one in ten cells of the type matrix, each operator version
-among them, and with --onnxruntime the templates of the operators that onnxruntime adds, alone or, with --all, besides
-the others. The type matrix needs onnxruntime.
+more models: cases that past releases of onnx shipped, one in ten cells of the type matrix, each operator version among
+them, and ATen nodes. With --onnxruntime there are the templates of the operators that onnxruntime adds, alone or, with
+--all, besides the others. The type matrix needs onnxruntime.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def seeds(everything: bool, onnxruntime: bool) -> Iterator[tuple[str, bytes]]:
         yield from official_seeds()
         yield from saved_seeds()
         yield from text_seeds()
-    for wanted, models in ((everything, more_models), (onnxruntime, onnxruntime_models)):
+    for wanted, models in ((everything, more_models), (everything, aten_models), (onnxruntime, onnxruntime_models)):
         if wanted:
             for name, model in models():
                 yield f"models/{name}.onnx", model.SerializeToString()
