@@ -29,7 +29,8 @@ at::Tensor reshape(const at::Tensor& x, at::IntArrayRef shape) {
 
 at::Tensor pixel_shuffle(const at::Tensor& x, int64_t factor) {
   const bool is_image = x.is_cpu() && x.numel() > 0 && x.dim() == 4;
-  if (!is_image || factor < 1 || x.size(1) % factor != 0 || x.size(1) / factor % factor != 0) return at::pixel_shuffle(x, factor);
+  if (!is_image || factor < 1 || x.size(1) % factor != 0 || x.size(1) / factor % factor != 0)
+    return at::pixel_shuffle(x, factor);
   const int64_t channels = x.size(1) / (factor * factor), height = x.size(2), width = x.size(3);
   const std::array<int64_t, 3> parts{channels, factor, factor};
   const at::Tensor pixels = x.unflatten(1, parts).permute({0, 1, 4, 2, 5, 3});
