@@ -70,11 +70,11 @@ ATEN: dict[str, tuple[list[tuple[int, ...] | str], dict[str, Any]]] = {
     "diagonal": ([(3, 4)], {"offset": 0, "dim1": 0, "dim2": 1}),
     "unfold": ([(3, 4)], {"dimension": 1, "size": 2, "step": 1}),
     "repeat_interleave": ([(3, 4)], {"repeats": 2, "dim": 0}),
-    "index_select": ([(3, 4), "i"], {"dim": 0}),
-    "take": ([(3, 4), "i"], {}),
-    "embedding": ([(3, 4), "i"], {"padding_idx": -1, "scale_grad_by_freq": 0, "sparse": 0}),
-    "one_hot": (["i"], {"num_classes": 3}),
-    "bincount": (["i"], {"minlength": 0}),
+    "index_select": ([(3, 4), "rows"], {"dim": 0}),
+    "take": ([(3, 4), "rows"], {}),
+    "embedding": ([(3, 4), "rows"], {"padding_idx": -1, "scale_grad_by_freq": 0, "sparse": 0}),
+    "one_hot": (["rows"], {"num_classes": 3}),
+    "bincount": (["rows"], {"minlength": 0}),
     "searchsorted": ([(4,), (3, 4)], {"right": 1}),
     "topk": ([(3, 4)], {"k": 2, "dim": 1, "largest": 1, "sorted": 1}),
     "kthvalue": ([(3, 4)], {"k": 2, "dim": 1, "keepdim": 0}),
@@ -114,7 +114,7 @@ ATEN: dict[str, tuple[list[tuple[int, ...] | str], dict[str, Any]]] = {
 def aten_models() -> Iterator[tuple[str, onnx.ModelProto]]:
     from models import op_model
 
-    indices = {"i": np.array([2, 0, 1]), "columns": np.array([[0, 3], [1, 1], [2, 0]])}
+    indices = {"rows": np.array([2, 0, 1]), "columns": np.array([[0, 3], [1, 1], [2, 0]])}
     numbers = np.random.default_rng(0)
     for operator, (tensors, attributes) in ATEN.items():
         inputs = [indices[t] if isinstance(t, str) else numbers.standard_normal(t).astype(np.float32) for t in tensors]

@@ -18,6 +18,11 @@ bool has_a_size_for_each(const jit::Node* node, size_t dimensions) {
   return window->node()->kind() == c10::prim::ListConstruct && window->node()->inputs().size() == dimensions;
 }
 
+// Our pools count the dimensions by the window's sizes.
+void replace_sized(jit::Node* node, const char* name, size_t dimensions) {
+  if (has_a_size_for_each(node, dimensions)) replace(node, name, node->inputs());
+}
+
 }  // namespace
 
 void replace_pools(Program& program) {
@@ -27,15 +32,13 @@ void replace_pools(Program& program) {
       case c10::aten::max_pool1d:
         return replace(node, "onnx_torch::max_pool", node->inputs());
       case c10::aten::max_pool2d:
+        return replace_sized(node, "onnx_torch::max_pool", 2);
       case c10::aten::max_pool3d:
-        if (has_a_size_for_each(node, node->kind() == c10::aten::max_pool2d ? 2 : 3))
-          replace(node, "onnx_torch::max_pool", node->inputs());
-        return;
+        return replace_sized(node, "onnx_torch::max_pool", 3);
       case c10::aten::avg_pool2d:
+        return replace_sized(node, "onnx_torch::average_pool", 2);
       case c10::aten::avg_pool3d:
-        if (has_a_size_for_each(node, node->kind() == c10::aten::avg_pool2d ? 2 : 3))
-          replace(node, "onnx_torch::average_pool", node->inputs());
-        return;
+        return replace_sized(node, "onnx_torch::average_pool", 3);
       case c10::aten::avg_pool1d: {
         const jit::WithInsertPoint at(node);
         std::vector<jit::Value*> inputs = node->inputs().vec();
