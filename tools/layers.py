@@ -27,7 +27,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "graph": ("base",),
     "translate": ("base", "import", "kernels/standard", "graph"),
     "ops": ("import", "kernels/standard", "translate"),
-    "passes/general": ("base", "graph", "kernels/cpu", "translate"),
+    "passes/general": ("base", "graph", "kernels/standard", "kernels/cpu", "translate"),
     "passes/cpu": ("base", "graph", "kernels/standard", "kernels/simd", "kernels/cpu", "passes/general"),
     "passes/cuda": ("graph", "kernels/composite", "passes/general"),
     "passes/device": ("import", "graph", "passes/cuda"),

@@ -14,9 +14,10 @@ constexpr int64_t kPadding = 64;    // whose multiples are the numbers of rows o
 
 int64_t padded(int64_t length) { return (length + kPadding - 1) / kPadding * kPadding; }
 
-// Rows behind rows, in memory that a run can write to.
-bool can_grow(const CacheEntry& entry, const at::Tensor& rows, int64_t length) {
-  return !entry.of_encoder && entry.sequence_axis >= 0 && rows.is_cpu() && rows.size(entry.sequence_axis) == length;
+// Rows behind rows, in memory that a run can write to, or that serves steps of one size: those of a GPU are recorded.
+bool can_grow(const CacheEntry& entry, const at::Tensor& rows, int64_t length, PastForm form) {
+  return !entry.of_encoder && entry.sequence_axis >= 0 && rows.size(entry.sequence_axis) == length &&
+         (rows.is_cpu() || form != PastForm::Exact);
 }
 
 }  // namespace
@@ -51,8 +52,8 @@ void Cache::move_to_room(int64_t least, const at::Tensor& sequences) {
     const bool was_there = room_ && room_->buffers.contains(entry.name) && !held_.contains(entry.name);
     if (!is_new && !was_there) continue;
     at::Tensor known = rows(entry.name);
-    if (!can_grow(entry, known, length_)) continue;
-    if (sequences.defined()) known = known.index_select(entry.batch_axis, sequences);
+    if (!can_grow(entry, known, length_, form_)) continue;
+    if (sequences.defined()) known = known.index_select(entry.batch_axis, sequences.to(known.device()));
     std::vector<int64_t> sizes = known.sizes().vec();
     sizes[static_cast<size_t>(entry.sequence_axis)] = front() + room->size;
     at::Tensor& buffer = room->buffers[entry.name] = at::empty(sizes, known.options());
@@ -144,7 +145,7 @@ Cache Cache::joined(const std::vector<CachePart>& parts, int64_t length) {
   for (const CachePart& part : parts) batch += static_cast<int64_t>(part.sequences.size());
   for (const CacheEntry& entry : *first.entries_) {
     const at::Tensor like = first.rows(entry.name);
-    const bool has_room = can_grow(entry, like, first.length_);
+    const bool has_room = can_grow(entry, like, first.length_, first.form_);
     const int64_t front = has_room ? result.front() : 0;
     std::vector<int64_t> sizes = like.sizes().vec();
     sizes[static_cast<size_t>(entry.batch_axis)] = batch;

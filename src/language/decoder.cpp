@@ -165,7 +165,8 @@ at::Tensor Decoder::run(const StepInputs& step, const EncoderStates& encoder, Ca
   Targets targets(model_->outputs().size());
   for (size_t c = 0; c < layout_.caches.size(); ++c) {
     const CacheEntry& entry = layout_.caches[c];
-    if (!entry.present.empty()) targets[presents_[c]] = cache.target(entry.name, count);
+    const at::Tensor target = entry.present.empty() ? at::Tensor() : cache.target(entry.name, count);
+    if (target.defined() && target.is_cpu()) targets[presents_[c]] = target;
   }
   const auto result = model_->run(feeds(step, encoder, cache), model_->new_strings(), {}, nullptr, nullptr, targets);
   for (size_t c = 0; c < layout_.caches.size(); ++c) {

@@ -31,6 +31,7 @@ constexpr Pass kOrder[] = {
     {"quantized", "compute with the numbers of 8 bits that QuantizeLinear gives", find_quantized, Cpu},
     {"bits", "multiply by weights of 2, 4 and 8 bits as they are", pack_bits, Cpu},
 #endif
+    {"bits", "multiply by weights of 2, 4 and 8 bits as they are", multiply_bits, Cuda},
     {"expand", "write out the scripts that no pass has taken as a whole", expand, Any, has_kept_scripts},
     {"constants", "compute once what depends on weights alone", fold_constants},
     {"halves", "compute in float32, and round at the ends, what is of a type that the CPU has no instructions for",
@@ -47,6 +48,7 @@ constexpr Pass kOrder[] = {
      lay_out_channels_last, Cuda},
     {"recurrent", "lay out the weights of recurrent layers once", lay_out_recurrent_layers, Cuda},
     {"attention", "compute a softmax between two products of matrices by ATen's attention", fuse_attention, Cuda},
+    {"linear", "multiply by a matrix and add a bias in one step", find_linear, Cuda},
 
     {"attention", "compute a softmax between two products of matrices as one attention", find_attention, Cpu},
 #ifdef ONNX_TORCH_ONEDNN

@@ -121,7 +121,8 @@ TranslateOptions PreparedModel::translate_options(const Variant& variant, std::o
   TranslateOptions options = onnxtorch::translate_options(options_);
   options.variant = variant;
   options.watched = watched;
-  options.keeps_scripts = !watched && keeps_scripts(options_, device_);
+  options.keeps = watched ? nullptr : kept_scripts(options_, device_);
+  options.reads_back = device_.is_cpu() || !options_.optimize;
   return options;
 }
 

@@ -9,6 +9,7 @@
 #include "base/prepare_guard.h"
 #include "passes/device/place.h"
 #include "passes/device/placement.h"
+#include "passes/general/linear_of_bits.h"
 #include "passes/general/precision.h"
 #include "runtime/dumped.h"
 #include "runtime/text_of.h"
@@ -83,7 +84,11 @@ TranslateOptions translate_options(const Options& options) {
   return result;
 }
 
-bool keeps_scripts(const Options& options, c10::Device device) { return options.optimize && device.is_cpu(); }
+KeptScripts kept_scripts(const Options& options, c10::Device device) {
+  if (!options.optimize) return nullptr;
+  if (device.is_cpu()) return [](c10::Symbol) { return true; };
+  return &has_few_bits;
+}
 
 Program optimized(Program program, c10::Device device, const Options& options, const Watcher& watcher) {
   const bool plain = !options.optimize || program.needs_autograd;

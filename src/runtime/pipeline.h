@@ -9,6 +9,7 @@
 #include "graph/program.h"
 #include "onnx_torch/options.h"
 #include "passes/order.h"
+#include "translate/scripts.h"
 
 namespace onnxtorch {
 
@@ -17,8 +18,8 @@ struct TranslateOptions;
 // Is told each step when it is done, by its name.
 using Watcher = std::function<void(const char* step, const Program& program)>;
 
-// Whether kept scripts may be one node each in what goes to `optimized`.
-bool keeps_scripts(const Options& options, c10::Device device);
+// Which scripts are one node each in what goes to `optimized`.
+KeptScripts kept_scripts(const Options& options, c10::Device device);
 
 // The program, placed on a device and as fast as the options let it be.
 Program optimized(Program program, c10::Device device, const Options& options, const Watcher& watcher = {});

@@ -89,7 +89,7 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
       results.push_back(result);
     }
     for (auto node = before->next(); node != end; node = node->next()) facts_.learn(node);
-    if (script && !options_.keeps_scripts) results = write_out(results.at(0)->node(), facts_);
+    if (script) results = write_out(results.at(0)->node(), facts_, options_.keeps);
     for (jit::Value*& item : results) item = facts_.shared(item, item->node()->inputs());
   } else {
     const Script& callee = *script;
@@ -103,7 +103,7 @@ Values GraphTranslator::call_all(std::string_view function, std::vector<Arg> arg
     if (known) {
       for (const IValue& value : *known) results.push_back(known_constant(value).graph);
     } else {
-      results = insert_script(*graph_, callee, matched.inputs, facts_, options_.keeps_scripts);
+      results = insert_script(*graph_, callee, matched.inputs, facts_, options_.keeps);
       facts_.learn(matched.inputs, results, {}, run);
       // The body may go on changing the list that it returns, so only what follows may take the known value instead.
       for (jit::Value*& item : results) {

@@ -32,6 +32,7 @@ class GraphTranslator : public Translator {
   Value number(Value v) override;
   Value boolean(Value v) override;
   bool on_host(const Value& v) const override;
+  bool reads_back() const override { return options_.reads_back; }
   bool bool_on_host(const Value& v) const override;
 
   std::optional<std::vector<int64_t>> known_ints(const Value& v) const override;

@@ -50,7 +50,8 @@ bool gives_tensors(const jit::Node& node) {
 
 class Inlining {
  public:
-  Inlining(jit::Graph& graph, const Script& script, at::ArrayRef<jit::Value*> arguments, Facts& facts, bool keeps)
+  Inlining(jit::Graph& graph, const Script& script, at::ArrayRef<jit::Value*> arguments, Facts& facts,
+           KeptScripts keeps)
       : graph_(graph), facts_(facts), writes_(script.writes()), keeps_(keeps) {
     map(script.graph()->inputs().slice(0, arguments.size()), arguments);
   }
@@ -237,7 +238,7 @@ class Inlining {
       not_learned_.insert(same);
     }
     for (jit::Block* cloned : same->blocks()) {
-      if (!keeps_) for_each_node(cloned, [&](jit::Node* inner) { write_out(inner, facts_); });
+      for_each_node(cloned, [&](jit::Node* inner) { write_out(inner, facts_, keeps_); });
     }
     if (node->outputs().size() == 1 && is_followed(node->output())) {
       values_[node->output()] = same->output();
@@ -245,7 +246,7 @@ class Inlining {
     } else if (learns && !writes_) {
       values_[node->output()] = facts_.shared(same->output(), same->inputs());
     } else {
-      map(node->outputs(), keeps_ ? same->outputs().vec() : write_out(same, facts_));
+      map(node->outputs(), write_out(same, facts_, keeps_));
     }
   }
 
@@ -317,7 +318,8 @@ class Inlining {
 
   jit::Graph& graph_;
   Facts& facts_;
-  const bool writes_, keeps_;
+  const bool writes_;
+  const KeptScripts keeps_;
   bool raises_ = false;
   std::unordered_map<const jit::Value*, std::vector<jit::Value*>> lists_;  // of the script: their items, in the graph
   std::unordered_set<jit::Node*> not_learned_;  // that the script has made; few of their sizes are asked for
@@ -327,7 +329,7 @@ class Inlining {
 }  // namespace
 
 std::vector<jit::Value*> insert_script(jit::Graph& graph, const Script& script, at::ArrayRef<jit::Value*> arguments,
-                                       Facts& facts, bool keeps) {
+                                       Facts& facts, KeptScripts keeps) {
   jit::Block& body = *script.graph()->block();
   Inlining inlining(graph, script, arguments, facts, keeps);
   inlining.insert(body);
@@ -341,12 +343,12 @@ std::vector<jit::Value*> insert_script(jit::Graph& graph, const Script& script, 
   return graph.insertNode(graph.createTupleUnpack(result))->outputs().vec();
 }
 
-std::vector<jit::Value*> write_out(jit::Node* node, Facts& facts) {
+std::vector<jit::Value*> write_out(jit::Node* node, Facts& facts, KeptScripts keeps) {
   const Script* const script = kept_script(node->kind());
-  if (!script) return node->outputs().vec();
+  if (!script || (keeps && keeps(node->kind()))) return node->outputs().vec();
   const jit::WithInsertPoint at(node);
   jit::Node* const before = node->prev();
-  const auto results = insert_script(*node->owningGraph(), *script, node->inputs(), facts, /*keeps=*/false);
+  const auto results = insert_script(*node->owningGraph(), *script, node->inputs(), facts, keeps);
   for (jit::Node* made = before->next(); made != node; made = made->next()) {
     stamp(made, node->sourceRange());
     if (script->writes()) continue;

@@ -11,13 +11,13 @@
 namespace onnxtorch {
 
 // Inserts a script's nodes, and of branches that attributes, absent inputs or known sizes decide, the one that is
-// taken. What follows from sizes becomes a fact. Gives the script's results. Calls of kept scripts stay calls where
-// `keeps` says so.
+// taken. What follows from sizes becomes a fact. Gives the script's results.
 std::vector<torch::jit::Value*> insert_script(torch::jit::Graph& graph, const Script& script,
-                                              at::ArrayRef<torch::jit::Value*> arguments, Facts& facts, bool keeps);
+                                              at::ArrayRef<torch::jit::Value*> arguments, Facts& facts,
+                                              KeptScripts keeps = nullptr);
 
-// Puts the script that a node calls as a kept one in the node's place, if it calls one. What becomes known is a fact,
-// where the script writes to nothing. Gives what stands for the node's results then.
-std::vector<torch::jit::Value*> write_out(torch::jit::Node* node, Facts& facts);
+// Puts the script that a node calls as a kept one in the node's place, unless it calls none or one that stays. What
+// becomes known is a fact, where the script writes to nothing. Gives what stands for the node's results then.
+std::vector<torch::jit::Value*> write_out(torch::jit::Node* node, Facts& facts, KeptScripts keeps = nullptr);
 
 }  // namespace onnxtorch

@@ -58,4 +58,8 @@ const Script& find_script(const std::string& name);
 // The script that is this operator; null where it is none. The operator runs the script.
 const Script* kept_script(c10::Symbol kind);
 
+// Which of these operators stay in a graph, for the passes of a device to find; null where none does, and the nodes of
+// its script stand for each.
+using KeptScripts = bool (*)(c10::Symbol kind);
+
 }  // namespace onnxtorch

@@ -12,6 +12,7 @@
 #include "graph/program.h"
 #include "import/external_data.h"
 #include "onnx_torch/options.h"
+#include "translate/scripts.h"
 
 namespace onnxtorch {
 
@@ -34,7 +35,8 @@ struct TranslateOptions {
   std::map<std::string, int64_t> shapes;  // sizes of symbolic dimensions
   std::optional<size_t> watched;          // the number of a node whose input shapes are noted when it runs
   bool trainable = false;                 // floating initializers may change later: no tensor is computed from them now
-  bool keeps_scripts = false;             // kept scripts are one node each, for the passes of a device to find
+  KeptScripts keeps = nullptr;            // the scripts that are one node each, for the passes of a device to find
+  bool reads_back = true;                 // where there is a choice, numbers in tensors decide what a run does
   bool any_aten = false;                  // ATen nodes may call any operator, as who trusts the model allows
   ExternalAccess external = {};           // how files of external data are read
   Limits limits = {};                     // on translating, and on folding afterwards

@@ -40,6 +40,10 @@ class Translator {
   virtual bool on_host(const Value& v) const = 0;       // is it int or int[]?
   virtual bool bool_on_host(const Value& v) const = 0;  // is it bool or bool[]?
 
+  // Whether numbers in tensors may decide what a run does next. On a device the host waits for them, and a run cannot
+  // be recorded.
+  virtual bool reads_back() const = 0;
+
   // What is known of a value while translating.
   virtual std::optional<std::vector<int64_t>> known_ints(const Value& v) const = 0;
   virtual std::optional<double> known_number(const Value& v) const = 0;  // of a tensor of rank 0

@@ -29,7 +29,7 @@ size_t count(jit::Graph& graph, c10::Symbol kind) {
 
 jit::Value* insert(jit::Graph& graph, const std::string& script, const std::vector<jit::Value*>& arguments,
                    Facts facts = {}) {
-  return insert_script(graph, find_script(script), arguments, facts, /*keeps=*/false).at(0);
+  return insert_script(graph, find_script(script), arguments, facts).at(0);
 }
 
 jit::Value* insert_activation(jit::Graph& graph, jit::Value* x, const std::string& name, jit::Value* clip) {
@@ -80,7 +80,7 @@ std::shared_ptr<jit::Graph> inlined(const std::string& parameters, const std::st
   facts.set_sizes(arguments[0], c10::kFloat, std::vector<std::vector<int64_t>>{kAlways5});
   const CompiledScript compiled{.name = "inlined", .schema = "inlined(Tensor x) -> Tensor", .graph = {}};
   const Script script(compiled, nullptr, function.graph());
-  graph->registerOutput(insert_script(*graph, script, arguments, facts, /*keeps=*/false).at(0));
+  graph->registerOutput(insert_script(*graph, script, arguments, facts).at(0));
   return graph;
 }
 
@@ -174,7 +174,8 @@ TEST(Inlining, KeepsCallsOfKeptScriptsWhereItIsToldTo) {
       return graph.insertNode(graph.createList(c10::TensorType::get(), {item}))->output();
     };
     const std::vector<jit::Value*> arguments{x, axes, list(indices), list(taps), graph.insertConstant(c10::kFloat)};
-    insert_script(graph, find_script("resize_weighted"), arguments, *std::make_unique<Facts>(), keeps);
+    insert_script(graph, find_script("resize_weighted"), arguments, *std::make_unique<Facts>(),
+                  keeps ? [](c10::Symbol) { return true; } : KeptScripts());
     const std::string text = graph.toString();
     EXPECT_EQ(text.find("onnx_torch::resampled") != std::string::npos, keeps);
     EXPECT_EQ(text.find("aten::index_select") != std::string::npos, !keeps);
@@ -187,7 +188,7 @@ TEST(Inlining, KeepsCallsOfKeptScriptsWhereItIsToldTo) {
 TEST(Inlining, GivesEachResultOfATuple) {
   jit::Graph graph;
   Facts facts;
-  EXPECT_EQ(insert_script(graph, find_script("dynamic_quantize_linear"), {graph.addInput()}, facts, false).size(), 3U);
+  EXPECT_EQ(insert_script(graph, find_script("dynamic_quantize_linear"), {graph.addInput()}, facts).size(), 3U);
 }
 
 TEST(KeptScripts, AreOperatorsThatRunThem) {

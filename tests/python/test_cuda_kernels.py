@@ -16,7 +16,7 @@ import onnx_torch
 from kernel_support import kernels
 
 OPERATORS = [
-    *("cast_small_float", "deform_conv", "find_keys", "map_keys", "max_roi_pool"),
+    *("cast_small_float", "deform_conv", "find_keys", "linear_of_bits", "map_keys", "max_roi_pool"),
     *("multiclass_probability", "non_max_suppression", "roi_align", "tree_ensemble"),
 ]
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
@@ -104,6 +104,62 @@ def test_max_roi_pool(check, dtype):
         corners = uniform(random, -3, width + 3, regions, 4)
         rois = torch.cat([integers(random, batches, regions, 1), corners], 1).to(dtype)
         check("max_roi_pool", x, rois, [3, 5], 0.8)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 16, 17])  # by one kernel each, many rows by a dequantized weight
+@pytest.mark.parametrize("bits, size, block_size", [(4, 40, 16), (4, 2048, 32), (2, 300, 64), (8, 203, 128)])
+def test_linear_of_bits(check, bits, size, block_size, rows, dtype):
+    random = np.random.default_rng(0)
+    out, blocks = 13, -(-size // block_size)
+    x = uniform(random, -1, 1, rows, size).to(dtype)
+    numbers = integers(random, 256, out, blocks, block_size * bits // 8).to(torch.uint8)
+    scales = uniform(random, 0.5, 1, out, blocks).float() / (16 * 2 ** (bits - 4))
+    zero_points = uniform(random, 0, 2**bits, out, blocks).float()
+    bias = uniform(random, -1, 1, out).to(dtype)
+    values = [None, uniform(random, -1, 1, 16).float()] if bits == 4 else [None]
+    for of_codes in values:
+        for given in [None, bias]:
+            for zero_point in [None, zero_points] if of_codes is None else [None]:
+                arguments = x, numbers, scales, zero_point, of_codes, given, size, bits
+                check("linear_of_bits", *arguments, tolerance=TOLERANCES[dtype] * size**0.5)
+
+
+def test_linear_of_bits_with_numbers_at_any_address(check):
+    random = np.random.default_rng(0)
+    numbers = integers(random, 256, 4 * 2 * 16 + 1).to(torch.uint8)[1:].view(4, 2, 16)
+    x = uniform(random, -1, 1, 1, 65).float().flatten()[1:].view(1, 64)
+    check("linear_of_bits", x, numbers, torch.ones(4, 2) / 8, None, None, None, 64, 4, tolerance=1e-5)
+
+
+def test_linear_of_bits_of_no_rows_and_of_no_columns(check):
+    numbers = torch.zeros(4, 2, 16, dtype=torch.uint8)
+    for rows, columns in [(0, 4), (2, 0), (20, 0)]:
+        scales = torch.ones(columns, 2)
+        check("linear_of_bits", torch.ones(rows, 64), numbers[:columns], scales, None, None, None, 64, 4)
+
+
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        (dict(bits=3), "2, 4 or 8 bits"),
+        (dict(numbers=torch.zeros(4, 2, 12, dtype=torch.uint8)), "a power of two"),
+        (dict(size=65), "does not hold rows of 65"),
+        (dict(size=32), "does not hold rows of 32"),
+        (dict(x=torch.ones(1, 63)), "cannot be multiplied"),
+        (dict(x=torch.ones(1, 64, dtype=torch.float64)), "cannot be multiplied"),
+        (dict(scales=torch.ones(4, 1)), "a scale for each block"),
+        (dict(zero_points=torch.ones(3, 2)), "a scale for each block"),
+        (dict(values=torch.ones(15)), "codes of 4 bits"),
+        (dict(bias=torch.ones(5)), "the bias has a number"),
+    ],
+)
+def test_linear_of_bits_refuses_what_does_not_go_together(wrong, message):
+    right = dict(x=torch.ones(1, 64), numbers=torch.zeros(4, 2, 16, dtype=torch.uint8), scales=torch.ones(4, 2))
+    right.update(zero_points=None, values=None, bias=None, size=64, bits=4)
+    assert kernels.linear_of_bits(*right.values()).tolist() == [[-8 * 64.0] * 4]
+    with pytest.raises(RuntimeError, match=message):
+        kernels.linear_of_bits(*{**right, **wrong}.values())
 
 
 @pytest.mark.parametrize("center_point_box", [False, True])

@@ -18,7 +18,7 @@ OF_NO_BUILTIN = set(
     "min numeric_limits remove_reference_t size".split()
 )
 CUDAS_OWN = set(
-    "abs acos asin atan ceil cos erf exp expm1 fabs floor isnan log log1p nearbyint pow round sin sqrt tan tanh "
+    "abs acos asin atan ceil cos erf exp expm1 fabs floor fma isnan log log1p nearbyint pow round sin sqrt tan tanh "
     "trunc".split()
 )
 

@@ -12,6 +12,7 @@
 namespace onnxtorch::cuda {
 
 constexpr int kThreads = 256;
+constexpr int kThreadsOfWarp = 32;
 constexpr int64_t kMaxBlocks = 1 << 20;  // the threads of so many blocks take several elements each
 
 template <typename Each>
@@ -35,6 +36,12 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, cud
                    const Arguments&... arguments) {
   kernel<<<blocks, threads, 0, stream>>>(arguments...);
   return cudaGetLastError();
+}
+
+// The sum of x over the threads of a warp, in each of them.
+__device__ inline float sum_of_warp(float x) {
+  for (int distance = kThreadsOfWarp / 2; distance > 0; distance /= 2) x += __shfl_xor_sync(~0U, x, distance);
+  return x;
 }
 
 }  // namespace onnxtorch::cuda

@@ -94,7 +94,7 @@ TORCH_LIBRARY_IMPL(onnx_torch, Autograd, m) {
   for (const char* name : {"cast_small_float", "deform_conv", "max_roi_pool", "roi_align"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&call_with_gradient>());
   }
-  for (const char* name : {"multiclass_probability", "tree_ensemble"}) {
+  for (const char* name : {"linear_of_bits", "multiclass_probability", "tree_ensemble"}) {
     m.impl(name, torch::autograd::autogradNotImplementedFallback());
   }
 }

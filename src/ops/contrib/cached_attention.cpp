@@ -59,7 +59,10 @@ Values group_query_attention(Translator& t, const NodeView& n) {
       kw("smooth_softmax", is_smooth),
   };
   const bool is_plain = !is_quantized && !n.has(10) && int_or_zero(n, "sliding_window_cache") == 0 && !n.wants(3);
-  if (is_plain) return script("plain_group_query_attention", std::move(args))(t, n);
+  if (is_plain) {
+    const char* const form = t.reads_back() ? "plain_group_query_attention" : "masked_group_query_attention";
+    return script(form, std::move(args))(t, n);
+  }
   args.push_back(kw("coding", bits == 4 ? "offset" : std::string(info(cache).name)));
   args.push_back(kw("cache_dtype", cache));
   args.push_back(kw("fused", fused));

@@ -5,12 +5,18 @@
 
 namespace onnxtorch {
 
+// Products with constant weights of few bits are computed by a kernel that takes the weights as they are.
+void multiply_bits(Program& program);
+
 // Lays out the weights of convolutions with the channels last.
 void lay_out_channels_last(Program& program);
 
 // Lays out the weights of each recurrent layer in one block, as cuDNN reads them; else it copies them there in each
 // run.
 void lay_out_recurrent_layers(Program& program);
+
+// A product with a constant matrix and the addition of a bias to it become one operator, which ATen has a kernel for.
+void find_linear(Program& program);
 
 // A softmax between two products of matrices becomes ATen's scaled_dot_product_attention, where its kernels for CUDA
 // give what the products would.

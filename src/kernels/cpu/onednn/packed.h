@@ -13,6 +13,7 @@
 
 #include "base/planned_call.h"
 #include "base/saved_weights.h"
+#include "kernels/standard/linear_of_bits.h"
 
 namespace onnxtorch {
 
@@ -90,18 +91,7 @@ c10::intrusive_ptr<Packed> packed(const Linear& linear, std::vector<PostOp> post
 bool lies_in_half(const at::Tensor& weight);
 c10::intrusive_ptr<Packed> packed_half(const Linear& linear);
 
-// A weight of numbers of 2, 4 or 8 bits: [out, blocks, bytes of a block], the first number in the lowest bits. Each of
-// its blocks of `block_size` numbers, 256 at most, of which a row has `in` without what fills up the last block, has a
-// scale and may have a zero point; without one it is half of how many numbers there are. Where x is rounded, each of
-// its blocks becomes int8 with a scale, the products are of integers, and the zero points are numbers of 8 bits.
-struct LinearOfBits {
-  at::Tensor numbers;
-  int64_t in, bits, block_size;
-  at::Tensor scales, zero_points, bias;  // float32[out, blocks], and [out]; the last two may be undefined
-  bool rounds_x = false;
-  at::Tensor values = {};  // float32[16], that numbers of 4 bits stand for where they are codes, without zero points
-};
-
+// Blocks have 256 numbers at most.
 c10::intrusive_ptr<Packed> packed(const LinearOfBits& linear);
 
 // What numbers of 8 bits stand for: (number - zero_point) * scale; and between which they are kept.

@@ -63,8 +63,12 @@ def with_kept_past(past: Optional[Tensor], new: Tensor, kept: List[int], capacit
     old = fitting_past(past, new)
     if len(kept) > 0 and are_all(kept, kept[0]):
         return padded_rows(torch.cat([torch.slice(old, 2, 0, kept[0]), new], 2), capacity)
-    starts = torch.tensor(kept, dtype=torch.int64, device=new.device)
-    old = padded_rows(torch.slice(old, 2, 0, capacity), capacity)
+    return with_rows_from(past, new, torch.tensor(kept, dtype=torch.int64, device=new.device), capacity)
+
+
+# The same where these numbers are a tensor.
+def with_rows_from(past: Tensor, new: Tensor, starts: Tensor, capacity: int) -> Tensor:
+    old = padded_rows(torch.slice(fitting_past(past, new), 2, 0, capacity), capacity)
     row = torch.reshape(torch.arange(capacity, device=new.device), [1, 1, -1, 1])
     old = from_bytes(torch.where(row < torch.reshape(starts, [-1, 1, 1, 1]), as_bytes(old), 0), past.dtype)
     return tensor_scatter(old, new, starts, 2, "linear")
@@ -134,10 +138,16 @@ def keys_within_reach(lengths: List[int], offsets: List[int], queries: int, keys
     sees_all = not causal or (queries == 1 and are_all(offsets, keys - 1))
     if are_all(lengths, keys) and sees_all and (window < 0 or window >= keys):
         return None
-    ends = torch.reshape(torch.tensor(lengths, dtype=torch.int64, device=device), [-1, 1, 1, 1])
-    places = torch.unsqueeze(counted_from(torch.tensor(offsets, dtype=torch.int64, device=device) + 1, queries), 1)
+    return keys_up_to(torch.tensor(lengths, dtype=torch.int64, device=device),
+                      torch.tensor(offsets, dtype=torch.int64, device=device), queries, keys, causal, window)
+
+
+# The same where the lengths and the places of the first queries are tensors.
+def keys_up_to(lengths: Tensor, offsets: Tensor, queries: int, keys: int, causal: bool, window: int) -> Tensor:
+    ends = torch.reshape(lengths, [-1, 1, 1, 1])
+    places = torch.unsqueeze(counted_from(offsets + 1, queries), 1)
     own_ends = torch.minimum(torch.unsqueeze(places, 3), ends)
-    key = torch.arange(keys, device=device)
+    key = torch.arange(keys, device=lengths.device)
     allowed = key < (own_ends if causal else ends)
     return allowed if window < 0 else torch.logical_and(allowed, key >= own_ends - window)
 
@@ -308,6 +318,51 @@ def plain_group_query_attention(
     if past_key is None:  # and the present is what came
         return y, torch.clone(present_key), torch.clone(present_value)
     return y, present_key, present_value
+
+
+# The same on a device, where nobody waits for the numbers of seqlens_k: all rows of the cache are looked at, under a
+# mask. A number that does not fit is found by the operators that take it as an index.
+def masked_group_query_attention(
+    q: Tensor, k: Tensor, v: Tensor, past_key: Optional[Tensor], past_value: Optional[Tensor], seqlens_k: Tensor,
+    total_sequence_length: List[int], cos_cache: Optional[Tensor], sin_cache: Optional[Tensor],
+    position_ids: Optional[Tensor], head_sink: Optional[Tensor], causal: bool, do_rotary: bool,
+    rotary_interleaved: bool, local_window_size: int, scale: Optional[float], softcap: float, smooth_softmax: bool
+) -> Tuple[Tensor, Tensor, Tensor]:
+    assert len(total_sequence_length) == 1, "total_sequence_length must be one number"
+    total = total_sequence_length[0]
+    queries = q.size(2)
+    assert k.size(2) == queries or k.size(2) == 0, "query and key must have as many rows, or key none"
+    assert seqlens_k.numel() == q.size(0), "seqlens_k must have a number for each sequence of the batch"
+    is_prompt = queries == total
+    capacity = total if past_key is None else max(total, past_key.size(2))
+    lengths = torch.reshape(seqlens_k, [-1]).to(torch.int64) + 1
+    starts = torch.zeros_like(lengths) if is_prompt else lengths - queries
+
+    if do_rotary:
+        assert cos_cache is not None and sin_cache is not None, "do_rotary needs cos_cache and sin_cache"
+        positions = counted_from(starts, queries)
+        if position_ids is not None:
+            positions = position_ids
+            if is_prompt:
+                positions = counted_from(torch.slice(torch.reshape(position_ids, [-1]), 0, 0, 1), queries)
+        q = rotated(q, positions, cos_cache, sin_cache, rotary_interleaved)
+        if k.size(2) > 0:
+            k = rotated(k, positions, cos_cache, sin_cache, rotary_interleaved)
+
+    offsets = starts
+    if past_key is None or past_value is None:
+        offsets = torch.zeros_like(starts)
+        key, value = padded_rows(k, capacity), padded_rows(v, capacity)
+    else:
+        kept = starts if k.size(2) > 0 else lengths
+        key, value = with_rows_from(past_key, k, kept, capacity), with_rows_from(past_value, v, kept, capacity)
+    allowed = keys_up_to(lengths, offsets, queries, capacity, causal, local_window_size)
+    sink = torch.zeros([q.size(1)], device=q.device) if head_sink is None and smooth_softmax else head_sink
+    y, _ = attention_of_groups(q, key, value, None, allowed, False, scale, softcap, sink, 0,
+                               softcap == 0.0 and sink is None)
+    if past_key is None:  # and the present is what came
+        return merge_heads(y), torch.clone(key), torch.clone(value)
+    return merge_heads(y), key, value
 
 
 # --- MRotaryEmbedding, GemmaRotaryEmbedding ---

@@ -78,6 +78,21 @@ class Block {
 
 inline void __syncthreads() { Block::wait(); }
 
+constexpr int kThreadsOfWarp = 32;
+
+// All threads of a block come to it, as often.
+inline float sum_of_warp(float x) {
+  static float of_threads[1024];
+  const unsigned thread = threadIdx.x;
+  for (unsigned distance = kThreadsOfWarp / 2; distance > 0; distance /= 2) {
+    of_threads[thread] = x;
+    Block::wait();
+    x += of_threads[thread ^ distance];
+    Block::wait();
+  }
+  return x;
+}
+
 inline void atomicMin(int* address, int value) { *address = std::min(*address, value); }
 
 template <typename Each>

@@ -1,0 +1,21 @@
+// Products with constant weights of few bits, as the translators of onnxruntime's operators write them.
+#pragma once
+
+#include <optional>
+
+#include "graph/constants.h"
+#include "kernels/standard/linear_of_bits.h"
+
+namespace torch::jit {
+struct Node;
+}
+
+namespace onnxtorch {
+
+// Whether a script is a product with a weight of few bits.
+bool has_few_bits(c10::Symbol script);
+
+// The weight of a product of floats whose weight is constant. What does not fit is left to the script, which refuses.
+std::optional<LinearOfBits> linear_of_bits(const torch::jit::Node* node, const Constants& constants);
+
+}  // namespace onnxtorch
