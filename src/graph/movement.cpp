@@ -76,9 +76,14 @@ std::vector<int64_t> Movement::sizes_of(const Dims& dims) const {
 }
 
 std::optional<Movement> Movement::permuted(c10::IntArrayRef dims) const {
-  if (dims.size() != to_.size()) return {};
+  const auto rank = static_cast<int64_t>(to_.size());
+  std::vector<int64_t> from(dims.begin(), dims.end());
+  for (int64_t& dim : from) dim += dim < 0 ? rank : 0;
+  std::vector<int64_t> all(to_.size());
+  std::iota(all.begin(), all.end(), 0);
+  if (!std::ranges::is_permutation(from, all)) return {};
   Movement result = *this;
-  for (size_t i = 0; i < dims.size(); ++i) result.to_[i] = to_[dims[i] < 0 ? dims[i] + dims.size() : dims[i]];
+  for (size_t i = 0; i < from.size(); ++i) result.to_[i] = to_[from[i]];
   return result.normal();
 }
 

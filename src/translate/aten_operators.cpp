@@ -59,7 +59,7 @@ constexpr auto kChecked = std::to_array<std::string_view>({
     "max_unpool2d", "max_unpool3d", "maximum", "mean", "meshgrid", "min", "minimum", "mish", "mm", "mode", "moveaxis",
     "movedim", "mse_loss", "msort", "mul", "multi_margin_loss", "multilabel_margin_loss",
     "multilabel_margin_loss_forward", "multinomial", "multiply", "mv", "mvlgamma", "nan_to_num", "nanmean",
-    "nanquantile", "nansum", "narrow", "native_channel_shuffle", "native_dropout", "native_layer_norm", "ne", "neg",
+    "nanquantile", "nansum", "narrow", "native_dropout", "native_layer_norm", "ne", "neg",
     "negative", "new_full", "new_ones", "new_zeros", "nextafter", "nll_loss", "nll_loss2d", "nll_loss2d_forward",
     "nll_loss_forward", "nll_loss_nd", "nonzero", "nonzero_numpy", "nonzero_static", "norm", "normal", "not_equal",
     "nuclear_norm", "numel", "numpy_T", "one_hot", "ones", "ones_like", "orgqr", "outer", "pad", "pad_sequence",

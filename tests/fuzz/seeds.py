@@ -60,67 +60,11 @@ def more_models() -> Iterator[tuple[str, onnx.ModelProto]]:
             yield str(cell).replace("/", "-"), with_feeds(of_matrix.model, of_matrix.inputs)
 
 
-#: ATen nodes by their operators: the shapes of their tensors, or the names of indices, and their attributes.
-ATEN: dict[str, tuple[list[tuple[int, ...] | str], dict[str, Any]]] = {
-    "roll": ([(3, 4)], {"shifts": [1], "dims": [1]}),
-    "flip": ([(3, 4)], {"dims": [0, 1]}),
-    "tril": ([(3, 4)], {"diagonal": 1}),
-    "glu": ([(3, 4)], {"dim": 1}),
-    "logsumexp": ([(3, 4)], {"dim": [1], "keepdim": 1}),
-    "diagonal": ([(3, 4)], {"offset": 0, "dim1": 0, "dim2": 1}),
-    "unfold": ([(3, 4)], {"dimension": 1, "size": 2, "step": 1}),
-    "repeat_interleave": ([(3, 4)], {"repeats": 2, "dim": 0}),
-    "index_select": ([(3, 4), "rows"], {"dim": 0}),
-    "take": ([(3, 4), "rows"], {}),
-    "embedding": ([(3, 4), "rows"], {"padding_idx": -1, "scale_grad_by_freq": 0, "sparse": 0}),
-    "one_hot": (["rows"], {"num_classes": 3}),
-    "bincount": (["rows"], {"minlength": 0}),
-    "searchsorted": ([(4,), (3, 4)], {"right": 1}),
-    "topk": ([(3, 4)], {"k": 2, "dim": 1, "largest": 1, "sorted": 1}),
-    "kthvalue": ([(3, 4)], {"k": 2, "dim": 1, "keepdim": 0}),
-    "softmax": ([(3, 4)], {"dim": 1}),
-    "mean": ([(3, 4)], {"dim": [1], "keepdim": 1}),
-    "amax": ([(3, 4)], {"dim": [1], "keepdim": 1}),
-    "argmax": ([(3, 4)], {"dim": 1, "keepdim": 1}),
-    "clamp": ([(3, 4)], {"min": -0.5, "max": 0.5}),
-    "gelu": ([(3, 4)], {"approximate": "tanh"}),
-    "leaky_relu": ([(3, 4)], {"negative_slope": 0.1}),
-    "slice": ([(3, 4)], {"dim": 1, "start": 1, "end": 3, "step": 1}),
-    "select": ([(3, 4)], {"dim": 1, "index": 2}),
-    "reshape": ([(3, 4)], {"shape": [2, 6]}),
-    "flatten": ([(2, 3, 4)], {"start_dim": 1, "end_dim": 2}),
-    "constant_pad_nd": ([(3, 4)], {"pad": [1, 2], "value": 1.0}),
-    "cat": ([(3, 4), (3, 2)], {"dim": 1}),
-    "stack": ([(3, 4), (3, 4)], {"dim": 1}),
-    "gather": ([(3, 4), "columns"], {"dim": 1}),
-    "addmm": ([(5,), (3, 4), (4, 5)], {}),
-    "linear": ([(3, 4), (5, 4), (5,)], {}),
-    "matmul": ([(2, 3, 4), (4, 5)], {}),
-    "layer_norm": ([(3, 4), (4,), (4,)], {"normalized_shape": [4], "eps": 1e-5}),
-    "rms_norm": ([(3, 4), (4,)], {"normalized_shape": [4], "eps": 1e-5}),
-    "max_pool2d": ([(1, 2, 6, 6)], {"kernel_size": [2, 2], "stride": [2, 2], "padding": [1, 1], "dilation": [1, 1]}),
-    "avg_pool3d": ([(1, 2, 4, 6, 6)], {"kernel_size": [2, 2, 2], "stride": [2, 2, 2], "padding": [0, 1, 1]}),
-    "upsample_nearest2d": ([(1, 2, 6, 6)], {"output_size": [9, 4]}),
-    "cdist": ([(3, 4), (5, 4)], {"p": 2.0}),
-    "pixel_shuffle": ([(1, 8, 3, 4)], {"upscale_factor": 2}),
-    "im2col": ([(1, 2, 6, 6)], {"kernel_size": [2, 3], "dilation": [1, 1], "padding": [0, 1], "stride": [2, 1]}),
-    "avg_pool2d": ([(1, 2, 6, 6)], {"kernel_size": [2, 2], "stride": [2, 2], "padding": [1, 1]}),
-    "upsample_bilinear2d": ([(1, 2, 6, 6)], {"output_size": [9, 4], "align_corners": 0}),
-    "grid_sampler_2d": ([(1, 2, 6, 6), (1, 3, 3, 2)], {"interpolation_mode": 0, "padding_mode": 0, "align_corners": 0}),
-    "group_norm": ([(2, 4, 6), (4,), (4,)], {"num_groups": 2, "eps": 1e-5, "cudnn_enabled": 0}),
-}
-
-
 def aten_models() -> Iterator[tuple[str, onnx.ModelProto]]:
-    from models import op_model
+    from aten_seeds import aten_nodes
 
-    indices = {"rows": np.array([2, 0, 1]), "columns": np.array([[0, 3], [1, 1], [2, 0]])}
-    numbers = np.random.default_rng(0)
-    for operator, (tensors, attributes) in ATEN.items():
-        inputs = [indices[t] if isinstance(t, str) else numbers.standard_normal(t).astype(np.float32) for t in tensors]
-        outputs = 2 if operator in ("topk", "kthvalue") else 1
-        model = op_model("ATen", inputs, 1, "org.pytorch.aten", outputs, operator=operator, **attributes)
-        yield f"aten-{operator}", with_feeds(model, inputs)
+    for name, model, inputs in aten_nodes():
+        yield name, with_feeds(model, inputs)
 
 
 def onnxruntime_models() -> Iterator[tuple[str, onnx.ModelProto]]:

@@ -246,3 +246,28 @@ def test_a_result_of_another_type_than_is_declared_is_an_error(element, optimize
     for inputs in ([M], [torch.from_numpy(M)]):
         with pytest.raises(onnx_torch.RunError, match=f"declared to be {element.lower()}, and is computed in .* Float"):
             rep.run(inputs)
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize(
+    "operator, attributes",
+    [
+        ("permute", {"dims": [2**31 - 1, 0]}),
+        ("permute", {"dims": [0, -3]}),
+        ("permute", {"dims": [1, 1]}),
+        ("permute", {"dims": [1]}),
+        ("transpose", {"dim0": 0, "dim1": 2}),
+        ("transpose", {"dim0": -(2**63), "dim1": 1}),
+    ],
+)
+def test_an_order_of_dimensions_that_are_not_there_is_an_error(operator, attributes, optimize):
+    for source in ("permute", "relu"):  # behind another view, and behind none
+        first = {"operator": "permute", "dims": [1, 0]} if source == "permute" else {"operator": "relu"}
+        domain = "org.pytorch.aten"
+        nodes = [
+            helper.make_node("ATen", ["x"], ["h"], domain=domain, **first),
+            helper.make_node("ATen", ["h"], ["y"], domain=domain, operator=operator, **attributes),
+        ]
+        model = model_of(nodes, [tensor_info("x", M)], ["y"], 1, domain)
+        with pytest.raises(onnx_torch.Error, match="[Dd]im"):
+            onnx_torch.prepare(model, optimize=optimize).run([M])

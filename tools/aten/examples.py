@@ -45,7 +45,6 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "bucketize": [{"self": f(3, 4), "boundaries": f(5, fill="one")}],
     "cdist": [{"x1": f(2, 3, 4), "x2": f(2, 5, 4), "p": 2.0}, {"x1": f(3, 4), "x2": f(5, 4), "p": 1.0}],
     "channel_shuffle": [{"self": IMAGE, "groups": 2}],
-    "native_channel_shuffle": [{"self": IMAGE, "groups": 2}],
     "cholesky_solve": [{"self": f(4, 2), "input2": SQUARE}],
     "col2im": [
         {

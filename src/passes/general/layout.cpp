@@ -78,8 +78,10 @@ class Simplifying {
       if (!first || !second || (of_matrix && rank != 2)) return {};
       Sizes dims(rank);
       for (int64_t i = 0; i < rank; ++i) dims[i] = i;
+      const auto is_there = [&](int64_t dim) { return dim >= -rank && dim < rank; };
+      if (!is_there(*first) || !is_there(*second)) return {};
       const auto wrapped = [&](int64_t dim) { return dim < 0 ? dim + rank : dim; };
-      std::swap(dims.at(wrapped(*first)), dims.at(wrapped(*second)));
+      std::swap(dims[wrapped(*first)], dims[wrapped(*second)]);
       return movement.permuted(dims);
     }
     const auto sizes = sizes_of(node->output());
