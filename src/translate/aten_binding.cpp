@@ -184,9 +184,11 @@ Values outputs_of(Translator& t, const NodeView& n, Values results) {
 }
 
 // What numbers stand for that operators take without a look: other layouts are those of sparse tensors and other types
-// those of quantized ones, whose parts are trusted, or are none at all.
+// those of quantized ones, whose parts are trusted, or are none at all; a fifth order of memory is asked for without
+// end.
 const std::map<std::string, std::set<int64_t>> kForms{{"layout", {0}},
                                                       {"dtype", {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15}},
+                                                      {"memory_format", {0, 1, 2, 3}},
                                                       {"interpolation_mode", {0, 1, 2}},
                                                       {"padding_mode", {0, 1, 2}}};
 

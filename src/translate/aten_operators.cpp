@@ -1,5 +1,7 @@
 #include "translate/aten_operators.h"
 
+#include <torch/headeronly/version.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
@@ -93,14 +95,26 @@ constexpr auto kChecked = std::to_array<std::string_view>({
 // clang-format on
 static_assert(std::ranges::is_sorted(kChecked));
 
+// Those of them that torch 2.11 lets end the process, compute without end, or give memory that nobody has written, and
+// torch 2.15 does not.
+constexpr auto kCheckedLately =
+    std::to_array<std::string_view>({"_scaled_dot_product_attention_math", "col2im", "im2col", "linalg_lstsq",
+                                     "lu_unpack", "reflection_pad3d", "repeat_interleave.Tensor"});
+static_assert(std::ranges::is_sorted(kCheckedLately));
+constexpr bool kIsLate = TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 15);
+
+bool names(std::span<const std::string_view> operators, std::string_view name, std::string_view overload) {
+  const std::string full = std::string(name) + "." + std::string(overload);
+  return std::ranges::binary_search(operators, name) || std::ranges::binary_search(operators, std::string_view(full));
+}
+
 }  // namespace
 
 std::span<const std::string_view> checked_operators() { return kChecked; }
 
 bool is_checked_operator(std::string_view name, std::string_view overload) {
   name.remove_prefix(std::string_view("aten::").size());
-  const std::string full = std::string(name) + "." + std::string(overload);
-  return std::ranges::binary_search(kChecked, name) || std::ranges::binary_search(kChecked, std::string_view(full));
+  return names(kChecked, name, overload) && (kIsLate || !names(kCheckedLately, name, overload));
 }
 
 bool allows_any_aten(const std::string& allow_aten) {

@@ -40,8 +40,9 @@ def aten_nodes() -> Iterator[tuple[str, onnx.ModelProto, list[np.ndarray]]]:
 
 def node_of(overload: Any, arguments: dict[str, Any]) -> tuple[onnx.ModelProto, list[np.ndarray]] | None:
     """The node and its inputs, where they give a result."""
-    from models import op_model
     from tools.aten.tensors import made
+
+    from models import op_model
 
     inputs: list[np.ndarray | None] = []
     attributes: dict[str, Any] = {}

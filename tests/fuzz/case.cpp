@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string_view>
 #include <variant>
@@ -47,6 +48,13 @@ bool holds_beyond(const onnx::NodeProto& node, float most) {
   });
 }
 
+// As an attribute's text is written: the number of its field, its length, and the text itself.
+bool has_text(const onnx::ModelProto& model, std::string_view text) {
+  onnx::AttributeProto attribute;
+  attribute.set_s(std::string(text));
+  return model.SerializeAsString().find(attribute.SerializeAsString()) != std::string::npos;
+}
+
 }  // namespace
 
 std::optional<Case> case_of(const std::string& bytes) {
@@ -77,7 +85,29 @@ bool holds_beyond(const Case& of, float most) {
 }
 
 bool draws_numbers(const onnx::ModelProto& model) {
-  return names_one_of(model, {"Random", "Bernoulli", "Multinomial", "Dropout"});
+  constexpr std::array kOfAten{"_sample_dirichlet",
+                               "_scaled_dot_product_attention_math",
+                               "_standard_gamma",
+                               "alpha_dropout",
+                               "bernoulli",
+                               "dropout",
+                               "feature_dropout",
+                               "feature_alpha_dropout",
+                               "multinomial",
+                               "native_dropout",
+                               "normal",
+                               "poisson",
+                               "rand",
+                               "rand_like",
+                               "randint",
+                               "randint_like",
+                               "randn",
+                               "randn_like",
+                               "randperm",
+                               "rrelu",
+                               "scaled_dot_product_attention"};
+  return names_one_of(model, {"Random", "Bernoulli", "Multinomial", "Dropout"}) ||
+         std::ranges::any_of(kOfAten, [&](std::string_view name) { return has_text(model, name); });
 }
 
 }  // namespace onnxtorch::fuzz

@@ -152,6 +152,36 @@ def test_arguments_that_grid_sampler_trusts_must_be_constants():
         onnx_torch.prepare(aten_model("grid_sampler", [image, grid], interpolation_mode=3, **options))
 
 
+def test_an_order_of_memory_that_is_none_is_refused():
+    """ATen asks for a fifth one without end."""
+    model = aten_model("to", [M, M], overload_name="other", memory_format=4)
+    with pytest.raises(onnx_torch.UnsupportedError, match="memory_format must be a constant, one of 0, 1, 2, 3;"):
+        onnx_torch.prepare(model)
+
+
+LATE = {
+    "col2im": (
+        [np.ones((1, 4, 1), np.float32)],
+        {"output_size": [2, 2], "kernel_size": [2, 2], "dilation": [1, 1], "padding": [0, 0], "stride": [1, 1]},
+    ),
+    "reflection_pad3d": ([np.ones((1, 2, 3, 3, 3), np.float32)], {"padding": [1] * 6}),
+    "repeat_interleave": ([np.array([1, 2])], {"overload_name": "Tensor"}),
+    "linalg_lstsq": ([M[:3, :3], M[:3, :3]], {}),
+}
+
+
+@pytest.mark.parametrize("operator", LATE)
+def test_what_older_torch_does_not_check_is_refused_with_it(operator):
+    """A reflection_pad3d by a list of no numbers ends the process with torch 2.11."""
+    inputs, attributes = LATE[operator]
+    model = aten_model(operator, inputs, 4 if operator == "linalg_lstsq" else 1, **attributes)
+    if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15):
+        onnx_torch.prepare(model).run(inputs)
+    else:
+        with pytest.raises(onnx_torch.UnsupportedError, match=REFUSED):
+            onnx_torch.prepare(model)
+
+
 def test_numbers_alone_are_no_overload():
     """aten::remainder.int divides by zero, which ends the process."""
     nodes = [

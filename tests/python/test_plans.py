@@ -237,6 +237,27 @@ def test_what_data_decides_is_a_part():
     assert re.search("^part prim::If", plan, re.MULTILINE)
 
 
+@pytest.mark.parametrize("operator", ["tensor_split", "narrow"])
+def test_elements_that_say_where_a_tensor_is_split(operator):
+    """Views that begin elsewhere in each run."""
+    node = {"tensor_split": "tensor_indices_or_sections", "narrow": "Tensor"}[operator]
+    more = ", length = 2" if operator == "narrow" else ""
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 21, "org.pytorch.aten": 1]>
+        net (float[6] x, int64[N] at) => (y) <int64 one = {{1}}> {{
+            h = org.pytorch.aten.ATen<operator = "{operator}", overload_name = "{node}"{more}, dim = 0>(x, at)
+            {"y = Neg(h)" if operator == "narrow" else "part = SequenceAt(h, one) y = Neg(part)"} }}"""
+    )
+    if operator == "narrow":
+        model.graph.input[1].type.tensor_type.shape.Clear()
+    rep, plain = onnx_torch.prepare(model), onnx_torch.prepare(model, plans=0)
+    x = np.arange(6, dtype=np.float32)
+    for first in (1, 1, 1, 2, 3, 0, 1):
+        at = np.array(first) if operator == "narrow" else np.array([first, first + 2])
+        assert same(rep.run([x, at]), plain.run([x, at]))
+    assert rep.plans()
+
+
 BRANCHES = """net (float[N] x, bool c) => (float[M] y) <float[1] two = {{2}}, float zero = {{0}}> {{
     {before}
     y = If(c) <then_branch = t () => (float[N] p) {{ a = Mul(x, two) p = Neg(a) }},

@@ -36,6 +36,7 @@ HOSTILE_INTS = (
 FORMS = {  # all that a node may ask for
     "layout": (0,),
     "dtype": (*range(12), 15),
+    "memory_format": (0, 1, 2, 3),
     "interpolation_mode": (0, 1, 2),
     "padding_mode": (0, 1, 2),
 }
@@ -137,7 +138,7 @@ class Drawer:
         draw = self.draw
         if name in FORMS:
             return draw.choice(FORMS[name])
-        if name in ("memory_format", "reduction"):
+        if name == "reduction":
             return draw.choice((0, 1, 2))
         if "dim" in name:
             return draw.randrange(-1, 2)

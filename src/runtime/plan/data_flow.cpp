@@ -36,6 +36,7 @@ constexpr std::array kSizedByData = {"aten::nonzero",
                                      "aten::unique_consecutive",
                                      "aten::unique_dim_consecutive",
                                      "aten::bincount",
+                                     "aten::linalg_lstsq",
                                      "onnx_torch::unique",
                                      "onnx_torch::unique_strings",
                                      "onnx_torch::non_max_suppression",
@@ -160,6 +161,8 @@ bool form_follows(const jit::Node* node, std::span<const IValue> arguments) {
   if (name == "aten::where") return arguments.size() == 3;
   if (name == "aten::repeat_interleave") return arguments.size() > 1 && arguments[1].isInt();
   if (name == "aten::one_hot") return arguments[1].toInt() >= 0;
+  if (name == "aten::tensor_split") return !arguments[1].isTensor();
+  if (name == "aten::narrow") return !arguments[2].isTensor();
   return std::ranges::find(kSizedByData, name) == kSizedByData.end();
 }
 
