@@ -101,3 +101,20 @@ def test_steps_into_a_buffer_can_be_recorded(attributes: dict[str, Any]) -> None
             for _ in range(2):
                 for found, expected in zip(rep.run(step), host.run(step), strict=True):
                     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_total_of_fewer_keys_than_come_is_an_error() -> None:
+    source = attention_with_a_cache()
+    new = [np.zeros((2, 3, size), np.float32) for size in (32, 16, 16)]
+    inputs = [
+        *new,
+        *[np.zeros((2, 1, 0, 16), np.float32)] * 2,
+        np.ones((2, 2), np.int64),
+        *[np.ones((20, 8), np.float32)] * 2,
+    ]
+    for device in ("cpu", "CUDA:0"):
+        with (
+            contextlib.nullcontext() if ON_GPU or device == "cpu" else PretendedCuda(),
+            pytest.raises(onnx_torch.Error, match="more keys than|fewer keys than"),
+        ):
+            onnx_torch.prepare(source, device).run(inputs)

@@ -34,6 +34,8 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "adaptive_max_pool1d": [{"self": LINE, "output_size": [2]}],
     "adaptive_max_pool2d": [{"self": IMAGE, "output_size": [2, 2]}],
     "adaptive_max_pool3d": [{"self": VOLUME, "output_size": [2, 2, 2]}],
+    "addbmm": [{"self": f(3, 5), "batch1": f(2, 3, 4), "batch2": f(2, 4, 5)}],
+    "addmv": [{"self": f(3), "mat": f(3, 4), "vec": f(4)}],
     "affine_grid_generator": [{"theta": f(1, 2, 3), "size": [1, 3, 4, 4], "align_corners": False}],
     "avg_pool1d": [{"self": LINE, "kernel_size": [2]}],
     "avg_pool2d": [{"self": IMAGE, "kernel_size": [2, 2], "stride": [1, 2], "padding": [1, 1], "ceil_mode": True}],
@@ -66,6 +68,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"self": IMAGE, "target": i(1, 6, 6), "reduction": 0},
         {"self": f(3, 4), "target": f(3, 4, fill="small"), "label_smoothing": 0.1},
     ],
+    "diagonal_scatter": [{"self": SQUARE, "src": f(4)}],
     "einsum": [
         {"equation": "ij,jk->ik", "tensors": [f(2, 3), f(3, 4)]},
         {"equation": "bij->bji", "tensors": [f(2, 3, 4)]},
@@ -118,7 +121,11 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "istft": [{"self": Tensor((5, 6), torch.complex64), "n_fft": 8, "window": f(8, fill="one")}],
     "kthvalue": [{"self": f(3, 4), "k": 2, "dim": 1}],
     "layer_norm": [{"input": f(3, 4), "normalized_shape": [4], "weight": f(4), "bias": f(4)}],
+    "mv": [{"self": f(3, 4), "vec": f(4)}],
+    "narrow": [{"self": f(6), "dim": 0, "start": i(), "length": 2}],
     "native_layer_norm": [{"input": f(3, 4), "normalized_shape": [4], "weight": f(4), "bias": f(4), "eps": 1e-5}],
+    "linalg_cholesky": [{"self": f(1, 1, fill="one")}],
+    "linalg_householder_product": [{"input": f(4, 3), "tau": f(3)}],
     "linalg_ldl_solve": [{"LD": SQUARE, "pivots": Tensor((4,), torch.int32, "one"), "B": f(4, 2)}],
     "linalg_lu_solve": [{"LU": SQUARE, "pivots": Tensor((4,), torch.int32, "one"), "B": f(4, 2)}],
     "lu_solve": [{"self": f(4, 2), "LU_data": SQUARE, "LU_pivots": Tensor((4,), torch.int32, "one")}],
@@ -166,13 +173,18 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         {"query": f(1, 2, 5, 4), "key": f(1, 2, 6, 4), "value": f(1, 2, 6, 4), "attn_mask": mask}
         for mask in (None, f(5, 6), b(5, 6))
     ],
-    "scatter": [{"self": f(3, 4), "dim": 1, "index": i(3, 2), "src": f(3, 2)}],
+    "scatter": [
+        {"self": f(3, 4), "dim": 1, "index": i(3, 2), "src": f(3, 2)},
+        {"self": f(3, 4), "dim": 1, "index": i(3, 2), "src": f(3, 2), "reduce": "add"},
+        {"self": f(3, 4), "dim": 1, "index": i(3, 2), "value": 2.0, "reduce": "multiply"},
+    ],
     "scatter_add": [{"self": f(3, 4), "dim": 1, "index": i(3, 2), "src": f(3, 2)}],
     "scatter_reduce": [{"self": f(3, 4), "dim": 1, "index": i(3, 2), "src": f(3, 2), "reduce": "amax"}],
     "searchsorted": [
         {"sorted_sequence": f(3, 4), "self": f(3, 2)},
         {"sorted_sequence": f(4), "self": f(3), "sorter": i(4)},
     ],
+    "select_scatter": [{"self": f(3, 4), "src": f(4), "dim": 0, "index": 1}],
     "segment_reduce": [{"data": f(6), "reduce": "sum", "lengths": i(3, fill="one"), "unsafe": True}],
     "stft": [{"self": f(2, 40), "n_fft": 8, "hop_length": 4, "window": f(8, fill="one"), "return_complex": True}],
     "take": [{"self": f(3, 4), "index": i(5)}],

@@ -335,6 +335,7 @@ def masked_group_query_attention(
     assert seqlens_k.numel() == q.size(0), "seqlens_k must have a number for each sequence of the batch"
     is_prompt = queries == total
     capacity = total if past_key is None else max(total, past_key.size(2))
+    assert k.size(2) <= capacity, "there are more keys than past_key and total_sequence_length have"
     lengths = torch.reshape(seqlens_k, [-1]).to(torch.int64) + 1
     starts = torch.zeros_like(lengths) if is_prompt else lengths - queries
 
