@@ -109,7 +109,7 @@ def test_saved_models_have_what_was_laid_out(tmp_path: Path, monkeypatch: pytest
     for name, model in models.items():
         assert [info.name for info in model.graph.input] == ["x"]
         laid = [tensor for tensor in model.graph.initializer if tensor.name.startswith("laid 0 ")]
-        assert laid and all(len(tensor.raw_data) > 500 for tensor in laid), name
+        assert laid and all(len(tensor.raw_data) >= 288 for tensor in laid), name  # those of the smallest weight
         onnx.save(model, tmp_path / Path(name).name)
     result = fuzz("saved", "--seeds", tmp_path, "--runs", 300, "--seed", 5, "--keep", tmp_path / "kept")
     assert int(re.search(r"(\d+) ran; 0 bad ends", result.stdout)[1]) > 50, result.stdout
