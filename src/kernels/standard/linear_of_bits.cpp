@@ -17,9 +17,7 @@ bool is_of(const Tensor& tensor, c10::ScalarType type, at::IntArrayRef sizes) {
 
 // float32[out, in]
 Tensor dequantized(const LinearOfBits& of) {
-  std::vector<Tensor> parts;
-  for (int64_t shift = 0; shift < 8; shift += of.bits) parts.push_back(at::bitwise_right_shift(of.numbers, shift));
-  const Tensor numbers = at::bitwise_and(at::stack(parts, -1), (1 << of.bits) - 1).flatten(2);
+  const Tensor numbers = unpacked_bits(of.numbers, of.bits);
   const auto less_zero_point = [&] {
     const Tensor floats = numbers.to(c10::kFloat);
     return of.zero_points.defined() ? floats - of.zero_points.unsqueeze(-1) : floats - (1 << (of.bits - 1));
@@ -44,6 +42,12 @@ Tensor linear_of_bits_meta(const Tensor& x, const Tensor& numbers, const Tensor&
 }
 
 }  // namespace
+
+Tensor unpacked_bits(const Tensor& bytes, int64_t bits) {
+  std::vector<Tensor> parts;
+  for (int64_t shift = 0; shift < 8; shift += bits) parts.push_back(at::bitwise_right_shift(bytes, shift));
+  return at::bitwise_and(at::stack(parts, -1), (1 << bits) - 1).flatten(-2);
+}
 
 void check_linear_of_bits(const Tensor& x, const LinearOfBits& of) {
   const Tensor& numbers = of.numbers;

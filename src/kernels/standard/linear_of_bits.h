@@ -18,6 +18,9 @@ struct LinearOfBits {
   at::Tensor values = {};  // float32[16], that numbers of 4 bits stand for where they are codes, without zero points
 };
 
+// The numbers of so many bits that bytes hold, along the last axis.
+at::Tensor unpacked_bits(const at::Tensor& bytes, int64_t bits);
+
 // Raises where sizes and types do not go together, which kernels trust.
 void check_linear_of_bits(const at::Tensor& x, const LinearOfBits& of);
 

@@ -3,8 +3,6 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/jit/ir/ir.h>
 
-#include <vector>
-
 #include "graph/known_type.h"
 
 namespace onnxtorch {
@@ -26,11 +24,7 @@ std::optional<at::Tensor> zero_points_of(const at::Tensor& given, const LinearOf
     return given.numel() == rows * blocks ? std::optional(given.to(c10::kFloat).reshape({rows, blocks})) : std::nullopt;
   }
   if (given.numel() != rows * bytes) return {};
-  std::vector<at::Tensor> parts;
-  const at::Tensor packed = given.reshape({rows, bytes});
-  for (int64_t shift = 0; shift < 8; shift += of.bits) parts.push_back(at::bitwise_right_shift(packed, shift));
-  const at::Tensor numbers = at::bitwise_and(at::stack(parts, -1), (1 << of.bits) - 1).flatten(1);
-  return numbers.narrow(1, 0, blocks).to(c10::kFloat);
+  return unpacked_bits(given.reshape({rows, bytes}), of.bits).narrow(1, 0, blocks).to(c10::kFloat);
 }
 
 // Whether x is rounded to int8, where the node allows it: as onnxruntime does, which multiplies in float32 where zero
