@@ -119,7 +119,6 @@ at::Tensor kept(ByteArray bytes) {
 py::object tensor_to_python(const at::Tensor& stored, ElementType type, const StringPool& strings, Form form) {
   if (type == ElementType::Undefined) type = element_type_of(stored.scalar_type());  // as of an ATen node's result
   if (form == Form::Torch && type != ElementType::String) return tensor_to_torch(stored, type);
-  check_storage(type, stored.scalar_type());
   const at::Tensor cpu = stored.is_cpu() ? stored : stored.cpu();
   if (type == ElementType::String) {
     const at::Tensor ids = cpu.contiguous();

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <string>
 
-#include "onnx_torch/error.h"
 
 namespace onnxtorch {
 namespace {
@@ -87,12 +86,6 @@ at::Tensor from_storage(ElementType type, const at::Tensor& stored) {
   if (stored.scalar_type() == native) return stored;
   // Only uint16 and uint32 have another width inside.
   return info(type).wrap == Wrap::Unsigned ? stored.to(native) : stored.view(native);
-}
-
-void check_storage(ElementType type, c10::ScalarType stored) {
-  if (stored == storage_dtype(type)) return;
-  throw RunError("a result is declared to be " + std::string(info(type).name) + ", and is computed in torch's type " +
-                 c10::toString(stored));
 }
 
 void unpack_bits(std::string_view packed, int bits, std::span<uint8_t> codes) {

@@ -18,9 +18,6 @@ c10::ScalarType native_dtype(ElementType type);
 at::Tensor to_storage(ElementType type, const at::Tensor& native);
 at::Tensor from_storage(ElementType type, const at::Tensor& stored);
 
-// An error where a value of the type is not stored in this dtype, as of an ATen node whose result is declared wrongly.
-void check_storage(ElementType type, c10::ScalarType stored);
-
 // 2-, 4- and 6-bit elements, packed from the lowest bit up, to one byte an element (zero-extended).
 void unpack_bits(std::string_view packed, int bits, std::span<uint8_t> codes);
 

@@ -47,6 +47,24 @@ std::vector<c10::IValue> inputs_of(const Program& program, const FedInputs& feed
   return inputs;
 }
 
+void check_storage(ElementType declared, const at::Tensor& computed, const std::string& output) {
+  if (declared == ElementType::Undefined || computed.scalar_type() == storage_dtype(declared)) return;
+  throw RunError("the output \"" + output + "\" is declared to be " + std::string(info(declared).name) +
+                 ", and is computed in torch's type " + c10::toString(computed.scalar_type()));
+}
+
+// What an ATen node gives may have another type than is declared.
+void check_storage(const ValueType& declared, const c10::IValue& computed, const std::string& output) {
+  using Kind = ValueType::Kind;
+  if (declared.kind == Kind::Tensor && computed.isTensor()) {
+    check_storage(declared.element, computed.toTensor(), output);
+  } else if (declared.kind == Kind::Sequence && computed.isList()) {
+    for (const c10::IValue& item : computed.toListRef()) check_storage(*declared.inner, item, output);
+  } else if (declared.kind == Kind::Optional) {
+    check_storage(*declared.inner, computed, output);
+  }
+}
+
 // Throws where runs cannot be recorded, whatever the model.
 void check_recordings(const Options& options, c10::Device device) {
   if (!device.is_cuda()) throw InputError("cuda_graphs is for CUDA devices, and the device is " + options.device);
@@ -248,7 +266,11 @@ PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intr
     if (!stopped.empty()) throw StoppedError(stopped, failed_node(text_of(failure), executable->program()));
     explain(failure, *executable, variant, values, strings);
   }
-  for (const OutputSpec& output : executable->program().outputs) result.types.push_back(output.type);
+  const std::vector<OutputSpec>& given = executable->program().outputs;
+  for (size_t i = 0; i < given.size(); ++i) {
+    check_storage(given[i].type, result.values[i], given[i].name);
+    result.types.push_back(given[i].type);
+  }
   return result;
 }
 

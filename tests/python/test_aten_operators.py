@@ -274,7 +274,8 @@ def test_a_result_of_another_type_than_is_declared_is_an_error(element, optimize
     model.graph.output[0].type.tensor_type.elem_type = getattr(onnx.TensorProto, element)
     rep = onnx_torch.prepare(model, optimize=optimize)
     for inputs in ([M], [torch.from_numpy(M)]):
-        with pytest.raises(onnx_torch.RunError, match=f"declared to be {element.lower()}, and is computed in .* Float"):
+        said = f'the output "y0" is declared to be {element.lower()}, and is computed in .* Float'
+        with pytest.raises(onnx_torch.RunError, match=said):
             rep.run(inputs)
 
 
