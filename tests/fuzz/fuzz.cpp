@@ -278,6 +278,7 @@ int main_of(int count, char** values) {
   if (memory == MAP_FAILED) throw std::runtime_error("no memory");
   shared = new (memory) Shared;
   make_ready();
+  ignore_warnings();
   return given.files.empty() ? fuzz(given) : replay(given);
 }
 

@@ -34,6 +34,7 @@ using namespace onnxtorch::fuzz;
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   onnxtorch::make_ready();
+  ignore_warnings();
   return 0;
 }
 

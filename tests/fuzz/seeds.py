@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,8 +64,10 @@ def more_models() -> Iterator[tuple[str, onnx.ModelProto]]:
 def aten_models() -> Iterator[tuple[str, onnx.ModelProto]]:
     from aten_seeds import aten_nodes
 
-    for name, model, inputs in aten_nodes():
-        yield name, with_feeds(model, inputs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is deprecated, or has too few elements, is called nevertheless
+        for name, model, inputs in aten_nodes():
+            yield name, with_feeds(model, inputs)
 
 
 def onnxruntime_models() -> Iterator[tuple[str, onnx.ModelProto]]:

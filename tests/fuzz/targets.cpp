@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <functional>
@@ -209,6 +210,14 @@ Outcome image(const std::string& bytes) {
 }
 
 }  // namespace
+
+void ignore_warnings() {
+  struct Ignore : c10::WarningHandler {
+    void process(const c10::Warning&) override {}
+  };
+  static Ignore ignore;
+  c10::WarningUtils::set_warning_handler(&ignore);
+}
 
 Outcome outcome_of(Outcome where_refused, const std::function<Outcome()>& work) {
   try {

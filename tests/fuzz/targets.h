@@ -31,6 +31,9 @@ Target saved, text;
 // its run, and so many seconds to be prepared: what does not heed them is found to hang.
 constexpr double kMemory = 1e9, kPrepareSeconds = 5;
 
+// ATen and the image decoder warn of much that a changed model asks for. Nothing in this thread is told any more.
+void ignore_warnings();
+
 // Whatever the package refuses is an outcome; other exceptions are not.
 Outcome outcome_of(Outcome where_refused, const std::function<Outcome()>& work);
 

@@ -377,6 +377,56 @@ def test_rms_normalization_is_recognized(name):
     check(model, ["RMSNormalization"], "extended")
 
 
+# How queries, keys and scores are scaled and masked; what is left of it.
+ATTENTION = {
+    "plain": ("k = Transpose<perm = [0, 1, 3, 2]>(a)", "s = MatMul(q, k)", ["Attention"]),
+    "scores are scaled": (
+        "k = Transpose<perm = [0, 1, 3, 2]>(a)",
+        "p = MatMul(q, k) \n s = Div(p, three)",
+        ["Attention"],
+    ),
+    "both are scaled": (
+        "r = Mul(q, half) \n b = Transpose<perm = [0, 1, 3, 2]>(a) \n k = Mul(half, b)",
+        "s = MatMul(r, k)",
+        ["Attention"],
+    ),
+    "masked": ("k = Transpose<perm = [0, 1, 3, 2]>(a)", "p = MatMul(q, k) \n s = Add(p, mask)", ["Attention"]),
+    "mask first": ("k = Transpose<perm = [0, 1, 3, 2]>(a)", "p = MatMul(q, k) \n s = Add(small, p)", ["Attention"]),
+    "keys lie otherwise": ("k = Transpose<perm = [0, 2, 3, 1]>(c)", "s = MatMul(q, k)", ["Transpose", "Attention"]),
+}
+
+
+def attention(keys: str, scores: str, end: str = "w = Softmax(s) \n y = MatMul(w, v)") -> onnx.ModelProto:
+    return parsed(
+        "(float[b,2,n,4] q, float[b,2,m,4] a, float[b,m,2,4] c, float[b,2,m,5] v, float[b,1,n,m] mask,"
+        " float[n,m] small, float[1,1,1,1] one) => (y) <float three = {3}, float half = {0.5},"
+        f" float[1] minus = {{-1}}> {{ {keys} \n {scores} \n {end} }}",
+        23,
+    )
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_is_recognized(name):
+    keys, scores, expected = ATTENTION[name]
+    check(attention(keys, scores), expected, "extended")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("k = Transpose<perm = [0, 1, 3, 2]>(a)", "p = MatMul(q, k) \n s = Mul(p, minus)"),
+        ("k = Transpose<perm = [0, 1, 3, 2]>(a)", "p = MatMul(q, k) \n s = Add(p, one)"),
+        ("k = Transpose<perm = [0, 1, 3, 2]>(a)", "s = MatMul(q, k)", "w = Softmax<axis = 1>(s) \n y = MatMul(w, v)"),
+        ("k = Transpose<perm = [0, 1, 3, 2]>(a)", "s = MatMul(q, k)", "w = Softmax(s) \n z = MatMul(w, v) \n"
+         " t = ReduceSum(w) \n y = Add(z, t)"),
+    ],
+    ids=["negative", "a mask of one number", "another axis", "weights that are read elsewhere"],
+)  # fmt: skip
+def test_what_is_nearly_attention_stays(parts):
+    model = attention(*parts)
+    check(model, operators(model), "extended")
+
+
 def test_products_of_one_value_are_one():
     model = parsed(
         "(float[n,4] x) => (y) { a = MatMul(x, p) \n b = MatMul(x, q) \n c = MatMul(x, r) \n d = Add(a, b) \n"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from . import (
+    _attention,
     _batch_normalization,
     _constants,
     _dead,
@@ -78,6 +79,12 @@ REWRITES = (
         _rms_normalization.recognize,
         "extended",
         "A mean of squares and a root are RMSNormalization, from opset 23 on",
+    ),
+    Rewrite(
+        "attention",
+        _attention.recognize,
+        "extended",
+        "The softmax of products of queries and keys, times the values, is Attention, from opset 23 on",
     ),
     Rewrite(
         "products",
