@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ._pytorch.names import Names, names_of, torch_names
     from ._pytorch.python_module import OnnxModule, to_module
     from ._running.custom_ops import include_path, load_library, register_op
-    from .backend import load, prepare
     from .benchmark import bench
     from .checking import check
     from .comparison import compare
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from .model_summary import info
     from .operator_coverage import coverage
     from .optimizer import optimize
+    from .prepared_model import PreparedModel, load, prepare
     from .profiling import profile
     from .self_test import selftest
 
@@ -61,6 +61,7 @@ __all__ = [
     "Names",
     "OnnxModule",
     "OrtValue",
+    "PreparedModel",
     "RunError",
     "RunOptions",
     "SessionOptions",
@@ -100,7 +101,7 @@ __all__ = [
 
 # All else is imported when it is first asked for, so that nobody waits for what is not used: the names by their module.
 _LAZY = {
-    "backend": ["load", "prepare"],
+    "prepared_model": ["PreparedModel", "load", "prepare"],
     "benchmark": ["bench"],
     "checking": ["check"],
     "comparison": ["compare"],

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import onnx
 
-from ._models.files import External, Model, read_model
+from ._models.files import read_model
 from ._models.fixed_shapes import FixedShapes
+from ._models.given import External, Model
 from ._models.trust import trust_of
-from .backend import OnnxTorchRep, prepare
 from .checking import node_label
 from .errors import InputError
+from .prepared_model import PreparedModel, prepare
 
 _NUMBER = re.compile(r":(\d+):0$")
 
@@ -50,7 +51,7 @@ def show(
         model: a ModelProto, its serialized bytes, or a path.
         device: see `prepare`; likewise ``base_dir``, ``external``, ``precision``, ``optimize``, ``disabled_passes``,
             ``shapes``, ``limits``, ``allow_aten`` and ``links``.
-        step: one of the steps of preparing a model, `OnnxTorchRep.graphs`; what it made of the graph is then shown:
+        step: one of the steps of preparing a model, `PreparedModel.graphs`; what it made of the graph is then shown:
             lines that it took away with a "-", lines that it added with a "+". Before the first step, the graph is
             ONNX's own.
 
@@ -87,8 +88,8 @@ def show(
     return _side_by_side(list(_changes(steps[names[names.index(step) - 1]], after)))
 
 
-def lines(rep: OnnxTorchRep, text: str, inputs: list[tuple[str, str]] | None = None) -> list[GraphLine]:
-    """The lines of a graph's text, `OnnxTorchRep.graph`, less the comments that name their nodes."""
+def lines(rep: PreparedModel, text: str, inputs: list[tuple[str, str]] | None = None) -> list[GraphLine]:
+    """The lines of a graph's text, `PreparedModel.graph`, less the comments that name their nodes."""
     nodes = rep._prepared.nodes
     found = [_line(line, nodes) for line in text.rstrip().splitlines()]
     # The graph's inputs come first, each in a line of its own.

@@ -34,9 +34,9 @@ from . import _C, __version__
 from ._batch.rows import Columns, RowModel
 from ._batch.sources import Images, Part, open_source, parts_of
 from ._batch.workers import Job, Result, run_here, run_local, run_ray
-from ._models.files import Model, serialized
-from .backend import prepare
+from ._models.given import Model, serialized
 from .errors import InputError
+from .prepared_model import prepare
 
 __all__ = ["Images", "Summary", "predict"]
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from ._engines.other_engine import ENGINES, OtherEngine
-from ._models.files import External, Model, directory_of, read_model, with_given_data
+from ._models.files import directory_of, read_model, with_given_data
 from ._models.fixed_shapes import FixedShapes
+from ._models.given import External, Model
 from ._models.random_feeds import random_inputs
 from ._models.trust import trust_of
 from ._progress import Progress

@@ -11,11 +11,12 @@ import onnx
 from onnx import external_data_helper
 
 from . import _C
-from ._models.files import External, Model, directory_of, given_data, place_of, read_model, subgraphs, tensors
+from ._models.files import directory_of, given_data, place_of, read_model, subgraphs, tensors
 from ._models.fixed_shapes import FixedShapes, fixed_sizes
+from ._models.given import External, Model
 from ._models.trust import trust_of
-from .backend import prepare
 from .errors import DeviceError, Error, InputError, InvalidModelError, UnsupportedError
+from .prepared_model import prepare
 
 
 @dataclass(frozen=True)

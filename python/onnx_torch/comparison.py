@@ -14,13 +14,14 @@ import onnx
 from ._engines import other_engine
 from ._engines.node_by_node import NodeByNode
 from ._models.extraction import node_inputs
-from ._models.files import External, Model, directory_of, read_model, with_given_data
+from ._models.files import directory_of, read_model, with_given_data
 from ._models.fixed_shapes import FixedShapes
+from ._models.given import External, Model
 from ._models.random_feeds import random_inputs
 from ._models.trust import Trust, trust_of
 from ._progress import Progress
-from .backend import prepare
 from .errors import InputError
+from .prepared_model import prepare
 
 # Given the model, its inputs and the names of values of the main graph, the values that the engine has among them.
 Engine = Callable[[onnx.ModelProto, dict[str, Any], list[str]], Mapping[str, Any]]

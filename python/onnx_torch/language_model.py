@@ -25,8 +25,8 @@ from .text_of_tokens import TextStream, decoded, encoded, load_tokenizer
 if TYPE_CHECKING:
     from onnx.backend.base import Device
 
-    from ._models.files import Model
-    from .backend import OnnxTorchRep
+    from ._models.given import Model
+    from .prepared_model import PreparedModel
 
 NEW_TOKENS = 20  # where nothing says how many
 
@@ -215,7 +215,7 @@ class LanguageModel:
 
     def __init__(
         self,
-        model: Model | OnnxTorchRep,
+        model: Model | PreparedModel,
         device: str | Device = "CPU",
         *,
         tokenizer: Any = None,
@@ -224,11 +224,11 @@ class LanguageModel:
         max_length: int | None = None,
         **options: Any,
     ) -> None:
-        from .backend import OnnxTorchRep, prepare
+        from .prepared_model import PreparedModel, prepare
 
         self.folder: Path | None = None
-        if isinstance(model, OnnxTorchRep):
-            models: list[OnnxTorchRep | None] = [model, None, None]
+        if isinstance(model, PreparedModel):
+            models: list[PreparedModel | None] = [model, None, None]
         elif isinstance(model, (str, os.PathLike)):
             files = _C.find_language_model(os.fspath(model))
             self.folder = Path(model) if os.path.isdir(model) else Path(files[0]).parent

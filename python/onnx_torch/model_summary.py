@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import onnx
 from onnx import TensorProto, external_data_helper
 
-from ._models.files import Model, all_nodes, fixed_size, initializer_names, read_model, tensor_bytes, tensors
+from ._models.files import all_nodes, fixed_size, initializer_names, read_model, tensor_bytes, tensors
+from ._models.given import Model
 from .checking import Problem, schema_problems
 
 

@@ -6,13 +6,14 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ._models.files import External, Model, read_model
+from ._models.files import read_model
 from ._models.fixed_shapes import FixedShapes
+from ._models.given import External, Model
 from ._models.random_feeds import random_inputs
 from ._models.trust import trust_of
 from ._progress import Progress
 from ._running.measuring import NodeProfile, OperatorProfile, Profile, measure
-from .backend import prepare
+from .prepared_model import prepare
 
 __all__ = ["NodeProfile", "OperatorProfile", "Profile", "profile"]
 
@@ -38,7 +39,7 @@ def profile(
     links: str = "follow",
     progress: Progress | None = None,
 ) -> Profile:
-    """How long each node of a model takes; ``OnnxTorchRep.profile`` does it for a model that is prepared already.
+    """How long each node of a model takes; ``PreparedModel.profile`` does it for a model that is prepared already.
 
     Args:
         model: a ModelProto, its serialized bytes, or a path.

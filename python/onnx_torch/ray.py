@@ -15,9 +15,9 @@ import numpy as np
 
 from ._batch.cluster import cpu_share, have_room, machines
 from ._batch.rows import Columns, RowModel, objects
-from ._models.files import Model, serialized
-from .backend import prepare
+from ._models.given import Model, serialized
 from .errors import InputError
+from .prepared_model import prepare
 
 if TYPE_CHECKING:
     from ray.data import Dataset

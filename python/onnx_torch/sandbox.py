@@ -21,11 +21,11 @@ from typing import IO, Any
 import numpy as np
 
 from . import errors
-from ._models.files import Model, serialized
+from ._models.given import Model, serialized
 from ._sandbox.channel import Channel, shared_memory
 from ._sandbox.shared_values import describe, place, restore, size
-from .backend import _outputs
 from .errors import DeviceError, Error, InputError, StoppedError
+from .prepared_model import named_outputs
 
 __all__ = ["LIMITS", "SandboxedModel", "prepare"]
 
@@ -92,7 +92,7 @@ class SandboxedModel:
     """A model in a process of its own, which ends with this object; runs of several threads come one after another.
 
     Attributes:
-        inputs: as those of `onnx_torch.backend.OnnxTorchRep`.
+        inputs: as those of `onnx_torch.backend.PreparedModel`.
         outputs: likewise.
         measures: what keeps the process from doing harm on this system, in words.
     """
@@ -128,7 +128,7 @@ class SandboxedModel:
             raise
 
     def run(self, inputs: Any = None, *, output_names: Sequence[str] | None = None) -> tuple[Any, ...]:
-        """Runs the model as `onnx_torch.backend.OnnxTorchRep.run` does, on what becomes numpy arrays."""
+        """Runs the model as `onnx_torch.backend.PreparedModel.run` does, on what becomes numpy arrays."""
         names = tuple(output_names) if output_names else tuple(name for name, _ in self.outputs)
         with self._lock:
             request = {"do": "run", "output_names": list(output_names) if output_names else None}
@@ -136,7 +136,7 @@ class SandboxedModel:
             values = self._values(told)
         if not isinstance(values, list) or len(values) != len(names):
             raise self._failed("gave something that is no outputs")
-        return _outputs(names, values)
+        return named_outputs(names, values)
 
     def __enter__(self) -> SandboxedModel:
         return self

@@ -14,8 +14,9 @@ from pathlib import Path
 import onnx
 from google.protobuf.text_encoding import CEscape  # type: ignore[import-untyped,unused-ignore]
 
-from ._models.files import External, Model, read_model
+from ._models.files import read_model
 from ._models.fixed_shapes import FixedShapes, fixed_sizes
+from ._models.given import External, Model
 from ._models.trust import trust_of
 from ._pytorch.export import save_torchscript
 from .errors import InputError, UnsupportedError

@@ -81,7 +81,7 @@ def run(
         "shapes": shapes_of(shape),
         **trust_of(limit, allow_aten, links),
     }
-    rep: onnx_torch.backend.OnnxTorchRep | onnx_torch.sandbox.SandboxedModel
+    rep: onnx_torch.PreparedModel | onnx_torch.sandbox.SandboxedModel
     start = time.perf_counter()
     with working("Preparing"):
         if sandbox:

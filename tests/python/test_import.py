@@ -107,6 +107,12 @@ WAYS = {
 }
 
 
+@pytest.mark.parametrize("way", ["import", "prepare and run"])
+def test_onnx_is_not_imported(way: str, model: Path) -> None:
+    """It takes as long as to load a small model."""
+    run(textwrap.dedent(WAYS[way]) + '\nassert "onnx" not in sys.modules and "google.protobuf" not in sys.modules', model)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_torch_is_not_imported(way: str, model: Path) -> None:
     run(textwrap.dedent(WAYS[way]) + WITHOUT_TORCH, model)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ..backend import OnnxTorchRep
 from ..errors import InputError, UnsupportedError
+from ..prepared_model import PreparedModel
 
 __all__ = ["Columns", "RowModel", "objects"]
 
@@ -44,7 +44,7 @@ class RowModel:
 
     def __init__(
         self,
-        rep: OnnxTorchRep,
+        rep: PreparedModel,
         available: Sequence[str],
         *,
         columns: Columns | None = None,
@@ -108,7 +108,7 @@ class RowModel:
         return self._rep.run(feeds, output_names=list(self._outputs), output="numpy")
 
 
-def _output_columns(rep: OnnxTorchRep, outputs: Sequence[str] | Mapping[str, str] | None) -> dict[str, str]:
+def _output_columns(rep: PreparedModel, outputs: Sequence[str] | Mapping[str, str] | None) -> dict[str, str]:
     names = [name for name, _ in rep.outputs]
     wanted = dict(outputs) if isinstance(outputs, Mapping) else {name: name for name in outputs or names}
     for name in wanted:
@@ -119,7 +119,7 @@ def _output_columns(rep: OnnxTorchRep, outputs: Sequence[str] | Mapping[str, str
     return wanted
 
 
-def _inputs(rep: OnnxTorchRep, available: Sequence[str], columns: dict[str, Any], batched: bool) -> list[_Input]:
+def _inputs(rep: PreparedModel, available: Sequence[str], columns: dict[str, Any], batched: bool) -> list[_Input]:
     names = [name for name, *_ in rep.inputs]
     for name in columns:
         if name not in names:
@@ -152,7 +152,7 @@ def _dtype(name: str, type_string: str) -> np.dtype[Any]:
     return onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(element))
 
 
-def _fixed_size(rep: OnnxTorchRep, inputs: Sequence[_Input]) -> int | None:
+def _fixed_size(rep: PreparedModel, inputs: Sequence[_Input]) -> int | None:
     """How many rows the model takes at once, None if any number."""
     shapes = {name: shape for name, _, shape, _ in rep.inputs}
     firsts = {given.name: (shapes[given.name] or [None])[0] for given in inputs}

@@ -16,8 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..backend import prepare
 from ..errors import Error, RunError
+from ..prepared_model import prepare
 from .arrow_values import to_arrow
 from .cluster import cpu_share, machines
 from .rows import Columns, RowModel

@@ -15,7 +15,7 @@ import onnx
 from .._models.extraction import functions_called, node_inputs, value_types, without_graph
 from .._models.files import sparse_names
 from .._models.trust import Trust
-from ..backend import prepare
+from ..prepared_model import prepare
 
 
 class NodeByNode:

@@ -9,8 +9,6 @@ import onnx
 
 from ..errors import InputError
 from .files import (
-    External,
-    Model,
     all_nodes,
     directory_of,
     initializer_names,
@@ -18,6 +16,7 @@ from .files import (
     read_model,
     subgraphs,
 )
+from .given import External, Model
 
 
 def extract(

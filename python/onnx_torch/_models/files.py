@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import onnx
 import onnx.checker
-from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped,unused-ignore]
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
 from onnx import external_data_helper
 
 from .. import _C
 from ..errors import FileError, InvalidModelError
-
-Model = onnx.ModelProto | bytes | str | os.PathLike[str]
-External = Mapping[str, Any] | Callable[[str, int, int], Any]  # buffers by the names of files, or what gives one
+from .given import External, Model, check_kind
 
 _PACKED: dict[int, int] = {
     onnx.TensorProto.INT4: 4,
@@ -26,26 +24,6 @@ _PACKED: dict[int, int] = {
     onnx.TensorProto.INT2: 2,
     onnx.TensorProto.UINT2: 2,
 }
-
-
-def check_kind(model: object) -> None:
-    """Refuses what is no model, such as one that is prepared already."""
-    if not isinstance(model, (bytes, str, os.PathLike)) and not hasattr(model, "SerializeToString"):
-        raise TypeError(f"a model is a path, its bytes or an onnx.ModelProto, not of type {type(model).__name__}")
-
-
-def serialized(model: onnx.ModelProto | bytes) -> bytes:
-    """A model's bytes."""
-    check_kind(model)
-    if isinstance(model, bytes):
-        return model
-    try:
-        message: bytes = model.SerializeToString()
-        return message
-    except (EncodeError, ValueError) as error:
-        raise InvalidModelError(
-            "the model given cannot be serialized; one larger than 2 GiB must be given as a path"
-        ) from error
 
 
 def read_model(model: Model) -> onnx.ModelProto:

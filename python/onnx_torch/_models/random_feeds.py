@@ -10,8 +10,9 @@ import onnx
 from onnx import TensorProto, helper
 
 from ..errors import InputError
-from .files import Model, fixed_size, read_model, required_inputs
+from .files import fixed_size, read_model, required_inputs
 from .fixed_shapes import FixedShapes
+from .given import Model
 
 
 def random_inputs(

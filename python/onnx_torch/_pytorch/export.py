@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import _C
-from .._models.files import External, Model, serialized, writing
+from .._models.files import writing
 from .._models.fixed_shapes import FixedShapes, fixed_sizes
+from .._models.given import External, Model, serialized
 from .._models.trust import Trust, trust_of
 from ..errors import UnsupportedError
 from .names import Names, torch_names

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import onnx
 from onnx import external_data_helper, numpy_helper
 
-from .._models.files import External, Model, directory_of, read_external_data, read_model, save_model, tensors, writing
+from .._models.files import directory_of, read_external_data, read_model, save_model, tensors, writing
+from .._models.given import External, Model
 from ..errors import InputError
 from .names import names_of
 

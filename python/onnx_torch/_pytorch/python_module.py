@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from .._models.files import External, Model
 from .._models.fixed_shapes import FixedShapes
+from .._models.given import External, Model
 from .._models.trust import trust_of
 from .export import CONSTANTS, _exported, _script_module, translation_options
 from .names import names_of

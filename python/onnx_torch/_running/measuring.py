@@ -120,7 +120,7 @@ def measure(
     warm_up: int,
     progress: Progress | None = None,
 ) -> Profile:
-    """Measures runs of a prepared model, each once by `OnnxTorchRep.run` and once with a clock around each node."""
+    """Measures runs of a prepared model, each once by `PreparedModel.run` and once with a clock around each node."""
     if runs < 1:
         raise InputError(f"a profile takes at least one run, not {runs}")
     nodes, times, _ = prepared.profile(feeds)  # the first translates the model once more

@@ -157,7 +157,7 @@ def _read_index(path: str) -> dict[str, Any]:
         length, mark = source.read(size), source.read()
         if mark != _MARK:
             raise InvalidModelError(
-                f"{path} was not written by OnnxTorchRep.save, or by another release; prepare the model"
+                f"{path} was not written by PreparedModel.save, or by another release; prepare the model"
             )
         (count,) = struct.unpack("<Q", length)
         source.seek(-len(_MARK) - size - count, os.SEEK_END)

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..backend import OnnxTorchRep, prepare
 from ..errors import Error
+from ..prepared_model import PreparedModel, prepare
 from .channel import Channel
 from .confinement import confine
 from .shared_values import describe, place, restore, size
@@ -23,7 +23,7 @@ class _Model:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._rep: OnnxTorchRep | None = None
+        self._rep: PreparedModel | None = None
 
     def prepare(self, given: Any, path: str | None, base_dir: str | None, options: dict[str, Any]) -> dict[str, Any]:
         self._rep = prepare(path if path is not None else given.tobytes(), base_dir=base_dir, **options)

@@ -1,4 +1,4 @@
-"""`ModelCompiler`: models in the form that `OnnxTorchRep.save` writes, which sessions load."""
+"""`ModelCompiler`: models in the form that `PreparedModel.save` writes, which sessions load."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ModelCompiler"]
 _WHOLE = "a compiled model holds all that it needs"
 
 
-@works("compiles to the form of `OnnxTorchRep.save`, for CPUs of this kind, which `InferenceSession` loads")
+@works("compiles to the form of `PreparedModel.save`, for CPUs of this kind, which `InferenceSession` loads")
 class ModelCompiler:
     """Prepares a model ahead, so that sessions of it are made faster."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import _C
 from .._running.values import OutputKind, as_torch
-from ..backend import OnnxTorchRep
+from ..prepared_model import PreparedModel
 
 
 class Profile:
@@ -26,7 +26,7 @@ class Profile:
 
     def run(
         self,
-        rep: OnnxTorchRep,
+        rep: PreparedModel,
         feeds: dict[str, Any],
         output_names: Sequence[str],
         kind: OutputKind,

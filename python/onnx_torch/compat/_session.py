@@ -35,7 +35,7 @@ import onnx.shape_inference
 from google.protobuf.message import DecodeError
 from onnx import external_data_helper
 
-from .. import backend
+from .. import prepared_model
 from .._models.files import all_nodes, check_regular, read_external_data, save_model, tensors
 from .._running import saving
 from .._running.values import OutputKind
@@ -324,15 +324,15 @@ def _prepared(
     device: TorchDevice,
     provider_options: Mapping[str, str],
     change: _Change = _Change(),
-) -> backend.OnnxTorchRep:
+) -> prepared_model.PreparedModel:
     _check_source(source, options._entries.get(_FORMAT, ""))
     allow_aten = options._entries.get(_ALLOW_ATEN) or "checked"
     if isinstance(source, str) and change == _Change() and saving.is_saved(source):
-        return backend.load(source, allow_aten=allow_aten)
+        return prepared_model.load(source, allow_aten=allow_aten)
     threads = options.intra_op_num_threads if options.use_per_session_threads else _environment.global_threads()
     try:
         model = _model(source, options, change)
-        return backend.prepare(
+        return prepared_model.prepare(
             model,
             f"CUDA:{device.index}" if device.type == "cuda" else "CPU",
             base_dir=options._entries.get(_EXTERNAL_FILES) if isinstance(model, str) else _folder(source, options),
@@ -354,7 +354,7 @@ def _prepared(
         raise
 
 
-def prepared_for_cpu(source: bytes | str, options: SessionOptions) -> backend.OnnxTorchRep:
+def prepared_for_cpu(source: bytes | str, options: SessionOptions) -> prepared_model.PreparedModel:
     """A model as a session on the CPU prepares it."""
     with onnxruntime_errors():
         return _prepared(source, options, HOST, {})
@@ -474,7 +474,7 @@ class InferenceSession:
             self._rep = _prepared(self._source, options, self._device, self._provider_options)
             if options.optimized_model_filepath:
                 _write_model(self._source, options, _level(options) if self._writes_optimized else None)
-        self._changed: dict[_Change, backend.OnnxTorchRep] = {}
+        self._changed: dict[_Change, prepared_model.PreparedModel] = {}
         self._describe(self._rep)
         self._profile = Profile(options.profile_file_prefix, self._provider) if options.enable_profiling else None
         self._profile_start_ns = self._profile.start_ns if self._profile else 0
@@ -492,7 +492,7 @@ class InferenceSession:
             return next(iter(chosen.items()))
         return _devices.get_available_providers()[0] if providers is None and not of_options else CPU, {}
 
-    def _describe(self, rep: backend.OnnxTorchRep) -> None:
+    def _describe(self, rep: prepared_model.PreparedModel) -> None:
         overridable = rep.model_info.ir_version >= 4  # before, every initializer is an input too
         self._sparse = frozenset(rep._prepared.sparse_values)
         args = [(self._arg(name, type_, shape), default) for name, type_, shape, default in rep.inputs]
@@ -598,7 +598,7 @@ class InferenceSession:
         """The session inside that onnxruntime's has, and that programs call."""
         return self
 
-    def _feeds(self, given: Mapping[str, Any]) -> tuple[backend.OnnxTorchRep, Mapping[str, Any]]:
+    def _feeds(self, given: Mapping[str, Any]) -> tuple[prepared_model.PreparedModel, Mapping[str, Any]]:
         """The model to run, and what it is fed: unwrapped OrtValues, None for an optional that is left out."""
         if not given.keys() >= self._required:
             missing = [arg.name for arg in self._inputs_meta if arg.name in self._required - given.keys()]
@@ -626,7 +626,7 @@ class InferenceSession:
         """The inputs that are declared as scalars, and are fed something else."""
         return [name for name in self._scalars if name in fed and np.ndim(fed[name])]
 
-    def _with(self, change: _Change) -> backend.OnnxTorchRep:
+    def _with(self, change: _Change) -> prepared_model.PreparedModel:
         """The model with its inputs changed; prepared once for each change."""
         if change not in self._changed:
             try:

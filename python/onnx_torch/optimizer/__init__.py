@@ -10,7 +10,8 @@ import os
 
 import onnx
 
-from .._models.files import Model, directory_of, read_external_data, read_model, required_inputs
+from .._models.files import directory_of, read_external_data, read_model, required_inputs
+from .._models.given import Model
 from ._graph import Graph
 from ._table import LEVELS, Level, rewrites
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 from onnx import helper
 
-from .. import backend
+from .. import prepared_model
 from ..errors import Error
 from ._equal import RANDOM
 from ._graph import Graph, Node, tensor_attribute
@@ -66,7 +66,7 @@ def _compute(graph: Graph, nodes: list[Node]) -> bool:
     inner = helper.make_graph([node.content() for node in nodes], "constants", [], outputs, initializer=tensors)
     model = helper.make_model(inner, opset_imports=graph.model.opset_import, ir_version=max(4, graph.model.ir_version))
     try:
-        results = backend.prepare(model, optimize=False).run([])
+        results = prepared_model.prepare(model, optimize=False).run([])
     except Error:
         return False  # what fails stays to fail in a run, if it is ever reached
     size = sum(tensor.ByteSize() for tensor in tensors)

@@ -23,7 +23,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from .._progress import Progress
-from ..backend import OnnxTorchRep, prepare
+from ..prepared_model import PreparedModel, prepare
 from .results import Failure, Part
 
 OPSET = 22
@@ -456,7 +456,7 @@ def run_samples(
     return Part(name, len(samples), time.perf_counter() - start, tuple(failures)), ways
 
 
-def way(rep: OnnxTorchRep) -> str:
+def way(rep: PreparedModel) -> str:
     """The operators of a graph that compute, each with the type of its result where that is known."""
     found = re.findall(r"^ *%\S+ : (\w+)\S*(?: [^\n=]*)? = (onnx_torch|aten)::(\w+)", rep.graph(), re.M)
     types = {kind: f" {kind}" for kind in ("Float", "Half", "BFloat16", "Byte", "Char", "Int", "Double")}

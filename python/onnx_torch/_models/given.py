@@ -1,0 +1,39 @@
+"""What a caller gives as a model. Nothing here imports onnx."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidModelError
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    import onnx
+
+Model: TypeAlias = "onnx.ModelProto | bytes | str | os.PathLike[str]"
+External = Mapping[str, Any] | Callable[[str, int, int], Any]  # buffers by the names of files, or what gives one
+
+
+def check_kind(model: object) -> None:
+    """Refuses what is no model, such as one that is prepared already."""
+    if not isinstance(model, (bytes, str, os.PathLike)) and not hasattr(model, "SerializeToString"):
+        raise TypeError(f"a model is a path, its bytes or an onnx.ModelProto, not of type {type(model).__name__}")
+
+
+def serialized(model: onnx.ModelProto | bytes) -> bytes:
+    """A model's bytes."""
+    check_kind(model)
+    if isinstance(model, bytes):
+        return model
+    from google.protobuf.message import EncodeError  # type: ignore[import-untyped,unused-ignore]
+
+    try:
+        message: bytes = model.SerializeToString()
+        return message
+    except (EncodeError, ValueError) as error:
+        raise InvalidModelError(
+            "the model given cannot be serialized; one larger than 2 GiB must be given as a path"
+        ) from error
