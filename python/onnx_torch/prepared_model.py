@@ -357,6 +357,7 @@ class PreparedModel:
 
         Without it, a few runs later what they do not use goes back by itself. Runs may be under way in other threads.
 
+        >>> import numpy as np
         >>> from onnx import parser
         >>> model = parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
         ...     net (float[N] x) => (float[N] y) { y = Neg(x) }''')

@@ -77,7 +77,8 @@ bool is_undecided(const Case& of) {
   };
   constexpr float kLargest = std::numeric_limits<float>::max(), kLargestSquared = 1e18F;
   return (names_one_of(of.model, {"Attention", "Conv", "Gelu", "MatMulNBits"}) && holds_beyond(of, kLargest)) ||
-         (names_one_of(of.model, {"LayerNormalization", "RMSNormalization", "GroupNorm", "layer_norm", "group_norm", "rms_norm"}) &&
+         (names_one_of(of.model, {"LayerNormalization", "RMSNormalization", "GroupNorm", "layer_norm", "group_norm",
+                                  "rms_norm"}) &&
           holds_beyond(of, kLargestSquared)) ||
          std::ranges::any_of(of.model.graph().node(), writes_text);
 }

@@ -206,7 +206,7 @@ def test_tells_who_it_is(capsys):
 
 def test_backend_is_ours():
     package = "onnx_torch.compat.onnxruntime.backend"
-    assert importlib.import_module(package).prepare is onnx_torch.prepare
+    assert importlib.import_module(package).prepare is onnx_torch.backend.prepare
     assert importlib.import_module(f"{package}.backend").OnnxRuntimeBackend is onnx_torch.backend.Backend
     assert importlib.import_module(f"{package}.backend_rep").OnnxRuntimeBackendRep is onnx_torch.backend.BackendRep
 

@@ -12,7 +12,8 @@ import torch
 
 import onnx_torch
 import onnx_torch_cli
-from onnx_torch.backend import OnnxTorchBackend, OnnxTorchRep
+from onnx_torch import PreparedModel
+from onnx_torch.backend import OnnxTorchBackend
 from onnx_torch.self_test import _machine, _official, _samples
 from onnx_torch.self_test.results import Failure, Part, SelfTest
 
@@ -25,7 +26,7 @@ def spoil(monkeypatch):
     """Makes runs of chosen models give a result whose first element is wrong."""
 
     def install(chosen):
-        run = OnnxTorchRep.run
+        run = PreparedModel.run
 
         def spoiled(self, *arguments, **options):
             outputs = run(self, *arguments, **options)
@@ -33,7 +34,7 @@ def spoil(monkeypatch):
                 np.asarray(outputs[0]).flat[0] += 0.01
             return outputs
 
-        monkeypatch.setattr(OnnxTorchRep, "run", spoiled)
+        monkeypatch.setattr(PreparedModel, "run", spoiled)
 
     return install
 
@@ -139,7 +140,7 @@ def test_an_error_in_a_run_is_a_failure(monkeypatch):
     def fail(self, *_, **__):
         raise onnx_torch.RunError("Conv: out of luck", op_type="Conv")
 
-    monkeypatch.setattr(OnnxTorchRep, "run", fail)
+    monkeypatch.setattr(PreparedModel, "run", fail)
     part, _ = _samples.run_samples("packed", _samples.composed_samples()[:2], "CPU")
     assert [failure.why for failure in part.failures] == ["RunError: Conv: out of luck"] * 2
     threads = _samples.run_threads("CPU")

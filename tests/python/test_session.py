@@ -22,7 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 import onnx_torch
 import onnx_torch.compat.onnxruntime as ours
 from models import model_of, tensor_info
-from onnx_torch import backend
+from onnx_torch import backend, prepared_model
 from onnx_torch.compat import _devices
 from pretended_cuda import PretendedCuda, PretendedRecording
 
@@ -1038,9 +1038,9 @@ def test_binds_no_device_that_is_not_there():
 @absent_cuda
 def test_options_of_the_cuda_provider(monkeypatch):
     monkeypatch.setattr(_devices, "get_available_providers", _devices.get_all_providers)
-    prepared, prepare = [], backend.prepare
+    prepared, prepare = [], prepared_model.prepare
     monkeypatch.setattr(
-        backend, "prepare", lambda *args, **options: prepared.append(options) or prepare(*args, **options)
+        prepared_model, "prepare", lambda *args, **options: prepared.append(options) or prepare(*args, **options)
     )
 
     def session(**options):
