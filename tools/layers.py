@@ -44,7 +44,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
         "passes/device",
     ),
     "export": ("graph",),
-    "api": ("import", "translate", "runtime"),
+    "api": ("base", "import", "translate", "runtime"),
     "language": ("base", "import", "runtime", "api"),
 }
 

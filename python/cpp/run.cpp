@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/thread_limit.h"
 #include "interruption.h"
 #include "logged_warnings.h"
 #include "numpy_values.h"
@@ -71,6 +72,7 @@ PythonModel::PythonModel(std::shared_ptr<const ModelFile> file, const Options& o
 py::list run(const PythonModel& model, const py::dict& feeds, std::vector<std::string> names,
              std::optional<bool> as_torch, const StopFlag* stop, PreparedModel::Profile* profile,
              const py::object& out) {
+  const ThreadLimit limit(model.options().threads);  // for the conversions before and after the run, too
   const std::vector<py::object> given = arranged(model, feeds);
   const auto strings = model.new_strings();
   Feeder feeder(*strings);

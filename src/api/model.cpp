@@ -8,6 +8,7 @@
 
 #include "api/as_errors.h"
 #include "api/data_values.h"
+#include "base/thread_limit.h"
 #include "import/model_reader.h"
 #include "runtime/model.h"
 #include "runtime/pipeline.h"
@@ -24,6 +25,7 @@ std::string listed(const std::vector<std::string>& names) {
 
 // `given` holds what each input of the model is fed, null where an initializer stands for it.
 Outputs run(const PreparedModel& model, const std::vector<const Data*>& given, std::vector<std::string> names) {
+  const ThreadLimit limit(model.options().threads);  // for the conversions before and after the run, too
   const auto strings = model.new_strings();
   FedInputs feeds;
   for (size_t i = 0; i < given.size(); ++i) {

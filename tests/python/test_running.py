@@ -229,6 +229,21 @@ def test_a_prepared_model_pickles_and_copies(source, tmp_path):
     same(copy.deepcopy({"model": rep})["model"])
 
 
+def test_the_threads_of_a_model_hold_where_its_inputs_and_results_are_converted():
+    code = """if True:
+        import os
+        import numpy as np, onnx_torch
+        from onnx import parser
+        text = '<ir_version: 10, opset_import: ["": 21]> g (uint32[n] x) => (uint32[n] y) { y = Add(x, x) }'
+        model = parser.parse_model(text)
+        rep, x = onnx_torch.prepare(model, threads=1), np.arange(1 << 20, dtype=np.uint32)
+        threads = len(os.listdir("/proc/self/task"))
+        (y,) = rep.run([x])
+        assert (y == 2 * x).all() and len(os.listdir("/proc/self/task")) == threads
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "OMP_NUM_THREADS": "2"})
+
+
 def test_a_prepared_model_survives_spawn():
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()

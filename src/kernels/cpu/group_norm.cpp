@@ -35,24 +35,34 @@ bool is_channels_last(const at::Tensor& x) {
   return x.dim() >= 3 && x.size(1) > 1 && !x.is_contiguous() && x.movedim(1, -1).is_contiguous();
 }
 
+// Planes of channels, which are not much too small for vectors.
+bool has_planes(const at::Tensor& x) {
+  constexpr int64_t kLeastPlane = 32;
+  return x.dim() >= 3 && x.is_contiguous() && c10::multiply_integers(x.sizes().slice(2)) >= kLeastPlane;
+}
+
 bool fits(const at::Tensor& x, const GroupNorm& norm) {
   constexpr double kLeastEps = 1e-12;  // next to which squares that a float is too narrow for are nothing
   const auto is_one_per_channel = [&](const std::optional<at::Tensor>& t) {
     return !t || (t->dim() == 1 && t->size(0) == x.size(1) && t->scalar_type() == c10::kFloat && t->is_contiguous());
   };
   return x.scalar_type() == c10::kFloat && x.is_cpu() && x.numel() > 0 && norm.eps >= kLeastEps &&
-         is_channels_last(x) && (!norm.groups || (*norm.groups > 0 && x.size(1) % *norm.groups == 0)) &&
+         (is_channels_last(x) || has_planes(x)) && (!norm.groups || (*norm.groups > 0 && x.size(1) % *norm.groups == 0)) &&
          is_one_per_channel(norm.weight) && is_one_per_channel(norm.bias);
 }
 
-// A sample's rows of channels are normalized in blocks that stay in cache.
+// A channel's elements are normalized in blocks that stay in cache: rows of all channels, or parts of its plane.
 struct Blocks {
-  int64_t rows, channels;
-  int64_t rows_of_block = std::clamp<int64_t>((1 << 15) / channels, 16, 256);
+  int64_t rows, channels;  // a row has an element of each channel
+  bool planes;
+  int64_t rows_of_block = planes ? 1 << 14 : std::clamp<int64_t>((1 << 15) / channels, 16, 256);
 
   int64_t count() const { return (rows + rows_of_block - 1) / rows_of_block; }
   int64_t rows_at(int64_t block) const { return std::min(rows_of_block, rows - block * rows_of_block); }
   int64_t start(int64_t sample, int64_t block) const { return (sample * rows + block * rows_of_block) * channels; }
+  int64_t plane_start(int64_t sample, int64_t channel, int64_t block) const {
+    return (sample * channels + channel) * rows + block * rows_of_block;
+  }
 };
 
 // Of each channel of a block.
@@ -75,7 +85,7 @@ struct Normalization {
 
   Normalization(const at::Tensor& x, const GroupNorm& norm)
       : batch(x.size(0)),
-        blocks{c10::multiply_integers(x.sizes().slice(2)), x.size(1)},
+        blocks{c10::multiply_integers(x.sizes().slice(2)), x.size(1), x.is_contiguous()},
         group(x.size(1) / norm.groups.value_or(x.size(1))),
         eps(norm.eps) {}
 };
@@ -124,36 +134,78 @@ std::optional<Affine> affine(const Normalization& by, const Statistics& of, int6
   return result;
 }
 
+constexpr int64_t kCost = 4;  // of an element
+
+// Calls the function with each sample and each of its blocks, whose rows are of all channels.
+template <typename F>
+void for_each_block(const Normalization& by, const F& visit) {
+  const int64_t count = by.blocks.count();
+  parallel_for(by.batch * count, kCost * by.blocks.rows_of_block * by.blocks.channels, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) visit(i / count, i % count);
+  });
+}
+
+// Calls the function with each sample, each of its channels, and each block of the channel's plane.
+template <typename F>
+void for_each_part(const Normalization& by, const F& visit) {
+  const int64_t count = by.blocks.count(), channels = by.blocks.channels;
+  const int64_t elements = std::min(by.blocks.rows, by.blocks.rows_of_block);
+  parallel_for(by.batch * channels * count, kCost * elements, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) visit(i / count / channels, i / count % channels, i % count);
+  });
+}
+
+Statistics statistics(const Normalization& by, const float* x) {
+  const Blocks& blocks = by.blocks;
+  const int64_t count = blocks.count(), length = by.batch * count * blocks.channels;
+  const auto& kernels = for_this_cpu<GroupNormKernels>();
+  Statistics of{std::vector<float>(length), std::vector<float>(length), std::vector<float>(length)};
+  if (blocks.planes) {
+    for_each_part(by, [&](int64_t sample, int64_t channel, int64_t block) {
+      const int64_t at = (sample * count + block) * blocks.channels + channel;
+      kernels.take_plane_statistics(x + blocks.plane_start(sample, channel, block), blocks.rows_at(block),
+                                    &of.mean[at], &of.rest[at], &of.squares[at]);
+    });
+  } else {
+    for_each_block(by, [&](int64_t sample, int64_t block) {
+      const int64_t at = (sample * count + block) * blocks.channels;
+      kernels.take_statistics(x + blocks.start(sample, block), blocks.rows_at(block), blocks.channels, &of.mean[at],
+                              &of.rest[at], &of.squares[at]);
+    });
+  }
+  return of;
+}
+
+void normalize(const Normalization& by, const float* x, const std::vector<Affine>& affines, float* y) {
+  const Blocks& blocks = by.blocks;
+  const auto& kernels = for_this_cpu<GroupNormKernels>();
+  if (blocks.planes) {
+    for_each_part(by, [&](int64_t sample, int64_t channel, int64_t block) {
+      const int64_t start = blocks.plane_start(sample, channel, block);
+      const auto& [mean, scale, bias] = affines[sample];
+      kernels.normalize_plane(x + start, blocks.rows_at(block), mean[channel], scale[channel], bias[channel],
+                              y + start);
+    });
+  } else {
+    for_each_block(by, [&](int64_t sample, int64_t block) {
+      const int64_t start = blocks.start(sample, block);
+      const auto& [mean, scale, bias] = affines[sample];
+      kernels.normalize(x + start, blocks.rows_at(block), blocks.channels, {mean.data(), scale.data(), bias.data()},
+                        y + start);
+    });
+  }
+}
+
 // False where a sum of squares is beyond a float: then nothing is written.
 bool compute(const Normalization& by, const float* x, const ChannelAffine& given, float* y) {
-  const Blocks& blocks = by.blocks;
-  const int64_t count = blocks.count();
-  const auto for_each_block = [&](const auto& visit) {
-    constexpr int64_t kCost = 4;  // of an element
-    parallel_for(by.batch * count, kCost * blocks.rows_of_block * blocks.channels, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) visit(i, i / count, i % count);
-    });
-  };
-  const auto& kernels = for_this_cpu<GroupNormKernels>();
-  const int64_t length = by.batch * count * blocks.channels;
-  Statistics of{std::vector<float>(length), std::vector<float>(length), std::vector<float>(length)};
-  for_each_block([&](int64_t i, int64_t sample, int64_t block) {
-    kernels.take_statistics(x + blocks.start(sample, block), blocks.rows_at(block), blocks.channels,
-                            of.mean.data() + i * blocks.channels, of.rest.data() + i * blocks.channels,
-                            of.squares.data() + i * blocks.channels);
-  });
+  const Statistics of = statistics(by, x);
   std::vector<Affine> affines;
   for (int64_t sample = 0; sample < by.batch; ++sample) {
-    auto found = affine(by, of, sample * count * blocks.channels, given);
+    auto found = affine(by, of, sample * by.blocks.count() * by.blocks.channels, given);
     if (!found) return false;
     affines.push_back(*std::move(found));
   }
-  for_each_block([&](int64_t, int64_t sample, int64_t block) {
-    const int64_t start = blocks.start(sample, block);
-    const Affine& with = affines[sample];
-    kernels.normalize(x + start, blocks.rows_at(block), blocks.channels,
-                      {with.mean.data(), with.scale.data(), with.bias.data()}, y + start);
-  });
+  normalize(by, x, affines, y);
   return true;
 }
 

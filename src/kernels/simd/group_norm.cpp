@@ -1,5 +1,7 @@
 #include "kernels/simd/group_norm.h"
 
+#include "kernels/simd/sums.h"
+
 namespace onnxtorch {
 namespace {
 
@@ -33,7 +35,24 @@ void normalize(const float* x, int64_t rows, int64_t channels, const ChannelAffi
   }
 }
 
-constexpr GroupNormKernels kKernels{.take_statistics = take_statistics, .normalize = normalize};
+void take_plane_statistics(const float* x, int64_t count, float* mean, float* rest, float* squares) {
+  const float first = x[0], distances = sum_of(count, [&](int64_t i) { return x[i] - first; });
+  const double exact = first + static_cast<double>(distances) / static_cast<double>(count);
+  const auto center = static_cast<float>(exact);
+  *mean = center;
+  *rest = static_cast<float>(exact - center);
+  *squares = sum_of(count, [&](int64_t i) { return (x[i] - center) * (x[i] - center); });
+}
+
+void normalize_plane(const float* x, int64_t count, float mean, float scale, float bias, float* y) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) y[i] = (x[i] - mean) * scale + bias;
+}
+
+constexpr GroupNormKernels kKernels{.take_statistics = take_statistics,
+                                    .normalize = normalize,
+                                    .take_plane_statistics = take_plane_statistics,
+                                    .normalize_plane = normalize_plane};
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Statistics and normalization of channels, in rows of channels.
+// Statistics and normalization of channels, in rows of channels or in planes of one channel each.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,10 @@ struct GroupNormKernels {
   void (*take_statistics)(const float* x, int64_t rows, int64_t channels, float* mean, float* rest, float* squares);
   // `y` may be `x`.
   void (*normalize)(const float* x, int64_t rows, int64_t channels, const ChannelAffine& by, float* y);
+
+  // The same of one channel, whose elements lie one after another.
+  void (*take_plane_statistics)(const float* x, int64_t count, float* mean, float* rest, float* squares);
+  void (*normalize_plane)(const float* x, int64_t count, float mean, float scale, float bias, float* y);
 
   static const GroupNormKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities
 };
