@@ -1,6 +1,8 @@
-"""The passes `normalizations` and `group_norms`: norms that are written out, and what lies channels-last."""
+"""The passes `normalizations` and `group_norms`: norms that are written out, and of channels."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import onnx
@@ -126,17 +128,37 @@ def test_norms_of_what_lies_channels_last(norm: str, sizes: tuple[int, ...]):
     check_equal(source, [floats(*sizes)])
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
+def normalized_image(norm: str, rank: int) -> onnx.ModelProto:
+    """The same of an image as it is fed, whose planes are contiguous, and its opposite."""
+    dims = ", ".join("NCLHW"[:rank])
+    text = f"(float[{dims}] x) => (float y) {{ o = Neg(x) c = Concat<axis = 1>(x, o) y = {norm} }}"
+    return model(text, scale=floats(8), bias=floats(8))
+
+
+# Planes of a part, of several, and those too small for vectors.
+@pytest.mark.parametrize(
+    "sizes", [(1, 4, 700), (3, 4, 33), (2, 4, 40, 50), (2, 4, 3, 4, 5), (2, 4, 90, 400), (2, 4, 7)]
+)
 @pytest.mark.parametrize("norm", NORMS)
-def test_norms_of_values_that_are_not_finite_or_huge(norm: str, value: float):
+def test_norms_of_contiguous_images(norm: str, sizes: tuple[int, ...]):
+    source = normalized_image(norm, len(sizes))
+    assert "onnx_torch::group_norm" in graph_of(source, "group_norms")
+    check_equal(source, [floats(*sizes)])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
+@pytest.mark.parametrize("made", [normalized_convolution, normalized_image])
+@pytest.mark.parametrize("norm", NORMS)
+def test_norms_of_values_that_are_not_finite_or_huge(norm: str, made: Callable[..., onnx.ModelProto], value: float):
     x = floats(2, 4, 300)
     x[0, 1, 7] = value
-    check_overflowing(normalized_convolution(norm, 3), [x])
+    check_overflowing(made(norm, 3), [x])
 
 
+@pytest.mark.parametrize("made", [normalized_convolution, normalized_image])
 @pytest.mark.parametrize("norm", NORMS)
-def test_norms_of_what_lies_far_from_zero(norm: str):
-    source = normalized_convolution(norm, 3)
+def test_norms_of_what_lies_far_from_zero(norm: str, made: Callable[..., onnx.ModelProto]):
+    source = made(norm, 3)
     x = 1000 + floats(1, 4, 5000)
     both = np.concatenate([x, -x], 1).astype(np.float64)
     scale, bias = (numpy_helper.to_array(t)[:, None] for t in source.graph.initializer if t.name != "w")
