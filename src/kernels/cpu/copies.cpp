@@ -13,6 +13,7 @@
 #include "base/arrange.h"
 #include "base/grown_in_place.h"
 #include "base/memory_order.h"
+#include "base/parallel.h"
 #include "base/planned_call.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
@@ -110,6 +111,47 @@ int64_t factor(int64_t from, int64_t to, std::optional<double> scale) {
 
 bool is_power_of_two(int64_t number) { return number > 0 && (number & (number - 1)) == 0; }
 
+// Each of a line's elements so many times.
+template <typename T>
+void repeat_each(const T* from, int64_t count, int64_t times, T* to) {
+  if (times == 2) {
+    for (int64_t i = 0; i < count; ++i) to[2 * i] = to[2 * i + 1] = from[i];
+  } else {
+    for (int64_t i = 0; i < count; ++i) std::fill_n(to + i * times, times, from[i]);
+  }
+}
+
+// Lines of elements of this size, of which each comes `rows` times, with each element `columns` times.
+template <typename T>
+void repeat_lines(const at::Tensor& x, int64_t rows, int64_t columns, const at::Tensor& y) {
+  const auto* const from = static_cast<const T*>(x.const_data_ptr());
+  auto* const to = static_cast<T*>(y.mutable_data_ptr());
+  const int64_t width = x.size(3), wide = width * columns;
+  parallel_for(x.numel() / width, rows * wide, [&](int64_t begin, int64_t end) {
+    for (int64_t line = begin; line < end; ++line) {
+      T* const first = to + line * rows * wide;
+      repeat_each(from + line * width, width, columns, first);
+      for (int64_t row = 1; row < rows; ++row) std::copy_n(first, wide, first + row * wide);
+    }
+  });
+}
+
+// False where no loop is for elements of that size.
+bool repeat_lines(const at::Tensor& x, int64_t rows, int64_t columns, const at::Tensor& y) {
+  switch (x.element_size()) {
+    case 1:
+      return repeat_lines<uint8_t>(x, rows, columns, y), true;
+    case 2:
+      return repeat_lines<uint16_t>(x, rows, columns, y), true;
+    case 4:
+      return repeat_lines<uint32_t>(x, rows, columns, y), true;
+    case 8:
+      return repeat_lines<uint64_t>(x, rows, columns, y), true;
+    default:
+      return false;
+  }
+}
+
 // ATen divides by the factors in floats; what that gives is exact for powers of two.
 at::Tensor upsample_nearest2d(const at::Tensor& x, at::IntArrayRef size, std::optional<double> scale_height,
                               std::optional<double> scale_width) {
@@ -120,6 +162,7 @@ at::Tensor upsample_nearest2d(const at::Tensor& x, at::IntArrayRef size, std::op
     return at::upsample_nearest2d(x, size, scale_height, scale_width);
   const std::vector<int64_t> sizes = {x.size(0), x.size(1), size[0], size[1]};
   at::Tensor result = work_tensor(sizes, strides_of(sizes, order_of(x.strides())), x.scalar_type());
+  if (x.is_contiguous() && result.is_contiguous() && repeat_lines(x, rows, columns, result)) return result;
   const at::Tensor blocks = result.unflatten(3, {x.size(3), columns}).unflatten(2, {x.size(2), rows});
   copy_into(blocks, x.unsqueeze(3).unsqueeze(5).expand(blocks.sizes()));
   return result;
