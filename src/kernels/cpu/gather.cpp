@@ -96,14 +96,29 @@ struct PickedElements {
   std::vector<int64_t> data_sizes, data_strides, sizes;  // the last of the indices
 };
 
+[[noreturn]] void refuse_index(int64_t given, int64_t axis, int64_t size) {
+  TORCH_CHECK_INDEX(false, "index ", given, " is out of bounds for dimension ", axis, " with size ", size);
+}
+
+// One element for each index, of lines of elements that are `step` apart. From one index to the next the line is
+// another one, but on the innermost axis.
+template <bool kInnermost, typename T, typename Index>
+void copy_row(const T* from, int64_t axis, int64_t size, int64_t step, const Index* index, int64_t count, T* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t given = index[i], chosen = given < 0 ? given + size : given;
+    if (static_cast<uint64_t>(chosen) >= static_cast<uint64_t>(size)) [[unlikely]] refuse_index(given, axis, size);
+    to[i] = kInnermost ? from[chosen] : from[i + chosen * step];
+  }
+}
+
 template <typename T, typename Index>
 void copy_elements(const PickedElements& of, const char* data, const char* indices, char* result) {
   const int64_t axis = of.axis, last = std::ssize(of.sizes) - 1, size = of.data_sizes[axis], row = of.sizes[last],
                 step = of.data_strides[axis];
-  const int64_t next = axis == last ? 0 : 1;  // from one element of a row of indices to the next
   const auto* const index = reinterpret_cast<const Index*>(indices);
   const auto* const from = reinterpret_cast<const T*>(data);
   auto* const to = reinterpret_cast<T*>(result);
+  const auto copy = axis == last ? copy_row<true, T, Index> : copy_row<false, T, Index>;
   constexpr int64_t kCost = 2;  // of an element that is sought
   parallel_for(c10::multiply_integers(of.sizes) / row, kCost * row, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -111,12 +126,7 @@ void copy_elements(const PickedElements& of, const char* data, const char* indic
       for (int64_t d = last - 1; d >= 0; rest /= of.sizes[d--]) {
         if (d != axis) start += rest % of.sizes[d] * of.data_strides[d];
       }
-      for (int64_t j = 0; j < row; ++j) {
-        const int64_t given = index[i * row + j], chosen = given < 0 ? given + size : given;
-        TORCH_CHECK_INDEX(chosen >= 0 && chosen < size, "index ", given, " is out of bounds for dimension ", axis,
-                          " with size ", size);
-        to[i * row + j] = from[start + j * next + chosen * step];
-      }
+      copy(from + start, axis, size, step, index + i * row, row, to + i * row);
     }
   });
 }
