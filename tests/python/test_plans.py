@@ -130,6 +130,40 @@ def test_operators_by_memory(operator):
     assert re.search(f"^{'call' if by_panels else 'plan'} onnx_torch::{operator}:", plan, re.MULTILINE), plan
 
 
+@pytest.mark.parametrize("element", ["float", "double", "float16", "int64", "uint8", "bool"])
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_rows_told_by_indices(dimensions, element):
+    """Rows of 64 elements are copied by the plan, those of 2 by ATen."""
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(getattr(onnx.TensorProto, element.upper()))
+    rng = np.random.default_rng(dimensions)
+    for width in (64, 2):
+        sizes = (5, 4, 3)[:dimensions]
+        x = (rng.standard_normal((*sizes, width)) * 9).astype(dtype)
+        places = np.stack(np.unravel_index(rng.permutation(np.prod(sizes))[:4].reshape(2, 2), sizes), -1)
+        new = (rng.standard_normal((2, 2, width)) * 9).astype(dtype)
+        rep = onnx_torch.prepare(
+            parsed(
+                f"net ({element}[{', '.join('ABC'[:dimensions])}, W] x, int64[M, N, {dimensions}] i,"
+                f" {element}[M, N, W] u) => ({element} y, {element} z) {{ y = GatherND(x, i)  z = ScatterND(x, i, u) }}"
+            )
+        )
+        scattered = x.copy()
+        scattered[tuple(np.moveaxis(places, -1, 0))] = new
+        expected = [x[tuple(np.moveaxis(places, -1, 0))], scattered]
+        before = x.copy()
+        for given in (places, places - sizes, places, places - sizes):
+            assert same(rep.run([x, given, new]), expected) and np.array_equal(x, before)
+        text = rep.plans()[0]
+        is_copied = width * x.itemsize >= 32
+        assert ("plan aten::index:" in text, "plan aten::index_put:" in text) == (is_copied, is_copied), text
+        for outside in (np.array(sizes), -np.array(sizes) - 1):
+            wrong = places.copy()
+            wrong[1, 0] = outside
+            with pytest.raises(RunError, match="index .* is out of bounds for dimension"):
+                rep.run([x, wrong, new])
+        assert same(rep.run([x, places, new]), expected)
+
+
 def test_the_latest_plans_are_kept():
     rep = onnx_torch.prepare(parsed(MLP), plans=2)
     for rows in [1, 2, 3]:

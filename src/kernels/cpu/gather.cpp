@@ -106,7 +106,8 @@ template <bool kInnermost, typename T, typename Index>
 void copy_row(const T* from, int64_t axis, int64_t size, int64_t step, const Index* index, int64_t count, T* to) {
   for (int64_t i = 0; i < count; ++i) {
     const int64_t given = index[i], chosen = given < 0 ? given + size : given;
-    if (static_cast<uint64_t>(chosen) >= static_cast<uint64_t>(size)) [[unlikely]] refuse_index(given, axis, size);
+    if (static_cast<uint64_t>(chosen) >= static_cast<uint64_t>(size)) [[unlikely]]
+      refuse_index(given, axis, size);
     to[i] = kInnermost ? from[chosen] : from[i + chosen * step];
   }
 }

@@ -47,8 +47,9 @@ bool fits(const at::Tensor& x, const GroupNorm& norm) {
     return !t || (t->dim() == 1 && t->size(0) == x.size(1) && t->scalar_type() == c10::kFloat && t->is_contiguous());
   };
   return x.scalar_type() == c10::kFloat && x.is_cpu() && x.numel() > 0 && norm.eps >= kLeastEps &&
-         (is_channels_last(x) || has_planes(x)) && (!norm.groups || (*norm.groups > 0 && x.size(1) % *norm.groups == 0)) &&
-         is_one_per_channel(norm.weight) && is_one_per_channel(norm.bias);
+         (is_channels_last(x) || has_planes(x)) &&
+         (!norm.groups || (*norm.groups > 0 && x.size(1) % *norm.groups == 0)) && is_one_per_channel(norm.weight) &&
+         is_one_per_channel(norm.bias);
 }
 
 // A channel's elements are normalized in blocks that stay in cache: rows of all channels, or parts of its plane.
@@ -163,8 +164,8 @@ Statistics statistics(const Normalization& by, const float* x) {
   if (blocks.planes) {
     for_each_part(by, [&](int64_t sample, int64_t channel, int64_t block) {
       const int64_t at = (sample * count + block) * blocks.channels + channel;
-      kernels.take_plane_statistics(x + blocks.plane_start(sample, channel, block), blocks.rows_at(block),
-                                    &of.mean[at], &of.rest[at], &of.squares[at]);
+      kernels.take_plane_statistics(x + blocks.plane_start(sample, channel, block), blocks.rows_at(block), &of.mean[at],
+                                    &of.rest[at], &of.squares[at]);
     });
   } else {
     for_each_block(by, [&](int64_t sample, int64_t block) {

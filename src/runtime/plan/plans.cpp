@@ -44,7 +44,10 @@ bool is_watched() { return at::hasCallbacks() || c10::impl::TorchDispatchModeTLS
 
 }  // namespace
 
-Plans::Plans(const Program& program, size_t most) : program_(program), most_(most) { register_few_elements(); }
+Plans::Plans(const Program& program, size_t most) : program_(program), most_(most) {
+  register_few_elements();
+  register_indexed_rows();
+}
 
 // None for inputs that plans do not take.
 std::optional<ShapeKey> Plans::key_of(std::span<const IValue> inputs) const {
