@@ -130,6 +130,43 @@ def test_operators_by_memory(operator):
     assert re.search(f"^{'call' if by_panels else 'plan'} onnx_torch::{operator}:", plan, re.MULTILINE), plan
 
 
+FLOATS = [
+    0.5,
+    -0.0,
+    -1.5,
+    255.75,
+    256.25,
+    -257,
+    2.0**31,
+    -(2.0**31) - 300,
+    1e10,
+    3e18,
+    1e20,
+    -1e30,
+    np.nan,
+    np.inf,
+    -np.inf,
+]
+LONGS = [0, -1, 2**24 + 1, -(2**24) - 3, 2**53 + 1, 2**62 + 2**38 + 1, 2**63 - 1, -(2**63)]
+CASTS = {"float": np.float32(FLOATS), "int64": np.int64(LONGS), "bool": np.array([True, False, False])}
+
+
+@pytest.mark.parametrize("sizes", [(5000, 1), (5, 1003), (2, 40, 1, 90)], ids=str)
+@pytest.mark.parametrize(
+    ("element", "to"), [("float", "uint8"), ("float", "int64"), ("int64", "float"), ("bool", "float")]
+)
+def test_casts_of_many_elements(element, to, sizes):
+    """Integers that a type has not are those that ATen gives."""
+    dims, number = ", ".join("ABCD"[: len(sizes)]), onnx.TensorProto.DataType.Value(to.upper())
+    model = parsed(f"net ({element}[{dims}] x) => ({to} y) {{ y = Cast<to = {number}>(x) }}")
+    rep, plain = onnx_torch.prepare(model), onnx_torch.prepare(model, plans=0)
+    for seed in range(4):
+        x = np.random.default_rng(seed).choice(CASTS[element], sizes)
+        with np.errstate(all="ignore"):
+            assert same(rep.run([x]), plain.run([x]))
+    assert "plan aten::to:" in rep.plans()[0]
+
+
 @pytest.mark.parametrize("element", ["float", "double", "float16", "int64", "uint8", "bool"])
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 def test_rows_told_by_indices(dimensions, element):

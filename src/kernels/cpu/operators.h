@@ -9,6 +9,7 @@ void register_attention();              // attention
 void register_channel_means();          // channel_means: of what lies channels-last
 void register_copies();                 // reshape, cat, pixel_shuffle, upsample_nearest2d
 void register_few_elements();           // none: calls by memory of ATen's
+void register_casts();                  // none: to of other types, in plans
 void register_indexed_rows();           // none: index and index_put of rows, in plans
 void register_gather();                 // gather, gather_elements: indices may count from the end
 void register_gather_blocks();          // gather_blocks: of a table of few bits, which are dequantized

@@ -46,6 +46,7 @@ bool is_watched() { return at::hasCallbacks() || c10::impl::TorchDispatchModeTLS
 
 Plans::Plans(const Program& program, size_t most) : program_(program), most_(most) {
   register_few_elements();
+  register_casts();
   register_indexed_rows();
 }
 
