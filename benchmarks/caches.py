@@ -8,22 +8,19 @@ its own, in turns, and a ratio is the median of those of the turns.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import statistics
-import time
+import itertools
 from collections.abc import Callable
-from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from .turns import Run, Turns
+
 HEADS, SHARED, SIZE, INNER, WORDS, POSITIONS = 14, 2, 64, 2432, 2048, 4096
 WIDTH = HEADS * SIZE
 LAYERS = 2
-ENGINES = ("onnxruntime", "onnx_torch")
-TURN = 0.08  # seconds
 
 
 class Case(NamedTuple):
@@ -137,7 +134,7 @@ KINDS: dict[str, tuple[Callable[[int, int, int], Case], int]] = {
 }
 
 
-def runner(engine: str, case: Case, threads: int) -> Callable[[], np.ndarray]:
+def runner(engine: str, case: Case, threads: int) -> Run:
     """Runs the case once, and gives its first output."""
     names = [output.name for output in onnx.load_from_string(case.model).graph.output]
     if engine == "onnx_torch":
@@ -169,26 +166,10 @@ def runner(engine: str, case: Case, threads: int) -> Callable[[], np.ndarray]:
     return run
 
 
-def serve(engine: str, threads: int, pipe: Connection) -> None:
-    """Takes a case, and gives its first output; then, as often as it is asked, the seconds of a run."""
-    run: Callable[[], np.ndarray] | None = None
-    count = 1
-    while (asked := pipe.recv()) is not None:
-        if asked == "turn":
-            assert run
-            start = time.perf_counter()
-            for _ in range(count):
-                run()
-            pipe.send((time.perf_counter() - start) / count)
-            continue
-        kind, past, rows = asked
-        make, element = KINDS[kind]
-        run = runner(engine, make(past, rows, element), threads)
-        outputs = [run() for _ in range(5)]
-        start = time.perf_counter()
-        run()
-        count = max(1, int(TURN / (time.perf_counter() - start)))
-        pipe.send(outputs[-1])
+def made(engine: str, case: tuple[str, int, int], threads: int) -> Run:
+    kind, past, rows = case
+    make, element = KINDS[kind]
+    return runner(engine, make(past, rows, element), threads)
 
 
 def main() -> None:
@@ -198,27 +179,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=list(KINDS))
     arguments = parser.parse_args()
-    context, pipes = multiprocessing.get_context("spawn"), {}
-    for engine in ENGINES:
-        pipes[engine], other = context.Pipe()
-        context.Process(target=serve, args=(engine, arguments.threads, other), daemon=True).start()
-
-    def ask(engine: str, what: Any) -> Any:
-        pipes[engine].send(what)
-        return pipes[engine].recv()
-
     print("| | past | rows | onnxruntime, µs | onnx_torch, µs | ratio |\n|---|---|---|---|---|---|")
-    for kind in arguments.kinds:
-        for past in (0, 128, 2048):
-            for rows in (1, 128):
-                first, second = (ask(engine, (kind, past, rows)).astype(np.float32) for engine in ENGINES)
-                assert np.abs(first - second).max() <= 5e-3 * np.abs(first).max(), (kind, past, rows)
-                turns = [{engine: ask(engine, "turn") for engine in ENGINES} for _ in range(arguments.rounds)]
-                ratio = statistics.median(turn["onnxruntime"] / turn["onnx_torch"] for turn in turns)
-                best = [min(turn[engine] for turn in turns) * 1e6 for engine in ENGINES]
-                print(f"| {kind} | {past} | {rows} | {best[0]:.1f} | {best[1]:.1f} | {ratio:.2f} |", flush=True)
-    for pipe in pipes.values():
-        pipe.send(None)
+    with Turns(made, arguments.threads) as turns:
+        for kind, past, rows in itertools.product(arguments.kinds, (0, 128, 2048), (1, 128)):
+            first, second = (output.astype(np.float32) for output in turns.take((kind, past, rows)))
+            assert np.abs(first - second).max() <= 5e-3 * np.abs(first).max(), (kind, past, rows)
+            theirs, ours, ratio = turns.times(arguments.rounds)
+            print(f"| {kind} | {past} | {rows} | {theirs * 1e6:.1f} | {ours * 1e6:.1f} | {ratio:.2f} |", flush=True)
 
 
 if __name__ == "__main__":
