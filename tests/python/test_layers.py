@@ -60,13 +60,13 @@ def test_an_import_that_looks_back_is_found(tmp_path: Path) -> None:
     package = tmp_path / "onnx_torch"
     write(package / "__init__.py", "from .errors import Error\n")
     write(package / "errors.py", "class Error(Exception): ...\n")
-    write(package / "backend.py", "from . import errors\nfrom ._running import values\n")
+    write(package / "prepared_model.py", "from . import errors\nfrom ._running import values\n")
     write(package / "_running/__init__.py", "")
-    write(package / "_running/values.py", "def late():\n    from ..backend import prepare\n")
+    write(package / "_running/values.py", "def late():\n    from ..prepared_model import prepare\n")
     assert [str(arrow) for arrow in layers.wrong_arrows(package=package)] == [
-        "onnx_torch._running.values imports onnx_torch.backend: _running may not know backend"
+        "onnx_torch._running.values imports onnx_torch.prepared_model: _running may not know prepared_model"
     ]
-    assert set(layers.circle(package)) == {"onnx_torch.backend", "onnx_torch._running.values"}
+    assert set(layers.circle(package)) == {"onnx_torch.prepared_model", "onnx_torch._running.values"}
 
 
 def test_what_type_checkers_alone_follow_is_no_circle(tmp_path: Path) -> None:
