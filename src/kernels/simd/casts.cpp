@@ -19,7 +19,8 @@ void float_to_byte(const float* x, uint8_t* y, int64_t count) {
   for (; count > 0; x += kBlock, y += kBlock, count -= kBlock) {
     const int64_t n = std::min(count, kBlock);
     in_vectors<float>(n, [&](int64_t i, int64_t part) __attribute__((always_inline)) {
-      at::vec::convert_to_int_of_same_size(Vectorized<float>::loadu(x + i, part)).store(whole + i, static_cast<int>(part));
+      at::vec::convert_to_int_of_same_size(Vectorized<float>::loadu(x + i, part))
+          .store(whole + i, static_cast<int>(part));
     });
     for (int64_t i = 0; i < n; ++i) y[i] = static_cast<uint8_t>(whole[i]);
   }
