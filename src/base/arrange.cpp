@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/element_bits.h"
 #include "base/parallel.h"
 #include "base/work_memory.h"
 
@@ -205,22 +206,10 @@ bool is_plain(const at::Tensor& t) { return t.is_cpu() && t.layout() == c10::kSt
 bool copy(const at::Tensor& from, at::IntArrayRef to_strides, void* to) {
   Dims dims = dims_of(from, to_strides);
   const void* const source = from.const_data_ptr();
-  switch (from.element_size()) {
-    case 1:
-      copy<uint8_t>(std::move(dims), source, to);
-      return true;
-    case 2:
-      copy<uint16_t>(std::move(dims), source, to);
-      return true;
-    case 4:
-      copy<uint32_t>(std::move(dims), source, to);
-      return true;
-    case 8:
-      copy<uint64_t>(std::move(dims), source, to);
-      return true;
-    default:
-      return false;
-  }
+  return with_bits_of(from.element_size(), [&]<typename T>(T) {
+    copy<T>(std::move(dims), source, to);
+    return true;
+  });
 }
 
 bool has_strides(const at::Tensor& t, at::IntArrayRef strides) {

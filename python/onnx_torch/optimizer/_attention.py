@@ -35,7 +35,8 @@ def _attention(graph: Graph, node: Node) -> bool:
         transpose = graph.giver(transposed)
         if transpose is None or transpose.op != "Transpose" or scale <= 0:
             continue
-        if not _heads(graph, query) or not _heads(graph, query) == _heads(graph, transposed) == _heads(graph, value):
+        heads = _heads(graph, query)
+        if heads is None or any(_heads(graph, other) != heads for other in (transposed, value)):
             continue
         key = _key(graph, node, transpose)
         graph.replace(node, "Attention", [query, key, value, *([mask] if mask else [])], scale=scale)

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/arrange.h"
+#include "base/element_bits.h"
 #include "base/grown_in_place.h"
 #include "base/memory_order.h"
 #include "base/parallel.h"
@@ -138,18 +139,10 @@ void repeat_lines(const at::Tensor& x, int64_t rows, int64_t columns, const at::
 
 // False where no loop is for elements of that size.
 bool repeat_lines(const at::Tensor& x, int64_t rows, int64_t columns, const at::Tensor& y) {
-  switch (x.element_size()) {
-    case 1:
-      return repeat_lines<uint8_t>(x, rows, columns, y), true;
-    case 2:
-      return repeat_lines<uint16_t>(x, rows, columns, y), true;
-    case 4:
-      return repeat_lines<uint32_t>(x, rows, columns, y), true;
-    case 8:
-      return repeat_lines<uint64_t>(x, rows, columns, y), true;
-    default:
-      return false;
-  }
+  return with_bits_of(x.element_size(), [&]<typename T>(T) {
+    repeat_lines<T>(x, rows, columns, y);
+    return true;
+  });
 }
 
 // ATen divides by the factors in floats; what that gives is exact for powers of two.

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/element_bits.h"
 #include "base/planned_call.h"
 #include "kernels/cpu/operators.h"
 
@@ -258,18 +259,7 @@ std::unique_ptr<PlannedCall> cast(const PlannedOperands& of) {
 std::unique_ptr<PlannedCall> copied(const at::Tensor& from, const at::Tensor& to) {
   const std::array<at::Tensor, 1> operand{from};
   const auto keep = [](auto x) { return x; };
-  switch (from.element_size()) {
-    case 1:
-      return planned_elements<uint8_t, uint8_t>(to, operand, keep);
-    case 2:
-      return planned_elements<uint16_t, uint16_t>(to, operand, keep);
-    case 4:
-      return planned_elements<uint32_t, uint32_t>(to, operand, keep);
-    case 8:
-      return planned_elements<uint64_t, uint64_t>(to, operand, keep);
-    default:
-      return {};
-  }
+  return with_bits_of(from.element_size(), [&]<typename T>(T) { return planned_elements<T, T>(to, operand, keep); });
 }
 
 // Of operators whose first operand is copied, broadcast or cast.

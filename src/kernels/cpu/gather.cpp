@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/element_bits.h"
 #include "base/parallel.h"
 #include "base/planned_call.h"
 #include "base/registered.h"
@@ -137,18 +138,7 @@ using CopyElements = void (*)(const PickedElements& of, const char* data, const 
 // For elements of so many bytes; null for others.
 template <typename Index>
 CopyElements copy_elements_of(size_t bytes) {
-  switch (bytes) {
-    case 1:
-      return copy_elements<uint8_t, Index>;
-    case 2:
-      return copy_elements<uint16_t, Index>;
-    case 4:
-      return copy_elements<uint32_t, Index>;
-    case 8:
-      return copy_elements<uint64_t, Index>;
-    default:
-      return nullptr;
-  }
+  return with_bits_of(bytes, []<typename T>(T) -> CopyElements { return copy_elements<T, Index>; });
 }
 
 // None where ATen is to pick them.
