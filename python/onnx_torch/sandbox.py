@@ -92,7 +92,7 @@ class SandboxedModel:
     """A model in a process of its own, which ends with this object; runs of several threads come one after another.
 
     Attributes:
-        inputs: as those of `onnx_torch.backend.PreparedModel`.
+        inputs: as those of `onnx_torch.PreparedModel`.
         outputs: likewise.
         measures: what keeps the process from doing harm on this system, in words.
     """
@@ -128,7 +128,7 @@ class SandboxedModel:
             raise
 
     def run(self, inputs: Any = None, *, output_names: Sequence[str] | None = None) -> tuple[Any, ...]:
-        """Runs the model as `onnx_torch.backend.PreparedModel.run` does, on what becomes numpy arrays."""
+        """Runs the model as `onnx_torch.PreparedModel.run` does, on what becomes numpy arrays."""
         names = tuple(output_names) if output_names else tuple(name for name, _ in self.outputs)
         with self._lock:
             request = {"do": "run", "output_names": list(output_names) if output_names else None}

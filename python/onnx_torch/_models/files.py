@@ -15,7 +15,7 @@ from onnx import external_data_helper
 
 from .. import _C
 from ..errors import FileError, InvalidModelError
-from .given import External, Model, check_kind
+from .given import External, Model, check_kind, serialized
 
 _PACKED: dict[int, int] = {
     onnx.TensorProto.INT4: 4,
@@ -31,16 +31,15 @@ def read_model(model: Model) -> onnx.ModelProto:
     check_kind(model)
     if isinstance(model, onnx.ModelProto):
         return model
-    if not isinstance(model, bytes):
-        check_regular(model)
+    what = os.fsdecode(model) if isinstance(model, (str, os.PathLike)) else "what was given"
     try:
-        if isinstance(model, bytes):
-            return onnx.load_model_from_string(model)
-        return onnx.load(model, load_external_data=False)
+        if isinstance(model, (str, os.PathLike)):
+            check_regular(model)
+            return onnx.load(model, load_external_data=False)
+        return onnx.load_model_from_string(serialized(model))
     except OSError as error:
-        raise InvalidModelError(f"cannot read {os.fsdecode(model)}: {error.strerror}") from error
+        raise InvalidModelError(f"cannot read {what}: {error.strerror}") from error
     except DecodeError as error:
-        what = "what was given" if isinstance(model, bytes) else os.fsdecode(model)
         raise InvalidModelError(f"{what} is not an ONNX model") from error
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..errors import InvalidModelError
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
 
-    import onnx
+class ModelProto(Protocol):
+    """What is used of an `onnx.ModelProto`."""
 
-Model: TypeAlias = "onnx.ModelProto | bytes | str | os.PathLike[str]"
+    def SerializeToString(self) -> bytes: ...
+
+
+Model = ModelProto | bytes | str | os.PathLike[str]
 External = Mapping[str, Any] | Callable[[str, int, int], Any]  # buffers by the names of files, or what gives one
 
 
@@ -23,7 +25,7 @@ def check_kind(model: object) -> None:
         raise TypeError(f"a model is a path, its bytes or an onnx.ModelProto, not of type {type(model).__name__}")
 
 
-def serialized(model: onnx.ModelProto | bytes) -> bytes:
+def serialized(model: ModelProto | bytes) -> bytes:
     """A model's bytes."""
     check_kind(model)
     if isinstance(model, bytes):
@@ -31,8 +33,7 @@ def serialized(model: onnx.ModelProto | bytes) -> bytes:
     from google.protobuf.message import EncodeError  # type: ignore[import-untyped,unused-ignore]
 
     try:
-        message: bytes = model.SerializeToString()
-        return message
+        return model.SerializeToString()
     except (EncodeError, ValueError) as error:
         raise InvalidModelError(
             "the model given cannot be serialized; one larger than 2 GiB must be given as a path"
