@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "base/memory_reserve.h"
 #include "onnx_torch/error.h"
 
 namespace onnxtorch {
@@ -20,7 +21,9 @@ double memory_of_machine() {
 
 PrepareGuard::PrepareGuard(const Limits& limits)
     : outermost_(guard == nullptr), seconds_(limits.prepare_seconds), constant_bytes_(limits.constant_bytes) {
-  if (outermost_) guard = this;
+  if (!outermost_) return;
+  need_memory_reserve();
+  guard = this;
 }
 
 PrepareGuard::~PrepareGuard() {
@@ -42,6 +45,7 @@ void PrepareGuard::check() const {
 const PrepareGuard* guard_of_preparation() { return guard; }
 
 void check_preparation() {
+  check_memory_reserve();
   if (guard) guard->check();
 }
 

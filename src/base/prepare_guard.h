@@ -28,7 +28,7 @@ class PrepareGuard {
 
 const PrepareGuard* guard_of_preparation();  // this thread's; none where it prepares nothing
 
-void check_preparation();  // throws a StoppedError where it takes too long
+void check_preparation();  // throws a StoppedError where it takes too long, std::bad_alloc where memory is out
 
 // The most bytes that tensors may have which are computed of constants, all together; never more than the machine has.
 double most_constant_bytes();

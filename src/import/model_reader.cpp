@@ -8,6 +8,7 @@
 #include <climits>
 #include <optional>
 
+#include "base/memory_reserve.h"
 #include "import/node_order.h"
 
 namespace onnxtorch {
@@ -309,6 +310,7 @@ std::shared_ptr<ModelFile> with_data_in(const fs::path& directory, std::shared_p
 
 std::shared_ptr<const ModelFile> ModelFile::from_path(const fs::path& path, const fs::path& directory,
                                                       const ExternalReader& external) {
+  need_memory_reserve();
   const auto file = opened(path);
   if (file->file.size() == 0) throw InvalidModelError("the model file " + path.string() + " is empty");
   const bool is_large = file->file.size() >= static_cast<int64_t>(kLarge);
@@ -328,6 +330,7 @@ std::shared_ptr<const ModelFile> ModelFile::from_path(const fs::path& path, cons
 
 std::shared_ptr<const ModelFile> ModelFile::from_bytes(std::string_view bytes, const fs::path& directory,
                                                        const ExternalReader& external) {
+  need_memory_reserve();
   check_size(bytes.size(), "the model given");
   const auto model = with_data_in(directory, nullptr, nullptr, external);
   if (!model->proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {

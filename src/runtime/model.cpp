@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/interruption.h"
+#include "base/memory_reserve.h"
 #include "base/note_shape.h"
 #include "base/prepare_guard.h"
 #include "base/thread_limit.h"
@@ -229,6 +230,7 @@ void PreparedModel::check(const InputSpec& input, const Fed& fed) const {
 PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intrusive_ptr<StringPool>& strings,
                                          std::vector<std::string> outputs, Profile* profile, const StopFlag* stop,
                                          Targets targets) const {
+  keep_memory_reserve();
   Variant variant = base_variant();
   variant.outputs = std::move(outputs);
   variant.timed = profile != nullptr;

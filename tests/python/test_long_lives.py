@@ -3,12 +3,17 @@
 import contextlib
 import ctypes
 import gc
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
+import fault_models
 import onnx_torch
 from models import model_of, tensor_info
 
@@ -184,3 +189,22 @@ def test_threads_that_share_a_model_give_the_same_bits(model, inputs):
     for thread in threads:
         thread.join()
     assert found == [True] * 800
+
+
+def test_processes_that_load_one_file_at_once_give_one_result(tmp_path):
+    """A dozen; a hundred with ONNX_TORCH_PROCESSES=100, which takes half a minute."""
+    model = fault_models.model_of("convolution")
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    np.savez(tmp_path / "feeds.npz", **fault_models.feeds_for(model))
+    script = (
+        "import sys, numpy, onnx_torch\n"
+        "feeds = dict(numpy.load(sys.argv[2]))\n"
+        "print(onnx_torch.prepare(sys.argv[1], threads=1).run(feeds)[0].tobytes().hex())"
+    )
+    command = [sys.executable, "-c", script, path, tmp_path / "feeds.npz"]
+    count = int(os.environ.get("ONNX_TORCH_PROCESSES", "12"))
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
+    results = {process.communicate()[0] for process in processes}
+    assert [process.returncode for process in processes] == [0] * count
+    assert results == {onnx_torch.prepare(path).run(dict(np.load(tmp_path / "feeds.npz")))[0].tobytes().hex() + "\n"}

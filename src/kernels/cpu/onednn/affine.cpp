@@ -29,6 +29,7 @@ RunRows Affine::for_rows(int64_t rows) const {
 }
 
 Affine::Prepared Affine::prepare(int64_t rows) const {
+  need_memory();
   const InnerProduct product(rows, form_, bias_.defined(), c10::kFloat);
   return {dnnl::inner_product_forward(product.description),
           product.source,

@@ -94,6 +94,11 @@ std::optional<std::vector<at::Tensor>> arranged_as(const Prepared& p, at::Tensor
   return fitting;
 }
 
+dnnl::memory lent(const at::Tensor& bias) {
+  need_memory();
+  return borrowed({{bias.numel()}, kFloat, dnnl::memory::format_tag::a}, bias);
+}
+
 ShapeKey key_of(at::IntArrayRef sizes, std::span<const PostOp> steps) {
   const int64_t first_step = steps.empty() ? -1 : static_cast<int64_t>(steps.front().kind);
   return primitive_key().add(sizes).add(first_step);
@@ -121,8 +126,7 @@ Fused::Fused(const at::Tensor& weight, const at::Tensor& bias, int64_t terms, c1
       result_(result),
       row_steps_(post_ops),
       terms_(terms),
-      lent_bias_(bias_.defined() ? borrowed({{bias_.numel()}, kFloat, dnnl::memory::format_tag::a}, bias_)
-                                 : dnnl::memory()),
+      lent_bias_(bias_.defined() ? lent(bias_) : dnnl::memory()),
       post_ops_(std::move(post_ops)),
       summing_(with_sum(post_ops_)),
       operands_(
@@ -162,6 +166,7 @@ Prepared Fused::prepare_in_parts(at::IntArrayRef sizes, Steps steps, std::span<c
 // What one thread does in a few microseconds is done before another has begun.
 Prepared Fused::prepare_for_threads(at::IntArrayRef sizes, Steps steps) const {
   constexpr int64_t kLeastWork = 1 << 18;
+  need_memory();
   Prepared result = prepare(sizes, steps);
   if (!result.primitive || c10::multiply_integers(result.sizes) * terms_ >= kLeastWork) return result;
   const ThreadLimit limit(1);

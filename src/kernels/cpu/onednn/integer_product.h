@@ -53,7 +53,10 @@ class ByteProduct : public Base {
   }
 
   std::shared_ptr<const Prepared> prepared(at::IntArrayRef sizes) const {
-    return recent_.get(primitive_key().add(sizes), [&] { return prepare(sizes); });
+    return recent_.get(primitive_key().add(sizes), [&] {
+      need_memory();
+      return prepare(sizes);
+    });
   }
 
   const LaidWeight laid_;

@@ -104,6 +104,7 @@ void LaidWeight::release(const dnnl::memory::desc& plain, const dnnl::memory::de
 
 Laid LaidWeight::get(const dnnl::memory& plain, const dnnl::memory::desc& wanted) const {
   const std::lock_guard lock(mutex_);
+  need_memory();
   for (const Laid& laid : laid_) {
     if (laid.memory.get_desc() == wanted) return laid;
   }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "base/memory_reserve.h"
 #include "base/own_pages.h"
 
 namespace onnxtorch::onednn {
@@ -48,6 +49,12 @@ const dnnl::engine& engine() {
   return cpu;
 }
 
+void need_memory() {
+  constexpr size_t kBytes = 1 << 15;
+  ::operator delete(::operator new(kBytes));
+  check_memory_reserve();
+}
+
 bool is_reference(const dnnl::primitive_desc_base& description) {
   return !description || std::string_view(description.impl_info_str()).starts_with("ref");
 }
@@ -69,6 +76,7 @@ dnnl::memory::data_type named(c10::ScalarType type) {
 }
 
 dnnl::memory borrowed(const dnnl::memory::desc& desc, const at::Tensor& tensor) {
+  need_memory();
   return {desc, engine(), tensor.data_ptr()};
 }
 
@@ -95,7 +103,10 @@ Call& Call::with(int argument, const dnnl::memory& memory) {
 }
 
 Call& Call::with(int argument, const dnnl::memory::desc& desc, void* data) {
-  if (!is_known()) return with(argument, dnnl::memory(desc, engine(), data));
+  if (!is_known()) {
+    need_memory();
+    return with(argument, dnnl::memory(desc, engine(), data));
+  }
   frame_->lent[given_++].set_data_handle(data);
   return *this;
 }
@@ -116,6 +127,7 @@ void Call::run(const dnnl::primitive& primitive, const dnnl::memory::desc& scrat
 }
 
 void reorder(const dnnl::memory& from, const dnnl::memory& to) {
+  need_memory();
   Call().with(DNNL_ARG_FROM, from).with(DNNL_ARG_TO, to).run(dnnl::reorder(from, to));
 }
 

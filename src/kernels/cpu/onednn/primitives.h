@@ -25,6 +25,10 @@ namespace onnxtorch::onednn {
 
 const dnnl::engine& engine();
 
+// Throws std::bad_alloc where there is less memory than oneDNN needs to describe and make a primitive: it writes what
+// it describes without a look at whether it got any.
+void need_memory();
+
 // Whether oneDNN has nothing fast for it on this CPU: its reference implementation, or none. A description is made so
 // that it is then empty (`allow_empty`), where oneDNN would throw an exception.
 bool is_reference(const dnnl::primitive_desc_base& description);

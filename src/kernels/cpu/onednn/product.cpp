@@ -51,6 +51,7 @@ Multiply by_primitive(const dnnl::matmul::primitive_desc& of) {
 Multiply prepared(const at::Tensor& a, const at::Tensor& b, const at::Tensor& result) {
   const auto small = SmallProducts::of(a, b);
   if (small && small->are_few()) return by_small_products(*small);
+  need_memory();
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const dnnl::matmul::primitive_desc description(engine(), described(a), described(b), described(result), attributes,

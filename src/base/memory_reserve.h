@@ -1,0 +1,17 @@
+// Memory that is kept for when there is no other. Libraries allocate in functions that may not throw, in which they end
+// the process where they find no memory: they find this, and what is under way stops at its next step.
+#pragma once
+
+namespace onnxtorch {
+
+// Sees to it that there is a reserve, which `new` takes where it finds no other memory; in front of work of this
+// thread. False where there is not even so much.
+bool keep_memory_reserve();
+
+// Throws std::bad_alloc where there is none.
+void need_memory_reserve();
+
+// Throws std::bad_alloc where this thread has taken the reserve since.
+void check_memory_reserve();
+
+}  // namespace onnxtorch
