@@ -35,13 +35,14 @@ ODD_ROWS = np.float32(
 )
 
 
+@pytest.mark.parametrize("operator, name", [("Softmax", "softmax"), ("LogSoftmax", "log_softmax")])
 @pytest.mark.parametrize("x", [*ROWS, ODD_ROWS, ROWS[0].astype(np.float64)])
-def test_softmax_of_short_rows(x: np.ndarray):
-    name = "float" if x.dtype == np.float32 else "double"
+def test_softmax_of_short_rows(x: np.ndarray, operator: str, name: str):
+    element = "float" if x.dtype == np.float32 else "double"
     dims = ", ".join("ABC"[: x.ndim])
-    source = model(f"({name}[{dims}] x) => ({name} y) {{ y = Softmax<axis = -1>(x) }}")
-    assert graph_of(source, "rows") == "onnx_torch::softmax"
-    check_equal(source, [x])
+    source = model(f"({element}[{dims}] x) => ({element} y) {{ y = {operator}<axis = -1>(x) }}")
+    assert graph_of(source, "rows") == f"onnx_torch::{name}"
+    (check_overflowing if x is ODD_ROWS and operator == "LogSoftmax" else check_equal)(source, [x])
 
 
 def test_softmax_over_another_dimension():
@@ -57,6 +58,17 @@ def long_rows(size: int) -> np.ndarray:
     x[4, ::2], x[5], x[6, 0], x[7, -1] = -1e30, 1e30, 95.0, 3e38
     x[8, 0], x[9], x[9, 1:] = 0, 88.0, 0
     return x
+
+
+@pytest.mark.parametrize("size", [2, 31, 32, 33, 49, 64, 100, 1500])
+def test_log_softmax_of_long_rows(size: int):
+    source = model("(float[A, B] x) => (float y) { y = LogSoftmax<axis = -1>(x) }")
+    x = long_rows(size)
+    ours, plain = (onnx_torch.prepare(source, optimize=on).run([x])[0] for on in (True, False))
+    np.testing.assert_allclose(ours, plain, rtol=3e-6, atol=1e-6)  # where one element is nearly all, the sum is near 1
+    x = 4 * floats(12, size)
+    exact = x - np.log(np.exp(x.astype(np.float64)).sum(1, keepdims=True))
+    np.testing.assert_allclose(onnx_torch.prepare(source).run([x])[0], exact, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("size", [2, 31, 32, 33, 49, 64, 100, 1500])

@@ -148,12 +148,28 @@ FLOATS = [
     -np.inf,
 ]
 LONGS = [0, -1, 2**24 + 1, -(2**24) - 3, 2**53 + 1, 2**62 + 2**38 + 1, 2**63 - 1, -(2**63)]
-CASTS = {"float": np.float32(FLOATS), "int64": np.int64(LONGS), "bool": np.array([True, False, False])}
+CASTS = {
+    "float": np.float32(FLOATS),
+    "int64": np.int64(LONGS),
+    "int32": np.int32([0, -1, 2**31 - 1, -(2**31)]),
+    "bool": np.array([True, False, False]),
+}
+TRIANGLES = [(1, 1), (37, 53), (3, 40, 5), (2, 3, 7, 30)]
 
 
 @pytest.mark.parametrize("sizes", [(5000, 1), (5, 1003), (2, 40, 1, 90)], ids=str)
 @pytest.mark.parametrize(
-    ("element", "to"), [("float", "uint8"), ("float", "int64"), ("int64", "float"), ("bool", "float")]
+    ("element", "to"),
+    [
+        ("float", "uint8"),
+        ("float", "int8"),
+        ("float", "int64"),
+        ("float", "bool"),
+        ("int64", "float"),
+        ("int64", "int32"),
+        ("int32", "int64"),
+        ("bool", "float"),
+    ],
 )
 def test_casts_of_many_elements(element, to, sizes):
     """Integers that a type has not are those that ATen gives."""
@@ -165,6 +181,26 @@ def test_casts_of_many_elements(element, to, sizes):
         with np.errstate(all="ignore"):
             assert same(rep.run([x]), plain.run([x]))
     assert "plan aten::to:" in rep.plans()[0]
+
+
+@pytest.mark.parametrize("element", ["float", "double", "float16", "int64", "uint8", "bool"])
+@pytest.mark.parametrize("upper", [0, 1])
+@pytest.mark.parametrize("sizes", TRIANGLES, ids=str)
+def test_triangles(sizes, upper, element):
+    dims = ", ".join("ABCD"[: len(sizes)])
+    cut = np.triu if upper else np.tril
+    x = np.random.default_rng(0).integers(0, 2 if element == "bool" else 200, sizes)
+    x = x.astype(onnx.helper.tensor_dtype_to_np_dtype(getattr(onnx.TensorProto, element.upper())))
+    for k in (0, 1, -1, 3, -4, sizes[-1], -sizes[-2], sizes[-1] + 9, -sizes[-2] - 9, 2**62, -(2**62)):
+        rep = onnx_torch.prepare(
+            parsed(
+                f"net ({element}[{dims}] x) => ({element} y) <int64 k = {{{k}}}> {{ y = Trilu<upper = {upper}>(x, k) }}"
+            )
+        )
+        near = max(-1000, min(1000, k))
+        for _ in range(4):
+            assert same(rep.run([x]), [cut(x, near)])
+        assert "plan aten::tri" in rep.plans()[0]
 
 
 @pytest.mark.parametrize("element", ["float", "double", "float16", "int64", "uint8", "bool"])

@@ -31,10 +31,14 @@ std::unique_ptr<PlannedCall> plan_cast(const PlannedOperands& of) {
   const auto is = [a = from.scalar_type(), b = to.scalar_type()](c10::ScalarType of_x, c10::ScalarType of_y) {
     return a == of_x && b == of_y;
   };
-  if (is(c10::kFloat, c10::kByte)) return planned_cast(from.numel(), kernels.float_to_byte);
+  if (is(c10::kFloat, c10::kByte) || is(c10::kFloat, c10::kChar))
+    return planned_cast(from.numel(), kernels.float_to_byte);
   if (is(c10::kFloat, c10::kLong)) return planned_cast(from.numel(), kernels.float_to_long);
   if (is(c10::kLong, c10::kFloat)) return planned_cast(from.numel(), kernels.long_to_float);
   if (is(c10::kBool, c10::kFloat)) return planned_cast(from.numel(), kernels.bool_to_float);
+  if (is(c10::kFloat, c10::kBool)) return planned_cast(from.numel(), kernels.float_to_bool);
+  if (is(c10::kInt, c10::kLong)) return planned_cast(from.numel(), kernels.int_to_long);
+  if (is(c10::kLong, c10::kInt)) return planned_cast(from.numel(), kernels.long_to_int);
   return {};
 }
 

@@ -23,9 +23,10 @@ void register_resample();               // resample: weighted sums along an axis
 void register_rotary_embedding();       // rotary_embedding
 void register_rounding();               // rounded: to a type of fewer bits, with results that stay float32
 void register_running();                // cumsum, cumprod
-void register_softmax();                // softmax
+void register_softmax();                // softmax, log_softmax
 void register_support_vectors();        // support_vectors, double_linear: the scores of SVMs
 void register_tensor_scatter();         // scatter_rows: TensorScatter
 void register_top_k();                  // top_k
+void register_triangles();              // none: tril and triu of contiguous matrices, in plans
 
 }  // namespace onnxtorch

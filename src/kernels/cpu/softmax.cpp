@@ -13,25 +13,35 @@
 namespace onnxtorch {
 namespace {
 
-void compute(const float* x, float* y, int64_t rows, int64_t size) {
+using Rows = void (*SoftmaxKernels::*)(const float* x, float* y, int64_t rows, int64_t size);
+
+void compute(Rows kernel, const float* x, float* y, int64_t rows, int64_t size) {
   share_rows(rows, size, [&](int64_t first, int64_t count) {
-    for_this_cpu<SoftmaxKernels>().softmax_rows(x + first * size, y + first * size, count, size);
+    (for_this_cpu<SoftmaxKernels>().*kernel)(x + first * size, y + first * size, count, size);
   });
 }
 
-at::Tensor softmax(const at::Tensor& x) {
-  if (!has_rows(x)) return at::softmax(x, -1);
+at::Tensor computed(Rows kernel, const at::Tensor& x) {
   const at::Tensor y = rows_over(x), rows = contiguous(x);
-  compute(rows.const_data_ptr<float>(), y.mutable_data_ptr<float>(), x.numel() / x.size(-1), x.size(-1));
+  compute(kernel, rows.const_data_ptr<float>(), y.mutable_data_ptr<float>(), x.numel() / x.size(-1), x.size(-1));
   return y;
 }
 
+at::Tensor softmax(const at::Tensor& x) {
+  return has_rows(x) ? computed(&SoftmaxKernels::softmax_rows, x) : at::softmax(x, -1);
+}
+
+at::Tensor log_softmax(const at::Tensor& x) {
+  return has_rows(x) ? computed(&SoftmaxKernels::log_softmax_rows, x) : at::log_softmax(x, -1);
+}
+
+template <Rows kernel>
 std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   const at::Tensor x = of.tensor(0);
   if (!has_rows(x) || !x.is_contiguous()) return {};
   return planned(
       [rows = x.numel() / x.size(-1), size = x.size(-1)](std::span<const Place> places) {
-        compute(places[0].as<float>(), places[1].as<float>(), rows, size);
+        compute(kernel, places[0].as<float>(), places[1].as<float>(), rows, size);
       },
       {{.result = 1, .argument = 0}});
 }
@@ -39,9 +49,12 @@ std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
 }  // namespace
 
 void register_softmax() {
-  static const torch::Library library =
-      registered([](torch::Library& m) { m.def("softmax(Tensor x) -> Tensor", softmax); });
-  register_planner("onnx_torch::softmax", plan);
+  static const torch::Library library = registered([](torch::Library& m) {
+    m.def("softmax(Tensor x) -> Tensor", softmax);
+    m.def("log_softmax(Tensor x) -> Tensor", log_softmax);
+  });
+  register_planner("onnx_torch::softmax", plan<&SoftmaxKernels::softmax_rows>);
+  register_planner("onnx_torch::log_softmax", plan<&SoftmaxKernels::log_softmax_rows>);
 }
 
 }  // namespace onnxtorch

@@ -1,5 +1,7 @@
 #include "kernels/simd/softmax.h"
 
+#include <cmath>
+
 #include "kernels/simd/softmax_row.h"
 
 namespace onnxtorch {
@@ -22,7 +24,24 @@ void softmax_rows(const float* x, float* y, int64_t rows, int64_t size) {
   }
 }
 
-constexpr SoftmaxKernels kKernels{.softmax_rows = softmax_rows};
+float sum_of_powers(const float* x, float largest, int64_t count) {
+  Vec sum(0);
+  in_vectors<float>(count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+    sum = sum + falling_exp(load_first(x + i, n, kLeast) - Vec(largest));
+  });
+  return sum_of(sum);
+}
+
+void log_softmax_rows(const float* x, float* y, int64_t rows, int64_t size) {
+  for (const float* const end = x + rows * size; x < end; x += size, y += size) {
+    const float largest = largest_of(x, size), logarithm = std::log(sum_of_powers(x, largest, size));
+    in_vectors<float>(size, [&](int64_t i, int64_t n) __attribute__((always_inline)) {
+      (load_first(x + i, n, 0) - Vec(largest) - Vec(logarithm)).store(y + i, static_cast<int>(n));
+    });
+  }
+}
+
+constexpr SoftmaxKernels kKernels{.softmax_rows = softmax_rows, .log_softmax_rows = log_softmax_rows};
 
 }  // namespace
 

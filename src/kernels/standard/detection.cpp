@@ -22,21 +22,27 @@ namespace {
 // The boxes of one class that remain: the best score first and, among equal scores, in their order.
 std::vector<int64_t> select_boxes(std::span<const Box> boxes, const float* scores, const SelectionLimits& limits,
                                   const RunWatch& watch) {
+  const auto comes_later = [&](int64_t i, int64_t j) { return scores[i] != scores[j] ? scores[i] < scores[j] : i > j; };
   std::vector<int64_t> candidates;
   for (int64_t i = 0; i < std::ssize(boxes); ++i) {
     // The specification removes scores "less than" the threshold; the reference implementation removes equal ones too.
     const bool high = limits.score_threshold ? scores[i] > *limits.score_threshold : !std::isnan(scores[i]);
     if (high) candidates.push_back(i);
   }
-  std::ranges::stable_sort(candidates, std::greater<>{}, [&](int64_t i) { return scores[i]; });
+  std::ranges::make_heap(candidates, comes_later);  // few of many are looked at
 
   std::vector<int64_t> selected;
-  for (const int64_t candidate : candidates) {
-    if (std::ssize(selected) >= limits.max_boxes || watch.is_over()) break;
-    const bool suppressed = std::ranges::any_of(selected, [&](int64_t i) {
-      return intersection_over_union(boxes[candidate], boxes[i]) > limits.iou_threshold;
-    });
-    if (!suppressed) selected.push_back(candidate);
+  std::vector<Box> taken;
+  while (!candidates.empty() && std::ssize(selected) < limits.max_boxes && !watch.is_over()) {
+    std::ranges::pop_heap(candidates, comes_later);
+    const int64_t candidate = candidates.back();
+    candidates.pop_back();
+    const Box& box = boxes[candidate];
+    const bool suppressed = std::ranges::any_of(
+        taken, [&](const Box& better) { return intersection_over_union(box, better) > limits.iou_threshold; });
+    if (suppressed) continue;
+    selected.push_back(candidate);
+    taken.push_back(box);
   }
   return selected;
 }

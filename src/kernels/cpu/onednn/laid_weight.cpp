@@ -68,9 +68,9 @@ std::string LaidWeight::layout_of(const dnnl::memory::desc& desc) const {
 }
 
 LaidWeight::LaidWeight(const at::Tensor& plain, std::string name) : name_(std::move(name)) {
-  const at::Tensor dense = plain.is_non_overlapping_and_dense() ? plain : plain.contiguous();
+  at::Tensor dense = plain.is_non_overlapping_and_dense() ? plain : plain.contiguous();
   form_ = form_of(dense);
-  held_ = [dense] { return dense; };
+  held_ = [dense = std::move(dense)] { return dense; };
 }
 
 LaidWeight::LaidWeight(at::Tensor form, std::function<at::Tensor()> make)
