@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import onnx
 
 from . import _C
 from .errors import InputError, InvalidModelError, StoppedError
@@ -555,12 +554,9 @@ def sizes_of_genai(genai_config: dict[str, Any], decoder: str | bytes) -> dict[s
         known["past_sliding_length"] += window.get("cache_slack", 0)
     if not any(known.values()):
         return {}
-    model = (
-        onnx.load_model_from_string(decoder)
-        if isinstance(decoder, bytes)
-        else onnx.load(decoder, load_external_data=False)
-    )
-    symbols = {dim.dim_param for given in model.graph.input for dim in given.type.tensor_type.shape.dim}
+    from ._models.files import read_model
+
+    symbols = {dim.dim_param for given in read_model(decoder).graph.input for dim in given.type.tensor_type.shape.dim}
     return {symbol: int(size) for symbol, size in known.items() if size and symbol in symbols}
 
 

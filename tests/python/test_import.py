@@ -85,6 +85,14 @@ WAYS = {
         import onnx_torch
         with onnx_torch.compat.install():
             import onnxruntime
+        session = onnxruntime.InferenceSession(sys.argv[1], onnxruntime.SessionOptions())
+        assert [value.name for value in session.get_inputs()] == ["x"]
+        (y,) = session.run(["y"], {"x": X})
+        """,
+    "all of a session": """
+        import onnx_torch
+        with onnx_torch.compat.install():
+            import onnxruntime
         options = onnxruntime.SessionOptions()
         options.enable_profiling = True
         options.profile_file_prefix = sys.argv[1]
@@ -107,7 +115,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", ["import", "prepare and run"])
+@pytest.mark.parametrize("way", ["import", "prepare and run", "session"])
 def test_onnx_is_not_imported(way: str, model: Path) -> None:
     """It takes as long as to load a small model."""
     without_onnx = '\nassert not {"onnx", "google.protobuf"} & sys.modules.keys()'

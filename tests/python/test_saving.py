@@ -16,6 +16,7 @@ from onnx import numpy_helper, parser
 
 import onnx_torch
 from onnx_torch._running import saving
+from onnx_torch._running.saved import MARK
 from random_numbers import RNG
 
 
@@ -117,9 +118,7 @@ def test_an_interrupted_save_leaves_the_file_as_it_was(saved, monkeypatch):
     assert file.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"not a model", bytes(5000), saving._MARK, bytes(100) + b"\xff" * 8 + saving._MARK]
-)
+@pytest.mark.parametrize("data", [b"", b"not a model", bytes(5000), MARK, bytes(100) + b"\xff" * 8 + MARK])
 def test_what_is_no_saved_model_is_refused(tmp_path, data):
     (tmp_path / "file").write_bytes(data)
     with pytest.raises(onnx_torch.InvalidModelError, match="file"):
@@ -139,14 +138,14 @@ def places(value, path=()):
 
 def parted(data: bytes) -> tuple[bytes, dict]:
     """What a saved model has before its index, and the index."""
-    tail = 8 + len(saving._MARK)
+    tail = 8 + len(MARK)
     (length,) = struct.unpack("<Q", data[-tail : -tail + 8])
     return data[: -tail - length], json.loads(data[-tail - length : -tail])
 
 
 def joined(blobs: bytes, index: dict) -> bytes:
     text = json.dumps(index).encode()
-    return blobs + text + struct.pack("<Q", len(text)) + saving._MARK
+    return blobs + text + struct.pack("<Q", len(text)) + MARK
 
 
 def test_layouts_that_begin_within_a_vector_are_not_taken(saved):

@@ -24,8 +24,8 @@ from .._build_info import VERSION
 from .._models.files import writing
 from .._versions import torch_version
 from ..errors import Error, InvalidModelError
+from .saved import MARK
 
-_MARK = b"onnx_torch 1\n"
 _ALIGNMENT = 64
 _SMALL = 1024  # bytes of a tensor that stays in the model
 
@@ -74,7 +74,7 @@ def _write(out: IO[bytes], prepared: _C.PreparedModel, model: onnx.ModelProto, o
     message = model.SerializeToString()
     index["model"] = (_put(out, message), len(message))
     text = json.dumps(index, default=sorted).encode()  # a set
-    out.write(text + struct.pack("<Q", len(text)) + _MARK)
+    out.write(text + struct.pack("<Q", len(text)) + MARK)
 
 
 def load(path: str, allow_aten: str) -> tuple[_C.PreparedModel, dict[str, Any]]:
@@ -85,20 +85,6 @@ def load(path: str, allow_aten: str) -> tuple[_C.PreparedModel, dict[str, Any]]:
         raise
     except (*_OF_OTHER_CONTENT, OSError) as error:
         raise InvalidModelError(f"{path} cannot be read as a saved model: {error}") from error
-
-
-def is_saved(model: bytes | str) -> bool:
-    """Whether bytes, or a file, are what `save` wrote."""
-    if isinstance(model, bytes):
-        return model.endswith(_MARK)
-    if not os.path.isfile(model):  # opening a pipe would wait for a writer
-        return False
-    try:
-        with open(model, "rb") as source:
-            source.seek(-len(_MARK), os.SEEK_END)
-            return source.read() == _MARK
-    except OSError:
-        return False
 
 
 def model_in(path: str) -> onnx.ModelProto:
@@ -153,13 +139,13 @@ def _refer(tensor: onnx.TensorProto, start: int, size: int) -> None:
 def _read_index(path: str) -> dict[str, Any]:
     size = struct.calcsize("<Q")
     with open(path, "rb") as source:
-        source.seek(-len(_MARK) - size, os.SEEK_END)
+        source.seek(-len(MARK) - size, os.SEEK_END)
         length, mark = source.read(size), source.read()
-        if mark != _MARK:
+        if mark != MARK:
             raise InvalidModelError(
                 f"{path} was not written by PreparedModel.save, or by another release; prepare the model"
             )
         (count,) = struct.unpack("<Q", length)
-        source.seek(-len(_MARK) - size - count, os.SEEK_END)
+        source.seek(-len(MARK) - size - count, os.SEEK_END)
         index: dict[str, Any] = json.loads(source.read(count))
         return index

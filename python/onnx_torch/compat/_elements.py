@@ -1,12 +1,13 @@
-"""Element types of tensors: ONNX's numbers of them, and the dtypes of numpy and of torch."""
+"""Element types of tensors: ONNX's numbers and names of them, and the dtypes of numpy and of torch.
+
+onnx is imported when one is asked for, as a session alone needs none of it.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
-from onnx import TensorProto, helper
 
 if TYPE_CHECKING:
     import torch
@@ -16,6 +17,9 @@ def element_of(dtype: Any) -> int:
     """ONNX's number of an element type, from that number, a numpy dtype or a torch dtype."""
     if isinstance(dtype, int):
         return dtype
+    import ml_dtypes
+    from onnx import TensorProto, helper
+
     if str(dtype).startswith("torch."):
         name = str(dtype).removeprefix("torch.")
         dtype = getattr(ml_dtypes, name, name)
@@ -25,8 +29,26 @@ def element_of(dtype: Any) -> int:
 
 def numpy_dtype(element: Any) -> np.dtype[Any]:
     """The numpy dtype of an element type."""
+    from onnx import TensorProto, helper
+
     number = element_of(element)
     return np.dtype(object) if number == TensorProto.STRING else helper.tensor_dtype_to_np_dtype(number)
+
+
+def element_name(element: Any) -> str:
+    """The name of an element type in a value's type, as of float in ``tensor(float)``."""
+    from onnx import TensorProto
+
+    name: str = TensorProto.DataType.Name(element_of(element))
+    return name.lower()
+
+
+def element_named(name: str) -> int:
+    """ONNX's number of the element type that has such a name."""
+    from onnx import TensorProto
+
+    number: int = TensorProto.DataType.Value(name.upper())
+    return number
 
 
 def torch_dtype(element: Any) -> torch.dtype:

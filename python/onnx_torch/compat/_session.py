@@ -25,23 +25,17 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-import onnx.shape_inference
-from google.protobuf.message import DecodeError
-from onnx import external_data_helper
 
 from .. import prepared_model
-from .._models.files import all_nodes, check_regular, read_external_data, save_model, tensors
-from .._running import saving
+from .._models.given import ModelProto
+from .._running.saved import is_saved
 from .._running.values import OutputKind
 from ..errors import InvalidModelError
-from ..optimizer import optimize
-from ..optimizer._table import Level
 from . import _devices, _environment
 from ._binding import IOBinding, SessionIOBinding
 from ._devices import CPU, CUDA, HOST, OrtEpDevice, OrtMemoryInfo, Provider, TorchDevice
@@ -74,14 +68,12 @@ __all__ = [
 
 _FORMAT = "session.load_model_format"
 _EXTERNAL_FILES = "session.model_external_initializers_file_folder_path"
-_WRITTEN_EXTERNAL_FILE = "session.optimized_model_external_initializers_file_name"
 _ASSIGNMENT = "session.record_ep_graph_assignment_info"
 _ALLOW_ATEN = "onnx_torch.allow_aten"
 _LINKS = "onnx_torch.links"
 _LIMITS = "onnx_torch.limits."  # and the name of one
 
 _ARRAY = frozenset({np.ndarray})
-_LARGE = 1024  # bytes of a tensor whose elements shape inference does not need
 
 _log = logging.getLogger(__name__)
 
@@ -139,16 +131,6 @@ class OrtEpAssignedSubgraph:
 # --- Loading ----------------------------------------------------------------------------------------------------------
 
 
-def _proto(source: bytes | str) -> onnx.ModelProto:
-    """The model itself, for what its options ask of it before it is prepared."""
-    if isinstance(source, bytes):
-        return onnx.load_model_from_string(source)
-    check_regular(source)
-    if saving.is_saved(source):
-        return saving.model_in(source)
-    return onnx.load_model(source, load_external_data=False)
-
-
 def _check_source(source: bytes | str, load_format: str) -> None:
     """Errors for what this package does not say apart: a missing file, and onnxruntime's own format."""
     if isinstance(source, str) and not os.path.exists(source):
@@ -175,7 +157,9 @@ def _stored_options(source: bytes | str) -> SessionOptions | None:
     """
     if os.environ.get("ORT_LOAD_CONFIG_FROM_MODEL") != "1":
         return None
-    texts = [entry.value for entry in _proto(source).metadata_props if entry.key == "ort_config"]
+    from ._session_model import read
+
+    texts = [entry.value for entry in read(source).metadata_props if entry.key == "ort_config"]
     options = SessionOptions()
     try:
         held = json.loads(texts[0] if texts else "{}").get("session_options")
@@ -199,8 +183,10 @@ def _sizes(source: bytes | str, options: SessionOptions) -> dict[str, int]:
     by_name, by_denotation = options._dimensions, options._denotations
     if not by_name and not by_denotation:
         return {}
+    from ._session_model import read
+
     sizes: dict[str, int] = {}
-    for info in _proto(source).graph.input:
+    for info in read(source).graph.input:
         for dim in info.type.tensor_type.shape.dim:
             size = by_name.get(dim.dim_param, by_denotation.get(dim.denotation))
             if dim.dim_param and size is not None:
@@ -209,31 +195,11 @@ def _sizes(source: bytes | str, options: SessionOptions) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class _Change:
+class Change:
     """What is made of a model's inputs for runs that feed them as onnxruntime lets them be fed."""
 
     any_shape: frozenset[str] = frozenset()  #: inputs that are declared as scalars, and are fed something else
     absent: frozenset[str] = frozenset()  #: inputs that are fed None, and are no optional ones
-
-
-def _set_initializers(model: onnx.ModelProto, values: Mapping[str, OrtValue]) -> None:
-    """Gives some of a model's initializers other values."""
-    held = {tensor.name: tensor for tensor in model.graph.initializer}
-    for name, value in values.items():
-        if name not in held:
-            raise InvalidArgument(f"the model has no initializer {name!r}")
-        held[name].CopyFrom(onnx.numpy_helper.from_array(value.numpy(), name))
-
-
-def _alter(model: onnx.ModelProto, change: _Change) -> None:
-    kept = [info for info in model.graph.input if info.name not in change.absent]
-    for info in kept:
-        if info.name in change.any_shape:
-            info.type.tensor_type.ClearField("shape")
-    del model.graph.input[:]
-    model.graph.input.extend(kept)
-    for node in all_nodes(model.graph.node):
-        node.input[:] = ["" if name in change.absent else name for name in node.input]
 
 
 def _is_set(options: Mapping[str, str], name: str) -> bool | None:
@@ -255,14 +221,13 @@ def _limits(options: SessionOptions) -> dict[str, float]:
         raise InvalidArgument(f"a limit is a number: {error}") from error
 
 
-def _model(source: bytes | str, options: SessionOptions, change: _Change) -> onnx.ModelProto | bytes | str:
+def _model(source: bytes | str, options: SessionOptions, change: Change) -> ModelProto | bytes | str:
     """The model with what the options and a change make of it."""
-    if not options._initializers and change == _Change():
+    if not options._initializers and change == Change():
         return source
-    model = _proto(source)
-    _set_initializers(model, options._initializers)
-    _alter(model, change)
-    return model
+    from ._session_model import changed
+
+    return changed(source, options._initializers, change)
 
 
 def _folder(source: bytes | str, options: SessionOptions) -> str:
@@ -271,63 +236,16 @@ def _folder(source: bytes | str, options: SessionOptions) -> str:
     return options._entries.get(_EXTERNAL_FILES) or beside
 
 
-def _write_model(source: bytes | str, options: SessionOptions, level: Level | None) -> None:
-    """Writes the model, optimized to a level, with its external data in one file beside it: whole, or not at all."""
-    target = Path(options.optimized_model_filepath)
-    try:
-        if isinstance(source, str) and target.exists() and target.samefile(source):
-            _log.warning("optimized_model_filepath names the model's own file, which is left as it is")
-        else:
-            with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{target.name}.") as folder:
-                model = _model(source, options, _Change())
-                _write_whole(model, Path(folder), target, options, _folder(source, options), level)
-    except OSError as error:
-        raise Fail(f"the model cannot be written to optimized_model_filepath: {error}") from error
-
-
-def _write_whole(
-    model: onnx.ModelProto | bytes | str,
-    folder: Path,
-    target: Path,
-    options: SessionOptions,
-    base_dir: str,
-    level: Level | None,
-) -> None:
-    """Writes a model, by way of a folder beside the place where it goes."""
-    proto = model if isinstance(model, onnx.ModelProto) else _proto(model)
-    written = folder / target.name
-    location = options._entries.get(_WRITTEN_EXTERNAL_FILE)
-    external = bool(location) or any(map(external_data_helper.uses_external_data, tensors(proto)))
-    read_external_data(proto, base_dir, options._external)
-    made = proto if level is None else optimize(proto, level)
-    data = location or f"{target.name}.data"
-    save_model(made, written, external=external, location=data, size_threshold=0)
-    if (folder / data).exists():
-        (folder / data).replace(target.with_name(data))
-    written.replace(target)
-
-
-#: What is made of the model that is written: nothing, or what `optimize` calls so.
-_LEVELS: dict[GraphOptimizationLevel, Level | None] = {
-    GraphOptimizationLevel.ORT_DISABLE_ALL: None,
-    GraphOptimizationLevel.ORT_ENABLE_BASIC: "basic",
-}
-
-
-def _level(options: SessionOptions) -> Level | None:
-    return _LEVELS.get(options.graph_optimization_level, "extended")
-
-
 def _prepared(
     source: bytes | str,
     options: SessionOptions,
     device: TorchDevice,
     provider_options: Mapping[str, str],
-    change: _Change = _Change(),
+    change: Change = Change(),
 ) -> prepared_model.PreparedModel:
     _check_source(source, options._entries.get(_FORMAT, ""))
     allow_aten = options._entries.get(_ALLOW_ATEN) or "checked"
-    if isinstance(source, str) and change == _Change() and saving.is_saved(source):
+    if isinstance(source, str) and change == Change() and is_saved(source):
         return prepared_model.load(source, allow_aten=allow_aten)
     threads = options.intra_op_num_threads if options.use_per_session_threads else _environment.global_threads()
     try:
@@ -346,10 +264,10 @@ def _prepared(
             allow_aten=allow_aten,
             links=options._entries.get(_LINKS) or "follow",
         )
-    except DecodeError as error:
-        raise InvalidProtobuf(str(error)) from error
     except InvalidModelError as error:
-        if not _is_onnx(source):
+        from ._session_model import is_onnx
+
+        if not is_onnx(source):
             raise renamed(error, InvalidProtobuf) from error
         raise
 
@@ -358,51 +276,6 @@ def prepared_for_cpu(source: bytes | str, options: SessionOptions) -> prepared_m
     """A model as a session on the CPU prepares it."""
     with onnxruntime_errors():
         return _prepared(source, options, HOST, {})
-
-
-def _merged_shapes(source: bytes | str, declared: list[NodeArg], options: SessionOptions) -> list[NodeArg]:
-    """The outputs with what ONNX's shape inference knows, where the model declares less, or no rank at all.
-
-    Sizes that nodes compute are followed but at ORT_DISABLE_ALL: from names that stay there optimum knows what to fix.
-    """
-    follows_sizes = options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL
-    model = _proto(source)
-    for tensor in tensors(model):
-        if tensor.ByteSize() > _LARGE:
-            tensor.ClearField("raw_data")  # its type and shape are enough
-    for output in model.graph.output:
-        if output.type.HasField("tensor_type"):
-            output.type.tensor_type.ClearField("shape")
-    try:
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=follows_sizes)
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
-        return declared
-    known = {value.name: value.type.tensor_type for value in inferred.graph.output}
-    return [
-        replace(arg, shape=_merged(arg.shape, known[arg.name].shape.dim)) if known[arg.name].HasField("shape") else arg
-        for arg in declared
-    ]
-
-
-def _own_name(name: str) -> str | None:
-    """A dimension's name, unless shape inference has made it up."""
-    return None if not name or name.startswith("unk__") else name
-
-
-def _merged(declared: list[int | str | None], inferred: Sequence[Any]) -> list[int | str | None]:
-    found = [dim.dim_value if dim.HasField("dim_value") else _own_name(dim.dim_param) for dim in inferred]
-    if declared and len(declared) != len(found):
-        return declared
-    pairs = zip(declared or [None] * len(found), found, strict=True)
-    return [size if isinstance(size, int) and not isinstance(own, int) else own or size for own, size in pairs]
-
-
-def _is_onnx(source: bytes | str) -> bool:
-    try:
-        _proto(source)
-    except (DecodeError, OSError):
-        return False
-    return True
 
 
 # --- Sessions ---------------------------------------------------------------------------------------------------------
@@ -449,7 +322,7 @@ class InferenceSession:
         self._source = path_or_bytes if isinstance(path_or_bytes, bytes) else os.fspath(path_or_bytes)
         self._model_path = self._source if isinstance(self._source, str) else None  # which programs read
         self._model_bytes = self._source if isinstance(self._source, bytes) else None
-        if isinstance(self._source, bytes) and saving.is_saved(self._source):
+        if isinstance(self._source, bytes) and is_saved(self._source):
             folder = tempfile.TemporaryDirectory(prefix="onnx_torch.")
             weakref.finalize(self, folder.cleanup)
             file = Path(folder.name) / "compiled.onnx"
@@ -473,8 +346,10 @@ class InferenceSession:
         with onnxruntime_errors():
             self._rep = _prepared(self._source, options, self._device, self._provider_options)
             if options.optimized_model_filepath:
-                _write_model(self._source, options, _level(options) if self._writes_optimized else None)
-        self._changed: dict[_Change, prepared_model.PreparedModel] = {}
+                from ._session_model import write
+
+                write(self._source, _folder(self._source, options), options, optimized=self._writes_optimized)
+        self._changed: dict[Change, prepared_model.PreparedModel] = {}
         self._describe(self._rep)
         self._profile = Profile(options.profile_file_prefix, self._provider) if options.enable_profiling else None
         self._profile_start_ns = self._profile.start_ns if self._profile else 0
@@ -533,7 +408,9 @@ class InferenceSession:
     def get_outputs(self) -> list[NodeArg]:
         """The outputs."""
         if not self._outputs_are_merged:
-            self._outputs_meta = _merged_shapes(self._source, self._outputs_meta, self._sess_options)
+            from ._session_model import merged_shapes
+
+            self._outputs_meta = merged_shapes(self._source, self._outputs_meta, self._sess_options)
             self._outputs_are_merged = True
         return self._outputs_meta
 
@@ -587,7 +464,9 @@ class InferenceSession:
         """The nodes that the provider runs, where the option session.record_ep_graph_assignment_info is "1"."""
         if self._sess_options._entries.get(_ASSIGNMENT) != "1":
             raise Fail(f'the session option {_ASSIGNMENT} must be "1" for this')
-        nodes = _proto(self._source).graph.node
+        from ._session_model import read
+
+        nodes = read(self._source).graph.node
         assigned = [OrtEpAssignedNode(node.name, node.domain, node.op_type) for node in nodes]
         return [OrtEpAssignedSubgraph(self._provider, assigned)]
 
@@ -608,7 +487,7 @@ class InferenceSession:
         values = {name: self._plain(name, value) for name, value in given.items()}
         fed = {name: value for name, value in values.items() if value is not None}
         absent, any_shape = self._required - fed.keys(), self._unlike_scalars(fed)
-        changed = self._with(_Change(frozenset(any_shape), frozenset(absent))) if absent or any_shape else self._rep
+        changed = self._with(Change(frozenset(any_shape), frozenset(absent))) if absent or any_shape else self._rep
         return changed, dict.fromkeys(self._optional) | fed
 
     def _plain(self, name: str, value: Any) -> Any:
@@ -626,7 +505,7 @@ class InferenceSession:
         """The inputs that are declared as scalars, and are fed something else."""
         return [name for name in self._scalars if name in fed and np.ndim(fed[name])]
 
-    def _with(self, change: _Change) -> prepared_model.PreparedModel:
+    def _with(self, change: Change) -> prepared_model.PreparedModel:
         """The model with its inputs changed; prepared once for each change."""
         if change not in self._changed:
             try:

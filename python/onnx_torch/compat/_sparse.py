@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
 
 from ._devices import OrtDevice
-from ._elements import element_of
+from ._elements import element_name
 from ._enums import OrtSparseFormat
 from ._errors import Fail, InvalidArgument
 from ._status import refused
@@ -157,7 +156,7 @@ class SparseTensor:
 
     def data_type(self) -> str:
         """The ONNX type, such as ``sparse_tensor(float)``."""
-        return f"sparse_tensor({TensorProto.DataType.Name(element_of(self._values.dtype)).lower()})"
+        return f"sparse_tensor({element_name(self._values.dtype)})"
 
     def device_name(self) -> str:
         """Where it lies: on the host."""

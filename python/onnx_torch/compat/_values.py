@@ -12,11 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
-from onnx import TensorProto
 
 from .._running.values import is_tensor
 from ._devices import HOST, OrtMemoryInfo, TorchDevice, torch_device
-from ._elements import element_of, numpy_dtype, torch_dtype
+from ._elements import element_name, element_named, element_of, numpy_dtype, torch_dtype
 from ._enums import OrtDeviceVendorId
 from ._errors import Fail, InvalidArgument
 from ._sparse import SparseTensor
@@ -38,7 +37,7 @@ def _is_dense(data: Any) -> TypeGuard[Tensor]:
 
 def _type_of(data: Any) -> str:
     if _is_dense(data):
-        return f"tensor({TensorProto.DataType.Name(element_of(data.dtype)).lower()})"
+        return f"tensor({element_name(data.dtype)})"
     if isinstance(data, SparseTensor):
         return data.data_type()
     if isinstance(data, dict):
@@ -185,7 +184,7 @@ class OrtValue:
         """A tensor whose elements are not set. The type is a numpy dtype or ONNX's number."""
         if memory_info is not None:
             device_type, device_id = memory_info.name, memory_info.device_id
-        if element_of(element_type) == TensorProto.STRING:
+        if element_name(element_type) == "string":
             raise InvalidArgument("a tensor of strings is made from an array")
         device = torch_device(device_type, device_id)
         if device.type == "cuda":
@@ -255,8 +254,7 @@ class OrtValue:
     def element_type(self) -> int:
         """ONNX's number of a tensor's element type."""
         self._tensor()
-        number: int = TensorProto.DataType.Value(self._type.removeprefix("tensor(").removesuffix(")").upper())
-        return number
+        return element_named(self._type.removeprefix("tensor(").removesuffix(")"))
 
     def tensor_size_in_bytes(self) -> int:
         """The size of a tensor's memory."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx.helper
+
+from onnx_torch.compat._elements import element_of
 
 from ._status import refused
 
@@ -26,7 +27,7 @@ class Tensor:
 
     def type(self) -> int:
         """The number that ONNX has for the type of the elements."""
-        return onnx.helper.np_dtype_to_tensor_dtype(self._array.dtype)
+        return element_of(self._array.dtype)
 
     data = refused("as_numpy gives the memory")
 

@@ -1,6 +1,12 @@
 """onnxruntime's interface of ``onnx.backend``: this package's own."""
 
-from onnx_torch.compat.onnxruntime.backend.backend import is_compatible as is_compatible
-from onnx_torch.compat.onnxruntime.backend.backend import prepare as prepare
-from onnx_torch.compat.onnxruntime.backend.backend import run as run
-from onnx_torch.compat.onnxruntime.backend.backend import supports_device as supports_device
+from onnx_torch.compat._backend_names import getter
+
+_NAMES = {
+    "is_compatible": "is_compatible",
+    "prepare": "prepare",
+    "run": "run_model",
+    "supports_device": "supports_device",
+}
+__all__ = [*_NAMES]
+__getattr__ = getter(__name__, _NAMES)

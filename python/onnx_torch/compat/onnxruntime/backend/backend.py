@@ -1,8 +1,14 @@
 """onnxruntime's interface of ``onnx.backend``: this package's own."""
 
-from onnx_torch.backend import OnnxTorchBackend as OnnxRuntimeBackend
-from onnx_torch.backend import OnnxTorchRep as OnnxRuntimeBackendRep
-from onnx_torch.backend import is_compatible, prepare, supports_device
-from onnx_torch.backend import run_model as run
+from onnx_torch.compat._backend_names import getter
 
-__all__ = ["OnnxRuntimeBackend", "OnnxRuntimeBackendRep", "is_compatible", "prepare", "run", "supports_device"]
+_NAMES = {
+    "OnnxRuntimeBackend": "OnnxTorchBackend",
+    "OnnxRuntimeBackendRep": "OnnxTorchRep",
+    "is_compatible": "is_compatible",
+    "prepare": "prepare",
+    "run": "run_model",
+    "supports_device": "supports_device",
+}
+__all__ = [*_NAMES]
+__getattr__ = getter(__name__, _NAMES)

@@ -1,5 +1,7 @@
 """The class of what `prepare` gives: this package's own."""
 
-from onnx_torch.backend import OnnxTorchRep as OnnxRuntimeBackendRep
+from onnx_torch.compat._backend_names import getter
 
-__all__ = ["OnnxRuntimeBackendRep"]
+_NAMES = {"OnnxRuntimeBackendRep": "OnnxTorchRep"}
+__all__ = [*_NAMES]
+__getattr__ = getter(__name__, _NAMES)

@@ -1,0 +1,19 @@
+"""Names of `onnx_torch.backend` in other modules, which is imported when one is asked for: it imports onnx."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def getter(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module that has these names, each with that of `onnx_torch.backend`."""
+
+    def get(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        from .. import backend
+
+        return getattr(backend, names[name])
+
+    return get
