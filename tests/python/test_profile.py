@@ -1,6 +1,7 @@
 """The time of each node."""
 
 import json
+import re
 import time
 
 import numpy as np
@@ -66,6 +67,12 @@ def test_the_time_goes_to_the_node_that_takes_it():
     assert nap.seconds >= 0.1
     assert found.by_operator()[0].op_type == "sleep100.Sleep"
     assert found.seconds >= 0.1 and found.plain_seconds >= 0.1
+    head, titles, slowest, *others, outside = str(found).splitlines()
+    assert head.startswith(f"a run takes {1e3 * found.seconds:.3f} ms, the mean of 3; ")
+    assert titles.split() == ["ms", "%", "nodes", "operator"]
+    assert re.fullmatch(r" +1\d\d\.\d{3}  +\d\d\.\d      1  sleep100\.Sleep", slowest)
+    assert outside.endswith(" outside the nodes")
+    assert len(others) == len(found.by_operator()) - 1
 
 
 def test_profiling_changes_no_result_and_leaves_the_graph_alone():

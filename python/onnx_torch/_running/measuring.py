@@ -78,6 +78,18 @@ class Profile:
         ]
         return sorted(operators, key=lambda operator: -operator.seconds)
 
+    def __str__(self) -> str:
+        rows = [(operator.seconds, str(operator.nodes), operator.op_type) for operator in self.by_operator()]
+        rows.append((self.outside_seconds, "", "outside the nodes"))
+        lines = [
+            f"a run takes {1e3 * self.seconds:.3f} ms, the mean of {self.runs}; {1e3 * self.plain_seconds:.3f} ms where "
+            "it is not measured",
+            f"{'ms':>10}  {'%':>5}  nodes  operator",
+        ]
+        share = 100 / self.seconds if self.seconds else 0
+        lines += [f"{1e3 * seconds:10.3f}  {share * seconds:5.1f}  {nodes:>5}  {name}" for seconds, nodes, name in rows]
+        return "\n".join(lines)
+
     def save_trace(self, path: str | os.PathLike[str]) -> None:
         """Writes the last run as a trace for Chrome's ``chrome://tracing`` or Perfetto."""
         events = []
