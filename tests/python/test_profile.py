@@ -68,7 +68,7 @@ def test_the_time_goes_to_the_node_that_takes_it():
     assert found.by_operator()[0].op_type == "sleep100.Sleep"
     assert found.seconds >= 0.1 and found.plain_seconds >= 0.1
     head, titles, slowest, *others, outside = str(found).splitlines()
-    assert head.startswith(f"a run takes {1e3 * found.seconds:.3f} ms, the mean of 3; ")
+    assert head.startswith(f"a run takes {1e3 * found.seconds:.3f} ms, the mean of 3, and ")
     assert titles.split() == ["ms", "%", "nodes", "operator"]
     assert re.fullmatch(r" +1\d\d\.\d{3}  +\d\d\.\d      1  sleep100\.Sleep", slowest)
     assert outside.endswith(" outside the nodes")

@@ -82,8 +82,8 @@ class Profile:
         rows = [(operator.seconds, str(operator.nodes), operator.op_type) for operator in self.by_operator()]
         rows.append((self.outside_seconds, "", "outside the nodes"))
         lines = [
-            f"a run takes {1e3 * self.seconds:.3f} ms, the mean of {self.runs}; {1e3 * self.plain_seconds:.3f} ms where "
-            "it is not measured",
+            f"a run takes {1e3 * self.seconds:.3f} ms, the mean of {self.runs}, and {1e3 * self.plain_seconds:.3f} ms "
+            "where it is not measured",
             f"{'ms':>10}  {'%':>5}  nodes  operator",
         ]
         share = 100 / self.seconds if self.seconds else 0
