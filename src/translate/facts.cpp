@@ -22,7 +22,7 @@ using c10::IValue;
 
 constexpr int64_t kLargestKnown = 4096;  // elements of a tensor whose value is kept
 constexpr double kMostBytes = 1 << 26;   // of what one operator computes
-constexpr double kMostIterations = 1e5;  // of each of its loops
+constexpr double kMostIterations = 1e4;  // of each of its loops
 constexpr int64_t kManyIterations = 500;
 
 // Kinds that are not looked into.
