@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+#: onnxruntime's names of functions.
+FUNCTIONS = {
+    "is_compatible": "is_compatible",
+    "prepare": "prepare",
+    "run": "run_model",
+    "supports_device": "supports_device",
+}
+
 
 def getter(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     """The ``__getattr__`` of a module that has these names, each with that of `onnx_torch.backend`."""

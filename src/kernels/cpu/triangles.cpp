@@ -16,7 +16,7 @@ struct Matrices {
   int64_t item;  // bytes of an element
 };
 
-// Of the columns of a row, those before the first beyond the diagonal are kept, or the others.
+// Of the columns of a row, those before the first beyond the diagonal are kept, or the others; `y` may be `x`.
 void take_row(const Matrices& of, int64_t row, bool lower, const char* x, char* y) {
   const int64_t beyond = std::clamp<int64_t>(of.diagonal + row % of.rows + (lower ? 1 : 0), 0, of.columns);
   const int64_t begin = row * of.columns * of.item, split = beyond * of.item, size = of.columns * of.item;
@@ -41,11 +41,13 @@ std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   const int64_t rows = x.size(-2), columns = x.size(-1), diagonal = of.arguments[1].toInt();
   const Matrices matrices{x.numel() / (rows * columns), rows, columns, std::clamp(diagonal, -rows - 1, columns + 1),
                           x.element_size()};
-  return planned([matrices](std::span<const Place> places) {
-    parallel_for(matrices.count * matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) take_row(matrices, row, lower, places[0].data, places[1].data);
-    });
-  });
+  return planned(
+      [matrices](std::span<const Place> places) {
+        parallel_for(matrices.count * matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
+          for (int64_t row = begin; row < end; ++row) take_row(matrices, row, lower, places[0].data, places[1].data);
+        });
+      },
+      {{.result = 1, .argument = 0}});
 }
 
 }  // namespace

@@ -1,12 +1,6 @@
 """onnxruntime's interface of ``onnx.backend``: this package's own."""
 
-from onnx_torch.compat._backend_names import getter
+from onnx_torch.compat._backend_names import FUNCTIONS, getter
 
-_NAMES = {
-    "is_compatible": "is_compatible",
-    "prepare": "prepare",
-    "run": "run_model",
-    "supports_device": "supports_device",
-}
-__all__ = [*_NAMES]
-__getattr__ = getter(__name__, _NAMES)
+__all__ = [*FUNCTIONS]
+__getattr__ = getter(__name__, FUNCTIONS)

@@ -1,14 +1,7 @@
 """onnxruntime's interface of ``onnx.backend``: this package's own."""
 
-from onnx_torch.compat._backend_names import getter
+from onnx_torch.compat._backend_names import FUNCTIONS, getter
 
-_NAMES = {
-    "OnnxRuntimeBackend": "OnnxTorchBackend",
-    "OnnxRuntimeBackendRep": "OnnxTorchRep",
-    "is_compatible": "is_compatible",
-    "prepare": "prepare",
-    "run": "run_model",
-    "supports_device": "supports_device",
-}
+_NAMES = {**FUNCTIONS, "OnnxRuntimeBackend": "OnnxTorchBackend", "OnnxRuntimeBackendRep": "OnnxTorchRep"}
 __all__ = [*_NAMES]
 __getattr__ = getter(__name__, _NAMES)
