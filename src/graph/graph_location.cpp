@@ -13,7 +13,7 @@ constexpr std::string_view kNodeMark = "onnx-node-";  // a graph node's source i
 
 bool has_location(const jit::Node* node) {
   const std::shared_ptr<jit::Source> source = node->sourceRange().source();
-  return source && source->text_str().str().starts_with(kNodeMark);
+  return source && source->size() > 0 && source->text_str().piece(0).starts_with(kNodeMark);
 }
 
 }  // namespace

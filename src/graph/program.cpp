@@ -2,6 +2,8 @@
 
 #include <torch/csrc/jit/ir/ir.h>
 
+#include <algorithm>
+
 namespace onnxtorch {
 
 torch::jit::Value* bind_constant(Program& program, c10::IValue value) {
@@ -27,6 +29,10 @@ c10::TypePtr torchscript_type(const ValueType& type) {
 }
 
 void drop_unused(Program& program) {
+  const auto is_unused = [&, i = size_t{0}](const GraphInput& input) mutable {
+    return program.graph->inputs()[i++]->uses().empty() && input.role != GraphInput::Role::Input;
+  };
+  if (std::none_of(program.graph_inputs.begin(), program.graph_inputs.end(), is_unused)) return;
   std::vector<GraphInput> used;
   std::vector<Bound> bound;
   for (GraphInput input : program.graph_inputs) {

@@ -65,6 +65,7 @@ void check_options(const Options& options, c10::Device device) {
   }
   allows_any_aten(options.allow_aten);
   precision_of(options.precision);
+  if (options.disabled_passes.empty()) return;
   const std::vector<Pass> known = optional_passes_for(device);
   const auto unknown = std::ranges::find_if(options.disabled_passes, [&](const std::string& name) {
     return std::ranges::none_of(known, [&](const Pass& pass) { return pass.name == name; });
