@@ -33,7 +33,7 @@ def reports(build: Path) -> Iterator[dict[str, Any]]:
 
 
 def folder_of(file: str) -> str:
-    return "/".join(file.split("/")[:2])
+    return "/".join(file.split("/")[:-1][:3])
 
 
 def main() -> int:
@@ -58,7 +58,7 @@ def main() -> int:
         folders[folder_of(file)] += counts.values()
     for folder, counted in sorted(folders.items()):
         reached = sum(count > 0 for count in counted)
-        print(f"{folder:16} {reached:6} of {len(counted):6} lines {reached / len(counted):7.1%}")
+        print(f"{folder:24} {reached:6} of {len(counted):6} lines {reached / len(counted):7.1%}")
     if options.functions:
         for (file, name), count in sorted(functions.items()):
             if not count:
