@@ -127,25 +127,6 @@ def test_torch_is_not_imported(way: str, model: Path) -> None:
     run(textwrap.dedent(WAYS[way]) + WITHOUT_TORCH, model)
 
 
-def seconds_of_processor(script: str) -> float:
-    """The least that a process takes, of five."""
-    found = []
-    for _ in range(5):
-        process = subprocess.Popen([sys.executable, "-c", script])
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        assert process.returncode == 0
-        found.append(usage.ru_utime + usage.ru_stime)
-    return min(found)
-
-
-def test_the_end_of_a_process_takes_no_time() -> None:
-    """That of libtorch by itself is a fifth of all that a process takes, in which it destroys its operators."""
-    whole = seconds_of_processor("import onnx_torch")
-    without_end = seconds_of_processor("import onnx_torch, os; os._exit(0)")
-    assert whole / without_end < 1.15
-
-
 def test_no_official_case_imports_torch() -> None:
     """In each run of each case, with its sizes known and open."""
     script = """
