@@ -62,13 +62,15 @@ def is_onnx(source: bytes | str) -> bool:
     return True
 
 
-def _set_initializers(model: onnx.ModelProto, values: Mapping[str, OrtValue]) -> None:
-    """Gives some of a model's initializers other values."""
+def _with_initializers(source: bytes | str, values: Mapping[str, OrtValue]) -> onnx.ModelProto:
+    """The model with other values of some of its initializers."""
+    model = read(source)
     held = {tensor.name: tensor for tensor in model.graph.initializer}
     for name, value in values.items():
         if name not in held:
             raise InvalidArgument(f"the model has no initializer {name!r}")
         held[name].CopyFrom(onnx.numpy_helper.from_array(value.numpy(), name))
+    return model
 
 
 def _alter(model: onnx.ModelProto, change: Change) -> None:
@@ -84,8 +86,7 @@ def _alter(model: onnx.ModelProto, change: Change) -> None:
 
 def changed(source: bytes | str, initializers: Mapping[str, OrtValue], change: Change) -> onnx.ModelProto:
     """The model with other initializers and inputs."""
-    model = read(source)
-    _set_initializers(model, initializers)
+    model = _with_initializers(source, initializers)
     _alter(model, change)
     return model
 
@@ -97,8 +98,7 @@ def write(source: bytes | str, base_dir: str, options: SessionOptions, *, optimi
         if isinstance(source, str) and target.exists() and target.samefile(source):
             _log.warning("optimized_model_filepath names the model's own file, which is left as it is")
         else:
-            model = read(source)
-            _set_initializers(model, options._initializers)
+            model = _with_initializers(source, options._initializers)
             level = _LEVELS.get(options.graph_optimization_level, "extended") if optimized else None
             with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{target.name}.") as folder:
                 _write_whole(model, Path(folder), target, options, base_dir, level)
