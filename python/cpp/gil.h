@@ -31,16 +31,4 @@ class WithGil {
   const PyGILState_STATE state_;
 };
 
-// Tells that a thread other than the main one is at work while one lives.
-class WorkBeside {
- public:
-  WorkBeside();
-  ~WorkBeside();
-  WorkBeside(const WorkBeside&) = delete;
-  WorkBeside& operator=(const WorkBeside&) = delete;
-};
-
-// Lets the process end beside such work: without the destructors of static objects, which it may be using.
-void let_work_go_on_at_exit();
-
 }  // namespace onnxtorch

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/interruption.h"
+#include "base/work_beside.h"
 #include "gil.h"
 
 namespace onnxtorch {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/recording.h"
+#include "base/work_beside.h"
 #include "export.h"
 #include "external_reader.h"
 #include "import/external_data.h"
@@ -377,7 +378,7 @@ void assume_python_recordings(const py::object& make, const py::object& is_at_wo
 PYBIND11_MODULE(_C, m, py::mod_gil_not_used()) {
   py::register_local_exception_translator(translate_exception);
   register_pending_errors(take_python_error);
-  let_work_go_on_at_exit();
+  Py_AtExit(let_work_go_on_at_exit);  // which is when the interpreter has ended
 
   py::class_<Options>(m, "Options")
       .def(py::init([](std::string device, std::string precision, bool tf32, std::optional<bool> cuda_graphs,

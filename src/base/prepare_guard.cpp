@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <sstream>
 
 #include "base/memory_reserve.h"
@@ -29,6 +30,8 @@ PrepareGuard::PrepareGuard(const Limits& limits)
 PrepareGuard::~PrepareGuard() {
   if (outermost_) guard = nullptr;
 }
+
+bool PrepareGuard::has_end() const { return std::isfinite(seconds_); }
 
 bool PrepareGuard::is_over() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() > seconds_;

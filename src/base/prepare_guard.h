@@ -16,6 +16,7 @@ class PrepareGuard {
   PrepareGuard(const PrepareGuard&) = delete;
   PrepareGuard& operator=(const PrepareGuard&) = delete;
 
+  bool has_end() const;  // whether the time is limited
   bool is_over() const;  // whether check() would throw
   void check() const;
   double constant_bytes() const { return constant_bytes_; }

@@ -1,4 +1,4 @@
-// What may stop a run: its caller, its time, its memory. A model is translated with this operator in front of each of
+// What may stop a run: its caller, its time, its memory. A model is translated with these operators in front of each of
 // its nodes, and of each iteration.
 #include "base/run_guard.h"
 
@@ -25,6 +25,11 @@ using c10::DebugInfoKind;
 thread_local RunGuard* guard = nullptr;
 
 void check_run() { RunWatch().check(); }
+
+void check_node(int64_t node) {
+  if (guard) guard->begin_node(node);
+  check_run();
+}
 
 void check_iteration(int64_t iteration) {
   if (guard) guard->check_iteration(iteration);
@@ -112,11 +117,12 @@ std::shared_ptr<MemoryCount> memory_count(double most) {
 
 }  // namespace
 
-RunGuard::RunGuard(const Limits& limits, const StopFlag* stop)
+RunGuard::RunGuard(const Limits& limits, const StopFlag* stop, std::atomic<int64_t>* at_node)
     : seconds_(limits.seconds),
       max_iterations_(limits.max_iterations),
       start_(std::chrono::steady_clock::now()),
       stop_(stop),
+      at_node_(at_node),
       memory_(memory_count(limits.memory)),
       counting_(DebugInfoKind::PROFILER_STATE, memory_),
       around_(std::exchange(guard, this)) {}
@@ -135,12 +141,13 @@ bool RunGuard::is_late() const {
 bool RunGuard::is_over() const { return (stop_ && stop_->set) || is_late(); }
 
 void RunGuard::check() {
-  if (stop_ && stop_->set) stop("Exiting due to terminate flag being set to true.");  // in onnxruntime's words
-  if (is_late()) {
-    stop("the run takes longer than the " + number(seconds_) +
-         " seconds that the option limits allows it; allow more if you trust the model with it");
-  }
+  if (stop_ && stop_->set) stop(stopped_by_caller());
+  if (is_late()) stop(takes_longer_than(seconds_));
   if (memory_) memory_->check();
+}
+
+void RunGuard::begin_node(int64_t node) {
+  if (at_node_) *at_node_ = node;
 }
 
 void RunGuard::check_iteration(int64_t iteration) {
@@ -150,6 +157,13 @@ void RunGuard::check_iteration(int64_t iteration) {
          " iterations that the option limits allows it (max_iterations); allow more if you trust the model with it");
   }
   check();
+}
+
+std::string stopped_by_caller() { return "Exiting due to terminate flag being set to true."; }  // onnxruntime's words
+
+std::string takes_longer_than(double seconds) {
+  return "the run takes longer than the " + number(seconds) +
+         " seconds that the option limits allows it; allow more if you trust the model with it";
 }
 
 RunWatch::RunWatch() : guard_(guard), preparation_(guard_of_preparation()) {}
@@ -182,7 +196,8 @@ MemoryScope::MemoryScope(double most) {
 std::string RunGuard::reason() const { return memory_ && reason_.empty() ? memory_->reason() : reason_; }
 
 TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
-  // It must stay in the graph although it returns nothing.
+  // They must stay in the graph although they return nothing.
+  m.def(torch::schema("check_node(int node) -> ()", c10::AliasAnalysisKind::CONSERVATIVE), check_node);
   m.def(torch::schema("check_run() -> ()", c10::AliasAnalysisKind::CONSERVATIVE), check_run);
   m.def(torch::schema("check_run.iteration(int iteration) -> ()", c10::AliasAnalysisKind::CONSERVATIVE),
         check_iteration);

@@ -20,16 +20,19 @@ struct StopFlag {
   std::atomic<bool> set = false;
 };
 
-// Watches over this thread's run while it lives. onnx_torch::check_run, which stands in front of each node and each
-// iteration, nodes that take long, and each allocation ask it, and get an exception where the run must stop.
+// Watches over this thread's run while it lives. onnx_torch::check_node, which stands in front of each node,
+// onnx_torch::check_run, which does in each iteration, nodes that take long, and each allocation ask it, and get an
+// exception where the run must stop.
 class __attribute__((visibility("default"))) RunGuard {
  public:
-  RunGuard(const Limits& limits, const StopFlag* stop);  // throws where torch's profiler counts the memory already
+  // Throws where torch's profiler counts the memory already. The number of the node that the run is at is in `at_node`.
+  RunGuard(const Limits& limits, const StopFlag* stop, std::atomic<int64_t>* at_node = nullptr);
   ~RunGuard();
   RunGuard(const RunGuard&) = delete;
   RunGuard& operator=(const RunGuard&) = delete;
 
   void check();
+  void begin_node(int64_t node);
   void check_iteration(int64_t iteration);            // of a loop; the first is 0
   bool is_over() const;                               // whether check() would throw for the time or the flag
   std::string reason() const;                         // why it stopped the run; empty: it did not
@@ -43,11 +46,16 @@ class __attribute__((visibility("default"))) RunGuard {
   int64_t iterations_ = 0;
   std::chrono::steady_clock::time_point start_;
   const StopFlag* stop_;
+  std::atomic<int64_t>* at_node_;
   std::string reason_;
   std::shared_ptr<MemoryCount> memory_;  // none: memory has no limit
   c10::DebugInfoGuard counting_;
   RunGuard* around_;  // of the run that this one is a part of
 };
+
+// Why a run is stopped.
+__attribute__((visibility("default"))) std::string stopped_by_caller();
+__attribute__((visibility("default"))) std::string takes_longer_than(double seconds);
 
 // What a node asks that takes long, in a run or where it is folded while a model is prepared.
 class __attribute__((visibility("default"))) RunWatch {

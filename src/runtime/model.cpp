@@ -16,6 +16,7 @@
 #include "passes/device/place.h"
 #include "passes/device/waits.h"
 #include "runtime/devices.h"
+#include "runtime/guarded_run.h"
 #include "runtime/processor_quota.h"
 #include "runtime/text_of.h"
 #include "runtime/to_device.h"
@@ -96,9 +97,8 @@ std::string reason(std::string message) {
   return bytes ? "there is not enough memory for a tensor of " + *bytes + " bytes" : message;
 }
 
-NodeLabel failed_node(const std::string& message, const Program& program) {
-  const auto number = node_number(message);
-  return number && *number < program.nodes.size() ? program.nodes[*number].label : NodeLabel{};
+NodeLabel label_of(std::optional<size_t> node, const Program& program) {
+  return node && *node < program.nodes.size() ? program.nodes[*node].label : NodeLabel{};
 }
 
 }  // namespace
@@ -250,22 +250,26 @@ PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intr
   std::vector<c10::IValue> values = inputs_of(executable->program(), feeds);
   if (!recorded) values = to_device(std::move(values), device_);  // a recording copies them to where it reads them
   Result result;
-  std::optional<RunGuard> guard;  // outlives the run, to tell why it ended
+  std::vector<NodeTime> times;
   try {
     if (variant.guarded) {
-      guard.emplace(options_.limits, stop);
-      guard->check();
+      GuardedRun run{executable, values, strings, std::move(targets), options_.limits, device_, variant.timed};
+      GuardedRun::Result ended = std::move(run)(stop);
+      result.values = std::move(ended.values);
+      times = std::move(ended.times);
+    } else {
+      std::optional<NodeTimer> timer;
+      if (profile) timer.emplace(device_);
+      result.values = recorded ? recorded->run(values, strings) : executable->run(values, strings, std::move(targets));
+      if (profile) times = timer->times();
     }
-    std::optional<NodeTimer> timer;
-    if (profile) timer.emplace(device_);
-    result.values = recorded ? recorded->run(values, strings) : executable->run(values, strings, std::move(targets));
-    if (profile) *profile = {timer->times(), executable->program().nodes};
+    if (profile) *profile = {std::move(times), executable->program().nodes};
   } catch (const Error&) {
     throw;
+  } catch (const StoppedRun& stopped) {
+    throw StoppedError(stopped.what(), label_of(stopped.node, executable->program()));
   } catch (const std::exception& failure) {
     if (interrupted()) throw;
-    const std::string stopped = guard ? guard->reason() : "";
-    if (!stopped.empty()) throw StoppedError(stopped, failed_node(text_of(failure), executable->program()));
     explain(failure, *executable, variant, values, strings);
   }
   const std::vector<OutputSpec>& given = executable->program().outputs;
@@ -279,7 +283,7 @@ PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intr
 void PreparedModel::explain(const std::exception& failure, const Executable& executable, const Variant& variant,
                             std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings) const {
   const std::string message = text_of(failure);
-  const NodeLabel node = failed_node(message, executable.program());
+  const NodeLabel node = label_of(node_number(message), executable.program());
   if (node.empty()) throw RunError(reason(message));
   // The same again, with the shapes noted in front of the node that failed.
   std::string shapes;

@@ -198,7 +198,7 @@ void GraphTranslator::translate(const onnx::NodeProto& node) {
   const std::optional<size_t> around = std::exchange(node_, number);
   program_.nodes.push_back({label, node.output_size() > 0 ? node.output(0) : "", around});
   const jit::SourceRange around_location = std::exchange(location_, location(number, label));
-  if (options_.variant.guarded) mark(kCheckRun);
+  if (options_.variant.guarded) mark(kCheckNode, {static_cast<int64_t>(number)});
   if (options_.watched == number) watch(view);
   if (options_.variant.timed) mark("onnx_torch::begin_node", {static_cast<int64_t>(number)});
   Values outputs = outputs_of(view);

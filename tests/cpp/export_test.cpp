@@ -1,6 +1,5 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -9,6 +8,7 @@
 
 #include "export/script_module.h"
 #include "model_builder.h"
+#include "temporary_folder.h"
 #include "translate/translate.h"
 
 namespace onnxtorch::testing {
@@ -84,12 +84,10 @@ std::string printed(const ModelBuilder& model, const std::string& arguments_afte
   for (const size_t i : weights(program)) names.weights.push_back({"part", program.bound[i].name});
   for (auto& path : names.weights) std::ranges::replace(path.back(), '.', '_');
   torch::jit::Module module = script_module(program, names);
-  const auto file =
-      std::filesystem::temp_directory_path() / ("onnx_torch_export_" + std::to_string(::getpid()) + ".pt");
-  module.save(file.string());
-  const std::string text = output_of(std::string(RUN_MODULE) + " " + file.string() + " " + arguments_after + " 2>&1");
-  std::filesystem::remove(file);
-  return text;
+  const TemporaryFolder folder;
+  const std::string file = (folder.path() / "module.pt").string();
+  module.save(file);
+  return output_of(std::string(RUN_MODULE) + " " + file + " " + arguments_after + " 2>&1");
 }
 
 TEST(Export, RunsInAProgramThatLinksLibTorchOnly) { EXPECT_EQ(printed(doubling_model(), "3"), "4 8 12 "); }

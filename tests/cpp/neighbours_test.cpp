@@ -11,6 +11,8 @@
 #include <string>
 #include <thread>
 
+#include "temporary_folder.h"
+
 namespace onnxtorch {
 namespace {
 
@@ -19,8 +21,8 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
-using testing::Eq;
-using testing::Optional;
+using ::testing::Eq;
+using ::testing::Optional;
 
 constexpr milliseconds kStep(10);
 
@@ -86,18 +88,15 @@ TEST(Crowding, TakesNoTimeInWhichTheProcessWasStopped) {
 }
 
 // Files as the kernel shows them, in a folder of their own.
-class LongWaitsOfThreads : public testing::Test {
+class LongWaitsOfThreads : public ::testing::Test {
  protected:
-  ~LongWaitsOfThreads() override { fs::remove_all(threads_); }
-
   void write(int thread, nanoseconds waited, int count) const {
-    const fs::path folder = threads_ / std::to_string(thread);
-    fs::create_directories(folder);
-    std::ofstream(folder / "schedstat") << 123456789 << ' ' << waited.count() << ' ' << count << '\n';
+    threads_.write(fs::path(std::to_string(thread)) / "schedstat",
+                   "123456789 " + std::to_string(waited.count()) + ' ' + std::to_string(count) + '\n');
   }
 
-  fs::path threads_ = fs::path(testing::TempDir()) / ("onnx_torch_threads_" + std::to_string(getpid()));
-  LongWaits waits_{threads_};
+  testing::TemporaryFolder threads_;
+  LongWaits waits_{threads_.path()};
 };
 
 TEST_F(LongWaitsOfThreads, AreNoneWithoutFiles) { EXPECT_THAT(waits_.take(), Eq(std::nullopt)); }
@@ -125,7 +124,7 @@ TEST_F(LongWaitsOfThreads, KnowThreadsThatComeAndGo) {
   write(1, seconds(1), 0);
   write(2, seconds(1), 0);
   waits_.take();
-  fs::remove_all(threads_ / "2");
+  fs::remove_all(threads_.path() / "2");
   write(3, milliseconds(3), 0);
   EXPECT_THAT(waits_.take(), Optional(milliseconds(3)));
 }

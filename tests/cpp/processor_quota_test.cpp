@@ -3,31 +3,27 @@
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
+
+#include "temporary_folder.h"
 
 namespace onnxtorch {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::Optional;
+using ::testing::Optional;
 
 // Files as the kernel shows them, in a folder of their own.
-class ProcessorQuota : public testing::Test {
+class ProcessorQuota : public ::testing::Test {
  protected:
-  ~ProcessorQuota() override { fs::remove_all(root_); }
+  void write(const fs::path& file, const std::string& text) const { folder_.write(file, text + '\n'); }
 
-  void write(const fs::path& file, const std::string& text) const {
-    fs::create_directories((root_ / file).parent_path());
-    std::ofstream(root_ / file) << text << '\n';
-  }
-
-  fs::path root_ = fs::path(testing::TempDir()) / ("onnx_torch_quota_" + std::to_string(getpid()));
+  testing::TemporaryFolder folder_;
+  const fs::path& root_ = folder_.path();
 };
 
 TEST_F(ProcessorQuota, IsNoneWithoutFiles) { EXPECT_EQ(processor_quota(root_), std::nullopt); }

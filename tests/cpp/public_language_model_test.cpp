@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 #include <onnx_torch/language_model.h>
 
-#include <filesystem>
-#include <fstream>
+#include <string>
 
 #include "public_models.h"
+#include "temporary_folder.h"
 
 namespace onnxtorch {
 namespace {
@@ -18,12 +18,13 @@ using testing::GraphBuilder;
 using testing::kAny;
 using testing::model_bytes;
 using testing::set_int;
+using testing::TemporaryFolder;
 
 constexpr int64_t kWords = 5;
 
 // After each token comes the next number, after the last one 0. The cache has the logits of all tokens.
-std::filesystem::path counting_model() {
-  const std::string bytes = model_bytes([](onnx::ModelProto&, GraphBuilder& graph) {
+std::string counting_model() {
+  return model_bytes([](onnx::ModelProto&, GraphBuilder& graph) {
     std::vector<int64_t> next(kWords * kWords);
     for (int64_t word = 0; word < kWords; ++word) next[static_cast<size_t>(word * kWords + (word + 1) % kWords)] = 1;
     graph.input("input_ids", TensorProto::INT64, {kAny, kAny})
@@ -35,13 +36,15 @@ std::filesystem::path counting_model() {
     graph.node("Gather", {"table", "input_ids"}, {"logits"});
     set_int(graph.node("Concat", {"past_0", "logits"}, {"present_0"}), "axis", 1);
   });
-  const std::filesystem::path file = std::filesystem::path(::testing::TempDir()) / "counting.onnx";
-  std::ofstream(file, std::ios::binary) << bytes;
-  return file;
+}
+
+LanguageModel loaded_counting_model() {
+  const TemporaryFolder folder;
+  return LanguageModel::load(folder.write("counting.onnx", counting_model()));
 }
 
 TEST(PublicLanguageModel, Generates) {
-  const LanguageModel lm = LanguageModel::load(counting_model());
+  const LanguageModel lm = loaded_counting_model();
   EXPECT_EQ(lm.layout().inputs.at("input_ids"), "input_ids");
   ASSERT_EQ(lm.layout().caches.size(), 1U);
   EXPECT_EQ(lm.layout().caches[0].sequence_axis, 1);
@@ -55,7 +58,7 @@ TEST(PublicLanguageModel, Generates) {
 }
 
 TEST(PublicLanguageModel, StreamsAndIsCancelled) {
-  const LanguageModel lm = LanguageModel::load(counting_model());
+  const LanguageModel lm = loaded_counting_model();
   std::atomic<bool> cancel = false;
   Tokens streamed;
   const auto stream = [&](const std::vector<Tokens>& tokens) {
@@ -67,7 +70,7 @@ TEST(PublicLanguageModel, StreamsAndIsCancelled) {
 }
 
 TEST(PublicLanguageModel, HasRoomForMaxLength) {
-  const LanguageModel lm = LanguageModel::load(counting_model());
+  const LanguageModel lm = loaded_counting_model();
   EXPECT_THAT(lm.generate({.ids = {{1}}}, {.max_new_tokens = 3, .max_length = 4}),
               ElementsAre(ElementsAre(1, 2, 3, 4)));
   EXPECT_THROW(lm.generate({.ids = {{1}}}, {.max_new_tokens = 4, .max_length = 4}), InputError);
@@ -78,7 +81,7 @@ TEST(PublicLanguageModel, HasRoomForMaxLength) {
 }
 
 TEST(PublicLanguageModel, JoinsStates) {
-  const LanguageModel lm = LanguageModel::load(counting_model());
+  const LanguageModel lm = loaded_counting_model();
   EXPECT_FALSE(lm.takes_lengths());
   const GenerationState pair = lm.start({.ids = {{1, 2}, {0, 3}}}), one = lm.start({.ids = {{3, 4}}});
   GenerationState joined = GenerationState::join({{&one, {0}}, {&pair, {1, 0}}});
@@ -90,7 +93,7 @@ TEST(PublicLanguageModel, JoinsStates) {
 }
 
 TEST(PublicLanguageModel, StatesGoBackAndFork) {
-  const LanguageModel lm = LanguageModel::load(counting_model());
+  const LanguageModel lm = loaded_counting_model();
   GenerationState state = lm.start({.ids = {{1, 2}}});
   GenerationState fork = state.fork();
   EXPECT_EQ(state.append(at::tensor({int64_t{4}}).unsqueeze(0)).argmax().item<int64_t>(), 0);

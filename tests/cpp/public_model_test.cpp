@@ -6,11 +6,11 @@
 #include <onnx_torch/model.h>
 
 #include <exception>
-#include <fstream>
 #include <stdexcept>
 #include <thread>
 
 #include "public_models.h"
+#include "temporary_folder.h"
 
 namespace onnxtorch {
 namespace {
@@ -22,6 +22,7 @@ using testing::GraphBuilder;
 using ::testing::HasSubstr;
 using testing::longs;
 using testing::model_bytes;
+using testing::TemporaryFolder;
 
 template <typename E>
 std::string message_of(const std::function<void()>& action) {
@@ -66,9 +67,9 @@ std::string two_outputs() {
 at::Tensor row(int64_t first) { return at::arange(first, first + 3).reshape({1, 3}); }
 
 TEST(Model, LoadsCompilesAndRuns) {
-  const std::string path = ::testing::TempDir() + "public_model_test.onnx";
-  std::ofstream(path, std::ios::binary) << two_outputs();
-  const Outputs outputs = Model::load(path).compile({.device = "cpu"}).run({row(1)});
+  const TemporaryFolder folder;
+  const Outputs outputs =
+      Model::load(folder.write("two_outputs.onnx", two_outputs())).compile({.device = "cpu"}).run({row(1)});
   ASSERT_EQ(outputs.size(), 2U);
   EXPECT_TRUE(at::equal(outputs[0].tensor(), row(1) + longs({10, 20, 30})));
   EXPECT_TRUE(at::equal(outputs["z"].tensor(), -outputs["y"].tensor()));

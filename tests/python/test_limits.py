@@ -126,9 +126,10 @@ def test_runs_on_several_threads_have_limits_of_their_own():
 
 
 def test_a_run_without_limits_has_no_trace_of_them():
-    assert "check_run" not in onnx_torch.prepare(counting()).graph()
+    assert "onnx_torch::check" not in onnx_torch.prepare(counting()).graph()
     limited = onnx_torch.prepare(counting(), limits={"seconds": 1})
-    assert limited.graph().count("check_run") == 4  # three nodes and an iteration
+    assert limited.graph().count("onnx_torch::check_node") == 3
+    assert limited.graph().count("onnx_torch::check_run") == 1  # in the iteration
 
 
 def test_limits_are_kept_in_a_pickle():
@@ -205,7 +206,7 @@ def test_preparing_takes_no_longer_than_it_may():
     assert time.perf_counter() - start < 10
     rep = onnx_torch.prepare(doubling(5), limits={"prepare_seconds": 100})
     assert rep.run([np.float32([1])])[0].tolist() == [1]
-    assert "check_run" not in rep.graph()
+    assert "onnx_torch::check" not in rep.graph()
 
 
 @pytest.mark.parametrize("take", [onnx_torch.to_torchscript, onnx_torch.to_module, onnx_torch.show])

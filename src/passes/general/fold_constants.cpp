@@ -4,8 +4,12 @@
 #include <torch/csrc/jit/ir/ir.h>
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 
+#include "base/interruption.h"
 #include "base/prepare_guard.h"
+#include "base/run_apart.h"
 #include "base/run_guard.h"
 #include "graph/constants.h"
 #include "graph/walk.h"
@@ -30,6 +34,27 @@ size_t bytes(const IValue& value) {
   }
   return sum;
 }
+
+// An operator on this many bytes may take long.
+constexpr size_t kLarge = 1 << 16;
+
+// What the operator gives of the stack. Whether it could.
+struct Operation {
+  jit::Operation call;
+  jit::Stack stack;
+  double most_bytes;
+  bool succeeded = false;
+
+  void operator()() noexcept {
+    try {
+      const MemoryScope memory(most_bytes);
+      call(stack);
+      succeeded = true;
+    } catch (...) {
+      // The run will say what is wrong, if it gets there.
+    }
+  }
+};
 
 class Folding {
  public:
@@ -65,13 +90,20 @@ class Folding {
       return;
     }
     check_preparation();
-    try {
-      const MemoryScope memory(most_bytes_ - held_);
-      node->getOperation()(stack);
-    } catch (const std::exception&) {
-      return;  // the run will say what is wrong, if it gets there
+    const auto operation = std::make_shared<Operation>(node->getOperation(), std::move(stack), most_bytes_ - held_);
+    const PrepareGuard* const guard = guard_of_preparation();
+    if (guard && guard->has_end() && given >= kLarge) {
+      run_apart([operation] { (*operation)(); },
+                [guard] {
+                  check_interruption();
+                  return !guard->is_over();
+                });
+      check_preparation();
+    } else {
+      (*operation)();
     }
-    const IValue& result = stack.back();
+    if (!operation->succeeded) return;
+    const IValue& result = operation->stack.back();
     if (result.isTensor() && bytes(result) <= std::max(kSmall, kMostGrowth * given)) keep(node, result);
   }
 

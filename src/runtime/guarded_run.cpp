@@ -1,0 +1,137 @@
+#include "runtime/guarded_run.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <utility>
+
+#include "base/interruption.h"
+#include "base/run_apart.h"
+#include "base/thread_limit.h"
+#include "graph/program.h"
+#include "runtime/text_of.h"
+
+namespace onnxtorch {
+namespace {
+
+using c10::IValue;
+
+// How much longer a run may take that is to stop, before it is left.
+constexpr double kSecondsToStop = 0.1;
+
+// What a run and whoever waits for it share.
+struct Attempt {
+  GuardedRun run;
+  int threads = at::get_num_threads();  // of the thread that waits
+  std::atomic<int64_t> at_node = -1;
+  StopFlag stop = {};
+  GuardedRun::Result result = {};
+  std::exception_ptr failure = nullptr;
+  std::string reason = {};  // why it was stopped
+
+  void go(const StopFlag* flag) noexcept {
+    try {
+      const ThreadLimit limit(threads);
+      RunGuard guard(run.limits, flag, &at_node);
+      try {
+        guard.check();
+        std::optional<NodeTimer> timer;
+        if (run.timed) timer.emplace(run.device);
+        result.values = run.executable->run(run.inputs, run.strings, std::move(run.targets));
+        if (timer) result.times = timer->times();
+      } catch (...) {
+        failure = std::current_exception();
+        reason = guard.reason();
+      }
+    } catch (...) {  // of what was to be set up
+      failure = std::current_exception();
+    }
+  }
+
+  GuardedRun::Result outcome() {
+    if (!failure) return std::move(result);
+    try {
+      std::rethrow_exception(failure);
+    } catch (const std::exception& error) {
+      if (interrupted() || reason.empty()) throw;
+      throw StoppedRun(reason, node_number(text_of(error)));
+    }
+  }
+
+  std::optional<size_t> node() const {
+    return at_node < 0 ? std::nullopt : std::optional(static_cast<size_t>(at_node));
+  }
+};
+
+bool is_owned(const at::Tensor& t) { return !t.defined() || t.storage().data_ptr().get_context() != nullptr; }
+
+// With tensors of the caller's memory copied.
+IValue owned(const IValue& value) {
+  if (value.isTensor()) return is_owned(value.toTensor()) ? value : value.toTensor().clone();
+  if (!value.isList()) return value;
+  c10::impl::GenericList list(value.toList().elementType());
+  for (const IValue& item : value.toListRef()) list.push_back(owned(item));
+  return list;
+}
+
+// Copies results to targets that a run apart was not to write to.
+void give(std::vector<IValue>& values, const Targets& targets) {
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (!targets[i].defined()) continue;
+    targets[i].copy_(values[i].toTensor());
+    values[i] = targets[i];
+  }
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+GuardedRun::Result run_in_time(GuardedRun run, const StopFlag* stop) {
+  for (IValue& input : run.inputs) input = owned(input);
+  Targets later(run.targets.size());
+  for (size_t i = 0; i < later.size(); ++i) {
+    if (!is_owned(run.targets[i])) std::swap(later[i], run.targets[i]);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const double seconds = run.limits.seconds;
+  const auto attempt = std::make_shared<Attempt>(std::move(run));
+  std::optional<std::chrono::steady_clock::time_point> over;
+  std::exception_ptr interruption;
+  const auto waits = [&] {
+    if (!interruption) {
+      try {
+        check_interruption();
+      } catch (...) {
+        interruption = std::current_exception();
+      }
+    }
+    if (interruption || (stop && stop->set)) attempt->stop.set = true;
+    if (!over && (attempt->stop.set || seconds_since(start) > seconds)) over = std::chrono::steady_clock::now();
+    return !over || seconds_since(*over) < kSecondsToStop;
+  };
+  const bool is_done = run_apart([attempt] { attempt->go(&attempt->stop); }, waits);
+  if (interruption) std::rethrow_exception(interruption);
+  if (!is_done) {
+    const std::string reason = attempt->stop.set ? stopped_by_caller() : takes_longer_than(seconds);
+    throw StoppedRun(reason + " (the node goes on in a thread of its own until it is done)", attempt->node());
+  }
+  GuardedRun::Result result = attempt->outcome();
+  give(result.values, later);
+  return result;
+}
+
+}  // namespace
+
+GuardedRun::Result GuardedRun::operator()(const StopFlag* stop) && {
+  if (device.is_cpu() && std::isfinite(limits.seconds)) return run_in_time(std::move(*this), stop);
+  Attempt attempt{std::move(*this)};
+  attempt.go(stop);
+  return attempt.outcome();
+}
+
+}  // namespace onnxtorch

@@ -1,0 +1,45 @@
+// A run that its limits or its caller may stop.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/node_timer.h"
+#include "base/run_guard.h"
+#include "base/string_pool.h"
+#include "runtime/executable.h"
+#include "runtime/targets.h"
+
+namespace onnxtorch {
+
+// Tells why a run was stopped, and the number of the node that it was at.
+struct StoppedRun : std::runtime_error {
+  StoppedRun(const std::string& reason, std::optional<size_t> at) : std::runtime_error(reason), node(at) {}
+  std::optional<size_t> node;
+};
+
+struct GuardedRun {
+  std::shared_ptr<const Executable> executable;
+  std::vector<c10::IValue> inputs;
+  c10::intrusive_ptr<StringPool> strings;
+  Targets targets;
+  Limits limits;
+  c10::Device device;
+  bool timed;  // each of its nodes
+
+  struct Result {
+    std::vector<c10::IValue> values;
+    std::vector<NodeTime> times;
+  };
+
+  // On the CPU, a run whose time is limited has a thread of its own: a node that does not stop in its midst is left
+  // there, with the memory that it uses.
+  Result operator()(const StopFlag* stop) &&;
+};
+
+}  // namespace onnxtorch
