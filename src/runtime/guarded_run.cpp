@@ -78,24 +78,14 @@ IValue owned(const IValue& value) {
   return list;
 }
 
-// Copies results to targets that a run apart was not to write to.
-void give(std::vector<IValue>& values, const Targets& targets) {
-  for (size_t i = 0; i < targets.size(); ++i) {
-    if (!targets[i].defined()) continue;
-    targets[i].copy_(values[i].toTensor());
-    values[i] = targets[i];
-  }
-}
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 GuardedRun::Result run_in_time(GuardedRun run, const StopFlag* stop) {
   for (IValue& input : run.inputs) input = owned(input);
-  Targets later(run.targets.size());
-  for (size_t i = 0; i < later.size(); ++i) {
-    if (!is_owned(run.targets[i])) std::swap(later[i], run.targets[i]);
+  for (at::Tensor& target : run.targets) {
+    if (!is_owned(target)) target = at::Tensor();
   }
   const auto start = std::chrono::steady_clock::now();
   const double seconds = run.limits.seconds;
@@ -120,9 +110,7 @@ GuardedRun::Result run_in_time(GuardedRun run, const StopFlag* stop) {
     const std::string reason = attempt->stop.set ? stopped_by_caller() : takes_longer_than(seconds);
     throw StoppedRun(reason + " (the node goes on in a thread of its own until it is done)", attempt->node());
   }
-  GuardedRun::Result result = attempt->outcome();
-  give(result.values, later);
-  return result;
+  return attempt->outcome();
 }
 
 }  // namespace

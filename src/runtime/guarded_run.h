@@ -38,7 +38,7 @@ struct GuardedRun {
   };
 
   // On the CPU, a run whose time is limited has a thread of its own: a node that does not stop in its midst is left
-  // there, with the memory that it uses.
+  // there, with the memory that it uses. That is none of the caller's: inputs there are copied, and targets not taken.
   Result operator()(const StopFlag* stop) &&;
 };
 

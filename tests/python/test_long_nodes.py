@@ -132,6 +132,8 @@ def test_results_come_to_the_callers_memory(make):
     [result] = onnx_torch.prepare(model, limits={"seconds": 100}).run([NUMBERS - 2], out=[out])
     assert result is out
     assert out.tolist() == [[0, 0, 0], [1, 2, 3]]
+    with pytest.raises(onnx_torch.InputError, match="shape"):
+        onnx_torch.prepare(model, limits={"seconds": 100}).run([NUMBERS[:1]], out=[out])
 
 
 def test_inputs_of_the_callers_memory_are_not_kept():
