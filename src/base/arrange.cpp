@@ -123,41 +123,82 @@ struct Matrix {
   void transpose(int64_t rows, int64_t columns) const {
     if (columns < rows) {
       for (int64_t j = 0; j < columns; ++j) {
+#pragma GCC unroll 8
         for (int64_t i = 0; i < rows; ++i) to[i * row + j] = from[j * column + i];
       }
     } else {
       for (int64_t i = 0; i < rows; ++i) {
+#pragma GCC unroll 8
         for (int64_t j = 0; j < columns; ++j) to[i * row + j] = from[j * column + i];
       }
     }
   }
 };
 
-constexpr int64_t kBlock = 4;
+// A square of elements that registers hold, each a row of it.
+template <typename T>
+struct Block {
+  static constexpr int64_t kSize = 16 / sizeof(T);
+  typedef T Row __attribute__((vector_size(16)));  // NOLINT(modernize-use-using): GCC takes no alias of T
+  Row rows[kSize];
 
-// In registers.
-void transpose_block(const Matrix<uint32_t>& matrix) {
-  using Four = uint32_t __attribute__((vector_size(16)));
-  Four columns[kBlock];
-  for (int64_t j = 0; j < kBlock; ++j) std::memcpy(&columns[j], matrix.from + j * matrix.column, sizeof(Four));
-  const Four a = __builtin_shufflevector(columns[0], columns[1], 0, 4, 1, 5),
-             b = __builtin_shufflevector(columns[2], columns[3], 0, 4, 1, 5),
-             c = __builtin_shufflevector(columns[0], columns[1], 2, 6, 3, 7),
-             d = __builtin_shufflevector(columns[2], columns[3], 2, 6, 3, 7);
-  const Four rows[kBlock] = {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
-                             __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
-  for (int64_t i = 0; i < kBlock; ++i) std::memcpy(matrix.to + i * matrix.row, &rows[i], sizeof(Four));
+  void transpose() {
+    for (int64_t done = 1; done < kSize; done *= 2) interleave(std::make_index_sequence<kSize>());
+  }
+
+ private:
+  // Each row of the first half with its like in the second. That as often as the size can be halved transposes.
+  template <size_t... i>
+  void interleave(std::index_sequence<i...>) {
+    const Block before = *this;
+    constexpr size_t kHalf = kSize / 2;
+    for (size_t row = 0; row < kHalf; ++row) {
+      const Row a = before.rows[row], b = before.rows[row + kHalf];
+      rows[2 * row] = __builtin_shufflevector(a, b, (i / 2 + i % 2 * kSize)...);
+      rows[2 * row + 1] = __builtin_shufflevector(a, b, (kHalf + i / 2 + i % 2 * kSize)...);
+    }
+  }
+};
+
+// Reads and writes whole rows of a block, even where there are fewer rows or columns.
+template <typename T>
+void transpose_block(const Matrix<T>& matrix, int64_t rows = Block<T>::kSize, int64_t columns = Block<T>::kSize) {
+  Block<T> block{};
+  for (int64_t j = 0; j < columns; ++j)
+    std::memcpy(&block.rows[j], matrix.from + j * matrix.column, sizeof(block.rows[j]));
+  block.transpose();
+  for (int64_t i = 0; i < rows; ++i) std::memcpy(matrix.to + i * matrix.row, &block.rows[i], sizeof(block.rows[i]));
+}
+
+// Few numbers for each of many pixels, side by side: a block reads more than one pixel's, and what it writes behind a
+// pixel the next one overwrites. So the last pixels take no block. False where the tile is none of these.
+template <typename T>
+bool transpose_pixels(const Matrix<T>& matrix, int64_t rows, int64_t columns) {
+  constexpr int64_t kSize = Block<T>::kSize;
+  const auto are_pixels = [](int64_t numbers, int64_t stride) {
+    return numbers == stride && numbers < kSize && 4 * numbers >= kSize;  // of fewer, a block does more than it saves
+  };
+  if (are_pixels(columns, matrix.row)) {
+    int64_t i = 0;
+    for (; i + kSize + kSize / columns < rows; i += kSize) transpose_block(matrix.at(i, 0), kSize, columns);
+    matrix.at(i, 0).transpose(rows - i, columns);
+  } else if (are_pixels(rows, matrix.column)) {
+    int64_t j = 0;
+    for (; j + kSize + kSize / rows < columns; j += kSize) transpose_block(matrix.at(0, j), rows, kSize);
+    matrix.at(0, j).transpose(rows, columns - j);
+  } else {
+    return false;
+  }
+  return true;
 }
 
 template <typename T>
 void transpose_tile(const Matrix<T>& matrix, int64_t rows, int64_t columns) {
-  matrix.transpose(rows, columns);
-}
-
-void transpose_tile(const Matrix<uint32_t>& matrix, int64_t rows, int64_t columns) {
-  const int64_t whole_rows = rows - rows % kBlock, whole_columns = columns - columns % kBlock;
-  for (int64_t i = 0; i < whole_rows; i += kBlock) {
-    for (int64_t j = 0; j < whole_columns; j += kBlock) transpose_block(matrix.at(i, j));
+  if (transpose_pixels(matrix, rows, columns)) return;
+  constexpr int64_t kSize = Block<T>::kSize;
+  const int64_t whole_rows = rows - rows % kSize, whole_columns = columns - columns % kSize;
+  for (int64_t i = 0; i < whole_rows; i += kSize) {
+    for (int64_t j = 0; j < whole_columns; j += kSize) transpose_block(matrix.at(i, j));
   }
   matrix.at(0, whole_columns).transpose(whole_rows, columns - whole_columns);
   matrix.at(whole_rows, 0).transpose(rows - whole_rows, columns);
