@@ -10,6 +10,7 @@
 #include "export.h"
 #include "external_reader.h"
 #include "import/external_data.h"
+#include "import/other_formats.h"
 #include "import/schema.h"
 #include "import/tensor_proto.h"
 #include "interruption.h"
@@ -568,6 +569,12 @@ PYBIND11_MODULE(_C, m, py::mod_gil_not_used()) {
       },
       py::arg("tensor"), py::arg("directory"), py::arg("external"), py::arg("options"),
       "The external data of a TensorProto.");
+  m.def(
+      "no_model",
+      [](const std::string& file_is, const py::bytes& beginning) {
+        return no_model(file_is, std::string_view(beginning));
+      },
+      py::arg("file_is"), py::arg("beginning"), "Says that a file is no model, and what it is.");
   m.def("operator_versions", &versions);
   m.def("translation_table", &table, "(domain, operator, since versions, reviewed to) of each translated operator.");
   m.def(

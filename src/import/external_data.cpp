@@ -6,6 +6,7 @@
 #include <charconv>
 #include <set>
 
+#include "import/other_formats.h"
 #include "import/tensor_proto.h"
 #include "onnx_torch/error.h"
 
@@ -117,8 +118,10 @@ Bytes ExternalData::read(const onnx::TensorProto& tensor, int64_t size, const Ex
     const Bytes whole = access.maps ? places.mapped(found.file) : Bytes{};
     const int64_t available = access.maps ? static_cast<int64_t>(whole.view.size()) : found.file.size();
     if (location.offset > available || length > available - location.offset) {
+      const std::string_view other = other_format(beginning_of(found.file));
       fail(tensor, "its external data, " + part + start + ", ends past the end of " + name + " (" +
-                       std::to_string(available) + " bytes)");
+                       std::to_string(available) + " bytes)" +
+                       (other.empty() ? "" : ", which is " + std::string(other)));
     }
     if (!access.maps) return places.read(found.file, location.offset, length);
     return {whole.view.substr(static_cast<size_t>(location.offset), static_cast<size_t>(length)), whole.owner};

@@ -10,6 +10,7 @@
 
 #include "base/memory_reserve.h"
 #include "import/node_order.h"
+#include "import/other_formats.h"
 
 namespace onnxtorch {
 namespace {
@@ -320,7 +321,7 @@ std::shared_ptr<const ModelFile> ModelFile::from_path(const fs::path& path, cons
                                        : with_data_in(directory, nullptr, own, external);
   try {
     const bool parsed = is_large ? parse_light(*file, model->proto) : parse(file->file, model->proto);
-    if (!parsed) throw InvalidModelError(path.string() + " is not an ONNX model");
+    if (!parsed) throw InvalidModelError(no_model(path.string() + " is", beginning_of(file->file)));
   } catch (const FileError& error) {
     throw InvalidModelError("cannot read the model file " + path.string() + ": " + error.what());
   }
@@ -334,7 +335,7 @@ std::shared_ptr<const ModelFile> ModelFile::from_bytes(std::string_view bytes, c
   check_size(bytes.size(), "the model given");
   const auto model = with_data_in(directory, nullptr, nullptr, external);
   if (!model->proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-    throw InvalidModelError("the bytes given are not an ONNX model");
+    throw InvalidModelError(no_model("the bytes given are", bytes));
   }
   order_nodes(model->proto);
   return model;

@@ -40,7 +40,14 @@ def read_model(model: Model) -> onnx.ModelProto:
     except OSError as error:
         raise InvalidModelError(f"cannot read {what}: {error.strerror}") from error
     except DecodeError as error:
-        raise InvalidModelError(f"{what} is not an ONNX model") from error
+        raise InvalidModelError(_C.no_model(f"{what} is", _beginning(model))) from error
+
+
+def _beginning(model: Model) -> bytes:
+    if not isinstance(model, (str, os.PathLike)):
+        return serialized(model)[:32]
+    with open(model, "rb") as file:
+        return file.read(32)
 
 
 def check_regular(path: str | os.PathLike[str]) -> None:
