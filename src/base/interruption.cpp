@@ -77,6 +77,8 @@ void check_interruption() {
     current->check();
 }
 
+bool is_interruptible() { return current != nullptr; }
+
 bool interrupted() { return current && current->interrupted(); }
 
 }  // namespace onnxtorch

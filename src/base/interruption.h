@@ -33,6 +33,9 @@ __attribute__((visibility("default"))) void interrupt() noexcept;
 // allocated. Until then it costs next to nothing.
 __attribute__((visibility("default"))) void check_interruption();
 
+// Whether this thread's work can be interrupted.
+__attribute__((visibility("default"))) bool is_interruptible();
+
 // Whether that has made the thread's work stop.
 __attribute__((visibility("default"))) bool interrupted();
 

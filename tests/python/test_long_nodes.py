@@ -82,6 +82,18 @@ def test_preparing_is_left_where_a_node_of_constants_does_not_stop():
     ]
 
 
+def test_ctrl_c_stops_preparing_within_a_node_of_constants():
+    lines = run("""
+    from onnx import numpy_helper
+    MODEL.graph.initializer.append(numpy_helper.from_array(np.ones((LARGE, LARGE)), "x"))
+    del MODEL.graph.input[:]
+    threading.Timer(0.8, os.kill, (os.getpid(), signal.SIGINT)).start()
+    stopped(lambda: onnx_torch.prepare(MODEL, threads=1), KeyboardInterrupt)
+    print("stopped")
+    """)
+    assert lines == ["stopped"]
+
+
 def test_the_caller_stops_a_node_that_takes_long():
     lines = run("""
     rep = onnx_torch.prepare(MODEL, limits={"seconds": 1000}, threads=1)

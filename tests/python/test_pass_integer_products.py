@@ -250,33 +250,35 @@ def test_weights_are_saved_as_they_are_laid_out(kind: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
-@pytest.mark.parametrize(
-    ("call", "shape"),
-    [
+def test_a_weight_that_was_laid_out_can_be_had_back(kind: str) -> None:
+    """Images of other sizes want other layouts, made of the first: on each CPU those of one convolution at least."""
+    counts = []
+    for call, shape in [
         ("ConvInteger(x, w, z, wz)", (64, 128, 1, 1)),
+        ("ConvInteger(x, w, z, wz)", (48, 32, 3, 3)),
         ("QLinearConv(x, s, z, w, s, wz, t, z)", (64, 128, 1, 1)),
+        ("QLinearConv(x, s, z, w, s, wz, t, z)", (128, 16, 5, 5)),
         ("QLinearConv<pads = [1, 1, 1, 1]>(x, s, z, w, s, wz, t, z)", (48, 32, 3, 3)),
-    ],
-)
-def test_a_weight_that_was_laid_out_can_be_had_back(kind: str, call: str, shape: tuple[int, ...]) -> None:
-    """Images of other sizes want other layouts, which are made of the first."""
-    source = model(
-        f"({kind}[N, {shape[1]}, H, W] x) => ({'int32' if 'Integer' in call else kind}[N, M, H, W] y) {{ y = {call} }}",
-        w=weights(*shape),
-        z=np.dtype(kind).type(3),
-        wz=np.int8(0),
-        s=f32(0.02),
-        t=f32(0.2),
-    )
-    rep, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
-    limits = np.iinfo(np.dtype(kind))
-    for count, size in ((1, 9), (2, 4), (1, 64), (8, 3), (1, 5), (2, 90)):
-        x = RNG.integers(limits.min, limits.max + 1, (count, shape[1], size, size), limits.dtype)
-        assert np.abs(rep.run([x])[0].astype(int) - plain.run([x])[0]).max() <= ("QLinear" in call)
-    (layouts,) = rep._prepared.laid_weights
+    ]:
+        result = "int32" if "Integer" in call else kind
+        source = model(
+            f"({kind}[N, {shape[1]}, H, W] x) => ({result}[N, M, H, W] y) {{ y = {call} }}",
+            w=weights(*shape),
+            z=np.dtype(kind).type(3),
+            wz=np.int8(0),
+            s=f32(0.02),
+            t=f32(0.2),
+        )
+        rep, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
+        limits = np.iinfo(np.dtype(kind))
+        for count, size in ((1, 9), (2, 5), (1, 64), (8, 6), (1, 5), (2, 90)):
+            x = RNG.integers(limits.min, limits.max + 1, (count, shape[1], size, size), limits.dtype)
+            assert np.abs(rep.run([x])[0].astype(int) - plain.run([x])[0]).max() <= ("QLinear" in call)
+        (layouts,) = rep._prepared.laid_weights
+        counts.append(len(layouts))
     in_panels = layouts[0][0].startswith("weight:strips")
     one_for_all = in_panels or torch.backends.cpu.get_cpu_capability() == "DEFAULT"
-    assert (len(layouts) > 1) != one_for_all
+    assert (max(counts) > 1) != one_for_all
 
 
 def test_sums_of_very_many_numbers_are_exact() -> None:

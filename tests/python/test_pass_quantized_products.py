@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -406,3 +409,33 @@ def test_qlinear_products_of_other_forms_stay() -> None:
     for source, *inputs in ((fed, x, np.uint8(9)), (rows, x)):
         assert "onnx_torch::quantize" not in calls(source)
         check_exact(source, *inputs)
+
+
+PIXELS = """if True:
+    import sys
+    import numpy as np
+    import onnx_torch
+
+    rng = np.random.default_rng(0)
+    rep = onnx_torch.prepare(sys.argv[1], plans=0)
+    plain = onnx_torch.prepare(sys.argv[1], optimize=False)
+    for _ in range(4):
+        for count in (1, 2, 8):
+            for columns in range(1, 100):
+                x = rng.integers(0, 256, (count, 128, 1, columns), np.uint8)
+                y = rep.run([x])[0].astype(int)
+                assert np.abs(y - plain.run([x])[0]).max() <= 1, (count, columns)
+"""
+
+
+def test_windows_of_one_pixel_stay_within_few_pixels(tmp_path: Path) -> None:
+    """oneDNN's kernel for AMX goes beyond images of 27, 33, 36 … 48 pixels; what it overwrites ends the process."""
+    weights = np.random.default_rng(1).integers(-128, 128, (64, 128, 1, 1), np.int8)
+    source = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 21]> g (uint8[N, 128, H, W] x) => (uint8[N, 64, H, W] y) '
+        "<float s = {0.02}, float t = {0.5}, uint8 z = {3}, int8 wz = {0}> "
+        "{ y = QLinearConv (x, s, z, w, s, wz, t, z) }"
+    )
+    source.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    onnx.save(source, tmp_path / "net.onnx")
+    subprocess.run([sys.executable, "-c", PIXELS, str(tmp_path / "net.onnx")], check=True)

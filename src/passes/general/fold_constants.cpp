@@ -35,8 +35,21 @@ size_t bytes(const IValue& value) {
   return sum;
 }
 
-// An operator on this many bytes may take long.
-constexpr size_t kLarge = 1 << 16;
+// An operator on so many bytes may take longer than preparing may, or than who presses Ctrl-C will wait. A thread of
+// its own takes a quarter of a millisecond.
+constexpr size_t kLarge = 1 << 16, kHuge = 1 << 24;
+
+bool may_take_long(size_t bytes) {
+  const PrepareGuard* const guard = guard_of_preparation();
+  return (bytes >= kLarge && guard && guard->has_end()) || (bytes >= kHuge && is_interruptible());
+}
+
+// Whether the time is not over.
+bool goes_on() {
+  check_interruption();
+  const PrepareGuard* const guard = guard_of_preparation();
+  return !guard || !guard->is_over();
+}
 
 // What the operator gives of the stack. Whether it could.
 struct Operation {
@@ -91,18 +104,14 @@ class Folding {
     }
     check_preparation();
     const auto operation = std::make_shared<Operation>(node->getOperation(), std::move(stack), most_bytes_ - held_);
-    const PrepareGuard* const guard = guard_of_preparation();
-    if (guard && guard->has_end() && given >= kLarge) {
-      run_apart([operation] { (*operation)(); },
-                [guard] {
-                  check_interruption();
-                  return !guard->is_over();
-                });
+    bool is_done = true;
+    if (may_take_long(given)) {
+      is_done = run_apart([operation] { (*operation)(); }, goes_on);
       check_preparation();
     } else {
       (*operation)();
     }
-    if (!operation->succeeded) return;
+    if (!is_done || !operation->succeeded) return;
     const IValue& result = operation->stack.back();
     if (result.isTensor() && bytes(result) <= std::max(kSmall, kMostGrowth * given)) keep(node, result);
   }

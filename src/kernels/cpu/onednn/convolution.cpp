@@ -115,6 +115,12 @@ std::string_view better_implementation(const Convolution& c, dnnl::memory::data_
   return is_better_depthwise(c, result) ? "jit_dw" : is_better_direct(c, result) ? "jit:avx512" : "";
 }
 
+// oneDNN's kernel for AMX and windows of one pixel takes the pixels of an image in blocks of 9 to 16, two at a time: of
+// three blocks it reads a fourth, and writes it, behind the image.
+bool goes_beyond_the_image(const dnnl::convolution_forward::primitive_desc& description) {
+  return std::string_view(description.impl_info_str()).starts_with("jit_1x1:avx512_core_amx");
+}
+
 // Goes on to the implementation whose name begins so; false where there is none.
 bool take(dnnl::convolution_forward::primitive_desc& description, std::string_view name) {
   while (!std::string_view(description.impl_info_str()).starts_with(name)) {
@@ -132,6 +138,7 @@ Prepared prepared_convolution(const Convolution& c, const dnnl::memory::desc& so
   if (is_reference(description)) return {};
   if (!take(description, better_implementation(c, weight, result)))
     description = described(c, source, weight, result, attributes);
+  if (goes_beyond_the_image(description) && !description.next_impl()) return {};
   const at::Tensor plain = c.weight.contiguous();
   const std::vector<int64_t> sizes = result.get_dims();
   return {dnnl::convolution_forward(description),
