@@ -57,15 +57,12 @@ def test_a_run_is_left_where_a_node_does_not_stop():
     print(error.op_type, error.node_name)
     del x, out
     print(rep.run([np.full((2, 2), 3.0)])[0].tolist())
-    threads = len(os.listdir("/proc/self/task"))
-    print(rep.run([np.full((2, 2), 2.0)])[0].tolist(), threads > 1)
     """)
     assert lines == [
         'MatMul "large" (opset 21): the run takes longer than the 0.3 seconds that the option limits allows it; allow '
         "more if you trust the model with it (the node goes on in a thread of its own until it is done)",
         "MatMul large",
         "[[18.0, 18.0], [18.0, 18.0]]",
-        "[[8.0, 8.0], [8.0, 8.0]] True",
     ]
 
 
@@ -130,7 +127,7 @@ def test_results_are_those_of_a_run_without_limits(model, inputs):
         np.testing.assert_array_equal(result, expected)
 
 
-def test_sequences_and_absent_values_come_in():
+def test_sequences_come_in():
     tensors = [np.float32([1, 2]), np.float32([3])]
     sequence = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None)
     model = model_of([helper.make_node("ConcatFromSequence", ["s"], ["y"], axis=0)], [sequence], ["y"])
