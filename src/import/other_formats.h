@@ -12,7 +12,7 @@ namespace onnxtorch {
 std::string_view other_format(std::string_view beginning);
 
 // "FILE is not an ONNX model", and what it is instead.
-__attribute__((visibility("default"))) std::string no_model(const std::string& file_is, std::string_view beginning);
+std::string no_model(const std::string& file_is, std::string_view beginning);
 
 // A beginning that is long enough.
 std::string beginning_of(const OpenFile& file);

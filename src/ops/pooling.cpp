@@ -89,10 +89,15 @@ Arg lowest(ElementType type) {
   return -std::numeric_limits<double>::infinity();
 }
 
+// For each window, ATen's maximum steps through all of the padding before the input.
+constexpr int64_t kMostPadding = 1 << 20;
+
 Values max_pool(Translator& t, const NodeView& n) {
   const Pool p = pool(t, n);
   Value x = p.x, margins = t.scalar(std::vector<int64_t>(2 * p.rank(), 0));
   auto padding = aten_padding(t, p);
+  if (padding && std::ranges::any_of(*padding, [](int64_t size) { return size > kMostPadding; }))
+    n.unsupported("with a padding of more than " + std::to_string(kMostPadding) + " elements");
   bool ceil_mode = p.ceil_mode;
   if (!padding) {
     margins = fitting_pads(t, p);

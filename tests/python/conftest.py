@@ -1,15 +1,17 @@
 """ONNX's coverage report prints at the end of a run (and goes to CSV files if CSVDIR is set), then our counts."""
 
+import io
 import os
 import secrets
 from collections import Counter
 from fnmatch import fnmatch
 
 import pytest
+from onnx.backend.test import report as onnx_report
 
 from random_numbers import begin_again
 
-pytest_plugins = "onnx.backend.test.report"
+pytest_plugins = onnx_report.__name__
 
 SUITES = {
     "OnnxBackend": "official suite",
@@ -29,6 +31,7 @@ ops_attention ops_cast ops_conv ops_linear ops_ml ops_normalization ops_pooling 
 ops_reduction pass_* passes plans precision saving widening""".split()
 os.environ.setdefault("ONNX_TORCH_RANDOM_GRAPHS", str(secrets.randbelow(10**6)))
 _outcomes: dict[str, Counter] = {title: Counter() for title in SUITES.values()}
+_reports_of_workers: list[str] = []
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +57,29 @@ def pytest_runtest_logreport(report):
                 return
 
 
+# Under pytest-xdist (./dev test) the worker that ran the official suite makes ONNX's report; the controller prints it.
+
+
+def pytest_configure(config):
+    if config.getoption("dist", "no") != "no":
+        config.pluginmanager.unregister(name=onnx_report.__name__)
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput") and onnx_report._marks:
+        text = io.StringIO()
+        onnx_report.pytest_terminal_summary(text, session.exitstatus)
+        session.config.workeroutput["onnx_report"] = text.getvalue()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    _reports_of_workers.extend(filter(None, [getattr(node, "workeroutput", {}).get("onnx_report")]))
+
+
 def pytest_terminal_summary(terminalreporter):
+    for text in _reports_of_workers:
+        terminalreporter.write(text)
     for title, outcomes in _outcomes.items():
         ran = outcomes["passed"] + outcomes["failed"]
         if ran:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from models import assert_same, run_op
+from onnx_torch import UnsupportedError
 from pass_models import assert_close
 from random_numbers import RNG
 
@@ -143,3 +144,12 @@ def test_max_unpool_undoes_max_pool(pads):
     assert z.shape == x.shape
     assert_same(run_op("MaxPool", [z], **options), [y])
     np.testing.assert_array_equal(z[z != 0], x[z != 0])
+
+
+def test_a_padding_that_takes_longer_than_a_life():
+    x = normal(1, 1, 4)
+    kernel = 2**31 - 1
+    (y,) = run_op("MaxPool", [x], kernel_shape=[2**21 - 1], pads=[2**20 - 1, 2**20 - 1])
+    np.testing.assert_array_equal(y, np.full((1, 1, 4), x.max()))
+    with pytest.raises(UnsupportedError, match="MaxPool.*with a padding of more than 1048576 elements"):
+        run_op("MaxPool", [x], kernel_shape=[kernel], pads=[kernel // 2, kernel // 2])

@@ -155,6 +155,16 @@ def test_norms_of_values_that_are_not_finite_or_huge(norm: str, made: Callable[.
     check_overflowing(made(norm, 3), [x])
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
+@pytest.mark.parametrize("made", [normalized_convolution, normalized_image])
+@pytest.mark.parametrize("norm", NORMS)
+def test_norms_with_scales_that_are_not_finite_or_huge(norm: str, made: Callable[..., onnx.ModelProto], value: float):
+    source = made(norm, 3)
+    (scale,) = (t for t in source.graph.initializer if t.name == "scale")
+    scale.CopyFrom(numpy_helper.from_array(np.where(np.arange(8) == 2, np.float32(value), floats(8)), "scale"))
+    check_overflowing(source, [1e-3 * floats(2, 4, 300)])
+
+
 @pytest.mark.parametrize("made", [normalized_convolution, normalized_image])
 @pytest.mark.parametrize("norm", NORMS)
 def test_norms_of_what_lies_far_from_zero(norm: str, made: Callable[..., onnx.ModelProto]):

@@ -92,9 +92,11 @@ def run_tests(
         if args.dry_run or not filters or ctest_count(tests, variables):
             jobs.append(("C++ tests", [*tests, "--output-on-failure", "--no-tests=error"]))
     if "python" in parts:
+        whole = not filters and not marked
         chosen = ["-k", " or ".join(filters)] if filters else []
-        jobs.append(("Python tests", [env.python, "-m", "pytest", "tests/python", *marked, *chosen]))
-        if not filters and not marked and not args.dry_run:  # a part's coverage would overwrite the whole's
+        workers = ["--numprocesses", str(build_jobs()), "--dist", "loadfile"] if whole and build_jobs() > 1 else []
+        jobs.append(("Python tests", [env.python, "-m", "pytest", "tests/python", *workers, *marked, *chosen]))
+        if whole and not args.dry_run:  # a part's coverage would overwrite the whole's
             (OUT / "coverage").mkdir(parents=True, exist_ok=True)
             variables["CSVDIR"] = str(OUT / "coverage")
 

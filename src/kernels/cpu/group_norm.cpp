@@ -128,6 +128,7 @@ std::optional<Affine> affine(const Normalization& by, const Statistics& of, int6
     for (int64_t c = first; c < first + by.group; ++c) {
       result.mean[c] = static_cast<float>(center);
       result.scale[c] = static_cast<float>(scale * (given.weight ? given.weight[c] : 1));
+      if (!std::isfinite(result.scale[c])) return {};
       const double lacking = center - result.mean[c];
       result.bias[c] = static_cast<float>((given.bias ? given.bias[c] : 0) - lacking * result.scale[c]);
     }
