@@ -13,10 +13,13 @@ struct Value;
 namespace onnxtorch {
 
 // A value of the graph under construction. Its TorchScript type is one of
-//   Tensor      an ONNX tensor in its storage dtype (a string tensor holds ids of the run's StringPool)
-//   int, int[]  an int64 tensor of rank 0 or 1 kept on the host (shape arithmetic); Translator::tensor() makes a tensor
-//   of it bool, bool[]  a bool tensor of rank 0 or 1 kept on the host: a condition; likewise Tensor[]    a sequence;
-//   (Tensor, Tensor) the keys and values of a map; a list of such pairs a sequence of maps T?          an optional
+//   Tensor            an ONNX tensor in its storage dtype (a string tensor holds ids of the run's StringPool)
+//   int, int[]        an int64 tensor of rank 0 or 1 that is kept on the host (shape arithmetic)
+//   bool, bool[]      a bool tensor of rank 0 or 1 that is kept on the host: a condition
+//   Tensor[]          a sequence
+//   (Tensor, Tensor)  the keys and values of a map; a list of such pairs is a sequence of maps
+//   T?                an optional
+// Translator::tensor() makes a tensor of what is kept on the host.
 // A default-constructed Value is an absent optional input.
 struct Value {
   torch::jit::Value* graph = nullptr;

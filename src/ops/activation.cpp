@@ -65,7 +65,7 @@ void register_activation_ops(Registry& r) {
   r.op("PRelu").since(1, prelu_1).since(7, prelu).reviewed_to(16);
   r.op("Elu").since(1, elu).reviewed_to(22);
   r.op("Celu").since(12, celu).reviewed_to(28);
-  r.op("Selu").since(1, selu).reviewed_to(22);
+  r.op("Selu").since(1, selu).reviewed_to(22);  // 6 has other defaults of alpha and gamma
   r.op("ThresholdedRelu").since(1, thresholded_relu).reviewed_to(22);
   r.op("Sigmoid").since(1, plain("aten::sigmoid")).reviewed_to(13);
   r.op("HardSigmoid").since(1, script("hard_sigmoid")).reviewed_to(22);

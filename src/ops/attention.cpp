@@ -79,7 +79,7 @@ Values linear_attention(Translator& t, const NodeView& n) {
 }  // namespace
 
 void register_attention_ops(Registry& r) {
-  r.op("Attention").since(23, attention).reviewed_to(25);
+  r.op("Attention").since(23, attention).reviewed_to(25);  // 24 has nonpad_kv_seqlen, 25 windows
   r.op("RotaryEmbedding").since(23, script("rotary_embedding")).reviewed_to(23);
   r.op("LinearAttention").since(27, linear_attention).reviewed_to(27);
   r.op("ai.onnx.preview", "FlexAttention").since(1, flex_attention).reviewed_to(1);

@@ -56,7 +56,7 @@ Values grid_sample(Translator& t, const NodeView& n) {
 }  // namespace
 
 void register_image_ops(Registry& r) {
-  r.op("GridSample").since(16, grid_sample).reviewed_to(22);
+  r.op("GridSample").since(16, grid_sample).reviewed_to(22);  // 20 has other names of modes
   r.op("AffineGrid").since(20, script("affine_grid")).reviewed_to(20);
   r.op("ImageDecoder").since(20, script("image_decoder")).reviewed_to(20);
   r.op("NonMaxSuppression").since(10, script("non_max_suppression")).reviewed_to(11);

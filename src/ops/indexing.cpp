@@ -10,8 +10,7 @@
 namespace onnxtorch {
 namespace {
 
-// --- Gather
-// ------------------------------------------------------------------------------------------------------------
+// --- Gather ---
 
 // Indices count from the end where they are negative; most of ATen's operators want them from the start.
 Value from_start(Translator& t, const Value& indices, const Value& x, int64_t axis) {
@@ -71,8 +70,7 @@ Values gather_nd(Translator& t, const NodeView& n) {
   return {t.call("gather_nd", {n.tensor(0), n.tensor(1), batch_dims})};
 }
 
-// --- Scatter
-// -----------------------------------------------------------------------------------------------------------
+// --- Scatter ---
 
 // ATen's name of a reduction; nothing for "none".
 std::optional<std::string> reduction(const NodeView& n) {
@@ -111,8 +109,7 @@ Values scatter_nd(Translator& t, const NodeView& n) {
   })};
 }
 
-// --- Order
-// -------------------------------------------------------------------------------------------------------------
+// --- Order ---
 
 Values arg_extreme(Translator& t, const NodeView& n, const std::string& how) {
   const Value x = ordered(t, n.tensor(0), n.element(0));
@@ -152,8 +149,7 @@ Values unique(Translator& t, const NodeView& n) {
   return t.call_all("onnx_torch::unique", {n.tensor(0), axis, sorted, type == ElementType::Uint64});
 }
 
-// --- Others
-// ------------------------------------------------------------------------------------------------------------
+// --- Others ---
 
 Values non_zero(Translator& t, const NodeView& n) {
   return {t.call("aten::t", {t.call("aten::nonzero", {n.tensor(0)})})};
@@ -174,7 +170,7 @@ void register_indexing_ops(Registry& r) {
   r.op("NonZero").since(9, non_zero).reviewed_to(13);
   r.op("ArgMax").since(1, arg_max).reviewed_to(13);
   r.op("ArgMin").since(1, arg_min).reviewed_to(13);
-  r.op("TopK").since(1, top_k).reviewed_to(24);
+  r.op("TopK").since(1, top_k).reviewed_to(24);  // k was an attribute before 10; 11 has largest and sorted
   r.op("Unique").since(11, unique).reviewed_to(28);
 }
 

@@ -249,9 +249,9 @@ Values dynamic_quantize_lstm(Translator& t, const NodeView& n) {
 }
 
 void register_recurrent_ops(Registry& r) {
-  r.op("RNN").since(1, recurrent(kRnn)).reviewed_to(22);
-  r.op("GRU").since(1, recurrent(kGru)).reviewed_to(22);
-  r.op("LSTM").since(1, recurrent(kLstm)).reviewed_to(22);
+  r.op("RNN").since(1, recurrent(kRnn)).reviewed_to(22);    // 14 has layout
+  r.op("GRU").since(1, recurrent(kGru)).reviewed_to(22);    // 3 has linear_before_reset, 14 layout
+  r.op("LSTM").since(1, recurrent(kLstm)).reviewed_to(22);  // 14 has layout
 }
 
 }  // namespace onnxtorch

@@ -114,6 +114,7 @@ TranslateFunction on_host(std::string operation, std::optional<int64_t> of_none,
 }  // namespace
 
 void register_reduction_ops(Registry& r) {
+  // axes was an attribute before 18, before 13 of ReduceSum.
   r.op("ReduceSum").since(1, on_host("Add", 0, reduction("reduce_sum", exact))).reviewed_to(13);
   r.op("ReduceProd").since(1, on_host("Mul", 1, reduction("reduce_prod", exact))).reviewed_to(18);
   r.op("ReduceMax").since(1, on_host("Max", {}, extremum("reduce_max", /*is_min=*/false))).reviewed_to(20);

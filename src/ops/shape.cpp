@@ -127,10 +127,10 @@ void register_shape_ops(Registry& r) {
   r.op("Identity").since(1, identity).reviewed_to(25);
   r.op("Shape").since(1, shape_1).since(15, shape_15).reviewed_to(25);
   r.op("Size").since(1, size).reviewed_to(25);
-  r.op("Reshape").since(1, reshape).reviewed_to(25);
+  r.op("Reshape").since(1, reshape).reviewed_to(25);  // shape was an attribute before 5; 14 has allowzero
   r.op("Flatten").since(1, flatten).reviewed_to(25);
-  r.op("Squeeze").since(1, squeeze).reviewed_to(25);
-  r.op("Unsqueeze").since(1, unsqueeze).reviewed_to(25);
+  r.op("Squeeze").since(1, squeeze).reviewed_to(25);      // axes was an attribute before 13
+  r.op("Unsqueeze").since(1, unsqueeze).reviewed_to(25);  // axes was an attribute before 13
   r.op("Expand").since(8, expand).reviewed_to(13);
 }
 

@@ -31,7 +31,7 @@ Values mel_weight_matrix(Translator& t, const NodeView& n) {
 }  // namespace
 
 void register_signal_ops(Registry& r) {
-  r.op("DFT").since(17, script("dft")).reviewed_to(20);
+  r.op("DFT").since(17, script("dft")).reviewed_to(20);  // axis was an attribute before 20
   r.op("STFT").since(17, script("stft")).reviewed_to(17);
   r.op("HannWindow").since(17, window("aten::hann_window")).reviewed_to(17);
   r.op("HammingWindow").since(17, window("aten::hamming_window", {25.0 / 46.0, 21.0 / 46.0})).reviewed_to(17);

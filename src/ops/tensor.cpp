@@ -11,8 +11,7 @@
 namespace onnxtorch {
 namespace {
 
-// --- Joining and cutting
-// -----------------------------------------------------------------------------------------------
+// --- Joining and cutting ---
 
 Value concat_ints(Translator& t, const NodeView& n) {
   Values all;
@@ -89,8 +88,7 @@ Values center_crop_pad(Translator& t, const NodeView& n) {
   return {t.call("aten::constant_pad_nd", {x, t.call("center_pads", {t.call("aten::size", {x}), n.ints(1), axes}), 0})};
 }
 
-// --- Arranging
-// ---------------------------------------------------------------------------------------------------------
+// --- Arranging ---
 
 // Of all dimensions of x, as far as their number is known.
 std::vector<int64_t> permutation(const Translator& t, const NodeView& n, const Value& x) {
@@ -148,8 +146,7 @@ Values trilu(Translator& t, const NodeView& n) {
   return {t.call(n.attr_int("upper") ? "aten::triu" : "aten::tril", {n.tensor(0), k})};
 }
 
-// --- Pad
-// ---------------------------------------------------------------------------------------------------------------
+// --- Pad ---
 
 // The fill value was an attribute before version 11, always a float.
 Arg fill_value(Translator& t, const NodeView& n) {
@@ -167,8 +164,7 @@ Values pad(Translator& t, const NodeView& n) {
   return {t.call("pad_from_inside", {x, per_axis, mode, t.device()})};
 }
 
-// --- Making
-// ------------------------------------------------------------------------------------------------------------
+// --- Making ---
 
 Values constant(Translator& t, const NodeView& n) {
   const auto given = [&](const char* name) { return n.has_attribute(name); };
@@ -224,16 +220,16 @@ Values one_hot_11(Translator& t, const NodeView& n) { return one_hot(t, n, true)
 
 void register_tensor_ops(Registry& r) {
   r.op("Concat").since(1, concat).reviewed_to(13);
-  r.op("Split").since(1, split).reviewed_to(18);
-  r.op("Slice").since(1, slice).reviewed_to(13);
+  r.op("Split").since(1, split).reviewed_to(18);  // split was an attribute before 13; 18 has num_outputs
+  r.op("Slice").since(1, slice).reviewed_to(13);  // starts, ends and axes were attributes before 10
   r.op("DynamicSlice").since(1, slice);
   r.op("CenterCropPad").since(18, center_crop_pad).reviewed_to(18);
   r.op("Transpose").since(1, transpose).reviewed_to(25);
   r.op("Tile").since(1, tile_1).since(6, tile).reviewed_to(13);
-  r.op("DepthToSpace").since(1, depth_to_space).reviewed_to(28);
-  r.op("SpaceToDepth").since(1, space_to_depth).reviewed_to(28);
+  r.op("DepthToSpace").since(1, depth_to_space).reviewed_to(28);  // 11 has mode
+  r.op("SpaceToDepth").since(1, space_to_depth).reviewed_to(28);  // 28 has mode
   r.op("Trilu").since(14, trilu).reviewed_to(14);
-  r.op("Pad").since(1, pad).reviewed_to(25);
+  r.op("Pad").since(1, pad).reviewed_to(25);  // pads was paddings before 2, an attribute before 11; 18 has axes
   r.op("Constant").since(1, constant).reviewed_to(25);
   r.op("ConstantOfShape").since(9, constant_of_shape).reviewed_to(25);
   r.op("EyeLike").since(9, eye_like).reviewed_to(22);

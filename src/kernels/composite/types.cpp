@@ -108,8 +108,7 @@ std::tuple<Tensor, Tensor> max_pool_of_any(const Tensor& x, at::IntArrayRef kern
   return {values.to(x.scalar_type()), indices};
 }
 
-// --- Activations: ATen's kernels for CUDA take a sixth in float32 for doubles, too
-// ---------------------------------------
+// --- Activations: ATen's kernels for CUDA take a sixth in float32 for doubles, too ---
 
 Tensor hardsigmoid_of_any(const Tensor& x) {
   return x.scalar_type() == at::kDouble ? x.div(6).add(0.5).clamp(0, 1) : at::hardsigmoid(x);

@@ -1,6 +1,6 @@
-#include "kernels/standard/boxes.h"
 #include "kernels/cuda/detection.h"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/standard/boxes.h"
 
 namespace onnxtorch::cuda {
 namespace {

@@ -1,6 +1,6 @@
-#include "kernels/standard/coupling.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/multiclass_probability.h"
+#include "kernels/standard/coupling.h"
 
 namespace onnxtorch::cuda {
 

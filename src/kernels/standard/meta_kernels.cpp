@@ -20,8 +20,7 @@ using c10::DispatchKeySet;
 using c10::KernelFunction;
 using OptionalTensor = std::optional<Tensor>;
 
-// --- Shapes of operators for which ATen has no kernel on the meta device
-// ----------------------------------------------
+// --- Shapes of operators for which ATen has no kernel on the meta device ---
 
 Tensor same(const Tensor& self) { return at::empty(self.sizes(), self.options()); }
 Tensor same_with_list(const Tensor& self, IntArrayRef) { return same(self); }
@@ -164,8 +163,7 @@ void group_query_attention(const c10::OperatorHandle& op, torch::jit::Stack* sta
   torch::jit::push(*stack, y, Tensor(), Tensor());
 }
 
-// --- All of them
-// ------------------------------------------------------------------------------------------------------
+// --- All of them ---
 
 template <typename Signature, Signature* function>
 KernelFunction overload() {

@@ -132,8 +132,7 @@ class Scores {
   std::vector<Arg> limits_;
 };
 
-// --- A decoder like that of GPT-2
-// -----------------------------------------------------------------------------------
+// --- A decoder like that of GPT-2 ---
 
 // Its inputs are input_ids, position_ids, attention_mask and the past of each layer; its outputs logits and the present
 // of each layer.
@@ -174,8 +173,7 @@ Model gpt(Translator& t, const NodeView& n, const Value& input_ids, const Value&
   return model;
 }
 
-// --- An encoder and a decoder, like those of T5 and Whisper
-// ---------------------------------------------------------
+// --- An encoder and a decoder, like those of T5 and Whisper ---
 
 bool is_self(const std::string& name) { return name.find("_self_") != std::string::npos; }
 bool is_cross(const std::string& name) { return name.find("_cross_") != std::string::npos; }
@@ -278,8 +276,7 @@ Model encoder_decoder(Translator& t, const NodeView& n, const Value& tokens, con
   return model;
 }
 
-// --- One sequence each
-// ----------------------------------------------------------------------------------------------
+// --- One sequence each ---
 
 // The next tokens, and what else the steps share.
 using Pick = std::function<Values(const Value& scores, const Value& step)>;
@@ -320,8 +317,7 @@ Values sampling(Translator& t, const NodeView& n) {
   return {result[0], result[2].as(ElementType::Float)};
 }
 
-// --- Beams
-// --------------------------------------------------------------------------------------------------------------
+// --- Beams ---
 
 // What else becomes of the scores in each step.
 using Process = std::function<Value(const Value& scores, const Value& sequences)>;
