@@ -17,7 +17,7 @@ namespace onnxtorch {
 struct None {};
 inline constexpr None none;
 
-// `Value` is a value of the graph; an absent one is none.
+// An argument of a call. `Value` is a value of the graph; an absent one is none.
 template <typename Value>
 struct BasicArg {
   using Values = std::vector<Value>;

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* Grows with each function that is added. */
+/* The version of this interface, which grows with each function that is added. */
 #define ONNX_TORCH_C_API_VERSION 1
 ONNX_TORCH_API int32_t onnx_torch_c_api_version(void);
 
@@ -33,28 +33,29 @@ typedef enum onnx_torch_status {
   ONNX_TORCH_FAILED = 7         /* anything else, such as memory that cannot be had */
 } onnx_torch_status;
 
-/* What the latest call of this thread that failed has to say; "" where none has. It is there until the next one. */
+/* Gives what the latest call of this thread that failed has to say; "" where none has. It is there until the next
+ * one. */
 ONNX_TORCH_API const char* onnx_torch_last_error(void);
 
 typedef struct onnx_torch_options {
   size_t size;              /* sizeof(onnx_torch_options) */
   const char* device;       /* "CPU" or "CUDA:n"; NULL: the CPU */
-  int32_t threads;          /* that one run uses on the CPU; 0: as many as the process does */
+  int32_t threads;          /* the number that one run uses on the CPU; 0: as many as the process does */
   int32_t without_passes;   /* not 0: the model's operators one by one */
-  double seconds;           /* that a run may take; 0: any */
+  double seconds;           /* the time that a run may take; 0: any */
   double memory;            /* bytes of tensors that a run may use, besides weights and inputs; 0: any */
-  const char* external_dir; /* of external data; NULL: beside the file, and for bytes none */
+  const char* external_dir; /* the folder of external data; NULL: beside the file, and for bytes none */
 } onnx_torch_options;
 
 /* A model ready to run. Any number of threads may run one at the same time. */
 typedef struct onnx_torch_model onnx_torch_model;
 
-/* Options may be NULL. */
+/* Makes a model ready to run. Options may be NULL. */
 ONNX_TORCH_API onnx_torch_status onnx_torch_load(const char* path, const onnx_torch_options* options,
                                                  onnx_torch_model** model);
 ONNX_TORCH_API onnx_torch_status onnx_torch_load_bytes(const void* bytes, size_t size,
                                                        const onnx_torch_options* options, onnx_torch_model** model);
-ONNX_TORCH_API void onnx_torch_free(onnx_torch_model* model); /* NULL is nothing */
+ONNX_TORCH_API void onnx_torch_free(onnx_torch_model* model); /* does nothing with NULL */
 
 /* An input or an output, as the model declares it. What it points to lives as long as the model. */
 typedef struct onnx_torch_value {
@@ -96,7 +97,7 @@ typedef struct onnx_torch_results onnx_torch_results;
 ONNX_TORCH_API onnx_torch_status onnx_torch_run(const onnx_torch_model* model, const onnx_torch_tensor* inputs,
                                                 size_t input_count, onnx_torch_tensor* outputs, size_t output_count,
                                                 onnx_torch_results** results);
-ONNX_TORCH_API void onnx_torch_free_results(onnx_torch_results* results); /* NULL is nothing */
+ONNX_TORCH_API void onnx_torch_free_results(onnx_torch_results* results); /* does nothing with NULL */
 
 #ifdef __cplusplus
 }

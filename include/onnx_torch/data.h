@@ -1,4 +1,4 @@
-// What a model takes and gives: tensors, strings, sequences, maps, or nothing.
+// The values that a model takes and gives: tensors, strings, sequences, maps, or nothing.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,8 +33,8 @@ struct Sequence {
   std::vector<Data> items;
 };
 
-// A tensor is in the dtype that torch has for its element type, bfloat16, float8 and uint16 to uint64 included;
-// elements of 2, 4 and 6 bits come one a byte.
+// A value that a model takes or gives. A tensor is in the dtype that torch has for its element type, bfloat16, float8
+// and uint16 to uint64 included; elements of 2, 4 and 6 bits come one a byte.
 class ONNX_TORCH_API Data {
  public:
   Data() = default;                                         // an absent optional
@@ -47,7 +47,7 @@ class ONNX_TORCH_API Data {
   const Value& value() const { return value_; }
   bool absent() const { return std::holds_alternative<std::monostate>(value_); }
 
-  // Each throws Error where it is something else.
+  // Each gives the value, and throws Error where it is something else.
   at::Tensor tensor() const;
   const Strings& strings() const;
   const std::vector<Data>& sequence() const;
@@ -60,7 +60,7 @@ class ONNX_TORCH_API Data {
   Value value_;
 };
 
-// Inputs by name, such as {{"x", x}, {"y", y}}.
+// The inputs of a run by name, such as {{"x", x}, {"y", y}}.
 class Feeds {
  public:
   Feeds(std::map<std::string, Data> values) : values_(std::move(values)) {}                     // NOLINT
@@ -71,7 +71,7 @@ class Feeds {
   std::map<std::string, Data> values_;
 };
 
-// What a run gives: values in the order asked for, with their names.
+// The results of a run: values in the order asked for, with their names.
 class ONNX_TORCH_API Outputs {
  public:
   Outputs(std::vector<std::string> names, std::vector<Data> values)

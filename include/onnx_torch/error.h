@@ -11,7 +11,7 @@
 
 namespace onnxtorch {
 
-// Where in a model something went wrong; all empty where no node is to blame.
+// The place in a model where something went wrong; all is empty where no node is to blame.
 struct NodeLabel {
   std::string op_type;
   std::string name;
@@ -26,7 +26,7 @@ struct NodeLabel {
   }
 };
 
-// The text is shortened: of names and lines without end, the beginning is left.
+// An error of this library. The text is shortened: of names and lines without end, the beginning is left.
 class ONNX_TORCH_API Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, NodeLabel node = {})
@@ -47,7 +47,7 @@ struct ONNX_TORCH_API UnsupportedError : Error {
   using Error::Error;
 };
 
-// What the caller fed does not fit the model's inputs.
+// The caller fed what does not fit the model's inputs.
 struct ONNX_TORCH_API InputError : Error {
   using Error::Error;
 };

@@ -21,13 +21,13 @@ struct Bytes {
   std::shared_ptr<const void> owner;
 };
 
-// Gives so many bytes of a file from an offset on, by the name that the model has for it; nothing where they lie in a
-// file after all. It is called while a model is compiled, each time that is done, and where a run asks for values that
-// no run before asked for; on any thread. What it gives is not written to, and is copied only where it is not aligned
-// for its type.
+// A function that gives so many bytes of a file from an offset on, by the name that the model has for it; nothing where
+// they lie in a file after all. It is called while a model is compiled, each time that is done, and where a run asks
+// for values that no run before asked for; on any thread. What it gives is not written to, and is copied only where it
+// is not aligned for its type.
 using ExternalReader = std::function<std::optional<Bytes>(const std::string& name, int64_t offset, int64_t length)>;
 
-// Reads from whole files that are in memory, by their names.
+// Gives a reader of whole files that are in memory, by their names.
 ONNX_TORCH_API ExternalReader in_memory(std::map<std::string, Bytes> files);
 
 }  // namespace onnxtorch

@@ -32,15 +32,15 @@ struct CacheEntry {
   std::string name;            // what the two names have in common, such as "0.key"
   std::string past;            // empty: this model takes none
   std::string present;         // empty: this model gives none
-  int64_t batch_axis = 0;      // which axis has a row for each sequence
-  int64_t sequence_axis = -1;  // which grows by one for each token; -1: none does, as in a state-space model
+  int64_t batch_axis = 0;      // the axis that has a row for each sequence
+  int64_t sequence_axis = -1;  // the axis that grows by one for each token; -1: none does, as in a state-space model
   bool of_encoder = false;     // computed of the encoder's states by the first step, and kept
 };
 
-// What a model's inputs and outputs are.
+// The roles of a model's inputs and outputs.
 struct Layout {
-  std::map<std::string, std::string> inputs;   // the model's names of "input_ids", "attention_mask", "position_ids", …
-  std::map<std::string, std::string> outputs;  // of "logits"
+  std::map<std::string, std::string> inputs;   // its names of "input_ids", "attention_mask", "position_ids", …
+  std::map<std::string, std::string> outputs;  // its names of "logits"
   std::vector<CacheEntry> caches;
 
   ONNX_TORCH_API std::string str() const;
@@ -52,22 +52,23 @@ struct Mapping {
   std::map<std::string, std::string> inputs, outputs;
 };
 
-// Changes the scores, [rows, vocabulary], of what may follow the sequences, of which there is one for each row.
+// A function that changes the scores, [rows, vocabulary], of what may follow the sequences, of which there is one for
+// each row.
 using LogitsProcessor = std::function<at::Tensor(const std::vector<Tokens>& sequences, const at::Tensor& scores)>;
 
 class LanguageModel;
 
-// The names, meanings and defaults are those of transformers.
+// The options of a generation. The names, meanings and defaults are those of transformers.
 struct GenerationOptions {
   enum class EarlyStopping : uint8_t { False, True, Never };
 
   int64_t max_new_tokens = 20;
   int64_t min_new_tokens = 0;
-  // How many tokens a sequence has at most. Caches have room for them from the first step on; none: it is doubled where
-  // more come.
+  // The number of tokens that a sequence has at most. Caches have room for them from the first step on; none: it is
+  // doubled where more come.
   std::optional<int64_t> max_length = {};
   Tokens eos_token_ids = {};
-  std::optional<int64_t> pad_token_id = {};  // of rows that end before others; none: the first of eos_token_ids
+  std::optional<int64_t> pad_token_id = {};  // fills rows that end before others; none: the first of eos_token_ids
 
   bool do_sample = false;
   double temperature = 1;
@@ -96,14 +97,14 @@ struct GenerationOptions {
   std::shared_ptr<const LanguageModel> assistant_model = {};
   int64_t num_assistant_tokens = 5;
 
-  // Whether a sequence ends here; asked of each after each token, besides eos_token_ids.
+  // A function that tells whether a sequence ends here; it is asked of each after each token, besides eos_token_ids.
   std::function<bool(const Tokens& sequence)> stop = {};
   const std::atomic<bool>* cancel = nullptr;  // any thread may set it: a StoppedError at the end of the step
 };
 
-// What is generated from. An encoder takes tokens, or tensors by its inputs' names.
+// The prompt that text is generated from. An encoder takes tokens, or tensors by its inputs' names.
 struct Prompt {
-  std::vector<Tokens> ids = {};  // of the decoder; sequences need not be of one length
+  std::vector<Tokens> ids = {};  // those of the decoder; sequences need not be of one length
   std::vector<Tokens> encoder_ids = {};
   std::map<std::string, at::Tensor> encoder_inputs = {};
 };
@@ -122,8 +123,8 @@ class ONNX_TORCH_API GenerationState {
   ~GenerationState();
 
   int64_t batch_size() const;
-  int64_t length() const;              // of the sequences, padding included
-  std::vector<Tokens> tokens() const;  // of each sequence, without padding
+  int64_t length() const;              // the length of the sequences, padding included
+  std::vector<Tokens> tokens() const;  // those of each sequence, without padding
   std::optional<int64_t> max_length() const;
 
   // Reads more tokens, [batch size, count], and gives the logits, in float32 on the CPU, [batch size, vocabulary], of
@@ -135,8 +136,8 @@ class ONNX_TORCH_API GenerationState {
   GenerationState fork() const { return *this; }   // another state, which goes on from here by itself
   void reorder(const std::vector<int64_t>& rows);  // these rows, in this order, become the batch
 
-  // A state of these rows of other states, which stay as they are. Rows that have read different numbers of tokens can
-  // be joined where LanguageModel::takes_lengths.
+  // The rows of a state, which stays as it is when `join` makes another one of them. Rows that have read different
+  // numbers of tokens can be joined where LanguageModel::takes_lengths.
   struct Rows {
     const GenerationState* state;
     std::vector<int64_t> rows;
@@ -161,17 +162,19 @@ class ONNX_TORCH_API Generation {
   ~Generation();
 
   bool done() const;
-  std::vector<Tokens> step();             // what each sequence has got by one step: nothing, where it has ended
+  std::vector<Tokens> step();             // the tokens that each sequence has got by one step: none, where it has ended
   std::vector<Tokens> sequences() const;  // with their prompts
 
  private:
   std::unique_ptr<Search> search_;
 };
 
-// Immutable and cheap to copy; any number of threads may use one at the same time.
+// A decoder, and an encoder where there is one. Immutable and cheap to copy; any number of threads may use one at the
+// same time.
 class ONNX_TORCH_API LanguageModel {
  public:
-  // The file of a decoder, or a folder that holds one: see docs/language_models.md for the names that are looked for.
+  // Loads the file of a decoder, or a folder that holds one: see docs/language_models.md for the names that are looked
+  // for.
   static LanguageModel load(const std::filesystem::path& path, const Options& options = {},
                             const Mapping& mapping = {});
   explicit LanguageModel(std::shared_ptr<const LanguageModelParts> parts) : parts_(std::move(parts)) {}
@@ -180,15 +183,16 @@ class ONNX_TORCH_API LanguageModel {
   bool has_encoder() const;
   bool takes_lengths() const;  // whether sequences of different lengths may go on in one batch (GenerationState::join)
 
-  // A state that has read the prompt, or nothing yet, and reads `max_length` tokens at most: its caches have room for
-  // them from the first step on, which is doubled by default where more come.
+  // Makes a state that has read the prompt, or nothing yet, and reads `max_length` tokens at most: its caches have room
+  // for them from the first step on, which is doubled by default where more come.
   GenerationState start(const Prompt& prompt = {}, std::optional<int64_t> max_length = {}) const;
 
-  // `prefix` has been read already: what all prompts begin with.
+  // Begins a generation. `prefix` has been read already: what all prompts begin with.
   Generation generation(const Prompt& prompt, const GenerationOptions& options = {},
                         const GenerationState* prefix = nullptr) const;
 
-  // The sequences, with their prompts; num_return_sequences of each. `stream` is told what each has got by each step.
+  // Generates the sequences, with their prompts; num_return_sequences of each. `stream` is told what each has got by
+  // each step.
   std::vector<Tokens> generate(const Prompt& prompt, const GenerationOptions& options = {},
                                const std::function<void(const std::vector<Tokens>& tokens)>& stream = {}) const;
 

@@ -11,7 +11,7 @@ namespace onnxtorch {
 // Loads a shared library and adds its ONNX_TORCH_OPERATORS; it stays loaded. Throws InputError.
 ONNX_TORCH_API void load_library(const std::filesystem::path& file);
 
-// The table itself, for translators that are a part of the program.
+// Gives the table itself, for translators that are a part of the program.
 ONNX_TORCH_API translator::OperatorTable& operators();
 
 }  // namespace onnxtorch

@@ -23,10 +23,10 @@ namespace onnxtorch {
 struct ModelFile;
 class PreparedModel;
 
-// Where an ONNX node runs.
+// The place where an ONNX node runs.
 struct PlacedNode {
   NodeLabel node;
-  std::string output;  // the name of its first
+  std::string output;  // the name of its first output
   std::string where;   // "CUDA:0" or "CPU"; "" where nothing is left of the node
   std::string why;     // what the host does of it, or why nothing is left
 };
@@ -38,15 +38,16 @@ class ONNX_TORCH_API CompiledModel {
   const std::vector<OutputSpec>& outputs() const;
   const Options& options() const;
 
-  // Of each node, those of subgraphs and functions included.
+  // Tells where each node runs, those of subgraphs and functions included.
   std::vector<PlacedNode> placement() const;
 
-  // Inputs in the order of the model's, all of them or all that have no initializer. Tensors may be on any device;
-  // outputs are on the model's. Throws InputError where an input does not fit, RunError where a node fails.
+  // Runs the model on inputs in the order of the model's, all of them or all that have no initializer. Tensors may be
+  // on any device; outputs are on the model's. Throws InputError where an input does not fit, RunError where a node
+  // fails.
   Outputs run(const std::vector<Data>& inputs = {}) const;
 
-  // Inputs by name; `outputs` names values of the main graph, and only what they need is computed. None: the model's
-  // outputs.
+  // Runs the model on inputs by name; `outputs` names values of the main graph, and only what they need is computed.
+  // None: the model's outputs.
   Outputs run(const Feeds& inputs, const std::vector<std::string>& outputs = {}) const;
 
   // Gives back to the system the memory that runs have left for later ones, as after a batch much larger than those to
@@ -63,19 +64,20 @@ class ONNX_TORCH_API CompiledModel {
 // A model as it was read. Cheap to copy.
 class ONNX_TORCH_API Model {
  public:
-  // External data is what `external` gives, or else lies below `directory`: that of the file where none is given; for
-  // bytes there is none by default. Throws InvalidModelError.
+  // Reads a model. External data is what `external` gives, or else lies below `directory`: that of the file where none
+  // is given; for bytes there is none by default. Throws InvalidModelError.
   static Model load(const std::filesystem::path& file, const std::filesystem::path& directory = {},
                     const ExternalReader& external = {});
   static Model from_bytes(std::string_view bytes, const std::filesystem::path& directory = {},
                           const ExternalReader& external = {});
 
-  // As the model declares them.
+  // Give the inputs and outputs as the model declares them.
   std::vector<InputSpec> inputs() const;
   std::vector<OutputSpec> outputs() const;
   std::map<std::string, std::string> metadata() const;  // its metadata_props
 
-  // Throws UnsupportedError, InvalidModelError, DeviceError, or InputError where the options do not fit the model.
+  // Prepares the model for a device. Throws UnsupportedError, InvalidModelError, DeviceError, or InputError where the
+  // options do not fit the model.
   CompiledModel compile(const Options& options = {}) const;
 
  private:

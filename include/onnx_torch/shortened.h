@@ -1,4 +1,4 @@
-// Texts for people that hold what a model says, however much that is.
+// The shortening of texts for people that hold what a model says, however much that is.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace onnxtorch {
 
-// A message whose names have an end: of what stands between quotation marks, of each word and of each line, the
-// beginning is left.
+// Shortens a message so that its names have an end: of what stands between quotation marks, of each word and of each
+// line, the beginning is left.
 inline std::string shortened(const std::string& message) {
   constexpr size_t kMostQuoted = 200, kMostOfWord = 400, kMostOfLine = 4000;
   if (message.size() <= kMostQuoted) return message;

@@ -35,9 +35,9 @@ class Value {
   Value() = default;
   bool absent() const { return graph_ == nullptr; }
 
-  // Of a tensor; Undefined where it is not known.
+  // Gives the element type of a tensor; Undefined where it is not known.
   ElementType element() const { return type_.element; }
-  // The same value, with its element type told: of an output whose type does not follow from torch's dtypes.
+  // Gives the same value, with its element type told, for an output whose type does not follow from torch's dtypes.
   Value as(ElementType element) const { return {graph_, ValueType::tensor(element)}; }
 
  private:
@@ -55,7 +55,7 @@ using Arg = BasicArg<Value>;
 using onnxtorch::kw;
 using onnxtorch::none;
 
-// Where a translator writes to.
+// The graph that a translator writes to.
 class Graph {
  public:
   // Calls an operator that torch knows by its name, such as "aten::relu" or one registered with TORCH_LIBRARY. The
@@ -64,7 +64,7 @@ class Graph {
   virtual Values call_all(std::string_view name, const std::vector<Arg>& args) = 0;  // each result of several
   virtual Value call(std::string_view name, const std::vector<Arg>& args) = 0;       // the only result
 
-  // A constant, in the dtype that torch has for its element type; it goes to the model's device with the weights.
+  // Makes a constant, in the dtype that torch has for its element type; it goes to the model's device with the weights.
   virtual Value constant(const at::Tensor& tensor) = 0;
   virtual Value device() = 0;  // the model's device, for factories
 
@@ -85,7 +85,7 @@ class Graph {
   virtual Values loop(const Arg& trip_count, const Arg& condition, const std::vector<Arg>& carried,
                       const std::function<Step(const Value& iteration, const Values& carried)>& body) = 0;
 
-  // What is known of a value while translating.
+  // Gives what is known of a value while translating.
   virtual std::optional<std::vector<int64_t>> known_ints(const Value& value) const = 0;
   virtual std::optional<std::vector<int64_t>> known_shape(const Value& value) const = 0;
 
@@ -118,8 +118,8 @@ class Node {
   virtual std::vector<std::string> attr_strings(std::string_view name) const = 0;
   virtual Value attr_tensor(std::string_view name) const = 0;
 
-  // An attribute that is a graph: translated in place, in a branch or a loop's body where the call is there. It sees
-  // the values of the graphs around it. May be called any number of times.
+  // Translates an attribute that is a graph in place, in a branch or a loop's body where the call is there. It sees the
+  // values of the graphs around it. May be called any number of times.
   virtual Values subgraph(std::string_view attribute, const std::vector<Arg>& inputs) const = 0;
   virtual size_t subgraph_output_count(std::string_view attribute) const = 0;
 
@@ -131,13 +131,14 @@ class Node {
   ~Node() = default;
 };
 
-// The node's outputs in order; trailing ones that the node does not name may be left out.
+// A translator, which gives the node's outputs in order; trailing ones that the node does not name may be left out.
 using Function = std::function<Values(Graph& graph, const Node& node)>;
 
 class OperatorTable {
  public:
-  // Holds from opset version `since_version` of the domain up to the next that is added. Throws InputError for a domain
-  // of the ONNX standard; adding a version again replaces it, for models that are compiled from then on.
+  // Adds a translator, which holds from opset version `since_version` of the domain up to the next that is added.
+  // Throws InputError for a domain of the ONNX standard; adding a version again replaces it, for models that are
+  // compiled from then on.
   virtual void add(const std::string& domain, const std::string& op_type, int64_t since_version, Function function) = 0;
 
  protected:
@@ -146,7 +147,7 @@ class OperatorTable {
 
 }  // namespace onnxtorch::translator
 
-// What a library's operators are registered by, when it is loaded. The number in its name changes when this header
-// does.
+// The function by which a library's operators are registered when it is loaded. The number in its name changes when
+// this header does.
 #define ONNX_TORCH_OPERATORS(table) \
   extern "C" ONNX_TORCH_API void onnx_torch_operators_2(::onnxtorch::translator::OperatorTable& table)  // NOLINT

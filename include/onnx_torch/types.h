@@ -51,9 +51,9 @@ struct ValueType {
   enum class Kind : uint8_t { Tensor, Sequence, Optional, Map };
 
   Kind kind = Kind::Tensor;
-  ElementType element = ElementType::Undefined;  // of a tensor, or of a map's values
-  ElementType key = ElementType::Undefined;      // of a map's keys
-  std::shared_ptr<const ValueType> inner;        // of a sequence or an optional
+  ElementType element = ElementType::Undefined;  // that of a tensor, or of a map's values
+  ElementType key = ElementType::Undefined;      // that of a map's keys
+  std::shared_ptr<const ValueType> inner;        // that of a sequence's or an optional's value
 
   static ValueType tensor(ElementType element) { return {Kind::Tensor, element, {}, {}}; }
   static ValueType map(ElementType key, ElementType element) { return {Kind::Map, element, key, {}}; }

@@ -21,7 +21,8 @@ namespace py = pybind11;
 namespace onnxtorch {
 namespace {
 
-// What went wrong with the file, as errno has it, or 0. torch's own writer ends the process where it cannot write.
+// Writes the module to a file. Gives what went wrong with the file, as errno has it, or 0. torch's own writer ends the
+// process where it cannot write.
 int written(const torch::jit::Module& module, const std::string& file, const torch::jit::ExtraFilesMap& extra_files) {
   std::FILE* const out = std::fopen(file.c_str(), "wb");
   if (!out) return errno;

@@ -7,12 +7,12 @@ namespace {
 
 namespace py = pybind11;
 
-// The memory of an object, which is kept from being moved or changed in size as long as the bytes are held.
+// Gives the memory of an object, which is kept from being moved or changed in size as long as the bytes are held.
 Bytes bytes_of(py::handle object) {
   auto* const buffer = new Py_buffer{};
   const std::shared_ptr<const Py_buffer> owner(buffer, [](Py_buffer* held) {
     const WithGil gil;
-    PyBuffer_Release(held);  // which does nothing for one that was never filled
+    PyBuffer_Release(held);  // does nothing for one that was never filled
     delete held;
   });
   if (PyObject_GetBuffer(object.ptr(), buffer, PyBUF_SIMPLE) != 0) throw py::error_already_set();

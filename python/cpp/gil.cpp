@@ -10,7 +10,7 @@ namespace {
   for (;;) ::pause();
 }
 
-// Python's own main thread holds the lock while it ends the interpreter.
+// Takes the lock, or rests where the interpreter has ended. Python's own main thread holds the lock while it ends it.
 template <typename Take>
 auto taken(const Take& take) {
   try {

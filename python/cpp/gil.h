@@ -7,7 +7,7 @@
 
 namespace onnxtorch {
 
-// Not to be had while one lives.
+// A scope in which this thread does not hold the lock.
 class WithoutGil {
  public:
   WithoutGil();
@@ -19,7 +19,7 @@ class WithoutGil {
   PyThreadState* const thread_;
 };
 
-// Held while one lives, by a thread that may hold it already.
+// A scope in which this thread holds the lock, which it may hold already.
 class WithGil {
  public:
   WithGil();

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <time.h>
 
-// Exported by each CPython; from 3.13 on, only a header of CPython's own declares it.
+// Each CPython exports this function; from 3.13 on, only a header of CPython's own declares it.
 extern "C" PyAPI_FUNC(int) _PyOS_IsMainThread(void);
 
 namespace onnxtorch {
@@ -14,7 +14,7 @@ namespace py = pybind11;
 
 struct sigaction around;  // the handler in whose place ours is: Python's own, unless somebody else came before
 
-// Python gets to know of the signal as it always does, and then whoever is at work.
+// Handles the signal. Python gets to know of it as it always does, and then whoever is at work.
 void handle(int number, siginfo_t* info, void* context) {
   if (around.sa_flags & SA_SIGINFO) {
     around.sa_sigaction(number, info, context);
@@ -24,7 +24,7 @@ void handle(int number, siginfo_t* info, void* context) {
   interrupt();
 }
 
-// In front of the handler that is there; where Ctrl-C is ignored or ends the process, it stays so.
+// Puts ours in front of the handler that is there; where Ctrl-C is ignored or ends the process, it stays so.
 void install() {
   struct sigaction there;
   if (::sigaction(SIGINT, nullptr, &there)) return;
@@ -37,7 +37,7 @@ void install() {
   ::sigaction(SIGINT, &there, nullptr);
 }
 
-// In milliseconds, exact to a few of them.
+// Gives the time in milliseconds, exact to a few of them.
 int64_t now() {
   timespec time;
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
@@ -46,7 +46,8 @@ int64_t now() {
 
 }  // namespace
 
-// The handler in Python may be another one by now. To look takes half a microsecond, too long for each of many runs.
+// Looks for the handler again, as Python's may be another one by now. It takes half a microsecond, too long for each of
+// many runs.
 bool notices_signals() {
   static int64_t looked = 0;
   constexpr int64_t kLookAgain = 10;

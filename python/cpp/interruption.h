@@ -9,13 +9,14 @@
 
 namespace onnxtorch {
 
-// Whether this thread is the one that Python tells of signals; if it is, Interruptible work of it notices them.
+// Tells whether this thread is the one that Python tells of signals; if it is, Interruptible work of it notices them.
 bool notices_signals();
 // Calls the handlers in Python of signals that have come, and throws what they raise.
 void check_signals();
 void ask_python();  // the same without Python's lock
 
-// Does the work without Python's lock. What a signal's handler raises meanwhile comes out, as KeyboardInterrupt does.
+// Does the work without Python's lock. An exception that a signal's handler raises meanwhile comes out, as
+// KeyboardInterrupt does.
 template <typename Work>
 auto without_gil(const Work& work) {
   std::optional<Interruptible> interruptible;

@@ -37,12 +37,12 @@ py::object to_python(const at::Tensor& tensor, ElementType type, bool as_torch) 
   return value_to_python(tensor, ValueType::tensor(type), *strings, as_torch ? Form::Torch : Form::Numpy);
 }
 
-// A function of Python's, (sequences, scores) → scores, on arrays or tensors.
+// Makes a processor of a function of Python's, (sequences, scores) → scores, on arrays or tensors.
 LogitsProcessor processor_from_python(const py::object& function, bool as_torch) {
   return [held = shared(function), as_torch](const std::vector<Tokens>& sequences, const at::Tensor& scores) {
     const WithGil gil;
     const py::object given = to_python(padded(sequences, Side::Left).ids, ElementType::Int64, as_torch);
-    // Its own copy, as it may write there.
+    // The function gets a copy of its own, as it may write there.
     const py::object result = (*held)(given, to_python(scores.clone(), ElementType::Float, as_torch));
     return tensor_of(result, ElementType::Float, "scores").to(at::kCPU, at::kFloat);
   };
@@ -180,7 +180,7 @@ GenerationState join(const std::vector<std::pair<const GenerationState*, std::ve
   return without_gil([&] { return GenerationState::join(parts); });
 }
 
-// Those of Python's; empty ones where no rule asks for them, as there may be many tokens.
+// Gives the sequences of Python's; empty ones where no rule asks for them, as there may be many tokens.
 std::vector<Tokens> sequences_for(const Choice& choice, const py::sequence& sequences) {
   if (read_sequences(choice.options())) return sequences.cast<std::vector<Tokens>>();
   return std::vector<Tokens>(sequences.size());
@@ -194,7 +194,7 @@ at::Tensor scores_of(const py::object& scores, const std::vector<Tokens>& sequen
   return given;
 }
 
-// What the action gives. What a function of Python's has raised meanwhile comes out as it was.
+// Gives what the action gives. An exception that a function of Python's has raised meanwhile comes out as it was.
 template <typename Action>
 auto python_errors(const Action& action) {
   try {

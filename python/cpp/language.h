@@ -4,7 +4,7 @@
 
 namespace onnxtorch {
 
-// LanguageModel, GenerationState and Generation.
+// Defines LanguageModel, GenerationState and Generation.
 void bind_language(pybind11::module_& m);
 
 }  // namespace onnxtorch

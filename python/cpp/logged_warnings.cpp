@@ -6,7 +6,7 @@ namespace onnxtorch {
 
 namespace py = pybind11;
 
-// What pybind11 throws of faults of its own may end the process.
+// Logs the warnings. An exception that pybind11 throws for a fault of its own may end the process.
 LoggedWarnings::~LoggedWarnings() {  // NOLINT(bugprone-exception-escape)
   if (collector_.messages.empty()) return;
   const py::error_scope pending;  // an exception on its way out stays as it is

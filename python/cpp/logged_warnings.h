@@ -1,4 +1,4 @@
-// What libtorch and the kernels warn of goes to Python's logging, not to stderr.
+// The warnings of libtorch and the kernels, which go to Python's logging, not to stderr.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -8,7 +8,7 @@
 
 namespace onnxtorch {
 
-// Collects the warnings of this thread while it lives, and logs them when it goes. The GIL is held at both ends.
+// The warnings of this thread while it lives, which are logged when it goes. The GIL is held at both ends.
 class LoggedWarnings {
  public:
   LoggedWarnings() : guard_(&collector_) {}

@@ -115,7 +115,7 @@ std::shared_ptr<PythonModel> prepare(const Options& options, const Load& load,
   return without_gil([&] { return std::make_shared<PythonModel>(load(), options, std::move(saved)); });
 }
 
-// (operator, name, domain, opset version, first output, number of the node around or None) of each node.
+// Gives (operator, name, domain, opset version, first output, number of the node around or None) of each node.
 py::list describe_nodes(const std::vector<TranslatedNode>& nodes) {
   py::list described;
   for (const TranslatedNode& node : nodes) {
@@ -125,7 +125,7 @@ py::list describe_nodes(const std::vector<TranslatedNode>& nodes) {
   return described;
 }
 
-// (where, why) of each node.
+// Gives (where, why) of each node.
 py::list describe_placement(const PythonModel& model) {
   std::vector<NodePlacement> placed;
   {
@@ -137,7 +137,8 @@ py::list describe_placement(const PythonModel& model) {
   return described;
 }
 
-// What each input of the graph is, in order: ("input" or "weight", its name), ("constant", "") or ("strings", "").
+// Tells what each input of the graph is, in order: ("input" or "weight", its name), ("constant", "") or ("strings",
+// "").
 py::list describe_graph_inputs(const Program& program) {
   py::list described;
   const auto add = [&](const char* what, const std::string& name) {
@@ -161,7 +162,7 @@ py::list describe_graph_inputs(const Program& program) {
   return described;
 }
 
-// (name, graph, what its inputs are) of each step of preparing a model.
+// Gives (name, graph, what its inputs are) of each step of preparing a model.
 py::list describe_steps(const PythonModel& model) {
   py::list steps;
   model.watch_steps([&](const char* step, const Program& program) {
@@ -170,8 +171,8 @@ py::list describe_steps(const PythonModel& model) {
   return steps;
 }
 
-// Runs a model once: its nodes, (node, start, duration, own duration) in nanoseconds of each of their executions, and
-// the outputs.
+// Runs a model once. Gives its nodes, (node, start, duration, own duration) in nanoseconds of each of their executions,
+// and the outputs.
 py::tuple profile(const PythonModel& model, const py::dict& feeds, std::vector<std::string> names,
                   std::optional<bool> as_torch, const StopFlag* stop) {
   PreparedModel::Profile profile;
@@ -185,7 +186,7 @@ py::tuple profile(const PythonModel& model, const py::dict& feeds, std::vector<s
   return py::make_tuple(describe_nodes(profile.nodes), times, outputs);
 }
 
-// Sizes, symbolic names or None; None where the rank is open, too.
+// Gives sizes, symbolic names or None; None where the rank is open, too.
 py::object describe_shape(const std::optional<std::vector<Dim>>& dims) {
   if (!dims) return py::none();
   py::list shape;
@@ -213,14 +214,14 @@ py::list describe_outputs(const PythonModel& model) {
   return outputs;
 }
 
-// What the model declares of them, which nothing here relies on.
+// Gives the shapes that the model declares of its outputs, on which nothing here relies.
 py::list output_shapes(const PythonModel& model) {
   py::list shapes;
   for (const OutputSpec& output : model.outputs()) shapes.append(describe_shape(output.dims));
   return shapes;
 }
 
-// The names of inputs and outputs that are declared as sparse tensors, which come and go as dense ones.
+// Gives the names of inputs and outputs that are declared as sparse tensors, which come and go as dense ones.
 py::list sparse_values(const PythonModel& model) {
   py::list names;
   const onnx::GraphProto& graph = model.proto().graph();
@@ -239,7 +240,7 @@ py::dict dictionary(const Entries& entries) {
   return result;
 }
 
-// The fields of backend.ModelInfo.
+// Gives the fields of backend.ModelInfo.
 py::dict describe_model(const PythonModel& model) {
   const onnx::ModelProto& proto = model.proto();
   py::dict info;
@@ -267,7 +268,7 @@ py::dict quantization_annotations(const PythonModel& model) {
   return annotations;
 }
 
-// The values that the nodes of the main graph give.
+// Gives the names of the values that the nodes of the main graph give.
 py::list value_names(const PythonModel& model) {
   py::list names;
   for (const auto& node : model.proto().graph().node()) {
@@ -278,7 +279,7 @@ py::list value_names(const PythonModel& model) {
   return names;
 }
 
-// (operator, name, domain, opset version, why, whether an operator is not supported) of all that stands against a
+// Gives (operator, name, domain, opset version, why, whether an operator is not supported) of all that stands against a
 // model.
 py::list describe_problems(const std::vector<Problem>& problems) {
   py::list described;
@@ -289,7 +290,7 @@ py::list describe_problems(const std::vector<Problem>& problems) {
   return described;
 }
 
-// (domain, operator, since version, deprecated, how it is translated) of every version of every operator.
+// Gives (domain, operator, since version, deprecated, how it is translated) of every version of every operator.
 py::list versions() {
   py::list rows;
   for (const OperatorSchema& schema : all_schemas()) {
@@ -315,7 +316,7 @@ py::list experimental() {
   return operators;
 }
 
-// A recording in Python, with the methods of one.
+// A recording in Python, by an object with the methods of one.
 class PythonRecording : public Recording {
  public:
   explicit PythonRecording(py::object object) : object_(shared(std::move(object))) {}
@@ -334,7 +335,7 @@ class PythonRecording : public Recording {
   }
 
  private:
-  // What a piece of work throws comes out as it was.
+  // Calls a method with pieces of work. An exception that one of them throws comes out as it was.
   template <typename... Works>
   py::object call(const char* method, const Works&... works) {
     std::exception_ptr thrown;
@@ -379,7 +380,7 @@ void assume_python_recordings(const py::object& make, const py::object& is_at_wo
 PYBIND11_MODULE(_C, m, py::mod_gil_not_used()) {
   py::register_local_exception_translator(translate_exception);
   register_pending_errors(take_python_error);
-  Py_AtExit(let_work_go_on_at_exit);  // which is when the interpreter has ended
+  Py_AtExit(let_work_go_on_at_exit);  // this is when the interpreter has ended
 
   py::class_<Options>(m, "Options")
       .def(py::init([](std::string device, std::string precision, bool tf32, std::optional<bool> cuda_graphs,

@@ -27,7 +27,7 @@ std::string numpy_name(const py::array& array) { return py::str(array.dtype().at
 
 constexpr size_t kElementTypes = static_cast<size_t>(ElementType::Float6e3m2) + 1;  // the last
 
-// numpy's own dtype, or the one that ml_dtypes registers, for an ONNX type. Each is looked up once, by whichever
+// Gives numpy's own dtype, or the one that ml_dtypes registers, for an ONNX type. Each is looked up once, by whichever
 // threads come first, and lives as long as the process.
 py::dtype numpy_dtype(ElementType type) {
   static std::array<std::atomic<PyObject*>, kElementTypes> known{};
@@ -42,8 +42,8 @@ py::dtype numpy_dtype(ElementType type) {
   return dtype;
 }
 
-// Finding a dtype's name runs Python code, so it is done once for each of numpy's type numbers: its own are small, and
-// those of types that others register begin at 256.
+// Gives the element type of an array. Finding a dtype's name runs Python code, so it is done once for each of numpy's
+// type numbers: its own are small, and those of types that others register begin at 256.
 ElementType type_of_elements(const py::array& array) {
   static std::array<std::atomic<ElementType>, 512> known{};
   const auto number = static_cast<size_t>(array.dtype().num());
@@ -70,7 +70,7 @@ at::Tensor string_tensor(const py::array& array, StringPool& strings) {
   return ids;
 }
 
-// The array, or a copy where torch has no tensor of its byte order or strides.
+// Gives the array, or a copy where torch has no tensor of its byte order or strides.
 py::array tensor_like(py::array array) {
   if (array.dtype().byteorder() == '>') array = array.attr("astype")(array.dtype().attr("newbyteorder")("="));
   const std::span strides(array.strides(), static_cast<size_t>(array.ndim()));
@@ -79,7 +79,7 @@ py::array tensor_like(py::array array) {
   return fits ? array : py::array(array.attr("copy")());
 }
 
-// The memory of an array as a tensor.
+// Makes a tensor on the memory of an array.
 at::Tensor borrowed(const py::array& array, c10::ScalarType dtype) {
   const at::IntArrayRef sizes(array.shape(), static_cast<size_t>(array.ndim()));
   void* const data = const_cast<void*>(array.data());
@@ -89,7 +89,7 @@ at::Tensor borrowed(const py::array& array, c10::ScalarType dtype) {
   return at::from_blob(data, sizes, strides, dtype);
 }
 
-// What is no array yet.
+// Makes an array of what is none yet.
 py::array array_from(py::handle object, const ValueType& expected) {
   const py::module_ numpy = py::module_::import("numpy");
   const bool typed = py::hasattr(object, "dtype");  // a numpy scalar keeps its type, Python's own take the expected one
@@ -98,7 +98,7 @@ py::array array_from(py::handle object, const ValueType& expected) {
   return numpy.attr("asarray")(object, numpy_dtype(expected.element));
 }
 
-// The memory of a contiguous tensor as an array.
+// Makes an array on the memory of a contiguous tensor.
 py::array array_of(at::Tensor native, ElementType type) {
   std::vector<py::ssize_t> shape(native.sizes().begin(), native.sizes().end());
   const void* const data = native.const_data_ptr();
@@ -109,7 +109,7 @@ py::array array_of(at::Tensor native, ElementType type) {
   return {numpy_dtype(type), std::move(shape), data, keep};
 }
 
-// The memory of an array as a tensor that may outlive the caller's reference to it.
+// Makes a tensor on the memory of an array that may outlive the caller's reference to it.
 at::Tensor kept(ByteArray bytes) {
   void* const data = const_cast<uint8_t*>(bytes.data());
   const int64_t size = bytes.size();
@@ -117,7 +117,7 @@ at::Tensor kept(ByteArray bytes) {
 }
 
 py::object tensor_to_python(const at::Tensor& stored, ElementType type, const StringPool& strings, Form form) {
-  if (type == ElementType::Undefined) type = element_type_of(stored.scalar_type());  // as of an ATen node's result
+  if (type == ElementType::Undefined) type = element_type_of(stored.scalar_type());  // an ATen node gave it
   if (form == Form::Torch && type != ElementType::String) return tensor_to_torch(stored, type);
   const at::Tensor cpu = stored.is_cpu() ? stored : stored.cpu();
   if (type == ElementType::String) {
@@ -133,13 +133,14 @@ py::object tensor_to_python(const at::Tensor& stored, ElementType type, const St
   return array_of(from_storage(type, cpu).contiguous(), type);
 }
 
-// Whether numpy makes an element of the type of it, and of nothing else than what it is.
+// Tells whether numpy makes an element of the type of the item, and the item is nothing else that numpy would turn into
+// one.
 bool can_be(ElementType type, py::handle item) {
   if (type == ElementType::String) return py::isinstance<py::str>(item) || py::isinstance<py::bytes>(item);
   return is_floating(type) ? PyNumber_Check(item.ptr()) != 0 : PyIndex_Check(item.ptr()) != 0;
 }
 
-// The keys or the values of a dictionary.
+// Makes an array of the keys or the values of a dictionary.
 py::array column(const py::list& items, ElementType type) {
   for (const py::handle item : items) {
     if (!can_be(type, item)) throw py::type_error(py::str("{!r} is no {}").format(item, std::string(info(type).name)));

@@ -1,4 +1,5 @@
-// Between what callers have (arrays, tensors, lists of them, dictionaries, None) and values in storage form.
+// The conversions between what callers have (arrays, tensors, lists of them, dictionaries, None) and values in storage
+// form.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -12,13 +13,13 @@
 
 namespace onnxtorch {
 
-// Makes values of what one run is fed. They borrow the memory of arrays where the layout allows, and must not outlive
-// the feeder, which keeps the arrays.
+// A maker of the values that one run is fed. They borrow the memory of arrays where the layout allows, and must not
+// outlive the feeder, which keeps the arrays.
 class Feeder {
  public:
   explicit Feeder(StringPool& strings) : strings_(strings) {}
 
-  // `expected` says what a scalar, list or empty array is meant to be.
+  // Makes a value. `expected` says what a scalar, list or empty array is meant to be.
   Fed operator()(pybind11::handle object, const InputSpec& expected);
 
  private:
@@ -29,17 +30,17 @@ class Feeder {
   std::vector<pybind11::array> kept_;
 };
 
-// The memory of an array or a torch tensor on the host, for a result to lie in; none where results of its type, or in
-// its order of memory, do not lie there as it wants them. It must not outlive the object.
+// Gives the memory of an array or a torch tensor on the host, for a result to lie in; none where results of its type,
+// or in its order of memory, do not lie there as it wants them. It must not outlive the object.
 std::optional<Fed> memory_of(pybind11::handle object);
 
-// What tensors come out as. Strings are numpy arrays in either form.
+// The form that tensors come out in. Strings are numpy arrays in either form.
 enum class Form : uint8_t { Numpy, Torch };
 
 pybind11::object value_to_python(const c10::IValue& value, const ValueType& type, const StringPool& strings, Form form);
 
-// Weights that packed operators have laid out: for each operator a list of (layout, array of bytes). Neither way
-// copies.
+// Convert weights that packed operators have laid out: for each operator a list of (layout, array of bytes). Neither
+// way copies.
 pybind11::list weights_to_python(const std::vector<std::vector<SavedWeights>>& saved);
 std::vector<std::vector<SavedWeights>> weights_from_python(const pybind11::list& saved);
 

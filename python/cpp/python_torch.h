@@ -1,5 +1,5 @@
-// What takes Python's torch. It is in a module of its own, onnx_torch._torch, that is loaded when it is first needed,
-// so that whoever needs none of it does not wait for the import of torch.
+// The functions that take Python's torch. They are in a module of their own, onnx_torch._torch, that is loaded when it
+// is first needed, so that whoever needs none of them does not wait for the import of torch.
 #pragma once
 
 #include <Python.h>
@@ -13,7 +13,8 @@ struct Module;
 
 namespace onnxtorch {
 
-// What that module has to offer, in its attribute `functions`, a capsule. All are to be called with the GIL held.
+// The functions that the module has to offer, in its attribute `functions`, a capsule. All are to be called with the
+// GIL held.
 struct PythonTorch {
   bool (*is_tensor)(PyObject* object);
   const at::Tensor& (*tensor)(PyObject* object);
@@ -21,10 +22,10 @@ struct PythonTorch {
   PyObject* (*object_of_module)(const torch::jit::Module& module);
 };
 
-// Imports torch, where it is not imported yet.
+// Gives the functions. Imports torch, where it is not imported yet.
 const PythonTorch& python_torch();
 
-// Whether the object is a torch tensor, of which there are none before torch is imported.
+// Tells whether the object is a torch tensor, of which there are none before torch is imported.
 bool is_tensor(PyObject* object);
 
 }  // namespace onnxtorch

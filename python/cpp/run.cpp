@@ -25,8 +25,8 @@ namespace py = pybind11;
   throw InputError("the dictionary of inputs was changed while it was read");
 }
 
-// The value of a key, or null. Without the GIL another thread may remove it meanwhile: the reference is our own from
-// the start.
+// Gives the value of a key, or null. Without the GIL another thread may remove it meanwhile: the reference is our own
+// from the start.
 py::object item_of(const py::dict& dictionary, const py::str& key) {
 #if PY_VERSION_HEX >= 0x030D0000
   PyObject* value = nullptr;
@@ -39,7 +39,7 @@ py::object item_of(const py::dict& dictionary, const py::str& key) {
 #endif
 }
 
-// What is fed to each of the model's inputs; null where nothing is.
+// Gives what is fed to each of the model's inputs; null where nothing is.
 std::vector<py::object> arranged(const PythonModel& model, const py::dict& feeds) {
   const std::vector<py::str>& names = model.input_names();
   std::vector<py::object> result;

@@ -18,15 +18,15 @@ class PythonModel : public PreparedModel {
   PythonModel(std::shared_ptr<const ModelFile> file, const Options& options,
               std::vector<std::vector<SavedWeights>> saved);
 
-  // The names of the inputs, as dictionaries find them fastest.
+  // Gives the names of the inputs, as dictionaries find them fastest.
   const std::vector<pybind11::str>& input_names() const { return input_names_; }
 
  private:
   const std::vector<pybind11::str> input_names_;
 };
 
-// Runs the model on a dictionary of inputs: a list of the values named, or of the model's outputs. They come as torch
-// tensors or as numpy arrays; where nothing is said, as torch tensors where one goes in. `out` is a list with the
+// Runs the model on a dictionary of inputs. Gives a list of the values named, or of the model's outputs. They come as
+// torch tensors or as numpy arrays; where nothing is said, as torch tensors where one goes in. `out` is a list with the
 // caller's array or tensor for each, or None: one that holds its output comes back itself, others are not touched.
 pybind11::list run(const PythonModel& model, const pybind11::dict& feeds, std::vector<std::string> names,
                    std::optional<bool> as_torch, const StopFlag* stop, PreparedModel::Profile* profile = nullptr,

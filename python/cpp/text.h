@@ -7,7 +7,7 @@
 
 namespace onnxtorch {
 
-// A model's text, in which bytes that are not UTF-8 become U+FFFD.
+// Gives a model's text to Python. Bytes that are not UTF-8 become U+FFFD.
 inline pybind11::str text(std::string_view bytes) {
   PyObject* const decoded = PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace");
   if (!decoded) throw pybind11::error_already_set();

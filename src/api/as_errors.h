@@ -1,4 +1,4 @@
-// What leaves the library is an Error.
+// The conversion of exceptions: what leaves the library is an Error.
 #pragma once
 
 #include <exception>
@@ -8,7 +8,8 @@
 
 namespace onnxtorch {
 
-// What the action gives. An exception of another kind comes out nested in an Error: of a reader of external data, say.
+// Gives what the action gives. An exception of another kind comes out nested in an Error, such as one of a reader of
+// external data.
 template <typename Action>
 auto as_errors(const Action& action) {
   try {

@@ -50,7 +50,7 @@ onnx_torch_status guarded(Function function) {
   }
 }
 
-// One of the caller's arguments that must not be NULL.
+// Gives one of the caller's arguments, which must not be NULL.
 template <typename T>
 T* required(T* given, const char* name) {
   if (!given) throw InputError(std::string(name) + " must not be NULL");
@@ -97,7 +97,7 @@ struct Described {
   }
 };
 
-// torch's type for each of ONNX's, by whose numbers it lies in memory as a caller knows it.
+// Gives torch's type for ONNX's, as which its elements lie in the memory of a caller.
 c10::ScalarType scalar_type(int32_t element, const std::string& name) {
   switch (static_cast<ElementType>(element)) {
     case ElementType::Float:
@@ -156,7 +156,7 @@ c10::ScalarType scalar_type(int32_t element, const std::string& name) {
                          "), which is all that the C interface takes and gives");
 }
 
-// ONNX's number of what a tensor holds.
+// Gives ONNX's number of the type that a tensor holds.
 int32_t element_of(const at::Tensor& tensor) {
   constexpr auto kLast = static_cast<int32_t>(ElementType::Float8e8m0);
   for (int32_t element = 1; element <= kLast; ++element) {
@@ -166,7 +166,7 @@ int32_t element_of(const at::Tensor& tensor) {
   return 0;
 }
 
-// The caller's memory as a tensor.
+// Makes a tensor on the caller's memory.
 at::Tensor borrowed(const onnx_torch_tensor& given, const std::string& name) {
   const c10::ScalarType type = scalar_type(given.element_type, name);
   if (given.rank < 0 || (given.rank > 0 && !given.shape)) throw InputError("the input \"" + name + "\" has no shape");
@@ -195,7 +195,7 @@ struct onnx_torch_model {
     for (const OutputSpec& spec : model.outputs()) outputs.emplace_back(spec.name, spec.type, spec.dims, false);
   }
 
-  // The name of an input or an output: the caller's, or that of its place.
+  // Gives the name of an input or an output: the caller's, or that of its place.
   static std::string name_of(const std::vector<Described>& values, const onnx_torch_tensor& given, size_t place) {
     if (given.name) return given.name;
     if (place >= values.size()) throw InputError("the model has no value at the place " + std::to_string(place));

@@ -25,7 +25,7 @@ Fed fed_from_strings(const Strings& given, const std::string& input, StringPool&
   return {ValueType::tensor(ElementType::String), ids};
 }
 
-// Makes a Fed of each kind of Data; `expected` is what the input's type says at this place.
+// A visitor that makes a Fed of each kind of Data; `expected` is what the input's type says at this place.
 struct Feeder {
   const ValueType& expected;
   const std::string& input;
@@ -55,7 +55,7 @@ struct Feeder {
 };
 
 Column column_from(const at::Tensor& stored, ElementType type, const StringPool& strings) {
-  if (type == ElementType::Undefined) type = element_type_of(stored.scalar_type());  // as of an ATen node's result
+  if (type == ElementType::Undefined) type = element_type_of(stored.scalar_type());  // an ATen node gave it
   if (type != ElementType::String) return torch_tensor(stored, type);
   const at::Tensor ids = stored.cpu().contiguous();
   Strings texts{{}, ids.sizes().vec()};

@@ -1,4 +1,4 @@
-// Between the public Data and values in storage form.
+// The conversions between the public Data and values in storage form.
 #pragma once
 
 #include "onnx_torch/data.h"

@@ -54,7 +54,7 @@ Arg unwrap(const pub::Arg& arg) {
   return result;
 }
 
-// An argument as a value by itself; none is absent.
+// Makes a value of an argument by itself; none is an absent one.
 Value value_of(Translator& t, const pub::Arg& arg) {
   if (std::holds_alternative<None>(arg.data)) return {};
   const auto* value = std::get_if<pub::Value>(&arg.data);

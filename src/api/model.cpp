@@ -23,7 +23,7 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-// `given` holds what each input of the model is fed, null where an initializer stands for it.
+// Runs the model. `given` holds what each input of the model is fed, null where an initializer stands for it.
 Outputs run(const PreparedModel& model, const std::vector<const Data*>& given, std::vector<std::string> names) {
   const ThreadLimit limit(model.options().threads);  // for the conversions before and after the run, too
   const auto strings = model.new_strings();
@@ -50,7 +50,7 @@ const std::vector<InputSpec>& CompiledModel::inputs() const { return prepared_->
 const std::vector<OutputSpec>& CompiledModel::outputs() const { return prepared_->outputs(); }
 const Options& CompiledModel::options() const { return prepared_->options(); }
 
-// Inputs in order go to all inputs, or to those that must be fed, as old models list their weights as inputs too.
+// Takes inputs in order for all inputs, or for those that must be fed, as old models list their weights as inputs too.
 Outputs CompiledModel::run(const std::vector<Data>& inputs) const {
   std::vector<std::string> required;
   for (const InputSpec& input : this->inputs()) {

@@ -26,7 +26,8 @@ using Dims = std::vector<Dim>;
 constexpr int64_t kTile = 32;
 constexpr size_t kMostDims = 64;  // each of two elements or more
 
-// From the outermost to the innermost of what is written; those that both sides go through as one are one.
+// Gives the dimensions from the outermost to the innermost of what is written. Those that both sides go through as one
+// are one.
 Dims dims_of(const at::Tensor& from, at::IntArrayRef to) {
   Dims sorted;
   for (int64_t i = 0; i < from.dim(); ++i) {
@@ -46,7 +47,7 @@ Dims dims_of(const at::Tensor& from, at::IntArrayRef to) {
   return dims;
 }
 
-// Visits what the dimensions count: where it begins on both sides, and its number in the last of them.
+// Visits the indices of the dimensions, in order: tells where each begins on both sides, and its index in the last one.
 template <typename Visit>
 void for_each(at::ArrayRef<Dim> dims, int64_t begin, int64_t end, const Visit& visit) {
   std::array<int64_t, kMostDims> at{};
@@ -86,7 +87,7 @@ void copy_row(const Dim& row, const T* from, T* to) {
   }
 }
 
-// Threads share out tiles of short rows, and pieces of long ones.
+// Copies row by row. Threads share out tiles of short rows, and pieces of long ones.
 template <typename T>
 void copy_rows(Dims dims, const T* from, T* to) {
   constexpr int64_t kPiece = 1 << 13;
@@ -110,8 +111,8 @@ void copy_rows(Dims dims, const T* from, T* to) {
   });
 }
 
-// A matrix of which the columns' elements are side by side where it is read, so far apart from column to column; and
-// the rows' where it is written.
+// A matrix whose columns are contiguous where it is read, and whose rows are where it is written. Its strides lead from
+// column to column there, and from row to row here.
 template <typename T>
 struct Matrix {
   const T* from;
@@ -135,7 +136,7 @@ struct Matrix {
   }
 };
 
-// A square of elements that registers hold, each a row of it.
+// A square of elements in registers, each of which holds a row.
 template <typename T>
 struct Block {
   static constexpr int64_t kSize = 16 / sizeof(T);
@@ -147,7 +148,8 @@ struct Block {
   }
 
  private:
-  // Each row of the first half with its like in the second. That as often as the size can be halved transposes.
+  // Interleaves each row of the first half with its like in the second. That as often as the size can be halved
+  // transposes.
   template <size_t... i>
   void interleave(std::index_sequence<i...>) {
     const Block before = *this;
@@ -170,13 +172,14 @@ void transpose_block(const Matrix<T>& matrix, int64_t rows = Block<T>::kSize, in
   for (int64_t i = 0; i < rows; ++i) std::memcpy(matrix.to + i * matrix.row, &block.rows[i], sizeof(block.rows[i]));
 }
 
-// Few numbers for each of many pixels, side by side: a block reads more than one pixel's, and what it writes behind a
-// pixel the next one overwrites. So the last pixels take no block. False where the tile is none of these.
+// Transposes the few contiguous elements of each of many pixels. A block reads more than one pixel's, and what it
+// writes behind a pixel the next one overwrites, so the last pixels take no block. Gives false where the tile is none
+// of these.
 template <typename T>
 bool transpose_pixels(const Matrix<T>& matrix, int64_t rows, int64_t columns) {
   constexpr int64_t kSize = Block<T>::kSize;
   const auto are_pixels = [](int64_t numbers, int64_t stride) {
-    return numbers == stride && numbers < kSize && 4 * numbers >= kSize;  // of fewer, a block does more than it saves
+    return numbers == stride && numbers < kSize && 4 * numbers >= kSize;  // with fewer, a block does more than it saves
   };
   if (are_pixels(columns, matrix.row)) {
     int64_t i = 0;
@@ -204,7 +207,7 @@ void transpose_tile(const Matrix<T>& matrix, int64_t rows, int64_t columns) {
   matrix.at(whole_rows, 0).transpose(rows - whole_rows, columns);
 }
 
-// Elements that are side by side on the one side are apart on the other.
+// Transposes elements that are contiguous on the one side and apart on the other.
 template <typename T>
 void transpose(Dims dims, size_t side_by_side, const T* from, T* to) {
   const Dim row = dims.back(), column = dims[side_by_side];
@@ -243,7 +246,7 @@ void copy(Dims dims, const void* from, void* to) {
 
 bool is_plain(const at::Tensor& t) { return t.is_cpu() && t.layout() == c10::kStrided && !t.is_conj() && !t.is_neg(); }
 
-// False where elements are of a size that is left to ATen.
+// Copies the elements. Gives false where they are of a size that is left to ATen.
 bool copy(const at::Tensor& from, at::IntArrayRef to_strides, void* to) {
   Dims dims = dims_of(from, to_strides);
   const void* const source = from.const_data_ptr();

@@ -1,22 +1,22 @@
-// The elements of a tensor in another order of memory, for which ATen's copies take several times as long.
+// Copies of a tensor's elements into another order of memory, for which ATen's copies take several times as long.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace onnxtorch {
 
-// The tensor with these strides, or itself where it has them. They are those of elements side by side; that of a
+// Gives the tensor with these strides, or itself where it has them. They are those of a dense tensor; the stride of a
 // dimension of size 1 does not matter.
 __attribute__((visibility("default"))) at::Tensor arranged(const at::Tensor& t, at::IntArrayRef strides);
 
 // Copies all elements. The tensors are of one type and of the same sizes.
 __attribute__((visibility("default"))) void copy_into(const at::Tensor& to, const at::Tensor& from);
 
-// The same into a part of the tensor, which begins there in that dimension.
+// Copies into a part of the tensor, which begins at `start` in the dimension `dim`.
 __attribute__((visibility("default"))) void copy_into(const at::Tensor& to, int64_t dim, int64_t start,
                                                       const at::Tensor& from);
 
-// The tensor with its last dimension innermost.
+// Gives the tensor with its last dimension innermost.
 __attribute__((visibility("default"))) at::Tensor contiguous(const at::Tensor& t);
 
 }  // namespace onnxtorch

@@ -1,7 +1,7 @@
-// Marks what the kernels of the CPU and those of CUDA compute by: one function, compiled for both. What it calls of the
-// standard library must not call the compiler's builtins: nvcc leaves such a call out of CUDA code without a word, and
-// std::bit_width is 0 there, std::upper_bound looks at the first elements alone. What can be called is listed in
-// tests/python/test_device_code.py; what else is needed is here.
+// The mark of functions by which both the CPU's kernels and those of CUDA compute: one function, compiled for both.
+// What it calls of the standard library must not call the compiler's builtins: nvcc leaves such a call out of CUDA code
+// without a word, and std::bit_width is 0 there, std::upper_bound looks at the first elements alone. What can be called
+// is listed in tests/python/test_device_code.py; what else is needed is here.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace onnxtorch {
 
-// std::bit_width
+// Does what std::bit_width does.
 ONNX_TORCH_BOTH constexpr int bits_of(uint64_t x) {
   int width = 0;
   for (int half = 32; half > 0; half /= 2) {
@@ -25,10 +25,11 @@ ONNX_TORCH_BOTH constexpr int bits_of(uint64_t x) {
   return width + static_cast<int>(x);
 }
 
-// std::has_single_bit
+// Does what std::has_single_bit does.
 ONNX_TORCH_BOTH constexpr bool is_power_of_two(uint64_t x) { return x != 0 && (x & (x - 1)) == 0; }
 
-// std::partition_point: how many of the first of count elements come before, where those that do precede all others.
+// Does what std::partition_point does: counts how many of the first of count elements come before, where those that do
+// precede all others.
 template <typename ComesBefore>
 ONNX_TORCH_BOTH int64_t count_before(int64_t count, const ComesBefore& comes_before) {
   int64_t first = 0;

@@ -9,7 +9,7 @@
 namespace onnxtorch {
 namespace {
 
-// A file in the folder of the library that has a function.
+// Gives the path of a file in the folder of the library that a function is in.
 std::filesystem::path beside(const void* function, const char* name) {
   Dl_info found{};
   TORCH_CHECK(dladdr(function, &found) != 0, "a library of onnx_torch or torch has no file");
@@ -22,8 +22,8 @@ bool load(const std::filesystem::path& file) {
   return true;
 }
 
-// ATen asks for CUDA's hooks once, be it in a convolution on the CPU, and takes a process that has none then for one
-// without CUDA, for ever. So where a GPU may be, it gets the true ones, for which their library is loaded.
+// Makes CUDA's hooks. ATen asks for them once, be it in a convolution on the CPU, and takes a process that has none
+// then for one without CUDA, for ever. So where a GPU may be, it gets the true ones, for which their library is loaded.
 std::unique_ptr<at::CUDAHooksInterface> hooks_when_asked(at::CUDAHooksArgs args) {
   try {
     if (has_cuda_driver() && load_torch_cuda()) return at::CUDAHooksRegistry()->Create("CUDAHooks", args);
@@ -33,7 +33,7 @@ std::unique_ptr<at::CUDAHooksInterface> hooks_when_asked(at::CUDAHooksArgs args)
   return std::make_unique<at::CUDAHooksInterface>();
 }
 
-// The library puts its own in this place when it is loaded.
+// This entry stands in the registry until the library is loaded, which puts its own in this place.
 [[maybe_unused]] const bool registered = [] {
   if (at::CUDAHooksRegistry()->Has("CUDAHooks")) return false;
   at::CUDAHooksRegistry()->Register("CUDAHooks", hooks_when_asked, c10::REGISTRY_FALLBACK);

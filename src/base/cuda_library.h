@@ -1,9 +1,9 @@
-// What a process loads when it first asks for CUDA, and not before, as CUDA's libraries are large.
+// The libraries that a process loads when it first asks for CUDA, and not before, as CUDA's libraries are large.
 #pragma once
 
 namespace onnxtorch {
 
-// Whether NVIDIA's driver is installed, without which there is no CUDA device.
+// Tells whether NVIDIA's driver is installed, without which there is no CUDA device.
 bool has_cuda_driver();
 
 // Loads torch's library for CUDA, and says whether the torch that is installed has one. Loads once.

@@ -1,4 +1,4 @@
-// Elements as they are, of whatever type: an unsigned integer of as many bytes has their bits.
+// Elements of any type as bits: an unsigned integer of as many bytes holds them.
 #pragma once
 
 #include <cstddef>

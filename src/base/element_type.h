@@ -27,10 +27,10 @@ struct ElementInfo {
 };
 
 const ElementInfo& info(ElementType type);
-bool is_element_type(int64_t number);                        // of TensorProto.DataType, other than Undefined
+bool is_element_type(int64_t number);                        // whether TensorProto.DataType has it; not Undefined
 ElementType element_type_named(std::string_view onnx_name);  // Undefined where there is none
 ElementType element_type_of_numpy(std::string_view numpy_name);
-ElementType element_type_of(c10::ScalarType dtype);  // that which computes as the dtype does
+ElementType element_type_of(c10::ScalarType dtype);  // the one that computes as the dtype does
 
 inline c10::ScalarType storage_dtype(ElementType type) { return info(type).storage; }
 bool is_floating(ElementType type);        // any width, not complex

@@ -16,7 +16,7 @@ namespace {
 constexpr std::chrono::seconds kLongestWait(1);
 constexpr std::chrono::microseconds kBetweenTries(200);
 
-// All mutexes that there are. It outlives the statics that have one.
+// All the mutexes that there are. The object outlives the statics that have one.
 struct Mutexes {
   std::mutex mutex;
   std::unordered_set<ForkSafeMutex*> all;
@@ -30,7 +30,7 @@ Mutexes& mutexes() {
 std::shared_timed_mutex gate;  // shared by the threads that a fork must not leave behind, held alone by a fork
 thread_local int entered = 0;  // how often this thread is in a NoFork
 
-// What a fork holds, from before to after it.
+// The locks that a fork holds, from before to after it.
 class Held {
  public:
   // Takes everything, or, after the longest wait, as much as there is to be had. Between two tries it holds nothing, as
@@ -51,7 +51,7 @@ class Held {
     closed_ = false;
   }
 
-  // The gate still counts threads that are not in the child.
+  // Gives everything back in the child. The gate is made anew, as it still counts threads that are not in the child.
   void give_back_in_child() {
     new (&gate) std::shared_timed_mutex;
     if (entered > 0) gate.lock_shared();
@@ -78,9 +78,9 @@ Held& held() {
   return instance;
 }
 
-// OpenMP keeps the threads that a thread has started for the next parallel region of that thread, which would wait for
-// them in the child. They end here, and each process starts others when it needs them. Inside of a parallel region
-// OpenMP pauses nothing.
+// Prepares for a fork. OpenMP keeps the threads that a thread has started for the next parallel region of that thread,
+// which would wait for them in the child. They end here, and each process starts others when it needs them. Inside of a
+// parallel region OpenMP pauses nothing.
 void before_fork() {
   held().take();
   omp_pause_resource_all(omp_pause_soft);

@@ -1,6 +1,6 @@
-// What lets the child of a fork go on where its parent was (os.fork, multiprocessing's "fork", gunicorn --preload).
-// Only the thread that forked is in the child, so that a lock which another thread held would never be given back, and
-// what it guards might be half changed; and OpenMP's threads, which are not there, would be waited for.
+// The locks that let the child of a fork go on where its parent was (os.fork, multiprocessing's "fork", gunicorn
+// --preload). Only the thread that forked is in the child, so that a lock which another thread held would never be
+// given back, and what it guards might be half changed; and OpenMP's threads, which are not there, would be waited for.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,8 @@
 
 namespace onnxtorch {
 
-// While one lives, forks of other threads wait for it. They wait up to a second: a thread that holds one, or a mutex,
-// for longer may itself be waiting for something that the forking thread has, such as Python's lock.
+// A scope for which forks of other threads wait while one lives. They wait up to a second: a thread that holds one, or
+// a mutex, for longer may itself be waiting for something that the forking thread has, such as Python's lock.
 class __attribute__((visibility("default"))) NoFork {
  public:
   NoFork();

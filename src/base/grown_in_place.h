@@ -1,5 +1,5 @@
-// A result that begins with what an input holds, such as a cache with new rows behind its past: where the caller of a
-// run has lent the input's memory for that very result, its operator writes the new part alone.
+// Results that begin with what an input holds, such as a cache with new rows behind its past: where the caller of a run
+// has lent the input's memory for that very result, its operator writes the new part alone.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@ struct Grown {
   at::Tensor past, present;
 };
 
-// While one lives, operators that this thread runs may write there.
+// A scope in which operators that this thread runs may write to the memory that was lent.
 class __attribute__((visibility("default"))) GrownInPlace {
  public:
   explicit GrownInPlace(std::vector<Grown> lent);
@@ -27,7 +27,7 @@ class __attribute__((visibility("default"))) GrownInPlace {
   const std::vector<Grown> lent_;
 };
 
-// The memory for what begins with this tensor and has these sizes; undefined where the caller has lent none.
+// Gives the memory for what begins with this tensor and has these sizes; undefined where the caller has lent none.
 __attribute__((visibility("default"))) at::Tensor grown_in_place(const at::Tensor& past, at::IntArrayRef sizes);
 
 }  // namespace onnxtorch

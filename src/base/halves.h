@@ -1,5 +1,4 @@
-// float16 and bfloat16 as bits: what they are as floats, and floats rounded to them, to the nearest, and of two to the
-// even one.
+// float16 and bfloat16 as bits: conversions to float, and from float, rounded to the nearest with ties to even.
 #pragma once
 
 #include <bit>
@@ -17,7 +16,7 @@ ONNX_TORCH_BOTH constexpr uint16_t to_bfloat16(float x) {
   return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
-// The exponent's and the mantissa's bits, where a float has them, are that of the number by 2^112.
+// Widens exactly. The exponent's and the mantissa's bits, put where a float has them, are the number divided by 2^112.
 ONNX_TORCH_BOTH constexpr float of_float16(uint16_t bits) {
   const uint32_t sign = (bits & 0x8000U) << 16, rest = (bits & 0x7FFFU) << 13;
   const bool is_finite = (bits & 0x7C00U) != 0x7C00U;
@@ -33,7 +32,8 @@ ONNX_TORCH_BOTH constexpr uint16_t to_float16(float x) {
   const auto size = std::bit_cast<float>(magnitude);
   if (x != x) return static_cast<uint16_t>(sign | 0x7E00U);
   if (size >= kOverflow) return static_cast<uint16_t>(sign | 0x7C00U);
-  // The last bit of a float between a half and one is that of the smallest float16.
+  // A float between a half and one has a last bit that is worth as much as the smallest float16, so it rounds by this
+  // sum.
   if (size < kSmallestNormal)
     return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(size + 0.5F) - std::bit_cast<uint32_t>(0.5F)));
   constexpr uint32_t kBias = (127 - 15) << 23;

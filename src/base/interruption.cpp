@@ -9,11 +9,11 @@
 namespace onnxtorch {
 namespace {
 
-std::atomic<bool> at_work = false;  // a thread that can be interrupted
+std::atomic<bool> at_work = false;  // whether a thread that can be interrupted is at work
 std::atomic<bool> signalled = false;
 thread_local Interruptible* current = nullptr;
 
-// Stands in the allocator's place while a signal waits for an answer.
+// An allocator that stands in the usual one's place while a signal waits for an answer.
 class AskingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {

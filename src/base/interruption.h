@@ -1,11 +1,11 @@
-// Ctrl-C: the work of one thread, the one that is told of signals, may be interrupted by whoever uses the process.
+// Ctrl-C: whoever uses the process may interrupt the work of one thread, the one that is told of signals.
 #pragma once
 
 #include <exception>
 
 namespace onnxtorch {
 
-// While one lives, this thread's work can be interrupted.
+// A scope in which this thread's work can be interrupted.
 class __attribute__((visibility("default"))) Interruptible {
  public:
   // `ask` is called by this thread, in the midst of its work, when a signal has come. It throws if the work is to stop.
@@ -28,15 +28,15 @@ class __attribute__((visibility("default"))) Interruptible {
 // Tells that a signal has come. A handler of signals may call it, in any thread.
 __attribute__((visibility("default"))) void interrupt() noexcept;
 
-// Asks whether this thread's work is to stop, and throws if so. It is called for each node that is translated, for each
+// Asks whether this thread's work is to stop, and throws if so. Called for each node that is translated, for each
 // iteration of a loop, for each large intermediate result and, once a signal has come, whenever memory for a tensor is
 // allocated. Until then it costs next to nothing.
 __attribute__((visibility("default"))) void check_interruption();
 
-// Whether this thread's work can be interrupted.
+// Tells whether this thread's work can be interrupted.
 __attribute__((visibility("default"))) bool is_interruptible();
 
-// Whether that has made the thread's work stop.
+// Tells whether an interruption has made the thread's work stop.
 __attribute__((visibility("default"))) bool interrupted();
 
 }  // namespace onnxtorch

@@ -1,4 +1,4 @@
-// In which order the dimensions of a tensor lie in memory.
+// The order in which the dimensions of a tensor lie in memory.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace onnxtorch {
 
-// The dimensions from the outermost in memory to the innermost.
+// Gives the dimensions from the outermost in memory to the innermost.
 template <typename Strides>
 std::vector<int64_t> order_of(const Strides& strides) {
   std::vector<int64_t> order(strides.size());
@@ -19,7 +19,7 @@ std::vector<int64_t> order_of(const Strides& strides) {
   return order;
 }
 
-// The strides of a tensor whose elements lie side by side with its dimensions in this order.
+// Gives the strides of a dense tensor with its dimensions in this order.
 inline std::vector<int64_t> strides_of(const std::vector<int64_t>& sizes, const std::vector<int64_t>& order) {
   std::vector<int64_t> strides(sizes.size());
   int64_t stride = 1;

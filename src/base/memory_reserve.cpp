@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kBytes = 1 << 21;  // the C library's allocator grows by half of it where it cannot grow by little
 
 std::atomic<void*> reserve = nullptr;
-std::atomic<std::new_handler> around = nullptr;  // of whoever uses the process
+std::atomic<std::new_handler> around = nullptr;  // the handler of whoever uses the process
 thread_local bool taken = false;
 
 void* new_pages() {
@@ -21,7 +21,7 @@ void* new_pages() {
 
 void give_back(void* pages) { ::munmap(pages, kBytes); }
 
-// What `new` calls where it finds no memory, and tries again after.
+// Gives the reserve back. `new` calls this where it finds no memory, and tries again after.
 void take_reserve() {
   if (void* const pages = reserve.exchange(nullptr)) {
     give_back(pages);

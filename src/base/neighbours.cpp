@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kBetweenReadings(10);
 constexpr int kShareOfReadings = 200;      // readings take one part in so many of a processor at most
-constexpr int kReadingsWithoutRuns = 200;  // after which there are no more
+constexpr int kReadingsWithoutRuns = 200;  // there are no more readings after so many
 
 const int processors = omp_get_num_procs();  // as libgomp has counted them when it was loaded
 
@@ -42,11 +42,11 @@ bool is_set(const char* variable) {
 
 const bool is_wanted = processors > 1 && !is_set("OMP_WAIT_POLICY") && !is_set("GOMP_SPINCOUNT");
 
-std::atomic<int64_t> begun = 0, ended = 0;  // runs
+std::atomic<int64_t> begun = 0, ended = 0;  // counts of runs
 std::atomic<bool> waits_are_short = false;
 
-// What the scheduler tells of a thread: how long it ran, how long it waited to run, and how often it began to. A stream
-// would take as long to be made as the file to be read.
+// Reads what the scheduler tells of a thread: how long it ran, how long it waited to run, and how often it began to. It
+// uses no stream, as one would take as long to be made as the file to be read.
 bool read_numbers(const std::filesystem::path& file, std::array<int64_t, 3>& numbers) {
   const int opened = open(file.c_str(), O_RDONLY | O_CLOEXEC);
   if (opened < 0) return false;
@@ -69,7 +69,7 @@ nanoseconds work_of_this_thread() {
   return seconds(time.tv_sec) + nanoseconds(time.tv_nsec);
 }
 
-// Whether so many threads are to be had: libgomp ends a process that can have no more.
+// Tells whether so many threads are to be had: libgomp ends a process that can have no more.
 bool can_start(int count) {
   std::latch tried(1);
   std::vector<std::jthread> threads;
@@ -81,8 +81,8 @@ bool can_start(int count) {
   return std::ssize(threads) == count;
 }
 
-// The thread that reads, from a run until none has followed for a while. It is never destroyed, as it may be at work
-// when the process ends.
+// The thread that reads, which lives from a run until no run has followed for a while. It is never destroyed, as it may
+// be at work when the process ends.
 class Watch {
  public:
   static Watch& instance() {
@@ -92,7 +92,7 @@ class Watch {
 
   bool goes_on() const { return goes_on_; }
 
-  // Where no more threads are to be had, nothing is read.
+  // Starts the thread. Where no more threads are to be had, nothing is read.
   void begin() {
     const std::lock_guard lock(mutex_);
     if (goes_on_.exchange(true)) return;
@@ -106,7 +106,7 @@ class Watch {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
-  // What a child of a fork would have is a count of threads that are not there.
+  // Ends the thread, and with it the threads that it holds, as a child would count them though they are not there.
   void before_fork() {
     mutex_.lock();
     thread_ = {};
@@ -131,7 +131,7 @@ class Watch {
       if (stop.stop_requested()) break;
       const nanoseconds work = work_of_this_thread();
       const std::optional<nanoseconds> waited = waits.take();
-      if (!waited) return;  // and is not begun again
+      if (!waited) return;  // the reading is not begun again
       between = std::max<nanoseconds>(kBetweenReadings, kShareOfReadings * (work_of_this_thread() - work));
       const Clock::time_point now = Clock::now();
       const bool crowded = crowding.after(now - std::exchange(last, now), *waited);
@@ -159,11 +159,11 @@ class Watch {
 }  // namespace
 
 bool Crowding::after(Time passed, Time waited) {
-  constexpr int kUsual = 4;                   // one part of the time in so many
+  constexpr int kUsual = 4;                   // one part of the time in so many is usual
   constexpr Time kUnusual = milliseconds(6);  // more than those take who come and go
   constexpr Time kLong = milliseconds(1);
   constexpr Time kShortHold = milliseconds(250), kLongHold = seconds(2), kAfresh = seconds(4);
-  passed = std::min<Time>(passed, milliseconds(100));  // the process may have been stopped
+  passed = std::min<Time>(passed, milliseconds(100));  // more has passed where the process was stopped
   quiet_ = waited < kLong ? quiet_ + passed : Time(0);
   unusual_ = std::max(Time(0), unusual_ + waited - passed / kUsual);
   since_ += passed;

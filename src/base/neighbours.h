@@ -1,4 +1,4 @@
-// How threads wait for one another while other processes, or other threads, keep the processors busy.
+// The way in which threads wait for one another while other processes, or other threads, keep the processors busy.
 //
 // libgomp's threads spin where they wait, for milliseconds, before they sleep. That is fastest on processors of one's
 // own. Where the thread that is waited for was put aside for another process, it takes from it the very processor that
@@ -15,32 +15,35 @@
 
 namespace onnxtorch {
 
-// Whether others keep the processors busy, as long waits tell: soon after they begin, and until there has been none for
-// a while, which is short at first (a process that loads beside us) and longer each time they come back soon.
+// A state in which others keep the processors busy, as long waits tell. It begins soon after they do, and ends when
+// there has been none for a while, which is short at first (a process that loads beside us) and longer each time they
+// come back soon.
 class __attribute__((visibility("default"))) Crowding {
  public:
   using Time = std::chrono::nanoseconds;
 
-  // `passed` since the last call, in which the threads have waited for so long, all together.
+  // Tells whether it is crowded now. `passed` is the time since the last call, in which all threads together have
+  // `waited`.
   bool after(Time passed, Time waited);
 
  private:
   bool crowded_ = false;
-  Time unusual_{0};  // what was waited of late, beyond what is usual
-  Time quiet_{0};    // since the last long wait
-  Time hold_{0};     // how long it has to be quiet
-  Time since_{0};    // since it began to be crowded, or ended
+  Time unusual_{0};  // the time that was waited of late, beyond what is usual
+  Time quiet_{0};    // the time since the last long wait
+  Time hold_{0};     // the time for which it has to be quiet
+  Time since_{0};    // the time since it began to be crowded, or ended
 };
 
-// How long the process's threads have waited for a processor, while they could have run, beyond what it takes to wake
-// them.
+// The time that the process's threads have waited for a processor, while they could have run, beyond what it takes to
+// wake them.
 class __attribute__((visibility("default"))) LongWaits {
  public:
   using Time = std::chrono::nanoseconds;
 
   explicit LongWaits(std::filesystem::path threads = "/proc/self/task") : threads_(std::move(threads)) {}
 
-  // Since the last call, all threads together but for the one that asks; none where the system does not tell.
+  // Gives the time waited since the last call, of all threads together but for the one that asks; none where the system
+  // does not tell.
   std::optional<Time> take();
 
  private:
@@ -49,11 +52,11 @@ class __attribute__((visibility("default"))) LongWaits {
   };
 
   std::filesystem::path threads_;
-  std::unordered_map<int, Waits> before_;  // of each thread
+  std::unordered_map<int, Waits> before_;  // the waits of each thread
 };
 
-// While one lives, threads of OpenMP spin for a moment only where they wait. It belongs to a thread that has no other
-// parallel regions.
+// A scope in which threads of OpenMP spin no longer than a moment where they wait. It belongs to a thread that has no
+// other parallel regions.
 class __attribute__((visibility("default"))) ShortWaits {
  public:
   ShortWaits();

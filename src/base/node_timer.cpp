@@ -1,4 +1,4 @@
-// How long each node takes: a model is translated with these operators around each of its nodes.
+// The time that each node takes: a model is translated with these operators around each of its nodes.
 #include "base/node_timer.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -42,7 +42,7 @@ void NodeTimer::end() {
 }
 
 TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
-  // They must stay in the graph, and in their places, although they return nothing.
+  // The operators must stay in the graph, and in their places, although they return nothing.
   m.def(torch::schema("begin_node(int node) -> ()", c10::AliasAnalysisKind::CONSERVATIVE), begin_node);
   m.def(torch::schema("end_node() -> ()", c10::AliasAnalysisKind::CONSERVATIVE), end_node);
 }

@@ -13,10 +13,10 @@ struct NodeTime {
   int64_t node;
   int64_t start;
   int64_t duration;
-  int64_t own;  // less what the nodes of its bodies took
+  int64_t own;  // the duration less what the nodes of its bodies took
 };
 
-// Collects what onnx_torch::begin_node and onnx_torch::end_node mark on this thread while it lives.
+// The times that onnx_torch::begin_node and onnx_torch::end_node mark on this thread while it lives.
 class __attribute__((visibility("default"))) NodeTimer {
  public:
   explicit NodeTimer(c10::Device device);
@@ -29,12 +29,12 @@ class __attribute__((visibility("default"))) NodeTimer {
   const std::vector<NodeTime>& times() const { return times_; }  // in the order in which they began
 
  private:
-  int64_t now() const;  // once the device has done what it was given
+  int64_t now() const;  // the time once the device has done what it was given
 
   c10::Device device_;
   std::chrono::steady_clock::time_point start_;
   std::vector<NodeTime> times_;
-  std::vector<size_t> open_;  // those running, outermost first
+  std::vector<size_t> open_;  // the nodes that are running, outermost first
 };
 
 }  // namespace onnxtorch

@@ -1,4 +1,4 @@
-// What a failing node saw: a model is run a second time with this operator in front of the node that failed.
+// The shapes that a failing node saw: a model is run a second time with this operator in front of the node that failed.
 #include "base/note_shape.h"
 
 #include <torch/library.h>

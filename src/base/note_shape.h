@@ -7,7 +7,7 @@
 
 namespace onnxtorch {
 
-// Collects what onnx_torch::note_shape notes on this thread while it lives.
+// The shapes that onnx_torch::note_shape notes on this thread while it lives.
 class __attribute__((visibility("default"))) ShapeNotes {
  public:
   ShapeNotes();

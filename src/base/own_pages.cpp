@@ -15,10 +15,12 @@ namespace {
 
 constexpr int64_t kLeastBytes = 1 << 16, kLeastHuge = 1 << 22, kMostShared = 1 << 25;
 
-// Who counts memory is to count all of it.
+// Tells whether an allocator gives the memory: it gives little, and all where somebody counts it, who is to count all
+// of it.
 bool is_for_allocator(int64_t bytes) { return bytes < kLeastBytes || c10::memoryProfilingEnabled(); }
 
-// The system gives all pages at once where it is asked to, in three quarters of the time that it takes for one by one.
+// Maps pages. The system gives all at once where it is asked to, in three quarters of the time that it takes for one by
+// one.
 char* new_pages(int64_t bytes, bool at_once) {
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (at_once ? MAP_POPULATE : 0);
   void* const start = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, flags, -1, 0);
@@ -28,7 +30,7 @@ char* new_pages(int64_t bytes, bool at_once) {
 
 void give_back(void* pages, int64_t bytes) { ::munmap(pages, static_cast<size_t>(bytes)); }
 
-// A tensor on pages of its own, however many are mapped around them.
+// Makes a tensor on pages of its own, however many are mapped around them.
 at::Tensor on(char* pages, int64_t bytes) {
   return view_of(pages, {bytes}, at::kByte, {pages, [bytes](void* own) { give_back(own, bytes); }});
 }

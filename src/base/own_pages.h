@@ -6,14 +6,14 @@
 
 namespace onnxtorch {
 
-// Of bytes, not filled.
+// Gives a tensor of so many bytes, not filled.
 __attribute__((visibility("default"))) at::Tensor own_pages(int64_t bytes);
 
-// The same for weights that are filled at once, one after another: in huge pages, which several share, as the system
-// gives one in a fifth of the time that its small pages take.
+// Memory for weights that are filled at once, one after another: huge pages, which several share, as the system gives
+// one in a fifth of the time that its small pages take.
 class HugePages {
  public:
-  explicit HugePages(int64_t bytes) : expected_(bytes) {}  // of all of them together
+  explicit HugePages(int64_t bytes) : expected_(bytes) {}  // those of all of them together
   HugePages(const HugePages&) = delete;
   HugePages& operator=(const HugePages&) = delete;
   ~HugePages();
@@ -22,7 +22,7 @@ class HugePages {
  private:
   void give_back_rest();
 
-  int64_t expected_;  // what is still to come
+  int64_t expected_;  // bytes that are still to come
   char* free_ = nullptr;
   int64_t left_ = 0;
 };

@@ -41,9 +41,9 @@ inline int64_t threads_for(int64_t cost) {
   return std::clamp<int64_t>(cost / worth_a_thread(), 1, at::get_num_threads());
 }
 
-// Calls visit(number, thread) for each number. A thread begins with a part of its own, which its cache may have from
-// the run before, and helps the others when it is done: memory has the say over how long one takes, and one thread may
-// get less of it.
+// Calls visit(index, thread) for each index. A thread begins with a part of its own, which its cache may have from the
+// run before, and helps the others when it is done: memory decides how long one takes, and one thread may get less of
+// it.
 template <typename Visit>
 void share_out(int64_t count, int64_t threads, const Visit& visit) {
   struct alignas(64) Next {

@@ -14,12 +14,12 @@
 
 namespace onnxtorch {
 
-// A step gives, or is to give, something of another form than in the run that was recorded.
+// The error of a step that gives, or is to give, something of another form than in the run that was recorded.
 struct OtherForm : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Where a tensor's first element lies, and what no absolute value of it is larger than, as far as that is known.
+// The place of a tensor's first element, and the tensor's bound as far as that is known.
 struct Place {
   char* data;
   float* bound;
@@ -33,18 +33,18 @@ struct Place {
 class PlannedCall {
  public:
   virtual ~PlannedCall() = default;
-  // Takes the places of the tensors among the arguments, those of lists one by one, then of the results, and then of as
-  // much memory as `work_bytes` asks for. Any number of threads may call.
+  // Computes from the places of the tensors among the arguments, those of lists one by one, then of the results, and
+  // then of as much memory as `work_bytes` asks for. Any number of threads may call.
   virtual void run(std::span<const Place> places) const = 0;
   virtual size_t work_bytes() const { return 0; }
-  // A result may lie where an argument lies that nobody needs any more: both by their numbers among the places.
+  // A result that may lie where an argument lies that nobody needs any more: both by their indices among the places.
   struct Over {
     size_t result, argument;
   };
   virtual std::vector<Over> over() const { return {}; }
 };
 
-// A call that is a function of the places.
+// Makes a call of a function of the places.
 template <typename F>
 std::unique_ptr<PlannedCall> planned(F function, std::vector<PlannedCall::Over> over = {}) {
   class Function : public PlannedCall {
@@ -60,20 +60,20 @@ std::unique_ptr<PlannedCall> planned(F function, std::vector<PlannedCall::Over> 
   return std::make_unique<Function>(std::move(function), std::move(over));
 }
 
-// What an operator is called with: the arguments of one run, and the tensors that it gave. Their sizes, strides, types
-// and numbers are every run's; the elements of tensors are not.
+// The operands of an operator: the arguments of one run, and the tensors that it gave. Their sizes, strides, types and
+// numbers are every run's; the elements of tensors are not.
 struct PlannedOperands {
   std::span<const c10::IValue> arguments;
   std::span<const at::Tensor> results;
 
-  // Undefined where it is absent.
+  // Gives the tensor of an argument; undefined where it is absent.
   at::Tensor tensor(size_t argument) const;
 };
 
-// Makes the call; none where it takes no such operands.
+// A function that makes the call; none where it takes no such operands.
 using Planner = std::unique_ptr<PlannedCall> (*)(const PlannedOperands& operands);
 
-// Names a planner of an operator, `aten::…` or `onnx_torch::…`; one after another is asked.
+// Adds a planner of an operator, `aten::…` or `onnx_torch::…`; plan_call asks one after another.
 __attribute__((visibility("default"))) void register_planner(const char* name, Planner planner);
 __attribute__((visibility("default"))) std::unique_ptr<PlannedCall> plan_call(c10::Symbol name,
                                                                               const PlannedOperands& operands);

@@ -1,4 +1,4 @@
-// What may stop the preparation of a model, and what bounds it: its time, and the memory of what follows from
+// The guard that may stop the preparation of a model, and that bounds its time and the memory of what follows from
 // constants.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace onnxtorch {
 
-// Watches over what this thread prepares while it lives; one inside of another does nothing.
+// A watch over what this thread prepares while it lives; one inside of another does nothing.
 class PrepareGuard {
  public:
   explicit PrepareGuard(const Limits& limits);
@@ -31,7 +31,7 @@ const PrepareGuard* guard_of_preparation();  // this thread's; none where it pre
 
 void check_preparation();  // throws a StoppedError where it takes too long, std::bad_alloc where memory is out
 
-// The most bytes that tensors may have which are computed of constants, all together; never more than the machine has.
+// Tells how many bytes tensors may have that are computed of constants, all together; never more than the machine has.
 double most_constant_bytes();
 
 }  // namespace onnxtorch

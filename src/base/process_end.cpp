@@ -34,7 +34,7 @@ void keep_operators() {
   static_cast<void>(kept);
 }
 
-// Of what is to be done at the end, the latest comes first.
+// The function that is registered last is the first to be called at the end.
 [[maybe_unused]] const int registered = std::atexit(keep_operators);
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 namespace onnxtorch {
 
-// The sizes of the product of batches of matrices; none where they do not fit together.
+// Gives the sizes of the product of batches of matrices; none where they do not fit together.
 inline std::optional<std::vector<int64_t>> product_sizes(at::IntArrayRef a, at::IntArrayRef b) {
   if (a.size() < 2 || b.size() < 2 || a.back() != b[b.size() - 2]) return {};
   const auto batch_a = a.slice(0, a.size() - 2), batch_b = b.slice(0, b.size() - 2);

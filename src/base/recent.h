@@ -1,4 +1,4 @@
-// What has been made for a key, kept for the next time.
+// Values that have been made for a key, and are kept for the next time.
 #pragma once
 
 #include <list>

@@ -16,34 +16,34 @@ class __attribute__((visibility("default"))) Recording {
 
   virtual ~Recording() = default;
 
-  // Does the work some times, and then keeps what it gives the device, which this once does not do it. The memory that
-  // the work takes stays as it is from then on.
+  // Does the work some times, and then once more, when it keeps what the work gives the device instead of having it
+  // done. The memory that the work takes stays as it is from then on.
   virtual void record(const Work& work) = 0;
 
-  // Gives the device in the caller's stream what before() does, what was recorded, and what after() does. It begins
-  // when it is done with what an earlier replay gave it, in whatever stream.
+  // Gives the device in the caller's stream what before() does, what was recorded, and what after() does. The device
+  // begins when it is done with what an earlier replay gave it, in whatever stream.
   virtual void replay(const Work& before, const Work& after) = 0;
 
-  // How long the device takes, with nothing else to do, to be done with what the work gives it.
+  // Tells how long the device takes, with nothing else to do, to be done with what the work gives it.
   virtual double seconds_of(const Work& work) = 0;
 };
 
 struct Recorder {
   std::function<std::unique_ptr<Recording>(c10::Device device)> make;
-  std::function<bool(c10::Device device)> is_at_work;  // in the caller's stream, for whomever
+  std::function<bool(c10::Device device)> is_at_work;  // whether anybody records the caller's stream
 };
 
 void register_recorder(Recorder recorder);
 
-// Has another one record, for tests on machines without a device; none: the one that is registered again.
+// Makes another one record, for tests on machines without a device; none: the one that is registered again.
 void assume_recorder(std::optional<Recorder> recorder);
 
 bool has_recordings();
 
-// Throws where nothing records.
+// Makes a recording. Throws where nothing records.
 std::unique_ptr<Recording> new_recording(c10::Device device);
 
-// Whether what the device is given now, in the caller's stream, is a part of a recording.
+// Tells whether what the device is given now, in the caller's stream, is a part of a recording.
 bool is_being_recorded(c10::Device device);
 
 }  // namespace onnxtorch

@@ -5,7 +5,7 @@
 
 namespace onnxtorch {
 
-// Defines them, for as long as the result lives.
+// Defines operators, for as long as the result lives.
 inline torch::Library registered(void (*define)(torch::Library& m)) {
   torch::Library m(torch::Library::FRAGMENT, "onnx_torch", {}, __FILE__, __LINE__);
   define(m);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenQuestions(5);
 
-// Both threads have it.
+// The sign that the work is done, which both threads have.
 class Done {
  public:
   void set() {
@@ -50,7 +50,7 @@ bool run_apart(std::function<void()> work, const std::function<bool()>& waits) {
       const at::ThreadLocalStateGuard guard(settings);
       (*shared)();
     }
-    *shared = nullptr;  // and what it holds
+    *shared = nullptr;  // lets go of what the work holds
     done->set();
   };
   try {

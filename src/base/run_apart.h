@@ -7,8 +7,8 @@
 namespace onnxtorch {
 
 // Does the work with this thread's settings of torch's in a thread of its own, and waits for it while `waits`, which is
-// asked every few milliseconds, says so or until it throws. Whether the work is done; what is not owns all that it
-// uses. The work throws nothing. Where there is no thread to be had, this one does the work.
+// asked every few milliseconds, says so or until it throws. Tells whether the work is done; work that goes on must own
+// all that it uses. The work throws nothing. Where there is no thread to be had, this one does the work.
 __attribute__((visibility("default"))) bool run_apart(std::function<void()> work, const std::function<bool()>& waits);
 
 }  // namespace onnxtorch

@@ -1,5 +1,5 @@
-// What may stop a run: its caller, its time, its memory. A model is translated with these operators in front of each of
-// its nodes, and of each iteration.
+// The guard that may stop a run, for its caller, its time or its memory. A model is translated with these operators in
+// front of each of its nodes, and of each iteration.
 #include "base/run_guard.h"
 
 #include <c10/core/Allocator.h>
@@ -68,7 +68,7 @@ class MemoryCount final : public c10::MemoryReportingInfoBase {
     if (const std::string why = reason(); !why.empty()) throw std::runtime_error(why);
   }
 
-  // For good, unlike what an allocator gives.
+  // Counts memory for good, unlike what an allocator gives.
   void count(int64_t size) {
     if (!taken(nullptr, size)) check();
   }
@@ -196,7 +196,7 @@ MemoryScope::MemoryScope(double most) {
 std::string RunGuard::reason() const { return memory_ && reason_.empty() ? memory_->reason() : reason_; }
 
 TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
-  // They must stay in the graph although they return nothing.
+  // The operators must stay in the graph although they return nothing.
   m.def(torch::schema("check_node(int node) -> ()", c10::AliasAnalysisKind::CONSERVATIVE), check_node);
   m.def(torch::schema("check_run() -> ()", c10::AliasAnalysisKind::CONSERVATIVE), check_run);
   m.def(torch::schema("check_run.iteration(int iteration) -> ()", c10::AliasAnalysisKind::CONSERVATIVE),

@@ -15,17 +15,18 @@ namespace onnxtorch {
 class MemoryCount;
 class PrepareGuard;
 
-// Any thread may set it, to stop the runs that were given it.
+// A flag that any thread may set, to stop the runs that were given it.
 struct StopFlag {
   std::atomic<bool> set = false;
 };
 
-// Watches over this thread's run while it lives. onnx_torch::check_node, which stands in front of each node,
+// A watch over this thread's run while it lives. onnx_torch::check_node, which stands in front of each node,
 // onnx_torch::check_run, which does in each iteration, nodes that take long, and each allocation ask it, and get an
 // exception where the run must stop.
 class __attribute__((visibility("default"))) RunGuard {
  public:
-  // Throws where torch's profiler counts the memory already. The number of the node that the run is at is in `at_node`.
+  // Throws where torch's profiler counts the memory already. Keeps the index of the node that the run is at in
+  // `at_node`.
   RunGuard(const Limits& limits, const StopFlag* stop, std::atomic<int64_t>* at_node = nullptr);
   ~RunGuard();
   RunGuard(const RunGuard&) = delete;
@@ -33,10 +34,10 @@ class __attribute__((visibility("default"))) RunGuard {
 
   void check();
   void begin_node(int64_t node);
-  void check_iteration(int64_t iteration);            // of a loop; the first is 0
+  void check_iteration(int64_t iteration);            // that of a loop; the first is 0
   bool is_over() const;                               // whether check() would throw for the time or the flag
   std::string reason() const;                         // why it stopped the run; empty: it did not
-  int64_t iterations() const { return iterations_; }  // of the loop that took most
+  int64_t iterations() const { return iterations_; }  // those of the loop that took most
 
  private:
   [[noreturn]] void stop(std::string reason);
@@ -50,31 +51,31 @@ class __attribute__((visibility("default"))) RunGuard {
   std::string reason_;
   std::shared_ptr<MemoryCount> memory_;  // none: memory has no limit
   c10::DebugInfoGuard counting_;
-  RunGuard* around_;  // of the run that this one is a part of
+  RunGuard* around_;  // the guard of the run that this one is a part of
 };
 
-// Why a run is stopped.
+// Say why a run is stopped.
 __attribute__((visibility("default"))) std::string stopped_by_caller();
 __attribute__((visibility("default"))) std::string takes_longer_than(double seconds);
 
-// What a node asks that takes long, in a run or where it is folded while a model is prepared.
+// A watch for a node that takes long to ask, in a run or where it is folded while a model is prepared.
 class __attribute__((visibility("default"))) RunWatch {
  public:
-  RunWatch();            // in the thread of the run
+  RunWatch();            // begins in the thread of the run
   bool is_over() const;  // in any thread; whoever asks leaves off, and check() throws afterwards
   void check() const;    // in the thread of the run; throws if it is to stop
 
  private:
   RunGuard* guard_;
   const PrepareGuard* preparation_;
-  mutable std::atomic<bool> interrupted_ = false;  // which the run's thread alone can find out
+  mutable std::atomic<bool> interrupted_ = false;  // the run's thread alone can find out
 };
 
 // Counts memory that no allocator of torch's gives, and that the run holds to its end.
 __attribute__((visibility("default"))) void count_memory(size_t bytes);
 
-// While it lives, this thread gets an exception instead of tensors that have more bytes than so many, all together.
-// Does nothing where the memory is counted already.
+// A scope in which this thread gets an exception instead of tensors that have more bytes than so many, all together. It
+// does nothing where the memory is counted already.
 class __attribute__((visibility("default"))) MemoryScope {
  public:
   explicit MemoryScope(double most);

@@ -1,4 +1,4 @@
-// What is made for tensors of some form, and kept for the next ones (recent.h), is found again by this.
+// The key by which what is made for tensors of some form, and kept for the next ones (recent.h), is found again.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,14 +12,14 @@ namespace onnxtorch {
 class ShapeKey {
  public:
   ShapeKey& add(int64_t number) {
-    constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // whose products have each bit in the upper ones
+    constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // its products have each bit in the upper ones
     hash_ = (hash_ ^ static_cast<uint64_t>(number)) * kOdd;
     hash_ ^= hash_ >> 32;
     numbers_.push_back(number);
     return *this;
   }
 
-  // Also says how many there are, so that one list does not go on where another ends.
+  // Adds the numbers, and how many there are, so that one list does not go on where another ends.
   ShapeKey& add(at::IntArrayRef numbers) {
     add(static_cast<int64_t>(numbers.size()));
     for (const int64_t number : numbers) add(number);

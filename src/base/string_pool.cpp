@@ -51,7 +51,7 @@ void register_string_pool() {
           .def("size", &StringPool::size);
 }
 
-// Static objects of other files may come before this one's, so the class is registered by whoever is first.
+// The class is registered by whoever is first, as static objects of other files may come before this one's.
 TORCH_LIBRARY(onnx_torch, /*unused*/) { register_string_pool(); }
 
 }  // namespace onnxtorch

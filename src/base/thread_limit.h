@@ -1,4 +1,4 @@
-// How many threads the calls of this thread use, for as long as the object lives. Other threads keep their number.
+// The number of threads that the calls of this thread use, for as long as the object lives. Other threads keep theirs.
 #pragma once
 
 namespace onnxtorch {

@@ -8,7 +8,7 @@
 
 namespace onnxtorch {
 
-// The owner is kept as long as the tensor's memory is.
+// Makes a tensor on the memory, whose owner is kept as long as the tensor's memory is.
 inline at::Tensor view_of(const void* data, at::IntArrayRef sizes, c10::ScalarType dtype,
                           std::shared_ptr<const void> owner) {
   using Owner = std::shared_ptr<const void>;

@@ -3,7 +3,7 @@
 
 namespace onnxtorch {
 
-// Tells that this thread, which is not the main one, is at work while one lives.
+// The sign that this thread, which is not the main one, is at work while one lives.
 class __attribute__((visibility("default"))) WorkBeside {
  public:
   WorkBeside();

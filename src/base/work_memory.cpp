@@ -16,7 +16,7 @@ namespace onnxtorch {
 namespace {
 
 constexpr size_t kLeastBytes = 1 << 18;  // below that allocators keep memory themselves
-constexpr uint64_t kMostRuns = 4;        // that a block waits for
+constexpr uint64_t kMostRuns = 4;        // a block waits for no more
 
 thread_local WorkMemory::Scope* current = nullptr;
 std::atomic<uint64_t> scopes = 0;
@@ -33,8 +33,8 @@ WorkMemory::Scope::~Scope() {
   memory_.end_run();
 }
 
-// The smallest block that is large enough. One that this run has used already may be much larger: the run needs it in
-// any case, whereas one of an earlier run would live on with all of its size.
+// Takes the smallest block that is large enough. One that this run has used already may be much larger: the run needs
+// it in any case, whereas one of an earlier run would live on with all of its size.
 WorkMemory::Block WorkMemory::take(size_t bytes) {
   check_interruption();
   {
@@ -50,7 +50,7 @@ WorkMemory::Block WorkMemory::take(size_t bytes) {
   return {c10::GetCPUAllocator()->allocate(bytes), bytes};
 }
 
-// The last that was given up is the first to be taken: it may still be in the cache.
+// Takes a block back. The last that was given up is the first to be taken: it may still be in the cache.
 void WorkMemory::give_up(Block block) {
   const std::lock_guard lock(mutex_);
   block.given_up = runs_;
@@ -79,7 +79,7 @@ at::Tensor WorkMemory::empty(at::IntArrayRef sizes, at::IntArrayRef strides, c10
   return result;
 }
 
-// None where another allocator gave the memory.
+// Gives what the tensor's storage holds; none where another allocator gave the memory.
 WorkMemory::Lent* WorkMemory::lent_to(const at::Tensor& tensor) {
   return tensor.storage().data_ptr().cast_context<Lent>(&take_back);
 }
@@ -98,7 +98,7 @@ void WorkMemory::clear() {
 
 at::Tensor work_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype) {
   const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
-  // Who counts memory is to count all of it.
+  // An allocator gives the memory where somebody counts it, who is to count all of it.
   if (!current || bytes < kLeastBytes || c10::memoryProfilingEnabled()) {
     return at::detail::empty_strided_cpu(sizes, strides, dtype);
   }

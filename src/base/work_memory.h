@@ -18,7 +18,7 @@ namespace onnxtorch {
 // of threads may run the model.
 class __attribute__((visibility("default"))) WorkMemory : public std::enable_shared_from_this<WorkMemory> {
  public:
-  // While one lives, tensors that this thread makes take memory from there.
+  // A scope in which tensors that this thread makes take memory from there.
   class Scope {
    public:
     explicit Scope(WorkMemory& memory);
@@ -37,21 +37,21 @@ class __attribute__((visibility("default"))) WorkMemory : public std::enable_sha
 
   at::Tensor empty(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype, size_t bytes);
   size_t kept_bytes() const;
-  // Gives what no tensor holds back to the allocator.
+  // Gives back to the allocator what no tensor holds.
   void clear();
 
  private:
   struct Block {
     c10::DataPtr data;
     size_t size;
-    uint64_t given_up = 0;  // in which run
+    uint64_t given_up = 0;  // the run in which it was
   };
 
-  struct Lent {  // what a tensor's storage holds
+  struct Lent {  // the object that a tensor's storage holds
     std::shared_ptr<WorkMemory> memory;
     Block block;
-    float bound = 0;        // of what is in the block,
-    uint64_t noted_in = 0;  // which the scope of this number knows
+    float bound = 0;        // the bound of what is in the block
+    uint64_t noted_in = 0;  // the scope that knows the bound, by its number
   };
   static void take_back(void* lent);
   static Lent* lent_to(const at::Tensor& tensor);
@@ -69,7 +69,7 @@ class __attribute__((visibility("default"))) WorkMemory : public std::enable_sha
   uint64_t runs_ = 0;
 };
 
-// On the CPU, not filled.
+// Gives a tensor on the CPU, not filled.
 __attribute__((visibility("default"))) at::Tensor work_tensor(at::IntArrayRef sizes, at::IntArrayRef strides,
                                                               c10::ScalarType dtype);
 __attribute__((visibility("default"))) at::Tensor work_tensor(at::IntArrayRef sizes, c10::ScalarType dtype);
@@ -77,20 +77,20 @@ __attribute__((visibility("default"))) at::Tensor work_tensor(at::IntArrayRef si
 // Gives back to the allocator what this thread's runs have left for later ones.
 __attribute__((visibility("default"))) void give_back_work_memory();
 
-// Whether nothing but this tensor knows its memory, which an allocator gave: an operator that takes the tensor may
-// leave its result there. TorchScript moves a value out of its register to the operator that is the last to read it;
-// weights, what a caller has given, and what another tensor looks at have further references.
+// Tells whether nothing but this tensor knows its memory, which an allocator gave: an operator that takes the tensor
+// may leave its result there. TorchScript moves a value out of its register to the operator that is the last to read
+// it; weights, what a caller has given, and what another tensor looks at have further references.
 __attribute__((visibility("default"))) bool is_last_reference(const at::Tensor& tensor);
 
-// For a result of the tensor's sizes and strides, of which each element is computed from those in its own row or place
-// after these have been read: its own memory, where this is the last reference to it.
+// Gives memory for a result of the tensor's sizes and strides, of which each element is computed from those in its own
+// row or place after these have been read: the tensor's own memory, where this is the last reference to it.
 __attribute__((visibility("default"))) at::Tensor work_tensor_over(const at::Tensor& tensor);
 
-// The tensor for somebody who may keep it for long: a copy where its block is much larger than it.
+// Gives the tensor for somebody who may keep it for long: a copy where its block is much larger than it.
 __attribute__((visibility("default"))) at::Tensor snug(const at::Tensor& tensor);
 
-// What no element is larger than, in its absolute value, and so that none is NaN; infinity where a run has not noted it
-// of the tensor's memory. It goes with the run.
+// Gives the bound of a tensor, with which none of its elements is NaN; infinity where a run has not noted it of the
+// tensor's memory. It goes with the run.
 __attribute__((visibility("default"))) float bound_of(const at::Tensor& tensor);
 __attribute__((visibility("default"))) void note_bound(const at::Tensor& tensor, float bound);
 

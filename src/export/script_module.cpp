@@ -29,7 +29,7 @@ void for_each_node(jit::Block* block, const Visit& visit) {
   }
 }
 
-// The ONNX node that a graph node was made for.
+// Gives the label of the ONNX node that a graph node was made for.
 NodeLabel label_of(const Program& program, const jit::Node* node) {
   const auto source = node->sourceRange().source();
   const auto number = source ? node_number(source->text_str().str()) : std::nullopt;
@@ -41,8 +41,8 @@ bool is_text(const ValueType& type) {
   return type.element == ElementType::String || type.key == ElementType::String;
 }
 
-// What torch has no gradient for: the statistics given to batch_norm and instance_norm, the weights of classes in a
-// loss.
+// Visits the operands that torch has no gradient for: the statistics given to batch_norm and instance_norm, the weights
+// of classes in a loss.
 template <typename Visit>
 void for_each_statistic(jit::Graph& graph, const Visit& visit) {
   for_each_node(graph.block(), [&](jit::Node* node) {
@@ -116,7 +116,8 @@ class ModuleBuilder {
     return path;
   }
 
-  // Weights that are statistics are buffers, as in torch's own modules; what is computed is cut off from the gradients.
+  // Finds the statistics. Weights among them are buffers, as in torch's own modules; what is computed is cut off from
+  // the gradients.
   void find_statistics() {
     for_each_statistic(*graph_, [&](jit::Node* node, size_t i) {
       jit::Value* value = node->input(i);
@@ -139,7 +140,7 @@ class ModuleBuilder {
     }
   }
 
-  // The value at a path of attributes, which is read once, before all other nodes.
+  // Gives the value at a path of attributes, which is read once, before all other nodes.
   jit::Value* attribute(const std::vector<std::string>& path) {
     jit::Value* value = self_;
     jit::Module owner = module_;
@@ -176,7 +177,7 @@ class ModuleBuilder {
     }
   }
 
-  // What folding left in the graph would stay behind when the module moves.
+  // Makes attributes of the tensors that folding left in the graph, where they would stay behind when the module moves.
   void move_tensors() {
     for_each_node(graph_->block(), [&](jit::Node* node) {
       if (node->kind() != c10::prim::Constant || node->output()->type()->kind() != c10::TypeKind::TensorType) return;
@@ -208,7 +209,7 @@ class ModuleBuilder {
     });
   }
 
-  // Sizes that the model fixes are built in, so that others would give wrong results.
+  // Adds checks of the sizes that the model fixes: they are built in, so that others would give wrong results.
   void check_shapes() {
     size_t argument = 1;
     for (const GraphInput& input : program_.graph_inputs) {
@@ -246,7 +247,7 @@ class ModuleBuilder {
   jit::Module module_;
   size_t constants_ = 0;
   std::set<size_t> statistics_;                  // places in Program::bound
-  std::vector<std::vector<std::string>> paths_;  // for each of Program::bound
+  std::vector<std::vector<std::string>> paths_;  // one for each of Program::bound
   std::map<std::vector<std::string>, jit::Value*> attributes_;
   jit::Value* self_ = nullptr;
   jit::Node* first_ = nullptr;  // attributes are read in front of it

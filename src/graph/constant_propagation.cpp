@@ -17,7 +17,7 @@ namespace jit = torch::jit;
 
 bool is_constant(const jit::Value* value) { return value->node()->kind() == c10::prim::Constant; }
 
-// Nodes that are what they are, whatever they read.
+// Tells whether a node stays in the graph even if all its inputs are constant.
 bool is_left(const jit::Node* node) {
   static const std::unordered_set<c10::Symbol> kinds{c10::prim::Constant, c10::prim::Uninitialized,
                                                      c10::prim::unchecked_unwrap_optional, c10::aten::dequantize};
@@ -83,7 +83,7 @@ class Propagation {
     node->destroy();
   }
 
-  // What both branches give is no result of theirs.
+  // Replaces each result that is the same in both branches by that one value, which is then no result of theirs.
   static void join_results(jit::Node* node) {
     jit::Block *const yes = node->blocks()[0], *const no = node->blocks()[1];
     for (size_t i = node->outputs().size(); i-- > 0;) {
@@ -99,7 +99,7 @@ class Propagation {
   }
 
   void loop(jit::Node* node) {
-    constexpr size_t kBefore = 2;  // inputs that are not carried: how often it goes round, and whether
+    constexpr size_t kBefore = 2;  // the inputs before the carried values: the number of iterations and the condition
     if (never_runs(node)) {
       stand_for(node->inputs().slice(kBefore), node);
       node->destroy();
@@ -107,7 +107,7 @@ class Propagation {
     }
     jit::Block* const body = node->blocks()[0];
     run(body);
-    for (size_t i = node->outputs().size(); i-- > 0;) {  // what no iteration changes is not carried
+    for (size_t i = node->outputs().size(); i-- > 0;) {  // a value that no iteration changes need not be carried
       jit::Value* const carried = body->inputs()[i + 1];
       if (carried != body->outputs()[i + 1]) continue;
       for (jit::Value* same : {node->output(i), carried}) same->replaceAllUsesWith(node->input(i + kBefore));

@@ -1,4 +1,4 @@
-// What a program's graph values are known to be before it runs.
+// The values of a program's graph that are known before it runs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,10 +21,10 @@ class Constants {
 
   std::optional<c10::IValue> operator()(const torch::jit::Value* value) const;
 
-  // A constant tensor, also where it is seen through a view. An absent one is undefined.
+  // Gives a constant tensor, also where the value is a view of one. An absent tensor is undefined.
   std::optional<at::Tensor> tensor(const torch::jit::Value* value) const;
 
-  // The only element of a constant tensor, on whatever device, or a constant number.
+  // Gives the only element of a constant tensor, on whatever device, or a constant number.
   std::optional<double> number(const torch::jit::Value* value) const;
 
   template <typename T>
@@ -37,7 +37,7 @@ class Constants {
   std::unordered_map<const torch::jit::Value*, c10::IValue> bound_;
 };
 
-// Whether no element is infinite or NaN.
+// Tells whether no element is infinite or NaN.
 bool is_finite(const at::Tensor& tensor);
 
 }  // namespace onnxtorch

@@ -9,7 +9,7 @@ namespace {
 
 namespace jit = torch::jit;
 
-constexpr std::string_view kNodeMark = "onnx-node-";  // a graph node's source is this and its ONNX node's number
+constexpr std::string_view kNodeMark = "onnx-node-";  // the start of a node's source; its ONNX node's number follows
 
 bool has_location(const jit::Node* node) {
   const std::shared_ptr<jit::Source> source = node->sourceRange().source();
@@ -18,7 +18,8 @@ bool has_location(const jit::Node* node) {
 
 }  // namespace
 
-// TorchScript prints the text of a failing graph node's source range, and, with a graph, the file name and the line.
+// Gives the source range of the graph nodes of one ONNX node. TorchScript prints its text where such a node fails, and,
+// with a graph, its file name and its line.
 jit::SourceRange location(size_t number, const NodeLabel& label) {
   const auto source =
       std::make_shared<jit::Source>(std::string(kNodeMark) + std::to_string(number), label.str(), number);
@@ -29,7 +30,7 @@ void stamp(jit::Node* node, const jit::SourceRange& range) {
   node->setSourceRange(range);
   for (jit::Block* block : node->blocks()) {
     for (jit::Node* inner : block->nodes()) {
-      // What a subgraph's own nodes were stamped with stays.
+      // The nodes of a subgraph keep the source range that they were stamped with before.
       if (!has_location(inner)) stamp(inner, range);
     }
   }

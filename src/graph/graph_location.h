@@ -1,4 +1,4 @@
-// Which ONNX node a graph node was made for: its number, kept in the source range.
+// The ONNX node that a graph node was made for: its number is kept in the graph node's source range.
 #pragma once
 
 #include <torch/csrc/jit/ir/ir.h>

@@ -16,8 +16,8 @@ namespace {
 namespace jit = torch::jit;
 using Type = std::optional<c10::ScalarType>;
 
-// The floating type of all floats among the operands, which says what a number beside them becomes; none where an
-// operand is not known, or two differ.
+// The one floating type of all floats among the operands, which a number beside them takes on as well; there is none
+// where an operand's type is not known, or two differ.
 class FloatingType {
  public:
   explicit FloatingType(at::ArrayRef<const jit::Value*> operands) : known_(take(operands)) {}
@@ -31,7 +31,7 @@ class FloatingType {
   bool take(const jit::Value* operand) {
     const c10::Type& type = *operand->type();
     if (is_tensor(operand)) return take(type_of(operand));
-    if (type.isSubtypeOf(*c10::ListType::ofTensors())) {  // to which nothing else may have appended
+    if (type.isSubtypeOf(*c10::ListType::ofTensors())) {  // nothing else may have appended to the list
       const bool is_plain = operand->node()->kind() == c10::prim::ListConstruct && operand->uses().size() == 1;
       return is_plain && take(operand->node()->inputs());
     }
@@ -50,7 +50,7 @@ class FloatingType {
   bool known_;
 };
 
-// The element type of the tensors that a node gives, or lists.
+// Gives the element type of the tensors, or of the lists of tensors, that a node returns.
 Type result_type(const jit::Node* node) {
   if (const jit::Value* const argument = dtype_argument(node)) {
     const auto named = jit::constant_as<int64_t>(argument);
@@ -99,9 +99,10 @@ class Inference {
     }
   }
 
-  // What a loop carries is of the type that it starts with, if the body that takes this for granted gives it again.
+  // Infers the types of the values that a loop carries: each is of the type of its first value, if the body, inferred
+  // under this assumption, gives that type again.
   void loop(jit::Node* node) {
-    constexpr size_t kFirst = 2;  // after the number of iterations and the condition
+    constexpr size_t kFirst = 2;  // the first carried input, after the number of iterations and the condition
     constexpr int kMostAttempts = 8;
     jit::Block* const body = node->blocks()[0];
     const auto carried = body->inputs().slice(1);
@@ -116,7 +117,7 @@ class Inference {
       const std::vector<jit::Value*> assumed(found_.begin() + known, found_.end());
       run(body);
       if (std::ranges::none_of(assumed, differs)) break;
-      // At last nothing is taken for granted, as a body that loops are nested in is gone through each time.
+      // After the last attempt no type is assumed, since each attempt goes through all loops nested in the body again.
       std::ranges::copy_if(assumed, std::inserter(differing_, differing_.end()),
                            [&](const jit::Value* value) { return attempt == kMostAttempts || differs(value); });
       forget(known);

@@ -17,14 +17,14 @@ std::vector<torch::jit::Node*> loops_of(std::shared_ptr<torch::jit::Graph> graph
 
 namespace {
 
-// The node of the graph's outermost block that a node lies in, and all between.
+// Gives a node and all nodes that it lies in, up to the one in the graph's outermost block.
 std::vector<jit::Node*> around(jit::Node* node) {
   std::vector<jit::Node*> nodes;
   for (; node; node = node->owningBlock()->owningNode()) nodes.push_back(node);
   return nodes;
 }
 
-// A node of several results is never begun by what takes them.
+// Adds a result to a node, which is always None: a node of several results is never begun by what takes them.
 void add_result(jit::Node* node) {
   const auto none = [&] { return node->owningGraph()->insertConstant(c10::IValue()); };
   if (node->kind() == c10::prim::Loop) {

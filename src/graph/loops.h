@@ -7,12 +7,13 @@
 
 namespace onnxtorch {
 
-// Those of a graph, and of the blocks in it.
+// Gives the loops of a graph, and of the blocks in it.
 std::vector<torch::jit::Node*> loops_of(std::shared_ptr<torch::jit::Graph> graph);
 
-// Has each loop run before what takes its result is begun. TorchScript's interpreter begins with the node that takes
-// it, where that is the next one and the result is the loop's only one. It has then counted this node's other operands
-// as used, takes a use in the loop's body for the last one, and moves the value away in the first iteration.
+// Makes each loop run before the node that takes its result is begun. TorchScript's interpreter begins with the node
+// that takes the result, where that is the next one and the result is the loop's only one. It has then counted this
+// node's other operands as used, takes a use in the loop's body for the last one, and moves the value away in the first
+// iteration.
 void keep_loops_apart(const std::shared_ptr<torch::jit::Graph>& graph);
 
 }  // namespace onnxtorch

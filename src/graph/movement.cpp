@@ -20,7 +20,7 @@ bool is_known(int64_t size) { return size != kUnknownSize; }
 
 int64_t unknown_count(c10::IntArrayRef sizes) { return std::ranges::count(sizes, kUnknownSize); }
 
-// The product of the sizes that are known.
+// Gives the product of the sizes that are known.
 int64_t known_product(c10::IntArrayRef sizes) {
   int64_t product = 1;
   for (const int64_t size : sizes) product *= is_known(size) ? size : 1;
@@ -29,17 +29,17 @@ int64_t known_product(c10::IntArrayRef sizes) {
 
 int64_t product(c10::IntArrayRef sizes) { return unknown_count(sizes) > 0 ? kUnknownSize : known_product(sizes); }
 
-// Whether one list lies within the other, side by side.
+// Tells whether one list lies within the other, as a contiguous part.
 bool contains(const std::vector<size_t>& all, const std::vector<size_t>& part) {
   return part.empty() || !std::ranges::search(all, part).empty();
 }
 
-// Whether the atoms of each dimension lie side by side in an order of all.
+// Tells whether the atoms of each dimension are contiguous in an order of all atoms.
 bool are_runs(const Dims& dims, const std::vector<size_t>& order) {
   return std::ranges::all_of(dims, [&](const auto& dim) { return contains(order, dim); });
 }
 
-// Where each dimension's atoms begin in an order of all atoms; those without any come last.
+// Sorts the dimensions by where their atoms begin in an order of all atoms; those without any come last.
 std::vector<size_t> sorted(const Dims& dims, const std::vector<size_t>& order) {
   std::vector<size_t> result(dims.size());
   std::iota(result.begin(), result.end(), 0);
@@ -101,7 +101,7 @@ std::optional<Movement> Movement::reshaped(c10::IntArrayRef sizes) const {
   if (std::ranges::find(sizes, 0) != sizes.end() || unknown_count(sizes) > 1 || unknown_count(atoms_) > 1) return {};
   if (unknown_count(sizes) != unknown_count(atoms_)) return {};
   const int64_t known = known_product(atoms_), wanted = known_product(sizes);
-  // How many times the unknown atom an unknown size is.
+  // The unknown size must be a whole multiple of the unknown atom: it is `times` as large.
   if (known % wanted != 0 || (unknown_count(sizes) == 0 && known != wanted)) return {};
   const int64_t times = known / wanted;
 
@@ -136,11 +136,12 @@ std::optional<Movement> Movement::reshaped(c10::IntArrayRef sizes) const {
   return result.normal();
 }
 
-// Atoms that lie side by side in both become one, and are counted in the order of the tensor.
+// Gives the same movement with those atoms joined that are contiguous on both sides. Atoms are counted in the order of
+// the tensor.
 Movement Movement::normal() const {
   Movement result;
   result.from_.resize(from_.size());
-  std::vector<std::optional<size_t>> renamed(atoms_.size());  // none: a part of the one before
+  std::vector<std::optional<size_t>> renamed(atoms_.size());  // none where the atom is joined to the one before
   for (size_t i = 0; i < from_.size(); ++i) {
     std::optional<size_t> last;
     for (const size_t atom : from_[i]) {
@@ -184,7 +185,7 @@ std::optional<Movement::Steps> Movement::steps() const {
   } else if (are_runs(from_, atoms_after)) {
     const bool alone = std::ranges::is_permutation(from_, to_);
     const auto order = sorted(from_, atoms_after);
-    // Where the dimensions are the same but for their order, those of size 1 go where they are wanted.
+    // If the dimensions are the same but for their order, those of size 1 go where they are wanted.
     std::vector<size_t> dims;
     size_t next = 0,
            next_one = order.size() - static_cast<size_t>(std::ranges::count_if(from_, &std::vector<size_t>::empty));

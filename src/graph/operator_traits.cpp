@@ -16,12 +16,12 @@ constexpr Traits all(All... traits) {
 
 struct Row {
   Traits traits;
-  std::string_view operators;  // of ATen, where no namespace is given
+  std::string_view operators;  // their names, of ATen where no namespace is given
 };
 
 using enum Trait;
 
-// An operator may be in several rows. Whether the size of a tensor is small, or the larger of two sizes, is no
+// The traits of operators. An operator may be in several rows. A comparison of sizes, or the larger of two sizes, is no
 // property of a shape: it may come out alike in all trials and yet differ in a run.
 constexpr Row kTable[] = {
     {all(Unary, Computes),

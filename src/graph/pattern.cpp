@@ -23,7 +23,7 @@ namespace {
 
 namespace jit = torch::jit;
 
-// How many steps it takes to compute each value.
+// The number of steps that it takes to compute each value.
 using Depths = std::unordered_map<const jit::Value*, size_t>;
 
 void sort_operands(jit::Block* block, const Constants& constants, Depths& depths) {
@@ -54,7 +54,7 @@ bool has_kind(const jit::Block& block, c10::Symbol kind) {
   });
 }
 
-// The kinds of a pattern's nodes: what stands between " = " and "(".
+// Gives the kinds of a pattern's nodes, each of which stands between " = " and "(" or "[".
 std::vector<c10::Symbol> kinds_in(std::string_view pattern) {
   constexpr std::string_view kMark = " = ";
   std::vector<c10::Symbol> kinds;
@@ -65,8 +65,8 @@ std::vector<c10::Symbol> kinds_in(std::string_view pattern) {
   return kinds;
 }
 
-// A pattern, which is read when it is first looked for in a graph that has nodes of each of its kinds: to read it takes
-// longer than to look for it.
+// A pattern. It is read when it is first looked for in a graph that has nodes of each of its kinds, since to read it
+// takes longer than to look for it.
 class Pattern {
  public:
   explicit Pattern(std::string text) : text_(std::move(text)), kinds_(kinds_in(text_)) {}
@@ -95,7 +95,7 @@ class Pattern {
   mutable std::unique_ptr<Read> read_;
 };
 
-// Of those in the code, of which there is a number.
+// Gives the pattern of a text, which is kept. Patterns stand in the code, so there are only so many of them.
 const Pattern& pattern_of(const std::string& text) {
   static ForkSafeMutex mutex;
   static auto& patterns = *new std::map<std::string, Pattern>;  // torch's symbols may be gone when a process ends
@@ -103,7 +103,8 @@ const Pattern& pattern_of(const std::string& text) {
   return patterns.try_emplace(text, text).first->second;
 }
 
-// Whether what a pattern computes is computed in a graph as well, blocks included, and for which of its values.
+// A comparison of a pattern with a graph, blocks included: it tells whether both compute the same, and which value of
+// the graph stands for which of the pattern's.
 class Comparison {
  public:
   bool same(jit::Node* wanted, jit::Node* there) {
@@ -156,13 +157,13 @@ class Comparison {
   std::unordered_set<const jit::Node*> nodes_;
 };
 
-// Where a pattern fits.
+// A place of a graph where a pattern fits.
 struct Place {
-  jit::Node* node;  // computes the result
+  jit::Node* node;  // the node that computes the result
   std::unordered_map<std::string, jit::Value*> values;
   std::unordered_set<const jit::Node*> nodes;
 
-  // Whether nothing else uses the values in between, all of which are computed in one block.
+  // Tells whether nothing else uses the values in between, all of which are computed in one block.
   bool stands_alone() const {
     return std::ranges::all_of(nodes, [this](const jit::Node* inner) {
       const auto used_within = [this](const jit::Value* value) {
@@ -174,7 +175,7 @@ struct Place {
   }
 };
 
-// Each is looked for in the graph as the visits before have left it.
+// Visits the places where a pattern fits. Each is looked for in the graph as the visits before have left it.
 void visit_places(jit::Graph& graph, const std::string& text, const std::function<void(Place& place)>& visit) {
   const Pattern& pattern = pattern_of(text);
   if (!pattern.may_be_in(graph)) return;

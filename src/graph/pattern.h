@@ -1,4 +1,4 @@
-// Patterns in graphs: written in TorchScript's own notation, replaced by what a function makes of each place found.
+// Patterns in graphs, written in TorchScript's own notation and replaced by what a function makes of each place found.
 #pragma once
 
 #include <functional>
@@ -21,13 +21,13 @@ class Found {
   Found(const Constants& known, std::unordered_map<std::string, torch::jit::Value*> values)
       : constants(known), values_(std::move(values)) {}
 
-  // The graph's value for one that the pattern names.
+  // Gives the graph's value for one that the pattern names.
   torch::jit::Value* operator[](const std::string& name) const { return values_.at(name); }
 
-  // Whether that is a number (not an array that holds one, which may add dimensions to a result), and which.
+  // Tells whether that value is this number (and not an array that holds it, which may add dimensions to a result).
   bool is(const std::string& name, double number) const;
 
-  // Whether a dimension is known to be the last of the tensor's.
+  // Tells whether a dimension is known to be the last of the tensor's.
   bool is_last(const std::string& dim, const std::string& tensor) const;
 
   const Constants& constants;
@@ -36,20 +36,20 @@ class Found {
   std::unordered_map<std::string, torch::jit::Value*> values_;
 };
 
-// Computes the result in another way, at the graph's insertion point; null leaves the place as it is.
+// A function that computes the result in another way, at the graph's insertion point; null leaves the place as it is.
 using Replace = std::function<torch::jit::Value*(const Found& found, torch::jit::Graph& graph)>;
 
 // Replaces each place where the pattern fits and whose inner values nothing else uses. The places must be in the order
 // of sort_operands. Tells whether there was one.
 bool rewrite(Program& program, const std::string& pattern, const Replace& replace);
 
-// Visits the nodes that compute what the pattern's result does. It may hold blocks, whose nodes must be in the same
-// order, and constants, which must have the same values.
+// Visits the nodes that compute the same as the pattern's result. The pattern may hold blocks, whose nodes must be in
+// the same order, and constants, which must have the same values.
 void for_each_place(Program& program, const std::string& pattern,
                     const std::function<void(torch::jit::Node* node, const Found& found)>& visit);
 
-// Puts the operands of additions and products into one order, so that a pattern need not be written for each: what
-// takes more steps to compute comes first, a constant last.
+// Puts the operands of additions and products into one order, so that a pattern need not be written for each: the
+// operand that takes more steps to compute comes first, a constant last.
 void sort_operands(Program& program);
 
 }  // namespace onnxtorch

@@ -28,33 +28,33 @@ namespace onnxtorch {
 class DeviceCopies;
 
 struct Bound {
-  std::string name;   // of the initializer; empty for other constants
+  std::string name;   // the initializer's name; empty for other constants
   c10::IValue value;  // a tensor, or an object of a kernel
   ElementType element = ElementType::Undefined;
-  const onnx::TensorProto* source = nullptr;  // of an initializer
+  const onnx::TensorProto* source = nullptr;  // the message of an initializer
 };
 
 // An ONNX node as it was translated.
 struct TranslatedNode {
   NodeLabel label;
-  std::string output;            // the name of its first
+  std::string output;            // the name of its first output
   std::optional<size_t> around;  // the number of the node whose body it is in
 };
 
 struct GraphInput {
   enum class Role : uint8_t { Input, Bound, Strings };
   Role role;
-  size_t index;  // into Program::inputs or Program::bound
+  size_t index;  // an index into Program::inputs or Program::bound
 };
 
-// What the passes make a program ready for.
+// The device and the precision that the passes make a program ready for.
 struct Target {
   c10::Device device = c10::kCPU;
-  c10::ScalarType precision = c10::kFloat;  // of convolutions and products of float32 with constant weights
-  bool tf32 = false;                        // whether float32 may be multiplied in TF32, on CUDA
+  c10::ScalarType precision = c10::kFloat;  // float32 convolutions and products with constant weights take it
+  bool tf32 = false;                        // float32 may be multiplied in TF32, on CUDA
 };
 
-// Of one dimension of an input.
+// The range of the sizes of one dimension of an input.
 struct SizeRange {
   int64_t least, largest;
 };
@@ -63,14 +63,14 @@ struct Program {
   std::shared_ptr<torch::jit::Graph> graph;
   std::vector<GraphInput> graph_inputs;  // in the graph's order
   std::vector<InputSpec> inputs;
-  std::vector<std::vector<SizeRange>> tried;  // the sizes of each input for which what is known was tried
+  std::vector<std::vector<SizeRange>> tried;  // the sizes of each input for which the facts were tried
   std::vector<OutputSpec> outputs;
   std::vector<Bound> bound;
-  c10::intrusive_ptr<StringPool> strings;  // the model's own
-  std::vector<TranslatedNode> nodes;       // by the number in a graph node's source range
+  c10::intrusive_ptr<StringPool> strings;  // the model's own strings
+  std::vector<TranslatedNode> nodes;       // the ONNX nodes, by the number in a graph node's source range
   bool needs_autograd = false;
   Target target = {};
-  std::shared_ptr<DeviceCopies> copies;  // of the model's initializers
+  std::shared_ptr<DeviceCopies> copies;  // copies of the model's initializers on devices
 };
 
 // Gives the graph one more constant.
@@ -79,10 +79,10 @@ torch::jit::Value* bind_constant(Program& program, c10::IValue value);
 // Takes away the constants, and the strings, that nothing uses.
 void drop_unused(Program& program);
 
-// The TorchScript type of an ONNX one.
+// Gives the TorchScript type of an ONNX one.
 c10::TypePtr torchscript_type(const ValueType& type);
 
-// A node's number, from the message of an error thrown while its graph ran.
+// Reads a node's number from the message of an error thrown while its graph ran.
 std::optional<size_t> node_number(const std::string& message);
 
 }  // namespace onnxtorch

@@ -10,8 +10,8 @@ inline const auto kDequantize = c10::Symbol::fromQualString("onnx_torch::dequant
 inline const auto kDequantizeAlong = c10::Symbol::fromQualString("onnx_torch::dequantize_along");
 inline const auto kScaledIntegerProduct = c10::Symbol::fromQualString("onnx_torch::scaled_integer_product");
 
-constexpr auto kCheckNode = "onnx_torch::check_node";  // in front of a node
-constexpr auto kCheckRun = "onnx_torch::check_run";    // in front of an iteration
+constexpr auto kCheckNode = "onnx_torch::check_node";  // stands in front of a node
+constexpr auto kCheckRun = "onnx_torch::check_run";    // stands in front of an iteration
 
 constexpr auto kAdd = "aten::add(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor";
 constexpr auto kSub = "aten::sub(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor";

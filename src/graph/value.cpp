@@ -3,7 +3,7 @@
 namespace onnxtorch {
 namespace {
 
-// "prefix(inner)" → inner, with whether it was of that form.
+// Replaces "prefix(inner)" by inner. Tells whether the text was of that form.
 bool unwrap(std::string_view& text, std::string_view prefix) {
   if (!text.starts_with(prefix) || text.size() < prefix.size() + 2 || text[prefix.size()] != '(' ||
       text.back() != ')') {

@@ -1,4 +1,4 @@
-// ONNX values while translating. Light on purpose: every operator family includes it.
+// The values of a model while it is translated. This header is light on purpose: every operator family includes it.
 #pragma once
 
 #include <utility>

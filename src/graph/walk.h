@@ -1,4 +1,4 @@
-// Going through a graph, node by node, and putting other nodes in their place.
+// Functions that go through a graph, node by node, and put other nodes in the place of its nodes.
 #pragma once
 
 #include <torch/csrc/jit/ir/ir.h>
@@ -15,7 +15,7 @@ void for_each_node(torch::jit::Block* block, const Visit& visit) {
   }
 }
 
-// Lets an operator with results of the same types stand for the node, which is left without a use.
+// Replaces the node by an operator with results of the same types. The node is left without a use.
 inline void replace(torch::jit::Node* node, const char* by, at::ArrayRef<torch::jit::Value*> inputs) {
   const torch::jit::WithInsertPoint at(node);
   torch::jit::Graph& graph = *node->owningGraph();

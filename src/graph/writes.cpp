@@ -15,7 +15,8 @@ namespace jit = torch::jit;
 
 namespace {
 
-// As torch's analysis takes it: of an operator without a schema that says otherwise, anything may be expected.
+// Tells whether a node may write to memory, as torch's analysis does: an operator without a schema that says otherwise
+// may do anything.
 bool writes(const jit::Node* node) {
   const jit::Operator* const op = node->maybeOperator();
   if (!op) return !node->kind().is_prim();
@@ -33,14 +34,14 @@ bool has_side_effects(const jit::Block& block) {
   });
 }
 
-// Whether a node, with all inside it, does nothing but compute its outputs.
+// Tells whether a node, with all inside it, does nothing but compute its outputs.
 bool only_computes(const jit::Node* node) {
   return !writes(node) && !node->hasSideEffects() && std::ranges::none_of(node->blocks(), [](const jit::Block* inner) {
     return may_write(*inner) || has_side_effects(*inner);
   });
 }
 
-// Takes out what computes values that nothing uses.
+// Takes out the nodes that compute values which nothing uses.
 void take_out_unused(jit::Block* block) {
   auto nodes = block->nodes().reverse();
   for (auto it = nodes.begin(); it != nodes.end(); ++it) {
@@ -49,7 +50,7 @@ void take_out_unused(jit::Block* block) {
   }
 }
 
-// Whether an output of a branch or loop is computed for nothing.
+// Tells whether an output of a branch or loop is computed for nothing.
 bool has_unused_outputs(const jit::Node* node) {
   const bool is_loop = node->kind() == c10::prim::Loop;
   for (size_t i = 0; i < node->outputs().size(); ++i) {
@@ -59,7 +60,7 @@ bool has_unused_outputs(const jit::Node* node) {
   return false;
 }
 
-// Whether nothing reads what a node writes to, as far as one can tell where it is.
+// Tells whether nothing reads what a node writes to, as far as the uses of that value tell.
 bool writes_in_vain(const jit::Node* node) {
   if (node->hasUses() || node->inputs().empty() || !writes(node)) return false;
   return std::ranges::all_of(node->input(0)->uses(), [](const jit::Use& use) {
@@ -77,7 +78,7 @@ bool is_list_of_numbers(const c10::Type& type) {
   return type.kind() == c10::TypeKind::ListType && is_number(*type.containedType(0));
 }
 
-// Whether a node may write to something else than lists of numbers.
+// Tells whether a node may write to something else than lists of numbers.
 bool writes_to_tensors(const jit::Node* node) {
   if (!writes(node)) return false;
   const jit::Operator* const op = node->maybeOperator();
@@ -97,7 +98,7 @@ bool may_write_to_tensors(const jit::Block& block) {
   });
 }
 
-// Whether the lists that an operator gives are new ones, as its schema says.
+// Tells whether the lists that an operator gives are new ones, as its schema says.
 bool gives_new_lists(const jit::Node* node) {
   const jit::Operator* const op = node->maybeOperator();
   if (!op || (op->aliasAnalysisKind() != c10::AliasAnalysisKind::FROM_SCHEMA &&
@@ -107,7 +108,7 @@ bool gives_new_lists(const jit::Node* node) {
   return std::ranges::none_of(op->schema().returns(), [](const c10::Argument& result) { return result.alias_info(); });
 }
 
-// A list of numbers that is made where it is, and that no other value stands for.
+// Tells whether a list of numbers is made by its own node, and no other value stands for it.
 bool is_plain_list(const jit::Value* list) {
   const jit::Node* const maker = list->node();
   const bool is_made = maker->kind() == c10::prim::ListConstruct || maker->kind() == c10::prim::Constant;
@@ -122,7 +123,7 @@ bool is_plain_list(const jit::Value* list) {
   });
 }
 
-// Whether there may be more to take out, which torch's analysis finds.
+// Tells whether there may be more to take out, which torch's analysis finds.
 bool may_have_dead_code(const jit::Block& block) {
   return std::ranges::any_of(block.nodes(), [](const jit::Node* node) {
     return writes_in_vain(node) || (!node->blocks().empty() && has_unused_outputs(node)) ||
@@ -136,7 +137,7 @@ bool is_of_tensors(const c10::Type& type) {
          (!parts.empty() && std::ranges::all_of(parts, [](const auto& part) { return is_of_tensors(*part); }));
 }
 
-// Whether a node takes a value for a result of the graph.
+// Tells whether a node takes a value for a result of the graph.
 bool is_result(const jit::Node* user) {
   const bool is_joined = user->kind() == c10::prim::TupleConstruct && user->output()->uses().size() == 1;
   const jit::Node* const last = is_joined ? user->output()->uses()[0].user : user;
@@ -145,7 +146,7 @@ bool is_result(const jit::Node* user) {
 
 bool only_reads(const jit::Use& use);
 
-// Whether a use makes a list that a branch has made the result of that branch, which is read and no more.
+// Tells whether a use makes a list that a branch has made the result of that branch, which is read and no more.
 bool gives_to_reader(const jit::Use& use) {
   const jit::Block* const branch = use.user->owningBlock();
   const bool is_made_there = use.user->input(use.offset)->node()->owningBlock() == branch;
@@ -154,7 +155,7 @@ bool gives_to_reader(const jit::Use& use) {
          std::ranges::all_of(node->output(use.offset)->uses(), only_reads);
 }
 
-// Whether a list is read, and nothing written to may stand for it.
+// Tells whether a use reads a list, and gives nothing that is written to and may stand for it.
 bool only_reads(const jit::Use& use) {
   return is_result(use.user) || use.user->kind() == c10::aten::__getitem__ ||
          (gives_new_lists(use.user) && !writes(use.user)) || gives_to_reader(use);
@@ -209,9 +210,9 @@ void eliminate_dead_code(const std::shared_ptr<jit::Graph>& graph) {
   if (may_write(*graph->block())) {
     jit::EliminateDeadCode(graph);
   } else {
-    jit::EliminateDeadCode(graph->block());  // the same without an analysis
+    jit::EliminateDeadCode(graph->block());  // does the same without an analysis
   }
-  take_out_unused(graph->block());  // the constants that only a loop needed
+  take_out_unused(graph->block());  // takes out the constants that only a loop needed
 }
 
 void share_equal_nodes(std::shared_ptr<jit::Graph>& graph) {
@@ -244,7 +245,7 @@ bool Writers::has_writers(const jit::Node* node) const {
   return aliases_->hasWriters(node);
 }
 
-// As far as types and the nodes around tell.
+// Tells whether a value may be written to, as far as types and the nodes around tell.
 bool Writers::may_be_written(const jit::Value* value) const {
   const c10::Type& type = *value->type();
   if (is_of_tensors(type)) return any_tensor_;

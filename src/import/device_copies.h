@@ -1,4 +1,4 @@
-// Copies of a model's tensors on devices, which all share that need one at the same time.
+// Copies of a model's tensors on devices, each shared by all that need it at the same time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,10 +13,11 @@ class TensorProto;
 
 namespace onnxtorch {
 
-// Holds no copy itself: it goes with the last that holds it. Any number of threads may ask.
+// The copies of a model's tensors. None is held here: a copy goes with the last that holds it. Any number of threads
+// may ask.
 class DeviceCopies {
  public:
-  // Of what was read from this part of the model.
+  // Gives the copy on a device of a tensor that was `read` from the part `of` of the model.
   at::Tensor get(const onnx::TensorProto* of, const at::Tensor& read, c10::Device device);
 
  private:

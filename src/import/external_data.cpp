@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The entries that matter here; "checksum" is not verified, because that would read the whole file.
+// The entries of external data that matter here; "checksum" is not verified, because that would read the whole file.
 struct Location {
   fs::path file;
   int64_t offset = 0;

@@ -18,10 +18,10 @@ class TensorProto;
 
 namespace onnxtorch {
 
-// How files of external data are read.
+// The ways in which files of external data are read.
 struct ExternalAccess {
-  bool refuses_links = false;  // symbolic ones, and files that have other names
-  bool maps = false;           // so that the files must not be cut while the model lives
+  bool refuses_links = false;  // refuses symbolic links, and files that have other names
+  bool maps = false;           // maps the files, so that they must not be cut while the model lives
 };
 
 // The model's own file, kept open for the large tensors that were not parsed: each is read when it is asked for, so
@@ -39,19 +39,22 @@ struct OwnFile {
   std::unordered_map<const onnx::TensorProto*, Place> tensors;  // nothing that a model says leads here
 };
 
-// Any number of threads may read.
+// The external data of a model. Any number of threads may read it.
 class ExternalData {
  public:
   // Files must lie below `directory`, and really do so once links are followed; where the model's file is a link, they
-  // may also lie below the directory it leads to. Without a directory there are no files. The reader goes before them.
+  // may also lie below the directory it leads to. Without a directory there are no files. The reader is asked before
+  // the files.
   explicit ExternalData(std::filesystem::path directory = {}, std::shared_ptr<const Descriptor> linked_directory = {},
                         std::shared_ptr<const OwnFile> own_file = nullptr, ExternalReader reader = {});
 
   bool in_own_file(const onnx::TensorProto& tensor) const { return own_place(tensor) != nullptr; }
-  // How many bytes must be read from a file for a tensor that needs so many; none where they are at hand.
+  // Gives the number of bytes that must be read from a file for a tensor that needs `size`; none where they are at
+  // hand.
   std::optional<int64_t> to_read(const onnx::TensorProto& tensor, int64_t size, const ExternalAccess& access) const;
 
-  // Throws InvalidModelError. `size` is what the tensor needs, taken where it does not tell a length.
+  // Reads the bytes of a tensor. `size` is what the tensor needs, taken where it does not tell a length. Throws
+  // InvalidModelError.
   Bytes read(const onnx::TensorProto& tensor, int64_t size, const ExternalAccess& access = {}) const;
 
  private:

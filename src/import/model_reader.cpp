@@ -31,9 +31,9 @@ void check_size(uintmax_t size, const std::string& what) {
   throw InvalidModelError(what + " is larger than 2 GiB, the limit of a protobuf message; save it with external data");
 }
 
-constexpr size_t kLarge = 1 << 12;  // bytes of a tensor that is not parsed
+constexpr size_t kLarge = 1 << 12;  // bytes from which on the data of a tensor is not parsed
 
-// A file as protobuf reads it.
+// A file as a stream that protobuf reads.
 class FileStream : public google::protobuf::io::CopyingInputStream {
  public:
   explicit FileStream(const OpenFile& file) : file_(file), size_(file.size()) {}
@@ -60,7 +60,7 @@ using Wire = google::protobuf::internal::WireFormatLite;
 
 constexpr uint32_t bytes_tag(int field) { return Wire::MakeTag(field, Wire::WIRETYPE_LENGTH_DELIMITED); }
 
-// Where the bytes lie of a graph's tensors that were passed over.
+// The places of the bytes of those tensors of a graph that were passed over.
 struct GraphPlaces {
   using Places = std::vector<std::optional<OwnFile::Place>>;
 
@@ -71,8 +71,8 @@ struct GraphPlaces {
 bool is_constant(std::string_view op_type) { return op_type == "Constant"; }
 bool runs_subgraphs(std::string_view op_type) { return op_type == "If" || op_type == "Loop" || op_type == "Scan"; }
 
-// Reads a model from its file without the bytes of large initializers and constants, which are passed over, and without
-// remarks on nodes, often ten times as much as the rest.
+// A reader of a model from its file without the bytes of large initializers and constants, which are passed over, and
+// without remarks on nodes, which are often ten times as much as the rest.
 class LightReader {
  public:
   using Place = OwnFile::Place;
@@ -80,7 +80,7 @@ class LightReader {
 
   explicit LightReader(const OpenFile& file) : stream_(file), source_(&stream_, kBlock), in_(&source_) {}
 
-  // Nothing where the file is no message.
+  // Reads the model; gives nothing where the file is no message.
   std::optional<std::string> model() {
     return message([this](uint32_t tag, CodedOutputStream& out) {
       return tag == bytes_tag(onnx::ModelProto::kGraphFieldNumber) ? put(tag, out, [this] { return graph(places_); })
@@ -103,7 +103,7 @@ class LightReader {
     });
   }
 
-  // The operator's name comes before the attributes, as far as these are looked into.
+  // Reads a node. Its attributes are looked into only as far as the operator's name comes before them.
   Message node(GraphPlaces& places) {
     std::string op_type;
     return message([&](uint32_t tag, CodedOutputStream& out) {
@@ -149,7 +149,7 @@ class LightReader {
     return light;
   }
 
-  // The last such field of a tensor counts.
+  // Reads the raw data of a tensor, or passes over it. The last such field of a tensor counts.
   bool raw_data(uint32_t tag, CodedOutputStream& out, std::optional<Place>& place) {
     uint32_t length = 0;
     if (!in_.ReadVarint32(&length) || length > static_cast<uint32_t>(in_.BytesUntilLimit())) return false;
@@ -164,7 +164,7 @@ class LightReader {
     return true;
   }
 
-  // The fields that treat(tag, out) makes of a message's.
+  // Reads a message, and gives the fields that treat(tag, out) makes of its own.
   template <typename Treat>
   Message message(const Treat& treat) {
     std::string result;
@@ -180,12 +180,12 @@ class LightReader {
 
   bool copy(uint32_t tag, CodedOutputStream& out) { return Wire::SkipField(&in_, tag, &out); }
 
-  // A field whose content is what read() makes of it.
+  // Writes a field whose content is what read() makes of it.
   template <typename Read>
   bool put(uint32_t tag, CodedOutputStream& out, const Read& read) {
     uint32_t length = 0;
     if (!in_.ReadVarint32(&length)) return false;
-    const int rest = in_.BytesUntilLimit();  // -1: the whole stream's is not known
+    const int rest = in_.BytesUntilLimit();  // -1 where the size of the whole stream is not known
     if (length > static_cast<uint32_t>(rest < 0 ? INT_MAX : rest)) return false;
     const auto [around, depth_left] = in_.IncrementRecursionDepthAndPushLimit(static_cast<int>(length));
     const Message content = depth_left >= 0 ? read() : std::nullopt;
@@ -233,8 +233,8 @@ GraphParts parts_of(const onnx::GraphProto& graph) {
   return parts;
 }
 
-// Notes where a graph's tensors lie. It has other parts than were read where a message comes in several pieces, which
-// are merged, or tells last of what operator, or of what domain, it is.
+// Notes where a graph's tensors lie. Gives false where the graph has other parts than were read: its message came in
+// several pieces, which are merged, or a node tells last of what operator, or of what domain, it is.
 bool note(const onnx::GraphProto& graph, const GraphPlaces& places, OwnFile& file) {
   const GraphParts parts = parts_of(graph);
   const auto note_all = [&](const std::vector<const onnx::TensorProto*>& tensors,
@@ -260,7 +260,7 @@ bool parse_light(OwnFile& file, onnx::ModelProto& model) {
   return parse(file.file, model);
 }
 
-// Puts into a copy of a graph what was passed over.
+// Puts the bytes that were passed over into a copy of a graph.
 void fill(onnx::GraphProto& copy, const onnx::GraphProto& graph, const ExternalData& external) {
   const auto fill_tensor = [&](onnx::TensorProto& to, const onnx::TensorProto& tensor) {
     if (external.in_own_file(tensor)) to.set_raw_data(std::string(external.read(tensor, 0).view));
@@ -286,7 +286,7 @@ std::shared_ptr<OwnFile> opened(const fs::path& path) {
   }
 }
 
-// The directory that the model's file really lies in, where the path to it is a link.
+// Gives the directory that the model's file really lies in, where the path to it is a link.
 std::shared_ptr<const Descriptor> linked_directory(const fs::path& path, const OpenFile& file) {
   std::error_code error;
   const fs::path real = fs::canonical(path, error);

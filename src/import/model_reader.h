@@ -1,4 +1,4 @@
-// Reads a model and says whether it keeps to the specification, before anything is translated.
+// The reading of a model, and the checks whether it keeps to the specification, before anything is translated.
 #pragma once
 
 #include <onnx/onnx-ml.pb.h>
@@ -19,14 +19,14 @@ namespace onnxtorch {
 struct OperatorSchema;
 
 struct ModelFile {
-  // Of a file, without remarks on nodes and without the bytes of large initializers and constants, which `external`
-  // has.
+  // The model's message. From a file it comes without remarks on nodes and without the bytes of large initializers and
+  // constants, which `external` has.
   onnx::ModelProto proto;
   ExternalData external;
-  std::shared_ptr<DeviceCopies> copies = std::make_shared<DeviceCopies>();  // of initializers
+  std::shared_ptr<DeviceCopies> copies = std::make_shared<DeviceCopies>();  // copies of initializers on devices
 
-  // External data is what `external` gives, or else lies in `directory`: for a path that of the file, if none is given;
-  // for bytes nowhere.
+  // Reads a model. Its external data is what `external` gives, or else lies in `directory`. If none is given, that is
+  // the file's directory for a path; for bytes there is none.
   static std::shared_ptr<const ModelFile> from_path(const std::filesystem::path& path,
                                                     const std::filesystem::path& directory = {},
                                                     const ExternalReader& external = {});
@@ -34,7 +34,7 @@ struct ModelFile {
                                                      const std::filesystem::path& directory = {},
                                                      const ExternalReader& external = {});
 
-  std::string serialized() const;  // the whole of it, apart from data in other files
+  std::string serialized() const;  // the whole model, apart from data in other files
 };
 
 // Opset versions by domain, "ai.onnx" being ""; a model without imports is of opset 1.
@@ -46,7 +46,8 @@ std::string canonical_domain(const std::string& domain);
 NodeLabel label_of(const onnx::NodeProto& node, const Opsets& opsets);
 const onnx::FunctionProto* find_function(const onnx::ModelProto& model, const onnx::NodeProto& node);
 
-// Why a model cannot be translated: an operator that is not supported, or a node that breaks its schema or fails.
+// The reason why a model cannot be translated: an operator that is not supported, or a node that breaks its schema or
+// fails.
 struct Problem {
   NodeLabel node;
   std::string why;
@@ -54,7 +55,7 @@ struct Problem {
 };
 std::vector<Problem> problems(const onnx::ModelProto& model);
 
-// Whether a version of an operator is in the translation table, or the operators of its function body are.
+// Tells whether a version of an operator is in the translation table, or the operators of its function body are.
 bool is_translated(const OperatorSchema& schema);
 
 // Throws UnsupportedError, listing all operators that cannot be translated, or InvalidModelError, listing all nodes

@@ -25,7 +25,7 @@ void for_each_subgraph(const onnx::NodeProto& node, const Visit& visit) {
   }
 }
 
-// What is there before the first node.
+// Gives the names of the values that are there before the first node.
 Names given_to(const onnx::GraphProto& graph) {
   Names names;
   for (const auto& input : graph.input()) names.insert(input.name());
@@ -36,7 +36,7 @@ Names given_to(const onnx::GraphProto& graph) {
 
 void add_reads(const onnx::NodeProto& node, Names& names);
 
-// What a subgraph takes from around it.
+// Adds the names of the values that a subgraph takes from around it.
 void add_reads(const onnx::GraphProto& graph, Names& names) {
   Names reads, own = given_to(graph);
   for (const auto& node : graph.node()) {
@@ -52,7 +52,7 @@ void add_reads(const onnx::NodeProto& node, Names& names) {
   for_each_subgraph(node, [&](const onnx::GraphProto& graph) { add_reads(graph, names); });
 }
 
-// The numbers of the nodes that each node must come behind.
+// Gives the indices of the nodes that each node must come behind.
 std::vector<std::vector<int>> sources_of(const Nodes& nodes, const Names& given) {
   std::unordered_map<std::string_view, int> definers;
   for (int i = 0; i < nodes.size(); ++i) {
@@ -78,7 +78,8 @@ bool is_in_order(const std::vector<std::vector<int>>& sources) {
   return true;
 }
 
-// Of the nodes that may come next always the first; nodes that wait for one another are left out.
+// Gives an order of nodes. Of those that may come next the first is always taken; nodes that wait for one another are
+// left out.
 std::vector<int> order_of(const std::vector<std::vector<int>>& sources) {
   std::vector<std::vector<int>> readers(sources.size());
   std::vector<size_t> awaited(sources.size());

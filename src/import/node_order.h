@@ -6,8 +6,8 @@
 namespace onnxtorch {
 
 // Puts each node behind those whose outputs it reads, in graphs, their subgraphs and functions. ONNX wants it so, and
-// some converters do not heed it. What is in order stays as it is. Throws InvalidModelError where nodes wait for one
-// another.
+// some converters do not heed it. Nodes that are in order stay as they are. Throws InvalidModelError where nodes wait
+// for one another.
 void order_nodes(onnx::ModelProto& model);
 
 }  // namespace onnxtorch

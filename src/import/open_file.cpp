@@ -34,7 +34,7 @@ void check_regular(const struct stat& status) {
   if (!S_ISREG(status.st_mode)) throw FileError("it is a pipe or a device, not a regular file");
 }
 
-// A pipe would be waited for, and a terminal taken over.
+// The flags for reading a file: without O_NONBLOCK a pipe would be waited for, without O_NOCTTY a terminal taken over.
 constexpr int kRead = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 
 Descriptor opened(const fs::path& path) {
@@ -44,12 +44,12 @@ Descriptor opened(const fs::path& path) {
   return Descriptor(::open(path.c_str(), kRead));
 }
 
-// Follows paths name by name.
+// A walk along paths, name by name.
 class Walk {
  public:
   Walk() { directories_.emplace_back(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)); }
 
-  // The file that a path ends at; nothing where it ends at a directory.
+  // Gives the file that a path ends at; nothing where it ends at a directory.
   std::optional<Descriptor> go(const fs::path& path, bool refuses_links) {
     put(path);
     while (!names_.empty()) {
@@ -102,11 +102,11 @@ class Walk {
     return std::string(text.data(), static_cast<size_t>(length));
   }
 
-  static constexpr int kMostLinks = 40;  // as many as the system follows
+  static constexpr int kMostLinks = 40;  // as many links as the system follows
   static constexpr size_t kMostDirectories = 256;
 
-  std::vector<Descriptor> directories_;  // from the root to where it is
-  std::vector<std::string> names_;       // to go, the next one last
+  std::vector<Descriptor> directories_;  // from the root to where the walk is
+  std::vector<std::string> names_;       // the names still to go, the next one last
   int links_ = 0;
 };
 
@@ -235,7 +235,7 @@ Bytes FilePlaces::mapped(const OpenFile& file) const {
   return *mapped_;
 }
 
-// What is in memory of a place in the file; else what was read of it, if anything.
+// Gives the bytes of a place in the file that are in memory; else notes and gives those that were read, if any.
 std::shared_ptr<const void> FilePlaces::in_memory(const Place& place, std::shared_ptr<const void> read) const {
   const std::lock_guard lock(mutex_);
   auto& known = in_memory_[place];

@@ -21,12 +21,12 @@
 
 namespace onnxtorch {
 
-// Why a file cannot be read, without its name.
+// The reason why a file cannot be read, without the file's name.
 struct FileError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A file or directory that is open; closed when it goes.
+// A file or directory that is open. It is closed when this object goes.
 class Descriptor {
  public:
   explicit Descriptor(int number);  // throws a FileError where the call that gave the number failed
@@ -40,7 +40,7 @@ class Descriptor {
     ino_t file;
     auto operator<=>(const Identity&) const = default;
   };
-  Identity identity() const;  // of the file, whatever leads to it
+  Identity identity() const;  // that of the file, whatever leads to it
 
  private:
   int number_;
@@ -49,17 +49,17 @@ class Descriptor {
 // A regular file.
 class OpenFile {
  public:
-  // Waits for nobody: a pipe or a device is refused, and not opened. Throws a FileError.
+  // Opens a file, and waits for nobody: a pipe or a device is refused, and not opened. Throws a FileError.
   explicit OpenFile(const std::filesystem::path& path);
   explicit OpenFile(Descriptor descriptor);
 
   const Descriptor& descriptor() const { return descriptor_; }
   int64_t size() const;
-  std::string version() const;  // what differs when the file is changed, or is another
+  std::string version() const;  // a text that differs when the file is changed, or is another
   bool has_other_links() const;
-  // Reads all of them, or throws a FileError; by several threads where they are many.
+  // Reads all bytes, or throws a FileError; several threads read where they are many.
   void read(int64_t offset, int64_t length, char* to) const;
-  // So many as there are, up to so many.
+  // Reads as many bytes as there are, up to `most`, and gives their number.
   int64_t read_some(int64_t offset, int64_t most, char* to) const;
   Bytes mapped() const;  // the whole file, privately and writable: what is written never reaches it
 
@@ -71,20 +71,20 @@ class OpenFile {
 struct LocatedFile {
   OpenFile file;
   std::vector<Descriptor> above;   // outermost first
-  Descriptor::Identity directory;  // where it was looked for
+  Descriptor::Identity directory;  // the directory in which the file was looked for
   bool is_below(const Descriptor::Identity& other) const;
 };
 
-// Every name on the way is looked up once, in the directory that the names before it have opened. A link in `location`
-// is followed as the system would, or refused. Throws a FileError.
+// Opens the file at a location in a directory. Every name on the way is looked up once, in the directory that the names
+// before it have opened. A link in `location` is followed as the system would, or refused. Throws a FileError.
 LocatedFile located(const std::filesystem::path& directory, const std::filesystem::path& location, bool refuses_links);
 
-// Reads places of one file, each into memory of its own, which is shared as long as anybody has it. Notices where the
-// file is not what it was at first. Any number of threads may read.
+// A reader of places of one file, each into memory of its own, which is shared as long as anybody has it. It notices
+// where the file is not what it was at first. Any number of threads may read.
 class FilePlaces {
  public:
   Bytes read(const OpenFile& file, int64_t offset, int64_t length) const;  // throws a FileError
-  Bytes mapped(const OpenFile& file) const;                                // once
+  Bytes mapped(const OpenFile& file) const;                                // maps the file once
 
  private:
   using Place = std::pair<int64_t, int64_t>;  // an offset and a length
@@ -93,7 +93,7 @@ class FilePlaces {
   at::Tensor pages_for(const OpenFile& file, int64_t length) const;
 
   mutable ForkSafeMutex mutex_;
-  mutable std::string version_;  // empty: not read yet
+  mutable std::string version_;  // empty until the file is first read
   mutable std::map<Place, std::weak_ptr<const void>> in_memory_;
   mutable std::optional<Bytes> mapped_;
   mutable std::unique_ptr<HugePages> pages_;

@@ -13,7 +13,7 @@ struct FormalParameter {
   std::string_view name;
   std::string_view type;  // a type parameter such as "T", or a fixed type such as "tensor(int64)"
   FormalOption option;
-  bool homogeneous;  // of a variadic parameter: all of one type
+  bool homogeneous;  // the arguments of a variadic parameter are all of one type
 };
 
 struct AttributeSchema {
@@ -49,24 +49,25 @@ struct OperatorSchema {
   const AttributeSchema* find_attribute(std::string_view attribute) const;
 };
 
-// Every version of every operator, ordered by domain, name, since_version.
+// Gives every version of every operator, ordered by domain, name, since_version.
 std::span<const OperatorSchema> all_schemas();
 
-// Operators of early releases that the standard has no schema for: cmake/experimental_schemas.py. Ordered likewise.
+// Gives the operators of early releases that the standard has no schema for: cmake/experimental_schemas.py. Ordered
+// likewise.
 std::span<const OperatorSchema> experimental_schemas();
 
-// Operators that onnxruntime adds: its own domains, and its own names in the standard's
+// Gives the operators that onnxruntime adds: its own domains, and its own names in the standard's
 // (cmake/onnxruntime_schemas.json). Ordered likewise.
 std::span<const OperatorSchema> onnxruntime_schemas();
 
-// Operators that other projects' exporters write: cmake/community_schemas.py. Ordered likewise.
+// Gives the operators that other projects' exporters write: cmake/community_schemas.py. Ordered likewise.
 std::span<const OperatorSchema> community_schemas();
 
-// The version in force at `opset_version`, else the experimental operator of that name, else onnxruntime's, else
-// another project's; or null where the operator does not exist yet, or not at all.
+// Finds the version in force at `opset_version`, else the experimental operator of that name, else onnxruntime's, else
+// another project's; gives null where the operator does not exist yet, or not at all.
 const OperatorSchema* find_schema(std::string_view domain, std::string_view op, int64_t opset_version);
 
-// The newest opset version of a domain of the standard; 0 for other domains.
+// Gives the newest opset version of a domain of the standard; 0 for other domains.
 int newest_opset(std::string_view domain);
 
 }  // namespace onnxtorch

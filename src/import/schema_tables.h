@@ -1,4 +1,4 @@
-// What the generated schema source defines beside all_schemas().
+// The tables that the generated schema source defines beside all_schemas().
 #pragma once
 
 #include "import/schema.h"

@@ -11,7 +11,8 @@ namespace {
 using enum ElementType;
 using S = c10::ScalarType;
 
-// The values of a 4- or 6-bit float's codes, in order: sign, exponent with bias 2^(e-1)-1, mantissa; no Inf, no NaN.
+// Gives the values of a 4- or 6-bit float's codes, in order: sign, exponent with bias 2^(e-1)-1, mantissa; no Inf, no
+// NaN.
 at::Tensor code_values(int exponent_bits, int mantissa_bits) {
   const int count = 1 << (1 + exponent_bits + mantissa_bits);
   at::Tensor values = at::empty({count}, S::Float);
@@ -34,7 +35,8 @@ const at::Tensor& code_values(ElementType type) {
 
 bool stored_as_values(ElementType type) { return type == Float4e2m1 || type == Float6e2m3 || type == Float6e3m2; }
 
-// Codes of values that a type holds exactly: their positions among the ascending magnitudes, with the sign on top.
+// Gives the codes of values that a type holds exactly: their indices among the ascending magnitudes, with the sign on
+// top.
 at::Tensor codes_of(ElementType type, const at::Tensor& values) {
   const at::Tensor& table = code_values(type);
   const int64_t half = table.numel() / 2;

@@ -19,10 +19,10 @@ namespace {
 
 using enum ElementType;
 
-constexpr int64_t kMostElements = int64_t{1} << 56;  // their bits can still be counted
+constexpr int64_t kMostElements = int64_t{1} << 56;  // the bits of as many elements can still be counted
 
-// Of a tensor, or of one that is sparse and has its values in the tensor. One that is empty has strides as well, which
-// are products of its other dimensions.
+// Counts the elements of a tensor, or of one that is sparse and has its values in the tensor. An empty tensor has
+// strides as well, which are products of its other dimensions, so these must not be too large either.
 int64_t element_count(const onnx::TensorProto& proto, at::IntArrayRef dims) {
   Size count = 1;
   for (const int64_t dim : dims) {
@@ -37,7 +37,7 @@ int64_t byte_count(ElementType type, int64_t elements) { return (elements * info
 
 bool is_aligned(const void* data, size_t element_size) { return reinterpret_cast<uintptr_t>(data) % element_size == 0; }
 
-// A view of bytes that have the native layout, else a tensor of its own memory.
+// Gives a view of bytes that have the native layout, else a tensor of its own memory.
 at::Tensor native_tensor(ElementType type, at::IntArrayRef dims, const Bytes& bytes) {
   const c10::ScalarType dtype = native_dtype(type);
   const int bits = info(type).bits;
@@ -61,7 +61,7 @@ std::string packed_as(const Field& field) {
   return bytes;
 }
 
-// The typed field that holds a type's elements, as the bytes raw_data would have.
+// Gives the typed field that holds a type's elements, as the bytes that raw_data would have.
 std::string field_bytes(const onnx::TensorProto& proto, ElementType type) {
   switch (type) {
     case Float:
@@ -85,7 +85,7 @@ std::string field_bytes(const onnx::TensorProto& proto, ElementType type) {
 
 bool is_external(const onnx::TensorProto& proto) { return proto.data_location() == onnx::TensorProto::EXTERNAL; }
 
-// The place of each value of a sparse tensor among the elements of the dense one.
+// Gives the index of each value of a sparse tensor among the elements of the dense one.
 at::Tensor positions(const onnx::SparseTensorProto& proto, const at::Tensor& indices) {
   const auto check = [&](bool good, const char* what) {
     if (!good) fail(proto.values(), std::string("the indices of its sparse form ") + what);
@@ -136,7 +136,7 @@ at::Tensor TensorReader::read(const onnx::TensorProto& proto, const std::shared_
   }
   const bool elsewhere = is_external(proto) || external.in_own_file(proto);
   const bool in_field = proto.raw_data().empty() && !elsewhere;
-  if (in_field && info(type).bits == 6) {  // one code an entry here, unlike raw_data
+  if (in_field && info(type).bits == 6) {  // an entry holds one code here, unlike in raw_data
     const std::string codes = packed_as<uint8_t>(proto.int32_data());
     if (static_cast<int64_t>(codes.size()) != elements) fail(proto, "its number of elements does not fit its shape");
     return to_storage(type, at::from_blob(const_cast<char*>(codes.data()), dims, c10::kByte));
@@ -154,10 +154,10 @@ at::Tensor TensorReader::read(const onnx::TensorProto& proto, const std::shared_
   return to_storage(type, native_tensor(type, dims, bytes));
 }
 
-// What lies in files has to be read from there, which threads do side by side where it is much.
+// Reads several tensors. Those that lie in files are read from there, by several threads at once where they are large.
 std::vector<at::Tensor> TensorReader::read(std::span<const onnx::TensorProto* const> protos,
                                            const std::shared_ptr<const void>& owner) const {
-  constexpr double kLeastBytes = 1 << 21;  // for one thread
+  constexpr double kLeastBytes = 1 << 21;  // for one thread to read
   std::vector<at::Tensor> tensors(protos.size());
   std::vector<size_t> in_files;
   double bytes = 0;
@@ -169,7 +169,7 @@ std::vector<at::Tensor> TensorReader::read(std::span<const onnx::TensorProto* co
   }
   const auto threads = static_cast<int64_t>(std::clamp<double>(bytes / kLeastBytes, 1, at::get_num_threads()));
   const auto read_one = [&](int64_t i, int64_t /*thread*/) {
-    tensors[in_files[i]] = read(*protos[in_files[i]], owner);  // a single one by several threads
+    tensors[in_files[i]] = read(*protos[in_files[i]], owner);  // a single tensor is read by several threads
   };
   share_out(std::ssize(in_files), in_files.size() > 1 ? threads : 1, read_one);
   for (size_t i = 0; i < protos.size(); ++i) {

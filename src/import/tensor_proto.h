@@ -1,4 +1,4 @@
-// TensorProto and SparseTensorProto → tensors in storage dtypes.
+// The conversion of TensorProto and SparseTensorProto to tensors in storage dtypes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,7 +25,7 @@ struct TensorReader {
   ExternalAccess access;
   std::function<int64_t(std::string_view text)> intern;  // gives a string its id
 
-  // The tensor is a view of the message or of its file, where they have the storage's layout; `owner` keeps the
+  // Reads a tensor. It is a view of the message or of its file, where they have the storage's layout; `owner` keeps the
   // message.
   at::Tensor read(const onnx::TensorProto& proto, const std::shared_ptr<const void>& owner) const;
   std::vector<at::Tensor> read(std::span<const onnx::TensorProto* const> protos,
@@ -34,7 +34,7 @@ struct TensorReader {
 };
 
 ElementType element_type(const onnx::TensorProto& proto);
-int64_t data_size(const onnx::TensorProto& proto);                                // in bytes, but of strings
+int64_t data_size(const onnx::TensorProto& proto);                                // in bytes, for all types but strings
 [[noreturn]] void fail(const onnx::TensorProto& proto, const std::string& what);  // throws an InvalidModelError
 
 }  // namespace onnxtorch

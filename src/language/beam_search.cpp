@@ -1,4 +1,4 @@
-// The texts that are likeliest as a whole, of several that are followed at the same time.
+// The search for the texts that are likeliest as a whole, of several that are followed at the same time.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 namespace onnxtorch {
 namespace {
 
-constexpr double kUnlikely = -1e9;  // of all beams but one at first, as they are the same
+constexpr double kUnlikely = -1e9;  // the score of all beams but one at first, as they are the same
 using EarlyStopping = GenerationOptions::EarlyStopping;
 
 struct Beam {
   Tokens tokens;
   double score = 0;    // the sum of the tokens' log probabilities; of a finished one, divided by the length's power
-  int64_t parent = 0;  // the number of the beam that it goes on from
+  int64_t parent = 0;  // the index of the beam that it goes on from
 };
 
 // The beams of one prompt.
@@ -33,8 +33,8 @@ class Beams {
   bool full() const { return finished_.size() == running_.size(); }
   bool can_improve() const { return can_improve_; }
 
-  // `candidates` come in their order: the first num_beams of them may finish, the others are there to go on with.
-  // Whether any of them goes on.
+  // Takes the `candidates` in their order: the first num_beams of them may finish, the others are there to go on with.
+  // Tells whether any of them goes on.
   bool take(std::vector<Beam> candidates, const Choice& choice) {
     const size_t beams = running_.size();
     std::vector<Beam> going_on;
@@ -72,8 +72,8 @@ class Beams {
     if (finished_.size() > running_.size()) finished_.pop_back();
   }
 
-  // Whether the best of those that go on may still become better than the worst that has ended. How long it will be is
-  // a guess.
+  // Tells whether the best of those that go on may still become better than the worst that has ended. Its length by
+  // then is a guess.
   bool may_improve() const {
     if (!full()) return true;
     const bool longest = options_->early_stopping == EarlyStopping::Never && options_->length_penalty > 0;
@@ -110,7 +110,7 @@ class BeamSearch : public Search {
     scores = scores + at::tensor(running_scores(), at::kFloat).unsqueeze(1);
     const int64_t vocabulary = scores.size(1);
     scores = scores.reshape({count, beams * vocabulary});
-    // As many as leave num_beams that go on, if none ends but by its last token.
+    // There are as many candidates as leave num_beams that go on, if none ends but by its last token.
     const int64_t ends = std::max<int64_t>(2, 1 + static_cast<int64_t>(choice_.options().eos_token_ids.size()));
     const int64_t wanted = std::min(ends * beams, scores.size(1));
     at::Tensor chosen =

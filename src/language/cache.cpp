@@ -10,11 +10,12 @@ namespace onnxtorch {
 namespace {
 
 constexpr int64_t kLeastRoom = 64;  // tokens
-constexpr int64_t kPadding = 64;    // whose multiples are the numbers of rows of a padded past
+constexpr int64_t kPadding = 64;    // a padded past has a multiple of so many rows
 
 int64_t padded(int64_t length) { return (length + kPadding - 1) / kPadding * kPadding; }
 
-// Rows behind rows, in memory that a run can write to, or that serves steps of one size: those of a GPU are recorded.
+// Tells whether rows can lie behind rows, in memory that a run can write to, or that serves steps of one size: those of
+// a GPU are recorded.
 bool can_grow(const CacheEntry& entry, const at::Tensor& rows, int64_t length, PastForm form) {
   return !entry.of_encoder && entry.sequence_axis >= 0 && rows.size(entry.sequence_axis) == length &&
          (rows.is_cpu() || form != PastForm::Exact);
@@ -42,7 +43,7 @@ at::Tensor Cache::rows(const std::string& name) const {
                                        : found->second.narrow(entry(name)->sequence_axis, front(), length_);
 }
 
-// Puts what is known into memory of its own, for so many tokens at least: of all sequences, or of these, in this order.
+// Puts what is known into memory of its own, for so many tokens at least: all sequences, or these, in this order.
 void Cache::move_to_room(int64_t least, const at::Tensor& sequences) {
   auto room = std::make_shared<CacheRoom>();
   room->size = room_for(least);
@@ -64,7 +65,7 @@ void Cache::move_to_room(int64_t least, const at::Tensor& sequences) {
   room_ = std::move(room);
 }
 
-// Another cache may have gone on in the same memory.
+// Makes sure of room for the step. Another cache may have gone on in the same memory, which then is left to it.
 void Cache::begin_step(int64_t count) {
   if (!room_) return;
   const int64_t longer = length_ + count;
@@ -91,7 +92,7 @@ at::Tensor Cache::target(const std::string& name, int64_t count) const {
   return found->second.narrow(entry(name)->sequence_axis, front() + length_ - past, past + count);
 }
 
-// What a run cannot write in place is the next step's past as it comes.
+// Takes a present. One that a run cannot write in place is the next step's past as it comes.
 void Cache::take(const std::string& name, const at::Tensor& present, int64_t count) {
   const CacheEntry* const known = entry(name);
   if (!known || (known->of_encoder && held_.contains(name))) return;

@@ -1,5 +1,5 @@
-// What a decoder remembers of the tokens that it has read. This is the one place that knows where the memory of it
-// comes from.
+// The cache of a decoder: what it remembers of the tokens that it has read. This is the one place that knows where the
+// memory of it comes from.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,10 +16,10 @@
 
 namespace onnxtorch {
 
-// Which rows a step takes as the past. Where their number stays the same from step to step, steps go by one plan.
+// The rows that a step takes as the past. Where their number stays the same from step to step, steps go by one plan.
 enum class PastForm : uint8_t {
-  Exact,   // those of the tokens that have been read
-  Padded,  // and zeros in front of them, as those of padding at the left, so that there are a multiple of 64
+  Exact,   // the rows of the tokens that have been read
+  Padded,  // besides, zeros in front of them, as those of padding at the left, so that there are a multiple of 64
   Whole,   // the whole buffer, of which the model knows how many are there
 };
 
@@ -33,11 +33,12 @@ struct CacheRoom {
 
 struct CachePart;
 
-// A copy shares memory, and goes on by itself. Rows that a cache has are never written to again.
+// The memory of what a decoder has read. A copy shares memory, and goes on by itself. Rows that a cache has are never
+// written to again.
 class Cache {
  public:
-  // `entries` have a past each. There is room for `max_length` tokens from the first step on; by default it is doubled
-  // where more come.
+  // Makes a cache whose `entries` have a past each. There is room for `max_length` tokens from the first step on; by
+  // default it is doubled where more come.
   Cache(std::shared_ptr<const std::vector<CacheEntry>> entries, PastForm form, std::optional<int64_t> max_length)
       : entries_(std::move(entries)), form_(form), max_length_(max_length) {}
 
@@ -51,13 +52,13 @@ class Cache {
   void end_step(int64_t count);
 
   PastForm form() const { return form_; }
-  // Whether the past of fewer tokens is a part of that of more.
+  // Tells whether the past of fewer tokens is a part of that of more.
   bool can_rewind() const;
   void set_max_length(int64_t max_length) { max_length_ = max_length; }
   void rewind(int64_t length);
   void reorder(const at::Tensor& rows);
 
-  // A cache of all sequences of the parts, of which the longest have read `length` tokens. What shorter ones lack
+  // Makes a cache of all sequences of the parts, of which the longest have read `length` tokens. What shorter ones lack
   // stands in front of them, as padding at the left, or behind them where the past is the whole buffer.
   static Cache joined(const std::vector<CachePart>& parts, int64_t length);
   bool can_join() const;

@@ -24,13 +24,13 @@ Fed fed(const InputSpec& input, const at::Tensor& tensor) {
   return {input.type, tensor.to(storage_dtype(input.type.element))};
 }
 
-// Of one number, with as many axes as the model has for it.
+// Makes a tensor of one number, with as many axes as the model has for it.
 at::Tensor number(const InputSpec& input, int64_t value) {
   const std::vector<int64_t> sizes(input.dims ? input.dims->size() : 0, 1);
   return at::full(sizes, value, at::kLong);
 }
 
-// Padding is at no position of its own.
+// Gives the positions of the last `count` tokens. Padding is at no position of its own.
 at::Tensor positions(const at::Tensor& mask, int64_t count) {
   const at::Tensor all = (at::cumsum(mask, 1) - 1).clamp_min(0);
   return all.narrow(1, all.size(1) - count, count);
@@ -42,12 +42,12 @@ at::Tensor shaped_positions(const InputSpec& input, const StepInputs& step) {
   if (rank == 1) return at::arange(step.past_length, step.past_length + count, at::kLong);
   at::Tensor rows = positions(step.mask, count);
   if (rank == 2) return rows;
-  const int64_t first = (*input.dims)[0].size;  // of several kinds, which are alike for text
+  const int64_t first = (*input.dims)[0].size;  // there are several kinds of them, which are alike for text
   if (rank == 3 && first > 0) return rows.unsqueeze(0).expand({first, -1, -1});
   throw InputError("the positions \"" + input.name + "\" of rank " + std::to_string(rank) + " are not known");
 }
 
-// With as many columns as the past has rows, besides those of the tokens.
+// Gives the mask with as many columns as the past has rows, besides those of the tokens.
 at::Tensor shaped_mask(const InputSpec& input, const StepInputs& step, const Cache& cache) {
   if (input.dims && input.dims->size() != 2) {
     throw InputError("the mask \"" + input.name + "\" has rank " + std::to_string(input.dims->size()) +
@@ -64,7 +64,7 @@ at::Tensor shaped_mask(const InputSpec& input, const StepInputs& step, const Cac
   }
 }
 
-// What a first step takes of a cache: rows of no tokens, or a state of zeros.
+// Makes what a first step takes of a cache: rows of no tokens, or a state of zeros.
 at::Tensor empty_past(const InputSpec& input, const CacheEntry& entry, int64_t batch) {
   std::vector<int64_t> sizes;
   for (const Dim& dim : *input.dims) sizes.push_back(dim.size);
@@ -95,7 +95,8 @@ std::optional<int64_t> Decoder::ids_axis(size_t axis) const {
   return (*ids.dims)[axis].size;
 }
 
-// GroupQueryAttention counts the tokens of a row from its beginning, and a state is made of all that was read.
+// Refuses padding for GroupQueryAttention, which counts the tokens of a row from its beginning, and for states, which
+// are made of all that was read.
 bool Decoder::takes_padding() const {
   const bool has_states = std::ranges::any_of(
       layout_.caches, [](const CacheEntry& e) { return !e.past.empty() && !e.of_encoder && e.sequence_axis < 0; });
@@ -104,7 +105,8 @@ bool Decoder::takes_padding() const {
   return layout_.inputs.contains("attention_mask") && !has_states && !counts;
 }
 
-// By padding, by their own lengths in the whole buffer, or as nothing but states of a fixed size is known of them.
+// Takes them by padding, by each one's own length in the whole buffer, or as nothing but states of a fixed size is
+// known of the sequences.
 bool Decoder::takes_lengths() const {
   const bool has_states_alone =
       layout_.inputs.size() == 1 && takes_past() &&

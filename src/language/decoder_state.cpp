@@ -21,7 +21,7 @@ void check(const at::Tensor& ids, const at::Tensor& mask, int64_t batch) {
   }
 }
 
-// Of rows that are 0 at padding, how many columns at the left are padding in all of the chosen ones.
+// Counts the columns at the left that are padding in all of the chosen rows. The mask is 0 at padding.
 int64_t padding_of(const at::Tensor& mask, const std::vector<int64_t>& rows) {
   const auto of = mask.accessor<int64_t, 2>();
   int64_t least = mask.size(1);
@@ -65,7 +65,7 @@ at::Tensor DecoderState::append(const at::Tensor& ids, const at::Tensor& mask, b
     throw InputError("sequences of different lengths cannot be one batch of this model");
   }
   check_length(length() + ids.size(1));
-  // What fails leaves the state as it was.
+  // A copy reads the tokens, so that what fails leaves the state as it was.
   DecoderState longer = *this;
   const int64_t before = length();
   longer.ids_ = with_more(ids_, ids.to(at::kCPU, at::kLong));

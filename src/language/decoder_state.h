@@ -19,10 +19,10 @@ struct StateRows {
   std::vector<int64_t> rows;
 };
 
-// A copy shares tensors, and nothing writes to one.
+// The sequences with what the decoder remembers of them. A copy shares tensors, and nothing writes to one.
 class DecoderState {
  public:
-  // It never reads more than `max_length` tokens, for which its cache has room then.
+  // Makes a state that never reads more than `max_length` tokens, for which its cache has room then.
   DecoderState(std::shared_ptr<const LanguageModelParts> parts, EncoderStates encoder,
                std::optional<int64_t> max_length);
 
@@ -33,13 +33,13 @@ class DecoderState {
   const LanguageModelParts& parts() const { return *parts_; }
   std::vector<Tokens> tokens() const;  // without padding
 
-  // The logits of the last token, or of all that are appended, [batch, count, vocabulary], in float32 on the CPU. A
-  // mask that is not defined says that nothing is padding.
+  // Reads more tokens. Gives the logits of the last one, or of all that are appended, [batch, count, vocabulary], in
+  // float32 on the CPU. A mask that is not defined says that nothing is padding.
   at::Tensor append(const at::Tensor& ids, const at::Tensor& mask, bool all);
   void rewind(int64_t count);
   void reorder(const at::Tensor& rows);
 
-  // A state that has read all these sequences, which need not be of one length where the model takes that.
+  // Makes a state that has read all these sequences, which need not be of one length where the model takes that.
   static DecoderState joined(const std::vector<StateRows>& parts);
 
  private:

@@ -10,7 +10,7 @@
 namespace onnxtorch {
 namespace {
 
-// The first output that is one, where none has the name: the states.
+// Gives the index of the output that holds the states: the one that has such a name, or the first.
 size_t states_output(const PreparedModel& model) {
   const auto& outputs = model.outputs();
   const auto named = std::ranges::find_if(outputs, [](const OutputSpec& output) {

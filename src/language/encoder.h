@@ -18,7 +18,7 @@ class Encoder {
  public:
   explicit Encoder(std::shared_ptr<const PreparedModel> model) : model_(std::move(model)) {}
 
-  // Of the prompt's tokens, or of its tensors.
+  // Gives the states of the prompt's tokens, or of its tensors.
   EncoderStates run(const Prompt& prompt) const;
 
  private:

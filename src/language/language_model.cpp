@@ -74,7 +74,7 @@ std::unique_ptr<Search> search(const std::shared_ptr<const LanguageModelParts>& 
                                : sampling(std::move(begun), options, generator);
 }
 
-// Whether all prompts can be one batch.
+// Tells whether all prompts can be one batch.
 bool is_batch(const LanguageModelParts& parts, const Prompt& prompt, const GenerationOptions& options) {
   if (options.assistant_model && prompt.ids.size() > 1) return false;
   const auto fixed = parts.next().fixed_batch();

@@ -10,7 +10,7 @@
 namespace onnxtorch {
 namespace {
 
-// What a step feeds besides caches, with the names that exporters have for it. The first is that of Layout.
+// The inputs of a step besides caches, with the names that exporters have for each. The first is that of Layout.
 const std::vector<std::vector<std::string>> kInputs = {
     {"input_ids", "decoder_input_ids", "ids", "tokens", "token_ids"},
     {"attention_mask", "decoder_attention_mask", "mask"},
@@ -24,7 +24,7 @@ const std::vector<std::vector<std::string>> kInputs = {
     {"num_logits_to_keep", "logits_to_keep"},
 };
 
-// What a past has in common with its present: the words of its name but those that tell the one from the other.
+// Gives what a past has in common with its present: the words of its name but those that tell the one from the other.
 // "past_key_values.0.key" and "present.0.key" are both "0.key".
 std::string common_name(const std::string& name) {
   static const std::set<std::string> kDropped = {"past", "present", "new", "updated", "in", "out", "input", "output"};
@@ -149,7 +149,7 @@ class Finder {
     }
   }
 
-  // The only integers of rank 2 that are nothing else.
+  // Takes the only integers of rank 2 that are nothing else.
   void take_ids_by_shape() {
     std::vector<std::string> fitting;
     for (const InputSpec& input : inputs_) {
@@ -164,7 +164,7 @@ class Finder {
     taken_.insert(fitting[0]);
   }
 
-  // By its name, or the first that is a floating tensor of rank 3, or of any.
+  // Takes the logits by their name, or else the first output that may be a floating tensor of rank 3.
   void take_logits() {
     if (layout_.outputs.contains("logits")) return;
     const auto fits = [&](const OutputSpec& output) {
@@ -209,7 +209,8 @@ class Finder {
     layout_.caches.push_back(std::move(entry));
   }
 
-  // Those of one model, and those that only one of two models has: decoder_model.onnx gives presents and takes no past.
+  // Pairs by name the pasts and presents of one model, and notes pasts that are alone, as only one of two models may
+  // have either: decoder_model.onnx gives presents and takes no past.
   void pair_by_name() {
     std::map<std::string, const OutputSpec*> presents;
     for (const OutputSpec* output : open_outputs()) {
@@ -230,8 +231,8 @@ class Finder {
     }
   }
 
-  // What is left, where there are as many of both, as torch's dynamo gives outputs any names; else presents that have
-  // that word in their names, and pasts likewise.
+  // Pairs what is left, where there are as many of both, as torch's dynamo gives outputs any names. Else takes presents
+  // alone that have that word in their names, and pasts likewise.
   void pair_in_order() {
     std::vector<const InputSpec*> pasts;
     std::ranges::copy_if(open_inputs(), std::back_inserter(pasts),
@@ -261,7 +262,7 @@ class Finder {
     return text + "past.NAME";
   }
 
-  // The batch is where the tokens' is, and what else is open grows.
+  // Finds the axes of a past. The batch is where the tokens' is, and what else is open grows.
   void find_axes(CacheEntry& entry, const InputSpec& past) const {
     if (!past.dims) {
       throw InputError("the model does not tell the shape of its input \"" + past.name +

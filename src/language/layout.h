@@ -1,4 +1,4 @@
-// What the inputs and outputs of a decoder are, told from their names, types and shapes.
+// The roles of a decoder's inputs and outputs, told from their names, types and shapes.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace onnxtorch {
 
-// Throws InputError where an input is nothing that is known, and names it.
+// Finds the layout. Throws InputError where an input is nothing that is known, and names it.
 Layout find_layout(const std::vector<InputSpec>& inputs, const std::vector<OutputSpec>& outputs,
                    const Mapping& mapping);
 

@@ -12,7 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What names have behind them where weights are of another type, such as "_q4" or "_fp16"; the plain one comes first.
+// Gives the files whose names begin with `stem`. What follows tells the type of the weights, such as "_q4" or "_fp16";
+// the plain one comes first.
 std::vector<fs::path> variants(const fs::path& folder, const std::string& stem) {
   std::vector<fs::path> found;
   for (const fs::directory_entry& file : fs::directory_iterator(folder)) {
@@ -29,7 +30,7 @@ std::vector<fs::path> variants(const fs::path& folder, const std::string& stem) 
   return found;
 }
 
-// One of the variants: the plain one, or the only one.
+// Gives one of the variants: the plain one, or the only one.
 std::optional<fs::path> one(const fs::path& folder, const std::string& stem) {
   const std::vector<fs::path> found = variants(folder, stem);
   if (found.empty()) return {};
@@ -48,7 +49,7 @@ std::optional<fs::path> sibling(const fs::path& file, const std::string& stem, c
   return fs::exists(path) ? std::optional(path) : std::nullopt;
 }
 
-// A decoder with what stands beside it.
+// Gives a decoder with what stands beside it.
 ModelFolder around(const fs::path& decoder) {
   ModelFolder found{decoder, {}, {}};
   const std::string stem = decoder.stem().string();

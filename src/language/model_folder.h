@@ -11,7 +11,7 @@ struct ModelFolder {
   std::optional<std::filesystem::path> with_past, encoder;
 };
 
-// Throws InvalidModelError where none is found, or where it cannot be told which.
+// Finds the files. Throws InvalidModelError where none is found, or where it cannot be told which.
 ModelFolder find_model(const std::filesystem::path& path);
 
 }  // namespace onnxtorch

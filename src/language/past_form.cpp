@@ -18,13 +18,14 @@ bool has_subgraphs(const onnx::NodeProto& node) {
   return std::ranges::any_of(node.attribute(), [](const auto& a) { return a.has_g() || a.graphs_size() > 0; });
 }
 
-// Has a past, and one that drops no rows.
+// Tells whether the node is attention that has a past, and one that drops no rows.
 bool is_attention_with_a_cache(const onnx::NodeProto& node) {
   return node.op_type() == "GroupQueryAttention" &&
          std::ranges::none_of(node.attribute(), [](const auto& a) { return a.name() == "sliding_window_cache"; });
 }
 
-// Whether nothing but the sums and the sizes of this value, and of what has the same elements, reaches other nodes.
+// Tells whether nothing but the sums and the sizes of this value, and of what has the same elements, reaches other
+// nodes.
 bool is_counted_alone(const onnx::GraphProto& graph, const std::string& name) {
   std::set<std::string> same{name};
   for (const onnx::NodeProto& node : graph.node()) {
@@ -40,7 +41,7 @@ bool is_counted_alone(const onnx::GraphProto& graph, const std::string& name) {
 
 }  // namespace
 
-// A model that computes positions of the number of rows would count padding.
+// Asks for positions as an input, as a model that computes them of the number of rows would count padding.
 PastForm past_form_with_padding(const std::vector<InputSpec>& inputs, const Layout& layout) {
   const auto positions = layout.inputs.find("position_ids");
   if (positions == layout.inputs.end() || !all_grow(layout)) return PastForm::Exact;
@@ -56,7 +57,7 @@ PastForm past_form_without_padding(const onnx::GraphProto& graph, const Layout& 
   if (pasts.empty() || !all_grow(layout)) return PastForm::Exact;
   std::set<std::string> read;
   for (const onnx::NodeProto& node : graph.node()) {
-    if (has_subgraphs(node)) return PastForm::Exact;  // which may read anything
+    if (has_subgraphs(node)) return PastForm::Exact;  // a subgraph may read anything
     for (int i = 0; i < node.input_size(); ++i) {
       if (!pasts.contains(node.input(i))) continue;
       const bool is_past = i == 3 || i == 4;

@@ -1,4 +1,4 @@
-// Which rows a model can take as the past, besides those that are there.
+// The rows that a model can take as the past, besides those that are there.
 #pragma once
 
 #include <onnx/onnx-ml.pb.h>
@@ -10,9 +10,9 @@
 
 namespace onnxtorch {
 
-// Of a model that takes padding at the left.
+// Tells the form for a model that takes padding at the left.
 PastForm past_form_with_padding(const std::vector<InputSpec>& inputs, const Layout& layout);
-// Of one that does not.
+// Tells the form for one that does not.
 PastForm past_form_without_padding(const onnx::GraphProto& graph, const Layout& layout);
 
 }  // namespace onnxtorch

@@ -13,7 +13,7 @@ constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 at::Tensor indices(const Tokens& tokens) { return at::tensor(tokens, at::kLong); }
 
-// Those of the tokens that the scores have, as a vocabulary may be larger than the logits.
+// Keeps those of the tokens that the scores have, as a vocabulary may be larger than the logits.
 Tokens within(const Tokens& tokens, int64_t vocabulary) {
   Tokens kept;
   std::ranges::copy_if(tokens, std::back_inserter(kept), [&](int64_t t) { return t >= 0 && t < vocabulary; });
@@ -43,7 +43,7 @@ LogitsProcessor repetition_penalty(double penalty) {
   };
 }
 
-// The tokens that have followed the last n - 1 tokens before.
+// Gives the tokens that have followed the last n - 1 tokens before.
 Tokens completions(const Tokens& sequence, size_t n) {
   Tokens found;
   if (sequence.size() < n) return found;
@@ -65,7 +65,7 @@ LogitsProcessor no_repeat_ngrams(int64_t size) {
   };
 }
 
-// A processor that is at work while `when` holds of how many tokens have been generated.
+// Makes a processor that is at work while `when` holds of how many tokens have been generated.
 template <typename Condition>
 LogitsProcessor where_generated(const std::vector<Tokens>& prompts, Condition when, LogitsProcessor processor) {
   // Rows grow alike, and there may be several for each prompt.
@@ -90,7 +90,7 @@ LogitsProcessor forced(Tokens tokens) {
 
 // --- What sampling leaves out ---
 
-// `scores` where not `removed`, of which the `kept` largest scores of a row stay.
+// Gives the scores without those `removed`, of which the `kept` largest ones of a row stay.
 at::Tensor filtered(const at::Tensor& scores, const at::Tensor& removed, int64_t kept) {
   const at::Tensor best = std::get<1>(scores.topk(std::min(kept, scores.size(1)), 1));
   return scores.masked_fill(removed.scatter(1, best, false), kNever);
@@ -127,7 +127,7 @@ at::Tensor entropy(const at::Tensor& log_probabilities) {
   return -(log_probabilities * log_probabilities.exp()).nansum(at::IntArrayRef{1}, true);
 }
 
-// The tokens whose surprise is nearest to the expected one, until they have the mass.
+// Keeps the tokens whose surprise is nearest to the expected one, until they have the mass.
 LogitsProcessor typical(double mass, int64_t kept) {
   return [=](const std::vector<Tokens>&, const at::Tensor& scores) {
     const at::Tensor logs = scores.log_softmax(1);
@@ -161,7 +161,7 @@ void add_rules(std::vector<LogitsProcessor>& all, const GenerationOptions& o, co
     all.push_back(where_generated(prompts, too_short, suppressed(o.eos_token_ids)));
   }
   if (o.forced_bos_token_id) {
-    // The first token after the one that begins every text.
+    // The token is the first after the one that begins every text.
     const auto second = [length = prompts[0].size()](int64_t generated) { return length + generated == 1; };
     all.push_back(where_generated(prompts, second, forced({*o.forced_bos_token_id})));
   }

@@ -1,4 +1,4 @@
-// The likeliest token each time, or one that is drawn.
+// The search that takes the likeliest token each time, or draws one.
 #include <ATen/ops/arange.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ class Sampling : public Search {
   at::Tensor logits_;
   Choice choice_;
   std::vector<Tokens> rows_;                  // filled up with padding where they have ended
-  std::vector<std::optional<size_t>> ended_;  // at which length
+  std::vector<std::optional<size_t>> ended_;  // the length at which each has ended
   Tokens last_;
   int64_t generated_ = 0;
 };

@@ -20,7 +20,7 @@ class Search {
   Search& operator=(const Search&) = delete;
 
   virtual bool done() const = 0;
-  virtual std::vector<Tokens> step() = 0;  // what each sequence that is returned has got
+  virtual std::vector<Tokens> step() = 0;  // the tokens that each returned sequence has got
   virtual std::vector<Tokens> sequences() const = 0;
 };
 
@@ -31,7 +31,7 @@ struct Begun {
   std::vector<Tokens> prompts;
 };
 
-// What every search does with its options.
+// The use that every search makes of its options.
 class Choice {
  public:
   Choice(GenerationOptions options, const std::vector<Tokens>& prompts, at::Generator generator);
@@ -41,7 +41,7 @@ class Choice {
   Tokens choose(const at::Tensor& scores) const;  // the likeliest of each row, or one that is drawn
   double uniform() const;                         // a number from 0 to 1 that is drawn
   at::Tensor draw_from(const at::Tensor& probabilities, int64_t count) const;
-  at::Tensor draw(const at::Tensor& scores, int64_t count) const;  // numbers of columns, each once at most
+  at::Tensor draw(const at::Tensor& scores, int64_t count) const;  // indices of columns, each once at most
   bool ends(const Tokens& sequence) const;  // by its last token, or by what the caller's `stop` says
   int64_t padding() const;
   void check_cancel() const;
@@ -57,11 +57,11 @@ at::Generator generator_of(const GenerationOptions& options);
 std::unique_ptr<Search> sampling(Begun begun, const GenerationOptions& options, const at::Generator& generator);
 std::unique_ptr<Search> beam_search(Begun begun, const GenerationOptions& options, const at::Generator& generator);
 
-// Of one prompt. `draft` is the state of the model that proposes tokens, and has read the prompt.
+// Makes a search of one prompt. `draft` is the state of the model that proposes tokens, and has read the prompt.
 std::unique_ptr<Search> speculation(Begun begun, DecoderState draft, const GenerationOptions& options,
                                     const at::Generator& generator);
 
-// One search after another, of one prompt each.
+// The searches of one prompt each, which in_turn makes one after another.
 using MakeSearch = std::function<std::unique_ptr<Search>(size_t prompt)>;
 std::unique_ptr<Search> in_turn(const std::vector<Tokens>& prompts, int64_t for_each, MakeSearch make);
 

@@ -15,12 +15,12 @@ struct Padded {
 
 enum class Side : uint8_t { Left, Right };
 
-// Throws InputError where there is no sequence, or one without tokens.
+// Fills sequences up to one length. Throws InputError where there is no sequence, or one without tokens.
 Padded padded(const std::vector<Tokens>& sequences, Side side);
 
 bool of_one_length(const std::vector<Tokens>& sequences);
 
-// [rows, 1]
+// Gives the tokens as [rows, 1].
 at::Tensor column(const Tokens& tokens);
 
 }  // namespace onnxtorch

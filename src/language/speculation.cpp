@@ -1,5 +1,5 @@
-// Speculative decoding: a smaller model proposes tokens, and the model reads all of them in one step. What is kept is
-// what it would have chosen, or drawn with the same probabilities.
+// Speculative decoding: a smaller model proposes tokens, and the model reads all of them in one step. It keeps what it
+// would have chosen itself, or drawn with the same probabilities.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ class Speculation : public Search {
  private:
   struct Proposal {
     Tokens tokens;
-    std::vector<at::Tensor> probabilities;  // of what each was drawn from
+    std::vector<at::Tensor> probabilities;  // those that each was drawn from
   };
 
   int64_t left() const { return choice_.options().max_new_tokens - static_cast<int64_t>(sequence_.size() - begin_); }
@@ -53,10 +53,10 @@ class Speculation : public Search {
     return choice_.process({sequence}, logits);
   }
 
-  // What the draft has not read yet: one token, or two where all that it proposed was taken.
+  // Gives what the draft has not read yet: one token, or two where all that it proposed was taken.
   Tokens unread() const { return {sequence_.begin() + draft_.length(), sequence_.end()}; }
 
-  // One fewer than may come, as the model itself gives one in any case.
+  // Proposes at most one token fewer than may come, as the model itself gives one in any case.
   Proposal proposed() {
     const int64_t count = std::min(choice_.options().num_assistant_tokens, left() - 1);
     Proposal proposal;
@@ -69,7 +69,7 @@ class Speculation : public Search {
     return proposal;
   }
 
-  // What the model takes of a proposal, and the token that it gives after that.
+  // Gives what the model takes of a proposal, and the token that it gives after that.
   Tokens verified() {
     const Proposal proposal = proposed();
     Tokens read = proposal.tokens;
@@ -90,7 +90,7 @@ class Speculation : public Search {
     return taken;
   }
 
-  // The token that was proposed, or another one in its place: what is drawn then never is the same.
+  // Gives the token that was proposed, or another one in its place: what is drawn then never is the same.
   int64_t checked(int64_t token, const at::Tensor& proposed, const at::Tensor& scores) {
     if (!choice_.options().do_sample) return choice_.choose(scores)[0];
     const at::Tensor wanted = scores.softmax(1);
@@ -99,7 +99,7 @@ class Speculation : public Search {
     return choice_.draw_from((wanted - proposed).clamp_min(0), 1).item<int64_t>();
   }
 
-  // Both models have read what was proposed, but the last token the draft has not.
+  // Rewinds what was not taken. Both models have read what was proposed, but the last token the draft has not.
   void forget(int64_t proposed, int64_t taken) {
     state_.rewind(proposed - taken);
     draft_.rewind(std::max<int64_t>(proposed - 1 - taken, 0));

@@ -24,31 +24,32 @@ Values gelu(Translator& t, const NodeView& n) {
   return {t.call("aten::gelu", {n.tensor(0), kw("approximate", n.attr_string("approximate"))})};
 }
 
-// The slope counts where x is negative: never, where x is unsigned.
+// Translates PRelu. The slope counts where x is negative: never, where x is unsigned.
 Values prelu(Translator& t, const NodeView& n) {
   if (is_unsigned(n.element(0))) return {n.tensor(0)};
   return {t.call("prelu", {n.tensor(0), n.tensor(1)})};
 }
 
-// PRelu-1: one slope for all, or one for each channel.
+// Translates PRelu-1, which has one slope for all, or one for each channel.
 Values prelu_1(Translator& t, const NodeView& n) {
   return {t.call("prelu", {n.tensor(0), t.call("channel_slopes", {n.tensor(0), n.tensor(1)})})};
 }
 
-// An operator along one axis, ATen's or a script's.
+// Makes the translator of an operator along one axis, ATen's or a script's.
 TranslateFunction along_axis(std::string function) {
   return [function = std::move(function)](Translator& t, const NodeView& n) {
     return Values{t.call(function, {n.tensor(0), n.attr_int("axis")})};
   };
 }
 
-// ONNX expects of float16 (precise to 1e-3) the rounding of each step.
+// Translates Softmax. ONNX expects of float16 (precise to 1e-3) the rounding of each step.
 Values softmax(Translator& t, const NodeView& n) {
   const char* const function = n.element(0) == ElementType::Float16 ? "softmax_by_steps" : "aten::softmax";
   return {t.call(function, {n.tensor(0), n.attr_int("axis")})};
 }
 
-// Before 13, `axis` divides the dimensions into rows and columns, and each row is normalised as a whole.
+// Makes the translator for the versions before 13, where `axis` divides the dimensions into rows and columns, and each
+// row is normalised as a whole.
 TranslateFunction along_rows(std::string function) {
   return [function = std::move(function)](Translator& t, const NodeView& n) {
     const Value x = n.tensor(0), sizes = t.call("aten::size", {x});

@@ -23,7 +23,8 @@ TranslateFunction joined(HostOperation on_host, TensorOperation on_tensors) {
   };
 }
 
-// The items of operands that broadcast, a row for each item of the result; nothing where their number is not known.
+// Gives the items of operands that broadcast, a row for each item of the result; nothing where their number is not
+// known.
 std::optional<std::vector<Values>> rows(Translator& t, const Values& operands) {
   std::vector<Values> columns;
   for (const Value& operand : operands) {
@@ -41,7 +42,8 @@ std::optional<std::vector<Values>> rows(Translator& t, const Values& operands) {
   return result;
 }
 
-// Calls the script "int_…" on each item, so that what is known of one is not lost, or "ints_…" on lists of any length.
+// Calls the script "int_…" on each item, so that what is known of one is not lost, or "ints_…" on lists of any
+// length.
 Value on_ints(Translator& t, const std::string& script, const std::vector<Arg>& leading, const Values& operands) {
   const auto call = [&](const std::string& prefix, const Values& values) {
     std::vector<Arg> args = leading;

@@ -5,13 +5,14 @@
 namespace onnxtorch {
 namespace {
 
-// The type softmax is computed in.
+// Gives the type that softmax is computed in.
 ElementType softmax_type(const NodeView& n, ElementType otherwise) {
   return n.has_attribute("softmax_precision") ? n.attr_element("softmax_precision") : otherwise;
 }
 
-// ATen's scaled_dot_product_attention covers the plain cases. It keeps float between its steps where the type is a half
-// type; of float16 (precise to 1e-3) ONNX expects the rounding of each step, unless softmax_precision is float.
+// Translates Attention. ATen's scaled_dot_product_attention covers the plain cases. It keeps float between its steps
+// where the type is a half type; of float16 (precise to 1e-3) ONNX expects the rounding of each step, unless
+// softmax_precision is float.
 Values attention(Translator& t, const NodeView& n) {
   const ElementType type = n.element(0), softmax = softmax_type(n, type);
   const bool in_float = softmax == ElementType::Float && type != ElementType::Double;
@@ -34,7 +35,7 @@ Values attention(Translator& t, const NodeView& n) {
   if (sizes && sizes->size() == 3 && !(n.has_attribute("q_num_heads") && n.has_attribute("kv_num_heads"))) {
     n.fail("inputs of rank 3 need q_num_heads and kv_num_heads");
   }
-  std::optional<ElementType> value_type;  // what the values are brought to
+  std::optional<ElementType> value_type;  // the type that the values are brought to
   if (n.element(2) != type) value_type = type;
   return script("attention", {
                                  kw("q_num_heads", heads("q_num_heads")),
@@ -47,7 +48,7 @@ Values attention(Translator& t, const NodeView& n) {
                              })(t, n);
 }
 
-// A modifier of FlexAttention, where the node has one.
+// Applies a modifier of FlexAttention, where the node has one.
 Value modified(Translator& t, const NodeView& n, const char* modifier, const Value& x) {
   if (!n.has_attribute(modifier)) return x;
   const Values results = t.subgraph(n.attr_graph(modifier), {x});
@@ -69,7 +70,7 @@ Values flex_attention(Translator& t, const NodeView& n) {
   return {t.call("flex_output", {modified(t, n, "prob_mod", probs), q, v})};
 }
 
-// The schema does not say what type present_state has without past_state.
+// Translates LinearAttention. The schema does not say what type present_state has without past_state.
 Values linear_attention(Translator& t, const NodeView& n) {
   Values outputs = script("linear_attention")(t, n);
   outputs[1] = outputs[1].as(n.has(3) ? n.element(3) : n.element(0));

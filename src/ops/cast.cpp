@@ -21,12 +21,12 @@ bool is_integer(ElementType type) {
 
 Value to_dtype(Translator& t, const Value& v, ScalarType dtype) { return t.call("aten::to", {v, kw("dtype", dtype)}); }
 
-// TorchScript finds no view as another dtype; it finds the copy.
+// Reads the bits of v as another dtype, in a copy: TorchScript finds no view as another dtype.
 Value reinterpreted(Translator& t, const Value& v, ScalarType dtype) {
   return t.call("aten::view_copy", {v, kw("dtype", dtype)});
 }
 
-// The type that string_to_number reads for a type: as precise, and of the same kind.
+// Gives the type that string_to_number reads for a type: as precise, and of the same kind.
 ElementType parsed_type(ElementType to) {
   if (to == Bool || to == Float || to == Uint64) return to;
   return is_integer(to) ? Int64 : Double;
@@ -74,7 +74,7 @@ CastOptions options_of(const NodeView& n) {
   return options;
 }
 
-// Cast-1 names the type.
+// Translates Cast-1, which names the type.
 Values cast_1(Translator& t, const NodeView& n) {
   std::string name = n.attr_string("to");
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -96,7 +96,7 @@ ElementType signed_integer(int bits) {
   return Undefined;
 }
 
-// The format of a type that is stored by its values, not its bits; null for others.
+// Gives the format of a type that is stored by its values, not its bits; null for others.
 const SmallFloat* stored_by_value(ElementType type) {
   if (info(type).bits >= 8) return nullptr;
   const auto* format = std::ranges::find(kSmallFloats, type, &SmallFloat::type);
@@ -107,7 +107,7 @@ std::vector<Arg> with_format(const Value& v, const SmallFloat& format) {
   return {v, format.exponent_bits, format.mantissa_bits, format.bias};
 }
 
-// The bits of v, as `integer`; and back.
+// Gives the bits of v as `integer`; from_bits goes back.
 Value bits_of(Translator& t, const Value& v, ElementType integer) {
   const ElementType from = v.type.element;
   if (is_integer(from) || from == Bool) return cast(t, v, integer);

@@ -10,7 +10,7 @@ struct CastOptions {
   std::string round_mode = "up";  // to float8e8m0
 };
 
-// v as another element type, as Cast defines it; v's own type must be known.
+// Casts v to another element type, as Cast defines it; v's own type must be known.
 Value cast(Translator& t, Value v, ElementType to, const CastOptions& options = {});
 
 }  // namespace onnxtorch

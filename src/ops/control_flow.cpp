@@ -20,7 +20,7 @@ Values concatenated(Values front, std::span<const Value> back) {
   return front;
 }
 
-// One empty list for each output that collects the values of all iterations.
+// Makes one empty list for each output that collects the values of all iterations.
 Values empty_lists(Translator& t, size_t count) {
   Values lists;
   for (size_t i = 0; i < count; ++i) lists.push_back(t.list({}));
@@ -99,7 +99,7 @@ std::vector<int64_t> ints_or_zeros(const NodeView& n, const char* attribute, siz
   return given;
 }
 
-// How many of a Scan's inputs are scanned, how many are states, and how many outputs its body collects.
+// The counts of a Scan: of inputs that are scanned, of those that are states, and of outputs that its body collects.
 struct ScanCounts {
   size_t scanned, states, collected;
 };
@@ -123,8 +123,8 @@ Values scan_9(Translator& t, const NodeView& n) {
   return scan(t, form, {inputs.begin(), middle}, {middle, inputs.end()});
 }
 
-// Scan-8 runs over a batch: the first dimension of everything. Element i scans sequence_lens[i] steps; what it collects
-// is filled up with zeros to the longest sequence.
+// Translates Scan-8, which runs over a batch: the first dimension of everything. Element i scans sequence_lens[i]
+// steps; what it collects is filled up with zeros to the longest sequence.
 Values scan_8(Translator& t, const NodeView& n) {
   const onnx::GraphProto& body = n.attr_graph("body");
   const Values inputs = n.tensors(1);

@@ -8,10 +8,10 @@
 namespace onnxtorch {
 namespace {
 
-constexpr size_t kLargestRank = 3;  // of the spatial dimensions that ATen convolves over
+constexpr size_t kLargestRank = 3;  // ATen convolves over no more spatial dimensions
 
-// What Conv and ConvTranspose have in common. Where the number of spatial dimensions is not known, no attribute says
-// anything of them, and ATen takes lists of one element for all.
+// The parts that Conv and ConvTranspose have in common. Where the number of spatial dimensions is not known, no
+// attribute says anything of them, and ATen takes lists of one element for all.
 struct Convolution {
   Value x, w, b;
   std::optional<size_t> rank;
@@ -64,7 +64,7 @@ Values conv(Translator& t, const NodeView& n) {
 
 namespace {
 
-// ConvTranspose: auto_pad and output_shape set the pads so that the output gets its size.
+// Gives the pads of ConvTranspose: auto_pad and output_shape set them so that the output gets its size.
 Value conv_transpose_pads(Translator& t, const NodeView& n, const Convolution& c,
                           const std::vector<int64_t>& output_padding, const Value& pads_input) {
   const std::string auto_pad = n.attr_string("auto_pad");
@@ -79,8 +79,8 @@ Value conv_transpose_pads(Translator& t, const NodeView& n, const Convolution& c
                                     output_shape, auto_pad == "SAME_UPPER"});
 }
 
-// ATen cuts both ends alike; its output_padding then makes the end longer. With which output_padding that meets the
-// pads.
+// Gives the output_padding by which ATen meets the pads; none where it cannot. ATen cuts both ends alike, and its
+// output_padding then makes the end longer.
 std::optional<std::vector<int64_t>> end_paddings(const Convolution& c, const std::vector<int64_t>& pads,
                                                  std::vector<int64_t> output_padding) {
   for (size_t i = 0; i < output_padding.size(); ++i) {

@@ -7,8 +7,8 @@
 namespace onnxtorch {
 namespace {
 
-// What a filler fills: the shape of its input, or that which the input holds, and extra dimensions; or its attribute
-// shape.
+// Gives the shape that a filler fills: that of its input, or the one which the input holds, and extra dimensions; or
+// its attribute shape.
 Value filled_shape(Translator& t, const NodeView& n) {
   if (!n.has(0)) {
     if (n.has_attribute("extra_shape")) n.fail("extra_shape goes with an input");

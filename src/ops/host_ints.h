@@ -5,7 +5,7 @@
 
 namespace onnxtorch {
 
-// Of a value on the host: whether it is an int, not an int[].
+// Tells whether a value on the host is an int, not an int[].
 inline bool is_host_scalar(const Translator& t, const Value& v) {
   const auto shape = t.known_shape(v);
   return shape && shape->empty();
@@ -15,7 +15,7 @@ inline Value int_list(Translator& t, const Values& items) {
   return items.empty() ? t.scalar(std::vector<int64_t>{}) : t.list(items);
 }
 
-// What later versions take as input i, earlier ones as an attribute, as int[]; absent where neither is given.
+// Gives as int[] what later versions take as input i, earlier ones as an attribute; absent where neither is given.
 inline Value ints_or_attribute(Translator& t, const NodeView& n, size_t i, std::string_view name) {
   if (n.has(i)) return n.ints(i);
   return n.has_attribute(name) ? t.scalar(n.attr_ints(name)) : Value{};

@@ -8,7 +8,7 @@
 namespace onnxtorch {
 namespace {
 
-// The position of a name in a list, which is its number in ATen.
+// Gives the position of a name in a list, which is its number in ATen.
 template <size_t N>
 int64_t number_of(const NodeView& n, const char* attribute, const std::array<std::string_view, N>& names) {
   const std::string name = n.attr_string(attribute);

@@ -1,5 +1,5 @@
-// Gather, Scatter and their kin, Compress, NonZero, TopK, ArgMax, ArgMin, Unique, ReverseSequence, TensorScatter: what
-// picks or places elements by index.
+// The operators that pick or place elements by index: Gather, Scatter and their kin, Compress, NonZero, TopK, ArgMax,
+// ArgMin, Unique, ReverseSequence, TensorScatter.
 #include <algorithm>
 
 #include "ops/arithmetic.h"
@@ -12,7 +12,8 @@ namespace {
 
 // --- Gather ---
 
-// Indices count from the end where they are negative; most of ATen's operators want them from the start.
+// Makes indices count from the start, as most of ATen's operators want them; ONNX's count from the end where they are
+// negative.
 Value from_start(Translator& t, const Value& indices, const Value& x, int64_t axis) {
   const auto known = t.known_ints(indices);
   if (known && std::ranges::all_of(*known, [](int64_t i) { return i >= 0; })) return indices;
@@ -26,7 +27,7 @@ Value gather_ints(Translator& t, const NodeView& n) {
   return t.call("gather_ints", {data, n.ints(1)});
 }
 
-// Where the host knows which elements are picked, they need not be picked at run time.
+// Picks elements that the host knows, where it knows which ones: they need not be picked at run time.
 std::optional<Value> pick_ints(Translator& t, const NodeView& n) {
   const auto items = t.items(n.input(0));
   const auto indices = t.known_ints(n.input(1));
@@ -72,7 +73,7 @@ Values gather_nd(Translator& t, const NodeView& n) {
 
 // --- Scatter ---
 
-// ATen's name of a reduction; nothing for "none".
+// Gives ATen's name of a reduction; nothing for "none".
 std::optional<std::string> reduction(const NodeView& n) {
   const std::string name = n.has_attribute("reduction") ? n.attr_string("reduction") : "none";
   if (name == "none") return {};
@@ -126,7 +127,7 @@ Values arg_extreme(Translator& t, const NodeView& n, const std::string& how) {
 Values arg_max(Translator& t, const NodeView& n) { return arg_extreme(t, n, "argmax"); }
 Values arg_min(Translator& t, const NodeView& n) { return arg_extreme(t, n, "argmin"); }
 
-// Whether 32 bits hold the order of a type's elements.
+// Tells whether 32 bits hold the order of a type's elements.
 bool fits_32_bits(ElementType type) { return info(type).bits <= 32; }
 
 Values top_k(Translator& t, const NodeView& n) {

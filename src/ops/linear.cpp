@@ -12,13 +12,14 @@ Values matmul(Translator& t, const NodeView& n) {
   return {wrapped(t, t.call("aten::matmul", {n.tensor(0), n.tensor(1)}), n.element(0))};
 }
 
-// alpha or beta: ATen wants integers where the tensors are.
+// Gives alpha or beta as ATen wants it: an integer where the tensors are.
 Arg factor(double value, bool whole) {
   if (whole) return static_cast<int64_t>(value);
   return value;
 }
 
-// Integers under a factor that is not whole are computed in double precision, and the result's fraction is cut off.
+// Translates Gemm. Integers under a factor that is not whole are computed in double precision, and the result's
+// fraction is cut off.
 Values gemm(Translator& t, const NodeView& n) {
   const ElementType type = n.element(0);
   const double alpha = n.attr_float("alpha"), beta = n.attr_float("beta");
@@ -45,7 +46,7 @@ Values gemm(Translator& t, const NodeView& n) {
   return {wrapped(t, t.call("aten::to", {integer, type}), type)};
 }
 
-// Sums of integers are int64 in ATen, so that all is.
+// Translates Einsum. Sums of integers are int64 in ATen, so all operands become that.
 Values einsum(Translator& t, const NodeView& n) {
   const ElementType type = n.element(0);
   Values operands = n.tensors();
@@ -55,7 +56,7 @@ Values einsum(Translator& t, const NodeView& n) {
   return {wrapped(t, t.call("aten::to", {sum, type}), type)};
 }
 
-// ATen has no kernel for 16 bits.
+// Translates Det. ATen has no kernel for 16 bits.
 Values det(Translator& t, const NodeView& n) {
   const ElementType type = n.element(0);
   if (info(type).bits > 16) return {t.call("aten::linalg_det", {n.tensor(0)})};

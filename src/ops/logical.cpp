@@ -8,7 +8,7 @@
 namespace onnxtorch {
 namespace {
 
-// Strings are equal where their ids are.
+// Compares elements. Strings are equal where their ids are.
 Value equal(Translator& t, const Value& a, const Value& b, ElementType) { return t.call("aten::eq", {a, b}); }
 
 TensorOperation order(std::string function) {
@@ -22,7 +22,7 @@ Values where(Translator& t, const NodeView& n) {
   return {t.call("aten::where", {n.tensor(0), n.tensor(1), n.tensor(2)})};
 }
 
-// An operator on booleans; conditions on the host stay there.
+// Makes the translator of an operator on booleans; conditions on the host stay there.
 TranslateFunction logical(std::string on_conditions, std::string on_tensors) {
   return
       [on_conditions = std::move(on_conditions), on_tensors = std::move(on_tensors)](Translator& t, const NodeView& n) {
@@ -50,7 +50,7 @@ Values bit_shift(Translator& t, const NodeView& n) {
   return info(n.element(0)).wrap == Wrap::Bits64 ? unsigned_right(t, n) : right(t, n);
 }
 
-// On the type itself, or on a wider one where ATen does not know it.
+// Makes the translator that classifies the type itself, or a wider one where ATen does not know it.
 TranslateFunction classified(TranslateFunction classify) {
   return [classify = std::move(classify)](Translator& t, const NodeView& n) {
     if (!is_small_float(n.element(0))) return classify(t, n);

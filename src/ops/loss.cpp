@@ -8,7 +8,7 @@ namespace {
 
 using enum ElementType;
 
-// ATen's loss has no half precision on every device.
+// Widens v, as ATen's loss has no half precision on every device.
 Value wide(Translator& t, const Value& v) {
   return v.absent() ? v : cast(t, v, v.type.element == Double ? Double : Float);
 }

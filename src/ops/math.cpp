@@ -10,7 +10,8 @@ namespace {
 
 bool is_uint64(ElementType type) { return info(type).wrap == Wrap::Bits64; }
 
-// Addition, subtraction, multiplication: right modulo any power of two, so that uint64 needs no care.
+// Makes an addition, subtraction or multiplication: they are right modulo any power of two, so that uint64 needs no
+// care.
 TensorOperation modular(std::string function) {
   return [function = std::move(function)](Translator& t, const Value& a, const Value& b, ElementType type) {
     return wrapped(t, t.call(function, {a, b}), type);
@@ -23,14 +24,15 @@ TensorOperation extreme(std::string function) {
   };
 }
 
-// ATen's division of the least integer of 32 or 64 bits by -1, and its remainder, end the process.
+// Tells whether a division may end the process, as ATen's does of the least integer of 32 or 64 bits by -1, and its
+// remainder.
 bool may_overflow(Translator& t, const Value& divisor, ElementType type) {
   if (is_floating(type) || is_unsigned(type) || info(type).bits < 32) return false;
   const auto known = t.known_ints(divisor);
   return !known || std::ranges::count(*known, -1) > 0;
 }
 
-// Of integers, rounded toward zero.
+// Divides. The quotient of integers is rounded toward zero.
 Value quotient(Translator& t, const Value& a, const Value& b, ElementType type) {
   if (is_floating(type)) return t.call("aten::div", {a, b});
   if (is_uint64(type)) return t.call("unsigned_div", {a, b});
@@ -38,7 +40,7 @@ Value quotient(Translator& t, const Value& a, const Value& b, ElementType type) 
   return t.call("aten::div", {a, b, kw("rounding_mode", "trunc")});
 }
 
-// With the sign of the divisor, zero included.
+// Gives the remainder with the sign of the divisor, zero included.
 Value floor_remainder(Translator& t, const Value& a, const Value& b, ElementType type) {
   if (is_uint64(type)) return t.call("unsigned_mod", {a, b});
   const Value remainder = t.call(may_overflow(t, b, type) ? "floor_mod" : "aten::remainder", {a, b});
@@ -54,7 +56,7 @@ Values mod(Translator& t, const NodeView& n) {
   return {t.call(function, {n.tensor(0), divisor})};
 }
 
-// The result has the type of the base, whatever the exponent's.
+// Translates Pow. The result has the type of the base, whatever the exponent's.
 Values pow(Translator& t, const NodeView& n) {
   const Value base = n.tensor(0);
   if (is_floating(n.element(0))) {
@@ -89,12 +91,12 @@ Values sign(Translator& t, const NodeView& n) {
   return {t.call("aten::sign", {x})};
 }
 
-// Erf-9 takes integers as well.
+// Translates Erf-9, which takes integers as well.
 Values erf_9(Translator& t, const NodeView& n) {
   return {t.call("aten::to", {t.call("aten::erf", {n.tensor(0)}), n.element(0)})};
 }
 
-// Clip: absent bounds bound nothing; where the lower one is above the upper one, the upper one wins.
+// Translates Clip: absent bounds bound nothing; where the lower one is above the upper one, the upper one wins.
 Values clip(Translator& t, const NodeView& n) {
   const ElementType type = n.element(0);
   if (!n.has(1) && !n.has(2)) return {n.input(0)};

@@ -18,8 +18,8 @@ bool is_half(ElementType type) { return type == Float16 || type == Bfloat16; }
 
 // --- BatchNormalization ---
 
-// The type to compute in: that of all inputs, or, where they differ, one that holds them all. The statistics of half
-// precision are computed in float.
+// Gives the type to compute in: that of all inputs, or, where they differ, one that holds them all. The statistics of
+// half precision are computed in float.
 ElementType common_type(const Values& inputs, bool training) {
   const auto is = [](ElementType type) { return [type](const Value& v) { return v.type.element == type; }; };
   const ElementType type = inputs[0].type.element;
@@ -27,7 +27,7 @@ ElementType common_type(const Values& inputs, bool training) {
   return std::ranges::any_of(inputs, is(Double)) ? Double : Float;
 }
 
-// The output and, in training, the running mean and variance, and the mean and variance of this batch.
+// Gives the output and, in training, the running mean and variance, and the mean and variance of this batch.
 Values normalized_batch(Translator& t, const NodeView& n, const Values& inputs, bool training) {
   const double momentum = n.attr_float("momentum"), epsilon = n.attr_float("epsilon");
   std::vector<Arg> args(inputs.begin(), inputs.end());
@@ -63,14 +63,14 @@ Values batch_norm(Translator& t, const NodeView& n, bool training) {
 
 Values batch_norm_1(Translator& t, const NodeView& n) { return batch_norm(t, n, n.attr_int("is_test") == 0); }
 
-// The number of outputs says whether it trains.
+// Translates BatchNormalization-7, whose number of outputs says whether it trains.
 Values batch_norm_7(Translator& t, const NodeView& n) { return batch_norm(t, n, n.output_count() > 1); }
 
 Values batch_norm_14(Translator& t, const NodeView& n) { return batch_norm(t, n, n.attr_int("training_mode") != 0); }
 
 // --- Normalization within an instance ---
 
-// The type of stage one, where it is not the one that ATen computes in.
+// Gives the type of stage one, where it is not the one that ATen computes in.
 ElementType stash_type(const NodeView& n) {
   const ElementType type = n.element(0);
   const ElementType stash = n.has_attribute("stash_type") ? n.attr_element("stash_type") : type;
@@ -94,7 +94,7 @@ Value group_norm(Translator& t, const NodeView& n, const Value& scale, const Val
   return scaled(t, normalized, t.call("along", {scale, 1, rank}), t.call("along", {bias, 1, rank}));
 }
 
-// GroupNormalization-18 has a scale and a bias for each group.
+// Translates GroupNormalization-18, which has a scale and a bias for each group.
 Values group_norm_18(Translator& t, const NodeView& n) {
   const auto of_channels = [&](size_t i) { return t.call("of_channels", {n.tensor(i), n.tensor(0)}); };
   return {group_norm(t, n, of_channels(1), of_channels(2))};
@@ -102,18 +102,18 @@ Values group_norm_18(Translator& t, const NodeView& n) {
 
 Values group_norm_21(Translator& t, const NodeView& n) { return {group_norm(t, n, n.tensor(1), n.tensor(2))}; }
 
-// The shape that is normalized, where a scale is known to have exactly that one.
+// Gives the shape that is normalized, where a scale is known to have exactly that one.
 std::optional<std::vector<int64_t>> shape_of_scale(Translator& t, const Value& x, const Value& scale, const Value& b,
                                                    int64_t axis) {
   const auto shape = t.known_shape(scale);
   if (!shape || (!b.absent() && t.known_shape(b) != shape)) return {};
   if (const auto sizes = t.known_sizes(x)) {
     const auto rank = static_cast<int64_t>(sizes->size()), first = axis < 0 ? axis + rank : axis;
-    if (first < 0 || first > rank) return {};  // the script says so
+    if (first < 0 || first > rank) return {};  // the script fails and says so
     return std::ranges::equal(sizes->begin() + first, sizes->end(), shape->begin(), shape->end()) ? shape
                                                                                                   : std::nullopt;
   }
-  // With no 1 in it, its dimensions are those of x.
+  // A shape with no 1 in it has the dimensions of x.
   const bool exact = -axis == static_cast<int64_t>(shape->size()) && std::ranges::find(*shape, 1) == shape->end();
   return exact ? shape : std::nullopt;
 }
@@ -151,8 +151,8 @@ Values layer_norm_17(Translator& t, const NodeView& n) {
   return {layer_norm(t, x, scale, b, axis, epsilon)};
 }
 
-// LayerNormalization-1 is onnxruntime's: stash_type is the type of the statistics alone, and X may have another one
-// than the rest.
+// Translates LayerNormalization-1, which is onnxruntime's: stash_type is the type of the statistics alone, and X may
+// have another one than the rest.
 Values layer_norm_1(Translator& t, const NodeView& n) {
   const Value x = n.tensor(0), scale = n.tensor(1), b = n.tensor(2);
   const int64_t axis = n.attr_int("axis");
@@ -197,14 +197,14 @@ Values lrn(Translator& t, const NodeView& n) {
 
 // --- Dropout ---
 
-// The output and the mask, as bools.
+// Gives the output and the mask, which is of bools.
 Values dropout(Translator& t, const Value& x, const Arg& ratio, const Arg& training, const Arg& seed) {
   const ElementType type = x.type.element, wide = is_small_float(type) ? Float : type;
   const Values outputs = t.call_all("dropout", {cast(t, x, wide), ratio, training, seed});
   return {cast(t, outputs[0].as(wide), type), outputs[1].as(Bool)};
 }
 
-// Before 10, the mask has the type of the output.
+// Translates the versions without a seed. Before 10, the mask has the type of the output.
 Values dropout_without_seed(Translator& t, const NodeView& n, bool training) {
   Values outputs = dropout(t, n.tensor(0), n.attr_float("ratio"), training, none);
   const ElementType mask = n.output_element(1);
@@ -213,7 +213,7 @@ Values dropout_without_seed(Translator& t, const NodeView& n, bool training) {
 
 Values dropout_1(Translator& t, const NodeView& n) { return dropout_without_seed(t, n, n.attr_int("is_test") == 0); }
 
-// Inference only.
+// Translates Dropout-7, which is for inference only.
 Values dropout_7(Translator& t, const NodeView& n) { return dropout_without_seed(t, n, false); }
 
 }  // namespace

@@ -33,14 +33,14 @@ Pool pool(Translator& t, const NodeView& n) {
   return p;
 }
 
-// The pads with which no window hangs over the end, as int[]. None does that moves by one element.
+// Gives the pads with which no window hangs over the end, as int[]. No window that moves by one element does.
 Value fitting_pads(Translator& t, const Pool& p) {
   if (std::ranges::all_of(p.strides, [](int64_t stride) { return stride == 1; })) return p.pads;
   return t.call("fitting_pads", {t.call("aten::size", {p.x}), p.kernel, p.strides, p.dilations, p.pads, p.ceil_mode});
 }
 
-// ATen pools over up to three dimensions, and pads both ends alike, by up to half a window: the padding where it can do
-// it.
+// Gives the padding where ATen can do it: ATen pools over up to three dimensions, and pads both ends alike, by up to
+// half a window.
 std::optional<std::vector<int64_t>> aten_padding(const Translator& t, const Pool& p) {
   if (p.rank() < 1 || p.rank() > 3 || is_known_empty(t, p.x)) return {};
   auto padding = symmetric(t, p.pads);
@@ -60,7 +60,7 @@ Values average_pool(Translator& t, const NodeView& n, bool overhang_is_padding) 
     p.ceil_mode = false;
   }
   const bool dilated = std::ranges::any_of(p.dilations, [](int64_t d) { return d != 1; });
-  const bool half_3d = p.rank() == 3 && info(n.element(0)).bits == 16;  // which ATen lacks on the CPU
+  const bool half_3d = p.rank() == 3 && info(n.element(0)).bits == 16;  // ATen lacks it on the CPU
   if (const auto padding = aten_padding(t, p); padding && !dilated && !half_3d) {
     return {t.call(p.aten("avg_pool"), {p.x, p.kernel, p.strides, *padding, p.ceil_mode, count_include_pad})};
   }
@@ -89,7 +89,7 @@ Arg lowest(ElementType type) {
   return -std::numeric_limits<double>::infinity();
 }
 
-// For each window, ATen's maximum steps through all of the padding before the input.
+// The largest padding: for each window, ATen's maximum steps through all of the padding before the input.
 constexpr int64_t kMostPadding = 1 << 20;
 
 Values max_pool(Translator& t, const NodeView& n) {
@@ -110,7 +110,7 @@ Values max_pool(Translator& t, const NodeView& n) {
   if (by_aten && !n.wants(1) && !integers) {
     return {t.call(p.aten("max_pool"), {x, p.kernel, p.strides, *padding, p.dilations, ceil_mode})};
   }
-  if (by_aten && info(n.element(0)).bits == 8) x = t.call("aten::contiguous", {x});  // ATen has no other order of them
+  if (by_aten && info(n.element(0)).bits == 8) x = t.call("aten::contiguous", {x});  // ATen has no other order of these
   const Values found = by_aten ? t.call_all("aten::max_pool" + std::to_string(p.rank()) + "d_with_indices",
                                             {x, p.kernel, p.strides, *padding, p.dilations, ceil_mode})
                                : t.call_all("windows_max", {x, p.kernel, p.strides, p.dilations});

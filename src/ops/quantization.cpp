@@ -16,7 +16,7 @@ namespace {
 
 using enum ElementType;
 
-// An attribute whose absence is said by 0.
+// Gives an attribute whose absence is said by 0.
 ElementType element_or_undefined(const NodeView& n, std::string_view name) {
   return n.has_attribute(name) && n.attr_int(name) != 0 ? n.attr_element(name) : Undefined;
 }
@@ -35,13 +35,13 @@ bool is_of_rank_0(const Translator& t, const Value& parameter) {
   return sizes && sizes->empty();
 }
 
-// Whether a scale or zero point has one element for certain.
+// Tells whether a scale or zero point has one element for certain.
 bool is_single(const Translator& t, const Value& parameter) {
   const auto shape = t.known_shape(parameter);
   return shape && std::ranges::all_of(*shape, [](int64_t size) { return size == 1; });
 }
 
-// A scale or zero point as `type`, broadcasting to x.
+// Gives a scale or zero point as `type`, broadcasting to x.
 Value grid(Translator& t, const NodeView& n, const Value& parameter, const Value& x, ElementType type) {
   if (parameter.absent()) return parameter;
   Value wide = cast(t, parameter, type);
@@ -54,7 +54,7 @@ Value grid(Translator& t, const NodeView& n, const Value& parameter, const Value
   return t.call("aten::reshape", {wide, t.call("quantization_shape", {t.call("aten::numel", {wide}), sizes, axis})});
 }
 
-// The type to divide in: as the node says, or that of the scale, where it is one to divide in.
+// Gives the type to divide in: as the node says, or that of the scale, where it is one to divide in.
 ElementType division_type(const NodeView& n) {
   if (const ElementType precision = element_or_undefined(n, "precision"); precision != Undefined) return precision;
   const ElementType scale = n.element(1);
@@ -91,7 +91,7 @@ Values quantize_linear(Translator& t, const NodeView& n) {
   const Value zero = grid(t, n, zero_point(t, n, 2), x, sum);
   const bool saturate = int_or(n, "saturate", 1) != 0;
   if (type == sum) return {quantized(t, dividend, scale, zero, to, saturate)};
-  // Half precision does not hold all that may come of adding the zero point.
+  // The sum is wider, as half precision does not hold all that may come of adding the zero point.
   const Value ratio = cast(t, t.call("aten::div", {dividend, scale}).as(type), sum);
   return {quantized(t, ratio, {}, zero, to, saturate)};
 }
@@ -100,7 +100,7 @@ Value dequantized(Translator& t, const Value& x, const Value& scale, const Value
   return t.call("dequantize_linear", {x, scale, zero_point, type}).as(type);
 }
 
-// Computed in float, which holds the differences of all types but int32, and that has no zero point.
+// Translates DequantizeLinear. Float holds the differences of all types but int32, and that has no zero point.
 Values dequantize_linear(Translator& t, const NodeView& n) {
   const ElementType wanted = element_or_undefined(n, "output_dtype");
   const ElementType to = wanted == Undefined ? n.element(1) : wanted;
@@ -113,10 +113,10 @@ Values dequantize_linear(Translator& t, const NodeView& n) {
 
 namespace {
 
-constexpr int64_t kLargestProduct = int64_t{255} * 255;  // of two numbers of 8 bits less their zero points
+constexpr int64_t kLargestProduct = int64_t{255} * 255;  // that of two int8 or uint8 elements less their zero points
 constexpr int64_t kExactInFloat = 1 << 24;
 
-// The type in which sums of `terms` products are exact.
+// Gives the type in which sums of `terms` products are exact.
 ElementType sum_type(std::optional<int64_t> terms) {
   return terms && *terms <= kExactInFloat / kLargestProduct ? Float : Double;
 }
@@ -147,7 +147,7 @@ Value column_scale(Translator& t, const Value& scale) { return laid_out(t, "per_
 
 namespace {
 
-// Sums in units of x_scale * w_scale as numbers in units of y_scale.
+// Quantizes sums in units of x_scale * w_scale to steps of y_scale.
 Value requantized(Translator& t, const Value& sums, const Value& x_scale, const Value& w_scale, const Value& y_scale,
                   const Value& zero_point, ElementType to) {
   const Value unit = t.call("aten::div", {t.call("aten::mul", {x_scale, w_scale}), y_scale});
@@ -167,7 +167,7 @@ Values qlinear_matmul(Translator& t, const NodeView& n) {
 
 // --- Convolutions of quantized images ---
 
-// A scale or zero point of each index of an axis of w, or of all, as `type`.
+// Gives a scale or zero point of each index of an axis of w, or of all, as `type`.
 Value along(Translator& t, const Value& parameter, int64_t axis, const Value& w, ElementType type) {
   if (parameter.absent()) return parameter;
   return t.call("along", {cast(t, parameter, type), axis, t.call("aten::dim", {w})});
@@ -179,7 +179,7 @@ std::optional<int64_t> filter_size(const Translator& t, const Value& w) {
   return std::accumulate(shape->begin() + 1, shape->end(), int64_t{1}, std::multiplies<>());
 }
 
-// Images less their zero point are padded with zeros, which stand for the zero point.
+// Convolves. Images less their zero point are padded with zeros, which stand for the zero point.
 Value convolution(Translator& t, const NodeView& n, const Value& x, const Value& x_zero_point, const Value& w,
                   const Value& w_zero_point, const Value& bias) {
   const ElementType type = sum_type(filter_size(t, w));

@@ -1,4 +1,4 @@
-// What the standard's operators on quantized numbers share with those that onnxruntime adds.
+// The functions that the standard's operators on quantized numbers share with those that onnxruntime adds.
 #pragma once
 
 #include "translate/translator.h"
@@ -9,30 +9,30 @@ Values quantize_linear(Translator& t, const NodeView& n);
 Values dequantize_linear(Translator& t, const NodeView& n);
 Values qlinear_conv(Translator& t, const NodeView& n);
 
-// Input i, a zero point: absent where it is zero for certain.
+// Gives input i, a zero point: absent where it is zero for certain.
 Value zero_point(Translator& t, const NodeView& n, size_t i);
 
-// x in steps of `scale`, or of one, as numbers of an integer type or as small floats.
+// Quantizes x in steps of `scale`, or of one, to an integer type or to small floats.
 Value quantized(Translator& t, Value x, const Value& scale, const Value& zero_point, ElementType to,
                 bool saturate = true);
 
-// x less its zero point, in steps of `scale` or of one.
+// Gives x less its zero point, in steps of `scale` or of one.
 Value dequantized(Translator& t, const Value& x, const Value& scale, const Value& zero_point, ElementType type);
 
-// A scale or zero point as `type`: one for all, or as a script lays it out, per_row or per_column.
+// Gives a scale or zero point as `type`: one for all, or as a script lays it out, per_row or per_column.
 Value laid_out(Translator& t, const char* script, const Value& parameter, ElementType type);
 
 struct QuantizedMatrix {
   Value x, zero_point;
 };
 
-// The product of two matrices less their zero points, whose sums are exact in the type that it has.
+// Gives the product of two matrices less their zero points, whose sums are exact in the type that it has.
 Value product(Translator& t, const QuantizedMatrix& a, const QuantizedMatrix& b);
 
-// The same as int32.
+// Gives the same as int32.
 Value integer_product(Translator& t, const QuantizedMatrix& a, const QuantizedMatrix& b);
 
-// A scale of a matrix as float, which broadcasts to it: one for all, or one for each column.
+// Gives a scale of a matrix as float, which broadcasts to it: one for all, or one for each column.
 Value column_scale(Translator& t, const Value& scale);
 
 }  // namespace onnxtorch

@@ -7,8 +7,8 @@
 namespace onnxtorch {
 namespace {
 
-// A seed gives the numbers that numpy's RandomState gives, as in onnx.reference. Its seeds are integers of 32 bits: a
-// fraction is cut off, and what lies outside wraps around. A seed that is no finite number is none.
+// Gives the seed. It gives the numbers that numpy's RandomState gives, as in onnx.reference, whose seeds are integers
+// of 32 bits: a fraction is cut off, and what lies outside wraps around. A seed that is no finite number is none.
 std::optional<int64_t> seed_of(const NodeView& n) {
   if (!n.has_attribute("seed")) return {};
   const double seed = n.attr_float("seed");
@@ -18,10 +18,10 @@ std::optional<int64_t> seed_of(const NodeView& n) {
   return static_cast<int64_t>(wrapped < 0 ? wrapped + kSeeds : wrapped);
 }
 
-// The type of the output: what dtype says, else the input's.
+// Gives the type of the output: what dtype says, else the input's.
 ElementType dtype_of(const NodeView& n) { return n.has_attribute("dtype") ? n.attr_element("dtype") : n.element(0); }
 
-// As large as the input, or as the attribute shape says.
+// Gives the shape of the output: that of the input, or what the attribute shape says.
 Arg shape_of(Translator& t, const NodeView& n) {
   return n.has(0) ? Arg(t.call("aten::size", {n.tensor(0)})) : Arg(n.attr_ints("shape"));
 }

@@ -11,13 +11,13 @@
 namespace onnxtorch {
 namespace {
 
-// What tells the three operators apart.
+// The properties that tell the three operators apart.
 struct Cell {
   std::string script;                    // one direction, step by step
   std::vector<int64_t> aten_order;       // the gates as ATen orders them
   std::vector<std::string> activations;  // the defaults
   size_t states;                         // h, and c
-  // Further inputs of which the script takes the direction's part: they are of weights that ATen's layers lack.
+  // Further inputs of which the script takes the direction's part: they are of weights that ATen's layers do not have.
   std::vector<std::pair<const char*, size_t>> parameters;
 };
 
@@ -35,8 +35,8 @@ enum : size_t { X, W, R, B, SequenceLens, InitialH, InitialC, P };
 
 // --- Activations ---
 
-// Names are compared without regard to case. An activation consumes values of activation_alpha and activation_beta only
-// if it has such a parameter.
+// An activation with the defaults of its parameters. Names are compared without regard to case. An activation consumes
+// values of activation_alpha and activation_beta only if it has such a parameter.
 struct ActivationInfo {
   std::string name;
   std::optional<double> alpha, beta;
@@ -49,7 +49,7 @@ const std::vector<ActivationInfo> kActivations{
     {"scaledtanh", 1.0, 1.0}, {"hardsigmoid", 0.2, 0.5},
 };
 
-// The next value of a list, where the activation has that parameter.
+// Takes the next value of a list, where the activation has that parameter.
 double consume(const std::optional<double>& default_value, const std::vector<double>& given, size_t& next) {
   if (!default_value) return 0;
   return next < given.size() ? given[next++] : *default_value;
@@ -61,7 +61,7 @@ struct Layer {
   Value x;        // [seq_length, batch_size, input_size]
   Values states;  // initial: h, and c; [num_directions, batch_size, hidden_size]
   size_t directions;
-  bool reverse;  // of one direction
+  bool reverse;  // whether the one direction is "reverse"
   Activations activations;
 };
 
@@ -89,7 +89,7 @@ Layer layer_of(Translator& t, const NodeView& n, const Cell& cell) {
   return layer;
 }
 
-// ATen's layer of the same meaning; empty where there is none.
+// Gives ATen's layer of the same meaning; empty where there is none.
 std::string aten_layer(const NodeView& n, const Cell& cell, const Layer& layer) {
   if (!cell.parameters.empty() || n.has(SequenceLens) || n.has(P) || n.has_attribute("clip") || flag(n, "input_forget"))
     return {};
@@ -107,7 +107,7 @@ std::string aten_layer(const NodeView& n, const Cell& cell, const Layer& layer) 
   return flag(n, "linear_before_reset") ? "aten::gru" : "";
 }
 
-// Of [num_directions, count * hidden_size, …]: the gates from the one numbered `first` on, in ATen's order.
+// Gives the gates from index `first` on, in ATen's order. x is [num_directions, count * hidden_size, …].
 Value gates_for_aten(Translator& t, const Cell& cell, const Value& x, size_t count, size_t first) {
   const Value gates = t.call("aten::unflatten", {x, 1, std::vector<int64_t>{static_cast<int64_t>(count), -1}});
   Values ordered;
@@ -133,7 +133,7 @@ Values run_aten(Translator& t, const NodeView& n, const Cell& cell, const Layer&
   Values results = t.call_all(
       function, {in_order(t, layer.x, layer.reverse), states, parameters, n.has(B), /*num_layers=*/1, /*dropout=*/0.0,
                  /*train=*/false, bidirectional, /*batch_first=*/false});
-  // The directions lie side by side in its output.
+  // ATen's output has the directions behind one another in its last dimension.
   const Value directions =
       t.call("aten::unflatten", {results[0], -1, std::vector<int64_t>{static_cast<int64_t>(layer.directions), -1}});
   results[0] = t.call("aten::transpose", {in_order(t, directions, layer.reverse), 1, 2});
@@ -142,7 +142,7 @@ Values run_aten(Translator& t, const NodeView& n, const Cell& cell, const Layer&
 
 Values run_steps(Translator& t, const NodeView& n, const Cell& cell, const Layer& layer) {
   const Value within = n.has(SequenceLens) ? t.call("within_sequences", {layer.x, n.tensor(SequenceLens)}) : Value();
-  std::vector<Values> results(1 + cell.states);  // of each output, the directions
+  std::vector<Values> results(1 + cell.states);  // the directions of each output
   for (size_t d = 0; d < layer.directions; ++d) {
     const auto part = [&](const Value& v) {
       return v.absent() ? v : t.call("aten::select", {v, 0, static_cast<int64_t>(d)});
@@ -241,7 +241,7 @@ Value in_order(Translator& t, const Value& over_time, bool reverse) {
 
 bool flag(const NodeView& n, std::string_view name) { return n.has_attribute(name) && n.attr_int(name) != 0; }
 
-// Its weights have the gates along their last dimension.
+// Translates DynamicQuantizeLSTM, whose weights have the gates along their last dimension.
 Values dynamic_quantize_lstm(Translator& t, const NodeView& n) {
   Values inputs = n.inputs();
   for (const size_t i : {W, R}) inputs[i] = t.call("aten::transpose", {n.tensor(i), 1, 2}).as(n.input(i).type);

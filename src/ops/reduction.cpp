@@ -31,7 +31,8 @@ Axes axes_of(Translator& t, const NodeView& n) {
 
 bool is_integer(ElementType type) { return !is_floating(type); }
 
-// A reduction with the element type it is computed in; its result is brought back to the node's.
+// Makes the translator of a reduction with the element type it is computed in; its result is brought back to the
+// node's.
 TranslateFunction reduction(std::string script, ElementType (*computed_in)(ElementType)) {
   return [script = std::move(script), computed_in](Translator& t, const NodeView& n) {
     const ElementType type = n.element(0), wide = computed_in(type);
@@ -40,7 +41,7 @@ TranslateFunction reduction(std::string script, ElementType (*computed_in)(Eleme
   };
 }
 
-// Sums of integers wrap: what int64 drops is what any narrower type drops.
+// Gives the type to sum in. Sums of integers wrap: what int64 drops is what any narrower type drops.
 ElementType exact(ElementType type) { return is_integer(type) ? Int64 : type; }
 
 ElementType exact_or_float(ElementType type) { return is_integer(type) ? Int64 : type == Double ? Double : Float; }
@@ -53,7 +54,7 @@ Values reduce_l1(Translator& t, const NodeView& n) {
   return is_unsigned(n.element(0)) ? sum(t, n) : l1(t, n);
 }
 
-// The mean of integers is cut towards zero.
+// Translates ReduceMean. The mean of integers is cut towards zero.
 Values reduce_mean(Translator& t, const NodeView& n) {
   const ElementType type = n.element(0);
   const Axes axes = axes_of(t, n);
@@ -65,7 +66,8 @@ Values reduce_mean(Translator& t, const NodeView& n) {
   return {cast(t, mean.as(Int64), type)};
 }
 
-// What a maximum starts from: the lowest value of a type, in its stored dtype, `ordered`; a minimum from the highest.
+// Gives what a maximum starts from: the lowest value of a type, in its stored dtype, `ordered`; a minimum from the
+// highest.
 Arg limit(ElementType type, bool highest) {
   if (is_floating(type)) {
     const double infinity = std::numeric_limits<double>::infinity();
@@ -90,7 +92,7 @@ TranslateFunction extremum(std::string script, bool is_min) {
   };
 }
 
-// All items of a shape, or of one of its slices, in one.
+// Reduces all items of a shape, or of one of its slices, to one.
 Value reduced(Translator& t, const std::string& operation, const Value& ints, std::optional<int64_t> of_none) {
   const auto items = t.items(ints);
   if (!items || items->empty()) {

@@ -27,7 +27,7 @@ struct Resizing {
   bool crops() const { return transformation == "tf_crop_and_resize"; }
 };
 
-// The dtype that weighted sums are made in.
+// Gives the dtype that weighted sums are made in.
 ElementType weighted_type(ElementType type) {
   switch (type) {
     case ElementType::Float:
@@ -42,7 +42,7 @@ ElementType weighted_type(ElementType type) {
   }
 }
 
-// The result of a weighted sum in its element type; integers are rounded and keep within their range.
+// Gives the result of a weighted sum in its element type; integers are rounded and keep within their range.
 Value stored(Translator& t, Value y, ElementType type) {
   if (weighted_type(type) == type) return y;
   if (!is_floating(type)) {
@@ -69,7 +69,7 @@ Value resized_by_taps(Translator& t, const NodeView& n, const Resizing& r, const
   return r.mode == "nearest" ? y : stored(t, y, type);
 }
 
-// Whether one of aten::upsample_* means the same for sizes it can take.
+// Tells whether one of aten::upsample_* means the same for sizes it can take.
 bool is_aten_nearest(const Resizing& r, ElementType type) {
   const bool has_kernel = is_floating(type) || type == ElementType::Uint8;
   if (r.mode != "nearest" || !has_kernel) return false;
@@ -78,9 +78,10 @@ bool is_aten_nearest(const Resizing& r, ElementType type) {
   return r.transformation.ends_with("half_pixel") && rounding.starts_with("round_prefer");
 }
 
-// ONNX aligns the corners of what a scale leads to, of 33 pixels by 0.5 those of 16.5. PyTorch aligns those of the 16
-// that there are, and its exporters write the scale all the same. Both of them state the nearest_mode "floor" in each
-// node, which has no meaning where nothing is the nearest, and is not what it is by default.
+// Tells whether the corners that are aligned are those of whole pixels. ONNX aligns the corners of what a scale leads
+// to, of 33 pixels by 0.5 those of 16.5. PyTorch aligns those of the 16 that there are, and its exporters write the
+// scale all the same. Both of them state the nearest_mode "floor" in each node, which has no meaning where nothing is
+// the nearest, and is not what it is by default.
 bool aligns_whole_pixels(const Resizing& r) {
   return r.transformation == "align_corners" && r.mode != "nearest" && r.nearest_mode == "floor";
 }

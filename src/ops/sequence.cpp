@@ -26,7 +26,8 @@ Values sequence_at(Translator& t, const NodeView& n) {
 
 Values sequence_length(Translator& t, const NodeView& n) { return {t.call("aten::len", {n.input(0)})}; }
 
-// The result's item type is the input's for a sequence, the item's for a list made of tensors.
+// Translates SequenceInsert. The result's item type is the input's for a sequence, the item's for a list made of
+// tensors.
 Values sequence_insert(Translator& t, const NodeView& n) {
   return {t.call("sequence_insert", {n.input(0), n.tensor(1), n.integer(2)}).as(ValueType::sequence(n.input(1).type))};
 }
@@ -36,7 +37,8 @@ Values concat_from_sequence(Translator& t, const NodeView& n) {
   return {t.call(join, {n.input(0), n.attr_int("axis")}).as(item_type(n))};
 }
 
-// Without split: pieces of length 1, whose dimension keepdims=0 drops. A scalar split is the length of all pieces.
+// Translates SplitToSequence. Without split there are pieces of length 1, whose dimension keepdims=0 drops. A scalar
+// split is the length of all pieces.
 Values split_to_sequence(Translator& t, const NodeView& n) {
   const Value x = n.tensor(0);
   const int64_t axis = n.attr_int("axis");

@@ -1,4 +1,4 @@
-// Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze, Expand, Identity: what changes or tells a shape.
+// The operators that change or tell a shape: Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze, Expand, Identity.
 #include <algorithm>
 
 #include "ops/host_ints.h"
@@ -18,7 +18,7 @@ Value sizes(Translator& t, const Value& x) {
 
 Values shape_1(Translator& t, const NodeView& n) { return {sizes(t, n.input(0))}; }
 
-// Shape-15: start and end cut a slice out of the shape.
+// Translates Shape-15, whose start and end cut a slice out of the shape.
 Values shape_15(Translator& t, const NodeView& n) {
   const Value all = sizes(t, n.input(0));
   const Arg end = n.has_attribute("end") ? Arg(n.attr_int("end")) : Arg(none);
@@ -33,9 +33,10 @@ std::optional<int64_t> known_count(Translator& t, const Value& host_ints) {
   return shape->empty() ? 1 : shape->at(0);
 }
 
-constexpr size_t kMostDims = 1024;  // of a shape
+constexpr size_t kMostDims = 1024;  // the most dimensions of a shape
 
-// 0 keeps the size of the input's dimension, unless `allowzero` says otherwise.
+// Gives the sizes that the shape stands for: 0 keeps the size of the input's dimension, unless `allowzero` says
+// otherwise.
 Value reshaped_sizes(Translator& t, const NodeView& n, const Value& x, const Value& shape) {
   if (n.has_attribute("allowzero") && n.attr_int("allowzero") != 0) return shape;
   const auto known = t.known_ints(shape);
@@ -66,8 +67,8 @@ Values flatten(Translator& t, const NodeView& n) {
   return {t.call("aten::reshape", {x, t.call("flat_sizes", {t.call("aten::size", {x}), n.attr_int("axis")})})};
 }
 
-// The axes in the order in which one dimension after the other goes or comes, whatever the rank, which axes of one sign
-// have; none of those that must wait for the rank.
+// Gives the axes in the order in which one dimension after the other goes or comes, whatever the rank: axes of one sign
+// have such an order. Others must wait for the rank, and for those there is none.
 std::optional<std::vector<int64_t>> in_turn(const NodeView& n, std::optional<std::vector<int64_t>> axes, bool comes) {
   const auto is_negative = [](int64_t axis) { return axis < 0; };
   if (!axes) return {};
@@ -86,7 +87,7 @@ bool is_known_as_one(Translator& t, const Value& x, int64_t axis) {
   return -rank <= axis && axis < rank && sizes->at(axis < 0 ? axis + rank : axis) == 1;
 }
 
-// Absent axes mean every dimension of size 1. ATen would keep a dimension of another size.
+// Translates Squeeze. Absent axes mean every dimension of size 1. ATen would keep a dimension of another size.
 Values squeeze(Translator& t, const NodeView& n) {
   const Value axes = ints_or_attribute(t, n, 1, "axes");
   if (t.on_host(n.input(0))) {
@@ -104,7 +105,7 @@ Values squeeze(Translator& t, const NodeView& n) {
   return {x};
 }
 
-// Axes count in the result.
+// Translates Unsqueeze, whose axes count in the result.
 Values unsqueeze(Translator& t, const NodeView& n) {
   const Value axes = ints_or_attribute(t, n, 1, "axes");
   const auto known = t.known_ints(axes);

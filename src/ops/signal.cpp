@@ -7,13 +7,14 @@
 namespace onnxtorch {
 namespace {
 
-// What was computed in double, in the output's type.
+// Gives what was computed in double, in the output's type.
 Values to_output_datatype(Translator& t, const NodeView& n, const Value& x) {
   const ElementType type = n.attr_element("output_datatype");
   return {t.call("aten::to", {x, type}).as(type)};
 }
 
-// ATen's window functions take a size, whether it is periodic, and their coefficients.
+// Makes the translator of a window. ATen's window functions take a size, whether it is periodic, and their
+// coefficients.
 TranslateFunction window(std::string function, std::vector<Arg> coefficients = {}) {
   return [function = std::move(function), coefficients = std::move(coefficients)](Translator& t, const NodeView& n) {
     std::vector<Arg> args{n.integer(0), n.attr_int("periodic") != 0};

@@ -1,4 +1,5 @@
-// Concat, Split, Slice, Transpose, Tile, Pad, Constant, OneHot, …: what arranges elements anew, or makes tensors.
+// The operators that arrange elements anew, or make tensors: Concat, Split, Slice, Transpose, Tile, Pad, Constant,
+// OneHot, …
 #include <ATen/ATen.h>
 #include <onnx/onnx-ml.pb.h>
 
@@ -52,7 +53,7 @@ Values split(Translator& t, const NodeView& n) {
   return outputs;
 }
 
-// Slice where all but the values of starts and ends is known: one call an axis.
+// Translates Slice. Where all but the values of starts and ends is known, it is one call an axis.
 Values slice(Translator& t, const NodeView& n) {
   const Value starts = ints_or_attribute(t, n, 1, "starts");
   const Value ends = ints_or_attribute(t, n, 2, "ends");
@@ -90,7 +91,7 @@ Values center_crop_pad(Translator& t, const NodeView& n) {
 
 // --- Arranging ---
 
-// Of all dimensions of x, as far as their number is known.
+// Gives the permutation, which must be of all dimensions of x, as far as their number is known.
 std::vector<int64_t> permutation(const Translator& t, const NodeView& n, const Value& x) {
   const std::vector<int64_t> perm = n.attr_ints("perm");
   std::vector<int64_t> ascending = perm;
@@ -122,7 +123,7 @@ Values tile(Translator& t, const NodeView& n) {
   return {t.call("aten::repeat", {x, repeats})};
 }
 
-// Tile-1 repeats along one axis.
+// Translates Tile-1, which repeats along one axis.
 Values tile_1(Translator& t, const NodeView& n) {
   const Value x = n.tensor(0);
   const Value repeats = t.call("repeats_along", {t.call("aten::dim", {x}), n.integer(2), n.integer(1)});
@@ -148,7 +149,7 @@ Values trilu(Translator& t, const NodeView& n) {
 
 // --- Pad ---
 
-// The fill value was an attribute before version 11, always a float.
+// Gives the fill value, which was an attribute before version 11, always a float.
 Arg fill_value(Translator& t, const NodeView& n) {
   if (n.has(2)) return t.call("aten::item", {n.tensor(2)});
   return n.has_attribute("value") ? Arg(n.attr_float("value")) : Arg(0);
@@ -195,7 +196,7 @@ Values eye_like(Translator& t, const NodeView& n) {
   return {t.call("eye_like", {n.tensor(0), n.attr_int("k"), type}).as(type)};
 }
 
-// Elements of 16 bits are computed in `stash_type`, other floats in their own type.
+// Translates Range. Elements of 16 bits are computed in `stash_type`, other floats in their own type.
 Values range(Translator& t, const NodeView& n) {
   const ElementType type = n.element(0);
   if (!is_floating(type)) {

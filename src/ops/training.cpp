@@ -5,8 +5,8 @@
 namespace onnxtorch {
 namespace {
 
-// The inputs are the values of xs and zs again; the graph that leads from xs to y is already there, and the translator
-// has made xs its leaves.
+// Translates Gradient. Its inputs are the values of xs and zs again; the graph that leads from xs to y is already
+// there, and the translator has made xs its leaves.
 Values gradient(Translator& t, const NodeView& n) {
   const Value y = t.tensor(t.named(n.attr_string("y")));
   Values xs;

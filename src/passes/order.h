@@ -15,16 +15,16 @@ struct Pass {
   enum class Device : uint8_t { Any, Cpu, Cuda };
 
   const char* name;
-  const char* what;  // it does, in a line
+  const char* what;  // what it does, in a line
   void (*run)(Program& program);
   Device device = Device::Any;
-  bool (*is_needed)(const Program& program) = nullptr;  // of what runs where a program needs it, and only there
+  bool (*is_needed)(const Program& program) = nullptr;  // for a pass that runs only where a program needs it
 };
 
-// All passes that a model goes through on a device, in their order.
+// Gives all passes that a model goes through on a device, in their order.
 std::vector<Pass> passes_for(c10::Device device);
 
-// Those of them that may be left out.
+// Gives those of them that may be left out.
 std::vector<Pass> optional_passes_for(c10::Device device);
 
 }  // namespace onnxtorch

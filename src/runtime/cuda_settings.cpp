@@ -28,7 +28,7 @@ Settings found() {
   return settings;
 }
 
-// Leaves alone what is so already: an operator that is set inherits no more from what is set for all.
+// Sets only what differs, since an operator that is set no longer inherits from what is set for all.
 void set(const Settings& wanted) {
   const Settings now = found();
   for (size_t i = 0; i < kOperators.size(); ++i) {
@@ -39,7 +39,8 @@ void set(const Settings& wanted) {
   at::globalContext().setSDPUseCuDNN(wanted.cudnn_attention);
 }
 
-// cuDNN does not say what its attention makes of scores without a bound, and of rows that are masked as a whole.
+// Gives the settings that a model asks for. They leave cuDNN's attention out, as cuDNN does not say what that makes of
+// scores without a bound, and of rows that are masked as a whole.
 Settings as_asked(bool tf32) {
   Settings settings = found();
   for (Float32Precision& precision : settings.precisions) {

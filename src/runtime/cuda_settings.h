@@ -1,6 +1,6 @@
-// What torch's CUDA kernels are asked for, for as long as the object lives: whether cuBLAS and cuDNN may compute
-// float32 in TF32; and that attention is left to kernels of torch's own. torch has one setting of each for the process:
-// it is as the latest of the objects that live asks, and when none does any more, as it was.
+// The settings of torch's CUDA kernels for as long as the object lives: cuBLAS and cuDNN may compute float32 in TF32 or
+// not, and attention is left to kernels of torch's own. torch has one setting of each for the process: it is as the
+// latest of the objects that live asks, and as it was before when none does any more.
 #pragma once
 
 namespace onnxtorch {

@@ -22,7 +22,7 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-// The number in "cuda" or "cuda:1".
+// Gives the index of the device that "cuda" (0) or "cuda:1" names; none where it is no number.
 std::optional<int> cuda_index(std::string_view name) {
   name.remove_prefix(std::string_view("cuda").size());
   if (name.empty()) return 0;
@@ -39,12 +39,12 @@ std::string first_line(const c10::Error& error) {
   return text.substr(0, text.find('\n'));
 }
 
-// Why this process sees no CUDA device.
+// Says why this process sees no CUDA device.
 std::string why_none() {
   if (!has_cuda_driver()) return "Found no NVIDIA driver on this machine (libcuda.so.1)";
   if (!load_torch_cuda()) return "the torch that is installed is built without CUDA";
   try {
-    at::detail::getCUDAHooks().init();  // which says what is wrong with the driver
+    at::detail::getCUDAHooks().init();  // throws an error that says what is wrong with the driver
   } catch (const c10::Error& error) {
     return first_line(error);
   }

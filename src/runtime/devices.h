@@ -7,13 +7,14 @@
 
 namespace onnxtorch {
 
-// "CPU", "cuda:1", … → a device that is there; throws DeviceError, which says why it is not.
+// Gives the device that "CPU", "cuda:1", … names. Throws DeviceError, which says why, where it is not there.
 c10::Device available_device(const std::string& name);
 
-// How many CUDA devices are there. The libraries of CUDA are loaded only where a driver is.
+// Counts the CUDA devices that are there. Loads the libraries of CUDA only where a driver is installed.
 int cuda_device_count();
 
-// Takes so many CUDA devices to be there, for tests on machines without one: these answer ATen's calls themselves.
+// Makes the library take so many CUDA devices to be there. It is for tests on machines without one, and these tests
+// answer ATen's calls themselves.
 void assume_cuda_devices(int count);
 
 }  // namespace onnxtorch

@@ -4,7 +4,7 @@
 
 namespace onnxtorch {
 
-// Whether ONNX_TORCH_DUMP names the step, a pass or "plan", among others, separated by commas; "all" is each.
+// Tells whether ONNX_TORCH_DUMP names the step, a pass or "plan", in its list with commas; "all" names each.
 bool is_dumped(const std::string& step);
 
 }  // namespace onnxtorch

@@ -17,7 +17,8 @@ namespace {
 
 using c10::IValue;
 
-// Python's exceptions reach the interpreter without a text where it is one of torch's dispatch modes that throws.
+// Runs the code. A Python exception reaches the interpreter without a text where one of torch's dispatch modes throws
+// it, so the pending one's text is added.
 void interpret(const torch::jit::Code& code, torch::jit::Stack& stack) {
   try {
     torch::jit::InterpreterState(code).run(stack);

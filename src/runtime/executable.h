@@ -17,12 +17,12 @@ namespace onnxtorch {
 
 class Executable {
  public:
-  // `plans` is for how many input sizes at most what a run does is kept (runtime/plan).
+  // Keeps what a run does as a plan (runtime/plan), for at most `plans` different sizes of the inputs.
   explicit Executable(Program program, size_t plans = 0);
 
-  // One value for each graph input of the caller, in order, in storage form and on the program's device; results
-  // likewise. No result shares memory with an input, a constant or another result. The caller keeps the inputs until it
-  // returns. A result may be the caller's target for it, which then holds the result.
+  // Runs the program on one value for each graph input of the caller, in order, in storage form and on the program's
+  // device; results come likewise. No result shares memory with an input, a constant or another result. The caller
+  // keeps the inputs until it returns. A result may be the caller's target for it, which then holds the result.
   std::vector<c10::IValue> run(std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
                                Targets targets = {}) const;
 

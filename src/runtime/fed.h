@@ -1,4 +1,4 @@
-// What a caller feeds.
+// The values that a caller feeds.
 #pragma once
 
 #include <ATen/core/ivalue.h>

@@ -20,13 +20,13 @@ namespace {
 
 using c10::IValue;
 
-// How much longer a run may take that is to stop, before it is left.
+// The time that a run which is to stop may still take, before it is left.
 constexpr double kSecondsToStop = 0.1;
 
-// What a run and whoever waits for it share.
+// The state that a run and whoever waits for it share.
 struct Attempt {
   GuardedRun run;
-  int threads = at::get_num_threads();  // of the thread that waits
+  int threads = at::get_num_threads();  // those of the thread that waits
   std::atomic<int64_t> at_node = -1;
   StopFlag stop = {};
   GuardedRun::Result result = {};
@@ -47,7 +47,7 @@ struct Attempt {
         failure = std::current_exception();
         reason = guard.reason();
       }
-    } catch (...) {  // of what was to be set up
+    } catch (...) {  // the limit or the guard cannot be set up
       failure = std::current_exception();
     }
   }
@@ -69,7 +69,7 @@ struct Attempt {
 
 bool is_owned(const at::Tensor& t) { return !t.defined() || t.storage().data_ptr().get_context() != nullptr; }
 
-// With tensors of the caller's memory copied.
+// Gives the value with the tensors copied that lie in the caller's memory.
 IValue owned(const IValue& value) {
   if (value.isTensor()) return is_owned(value.toTensor()) ? value : value.toTensor().clone();
   if (!value.isList()) return value;

@@ -17,7 +17,7 @@
 
 namespace onnxtorch {
 
-// Tells why a run was stopped, and the number of the node that it was at.
+// The error of a run that was stopped. It tells why, and the index of the node that the run was at.
 struct StoppedRun : std::runtime_error {
   StoppedRun(const std::string& reason, std::optional<size_t> at) : std::runtime_error(reason), node(at) {}
   std::optional<size_t> node;
@@ -30,15 +30,16 @@ struct GuardedRun {
   Targets targets;
   Limits limits;
   c10::Device device;
-  bool timed;  // each of its nodes
+  bool timed;  // whether the time of each node is taken
 
   struct Result {
     std::vector<c10::IValue> values;
     std::vector<NodeTime> times;
   };
 
-  // On the CPU, a run whose time is limited has a thread of its own: a node that does not stop in its midst is left
-  // there, with the memory that it uses. That is none of the caller's: inputs there are copied, and targets not taken.
+  // Runs the program. On the CPU, a run whose time is limited has a thread of its own: a node that does not stop in its
+  // midst is left there, with the memory that it uses. None of that memory is the caller's: inputs there are copied,
+  // and targets not taken.
   Result operator()(const StopFlag* stop) &&;
 };
 

@@ -6,7 +6,7 @@
 
 namespace onnxtorch {
 
-// The graph as it runs: each iteration of a loop asks whether the run is to stop.
+// Gives the graph as it runs: each iteration of a loop asks whether the run is to stop.
 std::shared_ptr<torch::jit::Graph> interruptible(const std::shared_ptr<torch::jit::Graph>& graph);
 
 }  // namespace onnxtorch

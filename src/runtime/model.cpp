@@ -39,7 +39,7 @@ std::string describe(at::IntArrayRef sizes) {
   return text.str();
 }
 
-// In the order of the graph's inputs.
+// Gives the values in the order of the graph's inputs.
 std::vector<c10::IValue> inputs_of(const Program& program, const FedInputs& feeds) {
   std::vector<c10::IValue> inputs;
   inputs.reserve(feeds.size());
@@ -55,7 +55,7 @@ void check_storage(ElementType declared, const at::Tensor& computed, const std::
                  ", and is computed in torch's type " + c10::toString(computed.scalar_type()));
 }
 
-// What an ATen node gives may have another type than is declared.
+// Throws where a computed output has another type than is declared, as an ATen node may give it.
 void check_storage(const ValueType& declared, const c10::IValue& computed, const std::string& output) {
   using Kind = ValueType::Kind;
   if (declared.kind == Kind::Tensor && computed.isTensor()) {
@@ -74,7 +74,7 @@ void check_recordings(const Options& options, c10::Device device) {
   if (!has_recordings()) throw DeviceError("this build has no CUDA graphs: it was built without the CUDA kernels");
 }
 
-// The bytes of a tensor for which the system had no memory, where that is what ATen's allocator says.
+// Reads for how many bytes the system had no memory, where the message is ATen's allocator's that says so.
 std::optional<std::string> bytes_without_memory(const std::string& message) {
   constexpr std::string_view kMark = "DefaultCPUAllocator: ", kBytes = "you tried to allocate ";
   const size_t allocator = message.find(kMark), bytes = message.find(kBytes);
@@ -83,7 +83,7 @@ std::optional<std::string> bytes_without_memory(const std::string& message) {
   return message.substr(begin, message.find_first_not_of("0123456789", begin) - begin);
 }
 
-// What was wrong, without TorchScript's traceback in front.
+// Says what was wrong, without TorchScript's traceback in front.
 std::string reason(std::string message) {
   constexpr std::string_view kMark = "RuntimeError: ";
   const size_t mark = message.find(kMark);
@@ -177,7 +177,7 @@ PreparedModel::Runnable PreparedModel::runnable_for(const Variant& variant) cons
   return *variants_.get(variant, [&] { return runnable(variant, lowered(variant)); });
 }
 
-// The graph for what is fed. Its sizes become the variant's where they lie beyond what was tried.
+// Gives the graph for what is fed. The sizes that are fed become the variant's where they lie beyond what was tried.
 PreparedModel::Runnable PreparedModel::runnable_for(Variant& variant, const FedInputs& feeds) const {
   Runnable found = runnable_for(variant);
   if (found.tried->cover(feeds)) return found;
@@ -185,7 +185,7 @@ PreparedModel::Runnable PreparedModel::runnable_for(Variant& variant, const FedI
   return *beyond_.get(variant, [&] { return runnable_beyond(found, variant); });
 }
 
-// Tries what is known with the sizes of a run, too: it is another graph only if something did not come out alike.
+// Tries what is known with the sizes of a run, too. Gives another graph only if something did not come out alike.
 PreparedModel::Runnable PreparedModel::runnable_beyond(const Runnable& tried, const Variant& variant) const {
   const PrepareGuard guard(options_.limits);
   Variant any = variant;
@@ -285,7 +285,7 @@ void PreparedModel::explain(const std::exception& failure, const Executable& exe
   const std::string message = text_of(failure);
   const NodeLabel node = label_of(node_number(message), executable.program());
   if (node.empty()) throw RunError(reason(message));
-  // The same again, with the shapes noted in front of the node that failed.
+  // The model runs again, with the shapes noted in front of the node that failed.
   std::string shapes;
   try {
     const Executable watched(lowered(variant, node_number(message)));

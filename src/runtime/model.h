@@ -29,21 +29,21 @@ namespace onnxtorch {
 
 class PreparedModel {
  public:
-  // `saved` is what saved_weights gave of the same model, prepared in the same way.
+  // Prepares a model. `saved` is what saved_weights gave of the same model, prepared in the same way.
   PreparedModel(std::shared_ptr<const ModelFile> file, Options options,
                 std::vector<std::vector<SavedWeights>> saved = {});
 
-  // The model itself, to be prepared once more; what is prepared of it on one device at the same time shares weights
-  // there.
+  // Gives the model itself, to be prepared once more; all that is prepared of it on one device at the same time shares
+  // weights there.
   const std::shared_ptr<const ModelFile>& file() const { return file_; }
   const std::vector<InputSpec>& inputs() const { return base_.executable->program().inputs; }
   const std::vector<OutputSpec>& outputs() const { return base_.executable->program().outputs; }
   std::string graph_text() const;
-  // What runs of the sizes that have come so far do, each as text.
+  // Tells what runs of the sizes that have come so far do, each as text.
   std::vector<std::string> plan_texts() const { return base_.executable->plan_texts(); }
   // Prepares the model once more, for the watcher to see each step.
   void watch_steps(const Watcher& watcher) const;
-  // Where each of the nodes runs, and why.
+  // Tells where each of the nodes runs, and why.
   std::vector<NodePlacement> placement() const;
   const Program& program() const { return base_.executable->program(); }
   const std::vector<TranslatedNode>& nodes() const { return base_.executable->program().nodes; }
@@ -51,7 +51,7 @@ class PreparedModel {
   std::string serialized() const { return file_->serialized(); }
   const Options& options() const { return options_; }
 
-  // A pool for the strings of one run.
+  // Makes a pool for the strings of one run.
   c10::intrusive_ptr<StringPool> new_strings() const {
     return c10::make_intrusive<StringPool>(base_.executable->program().strings);
   }
@@ -62,11 +62,11 @@ class PreparedModel {
   };
   struct Profile {
     std::vector<NodeTime> times;
-    std::vector<TranslatedNode> nodes;  // by the number in a time
+    std::vector<TranslatedNode> nodes;  // a time has their index
   };
-  // `outputs` names values of the main graph, in the order wanted; none: the model's outputs. A run with a profile
-  // takes longer. So does one that can be stopped, by `stop` or by the limits of the options. Values may be the targets
-  // for them, which then hold the results.
+  // Runs the model. `outputs` names values of the main graph, in the order wanted; none: the model's outputs. A run
+  // with a profile takes longer. So does one that can be stopped, by `stop` or by the limits of the options. Values may
+  // be the targets for them, which then hold the results.
   Result run(const FedInputs& feeds, const c10::intrusive_ptr<StringPool>& strings,
              std::vector<std::string> outputs = {}, Profile* profile = nullptr, const StopFlag* stop = nullptr,
              Targets targets = {}) const;
@@ -80,7 +80,7 @@ class PreparedModel {
   std::unique_ptr<CudaSettings> cuda_settings() const;  // for the CUDA device that the model is on, if it is
   TranslateOptions translate_options(const Variant& variant, std::optional<size_t> watched = {}) const;
   Program lowered(const Variant& variant, std::optional<size_t> watched = {}) const;
-  // One graph of the model, the sizes that it is right for, and what records its runs, if anything does.
+  // One graph of the model, the sizes that it is right for, and the object that records its runs, if they are recorded.
   struct Runnable {
     std::shared_ptr<const Executable> executable;
     std::shared_ptr<TriedSizes> tried;
@@ -100,10 +100,10 @@ class PreparedModel {
   Options options_;
   c10::Device device_;
   Runnable base_;
-  // Feeding an initializer makes another graph of the model: it was a constant before. So does asking for other
-  // outputs.
+  // The graphs for fed initializers and for other outputs. Feeding an initializer makes another graph of the model, as
+  // it was a constant before. So does asking for other outputs.
   mutable Recent<Variant, Runnable> variants_{16};
-  // So may sizes of which no trial tells what the graph takes for known.
+  // The graphs for sizes of which no trial tells what the graph takes for known.
   mutable Recent<Variant, Runnable> beyond_{16};
 };
 

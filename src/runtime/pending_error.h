@@ -1,11 +1,11 @@
-// What the language that calls the library keeps of an exception of its own that goes through C++ without a text.
+// The exception that the language which calls the library keeps to itself, while C++ sees one without a text.
 #pragma once
 
 #include <string>
 
 namespace onnxtorch {
 
-// Takes what is pending in this thread, and tells it; "" where nothing is.
+// A function that takes what is pending in this thread, and tells it; "" where nothing is.
 using TakePendingError = std::string (*)();
 
 void register_pending_errors(TakePendingError take);

@@ -31,7 +31,7 @@ void run(const Pass& pass, Program& program) {
     pass.run(program);
   } catch (const Error&) {
     throw;
-  } catch (const std::exception& error) {  // torch's, of sizes that do not fit
+  } catch (const std::exception& error) {  // one of torch's, where sizes do not fit
     throw Error("the model cannot be optimized by the pass \"" + std::string(pass.name) + "\": " + text_of(error));
   }
   drop_unused(program);

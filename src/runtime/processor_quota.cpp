@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-// A libtorch without MKL lacks this.
+// A libtorch without MKL lacks this function.
 extern "C" int MKL_Get_Max_Threads() __attribute__((weak));
 
 namespace fs = std::filesystem;
@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 namespace onnxtorch {
 namespace {
 
-// Microseconds of work in each period: of cgroup v2 in one file ("max 100000" is no quota), of v1 in two (-1 is none).
+// Gives a group's quota in processors: microseconds of work by those of a period. cgroup v2 has them in one file ("max
+// 100000" is no quota), v1 in two (-1 is none).
 std::optional<double> quota_of(const fs::path& group) {
   double work = 0, period = 0;
   if (std::ifstream(group / "cpu.max") >> work >> period && period > 0) return work / period;
@@ -31,12 +32,13 @@ std::optional<double> smaller(std::optional<double> a, std::optional<double> b) 
   return a && b ? std::min(*a, *b) : a ? a : b;
 }
 
-// A line of /proc/self/cgroup is "number:controllers:group"; v2 has no controllers there.
+// Tells whether a line of /proc/self/cgroup, "number:controllers:group", is of processors; v2 has no controllers there.
 bool lists_processors(const std::string& controllers) {
   return controllers.empty() || ("," + controllers + ",").find(",cpu,") != std::string::npos;
 }
 
-// What libtorch takes where nobody tells it; a thread that is new to it has no number of its own yet.
+// Gives the number of threads that libtorch takes where nobody tells it, as a new thread sees it: that has no number of
+// its own yet.
 int default_threads() {
   int threads = 0;
   std::thread([&] { threads = MKL_Get_Max_Threads ? MKL_Get_Max_Threads() : omp_get_max_threads(); }).join();
@@ -71,7 +73,8 @@ void follow_processor_quota(const fs::path& root) {
   const std::optional<double> quota = processor_quota(root);
   if (!quota) return;
   const int threads = std::max(1, static_cast<int>(std::ceil(*quota)));
-  // Where another thread is busy, as numpy's are after its import, it takes milliseconds to ask for the default.
+  // The default is asked for last: where another thread is busy, as numpy's are after its import, that takes
+  // milliseconds.
   if (threads < at::get_num_threads() && at::get_num_threads() == default_threads()) at::set_num_threads(threads);
 }
 

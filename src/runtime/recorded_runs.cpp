@@ -14,7 +14,7 @@ namespace {
 using c10::IValue;
 
 constexpr size_t kKept = 8;
-constexpr int kPlainRuns = 2;  // where recordings were not asked for
+constexpr int kPlainRuns = 2;  // their number where recordings were not asked for
 constexpr int kTimed = 3;      // runs of each way, of which the fastest counts
 
 IValue copied(const IValue& value) {

@@ -12,7 +12,7 @@ namespace onnxtorch {
 // counts as a use, so the last one that it is asked for keeps the memory.
 c10::IValue separated(c10::IValue value);
 
-// But for the caller's own memory, where the result is that.
+// Separates results, but not one that is the caller's own memory.
 void separate(std::vector<c10::IValue>& results, const Targets& targets);
 
 }  // namespace onnxtorch

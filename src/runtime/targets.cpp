@@ -12,7 +12,7 @@ namespace {
 namespace jit = torch::jit;
 using c10::IValue;
 
-// What the value begins with, if its operator can put the rest behind it.
+// Gives the value that this one begins with, if its operator can put the rest behind it.
 const jit::Value* beginning_of(const jit::Value* value) {
   static const auto kGroupQueryAttention = c10::Symbol::fromQualString("onnx_torch::group_query_attention"),
                     kScatterRows = c10::Symbol::fromQualString("onnx_torch::scatter_rows"),
@@ -32,13 +32,13 @@ bool reads_elements(const jit::Use& use) {
   return kind != c10::aten::size && kind != c10::aten::dim && kind != c10::prim::dtype;
 }
 
-// The branches of an If, one of which is run.
+// Gives the branches of an If, one of which is run.
 at::ArrayRef<const jit::Block*> branches_of(const jit::Value* value) {
   if (value->node()->kind() != c10::prim::If) return {};
   return value->node()->blocks();
 }
 
-// The value that the value begins with, in a branch as well.
+// Gives the value that this one begins with, in a branch as well.
 const jit::Value* past_of(const jit::Value* value) {
   for (const jit::Block* const branch : branches_of(value)) {
     if (const jit::Value* const past = beginning_of(branch->outputs()[value->offset()])) return past;
@@ -46,7 +46,7 @@ const jit::Value* past_of(const jit::Value* value) {
   return beginning_of(value);
 }
 
-// Whether what a run reads of the past's elements is read by the operator that puts the rest behind it.
+// Tells whether a run reads the past's elements in no other operator than the one that puts the rest behind it.
 bool grows_alone(const jit::Value* past, const jit::Value* value) {
   const auto readers = [&](const jit::Block* block) {
     return std::ranges::count_if(past->uses(), [&](const jit::Use& use) {
@@ -66,7 +66,7 @@ bool grows_alone(const jit::Value* past, const jit::Value* value) {
   return in_branches == all;
 }
 
-// The number of a graph's input among those of the caller.
+// Gives the index of a graph's input among those of the caller.
 std::optional<size_t> number_of(const jit::Value* value, const Program& program) {
   if (value->node() != program.graph->param_node()) return {};
   const auto is_callers = [](const GraphInput& input) { return input.role == GraphInput::Role::Input; };
@@ -75,7 +75,7 @@ std::optional<size_t> number_of(const jit::Value* value, const Program& program)
   return std::ranges::count_if(program.graph_inputs.begin(), place, is_callers);
 }
 
-// The bytes from the first to the last element.
+// The range of bytes from the first to the last element of a tensor.
 struct Range {
   const char *begin, *end;
 
@@ -127,7 +127,7 @@ Lent lent(Targets targets, std::span<const IValue> inputs, std::span<const Growt
   for (size_t i = 0; i < targets.size(); ++i) {
     if (targets[i].defined()) of_targets[i] = Range::of(targets[i]);
   }
-  // Whether the target's memory is its own, and that of one input at most.
+  // Tells whether the target's memory is its own, and that of one input at most.
   const auto is_alone = [&](size_t target, std::optional<size_t> input) {
     const auto meets = [&](const std::vector<std::optional<Range>>& ranges, std::optional<size_t> but) {
       for (size_t i = 0; i < ranges.size(); ++i) {

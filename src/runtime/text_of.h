@@ -1,4 +1,4 @@
-// What an exception says, without where it came from.
+// The text of an exception, without where it came from.
 #pragma once
 
 #include <c10/util/Exception.h>

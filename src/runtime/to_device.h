@@ -1,4 +1,4 @@
-// What a caller gives comes to the device. Through memory that is pinned, so that the host does not wait for the copy.
+// The way of a caller's tensors to the device: through pinned memory, so that the host does not wait for the copy.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,13 +8,13 @@
 
 namespace onnxtorch {
 
-// The tensor itself where it lies there already.
+// Gives the tensor on the device: the tensor itself where it lies there already.
 at::Tensor to_device(const at::Tensor& given, c10::Device device);
 
-// All tensors in them.
+// Brings all tensors in the values to the device.
 std::vector<c10::IValue> to_device(std::vector<c10::IValue> given, c10::Device device);
 
-// Into a tensor of the same sizes and type.
+// Copies a tensor into one of the same sizes and type.
 void copy_to_device(const at::Tensor& given, const at::Tensor& there);
 
 }  // namespace onnxtorch

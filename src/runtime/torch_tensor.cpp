@@ -20,10 +20,11 @@ ElementType type_of(c10::ScalarType dtype) {
   }
 }
 
-// torch has dtypes for floats of 8 bits, unlike numpy; what is narrower comes and goes one element a byte.
+// Tells whether torch has a dtype for it, as for floats of 8 bits, unlike numpy; what is narrower comes and goes one
+// element a byte.
 bool is_own_dtype(ElementType type) { return is_small_float(type) && info(type).bits == 8; }
 
-// A tensor made in inference mode could not be used where gradients are; its memory, in a tensor of today's mode, can.
+// Gives a tensor of today's mode on the same memory: one made in inference mode could not be used where gradients are.
 at::Tensor outside_inference(const at::Tensor& t) {
   if (!t.is_inference()) return t;
   return at::empty({0}, t.options()).set_(t.storage(), t.storage_offset(), t.sizes(), t.strides());

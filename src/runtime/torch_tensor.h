@@ -1,5 +1,5 @@
-// Between the torch tensors of a caller and values in storage form. Neither way copies, where the layout of the element
-// type allows.
+// The conversions between the torch tensors of a caller and values in storage form. Neither way copies, where the
+// layout of the element type allows.
 #pragma once
 
 #include <string>
@@ -8,11 +8,12 @@
 
 namespace onnxtorch {
 
-// `expected` tells what bytes are that hold elements narrower than they are. Throws InputError where ONNX has no such
-// type.
+// Makes a value of the caller's tensor. `expected` tells what bytes are that hold elements narrower than they are.
+// Throws InputError where ONNX has no such type.
 Fed fed_from_tensor(const at::Tensor& tensor, ElementType expected, const std::string& input);
 
-// In the dtype that torch itself has for the element type; one byte an element for those narrower than 8 bits.
+// Gives a tensor in the dtype that torch itself has for the element type; one byte an element for those narrower than 8
+// bits.
 at::Tensor torch_tensor(const at::Tensor& stored, ElementType type);
 
 }  // namespace onnxtorch

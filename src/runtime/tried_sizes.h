@@ -12,11 +12,11 @@
 
 namespace onnxtorch {
 
-using SizeRanges = std::vector<std::vector<SizeRange>>;  // of each input; none where no size of it is known
+using SizeRanges = std::vector<std::vector<SizeRange>>;  // one for each input; empty where no size of it is known
 
 class TriedSizes {
  public:
-  // Dimensions of one name were tried with one size.
+  // Takes the ranges that were tried. Dimensions of one name were tried with one size.
   TriedSizes(SizeRanges ranges, std::span<const InputSpec> inputs);
 
   bool cover(const FedInputs& feeds) const;
@@ -35,7 +35,7 @@ class TriedSizes {
   std::vector<SizeRanges> ranges_;
 };
 
-// The sizes that are fed, for each of the inputs that `known` has sizes of.
+// Gives the sizes that are fed, for each of the inputs that `known` has sizes of.
 std::vector<std::vector<int64_t>> sizes_of(const FedInputs& feeds, const SizeRanges& known);
 
 }  // namespace onnxtorch

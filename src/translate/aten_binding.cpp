@@ -59,15 +59,15 @@ bool takes_attribute(const c10::TypePtr& type, int attribute_type) {
   }
 }
 
-// What an argument of an ATen operator is made of.
+// The source of an argument of an ATen operator: an attribute, or inputs.
 struct Source {
   const Argument* argument;
   bool from_attribute;
   size_t first_input = 0, inputs = 0;
 };
 
-// The sources of all arguments but those left at their defaults; nothing where node and operator do not fit. The inputs
-// go in order to the arguments that no attribute names: to the tensors among them, or to all.
+// Finds the sources of all arguments but those left at their defaults; gives nothing where node and operator do not
+// fit. The inputs go in order to the arguments that no attribute names: to the tensors among them, or to all.
 std::optional<std::vector<Source>> match(const NodeView& n, const FunctionSchema& schema, bool tensors_only) {
   const auto is_open = [&](const Argument& argument) {
     const bool tensor = is_tensor(argument.type()) || is_tensor_list(argument.type());
@@ -141,19 +141,22 @@ std::vector<Arg> arguments_of(Translator& t, const NodeView& n, const FunctionSc
   return args;
 }
 
-// For dimensions that have names, which torch 2.11 still has; they are str to TorchScript, as an attribute may be.
+// Tells whether an overload is for dimensions that have names, which torch 2.11 still has. They are str to TorchScript,
+// as an attribute may be.
 bool is_of_named_dimensions(const FunctionSchema& schema) {
   const std::string& overload = schema.overload_name();
   return overload.find("imname") != std::string::npos || overload.starts_with("names");
 }
 
-// Those of numbers alone are TorchScript's own, and divide by zero without a look.
+// Tells whether an operator takes or gives tensors. Operators of numbers alone are TorchScript's own, and divide by
+// zero without a look.
 bool is_of_tensors(const FunctionSchema& schema) {
   const auto has_tensor = [](const Argument& a) { return is_tensor(a.type()) || is_tensor_list(a.type()); };
   return std::ranges::any_of(schema.arguments(), has_tensor) || std::ranges::any_of(schema.returns(), has_tensor);
 }
 
-// The overloads that the node may mean: those that change nothing in place, of the name wanted where there is one.
+// Finds the overloads that the node may mean: those that change nothing in place, of the name wanted where there is
+// one.
 std::vector<const FunctionSchema*> overloads(const NodeView& n, const std::string& name, const std::string& wanted) {
   std::vector<const FunctionSchema*> found;
   std::string others;
@@ -183,9 +186,9 @@ Values outputs_of(Translator& t, const NodeView& n, Values results) {
   return results;
 }
 
-// What numbers stand for that operators take without a look: other layouts are those of sparse tensors and other types
-// those of quantized ones, whose parts are trusted, or are none at all; a fifth order of memory is asked for without
-// end.
+// The numbers that may be given to arguments in which a number stands for something. Operators take others without a
+// look: other layouts are those of sparse tensors and other types those of quantized ones, whose parts are trusted, or
+// are none at all; a fifth memory format is asked for without end.
 const std::map<std::string, std::set<int64_t>> kForms{{"layout", {0}},
                                                       {"dtype", {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 15}},
                                                       {"memory_format", {0, 1, 2, 3}},
@@ -206,7 +209,7 @@ void check_forms(const Translator& t, const NodeView& n, const std::vector<Sourc
   }
 }
 
-// Leaves the overloads that check their arguments.
+// Leaves only the overloads that check their arguments, and refuses the node where there are none.
 void check_operator(const NodeView& n, const std::string& name, const std::string& wanted,
                     std::vector<const FunctionSchema*>& candidates) {
   std::erase_if(candidates, [&](const FunctionSchema* schema) {
@@ -218,7 +221,7 @@ void check_operator(const NodeView& n, const std::string& name, const std::strin
                 "allow_aten=\"all\" allows it, if you trust the model");
 }
 
-// One that is not trusted must check its arguments.
+// Calls an operator. One that is not trusted must check its arguments.
 Values call_operator(Translator& t, const NodeView& n, const std::string& name, const std::string& overload,
                      bool trusted) {
   auto candidates = overloads(n, name, overload);
@@ -236,7 +239,7 @@ Values call_operator(Translator& t, const NodeView& n, const std::string& name, 
   n.fail("its inputs and attributes do not fit" + tried);
 }
 
-// The operator that an ATen node names.
+// Calls the operator that an ATen node names.
 Values call_named(Translator& t, const NodeView& n, bool trusted) {
   const std::string overload = n.has_attribute("overload_name") ? n.attr_string("overload_name") : "";
   return call_operator(t, n, "aten::" + n.attr_string("operator"), overload, trusted);

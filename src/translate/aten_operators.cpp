@@ -95,8 +95,8 @@ constexpr auto kChecked = std::to_array<std::string_view>({
 // clang-format on
 static_assert(std::ranges::is_sorted(kChecked));
 
-// Those of them that torch 2.11 lets end the process, compute without end, or give memory that nobody has written, and
-// torch 2.15 does not.
+// The checked operators that torch 2.11 lets end the process, compute without end, or give memory that nobody has
+// written, and torch 2.15 does not.
 constexpr auto kCheckedLately =
     std::to_array<std::string_view>({"_scaled_dot_product_attention_math", "col2im", "im2col", "linalg_lstsq",
                                      "lu_unpack", "reflection_pad3d", "repeat_interleave.Tensor"});

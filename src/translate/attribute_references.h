@@ -1,4 +1,4 @@
-// Inside a function, an attribute may refer to one of the function's own.
+// The references that an attribute inside a function may make to one of the function's own.
 #pragma once
 
 #include <onnx/onnx-ml.pb.h>
@@ -10,8 +10,8 @@ namespace onnxtorch {
 
 using AttributeLookup = std::function<const onnx::AttributeProto*(const std::string& name)>;
 
-// The function with each reference replaced by what the caller gives, or the function's own default; a reference to
-// neither goes, so that the operator's default holds.
+// Gives the function with each reference replaced by what the caller gives, or by the function's own default; a
+// reference to neither goes, so that the operator's default holds.
 onnx::FunctionProto resolve_attribute_references(onnx::FunctionProto function, const AttributeLookup& given);
 
 }  // namespace onnxtorch

@@ -1,4 +1,4 @@
-// How inputs and attributes become arguments of a TorchScript function, by the type of its parameter.
+// The conversion of inputs and attributes to arguments of a TorchScript function, by the type of its parameter.
 #pragma once
 
 #include <ATen/core/jit_type.h>
@@ -10,7 +10,7 @@ namespace onnxtorch {
 Arg bound_input(const NodeView& n, size_t i, const c10::TypePtr& parameter);
 Arg bound_attribute(const NodeView& n, const std::string& name, const c10::TypePtr& parameter);
 
-// The type of an optional parameter where it is given.
+// Gives the type that an optional parameter has where it is given.
 c10::TypePtr without_optional(const c10::TypePtr& type);
 
 }  // namespace onnxtorch

@@ -30,7 +30,7 @@ class Checker {
   std::vector<Problem> run() {
     visit(model_.graph(), opsets_of(model_));
     in_function_ = true;
-    for (size_t i = 0; i < functions_.size(); ++i) {  // which grows meanwhile
+    for (size_t i = 0; i < functions_.size(); ++i) {  // the list grows meanwhile
       visit_all(functions_[i]->node(), opsets_of(*functions_[i]));
     }
     return std::move(problems_);
@@ -39,7 +39,7 @@ class Checker {
  private:
   void visit(const onnx::GraphProto& graph, const Opsets& opsets) { visit_all(graph.node(), opsets); }
 
-  // A name stands for one value.
+  // Visits the nodes of a graph, and checks that a name stands for one value.
   void visit_all(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, const Opsets& opsets) {
     std::unordered_set<std::string_view> names;
     for (const auto& node : nodes) {

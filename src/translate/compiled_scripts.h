@@ -8,8 +8,8 @@ namespace onnxtorch {
 
 struct CompiledScript {
   std::string_view name;
-  std::string_view schema;  // of a kept script's operator, or of the function
-  std::string_view graph;   // as text
+  std::string_view schema;  // the schema of a kept script's operator, or of the function
+  std::string_view graph;   // the graph as text
   bool kept = false;        // marked by @kept: calls of it may stay as they are, for passes to find
 };
 

@@ -20,12 +20,12 @@ namespace {
 namespace jit = torch::jit;
 using c10::IValue;
 
-constexpr int64_t kLargestKnown = 4096;  // elements of a tensor whose value is kept
-constexpr double kMostBytes = 1 << 26;   // of what one operator computes
-constexpr double kMostIterations = 1e4;  // of each of its loops
+constexpr int64_t kLargestKnown = 4096;  // the most elements of a tensor whose value is kept
+constexpr double kMostBytes = 1 << 26;   // the most bytes of what one operator computes
+constexpr double kMostIterations = 1e4;  // the most iterations of each loop of an operator
 constexpr int64_t kManyIterations = 500;
 
-// Kinds that are not looked into.
+// Tells whether a value is of a kind that is not looked into.
 bool is_composite(const IValue& value) {
   if (value.isList()) return std::ranges::any_of(value.toListRef(), is_composite);
   return value.isTuple() || value.isGenericDict() || value.isObject();
@@ -42,7 +42,7 @@ bool holds_floating_tensor(const IValue& value) {
   return value.isTensor() && value.toTensor().defined() && value.toTensor().is_floating_point();
 }
 
-// The value with each tensor on the meta device; nothing for kinds that hold no shapes.
+// Gives the value with each tensor on the meta device; nothing for kinds that hold no shapes.
 std::optional<IValue> to_meta(const IValue& value) {
   if (value.isTensor()) {
     const at::Tensor& t = value.toTensor();
@@ -64,10 +64,10 @@ bool is_tensors(const IValue& value) { return value.isTensor() || value.isTensor
 bool is_on_meta(const IValue& value) {
   if (value.isTensor()) return value.toTensor().is_meta();
   if (value.isList()) return std::ranges::any_of(value.toListRef(), is_on_meta);
-  return value.isDevice();  // what makes tensors of a size makes none that large
+  return value.isDevice();  // a factory then makes its tensors on meta, and so none that is large
 }
 
-// The same value, or shape.
+// Tells whether two values are the same, or have the same shape.
 bool is_same(const IValue& a, const IValue& b) {
   if (a.isTensor() && b.isTensor()) {
     const at::Tensor &x = a.toTensor(), &y = b.toTensor();
@@ -79,14 +79,14 @@ bool is_same(const IValue& a, const IValue& b) {
   return a == b;
 }
 
-// Of the trials, that which there is.
+// Gives the first of the trials that there is.
 const IValue& first_of(const Facts::Trials& trials) {
   return **std::ranges::find_if(trials, [](const auto& trial) { return trial.has_value(); });
 }
 
 struct Quietly {
   std::optional<jit::Stack> results;
-  bool looped = false;  // many times
+  bool looped = false;  // a loop went round many times
 };
 
 Quietly run_quietly(const Facts::Run& run, jit::Stack stack) {
@@ -94,7 +94,7 @@ Quietly run_quietly(const Facts::Run& run, jit::Stack stack) {
   // These tensors are no concern of the modes that a caller in Python has set.
   const c10::impl::ExcludeDispatchKeyGuard no_modes(
       c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot}));
-  const MemoryScope memory(kMostBytes);  // of which little is kept
+  const MemoryScope memory(kMostBytes);  // only little of it is kept
   const RunGuard loops({.max_iterations = kMostIterations}, nullptr);
   try {
     run(stack);
@@ -104,7 +104,8 @@ Quietly run_quietly(const Facts::Run& run, jit::Stack stack) {
   }
 }
 
-// The nodes that build and take apart lists have no operator behind them.
+// Gives a function that runs a node, if there is one. The nodes that build and take apart lists have no operator behind
+// them; those that build lists are run here.
 std::optional<Facts::Run> runner(jit::Node* node) {
   if (node->kind() == c10::prim::ListConstruct) {
     const auto element = node->output()->type()->expectRef<c10::ListType>().getElementType();
@@ -120,7 +121,8 @@ std::optional<Facts::Run> runner(jit::Node* node) {
   return [operation = operation_of(node)](jit::Stack& stack) mutable { operation(stack); };
 }
 
-// Operators of others run only when the model does, unless they say what they do to shapes.
+// Tells whether an operator is another library's. Such operators run only when the model does, unless they say what
+// they do to shapes.
 bool is_foreign(const jit::Node* node) {
   const auto& name = node->kind().ns().toQualString();
   for (const std::string_view own : {"namespaces::aten", "namespaces::prim", "namespaces::onnx_torch"}) {
@@ -132,7 +134,8 @@ bool is_foreign(const jit::Node* node) {
   return !handle || !handle->hasKernelForDispatchKey(c10::DispatchKey::Meta);
 }
 
-// Nodes whose results, or whose lists, are not facts: an empty list is there to be appended to, and others may be.
+// Tells whether a node's results, or its lists, are no facts: an empty list is there to be appended to, and others may
+// be.
 bool is_opaque(const jit::Node* node) {
   if (is_foreign(node)) return true;
   if (node->kind() == c10::prim::Constant || node->kind() == c10::prim::device || !node->blocks().empty()) return true;
@@ -142,10 +145,11 @@ bool is_opaque(const jit::Node* node) {
 
 }  // namespace
 
-// 1 is the size that is broadcast; the two after it are odd and even, and unlike those that models have. Of two
-// dimensions, one is larger in one trial and the other in another one. The last two can be halved six times, with one
-// image at least in one of them. A model may have a largest size below them; with the very last, three dimensions and a
-// few thousand channels still make a number of bytes.
+// Gives the sizes that an open dimension is tried with. 1 is the size that is broadcast; the two after it are even and
+// odd, and unlike those that models have. Of two dimensions, one is larger in one trial and the other in another one.
+// The last two can be halved six times, with one image at least in one of them. A model may have a largest size below
+// them; with the very last, three dimensions and a few thousand channels still make a number of bytes that can be
+// counted.
 Facts::Sizes Facts::trial_sizes(size_t dimension, bool is_first) {
   const auto number = static_cast<int64_t>(dimension);
   const int64_t turned = dimension <= kMostTurned ? 125 - 2 * number : 125 + 2 * number;
@@ -257,7 +261,7 @@ void Facts::set_sizes(const jit::Value* v, c10::ScalarType dtype, std::span<cons
       for (const Sizes& size : sizes) shape.push_back(size[trial]);
       stack.emplace_back(at::empty(shape, at::device(at::kMeta).dtype(dtype)));
     };
-    const auto made = run_quietly(make, {}).results;  // too many bytes to count
+    const auto made = run_quietly(make, {}).results;  // none where there are too many bytes to count
     if (!made && is_needed(trial)) return;
     found[0].push_back(made ? std::optional(made->front()) : std::nullopt);
   }
@@ -325,7 +329,7 @@ void Facts::learn(std::span<jit::Value* const> inputs, std::span<jit::Value* con
   }
 }
 
-// For real where all is known in the trial, else on the meta device.
+// Gives the inputs of a trial: for real where all is known in the trial, else on the meta device.
 std::optional<jit::Stack> Facts::inputs_of_trial(std::span<jit::Value* const> inputs, size_t trial) const {
   jit::Stack stack;
   for (const jit::Value* input : inputs) {
@@ -398,7 +402,7 @@ void Facts::keep(std::span<const jit::Value* const> outputs, std::vector<Trials>
 }
 
 SizeRange Facts::range(const Sizes& sizes) const {
-  if (sizes.back() == 0) return {0, 0};  // of a run with an empty tensor, which holds for that alone
+  if (sizes.back() == 0) return {0, 0};  // the sizes of a run with an empty tensor hold for that run alone
   SizeRange range{.least = 2, .largest = 0};
   for (size_t trial = 0; trial < sizes.size(); ++trial) {
     if (!holds_[trial]) continue;

@@ -1,4 +1,4 @@
-// Branches and loops.
+// The translation of branches and loops.
 #include <torch/csrc/jit/ir/constants.h>
 
 #include <limits>
@@ -13,14 +13,14 @@ namespace {
 namespace jit = torch::jit;
 using c10::IValue;
 
-// Whether two tensors are known to be of different element types.
+// Tells whether two tensors are known to be of different element types.
 bool are_other_elements(const ValueType& a, const ValueType& b) {
   const bool are_tensors = a.kind == ValueType::Kind::Tensor && b.kind == ValueType::Kind::Tensor;
   return are_tensors && a.known() && b.known() && a.element != b.element;
 }
 
-// What a loop carries, whose first value this is: an empty optional says nothing of what it will hold, but its ONNX
-// type does, and of a tensor's elements and sizes the first one says nothing of those that follow.
+// Gives the type of what a loop carries, whose first value this is: an empty optional says nothing of what it will
+// hold, but its ONNX type does, and a tensor's elements and sizes say nothing of those that follow.
 c10::TypePtr carried_type(const Value& first) {
   const c10::TypePtr type = first.graph->type();
   if (type->kind() == c10::TypeKind::NoneType) return torchscript_type(first.type);
@@ -29,7 +29,8 @@ c10::TypePtr carried_type(const Value& first) {
 
 }  // namespace
 
-// A value as a branch or an iteration returns it beside `other`: host values stay on the host only where both are.
+// Gives a value as a branch or an iteration returns it beside `other`: host values stay on the host only where both
+// are.
 Value GraphTranslator::unified(const Value& value, const Value& other) {
   if (value.absent()) return {graph_->insertConstant(IValue()), other.type};
   const bool same = !other.absent() && *value.graph->type() == *other.graph->type();

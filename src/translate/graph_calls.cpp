@@ -1,4 +1,4 @@
-// Calls of operators and scripts.
+// The translation of calls of operators and scripts.
 #include <torch/csrc/jit/frontend/schema_matching.h>
 #include <torch/csrc/jit/ir/constants.h>
 
@@ -41,7 +41,7 @@ struct ToNamedValue {
   }
 };
 
-// One that nothing can write to.
+// Tells whether a node is a constant that nothing can write to.
 bool is_plain_constant(const jit::Node* node) {
   using Kind = c10::TypeKind;
   static const std::set<Kind> kinds{Kind::BoolType,   Kind::IntType,  Kind::FloatType,

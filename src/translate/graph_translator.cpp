@@ -31,15 +31,15 @@ namespace {
 namespace jit = torch::jit;
 using c10::IValue;
 
-// The facts hold with the sizes of a run, if it has any beyond those that are always tried.
+// Gives facts that hold with the sizes of a run, too, if the variant has any beyond those that are always tried.
 Facts facts_for(const Variant& variant) {
   if (variant.sizes.empty()) return {};
   const size_t of_run = Facts::trial_sizes(0).size();
   return {of_run + 2, of_run};
 }
 
-// The sizes of each dimension of an input in each trial. `symbols` has those of the open ones; `of_run` are the input's
-// sizes in a run, if any are given: they are tried, too, and twice as much, as the run after it may have more.
+// Gives the sizes of each dimension of an input in each trial. `symbols` has those of the open ones; `of_run` are the
+// input's sizes in a run, if any are given: they are tried, too, and twice as much, as the run after it may have more.
 std::vector<Facts::Sizes> trials_of(const InputSpec& input, std::map<std::string, Facts::Sizes>& symbols,
                                     std::span<const int64_t> of_run) {
   std::vector<Facts::Sizes> trials;
@@ -320,7 +320,7 @@ void GraphTranslator::check_limits(const NodeLabel& label) const {
   }
 }
 
-// Each takes some of the stack.
+// Enters a function or a subgraph. Each of these takes some of the stack, so that only so many may be nested.
 void GraphTranslator::enter() {
   constexpr size_t kMostNesting = 200;
   if (nesting_ >= kMostNesting) {
@@ -344,7 +344,7 @@ void GraphTranslator::mark(const char* function, const std::vector<jit::NamedVal
   jit::emitBuiltinCall(location_, *graph_, c10::Symbol::fromQualString(function), arguments, {});
 }
 
-// What a branch computes and returns has the type of the result.
+// Gives the type of each result of a branch to the value that the branch computes for it and returns.
 void stamp_results(jit::Block* branch, at::ArrayRef<jit::Value*> results) {
   for (size_t i = 0; i < results.size(); ++i) {
     jit::Value* const returned = branch->outputs()[i];
@@ -367,7 +367,8 @@ void GraphTranslator::stamp_types(jit::Block* block) {
   }
 }
 
-// The element type of an input is declared, and a constant has its own, whatever else is known of them.
+// Gives the inputs their element types: that of an input is declared, and a constant has its own, whatever else is
+// known of them.
 void GraphTranslator::stamp_inputs() {
   for (size_t i = 0; i < program_.graph_inputs.size(); ++i) {
     const auto& [role, index] = program_.graph_inputs[i];
@@ -391,7 +392,8 @@ bool is_array_of_bytes(const jit::Value* value) {
          value->type()->expectRef<c10::TensorType>().dim().value_or(0) > 1;
 }
 
-// The floating values of a block that are made of arrays of 8 bits: weights, maybe, that a pass may leave in 8 bits.
+// Finds the floating values of a block that are made of int8 or uint8 arrays: weights, maybe, that a pass may leave in
+// 8 bits.
 std::unordered_set<const jit::Value*> made_of_bytes(const jit::Block& block) {
   std::unordered_set<const jit::Value*> found;
   for (const jit::Node* node : block.nodes()) {
@@ -404,7 +406,7 @@ std::unordered_set<const jit::Value*> made_of_bytes(const jit::Block& block) {
 
 }  // namespace
 
-// Known values replace what computes them.
+// Replaces what computes known values by these values.
 void GraphTranslator::place_known(jit::Block* block) {
   const auto kept = block == graph_->block() ? made_of_bytes(*block) : std::unordered_set<const jit::Value*>();
   const auto place = [&](jit::Value* old) {
@@ -430,7 +432,7 @@ void GraphTranslator::finish() {
   eliminate_dead_code(graph_);
   stamp_inputs();
   jit::PeepholeOptimizeNonTensor(graph_);  // a tensor given for an optional parameter is not None
-  // What follows from constants is known, but for what the host does in branches and loops, and with lists.
+  // Values that follow from constants are known, but for what the host does in branches and loops, and with lists.
   const MemoryScope memory(most_constant_bytes());
   if (has_host_work(*graph_)) propagate_constants(graph_);
   if (has_host_work(*graph_)) {

@@ -67,26 +67,26 @@ class GraphTranslator : public Translator {
     std::unordered_map<std::string, Value> names;
     Scope* outer;
     const Opsets* opsets;
-    std::shared_ptr<const void> owner;                         // of the messages that hold the graph
+    std::shared_ptr<const void> owner;                         // the owner of the messages that hold the graph
     std::unordered_map<std::string, ValueType> declared = {};  // types, by the graph's value infos
   };
 
  protected:
-  // Where the translation is, to go on from there when a node has failed.
+  // The place of the translation, to go on from there when a node has failed.
   struct Place {
     Scope* scope;
-    size_t depth;    // of functions
-    size_t nesting;  // of functions and subgraphs
+    size_t depth;    // the nesting of functions
+    size_t nesting;  // the nesting of functions and subgraphs
     std::optional<size_t> node;
     torch::jit::SourceRange location;
   };
   Place place() const { return {scope_, expanding_.size(), nesting_, node_, location_}; }
   void return_to(const Place& place);
 
-  void translate_model();                           // all but its outputs
+  void translate_model();                           // translates all but its outputs
   virtual Values outputs_of(const NodeView& view);  // throws an Error that names the node
   ValueType type_of_output(const NodeView& view, size_t i) const;
-  Value unknown(const ValueType& type);  // which nothing computes
+  Value unknown(const ValueType& type);  // a value that nothing computes
 
  private:
   void declare_inputs();
@@ -99,7 +99,7 @@ class GraphTranslator : public Translator {
   Values translate_by(const NodeView& view);
   Values expand(const onnx::FunctionProto& function, const NodeView& view);
   void check_limits(const NodeLabel& label) const;
-  void enter();  // a function or a subgraph
+  void enter();  // enters a function or a subgraph
   void watch(const NodeView& view);
   void mark(const char* function, const std::vector<torch::jit::NamedValue>& arguments = {});
   void give(const std::string& name);
@@ -127,18 +127,18 @@ class GraphTranslator : public Translator {
   std::unordered_set<torch::jit::Node*, torch::jit::HashNode, torch::jit::EqualNode> shared_constants_;
   TensorReader reader_;
   Opsets model_opsets_;
-  Scope main_;  // of the main graph
+  Scope main_;  // the scope of the main graph
   Scope* scope_ = &main_;
-  std::optional<size_t> node_;  // the number of the one being translated
+  std::optional<size_t> node_;  // the number of the node being translated
   std::vector<OutputSpec> declared_outputs_;
   torch::jit::SourceRange location_;
   torch::jit::Value* string_pool_ = nullptr;
   std::set<std::string> gradient_inputs_;              // values that Gradient nodes differentiate by
-  std::vector<const onnx::FunctionProto*> expanding_;  // those around the node, outermost first
-  size_t nesting_ = 0;                                 // how many functions and subgraphs are around the node
+  std::vector<const onnx::FunctionProto*> expanding_;  // the functions around the node, outermost first
+  size_t nesting_ = 0;                                 // the number of functions and subgraphs around the node
 };
 
-// The graph's form of an argument: a value of it, or a constant.
+// Gives the graph's form of an argument: a value of it, or a constant.
 torch::jit::NamedValue named_value(torch::jit::Graph& graph, const Arg& arg);
 
 }  // namespace onnxtorch

@@ -1,4 +1,4 @@
-// Conversions between the forms of a value, what is known of values, and constants.
+// Conversions between the forms of a value, look-ups of what is known of values, and constants.
 #include <ATen/ATen.h>
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/custom_class.h>
@@ -140,7 +140,7 @@ std::optional<Values> GraphTranslator::items(const Value& v) {
 
 jit::Value* GraphTranslator::bind(std::string name, const IValue& value) {
   jit::Value* input = graph_->addInput();
-  if (!value.isTensor()) input->setType(value.type());  // a tensor's would be of its sizes, which lists do not take
+  if (!value.isTensor()) input->setType(value.type());  // a tensor's type would have its sizes, which lists do not take
   program_.graph_inputs.push_back({GraphInput::Role::Bound, program_.bound.size()});
   program_.bound.push_back({std::move(name), value, {}});
   facts_.set_value(input, value);
@@ -195,7 +195,7 @@ Value GraphTranslator::strings(const std::vector<std::string>& texts) {
   return bind("", at::tensor(ids, c10::kLong), ElementType::String);
 }
 
-// Lowering for another device rewrites this constant.
+// Gives the device as a constant, which lowering for another device rewrites.
 Value GraphTranslator::device() { return {graph_->insertConstant(at::Device(at::kCPU)), {}}; }
 
 Value GraphTranslator::string_pool() {

@@ -19,8 +19,8 @@ namespace {
 namespace jit = torch::jit;
 using c10::IValue;
 
-constexpr int64_t kMostIterations = 64;  // of a loop that is unrolled
-constexpr int64_t kMostNodes = 4096;     // that it may become
+constexpr int64_t kMostIterations = 64;  // the most iterations of a loop that is unrolled
+constexpr int64_t kMostNodes = 4096;     // the most nodes that it may become
 
 int64_t node_count(const jit::Block& block) {
   int64_t count = 0;
@@ -33,7 +33,7 @@ int64_t node_count(const jit::Block& block) {
 
 bool is_list(const jit::Value* value) { return value->type()->kind() == c10::TypeKind::ListType; }
 
-// Of what the host computes with.
+// Tells whether the host computes with values of a type: a number, or a list of numbers.
 bool is_number_or_numbers(const c10::Type& type) {
   using Kind = c10::TypeKind;
   const Kind kind = type.kind();
@@ -41,7 +41,7 @@ bool is_number_or_numbers(const c10::Type& type) {
          (kind == Kind::ListType && is_number_or_numbers(*type.expectRef<c10::ListType>().getElementType()));
 }
 
-// Lists of what may be a tensor or nothing have no facts.
+// Tells whether a node gives tensors or lists of tensors alone. Lists of what may be a tensor or nothing have no facts.
 bool gives_tensors(const jit::Node& node) {
   return std::ranges::all_of(node.outputs(), [](const jit::Value* output) {
     return is_tensor(output) || *output->type() == *c10::ListType::ofTensors();
@@ -56,7 +56,8 @@ class Inlining {
     map(script.graph()->inputs().slice(0, arguments.size()), arguments);
   }
 
-  // Up to where the script raises an error for certain, as what follows may rely on what it has asserted.
+  // Inserts a block's nodes up to where the script raises an error for certain, as what follows may rely on what it has
+  // asserted.
   void insert(jit::Block& block) {
     for (jit::Node* node : block.nodes()) {
       if (raises_) return;
@@ -64,7 +65,7 @@ class Inlining {
     }
   }
 
-  // What stands for these values of the script.
+  // Gives the graph's values that stand for these values of the script.
   std::vector<jit::Value*> results(at::ArrayRef<jit::Value*> values) {
     std::vector<jit::Value*> found;
     for (const jit::Value* value : values) {
@@ -92,9 +93,9 @@ class Inlining {
     return true;
   }
 
-  // Goes round a loop of which it is known that it goes round a few times.
+  // Unrolls a loop of which it is known that it goes round a few times.
   bool unroll(jit::Node* node) {
-    constexpr size_t kFirst = 2;  // after the number of iterations and the condition
+    constexpr size_t kFirst = 2;  // the first carried input, after the number of iterations and the condition
     if (node->kind() != c10::prim::Loop) return false;
     jit::Block& body = *node->blocks()[0];
     const auto count = facts_.value(values_.at(node->input(0)));
@@ -112,11 +113,11 @@ class Inlining {
     return true;
   }
 
-  // Whether the script changes a list, but lets nothing else stand for it.
+  // Tells whether the script changes a list, but lets nothing else stand for it.
   bool is_followed(const jit::Value* list) const { return !writes_ && is_list(list) && is_written(list); }
 
-  // Takes what a script does with a list that it makes and changes for what it does with its items: as long as they
-  // are known, the graph has no list that changes.
+  // Follows a list that a script makes and changes by its items: as long as these are known, the graph has no list that
+  // changes.
   bool follow(jit::Node* node) {
     if (node->kind() == c10::prim::ListConstruct && is_followed(node->output())) {
       lists_[node->output()] = results(node->inputs());
@@ -148,7 +149,7 @@ class Inlining {
     return true;
   }
 
-  // Which of so many items an index is, where it is known.
+  // Gives the place among so many items that an index means, where it is known.
   std::optional<size_t> place_in(size_t count, const jit::Value* index) const {
     const auto known = facts_.value(index);
     if (!known) return {};
@@ -192,20 +193,20 @@ class Inlining {
     }
   }
 
-  // Lets a constant stand for what is known, and a value for what is the same.
+  // Lets a constant stand for a node's result that is known, and a value for a result that is the same.
   bool find_known(jit::Node* node) {
     place_inputs(node);
     if (const auto known = number(node)) {
       values_[node->output()] = graph_.insertConstant(*known);
       return true;
     }
-    // A tensor given for an optional parameter is one.
+    // A tensor that is given for an optional parameter is not None.
     if (node->kind() != c10::prim::unchecked_cast || !values_.at(node->input())->mustNotBeNone()) return false;
     map(node->outputs(), values_.at(node->input()));
     return true;
   }
 
-  // Leaves it to a run which branch is taken.
+  // Inserts both branches, and leaves it to a run which one is taken.
   bool branch(jit::Node* node) {
     if (node->kind() != c10::prim::If) return false;
     jit::Node* const made = graph_.insertNode(graph_.create(c10::prim::If, {values_.at(node->input())}, 0));
@@ -250,7 +251,7 @@ class Inlining {
     }
   }
 
-  // Follows a list that a node has made, where it is known how long it is. Else it changes, and nothing is known of it.
+  // Follows a list that a node has made, where its length is known. Else the list changes, and nothing is known of it.
   void take_items(const jit::Value* list, jit::Value* made) {
     const auto length = is_number_or_numbers(*list->type()) ? facts_.length(made) : std::nullopt;
     if (!length) {
@@ -277,8 +278,8 @@ class Inlining {
     facts_.learn(node);
   }
 
-  // Whether a number or list follows from sizes, or numbers, for good. Strides may be others in a run, and a script
-  // that writes may change a list.
+  // Tells whether a number or list follows from sizes, or numbers, for good. Strides may be others in a run, and a
+  // script that writes may change a list.
   bool is_fact(const jit::Node* node) const {
     const bool reads_sizes = node->kind() == c10::aten::size || node->kind() == c10::aten::dim;
     const bool computes = node->kind().is_aten() || node->kind() == c10::prim::min || node->kind() == c10::prim::max;
@@ -288,7 +289,7 @@ class Inlining {
     return !writes_ || (!is_list(node->output()) && std::ranges::none_of(node->inputs(), is_list));
   }
 
-  // What a comparison, an integer or the dtype of a tensor comes to where all that it reads is known.
+  // Gives what a comparison, an integer or the dtype of a tensor comes to where all that it reads is known.
   std::optional<IValue> number(const jit::Node* node) const {
     if (node->kind() == c10::prim::dtype) {
       const auto type = type_of(values_.at(node->input()));
@@ -307,7 +308,7 @@ class Inlining {
     return results ? std::optional(results->back()) : std::nullopt;
   }
 
-  // `x is None`, or `is not`, of a value that cannot be.
+  // Gives the result of `x is None`, or of `is not`, for a value that cannot be None.
   std::optional<IValue> is_none(const jit::Node* node) const {
     const bool is = node->kind() == c10::aten::__is__;
     if (!is && node->kind() != c10::aten::__isnot__) return {};
@@ -321,9 +322,9 @@ class Inlining {
   const bool writes_;
   const KeptScripts keeps_;
   bool raises_ = false;
-  std::unordered_map<const jit::Value*, std::vector<jit::Value*>> lists_;  // of the script: their items, in the graph
-  std::unordered_set<jit::Node*> not_learned_;  // that the script has made; few of their sizes are asked for
-  std::unordered_map<const jit::Value*, jit::Value*> values_;  // of the script, in the graph
+  std::unordered_map<const jit::Value*, std::vector<jit::Value*>> lists_;  // the script's lists, as items in the graph
+  std::unordered_set<jit::Node*> not_learned_;                 // made by the script; few of their sizes are asked for
+  std::unordered_map<const jit::Value*, jit::Value*> values_;  // the script's values, in the graph
 };
 
 }  // namespace

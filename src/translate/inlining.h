@@ -1,4 +1,4 @@
-// Scripts in the graph.
+// The inlining of scripts in the graph.
 #pragma once
 
 #include <torch/csrc/jit/ir/ir.h>
@@ -10,14 +10,14 @@
 
 namespace onnxtorch {
 
-// Inserts a script's nodes, and of branches that attributes, absent inputs or known sizes decide, the one that is
-// taken. What follows from sizes becomes a fact. Gives the script's results.
+// Inserts a script's nodes. Of branches that attributes, absent inputs or known sizes decide, only the one that is
+// taken is inserted. What follows from sizes becomes a fact. Gives the script's results.
 std::vector<torch::jit::Value*> insert_script(torch::jit::Graph& graph, const Script& script,
                                               at::ArrayRef<torch::jit::Value*> arguments, Facts& facts,
                                               KeptScripts keeps = nullptr);
 
-// Puts the script that a node calls as a kept one in the node's place, unless it calls none or one that stays. What
-// becomes known is a fact, where the script writes to nothing. Gives what stands for the node's results then.
+// Replaces a node that calls a kept script by the script, unless the node calls none or one that stays. What becomes
+// known is a fact, where the script writes to nothing. Gives what stands for the node's results then.
 std::vector<torch::jit::Value*> write_out(torch::jit::Node* node, Facts& facts, KeptScripts keeps = nullptr);
 
 }  // namespace onnxtorch

@@ -1,4 +1,4 @@
-// The model around a node, where its nodes and weights tell together what none of them tells by itself.
+// The model around a node, for where its nodes and weights tell together what none of them tells by itself.
 #pragma once
 
 namespace onnx {

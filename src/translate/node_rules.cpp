@@ -14,7 +14,7 @@ namespace {
 
 // --- Types of inputs ---
 
-// A sparse tensor comes as a dense one.
+// Tells whether a type has this name. A sparse tensor comes as a dense one.
 bool is_named(const ValueType& type, std::string_view text) {
   constexpr std::string_view kSparse = "sparse_";
   if (text.starts_with(kSparse)) text.remove_prefix(kSparse.size());
@@ -29,7 +29,7 @@ std::string listed(std::span<const std::string_view> names) {
   return text;
 }
 
-// The types that a formal parameter takes.
+// Gives the types that a formal parameter takes.
 std::span<const std::string_view> allowed_types(const OperatorSchema& schema, const FormalParameter& formal) {
   const auto found = std::ranges::find(schema.constraints, formal.type, &TypeConstraint::parameter);
   return found == schema.constraints.end() ? std::span(&formal.type, 1) : found->allowed;
@@ -44,9 +44,10 @@ bool allows(const OperatorSchema& schema, const FormalParameter& formal, const V
                              [&](std::string_view name) { return is_named(type, name); });
 }
 
-using Formals = std::span<const FormalParameter> OperatorSchema::*;  // its inputs, or its outputs
+using Formals = std::span<const FormalParameter> OperatorSchema::*;  // a schema's inputs, or its outputs
 
-// Versions add types to what an operator takes, and leave its meaning: a type of the newest one is as good.
+// Tells whether the newest version takes a type. Versions add types to what an operator takes, and leave its meaning,
+// so a type of the newest one is as good.
 bool allows_later(const OperatorSchema& schema, Formals formals, size_t i, const ValueType& type) {
   const OperatorSchema* const newest = find_schema(schema.domain, schema.name, std::numeric_limits<int>::max());
   const FormalParameter* const formal = formal_at(newest->*formals, i);
@@ -69,7 +70,7 @@ void check_types(const NodeView& n) {
     const FormalParameter* const formal = formal_at(n.schema()->inputs, i);
     if (!formal) continue;
     if (!n.has(i)) {
-      const bool is_argument = n.schema()->open_attributes;  // of ATen's operators, which have optional ones
+      const bool is_argument = n.schema()->open_attributes;  // arguments of ATen's operators may be optional
       if (formal->option != FormalOption::Optional && !is_argument) n.fail(name_of("input", *formal) + " is missing");
       continue;
     }
@@ -95,10 +96,10 @@ struct Bounds {
 };
 
 constexpr int64_t kMost = std::numeric_limits<int32_t>::max();  // so that sums and products of two do not overflow
-constexpr int64_t kDimensions = 64;                             // that a tensor may have, in ATen
+constexpr int64_t kDimensions = 64;                             // the most that a tensor may have, in ATen
 constexpr Bounds kAxis{-kDimensions - 1, kDimensions}, kSize{1, kMost}, kCount{0, kMost}, kAny{-kMost, kMost};
 
-// By the names that attributes have, which mean the same in all operators.
+// Gives the limits of attributes by their names, which mean the same in all operators.
 const std::map<std::string_view, Bounds>& bounds_by_name() {
   static const std::map<std::string_view, Bounds> bounds{
       {"K", kCount},

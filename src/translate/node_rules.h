@@ -1,4 +1,4 @@
-// What is checked of every node before it is translated: its inputs' types, and the range of attributes that torch and
+// The checks of every node before it is translated: of its inputs' types, and of the range of attributes that torch and
 // the kernels trust.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace onnxtorch {
 // is not known is not checked.
 void check_node(const NodeView& n);
 
-// The same of the types of its outputs, where an attribute names one.
+// Checks the types of its outputs likewise, where an attribute names one.
 void check_outputs(const NodeView& n, const Values& outputs);
 
 }  // namespace onnxtorch

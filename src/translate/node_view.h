@@ -1,4 +1,4 @@
-// What a translator sees of the ONNX node it translates.
+// The view that a translator has of the ONNX node it translates.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ namespace onnxtorch {
 
 class Translator;
 
-// The formal parameter that the i-th actual one belongs to, as the last one may be variadic; or null.
+// Gives the formal parameter that the i-th actual one belongs to, as the last one may be variadic; or null.
 const FormalParameter* formal_at(std::span<const FormalParameter> formals, size_t i);
 
 class NodeView {
@@ -43,8 +43,8 @@ class NodeView {
   const Values& inputs() const { return inputs_; }
   Values tensors(size_t from = 0) const;  // all inputs from an index on, as tensors
   ElementType element(size_t i) const;    // of input i; Undefined where absent
-  // Whether this is shape arithmetic: some input is on the host, and the others are as well, or are known tensors of
-  // int64 or int32 of rank 0 or 1, so that the result can stay there. Of the inputs from an index on.
+  // Tells whether this is shape arithmetic: some input is on the host, and the others are as well, or are known tensors
+  // of int64 or int32 of rank 0 or 1, so that the result can stay there. Only inputs from an index on count.
   bool on_host(size_t from = 0) const;
 
   // Outputs.

@@ -10,8 +10,8 @@
 namespace onnxtorch {
 namespace {
 
-// Whether a node would fail with inputs that are known, too. Torch, whose errors are plain ones, may just miss their
-// types; so may the translator where nothing tells them.
+// Tells whether a node would fail with inputs that are known, too. Torch, whose errors are of the plain type Error, may
+// just miss their types; so may the translator where nothing tells them.
 bool fails_anyway(const Error& error, const NodeView& view) {
   const auto typed = [](const Value& input) { return input.absent() || input.type.known(); };
   return typeid(error) != typeid(Error) && std::ranges::all_of(view.inputs(), typed);
@@ -61,7 +61,7 @@ bool ProblemFinder::lacks_inputs(const NodeView& view) const {
   return std::ranges::any_of(view.inputs(), lacks);
 }
 
-// A function that is called twice has its problems once.
+// Notes a problem. A function that is called twice has its problems once.
 void ProblemFinder::note(Problem problem) {
   const auto same = [&](const Problem& known) {
     return known.node.str() == problem.node.str() && known.why == problem.why;

@@ -1,4 +1,4 @@
-// Translates a model for nothing but what goes wrong.
+// The translation of a model for nothing but what goes wrong.
 #pragma once
 
 #include <unordered_set>
@@ -7,7 +7,7 @@
 
 namespace onnxtorch {
 
-// A node that fails gives values that nothing is known of, and the translation goes on.
+// A translator that goes on where a node fails: the node gives values that nothing is known of.
 class ProblemFinder final : public GraphTranslator {
  public:
   using GraphTranslator::GraphTranslator;
@@ -20,7 +20,7 @@ class ProblemFinder final : public GraphTranslator {
 
   bool lacking_ = false;  // the node, or one around it, has an input that a failed node should have given
   size_t failures_ = 0;
-  std::unordered_set<const torch::jit::Value*> unknown_;  // what rests on failed nodes
+  std::unordered_set<const torch::jit::Value*> unknown_;  // values that rest on failed nodes
   std::vector<Problem> problems_;
 };
 

@@ -41,7 +41,7 @@ constexpr Refusal kRefusals[] = {
     {"*", "*_TRT", "it is a plugin of TensorRT that is not translated; export the model without plugins of TensorRT"},
 };
 
-// Whether a name is the pattern, in which one "*" stands for any text.
+// Tells whether a name fits the pattern, in which one "*" stands for any text.
 bool fits(std::string_view name, std::string_view pattern) {
   const size_t star = pattern.find('*');
   if (star == std::string_view::npos) return name == pattern;

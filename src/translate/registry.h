@@ -34,7 +34,7 @@ class Registry {
   Entry& op(const std::string& name) { return op("", name); }
   Entry& op(std::string domain, const std::string& name);
 
-  // `schema_version` is the since_version of the schema in force. Null where there is no translator.
+  // Finds a translator; null where there is none. `schema_version` is the since_version of the schema in force.
   const TranslateFunction* find(std::string_view domain, std::string_view op, int schema_version) const;
 
   struct Row {
@@ -48,7 +48,7 @@ class Registry {
   std::map<std::pair<std::string, std::string>, Entry, std::less<>> entries_;
 };
 
-// The table of everything this library translates.
+// Gives the table of everything this library translates.
 const Registry& registry();
 
 }  // namespace onnxtorch

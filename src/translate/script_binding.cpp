@@ -68,7 +68,7 @@ Arg bound_attribute(const NodeView& n, const std::string& name, const c10::TypeP
 
 namespace {
 
-// The argument for a script's parameter, by its name.
+// Gives the argument for a script's parameter, by its name.
 Arg bound(Translator& t, const NodeView& n, const std::string& name, const c10::TypePtr& type) {
   if (const auto i = input_named(n, name)) return bound_input(n, *i, type);
   if (n.has_attribute(name)) return bound_attribute(n, name, type);

@@ -21,7 +21,8 @@ namespace {
 
 namespace jit = torch::jit;
 
-// The graph as it is run while translating: what the model says about how often a loop goes round is not to be trusted.
+// Gives the graph as it is run while translating, with its loops guarded: what the model says about how often a loop
+// goes round is not to be trusted.
 std::shared_ptr<jit::Graph> guarded(const std::shared_ptr<jit::Graph>& graph) {
   if (loops_of(graph).empty()) return graph;
   std::shared_ptr<jit::Graph> copy = graph->copy();
@@ -52,7 +53,7 @@ const CompiledScript* compiled(std::string_view name) {
   return found == scripts.end() || found->name != name ? nullptr : &*found;
 }
 
-// Whether an operator is a kept script.
+// Tells whether an operator is a kept script.
 bool is_kept(c10::Symbol kind) {
   static const auto kOwn = c10::Symbol::fromQualString("namespaces::onnx_torch");
   const CompiledScript* const script = kind.ns() == kOwn ? compiled(kind.toUnqualString()) : nullptr;
@@ -65,7 +66,7 @@ std::shared_ptr<jit::Graph> read_graph(std::string_view text) {
   return graph;
 }
 
-// Whether a graph calls something that gives another result each time.
+// Tells whether a graph calls nothing that gives another result each time.
 bool calls_nothing_random(const jit::Block& block) {
   return std::ranges::all_of(block.nodes(), [](const jit::Node* node) {
     if (node->isNondeterministic()) return false;

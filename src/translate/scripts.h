@@ -1,4 +1,4 @@
-// The functions of src/ops/scripts. What stands in one is read on first use: of a kept one mostly never.
+// The functions of src/ops/scripts. The body of one is read on first use: that of a kept one mostly never.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -23,16 +23,16 @@ class Script {
          std::shared_ptr<torch::jit::Graph> graph = nullptr);
 
   const c10::FunctionSchema schema;
-  const bool kept;  // whether it is an operator as well, onnx_torch::NAME
+  const bool kept;  // the script is an operator as well, onnx_torch::NAME
   // The script NAME_of_sizes, where there is one: it takes the same, and gives results of the same sizes without going
   // through all steps.
   const Script* const of_sizes;
 
   const std::shared_ptr<torch::jit::Graph>& graph() const { return body().graph; }
   bool is_deterministic() const { return body().is_deterministic; }
-  bool writes() const { return body().writes; }  // to something else than lists of its own
+  bool writes() const { return body().writes; }  // tells whether it writes to something else than lists of its own
 
-  // To run it while translating. Made on first use.
+  // Gives the code that runs the script while translating. It is made on first use.
   const torch::jit::Code& code() const;
 
  private:
@@ -49,17 +49,18 @@ class Script {
   mutable std::optional<torch::jit::Code> code_;
 };
 
-// What to run of a script, whose arguments end the stack: where they are sizes without numbers, sizes will do.
+// Gives the code to run of a script, whose arguments end the stack: where one of them is a tensor of sizes without
+// elements, the code of NAME_of_sizes will do.
 const torch::jit::Code& code_for(const Script& script, const torch::jit::Stack& stack);
 
-// Throws std::logic_error where no script has that name.
+// Finds a script by its name. Throws std::logic_error where no script has it.
 const Script& find_script(const std::string& name);
 
-// The script that is this operator; null where it is none. The operator runs the script.
+// Gives the script that is this operator; null where it is none. The operator runs the script.
 const Script* kept_script(c10::Symbol kind);
 
-// Which of these operators stay in a graph, for the passes of a device to find; null where none does, and the nodes of
-// its script stand for each.
+// A function that tells which of these operators stay in a graph, for the passes of a device to find; null where none
+// does, and the nodes of its script stand for each.
 using KeptScripts = bool (*)(c10::Symbol kind);
 
 }  // namespace onnxtorch

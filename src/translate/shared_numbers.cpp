@@ -14,13 +14,13 @@ namespace {
 namespace jit = torch::jit;
 
 bool is_int(const jit::Value* v) { return v->type()->kind() == c10::TypeKind::IntType; }
-// One bool, or several.
+// Tells whether a value is one bool, or several.
 bool is_bool(const jit::Value* v) {
   return v->type()->kind() == c10::TypeKind::BoolType || v->type()->isSubtypeOf(*c10::ListType::ofBools());
 }
 bool is_list_of_ints(const jit::Value* v) { return v->type()->isSubtypeOf(*c10::ListType::ofInts()); }
 
-// Whether a number is this size in all the trials that it has come through.
+// Tells whether a number is this size in all the trials that it has come through.
 bool is_size(const Facts::Numbers& number, const Facts::Sizes& size) {
   return std::ranges::equal(number, size, [](const auto& trial, int64_t other) { return !trial || trial == other; });
 }
@@ -29,7 +29,7 @@ bool are_alike(const Facts::Numbers& trials) {
   return std::ranges::all_of(trials, [&](const auto& trial) { return !trial || trial == trials[0]; });
 }
 
-// Joins or takes apart lists, and computes no number of them.
+// Tells whether a node joins or takes apart lists, and computes no number of them.
 bool only_lists(const jit::Node* node) {
   return has(node, Trait::ReadsSizes) || (node->kind() == c10::aten::add && is_list_of_ints(node->output()));
 }
@@ -44,7 +44,7 @@ std::optional<Facts::Numbers> Facts::trial_numbers(const jit::Value* v) const {
   return numbers;
 }
 
-// Which of the open sizes of inputs a number is.
+// Finds the open size of an input that a number is, and gives its index.
 std::optional<size_t> Facts::open_size(const Numbers& trials) const {
   if (!all_turn_) return {};
   const auto found =
@@ -52,7 +52,7 @@ std::optional<size_t> Facts::open_size(const Numbers& trials) const {
   return found == open_sizes_.end() ? std::nullopt : std::optional(found - open_sizes_.begin());
 }
 
-// The size of an input that a number is, read where the graph begins.
+// Gives the size of an input that a number is, read where the graph begins.
 jit::Value* Facts::input_size(const Numbers& trials, jit::Graph& graph) {
   const auto which = open_size(trials);
   if (!which) return nullptr;
@@ -93,8 +93,8 @@ std::optional<int64_t> Facts::known_int(const jit::Value* v) const {
   return known && known->isInt() ? std::optional(known->toInt()) : std::nullopt;
 }
 
-// Where a list that nobody writes to is read once more, or a slice of it. An item that is unknown may lie behind the
-// slice's end.
+// Gives the item that was read before, where a list that nobody writes to, or a slice of it, is read once more. An item
+// that is unknown may lie behind the slice's end.
 jit::Value* Facts::shared_item(jit::Value* item) {
   jit::Node* const node = item->node();
   if (node->kind() != c10::aten::__getitem__ || (!open_.contains(item) && !value(item))) return item;
@@ -118,7 +118,8 @@ jit::Value* Facts::shared_item(jit::Value* item) {
   return read;
 }
 
-// What is read from one dimension is told by that, to passes that look for it.
+// Gives the value that stands for all numbers or lists that are the same. A size that is read from one dimension stays
+// as it is, since passes look for that.
 jit::Value* Facts::shared(jit::Value* v, std::span<jit::Value* const> inputs) {
   if (v->node()->kind() == c10::aten::size && is_int(v)) return v;
   if (std::ranges::any_of(inputs, [&](const jit::Value* input) { return is_bool(input) && !value(input); })) return v;
@@ -135,7 +136,8 @@ std::optional<bool> Facts::comparison(c10::Symbol kind, const jit::Value* a, con
   const bool holds_of_smaller = kind == c10::aten::ne || kind == c10::aten::lt || kind == c10::aten::le;
   if (!holds_of_same && !holds_of_larger && !holds_of_smaller) return {};
   if (a == b) return holds_of_same;
-  // The least that a size of an input may be: a run with an empty tensor is translated anew, and has a trial of it.
+  // The least that a size of an input may be is that of its trials: a run with an empty tensor is translated anew, and
+  // has a trial of it.
   const auto least = [&](const jit::Value* v) -> std::optional<int64_t> {
     const auto trials = trial_numbers(v);
     const auto size = trials ? open_size(*trials) : std::nullopt;
@@ -146,8 +148,8 @@ std::optional<bool> Facts::comparison(c10::Symbol kind, const jit::Value* a, con
     const auto known = size ? value(number) : std::nullopt;
     return known && known->isInt() && *size - margin >= known->toInt();
   };
-  const bool may_be_least = kind == c10::aten::ge || kind == c10::aten::lt;        // a size beside a number
-  const bool may_be_least_after = kind == c10::aten::le || kind == c10::aten::gt;  // a number beside a size
+  const bool may_be_least = kind == c10::aten::ge || kind == c10::aten::lt;        // a size compared with a number
+  const bool may_be_least_after = kind == c10::aten::le || kind == c10::aten::gt;  // a number compared with a size
   if (is_at_least(a, may_be_least ? 0 : 1, b)) return holds_of_larger;
   if (is_at_least(b, may_be_least_after ? 0 : 1, a)) return holds_of_smaller;
   return {};

@@ -22,7 +22,7 @@ Dim dim_of(const onnx::TensorShapeProto::Dimension& dim, const FixedSizes& sizes
 
 std::string axis_name(const std::string& input, size_t axis) { return input + "[" + std::to_string(axis) + "]"; }
 
-// With the sizes of symbols that follow from those of inputs' axes.
+// Adds the sizes of symbols that follow from those of inputs' axes.
 FixedSizes with_symbols(const onnx::ModelProto& model, FixedSizes sizes) {
   for (const auto& input : model.graph().input()) {
     const std::vector<Dim> dims = declared_dims(input.type()).value_or(std::vector<Dim>{});
@@ -34,8 +34,8 @@ FixedSizes with_symbols(const onnx::ModelProto& model, FixedSizes sizes) {
   return sizes;
 }
 
-// What is declared, with the sizes of axes in the place of what is open. An input that declares no shape has as many
-// dimensions as sizes are given.
+// Gives the declared dimensions of an input, with the sizes of axes in the place of what is open. An input that
+// declares no shape has as many dimensions as sizes are given.
 std::optional<std::vector<Dim>> input_dims(const onnx::ValueInfoProto& input, const FixedSizes& sizes) {
   std::optional<std::vector<Dim>> dims = declared_dims(input.type(), sizes);
   const auto given = [&](size_t axis) { return sizes.find(axis_name(input.name(), axis)); };
@@ -50,7 +50,7 @@ std::optional<std::vector<Dim>> input_dims(const onnx::ValueInfoProto& input, co
   return dims;
 }
 
-// The sizes that names can stand for: those of symbols, and those of inputs' axes. An open one is negative.
+// Gives the sizes that names can stand for: those of symbols, and those of inputs' axes. An open one is negative.
 std::map<std::string, int64_t> sizes_by_names(const std::vector<InputSpec>& inputs) {
   std::map<std::string, int64_t> sizes;
   for (const InputSpec& input : inputs) {

@@ -25,7 +25,7 @@ struct Variant {
   std::vector<std::string> outputs;  // values of the main graph that the caller wants; none: the model's outputs
   bool timed = false;                // a NodeTimer is told when each node begins and ends
   bool guarded = false;              // a RunGuard is asked in front of each node and each iteration
-  std::vector<std::vector<int64_t>> sizes = {};  // of each input in a run, which facts are tried with; none: any run
+  std::vector<std::vector<int64_t>> sizes = {};  // the sizes of each input in a run, to try facts with; none: any run
 
   auto operator<=>(const Variant&) const = default;
 };
@@ -37,15 +37,16 @@ struct TranslateOptions {
   bool trainable = false;                 // floating initializers may change later: no tensor is computed from them now
   KeptScripts keeps = nullptr;            // the scripts that are one node each, for the passes of a device to find
   bool reads_back = true;                 // where there is a choice, numbers in tensors decide what a run does
-  bool any_aten = false;                  // ATen nodes may call any operator, as who trusts the model allows
+  bool any_aten = false;                  // ATen nodes may call any operator, which one who trusts the model allows
   ExternalAccess external = {};           // how files of external data are read
-  Limits limits = {};                     // on translating, and on folding afterwards
+  Limits limits = {};                     // the limits on translating, and on folding afterwards
 };
 
-// The program's constants may be views of the model, which they then keep.
+// Translates a model. The program's constants may be views of the model, which they then keep.
 Program translate(const std::shared_ptr<const ModelFile>& model, const TranslateOptions& options = {});
 
-// Why nodes cannot be translated: of each that fails by itself, not just as another did. None where all can be.
+// Gives the reasons why nodes cannot be translated: of each that fails by itself, not just as another did. There are
+// none where all can be.
 std::vector<Problem> translation_problems(const std::shared_ptr<const ModelFile>& model,
                                           const TranslateOptions& options = {});
 

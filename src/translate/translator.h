@@ -1,5 +1,5 @@
-// Builds the TorchScript graph of one model. Operator families write to it through call(); they see no TorchScript
-// header.
+// The builder of the TorchScript graph of one model. Operator families write to it through call(); they see no
+// TorchScript header.
 #pragma once
 
 #include <functional>
@@ -40,19 +40,19 @@ class Translator {
   virtual bool on_host(const Value& v) const = 0;       // is it int or int[]?
   virtual bool bool_on_host(const Value& v) const = 0;  // is it bool or bool[]?
 
-  // Whether numbers in tensors may decide what a run does next. On a device the host waits for them, and a run cannot
-  // be recorded.
+  // Tells whether numbers in tensors may decide what a run does next. On a device the host waits for them, and a run
+  // cannot be recorded.
   virtual bool reads_back() const = 0;
 
-  // What is known of a value while translating.
+  // Look-ups of what is known of a value while translating.
   virtual std::optional<std::vector<int64_t>> known_ints(const Value& v) const = 0;
   virtual std::optional<double> known_number(const Value& v) const = 0;  // of a tensor of rank 0
   virtual std::optional<std::vector<int64_t>> known_shape(const Value& v) const = 0;
-  // The same where dimensions may be open; nothing where even their number is.
+  // Gives the same where dimensions may be open; nothing where even their number is.
   virtual std::optional<std::vector<std::optional<int64_t>>> known_sizes(const Value& v) const = 0;
   virtual std::optional<c10::ScalarType> known_dtype(const Value& v) const = 0;
-  // The elements of what is on the host, or of a known integer tensor of rank 0 or 1, as one int or bool each; nothing
-  // where even their number is not known.
+  // Gives the elements of what is on the host, or of a known integer tensor of rank 0 or 1, as one int or bool each;
+  // nothing where even their number is not known.
   virtual std::optional<Values> items(const Value& v) = 0;
 
   // Constants.
@@ -62,9 +62,9 @@ class Translator {
   virtual Value constant(const onnx::SparseTensorProto& tensor) = 0;  // made dense
   virtual Value constant(const at::Tensor& stored,
                          ElementType type) = 0;                      // goes to the model's device with the weights
-  virtual Value object(const c10::IValue& object) = 0;               // of a class of src/kernels
-  virtual at::Tensor stored(const onnx::TensorProto& tensor) = 0;    // what such an object is made of:
-  virtual int64_t string_id(std::string_view text) = 0;              // tensors in storage form, ids of strings
+  virtual Value object(const c10::IValue& object) = 0;               // an object of a class of src/kernels
+  virtual at::Tensor stored(const onnx::TensorProto& tensor) = 0;    // a tensor in storage form, for such an object
+  virtual int64_t string_id(std::string_view text) = 0;              // the id of a string, for such an object
   virtual Value string(std::string_view text) = 0;                   // a string tensor of rank 0
   virtual Value strings(const std::vector<std::string>& texts) = 0;  // a string tensor of rank 1
   virtual Value device() = 0;                                        // the model's device, for factories
@@ -75,13 +75,13 @@ class Translator {
   virtual Values branch(Value condition, const std::function<Values()>& then_branch,
                         const std::function<Values()>& else_branch) = 0;
   struct Step {
-    Value condition;  // whether to go on; absent: yes
+    Value condition;  // true where the loop goes on; absent: yes
     Values carried;
   };
   virtual Values loop(Value trip_count, Value condition, Values carried,
                       const std::function<Step(Value iteration, const Values& carried)>& body) = 0;
 
-  // The value that a name stands for where the node is.
+  // Gives the value that a name stands for where the node is.
   virtual Value named(const std::string& name) const = 0;
 
   // Translates a subgraph in place; it sees the values of the graphs around it.
@@ -90,18 +90,21 @@ class Translator {
 
 using TranslateFunction = std::function<Values(Translator&, const NodeView&)>;
 
-// A translator that calls a function of src/ops/scripts, binding its parameters by their names to the node's inputs and
-// attributes as the ONNX schema names them (inputs first), but for those that are fixed here; see src/ops/README.md.
+// Gives a translator that calls a function of src/ops/scripts, binding its parameters by their names to the node's
+// inputs and attributes as the ONNX schema names them (inputs first), but for those that are fixed here; see
+// src/ops/README.md.
 TranslateFunction script(std::string function, std::vector<Arg> fixed = {});
 
-// The result of a torch operator as ONNX has it: numbers are tensors, and the dtype, where it is known, tells the type.
+// Gives the result of a torch operator as ONNX has it: numbers are tensors, and the dtype, where it is known, tells the
+// type.
 Value as_output(Translator& t, const Value& result);
 
-// The translator of ATen: calls the ATen operator that the attribute "operator" names. The other attributes are
+// Translates an ATen node: calls the ATen operator that the attribute "operator" names. The other attributes are
 // arguments by name; each input is the next argument that is still open, and, where that takes all inputs, a tensor.
 Values aten(Translator& t, const NodeView& n);
 
-// A translator that calls one operator that torch knows, "namespace::name" or "namespace::name.overload", likewise.
+// Gives a translator that calls one operator that torch knows, "namespace::name" or "namespace::name.overload",
+// likewise.
 TranslateFunction torch_operator(const std::string& name);
 
 }  // namespace onnxtorch

@@ -9,7 +9,7 @@
 namespace onnxtorch {
 namespace {
 
-// Of one to eight bytes.
+// The types of one to eight bytes.
 const std::vector<c10::ScalarType> kTypes = {at::kByte, at::kHalf, at::kFloat, at::kDouble};
 
 at::Tensor numbers(at::IntArrayRef sizes, c10::ScalarType type) {
@@ -17,7 +17,7 @@ at::Tensor numbers(at::IntArrayRef sizes, c10::ScalarType type) {
   return at::arange(count).remainder(251).to(type).reshape(sizes);
 }
 
-// What lies in front of the copy and behind it stays as it is.
+// Expects a right copy, and that what lies in front of it and behind it stays as it is.
 void expect_copied(const at::Tensor& from) {
   constexpr int64_t kAround = 64;
   const at::Tensor memory = at::full({from.numel() + 2 * kAround}, 7, from.options());

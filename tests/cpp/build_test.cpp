@@ -1,4 +1,4 @@
-// What the build must get right though no symbol asks for it.
+// Tests of what the build must get right though no symbol asks for it.
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/custom_class.h>

@@ -1,5 +1,5 @@
-// Describes the model of its argument, runs it with numbers that it counts, and prints what comes, by the C interface
-// alone.
+// A program that describes the model of its argument, runs it with numbers that it counts, and prints what comes, by
+// the C interface alone.
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -25,7 +25,7 @@ std::string propagated(const std::string& text) {
   return graph->toString(/*print_source_locations=*/false);
 }
 
-// What TorchScript's own pass makes of the graph.
+// Gives what TorchScript's own pass makes of the graph.
 std::string expected(const std::string& text) {
   auto graph = parsed(text);
   jit::ConstantPropagation(graph);
@@ -36,7 +36,7 @@ void expect_no(const char* word, const std::string& text) { EXPECT_EQ(text.find(
 
 void expect_some(const char* word, const std::string& text) { EXPECT_NE(text.find(word), std::string::npos) << text; }
 
-// How many results the branch or loop of the graph has then.
+// Counts the results that the branch or loop of the graph has then.
 size_t results_of(c10::Symbol kind, const std::string& text) {
   const auto graph = parsed(text);
   propagate_constants(graph);

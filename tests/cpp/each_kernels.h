@@ -7,7 +7,7 @@
 
 namespace onnxtorch {
 
-// The kernels for each capability that this CPU has, or the environment leaves it.
+// Gives the kernels for each capability that this CPU has, or the environment leaves it.
 template <typename Kernels>
 std::vector<Kernels> each_kernels() {
   std::vector<Kernels> result{Kernels::DEFAULT};

@@ -40,7 +40,7 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
-// y = x doubled until its sum is 20 or more, then, where that is above 40, minus w.
+// Makes a model that doubles x until its sum is 20 or more, and then, where that is above 40, subtracts w.
 ModelBuilder doubling_model() {
   ModelBuilder model;
   model.input("x", kFloat, {3}).output("y");
@@ -77,7 +77,7 @@ ModelBuilder doubling_model() {
   return model;
 }
 
-// What the program that links LibTorch only prints of a model, saved.
+// Gives what the program that links LibTorch only prints of a model, saved.
 std::string printed(const ModelBuilder& model, const std::string& arguments_after) {
   const Program program = trainable(model);
   ModuleNames names{arguments(program), {}, "{}"};

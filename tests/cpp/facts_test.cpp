@@ -1,4 +1,4 @@
-// What is known of values while translating.
+// Tests of what is known of values while translating.
 #include "translate/facts.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class FactsTest : public testing::Test {
   jit::Value* item(jit::Value* list, int64_t index) { return insert(c10::aten::__getitem__, {list, index}); }
   jit::Value* shared(jit::Value* v) { return facts_.shared(v, v->node()->inputs()); }
 
-  // Takes numbers of columns that are multiples of 32 alone.
+  // Views the matrix in rows of 64, which takes numbers of columns that are multiples of 32 alone.
   jit::Value* in_rows_of_64() { return insert(c10::aten::view, {x_, std::vector<int64_t>{-1, 64}}); }
 
   const Facts::Sizes rows_ = Facts::Sizes(Facts::trial_sizes(0).size(), 2), columns_ = Facts::trial_sizes(0);

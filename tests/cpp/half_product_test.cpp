@@ -12,13 +12,13 @@
 namespace onnxtorch {
 namespace {
 
-// The place of an element of the weight in its group.
+// Gives the place of an element of the weight in its group.
 int64_t place(int64_t in, int64_t row, int64_t column) {
   return (column / kColumnsOfPanel * in + row) * kColumnsOfPanel + column % kColumnsOfPanel;
 }
 
 TEST(HalfProduct, EachFiniteNumberIsWidenedExactly) {
-  constexpr int64_t kIn = 1 << 10;  // so that one group holds them all
+  constexpr int64_t kIn = 1 << 10;  // one group holds them all
   std::vector<uint16_t> group(kIn * kColumnsOfGroup);
   for (size_t i = 0; i < group.size(); ++i) {
     group[i] = static_cast<uint16_t>(i);
@@ -50,7 +50,7 @@ TEST(HalfProduct, EachFiniteNumberIsWidenedExactly) {
 
 TEST(HalfProduct, AnyNumberOfRowsAndColumns) {
   std::mt19937 random(0);
-  std::uniform_int_distribution<int> numbers(-8, 8);  // of which all sums are exact
+  std::uniform_int_distribution<int> numbers(-8, 8);  // all sums of these are exact
   for (const HalfProductKernels& kernels : each_kernels<HalfProductKernels>()) {
     std::vector<float> room(kernels.room);
     for (const int64_t in : {1, 7, 1024, 1500}) {

@@ -1,4 +1,4 @@
-// What of a script enters the graph.
+// Tests of what of a script enters the graph.
 #include "translate/inlining.h"
 
 #include <ATen/ATen.h>
@@ -66,7 +66,7 @@ TEST(Inlining, TakesTheBranchThatAKnownRankDecides) {
   EXPECT_EQ(insert(graph, "rows_of", {rows}, facts), rows);
 }
 
-// What of a function of TorchScript enters a graph whose input is a vector of 5 elements, and a bool.
+// Gives what of a function of TorchScript enters a graph whose input is a vector of 5 elements, and a bool.
 std::shared_ptr<jit::Graph> inlined(const std::string& parameters, const std::string& body) {
   jit::CompilationUnit unit;
   unit.define(std::nullopt, "def inlined(" + parameters + "):\n" + body, jit::nativeResolver(), nullptr);

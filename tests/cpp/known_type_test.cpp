@@ -16,7 +16,7 @@ using Types = std::vector<std::optional<c10::ScalarType>>;
 
 constexpr auto kUnknown = std::nullopt;
 
-// The types of the graph's outputs, where its inputs are of these.
+// Gives the types of the graph's outputs, where its inputs are of these.
 Types outputs_of(const std::string& text, const Types& inputs) {
   jit::Graph graph;
   jit::parseIR(text, &graph);
@@ -82,7 +82,7 @@ graph(%a : Tensor, %b : Tensor, %c : bool):
             Types({c10::kFloat, kUnknown}));
 }
 
-// What is carried beside it depends on one that becomes a double.
+// One value becomes a double, and another that is carried beside it depends on it.
 TEST(InferTypes, OfWhatALoopGivesAgain) {
   EXPECT_EQ(outputs_of(R"(
 graph(%x : Tensor, %n : int):

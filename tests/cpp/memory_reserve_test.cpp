@@ -13,12 +13,12 @@ TEST(MemoryReserve, IsThereOnceForTheThreadThatTakesIt) {
   EXPECT_NO_THROW(check_memory_reserve());
   const std::new_handler handler = std::get_new_handler();
   ASSERT_NE(handler, nullptr);
-  handler();  // as new does where it finds no memory, to try again after
+  handler();  // new does so where it finds no memory, to try again after
   EXPECT_THROW(check_memory_reserve(), std::bad_alloc);
   std::thread([] { EXPECT_NO_THROW(check_memory_reserve()); }).join();
   EXPECT_THROW(handler(), std::bad_alloc);  // it is gone
 
-  ASSERT_TRUE(keep_memory_reserve());  // and there again
+  ASSERT_TRUE(keep_memory_reserve());  // it is there again
   EXPECT_NO_THROW(check_memory_reserve());
   handler();
   EXPECT_THROW(check_memory_reserve(), std::bad_alloc);

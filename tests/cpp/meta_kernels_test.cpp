@@ -13,7 +13,7 @@ namespace {
 
 using at::Tensor;
 
-// Operators of two tensors: x of 2 x 3 x 8 x 6 numbers, y of 3 x 1 x 6; on the CPU or on the meta device.
+// Operators of two tensors: x of 2 x 3 x 8 x 6 elements, y of 3 x 1 x 6; on the CPU or on the meta device.
 using Call = std::function<std::vector<Tensor>(const Tensor&, const Tensor&)>;
 
 const std::vector<std::pair<std::string, Call>>& calls() {

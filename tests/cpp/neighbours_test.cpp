@@ -26,7 +26,7 @@ using ::testing::Optional;
 
 constexpr milliseconds kStep(10);
 
-// Whether it is crowded after some time, in each step of which threads waited for as long.
+// Tells whether it is crowded after some time, in each step of which threads waited for as long.
 bool after(Crowding& crowding, milliseconds time, nanoseconds waited) {
   bool crowded = false;
   for (milliseconds passed(0); passed < time; passed += kStep) crowded = crowding.after(kStep, waited);
@@ -87,7 +87,7 @@ TEST(Crowding, TakesNoTimeInWhichTheProcessWasStopped) {
   EXPECT_TRUE(crowding.after(seconds(100), nanoseconds(0)));
 }
 
-// Files as the kernel shows them, in a folder of their own.
+// The files as the kernel shows them, in a folder of their own.
 class LongWaitsOfThreads : public ::testing::Test {
  protected:
   void write(int thread, nanoseconds waited, int count) const {
@@ -153,7 +153,7 @@ TEST(ShortWaits, HoldMoreThreadsThanThereAreProcessors) {
   }).join();
 }
 
-// Runs in a process of their own, which has as many threads as a run begins.
+// The test runs in a process of its own, which has as many threads as a run begins.
 TEST(WatchedRun, HasOneThreadWhichEndsBeforeAFork) {
   if (omp_get_num_procs() == 1) GTEST_SKIP() << "nothing is watched on one processor";
   const auto named = [] {

@@ -15,7 +15,7 @@ constexpr int64_t kMany = 1 << 25, kWeight = (1 << 20) + 1;
 
 char* start_of(const at::Tensor& weight) { return static_cast<char*>(weight.mutable_data_ptr()); }
 
-// Whether a page is part of this process; an address within it will do.
+// Tells whether a page is part of this process; an address within it will do.
 bool is_mapped(char* address) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   unsigned char resident = 0;

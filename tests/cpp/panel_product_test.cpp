@@ -19,7 +19,7 @@ namespace {
 
 int64_t panels_for(int64_t columns) { return (columns + kPanelColumns - 1) / kPanelColumns; }
 
-// A matrix of int8 in panels.
+// Lays out a matrix of int8 in panels.
 template <typename Weight>
 std::vector<int8_t> in_panels(int64_t rows, int64_t columns, const Weight& weight) {
   const int64_t pairs = (rows + 1) / 2;

@@ -1,4 +1,4 @@
-// Where the intermediate values of a plan lie.
+// Tests of where the intermediate values of a plan lie.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ class PlanBuilder {
  public:
   size_t input(int64_t size) { return add({.kind = Buffer::Kind::Input}, size); }
 
-  // A step that gives a tensor of so many bytes, which may lie over its first argument.
+  // Adds a step that gives a tensor of so many bytes, which may lie over its first argument.
   size_t step(const std::vector<size_t>& arguments, int64_t size, bool over = false) {
     const size_t result = add({}, size);
     std::vector<PlannedPlace> places;

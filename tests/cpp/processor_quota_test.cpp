@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::Optional;
 
-// Files as the kernel shows them, in a folder of their own.
+// The files as the kernel shows them, in a folder of their own.
 class ProcessorQuota : public ::testing::Test {
  protected:
   void write(const fs::path& file, const std::string& text) const { folder_.write(file, text + '\n'); }
@@ -71,7 +71,8 @@ TEST_F(ProcessorQuota, IsNoneOfGroupsThatShareOtherThings) {
   EXPECT_EQ(processor_quota(root_), std::nullopt);
 }
 
-// In a process of its own, where nobody has set a number.
+// Gives the number of threads in a new thread after a function. Nobody has set one, as the test has a process of its
+// own.
 int threads_after(const std::function<void()>& follow) {
   int threads = 0;
   std::thread([&] {

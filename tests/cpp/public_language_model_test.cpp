@@ -22,7 +22,8 @@ using testing::TemporaryFolder;
 
 constexpr int64_t kWords = 5;
 
-// After each token comes the next number, after the last one 0. The cache has the logits of all tokens.
+// Makes a model in which after each token comes the next number, after the last one 0. The cache has the logits of all
+// tokens.
 std::string counting_model() {
   return model_bytes([](onnx::ModelProto&, GraphBuilder& graph) {
     std::vector<int64_t> next(kWords * kWords);

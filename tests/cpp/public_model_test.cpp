@@ -38,7 +38,7 @@ std::string message_of(const std::function<void()>& action) {
   return {};
 }
 
-// y = x + w, z = -y; x of shape [batch, 3], w an initializer and an input.
+// Makes a model of y = x + w, z = -y; x of shape [batch, 3], w an initializer and an input.
 std::string two_outputs() {
   return model_bytes([](onnx::ModelProto& model, GraphBuilder& g) {
     g.input("x", TensorProto::INT64, {testing::kAny, 3})
@@ -160,7 +160,7 @@ TEST(Model, ExplainsWhatIsWrong) {
   EXPECT_THAT(message_of<InvalidModelError>([&] { Model::from_bytes("no model"); }), HasSubstr("not an ONNX model"));
 }
 
-// Negates the input so many times as the first one says.
+// Makes a model that negates the input so many times as the first one says.
 std::string negates_often() {
   return model_bytes([](onnx::ModelProto&, GraphBuilder& g) {
     g.input("times", TensorProto::INT64, {}).input("x", TensorProto::INT64, {3});
@@ -305,7 +305,7 @@ TEST(Model, TakesAndGivesMaps) {
   EXPECT_TRUE(at::equal(std::get<at::Tensor>(zipped.values), at::tensor({0.25F, 0.75F})));
 }
 
-// A model that adds a weight of two elements, which lies in a file, to its input.
+// Makes a model that adds a weight of two elements, which lies in a file, to its input.
 std::string with_external_data() {
   return model_bytes([](onnx::ModelProto& proto, GraphBuilder& g) {
     g.input("x", TensorProto::FLOAT, {2});

@@ -15,7 +15,7 @@ using onnx::TensorProto;
 
 inline at::Tensor longs(std::vector<int64_t> values) { return at::tensor(values); }
 
-// Of opset 22, and version `version` of the domain "test.cpp".
+// Makes a model of opset 22, and version `version` of the domain "test.cpp".
 inline std::string model_bytes(const std::function<void(onnx::ModelProto&, GraphBuilder&)>& build,
                                int64_t version = 1) {
   onnx::ModelProto model;

@@ -95,7 +95,7 @@ TEST_F(Translators, ReadEveryKindOfAttribute) {
   EXPECT_EQ(one_node("Describe", 2, 3, 1, attributes).compile().outputs()[1].type.str(), "tensor(uint4)");
 }
 
-// A body of the node: y = sum of the inputs and of w, a value of the graph around it.
+// Gives the node a body: y = sum of the inputs and of w, a value of the graph around it.
 void add_body(onnx::NodeProto& node, const std::vector<std::string>& inputs) {
   GraphBuilder body = testing::add_graph(node, "body");
   std::string sum = "w";

@@ -13,7 +13,7 @@
 namespace onnxtorch {
 namespace {
 
-// Small whole numbers, whose sums are exact in any order.
+// Gives small whole numbers, whose sums are exact in any order.
 std::vector<float> numbers(int64_t count, int64_t step) {
   std::vector<float> result(count);
   for (int64_t i = 0; i < count; ++i) result[i] = static_cast<float>(i * step % 17 - 8);

@@ -12,7 +12,7 @@ namespace onnxtorch {
 namespace {
 
 std::vector<float> numbers(std::mt19937& random, int64_t count) {
-  std::uniform_int_distribution<int> of(-8, 8);  // of which all sums are exact
+  std::uniform_int_distribution<int> of(-8, 8);  // all sums of these are exact
   std::vector<float> found(count);
   for (float& element : found) element = static_cast<float>(of(random));
   return found;

@@ -1,4 +1,4 @@
-// What the official suite cannot see of translation: what stays on the host, scopes, and each kind of error.
+// Tests of what the official suite cannot see of translation: what stays on the host, scopes, and each kind of error.
 #include "translate/translate.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ size_t count(const torch::jit::Block& block, const std::set<std::string>& kinds)
   return found;
 }
 
-// The nodes by which a graph can read a tensor's elements on the host.
+// Counts the nodes by which a graph can read a tensor's elements on the host.
 size_t read_backs(const Program& program) {
   size_t found =
       count(*program.graph->block(), {"prim::tolist", "aten::item", "aten::_local_scalar_dense", "aten::nonzero"});
@@ -47,7 +47,7 @@ at::Tensor run_one(const PreparedModel& model, const at::Tensor& x) {
   return model.run(FedInputs{floats(x)}, model.new_strings()).values.at(0).toTensor();
 }
 
-// x: [rows, 6] → its rows in pairs, by Shape → Gather → Div → Concat → Reshape.
+// Makes a model of x: [rows, 6] → its rows in pairs, by Shape → Gather → Div → Concat → Reshape.
 std::shared_ptr<ModelFile> paired_rows(int64_t rows) {
   ModelBuilder m;
   m.input("x", TensorProto::FLOAT, {rows, 6}).output("y");

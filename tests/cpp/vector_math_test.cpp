@@ -42,7 +42,7 @@ Floats exp_of(const chain::Kernels& kernels, const Floats& x) {
   return y;
 }
 
-// Numbers of sizes up to `most`, of either sign.
+// Gives numbers of sizes up to `most`, of either sign.
 Floats numbers(float most) {
   constexpr int kSteps = 1'000'000;
   Floats x;
@@ -53,7 +53,7 @@ Floats numbers(float most) {
   return x;
 }
 
-// The largest error of normal numbers, in units in the last place of the exact result.
+// Gives the largest error of normal numbers, in units in the last place of the exact result.
 template <typename Exact>
 double largest_error(const Floats& x, const Floats& y, const Exact& exact) {
   double largest = 0;

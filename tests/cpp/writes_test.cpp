@@ -1,4 +1,4 @@
-// Taking out nodes where some of them write.
+// The removal of nodes where some of them write.
 #include "graph/writes.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ graph(%x : Tensor, %c : bool):
             "If");
 }
 
-// A list to which a loop appends, which a graph reads or not.
+// Gives the kinds of the nodes that are left where a loop appends to a list, which the graph reads or not.
 std::string kinds_after_a_loop(const std::string& result) {
   return kinds_after(eliminate_dead_code, R"(
 graph(%x : Tensor, %n : int):
@@ -121,7 +121,7 @@ graph(%x : Tensor, %c : bool, %text : str, %none : NoneType):
             "If");
 }
 
-// Whether something writes to what the node of a kind reads or returns.
+// Tells whether something writes to what the node of a kind reads or returns.
 bool has_writers(const std::string& kind, const std::string& text) {
   auto graph = std::make_shared<jit::Graph>();
   jit::parseIR(text, graph.get());

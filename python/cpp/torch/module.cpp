@@ -1,4 +1,4 @@
-// The native module of what takes Python's torch.
+// The native module of the functions that take Python's torch.
 #include <pybind11/pybind11.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/jit/api/module.h>

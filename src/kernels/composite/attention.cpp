@@ -15,9 +15,10 @@ namespace {
 
 using at::Tensor;
 
-// A mask that ATen's kernels take for the one given. They multiply sums of scores and mask by log2(e) in float32, by
-// which its lowest number, and that of bfloat16, overflows, and a row of it becomes zeros: half of it hides as well.
-// Rows of nothing but -inf become zeros, too; they are NaN, unless that is what is wanted.
+// Gives a mask that has the given one's effect in ATen's kernels. They multiply sums of scores and mask by log2(e) in
+// float32, where the lowest number of float32, and that of bfloat16, overflows and a row of it becomes zeros: half of
+// it hides as well. They also make zeros of rows of nothing but -inf; these rows become NaN here, unless zeros are
+// wanted.
 Tensor attention_mask(const Tensor& mask, bool without_nan) {
   if (mask.scalar_type() != at::kFloat && mask.scalar_type() != at::kBFloat16) {
     TORCH_CHECK(without_nan, "a mask of ", mask.scalar_type(), " cannot be given NaN");
@@ -35,7 +36,7 @@ std::optional<Tensor> attention_mask_or_none(const std::optional<Tensor>& mask, 
   return mask ? std::optional(attention_mask(*mask, without_nan)) : std::nullopt;
 }
 
-// Whether a kernel may read rows of the matrices in pieces of 16 bytes.
+// Tells whether a kernel may read rows of the matrices in pieces of 16 bytes.
 bool is_aligned(const Tensor& t) {
   constexpr int64_t kElements = 8;
   bool aligned = t.storage_offset() % kElements == 0;
@@ -43,16 +44,16 @@ bool is_aligned(const Tensor& t) {
   return aligned;
 }
 
-// How ATen's operator is asked, besides its operands.
+// The arguments of ATen's operator besides its tensors.
 struct Asked {
   std::optional<double> scale;
   bool is_causal = false;
   bool enable_gqa = false;  // heads of keys and values serve several of queries each
 };
 
-// Whether ATen has a fused kernel for tensors of four dimensions, and one whose source says that it gives what the
-// products would. Some of its kernels take neither empty tensors nor more batches or heads than a grid has blocks, and
-// none a mask that broadcasts the scores.
+// Tells whether ATen has a fused kernel for tensors of four dimensions, and one whose source says that it gives what
+// the products would. Some of its kernels take neither empty tensors nor more batches or heads than a grid has blocks,
+// and none takes a mask that broadcasts the scores.
 bool is_fused(const Tensor& query, const Tensor& key, const Tensor& value, const std::optional<Tensor>& mask,
               const Asked& asked) {
   constexpr int64_t kMostBlocks = 65535;
@@ -76,7 +77,7 @@ Tensor with_batch(Tensor t) {
   return t;
 }
 
-// softmax(query @ key * scale + mask) @ value. The mask is one of attention_mask.
+// Computes softmax(query @ key * scale + mask) @ value. The mask is one of attention_mask.
 Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, const std::optional<Tensor>& mask,
                  double scale, bool without_nan) {
   const int64_t dims = query.dim();
@@ -94,8 +95,8 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
   return at::matmul(without_nan ? at::nan_to_num(weights, 0.0) : weights, value);
 }
 
-// ATen's operator of this name, which takes a mask of attention_mask. It computes the products where its own choice is
-// a kernel that may refuse the operands.
+// Runs ATen's scaled_dot_product_attention, which takes a mask of attention_mask. It computes the products where ATen's
+// own choice is a kernel that may refuse the operands.
 Tensor attention_by_aten(const Tensor& query, const Tensor& key, const Tensor& value, const std::optional<Tensor>& mask,
                          double dropout_p, bool is_causal, std::optional<double> scale, bool enable_gqa) {
   TORCH_CHECK(dropout_p == 0, "attention with dropout");

@@ -14,7 +14,7 @@ at::Tensor filled(Number number, c10::ScalarType dtype, c10::Device device) {
   return at::full({}, number, at::dtype(dtype).device(device));
 }
 
-// Of the numbers that are equal and follow one another, by one kernel.
+// Fills a tensor with the numbers. Equal ones that follow one another are filled by one kernel.
 at::Tensor filled_numbers(at::IntArrayRef numbers, c10::ScalarType dtype, c10::Device device) {
   at::Tensor result = at::empty({std::ssize(numbers)}, at::dtype(dtype).device(device));
   for (size_t first = 0, end = 0; first < numbers.size(); first = end) {

@@ -23,7 +23,8 @@ bool is_integer(c10::ScalarType type) { return c10::isIntegralType(type, /*inclu
 
 using Product = std::function<Tensor(at::TensorList factors)>;
 
-// The sum of pieces[k] << k * width is x, or is equal to it in as many bits as it has.
+// Splits x into pieces of `width` bits: the sum of pieces[k] << k * width is x, or is equal to it in as many bits as x
+// has.
 std::vector<Tensor> pieces_of(const Tensor& x, int64_t width) {
   const Tensor wide = x.to(at::kLong);
   std::vector<Tensor> pieces;
@@ -33,8 +34,8 @@ std::vector<Tensor> pieces_of(const Tensor& x, int64_t width) {
   return pieces;
 }
 
-// A product of integers, of which each element adds up so many terms, by products in double precision: of pieces so
-// small that their sums are whole numbers that it holds.
+// Computes a product of integers, each element of which adds up so many terms, by products in double precision: of
+// pieces so small that their sums are whole numbers that a double holds.
 Tensor exact_product(at::TensorList factors, double terms, const Product& product) {
   constexpr int kMantissa = 53;
   const int64_t bits = 8 * factors[0].element_size();
@@ -76,7 +77,8 @@ Tensor addmm_of_any(const Tensor& self, const Tensor& a, const Tensor& b, const 
   return matmul_of_any(a, b).mul(alpha).add(self.mul(beta));
 }
 
-// How many terms an element of an einsum adds up: as many times the result fits into that which adds up nothing.
+// Gives how many terms an element of an einsum adds up: the number of elements of the einsum that adds up nothing,
+// divided by that of the result.
 double terms_of(std::string_view equation, at::TensorList operands) {
   const std::string inputs(equation.substr(0, equation.find("->")));
   std::string letters = inputs.find("...") == std::string::npos ? "" : "...";
@@ -95,7 +97,7 @@ Tensor einsum_of_any(std::string_view equation, at::TensorList operands, at::Opt
   return product ? exact_product(operands, terms_of(equation, operands), by_aten) : by_aten(operands);
 }
 
-// --- Maximum pooling: float16 holds every number of 8 bits -----------------------------------------------------------
+// --- Maximum pooling: float16 holds every int8 and uint8 -------------------------------------------------------------
 
 using Pool = std::tuple<Tensor, Tensor>(const Tensor& x, at::IntArrayRef kernel_size, at::IntArrayRef stride,
                                         at::IntArrayRef padding, at::IntArrayRef dilation, bool ceil_mode);

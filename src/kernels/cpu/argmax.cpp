@@ -22,7 +22,7 @@
 namespace onnxtorch {
 namespace {
 
-// The first of the largest elements, or of those that are NaN.
+// Returns the index of the first NaN or, where there is none, of the first of the largest elements.
 size_t largest(std::span<const float> row) {
   size_t found = 0;
   for (size_t i = 1; i < row.size() && !std::isnan(row[found]); ++i) {
@@ -31,7 +31,8 @@ size_t largest(std::span<const float> row) {
   return found;
 }
 
-// The same of a longer row, taken as short ones below one another, whose columns are compared side by side.
+// Does the same for a longer row, which is taken as a matrix of short rows, so that its columns are compared in SIMD
+// vectors.
 int64_t largest_of_many(std::span<const float> row) {
   constexpr int64_t kWidth = 16;
   const int64_t rows = std::ssize(row) / kWidth;
@@ -50,12 +51,13 @@ int64_t largest_of_many(std::span<const float> row) {
   return found;
 }
 
-// Blocks of columns, which are rows where there is one: the largest of `size` elements is looked for in each.
+// Blocks of columns: the largest of `size` elements is looked for in each column. A block of one column is a contiguous
+// row.
 struct Columns {
   int64_t blocks, size, columns;
 };
 
-// None where ATen looks for it.
+// Returns none where ATen looks for the largest elements.
 std::optional<Columns> columns_of(const at::Tensor& x, int64_t dim) {
   if (!has_rows(x) || x.numel() > std::numeric_limits<int32_t>::max()) return {};
   dim = at::maybe_wrap_dim(dim, x.dim());

@@ -35,10 +35,10 @@ Matrices matrices(const Tensor& t, size_t dims) {
   return {t.const_data_ptr<float>(), strides};
 }
 
-// Elements of a row side by side.
+// Gives the tensor, or a copy of it, in which each row is contiguous.
 Tensor in_rows(const Tensor& t) { return t.stride(-1) == 1 || t.size(-1) == 1 ? t : contiguous(t); }
 
-// The rows of a group that shares keys and values come at once.
+// Attends with one row of each head at a time. The rows of a group of heads that share keys and values come at once.
 void attend_row_by_row(const AttentionWork& work) {
   const Attended& sizes = work.sizes;
   const size_t last = work.batch.size() - 1;
@@ -69,7 +69,7 @@ void attend_row_by_row(const AttentionWork& work) {
   });
 }
 
-// Keys and values are laid out for the products of many rows, unless the values lie well already.
+// Lays out keys and values for the products of many rows, unless the values lie well already.
 void attend_in_panels(const AttentionWork& work) {
   const auto& kernel = for_this_cpu<AttentionKernels>();
   const auto in_panels = [&](int64_t columns) { return (columns + kernel.panel - 1) / kernel.panel * kernel.panel; };
@@ -103,14 +103,14 @@ void attend_in_panels(const AttentionWork& work) {
 }  // namespace
 
 void attend(const AttentionWork& work) {
-  constexpr int64_t kFewestRows = 6;  // that are worth to lay out keys and values for
+  constexpr int64_t kFewestRows = 6;  // for which it is worthwhile to lay out keys and values
   work.rows < kFewestRows ? attend_row_by_row(work) : attend_in_panels(work);
 }
 
 namespace {
 
-// Contiguous, but of four dimensions in the order of memory that what follows wants: the heads of a position side by
-// side.
+// Allocates a contiguous result, but one of four dimensions in the layout that the next operator wants: the heads of a
+// position are adjacent.
 Tensor empty_result(at::IntArrayRef sizes) {
   if (sizes.size() != 4) return work_tensor(sizes, c10::kFloat);
   return work_tensor(sizes, {sizes[1] * sizes[2] * sizes[3], sizes[3], sizes[1] * sizes[3], 1}, c10::kFloat);
@@ -120,7 +120,7 @@ bool are_plain(const Tensor& query, const Tensor& key, const Tensor& value, cons
   return is_plain(query) && is_plain(key) && is_plain(value) && (!mask.defined() || is_plain(mask));
 }
 
-// Fills in where the tensors lie.
+// The memory of the tensors, which at_data fills in.
 struct Data {
   const float *query, *keys, *values, *mask;
   float* result;
@@ -135,7 +135,7 @@ AttentionWork at_data(AttentionWork work, const Data& data) {
   return work;
 }
 
-// What an operator attends with, its rows of elements side by side.
+// The tensors that an operator attends with. Planned::work takes a query, keys and values with contiguous rows.
 struct Operands {
   Tensor query, keys, values, mask;  // the mask may be undefined
 };
@@ -153,7 +153,7 @@ Tensor attended(const Planned& planned, const Operands& given) {
   return result;
 }
 
-// The places are those of the query, the key, the value, the mask if there is one, and the result.
+// Makes a call whose places are those of the query, the key, the value, the mask if there is one, and the result.
 std::unique_ptr<PlannedCall> planned_call(const Planned& planned_work, const Operands& given, const Tensor& result) {
   for (const Tensor& t : {given.query, given.keys, given.values}) {
     if (!in_rows(t).is_same(t)) return {};
@@ -164,7 +164,7 @@ std::unique_ptr<PlannedCall> planned_call(const Planned& planned_work, const Ope
   });
 }
 
-// As ATen's operator of this name: a row of which the mask hides every key becomes zeros.
+// Plans ATen's scaled_dot_product_attention: a row of which the mask hides every key becomes zeros.
 std::optional<Planned> of_heads(const Operands& given, double dropout_p, bool is_causal, std::optional<double> scale,
                                 bool enable_gqa) {
   const auto& [query, key, value, mask] = given;
@@ -214,8 +214,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
              : at::scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa);
 }
 
-// softmax(query @ key * scale + mask) @ value. Rows of weights that are NaN become zeros where there are to be none.
-// The keys are columns, which are given as rows.
+// Plans softmax(query @ key * scale + mask) @ value. Rows of weights that are NaN become zeros if `without_nan`. The
+// keys, which are columns of the product, are given as rows.
 std::optional<Planned> of_products(const Operands& given, double scale, bool without_nan) {
   const auto& [query, keys, value, mask] = given;
   const auto weights = keys.dim() < 2 ? std::nullopt : product_sizes(query.sizes(), keys.transpose(-2, -1).sizes());
@@ -250,7 +250,7 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
   return at::matmul(without_nan ? at::where(at::isnan(softmax), 0, softmax) : softmax, value);
 }
 
-// Of both overloads.
+// Plans a call of either overload.
 std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   const bool is_aten_s = of.arguments.size() == 8;
   const Tensor key = of.tensor(1), mask = of.tensor(3);

@@ -1,4 +1,4 @@
-// What is attended to by whom, as far as pointers and strides tell it.
+// Attention on the CPU, described by pointers and strides: which rows attend to which keys and values.
 #pragma once
 
 #include <c10/util/SmallVector.h>
@@ -25,7 +25,7 @@ struct Matrices {
   int64_t column() const { return strides.back(); }
 };
 
-// The memory is that of tensors that live as long.
+// All that one call of attention computes. The memory is that of tensors that live as long.
 struct AttentionWork {
   std::vector<int64_t> batch;  // sizes of the result's dimensions before the last two
   int64_t rows;
@@ -33,8 +33,8 @@ struct AttentionWork {
   std::optional<Matrices> mask;
   Matrices result;
   Attended sizes;
-  std::optional<int64_t> keys_of_first = {};  // where causal: what the first row sees, and the next ones more each
-  int64_t window = kNoWindow;                 // how many of the keys that it sees a row attends to, the last ones
+  std::optional<int64_t> keys_of_first = {};  // where causal: the keys that the first row sees, each next row one more
+  int64_t window = kNoWindow;                 // how many of the keys that a row sees it attends to: the last ones
   const float* sinks = nullptr;               // one for each of the batch's items
 
   int64_t count() const { return c10::multiply_integers(batch); }

@@ -19,7 +19,7 @@ std::unique_ptr<PlannedCall> planned_cast(int64_t count, void (*cast)(const From
   });
 }
 
-// Those for which ATen has no vectors.
+// Plans the casts for which ATen has no SIMD code.
 std::unique_ptr<PlannedCall> plan_cast(const PlannedOperands& of) {
   const at::Tensor from = of.tensor(0);
   const at::Tensor& to = of.results[0];

@@ -25,7 +25,7 @@ void compute(const Images& of, const float* from, float* to) {
   });
 }
 
-// The mean of each channel. An image that lies channels-last is rows of channels.
+// Computes the mean of each channel. An image that lies channels-last is rows of channels.
 at::Tensor channel_means(const at::Tensor& x) {
   if (!is_plain(x) || !lie_channels_last(x)) {
     std::vector<int64_t> dims(std::max<int64_t>(x.dim() - 2, 0));

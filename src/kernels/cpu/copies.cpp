@@ -39,7 +39,7 @@ at::Tensor pixel_shuffle(const at::Tensor& x, int64_t factor) {
   return contiguous(pixels).view({x.size(0), channels, height * factor, width * factor});
 }
 
-// The tensors one behind another, from the end of the first on.
+// Copies the tensors into the result one behind another, from the end of the first on.
 void copy_behind(const at::Tensor& first, at::TensorList tensors, int64_t dim, const at::Tensor& result) {
   int64_t start = first.size(dim);
   for (const at::Tensor& t : tensors) {
@@ -96,14 +96,14 @@ std::unique_ptr<PlannedCall> plan_cat(const PlannedOperands& of) {
   const Part whole{at::DimVector(result.sizes()), at::DimVector(result.strides()), 0};
   return planned([parts, whole, dim, type = result.scalar_type()](std::span<const Place> places) {
     const at::Tensor to = at::from_blob(places.back().data, whole.sizes, whole.strides, type);
-    const bool is_grown = places[0].data == places.back().data;  // by the caller's will
+    const bool is_grown = places[0].data == places.back().data;  // the caller has lent the first tensor's memory for it
     for (size_t i = is_grown ? 1 : 0; i < parts.size(); ++i) {
       copy_into(to, dim, parts[i].start, at::from_blob(places[i].data, parts[i].sizes, parts[i].strides, type));
     }
   });
 }
 
-// How many times each row or column comes; 0 where they do not come as often as one another.
+// Gives how many times each row or column is repeated; 0 where not all are repeated equally often.
 int64_t factor(int64_t from, int64_t to, std::optional<double> scale) {
   if (from == 0 || to % from != 0) return 0;
   const int64_t whole = to / from;
@@ -112,7 +112,7 @@ int64_t factor(int64_t from, int64_t to, std::optional<double> scale) {
 
 bool is_power_of_two(int64_t number) { return number > 0 && (number & (number - 1)) == 0; }
 
-// Each of a line's elements so many times.
+// Copies each of a line's elements so many times.
 template <typename T>
 void repeat_each(const T* from, int64_t count, int64_t times, T* to) {
   if (times == 2) {
@@ -122,7 +122,7 @@ void repeat_each(const T* from, int64_t count, int64_t times, T* to) {
   }
 }
 
-// Lines of elements of this size, of which each comes `rows` times, with each element `columns` times.
+// Copies each line of elements `rows` times, and each element within it `columns` times.
 template <typename T>
 void repeat_lines(const at::Tensor& x, int64_t rows, int64_t columns, const at::Tensor& y) {
   const auto* const from = static_cast<const T*>(x.const_data_ptr());
@@ -137,7 +137,7 @@ void repeat_lines(const at::Tensor& x, int64_t rows, int64_t columns, const at::
   });
 }
 
-// False where no loop is for elements of that size.
+// Returns false where there is no loop for elements of that size.
 bool repeat_lines(const at::Tensor& x, int64_t rows, int64_t columns, const at::Tensor& y) {
   return with_bits_of(x.element_size(), [&]<typename T>(T) {
     repeat_lines<T>(x, rows, columns, y);
@@ -145,7 +145,8 @@ bool repeat_lines(const at::Tensor& x, int64_t rows, int64_t columns, const at::
   });
 }
 
-// ATen divides by the factors in floats; what that gives is exact for powers of two.
+// Copies rows and columns where the factors are powers of two: ATen divides by the factors in floats, which is exact
+// for these.
 at::Tensor upsample_nearest2d(const at::Tensor& x, at::IntArrayRef size, std::optional<double> scale_height,
                               std::optional<double> scale_width) {
   const bool fits = x.is_cpu() && x.numel() > 0 && x.dim() == 4 && size.size() == 2;
@@ -171,7 +172,7 @@ void register_copies() {
           upsample_nearest2d);
     m.def("cat(Tensor[] tensors, int dim) -> Tensor", cat);
   });
-  register_few_elements();  // is asked first
+  register_few_elements();  // its planner for cat is asked first
   register_planner("onnx_torch::cat", plan_cat);
 }
 

@@ -1,5 +1,5 @@
-// What this CPU can do, and oneDNN on it: asked once, here, by whatever has several ways to compute.
-// ATEN_CPU_CAPABILITY and ONEDNN_MAX_CPU_ISA keep it below what the CPU has.
+// The features of this CPU, and of oneDNN on it: they are found once, here, for all code that has several ways to
+// compute. ATEN_CPU_CAPABILITY and ONEDNN_MAX_CPU_ISA keep them below what the CPU has.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct CpuFeatures {
 
 const CpuFeatures& cpu_features();
 
-// The kernels of a file in kernels/simd, as it is compiled for this CPU.
+// Gives the kernels of a file in kernels/simd, as it is compiled for this CPU.
 template <typename Kernels>
 const Kernels& for_this_cpu() {
   static const Kernels& chosen = []() -> const Kernels& {

@@ -1,4 +1,4 @@
-// ATen's element-wise operators and copies, of few elements: a call by memory takes a tenth of the time that ATen's
+// ATen's element-wise operators and copies for few elements: a call by memory takes a tenth of the time that ATen's
 // operator takes until it comes to the first element. They give the same bits.
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
@@ -23,8 +23,8 @@ namespace {
 constexpr int64_t kMostElements = 1 << 12;
 constexpr size_t kMostOperands = 4;  // the result among them
 
-// A loop over the elements of a result, the innermost dimension first, and how far apart each operand's are, in bytes.
-// Dimensions along which all operands go on evenly are one.
+// A loop over the elements of a result, the innermost dimension first, with the strides of each operand in bytes.
+// Dimensions along which all operands go on evenly are merged into one.
 class Loop {
  public:
   // All tensors have as many dimensions as the result, and its sizes, or 1.
@@ -79,7 +79,7 @@ class Loop {
 
 using Strides = std::array<int64_t, kMostOperands>;
 
-// A bool may be of any byte, as a model's is.
+// Reads an element. A bool may be of any byte, as a model's is.
 template <typename T>
 T element(const char* at) {
   if constexpr (std::is_same_v<T, bool>) {
@@ -107,7 +107,8 @@ void compute(const Loop& loop, const std::array<char*, sizeof...(T) + 1>& data, 
   });
 }
 
-// The tensors with the result's number of dimensions; none where one is of other sizes, or not of the CPU's.
+// Expands the tensors to the result's sizes. Returns none where one does not fit these, or is no plain tensor of the
+// CPU.
 std::optional<std::vector<at::Tensor>> like(const at::Tensor& result, at::ArrayRef<at::Tensor> operands) {
   std::vector<at::Tensor> found;
   for (const at::Tensor& operand : operands) {
@@ -120,7 +121,7 @@ std::optional<std::vector<at::Tensor>> like(const at::Tensor& result, at::ArrayR
   return found;
 }
 
-// A call that gives f of the elements of these tensors. Their places are the first ones in this order.
+// Makes a call that computes f of the elements of these tensors. Their places are the first ones, in this order.
 template <typename R, typename... T, typename F>
 std::unique_ptr<PlannedCall> planned_elements(const at::Tensor& result,
                                               const std::array<at::Tensor, sizeof...(T)>& operands, const F& f) {
@@ -141,7 +142,7 @@ bool is_small(const PlannedOperands& of) {
 
 // --- Operators of two operands ---
 
-// One of the second may be a number.
+// Plans an operator of two operands, the second of which may be a number.
 template <typename R, typename T, typename F>
 std::unique_ptr<PlannedCall> binary(const PlannedOperands& of, const F& f) {
   const at::Tensor a = of.tensor(0), b = of.tensor(1);
@@ -150,7 +151,7 @@ std::unique_ptr<PlannedCall> binary(const PlannedOperands& of, const F& f) {
   return planned_elements<R, T>(of.results[0], {a}, [f, number](T x) { return f(x, number); });
 }
 
-// A type for whose elements an operator is computed as they are: that of all tensors, and numbers fit it.
+// Returns the type in which an operator is computed without a cast: all tensors have it, and a number fits it.
 std::optional<c10::ScalarType> common_type(const PlannedOperands& of) {
   const at::Tensor a = of.tensor(0), b = of.tensor(1);
   if (!a.defined()) return {};
@@ -186,7 +187,7 @@ struct Mul {
   }
 };
 
-// Sums wrap around.
+// Plans a sum, difference or product. Those of integers wrap around.
 template <typename F>
 std::unique_ptr<PlannedCall> plan_arithmetic(const PlannedOperands& of) {
   if (!is_small(of) || !is_without_factor(of)) return {};
@@ -255,14 +256,14 @@ std::unique_ptr<PlannedCall> cast(const PlannedOperands& of) {
   return planned_elements<R, T>(of.results[0], {of.tensor(0)}, [](T x) { return static_cast<R>(x); });
 }
 
-// Elements of this many bytes as they are.
+// Makes a call that copies elements as they are, whatever their type, if there is an integer of as many bytes.
 std::unique_ptr<PlannedCall> copied(const at::Tensor& from, const at::Tensor& to) {
   const std::array<at::Tensor, 1> operand{from};
   const auto keep = [](auto x) { return x; };
   return with_bits_of(from.element_size(), [&]<typename T>(T) { return planned_elements<T, T>(to, operand, keep); });
 }
 
-// Of operators whose first operand is copied, broadcast or cast.
+// Plans operators whose first operand is copied, broadcast or cast.
 std::unique_ptr<PlannedCall> plan_copy(const PlannedOperands& of) {
   const at::Tensor from = of.tensor(0);
   if (!is_small(of) || !from.defined()) return {};
@@ -280,7 +281,7 @@ std::unique_ptr<PlannedCall> plan_copy(const PlannedOperands& of) {
   return {};
 }
 
-// The same, of a result of the sizes and the order that the first operand has.
+// Plans operators that copy their first operand in the same order to a result of other sizes.
 std::unique_ptr<PlannedCall> plan_reshape(const PlannedOperands& of) {
   const at::Tensor from = of.tensor(0);
   const at::Tensor& to = of.results[0];
@@ -288,7 +289,7 @@ std::unique_ptr<PlannedCall> plan_reshape(const PlannedOperands& of) {
   return copied(from, to.view(from.sizes()));
 }
 
-// Each tensor is copied to where it begins in the result.
+// Plans a call that copies each tensor to where it begins in the result.
 std::unique_ptr<PlannedCall> plan_cat(const PlannedOperands& of) {
   const at::Tensor& result = of.results[0];
   if (!is_small(of) || result.dim() == 0) return {};

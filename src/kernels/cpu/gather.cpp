@@ -14,7 +14,7 @@
 namespace onnxtorch {
 namespace {
 
-// Rows of `row` bytes, of which there are `size` in each of `outer` blocks; `picked` of each are copied. Their numbers
+// Rows of `row` bytes, of which there are `size` in each of `outer` blocks; `picked` of each are copied. Their indices
 // lie `step` apart, and are not below `lowest`; negative ones count from the end.
 struct PickedRows {
   int64_t outer, size, row, picked, step, lowest;
@@ -53,7 +53,7 @@ at::Tensor from_start(const at::Tensor& indices, int64_t size) {
   return at::where(at::lt(indices, 0), at::add(indices, size), indices);
 }
 
-// ATen's index_select takes no negative indices.
+// Picks rows by indices that may be negative, which ATen's index_select does not take.
 at::Tensor gather(const at::Tensor& data, int64_t axis, const at::Tensor& indices) {
   if (!is_picked_by_rows(data, indices)) {
     return at::index_select(data, axis, from_start(indices, data.size(axis)));
@@ -91,18 +91,19 @@ std::unique_ptr<PlannedCall> planned_gather(const PlannedOperands& of, bool take
 std::unique_ptr<PlannedCall> plan_gather(const PlannedOperands& of) { return planned_gather(of, true); }
 std::unique_ptr<PlannedCall> plan_index_select(const PlannedOperands& of) { return planned_gather(of, false); }
 
-// Elements of contiguous tensors, of as many dimensions, one for each index.
+// The sizes of a gather that picks one element for each index. The tensors are contiguous and have equally many
+// dimensions.
 struct PickedElements {
   int64_t axis;
-  std::vector<int64_t> data_sizes, data_strides, sizes;  // the last of the indices
+  std::vector<int64_t> data_sizes, data_strides, sizes;  // `sizes` are those of the indices
 };
 
 [[noreturn]] void refuse_index(int64_t given, int64_t axis, int64_t size) {
   TORCH_CHECK_INDEX(false, "index ", given, " is out of bounds for dimension ", axis, " with size ", size);
 }
 
-// One element for each index, of lines of elements that are `step` apart. From one index to the next the line is
-// another one, but on the innermost axis.
+// Copies one element for each index, out of lines of elements that are `step` apart. From one index to the next the
+// line is another one, except on the innermost axis.
 template <bool kInnermost, typename T, typename Index>
 void copy_row(const T* from, int64_t axis, int64_t size, int64_t step, const Index* index, int64_t count, T* to) {
   for (int64_t i = 0; i < count; ++i) {
@@ -135,13 +136,13 @@ void copy_elements(const PickedElements& of, const char* data, const char* indic
 
 using CopyElements = void (*)(const PickedElements& of, const char* data, const char* indices, char* result);
 
-// For elements of so many bytes; null for others.
+// Returns the function for elements of so many bytes; null where there is none.
 template <typename Index>
 CopyElements copy_elements_of(size_t bytes) {
   return with_bits_of(bytes, []<typename T>(T) -> CopyElements { return copy_elements<T, Index>; });
 }
 
-// None where ATen is to pick them.
+// Returns null where ATen is to pick the elements.
 CopyElements copy_elements_for(const at::Tensor& data, int64_t axis, const at::Tensor& indices) {
   const auto is_dense = [](const at::Tensor& t) {
     return t.is_cpu() && t.is_contiguous() && t.dim() > 0 && t.numel() > 0 && !t.is_conj() && !t.is_neg();
@@ -157,7 +158,7 @@ PickedElements picked_elements(const at::Tensor& data, int64_t axis, const at::T
   return {axis, data.sizes().vec(), data.strides().vec(), indices.sizes().vec()};
 }
 
-// ATen's gather takes no negative indices either.
+// Picks elements by indices that may be negative, which ATen's gather does not take either.
 at::Tensor gather_elements(const at::Tensor& data, int64_t axis, const at::Tensor& indices) {
   axis = at::maybe_wrap_dim(axis, data.dim());
   const CopyElements copy = copy_elements_for(data, axis, indices);

@@ -20,7 +20,7 @@ namespace onnxtorch {
 namespace {
 
 struct GroupNorm {
-  std::optional<int64_t> groups;  // each channel is one where they are not given
+  std::optional<int64_t> groups;  // each channel is a group where this is not given
   std::optional<at::Tensor> weight, bias;
   double eps;
 };
@@ -35,14 +35,14 @@ bool is_channels_last(const at::Tensor& x) {
   return x.dim() >= 3 && x.size(1) > 1 && !x.is_contiguous() && x.movedim(1, -1).is_contiguous();
 }
 
-// Planes of channels, which are not much too small for vectors.
+// Tells whether x has planes of channels that are not much too small for SIMD vectors.
 bool has_planes(const at::Tensor& x) {
   constexpr int64_t kLeastPlane = 32;
   return x.dim() >= 3 && x.is_contiguous() && c10::multiply_integers(x.sizes().slice(2)) >= kLeastPlane;
 }
 
 bool fits(const at::Tensor& x, const GroupNorm& norm) {
-  constexpr double kLeastEps = 1e-12;  // next to which squares that a float is too narrow for are nothing
+  constexpr double kLeastEps = 1e-12;  // next to which squares that are too small for a float are nothing
   const auto is_one_per_channel = [&](const std::optional<at::Tensor>& t) {
     return !t || (t->dim() == 1 && t->size(0) == x.size(1) && t->scalar_type() == c10::kFloat && t->is_contiguous());
   };
@@ -52,7 +52,8 @@ bool fits(const at::Tensor& x, const GroupNorm& norm) {
          is_one_per_channel(norm.bias);
 }
 
-// A channel's elements are normalized in blocks that stay in cache: rows of all channels, or parts of its plane.
+// The blocks in which a channel's elements are normalized, so that they stay in cache: rows of all channels, or parts
+// of its plane.
 struct Blocks {
   int64_t rows, channels;  // a row has an element of each channel
   bool planes;
@@ -66,22 +67,22 @@ struct Blocks {
   }
 };
 
-// Of each channel of a block.
+// The statistics of each channel of a block.
 struct Statistics {
-  std::vector<float> mean, rest;  // the mean as a float, and what that lacks
+  std::vector<float> mean, rest;  // the mean as a float, and what the float lacks
   std::vector<float> squares;     // the sum of the squares of the distances from `mean`
 };
 
-// What is done to each channel: (x - mean) * scale + bias.
+// The function of each channel's elements: (x - mean) * scale + bias.
 struct Affine {
   std::vector<float> mean, scale, bias;
 };
 
-// What the sizes decide, and the memory of the weight and the bias.
+// The sizes that decide how a normalization is done, and its eps.
 struct Normalization {
   int64_t batch;
   Blocks blocks;
-  int64_t group;  // how many channels it has
+  int64_t group;  // the number of channels of a group
   double eps;
 
   Normalization(const at::Tensor& x, const GroupNorm& norm)
@@ -91,12 +92,13 @@ struct Normalization {
         eps(norm.eps) {}
 };
 
-// Null where there is none.
+// The given weight and bias; each is null where there is none.
 struct ChannelAffine {
   const float *weight, *bias;
 };
 
-// Brings the statistics of a sample's blocks together; `at` is where they start. None where they are beyond a float.
+// Brings the statistics of a sample's blocks together; `at` is where they start. Returns none where they are beyond a
+// float.
 std::optional<Affine> affine(const Normalization& by, const Statistics& of, int64_t at, const ChannelAffine& given) {
   const Blocks& blocks = by.blocks;
   const int64_t channels = blocks.channels;
@@ -198,7 +200,7 @@ void normalize(const Normalization& by, const float* x, const std::vector<Affine
   }
 }
 
-// False where a sum of squares is beyond a float: then nothing is written.
+// Returns false where a sum of squares is beyond a float: then nothing is written.
 bool compute(const Normalization& by, const float* x, const ChannelAffine& given, float* y) {
   const Statistics of = statistics(by, x);
   std::vector<Affine> affines;

@@ -30,7 +30,7 @@ using Result = std::tuple<Tensor, Tensor, Tensor>;
 
 struct Settings {
   bool causal, do_rotary, interleaved;
-  int64_t window;  // of keys, or negative
+  int64_t window;  // the number of keys; negative: no window
   std::optional<double> scale;
   double softcap;
   bool smooth_softmax;
@@ -42,7 +42,7 @@ struct Operands {
   Tensor query, key, value, past_key, past_value, lengths, total, cos, sin, positions, sink;
 };
 
-// A tensor's rows in the order [batch, heads, rows]: where they are, and how far apart, in elements.
+// The rows of a tensor of [batch, heads, rows, size]: where the first one is, and the strides in elements.
 struct Rows {
   char* data = nullptr;
   int64_t batch = 0, head = 0, row = 0;
@@ -59,7 +59,7 @@ struct Rows {
   }
 };
 
-// Whole numbers of either type that ONNX has for lengths and positions.
+// Integers of either type that ONNX has for lengths and positions.
 struct Numbers {
   const char* data = nullptr;
   bool is_long = false;
@@ -74,12 +74,12 @@ struct Numbers {
   }
 };
 
-// Attention of some rows a sequence to those that its past has, and to themselves, which go behind it.
+// Attention of some new rows of each sequence to the rows of its past and to themselves, which go behind the past.
 struct CachedWork {
   Settings settings;
   c10::ScalarType type;
   int64_t batch, heads, shared, rows, key_size, value_size;
-  int64_t past_rows, capacity;  // of the buffers: the past, 0 where there is none, and the present
+  int64_t past_rows, capacity;  // rows of the buffers: of the past, 0 where there is none, and of the present
   bool has_past;
   int64_t angles = 0, most_positions = 0;  // columns and rows of the tables of cosines and sines
   int64_t given_positions = 0;
@@ -91,11 +91,12 @@ struct CachedWork {
 
 struct Sequence {
   int64_t length;  // with the new rows
-  int64_t start;   // the place of the first of these in the sequence
+  int64_t start;   // the index of the first of these in the sequence
   int64_t offset;  // and in the present
 };
 
-// As the script that this operator stands for tells it: a prompt starts anew, whatever the past holds.
+// Gives where each sequence's new rows go, as the script does that this operator stands for: a prompt starts anew,
+// whatever the past holds.
 std::vector<Sequence> sequences_of(const CachedWork& work) {
   const int64_t total = work.total[0], capacity = std::max(total, work.past_rows),
                 most = work.has_past ? work.past_rows : capacity;
@@ -112,7 +113,8 @@ std::vector<Sequence> sequences_of(const CachedWork& work) {
   return sequences;
 }
 
-// The position of each row, which the tables have. Of a prompt's only the first one is used.
+// Gives the position of each row, and checks that the tables have it. Of a prompt's given positions only the first one
+// is used.
 std::vector<int64_t> positions_of(const CachedWork& work, std::span<const Sequence> sequences) {
   std::vector<int64_t> positions;
   const bool is_given = work.given_positions > 0, is_prompt = work.rows == work.total[0];
@@ -134,7 +136,7 @@ Tensor blob(const char* data, at::IntArrayRef sizes, at::IntArrayRef strides, c1
   return at::from_blob(const_cast<char*>(data), sizes, strides, type);
 }
 
-// Factors for each element of a row, which belong to its pairs.
+// The cosines and sines for each element of a row; the elements of a pair have the same ones.
 class Angles {
  public:
   Angles(const CachedWork& work, std::span<const Sequence> sequences) : size_(2 * work.angles), rows_(work.rows) {
@@ -161,7 +163,7 @@ class Angles {
     }
   }
 
-  // The row turned, of so many elements, of which the first ones have angles.
+  // Turns a row of so many elements, of which the first ones have angles; the others are copied.
   void turn(const float* x, float* y, int64_t size, int64_t batch, int64_t row) {
     if (!turn_) {
       if (x != y) std::memcpy(y, x, size * sizeof(float));
@@ -181,8 +183,8 @@ class Angles {
   std::vector<float> factors_;
 };
 
-// What a head of the past has, up to where new rows go, and zeros behind these. Where the present lies in the past's
-// memory, the past is there already, and what lies behind stays as it is.
+// Copies what a head of the past has, up to where new rows go, and writes zeros behind these. Where the present lies in
+// the past's memory, the past is there already, and what lies behind stays as it is.
 void keep_past(const Rows& past, const Rows& present, int64_t size, int64_t b, int64_t head, const Sequence& sequence,
                const CachedWork& work) {
   if (past.data == present.data) return;
@@ -195,7 +197,7 @@ void keep_past(const Rows& past, const Rows& present, int64_t size, int64_t b, i
   std::memset(at(present, end), 0, (work.capacity - end) * size * bytes);
 }
 
-// The new keys, turned, and the new values.
+// Appends the new keys, turned, and the new values to the past.
 void append(const CachedWork& work, std::span<const Sequence> sequences, Angles& angles) {
   const int64_t size = work.key_size + work.value_size;
   const bool is_in_place = work.past_key.data == work.present_key.data;
@@ -231,7 +233,7 @@ void append(const CachedWork& work, std::span<const Sequence> sequences, Angles&
       });
 }
 
-// A sequence's queries, turned, as floats; those that are so already stay where they are.
+// Gives a sequence's queries, turned, as floats; those that are so already stay where they are.
 Matrices queries_of(const CachedWork& work, int64_t b, Angles& angles, Tensor& memory) {
   const bool is_float = work.type == c10::kFloat;
   Rows from = work.query;
@@ -255,11 +257,12 @@ Matrices queries_of(const CachedWork& work, int64_t b, Angles& angles, Tensor& m
   return {reinterpret_cast<const float*>(from.data), {group * from.head, from.head, from.row, 1}};
 }
 
-// Of one sequence, to keys and values of some heads as floats, which begin there, and the results likewise.
+// The part of a sequence's attention to the keys and values of some heads: where the queries, the keys, the values and
+// the results begin, all as floats.
 struct Part {
   const float *query, *keys, *values;
   float* result;
-  int64_t heads, first_head;  // that are shared
+  int64_t heads, first_head;  // of keys and values
 };
 
 AttentionWork attention_of(const CachedWork& work, const Sequence& sequence, const Matrices& queries, const Part& part,
@@ -289,7 +292,7 @@ AttentionWork attention_of(const CachedWork& work, const Sequence& sequence, con
       .sinks = sinks.empty() ? nullptr : sinks.data() + part.first_head * group};
 }
 
-// Head by head: what is of 16 bits becomes floats in a thread's cache.
+// Attends head by head: keys and values of 16 bits become floats in a thread's cache.
 void attend_to_halves(const CachedWork& work, const Sequence& sequence, int64_t b, const Matrices& queries,
                       const std::vector<float>& sinks) {
   const int64_t group = work.heads / work.shared, size = work.key_size + work.value_size;
@@ -350,7 +353,7 @@ bool is_whole_number(const Tensor& t) {
   return t.is_cpu() && t.is_contiguous() && (t.scalar_type() == c10::kInt || t.scalar_type() == c10::kLong);
 }
 
-// The work as far as sizes and strides decide it; none where the script is to compute it, or to refuse it.
+// Gives the work as far as sizes and strides decide it; none where the script is to compute it, or to refuse it.
 std::optional<CachedWork> work_of(const Operands& in, const Settings& settings) {
   const c10::ScalarType type = in.query.scalar_type();
   const auto fits = [&](const Tensor& t, int64_t dims) {
@@ -434,7 +437,7 @@ void set_results(CachedWork& work, const Tensor& result, const Tensor& present_k
                  result.stride(1)};
 }
 
-// What the script gives, which is an operator, too.
+// Runs the script, which is an operator, too.
 Result by_script(const Operands& in, const Settings& settings) {
   static const auto script =
       c10::Dispatcher::singleton().findSchemaOrThrow("onnx_torch::plain_group_query_attention", "");
@@ -483,7 +486,7 @@ Result group_query_attention(const Tensor& q, const Tensor& k, const Tensor& v, 
   const Settings settings{causal, do_rotary, rotary_interleaved, local_window_size, scale, softcap, smooth_softmax};
   auto work = work_of(in, settings);
   const int64_t capacity = work ? std::max(work->total[0], work->past_rows) : 0;
-  constexpr int64_t kMostRows = int64_t{1} << 31;  // which the type of total_sequence_length does not pass
+  constexpr int64_t kMostRows = int64_t{1} << 31;  // the type of total_sequence_length holds no more
   if (!work || capacity < 1 || capacity >= kMostRows || (!work->has_past && capacity < work->rows))
     return by_script(in, settings);
   const auto present = [&](const Tensor& past, int64_t size) {

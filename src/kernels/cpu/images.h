@@ -19,7 +19,7 @@ inline bool lie_channels_last(const at::Tensor& x) { return x.dim() >= 3 && x.mo
 
 inline Images images(const at::Tensor& x) { return {x.size(0), x.size(1), x.numel() / x.size(0) / x.size(1)}; }
 
-// A number for each channel of each image, with dimensions of size 1 for those that are gone.
+// Allocates a tensor of one element for each channel of each image, with dimensions of size 1 for those that are gone.
 inline at::Tensor one_for_each_channel(const at::Tensor& x, at::ScalarType type) {
   std::vector<int64_t> sizes(x.dim(), 1);
   std::ranges::copy(x.sizes().slice(0, 2), sizes.begin());
@@ -27,7 +27,7 @@ inline at::Tensor one_for_each_channel(const at::Tensor& x, at::ScalarType type)
 }
 
 // Calls visit(image, channel, count) for at most `most` channels of images that lie channels-last, from `channel` on;
-// an element costs so much.
+// `cost` is that of an element.
 template <typename Visit>
 void for_channels(const Images& of, int64_t most, int64_t cost, const Visit& visit) {
   const int64_t parts = (of.channels + most - 1) / most;

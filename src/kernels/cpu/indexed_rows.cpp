@@ -14,7 +14,7 @@
 namespace onnxtorch {
 namespace {
 
-// Rows of a contiguous tensor, each told by an index for each of its first dimensions.
+// Rows of a contiguous tensor, each given by an index for each of the tensor's first dimensions.
 struct IndexedRows {
   struct Dimension {
     int64_t size, stride;  // the latter in rows
@@ -24,7 +24,8 @@ struct IndexedRows {
   int64_t count = 0;
   size_t bytes = 0;  // of a row
 
-  // The number of a row. The indices of each dimension lie at a place; negative ones count from the end.
+  // Gives the index of the i-th row among all rows. The indices of each dimension lie at a place; negative ones count
+  // from the end.
   int64_t number(std::span<const Place> indices, int64_t i) const {
     int64_t number = 0;
     for (size_t d = 0; d < dimensions.size(); ++d) {
@@ -38,13 +39,13 @@ struct IndexedRows {
   }
 };
 
-// The distance between indices that follow one another; none where they do not lie evenly.
+// Gives the distance between consecutive indices; none where they are not evenly spaced.
 std::optional<int64_t> step_of(const at::Tensor& indices) {
   const auto strides = at::detail::computeStride(indices.sizes(), indices.strides(), at::DimVector{indices.numel()});
   return strides ? std::optional((*strides)[0]) : std::nullopt;
 }
 
-// None where indices are no plain integers of one shape, or rows are too short to be copied one by one.
+// Returns none where indices are no plain integers of one shape, or rows are too short to be copied one by one.
 std::optional<IndexedRows> indexed_rows(const at::Tensor& data, const c10::IValue& list) {
   constexpr size_t kLeastBytes = 32;
   const auto indices = list.toListRef();
@@ -80,7 +81,7 @@ std::unique_ptr<PlannedCall> plan_index(const PlannedOperands& of) {
   });
 }
 
-// Rows are written one after another, so that of several for one place the last one stays.
+// Plans a call that writes rows one after another, so that of several for one place the last one stays.
 std::unique_ptr<PlannedCall> plan_index_put(const PlannedOperands& of) {
   const at::Tensor data = of.tensor(0), values = of.tensor(2), &result = of.results[0];
   const auto rows = indexed_rows(data, of.arguments[1]);

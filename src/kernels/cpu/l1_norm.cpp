@@ -23,7 +23,7 @@ void compute(const float* x, float* y, int64_t rows, int64_t size) {
   });
 }
 
-// Rows divided by the sum of their elements' absolute values, unless that is 0.
+// Divides rows by the sum of their elements' absolute values, unless that is 0.
 at::Tensor normalize_rows(const at::Tensor& x) {
   if (!has_short_rows(x)) {
     const at::Tensor size = at::sum(at::abs(x), {-1}, /*keepdim=*/true);

@@ -19,7 +19,7 @@
 namespace onnxtorch {
 namespace {
 
-// What normalizes the last dimensions, of these sizes.
+// A normalization of the last dimensions, which have these sizes.
 struct RowNorm {
   at::IntArrayRef shape;
   std::optional<at::Tensor> weight, bias;
@@ -54,7 +54,7 @@ at::Tensor normalized(const at::Tensor& x, const RowNorm& norm, Normalize normal
   return y;
 }
 
-// The places are those of x, the weight and the bias, as far as they are there, and of the result.
+// Makes a call whose places are those of x, the weight and the bias, as far as they are there, and of the result.
 std::unique_ptr<PlannedCall> planned_norm(const at::Tensor& x, const RowNorm& norm, Normalize normalize) {
   if (!fits(x, norm) || !x.is_contiguous()) return {};
   const int64_t size = c10::multiply_integers(norm.shape);

@@ -1,5 +1,5 @@
-// Operators for the CPU. Each function makes those of a file known to TorchScript, once, under the names onnx_torch::…;
-// whoever puts one into a graph calls it before.
+// Operators for the CPU. Each function makes those of a file known to TorchScript, once, under the names
+// onnx_torch::…; whoever puts one into a graph calls it before.
 #pragma once
 
 namespace onnxtorch {
@@ -8,14 +8,14 @@ void register_argmax();                 // argmax, label_of_largest
 void register_attention();              // attention
 void register_channel_means();          // channel_means: of what lies channels-last
 void register_copies();                 // reshape, cat, pixel_shuffle, upsample_nearest2d
-void register_few_elements();           // none: calls by memory of ATen's
-void register_casts();                  // none: to of other types, in plans
+void register_few_elements();           // none: ATen's operators on few elements, in plans
+void register_casts();                  // none: aten::to another type, in plans
 void register_indexed_rows();           // none: index and index_put of rows, in plans
 void register_gather();                 // gather, gather_elements: indices may count from the end
 void register_gather_blocks();          // gather_blocks: of a table of few bits, which are dequantized
-void register_group_norm();             // group_norm, of what lies channels-last
+void register_group_norm();             // group_norm: of what lies channels-last, or in planes of channels
 void register_group_query_attention();  // group_query_attention: with a cache, as onnxruntime's operator
-void register_image_sums();             // image_sums: of the steps of 8 bits
+void register_image_sums();             // image_sums: of int8 and uint8 less the zero point
 void register_l1_norm();                // normalize_rows
 void register_layer_norm();             // layer_norm, rms_norm
 void register_pools();                  // max_pool, average_pool: in one to three dimensions, as ATen's

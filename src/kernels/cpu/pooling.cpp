@@ -20,7 +20,7 @@
 namespace onnxtorch {
 namespace {
 
-// Windows of one dimension, as ATen takes them; none where it refuses them, or there are none.
+// Gives the windows of one dimension, as ATen takes them; none where it refuses them, or there are none.
 std::optional<Windows> windows(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
                                bool ceil_mode) {
   if (kernel < 1 || stride < 1 || dilation < 1 || padding < 0 || 2 * padding > kernel) return {};
@@ -28,23 +28,23 @@ std::optional<Windows> windows(int64_t size, int64_t kernel, int64_t stride, int
   return count > 0 ? std::optional(Windows{size, kernel, stride, padding, dilation, count}) : std::nullopt;
 }
 
-// How the windows over a tensor are gone through.
+// The way in which the windows over a tensor are visited.
 struct Pooling {
   Pool pool;
   int64_t images;
   bool channels_last;
-  std::vector<int64_t> sizes;  // of the result, as it lies
+  std::vector<int64_t> sizes;  // of the result, in its order of memory
 };
 
-// What ATen is given to pool by.
+// The arguments of ATen's pooling.
 struct Given {
   at::IntArrayRef kernel, stride, padding, dilation;
   bool ceil_mode;
 };
 
-// None where ATen is asked, to do it or to refuse it.
+// Returns none where ATen is asked, to do it or to refuse it.
 std::optional<Pooling> pooling(const at::Tensor& x, const Given& given) {
-  constexpr int64_t kFewChannels = 16;  // with fewer, a vector is not filled
+  constexpr int64_t kFewChannels = 16;  // with fewer, a SIMD vector is not filled
   const size_t rank = given.kernel.size();
   const std::array others{given.stride, given.padding, given.dilation};
   if (!x.is_cpu() || x.numel() == 0 || rank < 1 || rank > 3 || x.dim() != static_cast<int64_t>(rank) + 2 ||
@@ -85,7 +85,7 @@ at::Tensor pooled(const at::Tensor& x, const Pooling& by, PoolRows<T>* pool_rows
   return by.channels_last ? y.movedim(-1, 1) : y;
 }
 
-// Calls the function with the kernel for the largest elements of a type; null where there is none.
+// Calls the function with the kernel for the largest elements of a type; gives {} where there is none.
 template <typename Function>
 auto with_largest(c10::ScalarType type, const Function& function)
     -> decltype(function(PoolKernels().largest_of_floats)) {
@@ -108,15 +108,15 @@ at::Tensor max_pool(const at::Tensor& x, at::IntArrayRef kernel, at::IntArrayRef
     const at::Tensor y = with_largest(x.scalar_type(), [&](auto* largest) { return pooled(x, *by, largest); });
     if (y.defined()) return y;
   }
-  // ATen pools bytes only where they lie plainly.
+  // ATen pools bytes only where they are contiguous.
   const at::Tensor given = x.is_floating_point() ? x : x.contiguous();
   if (kernel.size() == 1) return at::max_pool1d(given, kernel, stride, padding, dilation, ceil_mode);
   if (kernel.size() == 3) return at::max_pool3d(given, kernel, stride, padding, dilation, ceil_mode);
   return at::max_pool2d(given, kernel, stride, padding, dilation, ceil_mode);
 }
 
-// How many elements each window counts along one dimension, of the image's and, where asked, of the padding's; but none
-// beyond, where ceil_mode lets a window end.
+// Gives how many elements each window counts along one dimension: those of the image and, where asked, of the padding;
+// but none beyond, where ceil_mode lets a window end.
 std::vector<float> counts(const Windows& w, bool count_padding) {
   std::vector<float> result;
   for (int64_t i = 0; i < w.count; ++i) {
@@ -127,14 +127,14 @@ std::vector<float> counts(const Windows& w, bool count_padding) {
   return result;
 }
 
-// Of the windows of each dimension.
+// The counts of the windows of each dimension.
 struct Counts {
   std::vector<float> depth, rows, columns;
 
   Pool::Counts data() const { return {depth.data(), rows.data(), columns.data()}; }
 };
 
-// What the sums of the windows are divided by: how many elements they count, or all by the same.
+// Gives the divisors of the windows' sums: how many elements the windows count, or the same one for all.
 Counts counts(const Pool& p, bool count_padding, std::optional<int64_t> divisor) {
   if (!divisor)
     return {counts(p.depth, count_padding), counts(p.rows, count_padding), counts(p.columns, count_padding)};
@@ -142,7 +142,7 @@ Counts counts(const Pool& p, bool count_padding, std::optional<int64_t> divisor)
           std::vector<float>(p.columns.count, 1)};
 }
 
-// None where ATen is asked.
+// Gives the windows to take means of; none where ATen is asked.
 std::optional<Pooling> averaging(const at::Tensor& x, at::IntArrayRef kernel, at::IntArrayRef stride,
                                  at::IntArrayRef padding, bool ceil_mode, std::optional<int64_t> divisor) {
   if (x.scalar_type() != c10::kFloat || divisor == 0) return {};
@@ -162,7 +162,7 @@ at::Tensor average_pool(const at::Tensor& x, at::IntArrayRef kernel, at::IntArra
   return at::avg_pool2d(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor);
 }
 
-// Whether the result lies as it is computed, and x as it is read.
+// Tells whether the result has the layout in which it is computed, and x the one in which it is read.
 bool lies_well(const Pooling& by, const at::Tensor& x, const at::Tensor& y) {
   return by.channels_last ? y.movedim(1, -1).is_contiguous() : x.is_contiguous() && y.is_contiguous();
 }

@@ -17,12 +17,12 @@
 namespace onnxtorch {
 namespace {
 
-// Blocks of rows, of which `rows` are made from each `size`.
+// Blocks of rows: `rows` rows are made from the `size` rows of each block.
 struct Blocks {
   int64_t count, size, rows, columns, taps;
 };
 
-// Products and sums are rounded one by one, in the order of the taps.
+// Computes each row as a weighted sum of rows. Products and sums are rounded one by one, in the order of the taps.
 template <typename T>
 void resample(const T* x, T* y, const int64_t* indices, const T* taps, const Blocks& blocks) {
   constexpr int64_t kCost = 8;         // of an element for each tap

@@ -22,7 +22,7 @@
 namespace onnxtorch {
 namespace {
 
-// A quarter of a turn: the pairs [a, b] become [-b, a]. Without a half, they are neighbours.
+// Makes a quarter of a turn: the pairs [a, b] become [-b, a]. Without a half, the elements of a pair are neighbours.
 at::Tensor quarter_turn(const at::Tensor& x, std::optional<int64_t> half) {
   if (half) return at::cat({x.slice(-1, half).neg(), x.slice(-1, 0, half)}, -1);
   return at::stack({x.slice(-1, 1, std::nullopt, 2).neg(), x.slice(-1, 0, std::nullopt, 2)}, -1).flatten(-2);
@@ -51,7 +51,7 @@ struct Turns {
   }
 };
 
-// Memory order of the rows, and the elements of a row.
+// Gives the dimensions in their order of memory, but that of a row's elements last.
 std::vector<int64_t> order_of_rows(const at::Tensor& x) {
   std::vector<int64_t> order = order_of(x.strides().slice(0, x.dim() - 1));
   order.push_back(x.dim() - 1);

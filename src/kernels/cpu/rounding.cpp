@@ -21,7 +21,7 @@ bool fits(const at::Tensor& x, c10::ScalarType type) {
          !x.requires_grad();
 }
 
-// Gives what no result is larger than, of what no element is.
+// Rounds the elements. `bound` is a bound of their absolute values; returns one of the results'.
 float compute(const float* x, float* y, int64_t count, bool to_bfloat16, float bound) {
   constexpr float kMostGrowth = 1.01F;
   const auto& kernels = for_this_cpu<RoundingKernels>();

@@ -26,7 +26,7 @@ struct Blocks {
   bool reverse;
 };
 
-// In the type in which ATen adds.
+// Accumulates the rows of each block, in the type in which ATen adds.
 template <typename T, typename Combine>
 void accumulate(const T* x, T* y, const Blocks& blocks, T start, const Combine& combine) {
   using Sum = at::acc_type<T, /*is_cuda=*/false>;
@@ -53,7 +53,7 @@ void accumulate(const T* x, T* y, const Blocks& blocks, T start, const Combine& 
 
 using Aten = at::Tensor (*)(const at::Tensor& x, int64_t dim, std::optional<at::ScalarType> dtype);
 
-// None where ATen adds.
+// Returns none where ATen adds.
 std::optional<Blocks> blocks_of(const at::Tensor& x, int64_t dim, std::optional<at::ScalarType> dtype, bool reverse) {
   const bool fits =
       x.is_cpu() && x.numel() > 0 && x.dim() > 0 && dtype == x.scalar_type() && !x.is_complex() && dtype != c10::kBool;
@@ -63,7 +63,7 @@ std::optional<Blocks> blocks_of(const at::Tensor& x, int64_t dim, std::optional<
                 c10::multiply_integers(x.sizes().slice(dim + 1)), reverse};
 }
 
-// Each operator: what ATen has for it, where it starts, and how two elements are combined.
+// One of the operators: ATen's function for it, the value that it starts with, and how two elements are combined.
 template <Aten aten, int start, typename Combine>
 struct Running {
   template <typename T>

@@ -12,9 +12,9 @@ namespace {
 constexpr int64_t kFewestRows = 2;
 constexpr int64_t kMostProducts = 1 << 16;  // of elements of two matrices
 constexpr int64_t kMostMatrices = 1 << 12;
-constexpr int64_t kProductsOfCost = 32;  // that take as long as an element, as parallel_for counts
+constexpr int64_t kProductsOfCost = 32;  // so many products take as long as an element, as parallel_for counts
 
-// Where the matrices of both begin, in the order of the result's.
+// Gives where the matrices of both tensors begin, in the order of the result's.
 std::vector<std::pair<int64_t, int64_t>> begins(const at::Tensor& a, const at::Tensor& b) {
   std::vector<std::pair<int64_t, int64_t>> found{{0, 0}};
   for (int64_t dim = 0; dim + 2 < a.dim(); ++dim) {

@@ -14,14 +14,15 @@ namespace onnxtorch {
 
 class SmallProducts {
  public:
-  // For tensors of floats that have sizes and strides like these, and as many dimensions; none where the matrices are
-  // not small, or where a's rows, or neither the rows nor the columns of b, lie side by side.
+  // Makes the products for tensors of floats that have the sizes and strides of these, which have equally many
+  // dimensions. Returns none where the matrices are not small, or where the rows of a, or both the rows and the columns
+  // of b, are not contiguous.
   static std::optional<SmallProducts> of(const at::Tensor& a, const at::Tensor& b);
 
-  // Whether all of it takes less time than to call a primitive of oneDNN.
+  // Tells whether all the products together take less time than the call of a primitive of oneDNN.
   bool are_few() const;
 
-  // result = a @ b, contiguous.
+  // Computes result = a @ b; the result is contiguous.
   void compute(const float* a, const float* b, float* result) const;
 
  private:

@@ -27,7 +27,7 @@ Kernel kernel_named(const std::string& name) {
   return Kernel::Sigmoid;
 }
 
-// Of the arguments, whose elements may come later.
+// Makes the kernels' operand of the arguments, whose elements may come later.
 SupportVectors support_vectors(const at::Tensor& vectors, const at::Tensor& coefficients, const std::string& kernel,
                                const std::vector<double>& params) {
   return {.vectors = vectors.const_data_ptr<float>(),
@@ -41,14 +41,14 @@ SupportVectors support_vectors(const at::Tensor& vectors, const at::Tensor& coef
           .degree = params[2]};
 }
 
-// What one and the same function gives of the features of each row, as sums.
+// Rows whose features one and the same function turns into sums, the scores.
 struct Rows {
   int64_t count, features, scores;
   int64_t cost;  // of a row
 };
 
-// add(x, rows, sums) gets the offsets in its sums. Rows come in groups, which go past one part of the weights after
-// another.
+// Computes the scores. add(x, rows, sums) adds to sums that hold the offsets. Rows come in groups, which go past one
+// part of the weights after another.
 template <typename T, typename Score, typename Add>
 void compute(const Rows& of, const T* x, const double* offsets, Score* scores, const Add& add) {
   constexpr int64_t kGroup = 64;
@@ -105,7 +105,7 @@ void check_offsets(const at::Tensor& offsets, int64_t scores) {
                     offsets.sizes());
 }
 
-// The arguments may lie anyhow.
+// Computes the scores of support vectors. The arguments may have any strides.
 at::Tensor support_vector_scores(const at::Tensor& given_x, const at::Tensor& given_vectors,
                                  const at::Tensor& given_coefficients, const at::Tensor& given_rho,
                                  const std::string& kernel, const std::vector<double>& params, int64_t dtype) {
@@ -144,7 +144,7 @@ at::Tensor double_linear(const at::Tensor& given_x, const at::Tensor& given_weig
   return result;
 }
 
-// Whether the first so many arguments are tensors that lie as the kernels take them.
+// Tells whether the first so many arguments are tensors with a layout that the kernels take.
 bool lie_well(const PlannedOperands& of, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     const at::Tensor tensor = of.tensor(i);

@@ -31,7 +31,7 @@ using Signed = std::conditional_t<kBytes == 2, int16_t, std::conditional_t<kByte
 template <typename T>
 using Key = Signed<std::max<size_t>(sizeof(T), 2)>;
 
-// A number in the order of the elements. Zeros are equal, and NaN is the largest.
+// Gives an integer that is ordered as the elements are. Zeros are equal, and NaN is the largest.
 template <typename T>
 Key<T> key(T x) {
   if constexpr (std::is_integral_v<T>) {
@@ -47,7 +47,8 @@ Key<T> key(T x) {
   }
 }
 
-// An element's key, and its index; the better one is the larger one. Of equal keys the one with the lower index is.
+// An element's key and its index as one value, which is larger for the better element. Of equal keys the one with the
+// lower index is the better one.
 template <typename Key>
 struct Ranked {
   using Type = std::pair<Key, int64_t>;
@@ -56,7 +57,7 @@ struct Ranked {
   static int64_t index(Type ranked) { return -ranked.second; }
 };
 
-// Both in one number, which is compared at once.
+// The same for short keys: both are held in one integer, which is compared at once.
 template <typename Key>
   requires(sizeof(Key) <= 4)
 struct Ranked<Key> {
@@ -68,7 +69,7 @@ struct Ranked<Key> {
   static int64_t index(Type ranked) { return kMostIndex - (ranked & kMostIndex); }
 };
 
-// Rows in parts, of each of which the best are found first.
+// Rows in parts; the best elements of each part are found first.
 struct Rows {
   int64_t count, size, parts, k;
   bool largest;
@@ -84,7 +85,7 @@ class Selection {
 
   Selection(int64_t k, bool largest) : k_(k), flip_(largest ? 0 : -1) {}
 
-  // The best k of a row's elements from `begin` to `end`, which are as many or more.
+  // Finds the best k of a row's elements from `begin` to `end`, of which there are at least k.
   std::span<const Entry> best(const T* row, int64_t begin, int64_t end) {
     entries_.clear();
     int64_t i = begin;
@@ -106,7 +107,7 @@ class Selection {
   }
 
  private:
-  static constexpr int64_t kFew = 32;  // which are kept in order; more are chosen of twice as many again and again
+  static constexpr int64_t kFew = 32;  // so many are kept in order; more are chosen of twice as many again and again
 
   Key<T> key_of(T x) const { return static_cast<Key<T>>(key(x) ^ flip_); }
 
@@ -166,14 +167,15 @@ Result top_k_by_sort(const at::Tensor& x, int64_t k, int64_t dim, bool largest) 
   return {values.narrow(dim, 0, k), indices.narrow(dim, 0, k)};
 }
 
-// A long row has so many parts that each thread has one, if each is several times as long as what it gives.
+// Gives the number of parts of a row: a long one has so many that each thread has one, if each part is several times as
+// long as what it gives.
 int64_t parts_of(int64_t rows, int64_t size, int64_t k) {
   constexpr int64_t kShortest = 1 << 14;
   const int64_t wanted = at::get_num_threads() / rows, possible = size / std::max(kShortest, 4 * k);
   return std::max<int64_t>(std::min(wanted, possible), 1);
 }
 
-// None where a sort is needed.
+// Returns none where a sort is needed.
 std::optional<Rows> rows_of(const at::Tensor& x, int64_t k, int64_t dim, bool largest) {
   const bool fits = x.is_cpu() && x.numel() > 0 && x.dim() > 0 && k > 0;
   if (!fits) return {};
@@ -196,7 +198,7 @@ Result top_k(const at::Tensor& x, int64_t k, int64_t dim, bool largest) {
   return {contiguous(values.movedim(-1, dim)), contiguous(indices.movedim(-1, dim))};
 }
 
-// Of contiguous rows alone.
+// Plans a call for contiguous rows alone.
 std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   const at::Tensor x = of.tensor(0);
   const int64_t dim = of.arguments[2].toInt();

@@ -16,7 +16,8 @@ struct Matrices {
   int64_t item;  // bytes of an element
 };
 
-// Of the columns of a row, those before the first beyond the diagonal are kept, or the others; `y` may be `x`.
+// Keeps the columns of a row before the first one beyond the diagonal, or the others, and clears the rest; `y` may be
+// `x`.
 void take_row(const Matrices& of, int64_t row, bool lower, const char* x, char* y) {
   const int64_t beyond = std::clamp<int64_t>(of.diagonal + row % of.rows + (lower ? 1 : 0), 0, of.columns);
   const int64_t begin = row * of.columns * of.item, split = beyond * of.item, size = of.columns * of.item;

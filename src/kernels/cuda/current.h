@@ -1,4 +1,4 @@
-// Where the host code of the CUDA kernels launches them: on the device of a tensor, in the caller's stream.
+// The device and the stream in which host code launches the CUDA kernels: those of a tensor, and of the caller.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,7 +8,7 @@
 
 namespace onnxtorch::cuda {
 
-// launch(stream) → cudaError_t
+// Calls launch(stream), which returns a cudaError_t, on the device of the tensor.
 template <typename Launch>
 void on_device_of(const at::Tensor& tensor, const Launch& launch) {
   const c10::cuda::CUDAGuard guard(tensor.device());

@@ -13,9 +13,9 @@
 namespace onnxtorch::cuda {
 namespace {
 
-constexpr int64_t kColumnBytes = int64_t{1} << 28;  // as many images at a time as have columns of this size
+constexpr int64_t kColumnBytes = int64_t{1} << 28;  // so many images are taken at a time as have columns of this size
 
-// Of contiguous tensors of one dtype: [channels, taps, images, positions].
+// Computes the columns [channels, taps, images, positions] of contiguous tensors of one dtype.
 at::Tensor columns_of(Deformation sizes, const at::Tensor& x, const at::Tensor& offset, const at::Tensor& mask) {
   sizes.images = x.size(0);
   at::Tensor columns = at::empty({sizes.channels, sizes.taps, sizes.images, sizes.positions}, x.options());

@@ -20,8 +20,8 @@ struct Deformation {
   SpatialAxis axes[kMaxSpatialRank];
 };
 
-// columns [channels, taps, images, positions] of x [images, channels, input...], by offset [images, groups, taps, rank,
-// output...] and mask [images, groups, taps, output...], which may be null.
+// Computes the columns [channels, taps, images, positions] of x [images, channels, input...], by offset [images,
+// groups, taps, rank, output...] and mask [images, groups, taps, output...], which may be null.
 template <typename T>
 cudaError_t sample_columns(const Deformation& sizes, const T* x, const T* offset, const T* mask, T* columns,
                            cudaStream_t stream);

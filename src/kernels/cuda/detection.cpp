@@ -36,7 +36,7 @@ void max_roi_pool_into(at::Tensor& result, const at::Tensor& x, const at::Tensor
   });
 }
 
-// How many boxes are selected, the host must know, to allocate the result: it waits once.
+// Selects boxes in each class. The host must know how many are selected, to allocate the result: it waits once.
 at::Tensor select_in_classes(const at::Tensor& boxes, const at::Tensor& scores, const SelectionLimits& limits,
                              bool center_point_box) {
   const int64_t batches = scores.size(0), classes = scores.size(1), count = scores.size(2);

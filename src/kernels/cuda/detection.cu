@@ -5,7 +5,7 @@
 namespace onnxtorch::cuda {
 namespace {
 
-// Where an element of a pooled result comes from.
+// The region, the channel and the bin that an element of a pooled result comes from.
 struct Bin {
   int64_t region, channel, y, x;
 
@@ -89,8 +89,9 @@ namespace {
 
 constexpr int kTile = 512;
 
-// A block for each group. Tile after tile of boxes is brought in, a box to a thread. What was selected from earlier
-// tiles suppresses some; then the first that is left is selected, and suppresses others of the tile, and so on.
+// Selects boxes, with a block for each group. Tile after tile of boxes is brought in, a box to a thread. What was
+// selected from earlier tiles suppresses some; then the first that is left is selected, and suppresses others of the
+// tile, and so on.
 __global__ void select_in_group(Selection sizes, const float* boxes, const int64_t* order, const bool* high,
                                 int64_t* selected, int64_t* counts) {
   __shared__ Box tile[kTile];

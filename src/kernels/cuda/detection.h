@@ -9,7 +9,7 @@
 
 namespace onnxtorch::cuda {
 
-// x [batches, channels, height, width] pooled to out [regions, channels, bins_y, bins_x].
+// The sizes of x [batches, channels, height, width], which is pooled to out [regions, channels, bins_y, bins_x].
 struct RegionPooling {
   int64_t batches, channels, height, width;
   int64_t regions, bins_y, bins_x;
@@ -30,8 +30,9 @@ struct Selection {
   bool center_point_box;
 };
 
-// Of each group the boxes that no better one overlaps too much. `order` [groups, boxes] has the best box first; of them
-// those count that are high [groups, boxes]. To selected [groups, limit], and how many they are to counts [groups].
+// Selects of each group the boxes that no better one overlaps too much. `order` [groups, boxes] has the best box first;
+// of them those count that are high [groups, boxes]. Writes them to selected [groups, limit], and how many they are to
+// counts [groups].
 cudaError_t select_boxes(const Selection& sizes, const float* boxes, const int64_t* order, const bool* high,
                          int64_t* selected, int64_t* counts, cudaStream_t stream);
 

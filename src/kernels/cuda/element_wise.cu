@@ -6,8 +6,8 @@
 
 namespace onnxtorch::cuda {
 
-// A thread takes several elements, for which it reads each step once. Neighbours among the threads have neighbours
-// among the elements.
+// Computes the elements. A thread takes several of them, for which it reads each step once. Neighbours among the
+// threads have neighbours among the elements.
 cudaError_t compute_element_wise(const ElementWise& of, const ElementWiseMemory& memory, cudaStream_t stream) {
   constexpr uint32_t kElements = 4;
   const uint32_t threads = of.count / kElements + (of.count % kElements != 0);

@@ -10,7 +10,7 @@
 namespace onnxtorch::cuda {
 namespace {
 
-// ATen sorts NaN last, as KeyOrder does.
+// Finds the positions of the elements among the keys. ATen sorts NaN last, as KeyOrder does.
 at::Tensor positions_of(const at::Tensor& x, const at::Tensor& keys) {
   check_keys(x, keys);
   const at::Tensor elements = x.contiguous();

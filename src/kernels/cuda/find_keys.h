@@ -6,7 +6,7 @@
 
 namespace onnxtorch::cuda {
 
-// find_key() of each element of x.
+// Computes find_key() of each element of x.
 template <typename T>
 cudaError_t find_keys(int64_t count, const T* x, int64_t keys, const T* ascending, const int64_t* position_of,
                       int64_t* positions, cudaStream_t stream);

@@ -1,4 +1,4 @@
-// How kernels are launched: a thread for each element, or a block for each group.
+// The launch of kernels: with a thread for each element, or a block for each group.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -21,7 +21,7 @@ __global__ void call_each(int64_t count, Each each) {
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) each(i);
 }
 
-// each(i) for i from 0 to count - 1, in no order.
+// Calls each(i) for i from 0 to count - 1, in no order.
 template <typename Each>
 cudaError_t for_each(int64_t count, cudaStream_t stream, const Each& each) {
   if (count == 0) return cudaSuccess;
@@ -30,7 +30,7 @@ cudaError_t for_each(int64_t count, cudaStream_t stream, const Each& each) {
   return cudaGetLastError();
 }
 
-// kernel(arguments...) on a grid of blocks.
+// Runs kernel(arguments...) on a grid of blocks.
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, cudaStream_t stream,
                    const Arguments&... arguments) {
@@ -38,7 +38,7 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, cud
   return cudaGetLastError();
 }
 
-// The sum of x over the threads of a warp, in each of them.
+// Gives the sum of x over the threads of a warp, in each of them.
 __device__ inline float sum_of_warp(float x) {
   for (int distance = kThreadsOfWarp / 2; distance > 0; distance /= 2) x += __shfl_xor_sync(~0U, x, distance);
   return x;

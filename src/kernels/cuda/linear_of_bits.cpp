@@ -11,10 +11,10 @@
 namespace onnxtorch::cuda {
 namespace {
 
-// From so many rows on, a product with the dequantized weight takes less time, as measured on an H100.
+// Gives the number of rows from which on a product with the dequantized weight takes less time, as measured on an H100.
 int64_t many_rows(c10::ScalarType type) { return type == c10::kFloat ? 17 : 9; }
 
-// with(T{}) for the type of x that device code has.
+// Calls with(T{}) for the type of x that device code has.
 template <typename With>
 void for_type(c10::ScalarType type, const With& with) {
   if (type == c10::kHalf) return with(Float16{});
@@ -26,7 +26,7 @@ const float* floats_of(const at::Tensor& tensor) { return tensor.defined() ? ten
 
 at::Tensor contiguous(const at::Tensor& tensor) { return tensor.defined() ? tensor.contiguous() : tensor; }
 
-// Contiguous, from an address that words have.
+// Gives the numbers contiguously, at an address that is aligned for words.
 at::Tensor in_words(const at::Tensor& numbers) {
   const at::Tensor bytes = numbers.contiguous();
   return reinterpret_cast<uintptr_t>(bytes.const_data_ptr()) % alignof(uint32_t) == 0 ? bytes : bytes.clone();

@@ -40,13 +40,13 @@ __device__ uint32_t number_of(uint32_t word, int i) {
   return word >> (i * kBits) & ((1U << kBits) - 1);
 }
 
-// A number added to 2^23, as its lowest bits.
+// Adds a number to 2^23, as its lowest bits.
 template <int kBits>
 __device__ float plus_2_23(uint32_t word, int i) {
   return std::bit_cast<float>(number_of<kBits>(word, i) | 0x4B000000U);
 }
 
-// A word of a row, and what its block has.
+// A word of a row, and the scale and the zero point of its block.
 struct Word {
   uint32_t numbers;
   float scale, zero_point;
@@ -59,7 +59,8 @@ __device__ Word word_of(const BitsWeight& weight, int64_t row, int64_t word) {
           weight.zero_points ? weight.zero_points[block] : 0.0F};
 }
 
-// What the numbers of a word stand for, in units of its scale. The form of the weight is the same for all threads.
+// Gives what the numbers of a word stand for, in units of its scale. The form of the weight is the same for all
+// threads.
 template <int kBits>
 __device__ void unpack(const BitsWeight& weight, const Word& word, float (&to)[kNumbers<kBits>]) {
   constexpr float kHalf = 0x1p23F + (1 << (kBits - 1));  // exactly
@@ -80,14 +81,14 @@ struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Vector {
   T of[kCount];
 };
 
-// Whether vectors may be loaded from the rows of a matrix.
+// Tells whether vectors may be loaded from the rows of a matrix.
 template <typename T, int kCount>
 bool are_aligned(const T* rows, int64_t size) {
   constexpr size_t kAlignment = alignof(Vector<T, kCount>);
   return reinterpret_cast<uintptr_t>(rows) % kAlignment == 0 && size * sizeof(T) % kAlignment == 0;
 }
 
-// Elements of a row from `first` on, which are zero past its end.
+// Loads elements of a row from `first` on, which are zero past its end.
 template <typename T, int kCount>
 __device__ void load(const T* row, int64_t first, int64_t size, bool is_aligned, float (&to)[kCount]) {
   if (is_aligned && first + kCount <= size) {
@@ -103,7 +104,8 @@ __device__ void load(const T* row, int64_t first, int64_t size, bool is_aligned,
 constexpr int kThreadsOfBlock = 128;
 constexpr int kColumns = 4;  // of the result, that a block computes
 
-// The threads of a block share out the words of a row; what is loaded of x is multiplied by all of the block's columns.
+// Multiplies rows of x by the weight. The threads of a block share out the words of a row; what is loaded of x is
+// multiplied by all of the block's columns.
 template <int kBits, int kRows, typename T>
 __global__ void multiply(BitsWeight weight, int64_t rows, const T* x, bool is_aligned, const T* bias, T* y) {
   constexpr int kResults = kRows * kColumns, kWarps = kThreadsOfBlock / kThreadsOfWarp;
@@ -168,7 +170,7 @@ cudaError_t multiply_rows(int64_t rows, const BitsWeight& weight, const T* x, co
   return kernel(rows, weight, x, bias, y, stream);
 }
 
-// A block for each row.
+// Dequantizes the weight, with a block for each row.
 template <int kBits, typename T>
 __global__ void dequantize(BitsWeight weight, bool is_aligned, T* to) {
   const int64_t row = blockIdx.x;

@@ -24,12 +24,12 @@ struct BitsWeight {
   const float *scales, *zero_points, *values;  // the last two may be null
 };
 
-// y[rows, out] = x[rows, in] @ weight.T + bias, which may be null. The weight is dequantized in registers. Sums are of
-// float32.
+// Computes y[rows, out] = x[rows, in] @ weight.T + bias, which may be null. The weight is dequantized in registers.
+// Sums are of float32.
 template <typename T>
 cudaError_t multiply_bits(int64_t rows, const BitsWeight& weight, const T* x, const T* bias, T* y, cudaStream_t stream);
 
-// The weight as floats: [out, in].
+// Writes the weight as floats: [out, in].
 template <typename T>
 cudaError_t dequantize_bits(const BitsWeight& weight, T* to, cudaStream_t stream);
 

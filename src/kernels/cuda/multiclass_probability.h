@@ -7,7 +7,8 @@
 
 namespace onnxtorch::cuda {
 
-// Probabilities [rows, classes] from pairs [rows, classes, classes], with memory for Coupling's work on each row.
+// Computes probabilities [rows, classes] from pairs [rows, classes, classes], with memory for Coupling's work on each
+// row.
 template <typename T>
 cudaError_t couple(int64_t rows, int64_t classes, const T* pairs, T* memory, T* probabilities, cudaStream_t stream);
 

@@ -33,14 +33,15 @@ void quietly(const Step& step) {
   }
 }
 
-// torch's generator of random numbers takes part of itself, and gives other numbers in each replay.
+// A recording as a CUDA graph. torch's generator of random numbers takes part by itself, and gives other numbers in
+// each replay.
 class CudaRecording final : public Recording {
  public:
   explicit CudaRecording(c10::Device device) : device_(device) {}
   CudaRecording(const CudaRecording&) = delete;
   CudaRecording& operator=(const CudaRecording&) = delete;
 
-  // The device may be at it still, in a stream that the allocator knows nothing of.
+  // Waits, as the device may still replay the graph, in a stream that the allocator knows nothing of.
   ~CudaRecording() override {
     try {
       replayed_.synchronize();
@@ -58,7 +59,7 @@ class CudaRecording final : public Recording {
       for (int i = 0; i < kPlainRuns; ++i) work();
       own.synchronize();
       graph_.emplace();
-      // What other threads ask of CUDA meanwhile is no part of it.
+      // The capture takes in nothing that other threads ask of CUDA meanwhile.
       graph_->capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
       try {
         work();

@@ -9,7 +9,7 @@
 
 namespace onnxtorch::cuda {
 
-// To codes, or to the values of codes as float16.
+// Cast to codes, or to the values of codes as float16.
 template <typename Source>
 cudaError_t cast_to_codes(int64_t count, const SmallFloatCast& cast, const Source* source, uint8_t* codes,
                           cudaStream_t stream);

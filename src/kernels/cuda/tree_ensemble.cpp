@@ -12,7 +12,7 @@
 namespace onnxtorch::cuda {
 namespace {
 
-constexpr int64_t kLeaves = int64_t{1} << 24;  // as many rows at a time as come to so many
+constexpr int64_t kLeaves = int64_t{1} << 24;  // so many leaves are found at a time
 
 template <typename Element>
 const Element* elements(const at::Tensor& bytes) {

@@ -30,7 +30,7 @@ template cudaError_t find_leaves(const Forest<double>&, int64_t, int64_t, const 
 namespace {
 
 constexpr int kRows = 32, kShares = 16;  // of a block: rows, and threads that share out the trees of each
-constexpr int64_t kMaxTargets = 65535;   // that a grid has blocks for
+constexpr int64_t kMaxTargets = 65535;   // the most targets that a grid has blocks for
 
 template <Aggregate aggregate, typename T>
 __device__ T with_votes(const Forest<T>& forest, int32_t leaf, int64_t target, T score) {
@@ -42,7 +42,7 @@ __device__ T with_votes(const Forest<T>& forest, int32_t leaf, int64_t target, T
   return score;
 }
 
-// In an order that depends on the number of trees alone, so that results do not change from run to run.
+// Adds up votes in an order that depends on the number of trees alone, so that results do not change from run to run.
 template <Aggregate aggregate, typename T>
 __global__ void add_votes_of_rows(Forest<T> forest, int64_t rows, const int32_t* leaves, T* scores) {
   __shared__ T shares[kShares][kRows];

@@ -26,12 +26,12 @@ struct Forest {
   bool average;
 };
 
-// The leaves [trees, rows] that the rows of x [rows, features] come to.
+// Finds the leaves [trees, rows] that the rows of x [rows, features] come to.
 template <typename T>
 cudaError_t find_leaves(const Forest<T>& forest, int64_t rows, int64_t features, const T* x, int32_t* leaves,
                         cudaStream_t stream);
 
-// The scores [rows, targets] that leaves [trees, rows] vote for.
+// Computes the scores [rows, targets] that leaves [trees, rows] vote for.
 template <typename T>
 cudaError_t add_votes(const Forest<T>& forest, int64_t rows, const int32_t* leaves, T* scores, cudaStream_t stream);
 

@@ -1,4 +1,4 @@
-// The places of the largest elements of columns of floats.
+// The indices of the largest elements of columns of floats.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@ namespace onnxtorch {
 struct ArgmaxKernels {
   static constexpr int64_t kMostColumns = 256;
 
-  // For each of the first `size` columns of rows that are `stride` apart, at most kMostColumns, the number of the row
-  // with the first of the largest elements, or of those that are NaN; and that element.
+  // Gives, for each of the first `size` columns of rows that are `stride` apart, at most kMostColumns, the index of the
+  // row with the first of the largest elements, or of those that are NaN; and that element.
   void (*largest_of_columns)(const float* x, int32_t* numbers, float* elements, int64_t rows, int64_t size,
                              int64_t stride);
 

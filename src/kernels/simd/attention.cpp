@@ -22,7 +22,7 @@ void cap(float* scores, float softcap, int64_t count) {
   });
 }
 
-// Weights of scores, in place, that are the softmax's once multiplied by the factor that this gives.
+// Makes weights of scores, in place, that are the softmax's once they are multiplied by the factor that this returns.
 ONNX_TORCH_INLINE float weigh(float* scores, const float* mask, int64_t count, const Attended& to) {
   if (count == 0) return 1;
   if (to.softcap > 0) cap(scores, to.softcap, count);
@@ -44,7 +44,7 @@ void softmax_of_scores(float* scores, const float* mask, int64_t count, const At
   scale_row(scores, weigh(scores, mask, count, to), count);
 }
 
-// --- A few rows, to what lies as it came ---
+// --- A few rows, to keys and values that lie as they came ---
 
 struct FourLanes {
   using Type = float __attribute__((vector_size(4 * sizeof(float)), aligned(alignof(float)), may_alias));
@@ -63,7 +63,7 @@ ONNX_TORCH_INLINE Four folded(Vector x) {
   }
 }
 
-// The sums of the lanes of so many vectors.
+// Gives the sum of the lanes of each of so many vectors.
 template <int64_t kCount>
 ONNX_TORCH_INLINE void sums_of_lanes(const Lanes* x, float* sums) {
   if constexpr (kCount == 4) {
@@ -80,14 +80,15 @@ ONNX_TORCH_INLINE void sums_of_lanes(const Lanes* x, float* sums) {
   }
 }
 
-// As many rows and keys, or rows and vectors of values, at once as sums have registers.
+// The numbers of rows and keys, or of rows and vectors of values, that are computed at once: their sums have a register
+// each.
 #if defined(CPU_CAPABILITY_AVX512)
 constexpr int64_t kRowsAtOnce = 4, kVectorsAtOnce = 4;
 #else
 constexpr int64_t kRowsAtOnce = 2, kVectorsAtOnce = 4;
 #endif
 constexpr int64_t kKeysAtOnce = 4;
-constexpr int64_t kKeysOfBlock = 64;  // whose values stay in the level 1 cache
+constexpr int64_t kKeysOfBlock = 64;  // the values of so many keys stay in the level 1 cache
 
 template <int64_t kRows, int64_t kKeys>
 ONNX_TORCH_INLINE void scores_of_tile(const float* query, int64_t query_stride, const float* keys, float* scores,
@@ -211,7 +212,7 @@ struct Product {
   int64_t x_stride, y_stride;
 };
 
-// y = x @ panel, or where it goes on, y += x @ panel.
+// Computes y = x @ panel, or where it goes on, y += x @ panel.
 template <int64_t vectors, bool goes_on>
 ONNX_TORCH_INLINE void multiply_tile(const float* x, const float* panel, float* y, int64_t depth, const Product& p) {
   Vec sums[kTileRows][vectors];
@@ -239,7 +240,7 @@ ONNX_TORCH_INLINE void multiply_tile(const float* x, const float* panel, float* 
   }
 }
 
-// Of a panel's first vectors, down to its last column.
+// Multiplies by a panel's first vectors, down to its last column.
 template <bool goes_on, int64_t vectors = kTileVectors>
 void multiply_panel(const float* x, const float* panel, float* y, int64_t depth, int64_t columns, const Product& p) {
   if constexpr (vectors > 1) {
@@ -296,7 +297,7 @@ void attend(const AttendingRows& rows, const Attended& to, const Panels& keys, c
   }
   clear(query + rows.count * to.key_size, (filled - rows.count) * to.key_size);
 
-  // By the rows together: from a panel on, up to what the last row sees.
+  // The rows are multiplied together: from the panel that the first one begins to see, up to what the last one sees.
   const int64_t panel = rows.seen(0, to.count).first / kPanel, begin = panel * kPanel;
   const auto [first_of_last, count_of_last] = rows.seen(rows.count - 1, to.count);
   const int64_t seen = first_of_last + count_of_last - begin;

@@ -18,8 +18,9 @@ namespace {
 
 using namespace CPU_CAPABILITY;
 
-// So many rows are multiplied at once by so many vectors of columns; one row by more of these. What one
-// row reads of a panel is asked for so many words before, a line of the cache at a time, where that is faster.
+// The number of rows that are multiplied at once, and of the vectors of columns by which they are; one row is
+// multiplied by more of these. Where that is faster, one row prefetches what it reads of a panel so many words ahead, a
+// line of the cache at a time.
 #if defined(CPU_CAPABILITY_AVX512)
 constexpr int64_t kAtOnce = 4, kVectorsOfRows = 2, kVectorsOfRow = 4;
 constexpr int64_t kWordsAhead(int bits) { return bits < 8 ? 16 : 0; }
@@ -35,7 +36,7 @@ constexpr int64_t kPer(int bits) { return 32 / bits; }  // numbers of a word
 
 using Words = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
 
-// The bytes of words that are numbers, from the i-th of each on.
+// Gives words whose bytes are numbers of these words: the i-th number of each byte.
 template <int bits>
 ONNX_TORCH_INLINE Integers numbers_of(Integers words, int64_t i) {
   if constexpr (bits == 8) return words;
@@ -65,7 +66,7 @@ struct Products {
 
 template <int bits>
 struct Products {
-  static constexpr int64_t kWords = bits == 4 ? 4 : 8;  // of 2 bits, with 32 products of a fifth
+  static constexpr int64_t kWords = bits == 4 ? 4 : 8;  // for 2 bits 32 pairs of products, each a fifth as large
   static constexpr bool kIsHalved = bits == 8 && kProductsAreOf16Bits;
 
   ONNX_TORCH_INLINE void begin(Integers /*start*/) { lower = upper = zeros(); }
@@ -114,7 +115,8 @@ struct Operands {
   int64_t y_apart, columns;
 };
 
-// Sums of a block are exact: below 256 * 255 * 127 < 2^23, so as floats, too. Those of x fit 16 bits.
+// Computes a tile of the result. Sums of a block are exact: below 256 * 255 * 127 < 2^23, so as floats, too. Those of x
+// fit 16 bits.
 template <int bits, bool has_zero_points, int64_t rows, int64_t vectors>
 ONNX_TORCH_INLINE void multiply_tile(const Operands& o, const UnsignedBitsGroup& g, int64_t first) {
   const int64_t words = g.block_size / kPer(bits), apart = bytes_of_block(g);
@@ -191,7 +193,7 @@ ONNX_TORCH_INLINE void for_columns(const Operands& o, const Multiply& multiply) 
   }
 }
 
-// Fewer rows than kAtOnce.
+// Multiplies fewer rows than kAtOnce.
 template <int bits, int64_t kCount = kAtOnce - 1>
 ONNX_TORCH_INLINE void multiply_rest(int64_t rows, const Operands& o, const UnsignedBitsGroup& g, int64_t first) {
   if (rows == kCount) return multiply_columns<bits, kCount, kVectorsOfRows>(o, g, first);
@@ -217,15 +219,15 @@ void multiply(int64_t rows, const Operands& o, const UnsignedBitsGroup& g) {
 
 constexpr int64_t kLargestBlock = 256;
 
-// The largest magnitude. By their bits, numbers without a sign are in the order of their sizes, infinity and NaN at the
-// end.
+// Gives the largest magnitude. By their bits, numbers without a sign are in the order of their sizes, infinity and NaN
+// at the end.
 ONNX_TORCH_INLINE float largest(const float* x, int64_t count) {
   int32_t result = 0;
   for (int64_t i = 0; i < count; ++i) result = std::max(result, std::bit_cast<int32_t>(x[i]) & 0x7FFFFFFF);
   return std::bit_cast<float>(result);
 }
 
-// The nearest integer, half to even, of x, whose magnitude is far below 2^22: the lowest bits of such a sum.
+// Gives the nearest integer, half to even, of x, whose magnitude is far below 2^22: the lowest bits of such a sum.
 ONNX_TORCH_INLINE int8_t rounded(float x) { return static_cast<int8_t>(std::bit_cast<int32_t>(x + 0x1.8p23F)); }
 
 template <int bits>

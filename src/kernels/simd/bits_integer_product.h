@@ -9,7 +9,7 @@
 
 namespace onnxtorch {
 
-// What comes before the numbers of each block of a rounded row, of which there are as many as in a block of the weight.
+// The head of each block of a rounded row, before its numbers, of which there are as many as in a block of the weight.
 // The numbers lie as words of the weight are read: byte j of the word that is shifted by `bits` i times meets byte j of
 // the i-th word here. There are zeros after the last number.
 struct RoundedBlock {
@@ -17,19 +17,19 @@ struct RoundedBlock {
   int32_t sum;  // of the numbers
 };
 
-// Of numbers that are as they come.
+// A group of numbers that are as they come.
 using UnsignedBitsGroup = BitsGroup<uint8_t>;
 
 struct BitsIntegerKernels {
-  int64_t rows_at_once;  // that share what is read of the weight
+  int64_t rows_at_once;  // so many rows share what is read of the weight
 
-  // Rounds a row to multiples of a scale for each block, its largest magnitude by 127. Where an element is not finite,
-  // the scale is NaN.
+  // Rounds a row to multiples of a scale for each block, which is its largest magnitude divided by 127. Where an
+  // element is not finite, the scale is NaN.
   void (*round)(const float* x, const UnsignedBitsGroup& weight, std::byte* to);
   int64_t (*bytes_of_row)(const UnsignedBitsGroup& weight);
 
-  // y = x @ weight + bias, of one group, of which `columns` are asked for. Rows of y lie so far apart; the bias may be
-  // null.
+  // Computes y = x @ weight + bias, of one group, of which `columns` are asked for. Rows of y lie so far apart; the
+  // bias may be null.
   void (*multiply)(const std::byte* x, int64_t rows, const UnsignedBitsGroup& group, const float* bias, float* y,
                    int64_t y_apart, int64_t columns);
 

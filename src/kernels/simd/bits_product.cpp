@@ -10,8 +10,8 @@ namespace {
 
 using namespace CPU_CAPABILITY;
 
-// So many rows at most are multiplied by the weight as it is read, by so many panels side by side; of one row these are
-// more.
+// The most rows that are multiplied by the weight as it is read, and the number of panels by which they are at once;
+// for one row these are more.
 #if defined(CPU_CAPABILITY_AVX512)
 constexpr int64_t kFew = 4, kPanelsOfFew = 2, kPanelsOfOne = 4;
 #elif defined(CPU_CAPABILITY_AVX2)
@@ -130,7 +130,7 @@ ONNX_TORCH_INLINE void multiply_few(const float* x, const SignedBitsGroup& g, in
   }
 }
 
-// Rows from begin to end of a panel, as floats.
+// Writes the rows of a panel from begin to end, as floats.
 template <typename Number>
 ONNX_TORCH_INLINE void dequantize(const SignedBitsGroup& g, int64_t panel, int64_t begin, int64_t end, float* to) {
   constexpr int64_t kPer = 32 / Number::kBits;
@@ -177,7 +177,7 @@ ONNX_TORCH_INLINE void multiply_panels(const Operands& o, const SignedBitsGroup&
   }
 }
 
-// Rows, of which there are at most kCount.
+// Multiplies rows, of which there are at most kCount.
 template <typename Number, int64_t kCount = kFew>
 ONNX_TORCH_INLINE void multiply_as_read(const Operands& o, const SignedBitsGroup& g) {
   if (o.rows == kCount) {

@@ -19,15 +19,15 @@ struct BitsGroup {
   const float* values;           // that codes of 4 bits stand for; null where numbers stand for themselves
 };
 
-// Of codes; or of numbers whose highest bit is flipped: as a signed one, each is less what stands for zero where there
-// are no zero points.
+// A group of codes; or of numbers whose highest bit is flipped: as a signed one, each is less by what stands for zero
+// where there are no zero points.
 using SignedBitsGroup = BitsGroup<float>;
 
 struct BitsProductKernels {
   int64_t rows_at_once;  // as in HalfProductKernels
   int64_t room;
 
-  // y = x @ weight + bias, as there.
+  // Computes y = x @ weight + bias, as there.
   void (*multiply)(const float* x, int64_t rows, const SignedBitsGroup& group, const float* bias, float* y,
                    int64_t y_apart, int64_t columns, float* room);
 

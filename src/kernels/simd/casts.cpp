@@ -12,7 +12,7 @@ namespace {
 using namespace CPU_CAPABILITY;
 using at::vec::Vectorized;
 
-// Bytes of what a vector of floats becomes.
+// Writes the lowest bytes of the integers that vectors of floats become.
 template <typename ToInt>
 ONNX_TORCH_INLINE void to_bytes(const float* x, uint8_t* y, int64_t count, ToInt to_int) {
   constexpr int64_t kBlock = 256;
@@ -26,7 +26,8 @@ ONNX_TORCH_INLINE void to_bytes(const float* x, uint8_t* y, int64_t count, ToInt
   }
 }
 
-// A byte is the lowest of the integer that a float is cut to: what no int32 holds is a multiple of 256 for ATen, too.
+// Casts to bytes. A byte is the lowest of the integer that a float is cut to: what no int32 holds is a multiple of 256
+// for ATen, too.
 void float_to_byte(const float* x, uint8_t* y, int64_t count) {
   to_bytes(x, y, count, [](const Vectorized<float>& v) { return at::vec::convert_to_int_of_same_size(v); });
 }

@@ -19,12 +19,12 @@ using namespace onnxtorch::CPU_CAPABILITY;
 constexpr int64_t kMemory = 1 << 14;  // floats: what the level 1 cache holds besides inputs and results
 constexpr int64_t kLargestBlock = 1 << 12;
 constexpr int64_t kStreamedBlock = 1 << 9;  // so that memory is read while it is written
-// A block ends where such a run of a strided source does, so that within the block its elements are one, or side by
-// side.
+// A block ends where such a run of a strided source does, so that within the block the source is one element, or one
+// run of elements.
 constexpr int64_t kLongRun = 1 << 7;
 constexpr int64_t kCacheLine = 16;  // floats
 
-// Where a value's elements of the current block are. Of a splat, one vector stands for all.
+// The place of a value's elements of the current block. A splat has one vector for all of them.
 struct Slot {
   float* data;
   int64_t mask;
@@ -49,7 +49,7 @@ void map(const Slot& result, int64_t count, const Slot& x, const Slot& y, const 
   for (int64_t i = 0; i < count; i += kWidth) f(x[i], y[i], z[i]).store(result.data + i);
 }
 
-// As ATen's kernels compute them.
+// These functions compute as ATen's kernels do.
 Vec six_capped(const Vec& x) { return at::vec::minimum(at::vec::maximum(x + Vec(3), Vec(0)), Vec(6)); }
 Vec sign(const Vec& x) { return ((Vec(0) < x) & Vec(1)) - ((x < Vec(0)) & Vec(1)); }
 Vec leaky_relu(const Vec& x, const Vec& slope) { return x * Vec::blendv(slope, Vec(1), x > Vec(0)); }
@@ -189,7 +189,7 @@ bool has_long_runs(const Source& source) {
   return source.kind == Source::Kind::Strided && source.sizes.back() >= kLongRun;
 }
 
-// Where an element of a strided source lies, by its number in the pass's order.
+// Gives where an element of a strided source lies, by its index in the pass's order.
 int64_t offset(const Source& source, int64_t number) {
   int64_t sum = 0;
   for (auto d = static_cast<int64_t>(source.sizes.size()) - 1; d >= 0; --d) {
@@ -199,7 +199,8 @@ int64_t offset(const Source& source, int64_t number) {
   return sum;
 }
 
-// Elements of a strided source side by side. Where `padded`, a vector after them may be written to as well.
+// Copies elements of a strided source to contiguous memory. Where `padded`, a vector after them may be written to as
+// well.
 template <typename T>
 void gather(const Source& source, const T* data, int64_t begin, int64_t count, float* to, bool padded) {
   constexpr int64_t kMostDims = 64;
@@ -289,8 +290,8 @@ void stream(const float* from, int64_t count, float* to) {
 
 bool is_direct(const Source& source) { return source.kind == Source::Kind::Direct && source.type == Type::Float; }
 
-// Computes a pass block by block. A block is of whole vectors, read and written in place where that can be; or it is
-// less than a vector, and copied.
+// A pass that is computed block by block. A block is of whole vectors, read and written in place where that can be; or
+// it is less than a vector, and copied.
 class Pass {
  public:
   Pass(const Loop& loop, const void* const* sources, void* const* results)
@@ -339,7 +340,7 @@ class Pass {
   }
 
  private:
-  // What a source has fetched in any case is written where it is.
+  // Tells whether a result is written past the caches. What a source has fetched in any case is written where it is.
   bool is_streamed(int64_t result) const {
     return loop_.streams && loop_.result_types[result] == Type::Float &&
            std::find(sources_, sources_ + source_count_, results_[result]) == sources_ + source_count_;
@@ -363,7 +364,7 @@ class Pass {
     return count;
   }
 
-  // Of whole vectors, or less than one.
+  // Gives the size of a block, which is of whole vectors, or less than one.
   int64_t block_size(int64_t begin, int64_t end) const {
     int64_t count = std::min(block_, end - begin);
     for (const Source& source : loop_.sources) {
@@ -402,7 +403,8 @@ class Pass {
     }
   }
 
-  // What is read and then written in the same memory may be in another processor's cache: it is fetched once.
+  // Fetches for writing: what is read and then written in the same memory may be in another processor's cache, and is
+  // so fetched once.
   void fetch_results(int64_t begin, int64_t count) const {
     for (int64_t i = 0; i < result_count_; ++i) {
       if (!in_memory(i)) continue;
@@ -411,7 +413,7 @@ class Pass {
     }
   }
 
-  // Those that were not computed in their place.
+  // Writes the results that were not computed in their place.
   void write_results(int64_t begin, int64_t count, bool whole) const {
     for (int64_t i = 0; i < result_count_; ++i) {
       const float* const data = slots_[first_result_ + i].data;

@@ -10,7 +10,7 @@
 
 namespace onnxtorch::chain {
 
-// How an input's elements lie for the pass.
+// The layout of an input's elements, as the pass reads them.
 struct Source {
   enum class Kind : uint8_t { Direct, Splat, Strided };
   Kind kind;
@@ -26,11 +26,11 @@ struct Reduction {
   float divisor;  // of the results
 };
 
-// The columns that are reduced at a time.
+// The number of columns that are reduced at a time.
 constexpr int64_t kStrip = 1 << 11;
 
-// How a pass's elements are reduced: in its order, they are rows, of which a group's become one. A large group is
-// divided into parts, which each give a result.
+// The rows in which a pass's elements are reduced: in its order, those of a group become one. A large group is divided
+// into parts, which each give a result.
 struct Rows {
   int64_t columns = 1;
   int64_t group = 1;  // of rows
@@ -40,7 +40,7 @@ struct Rows {
   ONNX_TORCH_INLINE int64_t strips() const { return (columns + kStrip - 1) / kStrip; }  // in a row
 };
 
-// The slots are: sources, constants, registers, results; in this order.
+// A pass over memory. Its slots are sources, constants, registers, results; in this order.
 struct Loop {
   std::vector<Source> sources;
   std::vector<float> constants;
@@ -49,8 +49,8 @@ struct Loop {
   std::vector<Step> steps;
   std::vector<Reduction> reductions;  // of values that steps give
   Rows rows;
-  bool gives_doubles = false;  // for what the reductions give
-  bool streams = false;        // results past the caches, as none is as large
+  bool gives_doubles = false;  // whether the reductions give doubles
+  bool streams = false;        // whether results go past the caches, as none is as large
 
   ONNX_TORCH_INLINE uint64_t slots() const {
     return sources.size() + constants.size() + registers + result_types.size();
@@ -58,12 +58,12 @@ struct Loop {
 };
 
 constexpr uint64_t kMostSlots = 512;
-// The slots that may need memory of a block's size.
+// The most slots that may need memory of a block's size.
 constexpr uint64_t kMostBuffers = 128;
 constexpr uint64_t kMostReductions = 4;
 
 struct Kernels {
-  // Computes the elements from begin to end. Where the pass is reduced, these are numbers of strips of parts; the
+  // Computes the elements from begin to end. Where the pass is reduced, these are indices of strips of parts; the
   // reductions' results, a row for each part, come after the others.
   void (*run)(const Loop& loop, const void* const* sources, void* const* results, int64_t begin, int64_t end);
 

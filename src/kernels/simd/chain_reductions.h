@@ -1,4 +1,4 @@
-// How a pass reduces what it computes. A part of chain.cpp.
+// The reductions of what a pass computes. A part of chain.cpp.
 #pragma once
 
 #include <ATen/cpu/vec/functional.h>
@@ -17,7 +17,8 @@ using onnxtorch::CPU_CAPABILITY::Vec;
 
 constexpr int64_t kWidth = Vec::size();
 
-// As many floats are reduced one after another; what these come to, which is less, as doubles.
+// A reducer. At most kMostInTurn floats are reduced one after another; what these come to, which is less, is reduced as
+// doubles.
 struct Sum {
   static constexpr float kOfNone = 0;
   static constexpr int64_t kMostInTurn = 8;
@@ -42,7 +43,7 @@ struct Minimum {
 constexpr int64_t kShortRun = 16;
 constexpr int64_t kShortRow = 32;
 
-// In doubles where ATen has no instructions for it, and adds one float after another.
+// Reduces the lanes of a vector, in doubles where ATen has no instructions for it, and adds one float after another.
 template <typename F>
 double reduce_vector(const Vec& x, const F& f) {
 #ifdef CPU_CAPABILITY_DEFAULT
@@ -85,7 +86,7 @@ double reduce_run(const float* x, int64_t count, const F& f) {
   return total;
 }
 
-// Short runs that lie side by side: as many at once as a vector has elements. Gives the number of those that are done.
+// Reduces short contiguous runs, as many at once as a vector has elements. Gives the number of those that are done.
 template <typename F>
 int64_t reduce_short_runs(const float* x, int64_t runs, int64_t count, float* to, float divisor, const F& f) {
   const auto places = Vectorized<int32_t>::arange(0, static_cast<int32_t>(count));
@@ -98,7 +99,7 @@ int64_t reduce_short_runs(const float* x, int64_t runs, int64_t count, float* to
   return done;
 }
 
-// What columns come to: the sums of a turn's rows, and those of the turns before.
+// The totals of columns: the sums of a turn's rows, and those of the turns before.
 struct Totals {
   float* turn;
   double* turns;
@@ -126,7 +127,7 @@ void reduce_turn(const float* x, int64_t rows, int64_t columns, float* sums, con
   }
 }
 
-// Rows from the number `row` on.
+// Reduces rows from the index `row` on.
 template <typename F>
 void reduce_rows(const float* x, int64_t row, int64_t rows, int64_t columns, bool are_last, Totals to, const F& f) {
   for (const int64_t end = row + rows; row < end;) {
@@ -140,7 +141,7 @@ void reduce_rows(const float* x, int64_t row, int64_t rows, int64_t columns, boo
   }
 }
 
-// Short rows are taken for parts of long ones.
+// Reduces short rows, which are taken for parts of long ones.
 template <typename F>
 void reduce_short_rows(const float* x, int64_t rows, int64_t columns, double* totals, const F& f) {
   const int64_t side = 2 * kShortRow / columns, long_rows = rows / side;
@@ -178,7 +179,7 @@ class Reductions {
   // `results` are those of the reductions alone.
   Reductions(const Loop& loop, void* const* results) : loop_(loop), results_(results) {}
 
-  // The next block begins with this element of the pass.
+  // Lets the next block begin with this element of the pass.
   void begin_at(int64_t element) {
     const Rows& rows = loop_.rows;
     const int64_t row = element / rows.columns, group = row / rows.group, in_group = row % rows.group;
@@ -214,7 +215,7 @@ class Reductions {
   }
 
  private:
-  // Where an element is: in a part, which is one of its group's.
+  // The place of an element: in a part, which is one of its group's.
   struct Place {
     int64_t part, of_group, row, column;
   };

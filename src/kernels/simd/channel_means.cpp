@@ -6,7 +6,7 @@ namespace onnxtorch {
 namespace {
 
 void mean_of_rows(const float* x, float* y, int64_t rows, int64_t size, int64_t stride) {
-  constexpr int64_t kRows = 64;  // summed up by themselves first, which is more exact
+  constexpr int64_t kRows = 64;  // so many rows are summed up by themselves first, which is more exact
   float sums[ChannelMeansKernels::kMostChannels] = {};
   for (int64_t first = 0; first < rows; first += kRows) {
     float part[ChannelMeansKernels::kMostChannels] = {};

@@ -1,4 +1,4 @@
-// The means of channels that lie side by side.
+// The means of channels that lie innermost in memory.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@ namespace onnxtorch {
 struct ChannelMeansKernels {
   static constexpr int64_t kMostChannels = 256;
 
-  // The mean of rows that are `stride` apart, of their first `size` elements, which are at most kMostChannels.
+  // Computes the mean of rows that are `stride` apart, for each of their first `size` elements, which are at most
+  // kMostChannels.
   void (*mean_of_rows)(const float* x, float* y, int64_t rows, int64_t size, int64_t stride);
 
   static const ChannelMeansKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities

@@ -5,7 +5,8 @@
 namespace onnxtorch {
 namespace {
 
-// The mean is summed up from the distances to the first row: what lies far from zero would leave few digits of it.
+// Takes the statistics of channels. The mean is summed up from the distances to the first row: what lies far from zero
+// would leave few digits of it.
 void take_statistics(const float* x, int64_t rows, int64_t channels, float* __restrict mean, float* __restrict rest,
                      float* __restrict squares) {
   for (int64_t row = 1; row < rows; ++row) {

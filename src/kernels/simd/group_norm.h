@@ -5,19 +5,19 @@
 
 namespace onnxtorch {
 
-// What is done to each channel: (x - mean) * scale + bias.
+// The function of each channel's elements: (x - mean) * scale + bias.
 struct ChannelAffine {
   const float *mean, *scale, *bias;
 };
 
 struct GroupNormKernels {
-  // The mean of each channel as a float, what that lacks, and the sum of the squares of the distances from it. The
-  // last two are given as zeros.
+  // Computes the mean of each channel as a float, what that lacks, and the sum of the squares of the distances from it.
+  // The last two are given as zeros.
   void (*take_statistics)(const float* x, int64_t rows, int64_t channels, float* mean, float* rest, float* squares);
-  // `y` may be `x`.
+  // Normalizes the channels; `y` may be `x`.
   void (*normalize)(const float* x, int64_t rows, int64_t channels, const ChannelAffine& by, float* y);
 
-  // The same of one channel, whose elements lie one after another.
+  // The same functions for one channel, whose elements are contiguous.
   void (*take_plane_statistics)(const float* x, int64_t count, float* mean, float* rest, float* squares);
   void (*normalize_plane)(const float* x, int64_t count, float mean, float scale, float bias, float* y);
 

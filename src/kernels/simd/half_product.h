@@ -13,8 +13,8 @@ struct HalfProductKernels {
       rows_at_once;  // so many or less are multiplied by the weight as it is read; for more it is widened into `room`
   int64_t room;      // in elements
 
-  // y = x @ weight + bias, of one group, of which `columns` are asked for. Rows of x lie side by side, those of y so
-  // far apart; the bias may be null.
+  // Computes y = x @ weight + bias, of one group, of which `columns` are asked for. Rows of x are contiguous, those of
+  // y lie so far apart; the bias may be null.
   void (*multiply)(const float* x, int64_t rows, int64_t in, const uint16_t* group, const float* bias, float* y,
                    int64_t y_apart, int64_t columns, float* room);
 

@@ -7,7 +7,7 @@
 
 namespace onnxtorch::CPU_CAPABILITY {
 
-// Vectors as long as this CPU's, and half as long; what is longer GCC keeps in memory.
+// Vectors as long as this CPU's, and half as long; longer ones GCC keeps in memory.
 #if defined(CPU_CAPABILITY_AVX512)
 constexpr int64_t kLanes = 16;
 #elif defined(CPU_CAPABILITY_AVX2)

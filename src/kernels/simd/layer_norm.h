@@ -1,11 +1,11 @@
-// LayerNorm and RMSNorm of rows of floats. What is NaN or infinite is in all of a row.
+// LayerNorm and RMSNorm of rows of floats. One NaN or infinite element spreads to all of its row.
 #pragma once
 
 #include <cstdint>
 
 namespace onnxtorch {
 
-// What is done to a normalized row, element by element; none where it is null.
+// The weight and the bias of a normalized row, one for each element; each is null where there is none.
 struct RowAffine {
   const float *weight, *bias;
 };

@@ -12,7 +12,7 @@ using namespace CPU_CAPABILITY;
 // --- Vectors ---------------------------------------------------------------------------------------------------------
 
 // A panel's columns fill kVectors vectors. kRows rows of sums are kept in registers, beside a group of the weight.
-// `rounded` is of a sum that was scaled, half to even and within bounds; a number that is none becomes the lowest.
+// `rounded` scales a sum and rounds it half to even, within bounds; a NaN becomes the lowest.
 #if defined(CPU_CAPABILITY_AVX512)
 
 constexpr int64_t kVectors = 1, kRows = 8;
@@ -95,7 +95,7 @@ constexpr int64_t kLanes = kPanelColumns / kVectors;
 
 // --- Windows ---------------------------------------------------------------------------------------------------------
 
-// Of all images, in the order in which they are numbered.
+// A window of one of the images; the windows of all images are numbered one after another.
 struct Window {
   int64_t image, slice, row, column;
 
@@ -122,7 +122,7 @@ ONNX_TORCH_INLINE void for_each_line(const uint8_t* x, const Patches& p, const W
 
 ONNX_TORCH_INLINE int64_t within(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
-// Columns that lie side by side with all their channels are one run.
+// Copies windows. Columns that are contiguous with all their channels are one run.
 void copy_patches(const uint8_t* x, const Patches& p, int64_t begin, int64_t end, uint8_t* to) {
   const bool is_dense = p.columns.dilation == 1 && p.taken == p.channels;
   const int64_t runs = is_dense ? 1 : p.columns.kernel, run = is_dense ? p.columns.kernel * p.taken : p.taken;
@@ -146,7 +146,7 @@ void copy_patches(const uint8_t* x, const Patches& p, int64_t begin, int64_t end
 
 // --- Sums ------------------------------------------------------------------------------------------------------------
 
-// Groups of kSteps steps, which are taken from the strip.
+// Adds groups of kSteps steps, which are taken from the strip.
 template <int64_t kSteps, int64_t kCount>
 ONNX_TORCH_INLINE void add_groups(const uint8_t* rows, int64_t apart, Strip& strip, Integers (&sums)[kCount]) {
   for (int32_t group = strip.groups[kSteps - 1]; group > 0; --group) {
@@ -178,7 +178,7 @@ ONNX_TORCH_INLINE void sum_rows(const uint8_t* rows, int64_t apart, Strip strip,
   for (int64_t r = 0; r < kCount; ++r) store(to + r * kPanelColumns, sums[r]);
 }
 
-// Of fewer rows than are kept at once.
+// Sums up fewer rows than are kept at once.
 template <int64_t kCount>
 ONNX_TORCH_INLINE void sum_rest(const uint8_t* rows, int64_t apart, int64_t count, const Strip& strip,
                                 const int32_t* start, int32_t* to) {
@@ -193,7 +193,7 @@ void sum_strip(const uint8_t* rows, int64_t apart, int64_t count, const Strip& s
   sum_rest<kRows - 1>(rows, apart, count, strip, start, sums);
 }
 
-// The first n bytes at x; where they are fewer than a panel's, what comes after them is not read.
+// Loads the first n bytes at x; where they are fewer than a panel's, what comes after them is not read.
 ONNX_TORCH_INLINE __m128i load_bytes(const uint8_t* x, int64_t n) {
   if (n >= kPanelColumns) return _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
   uint8_t bytes[kPanelColumns] = {};
@@ -201,7 +201,7 @@ ONNX_TORCH_INLINE __m128i load_bytes(const uint8_t* x, int64_t n) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
 }
 
-// Of kCount windows, whose taps lie one after another; kAtEnd: where no more than a pixel may be read.
+// Sums up kCount windows, whose taps lie one after another; kAtEnd: where no more than a pixel may be read.
 template <bool kSigned, int64_t kCount, bool kAtEnd>
 ONNX_TORCH_INLINE void sum_windows(const uint8_t* const* taps, int64_t pairs, int64_t channels,
                                    const ChannelWeight& weight, int32_t* sums) {
@@ -255,7 +255,7 @@ ONNX_TORCH_INLINE void sum_all_channels(const uint8_t* x, int64_t bytes, const P
   const int64_t columns = (p.channels + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
   for (int64_t number = begin; number < end;) {
     const int64_t count = end - number < kWindowsAtOnce ? 1 : kWindowsAtOnce;
-    int64_t left = bytes;  // from any of the taps on
+    int64_t left = bytes;  // the bytes from any of the taps on
     for (int64_t w = 0; w < count; ++w) {
       const uint8_t* const last = find_taps(x, p, Window(p, number + w), weight.outside, taps + w * of_window);
       if (x + bytes - last < left) left = x + bytes - last;
@@ -282,7 +282,7 @@ void sum_channels(const uint8_t* x, int64_t bytes, const Patches& p, int64_t beg
   }
 }
 
-// --- What follows ----------------------------------------------------------------------------------------------------
+// --- The scaling and rounding of sums --------------------------------------------------------------------------------
 
 ONNX_TORCH_INLINE __m128i finished_panel(const int32_t* sums, const float* scales, const float* bias, const Finish& f) {
   const Integers zero_point = fill(f.zero_point);
@@ -296,7 +296,7 @@ ONNX_TORCH_INLINE __m128i finished_panel(const int32_t* sums, const float* scale
 
 void finish_bytes(const int32_t* sums, int64_t apart, int64_t rows, int64_t columns, const Finish& given, uint8_t* y,
                   int64_t y_apart) {
-  const Finish f = given;  // which no result overwrites
+  const Finish f = given;  // a copy, which no result overwrites
   for (int64_t r = 0; r < rows; ++r, sums += apart, y += y_apart) {
     for (int64_t c = 0; c < columns; c += kPanelColumns) {
       const __m128i bytes = finished_panel(sums + c, f.scales + c, f.bias + c, f);

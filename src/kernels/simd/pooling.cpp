@@ -10,7 +10,7 @@ namespace {
 using namespace CPU_CAPABILITY;
 using at::vec::Vectorized;
 
-// The larger of each two, or the one that is NaN.
+// The reduction that keeps the larger of each two elements, or the one that is NaN.
 struct Largest {
   Largest(const Pool&, int64_t, int64_t) {}
 
@@ -40,7 +40,7 @@ struct Mean {
     return 0;
   }
   ONNX_TORCH_INLINE static V join(const V& x, const V& y) { return x + y; }
-  // Of n windows side by side, or n channels of one window.
+  // Gives the means of n consecutive windows, or of n channels of one window.
   ONNX_TORCH_INLINE V finished(const V& sum, int64_t window, int64_t n) const {
     return sum / (V(others) * (by_column ? V::loadu(columns + window, n) : V(columns[window])));
   }
@@ -50,7 +50,7 @@ struct Mean {
   float others;
 };
 
-// Of n elements that are `step` apart. Where that is one or two, whole vectors are read.
+// Loads n elements that are `step` apart. Where that is one or two, whole vectors are read.
 template <typename T>
 ONNX_TORCH_INLINE Vectorized<T> load(const T* from, int64_t step, int64_t n) {
   using V = Vectorized<T>;
@@ -61,7 +61,7 @@ ONNX_TORCH_INLINE Vectorized<T> load(const T* from, int64_t step, int64_t n) {
   return V::loadu(elements);
 }
 
-// The rows that lie in the windows at this place are reduced column by column.
+// Reduces the rows that lie in the windows at this place, column by column.
 template <typename R, typename T>
 ONNX_TORCH_INLINE void reduce_rows(const T* image, const Pool& p, int64_t slice, int64_t row, T* to) {
   using V = Vectorized<T>;
@@ -77,7 +77,7 @@ ONNX_TORCH_INLINE void reduce_rows(const T* image, const Pool& p, int64_t slice,
   });
 }
 
-// The columns of a row: those of one channel all at once, of more channels one window after the other.
+// Reduces the columns of a row: those of one channel all at once, of more channels one window after the other.
 template <typename R, typename T>
 ONNX_TORCH_INLINE void reduce_columns(const T* line, const Pool& p, int64_t step, const R& reduction, T* to) {
   const bool is_plane = p.channels == 1;

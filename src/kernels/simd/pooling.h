@@ -11,7 +11,7 @@ namespace onnxtorch {
 // Windows over images that lie in the order of (image, depth, row, column, channel): channels-last, or with one channel
 // where each plane is an image.
 struct Pool {
-  // How many elements each window counts, as factors along each dimension.
+  // The numbers of elements that each window counts, as factors along each dimension.
   struct Counts {
     const float *depth, *rows, *columns;
   };
@@ -24,7 +24,7 @@ struct Pool {
   ONNX_TORCH_INLINE int64_t image() const { return depth.size * rows.size * width(); }
   ONNX_TORCH_INLINE int64_t result_width() const { return columns.count * channels; }
   ONNX_TORCH_INLINE int64_t result_rows() const { return depth.count * rows.count; }
-  // The elements of a row with its padding, and what vectors read after them.
+  // Gives the number of elements of a row with its padding, and of those that vectors read after them.
   ONNX_TORCH_INLINE int64_t line() const {
     constexpr int64_t kVectors = 128;
     const int64_t row = columns.padding + columns.size, windows = columns.span(columns.count - 1);

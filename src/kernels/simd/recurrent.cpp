@@ -55,7 +55,7 @@ void lstm_step(const Gates& gates, float* h, float* c, const Rows& rows) {
   gates.peepholes ? lstm_rows<true>(gates, h, c, rows) : lstm_rows<false>(gates, h, c, rows);
 }
 
-// fresh + update * (h - fresh).
+// Computes fresh + update * (h - fresh).
 ONNX_TORCH_INLINE Vec updated(const Vec& h, const Vec& fresh, const Vec& update) {
   return fmadd(update, h - fresh, fresh);
 }
@@ -97,7 +97,7 @@ void update_step(const Gates& gates, const float* candidate, float* h, const Row
   }
 }
 
-// Where a step is an activation of the sum alone.
+// Takes a step that is an activation of the sum alone.
 template <typename Activation>
 ONNX_TORCH_INLINE void activate(const Gates& gates, float* h, const Rows& rows, const Activation& activation) {
   const int64_t size = rows.size;

@@ -6,8 +6,8 @@
 namespace onnxtorch {
 
 struct RoundingKernels {
-  // To the nearest number of the type, and of two that are as near to the even one. A NaN stays as it is. `y` may be
-  // `x`.
+  // Round to the nearest number of the type, and of two that are as near to the even one. A NaN stays as it is. `y` may
+  // be `x`.
   void (*to_bfloat16)(const float* x, float* y, int64_t count);
   void (*to_float16)(const float* x, float* y, int64_t count);
 

@@ -11,7 +11,8 @@ namespace {
 
 using namespace CPU_CAPABILITY;
 
-// Of few rows each by itself: a sum waits for the one before, so that several go on side by side for each column.
+// Multiplies few rows, each by itself: a sum waits for the one before, so that several go on in parallel for each
+// column.
 void multiply_few(const Tile& of, int64_t rows, const float* panels) {
   constexpr int64_t kSums = kVectors < 4 ? 4 : 2;
   for (int64_t r = 0; r < rows; ++r) {
@@ -59,8 +60,8 @@ void product_of_rows(const float* x, float* y, int64_t rows, int64_t in, int64_t
   if (relu) take_relu(y, rows * out);
 }
 
-// Several parts of the panel at once: memory gives more to a thread that reads in several places, and a sum waits for
-// the one before.
+// Multiplies several parts of the panel at once: memory gives more to a thread that reads in several places, and a sum
+// waits for the one before.
 template <int64_t kWidth, int64_t kParts>
 ONNX_TORCH_INLINE void product_with_parts(const float* x, float* y, int64_t in, const float* panel, const float* bias,
                                           int64_t columns) {

@@ -7,20 +7,20 @@
 
 namespace onnxtorch {
 
-// Whether a panel of the weight may have this width: those that oneDNN lays out.
+// Tells whether a panel of the weight may have this width: one that oneDNN lays out.
 constexpr bool is_panel(int64_t width) {
   return width == 8 || width == 16 || width == 24 || width == 32 || width == 48 || width == 64;
 }
 
 struct RowProductKernels {
-  // x @ weight + bias, and 0 for what is less where `relu`. The weight comes in panels of kColumnsOfPanel columns, with
-  // zeros after the last; the bias may be null. Each row of one or two is summed up by itself.
+  // Compute x @ weight + bias, and 0 for what is less where `relu`. The weight comes in panels of kColumnsOfPanel
+  // columns, with zeros after the last; the bias may be null. Each row of one or two is summed up by itself.
   using ProductOfRows = void (*)(const float* x, float* y, int64_t rows, int64_t in, int64_t out, const float* panels,
                                  const float* bias, bool relu);
   ProductOfRows product_of_few_rows, product_of_rows;
 
-  // The same of one row and a panel of the weight: `width` of its columns, which lie side by side in each of its `in`
-  // rows, of which the first `columns` are asked for. The width `is_panel`; the bias may be null.
+  // Computes the same for one row and a panel of the weight: `width` of its columns, which are contiguous in each of
+  // its `in` rows, and of which the first `columns` are asked for. The width `is_panel`; the bias may be null.
   void (*product_with_panel)(const float* x, float* y, int64_t in, const float* panel, int64_t width, const float* bias,
                              int64_t columns);
 

@@ -10,7 +10,7 @@ namespace {
 
 using namespace CPU_CAPABILITY;
 
-// One panel of b, [depth][kColumnsOfPanel].
+// Lays out one panel of b, [depth][kColumnsOfPanel].
 ONNX_TORCH_INLINE void lay_out(const SmallProduct& of, const float* b, int64_t columns, float* panel) {
   if (columns < kColumnsOfPanel) std::memset(panel, 0, of.depth * kColumnsOfPanel * sizeof(float));
   if (of.b_column != 1) {

@@ -7,7 +7,7 @@ namespace onnxtorch {
 
 struct SmallProduct {
   int64_t rows, depth, columns;
-  int64_t a_row;            // from one row to the next; its columns lie side by side
+  int64_t a_row;            // from one row to the next; its columns are contiguous
   int64_t b_row, b_column;  // one of which is 1
 };
 
@@ -15,7 +15,7 @@ constexpr int64_t kMostSmallDepth = 128, kMostSmallColumns = 128;
 constexpr int64_t kSmallProductRoom = kMostSmallDepth * kMostSmallColumns;
 
 struct SmallProductKernels {
-  // result = a @ b, contiguous, with room for kSmallProductRoom floats.
+  // Computes result = a @ b, contiguous, with room for kSmallProductRoom floats.
   void (*multiply)(const SmallProduct& of, const float* a, const float* b, float* result, float* room);
 
   static const SmallProductKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities

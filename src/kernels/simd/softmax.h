@@ -6,7 +6,7 @@
 namespace onnxtorch {
 
 struct SoftmaxKernels {
-  // Of rows of so many floats; `y` may be `x`.
+  // Compute rows of so many floats; `y` may be `x`.
   void (*softmax_rows)(const float* x, float* y, int64_t rows, int64_t size);
   void (*log_softmax_rows)(const float* x, float* y, int64_t rows, int64_t size);
 

@@ -1,4 +1,4 @@
-// What the softmax of a row of floats is made of, for softmax and attention.
+// The parts of the softmax of a row of floats, for softmax and attention.
 #pragma once
 
 #include <ATen/cpu/vec/functional.h>
@@ -28,7 +28,7 @@ ONNX_TORCH_INLINE float largest_of(const float* x, int64_t count) {
   return largest_of(largest);
 }
 
-// y = e to the power of (x - the largest of x). Gives the sum of y; it is NaN where y is as a whole.
+// Computes y = exp(x - the largest of x). Gives the sum of y; it is NaN where y is as a whole.
 ONNX_TORCH_INLINE float powers_of_row(const float* x, float largest, float* y, int64_t count) {
   Vec sum(0);
   in_vectors<float>(count, [&](int64_t i, int64_t n) __attribute__((always_inline)) {

@@ -8,9 +8,9 @@
 namespace onnxtorch {
 namespace {
 
-constexpr int64_t kReduced = 32;  // so many sums go on side by side
+constexpr int64_t kReduced = 32;  // so many sums go on in parallel
 
-// Brings numbers together, in any order.
+// Joins the elements, in any order.
 template <typename F, typename Join>
 ONNX_TORCH_INLINE float reduced(int64_t size, float start, const F& element, const Join& join) {
   if (size < kReduced) {

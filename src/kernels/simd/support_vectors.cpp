@@ -22,14 +22,14 @@ using Longs = int64_t __attribute__((vector_size(kDoubles * sizeof(int64_t))));
 
 ONNX_TORCH_INLINE Doubles splat(double x) { return Doubles{} + x; }
 
-// Of 0, 1, 2 ...: the factors of e^x as a sum of powers.
+// The inverse factorials of 0, 1, 2 ...: the coefficients of exp(x) as a sum of powers.
 constexpr auto kInverseFactorials = [] {
   std::array<double, 12> factors{1};
   for (size_t n = 1; n < factors.size(); ++n) factors[n] = factors[n - 1] / static_cast<double>(n);
   return factors;
 }();
 
-// Within 1e-14 of e^x; from 0 and below e^-708 it is that.
+// Computes exp(x) to within 1e-14; below -708 it gives exp(-708).
 ONNX_TORCH_INLINE Doubles exponential(const Doubles& given) {
   constexpr double kLowest = -708, kHighest = 709, kInfinity = __builtin_huge_val();
   constexpr double kLog2E = 1.4426950408889634, kLn2High = 0.693147180369123816490,
@@ -57,7 +57,7 @@ ONNX_TORCH_INLINE Doubles hyperbolic_tangent(const Doubles& x) {
   return ((x < kNearZero) & (x > -kNearZero)) ? near : far;
 }
 
-// Calls f with each of the numbers, and puts what it gives in their place.
+// Calls f with each of the elements, and puts what it gives in their place.
 template <int64_t n, typename F>
 ONNX_TORCH_INLINE void each(Doubles (&x)[n], const F& f) {
   for (Doubles& element : x) element = f(element);
@@ -83,7 +83,7 @@ ONNX_TORCH_INLINE void raise(Doubles (&x)[n], double degree) {
   }
 }
 
-// Products or squares of distances as what the kernel gives of them.
+// Replaces products, or squares of distances, by what the kernel gives of them.
 template <int64_t n>
 ONNX_TORCH_INLINE void apply_kernel(const SupportVectors& of, Doubles (&x)[n]) {
   switch (of.kernel) {
@@ -97,7 +97,7 @@ ONNX_TORCH_INLINE void apply_kernel(const SupportVectors& of, Doubles (&x)[n]) {
   }
 }
 
-// Numbers as doubles, where a vector of floats has two of them.
+// Sums in doubles, for `count` vectors of floats, each of which takes two vectors of doubles.
 template <int64_t count>
 using Sums = Doubles[2 * count];
 
@@ -107,8 +107,8 @@ ONNX_TORCH_INLINE void as_doubles(const Lanes& x, Doubles* to) {
   for (int64_t i = 0; i < 2; ++i) to[i] = __builtin_convertvector(halves[i], Doubles);
 }
 
-// `count` vectors of support vectors that lie side by side, the last of them with `last` elements, behind which zeros
-// are taken.
+// A block of support vectors that lie next to one another: `count` SIMD vectors, the last of them with `last` elements,
+// behind which zeros are taken.
 template <int64_t count>
 struct Block {
   int64_t first, last = kLanes;
@@ -123,8 +123,8 @@ struct Block {
   }
 };
 
-// Squares of distances, or products. Distances are taken of the differences themselves: |x|^2 + |v|^2 - 2xv loses the
-// digits of near points that are far from zero.
+// Adds up squares of distances, or products. Distances are taken of the differences themselves: |x|^2 + |v|^2 - 2xv
+// loses the digits of near points that are far from zero.
 template <bool distances, int64_t rows, int64_t count, typename T>
 ONNX_TORCH_INLINE void compare(const SupportVectors& of, const Block<count>& block, const T* x,
                                Sums<count> (&sums)[rows]) {
@@ -141,7 +141,8 @@ ONNX_TORCH_INLINE void compare(const SupportVectors& of, const Block<count>& blo
   }
 }
 
-// Products of many floats, of a few features each added up in floats, and those sums in doubles.
+// The most features whose products are added up in floats. Where rows of floats have more, the sums of so many are
+// added up in doubles.
 constexpr int64_t kFewFeatures = 32;
 
 template <typename T>
@@ -169,7 +170,8 @@ ONNX_TORCH_INLINE void multiply(const SupportVectors& of, const Block<count>& bl
   }
 }
 
-// A coefficient of zero takes no part, whatever its vector gives: it belongs to another pair of classes.
+// Computes a weighted sum. A coefficient of zero takes no part, whatever its vector gives: it belongs to another pair
+// of classes.
 template <int64_t count>
 ONNX_TORCH_INLINE double weighted_sum(const Sums<count>& values, const Sums<count>& weights) {
   Doubles sum = {};
@@ -204,7 +206,7 @@ void add_block(const SupportVectors& of, const Block<count>& block, const T* x, 
     for (; row + at_once <= rows; row += at_once)
       add_scores_of_rows<at_once>(of, block, x + row * of.features, scores + row * of.scores);
   };
-  // As many rows at once as there are registers for the sums of.
+  // So many rows are taken at once as there are registers for their sums.
   if (multiplies_floats<T>(of)) take(std::integral_constant<int64_t, kLanes / 2>());
   take(std::integral_constant<int64_t, 4>());
   take(std::integral_constant<int64_t, 1>());
@@ -222,7 +224,7 @@ void add_scores(const SupportVectors& of, const T* x, int64_t rows, double* scor
 
 template <typename T>
 void multiply_in_double(const T* x, const double* weights, int64_t rows, int64_t features, int64_t scores, double* y) {
-  constexpr int64_t kSums = 8;  // side by side
+  constexpr int64_t kSums = 8;  // in parallel
   for (; rows > 0; --rows, x += features) {
     for (int64_t i = 0; i < scores; ++i, ++y) {
       const double* const row = weights + i * features;

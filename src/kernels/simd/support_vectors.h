@@ -5,8 +5,8 @@
 
 namespace onnxtorch {
 
-// What a row and a support vector are compared by: exp(-gamma * |x - v|^2), or (gamma * xv + coef0) to the power of
-// degree, or the hyperbolic tangent of that.
+// The function by which a row and a support vector are compared: exp(-gamma * |x - v|^2), or (gamma * xv + coef0) to
+// the power of degree, or the hyperbolic tangent of gamma * xv + coef0.
 enum class SupportVectorKernel : uint8_t { Polynomial, Rbf, Sigmoid };
 
 struct SupportVectors {

@@ -14,8 +14,8 @@
 
 namespace onnxtorch::CPU_CAPABILITY {
 
-// Of a result's elements, so many are summed up at a time as there are registers for: of one row those of several
-// panels, which are read side by side, of several rows those of few.
+// The numbers of rows and panels whose elements of a result are summed up at a time, as many as there are registers
+// for: one row by several panels, which are read in parallel, several rows by few panels.
 #if defined(CPU_CAPABILITY_AVX512)
 constexpr int64_t kRows = 6, kPanelsOfRow = 4, kPanelsOfRows = 4;
 #elif defined(CPU_CAPABILITY_AVX2)
@@ -42,7 +42,7 @@ ONNX_TORCH_INLINE Floats load(const uint16_t* x) {
 
 #else
 
-// The sign goes to the front, the other bits where a float has them, whose exponent is larger by 112.
+// Widens float16. The sign goes to the front, the other bits where a float has them, whose exponent is larger by 112.
 ONNX_TORCH_INLINE Floats load(const uint16_t* x) {
   using Halves = int16_t __attribute__((vector_size(kLanes * sizeof(int16_t))));
   using Words = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t))));
@@ -57,7 +57,8 @@ ONNX_TORCH_INLINE Floats load(const uint16_t* x) {
 
 ONNX_TORCH_INLINE Floats load(const float* x) { return *reinterpret_cast<const Floats*>(x); }
 
-// Rows of x that lie `x_apart`, by panels that lie `apart`; the sums are added to y where `adds`, else to the bias.
+// The product of rows of x, which lie `x_apart`, and of panels, which lie `apart`; the sums are added to y where
+// `adds`, else to the bias.
 struct Tile {
   const float* x;
   int64_t x_apart, depth, apart;
@@ -88,14 +89,14 @@ ONNX_TORCH_INLINE void multiply_tile(const Tile& t, const Weight* weight) {
   }
 }
 
-// Rows, of which there are at most kCount.
+// Multiplies rows, of which there are at most kCount.
 template <int64_t kCount, int64_t kSide, typename Weight>
 ONNX_TORCH_INLINE void multiply_rows(int64_t rows, const Tile& t, const Weight* panels) {
   if (rows == kCount) return multiply_tile<kCount, kSide>(t, panels);
   if constexpr (kCount > 1) multiply_rows<kCount - 1, kSide>(rows, t, panels);
 }
 
-// Of so many panels side by side.
+// Calls multiply(part, panels) for so many panels at a time.
 template <int64_t kSide, typename Weight, typename Multiply>
 ONNX_TORCH_INLINE void for_panels(const Tile& t, const Weight* panels, const Multiply& multiply) {
   for (int64_t column = 0; column < t.columns; column += kSide * kColumnsOfPanel) {
@@ -107,7 +108,7 @@ ONNX_TORCH_INLINE void for_panels(const Tile& t, const Weight* panels, const Mul
   }
 }
 
-// Of panels as many as `kSide` are read together, also behind the last column.
+// Multiplies rows by panels, of which `kSide` are read together, also behind the last column.
 template <int64_t kSide = kPanelsOfRows>
 ONNX_TORCH_INLINE void multiply_widened(int64_t rows, const Tile& t, const float* panels) {
   for_panels<kSide>(t, panels, [&](Tile part, const float* of) __attribute__((always_inline)) {
@@ -118,8 +119,8 @@ ONNX_TORCH_INLINE void multiply_widened(int64_t rows, const Tile& t, const float
   });
 }
 
-// Of panels behind the last of which nothing may be read: as many together as there are registers for, and the rest one
-// by one.
+// Multiplies rows by panels behind the last of which nothing may be read: as many are read together as there are
+// registers for, and the rest one by one.
 ONNX_TORCH_INLINE void multiply_panels(int64_t rows, Tile tile, const float* panels) {
   constexpr int64_t kTogether = kPanelsOfRows * kColumnsOfPanel;
   const int64_t columns = tile.columns, together = columns / kTogether * kTogether;

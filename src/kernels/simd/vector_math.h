@@ -12,7 +12,7 @@ namespace onnxtorch::CPU_CAPABILITY {
 
 using at::vec::fmadd;
 
-// Gives the value of a polynomial at x, by its factors from that of the highest power.
+// Gives the value of a polynomial at x, by its coefficients from that of the highest power.
 template <size_t n>
 ONNX_TORCH_INLINE Vec polynomial(const Vec& x, const std::array<float, n>& factors) {
   Vec sum(factors[0]);
@@ -23,7 +23,7 @@ ONNX_TORCH_INLINE Vec polynomial(const Vec& x, const std::array<float, n>& facto
 #if defined(CPU_CAPABILITY_AVX512)
 ONNX_TORCH_INLINE Vec times_power_of_two(const Vec& x, const Vec& n) { return _mm512_scalef_ps(x, n); }
 #elif defined(CPU_CAPABILITY_AVX2)
-// By two factors, as 2^n itself is denormal, or too small, where the product is.
+// Multiplies by two factors, as 2^n itself is denormal, or too small, where the product is.
 ONNX_TORCH_INLINE Vec times_power_of_two(const Vec& x, const Vec& n) {
   const auto power = [](__m256i of) {
     return Vec(_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(of, _mm256_set1_epi32(127)), 23)));
@@ -34,8 +34,7 @@ ONNX_TORCH_INLINE Vec times_power_of_two(const Vec& x, const Vec& n) {
 #endif
 
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
-// Computes e to the power of x, which is from -104 to 89 or NaN: 2 to the power of n, times a polynomial of what is
-// left.
+// Computes exp(x), where x is from -104 to 89 or NaN: 2^n, times a polynomial of what is left.
 ONNX_TORCH_INLINE Vec exp_within(const Vec& x) {
   constexpr float kLog2E = 1.44269504F, kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;
   constexpr std::array kExp = {1.381432e-3F, 8.368851e-3F, 4.16684e-2F, 1.666652e-1F, 4.9999994e-1F, 1.0F, 1.0F};
@@ -44,12 +43,12 @@ ONNX_TORCH_INLINE Vec exp_within(const Vec& x) {
   return times_power_of_two(polynomial(r, kExp), n);
 }
 
-// Computes e to the power of x, to 0.9 units.
+// Computes exp(x), to 0.9 units.
 ONNX_TORCH_INLINE Vec exp(const Vec& x) {
   return exp_within(at::vec::clamp_max(at::vec::clamp_min(x, Vec(-104)), Vec(89)));  // a NaN stays one
 }
 
-// Computes e to the power of -|x|, to 0.9 units.
+// Computes exp(-|x|), to 0.9 units.
 ONNX_TORCH_INLINE Vec falling_exp(const Vec& x) { return exp_within(at::vec::clamp_min(x | Vec(-0.0F), Vec(-104))); }
 #else
 // Asks libm for each element, to one unit, which takes less time than what a compiler makes of the above.
@@ -57,19 +56,19 @@ ONNX_TORCH_INLINE Vec exp(const Vec& x) { return x.exp(); }
 ONNX_TORCH_INLINE Vec falling_exp(const Vec& x) { return x.abs().neg().exp(); }
 #endif
 
-// Computes factor / (1 + e to the power of -x), without a power that is larger than 1.
+// Computes factor / (1 + exp(-x)), without an exp that is larger than 1.
 ONNX_TORCH_INLINE Vec over_one_and_exp(const Vec& factor, const Vec& x) {
   const Vec power = falling_exp(x);
   return Vec::blendv(factor, factor * power, x < Vec(0)) / (Vec(1) + power);
 }
 
-// Is right to 2.3 units.
+// Compute the logistic function, and x times it, to 2.3 units.
 ONNX_TORCH_INLINE Vec sigmoid(const Vec& x) { return over_one_and_exp(Vec(1), x); }
 ONNX_TORCH_INLINE Vec silu(const Vec& x) { return over_one_and_exp(x, x); }
 
 ONNX_TORCH_INLINE Vec with_sign_of(const Vec& size, const Vec& x) { return size | (x & Vec(-0.0F)); }
 
-// Is right to 1.6 units. Near zero it is x + x³ p(x²): the other way would lose digits.
+// Computes the hyperbolic tangent, to 1.6 units. Near zero it is x + x³ p(x²): the other way would lose digits.
 ONNX_TORCH_INLINE Vec tanh(const Vec& x) {
   constexpr float kNearZero = 0.625F;
   constexpr std::array kFactors = {-5.704973e-3F, 2.0639073e-2F, -5.373971e-2F, 1.3331442e-1F, -3.333328e-1F};
@@ -80,10 +79,10 @@ ONNX_TORCH_INLINE Vec tanh(const Vec& x) {
 }
 
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
-// 1 - erf(|x| * sqrt(share)), to about four units in the last place; the share is a power of two. With t of
-// 1 / (1 + slope * |x|), it is e to the power of -x² share, times t, times a polynomial of t.
+// Computes 1 - erf(|x| * sqrt(share)), to about four units; the share is a power of two. It is exp(-x² * share) times
+// t, times a polynomial of t, which is 1 / (1 + slope * |x| * sqrt(share)).
 ONNX_TORCH_INLINE Vec erfc_of_size(const Vec& x, float share, float root_of_share) {
-  constexpr float kSlope = 0.375F, kLargest = 15;  // where the smallest number is passed
+  constexpr float kSlope = 0.375F, kLargest = 15;  // beyond it the result is below the smallest number
   constexpr std::array kFactors = {0.0604906343F, -0.282387167F, 0.42249462F,  -0.218428493F, 0.266365558F,
                                    0.124547318F,  0.204557091F,  0.210752875F, 0.211607561F};
   const Vec a = at::vec::clamp_max(x.abs(), Vec(kLargest)), square = a * a, error = at::vec::fmsub(a, a, square);
@@ -97,7 +96,7 @@ ONNX_TORCH_INLINE Vec erfc_of_size(const Vec& x, float, float root_of_share) {
 }
 #endif
 
-// Below 1 a polynomial of x², times x: the other way would lose digits.
+// Computes erf(x). Below 1 it is a polynomial of x², times x: the other way would lose digits.
 ONNX_TORCH_INLINE Vec erf(const Vec& x) {
   constexpr std::array kNear = {7.85385782e-05F, -0.000801019254F, 0.00518832775F, -0.026853811F,
                                 0.112835854F,    -0.37612626F,     1.12837911F};
@@ -105,7 +104,7 @@ ONNX_TORCH_INLINE Vec erf(const Vec& x) {
   return with_sign_of(Vec::blendv(far, near, a < Vec(1)), x);
 }
 
-// x * (1 + erf(x / sqrt(2))) / 2 and x * (1 + tanh(u)) / 2, without the digits that the sums would lose.
+// Compute x * (1 + erf(x / sqrt(2))) / 2 and x * (1 + tanh(u)) / 2, and keep the digits that the sums would lose.
 ONNX_TORCH_INLINE Vec gelu(const Vec& x) {
   const Vec above = Vec(0.5F) * erfc_of_size(x, 0.5F, M_SQRT1_2);
   return x * Vec::blendv(Vec(1) - above, above, x < Vec(0));

@@ -20,7 +20,7 @@ ONNX_TORCH_INLINE void in_vectors(int64_t count, const F& function) {
   if (i < count) function(i, count - i);
 }
 
-// The first n elements at x, and after them another number.
+// Loads the first n elements at x, and after them another number.
 ONNX_TORCH_INLINE Vec load_first(const float* x, int64_t n, float after) {
   if (n == Vec::size()) return Vec::loadu(x);
 #if defined(CPU_CAPABILITY_AVX512)

@@ -11,7 +11,7 @@ namespace onnxtorch {
 struct Windows {
   int64_t size, kernel, stride, padding, dilation, count;
 
-  // Where a window begins, which may be in the padding.
+  // Gives where a window begins, which may be in the padding.
   ONNX_TORCH_INLINE int64_t begin(int64_t window) const { return window * stride - padding; }
   // The elements of a window that lie within are from `first` on, each `dilation`-th, before `end`.
   ONNX_TORCH_INLINE int64_t first(int64_t window) const {
@@ -22,11 +22,11 @@ struct Windows {
     const int64_t end = span(window) - padding;
     return end < size ? end : size;
   }
-  // From the first window's begin, which may be in the padding, to the end of this one.
+  // Gives the distance from the first window's begin, which may be in the padding, to the end of this one.
   ONNX_TORCH_INLINE int64_t span(int64_t window) const { return window * stride + (kernel - 1) * dilation + 1; }
 };
 
-// Where there is one window of one element.
+// The windows along a dimension that is missing: one of one element.
 constexpr Windows kNoWindows{.size = 1, .kernel = 1, .stride = 1, .padding = 0, .dilation = 1, .count = 1};
 
 }  // namespace onnxtorch

@@ -1,4 +1,4 @@
-// What the devices' kernels of cast_small_float share.
+// The parts that the devices' kernels of cast_small_float share.
 #pragma once
 
 #include <ATen/Dispatch_v2.h>
@@ -14,10 +14,10 @@ at::Tensor cast_small_float_meta(const at::Tensor& x, int64_t to, bool saturate,
 
 SmallFloatCast small_float_cast(int64_t to, bool saturate, std::string_view round_mode);
 
-// The type that holds every value of `type` exactly and that unpack() takes.
+// Gives the type that holds every value of `type` exactly and that unpack() takes.
 c10::ScalarType small_float_source(c10::ScalarType type);
 
-// `cast_into` fills the result it is given, from a contiguous tensor of a small_float_source().
+// Casts by `cast_into`, which fills the result it is given, from a contiguous tensor of a small_float_source().
 template <void (*cast_into)(at::Tensor& result, const at::Tensor& source, const SmallFloatCast& cast)>
 at::Tensor cast_small_float(const at::Tensor& x, int64_t to, bool saturate, std::string_view round_mode) {
   at::Tensor result = cast_small_float_meta(x, to, saturate, round_mode);

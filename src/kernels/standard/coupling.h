@@ -14,13 +14,13 @@ namespace onnxtorch {
 template <typename T>
 class Coupling {
  public:
-  // How many elements of memory it works in.
+  // Gives how many elements of memory it works in.
   ONNX_TORCH_BOTH static int64_t work(int64_t classes) { return classes * classes + classes; }
 
   ONNX_TORCH_BOTH Coupling(int64_t classes, T* memory)
       : classes_(classes), q_(memory), qp_(memory + classes * classes) {}
 
-  // p [classes] from pairs [classes, classes].
+  // Computes p [classes] from pairs [classes, classes].
   ONNX_TORCH_BOTH void solve(const T* pairs, T* p) {
     fill_q(pairs);
     for (int64_t t = 0; t < classes_; ++t) p[t] = T(1) / static_cast<T>(classes_);
@@ -48,7 +48,7 @@ class Coupling {
     }
   }
 
-  // qp = Qp; returns p'Qp.
+  // Computes qp = Qp; returns p'Qp.
   ONNX_TORCH_BOTH T multiply(const T* p) {
     T pqp = 0;
     for (int64_t t = 0; t < classes_; ++t) {

@@ -22,7 +22,7 @@
 namespace onnxtorch {
 namespace {
 
-// By spatial dimension; pads at the beginning only.
+// The sizes and parameters by spatial dimension; pads at the beginning only.
 struct Geometry {
   at::IntArrayRef input, kernel, output, pads, strides, dilations;
 
@@ -30,7 +30,7 @@ struct Geometry {
   size_t neighbours() const { return size_t{1} << rank(); }
 };
 
-// The pixels around the point where a tap, moved by its offset, meets the input at an output position, and their
+// Finds the pixels around the point where a tap, moved by its offset, meets the input at an output position, and their
 // weights in linear interpolation, times `scale`. Pixels outside the input have no weight. `offset` points to the
 // offset along the first dimension; the others follow at a distance of `offset_step`.
 template <typename T>
@@ -57,8 +57,8 @@ void find_neighbours(const Geometry& g, int64_t tap, int64_t position, const T* 
   }
 }
 
-// columns[channel, tap, position] of one image [channels, input...], its offset [groups, taps, rank, output...] and its
-// mask [groups, taps, output...], which may be absent.
+// Computes columns[channel, tap, position] of one image [channels, input...], its offset [groups, taps, rank,
+// output...] and its mask [groups, taps, output...], which may be absent.
 template <typename T>
 void sample_columns(const Geometry& g, at::Tensor& columns, const T* image, const T* offset, const T* mask,
                     int64_t offset_groups) {

@@ -1,4 +1,4 @@
-// What the devices' kernels of DeformConv share.
+// The parts that the devices' kernels of DeformConv share.
 #pragma once
 
 #include <ATen/core/Tensor.h>

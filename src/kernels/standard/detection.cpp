@@ -19,7 +19,7 @@ namespace {
 
 // ---- NonMaxSuppression
 
-// The boxes of one class that remain: the best score first and, among equal scores, in their order.
+// Gives the boxes of one class that remain: the best score first and, among equal scores, in their order.
 std::vector<int64_t> select_boxes(std::span<const Box> boxes, const float* scores, const SelectionLimits& limits,
                                   const RunWatch& watch) {
   const auto comes_later = [&](int64_t i, int64_t j) { return scores[i] != scores[j] ? scores[i] < scores[j] : i > j; };

@@ -1,4 +1,5 @@
-// What the devices' kernels of RoiAlign, MaxRoiPool and NonMaxSuppression share: checks, and types brought to one.
+// The parts that the devices' kernels of RoiAlign, MaxRoiPool and NonMaxSuppression share: checks, and conversions to
+// one type.
 #pragma once
 
 #include <ATen/OpMathType.h>
@@ -18,7 +19,8 @@ at::Tensor roi_align_meta(const at::Tensor& x, const at::Tensor& rois, const at:
                           std::string_view coordinate_transformation_mode, std::string_view mode, int64_t output_height,
                           int64_t output_width, int64_t sampling_ratio, double spatial_scale);
 
-// `pool` fills the result it is given, from contiguous tensors of float or double, and of int64 indices.
+// Pools by `pool`, which fills the result it is given, from contiguous tensors of float or double, and of int64
+// indices.
 template <void (*pool)(at::Tensor& result, const at::Tensor& x, const at::Tensor& rois, const at::Tensor& batch_indices,
                        const RoiAlignOptions& options)>
 at::Tensor roi_align(const at::Tensor& x, const at::Tensor& rois, const at::Tensor& batch_indices,
@@ -62,7 +64,7 @@ SelectionLimits selection_limits(const at::Tensor& boxes, const at::Tensor& scor
                                  const std::optional<at::Tensor>& iou_threshold,
                                  const std::optional<at::Tensor>& score_threshold);
 
-// `select` gives rows of [batch, class, box], from contiguous tensors of float.
+// Selects boxes by `select`, which gives rows of [batch, class, box], from contiguous tensors of float.
 template <at::Tensor (*select)(const at::Tensor& boxes, const at::Tensor& scores, const SelectionLimits& limits,
                                bool center_point_box)>
 at::Tensor non_max_suppression(const at::Tensor& boxes, const at::Tensor& scores,

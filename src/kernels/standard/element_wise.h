@@ -72,7 +72,7 @@ enum class Op : uint8_t {
   ToFloat,  // gives floats
 };
 
-// Operands and results are slots.
+// An operator in a program; its operands and its result are slots.
 struct Step {
   Op op;
   Type type;  // that the result is rounded to
@@ -83,13 +83,14 @@ struct Step {
 
 }  // namespace chain
 
-// What is computed of each element, as a kernel of a device takes it. The slots are: sources, constants, locals, of
-// which the last are the results.
+// The program that computes each element, as a kernel of a device takes it. The slots are: sources, constants, locals,
+// of which the last are the results.
 struct ElementWise {
   static constexpr uint32_t kMostDims = 6, kMostSources = 16, kMostConstants = 32, kMostLocals = 24, kMostResults = 8,
                             kMostSteps = 64;
 
-  // How a tensor's elements lie, in the order of the results'. One of no dimensions is the same for all.
+  // The layout of a tensor's elements, in the order of the results'. A tensor of no dimensions has the same element for
+  // all.
   struct Source {
     chain::Type type;
     uint32_t rank;
@@ -105,7 +106,7 @@ struct ElementWise {
   chain::Step steps[kMostSteps];
 };
 
-// Where the sources and the results lie; masks are bytes.
+// The memory of the sources and the results; masks are bytes.
 struct ElementWiseMemory {
   const void* sources[ElementWise::kMostSources];
   void* results[ElementWise::kMostResults];

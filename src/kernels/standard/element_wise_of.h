@@ -1,4 +1,4 @@
-// How one element is computed, on the CPU and by CUDA; as ATen's kernels for CUDA compute it.
+// The computation of one element, on the CPU and by CUDA, as ATen's kernels for CUDA do it.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace onnxtorch {
 
-// The larger and the smaller one. To CUDA -0 is less than 0; on the CPU they are equal.
+// Give the larger and the smaller one. To CUDA -0 is less than 0; on the CPU they are equal.
 ONNX_TORCH_BOTH inline float larger(float x, float y) {
 #ifdef __CUDA_ARCH__
   return fmaxf(x, y);
@@ -171,7 +171,7 @@ ONNX_TORCH_BOTH void compute(const chain::Step& step, const Operand& operand, fl
   }
 }
 
-// The element of a source that counts as this one of the results'.
+// Gives the element of a source that counts as this one of the results'.
 ONNX_TORCH_BOTH inline float element(const ElementWise::Source& source, const void* data, uint32_t number) {
   int64_t at = 0;
   for (uint32_t d = source.rank; d > 1; --d) {
@@ -215,7 +215,7 @@ ONNX_TORCH_BOTH inline float rounded(float x, chain::Type type) {
   return type == chain::Type::BFloat16 ? of_bfloat16(to_bfloat16(x)) : x;
 }
 
-// Computes several elements, each so many after the other; those past the last stand for it.
+// Computes several elements, which are `distance` apart; those past the last stand for it.
 template <uint32_t kElements>
 ONNX_TORCH_BOTH void compute_elements(const ElementWise& of, const ElementWiseMemory& memory, uint32_t first,
                                       uint32_t distance) {

@@ -1,4 +1,5 @@
-// An operator of TorchScript's that computes element-wise operators on tensors; what the devices' kernels of it share.
+// An operator of TorchScript's that computes element-wise operators on tensors; the parts that the devices' kernels of
+// it share.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,7 +33,8 @@ struct __attribute__((visibility("default"))) ElementWisePass : torch::CustomCla
 
 using ComputeElements = void (*)(const ElementWise& of, const ElementWiseMemory& memory, const at::Tensor& device);
 
-// The pass knows nothing of its sources but their number, types, sizes and strides: they are the caller's to check.
+// Runs a pass. It knows nothing of its sources but their number, types, sizes and strides: they are the caller's to
+// check.
 template <ComputeElements compute>
 std::vector<at::Tensor> element_wise(at::TensorList sources, const c10::intrusive_ptr<ElementWisePass>& pass) {
   const ElementWise& of = pass->computed;

@@ -1,4 +1,4 @@
-// What the devices' kernels of find_keys and map_keys share.
+// The parts that the devices' kernels of find_keys and map_keys share.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,7 +9,8 @@ namespace onnxtorch {
 void check_keys(const at::Tensor& x, const at::Tensor& keys);
 void check_values(const at::Tensor& keys, const at::Tensor& values, const at::Tensor& default_value);
 
-// `find` gives the position in keys of each element, or -1, which is the last of the values: the default.
+// Maps elements to values by `find`, which gives the position in keys of each element, or -1, which is the last of the
+// values: the default.
 template <at::Tensor (*find)(const at::Tensor& x, const at::Tensor& keys)>
 at::Tensor map_keys(const at::Tensor& x, const at::Tensor& keys, const at::Tensor& values,
                     const at::Tensor& default_value) {

@@ -19,7 +19,7 @@ using at::Tensor;
 
 Tensor in_compute_dtype(const Tensor& x) { return x.to(at::toOpMathType(x.scalar_type())); }
 
-// Straight through, whatever is rounded or saturates, as torch's own casts have it.
+// Casts with a gradient that goes straight through, whatever is rounded or saturates, as torch's own casts have it.
 Tensor cast_small_float(const Tensor& x, int64_t to, bool /*saturate*/, std::string_view /*round_mode*/) {
   return x.to(storage_dtype(static_cast<ElementType>(to)));
 }
@@ -32,8 +32,8 @@ Tensor along(const Tensor& values, int64_t dim, int64_t rank) {
   return values.view(shape);
 }
 
-// `image` [N, groups, channels, pixels...] at the points whose coordinate in spatial dimension d is coordinates[d]
-// [N, groups, points], by linear interpolation with zeros around it: [N, groups, channels, points].
+// Gives `image` [N, groups, channels, pixels...] at the points whose coordinate in spatial dimension d is
+// coordinates[d] [N, groups, points], by linear interpolation with zeros around it: [N, groups, channels, points].
 Tensor interpolated(const Tensor& image, const std::vector<Tensor>& coordinates) {
   const auto rank = static_cast<int64_t>(coordinates.size());
   const Tensor pixels = image.flatten(3);
@@ -140,8 +140,8 @@ Tensor roi_align(const Tensor& x, const Tensor& rois, const Tensor& batch_indice
 
 // ---- MaxRoiPool
 
-// Within the image, a region of interest is divided as adaptive pooling divides an image. What lies outside has no part
-// in the maximum, and a bin without pixels is 0.
+// Computes MaxRoiPool. Within the image, a region of interest is divided as adaptive pooling divides an image. What
+// lies outside has no part in the maximum, and a bin without pixels is 0.
 Tensor max_roi_pool(const Tensor& x, const Tensor& rois, at::IntArrayRef pooled_shape, double spatial_scale) {
   constexpr double kNothing = -std::numeric_limits<double>::infinity();
   const int64_t height = x.size(2), width = x.size(3);

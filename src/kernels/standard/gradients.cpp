@@ -47,7 +47,7 @@ class FormulaGradient : public torch::autograd::Function<FormulaGradient> {
     return torch::jit::pop(call.stack).toTensor();
   }
 
-  // One for each tensor, and for the call.
+  // Gives one gradient for each tensor, and one for the call.
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list tensors = context->get_saved_variables();
     const std::vector<int64_t> positions = context->saved_data["positions"].toIntVector();

@@ -51,7 +51,7 @@ at::Tensor decode_any(Bytes file) {
   TORCH_CHECK(false, "the format is none of BMP, JPEG, JPEG 2000, PNG, PNM, TIFF and WebP");
 }
 
-// The luma of ITU-R BT.601, rounded as Pillow does.
+// Computes the luma of ITU-R BT.601, rounded as Pillow does.
 at::Tensor to_grayscale(const at::Tensor& rgb) {
   at::Tensor gray = at::empty({rgb.size(0), rgb.size(1), 1}, rgb.options());
   const uint8_t* from = rgb.const_data_ptr<uint8_t>();
@@ -62,7 +62,7 @@ at::Tensor to_grayscale(const at::Tensor& rgb) {
   return gray;
 }
 
-// On the host, wherever the file's bytes lie.
+// Decodes a file on the host, wherever its bytes lie.
 at::Tensor image_decoder(const at::Tensor& encoded_stream, std::string_view pixel_format) {
   TORCH_CHECK(pixel_format == "RGB" || pixel_format == "BGR" || pixel_format == "Grayscale",
               "ImageDecoder: no pixel_format is called \"", pixel_format, "\"");
@@ -75,7 +75,7 @@ at::Tensor image_decoder(const at::Tensor& encoded_stream, std::string_view pixe
     if (pixel_format == "RGB") return rgb.to(device);
     return (pixel_format == "BGR" ? rgb.flip(2) : to_grayscale(rgb)).to(device);
   } catch (const c10::Error& error) {
-    // What the specification asks for, whatever the reason.
+    // The specification asks for an empty image, whatever the reason.
     TORCH_WARN("ImageDecoder: ", error.what_without_backtrace(), "; the result is an empty image");
     return at::empty({0, 0, pixel_format == "Grayscale" ? 1 : 3}, encoded_stream.options());
   }

@@ -21,7 +21,7 @@ struct KeyOrder {
   }
 };
 
-// The last position of x, of those that the ascending keys had before they were sorted, stably; or -1.
+// Gives the last position of x, of those that the ascending keys had before they were sorted, stably; or -1.
 template <typename T>
 ONNX_TORCH_BOTH int64_t find_key(T x, const T* ascending, const int64_t* position_of, int64_t keys) {
   const int64_t after = count_before(keys, [&](int64_t i) { return !KeyOrder()(x, ascending[i]); });

@@ -15,7 +15,7 @@ bool is_of(const Tensor& tensor, c10::ScalarType type, at::IntArrayRef sizes) {
   return tensor.scalar_type() == type && tensor.sizes() == sizes;
 }
 
-// float32[out, in]
+// Gives the weight as float32[out, in].
 Tensor dequantized(const LinearOfBits& of) {
   const Tensor numbers = unpacked_bits(of.numbers, of.bits);
   const auto less_zero_point = [&] {

@@ -1,4 +1,4 @@
-// Products with a weight of few bits: what the devices' kernels of linear_of_bits share.
+// Products with a weight of few bits: the parts that the devices' kernels of linear_of_bits share.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,13 +18,14 @@ struct LinearOfBits {
   at::Tensor values = {};  // float32[16], that numbers of 4 bits stand for where they are codes, without zero points
 };
 
-// The numbers of so many bits that bytes hold, along the last axis.
+// Gives the numbers of so many bits that bytes hold, along the last axis.
 at::Tensor unpacked_bits(const at::Tensor& bytes, int64_t bits);
 
 // Raises where sizes and types do not go together, which kernels trust.
 void check_linear_of_bits(const at::Tensor& x, const LinearOfBits& of);
 
-// `compute` multiplies a checked x, on a device, by a weight; the bias is of x's type.
+// Checks the arguments, and multiplies by `compute`, which takes a checked x, on a device, and a weight; the bias is of
+// x's type.
 template <at::Tensor (*compute)(const at::Tensor& x, const LinearOfBits& of)>
 at::Tensor linear_of_bits(const at::Tensor& x, const at::Tensor& numbers, const at::Tensor& scales,
                           const std::optional<at::Tensor>& zero_points, const std::optional<at::Tensor>& values,

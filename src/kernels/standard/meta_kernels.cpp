@@ -65,7 +65,7 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t, bool, boo
   return at::empty(sizes, weight.options());
 }
 
-// One number stands for all dimensions.
+// Gives a number for each dimension; a single one stands for all.
 std::vector<int64_t> for_each_dim(IntArrayRef list, size_t dims) {
   TORCH_CHECK(list.size() == 1 || list.size() == dims, "expected ", dims, " numbers, found ", list.size());
   return list.size() == 1 ? std::vector<int64_t>(dims, list[0]) : list.vec();
@@ -135,7 +135,7 @@ std::tuple<Tensor, Tensor> max_pool3d(const Tensor& self, IntArrayRef kernel_siz
   return {at::empty(sizes, self.options()), at::empty(sizes, self.options().dtype(at::kLong))};
 }
 
-// What a layer computes at each step, in both directions: ATen's layers are loops over the steps.
+// Gives what a layer computes at each step, in both directions: ATen's layers are loops over the steps.
 Tensor steps(const Tensor& input, const Tensor& hidden, bool bidirectional) {
   TORCH_CHECK(input.dim() == 3 && hidden.dim() == 3, "a recurrent layer of sizes that do not fit");
   return at::empty({input.size(0), input.size(1), hidden.size(2) * (bidirectional ? 2 : 1)}, input.options());
@@ -152,7 +152,8 @@ std::tuple<Tensor, Tensor> recurrent_layer(const Tensor& input, const Tensor& hx
   return {steps(input, hx, bidirectional), same(hx)};
 }
 
-// Of an operator of this library's. The sizes of the presents follow from a number that it is given as a tensor.
+// Finds the shapes of an operator of this library's. The sizes of the presents follow from a number that it is given as
+// a tensor.
 void group_query_attention(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t count = op.schema().arguments().size();
   const Tensor query = torch::jit::peek(*stack, 0, count).toTensor(),
@@ -179,7 +180,7 @@ void refuse(const c10::OperatorHandle& op, torch::jit::Stack*) {
   TORCH_CHECK(false, toString(op.operator_name()), " has a shape that follows from its values");
 }
 
-// In place: the first argument comes back as it was.
+// Stands for operators in place: the first argument comes back as it was.
 void keep(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   torch::jit::drop(*stack, op.schema().arguments().size() - 1);
 }
@@ -388,7 +389,7 @@ void call(const c10::OperatorHandle& op, DispatchKeySet keys, torch::jit::Stack*
       found->second.callBoxed(op, later, stack);
       return;
     }
-    // Made of other operators: those of ATen's, where torch has written the whole in Python.
+    // The others are made of other operators: of ATen's, where torch has written the whole in Python.
     for (const auto composite :
          {DispatchKey::CompositeExplicitAutogradNonFunctional, DispatchKey::CompositeExplicitAutograd}) {
       if (!op.hasKernelForDispatchKey(composite)) continue;

@@ -41,8 +41,8 @@ void check_pairs(const Tensor& pairs) {
 }
 
 TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
-  // [N, C, C], where [n, i, j] is the probability of class i if it is i or j, to the probabilities [N, C] of all
-  // classes.
+  // Turns [N, C, C], where [n, i, j] is the probability of class i if it is i or j, into the probabilities [N, C] of
+  // all classes.
   m.def("multiclass_probability(Tensor pairs) -> Tensor");
   m.impl("multiclass_probability", c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(multiclass_probability));
 }

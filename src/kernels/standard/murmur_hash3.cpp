@@ -14,7 +14,7 @@ namespace {
 
 uint32_t scrambled(uint32_t block) { return std::rotl(block * 0xcc9e2d51u, 15) * 0x1b873593u; }
 
-// MurmurHash3_x86_32: four bytes a step, and what is left over at the end.
+// Computes MurmurHash3_x86_32: four bytes a step, and what is left over at the end.
 uint32_t murmur_hash3(std::string_view bytes, uint32_t seed) {
   const auto take_block = [&](size_t size) {
     uint32_t block = 0;

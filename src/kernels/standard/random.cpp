@@ -14,13 +14,13 @@ class RandomState {
  public:
   explicit RandomState(int64_t seed) : bits_(static_cast<std::mt19937::result_type>(seed)) {}
 
-  // 53 bits of two draws, in [0, 1).
+  // Gives 53 bits of two draws, in [0, 1).
   double uniform() {
     const auto high = static_cast<double>(bits_() >> 5), low = static_cast<double>(bits_() >> 6);
     return (high * 0x1p26 + low) / 0x1p53;
   }
 
-  // The polar method gives two at a time; the second one waits for its turn.
+  // Draws by the polar method, which gives two numbers at a time; the second one waits for its turn.
   double normal() {
     if (next_) return *std::exchange(next_, std::nullopt);
     double x, y, square;

@@ -1,4 +1,4 @@
-// Regions of interest, and how their bins are pooled: RoiAlign, MaxRoiPool.
+// Regions of interest, and the pooling of their bins: RoiAlign, MaxRoiPool.
 #pragma once
 
 #include <algorithm>
@@ -53,8 +53,9 @@ struct NeverOver {
   ONNX_TORCH_BOTH bool operator()() const { return false; }
 };
 
-// `ys` and `xs` are the sampling points of a bin: `.size()` of them, by their index. The bin is left off, its value of
-// no use, once `is_over` says so, which is asked for each row of points: a sampling_ratio may ask for billions of them.
+// Averages a bin. `ys` and `xs` are its sampling points: `.size()` of them, by their index. The bin is left off, its
+// value of no use, once `is_over` says so, which is asked for each row of points: a sampling_ratio may ask for billions
+// of them.
 template <typename T, typename Samples, typename IsOver = NeverOver>
 ONNX_TORCH_BOTH T average_of_bin(const T* image, int64_t width, const Samples& ys, const Samples& xs,
                                  const IsOver& is_over = {}) {
@@ -72,7 +73,7 @@ ONNX_TORCH_BOTH T average_of_bin(const T* image, int64_t width, const Samples& y
   return sum / static_cast<T>(ys.size() * xs.size());
 }
 
-// The largest of the weighted pixels, not of the interpolated values: ONNX's own definition of "max".
+// Gives the largest of the weighted pixels, not of the interpolated values: ONNX's own definition of "max".
 template <typename T, typename Samples, typename IsOver = NeverOver>
 ONNX_TORCH_BOTH T maximum_of_bin(const T* image, int64_t width, const Samples& ys, const Samples& xs,
                                  const IsOver& is_over = {}) {
@@ -96,7 +97,7 @@ ONNX_TORCH_BOTH T maximum_of_bin(const T* image, int64_t width, const Samples& y
 
 constexpr int64_t kFarthestPixel = 1 << 30;
 
-// The pixel a coordinate of a region of interest falls on; farther than kFarthestPixel, it is none.
+// Gives the pixel a coordinate of a region of interest falls on; farther than kFarthestPixel, it is none.
 template <typename T>
 ONNX_TORCH_BOTH T scaled_pixel(T coordinate, double spatial_scale) {
   return std::round(coordinate * static_cast<T>(spatial_scale));
@@ -111,8 +112,8 @@ struct Interval {
   int64_t begin, end;
 };
 
-// The pixels of a bin where those from `first` to `last` are divided into `bins`; neighbours overlap where they do not
-// divide evenly.
+// Gives the pixels of a bin where those from `first` to `last` are divided into `bins`; neighbours overlap where they
+// do not divide evenly.
 ONNX_TORCH_BOTH inline Interval pixels_of_bin(int64_t bin, int64_t bins, int64_t first, int64_t last, int64_t size) {
   const int64_t length = std::max<int64_t>(last - first + 1, 1);
   const int64_t begin = first + bin * length / bins;

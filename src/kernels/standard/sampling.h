@@ -9,14 +9,14 @@
 
 namespace onnxtorch {
 
-// Where one sampling point lies along one axis: between two pixels, or nowhere, with no weight.
+// The place of one sampling point along one axis: between two pixels, or nowhere, with no weight.
 template <typename T>
 struct AxisSample {
   int64_t low, high;
   T low_weight, high_weight;
 };
 
-// Up to one pixel outside, the pixel at the border counts.
+// Samples an axis on which, up to one pixel outside, the pixel at the border counts.
 template <typename T>
 ONNX_TORCH_BOTH AxisSample<T> sample_to_border(T position, int64_t size) {
   if (!(position >= -1 && position <= static_cast<T>(size))) return {0, 0, 0, 0};
@@ -26,7 +26,7 @@ ONNX_TORCH_BOTH AxisSample<T> sample_to_border(T position, int64_t size) {
   return {low, std::min(low + 1, size - 1), 1 - fraction, fraction};
 }
 
-// Pixels outside are zero.
+// Samples an axis on which pixels outside are zero.
 template <typename T>
 ONNX_TORCH_BOTH AxisSample<T> sample_among_zeros(T position, int64_t size) {
   const bool inside = position > -1 && position < static_cast<T>(size);

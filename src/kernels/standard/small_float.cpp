@@ -76,8 +76,8 @@ c10::ScalarType small_float_source(c10::ScalarType type) {
 }
 
 TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
-  // x as the element type that TensorProto.DataType numbers `to`, in the dtype that stores it; the rules are those of
-  // Cast. round_mode ("up", "down", "nearest") is for float8e8m0. A uint64 x must come as torch's own uint64.
+  // Casts x to the element type that TensorProto.DataType numbers `to`, in the dtype that stores it; the rules are
+  // those of Cast. round_mode ("up", "down", "nearest") is for float8e8m0. A uint64 x must come as torch's own uint64.
   m.def("cast_small_float(Tensor x, int to, bool saturate, str round_mode) -> Tensor");
 }
 

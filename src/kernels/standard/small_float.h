@@ -32,7 +32,7 @@ inline constexpr SmallFloat kSmallFloats[] = {
     {ElementType::Float6e3m2, 3, 2, 3, 0x1F, 0x1F, 0x20, true},
 };
 
-// How a value between two powers of two becomes a float8e8m0.
+// The rounding of a value between two powers of two to a float8e8m0.
 enum class Rounding : uint8_t { Up, Down, Nearest };
 
 // A number taken apart: significand * 2^exponent. Infinity looks like the power of two above the largest finite value.
@@ -42,7 +42,7 @@ struct Unpacked {
   bool negative;
   bool nan;
 
-  // floor(log2) of a number that is not zero
+  // Gives floor(log2) of a number that is not zero.
   ONNX_TORCH_BOTH constexpr int magnitude() const { return exponent + bits_of(significand) - 1; }
 };
 
@@ -69,7 +69,7 @@ ONNX_TORCH_BOTH constexpr Unpacked unpack(int64_t x) {
   return {x < 0 ? uint64_t{0} - static_cast<uint64_t>(x) : static_cast<uint64_t>(x), 0, x < 0, false};
 }
 
-// value / 2^bits, to the nearest integer, ties to even; a value has at most 53 significant bits where bits > 63
+// Gives value / 2^bits, to the nearest integer, ties to even; a value has at most 53 significant bits where bits > 63.
 ONNX_TORCH_BOTH constexpr uint64_t shift_right_to_even(uint64_t value, int bits) {
   if (bits <= 0) return value << -bits;
   if (bits > 63) return 0;
@@ -95,7 +95,7 @@ ONNX_TORCH_BOTH constexpr uint8_t encode(const Unpacked& x, const SmallFloat& fo
   return sign | static_cast<int>(code);
 }
 
-// The value of a code that is neither infinite nor NaN.
+// Gives the value of a code that is neither infinite nor NaN.
 constexpr float decode(uint8_t code, const SmallFloat& format) {
   const int magnitude_bits = format.exponent_bits + format.mantissa_bits;
   const int mantissa = code & ((1 << format.mantissa_bits) - 1);
@@ -107,7 +107,8 @@ constexpr float decode(uint8_t code, const SmallFloat& format) {
   return code >> magnitude_bits ? -value : value;
 }
 
-// Codes 0 to 254 are 2^-127 to 2^127; 255 is NaN. ONNX leaves negative numbers open: they become NaN.
+// Encodes a number as float8e8m0. Codes 0 to 254 are 2^-127 to 2^127; 255 is NaN. ONNX leaves negative numbers open:
+// they become NaN.
 ONNX_TORCH_BOTH constexpr uint8_t encode_e8m0(const Unpacked& x, bool saturate, Rounding rounding) {
   constexpr uint8_t kMax = 254, kNan = 255;
   const bool zero = x.significand == 0;

@@ -39,7 +39,7 @@ void append(std::string& text, char32_t code) {
   text.append(reinterpret_cast<const char*>(bytes.data()), size);
 }
 
-// What Python's str.isspace says.
+// Tells whether Python's str.isspace is true.
 bool is_space(char32_t code) {
   const utf8proc_property_t* property = utf8proc_get_property(static_cast<utf8proc_int32_t>(code));
   return property->category == UTF8PROC_CATEGORY_ZS || property->bidi_class == UTF8PROC_BIDI_CLASS_WS ||
@@ -65,7 +65,7 @@ std::string_view without_trailing_space(std::string_view text) {
   return text.substr(0, end);
 }
 
-// The first word of `text`, which is taken off it.
+// Takes the first word off `text`, and gives it.
 std::string_view take_word(std::string_view& text) {
   const std::string_view start = text;
   size_t size = 0;
@@ -78,7 +78,7 @@ std::string_view take_word(std::string_view& text) {
   return start.substr(0, size);
 }
 
-// The words of `text`; after `max_splits` of them, the rest as it stands.
+// Adds the words of `text`; after `max_splits` of them, the rest as it stands.
 void split_at_space(std::string_view text, int64_t max_splits, std::vector<std::string_view>& parts) {
   text = without_trailing_space(without_leading_space(text));
   for (int64_t splits = 0; !text.empty(); text = without_leading_space(text), ++splits) {
@@ -144,7 +144,7 @@ Tensor regex_full_match(const Pool& pool, const Tensor& x, std::string_view patt
 
 // ---- StringNormalizer ---------------------------------------------------------------------------------------------
 
-// Turkish and Azeri tell the dotted from the dotless i.
+// Tells whether the locale's language has a dotless i: Turkish and Azeri tell the dotted from the dotless i.
 bool has_dotless_i(std::string_view locale) {
   const std::string_view language = locale.substr(0, locale.find_first_of("_-."));
   return language == "tr" || language == "az";
@@ -183,7 +183,7 @@ std::string change_case(std::string_view text, bool dotless_i, Append append_cha
   return changed;
 }
 
-// Equal for strings that differ in case only.
+// Gives a text that is equal for strings that differ in case only.
 std::string fold_case(std::string_view text, bool dotless_i) {
   const std::string lower = change_case(text, dotless_i, append_lower);
   utf8proc_uint8_t* folded = nullptr;
@@ -226,7 +226,7 @@ Tensor string_normalizer(const Pool& pool, const Tensor& x, std::string_view cas
 
 // ---- Cast to string -----------------------------------------------------------------------------------------------
 
-// "-3.1415926e+02" as "-314.15926"; very large and very small numbers stay in the scientific notation.
+// Writes "-3.1415926e+02" as "-314.15926"; very large and very small numbers stay in the scientific notation.
 std::string plain_notation(std::string_view scientific) {
   const size_t e = scientific.find('e');
   int exponent = 0;
@@ -245,7 +245,7 @@ std::string plain_notation(std::string_view scientific) {
   return (negative ? "-" : "") + whole + "." + fraction;
 }
 
-// The shortest scientific notation that reads back as the same T.
+// Gives the shortest scientific notation that reads back as the same T.
 template <typename T>
 std::string_view shortest_scientific(T value, std::array<char, 64>& buffer) {
   char* const begin = buffer.data();
@@ -294,7 +294,7 @@ Tensor number_to_string(const Pool& pool, const Tensor& x, bool is_uint64) {
 
 // ---- Cast from string ---------------------------------------------------------------------------------------------
 
-// Without the white space around it and without a plus sign, which std::from_chars does not know.
+// Takes off the white space around a numeral, and a plus sign, which std::from_chars does not know.
 std::string_view numeral(std::string_view text) {
   constexpr std::string_view space = " \t\n\v\f\r";
   text.remove_prefix(std::min(text.find_first_not_of(space), text.size()));
@@ -303,7 +303,8 @@ std::string_view numeral(std::string_view text) {
   return text;
 }
 
-// Of a decimal numeral that is out of a floating-point type's range: nearer to zero, or beyond the largest.
+// Tells of a decimal numeral that is out of a floating-point type's range whether it is nearer to zero, and not beyond
+// the largest.
 bool is_tiny(std::string_view text) {
   const size_t e = std::min(text.find_first_of("eE"), text.size());
   int64_t exponent = 0;
@@ -315,7 +316,7 @@ bool is_tiny(std::string_view text) {
   const std::string_view mantissa = text.substr(0, e);
   const size_t point = std::min(mantissa.find('.'), mantissa.size());
   const size_t first = mantissa.find_first_of("123456789");
-  return exponent < static_cast<int64_t>(first) - static_cast<int64_t>(point);  // any int64
+  return exponent < static_cast<int64_t>(first) - static_cast<int64_t>(point);  // the exponent may be any int64
 }
 
 template <typename T>
@@ -329,7 +330,7 @@ bool read_floating(std::string_view text, T& value) {
   return read.ec != std::errc::invalid_argument && read.ptr == end;
 }
 
-// As int64; a number that only a uint64 can hold, as its bits; a fraction is cut off.
+// Reads an int64. A number that only a uint64 can hold is read as its bits; a fraction is cut off.
 bool read_integer(std::string_view text, int64_t& value) {
   const auto whole = [&](auto& number) {
     const char* const end = text.data() + text.size();

@@ -54,8 +54,8 @@ void add_word(StringPool& pool, const std::string& text, size_t begin, size_t en
   words.ends.push_back(static_cast<int64_t>(end));
 }
 
-// What the first group of the pattern matches delimits words, and is one itself where it matches `kept`. A match of
-// nothing delimits nothing.
+// Splits a text into words. What the first group of the pattern matches delimits words, and is one itself where it
+// matches `kept`. A match of nothing delimits nothing.
 void split_by(const RE2& delimiter, const RE2* kept, StringPool& pool, const std::string& text, Words& words) {
   const re2::StringPiece whole(text);
   size_t begin = 0, from = 0;
@@ -78,8 +78,8 @@ void split_by(const RE2& delimiter, const RE2* kept, StringPool& pool, const std
   add_word(pool, text, begin, text.size(), words);
 }
 
-// The words, where in bytes they begin and end in their text, and at which word each text begins, and the number of
-// all.
+// Gives the words, where in bytes they begin and end in their text, and at which word each text begins, and the number
+// of all.
 std::tuple<Tensor, Tensor, Tensor, Tensor> regex_split(const Pool& pool, const Tensor& text, const Tensor& pattern,
                                                        const Tensor& keep_pattern) {
   const RE2 delimiter(single(*pool, pattern, "the splitting pattern"), RE2::Quiet);
@@ -109,7 +109,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> regex_split(const Pool& pool, const T
 
 // ---- StringSplit --------------------------------------------------------------------------------------------------
 
-// Each byte of the separator separates, as in the kernel of onnxruntime-extensions; an empty one parts all characters.
+// Splits a text at each byte of the separator, as the kernel of onnxruntime-extensions does; an empty one parts all
+// bytes.
 std::vector<std::string_view> parts_of(std::string_view text, std::string_view separator, bool skip_empty) {
   std::vector<std::string_view> parts;
   if (text.empty()) return parts;
@@ -125,7 +126,7 @@ std::vector<std::string_view> parts_of(std::string_view text, std::string_view s
   return parts;
 }
 
-// The parts as a sparse matrix of texts and parts: indices, values and shape.
+// Gives the parts as a sparse matrix of texts and parts: indices, values and shape.
 std::tuple<Tensor, Tensor, Tensor> split_sparse(const Pool& pool, const Tensor& x, const Tensor& separator,
                                                 const Tensor& skip_empty) {
   TORCH_CHECK_VALUE(x.dim() == 1, "StringSplit takes a tensor of 1 dimension, not ", x.dim());
@@ -182,7 +183,7 @@ Tensor ascii_case(const Pool& pool, const Tensor& x, bool upper) {
   });
 }
 
-// A text of nothing but space stays, as in the kernel of onnxruntime-extensions.
+// Strips space from both ends. A text of nothing but space stays, as in the kernel of onnxruntime-extensions.
 Tensor ascii_strip(const Pool& pool, const Tensor& x) {
   return intern_each<int64_t>(*pool, x, [&](int64_t id) {
     const std::string& text = pool->at(id);
@@ -193,7 +194,7 @@ Tensor ascii_strip(const Pool& pool, const Tensor& x) {
   });
 }
 
-// How many code points there are: all bytes but those that continue one.
+// Gives how many code points there are: all bytes but those that continue one.
 Tensor string_length(const Pool& pool, const Tensor& x) {
   return map_texts<int64_t>(*pool, x, [](const std::string& text) {
     return std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });

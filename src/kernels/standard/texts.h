@@ -1,4 +1,5 @@
-// What the kernels on strings share. A string tensor is an int64 tensor of ids into the pool; see string_pool.h.
+// The parts that the kernels on strings share. A string tensor is an int64 tensor of ids into the pool; see
+// string_pool.h.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,7 +18,7 @@ using Pool = c10::intrusive_ptr<StringPool>;
 
 inline at::Tensor on_host(const at::Tensor& x) { return x.cpu().contiguous(); }
 
-// The tensor of the ids of text_of(element), of the shape of `x`.
+// Gives the tensor of the ids of text_of(element), of the shape of `x`.
 template <typename T, typename TextOf>
 at::Tensor intern_each(StringPool& pool, const at::Tensor& x, TextOf text_of) {
   const at::Tensor in = on_host(x);
@@ -28,7 +29,7 @@ at::Tensor intern_each(StringPool& pool, const at::Tensor& x, TextOf text_of) {
   return out.to(x.device());
 }
 
-// The tensor of value_of(text) for each string of `ids`.
+// Gives the tensor of value_of(text) for each string of `ids`.
 template <typename T, typename ValueOf>
 at::Tensor map_texts(const StringPool& pool, const at::Tensor& ids, ValueOf value_of) {
   const at::Tensor in = on_host(ids);
@@ -42,7 +43,7 @@ at::Tensor map_texts(const StringPool& pool, const at::Tensor& ids, ValueOf valu
   return out.to(ids.device());
 }
 
-// The code point at the start of `text`, which is taken off it.
+// Takes the code point at the start off `text`, and gives it.
 inline char32_t take_code_point(std::string_view& text) {
   utf8proc_int32_t code = 0;
   const auto size = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),

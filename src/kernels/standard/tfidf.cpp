@@ -105,7 +105,7 @@ void TfIdfVectorizer::weigh(const std::vector<int64_t>& counts, float* y) const 
 namespace {
 
 using Vectorizer = c10::intrusive_ptr<TfIdfVectorizer>;
-// mode; {min_gram_length, max_gram_length, max_skip_count}, ngram_counts, ngram_indexes, pool; weights
+// A state: mode; {min_gram_length, max_gram_length, max_skip_count}, ngram_counts, ngram_indexes, pool; weights
 using State = std::tuple<std::string, std::vector<std::vector<int64_t>>, std::vector<double>>;
 
 constexpr auto get_state = [](const Vectorizer& self) -> State {

@@ -34,7 +34,7 @@ class NgramTrie {
 
 class TfIdfVectorizer : public torch::CustomClassHolder {
  public:
-  // Named as in ONNX. The pool holds pool_int64s, or the ids of pool_strings; weights may be empty.
+  // The attributes, named as in ONNX. The pool holds pool_int64s, or the ids of pool_strings; weights may be empty.
   struct Attributes {
     std::string mode;
     int64_t min_gram_length, max_gram_length, max_skip_count;
@@ -45,7 +45,7 @@ class TfIdfVectorizer : public torch::CustomClassHolder {
   explicit TfIdfVectorizer(Attributes attributes);
   const Attributes& attributes() const { return attributes_; }
 
-  // [C] or [N, C] tokens, or ids of strings, to the counts of the n-grams.
+  // Turns [C] or [N, C] tokens, or ids of strings, into the counts of the n-grams.
   at::Tensor operator()(const at::Tensor& x) const;
 
  private:

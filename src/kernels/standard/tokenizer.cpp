@@ -19,7 +19,7 @@ int64_t count_characters(std::string_view text) {
   return count;
 }
 
-// The bytes of the first character; 1 at the end of a text, so that a search always gets on.
+// Gives the size of the first character in bytes; 1 at the end of a text, so that a search always gets on.
 size_t first_size(std::string_view text) {
   if (text.empty()) return 1;
   std::string_view rest = text;
@@ -49,7 +49,7 @@ void for_matches(const RE2& expression, std::string_view text, const Found& foun
   }
 }
 
-// A match of nothing takes the character after it away as well.
+// Splits a text at its separators. A match of nothing takes the character after it away as well.
 void split(const RE2& separator, std::string_view text, int64_t mincharnum, Parts& parts) {
   const auto keep = [&](std::string_view part) {
     if (count_characters(part) >= mincharnum) parts.push_back(part);
@@ -63,7 +63,7 @@ void split(const RE2& separator, std::string_view text, int64_t mincharnum, Part
   if (end < text.size()) keep(text.substr(end));
 }
 
-// After a match that is too short, the search goes on behind its first character.
+// Finds the tokens of a text. After a match that is too short, the search goes on behind its first character.
 void find_tokens(const RE2& token, std::string_view text, int64_t mincharnum, Parts& parts) {
   for_matches(token, text, [&](size_t position, std::string_view match) {
     if (count_characters(match) < mincharnum) return position + first_size(text.substr(position));
@@ -144,7 +144,7 @@ at::Tensor Tokenizer::operator()(StringPool& pool, const at::Tensor& x) const {
 
 namespace {
 
-// separators, {tokenexp, pad_value}, {mincharnum, mark}
+// A state: separators, {tokenexp, pad_value}, {mincharnum, mark}
 using State = std::tuple<std::vector<std::string>, std::vector<std::string>, std::vector<int64_t>>;
 
 constexpr auto get_state = [](const c10::intrusive_ptr<Tokenizer>& self) -> State {

@@ -17,7 +17,7 @@ namespace onnxtorch {
 
 class Tokenizer : public torch::CustomClassHolder {
  public:
-  // Named as in the schema. Without separators, tokenexp is the one expression.
+  // The attributes, named as in the schema. Without separators, tokenexp is the one expression.
   struct Attributes {
     std::vector<std::string> separators;
     std::string tokenexp, pad_value;
@@ -28,7 +28,7 @@ class Tokenizer : public torch::CustomClassHolder {
   explicit Tokenizer(Attributes attributes);
   const Attributes& attributes() const { return attributes_; }
 
-  // Texts of shape [C] or [N, C], as ids, to their tokens: of shape [C, D] or [N, C, D].
+  // Turns texts of shape [C] or [N, C], as ids, into their tokens: of shape [C, D] or [N, C, D].
   at::Tensor operator()(StringPool& pool, const at::Tensor& x) const;
 
  private:

@@ -20,9 +20,9 @@ using at::Tensor;
 class Forest {
  public:
   virtual ~Forest() = default;
-  // Of a contiguous [N, F] matrix in the forest's type.
+  // Gives the scores of a contiguous [N, F] matrix in the forest's type.
   virtual Tensor scores(const Tensor& x) const = 0;
-  // The same by memory. None where threads have trees of their own, whose votes are brought together.
+  // Plans the same by memory; none where threads have trees of their own, whose votes are brought together.
   virtual std::unique_ptr<PlannedCall> planned(const Tensor& x) const = 0;
   virtual ForestTensors tensors() const = 0;
 };
@@ -43,11 +43,12 @@ constexpr std::array kComparisons{Comparison::LessEqual, Comparison::Less,  Comp
                                   Comparison::Equal,     Comparison::Equal, Comparison::Member};
 constexpr std::array kIsNegated{false, false, true, true, false, true, false};
 
-// Ways down a tree that are gone side by side, so that the loads of one do not wait for those of another.
+// The number of ways down a tree that are gone in parallel, so that the loads of one do not wait for those of another.
 constexpr int64_t kLanes = 8;
-// Rows that one thread takes through tree after tree: few enough to stay in the nearest cache.
+// The number of rows that one thread takes through tree after tree: few enough to stay in the nearest cache.
 constexpr int64_t kBlock = 128;
-// Steps down trees that are worth a thread, whatever else goes on: the sums depend on how the trees are shared out.
+// The number of steps down trees that are worth a thread, whatever else goes on: the sums depend on how the trees are
+// shared out.
 constexpr int64_t kLeastSteps = 1 << 13;
 
 template <typename T>
@@ -66,7 +67,7 @@ class ForestOf final : public Forest {
     int64_t count;
     int64_t features;
   };
-  // How rows and trees are shared out among the threads: in blocks of rows and shares of the trees.
+  // The division of rows and trees among the threads: into blocks of rows and shares of the trees.
   struct Parts {
     int64_t threads, blocks, shares;
   };
@@ -104,7 +105,7 @@ class ForestOf final : public Forest {
   int64_t steps_ = 0;       // down all trees, at most
   std::vector<T> members_;  // of all sets
   std::vector<int32_t> first_member_{0};
-  std::vector<Vote> votes_;             // with several targets, by leaf
+  std::vector<Vote> votes_;             // with several targets: in the order of leaves
   std::vector<int32_t> first_vote_{0};  // of each node, and the end
   int64_t features_ = 1;                // that the trees look at
   int64_t targets_;
@@ -129,7 +130,7 @@ auto ForestOf<T>::with_aggregate(F f) const {
 
 // ---- Laying the nodes out
 
-// Where the nodes of the tables go, and what they carry.
+// The places where the nodes of the tables go, and what they carry.
 template <typename T>
 struct ForestOf<T>::Layout {
   struct Place {
@@ -200,7 +201,8 @@ void ForestOf<T>::read_members(std::span<const T> members) {
   }
 }
 
-// Breadth-first. Branches may share a child (those for the values of a category do), but not lead back to themselves.
+// Adds a tree, breadth-first. Branches may share a child (those for the values of a category do), but not lead back to
+// themselves.
 template <typename T>
 Tree ForestOf<T>::add_tree(const TreeTables& tables, int64_t root, Layout& layout) {
   const auto tests = span_of<uint8_t>(tables.tests);
@@ -302,7 +304,7 @@ bool ForestOf<T>::branches(T value, int32_t node) const {
   }
 }
 
-// From the nodes `at`, lane i by the row at x + i * stride.
+// Goes down from the nodes `at`, lane i by the row at x + i * stride.
 template <typename T>
 template <Comparison comparison, bool with_missing>
 void ForestOf<T>::descend(Lanes& at, int32_t depth, const T* x, int64_t stride) const {
@@ -336,7 +338,8 @@ void ForestOf<T>::add_votes(int32_t leaf, T* scores) const {
   }
 }
 
-// Several rows go down one tree side by side; each row that is left over goes down several trees.
+// Adds the trees' votes to the scores. Several rows go down one tree in parallel; each row that is left over goes down
+// several trees.
 template <typename T>
 template <Comparison comparison, bool with_missing, Aggregate aggregate>
 void ForestOf<T>::score(Rows rows, std::span<const Tree> trees, T* scores) const {
@@ -384,7 +387,7 @@ ForestOf<T>::Score ForestOf<T>::scorer(Rows rows) const {
   }
 }
 
-// Where blocks of rows are too few, trees are shared out as well.
+// Divides the work. Where blocks of rows are too few, trees are shared out as well.
 template <typename T>
 ForestOf<T>::Parts ForestOf<T>::parts(int64_t rows) const {
   const auto trees = static_cast<int64_t>(trees_.size());
@@ -447,7 +450,7 @@ std::unique_ptr<PlannedCall> ForestOf<T>::planned(const Tensor& x) const {
   });
 }
 
-// A copy of what lies in a vector, as bytes.
+// Gives a copy of a vector's elements, as bytes.
 template <typename Element>
 Tensor bytes_of(const std::vector<Element>& elements) {
   Tensor bytes = at::empty(static_cast<int64_t>(elements.size() * sizeof(Element)), at::kByte);
@@ -534,7 +537,7 @@ using Ensemble = c10::intrusive_ptr<TreeEnsemble>;
 using Tensors = std::vector<Tensor>;
 using Ints = std::vector<int64_t>;
 
-// the tensors of TreeTables in their order; targets; aggregate
+// A state: the tensors of TreeTables in their order; targets; aggregate
 using State = std::tuple<Tensors, int64_t, std::string>;
 
 constexpr auto get_state = [](const Ensemble& self) -> State {

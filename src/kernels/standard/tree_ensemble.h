@@ -55,7 +55,7 @@ struct NodeListAttributes {
   std::string aggregate_function;
 };
 
-// `dtype`, float or double, is what features are compared in.
+// Bring the attributes to this form. `dtype`, float or double, is the type that features are compared in.
 TreeTables tree_tables(const TreeEnsembleAttributes& attributes, at::ScalarType dtype);
 TreeTables tree_tables(const NodeListAttributes& attributes, at::ScalarType dtype);
 
@@ -65,7 +65,7 @@ class Forest;
 struct ForestTensors {
   at::Tensor nodes, comparisons, trees;
   at::Tensor members, first_member;  // MemberSets
-  at::Tensor votes, first_vote;      // with several targets, by leaf, of a leaf by target
+  at::Tensor votes, first_vote;      // with several targets: in the order of leaves, those of a leaf in that of targets
   at::Tensor base_values;
   Comparison comparison;  // of all nodes, where they have one, and no sets
   Aggregate aggregate;
@@ -81,9 +81,10 @@ class TreeEnsemble : public torch::CustomClassHolder {
   ~TreeEnsemble() override;
   const TreeTables& tables() const { return tables_; }
 
-  // [N, F] features, or [F] for N = 1, to the aggregated votes [N, targets] plus base_values, in the tables' type.
+  // Turns [N, F] features, or [F] for N = 1, into the aggregated votes [N, targets] plus base_values, in the tables'
+  // type.
   at::Tensor operator()(const at::Tensor& x) const;
-  // The same by memory, as long as this lives; none where x is of another type, or memory does not do.
+  // Plans the same by memory, as long as this lives; none where x is of another type, or memory does not do.
   std::unique_ptr<PlannedCall> planned(const at::Tensor& x) const;
 
   at::Tensor rows(const at::Tensor& x) const;         // the features as a contiguous matrix [N, F] in the tables' type

@@ -13,7 +13,7 @@ namespace {
 
 Tensor int64s(const std::vector<int64_t>& values) { return at::tensor(values, at::kLong); }
 
-// An attribute that says something of each node, or is left out.
+// Gives the flags of an attribute that says something of each node, or is left out.
 Tensor flags(const std::vector<int64_t>& values, int64_t nodes) {
   return values.empty() ? at::zeros(nodes, at::kBool) : int64s(values).to(at::kBool);
 }

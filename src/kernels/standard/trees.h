@@ -1,4 +1,4 @@
-// The nodes of decision trees as kernels go down them, what a node asks, and how votes add up.
+// The nodes of decision trees as kernels go down them, the tests of a node, and the addition of votes.
 #pragma once
 
 #include <array>
@@ -24,10 +24,10 @@ ONNX_TORCH_BOTH T aggregated(T a, T b) {
   if constexpr (aggregate == Aggregate::Max) return b > a ? b : a;
 }
 
-// What a feature is compared for. The other tests are these with the children exchanged.
+// The relation of a feature to the threshold that a node tests. The other tests are these with the children exchanged.
 enum class Comparison : uint8_t { LessEqual, Less, Equal, Member, Various };
 
-// Both children of a leaf are the leaf itself; with a single target its threshold is its vote.
+// A node. Both children of a leaf are the leaf itself; with a single target its threshold is its vote.
 template <typename T>
 struct TreeNode {
   T threshold;  // with Comparison::Member, the index of the set
@@ -83,7 +83,7 @@ ONNX_TORCH_BOTH bool holds(Comparison comparison, T value, T threshold, const Me
   }
 }
 
-// A target's votes as its score.
+// Turns a target's votes into its score.
 template <Aggregate aggregate, typename T>
 ONNX_TORCH_BOTH T finished_score(T votes, bool average, int64_t trees, const T* base_value) {
   if (votes == kNoVote<aggregate, T>) votes = 0;

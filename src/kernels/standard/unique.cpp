@@ -29,7 +29,7 @@ struct Groups {
   at::Tensor counts;
 };
 
-// All NaN are one number, and the largest.
+// Groups real numbers. All NaN are one number, and the largest.
 Groups group_numbers(const at::Tensor& x) {
   const auto [sorted, order] = x.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
   const int64_t n = x.size(0);
@@ -62,10 +62,10 @@ Groups group_elements(const at::Tensor& x) {
   return group_rows(group_numbers(parts.flatten()).members.view_as(parts));
 }
 
-// The elements of each subtensor as a row of real numbers.
+// Gives the elements of each subtensor as a row of real numbers.
 at::Tensor rows_of(const at::Tensor& x) { return (x.is_complex() ? at::view_as_real(x) : x).unsqueeze(1).flatten(1); }
 
-// As in numpy, a subtensor with a NaN in it equals no other.
+// Groups subtensors. As in numpy, one with a NaN in it equals no other.
 Groups group_subtensors(const at::Tensor& x) {
   const int64_t n = x.size(0);
   const at::Tensor elements = rows_of(x);
@@ -119,7 +119,7 @@ Groups in_order_of_appearance(const Groups& groups) {
 
 using Group = Groups (*)(const at::Tensor& x);
 
-// `keys` has the shape of x and stands for it in comparisons.
+// Finds what is distinct by `keys`, which has the shape of x and stands for it in comparisons.
 template <Group group>
 UniqueResult unique_by(const at::Tensor& x, const at::Tensor& keys, std::optional<int64_t> axis, bool sorted) {
   TORCH_CHECK(!axis || x.dim() > 0, "Unique: a scalar has no axis ", *axis);
@@ -131,12 +131,12 @@ UniqueResult unique_by(const at::Tensor& x, const at::Tensor& keys, std::optiona
 
 template <Group group>
 UniqueResult unique(const at::Tensor& x, std::optional<int64_t> axis, bool sorted, bool unsigned_order) {
-  // The lowest int64 exchanged for zero: the order of the bits read as uint64.
+  // The lowest int64 is exchanged for zero, which gives the order of the bits read as uint64.
   const at::Tensor keys = unsigned_order ? x.bitwise_xor(std::numeric_limits<int64_t>::min()) : x;
   return unique_by<group>(x, keys, axis, sorted);
 }
 
-// Ids replaced by the rank of their text among the tensor's strings.
+// Replaces ids by the rank of their text among the tensor's strings.
 at::Tensor text_ranks(const StringPool& pool, const at::Tensor& ids) {
   const auto [distinct, inverse, counts] = at::_unique2(ids, /*sorted=*/false, /*return_inverse=*/true);
   const at::Tensor host_ids = distinct.cpu();

@@ -1,4 +1,4 @@
-// Gelu in its forms, scaled SiLU, and what adds a bias before or after them.
+// Gelu in its forms, scaled SiLU, and the operators that add a bias before or after them.
 #include "ops/contrib/contrib.h"
 #include "translate/registry.h"
 

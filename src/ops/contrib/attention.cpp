@@ -9,13 +9,13 @@ namespace {
 
 bool is_one(const NodeView& n, std::string_view name) { return n.has_attribute(name) && n.attr_int(name) == 1; }
 
-// 0 stands for the default, 1 / sqrt(head_size).
+// Gives the attribute scale, of which 0 stands for the default, 1 / sqrt(head_size).
 Arg scale_of(const NodeView& n) {
   const double scale = n.has_attribute("scale") ? n.attr_float("scale") : 0;
   return scale == 0 ? Arg(none) : Arg(scale);
 }
 
-// The attributes of which the schema leaves the default to the text.
+// Gives the attributes of which the schema leaves the default to the text.
 std::vector<Arg> attention_settings(const NodeView& n) {
   return {
       kw("unidirectional", is_one(n, "unidirectional")),
@@ -25,7 +25,7 @@ std::vector<Arg> attention_settings(const NodeView& n) {
   };
 }
 
-// Attention among Q, K and V, which lie side by side in `qkv`.
+// Translates attention among Q, K and V, which follow one another in the rows of `qkv`.
 Values projected_attention(Translator& t, const NodeView& n, const Value& qkv, const std::vector<Arg>& more) {
   std::vector<Arg> args = attention_settings(n);
   args.push_back(kw("qkv", qkv));
@@ -39,7 +39,8 @@ Values attention(Translator& t, const NodeView& n) {
                              {kw("do_rotary", is_one(n, "do_rotary")), kw("rotary_embedding_dim", dim)});
 }
 
-// Its kernels pay no regard to do_rotary, and refuse a shared past, as there is no input that tells its length.
+// Translates QAttention. Its kernels pay no regard to do_rotary, and refuse a shared past, as there is no input that
+// tells its length.
 Values quantized_attention(Translator& t, const NodeView& n) {
   const ElementType type = n.element(2);
   const Value sums = integer_product(t, {n.tensor(0), zero_point(t, n, 6)}, {n.tensor(1), zero_point(t, n, 7)});
@@ -58,7 +59,7 @@ TranslateFunction with_scale(const std::string& function) {
 
 // --- Windows ---
 
-// An input is named "global", which is no name in a script.
+// Translates LongformerAttention. It goes by position, as an input is named "global", which is no name in a script.
 Values longformer_attention(Translator& t, const NodeView& n) {
   std::vector<Arg> args;
   for (size_t i = 0; i < 7; ++i) args.emplace_back(n.tensor(i));
@@ -74,7 +75,7 @@ void require_rows(const NodeView& n, const char* order) {
   if (n.attr_int(order) != kRows) n.unsupported(std::string(order) + " is not that of rows (1)");
 }
 
-// The matrix that is input i.
+// Gives the matrix that is input i.
 Value matrix(Translator& t, const NodeView& n, size_t i, const char* order) {
   switch (n.attr_int(order)) {
     case kColumns:

@@ -18,7 +18,7 @@ void check_bits(const NodeView& n) {
   if (bits != 2 && bits != 4 && bits != 8) n.fail("bits is 2, 4 or 8");
 }
 
-// Blocks of no numbers are those of a whole row, where an operator has them.
+// Fails where block_size is wrong. A block of size 0 is a whole row, where an operator has that.
 void check_block_size(const NodeView& n, bool may_be_whole = false) {
   const int64_t size = n.attr_int("block_size");
   if (may_be_whole && size == 0) return;
@@ -27,7 +27,7 @@ void check_block_size(const NodeView& n, bool may_be_whole = false) {
   }
 }
 
-// The translator by a script whose node has blocks of numbers of some bits.
+// Makes the translator by a script whose node has blocks of elements of some bits.
 TranslateFunction nbits(const char* function) {
   return [translate = script(function)](Translator& t, const NodeView& n) {
     check_bits(n);
@@ -51,7 +51,7 @@ Values gather_block_quantized(Translator& t, const NodeView& n) {
                   n.attr_int("quantize_axis"), n.attr_int("block_size"), bits, default_zero_point})};
 }
 
-// What the 16 codes stand for: floats of 4 bits with a bias of 3, in units of the largest, …
+// The values that the 16 codes stand for: floats of 4 bits with a bias of 3, in units of the largest, …
 constexpr std::array kFp4{0.0F,  5.208333333e-03F,  0.66666667F,  1.0F,  0.33333333F,  0.5F,  0.16666667F,  0.25F,
                           -0.0F, -5.208333333e-03F, -0.66666667F, -1.0F, -0.33333333F, -0.5F, -0.16666667F, -0.25F};
 // … or quantiles of a normal distribution.
@@ -72,7 +72,7 @@ constexpr std::array kNf4{-1.0F,
                           0.7229568362236023F,
                           1.0F};
 
-// onnxruntime's kernel multiplies by the transposed weight whatever transB says.
+// Translates MatMulBnb4. onnxruntime's kernel multiplies by the transposed weight whatever transB says.
 Values matmul_bnb4(Translator& t, const NodeView& n) {
   check_block_size(n);
   const int64_t type = n.attr_int("quant_type");
@@ -83,7 +83,7 @@ Values matmul_bnb4(Translator& t, const NodeView& n) {
       {n.tensor(0), n.tensor(1), n.tensor(2), values, n.attr_int("K"), n.attr_int("N"), n.attr_int("block_size")})};
 }
 
-// A times a weight of floats whose blocks have a scale.
+// Multiplies A by a weight of floats whose blocks have a scale.
 Values scaled_product(Translator& t, const NodeView& n, const Value& a, const Value& weight, const Value& scale,
                       const Value& bias) {
   const int64_t block_size = n.attr_int("block_size");
@@ -91,7 +91,7 @@ Values scaled_product(Translator& t, const NodeView& n, const Value& a, const Va
   return {t.call("matmul_scaled_blocks", {a, weight, scale, bias, block_size, n.element(0)})};
 }
 
-// x as a float of 8 bits that is `scale` times as large.
+// Rounds x to the nearest float of 8 bits times `scale`.
 Value rounded_to_float8(Translator& t, const Value& x, const Value& scale) {
   const Value ratio = t.call("aten::div", {cast(t, x, Float), scale}).as(Float);
   return t.call("aten::mul", {cast(t, cast(t, ratio, Float8e4m3fn), Float), scale}).as(Float);
@@ -102,7 +102,7 @@ Values matmul_block_quantized_fp8_weight(Translator& t, const NodeView& n) {
   return scaled_product(t, n, a, cast(t, n.tensor(1), Float), n.tensor(2), n.tensor(4));
 }
 
-// input_scale is for kernels that round A.
+// Translates MatMulBlockQuantizedFp4Weight. Its input_scale is for kernels that round A.
 Values matmul_block_quantized_fp4_weight(Translator& t, const NodeView& n) {
   const Value weight = t.call("small_float_value", {t.call("unpacked_bits", {n.tensor(1), 4}), 2, 1, 1});
   const Value bytes = t.call("aten::view_copy", {n.tensor(2), kw("dtype", Float8e4m3fn)}).as(Float8e4m3fn);

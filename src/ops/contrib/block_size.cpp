@@ -35,7 +35,7 @@ class Evidence {
   bool small = false, large = false;
   std::vector<const onnx::TensorProto*> biases;
 
-  // Nodes come in order.
+  // Reads a graph, whose nodes come in order.
   void read(const onnx::GraphProto& graph) {
     for (const onnx::TensorProto& weight : graph.initializer()) weights_[weight.name()] = &weight;
     for (const onnx::NodeProto& node : graph.node()) {
@@ -77,10 +77,10 @@ class Evidence {
   }
 
   std::map<std::string_view, const onnx::TensorProto*> weights_;
-  std::map<std::string_view, int64_t> channels_;  // of what is in blocks; 0 where that is not known
+  std::map<std::string_view, int64_t> channels_;  // the channels of what is in blocks; 0 where that is not known
 };
 
-// Whether a whole 8 channels at the end of a bias are zero, and not all of it is.
+// Tells whether a whole 8 channels at the end of a bias are zero, and not all of it is.
 bool is_filled_up(const at::Tensor& bias) {
   if (bias.dim() != 1 || bias.size(0) < kLarge || bias.size(0) % kLarge != 0) return false;
   return at::count_nonzero(bias.narrow(0, bias.size(0) - kSmall, kSmall)).item<int64_t>() == 0 &&

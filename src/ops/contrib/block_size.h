@@ -1,4 +1,4 @@
-// How many channels com.microsoft.nchwc has in a block.
+// The number of channels that com.microsoft.nchwc has in a block.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace onnxtorch {
 
-// 8 or 16, as the model's weights tell; where they tell nothing, as onnxruntime has it on this CPU.
+// Gives 8 or 16, as the model's weights tell; where they tell nothing, as onnxruntime has it on this CPU.
 int64_t block_size(Translator& t, const NodeView& n);
 
 }  // namespace onnxtorch

@@ -5,15 +5,15 @@
 namespace onnxtorch {
 namespace {
 
-constexpr int64_t kMostTokens = 1 << 30;  // of a block, and that are selected
+constexpr int64_t kMostTokens = 1 << 30;  // the most in a block, and that are selected
 
-// Attributes that the schema gives no default, and the kernels take as 0.
+// Give attributes for which the schema has no default, and which the kernels take as 0.
 int64_t int_or_zero(const NodeView& n, const char* name) { return n.has_attribute(name) ? n.attr_int(name) : 0; }
 double float_or_zero(const NodeView& n, const char* name) { return n.has_attribute(name) ? n.attr_float(name) : 0; }
 Arg number(const NodeView& n, const char* name) { return kw(name, int_or_zero(n, name)); }
 Arg flag(const NodeView& n, const char* name) { return kw(name, int_or_zero(n, name) != 0); }
 
-// A scale of 0 stands for the usual one, of 1 / sqrt(size).
+// Gives the attribute scale, of which 0 stands for the usual one, of 1 / sqrt(size).
 std::optional<double> given_scale(const NodeView& n) {
   const double scale = float_or_zero(n, "scale");
   return scale == 0 ? std::nullopt : std::optional(scale);
@@ -72,12 +72,12 @@ Values group_query_attention(Translator& t, const NodeView& n) {
   return outputs;
 }
 
-// What is added to scores where a mask hides them.
+// Gives what is added to scores where a mask hides them.
 double mask_filter_value(const NodeView& n) {
   return n.has_attribute("mask_filter_value") ? n.attr_float("mask_filter_value") : -10000;
 }
 
-// Of query, key and value in any of their forms.
+// Translates attention of query, key and value in any of their forms.
 Values multi_head_attention(Translator& t, const NodeView& n, std::vector<Arg> fixed) {
   const Values parts = t.call_all("unpacked", {n.tensor(0), n.tensor(1), n.tensor(2)});
   fixed.push_back(kw("q", parts[0]));
@@ -94,8 +94,8 @@ Values full_multi_head_attention(Translator& t, const NodeView& n) {
   return multi_head_attention(t, n, {});
 }
 
-// One step of MultiHeadAttention. How wide beams are is seen from cache_indirection. The kernel for the CPU takes keys
-// in their order, also in a shared buffer.
+// Translates DecoderMaskedMultiHeadAttention, one step of MultiHeadAttention. The width of beams is seen from
+// cache_indirection. The kernel for the CPU takes keys in their order, also in a shared buffer.
 Values decoder_masked_multi_head_attention(Translator& t, const NodeView& n) {
   if (n.has(5) != n.has(6)) n.fail("past_key and past_value come together");
   const bool is_shared = int_or_zero(n, "past_present_share_buffer") != 0;
@@ -133,7 +133,7 @@ Values decoder_masked_self_attention(Translator& t, const NodeView& n) {
                                                  })(t, n);
 }
 
-// What the numbers of a quantized cache are, of which uint8 holds two.
+// Tells what the elements of a quantized cache are, of which uint8 holds two.
 std::string coding_of(const NodeView& n, size_t cache, const std::string& given) {
   const ElementType type = n.element(cache);
   const bool is_packed = type == ElementType::Uint8;
@@ -151,7 +151,7 @@ void check_quantization(const NodeView& n, size_t cache, const char* quant_type)
   }
 }
 
-// The outputs are of the caches' types.
+// Translates PagedAttention and its sparse form. The outputs are of the caches' types.
 Values paged_attention(Translator& t, const NodeView& n, std::vector<Arg> fixed) {
   check_quantization(n, 3, "k_quant_type");
   check_quantization(n, 4, "v_quant_type");
@@ -204,7 +204,7 @@ Values sparse_paged_attention(Translator& t, const NodeView& n) {
                          });
 }
 
-// Which of the attributes and inputs are there depends on the policy.
+// Tells whether the policy selects tokens. Checks the attributes, of which the policy decides which are there.
 bool selects_tokens(const NodeView& n) {
   const std::string policy = n.attr_string("policy_mode");
   if (policy != "qsa" && policy != "csa") n.fail("there is no policy_mode " + policy);

@@ -1,4 +1,4 @@
-// Mixtures of experts: MoE, QMoE. And what is left of training: TorchEmbedding, IsAllFinite.
+// Mixtures of experts: MoE, QMoE; and the operators that are left of training: TorchEmbedding, IsAllFinite.
 #include <array>
 
 #include "ops/contrib/contrib.h"
@@ -7,7 +7,7 @@
 namespace onnxtorch {
 namespace {
 
-// One of the products that an expert computes, as a tensor of all experts. Without scales the weights are as they are.
+// One of the products that an expert computes, by tensors of all experts. Without scales the weights are as they are.
 struct Product {
   Value weights, scales, zero_points, bias;
   int64_t bits = 8;
@@ -52,7 +52,7 @@ Values moe(Translator& t, const NodeView& n) {
 
 // --- QMoE ---
 
-// 0: each row is one block.
+// Gives the size of a block; 0: each row is one block.
 int64_t quantized_block_size(const NodeView& n, const std::string& quant_type) {
   if (quant_type == "fp4" || quant_type == "wfp4afp8") return 32;
   if (quant_type == "nvfp4") return 16;
@@ -79,8 +79,8 @@ void check_quantization(const NodeView& n, const std::string& type, int64_t bloc
   if (n.attr_int("weights_prepacked") > 0) n.unsupported("weights in the layout of one of onnxruntime's kernels");
 }
 
-// wfp4afp8 is computed as fp4 is, as on devices without products of such floats: scales of activations are for kernels
-// that round them.
+// Translates QMoE. wfp4afp8 is computed as fp4 is, as on devices without products of such floats: scales of activations
+// are for kernels that round them.
 Values qmoe(Translator& t, const NodeView& n) {
   const std::string type = n.attr_string("quant_type");
   const bool is_int = type == "int";

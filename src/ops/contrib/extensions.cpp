@@ -1,5 +1,5 @@
-// Text and what goes with it, as onnxruntime-extensions has it. Maps are in an attribute: a line for each key, which a
-// tab parts from its value.
+// The operators of onnxruntime-extensions on text, and what goes with it. Maps are in an attribute: a line for each
+// key, which a tab parts from its value.
 #include <charconv>
 #include <map>
 #include <vector>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr char kExtensions[] = "ai.onnx.contrib";
 
-// Calls a kernel of texts on the node's inputs and what is fixed.
+// Makes the translator that calls a kernel of texts on the node's inputs and what is fixed.
 TranslateFunction of_texts(const std::string& kernel, const std::vector<Arg>& fixed = {}) {
   return [kernel, fixed](Translator& t, const NodeView& n) {
     std::vector<Arg> args{t.string_pool()};
@@ -43,7 +43,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-// The lines of the attribute "map" as keys and their values; of equal keys the last counts.
+// Reads the lines of the attribute "map" as keys and their values; of equal keys the last counts.
 std::map<std::string, std::string> map_of(const NodeView& n) {
   std::map<std::string, std::string> map;
   for (const std::string& line : split(n.attr_string("map"), '\n')) {

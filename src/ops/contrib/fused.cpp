@@ -22,7 +22,7 @@ Values standard_node(Translator& t, const NodeView& n, const onnx::NodeProto& no
 
 // --- Activations ---
 
-// The standard's activations, by what their parameters are called there, in the order of activation_params.
+// Gives for each of the standard's activations its parameters' names there, in the order of activation_params.
 const std::map<std::string_view, std::vector<std::string>>& activation_parameters() {
   static const std::map<std::string_view, std::vector<std::string>> parameters{
       {"Celu", {"alpha"}},
@@ -60,7 +60,7 @@ onnx::AttributeProto float_attribute(const std::string& name, double value) {
   return attribute;
 }
 
-// The activation with its parameters, which are elements of activation_params or attributes of their own.
+// Makes the activation's node with its parameters, which are elements of activation_params or attributes of their own.
 onnx::NodeProto activation_node(const NodeView& n, const std::string& activation) {
   const auto known = activation_parameters().find(activation);
   if (known == activation_parameters().end()) n.fail("there is no activation \"" + activation + "\"");

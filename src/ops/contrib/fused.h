@@ -1,4 +1,4 @@
-// What operators share that stand for several nodes of the standard, or for one in another layout.
+// The functions of operators that stand for several nodes of the standard, or for one in another layout.
 #pragma once
 
 #include <functional>
@@ -9,28 +9,29 @@
 
 namespace onnxtorch {
 
-// A node with other inputs.
+// Makes a node with other inputs.
 NodeView with_inputs(Translator& t, const NodeView& n, Values inputs);
 
-// What a node would give if it were one of the standard's operator `op`, in the version that an opset has. Its
-// attributes are those of the node, defaults too.
+// Translates a node as if it were one of the standard's operator `op`, in the version that an opset has. Its attributes
+// are those of the node, defaults too.
 Values standard(Translator& t, const NodeView& n, const std::string& op, Values inputs, int64_t opset);
 Values standard(Translator& t, const NodeView& n, const std::string& op, Values inputs);  // in the newest version
 
-// y behind the activation that the attributes name; y itself where they name none.
+// Gives y behind the activation that the attributes name; y itself where they name none.
 Value activated(Translator& t, const NodeView& n, const Value& y);
 
-// Conv, the sum with a fourth input, and an activation.
+// Translates Conv, the sum with a fourth input, and an activation.
 Values fused_conv(Translator& t, const NodeView& n);
 
-// A layout of images, by what makes them plain, with the channels second, and by what brings them into it.
+// A layout of images: the function that makes them plain, with the channels second, and the one that brings them into
+// it.
 struct ImageLayout {
   std::function<Value(Translator&, const Value&)> plain, laid_out;
 };
 
 ImageLayout channels_last();
 
-// The translator of a node whose images are laid out so: these inputs and the first output.
+// Makes the translator of a node whose images are laid out so: these inputs and the first output.
 TranslateFunction in_layout(ImageLayout layout, TranslateFunction translate, std::vector<size_t> images = {0});
 
 }  // namespace onnxtorch

@@ -47,7 +47,8 @@ TranslateFunction standard_operator(const std::string& op) {
   return [op](Translator& t, const NodeView& n) { return standard(t, n, op, n.inputs()); };
 }
 
-// Upsample-9 is "nearest" as this is, whatever the coordinates are; Resize-13 knows the coordinates of "linear".
+// Translates Upsample. Upsample-9 is "nearest" as this is, whatever the coordinates are; Resize-13 knows the
+// coordinates of "linear".
 Values upsample(Translator& t, const NodeView& n) {
   const std::vector<int64_t> scales = n.has_attribute("scales") ? n.attr_ints("scales") : std::vector<int64_t>(4, 1);
   if (scales.size() != 4 || scales[0] != 1 || scales[1] != 1 || scales[2] < 1 || scales[3] < 1)
@@ -61,7 +62,7 @@ Values upsample(Translator& t, const NodeView& n) {
 
 constexpr char kChannelsLast[] = "com.ms.internal.nhwc";
 
-// The standard's operator of that version, which may have an activation here.
+// Translates a node as the standard's operator of that version, which may have an activation here.
 Values of_same_name(Translator& t, const NodeView& n) {
   Values outputs = standard(t, n, std::string(n.schema()->name), n.inputs(), n.schema()->since_version);
   outputs[0] = activated(t, n, outputs[0].as(n.output_type(0)));
@@ -117,7 +118,7 @@ void register_contrib_layouts_ops(Registry& r) {
     r.op(kChannelsLast, op).since(first, in_layout(channels_last(), of_same_name)).reviewed_to(last);
   r.op(kChannelsLast, "QLinearAveragePool").since(1, in_layout(channels_last(), q_linear_average_pool));
   r.op(kChannelsLast, "QLinearConvTranspose").since(1, in_layout(channels_last(), q_linear_conv_transpose));
-  // Its scales and sizes are of the dimensions as they come.
+  // Resize has scales and sizes of the dimensions as they come.
   r.op(kChannelsLast, "Resize").since(11, of_same_name).reviewed_to(19);
 }
 

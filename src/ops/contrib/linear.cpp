@@ -16,7 +16,7 @@ using enum ElementType;
 
 bool flag(const NodeView& n, const char* name) { return n.has_attribute(name) && n.attr_int(name) != 0; }
 
-// The matrices of an operand, whose dimensions the attributes permute.
+// Gives the matrices of an operand, whose dimensions the attributes permute.
 Value matrices(Translator& t, const Value& x, bool transposed, bool batch_transposed) {
   if (!transposed && !batch_transposed) return x;
   const Value rank = t.call("aten::dim", {x});
@@ -28,7 +28,7 @@ Values fused_matmul(Translator& t, const NodeView& n) {
   const Value b = matrices(t, n.tensor(1), flag(n, "transB"), flag(n, "transBatchB"));
   Value y = t.call("aten::matmul", {a, b});
   const double alpha = n.attr_float("alpha");
-  // A tensor, as in a model whose nodes are not fused.
+  // The factor is a tensor, as in a model whose nodes are not fused.
   if (alpha != 1) y = t.call("aten::mul", {y, t.constant(at::scalar_tensor(alpha, c10::kFloat), Float)});
   return {activated(t, n, y.as(n.element(0)))};
 }
@@ -37,7 +37,7 @@ Values fused_gemm(Translator& t, const NodeView& n) {
   return {activated(t, n, standard(t, n, "Gemm", n.inputs())[0].as(n.element(0)))};
 }
 
-// Computed in float. dtype is the type of the output, and without a C that counts (beta) there is none.
+// Translates GemmFloat8, in float. dtype is the type of the output, and without a C that counts (beta) there is none.
 Values gemm_float8(Translator& t, const NodeView& n) {
   Values inputs = n.inputs();
   for (Value& input : inputs) {
@@ -58,7 +58,7 @@ Values conv_transpose_with_dynamic_pads(Translator& t, const NodeView& n) {
 
 Values max_pool(Translator& t, const NodeView& n) { return standard(t, n, "MaxPool", n.inputs()); }
 
-// Without a kernel_shape, which the kernel refuses, the window is the whole image.
+// Translates MaxpoolWithMask. Without a kernel_shape, which the kernel refuses, the window is the whole image.
 Values max_pool_with_mask(Translator& t, const NodeView& n) {
   const auto rank = spatial_rank(t, n);
   if (!rank) n.unsupported("of an unknown number of dimensions");
@@ -81,8 +81,8 @@ void register_contrib_linear_ops(Registry& r) {
   r.op(kMicrosoft, "FusedMatMulActivation").since(1, fused_matmul);
   r.op(kMicrosoft, "GemmFloat8").since(1, gemm_float8);
   r.op(kMicrosoft, "MaxpoolWithMask").since(1, max_pool_with_mask);
-  // Its filters have the channels last, too: so the optimizer writes them and the kernels take them, whatever the text
-  // says.
+  // NhwcConv has filters with the channels last, too: so the optimizer writes them and the kernels take them, whatever
+  // the text says.
   r.op(kMicrosoft, "NhwcConv").since(1, in_layout(channels_last(), fused_conv, {0, 1}));
   r.op(kMicrosoft, "NhwcFusedConv").since(1, in_layout(channels_last(), fused_conv, {0, 3}));
   r.op(kMicrosoft, "NhwcMaxPool").since(1, in_layout(channels_last(), max_pool));

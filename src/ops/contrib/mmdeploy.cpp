@@ -1,4 +1,4 @@
-// Detection: what mmdeploy and mmcv export beyond the standard, and the plugins of TensorRT for the same.
+// Detection: the operators that mmdeploy and mmcv export beyond the standard, and the plugins of TensorRT for the same.
 #include "ops/contrib/contrib.h"
 #include "translate/registry.h"
 

@@ -10,7 +10,8 @@ namespace {
 
 using enum ElementType;
 
-// A script that computes in float whatever the types of its inputs, and whose outputs have that of the first.
+// Makes the translator by a script that computes in float whatever the types of its inputs, and whose outputs have that
+// of the first.
 TranslateFunction in_float(const std::string& function) {
   return [translate = script(function)](Translator& t, const NodeView& n) {
     Values inputs = n.inputs();
@@ -27,7 +28,8 @@ Value sum(Translator& t, const Value& a, const Value& b) {
   return b.absent() ? a : t.call("aten::add", {a, b}).as(a.type);
 }
 
-// stash_type is the type of the statistic alone. X may have another type than the rest.
+// Translates SimplifiedLayerNormalization. stash_type is the type of the statistic alone. X may have another type than
+// the rest.
 Values simplified_layer_norm(Translator& t, const NodeView& n) {
   const Value x = n.tensor(0), scale = n.tensor(1);
   const ElementType type = x.type.element, wide = type == Double ? Double : Float;
@@ -41,7 +43,7 @@ Values simplified_layer_norm(Translator& t, const NodeView& n) {
 
 // --- The sum of an input, a skip connection and the bias of the layer before, and its normalization ---
 
-// The bias comes first, as in a model whose nodes are not fused.
+// Adds the three. The bias comes first, as in a model whose nodes are not fused.
 Value skip_sum(Translator& t, const NodeView& n, size_t bias) {
   return sum(t, sum(t, n.tensor(0), n.tensor(bias)), n.tensor(1));
 }
@@ -55,7 +57,7 @@ Values skip_layer_norm(Translator& t, const NodeView& n) {
   return outputs;
 }
 
-// The mean is not subtracted, and given as zero.
+// Translates SkipSimplifiedLayerNormalization. The mean is not subtracted, and given as zero.
 Values skip_simplified_layer_norm(Translator& t, const NodeView& n) {
   const Value x = skip_sum(t, n, 3);
   const double epsilon = n.attr_float("epsilon");
@@ -67,9 +69,10 @@ Values skip_simplified_layer_norm(Translator& t, const NodeView& n) {
 
 // --- Embeddings of words, positions and segments, their sum and its normalization ---
 
-using Rows = std::function<Value(size_t table, const Value& ids)>;  // of the table that is an input
+using Rows = std::function<Value(size_t table, const Value& ids)>;  // gives rows of the table that is an input
 
-// embedding_sum holds all three embeddings, where its text says two. mask_index_type is for shape inference only.
+// Normalizes the embeddings. embedding_sum holds all three, where its text says two. mask_index_type is for shape
+// inference only.
 Values embed_layer_norm(Translator& t, const NodeView& n, const Rows& rows, const Value& position_ids,
                         const Value& gamma, const Value& beta) {
   const Value ids = n.tensor(0);
@@ -88,7 +91,8 @@ Values embed_layer_normalization(Translator& t, const NodeView& n) {
   return embed_layer_norm(t, n, rows, n.tensor(8), n.tensor(5), n.tensor(6));
 }
 
-// Each table and vector has 8 bits, a scale six inputs and a zero point eleven inputs behind it.
+// Translates QEmbedLayerNormalization. Each table and vector has 8 bits, a scale six inputs and a zero point eleven
+// inputs behind it.
 Values q_embed_layer_normalization(Translator& t, const NodeView& n) {
   const auto numbers = [&](const Value& quantized, size_t i) {
     return t.call("dequantized_by_one", {quantized, n.tensor(i + 6), n.tensor(i + 11)}).as(Float);
@@ -99,7 +103,8 @@ Values q_embed_layer_normalization(Translator& t, const NodeView& n) {
   return embed_layer_norm(t, n, rows, {}, numbers(n.tensor(5), 5), numbers(n.tensor(6), 6));
 }
 
-// Rows of the matrix follow one another (order 1); what cublasLt has besides is of its own.
+// Translates QOrderedLayerNormalization. Rows of the matrix follow one another (order 1); what cublasLt has besides is
+// of its own.
 Values q_ordered_layer_norm(Translator& t, const NodeView& n) {
   if (n.attr_int("order_X") != 1 || n.attr_int("order_Y") != 1) n.unsupported("with another order than that of rows");
   const Value x = t.call("aten::mul", {cast(t, n.tensor(0), Float), t.call("one_for_all", {n.tensor(1)})}).as(Float);
@@ -110,7 +115,7 @@ Values q_ordered_layer_norm(Translator& t, const NodeView& n) {
 
 // --- Dropout ---
 
-// Dropout of data with a bias; a residual is added to what is left.
+// Translates BiasDropout: dropout of data with a bias; a residual is added to what is left.
 Values bias_dropout(Translator& t, const NodeView& n) {
   Values outputs = dropout(t, n, sum(t, n.tensor(0), n.tensor(1)), 3);
   outputs[0] = sum(t, outputs[0], n.tensor(2));

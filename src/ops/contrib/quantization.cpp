@@ -1,4 +1,4 @@
-// Operators of 8 and 16 bits: QLinear…, QGemm, dynamic products, QuantizeLinear and DequantizeLinear.
+// Operators on integers of 8 and 16 bits: QLinear…, QGemm, dynamic products, QuantizeLinear and DequantizeLinear.
 #include "ops/quantization.h"
 
 #include <ATen/ATen.h>
@@ -17,40 +17,40 @@ namespace {
 
 using enum ElementType;
 
-// --- Quantized tensors: the numbers are one input, their scale and their zero point the next two ---
+// --- Quantized tensors: the integers are one input, their scale and their zero point the next two ---
 
-// A scale as one number.
+// Gives a scale as one number.
 Value scale(Translator& t, const NodeView& n, size_t i) { return laid_out(t, "one_for_all", n.tensor(i), Float); }
 
-// A zero point as one number; absent where it is zero.
+// Gives a zero point as one number; absent where it is zero.
 Value zero(Translator& t, const NodeView& n, size_t i) {
   return laid_out(t, "one_for_all", zero_point(t, n, i), Float);
 }
 
-// What the numbers at input i stand for.
+// Gives what the integers at input i stand for.
 Value real(Translator& t, const NodeView& n, size_t i) {
   return dequantized(t, n.tensor(i), scale(t, n, i + 1), zero(t, n, i + 2), Float);
 }
 
-// y by the scale and the zero point at inputs i and i + 1.
+// Quantizes y by the scale and the zero point at inputs i and i + 1.
 Value rounded(Translator& t, const NodeView& n, const Value& y, size_t i, ElementType to) {
   return quantized(t, y.as(Float), scale(t, n, i), zero(t, n, i + 1), to);
 }
 
-// What is in steps already has a scale of 1, as the passes know each quantization by its scale.
+// Gives a scale of 1, for what is in steps already, as the passes know each quantization by its scale.
 Value one(Translator& t) { return t.constant(at::ones({}), Float); }
 
-// How many steps the numbers at input i are away from the zero point at input `at`.
+// Gives how many steps the integers at input i are away from the zero point at input `at`.
 Value steps(Translator& t, const NodeView& n, size_t i, size_t at) {
   return dequantized(t, n.tensor(i), one(t), zero(t, n, at), Float);
 }
 
-// Steps from the zero point at input i, as numbers.
+// Quantizes y, which is in steps from the zero point at input i.
 Value rounded_steps(Translator& t, const NodeView& n, const Value& y, size_t i, ElementType to) {
   return quantized(t, y.as(Float), one(t), zero(t, n, i), to);
 }
 
-// The same by the kernels that add the zero point before they round, so that ties go to even results.
+// Does the same as the kernels that add the zero point before they round, so that ties go to even results.
 Value rounded_after_zero_point(Translator& t, const NodeView& n, const Value& y, size_t i) {
   const Value z = zero(t, n, i);
   return quantized(t, (z.absent() ? y : t.call("aten::add", {y, z})).as(Float), one(t), {}, n.element(0));
@@ -87,7 +87,7 @@ Values qlinear_where(Translator& t, const NodeView& n) {
   return {rounded(t, n, t.call("aten::where", {n.tensor(0), real(t, n, 1), real(t, n, 4)}), 7, n.element(1))};
 }
 
-// The kernel takes a whole number of steps in 1, so that 1 / 255 in float gives 254.
+// Translates QLinearSoftmax. The kernel takes a whole number of steps in 1, so that 1 / 255 in float gives 254.
 Values qlinear_softmax(Translator& t, const NodeView& n) {
   const char* const function = n.attr_int("opset") < 13 ? "softmax_of_rows" : "aten::softmax";
   const Value y = t.call(function, {real(t, n, 0), n.attr_int("axis")});
@@ -109,7 +109,7 @@ Values qlinear_concat(Translator& t, const NodeView& n) {
 
 // --- Windows ---
 
-// The node with channels_last as the one without, of images whose channels come first.
+// Makes the translator of a node with channels_last of the one without, of images whose channels come first.
 TranslateFunction in_either_layout(TranslateFunction translate) {
   return [translate = std::move(translate)](Translator& t, const NodeView& n) {
     if (n.attr_int("channels_last") == 0) return translate(t, n);
@@ -125,7 +125,7 @@ Values qlinear_global_average_pool(Translator& t, const NodeView& n) {
   return {rounded_steps(t, n, means, 4, n.element(0))};
 }
 
-// Whether one window takes all of an image for certain.
+// Tells whether one window takes all of an image for certain.
 bool pools_whole_images(const Translator& t, const NodeView& n) {
   const auto shape = t.known_shape(n.input(0));
   const std::vector<int64_t> kernel = n.attr_ints("kernel_shape");
@@ -135,7 +135,8 @@ bool pools_whole_images(const Translator& t, const NodeView& n) {
          !padded && !n.attr_string("auto_pad").starts_with("SAME");
 }
 
-// The kernel pools whole images as QLinearGlobalAveragePool, which adds the zero point after rounding.
+// Translates QLinearAveragePool. The kernel pools whole images as QLinearGlobalAveragePool, which adds the zero point
+// after rounding.
 Values qlinear_average_pool(Translator& t, const NodeView& n) {
   if (pools_whole_images(t, n)) return qlinear_global_average_pool(t, n);
   const NodeView images(t, n.proto(), n.schema(), n.label(), {real(t, n, 0)});
@@ -156,7 +157,8 @@ Values reduce_sum_integer(Translator& t, const NodeView& n) {
   return {wrapped(t, t.call("aten::to", {sum, to}), to).as(to)};
 }
 
-// The sums of products, which wrap in 32 bits. Sums of 2^21 such products are exact in double precision.
+// Translates MatMulInteger16, whose sums of products wrap in 32 bits. Sums of 2^21 such products are exact in double
+// precision.
 Values matmul_integer_16(Translator& t, const NodeView& n) {
   const ElementType to = is_unsigned(n.element(0)) && is_unsigned(n.element(1)) ? Uint32 : Int32;
   const Value sums = t.call("aten::matmul", {cast(t, n.tensor(0), Double), cast(t, n.tensor(1), Double)});
@@ -164,12 +166,12 @@ Values matmul_integer_16(Translator& t, const NodeView& n) {
   return {wrapped(t, t.call("aten::to", {whole, to}), to).as(to)};
 }
 
-// Sums of int32 in units of the product of the scales.
+// Scales sums of int32, which are in units of the product of the scales.
 Value scaled(Translator& t, const Value& sums, const Value& unit) {
   return t.call("aten::mul", {t.call("aten::to", {sums, c10::kFloat}), unit}).as(Float);
 }
 
-// C is added in int32. Without y_zero_point the result is not rounded, yet a y_scale divides it.
+// Translates QGemm. C is added in int32. Without y_zero_point the result is not rounded, yet a y_scale divides it.
 Values qgemm(Translator& t, const NodeView& n) {
   const auto matrix = [&](size_t i, const char* transposed) {
     const Value x = n.tensor(i);
@@ -186,7 +188,7 @@ Values qgemm(Translator& t, const NodeView& n) {
   return {n.has(8) ? rounded_steps(t, n, y, 8, n.element(8)) : y};
 }
 
-// The scales are broadcast to the result.
+// Gives the product in float. The scales are broadcast to the result.
 Value product_in_float(Translator& t, const QuantizedMatrix& a, const QuantizedMatrix& b, const Value& a_scale,
                        const Value& b_scale, const Value& bias) {
   const auto in_float = [&](const Value& v) { return laid_out(t, "per_column", v, Float); };
@@ -195,7 +197,8 @@ Value product_in_float(Translator& t, const QuantizedMatrix& a, const QuantizedM
   return bias.absent() ? y : t.call("aten::add", {y, cast(t, bias, Float)}).as(Float);
 }
 
-// The text has an a_scale for each column of A; the kernel broadcasts it to the result.
+// Translates MatMulIntegerToFloat. The text has an a_scale for each column of A; the kernel broadcasts it to the
+// result.
 Values matmul_integer_to_float(Translator& t, const NodeView& n) {
   const Value y = product_in_float(t, {n.tensor(0), zero_point(t, n, 4)}, {n.tensor(1), zero_point(t, n, 5)},
                                    n.tensor(2), n.tensor(3), n.tensor(6));

@@ -22,7 +22,7 @@ double number_or(const NodeView& n, const char* attribute, double otherwise) {
   return n.has_attribute(attribute) ? n.attr_float(attribute) : otherwise;
 }
 
-// An attribute of Sampling, an input of WhisperBeamSearch.
+// Gives the temperature: an attribute of Sampling, an input of WhisperBeamSearch.
 Arg temperature(Translator& t, const NodeView& n) {
   const Value input = input_named(n, "temperature");
   return input.absent() ? Arg(number_or(n, "temperature", 1)) : Arg(t.number(input));
@@ -30,16 +30,16 @@ Arg temperature(Translator& t, const NodeView& n) {
 
 Value int32(const Value& v) { return v.as(ElementType::Int32); }
 
-// What a step makes of the logits: whether to go on, the rows of the batch that the new ones continue (absent: the same
-// ones), and the state that the steps share, of which the sequences are first.
+// The choice that a step makes by the logits: whether to go on, the rows of the batch that the new ones continue
+// (absent: the same ones), and the state that the steps share, of which the sequences are first.
 struct Chosen {
   Value going, rows;
   Values state;
 };
 using Choose = std::function<Chosen(const Value& step, const Value& logits, const Values& state)>;
 
-// What generates logits: the inputs that go from step to step, what makes logits and presents of them, and what makes
-// the next inputs of that. The first step may be of another kind than the others.
+// The model that generates logits: the inputs that go from step to step, the functions that make logits and presents of
+// them, and the one that makes the next inputs of that. The first step may be of another kind than the others.
 struct Model {
   Values inputs;
   std::function<Values(const Values& inputs)> first, decode;
@@ -51,7 +51,7 @@ Values joined(Values front, const Values& back) {
   return front;
 }
 
-// The state after the last step.
+// Runs the steps, and gives the state after the last one.
 Values generate(Translator& t, const Model& model, const Value& steps, const Values& state, const Choose& choose) {
   const auto run = [&](const auto& decode, const Value& step, const Values& carried) {
     const auto middle = carried.begin() + static_cast<std::ptrdiff_t>(state.size());
@@ -72,7 +72,7 @@ Values generate(Translator& t, const Model& model, const Value& steps, const Val
                 });
 }
 
-// The presents, which are the next pasts, of the rows that go on.
+// Gives the presents, which are the next pasts, of the rows that go on.
 Values next_pasts(Translator& t, const Values& outputs, const Value& rows, int64_t batch_dimension) {
   Values pasts;
   for (size_t i = 1; i < outputs.size(); ++i) {
@@ -83,13 +83,14 @@ Values next_pasts(Translator& t, const Values& outputs, const Value& rows, int64
   return pasts;
 }
 
-// Float where it is not declared.
+// Gives the declared element type; Float where it is not declared.
 ElementType declared_element(const onnx::ValueInfoProto& value) {
   const ElementType element = value_type(value.type()).element;
   return element == ElementType::Undefined ? ElementType::Float : element;
 }
 
-// Of a layer, before the first token: of shape [front…, batch, heads, 0, size]. The declaration tells heads and size.
+// Makes the past of a layer before the first token, of shape [front…, batch, heads, 0, size]. The declaration tells
+// heads and size.
 Value empty_past(Translator& t, const NodeView& n, const onnx::ValueInfoProto& past, const Value& tokens,
                  const std::vector<int64_t>& front) {
   const auto& shape = past.type().tensor_type().shape();
@@ -134,8 +135,8 @@ class Scores {
 
 // --- A decoder like that of GPT-2 ---
 
-// Its inputs are input_ids, position_ids, attention_mask and the past of each layer; its outputs logits and the present
-// of each layer.
+// The place of the decoder's first past. Its inputs are input_ids, position_ids, attention_mask and the past of each
+// layer; its outputs logits and the present of each layer.
 constexpr int kFirstPast = 3;
 
 void check_gpt(const NodeView& n, const onnx::GraphProto& decoder) {
@@ -178,7 +179,7 @@ Model gpt(Translator& t, const NodeView& n, const Value& input_ids, const Value&
 bool is_self(const std::string& name) { return name.find("_self_") != std::string::npos; }
 bool is_cross(const std::string& name) { return name.find("_cross_") != std::string::npos; }
 
-// The encoder's results for each beam. It may be one that decodes the first tokens as well.
+// The encoder's results for each beam. The encoder may be one that decodes the first tokens as well.
 struct Encoded {
   Value mask, hidden, logits;
   Values self, cross;
@@ -218,7 +219,7 @@ Encoded encode(Translator& t, const NodeView& n, const Value& first_tokens, cons
   return encoded;
 }
 
-// The decoder's inputs, of which the tokens and the pasts of self-attention go from step to step.
+// Gives the decoder's inputs, of which the tokens and the pasts of self-attention go from step to step.
 Values decoder_inputs(const NodeView& n, const onnx::GraphProto& decoder, const Encoded& encoded, const Values& now) {
   Values inputs;
   size_t self = 1, cross = 0;
@@ -278,10 +279,10 @@ Model encoder_decoder(Translator& t, const NodeView& n, const Value& tokens, con
 
 // --- One sequence each ---
 
-// The next tokens, and what else the steps share.
+// A function that gives the next tokens, and what else the steps share.
 using Pick = std::function<Values(const Value& scores, const Value& step)>;
 
-// The sequences, and what else the last step gave.
+// Generates one sequence each. Gives the sequences, and what else the last step gave.
 Values one_by_one(Translator& t, const NodeView& n, const Values& rest, const Pick& pick) {
   if (n.attr_int("model_type") != 0) n.fail("its model_type must be 0, that of GPT-2");
   const Value input_ids = n.tensor(0);
@@ -319,7 +320,7 @@ Values sampling(Translator& t, const NodeView& n) {
 
 // --- Beams ---
 
-// What else becomes of the scores in each step.
+// A function that gives what else becomes of the scores in each step.
 using Process = std::function<Value(const Value& scores, const Value& sequences)>;
 
 struct Beams {
@@ -333,7 +334,7 @@ Beams search_beams(Translator& t, const NodeView& n, int64_t model_type, const P
   const Value beams = t.integer(input_named(n, "num_beams"));
   const Value max_length = n.integer(1);
   const Value length_penalty = t.number(input_named(n, "length_penalty"));
-  // Those that are given are for Whisper; for T5, onnxruntime leaves them out.
+  // The tokens that are given are for Whisper; for T5, onnxruntime leaves them out.
   const Value forced = model_type == 2 ? input_named(n, "decoder_input_ids") : Value{};
   const Value first_tokens =
       model_type == 0 ? n.tensor(0)

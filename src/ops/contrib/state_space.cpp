@@ -1,4 +1,4 @@
-// What carries a state in place of a past: linear attention, convolutions with a state, AttnLSTM.
+// The operators that carry a state in place of a past: linear attention, convolutions with a state, AttnLSTM.
 #include "ops/contrib/contrib.h"
 #include "ops/recurrent.h"
 #include "translate/registry.h"
@@ -6,7 +6,7 @@
 namespace onnxtorch {
 namespace {
 
-// The schema does not say what type present_state has without past_state.
+// Translates LinearAttention. The schema does not say what type present_state has without past_state.
 Values linear_attention(Translator& t, const NodeView& n) {
   Values outputs = script("linear_attention_with_window")(t, n);
   outputs[1] = outputs[1].as(n.has(3) ? n.element(3) : n.element(0));
@@ -23,13 +23,13 @@ Values gated_delta_net(Translator& t, const NodeView& n) {
 
 enum : size_t { X, W, R, B, SequenceLens, InitialH, InitialC, P, QW, MW, V, M, MemorySeqLens, AW };
 
-// An initial state; zeros where it is absent.
+// Gives an initial state; zeros where it is absent.
 Value state_of(Translator& t, const NodeView& n, size_t i) {
   if (!n.has(i)) return t.call("initial_state", {n.tensor(X), n.tensor(R)});
   return t.call("checked_state", {n.tensor(i), n.tensor(X), n.tensor(R)});
 }
 
-// W has as many features as X and the attention have together. Without a memory it is an LSTM.
+// Translates AttnLSTM. W has as many features as X and the attention have together. Without a memory it is an LSTM.
 Values attn_lstm(Translator& t, const NodeView& n) {
   for (const size_t i : {QW, MW, V}) {
     if (n.has(i) != n.has(M)) n.fail("QW, MW, V and M come together");
@@ -44,7 +44,7 @@ Values attn_lstm(Translator& t, const NodeView& n) {
   const Value h = state_of(t, n, InitialH), c = state_of(t, n, InitialC);
   const Value within = n.has(SequenceLens) ? t.call("within_sequences", {x, n.tensor(SequenceLens)}) : Value();
   const Value is_open = n.has(MemorySeqLens) ? t.call("open_memory", {n.tensor(M), n.tensor(MemorySeqLens)}) : Value();
-  std::vector<Values> results(3);  // of each output, the directions
+  std::vector<Values> results(3);  // the directions of each output
   for (size_t d = 0; d < directions; ++d) {
     const auto part = [&](const Value& v) {
       return v.absent() ? v : t.call("aten::select", {v, 0, static_cast<int64_t>(d)});

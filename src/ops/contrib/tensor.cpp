@@ -1,4 +1,5 @@
-// What moves elements, matrices of distances and of costs, Fourier transforms, and other names of the standard's.
+// The operators that move elements, matrices of distances and of costs, Fourier transforms, and other names of the
+// standard's.
 #include "ops/arithmetic.h"
 #include "ops/contrib/contrib.h"
 #include "translate/registry.h"
@@ -6,7 +7,7 @@
 namespace onnxtorch {
 namespace {
 
-// The translator of the standard's operator as a version has it.
+// Gives the translator of the standard's operator as a version has it.
 TranslateFunction standard(const Registry& r, const char* op, int version) { return *r.find("", op, version); }
 
 NodeView with_inputs(Translator& t, const NodeView& n, Values inputs) {
@@ -17,8 +18,8 @@ Values expand_dims(Translator& t, const NodeView& n) {
   return {t.call("aten::unsqueeze", {n.tensor(0), n.integer(1)}).as(n.element(0))};
 }
 
-// What is not of floating numbers is made so, as the output is. Nothing lies between two strings, and the output holds
-// no complex number.
+// Makes the translator of GridSample. Images that are not of floating numbers are made so, as the output is. Nothing
+// lies between two strings, and the output holds no complex number.
 TranslateFunction grid_sample(const TranslateFunction& standard) {
   return [standard](Translator& t, const NodeView& n) -> Values {
     const ElementType type = n.element(0);
@@ -34,7 +35,7 @@ TranslateFunction grid_sample(const TranslateFunction& standard) {
   };
 }
 
-// The delta is 1 where it is absent.
+// Makes the translator of Range, whose delta is 1 where it is absent.
 TranslateFunction range(const TranslateFunction& standard) {
   return [standard](Translator& t, const NodeView& n) {
     const Value delta = n.has(2) ? n.input(2) : t.scalar(1).as(ElementType::Int64);
@@ -42,7 +43,8 @@ TranslateFunction range(const TranslateFunction& standard) {
   };
 }
 
-// In the order in which the elements first come; the standard's has another output before the last two.
+// Translates Unique, which gives the elements in the order in which they first come; the standard's has another output
+// before the last two.
 Values unique(Translator& t, const NodeView& n) {
   const Value x = n.tensor(0);
   const Values found = n.element(0) == ElementType::String
@@ -51,7 +53,7 @@ Values unique(Translator& t, const NodeView& n) {
   return {found[0], found[2], found[3]};
 }
 
-// A sparse matrix comes as a dense one.
+// Translates SparseToDenseMatMul, whose sparse matrix comes as a dense one.
 Values sparse_to_dense_matmul(Translator& t, const NodeView& n) {
   const Value y = t.call("scaled_product", {n.tensor(0), n.tensor(1), n.attr_float("alpha"), n.attr_int("transA") != 0,
                                             n.attr_int("transB") != 0});

@@ -6,7 +6,8 @@
 namespace onnxtorch {
 namespace {
 
-// Of separators and tokenexp, only one should be given; onnxruntime takes the separators where both are.
+// Translates Tokenizer. Of separators and tokenexp, only one should be given; onnxruntime takes the separators where
+// both are.
 Values tokenizer(Translator& t, const NodeView& n) {
   const auto tokenizer = c10::make_intrusive<Tokenizer>(Tokenizer::Attributes{
       .separators = n.has_attribute("separators") ? n.attr_strings("separators") : std::vector<std::string>{},
@@ -22,7 +23,7 @@ Value hash(Translator& t, const NodeView& n) {
   const Value x = n.tensor(0);
   const int64_t seed = n.attr_int("seed");
   if (n.element(0) == ElementType::String) return t.call("onnx_torch::hash_strings", {t.string_pool(), x, seed});
-  const bool is_wider = n.element(0) == ElementType::Uint32;  // than its 32 bits, as it is stored
+  const bool is_wider = n.element(0) == ElementType::Uint32;  // whether it is stored wider than its 32 bits
   return t.call("onnx_torch::hash_elements", {is_wider ? t.call("aten::to", {x, ElementType::Int32}) : x, seed});
 }
 

@@ -1,4 +1,5 @@
-// ArrayFeatureExtractor, Binarizer, FeatureVectorizer, Imputer, Normalizer, Scaler: what prepares features.
+// The operators that prepare features: ArrayFeatureExtractor, Binarizer, FeatureVectorizer, Imputer, Normalizer,
+// Scaler.
 #include <cmath>
 
 #include "ops/cast.h"
@@ -7,7 +8,7 @@
 namespace onnxtorch {
 namespace {
 
-// The values to impute: one, or one for each feature.
+// Translates Imputer. The values to impute are one, or one for each feature.
 Values imputer(Translator& t, const NodeView& n) {
   const Value x = n.tensor(0);
   const bool floating = is_floating(n.element(0));
@@ -21,7 +22,7 @@ Values imputer(Translator& t, const NodeView& n) {
   return {t.call("aten::where", {is_replaced(), imputed, x})};
 }
 
-// The size of each row, as `norm` has it.
+// Gives the size of each row, as `norm` has it.
 Value row_sizes(Translator& t, const NodeView& n, const Value& x, const std::string& norm) {
   const std::vector<int64_t> features{-1};
   const auto sums = [&](const Value& terms) { return t.call("aten::sum", {terms, features, true}); };
@@ -31,7 +32,7 @@ Value row_sizes(Translator& t, const NodeView& n, const Value& x, const std::str
   n.fail("norm is MAX, L1 or L2, not " + norm);
 }
 
-// Rows of zeros stay so.
+// Translates Normalizer. Rows of zeros stay so.
 Values normalizer(Translator& t, const NodeView& n) {
   const Value x = features(t, n);
   const Value size = row_sizes(t, n, x, n.attr_string("norm"));

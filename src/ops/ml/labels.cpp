@@ -10,7 +10,7 @@ namespace {
 
 using enum ElementType;
 
-// What stands for a value of a type where a key is not found.
+// Gives what stands for a value of a type where a key is not found.
 Value default_value(Translator& t, const NodeView& n, ElementType type) {
   if (n.has_attribute("default_tensor")) return n.attr_tensor("default_tensor");
   if (type == String) return t.string(n.attr_string("default_string"));
@@ -18,11 +18,11 @@ Value default_value(Translator& t, const NodeView& n, ElementType type) {
   return t.constant(at::scalar_tensor(number, storage_dtype(type)), type);
 }
 
-// For each element of input 0 the value of its key. The last of equal keys counts.
+// Gives for each element of input 0 the value of its key. The last of equal keys counts.
 Value mapped(Translator& t, const NodeView& n, const Stored& keys, const Stored& values) {
   if (keys.type != n.element(0)) n.fail("the keys and the input differ in type");
   if (keys.tensor.sizes() != values.tensor.sizes()) n.fail("there are not as many keys as values");
-  // In ascending order keys are found faster.
+  // Keys are found faster in ascending order.
   const auto [ascending, order] = keys.tensor.sort(/*stable=*/std::optional(true));
   const Stored in_order{values.tensor.index_select(0, order), values.type};
   const Stored sorted{ascending, keys.type};
@@ -32,7 +32,7 @@ Value mapped(Translator& t, const NodeView& n, const Stored& keys, const Stored&
       .as(values.type);
 }
 
-// From strings to integers, or back.
+// Maps strings to integers, or back.
 Values between(Translator& t, const NodeView& n, const Stored& strings, const Stored& ints) {
   return {n.element(0) == String ? mapped(t, n, strings, ints) : mapped(t, n, ints, strings)};
 }
@@ -41,7 +41,7 @@ Values category_mapper(Translator& t, const NodeView& n) {
   return between(t, n, listed(t, n, "cats_strings"), listed(t, n, "cats_int64s"));
 }
 
-// LabelEncoder-1: between strings and their positions.
+// Translates LabelEncoder-1, which maps between strings and their positions.
 Values label_encoder_1(Translator& t, const NodeView& n) {
   const Stored classes = listed(t, n, "classes_strings");
   return between(t, n, classes, {at::arange(classes.tensor.numel()), Int64});
@@ -53,7 +53,7 @@ Values label_encoder_2(Translator& t, const NodeView& n) {
   return {mapped(t, n, keys, values)};
 }
 
-// Numbers of any type are looked up as integers.
+// Translates OneHotEncoder. Numbers of any type are looked up as integers.
 Values one_hot_encoder(Translator& t, const NodeView& n) {
   const Stored categories = first_listed(t, n, {"cats_strings", "cats_int64s"});
   const Value x = n.element(0) == String ? n.tensor(0) : cast(t, n.tensor(0), Int64);

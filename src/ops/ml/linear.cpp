@@ -5,7 +5,7 @@
 namespace onnxtorch {
 namespace {
 
-// In rows, where the intercepts tell how many there are. A single one may be that of all.
+// Gives the coefficients in rows, where the intercepts tell how many there are. A single one may be that of all.
 Stored coefficients(Translator& t, const NodeView& n, ElementType type) {
   Stored result = listed(t, n, "coefficients", type);
   const int64_t rows = n.has_attribute("intercepts") ? std::ssize(n.attr_floats("intercepts")) : 0;

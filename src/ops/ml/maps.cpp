@@ -1,4 +1,4 @@
-// CastMap, DictVectorizer, ZipMap: between tensors and maps.
+// The operators between tensors and maps: CastMap, DictVectorizer, ZipMap.
 #include "ops/cast.h"
 #include "ops/ml/ml.h"
 

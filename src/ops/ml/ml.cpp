@@ -18,7 +18,7 @@ at::Tensor string_ids(Translator& t, const std::vector<std::string>& texts) {
 
 int64_t count(const Translator& t, const Value& labels) { return t.known_shape(labels)->at(0); }
 
-// A string's default, like that of a number, is stored as 0: it is the id of "".
+// Gives the label that ranks highest. A string's default, like that of a number, is stored as 0: it is the id of "".
 Value highest(Translator& t, const Value& ranking, const Value& labels) {
   if (count(t, labels) != 1) return t.call("aten::index_select", {labels, 0, t.call("aten::argmax", {ranking, 1})});
   const Value column = t.call("aten::select", {ranking, 1, 0});

@@ -1,4 +1,4 @@
-// What the operators of ai.onnx.ml share.
+// The functions that the operators of ai.onnx.ml share.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,23 +24,23 @@ struct Stored {
 
 inline Value constant(Translator& t, const Stored& stored) { return t.constant(stored.tensor, stored.type); }
 
-// What an attribute of INTS, FLOATS, STRINGS or a TENSOR lists. `type` is that of floats.
+// Gives what an attribute of INTS, FLOATS, STRINGS or a TENSOR lists. `type` is that of floats.
 Stored listed(Translator& t, const NodeView& n, std::string_view name, ElementType type = ElementType::Float);
-// The first of several attributes that is given.
+// Gives what the first of several attributes that is given lists.
 Stored first_listed(Translator& t, const NodeView& n, const std::vector<std::string>& names);
-// The same in the graph; absent where the node does not give the attribute.
+// Gives the same in the graph; absent where the node does not give the attribute.
 Value list_constant(Translator& t, const NodeView& n, std::string_view name, ElementType type = ElementType::Float);
 
-// What input 0 is computed in: float, or double for what a float is too narrow for.
+// Gives the type that input 0 is computed in: float, or double for what a float is too narrow for.
 ElementType computed_type(const NodeView& n);
-// Input 0 in this type.
+// Gives input 0 in this type.
 Value features(Translator& t, const NodeView& n);
 
-// The scores [N, C] as `how` has them given: NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT.
+// Gives the scores [N, C] as `how` has them given: NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT.
 Value post_transform(Translator& t, const NodeView& n, const Value& scores, const std::string& how);
-// What one class of two scores, the other does with the opposite sign.
+// Gives the scores of both classes where there are two: what one scores, the other does with the opposite sign.
 Value scores_of_classes(Translator& t, const Value& scores, const Value& labels);
-// A classifier's outputs: for each row the label that ranks highest, and the scores, which are of `type`.
+// Gives a classifier's outputs: for each row the label that ranks highest, and the scores, which are of `type`.
 Values classified(Translator& t, const NodeView& n, const Value& scores, const Value& ranking, const Value& labels,
                   ElementType type);
 

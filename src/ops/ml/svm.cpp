@@ -14,7 +14,7 @@ namespace {
 
 using at::Tensor;
 
-// Scores of `type`; the coefficients are [scores, vectors].
+// Gives scores of `type`; the coefficients are [scores, vectors].
 Value support_vector_scores(Translator& t, const NodeView& n, const Tensor& coefficients, ElementType type) {
   std::vector<double> params(3);
   if (n.has_attribute("kernel_params")) params = n.attr_floats("kernel_params");
@@ -42,7 +42,8 @@ Value support_vector_scores(Translator& t, const NodeView& n, const Tensor& coef
   return t.call("support_vector_scores", {x, by_feature, weights, offsets, kernel, params, dtype});
 }
 
-// Without support vectors the coefficients are those of the features; rho is one number for all scores.
+// Gives the scores without support vectors: the coefficients are those of the features; rho is one number for all
+// scores.
 Value linear_scores(Translator& t, const NodeView& n) {
   const ElementType type = computed_type(n);
   return t.call("scores_without_vectors",
@@ -60,7 +61,7 @@ Values svm_regressor(Translator& t, const NodeView& n) {
   return {cast(t, y.as(type), ElementType::Float)};
 }
 
-// Each two classes, the first before the second.
+// All pairs of two classes, the first before the second.
 struct Pairs {
   std::vector<int64_t> first, second;
 };
@@ -76,8 +77,8 @@ Pairs pairs_of(int64_t classes) {
   return pairs;
 }
 
-// What each support vector counts for a pair [pairs, V]. The coefficients [classes - 1, V] hold for each vector those
-// of its own class against the others, in their order.
+// Gives what each support vector counts for a pair [pairs, V]. The coefficients [classes - 1, V] hold for each vector
+// those of its own class against the others, in their order.
 Tensor coefficients_of_pairs(const Tensor& coefficients, const std::vector<int64_t>& vectors_per_class,
                              const Pairs& pairs) {
   const std::vector<Tensor> of_class = coefficients.split_with_sizes(vectors_per_class, 1);
@@ -93,7 +94,8 @@ Tensor coefficients_of_pairs(const Tensor& coefficients, const std::vector<int64
   return at::stack(rows);
 }
 
-// The votes of each class [N, classes]: one that a pair's score gives to its first class, it takes from the second.
+// Gives the votes of each class [N, classes]: one that a pair's score gives to its first class, it takes from the
+// second.
 Value votes_of_pairs(Translator& t, const Value& scores, const Pairs& pairs, int64_t classes) {
   const Tensor votes = at::zeros({classes, std::ssize(pairs.first)}), votes_of_zero = at::zeros(classes);
   auto of_pair = votes.accessor<float, 2>();

@@ -19,12 +19,13 @@ std::vector<int64_t> ints_or_none(const NodeView& n, const char* name) {
   return n.has_attribute(name) ? n.attr_ints(name) : std::vector<int64_t>{};
 }
 
-// The tensor of the attribute `name`, or undefined.
+// Gives the tensor of the attribute `name`, or an undefined one.
 Tensor tensor_or_none(Translator& t, const NodeView& n, const std::string& name) {
   return n.has_attribute(name) ? t.stored(n.attribute(name)->t()) : Tensor();
 }
 
-// What is a list of floats, or the tensor of the attribute whose name ends so; undefined where it is neither.
+// Gives a list of floats, or the tensor of the attribute whose name ends in _as_tensor; undefined where there is
+// neither.
 Tensor floats_or_none(Translator& t, const NodeView& n, const std::string& name) {
   if (n.has_attribute(name)) return at::tensor(n.attr_floats(name), c10::kDouble);
   return tensor_or_none(t, n, name + "_as_tensor");
@@ -68,7 +69,7 @@ Values tree_ensemble(Translator& t, const NodeView& n) {
 
 // --- TreeEnsembleRegressor, TreeEnsembleClassifier ---
 
-// Double where the features or some attribute are.
+// Gives double where the features or some attribute are.
 ElementType type_of_list(const NodeView& n) {
   for (const char* name :
        {"nodes_values_as_tensor", "target_weights_as_tensor", "class_weights_as_tensor", "base_values_as_tensor"}) {
@@ -78,7 +79,7 @@ ElementType type_of_list(const NodeView& n) {
   return computed_type(n);
 }
 
-// `votes` is "target", or "class".
+// Gives the attributes of the nodes and of the `votes`, "target" or "class".
 NodeListAttributes node_list(Translator& t, const NodeView& n, const std::string& votes) {
   return {
       .nodes_treeids = n.attr_ints("nodes_treeids"),
@@ -112,7 +113,8 @@ bool are_equal(const std::vector<int64_t>& ids) {
   return std::ranges::adjacent_find(ids, std::not_equal_to()) == ids.end();
 }
 
-// With two labels but votes for one class only, the other's score follows from that class's, which becomes target 0.
+// Translates a classifier with two labels but votes for one class only. The other's score follows from that class's,
+// which becomes target 0.
 Values binary_classifier(Translator& t, const NodeView& n, NodeListAttributes attributes, const Stored& labels) {
   Tensor& base = attributes.base_values;
   if (base.defined() && base.numel() > 1)
@@ -125,8 +127,8 @@ Values binary_classifier(Translator& t, const NodeView& n, NodeListAttributes at
   return classified(t, n, scores, scores, constant(t, labels), type);
 }
 
-// As scikit-learn and onnxruntime have it: one column, which no transform changes but PROBIT. Where the score is not
-// above 0, the label is 0, or "", which is stored as 0 too.
+// Translates a classifier with one label, as scikit-learn and onnxruntime have it: one column, which no transform
+// changes but PROBIT. Where the score is not above 0, the label is 0, or "", which is stored as 0 too.
 Values one_class(Translator& t, const NodeView& n, const NodeListAttributes& attributes, const Stored& label) {
   const ElementType type = type_of_list(n);
   const Value scores = votes(t, n, attributes, type);

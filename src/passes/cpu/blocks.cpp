@@ -18,7 +18,7 @@ namespace {
 
 namespace jit = torch::jit;
 
-// Scripts of src/ops/scripts/contrib/layouts.py, of images (N, C, H, W) and the size of a block.
+// The scripts of src/ops/scripts/contrib/layouts.py, whose operands are images (N, C, H, W) and the size of a block.
 const auto kFromBlocks = c10::Symbol::fromQualString("onnx_torch::from_blocks");
 const auto kToBlocks = c10::Symbol::fromQualString("onnx_torch::to_blocks");
 
@@ -39,14 +39,15 @@ class Blocks {
   }
 
  private:
-  // What is taken out of the blocks that it has just been put into, or the other way round.
+  // Takes out two steps that undo each other: one that puts an image into blocks and one that takes it out of them.
   static void cancel(jit::Node* node) {
     const jit::Node* const other = node->input(0)->node();
     const bool undoes = other->kind() == (node->kind() == kFromBlocks ? kToBlocks : kFromBlocks);
     if (undoes && other->input(1) == node->input(1)) node->output()->replaceAllUsesWith(other->input(0));
   }
 
-  // The images in blocks of one size that a node computes of, element by element, or joins along their channels.
+  // Gives the images in blocks of one size that a node computes from, element by element, or joins along their
+  // channels.
   std::optional<std::vector<jit::Value*>> operands_in_blocks(jit::Node* node) const {
     std::vector<jit::Value*> operands;
     if (node->matches("aten::cat(Tensor[] tensors, int dim=0) -> Tensor")) {
@@ -64,13 +65,13 @@ class Blocks {
     return fits ? std::optional(operands) : std::nullopt;
   }
 
-  // A tensor of one element adds no dimensions to an image.
+  // Tells whether a value is a constant tensor of one element, which adds no dimensions to an image.
   bool is_number(const jit::Value* value) const {
     const auto known = constants_.tensor(value);
     return known && known->defined() && known->numel() == 1 && known->dim() <= 4;
   }
 
-  // Whether neither is broadcast within an image.
+  // Tells whether neither of two values is broadcast within an image.
   static bool is_alike(const jit::Value* a, const jit::Value* b) {
     const auto of_a = a->type()->expectRef<c10::TensorType>().sizes().sizes();
     const auto of_b = b->type()->expectRef<c10::TensorType>().sizes().sizes();

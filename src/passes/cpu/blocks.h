@@ -5,7 +5,7 @@
 
 namespace onnxtorch {
 
-// Takes out the blocks that such operators pass to one another, around what computes element by element, too.
+// Takes out the blocks that such operators pass to one another, also around nodes that compute element by element.
 void find_blocks(Program& program);
 
 }  // namespace onnxtorch

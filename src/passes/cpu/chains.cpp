@@ -28,19 +28,19 @@ using chain::Element;
 using chain::Elements;
 using chain::Type;
 
-// What chains may be on a device.
+// The limits of chains on a device.
 struct Limits {
   size_t nodes;
-  bool alone;    // of one operator, on a large result
-  bool reduced;  // with reductions at their ends
-  bool halves;   // of floats of 16 bits
+  bool alone;    // a chain may be of one operator, on a large result
+  bool reduced;  // a chain may have reductions at its end
+  bool halves;   // a chain may be of float16 or bfloat16
 };
 
 constexpr Limits kOnCpu{.nodes = 400, .alone = true, .reduced = true, .halves = false};
 constexpr Limits kOnCuda{.nodes = ElementWise::kMostSteps, .alone = false, .reduced = false, .halves = true};
 
-// A chain that is being made of nodes: its program, and a graph that computes the same by ATen. What is added first
-// are inputs, then constants, then elements, then reductions.
+// A chain that is being made of nodes: its program, and a graph that computes the same by ATen. Inputs are added first,
+// then constants, then elements, then reductions.
 class Draft {
  public:
   explicit Draft(const Constants& constants) : constants_(constants) {}
@@ -113,11 +113,11 @@ class Draft {
   ChainProgram program_;
   std::shared_ptr<jit::Graph> plain_ = std::make_shared<jit::Graph>();
   std::vector<jit::Value*> inputs_, results_;
-  std::unordered_map<const jit::Value*, size_t> numbers_;      // in the program
-  std::unordered_map<const jit::Value*, jit::Value*> copies_;  // in the plain graph
+  std::unordered_map<const jit::Value*, size_t> numbers_;      // the numbers of values in the program
+  std::unordered_map<const jit::Value*, jit::Value*> copies_;  // the copies of values in the plain graph
 };
 
-// The chains of one block. A unit is a chain, or a node that is in none; it is named by the number of one of its nodes.
+// The chains of one block. A unit is a chain, or a node that is in none; it is named by the index of one of its nodes.
 class Block {
  public:
   Block(Program& program, jit::Block* block, const Constants& constants, const Writers& writers,
@@ -144,7 +144,8 @@ class Block {
         if (const auto from = number_of(operand); from && elements_[*from]) join(*from, i);
       }
     }
-    // At last, so that element-wise operators are joined as if there were none. What a chain reduces it does not read.
+    // Reductions come last, so that element-wise operators are joined as if there were none. A chain does not read the
+    // results of its reductions.
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (!reductions_[i]) continue;
       if (const auto from = number_of(nodes_[i]->input(0))) join(*from, i);
@@ -157,9 +158,10 @@ class Block {
   }
 
  private:
-  // A large result gains by a chain of one: it takes memory that an earlier run has given up, and ATen is slow where an
-  // operand is not side by side or is repeated. Of masks alone, though, ATen computes more at a time. Gelu gains
-  // always: ATen has oneDNN compute it, which takes long to be asked, and below AVX-512 loses the sign of zeros.
+  // Tells whether nodes become a chain. A large result gains by a chain of one: it takes memory that an earlier run has
+  // given up, and ATen is slow where an operand is not contiguous or is repeated. Of masks alone, though, ATen computes
+  // more at a time. Gelu gains always: ATen has oneDNN compute it, which takes long to be asked, and below AVX-512
+  // loses the sign of zeros.
   bool is_chain(const std::vector<size_t>& members) const {
     if (members.size() != 1 || !limits_.alone) return members.size() > 1;
     const Element* const element = elements_[members[0]];
@@ -174,7 +176,8 @@ class Block {
     return found == numbers_.end() ? std::nullopt : std::optional(found->second);
   }
 
-  // The nodes whose results each node needs; what has effects, or draws random numbers, needs the one before it.
+  // Finds the nodes whose results each node needs. A node that has effects, or draws random numbers, needs the last
+  // such node before it.
   void find_needs() {
     std::optional<size_t> effect;
     for (size_t i = 0; i < nodes_.size(); ++i) {
@@ -280,7 +283,7 @@ class Block {
     draft.insert(program_, nodes_[members.back()]);
   }
 
-  // What comes from outside.
+  // Adds the operands that come from outside of the chain.
   template <typename IsMember>
   void add_operands(Draft& draft, const std::vector<size_t>& elements, const IsMember& is_member) const {
     std::unordered_set<const jit::Value*> seen;
@@ -300,7 +303,7 @@ class Block {
     for (const auto& [value, number] : constants) draft.add_constant(value, number);
   }
 
-  // The number that an operand is, where it adds no dimensions to a result.
+  // Gives the number that an operand is, where it adds no dimensions to a result.
   std::optional<float> constant(const jit::Value* operand, Type type) const {
     if (type == Type::Mask) return {};
     const auto known = constants_(operand);
@@ -316,11 +319,11 @@ class Block {
   const Limits limits_;
   std::vector<jit::Node*> nodes_;
   std::unordered_map<const jit::Node*, size_t> numbers_;
-  std::vector<const Element*> elements_;  // of those that chains can compute
+  std::vector<const Element*> elements_;  // null for a node that chains cannot compute
   std::vector<const ChainProgram::Reduction*> reductions_;
   std::vector<std::vector<size_t>> needs_;
   std::vector<size_t> parent_;
-  std::vector<std::vector<size_t>> members_;  // of units, in the graph's order
+  std::vector<std::vector<size_t>> members_;  // the nodes of units, in the graph's order
 };
 
 void find_chains(Program& program, const Limits& limits) {

@@ -7,12 +7,12 @@
 
 namespace onnxtorch {
 
-// The elements of a result from which on its operator alone is a chain.
+// The number of elements of a result from which on its operator alone is a chain.
 constexpr size_t kLeastAlone = 1 << 12;
 
 void find_chains(Program& program);
 
-// The same for CUDA, where its kernels are there: shorter chains, without reductions.
+// Does the same for CUDA, where its kernels are there: in shorter chains, without reductions.
 void find_cuda_chains(Program& program);
 
 }  // namespace onnxtorch

@@ -14,7 +14,7 @@ namespace {
 
 namespace jit = torch::jit;
 
-// Whether the node takes the mean over all dimensions but the first two, and keeps these.
+// Tells whether the node takes the mean over all dimensions but the first two, and keeps those as ones of size 1.
 bool gives_channel_means(jit::Node* node, const Constants& constants) {
   if (!node->matches(
           "aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")) {

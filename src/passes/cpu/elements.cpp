@@ -19,7 +19,7 @@ Element floats(Op op, size_t count) { return {op, std::vector(count, Type::Float
 Element test(Op op, size_t count) { return {op, std::vector(count, Type::Float), Type::Mask}; }
 Element masks(Op op, size_t count) { return {op, std::vector(count, Type::Mask), Type::Mask}; }
 
-// The operators of which the name tells all, but for the factor of an addend.
+// Gives the operators of which the name tells all, but for the factor of an addend.
 const std::unordered_map<std::string, Element>& plain_operators() {
   static const std::unordered_map<std::string, Element> operators = {
       {"aten::abs", floats(Op::Abs, 1)},
@@ -87,7 +87,7 @@ const std::unordered_map<std::string, Element>& plain_operators() {
   return operators;
 }
 
-// What a chain may end in. Where no dimensions are given, all are reduced.
+// Gives the reductions that a chain may end in. If no dimensions are given, all are reduced.
 const std::unordered_map<std::string, ChainProgram::Reduction>& reductions() {
   static const std::unordered_map<std::string, ChainProgram::Reduction> operators = {
       {"aten::sum.dim_IntList", {Reducer::Sum}},
@@ -122,7 +122,8 @@ const ChainProgram::Reduction* Elements::reduction(const jit::Node* node) const 
   return found == reductions_.end() ? nullptr : &found->second;
 }
 
-// What is known, or else expected by what the chain computes: where a run shows otherwise, ATen computes the chain.
+// Gives the type that is known, or else expected by what the chain computes: where a run shows otherwise, ATen computes
+// the chain.
 std::optional<c10::ScalarType> Elements::likely_type(const jit::Value* value) const {
   if (const auto known = type_of(value)) return known;
   const Element* const from = element(value->node());
@@ -144,8 +145,8 @@ std::optional<Type> Elements::chain_type(c10::ScalarType type) const {
   }
 }
 
-// Whether the operands are of types that go together, as far as is known: where a run shows that they are not, ATen
-// computes the chain.
+// Gives what a chain computes for a node, if its operands are of types that go together, as far as is known: where a
+// run shows that they are not, ATen computes the chain.
 std::optional<Element> Elements::chainable(jit::Node* node) const {
   auto element = element_of(node);
   if (!element || writers_.has_writers(node)) return {};
@@ -156,7 +157,7 @@ std::optional<Element> Elements::chainable(jit::Node* node) const {
   return is_cast || set_types(node, *element) ? element : std::nullopt;
 }
 
-// Makes what an operator has as floats the one type that these have. False where there is none, or nothing is known.
+// Sets all floats of an operator to the one type that they have. Gives false where there is none, or nothing is known.
 bool Elements::set_types(const jit::Node* node, Element& element) const {
   std::optional<Type> floats;
   bool is_known = false;
@@ -186,7 +187,7 @@ bool Elements::set_types(const jit::Node* node, Element& element) const {
   return is_known;
 }
 
-// What the node computes, as far as its operator and its numbers tell.
+// Gives what the node computes, as far as its operator and its numbers tell.
 std::optional<Element> Elements::element_of(jit::Node* node) const {
   if (!node->kind().is_aten() || node->outputs().size() != 1 || !node->maybeOperator()) return {};
   const std::string name = name_of(node);
@@ -217,7 +218,8 @@ std::optional<Element> Elements::leaky_relu(jit::Node* node) const {
   return element;
 }
 
-// ATen computes some powers without a logarithm; Tensor exponents only where that gives the same.
+// Gives what a power computes. ATen computes some powers without a logarithm; Tensor exponents are taken so only where
+// that gives the same.
 std::optional<Element> Elements::power(jit::Node* node) const {
   const bool by_scalar = name_of(node) == "aten::pow.Tensor_Scalar";
   const auto exponent = constants_.number(node->input(1));
@@ -245,7 +247,7 @@ std::optional<Element> Elements::clamp(jit::Node* node) const {
   return element;
 }
 
-// A cast between floats, and between them and masks.
+// Gives what a cast computes, between floats, and between them and masks.
 std::optional<Element> Elements::cast(jit::Node* node) const {
   const auto given = likely_type(node->input(0));
   const auto wanted = constants_.get<int64_t>(node->input(1));

@@ -1,4 +1,4 @@
-// Which operators of a graph chains can compute.
+// The choice of a graph's operators that chains can compute.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -17,7 +17,8 @@
 
 namespace onnxtorch::chain {
 
-// What an element-wise operator computes. Its operands are the node's first inputs; what else there is are numbers.
+// The computation of an element-wise operator. Its operands are the node's first inputs; what else there is are
+// numbers.
 struct Element {
   Op op;
   std::vector<Type> operands;
@@ -28,12 +29,12 @@ struct Element {
 // The operators that chains can compute.
 class Elements {
  public:
-  // With `halves`, floats of 16 bits are taken as well.
+  // Takes float16 and bfloat16 as well where `halves` says so.
   Elements(const Program& program, const Constants& constants, const Writers& writers, bool halves);
 
-  // Null where a node is none.
+  // Gives what a node computes; null where it is no such operator.
   const Element* element(const torch::jit::Node* node) const;
-  const ChainProgram::Reduction* reduction(const torch::jit::Node* node) const;  // of what an element gives
+  const ChainProgram::Reduction* reduction(const torch::jit::Node* node) const;  // of an element's result
 
  private:
   std::optional<c10::ScalarType> likely_type(const torch::jit::Value* value) const;

@@ -13,7 +13,7 @@ namespace {
 
 namespace jit = torch::jit;
 
-// The operands of onnx_torch::group_norm; none where a node is no such normalization.
+// Gives the operands of onnx_torch::group_norm; none where a node is no such normalization.
 std::vector<jit::Value*> operands_of(jit::Node* node, const Constants& constants) {
   if (node->matches("aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
                     "float eps=1e-05, bool cudnn_enabled=True) -> Tensor")) {

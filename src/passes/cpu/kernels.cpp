@@ -12,7 +12,7 @@ namespace {
 
 namespace jit = torch::jit;
 
-// A script that is kept, and an operator that computes the same of the same arguments.
+// A script that is kept, and an operator that computes the same from the same arguments.
 struct Kernel {
   std::string_view script;
   const char* name;

@@ -19,7 +19,7 @@ namespace {
 
 namespace jit = torch::jit;
 
-// The program's packed operators, in the order of its constants.
+// Gives the program's packed operators, in the order of its constants.
 std::vector<c10::intrusive_ptr<Packed>> packed_of(const Program& program) {
   register_onednn();
   const auto& type = c10::getCustomClassType<c10::intrusive_ptr<Packed>>();

@@ -1,4 +1,4 @@
-// The weights that a program's packed operators have laid out.
+// The laid weights of a program's packed operators.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace onnxtorch {
 
-// What each packed operator of a program for the CPU has laid out so far; and the same of an equal program, which this
-// one then need not lay out any more.
+// Gives what each packed operator of a program for the CPU has laid out so far, or takes the same of an equal program,
+// so that this one need not lay it out any more.
 std::vector<std::vector<SavedWeights>> saved_weights(const Program& program);
 void take_weights(const Program& program, std::vector<std::vector<SavedWeights>> saved);
 
-// Lays out what the inputs' known sizes ask for, before the first run does.
+// Lays out the weights that the inputs' known sizes ask for, before the first run does.
 void lay_out_weights(const Program& program);
 
-// What layouts depend on, besides the CPU.
+// Gives a text for what layouts depend on, besides the CPU.
 std::string layouts_version();
 
 }  // namespace onnxtorch

@@ -5,12 +5,12 @@
 
 namespace onnxtorch {
 
-// Computes by an operator of its own each script that has one.
+// Replaces each script that has an operator of its own by that operator.
 void take_kernels(Program& program);
 
-// Computes what is of a type for which this CPU has no instructions in float32, from end to end of what hangs together:
-// values are rounded where they leave it, to a cast of the model's, an output or an operator that is left as it is.
-// Where a graph has no weights of that type, only its products are computed so, and rounded each.
+// Computes in float32 the values of a type for which this CPU has no instructions, from end to end of what hangs
+// together: they are rounded where they leave it, to a cast of the model's, an output or an operator that is left as it
+// is. If a graph has no weights of that type, only its products are computed so, and rounded each.
 void widen_halves(Program& program);
 
 // Computes a softmax between two products of matrices as one operator, the weights of a few rows at a time.
@@ -22,11 +22,11 @@ void replace_group_norms(Program& program);
 // Takes the largest elements of windows, and their means, row by row.
 void replace_pools(Program& program);
 
-// Computes row by row what these find.
+// Computes row by row what the passes below find.
 void replace_rows(Program& program);
 void find_softmax(Program& program);
 void find_layer_norm(Program& program);     // and RMSNorm
-void find_l1_norm(Program& program);        // rows that are divided by the sum of their sizes
+void find_l1_norm(Program& program);        // rows that are divided by the sum of their elements' magnitudes
 void find_argmax(Program& program);         // and the labels of the largest scores
 void find_channel_means(Program& program);  // of images that lie channels-last
 void find_running(Program& program);        // running sums and products
@@ -40,17 +40,18 @@ void replace_copies(Program& program);
 
 // --- With oneDNN ---
 
-// Lays out the weights of directions of recurrent layers that ATen has none for.
+// Lays out the weights of directions of recurrent layers for which ATen has no operator.
 void find_recurrent_steps(Program& program);
 
-// QuantizeLinear and DequantizeLinear of 8 bits become operators, and what lies between them is done on the bytes.
+// Replaces QuantizeLinear and DequantizeLinear of int8 and uint8 by operators, and computes what lies between them on
+// the bytes.
 void find_quantized(Program& program);
-void find_integer_products(Program& program);  // of these: DynamicQuantizeLinear, ConvInteger and MatMulInteger
+void find_integer_products(Program& program);  // the part of DynamicQuantizeLinear, ConvInteger and MatMulInteger
 
-// Products with constant weights of few bits become packed operators.
+// Replaces products with constant weights of few bits by packed operators.
 void pack_bits(Program& program);
 
-// Convolutions and matrix products with constant weights become packed operators, with the steps after them:
+// Replaces convolutions and matrix products with constant weights by packed operators, with the steps after them:
 // activations, additions and products element by element.
 void pack(Program& program);
 

@@ -10,7 +10,7 @@ namespace {
 
 namespace jit = torch::jit;
 
-// Whether a window has a size for each of so many dimensions; ATen takes one for all as well.
+// Tells whether a window has a size for each of so many dimensions; ATen takes one for all as well.
 bool has_a_size_for_each(const jit::Node* node, size_t dimensions) {
   const jit::Value* const window = node->input(1);
   const auto sizes = jit::toIValue(window);
@@ -18,7 +18,7 @@ bool has_a_size_for_each(const jit::Node* node, size_t dimensions) {
   return window->node()->kind() == c10::prim::ListConstruct && window->node()->inputs().size() == dimensions;
 }
 
-// Our pools count the dimensions by the window's sizes.
+// Replaces a pooling that has a size for each dimension, since our pools count the dimensions by the window's sizes.
 void replace_sized(jit::Node* node, const char* name, size_t dimensions) {
   if (has_a_size_for_each(node, dimensions)) replace(node, name, node->inputs());
 }

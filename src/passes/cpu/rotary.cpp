@@ -16,20 +16,20 @@ namespace {
 
 namespace jit = torch::jit;
 
-// The size of the last dimension, where it is known.
+// Gives the size of the last dimension, where it is known.
 std::optional<int64_t> row_size(const jit::Value* x) {
   const auto sizes = x->type()->expectRef<c10::TensorType>().sizes();
   return sizes.size().value_or(0) > 0 ? sizes[*sizes.size() - 1] : std::nullopt;
 }
 
-// Whether a slice goes to the end of rows, of this size if that is known.
+// Tells whether a slice goes to the end of rows, of this size if that is known.
 bool goes_to_end(const Found& found, const char* end, std::optional<int64_t> size) {
   const auto known = found.constants(found[end]);
   const auto least = static_cast<double>(size.value_or(std::numeric_limits<int64_t>::max()));
   return known && (known->isNone() || found.constants.number(found[end]) >= least);
 }
 
-// Whether the first slice is of the first half, and the other of the second; what is not known, a run looks at.
+// Tells whether the first slice is of the first half, and the other of the second; what is not known, a run looks at.
 bool are_halves(const Found& found, std::optional<int64_t> size) {
   const jit::Value* const begin = found["other_begin"];
   const auto middle = found.constants.number(begin);
@@ -40,7 +40,7 @@ bool are_halves(const Found& found, std::optional<int64_t> size) {
          found.is_last("join", "x");
 }
 
-// Whether the first slice is of the even elements, and the other of the odd ones.
+// Tells whether the first slice is of the even elements, and the other of the odd ones.
 bool are_pairs(const Found& found, std::optional<int64_t> size) {
   return found.is("begin", 0) && goes_to_end(found, "end", size) && found.is("step", 2) && found.is("other_begin", 1) &&
          goes_to_end(found, "other_end", size) && found.is("other_step", 2) && found.is("join", -1) &&
@@ -62,7 +62,8 @@ constexpr Way kWays[] = {
      true},
 };
 
-// The operands of products and sums come in any order, as sort_operands cannot tell which of them is `x`.
+// Gives the patterns of a way. The operands of products and sums come in any order, as sort_operands cannot tell which
+// of them is `x`.
 std::vector<std::string> patterns_of(const Way& way) {
   std::vector<std::string> patterns;
   for (const char* const same : {"%x, %cos", "%cos, %x"}) {

@@ -20,8 +20,8 @@ namespace {
 
 namespace jit = torch::jit;
 
-// What gives the same in float32, but for the rounding of its result. What computes takes float32 always; what moves
-// elements, or compares them, where one of its operands is at hand in float32.
+// The kinds of nodes that give the same in float32, but for the rounding of their results. A node that computes takes
+// float32 always; one that moves elements, or compares them, does where one of its operands is at hand in float32.
 enum class Kind : uint8_t { Other, Product, Computing, Moving, Comparing };
 
 Kind kind_of(const jit::Node* node) {
@@ -54,7 +54,7 @@ class Widening {
 
  private:
   void run(jit::Block* block) {
-    std::vector<jit::Value*> around;  // what is known here is good for this block, and those inside of it
+    std::vector<jit::Value*> around;  // values known here are good for this block, and those inside of it
     around.swap(known_here_);
     for (auto it = block->nodes().begin(); it != block->nodes().end();) {
       jit::Node* const node = *it++;
@@ -69,7 +69,7 @@ class Widening {
     around.swap(known_here_);
   }
 
-  // The tensors that a node takes, one by one or in lists.
+  // Gives the tensors that a node takes, one by one or in lists.
   static std::vector<const jit::Value*> operands(const jit::Node* node) {
     std::vector<const jit::Value*> all;
     for (const jit::Value* input : node->inputs()) {
@@ -84,8 +84,8 @@ class Widening {
 
   bool is_half(const jit::Value* value) const { return type_of(value) == type_; }
 
-  // Whether a constant is the matrix, or are the kernels, of a product or of a recurrent layer, or a table whose rows
-  // are picked. Keys and values of attention are none.
+  // Tells whether a constant is the matrix, or are the kernels, of a product or of a recurrent layer, or a table whose
+  // rows are picked. Keys and values of attention are none.
   bool is_weight(const jit::Value* input) const {
     const auto tensor = constants_.tensor(input);
     if (!tensor || !tensor->defined() || tensor->scalar_type() != type_ || tensor->dim() < 2) return false;
@@ -97,7 +97,7 @@ class Widening {
     });
   }
 
-  // Whether it is what a product of the type takes in place of a matrix.
+  // Tells whether an input is what a product of the type takes in place of a matrix.
   bool is_packed_weight(const jit::Value* input) const {
     return input->type()->kind() == c10::TypeKind::ClassType &&
            std::ranges::any_of(input->uses(), [&](const jit::Use& use) {
@@ -118,8 +118,8 @@ class Widening {
            std::ranges::all_of(node->outputs(), is_tensor);
   }
 
-  // Where the result's type is not known, as its sizes are not, it is that of the operands, none of which is of
-  // another.
+  // Tells whether a result is of the type. If the result's type is not known, as its sizes are not, it is that of the
+  // operands, none of which is of another floating type.
   bool gives_half(const jit::Node* node, const jit::Value* result) const {
     if (const auto known = type_of(result)) return known == type_;
     return kind_of(node) != Kind::Comparing && std::ranges::all_of(operands(node), [&](const jit::Value* operand) {
@@ -152,7 +152,7 @@ class Widening {
     }
   }
 
-  // A cast of the model's takes what has not been rounded.
+  // Has a cast of the model's take the value that has not been rounded.
   void widen_cast(jit::Node* node) {
     const auto to = constants_.get<c10::ScalarType>(node->input(1));
     const auto found = wide_.find(node->input(0));
@@ -172,7 +172,7 @@ class Widening {
     return graph_.insertNode(graph_.createList(c10::TensorType::get(), items))->output();
   }
 
-  // The value in float32, at the insertion point. Constants are the same in all blocks.
+  // Gives the value in float32, at the insertion point. Constants are the same in all blocks.
   jit::Value* wide(jit::Value* value, const jit::Node& user) {
     if (const auto found = wide_.find(value); found != wide_.end()) return found->second;
     if (const auto known = constants_.tensor(value))
@@ -198,13 +198,14 @@ class Widening {
   const Constants constants_;
   const Writers writers_;
   const c10::ScalarType type_;
-  // Where there are none, it is no model but a function of the standard's, of which ONNX expects that each step rounds.
+  // The graph has weights of the type. One that has none is no model but a function of the standard's, of which ONNX
+  // expects that each step rounds.
   const bool has_weights_;
-  std::unordered_map<const jit::Value*, jit::Value*> wide_;  // what has not been rounded, by what has
+  std::unordered_map<const jit::Value*, jit::Value*> wide_;  // values that have not been rounded, by those that have
   std::vector<jit::Value*> known_here_;
 };
 
-// Whether a value of the block, or of one inside it, is a tensor of the type.
+// Tells whether a value of the block, or of one inside it, is a tensor of the type.
 bool has_tensors(const jit::Block& block, c10::ScalarType type) {
   const auto is_one = [type](const jit::Value* value) { return type_of(value) == type; };
   return std::ranges::any_of(block.inputs(), is_one) || std::ranges::any_of(block.nodes(), [&](const jit::Node* node) {

@@ -14,8 +14,9 @@ namespace {
 
 namespace jit = torch::jit;
 
-// ATen's kernels keep the scores in float32. Of float16 ONNX expects the rounding of each step; and of bfloat16 it
-// depends on how scores are rounded what a mask leaves of a row that it hides as a whole by a number.
+// Tells whether ATen's kernels may compute an attention: they keep the scores in float32. In float16 ONNX expects the
+// rounding of each step; and in bfloat16 it depends on how scores are rounded what a mask leaves of a row that it hides
+// as a whole by a number.
 bool is_taken(const Attention& found) {
   const auto type = type_of(found.query);
   const bool type_fits = found.mask ? type == c10::kFloat && type_of(found.mask) == c10::kFloat
@@ -23,7 +24,7 @@ bool is_taken(const Attention& found) {
   return type_fits && found.scale > 0 && std::isfinite(found.scale);
 }
 
-// The mask as attention_mask makes it; one for all that use it in the same way.
+// The masks as attention_mask makes them: one for all nodes that use a mask in the same way.
 class Masks {
  public:
   jit::Value* of(jit::Value* mask, bool without_nan, const jit::Node* user) {

@@ -13,7 +13,7 @@ namespace {
 
 namespace jit = torch::jit;
 
-// What the GPU multiplies in blocks of matrices.
+// Tells whether the GPU multiplies a type in blocks of matrices.
 bool has_block_products(c10::ScalarType type, const Program& program) {
   return type == c10::kHalf || type == c10::kBFloat16 || (type == c10::kFloat && program.target.tf32);
 }
@@ -26,8 +26,8 @@ std::optional<at::MemoryFormat> channels_last(const at::Tensor& weight) {
 
 }  // namespace
 
-// ATen brings an image into the order of the weight, and gives the result in it. So only the first of a row of
-// convolutions has to move its image.
+// Lays out weights with the channels last. ATen brings an image into the layout of the weight, and gives the result in
+// it. So only the first of a row of convolutions has to move its image.
 void lay_out_channels_last(Program& program) {
   const c10::InferenceMode inference;
   const Constants constants(program);

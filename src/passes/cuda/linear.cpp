@@ -12,7 +12,7 @@ namespace {
 
 namespace jit = torch::jit;
 
-// Whether the constants are a matrix [in, out] and a number for each index of a product's last dimension.
+// Tells whether the constants are a matrix [in, out] and a number for each index of a product's last dimension.
 bool are_weight_and_bias(const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias) {
   return weight && weight->defined() && weight->dim() == 2 && weight->is_floating_point() && bias && bias->defined() &&
          bias->dim() > 0 && bias->scalar_type() == weight->scalar_type() && bias->numel() == weight->size(1) &&

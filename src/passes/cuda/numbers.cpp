@@ -18,7 +18,7 @@ bool lies_on_device(const jit::Value* device) {
   return known && known->isDevice() && !known->toDevice().is_cpu();
 }
 
-// Null where it is none of these.
+// Gives the operator that fills a tensor with a flag, a number or integers; null where the operand is none of these.
 const char* operator_for(const jit::Value* numbers) {
   if (numbers->type()->kind() == c10::TypeKind::BoolType) return "onnx_torch::filled_flag";
   if (numbers->type()->isSubtypeOf(*c10::NumberType::get())) return "onnx_torch::filled_number";

@@ -28,7 +28,7 @@ const Kind* kind_of(const jit::Node* node) {
   return found == kinds.end() ? nullptr : &*found;
 }
 
-// The parameters of a layer, where all of them are constants that cuDNN takes.
+// Gives the parameters of a layer, where all of them are constants that cuDNN takes.
 std::vector<at::Tensor> parameters_of(const jit::Node* node, const Constants& constants) {
   const jit::Node* const list = node->input(2)->node();
   if (list->kind() != c10::prim::ListConstruct) return {};

@@ -12,7 +12,7 @@
 namespace onnxtorch {
 namespace {
 
-// All tensors of these operators are of one type.
+// Tells whether a node may work on integers. All tensors of these operators are of one type.
 bool may_be_integers(const torch::jit::Node* node) {
   const auto is_of_other_type = [](const torch::jit::Value* value) {
     const auto type = type_of(value);

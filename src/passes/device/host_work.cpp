@@ -13,7 +13,7 @@ namespace {
 constexpr const char *kStrings = "strings", *kLookUp = "look-up by key", *kSeed = "random numbers of a seed",
                      *kRead = "a number that the host reads", *kFlow = "control flow";
 
-// Kernels take their operands from the device and bring the result back.
+// The work of the host. Its kernels take their operands from the device and bring the result back.
 constexpr HostWork kHostWork[] = {
     {"onnx_torch::string_concat", kStrings},
     {"onnx_torch::string_split", kStrings},

@@ -1,4 +1,4 @@
-// What the host does whatever the device: the one list of it. All else runs where its tensors lie.
+// The one list of what the host does whatever the device. All else runs where its tensors lie.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,15 +13,15 @@ namespace onnxtorch {
 
 struct HostWork {
   const char* name;  // of the operator in the graph
-  const char* what;  // in a few words
+  const char* what;  // the work, in a few words
 };
 
 std::span<const HostWork> host_work();
 
-// What of the list a graph node is, or null.
+// Gives what work of the list a graph node is, or null.
 const char* host_work(const torch::jit::Node* node);
 
-// The same, but null where the node has a kernel of its own on the device.
+// Gives the same, but null where the node has a kernel of its own on the device.
 const char* host_work(const torch::jit::Node* node, c10::Device device);
 
 }  // namespace onnxtorch

@@ -1,4 +1,4 @@
-// Which kernels stand behind a graph node.
+// The kernels that stand behind a graph node.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -10,7 +10,7 @@
 
 namespace onnxtorch {
 
-// The operator behind a graph node, where c10's dispatcher has it.
+// Gives the operator behind a graph node, where c10's dispatcher has it.
 inline std::optional<c10::OperatorHandle> dispatched(const torch::jit::Node* node) {
   const torch::jit::Operator* const op = node->maybeOperator();
   if (!op || !op->isC10Op()) return {};

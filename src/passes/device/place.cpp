@@ -19,7 +19,7 @@ namespace {
 
 namespace jit = torch::jit;
 
-// A constant as it is on the device; nothing where it stays.
+// Gives a constant as it is on the device; nothing where it stays.
 std::optional<c10::IValue> moved(const c10::IValue& value, c10::Device device) {
   if (value.isDevice()) return device;
   if (value.isTensor() && value.toTensor().defined()) return value.toTensor().to(device);
@@ -29,7 +29,7 @@ std::optional<c10::IValue> moved(const c10::IValue& value, c10::Device device) {
   return items;
 }
 
-// The device itself, and what TorchScript has computed of constants.
+// Moves constants: the device itself, and what TorchScript has computed of constants.
 void move_constants(jit::Block* block, c10::Device device) {
   for_each_node(block, [&](jit::Node* node) {
     if (node->kind() != c10::prim::Constant) return;
@@ -48,7 +48,7 @@ std::string gigabytes(double bytes) {
   return text.str();
 }
 
-// What the tensors of a program that is on no device yet take there.
+// Gives the bytes that the tensors of a program that is on no device yet take there.
 double bytes_of_weights(const Program& program) {
   double bytes = 0;
   for (const Bound& bound : program.bound) {
@@ -74,7 +74,7 @@ void move_weights(Program& program, c10::Device device) {
       bound.value = bound.source ? program.copies->get(bound.source, tensor, device) : tensor.to(device);
     }
   } catch (const c10::OutOfMemoryError&) {
-    program.bound.clear();  // what is there already counts as free
+    program.bound.clear();  // the tensors that are there already count as free
     throw DeviceError(too_little_memory(needed, device));
   }
 }

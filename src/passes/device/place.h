@@ -7,7 +7,8 @@
 
 namespace onnxtorch {
 
-// The program with its device constants and its bound tensors on `device`; the graph is a copy where it must change.
+// Gives the program with its device constants and its bound tensors on `device`; the graph is a copy where it must
+// change.
 Program placed(Program program, c10::Device device);
 
 }  // namespace onnxtorch

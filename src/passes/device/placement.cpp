@@ -19,9 +19,9 @@ namespace {
 
 namespace jit = torch::jit;
 
-// What the graph nodes of one ONNX node do.
+// The work that the graph nodes of one ONNX node do.
 struct Parts {
-  std::set<std::string> host;  // of the list
+  std::set<std::string> host;  // the host's work, as its list names it
   bool device = false;
   bool scalars = false;
   bool lists = false;
@@ -55,7 +55,8 @@ std::map<size_t, Parts> parts_by_node(const Program& program, c10::Device device
   return parts;
 }
 
-// The nodes of which something is made from inputs, or at random, and not from constants alone.
+// Gives the numbers of the ONNX nodes of which something is made from inputs, or at random, and not from constants
+// alone.
 std::set<size_t> changing_nodes(const Program& program) {
   std::unordered_set<const jit::Value*> changing;
   for (size_t i = 0; i < program.graph_inputs.size(); ++i) {

@@ -25,7 +25,7 @@ constexpr const char *kCount = "how many elements the result has", *kMask = "how
                      *kChecks = "whether the operands are valid", *kSolver = "a solver",
                      *kNumbers = "numbers of the host";
 
-// By what ATen's sources for CUDA read back (item, nonzero, copies to the host), and by our own.
+// The waits, by what ATen's sources for CUDA read back (item, nonzero, copies to the host), and by our own.
 constexpr Wait kWaits[] = {
     {"aten::nonzero", kCount},
     {"aten::nonzero_numpy", kCount},
@@ -71,7 +71,7 @@ bool may_be_mask(const jit::Value* index) {
   return is_tensor(index) && type && (*type == at::kBool || *type == at::kByte);
 }
 
-// Of operators that wait for some operands, whether for these.
+// Tells whether an operator that waits for some operands waits for these.
 bool waits_for_operands(const jit::Node* node) {
   const std::string_view name = node->kind().toQualString();
   if (name == "aten::where") return node->inputs().size() == 1;
@@ -80,13 +80,13 @@ bool waits_for_operands(const jit::Node* node) {
     const auto classes = jit::toIValue(node->input(1));
     return classes && classes->toInt() == -1;
   }
-  if (name == "aten::affine_grid_generator") {  // of one element along a dimension, which is a zero of the host's
+  if (name == "aten::affine_grid_generator") {  // one element along a dimension is a zero of the host's
     const auto sizes = jit::toIValue(node->input(1));
     return !sizes || std::ranges::count(sizes->toIntVector() | std::views::drop(2), 1) > 0;
   }
   if (name == "aten::index" || name == "aten::index_put" || name == "aten::index_put_")
     return std::ranges::any_of(node->input(1)->node()->inputs(), may_be_mask);
-  if (name == "aten::tensor" || name == "aten::as_tensor") {  // with the device at the third place
+  if (name == "aten::tensor" || name == "aten::as_tensor") {  // the device is the third operand
     const jit::Value* const device = node->input(2);
     const auto known = jit::toIValue(device);
     return !device->mustBeNone() && !(known && known->isDevice() && known->toDevice().is_cpu());
@@ -101,7 +101,7 @@ bool is_flow(const jit::Node* node) { return node->kind() == c10::prim::If || no
 std::span<const Wait> waits() { return kWaits; }
 
 const char* waits_for(const jit::Node* node, c10::Device device) {
-  if (is_flow(node)) return nullptr;  // what decides it has been read before, or is the host's
+  if (is_flow(node)) return nullptr;  // the condition has been read before, or is the host's
   if (const char* const what = host_work(node, device)) return what;
   const std::string_view name = node->kind().toQualString();
   const auto* const found =

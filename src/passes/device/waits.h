@@ -1,4 +1,4 @@
-// At which nodes the host waits for the device: the one list of it, besides the host's work. What has such a node
+// The one list of the nodes at which the host waits for the device, besides the host's work. A program with such a node
 // cannot be recorded and replayed as a whole (src/base/recording.h).
 #pragma once
 
@@ -16,12 +16,12 @@ namespace onnxtorch {
 
 struct Wait {
   const char* name;  // of the operator in the graph
-  const char* what;  // the host waits for, in a few words
+  const char* what;  // what the host waits for, in a few words
 };
 
 std::span<const Wait> waits();
 
-// What the host waits for at a node of a program that is lowered for the device; null where it goes on.
+// Gives what the host waits for at a node of a program that is lowered for the device; null where it goes on.
 const char* waits_for(const torch::jit::Node* node, c10::Device device);
 
 // Throws an UnsupportedError that names all nodes, or inputs, because of which a program's runs cannot be recorded.

@@ -11,12 +11,12 @@ namespace {
 
 namespace jit = torch::jit;
 
-// x * gate(x).
+// Gives the pattern of x * gate(x).
 std::string gated(const std::string& gate) {
   return "graph(%x):\n  %gate : Tensor = aten::" + gate + "(%x)\n  %y : Tensor = aten::mul(%gate, %x)\n  return (%y)";
 }
 
-// Half of x times a value `s` that `steps` compute of x: either product may be taken first.
+// Gives the patterns of half of x times a value `s` that `steps` compute from x: either product may be taken first.
 std::vector<std::string> halved(const std::string& inputs, const std::string& steps) {
   const std::string head = "graph(" + inputs + ", %half):\n" + steps;
   return {
@@ -29,7 +29,7 @@ jit::Value* gelu(const Found& found, jit::Graph& graph, const char* approximate)
   return graph.insert(c10::aten::gelu, {found["x"]}, {{"approximate", approximate}});
 }
 
-// x / 2 * (1 + erf(x / sqrt(2)))
+// Finds x / 2 * (1 + erf(x / sqrt(2))).
 void find_gelu(Program& program) {
   const struct {
     const char* operation;
@@ -50,7 +50,7 @@ void find_gelu(Program& program) {
   }
 }
 
-// x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)))
+// Finds x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))).
 void find_gelu_tanh(Program& program) {
   const std::string cubes[] = {
       "  %cube : Tensor = aten::pow(%x, %three)\n",

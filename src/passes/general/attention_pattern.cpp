@@ -15,7 +15,7 @@ namespace jit = torch::jit;
 bool is(const jit::Value* value, const char* schema) { return value->node()->matches(schema); }
 bool used_once(const jit::Value* value) { return value->uses().size() == 1; }
 
-// Whether a product with the factor may have more dimensions than the other operand.
+// Tells whether a product with the factor may have more dimensions than the other operand.
 bool adds_dimensions(const std::optional<at::Tensor>& factor, const jit::Value* other) {
   if (!factor || !factor->defined() || factor->dim() == 0) return false;
   const auto rank = other->type()->expectRef<c10::TensorType>().sizes().size();
@@ -39,7 +39,7 @@ jit::Value* unscaled(jit::Value* value, double& scale, const Constants& constant
   return value;
 }
 
-// where(isnan(x), 0, x) → x.
+// Gives x of where(isnan(x), 0, x); null where the value is something else.
 jit::Value* without_nan_guard(jit::Value* value, const Constants& constants) {
   if (!is(value, kWhere) || !used_once(value)) return nullptr;
   const jit::Node* const where = value->node();
@@ -50,7 +50,7 @@ jit::Value* without_nan_guard(jit::Value* value, const Constants& constants) {
   return fits ? guarded : nullptr;
 }
 
-// As far as it can be found from its last product.
+// Gives an attention as far as it can be found from its last product.
 std::optional<Attention> attention_of(const jit::Node* product, const Constants& constants) {
   Attention found{nullptr, nullptr, product->input(1)};
   jit::Value* weights = product->input(0);

@@ -9,7 +9,7 @@
 
 namespace onnxtorch {
 
-// softmax(query @ key * scale + mask) @ value
+// An attention: softmax(query @ key * scale + mask) @ value.
 struct Attention {
   torch::jit::Value *query, *key, *value;
   torch::jit::Value* mask = nullptr;
@@ -17,7 +17,7 @@ struct Attention {
   bool without_nan = false;  // rows that are nothing but NaN, all masked, become zeros
 };
 
-// Has the visit see each, with the node of its last product, which it may give another node to stand for.
+// Visits each attention with the node of its last product, which the visit may give another node to stand for.
 void for_each_attention(Program& program, const std::function<void(torch::jit::Node*, const Attention&)>& visit);
 
 }  // namespace onnxtorch

@@ -10,7 +10,7 @@ namespace {
 
 namespace jit = torch::jit;
 
-// Tells the type and sizes of a value; `open` counts the sizes that are not known.
+// Tells `facts` the type and sizes of a value; `open` counts the sizes that are not known.
 void tell(Facts& facts, const jit::Value* value, size_t& open) {
   const auto type = type_of(value);
   const auto sizes = type ? value->type()->expectRef<c10::TensorType>().sizes().sizes() : std::nullopt;

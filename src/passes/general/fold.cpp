@@ -18,10 +18,10 @@ namespace jit = torch::jit;
 
 namespace {
 
-constexpr int64_t kMostRepeats = 64;  // of a loop that torch unrolls
+constexpr int64_t kMostRepeats = 64;  // the most iterations of a loop that torch unrolls
 constexpr double kMostNodes = 1e5;    // loops in loops multiply
 
-// How many nodes a block has once its loops are unrolled.
+// Gives the number of nodes that a block has once its loops are unrolled.
 double unrolled_size(const jit::Block* block) {
   double size = 0;
   for (const jit::Node* node : block->nodes()) {
@@ -34,7 +34,7 @@ double unrolled_size(const jit::Block* block) {
   return size;
 }
 
-// Takes apart loops, and what is appended to lists. Whether there was any.
+// Takes apart loops, and what is appended to lists. Tells whether there was any.
 bool take_apart(std::shared_ptr<jit::Graph>& graph) {
   const bool unrolled = unrolled_size(graph->block()) <= kMostNodes && jit::UnrollConstantLoops(graph);
   return jit::RemoveListMutation(graph) || unrolled;

@@ -35,8 +35,8 @@ size_t bytes(const IValue& value) {
   return sum;
 }
 
-// An operator on so many bytes may take longer than preparing may, or than who presses Ctrl-C will wait. A thread of
-// its own takes a quarter of a millisecond.
+// An operator on so many bytes may take longer than preparing may, or than one who presses Ctrl-C will wait. A thread
+// of its own takes a quarter of a millisecond.
 constexpr size_t kLarge = 1 << 16, kHuge = 1 << 24;
 
 bool may_take_long(size_t bytes) {
@@ -44,14 +44,14 @@ bool may_take_long(size_t bytes) {
   return (bytes >= kLarge && guard && guard->has_end()) || (bytes >= kHuge && is_interruptible());
 }
 
-// Whether the time is not over.
+// Tells whether the time to prepare is not over.
 bool goes_on() {
   check_interruption();
   const PrepareGuard* const guard = guard_of_preparation();
   return !guard || !guard->is_over();
 }
 
-// What the operator gives of the stack. Whether it could.
+// A call of an operator on a stack, and whether it succeeded.
 struct Operation {
   jit::Operation call;
   jit::Stack stack;
@@ -95,7 +95,7 @@ class Folding {
       given += bytes(*known);
       stack.push_back(*std::move(known));
     }
-    if (given == 0) return;  // what is made of numbers alone is known already, or large
+    if (given == 0) return;  // a value made of numbers alone is known already, or large
     if (node->kind() == c10::prim::ListConstruct) {
       c10::List<at::Tensor> list;
       for (const IValue& item : stack) list.push_back(item.toTensor());
@@ -127,7 +127,7 @@ class Folding {
     }
   }
 
-  // A result that only goes into other results is not held any longer than they need it.
+  // Forgets a result that only goes into other results, once these no longer need it.
   void forget_if_used_up(const jit::Value* value) {
     const auto found = results_.find(value);
     if (found == results_.end() || is_needed(value)) return;
@@ -135,7 +135,7 @@ class Folding {
     found->second = IValue();
   }
 
-  // Lists do not become constants, but their items do.
+  // Tells whether a result is still needed. Lists do not become constants, but their items do.
   bool is_needed(const jit::Value* value) const {
     return std::ranges::any_of(value->uses(), [&](const jit::Use& use) {
       if (use.user->outputs().size() != 1) return true;
@@ -164,7 +164,7 @@ class Folding {
     return known ? known : sizes(value);
   }
 
-  // A list of known integers.
+  // Gives a list of known integers.
   std::optional<IValue> sizes(const jit::Value* value) const {
     const jit::Node* const node = value->node();
     if (node->kind() != c10::prim::ListConstruct || !value->type()->isSubtypeOf(*c10::ListType::ofInts())) return {};

@@ -24,18 +24,18 @@ constexpr auto kBatchNorm =
     "aten::batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
     "bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor";
 
-// A convolution or a product with a constant weight, in doubles, whose results have their channels in one dimension.
+// A convolution or a product with a constant weight, whose results have their channels in one dimension.
 struct Product {
   jit::Node* node;
-  at::Tensor weight;  // the channels of the result come first, but where it is a transposed convolution's
+  at::Tensor weight;  // the result's channels come first, but where it is a transposed convolution's
   at::Tensor bias;    // may be undefined
   int64_t channels;
   std::optional<int64_t> rank;
   bool channels_last;
-  int64_t transposed_groups = 0;  // of a transposed convolution
+  int64_t transposed_groups = 0;  // the groups of a transposed convolution; 0 for others
   at::ScalarType type;
 
-  // A number for each channel, or one, as a factor of the weight.
+  // Gives a number for each channel, or one, as a factor of the weight.
   at::Tensor as_factor(const at::Tensor& each) const {
     std::vector<int64_t> sizes(weight.dim(), 1);
     if (each.dim() == 0) return each;
@@ -50,15 +50,15 @@ struct Product {
   }
 };
 
-// y = x * factor + addend, in each channel or in all.
+// A step y = x * factor + addend, in each channel or in all.
 struct Scale {
   at::Tensor factor, addend;
 };
 
 bool is_float(at::ScalarType type) { return type == c10::kFloat || type == c10::kDouble; }
 
-// Some elements of a weight times doubles, rounded once. Steps are in elements, and may be known to the compiler.
-// Whether all are finite.
+// Multiplies some elements of a weight by doubles, rounded once. Strides are in elements, and may be known to the
+// compiler. Tells whether all results are finite.
 template <typename T>
 bool multiply(T* result, const T* weight, const double* factor, auto to, auto from, auto next, int64_t count) {
   constexpr T kLargest = std::numeric_limits<T>::max();
@@ -71,7 +71,7 @@ bool multiply(T* result, const T* weight, const double* factor, auto to, auto fr
   return finite != 0;
 }
 
-// On the CPU, in one pass, as doubles of a whole weight take twice its memory.
+// Multiplies a weight on the CPU, in one pass, as doubles of a whole weight take twice its memory.
 template <typename T>
 std::optional<at::Tensor> product_on_cpu(const at::Tensor& weight, const at::Tensor& factor) {
   at::Tensor result = at::empty_like(weight);
@@ -101,7 +101,7 @@ std::optional<at::Tensor> product_on_cpu(const at::Tensor& weight, const at::Ten
   return finite ? std::optional(result) : std::nullopt;
 }
 
-// The weight times doubles, rounded once; nothing where that is not finite.
+// Gives the weight times doubles, rounded once; nothing where that is not finite.
 std::optional<at::Tensor> product(const at::Tensor& weight, const at::Tensor& factor) {
   if (!weight.is_cpu()) {
     at::Tensor result = weight.to(c10::kDouble).mul(factor).to(weight.scalar_type());
@@ -133,7 +133,7 @@ class Folding {
     return rank ? std::optional(static_cast<int64_t>(*rank)) : std::nullopt;
   }
 
-  // A constant of a floating type that has elements.
+  // Gives a constant of a floating type that has elements.
   std::optional<at::Tensor> numbers(const jit::Value* value, std::optional<int64_t> dim) const {
     const auto known = constants_.tensor(value);
     const bool fits = known && known->defined() && known->numel() > 0 && is_float(known->scalar_type()) &&
@@ -171,7 +171,7 @@ class Folding {
     return fits ? std::optional(result) : std::nullopt;
   }
 
-  // The operand as a number for each channel of the product, or one for all.
+  // Gives the operand as a number for each channel of the product, or one for all.
   std::optional<at::Tensor> each_channel(const Product& p, const jit::Value* value) const {
     if (!value->type()->isSubtypeOf(*c10::TensorType::get())) {
       const auto number = constants_.number(value);
@@ -187,7 +187,7 @@ class Folding {
     return known->to(at::kDouble).reshape({-1});
   }
 
-  // A normalization by constants, as what it makes of each channel.
+  // Gives a normalization by constants, as what it makes of each channel.
   std::optional<Scale> batch_norm(const jit::Node* node) const {
     const auto training = constants_.get<bool>(node->input(5));
     const auto epsilon = constants_.number(node->input(7));
@@ -204,7 +204,7 @@ class Folding {
     return Scale{factor, each[1].defined() ? each[1] - shift : -shift};
   }
 
-  // What the node makes of the channels of the value.
+  // Gives what the node makes of the channels of the value.
   std::optional<Scale> scale_of(const Product& p, const jit::Node* node, const jit::Value* value) const {
     if (node->matches(kBatchNorm)) {
       const bool along = !p.channels_last || p.rank == 2;
@@ -245,7 +245,7 @@ class Folding {
       addend = addend * scale->factor + scale->addend;
       last = user;
     }
-    // The addition of a bias alone is the product's as it is.
+    // An addition of a bias alone is left to the product as it is.
     if (last == p.node || (p.channels_last && !p.bias.defined() && factor.dim() == 0 && factor.item<double>() == 1)) {
       return;
     }
@@ -254,7 +254,7 @@ class Folding {
     if (p.bias.defined()) bias = bias + p.bias.to(at::kDouble) * factor;
     const bool has_bias = p.bias.defined() || bias.dim() > 0 || bias.item<double>() != 0;
     if (has_bias) bias = bias.expand({p.channels}).to(p.type).contiguous();
-    // What overflows would make other infinities.
+    // A weight or a bias that overflows would make other infinities.
     if (!weight || !is_finite(bias)) return;
     replace(p, *weight, has_bias ? bias : at::Tensor(), last);
   }
@@ -279,7 +279,7 @@ class Folding {
     last->output()->replaceAllUsesWith(made->output());
   }
 
-  // A normalization that follows no product, as a product and a sum, which ATen makes of it as well.
+  // Replaces a normalization that follows no product by a product and a sum, which ATen makes of it as well.
   void write_out(jit::Node* node) {
     const auto rank = rank_of(node->input(0));
     const auto scale = batch_norm(node);

@@ -12,7 +12,7 @@ namespace {
 
 namespace jit = torch::jit;
 
-// The size of a dimension, where the graph knows it.
+// Gives the size of a dimension, where the graph knows it.
 std::optional<int64_t> known_size(const jit::Value* value, int64_t axis) {
   const auto sizes = value->type()->expectRef<c10::TensorType>().sizes();
   const auto rank = sizes.size();
@@ -21,7 +21,7 @@ std::optional<int64_t> known_size(const jit::Value* value, int64_t axis) {
   return axis < -dims || axis >= dims ? std::nullopt : sizes[axis < 0 ? axis + dims : axis];
 }
 
-// Whether it is the size of the dimension that a value gathers from.
+// Tells whether a value is the size of the dimension that a node gathers from.
 bool is_size(const jit::Value* size, const jit::Value* data, const jit::Value* axis, const Constants& constants) {
   const auto number = constants.get<int64_t>(axis);
   if (!number) return false;
@@ -30,7 +30,7 @@ bool is_size(const jit::Value* size, const jit::Value* data, const jit::Value* a
          constants.get<int64_t>(size->node()->input(1)) == number;
 }
 
-// The indices of which the node takes `where(i < 0, i + size, i)`; null where it takes others.
+// Gives the indices i of which the node takes `where(i < 0, i + size, i)`; null where it takes others.
 jit::Value* from_either_end(const jit::Node* node, const Constants& constants) {
   const jit::Node* const where = node->input(2)->node();
   if (!where->matches(kWhere)) return nullptr;

@@ -20,7 +20,7 @@ using Sizes = std::vector<int64_t>;
 
 constexpr auto kTranspose = "aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)";
 
-// What is known of a tensor's sizes; nothing where not even their number is.
+// Gives what is known of a tensor's sizes; nothing where not even their number is.
 std::optional<Sizes> sizes_of(const jit::Value* value) {
   const auto type = value->type()->cast<c10::TensorType>();
   const auto sizes = type ? type->sizes().sizes() : std::nullopt;
@@ -32,7 +32,7 @@ std::optional<Sizes> sizes_of(const jit::Value* value) {
 
 bool are_known(const Sizes& sizes) { return std::ranges::find(sizes, kUnknownSize) == sizes.end(); }
 
-// Whether the result has the elements of the first operand, in some order and some number of dimensions.
+// Tells whether the result has the elements of the first operand, in some order and some number of dimensions.
 bool is_view(const jit::Node* node) { return has(node, Trait::Arranges, Trait::Repeats); }
 
 class Simplifying {
@@ -61,10 +61,10 @@ class Simplifying {
     jit::Value* of;
     Movement movement;
     size_t steps;
-    size_t own_steps;  // those that nothing else needs
+    size_t own_steps;  // the steps that nothing else needs
   };
 
-  // The same movement followed by what the node does.
+  // Gives the same movement followed by what the node does.
   std::optional<Movement> followed(const Movement& movement, const jit::Node* node) const {
     if (node->matches(kPermute)) {
       const auto dims = constants_.get<Sizes>(node->input(1));
@@ -90,7 +90,7 @@ class Simplifying {
     return movement.reshaped(*sizes);
   }
 
-  // The value as a view of each value that it is one of, the farthest first.
+  // Gives the value as a view of each value that it is one of, the farthest first.
   std::vector<View> views(jit::Value* value) const {
     std::vector<jit::Node*> steps;
     for (jit::Value* at = value; is_view(at->node()) && !writers_.has_writers(at->node()); at = at->node()->input(0))
@@ -109,7 +109,7 @@ class Simplifying {
     return result;
   }
 
-  // Takes a value's view in the fewest steps.
+  // Replaces a value by its view in the fewest steps. Tells whether these are fewer than before.
   bool simplify(jit::Value* value) {
     for (const View& view : views(value)) {
       const auto steps = view.movement.steps();
@@ -123,7 +123,8 @@ class Simplifying {
 
   // --- Moving later ---
 
-  // A constant operand of a view, as the operand of what it is a view of; null where it has more than one dimension.
+  // Gives a constant operand of a view as the operand of what it is a view of; null where it has more than one
+  // dimension.
   jit::Value* aligned(jit::Value* value, const Movement& movement) {
     const auto known = constants_.tensor(value);
     if (!known || !known->defined() || known->numel() == 0) return nullptr;
@@ -143,7 +144,7 @@ class Simplifying {
     return bind_constant(program_, known->reshape(sizes));
   }
 
-  // The operands of which the node's are views, moved alike; none where they are not, or one would be broadcast.
+  // Gives the operands of which the node's are views, moved alike; none where they are not, or one would be broadcast.
   std::optional<std::vector<jit::Value*>> unmoved(jit::Node* node, size_t operands, const Movement& movement) {
     std::vector<jit::Value*> result;
     size_t moved = 0, only_here = 0;
@@ -165,7 +166,8 @@ class Simplifying {
     return result;
   }
 
-  // Whether each unknown size, which may be 1 in one operand alone, is that of a whole dimension before and after.
+  // Tells whether each unknown size, which may be 1 in one operand alone, is that of a whole dimension before and
+  // after.
   static bool unknown_sizes_stay(const Movement& movement) {
     const Sizes before = movement.from_sizes(), after = movement.to_sizes();
     for (size_t i = 0; i < after.size(); ++i) {
@@ -174,7 +176,7 @@ class Simplifying {
     return std::ranges::count(before, kUnknownSize) == std::ranges::count(after, kUnknownSize);
   }
 
-  // A factor of a matrix product, which the product may take up.
+  // Tells whether a node is a factor of a matrix product, which the product may take up.
   bool scales_product(const jit::Node* node) const {
     const bool scales = node->kind() == c10::aten::mul || node->kind() == c10::aten::div;
     const auto& uses = node->output()->uses();
@@ -208,7 +210,7 @@ class Simplifying {
 
   // --- Products of rows and a constant matrix ---
 
-  // The rows; null where the node is no such product.
+  // Gives the rows; null where the node is no such product.
   jit::Value* rows_of(jit::Node* node) const {
     const auto is_matrix = [&](const jit::Value* value) {
       const auto known = constants_.tensor(value);
@@ -226,7 +228,7 @@ class Simplifying {
     return multiplies && is_matrix(node->input(1)) ? node->input(0) : nullptr;
   }
 
-  // The same product of other rows.
+  // Inserts the same product of other rows.
   jit::Value* product(jit::Node* like, jit::Value* rows, const Sizes& sizes) {
     const c10::TypePtr type = type_with(like->output(), sizes);
     jit::Value* result = nullptr;
@@ -242,7 +244,7 @@ class Simplifying {
     return result;
   }
 
-  // Whether rows stay rows, in their order.
+  // Tells whether rows stay rows, in their order.
   static bool keeps_rows(const Movement& movement) {
     const size_t before = movement.from_sizes().size(), after = movement.to_sizes().size();
     return movement.keeps_order() && before > 1 && after > 0 && movement.origin(after - 1) == before - 1;
@@ -271,7 +273,7 @@ class Simplifying {
     }
   }
 
-  // Arranges rows that have been moved in the dimensions that their products take in the end.
+  // Arranges rows that are views themselves in the dimensions that their product's result takes in the end.
   void hoist(jit::Value* value) {
     for (const View& view : views(value)) {
       jit::Value* const rows = rows_of(view.of->node());
@@ -287,7 +289,7 @@ class Simplifying {
       jit::Value* arranged = nullptr;
       jit::Value* result = nullptr;
       {
-        const jit::WithInsertPoint at(view.of->node());  // until it goes, below
+        const jit::WithInsertPoint at(view.of->node());  // the node itself goes below
         arranged = made(rows, *movement, *steps);
         result = product(view.of->node(), arranged, wanted);
       }
@@ -311,7 +313,7 @@ class Simplifying {
     return c10::TensorType::create(type.scalarType(), type.device(), c10::SymbolicShape(shape), {}, {});
   }
 
-  // The view at the graph's insertion point.
+  // Makes the view at the graph's insertion point.
   jit::Value* made(jit::Value* of, const Movement& movement, const Movement::Steps& steps) {
     jit::Value* result = of;
     const auto step = [&](const char* name, const std::optional<Sizes>& argument, const Sizes& sizes) {
@@ -329,7 +331,7 @@ class Simplifying {
     return result;
   }
 
-  // Lets a value stand for the node's, and takes out what nothing needs any more: the use of a value tells then who
+  // Lets a value stand for the node's, and takes out what nothing needs any more: the uses of a value tell then who
   // needs it.
   void replace(jit::Node* node, jit::Value* by) {
     node->output()->replaceAllUsesWith(by);

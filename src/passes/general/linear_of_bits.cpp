@@ -10,13 +10,14 @@ namespace {
 
 namespace jit = torch::jit;
 
-// Scripts of src/ops/scripts/contrib/block_quantization.py.
+// The scripts of src/ops/scripts/contrib/block_quantization.py.
 const auto kMatMulNBits = c10::Symbol::fromQualString("onnx_torch::matmul_nbits"),
            kMatMulCodes = c10::Symbol::fromQualString("onnx_torch::matmul_codes");
 
 bool is_floating(const at::Tensor& t) { return t.defined() && c10::isFloatingType(t.scalar_type()); }
 
-// One for each block of each row, as floats; undefined where they are absent, nothing where they do not fit.
+// Gives one zero point for each block of each row, as floats; undefined where they are absent, nothing where they do
+// not fit.
 std::optional<at::Tensor> zero_points_of(const at::Tensor& given, const LinearOfBits& of) {
   const int64_t rows = of.numbers.size(0), blocks = of.numbers.size(1), bytes = (blocks * of.bits + 7) / 8;
   if (!given.defined()) return given;
@@ -27,8 +28,8 @@ std::optional<at::Tensor> zero_points_of(const at::Tensor& given, const LinearOf
   return unpacked_bits(given.reshape({rows, bytes}), of.bits).narrow(1, 0, blocks).to(c10::kFloat);
 }
 
-// Whether x is rounded to int8, where the node allows it: as onnxruntime does, which multiplies in float32 where zero
-// points are floats, and numbers of 2 bits where blocks are small or large.
+// Tells whether x is rounded to int8, where the node allows it: as onnxruntime does, which multiplies in float32 where
+// zero points are floats, and weights of 2 bits where blocks are small or large.
 bool rounds_x(int64_t accuracy_level, const LinearOfBits& of, const at::Tensor& zero_points) {
   constexpr int64_t kInt8 = 4;
   return accuracy_level == kInt8 && (of.bits != 2 || (of.block_size >= 32 && of.block_size <= 128)) &&
@@ -40,7 +41,7 @@ bool multiplies_floats(const jit::Node* node) {
   return type == c10::kFloat || type == c10::kHalf || type == c10::kBFloat16;
 }
 
-// That of a product with codes, whose blocks do not go from one row to the next.
+// Gives the weight of a product with codes, whose blocks do not go from one row to the next.
 std::optional<LinearOfBits> linear_of_codes(const jit::Node* node, const Constants& constants) {
   const auto tensor = [&](const char* name) { return constants.tensor(node->namedInput(name)); };
   const auto number = [&](const char* name) { return constants.get<int64_t>(node->namedInput(name)); };

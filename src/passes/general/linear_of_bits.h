@@ -12,10 +12,11 @@ struct Node;
 
 namespace onnxtorch {
 
-// Whether a script is a product with a weight of few bits.
+// Tells whether a script is a product with a weight of few bits.
 bool has_few_bits(c10::Symbol script);
 
-// The weight of a product of floats whose weight is constant. What does not fit is left to the script, which refuses.
+// Gives the weight of a product of floats whose weight is constant. What does not fit is left to the script, which
+// refuses.
 std::optional<LinearOfBits> linear_of_bits(const torch::jit::Node* node, const Constants& constants);
 
 }  // namespace onnxtorch

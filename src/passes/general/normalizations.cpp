@@ -15,13 +15,13 @@ std::optional<std::vector<int64_t>> sizes_of(const jit::Value* value) {
   return value->type()->expectRef<c10::TensorType>().sizes().concrete_sizes();
 }
 
-// Whether the value is a constant tensor that holds nothing but this number.
+// Tells whether the value is a constant tensor that holds nothing but this number.
 bool is_filled(const Found& found, const char* name, double number) {
   const auto known = found.constants.tensor(found[name]);
   return known && known->defined() && at::eq(*known, number).all().item<bool>();
 }
 
-// Of a mean over nothing but the last dimension: the size of that.
+// Gives the size of the last dimension, if a mean is over nothing but that.
 std::optional<int64_t> normalized_size(const Found& found, const char* dims, const char* keepdim) {
   const auto& type = found["x"]->type()->expectRef<c10::TensorType>();
   const auto over = found.constants.get<std::vector<int64_t>>(found[dims]);
@@ -33,7 +33,7 @@ std::optional<int64_t> normalized_size(const Found& found, const char* dims, con
   return size ? std::optional(static_cast<int64_t>(*size)) : std::nullopt;
 }
 
-// (x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + eps)
+// Finds (x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + eps).
 void find_layer_norm(Program& program) {
   const std::string squares[] = {"aten::pow(%d, %two)", "aten::mul(%d, %d)"};
   for (const std::string& square : squares) {
@@ -62,7 +62,7 @@ void find_layer_norm(Program& program) {
   }
 }
 
-// x / sqrt(mean(x ** 2) + eps)
+// Finds x / sqrt(mean(x ** 2) + eps).
 void find_rms_norm(Program& program) {
   struct Way {
     const char *inputs, *steps;
@@ -94,7 +94,7 @@ void find_rms_norm(Program& program) {
   }
 }
 
-// Whether the value is a constant for each element that is normalized along with others.
+// Tells whether the value is a constant for each element that is normalized along with others.
 bool fits_shape(const Found& found, const char* name) {
   const auto shape = found.constants.get<std::vector<int64_t>>(found["shape"]);
   const auto known = found.constants.tensor(found[name]);
@@ -102,7 +102,7 @@ bool fits_shape(const Found& found, const char* name) {
          known->scalar_type() == found["x"]->type()->expectRef<c10::TensorType>().scalarType();
 }
 
-// A weight, and then a bias, that come after.
+// Puts a weight, and then a bias, into the normalization that they come after.
 void find_affine(Program& program) {
   const auto with = [&](const char* inputs, const char* norm, const char* step, const char* taken, const auto& made) {
     const std::string pattern = std::string("graph(%x, %shape, %eps, %") + taken + inputs +
@@ -130,7 +130,7 @@ void find_affine(Program& program) {
        });
 }
 
-// An instance normalization of the groups, each laid out as one row.
+// Finds a GroupNorm that is an instance normalization of the groups, each laid out as one row.
 void find_group_norm(Program& program) {
   const char* const pattern = R"(graph(%x, %rows, %w, %b, %mean, %var, %own, %momentum, %eps, %cudnn, %sizes):
     %r : Tensor = aten::reshape(%x, %rows)

@@ -8,8 +8,9 @@ namespace onnxtorch {
 // Decides what the known sizes decide: loops over dimensions, lists of them, branches.
 void fold(Program& program);
 
-// Writes out the scripts that are still one node each, as no pass has taken them, and folds what they are made of.
+// Tells whether a program has scripts that are still one node each, as no pass has taken them.
 bool has_kept_scripts(const Program& program);
+// Writes out these scripts, and folds what they are made of.
 void expand(Program& program);
 
 // Computes once what depends on constants alone: casts and layouts of weights, weights that are stored quantized.
@@ -21,7 +22,7 @@ void find_normalizations(Program& program);
 // Finds Silu, HardSwish and Gelu in the ways that exporters write them.
 void find_activations(Program& program);
 
-// Gather and GatherElements take negative indices, which count from the end, as they are.
+// Lets Gather and GatherElements take negative indices, which count from the end, as they are.
 void find_gather(Program& program);
 
 // Brings steps that only move elements about together, and takes out those that undo one another.

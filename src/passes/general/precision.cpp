@@ -19,14 +19,14 @@ namespace {
 
 namespace jit = torch::jit;
 
-// The inputs of a convolution or a product that must be of one type; none for other nodes.
+// Gives the inputs of a convolution or a product that must be of one type; none for other nodes.
 at::ArrayRef<jit::Value*> operands_of(jit::Node* node) {
   if (!has(node, Trait::Product) || !node->maybeOperator()) return {};
   return node->inputs().slice(0, std::min<size_t>(node->inputs().size(), 3));  // with a bias, maybe
 }
 
-// Computes products of float32 with constant weights in another type, or, of operands that are rounded to it, in
-// float32.
+// The lowering of products of float32 with constant weights. They are computed in another type, or, of operands that
+// are rounded to it, in float32.
 class Lowering {
  public:
   Lowering(Program& program, c10::ScalarType type, bool stays_float)
@@ -46,7 +46,7 @@ class Lowering {
   bool is_weight(const jit::Value* operand) const {
     const auto known = constants_.tensor(operand);
     const bool fits = known && known->defined() && known->dim() >= 2 && known->scalar_type() == c10::kFloat;
-    // Its elements are sums of few products, and rounding takes as long.
+    // The elements of a depthwise convolution are sums of few products, and rounding takes as long.
     const bool is_depthwise = fits && known->dim() >= 3 && known->size(1) == 1;
     return fits && !(is_depthwise && stays_float_);
   }

@@ -17,7 +17,7 @@ namespace {
 namespace jit = torch::jit;
 using c10::IValue;
 
-// Whether one node is in a block of another.
+// Tells whether one node is in a block of another.
 bool is_inside(const jit::Node* inner, const jit::Node* node) {
   for (const jit::Node* at = inner->owningBlock()->owningNode(); at; at = at->owningBlock()->owningNode()) {
     if (at == node) return true;
@@ -25,7 +25,7 @@ bool is_inside(const jit::Node* inner, const jit::Node* node) {
   return false;
 }
 
-// The operators of whose results the elements of operands decide the sizes.
+// The operators whose results have sizes that the elements of operands decide.
 constexpr std::array kSizedByData = {"aten::nonzero",
                                      "aten::nonzero_numpy",
                                      "aten::argwhere",
@@ -52,7 +52,7 @@ bool may_come_of_data(const jit::Value* value, std::unordered_set<const jit::Val
     if (!owner || owner->kind() != c10::prim::Loop) return false;
     const jit::Block* const body = owner->blocks()[0];
     const size_t place = value->offset();
-    if (place == 0) return false;  // the number of the iteration
+    if (place == 0) return false;  // the index of the iteration
     return may_come_of_data(owner->input(place + 1), seen) || may_come_of_data(body->outputs()[place], seen);
   }
   for (const jit::Block* block : node->blocks()) {
@@ -136,7 +136,7 @@ bool writes_outside(jit::Node* node) {
     });
   }
   if (found || writes_tensors) return true;
-  // The lists that a loop is given are written to by way of its block's parameters.
+  // A loop writes to the lists that it is given by way of its block's parameters.
   return writes_lists && std::ranges::any_of(captured(node), [&](const jit::Value* value) {
            return value->type()->kind() == c10::TypeKind::ListType &&
                   std::ranges::any_of(value->uses(), [&](const jit::Use& use) {

@@ -11,10 +11,10 @@ namespace {
 constexpr size_t kAlignment = 64;
 constexpr size_t kNever = SIZE_MAX;
 
-// Memory that is free from an offset on, for so many bytes; that at the end has no bound.
+// The free places of an arena: each begins at an offset and has so many bytes, and the one at the end has no bound.
 class Arena {
  public:
-  // The smallest free place that is large enough.
+  // Takes the smallest free place that is large enough, and gives its offset.
   size_t take(size_t bytes) {
     auto best = free_.end();
     for (auto it = free_.begin(); it != free_.end(); ++it) {
@@ -73,8 +73,8 @@ bool gives_into_memory(const Step& step) {
   return std::holds_alternative<Step::CallInto>(step.what) || std::holds_alternative<Step::Planned>(step.what);
 }
 
-// Elements in row-major order from the beginning of the memory to its end, with gaps where the caller's memory has
-// them.
+// Tells whether elements lie in row-major order from the beginning of the memory to its end, with gaps where the
+// caller's memory has them.
 bool is_whole(const TensorForm& form, const Buffer& buffer) {
   int64_t past_last = 1, least = 1;
   for (size_t d = form.sizes.size(); d-- > 0;) {
@@ -87,7 +87,7 @@ bool is_whole(const TensorForm& form, const Buffer& buffer) {
   return form.offset == 0 && static_cast<size_t>(past_last) * c10::elementSize(form.type) == buffer.bytes;
 }
 
-// What a step gives into memory that is there lies in the arena, but for results.
+// Gives buffers their kinds. What a step gives into memory that is there lies in the arena, unless it is a result.
 void give_kinds(Plan& plan) {
   for (const Step& step : plan.steps) {
     if (!gives_into_memory(step)) continue;
@@ -109,7 +109,8 @@ void give_kinds(Plan& plan) {
 
 using Buffers = std::set<size_t>;
 
-// The buffers that each slot's value may lie in. What data decides may be a view of any argument of its step.
+// Gives the buffers that each slot's value may lie in. A value that data decides may be a view of any argument of its
+// step.
 std::vector<Buffers> buffers_seen(const Plan& plan) {
   std::vector<Buffers> seen(plan.slots.size());
   for (size_t i = 0; i < plan.slots.size(); ++i) {
@@ -125,7 +126,7 @@ std::vector<Buffers> buffers_seen(const Plan& plan) {
   return seen;
 }
 
-// The buffer of an argument where the step may put a result; none where another argument lies there, too.
+// Gives the buffer of an argument where the step may put a result; none where another argument lies there, too.
 std::optional<size_t> buffer_below(const Plan& plan, const Step& step, size_t result) {
   const auto* const planned = std::get_if<Step::Planned>(&step.what);
   if (!planned) return {};
@@ -160,7 +161,7 @@ void arrange(Plan& plan) {
     const auto* const planned = std::get_if<Step::Planned>(&step.what);
     for (size_t place = 0; planned && place < planned->places.size(); ++place) {
       const size_t buffer = planned->places[place].buffer;
-      if (first[buffer] == kNever) first[buffer] = last[buffer] = i;  // memory for itself
+      if (first[buffer] == kNever) first[buffer] = last[buffer] = i;  // memory that this call alone uses
     }
   }
   for_each_slot(plan, plan.results, [&](size_t number) { use(plan.steps.size(), number); });

@@ -1,4 +1,4 @@
-// Where the values of a plan lie, and until when.
+// The places where the values of a plan lie, and how long they lie there.
 #pragma once
 
 #include "runtime/plan/plan.h"

@@ -20,10 +20,10 @@ namespace {
 
 using c10::IValue;
 
-constexpr size_t kMostSizes = 64;  // that are remembered
-constexpr int kMostFailures = 4;   // until no run is recorded any more
+constexpr size_t kMostSizes = 64;  // the number that are remembered
+constexpr int kMostFailures = 4;   // no run is recorded any more after so many
 
-// Whether elements lie in row-major order, with gaps between them where it is a part of a larger tensor.
+// Tells whether elements lie in row-major order, with gaps between them where the tensor is a part of a larger one.
 bool lies_in_order(const at::Tensor& t) {
   int64_t least = 1;
   for (int64_t d = t.dim() - 1; d >= 0; --d) {
@@ -39,7 +39,7 @@ void add(ShapeKey& key, const at::Tensor& t) {
   if (!t.is_contiguous()) key.add(t.strides());
 }
 
-// Whether somebody wants to see each of ATen's operators, as profilers do.
+// Tells whether somebody wants to see each of ATen's operators, as profilers do.
 bool is_watched() { return at::hasCallbacks() || c10::impl::TorchDispatchModeTLS::any_modes_set(); }
 
 }  // namespace
@@ -51,7 +51,7 @@ Plans::Plans(const Program& program, size_t most) : program_(program), most_(mos
   register_triangles();
 }
 
-// None for inputs that plans do not take.
+// Makes the key of the inputs; none for inputs that plans do not take.
 std::optional<ShapeKey> Plans::key_of(std::span<const IValue> inputs) const {
   ShapeKey key;
   key.add(at::get_num_threads());
@@ -67,7 +67,7 @@ std::optional<ShapeKey> Plans::key_of(std::span<const IValue> inputs) const {
   return key;
 }
 
-// What is known of these sizes; null where they are new.
+// Finds what is known of these sizes; null where they are new, and are remembered from now on.
 std::shared_ptr<Plans::Sizes> Plans::find(const ShapeKey& key) {
   const auto found = std::ranges::find_if(sizes_, [&](const auto& sizes) { return sizes->key == key; });
   if (found != sizes_.end()) {
@@ -94,7 +94,8 @@ void Plans::drop_oldest_plan() {
               .relies_on_branches = dropped.relies_on_branches};
 }
 
-// What fails may do so for the inputs' elements: then the program run plainly fails, too, and tells which node did.
+// Records a run. It may fail for the inputs' elements: then the program run plainly fails, too, and tells which node
+// did.
 Plans::Results Plans::record(Sizes& sizes, std::span<const IValue> inputs,
                              const c10::intrusive_ptr<StringPool>& strings, const Targets& targets,
                              const std::function<Results()>& plainly) {
@@ -119,7 +120,7 @@ Plans::Results Plans::run(std::span<const IValue> inputs, const c10::intrusive_p
                           const Targets& targets, const std::function<Results()>& plainly) {
   std::optional<ShapeKey> key = most_ > 0 && !is_watched() ? key_of(inputs) : std::nullopt;
   if (!key) return plainly();
-  for (const at::Tensor& target : targets) {  // results have their strides, where these have gaps
+  for (const at::Tensor& target : targets) {  // results get their strides, where these have gaps
     if (target.defined() && !target.is_contiguous()) add(*key, target);
   }
   std::shared_ptr<Sizes> sizes;
@@ -147,7 +148,7 @@ Plans::Results Plans::run(std::span<const IValue> inputs, const c10::intrusive_p
       return record(*sizes, inputs, strings, targets, plainly);
     }
     const std::lock_guard lock(mutex_);
-    sizes->is_recorded = false;  // by a later run
+    sizes->is_recorded = false;  // a later run may record it
   }
   if (!plan) return plainly();
   bool has_other_form = false;

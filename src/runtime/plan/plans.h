@@ -1,4 +1,4 @@
-// The plans of a program: for sizes that come again.
+// The plans of a program, for sizes that come again.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -20,7 +20,7 @@ namespace onnxtorch {
 
 class Plans {
  public:
-  // `most` is how many are kept: those that were used last.
+  // Keeps `most` plans at most: those that were used last.
   Plans(const Program& program, size_t most);
 
   using Results = std::vector<c10::IValue>;
@@ -29,18 +29,18 @@ class Plans {
   Results run(std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
               const Targets& targets, const std::function<Results()>& plainly);
 
-  // The plans there are, the latest first.
+  // Gives the plans there are as text, the latest first.
   std::vector<std::string> texts();
 
   // Lets go what runs have left for later ones.
   void clear();
 
  private:
-  struct Sizes {  // and what else tells runs apart
+  struct Sizes {  // the sizes of the inputs, and what else tells runs apart
     ShapeKey key;
-    bool is_recorded = false;  // or is being recorded
-    // How many runs are plain before one is recorded, and how many will be once its plan has had to go for others: with
-    // more sizes in turn than plans are kept, recording would take longer than plans save.
+    bool is_recorded = false;  // whether it is, or is being recorded
+    // The number of runs that are plain before one is recorded, and the number once its plan has had to go for others:
+    // with more sizes in turn than plans are kept, recording would take longer than plans save.
     int plain = 0, plain_after = 16;
     bool relies_on_branches = true;
     std::shared_ptr<const Plan> plan = {};

@@ -27,24 +27,24 @@ namespace jit = torch::jit;
 using c10::IValue;
 
 constexpr size_t kMostSteps = 20'000, kMostVisited = 400'000;  // once loops are unrolled
-constexpr size_t kMostConstantBytes = 1 << 20;  // of what is computed once as it follows from sizes alone
+constexpr size_t kMostConstantBytes = 1 << 20;  // the most for what is computed once as it follows from sizes alone
 
 struct NoPlan : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What is known of a value: its value in this run, and what of it is every run's.
+// The knowledge of a value: its value in this run, and how much of it is every run's.
 struct Known {
   enum class State : uint8_t {
-    Fixed,   // all of it
-    Formed,  // of a tensor, or of those of a list or tuple, everything but the elements
-    Open,    // nothing
+    Fixed,   // all of it is every run's
+    Formed,  // everything is but the elements, of a tensor, or of those of a list or tuple
+    Open,    // nothing is
   };
   State state = State::Open;
   IValue now = {};
   size_t slot = Step::kNone;
-  std::shared_ptr<std::vector<Known>> items = {};  // of a list or a tuple of tensors: whoever has the list shares them
-  c10::TypePtr type = {};                          // of the list or the tuple
+  std::shared_ptr<std::vector<Known>> items = {};  // those of a list or a tuple of tensors, shared by whoever has it
+  c10::TypePtr type = {};                          // the type of the list or the tuple
 };
 
 bool is_fixed(const Known& known) { return known.state == Known::State::Fixed; }
@@ -56,7 +56,8 @@ bool is_tensor_list(const jit::Value* value) {
   return list && is_tensor(list->getElementType());
 }
 
-// Of tensors, and of tuples of tensors, which are followed one by one.
+// Tells whether the type is a list or a tuple of tensors, or a list of such tuples: their items are followed one by
+// one.
 bool is_structure(const c10::TypePtr& type) {
   if (const auto tuple = type->cast<c10::TupleType>()) return std::ranges::all_of(tuple->elements(), is_tensor);
   const auto list = type->cast<c10::ListType>();
@@ -70,7 +71,7 @@ bool has_form(const at::Tensor& t) {
          t.has_storage();
 }
 
-// The same memory by a storage of its own, as it is by storages that the recorder tells what is a view of what.
+// Gives the same memory by a storage of its own, as it is by storages that the recorder tells what is a view of what.
 at::Tensor with_own_storage(const at::Tensor& t) {
   return at::from_blob(const_cast<void*>(t.const_data_ptr()), t.sizes(), t.strides(), t.options());
 }
@@ -161,7 +162,7 @@ class Recorder {
     return add_slot(std::move(slot));
   }
 
-  // The storage may go, but nothing else takes its address meanwhile.
+  // Notes a buffer by the tensor's storage. The storage may go, but nothing else takes its address meanwhile.
   size_t add_buffer(const at::Tensor& t, Buffer buffer) {
     c10::StorageImpl* const storage = t.storage().unsafeGetStorageImpl();
     plan_.buffers.push_back(std::move(buffer));
@@ -170,7 +171,7 @@ class Recorder {
     return plan_.buffers.size() - 1;
   }
 
-  // The place of the value in the plan.
+  // Gives the slot of the value in the plan.
   size_t slot_of(const Known& known) {
     if (known.slot != Step::kNone) return known.slot;
     if (is_fixed(known)) return add_slot({.kind = Slot::Kind::Constant, .constant = apart(value_of(known))});
@@ -202,7 +203,7 @@ class Recorder {
     }
   }
 
-  // Of each node the values of its block that are needed no more after it.
+  // Gives for each node the values of its block that nothing needs after it.
   const std::unordered_map<const jit::Node*, std::vector<const jit::Value*>>& last_uses(jit::Block* block) {
     auto [found, is_new] = last_uses_.try_emplace(block);
     if (!is_new) return found->second;
@@ -258,8 +259,8 @@ class Recorder {
     for (size_t i = 0; i < node->outputs().size(); ++i) known_[node->output(i)] = of(taken->outputs()[i]);
   }
 
-  // The branch that data decides is the one of this run in others, too, or the plan has another form. That run is done
-  // again, so nothing may have drawn random numbers by then.
+  // Adds a step that expects the branch of this run, as data decides the branch: with another one the plan has another
+  // form. That run is done again, so nothing may have drawn random numbers by then.
   void expect_branch(const Known& condition) {
     const auto check = [wanted = condition.now.toBool()](jit::Stack& stack) {
       if (jit::pop(stack).toBool() != wanted) throw OtherForm("another branch than in a run of the same sizes before");
@@ -290,7 +291,7 @@ class Recorder {
     for (size_t k = 0; k < carried.size(); ++k) known_[node->output(k)] = carried[k];
   }
 
-  // Lists of tensors and tuples are followed item by item.
+  // Follows lists of tensors and tuples item by item. Gives false where the node does nothing of the kind.
   bool visit_structure(const jit::Node* node) {
     const std::string_view name = node->kind().toQualString();
     const auto items_of = [&](size_t i) { return i < node->inputs().size() ? of(node->input(i)).items : nullptr; };
@@ -329,7 +330,7 @@ class Recorder {
   }
 
   void visit_operator(jit::Node* node) {
-    if (is_foreign(node)) throw NoPlan("an operator of the user's");  // who knows what it keeps
+    if (is_foreign(node)) throw NoPlan("an operator of the user's");  // it may keep anything
     jit::Operation operation = operation_of(node);
     bool fixed = true, forms = true;  // the arguments
     std::vector<Known> arguments;
@@ -362,7 +363,7 @@ class Recorder {
     add_step(node, operation, arguments, given, std::move(stack), forms);
   }
 
-  // Some nodes are instructions of the interpreter's.
+  // Gives the operation of a node; some nodes are instructions of the interpreter's, and have none of their own.
   static jit::Operation operation_of(const jit::Node* node) {
     switch (node->kind()) {
       case c10::prim::ListConstruct:
@@ -400,8 +401,8 @@ class Recorder {
     return known.items && std::ranges::any_of(*known.items, [&](const Known& item) { return is_open(item); });
   }
 
-  // How many dimensions an open tensor has, and of which type it is, does not depend on data but for rare cases, for
-  // which the plan looks in each run.
+  // Tells whether the node reads the rank or the type of an open tensor alone. These do not depend on data but for rare
+  // cases, for which the plan looks in each run.
   bool reads_dims_alone(const jit::Node* node, const std::vector<Known>& arguments, const jit::Stack& given) {
     static constexpr std::array kReaders = {"aten::dim", "prim::dtype", "aten::is_floating_point", "prim::device"};
     const bool reads = std::ranges::find(kReaders, std::string_view(node->kind().toQualString())) != kReaders.end();
@@ -414,7 +415,7 @@ class Recorder {
     return true;
   }
 
-  // Sizes, types and whether something is there.
+  // Tells whether the node reads sizes, types, or whether something is there, and nothing else.
   static bool reads_form_alone(const jit::Node* node, const jit::Stack& given) {
     const std::string_view name = node->kind().toQualString();
     if (name == "aten::__is__" || name == "aten::__isnot__") return given[0].isNone() || given[1].isNone();
@@ -433,7 +434,7 @@ class Recorder {
     return std::ranges::find(kForms, name) != kForms.end();
   }
 
-  // Whether what follows from constants is small enough to be one, too. Views of constants are.
+  // Tells whether what follows from constants is small enough to be a constant, too. Views of constants are.
   bool stays(const jit::Stack& results, const jit::Stack& given) {
     size_t bytes = 0;
     for (const IValue& result : results) {
@@ -460,17 +461,18 @@ class Recorder {
                                     }));
   }
 
-  // What the results of a step lie in, besides what has been there before it.
+  // The state before a step, which tells what its results lie in.
   struct Before {
-    size_t buffers;           // that there were
-    const jit::Stack& given;  // to the step
+    size_t buffers;           // how many there were
+    const jit::Stack& given;  // the step's arguments
     bool shares = false;      // whether a result shares memory with a constant, or with another result
   };
 
-  // Makes what a step gives known. None of it where it lies where something has lain before.
+  // Notes what is known of a value that a step gives. The result is kNone where it lies where something has lain
+  // before.
   Known given_by_step(IValue value, bool forms, Before& before, std::vector<size_t>& results, bool& is_new) {
     if (value.isTensor() && forms && has_form(value.toTensor())) {
-      if (shares_memory(value.toTensor(), before)) {  // in the plan each has its own, into which the run copies it
+      if (shares_memory(value.toTensor(), before)) {  // in the plan each has its own, and the run copies it there
         before.shares = true;
         value = value.toTensor().clone();
       }
@@ -498,7 +500,7 @@ class Recorder {
     return found == buffers_.end() ? is_view_of_any(t, before.given) : found->second.number >= before.buffers;
   }
 
-  // A list of tensors with forms is a result of as many slots.
+  // Notes a list of tensors with forms, which is a result of as many slots.
   Known list_given_by_step(const IValue& value, Before& before, std::vector<size_t>& results, bool& is_new) {
     Known list{.state = Known::State::Formed,
                .items = std::make_shared<std::vector<Known>>(),
@@ -526,7 +528,7 @@ class Recorder {
       known_[node->output(i)] = is_list ? list_given_by_step(value, before, results, is_new)
                                         : given_by_step(value, forms, before, results, is_new);
     }
-    if (!is_new && !writes(node)) return;  // views of what there is
+    if (!is_new && !writes(node)) return;  // its results are views of what there is
     std::vector<size_t> slots;
     for (const Known& known : arguments) slots.push_back(slot_of(known));
     Step step{Step::Call{operation}, std::move(slots), std::move(results)};
@@ -543,7 +545,7 @@ class Recorder {
     plan_.steps.push_back(std::move(step));
   }
 
-  // The call of a kernel by memory alone, where the operator has a planner that takes these operands.
+  // Makes the call of a kernel by memory alone; none where the operator has no planner that takes these operands.
   std::optional<Step::Planned> planned_call(const jit::Node* node, const jit::Stack& given, const jit::Stack& outputs,
                                             const Step& step) {
     std::vector<at::Tensor> results;
@@ -619,7 +621,7 @@ class Recorder {
       bool is_new = false;
       const bool relies =
           relies_on_branches_ && node->kind() == c10::prim::If && stack[i].isTensor() && has_form(stack[i].toTensor());
-      // Another branch may give another tensor than this one, which may be a view of something.
+      // Another branch may give another tensor than this one, and this one may be a view of something, so it is copied.
       const IValue result = relies ? stack[i].toTensor().clone(at::MemoryFormat::Contiguous) : stack[i];
       Before before{plan_.buffers.size(), stack};
       known_[node->output(i)] = given_by_step(result, relies, before, step.results, is_new);
@@ -631,7 +633,7 @@ class Recorder {
     size_t number;
     int64_t first;  // the offset at which the buffer begins, in elements
     int64_t element_size;
-    c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // so that nothing else gets its address
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // keeps anything else from getting its address
   };
 
   const Program& program_;

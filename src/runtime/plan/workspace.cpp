@@ -18,9 +18,9 @@ namespace {
 
 using c10::IValue;
 
-constexpr size_t kMostKeptBytes = 1 << 18;  // which allocators would keep, too
+constexpr size_t kMostKeptBytes = 1 << 18;  // allocators would keep so much, too
 
-// The slots of which steps take tensors as such.
+// Tells of which slots steps, or the caller, take tensors as such.
 std::vector<bool> tensors_wanted(const Plan& plan) {
   std::vector<bool> wanted(plan.slots.size());
   const auto want = [&](const auto& self, size_t number) -> void {
@@ -97,7 +97,8 @@ void Workspace::bind(size_t buffer, void* data) {
   }
 }
 
-// Large arenas go back to the model's work memory after a run, and are most often what it gives the next time.
+// Takes memory for the arena. A large one goes back to the model's work memory after a run, and is most often what that
+// gives the next time.
 void Workspace::take_arena() {
   if (!arena_.defined()) arena_ = work_tensor({static_cast<int64_t>(plan_->arena_bytes)}, c10::kByte);
   auto* const data = arena_.mutable_data_ptr<uint8_t>();
@@ -116,7 +117,7 @@ void Workspace::push_arguments(const Step& step) {
   for (const size_t slot : step.arguments) stack_.push_back(values_[slot]);
 }
 
-// A result of a step that has allocated it. The tensors that are views of it look at its memory from now on.
+// Takes a result of a step that has allocated it. The tensors that are views of it look at its memory from now on.
 void Workspace::take_tensor(const TensorForm& form, at::Tensor given) {
   if (given.sizes() != at::IntArrayRef(form.sizes) || given.scalar_type() != form.type) {
     throw OtherForm("a tensor has another shape than in a run of the same sizes before");
@@ -217,7 +218,7 @@ std::vector<IValue> Workspace::run(std::span<const IValue> inputs, const c10::in
     check_interruption();
     run(step);
   }
-  // Copies first, of what may lie in the memory that others are given away with.
+  // The copies come first, of what may lie in the memory that others are given away with.
   std::vector<IValue> results(plan_->results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     if (results_[i] == Step::kNone) results[i] = result(plan_->results[i]);

@@ -20,7 +20,7 @@ class Workspace {
  public:
   explicit Workspace(std::shared_ptr<const Plan> plan);
 
-  // What Executable::run does. It is of no use any more after an exception.
+  // Does what Executable::run does. The workspace is of no use any more after an exception.
   std::vector<c10::IValue> run(std::span<const c10::IValue> inputs, const c10::intrusive_ptr<StringPool>& strings,
                                const Targets& targets);
 
@@ -36,13 +36,13 @@ class Workspace {
   c10::IValue result(size_t slot);
 
   const std::shared_ptr<const Plan> plan_;
-  at::Tensor arena_;                    // between runs, a small one
-  uint8_t* arena_data_ = nullptr;       // where it was in the run before
-  std::vector<c10::Storage> storages_;  // of buffers, where a tensor lies in one
-  std::vector<at::Tensor> held_;        // whose memory a buffer is
-  std::vector<Place> places_;           // of buffers
-  std::vector<float> bounds_;           // likewise
-  std::vector<c10::IValue> values_;     // of slots
+  at::Tensor arena_;                    // is kept between runs where it is small
+  uint8_t* arena_data_ = nullptr;       // its place in the run before
+  std::vector<c10::Storage> storages_;  // those of buffers in which a tensor lies
+  std::vector<at::Tensor> held_;        // the tensors whose memory buffers are
+  std::vector<Place> places_;           // the places of buffers
+  std::vector<float> bounds_;           // the bounds of buffers
+  std::vector<c10::IValue> values_;     // the values of slots
   std::vector<size_t> inputs_, results_;
   torch::jit::Stack stack_;
 };

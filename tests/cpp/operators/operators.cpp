@@ -12,7 +12,7 @@ namespace {
 
 at::Tensor add_index(const at::Tensor& x, int64_t dim) { return x + at::arange(x.size(dim), x.options()); }
 
-// Scaled(x, bias?): x * factor + bias
+// Translates Scaled(x, bias?): x * factor + bias.
 Values scaled(Graph& graph, const Node& node) {
   if (node.input_count() > 2) node.fail("takes one or two inputs");
   const double factor = node.has_attribute("factor") ? node.attr_float("factor") : 2.0;
@@ -22,14 +22,14 @@ Values scaled(Graph& graph, const Node& node) {
 
 Values scaled_3(Graph& graph, const Node& node) { return {graph.call("aten::mul", {node.input(0), node.number(1)})}; }
 
-// Parts(x): its largest values along the attribute "axis", where they are, and the number of its elements.
+// Translates Parts(x): its largest values along the attribute "axis", where they are, and the number of its elements.
 Values parts(Graph& graph, const Node& node) {
   Values results = graph.call_all("aten::max", {node.input(0), kw("dim", node.attr_int("axis")), kw("keepdim", true)});
   if (node.wants(2)) results.push_back(graph.call("aten::numel", {node.input(0)}));
   return results;
 }
 
-// Table(x): x looked up in a constant, by an operator of this library's own.
+// Translates Table(x): x looked up in a constant, by an operator of this library's own.
 Values table(Graph& graph, const Node& node) {
   const auto shape = graph.known_shape(node.input(0));
   if (shape && shape->size() != 1) node.unsupported("only vectors");
@@ -51,7 +51,8 @@ Values describe(Graph& graph, const Node& node) {
   return {sum, shape.as(ElementType::Uint4), graph.call("aten::reshape", {node.input(0), node.ints(1)})};
 }
 
-// Fold(state, x; body): the body gives the next state of a state and a row of x. The last state, and all of them.
+// Translates Fold(state, x; body): the body gives the next state of a state and a row of x. The results are the last
+// state, and all of them.
 Values fold(Graph& graph, const Node& node) {
   if (node.subgraph_output_count("body") != 1) node.fail("its body gives one output");
   const Value x = node.input(1);
@@ -65,7 +66,7 @@ Values fold(Graph& graph, const Node& node) {
   return {folded[0], graph.call("aten::stack", {folded[1], 0}).as(folded[0].element())};
 }
 
-// Halvings(x, limit): how often x is halved until it is below the limit.
+// Translates Halvings(x, limit): how often x is halved until it is below the limit.
 Values halvings(Graph& graph, const Node& node) {
   const auto is_high = [&](const Value& x) { return graph.call("aten::ge", {x, node.input(1)}); };
   const Value one = graph.constant(at::scalar_tensor(1, at::kLong));
@@ -77,7 +78,7 @@ Values halvings(Graph& graph, const Node& node) {
   return {last[1]};
 }
 
-// Choose(condition, x; body): the body of x, or x.
+// Translates Choose(condition, x; body): the body of x, or x.
 Values choose(Graph& graph, const Node& node) {
   return graph.branch(
       node.input(0), [&] { return node.subgraph("body", {node.input(1)}); }, [&] { return Values{node.input(1)}; });
@@ -88,7 +89,7 @@ std::vector<std::string> append_to_each(std::vector<std::string> texts, const st
   return texts;
 }
 
-// Append(x): each string with the attribute "suffix" behind it.
+// Translates Append(x): each string with the attribute "suffix" behind it.
 Values append(Graph& graph, const Node& node) {
   const Value x = node.input(0);
   if (x.element() != ElementType::String) node.fail("takes strings");
@@ -96,7 +97,8 @@ Values append(Graph& graph, const Node& node) {
   return {graph.strings(texts, graph.call("aten::size", {x}))};
 }
 
-// Words(x): the words that x numbers, of the attribute "words", and whether each is the one of the attribute "tensor".
+// Translates Words(x): the words that x numbers, of the attribute "words", and whether each is the one of the attribute
+// "tensor".
 Values words(Graph& graph, const Node& node) {
   const auto words = node.attr_strings("words");
   const Value all = graph.strings(words, std::vector<int64_t>{static_cast<int64_t>(words.size())});

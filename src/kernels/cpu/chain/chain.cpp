@@ -55,7 +55,7 @@ void compute(const ChainPlan::Pass& pass, const void* const* sources, void* cons
   });
 }
 
-// Adds what the pass gives to the tensors.
+// Runs a pass, and adds what it gives to the tensors.
 void run_pass(const ChainPlan::Pass& pass, std::vector<at::Tensor>& tensors) {
   if (pass.elsewhere) return run_elsewhere(pass, tensors);
   c10::SmallVector<const void*, 16> sources;
@@ -78,7 +78,7 @@ void run_pass(const ChainPlan::Pass& pass, std::vector<at::Tensor>& tensors) {
   for (const ChainPlan::Rest& rest : pass.rests) tensors.push_back(reduce(tensors[rest.tensor], rest));
 }
 
-// None where a pass is too large for the device.
+// Returns none where a pass is too large for the device.
 std::optional<ChainPlan> plan_for(c10::Device device, const ChainProgram& program, at::TensorList inputs) {
   auto plan = plan_chain(program, inputs);
   if (!plan || device.is_cpu()) return plan;
@@ -223,7 +223,8 @@ std::unique_ptr<PlannedCall> plan_chain_call(const PlannedOperands& of) {
   return of.arguments[1].toCustomClass<Chain>()->planned(inputs);
 }
 
-// Boxed, as TorchScript copies a list for a function that takes one, and each tensor has a reference more then.
+// Runs a chain. The function is boxed, as TorchScript copies the list for one that takes a list, and then each tensor
+// has one more reference.
 void run_chain(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   const auto operation = torch::jit::pop(*stack).toCustomClass<Chain>();
   torch::jit::push(*stack, operation->run(taken(torch::jit::pop(*stack))));

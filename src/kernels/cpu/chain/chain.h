@@ -23,9 +23,9 @@ class Chain : public torch::CustomClassHolder {
   // `plain` computes the same by ATen.
   Chain(ChainProgram program, const std::shared_ptr<torch::jit::Graph>& plain);
 
-  // A result may take the memory of an input to which nothing else refers.
+  // Runs the chain. A result may take the memory of an input to which nothing else refers.
   std::vector<at::Tensor> run(std::vector<at::Tensor> inputs) const;
-  // None where ATen has a part.
+  // Returns none where ATen computes a part.
   std::unique_ptr<PlannedCall> planned(at::TensorList inputs) const;
 
  private:

@@ -6,7 +6,7 @@
 
 namespace onnxtorch {
 
-// Null where the pass is larger than they take, or reduces.
+// Makes such a pass; gives null where it is larger than these kernels take, or reduces.
 c10::intrusive_ptr<ElementWisePass> device_pass(const ChainPlan::Pass& pass);
 
 }  // namespace onnxtorch

@@ -26,7 +26,7 @@ using Ints = std::vector<int64_t>;
 using Layout = ChainPlan::Layout;
 using Pass = ChainPlan::Pass;
 
-// How much work an operator is, next to an addition.
+// Gives how much work an operator is, next to an addition.
 int64_t weight(Op op) {
   switch (op) {
     case Op::Exp:
@@ -56,7 +56,7 @@ bool has(const std::vector<size_t>& list, size_t number) { return std::ranges::f
 
 int64_t count(const Ints& sizes) { return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies()); }
 
-// Whether the strides are those, wherever they matter.
+// Tells whether the strides are equal, wherever they matter.
 bool same_strides(const Ints& sizes, const Ints& a, const Ints& b) {
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (sizes[i] != 1 && a[i] != b[i]) return false;
@@ -64,7 +64,7 @@ bool same_strides(const Ints& sizes, const Ints& a, const Ints& b) {
   return true;
 }
 
-// How a pass over `sizes`, with the dimensions in this order, reads a tensor.
+// Gives how a pass over `sizes`, with the dimensions in this order, reads a tensor.
 Source source(const Layout& tensor, const Ints& sizes, const Ints& order, Type type) {
   if (count(tensor.sizes) == 1) return {Source::Kind::Splat, type, {}, {}};
   Source result{Source::Kind::Strided, type, {}, {}};
@@ -95,7 +95,8 @@ Layout without(const Layout& layout, const Ints& dims) {
   return result;
 }
 
-// The dimensions that are reduced, the first one first; ATen lets a scalar have one. None where ATen has an error.
+// Gives the dimensions that are reduced, the first one first; ATen lets a scalar have one. Returns none where ATen has
+// an error.
 std::optional<Ints> reduced_dims(const ChainProgram::Reduction& reduction, int64_t rank) {
   const int64_t limit = std::max<int64_t>(rank, 1);
   std::set<int64_t> dims;
@@ -107,7 +108,7 @@ std::optional<Ints> reduced_dims(const ChainProgram::Reduction& reduction, int64
 }
 
 // Divides what is reduced among the threads. The innermost of the dimensions are reduced in the pass, which goes
-// through memory in this order, and leaves tensors of the layout that is given.
+// through memory in this order, and leaves tensors of the layout that is returned.
 Layout divide(Pass& pass, const Ints& dims, Ints order) {
   const Ints& sizes = pass.layout.sizes;
   chain::Rows& rows = pass.loop.rows;
@@ -133,7 +134,7 @@ Layout divide(Pass& pass, const Ints& dims, Ints order) {
   return {left, strides_of(left, order)};
 }
 
-// In bytes, as Linux tells; unlimited where it does not.
+// Gives the size of the last cache in bytes, as Linux tells it; unlimited where it does not.
 size_t last_cache() {
   static const size_t bytes = [] {
     std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
@@ -201,7 +202,8 @@ class Planner {
     return true;
   }
 
-  // Those of one shape and of the same dimensions are computed in the pass, the others after it.
+  // Divides the reductions: those of one shape and over the same dimensions are computed in the pass, the others after
+  // it.
   bool find_reductions() {
     for (size_t i = 0; i < program_.reductions.size(); ++i) {
       const Ints& sizes = sizes_[program_.reductions[i].value];
@@ -227,7 +229,7 @@ class Planner {
     }
   }
 
-  // False where the pass is too large.
+  // Adds a pass; returns false where it is too large.
   bool add_pass(const Ints& sizes, const std::vector<size_t>& instructions) {
     const Members members = members_of(sizes, instructions);
     Pass pass;
@@ -262,7 +264,7 @@ class Planner {
     return members;
   }
 
-  // The order of dimensions in which a pass goes through memory: that of the first tensor of its size.
+  // Gives the order of dimensions in which a pass goes through memory: that of the first tensor of its size.
   Ints order_of_pass(const Ints& sizes, const std::vector<size_t>& tensors) const {
     for (const size_t tensor : tensors) {
       const Layout& layout = layouts_[tensor];
@@ -275,7 +277,7 @@ class Planner {
     return plain;
   }
 
-  // Of an element.
+  // Gives the cost of an element.
   int64_t cost(const Members& members) const {
     constexpr int64_t kMost = 32;
     auto work = static_cast<int64_t>(members.reductions.size());
@@ -299,13 +301,13 @@ class Planner {
     }
   }
 
-  // Gives a value, or what it is computed of, the next number of a tensor.
+  // Assigns the next tensor to a value, or to the parts that it is computed from, and returns the tensor's index.
   size_t add_tensor(size_t value, Layout layout) {
     layouts_.push_back(std::move(layout));
     return tensor_of_[value] = layouts_.size() - 1;
   }
 
-  // Registers are taken again as soon as their values are not needed any more.
+  // Assigns slots to the values. Registers are taken again as soon as their values are not needed any more.
   std::map<size_t, size_t> find_slots(Loop& loop, const Members& members) const {
     std::map<size_t, size_t> slots, registers;
     for (const auto* list : {&members.sources, &members.constants}) {
@@ -331,7 +333,7 @@ class Planner {
     return slots;
   }
 
-  // The instruction, or the reduction, which comes after them, that reads a value last.
+  // Finds the instruction that reads a value last, or the reduction, which comes after the instructions.
   std::map<size_t, size_t> find_last_readers(const Members& members) const {
     std::map<size_t, size_t> readers;
     for (const size_t value : members.instructions) {
@@ -351,7 +353,7 @@ class Planner {
     }
   }
 
-  // What a reduction's result is divided by.
+  // Gives what a reduction's result is divided by.
   float divisor(size_t number) const {
     const auto& reduction = program_.reductions[number];
     int64_t product = 1;
@@ -361,7 +363,7 @@ class Planner {
     return static_cast<float>(product);
   }
 
-  // The pass gives what it reduces as floats where nothing is left to reduce, else as doubles.
+  // Adds reductions to the pass, which gives their results as floats where nothing is left to reduce, else as doubles.
   void reduce_in_pass(Pass& pass, const Members& members, const Ints& order, const std::map<size_t, size_t>& slots) {
     const Ints& dims = dims_[members.reductions[0]];
     const Layout left = divide(pass, dims, order);
@@ -377,7 +379,7 @@ class Planner {
     }
   }
 
-  // What is left to ATen: the parts and dimensions that the pass leaves, and reductions that do not fit into it.
+  // Adds what is left to ATen: the parts and dimensions that the pass leaves, and reductions that do not fit into it.
   void reduce_after_pass(Pass& pass, const Members& members) {
     if (pass.loop.gives_doubles) {
       for (const size_t number : members.reductions)
@@ -397,13 +399,13 @@ class Planner {
     add_tensor(program_.first_reduction() + number, {});
   }
 
-  // Whether the pass is the last to read a tensor.
+  // Tells whether the pass is the last to read a tensor.
   bool is_last_to_read(const Pass& pass, size_t tensor) const {
     const auto reads = [&](const Pass& other) { return has(other.sources, tensor); };
     return !has(plan_.results, tensor) && std::ranges::none_of(std::span(&pass + 1, &plan_.passes.back() + 1), reads);
   }
 
-  // A result may take the memory of a source that lies as it does, and that no step reads after the result is written.
+  // Lets a result take the memory of a source that has its layout, and that no step reads after the result is written.
   void share_memory(Pass& pass) const {
     const Loop& loop = pass.loop;
     const auto last_read = [&](size_t slot) {

@@ -1,4 +1,4 @@
-// How a chain runs on inputs of known sizes and strides: in passes over memory.
+// The plan by which a chain runs on inputs of known sizes and strides: in passes over memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +19,7 @@ struct ChainPlan {
     std::vector<int64_t> sizes, strides;
   };
 
-  // What ATen reduces of a tensor that a pass gives.
+  // A reduction that ATen does, of a tensor that a pass gives.
   struct Rest {
     size_t tensor;
     chain::Reducer reducer;
@@ -28,7 +28,8 @@ struct ChainPlan {
     float divisor;
   };
 
-  // Its tensors are numbered in this order: the results, what the loop reduces, what the rests come to.
+  // A pass over memory. Its tensors are numbered in this order: the results, what the loop reduces, what the rests come
+  // to.
   struct Pass {
     chain::Loop loop;
     std::vector<size_t> sources;
@@ -47,7 +48,7 @@ struct ChainPlan {
   size_t inputs = 0, tensors = 0;
 };
 
-// None where the sizes do not fit, or the passes are too large.
+// Plans a chain; returns none where the sizes do not fit, or the passes are too large.
 std::optional<ChainPlan> plan_chain(const ChainProgram& program, at::TensorList inputs);
 
 }  // namespace onnxtorch

@@ -1,4 +1,4 @@
-// What a chain computes.
+// The program of a chain: the instructions and reductions that it computes.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +21,9 @@ struct ChainProgram {
   struct Reduction {
     chain::Reducer reducer;
     bool is_mean = false;
-    std::vector<int64_t> dims = {};  // none are all
+    std::vector<int64_t> dims = {};  // empty: all dimensions
     bool keepdim = false;
-    size_t value = 0;  // an instruction's
+    size_t value = 0;  // that of an instruction
   };
 
   std::vector<chain::Type> input_types;

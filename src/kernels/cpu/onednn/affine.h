@@ -7,12 +7,12 @@
 
 namespace onnxtorch::onednn {
 
-// From x to y, for as many rows as it was made for.
+// A function that computes y from x, for as many rows as it was made for.
 using RunRows = std::function<void(const float* x, float* y)>;
 
 class Affine {
  public:
-  // y = x @ weight.t() + bias. The weight is [out, in]; the bias may be undefined.
+  // Computes y = x @ weight.t() + bias. The weight is [out, in]; the bias may be undefined.
   Affine(const at::Tensor& weight, const at::Tensor& bias, std::string name);
 
   int64_t in() const { return form_.size(0); }
@@ -20,7 +20,7 @@ class Affine {
   const LaidWeight& weight() const { return laid_; }
   const at::Tensor& bias() const { return bias_; }
 
-  // With as many threads as there are now.
+  // Makes the function for so many rows, which runs with as many threads as there are now.
   RunRows for_rows(int64_t rows) const;
 
  private:

@@ -13,14 +13,14 @@ namespace onnxtorch {
 namespace onednn {
 namespace {
 
-// The highest bit of each number of a word.
+// Gives a mask of the highest bit of each number of a word.
 int32_t highest_bits(int64_t bits) {
   uint32_t mask = 0;
   for (int64_t bit = bits - 1; bit < 32; bit += bits) mask |= 1U << bit;
   return static_cast<int32_t>(mask);
 }
 
-// Rows of bytes as rows of words.
+// Gives rows of bytes as rows of 32-bit words.
 at::Tensor words_of(const at::Tensor& bytes) {
   const at::Tensor rows = bytes.contiguous().flatten(1);
   const bool is_aligned = reinterpret_cast<uintptr_t>(rows.const_data_ptr()) % alignof(int32_t) == 0;
@@ -29,8 +29,8 @@ at::Tensor words_of(const at::Tensor& bytes) {
 
 constexpr const char* kUnsigned = "panels of unsigned bits";
 
-// A kernel takes words whose bits are flipped where `flip` has some, in a layout that is named so, and zero points of a
-// type.
+// A product by a kernel that takes the weight's words in the named layout, with the bits of `flip` flipped, and zero
+// points of this type.
 template <typename ZeroPoint>
 class BitsLinear : public GroupedLinear {
  protected:
@@ -82,7 +82,8 @@ class BitsLinear : public GroupedLinear {
   const at::Tensor scales_, values_, zero_points_;  // the first and the last in panels
 };
 
-// Of codes, or of numbers that are signed, and so less what stands for zero without zero points.
+// The product with a dequantized weight. Its numbers are codes, or are made signed: each is then less by what stands
+// for zero where there are no zero points.
 class FloatBitsLinear final : public BitsLinear<float> {
  public:
   explicit FloatBitsLinear(const LinearOfBits& of)

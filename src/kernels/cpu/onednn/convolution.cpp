@@ -55,7 +55,7 @@ dnnl::memory::dims grouped_sizes(const Convolution& c) {
   return sizes;
 }
 
-// The contiguous weight.
+// Describes the contiguous weight.
 dnnl::memory::desc weight_of(const Convolution& c, dnnl::memory::data_type type) {
   const dnnl::memory::dims sizes = grouped_sizes(c);
   dnnl::memory::dims strides(sizes.size());
@@ -68,7 +68,7 @@ dnnl::convolution_forward::primitive_desc described(const Convolution& c, const 
                                                     dnnl::memory::data_type weight, const dnnl::memory::desc& result,
                                                     const dnnl::primitive_attr& attributes) {
   dnnl::memory::dims dilation = c.dilation;
-  for (int64_t& step : dilation) --step;  // oneDNN counts what lies between
+  for (int64_t& step : dilation) --step;  // oneDNN counts the elements between two taps
   const dnnl::memory::desc bias =
       c.bias.defined() ? dnnl::memory::desc({c.bias.numel()}, kFloat, Tag::a) : dnnl::memory::desc();
   return {engine(),
@@ -90,15 +90,16 @@ bool is_depthwise(const Convolution& c) {
   return c.groups > 1 && c.weight.size(0) == c.groups && c.weight.size(1) == 1;
 }
 
-// oneDNN's first choice for a depthwise convolution is a product of matrices, but the direct one takes down to half the
-// time, unless the result has few columns.
+// Tells whether the direct depthwise convolution is better. oneDNN's first choice is a product of matrices, but the
+// direct one takes down to half the time, unless the result has few columns.
 bool is_better_depthwise(const Convolution& c, const dnnl::memory::desc& result) {
   constexpr int64_t kLeastColumns = 8;
   return is_depthwise(c) && result.get_dims().back() >= kLeastColumns;
 }
 
-// The columns that a product of matrices takes lie in the same lines of the cache where they are a multiple of 4 KiB
-// apart; where windows overlap, that costs a quarter of its speed. The direct convolution is at its best with few taps.
+// Tells whether the direct convolution is better. The columns that a product of matrices takes lie in the same lines of
+// the cache where they are a multiple of 4 KiB apart; where windows overlap, that costs a quarter of its speed. The
+// direct convolution is at its best with few taps.
 bool is_better_direct(const Convolution& c, const dnnl::memory::desc& result) {
   constexpr int64_t kLeastColumns = 32, kMostTaps = 3, kSameLines = 4096;
   const bool is_one_dimensional = c.weight.dim() == 3;
@@ -108,20 +109,20 @@ bool is_better_direct(const Convolution& c, const dnnl::memory::desc& result) {
          apart % kSameLines == 0 && result.get_dims().back() >= kLeastColumns;
 }
 
-// How the name of the implementation begins that is better than oneDNN's first choice; empty where none is.
+// Gives the beginning of the name of the implementation that is better than oneDNN's first choice; empty where none is.
 std::string_view better_implementation(const Convolution& c, dnnl::memory::data_type weight,
                                        const dnnl::memory::desc& result) {
   if (weight != kFloat) return {};
   return is_better_depthwise(c, result) ? "jit_dw" : is_better_direct(c, result) ? "jit:avx512" : "";
 }
 
-// oneDNN's kernel for AMX and windows of one pixel takes the pixels of an image in blocks of 9 to 16, two at a time: of
-// three blocks it reads a fourth, and writes it, behind the image.
+// Tells whether a kernel goes beyond the image. oneDNN's one for AMX and windows of one pixel takes the pixels of an
+// image in blocks of 9 to 16, two at a time: of three blocks it reads a fourth, and writes it, behind the image.
 bool goes_beyond_the_image(const dnnl::convolution_forward::primitive_desc& description) {
   return std::string_view(description.impl_info_str()).starts_with("jit_1x1:avx512_core_amx");
 }
 
-// Goes on to the implementation whose name begins so; false where there is none.
+// Goes on to the implementation whose name begins so; returns false where there is none.
 bool take(dnnl::convolution_forward::primitive_desc& description, std::string_view name) {
   while (!std::string_view(description.impl_info_str()).starts_with(name)) {
     if (!description.next_impl()) return false;
@@ -152,7 +153,7 @@ Prepared prepared_convolution(const Convolution& c, const dnnl::memory::desc& so
 
 namespace {
 
-// The convolution over one dimension as one over images of one row.
+// Makes a convolution over one dimension one over images of one row.
 Convolution over_images(Convolution c) {
   c.weight = c.weight.unsqueeze(2);
   c.stride.insert(c.stride.begin(), 1);
@@ -161,14 +162,14 @@ Convolution over_images(Convolution c) {
   return c;
 }
 
-// Whether an image is one column of pixels, and so is what its convolution gives. oneDNN goes along rows, and takes
-// twice as long for columns.
+// Tells whether an image is one column of pixels, and so is the result of its convolution. oneDNN goes along rows, and
+// takes twice as long for columns.
 bool is_column(const Convolution& c, at::IntArrayRef sizes) {
   return sizes.size() > 3 && sizes.back() == 1 && c.weight.sizes().back() == 1 && c.padding.back() == 0;
 }
 
-// With the last spatial dimension before the others: images of one column as those of one row, whose elements lie in
-// memory alike.
+// Moves the last spatial dimension before the others: images of one column become images of one row, whose elements lie
+// in memory alike.
 std::vector<int64_t> turned(std::vector<int64_t> sizes, ptrdiff_t first_spatial) {
   std::rotate(sizes.begin() + first_spatial, sizes.end() - 1, sizes.end());
   return sizes;

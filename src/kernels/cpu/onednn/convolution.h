@@ -1,4 +1,4 @@
-// What float convolutions and those of 8 bits have in common.
+// The parts that float convolutions and those of int8 and uint8 have in common.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -15,19 +15,19 @@ Of with_weight(Of of, const at::Tensor& weight) {
   return of;
 }
 
-// Whether the convolution is defined for images of these sizes.
+// Tells whether the convolution is defined for images of these sizes.
 bool fits(const Convolution& c, at::IntArrayRef sizes);
 
 std::vector<int64_t> result_sizes(const Convolution& c, at::IntArrayRef sizes);
 
-// Strides with the channels innermost. A size of 1 takes the stride that it would have were it larger.
+// Gives strides with the channels innermost. A size of 1 takes the stride that it would have were it larger.
 std::vector<int64_t> channels_last_strides(at::IntArrayRef sizes);
 
-// Images with the channels innermost.
+// Describes images with the channels innermost.
 dnnl::memory::desc channels_last(at::IntArrayRef sizes, dnnl::memory::data_type type);
 
-// The primitive for images as described, with a weight of this type and a float bias; none where oneDNN has only its
-// reference implementation.
+// Makes the primitive for images as described, with a weight of this type and a float bias; returns none where oneDNN
+// has only its reference implementation.
 Prepared prepared_convolution(const Convolution& c, const dnnl::memory::desc& source, dnnl::memory::data_type weight,
                               const dnnl::memory::desc& result, const dnnl::primitive_attr& attributes,
                               const LaidWeight& laid);

@@ -11,7 +11,8 @@ namespace {
 
 using Tag = dnnl::memory::format_tag;
 
-// Whether the parameters are one for each dimension, and oneDNN can cut off as much at the end as they say.
+// Tells whether there is one parameter of each kind for each dimension, and oneDNN can cut off as much at the end as
+// they say.
 bool is_regular(const Deconvolution& d) {
   const size_t dims = static_cast<size_t>(d.weight.dim()) - 2;
   for (const auto* each : {&d.stride, &d.padding, &d.output_padding, &d.dilation}) {
@@ -32,20 +33,22 @@ std::vector<int64_t> result_sizes(const Deconvolution& d, at::IntArrayRef sizes)
   return result;
 }
 
-// With the groups apart, and the channels of the result before those of the input, as oneDNN counts them.
+// Gives the weight with the groups as a dimension, and the channels of the result before those of the input, as oneDNN
+// counts them.
 at::Tensor grouped(const Deconvolution& d) {
   if (d.groups == 1) return d.weight.transpose(0, 1);
   return d.weight.unflatten(0, {d.groups, -1}).transpose(1, 2);
 }
 
-// ATen's way by one product and a sum over the windows is the faster one where there are few channels to compute.
+// Tells whether there are few channels to compute, for which ATen's way by one product and a sum over the windows is
+// the faster one.
 bool has_few_results(const Deconvolution& d) {
   constexpr int64_t kFew = 4;
   return d.weight.dim() == 4 && d.groups == 1 && d.weight.size(1) < kFew &&
          std::ranges::all_of(d.dilation, [](int64_t step) { return step == 1; });
 }
 
-// oneDNN is slow where each channel is by itself.
+// Tells whether each channel is by itself, where oneDNN is slow.
 bool is_depthwise(const Deconvolution& d) {
   return d.groups > 1 && d.weight.size(0) == d.groups && d.weight.size(1) == 1;
 }
@@ -71,7 +74,7 @@ class PackedDeconvolution final : public Fused {
     const dnnl::memory::desc source = channels_last(given, type), result = channels_last(sizes, type);
     const at::Tensor weight = grouped(of_);
     dnnl::memory::dims dilation = of_.dilation, end = of_.padding;
-    for (int64_t& step : dilation) --step;  // oneDNN counts what lies between
+    for (int64_t& step : dilation) --step;  // oneDNN counts the elements between two taps
     for (size_t i = 0; i < end.size(); ++i) end[i] -= of_.output_padding[i];
     const dnnl::deconvolution_forward::primitive_desc description(
         engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::deconvolution_direct, source,

@@ -23,7 +23,7 @@
 namespace onnxtorch::onednn {
 namespace {
 
-// oneDNN's max and min give the other operand for a NaN; ATen gives the NaN.
+// Tells whether a step loses a NaN: oneDNN's max and min give the other operand for it; ATen gives the NaN.
 bool loses_nan(const PostOp& step) {
   static const bool sigmoid_loses_it = !keeps_nan_in_sigmoid();
   return step.kind == PostOp::Kind::Activation &&
@@ -44,7 +44,7 @@ float largest(const void* elements, int64_t count, int32_t (*bits_of_largest)(co
   return std::bit_cast<float>(bits);
 }
 
-// The largest absolute value of so many elements side by side; NaN where one is.
+// Gives the largest absolute value of so many contiguous elements; NaN where one is.
 float largest(const void* elements, int64_t count, c10::ScalarType type) {
   const auto& kernels = for_this_cpu<LargestKernels>();
   return type == c10::kFloat ? largest(elements, count, kernels.of_floats)
@@ -53,8 +53,8 @@ float largest(const void* elements, int64_t count, c10::ScalarType type) {
 
 float largest(const at::Tensor& t) { return largest(t.const_data_ptr(), t.numel(), t.scalar_type()); }
 
-// What no absolute value is larger than: as noted or, where that is more than `enough`, as found. NaN where an element
-// is.
+// Gives a bound of the absolute values: the noted one or, where that is more than `enough`, the largest of them. NaN
+// where an element is.
 float bound(const at::Tensor& t, float enough) {
   const float noted = bound_of(t);
   if (noted <= enough) return noted;
@@ -63,8 +63,7 @@ float bound(const at::Tensor& t, float enough) {
   return found;
 }
 
-// What the result of a step is not larger than, if no element before is larger than `before`, or `operand` in the other
-// tensor.
+// Gives a bound of a step's result, if no element before is larger than `before`, or `operand` in the other tensor.
 float bound_after(const PostOp& step, float before, float operand) {
   switch (step.kind) {
     case PostOp::Kind::Add:
@@ -84,7 +83,7 @@ float bound_after(const PostOp& step, float before, float operand) {
 
 char* data_of(const at::Tensor& t) { return static_cast<char*>(t.data_ptr()); }
 
-// The operands in the memory layout of the result; none where one is of another shape or type.
+// Gives the operands in the memory layout of the result; none where one is of another shape or type.
 std::optional<std::vector<at::Tensor>> arranged_as(const Prepared& p, at::TensorList operands) {
   std::vector<at::Tensor> fitting;
   for (const at::Tensor& operand : operands) {
@@ -104,7 +103,7 @@ ShapeKey key_of(at::IntArrayRef sizes, std::span<const PostOp> steps) {
   return primitive_key().add(sizes).add(first_step);
 }
 
-// Whether the operands lie as the result of a product of rows does.
+// Tells whether the operands have the layout of the result of a product of rows.
 bool are_rows_of(at::TensorList operands, const at::Tensor& y) {
   return std::ranges::all_of(operands, [&](const at::Tensor& operand) {
     return operand.sizes() == y.sizes() && is_plain(operand, y.scalar_type()) && operand.is_contiguous();
@@ -146,7 +145,8 @@ std::shared_ptr<const Prepared> Fused::prepared_whole(at::IntArrayRef sizes, Ste
   return recent_.get(key_of(sizes, steps), [&] { return prepare_for_threads(sizes, steps); });
 }
 
-// A small primitive takes longer to make than to run; those of the parts serve other sizes, too.
+// Prepares a primitive for each part. A small primitive takes longer to make than to run; those of the parts serve
+// other sizes, too.
 Prepared Fused::prepare_in_parts(at::IntArrayRef sizes, Steps steps, std::span<const at::DimVector> parts) const {
   std::shared_ptr<const Prepared> rest;
   for (const at::DimVector& part : std::views::reverse(parts)) {
@@ -163,7 +163,8 @@ Prepared Fused::prepare_in_parts(at::IntArrayRef sizes, Steps steps, std::span<c
   return result;
 }
 
-// What one thread does in a few microseconds is done before another has begun.
+// Prepares a primitive, a small one for one thread: what that does in a few microseconds is done before another has
+// begun.
 Prepared Fused::prepare_for_threads(at::IntArrayRef sizes, Steps steps) const {
   constexpr int64_t kLeastWork = 1 << 18;
   need_memory();
@@ -181,7 +182,7 @@ void Fused::take_rows(const at::Tensor& form, int64_t dim) {
   row_dim_ = dim;
 }
 
-// How many rows there are of those that take no primitive; else 0.
+// Gives the number of rows of sizes that take no primitive; else 0.
 int64_t Fused::rows_taken(at::IntArrayRef sizes) const {
   if (!row_product_) return 0;
   const auto dim = static_cast<size_t>(at::maybe_wrap_dim(row_dim_, static_cast<int64_t>(sizes.size())));
@@ -238,8 +239,8 @@ at::Tensor Fused::execute(const Prepared& p, const at::Tensor& x, Steps steps, a
   return y;
 }
 
-// Gives what no absolute value of the result is larger than; none where a step loses NaNs, and one may come to it. What
-// x (0) and the operands (from 1) are not larger than is asked for, with what is enough.
+// Gives a bound of the result's absolute values; none where a step loses NaNs, and one may come to it. bound(i, enough)
+// gives the bound of x (0) or of an operand (from 1); any one up to `enough` will do.
 template <typename Bound>
 std::optional<float> Fused::bound_of_result(Steps steps, const Bound& bound) const {
   if (!loses_nan_) return kInfinity;
@@ -256,8 +257,8 @@ std::optional<float> Fused::bound_of_result(Steps steps, const Bound& bound) con
   return result;
 }
 
-// Computes all in one primitive. None where there is no such primitive, an operand is of another form, or a NaN could
-// be lost.
+// Computes all in one primitive. Returns none where there is no such primitive, an operand is of another form, or a NaN
+// could be lost.
 std::optional<at::Tensor> Fused::run_fused(const at::Tensor& x, at::TensorList operands) const {
   const Steps steps = !operands.empty() && is_last_reference(operands.front()) ? summing_ : post_ops_;
   const std::shared_ptr<const Prepared> p = prepared(x.sizes(), steps);
@@ -304,7 +305,7 @@ class Fused::PlannedProduct : public PlannedCall {
         given_(x.strides()),
         is_arranged_(arranged(x, strides_).is_same(x)) {}
 
-  // Where x lies otherwise than the primitive takes it.
+  // Gives the memory for x in the layout that the primitive takes, where x has another one.
   size_t work_bytes() const override {
     if (is_arranged_) return 0;
     return at::detail::computeStorageNbytes(sizes_, strides_, c10::elementSize(fused_->form_.scalar_type()));
@@ -345,7 +346,7 @@ class Fused::PlannedProduct : public PlannedCall {
     *y.bound = *bound;
   }
 
-  // Where a step would lose a NaN.
+  // Runs the primitive without the steps, and the steps after it, where one of them would lose a NaN.
   void run_step_by_step(std::span<const Place> places) const {
     const at::Tensor x = at::from_blob(places.front().data, sizes_, strides_, fused_->form_.scalar_type());
     const auto of_result = [&](const Place& place) {
@@ -361,7 +362,7 @@ class Fused::PlannedProduct : public PlannedCall {
 
   const c10::intrusive_ptr<Fused> fused_;
   const std::shared_ptr<const Prepared> prepared_, summing_;
-  const at::DimVector sizes_, strides_, given_;  // of x, as it is taken and as it comes
+  const at::DimVector sizes_, strides_, given_;  // of x; its strides as it is taken, and as it comes
   const bool is_arranged_;
 };
 

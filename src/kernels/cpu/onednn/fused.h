@@ -1,4 +1,4 @@
-// What packed operators share: they run one primitive with all steps fused where the operands have the result's shape
+// The base of packed operators: they run one primitive with all steps fused where the operands have the result's shape
 // and layout, and otherwise leave the steps to ATen.
 #pragma once
 
@@ -22,14 +22,14 @@ struct Prepared {
   Laid weight;
   std::vector<int64_t> sizes, strides;  // of the result as a tensor
   int threads = 0;                      // at most; 0: as many as there are
-  // Of the same weight, for what comes after the source and the result in memory.
+  // A primitive with the same weight, for what comes after the source and the result in memory.
   std::shared_ptr<const Prepared> rest = {};
   std::shared_ptr<Frames> frames = std::make_shared<Frames>();
 };
 
 class Fused : public PackedProduct {
  public:
-  // `terms` is how many products make an element of the result.
+  // `terms` is the number of products that make an element of the result.
   Fused(const at::Tensor& weight, const at::Tensor& bias, int64_t terms, c10::ScalarType result,
         std::vector<PostOp> post_ops);
   at::Tensor run(const at::Tensor& x, at::TensorList operands) const override;
@@ -40,14 +40,14 @@ class Fused : public PackedProduct {
   void take(std::vector<SavedWeights> saved) const override { laid_.take(saved); }
 
  protected:
-  // Whether the operation is defined for inputs of these sizes; of others ATen says what is wrong.
+  // Tells whether the operation is defined for inputs of these sizes; of others ATen says what is wrong.
   virtual bool fits(at::IntArrayRef sizes) const = 0;
   bool takes(at::IntArrayRef sizes) const { return are_ints(sizes) && fits(sizes); }
-  // How a primitive takes an input, and lays out a result.
+  // Gives the strides with which a primitive takes an input, and lays out a result.
   virtual std::vector<int64_t> strides(at::IntArrayRef sizes) const = 0;
   virtual Prepared prepare(at::IntArrayRef sizes, std::span<const PostOp> post_ops) const = 0;
-  // Sizes of the inputs, side by side in memory, that one of these sizes is taken as: where sizes are open, primitives
-  // of few sizes serve all. Nothing: the input is taken whole.
+  // Gives the sizes of consecutive parts, as which an input of these sizes is taken: where sizes are open, primitives
+  // of few sizes serve all. Gives nothing where the input is taken whole.
   virtual std::vector<at::DimVector> parts(at::IntArrayRef /*sizes*/) const { return {}; }
   virtual at::Tensor by_aten(const at::Tensor& x) const = 0;
 
@@ -87,7 +87,7 @@ class Fused : public PackedProduct {
   const std::vector<PostOp> post_ops_;
   const std::vector<PostOp> summing_;  // the same, with a Sum for an Add at the beginning
   const size_t operands_;
-  // Where a step would lose a NaN: a result is not larger than gain * the input + offset.
+  // Where a step would lose a NaN, a result is not larger than gain * the input + offset.
   const bool loses_nan_;
   const float gain_, offset_;
   mutable Recent<ShapeKey, Prepared> recent_{64};

@@ -59,9 +59,9 @@ void GroupedLinear::expect(at::IntArrayRef sizes) const {
   if (fits(sizes)) panels();
 }
 
-// Where there are fewer groups of columns than threads, rows are shared out as well.
+// Multiplies groups of columns in parallel. Where there are fewer of them than threads, rows are shared out as well.
 void GroupedLinear::multiply(const float* x, int64_t rows, float* y) const {
-  constexpr int64_t kProductsOfCost = 4;  // that take as long as an element, as threads_for counts
+  constexpr int64_t kProductsOfCost = 4;  // so many products take as long as an element, as threads_for counts
   const at::Tensor laid = panels();
   const void* const weight = laid.const_data_ptr();
   const float* const bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;

@@ -1,4 +1,4 @@
-// What products share whose weight our own kernels take in groups of columns (kernels/simd/group.h).
+// The base of products whose weight our own kernels take in groups of columns (kernels/simd/group.h).
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace onnxtorch::onednn {
 
-// A matrix as groups of panels: [panel][row][column].
+// Lays out a matrix as groups of panels: [panel][row][column].
 at::Tensor in_panels(const at::Tensor& matrix);
 int64_t bytes_of_panels(c10::ScalarType type, int64_t in, int64_t out);
 
-// Takes no steps. Rows of float16 and bfloat16 are widened, and the result is rounded.
+// A product that takes no steps. Rows of float16 and bfloat16 are widened, and the result is rounded.
 class GroupedLinear : public PackedProduct {
  public:
   at::Tensor run(const at::Tensor& x, at::TensorList operands) const final;
@@ -25,7 +25,7 @@ class GroupedLinear : public PackedProduct {
  protected:
   GroupedLinear(const at::Tensor& weight, int64_t in, int64_t out, const at::Tensor& bias);
 
-  // Rows of x and those of y, which lie so far apart, for some columns of a group.
+  // Rows of x and of y, for some columns of a group. Rows of y lie `y_apart` apart.
   struct Part {
     const std::byte* x;
     int64_t rows, group;
@@ -35,9 +35,9 @@ class GroupedLinear : public PackedProduct {
     float* room;
   };
   virtual void multiply(const void* weight, const Part& part) const = 0;
-  // The rows as the kernel takes them, in bytes; undefined where it takes floats.
+  // Gives the rows as the kernel takes them, in bytes; undefined where it takes floats.
   virtual at::Tensor converted(const float* /*x*/, int64_t /*rows*/) const { return {}; }
-  // Of the kernel: for more rows than these it needs so much room.
+  // The needs of the kernel: for more rows than `rows_at_once` it takes `room` floats of memory.
   struct Kernel {
     int64_t rows_at_once, room;
   };

@@ -39,10 +39,10 @@ class HalfLinear final : public GroupedLinear {
   }
 };
 
-// The matrix in the order in which its elements lie.
+// Gives the matrix, or its transpose, in the order in which its elements lie.
 at::Tensor by_rows(const at::Tensor& matrix) { return matrix.stride(0) < matrix.stride(1) ? matrix.t() : matrix; }
 
-// Whether each element is a finite number of float16. Most weights are told from that by their first rows.
+// Tells whether each element is a finite number of float16. Most weights that are not so show it in their first rows.
 bool is_of_halves(const at::Tensor& matrix) {
   constexpr int64_t kRows = 64;
   return std::ranges::all_of(by_rows(matrix).split(kRows), [](const at::Tensor& rows) {

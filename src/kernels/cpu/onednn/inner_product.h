@@ -6,12 +6,12 @@
 namespace onnxtorch::onednn {
 
 struct InnerProduct {
-  // rows @ weight + bias in the result's type, and the steps after it. The weight is [in, out], without memory, and of
-  // the rows' type; `layout` is how it lies, where oneDNN is not to choose.
+  // Describes rows @ weight + bias in the result's type, and the steps after it. The weight is [in, out], without
+  // memory, and of the rows' type; `layout` is the one that it has, where oneDNN is not to choose.
   InnerProduct(int64_t rows, const at::Tensor& weight, bool has_bias, c10::ScalarType result_type,
                std::span<const PostOp> post_ops = {}, const dnnl::memory::desc& layout = {});
 
-  // The weight in the layout that is wanted.
+  // Gives the weight in the layout that is wanted.
   Laid weight(const LaidWeight& laid) const;
 
   at::Tensor columns;  // of the weight, as rows

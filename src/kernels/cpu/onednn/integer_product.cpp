@@ -47,7 +47,7 @@ Prepared prepared_product(const at::Tensor& weight, at::IntArrayRef from, Type s
 
 namespace {
 
-// One value for each channel of a tensor of so many dimensions, `after` of them after the channel's; none where
+// Gives one value for each channel of a tensor of so many dimensions, `after` of them after the channel's; none where
 // adding or multiplying by it means something else.
 std::optional<at::Tensor> per_channel(const at::Tensor& t, int64_t channels, int64_t dims, int64_t after) {
   if (t.scalar_type() != c10::kFloat || t.dim() > dims) return {};
@@ -56,7 +56,7 @@ std::optional<at::Tensor> per_channel(const at::Tensor& t, int64_t channels, int
   return t.reshape(-1).expand(channels).contiguous();
 }
 
-// As unsigned numbers, with the zero point that makes them what they were.
+// An input as uint8, with the zero point by which its elements stand for the same numbers.
 struct Numbers {
   at::Tensor x;
   int64_t zero_point;
@@ -95,16 +95,16 @@ class PackedIntegers : public ByteProduct<PackedIntegerProduct> {
   }
 
  protected:
-  // How many dimensions come after the channels' as ATen counts them.
+  // Gives how many dimensions come after the channels', as ATen counts them.
   virtual int64_t dims_after_channels() const = 0;
-  // As the primitive takes it, with the zero point around it.
+  // Gives the input as the primitive takes it, with the zero point around it.
   virtual at::Tensor with_padding(const Numbers& given) const = 0;
-  // The sum of what makes each row of the result.
+  // Gives the sum of the elements that make each row of the result.
   virtual at::Tensor row_sums(const at::Tensor& padded) const = 0;
-  // The sums in double; x less its zero point.
+  // Computes the sums in double, of x less its zero point.
   virtual at::Tensor in_double(const at::Tensor& x, const at::Tensor& weight) const = 0;
 
-  ShiftedWeight weight_;  // but for its numbers
+  ShiftedWeight weight_;  // without its numbers
 
  private:
   struct Sums {
@@ -112,7 +112,8 @@ class PackedIntegers : public ByteProduct<PackedIntegerProduct> {
     Correction correction;
   };
 
-  // Of x and the numbers of the weight. oneDNN's zero points would make the sums floats, which are not exact.
+  // Computes the sums of x and the numbers of the weight, and their correction. oneDNN's zero points would make the
+  // sums floats, which are not exact.
   std::optional<Sums> sums_of(const at::Tensor& x, const at::Tensor& zero_point) const {
     const bool fit = (x.scalar_type() == c10::kByte || x.scalar_type() == c10::kChar) && x.numel() > 0 &&
                      zero_point.numel() == 1 && takes(x.sizes());
@@ -201,7 +202,7 @@ class IntegerConvolution final : public PackedIntegers {
                                 channels_last(result_sizes(unpadded_, given), Type::s32), attributes({}, {}), laid_);
   }
 
-  // Over the window of each pixel, one dimension after another.
+  // Sums over the window of each pixel, one dimension after another.
   at::Tensor row_sums(const at::Tensor& x) const override {
     std::vector<int64_t> shape = x.sizes().vec();
     shape.erase(shape.begin() + 1);
@@ -262,12 +263,12 @@ class IntegerLinear final : public PackedIntegers {
   int64_t dims_after_channels() const override { return 0; }
   at::Tensor with_padding(const Numbers& given) const override { return given.x.contiguous(); }
 
-  // Which of the addends is added to each channel, and which to each element.
+  // The index of the addend that is added to each channel, and of the one that is added to each element.
   struct Roles {
     std::optional<size_t> bias, operand;
   };
 
-  // None where there are others, as in take_addends.
+  // Returns none where there are others, as in take_addends.
   std::optional<Roles> roles_of(at::TensorList addends, const at::Tensor& y) const {
     Roles roles;
     for (size_t i = 0; i < addends.size(); ++i) {

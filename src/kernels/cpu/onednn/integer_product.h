@@ -1,5 +1,5 @@
-// Convolutions and products of whole numbers of 8 bits with constant weights: oneDNN adds up in int32, exactly, or on
-// CPUs where it cannot a kernel of our own; one pass over the sums accounts for zero points, and computes what follows.
+// Convolutions and products of int8 and uint8 with constant weights: oneDNN adds up in int32, exactly, or a kernel of
+// our own does on CPUs where oneDNN cannot; one pass over the sums accounts for zero points, and computes what follows.
 #pragma once
 
 #include <c10/util/accumulate.h>
@@ -15,14 +15,14 @@
 
 namespace onnxtorch::onednn {
 
-// The primitive for x @ weight over rows of numbers of 8 bits; `sizes` are those of x. A float bias is [1, out]. None
-// where oneDNN has only its reference implementation.
+// Makes the primitive for x @ weight over rows of int8 or uint8; `sizes` are those of x. A float bias is [1, out].
+// Returns none where oneDNN has only its reference implementation.
 Prepared prepared_product(const at::Tensor& weight, at::IntArrayRef sizes, dnnl::memory::data_type source,
                           dnnl::memory::data_type result, bool has_bias, const dnnl::primitive_attr& attributes,
                           const LaidWeight& laid);
 
-// What products of 8 bits have in common, `Base` being how a packed operator runs: oneDNN computes them where this CPU
-// has instructions for them, else panels do.
+// The base of products of int8 and uint8, `Base` being the way in which a packed operator runs: oneDNN computes them
+// where this CPU has instructions for them, else panels do.
 template <typename Base>
 class ByteProduct : public Base {
  public:
@@ -43,7 +43,7 @@ class ByteProduct : public Base {
 
  protected:
   virtual bool fits(at::IntArrayRef sizes) const = 0;
-  // The sizes of the input as a primitive takes it.
+  // Gives the sizes of the input as a primitive takes it.
   virtual std::vector<int64_t> padded(at::IntArrayRef sizes) const { return sizes.vec(); }
   virtual Prepared prepare(at::IntArrayRef sizes) const = 0;
   virtual const PanelProduct& panels() const = 0;

@@ -15,7 +15,8 @@ namespace onnxtorch::onednn {
 
 namespace {
 
-// A weight of 8 bits that lies in blocks, as views: oneDNN takes none back that has sums of it behind its elements.
+// Gives a weight of int8 that lies in blocks as a plain one, by views: oneDNN takes none back that has sums of it
+// behind its elements.
 at::Tensor without_blocks(const Laid& laid) {
   const dnnl::memory::desc desc = laid.memory.get_desc();
   const dnnl::memory::dims dims = desc.get_dims(), padded = desc.get_padded_dims(), blocks = desc.get_inner_blks(),
@@ -36,7 +37,7 @@ at::Tensor without_blocks(const Laid& laid) {
   return result;
 }
 
-// The memory of a dense tensor.
+// Gives the memory of a dense tensor as bytes.
 at::Tensor bytes_of(const at::Tensor& t) {
   return view_of(t.data_ptr(), {static_cast<int64_t>(t.nbytes())}, at::kByte, std::make_shared<at::Tensor>(t));
 }
@@ -47,8 +48,8 @@ at::Tensor form_of(const at::Tensor& t) {
   return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kMeta));
 }
 
-// What tells one layout from another; nothing where oneDNN does not tell. Behind weights of 8 bits lie sums of them, of
-// which only the size tells; what they are is the same for all layouts of one operator.
+// Gives a text that tells one layout from another; an empty one where oneDNN does not tell. Behind weights of int8 lie
+// sums of them, of which only the size tells; what they are is the same for all layouts of one operator.
 std::string LaidWeight::layout_of(const dnnl::memory::desc& desc) const {
   if (desc.get_format_kind() != dnnl::memory::format_kind::blocked) return "";
   std::ostringstream text;
@@ -92,7 +93,7 @@ at::Tensor LaidWeight::restored() const {
   return plain;
 }
 
-// Gives up the weight as it came, where it can be had back.
+// Gives up the weight as it came, where it can be restored.
 void LaidWeight::release(const dnnl::memory::desc& plain, const dnnl::memory::desc& laid) const {
   if (laid_.size() != 1 || !held_ || laid.get_data_type() != plain.get_data_type() ||
       laid.get_format_kind() != dnnl::memory::format_kind::blocked) {
@@ -152,8 +153,8 @@ std::vector<SavedWeights> LaidWeight::saved() const {
   return result;
 }
 
-// Bytes that do not lie as they were laid out, in a file whose index is wrong, are left: kernels read vectors from
-// them.
+// Takes saved weights, but not bytes that are not aligned as they were laid out, in a file whose index is wrong:
+// kernels read vectors from them.
 void LaidWeight::take(const std::vector<SavedWeights>& saved) const {
   constexpr uintptr_t kAlignment = 64;
   const std::lock_guard lock(mutex_);

@@ -10,8 +10,9 @@ namespace onnxtorch {
 namespace onednn {
 namespace {
 
-// oneDNN divides rows into blocks: of their largest divisor not above 64, or of 64 where that is too small. Threads get
-// as many blocks each, so that one whose last block is smaller waits for the others. These rows fill whole blocks.
+// Gives how many of the rows fill whole blocks. oneDNN divides rows into blocks: of their largest divisor not above 64,
+// or of 64 where that is too small. Threads get equally many blocks, so that one whose last block is smaller waits for
+// the others.
 int64_t in_whole_blocks(int64_t rows) {
   constexpr int64_t kMost = 64, kLeast = 6;
   for (int64_t block = kMost; block >= kLeast; --block)
@@ -27,7 +28,7 @@ class PackedLinear final : public Fused {
   }
 
  private:
-  // So that to make a primitive takes about as long as to run it.
+  // Tells whether a product is so small that making its primitive takes about as long as running it.
   bool is_small(int64_t rows) const { return rows * form_.numel() < 1 << 24; }
 
   bool fits(at::IntArrayRef sizes) const override { return !sizes.empty() && sizes.back() == form_.size(0); }
@@ -37,7 +38,7 @@ class PackedLinear final : public Fused {
     return {result.begin(), result.end()};
   }
 
-  // Of few rows, which are open: as many 256s, 16s and single ones as there are.
+  // Divides few rows, whose number is open, into as many 256s, 16s and single ones as there are.
   std::vector<at::DimVector> parts(at::IntArrayRef sizes) const override {
     int64_t rows = c10::multiply_integers(sizes) / form_.size(0);
     if (!is_small(rows)) return {};
@@ -57,7 +58,7 @@ class PackedLinear final : public Fused {
     const auto described = [&](const dnnl::memory::desc& layout) {
       return InnerProduct(first, form_, bias_.defined(), result_, post_ops, layout);
     };
-    // What is small takes the weight as it lies.
+    // A small product takes the weight in the layout that it has.
     InnerProduct product = described(is_small(rows) ? laid_.first() : dnnl::memory::desc());
     if (is_reference(product.description)) product = described({});
     if (is_reference(product.description)) return {};

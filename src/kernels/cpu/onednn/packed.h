@@ -22,7 +22,8 @@ class Packed : public torch::CustomClassHolder {
   // Makes ready for inputs of these sizes.
   virtual void expect(at::IntArrayRef sizes) const = 0;
 
-  // What has been laid out so far, and another object's that need not be laid out any more.
+  // Gives the weights that have been laid out so far; `take` takes those of another object, which need not be laid out
+  // any more.
   virtual std::vector<SavedWeights> saved() const = 0;
   virtual void take(std::vector<SavedWeights> saved) const = 0;
 };
@@ -38,16 +39,17 @@ struct PostOp {
   double alpha = 0, beta = 0;  // its parameters
 };
 
-// Whether oneDNN has this activation.
+// Tells whether oneDNN has this activation.
 bool is_post_activation(const std::string& name);
 
-// Of an input and a weight of float32 or bfloat16, with a result of their type or float32.
+// A product of an input and a weight of float32 or bfloat16, with a result of their type or float32.
 class PackedProduct : public Packed {
  public:
-  // One operand for each Add and Mul, in their order. The result may take the memory of one to which nothing else
-  // refers.
+  // Runs with one operand for each Add and Mul, in their order. The result may take the memory of one to which nothing
+  // else refers.
   virtual at::Tensor run(const at::Tensor& x, at::TensorList operands) const = 0;
-  // The same by memory: of x, the operands and the result `y`. None where sizes and strides do not decide all.
+  // Plans the same by memory: of x, the operands and the result `y`. Returns none where sizes and strides do not decide
+  // all.
   virtual std::unique_ptr<PlannedCall> planned(const at::Tensor& /*x*/, at::TensorList /*operands*/,
                                                const at::Tensor& /*y*/) const {
     return {};
@@ -61,8 +63,8 @@ struct Convolution {
   c10::ScalarType result = c10::kFloat;
 };
 
-// Whether a convolution's weight, groups and parameters go together, which oneDNN and what lays out weights trust.
-// ATen, which is left those that do not, refuses them.
+// Tells whether a convolution's weight, groups and parameters go together, which oneDNN and the code that lays out
+// weights trust. ATen, which is left those that do not, refuses them.
 bool go_together(const at::Tensor& weight, int64_t groups,
                  std::initializer_list<const std::vector<int64_t>*> parameters);
 
@@ -86,23 +88,25 @@ struct Linear {
 
 c10::intrusive_ptr<Packed> packed(const Linear& linear, std::vector<PostOp> post_ops);
 
-// Whether the weight of a product is better held in float16, and widened as it is read: it is large, of float32, and
-// each of its elements is a finite number of float16.
+// Tells whether the weight of a product is better held in float16, and widened as it is read: it is large, of float32,
+// and each of its elements is a finite number of float16.
 bool lies_in_half(const at::Tensor& weight);
 c10::intrusive_ptr<Packed> packed_half(const Linear& linear);
 
-// Blocks have 256 numbers at most.
+// Packs a product whose blocks have 256 numbers at most.
 c10::intrusive_ptr<Packed> packed(const LinearOfBits& linear);
 
-// What numbers of 8 bits stand for: (number - zero_point) * scale; and between which they are kept.
+// A quantization to int8 or uint8: an integer stands for (integer - zero_point) * scale, and is kept between low and
+// high.
 struct Quantization {
   double scale = 1;
   int64_t zero_point = 0, low = 0, high = 0;
   c10::ScalarType type = c10::kByte;
 };
 
-// A product whose input and weight are of 8 bits. The weight, of int8, has one scale for all or one for each index of
-// the result, and the bias is finite. The result is of 8 bits as well, or float. No steps have operands.
+// A product whose input and weight are of int8 or uint8. The weight, of int8, has one scale for all or one for each
+// index of the result, and the bias is finite. The result is of int8 or uint8 as well, or float. No steps have
+// operands.
 struct Quantized {
   Quantization input;
   at::Tensor scales;
@@ -114,13 +118,14 @@ c10::intrusive_ptr<Packed> packed(const Linear& linear, Quantized quantized, std
 
 class PackedIntegerProduct : public Packed {
  public:
-  // The product of x - x_zero_point, of 8 bits with one zero point, and the weight, in int32.
+  // Computes the product of x - x_zero_point and the weight, in int32; x is of int8 or uint8, with one zero point.
   virtual at::Tensor run(const at::Tensor& x, const at::Tensor& x_zero_point) const = 0;
-  // The same as floats, times the scale, plus the addends one after another, then without what is below zero.
+  // Computes the same as floats, times the scale, plus the addends one after another; `relu` then clears what is below
+  // zero.
   virtual at::Tensor run_scaled(const at::Tensor& x, const at::Tensor& x_zero_point, const at::Tensor& scale,
                                 at::TensorList addends, bool relu) const = 0;
-  // The latter by memory: of x, its zero point, the scale, the addends and the result `y`. None where sizes and strides
-  // do not decide all.
+  // Plans the latter by memory: of x, its zero point, the scale, the addends and the result `y`. Returns none where
+  // sizes and strides do not decide all.
   virtual std::unique_ptr<PlannedCall> planned_scaled(const at::Tensor& /*x*/, const at::Tensor& /*zero_point*/,
                                                       const at::Tensor& /*scale*/, at::TensorList /*addends*/,
                                                       bool /*relu*/, const at::Tensor& /*y*/) const {
@@ -128,34 +133,34 @@ class PackedIntegerProduct : public Packed {
   }
 };
 
-// Their weights are of uint8 or int8, less one zero point for all or one for each index of the result, in int32. Null
-// where oneDNN has no such convolution.
+// Pack products whose weights are of uint8 or int8, less one zero point for all or one for each index of the result, in
+// int32. The first gives null for a convolution of groups whose weight less its zero points does not fit int8.
 c10::intrusive_ptr<Packed> packed_integers(Convolution convolution, const at::Tensor& zero_points);
 c10::intrusive_ptr<Packed> packed_integers(const Linear& linear, const at::Tensor& zero_points);
 
 // --- Recurrent layers ---
 
-// As ATen's layers take it. The parameters: of each direction w_ih, w_hh and, where there are biases, b_ih, b_hh.
-// GruOfResetState applies the reset gate to the hidden state, before the product with it (ONNX's default). Its gates
-// are in ONNX's order, and w_hh and b_hh are two each: of the update and reset gate, and of the hidden gate.
+// A recurrent layer as ATen takes it. The parameters: of each direction w_ih, w_hh and, where there are biases, b_ih,
+// b_hh. GruOfResetState applies the reset gate to the hidden state, before the product with it (ONNX's default). Its
+// gates are in ONNX's order, and w_hh and b_hh are two each: of the update and reset gate, and of the hidden gate.
 struct Recurrent {
   enum class Cell : uint8_t { Tanh, Relu, Gru, GruOfResetState, Lstm };
   Cell cell;
   bool bidirectional, has_biases;
   std::vector<at::Tensor> parameters;
-  // Of an Lstm with one direction: [3, hidden], of the input, the forget and the output gate.
+  // The peepholes of an Lstm with one direction: [3, hidden], of the input, the forget and the output gate.
   at::Tensor peepholes = {};
 };
 
 class PackedRecurrent : public Packed {
  public:
-  // x is [time, batch, features]; a state, h or h and c, is [directions, batch, hidden]. Gives y and the last states.
-  // One direction may take `within` as well, bool[time, batch, 1]: whether a step is one of its sequence's. The others
-  // leave the state as it is, and zeros in y.
+  // Runs the layer. x is [time, batch, features]; a state, h or h and c, is [directions, batch, hidden]. Gives y and
+  // the last states. One direction may take `within` as well, bool[time, batch, 1], which tells whether a step is one
+  // of its sequence's. The other steps leave the state as it is, and zeros in y.
   virtual std::vector<at::Tensor> run(const at::Tensor& x, at::TensorList states,
                                       const std::optional<at::Tensor>& within) const = 0;
-  // The same by memory: of x, the states and `within`, where it is there, and of the results. None where sizes and
-  // strides do not decide all.
+  // Plans the same by memory: of x, the states and `within`, where it is there, and of the results. Returns none where
+  // sizes and strides do not decide all.
   virtual std::unique_ptr<PlannedCall> planned(const at::Tensor& x, at::TensorList states,
                                                const std::optional<at::Tensor>& within) const = 0;
 };

@@ -19,23 +19,24 @@
 namespace onnxtorch::onednn {
 namespace {
 
-constexpr int64_t kProductsOfCost = 32;  // that take as long as an element, as parallel_for counts
+constexpr int64_t kProductsOfCost = 32;  // so many products take as long as an element, as parallel_for counts
 
 const IntegerKernels& kernels() { return for_this_cpu<IntegerKernels>(); }
 
 int64_t parts(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
-// A matrix as a convolution with windows of one pixel.
+// Gives a matrix as a convolution with windows of one pixel.
 Convolution as_convolution(const at::Tensor& matrix) {
   return {.weight = matrix.t().unsqueeze(2), .bias = {}, .stride = {1}, .padding = {0}, .dilation = {1}};
 }
 
-// The weight's memory goes back to the system as soon as it is given up, and so shall that of its copies.
+// Allocates zeros in pages of their own: the weight's memory goes back to the system as soon as it is given up, and so
+// shall that of its copies.
 at::Tensor zeros(at::IntArrayRef sizes) {
   return own_pages(c10::multiply_integers(sizes)).view(c10::kChar).view(sizes).zero_();
 }
 
-// Of a matrix of int8 in which each channel has a column, as the kernel takes it.
+// Lays out a matrix of int8, in which each channel has a column, as the kernel takes it.
 at::Tensor in_panels(const at::Tensor& matrix) {
   const int64_t rows = matrix.size(0), columns = matrix.size(1);
   const int64_t pairs = parts(rows, 2), panels = parts(columns, kPanelColumns);
@@ -46,7 +47,7 @@ at::Tensor in_panels(const at::Tensor& matrix) {
   return result.flatten().view(c10::kByte);
 }
 
-// What `bytes` were made of.
+// Gives the matrix that `bytes` were made of.
 at::Tensor from_panels(const at::Tensor& bytes, int64_t rows, int64_t columns) {
   const int64_t pairs = parts(rows, 2), panels = parts(columns, kPanelColumns);
   return bytes.view(c10::kChar)
@@ -57,7 +58,7 @@ at::Tensor from_panels(const at::Tensor& bytes, int64_t rows, int64_t columns) {
       .narrow(1, 0, columns);
 }
 
-// The windows of a convolution over images of these sizes.
+// Describes the windows of a convolution over images of these sizes.
 Patches patches(const Convolution& c, at::IntArrayRef sizes, const at::Tensor& x, int64_t zero_point) {
   const std::vector<int64_t> results = result_sizes(c, sizes);
   std::array dimensions{kNoWindows, kNoWindows, kNoWindows};
@@ -78,14 +79,14 @@ Patches patches(const Convolution& c, at::IntArrayRef sizes, const at::Tensor& x
           .zero_point = static_cast<int16_t>(zero_point + (is_signed ? 128 : 0))};
 }
 
-// A number for each column, and more, as a panel may begin at any column; undefined are those that are given.
+// Gives one number for each column, and more, as a panel may begin at any column. `numbers` may be undefined.
 at::Tensor for_panels(const at::Tensor& numbers, int64_t columns, float none) {
   const at::Tensor result = at::full({columns + kPanelColumns - 1}, none, c10::kFloat);
   if (numbers.defined()) result.narrow(0, 0, columns).copy_(numbers);
   return result;
 }
 
-// Whether the windows are pixels that lie as kernels take rows.
+// Tells whether the windows are pixels with the layout in which kernels take rows.
 bool are_rows(const Patches& p) {
   const auto is_plain = [](const Windows& w) { return w.kernel == 1 && w.stride == 1 && w.padding == 0; };
   return is_plain(p.depth) && is_plain(p.rows) && is_plain(p.columns) && p.flip == 0 && p.taken % kStepRows == 0;
@@ -199,8 +200,9 @@ void PanelProduct::multiply(const LaidWeight& weight, const at::Tensor& x, int64
   }
 }
 
-// Some rows at a time are copied, where they do not lie as kernels take them, and stay in the cache while they are
-// multiplied by one panel after the other. They are about as many each time, so that threads get as much.
+// Multiplies some rows at a time. They are copied, where they do not lie as kernels take them, and stay in the cache
+// while they are multiplied by one panel after the other. They are about as many each time, so that threads get as
+// much.
 void PanelProduct::multiply_patches(const uint8_t* x, Patches p, int64_t windows, const at::Tensor& laid,
                                     const Put& put) const {
   constexpr int64_t kBytes = 1 << 17, kMostRows = 96;

@@ -1,4 +1,4 @@
-// Convolutions and products of numbers of 8 bits by kernels of our own, for CPUs on which oneDNN's are not exact.
+// Convolutions and products of int8 and uint8 by kernels of our own, for CPUs on which oneDNN's are not exact.
 #pragma once
 
 #include "kernels/cpu/onednn/laid_weight.h"
@@ -13,11 +13,11 @@ class PanelProduct {
   explicit PanelProduct(Convolution convolution);
   explicit PanelProduct(const at::Tensor& matrix);
 
-  // Sums in int32. Images lie with the channels innermost, as the result does.
+  // Computes sums in int32. Images lie with the channels innermost, as the result does.
   at::Tensor sums(const LaidWeight& weight, const at::Tensor& x) const;
 
-  // Sums of x less its zero point, of which there is nothing in the padding: times a unit, for all or for each column
-  // of the result, plus the bias, which may be undefined; and as numbers of 8 bits in this quantization's steps.
+  // The scaling of sums of x less its zero point, which is zero in the padding: times a unit, for all or for each
+  // column of the result, plus the bias, which may be undefined; and as int8 or uint8 in this quantization's steps.
   struct Scaled {
     const at::Tensor &unit, &bias;
     std::optional<Quantization> steps;
@@ -25,18 +25,18 @@ class PanelProduct {
   at::Tensor finished(const LaidWeight& weight, const at::Tensor& x, int64_t zero_point, const Scaled& as) const;
 
   void lay_out(const LaidWeight& weight) const { panels(weight); }
-  // Whether a column has few enough rows to be laid out.
+  // Tells whether a column has few enough rows to be laid out.
   bool is_possible() const { return convolution_.weight.numel() <= kMostStripRows * columns(); }
 
  private:
-  // Takes rows and columns of the result, from these on, the sums of which lie so far apart.
+  // A function that takes rows and columns of the result, from these on; the rows of their sums lie so far apart.
   using Put = std::function<void(const int32_t* sums, int64_t apart, int64_t row, int64_t rows, int64_t column,
                                  int64_t columns)>;
 
   bool is_depthwise() const;
   int64_t columns() const { return convolution_.weight.size(0); }  // of the result
   at::Tensor panels(const LaidWeight& weight) const;
-  // The factors of the groups: [group, row, column].
+  // Gives the matrices of the groups: [group, row, column].
   at::Tensor matrices_of(const at::Tensor& weight) const;
   at::Tensor weight_of(const at::Tensor& matrices) const;
 

@@ -1,4 +1,4 @@
-// What the oneDNN primitives have in common.
+// The code that the oneDNN primitives have in common: descriptions, memory, calls, and the steps after them.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -29,16 +29,17 @@ const dnnl::engine& engine();
 // it describes without a look at whether it got any.
 void need_memory();
 
-// Whether oneDNN has nothing fast for it on this CPU: its reference implementation, or none. A description is made so
-// that it is then empty (`allow_empty`), where oneDNN would throw an exception.
+// Tells whether oneDNN has nothing fast for it on this CPU: its reference implementation, or none. A description is
+// made so that it is then empty (`allow_empty`), where oneDNN would throw an exception.
 bool is_reference(const dnnl::primitive_desc_base& description);
 
-// Whether each size, and what padding adds to it, is an int to oneDNN, which divides by zero where one is cut to that.
+// Tells whether each size, and what padding adds to it, is an int to oneDNN, which divides by zero where one is cut to
+// that.
 inline bool are_ints(at::IntArrayRef sizes) {
   return std::ranges::all_of(sizes, [](int64_t size) { return size < int64_t{1} << 30; });
 }
 
-// Whether none of what was computed as sizes is negative.
+// Tells whether none of the computed sizes is negative.
 inline bool are_sizes(at::IntArrayRef sizes) {
   return std::ranges::all_of(sizes, [](int64_t size) { return size >= 0; });
 }
@@ -50,14 +51,14 @@ inline ShapeKey primitive_key() {
   return key;
 }
 
-// float32, bfloat16, int8 or uint8, as oneDNN names it.
+// Gives oneDNN's name of float32, bfloat16, int8 or uint8.
 dnnl::memory::data_type named(c10::ScalarType type);
 
-// Memory that a tensor lends.
+// Gives oneDNN the memory that a tensor lends.
 dnnl::memory borrowed(const dnnl::memory::desc& desc, const at::Tensor& tensor);
 
-// What calls of one primitive use again: to describe memory takes longer than a small primitive runs. Any number of
-// threads may call at the same time.
+// The objects that calls of one primitive use again: describing memory takes longer than a small primitive runs. Any
+// number of threads may call at the same time.
 class Frames {
  public:
   struct Frame {
@@ -86,7 +87,7 @@ class Call {
     return with(argument, desc, tensor.data_ptr());
   }
   Call& with(int argument, const dnnl::memory::desc& desc, void* data);
-  // On this thread's stream; the last that is asked of a call.
+  // Runs the primitive on this thread's stream; that is the last that is asked of a call.
   void run(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad = {});
 
  private:
@@ -106,10 +107,10 @@ struct Laid {
 };
 Laid laid_out(const dnnl::memory& from, const dnnl::memory::desc& desc);
 
-// The attributes of a primitive with these steps after it; an operand is described by `result`.
+// Gives the attributes of a primitive with these steps after it; an operand is described by `result`.
 dnnl::primitive_attr attributes(std::span<const PostOp> post_ops, const dnnl::memory::desc& result);
 
-// The same steps by ATen.
+// Applies the same steps by ATen.
 at::Tensor apply(at::Tensor x, std::span<const PostOp> post_ops, at::TensorList operands);
 
 }  // namespace onnxtorch::onednn

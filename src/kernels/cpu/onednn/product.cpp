@@ -18,13 +18,13 @@ namespace {
 constexpr auto kFloat = dnnl::memory::data_type::f32;
 constexpr int64_t kMostDims = 6;
 
-// result = a @ b, of the sizes and strides that it is made for; empty where ATen is faster.
+// A function that computes result = a @ b, for the sizes and strides that it is made for; empty where ATen is faster.
 using Multiply = std::function<void(float* a, float* b, float* result)>;
 
 dnnl::memory::desc described(const at::Tensor& t) { return {t.sizes().vec(), kFloat, t.strides().vec()}; }
 
-// With as many dimensions as asked for, and strides that a primitive takes: one of the last two is 1, none is 0 but
-// where the size is 1.
+// Gives the tensor so many dimensions, and strides that a primitive takes: one of the last two is 1, and none is 0
+// unless the size is 1.
 at::Tensor with_dims(at::Tensor t, int64_t dims) {
   while (t.dim() < dims) t = t.unsqueeze(0);
   bool plain = t.stride(-1) == 1 || t.stride(-2) == 1;
@@ -61,7 +61,7 @@ Multiply prepared(const at::Tensor& a, const at::Tensor& b, const at::Tensor& re
   return is_reference(description) ? Multiply() : by_primitive(description);
 }
 
-// For tensors that all have as many dimensions.
+// Prepares the product of tensors that all have equally many dimensions.
 std::shared_ptr<const Multiply> prepared_for(const at::Tensor& a, const at::Tensor& b, const at::Tensor& result) {
   static Recent<ShapeKey, Multiply> recent(256);
   const ShapeKey key = primitive_key().add_layout(a).add_layout(b).add_layout(result);

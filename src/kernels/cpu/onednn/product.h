@@ -9,7 +9,7 @@
 
 namespace onnxtorch::onednn {
 
-// at::matmul(a, b).
+// Computes at::matmul(a, b).
 at::Tensor product(const at::Tensor& a, const at::Tensor& b);
 std::unique_ptr<PlannedCall> plan_product(const PlannedOperands& of);
 

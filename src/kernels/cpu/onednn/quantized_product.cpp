@@ -1,4 +1,5 @@
-// Convolutions and products of 8 bits: sums in int32, which are exact, then scaled, rounded and kept within range.
+// Convolutions and products of int8 and uint8: sums in int32, which are exact, then scaled, rounded and kept within
+// range.
 #include <ATen/ATen.h>
 #include <c10/util/strides.h>
 
@@ -21,7 +22,7 @@ namespace {
 using Tag = dnnl::memory::format_tag;
 using Type = dnnl::memory::data_type;
 
-// The scale of each result in units of which the bias is added and the steps are done.
+// Gives the scale of each result, in units of which the bias is added and the steps are done.
 at::Tensor unit_of(const Quantized& q, bool has_steps) {
   const at::Tensor unit = at::mul(q.scales, q.input.scale);
   return q.result && !has_steps ? at::div(unit, q.result->scale) : unit;
@@ -32,7 +33,7 @@ bool is_narrower_than_type(const Quantization& q) {
   return q.low > lowest || q.high < lowest + 255;
 }
 
-// By oneDNN where this CPU has instructions for it, else by kernels of our own.
+// A quantized product, by oneDNN where this CPU has instructions for it, else by kernels of our own.
 class QuantizedProduct : public ByteProduct<PackedProduct> {
  public:
   QuantizedProduct(const at::Tensor& weight, const at::Tensor& bias, Quantized quantized, std::vector<PostOp> post_ops)
@@ -72,7 +73,7 @@ class QuantizedProduct : public ByteProduct<PackedProduct> {
  protected:
   virtual std::vector<int64_t> strides(at::IntArrayRef sizes) const = 0;
   virtual dnnl::memory::desc bias_of(const Prepared& p) const = 0;
-  // The same on numbers that have been dequantized.
+  // Makes the same product for a dequantized input.
   virtual c10::intrusive_ptr<Packed> of_float(std::vector<PostOp> post_ops) const = 0;
 
   Type source_type() const { return named(quantized_.input.type); }
@@ -127,7 +128,7 @@ class QuantizedProduct : public ByteProduct<PackedProduct> {
         dequantize(x, quantized_.input.scale, quantized_.input.zero_point), {}));
   }
 
-  // As the result is to be.
+  // Quantizes y, if the result is to be quantized.
   at::Tensor quantized(const at::Tensor& y) const {
     const auto& to = quantized_.result;
     return to ? quantize(y, to->scale, to->zero_point, to->low, to->high, to->type) : y;

@@ -121,10 +121,11 @@ class PackedLayer final : public PackedRecurrent {
   int64_t hidden() const { return directions_[0]->hidden.in(); }
   int64_t gates() const { return directions_[0]->input.out(); }
 
-  // What a row of one step takes: the gates, and before the hidden gate the state after the reset gate.
+  // Gives the memory for a row of one step, in floats: the gates, and before the hidden gate the state after the reset
+  // gate.
   int64_t row_room() const { return cell_ == Cell::GruOfResetState ? gates() + hidden() : gates(); }
 
-  // What does not, ATen runs or refuses.
+  // Tells whether the layer takes the tensors; others ATen runs or refuses.
   bool fits(const at::Tensor& x, at::TensorList states, const std::optional<at::Tensor>& within) const {
     if (!is_plain(x) || x.dim() != 3 || x.size(2) != features()) return false;
     if (within &&
@@ -135,26 +136,28 @@ class PackedLayer final : public PackedRecurrent {
                                [&](const at::Tensor& s) { return is_plain(s) && s.sizes() == at::IntArrayRef(sizes); });
   }
 
-  // As ThreadLimit takes it: what one thread does in a few microseconds is done before another has begun.
+  // Gives the number of threads as ThreadLimit takes it: what one thread does in a few microseconds is done before
+  // another has begun.
   int threads_for(int64_t time, int64_t batch) const {
     constexpr int64_t kLeastWork = 1 << 18;
     return directions() * time * batch * gates() * (features() + hidden()) < kLeastWork ? 1 : 0;
   }
 
-  // Whose inputs are multiplied at once: enough rows for a fast product, and few enough to stay in a cache.
+  // Gives the number of steps whose inputs are multiplied at once: enough rows for a fast product, and few enough to
+  // stay in a cache.
   static int64_t steps_at_once(int64_t time, int64_t batch) {
     constexpr int64_t kRows = 256;
     return std::clamp<int64_t>(kRows / batch, 1, time);
   }
 
-  // Whether all threads go through one share after another: those of a weight that is larger than a thread's cache take
-  // parts of it.
+  // Tells whether all threads go through one share after another: they take parts of a weight that is larger than a
+  // thread's cache.
   bool in_turn() const {
     constexpr int64_t kLargestOfOneThread = 1 << 19;
     return gates() * hidden() > kLargestOfOneThread;
   }
 
-  // What so many rows of one direction cost after the product of the inputs, as parallel_for counts.
+  // Gives what so many rows of one direction cost after the product of the inputs, as parallel_for counts.
   int64_t cost_of_rows(int64_t rows) const {
     constexpr int64_t kProductsOfCost = 8, kGate = 16;
     return rows * gates() * (hidden() / kProductsOfCost + kGate);
@@ -184,7 +187,7 @@ class PackedLayer final : public PackedRecurrent {
     float *from_input, *from_hidden;  // gates [directions, at_once, batch, gates], and of one step [.., room]
   };
 
-  // In floats, for the gates of a run.
+  // Gives the memory for the gates of a run, in floats.
   int64_t room_for(int64_t time, int64_t batch) const {
     return directions() * batch * (steps_at_once(time, batch) * gates() + row_room());
   }
@@ -200,7 +203,7 @@ class PackedLayer final : public PackedRecurrent {
     int64_t first, count;
   };
 
-  // The steps that a direction takes after `begin` others; the second goes from the last one to the first.
+  // Gives the steps that a direction takes after `begin` others; the second goes from the last one to the first.
   static Steps steps_after(const Work& work, int64_t begin, int64_t direction) {
     const int64_t count = std::min(work.at_once, work.time - begin);
     return {direction == 0 ? begin : work.time - begin - count, count};
@@ -322,7 +325,7 @@ class PackedLayer final : public PackedRecurrent {
     }
   }
 
-  // The next states of one direction, from what a step's input gives for the gates.
+  // Computes the next states of one direction, from what a step's input gives for the gates.
   std::vector<at::Tensor> next_states(const at::Tensor& gates, const std::vector<at::Tensor>& states) const {
     const Direction& direction = *directions_[0];
     const at::Tensor& h = states[0];
@@ -357,7 +360,7 @@ class PackedLayer final : public PackedRecurrent {
     return at::linear(rows, of.weight().plain(), of.bias().defined() ? std::optional(of.bias()) : std::nullopt);
   }
 
-  // Of one direction.
+  // Runs a layer of one direction step by step, by ATen.
   std::vector<at::Tensor> by_steps(const at::Tensor& x, at::TensorList initial,
                                    const std::optional<at::Tensor>& within) const {
     std::vector<at::Tensor> states;

@@ -12,7 +12,8 @@
 namespace onnxtorch {
 namespace {
 
-// Boxed, as TorchScript copies a list for a function that takes one, and each tensor has a reference more then.
+// Runs an operator. The function is boxed, as TorchScript copies the list for one that takes a list, and then each
+// tensor has one more reference.
 void run_packed(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   const std::vector<at::Tensor> operands = taken(torch::jit::pop(*stack));
   const auto operation = torch::jit::pop(*stack).toCustomClass<Packed>();
@@ -78,7 +79,7 @@ void register_onednn() {
     const torch::class_<Packed> packed("onnx_torch", "Packed");
     m.def("packed(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation, Tensor[] operands) -> Tensor",
           torch::CppFunction::makeFromBoxedFunction<run_packed>());
-    // Of LinearOfBits, without and with rounding of x.
+    // These run a LinearOfBits, without and with rounding of x.
     m.def("packed_nbits(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation) -> Tensor", run_packed_nbits);
     m.def("packed_nbits_int8(Tensor x, __torch__.torch.classes.onnx_torch.Packed operation) -> Tensor",
           run_packed_nbits);

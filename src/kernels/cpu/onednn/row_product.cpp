@@ -45,7 +45,7 @@ void RowProduct::run(const float* x, float* y, int64_t rows, bool relu) const {
 
 void RowProduct::take_blocks(const float* x, float* y, int64_t rows, bool relu) const {
   constexpr int64_t kVeryFewRows = 2;
-  constexpr int64_t kProductsOfCost = 32;  // that take as long as an element, as parallel_for counts
+  constexpr int64_t kProductsOfCost = 32;  // so many products take as long as an element, as parallel_for counts
   const auto* const panels = blocks().const_data_ptr<float>();
   const auto* const bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;
   const auto& kernels = for_this_cpu<RowProductKernels>();
@@ -56,7 +56,7 @@ void RowProduct::take_blocks(const float* x, float* y, int64_t rows, bool relu) 
 }
 
 void RowProduct::take_panels(const float* x, float* y) const {
-  constexpr int64_t kWeightsOfCost = 4;  // that take as long as an element, as threads_for counts
+  constexpr int64_t kWeightsOfCost = 4;  // so many weights take as long as an element, as threads_for counts
   const auto& [weight, width, apart] = panels();
   const auto* const first = static_cast<const float*>(weight.memory.get_data_handle());
   const auto* const bias = bias_.defined() ? bias_.const_data_ptr<float>() : nullptr;

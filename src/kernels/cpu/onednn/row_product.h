@@ -9,16 +9,16 @@ namespace onnxtorch::onednn {
 
 class RowProduct {
  public:
-  // The weight is [in, out], and `form` is how it is to be taken, without memory; the bias may be undefined.
+  // The weight is [in, out], and `form` tells how it is to be taken, without memory; the bias may be undefined.
   RowProduct(const LaidWeight& laid, at::Tensor form, at::Tensor bias);
 
-  // Whether so many rows are taken.
+  // Tells whether so many rows are taken.
   bool takes(int64_t rows) const { return is_small(rows) || (rows == 1 && panels().width > 0); }
   int64_t columns() const { return out_; }  // of the result
-  // rows @ weight + bias, and 0 for what is less where `relu`. The rows lie along this dimension, after which all
-  // are 1.
+  // Computes rows @ weight + bias, and 0 for what is less where `relu`. The rows lie along this dimension, after which
+  // all sizes are 1.
   at::Tensor run(const at::Tensor& rows, int64_t dim, bool relu) const;
-  // The same for rows in memory, one after another.
+  // Does the same for contiguous rows in memory.
   void run(const float* x, float* y, int64_t rows, bool relu = false) const;
   // Makes ready for so many rows, which are taken.
   void expect(int64_t rows) const;
@@ -27,7 +27,7 @@ class RowProduct {
   // The weight as oneDNN lays it out for one row, where that is in panels of whole columns.
   struct Panels {
     Laid weight;
-    int64_t width = 0, apart = 0;  // in elements; no width where it is not
+    int64_t width = 0, apart = 0;  // in elements; the width is 0 where it is not
   };
 
   bool is_small(int64_t rows) const;

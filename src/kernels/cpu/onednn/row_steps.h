@@ -12,11 +12,11 @@ class RowSteps {
  public:
   explicit RowSteps(std::span<const PostOp> steps);
 
-  // Whether they begin with a relu, which is left to the product.
+  // Tells whether the steps begin with a relu, which is left to the product.
   bool has_relu() const { return has_relu_; }
   bool empty() const { return pass_.steps.empty(); }
 
-  // Of so many elements; of each operand that many, which lie as they do.
+  // Applies the steps to so many elements of y; each operand has as many, in the same layout.
   void run(float* y, int64_t count, std::span<const float* const> operands) const;
 
  private:

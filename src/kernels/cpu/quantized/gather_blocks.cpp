@@ -27,9 +27,9 @@ struct Parameters {
   int64_t gather_axis, quantize_axis, block_size, bits, default_zero_point;
 };
 
-// Slices of a table, of which an index picks one. Each has `rows` of numbers, and a row is in blocks of its own.
+// A table of slices, of which an index picks one. Each has `rows` rows of numbers, and each row has blocks of its own.
 struct Table {
-  int64_t slices, rows, count, block_size, bits;  // count is of the numbers of a row
+  int64_t slices, rows, count, block_size, bits;  // `count` is that of the numbers of a row
   int64_t bytes, blocks, bytes_of_zero_points;    // of a row
   float zero_point;
   bool is_signed;
@@ -43,7 +43,7 @@ int64_t parts(int64_t count, int64_t size) { return (count - 1) / size + 1; }
 
 bool is_whole(const Tensor& t, at::ScalarType type) { return is_plain(t, type) && t.is_contiguous(); }
 
-// None where the script is to compute, or to refuse.
+// Returns none where the script is to compute, or to refuse.
 std::optional<Table> table_of(const Operands& of, const Parameters& by) {
   const auto type = of.data.scalar_type();
   const int64_t dims = of.data.dim();
@@ -92,7 +92,7 @@ void dequantize_row(const Table& of, int64_t row, const void* data, const float*
   }
 }
 
-// An index that is out of range gives zeros.
+// Picks and dequantizes slices. An index that is out of range gives zeros.
 template <typename Index>
 void pick(const Table& of, int64_t picked, const void* data, const Index* indices, const float* scales,
           const void* zero_points, float* y) {

@@ -16,7 +16,7 @@
 namespace onnxtorch {
 namespace {
 
-// Whether the kernels take the images: in either layout, with sums that fit 32 bits.
+// Tells whether the kernels take the images: in either layout, with sums that fit 32 bits.
 bool fits(const at::Tensor& x) {
   return (is_plain(x, c10::kByte) || is_plain(x, c10::kChar)) && x.dim() >= 3 &&
          (x.is_contiguous() || lie_channels_last(x)) && images(x).size <= SumKernels::kMostNumbers;

@@ -96,7 +96,7 @@ void look_up(at::ScalarType type, const void* x, const uint8_t* table, uint8_t* 
   });
 }
 
-// A tensor of 8 bits with its scale and zero point, or floats, which are taken as they are.
+// A tensor of int8 or uint8 with its scale and zero point, or floats, which are taken as they are.
 struct Operand {
   at::Tensor x;
   double scale;
@@ -105,17 +105,18 @@ struct Operand {
   at::Tensor values() const { return x.is_floating_point() ? x : onednn::dequantize(x, scale, zero_point); }
 };
 
-// Numbers of 8 bits, each joined with one of as many more, or of floats; or a row of them with a row of floats.
+// The elements that are joined: of int8 or uint8, each with one of as many more, or of floats; or rows of them with a
+// row of floats.
 struct Pairs {
   at::ScalarType type;
   bool has_floats;
-  int64_t count, row;  // how many a row has, where there is one; else 0
+  int64_t count, row;  // `row` is the size of the row, where there is one; else 0
   DequantizeStep a, b;
   Joining by;
   QuantizeStep to;
 };
 
-// None where b is neither like a nor a row.
+// Returns none where b is neither like a nor a row.
 std::optional<Pairs> pairs(const Operand& a, const Operand& b, Joining by, at::ScalarType type, QuantizeStep to) {
   const at::Tensor &x = a.x, &other = b.x;
   const bool has_floats = other.is_floating_point();
@@ -134,7 +135,7 @@ std::optional<Pairs> pairs(const Operand& a, const Operand& b, Joining by, at::S
                to};
 }
 
-// What joins them: a kernel for numbers and one for floats, of those for a type.
+// The kernels that join them, out of those for a type: one for two integers, and one for an integer and a float.
 constexpr auto kAdd = [](const auto& of) { return std::pair(of.add, of.add_floats); };
 constexpr auto kMultiply = [](const auto& of) { return std::pair(of.multiply, of.multiply_floats); };
 
@@ -159,7 +160,7 @@ void join(const Pairs& of, const void* a, const void* b, void* y, const KernelsO
   });
 }
 
-// The same of tensors; none where they are no pairs.
+// Does the same for tensors; returns none where they are no pairs.
 template <typename KernelsOf>
 std::optional<at::Tensor> joined(const Operand& a, const Operand& b, Joining by, at::ScalarType type, QuantizeStep to,
                                  const KernelsOf& kernels_of) {
@@ -272,7 +273,8 @@ std::unique_ptr<PlannedCall> plan_look_up(const PlannedOperands& of) {
       {{.result = 2, .argument = 0}});
 }
 
-// The arguments are those of both operands, `by` of how they are joined, and of what the results are quantized to.
+// Plans a joining. The arguments are those of both operands, of how they are joined, which is `by`, and, from `to` on,
+// of what the results are quantized to.
 template <typename KernelsOf>
 std::unique_ptr<PlannedCall> plan_joined(const PlannedOperands& of, Joining by, size_t to,
                                          const KernelsOf& kernels_of) {

@@ -32,7 +32,7 @@ at::Tensor ShiftedWeight::along_channels(const at::Tensor& t) const {
 
 at::Tensor ShiftedWeight::form() const { return at::empty(sizes_, at::device(at::kMeta).dtype(at::kChar)); }
 
-// What comes of bytes that wrap fits. ATen takes several times as long.
+// Subtracts the offsets in bytes, which wrap around: the results fit. ATen takes several times as long.
 at::Tensor ShiftedWeight::numbers() const {
   const at::Tensor given = given_.contiguous();
   const bool is_same = given.scalar_type() == c10::kChar && !at::any(offsets_).item<bool>();
@@ -57,7 +57,7 @@ at::Tensor ShiftedWeight::numbers() const {
   return result.view(sizes_).view(c10::kChar);
 }
 
-// sum((x - zero) * (w + shift)) - sum(x * w) = -zero * sum(w) + shift * sum(x - zero).
+// Computes them by sum((x - zero) * (w + shift)) - sum(x * w) = -zero * sum(w) + shift * sum(x - zero).
 void ShiftedWeight::offsets(int64_t zero_point, int32_t* to) const {
   const auto* const totals = totals_.const_data_ptr<int64_t>();
   const auto* const shifts = shifts_.const_data_ptr<int32_t>();

@@ -1,4 +1,4 @@
-// Weights of 8 bits that are taken less their zero points.
+// Weights of int8 or uint8 that are taken less their zero points.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,10 +7,11 @@
 
 namespace onnxtorch::onednn {
 
-// The differences need not fit 8 bits: they are numbers of int8, plus a shift for each channel.
+// The differences of a weight and its zero points, which need not fit 8 bits: they are numbers of int8, plus a shift
+// for each channel.
 class ShiftedWeight {
  public:
-  // One zero point for all or one for each index of a dimension, in int32.
+  // There is one zero point for all or one for each index of a dimension, in int32.
   ShiftedWeight(at::Tensor given, const at::Tensor& zero_points, int64_t channel_dim);
 
   bool has_shifts() const { return has_shifts_; }
@@ -23,8 +24,8 @@ class ShiftedWeight {
   at::Tensor form() const;                                // of the numbers, without memory
   void forget_numbers() { given_.reset(); }               // whoever has taken them holds them
   at::Tensor in_double(const at::Tensor& numbers) const;  // the differences
-  // What is added to each channel's sums of x and the numbers for those of x less its zero point and the differences,
-  // beside shifts times row sums.
+  // Gives what is added to each channel's sums of x and the numbers, beside shifts times row sums, to make them those
+  // of x less its zero point and the differences.
   void offsets(int64_t zero_point, int32_t* to) const;
 
  private:

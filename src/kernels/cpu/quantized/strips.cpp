@@ -28,7 +28,7 @@ struct Matrix {
 };
 
 struct Step {
-  uint16_t row = 0;  // which four rows
+  uint16_t row = 0;  // the index of its four rows
   std::array<std::array<int8_t, kMostColumns>, kStepRows> weights{};
 };
 
@@ -49,7 +49,7 @@ Load load_of(const Step& step) {
   return load;
 }
 
-// Of what is no more than kMostWeight each.
+// Tells whether two loads, each of which is no more than kMostWeight, are so together as well.
 bool fit_together(const Load& x, const Load& y) {
   uint8_t excess = 0;
   for (size_t i = 0; i < x.size(); ++i) excess |= static_cast<uint8_t>(x[i] > kMostWeight - y[i] ? 1 : 0);
@@ -89,7 +89,7 @@ class Groups {
     add(excess, load_of(excess));
   }
 
-  // Those of one step first, then of two, and so on.
+  // Closes all groups, and gives their steps: those of groups of one step first, then of two, and so on.
   const std::array<std::vector<Step>, kMostSteps>& by_size() {
     for (size_t i = 0; i < open_count_; ++i) close(open_[i]);
     open_count_ = 0;
@@ -121,7 +121,7 @@ class Groups {
     group.count = 1;
   }
 
-  // For one more group; where there is none, another is closed, each in its turn.
+  // Gives room for one more group; where there is none, it closes another, each in its turn.
   Group& room() {
     if (open_count_ < kOpenGroups) return open_[open_count_++];
     Group& group = open_[next_closed_++ % kOpenGroups];
@@ -139,7 +139,7 @@ class Groups {
   std::array<std::vector<Step>, kMostSteps> closed_;
 };
 
-// What a strip's memory begins with, where its parts lie, and how long it is.
+// The beginning of a strip's memory, which tells where its parts lie, and how long it is.
 struct Header {
   int32_t groups[kMostSteps];
   int32_t totals[kMostColumns];

@@ -7,16 +7,16 @@
 
 namespace onnxtorch::onednn {
 
-// Of matrices [count, rows, columns], in strips of so many columns; bytes that `strip_at` reads.
+// Lays out matrices [count, rows, columns] in strips of so many columns; gives bytes that `strip_at` reads.
 at::Tensor in_strips(const at::Tensor& matrices, int64_t strip_columns);
 
-// One of them; those of a matrix follow one another.
+// Gives one of the strips; those of a matrix follow one another.
 Strip strip_at(const at::Tensor& bytes, int64_t number);
 
-// Whether bytes from elsewhere are strips of matrices of these sizes, so that all that is read lies within.
+// Tells whether bytes from elsewhere are strips of matrices of these sizes, so that all that is read lies within.
 bool are_strips(const at::Tensor& bytes, at::IntArrayRef sizes, int64_t strip_columns);
 
-// What the bytes were made of.
+// Gives the matrices that the bytes were made of.
 at::Tensor from_strips(const at::Tensor& bytes, at::IntArrayRef sizes, int64_t strip_columns);
 
 }  // namespace onnxtorch::onednn

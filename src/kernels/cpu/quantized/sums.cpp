@@ -12,7 +12,8 @@
 namespace onnxtorch::onednn {
 namespace {
 
-// Of the rows of a matrix, of which the rows or the columns lie side by side.
+// Finds the lowest, the highest and the sum of the elements of each row of a matrix, the rows or the columns of which
+// are contiguous.
 template <typename T>
 void take(const at::Tensor& matrix, const SumKernels::Of<T>& kernels, const Channels& to) {
   const auto* const from = matrix.const_data_ptr<T>();

@@ -7,7 +7,7 @@
 namespace onnxtorch {
 namespace {
 
-// The number at this place of its byte.
+// Gives the number at this place of its byte.
 template <int bits, typename T>
 ONNX_TORCH_INLINE float number(T byte, int place) {
   if constexpr (bits == 8) {

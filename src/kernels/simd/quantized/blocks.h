@@ -5,8 +5,8 @@
 
 namespace onnxtorch {
 
-// Some numbers in a row, the first in the lowest bits of its byte; those of 8 bits may have a sign. A block of them is
-// a multiple of four.
+// A row of numbers, the first in the lowest bits of its byte; those of 8 bits may have a sign. The size of a block is a
+// multiple of four.
 template <typename T>
 struct BlocksOfBits {
   const T* numbers;
@@ -17,7 +17,7 @@ struct BlocksOfBits {
 };
 
 struct BlockKernels {
-  // (number - zero_point) * scale.
+  // Compute (number - zero_point) * scale.
   void (*dequantize_uint8)(const BlocksOfBits<uint8_t>& of, float* y);
   void (*dequantize_int8)(const BlocksOfBits<int8_t>& of, float* y);
 

@@ -65,7 +65,7 @@ class Table {
   }
 
  private:
-  // Of positions of 16 bits: a word of the table has two bytes, and two parts have 64 words.
+  // Looks up positions of 16 bits: a word of the table has two bytes, and two parts have 64 words.
   ONNX_TORCH_INLINE Bytes bytes_at(Bytes positions) const {
     const Bytes word = _mm512_srli_epi16(positions, 1);
     const Bytes first = _mm512_permutex2var_epi16(parts_[0], word, parts_[1]);

@@ -1,29 +1,29 @@
-// QuantizeLinear and DequantizeLinear of numbers of 8 bits with one scale.
+// QuantizeLinear and DequantizeLinear of int8 and uint8 with one scale.
 #pragma once
 
 #include <cstdint>
 
 namespace onnxtorch {
 
-// round(x / scale) + zero_point; the bounds are taken before the zero point is added. NaN gives 0.
+// A quantization, round(x / scale) + zero_point; the bounds are taken before the zero point is added. NaN gives 0.
 struct QuantizeStep {
   float scale, low, high;
   int32_t zero_point;
 };
 
-// (x - zero_point) * scale.
+// A dequantization, (x - zero_point) * scale.
 struct DequantizeStep {
   float scale;
   int32_t zero_point;
 };
 
-// What becomes of two dequantized numbers before their sum or product is quantized: start + a + b, a * b * unit +
-// start.
+// The way in which two dequantized numbers are joined before their sum or product is quantized: start + a + b, or
+// a * b * unit + start.
 struct Joining {
   float unit = 1, start = 0;
 };
 
-// Both are NaN where an element is.
+// The lowest and the highest of some numbers. Both are NaN where one of these is.
 struct Range {
   float low = 0, high = 0;
 };
@@ -33,13 +33,13 @@ struct QuantizeKernels {
   struct Of {
     void (*quantize)(const float* x, T* y, int64_t count, QuantizeStep to);
     void (*dequantize)(const T* x, float* y, int64_t count, DequantizeStep of);
-    // The sum or product of both, dequantized, and then quantized; floats are taken as they are.
+    // Quantizes the sum or product of both, dequantized; floats are taken as they are.
     template <typename B>
     using Join = void (*)(const T* a, DequantizeStep of_a, const B* b, DequantizeStep of_b, Joining by, T* y,
                           int64_t count, QuantizeStep to);
     Join<T> add, multiply;
     Join<float> add_floats, multiply_floats;
-    // The table's element for each number, counted from the type's lowest. y may lie where x does.
+    // Gives the table's element for each number, counted from the type's lowest. y may lie where x does.
     void (*look_up)(const T* x, const uint8_t* table, uint8_t* y, int64_t count);
   };
 

@@ -59,7 +59,7 @@ void add_rows(const T* x, int32_t* sums, int64_t rows, int64_t length) {
 
 template <typename T>
 void add_columns(const T* x, int32_t* sums, int64_t rows, int64_t columns, int64_t stride) {
-  constexpr int64_t kRows = 128;  // of which a sum fits 16 bits
+  constexpr int64_t kRows = 128;  // the sum of so many rows fits 16 bits
   std::fill_n(sums, columns, 0);
   for (int64_t first = 0; first < rows; first += kRows) {
     int16_t parts[SumKernels::kMostColumns] = {};
@@ -80,7 +80,7 @@ void subtract_each(const uint8_t* x, const uint8_t* offsets, uint8_t* to, int64_
   for (int64_t i = 0; i < count; ++i) to[i] = x[i] - offsets[i];
 }
 
-// Sums wrap, as those of int32 do in the primitives.
+// Corrects a sum. Sums wrap, as those of int32 do in the primitives.
 ONNX_TORCH_INLINE int32_t corrected(int32_t sum, int64_t channel, uint32_t row_sum, const SumSteps& of) {
   return static_cast<int32_t>(static_cast<uint32_t>(sum) + static_cast<uint32_t>(of.offsets[channel]) +
                               row_sum * static_cast<uint32_t>(of.shifts[channel]));

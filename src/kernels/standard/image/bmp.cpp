@@ -106,7 +106,7 @@ Rgb pixel_of_row(const Header& h, Bytes row, size_t x) {
   }
 }
 
-// The palette indices of a run-length encoded image, its rows as in the file.
+// Reads the palette indices of a run-length encoded image, its rows as in the file.
 std::vector<uint8_t> read_runs(const Header& h, ByteReader& file) {
   std::vector<uint8_t> indices(h.width * h.height, 0);
   int64_t x = 0, y = 0;

@@ -1,4 +1,4 @@
-// Reads a file from memory; throws c10::Error where it ends too early.
+// A reader of a file in memory, which throws c10::Error where the file ends too early.
 #pragma once
 
 #include <c10/util/Exception.h>

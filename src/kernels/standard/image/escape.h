@@ -1,4 +1,4 @@
-// For C libraries that want their error handlers to leave by longjmp.
+// The way out of C libraries that want their error handlers to leave by longjmp.
 #pragma once
 
 #include <csetjmp>

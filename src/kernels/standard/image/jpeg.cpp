@@ -2,7 +2,7 @@
 #include <c10/util/Exception.h>
 #include <jpeglib.h>
 
-#include <cstdio>  // before jpeglib.h, which needs it
+#include <cstdio>  // jpeglib.h needs it; the headers of ATen before it have it, too
 
 #include "kernels/standard/image/escape.h"
 #include "kernels/standard/image/image.h"
@@ -53,7 +53,7 @@ class JpegDecoder {
     }
   }
 
-  // Adobe's programs store how much light passes, others how much ink there is.
+  // Converts inks to RGB. Adobe's programs store how much light passes, others how much ink there is.
   void convert_inks(const at::Tensor& pixels, at::Tensor& image) const {
     const uint8_t flip = jpeg_.saw_Adobe_marker ? 0 : 0xFF;
     const uint8_t* from = pixels.const_data_ptr<uint8_t>();
@@ -78,7 +78,7 @@ class JpegDecoder {
     static_cast<Escape*>(jpeg->client_data)->fail("the file is truncated");
   }
 
-  // A small progressive file can hold scans without end.
+  // Stops at too many scans, as a small progressive file can hold scans without end.
   static void limit_scans(j_common_ptr jpeg) {
     constexpr int kMaxScans = 500;
     if (jpeg->is_decompressor && reinterpret_cast<j_decompress_ptr>(jpeg)->input_scan_number > kMaxScans) {

@@ -34,7 +34,7 @@ uint8_t read_text_bit(ByteReader& file) {
   return digit == '1' ? 0 : 255;
 }
 
-// Reads the samples of an image in their order, each as 0 ... 255.
+// A reader of the samples of an image in their order, each as 0 ... 255.
 class SampleReader {
  public:
   SampleReader(ByteReader& file, char kind, uint32_t max) : file_(file), kind_(kind), max_(max) {}

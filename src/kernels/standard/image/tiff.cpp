@@ -67,7 +67,7 @@ std::unique_ptr<TIFF, decltype(&TIFFClose)> open(File& file) {
           &TIFFClose};
 }
 
-// libtiff multiplies the colours with an alpha channel unless it takes that for done.
+// Keeps the colours as they are: libtiff multiplies them with an alpha channel unless it takes that for done.
 void keep_colours_from_alpha(TIFF* tiff) {
   uint16_t count = 0;
   const uint16_t* kinds = nullptr;

@@ -17,12 +17,12 @@ namespace jit = torch::jit;
 const auto kPacked = c10::Symbol::fromQualString("onnx_torch::packed_nbits"),
            kPackedInt8 = c10::Symbol::fromQualString("onnx_torch::packed_nbits_int8");
 
-// The same weight in blocks of kLargestBlock, which a kernel takes, where its own are larger.
+// Gives the same weight in blocks of kLargestBlock, which a kernel takes, where its own are larger.
 LinearOfBits in_smaller_blocks(LinearOfBits of) {
   constexpr int64_t kLargestBlock = 256;
   if (of.block_size <= kLargestBlock) return of;
   const int64_t out = of.numbers.size(0), parts = of.block_size / kLargestBlock;
-  const int64_t blocks = (of.in - 1) / kLargestBlock + 1;  // without those of nothing but what fills up the last block
+  const int64_t blocks = (of.in - 1) / kLargestBlock + 1;  // blocks that only fill up the last one are left out
   const auto repeated = [&](const at::Tensor& of_blocks) {
     return of_blocks.defined() ? of_blocks.repeat_interleave(parts, 1).narrow(1, 0, blocks) : of_blocks;
   };

@@ -21,8 +21,8 @@ const auto kInt32Of = Symbol::fromQualString("onnx_torch::int32_of");
 const auto kPerRow = Symbol::fromQualString("onnx_torch::per_row");
 const auto kIntegerProduct = Symbol::fromQualString("onnx_torch::integer_product");
 
-// DynamicQuantizeLinear becomes one operator. Whatever its input is, the type of each result is known, and that the
-// last two are numbers.
+// Replaces DynamicQuantizeLinear by one operator. Whatever its input is, the type of each result is known, and that the
+// last two are scalars.
 void find_dynamic_quantization(jit::Graph& graph) {
   for_each_node(graph.block(), [](jit::Node* node) {
     if (node->kind() != kDynamicQuantizeLinear) return;
@@ -35,7 +35,7 @@ void find_dynamic_quantization(jit::Graph& graph) {
   });
 }
 
-// The result of a product in int32 as it is translated, with what is taken off its operands.
+// A product in int32 as it is translated, with its operands and the zero points that are taken off them.
 struct Product {
   const jit::Node* node;
   jit::Value *x, *zero_point;
@@ -60,7 +60,7 @@ class Recognition {
     return nullptr;
   }
 
-  // The node as a product of whole numbers.
+  // Gives the node as a product of integers; null where it is none.
   jit::Value* integer_product(const jit::Node* node) {
     const auto product = product_of(node);
     const auto operation =
@@ -95,7 +95,7 @@ class Recognition {
     return Product{node, padding ? padded(padding, x, zero_point) : x, zero_point, *weight};
   }
 
-  // Zeros around what has lost its zero point are zero points around the numbers.
+  // Pads x with its zero point: zeros around what has lost its zero point are zero points around the integers.
   jit::Value* padded(const jit::Node* padding, jit::Value* x, jit::Value* zero_point) {
     jit::Value* const fill = graph_.insert(c10::aten::item, {zero_point}, {}, padding->sourceRange());
     jit::Value* const result =
@@ -108,7 +108,7 @@ class Recognition {
     return bind_constant(program_, at::scalar_tensor(number, type));
   }
 
-  // The one number of this type that the value holds in a floating type, maybe in another shape.
+  // Gives the one number of this type that the value holds in a floating type, maybe in another shape.
   jit::Value* single_number(const jit::Value* value, c10::ScalarType type) {
     if (const auto number = constants_.number(value))
       return is_8_bit_number(*number, type) ? constant(*number, type) : nullptr;
@@ -121,7 +121,7 @@ class Recognition {
 
   // --- What follows a product ---
 
-  // The node of this kind that gives the value, if nothing else uses it.
+  // Gives the node of this kind that computes the value, if nothing else uses the value.
   static jit::Node* only_for(jit::Value* value, Symbol kind) {
     return value->node()->kind() == kind && value->uses().size() == 1 ? value->node() : nullptr;
   }
@@ -160,7 +160,7 @@ class Recognition {
 
   static at::ArrayRef<jit::Value*> addends_of(const jit::Node* scaled) { return scaled->input(4)->node()->inputs(); }
 
-  // Whether one pass may take the other operand, as far as sizes are known.
+  // Tells whether one pass over the sums may take the other operand, as far as sizes are known.
   bool fits(const jit::Value* other, const jit::Value* sums) const {
     if (type_of(other).value_or(c10::kFloat) != c10::kFloat) return false;
     if (computed(other, constants_)) return true;

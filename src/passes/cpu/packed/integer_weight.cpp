@@ -11,7 +11,7 @@ namespace jit = torch::jit;
 
 namespace {
 
-// Of whole numbers of 8 bits less their zero points: numbers of int8, with zero points that make the same of them.
+// Gives a weight of 8-bit integers less their zero points as int8, with zero points that make the same of it.
 std::optional<IntegerWeight> as_integers(const at::Tensor& weight, int64_t channel_dim) {
   const at::Tensor channels = weight.transpose(0, channel_dim).flatten(1);
   const at::Tensor low = channels.amin(1), high = channels.amax(1);

@@ -1,4 +1,4 @@
-// Constant weights of 8 bits in a graph, and products with them.
+// Constant int8 and uint8 weights of a graph, and products with them.
 #pragma once
 
 #include <torch/csrc/jit/ir/ir.h>
@@ -10,30 +10,31 @@
 
 namespace onnxtorch {
 
-// Whether the node is an operator whose only result follows from its inputs.
+// Tells whether the node is an operator whose only result follows from its inputs.
 bool is_computed_of_inputs(const torch::jit::Node* node);
 
-// What follows from constants alone.
+// Gives the value, or the tensor, if it follows from constants alone.
 std::optional<c10::IValue> computed_value(const torch::jit::Value* value, const Constants& constants);
 std::optional<at::Tensor> computed(const torch::jit::Value* value, const Constants& constants);
 
-// Whether the tensor broadcasts to one of so many dimensions as one value for all, or one for each index of a
+// Tells whether the tensor broadcasts to one of so many dimensions as one value for all, or one for each index of a
 // dimension of this size.
 bool is_along(const at::Tensor& t, int64_t dim, int64_t size, int64_t dims);
 
-// A weight of 8 bits, with one zero point for all or for each index of a dimension, in int32.
+// An int8 or uint8 weight, with one zero point for all or for each index of a dimension, in int32.
 struct IntegerWeight {
   at::Tensor numbers, zero_points;
 };
 
-// The weight of which the node, a DequantizeLinear, has the numbers and the zero points.
+// Gives the weight whose integers and zero points the node, a DequantizeLinear, has.
 std::optional<IntegerWeight> weight_of(const torch::jit::Node* node, int64_t channel_dim, const Constants& constants);
 
-// The weight that the value is, as floats less their zero points.
+// Gives the weight that the value is, as floats less their zero points.
 std::optional<IntegerWeight> integer_weight(const torch::jit::Value* value, int64_t channel_dim,
                                             const Constants& constants);
 
-// For a node that is a convolution, a matmul or an addmm, without its bias; null where there is no such operator.
+// Packs the product of a node that is a convolution, a matmul or an addmm, without its bias; null where there is no
+// such operator.
 c10::intrusive_ptr<Packed> packed_integers(const torch::jit::Node* product, const IntegerWeight& weight,
                                            const Constants& constants);
 

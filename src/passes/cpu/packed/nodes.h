@@ -1,4 +1,4 @@
-// What the passes on numbers of 8 bits ask of a graph's nodes.
+// Functions on a graph's nodes that the passes on int8 and uint8 share.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,12 +11,12 @@
 
 namespace onnxtorch {
 
-// Scripts of src/ops/scripts/quantization.py.
+// The scripts of src/ops/scripts/quantization.py.
 inline const auto kQuantizeLinear = c10::Symbol::fromQualString("onnx_torch::quantize_linear");
 inline const auto kDequantizeLinear = c10::Symbol::fromQualString("onnx_torch::dequantize_linear");
 inline const auto kDynamicQuantizeLinear = c10::Symbol::fromQualString("onnx_torch::dynamic_quantize_linear");
 
-// What computes the value, if it is this operator.
+// Gives the node that computes the value, if it is this operator.
 inline const torch::jit::Node* as(const torch::jit::Value* value, const char* schema) {
   return value->node()->matches(schema) ? value->node() : nullptr;
 }
@@ -25,13 +25,13 @@ inline const torch::jit::Node* as(const torch::jit::Value* value, c10::Symbol ki
   return value->node()->kind() == kind ? value->node() : nullptr;
 }
 
-// The value's sizes are those of a value of the plain graph.
+// Gives the value the sizes of a value of the plain graph.
 inline void take_sizes(torch::jit::Value* value, const torch::jit::Value* plain) {
   const auto type = type_of(value);
   if (type) value->setType(type_like(plain, type));
 }
 
-// Lets what `instead` inserts before a node stand for its only result; null leaves the node as it is.
+// Replaces the only result of a node by what `instead` inserts before it; null leaves the node as it is.
 template <typename Instead>
 void replace_each(torch::jit::Graph& graph, const Instead& instead) {
   for_each_node(graph.block(), [&](torch::jit::Node* node) {
@@ -45,7 +45,7 @@ void replace_each(torch::jit::Graph& graph, const Instead& instead) {
 
 inline bool is_8_bit(at::ScalarType type) { return type == c10::kByte || type == c10::kChar; }
 
-// Whether it is a number that a type of 8 bits has.
+// Tells whether a number is one that a type of 8 bits has.
 inline bool is_8_bit_number(double number, at::ScalarType type) {
   const double low = type == c10::kByte ? 0 : -128;
   return number >= low && number <= low + 255 && number == std::trunc(number);

@@ -30,11 +30,11 @@ const auto kPacked = Symbol::fromQualString("onnx_torch::packed");
 struct Candidate {
   jit::Value* x;
   std::variant<Convolution, Linear> main;
-  jit::Node* last;  // computes the result
+  jit::Node* last;  // the node that computes the result
   std::optional<Quantized> quantized = {};
   std::vector<PostOp> post_ops = {};
   std::vector<jit::Value*> operands = {};
-  bool is_half = false;  // whether the weight lies in float16; such a product takes no steps
+  bool is_half = false;  // the weight lies in float16; such a product takes no steps
 };
 
 bool has_type(const at::Tensor& t, std::initializer_list<c10::ScalarType> types) {
@@ -44,11 +44,11 @@ bool has_type(const at::Tensor& t, std::initializer_list<c10::ScalarType> types)
 struct Weight {
   at::Tensor tensor, scales;  // the scales are undefined for a float one
 
-  // The type of a product with it.
+  // Gives the type of a product with it.
   c10::ScalarType result() const { return scales.defined() ? c10::kFloat : tensor.scalar_type(); }
 };
 
-// A constant weight, float32, bfloat16 or of 8 bits.
+// Gives a constant weight of float32, bfloat16 or 8 bits.
 std::optional<Weight> weight_of(const jit::Value* value, const Constants& constants) {
   const jit::Node* const node = value->node();
   if (node->kind() == kDequantizeAlong) {
@@ -64,7 +64,7 @@ Quantization quantization(const jit::Node* node, c10::ScalarType type, const Con
   return {*constants.get<double>(node->input(1)), *constants.get<int64_t>(node->input(2)), 0, 0, type};
 }
 
-// A candidate for the product of x and the weight; x is dequantized where the weight is of 8 bits.
+// Gives a candidate for the product of x and the weight; x is dequantized where the weight is of 8 bits.
 std::optional<Candidate> candidate(jit::Value* x, std::variant<Convolution, Linear> main, const Weight& weight,
                                    jit::Node* node, const Constants& constants) {
   Candidate result{x, std::move(main), node};
@@ -100,7 +100,7 @@ std::optional<Candidate> convolution(jit::Node* node, const Constants& constants
                    node, constants);
 }
 
-// A transposed convolution of floats; its bias is left out.
+// Gives a transposed convolution of floats; its bias is left out.
 std::optional<Deconvolution> deconvolution(jit::Node* node, const Constants& constants) {
   if (!node->matches(kConvolution) || !constants.get<bool>(node->input(6)).value_or(false)) return {};
   const auto weight = constants.tensor(node->input(1)), bias = constants.tensor(node->input(2));
@@ -145,7 +145,7 @@ c10::ScalarType& result_type(Candidate& c) {
   return *std::visit([](auto& of) { return &of.result; }, c.main);
 }
 
-// The only use of the value, in the same block.
+// Gives the only user of the value, if it is in the same block.
 jit::Node* only_user(jit::Value* value) {
   if (value->uses().size() != 1) return nullptr;
   jit::Node* user = value->uses()[0].user;
@@ -175,7 +175,7 @@ std::optional<PostOp> activation(const jit::Node* node, const Constants& constan
   return step;
 }
 
-// Whether two values are known to be of one size, or (where nothing is known) may be.
+// Tells whether two values have the same sizes; nothing where these are not known.
 std::optional<bool> same_sizes(const jit::Value* a, const jit::Value* b) {
   const auto sizes = [](const jit::Value* v) {
     return v->type()->expectRef<c10::TensorType>().sizes().concrete_sizes();
@@ -184,7 +184,7 @@ std::optional<bool> same_sizes(const jit::Value* a, const jit::Value* b) {
   return first && second ? std::optional(*first == *second) : std::nullopt;
 }
 
-// The bias that adding `other` to a plain product is.
+// Gives the bias that adding `other` to a plain product is.
 std::optional<at::Tensor> as_bias(const Candidate& c, const jit::Value* other, const Constants& constants) {
   const auto* product = std::get_if<Linear>(&c.main);
   if (!product || product->bias.defined() || !c.post_ops.empty()) return {};
@@ -194,7 +194,7 @@ std::optional<at::Tensor> as_bias(const Candidate& c, const jit::Value* other, c
   return fits ? known : std::nullopt;
 }
 
-// What is added to or multiplied by the result so far.
+// Gives the operand that is added to or multiplied by the result so far.
 jit::Value* other_operand(const Candidate& c, const jit::Node* user) {
   jit::Value* const result = c.last->output();
   return user->input(0) == result ? user->input(1) : user->input(0);
@@ -221,7 +221,7 @@ bool take_operand(Candidate& c, jit::Node* user, const Constants& constants) {
   jit::Value* const other = other_operand(c, user);
   if (other == result) return false;
   if (c.quantized) return false;  // an operand may hold NaN
-  // Where sizes are not known, an addition is likely a residual one, a product likely a broadcast.
+  // If sizes are not known, an addition is likely a residual one, a product likely a broadcast.
   if (!same_sizes(result, other).value_or(adds)) return false;
   c.post_ops.push_back({adds ? PostOp::Kind::Add : PostOp::Kind::Mul});
   c.operands.push_back(other);
@@ -237,8 +237,8 @@ void take_cast(Candidate& c, const Constants& constants) {
   c.last = user;
 }
 
-// A chain computes Silu and Sigmoid on its own in less time than oneDNN on the registers of a convolution, and Gelu
-// wherever oneDNN's is no good one.
+// Tells whether a step is better left to a chain. A chain computes Silu and Sigmoid on its own in less time than oneDNN
+// on the registers of a convolution, and Gelu wherever oneDNN's is no good one.
 bool is_better_apart(const Candidate& c, const jit::Node* user) {
   static const bool is_good = onednn::has_good_gelu();
   if (c.quantized) return false;
@@ -297,7 +297,7 @@ class Packing {
     replace(*candidate, node);
   }
 
-  // The nodes that the packed one stands for are left without a use. An error in it is the main node's.
+  // Replaces a candidate's nodes, which are left without a use, by the packed one. An error in it is the main node's.
   void replace(const Candidate& c, const jit::Node* main) {
     auto operation = c.is_half ? packed_half(std::get<Linear>(c.main))
                                : std::visit(

@@ -31,12 +31,12 @@ const auto kLookUp = Symbol::fromQualString("onnx_torch::look_up");
 const auto kQuantizedAdd = Symbol::fromQualString("onnx_torch::quantized_add");
 const auto kQuantizedMul = Symbol::fromQualString("onnx_torch::quantized_mul");
 
-// All numbers that a type of 8 bits has.
+// Gives all integers that a type of 8 bits has.
 at::Tensor all_numbers(at::ScalarType type) {
   return type == c10::kByte ? at::arange(0, 256, c10::kByte) : at::arange(-128, 128, c10::kChar);
 }
 
-// A weight of 8 bits, with one scale for all or one for each index of the dimension that has the zero points.
+// An int8 or uint8 weight, with one scale for all or one for each index of the dimension that has the zero points.
 struct ScaledWeight {
   IntegerWeight weight;
   at::Tensor scales;
@@ -60,7 +60,8 @@ class Recognition {
     return bytes_instead(node);
   }
 
-  // Whether the node's result follows from constants alone, so that it is computed once anyway.
+  // Notes a node whose result follows from constants alone, so that it is computed once anyway. Tells whether it is
+  // one.
   bool note_constant(const jit::Node* node) {
     if (!is_computed_of_inputs(node)) return false;
     for (const jit::Value* input : node->inputs()) {
@@ -80,7 +81,7 @@ class Recognition {
     return moved(node);
   }
 
-  // The only element of a constant that adds no dimensions to x.
+  // Gives the only element of a constant that adds no dimensions to x.
   std::optional<double> scalar_for(const jit::Value* value, const jit::Value* x) const {
     const auto type = value->type()->cast<c10::TensorType>();
     if (!type || type->numel().value_or(1) != 1) return {};
@@ -91,14 +92,14 @@ class Recognition {
     return known->item<double>();
   }
 
-  // A number that a type of 8 bits has; zero where there is none.
+  // Gives a zero point that a type of 8 bits has; zero where there is none.
   std::optional<int64_t> zero_point_for(const jit::Value* value, const jit::Value* x, at::ScalarType type) const {
     if (value->mustBeNone()) return 0;
     const auto known = scalar_for(value, x);
     return known && is_8_bit_number(*known, type) ? std::optional(static_cast<int64_t>(*known)) : std::nullopt;
   }
 
-  // A positive scale that is no subnormal number; one where there is none.
+  // Gives a positive scale that is no subnormal number; one where there is none.
   std::optional<double> scale_for(const jit::Value* value, const jit::Value* x) const {
     if (value->mustBeNone()) return 1;
     if (type_of(value) != c10::kFloat) return {};
@@ -106,7 +107,7 @@ class Recognition {
     return known && std::isfinite(*known) && *known >= std::numeric_limits<float>::min() ? known : std::nullopt;
   }
 
-  // A DequantizeLinear of 8 bits, by one scale and zero point.
+  // Replaces a DequantizeLinear of int8 or uint8 that has one scale and zero point.
   jit::Value* dequantized(const jit::Node* node) {
     jit::Value* const x = node->input(0);
     const auto type = type_of(x);
@@ -116,14 +117,14 @@ class Recognition {
     return zero_point ? insert(kDequantize, {x, *scale, *zero_point}, c10::kFloat) : nullptr;
   }
 
-  // What is inserted stands for the node that is visited.
+  // Inserts an operator, which stands for the node that is visited.
   jit::Value* insert(Symbol kind, at::ArrayRef<jit::NamedValue> arguments, at::ScalarType type) {
     jit::Value* const result = graph_.insert(kind, arguments, {}, source_);
     result->setType(c10::TensorType::get()->withScalarType(type));
     return result;
   }
 
-  // A QuantizeLinear to 8 bits, by one scale and zero point.
+  // Replaces a QuantizeLinear to int8 or uint8 that has one scale and zero point.
   jit::Value* quantized(const jit::Node* node) {
     jit::Value* const x = node->input(0);
     const auto type = constants_.get<at::ScalarType>(node->input(5));
@@ -147,7 +148,7 @@ class Recognition {
             x, [&](const at::Tensor& y) { return onednn::quantize(y, scale, zero_point, low, high, type); })) {
       return result;
     }
-    // What is below zero becomes the zero point.
+    // A value below zero becomes the zero point.
     if (const jit::Node* const relu = as(x, kRelu))
       return quantize(relu->input(0), scale, zero_point, std::max(low, zero_point), high, type);
     if (const auto operands = joined(x)) {
@@ -162,7 +163,7 @@ class Recognition {
       result->setType(type_like(x, type));
       return result;
     }
-    // What only moves elements may as well come after.
+    // A node that only moves elements may as well come after.
     if (has(x->node(), Trait::Arranges) && x->uses().size() == 1) {
       jit::Value* const result = quantize(x->node()->input(0), scale, zero_point, low, high, type);
       take_sizes(result, x->node()->input(0));
@@ -178,7 +179,7 @@ class Recognition {
     double unit = 1, start = 0;
   };
 
-  // start + a + b, or a * b * unit + start, where nothing else needs what comes in between.
+  // Gives start + a + b, or a * b * unit + start, where nothing else needs what comes in between.
   std::optional<Joined> joined(jit::Value* x) const {
     if (auto product = product_of(x, 0)) return product;
     if (const auto [of, start] = less_constant(x, kAdd); of) {
@@ -203,7 +204,7 @@ class Recognition {
     return product ? of_both(kQuantizedMul, product, 1, start) : std::nullopt;
   }
 
-  // The first operand is the one that is dequantized.
+  // Gives a sum or product whose first operand is the one that is dequantized.
   std::optional<Joined> of_both(Symbol kind, const jit::Node* node, double unit, double start) const {
     for (const size_t i : {0, 1}) {
       jit::Value *const a = node->input(i), *const b = node->input(1 - i);
@@ -220,12 +221,12 @@ class Recognition {
     return {value->node()->input(0), value->node()->input(1), value->node()->input(2)};
   }
 
-  // What computes the value, if it is this operator and nothing else needs the value.
+  // Gives the node that computes the value, if it is this operator and nothing else needs the value.
   static const jit::Node* only(const jit::Value* value, const char* schema) {
     return value->uses().size() == 1 ? as(value, schema) : nullptr;
   }
 
-  // The operand of a sum or product of which the other operand is one number, and that number.
+  // Gives the operand of a sum or product of which the other operand is one number, and that number.
   std::pair<jit::Value*, double> less_constant(const jit::Value* value, const char* schema) const {
     const jit::Node* const node = only(value, schema);
     if (!node || (node->inputs().size() == 3 && constants_.number(node->input(2)) != 1.0)) return {};
@@ -235,7 +236,7 @@ class Recognition {
     return {};
   }
 
-  // Dequantized tensors that are joined along a dimension: what each of them becomes, joined.
+  // Joins what each of the dequantized tensors becomes that x joins along a dimension.
   template <typename Each>
   jit::Value* joined_along(jit::Value* x, const Each& each) {
     const jit::Node* const joined = only(x, "aten::cat(Tensor[] tensors, int dim=0) -> Tensor");
@@ -251,7 +252,8 @@ class Recognition {
     return graph_.insert(c10::aten::cat, {list, joined->input(1)}, {}, source_);
   }
 
-  // x, if it is computed element by element of one dequantized tensor: a table says what becomes of each number.
+  // Replaces x, if it is computed element by element from one dequantized tensor, by a look-up: a table says what
+  // becomes of each integer.
   template <typename Quantize>
   jit::Value* looked_up(jit::Value* x, const Quantize& quantize) {
     const jit::Value* origin = nullptr;
@@ -263,7 +265,7 @@ class Recognition {
     return insert(kLookUp, {codes, bind_constant(program_, table)}, table.scalar_type());
   }
 
-  // The value for each number of 8 bits that may come.
+  // Computes the value for each integer of 8 bits that may come.
   std::optional<at::Tensor> compute(jit::Value* value, const jit::Value*& origin, int depth) {
     constexpr int kDeepest = 16;
     jit::Node* const node = value->node();
@@ -292,7 +294,7 @@ class Recognition {
                                                                          : std::nullopt;
   }
 
-  // The node's movement of another tensor's elements.
+  // Inserts the node's movement for another tensor's elements.
   jit::Value* move(jit::Node* node, jit::Value* of) {
     jit::Node* const same = graph_.createClone(node, [](jit::Value* value) { return value; });
     same->replaceInput(0, of);
@@ -302,12 +304,12 @@ class Recognition {
     return same->output();
   }
 
-  // With zeros.
+  // Tells whether a node pads with zeros.
   bool is_padding(const jit::Node* node) const {
     return node->matches(kPad) && constants_.number(node->input(2)) == 0.0;
   }
 
-  // The elements of a dequantized tensor in another order, or with zeros around: the same of its numbers.
+  // Moves a dequantized tensor's elements, or puts zeros around them, by doing the same with its integers.
   jit::Value* moved(jit::Node* node) {
     const bool pads = is_padding(node);
     if (!pads && !has(node, Trait::Arranges)) return nullptr;
@@ -318,7 +320,7 @@ class Recognition {
     return insert(kDequantize, {result, of->input(1), of->input(2)}, c10::kFloat);
   }
 
-  // Rows of a dequantized table, as of words: its numbers are picked, and no wider table is made.
+  // Picks rows of a dequantized table, as of words, from its integers, so that no wider table is made.
   jit::Value* picked(jit::Node* node) {
     if (!node->matches("aten::index_select(Tensor self, int dim, Tensor index) -> Tensor")) return nullptr;
     const jit::Node* const given = as(node->input(0), kDequantizeLinear);
@@ -330,7 +332,7 @@ class Recognition {
 
   // --- Pooling ---
 
-  // The pooling that the node does, of 8 bits.
+  // Inserts the pooling that the node does, of int8 or uint8.
   jit::Value* max_pool(const jit::Node* node, jit::Value* of) {
     jit::Value* const result = insert(
         kMaxPool, {of, node->input(1), node->input(2), node->input(3), node->input(4), node->input(5)}, *type_of(of));
@@ -338,7 +340,7 @@ class Recognition {
     return result;
   }
 
-  // The largest of what numbers of 8 bits stand for is what the largest of them stands for.
+  // Pools a dequantized tensor's integers: the largest of what they stand for is what the largest of them stands for.
   jit::Value* pooled(const jit::Node* node) {
     const bool fits = node->matches(
         "aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, "
@@ -367,10 +369,10 @@ class Recognition {
            node->kind() == c10::aten::matmul || node->kind() == c10::aten::mm;
   }
 
-  // The dimension of a product's weight that its result has, too.
+  // Gives the dimension of a product's weight that its result has, too.
   static int64_t channel_dim(const jit::Node* product) { return product->kind() == c10::aten::convolution ? 0 : 1; }
 
-  // A product of a dequantized tensor takes its weight in 8 bits, too, or becomes one that does.
+  // Gives a product of a dequantized tensor its weight in 8 bits, too, or replaces it by one that takes it so.
   jit::Value* with_weight_of_bytes(jit::Node* node) {
     const size_t x = node->kind() == c10::aten::addmm ? 1 : 0;
     if (node->input(x)->node()->kind() != kDequantize) return nullptr;
@@ -394,14 +396,14 @@ class Recognition {
     return product->kind() == c10::aten::convolution ? weight.dim() >= 3 && weight.dim() <= 5 : weight.dim() == 2;
   }
 
-  // Of int8.
+  // Inserts the dequantization of an int8 weight.
   jit::Value* dequantized_weight(const jit::Node* product, const at::Tensor& numbers, const at::Tensor& scales) {
     return insert(kDequantizeAlong,
                   {bind_constant(program_, numbers), bind_constant(program_, scales.reshape(-1)), channel_dim(product)},
                   c10::kFloat);
   }
 
-  // A product's bias: undefined where it has none, nothing where it is not constant.
+  // Gives a product's bias: undefined where it has none, nothing where it is not constant.
   std::optional<at::Tensor> bias_of(const jit::Node* product) const {
     if (product->kind() == c10::aten::convolution) {
       return product->input(2)->mustBeNone() ? at::Tensor() : computed(product->input(2), constants_);
@@ -411,7 +413,8 @@ class Recognition {
     return plain ? computed(product->input(0), constants_) : std::nullopt;
   }
 
-  // (product of x - zero_point and the weight) * unit + bias, with sums in int32; null where there is no such operator.
+  // Inserts (product of x - zero_point and the weight) * unit + bias, with sums in int32; null where there is no such
+  // operator.
   jit::Value* scaled_product(const jit::Node* product, jit::Value* x, int64_t zero_point, const IntegerWeight& weight,
                              const at::Tensor& unit, const at::Tensor& bias) {
     const auto operation = packed_integers(product, weight, constants_);
@@ -431,7 +434,7 @@ class Recognition {
     return result;
   }
 
-  // QLinearConv and QLinearMatMul, before they are rounded: the sums of products of whole numbers less their zero
+  // Gives QLinearConv and QLinearMatMul before they are rounded: the sums of products of integers less their zero
   // points times a constant unit. The same is a product of what has been dequantized with a scale of 1.
   jit::Value* in_units(const jit::Value* value) {
     const jit::Node* const times = as(value, kMul);
@@ -463,7 +466,7 @@ class Recognition {
     return same->output();
   }
 
-  // The value, maybe padded with zeros, as a dequantization with a scale of 1 of numbers of 8 bits.
+  // Gives the value, maybe padded with zeros, as a dequantization with a scale of 1 of int8 or uint8.
   jit::Value* less_zero_point(jit::Value* value) {
     jit::Node* const node = value->node();
     if (is_padding(node)) {
@@ -479,7 +482,7 @@ class Recognition {
     return result;
   }
 
-  // float(numbers less zero points) * scales.
+  // Finds the weight of a value that is float(integers less zero points) * scales.
   std::optional<ScaledWeight> scaled_weight(const jit::Value* value, int64_t axis) const {
     if (const jit::Node* const transposed = as(value, kTransposeMatrix)) {
       auto found = scaled_weight(transposed->input(0), 1 - axis);
@@ -502,7 +505,7 @@ class Recognition {
   jit::SourceRange source_;
 };
 
-// Whether there may be anything of 8 bits.
+// Tells whether a program may have values of int8 or uint8.
 bool has_bytes(const Program& program) {
   const auto is_of_bytes = [](const jit::Value* value) { return is_8_bit(type_of(value).value_or(c10::kFloat)); };
   bool found = std::ranges::any_of(program.graph->inputs(), is_of_bytes);

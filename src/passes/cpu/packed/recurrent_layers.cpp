@@ -27,7 +27,7 @@ std::optional<Recurrent::Cell> cell_of(const jit::Node* node) {
   return found == cells.end() ? std::nullopt : std::optional(found->second);
 }
 
-// The tensors of a list, where they are constants of float32.
+// Gives the tensors of a list, where they are constants.
 std::optional<std::vector<at::Tensor>> weights_of(const jit::Value* list, const Constants& constants) {
   if (list->node()->kind() != c10::prim::ListConstruct) return constants.get<std::vector<at::Tensor>>(list);
   std::vector<at::Tensor> tensors;
@@ -39,7 +39,7 @@ std::optional<std::vector<at::Tensor>> weights_of(const jit::Value* list, const 
   return tensors;
 }
 
-// Whether the weights are of one layer's sizes, for each direction.
+// Tells whether the weights are of one layer's sizes, for each direction.
 bool fits(const Recurrent& layer) {
   const size_t directions = layer.bidirectional ? 2 : 1, each = layer.has_biases ? 4 : 2;
   const std::vector<at::Tensor>& all = layer.parameters;

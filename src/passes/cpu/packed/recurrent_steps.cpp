@@ -18,7 +18,8 @@ namespace {
 namespace jit = torch::jit;
 using Cell = Recurrent::Cell;
 
-// The cell of a direction that src/ops/scripts/recurrent.py computes step by step, where it has the usual activations.
+// Gives the cell of a direction that src/ops/scripts/recurrent.py computes step by step, where it has the usual
+// activations.
 std::optional<Cell> cell_of(const jit::Node* node, const Constants& constants) {
   const std::string script = node->kind().toQualString();
   const bool is_rnn = script == "onnx_torch::rnn_direction", is_gru = script == "onnx_torch::gru_direction",
@@ -35,7 +36,7 @@ std::optional<Cell> cell_of(const jit::Node* node, const Constants& constants) {
   return {};
 }
 
-// ONNX's gates, in the order in which a packed layer takes them.
+// Gives ONNX's gates, in the order in which a packed layer takes them.
 std::vector<int64_t> gates_of(Cell cell) {
   switch (cell) {
     case Cell::Lstm:
@@ -56,7 +57,7 @@ at::Tensor in_order(const at::Tensor& rows, const std::vector<int64_t>& order) {
   return at::cat(ordered);
 }
 
-// What a packed layer takes of the hidden state's weights: GruOfResetState those of the hidden gate apart.
+// Gives the hidden state's weights as a packed layer takes them: GruOfResetState takes those of the hidden gate apart.
 std::vector<at::Tensor> of_hidden(const at::Tensor& rows, Cell cell) {
   if (cell != Cell::GruOfResetState) return {rows};
   const int64_t hidden = rows.size(0) / 3;
