@@ -24,12 +24,15 @@ SUITES = {
     "test_past_case": "cases of past releases",
     "test_past_mistake": "mistakes of past releases, proven",
 }
-# What goes other ways on other CPUs: it is run under each level of instructions (./dev test --isa each).
+# What goes other ways on other CPUs: it is run under each level of instructions (./dev test --isa each), but for tests
+# that name one themselves.
 DEPEND_ON_THE_CPU = """backend chains contrib contrib_attention contrib_block_quantization
 contrib_cached_attention contrib_layouts contrib_quantization cuda_chains matmul_nbits models open_dimensions
 ops_attention ops_cast ops_conv ops_linear ops_ml ops_normalization ops_pooling ops_quantization ops_recurrent
 ops_reduction pass_* passes plans precision saving widening""".split()
 os.environ.setdefault("ONNX_TORCH_RANDOM_GRAPHS", str(secrets.randbelow(10**6)))
+if "ONNX_HOME" in os.environ and "PYTEST_XDIST_WORKER" in os.environ:  # the official suite unpacks its models there
+    os.environ["ONNX_HOME"] += "_" + os.environ["PYTEST_XDIST_WORKER"]
 _outcomes: dict[str, Counter] = {title: Counter() for title in SUITES.values()}
 _reports_of_workers: list[str] = []
 
@@ -45,7 +48,8 @@ def pytest_report_header() -> str:
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        if any(fnmatch(item.path.stem, f"test_{name}") for name in DEPEND_ON_THE_CPU):
+        depends = any(fnmatch(item.path.stem, f"test_{name}") for name in DEPEND_ON_THE_CPU)
+        if depends and "capability" not in item.fixturenames:
             item.add_marker(pytest.mark.isa)
 
 

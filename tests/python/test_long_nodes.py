@@ -71,7 +71,8 @@ def test_preparing_is_left_where_a_node_of_constants_does_not_stop():
     from onnx import numpy_helper
     MODEL.graph.initializer.append(numpy_helper.from_array(np.ones((LARGE, LARGE)), "x"))
     del MODEL.graph.input[:]
-    print(stopped(lambda: onnx_torch.prepare(MODEL, limits={"prepare_seconds": 0.8}, threads=1)))
+    file = MODEL.SerializeToString()
+    print(stopped(lambda: onnx_torch.prepare(file, limits={"prepare_seconds": 0.8}, threads=1)))
     """)
     assert lines == [
         "preparing the model takes longer than the 0.8 seconds that the option limits allows it (prepare_seconds); "
@@ -84,8 +85,9 @@ def test_ctrl_c_stops_preparing_within_a_node_of_constants():
     from onnx import numpy_helper
     MODEL.graph.initializer.append(numpy_helper.from_array(np.ones((LARGE, LARGE)), "x"))
     del MODEL.graph.input[:]
+    file = MODEL.SerializeToString()
     threading.Timer(0.8, os.kill, (os.getpid(), signal.SIGINT)).start()
-    stopped(lambda: onnx_torch.prepare(MODEL, threads=1), KeyboardInterrupt)
+    stopped(lambda: onnx_torch.prepare(file, threads=1), KeyboardInterrupt)
     print("stopped")
     """)
     assert lines == ["stopped"]

@@ -11,6 +11,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from filelock import FileLock
+
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "third_party"
 
 # What pip says where it is missing itself, where there is no network, and where there is no index.
@@ -19,6 +21,12 @@ NOT_THERE = ("No module named pip", "connection broken", "(from versions: none)"
 
 class NotThere(Exception):
     """Neither the folder nor the network has it."""
+
+
+def _lock(folder: Path) -> FileLock:
+    """Of the processes that want a folder, one fetches it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return FileLock(folder.with_name(f".{folder.name}.lock"))
 
 
 def _pip(command: str, requirement: str, *options: str) -> None:
@@ -34,10 +42,11 @@ def _pip(command: str, requirement: str, *options: str) -> None:
 def installed(requirement: str, into: Path = CACHE) -> Path:
     """The folder of a package alone, without what it requires."""
     folder = into / requirement
-    if not folder.is_dir():
-        partial = into / f"{requirement}.partial"
-        _pip("install", requirement, "--only-binary", ":all:", "--upgrade", "--target", str(partial))
-        partial.rename(folder)
+    with _lock(folder):
+        if not folder.is_dir():
+            partial = into / f"{requirement}.partial"
+            _pip("install", requirement, "--only-binary", ":all:", "--upgrade", "--target", str(partial))
+            partial.rename(folder)
     return folder
 
 
@@ -57,11 +66,11 @@ def unpacked(source: str, into: Path = CACHE / "sources") -> Path:
     """The folder of a source package."""
     name = source.removeprefix("https://github.com/").removesuffix(".tar.gz").replace("/", "-")
     folder = into / name
-    if not folder.is_dir():
-        into.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=into) as scratch:
-            with tarfile.open(fileobj=io.BytesIO(_archive(source, Path(scratch)))) as archive:
-                archive.extractall(Path(scratch) / "unpacked", filter="data")
-            (whole,) = (Path(scratch) / "unpacked").iterdir()
-            whole.rename(folder)
+    with _lock(folder):
+        if not folder.is_dir():
+            with tempfile.TemporaryDirectory(dir=into) as scratch:
+                with tarfile.open(fileobj=io.BytesIO(_archive(source, Path(scratch)))) as archive:
+                    archive.extractall(Path(scratch) / "unpacked", filter="data")
+                (whole,) = (Path(scratch) / "unpacked").iterdir()
+                whole.rename(folder)
     return folder
