@@ -77,17 +77,17 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 
 def gpu_of(args: argparse.Namespace) -> str:
-    """What there is at the device, or the end of all if it cannot be used; empty for the CPU."""
+    """Tells what GPU there is at the device, or ends the program if it cannot be used; empty for the CPU."""
     if args.device == CPU:
         return ""
     try:
         return machine.gpu(args.device)
-    except (AssertionError, RuntimeError) as error:  # of torch, without CUDA or a driver or that GPU
+    except (AssertionError, RuntimeError) as error:  # torch's, where CUDA, a driver or that GPU is missing
         raise SystemExit(f"The benchmark cannot run on {args.device}: {error}") from None
 
 
 def chosen_cases(args: argparse.Namespace) -> list[Case]:
-    """The cases whose names match one of the patterns."""
+    """Gives the cases whose names match one of the patterns."""
     known = cases(args.device, args.precision)
     usual = QUICK_MODELS if args.quick else neighbour.MODELS if args.neighbours else ["*"]
     patterns = args.models or usual
@@ -98,7 +98,7 @@ def chosen_cases(args: argparse.Namespace) -> list[Case]:
 
 
 def chosen_engines(args: argparse.Namespace) -> list[str]:
-    """Those wanted, in the order of the columns, with what they are compared with."""
+    """Gives the engines that are wanted, in the order of the columns, with the engines that they are compared with."""
     there = columns(args.device)
     if args.engines:
         wanted = {*args.engines, *(COLUMNS[one].against for one in args.engines)}
@@ -117,7 +117,7 @@ def make(cases: Sequence[Case], folder: Path) -> list[Case]:
             try:
                 case.make(folder)
                 made.append(case)
-            except Exception as error:  # of any of the packages it takes
+            except Exception as error:  # any of the packages that it takes may raise one
                 note(f"{case.name} cannot be made: {type(error).__name__}: {str(error)[:1000]}")
     return made
 
@@ -154,7 +154,7 @@ def measure_all(cases: Sequence[Case], engines: Sequence[str], settings: Setting
 
 
 def measure_beside(cases: Sequence[Case], settings: Settings, args: argparse.Namespace) -> None:
-    """Shows what runs take beside busy processes."""
+    """Shows how long runs take beside busy processes."""
     found = {}
     args.output.mkdir(parents=True, exist_ok=True)
     with (args.output / "engines.log").open("w") as log, progress("Beside busy processes") as report_progress:
@@ -165,7 +165,7 @@ def measure_beside(cases: Sequence[Case], settings: Settings, args: argparse.Nam
 
 
 def kept(args: argparse.Namespace) -> Path:
-    """The folder of the models; those in float16 have the same names as the others."""
+    """Gives the folder of the models; those in float16 have the same names as the others."""
     return args.kept / "float16" if args.precision == "float16" else args.kept
 
 
@@ -186,7 +186,7 @@ def show(results: Results) -> None:
 
 
 def draw(results: Results, file: Path) -> None:
-    """A picture beside the results, where there is what draws it."""
+    """Draws a picture beside the results, where matplotlib is there to draw it."""
     if importlib.util.find_spec("matplotlib"):
         plot(results, file)
     else:
@@ -212,7 +212,7 @@ def main() -> int:
             show_models(chosen, kept(args))
             return 0
         if not args.make:
-            gpu_of(args)  # before models are made in vain
+            gpu_of(args)  # it ends the program before models are made in vain
         made = make_held_out(args.held_out, kept(args)) if drawn else make(chosen, kept(args))
         if args.make:
             show_models(made, kept(args))

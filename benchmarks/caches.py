@@ -24,7 +24,7 @@ LAYERS = 2
 
 
 class Case(NamedTuple):
-    """What is run: the bytes of a model, what it is fed, and the inputs in whose memory outputs lie."""
+    """A case: the bytes of a model, what it is fed, and the inputs in whose memory outputs lie."""
 
     model: bytes
     feeds: dict[str, np.ndarray]
@@ -135,7 +135,7 @@ KINDS: dict[str, tuple[Callable[[int, int, int], Case], int]] = {
 
 
 def runner(engine: str, case: Case, threads: int) -> Run:
-    """Runs the case once, and gives its first output."""
+    """Gives a function that runs the case once and returns its first output."""
     names = [output.name for output in onnx.load_from_string(case.model).graph.output]
     if engine == "onnx_torch":
         import onnx_torch

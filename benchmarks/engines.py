@@ -60,13 +60,13 @@ class Engine:
 
 CPU = "cpu"
 GPU_PRECISIONS = ("float32", "tf32", "float16")
-TOLERANCES = {"float32": 0.0, "tf32": 0.01, "float16": 0.01, "bfloat16": 0.05}  # of an output's largest element
+TOLERANCES = {"float32": 0.0, "tf32": 0.01, "float16": 0.01, "bfloat16": 0.05}  # parts of an output's largest element
 
 OURS, REFERENCE, SOURCE = "onnx_torch", "onnxruntime", "source"
 
 
 def ours(label: str, options: dict[str, Any], kind: str = "onnx_torch", **more: Any) -> Engine:
-    modules = ("onnx_torch.backend",)  # which `onnx_torch` imports where it is first asked to prepare a model
+    modules = ("onnx_torch.backend",)  # `onnx_torch` imports it where it is first asked to prepare a model
     return Engine(label, kind, modules, options, **{"cuda": "onnx_torch_tensors", **more})
 
 
@@ -101,12 +101,12 @@ COLUMNS = {
 
 
 def columns(device: str) -> dict[str, Engine]:
-    """The engines that are measured on a device, by their names."""
+    """Gives the engines that are measured on a device, by their names."""
     return {name: engine for name, engine in COLUMNS.items() if engine.class_for(device)}
 
 
 def again(names: Collection[str]) -> str | None:
-    """The column among some that is a second process of another one of them."""
+    """Finds, among some columns, the one that is a second process of another one of them."""
     return next((name for name in names if COLUMNS[name].repeats in names), None)
 
 
@@ -172,7 +172,7 @@ class OnTensors:
 
 
 def use_gpu(device: Any, precision: str) -> None:
-    """Has this process work on a GPU, on a stream that is not the default one, which no CUDA graph can be made of."""
+    """Has this process work on a GPU, on a stream of its own, as no CUDA graph can be made of the default one."""
     import torch
 
     torch.cuda.set_device(device)
@@ -188,7 +188,7 @@ def seconds(action: Callable[[], object]) -> float:
 
 
 def gpu_seconds(action: Callable[[], object]) -> float:
-    """From when the GPU has nothing left to do to the end of what an action has it do, by the GPU's own clock."""
+    """Times, by the GPU's own clock, from when it has nothing left to do to the end of what an action has it do."""
     import torch
 
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -201,9 +201,9 @@ def gpu_seconds(action: Callable[[], object]) -> float:
 
 
 class Captured:
-    """What a call has the GPU do for inputs of some shapes, as a CUDA graph; its outputs are those of the last run."""
+    """A CUDA graph of what a call has the GPU do for inputs of some shapes; its outputs are those of the last run."""
 
-    WARM_UP = 3  # calls before, in which libraries choose and allocate
+    WARM_UP = 3  # calls before the recording, in which libraries choose and allocate
 
     def __init__(self, call: Callable[[Any], Any], inputs: dict[str, Any]) -> None:
         import torch
@@ -239,7 +239,7 @@ class OnnxTorch(OnTensors):
 
 
 class OnnxRuntime(OnTensors):
-    """With inputs and outputs bound to the GPU's memory, on the stream that is timed."""
+    """onnxruntime with inputs and outputs bound to the GPU's memory, on the stream that is timed."""
 
     PROVIDER = "CUDAExecutionProvider"
 
@@ -346,7 +346,7 @@ class Primitive(Torch):
 
 
 def printed(action: Callable[[], object]) -> str:
-    """What oneDNN prints of its primitives meanwhile."""
+    """Gives what oneDNN prints of its primitives while an action runs."""
     from torch.backends import mkldnn
 
     with tempfile.TemporaryFile("w+") as file:
@@ -363,7 +363,7 @@ def printed(action: Callable[[], object]) -> str:
 
 
 class Copy(Torch):
-    """Its times are those of a copy of the input to memory that is there, in as many threads."""
+    """A copy of the input to memory that is there, in as many threads; its times are those of the copy."""
 
     def time(self, sets: list[dict[str, Any]], runs: int) -> list[float]:
         (source,) = self.place(sets[0]).values()

@@ -35,8 +35,8 @@ ENGINES = (OURS, REFERENCE)
 SCRIPT = Path(__file__).with_name("loading_engines.py")
 MODULES = {OURS: "onnx_torch.backend", REFERENCE: "onnxruntime"}
 AGAIN = 3  # loads after a process's first
-SECONDS = 1.0  # of runs
-POINTS = 10  # of the small models, at which time and memory are read
+SECONDS = 1.0  # the timed runs take so many in all
+POINTS = 10  # the points in the row of small models at which time and memory are read
 HELD = 8
 MARKS = ("<!-- loading: begin -->", "<!-- loading: end -->")
 Feeds = Mapping[str, Any]
@@ -64,12 +64,12 @@ class Sessions:
     count: int
     seconds: float
     early: int  #: bytes that are resident after the first tenth
-    late: int  #: and in the end
+    late: int  #: bytes that are resident in the end
 
 
 @dataclass
 class Held:
-    """Some prepared models of one process: seconds of a run."""
+    """Seconds of a run of several prepared models of one process."""
 
     engine: str
     alone: float
@@ -96,7 +96,7 @@ def load(file: Path, feeds: Feeds, threads: int, rounds: int, tell: Tell) -> Loa
 
 
 def sessions(file: Path, feeds: Feeds, count: int, threads: int, tell: Tell) -> list[Sessions]:
-    """Of both engines, in turns."""
+    """Loads and runs small models in both engines, in turns."""
     running = {engine: start(engine, file, threads) for engine in ENGINES}
     seconds, memory = ({engine: [] for engine in ENGINES} for _ in range(2))
     try:
@@ -127,7 +127,7 @@ def held(engine: str, file: Path, feeds: Feeds, runs: int, threads: int) -> Held
 
 
 def write_small(file: Path) -> None:
-    """A chain of ten nodes."""
+    """Writes a chain of ten nodes."""
     operators = ["Add", "Relu", "Mul", "Tanh", "Add", "Abs", "Mul", "Sigmoid", "Neg", "Softmax"]
     inputs = [f"y{i}, w" if operator in ("Add", "Mul") else f"y{i}" for i, operator in enumerate(operators)]
     nodes = "".join(f"y{i + 1} = {operators[i]}({inputs[i]}) " for i in range(len(operators)))
@@ -137,7 +137,7 @@ def write_small(file: Path) -> None:
 
 
 def page(loads: Sequence[Load], small: Sequence[Sessions], many: Sequence[Held], threads: int) -> str:
-    """What docs/performance.md tells, in Markdown."""
+    """Writes the section of docs/performance.md, in Markdown."""
     ms = lambda seconds: f"{1e3 * statistics.median(seconds):.3g}"
     lines = [
         f"Measured on {time.strftime('%Y-%m-%d')}: {machine.processor()}; onnxruntime {machine.version(REFERENCE)}, "

@@ -17,7 +17,7 @@ def seconds(action: Callable[[], object]) -> float:
 
 
 class Loader:
-    """Answers the requests of `benchmarks.loading` about one model; a class of it has `load`."""
+    """An engine that answers the requests of `benchmarks.loading` about one model; a class of it has `load`."""
 
     def __init__(self, model: str, directory: str, options: dict[str, Any]) -> None:
         self._model, self._threads = model, options["threads"]
@@ -27,7 +27,7 @@ class Loader:
         raise NotImplementedError
 
     def first_runs(self, feeds: dict[str, Any], count: int) -> list[float]:
-        """How long it takes from the model's path to the end of the first run, some times in a row."""
+        """Gives the seconds from the model's path to the end of the first run, some times in a row."""
         return [seconds(lambda: self.load()(feeds)) for _ in range(count)]
 
     def hold(self, count: int) -> None:
@@ -35,22 +35,22 @@ class Loader:
         self._held = [self.load() for _ in range(count)]
 
     def alone(self, feeds: dict[str, Any], runs: int) -> list[float]:
-        """How long runs of one of those that are held take."""
+        """Times runs of one of the models that are held."""
         return [seconds(lambda: self._held[0](feeds)) for _ in range(runs)]
 
     def runs(self, feeds: dict[str, Any], most: float) -> list[float]:
-        """How long runs of it take, of so many seconds in all, the first half of which does not count."""
+        """Times runs of it for so many seconds in all, the first half of which does not count."""
         few = 3
         each = min(self.alone(feeds, few))
         count = max(2 * few, int(most / max(each, 1e-6)))
         return self.alone(feeds, count)[count // 2 :]
 
     def in_turn(self, feeds: dict[str, Any], runs: int) -> list[float]:
-        """How long runs take where each is of another one."""
+        """Times runs, each of another of the held models than the one before."""
         return [seconds(lambda run=run: run(feeds)) for _ in range(runs) for run in self._held]  # type: ignore[misc]
 
     def at_once(self, feeds: dict[str, Any], runs: int) -> float:
-        """How long all that are held take together, each in a thread of its own."""
+        """Times all held models together, each in a thread of its own."""
 
         def work(run: Run) -> None:
             for _ in range(runs):

@@ -1,4 +1,4 @@
-"""What the kernel tells of processes and of the machine."""
+"""The kernel's figures of processes and of the machine."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def busy_seconds(proc: Path = PROC) -> float:
-    """How long the processors have worked, guests of the same host (steal) included."""
+    """Gives the seconds that the processors have worked, guests of the same host (steal) included."""
     user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, (proc / "stat").read_text().split()[1:9])
     return (user + nice + system + irq + softirq + steal) / TICKS
 
 
 def process_seconds(pid: int, proc: Path = PROC) -> float:
-    """How long a process has worked."""
+    """Gives the seconds that a process has worked."""
     fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def other_seconds(pids: Collection[int], proc: Path = PROC) -> float:
-    """How long all processes but some have worked."""
+    """Gives the seconds that all processes but some have worked."""
     return busy_seconds(proc) - sum(process_seconds(pid, proc) for pid in pids)
 
 
 def memory(pid: int, field: str) -> int:
-    """A process's memory in bytes: VmRSS now, VmHWM at its peak."""
+    """Gives a process's memory in bytes: VmRSS now, VmHWM at its peak."""
     lines = (PROC / str(pid) / "status").read_text().splitlines()
     (kilobytes,) = (line.split()[1] for line in lines if line.startswith(f"{field}:"))
     return 1024 * int(kilobytes)
@@ -61,7 +61,7 @@ def version(package: str) -> str:
 
 
 def processor() -> str:
-    """Its name, how many of it there are, and what it has for products of bfloat16."""
+    """Tells the processor's name, how many of it there are, and what it has for products of bfloat16."""
     lines = (line.partition(":") for line in (PROC / "cpuinfo").read_text().splitlines())
     fields = {key.strip(): value.strip() for key, _, value in lines}
     bfloat16 = [flag for flag in ("avx512_bf16", "amx_bf16") if flag in fields.get("flags", "").split()]
@@ -70,7 +70,7 @@ def processor() -> str:
 
 
 def gpu(device: str) -> str:
-    """The name of a GPU, its driver, and torch's CUDA; an error of torch's if there is none that it can use."""
+    """Tells the name of a GPU, its driver, and torch's CUDA; torch raises an error if there is none that it can use."""
     import torch
 
     properties = torch.cuda.get_device_properties(device)

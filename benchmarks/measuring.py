@@ -1,4 +1,4 @@
-"""Runs one model in all engines, in turns, while nothing else runs."""
+"""The measurement of one model in all engines, in turns, while nothing else runs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from .models.case import Case, Feeds, model_file, read_inputs
 
 T = TypeVar("T")
 
-NOISE = 0.05  # of a processor: what other processes may take during a round
+NOISE = 0.05  # the part of a processor that other processes may take during a round
 COMPARED_LOADS = (engines.OURS, engines.REFERENCE)
-BRIEF = 5.0  # seconds: a load that is measured more than once
+BRIEF = 5.0  # seconds; a load that takes less is measured more than once
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to measure.
+    """The settings of a measurement.
 
     Attributes:
         rounds: how often each engine has its turn.
@@ -61,7 +61,7 @@ class Settings:
 
     @property
     def key(self) -> str:
-        """What tells results apart that are kept side by side."""
+        """The name that tells results apart that are kept together."""
         return f"cuda {self.precision}" if self.on_gpu else f"{self.threads} threads {self.isa}".strip()
 
     def __str__(self) -> str:
@@ -73,12 +73,12 @@ class Settings:
 
 @dataclass
 class Measured:
-    """One engine with one model: its figures, or why there are none. What tells of loads are medians."""
+    """The figures of one engine with one model, or why there are none. The figures of loads are medians."""
 
     error: str = ""
     rounds: list[float] = field(default_factory=list)  #: the median seconds of a run, round by round
-    precision: str = ""  #: what it computed in
-    difference: float = 0  #: of its outputs from the reference's, as a part of an output's largest element
+    precision: str = ""  #: the type that it computed in
+    difference: float = 0  #: that of its outputs from the reference's, as a part of an output's largest element
     import_seconds: float = 0
     start_seconds: float = 0  #: from after the imports to the end of the first run
     memory: int = 0  #: bytes: the peak of that time, over what there was after the imports
@@ -87,7 +87,7 @@ class Measured:
 
 @dataclass
 class Row:
-    """One model in all engines."""
+    """The figures of one model in all engines."""
 
     case: str
     group: str
@@ -150,7 +150,7 @@ def each(names: Iterable[str], row: Row, action: Callable[[str], T]) -> dict[str
 
 
 def suits(engine: engines.Engine, case: Case) -> bool:
-    """Whether a column is for a case."""
+    """Tells whether a column is for a case."""
     return engine.bound in ("", case.bound) and (case.source is not None or not engine.of_source)
 
 
@@ -158,7 +158,7 @@ def suits(engine: engines.Engine, case: Case) -> bool:
 def start(
     name: str, case: Case, folder: Path, sets: Sequence[Feeds], settings: Settings, log: IO[Any] | None, found: Measured
 ) -> Iterator[Started]:
-    """An engine that has loaded the model and run it, and is paused."""
+    """Starts an engine, which then has loaded the model and run it, and is paused."""
     engine = engines.COLUMNS[name]
     base: int
     others: Others
@@ -206,13 +206,13 @@ def start(
 
 
 class Repeats:
-    """Repeats what others disturbed, some times in all; what comes after is kept and called noisy."""
+    """A number of repetitions of what others disturbed; what comes after them is kept and called noisy."""
 
     def __init__(self, most: int) -> None:
         self.left, self.noisy = most, False
 
     def quiet(self, once: Callable[[], tuple[T, float]]) -> T:
-        """The result of doing something, which tells how many processors others took meanwhile."""
+        """Gives the result of doing something, which tells how many processors others took; repeats it if too many."""
         while True:
             result, others = once()
             if others <= NOISE:
@@ -254,7 +254,7 @@ def find_disagreeing(row: Row, outputs: dict[str, list[Any]]) -> None:
     reference = outputs.get(engines.REFERENCE) or outputs.get("torch") or first
     for name, values in outputs.items():
         if engines.COLUMNS[name].of_source:
-            continue  # a file of few bits gives something else than what it was made of
+            continue  # a file of few bits gives other outputs than its source
         measured = row.engines[name]
         measured.difference = max_difference(values, reference)
         allowed = allowed_difference(row, measured)
@@ -267,7 +267,7 @@ def allowed_difference(row: Row, measured: Measured) -> float:
 
 
 def max_difference(values: Sequence[Any], reference: Sequence[Any]) -> float:
-    """The largest difference of two lists of arrays, each as a part of the reference's largest element."""
+    """Finds the largest difference of two lists of arrays, each as a part of the reference's largest element."""
     if [value.shape for value in values] != [value.shape for value in reference]:
         return float("inf")
     pairs = [(a.astype(np.float64), b.astype(np.float64)) for a, b in zip(values, reference, strict=True) if b.size]
@@ -302,27 +302,27 @@ def take_turns(
 def one_round(
     processes: Mapping[str, OtherEngine], sets: Sequence[Feeds], runs: Mapping[str, int], row: Row
 ) -> tuple[dict[str, list[float]], float]:
-    """The times of a turn of each engine, and how many processors others took meanwhile."""
+    """Gives each engine its turn; returns the times, and how many processors others took meanwhile."""
     others = Others([os.getpid(), *(process.pid for process in processes.values())])
     times = each(processes, row, lambda name: turn(processes[name], sets, runs[name]))
     return times, others.processors()
 
 
 class Others:
-    """How much all processes but some work, from now on."""
+    """The work of all processes but some, from now on."""
 
     def __init__(self, pids: Sequence[int], proc: Path = machine.PROC) -> None:
         self._pids, self._proc = pids, proc
         self._began, self._before = time.monotonic(), machine.other_seconds(pids, proc)
 
     def processors(self, but: float = 0) -> float:
-        """Some seconds may be left out."""
+        """Counts the processors that they took; some seconds may be left out."""
         seconds = machine.other_seconds(self._pids, self._proc) - self._before
         return (seconds - but) / (time.monotonic() - self._began)
 
 
 def runs_in_turn(process: OtherEngine, sets: Sequence[Feeds], seconds: float) -> int:
-    """How many runs take some seconds; it also warms up."""
+    """Finds how many runs take some seconds; it also warms up."""
     runs, most = 1, 2000
     while True:
         took = sum(turn(process, sets, runs)) * len(sets)

@@ -25,7 +25,7 @@ from .models.memory import MODELS, Model
 ROOT = Path(__file__).resolve().parent.parent
 ENGINES = (OURS, REFERENCE)
 SETS = 100  # inputs of different sizes, run in turn
-POINTS = 200  # at which memory is read
+POINTS = 200  # the points at which memory is read
 WARM_UP = 0.1  # the part of the points that is left out: allocators and caches fill
 PARTS, STUDENT = 20, 2.101  # the means that a line goes through; 95 % of Student's distribution for two fewer
 LARGE, SMALL = 64, 1  # sizes of batches
@@ -34,10 +34,10 @@ MARKS = ("<!-- memory: begin -->", "<!-- memory: end -->")
 
 @dataclass
 class Slope:
-    """How resident memory grows, in bytes a run."""
+    """The growth of resident memory, in bytes a run."""
 
     value: float
-    uncertainty: float  #: half of the interval that has it with a confidence of 95 %
+    uncertainty: float  #: half of the interval that holds the slope with a confidence of 95 %
 
     def __str__(self) -> str:
         return f"{self.value:+.1f} ± {self.uncertainty:.1f}"
@@ -65,7 +65,7 @@ class Held:
 
 
 def slope(runs: Sequence[float], memory: Sequence[float]) -> Slope:
-    """The slope of a line through the points, by least squares.
+    """Finds the slope of a line through the points, by least squares.
 
     Memory goes up and down in steps that last for many points, so that neighbours are not independent: the uncertainty
     is that of the means of parts.
@@ -124,7 +124,7 @@ def held(model: Model, engine: str, file: Path, threads: int) -> Held:
 
 
 def page(flat: Sequence[Flatness], kept: Sequence[Held], threads: int) -> str:
-    """What docs/performance.md tells, in Markdown."""
+    """Writes the section of docs/performance.md, in Markdown."""
     mega = lambda value: "" if value is None else f"{value / 1e6:+.1f}"
     lines = [
         f"Measured on {time.strftime('%Y-%m-%d')}: {machine.processor()}; onnxruntime {machine.version(REFERENCE)}, "
@@ -149,7 +149,7 @@ def page(flat: Sequence[Flatness], kept: Sequence[Held], threads: int) -> str:
 
 
 def into_page(text: str, section: str, marks: tuple[str, str] = MARKS) -> str:
-    """The documentation with this section between its marks."""
+    """Puts this section between its marks in the documentation."""
     before, _, rest = text.partition(marks[0])
     _, found, after = rest.partition(marks[1])
     if not found:

@@ -1,4 +1,4 @@
-"""The same runs while other processes keep the processors busy: what the slow ones take."""
+"""The same runs while other processes keep the processors busy: how long the slow ones take."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Spread:
 
 @contextlib.contextmanager
 def busy_processes(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes that work without a pause, and end with the block."""
+    """Starts processes that work without a pause, and end with the block."""
     running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield running
@@ -49,7 +49,7 @@ def busy_processes(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def spreads(processes: dict[str, OtherEngine], sets: Sequence[Feeds], row: Row, runs: int = RUNS) -> dict[str, Spread]:
-    """Each engine's runs, a part of them in each of its turns, while the others are paused."""
+    """Times each engine's runs, a part of them in each of its turns, while the others are paused."""
     seconds: dict[str, list[float]] = {name: [] for name in processes}
     for number in range(TURNS):
         order = list(processes) if number % 2 == 0 else list(processes)[::-1]
@@ -68,7 +68,7 @@ def measure(
     columns: Sequence[str] = COMPARED,
     runs: int = RUNS,
 ) -> dict[str, Spread]:
-    """What runs of a model take in each engine beside some busy processes; an error of an engine's is raised."""
+    """Times runs of a model in each engine beside some busy processes; an error of an engine's is raised."""
     sets = read_inputs(folder, case.name)
     row = Row(case.name, case.group, settings.threads, case.tolerance, engines={name: Measured() for name in columns})
     with contextlib.ExitStack() as stack:
@@ -79,7 +79,7 @@ def measure(
 
 
 def rows(found: dict[str, dict[str, Spread]]) -> Iterator[list[str]]:
-    """A table's rows: milliseconds of each engine, and its worst run as a part of the reference's."""
+    """Gives a table's rows: milliseconds of each engine, and its worst run as a part of the reference's."""
     for model, by_engine in found.items():
         for name, one in by_engine.items():
             times = [f"{1e3 * seconds:.2f}" for seconds in (one.median, one.late, one.worst)]

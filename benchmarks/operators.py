@@ -17,14 +17,14 @@ from onnx import helper, numpy_helper
 
 from .turns import Refused, Run, Turns
 
-SLOW = 0.8  # a ratio below
+SLOW = 0.8  # a lower ratio is slow
 
 UNARY = """Abs Atan Celu Elu Erf Exp Gelu HardSigmoid HardSwish IsNaN LeakyRelu Log Mish Neg Reciprocal Round Selu
 Sigmoid Sign Sin Softplus Softsign Sqrt Tanh ThresholdedRelu"""
 REDUCTIONS = "ReduceL1 ReduceL2 ReduceLogSumExp ReduceMax ReduceMean ReduceProd ReduceSum"
 
-# Inputs in capitals are constants. Integers are below the number in their name, or 100, and floats of a name with a p
-# are positive.
+# Inputs with names in capitals are constants. Integers are below the number in their name, or 100, and floats are
+# positive where their name ends in a p.
 CASES = {
     "BatchNormalization": "(float[1,64,64,64] x, float[64] S, float[64] B, float[64] M, float[64] VP) => (y)"
     " { y = BatchNormalization(x, S, B, M, VP) }",
@@ -151,7 +151,7 @@ CASES = {
 
 
 def values(name: str, type_: onnx.TypeProto.Tensor, rng: np.random.Generator) -> np.ndarray:
-    """Random numbers for an input, or a constant."""
+    """Draws random elements for an input, or a constant."""
     sizes = [dim.dim_value for dim in type_.shape.dim]
     dtype = helper.tensor_dtype_to_np_dtype(type_.elem_type)
     if dtype.kind == "f":
@@ -164,7 +164,7 @@ def values(name: str, type_: onnx.TypeProto.Tensor, rng: np.random.Generator) ->
 
 
 def model_of(name: str) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    """The model of a case, and what it is fed."""
+    """Makes the model of a case, and what it is fed."""
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["": 21]> operators {CASES[name]}')
     rng, fed = np.random.default_rng(0), {}
     given = {value.name for value in model.graph.initializer}
@@ -181,7 +181,7 @@ def model_of(name: str) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
 
 
 def made(engine: str, name: str, threads: int) -> Run:
-    """A run of a case in an engine."""
+    """Gives a function that runs a case in an engine."""
     model, fed = model_of(name)
     if engine == "onnx_torch":
         import onnx_torch

@@ -1,4 +1,4 @@
-"""What whoever starts a process waits for: imports, the first run of a model, a command."""
+"""The time that whoever starts a process waits for it: imports, the first run of a model, a command."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Process:
     memory: dict[str, list[int]] = field(default_factory=dict)  #: bytes, at its peak
 
     def ratio(self) -> float | None:
-        """Our time over the reference's; None without both."""
+        """Gives our time over the reference's; None without both."""
         pair = [self.seconds.get(name) for name in (OURS, REFERENCE)]
         if not all(pair):
             return None
@@ -56,7 +56,7 @@ class Process:
 
 
 def commands(folder: Path, threads: int) -> dict[str, dict[str, list[str]]]:
-    """What is started, by what it is and by column. A command of ours that is no script tells no memory."""
+    """Gives the commands by what they start and by column. A command of ours that is no script tells no memory."""
     model = model_file(folder, MODEL)
     given = [str(model), str(inputs_file(folder, MODEL)), str(threads)]
     script = lambda text: [sys.executable, "-c", text + MEMORY, *given]

@@ -62,7 +62,7 @@ FIGURES = {"start_seconds": "time to the end of the first run", "memory": "peak 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns whose name begins with ">" are numbers."""
+    """A table; columns whose name begins with ">" are numbers."""
 
     title: str
     columns: Sequence[str]
@@ -114,7 +114,7 @@ LEGEND = (
 
 
 def peers(results: Results) -> list[str]:
-    """The engines that onnx_torch is compared with."""
+    """Lists the engines that onnx_torch is compared with."""
     of_use = lambda name: (
         name != OURS and not any((COLUMNS[name].bound, COLUMNS[name].repeats, COLUMNS[name].of_source))
     )
@@ -122,7 +122,7 @@ def peers(results: Results) -> list[str]:
 
 
 def measured(results: Results) -> list[str]:
-    """The columns of the results, in their order."""
+    """Lists the columns of the results, in their order."""
     found = {name for row in results.rows for name in row.engines}
     return [name for name in COLUMNS if name in found]
 
@@ -179,7 +179,7 @@ def speed(results: Results) -> Table:
 
 
 def precisions(results: Results) -> Table:
-    """What each engine computed in, and how far its outputs were from the reference's, of those that count."""
+    """Tells what each engine computed in, and how far its outputs were from the reference's, of those that count."""
     rows = []
     for name in (name for name, engine in COLUMNS.items() if not engine.bound and not engine.of_source):
         each = {row.case: (row, row.engines[name]) for row in results.rows if name in row.engines}
@@ -195,7 +195,7 @@ def precisions(results: Results) -> Table:
 
 
 def limits(results: Results) -> Table:
-    """Single operators beside what the hardware allows."""
+    """Shows single operators beside what the hardware allows."""
     rows = []
     for row in results.rows:
         for name in row.engines:
@@ -207,7 +207,7 @@ def limits(results: Results) -> Table:
 
 
 def sources(results: Results) -> Table:
-    """What other tools have written of a model, beside the model itself."""
+    """Shows files that other tools have made of a model, beside the model itself."""
     rows = []
     for row in results.rows:
         if found := r.ratio(row, SOURCE):
@@ -217,7 +217,7 @@ def sources(results: Results) -> Table:
 
 
 def starts(results: Results) -> Table:
-    """Loading, where both have run the model."""
+    """Shows how long loading takes, where both have run the model."""
     both = [row for row in results.rows if r.ratio(row, REFERENCE)]
     seconds, memory = (over_reference(results, what) for what in AT_MOST)
     rows = []
@@ -236,7 +236,7 @@ def starts(results: Results) -> Table:
 
 
 def processes(results: Results) -> Table:
-    """What whoever starts a process waits for, and the memory that it takes."""
+    """Shows how long whoever starts a process waits, and the memory that it takes."""
     rows = []
     for one in results.processes:
         columns = (OURS, REFERENCE)
@@ -250,14 +250,14 @@ def processes(results: Results) -> Table:
 
 
 def over_reference(results: Results, figure: str) -> dict[str, float]:
-    """A figure of onnx_torch over onnxruntime's, for each model that both have run."""
+    """Gives a figure of onnx_torch over onnxruntime's, for each model that both have run."""
     both = [row for row in results.rows if r.ratio(row, REFERENCE)]
     of = lambda row, name: getattr(row.engines[name], figure)
     return {row.case: of(row, OURS) / max(1e-9, of(row, REFERENCE)) for row in both}
 
 
 def missing(results: Results) -> Table:
-    """Why there is no figure; one row for an engine and a reason."""
+    """Tells why there is no figure; one row for an engine and a reason."""
     why: dict[tuple[str, str], list[str]] = {}
     for row in results.rows:
         for name, found in row.engines.items():
@@ -273,7 +273,7 @@ def _labels(names: Sequence[str]) -> list[str]:
 
 
 def title(name: str) -> str:
-    """An engine, and what it is compared with, where that is not onnx_torch as it is by default."""
+    """Names an engine, and what it is compared with, where that is not onnx_torch as it is by default."""
     engine = COLUMNS[name]
     return engine.label if engine.against == OURS else f"{engine.label}, against {COLUMNS[engine.against].label}"
 
@@ -297,7 +297,7 @@ def _milliseconds(row: Row, name: str) -> str:
 
 
 def _short(reason: str) -> str:
-    """The beginning of an error, in one line and without places in code; the whole is in the results' file."""
+    """Gives the beginning of an error, in one line and without places in code; the whole is in the results' file."""
     message = re.sub(r"(Exception from|Check '.*?' failed at) \S+", "", reason)
     line = re.sub(r"\s+", " ", message).replace("|", "/")
     return line if len(line) <= 160 else line[:157] + "…"
@@ -307,7 +307,7 @@ BEGIN, END = "<!-- results: {} -->", "<!-- end of results -->"
 
 
 def into_page(page: str, key: str, results: Results, picture: str) -> str:
-    """The page with a part, which its key names, made anew."""
+    """Gives the page with one part, which its key names, made anew."""
     parts = [
         summary(results),
         legend(results),

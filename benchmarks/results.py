@@ -1,4 +1,4 @@
-"""What a benchmark found, as a file and as ratios."""
+"""The results of a benchmark, as a file and as ratios."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .measuring import Measured, Row, Settings
 from .models.limits import GROUP as LIMITS
 from .processes import Process
 
-CAP = 3.0  # of a ratio in a mean, so that no single model carries it
+CAP = 3.0  # the most that a ratio counts in a mean, so that no single model carries it
 PACKAGES = ("torch", "onnx", "onnxruntime", "openvino", "onnx2torch", "numpy", "torchvision", "transformers")
 
 
@@ -50,7 +50,7 @@ class Results:
         return cls(**found)
 
     def counted(self) -> list[Row]:
-        """The rows that count in means."""
+        """Gives the rows that count in means."""
         return [row for row in self.rows if row.group != LIMITS]
 
     def groups(self) -> dict[str, list[Row]]:
@@ -62,7 +62,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Of two engines' times, round by round: the median and its quartiles."""
+    """The ratio of two engines' times, round by round: the median and its quartiles."""
 
     median: float
     low: float
@@ -73,7 +73,7 @@ class Ratio:
 
 
 def ratio(row: Row, engine: str, other: str = "") -> Ratio | None:
-    """An engine's times as multiples of another's, by default of what it is to be compared with; None without both."""
+    """Gives an engine's times as multiples of another's, by default the one it is compared with; None without both."""
     pair = other or COLUMNS[engine].against, engine
     ours, theirs = (row.engines[name].rounds if name in row.engines else [] for name in pair)
     if not ours or not theirs:
@@ -84,13 +84,13 @@ def ratio(row: Row, engine: str, other: str = "") -> Ratio | None:
 
 
 def ratio_to_itself(row: Row) -> Ratio | None:
-    """Of an engine's second process to its first."""
+    """Gives the ratio of an engine's second process to its first."""
     name = again(row.engines)
     return ratio(row, name, COLUMNS[name].repeats) if name else None
 
 
 def is_tie(row: Row, found: Ratio) -> bool:
-    """Whether an engine differs from itself, in a second process, by as much."""
+    """Tells whether an engine differs from itself, in a second process, by as much."""
     itself = ratio_to_itself(row)
     return itself is not None and abs(math.log(found.median)) <= max(
         abs(math.log(edge)) for edge in (itself.low, itself.high)
@@ -98,19 +98,19 @@ def is_tie(row: Row, found: Ratio) -> bool:
 
 
 def mean(ratios: Iterable[float]) -> float | None:
-    """The geometric mean of ratios, each counted as `CAP` at most."""
+    """Computes the geometric mean of ratios, each counted as `CAP` at most."""
     capped = [min(CAP, one) for one in ratios]
     return statistics.geometric_mean(capped) if capped else None
 
 
 def group_means(results: Results, engine: str) -> dict[str, float]:
-    """The mean ratio of each group in which the engine runs a model."""
+    """Computes the mean ratio of each group in which the engine runs a model."""
     groups = {group: ratios(rows, engine) for group, rows in results.groups().items()}
     means = {group: mean(one.median for one in found.values()) for group, found in groups.items()}
     return {group: value for group, value in means.items() if value is not None}
 
 
 def ratios(rows: Sequence[Row], engine: str) -> dict[str, Ratio]:
-    """An engine's ratio for each model that it and onnx_torch run, in the precision it is compared with."""
+    """Gives an engine's ratio for each model that it and onnx_torch run, in the precision it is compared with."""
     found = {row.case: ratio(row, engine) for row in rows}
     return {case: one for case, one in found.items() if one is not None}

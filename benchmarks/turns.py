@@ -14,7 +14,7 @@ import numpy as np
 ENGINES = ("onnxruntime", "onnx_torch")
 TURN = 0.08  # seconds
 
-Run = Callable[[], np.ndarray]  # gives the first output
+Run = Callable[[], np.ndarray]  # it gives the first output
 
 
 class Times(NamedTuple):
@@ -26,11 +26,11 @@ class Times(NamedTuple):
 
 
 class Refused(Exception):
-    """What an engine says that does not take a case."""
+    """An engine does not take a case; the message gives its reason."""
 
 
 class Turns:
-    """A process for each engine. `make` gives a run of a case in an engine, and is called there."""
+    """The processes of the engines, one each. `make` gives a run of a case in an engine, and is called there."""
 
     def __init__(self, make: Callable[[str, Any, int], Run], threads: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -65,7 +65,7 @@ class Turns:
 
 
 class _Turn:
-    """Asks for the seconds of a run."""
+    """The request for the seconds of a run."""
 
 
 def _serve(make: Callable[[str, Any, int], Run], engine: str, threads: int, pipe: Connection) -> None:

@@ -1,4 +1,4 @@
-"""What is measured on a device: on a GPU also larger batches of the models, and all of them in float16."""
+"""The cases that are measured on a device: on a GPU also larger batches of the models, and all of them in float16."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 BATCHES = (8, 64)
-NO_BATCH = ("detector", "recommender")  # one looks at its first image alone, the other's inputs are 16 rows
+NO_BATCH = ("detector", "recommender")  # one looks at its first image alone, the other takes inputs of 16 rows
 
 
 def cases(device: str, precision: str) -> dict[str, Case]:
-    """All models for a device and what engines compute in there, by their names."""
+    """Gives all models for a device and for what engines compute in there, by their names."""
     if device == CPU:
         return CASES
     found = dict(CASES)
@@ -35,13 +35,13 @@ def cases(device: str, precision: str) -> dict[str, Case]:
 
 
 def is_batch_of_one(case: Case) -> bool:
-    """Whether each input's first axis is a batch of 1; of the two exports of a transformer, the newer is taken."""
+    """Tells whether each input's first axis is a batch of 1; of a transformer's two exports, the newer is taken."""
     exported = case.network is not None and case.group != LIMITS
     return exported and case.name not in NO_BATCH and not case.name.endswith(("_batch8", "_torchscript"))
 
 
 def changed(case: Case, change: Callable[[Network], Network], name: str = "") -> Case:
-    """A case whose model is exported after a change."""
+    """Gives a case whose model is exported after a change."""
     source = partial(after, change, case.network)
     write = partial(write_export, source, case.write.args[1])  # the exporter
     return dataclasses.replace(case, name=name or case.name, network=source, write=write)

@@ -36,7 +36,7 @@ def roi_align(name):
 
 
 def batched_nms(name):
-    """As TensorRT's plugin has it."""
+    """Gives the schemas of batched NMS as TensorRT's plugin has it."""
     return in_each(
         TENSORRT,
         name,
@@ -131,7 +131,7 @@ SCHEMAS = [
     ),
     *batched_nms("BatchedNMS_TRT"),
     *batched_nms("BatchedNMSDynamic_TRT"),
-    # onnxruntime has it in the standard's domain.
+    # The standard's domain is left out, as onnxruntime has the operator there.
     *in_each(
         TENSORRT[1:],
         "EfficientNMS_TRT",
@@ -157,7 +157,7 @@ SCHEMAS = [
         rounding_mode="ROUND",
     ),
     *in_each(QONNX, "BipolarQuant", "X:T scale:T", "Y:T", {"T": FLOATS}),
-    # Of five inputs as version 1 had it, of six as version 2.
+    # The operator takes five inputs as version 1 had it, and six as version 2.
     *in_each(
         QONNX,
         "Trunc",

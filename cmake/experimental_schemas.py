@@ -23,7 +23,7 @@ Option = OpSchema.FormalParameterOption
 
 
 def _parameters(names):
-    """From "data:T"; "axes:Tind?" is optional, "input:T*" variadic."""
+    """Makes the parameters of "data:T"; "axes:Tind?" is optional, "input:T*" variadic."""
     options = {"?": Option.Optional, "*": Option.Variadic}
     for text in names.split():
         name, type_name = text.rstrip("?*").split(":")
@@ -32,7 +32,7 @@ def _parameters(names):
 
 
 def _attribute(name, value):
-    """A default value, or the type of an attribute that has none, alone or as (type, "required")."""
+    """Makes an attribute of a default value, or of the type where there is none, alone or as (type, "required")."""
     if isinstance(value, tuple):
         return OpSchema.Attribute(name, value[0])
     if isinstance(value, OpSchema.AttrType):
@@ -65,7 +65,7 @@ def _aten(domain):
     )
 
 
-# Where onnx's schema names no default, it is that of Caffe2's operator (drop_states), or what leaves the input alone.
+# A default that onnx's schema lacks is that of Caffe2's operator (drop_states), or one that leaves the input alone.
 SCHEMAS = [
     schema("Affine", "X:T", "Y:T", {"T": FLOATS}, alpha=1.0, beta=0.0),
     schema(
@@ -107,5 +107,5 @@ SCHEMAS = [
     *(_aten(domain) for domain in ("", "aten", "org.pytorch.aten")),
 ]
 
-# Those that take attributes which their schema does not name.
+# The operators that take attributes which their schema does not name.
 WITH_OPEN_ATTRIBUTES = {"ATen"}

@@ -1,4 +1,4 @@
-"""Write the schemas of the installed onnx, and of operators beyond the standard, as tables for src/import."""
+"""Tables of the schemas of the installed onnx, and of operators beyond the standard, written for src/import."""
 
 import sys
 from pathlib import Path
@@ -22,7 +22,7 @@ using enum FormalOption;
 
 
 def literal(data):
-    """A string_view of text or bytes. Octal escapes: unlike \\x, they end after three digits."""
+    """Writes text or bytes as a string_view. Its escapes are octal: unlike \\x, they end after three digits."""
     if isinstance(data, str):
         data = data.encode()
     if not data:

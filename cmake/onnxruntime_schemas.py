@@ -14,16 +14,16 @@ from onnx import helper
 from onnx.defs import OpSchema
 
 FACTS = Path(__file__).with_suffix(".json")
-OPTIONS = {"": "Single", "?": "Optional", "*": "Variadic", "+": "Variadic"}  # of a variadic +, each has its own type
+OPTIONS = {"": "Single", "?": "Optional", "*": "Variadic", "+": "Variadic"}  # with +, each value has its own type
 
 
 def facts():
-    """The table: the release it is of, and an entry for each version of an operator."""
+    """Reads the table: the release it is of, and an entry for each version of an operator."""
     return json.loads(FACTS.read_text())
 
 
 def schemas():
-    """The table as schemas of onnx, without those that onnxruntime took back."""
+    """Gives the table as schemas of onnx, without those that onnxruntime took back."""
     return [_schema(entry) for entry in facts()["operators"] if not entry["deprecated"]]
 
 
@@ -58,7 +58,7 @@ def _attribute(name, attribute):
 
 
 def installed():
-    """The table of the onnxruntime that is installed."""
+    """Makes the table of the onnxruntime that is installed."""
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state as native
 

@@ -32,12 +32,12 @@ def repaired(wheel: Path, folder: Path) -> Path:
 
 
 def system_library(bundled: Path) -> str:
-    """The name a library had before auditwheel put a hash into it."""
+    """Gives the name a library had before auditwheel put a hash into it."""
     return re.sub(r"-[0-9a-f]{8}(?=\.so)", "", bundled.name)
 
 
 def licence(library: str) -> tuple[str, str]:
-    """The package that a library comes from, and what it says of its copyright."""
+    """Finds the package that a library comes from, and what it says of its copyright."""
     if library.startswith("libdnnl."):
         told = {"LICENSE", "THIRD-PARTY-PROGRAMS"}
         return "libdnnl", "\n".join(file.read_text() for file in ONEDNN.files or [] if file.name in told)

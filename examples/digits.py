@@ -52,7 +52,7 @@ def train(net: nn.Module, images: np.ndarray, labels: np.ndarray) -> None:
     data = torch.utils.data.TensorDataset(torch.from_numpy(images), torch.from_numpy(labels))
     threads = torch.get_num_threads()
     optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
-    torch.set_num_threads(1)  # batches this small are slower on more
+    torch.set_num_threads(1)  # batches this small are slower on more threads
     net.train()
     for _ in range(EPOCHS):
         for x, y in torch.utils.data.DataLoader(data, BATCH, shuffle=True):

@@ -19,7 +19,7 @@ from typing import Any
 
 import onnx_torch
 
-LARGEST = 1 << 20  # bytes of a request
+LARGEST = 1 << 20  # the most bytes of a request
 
 
 class Server(ThreadingHTTPServer):

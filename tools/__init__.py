@@ -1,1 +1,1 @@
-"""What developers run, beside `dev`."""
+"""Programs that developers run, beside `dev`."""

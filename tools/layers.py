@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "src"
 PACKAGE = ROOT / "python" / "onnx_torch"
 
-#: Each folder with those that its files may include besides their own and the public headers, from the ground up: a
-#: folder knows but those that stand above it here.
+#: Each folder with the folders whose files its own may include besides their own and the public headers, from the
+#: ground up: a folder knows only folders that stand above it here.
 MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "base": (),
     "import": ("base",),
@@ -48,8 +48,8 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "language": ("base", "import", "runtime", "api"),
 }
 
-#: The same for the Python package. All may import "ground", the modules of `GROUND`. Modules without a row of their own
-#: are ".": those that programs import.
+#: The same table for the Python package. All may import "ground", the modules of `GROUND`. Modules without a row of
+#: their own are ".": those that programs import.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "ground": (),
     "_models": (),
@@ -96,7 +96,7 @@ GROUND = ("_C", "_torch", "_build_info", "_versions", "_progress", "errors", "lo
 
 @dataclass(frozen=True)
 class Arrow:
-    """A file of one folder that takes what is in another."""
+    """A file of one folder that uses what is in another."""
 
     file: str
     taken: str  #: "includes a header" or "imports a module"
@@ -108,7 +108,7 @@ class Arrow:
 
 
 def folder_of(path: str) -> str:
-    """The folder of the table that a path below src is in: the innermost one."""
+    """Finds the folder of the table that a path below src is in: the innermost one."""
     parents = [parent.as_posix() for parent in Path(path).parents]
     found = next((parent for parent in parents if parent in MAY_INCLUDE), None)
     if found is None:
@@ -117,21 +117,21 @@ def folder_of(path: str) -> str:
 
 
 def arrows(sources: Path = SOURCES) -> Iterator[Arrow]:
-    """All includes from folder to folder."""
+    """Gives all includes from one folder to another."""
     for path in sorted(sources.rglob("*")):
         if path.suffix not in {".cpp", ".h", ".cu", ".cuh"}:
             continue
         file = path.relative_to(sources).as_posix()
         for header in re.findall(r'^#include "([^"]+)"', path.read_text(encoding="utf-8"), re.MULTILINE):
             if not (sources / header).is_file():
-                continue  # a public header, or one that is generated
+                continue  # it is a public header, or a generated one
             folder, included = folder_of(file), folder_of(header)
             if folder != included:
                 yield Arrow(f"src/{file}", f"includes {header}", folder, included)
 
 
 def imports(package: Path = PACKAGE, types: bool = True) -> dict[str, set[str]]:
-    """What each module imports of its package, wherever in it; without types, not what type checkers alone follow."""
+    """Finds what each module imports of its package, anywhere; without `types`, not what type checkers alone follow."""
     paths = [path for path in sorted(package.rglob("*")) if path.suffix in {".py", ".pyi"}]
     dotted = {path: ".".join(path.relative_to(package.parent).with_suffix("").parts) for path in paths}
     names = {path: name.removesuffix(".__init__") for path, name in dotted.items()}
@@ -144,7 +144,7 @@ def imports(package: Path = PACKAGE, types: bool = True) -> dict[str, set[str]]:
 
 
 def _imported_names(path: Path, root: Path, types: bool) -> Iterator[tuple[str, str]]:
-    """Each name that a file imports, behind that of the module or package that has it."""
+    """Gives each name that a file imports, behind the name of the module or package that has it."""
     here = path.relative_to(root).parts
     waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
     while waiting:
@@ -158,13 +158,13 @@ def _imported_names(path: Path, root: Path, types: bool) -> Iterator[tuple[str, 
 
 
 def place_of(module: str) -> str:
-    """The place of the table that a module of the package is in."""
+    """Gives the place of the table that a module of the package is in."""
     first = module.split(".")[1] if "." in module else ""
     return "ground" if first in GROUND else first if first in MAY_IMPORT else "."
 
 
 def import_arrows(package: Path = PACKAGE) -> Iterator[Arrow]:
-    """All imports from place to place."""
+    """Gives all imports from one place to another."""
     for module, imported in imports(package).items():
         for name in sorted(imported - {package.name}):
             if place_of(name) not in ("ground", place_of(module)):
@@ -172,14 +172,14 @@ def import_arrows(package: Path = PACKAGE) -> Iterator[Arrow]:
 
 
 def wrong_arrows(sources: Path = SOURCES, package: Path = PACKAGE) -> list[Arrow]:
-    """Those that the tables do not allow."""
+    """Gives the includes and imports that the tables do not allow."""
     included = [arrow for arrow in arrows(sources) if arrow.known not in MAY_INCLUDE[arrow.folder]]
     imported = [arrow for arrow in import_arrows(package) if arrow.known not in MAY_IMPORT[arrow.folder]]
     return included + imported
 
 
 def circle(package: Path = PACKAGE) -> list[str]:
-    """Modules that import each other in a circle, if there are any."""
+    """Finds modules that import each other in a circle, if there are any."""
     try:
         graphlib.TopologicalSorter(imports(package, types=False)).prepare()
     except graphlib.CycleError as error:

@@ -1,4 +1,4 @@
-"""What is measured, in groups."""
+"""The cases that are measured, in groups."""
 
 from __future__ import annotations
 

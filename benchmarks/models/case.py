@@ -76,7 +76,7 @@ class Case:
         return key.exists() and key.read_text() == self._key() and (not self.source or self.source.is_made(folder))
 
     def _key(self) -> str:
-        """Tells models apart that were made by other code or other packages."""
+        """Gives a key that tells models apart that were made by other code or other packages."""
         texts = [Path(source).read_text() for source in sorted(_sources(self.write) | {__file__})]
         if self.source:
             texts.append(self.source._key())
@@ -85,7 +85,7 @@ class Case:
 
 
 def _sources(maker: object) -> set[str]:
-    """The files of the functions that a function is, or that were bound to it."""
+    """Finds the files of a function, or of all functions that are bound in a partial one."""
     if isinstance(maker, functools.partial):
         return set().union(*map(_sources, (maker.func, *maker.args, *maker.keywords.values())))
     return {inspect.getfile(maker)} if inspect.isfunction(maker) else set()
@@ -104,7 +104,7 @@ def key_file(folder: Path, name: str) -> Path:
 
 
 def read_inputs(folder: Path, name: str) -> list[Feeds]:
-    """The sets of inputs that `Case.make` wrote."""
+    """Reads the sets of inputs that `Case.make` wrote."""
     sets: dict[str, Feeds] = {}
     with np.load(inputs_file(folder, name)) as file:
         for key in file.files:

@@ -35,7 +35,7 @@ def scaled_regression() -> Any:
 
 
 def write_fitted(estimator: Callable[[], Any], file: Path) -> list[Feeds]:
-    """Fitted to three classes that a few of the features tell apart, with noise."""
+    """Writes an estimator that is fitted to three classes, which a few of the features tell apart, with noise."""
     from skl2onnx import to_onnx
 
     random = np.random.default_rng(0)

@@ -23,11 +23,11 @@ WIDEST = 512
 
 
 class Unsuited(Exception):
-    """What was drawn is too large to measure, or has inputs that nobody but its authors can make."""
+    """A network was drawn that is too large to measure, or has inputs that nobody but its authors can make."""
 
 
 def drawn(seed: int) -> Iterator[Case]:
-    """An endless row of cases, the same for a seed. Some cannot be made: not every network can be exported."""
+    """Draws cases without end, the same for a seed. Some cannot be made: not every network can be exported."""
     chance, seen = random.Random(seed), set[str]()
     while True:
         source = chance.choice(list(SOURCES))
@@ -40,7 +40,7 @@ def drawn(seed: int) -> Iterator[Case]:
 
 @cache
 def names(source: str) -> list[str]:
-    """What a package has, in the order of the alphabet."""
+    """Lists the models of a package, in the order of the alphabet."""
     if source == "torchvision":
         import torchvision
 
@@ -82,7 +82,7 @@ def of_timm(name: str) -> Network:
 
 
 def of_transformers(kind: str) -> Network:
-    """Two layers of a kind of model, at most 512 wide, on what its class says that it takes."""
+    """Makes two layers of a kind of model, at most 512 wide, with the inputs that its class says that it takes."""
     from transformers import CONFIG_MAPPING, AutoModel
 
     config = reduced(CONFIG_MAPPING[kind]())
@@ -94,7 +94,7 @@ def of_transformers(kind: str) -> Network:
 
 
 def reduced(config: Any) -> Any:
-    """Takes layers away, and heads with the widths that they have."""
+    """Takes layers away, and makes the rest narrower, with fewer heads of the width that they have."""
     widths = [getattr(config, name, None) for name in WIDTHS[:3]]
     widest = max((width for width in widths if isinstance(width, int)), default=0)
     times = 1
@@ -121,7 +121,7 @@ def words(length: int) -> dict[str, Tensor]:
 
 
 def signal(name: str, config: Any) -> dict[str, Tensor]:
-    """A picture or sound for a model that does not read words."""
+    """Makes a picture or sound for a model that does not read words."""
     if name == "pixel_values":
         size = getattr(config, "image_size", None) or 224
         sides = tuple(size) if isinstance(size, (list, tuple)) else (size, size)

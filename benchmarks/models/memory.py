@@ -36,12 +36,12 @@ class Model:
 
 
 def floats(*sizes: int) -> Callable[[np.random.Generator, int], Feeds]:
-    """Of a shape in which -1 stands for the size."""
+    """Gives a function that makes floats of a shape in which -1 stands for the size."""
     return lambda rng, size: {"x": rng.standard_normal([size if n < 0 else n for n in sizes], np.float32)}
 
 
 def words(rng: np.random.Generator, size: int) -> Feeds:
-    """Texts that no other run has."""
+    """Makes texts that no other run has."""
     return {"x": np.array([f"A word, and {number}" for number in rng.integers(1 << 60, size=size)], object)}
 
 
@@ -54,7 +54,7 @@ def cnn() -> Network:
 
 
 class Transformer(nn.Module):
-    """Two layers, over a batch of one."""
+    """Two layers of a transformer, over a batch of one."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ BLOCK = 32  # elements that share a scale of few bits
 
 
 def bert() -> Network:
-    """With the attention that onnxruntime's optimizer knows."""
+    """Makes a BERT with the attention that onnxruntime's optimizer knows."""
     from transformers import BertConfig, BertModel
 
     config = BertConfig(vocab_size=VOCABULARY, attn_implementation="eager")
@@ -38,7 +38,7 @@ def llama_decode() -> Network:
 
 
 def level(name: str, source: Path, file: Path, feeds: list[Feeds]) -> None:
-    """As a session saves it."""
+    """Writes the model as a session saves it, optimized to a level."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -49,7 +49,7 @@ def level(name: str, source: Path, file: Path, feeds: list[Feeds]) -> None:
 
 
 def fused(kind: str, heads: int, width: int, source: Path, file: Path, feeds: list[Feeds]) -> None:
-    """By the optimizer for transformers."""
+    """Writes the model as the optimizer for transformers makes it."""
     from onnxruntime.transformers.optimizer import optimize_model
 
     with quiet():
@@ -57,7 +57,7 @@ def fused(kind: str, heads: int, width: int, source: Path, file: Path, feeds: li
 
 
 def few_bits(bits: int, source: Path, file: Path, feeds: list[Feeds]) -> None:
-    """Products with constant weights, in blocks; what they add up in is left to the kernel."""
+    """Writes the model with constant weights in blocks of few bits; what products add up in is left to the kernel."""
     from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
 
     config = DefaultWeightOnlyQuantConfig(block_size=BLOCK, is_symmetric=True, bits=bits)

@@ -54,7 +54,7 @@ def chain() -> Network:
 
 
 class Recommender(nn.Module):
-    """A vector for each of many categories, beside dense features, into a few layers."""
+    """A few layers on a vector for each of many categories, beside dense features."""
 
     def __init__(self, tables: int, width: int, dense: int) -> None:
         super().__init__()

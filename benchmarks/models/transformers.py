@@ -17,7 +17,7 @@ VOCABULARY = 8192
 
 
 class Positional(nn.Module):
-    """Takes a model's inputs by position and returns its first output."""
+    """A model that takes its inputs by position and returns its first output."""
 
     def __init__(self, model: nn.Module, names: Sequence[str]) -> None:
         super().__init__()
@@ -28,7 +28,9 @@ class Positional(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Takes tokens, and each layer's keys and values of those before; returns logits, and keys and values of all."""
+    """A decoder from tokens, and each layer's keys and values of those before, to logits and the keys and values of
+    all.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()

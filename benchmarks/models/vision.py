@@ -92,7 +92,7 @@ class Detector(nn.Module):
 
     @staticmethod
     def _cells(count: int, stride: int) -> Tensor:
-        """The middle of each cell, and its size."""
+        """Gives the middle of each cell, and its size."""
         y, x = torch.meshgrid(torch.arange(count), torch.arange(count), indexing="ij")
         return torch.stack([(x + 0.5) * stride, (y + 0.5) * stride, torch.full_like(x, stride)], -1).reshape(-1, 3)
 
@@ -121,7 +121,7 @@ def detector() -> Network:
 
 
 class SuperResolution(nn.Module):
-    """Twice as large by a transposed convolution, and twice again by depth to space."""
+    """A network that makes an image twice as large by a transposed convolution, and twice again by depth to space."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ._build_info import VERSION as __version__
 from ._versions import load_torch, show_versions
 
-load_torch()  # before anything that loads the native module
+load_torch()  # torch must be there before anything that loads the native module
 
 from . import _C as _C
 from .errors import (
@@ -99,7 +99,7 @@ __all__ = [
     "update_initializers",
 ]
 
-# All else is imported when it is first asked for, so that nobody waits for what is not used: the names by their module.
+# The names that are imported only when they are first asked for, by their module: nobody waits for what is not used.
 _LAZY = {
     "prepared_model": ["PreparedModel", "load", "prepare"],
     "benchmark": ["bench"],

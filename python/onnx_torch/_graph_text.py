@@ -23,11 +23,11 @@ _NUMBER = re.compile(r":(\d+):0$")
 
 @dataclass(frozen=True)
 class GraphLine:
-    """A line of TorchScript, and what it comes from."""
+    """A line of TorchScript, and the ONNX node, input or weight that it comes from."""
 
     code: str
     origin: str = ""  #: the ONNX node: its operator, name and first output; or an input or a weight
-    number: int | None = None  #: of the node, in the order of translation
+    number: int | None = None  #: the number of the node, in the order of translation
 
 
 def show(
@@ -45,7 +45,7 @@ def show(
     allow_aten: str = "checked",
     links: str = "follow",
 ) -> str:
-    """The graph that a model is translated into, each line beside its ONNX node.
+    """Returns the graph that a model is translated into, as text: each line beside its ONNX node.
 
     Args:
         model: a ModelProto, its serialized bytes, or a path.
@@ -89,7 +89,7 @@ def show(
 
 
 def lines(rep: PreparedModel, text: str, inputs: list[tuple[str, str]] | None = None) -> list[GraphLine]:
-    """The lines of a graph's text, `PreparedModel.graph`, less the comments that name their nodes."""
+    """Returns the lines of a graph's text, `PreparedModel.graph`, less the comments that name their nodes."""
     nodes = rep._prepared.nodes
     found = [_line(line, nodes) for line in text.rstrip().splitlines()]
     # The graph's inputs come first, each in a line of its own.
@@ -112,7 +112,7 @@ def _line(line: str, nodes: list[tuple[str, str, str, int, str, int | None]]) ->
 
 
 def _side_by_side(shown: list[GraphLine]) -> str:
-    """The nodes on the left, each at the first of its lines."""
+    """Returns the lines as text with the nodes on the left, each beside the first of its lines."""
     digits = max((len(str(line.number)) for line in shown if line.number is not None), default=0)
     labels = [line.origin if line.number is None else f"{line.number:>{digits}} {line.origin}" for line in shown]
     width = max(map(len, labels), default=0)

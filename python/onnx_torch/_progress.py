@@ -1,7 +1,7 @@
-"""How far long work has come."""
+"""The type of functions that are told how far long work has come."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-Progress = Callable[[int, int], None]  # called with how much is done, and of how much
+Progress = Callable[[int, int], None]  # called with the amount that is done, and the whole

@@ -1,4 +1,4 @@
-"""Which versions are at work, and whether torch is the one this build needs."""
+"""The versions at work, and the check that torch is the one that this build needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGES = ["onnx", "numpy", "ml_dtypes", "protobuf", "onnxruntime"]
 
 
 def minor_release(version: str) -> str:
-    """A version's first two numbers.
+    """Returns the first two numbers of a version.
 
     >>> minor_release("2.15.0+cpu")
     '2.15'
@@ -27,7 +27,7 @@ def minor_release(version: str) -> str:
 
 
 def torch_version() -> str:
-    """The version of torch, which is not imported for that. Raises ImportError where there is none."""
+    """Finds the version of torch, which is not imported for that. Raises ImportError where there is none."""
     imported = getattr(sys.modules.get("torch"), "__version__", None)
     if imported is not None:
         return str(imported)
@@ -50,9 +50,9 @@ def require_torch() -> None:
 
 
 def load_torch() -> None:
-    """Loads the libraries that the native module needs, the very same ones that importing torch loads.
+    """Loads the libraries that the native module needs, the same files that importing torch loads.
 
-    Their functions are looked up when they are first called: most of the many thousands never are.
+    Their functions are looked up when they are first called, as most of the many thousands never are.
     """
     require_torch()
     try:
@@ -77,7 +77,7 @@ def _torch_folder() -> Path:
 
 
 def show_versions() -> None:
-    """Prints what a report of a fault should tell: the versions of all that takes part, and the machine.
+    """Prints what a bug report should tell: the versions of all that takes part, and the machine.
 
     >>> import onnx_torch
     >>> onnx_torch.show_versions()  # doctest: +ELLIPSIS
@@ -89,7 +89,7 @@ def show_versions() -> None:
 
 
 def version_rows() -> list[tuple[str, str]]:
-    """What `show_versions` prints, by name."""
+    """Returns the rows that `show_versions` prints: names and values."""
     return list(_versions())
 
 
@@ -120,7 +120,7 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 
 def _installed(package: str) -> str:
-    import importlib.metadata  # which is slow to import
+    import importlib.metadata  # this import is slow
 
     try:
         return importlib.metadata.version(package)

@@ -1,4 +1,4 @@
-"""The interface of ``onnx.backend.base``: prepare a model for a device, run it, ask what would run.
+"""The interface of ``onnx.backend.base``: preparing a model for a device, running it, asking what would run.
 
 >>> import onnx_torch
 >>> rep = onnx_torch.backend.prepare(model, "CPU")  # doctest: +SKIP
@@ -67,7 +67,7 @@ class Device(base.Device):
 
 
 class OnnxTorchRep(PreparedModel, base.BackendRep):
-    """A `PreparedModel`, which is one of ONNX's `BackendRep`, too."""
+    """A `PreparedModel` that is one of ONNX's `BackendRep`, too."""
 
 
 class OnnxTorchBackend(base.Backend):
@@ -80,7 +80,7 @@ class OnnxTorchBackend(base.Backend):
 
     @classmethod
     def is_compatible(cls, model: Model, device: str | base.Device = "CPU", **kwargs: Any) -> bool:
-        """Whether `prepare` would take the model."""
+        """Tells whether `prepare` would take the model."""
         try:
             cls.prepare(model, device, **kwargs)
         except Error:
@@ -109,7 +109,7 @@ class OnnxTorchBackend(base.Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether ``device`` is there."""
+        """Tells whether ``device`` is there."""
         try:
             _C.check_device(device_name(device))
         except DeviceError:
@@ -130,7 +130,7 @@ def _type_of(value: Any) -> onnx.TypeProto:
 
 
 def _model_of(node: onnx.NodeProto, inputs: Any, opset_version: int | None) -> onnx.ModelProto:
-    """A model of one node, whose inputs have the types of the arrays given."""
+    """Makes a model of one node, whose inputs have the types of the arrays given."""
     names = [name for name in node.input if name]
     values = [value for value in _as_list(inputs) if value is not None]
     if len(names) != len(values):
@@ -147,7 +147,7 @@ def _model_of(node: onnx.NodeProto, inputs: Any, opset_version: int | None) -> o
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(node.domain, version)])
 
 
-Backend, BackendRep = OnnxTorchBackend, OnnxTorchRep  # under ONNX's names, where those of its abstract classes were
+Backend, BackendRep = OnnxTorchBackend, OnnxTorchRep  # under ONNX's names, in place of its abstract classes
 prepare, load = OnnxTorchRep.prepare, OnnxTorchRep.load
 is_compatible = OnnxTorchBackend.is_compatible
 run_model = OnnxTorchBackend.run_model

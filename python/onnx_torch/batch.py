@@ -1,4 +1,4 @@
-"""Models on the rows of files: Parquet, .npy or images in, Parquet out; what ``onnx-torch batch`` runs.
+"""Models on the rows of files: Parquet, .npy or images in, Parquet out; ``onnx-torch batch`` is its command.
 
 >>> import onnx_torch.batch
 >>> onnx_torch.batch.predict("model.onnx", "rows.parquet", "out.parquet")  # doctest: +SKIP
@@ -6,7 +6,7 @@ Summary(rows=100000, resumed=0, engine='local', workers=8)
 
 The rows are cut into parts. A worker reads a part, runs the model on it and hands back the result, which is written to
 a file of its own in a folder beside the output; when all are there, they become the output, in the order of the rows.
-The folder makes the work resumable: what stopped half-way goes on from there when it is started again.
+The folder makes the work resumable: work that stopped half-way goes on from there when it is started again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .prepared_model import prepare
 
 __all__ = ["Images", "Summary", "predict"]
 
-ROW_GROUP_BYTES = 1 << 26  # of the output, before compression
+ROW_GROUP_BYTES = 1 << 26  # the size of a row group of the output, before compression
 
 Engine = Literal["auto", "local", "ray"]
 Paths = str | os.PathLike[str] | Sequence["str | os.PathLike[str]"]
@@ -48,7 +48,7 @@ Paths = str | os.PathLike[str] | Sequence["str | os.PathLike[str]"]
 
 @dataclass(frozen=True)
 class Summary:
-    """What was done: the rows written, how many of them an earlier attempt had made, and who did it."""
+    """The account of the work: the rows written, those of them that an earlier attempt had made, and who did it."""
 
     rows: int
     resumed: int
@@ -159,7 +159,10 @@ def _engine(engine: Engine) -> Literal["local", "ray"]:
 
 
 def _cpus(root: str = "/") -> int:
-    """The processors that the process may run on, or the quota of its cgroup, rounded up, where that is less."""
+    """Counts the processors that the process may use: by its affinity, or by its cgroup's quota where that is less.
+
+    A quota is rounded up.
+    """
     allowed, quota = len(os.sched_getaffinity(0)), _C.processor_quota(root)
     return allowed if quota is None else max(1, min(allowed, math.ceil(quota)))
 
@@ -174,7 +177,7 @@ class _Folder:
     @staticmethod
     @contextlib.contextmanager
     def locked(target: Path, job: Job, parts: Sequence[Part]) -> Iterator[_Folder]:
-        """The folder, for one process at a time; emptied first if what it holds is of other work."""
+        """Holds the folder for one process at a time; empties it first if it holds parts of other work."""
         path = target.with_name(f".{target.name}.parts")
         path.mkdir(parents=True, exist_ok=True)
         with open(path / "lock", "w") as lock:
@@ -194,7 +197,7 @@ class _Folder:
         return self.path / f"{part:08}.arrow"
 
     def has(self, part: Part) -> bool:
-        """Whether the part is there, whole."""
+        """Tells whether the part is there, whole."""
         try:
             _, batches = self._read(part.number)
         except (OSError, pa.ArrowInvalid):
@@ -209,7 +212,7 @@ class _Folder:
         partial.rename(self.file(result.part))
 
     def assemble(self, parts: Sequence[Part]) -> None:
-        """Makes the parts the output, and removes the folder."""
+        """Joins the parts to the output, and removes the folder."""
         whole = self.path / "whole.parquet"
         schema, _ = self._read(0)
         with pq.ParquetWriter(whole, schema) as writer:
@@ -230,14 +233,14 @@ class _Folder:
         shutil.rmtree(self.path)
 
     def _read(self, part: int) -> tuple[pa.Schema, list[pa.RecordBatch]]:
-        """A part's rows, mapped into memory."""
+        """Returns a part's schema and rows, mapped into memory."""
         with pa.memory_map(str(self.file(part))) as source:
             reader = pa.ipc.open_file(source)
             return reader.schema, [reader.get_batch(i) for i in range(reader.num_record_batches)]
 
 
 def _manifest(job: Job, parts: Sequence[Part]) -> str:
-    """What the parts' content follows from, as text."""
+    """Writes all that the parts' content follows from, as text."""
     files = [*job.source.files, *([Path(job.model)] if isinstance(job.model, str) else [])]
     stats = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     options = {name: value for name, value in job.options.items() if name != "threads"}

@@ -1,4 +1,4 @@
-"""How long a model's runs take, here and in other engines."""
+"""The time that a model's runs take, here and in other engines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Latency:
     """The seconds that the runs of one engine took."""
 
     engine: str
-    rounds: tuple[tuple[float, ...], ...]  #: of each run, round by round
+    rounds: tuple[tuple[float, ...], ...]  #: the seconds of each run, round by round
 
     @property
     def seconds(self) -> list[float]:
@@ -51,7 +51,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as long as ``other`` an engine takes: the rounds' median, and the least and most among them."""
+    """The time of an engine divided by that of ``other``: the rounds' median, and the least and most among them."""
 
     engine: str
     other: str
@@ -68,12 +68,12 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What `bench` measured."""
+    """The measurements of `bench`."""
 
     latencies: tuple[Latency, ...]
 
     def ratios(self) -> list[Ratio]:
-        """The first engine against each of the others, by the medians of each round, whose runs lie close in time."""
+        """Compares the first engine with each of the others, by each round's medians, as its runs are close in time."""
         first = self.latencies[0]
         return [_ratio(first, other) for other in self.latencies[1:]]
 
@@ -104,14 +104,14 @@ def bench(
     Args:
         model: a ModelProto, its serialized bytes, or a path.
         inputs: by name, or a list; those that are missing are random.
-        engines: of "onnx_torch", "onnxruntime" and "reference"; by default the first, and the second where it is
+        engines: some of "onnx_torch", "onnxruntime" and "reference"; by default the first, and the second where it is
             installed.
         rounds: how often each engine has its turn.
         runs: how many runs a turn is.
         warm_up: how many runs to do before all.
-        device: of onnx_torch and onnxruntime.
-        threads: likewise; 0 is what each uses by itself.
-        seed: of random inputs.
+        device: the device of onnx_torch and onnxruntime.
+        threads: their threads; 0 is what each uses by itself.
+        seed: the seed of random inputs.
         shapes: sizes of symbolic dimensions.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
         external: external data from memory, as `prepare` takes it.
@@ -157,7 +157,7 @@ def in_turns(
     rounds: int,
     progress: Progress | None,
 ) -> list[list[tuple[float, ...]]]:
-    """What is measured of each engine, round by round; every other round in the opposite order."""
+    """Measures the engines in turns, round by round, every other round in the opposite order."""
     times: list[list[tuple[float, ...]]] = [[] for _ in engines]
     for number in range(rounds):
         turns = list(enumerate(engines))
@@ -169,7 +169,7 @@ def in_turns(
 
 
 def ratio_of(engine: str, other: str, ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
-    """Of times of the same rounds, which lie close together."""
+    """Divides the times of one engine by those of another, round by round: runs of a round are close in time."""
     found = [one / another for one, another in zip(ours, theirs, strict=True)]
     return Ratio(engine, other, statistics.median(found), min(found), max(found))
 

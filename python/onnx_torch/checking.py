@@ -1,4 +1,4 @@
-"""All that stands against a model, at once."""
+"""All the reasons why a model cannot be prepared, at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .prepared_model import prepare
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a model cannot be run; where a node is to blame, its operator, name, domain and opset version."""
+    """A reason why a model cannot be run, with the operator, name, domain and opset version of a node to blame."""
 
     why: str
     unsupported: bool = False  #: the model may be right, but this library cannot run it
@@ -55,12 +55,12 @@ def check(
     allow_aten: str = "checked",
     links: str = "follow",
 ) -> list[Problem]:
-    """All the reasons why a model cannot be prepared; none where it can.
+    """Finds all the reasons why a model cannot be prepared; none where it can.
 
     They are operators that are not supported, nodes that break their schemas, values that nothing defines, nodes that
     wait for one another, and files of external data that are not there. Where there are none of these, the model is
-    translated, which finds the nodes whose attributes, types or constants do not go together; one that fails just
-    because another failed before it is not told.
+    translated, which finds the nodes whose attributes, types or constants do not go together; a node that fails only
+    because another failed before it is not reported.
 
     Args:
         model: a ModelProto, its serialized bytes, or a path.
@@ -93,14 +93,14 @@ def check(
 
 
 def schema_problems(model: onnx.ModelProto) -> list[Problem]:
-    """Operators that are not supported, and nodes that break their schemas."""
+    """Finds operators that are not supported, and nodes that break their schemas."""
     return _listed(_C.problems(model.SerializeToString()))
 
 
 def _translation_problems(
     model: onnx.ModelProto, directory: str, external: External | None, options: Mapping[str, Any]
 ) -> list[Problem]:
-    """The nodes that cannot be translated; none where something else is wrong."""
+    """Finds the nodes that cannot be translated; none where something else is wrong."""
     try:
         return _listed(_C.translation_problems(model.SerializeToString(), directory, _C.Options(**options), external))
     except Error:
@@ -148,7 +148,7 @@ def _undefined_values(model: onnx.ModelProto) -> Iterator[Problem]:
 
 
 def _given(graph: onnx.GraphProto) -> set[str]:
-    """The values of a graph that no node computes."""
+    """Returns the values of a graph that no node computes: its inputs and initializers."""
     weights = [tensor.name for tensor in graph.initializer] + [
         sparse.values.name for sparse in graph.sparse_initializer
     ]

@@ -1,4 +1,4 @@
-"""Two engines on one model: where do they part?"""
+"""Two engines on one model, and the first node where they differ."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from ._progress import Progress
 from .errors import InputError
 from .prepared_model import prepare
 
-# Given the model, its inputs and the names of values of the main graph, the values that the engine has among them.
+# An engine takes the model, its inputs and names of values of the main graph; it returns those values that it has.
 Engine = Callable[[onnx.ModelProto, dict[str, Any], list[str]], Mapping[str, Any]]
 ENGINES = ("onnx_torch", "onnx_torch@DEVICE", "unoptimised", "unoptimised@DEVICE", *other_engine.ENGINES)
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """How far two values are apart."""
+    """The distance between two values."""
 
-    count: int  #: how many elements are further apart than the tolerance
-    size: int  #: of how many
+    count: int  #: the number of elements that are further apart than the tolerance
+    size: int  #: the number of all elements
     max_abs: float = 0.0
     max_rel: float = 0.0  #: relative to the larger of the two
-    reason: str = ""  #: what keeps the values from being compared element by element, such as their shapes
+    reason: str = ""  #: the difference that rules out comparing elements, such as that of shapes
 
     @property
     def differs(self) -> bool:
@@ -60,9 +60,9 @@ class ComparedInput:
 
 @dataclass(frozen=True)
 class Difference:
-    """The first node, in the order of the model, that gives something else."""
+    """The first node, in the order of the model, whose output differs."""
 
-    number: int  #: of the node in the main graph
+    number: int  #: the index of the node in the main graph
     op_type: str
     node_name: str
     value: str  #: the name of the output that differs
@@ -72,22 +72,22 @@ class Difference:
 
     @property
     def passed_on(self) -> bool:
-        """Whether an input differs as much, though within the tolerance."""
+        """True where an input differs as much as the output, though within the tolerance."""
         apart = (input.deviation.max_abs for input in self.inputs if input.deviation is not None)
         return 0 < self.deviation.max_abs <= max(apart, default=0.0)
 
     @property
     def inputs_agree(self) -> bool:
-        """Whether all that goes into the node is the same to the last bit, so that the node alone is to blame."""
+        """True where all inputs are the same to the last bit, so that the node alone is to blame."""
         return all(input.deviation is None or not input.deviation.max_abs for input in self.inputs)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found; true where the engines agree."""
+    """The result of `compare`; true where the engines agree."""
 
     engines: tuple[str, str]
-    compared: int  #: how many values were the same, within the tolerance
+    compared: int  #: the number of values that were the same, within the tolerance
     difference: Difference | None
     not_compared: tuple[str, ...]  #: values that one of the engines does not have
 
@@ -146,12 +146,12 @@ def compare(
 
     Args:
         model: a ModelProto, its serialized bytes, or a path.
-        inputs: by name, or a list; those that are missing are random.
+        inputs: the inputs by name, or a list; those that are missing are random.
         engines: two of them.
         rtol: floats a, b are the same where ``|a - b| <= atol + rtol * max(|b|, m)``, where m is the mean of ``|b|`` in
             the tensor; everything else must be equal.
         atol: see rtol.
-        seed: of random inputs.
+        seed: the seed of random inputs.
         shapes: sizes of symbolic dimensions.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
         external: external data from memory, as `prepare` takes it.
@@ -193,7 +193,7 @@ def compare(
 
 
 class _Walk:
-    """Goes through the values of a graph in order, and keeps how far each was apart."""
+    """A walk through the values of a graph in order, which keeps how far each was apart."""
 
     def __init__(self, graph: onnx.GraphProto, feeds: dict[str, Any], rtol: float, atol: float) -> None:
         self.graph = graph
@@ -213,7 +213,7 @@ class _Walk:
     def first_difference(
         self, part: list[tuple[int, str]], ours: Mapping[str, Any], theirs: Mapping[str, Any], again: bool = False
     ) -> Difference | None:
-        """The first of some values that differs; ``again`` where they were compared before, among the inner values."""
+        """Finds the first of some values that differs; ``again`` where inner values were compared before."""
         for number, name in part:
             if name not in ours or name not in theirs:
                 self.not_compared += [] if again else [name]
@@ -234,7 +234,7 @@ class _Walk:
 
 
 def deviation(one: Any, other: Any, rtol: float, atol: float) -> Deviation:
-    """How far two values of any ONNX type are apart."""
+    """Measures how far two values of any ONNX type are apart."""
     if one is None or other is None:
         return Deviation(0, 1) if one is other else Deviation(1, 1, reason="it is absent in one of them")
     if isinstance(one, (list, tuple)) or isinstance(other, (list, tuple)):
@@ -277,7 +277,7 @@ def _of_arrays(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> Deviat
         with np.errstate(invalid="ignore"):
             apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0, np.abs(a - b))
             sizes = np.abs(np.where(np.isfinite(b), b, 0))
-            # Where large terms cancel out, what is left is as inexact as they were.
+            # The rest of large terms that cancel out is as inexact as they were.
             outside = ~(apart <= atol + rtol * np.maximum(sizes, sizes.mean() if b.size else 0))
     if not apart.any():
         return Deviation(0, a.size)
@@ -287,12 +287,12 @@ def _of_arrays(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> Deviat
 
 
 def _largest(array: np.ndarray) -> float:
-    """The largest element; a NaN, which is one side's only, counts as endless."""
+    """Returns the largest element; a NaN, which only one side has, counts as infinite."""
     return float(np.max(np.where(np.isnan(array), np.inf, array), initial=0.0))
 
 
 def describe(value: Any) -> str:
-    """A value's type and shape."""
+    """Describes a value's type and shape in words."""
     if value is None:
         return "absent"
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Several generations of one model at a time, of which each run of the model gives each a token.
+"""Several generations of one model at a time; each run of the model gives each of them a token.
 
 >>> import onnx_torch
 >>> engine = onnx_torch.Engine(onnx_torch.LanguageModel("model.onnx"))  # doctest: +SKIP
@@ -26,21 +26,21 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
 class StateBatch:
-    """States of one sequence each that read a token each by one run of their model.
+    """States of one sequence each, all of which read a token by one run of their model.
 
-    What they remember lies in one state meanwhile. `put_back` gives a state its own again, so that it may be used by
-    itself.
+    One joined state holds what they remember meanwhile. `put_back` gives a state its own again, so that it may be used
+    by itself.
     """
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
         self._joined: State | None = None
-        self._members: list[State | None] = []  # of each row of the joined state; None where one has left
+        self._members: list[State | None] = []  # the state of each row of the joined one; None where one has left
 
     def append(self, tokens: Mapping[State, int]) -> Floats:
-        """The logits of what may follow a token more of each state, ``[states, vocabulary]``, in their order.
+        """Has each state read a token; returns the logits of what may follow, ``[states, vocabulary]``, in their order.
 
-        States that are not among them any more are put back.
+        States that are in the batch and not among these are put back.
         """
         if len(tokens) < 2 or not self._model.takes_lengths:
             self._become([])
@@ -55,18 +55,18 @@ class StateBatch:
         return np.asarray(logits)[[places[state] for state in tokens]]
 
     def put_back(self, state: State) -> None:
-        """Has a state remember by itself what it has read."""
+        """Gives a state back what it has read, so that it may be used by itself."""
         if self._joined is not None and state in self._members:
             place = self._members.index(state)
             state._native = State.join([(self._joined, [place])])._native
             self._members[place] = None
 
     def forget(self, state: State) -> None:
-        """Leaves out a state that is not used any more."""
+        """Drops a state that is not used any more."""
         self._members = [None if member is state else member for member in self._members]
 
     def _become(self, states: Sequence[State]) -> None:
-        """Joins these states, those that are in the batch already in front."""
+        """Joins these states; those that are in the batch already come first."""
         if set(states) == set(self._members):
             return
         for member in self._members:
@@ -79,7 +79,7 @@ class StateBatch:
         self._joined, self._members = joined, [*(self._members[place] for place in kept), *new]
 
 
-# The options of `LanguageModel.generate` that are of one sequence.
+# The options of `LanguageModel.generate` that concern one sequence.
 _OPTIONS = (
     "max_new_tokens",
     "max_length",
@@ -107,7 +107,7 @@ _OPTIONS = (
 class EngineRequest(Iterator[Any]):
     """One generation among others: an iterator of its tokens as they come, or of texts, where text was given.
 
-    Whoever waits for a token has the engine take a step, which gives all of its requests one. Any thread may iterate.
+    A thread that waits for a token has the engine take a step, which gives one to all requests. Any thread may iterate.
     """
 
     def __init__(
@@ -122,13 +122,13 @@ class EngineRequest(Iterator[Any]):
         form: Callable[[list[int]], Any],
         texts: TextStream | None,
     ) -> None:
-        self.tokens: list[int] = []  #: that were generated so far
+        self.tokens: list[int] = []  #: the tokens that were generated so far
         self.finish_reason: str | None = None  #: "stop", "length", "cancelled" or "error", once it is done
         self._engine, self._state, self._choice = engine, state, choice
         self._prompt, self._sequence = prompt, [*before, *prompt]
         self._most, self._ends, self._form, self._texts = most, ends, form, texts
         self._unseen: deque[Any] = deque()
-        self._logits: Floats | None = None  # of what may follow all of the sequence, once it is read
+        self._logits: Floats | None = None  # the logits of what may follow all of the sequence, once it is read
         self._error: Exception | None = None
 
     def __repr__(self) -> str:
@@ -149,7 +149,7 @@ class EngineRequest(Iterator[Any]):
             self._engine._advance(self, len(self.tokens))
 
     def result(self) -> Any:
-        """What `LanguageModel.generate` gives, once all is generated."""
+        """Generates all the rest, and returns what `LanguageModel.generate` does."""
         while not self.done:
             self._engine._advance(self, len(self.tokens))
         if self._error is not None:
@@ -157,7 +157,7 @@ class EngineRequest(Iterator[Any]):
         return self._form(self.tokens)
 
     def cancel(self) -> None:
-        """Ends it: what is asked for next is a `StoppedError`."""
+        """Ends the request: asking it for more raises `StoppedError`."""
         if not self.done:
             self._end("cancelled", StoppedError("the generation was cancelled"))
 
@@ -169,7 +169,7 @@ class EngineRequest(Iterator[Any]):
         self._logits = self._state.append(np.array([self._prompt]))
 
     def _choose(self) -> None:
-        """The next token, by the logits of what may follow."""
+        """Chooses the next token, by the logits of what may follow."""
         token = self._choice.choose([self._sequence], self._logits)[0]
         self._logits = None
         self._sequence.append(token)
@@ -186,18 +186,18 @@ class EngineRequest(Iterator[Any]):
 
 
 class Engine:
-    """Generates for several requests of one model at a time: each step of it gives all of them a token, by one run.
+    """Generation for several requests of one model at a time: each step gives all of them a token, by one run.
 
-    Requests enter and leave between steps, and are of any lengths. A request is what `LanguageModel.generate` would
-    give, for one sequence without beams. Where a model cannot read sequences of different lengths together
+    Requests enter and leave between steps, and are of any lengths. A request gives what `LanguageModel.generate` would,
+    for one sequence without beams. Where a model cannot read sequences of different lengths together
     (`LanguageModel.takes_lengths`), a step runs it for each.
 
     Args:
         model: a decoder without an encoder.
-        max_batch_size: how many requests go on at a time; others wait for their turns.
+        max_batch_size: the number of requests that go on at a time; others wait for their turns.
 
-    Any number of threads may use one at the same time. It has no thread of its own: a request that waits for a token
-    has it take a step.
+    Any number of threads may use an engine at the same time. It has no thread of its own: a request that waits for a
+    token has it take a step.
     """
 
     def __init__(self, model: LanguageModel, *, max_batch_size: int = 16) -> None:
@@ -223,7 +223,7 @@ class Engine:
         prefix: State | None = None,
         **options: Any,
     ) -> EngineRequest:
-        """A request for what may follow one sequence of tokens, or a text.
+        """Makes a request for what may follow one sequence of tokens, or a text.
 
         The options are those of `LanguageModel.generate`, but for beams, several sequences and assistants.
         """
@@ -275,13 +275,13 @@ class Engine:
         return request
 
     def step(self) -> bool:
-        """Gives each request that goes on a token, and those that have waited their first one; whether any is open."""
+        """Gives all requests that go on a token, and those whose turn it is their first; tells whether any is open."""
         with self._step_lock:
             self._step()
         return bool(self._running or self._waiting)
 
     def _advance(self, request: EngineRequest, count: int) -> None:
-        """Has a request get more tokens than so many: by a step, unless another thread has taken one meanwhile."""
+        """Has a request get more tokens than `count`, by a step, unless another thread has taken one meanwhile."""
         with self._step_lock:
             if len(request.tokens) == count and not request.done:
                 self._step()
@@ -315,7 +315,7 @@ class Engine:
 
 
 def _attempt(action: Callable[[], None], requests: Sequence[EngineRequest]) -> None:
-    """What fails ends the requests that it is done for."""
+    """Does something for some requests; an exception ends them."""
     try:
         action()
     except Exception as error:

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Error(RuntimeError):
-    """Base of all; where a node is to blame, its name, operator, domain and opset version are attributes."""
+    """The base of all; where a node is to blame, its name, operator, domain and opset version are attributes."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class UnsupportedError(Error, NotImplementedError):
 
 
 class InputError(Error, ValueError):
-    """What was fed does not fit the model's inputs."""
+    """The inputs that were fed do not fit the model's."""
 
 
 class DeviceError(Error, ValueError):
@@ -55,6 +55,6 @@ class FileError(Error, OSError):
 
 
 def named(name: str) -> type[Error]:
-    """The exception of this package that has this name; `Error` where none has."""
+    """Returns the exception of this package that has this name; `Error` where none has."""
     found = globals().get(name)
     return found if isinstance(found, type) and issubclass(found, Error) else Error

@@ -1,4 +1,4 @@
-"""How fast a language model generates, here and in onnxruntime."""
+"""The speed at which a language model generates, here and in onnxruntime."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ _ENGINES = ("onnx_torch", "onnxruntime")
 
 @dataclass(frozen=True)
 class GenerationSpeed:
-    """What one engine took."""
+    """The times and the memory that one engine took."""
 
     engine: str
-    prompt: int  #: how many tokens were read first
+    prompt: int  #: the number of tokens that were read first
     rounds: tuple[tuple[float, ...], ...]  #: the seconds of each token of each round; the first is the prompt's
-    tokens: tuple[int, ...]  #: that were generated
+    tokens: tuple[int, ...]  #: the tokens that were generated
     load_seconds: float
-    first_seconds: float  #: from the model's file to the first token of all
-    peak_bytes: int  #: of the process's memory
+    first_seconds: float  #: the seconds from the model's file to the first token of all
+    peak_bytes: int  #: the largest memory of the process
 
     @property
     def prompt_rates(self) -> list[float]:
-        """Tokens a second of each round, as they are read."""
+        """The tokens a second at which the prompt is read, of each round."""
         return [self.prompt / one[0] for one in self.rounds]
 
     @property
     def decode_rates(self) -> list[float]:
-        """Tokens a second of each round, after the first one."""
+        """The tokens a second at which tokens are generated, of each round, after the first one."""
         return [(len(one) - 1) / sum(one[1:]) for one in self.rounds]
 
     @property
@@ -54,7 +54,7 @@ class GenerationSpeed:
         return statistics.median(self.decode_rates)
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures, for JSON."""
+        """Returns the figures, for JSON."""
         return {
             "engine": self.engine,
             "prompt_tokens_per_second": self.prompt_rate,
@@ -69,18 +69,18 @@ class GenerationSpeed:
 
 @dataclass(frozen=True)
 class GenerationBenchmark:
-    """What `bench_generation` measured."""
+    """The measurements of `bench_generation`."""
 
     speeds: tuple[GenerationSpeed, ...]
 
     def ratios(self) -> list[Ratio]:
-        """How many times as long the first engine takes for a token as each of the others, round by round."""
+        """Divides the first engine's time for a token by that of each of the others, round by round."""
         first = self.speeds[0]
         return [_ratio(first, other) for other in self.speeds[1:]]
 
     @property
     def same_tokens(self) -> bool:
-        """Whether all engines have generated the same."""
+        """True where all engines have generated the same tokens."""
         return len({speed.tokens for speed in self.speeds}) == 1
 
 
@@ -106,14 +106,14 @@ def bench_generation(
 
     Args:
         model: a file or a folder, as `LanguageModel` takes it, that has no encoder.
-        engines: of "onnx_torch" and "onnxruntime"; by default the first, and the second where it is installed and the
-            model is one file.
+        engines: "onnx_torch", "onnxruntime" or both; by default the first, and the second where it is installed and
+            the model is one file.
         prompt: how many tokens are read: random ones, or zeros where the model does not tell how many there are.
-        tokens: how many are generated.
-        rounds: how often each engine has its turn, after one that is not measured but for the first token.
-        device: of both.
-        threads: likewise; 0 is what each uses by itself.
-        seed: of the prompt.
+        tokens: how many tokens are generated.
+        rounds: how often each engine has its turn, after a first turn, of which only the first token is measured.
+        device: the device of both engines.
+        threads: their threads; 0 is what each uses by itself.
+        seed: the seed of the prompt.
         limits: on onnx_torch, as `prepare` takes them; onnxruntime has none. Likewise ``allow_aten`` and ``links``.
         progress: called with the number of turns taken and of all.
     """

@@ -1,4 +1,4 @@
-"""Text out of a decoder, token by token, with the names that users of transformers know.
+"""Text that a decoder generates, token by token, with the names that users of transformers know.
 
 >>> import onnx_torch
 >>> lm = onnx_torch.LanguageModel("model.onnx")  # doctest: +SKIP
@@ -27,35 +27,35 @@ if TYPE_CHECKING:
     from ._models.given import Model
     from .prepared_model import PreparedModel
 
-NEW_TOKENS = 20  # where nothing says how many
+NEW_TOKENS = 20  # the default where nothing says how many
 
 __all__ = ["GenerationStream", "LanguageModel", "Layout", "LayoutCache", "State"]
 
 
 class Flag(Protocol):
-    """What tells whether to stop, such as `threading.Event`."""
+    """An object that tells whether to stop, such as `threading.Event`."""
 
     def is_set(self) -> bool: ...
 
 
 @dataclass(frozen=True)
 class LayoutCache:
-    """An input that a decoder takes of the tokens before, and the output that gives it to the next step."""
+    """An input that a decoder takes of the tokens before, and the output that the next step takes there."""
 
-    name: str  #: what both names have in common
+    name: str  #: the part that both names have in common
     past: str  #: the input
     present: str  #: the output; empty where the first of two models gives it
     batch_axis: int
-    sequence_axis: int | None  #: which grows with the tokens; None: its size is fixed
-    of_encoder: bool  #: computed once
+    sequence_axis: int | None  #: the axis that grows with the tokens; None: its size is fixed
+    of_encoder: bool  #: it is of the encoder, and computed once
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What was found of a model's inputs and outputs; ``print`` shows it."""
+    """The inputs and outputs that were found in a model; ``print`` shows them."""
 
     inputs: dict[str, str]  #: the model's names of "input_ids", "attention_mask", "position_ids", …
-    outputs: dict[str, str]  #: of "logits"
+    outputs: dict[str, str]  #: the model's name of "logits"
     caches: tuple[LayoutCache, ...]
     text: str
 
@@ -84,19 +84,19 @@ class State:
 
     @property
     def tokens(self) -> list[list[int]]:
-        """Those of each sequence, without padding."""
+        """The tokens of each sequence, without padding."""
         return self._native.tokens
 
     @property
     def max_length(self) -> int | None:
-        """How many tokens it reads at most, for which its caches have room; None: any number."""
+        """The number of tokens that it reads at most, for which its caches have room; None: any number."""
         return self._native.max_length
 
     def append(self, ids: Any, attention_mask: Any = None, *, all: bool = False) -> Any:
         """Reads more tokens, ``[batch, count]``, and gives the logits of what may follow, ``[batch, vocabulary]``.
 
-        With ``all``, those of what may follow each of the tokens, ``[batch, count, vocabulary]``. A mask is 0 at
-        padding. Torch tensors come out where ``ids`` is one.
+        With ``all``, it gives those of what may follow each of the tokens, ``[batch, count, vocabulary]``. A mask is 0
+        at padding. Torch tensors come out where ``ids`` is one.
         """
         return self._native.append(ids, attention_mask, all)
 
@@ -105,16 +105,16 @@ class State:
         self._native.rewind(count)
 
     def fork(self) -> State:
-        """Another state, which goes on from here."""
+        """Makes another state, which goes on from here."""
         return State(self._native.fork())
 
     def reorder(self, rows: Sequence[int]) -> None:
-        """These sequences become the batch, in this order; one may come several times."""
+        """Makes these sequences the batch, in this order; one may come several times."""
         self._native.reorder(list(rows))
 
     @staticmethod
     def join(parts: Sequence[tuple[State, Sequence[int]]]) -> State:
-        """A state of these sequences, by their numbers, of other states, which stay as they are.
+        """Makes a state of sequences of other states, by their indices; those states stay as they are.
 
         They may have read different numbers of tokens where the model takes that (`LanguageModel.takes_lengths`).
         """
@@ -134,13 +134,13 @@ class GenerationStream(Iterator[Any]):
         return next(self._items)
 
     def cancel(self) -> None:
-        """The next token that is asked for is a `StoppedError`."""
+        """Ends the generation: asking for the next token raises `StoppedError`."""
         self._cancelled = True
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """Sequences as they were given: what of them is padding, and the form in which others are to come out."""
+    """The sequences that were given, without padding, and the form in which results are to come out."""
 
     rows: list[list[int]]
     columns: Any  # the array, where one was given
@@ -148,7 +148,7 @@ class _Batch:
     single: bool  # one sequence, not a batch of them
 
     def like(self, rows: list[list[int]], new: list[list[int]], padding: int) -> Any:
-        """The sequences in the form of those given, each of which has become the same number of them."""
+        """Returns sequences in the form of those given; each of these has become the same number of them."""
         if self.columns is None:
             return rows[0] if self.single and len(rows) == 1 else rows
         longest = max(map(len, new))
@@ -197,19 +197,19 @@ class LanguageModel:
 
     Args:
         model: a file, or a folder that holds one under a name that exporters give it (docs/language_models.md); bytes,
-            a ModelProto, or what `prepare` gave.
-        device: as `prepare` takes it.
-        tokenizer: of the package tokenizers or transformers, or the path of a ``tokenizer.json``; by default the one
-            beside the model, where there is one.
-        inputs: the model's names of what cannot be told from names and shapes, such as ``{"input_ids": "x"}``, by the
-            names that `layout` has; of caches, ``{"past.0": "k"}``, with ``outputs={"present.0": "k_out"}``.
-        outputs: likewise, such as ``{"logits": "y"}``.
+            a ModelProto, or a model that is prepared already.
+        device: the device, as `prepare` takes it.
+        tokenizer: an object of the package tokenizers or transformers, or the path of a ``tokenizer.json``; by
+            default the one beside the model, where there is one.
+        inputs: the model's names of inputs that cannot be told from names and shapes, such as ``{"input_ids": "x"}``,
+            by the names that `layout` has; of caches, ``{"past.0": "k"}``, with ``outputs={"present.0": "k_out"}``.
+        outputs: the same for outputs, such as ``{"logits": "y"}``.
         max_length: how many tokens a sequence has at most, for which each cache has room from the first step on. By
             default the room is doubled where more come.
-        options: those of `prepare`.
+        options: the options of `prepare`.
 
-    What ``generation_config.json`` beside the model says are the defaults of `generate`. Any number of threads may use
-    one at the same time.
+    The settings of ``generation_config.json`` beside the model are the defaults of `generate`. Any number of threads
+    may use one at the same time.
     """
 
     def __init__(
@@ -251,7 +251,7 @@ class LanguageModel:
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """What was found of the model's inputs and outputs."""
+        """The inputs and outputs that were found in the model."""
         native = self._native
         caches = (
             LayoutCache(name, past, present, batch, None if sequence < 0 else sequence, of_encoder)
@@ -261,30 +261,30 @@ class LanguageModel:
 
     @functools.cached_property
     def tokenizer(self) -> Any:
-        """The one that was given, or the one beside the model."""
+        """The tokenizer that was given, or the one beside the model."""
         return load_tokenizer(self._tokenizer, self.folder)
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text."""
+        """Returns the tokens of a text."""
         return encoded(self.tokenizer, text)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of tokens, without special ones."""
+        """Returns the text of tokens, without special ones."""
         return decoded(self.tokenizer, list(tokens))
 
     def text_stream(self) -> TextStream:
-        """The text of tokens that come one by one."""
+        """Makes an object that turns tokens into text as they come one by one."""
         return TextStream(self.tokenizer)
 
     @property
     def takes_lengths(self) -> bool:
-        """Whether sequences that have read different numbers of tokens may go on in one batch."""
+        """True where sequences that have read different numbers of tokens may go on in one batch."""
         return self._native.takes_lengths
 
     def start(
         self, inputs: Any = None, attention_mask: Any = None, *, max_length: int | None = None, **encoder_inputs: Any
     ) -> State:
-        """A state that has read tokens, to be appended to, forked, or given to `generate` as ``prefix``.
+        """Makes a state that has read tokens, to be appended to, forked, or given to `generate` as ``prefix``.
 
         Without ``inputs``, a decoder's state has read nothing yet. It never reads more than ``max_length`` tokens, by
         default the model's.
@@ -339,7 +339,7 @@ class LanguageModel:
     ) -> Any:
         """Generates what may follow.
 
-        Options that are not given are what ``generation_config.json`` says, or else what transformers takes.
+        Options that are not given are those of ``generation_config.json``, or else the defaults of transformers.
 
         Args:
             max_length: how many tokens a sequence has at most, with those given. Caches have room for them from the
@@ -347,22 +347,22 @@ class LanguageModel:
             inputs: tokens, of one sequence or of several, as lists (of different lengths), an array or a torch tensor;
                 or text, where a tokenizer is there. Of a model with an encoder, they are the encoder's.
             attention_mask: 0 where an array or a tensor of tokens has padding.
-            seed: of the random numbers; by default they are torch's default generator's.
+            seed: the seed of the random numbers; by default they are torch's default generator's.
             logits_processor: functions ``(input_ids, scores) → scores``, on arrays of ``[rows, …]``; on torch tensors
                 where ``inputs`` is one, so that those of transformers fit.
             assistant_model: a smaller model of the same tokens, which proposes ``num_assistant_tokens`` (5) of them
                 that are then read in one step.
             stop_strings: a sequence ends with one of these, where a tokenizer is there.
-            stream: an iterator of the tokens of one sequence, or of lists that have one for each, None where a sequence
-                has ended; of texts, where ``inputs`` is one. Its method ``cancel`` ends it.
+            stream: return an iterator of the tokens of one sequence, or of lists that have one for each, None where a
+                sequence has ended; of texts, where ``inputs`` is one. Its method ``cancel`` ends it.
             cancel: a `threading.Event`: once it is set, a `StoppedError` ends the generation within one step.
             prefix: a `State` that has read what all sequences begin with; it stays as it is.
-            decoder_input_ids: what the decoder begins with, where there is an encoder.
+            decoder_input_ids: the tokens that the decoder begins with, where there is an encoder.
             encoder_inputs: the encoder's inputs that are no tokens, by their names, such as ``input_features``.
 
         Returns:
             The sequences with what was given at their beginning, in the form of ``inputs``; where that is text, the
-            text that was generated. ``num_return_sequences`` of each, one after another.
+            text that was generated. There are ``num_return_sequences`` of each, one after another.
         """
         is_text = given_as_text(inputs)
         given = encoded(self.tokenizer, inputs) if is_text else inputs
@@ -479,7 +479,7 @@ class LanguageModel:
         return self.generation_config.get(name) if given is None else given
 
     def _options(self, length: int, **given: Any) -> dict[str, Any]:
-        """What `_C` takes: the given options, else those of the configuration; lengths are of what is new."""
+        """Makes the options for `_C`: those given, else those of the configuration; lengths count new tokens only."""
         chosen = {name: value for name in given if (value := self._setting(name, given[name])) is not None}
         for whole, new, least in (("max_length", "max_new_tokens", 1), ("min_length", "min_new_tokens", 0)):
             value = chosen.pop(whole, None)
@@ -532,7 +532,7 @@ def given_as_text(inputs: Any) -> bool:
 
 
 def _generation_config(folder: Path) -> dict[str, Any]:
-    """What the files beside a model say of generating; those of transformers and of onnxruntime-genai."""
+    """Reads the settings for generating beside a model, in files of transformers and of onnxruntime-genai."""
     for place in (folder, folder.parent) if folder.name == "onnx" else (folder,):
         settings = _tokens_of(_read(place / "config.json"))
         settings |= _tokens_of(_read(place / "genai_config.json").get("model", {}))
@@ -543,9 +543,10 @@ def _generation_config(folder: Path) -> dict[str, Any]:
 
 
 def sizes_of_genai(genai_config: dict[str, Any], decoder: str | bytes) -> dict[str, int]:
-    """Sizes of caches that onnxruntime-genai's builder leaves open in a decoder, and writes beside it.
+    """Finds sizes of caches that onnxruntime-genai's builder leaves open in a decoder, and writes beside it.
 
-    They are those of a head, as quantized caches have others, and of caches that drop what has left the window.
+    They are the size of a head, as quantized caches have another one, and that of caches which drop what has left the
+    window.
     """
     settings = genai_config.get("model", {}).get("decoder", {})
     window = settings.get("sliding_window") or {}

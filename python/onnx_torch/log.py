@@ -21,7 +21,7 @@ logger = logging.getLogger("onnx_torch")
 
 
 def operator_counts(operators: Iterable[str]) -> str:
-    """Operators by how often they occur.
+    """Lists operators by how often they occur.
 
     >>> operator_counts(["Conv", "Relu", "Conv"])
     'Conv ×2, Relu'

@@ -1,4 +1,4 @@
-"""What a model says of itself, without running it."""
+"""A description of a model, made without running it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .checking import Problem, schema_problems
 
 @dataclass(frozen=True)
 class ValueSummary:
-    """An input or output."""
+    """The description of an input or output."""
 
     name: str
     type: str  #: such as "float [batch, 3]"
@@ -26,19 +26,19 @@ class ValueSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """What `info` tells."""
+    """The summary of a model that `info` makes."""
 
     inputs: tuple[ValueSummary, ...]
     outputs: tuple[ValueSummary, ...]
     ir_version: int
-    opsets: dict[str, int]  #: by domain; "ai.onnx" is the standard's
+    opsets: dict[str, int]  #: the versions by domain; "ai.onnx" is the standard's
     producer: str
-    operators: dict[str, int]  #: how many nodes of each there are, subgraphs and function bodies included; most first
-    domains: dict[str, int]  #: how many nodes are of each domain's operators, likewise; "ai.onnx" is the standard's
+    operators: dict[str, int]  #: the number of nodes of each, subgraphs and function bodies included; most first
+    domains: dict[str, int]  #: the number of nodes of each domain's operators, likewise; "ai.onnx" is the standard's
     functions: tuple[str, ...]  #: the model's own, as "domain.name"
-    parameters: int  #: elements of all initializers and constants
+    parameters: int  #: the number of elements of all initializers and constants
     parameter_bytes: int
-    external_files: tuple[str, ...]  #: where those of them lie that are not in the model itself
+    external_files: tuple[str, ...]  #: the files of those that are not in the model itself
     metadata: dict[str, str]
     unsupported: tuple[Problem, ...]  #: operators that this library cannot run
 
@@ -83,7 +83,7 @@ def info(model: Model) -> Summary:
 
 
 def domains_of(model: Model) -> dict[str, int]:
-    """How many nodes are of each domain's operators, subgraphs and function bodies included; most first."""
+    """Counts the nodes of each domain's operators, subgraphs and function bodies included; most first."""
     return dict(Counter(node.domain or "ai.onnx" for node in _nodes(read_model(model))).most_common())
 
 
@@ -93,7 +93,7 @@ def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
 
 
 def type_text(type_: onnx.TypeProto) -> str:
-    """A type in words; an empty text where it is not declared."""
+    """Describes a type in words; an empty text where it is not declared."""
     kind = type_.WhichOneof("value")
     if kind in ("tensor_type", "sparse_tensor_type"):
         tensor = type_.tensor_type if kind == "tensor_type" else type_.sparse_tensor_type

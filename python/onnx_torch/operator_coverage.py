@@ -1,4 +1,4 @@
-"""Which operators, in which versions, can be run."""
+"""The operators, and their versions, that can be run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class OperatorVersion:
     op_type: str
     since_version: int
     deprecated: bool
-    how: str  #: "table" where it is translated itself, "function body" where its body is, empty where it cannot be run
+    how: str  #: "table": it has a translator; "function body": its body is translated; empty: it cannot be run
 
 
 def coverage() -> list[OperatorVersion]:
-    """Every version of every operator that the standard has had.
+    """Lists every version of every operator that the standard has had.
 
     >>> [v.since_version for v in coverage() if (v.domain, v.op_type) == ("", "Relu") and v.how]
     [1, 6, 13, 14]
@@ -31,20 +31,20 @@ def coverage() -> list[OperatorVersion]:
 
 
 def coverage_text() -> str:
-    """`coverage` as plain text, an operator a line."""
+    """Writes `coverage` as plain text, an operator a line."""
     rows = [(_name(*key), _versions(found)) for key, found in _by_operator().items()]
     width = max(len(name) for name, _ in rows)
     return "\n".join([_summary(), "", *(f"{name:{width}}  {versions}" for name, versions in rows)]) + "\n"
 
 
 def coverage_markdown() -> str:
-    """`coverage` as a Markdown table."""
+    """Writes `coverage` as a Markdown table."""
     rows = [f"| {_name(*key)} | {_versions(found)} |" for key, found in _by_operator().items()]
     return "\n".join(["# Operators", "", _summary(), "", "| operator | since versions |", "|---|---|", *rows]) + "\n"
 
 
 def coverage_html() -> str:
-    """`coverage` as a page to search, which needs no network; ``#word`` in its address searches, too."""
+    """Writes `coverage` as a page to search, which needs no network; ``#word`` in its address searches, too."""
     rows = "\n".join(
         f'<tr><td><a href="{_reference(*key)}">{html.escape(key[1])}</a></td>'
         f"<td>{html.escape(key[0] or 'ai.onnx')}</td><td>{html.escape(_versions(found))}</td></tr>"
@@ -75,7 +75,7 @@ def _name(domain: str, op_type: str) -> str:
 
 
 def _versions(versions: list[OperatorVersion]) -> str:
-    """Such as "1, 6, 13 (function body), 14 (not supported)"."""
+    """Lists versions, such as "1, 6, 13 (function body), 14 (not supported)"."""
     notes = {"table": "", "function body": " (function body)", "": " (not supported)"}
     return ", ".join(f"{v.since_version}{' (deprecated)' * v.deprecated}{notes[v.how]}" for v in versions)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What a model says of itself, under ONNX's names; what it does not say is empty or 0."""
+    """The metadata that a model holds about itself, under ONNX's names; what it does not hold is empty or 0."""
 
     ir_version: int
     opset_imports: dict[str, int]
@@ -44,14 +44,14 @@ class ModelInfo:
 
 @dataclass(frozen=True)
 class NodePlacement:
-    """Where an ONNX node runs."""
+    """The place where an ONNX node runs."""
 
     op_type: str
     name: str
     domain: str
-    output: str  #: the name of its first
+    output: str  #: the name of its first output
     where: str  #: "CUDA:0" or "CPU"; empty where nothing is left of the node
-    why: str  #: what the host does of it, or why nothing is left of it
+    why: str  #: the work that the host does for it, or the reason why nothing is left of it
 
 
 class PreparedModel:
@@ -64,7 +64,7 @@ class PreparedModel:
         model_info: its versions, producer and documentation.
         quantization_annotations: for each tensor that has them, the names of the tensors that hold its quantization
             parameters, such as ``SCALE_TENSOR``.
-        options: what the model was prepared with.
+        options: the options that the model was prepared with.
 
     It pickles, by its source (the path, or else the whole model) and its options, and is prepared anew where loaded.
     """
@@ -133,8 +133,8 @@ class PreparedModel:
                 in files. Buffers are not copied, and must stay as they are while the model lives. The function is
                 called while the model is prepared, again for a `replica` and where a run asks for other outputs, and
                 from any thread.
-            precision: what float32 convolutions and products with weights are computed in: "float32", "bfloat16" or
-                "float16". All else, and their results, stay float32.
+            precision: the type that float32 convolutions and products with weights are computed in: "float32",
+                "bfloat16" or "float16". All else, and their results, stay float32.
             tf32: whether convolutions, products and recurrent layers of float32 may be computed in TF32 on CUDA, which
                 has 10 bits of mantissa instead of 23; whatever ``torch.backends`` says.
             cuda_graphs: whether runs on CUDA are recorded, once for each set of the inputs' sizes and types, and
@@ -142,12 +142,12 @@ class PreparedModel:
                 of a set on. True: from the first, and an `UnsupportedError` where a node has the host wait.
             optimize: whether `passes` may rewrite the graph; without them, the model's operators run one by one.
             disabled_passes: the names of passes to leave out.
-            threads: how many threads a run of this model uses on the CPU, whatever the process uses; 0: torch's number.
+            threads: the number of threads of a run on the CPU, whatever the process uses; 0: torch's number.
             shapes: sizes for open dimensions of the inputs, which are then fixed: by symbols, such as ``{"batch": 8}``,
                 or as shapes of inputs, such as ``{"x": [8, 3, None]}``, in which None leaves a dimension open.
-            limits: what a run may take at most, such as ``{"seconds": 10, "memory": 2e9}``: the time, and the bytes of
-                tensors besides weights and inputs; also ``max_iterations`` of a loop. And what preparing the model may
-                take: ``prepare_seconds``, ``nodes`` once functions are inlined, ``constant_bytes`` of what is folded.
+            limits: the most that a run may take, such as ``{"seconds": 10, "memory": 2e9}``: the time, and the bytes
+                of tensors besides weights and inputs; also ``max_iterations`` of a loop. Others are for preparing the
+                model: ``prepare_seconds``, ``nodes`` once functions are inlined, ``constant_bytes`` of folded values.
                 What would take more is stopped, with a `StoppedError`. For models that nobody trusts; docs/security.md
                 says what it keeps them from.
             links: "refuse" refuses files of external data that are symbolic links, or have other names (hard links).
@@ -155,8 +155,8 @@ class PreparedModel:
             map_external: whether files of external data are mapped, which loads weights that stay as they are in no
                 time, and shares them with other processes. They must not be cut while the model lives: that would end
                 the process.
-            plans: for how many sizes of the inputs, the latest ones, what a run on the CPU does is kept as a plan: a
-                list of calls that the next run of these sizes goes through (docs/architecture.md); 0: none.
+            plans: for how many sizes of the inputs, the latest ones, a run on the CPU is kept as a plan: a list of
+                calls that the next run of these sizes goes through (docs/architecture.md); 0: none.
             allow_aten: the operators that ATen nodes may call: "checked", those that check their arguments, or "all",
                 for a model that you trust as you trust a program (docs/security.md).
         """
@@ -206,7 +206,7 @@ class PreparedModel:
         or a CPU of another kind, they are laid out anew.
 
         Args:
-            file: what was written.
+            file: the file that `save` wrote.
             allow_aten: see `prepare`; the file itself does not tell, as it is not known who wrote it.
         """
         from ._running import saving
@@ -273,12 +273,12 @@ class PreparedModel:
         stop: _C.StopFlag | None = None,
         out: Sequence[Any] | None = None,
     ) -> list[Any]:
-        """The outputs of a run, without their names; those of `out` that hold their outputs already are among them."""
+        """Runs the model; returns the outputs as a list, in which those that `out` holds already are its own."""
         feeds = inputs if type(inputs) is dict and self._only_map is None else self._by_name(inputs)
         return self._prepared.run(feeds, output_names, as_torch(output), stop, out)
 
     def intermediates(self, inputs: Any = None, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """Inner values of a run, by their ONNX names; all of the main graph's by default.
+        """Returns inner values of a run, by their ONNX names; all of the main graph's by default.
 
         Values inside the bodies of If, Loop, Scan and functions have no single value in a run, and are not among them.
         """
@@ -286,24 +286,25 @@ class PreparedModel:
         return dict(zip(wanted, self.run(inputs, output_names=wanted), strict=True)) if wanted else {}
 
     def graph(self) -> str:
-        """The TorchScript graph as text; a comment at a line's end names its ONNX node, and the node's number."""
+        """Returns the TorchScript graph as text; a comment at a line's end has its ONNX node's name and number."""
         text: str = self._prepared.graph_text()
         return text
 
     def plans(self) -> list[str]:
-        """What runs do whose inputs have had the same sizes before, as text, the latest first: a step on each line.
+        """Returns the plans of runs whose inputs have had the same sizes before, as text: a step on each line.
 
-        `plan` is a kernel that is called with addresses alone, `into` an operator of ATen that gives its result into
-        memory that is there, `call` one that allocates it, and `part` what is left to TorchScript's interpreter.
+        The latest plan comes first. `plan` is a kernel that is called with addresses alone, `into` an operator of ATen
+        that gives its result into memory that is there, `call` one that allocates it, and `part` what is left to
+        TorchScript's interpreter.
         """
         return list(self._prepared.plan_texts())
 
     def graphs(self) -> dict[str, str]:
-        """The graph's text after each step of preparing it, by the step's name: "translate", "place", and `passes`."""
+        """Returns the graph's text after each step of preparing it, by its name: "translate", "place", and `passes`."""
         return {name: graph for name, graph, _ in self._prepared.steps}
 
     def placement(self) -> list[NodePlacement]:
-        """Where each ONNX node runs, and what of it the host does; those of subgraphs and functions are among them.
+        """Tells where each ONNX node runs, and what of it the host does, in subgraphs and functions, too.
 
         >>> from onnx import parser
         >>> model = parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
@@ -321,7 +322,7 @@ class PreparedModel:
         ]
 
     def profile(self, inputs: Any = None, *, runs: int = 10, warm_up: int = 2) -> Profile:
-        """How long each ONNX node takes, measured over some runs.
+        """Measures how long each ONNX node takes, over some runs.
 
         The model is translated once more, with a clock around each node; on a CUDA device each node is waited for.
         """
@@ -330,7 +331,7 @@ class PreparedModel:
         return measure(self._prepared, self.run, self._by_name(inputs), runs, warm_up)
 
     def replica(self, device: str | Device | None = None, **options: Any) -> Self:
-        """The same model prepared once more, with other options of `prepare`, or for another device.
+        """Prepares the same model once more, with other options of `prepare`, or for another device.
 
         The model is not read again. On one CUDA device both share the weights that passes leave as they are, and so do
         the graphs that `run` makes for other outputs.
@@ -355,7 +356,7 @@ class PreparedModel:
     def trim(self) -> None:
         """Gives back to the system the memory that runs have left for later ones, as after an unusually large batch.
 
-        Without it, a few runs later what they do not use goes back by itself. Runs may be under way in other threads.
+        Without it, memory that a few runs have not used goes back by itself. Runs may be under way in other threads.
 
         >>> import numpy as np
         >>> from onnx import parser
@@ -378,7 +379,7 @@ class PreparedModel:
         saving.save(file, self._prepared, self._whole_model(), self.options)
 
     def _whole_model(self) -> onnx.ModelProto:
-        """The model with all weights in it."""
+        """Returns the model with all weights in it."""
         import onnx
 
         from ._models.files import read_external_data
@@ -445,31 +446,31 @@ def _outputs_type(names: tuple[str, ...]) -> Any:
 
 
 def named_outputs(names: tuple[str, ...], values: Sequence[Any]) -> tuple[Any, ...]:
-    """A tuple whose items are found by position, by field, or by the model's name for them."""
+    """Makes a tuple whose items are found by position, by field, or by the model's name for them."""
     outputs: tuple[Any, ...] = tuple.__new__(_outputs_type(names), values)
     return outputs
 
 
 def _origin(rep: PreparedModel) -> str:
-    """Where a model came from, in words."""
+    """Describes in words where a model came from."""
     return rep._path or rep._saved or f"a model given as bytes (graph {rep.model_info.graph_name!r})"
 
 
 def _described(name: str, type_: str, shape: list[int | str | None] | None, has_default: bool = False) -> str:
-    """An input or output in words."""
+    """Describes an input or output in words."""
     sizes = "" if shape is None else f"[{', '.join('?' if size is None else str(size) for size in shape)}]"
     return f"{name}: {type_}{sizes}{', which has a default' if has_default else ''}"
 
 
 def device_name(device: str | Device) -> str:
-    """The name of a device, which may be one of ONNX's."""
+    """Returns the name of a device, which may be one of ONNX's."""
     if isinstance(device, str) or not hasattr(device, "device_id"):
         return str(device)
     return f"CUDA:{device.device_id}" if device.type else "CPU"
 
 
 def _native(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of `prepare` as `_C.Options` takes them."""
+    """Turns the options of `prepare` into those that `_C.Options` takes."""
     return {
         **options,
         "device": device_name(options["device"]),
@@ -480,7 +481,7 @@ def _native(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def passes(device: str | Device = "CPU") -> dict[str, str]:
-    """The passes that a model's graph goes through for a device, in their order: what each does, by its name.
+    """Lists the passes that a model's graph goes through for a device, in their order: what each does, by its name.
 
     >>> "fold" in passes()
     True

@@ -1,4 +1,4 @@
-"""How long each ONNX node of a model takes."""
+"""The time that each ONNX node of a model takes."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def profile(
     links: str = "follow",
     progress: Progress | None = None,
 ) -> Profile:
-    """How long each node of a model takes; ``PreparedModel.profile`` does it for a model that is prepared already.
+    """Measures how long each node of a model takes; ``PreparedModel.profile`` does it for one that is prepared already.
 
     Args:
         model: a ModelProto, its serialized bytes, or a path.
-        inputs: by name, or a list; those that are missing are random.
+        inputs: the inputs by name, or a list; those that are missing are random.
         device: see `prepare`; likewise ``base_dir``, ``external``, ``precision``, ``tf32``, ``optimize``,
             ``disabled_passes``, ``threads``, ``shapes``, ``limits``, ``allow_aten`` and ``links``.
-        runs: how many to measure.
-        warm_up: how many to do before.
-        seed: of random inputs.
+        runs: the number of runs to measure.
+        warm_up: the number of runs before those.
+        seed: the seed of random inputs.
         progress: called with the number of runs done and of all.
 
     >>> from onnx import parser

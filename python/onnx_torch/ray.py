@@ -26,7 +26,7 @@ __all__ = ["Predictor", "cpu_share", "predict"]
 
 
 class Predictor:
-    """Runs a model on batches of rows: a callable class for ``ray.data.Dataset.map_batches``, with numpy batches.
+    """A callable class that runs a model on batches of rows, for ``ray.data.Dataset.map_batches`` with numpy batches.
 
     Ray makes one in each actor, which thereby loads the model once. A batch comes as a dictionary of columns, and goes
     with the outputs as further columns, in place of those that fed the model.
@@ -78,14 +78,14 @@ class Predictor:
         return kept | {name: _column(value) for name, value in made.items()}
 
     def _plan(self, available: list[str]) -> None:
-        """Says which columns go where."""
+        """Decides which columns feed the model, and which are handed on."""
         self._rows = RowModel(self._rep, available, columns=self._columns, outputs=self._outputs, batched=self._batched)
         self._kept = self._rows.kept(self._keep)
         self._available = available
 
 
 def _column(value: Any) -> Any:
-    """An output as Ray takes it; a map's keys become names."""
+    """Turns an output into a column as Ray takes it; a map's keys become names."""
     if isinstance(value, np.ndarray):
         return value
     return objects([{str(k): v for k, v in row.items()} if isinstance(row, dict) else row for row in value])
@@ -112,14 +112,14 @@ def predict(
 
     Args:
         dataset: the rows.
-        model: as `Predictor` takes it.
-        workers: how many actors, each with the model; by default one for each GPU where ``num_gpus`` is given, else one
-            for each CPU.
+        model: the model, as `Predictor` takes it.
+        workers: the number of actors, each with the model; by default one for each GPU where ``num_gpus`` is given,
+            else one for each CPU.
         num_cpus: the CPUs of an actor, which are also its threads; by default an even share that leaves one CPU to read
             the data.
         num_gpus: the GPUs of an actor; less than 1 is a share of one.
-        batch_size: how many rows an actor gets at once.
-        device: as `Predictor` takes it.
+        batch_size: the number of rows that an actor gets at once.
+        device: the device, as `Predictor` takes it.
         options: further options of `Predictor`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Runs a model that nobody trusts in a process of its own, without network, with no files but the model's folder.
+"""Models that nobody trusts, each in a process of its own, without network, with no files but the model's folder.
 
 >>> import onnx_torch.sandbox
 >>> with onnx_torch.sandbox.prepare("model.onnx") as model:  # doctest: +SKIP
@@ -29,7 +29,7 @@ from .prepared_model import named_outputs
 
 __all__ = ["LIMITS", "SandboxedModel", "prepare"]
 
-#: What a model may take where `prepare` is told nothing else.
+#: The limits of a model where `prepare` is given no others.
 LIMITS = {"prepare_seconds": 60.0, "seconds": 60.0, "memory": 4e9}
 
 _GRACE = 1.0  # seconds after which a process that should have stopped by itself is killed
@@ -70,7 +70,7 @@ def prepare(
         limits: those of `onnx_torch.prepare`, over `LIMITS`; None for one lifts it. After ``prepare_seconds`` and
             ``seconds`` the process is killed where it does not stop by itself, and ``memory`` is what it may take for
             the model and its runs.
-        log: where the process writes what libraries have to say; nowhere by default.
+        log: where the process writes the messages of libraries; nowhere by default.
 
     All other arguments are those of `onnx_torch.prepare`.
     """
@@ -92,9 +92,9 @@ class SandboxedModel:
     """A model in a process of its own, which ends with this object; runs of several threads come one after another.
 
     Attributes:
-        inputs: as those of `onnx_torch.PreparedModel`.
-        outputs: likewise.
-        measures: what keeps the process from doing harm on this system, in words.
+        inputs: the inputs, as those of `onnx_torch.PreparedModel`.
+        outputs: the outputs, likewise.
+        measures: the measures that keep the process from doing harm on this system, in words.
     """
 
     inputs: list[tuple[str, str, list[int | str | None] | None, bool]]
@@ -128,7 +128,7 @@ class SandboxedModel:
             raise
 
     def run(self, inputs: Any = None, *, output_names: Sequence[str] | None = None) -> tuple[Any, ...]:
-        """Runs the model as `onnx_torch.PreparedModel.run` does, on what becomes numpy arrays."""
+        """Runs the model as `onnx_torch.PreparedModel.run` does, on inputs that become numpy arrays."""
         names = tuple(output_names) if output_names else tuple(name for name, _ in self.outputs)
         with self._lock:
             request = {"do": "run", "output_names": list(output_names) if output_names else None}
@@ -145,7 +145,7 @@ class SandboxedModel:
         self.close()
 
     def _ask(self, request: dict[str, Any], seconds: float | None, value: Any = None) -> dict[str, Any]:
-        """The answer to a request, to which a value belongs."""
+        """Sends a request, with a value that belongs to it, and returns the answer."""
         arrays: list[np.ndarray[Any, Any]] = []
         try:
             described = describe(value, arrays)
@@ -156,7 +156,7 @@ class SandboxedModel:
             return self._exchange({**request, "value": described}, descriptor, seconds)
 
     def _interface(self, told: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-        """What the process says of the model's inputs and outputs."""
+        """Reads the model's inputs and outputs from the process's answer."""
         try:
             inputs = [(str(name), str(type_), shape, bool(default)) for name, type_, shape, default in told["inputs"]]
             return inputs, [(str(name), str(type_)) for name, type_ in told["outputs"]]
@@ -164,7 +164,7 @@ class SandboxedModel:
             raise self._failed(f"gave something that is no inputs and outputs: {error!r}") from error
 
     def _values(self, told: dict[str, Any]) -> Any:
-        """The values that the process has, copied to where it cannot change them."""
+        """Returns the values that the process has, copied to where it cannot change them."""
         bytes_, most = told.get("bytes"), self._limits["memory"]
         if type(bytes_) is not int or bytes_ < 0 or (most is not None and bytes_ > most):
             raise self._failed(f"has outputs of {bytes_} bytes")
@@ -174,7 +174,7 @@ class SandboxedModel:
                 return restore(told.get("values"), bytearray(memory))
         except Error:
             raise
-        except (OSError, OverflowError, ValueError) as error:  # of more memory than there is, or of no values
+        except (OSError, OverflowError, ValueError) as error:  # too much memory, or no values
             raise self._failed(f"gave something that is no outputs: {error}") from error
 
     def _exchange(self, message: dict[str, Any], descriptor: int, seconds: float | None) -> dict[str, Any]:
@@ -194,7 +194,7 @@ class SandboxedModel:
         return answer
 
     def _failed(self, what: str, kind: type[Error] = Error) -> Error:
-        """An error of the process, which is ended."""
+        """Ends the process, and makes the error that tells of it."""
         try:
             code = self._process.wait(_GRACE if what == "has ended" else 0)
         except subprocess.TimeoutExpired:
@@ -228,7 +228,7 @@ def _end(process: subprocess.Popen[bytes], channel: Channel) -> None:
 
 
 def _readable(path: str | None, folder: str | None) -> list[str]:
-    """What the process may read: the model's folder, and where libraries are that it may load later."""
+    """Lists what the process may read: the model's folder, and the folders of libraries that it may load later."""
     torch = importlib.util.find_spec("torch")
     assert torch is not None and torch.submodule_search_locations
     of_model = [] if path is None else [os.path.dirname(path), os.path.dirname(os.path.realpath(path))]
@@ -238,7 +238,7 @@ def _readable(path: str | None, folder: str | None) -> list[str]:
 
 
 def _error(answer: dict[str, Any]) -> Error:
-    """The error that the process tells of, if it is one of the package's."""
+    """Makes the error that the process tells of, if it is one of the package's."""
     kind = getattr(errors, str(answer["error"]), Error)
     if not (isinstance(kind, type) and issubclass(kind, Error)):
         kind = Error

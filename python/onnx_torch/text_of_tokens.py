@@ -8,11 +8,11 @@ from typing import Any
 
 from .errors import InputError
 
-UNFINISHED = "\ufffd"  # a character of which some bytes are still to come
+UNFINISHED = "\ufffd"  # stands for a character of which some bytes are still to come
 
 
 def load_tokenizer(given: Any, folder: Path | None) -> Any:
-    """The tokenizer given, that of the file given, or that of ``tokenizer.json`` in the folder or the one above it."""
+    """Returns the tokenizer given, or reads that of a file given, or ``tokenizer.json`` in the folder or above it."""
     if given is not None and not isinstance(given, (str, os.PathLike)):
         return given
     places = [Path(given)] if given is not None else []
@@ -28,12 +28,12 @@ def load_tokenizer(given: Any, folder: Path | None) -> Any:
         raise InputError("text needs the package tokenizers: pip install tokenizers") from error
     try:
         return tokenizers.Tokenizer.from_file(str(file))
-    except Exception as error:  # it has no class of its own
+    except Exception as error:  # the package has no class of exceptions
         raise InputError(f"{file} is no tokenizer: {error}") from error
 
 
 def encoded(tokenizer: Any, text: Any) -> list[Any]:
-    """The tokens of a text, or of each of a list of texts."""
+    """Returns the tokens of a text, or of each of a list of texts."""
     if not isinstance(text, str):
         return [encoded(tokenizer, one) for one in text]
     tokens = tokenizer.encode(text)
@@ -46,19 +46,19 @@ def decoded(tokenizer: Any, tokens: list[int]) -> str:
 
 
 class TextStream:
-    """The text of tokens that come one by one: what is sure to stay as it is.
+    """The text of tokens that come one by one, as far as it is sure to stay as it is.
 
-    It is told from the last tokens, as the text of one may depend on those before it.
+    It is made of the last tokens together, as the text of one may depend on those before it.
     """
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._tokens: list[int] = []  # those of the last text that was given, and those after them
+        self._tokens: list[int] = []  # the tokens of the text that was given last, and those after them
         self._given = ""  # the text of the first of them
-        self._last = 0  # how many those are
+        self._last = 0  # the number of those first ones
 
     def put(self, tokens: list[int]) -> str:
-        """What more there is to show."""
+        """Takes more tokens, and returns the text that they add."""
         self._tokens += tokens
         text = decoded(self._tokenizer, self._tokens)
         if text.endswith(UNFINISHED) or not text.startswith(self._given):
@@ -66,7 +66,7 @@ class TextStream:
         return self._take(text)
 
     def end(self) -> str:
-        """What is left to show."""
+        """Returns the rest of the text."""
         return self._take(decoded(self._tokenizer, self._tokens))
 
     def _take(self, text: str) -> str:

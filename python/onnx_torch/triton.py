@@ -23,7 +23,7 @@ from .errors import InputError, UnsupportedError
 
 __all__ = ["save"]
 
-Dims = list[int]  # -1 where any size goes
+Dims = list[int]  # -1 stands for any size
 
 TYPES: dict[int, str] = {
     onnx.TensorProto.BOOL: "TYPE_BOOL",
@@ -62,8 +62,9 @@ def save(
         model: a path, the model's bytes, or a ModelProto.
         repository: the repository's folder.
         name: the model's name there; by default that of its file, or of its graph.
-        max_batch_size: how many rows Triton may put together, where the first dimension of every input and output is
-            symbolic. Where one is not, and for 0, requests come with all their dimensions, and are not put together.
+        max_batch_size: the number of rows that Triton may put together, where the first dimension of every input and
+            output is symbolic. Where one is not, and for 0, requests come with all their dimensions, and are not put
+            together.
         version: the version's number.
         custom_operators: as `to_torchscript` takes it. The server must then be started with the operators' library in
             ``LD_PRELOAD``.
@@ -71,7 +72,7 @@ def save(
         external: external data from memory, as `prepare` takes it.
         shapes: sizes for open dimensions of the inputs, which are then fixed, such as ``{"width": 224}``; see
             `prepare`.
-        limits: as `to_torchscript` takes them; likewise ``allow_aten`` and ``links``.
+        limits: the limits, as `to_torchscript` takes them; likewise ``allow_aten`` and ``links``.
 
     Returns:
         The model's folder.
@@ -106,7 +107,7 @@ def save(
 
 
 def output_name(name: str, index: int) -> str:
-    """The backend reads the index after the first two underscores in a row, so that none may come before.
+    """Names an output; Triton reads the index after the first two underscores in a row, so none may come before.
 
     >>> output_name("probabilities", 0), output_name("a__b_", 1)
     ('probabilities__0', 'a_b__1')
@@ -115,7 +116,7 @@ def output_name(name: str, index: int) -> str:
 
 
 def _sizes(graph: onnx.GraphProto, shapes: FixedShapes | None) -> dict[str, int]:
-    """The sizes of symbols and of inputs' axes, and those of symbols that follow from axes."""
+    """Collects the sizes of symbols and of inputs' axes, and those of symbols that follow from axes."""
     sizes = fixed_sizes(shapes)
     for value in graph.input:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
@@ -165,6 +166,6 @@ def _section(kind: str, tensors: Sequence[tuple[str, str, Dims]], is_batched: bo
 
 def _block(name: str, data_type: str, dims: Dims) -> str:
     lines = [f'name: "{CEscape(name, as_utf8=True)}"', f"data_type: {data_type}", f"dims: {dims or [1]}"]
-    if not dims:  # which Triton does not take
+    if not dims:  # Triton does not take empty ones
         lines.append("reshape: { shape: [] }")
     return "\n".join(["  {", *(f"    {line}" for line in lines), "  }"])

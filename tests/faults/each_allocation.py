@@ -1,4 +1,4 @@
-"""Lets allocations fail, one in each turn, while a model is loaded, prepared of its bytes, and run.
+"""A program that lets allocations fail, one in each turn, while a model is loaded, prepared of its bytes, and run.
 
 Run as `each_allocation.py MODEL FEEDS STEP`, with allocations.c preloaded: every STEP-th while it is prepared, each
 while it is run. Whichever it is: an exception comes out, or nothing where it could be done without, and the next run is

@@ -1,4 +1,4 @@
-"""Prepares and runs a model while the process can have ever less memory, down to none.
+"""A program that prepares and runs a model while the process can have ever less memory, down to none.
 
 Run as `little_memory.py MODEL FEEDS`. An exception comes out, or the result is right, and once there is memory again
 all is. Prints how many turns there were, and how many ended in an exception.
@@ -14,8 +14,8 @@ import onnx_torch
 
 C = ctypes.CDLL(None)
 C.malloc.argtypes, C.malloc.restype, C.free.argtypes = [ctypes.c_size_t], ctypes.c_void_p, [ctypes.c_void_p]
-SIZES = [1 << 20, 1 << 16, 1 << 12, 1 << 8, 1 << 5]  # of what takes all memory there is
-MOST = 1 << 24  # bytes that are left
+SIZES = [1 << 20, 1 << 16, 1 << 12, 1 << 8, 1 << 5]  # of the blocks that take all memory there is
+MOST = 1 << 24  # the most bytes that are left
 
 path, feeds = sys.argv[1], dict(np.load(sys.argv[2], allow_pickle=True))
 rep = onnx_torch.prepare(path)

@@ -19,7 +19,7 @@ TRIES = 60
 
 
 def aten_nodes() -> Iterator[tuple[str, onnx.ModelProto, list[np.ndarray]]]:
-    """Models of one node with what they are fed, by names."""
+    """Gives models of one node with what they are fed, by names."""
     sys.path.insert(0, str(ROOT))
     from tools.aten.__main__ import allowed
     from tools.aten.arguments import Drawer
@@ -39,7 +39,7 @@ def aten_nodes() -> Iterator[tuple[str, onnx.ModelProto, list[np.ndarray]]]:
 
 
 def node_of(overload: Any, arguments: dict[str, Any]) -> tuple[onnx.ModelProto, list[np.ndarray]] | None:
-    """The node and its inputs, where they give a result."""
+    """Makes the node and its inputs, where they give a result."""
     from tools.aten.tensors import made
 
     from models import op_model

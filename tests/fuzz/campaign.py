@@ -42,7 +42,7 @@ PARTS = [
 
 
 def seeds(folder: Path, chosen: Sequence[str]) -> Path:
-    """The folders of what to begin with, made once."""
+    """Gives the folders of what to begin with, which are made once."""
     folder = folder.joinpath(*chosen)
     done = folder / "models, images and texts"
     if not done.exists():

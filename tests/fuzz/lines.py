@@ -19,7 +19,7 @@ SOURCES = ROOT / "src"
 
 
 def reports(build: Path) -> Iterator[dict[str, Any]]:
-    """What gcov has to say of each of our source files, once for each object that holds code of it."""
+    """Gives gcov's report of each of our source files, once for each object that holds code of it."""
     counts = [str(file.absolute()) for file in build.rglob("*.gcda")]
     for first in range(0, len(counts), 50):
         command = ["gcov", "--json-format", "--stdout", *counts[first : first + 50]]

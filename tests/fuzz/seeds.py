@@ -29,7 +29,7 @@ MOST_BYTES = 200_000  # larger models take long, and differ from smaller ones in
 
 
 def with_feeds(model: onnx.ModelProto, inputs: Sequence[Any]) -> onnx.ModelProto:
-    """The model, with an initializer for each input that is a tensor."""
+    """Gives the model with an initializer for each input that is a tensor."""
     result = onnx.ModelProto()
     result.CopyFrom(model)
     for info, value in zip(model.graph.input, inputs, strict=False):
@@ -41,7 +41,7 @@ def with_feeds(model: onnx.ModelProto, inputs: Sequence[Any]) -> onnx.ModelProto
 
 
 def more_models() -> Iterator[tuple[str, onnx.ModelProto]]:
-    """Those of past releases, and of the type matrix."""
+    """Gives the models of past releases, and of the type matrix."""
     from past_mistakes import mistake_of
     from past_releases import RELEASES, case_of, distinct, wheels_folder
     from type_matrix.cells import all_cells
@@ -107,7 +107,7 @@ LAYING_OUT = {
 
 
 def saved_model(inputs: str, node: str) -> onnx.ModelProto:
-    """A model that ran once, with how its operators have laid out its weights."""
+    """Makes a model that ran once, with its weights as its operators have laid them out."""
     opsets = '"": 21, "com.microsoft": 1'
     result = onnx.parser.parse_model(f"<ir_version: 10, opset_import: [{opsets}]> g ({inputs}) => (y) {{ {node} }}")
     (fed, value), *weights = onnx_torch.random_inputs(result).items()
@@ -128,7 +128,7 @@ def saved_seeds() -> Iterator[tuple[str, bytes]]:
 
 
 def text_seeds() -> Iterator[tuple[str, bytes]]:
-    """Lines: an operator with a choice of its options, two arguments, and what it is done to."""
+    """Gives lines: an operator with a choice of its options, two arguments, and what it is done to."""
     texts = [
         "",
         "a b  c",
@@ -166,7 +166,7 @@ def text_seeds() -> Iterator[tuple[str, bytes]]:
 
 
 def seeds(everything: bool, onnxruntime: bool) -> Iterator[tuple[str, bytes]]:
-    """Files by their names."""
+    """Gives the files by their names."""
     sys.path.insert(0, str(TESTS / "python"))
     if everything or not onnxruntime:
         yield from official_seeds()

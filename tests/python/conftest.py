@@ -24,8 +24,8 @@ SUITES = {
     "test_past_case": "cases of past releases",
     "test_past_mistake": "mistakes of past releases, proven",
 }
-# What goes other ways on other CPUs: it is run under each level of instructions (./dev test --isa each), but for tests
-# that name one themselves.
+# The tests of what goes other ways on other CPUs: they run under each level of instructions (./dev test --isa each),
+# but for those that name one themselves.
 DEPEND_ON_THE_CPU = """backend chains contrib contrib_attention contrib_block_quantization
 contrib_cached_attention contrib_layouts contrib_quantization cuda_chains matmul_nbits models open_dimensions
 ops_attention ops_cast ops_conv ops_linear ops_ml ops_normalization ops_pooling ops_quantization ops_recurrent

@@ -1,4 +1,4 @@
-"""Small models with random weights, exported by torch: what onnxruntime's optimizers and quantizers are given."""
+"""Small models with random weights, exported by torch, for onnxruntime's optimizers and quantizers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 import transformers
 from torch import nn
 
-SIZE = 64  # of the vocabulary
+SIZE = 64  # the number of words
 SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
 SIDES = {
     "d_model": 32,
@@ -143,7 +143,7 @@ def llama() -> nn.Module:
     return Call(transformers.LlamaForCausalLM(config), lambda m, i, a: m(i, attention_mask=a, use_cache=False))
 
 
-# Modules, what they are given, and what onnxruntime.transformers calls them.
+# The modules, their inputs, and what onnxruntime.transformers calls them.
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[torch.Tensor, ...], str]] = {
     "bert": (bert, (ids(2, 7), mask(), torch.tensor([[0, 0, 0, 1, 1, 1, 1]] * 2)), "bert"),
     "gpt2": (gpt2, (ids(2, 7), mask()), "gpt2"),
@@ -159,7 +159,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[torch.Tensor, ...], str]]
 
 
 def export(folder: Path, name: str) -> Path:
-    """A model's file, with open batch and lengths of text."""
+    """Exports a model into a file, with open batch and lengths of text."""
     make, inputs, _ = MODELS[name]
     path = folder / f"{name}.onnx"
     if path.exists():

@@ -1,4 +1,4 @@
-"""Operators of ONNX's reference that are wrong there, or of fewer digits, as they should be."""
+"""Operators that ONNX's reference has wrong, or with fewer digits, as they should be."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["EXACT"]
 
 
 class Gelu(OpRun):
-    """The reference's has the error function in float32."""
+    """Gelu with all digits; the reference's has the error function in float32."""
 
     def _run(self, x: np.ndarray, approximate: str) -> tuple[np.ndarray]:
         if approximate == "tanh":
@@ -22,14 +22,14 @@ class Gelu(OpRun):
 
 
 class GlobalMaxPool(OpRun):
-    """The reference's gives other sizes for all but images of two dimensions."""
+    """GlobalMaxPool of any dimensions; the reference's gives other sizes for all but images of two dimensions."""
 
     def _run(self, x: np.ndarray) -> tuple[np.ndarray]:
         return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
 
 
 class Loop(op_loop.Loop):
-    """The reference's takes an absent condition for false, and joins what it is to stack."""
+    """Loop as it should be; the reference's takes an absent condition for false, and joins what it is to stack."""
 
     def _run(
         self,
@@ -53,7 +53,7 @@ class Loop(op_loop.Loop):
 
 
 class LRN(OpRun):
-    """The reference's leaves out channels, where an image has more of them than there are images."""
+    """LRN of all channels; the reference's leaves some out, where an image has more of them than there are images."""
 
     def _run(self, x: np.ndarray, alpha: float, beta: float, bias: float, size: int) -> tuple[np.ndarray]:
         before, behind = (size - 1) // 2, size // 2

@@ -1,4 +1,4 @@
-"""Exported modules in tests: run the official cases, and programs that know torch only."""
+"""Helpers of the tests of exported modules: they run the official cases, and programs that know torch only."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import onnx_torch
 from official import SUBSTITUTES, Case, assert_same, node_cases, with_symbolic_dims
 from torch_storage import from_torch, to_torch
 
-# All cases, or a share of them.
+# One of so many cases runs; with 1, all of them do.
 STEP = 1 if os.environ.get("ONNX_TORCH_EXPORT") == "all" else 6
 
 
 def official_cases() -> list[Case]:
-    """Official cases as they are, and others with their dimensions symbolic."""
+    """Gives official cases as they are, and others with their dimensions symbolic."""
     return node_cases()[::STEP] + [case for case in map(with_symbolic_dims, node_cases()[STEP // 2 :: STEP]) if case]
 
 
 def outputs_of(module: torch.nn.Module, inputs: list[Any], expected: list[Any]) -> list[Any]:
-    """The outputs as arrays of the types expected."""
+    """Runs the module, and gives the outputs as arrays of the types expected."""
     with torch.no_grad():
         result = module(*to_torch(inputs))
     outputs = [result] if len(onnx_torch.names_of(module).outputs) == 1 else list(result)
@@ -43,20 +43,20 @@ def check_case(case: Case, export: Callable[[Any], torch.nn.Module]) -> None:
 
 
 def arrays(value: Any) -> list[np.ndarray]:
-    """All arrays in nested lists."""
+    """Gives all arrays in nested lists."""
     if isinstance(value, (list, tuple)):
         return [array for item in value for array in arrays(item)]
     return [] if value is None else [np.asarray(value)]
 
 
 def handles_text(case: Case) -> bool:
-    """Whether a case has strings in its data, or works on them in between."""
+    """Tells whether a case has strings in its data, or works on them in between."""
     text = any(array.dtype.kind in "OUS" for array in arrays(case.data_sets))
     return text or any(node.op_type in ("RegexFullMatch", "StringSplit") for node in case.model.graph.node)
 
 
 def run_stock_torch(code: str, *arguments: str) -> str:
-    """What a process prints that has torch, and nothing of this package."""
+    """Gives what a process prints that has torch, and nothing of this package."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     check = "import sys, torch\nassert 'onnx_torch' not in sys.modules\n"
     done = subprocess.run(

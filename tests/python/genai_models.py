@@ -58,7 +58,7 @@ DTYPES = {
 
 
 def save(folder: Path, name: str) -> None:
-    """A model with a tokenizer, as Hugging Face's hub has them."""
+    """Saves a model with a tokenizer, as Hugging Face's hub has them."""
     torch.manual_seed(0)
     kind = f"{name}ForCausalLM"
     config = getattr(transformers, f"{name}Config")(**{**SIZES, **DECODERS[name]}, architectures=[kind])
@@ -75,7 +75,7 @@ def save(folder: Path, name: str) -> None:
 
 
 def build(folder: Path, name: str, precision: str, *options: str, provider: str = "cpu") -> Path:
-    """The file that the builder writes, given its options as KEY=VALUE."""
+    """Gives the file that the builder writes with its options, which are KEY=VALUE."""
     from onnxruntime_genai.models import builder
 
     saved, target = folder / name, folder / "-".join([name, precision, provider, *options])
@@ -88,18 +88,18 @@ def build(folder: Path, name: str, precision: str, *options: str, provider: str 
 
 
 def windowed_caches(model: onnx.ModelProto) -> set[str]:
-    """The pasts of layers whose caches drop what has left the window. They need room for the window from the start."""
+    """Names the pasts of caches that drop what has left the window; they need room for the window from the start."""
     nodes = [node for node in model.graph.node if any(a.name == "sliding_window_cache" for a in node.attribute)]
     return {name for node in nodes for name in node.input[3:5]}
 
 
 def has_norms_in_attention(model: onnx.ModelProto) -> bool:
-    """Whether GroupQueryAttention normalizes queries and keys, for which onnxruntime has no kernel on the CPU."""
+    """Tells whether GroupQueryAttention normalizes queries and keys, for which onnxruntime has no kernel on the CPU."""
     return any(node.op_type == "GroupQueryAttention" and any(node.input[14:]) for node in model.graph.node)
 
 
 def first_past(model: onnx.ModelProto, name: str, batch: int, rows: int) -> dict[str, np.ndarray]:
-    """Nothing, in caches that have room for so many rows."""
+    """Makes an empty past, in caches that have room for so many rows."""
     windowed = windowed_caches(model)
     past = {}
     for info in model.graph.input:
@@ -112,7 +112,7 @@ def first_past(model: onnx.ModelProto, name: str, batch: int, rows: int) -> dict
 
 
 def next_past(model: onnx.ModelProto, outputs: list[np.ndarray]) -> dict[str, np.ndarray]:
-    """What a step gives, as what the next one takes."""
+    """Gives the presents of a step as the past that the next one takes."""
     given = {info.name: x for info, x in zip(model.graph.output, outputs, strict=True)}
     inputs = [info.name for info in model.graph.input if info.name.startswith("past")]
     return {name: given[name.replace("past_key_values", "present").replace("past", "present")] for name in inputs}
@@ -129,7 +129,7 @@ def feeds(model: onnx.ModelProto, ids: np.ndarray, total: int, past: dict[str, n
 
 
 def in_float(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with float in place of float16 and bfloat16, of which onnxruntime lacks kernels."""
+    """Gives the model with float in place of float16 and bfloat16, of which onnxruntime lacks kernels."""
     wide = onnx.ModelProto.FromString(model.SerializeToString())
     tensors = list(wide.graph.initializer)
     for node in wide.graph.node:

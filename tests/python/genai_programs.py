@@ -1,4 +1,4 @@
-"""What programs of onnxruntime-genai do: the loop that generates, and a process of their own."""
+"""The parts of onnxruntime-genai's programs: the loop that generates, and a process of their own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def generator(model: Any, tokens: Any, module: Any = og, **options) -> Any:
 
 
 def generate(model: Any, tokens: Any, module: Any = og, **options) -> list[list[int]]:
-    """What comes out at the end of the loop that every program has."""
+    """Runs the loop that every program has, and gives what comes out at its end."""
     made = generator(model, tokens, module, **options)
     while not made.is_done():
         made.generate_next_token()

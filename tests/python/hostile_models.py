@@ -32,7 +32,7 @@ def external_tensor(location: object, name: str = "w", **entries: object) -> Ten
 
 
 def model_with(tensor: TensorProto, place: str = "initializer") -> onnx.ModelProto:
-    """A model whose output is the tensor, which lies at one of the `PLACES`."""
+    """Makes a model whose output is the tensor, which lies at one of the `PLACES`."""
     constant = helper.make_node("Constant", [], ["y"], value=tensor)
     identity = helper.make_node("Identity", ["w"], ["y"])
     if place == "initializer":
@@ -71,7 +71,7 @@ def model_with(tensor: TensorProto, place: str = "initializer") -> onnx.ModelPro
 
 
 def written(model: onnx.ModelProto, folder: Path) -> Path:
-    """The model's file: as onnx.save would not write it, it may be wrong in any way."""
+    """Writes the model's file as onnx.save would not, since the model may be wrong in any way."""
     path = folder / "model.onnx"
     path.write_bytes(model.SerializeToString())
     return path

@@ -1,4 +1,4 @@
-"""What the tests of the custom kernels share: the loaded library, strings in and out of a pool, one-node models."""
+"""Helpers of the tests of the custom kernels: the loaded library, strings in and out of a pool, one-node models."""
 
 import importlib.util
 from pathlib import Path
@@ -38,7 +38,7 @@ def to_strings(pool, ids):
 
 
 def one_node_model(op, inputs, output_types, domain="", opsets=OPSETS, **attributes):
-    """A model of one node with the types and shapes of the numpy arrays `inputs` and outputs of `output_types`."""
+    """Makes a model of one node with the types and shapes of the arrays `inputs` and outputs of `output_types`."""
     names = [f"x{i}" for i in range(len(inputs))]
     results = [f"y{i}" for i in range(len(output_types))]
     node = onnx.helper.make_node(op, names, results, domain=domain, **attributes)

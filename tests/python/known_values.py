@@ -1,4 +1,4 @@
-"""What a node of ONNX makes of its operands, and how far a run in its own element type may be from that.
+"""The values that a node of ONNX makes of its operands, and how far a run in its own element type may be from them.
 
 A node is computed by ``onnx.reference`` in float64, for every set of inputs. It is unsuitable where it cannot be
 computed, is too large, or depends on how its operands were rounded.
@@ -27,19 +27,19 @@ EPSILON = {
     TensorProto.BFLOAT16: 2.0**-7,
 }
 INTEGERS = (TensorProto.INT64, TensorProto.INT32, TensorProto.UINT8, TensorProto.INT8)
-LARGEST = 1e4  # magnitude of a number: a float16 holds it
+LARGEST = 1e4  # the largest magnitude of an element: a float16 holds it
 MOST_ELEMENTS = 5000
 OPSETS = (18, 21, 23)  # the operators below have the same inputs in all of them
-RUNS = 2  # sets of inputs, which differ in their open sizes and in their numbers
+RUNS = 2  # sets of inputs, which differ in their open sizes and in their elements
 
 
 class Unsuitable(Exception):
-    """What a rule proposes cannot be computed, or not well."""
+    """A node that a rule proposes cannot be computed, or not well."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What a value is in one run, floats in float64, and how far a run may be from it."""
+    """A value in one run, floats in float64, and how far a run may be from it."""
 
     array: np.ndarray
     error: float = 0.0
@@ -68,7 +68,7 @@ class Value:
         return self.element in EPSILON
 
     def fixed(self, axis: int) -> int | None:
-        """A dimension's size, if it is the same in all runs."""
+        """Gives a dimension's size, if it is the same in all runs."""
         sizes = {shape[axis] for shape in self.shapes}
         return sizes.pop() if len(sizes) == 1 else None
 
@@ -88,7 +88,7 @@ def as_fed(value: Value, run: int) -> np.ndarray:
 
 
 def widen(node: NodeProto) -> NodeProto:
-    """The node with float64 for every floating element type."""
+    """Gives the node with float64 for every floating element type."""
     wide = NodeProto()
     wide.CopyFrom(node)
     for attribute in wide.attribute:
@@ -104,7 +104,7 @@ def widen(node: NodeProto) -> NodeProto:
 
 
 def reads(node: NodeProto) -> list[str]:
-    """The names of what a node takes, and of what its subgraphs take from around it."""
+    """Names what a node takes, and what its subgraphs take from around it."""
     names = {name for name in node.input if name}
     for attribute in node.attribute:
         if attribute.type == AttributeProto.GRAPH:
@@ -118,7 +118,7 @@ def free_names(graph: GraphProto) -> set[str]:
 
 
 def evaluator(node: NodeProto, opset: int) -> Callable[[dict[str, np.ndarray]], list[Any]]:
-    """Computes the outputs of a node by ONNX's reference."""
+    """Gives a function that computes the outputs of a node by ONNX's reference."""
     names = lambda values: [onnx.ValueInfoProto(name=value) for value in values]
     graph = helper.make_graph([widen(node)], "node", names(reads(node)), names(node.output))
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
@@ -127,9 +127,10 @@ def evaluator(node: NodeProto, opset: int) -> Callable[[dict[str, np.ndarray]], 
 
 
 def blurred(value: Value, run: int, rounding: float, side: Callable[[Any], Any], flushed: bool) -> np.ndarray:
-    """A value as a run may have it: beside what it is by its error and a relative one, or 0 where it is as small.
+    """Gives a value as a run may have it: beside the exact one by its error and a relative one, or 0 where it is no
+    larger than its error.
 
-    A side says how much of these, from -1 to 1, for a shape.
+    `side` tells, for a shape, how much of these errors is added, from -1 to 1.
     """
     known = value.runs[run]
     if not value.floating:
@@ -139,7 +140,7 @@ def blurred(value: Value, run: int, rounding: float, side: Callable[[Any], Any],
 
 
 def inner_roundings(node: NodeProto) -> Iterator[float]:
-    """By how much casts round in the node's graphs, and in theirs."""
+    """Gives the rounding of each cast in the node's graphs, and in theirs."""
     for inner in (inner for attribute in node.attribute for inner in attribute.g.node):
         if inner.op_type == "Cast":
             yield from (EPSILON[a.i] for a in inner.attribute if a.name == "to" and a.i in EPSILON)
@@ -147,13 +148,13 @@ def inner_roundings(node: NodeProto) -> Iterator[float]:
 
 
 def compute(node: NodeProto, operands: Sequence[Value], opset: int, element: int | None = None) -> list[Value]:
-    """What a node gives, with its error: what the operands' errors make of it, and that of rounding once more."""
+    """Computes what a node gives, with its error: what the operands' errors make of it, and one rounding more."""
     floating = element or next((value.element for value in operands if value.floating), TensorProto.FLOAT)
     rounding = max([EPSILON[value.element] for value in operands if value.floating] + [EPSILON[floating]])
     rounding = max([rounding, *inner_roundings(node)])
     random = np.random.default_rng(0)
     anywhere = lambda shape: random.uniform(-1, 1, shape)
-    # All above, and all below, for what jumps at a number.
+    # Two of these move all operands up, or all of them down, for operators whose result jumps at some number.
     sides = [(1, anywhere), (16, anywhere), (16, np.ones), (16, lambda shape: -np.ones(shape))]
     runs: list[list[Known]] = []
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -167,7 +168,7 @@ def compute(node: NodeProto, operands: Sequence[Value], opset: int, element: int
                 wide = any(array.dtype.kind == "f" for array in exact)
                 nearby = []
                 for scale, side in sides:
-                    # What is not rounded has results that are no floats by its operands alone.
+                    # Other operators give no floats and round nothing: their results depend on the operands alone.
                     blur = scale * rounding if wide or node.op_type in ROUNDING else 0.0
                     if uncertain or blur:
                         near = {
@@ -204,7 +205,7 @@ NORMALIZATION_EPSILON = 2.0**-6
 
 
 def hidden(node: NodeProto, largest: dict[str, float]) -> float:
-    """The magnitude of what a node rounds on its way, where no neighbours of its operands tell what becomes of that."""
+    """Gives the magnitude of what a node rounds on its way, where no neighbours of its operands tell of it."""
     if node.op_type in ("LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization"):
         # The mean moves along with its operands.
         return largest[node.input[0]] * largest[node.input[1]] / NORMALIZATION_EPSILON**0.5

@@ -48,7 +48,7 @@ DECODERS: dict[str, dict[str, Any]] = {
 
 
 def model_of(kind: str, seed: int = 0, **changes: Any) -> nn.Module:
-    """A model whose weights are large enough for its tokens to differ."""
+    """Makes a model whose weights are large enough for its tokens to differ."""
     torch.manual_seed(seed)
     cls = getattr(transformers, kind)
     sizes = DECODERS.get(kind) or TRANSLATORS[kind]
@@ -78,7 +78,7 @@ class Step(nn.Module):
 
 
 def tokenizer() -> tokenizers.Tokenizer:
-    """Its words are w0, w1 and so on; all others are w0."""
+    """Makes a tokenizer whose words are w0, w1 and so on; all others are w0."""
     words = {f"w{number}": number for number in range(VOCABULARY)}
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="w0"))
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
@@ -86,7 +86,7 @@ def tokenizer() -> tokenizers.Tokenizer:
 
 
 def example(model: nn.Module) -> dict[str, Tensor]:
-    """What a step takes: two sequences of three tokens, after five."""
+    """Makes the inputs of a step: two sequences of three tokens, after five."""
     config = model.config
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -101,7 +101,7 @@ def example(model: nn.Module) -> dict[str, Tensor]:
 
 
 def export(model: nn.Module, file: Path, dynamo: bool = False) -> Path:
-    """As optimum lays a decoder out."""
+    """Exports a decoder as optimum lays it out."""
     step, given = Step(model).eval(), example(model)
     if not step.has_positions:
         given.pop("position_ids")
@@ -198,7 +198,7 @@ class CrossStep(nn.Module):
 
 
 def export_pair(model: nn.Module, folder: Path) -> Path:
-    """As optimum lays an encoder and a decoder out: three files."""
+    """Exports an encoder and a decoder as optimum lays them out: three files."""
     config = model.config
     layers = getattr(config, "num_decoder_layers", None) or config.decoder_layers
     heads = getattr(config, "num_heads", None) or config.decoder_attention_heads

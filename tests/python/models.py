@@ -21,7 +21,7 @@ import onnx_torch.backend
 
 NEWEST = onnx.defs.onnx_opset_version()
 
-# ATen's CPU capabilities, with what oneDNN calls the same.
+# ATen's CPU capabilities, and the names that oneDNN has for the same.
 _CAPABILITIES = {"AVX512": "DEFAULT", "AVX2": "AVX2", "DEFAULT": "SSE41"}
 on_each_cpu = pytest.mark.parametrize(
     "capability", [*_CAPABILITIES][[*_CAPABILITIES].index(torch.backends.cpu.get_cpu_capability()) :]
@@ -38,7 +38,7 @@ _RUN = """if True:
 def run_apart(
     source: onnx.ModelProto, inputs: Sequence[np.ndarray], folder: Path, **environment: str
 ) -> list[np.ndarray]:
-    """What a model gives in a process with variables of its own in its environment."""
+    """Runs a model in a process with variables of its own in its environment, and gives its outputs."""
     files = [str(folder / name) for name in ("net.onnx", "inputs.npz", "outputs.npz")]
     onnx.save(source, files[0])
     np.savez(files[1], *inputs)
@@ -50,13 +50,13 @@ def run_apart(
 def run_on_cpu(
     capability: str, source: onnx.ModelProto, inputs: Sequence[np.ndarray], folder: Path
 ) -> list[np.ndarray]:
-    """What a model gives by the code for CPUs of one of ATen's capabilities, oneDNN's code too."""
+    """Runs a model by the code for CPUs of one of ATen's capabilities, oneDNN's code too, and gives its outputs."""
     levels = {"ATEN_CPU_CAPABILITY": capability.lower(), "ONEDNN_MAX_CPU_ISA": _CAPABILITIES[capability]}
     return run_apart(source, inputs, folder, **levels)
 
 
 def tensor_info(name: str, value: Any = None, shape: Sequence[Any] | None = None, element: int | None = None):
-    """A value info of a numpy array's type, of any shape unless one is given."""
+    """Makes a value info of a numpy array's type, of any shape unless one is given."""
     if element is None:
         dtype = np.asarray(value).dtype.newbyteorder("=")
         element = TensorProto.STRING if dtype.kind in "OUS" else helper.np_dtype_to_tensor_dtype(dtype)
@@ -64,7 +64,7 @@ def tensor_info(name: str, value: Any = None, shape: Sequence[Any] | None = None
 
 
 def model_of(nodes, inputs, outputs, opset: int = NEWEST, domain: str = "", **graph_options) -> onnx.ModelProto:
-    """A model of nodes; `outputs` may be names only."""
+    """Makes a model of nodes; `outputs` may be names only."""
     outputs = [onnx.ValueInfoProto(name=o) if isinstance(o, str) else o for o in outputs]
     graph = helper.make_graph(nodes, "test", inputs, outputs, **graph_options)
     imports = [helper.make_opsetid(domain, opset)]
@@ -76,7 +76,7 @@ def model_of(nodes, inputs, outputs, opset: int = NEWEST, domain: str = "", **gr
 def op_model(
     op_type: str, inputs: Sequence[Any], opset: int = NEWEST, domain: str = "", outputs: int = 1, **attributes: Any
 ) -> onnx.ModelProto:
-    """A model of one node on arrays; None is an absent optional input."""
+    """Makes a model of one node on arrays; None is an absent optional input."""
     names = ["" if value is None else f"x{i}" for i, value in enumerate(inputs)]
     out = [f"y{i}" for i in range(outputs)]
     node = helper.make_node(op_type, names, out, domain=domain, **attributes)
@@ -87,13 +87,13 @@ def op_model(
 def run_op(
     op_type: str, inputs: Sequence[Any], opset: int = NEWEST, domain: str = "", outputs: int = 1, **attributes: Any
 ) -> list[Any]:
-    """What onnx_torch makes of one node; a list of outputs."""
+    """Runs one node in onnx_torch, and gives a list of its outputs."""
     model = op_model(op_type, inputs, opset, domain, outputs, **attributes)
     return list(onnx_torch.backend.prepare(model).run([value for value in inputs if value is not None]))
 
 
 def reference_op(op_type: str, inputs: Sequence[Any], **options: Any) -> list[Any]:
-    """The same by ONNX's reference implementation."""
+    """Runs the same node in ONNX's reference implementation."""
     named = {f"x{i}": value for i, value in enumerate(inputs) if value is not None}
     return ReferenceEvaluator(op_model(op_type, inputs, **options)).run(None, named)
 
@@ -101,7 +101,7 @@ def reference_op(op_type: str, inputs: Sequence[Any], **options: Any) -> list[An
 def onnxruntime_op(
     op_type: str, inputs: Sequence[Any], elements: Sequence[int], opset: int = 20, domain: str = "", **attributes: Any
 ) -> list[Any]:
-    """The same by onnxruntime, which wants to know the outputs' element types, and not the newest versions."""
+    """Runs the same node in onnxruntime, which wants to know the outputs' types, and not the newest versions."""
     import onnxruntime  # only where it is needed: programs under test may ask for it to be absent
 
     model = op_model(op_type, inputs, opset, domain, len(elements), **attributes)
@@ -115,7 +115,7 @@ def onnxruntime_op(
 
 
 def assert_same(actual: Sequence[Any], expected: Sequence[Any], rtol: float = 1e-5, atol: float = 1e-6) -> None:
-    """Equal types and shapes; numbers equal, floating ones within a tolerance."""
+    """Checks that types and shapes are equal, and elements, too; floating ones may differ within a tolerance."""
     for got, want in zip(actual, expected, strict=True):
         want = np.asarray(want)
         assert (got.dtype, got.shape) == (want.dtype, want.shape)
@@ -127,7 +127,7 @@ def assert_same(actual: Sequence[Any], expected: Sequence[Any], rtol: float = 1e
 
 
 def allocations(source: onnx.ModelProto, inputs: Sequence[np.ndarray]) -> int:
-    """How many tensors a run makes."""
+    """Counts the tensors that a run makes."""
     rep = onnx_torch.backend.prepare(source)
     rep.run(inputs)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
@@ -140,7 +140,7 @@ RANDOM = re.compile("bernoulli|dropout|random|multinomial|training", re.IGNORECA
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether two outputs are the same, with the same bits but for what a NaN carries."""
+    """Tells whether two outputs are the same, with the same bits but for what a NaN carries."""
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict):
@@ -156,7 +156,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def assert_plans_agree(model: onnx.ModelProto, inputs: Sequence[Any], device: str = "CPU") -> None:
-    """Four runs, of which the third and fourth go by the plan, give the bits that a run without plans gives."""
+    """Checks that four runs, of which the last two go by the plan, give the bits that a run without plans gives."""
     expected = list(onnx_torch.backend.prepare(model, device, plans=0).run(inputs))
     rep = onnx_torch.backend.prepare(model, device)
     for number in range(1, 5):

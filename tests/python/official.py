@@ -24,7 +24,7 @@ __all__ = [
     "with_symbolic_dims",
 ]
 
-# For tests that run wherever a device is.
+# The devices for tests that run wherever a device is.
 DEVICES = [
     "CPU",
     pytest.param(
@@ -41,7 +41,7 @@ def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def with_initializers(case: Case) -> Case | None:
-    """Each tensor input becomes an initializer, sequences and optionals stay; None where there is no input."""
+    """Makes each tensor input an initializer; sequences and optionals stay. Gives None where there is no input."""
     if not case.model.graph.input:
         return None
     ((inputs, outputs),) = case.data_sets
@@ -64,7 +64,7 @@ def with_initializers(case: Case) -> Case | None:
 
 
 def _dims(type_: onnx.TypeProto) -> list[onnx.TensorShapeProto.Dimension]:
-    """The dimensions of a tensor, or of the tensors in a sequence or an optional."""
+    """Gives the dimensions of a tensor, or of the tensors in a sequence or an optional."""
     if type_.HasField("sequence_type"):
         return _dims(type_.sequence_type.elem_type)
     if type_.HasField("optional_type"):
@@ -73,7 +73,7 @@ def _dims(type_: onnx.TypeProto) -> list[onnx.TensorShapeProto.Dimension]:
 
 
 def with_symbolic_dims(case: Case) -> Case | None:
-    """Each dimension of each input becomes symbolic; None where no input has one."""
+    """Makes each dimension of each input symbolic; gives None where no input has one."""
     model = _copy(case.model)
     dims = [dim for info in model.graph.input for dim in _dims(info.type)]
     if not dims:

@@ -1,4 +1,4 @@
-"""Writes docs/onnxruntime.md: what becomes here of each public name of the onnxruntime that is installed.
+"""The writer of docs/onnxruntime.md: what becomes here of each public name of the onnxruntime that is installed.
 
 python tests/python/onnxruntime_table.py
 """
@@ -24,7 +24,7 @@ from onnx_torch.compat._status import Status, mark_of
 from onnx_torch.compat.onnxruntime.capi import onnxruntime_pybind11_state as our_native
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "onnxruntime.md"
-INNER = {"contextlib", "import_capi_exception", "onnxruntime_validation"}  # what its __init__.py imports for itself
+INNER = {"contextlib", "import_capi_exception", "onnxruntime_validation"}  # its __init__.py imports these for itself
 PROTOCOLS = {"__array__", "__dlpack__", "__dlpack_device__"}
 
 INTRODUCTION = """\
@@ -58,7 +58,7 @@ class Entry(NamedTuple):
 
 
 def here(owner: Any, name: str) -> Any:
-    """A name of ours, without calling properties; AttributeError where there is none."""
+    """Gives a name of ours, without calling properties; AttributeError where there is none."""
     if name in getattr(owner, "__dataclass_fields__", {}):
         return owner.__dataclass_fields__[name]
     return inspect.getattr_static(owner, name)
@@ -74,19 +74,19 @@ def public_names(module: ModuleType = onnxruntime) -> list[str]:
 
 
 def functions() -> list[Entry]:
-    """The functions and constants of the package."""
+    """Lists the functions and constants of the package."""
     found = [Entry(name, getattr(onnxruntime, name), getattr(ours, name)) for name in public_names()]
     return [entry for entry in found if not isinstance(entry.theirs, type)]
 
 
 def classes() -> list[Entry]:
-    """Its classes, but for the enumerations."""
+    """Lists its classes, but for the enumerations."""
     found = [Entry(name, getattr(onnxruntime, name), getattr(ours, name)) for name in public_names()]
     return [entry for entry in found if isinstance(entry.theirs, type) and not is_enumeration(entry.theirs)]
 
 
 def members(cls: Entry) -> list[Entry]:
-    """The methods, properties and options of a class that is served."""
+    """Lists the methods, properties and options of a class that is served."""
     if cls.status is not Status.WORKS:
         return []
     found = inspect.getmembers_static(cls.theirs)
@@ -107,7 +107,7 @@ def exceptions() -> list[str]:
 
 
 def submodules() -> Iterator[tuple[str, str, str]]:
-    """Each submodule, what becomes of it, and what there is to say of that."""
+    """Gives each submodule, what becomes of it, and what there is to say of that."""
     for name in sorted({module.name for module in pkgutil.iter_modules([*onnxruntime.__path__, *ours.__path__])}):
         try:
             module = importlib.import_module(f"{ours.__name__}.{name}")
@@ -119,7 +119,7 @@ def submodules() -> Iterator[tuple[str, str, str]]:
 
 
 def signature(name: str, theirs: Any) -> str:
-    """A function as its documentation shows it: Python's without types, the native ones with theirs."""
+    """Writes a function as its documentation shows it: Python's without types, the native ones with theirs."""
     function = getattr(theirs, "__func__", theirs)
     if isinstance(function, property) or not callable(function):
         return name

@@ -1,6 +1,6 @@
 """Small models of transformers with random weights, in Hugging Face's optimum: what it gives here equals torch.
 
-A program, which test_optimum.py runs where optimum is. It prints a line for each thing that was compared.
+This is a program, which test_optimum.py runs where optimum is. It prints a line for each thing that was compared.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ def images(size: int = 30) -> dict[str, torch.Tensor]:
 
 
 def patches() -> dict[str, torch.Tensor]:
-    """Pix2Struct's: row, column and pixels of each."""
+    """Makes Pix2Struct's patches: row, column and pixels of each."""
     pixels = torch.randn(1, 9, 16 * 16 * 3, generator=torch.Generator().manual_seed(0))
     places = torch.cartesian_prod(torch.arange(1, 4), torch.arange(1, 4)).float()[None]
     return {"flattened_patches": torch.cat([places, pixels], 2), "attention_mask": torch.ones(1, 9)}
 
 
-# torch's class, its configuration, optimum's class, and what both are given.
+# torch's class, its configuration, optimum's class, and a function that makes the inputs of both.
 CLASSIFIERS: dict[str, tuple[type, Any, type, Callable[[], dict[str, torch.Tensor]]]] = {
     "text-classification": (
         transformers.BertForSequenceClassification, BERT, optimum.ORTModelForSequenceClassification, text
@@ -223,14 +223,14 @@ GENERATORS: dict[str, tuple[type, Any, type, Callable[[], dict[str, torch.Tensor
 
 
 MODELS = {**CLASSIFIERS, **GENERATORS}
-# Those whose export asks for what stands before the model.
+# The processors of the models whose export asks for what stands before the model.
 PROCESSORS = {
     "pix2struct": lambda: transformers.Pix2StructProcessor(
         transformers.Pix2StructImageProcessor(max_patches=9), tokenizer(transformers.T5TokenizerFast)
     )
 }
 LEVELS = ("O1", "O2", "O3")
-# What ORTOptimizer fuses from level O2 on.
+# The operators that ORTOptimizer fuses from level O2 on.
 OPTIMIZED = {
     "text-classification": {"Attention", "SkipLayerNormalization"},
     "image-classification": {"SkipLayerNormalization"},
@@ -238,7 +238,7 @@ OPTIMIZED = {
     "t5": {"SkipSimplifiedLayerNormalization"},
     "bart": {"SkipLayerNormalization"},
 }
-# The task that main_export is told.
+# The task that main_export is told, by the model's name.
 VALIDATED = {
     "text-classification": "text-classification",
     "image-classification": "image-classification",
@@ -250,7 +250,7 @@ VALIDATED = {
 
 
 def both(folder: Path, name: str, **options: Any) -> tuple[Any, Any]:
-    """A model of torch, and optimum's of the same weights, which optimum has exported."""
+    """Gives a model of torch, and optimum's of the same weights, which optimum has exported."""
     of_torch, config, of_optimum, _ = MODELS[name]
     saved, exported = folder / name, folder / f"{name}.onnx"
     if not saved.exists():
@@ -326,7 +326,7 @@ def check_pipelines(folder: Path) -> None:
 
 
 def same(ours: Any, theirs: Any, what: str) -> None:
-    """Equal but for the rounding of floats."""
+    """Checks that results are equal but for the rounding of floats."""
     assert type(ours) is type(theirs), what
     if isinstance(theirs, dict):
         assert ours.keys() == theirs.keys(), what
@@ -386,7 +386,7 @@ def check_optimizer(folder: Path) -> None:
 
 
 def check_export(folder: Path) -> None:
-    """What main_export writes, it runs itself, and says whether that was what torch gives."""
+    """Checks that main_export runs what it writes, and says that this gives what torch gives."""
     for name, task in VALIDATED.items():
         both(folder, name)
         target = folder / f"{name}, validated"
@@ -398,7 +398,7 @@ def check_export(folder: Path) -> None:
 
 
 def sentence_model(folder: Path) -> sentence_transformers.SentenceTransformer:
-    """A small BERT and the mean of what it gives, saved in a folder."""
+    """Makes a small BERT and the mean of what it gives, saved in a folder."""
     torch.manual_seed(0)
     transformers.BertModel(BERT).save_pretrained(folder / "bert")
     words = tokenizer()

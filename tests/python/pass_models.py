@@ -1,4 +1,4 @@
-"""Small models for passes, what is done with them, and what they are compared with."""
+"""Small models for passes, with what is done with them, and what they are compared with."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DTYPES = {
 
 
 def model(text: str, **weights: Any) -> onnx.ModelProto:
-    """A model of opset 23 in ONNX's own notation, with weights of these shapes or values."""
+    """Makes a model of opset 23 from ONNX's own notation, with weights of these shapes or values."""
     parsed = parser.parse_model(f'<ir_version: 10, opset_import: ["": 23]> net {text}')
     for name, value in weights.items():
         array = RNG.standard_normal(value, np.float32) if isinstance(value, tuple) else np.asarray(value)
@@ -44,17 +44,17 @@ def model(text: str, **weights: Any) -> onnx.ModelProto:
 
 
 def used_in(body: str, weights: dict[str, Any]) -> dict[str, Any]:
-    """Those of the weights that a graph's text names."""
+    """Gives those of the weights that a graph's text names."""
     return {name: value for name, value in weights.items() if re.search(rf"\b{name}\b", body)}
 
 
 def code(graph: str) -> str:
-    """A graph's calls, one a line, without types, names of values and comments."""
+    """Lists a graph's calls, one a line, without types, names of values and comments."""
     return "\n".join(re.findall(r"= ((?:aten|onnx_torch|prim::(?!Constant|ListConstruct))\S*?)\(", graph))
 
 
 def in_double(source: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with float64 wherever it has float32."""
+    """Gives the model with float64 wherever it has float32."""
     wide = onnx.ModelProto()
     wide.CopyFrom(source)
     _widen(wide.graph)
@@ -67,7 +67,7 @@ def _widen(graph: onnx.GraphProto) -> None:
             value.type.tensor_type.elem_type = TensorProto.DOUBLE
     scales = {node.input[2] for node in graph.node if node.op_type == "Resize" and len(node.input) > 2}
     for tensor in graph.initializer:
-        if tensor.name not in scales:  # which are float32 whatever the image is
+        if tensor.name not in scales:  # scales are float32 whatever the image is
             _widen_tensor(tensor)
     for attribute in (attribute for node in graph.node for attribute in node.attribute):
         if attribute.HasField("g"):
@@ -84,7 +84,7 @@ def _widen_tensor(tensor: TensorProto) -> None:
 
 
 def exact_runs(source: onnx.ModelProto, feeds: Iterable[Sequence[np.ndarray]], **options: Any) -> Iterator[list[Any]]:
-    """What a model gives in float64, without passes."""
+    """Gives the outputs of a model in float64, without passes."""
     prepared = onnx_torch.prepare(in_double(source), optimize=False, **options)
     for inputs in feeds:
         yield list(
@@ -93,7 +93,7 @@ def exact_runs(source: onnx.ModelProto, feeds: Iterable[Sequence[np.ndarray]], *
 
 
 def assert_close(found: np.ndarray, exact: np.ndarray, ulps: float = 16) -> None:
-    """Within so many units in the last place of the largest number that is finite."""
+    """Checks that elements differ by no more than so many units in the last place of the largest finite one."""
     if found.dtype.kind in "biuO":
         np.testing.assert_array_equal(found, exact)
         return
@@ -107,7 +107,7 @@ def assert_close(found: np.ndarray, exact: np.ndarray, ulps: float = 16) -> None
 def check_each(
     source: onnx.ModelProto, feeds: Iterable[Sequence[np.ndarray]], ulps: float = 16, **options: Any
 ) -> None:
-    """What the passes make of a model is as near to what it is in float64 as float32 lets it be."""
+    """Checks that what the passes make of a model is as near to what it is in float64 as float32 lets it be."""
     feeds = list(feeds)
     optimized = onnx_torch.prepare(source, **options)
     plain = onnx_torch.prepare(source, optimize=False, **options)
@@ -122,7 +122,7 @@ def check_equal(source: onnx.ModelProto, inputs: Sequence[np.ndarray], **options
 
 
 def check_overflowing(source: onnx.ModelProto, inputs: Sequence[np.ndarray], **options: Any) -> None:
-    """What overflows in float32 and not in float64 is as it is without passes."""
+    """Checks that a result which overflows in float32, and not in float64, is as it is without passes."""
     optimized = onnx_torch.prepare(source, **options)
     plain = onnx_torch.prepare(source, optimize=False, **options)
     for found, expected in zip(optimized.run(inputs), plain.run(inputs), strict=True):
@@ -131,7 +131,7 @@ def check_overflowing(source: onnx.ModelProto, inputs: Sequence[np.ndarray], **o
 
 
 def check_gelu_of_product(source: onnx.ModelProto, inputs: Sequence[np.ndarray], weight: str, bias: str = "") -> None:
-    """Against the formula, as ATen gives NaN for the Gelu of infinity, where the specification's is infinity."""
+    """Checks against the formula, as ATen gives NaN for the Gelu of infinity, where the specification's is infinity."""
     values = {w.name: numpy_helper.to_array(w).astype(np.float64) for w in source.graph.initializer}
     with np.errstate(invalid="ignore"):
         g = inputs[0].astype(np.float64) @ values[weight] + values.get(bias, 0)

@@ -46,7 +46,7 @@ RELEASES = {
 
 
 def fetch(release: str, folder: Path) -> Path:
-    """The wheel of a release, downloaded unless it is in the folder already."""
+    """Gives the wheel of a release, downloaded unless it is in the folder already."""
     if not list(folder.glob(f"onnx-{release}-*.whl")):
         python, platform = RELEASES[release]
         where = ["--python-version", python, "--platform", f"{platform}_x86_64", "--dest", str(folder)]
@@ -69,7 +69,7 @@ class Folder:
 
 
 def folders(release: str, wheel: Path) -> Iterator[Folder]:
-    """The folders of a wheel that hold a model; those of the real models hold an address only."""
+    """Gives the folders of a wheel that hold a model; those of the real models hold an address only."""
     found: dict[tuple[str, str], dict[str, bytes]] = {}
     with zipfile.ZipFile(wheel) as archive:
         for entry in archive.infolist():
@@ -83,7 +83,7 @@ def folders(release: str, wheel: Path) -> Iterator[Folder]:
 
 
 def distinct(releases: list[str], wheels: Path) -> list[Folder]:
-    """Without the folders whose files are byte-equal to those of one seen before."""
+    """Gives the folders of releases, without those whose files are byte-equal to the files of one seen before."""
     seen: dict[str, Folder] = {}
     for release in releases:
         for folder in folders(release, fetch(release, wheels)):
@@ -92,7 +92,7 @@ def distinct(releases: list[str], wheels: Path) -> list[Folder]:
 
 
 def _value(data: bytes, type_: onnx.TypeProto):
-    """A file of a data set; which message it holds, its input's or output's type says."""
+    """Reads a file of a data set; its input's or output's type says which message it holds."""
     kind = type_.WhichOneof("value")
     if kind == "optional_type":
         optional = onnx.OptionalProto()

@@ -23,7 +23,7 @@ from onnx_torch import _C
 
 aten = torch.ops.aten
 
-# Operators that choose by the device's properties, or have kernels for the CPU only inside: looked at as a whole.
+# Operators that are looked at as a whole: they choose by the device's properties, or have the CPU's kernels inside.
 WHOLE = {
     "aten::to",  # Python's own looks for the device
     "aten::convolution",
@@ -38,15 +38,15 @@ WHOLE = {
     "aten::one_hot",
 }
 
-# Operands of the CPU that a kernel of CUDA takes beside the device's.
+# Operators whose kernel of CUDA takes operands of the CPU beside the device's.
 TAKE_HOST_OPERANDS = {"aten::copy_", "aten::_to_copy", "aten::index.Tensor", "aten::index_put_", "aten::index_put"}
 
 # Operators that take numbers from the host as tensors of rank 0, besides those that ATen calls pointwise.
 TAKE_HOST_NUMBERS = {"aten::fill_", "aten::masked_fill", "aten::masked_fill_", "aten::where", "aten::lerp"}
 
-# What ATen's kernels for CUDA take, of the operators whose kernels for the CPU take integers as well: by the tables in
-# its sources (Blas.cpp, DilatedMaxPool2d.cu, DilatedMaxPool3d.cu), by those of torch.testing (op_db), and by what torch
-# 2.15 says to each type.
+# The element types that ATen's kernels for CUDA take, of the operators whose kernels for the CPU take integers as well:
+# by the tables in its sources (Blas.cpp, DilatedMaxPool2d.cu, DilatedMaxPool3d.cu), by those of torch.testing (op_db),
+# and by what torch 2.15 says to each type.
 FLOATING = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 COMPLEX = {torch.complex64, torch.complex128}
 SUMS_OF_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "convolution", "_convolution")
@@ -56,7 +56,7 @@ TYPES = {
     **{f"aten::{name}": FLOATING for name in (*WINDOWS, "upsample_bilinear2d", "upsample_bicubic2d")},
 }
 
-# Types that most kernels lack, for CUDA still more than for the CPU, and what takes them all the same.
+# The types that most kernels lack, for CUDA still more than for the CPU, and the operators that take them all the same.
 WIDE_UNSIGNED = {torch.uint16, torch.uint32, torch.uint64}
 CONVERT = {"aten::to", "aten::_to_copy", "aten::view_copy"}
 
@@ -80,7 +80,7 @@ COPY_HOST_NUMBERS = {"aten::where", "aten::index.Tensor", "aten::index_put", "at
 
 
 class DeviceTensor(torch.Tensor):
-    """A tensor on the pretended device; `held` has its numbers."""
+    """A tensor on the pretended device; `held` has its elements."""
 
     held: torch.Tensor
     place: torch.device
@@ -111,7 +111,7 @@ def _has_kernel(name: str, key: str) -> bool:
 
 
 def _target(func: Any, args: Any, kwargs: Any, place: torch.device | None) -> torch.device | None:
-    """Where the result of a call will lie, whose operands lie in a place; None is the host."""
+    """Tells where the result of a call will lie, whose operands lie in a place; None is the host."""
     if func is aten.to.other:
         return getattr(args[1], "place", None)
     named = [x for x in (*args, *kwargs.values()) if isinstance(x, torch.device)]
@@ -121,7 +121,7 @@ def _target(func: Any, args: Any, kwargs: Any, place: torch.device | None) -> to
 
 
 class _Recorded(threading.local):
-    """What this thread is recording: each call that the device was given, with its result."""
+    """The recording of this thread: each call that the device was given, with its result."""
 
     calls: list[tuple[Any, Any, Any, Any]] | None = None
 
@@ -174,13 +174,13 @@ class PretendedRecording:
         after()
 
     def seconds_of(self, work: Callable[[], None]) -> float:
-        """As if each way took the same."""
+        """Runs the work, and tells a time as if each way took the same."""
         work()
         return 0.0
 
 
 class PretendedCuda(TorchDispatchMode):
-    """Within it, this many CUDA devices are there. What CUDA cannot record fails while it is recorded.
+    """The mode in which this many CUDA devices are there. What CUDA cannot record fails while it is recorded.
 
     Attributes:
         waits: how often each operator made the host wait for the device.
@@ -268,7 +268,7 @@ class PretendedCuda(TorchDispatchMode):
             TorchDispatchMode.__exit__(self, None, None, None)
 
     def _composed(self, func: Any, name: str) -> Any:
-        """What an operator without a kernel of its own on CUDA is composed of."""
+        """Gives what an operator without a kernel of its own on CUDA is composed of."""
         full = func.name()
         if _has_kernel(full, "CUDA"):
             return None

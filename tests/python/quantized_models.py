@@ -1,4 +1,4 @@
-"""Models of 8 bits, and what their numbers are compared with."""
+"""Quantized models, and what their results are compared with."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def f32(number: float) -> np.float32:
 
 
 def calls(source: onnx.ModelProto, step: str | None = None) -> list[str]:
-    """The calls of the lowered graph, or after a step, without how many dimensions and which numbers they give."""
+    """Names the operators that the lowered graph calls, or the graph after a step, without ranks and element types."""
     prepared = onnx_torch.prepare(source)
     graph = prepared.graphs()[step] if step else prepared.graph()
     return re.findall(r"= ((?:aten|onnx_torch)::\w+)\(", graph)
@@ -62,9 +62,8 @@ def check_exact(source: onnx.ModelProto, *inputs: np.ndarray, **options: Any) ->
 
 
 def check_close(source: onnx.ModelProto, *inputs: np.ndarray, share: float = 0.002) -> None:
-    """
-    Numbers of 8 bits, equal but for a few that lie at a tie: the plain graph adds in float32 what is exact here, and
-    may round to the other side.
+    """Checks that results of 8 bits are equal but for a few that lie at a tie: the plain graph adds in float32 what is
+    exact here, and may round to the other side.
     """
     for expected in (
         onnx_torch.prepare(source, optimize=False).run(list(inputs)),

@@ -40,7 +40,7 @@ class Graph:
 
     random: np.random.Generator
     opset: int
-    element: int  # of most of its floats
+    element: int  # the element type of most of its floats
     outer: Graph | None = None
     inputs: list[Value] = field(default_factory=list)
     dims: dict[str, list[int | str]] = field(default_factory=dict)  # of the inputs, as the model declares them
@@ -50,13 +50,13 @@ class Graph:
     known: dict[str, Value] = field(default_factory=dict)  # shared with the subgraphs
     sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)  # of the open dimensions, in each run
 
-    # What there is to choose from.
+    # The following choose among what there is.
 
     def visible(self) -> list[Value]:
         return (self.outer.visible() if self.outer else []) + self.inputs + self.made
 
     def pick(self, wanted: Callable[[Value], bool] = lambda value: True) -> Value:
-        """A value, more likely a late one."""
+        """Chooses a value, more likely a late one."""
         values = [value for value in self.visible() if wanted(value)]
         if not values:
             raise Unsuitable("nothing to compute with")
@@ -72,20 +72,20 @@ class Graph:
         return choices[self.random.integers(len(choices))]
 
     def number(self, low: int, high: int) -> int:
-        """One of low to high, both included."""
+        """Draws an integer from low to high, both included."""
         return int(self.random.integers(low, high + 1))
 
     def name(self) -> str:
         return f"v{len(self.known)}"
 
-    # What is put into it.
+    # The following put something into the graph.
 
     def remember(self, value: Value) -> Value:
         self.known[value.name] = value
         return value
 
     def array(self, shape: Sequence[int], element: int) -> np.ndarray:
-        """Numbers that an element type holds, floats in float64."""
+        """Draws elements that an element type holds, floats in float64."""
         if element in EPSILON:
             numbers = self.random.standard_normal(shape) * self.one([1, 1, 1, 0.1, 5])
             return np.asarray(numbers).astype(numpy_type(element)).astype(np.float64)
@@ -102,7 +102,7 @@ class Graph:
         return value
 
     def weight(self, array: np.ndarray, element: int | None = None) -> Value:
-        """A constant: an initializer, or what a Constant node gives."""
+        """Adds a constant: an initializer, or the output of a Constant node."""
         element = element or helper.np_dtype_to_tensor_dtype(array.dtype)
         value = Value(self.name(), element, (Known(array),) * RUNS)
         self.remember(value)
@@ -122,7 +122,7 @@ class Graph:
     def emit(
         self, op: str, *operands: Value | None, outputs: int = 1, element: int | None = None, **attributes: Any
     ) -> Any:
-        """A node, if it can be computed; its output, or a list of several."""
+        """Adds a node, if it can be computed; gives its output, or a list of several."""
         names = [value.name if value else "" for value in operands]
         while names and not names[-1]:
             names.pop()
@@ -153,7 +153,7 @@ class Graph:
         return Graph(self.random, self.opset, self.element, self, known=self.known, sizes=self.sizes)
 
     def like(self, wanted: Value) -> Value:
-        """A value of this graph's own nodes that has the type and the shape of another one, which it may be made of."""
+        """Gives one of this graph's own values that has the type and shape of another one, which it may be made of."""
         for _ in range(4):
             self.grow(1)
             found = [value for value in self.made if value.like(wanted)]
@@ -217,7 +217,7 @@ def unary_of_integers(g: Graph) -> Value:
 
 
 def fits(a: Value, b: Value) -> bool:
-    """Whether both are of one type and may be broadcast, in all runs."""
+    """Tells whether both are of one type and may be broadcast, in all runs."""
     try:
         return a.element == b.element and all(
             np.broadcast_shapes(x, y) is not None for x, y in zip(a.shapes, b.shapes, strict=True)
@@ -227,7 +227,7 @@ def fits(a: Value, b: Value) -> bool:
 
 
 def partner(g: Graph, a: Value) -> Value:
-    """A second operand, which there is already or which is a constant."""
+    """Gives a second operand, which there is already or which is a constant."""
     if g.chance(0.6):
         return g.pick(lambda b: fits(a, b))
     sizes = [a.fixed(axis) or 1 for axis in range(a.rank)]
@@ -309,7 +309,7 @@ def transpose(g: Graph) -> Value:
 
 @rule(3)
 def reshape(g: Graph) -> Value:
-    """Dimensions are split, joined and kept; an open one may be told by -1 or by 0."""
+    """Splits, joins and keeps dimensions; an open one may be told by -1 or by 0."""
     a = g.pick(lambda v: v.rank > 0)
     sizes: list[int] = []
     for axis in range(a.rank):
@@ -508,7 +508,7 @@ def non_zero(g: Graph) -> Value:
     return g.emit("NonZero", g.pick(lambda v: v.rank > 0))
 
 
-# Reductions and what goes along rows.
+# Reductions, and operators that go along rows.
 
 REDUCTIONS = (
     "ReduceSum ReduceSum ReduceMean ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceSumSquare "
@@ -556,7 +556,7 @@ def largest(g: Graph) -> Value:
 
 
 def in_its_own_type(a: Value) -> dict[str, int]:
-    """Normalizations compute in float32, unless they are told otherwise."""
+    """Has a normalization of doubles compute in their type: it computes in float32, unless it is told otherwise."""
     return {"stash_type": TensorProto.DOUBLE} if a.element == TensorProto.DOUBLE else {}
 
 
@@ -632,7 +632,7 @@ def einsum(g: Graph) -> Value:
 
 
 def there(value: Value) -> Value:
-    """A value with elements.
+    """Gives a value that has elements.
 
     Windows that are larger than an image are an error here, and in the reference nothing. An image that the run alone
     shows to have no elements is refused by ATen's convolutions and pools.
@@ -704,7 +704,7 @@ def recurrent(g: Graph) -> list[Value]:
     return g.emit(op, a, *weights, hidden_size=hidden, direction=direction, outputs=2, **options)
 
 
-# Numbers of 8 bits.
+# int8 and uint8.
 
 
 def scale_and_zero(g: Graph, element: int) -> list[Value]:
@@ -715,7 +715,7 @@ def scale_and_zero(g: Graph, element: int) -> list[Value]:
 
 @rule(2)
 def quantized(g: Graph) -> Value:
-    """A value through 8 bits, and what is computed between two such passages."""
+    """Takes a value through int8 or uint8; other rules compute between two such passages."""
     a = g.pick(lambda v: v.element == TensorProto.FLOAT)
     parameters = scale_and_zero(g, g.one([TensorProto.UINT8, TensorProto.INT8]))
     narrow = g.emit("QuantizeLinear", a, *parameters)
@@ -742,7 +742,7 @@ def dynamically_quantized(g: Graph) -> Value:
     return g.emit("Mul", wide, scale)
 
 
-# What exporters write out, and passes look for.
+# Forms that exporters write out, and passes look for.
 
 
 @rule(2)
@@ -803,7 +803,7 @@ def rotary(g: Graph) -> Value:
 
 @rule()
 def by_a_sequence(g: Graph) -> Value:
-    """A tensor in pieces, of which one is taken or all are put together again: nodes of one subgraph's branch."""
+    """Splits a tensor into pieces, of which it takes one or puts all together again: nodes of one subgraph's branch."""
     a = g.pick(lambda v: v.rank > 0 and v.element != TensorProto.BFLOAT16)
     axis = g.number(-a.rank, a.rank - 1)
     names = [g.name(), f"{g.name()}_s"]
@@ -843,7 +843,7 @@ def choose(g: Graph) -> Value:
 
 
 def carried(g: Graph, inner: Graph, start: Value) -> Value:
-    """What a body is given of a state, whose later values the first one does not tell."""
+    """Makes the value that a body is given of a state, whose later values the first one does not tell."""
     runs = tuple(Known(k.array, k.error + EPSILON.get(start.element, 0) * k.largest) for k in start.runs)
     value = Value(inner.name(), start.element, runs)
     inner.inputs.append(inner.remember(value))
@@ -918,7 +918,7 @@ def example_of(graph: Graph, outputs: Sequence[Value]) -> Example:
 
 
 def random_graph(*seed: int) -> Graph:
-    """A graph of some ten nodes, the same for the same seed."""
+    """Makes a graph of some ten nodes, the same for the same seed."""
     random = np.random.default_rng(seed)
     g = Graph(random, int(random.choice(OPSETS)), int(random.choice([*EPSILON], p=[0.75, 0.08, 0.12, 0.05])))
     g.sizes = {"N": (g.number(1, 4), g.number(1, 9)), "M": (g.number(2, 6), g.number(1, 20))}
@@ -949,7 +949,7 @@ def random_example(*seed: int) -> Example:
 
 
 def without(graph: Graph, outputs: Sequence[str], cut: Iterable[str] = ()) -> Graph:
-    """The graph with what these outputs need alone. Where it is cut, a value becomes an input of what it was."""
+    """Gives the graph with what these outputs need alone. Where it is cut, a value becomes an input of what it was."""
     needed, nodes = set(outputs), []
     for node in reversed(graph.nodes):
         if needed & set(node.output) and not set(node.output) & set(cut):
@@ -972,7 +972,7 @@ def without(graph: Graph, outputs: Sequence[str], cut: Iterable[str] = ()) -> Gr
 
 
 def smaller(graph: Graph, fails: Callable[[Example], bool]) -> Example:
-    """Of a graph that fails one output if that does, or as few as do, with as few nodes as that takes."""
+    """Reduces a graph that fails to one output if that fails, or as few as do, with as few nodes as that takes."""
 
     def tried(outputs: Sequence[str], cut: Sequence[str], within: Graph) -> Graph | None:
         try:

@@ -292,7 +292,7 @@ def test_outputs_have_memory_of_their_own():
 
 
 def leaves(value):
-    """The arrays of a tensor or of a sequence, in order."""
+    """Lists the arrays of a tensor or of a sequence, in order."""
     return [array for item in value for array in leaves(item)] if isinstance(value, list) else [value]
 
 
@@ -321,7 +321,7 @@ def test_sequences_have_memory_of_their_own(names):
 
 
 def test_what_comes_out_of_a_branch_or_a_loop_has_memory_of_its_own():
-    """The input as it is, through an If, a Loop that carries it, an Optional, and an input that is a sequence."""
+    """The input that goes through an If, a Loop that carries it, an Optional or a sequence comes out as a copy."""
     same = helper.make_graph([helper.make_node("Identity", ["x"], ["s"])], "same", [], [tensor_info("s", X)])
     carried = [tensor_info("i", np.int64(0)), tensor_info("go", np.bool_(True)), tensor_info("a", X)]
     body = helper.make_graph(

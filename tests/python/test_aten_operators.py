@@ -1,4 +1,4 @@
-"""Which operators ATen nodes may call, and the tool that tries them."""
+"""The operators that ATen nodes may call, and the tool that tries them."""
 
 import subprocess
 import sys
@@ -138,7 +138,7 @@ def test_a_user_may_register_any_operator():
     ],
 )
 def test_sparse_and_quantized_tensors_are_refused(inputs, attributes):
-    """Their parts are trusted; an input may ask for them as well as an attribute."""
+    """Such tensors are refused as their parts are trusted; an input may ask for them as well as an attribute."""
     with pytest.raises(onnx_torch.UnsupportedError, match=r"the argument \w+ must be a constant, one of 0"):
         onnx_torch.prepare(aten_model("zeros", inputs, **attributes))
 
@@ -153,7 +153,7 @@ def test_arguments_that_grid_sampler_trusts_must_be_constants():
 
 
 def test_an_order_of_memory_that_is_none_is_refused():
-    """ATen asks for a fifth one without end."""
+    """A fifth order of memory, for which ATen asks without end, is refused."""
     model = aten_model("to", [M, M], overload_name="other", memory_format=4)
     with pytest.raises(onnx_torch.UnsupportedError, match="memory_format must be a constant, one of 0, 1, 2, 3;"):
         onnx_torch.prepare(model)
@@ -172,7 +172,7 @@ LATE = {
 
 @pytest.mark.parametrize("operator", LATE)
 def test_what_older_torch_does_not_check_is_refused_with_it(operator):
-    """A reflection_pad3d by a list of no numbers ends the process with torch 2.11."""
+    """An older torch does not check these: a reflection_pad3d by a list of no numbers ends the process with 2.11."""
     inputs, attributes = LATE[operator]
     model = aten_model(operator, inputs, 4 if operator == "linalg_lstsq" else 1, **attributes)
     if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15):
@@ -183,7 +183,7 @@ def test_what_older_torch_does_not_check_is_refused_with_it(operator):
 
 
 def test_numbers_alone_are_no_overload():
-    """aten::remainder.int divides by zero, which ends the process."""
+    """Numbers alone choose no overload of ATen's: aten::remainder.int divides by zero, which ends the process."""
     nodes = [
         helper.make_node("Shape", ["x"], ["shape"]),
         helper.make_node("ATen", ["shape", "zero"], ["y"], domain="org.pytorch.aten", operator="remainder"),
@@ -253,7 +253,7 @@ def test_a_factor_whose_square_is_too_large_is_refused(optimize):
 @pytest.mark.parametrize("optimize", [True, False])
 @pytest.mark.parametrize("normalized", [[4], [3, 4], [2, 3, 4], [5], [1] * 30])
 def test_a_layer_normalization_of_any_shape(normalized, optimize):
-    """What is learnt of its result from sizes that are tried has their ranks, not the normalization's."""
+    """The sizes that are tried tell the rank of its result: it is theirs, not the normalization's."""
     weight = np.ones(normalized, np.float32)
     model = aten_model("layer_norm", [M, weight, weight], normalized_shape=normalized, eps=1e-5)
     for value in model.graph.input:

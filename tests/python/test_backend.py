@@ -37,7 +37,7 @@ def test_is_compatible(case):
     assert onnx_torch.backend.is_compatible(case.model)
 
 
-# Of a model that is not a single node the runner asks first, and counts a no as a pass.
+# The runner first asks whether it may run a model that is not a single node, and counts a no as a pass.
 _MODEL_FILES = sorted(pathlib.Path(onnx.__file__).parent.glob("backend/test/data/light/*.onnx")) + [
     pathlib.Path(case.model_dir) / "model.onnx"
     for kind in ("simple", "pytorch-converted", "pytorch-operator")

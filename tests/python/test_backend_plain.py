@@ -1,4 +1,4 @@
-"""The official suite once more, with no pass at work: what the translators mean, by themselves."""
+"""The official suite once more, with no pass at work: it tests what the translators mean, by themselves."""
 
 import onnx.backend.test
 

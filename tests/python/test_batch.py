@@ -28,7 +28,7 @@ ROWS = 103
 
 
 def model(first="batch", element=TensorProto.FLOAT):
-    """y = x @ WEIGHT, z = x"""
+    """Makes a model: y = x @ WEIGHT, z = x."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Identity", ["x"], ["z"])]
     x = tensor_info("x", element=element, shape=[first, 3])
     return model_of(nodes, [x], ["y", "z"], initializer=[numpy_helper.from_array(WEIGHT, "w")])
@@ -45,7 +45,7 @@ def features(rows=ROWS):
 
 @pytest.fixture
 def table(tmp_path):
-    """Two Parquet files with row groups of 10 and 20 rows: a key that is not in order, and the features as lists."""
+    """Writes two Parquet files of row groups of 10 and 20 rows: a key that is not in order, the features as lists."""
     keys = np.random.default_rng(0).permutation(ROWS)
     columns = {"key": pa.array(keys), "x": to_arrow("x", features())}
     folder = tmp_path / "rows"
@@ -56,7 +56,7 @@ def table(tmp_path):
 
 
 def run(source, out, model=model, **options):
-    """predict in this process, and what it wrote"""
+    """Runs predict in this process, and reads what it wrote."""
     made = model() if callable(model) else model
     summary = batch.predict(made, source, out, **{"workers": 0, "batch_size": 4} | options)
     result = pq.read_table(out)
@@ -340,7 +340,7 @@ class DeadlyRows(ArrayRows):
 
 
 def test_processes_that_always_die_end_the_work(tmp_path, monkeypatch):
-    monkeypatch.setattr(batch_workers, "DEATHS", 2)  # each takes a process
+    monkeypatch.setattr(batch_workers, "DEATHS", 2)  # each death takes a process
     np.save(tmp_path / "x.npy", features())
     source = DeadlyRows({"x": tmp_path / "x.npy"})
     job = batch_workers.Job(model().SerializeToString(), {}, source, None, None, ["row"], True, 4)

@@ -42,14 +42,14 @@ def write_relu(calls, file):
 
 @pytest.fixture
 def made(tmp_path):
-    """A case whose model is made, and the folder; torch's engine knows the name, and has no module of that name."""
+    """Gives a case whose model is made, and the folder; torch's engine knows the name, but no module of that name."""
     case = Case("identity", "small", partial(write_relu, []))
     case.make(tmp_path)
     return case, tmp_path
 
 
 def row(case="a", group="g", noisy=False, **rounds):
-    """A row whose engines took some seconds in each round."""
+    """Makes a row whose engines took some seconds in each round."""
     return Row(case, group, 2, 1e-3, noisy, {name: Measured(rounds=list(times)) for name, times in rounds.items()})
 
 
@@ -345,7 +345,7 @@ def test_an_engine_that_fails_in_its_turn_leaves_the_others(monkeypatch):
 
 
 def fake_proc(folder, busy, processes):
-    """A /proc in which all processors have worked some ticks, and each process some of them."""
+    """Makes a /proc in which all processors have worked some ticks, and each process some of them."""
     (folder / "stat").write_text(f"cpu  {busy - 3} 1 1 9999 9999 0 0 1 0 0\ncpu0 0 0\n")
     for pid, ticks in processes.items():
         (folder / str(pid)).mkdir(exist_ok=True)
@@ -426,7 +426,7 @@ class Event:
 
 @pytest.fixture
 def diary(monkeypatch):
-    """What a process does with the GPU, in order."""
+    """Keeps what a process does with the GPU, in order."""
     entries = []
     monkeypatch.setattr(Event, "diary", entries, raising=False)
     monkeypatch.setattr(torch.cuda, "Event", Event)
@@ -488,7 +488,7 @@ def test_onnxruntime_without_cuda_is_told(diary, monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:Duplicate provider")
 def test_engines_for_a_gpu_run_where_their_tensors_lie(diary, made, monkeypatch):
-    """On the CPU, with its provider in the place of CUDA's."""
+    """Engines for a GPU run on the CPU, too, where its provider is in the place of CUDA's."""
     monkeypatch.setattr(engines.OnnxRuntime, "PROVIDER", "CPUExecutionProvider")
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=1))
     case, folder = made

@@ -10,7 +10,7 @@ from benchmarks.models.memory import MODELS
 
 @pytest.mark.parametrize("grows", [0.0, 40.0])
 def test_a_slope_is_found_within_its_uncertainty(grows: float):
-    """Of memory that goes up and down in long steps."""
+    """The slope of memory that goes up and down in long steps is within the uncertainty."""
     runs = np.arange(180) * 500
     steps = np.repeat(np.random.default_rng(0).standard_normal(12) * 1e5, 15)
     found = memory.slope(list(runs), list(1e8 + grows * runs + steps))

@@ -12,7 +12,7 @@ DRAWS = 20000
 
 
 def _open_model(case):
-    """The case's model with an input of any length."""
+    """Gives the case's model with an input of any length."""
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
     for info in [*model.graph.input, *model.graph.output]:

@@ -25,7 +25,7 @@ MODEL = """
 g (float[n,3] x, float[1] s) => (float[n,3] y, float[n,3] z) <float[1] s = {2}> { y = Mul(x, s) \n z = Add(y, x) }
 """
 
-# Runs in a process of its own, which holds this library once.
+# This program runs in a process of its own, which holds this library once.
 CTYPES = """
 import ctypes, sys
 from ctypes import POINTER, byref, c_char_p, c_double, c_int32, c_int64, c_size_t, c_void_p

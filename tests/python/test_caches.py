@@ -45,7 +45,7 @@ class Nodes:
 
 
 def decoder(attention: Any) -> onnx.ModelProto:
-    """Layers of attention, which `attention` writes, and of a product, behind a table of words."""
+    """Makes layers of attention, which `attention` writes, and of a product, behind a table of words."""
     n = Nodes()
     inputs = [tensor_info("ids", shape=["B", "S"], element=7), tensor_info("mask", shape=["B", "T"], element=7)]
     presents = []
@@ -69,7 +69,7 @@ def decoder(attention: Any) -> onnx.ModelProto:
 
 
 def grouped(n: Nodes, qkv: str, past_key: str, past_value: str) -> Any:
-    """GroupQueryAttention, as onnxruntime-genai writes it."""
+    """Adds GroupQueryAttention, as onnxruntime-genai writes it."""
     one = n.weight(np.array([1], np.int64))
     lengths = n.add("Cast", n.add("Sub", n.add("ReduceSum", "mask", one, keepdims=0), one), to=TensorProto.INT32)
     total = n.add("Gather", n.add("Shape", "mask"), n.weight(np.array(1, np.int64)))
@@ -83,7 +83,7 @@ def grouped(n: Nodes, qkv: str, past_key: str, past_value: str) -> Any:
 
 
 def concatenated(n: Nodes, qkv: str, past_key: str, past_value: str) -> Any:
-    """Concat of past and new, and attention of all rows to all of them."""
+    """Adds a Concat of past and new, and attention of all rows to all of them."""
     sizes = n.weight(np.array([WIDTH, SHARED * SIZE, SHARED * SIZE], np.int64))
     q, k, v = n.add("Split", qkv, sizes, outputs=3, axis=2)
     heads = {HEADS: q, SHARED: k}
@@ -110,7 +110,7 @@ def past_names() -> list[str]:
 
 
 def feeds(rows: int, total: int, pasts: list[np.ndarray], batch: int = 1, mask: int = 0) -> dict[str, np.ndarray]:
-    """Of sequences of `total` tokens, with a mask of this length, or theirs."""
+    """Makes inputs of sequences of `total` tokens, with a mask of this length, or theirs."""
     ids = (np.arange(batch * rows).reshape(batch, rows) * 7 + total) % WORDS
     ones = (np.arange(mask or total) < total).astype(np.int64)
     return {"ids": ids, "mask": np.tile(ones, (batch, 1)), **dict(zip(past_names(), pasts, strict=True))}
@@ -119,7 +119,7 @@ def feeds(rows: int, total: int, pasts: list[np.ndarray], batch: int = 1, mask: 
 @pytest.mark.parametrize("attention", [grouped, concatenated])
 @pytest.mark.parametrize("rows", [1, 3, 8])
 def test_a_decoder_has_a_plan(attention, rows):
-    """Of kernels that are called with addresses alone, none of which the interpreter runs."""
+    """The plan of a decoder calls its kernels with addresses alone; the interpreter runs none of them."""
     model = decoder(attention)
     rep, plain = onnx_torch.prepare(model), onnx_torch.prepare(model, plans=0)
     pasts = [waves(2, SHARED, 5, SIZE, scale=i + 1.0) for i in range(2 * LAYERS)]
@@ -135,7 +135,7 @@ def test_a_decoder_has_a_plan(attention, rows):
 
 
 def test_lengths_of_other_elements_in_a_plan():
-    """The same sizes, but other lengths: the plan's kernel reads them anew."""
+    """One plan serves other lengths of the same sizes: its kernel reads them anew."""
     model = decoder(grouped)
     rep, plain = onnx_torch.prepare(model), onnx_torch.prepare(model, plans=0)
     pasts = [waves(1, SHARED, 12, SIZE, scale=i + 1.0) for i in range(2 * LAYERS)]
@@ -164,7 +164,7 @@ def gqa(rows: int, total: int, past: int, **attributes: Any) -> tuple[onnx.Model
 
 
 def test_a_total_that_asks_for_a_larger_present():
-    """A plan relies on the present's size; where another number comes, it is noticed."""
+    """A plan relies on the present's size, and notices where another total comes."""
     model, inputs = gqa(1, 4, 4)
     rep = onnx_torch.prepare(model)
     for total in (4, 4, 4, 5, 4, 5, 5, 5, 4):
@@ -180,8 +180,9 @@ def test_a_total_that_asks_for_a_larger_present():
 
 
 def generated(model: onnx.ModelProto, room: int, views: bool) -> list[np.ndarray]:
-    """The logits of a prompt and steps, whose presents lie in the buffers of their pasts; `views` are of the rows that
-    are there, and else the buffers come whole."""
+    """Gives the logits of a prompt and steps, whose presents lie in the buffers of their pasts; with `views` the pasts
+    are views of the rows that are there, and else the buffers come whole.
+    """
     rep = onnx_torch.prepare(model)
     buffers = [np.full((1, SHARED, room, SIZE), np.nan, np.float32) for _ in past_names()]
     logits, total = [], 0
@@ -199,7 +200,7 @@ def generated(model: onnx.ModelProto, room: int, views: bool) -> list[np.ndarray
 
 
 def grown(model: onnx.ModelProto) -> list[np.ndarray]:
-    """The same with presents that get memory of their own."""
+    """Gives the same logits with presents that get memory of their own."""
     rep = onnx_torch.prepare(model, optimize=False)
     pasts, total, logits = [np.zeros((1, SHARED, 0, SIZE), np.float32)] * (2 * LAYERS), 0, []
     for rows in (4, 1, 1, 3, 1, 1, 1):
@@ -230,7 +231,7 @@ def test_inputs_that_are_no_outputs_stay_as_they_are(attention):
 
 
 def test_memory_that_is_bound_to_more_than_one_cache():
-    """Keys and values in one buffer: each of them would write over the other."""
+    """Keys and values bound to one buffer, where each of them would write over the other, are right all the same."""
     model, inputs = gqa(1, 4, 5)
     expected = onnx_torch.prepare(model).run(inputs)
     rep = onnx_torch.prepare(model)
@@ -260,7 +261,7 @@ def test_rows_that_are_scattered_in_place(mode):
 
 
 def test_a_past_that_another_node_reads():
-    """The sum is of what the past was before the step."""
+    """The sum of a past that another node reads is of what the past was before the step."""
     n = Nodes()
     present = n.add("Concat", "past", "new", axis=0)
     doubled = n.add("Add", "past", "past")
@@ -281,7 +282,7 @@ def test_a_past_that_another_node_reads():
 
 
 def test_a_step_takes_no_memory_for_the_past():
-    """In a process of its own, with a past of 128 MB: a copy would be as large once more."""
+    """A step in a process of its own takes no memory for a past of 128 MB: a copy would be as large once more."""
     code = """if True:
         import resource, sys
         sys.path.insert(0, "tests/python")
@@ -300,7 +301,7 @@ def test_a_step_takes_no_memory_for_the_past():
 
 
 def test_a_cache_that_a_session_binds():
-    """As onnxruntime's programs do with past_present_share_buffer."""
+    """A cache may be bound as onnxruntime's programs do with past_present_share_buffer."""
     model, inputs = gqa(1, 4, 6, do_rotary=0)
     expected = onnx_torch.prepare(model).run(inputs)
     session = onnx_torch.InferenceSession(model.SerializeToString())

@@ -39,7 +39,7 @@ def model(text: str, **weights: Any) -> onnx.ModelProto:
 
 
 def calls(source: onnx.ModelProto) -> list[str]:
-    """The operators of the lowered graph."""
+    """Names the operators of the lowered graph."""
     graph = onnx_torch.prepare(source).graphs()["chains"]
     return re.findall(r"= ((?:aten|onnx_torch|prim::(?:If|Loop))\S*?)\(", graph)
 
@@ -117,8 +117,9 @@ def test_functions_of_one_number(call: str):
 
 
 def check_gelu(approximate: str, device: str, rtol: float) -> None:
-    """Against float64: ATen's own for float32, by oneDNN on CPUs without AVX-512, gives zeros for very negative numbers
-    whose sign is lost."""
+    """Checks Gelu against float64: ATen's own for float32, by oneDNN on CPUs without AVX-512, gives zeros for very
+    negative numbers whose sign is lost.
+    """
     source = model(f'(float[N] x) => (float[N] y) {{ a = Neg(x) y = Gelu<approximate = "{approximate}">(a) }}')
     prepared = onnx_torch.prepare(source, device)
     assert prepared.graphs()["chains"].count("onnx_torch::chain(") == 1
@@ -137,7 +138,7 @@ def test_gelu(approximate: str):
 
 @on_each_cpu
 def test_zeros_that_gelu_gives_have_a_sign_on_each_cpu(capability: str, tmp_path: Path):
-    """Also where it stands alone, on few elements, and behind a product."""
+    """A zero that Gelu gives has its sign also where Gelu stands alone, on few elements, and behind a product."""
     source = model(
         """(float[5] x) => (float alone, float of_chain, float by_tanh, float of_product) <float[1, 1] one = {1}> {
           alone = Gelu(x) a = Neg(x) b = Neg(a) of_chain = Gelu(b) by_tanh = Gelu<approximate = "tanh">(x)
@@ -250,14 +251,14 @@ def test_transposed_inputs_and_channels_last():
         ("a = Softmax(x) b = Softmax(v) c = Mul(b, a) y = Tanh(c)", "float y", 2),
         ("a = Softmax(x) b = Mul(a, a) c = Sub(b, v) y = Add(c, a)", "float y", 1),
         ("a = Softmax(x) b = Tanh(a) y = Mul(b, v)", "float y, float b", 2),
-        # what is read after a result is written, or elsewhere, stays
+        # A value that is read after a result is written, or elsewhere, stays.
         ("a = Softmax(x) b = Tanh(a) c = Softmax(b) d = Mul(b, a) y = Sub(d, c)", "float y", 2),
         ("a = Softmax(x) b = Tanh(a) c = Softmax(b) d = Mul(b, a) y = Sub(d, c)", "float y, float b", 3),
         ("a = Softmax(x) b = Mul(a, v) y = Tanh(b)", "float y, float a", 2),
         ("a = Softmax(x) b = Mul(a, v) c = Tanh(b) d = Softmax(a) y = Div(c, d)", "float y", 2),
         ("a = Softmax(x) b = Mul(a, v) c = Tanh(b) d = Softmax(a) e = Div(c, d) y = Add(e, a)", "float y", 2),
         ("b = Mul(x, v) y = Tanh(b)", "float y", 1),
-        # another layout, or a row that is repeated
+        # The operand has another layout, or is a row that is repeated.
         ("a = Softmax(v) t = Transpose(a) b = Mul(x, t) y = Tanh(b)", "float y", 2),
         ("r = Slice(x, zero, one, zero) a = Softmax(r) b = Mul(v, a) y = Tanh(b)", "float y", 2),
     ],
@@ -319,18 +320,19 @@ def test_large_tensors_on_several_threads():
     ours = onnx_torch.prepare(source, threads=2).run([x, v])[0]
     np.testing.assert_array_equal(ours, onnx_torch.prepare(source, threads=1).run([x, v])[0])
     sigmoid = 1 / (1 + np.exp(-(x * v).astype(np.float64)))
-    # against exact numbers, as Sub takes away all but what two computations of Sigmoid have rounded, each for itself
+    # The results are compared with exact ones: Sub takes away all but what two computations of Sigmoid round, each for
+    # itself.
     np.testing.assert_allclose(ours, np.maximum(sigmoid - x, 0), rtol=1e-7, atol=1e-7)
 
 
 def largest_result() -> int:
-    """Bytes, over which results are written past the caches; 128 MiB at most, as tests must do with little memory."""
+    """Gives the bytes over which results are written past the caches; 128 MiB at most, as tests have little memory."""
     size = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
     return min(int(size.read_text().rstrip("K\n")) << 10, 1 << 27) if size.exists() else 1 << 25
 
 
 def test_results_larger_than_the_caches():
-    """They are written past them; but not those that lie over an input, nor masks."""
+    """Results that large are written past the caches; but not those that lie over an input, nor masks."""
     rows = largest_result() // (4 * 3001) + 1
     x, v = floats(rows, 3001, special=True), floats(3001)
     source = model(
@@ -392,7 +394,7 @@ def test_random_numbers_keep_their_order():
 
 
 def random_graph(seed: int) -> tuple[onnx.ModelProto, list[np.ndarray]]:
-    """Operators on earlier values, some of which other operators compute, with results anywhere."""
+    """Makes operators on earlier values, some of which other operators compute, with results anywhere."""
     rng = np.random.default_rng(seed)
     full = tuple(int(n) for n in rng.choice([1, 2, 3, 5, 17, 40], rng.integers(0, 4)))
 
@@ -484,7 +486,7 @@ def test_the_steps_of_a_loop_are_one_chain():
 
 
 def test_types_are_known_where_sizes_are_not():
-    """Of what a script computes, too: the declared type of an input is enough."""
+    """The types of what a script computes are known, too: the declared type of an input is enough."""
     source = model("(float x) => (float y) { y = Shrink<bias = 0.5, lambd = 0.3>(x) }")
     source.graph.input[0].type.tensor_type.ClearField("shape")
     assert {"prim::If", "aten::lt", "aten::where"}.isdisjoint(calls(source))
@@ -492,7 +494,7 @@ def test_types_are_known_where_sizes_are_not():
 
 
 def test_a_large_operator_alone_is_a_chain():
-    """Its result takes memory that an earlier run has given up."""
+    """The result of a large operator takes memory that an earlier run has given up."""
     large = model("(float[64, 64] x) => (float y) { y = Relu(x) }")
     check(large, [floats(64, 64, special=True)])
     check(model("(float[64, 64] x) => (bool y) { y = IsInf(x) }"), [floats(64, 64, special=True)])
@@ -519,8 +521,9 @@ REDUCTIONS: dict[str, Callable[..., np.ndarray]] = {
 def reduction(
     name: str, shape: Sequence[int], axes: Sequence[int], keepdims: bool, last: bool = False
 ) -> onnx.ModelProto:
-    """Reduces x - v, where v has one element for each place in the innermost dimension. Where `last`, x has its second
-    dimension innermost in memory."""
+    """Makes a model that reduces x - v, where v has one element for each place in the innermost dimension. Where
+    `last`, x has its second dimension innermost in memory.
+    """
     rank = len(shape)
     order = [0, *range(2, rank), 1] if last else range(rank)
     back = sorted(range(rank), key=lambda dim: order[dim])
@@ -599,7 +602,7 @@ def test_reductions_of_nan_and_infinity():
     [((1500, 2000), 0), ((2, 1000000), 1), ((2000, 1500), 1), ((100000, 20), 0), ((20000, 100), 0), ((400, 3000), 0)],
 )
 def test_large_sums_are_as_exact_as_those_of_aten(shape: tuple[int, ...], axis: int):
-    """Of positive numbers, where errors of rounding add up."""
+    """The sums are of positive numbers, where errors of rounding add up."""
     x = RNG.random(shape, np.float32)
     source, inputs = reduction("ReduceSum", shape, [axis], False), [x, np.zeros(shape[-1:], np.float32)]
     exact = np.sum(x.astype(np.float64), axis)

@@ -24,7 +24,7 @@ X = np.array([[-1.0, 0.5, 2.0]], np.float32)
 
 
 def net(broken=False):
-    """Relu, then a product with a weight; broken: two problems."""
+    """Makes a Relu, then a product with a weight; broken, it has two problems."""
     nodes = [
         helper.make_node("Relu", ["x"], ["r"], name="first"),
         helper.make_node("MatMul", ["r", "w"], ["y"], name="product"),
@@ -41,7 +41,7 @@ def net(broken=False):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder with a model, and an input for it."""
+    """Makes a folder with a model, and an input for it."""
     onnx.save(net(), tmp_path / "net.onnx")
     np.save(tmp_path / "x.npy", X)
     monkeypatch.chdir(tmp_path)
@@ -49,7 +49,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def call(*arguments, monkeypatch, capfd):
-    """The exit code, and what is printed to stdout and stderr."""
+    """Runs the command, and gives the exit code, and what is printed to stdout and stderr."""
     monkeypatch.setattr(sys, "argv", ["onnx-torch", *map(str, arguments)])
     try:
         code = onnx_torch_cli.main()
@@ -289,7 +289,7 @@ BAD_CAST, BAD_CONV = "Cast <to = 99>", 'Conv <auto_pad = "WEST">'
         (f"a = {BAD_CONV} (x, x) b = Relu (a) y = {BAD_CAST} (b)", [CONV, CAST]),
         (f"a = {BAD_CONV} (x, x) b = {BAD_CONV} (a, a) y = MaxPool <kernel_shape = [2]> (b)", [CONV, CONV]),
         (f'a = {BAD_CAST} (x) y = ai.onnx.ml.LabelEncoder <keys_strings = ["a"], values_int64s = [1]> (a)', [CAST]),
-        # Beside it, in a body, and behind that.
+        # Other nodes fail beside it, in a body, and behind that.
         (f'a = {BAD_CAST} (x) b = SequenceConstruct (a) y = LSTM <direction = "up"> (x, x, x)', [CAST, ("LSTM", "up")]),
         (
             f"""a = If (c) <then_branch = t () => (p) {{ p = {BAD_CONV} (x, x) }},
@@ -512,7 +512,7 @@ def test_the_page_can_be_searched(tmp_path):
 
 
 def operators_shown(folder: Path, page: str, address=""):
-    """How many operators a browser says that it shows, and their names; or their number, where they are many."""
+    """Tells how many operators a browser says that it shows, and their names, or their number, where they are many."""
     (folder / "page.html").write_text(page)
     command = [browser(), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/profile"]
     command += ["--dump-dom", f"file://{folder}/page.html{address}"]

@@ -1,4 +1,4 @@
-"""Where two engines part."""
+"""Tests of where two engines part."""
 
 import ml_dtypes
 import numpy as np
@@ -14,7 +14,7 @@ X = np.array([[-1.0, 0.5, 2.0]], np.float32)
 
 
 def chain(opset=21):
-    """Four nodes, one of which computes on a shape."""
+    """Makes a model of four nodes, one of which computes on a shape."""
     nodes = [
         helper.make_node("Relu", ["x"], ["r"], name="first"),
         helper.make_node("Shape", ["r"], ["s"]),
@@ -29,7 +29,7 @@ def chain(opset=21):
 
 
 def engine(change=None, missing=(), only_whole=False):
-    """onnx_torch, with some values changed or kept back."""
+    """Gives onnx_torch as an engine, with some values changed or kept back."""
 
     def values(model, feeds, names):
         found = onnx_torch.prepare(model).intermediates(feeds, names)

@@ -31,7 +31,7 @@ same_release = pytest.mark.skipif(
 
 
 def run(program: str, folder: Path | None = None) -> str:
-    """What a program prints, in a process of its own."""
+    """Gives what a program prints in a process of its own."""
     command = [sys.executable, "-c", textwrap.dedent(program)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -199,7 +199,7 @@ def test_tells_who_it_is(capsys):
     ours.print_debug_info()
     assert "onnx_torch" in capsys.readouterr().out
     assert ours.get_build_info().startswith(f"onnx_torch {onnx_torch.__version__}")
-    assert "Build Info" in ours.get_build_info()  # which programs look for
+    assert "Build Info" in ours.get_build_info()  # programs look for it
     with pytest.raises(RuntimeError, match="severity"):
         ours.set_default_logger_severity(7)
 

@@ -32,7 +32,7 @@ SEARCH = {"max_length": 24, "early_stopping": True, "past_present_share_buffer":
 
 
 def tokenizer() -> tokenizers.Tokenizer:
-    """Words, and bytes of characters that need several."""
+    """Makes a tokenizer of single characters, and of the bytes of characters that need several."""
     numbers = {token: number for number, token in enumerate(["<s>", "<pad>", "</s>", "<unk>"])}
     for character in "abcdefghijklmnopqrstuvwxyz<>:Ġ" + "".join(map(chr, range(0xA1, 0xAC))) + "Ãâ":
         numbers.setdefault(character, len(numbers))
@@ -46,7 +46,7 @@ def tokenizer() -> tokenizers.Tokenizer:
 
 
 def head_size_open(file: Path) -> None:
-    """As the builder leaves it."""
+    """Leaves the size of a head open, as the builder does."""
     model = onnx.load(file)
     for info in [*model.graph.input, *model.graph.output]:
         if "past" in info.name or "present" in info.name:
@@ -56,7 +56,7 @@ def head_size_open(file: Path) -> None:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as onnxruntime-genai's builder lays it out, with what torch exports."""
+    """Makes a folder as onnxruntime-genai's builder lays it out, with what torch exports."""
     folder = tmp_path_factory.mktemp("genai")
     head_size_open(models.export(models.model_of("LlamaForCausalLM"), folder / "model.onnx"))
     decoder = {"filename": "model.onnx", "head_size": 8, "session_options": {"provider_options": []}}
@@ -121,7 +121,7 @@ def test_batches(model):
 
 
 def test_beams_are_transformers(written, theirs):
-    """Of sequences that do not end; how those that end are weighed has changed in transformers."""
+    """The sequences do not end, as transformers has changed how it weighs those that do."""
     config = og.Config(written)
     config.model["eos_token_id"] = []
     model = og.Model(config)
@@ -139,7 +139,7 @@ def test_beams_are_transformers(written, theirs):
 
 @pytest.mark.parametrize("length_penalty", [1.0, 0.0, 2.5])
 def test_beams_that_end(length_penalty):
-    """With as many beams as there are beginnings, the best of all sequences: of each, and of those that end."""
+    """The search with as many beams as beginnings finds the best of all sequences, those that end included."""
     vocabulary, end, longest = 4, 3, 5
     prompt, beams = [0], vocabulary ** (longest - 2)
     table = np.random.default_rng(3).normal(0, 2, (vocabulary, vocabulary)).astype(np.float32)
@@ -185,7 +185,7 @@ def test_sampling(model):
     ids=str,
 )
 def test_what_is_drawn(model, options, kept):
-    """Shares of what is drawn, of logits that are given."""
+    """The shares of the tokens that are drawn are those of the logits that are given."""
     logits = np.full(models.VOCABULARY, -9, np.float32)
     logits[10:16] = [3, 2.5, 1.5, 1, 0.5, 0]
     weights = np.exp(np.sort(logits)[::-1][:kept] / options.get("temperature", 1.0))
@@ -698,7 +698,7 @@ def test_turns_that_fail(model, monkeypatch):
 
 
 def test_interrupted_steps(model, monkeypatch):
-    """What is interrupted goes on."""
+    """A request whose step was interrupted goes on."""
     engine = og.Engine(model)
     request = engine.create_request()
     request.begin_turn(PROMPT)
@@ -710,7 +710,7 @@ def test_interrupted_steps(model, monkeypatch):
 
 
 def test_requests_of_older_programs(model):
-    """Request(params), add_request and step, with tokens that come from another thread."""
+    """Older programs use Request(params), add_request and step, with tokens that come from another thread."""
     engine = og.Engine(model)
     params = og.GeneratorParams(model)
     params.set_search_options(max_length=16)

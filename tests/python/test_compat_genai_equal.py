@@ -19,7 +19,7 @@ from genai_programs import generate, generator, run
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory):
-    """(onnxruntime-genai, a function that gives the folder that its builder writes of a family)."""
+    """Gives (onnxruntime-genai, a function that gives the folder that its builder writes of a family)."""
     pytest.importorskip("onnxruntime_genai", exc_type=ImportError)
     import onnxruntime_genai
 
@@ -69,7 +69,7 @@ FAMILIES = [name for name in genai_models.DECODERS if name not in ("Llama", "Qwe
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_families(built, name):
-    """Those with a window drop what has left it; onnxruntime-genai runs no Mistral of these sizes."""
+    """Families with a window drop what has left it; onnxruntime-genai runs no Mistral of these sizes."""
     genai, folder = built
     pair = both((genai, og), folder(name), {"search": {"max_length": 30}})
     rng = np.random.default_rng(1)
@@ -107,7 +107,7 @@ def test_the_names_of_genai(built):
         if isinstance(theirs, type) and type(ours).__name__ != "_AbsentClass":
             missing = [one for one in dir(theirs) if not one.startswith("_") and not hasattr(ours, one)]
             fields = getattr(ours, "__dataclass_fields__", {})
-            members = {"name", "value"}  # of enumerations, which have them on each member
+            members = {"name", "value"}  # enumerations have them on each member
             assert not [one for one in missing if one not in fields and one not in members], (name, missing)
 
 
@@ -132,7 +132,7 @@ def test_the_engine_of_genai(built):
 
 
 def test_the_builder_of_genai_runs_here(built, tmp_path):
-    """It is Python alone, and is taken from onnxruntime-genai where that is installed."""
+    """The builder is Python alone, and is taken from onnxruntime-genai where that is installed."""
     program = """
         import sys
         from pathlib import Path

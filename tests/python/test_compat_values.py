@@ -1,4 +1,4 @@
-"""What onnxruntime's programs use besides arrays: sparse tensors, adapters, compiled models, options in the model.
+"""Values of onnxruntime's programs besides arrays: sparse tensors, adapters, compiled models, options in the model.
 
 Most tests run on onnxruntime, too, which says what is right.
 """
@@ -25,7 +25,7 @@ LORA = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 @pytest.fixture(params=ENGINES)
 def ort(request):
-    """Each of the two engines."""
+    """Gives each of the two engines."""
     return ENGINES[request.param]
 
 
@@ -170,7 +170,7 @@ def test_a_dense_value_is_no_sparse_tensor(ort):
 
 
 def adapted() -> onnx.ModelProto:
-    """A product with a matrix that is zero unless an adapter has it."""
+    """Makes a product with a matrix that is zero unless an adapter has it."""
     return parsed(
         "g (float[n,2] x, float[2,3] lora) => (float[n,3] y) <float[2,3] lora = {0,0,0,0,0,0}> { y = MatMul(x, lora) }"
     )

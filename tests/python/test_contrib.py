@@ -48,7 +48,7 @@ def expected(case: Case) -> list:
 
 @pytest.mark.parametrize("key, number", CASES)
 def test_template(key, number):
-    """As it is written for the CPU, run until its plan runs, and as the translator leaves it."""
+    """A template is right as it is written for the CPU, run until its plan runs, and as the translator leaves it."""
     template = contrib_templates(key)[number]
     case = as_written(key, template)
     wanted = expected(case)

@@ -38,7 +38,7 @@ AUXILIARY = {
 
 
 def sparse(indices: Any, counts: Any, lengths: Any, total: int = 4, capacity: int = 4, rest: Any = ()) -> list[Any]:
-    """One sequence of two new tokens and heads of four elements."""
+    """Makes the inputs of one sequence of two new tokens and heads of four elements."""
     cache = drawn(1, 1, capacity, 4)
     keys = [drawn(1, 2, 8), drawn(1, 2, 4), drawn(1, 2, 4), cache, cache]
     return [*keys, None, None, int32(*indices), int32(*counts), int32(lengths), int32(total)[0], *rest]
@@ -208,7 +208,7 @@ def test_orders_of_tiles_are_not_translated():
 
 @pytest.mark.parametrize("mask", [None, int32(1, 2), int32([1, 1, 0], [0, 1, 1])], ids=["none", "ends", "keys"])
 def test_it_runs_as_one_product_of_attention(mask):
-    """What the standard's Attention becomes, by the same operator."""
+    """The operator becomes what the standard's Attention becomes, by the same operator."""
     model = op_model("Attention", [X, WEIGHTS, BIAS, mask], 1, DOMAIN, **HEADS)
     assert onnx_torch.prepare(model).graph().count("onnx_torch::attention(") == 1
 

@@ -149,7 +149,7 @@ def test_blocks_larger_than_a_row_take_no_memory():
 
 
 def tables() -> list[tuple[list, dict]]:
-    """The data, scales and zero points of GatherBlockQuantized, and its attributes."""
+    """Gives the data, scales and zero points of GatherBlockQuantized, and its attributes."""
     signed = np.random.default_rng(0).integers(-8, 8, (5, 72))
     return [
         ([codes(7, 3, 20), floats(7, 3, 3), None], dict(block_size=16, quantize_axis=2)),

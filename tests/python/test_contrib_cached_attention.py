@@ -1,4 +1,4 @@
-"""What the templates of type_matrix/contrib/cached_attention.py cannot say: uses that are wrong, and empty batches."""
+"""Uses that the templates of type_matrix/contrib/cached_attention.py cannot say: wrong ones, and empty batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OUTPUTS = {
     "PackedSparseAttentionIndexer": 6,
     "SparseAttention": 3,
     "DecoderMaskedSelfAttention": 2,
-}  # that a node must have; others need one
+}  # a node must have so many; others need one
 
 
 def run(op: str, inputs: list[Any], optimize: bool = True, outputs: int = 0, **attributes: Any) -> list[Any]:
@@ -394,7 +394,7 @@ def test_no_tokens(optimize):
 
 
 def test_steps_of_several_rows_in_a_batch():
-    """onnxruntime takes them of one sequence only: each sequence gives what it does alone."""
+    """Each sequence gives what it does alone; onnxruntime takes steps of several rows of one sequence only."""
     inputs = [*(x[:, :2].copy() for x in PROMPT), *PAST, int32(4, 3), int32(5)]
     whole = run("GroupQueryAttention", inputs, outputs=3, **HEADS)
     for b, length in enumerate((4, 3)):
@@ -406,7 +406,7 @@ def test_steps_of_several_rows_in_a_batch():
 
 @pytest.mark.parametrize("capacity", [5, 7, 9])
 def test_a_cache_of_a_window_step_by_step(capacity):
-    """As attention with the whole past, and with the rows that the description of the operator tells."""
+    """Each step gives what attention with the whole past gives, and keeps the rows that the description tells."""
     window, total, rng = 5, 20, np.random.default_rng(0)
     q, k, v = (rng.standard_normal((1, total, n * SIZE)).astype(np.float32) for n in (2, 1, 1))
     whole = run(

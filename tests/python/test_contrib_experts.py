@@ -88,7 +88,7 @@ def test_an_index_beyond_an_embedding_is_refused(indices):
 
 
 def test_an_embedding_without_rows_gives_no_rows():
-    """Its padding is counted from its end, which is no number of rows."""
+    """A padding that is counted from the end of the rows is an index of none, where there are no rows."""
     for indices in ([], [0]):
         inputs = [numbers(0, 2), np.array(indices, np.int64), np.array(-1)]
         if not indices:

@@ -20,7 +20,7 @@ def weights(*shape: int) -> np.ndarray:
 
 
 def network() -> onnx.ModelProto:
-    """What onnxruntime lays out in blocks: convolutions of all kinds, sums, pools, Concat and Resize between them."""
+    """Makes what onnxruntime lays out in blocks: convolutions of all kinds, sums, pools, Concat and Resize between."""
     node = helper.make_node
     values = {
         "w0": weights(30, 3, 3, 3),
@@ -52,7 +52,7 @@ def network() -> onnx.ModelProto:
         node("Conv", ["n", "w5", "b5"], ["o"], pads=[1, 1, 1, 1]),
         node("Add", ["o", "f"], ["z"]),
     ]
-    # before opset 11, Clip has attributes, and Upsample is there
+    # Before opset 11, Clip has attributes, and Upsample is there.
     infos = [tensor_info("x", element=TensorProto.FLOAT, shape=["n", 3, 16, 16])]
     initializers = [from_array(value, name) for name, value in values.items()]
     model = model_of(nodes, infos, ["y", "z"], opset=9, initializer=initializers)
@@ -101,7 +101,7 @@ def filled_up(x: np.ndarray, axis: int, block: int) -> np.ndarray:
 
 
 def filters_in_blocks(w: np.ndarray, block: int) -> np.ndarray:
-    """As onnxruntime stores filters: blocks of outputs are innermost, then those of inputs, where these fill one."""
+    """Lays filters out as onnxruntime does: blocks of outputs are innermost, then those of inputs that fill one."""
     w = filled_up(w, 0, block)
     outputs, inputs, *kernel = w.shape
     if inputs < block:
@@ -112,7 +112,7 @@ def filters_in_blocks(w: np.ndarray, block: int) -> np.ndarray:
 
 
 def two_convolutions(block: int, outputs: int) -> tuple[onnx.ModelProto, onnx.ModelProto]:
-    """Of 3, 24 and some channels, plain and in blocks."""
+    """Makes convolutions of 3, 24 and some channels, plain and in blocks."""
     random = np.random.default_rng(1)
     shapes = {"w": (24, 3, 3, 3), "b": (24,), "v": (outputs, 24, 1, 1), "c": (outputs,)}
     plain = {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
@@ -140,7 +140,7 @@ def two_convolutions(block: int, outputs: int) -> tuple[onnx.ModelProto, onnx.Mo
     return model(plain, "", helper.make_node("Identity", ["z"], ["y"])), model(stored, BLOCKS, end)
 
 
-# Blocks of 16 that are filled up by 8: 40 channels at the end tell so by their number, 48 by the bias before alone.
+# Blocks of 16 are filled up by 8: 40 channels at the end tell so by their number, 48 by the bias before alone.
 @pytest.mark.parametrize("block, outputs", [(8, 40), (8, 48), (16, 40), (16, 48)])
 @pytest.mark.parametrize("optimize", [True, False])
 def test_the_weights_tell_the_size_of_blocks(block, outputs, optimize):

@@ -78,7 +78,7 @@ def test_channels_that_are_last_stay_there_whatever_is_known(shape):
 
 
 def test_scaled_and_transposed_products_are_attention_where_they_are_that():
-    """A FusedMatMul is written as the nodes that it was made of, so that they are found."""
+    """A FusedMatMul is written as the nodes that it was made of, so that attention is found."""
     infos = [tensor_info(name, shape=["n", 2, "s", 8], element=TensorProto.FLOAT) for name in "qkv"]
     nodes = [
         helper.make_node("FusedMatMul", ["q", "k"], ["scores"], domain=MICROSOFT, transB=1, alpha=0.25),

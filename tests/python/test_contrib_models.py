@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def session(model: Path | bytes, level: Any = LEVEL.ORT_DISABLE_ALL, written: Path | None = None) -> Any:
     options = ort.SessionOptions()
     options.graph_optimization_level, options.log_severity_level = level, 4
-    options.intra_op_num_threads = 1  # DynamicQuantizeLSTM rounds by others
+    options.intra_op_num_threads = 1  # with more of them, DynamicQuantizeLSTM rounds in other ways
     if written:
         options.optimized_model_filepath = str(written)
     return ort.InferenceSession(str(model) if isinstance(model, Path) else model, options)
@@ -47,7 +47,7 @@ def operators(path: Path) -> set[str]:
 
 
 def assert_near(ours: Any, theirs: Any, share: float) -> None:
-    """Apart by no more than a share of the largest number."""
+    """Checks that elements differ by no more than a share of the largest one."""
     for one, other in zip(ours, theirs, strict=True):
         assert one.shape == other.shape
         wide = other.astype(np.float32)
@@ -55,7 +55,7 @@ def assert_near(ours: Any, theirs: Any, share: float) -> None:
 
 
 def assert_runs_alike(rep: Any, plain: Any, given: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """The outputs, which have the same bits with plans and without."""
+    """Gives the outputs, which must have the same bits with plans and without."""
     outputs = list(plain.run(given))
     for _ in range(4):
         for one, other in zip(rep.run(given), outputs, strict=True):
@@ -64,7 +64,7 @@ def assert_runs_alike(rep: Any, plain: Any, given: dict[str, np.ndarray]) -> lis
 
 
 def check(path: Path, given: dict[str, np.ndarray], expected: Any = None, share: float = 1e-5) -> None:
-    """Gives what onnxruntime gives for the same file, as it is written, or what is expected."""
+    """Checks that a file gives, as it is written, what onnxruntime gives for it, or what is expected."""
     expected = session(path).run(None, given) if expected is None else expected
     rep, plain = onnx_torch.prepare(path), onnx_torch.prepare(path, plans=0)
     assert_near(assert_runs_alike(rep, plain, given), expected, share)
@@ -74,7 +74,7 @@ def check(path: Path, given: dict[str, np.ndarray], expected: Any = None, share:
 @pytest.mark.parametrize("level", ["BASIC", "EXTENDED", "ALL"])
 @pytest.mark.parametrize("name", MODELS)
 def test_files_of_sessions(folder, name, level):
-    """ORT_ENABLE_ALL writes operators of its layouts, for this CPU."""
+    """ORT_ENABLE_ALL has a session write operators of its layouts, for this CPU."""
     path = folder / f"{name}-{level}.onnx"
     expected = session(export(folder, name), getattr(LEVEL, f"ORT_ENABLE_{level}"), path).run(None, feeds(name))
     check(path, feeds(name), expected)
@@ -195,8 +195,8 @@ def test_weights_of_bitsandbytes(folder, name, kind):
 
 # --- Decoders of onnxruntime-genai, where it is installed ---
 
-# What onnxruntime gives in float for the same file is what these are compared with; so of 16 bits they are apart by
-# their rounding. At the builder's own accuracy_level onnxruntime rounds what weights of few bits are multiplied with.
+# These are compared with what onnxruntime gives in float for the same file; so those of 16 bits are apart by their
+# rounding. At the builder's own accuracy_level onnxruntime rounds what weights of few bits are multiplied with.
 FLOAT_INPUTS = "accuracy_level=1"
 FILES: dict[str, tuple[str, str, list[str], float]] = {
     "fp32": ("cpu", "fp32", [], 1e-5),
@@ -213,7 +213,7 @@ FILES: dict[str, tuple[str, str, list[str], float]] = {
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("name", genai.DECODERS)
 def test_decoder(folder, name, file):
-    """A prompt, and steps behind it whose past is what the step before gave."""
+    """A prompt, and steps behind it whose past is what the step before gave, are as in onnxruntime."""
     pytest.importorskip("onnxruntime_genai")
     provider, kind, options, share = FILES[file]
     if name == "GptOss" and kind.startswith("int"):
@@ -228,7 +228,7 @@ def test_decoder(folder, name, file):
         theirs = session(genai.in_float(model).SerializeToString())
     rep, plain = onnx_torch.prepare(path), onnx_torch.prepare(path, plans=0)
     direct = onnx_torch.prepare(path, optimize=False)
-    # other files take several tokens only where nothing is behind them
+    # The other files take several tokens only where there is no past.
     has_buffers = any(node.op_type == "GroupQueryAttention" for node in model.graph.node)
     growing = [] if genai.windowed_caches(model) else [(2, 9, 0), (1, 1, 0)]
     rng = np.random.default_rng(0)
@@ -247,7 +247,7 @@ def test_decoder(folder, name, file):
 
 @pytest.mark.parametrize("room", [0, genai.CACHE])
 def test_decoder_with_a_shorter_sequence_in_its_batch(folder, room):
-    """Its padding comes behind it, where later tokens take its place."""
+    """The shorter sequence has its padding behind it, where later tokens take its place."""
     pytest.importorskip("onnxruntime_genai")
     path = genai.build(folder, "Llama", "fp32")
     model = onnx.load(path)

@@ -106,7 +106,7 @@ NORMS = [("SkipLayerNormalization", "layer_norm"), ("SkipSimplifiedLayerNormaliz
 @pytest.mark.parametrize("shape", [[2, 3, 4], ["batch", "length", 4], None], ids=str)
 @pytest.mark.parametrize("op, kind", NORMS)
 def test_a_fused_normalization_is_written_as_that_of_a_model_that_is_not_fused(op, kind, shape):
-    """Whatever is known of the sizes: the scale tells which dimensions are normalized."""
+    """The graph does not depend on what is known of the sizes: the scale tells which dimensions are normalized."""
     scale = from_array(np.ones(4, np.float32), "scale")
     infos = [tensor_info(name, shape=shape, element=TensorProto.FLOAT) for name in ("x", "skip")]
     node = helper.make_node(op, ["x", "skip", "scale"], ["y"], domain=MICROSOFT)

@@ -1,4 +1,4 @@
-"""Operators of 8 bits that onnxruntime adds: with constant scales as files have them, and used wrongly."""
+"""Operators on int8 and uint8 that onnxruntime adds: with constant scales as files have them, and used wrongly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ THREE, FIVE, SEVEN = u8(3, 5, 7)
 
 
 def model_of(op: str, inputs: list[Any], constants: bool = False, **attributes: Any) -> onnx.ModelProto:
-    """A node of com.microsoft; its first input is the model's, and with `constants` no other."""
+    """Makes a model of a node of com.microsoft; its first input is the model's, and with `constants` no other."""
     names = ["" if value is None else f"x{i}" for i, value in enumerate(inputs)]
     node = helper.make_node(op, names, ["y"], domain="com.microsoft", **attributes)
     values = {name: np.asarray(value) for name, value in zip(names, inputs, strict=True) if name}
@@ -51,7 +51,7 @@ BYTES = np.arange(256, dtype=np.uint8)
 MATRIX = spread(4, 6)
 SCALES = [floats(0.021)[0], u8(9)[0], floats(0.033)[0], u8(101)[0]]
 
-# operator, inputs, attributes, and a call that its graph has
+# The operator, its inputs, its attributes, and a call that its graph has.
 CONSTANT = [
     ("QLinearLeakyRelu", [BYTES, *SCALES], {"alpha": 0.1}, "look_up"),
     ("QLinearSigmoid", [BYTES, *SCALES[:2], floats(1 / 256)[0], u8(0)[0]], {}, "look_up"),
@@ -126,7 +126,7 @@ CONSTANT = [
     "op, inputs, attributes, call", CONSTANT, ids=[f"{case[0]}-{i}" for i, case in enumerate(CONSTANT)]
 )
 def test_with_constants(op, inputs, attributes, call):
-    """The passes see what they see in models of the standard's operators, and the numbers stay the kernel's."""
+    """The passes see what they see in models of the standard's operators, and the results stay the kernel's."""
     model = model_of(op, inputs, constants=True, **attributes)
     wanted = by_onnxruntime(model, inputs[0])
     for optimize in (True, False):
@@ -162,7 +162,7 @@ def test_images_whose_sums_need_more_than_32_bits(size):
 
 
 def test_images_that_lie_in_no_order_of_the_kernels():
-    """A transposed view, runs by the interpreter and by a plan, and a zero point that comes with the run."""
+    """The image is a transposed view, in runs by the interpreter and by a plan; the zero point comes with the run."""
     text = """<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
         net (uint8[3, 5, 2, 4] x, uint8 z) => (uint8[2, 5, 1, 1] y) {
             t = Transpose<perm = [2, 1, 0, 3]>(x) y = com.microsoft.QLinearGlobalAveragePool(t, s, z, s, z)
@@ -177,7 +177,7 @@ def test_images_that_lie_in_no_order_of_the_kernels():
 
 
 def test_a_sum_of_bytes_is_one_operator():
-    """With the kernel's zero point, of which the part of both tensors is a constant in float."""
+    """The operator has the kernel's zero point, of which the part of both tensors is a constant in float."""
     node = helper.make_node("QLinearAdd", ["a", "s", "z", "b", "t", "u", "r", "v"], ["y"], domain="com.microsoft")
     parameters = zip("szturv", [*SCALES, floats(0.041)[0], u8(55)[0]], strict=True)
     graph = helper.make_graph(
@@ -197,7 +197,7 @@ def test_a_sum_of_bytes_is_one_operator():
 
 
 def test_tensors_of_constant_scales_are_joined_without_passes():
-    """What is known of the first one's shape is none of the list's type."""
+    """The type of the list has nothing of what is known of the first tensor's shape."""
     text = """<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
         net (uint8[2, 3] a, uint8[2, 3] b) => (uint8[2, 6] y) {
             y = com.microsoft.QLinearConcat<axis = 1>(s, z, a, s, z, b, r, u)
@@ -211,7 +211,7 @@ def test_tensors_of_constant_scales_are_joined_without_passes():
 
 
 def test_lstm_with_constants():
-    """Both products of a step take 8 bits."""
+    """Both products of a step take int8 or uint8."""
     inputs = [waves(4, 1, 5), spread(1, 5, 12), spread(1, 3, 12), waves(1, 24), None, None, None, None]
     inputs += [floats(0.004), u8(100), floats(0.003), u8(90)]
     model = model_of("DynamicQuantizeLSTM", inputs, constants=True, hidden_size=3)

@@ -120,7 +120,7 @@ def test_what_is_wrong(message, op, inputs, attributes):
 
 
 def test_samples_are_as_likely_as_their_scores():
-    """With a seed, the same ones each time; without, others; and all tokens that are not filtered come."""
+    """A seed gives the same samples each time; without one they differ; and all tokens that are not filtered come."""
     ids = np.repeat(IDS[:1], 400, 0)
     options = {"decoder": GPT, "top_p": 1.0, "custom": 1} | TOKENS
     seeded = op_model("Sampling", [ids, i32(4), *6 * [None], i32(7)], domain="com.microsoft", opset=1, **options)

@@ -66,7 +66,7 @@ def test_what_is_wrong(message, op, inputs, attributes):
 
 
 def test_a_word_of_ids_behind_its_end():
-    """What is not looked up may be anything."""
+    """An index that is not looked up may be anything."""
     words = np.array([[1, 2, -7]], np.int32)
     inputs = [words, *WORDS[1:]]
     (y,) = onnx_torch.prepare(op_model("WordConvEmbedding", inputs, **MICROSOFT)).run(inputs)

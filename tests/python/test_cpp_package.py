@@ -59,13 +59,13 @@ def prefix() -> Path:
 
 
 def write(file: Path, text: str) -> None:
-    """Leaves a file that has the text already as it is, so that nothing is built twice."""
+    """Writes a file, but leaves one that has the text already as it is, so that nothing is built twice."""
     if not file.exists() or file.read_text() != text:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
 
-# What the fragments on the documentation's page are written about.
+# The function that each fragment on the documentation's page becomes, with what it is written about.
 FRAGMENT = """
 void fragment_%d([[maybe_unused]] const onnxtorch::CompiledModel& model, [[maybe_unused]] at::Tensor x,
                  [[maybe_unused]] at::Tensor y) {
@@ -75,7 +75,7 @@ void fragment_%d([[maybe_unused]] const onnxtorch::CompiledModel& model, [[maybe
 
 @pytest.fixture(scope="module")
 def documented(prefix: Path) -> Path:
-    """The project that docs/cpp_api.md shows, built."""
+    """Builds the project that docs/cpp_api.md shows."""
     source = WORK / "documented"
     page = (ROOT / "docs" / "cpp_api.md").read_text()
     cmake = re.findall(r"```cmake\n(.*?)```", page, re.DOTALL)
@@ -98,7 +98,7 @@ def documented(prefix: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def example(prefix: Path) -> Path:
-    """examples/cpp, built with a torch that lies elsewhere than the one the library was built with."""
+    """Builds examples/cpp with a torch that lies elsewhere than the one the library was built with."""
     elsewhere = WORK / "elsewhere"
     elsewhere.unlink(missing_ok=True)
     elsewhere.symlink_to(TORCH.parent)  # all of it: torch finds CUDA's libraries beside itself
@@ -111,7 +111,7 @@ def example(prefix: Path) -> Path:
 
 
 def assert_classifies(program: Path, folder: Path) -> None:
-    """The example, on the digits that are made into `folder`, prints what Python computes."""
+    """Checks that the example, on the digits that are made into `folder`, prints what Python computes."""
     run(sys.executable, ROOT / "examples" / "cpp" / "make_model.py", folder)
     files = sorted(folder.glob("*.pgm"))
     printed = run(program, folder / "digits.onnx", *files).splitlines()
@@ -163,7 +163,7 @@ def test_the_example_tells_what_is_wrong(example, tmp_path):
 
 
 def run_path(library: Path) -> list[str]:
-    """Where a library or program says that what it needs lies."""
+    """Lists where a library or program says that what it needs lies."""
     listed = run("readelf", "--dynamic", library)
     return [folder for paths in re.findall(r"\(R(?:UN)?PATH\).*\[(.*)\]", listed) for folder in paths.split(":")]
 
@@ -175,13 +175,13 @@ def test_the_installed_libraries_name_no_folder_of_the_build_machine(prefix):
     assert names - {"libonnx_torch_cuda"} == {"libdnnl", "libonnx_torch", "libonnx_torch_kernels"}
     for library in libraries:
         folders = run_path(library)
-        assert folders or library.name.startswith("libdnnl."), library  # which needs nothing but torch's OpenMP
+        assert folders or library.name.startswith("libdnnl."), library  # libdnnl needs nothing but torch's OpenMP
         assert all(folder.startswith("$ORIGIN") for folder in folders), (library, folders)
 
 
 @pytest.mark.skipif(not shutil.which("ldd"), reason="ldd is not there")
 def test_a_program_loads_the_torch_it_was_built_with(example):
-    """And its OpenMP runtime, where torch has one of its own."""
+    """A program loads the torch it was built with, and its OpenMP runtime, where torch has one of its own."""
     libraries = WORK / "elsewhere" / "torch" / "lib"
     loaded = dict(re.findall(r"(\S+) => (\S+)", run("ldd", example / "classify")))
     of_torch = {
@@ -328,7 +328,7 @@ def test_find_package_checks_the_version_asked_for(prefix, tmp_path):
 
 @pytest.fixture(scope="module")
 def around() -> Path:
-    """The example in a project that has onnx_torch as a part, configured."""
+    """Configures the example in a project that has onnx_torch as a part."""
     source = ROOT / "examples" / "cpp" / "classify.cpp"
     project = f"""\
 cmake_minimum_required(VERSION 3.25)

@@ -36,7 +36,7 @@ def by_the_kernel(
     scale: float | None,
     enable_gqa: bool,
 ) -> torch.Tensor:
-    """What the memory-efficient kernel's source computes: powers of 2, and zeros in a row whose exponents overflow."""
+    """Computes what the memory-efficient kernel's source does: powers of 2, zeros in a row whose exponents overflow."""
     heads = query.size(1) // key.size(1) if enable_gqa else 1
     key, value = (x.float().repeat_interleave(heads, 1) for x in (key, value))
     scores = query.float() @ key.mT * (query.size(-1) ** -0.5 if scale is None else scale)
@@ -51,7 +51,7 @@ def by_the_kernel(
 
 
 class Device(PretendedCuda):
-    """Keeps what ATen is told to do there, and computes attention as its kernel there does."""
+    """A device that keeps what ATen is told to do there, and computes attention as its kernel there does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ def tensors(dtype: Any = np.float32, **shapes: tuple[int, ...]) -> dict[str, np.
 def check(
     body: str, arrays: dict[str, np.ndarray], fused: bool = True, tolerance: float = 1e-5, symbolic: bool = False
 ) -> None:
-    """Compares a run there with one of the model's own steps on the CPU."""
+    """Compares a run on the device with one of the model's own steps on the CPU."""
     source, inputs = model(body, arrays, symbolic), list(arrays.values())
     with contextlib.nullcontext() if ON_GPU else Device() as device:
         rep = onnx_torch.prepare(source, "CUDA:0")
@@ -130,7 +130,7 @@ def test_bfloat16() -> None:
 def check_operator(
     inputs: list[np.ndarray | None], fused: bool = True, tolerance: float = 1e-5, **options: Any
 ) -> None:
-    """Compares ONNX's operator there with the same on the CPU, step by step: with the fourth output."""
+    """Compares ONNX's operator on the device with the CPU's, which goes step by step, as it gives the fourth output."""
     given = [x for x in inputs if x is not None]
     with contextlib.nullcontext() if ON_GPU else Device() as device:
         found = onnx_torch.prepare(op_model("Attention", inputs, 24, **options), "CUDA:0", optimize=False).run(given)
@@ -146,7 +146,7 @@ def check_operator(
 @pytest.mark.parametrize("hidden", [-np.inf, "the lowest number", False], ids=str)
 @pytest.mark.parametrize("shape", [(2, 3, 16, 24), (2, 1, 1, 24), (16, 24)], ids=str)
 def test_masks_of_the_operator(shape: tuple[int, ...], hidden: Any, dtype: Any, is_causal: int) -> None:
-    """Some numbers of each row are hidden, and of one row all."""
+    """A mask may hide some elements of each row, and of one row all."""
     mask = RNG.standard_normal(shape).astype(dtype) if hidden is not False else np.ones(shape, bool)
     number = ml_dtypes.finfo(dtype).min if isinstance(hidden, str) else hidden
     mask[RNG.random(shape) < 0.3] = number
@@ -179,7 +179,7 @@ def test_sizes_that_keep_the_operators_products(name: str, masked: bool) -> None
     check_operator(list(tensors(**shapes).values()), fused=False)
 
 
-# What a mask hides: some of each row, and of one row everything.
+# The values by which a mask hides some of each row, and those by which it hides one row whole.
 HIDDEN = {
     "by minus infinity": (-np.inf, -np.inf),
     "by the lowest number": (LOW, LOW),

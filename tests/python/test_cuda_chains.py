@@ -32,7 +32,7 @@ check = partial(test_chains.check, device="CUDA:0", rtol=1e-6)
 
 
 class Device(PretendedCuda):
-    """Computes element-wise operators by the kernel, and counts its calls."""
+    """A device that computes element-wise operators by the kernel, and counts its calls."""
 
     launched = 0
 
@@ -60,7 +60,7 @@ def device() -> Iterator[Device | None]:
 
 
 def operators(source: onnx.ModelProto) -> list[str]:
-    """Those of the lowered graph."""
+    """Names the operators of the lowered graph."""
     graph = onnx_torch.prepare(source, "CUDA:0").graphs()["chains"]
     return re.findall(r"= ((?:aten|onnx_torch)::\w+)\(", graph)
 
@@ -132,7 +132,7 @@ def test_operands_in_another_order() -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_random_graphs(seed: int) -> None:
     source, inputs = random_graph(seed)
-    # On the CPU, ATen's Max and Min of 0 and -0 give one of them in vectors, and the other where a tensor ends.
+    # ATen's Max and Min of 0 and -0 give one of them in vectors on the CPU, and the other where a tensor ends.
     check(source, inputs, chains=None, rtol=0, atol=0, signs=ON_GPU)
 
 
@@ -140,7 +140,7 @@ HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat
 
 
 def in_16_bits(source: onnx.ModelProto, name: str) -> onnx.ModelProto:
-    """A model of float32 as one of another type of floats."""
+    """Gives a model of float32 as one of another type of floats."""
     halves = getattr(TensorProto, name.upper())
     for value in [*source.graph.input, *source.graph.output]:
         if value.type.tensor_type.elem_type == TensorProto.FLOAT:
@@ -225,7 +225,7 @@ def test_a_recorded_run_takes_them_along() -> None:
 
 
 def test_results_need_not_be_side_by_side() -> None:
-    """What a chain gives lies as its first operand does."""
+    """The result of a chain has the layout of its first operand."""
     source = model(
         "(float[4, 5, 6] x) => (float y, bool m) { t = Transpose<perm = [2, 0, 1]>(x) y = Neg(t) m = IsNaN(t) }"
     )

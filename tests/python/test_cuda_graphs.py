@@ -104,7 +104,7 @@ def test_a_recording_for_each_set_of_sizes_and_the_latest_are_kept(cuda) -> None
     assert_recorded(8)
     rep.run([rows(1)])
     assert_recorded(8)
-    rep.run([rows(9)])  # in the place of that of 2 rows
+    rep.run([rows(9)])  # it takes the place of the recording of 2 rows
     rep.run([rows(1)])
     assert_recorded(9)
     rep.run([rows(2)])
@@ -233,7 +233,7 @@ def test_a_run_that_can_be_stopped_is_not_recorded(cuda) -> None:
 
 
 def test_an_error_names_the_node_and_the_next_run_is_none_the_worse(cuda) -> None:
-    """An error of TorchScript's; those of the pretended device's own do not come through it whole."""
+    """The error is TorchScript's, as those of the pretended device's own do not come through it whole."""
     inputs = "float[1, h, 2, 8] q, float[1, g, 2, 8] k"
     rep = prepare(parsed(f"({inputs}) => (y, a, b, c) {{ y, a, b, c = Attention(q, k, k) }}", opset=24))
     q, k = np.ones((1, 3, 2, 8), np.float32), np.ones((1, 2, 2, 8), np.float32)
@@ -300,7 +300,7 @@ def test_by_default_the_third_run_of_the_same_sizes_is_recorded(cuda) -> None:
 
 
 class Slower(PretendedRecording):
-    """One whose replays take longer than plain runs: each way is timed three times, plain runs first."""
+    """A recording whose replays take longer than plain runs: each way is timed three times, plain runs first."""
 
     timed = 0
 
@@ -325,7 +325,7 @@ def test_by_default_runs_whose_replay_takes_longer_stay_plain(asked: bool | None
 
 
 def test_the_hosts_numbers_are_filled_in_on_the_device(cuda) -> None:
-    """Sizes as a tensor, one of them, and a comparison of two: no copy from the host's memory is recorded."""
+    """Sizes as a tensor, one of them, and a comparison of two need no copy from the host's memory in a recording."""
     body = "s = Shape(x) n = Size(x) c = Equal(n, n) f = Cast<to = 7>(c) r = ReduceSum(x) k = Cast<to = 7>(r) "
     rep = prepare(parsed(f"(float[n, 4] x) => (y) {{ {body} a = Add(k, s) b = Add(a, n) y = Add(b, f) }}"))
     assert "onnx_torch::filled_numbers" in rep.graph()

@@ -1,6 +1,6 @@
 """The CUDA kernels give what the CPU's give: on a GPU where there is one, and always as code for the CPU.
 
-That is tests/cuda_on_host, which the C++ tests are built with: each kernel is an operator of onnx_torch_on_host.
+That code is tests/cuda_on_host, which the C++ tests are built with: each kernel is an operator of onnx_torch_on_host.
 """
 
 import subprocess
@@ -48,7 +48,7 @@ print(torch._C._dispatch_has_kernel_for_dispatch_key("onnx_torch::roi_align", "C
 
 @pytest.fixture(params=["GPU", "host"])
 def check(request):
-    """Checks that an operator's result by its CUDA kernel is that on the CPU."""
+    """Gives a function that checks that an operator's result by its CUDA kernel is that on the CPU."""
     if request.param == "GPU" and not torch.cuda.is_available():
         pytest.skip("there is no CUDA device")
     if request.param == "GPU":
@@ -200,7 +200,7 @@ SMALL = "FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT8E8M0 FLOAT6
 
 
 def one_nan(x):
-    """Every NaN a positive one: ATen widens halves to float32 before, and CUDA's instruction gives NaN no sign."""
+    """Makes every NaN positive: ATen widens halves to float32 before, and CUDA's instruction gives NaN no sign."""
     return torch.where(x.isnan(), torch.tensor(torch.nan, dtype=x.dtype), x)
 
 
@@ -238,7 +238,7 @@ MODES = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRA
 
 
 def forest(random, trees, depth, features, targets, modes, aggregate, dtype):
-    """Full trees of random nodes; each leaf votes for two targets where there are as many."""
+    """Makes full trees of random nodes; each leaf votes for two targets where there are as many."""
     inner, nodes = 2**depth - 1, 2 ** (depth + 1) - 1
     leaf = np.arange(nodes) >= inner
     chosen = random.choice(modes, (trees, nodes))
@@ -279,7 +279,7 @@ def test_tree_ensemble(check, modes, targets, aggregate, dtype):
 
 @pytest.mark.parametrize("weights", [[5.23, 12.12, -12.23], [1e9, -1e9, 5e8]], ids=["small", "large"])
 def test_tree_ensemble_with_sets(check, weights):
-    """What leaves weigh is not the index of a set, also where all nodes above them have sets."""
+    """The weight of a leaf is not taken for the index of a set, also where all nodes above the leaves have sets."""
     members = torch.tensor([1.2, 3.7, 8.0, torch.nan, 9.0, torch.nan])
     ensemble = torch.classes.onnx_torch.TreeEnsemble.from_tree_ensemble(
         torch.tensor([6, 6], dtype=torch.uint8), torch.zeros(2), members, torch.tensor(weights),

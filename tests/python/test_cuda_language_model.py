@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def made(name: str, folder: Path) -> Path:
-    """A model as optimum lays it out, or, with a precision, as onnxruntime-genai's builder does."""
+    """Exports a model as optimum lays it out, or, with a precision, as onnxruntime-genai's builder does."""
     kind, _, precision = name.partition(" ")
     if precision:
         pytest.importorskip("onnxruntime_genai")
@@ -56,7 +56,7 @@ def test_tokens_are_those_of_the_cpu(name: str, options: dict[str, Any], folder:
 
 
 def attention_with_a_cache(**attributes: Any) -> onnx.ModelProto:
-    """As onnxruntime-genai's builder feeds GroupQueryAttention: lengths are sums of the mask, the total is its size."""
+    """Feeds GroupQueryAttention as onnxruntime-genai's builder: lengths are sums of the mask, the total is its size."""
     given = "".join(f", {name} = {value}" for name, value in attributes.items())
     return parser.parse_model(
         f"""<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
@@ -84,7 +84,7 @@ def attention_with_a_cache(**attributes: Any) -> onnx.ModelProto:
     ids=str,
 )
 def test_steps_into_a_buffer_can_be_recorded(attributes: dict[str, Any]) -> None:
-    """In each, two sequences of different lengths have read some tokens, and read one, two or as many as there are."""
+    """Two sequences of different lengths have read some tokens; a step reads one, two or as many as there are."""
     source = attention_with_a_cache(**attributes)
     angles = RNG.uniform(0, 3, (20, 8)).astype(np.float32)
     steps = []

@@ -22,7 +22,7 @@ FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 class Device(PretendedCuda):
-    """Keeps whether the weights of convolutions lie channels-last."""
+    """A device that keeps whether the weights of convolutions lie channels-last."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ def device() -> Iterator[Device | None]:
 
 
 def model(kind: str, spatial: int) -> onnx.ModelProto:
-    """Two convolutions of a kind, such as "float16", the second of 1 by 1."""
+    """Makes two convolutions of a kind, such as "float16", the second of 1 by 1."""
     sizes = ", ".join(["8"] * spatial)
     source = parser.parse_model(
         f"""<ir_version: 10, opset_import: ["": 22]> net ({kind}[2, 3, {sizes}] x) => ({kind} y)

@@ -22,7 +22,7 @@ def device() -> Iterator[None]:
 
 
 def check(body: str, expected: int, element: str = "float", shape: str = "2, 3, 4") -> None:
-    """A graph of a product of x and w, [4, 2], has so many linear operators, and gives what it gives without passes."""
+    """Checks that a product of x and w, [4, 2], becomes so many linear operators, and gives the same without passes."""
     source = parser.parse_model(
         f"""<ir_version: 10, opset_import: ["": 22]> net ({element}[{shape}] x) => ({element} y)
             <{element}[4, 2] w = {{1, 2, 3, 4, 5, 6, 7, 8}}, {element}[2] b = {{1, 2}},

@@ -1,4 +1,4 @@
-"""On a GPU: memory that stays flat over many runs, and kernels that compute-sanitizer finds nothing wrong with."""
+"""Tests on a GPU: memory stays flat over many runs, and compute-sanitizer finds nothing wrong with the kernels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SANITIZER = shutil.which("compute-sanitizer")
 
 
 def model() -> onnx.ModelProto:
-    """A convolution, a product, attention by hand, and operators between them."""
+    """Makes a model of a convolution, a product, attention by hand, and operators between them."""
     random = np.random.default_rng(0)
     source = parser.parse_model(
         """<ir_version: 10, opset_import: ["": 21]> net (float[N, 3, 16, 16] x) => (float[N, 64, 64] y, float[N, 1] s)

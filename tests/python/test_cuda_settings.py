@@ -1,4 +1,4 @@
-"""What a run on CUDA sets of torch's settings, seen by an operator in a run on a device that is pretended."""
+"""The settings of torch that a run on CUDA makes, seen by an operator in a run on a device that is pretended."""
 
 import threading
 
@@ -123,7 +123,7 @@ def test_a_run_that_fails_puts_it_back():
 
 
 def test_runs_that_overlap():
-    """The first one ends while the second one goes on."""
+    """The first run ends while the second one goes on."""
     before = in_tf32()
     second_is_in, first_is_over = threading.Event(), threading.Event()
 

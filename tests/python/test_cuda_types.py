@@ -20,7 +20,7 @@ def run(text, inputs, **options):
 
 
 def integers(random, dtype, *shape):
-    """Of all sizes, so that products wrap."""
+    """Draws integers of all sizes, so that products wrap."""
     limits = np.iinfo(dtype)
     return random.integers(limits.min, limits.max, shape, dtype, endpoint=True) >> random.integers(
         0, limits.bits, shape

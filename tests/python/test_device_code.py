@@ -1,4 +1,4 @@
-"""What CUDA's kernels call of the standard library: nothing that nvcc leaves out of CUDA code without a word.
+"""The names that CUDA's kernels use of the standard library: none that nvcc leaves out of CUDA code without a word.
 
 With --expt-relaxed-constexpr nvcc takes any constexpr function of the host's standard library. Where that one calls a
 builtin of the host's compiler, the call is dropped: on a GPU std::bit_width was 0, and std::upper_bound and
@@ -24,7 +24,7 @@ CUDAS_OWN = set(
 
 
 def included(file: Path) -> set[Path]:
-    """The file and the project's headers that it includes, at any depth."""
+    """Finds the file and the project's headers that it includes, at any depth."""
     found, left = {file}, [file]
     while left:
         for name in re.findall(r'#include "(.*?)"', left.pop().read_text()):
@@ -36,7 +36,7 @@ def included(file: Path) -> set[Path]:
 
 
 def called(file: Path) -> set[str]:
-    """What a file names of the standard library, but for types of the standard integers."""
+    """Finds what a file names of the standard library, but for types of the standard integers."""
     code = re.sub(r"//.*", "", file.read_text())
     return {name for name in re.findall(r"\bstd::(\w+)", code) if not name.endswith("_t") or name in OF_NO_BUILTIN}
 

@@ -17,7 +17,7 @@ MODULES = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for pa
 
 
 def outcome(name: str) -> str:
-    """What is wrong with a module's examples, or why they cannot run; empty where all is well."""
+    """Tells what is wrong with a module's examples, or why they cannot run; empty where all is well."""
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:

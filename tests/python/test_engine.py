@@ -23,7 +23,7 @@ import test_language_model_layouts as layouts
 from onnx_torch.engine import StateBatch
 
 ROOT = Path(__file__).parents[2]
-# How each takes different lengths: padding and positions, padding alone, a window, lengths of its own, or not at all.
+# The models take different lengths by padding and positions, by padding alone, a window, their own lengths, or not.
 KINDS = ["LlamaForCausalLM", "BloomForCausalLM", "MistralForCausalLM", "grouped", "merged"]
 TOGETHER = KINDS[:-1]
 PROMPTS = [[5, 9, 33, 40, 8, 21, 44], [17, 3, 4], [20, 31, 42, 6, 7], [11], [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]]
@@ -49,7 +49,7 @@ def made(tmp_path_factory: pytest.TempPathFactory):
 
 
 def runs_of(lm: onnx_torch.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Of how many sequences each run that is to come is."""
+    """Counts the sequences of each run that is to come."""
     sizes: list[int] = []
     plainly = onnx_torch.language_model.State.append
 
@@ -133,7 +133,7 @@ def test_members_come_and_go(made, kind, monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_requests_give_what_each_gives_alone(made, kind):
-    """While they enter and leave, more of them than there is room for."""
+    """Requests enter and leave meanwhile, and there are more of them than there is room for."""
     lm = made(kind)
     prompts = [[token % (9 if kind == "merged" else 50) for token in prompt] for prompt in PROMPTS]
     options = [
@@ -280,7 +280,7 @@ def test_an_encoder_is_refused(tmp_path):
 
 @pytest.fixture
 def served(made, tmp_path):
-    """The address of examples/serve.py with a model that has a tokenizer, in a process of its own."""
+    """Gives the address of examples/serve.py with a model that has a tokenizer, in a process of its own."""
     file = Path(made("LlamaForCausalLM")._reps[0]._path)
     (tmp_path / "model.onnx").write_bytes(file.read_bytes())
     models.tokenizer().save(str(tmp_path / "tokenizer.json"))
@@ -298,7 +298,7 @@ def asked(address: str, **body) -> dict:
 
 
 def test_serving(made, served):
-    """Several requests at once, whole and as streams."""
+    """The server answers several requests at once, whole and as streams."""
     lm = made("LlamaForCausalLM")
     expected = [lm.generate(prompt, max_new_tokens=20)[len(prompt) :] for prompt in PROMPTS]
     with ThreadPoolExecutor(len(PROMPTS)) as pool:

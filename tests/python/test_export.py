@@ -32,7 +32,7 @@ def saved_and_loaded(module, device=None):
 
 
 def weighted_sum(weights, inputs=("x",), output="y"):
-    """The sum of the inputs and of all weights, which are 1, 2, 4, …"""
+    """Makes the sum of the inputs and of all weights, which are 1, 2, 4, …"""
     names = [*inputs, *weights]
     initializers = [numpy_helper.from_array(np.float32(2**i), name) for i, name in enumerate(weights)]
     infos = [tensor_info(name, element=FLOAT, shape=[]) for name in inputs]

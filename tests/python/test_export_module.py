@@ -30,7 +30,7 @@ def test_official_case(case):
 
 @pytest.mark.parametrize("net", NETS)
 def test_compiled_whole(net):
-    """Without a break in the graph."""
+    """A module is compiled without a break in the graph."""
     make, make_input = NETS[net]
     original, x = make(), make_input()
     compiled = torch.compile(to_module(exported(original, x)), backend="aot_eager", fullgraph=True)
@@ -47,7 +47,7 @@ def test_exported_program(net):
 
 
 def dynamic():
-    """y = relu(x @ w).reshape(batch, -1), of any batch."""
+    """Makes y = relu(x @ w).reshape(batch, -1), of any batch."""
     weight = numpy_helper.from_array(np.eye(4, dtype=np.float32), "w")
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["p"]),
@@ -94,7 +94,7 @@ def test_errors_show_the_line():
 
 
 def exportable_cases():
-    """A share of the official cases, whose results are the same each time."""
+    """Gives a share of the official cases, whose results are the same each time."""
     cases = node_cases()[1 :: 6 if STEP == 1 else 24]
     return [
         case
@@ -116,7 +116,7 @@ def compiled_whole(module, inputs):
 
 @pytest.mark.parametrize("take", [exported_program, compiled_whole])
 def test_most_operators_are_taken(take, capsys):
-    """All but those where a value decides what runs or how large something is; docs/pytorch.md tells more."""
+    """All are taken but those where a value decides what runs or how large something is; docs/pytorch.md tells more."""
     cases, failed = exportable_cases(), []
     for case in cases:
         inputs = to_torch(case.data_sets[0][0])

@@ -34,7 +34,7 @@ def external(name: str, location: str, offset: int | None, length: int | None = 
 
 
 def model_with(*weights: TensorProto) -> onnx.ModelProto:
-    """x plus all weights."""
+    """Makes a model of x plus all weights."""
     names = ["x", *(weight.name for weight in weights)]
     return model_of([helper.make_node("Sum", names, ["y"])], [tensor_info("x", X)], ["y"], initializer=list(weights))
 

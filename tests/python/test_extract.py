@@ -12,7 +12,7 @@ X = np.array([[-1.0, 0.5, 2.0]], np.float32)
 
 
 def branching():
-    """x → r → {m, n} → y; the If takes values from around it."""
+    """Makes x → r → {m, n} → y; the If takes values from around it."""
     branch = helper.make_graph([helper.make_node("Add", ["m", "w"], ["t"])], "then", [], [tensor_info("t", element=1)])
     other = helper.make_graph(
         [helper.make_node("Double", ["n"], ["e"], domain="mine")], "else", [], [tensor_info("e", element=1)]

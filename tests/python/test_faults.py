@@ -1,4 +1,4 @@
-"""What fails around the library: files that cannot be written or read."""
+"""Faults around the library: files that cannot be written or read."""
 
 import subprocess
 import sys

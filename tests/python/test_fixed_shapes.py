@@ -13,7 +13,7 @@ FLOAT = TensorProto.FLOAT
 
 
 def flattened(shape, other=("batch", 2)):
-    """`x` of a declared shape as rows, and `z` beside it."""
+    """Makes a model of `x` of a declared shape as rows, and `z` beside it."""
     infos = [helper.make_tensor_value_info(name, FLOAT, dims) for name, dims in (("x", shape), ("z", other))]
     nodes = [helper.make_node("Flatten", ["x"], ["y"]), helper.make_node("Relu", ["z"], ["w"])]
     return model_of(nodes, infos, ["y", "w"])

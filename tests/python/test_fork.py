@@ -19,13 +19,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
 
-SECONDS = 180  # what all of a test's processes take at most
+SECONDS = 180  # the most that all of a test's processes take
 THREADS = 3  # of OpenMP, on any machine
 MODEL_INPUTS = {"image": np.random.default_rng(0).standard_normal((4, 8, 48, 48), np.float32)}
 
 
 def model():
-    """A convolution and a product by oneDNN, a product and a sort by ATen, rows and chains of our own; all threaded."""
+    """Makes a convolution and a product by oneDNN, a product and a sort by ATen, our rows and chains; all threaded."""
     rng = np.random.default_rng(1)
     weights = {
         "filters": rng.standard_normal((32, 8, 3, 3), np.float32),
@@ -62,7 +62,7 @@ def results(rep):
 
 
 def in_child(function, *arguments):
-    """Whether a function is true in a fork of this process."""
+    """Tells whether a function is true in a fork of this process."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -159,7 +159,7 @@ def results_of_inherited(_):
 
 
 def while_others_run():
-    """Children run what the parent's threads are running at the time, first runs of new sizes among them."""
+    """Has children run what the parent's threads are running at the time, first runs of new sizes among them."""
     open_model = model()
     open_model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
     rep = onnx_torch.prepare(open_model, threads=THREADS)
@@ -184,7 +184,7 @@ def while_others_run():
 
 
 def while_others_ask_for_inner_values():
-    """A variant of the model is being prepared for another thread when the process forks."""
+    """Has the process fork while a variant of the model is being prepared for another thread."""
     rep = prepared()
     expected = results(rep)
     names = ["features", "positive", "rows", "shares", "columns", "squares", "waves", "sums"]

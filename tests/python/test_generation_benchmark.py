@@ -1,4 +1,4 @@
-"""How fast language models generate: `bench_generation`, and `onnx-torch bench --generate`."""
+"""The speed at which language models generate: `bench_generation`, and `onnx-torch bench --generate`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from test_cli import call
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Decoders of one file, one of them of onnxruntime's operators."""
+    """Writes decoders of one file, one of them of onnxruntime's operators."""
     folder = tmp_path_factory.mktemp("models")
     models.export(models.model_of("LlamaForCausalLM"), folder / "model.onnx")
     grouped = test_caches.decoder(test_caches.grouped)

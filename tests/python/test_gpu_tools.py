@@ -1,5 +1,6 @@
-"""`./dev gpu`: what needs no GPU of it. What is packed is laid out again, steps go on where they were cut off, and
-results get into the documentation."""
+"""The parts of `./dev gpu` that need no GPU. What is packed is laid out again, steps go on where they were cut off, and
+results get into the documentation.
+"""
 
 import json
 import os
@@ -162,7 +163,7 @@ def test_a_step_that_is_cut_off_is_begun_anew_unless_it_had_all_the_time(run, tm
 
 
 def test_steps_go_side_by_side(run, tmp_path):
-    """Each of the two waits for the other."""
+    """Two steps that run at a time, each of which waits for the other, pass."""
     program = "import pathlib, sys, time; mine, other = map(pathlib.Path, sys.argv[1:]); mine.touch()\n"
     program += "while not other.exists(): time.sleep(0.01)"
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
@@ -239,7 +240,7 @@ def test_the_past_releases_that_are_there_run(tmp_path, monkeypatch):
 
 
 def results_folder(folder):
-    """As a GPU machine would leave it."""
+    """Writes a folder of results as a GPU machine would leave it."""
     (folder / "machine.json").write_text(json.dumps(MACHINE))
     base = {"seconds": 1.0, "passed": 0, "failed": 0, "skipped": 0, "failures": [], "more": {}}
     rows = [{"case": "bert"}, {"case": "gpt2"}]

@@ -23,7 +23,7 @@ FORMS = [to_torchscript, to_module]
 
 
 def exported(net, *inputs):
-    """The model that torch's own exporter makes, with all weights as they are."""
+    """Gives the model that torch's own exporter makes, with all weights as they are."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         return torch.onnx.export(net.eval(), inputs, dynamo=True, verbose=False, optimize=False).model_proto
@@ -156,7 +156,7 @@ def test_operators_without_a_gradient_say_so():
 
 @pytest.mark.parametrize("form", [partial(to_torchscript, custom_operators=True), to_module], ids=["script", "module"])
 def test_casts_to_small_floats_are_straight_through(form):
-    """Two casts there and back: what torch's own casts give, rounding of the gradient included."""
+    """Two casts there and back give the gradient of torch's own casts, with its rounding."""
     names = ["x", "small", "y"]
     nodes = [
         helper.make_node("Cast", [x], [y], to=to)
@@ -263,7 +263,7 @@ def test_gradient_through_the_statistics_of_a_batch(form):
 
 
 def every_type():
-    """A model that returns its initializers, of many types, each in turn."""
+    """Makes a model that returns its initializers, of many types, each in turn."""
     arrays = [
         np.arange(4).astype(t)
         for t in ("float32", "float64", "float16", "int8", "int64", "bool", "uint16", "uint32", "uint64")
@@ -296,7 +296,7 @@ def test_weights_of_every_type_come_back_unchanged():
 
 @pytest.fixture
 def renamed():
-    """y = x * (a - a.b), whose weights have names that change."""
+    """Makes y = x * (a - a.b), whose weights have names that change."""
     weights = [numpy_helper.from_array(np.float32([i + 1, 2]), name) for i, name in enumerate(["a", "a.b"])]
     nodes = [helper.make_node("Sub", ["a", "a.b"], ["d"]), helper.make_node("Mul", ["x", "d"], ["y"])]
     return model_of(nodes, [tensor_info("x", element=FLOAT, shape=["n"])], ["y"], initializer=weights)

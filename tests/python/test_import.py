@@ -1,4 +1,4 @@
-"""What an import waits for: not for Python's torch before it is needed, whichever is imported first."""
+"""The modules that an import waits for: not Python's torch before it is needed, whichever is imported first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MODEL = """<ir_version: 10, opset_import: ["": 21]> g (float[N, 3, 8, 8] x) => (
 )
 TORCH_CUDA = Path(torch.__file__).with_name("lib") / "libtorch_cuda.so"
 
-# What the scripts below begin with.
+# The beginning of the scripts below.
 BEGIN = """
 import sys, threading
 import numpy as np
@@ -52,7 +52,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(script: str, *arguments: object, **environment: str) -> str:
-    """What a script prints in a process of its own."""
+    """Gives what a script prints in a process of its own."""
     command = [sys.executable, "-c", BEGIN + textwrap.dedent(script), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr
@@ -117,7 +117,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", ["import", "prepare and run", "session"])
 def test_onnx_is_not_imported(way: str, model: Path) -> None:
-    """It takes as long as to load a small model."""
+    """onnx is not imported, as that takes as long as to load a small model."""
     without_onnx = '\nassert not {"onnx", "google.protobuf"} & sys.modules.keys()'
     run(textwrap.dedent(WAYS[way]) + without_onnx, model)
 
@@ -128,7 +128,7 @@ def test_torch_is_not_imported(way: str, model: Path) -> None:
 
 
 def test_no_official_case_imports_torch() -> None:
-    """In each run of each case, with its sizes known and open."""
+    """No run of a case imports torch, with its sizes known and open."""
     script = """
         sys.path.append(sys.argv[1])
         import onnx_torch
@@ -269,7 +269,7 @@ def test_torch_in_either_order(order: str, use: str, model: Path) -> None:
 
 # --- CUDA's library ---------------------------------------------------------------------------------------------------
 
-# ATen asks for CUDA in these on the CPU, and keeps the answer.
+# ATen asks for CUDA in these calls on the CPU, and keeps the answer.
 ASKING = """
 import onnx_torch
 onnx_torch.prepare(sys.argv[1], optimize=False).run([X])
@@ -280,7 +280,7 @@ has_cuda_library = pytest.mark.skipif(not TORCH_CUDA.exists(), reason="the torch
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder with what is found as NVIDIA's driver, though there is nothing in it."""
+    """Makes a folder with what is found as NVIDIA's driver, though there is nothing in it."""
     folder = tmp_path_factory.mktemp("driver")
     compiler = os.environ.get("CXX", "c++")
     subprocess.run(
@@ -342,7 +342,7 @@ def test_a_driver_that_does_not_work_is_told(model: Path, driver: str) -> None:
 
 
 def folder_of_torch(folder: Path, version: str) -> Path:
-    """A module path with a torch that has a version, and no library."""
+    """Makes a module path with a torch that has a version, and no library."""
     (folder / "torch").mkdir()
     (folder / "torch" / "__init__.py").write_text("raise RuntimeError('torch is imported')")
     (folder / "torch" / "version.py").write_text(f"__version__ = '{version}'\n")
@@ -364,7 +364,7 @@ def test_another_torch_is_refused_without_importing_it(tmp_path: Path) -> None:
 
 
 def test_torch_is_imported_where_its_libraries_are_not_found_otherwise(tmp_path: Path) -> None:
-    """Its own requirements may lie in places that torch alone knows."""
+    """torch may need libraries that lie in places that torch alone knows."""
     script = """
         sys.path.insert(0, sys.argv[1])
         try:
@@ -407,7 +407,7 @@ def test_names_that_are_imported_late_are_those_that_types_are_checked_with() ->
 
 
 def test_no_late_name_is_that_of_a_module() -> None:
-    """Importing the module would put it in the name's place."""
+    """A late name is no module's: importing the module would put it in the name's place."""
     modules = {path.stem for path in Path(onnx_torch.__file__).parent.glob("*.py")}
     assert not modules & set(onnx_torch._MODULE_OF)
 
@@ -418,7 +418,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_the_names_that_modules_have_are_those_of_torch() -> None:
-    """In a process of its own, as other packages give torch's modules more names."""
+    """The names are listed in a process of its own, as other packages give torch's modules more names."""
     listed = "import torch\nprint(*dir(torch.nn.Module()), *dir(torch.jit._script.RecursiveScriptModule))"
     there = {*keyword.kwlist, *run(listed).split()}
     assert {name for name in there if not names._DUNDER.fullmatch(name)} <= names._ATTRIBUTES

@@ -1,4 +1,4 @@
-"""What the package says of itself, and what it does beside a torch it was not built with."""
+"""The package's description of itself, and its behaviour beside a torch it was not built with."""
 
 import re
 import subprocess
@@ -24,7 +24,7 @@ sys.meta_path.insert(0, Absent())
 
 
 def failed_import(prelude):
-    """The last line that importing the package prints in a process of its own, after the statements given."""
+    """Gives the last line that importing the package prints in a process of its own, after the statements given."""
     done = subprocess.run([sys.executable, "-c", f"{prelude}\nimport onnx_torch"], capture_output=True, text=True)
     assert done.returncode == 1
     return done.stderr.splitlines()[-1]
@@ -69,7 +69,7 @@ def test_versions_are_shown(capsys):
 
 
 def test_preparing_a_model_does_not_import_the_compiler():
-    """torch's kernels for shapes in Python would import torch.compile: seconds, and 200 MB."""
+    """The compiler is not imported, as torch's kernels for shapes in Python would do: it takes seconds, and 200 MB."""
     script = """
         import sys
         import numpy as np

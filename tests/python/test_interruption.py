@@ -85,7 +85,7 @@ SECONDS = 120
 
 
 def child(script):
-    """A process that goes no longer than `SECONDS`."""
+    """Starts a process that goes no longer than `SECONDS`."""
     process = subprocess.Popen(
         [sys.executable, "-c", MODELS + script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -96,7 +96,7 @@ def child(script):
 
 
 def interrupt(script, after=0.7):
-    """Sends the signal so many seconds after the work begins: how long the work went on, and all that was printed."""
+    """Sends the signal so many seconds after the work begins; tells how long it went on, and all that was printed."""
     process = child(script)
     assert process.stdout.readline() == "now\n", process.communicate(timeout=SECONDS)
     time.sleep(after)
@@ -172,7 +172,7 @@ def test_a_session_and_limits_are_interrupted():
 
 
 def test_a_handler_of_the_users_own_decides():
-    """It was set after the model was prepared. Where it raises nothing the run goes on."""
+    """The handler was set after the model was prepared. Where it raises nothing the run goes on."""
     took, printed = interrupt(
         """
     rep = onnx_torch.prepare(loop())
@@ -251,7 +251,7 @@ END = {
 
 @pytest.mark.parametrize("what", END)
 def test_the_interpreter_ends_while_daemon_threads_run(what):
-    """Their runs rest, as Python's own daemon threads do, and end nothing."""
+    """The runs of such threads rest, as Python's own daemon threads do, and end nothing."""
     script = """
     for _ in range(2): threading.Thread(target=work, daemon=True).start()
     time.sleep(0.3)

@@ -29,7 +29,7 @@ def deform_conv(x, w, offset, b=None, mask=None, *, group=1, offset_group=1, pad
 
 
 def interpolate(image, point):
-    """Linear interpolation in `image`, with zeros around it."""
+    """Interpolates linearly in `image`, with zeros around it."""
     low = np.floor(point).astype(int)
     value = 0.0
     for corner in itertools.product((0, 1), repeat=image.ndim):

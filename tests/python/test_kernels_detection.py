@@ -20,7 +20,7 @@ def tensors(*arrays):
 
 
 def random_boxes(random, batches, classes, boxes, levels=20):
-    """Coarse scores, so that many are equal."""
+    """Draws boxes with coarse scores, so that many are equal."""
     corners = random.uniform(0, 1, (batches, boxes, 4)).astype(np.float32)
     scores = (random.integers(0, levels, (batches, classes, boxes)) / levels).astype(np.float32)
     return corners, scores
@@ -73,7 +73,7 @@ def test_non_max_suppression_errors():
 
 
 def regions(random, count, limit, corners=2.0):
-    """Some reach beyond the image, some are empty or turned inside out."""
+    """Draws regions: some reach beyond the image, some are empty or turned inside out."""
     rois = random.uniform(-3, limit + 3, (count, 4)).astype(np.float32)
     rois[: count // 2, 2:] = rois[: count // 2, :2] + random.uniform(0, corners, (count // 2, 2))
     return rois

@@ -15,7 +15,7 @@ def leaves(arrays):
     return [torch.from_numpy(array).requires_grad_() for array in arrays]
 
 
-# Along random directions: the whole matrix of differences would take minutes.
+# These check along random directions, as the whole matrix of differences would take minutes.
 gradcheck = partial(torch.autograd.gradcheck, fast_mode=True)
 gradgradcheck = partial(torch.autograd.gradgradcheck, fast_mode=True)
 
@@ -86,7 +86,7 @@ def test_roi_align_like_torchvision(aligned, sampling_ratio):
 # ---- MaxRoiPool
 
 
-# Among them some that reach out of the image, lie outside, or are one pixel large.
+# Regions, some of which reach out of the image, lie outside, or are one pixel large.
 REGIONS = np.array(
     [[0, 1, 1, 5, 6], [1, -3, 2, 4, 12], [1, 20, 20, 22, 22], [0, 2.5, 3.5, 2.5, 3.5], [1, -9, -9, -4, 3]]
 )
@@ -163,7 +163,7 @@ TORCH_OWN = {
 
 @pytest.mark.parametrize("to", TORCH_OWN, ids=T.DataType.Name)
 def test_casts_to_small_floats_are_straight_through(to):
-    """As torch's own cast to the dtype that stores them: the gradient comes in that dtype."""
+    """The gradient is that of torch's own cast to the dtype that stores the elements: it comes in that dtype."""
     found = []
     for cast in (lambda x: kernels.cast_small_float(x, to, True, "up"), lambda x: x.to(TORCH_OWN[to])):
         x = torch.tensor([0.1, 1.7, 300.0, 1e6, 3.0], requires_grad=True)

@@ -20,7 +20,7 @@ def decode(file, pixel_format="RGB"):
 
 
 def picture(mode):
-    """Smooth in parts and noisy in others."""
+    """Makes a picture that is smooth in parts and noisy in others."""
     random = np.random.default_rng(0)
     y, x = np.mgrid[:HEIGHT, :WIDTH]
     rgb = np.stack([x * 6, y * 11, (x + y) * 4], axis=2) % 256
@@ -40,7 +40,7 @@ def write(image, format, **options):
 
 
 def pillow(file):
-    """Alpha is dropped, not composed; of 16 bits the upper 8 are taken."""
+    """Decodes a file with Pillow: alpha is dropped, not composed; of 16 bits the upper 8 are taken."""
     image = Image.open(io.BytesIO(file))
     if image.mode == "I;16":
         return np.repeat((np.asarray(image) >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
@@ -80,7 +80,7 @@ def test_matches_pillow(format, mode, options):
 
 @pytest.mark.parametrize("name", [n for n in dir(_image_decoder_data) if n.startswith("image_decoder_decode")])
 def test_official_data(name):
-    """The streams frozen in onnx, which its own tests use where Pillow is not installed."""
+    """The streams frozen in onnx, which its own tests use where Pillow is not installed, are decoded."""
     data = getattr(_image_decoder_data, name)
     pixel_format = {"bgr": "BGR", "rgb": "RGB", "grayscale": "Grayscale"}[name.rpartition("_")[2]]
     np.testing.assert_array_equal(decode(data.data.tobytes(), pixel_format), data.output, strict=True)

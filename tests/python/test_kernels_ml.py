@@ -13,7 +13,7 @@ classes = torch.classes.onnx_torch
 
 
 def saved_and_loaded(value, tmp_path):
-    """A custom class as it comes back from a file, in the place of an attribute of a module."""
+    """Gives a custom class as it comes back from a file, in the place of an attribute of a module."""
 
     class Holder(torch.nn.Module):
         def __init__(self):
@@ -61,7 +61,8 @@ def test_tf_idf_vectorizer(shape, mode, weights, lengths, skip):
     (expected,) = run_onnxruntime(*model, opsets=OPSET_23, **NGRAMS, **attributes)
     assert y.dtype == torch.float32
     np.testing.assert_array_equal(y.numpy(), expected)
-    # The reference implementation needs weights, and takes them to be of columns; the operator's text says of n-grams.
+    # The reference implementation needs weights, and takes them to be of columns, where the operator's text says
+    # n-grams.
     if mode == "TF":
         np.testing.assert_array_equal(y.numpy(), run_reference(*model, **NGRAMS, **attributes)[0])
 
@@ -125,7 +126,7 @@ FEATURES = 5
 
 
 def node_list(rng, trees=7, depth=5, targets=3, votes=1, modes=("BRANCH_LEQ",), numbers=np.float32):
-    """The attributes of a TreeEnsembleRegressor of random, uneven trees over small whole numbers."""
+    """Makes the attributes of a TreeEnsembleRegressor of random, uneven trees over small whole numbers."""
     fields = "treeids nodeids featureids truenodeids falsenodeids modes values missing_value_tracks_true"
     nodes = {name: [] for name in fields.split()}
     target = {name: [] for name in ["treeids", "nodeids", "ids", "weights"]}
@@ -190,7 +191,7 @@ def test_tree_modes(modes, targets, votes, with_missing):
     y = kernels.tree_ensemble(torch.from_numpy(x), ensemble_of(attributes, targets))
     assert y.dtype == torch.float32
     np.testing.assert_allclose(y.numpy(), regressor(run_reference, x, attributes, targets), rtol=1e-5, atol=1e-6)
-    # For onnxruntime NaN is unequal to a number, whatever nodes_missing_value_tracks_true says.
+    # NaN is unequal to a number for onnxruntime, whatever nodes_missing_value_tracks_true says.
     if not (with_missing and "BRANCH_NEQ" in modes):
         np.testing.assert_allclose(y.numpy(), regressor(run_onnxruntime, x, attributes, targets), rtol=1e-5, atol=1e-6)
 
@@ -206,8 +207,8 @@ def test_tree_aggregates(aggregate, base_values, targets, votes, trees):
     base_values = base_values[:targets]
     y = kernels.tree_ensemble(torch.from_numpy(x), ensemble_of(attributes, targets, aggregate, base_values)).numpy()
     more = {"aggregate_function": aggregate} | ({"base_values": base_values} if base_values else {})
-    # A target that no leaf votes for: onnxruntime leaves out its base value, the reference implementation leaves it at
-    # the largest or the smallest number.
+    # A target that no leaf votes for loses its base value in onnxruntime, and gets the largest or the smallest number
+    # in the reference implementation.
     if votes == targets or not base_values:
         np.testing.assert_allclose(y, regressor(run_onnxruntime, x, attributes, targets, **more), rtol=1e-5, atol=1e-6)
     if votes == targets or aggregate in ("SUM", "AVERAGE"):
@@ -328,7 +329,7 @@ def test_trees_refuse_other_aggregates_ranks_and_base_values():
 
 
 def branches(rng, trees=6, depth=4, targets=3, modes=range(7), numbers=np.float32):
-    """The attributes of a TreeEnsemble of random, uneven trees over small whole numbers."""
+    """Makes the attributes of a TreeEnsemble of random, uneven trees over small whole numbers."""
     rows, leaves, roots, sets = [], [], [], {}
 
     def grow(level):
@@ -399,7 +400,7 @@ def test_tree_ensemble_5(modes, aggregate, with_missing, dtype):
     ensemble = tree_ensemble_5(attributes, 3, aggregate, getattr(torch, np.dtype(dtype).name))
     y = kernels.tree_ensemble(torch.from_numpy(x), ensemble).numpy()
     assert y.dtype == dtype
-    # For both others NaN is unequal to a number, whatever nodes_missing_value_tracks_true says.
+    # NaN is unequal to a number for both others, whatever nodes_missing_value_tracks_true says.
     if with_missing and 5 in modes:
         return
     if aggregate in ("SUM", "AVERAGE"):
@@ -482,7 +483,8 @@ def test_broken_tree_ensembles_are_refused(change, message):
 
 
 def coupled(r):
-    """The p of sum 1 that minimises the sum of (r[j, i] p[i] - r[i, j] p[j]) ** 2, which the kernel iterates towards.
+    """Solves for the p of sum 1 that minimises the sum of (r[j, i] p[i] - r[i, j] p[j]) ** 2, which the kernel iterates
+    towards.
 
     The reference implementation's own routine adds up what it should not, from three classes on.
     """

@@ -34,7 +34,7 @@ def to_torch(array):
 
 
 def stored_bits(result, element_type):
-    """What is compared: codes of 8-bit types; of smaller ones the float16 that stores them, sign of zero included."""
+    """Gives the bits to compare: codes of 8-bit types; of smaller ones the float16 that stores them, signs too."""
     if isinstance(result, torch.Tensor):
         result = result.view(torch.int16 if result.dtype == torch.float16 else torch.uint8).numpy()
     elif result.dtype.itemsize == 1 and element_type in FLOAT6_4:
@@ -82,7 +82,7 @@ def finite_values(to):
 
 @pytest.mark.parametrize("to", SIGNED, ids=T.DataType.Name)
 def test_doubles_are_rounded_once(to):
-    """Just beside each midpoint, nearer than a float32 can tell."""
+    """Doubles that lie just beside a midpoint, nearer than a float32 can tell, are rounded once."""
     _, values = finite_values(to)
     values = np.unique(values)
     low, high = values[:-1], values[1:]
@@ -119,7 +119,7 @@ POWERS = 2.0 ** np.arange(-127, 128)
 
 
 def exact_e8m0(x, saturate, mode):
-    """The table of Cast-24, by search among the 255 powers of two."""
+    """Computes the table of Cast-24, by search among the 255 powers of two."""
     if np.isnan(x) or x < 0:
         return 255
     if x < POWERS[0] or x > POWERS[-1]:
@@ -143,7 +143,7 @@ def test_e8m0_matches_the_specification(saturate, mode):
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32])
 @pytest.mark.parametrize("mode", ["up", "down", "nearest"])
 def test_e8m0_matches_reference_in_range(dtype, mode):
-    """Where the reference follows the specification: not below float32's normal numbers, nor at infinity."""
+    """Codes match where the reference follows the text: not below float32's normal numbers, nor at infinity."""
     x = SOURCES[np.dtype(dtype).name]
     with np.errstate(all="ignore"):
         x = x[(x.astype(np.float32) >= 2.0**-126) & np.isfinite(x.astype(np.float32))]
@@ -155,7 +155,7 @@ def test_e8m0_matches_reference_in_range(dtype, mode):
 @pytest.mark.parametrize("source", TORCH_FLOAT8, ids=str)
 @pytest.mark.parametrize("to", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
 def test_torch_decodes_float8_as_ml_dtypes(source, to):
-    """Decoding is left to torch: right for all 256 codes of every float8 type."""
+    """torch, to which decoding is left, decodes all 256 codes of every float8 type right."""
     codes = np.arange(256, dtype=np.uint8)
     with np.errstate(all="ignore"):
         expected = codes.view(getattr(ml_dtypes, str(source).removeprefix("torch."))).astype(np.float64)

@@ -73,7 +73,7 @@ def test_string_split_at_white_space(delimiter, maxsplit):
 
 
 def test_string_split_removes_trailing_white_space_from_the_rest():
-    # The operator's text, and onnxruntime; Python's str.split would keep it.
+    # The operator's text and onnxruntime drop it; Python's str.split would keep it.
     x = strings(" 1  2   3 ")
     substrings, _ = split(x, maxsplit=1)
     expected = run_onnxruntime("StringSplit", [x], [TensorProto.STRING, TensorProto.INT64], opsets=OPSET_23, maxsplit=1)
@@ -213,7 +213,7 @@ def test_doubles_are_written_as_python_writes_them():
 
 
 def test_narrow_floats_are_written_with_their_own_precision():
-    # The numbers of the reference implementation; it turns to the scientific notation earlier for large ones.
+    # The texts are the reference implementation's, which turns to the scientific notation earlier for large numbers.
     x = np.array([[0.47892547, 0.48033667, 0.8, 1], [314.15926, -0.0625, 100, 0.001]])
     for dtype in np.float16, np.float32:
         (expected,) = run_reference("Cast", [x.astype(dtype)], [TensorProto.STRING], to=TensorProto.STRING)

@@ -21,7 +21,7 @@ def numpy_unique(x, axis, sorted):
 
 
 def on_other_devices(kernel, *inputs):
-    """What the kernel computes on devices other than the CPU."""
+    """Gives what the kernel computes on devices other than the CPU."""
     return kernel.default._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *inputs)
 
 

@@ -26,7 +26,7 @@ from onnx_torch._models.files import save_model
 
 @pytest.fixture
 def folder(tmp_path):
-    """A model's folder, with a secret beside it and data in it."""
+    """Makes a model's folder, with a secret beside it and data in it."""
     folder = tmp_path / "model"
     (folder / "sub").mkdir(parents=True)
     SECRET.tofile(tmp_path / "secret.bin")
@@ -96,7 +96,7 @@ def test_cve_2024_27318_locations_that_are_none(folder, location, message):
 
 
 def test_a_model_cannot_name_its_own_file(tmp_path):
-    """Its large weights are read from there, and nothing that it says leads to them."""
+    """The model's large weights are read from its own file, and nothing that it says leads to them."""
     values = np.arange(2**14, dtype=np.float32)
     for place in PLACES:
         model = model_with(external_tensor("//model", offset=0, length=16), place)
@@ -147,7 +147,7 @@ def test_cve_2026_34447_links_that_stay_inside(folder):
 
 
 def test_cve_2026_34446_caches_of_links_to_hard_links(folder):
-    """Where the model's file is a link to one with other names, its data still lies where the link leads."""
+    """The data of a model's file that is a link to one with other names still lies where the link leads."""
     cache = folder.parent / "cache"
     cache.mkdir()
     SECRET.tofile(cache / "blob.bin")
@@ -159,7 +159,7 @@ def test_cve_2026_34446_caches_of_links_to_hard_links(folder):
 
 
 def test_cve_2026_34446_hard_links(folder):
-    """They cannot be told from files by their paths; by their count of names they can."""
+    """Hard links cannot be told from files by their paths; by their count of names they can."""
     os.link(folder.parent / "secret.bin", folder / "hard.bin")
     path = written(model_with(external_tensor("hard.bin")), folder)
     np.testing.assert_array_equal(onnx_torch.prepare(path).run()[0], SECRET)
@@ -230,7 +230,7 @@ def test_cve_2026_34446_a_link_put_there_later_is_not_saved(folder):
 @pytest.mark.parametrize("mapped", [False, True])
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_ghsa_q56x_g2fj_4rj6_swapped_between_check_and_read(folder, what, mapped):
-    """What is opened is what is checked, and what is read."""
+    """The file that is opened is the one that is checked and read."""
     secret = np.full(4, 666, np.float32)
     secret.tofile(folder.parent / "own.bin")
     SECRET.tofile(folder / "sub" / "own.bin")
@@ -267,7 +267,7 @@ def test_ghsa_q56x_g2fj_4rj6_swapped_between_check_and_read(folder, what, mapped
 
 
 def test_ghsa_q56x_g2fj_4rj6_the_models_own_link_swapped(folder):
-    """Where the model's file is a link, data may lie where it leads; that is the place of the file that was read."""
+    """Data may lie where a link leads that is the model's file; that is the place of the file that was read."""
     elsewhere = folder.parent / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "link.bin").symlink_to(folder.parent / "secret.bin")
@@ -306,7 +306,7 @@ def run_script(script, *arguments):
 
 
 def test_ghsa_q56x_g2fj_4rj6_cut_after_it_was_prepared(folder):
-    """A mapped file that is cut ends the process: by default it is read."""
+    """A mapped file that is cut ends the process; by default a file is read, so that a cut does no harm."""
     values = np.arange(2**16, dtype=np.float32)
     values.tofile(folder / "own.bin")
     tensor = external_tensor("own.bin")

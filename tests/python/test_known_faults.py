@@ -30,7 +30,7 @@ def _little_memory():
 
 
 def versions(op_type: str, domain: str = "") -> list[int]:
-    """The opsets that changed an operator, but for those that are no release (0)."""
+    """Lists the versions of an operator that are not deprecated."""
     schemas = onnx.defs.get_all_schemas_with_history()
     return sorted({s.since_version for s in schemas if (s.name, s.domain) == (op_type, domain) and not s.deprecated})
 
@@ -165,13 +165,13 @@ def test_onnxruntime_27265_indices_that_lie_outside(op_type, index):
 
 @pytest.mark.parametrize("start", [HIGHEST, HIGHEST - 1, 2**62, 4])
 def test_onnxruntime_27265_rows_that_go_round_from_afar(start):
-    """The sum of a start and a row is more than an integer holds."""
+    """Rows go round where the sum of a start and a row is more than an integer holds."""
     rows = np.arange(1, 7, dtype=np.float32).reshape(1, 1, 3, 2)
     inputs = [zeros(1, 1, 3, 2), rows, ints(start)]
     expected = np.roll(rows, start % 3, 2)
     for optimize in (True, False):
         rep = onnx_torch.prepare(op_model("TensorScatter", inputs, axis=2, mode="circular"), optimize=optimize)
-        for _ in range(3):  # the third by a plan
+        for _ in range(3):  # the third run goes by a plan
             np.testing.assert_array_equal(rep.run(inputs)[0], expected)
 
 
@@ -191,7 +191,7 @@ def test_onnxruntime_27543_boxes_of_images_that_are_not_there(batch):
 
 
 def forest(**changes: Any) -> dict[str, Any]:
-    """One tree of one branch and two leaves."""
+    """Makes the attributes of one tree of one branch and two leaves."""
     return {
         "nodes_treeids": [0, 0, 0],
         "nodes_nodeids": [0, 1, 2],
@@ -244,7 +244,7 @@ def test_onnxruntime_27699_features_that_are_not_there(feature):
 
 
 def machine(**changes: Any) -> dict[str, Any]:
-    """Two classes with a support vector of two features each."""
+    """Makes the attributes of two classes with a support vector of two features each."""
     return {
         "kernel_type": "RBF",
         "kernel_params": [0.5, 0.0, 3.0],
@@ -313,7 +313,7 @@ def test_onnxruntime_28706_crops_of_images_that_are_not_there(batch):
 )
 @pytest.mark.parametrize("count", [1, 3, 5, 7, 9])
 def test_onnxruntime_28973_odd_counts(element, per_byte, count):
-    """The last byte is there in part; one byte more or less than it takes is refused."""
+    """The last byte of an odd number of elements is there in part; one byte more or less than they take is refused."""
     size = -(-count // per_byte)
     for length in (size - 1, size, size + 1):
         tensor = TensorProto(name="w", dims=[count], data_type=element, raw_data=b"\x11" * length)
@@ -358,7 +358,7 @@ def test_onnxruntime_28991_lengths_beyond_the_cache(lengths, total):
 
 
 def ends(model: onnx.ModelProto, inputs: list[Any]) -> list[np.ndarray] | None:
-    """What a model gives; None where it is refused."""
+    """Gives what a model gives; None where it is refused."""
     try:
         return onnx_torch.prepare(model).run([value for value in inputs if value is not None])
     except onnx_torch.Error:
@@ -402,14 +402,14 @@ def test_onnxruntime_28774_tokens_beyond_the_vocabulary(ids):
     ("name", "number"), list(itertools.product(["kernel_shape", "strides", "dilations"], [0, -1, 2**31, 2**62]))
 )
 def test_cve_2025_2953_pools(name, number):
-    """mkldnn_max_pool2d divides by the strides."""
+    """Windows like these are refused, as mkldnn_max_pool2d divides by the strides."""
     refused("MaxPool", [IMAGE], name, **{"kernel_shape": [2, 2], name: [number, 1]})
 
 
 @pytest.mark.parametrize("lengths", [[7], [-1], [2**31 - 1], [-(2**31)]])
 @pytest.mark.parametrize(("op_type", "gates"), [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
 def test_cve_2025_2999_lengths_of_sequences(op_type, gates, lengths):
-    """unpack_sequence and its like trust them; here a length outside is as the nearest one that is there."""
+    """A length outside is as the nearest one that is there; unpack_sequence and its like trust lengths."""
     x, w = np.ones((3, 1, 4), np.float32), np.ones((1, gates * 4, 4), np.float32)
     inputs = [[x, w, w, None, np.array(given, np.int32)] for given in (lengths, np.clip(lengths, 0, 3))]
     for make in (op_model, constant_model):
@@ -430,7 +430,7 @@ def test_cve_2025_2999_lengths_of_another_count(op_type, gates, lengths):
 
 @pytest.mark.parametrize("sizes", [(1, 16, 3), (1, 15, 4), (1, 16, 5), (1, 0, 4), (2, 16, 4)])
 def test_cve_2025_3001_weights_of_another_size(sizes):
-    """lstm_cell trusts its weights."""
+    """Weights of another size are refused, as lstm_cell trusts its weights."""
     refused("LSTM", [zeros(3, 1, 4), zeros(*sizes), zeros(1, 16, 4)], "", hidden_size=4)
     refused("LSTM", [zeros(3, 1, 4), zeros(1, 16, 4), zeros(*sizes)], "", hidden_size=4)
 
@@ -440,7 +440,7 @@ TRUSTING = ["mkldnn_max_pool2d", "_pack_padded_sequence", "_pad_packed_sequence"
 
 @pytest.mark.parametrize("operator", TRUSTING)
 def test_cve_2025_3730_operators_that_trust_their_arguments(operator):
-    """ctc_loss of lengths that are not there, and what else torch's own faults were in: no model may name them."""
+    """No model may name ctc_loss, which trusts lengths that are not there, nor what else torch's own faults were in."""
     model = op_model("ATen", [zeros(1, 1, 4), ints(0)], 1, "org.pytorch.aten", operator=operator)
     with pytest.raises(onnx_torch.UnsupportedError, match=operator):
         onnx_torch.prepare(model)

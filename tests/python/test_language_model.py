@@ -26,7 +26,7 @@ EXPORTERS = {"torchscript": False, "dynamo": True}
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory):
-    """(model of torch, language model) of a class of transformers."""
+    """Gives a function that makes (model of torch, language model) of a class of transformers."""
     folder = tmp_path_factory.mktemp("language")
 
     @functools.cache
@@ -39,14 +39,14 @@ def exported(tmp_path_factory: pytest.TempPathFactory):
 
 
 def padded(prompts: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tokens and mask, with padding at the left."""
+    """Gives tokens and mask, with padding at the left."""
     longest = max(map(len, prompts))
     ids = torch.tensor([[models.PAD] * (longest - len(prompt)) + prompt for prompt in prompts])
     return ids, torch.tensor([[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts])
 
 
 def check(model: nn.Module, lm: onnx_torch.LanguageModel, **options) -> None:
-    """A batch of prompts of different lengths gives what transformers gives."""
+    """Checks that a batch of prompts of different lengths gives what transformers gives."""
     ids, mask = padded(PROMPTS)
     known = {"max_new_tokens": 24, "eos_token_id": 2, "pad_token_id": models.PAD, **options}
     theirs = model.generate(ids, attention_mask=mask, **{"do_sample": False, **known})
@@ -211,7 +211,7 @@ def test_streams(exported):
 
 
 def test_logits_processors(exported):
-    """Those of transformers fit where tensors go in; others are given arrays."""
+    """The logits processors of transformers fit where tensors go in; others are given arrays."""
     model, lm = exported("GPT2LMHeadModel")
     banned = transformers.SuppressTokensLogitsProcessor(list(range(20, 50)))
     check(model, lm, logits_processor=transformers.LogitsProcessorList([banned]))

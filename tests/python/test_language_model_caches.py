@@ -1,4 +1,4 @@
-"""What a language model remembers: memory that steps write to in place, which states share, and plans of steps."""
+"""The past of a language model: memory that steps write to in place, which states share, and plans of steps."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from pass_models import assert_close
 
 ROOT = Path(__file__).parents[2]
 PROMPT = [5, 9, 33, 40, 8, 21, 44]
-# How the past of each is taken: as it is, with padding, or as a whole buffer.
+# The models, by how their past is taken: as it is, with padding, or as a whole buffer.
 KINDS = ["BloomForCausalLM", "LlamaForCausalLM", "MistralForCausalLM", "grouped", "concatenated"]
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory):
-    """A language model of a class of transformers, or of the decoders of the tests of caches."""
+    """Gives a function that makes a language model of a class of transformers, or of test_caches.py's decoders."""
     folder = tmp_path_factory.mktemp("caches")
 
     def make(kind: str) -> onnx_torch.LanguageModel:
@@ -43,7 +43,7 @@ def made(tmp_path_factory: pytest.TempPathFactory):
 
 
 def sizes(kind: str) -> dict[str, int]:
-    """For more tokens than those of the other tests, where the class has a limit."""
+    """Gives sizes for more tokens than those of the other tests, where the class has a limit."""
     return {"LlamaForCausalLM": {"max_position_embeddings": 256}}.get(kind, {})
 
 
@@ -52,7 +52,7 @@ def column(token: int) -> np.ndarray:
 
 
 def fresh(lm: onnx_torch.LanguageModel, tokens: list[int]) -> np.ndarray:
-    """The logits of the last of tokens that are read one by one, after the prompt."""
+    """Gives the logits of the last of tokens that are read one by one, after the prompt."""
     state = lm.start(PROMPT)
     for token in tokens:
         logits = state.append(column(token))
@@ -67,7 +67,7 @@ def through(state: onnx_torch.language_model.State, tokens: list[int]) -> np.nda
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_forks_share_memory_and_go_on_by_themselves(made, kind):
-    """Past the room of the first buffer; each of them gives what a state that has read the same tokens gives."""
+    """Forks go past the room of the first buffer; each gives what a state that has read the same tokens gives."""
     lm = made(kind)
     shared = list(range(3, 58))  # with the prompt, 62 tokens
     one, other = [7, 8, 9, 10, 11], [30, 31, 32, 33, 34]
@@ -99,7 +99,7 @@ def test_steps_give_what_one_run_gives(made, kind):
 
 @pytest.mark.parametrize("kind", ["LlamaForCausalLM", "MistralForCausalLM", "GPT2LMHeadModel", "grouped"])
 def test_steps_go_by_one_plan(made, kind):
-    """Those of 64 tokens have the same sizes; a plan's kernels write to the cache."""
+    """Steps of 64 tokens have the same sizes; a plan's kernels write to the cache."""
     lm = made(kind)
     through(lm.start(PROMPT), list(range(3, 50)))
     plans = lm._reps[0].plans()
@@ -110,7 +110,7 @@ def test_steps_go_by_one_plan(made, kind):
 
 
 def test_generating_is_as_by_hand(made):
-    """Of a model whose buffers are taken whole."""
+    """A model whose buffers are taken whole generates what it gives step by step."""
     rep = onnx_torch.prepare(test_caches.decoder(test_caches.grouped), optimize=False)
     shape = (1, test_caches.SHARED, 0, test_caches.SIZE)
     pasts = [np.zeros(shape, np.float32) for _ in test_caches.past_names()]
@@ -133,7 +133,7 @@ WIDE = 4096  # floats that a token takes in each of the caches
 def branch(
     nodes: list[onnx.NodeProto], outputs: list[onnx.ValueInfoProto], prefix: str, has_past: bool
 ) -> onnx.GraphProto:
-    """The nodes as a branch of an If, under names of its own; without a past, new rows are all that there is."""
+    """Makes a branch of an If of the nodes, under names of its own; without a past, new rows are all that there is."""
     made = {name for node in nodes for name in node.output}
     renamed = lambda names: [prefix + name if name in made else name for name in names]
     own = []
@@ -150,7 +150,7 @@ def branch(
 
 
 def merged(nodes: list[onnx.NodeProto], outputs: list[onnx.ValueInfoProto]) -> list[onnx.NodeProto]:
-    """As optimum merges a decoder without a past and one that has it."""
+    """Merges a decoder without a past and one that has it, as optimum does."""
     branches = {
         "then_branch": branch(nodes, outputs, "with_past.", True),
         "else_branch": branch(nodes, outputs, "without.", False),
@@ -159,7 +159,7 @@ def merged(nodes: list[onnx.NodeProto], outputs: list[onnx.ValueInfoProto]) -> l
 
 
 def wide_decoder(with_positions: bool = False, is_merged: bool = False) -> onnx.ModelProto:
-    """Caches of 32 KB for each token, which nothing reads."""
+    """Makes a decoder with caches of 32 KB for each token, which nothing reads."""
     inputs = [tensor_info(name, shape=["B", size], element=7) for name, size in (("ids", "S"), ("mask", "T"))]
     nodes = [
         helper.make_node("Gather", ["words", "ids"], ["rows"]),
@@ -202,7 +202,8 @@ def wide_decoder(with_positions: bool = False, is_merged: bool = False) -> onnx.
     ids=str,
 )
 def test_a_step_takes_no_memory_for_the_past(options, max_length, length):
-    """In a process of its own, whose peak is forgotten once 64 MB or more lie in the caches: a copy is as large.
+    """A step in a process of its own takes no memory for the past: the peak is forgotten once 64 MB or more lie in the
+    caches, and a copy would be as large.
 
     A room of a fixed size has no power of two at which it is left for another one.
     """
@@ -226,7 +227,7 @@ def test_a_step_takes_no_memory_for_the_past(options, max_length, length):
 
 
 def test_a_merged_decoder_gives_what_a_plain_one_gives():
-    """Forks that share the memory its steps write to among them."""
+    """The merged decoder gives the same, also to forks that share the memory its steps write to."""
     plain, lm = (onnx_torch.LanguageModel(wide_decoder(True, is_merged)) for is_merged in (False, True))
     states = [model.start([[1, 2, 3]]) for model in (plain, lm)]
     for step in range(70):
@@ -258,7 +259,7 @@ def test_a_fixed_room_gives_the_bits_of_one_that_grows(made, kind):
 
 
 def test_a_whole_buffer_of_a_fixed_size_has_one_plan(made):
-    """As its size is that of each step; one that grows has another plan for each."""
+    """The size of a whole buffer is that of each step; one that grows has another plan for each size."""
     for room, count in ((None, 2), (200, 1)):
         lm = onnx_torch.LanguageModel(test_caches.decoder(test_caches.grouped), max_length=room)
         through(lm.start(PROMPT), list(range(3, 100)))

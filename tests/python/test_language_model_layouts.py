@@ -1,4 +1,4 @@
-"""What is found of a language model's inputs and outputs, in the layouts that exporters write."""
+"""The inputs and outputs that are found of a language model, in the layouts that exporters write."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def renamed(file: Path, target: Path, names: dict[str, str]) -> Path:
-    """The same model with other names of its inputs and outputs."""
+    """Writes the same model with other names of its inputs and outputs."""
     model = onnx.load(file)
     for info in [*model.graph.input, *model.graph.output]:
         info.name = names.get(info.name, info.name)
@@ -208,7 +208,7 @@ def test_a_state_of_a_fixed_size(tmp_path):
     assert np.array_equal(state.append([[7]]), expected)
 
 
-# The mean of the embeddings of all tokens, times a matrix: a decoder whose cache is what it has embedded.
+# A decoder whose cache is what it has embedded: it gives the mean of the embeddings of all tokens, times a matrix.
 MERGED = """<ir_version: 10, opset_import: ["": 21]>
 merged (int64[BATCH, COUNT] input_ids, float[BATCH, past, 4] past_rows, bool[1] use_cache_branch,
         int64[1] past_seq_len, int64 num_logits_to_keep, float[9, 4] table, float[4, 9] head)
@@ -247,7 +247,7 @@ def expected_of(table: np.ndarray, head: np.ndarray, ids: list[int], count: int)
 
 @pytest.mark.parametrize("sizes", [{}, {"batch": "1"}, {"count": "1"}], ids=str)
 def test_a_merged_decoder(sizes):
-    """Whose branch is told whether there is a past; also where it takes one sequence, or one token, at a time."""
+    """The branch is told whether there is a past; the model may take one sequence, or one token, at a time, too."""
     model, table, head = merged(**sizes)
     lm = onnx_torch.LanguageModel(model)
     assert lm.layout.inputs["past_sequence_length"] == "past_seq_len"
@@ -306,7 +306,7 @@ def test_a_listener(tmp_path):
 
 
 def transformers_generate(model: torch.nn.Module, sound: torch.Tensor, start: torch.Tensor, **options) -> torch.Tensor:
-    """Whisper's own generate cuts sound into windows; this is the one of all models."""
+    """Generates as all models do; Whisper's own generate cuts sound into windows."""
     from transformers import GenerationMixin
 
     known = {"decoder_input_ids": start, "max_new_tokens": 12, "do_sample": False}

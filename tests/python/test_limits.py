@@ -24,7 +24,7 @@ MANY = np.array(2**62)
 
 
 def loop(nodes, result, carried=(), name="spin"):
-    """A Loop over `times`; the last of its values is `result`, of the carried ones or collected."""
+    """Makes a Loop over `times`; the last of its values is `result`, of the carried ones or collected."""
     keep = helper.make_node("Identity", ["more"], ["more_"])
     head = [tensor_info("i", element=INT64, shape=[]), tensor_info("more", element=BOOL, shape=[])]
     infos = [tensor_info(value, element=FLOAT) for value in carried]
@@ -41,13 +41,13 @@ def counting():
 
 
 def filling(name="fill"):
-    """Zeros of the shape that comes in."""
+    """Makes a model that gives zeros of the shape that comes in."""
     nodes = [helper.make_node("ConstantOfShape", ["shape"], ["zeros"], name=name)]
     return model_of(nodes, [tensor_info("shape", element=INT64, shape=[1])], ["zeros"])
 
 
 def collecting():
-    """A row of 1000 floats for each iteration."""
+    """Makes a model that collects a row of 1000 floats for each iteration."""
     row = numpy_helper.from_array(np.zeros(1000, np.float32), "row")
     model = loop([helper.make_node("Relu", ["row"], ["copy"])], "copy")
     model.graph.initializer.append(row)
@@ -173,7 +173,7 @@ def test_a_loop_is_stopped_after_so_many_iterations(model):
 
 
 def doubling(levels, calls=2):
-    """Functions of which each calls the one before it so many times."""
+    """Makes functions of which each calls the one before it so many times."""
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("my", 1)]
     functions = [helper.make_function("my", "F0", ["x"], ["y"], [helper.make_node("Neg", ["x"], ["y"])], opsets)]
     for level in range(1, levels):
@@ -274,7 +274,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_have_the_limits(tmp_path, command):
-    """Of preparing all, and of a run those that run the model."""
+    """All commands have the limits of preparing, and those that run the model have those of a run, too."""
     onnx.save(counting(), tmp_path / "n.onnx")
     np.save(tmp_path / "times.npy", np.array(11))
     call = [sys.executable, "-m", "onnx_torch_cli", command.split()[0], "n.onnx", *COMMANDS[command]]
@@ -319,7 +319,7 @@ def test_memory_that_is_not_there_is_an_error_that_names_the_node(optimize):
 
 @pytest.mark.parametrize("levels", [150, 300, 5000])
 def test_functions_nest_only_so_deep(levels):
-    """Each takes some of the stack."""
+    """Each function takes some of the stack, so that they may nest only so deep."""
     model = doubling(levels, calls=1)
     x = np.float32([1])
     if levels < 200:
@@ -335,7 +335,7 @@ def constants(**values):
 
 
 def resized(scale):
-    """Nothing but constants; the result is small again."""
+    """Makes a model of nothing but constants; the result is small again."""
     nodes = [
         helper.make_node("Resize", ["x", "", "scale"], ["large"], mode="nearest"),
         helper.make_node("ReduceMean", ["large"], ["y"], keepdims=0),
@@ -345,7 +345,7 @@ def resized(scale):
 
 
 def peak_memory(script):
-    """What preparing adds to the most memory of a process, in bytes."""
+    """Tells what preparing adds to the most memory of a process, in bytes."""
     program = f"""
 import resource, sys
 import numpy as np, onnx, onnx_torch
@@ -377,7 +377,7 @@ def test_a_loop_over_constants_is_left_to_the_run():
 
 
 def nested_loops(levels, times):
-    """Each adds one so many times to what the one around it carries."""
+    """Makes loops, each of which adds one so many times to what the one around it carries."""
     scalar = {"element": INT64, "shape": []}
     nodes = [helper.make_node("Add", ["v0", "one"], ["w0"])]
     for level in range(levels):
@@ -400,7 +400,7 @@ def test_loops_in_loops_are_not_unrolled_without_end():
 
 
 def test_the_memory_of_what_is_folded_has_a_limit():
-    """What follows from constants is folded, unless it would be too large."""
+    """A value that follows from constants is folded, unless it would be too large."""
     weights = constants(w=np.eye(512, dtype=np.float32), axis=np.array(0))
     nodes = [helper.make_node("CumSum", ["w", "axis"], ["p"]), helper.make_node("Add", ["x", "p"], ["y"])]
     model = model_of(nodes, [tensor_info("x", element=FLOAT)], ["y"], initializer=weights)
@@ -412,13 +412,13 @@ def test_the_memory_of_what_is_folded_has_a_limit():
 
 
 def boxes_apart(count):
-    """So many boxes of one class, none of which overlaps another: each is compared with all before it."""
+    """Makes so many boxes of one class, none of which overlaps another: each is compared with all before it."""
     corners = np.arange(count, dtype=np.float32)[None, :, None] * 2 + np.float32([0, 0, 1, 1])
     return [corners, np.linspace(1, 0.5, count, dtype=np.float32)[None, None], np.array([count])]
 
 
 def recurrent(op_type, gates, **attributes):
-    """A recurrent layer of 256 units, and an input of 100,000 steps."""
+    """Makes a recurrent layer of 256 units, and an input of 100,000 steps."""
     sizes = {"X": [100_000, 1, 4], "W": [1, gates * 256, 4], "R": [1, gates * 256, 256]}
     values = {name: np.full(size, 0.01, np.float32) for name, size in sizes.items()}
     node = helper.make_node(op_type, list(sizes), ["y"], hidden_size=256, **attributes)

@@ -1,4 +1,4 @@
-"""What was compiled in one Python environment is known in another with the same headers (cmake/LinkHeaders.cmake)."""
+"""A file compiled in one Python environment is known in another with the same headers (cmake/LinkHeaders.cmake)."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("ccache"), reason="ccache is no
 
 
 def results(folder, python, header, cache):
-    """What ccache has counted after a build in an environment of its own."""
+    """Gives what ccache has counted after a build in an environment of its own."""
     headers = folder / "environment" / "lib" / python / "include"
     source = folder / "source"
     headers.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What the package logs, and that nothing reaches stderr past logging."""
+"""The messages that the package logs; nothing reaches stderr past logging."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""What a process that lives long relies on: memory stays flat, and the same inputs give the same bits."""
+"""The needs of a process that lives long: memory stays flat, and the same inputs give the same bits."""
 
 import contextlib
 import ctypes
@@ -104,7 +104,7 @@ class _MallInfo(ctypes.Structure):
 
 
 def bytes_in_use():
-    """What the process has from the C library's allocator, to the byte."""
+    """Counts what the process has from the C library's allocator, to the byte."""
     gc.collect()
     libc = ctypes.CDLL(None)
     libc.mallinfo2.restype = _MallInfo
@@ -113,7 +113,7 @@ def bytes_in_use():
 
 
 def growth(action, times):
-    """The bytes by which as many more repetitions let the process grow, after half as many."""
+    """Counts the bytes by which so many repetitions let the process grow, after half as many."""
     for _ in range(times // 2):
         action()
     before = bytes_in_use()
@@ -192,7 +192,7 @@ def test_threads_that_share_a_model_give_the_same_bits(model, inputs):
 
 
 def test_processes_that_load_one_file_at_once_give_one_result(tmp_path):
-    """A dozen; a hundred with ONNX_TORCH_PROCESSES=100, which takes half a minute."""
+    """A dozen processes do so, or a hundred with ONNX_TORCH_PROCESSES=100, which takes half a minute."""
     model = fault_models.model_of("convolution")
     path = tmp_path / "model.onnx"
     onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)

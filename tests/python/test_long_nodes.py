@@ -48,7 +48,7 @@ def run(script):
 
 
 def test_a_run_is_left_where_a_node_does_not_stop():
-    """The model goes on meanwhile, and arrays may go."""
+    """The model goes on behind a run that was left, and its arrays may go."""
     lines = run("""
     rep = onnx_torch.prepare(MODEL, limits={"seconds": 0.3}, threads=1)
     x, out = np.ones((LARGE, LARGE)), np.zeros((LARGE, LARGE))
@@ -156,7 +156,7 @@ def test_inputs_of_the_callers_memory_are_not_kept():
 
 
 def test_a_run_has_the_callers_settings():
-    """Its number of threads, and the operators in Python that it calls."""
+    """A run has the caller's number of threads, and so have the operators in Python that it calls."""
     seen = []
 
     def settings(x: torch.Tensor) -> torch.Tensor:

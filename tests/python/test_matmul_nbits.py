@@ -1,4 +1,4 @@
-"""MatMulNBits with a constant weight is multiplied as it is: its numbers of 2, 4 or 8 bits are never a float matrix.
+"""MatMulNBits with a constant weight is multiplied as it is: its elements of 2, 4 or 8 bits are never a float matrix.
 
 With an accuracy_level of 4 the rows are rounded to int8, as onnxruntime does, and multiplied in integers.
 """
@@ -20,7 +20,7 @@ from wrong_models import constant_model
 MICROSOFT = dict(domain="com.microsoft", opset=1)
 SIZES = [(200, 67, 16), (200, 67, 32), (131, 5, 64), (300, 130, 128), (1500, 33, 256)]
 LARGE_BLOCKS = [(1000, 3, 512), (300, 33, 1024), (5000, 17, 2048)]
-LEVELS = [0, 1, 2, 3]  # that do not allow int8
+LEVELS = [0, 1, 2, 3]  # the levels that do not allow int8
 
 
 class Weight:
@@ -61,11 +61,11 @@ class Weight:
         return constant_model("MatMulNBits", self.inputs(x), **MICROSOFT, **self.attributes)
 
     def check(self, y: np.ndarray, x: np.ndarray) -> None:
-        """Each sum is right to a few units in the last place of the sizes that are added."""
+        """Checks that each sum is right to a few units in the last place of the sizes that are added."""
         self.check_near(y, x.astype(np.float64), 0)
 
     def check_rounded(self, y: np.ndarray, x: np.ndarray) -> None:
-        """The same of x in int8. What lies in the middle of two numbers may become either of them."""
+        """Checks the same for x in int8. An element in the middle of two numbers may become either of them."""
         rounded, either = rounded_blocks(x, min(self.attributes["block_size"], 256))
         self.check_near(y, rounded, either @ np.abs(self.matrix))
 
@@ -80,14 +80,14 @@ class Weight:
 
 
 def packed(numbers: np.ndarray, bits: int) -> np.ndarray:
-    """Rows of numbers in bytes, the first in the lowest bits."""
+    """Packs rows of numbers into bytes, the first in the lowest bits."""
     each = 8 // bits
     padded = np.pad(numbers, [(0, 0), (0, -numbers.shape[1] % each)]).reshape(len(numbers), -1, each)
     return sum(padded[:, :, i] << (bits * i) for i in range(each)).astype(np.uint8)
 
 
 def rounded_blocks(x: np.ndarray, block_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows whose blocks are in multiples of their largest magnitude by 127, and these where two are as near."""
+    """Rounds blocks to multiples of their largest magnitude by 127; gives also the steps where two are as near."""
     padded = np.pad(x.astype(np.float64), [(0, 0), (0, -x.shape[1] % block_size)])
     blocks = padded.reshape(len(x), -1, block_size)
     scales = np.abs(blocks).max(-1, keepdims=True) / 127
@@ -108,7 +108,7 @@ def names_of(rep) -> list[str]:
 
 
 def onnxruntime_of(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
-    """What onnxruntime gives of it, which wants the output's type, and not the newest versions."""
+    """Gives what onnxruntime gives of it, which wants the output's type, and not the newest versions."""
     older = helper.make_model(
         model.graph,
         ir_version=10,
@@ -129,7 +129,7 @@ def test_a_weight_of_few_bits_is_multiplied_as_it_is(bits, K, N, block_size, row
             weight = Weight(K, N, block_size, bits, zero_points, bias)
             rep = onnx_torch.prepare(weight.model(x))
             assert "onnx_torch::packed_nbits" in names_of(rep) and "aten::linear" not in names_of(rep)
-            for _ in range(4):  # by the interpreter, while a plan is made, and by it
+            for _ in range(4):  # by the interpreter, while a plan is made, and by the plan
                 weight.check(rep.run([x])[0], x)
 
 
@@ -143,7 +143,7 @@ def test_the_lower_levels_round_nothing(level):
 
 
 def rounds(bits: int, block_size: int, zero_points: str | None) -> bool:
-    """Whether onnxruntime's level 4 rounds the rows."""
+    """Tells whether onnxruntime's level 4 rounds the rows."""
     return zero_points != "float" and (bits != 2 or block_size in (32, 64, 128))
 
 
@@ -158,7 +158,7 @@ def test_rows_are_rounded_to_int8_where_the_level_is_4(bits, K, N, block_size, r
             rep = onnx_torch.prepare(weight.model(x))
             rounded = rounds(bits, block_size, zero_points)
             assert ("onnx_torch::packed_nbits_int8" if rounded else "onnx_torch::packed_nbits") in names_of(rep)
-            results = [rep.run([x])[0] for _ in range(4)]  # by the interpreter, while a plan is made, and by it
+            results = [rep.run([x])[0] for _ in range(4)]  # by the interpreter, while a plan is made, and by the plan
             for y in results:
                 np.testing.assert_array_equal(y, results[0])
                 (weight.check_rounded if rounded else weight.check)(y, x)
@@ -211,7 +211,7 @@ def test_on_each_kind_of_cpu(bits, zero_points, level, capability, tmp_path):
 @pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("environment", [{"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}, {"ATEN_CPU_CAPABILITY": "avx2"}])
 def test_sums_of_the_largest_numbers_without_vnni(environment, bits, tmp_path):
-    """They would saturate if too many were added in 16 bits."""
+    """Sums of the largest numbers are right: they would saturate if too many were added in 16 bits."""
     weight = Weight(512, 40, 64, bits, "packed", accuracy_level=4)
     weight.B[:], weight.zero_points[:] = 255, 0
     weight.matrix = np.repeat(((1 << bits) - 1) * weight.scales.astype(np.float64), 64, axis=1).T
@@ -359,7 +359,7 @@ VALUES[0] += [-value for value in VALUES[0]]
 
 
 def coded(x: np.ndarray, N: int, block_size: int, quant_type: int) -> tuple[onnx.ModelProto, np.ndarray]:
-    """A product with random codes, and the matrix that they stand for."""
+    """Makes a product with random codes, and the matrix that they stand for."""
     random, K = np.random.default_rng(N + block_size), x.shape[-1]
     codes = random.integers(0, 16, N * K, dtype=np.uint8)
     scales = random.uniform(0.5, 2, -(-N * K // block_size)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Models in every form that the standard and its history allow, and the errors of those that it does not."""
+"""Models in every form that the standard and its history allow, and the errors of those that it does not allow."""
 
 import os
 import subprocess
@@ -26,13 +26,13 @@ def run(model, *inputs, **options):
 
 
 def identity(tensor=None, output="y", **graph_options):
-    """A model that gives an initializer back."""
+    """Makes a model that gives an initializer back."""
     initializer = {"initializer": [tensor]} if tensor is not None else {}
     return model_of([helper.make_node("Identity", ["w"], [output])], [], [output], **initializer, **graph_options)
 
 
 def held(**initializers):
-    """A model whose output is an initializer, which may be of types that no operator moves."""
+    """Makes a model whose output is an initializer, which may be of types that no operator moves."""
     return model_of([], [], ["w"], **initializers)
 
 
@@ -54,7 +54,7 @@ def external(name, dims, element=FLOAT, **entries):
 
 
 def saved(model, directory, **files):
-    """The path of a model, beside files of the contents given."""
+    """Writes a model beside files of the contents given, and gives its path."""
     for name, content in files.items():
         (directory / f"{name}.bin").write_bytes(content)
     path = directory / "model.onnx"
@@ -142,7 +142,7 @@ def test_the_directory_of_external_data_is_an_option(tmp_path, monkeypatch):
 
 
 def test_links_may_lead_anywhere_below_the_model_or_where_its_own_link_leads(tmp_path):
-    """The second is how model hubs keep their caches."""
+    """Model hubs keep their caches in the second way."""
     blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshot"
     blobs.mkdir()
     snapshot.mkdir()
@@ -206,7 +206,7 @@ def test_tensors_that_cannot_be_read(tmp_path, tensor, message):
 
 
 def in_a_process(script, *arguments):
-    """What a script prints; it may call `resident()` and `peak()`, in MiB."""
+    """Gives what a script prints in a process; it may call `resident()` and `peak()`, in MiB."""
     prelude = """
         import ctypes, re, sys
         import numpy as np, onnx, onnx_torch
@@ -223,7 +223,7 @@ def in_a_process(script, *arguments):
 
 
 def embedding(tmp_path, rows, columns):
-    """A model that looks rows up in a table of zeros but for its last element, which takes no disk."""
+    """Makes a model that looks rows up in a table of zeros but for its last element, which takes no disk."""
     with open(tmp_path / "w.bin", "wb") as file:
         file.truncate(4 * rows * columns)
         file.seek(-4, os.SEEK_END)
@@ -273,7 +273,7 @@ def test_weights_are_held_once(tmp_path):
 
 
 def test_results_that_are_kept_hold_no_memory_of_larger_ones(tmp_path):
-    """A run of 64 MiB for 8 MiB of results, eight of which are kept."""
+    """A run takes 64 MiB for 8 MiB of results; eight of them are kept, and hold no more."""
     x = helper.make_tensor_value_info("x", FLOAT, [1, 16, 1024, 1024])
     nodes = [
         helper.make_node("Exp", ["x"], ["large"]),
@@ -293,7 +293,7 @@ def test_results_that_are_kept_hold_no_memory_of_larger_ones(tmp_path):
 
 
 def layers(path, weights, scale=None):
-    """Products with these weights, one after another; each result times the scale, if there is one."""
+    """Writes products with these weights, one after another; each result times the scale, if there is one."""
     nodes, value = [], "x"
     initializers = [numpy_helper.from_array(weight, f"w{i}") for i, weight in enumerate(weights)]
     if scale is not None:
@@ -340,7 +340,7 @@ def test_weights_are_scaled_without_wider_copies(tmp_path):
 
 
 def integer_layers(path, weight, count):
-    """Products of integers, one after another, as dynamic quantization makes them, with weights of uint8 around 128."""
+    """Writes products of integers in a row, as dynamic quantization makes them, with weights of uint8 around 128."""
     nodes, value = [], "x"
     initializers = [numpy_helper.from_array(np.uint8(128), "zero")]
     for i in range(count):
@@ -369,7 +369,7 @@ def test_weights_less_their_zero_point_are_made_one_after_another(tmp_path):
 
 
 def weighted(tmp_path, width=256):
-    """A model in one file: a product that is packed, whose weight a Gather may read, too, and a convolution."""
+    """Writes a model in one file: a product that is packed, whose weight a Gather may read, too, and a convolution."""
     rng = np.random.default_rng(0)
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["p"]),
@@ -407,7 +407,7 @@ def test_large_weights_in_a_file_are_those_of_the_model(tmp_path):
 
 
 def constants_of(scale):
-    """Weights as some exporters write them: as constants, in branches too, and of another operator."""
+    """Makes weights as some exporters write them: as constants, in branches too, and of another operator."""
     w = numpy_helper.from_array(np.arange(4096, dtype=np.float32) * np.float32(scale))
     k = numpy_helper.from_array(np.arange(2000))
     branches = [
@@ -453,7 +453,7 @@ def test_large_constants_in_a_file_are_those_of_the_model(tmp_path):
 
 
 def field(number, content):
-    """A field of bytes, as a message has it."""
+    """Writes a field of bytes, as a message has it."""
     size = len(content)
     digits = [size >> shift & 127 for shift in range(0, max(size.bit_length(), 1), 7)]
     length = bytes([*(digit | 128 for digit in digits[:-1]), digits[-1]])
@@ -462,7 +462,7 @@ def field(number, content):
 
 @pytest.mark.parametrize("part", ["tensor", "attribute", "operator"])
 def test_a_message_in_a_file_may_come_in_parts(tmp_path, part):
-    """What it has one of counts as it comes last, and what has parts of its own is made of all of them."""
+    """A field that there is once counts as it comes last, and one that has parts of its own is made of all of them."""
     model = constants_of(2)
     (constant,) = [node for node in model.graph.node if node.output[0] == "w"]
     model.graph.node.remove(constant)
@@ -522,7 +522,7 @@ def test_a_weight_that_was_laid_out_is_not_kept(tmp_path):
 
 
 def test_a_weight_that_was_laid_out_can_be_had_back(tmp_path):
-    """Other numbers of rows may want other layouts, and none at all is for ATen."""
+    """Other numbers of rows may want other layouts of the weight, and ATen wants none at all."""
     path, _ = weighted(tmp_path)
     model = onnx.load(path)
     del model.graph.node[1:]
@@ -578,7 +578,7 @@ def test_a_proto_that_cannot_be_serialized_is_refused():
 @pytest.mark.parametrize("ir_version", [0, *IR_VERSIONS])
 @pytest.mark.parametrize("is_input", [True, False])
 def test_every_ir_version(ir_version, is_input):
-    """With its initializer among the inputs, as versions up to 3 want it, or not."""
+    """The model has its initializer among the inputs, as versions up to 3 want it, or not."""
     inputs = [tensor_info("x", X)] + [tensor_info("w", X)] * is_input
     nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
     model = model_of(nodes, inputs, ["y"], opset=7, initializer=[numpy_helper.from_array(X, "w")])
@@ -619,7 +619,7 @@ def test_a_newer_ir_version_runs_with_a_warning():
 
 
 def overridable(**options):
-    """y = a + b * c, where b and c have initializers."""
+    """Makes y = a + b * c, where b and c have initializers."""
     nodes = [helper.make_node("Mul", ["b", "c"], ["bc"]), helper.make_node("Add", ["a", "bc"], ["y"])]
     inputs = [tensor_info(name, element=FLOAT, shape=[3]) for name in "abc"]
     return model_of(nodes, inputs, ["y"], **options)
@@ -680,8 +680,8 @@ def test_outputs_that_no_node_makes():
 
 
 def unordered(read: str = "late") -> onnx.ModelProto:
-    """Nodes that come before what they read: in the graph, in branches, one of which reads what comes later, and in a
-    function.
+    """Makes nodes that come before what they read: in the graph, in branches, one of which reads what comes later, and
+    in a function.
     """
     body = [helper.make_node("Neg", ["m"], ["b"]), helper.make_node("Abs", ["a"], ["m"])]
     turned = helper.make_function("local", "Turned", ["a"], ["b"], body, [helper.make_opsetid("", 21)])
@@ -705,7 +705,7 @@ def unordered(read: str = "late") -> onnx.ModelProto:
 
 
 def test_nodes_in_any_order(tmp_path):
-    """As some converters write them; onnxruntime takes them, too."""
+    """Some converters write nodes in such an order; onnxruntime takes them, too."""
     late = -np.maximum(X, 0)
     onnx.save(unordered(), tmp_path / "model.onnx")
     for source in (unordered(), tmp_path / "model.onnx"):
@@ -749,7 +749,7 @@ def test_declared_types_and_shapes_inside_are_not_needed():
 
 
 def sparse(name, dense, indices, dims=None):
-    """The elements of an array at linear indices or coordinates."""
+    """Makes a sparse tensor of the elements of an array at linear indices or coordinates."""
     indices = np.array(indices, np.int64)
     dense = np.asarray(dense)
     linear = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), dense.shape)
@@ -865,7 +865,7 @@ def function(name, inputs, outputs, nodes, attributes=(), defaults=(), **options
 
 
 def reference(node, name, kind, of):
-    """The node, with an attribute that is the function's."""
+    """Gives the node an attribute that is the function's."""
     attribute = node.attribute.add(name=name, ref_attr_name=of)
     attribute.type = kind
     return node
@@ -919,7 +919,7 @@ def test_functions_are_told_apart_by_their_overload():
 
 
 def test_functions_have_scopes_of_their_own():
-    """Optional inputs, outputs that are left out, and names that the caller uses too."""
+    """A function may have optional inputs, outputs that are left out, and names that the caller uses too."""
     nodes = [helper.make_node("Clip", ["x", "", "limit"], ["y"]), helper.make_node("Neg", ["y"], ["w"])]
     body = function("Both", ["x", "limit"], ["y", "w"], nodes)
     calls = [
@@ -1032,7 +1032,7 @@ def test_a_function_that_nobody_calls_may_hold_anything():
     "function", [onnx_torch.prepare, onnx_torch.profile, onnx_torch.check, onnx_torch.show, onnx_torch.compare]
 )
 def test_what_is_no_model_is_refused(function):
-    """A model that is prepared already, or none."""
+    """A model that is prepared already is refused, and so is what is none."""
     rep = onnx_torch.prepare(constants_of(1))
     for wrong in (rep, None, 7, [1]):
         with pytest.raises(TypeError, match="a path, its bytes or an onnx.ModelProto, not of type"):

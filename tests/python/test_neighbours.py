@@ -16,14 +16,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 import onnx_torch
 
-SECONDS = 180  # what all of a test's processes take at most
+SECONDS = 180  # the most that all of a test's processes take
 LAYERS, RUNS = 20, 200
 BUSY = f"import time\nend = time.monotonic() + {SECONDS}\nwhile time.monotonic() < end: pass"
 BOUND = 10  # what runs with two threads may take, in those of one; by long spinning it is 30 to 100
 
 
 def model():
-    """Many convolutions, each of which is divided among the threads."""
+    """Makes many convolutions, each of which is divided among the threads."""
     filters = np.random.default_rng(0).standard_normal((64, 64, 3, 3), np.float32) / 24
     names = ["x", *(f"layer_{number}" for number in range(LAYERS))]
     nodes = [
@@ -38,7 +38,7 @@ def model():
 
 
 def holds_short_waits():
-    """Whether the thread that watches holds others."""
+    """Tells whether the thread that watches holds others."""
     names = []
     for thread in Path("/proc/self/task").iterdir():
         names.append((thread / "comm").read_text().strip())

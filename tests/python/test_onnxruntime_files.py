@@ -168,7 +168,7 @@ def test_a_file_gives_what_onnxruntime_gives(text: str, write: Writer, op: str, 
 
 
 def calls(source: Any) -> Counter[str]:
-    """What a model's graph calls, but for constants and lists."""
+    """Counts what a model's graph calls, but for constants and lists."""
     return Counter(re.findall(r"= ((?:aten|onnx_torch)::\w+)\(", onnx_torch.prepare(source, shapes={"n": 2}).graph()))
 
 

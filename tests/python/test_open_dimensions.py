@@ -1,4 +1,4 @@
-"""What is known of a model whose inputs have open dimensions, and what must not be taken for known."""
+"""The facts of a model whose inputs have open dimensions, and what must not be taken for known."""
 
 import re
 
@@ -17,7 +17,7 @@ def model_of(signature, body):
 
 
 def types_of(model):
-    """The types of a graph's tensors, in their order."""
+    """Lists the types of a graph's tensors, in their order."""
     text = backend.prepare(model, optimize=False)._prepared.graph_text()
     return re.findall(r" : (\w+\([^)]*\)) = ", text)
 
@@ -73,7 +73,7 @@ def test_sizes_are_known_where_open_ones_do_not_matter(signature, body, last):
 @pytest.mark.parametrize(
     ("signature", "body"),
     [
-        # The larger or the smaller of a size and a number: the number, on one side of it.
+        # The larger or the smaller of a size and a number is the number, on one side of it.
         (
             "(float[N] x) => (float[a] y) <int64[1] few = {700}, float zero = {0}>",
             "s = Shape (x) l = Max (s, few) y = Expand (zero, l)",
@@ -82,12 +82,12 @@ def test_sizes_are_known_where_open_ones_do_not_matter(signature, body, last):
             "(float[N, 4] x) => (float[a] y) <int64[1] few = {700}>",
             "s = Shape <end = 1> (x) l = Min (s, few) y = CastLike (l, x)",
         ),
-        # A dimension that goes where it is 1, and one that is broadcast where it is.
+        # One dimension goes where it is 1, and one is broadcast where it is.
         ("(float[N, 4] x) => (float y)", "y = Squeeze (x)"),
         ("(float[N, 4] x, float[M, 4] z) => (float[a, b] y)", "y = Add (x, z)"),
-        # A slice of at most that many.
+        # The slice takes at most that many.
         ("(float[N] x) => (float[a] y) <int64[1] from = {0}, int64[1] to = {600}>", "y = Slice (x, from, to)"),
-        # Numbers that many sizes have in common.
+        # Many sizes have these numbers in common.
         (
             "(float[N] x) => (float[a] y) <int64[1] n = {2000}>",
             "s = Shape (x) q = Div (s, n) y = CastLike (q, x)",
@@ -131,7 +131,7 @@ WEIGHTS = "<float[4] twice = {1, 1, 2, 2}>"
 
 @pytest.mark.parametrize("join", ["Concat <axis = 1> (c, u)", "Add (c, u)", "Mul (u, c)"])
 def test_where_scales_join_the_rank_is_known(join):
-    """Of such a network, only sizes that can be halved often enough tell anything."""
+    """Only sizes that can be halved often enough tell anything of such a network."""
     model = model_of(
         f"(float[N, 2, H, W] x, float[2, 2, 3, 3] w) => (float[a, b, c, d] y) {WEIGHTS}",
         f"{SCALES} j = {join} y = Relu (j)",
@@ -155,7 +155,7 @@ def test_behind_a_join_of_scales_a_size_of_one_is_looked_at():
 
 
 def test_shapes_of_32_bits_are_computed_where_those_of_64_are():
-    """What does not fit wraps, as it does in a tensor."""
+    """A shape that does not fit wraps, as it does in a tensor."""
     model = model_of(
         "(float[N, 3, H] x) => (float[a, b] y, int32[2] w, int32 p, int32 m) <int64[1] zero = {0}, int64[1] one = {1}, "
         "int32[1] three = {3}, int32[1] large = {2147483647}>",
@@ -171,7 +171,7 @@ def test_shapes_of_32_bits_are_computed_where_those_of_64_are():
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize("scale", [2.0, 0.5, 3.0, 1.3])
 def test_resize_of_open_sizes(mode, scale):
-    """By a whole scale, no run needs to ask how it is done."""
+    """A run need not ask how a resize by a whole scale is done."""
     rounding = "asymmetric" if mode == "nearest" else "half_pixel"
     model = model_of(
         f"(float[N, 2, H, W] x) => (float[a, b, c, d] y) <float[4] s = {{1, 1, {scale}, {scale}}}>",
@@ -218,7 +218,7 @@ def test_a_model_may_have_a_largest_size():
     assert_as_the_reference(model, *[(numbers(size, 4),) for size in (1, 3, 512)])
 
 
-# Each gives one size for all that are tried at first, and another one for the last of its inputs.
+# Each body gives one size for all that are tried at first, and another one for the last of its inputs.
 FOOLS_SMALL_SIZES = {
     "slice": ("y = Slice (x, from, to)", [1, 700, 5000, 5001, 6000]),
     "slice of the run's end": ("y = Slice (x, far, to)", [1, 6000, 149_999, 150_001]),
@@ -243,7 +243,7 @@ def test_a_size_that_many_sizes_give_is_not_taken_for_known(name):
 
 
 def test_a_model_with_a_largest_size_may_change_below_it():
-    """Of the sizes that are tried, those above 101 fail; what lies between is looked at when it is run."""
+    """The sizes above 101 fail among those that are tried; what lies between is looked at when it is run."""
     model = model_of(
         "(float[N, 4] x) => (float[a, b] y, int64[2] s)"
         " <float[512, 4] table = {0}, int64[1] zero = {0}, int64[1] from = {200}, int64[1] to = {900}>",
@@ -262,7 +262,7 @@ def test_a_graph_serves_all_sizes_for_which_it_is_right():
 
 
 def test_arithmetic_that_gives_a_size_again_leaves_nothing():
-    """The sizes of an Expand, as exporters write them: -1 stands for what the input has."""
+    """The sizes are those of an Expand, as exporters write them: -1 stands for what the input has."""
     model = model_of(
         "(float[N, M] x) => (float[a, b, c] y) <int64[2] ones = {1, 1}, int64[2] any = {-1, -1}>",
         """s = Shape (x) is_any = Equal (s, any) t = Where (is_any, ones, s) one = Constant <value_ints = [3]> ()
@@ -274,7 +274,7 @@ def test_arithmetic_that_gives_a_size_again_leaves_nothing():
 
 
 def test_a_size_of_zero_stands_for_the_inputs_in_a_reshape():
-    """No branch asks for it but in a run with an empty tensor, where it differs."""
+    """No branch asks for such a size but in a run with an empty tensor, where it differs."""
     model = model_of(
         "(float[N, M] x) => (float[a, b] y)", "n = Shape <end = 1> (x) s = Concat <axis = 0> (n, n) y = Reshape (x, s)"
     )
@@ -303,7 +303,7 @@ def test_dimensions_of_one_name_may_differ_in_a_run():
 
 
 def test_question_marks_are_no_name():
-    """PaddlePaddle writes one for each size that it does not know."""
+    """PaddlePaddle writes a question mark for each size that it does not know."""
 
     def graph(*names):
         model = model_of(
@@ -319,7 +319,7 @@ def test_question_marks_are_no_name():
 
 
 def test_products_of_any_number_of_rows():
-    """They are taken in parts, whose primitives serve all sizes; steps behind them are those of each part."""
+    """The products are taken in parts, whose primitives serve all sizes; steps behind them are those of each part."""
     weight, bias, other = numbers(24, 20), numbers(20), numbers(700, 20)
     model = model_of(
         "(float[N, 24] x, float[N, 20] z) => (float[N, 20] y) <float[24, 20] w = {0}, float[20] b = {0}>",
@@ -348,7 +348,7 @@ def test_products_of_any_number_of_rows():
     ],
 )
 def test_a_number_that_only_may_be_a_size_is_computed(body):
-    """It is another one where another dimension is the larger one, or a size is one that decides."""
+    """The number is another one where another dimension is the larger one, or a size is one that decides."""
     constants = (
         "int64[2] ones = {1, 1}, int64[2] minus = {-1, -1}, int64[2] seven = {7, 7}, int64[2] many = {1000000, 1000000}"
     )

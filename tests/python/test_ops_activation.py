@@ -1,4 +1,4 @@
-"""What the official suite leaves open of activations: element types, coefficients, old versions."""
+"""Activations in what the official suite leaves open: element types, coefficients, old versions."""
 
 import ml_dtypes
 import numpy as np

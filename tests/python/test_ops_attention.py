@@ -139,7 +139,7 @@ def test_old_versions(opset):
 
 
 def _modifier(name, op, *values, element=TensorProto.FLOAT):
-    """A graph that applies an operator to its input and a constant."""
+    """Makes a graph that applies an operator to its input and a constant."""
     constants = [helper.make_tensor(f"c{i}", element, [], [value]) for i, value in enumerate(values)]
     node = helper.make_node(op, ["s", *(c.name for c in constants)], ["o"])
     info = [tensor_info(n, shape=[None] * 4, element=element) for n in ("s", "o")]

@@ -233,7 +233,7 @@ def test_aten_needs_an_operator():
 
 
 def test_an_aten_result_of_another_type_goes_on():
-    """Its type follows from the operator where shapes are known, else from the model's value infos."""
+    """The type of the result follows from the operator where shapes are known, else from the model's value infos."""
     nodes = [
         helper.make_node("ATen", ["x"], ["i"], domain="org.pytorch.aten", operator="argmax", dim=1),
         helper.make_node("Add", ["i", "i"], ["y"]),

@@ -25,7 +25,7 @@ def normal(*shape, dtype=np.float32):
 
 
 def test_resize_11_has_the_half_pixel_of_tensorflow():
-    """x_original = (x_resized + 0.5) / scale: 0.75, 2.25 and 3.75 of four elements, half down."""
+    """A position is x_original = (x_resized + 0.5) / scale: 0.75, 2.25 and 3.75 of four elements, half down."""
     x, sizes, none = np.arange(8, dtype=np.float32).reshape(2, 4), np.array([2, 3]), np.zeros(0, np.float32)
     options = {"coordinate_transformation_mode": "tf_half_pixel_for_nn", "mode": "nearest", "opset": 11}
     (y,) = run_op("Resize", [x, none, none, sizes], nearest_mode="floor", **options)

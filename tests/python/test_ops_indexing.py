@@ -25,7 +25,7 @@ def elements(dtype, shape=(3, 4)):
 
 
 def known(op_type, inputs, **attributes):
-    """The node run with its inputs from the second on as constants."""
+    """Runs the node with its inputs from the second on as constants; gives the graph and the output."""
     names = [f"x{i}" for i in range(len(inputs))]
     constants = [helper.make_tensor(n, 7, x.shape, x.ravel()) for n, x in list(zip(names, inputs, strict=True))[1:]]
     node = helper.make_node(op_type, names, ["y"], **attributes)

@@ -1,4 +1,4 @@
-"""What the official suite leaves open of matrix products, Einsum and Det."""
+"""Matrix products, Einsum and Det in what the official suite leaves open."""
 
 import itertools
 

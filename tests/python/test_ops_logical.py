@@ -1,4 +1,4 @@
-"""What the official suite leaves open of comparisons, booleans and bits."""
+"""Comparisons, booleans and bits in what the official suite leaves open."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""What the official suite leaves open of arithmetic: element types, old versions, shapes on the host."""
+"""Arithmetic in what the official suite leaves open: element types, old versions, shapes on the host."""
 
 import math
 
@@ -17,7 +17,7 @@ WRAPPING = ["Add", "Sub", "Mul", "Div", "Mod", "Max", "Min"]
 
 
 def extremes(dtype) -> np.ndarray:
-    """Values where arithmetic wraps and order shows; none is 0."""
+    """Gives values where arithmetic wraps and order shows; none is 0."""
     limits = np.iinfo(dtype)
     some = [limits.max, limits.max - 1, limits.max // 2 + 1, 1, 3, 7, 100]
     return np.array(some if limits.min == 0 else [*some, limits.min + 1, -1, -7], dtype)

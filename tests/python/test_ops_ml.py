@@ -85,7 +85,7 @@ def test_imputer(element, imputed):
 def test_normalizer(element, norm):
     x = np.array([[-3, 1, 2], [0, 0, 0], [-1, -2, -3]], dtype=element)
     for shaped in (x, x[0]):
-        # For the reference implementation "MAX" is that of the absolute values; the operator's text says otherwise.
+        # The reference implementation's "MAX" is that of the absolute values; the operator's text says otherwise.
         assert_same(run_ml("Normalizer", [shaped], norm=norm), onnxruntime_ml("Normalizer", [shaped], [1], norm=norm))
 
 
@@ -397,7 +397,7 @@ def test_svm_classifier(kernel, probabilities, per_class, how):
     x = rows(np.float32, 9)
     attributes = classifier_attributes(per_class, kernel, probabilities, "ints") | {"post_transform": how}
     actual = run_ml("SVMClassifier", [x], outputs=2, **attributes)
-    # For two classes without probabilities onnxruntime leaves SOFTMAX out.
+    # onnxruntime leaves SOFTMAX out for two classes without probabilities.
     if probabilities or len(per_class) > 2 or how != "SOFTMAX":
         expected = onnxruntime_ml("SVMClassifier", [x], [TensorProto.INT64, TensorProto.FLOAT], **attributes)
         assert_same(actual, expected, rtol=1e-3, atol=1e-4)
@@ -421,7 +421,7 @@ def kernel_values(x, vectors, kernel, gamma, coef0, degree):
 
 
 def machine(kernel, per_class, features, element, count, shift=0.0):
-    """Rows, the attributes of a classifier, and the scores of its pairs in float64."""
+    """Makes rows, the attributes of a classifier, and the scores of its pairs in float64."""
     rng = np.random.default_rng(7)
     classes, vectors = len(per_class), sum(per_class)
     params = [1 / features, 0.5, 3.0]
@@ -449,7 +449,7 @@ def machine(kernel, per_class, features, element, count, shift=0.0):
 
 
 def assert_exact(actual, expected, onnxruntimes, ulps=1.0):
-    """Within so many ulps of the largest score, and no further than onnxruntime."""
+    """Checks that scores are within so many ulps of the largest score, and no further off than onnxruntime's."""
     largest = np.abs(expected).max()
     error = np.abs(actual.reshape(expected.shape) - expected).max()
     assert error <= ulps * np.spacing(np.float32(largest)), f"{error / np.spacing(np.float32(largest))} ulps"
@@ -491,7 +491,7 @@ def test_svm_classifier_beside_float64(kernel, per_class, probabilities):
 
 
 def coupled(pairs, classes):
-    """The probabilities of all classes from those of each two, as libsvm finds them."""
+    """Computes the probabilities of all classes from those of each two, as libsvm finds them."""
     matrix = torch.zeros(len(pairs), classes, classes, dtype=torch.float64)
     first, second = np.triu_indices(classes, 1)
     of_first = torch.tensor(np.clip(pairs, 1e-7, 1 - 1e-7))
@@ -510,7 +510,7 @@ def test_svm_of_near_points_far_from_zero():
 
 
 def svm_each_way(x, **attributes):
-    """What SVMRegressor gives not optimized, optimized, and by its plan."""
+    """Gives what SVMRegressor gives not optimized, optimized, and by its plan."""
     model = op_model("SVMRegressor", [x], opset=5, domain=ML, **attributes)
     model.graph.input[0].CopyFrom(
         helper.make_tensor_value_info("x0", model.graph.input[0].type.tensor_type.elem_type, [None, None])
@@ -608,7 +608,7 @@ WEIGHTS = [0.5, 0.25, 0.125, 0.0625, 0.375, 0.75]
 
 
 def tree_attributes(votes, ids, weights=WEIGHTS, double=False, **more):
-    """The attributes of a list of nodes; `votes` is "target" or "class"."""
+    """Makes the attributes of a list of nodes; `votes` is "target" or "class"."""
     attributes = NODES | {f"{votes}_{name}": value for name, value in LEAVES.items()}
     attributes |= {f"{votes}_ids": ids, f"{votes}_weights": weights} | more
     if double:

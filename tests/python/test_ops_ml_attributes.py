@@ -25,7 +25,7 @@ NUMPY = {"float": np.float32, "double": np.float64, "int64": np.int64, "int32": 
 
 
 def probit_with_limits(x):
-    """The reference implementation's PROBIT is 0 at 0 and 1."""
+    """Computes PROBIT with its limits; the reference implementation's is 0 at 0 and 1."""
     return np.where((x == 0) | (x == 1), np.copysign(np.inf, x - 0.5), probit(x))
 
 
@@ -56,7 +56,7 @@ class Case:
 
 
 def floats_of(attributes):
-    """The attributes as onnxruntime takes them for float inputs: lists, not tensors."""
+    """Gives the attributes as onnxruntime takes them for float inputs: lists, not tensors."""
     return {
         name.removesuffix("_as_tensor"): to_array(value).tolist() if name.endswith("_as_tensor") else value
         for name, value in attributes.items()
@@ -64,7 +64,7 @@ def floats_of(attributes):
 
 
 def expected(case, inputs):
-    """The scores without a post_transform by the other implementation, then transformed as the operator's text says."""
+    """Takes the scores without a post_transform from the other implementation, and transforms them by the text."""
     plain = {name: value for name, value in case.attributes.items() if name != "post_transform"}
     if case.by == "reference":
         results = reference_op(case.op, inputs, opset=5, domain=ML, outputs=len(case.outputs), **plain)
@@ -159,7 +159,7 @@ MODES = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRA
 
 
 def stumps(votes, modes, as_tensors, tracks=0):
-    """One of each mode; stump i looks at feature i % 3 and votes for target i % 3."""
+    """Makes one stump of each mode; stump i looks at feature i % 3 and votes for target i % 3."""
     count = len(modes)
     splits = np.tile([0.0, 1.0, -1.0], count)[:count]
     weights = TABLE_NUMBERS.normal(size=2 * count) / (4 * count)
@@ -307,7 +307,7 @@ NAMED = re.compile(r"'([A-Z][A-Z0-9_]+),?\.?'")
 
 
 def named_by_the_schemas():
-    """(operator, version, attribute, value) of each value that a text names, and None for the attribute itself."""
+    """Gives (operator, version, attribute, value) of each value that a text names; None is for the attribute itself."""
     for schema in onnx.defs.get_all_schemas_with_history():
         if schema.domain != ML or schema.name not in OPERATORS:
             continue

@@ -143,7 +143,7 @@ def test_rms_normalization_has_the_type_of_its_scale():
 @pytest.mark.parametrize("optimize", [True, False])
 @pytest.mark.parametrize("largest", [1e-10, 1e10, 1e17])
 def test_layer_normalization_of_large_and_small_numbers(largest, optimize):
-    """Up to where the square of a number leaves float32's range."""
+    """The numbers go up to where the square of a number leaves float32's range."""
     x = (normal(5, 64) * np.float32(largest)).astype(np.float32)
     model = op_model("LayerNormalization", [x, np.ones(64, np.float32)], epsilon=0.0)
     close(onnx_torch.prepare(model, optimize=optimize).run([x, np.ones(64, np.float32)])[0], standardized(x, -1, 0))

@@ -15,7 +15,7 @@ def normal(*shape, dtype=np.float32):
 
 
 def windows(x, kernel, strides=None, dilations=None, pads=None, ceil_mode=0, count_include_pad=1, **_):
-    """All windows as lists of (position in the input, value); a value outside is 0, or left out."""
+    """Gives all windows as lists of (position in the input, value); a value outside is 0, or left out."""
     rank = len(kernel)
     strides, dilations, pads = strides or [1] * rank, dilations or [1] * rank, pads or [0] * (2 * rank)
     counts = []

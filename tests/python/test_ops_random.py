@@ -75,7 +75,7 @@ def _prepared(op, **seed):
 @pytest.mark.parametrize("seed, same_as", SEEDS_MEAN.items(), ids=str)
 @pytest.mark.parametrize("op", RANDOM)
 def test_what_a_seed_means(op, seed, same_as):
-    """A fraction is cut off, and what is left counts modulo 2**32."""
+    """A fraction of a seed is cut off, and what is left counts modulo 2**32."""
     if op == "Dropout" and seed == 1e30:
         pytest.skip("no int64")
     run = _prepared(op, seed=float(seed))

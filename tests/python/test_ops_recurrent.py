@@ -104,7 +104,7 @@ def test_lstm_gates(input_forget, peepholes):
 
 
 def test_lstm_clip():
-    """It bounds the input of every activation; onnxruntime leaves that of h as it is."""
+    """The clip bounds the input of every activation; onnxruntime leaves that of h as it is."""
     x, w, r, b, _, h, c, p = inputs = _inputs("LSTM", peepholes=True)
     p_i, p_o, p_f = np.split(p[0], 3)
 
@@ -212,7 +212,7 @@ def test_peepholes_of_another_size_are_refused():
 
 
 def _declared(model, inputs, steps):
-    """The model with the inputs' sizes declared, and so many steps."""
+    """Gives the model with the inputs' sizes declared, and so many steps."""
     declared = onnx.ModelProto()
     declared.CopyFrom(model)
     for info, array in zip(declared.graph.input, inputs, strict=True):
@@ -233,7 +233,7 @@ def _cpu_seconds_to_prepare(model):
 
 @pytest.mark.parametrize("op", GATES)
 def test_sequences_of_any_length_that_go_step_by_step(op):
-    """Their sizes are learnt without their steps: preparing takes no longer than for a few steps that are known."""
+    """The sizes are learnt without the steps: preparing takes no longer than for a few steps that are known."""
     inputs = [one for one in _inputs(op) if one is not None]
     model = op_model(op, _inputs(op), OPSET, outputs=OUTPUTS[op], hidden_size=HIDDEN, clip=0.5)
     known, any_length = _declared(model, inputs, {"dim_value": 5}), _declared(model, inputs, {"dim_param": "steps"})

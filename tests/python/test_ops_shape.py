@@ -86,7 +86,7 @@ def test_expand(shape):
 
 
 def graph_of(nodes, dims, constants):
-    """The graph of nodes on x, whose dims are symbolic, and what it computes from X."""
+    """Prepares nodes on x, whose dims are symbolic; gives the graph, and what it computes from X."""
     initializers = [helper.make_tensor(name, 7, np.shape(value), np.ravel(value)) for name, value in constants.items()]
     model = model_of(nodes, [tensor_info("x", X, dims)], ["y"], initializer=initializers)
     prepared = onnx_torch.backend.prepare(model)
@@ -94,7 +94,7 @@ def graph_of(nodes, dims, constants):
 
 
 def test_shape_arithmetic_makes_no_tensors():
-    """Merges the last two dimensions, as exporters write it."""
+    """The last two dimensions are merged as exporters write it."""
     nodes = [
         helper.make_node("Shape", ["x"], ["shape"]),
         helper.make_node("Gather", ["shape", "zero"], ["batch"]),

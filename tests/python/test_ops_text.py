@@ -30,7 +30,7 @@ def test_string_split(x, delimiter, maxsplit):
 
 
 def test_string_split_drops_space_at_both_ends():
-    # The reference implementation leaves it at the end of a rest that maxsplit leaves whole.
+    # The reference implementation leaves space at the end of a rest that maxsplit leaves whole.
     y, counts = run_op("StringSplit", [texts(" a b  c ")], outputs=2, maxsplit=1)
     assert y.tolist() == [["a", "b  c"]] and counts.tolist() == [2]
 

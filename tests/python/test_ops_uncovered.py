@@ -112,7 +112,7 @@ TRAINING = "ai.onnx.preview.training"
 
 
 def gradient_of(nodes, feeds, y, xs, zs=(), more=()):
-    """What Gradient makes of the nodes, or what the last of the nodes that follow makes of that."""
+    """Gives what Gradient makes of the nodes, or what the last of the nodes that follow makes of that."""
     slopes = [f"d{x}" for x in xs]
     attributes = {"y": y, "xs": list(xs)} | ({"zs": list(zs)} if zs else {})
     node = helper.make_node("Gradient", [*xs, *zs], slopes, domain=TRAINING, **attributes)

@@ -33,7 +33,7 @@ def operators(model: onnx.ModelProto) -> list[str]:
 
 
 def fed(model: onnx.ModelProto) -> dict[str, np.ndarray]:
-    """Numbers for each input; open dimensions have sizes of their own."""
+    """Draws elements for each input; open dimensions have sizes of their own."""
     sizes: dict[str, int] = {}
     feeds = {}
     for value in model.graph.input:
@@ -47,7 +47,7 @@ def fed(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 
 
 def check(model: onnx.ModelProto, expected: list[str], level: str = "basic") -> onnx.ModelProto:
-    """The optimized model, which has these operators and gives the same."""
+    """Gives the optimized model, which must have these operators and give the same."""
     before = model.SerializeToString()
     made = onnx_torch.optimize(model, level)
     assert model.SerializeToString() == before, "the model that was given has changed"
@@ -377,7 +377,7 @@ def test_rms_normalization_is_recognized(name):
     check(model, ["RMSNormalization"], "extended")
 
 
-# How queries, keys and scores are scaled and masked; what is left of it.
+# The ways in which queries, keys and scores are scaled and masked, and what is left of them.
 ATTENTION = {
     "plain": ("k = Transpose<perm = [0, 1, 3, 2]>(a)", "s = MatMul(q, k)", ["Attention"]),
     "scores are scaled": (
@@ -492,7 +492,7 @@ CASES = node_cases()
 )
 @pytest.mark.parametrize("part", range(4))
 def test_official_cases_give_the_same(part, variant):
-    """One of seven of ONNX's cases of single nodes, and their variants."""
+    """One in seven of ONNX's cases of single nodes, and its variants, give the same."""
     tried = 0
     for case in CASES[part::28]:
         made = variant(case)

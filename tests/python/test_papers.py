@@ -48,7 +48,7 @@ def test_examples_run(paper, tmp_path):
 
 
 def table(paper: str, heading: str) -> list[list[str]]:
-    """The cells of the first table under a heading, its head left out."""
+    """Gives the cells of the first table under a heading, its head left out."""
     section = (ROOT / paper).read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
     rows = [line.split("|")[1:-1] for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row] for row in rows[2:]]
@@ -77,7 +77,7 @@ def test_the_errors_are_those_there_are():
 
 
 def test_the_translator_in_cpp_is_one_that_is_compiled():
-    """docs/cpp_api.md has it as a part of a library that test_cpp_package.py builds."""
+    """docs/cpp_api.md has the translator as a part of a library that test_cpp_package.py builds."""
     (example,) = re.findall("```cpp\n(.*?)```", (ROOT / "docs" / "adding_an_operator.md").read_text(), re.S)
     compiled = (ROOT / "docs" / "cpp_api.md").read_text().splitlines()
     assert [line for line in example.splitlines() if line not in compiled] == []

@@ -49,7 +49,7 @@ def test_a_scale_of_more_dimensions_stays_outside_of_attention():
     check_equal(source, [floats(3, 5, 8), floats(3, 8, 7), floats(3, 7, 6)])
 
 
-# Of more scores than are computed at once.
+# There are more scores than are computed at once.
 @pytest.mark.parametrize("lead", [(2, 3), (6,), ()], ids=["four dimensions", "three", "two"])
 @pytest.mark.parametrize("mask", ["none", "whole", "for each row", "for each key", "of more dimensions"])
 def test_attention_of_long_sequences(mask: str, lead: tuple[int, ...]):
@@ -82,7 +82,7 @@ def test_attention_of_long_sequences(mask: str, lead: tuple[int, ...]):
 @pytest.mark.parametrize("shared", [False, True], ids=["own keys", "shared keys"])
 @pytest.mark.parametrize("queries", [1, 3, 31])
 def test_attention_to_rows_of_keys(queries: int, sizes: tuple[int, int, int], mask: str, shared: bool):
-    """As when text is generated: keys lie as they were appended, and heads may share them."""
+    """The model is as when text is generated: keys lie as they were appended, and heads may share them."""
     size, count, value_size = sizes
     source = model(
         "(float[B, H, G, Q, D] q, float[B, H, N, K, D] k, float[B, H, N, K, E] v, float[M0, M1, M2, M3, M4] mask) "
@@ -128,7 +128,7 @@ def test_attention_to_what_is_not_finite(queries: int):
 @pytest.mark.parametrize("shape", ["4-d", "3-d"])
 @pytest.mark.parametrize("queries", [1, 5, 26])
 def test_the_operator_attention(queries: int, shape: str, heads: int, kind: str):
-    """With a past, and heads that share keys; in the last of a batch, a query attends to nothing."""
+    """The operator has a past, and heads that share keys; in the last of a batch, a query attends to nothing."""
     size, past, value_size = 24, 37, 20
     dims = {"4-d": (f"6, {queries}", f"{heads}, {queries}"), "3-d": (queries, queries)}[shape]
     widths = {"4-d": (size, size, value_size), "3-d": (6 * size, heads * size, heads * value_size)}[shape]
@@ -174,7 +174,7 @@ def test_the_operator_attention_to_what_came_before(queries: int, keys: int):
         check_equal(source, inputs, ulps=32, threads=threads)  # weights of thousands of keys are added
 
 
-# Rows, keys, and sizes of a key and a value that fill tiles and vectors, and that leave parts of them.
+# The rows, keys, and sizes of a key and a value fill tiles and vectors, or leave parts of them.
 @on_each_cpu
 def test_attention_on_each_cpu(capability: str, tmp_path: Path):
     shapes = [(4, 1, 1, 1), (6, 64, 64, 64), (25, 65, 63, 33), (49, 49, 32, 32), (50, 130, 40, 72), (2, 17, 24, 80)]

@@ -8,7 +8,7 @@ from pass_models import check_equal, floats, graph_of, model
 
 
 def test_constants_computes_once_what_depends_on_weights_alone():
-    """Of weights that are too large to be computed with while translating."""
+    """The weights are too large to be computed with while translating."""
     source = model("(float[80, 90] x) => (float[80, 90] y) { e = Exp(w) t = Transpose(e) y = Mul(x, t) }", w=(90, 80))
     assert graph_of(source, "gather", disabled_passes=["constants"]) == "aten::exp\naten::permute\naten::mul"
     assert graph_of(source, "constants") == "aten::mul"

@@ -13,7 +13,7 @@ from random_numbers import RNG
 @pytest.mark.parametrize("dtype", ["float", "bool", "float16", "int64", "complex128"])
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [0, 2, 3, 1], [0, 3, 1, 2], [1, 0, 3, 2]])
 def test_moved_elements(dtype: str, order: list[int]):
-    """What a reshape copies, and results, are brought into order by a copy of ours."""
+    """A copy of ours brings into order what a reshape copies, and results."""
     sizes = (3, 40, 37, 5)
     source = model(
         f"({dtype}[3, 40, 37, 5] x) => ({dtype} y, {dtype} z) "

@@ -48,7 +48,7 @@ def test_gather_takes_any_layout_and_number_of_indices():
 
 
 def test_gather_leaves_another_size():
-    """Indices that are wrapped by another number than the rows' count."""
+    """Indices that are wrapped by another number than the rows' count are left as they are."""
     source = model(
         "(float[5, 2] x, int64[3] i) => (y) "
         "{ n = Less(i, zero)  a = Add(i, four)  w = Where(n, a, i)  y = Gather(x, w) }",

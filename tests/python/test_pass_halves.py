@@ -39,7 +39,7 @@ def test_products_of_halves_are_computed_in_floats(text: str, shapes: list[tuple
 
 
 def test_products_of_halves_are_rounded_once():
-    """What float16 cannot hold on the way to a sum is no matter; what it cannot hold in the end is infinite."""
+    """A sum may go on its way by numbers that float16 cannot hold; one that it cannot hold in the end is infinite."""
     source = model("(float16[N, 3] x) => (float16 y) { y = MatMul(x, w) }", w=np.full((3, 1), 8, np.float16))
     x = np.float16([[60000, -60000, 1], [60000, 60000, 1]])
     np.testing.assert_array_equal(onnx_torch.prepare(source).run([x])[0], np.float16([[8], [np.inf]]))

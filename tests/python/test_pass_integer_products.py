@@ -63,7 +63,7 @@ def test_integer_products_with_a_zero_point_for_each_column() -> None:
 
 
 def test_integer_products_with_other_zero_points_stay() -> None:
-    """One for each row, or a weight that comes with the run."""
+    """The zero points are one for each row, or the weight comes with the run."""
     rows = model(
         "(uint8[7, 30] x, uint8[7] xz) => (int32[7, 40] y) { y = MatMulInteger(x, w, xz, wz) }",
         w=RNG.integers(0, 256, (30, 40), np.uint8),
@@ -282,7 +282,7 @@ def test_a_weight_that_was_laid_out_can_be_had_back(kind: str) -> None:
 
 
 def test_sums_of_very_many_numbers_are_exact() -> None:
-    """Of more rows than a table of 16 bits can tell."""
+    """The sums are of more rows than a table of 16 bits can tell."""
     source = model(
         "(uint8[2, 270001] x) => (int32[2, 3] y) { y = MatMulInteger(x, w) }",
         w=RNG.integers(-3, 4, (270_001, 3), np.int8),
@@ -328,7 +328,7 @@ def test_dynamic_quantize_of_nothing_is_an_error() -> None:
             onnx_torch.prepare(source, optimize=optimize).run([np.zeros(0, np.float32)])
 
 
-# In a Scan nothing is known of the sizes, and the fourth run goes by a plan.
+# Nothing is known of the sizes in a Scan, and the fourth run goes by a plan.
 @pytest.mark.parametrize("columns", [1, 64])
 def test_an_addend_may_enlarge_a_scaled_product(columns: int) -> None:
     source = model(

@@ -76,7 +76,7 @@ def test_resampling_of_nothing_stays_an_error():
 
 
 def elements_to_rank(dtype: Any, sizes: tuple[int, ...]) -> Iterator[np.ndarray]:
-    """Many equal ones; the whole range; for floats, those that are ordered in their own way."""
+    """Gives many equal elements; the whole range; for floats, those that are ordered in their own way."""
     yield RNG.integers(0, 4, sizes).astype(dtype)
     if np.issubdtype(dtype, np.integer):
         yield RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, sizes, dtype, endpoint=True)

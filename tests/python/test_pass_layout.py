@@ -93,7 +93,7 @@ def test_layout(name: str):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_layout_of_random_views(seed: int):
-    """Reshapes and transposes in turn."""
+    """The views are reshapes and transposes in turn."""
     rng = np.random.default_rng(seed)
     dims = [[2], [3], [2, 2], [], [2, 3]]  # each size as a product
     sizes = [math.prod(dim) for dim in dims]
@@ -153,7 +153,7 @@ def test_layout_of_sizes_that_come_with_the_run(sizes: tuple[int, ...]):
 
 
 def test_layout_broadcasts_as_before():
-    """Sizes that are open may be 1 in one operand."""
+    """A size that is open may be 1 in one operand."""
     source = model(
         "(float[M, 4] a, float[N, 4] b) => (float y) "
         "{ c = Transpose<perm = [1, 0]>(a)  d = Transpose<perm = [1, 0]>(b)  e = Add(c, d)  "

@@ -20,7 +20,7 @@ from pass_models import check_equal, floats, graph_of, model
         ((0, 4), (4, 5)),
         ((3, 0), (0, 5)),
         ((1, 1), (1, 1)),
-        # Small matrices, few and many.
+        # These are small matrices, few and many.
         ((2, 3, 7, 64), (2, 3, 64, 33)),
         ((2, 1, 20, 100), (1, 3, 100, 70)),
         ((90, 16, 16), (90, 16, 16)),

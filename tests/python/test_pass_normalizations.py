@@ -109,7 +109,7 @@ NORMS = [
 
 
 def normalized_convolution(norm: str, rank: int) -> onnx.ModelProto:
-    """What a convolution gives lies channels-last; that of this one is its input and its opposite."""
+    """Makes a norm of a convolution's result, which lies channels-last; here it is the input and its opposite."""
     dims = ", ".join("NCLHW"[:rank])
     identity = np.concatenate([np.eye(4), -np.eye(4)]).astype(np.float32)
     return model(
@@ -129,13 +129,13 @@ def test_norms_of_what_lies_channels_last(norm: str, sizes: tuple[int, ...]):
 
 
 def normalized_image(norm: str, rank: int) -> onnx.ModelProto:
-    """The same of an image as it is fed, whose planes are contiguous, and its opposite."""
+    """Makes the same norm of an image as it is fed, whose planes are contiguous, and its opposite."""
     dims = ", ".join("NCLHW"[:rank])
     text = f"(float[{dims}] x) => (float y) {{ o = Neg(x) c = Concat<axis = 1>(x, o) y = {norm} }}"
     return model(text, scale=floats(8), bias=floats(8))
 
 
-# Planes of a part, of several, and those too small for vectors.
+# The planes are of a part, of several, or too small for vectors.
 @pytest.mark.parametrize(
     "sizes", [(1, 4, 700), (3, 4, 33), (2, 4, 40, 50), (2, 4, 3, 4, 5), (2, 4, 90, 400), (2, 4, 7)]
 )

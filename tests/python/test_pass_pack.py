@@ -113,7 +113,7 @@ def test_pack_activations(main: str, activation: str):
     stays = activation.startswith("Gelu") and not TAKES_GELU
     assert graph_of(source, "pack") == "onnx_torch::packed" + "\naten::gelu" * stays
     x = 10 * floats(2, 6, 8, 8)
-    # What is bounded was some fifty times as large when it was rounded.
+    # A bounded result was some fifty times as large when it was rounded.
     is_bounded = activation.startswith(("Clip", "Tanh", "Sigmoid", "HardSigmoid"))
     check_equal(source, [x], ulps=512 if is_bounded else 16)
     x[0, 1, 2:6, 3] = np.nan, np.inf, -np.inf, 1e37
@@ -158,7 +158,7 @@ def residual_model(body: str, outputs: str = "float y", inputs: str = "") -> onn
     return model(text, w=(6, 6, 1, 1), v=(6, 6, 1, 1))
 
 
-# Besides, the input is laid channels-last, and the result as it was.
+# Besides, the input is laid out channels-last, and the result as it was.
 @pytest.mark.parametrize(
     ("body", "results"),
     [
@@ -187,7 +187,7 @@ def test_residual_sums_take_the_memory_of_what_is_added(body: str, results: str)
 @pytest.mark.parametrize(
     ("body", "outputs"),
     [
-        ("c = Conv(b, w) y = Add(c, b)", "float y"),  # the product itself reads it
+        ("c = Conv(b, w) y = Add(c, b)", "float y"),  # the product reads it itself
         ("c = Conv(b, w) d = Conv(c, w) e = Add(d, b) y = Sub(e, b)", "float y"),
         ("c = Conv(b, w) d = Conv(c, w) y = Add(d, b)", "float y, float b"),
         ("c = Conv(b, w) d = Conv(c, w) y = Add(d, x)", "float y"),
@@ -208,7 +208,7 @@ def test_residual_sums_leave_what_is_read_elsewhere(body: str, outputs: str):
     assert np.array_equal(inputs[0], before)
 
 
-# Whether a Relu may lose a NaN is known of a large tensor from the layer before, unless something changed it.
+# The layer before tells of a large tensor whether a Relu may lose a NaN, unless something changed the tensor.
 @pytest.mark.parametrize(
     "body",
     [
@@ -454,7 +454,7 @@ def test_images_of_one_column_and_of_more(after: str):
 @pytest.mark.parametrize("out", [24, 768])
 @pytest.mark.parametrize("after", ["Relu(c)", "HardSigmoid<alpha = 0.16666667>(c)", "Add(c, r)", "Identity(c)"])
 def test_images_of_one_pixel_and_of_more(out: int, after: str):
-    """Those of one pixel are rows that take no primitive; others may come in the same model."""
+    """Images of one pixel are rows that take no primitive; others may come in the same model."""
     source = model(
         f"(float[N, 512, H, W] x, float[{out}, 1, 1] r) => (float y) {{ c = Conv(x, w, b) y = {after} }}",
         w=(out, 512, 1, 1),
@@ -477,7 +477,7 @@ def test_one_row_and_many_share_the_weight():
         assert_close(prepared.run([x])[0], plain.run([x])[0])
 
 
-# In a Scan nothing is known of the sizes, and the fourth run goes by a plan.
+# Nothing is known of the sizes in a Scan, and the fourth run goes by a plan.
 @pytest.mark.parametrize("rows", ["2", "1, 2", "3, 2"])
 def test_an_operand_may_enlarge_a_packed_product(rows: str):
     sizes = [5, *map(int, rows.split(", "))]

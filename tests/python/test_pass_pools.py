@@ -31,7 +31,7 @@ MAX_POOLS = {
 
 
 def pool_of(pool: str, sizes: tuple[int, ...], *, channels_last: bool) -> onnx.ModelProto:
-    """What pools an intermediate result, so that this lies as is asked."""
+    """Makes a model that pools an intermediate result, so that this has the layout that is asked for."""
     before = "c = Conv(x, w)" if channels_last else "c = Neg(x)"
     weights = {"w": (sizes[1], sizes[1], *[1 for _ in sizes[2:]])} if channels_last else {}
     return model(f"(float[{', '.join(map(str, sizes))}] x) => (float y) {{ {before}  y = {pool}(c) }}", **weights)

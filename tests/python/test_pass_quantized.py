@@ -303,7 +303,7 @@ def test_pooling_is_of_bytes(attributes: str, kind: str) -> None:
 
 
 def test_pooling_of_other_forms() -> None:
-    """Images of open sizes, pads of two kinds, indices, three dimensions, what a convolution gives."""
+    """Pools take images of open sizes, pads of two kinds, indices, three dimensions, and what a convolution gives."""
     x = RNG.integers(0, 256, (2, 24, 9, 8), np.uint8)
     attributes = "<kernel_shape = [3, 3], pads = [1, 1, 1, 1], strides = [2, 2]>"
     opened = model(f"(uint8[N, C, H, W] x) => (uint8[N, C, P, Q] y) {{ y = MaxPool{attributes}(x) }}")

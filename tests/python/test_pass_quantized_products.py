@@ -61,7 +61,7 @@ def test_convolutions(options: dict[str, Any]) -> None:
 
 
 def test_largest_sums_do_not_saturate() -> None:
-    """Where neighbouring products are added in 16 bits, 255 * 127 * 2 does not fit."""
+    """The largest sums are right: 255 * 127 * 2 does not fit where neighbouring products are added in 16 bits."""
     source = model(
         """(uint8[4, 256] x) => (float[4, 64] y) {
              f = DequantizeLinear(x, one)
@@ -134,7 +134,7 @@ def test_linear_layers(form: str, kind: str, per_channel: bool) -> None:
 
 
 def test_chain_of_layers() -> None:
-    """Nothing but bytes between the layers of a residual block."""
+    """Nothing but bytes goes between the layers of a residual block."""
     names = {}
     for i in "12":
         names |= {f"w{i}": weights(64, 64, 3, 3), f"s{i}": scales(64)}
@@ -187,7 +187,7 @@ def test_without_pack_the_rest_still_runs() -> None:
 
 @pytest.mark.parametrize("form", LINEAR)
 def test_small_weights_stay_in_8_bits(form: str) -> None:
-    """Those that the translation knows as floats, too."""
+    """Weights that the translation knows as floats stay in int8, too."""
     call, transposed = LINEAR[form]
     source = model(
         f"""(uint8[N, 24] x) => (uint8[N, 40] y) {{
@@ -212,7 +212,7 @@ def test_small_weights_stay_in_8_bits(form: str) -> None:
 
 
 def test_known_numbers_of_8_bits_are_computed_once() -> None:
-    """Also in a branch, and where what is made of them is an output."""
+    """Such elements are computed once also in a branch, and where what is made of them is an output."""
     source = model(
         """(bool c, float[3] x) => (float[2, 3] y, float[2, 3] w) {
              w = DequantizeLinear(wq, ws)
@@ -227,7 +227,7 @@ def test_known_numbers_of_8_bits_are_computed_once() -> None:
         check_exact(source, np.array(condition), floats(3))
 
 
-# Weights less their zero points: what they are, their zero point, and whether the differences fit 8 bits.
+# Weights with zero points: the type, the largest element, the zero point, and whether the differences fit 8 bits.
 ZERO_POINTS = [
     (np.int8, 0, 0, True),
     (np.int8, 100, 3, True),
@@ -301,7 +301,7 @@ def test_convolutions_with_zero_points_of_weights(
 @pytest.mark.parametrize("x_kind", ["uint8", "int8"])
 @pytest.mark.parametrize("inside", [40, 300])
 def test_qlinear_matmul(kind: Any, most: int, zero_point: int, fits: bool, x_kind: str, inside: int) -> None:
-    """With 40 rows the translation has taken the zero point off the weight; sums of 300 are computed in double."""
+    """The translation has taken the zero point off a weight of 40 rows; sums of 300 products are computed in double."""
     per_column = zero_point % 2 == 0
     shaped = (lambda array: array) if per_column else (lambda array: array[0])
     source = model(
@@ -400,7 +400,7 @@ def test_qlinear_layers_one_after_another() -> None:
 
 
 def test_qlinear_products_of_other_forms_stay() -> None:
-    """Zero points that come with the run, and scales of rows."""
+    """The zero points come with the run, or the scales are of rows."""
     text = "(uint8[7, 80] x, uint8 xz) => (uint8[7, 72] y) { y = QLinearMatMul(x, xs, xz, w, ws, wz, ys, yz) }"
     constants = {"w": weights(80, 72), "ws": f32(0.01), "wz": np.int8(0), "ys": f32(0.1), "yz": np.uint8(3)}
     fed = model(text, xs=f32(0.02), **constants)

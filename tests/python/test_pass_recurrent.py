@@ -21,7 +21,7 @@ RECURRENT = {
 
 
 def recurrent_model(name: str, direction: str, x: str, features: int, *, bias: bool, states: bool) -> onnx.ModelProto:
-    """A layer with 5 hidden units, for batches of 3."""
+    """Makes a layer with 5 hidden units, for batches of 3."""
     op, gates, attributes = RECURRENT[name]
     directions = 2 if direction == "bidirectional" else 1
     outputs = ["y", "h", "c"][: 3 if name == "LSTM" else 2]
@@ -139,7 +139,7 @@ STEPWISE = {
 
 
 def stepwise_model(name: str, direction: str, hidden: int, *, bias: bool, ends: bool = True) -> onnx.ModelProto:
-    """A layer of 12 features with initial states, whose sequences may have ends. Its steps do not magnify errors."""
+    """Makes a layer of 12 features with initial states and perhaps ends of sequences, which magnifies no errors."""
     op, gates, attributes = STEPWISE[name]
     directions = 2 if direction == "bidirectional" else 1
     outputs = ["y", "h", "c"][: 3 if op == "LSTM" else 2]
@@ -248,7 +248,7 @@ def test_what_lies_past_the_end_of_a_sequence_does_not_matter(name: str):
 
 @pytest.mark.parametrize("name", STEPWISE)
 def test_lengths_of_another_number_of_sequences(name: str):
-    """One stands for all; others are refused, with passes as without."""
+    """One length stands for all sequences; any other number of lengths is refused, with passes as without."""
     source = stepwise_model(name, "reverse", 5, bias=True)
     check_equal(source, stepwise_inputs(source, 6, 3, [4]))
     for options in [{}, {"optimize": False}]:
@@ -264,7 +264,7 @@ RECURRENT_SIZES = [*((name, 40) for name in RECURRENT), ("LSTM", 5), ("LSTM", 40
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 @pytest.mark.parametrize("name, hidden", RECURRENT_SIZES)
 def test_recurrent_layers_in_parts(name: str, hidden: int, direction: str, time: int, batch: int, threads: int):
-    """Steps in several turns, the batch and the directions on several threads, and weights shared out among them."""
+    """Steps go in several turns, the batch and the directions on several threads, which share the weights out."""
     op, gates, attributes = RECURRENT[name]
     directions = 2 if direction == "bidirectional" else 1
     outputs = ["y", "h", "c"][: 3 if name == "LSTM" else 2]

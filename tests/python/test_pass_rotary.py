@@ -17,7 +17,7 @@ from random_numbers import RNG
 def rotary(
     body: str = "y = Add(u, v)", rank: int = 2, half: int = 4, end: int = 2**63 - 1, axis: int = -1, name: str = "float"
 ) -> onnx.ModelProto:
-    """Heads of 8 elements, turned as Llama's exports write it, by factors of this rank; `body` is what comes last."""
+    """Makes heads of 8 elements, turned as Llama's exports write it, by factors of this rank; `body` comes last."""
     dims = ", ".join("CDEF"[:rank])
     return model(
         f"""({name}[B, S, 24] x, {name}[{dims}] c, {name}[{dims}] s) => ({name} y) {{
@@ -52,7 +52,7 @@ def test_rotary_embeddings_of_many_rows_and_of_none():
 @pytest.mark.parametrize("rotated", [0, 4])
 @pytest.mark.parametrize("merged", [False, True])
 def test_rotary_embeddings_as_an_operator(interleaved: int, rotated: int, merged: bool):
-    """ONNX's own; it turns neighbours, where interleaved, and the first elements of a row, where not all."""
+    """ONNX's own operator turns neighbours, where interleaved, and the first elements of a row, where not all."""
     source = model(
         f"(float[{'B, S, 24' if merged else 'B, 3, S, 8'}] x, float[N, H] c, float[N, H] s, int64[B, S] at) "
         "=> (float y) { y = "
@@ -93,7 +93,7 @@ def test_rotary_embeddings_of_factors_that_take_many_steps(order: str):
 
 
 def test_rotary_embeddings_of_rows_whose_size_a_run_tells():
-    """Where it is not twice the half, what is computed looks like it, and is something else."""
+    """A row whose size is not twice the half looks like an embedding, and what is computed of it is something else."""
     source = model(
         """(float[B, S, D] x, float[S, D] c, float[S, D] s) => (float y) {
           a = Slice(x, zero, half, axis) b = Slice(x, half, end, axis) n = Neg(b) w = Concat<axis = -1>(n, a)

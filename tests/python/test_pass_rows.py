@@ -52,7 +52,7 @@ def test_softmax_over_another_dimension():
 
 
 def long_rows(size: int) -> np.ndarray:
-    """Rows with values that are large, not finite, or so small that their exponents are denormal."""
+    """Makes rows with values that are large, not finite, or so small that their exponents are denormal."""
     x = 4 * floats(12, size)
     x[0, size // 2], x[1, -1], x[2, 0], x[3] = np.nan, np.inf, -np.inf, -np.inf
     x[4, ::2], x[5], x[6, 0], x[7, -1] = -1e30, 1e30, 95.0, 3e38
@@ -96,7 +96,7 @@ def test_norms_of_rows(size: int, norm: str):
 
 
 def test_layer_norm_of_what_lies_far_from_zero():
-    """As exact as a mean of that size is in float32."""
+    """The norm is as exact as a mean of that size is in float32."""
     x = 1000 + floats(7, 33)
     source = model("(float[A, 33] x) => (float y) { y = LayerNormalization(x, w) }", w=np.ones(33, np.float32))
     exact = x.astype(np.float64)
@@ -176,7 +176,7 @@ def test_labels_of_the_largest_scores(classes: int):
 @pytest.mark.parametrize("keepdims", [0, 1])
 @pytest.mark.parametrize("order", [[0, 1, 2], [0, 2, 1], [2, 1, 0]])
 def test_numbers_of_the_largest_elements(axis: int, keepdims: int, order: list[int]):
-    """Of equal ones the first, and of those that are NaN, wherever they lie in memory."""
+    """The first of equal elements is found, and the first of those that are NaN, wherever they lie in memory."""
     source = model(
         f"(float[A, B, C] x) => (int64 y) {{ t = Transpose<perm = {order}>(x) "
         f"y = ArgMax<axis = {axis}, keepdims = {keepdims}>(t) }}"
@@ -246,7 +246,7 @@ ROW_OPERATORS = {
 @pytest.mark.parametrize("name", ROW_OPERATORS)
 @pytest.mark.parametrize("again", [False, True])
 def test_rows_are_left_where_they_lay_unless_they_are_read_again(name: str, again: bool):
-    """What is read once more, given back, or a caller's keeps its elements."""
+    """A tensor that is read once more, given back, or a caller's keeps its elements."""
     node = ROW_OPERATORS[name]
     operand = "c" if "(c" in node else "e"
     weights = {"s": (48,), "b": (48,), "cs": (8,), "cb": (8,)}

@@ -76,7 +76,7 @@ def test_scales(name: str):
 
 
 def test_scales_leave_a_division_by_the_result():
-    """Divisors are compared: they are sums, some of them near zero, and a quotient is no more exact than its own."""
+    """The divisors are compared: they are sums, some near zero, and a quotient is no more exact than its own."""
     source = scale_model("c = Conv(x, w)  y = Div(each, c)")
     assert graph_of(source, "scales") == "aten::convolution\naten::div"
     x = floats(2, 4, 7, 7)

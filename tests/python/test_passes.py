@@ -58,7 +58,7 @@ def test_a_model_with_gradients_is_left_as_it_is():
 
 
 def behind_a_convolution(case: Case) -> onnx.ModelProto:
-    """The case with its first input copied by a convolution, which hands it on with the channels innermost."""
+    """Gives the case with its first input copied by a convolution, which hands it on with the channels innermost."""
     source = onnx.ModelProto()
     source.CopyFrom(case.model)
     name = source.graph.input[0].name

@@ -1,5 +1,4 @@
-"""What runs where on a CUDA device: the official suite on a device that is pretended (pretended_cuda.py), and
-`placement`."""
+"""The placement of nodes on a CUDA device that is pretended (pretended_cuda.py): the official suite, `placement`."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ LIGHT = sorted((pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data"
 
 
 def input_of(model):
-    """Random numbers for the one input that is no initializer."""
+    """Draws elements for the one input that is no initializer."""
     known = {initializer.name for initializer in model.graph.initializer}
     (given,) = [value for value in model.graph.input if value.name not in known]
     sizes = [dim.dim_value for dim in given.type.tensor_type.shape.dim]
@@ -109,7 +108,7 @@ def test_weights_of_recurrent_layers_are_laid_out_once(op, direction):
 
 
 def test_hard_swish_of_doubles_keeps_their_digits():
-    """ATen's kernel for CUDA takes a sixth in float32; this is what is computed in its place."""
+    """onnx_torch's own operator is computed in place of ATen's kernel for CUDA, which takes a sixth in float32."""
     model = parser.parse_model(
         """<ir_version: 10, opset_import: ["": 21]> net (double[7] x) => (double[7] y) { y = HardSwish(x) }"""
     )

@@ -28,7 +28,7 @@ def parsed(text):
 
 
 def shuffled(value, rng):
-    """The same elements in other places."""
+    """Gives the same elements in other places."""
     if isinstance(value, list):
         return [shuffled(item, rng) for item in value]
     if not isinstance(value, np.ndarray) or value.dtype.kind in "OUS":
@@ -47,7 +47,7 @@ def outcome(rep, inputs):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_official_cases_four_times(variant):
-    """The third run is the plan's, the fourth has other elements, which may make it another way or an error."""
+    """The third run is the plan's; the fourth has other elements, which may make it go another way or give an error."""
     differing, with_plan = [], 0
     for number, case in enumerate(VARIANTS[variant]):
         plain = onnx_torch.prepare(case.model, plans=0)
@@ -85,7 +85,7 @@ def test_the_third_run_executes_no_torchscript():
     assert re.search("^plan onnx_torch::packed", plan, re.MULTILINE)
 
 
-# Networks of which a step is each operator, whose sizes decide all but where the elements lie.
+# Networks in which each operator is a step, and sizes decide all but where the elements lie.
 BY_MEMORY = {
     "argmax": "(float[3, 40, 5] x) => (int64[K] y) { y = ArgMax<axis = 1, keepdims = 0>(x) }",
     "average_pool": "(float[1, 3, 9, 9] x) => (float[K] y) { y = AveragePool<kernel_shape = [3, 3]>(x) }",
@@ -172,7 +172,7 @@ TRIANGLES = [(1, 1), (37, 53), (3, 40, 5), (2, 3, 7, 30)]
     ],
 )
 def test_casts_of_many_elements(element, to, sizes):
-    """Integers that a type has not are those that ATen gives."""
+    """A cast gives what ATen gives where the type cannot hold the element."""
     dims, number = ", ".join("ABCD"[: len(sizes)]), onnx.TensorProto.DataType.Value(to.upper())
     model = parsed(f"net ({element}[{dims}] x) => ({to} y) {{ y = Cast<to = {number}>(x) }}")
     rep, plain = onnx_torch.prepare(model), onnx_torch.prepare(model, plans=0)
@@ -254,7 +254,7 @@ def test_more_sizes_in_turn_than_plans_are_not_recorded_again_and_again():
             seen.append(tuple(re.search(r"Float\[(\d), 8\]", plan)[1] for plan in rep.plans()))
         if turn == 2:
             recorded = set(seen[-1])
-    # What had to go for others waits for sixteen runs of its own; the two that are kept serve meanwhile.
+    # The plan that had to go for others waits for sixteen runs of its own; the two that are kept serve meanwhile.
     assert all(set(plans) == recorded for plans in seen[9:])
 
 
@@ -275,7 +275,7 @@ def test_new_sizes_make_no_plan():
 
 
 def test_results_have_memory_of_their_own():
-    """Of the input itself, of a view, twice the same, a constant, and what an input's view was in the run before."""
+    """The input itself, a view, twice the same, a constant, and an input's view of the run before have such memory."""
     model = parsed("""net (float[N, 2] x) => (float[N, 2] a, float[M] b, float[N, 2] c, float[N, 2] d, float[2] e)
         <float[2] k = {1, 2}, int64[1] flat = {-1}> {
         a = Identity(x)  b = Reshape(x, flat)  c = Add(x, k)  d = Identity(c)  e = Identity(k)
@@ -325,7 +325,7 @@ def test_a_failing_run_is_explained_and_the_plan_stays():
 
 
 def test_what_data_decides_is_a_part():
-    """A branch, a loop, and sizes that elements decide, between steps of a plan."""
+    """A branch, a loop, and sizes that elements decide stand as parts between steps of a plan."""
     model = parsed("""net (float[N] x, bool c) => (float[M] y, int64[K, 1] z)
         <float[1] two = {2}> {
         a = Mul(x, two)
@@ -346,7 +346,7 @@ def test_what_data_decides_is_a_part():
 
 @pytest.mark.parametrize("operator", ["tensor_split", "narrow"])
 def test_elements_that_say_where_a_tensor_is_split(operator):
-    """Views that begin elsewhere in each run."""
+    """The views begin elsewhere in each run."""
     node = {"tensor_split": "tensor_indices_or_sections", "narrow": "Tensor"}[operator]
     more = ", length = 2" if operator == "narrow" else ""
     model = onnx.parser.parse_model(
@@ -386,7 +386,7 @@ def test_a_branch_that_data_decides_is_followed_until_it_is_another_one():
 
 
 def test_no_branch_is_followed_once_random_numbers_are_drawn():
-    """The run would be done again where it is another one, and draw others."""
+    """A run that goes another way would be done again, and draw other numbers."""
     model = parsed(BRANCHES.format(before="r = RandomNormalLike(x) s = Mul(r, zero)").replace("Exp(x)", "Exp(s)"))
     rep = onnx_torch.prepare(model)
     for _ in range(3):
@@ -420,7 +420,7 @@ def test_non_contiguous_and_other_inputs_are_taken_as_they_come():
 
 
 def test_parts_of_larger_tensors():
-    """A plan for each of the strides, wherever in the larger tensor the part begins."""
+    """There is a plan for each of the strides, wherever in the larger tensor the part begins."""
     rep, plain = onnx_torch.prepare(parsed(MLP)), onnx_torch.prepare(parsed(MLP), plans=0)
     x = torch.randn(4, 40, 20)
     for step in range(5):
@@ -430,7 +430,7 @@ def test_parts_of_larger_tensors():
 
 
 def test_inputs_of_one_storage():
-    """Each is told from the other where views of them are computed with."""
+    """Each input is told from the other where views of them are computed with."""
     model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
         two (float[N, 4] a, float[N, 4] b) => (float[4, N] y, float[4, N] z) {
           c = Transpose <perm = [1, 0]> (a)

@@ -18,7 +18,7 @@ from random_numbers import RNG
 
 # The relative error of rounding to each type.
 ROUNDING = {"bfloat16": 2**-9, "float16": 2**-12}
-# What rounds an operand to bfloat16: a cast to it, or an operator whose result is float32, for products in float32.
+# The operator that rounds to bfloat16: a cast, or one whose result is float32, where products are in float32.
 ROUND = "aten::to" if _C.cpu_features()["bfloat16_products"] else "onnx_torch::rounded"
 
 
@@ -34,7 +34,7 @@ def floats(*sizes: int) -> np.ndarray:
 
 
 def rounded(x: np.ndarray, precision: str) -> np.ndarray:
-    """The array, rounded to the type, in float64."""
+    """Rounds the array to the type, in float64."""
     if precision == "float16":
         return x.astype(np.float16).astype(np.float64)
     bits = x.view(np.uint32)
@@ -63,7 +63,7 @@ def test_products_with_weights_are_computed_in_it(name: str, precision: str, opt
     x = floats(*[dim.dim_value or 4 for dim in source.graph.input[0].type.tensor_type.shape.dim])
     y = onnx_torch.prepare(source, precision=precision, optimize=optimize).run([x])[0]
     assert y.dtype == np.float32
-    # The same of operands that were rounded before, in float64: what is left is the rounding of biases and results.
+    # The exact model has operands that were rounded before, in float64: the rounding of biases and results is left.
     exact = onnx_torch.prepare(doubled(source, precision)).run([rounded(x, precision)])[0]
     roundings = 32 if name == "ConvTranspose" else 4  # ATen adds what meets in an element in the type itself
     np.testing.assert_allclose(y, exact, rtol=4 * ROUNDING[precision], atol=roundings * ROUNDING[precision])
@@ -72,7 +72,7 @@ def test_products_with_weights_are_computed_in_it(name: str, precision: str, opt
 
 
 def doubled(source: onnx.ModelProto, precision: str) -> onnx.ModelProto:
-    """The model in float64, with weights that are rounded."""
+    """Gives the model in float64, with weights that are rounded."""
     copy = onnx.ModelProto.FromString(source.SerializeToString())
     for weight in copy.graph.initializer:
         exact = rounded(numpy_helper.to_array(weight), precision)
@@ -130,7 +130,7 @@ def test_what_the_cpu_has_no_instructions_for_is_computed_in_float32():
 def test_rounding_is_that_of_a_cast(dtype: torch.dtype):
     onnx_torch.prepare(model(*MODELS["Gemm"][:1], **MODELS["Gemm"][1]), precision="float16")  # declares the operator
     bits = RNG.integers(0, 1 << 32, (300, 256), np.uint32)
-    # Ties, the smallest number that counts, the largest, infinity, NaN.
+    # The first ones are ties, the smallest number that counts, the largest, infinity and NaN.
     bits[0, :7] = 0x3F808000, 0x3F818000, 0x00008000, 0x00008001, 0x7F7FFFFF, 0xFF800000, 0x7F800001
     x = torch.from_numpy(bits.view(np.float32))
     for given in [x, x.T, x[:, 0].expand(3, 300), x[:0], x.double()]:
@@ -176,7 +176,7 @@ def test_products_of_bfloat16_models_are_packed():
 
 @pytest.mark.parametrize("level", ["AVX512", "AVX2", "DEFAULT"])
 def test_models_of_bfloat16_run_on_each_cpu(level: str, tmp_path: Path):
-    """As oneDNN is kept below what the CPU has: it has no products of bfloat16 there."""
+    """oneDNN is kept below what the CPU has, where it has no products of bfloat16."""
     source = parser.parse_model(
         '<ir_version: 10, opset_import: ["": 23]> net (float[2, 6, 8, 8] x) => (float[2, 8, 4] z) '
         "{ a = Cast<to = 16>(x) k = Cast<to = 16>(f) b = Conv(a, k) r = Relu(b) s = GlobalAveragePool(r) "
@@ -192,7 +192,7 @@ def test_models_of_bfloat16_run_on_each_cpu(level: str, tmp_path: Path):
 
 
 def test_what_onednn_has_no_primitive_for_is_computed_by_aten():
-    """Products of bfloat16 that stay as they are, where the CPU has no instructions for them."""
+    """ATen computes products of bfloat16 that stay as they are, where the CPU has no instructions for them."""
     source = model(
         "(float[2, 6, 8, 8] x) => (float[N, C, H, W] y) "
         "{ a = Cast<to = 16>(x) v = Cast<to = 16>(w) b = Conv(a, v) y = Cast<to = 1>(b) }",

@@ -31,7 +31,7 @@ def looping(times=4):
 
 
 def sleepy(seconds):
-    """A model whose second of three nodes takes a known time at least."""
+    """Makes a model whose second of three nodes takes a known time at least."""
 
     def sleep(x: torch.Tensor) -> torch.Tensor:
         time.sleep(seconds)

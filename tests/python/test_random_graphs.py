@@ -1,8 +1,8 @@
-"""What random graphs give, optimized and not, is what ONNX's reference makes of them.
+"""Results of random graphs, optimized and not: they are what ONNX's reference makes of them.
 
-A failure tells what is needed to fail of the first graph that does. ``ONNX_TORCH_RANDOM_GRAPHS=SEED`` runs the graphs
-of that seed instead of a fresh one's, ``SEED:NUMBER`` one of them alone, and ``ONNX_TORCH_RANDOM_GRAPHS_COUNT`` says
-how many there are. A fresh seed's are a fifth of that: what they find, no change made.
+A failure tells, of the first graph that fails, what is needed to fail. ``ONNX_TORCH_RANDOM_GRAPHS=SEED`` runs the
+graphs of that seed instead of a fresh one's, ``SEED:NUMBER`` one of them alone, and ``ONNX_TORCH_RANDOM_GRAPHS_COUNT``
+says how many there are. A fresh seed has a fifth as many: what they find, no change made.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MARGIN = 64
 
 
 def difference(value: Value, run: int, found: np.ndarray) -> str:
-    """What is wrong with a result, if anything."""
+    """Tells what is wrong with a result, if anything."""
     expected = value.runs[run]
     if (found.dtype, found.shape) != (numpy_type(value.element), expected.array.shape):
         return f"{found.dtype} {found.shape}, not {numpy_type(value.element)} {expected.array.shape}"
@@ -44,7 +44,7 @@ def difference(value: Value, run: int, found: np.ndarray) -> str:
 
 
 def differences(example: Example) -> Iterator[str]:
-    """Optimized it is run three times with each set of inputs, the third time by its plan."""
+    """Tells what is wrong. Optimized, the model is run three times with each set of inputs, the third by its plan."""
     for way, options, times in (("optimized", {}, 3), ("not optimized", {"optimize": False}, 1)):
         try:
             prepared = onnx_torch.prepare(example.model, **options)
@@ -59,7 +59,7 @@ def differences(example: Example) -> Iterator[str]:
 
 
 def report(example: Example) -> str:
-    """A small example with its inputs, as one may write it down."""
+    """Writes a small example with its inputs, as one may write it down."""
     inputs = [f"{value.name}, run {run}: {as_fed(value, run)!r}" for value in example.inputs for run in range(RUNS)]
     return "\n".join([printer.to_text(example.model), *inputs, *differences(example)])
 
@@ -140,7 +140,7 @@ def test_errors_grow_with_those_of_operands():
 
 
 def test_a_wrong_result_is_found_and_told_with_what_it_takes(monkeypatch: pytest.MonkeyPatch):
-    """As if Tanh were Cos: of a graph that has one, that node is left."""
+    """The wrong result is a Tanh that is computed as Cos: of a graph that has one, that node is left."""
     number = next(n for n in range(1000) if "Tanh" in {node.op_type for node in random_graph(FIXED, n).nodes})
     prepare = onnx_torch.prepare
 

@@ -23,7 +23,7 @@ def features(rows=ROWS):
 
 
 def model():
-    """y = x @ WEIGHT"""
+    """Makes a model: y = x @ WEIGHT."""
     x = tensor_info("x", element=TensorProto.FLOAT, shape=["batch", 3])
     weight = numpy_helper.from_array(WEIGHT, "w")
     return model_of([helper.make_node("MatMul", ["x", "w"], ["y"])], [x], ["y"], initializer=[weight])
@@ -61,7 +61,7 @@ def table(tmp_path):
 
 
 def check(rows, keys):
-    """Each key once, with the output that belongs to it."""
+    """Checks that each key comes once, with the output that belongs to it."""
     found = dict(zip((row["key"] for row in rows), (row["y"] for row in rows), strict=True))
     assert len(rows) == len(found) == ROWS
     np.testing.assert_allclose([found[key] for key in keys], features() @ WEIGHT)
@@ -96,7 +96,7 @@ def test_a_missing_column_is_told():
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 7, 9, 64])
 @pytest.mark.parametrize("chosen", [min, max])
 def test_a_cpu_is_left_for_the_reader(machines, workers, chosen):
-    """However Ray places the actors, on the fullest machine or on the emptiest."""
+    """Ray may place the actors in any way, on the fullest machine or on the emptiest."""
     share = cpu_share(machines, workers)
     assert share < 1 or share == int(share)  # what Ray takes
     free = list(machines)
@@ -120,7 +120,7 @@ def test_as_many_actors_as_cores(ray, table, tmp_path):
 
 
 class Mortal(Predictor):
-    """Dies once, when a key comes; leaves a mark, so as to live the next time."""
+    """A predictor that dies once, when a key comes, and leaves a mark, so as to live the next time."""
 
     def __init__(self, model, mark, **options):
         super().__init__(model, **options)
@@ -153,7 +153,7 @@ def test_a_killed_actor_loses_and_doubles_nothing(ray, table, tmp_path):
 
 
 def descendants(pid):
-    """Processes below one, with their command lines."""
+    """Lists the processes below one, with their command lines."""
     parents = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -229,7 +229,7 @@ def test_a_part_that_always_kills_its_actor_ends_the_work(ray, tmp_path, monkeyp
 
 @pytest.fixture
 def two_machines(ray):
-    """A cluster of two machines with a CPU each, both this one. It ends the other cluster: last in this file."""
+    """Starts a cluster of two machines with a CPU each, both this one. It ends the other cluster: last in this file."""
     from ray.cluster_utils import Cluster
 
     ray.shutdown()

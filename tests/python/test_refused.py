@@ -1,4 +1,4 @@
-"""What the error says of operators that are known and not translated, and that one's own translation goes first."""
+"""The errors of operators that are known and not translated; one's own translation of them goes first."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ pretended = pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device 
 
 
 def model() -> onnx.ModelProto:
-    """Two products of matrices."""
+    """Makes two products of matrices."""
     source = parser.parse_model(
         """<ir_version: 10, opset_import: ["": 21]> net (float[N, 64] x) => (float[N, 64] y)
            { a = MatMul(x, v) b = Relu(a) y = MatMul(b, w) }"""

@@ -22,7 +22,7 @@ def test_the_containers_image_has_the_system_packages():
 
 
 def test_levels_side_by_side_do_not_write_to_the_same_files():
-    """The official suite writes a model's inputs into ONNX_HOME and reads them again."""
+    """The official suite writes a model's inputs into ONNX_HOME and reads them again, so each level has its own."""
     homes = {beside_others({"ONNX_HOME": "build/ci/onnx_home"}, level)["ONNX_HOME"] for level in CPU_LEVELS}
     assert len(homes) == len(CPU_LEVELS)
 

@@ -1,4 +1,4 @@
-"""How a prepared model runs: kinds of tensors, chosen outputs, the caller's memory, options, copies."""
+"""Runs of a prepared model: kinds of tensors, chosen outputs, the caller's memory, options, copies."""
 
 import copy
 import multiprocessing
@@ -23,7 +23,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def two_outputs():
-    """a = x + 1, b = a * 2, c = -x"""
+    """Makes a model: a = x + 1, b = a * 2, c = -x."""
     nodes = [
         helper.make_node("Add", ["x", "one"], ["a"]),
         helper.make_node("Mul", ["a", "two"], ["b"]),
@@ -110,7 +110,7 @@ def test_types_that_torch_lacks_are_one_element_a_byte():
 
 
 def test_a_torch_tensor_is_not_copied():
-    """4 TiB would not fit."""
+    """A copy of 4 TiB would not fit."""
     huge = torch.ones(1).expand(1 << 20, 1 << 20)
     x = tensor_info("x", element=TensorProto.FLOAT, shape=["n", "m"])
     at = numpy_helper.from_array(np.array(0), "at")
@@ -255,7 +255,7 @@ def test_a_prepared_model_survives_spawn():
 
 
 def large_convolutions():
-    """y = conv(x), z = conv(y), of 1 MB each, which pass for large (src/base/work_memory.h)."""
+    """Makes y = conv(x), z = conv(y), of 1 MB each, which pass for large (src/base/work_memory.h)."""
     weights = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype(np.float32)
     nodes = [helper.make_node("Conv", [x, "w"], [y], pads=[1, 1, 1, 1]) for x, y in ("xy", "yz")]
     x = tensor_info("x", element=TensorProto.FLOAT, shape=[1, 16, 128, 128])
@@ -341,7 +341,7 @@ def test_a_loop_leaves_what_it_reads_to_those_behind_it(name, optimize):
 
 @pytest.mark.parametrize("optimize", [False, True])
 def test_a_loop_begins_with_what_another_operator_gives(optimize):
-    """Of the first value the element type and sizes may be known where those of the next are not."""
+    """The element type and sizes of the first value may be known where those of the next are not."""
     model = parser.parse_model(
         """<ir_version: 10, opset_import: ["": 21]> g (uint8[3] x, int64 n) => (float[3] b)
            <float scale = {0.5}, uint8 zero = {3}>

@@ -217,7 +217,7 @@ def test_the_process_ends_with_the_program():
 
 
 def state(process):
-    """As the kernel tells it: Z and X are those of processes that have ended."""
+    """Gives the state of a process as the kernel tells it: Z and X are those of processes that have ended."""
     try:
         with open(f"/proc/{process}/stat") as stat:
             return stat.read().rpartition(")")[2].split()[0]
@@ -280,7 +280,7 @@ SCRIPT = """if True:
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """What came of each attempt of a confined process; the measures that it got."""
+    """Gives what came of each attempt of a confined process, and the measures that it got."""
     folder = tmp_path_factory.mktemp("model")
     (folder / "file").write_text("something")
     attempts = json.dumps(ATTEMPTS | ALLOWED)

@@ -128,7 +128,7 @@ def test_what_is_no_saved_model_is_refused(tmp_path, data):
 
 
 def places(value, path=()):
-    """Where values lie in JSON, as the keys that lead there."""
+    """Gives the places of values in JSON, as the keys that lead there."""
     if path:
         yield path
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -137,7 +137,7 @@ def places(value, path=()):
 
 
 def parted(data: bytes) -> tuple[bytes, dict]:
-    """What a saved model has before its index, and the index."""
+    """Gives what a saved model has before its index, and the index."""
     tail = 8 + len(MARK)
     (length,) = struct.unpack("<Q", data[-tail : -tail + 8])
     return data[: -tail - length], json.loads(data[-tail - length : -tail])
@@ -158,7 +158,7 @@ def test_layouts_that_begin_within_a_vector_are_not_taken(saved):
 
 
 def changed_index(data: bytes, random: Random) -> bytes:
-    """A saved model with something else in its index."""
+    """Gives a saved model with something else in its index."""
     blobs, index = parted(data)
     *parents, last = random.choice(list(places(index)))
     holder = index
@@ -182,7 +182,7 @@ def changed_bytes(data: bytes, random: Random) -> bytes:
 
 @pytest.mark.parametrize("change", [changed_index, changed_bytes])
 def test_a_changed_file_is_refused_or_loads(saved, change):
-    """It never ends the process, and never with another error."""
+    """Such a file never ends the process, and never with another error."""
     random, (_, file) = Random(0), saved
     data, refused = file.read_bytes(), 0
     for _ in range(500):

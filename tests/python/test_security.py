@@ -1,5 +1,6 @@
-"""What docs/security.md promises of models that nobody trusts: no file outside their folder is read or written, and
-what cannot end well ends in an error."""
+"""The promises of docs/security.md about models that nobody trusts: no file outside their folder is read or written,
+and what cannot end well ends in an error.
+"""
 
 import os
 import re
@@ -20,7 +21,7 @@ def model_that_reads(location, place="initializer"):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A model's folder, with a secret beside it and data in it."""
+    """Makes a model's folder, with a secret beside it and data in it."""
     folder = tmp_path / "model"
     folder.mkdir()
     SECRET.tofile(tmp_path / "secret.bin")
@@ -143,7 +144,7 @@ MARK = b"NAME"
 
 
 def with_bad_names(model):
-    """The model, with bytes that are not UTF-8 for each MARK."""
+    """Gives the model with bytes that are not UTF-8 for each MARK."""
     data = model.SerializeToString()
     assert MARK in data
     return data.replace(MARK, b"\xff\xfe\xc3\x28")

@@ -32,7 +32,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 
 @pytest.fixture(params=["onnx_torch", "onnxruntime"])
 def ort(request):
-    """Each of the two engines."""
+    """Gives each of the two engines."""
     return ours if request.param == "onnx_torch" else pytest.importorskip("onnxruntime")
 
 
@@ -42,7 +42,7 @@ def errors(ort):
 
 
 def described(model: onnx.ModelProto) -> bytes:
-    """The model with everything that a session tells of it, for onnxruntime's newest IR version."""
+    """Gives the model with everything that a session tells of it, for onnxruntime's newest IR version."""
     model.ir_version, model.producer_name, model.domain, model.model_version = 10, "tests", "org.test", 7
     model.doc_string, model.graph.doc_string = "a model", "a graph"
     model.metadata_props.add(key="labels", value="a,b")
@@ -50,7 +50,7 @@ def described(model: onnx.ModelProto) -> bytes:
 
 
 def two_outputs() -> bytes:
-    """Two inputs, an initializer that may be fed, and two outputs."""
+    """Makes a model of two inputs, an initializer that may be fed, and two outputs."""
     nodes = [
         helper.make_node("Mul", ["x", "scale"], ["scaled"], name="scaling"),
         helper.make_node("Add", ["scaled", "y"], ["sum"]),
@@ -166,7 +166,7 @@ def test_runs_text(ort):
 
 
 def sequence_of(node: onnx.NodeProto, item: onnx.TypeProto, **domain) -> bytes:
-    """A model of one node that gives a sequence."""
+    """Makes a model of one node that gives a sequence."""
     output = helper.make_value_info("y", helper.make_sequence_type_proto(item))
     model = model_of([node], [tensor_info("x", shape=[None, 3], element=FLOAT)], [output], **domain)
     for opset in model.opset_import:
@@ -312,7 +312,7 @@ def test_says_what_the_model_cannot_do_without():
 
 
 def vectorizer() -> bytes:
-    """A model whose one input is a map."""
+    """Makes a model whose one input is a map."""
     node = helper.make_node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml", string_vocabulary=["a", "x"])
     of_map = helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(FLOAT, None))
     output = tensor_info("y", shape=[1, 2], element=FLOAT)
@@ -516,7 +516,7 @@ def test_free_dimensions_are_fixed_by_denotation(ort):
 
 
 def with_external_data(location: str = "weights.bin", offset: int = 8) -> bytes:
-    """A model that adds a weight of 12,000 bytes that lies in a file."""
+    """Makes a model that adds a weight of 12,000 bytes that lies in a file."""
     weight = TensorProto(name="b", data_type=FLOAT, dims=[1000, 3], data_location=TensorProto.EXTERNAL)
     for key, value in {"location": location, "offset": offset, "length": 12_000}.items():
         weight.external_data.add(key=key, value=str(value))
@@ -939,7 +939,7 @@ def test_binds_addresses(ort):
 
 
 def test_binds_by_the_native_class(ort):
-    """As onnxruntime's own IOBinding does, and programs that go around it."""
+    """onnxruntime's own IOBinding binds in this way, and so do programs that go around it."""
     native = importlib.import_module(f"{ort.__name__}.capi.onnxruntime_pybind11_state")
     session = ort.InferenceSession(two_outputs())
     assert isinstance(ort.IOBinding(session)._iobinding, native.SessionIOBinding)

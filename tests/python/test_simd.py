@@ -18,7 +18,7 @@ pytestmark = on_each_cpu
 
 
 def operators(source: onnx.ModelProto) -> set[str]:
-    """Those of the lowered graph that are not ATen's."""
+    """Names the operators of the lowered graph that are not ATen's."""
     return set(re.findall(r"onnx_torch::(\w+)", code(onnx_torch.prepare(source).graph())))
 
 
@@ -37,7 +37,7 @@ def check(
 
 
 def check_text(capability: str, text: str, inputs: list[np.ndarray], folder: Path, **weights: np.ndarray) -> set[str]:
-    """The same of a model in ONNX's notation; gives its operators."""
+    """Checks the same of a model in ONNX's notation; gives its operators."""
     source = model(text, **weights)
     exact = model(re.sub(r"\bfloat\b", "double", text), **{name: widened(value) for name, value in weights.items()})
     check(capability, source, exact, inputs, folder)
@@ -45,7 +45,7 @@ def check_text(capability: str, text: str, inputs: list[np.ndarray], folder: Pat
 
 
 def test_rows(capability: str, tmp_path: Path) -> None:
-    """Rows that fill vectors, and that leave parts of them."""
+    """The rows fill vectors, or leave parts of them."""
     text = """(float[3, 37] x, float[5, 300] u, float[1, 300] v, float[70, 300] z, float[2, 1, 24] q,
                float[2, 24, 17] k, float[2, 17, 83] t) => (float a, float b, float d, float e, int64 f, float g) {
         a = LayerNormalization(u, r, s)
@@ -64,7 +64,7 @@ def test_rows(capability: str, tmp_path: Path) -> None:
 
 
 def test_images(capability: str, tmp_path: Path) -> None:
-    """Norms, pools and means of what lies channels-last, and Relu of a NaN."""
+    """The operators are norms, pools and means of what lies channels-last, and Relu of a NaN."""
     text = """(float[2, 3, 19, 23] x, float[1, 3, 9, 9] z) => (float a, float b, float c, float d) {
         h = Conv(x, w) i = InstanceNormalization(h, s, o)
         a = MaxPool<kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]>(i)
@@ -119,7 +119,7 @@ A, B, SUM = (np.float32(scale) for scale in (0.1, 0.3, 0.2))
 
 
 def test_quantized_numbers(capability: str, tmp_path: Path) -> None:
-    """All pairs of numbers. Each product and sum is rounded to a float32, as ATen's and numpy's are."""
+    """The operands are all pairs of numbers; products and sums are rounded to a float32, as ATen's and numpy's are."""
     source = model(
         """(uint8[65536] a, uint8[65536] b, float[65536] v, int8[65536] c)
           => (uint8 sum, uint8 biased, float given, int8 taken, float other) {
@@ -158,7 +158,7 @@ def test_quantized_numbers(capability: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_sums_of_products_of_quantized_numbers(capability: str, dtype: type, tmp_path: Path) -> None:
-    """Dynamic quantization, a product, and what follows it: each step is rounded to a float32, as ATen's are."""
+    """The model quantizes, multiplies, and goes on: each step is rounded to a float32, as ATen's are."""
     rng = np.random.default_rng(0)
     numbers = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, (77, 45)).astype(dtype)
     zeros = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, 45).astype(dtype)

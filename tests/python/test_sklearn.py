@@ -179,7 +179,7 @@ def test_outlier_detector(model):
 
 @pytest.mark.parametrize("model", list(transformers()), ids=described)
 def test_transformer(model):
-    # Its largest value is that of the absolute ones in scikit-learn, but not in ONNX.
+    # The largest value is that of the absolute ones in scikit-learn's Normalizer, but not in ONNX's.
     x = np.abs(X) if isinstance(model, preprocessing.Normalizer) and model.norm == "max" else X.copy()
     if isinstance(model, impute.SimpleImputer):
         x[::7, 1] = np.nan

@@ -16,7 +16,7 @@ from onnx_torch import _C, _torch
 
 
 def signature(node: ast.FunctionDef) -> tuple:
-    """A function's parameters with their kinds and whether they have defaults, and the outermost name of its result."""
+    """Gives a function's parameters, their kinds and whether they have defaults, and its result's outermost name."""
     arguments = node.args
     places = [*arguments.posonlyargs, *arguments.args]
     defaulted = len(places) - len(arguments.defaults)
@@ -39,7 +39,7 @@ def outermost(annotation: ast.expr) -> str:
 
 
 def documented(name: str, docstring: str) -> tuple:
-    """The signature that pybind11 wrote: parameters it has no name for, "arg0", are positional only."""
+    """Reads the signature that pybind11 wrote: parameters it has no name for, "arg0", are positional only."""
     text = re.sub(r"^.*?\(", "(", docstring.strip().splitlines()[0], count=1)
     text = re.sub(r"= <[^>]*>", "= ...", text)
     parameters, result = signature(ast.parse(f"def {name}{text}: ...").body[0])

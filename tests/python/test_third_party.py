@@ -24,7 +24,7 @@ START = {
 OPENCV = "opencv-python-headless==5.0.0.93"
 OF_RAPIDOCR = ["pyclipper==1.4.0", "shapely==2.2.0", "six==1.17.0", "tqdm==4.70.1"]
 
-# What is compared is the last line that a program prints, as JSON.
+# The last line that such a program prints, as JSON, is compared.
 MAGIKA = """
 import magika
 lines = ["def f(x): return x + 1", '{"a": [1, 2, {"b": null}]}', "int main() { return 0; }", "SELECT name FROM people;"]
@@ -121,7 +121,7 @@ PACKAGES = {
 
 
 def installed(requirement: str, into: Path = packages.CACHE) -> str:
-    """The folder of a package; skips where pip is not there, or reaches no package index."""
+    """Gives the folder of a package; skips where pip is not there, or reaches no package index."""
     try:
         return str(packages.installed(requirement, into))
     except packages.NotThere as reason:
@@ -129,7 +129,7 @@ def installed(requirement: str, into: Path = packages.CACHE) -> str:
 
 
 def run(engine: str, program: str, folders: list[str]) -> Any:
-    """What a program prints, with an engine as its onnxruntime."""
+    """Gives what a program prints, with an engine as its onnxruntime."""
     path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), *folders])
     source = f"{START[engine]}\nimport json\n{program}\nprint(onnxruntime.get_build_info())"
     done = subprocess.run(
@@ -146,7 +146,7 @@ def run(engine: str, program: str, folders: list[str]) -> Any:
 
 
 def same(ours: Any, theirs: Any) -> None:
-    """Equal but for the rounding of floats."""
+    """Checks that results are equal but for the rounding of floats."""
     if isinstance(theirs, float):
         assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-4)
     elif isinstance(theirs, dict):

@@ -17,7 +17,7 @@ FIELD = descriptor_pb2.FieldDescriptorProto
 
 
 def message_type():
-    """The fields of Triton's model_config.proto that such a folder uses."""
+    """Makes a message with the fields of Triton's model_config.proto that such a folder uses."""
     file = descriptor_pb2.FileDescriptorProto(name="model_config.proto", package="inference")
     types = {"string": FIELD.TYPE_STRING, "int": FIELD.TYPE_INT64}
 
@@ -57,7 +57,7 @@ def saved(tmp_path, model, name="m", **options):
 
 
 def serve(config, module, feeds):
-    """What Triton does with requests: inputs by the names of arguments, outputs by the index behind "__"."""
+    """Does what Triton does with requests: inputs by the names of arguments, outputs by the index behind "__"."""
     arguments = [argument.name for argument in module.forward.schema.arguments[1:]]
     assert sorted(tensor.name for tensor in config.input) == sorted(arguments)
     with torch.no_grad():
@@ -67,7 +67,7 @@ def serve(config, module, feeds):
 
 
 def two_outputs(first="batch", last="batch"):
-    """y = x @ w, s = sum of x"""
+    """Makes a model: y = x @ w, s = sum of x."""
     axes = numpy_helper.from_array(np.array([1], np.int64), "axes")
     weight = numpy_helper.from_array(np.float32([[1, 2], [3, 4], [5, 6]]), "w")
     product = helper.make_node("MatMul", ["x", "w"], ["y"])

@@ -117,7 +117,7 @@ def test_a_wrong_oracle_contradicts_the_text(row):
 
 
 def test_another_number_is_not_equal():
-    """What is compared can fail: an output of Abs that is off by six units in the last place, one too long, ..."""
+    """The comparison can fail: an output of Abs that is off by six units in the last place, one too long, ..."""
     case = next(cases(Cell("", "Abs", 13, "T", "tensor(float)")))
     (expected,) = ask("official case", case)
     eps = epsilon(case.output_types)

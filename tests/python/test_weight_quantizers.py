@@ -26,7 +26,7 @@ VALUES = list(itertools.product(KINDS, [np.float32, np.float16]))
 
 
 def filled(module, name: str, arrays: list[np.ndarray], values: np.ndarray, *rest: int):
-    """What a function returns, and the arrays that it has filled."""
+    """Gives what a function returns, and the arrays that it has filled."""
     copies = [array.copy() for array in arrays]
     result = getattr(module, name)(copies[0], values, *copies[1:], *rest)
     return result, copies

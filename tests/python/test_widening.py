@@ -24,7 +24,7 @@ from random_numbers import RNG
 
 
 class RMSNorm(nn.Module):
-    """As T5 has it: the mean is of float32, and the result of the weight's type."""
+    """RMSNorm as T5 has it: the mean is of float32, and the result of the weight's type."""
 
     def __init__(self, size: int):
         super().__init__()
@@ -114,7 +114,7 @@ def convolution(given: int, made: int, kernel: int, *after: nn.Module, **options
 
 
 class Residual(nn.Module):
-    """The steps' result plus what they are given, and then perhaps another step."""
+    """The sum of the steps' result and what they are given, and then perhaps another step."""
 
     def __init__(self, steps: nn.Module, after: nn.Module | None = None):
         super().__init__()
@@ -194,7 +194,7 @@ def exported(module: nn.Module, inputs: list[torch.Tensor]) -> bytes:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_models_are_as_exact_as_in_onnxruntime(name: str):
-    """Their results differ from those of float64, with the same weights, by no more."""
+    """The results differ from those of float64, with the same weights, by no more."""
     make, inputs = MODELS[name]
     torch.manual_seed(0)
     module = make().eval().half()
@@ -226,7 +226,7 @@ def halves(*sizes: int) -> np.ndarray:
 
 
 def steps(source: onnx.ModelProto) -> list[str]:
-    """The operators after the pass."""
+    """Lists the operators after the pass."""
     return re.findall(r"= ((?:aten|onnx_torch)::\w+)", onnx_torch.prepare(source).graphs()["halves"])
 
 
@@ -275,7 +275,7 @@ def test_what_is_only_moved_stays():
 
 
 def test_without_weights_each_product_rounds():
-    """ONNX's own cases of its functions expect that."""
+    """Each such product rounds, as ONNX's own cases of its functions expect."""
     source = model("(float16[2, 2] x) => (float16[2, 2] y) { a = MatMul(x, x) b = MatMul(a, x) y = Exp(b) }")
     assert steps(source) == [
         "aten::to",
@@ -352,14 +352,14 @@ def test_gemm_with_a_large_transposed_weight():
 
 
 def resident() -> int:
-    """The bytes that are the process's own."""
+    """Gives the bytes that are the process's own."""
     status = Path("/proc/self/status").read_text()
     return int(re.search(r"RssAnon:\s*(\d+)", status)[1]) << 10
 
 
 @pytest.mark.parametrize("rows", [1, 40])
 def test_a_large_weight_takes_the_memory_of_float16(rows: int, tmp_path: Path):
-    """Once it is laid out, for one row as for many."""
+    """A laid weight takes the memory of float16, for one row as for many."""
     size = 4096
     source = model(f"(float16[N, {size}] x) => (float16[N, {size}] y) {{ y = MatMul(x, w) }}", w=halves(size, size))
     onnx.save(source, tmp_path / "model.onnx")

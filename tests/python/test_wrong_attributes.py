@@ -1,6 +1,7 @@
 """Each attribute of each operator version, as it may not be: too short or long, negative, huge, or no number at all.
 
-Each model runs or ends in an error of the package, in this process, which a fault in native code would end."""
+Each model runs or ends in an error of the package, in this process, which a fault in native code would end.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ TEXTS = ["", "x", "SAME_UPPER"]
 
 
 def lists(given: list[Any], others: list[Any]) -> list[list[Any]]:
-    """Lists that are unlike a given one: too short, too long, of other elements."""
+    """Makes lists that are unlike a given one: too short, too long, of other elements."""
     shorter = [[], given[:-1], given[1:], [*given, *given[-1:]], [*given, *given]]
     return shorter + [[*given[:i], other, *given[i + 1 :]] for other in others for i in (0, len(given) - 1) if given]
 
@@ -45,7 +46,7 @@ def wrong_values(attribute: AttributeProto) -> list[Any]:
 
 
 def attributes(node: onnx.NodeProto, schema: Any) -> Iterator[AttributeProto]:
-    """Those that the node has, and the others of its schema, as they are by default, or ones."""
+    """Gives the attributes that the node has, and the others of its schema, as they are by default, or ones."""
     yield from node.attribute
     given = {attribute.name for attribute in node.attribute}
     for name, formal in schema.attributes.items():
@@ -74,7 +75,7 @@ def wrong_models(case: Case) -> Iterator[tuple[str, onnx.ModelProto]]:
 
 
 def outcome(model: onnx.ModelProto, inputs: list[Any]) -> str:
-    """What comes of a model: that it runs, that it is refused, or that it fails otherwise."""
+    """Tells what comes of a model: that it runs, that it is refused, or that it fails otherwise."""
     try:
         with little_memory():
             onnx_torch.prepare(model).run(inputs)

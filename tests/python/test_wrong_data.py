@@ -28,7 +28,7 @@ for _cell in [*sample(all_cells()), *sample(contrib_cells())]:
 
 
 def wrong_inputs(inputs: list[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """The inputs, with all or the first elements of one of them as far out as its type goes, or a little."""
+    """Gives the inputs, with all or the first elements of one of them as far out as its type goes, or a little."""
     for place, given in enumerate(inputs):
         if not isinstance(given, np.ndarray) or given.dtype not in (np.int32, np.int64) or given.size == 0:
             continue
@@ -41,7 +41,7 @@ def wrong_inputs(inputs: list[Any]) -> Iterator[tuple[str, list[Any]]]:
 
 
 def empty_inputs(inputs: list[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """The inputs, one of which has an axis without elements."""
+    """Gives the inputs, one of which has an axis without elements."""
     for place, given in enumerate(inputs):
         for axis in range(given.ndim if isinstance(given, np.ndarray) else 0):
             empty = np.take(given, [], axis)
@@ -49,7 +49,7 @@ def empty_inputs(inputs: list[Any]) -> Iterator[tuple[str, list[Any]]]:
 
 
 def of_any_sizes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model, which says of no input what sizes it has."""
+    """Gives the model without the sizes of its inputs."""
     opened = onnx.ModelProto()
     opened.CopyFrom(model)
     for info in opened.graph.input:

@@ -1,4 +1,4 @@
-"""What a kernel or ATen would trust is checked first: models whose numbers, types or sizes are wrong end in an error.
+"""Models whose numbers, types or sizes are wrong: what a kernel or ATen would trust is checked first, and is an error.
 
 They run in this process, as one that reads or writes where it should not, or divides what cannot be divided, would end
 it."""
@@ -337,7 +337,7 @@ def test_the_least_integer_is_divided_by_minus_one(dtype, fmod):
 @pytest.mark.parametrize("op_type", ["Div", "Mod"])
 @pytest.mark.parametrize("by", [[0], [0, 1], [-1]])
 def test_sizes_are_divided_by_anything(op_type, by):
-    """On the host, by constants and by what a caller feeds."""
+    """Sizes are divided on the host, by constants and by what a caller feeds."""
     shape = helper.make_node("Shape", ["x"], ["s"])
     divided = helper.make_node(op_type, ["least", "by"], ["y"])
     moved = helper.make_node("Sub", ["s", "two"], ["zero"])

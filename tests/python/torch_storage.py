@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-# Those that torch has too, by the integers of their size.
+# The types that torch has too, and the integers of their size.
 _SAME_BITS = {
     "bfloat16": (np.int16, torch.bfloat16),
     "float8_e4m3fn": (np.uint8, torch.float8_e4m3fn),
@@ -43,7 +43,7 @@ def to_torch(value: Any) -> Any:
 
 
 def from_torch(value: Any, like: Any) -> Any:
-    """An array of the type of another one, from a tensor that stands for it; likewise lists."""
+    """Makes an array of the type of another one, from a tensor that stands for it; likewise lists."""
     if value is None:
         return None
     if isinstance(value, (list, tuple)):

@@ -30,7 +30,7 @@ def ints(*values: int) -> np.ndarray:
 
 
 def constant_model(op_type: str, inputs: list[Any], open_inputs: int = 1, **options: Any) -> onnx.ModelProto:
-    """A model of one node whose inputs are initializers but for the first ones, which are of their known sizes."""
+    """Makes a model of one node whose inputs are initializers but for the first ones, whose sizes are known."""
     model = op_model(op_type, inputs, **options)
     given = {f"x{i}": value for i, value in enumerate(inputs) if value is not None}
     kept = [f"x{i}" for i in range(open_inputs)]
@@ -44,7 +44,7 @@ def constant_model(op_type: str, inputs: list[Any], open_inputs: int = 1, **opti
 
 
 def refused(op_type: str, inputs: list[Any], message: str, **options: Any) -> None:
-    """A node is refused with inputs of any sizes, and with constants."""
+    """Checks that a node is refused with inputs of any sizes, and with constants."""
     for model, fed in (
         (op_model(op_type, inputs, **options), inputs),
         (constant_model(op_type, inputs, **options), inputs[:1]),
@@ -56,7 +56,7 @@ def refused(op_type: str, inputs: list[Any], message: str, **options: Any) -> No
 
 @contextlib.contextmanager
 def little_memory() -> Iterator[None]:
-    """Little more than there is: what no tensor has room for is to be refused, not had."""
+    """Leaves the process little more memory than it has: what no tensor has room for is to be refused, not had."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MORE_MEMORY, before[1]))

@@ -1,5 +1,6 @@
-"""Run by the interpreter of an environment that the wheel is installed in: uses each bundled library once, and prints,
-as JSON, what came of it and which shared libraries the process has loaded."""
+"""The program for the interpreter of an environment that the wheel is installed in: it uses each bundled library once,
+and prints, as JSON, what came of it and which shared libraries the process has loaded.
+"""
 
 import io
 import json
@@ -14,7 +15,7 @@ import onnx_torch
 
 
 def run(op_type, inputs, element, opset=26, **attributes):
-    """The only output of a model of one node."""
+    """Gives the only output of a model of one node."""
     names = [f"x{i}" for i in range(len(inputs))]
     node = helper.make_node(op_type, names, ["y"], **attributes)
     infos = [helper.make_tensor_value_info(name, element, None) for name in names]
@@ -24,7 +25,7 @@ def run(op_type, inputs, element, opset=26, **attributes):
 
 
 def decoded(form):
-    """The mean of a picture of one colour that Pillow has written in a format."""
+    """Decodes a picture of one colour that Pillow has written in a format, and gives its mean."""
     file = io.BytesIO()
     Image.new("RGB", (16, 16), (200, 100, 50)).save(file, form)
     stream = np.frombuffer(file.getvalue(), np.uint8)

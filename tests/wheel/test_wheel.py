@@ -48,7 +48,7 @@ def text_of(pattern):
 
 
 def libraries(names):
-    """The bundled libraries, without the hash that auditwheel put into their names."""
+    """Lists the bundled libraries, without the hash that auditwheel put into their names."""
     paths = (name.removeprefix("onnx_torch.libs/") for name in names if name.startswith("onnx_torch.libs/lib"))
     return {re.sub(r"-[0-9a-f]{8}\.so.*", "", path) for path in paths}
 
@@ -150,10 +150,10 @@ def test_there_is_one_libtorch(smoke):
 def test_bundled_libraries_are_the_ones_loaded(smoke, names):
     ours = [path for path in smoke["loaded"] if path.startswith(smoke["site"])]
     bundled = {Path(name).name for name in names if ".so" in name}
-    assert {Path(path).name for path in ours} == bundled - {"libonnx_torch_cuda.so"}  # which is loaded for CUDA alone
+    assert {Path(path).name for path in ours} == bundled - {"libonnx_torch_cuda.so"}  # it is loaded for CUDA alone
     assert not [
         path for path in smoke["loaded"] if Path(path).name.split(".so")[0] in LINKED
-    ]  # the system's have no hash
+    ]  # the system's libraries have no hash
 
 
 def test_one_openmp_runtime_is_loaded_and_it_is_torchs(smoke):

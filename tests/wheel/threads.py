@@ -18,7 +18,7 @@ ELEMENTS = ["FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16", "INT64", "INT32", "UINT8",
 
 
 def model(element):
-    """Rounded products of matrices, of elements of a type."""
+    """Makes rounded products of matrices, of elements of a type."""
     weight = np.random.default_rng(1).random((64, 64), np.float32)
     nodes = [
         helper.make_node("Cast", ["x"], ["of floats"], to=TensorProto.FLOAT),

@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def allowed() -> list[str]:
-    """The operators that a model's ATen nodes may name."""
+    """Lists the operators that a model's ATen nodes may name."""
     from onnx_torch import _C
 
     return _C.checked_aten_operators()

@@ -33,7 +33,7 @@ HOSTILE_INTS = (
     2**40,
     2**62,
 )
-FORMS = {  # all that a node may ask for
+FORMS = {  # all values that a node may ask for
     "layout": (0,),
     "dtype": (*range(12), 15),
     "memory_format": (0, 1, 2, 3),
@@ -66,21 +66,21 @@ LAYOUTS = ("dense", "dense", "dense", "transposed", "expanded", "every second")
 
 
 class Drawer:
-    """Draws arguments; the same seed draws the same."""
+    """A source of random arguments; the same seed draws the same ones."""
 
     def __init__(self, overload: Overload, seed: int) -> None:
         self.draw = random.Random(f"{overload} {seed}")
         self.arguments = [a for a in overload.schema.arguments if is_given(a.type)]
 
     def likely(self) -> dict[str, Any]:
-        """Arguments that the operator may well take: tensors of one shape and type, small numbers."""
+        """Draws arguments that the operator may well take: tensors of one shape and type, small numbers."""
         draw = self.draw
         self.shape = draw.choice(SHAPES)
         self.dtype = draw.choice(DTYPES) if draw.random() < 0.6 else torch.float32
         return {a.name: self._likely(a) for a in self.arguments if not self._left_out(a)}
 
     def mutated(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The same arguments, one or two of them hostile."""
+        """Gives the same arguments, one or two of them hostile."""
         changed = dict(arguments)
         for argument in self.draw.choices(self.arguments, k=self.draw.choice((1, 1, 2))) if self.arguments else ():
             if self._left_out(argument):
@@ -90,7 +90,7 @@ class Drawer:
         return changed
 
     def hostile(self) -> dict[str, Any]:
-        """Nothing but hostile arguments."""
+        """Draws nothing but hostile arguments."""
         return {a.name: self._hostile(a, None) for a in self.arguments if not self._left_out(a)}
 
     def _left_out(self, argument: Any) -> bool:

@@ -24,7 +24,7 @@ def b(*shape: int) -> Tensor:
 IMAGE, VOLUME, LINE = f(1, 4, 6, 6), f(1, 2, 4, 4, 4), f(1, 4, 8)
 SQUARE = f(4, 4)
 
-# By the operator's name; whose overloads take the arguments, tries them.
+# The examples by the operator's name; each of its overloads that takes the arguments tries them.
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "adaptive_avg_pool1d": [{"self": LINE, "output_size": [2]}],
     "adaptive_avg_pool2d": [{"self": IMAGE, "output_size": [2, 2]}],
@@ -208,5 +208,5 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
 
 
 def examples(name: str, arguments: set[str]) -> list[dict[str, Any]]:
-    """Those of an operator whose names its overload has."""
+    """Gives the examples of an operator whose argument names its overload has."""
     return [example for example in EXAMPLES.get(name, []) if set(example) <= arguments]

@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-# Kinds of torch's types that a node's inputs and attributes give.
+# The kinds of torch's types that a node's inputs and attributes give.
 _GIVEN = {"TensorType", "NumberType", "IntType", "FloatType", "BoolType", "StringType", "DeviceObjType"}
 _GIVEN_IN_LISTS = {"TensorType", "IntType", "FloatType"}
 
 
 @dataclass(frozen=True)
 class Overload:
-    """An overload by its names, and torch's schema of it."""
+    """An overload by its names, with torch's schema of it."""
 
     name: str
     overload: str
@@ -33,7 +33,7 @@ def _operation(name: str, overload: str) -> Any:
 
 
 def overloads(names: Iterable[str] | None = None) -> list[Overload]:
-    """Those that change nothing in place: of the operators named, or named themselves ("div.Scalar"), else all."""
+    """Gives the overloads that change nothing in place: of the operators named, those named ("div.Scalar"), or all."""
     found = [
         Overload(schema.name.removeprefix("aten::"), schema.overload_name, schema)
         for schema in torch._C._jit_get_all_schemas()
@@ -55,7 +55,7 @@ def _may_be_left_out(argument: Any) -> bool:
 
 
 def inner_types(type_: Any) -> Iterator[Any]:
-    """The type, less Optional around it, then those of the elements of lists."""
+    """Gives the type, less Optional around it, then the types of the elements of lists."""
     while type_.kind() == "OptionalType":
         type_ = type_.getElementType()
     yield type_
@@ -64,7 +64,7 @@ def inner_types(type_: Any) -> Iterator[Any]:
 
 
 def is_given(type_: Any) -> bool:
-    """Whether a node can give an argument of the type."""
+    """Tells whether a node can give an argument of the type."""
     outer, *elements = inner_types(type_)
     if not elements:
         return outer.kind() in _GIVEN

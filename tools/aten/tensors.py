@@ -1,4 +1,4 @@
-"""Tensors as they are described, so that they can be made anew, and told."""
+"""Descriptions of tensors, from which they can be made anew, and which can be printed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 @dataclass(frozen=True)
 class Tensor:
-    """What a tensor is made of."""
+    """The description of a tensor."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -81,7 +81,7 @@ FILLS = ("normal", "small", "one", "zero", "index", "largest", "lowest", "negati
 
 
 def made(value: Any) -> Any:
-    """The argument that is described."""
+    """Makes the argument that is described."""
     if isinstance(value, Tensor):
         return value.make()
     return [made(item) for item in value] if isinstance(value, list) else value

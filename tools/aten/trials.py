@@ -19,34 +19,34 @@ from .examples import examples
 from .operators import Overload
 from .tensors import made
 
-FILLINGS = (0x11, 0xEE)  # of memory that nobody has written
+FILLINGS = (0x11, 0xEE)  # bytes that stand in memory which nobody has written
 MALLOPT_PERTURB = -6
-IDLE = 20  # times as long as it may compute, a call may take that does nothing, or waits for a processor
+IDLE = 20  # a call that does nothing, or waits for a processor, may take so many times as long as it may compute
 NOTES = 1 << 16  # bytes
 COMPARED = 1 << 20  # elements of a result
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a process may take."""
+    """The limits of a process."""
 
-    seconds: float = 10  # of the processor, for one call
-    memory: float = 2**30  # bytes, besides those that it has
+    seconds: float = 10  # of a processor's time, for one call
+    memory: float = 2**30  # bytes, besides those that it has already
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the trials of an overload ended."""
+    """The outcome of an overload's trials."""
 
     overload: Overload
     calls: int
     good: int  # calls that gave a result
-    fault: str  # empty: none
-    arguments: str  # of the call with the fault
+    fault: str  # empty where there is none
+    arguments: str  # those of the call with the fault
 
 
 def tried(overloads: Iterable[Overload], calls: int, seed: int, limits: Limits, jobs: int) -> Iterator[Outcome]:
-    """The outcome of each, as they come."""
+    """Tries each overload, and gives the outcomes as they come."""
     waiting = list(overloads)[::-1]
     running: dict[int, tuple[Overload, mmap.mmap]] = {}
     while waiting or running:
@@ -62,7 +62,7 @@ def tried(overloads: Iterable[Overload], calls: int, seed: int, limits: Limits, 
 
 
 class _Notes:
-    """What the process has tried so far, for the parent to read when it is gone."""
+    """The notes of what the process has tried so far, which the parent reads when it is gone."""
 
     def __init__(self, memory: mmap.mmap) -> None:
         self.memory = memory
@@ -119,7 +119,7 @@ def _confine(limits: Limits) -> None:
 
 
 def _series(overload: Overload, calls: int, seed: int, notes: _Notes) -> Iterator[dict[str, Any]]:
-    """Examples and likely arguments first; then those that worked, mutated."""
+    """Gives examples and likely arguments first; then those that worked, mutated."""
     drawer = Drawer(overload, seed)
     found: list[dict[str, Any]] = []
 
@@ -148,7 +148,7 @@ def _series(overload: Overload, calls: int, seed: int, notes: _Notes) -> Iterato
 
 
 def _fault_of(overload: Overload, arguments: dict[str, Any], notes: _Notes) -> str:
-    """What is wrong with a call; nothing where it gives a result, or throws."""
+    """Tells what is wrong with a call; nothing where it gives a result, or throws."""
     results = []
     try:
         for filling in FILLINGS:
@@ -191,7 +191,7 @@ def _fill(byte: int) -> None:
 
 
 def _bytes_of(value: Any) -> list[Any]:
-    """All that a value holds, each element read."""
+    """Gives all that a value holds, each element read."""
     if isinstance(value, torch.Tensor):
         return [_bytes(value)]
     if isinstance(value, dict):

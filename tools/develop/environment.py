@@ -14,10 +14,11 @@ from pathlib import Path
 
 from tools.develop.project import ROOT, VENV, Stop
 
-OLDEST_PYTHON = (3, 11)  # what the pinned packages ask for
+OLDEST_PYTHON = (3, 11)  # the pinned packages ask for it
 TORCH_FROM, TORCH_TO = (2, 11), (2, 15)
 
-# Runs inside the environment it describes. pip writes a package's RECORD last: a folder without one is half installed.
+# The program runs inside the environment it describes. pip writes a package's RECORD last: a folder without one is half
+# installed.
 PROBE = """
 import importlib.metadata as metadata, importlib.util as util, json, os, sys, sysconfig
 packages, incomplete = {}, []
@@ -36,9 +37,9 @@ print(json.dumps({
 """
 
 
-@functools.cache  # forgotten after each step
+@functools.cache  # the cache is emptied after each step
 def probe(python: str) -> dict | None:
-    """What there is in the environment of an interpreter; None if it does not run."""
+    """Tells what there is in the environment of an interpreter; None if it does not run."""
     try:
         done = subprocess.run([python, "-c", PROBE], capture_output=True, text=True, cwd=ROOT, timeout=60)
     except OSError:
@@ -60,7 +61,7 @@ def dotted(version) -> str:
 
 
 def requirements(part: str = "dev") -> dict[str, str]:
-    """The pinned packages, in the file's order."""
+    """Reads the pinned packages, in the file's order."""
     lines = (ROOT / "requirements" / f"{part}.txt").read_text().splitlines()
     pins = (line.split("#")[0].strip().split("==") for line in lines)
     return {pin[0].replace("_", "-"): pin[1] for pin in pins if len(pin) == 2}
@@ -68,15 +69,15 @@ def requirements(part: str = "dev") -> dict[str, str]:
 
 @dataclass
 class Environment:
-    """The Python environment everything is built for and runs in."""
+    """The Python environment that everything is built for and runs in."""
 
     python: str
     base: str  # the interpreter .venv is made with
-    own: bool  # .venv, where the pins hold exactly; another environment keeps the versions it has
+    own: bool  # it is .venv, where the pins hold exactly; another environment keeps the versions it has
     why: str
 
     def missing(self, part: str = "dev") -> list[str]:
-        """The requirements that still have to be installed, torch aside."""
+        """Gives the requirements that still have to be installed, torch aside."""
         found = probe(self.python)
         have = found["packages"] if found else {}
         pins = {name: version for name, version in requirements(part).items() if name != "torch"}
@@ -94,7 +95,7 @@ class Environment:
 
 
 def interpreter(path: str) -> str:
-    """The interpreter a --python argument means: a file, a command's name, or an environment's folder."""
+    """Finds the interpreter that a --python argument means: a file, a command's name, or an environment's folder."""
     if Path(path).is_dir():
         path = str(Path(path) / "bin" / "python")
     found = shutil.which(path)
@@ -104,7 +105,7 @@ def interpreter(path: str) -> str:
 
 
 def base_interpreter() -> str:
-    """The newest fitting interpreter at hand, this one first."""
+    """Finds the newest fitting interpreter at hand, this one first."""
     if sys.version_info >= OLDEST_PYTHON:
         return sys.executable
     for minor in range(14, OLDEST_PYTHON[1] - 1, -1):
@@ -118,7 +119,7 @@ def base_interpreter() -> str:
 
 
 def choose_environment(given: str | None) -> Environment:
-    """A given or active environment whose torch fits, otherwise .venv."""
+    """Chooses a given or active environment whose torch fits, otherwise .venv."""
     own = str(VENV / "bin" / "python")
     active = os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX")
     candidate = interpreter(given) if given else active and os.path.join(active, "bin", "python")

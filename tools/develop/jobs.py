@@ -1,4 +1,4 @@
-"""What the commands of `./dev` run, but for the tests."""
+"""The jobs that the commands of `./dev` run, but for the tests."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def suites_job(args: argparse.Namespace, env: Environment, variables: dict[str, 
 
 
 def wheel_job(args: argparse.Namespace, env: Environment, variables: dict[str, str]) -> int:
-    """The wheel is compiled as the preset was, so that with ccache hardly anything is compiled again."""
+    """Builds, repairs and tests the wheel, compiled as the preset was: ccache has hardly anything compiled again."""
     folder = OUT / "wheel"
     build = [
         env.python,
@@ -84,7 +84,7 @@ def wheel_job(args: argparse.Namespace, env: Environment, variables: dict[str, s
 
 
 def cmake_settings(preset: str, *names: str) -> list[str]:
-    """Settings of a configured build folder, as arguments for scikit-build-core."""
+    """Gives settings of a configured build folder, as arguments for scikit-build-core."""
     cache = BUILD / preset / "CMakeCache.txt"
     lines = cache.read_text().splitlines() if cache.exists() else []
     found = (re.match(r"(\w+):\w+=(.*)", line) for line in lines)
@@ -111,7 +111,7 @@ def lint_job(args: argparse.Namespace, env: Environment, variables: dict[str, st
         "-quiet",
         f"-extra-arg=-idirafter{compiler_headers}",
         "-extra-arg=-Wno-ignored-gch",
-        "-extra-arg=-Wno-unknown-warning-option",  # options and pragmas of GCC's own
+        "-extra-arg=-Wno-unknown-warning-option",  # these options and pragmas are GCC's own
         "-extra-arg=-Wno-unknown-pragmas",
         "-extra-arg=-Wno-deprecated-declarations",  # std::stable_sort of libstdc++ needs one; g++ tells of ours
     ]
@@ -119,7 +119,7 @@ def lint_job(args: argparse.Namespace, env: Environment, variables: dict[str, st
 
 
 def tidy_files(everything: bool) -> list[str]:
-    """The sources to look at: all, or those that differ from main and one of each folder."""
+    """Gives the sources to look at: all, or those that differ from main and one of each folder."""
     sources = output(["git", "ls-files", "src/*.cpp", "python/cpp/*.cpp"]).splitlines()
     if everything:
         return sources
@@ -138,7 +138,7 @@ def output(command: Command) -> str:
 
 
 def docs_job(args: argparse.Namespace, env: Environment, variables: dict[str, str]) -> int:
-    """Each page is read anew, as pages that are kept from an earlier run would not tell of their broken links."""
+    """Builds the site. Each page is read anew, as one kept from an earlier run would not tell of its broken links."""
     folder = OUT / "docs"
     command = [env.python, "-m", "sphinx", "--builder", "html", "--conf-dir", "docs", "--doctree-dir", "build/doctrees"]
     command += ["--fresh-env", "--fail-on-warning", "--quiet", str(ROOT), str(folder)]

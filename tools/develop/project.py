@@ -1,4 +1,4 @@
-"""The project's folders, and what all of `./dev` has in common."""
+"""The project's folders, and what else all of `./dev` has in common."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Command = list  # of str
 
 
 class Stop(Exception):
-    """Ends the script with a message for the user."""
+    """The exception that ends the script with a message for the user."""
 
 
 def seconds(start: float) -> str:

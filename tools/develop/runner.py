@@ -1,4 +1,4 @@
-"""Runs steps and jobs: a step into its log, with its progress on the terminal; a job on the terminal."""
+"""The runner of steps and jobs: a step goes into its log, with its progress on the terminal; a job to the terminal."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def last_line(log: Path) -> str:
 
 
 def excerpt(log: Path, length: int = 60) -> str:
-    """The part of a failed step's log that says why: from its first error on, or its end."""
+    """Finds the part of a failed step's log that says why: from its first error on, or its end."""
     lines = log.read_text(errors="replace").splitlines()
     errors = (i for i, line in enumerate(lines) if re.match(r"FAILED:|CMake Error|ERROR|E: ", line))
     first = next(errors, max(0, len(lines) - length))

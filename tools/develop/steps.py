@@ -45,7 +45,7 @@ def missing_apt_packages(env: Environment) -> list[str]:
 
 
 def python_apt_packages(env: Environment) -> list[str]:
-    """Debian splits venv and the C headers from Python."""
+    """Gives the system packages that Python still needs: Debian splits venv and the C headers from it."""
     found = probe(env.python) or probe(env.base)
     if not found or found["base_prefix"] != "/usr":
         return []
@@ -117,7 +117,7 @@ def setup_steps(env: Environment) -> list[Step]:
 
 
 def packages_step(env: Environment, part: str, name: str, why: str, cost: str) -> Step:
-    """Installs the packages of one of the requirements' files."""
+    """Gives the step that installs the packages of one of the requirements' files."""
     return Step(
         name,
         f"{why}: {' '.join(env.missing(part))}",
@@ -155,7 +155,7 @@ def build_steps(env: Environment, preset: str) -> list[Step]:
             "Build",
             "the C++ core and its Python module",
             "" if (folder / ".ninja_log").exists() else "the first time; about 13 minutes on 2 cores",
-            done=lambda: False,  # ninja knows
+            done=lambda: False,  # ninja knows what is done
             commands=lambda: [["cmake", "--build", f"build/{preset}", "--parallel", str(build_jobs())]],
             installs=False,
         ),
@@ -163,6 +163,6 @@ def build_steps(env: Environment, preset: str) -> list[Step]:
 
 
 def build_jobs() -> int:
-    """A job a processor, but no more than memory holds: a file with the TorchScript headers takes up to 2 GB."""
+    """Counts a job a processor, but no more than memory holds: a file with the TorchScript headers takes up to 2 GB."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(1, min(len(os.sched_getaffinity(0)), memory // 2**31))

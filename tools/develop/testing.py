@@ -15,8 +15,8 @@ from tools.develop.project import LOGS, OUT, ROOT, Command, Stop, seconds
 from tools.develop.runner import execute
 from tools.develop.steps import build_jobs
 
-# Below what the CPU has: for ATen's kernels and ours, oneDNN's and MKL's, so that all agree. The flags of /proc/cpuinfo
-# tell which of them a machine has.
+# The levels of instructions below what the CPU has, set for ATen's kernels and ours, oneDNN's and MKL's, so that all
+# agree. The flags of /proc/cpuinfo tell which of them a machine has.
 CPU_LEVELS = {
     "avx512_vnni": ("avx512_vnni", {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"}),
     "avx512": ("avx512bw", {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}),
@@ -37,7 +37,7 @@ def test_job(args: argparse.Namespace, env: Environment, variables: dict[str, st
 
 
 def test_levels(args: argparse.Namespace, env: Environment, variables: dict[str, str]) -> int:
-    """Runs the tests that can tell levels apart under each, a level a processor; the output comes at each one's end."""
+    """Runs the tests that can tell levels apart under each, a level a processor; each one's output comes at its end."""
 
     def run(level: str) -> int:
         log = LOGS / f"tests-{level}.log"
@@ -55,19 +55,19 @@ def test_levels(args: argparse.Namespace, env: Environment, variables: dict[str,
 
 
 def beside_others(variables: dict[str, str], level: str) -> dict[str, str]:
-    """The variables with a folder of the level's own for what the official suite writes before it reads it."""
+    """Gives the variables with a folder of the level's own for what the official suite writes before it reads it."""
     return {**variables, "ONNX_HOME": f"{variables['ONNX_HOME']}_{level}"}
 
 
 def cpu_levels() -> list[str]:
-    """The levels that this machine's CPU has."""
+    """Lists the levels that this machine's CPU has."""
     cpuinfo = Path("/proc/cpuinfo")
     flags = cpuinfo.read_text().split() if cpuinfo.exists() else []
     return [level for level, (flag, _) in CPU_LEVELS.items() if not flag or flag in flags]
 
 
 def at_level(level: str | None, command: Command) -> Command:
-    """The command, with variables that keep it from using instructions above the level."""
+    """Gives the command with variables that keep it from using instructions above the level."""
     if not level:
         return command
     if level not in cpu_levels():

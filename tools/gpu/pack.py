@@ -1,4 +1,5 @@
-"""What a bare GPU machine lacks, in one file: libraries of the system, Python packages, cases of past releases of onnx.
+"""The pack: one file with all that a bare GPU machine lacks, which is libraries of the system, Python packages, and
+cases of past releases of onnx.
 
 `fill` makes the file on a machine with a network and apt; `unpack` lays it out on the other one, where no network and
 no root are needed.
@@ -24,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACK = ROOT / "gpu_pack"  # git ignores it
 LAID_OUT = ROOT / "build" / "gpu"
 
-# To build; to run; to test; to export the benchmark's models from torch.
+# The packages to build, to run, to test, and to export the benchmark's models from torch.
 PYTHON_PACKAGES = (
     "cmake ninja onednn-cpu-gomp onednn-devel-cpu-gomp onnx numpy ml_dtypes rich typer pytest tabulate pillow "
     "onnxscript"
@@ -37,23 +38,23 @@ THERE = ["g++"]  # nvcc needs it, and so the machine has it, and what it depends
 PLATFORMS = ["manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"]
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 
-# What of the wheels is of no use for building and testing.
+# The files of the wheels that are of no use for building and testing.
 LEFT_OUT = re.compile(
     r"cmake/data/(bin/(cpack|ccmake|cmake-gui)|doc|man|share/(?!cmake)|share/cmake-[^/]+/Help)"
     r"|numpy/.*/tests/|numpy/_core/(include|lib)/|.*\.pyi$|.*\.a$"
     r"|onednn.*/lib/(cmake|pkgconfig)/|onednn.*/lib/libdnnl\.so(\.\d+\.\d+)?$|onednn.*/(share|examples|doc)/"
     r"|onnx/(?!backend/test/).*\.(h|cc|cpp)$|onnx/backend/test/data/node/"
 )
-# What of the system's packages is needed.
+# The files of the system's packages that are needed.
 KEPT = re.compile(
     rf"usr/include/|{LIBRARIES}/[^/]*\.so[.\d]*$|{LIBRARIES}/lib(gtest|gmock)[^/]*\.a$|{LIBRARIES}/pkgconfig/"
     rf"|{LIBRARIES}/cmake/GTest/|usr/share/pkgconfig/|usr/bin/(protoc[-.\d]*|pkgconf|pkg-config)$"
 )
-CASES = re.compile(r"onnx/backend/test/data/")  # of a past release
+CASES = re.compile(r"onnx/backend/test/data/")  # the cases in a past release's wheel
 
 
 def fill(python: str, folder: Path = PACK) -> Path:
-    """Downloads all of it for a minor release of Python, and packs it."""
+    """Downloads all that the pack holds for a minor release of Python, and packs it."""
     with tempfile.TemporaryDirectory(prefix="gpu_pack_") as name:
         root, wheels, debs = Path(name, "root"), Path(name, "wheels"), Path(name, "debs")
         download_wheels(python, wheels)
@@ -82,7 +83,7 @@ def fill(python: str, folder: Path = PACK) -> Path:
 
 
 def pins(names: Iterable[str]) -> list[str]:
-    """Packages with the versions that requirements/dev.txt gives them."""
+    """Gives packages with the versions that requirements/dev.txt gives them."""
     lines = (ROOT / "requirements" / "dev.txt").read_text().splitlines()
     pinned = dict(re.findall(r"^([\w-]+)==(\S+)", "\n".join(lines), re.M))
     return [f"{name}=={pinned[name]}" for name in names]
@@ -112,7 +113,7 @@ def unpack_wheel(wheel: Path, prefix: Path) -> None:
 
 
 def installed(name: str) -> str:
-    """Where a file of a wheel goes, from site-packages.
+    """Gives the place of a wheel's file, as a path from site-packages.
 
     >>> installed("some-1.data/data/lib/libsome.so"), installed("some-1.data/purelib/some.py"), installed("some.py")
     ('../lib/libsome.so', 'some.py', 'some.py')
@@ -124,7 +125,7 @@ def installed(name: str) -> str:
 
 
 def download_debs(folder: Path) -> list[Path]:
-    """The packages that the sources need, with all that they depend on, but for what g++ depends on."""
+    """Downloads the packages that the sources need, with all that they depend on, but for what g++ depends on."""
     wanted = sorted(closure(DEBIAN_PACKAGES) - closure(THERE))
     folder.mkdir(parents=True)
     subprocess.run(["apt-get", "download", "--quiet=2", *wanted], cwd=folder, check=True)
@@ -135,7 +136,7 @@ def closure(packages: Sequence[str]) -> set[str]:
     leave = [f"--no-{kind}" for kind in ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")]
     command = ["apt-cache", "depends", "--recurse", *leave, *packages]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return set(re.findall(r"^(\w[^\s:]*)$", told, re.M))  # what is virtual stands in brackets
+    return set(re.findall(r"^(\w[^\s:]*)$", told, re.M))  # virtual packages stand in brackets
 
 
 def unpack_deb(deb: Path, root: Path) -> None:
@@ -151,11 +152,12 @@ def unpack_deb(deb: Path, root: Path) -> None:
 
 
 def pack_past_releases(folder: Path) -> list[str]:
-    """The cases of those past releases of onnx whose wheels the tests have downloaded here."""
+    """Packs the cases of those past releases of onnx whose wheels the tests have downloaded here."""
     folder.mkdir(parents=True)
     wheels = sorted((ROOT / ".cache" / "past_releases").glob("onnx-*.whl"))
     for wheel in wheels:
-        # Stored, and not compressed: the pack is compressed as a whole, and finds what releases have in common.
+        # They are stored, and not compressed: the pack is compressed as a whole, and finds what releases have in
+        # common.
         with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(folder / wheel.name, "w", zipfile.ZIP_STORED) as target:
             for entry in source.infolist():
                 if CASES.match(entry.filename) and not entry.is_dir():
@@ -167,7 +169,7 @@ def pack_past_releases(folder: Path) -> list[str]:
 
 
 def unpack(pack: Path = PACK, root: Path = LAID_OUT) -> dict[str, object]:
-    """Lays the pack out, unless that has been done, and tells what it is."""
+    """Lays the pack out, unless that has been done, and gives its description."""
     file = pack / "pack.tar.xz"
     if not file.exists():
         raise SystemExit(f"{file} is not there. Make it where there are a network and apt: ./dev gpu --pack")
@@ -175,7 +177,7 @@ def unpack(pack: Path = PACK, root: Path = LAID_OUT) -> dict[str, object]:
     if not stamp.exists() or stamp.read_text() != identity:
         shutil.rmtree(root / "root", ignore_errors=True)
         with tarfile.open(file) as archive:
-            archive.extraction_filter = getattr(tarfile, "tar_filter", None)  # which early releases lack
+            archive.extraction_filter = getattr(tarfile, "tar_filter", None)  # early releases of Python lack it
             archive.extractall(root / "root")
         for description in (root / "root").glob("usr/**/pkgconfig/*.pc"):
             if not description.is_symlink():
@@ -187,7 +189,7 @@ def unpack(pack: Path = PACK, root: Path = LAID_OUT) -> dict[str, object]:
 
 
 def moved(description: str, root: str) -> str:
-    """A description for pkg-config, of a library that lies below another root.
+    """Changes a description for pkg-config to that of a library that lies below another root.
 
     >>> moved("prefix=/usr\\nlibdir=${prefix}/lib\\nincludedir=/usr/include/some", "/pack")
     'prefix=/pack/usr\\nlibdir=${prefix}/lib\\nincludedir=/pack/usr/include/some'
@@ -205,7 +207,7 @@ def put_past_releases(folder: Path) -> None:
 
 
 def environment(build: Path, root: Path = LAID_OUT / "root") -> dict[str, str]:
-    """The variables with which the sources are built, and their tests run, from what was laid out."""
+    """Gives the variables with which the sources are built, and their tests run, from what was laid out."""
 
     def before(paths: Iterable[Path], name: str) -> str:
         return os.pathsep.join([*map(str, paths), *filter(None, [os.environ.get(name)])])

@@ -22,7 +22,7 @@ from .pack import LAID_OUT, ROOT, environment
 BUILD = ROOT / "build" / "release"
 TESTS = ROOT / "tests" / "python"
 DEVICE = "cuda:0"
-# Of tests that run on several devices, those on CUDA, as their names say it; pytest does not mind the case.
+# The choice of CUDA's tests, by their names, among those that run on several devices; pytest does not mind the case.
 ON_CUDA = ["-k", "cuda or gpu"]
 APART = {"test_backend.py", "test_backend_plain.py", "test_past_releases.py", "test_cuda_memory.py"}
 
@@ -33,21 +33,21 @@ class Step:
     command: Sequence[str]
     folder: Path = ROOT
     variables: dict[str, str] = field(default_factory=dict)
-    again: bool = False  #: is run each time, as it finds out by itself what is done
-    collect: Callable[[Path], dict[str, Any]] = lambda log: {}  #: what else is kept of it
+    again: bool = False  #: it is run each time, as it finds out by itself what is done
+    collect: Callable[[Path], dict[str, Any]] = lambda log: {}  #: gives what else is kept of it
 
 
 @dataclass(frozen=True)
 class Part:
     name: str
-    what: str  #: and how long it takes, as far as that is known
+    what: str  #: what it does, and how long it takes, as far as that is known
     steps: Callable[[], list[Step]]
     needs_gpu: bool = True
 
 
 @dataclass
 class Outcome:
-    """What came of a step, as it is written beside its log."""
+    """The outcome of a step, as it is written beside its log."""
 
     step: str
     result: str  #: "passed", "failed", or "cut off" where it took longer than a whole call may
@@ -71,7 +71,7 @@ def python(*arguments: str) -> list[str]:
 
 
 def pytest(name: str, *arguments: str, **variables: str) -> Step:
-    """A step that is a run of pytest; what passed is counted in its report."""
+    """Gives a step that is a run of pytest; what passed is counted in its report."""
     report = LAID_OUT / "reports" / f"{name}.xml"
     command = python("-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *arguments)
     return Step(name, command, variables=variables, collect=lambda log: counted(report))
@@ -87,7 +87,7 @@ def build_steps() -> list[Step]:
 
 
 def architectures() -> list[str]:
-    """That of the GPU here, such as "90"; none where there is no GPU, for which the default is compiled."""
+    """Gives the architecture of the GPU here, such as "90"; none without a GPU, for which the default is compiled."""
     command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
     try:
         told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -103,14 +103,14 @@ def suite_steps() -> list[Step]:
 
 
 def test_steps() -> list[Step]:
-    """A step for each file that has tests for CUDA."""
+    """Gives a step for each file that has tests for CUDA."""
     files = [file for file in sorted(TESTS.glob("test_*.py")) if file.name not in APART]
     on_cuda = [file for file in files if re.search("cuda|gpu|DEVICES", file.read_text(), re.I)]
     return [pytest(file.stem, str(file), *ON_CUDA) for file in on_cuda]
 
 
 def past_steps() -> list[Step]:
-    """A step for each release of which the wheel is there."""
+    """Gives a step for each release of which the wheel is there."""
     releases = re.findall(r'^ +"(1\.[\d.]+)": \("', (TESTS / "past_releases.py").read_text(), re.M)
     there = ROOT / ".cache" / "past_releases"
     found = [release for release in releases if list(there.glob(f"onnx-{release}-*.whl"))]
@@ -126,7 +126,7 @@ def matrix_steps() -> list[Step]:
 
 
 def memory_steps(chosen: str) -> list[Step]:
-    """A step for each test of test_cuda_memory.py whose name has the word in it."""
+    """Gives a step for each test of test_cuda_memory.py whose name has the word in it."""
     listed = subprocess.run(
         python("-m", "pytest", "--collect-only", "-q", str(TESTS / "test_cuda_memory.py"), "-k", chosen),
         **_quiet(),
@@ -136,7 +136,7 @@ def memory_steps(chosen: str) -> list[Step]:
 
 
 def bench_steps() -> list[Step]:
-    """A step for each model; its results are those of a benchmark that measures nothing else."""
+    """Gives a step for each model; its results are those of a benchmark that measures nothing else."""
     program = f"from benchmarks.variants import cases; print(*cases({DEVICE!r}, 'float32'), sep='\\n')"
     names = subprocess.run(python("-c", program), **_quiet()).stdout.split()
 
@@ -180,7 +180,7 @@ def slug(name: str) -> str:
 
 
 def counted(report: Path) -> dict[str, Any]:
-    """What a report of pytest says; a file that cannot be collected is a failure."""
+    """Counts what a report of pytest tells; a file that cannot be collected is a failure."""
     counts: dict[str, Any] = {"passed": 0, "failed": 0, "skipped": 0, "failures": []}
     for case in ElementTree.parse(report).iter("testcase"):
         wrong = [child for child in case if child.tag in ("failure", "error")]
@@ -200,7 +200,7 @@ NO_TEST_CHOSEN = 5  # pytest's exit code
 def run(
     part: Part, steps: Sequence[Step], results: Path, limit: float, show: Callable[[str], None] = print, jobs: int = 1
 ) -> bool:
-    """Runs the steps that are not done, so many at a time, as far as the time allows; whether all are done.
+    """Runs the steps that are not done, so many at a time, as far as the time allows; tells whether all are done.
 
     A step that is cut off is begun anew in the next call; one that had all the time of a call is not.
     """
@@ -211,7 +211,7 @@ def run(
     stopped = threading.Event()
 
     def is_done(step: Step) -> bool:
-        """Whether it is after this call."""
+        """Runs the step unless it is done, and tells whether it is done after this call."""
         file = folder / f"{slug(step.name)}.json"
         if file.exists() and not step.again:
             return True
@@ -224,7 +224,7 @@ def run(
             return False
         file.write_text(json.dumps(asdict(outcome), indent=1))
         show(f"{part.name}: {outcome}")
-        if outcome.result != "passed" and step.again:  # what comes after it needs it
+        if outcome.result != "passed" and step.again:  # later steps need it
             stopped.set()
             show(last_lines(file.with_suffix(".log")))
             return False
@@ -264,7 +264,7 @@ def outcome_of(step: Step, log: Path, limit: float) -> Outcome:
 
 
 def returncode(step: Step, variables: dict[str, str], output: TextIO, limit: float) -> int:
-    """Runs a command, and ends it with all that it has started where it takes too long."""
+    """Runs a command and gives its exit code; where it takes too long, ends it with all that it has started."""
     child = subprocess.Popen(
         step.command,
         stdout=output,

@@ -1,4 +1,4 @@
-"""Takes the results of a GPU machine into the documentation."""
+"""The results of a GPU machine, and their way into the documentation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .pack import ROOT
 MATRIX = ROOT / "tests" / "python" / "type_matrix"
 MACHINE = "machine.json"
 
-# Tells a machine's GPU; runs where torch is.
+# The program that tells a machine's GPU; it runs where torch is.
 PROBE = """
 import json, subprocess, sys, torch
 if not torch.cuda.is_available():
@@ -34,7 +34,7 @@ print(json.dumps({"card": card.name, "capability": f"{card.major}.{card.minor}",
 
 
 def machine(variables: dict[str, str]) -> dict[str, str]:
-    """The GPU, or the end of all where there is none."""
+    """Tells the GPU, or ends the program where there is none."""
     done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, cwd=ROOT, env=variables)
     if done.returncode:
         why = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "torch does not run"
@@ -43,13 +43,13 @@ def machine(variables: dict[str, str]) -> dict[str, str]:
 
 
 def outcomes(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """What came of each step, by part."""
+    """Reads the outcome of each step, by part."""
     parts = sorted(path for path in folder.iterdir() if path.is_dir())
     return {part.name: [json.loads(file.read_text()) for file in sorted(part.glob("*.json"))] for part in parts}
 
 
 def summary(found: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """The counts of each part, and what failed in it."""
+    """Counts the outcomes of each part, and names the steps of it that did not pass."""
     parts = {}
     for part, steps in found.items():
         parts[part] = {
@@ -61,7 +61,7 @@ def summary(found: dict[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]
 
 
 def benchmark(steps: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    """The results of all models in one, with the machine and the versions of the first."""
+    """Joins the results of all models, with the machine and the versions of the first."""
     found = [step["more"]["results"] for step in steps if "results" in step.get("more", {})]
     if not found:
         return None
@@ -83,7 +83,7 @@ def take(folder: Path, matrix: Path = MATRIX, write: bool = True) -> None:
     if measured:
         file = folder / "performance.json"
         file.write_text(json.dumps(measured))
-    if write:  # as `./dev` does: by the build that is here
+    if write:  # the build that is here makes it, as `./dev` does
         program = "from type_matrix import page, results as r; r.save(r.load()); page.PATH.write_text(page.page())"
         subprocess.run([sys.executable, "-c", program], cwd=matrix.parent, check=True)
         if measured:

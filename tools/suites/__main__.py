@@ -17,13 +17,13 @@ from .packages import NotThere, installed, unpacked
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITES: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("suites.toml").read_text())
-SAMPLE = 20  # one of how many tests a sample takes
+SAMPLE = 20  # a sample takes one of so many tests
 NO_NETWORK = dict.fromkeys(["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"], "http://127.0.0.1:9")
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Another project's tests: its source's folder, files and folders there, and those of packages that they need."""
+    """Another project's tests: its source's folder, files and folders in it, and folders of the packages they need."""
 
     name: str
     source: Path
@@ -32,18 +32,18 @@ class Suite:
 
     @staticmethod
     def fetched(name: str) -> Suite:
-        """One of suites.toml."""
+        """Fetches one of the suites of suites.toml."""
         entry = SUITES[name]
         packages = [installed(requirement) for requirement in entry.get("requirements", ())]
         return Suite(name, unpacked(entry["source"]), entry["tests"], packages)
 
     def run(self, engine: str, out: Path, share: int = 1, only: str | None = None) -> None:
-        """Runs it in processes of its own, until each test has a line in its record."""
+        """Runs the suite in processes of its own, until each test has a line in its record."""
         record = self.record(engine, out)
         path = [*map(str, [ROOT, *self.packages]), os.environ.get("PYTHONPATH", "")]
         environment = {
             **os.environ,
-            **NO_NETWORK,  # what tests fetch would be another thing each day
+            **NO_NETWORK,  # what tests fetch would differ from day to day
             "PYTHONPATH": os.pathsep.join(path),
             "SUITES_ENGINE": engine,
             "SUITES_RECORD": str(record),
@@ -60,7 +60,7 @@ class Suite:
                 subprocess.run(command, cwd=self.source, env=environment, stdout=log, stderr=log, check=False)
 
     def record(self, engine: str, out: Path) -> Path:
-        """Where a run's outcomes go."""
+        """Gives the file that a run's outcomes go to."""
         return out / f"{self.name}.{engine}.jsonl"
 
 
@@ -69,7 +69,7 @@ def record_size(record: Path) -> int:
 
 
 def compare(name: str, out: Path) -> Comparison:
-    """What is recorded of a suite."""
+    """Compares what is recorded of a suite."""
     theirs, ours = (read_record(out / f"{name}.{engine}.jsonl") for engine in ENGINES)
     return Comparison(name, theirs, ours, reasons(name))
 

@@ -1,4 +1,4 @@
-"""What two runs of a suite tell: a table, and what fails only here, by its cause."""
+"""Comparison of two runs of a suite: a table, and the tests that fail only here, by cause."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 import tomllib
 
 ENGINES = ("onnxruntime", "onnx_torch")
-FINISHED = "all tests"  # what the last line of a whole record is about
+FINISHED = "all tests"  # the last line of a whole record has this for its test
 REASONS = Path(__file__).with_name("only_here.toml")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a test."""
+    """The outcome of a test."""
 
     outcome: str
     message: str
@@ -30,7 +30,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why tests fail only here; `tests` is a pattern of their names."""
+    """A reason why tests fail only here; `tests` is a pattern of their names."""
 
     tests: str
     reason: str
@@ -43,7 +43,7 @@ Record = dict[str, Outcome]
 
 
 def read_record(file: Path) -> Record:
-    """What a run has recorded: the last line of each test, or the one that failed, since subtests share a name."""
+    """Reads a run's record: the last line of each test, or the one that failed, since subtests share a name."""
     record: Record = {}
     for line in file.read_text().splitlines() if file.exists() else ():
         entry = json.loads(line)
@@ -55,19 +55,19 @@ def read_record(file: Path) -> Record:
 
 
 def is_whole(file: Path) -> bool:
-    """Whether a run has come to its end."""
+    """Tells whether a run has come to its end."""
     lines = file.read_text().splitlines() if file.exists() else []
     return bool(lines) and json.loads(lines[-1])["test"] == FINISHED
 
 
 def reasons(suite: str, file: Path = REASONS) -> list[Reason]:
-    """What is known to fail only here."""
+    """Reads the known reasons for tests of a suite that fail only here."""
     return [Reason(**entry) for entry in tomllib.loads(file.read_text()).get(suite, [])]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs of a suite."""
+    """Two runs of a suite, and the known reasons."""
 
     suite: str
     theirs: Record
@@ -76,7 +76,7 @@ class Comparison:
 
     @property
     def only_here(self) -> dict[str, Outcome]:
-        """What passes on onnxruntime, and not here."""
+        """The tests that fail here, and do not fail on onnxruntime."""
         return {test: now for test, now in self.ours.items() if now.failed and self._passed(test)}
 
     def _passed(self, test: str) -> bool:
@@ -84,19 +84,19 @@ class Comparison:
 
     @property
     def unknown(self) -> dict[str, Outcome]:
-        """What fails only here, and has no reason."""
+        """The tests that fail only here, and have no known reason."""
         return {test: now for test, now in self.only_here.items() if not any(why.holds(test) for why in self.known)}
 
     @property
     def outdated(self) -> list[Reason]:
-        """Reasons for tests that were run, none of which fails only here."""
+        """The reasons for tests that were run, none of which fails only here."""
         return [why for why in self.known if self._were_run(why) and not any(map(why.holds, self.only_here))]
 
     def _were_run(self, why: Reason) -> bool:
         return any(map(why.holds, self.ours))
 
     def row(self) -> tuple[str, ...]:
-        """Its line of the table."""
+        """Gives its line of the table."""
         count = lambda record, outcome: str(sum(now.outcome == outcome for now in record.values()))
         failed = lambda record: str(sum(now.failed for now in record.values()))
         mended = sum(now.failed and self.ours.get(test, now).outcome == "passed" for test, now in self.theirs.items())
@@ -104,7 +104,7 @@ class Comparison:
         return (self.suite, str(len(self.ours)), *each, str(len(self.only_here)), str(len(self.unknown)), str(mended))
 
     def causes(self) -> Iterator[str]:
-        """What fails only here by reason, then the rest by the first line of its message."""
+        """Lists what fails only here by reason, then the rest by the first line of its message."""
         for why in self.known:
             count = sum(why.holds(test) for test in self.only_here)
             if count:
@@ -135,7 +135,7 @@ HEAD = (
 
 
 def table(rows: Iterable[tuple[str, ...]]) -> str:
-    """Rows in columns."""
+    """Lays rows out in columns."""
     lines = [HEAD, *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)

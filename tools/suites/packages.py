@@ -1,4 +1,4 @@
-"""Fetches packages and sources into a folder, where they stay for the next time."""
+"""A folder of packages and sources, which are fetched once and stay for the next time."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from filelock import FileLock
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "third_party"
 
-# What pip says where it is missing itself, where there is no network, and where there is no index.
+# The messages of pip that mean that pip itself is missing, that there is no network, and that there is no index.
 NOT_THERE = ("No module named pip", "connection broken", "(from versions: none)")
 
 
 class NotThere(Exception):
-    """Neither the folder nor the network has it."""
+    """Neither the folder nor the network has what is asked for."""
 
 
 def _lock(folder: Path) -> FileLock:
-    """Of the processes that want a folder, one fetches it."""
+    """Gives a lock, so that only one of the processes that want a folder fetches it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     return FileLock(folder.with_name(f".{folder.name}.lock"))
 
@@ -40,7 +40,7 @@ def _pip(command: str, requirement: str, *options: str) -> None:
 
 
 def installed(requirement: str, into: Path = CACHE) -> Path:
-    """The folder of a package alone, without what it requires."""
+    """Gives the folder of a package alone, without what it requires."""
     folder = into / requirement
     with _lock(folder):
         if not folder.is_dir():
@@ -51,7 +51,7 @@ def installed(requirement: str, into: Path = CACHE) -> Path:
 
 
 def _archive(source: str, folder: Path) -> bytes:
-    """A source package of PyPI, or what is at an address."""
+    """Fetches a source package of PyPI, or the file at an address."""
     if not source.startswith("https://"):
         _pip("download", source, "--no-binary", ":all:", "--dest", str(folder))
         return next(folder.glob("*.tar.gz")).read_bytes()
@@ -63,7 +63,7 @@ def _archive(source: str, folder: Path) -> bytes:
 
 
 def unpacked(source: str, into: Path = CACHE / "sources") -> Path:
-    """The folder of a source package."""
+    """Gives the folder of a source package."""
     name = source.removeprefix("https://github.com/").removesuffix(".tar.gz").replace("/", "-")
     folder = into / name
     with _lock(folder):

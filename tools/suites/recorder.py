@@ -1,4 +1,4 @@
-"""A plugin of pytest: puts an engine in onnxruntime's place, and records each test's outcome as soon as it is there.
+"""A plugin of pytest that puts an engine in onnxruntime's place, and records each test's outcome at once.
 
 The variables SUITES_ENGINE, SUITES_RECORD and SUITES_SHARE tell which engine, in which file, and one of how many tests.
 A test that has a line in the file is left out, so that a run goes on behind one that has ended the process.
@@ -21,7 +21,7 @@ from .comparison import FINISHED
 
 ENGINE, RECORD = os.environ["SUITES_ENGINE"], Path(os.environ["SUITES_RECORD"])
 SHARE = int(os.environ.get("SUITES_SHARE", "1"))
-SECONDS = 300  # for one test, whose process is ended then
+SECONDS = 300  # the limit of one test, whose process is ended then
 
 if ENGINE == "onnx_torch":
     import onnx_torch
@@ -32,7 +32,7 @@ assert importlib.import_module("onnxruntime").get_build_info().startswith("onnx_
 
 
 def write(test: str, outcome: str, message: str = "") -> None:
-    """One line of the record; a test's last one counts."""
+    """Writes one line of the record; a test's last one counts."""
     with RECORD.open("a") as file:
         file.write(json.dumps({"test": test, "outcome": outcome, "message": message}) + "\n")
 

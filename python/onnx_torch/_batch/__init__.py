@@ -1,1 +1,1 @@
-"""What `onnx_torch.batch` and `onnx_torch.ray` are made of: where rows come from, what runs on them, and workers."""
+"""The parts of `onnx_torch.batch` and `onnx_torch.ray`: sources of rows, models that take rows, and workers."""

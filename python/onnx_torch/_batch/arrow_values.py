@@ -15,7 +15,7 @@ __all__ = ["column_values", "to_arrow"]
 
 
 def column_values(name: str, column: pa.ChunkedArray) -> np.ndarray:
-    """A column as an array with a dimension for each level of lists, or of arrays where the lists' lengths differ."""
+    """Turns a column into an array, with a dimension for each level of lists, or of arrays where lengths differ."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ExtensionArray):
         return column_values(name, array.storage)
@@ -41,7 +41,7 @@ def _fixed_lengths(array: pa.FixedSizeListArray) -> list[int]:
 
 
 def to_arrow(name: str, rows: Any) -> pa.Array:
-    """An array, or a list of rows (arrays, maps, texts), as a column: a level of lists for each further dimension."""
+    """Turns an array, or a list of rows (arrays, maps, texts), into a column: further dimensions become lists."""
     try:
         if isinstance(rows, np.ndarray):
             return _nested(rows)
@@ -55,7 +55,7 @@ def to_arrow(name: str, rows: Any) -> pa.Array:
 
 
 def _nested(values: np.ndarray) -> pa.Array:
-    """Lists within lists, of which each level is one offsets array: no row is touched."""
+    """Makes lists within lists, of which each level is one array of offsets: no row is touched."""
     array = pa.array(np.ascontiguousarray(values).reshape(-1))
     for axis in range(values.ndim - 1, 0, -1):
         lists = int(np.prod(values.shape[:axis]))

@@ -1,4 +1,4 @@
-"""What the machines of a Ray cluster have, and what each actor may take of it."""
+"""The resources of the machines of a Ray cluster, and the share that each actor may take of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def cpu_share(machines: Sequence[float], workers: int) -> float:
-    """The CPUs that each actor may ask for, on machines that have so many, so that one is left to read the data.
+    """Finds how many CPUs each actor may ask for, on machines that have so many, so that one is left to read the data.
 
     Ray starts what reads the data only where a machine has a whole CPU free; actors that leave none wait for ever.
     An actor does not ask for more than one machine has. On machines of one CPU it asks for none, which Ray allows.
@@ -24,12 +24,12 @@ def cpu_share(machines: Sequence[float], workers: int) -> float:
 
 
 def have_room(machines: Sequence[float], share: float, workers: int) -> bool:
-    """Whether the machines have room for so many actors."""
+    """Tells whether the machines have room for so many actors of this share."""
     return share == 0 or sum(math.floor(round(cpus / share, 6)) for cpus in machines) >= workers
 
 
 def machines() -> list[dict[str, float]]:
-    """What the machines of the cluster have of what Ray counts."""
+    """Returns the resources that Ray counts of each machine of the cluster that is alive."""
     import ray
 
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]

@@ -69,7 +69,7 @@ class RowModel:
         return list(self._outputs.values())
 
     def kept(self, keep: Sequence[str] | None = None) -> list[str]:
-        """The columns to hand on with the outputs: those named, else those that do not feed the model."""
+        """Returns the columns to hand on with the outputs: those named, else those that do not feed the model."""
         kept = [name for name in self._available if name not in self.fed] if keep is None else list(keep)
         for name in kept:
             if name not in self._available:
@@ -83,7 +83,10 @@ class RowModel:
         return kept
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """The output columns: arrays with a row for each row of the batch, or lists where rows are maps or differ."""
+        """Runs the model on a batch; returns the output columns, as lists where rows are maps or differ in shape.
+
+        Otherwise a column is an array with a row for each row of the batch.
+        """
         feeds = {given.name: _feed(given, [batch[column] for column in given.columns]) for given in self._inputs}
         rows = {name: len(feed) for name, feed in feeds.items()}
         if len(set(rows.values())) > 1:
@@ -153,7 +156,7 @@ def _dtype(name: str, type_string: str) -> np.dtype[Any]:
 
 
 def _fixed_size(rep: PreparedModel, inputs: Sequence[_Input]) -> int | None:
-    """How many rows the model takes at once, None if any number."""
+    """Tells how many rows the model takes at once; None: any number."""
     shapes = {name: shape for name, _, shape, _ in rep.inputs}
     firsts = {given.name: (shapes[given.name] or [None])[0] for given in inputs}
     sizes = {name: size for name, size in firsts.items() if isinstance(size, int)}
@@ -163,7 +166,7 @@ def _fixed_size(rep: PreparedModel, inputs: Sequence[_Input]) -> int | None:
 
 
 def _feed(given: _Input, columns: Sequence[Any]) -> Any:
-    """What the model gets for some rows: an array, or a list where their shapes differ."""
+    """Makes an input of some rows of its columns: an array, or a list where the rows' shapes differ."""
     if len(columns) > 1:
         columns = [np.stack([_dense(column) for column in columns], axis=1)]
     values = _dense(columns[0])
@@ -173,7 +176,7 @@ def _feed(given: _Input, columns: Sequence[Any]) -> Any:
 
 
 def _dense(column: Any) -> Any:
-    """A column as one array; a list of arrays where its rows' shapes differ."""
+    """Turns a column into one array, or into a list of arrays where its rows' shapes differ."""
     values = objects(column) if isinstance(column, list) else np.asarray(column)
     if values.dtype != object or not len(values) or isinstance(values[0], (str, bytes)):
         return values
@@ -184,7 +187,7 @@ def _dense(column: Any) -> Any:
 
 
 def objects(values: Sequence[Any]) -> np.ndarray:
-    """An array whose elements are the values, whatever they are."""
+    """Returns an array of Python objects whose elements are the values, whatever they are."""
     array = np.empty(len(values), object)
     for i, value in enumerate(values):
         array[i] = value
@@ -192,7 +195,7 @@ def objects(values: Sequence[Any]) -> np.ndarray:
 
 
 def _typed(given: _Input, values: np.ndarray, row: tuple[int, ...]) -> np.ndarray:
-    """The values in the input's type, and in its shape where the rows are flat."""
+    """Returns the values in the input's type, and in its shape where the rows are flat."""
     if given.dtype == object:
         if values.dtype.kind not in "OUS":
             raise InputError(f"the input {given.name!r} takes strings, and {_from(given)} {values.dtype}")
@@ -219,7 +222,7 @@ def _fits(row: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
 
 
 def _filled(rows: Any, size: int) -> Any:
-    """So many rows, the last one repeated where there are fewer."""
+    """Fills rows up to a size by repeating the last one."""
     if isinstance(rows, list):
         raise InputError(
             f"the rows of a batch have different shapes ({list(rows[0].shape)}, …), and can only be run one by one"
@@ -229,7 +232,7 @@ def _filled(rows: Any, size: int) -> Any:
 
 
 def _cut(name: str, value: Any, size: int, count: int) -> Any:
-    """The first rows of an output, which must have as many as the batch."""
+    """Returns the first rows of an output, after checking that it has as many as the batch."""
     if not isinstance(value, (np.ndarray, list)) or np.ndim(value) == 0 or (len(value) != size and count > 0):
         is_array = isinstance(value, np.ndarray)
         what = f"of shape {list(value.shape)}" if is_array else f"a {type(value).__name__}"
@@ -261,7 +264,7 @@ _WIDER: list[tuple[Callable[[np.dtype[Any]], bool], type]] = [
 
 
 def _plain(value: Any) -> Any:
-    """The values in types that tables have: narrow floats as float32, narrow integers as bytes."""
+    """Converts values to types that tables have: narrow floats as float32, 2- and 4-bit integers as int8 or uint8."""
     if isinstance(value, list):
         return [_plain(row) for row in value]
     if not isinstance(value, np.ndarray):

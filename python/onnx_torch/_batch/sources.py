@@ -1,4 +1,4 @@
-"""Where the rows of `onnx_torch.batch` come from: Parquet files, .npy files, images; each cut into parts."""
+"""The sources of the rows of `onnx_torch.batch`: Parquet files, .npy files and images, each cut into parts."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".t
 
 @dataclass(frozen=True)
 class Images:
-    """How image files become what a model takes.
+    """The way from image files to what a model takes.
 
     They are decoded, turned as their EXIF data says and resized; unless the model takes integers, divided by 255; then
-    the mean is taken off and the rest divided by the deviation, each one number or one for each channel.
+    the mean is taken off and the rest divided by the deviation; either is one number, or one for each channel.
 
     Attributes:
         size: height and width; by default those that the model fixes, else each image's own.
-        mean: what is taken off.
-        std: what is divided by.
+        mean: the mean that is taken off.
+        std: the deviation that the rest is divided by.
         layout: "NCHW" or "NHWC"; by default where the model's input has 1, 3 or 4 channels.
     """
 
@@ -43,7 +43,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive rows of one file or folder: the unit of work. `group` is the row group of a Parquet file."""
+    """Consecutive rows of one file or folder, the unit of work; `group` is the row group of a Parquet file."""
 
     number: int
     file: int
@@ -64,17 +64,17 @@ class Source(Protocol):
         """The files that hold the rows."""
 
     def extents(self) -> Iterator[tuple[int, int, int]]:
-        """(file, group, rows) of each stretch of rows, in order."""
+        """Yields (file, group, rows) of each stretch of rows, in order."""
 
     def read(self, part: Part, fed: Sequence[str], kept: Sequence[str]) -> tuple[dict[str, Any], pa.Table]:
-        """The columns that feed the model, as arrays, and those that are kept."""
+        """Returns the columns that feed the model, as arrays, and a table of those that are kept."""
 
     def where(self, part: Part) -> str:
-        """The part's name in a message."""
+        """Returns the part's name in a message."""
 
 
 def parts_of(source: Source, size: int) -> list[Part]:
-    """The source cut into parts of at most so many rows."""
+    """Cuts the source into parts of at most so many rows."""
     parts: list[Part] = []
     for file, group, rows in source.extents():
         for start in range(0, rows, size):
@@ -85,7 +85,7 @@ def parts_of(source: Source, size: int) -> list[Part]:
 def open_source(
     paths: Sequence[str | os.PathLike[str]], inputs: Sequence[tuple[str, str, Any]], images: Images
 ) -> Source:
-    """The source that files or folders are, by the suffixes of the files; `inputs` are the model's."""
+    """Opens files or folders as a source, by the suffixes of the files; `inputs` are the model's."""
     files = [file for path in paths for file in _files(Path(path))]
     kinds = {_kind(file) for _, file in files}
     if len(kinds) != 1:
@@ -103,7 +103,7 @@ def open_source(
 
 
 def _files(path: Path) -> list[tuple[str, Path]]:
-    """(key, file) of a file, or of all files below a folder, in the order of their names."""
+    """Returns (key, file) of a file, or of all files below a folder, in the order of their names."""
     if not path.exists():
         raise InputError(f"there is no {path}")
     if not path.is_dir():
@@ -166,7 +166,7 @@ def _parquet(file: Path) -> pq.ParquetFile:
         raise InputError(f"{file} cannot be read as Parquet: {error}") from error
 
 
-@functools.lru_cache(maxsize=1)  # a row group may be several parts
+@functools.lru_cache(maxsize=1)  # one row group may be cut into several parts
 def _row_group(file: Path, group: int, columns: tuple[str, ...]) -> pa.Table:
     try:
         return pq.ParquetFile(file).read_row_group(group, columns=list(columns)).select(list(columns))
@@ -235,7 +235,7 @@ class FileRows:
 
 
 def _arrays(files: Sequence[tuple[str, Path]], inputs: Sequence[str]) -> Source:
-    """One file for each input, or one input and a file for each row."""
+    """Opens .npy files as a source: a file for each input, or, for a model of one input, a file for each row."""
     stems = {file.stem: file for _, file in files}
     if set(inputs) & set(stems):
         return ArrayRows(stems)

@@ -1,4 +1,4 @@
-"""What runs the parts of `onnx_torch.batch`: processes of this machine, or the actors of a Ray cluster."""
+"""The workers that run the parts of `onnx_torch.batch`: processes of this machine, or the actors of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from .sources import Part, Source
 
 __all__ = ["Job", "Result", "run_here", "run_local", "run_ray"]
 
-# So many deaths of processes end the work: on this machine in a row, with no part finished in between; with Ray, at one
-# part.
+# The deaths of processes that end the work: on this machine so many in a row, with no part finished in between; with
+# Ray, so many at one part.
 DEATHS = 3
 
 
 @dataclass(frozen=True)
 class Job:
-    """What each worker needs to know."""
+    """The things that each worker needs to know."""
 
     model: str | bytes
-    options: dict[str, Any]  # of prepare
+    options: dict[str, Any]  # those of `prepare`
     source: Source
     columns: Columns | None
     outputs: Sequence[str] | Mapping[str, str] | None
@@ -51,7 +51,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Result:
-    """A part's rows as an Arrow file in memory, or why there are none."""
+    """A part's rows as an Arrow file in memory, or the error that it ended with."""
 
     part: int
     table: bytes = b""
@@ -59,7 +59,7 @@ class Result:
 
 
 class Worker:
-    """Runs parts, with the model loaded when the first comes."""
+    """A worker that runs parts; it loads the model when the first one comes."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -111,7 +111,7 @@ _worker: Worker | None = None
 
 def _start(job: Job) -> None:
     global _worker
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt ends the worker without a word; the parent tells of it
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # an interrupt ends the worker without a word; the parent reports it
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     _worker = Worker(job)
 
@@ -131,7 +131,7 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def run_local(job: Job, parts: Sequence[Part], workers: int) -> Iterator[Result]:
-    """Runs parts in processes; what a process that dies was at is run again."""
+    """Runs parts in processes; the parts that a process which dies was at are run again."""
     waiting = deque(parts)
     deaths = 0
     while waiting:
@@ -141,7 +141,7 @@ def run_local(job: Job, parts: Sequence[Part], workers: int) -> Iterator[Result]
         try:
             while waiting or running:
                 while waiting and len(running) < 2 * workers:
-                    with _interrupts_held():  # a process begins like this, and has no words either while it imports
+                    with _interrupts_held():  # a process starts with them held: it is silent while it imports
                         running[pool.submit(_work, waiting[0])] = waiting[0]
                     waiting.popleft()
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -164,19 +164,19 @@ def run_local(job: Job, parts: Sequence[Part], workers: int) -> Iterator[Result]
 
 
 class _Tries:
-    """How often each part was begun, counted where no part can end it: in an actor of its own."""
+    """The count of the times that each part was begun; it is an actor of its own, where no part can end it."""
 
     def __init__(self) -> None:
         self._begun: Counter[int] = Counter()
 
     def begin(self, part: int) -> int:
-        """How often the part was begun before."""
+        """Counts that the part begins, and tells how often it was begun before."""
         self._begun[part] += 1
         return self._begun[part] - 1
 
 
 class _RayWorker(Worker):
-    """A worker as Ray Data calls it: a batch is one part. One that so many workers died of is not begun again."""
+    """A worker as Ray Data calls it: a batch is one part. A part that `most` workers died of is not begun again."""
 
     def __init__(self, job: Job, tries: Any, most: int) -> None:
         super().__init__(job)
@@ -195,7 +195,7 @@ class _RayWorker(Worker):
 
 
 def run_ray(job: Job, parts: Sequence[Part], workers: int) -> Iterator[Result]:
-    """Runs parts in actors; Ray starts those that die anew, and runs again what they were at."""
+    """Runs parts in actors; Ray starts those that die anew, and runs their parts again."""
     import ray
     from ray.data import ActorPoolStrategy
 
@@ -217,7 +217,7 @@ def run_ray(job: Job, parts: Sequence[Part], workers: int) -> Iterator[Result]:
 
 @contextlib.contextmanager
 def _ray_cluster() -> Iterator[None]:
-    """The cluster there is, or one of this machine, which then ends with the work."""
+    """Uses the cluster that is connected, or starts one on this machine, which ends with the work."""
     import ray
 
     if ray.is_initialized():
@@ -233,7 +233,7 @@ def _ray_cluster() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet_ray_data() -> Iterator[None]:
-    """No progress and no statistics of Ray's, whose rows are parts."""
+    """Turns off Ray's progress bars and statistics, whose rows would be parts."""
     from ray.data import DataContext
 
     context, logger = DataContext.get_current(), logging.getLogger("ray.data")

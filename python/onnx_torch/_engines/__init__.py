@@ -1,1 +1,1 @@
-"""What models are run with to be compared and timed: other engines in their own processes, and ours node by node."""
+"""The engines that models are compared and timed with: other engines in their own processes, and ours node by node."""

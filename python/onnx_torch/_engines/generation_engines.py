@@ -14,18 +14,18 @@ import numpy as np
 
 
 class _Decoder:
-    """Answers the requests of `generation_benchmark` about one model; a class of it has `begin` and `step`."""
+    """A base of engines, which answers `generation_benchmark` about one model; a class of it has `begin` and `step`."""
 
     def begin(self) -> None:
         """Forgets what was read."""
         raise NotImplementedError
 
     def step(self, ids: list[int]) -> Any:
-        """The logits of what may follow more tokens, ``[vocabulary]``."""
+        """Reads more tokens, and returns the logits of the one that follows, ``[vocabulary]``."""
         raise NotImplementedError
 
     def generate(self, prompt: list[int], count: int) -> tuple[list[float], list[int]]:
-        """The seconds that each token took, the first of which is the prompt's, and the tokens."""
+        """Generates tokens; returns the seconds that each took, the first of which is the prompt's, and the tokens."""
         seconds, tokens = [], []
         self.begin()
         ids = prompt
@@ -48,7 +48,7 @@ class _OnnxTorch(_Decoder):
         self._lm = onnx_torch.LanguageModel(model, options["device"], threads=options["threads"], **options["trust"])
 
     def layout(self) -> dict[str, Any]:
-        """What another engine has to know of the model's inputs and outputs."""
+        """Returns what another engine has to know of the model's inputs and outputs."""
         found, reps = self._lm.layout, [rep for rep in self._lm._reps[:2] if rep is not None]
         shapes = {name: shape or [] for name, _, shape, _ in reps[-1].inputs}
         logits = found.outputs["logits"]
@@ -65,7 +65,7 @@ class _OnnxTorch(_Decoder):
         }
 
     def _first_past(self, shape: list[Any], cache: Any) -> list[Any]:
-        """The sizes of a cache of one sequence that has read nothing."""
+        """Returns the sizes of a cache of one sequence that has read nothing."""
         return [
             1 if axis == cache.batch_axis else 0 if axis == cache.sequence_axis else size
             for axis, size in enumerate(shape)
@@ -82,7 +82,7 @@ _TYPES = {"int64": np.int64, "int32": np.int32, "float": np.float32, "float16": 
 
 
 class _OnnxRuntime(_Decoder):
-    """Caches stay in onnxruntime's memory: outputs of a step are bound as inputs of the next one."""
+    """A decoder whose caches stay in onnxruntime's memory: outputs of a step are bound as inputs of the next one."""
 
     def __init__(self, model: str, directory: str, options: dict[str, Any]) -> None:
         import onnxruntime  # type: ignore[import-untyped,unused-ignore]
@@ -139,7 +139,7 @@ class _OnnxRuntime(_Decoder):
         return _TYPES[self._inputs[name].type.removeprefix("tensor(").removesuffix(")")]
 
     def _array(self, name: str, value: Any) -> Any:
-        """With as many axes as the model has for it."""
+        """Makes an array with as many axes as the model's input has."""
         array = np.asarray(value, self._type(name))
         rank = len(self._inputs[name].shape)
         return array.reshape((1,) * (rank - array.ndim) + array.shape[max(array.ndim - rank, 0) :])

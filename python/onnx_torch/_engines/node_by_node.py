@@ -1,7 +1,7 @@
-"""Runs each node of a model as a model of its own.
+"""Running each node of a model as a model of its own.
 
 Nothing is then known of the other nodes: no constant is folded, no shape is kept on the host, nothing is fused. Where
-this and the whole model part, what goes on between nodes is to blame; where this is wrong too, a node is.
+this and the whole model differ, what goes on between nodes is to blame; where this is wrong too, a node is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..prepared_model import prepare
 
 
 class NodeByNode:
-    """Runs the main graph of a model, node by node, each trusted as far."""
+    """A model whose main graph runs node by node, each node trusted as far as the model."""
 
     def __init__(self, model: onnx.ModelProto, device: str, directory: str, trust: Trust) -> None:
         self._model = model
@@ -32,7 +32,7 @@ class NodeByNode:
         self._values: dict[str, Any] = {}
 
     def values(self, feeds: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-        """Values of the main graph, as far as they can be had; all are computed at the first call."""
+        """Returns values of the main graph, as far as they can be had; all are computed at the first call."""
         if not self._values:
             self._values = dict(feeds)
             for node in self._model.graph.node:

@@ -1,4 +1,4 @@
-"""Runs a model with some engine in a process of its own.
+"""Running a model with some engine in a process of its own.
 
 `OtherEngine` starts this file as a script and talks to it over pipes. The script imports nothing but the engine it is
 for, so that two engines never share a process. Another file can bring more engines: classes like those at the end.
@@ -19,28 +19,28 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
-ENGINES = ("reference", "onnxruntime")  # of which no other names are wanted
+ENGINES = ("reference", "onnxruntime")  # the other engines that callers may name
 
-# Not as `python FILE`, which would put this folder at the head of the module path.
+# The script is not run as `python FILE`, which would put this folder at the head of the module path.
 START = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
 
 
 class OtherEngine:
-    """One of `ENGINES`, or onnx_torch, for one model; a context manager that ends its process.
+    """One of `ENGINES`, or onnx_torch, with one model; a context manager that ends its process.
 
     Args:
         name: the engine.
         model: a serialized model, or its path.
         directory: where its external data lies.
         options: as `onnx_torch.prepare` takes them. onnxruntime heeds ``device`` and ``threads``, the reference none.
-        modules: what to import before the model is loaded.
+        modules: the modules to import before the model is loaded.
         imported: called with this object after that.
         script: a file whose ``ENGINES`` are more engines, classes by their names.
         log: where the process writes what it has to say; by default to this process's standard error.
     """
 
-    import_seconds: float  #: how long importing the modules took
-    load_seconds: float  #: how long the engine took to load the model
+    import_seconds: float  #: the time that importing the modules took
+    load_seconds: float  #: the time that the engine took to load the model
 
     def __init__(
         self,
@@ -67,26 +67,26 @@ class OtherEngine:
             raise
 
     def values(self, feeds: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-        """Values of the main graph, as far as the engine has them."""
+        """Returns values of the main graph, as far as the engine has them."""
         values: dict[str, Any] = self._call("values", feeds, list(names))
         return values
 
     def outputs(self, feeds: dict[str, Any]) -> list[Any]:
-        """The model's outputs, in order."""
+        """Runs the model and returns its outputs, in order."""
         values: list[Any] = self._call("run", feeds)
         return values
 
     def time(self, feeds: dict[str, Any] | Sequence[dict[str, Any]], runs: int) -> list[float]:
-        """How many seconds each of some runs took; a run of several inputs takes them in turn."""
+        """Measures how many seconds each of some runs takes; a run of several inputs takes them in turn."""
         times: list[float] = self._call("time", [feeds] if isinstance(feeds, dict) else list(feeds), runs)
         return times
 
     def ask(self, request: str, *arguments: Any) -> Any:
-        """What an engine of a script answers to a request of its own, a method."""
+        """Returns the answer of a script's engine to a request of its own, which is one of its methods."""
         return self._call(request, *arguments)
 
     def pause(self) -> None:
-        """Stops the process, and the threads that wait there for work."""
+        """Stops the process, and so its threads that wait for work."""
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -95,7 +95,7 @@ class OtherEngine:
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):  # not to their ends, as its children may hold them
+        for pipe in (self._process.stdin, self._process.stdout):  # not read to the end, as its children may hold it
             assert pipe is not None
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
@@ -213,7 +213,7 @@ def _timed(action: Callable[[], object]) -> float:
 
 
 class _Server:
-    """What the process does, by the names of requests; an engine's own methods come first."""
+    """The answers of the process, by the names of requests; an engine's own methods come first."""
 
     def __init__(self, engines: Mapping[str, Callable[..., Any]]) -> None:
         self._engines = engines
@@ -247,7 +247,7 @@ def _end_with_parent() -> None:
 def _serve(server: _Server) -> None:
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what an engine prints must not get among the answers
+    os.dup2(2, 1)  # an engine's own output must not get among the answers
     while True:
         try:
             request = pickle.load(requests)

@@ -28,7 +28,7 @@ def extract(
     external: External | None = None,
     links: str = "follow",
 ) -> onnx.ModelProto:
-    """The part of a model that computes ``outputs`` from ``inputs``.
+    """Returns the part of a model that computes ``outputs`` from ``inputs``.
 
     It holds the nodes between them with all that those need: initializers, values that their subgraphs take from around
     them, functions, opset imports. External data is read into it.
@@ -82,12 +82,12 @@ def extract(
 
 
 def node_inputs(node: onnx.NodeProto) -> list[str]:
-    """The values a node needs: its inputs, and what its subgraphs take from the graph around it."""
+    """Returns the values a node needs: its inputs, and what its subgraphs take from the graph around it."""
     return [name for name in node.input if name] + [name for graph in subgraphs(node) for name in _free_names(graph)]
 
 
 def _free_names(graph: onnx.GraphProto) -> list[str]:
-    """The names that a graph uses and does not define."""
+    """Returns the names that a graph uses and does not define."""
     defined = {value.name for value in graph.input} | initializer_names(graph)
     free = []
     for node in graph.node:
@@ -97,7 +97,7 @@ def _free_names(graph: onnx.GraphProto) -> list[str]:
 
 
 def _nodes_between(graph: onnx.GraphProto, stops: set[str], wanted: Iterable[str]) -> list[onnx.NodeProto]:
-    """The nodes that compute the wanted values, in the graph's order, where the stops are given."""
+    """Returns the nodes that compute the wanted values from the stops, in the graph's order."""
     maker = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
     needed: set[int] = set()
     open_names = list(wanted)
@@ -119,7 +119,7 @@ def _check_known(graph: onnx.GraphProto, names: Iterable[str]) -> None:
 
 
 def functions_called(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.FunctionProto]:
-    """The model's functions that nodes call, directly or through others."""
+    """Returns the model's functions that nodes call, directly or through others."""
     by_name: dict[tuple[str, str], list[onnx.FunctionProto]] = {}
     for function in model.functions:
         by_name.setdefault((function.domain, function.name), []).append(function)
@@ -136,7 +136,7 @@ def functions_called(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) ->
 
 
 def without_graph(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model's opset imports, versions and documentation: all but its graph, functions and training."""
+    """Returns a model with the same opset imports, versions and documentation, but no graph, functions or training."""
     skeleton = onnx.ModelProto()
     for field, value in model.ListFields():
         if field.name in ("graph", "functions", "training_info"):
@@ -149,7 +149,7 @@ def without_graph(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def value_types(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
-    """What is known of the types of the main graph's values; shape inference adds to what the model declares."""
+    """Returns the types that are known of the main graph's values; shape inference adds to those the model declares."""
     try:
         inferred = onnx.shape_inference.infer_shapes(model).graph
     except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):  # invalid, or of more than 2 GiB

@@ -1,4 +1,4 @@
-"""Models as ONNX's own Python objects, for what looks at them without running them."""
+"""Models as ONNX's own Python objects, for code that looks at them without running them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PACKED: dict[int, int] = {
 
 
 def read_model(model: Model) -> onnx.ModelProto:
-    """The model; external data stays where it is."""
+    """Reads a model; external data stays where it is."""
     check_kind(model)
     if isinstance(model, onnx.ModelProto):
         return model
@@ -57,7 +57,7 @@ def check_regular(path: str | os.PathLike[str]) -> None:
 
 
 def directory_of(model: Model, base_dir: str | os.PathLike[str] | None = None) -> str:
-    """Where the model's external data lies; empty for a model that is in no file."""
+    """Returns the folder of the model's external data; empty for a model that is in no file."""
     if base_dir is not None:
         return os.fspath(base_dir)
     return os.path.dirname(os.path.abspath(model)) if isinstance(model, (str, os.PathLike)) else ""
@@ -66,7 +66,7 @@ def directory_of(model: Model, base_dir: str | os.PathLike[str] | None = None) -
 def read_external_data(
     model: onnx.ModelProto, directory: str, external: External | None = None, links: str = "follow"
 ) -> None:
-    """Reads a model's external data into it: what is given, and the rest from the directory."""
+    """Reads a model's external data into it: from what is given, and the rest from the directory."""
     options = _C.Options(links=links)
     for tensor in filter(external_data_helper.uses_external_data, tensors(model, indices=True)):
         place = onnx.TensorProto(
@@ -77,7 +77,7 @@ def read_external_data(
 
 
 def with_given_data(model: onnx.ModelProto, external: External | None) -> onnx.ModelProto:
-    """The model, or a copy that holds what external data is given, for those who look for it in files."""
+    """Returns the model, or a copy that holds the external data given, for readers that look for it in files."""
     if external is None:
         return model
     copy = onnx.ModelProto()
@@ -100,7 +100,7 @@ def _store(tensor: onnx.TensorProto, data: bytes) -> None:
 
 
 def given_data(tensor: onnx.TensorProto, external: External | None) -> Any:
-    """A buffer of a tensor's external data, where it is given."""
+    """Returns the buffer of a tensor's external data where it is given, else None."""
     if external is None:
         return None
     place = place_of(tensor)
@@ -113,7 +113,7 @@ def given_data(tensor: onnx.TensorProto, external: External | None) -> Any:
 
 
 def place_of(tensor: onnx.TensorProto) -> external_data_helper.ExternalDataInfo:
-    """Where a tensor's external data lies."""
+    """Returns the place of a tensor's external data: the file, the offset and the length."""
     try:
         return external_data_helper.ExternalDataInfo(tensor)
     except ValueError as error:
@@ -121,7 +121,7 @@ def place_of(tensor: onnx.TensorProto) -> external_data_helper.ExternalDataInfo:
 
 
 def tensor_bytes(tensor: onnx.TensorProto) -> int:
-    """The size of a tensor's data."""
+    """Returns the size of a tensor's data in bytes."""
     count: int = math.prod(tensor.dims)
     if tensor.data_type == onnx.TensorProto.STRING:
         return sum(map(len, tensor.string_data))
@@ -132,7 +132,7 @@ def tensor_bytes(tensor: onnx.TensorProto) -> int:
 
 
 def sparse_names(graph: onnx.GraphProto) -> list[str]:
-    """A sparse initializer has the name of its values."""
+    """Returns the names of the sparse initializers; each has that of its values."""
     return [tensor.values.name for tensor in graph.sparse_initializer]
 
 
@@ -141,18 +141,18 @@ def initializer_names(graph: onnx.GraphProto) -> set[str]:
 
 
 def required_inputs(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
-    """The inputs that have no initializer."""
+    """Returns the inputs that have no initializer."""
     initialized = initializer_names(graph)
     return [value for value in graph.input if value.name not in initialized]
 
 
 def fixed_size(dim: onnx.TensorShapeProto.Dimension) -> int | None:
-    """A dimension's size, unless it is open; some exporters write -1 for that."""
+    """Returns a dimension's size, unless it is open; some exporters write -1 for that."""
     return dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs among a node's attributes."""
+    """Yields the graphs among a node's attributes."""
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:
             yield attribute.g
@@ -160,7 +160,7 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """The nodes, and those of the graphs inside them."""
+    """Yields the nodes, each followed by those of the graphs inside it."""
     for node in nodes:
         yield node
         for graph in subgraphs(node):
@@ -168,9 +168,9 @@ def all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 
 def tensors(model: onnx.ModelProto, *, indices: bool = False) -> Iterator[onnx.TensorProto]:
-    """The model's initializers and the tensors among its nodes' attributes, in subgraphs and functions, too.
+    """Yields the model's initializers and the tensors among its nodes' attributes, in subgraphs and functions, too.
 
-    Of a sparse tensor, these are its values, and its indices where they are asked for.
+    A sparse tensor yields its values, and its indices where they are asked for.
     """
 
     def parts(sparse: onnx.SparseTensorProto) -> Iterator[onnx.TensorProto]:
@@ -202,7 +202,7 @@ def tensors(model: onnx.ModelProto, *, indices: bool = False) -> Iterator[onnx.T
 
 @contextlib.contextmanager
 def writing(file: str | os.PathLike[str]) -> Iterator[None]:
-    """Names the file where it cannot be written."""
+    """Turns an OSError into a FileError that names the file which cannot be written."""
     try:
         yield
     except OSError as error:
@@ -217,9 +217,9 @@ def save_model(
     location: str = "",
     size_threshold: int = 1024,
 ) -> None:
-    """Writes a model; its weights go into a file beside it where that is wanted, or all are too large for one message.
+    """Writes a model; its weights go into a file beside it where that is wanted, or where one message cannot hold all.
 
-    A model that refers to other files still is refused: onnx would write to them.
+    It refuses a model that still refers to other files, as onnx would write to them.
     """
     for tensor in filter(external_data_helper.uses_external_data, tensors(model, indices=True)):
         raise InvalidModelError(f'the tensor "{tensor.name}" lies in another file, which would have to be read first')

@@ -1,4 +1,4 @@
-"""The option `shapes`: sizes that dimensions which a model leaves open are given for good."""
+"""The option `shapes`: fixed sizes for dimensions that a model leaves open."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FixedShapes = Mapping[str, "int | Sequence[int | None]"]
 
 
 def fixed_sizes(shapes: FixedShapes | None) -> dict[str, int]:
-    """The sizes by symbols and by axes, as the native options have them.
+    """Returns the sizes by symbols and by axes, as the native options have them.
 
     >>> fixed_sizes({"batch": 8, "x": [None, 3]})
     {'batch': 8, 'x[1]': 3}

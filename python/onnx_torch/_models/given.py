@@ -1,4 +1,4 @@
-"""What a caller gives as a model. Nothing here imports onnx."""
+"""The forms in which a caller may give a model. Nothing here imports onnx."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from ..errors import InvalidModelError
 
 
 class ModelProto(Protocol):
-    """What is used of an `onnx.ModelProto`."""
+    """The part of an `onnx.ModelProto` that is used."""
 
     def SerializeToString(self) -> bytes: ...
 
 
 Model = ModelProto | bytes | str | os.PathLike[str]
-External = Mapping[str, Any] | Callable[[str, int, int], Any]  # buffers by the names of files, or what gives one
+External = Mapping[str, Any] | Callable[[str, int, int], Any]  # buffers by file names, or a function that gives one
 
 
 def check_kind(model: object) -> None:
-    """Refuses what is no model, such as one that is prepared already."""
+    """Refuses what is no model, such as a model that is prepared already."""
     if not isinstance(model, (bytes, str, os.PathLike)) and not hasattr(model, "SerializeToString"):
         raise TypeError(f"a model is a path, its bytes or an onnx.ModelProto, not of type {type(model).__name__}")
 
 
 def serialized(model: ModelProto | bytes) -> bytes:
-    """A model's bytes."""
+    """Returns a model's bytes."""
     check_kind(model)
     if isinstance(model, bytes):
         return model

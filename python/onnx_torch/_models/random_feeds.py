@@ -1,4 +1,4 @@
-"""Made-up inputs, for whoever wants to see a model run before having data for it."""
+"""Made-up inputs, for anyone who wants to see a model run before having data for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def random_inputs(
     shapes: FixedShapes | None = None,
     given: Mapping[str, Any] | Sequence[Any] | None = None,
 ) -> dict[str, Any]:
-    """A random value for each input that needs one: the same for the same seed.
+    """Makes a random value for each input that needs one: the same for the same seed.
 
     Floats are normal, integers lie from 0 to 9, strings are words. A sequence has two elements, an optional is there.
     A dimension that the model leaves open has the size that ``shapes`` gives to its name, else the size that it has in
@@ -29,7 +29,7 @@ def random_inputs(
 
     Args:
         model: a ModelProto, its serialized bytes, or a path.
-        seed: of the random numbers; each input has a stream of its own.
+        seed: the seed of the random numbers; each input has a stream of its own.
         shapes: sizes of symbolic dimensions, and shapes of inputs, by their names; None in one leaves a size as it is.
         given: inputs that there are already, by name or as a list; they come back as they are.
 
@@ -46,7 +46,7 @@ def random_inputs(
     sizes = _sizes_in(graph, feeds) | {n: size for n, size in (shapes or {}).items() if not isinstance(size, Sequence)}
     for value in required:
         if value.name not in feeds:
-            # A generator for each input: its values do not depend on what other inputs there are.
+            # Each input has a generator of its own, so its values do not depend on what other inputs there are.
             random = np.random.default_rng([seed, *value.name.encode()])
             feeds[value.name] = _value(value.type, random, sizes, value.name, whole.get(value.name))
     return feeds
@@ -63,7 +63,7 @@ def _by_name(given: Mapping[str, Any] | Sequence[Any] | None, names: list[str]) 
 
 
 def _sizes_in(graph: onnx.GraphProto, feeds: Mapping[str, Any]) -> dict[str, int]:
-    """The sizes of symbolic dimensions in the values of inputs."""
+    """Finds the sizes of symbolic dimensions in the values of inputs."""
     sizes: dict[str, int] = {}
     for info in graph.input:
         shape = getattr(feeds.get(info.name), "shape", ())
@@ -89,7 +89,7 @@ def _value(
         wanted = _filled(shape, _shape(type_.tensor_type.shape, sizes))
         try:
             return _tensor(type_.tensor_type.elem_type, wanted, random)
-        except (KeyError, MemoryError, ValueError) as error:  # of numpy, and of onnx, which knows no such element type
+        except (KeyError, MemoryError, ValueError) as error:  # numpy's, and onnx's for element types it does not know
             raise InputError(f'a value of sizes {wanted} for the input "{name}" cannot be made up: {error}') from error
     raise InputError(f'a value for the input "{name}" ({kind}) cannot be made up')
 

@@ -1,4 +1,4 @@
-"""How far a model is trusted: the options of `prepare` that all else which reads a model takes, too, and hands on."""
+"""The options of `prepare` that say how far a model is trusted; all readers of a model take and pass them on."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ class Trust(TypedDict):
 
 
 def trust_of(limits: Mapping[str, float] | None, allow_aten: str, links: str) -> Trust:
-    """What a function was given."""
+    """Collects the options of trust that a function was given."""
     return {"limits": dict(limits or {}), "allow_aten": allow_aten, "links": links}

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMES_FILE", "kernels_library", "save_torchscript", "to_torchscript"]
 
-NAMES_FILE = "onnx_names.json"  # in an archive that `to_torchscript` saved
-CONSTANTS = "_constants"  # the submodule of what is constant but no initializer
+NAMES_FILE = "onnx_names.json"  # its name in an archive that `to_torchscript` saved
+CONSTANTS = "_constants"  # the submodule of constants that are no initializers
 
 
 def to_torchscript(
@@ -84,16 +84,16 @@ def save_torchscript(
     allow_aten: str = "checked",
     links: str = "follow",
 ) -> Names:
-    """Saves the module that `to_torchscript` makes, without importing torch; its names."""
+    """Saves the module that `to_torchscript` makes, without importing torch, and returns its names."""
     options = translation_options(shapes, trust_of(limits, allow_aten, links))
     return _save(_exported(model, base_dir, external, options, custom_operators), file)
 
 
 def kernels_library(cuda: bool = False) -> str:
-    """The path of the library of custom operators, for ``torch.ops.load_library`` or a C++ program to load.
+    """Returns the path of the library of custom operators, for ``torch.ops.load_library`` or a C++ program to load.
 
     Args:
-        cuda: the one of their CUDA kernels, to be loaded as well for a module that runs there.
+        cuda: the library of their CUDA kernels, to be loaded as well for a module that runs there.
 
     Raises:
         UnsupportedError: this build of onnx_torch has no CUDA kernels.
@@ -156,7 +156,7 @@ def _script_module(exported: _C.Export) -> torch.jit.ScriptModule:
     from torch.jit._recursive import wrap_cpp_module
 
     module: torch.jit.ScriptModule = wrap_cpp_module(exported.module(_native(_names(exported))))
-    if hasattr(module, CONSTANTS):  # no part of the state_dict; TorchScript's files do not keep that
+    if hasattr(module, CONSTANTS):  # they are no part of the state_dict; TorchScript's files do not keep that
         constants = getattr(module, CONSTANTS)
         constants._non_persistent_buffers_set.update(name for name, _ in constants.named_buffers())
     return module

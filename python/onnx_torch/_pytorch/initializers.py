@@ -34,7 +34,7 @@ def update_initializers(
 
     Args:
         model: the model, as `to_torchscript` or `to_module` got it.
-        module: what that made of it, after training.
+        module: the module that was made of it, after training.
         file: where to save the result. Its weights go into a file beside it, ``<file>.data``, where the model's were
             in files of their own, or are too large for one message.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
@@ -76,7 +76,7 @@ def update_initializers(
 def _whole(
     model: Model, base_dir: str | os.PathLike[str] | None, external: External | None, links: str
 ) -> tuple[onnx.ModelProto, bool]:
-    """A copy of the model with all its weights, and whether any was in another file."""
+    """Returns a copy of the model with all its weights, and whether any was in another file."""
     result = onnx.ModelProto()
     result.CopyFrom(read_model(model))
     had_files = any(map(external_data_helper.uses_external_data, tensors(result, indices=True)))
@@ -101,7 +101,7 @@ def _store(weight: torch.Tensor, tensor: onnx.TensorProto) -> None:
 
     weight = weight.detach().cpu()
     if weight.dtype == torch.bfloat16 or (weight.is_floating_point() and weight.dtype.itemsize == 1):
-        weight = weight.float()  # numpy lacks these
+        weight = weight.float()  # numpy lacks these types
     array = weight.numpy().astype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
     doc_string, metadata = tensor.doc_string, list(tensor.metadata_props)
     tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
@@ -111,7 +111,7 @@ def _store(weight: torch.Tensor, tensor: onnx.TensorProto) -> None:
 
 
 def _save(model: onnx.ModelProto, file: Path, external: bool) -> None:
-    if external:  # onnx would append to the data; who has mapped the old file keeps it
+    if external:  # onnx would append to the data; a process that has mapped the old file keeps it
         with writing(file):
             file.with_name(file.name + ".data").unlink(missing_ok=True)
     save_model(model, file, external=external)

@@ -1,4 +1,4 @@
-"""What an exported module calls the parts of a model."""
+"""The names that an exported module has for the parts of a model."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 __all__ = ["WORDS", "Names", "names_of", "torch_names"]
 
-# What the Python code of `to_module` means something by.
+# The names that mean something in the Python code of `to_module`.
 WORDS = frozenset(
     "DTYPES NUMBERS RuntimeError abs bool float getattr inf int len list math max min nan ops range torch".split()
 )
 
-# What modules have already, and what TorchScript means something by; a test compares it with torch's modules.
+# The names that every module has already, and words of TorchScript; a test compares them with torch's modules.
 _ATTRIBUTES = frozenset(keyword.kwlist).union(
     """
     T_destination _apply _backward_hooks _backward_pre_hooks _buffers _c _call_impl _compiled_call_impl
@@ -49,7 +49,7 @@ _DUNDER = re.compile(r"__.*__")
 
 @dataclass(frozen=True)
 class Names:
-    """Where the parts of a model are found in the module made of it.
+    """The places of a model's parts in the module made of it.
 
     Attributes:
         parameters: for each initializer that the graph reads, its key in the module's ``state_dict``.
@@ -68,7 +68,7 @@ class Names:
 
 
 def names_of(module: torch.nn.Module) -> Names:
-    """The names of a module that `to_torchscript` or `to_module` made, also after it was saved and loaded."""
+    """Reads the names of a module that `to_torchscript` or `to_module` made, also after it was saved and loaded."""
     record: Any = getattr(module, "onnx_names", None)
     if not isinstance(record, str):
         raise TypeError("the module was not made by onnx_torch")
@@ -76,16 +76,16 @@ def names_of(module: torch.nn.Module) -> Names:
 
 
 def torch_names(names: Iterable[str], *, arguments: bool = False) -> dict[str, str]:
-    """Names for PyTorch, all different, by ONNX name; most are the same.
+    """Makes names for PyTorch, all different, by ONNX name; most are the same.
 
-    A parameter's name is parted by its dots into the names of nested modules. What TorchScript cannot save changes:
+    A parameter's name is split at its dots into the names of nested modules. What TorchScript cannot save changes:
 
     - in a part, each quote, backslash, control or non-ASCII character becomes ``_``, and so does an empty part;
     - in an argument, so does each character that no identifier holds, with a ``_`` in front of a leading digit;
     - a keyword, a word of TorchScript, a bare ``_`` or the name of an attribute or method of modules gets a ``_``
       at its end;
-    - so does, until it is free, what another name has taken: of ``a`` and ``a.b`` it is ``a``, of two names that become
-      equal it is the one that changes anyway, or else the later one.
+    - so does, until it is free, a name that another one has taken: of ``a`` and ``a.b`` it is ``a``, of two names that
+      become equal it is the one that changes anyway, or else the later one.
 
     >>> torch_names(["layers.0.weight", "class", "a", "a.b"])
     {'layers.0.weight': 'layers.0.weight', 'class': 'class_', 'a': 'a_', 'a.b': 'a.b'}
@@ -95,7 +95,7 @@ def torch_names(names: Iterable[str], *, arguments: bool = False) -> dict[str, s
     paths = {name: _argument(name) if arguments else _parts(name) for name in names}
     leaves: set[tuple[str, ...]] = set()
     modules: set[tuple[str, ...]] = set()
-    # Names that need no change first, and of these the longer paths.
+    # Names that need no change come first, and longer paths before shorter ones.
     for name in sorted(paths, key=lambda name: (".".join(paths[name]) != name, -len(paths[name]))):
         path = paths[name]
         while clash := _clash(path, leaves, modules):
@@ -120,7 +120,7 @@ def _allowed(word: str, reserved: frozenset[str]) -> str:
 
 
 def _clash(path: tuple[str, ...], leaves: set[tuple[str, ...]], modules: set[tuple[str, ...]]) -> int:
-    """The length of the first part of the path that cannot be what it has to be; 0 where all can."""
+    """Returns the length of the shortest part of the path that clashes with a name taken; 0 where none does."""
     for length in range(1, len(path)):
         if path[:length] in leaves:
             return length

@@ -1,4 +1,4 @@
-"""The Python code of a TorchScript graph: what `torch.compile` and `torch.export` can look into."""
+"""The Python code of a TorchScript graph, which `torch.compile` and `torch.export` can look into."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FORMATS = {
     3: "torch.channels_last_3d",
 }
 
-# How an operator is written; where it has a tensor, only what stands in the second table.
+# The Python text of each operator. One that has a tensor among its operands or results is in the second table only.
 _OF_NUMBERS = {
     "aten::__derive_index": "{1} + {0} * {2}",
     "aten::__not__": "not {0}",
@@ -105,17 +105,20 @@ _MODULES = {
 }
 
 
-# What gives back the list that it changed.
+# The operators that return the list which they changed.
 _IN_PLACE = ("aten::append", "aten::_set_item")
 
 
 def python_code(graph: torch._C.Graph, onnx_nodes: Sequence[str]) -> str:
-    """A function ``forward`` that does what the graph of a method does; `onnx_nodes` describes the nodes by number."""
+    """Writes a function ``forward`` that does what the graph of a method does.
+
+    `onnx_nodes` describes the ONNX nodes, by index.
+    """
     return _Writer(graph, onnx_nodes).code()
 
 
 def forward_function(code: str) -> Callable[..., Any]:
-    """The function that `python_code` wrote."""
+    """Compiles the code that `python_code` wrote, and returns its function."""
     # Tracebacks show the lines of files that linecache knows.
     file = f"<onnx_torch forward {next(_file_numbers)}>"
     linecache.cache[file] = (len(code), None, code.splitlines(True), file)
@@ -137,7 +140,7 @@ def _is_true(value: torch._C.Value) -> bool:
 
 
 def _nodes(block: torch._C.Block | torch._C.Graph) -> Iterator[torch._C.Node]:
-    """The nodes with those of inner blocks."""
+    """Yields the nodes with those of inner blocks."""
     for node in block.nodes():
         yield node
         for inner in node.blocks():
@@ -145,7 +148,7 @@ def _nodes(block: torch._C.Block | torch._C.Graph) -> Iterator[torch._C.Node]:
 
 
 def _last_uses(graph: torch._C.Graph) -> dict[int, list[torch._C.Value]]:
-    """The tensors that are used for the last time by each of the graph's outermost nodes."""
+    """Returns the tensors that each of the graph's outermost nodes uses for the last time, by the node's index."""
     defined: dict[str, torch._C.Value] = {}
     last: dict[str, int] = {}
     for i, node in enumerate(graph.nodes()):
@@ -263,7 +266,7 @@ class _Writer:
     def _call(self, node: torch._C.Node, inputs: list[torch._C.Value]) -> str:
         schema = torch._C.parse_schema(node.schema())
         namespace, name = schema.name.split("::")
-        # TorchScript has some of its own, for lists without None.
+        # TorchScript has some overloads of its own, for lists without None.
         overload = schema.overload_name.removesuffix("hacked_twin").removesuffix("_")
         texts = []
         for value, argument in zip(inputs, schema.arguments, strict=True):
@@ -280,7 +283,7 @@ class _Writer:
         return f"ops.{namespace}.{name}.{overload or 'default'}({', '.join(texts)})"
 
     def _argument(self, value: torch._C.Value, type_name: str) -> str:
-        """As PyTorch takes it where TorchScript takes a number."""
+        """Writes an argument as PyTorch takes it: a dtype, layout or memory format where TorchScript has a number."""
         number = value.toIValue()
         if isinstance(number, int) and "MemoryFormat" in type_name:
             return _FORMATS[number]
@@ -293,7 +296,7 @@ class _Writer:
         return self._name(value)
 
     def _write_block(self, block: torch._C.Block, targets: list[str]) -> None:
-        """The nodes, and the assignment of what the block returns, or of the last of it."""
+        """Writes a block's nodes, and assigns what it returns to the targets: the last values where there are more."""
         self._indent += 1
         start = len(self._lines)
         for node in block.nodes():
@@ -315,7 +318,7 @@ class _Writer:
             self._write_block(else_block, targets)
 
     def _write_loop(self, node: torch._C.Node) -> None:
-        # A loop goes either by a trip count or by a condition; the export made it so.
+        # A loop has either a trip count or a condition; the export made it so.
         count, condition, *initial = node.inputs()
         (body,) = node.blocks()
         iteration, *carried = body.inputs()

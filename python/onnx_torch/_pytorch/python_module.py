@@ -23,7 +23,7 @@ class OnnxModule(nn.Module):
 
     Attributes:
         code: the code of ``forward``, each part below the name of its ONNX node.
-        onnx_names: what `names_of` reads.
+        onnx_names: the text that `names_of` reads.
     """
 
     code: str
@@ -38,7 +38,7 @@ class OnnxModule(nn.Module):
 
 
 def _new_module(code: str) -> OnnxModule:
-    """A module of a class of its own, whose `forward` the code is."""
+    """Makes a module of a class of its own, whose `forward` the code is."""
     module_class = type("OnnxModule", (OnnxModule,), {"forward": forward_function(code), "code": code})
     return module_class()  # type: ignore[no-any-return]
 
@@ -85,7 +85,7 @@ def to_module(
     _copy_attributes(script, module)
     for node in script.graph.nodes():
         if node.kind() == "prim::GetAttr" and "__torch__.torch.classes." in str(node.output().type()):
-            name = node.s("name")  # of an object that belongs to a kernel
+            name = node.s("name")  # the name of an object that belongs to a kernel
             setattr(getattr(module, CONSTANTS), name, getattr(getattr(script, CONSTANTS), name))
     return module
 

@@ -1,1 +1,1 @@
-"""What `onnx_torch.backend` runs models with: values, saved forms, measured runs, operators of your own."""
+"""The parts that models run with: values, saved forms, measured runs, operators of your own."""

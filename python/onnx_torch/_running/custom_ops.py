@@ -57,7 +57,7 @@ def load_library(path: str | os.PathLike[str]) -> None:
 
 
 def include_path() -> str:
-    """The folder of the C++ headers, for a compiler's ``-I``.
+    """Returns the folder of the C++ headers, for a compiler's ``-I``.
 
     >>> import os
     >>> os.path.exists(os.path.join(include_path(), "onnx_torch", "translator.h"))
@@ -68,14 +68,14 @@ def include_path() -> str:
 
 @functools.cache
 def _library() -> torch.library.Library:
-    """The operators that are Python functions."""
+    """Returns torch's library of the operators that are Python functions."""
     import torch
 
     return torch.library.Library(_NAMESPACE, "DEF")
 
 
 def _defined(op_type: str, function: Callable[..., Any]) -> str:
-    """The name of a torch operator that calls the function."""
+    """Defines a torch operator that calls the function, and returns its name."""
     import torch
 
     try:

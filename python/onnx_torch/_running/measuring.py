@@ -1,4 +1,4 @@
-"""How long each ONNX node of a model takes in its runs."""
+"""The time that each ONNX node of a model takes in its runs."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from ..errors import Error, InputError
 
 @dataclass(frozen=True)
 class NodeProfile:
-    """One node. Times are seconds a run, the mean over the runs."""
+    """The times of one node: seconds a run, the mean over the runs."""
 
-    number: int  #: in the order of translation, as in ``onnx-torch show``
+    number: int  #: its number in the order of translation, as in ``onnx-torch show``
     op_type: str
     name: str
     domain: str
     output: str  #: the name of its first output
     around: int | None  #: the number of the node whose body it is in
-    calls: float  #: how often a run executes it
-    seconds: float  #: less what the nodes in its body take
-    total_seconds: float  #: with them
+    calls: float  #: the number of times that a run executes it
+    seconds: float  #: its seconds, less what the nodes in its body take
+    total_seconds: float  #: its seconds with theirs
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class OperatorProfile:
 
 @dataclass(frozen=True)
 class Profile:
-    """Where the time of a model's runs goes.
+    """The distribution of the time of a model's runs over its nodes.
 
     Attributes:
-        nodes: in the model's order.
-        runs: how many were measured.
+        nodes: the nodes, in the model's order.
+        runs: the number of runs that were measured.
         seconds: the mean of a measured run, from the call to its return.
         plain_seconds: the median of a run that is not measured; the difference is what measuring costs.
         events: (number of the node, start, duration) of each execution in the last run, in nanoseconds.
@@ -64,11 +64,11 @@ class Profile:
 
     @property
     def outside_seconds(self) -> float:
-        """The part of a run in no node: taking inputs, giving outputs, and the call itself."""
+        """The seconds of a run that are spent in no node: taking inputs, giving outputs, and the call itself."""
         return self.seconds - sum(node.seconds for node in self.nodes)
 
     def by_operator(self) -> list[OperatorProfile]:
-        """The operators, the slowest first."""
+        """Returns the time of each operator, the slowest first."""
         groups: dict[str, list[NodeProfile]] = {}
         for node in self.nodes:
             groups.setdefault(".".join(filter(None, [node.domain, node.op_type])), []).append(node)
@@ -135,7 +135,7 @@ def measure(
     """Measures runs of a prepared model, each once by `PreparedModel.run` and once with a clock around each node."""
     if runs < 1:
         raise InputError(f"a profile takes at least one run, not {runs}")
-    nodes, times, _ = prepared.profile(feeds)  # the first translates the model once more
+    nodes, times, _ = prepared.profile(feeds)  # the first such run translates the model once more
     own, total, calls = np.zeros((3, len(nodes)))
     plain, timed = [], []
     for number in range(-warm_up, runs):

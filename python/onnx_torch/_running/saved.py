@@ -1,14 +1,14 @@
-"""What tells a saved model from others, without what it takes to read one."""
+"""The mark that tells a saved model from others, without importing what it takes to read one."""
 
 from __future__ import annotations
 
 import os
 
-MARK = b"onnx_torch 1\n"  # at the end
+MARK = b"onnx_torch 1\n"  # the last bytes of the file
 
 
 def is_saved(model: bytes | str) -> bool:
-    """Whether bytes, or a file, are what `save` wrote."""
+    """Tells whether `save` wrote these bytes, or this file."""
     if isinstance(model, bytes):
         return model.endswith(MARK)
     if not os.path.isfile(model):  # opening a pipe would wait for a writer

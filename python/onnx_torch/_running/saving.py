@@ -1,8 +1,8 @@
-"""Models kept as they were prepared, in one file.
+"""Prepared models that are kept in one file.
 
-The file holds blobs, each at a multiple of 64 bytes: the weights, then what each packed operator has laid out of them.
-After those come the model, which refers to the weights as external data, an index in JSON, the index's length in 8
-bytes, and a mark. Where it is loaded, weights are mapped from the file and not copied.
+The file holds blobs, each at a multiple of 64 bytes: the weights, then the laid weights of each packed operator. After
+those come the model, which refers to the weights as external data, an index in JSON, the index's length in 8 bytes,
+and a mark. Where it is loaded, weights are mapped from the file and not copied.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ..errors import Error, InvalidModelError
 from .saved import MARK
 
 _ALIGNMENT = 64
-_SMALL = 1024  # bytes of a tensor that stays in the model
+_SMALL = 1024  # the bytes below which a tensor's data stays in the model
 
-# What other content leads to: of another type, length or number than was written. RuntimeError is pybind11's.
+# The exceptions that content of another type, length or number than was written leads to. RuntimeError is pybind11's.
 _OF_OTHER_CONTENT = (ArithmeticError, AttributeError, DecodeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 def form_key() -> dict[str, str]:
-    """What a prepared form depends on, besides the model and its options."""
+    """Returns all that a prepared form depends on, besides the model and its options."""
     return {
         "onnx_torch": VERSION,
         "torch": torch_version(),
@@ -73,12 +73,12 @@ def _write(out: IO[bytes], prepared: _C.PreparedModel, model: onnx.ModelProto, o
     }
     message = model.SerializeToString()
     index["model"] = (_put(out, message), len(message))
-    text = json.dumps(index, default=sorted).encode()  # a set
+    text = json.dumps(index, default=sorted).encode()  # disabled_passes is a set
     out.write(text + struct.pack("<Q", len(text)) + MARK)
 
 
 def load(path: str, allow_aten: str) -> tuple[_C.PreparedModel, dict[str, Any]]:
-    """The prepared model in a file that `save` wrote, and its options."""
+    """Loads the prepared model in a file that `save` wrote, and its options."""
     try:
         return _loaded(path, _read_index(path), allow_aten)
     except Error:
@@ -88,7 +88,7 @@ def load(path: str, allow_aten: str) -> tuple[_C.PreparedModel, dict[str, Any]]:
 
 
 def model_in(path: str) -> onnx.ModelProto:
-    """The model in a file that `save` wrote, with its weights as external data in that file."""
+    """Reads the model in a file that `save` wrote, with its weights as external data in that file."""
     start, size = _read_index(path)["model"]
     return _read_model(path, start, size)
 
@@ -120,7 +120,7 @@ def _loaded(path: str, index: dict[str, Any], allow_aten: str) -> tuple[_C.Prepa
 
 
 def _put(out: IO[bytes], data: bytes | memoryview) -> int:
-    """Writes a blob, and tells where it is."""
+    """Writes a blob, and returns its offset."""
     out.write(b"\0" * (-out.tell() % _ALIGNMENT))
     start = out.tell()
     out.write(data)
@@ -128,7 +128,7 @@ def _put(out: IO[bytes], data: bytes | memoryview) -> int:
 
 
 def _refer(tensor: onnx.TensorProto, start: int, size: int) -> None:
-    """Makes a tensor's data external."""
+    """Makes a tensor's data external, in the file that the model is in."""
     tensor.ClearField("raw_data")
     tensor.ClearField("external_data")
     tensor.data_location = onnx.TensorProto.EXTERNAL

@@ -1,4 +1,4 @@
-"""What outputs come as, and how they get into memory of the caller's own."""
+"""The kinds of arrays that outputs come as, and writing outputs into memory of the caller's own."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _AS_TORCH = {None: None, "numpy": False, "torch": True, "dlpack": True}
 
 
 def is_tensor(value: Any) -> TypeGuard[torch.Tensor]:
-    """Whether it is a torch tensor; torch is not imported for that."""
+    """Tells whether a value is a torch tensor; torch is not imported for that."""
     return _C.is_tensor(value)
 
 
 def as_torch(kind: OutputKind | None) -> bool | None:
-    """Whether tensors come out as torch's; None where that follows from what goes in."""
+    """Tells whether tensors come out as torch's; None where that follows from what goes in."""
     if kind not in _AS_TORCH:
         raise InputError(f'output must be "numpy", "torch" or "dlpack", not {kind!r}')
     return _AS_TORCH[kind]
 
 
 def kind_of(values: list[Any]) -> OutputKind:
-    """What is written best into the caller's arrays or tensors."""
+    """Chooses the kind of outputs that is written best into the caller's arrays or tensors."""
     return "torch" if _C.is_torch_like(values) else "numpy"
 
 
 def targets(names: Sequence[str], out: Any) -> list[Any]:
-    """The caller's memory for each output, None where there is none, from a dictionary, a list or one array."""
+    """Returns the caller's memory for each output, None where there is none, from a dictionary, a list or one array."""
     if isinstance(out, Mapping):
         unknown = [name for name in out if name not in names]
         if unknown:
@@ -50,7 +50,7 @@ def targets(names: Sequence[str], out: Any) -> list[Any]:
 
 
 def write(name: str, value: Any, target: Any) -> Any:
-    """The target, with the value in it; the value itself where there is no target."""
+    """Writes a value into the target and returns that; returns the value itself where there is no target."""
     if target is None or value is target:
         return value
     if isinstance(target, np.ndarray) and isinstance(value, np.ndarray):

@@ -1,1 +1,1 @@
-"""The process of `onnx_torch.sandbox`: what runs in it, what it may do no more, and how values get there and back."""
+"""The process of `onnx_torch.sandbox`: its requests, its confinement, and the way of values there and back."""

@@ -1,4 +1,4 @@
-"""Messages between two processes: JSON over a Unix socket, and memory that both see."""
+"""Messages between two processes, as JSON over a Unix socket, and memory that both see."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LARGEST = 1 << 28  # bytes of a message: strings come in it, arrays do not
 
 
 class Channel:
-    """One end. An EOFError tells that the other has ended, a TimeoutError that it does not answer."""
+    """One end of a connection. An EOFError tells that the other has ended, a TimeoutError that it does not answer."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -41,7 +41,7 @@ class Channel:
             raise EOFError from error
 
     def receive(self, seconds: float | None = None) -> Any:
-        """The next message; a ValueError tells of what is none."""
+        """Waits for the next message and returns it; raises a ValueError for what is none."""
         until = None if seconds is None else time.monotonic() + seconds
         (length,) = _LENGTH.unpack(self._bytes(_LENGTH.size, until))
         if length > _LARGEST:
@@ -52,7 +52,7 @@ class Channel:
             raise ValueError("a message is nested too deeply") from error
 
     def receive_with_descriptor(self) -> tuple[Any, int | None]:
-        """The next message, and the file that came with it."""
+        """Waits for the next message, and returns it with the file descriptor that came with it, if one did."""
         self._socket.settimeout(None)
         header, descriptors, _, _ = socket.recv_fds(self._socket, _LENGTH.size, 1)
         header += self._bytes(_LENGTH.size - len(header), None)
@@ -77,7 +77,7 @@ class Channel:
 
 @contextlib.contextmanager
 def shared_memory(size: int) -> Iterator[tuple[mmap.mmap, int]]:
-    """Memory of some bytes, and the file that stands for it, which nobody can make shorter or longer."""
+    """Makes shared memory, and gives it with the file that stands for it, which nobody can make shorter or longer."""
     descriptor = os.memfd_create("onnx_torch", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(descriptor, max(1, size))

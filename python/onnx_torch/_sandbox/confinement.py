@@ -1,6 +1,6 @@
-"""Takes from a process of Linux what it needs no more: files, the network, other processes, and memory without end.
+"""Confinement of a process of Linux: it loses files, the network, other processes and unlimited memory.
 
-Nothing of it can be taken back, and threads and processes that begin later are confined as well. It imports nothing
+The confinement cannot be undone, and holds for threads and processes that begin later, too. This module imports nothing
 of this package, and is for a process that has one thread.
 """
 
@@ -24,7 +24,7 @@ _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 22, 38
 
 
 def confine(readable: Sequence[str], memory: int | None, open_files: int = 256) -> list[str]:
-    """Confines this process, and tells in words what it has got.
+    """Confines this process, and returns the measures taken, in words.
 
     Args:
         readable: files and folders that it may read; it may write none.
@@ -34,7 +34,7 @@ def confine(readable: Sequence[str], memory: int | None, open_files: int = 256) 
     limits = _limit_resources(memory, open_files)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     measures = [limits]
-    if len(os.listdir("/proc/self/task")) == 1:  # Landlock leaves threads as they are that have begun before
+    if len(os.listdir("/proc/self/task")) == 1:  # Landlock does not confine threads that have begun before
         measures += _restrict_files(readable)
     measures += _restrict_system_calls()
     return measures
@@ -64,7 +64,7 @@ def _limit_resources(memory: int | None, open_files: int) -> str:
 
 
 def _status(name: str) -> int:
-    """A size in bytes that the kernel tells of this process."""
+    """Reads a size in bytes that the kernel tells of this process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
 
@@ -73,9 +73,9 @@ def _status(name: str) -> int:
 
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446  # on all architectures
 _EXECUTE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 2, 1 << 3
-_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}  # how many the kernel knows, from a version of Landlock on
-_CONNECT_AND_BIND = 0b11  # of TCP, from version 4 on
-_SOCKETS_AND_SIGNALS = 0b11  # to processes outside, from version 6 on
+_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}  # the number of rights that a version of Landlock knows
+_CONNECT_AND_BIND = 0b11  # of TCP, from version 4 of Landlock on
+_SOCKETS_AND_SIGNALS = 0b11  # to processes outside, from version 6 of Landlock on
 
 
 def _restrict_files(readable: Sequence[str]) -> list[str]:
@@ -115,8 +115,8 @@ def _checked(name: str, number: int, *arguments: object) -> int:
 
 # --- System calls: seccomp --------------------------------------------------------------------------------------------
 
-# What a run needs, by name: the numbers on x86-64 and on AArch64. There are no sockets among them, no programs and no
-# processes; files open if Landlock lets them.
+# The system calls that a run needs, with their numbers on x86-64 and on AArch64. There are no sockets among them, no
+# programs and no processes; files open if Landlock lets them.
 _SYSTEM_CALLS = {
     "access": (21, None),
     "brk": (12, 214),
@@ -190,20 +190,20 @@ _SYSTEM_CALLS = {
     "write": (1, 64),
     "writev": (20, 66),
 }
-# Those that are allowed with some arguments only, or that are to look as if the kernel had no such call, as their
-# arguments cannot be looked at.
+# The calls that are allowed with some arguments only. clone3 and openat2 fail as if the kernel had no such call, as
+# the filter cannot look at their arguments.
 _CLONE, _CLONE3, _FCNTL, _IOCTL = (56, 220), (435, 435), (72, 25), (16, 29)
 _OPEN, _OPENAT, _OPENAT2, _PRLIMIT64, _TGKILL = (2, None), (257, 56), (437, 437), (302, 261), (234, 131)
 _CLONE_THREAD = 0x00010000
 _OF_ONE_FILE = (fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL, fcntl.F_SETFL, fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC)
-_FIONBIO = 0x5421  # a socket's waiting
+_FIONBIO = 0x5421  # sets whether a socket waits
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
-_ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, and the kernel's number
+_ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # the column above, and the kernel's number
 
 _LOAD, _IF_EQUAL, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # where they lie in what the filter reads
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # their offsets in what the filter reads
 
 
 _Instruction = tuple[int, int, int, int]
@@ -224,7 +224,10 @@ def _restrict_system_calls() -> list[str]:
 
 
 def _instructions(machine: str) -> list[_Instruction]:
-    """The filter's program: an operation, how many to leap over where it holds and where not, and an operand."""
+    """Returns the filter's program.
+
+    An instruction is an operation, the number of those to skip where its test holds and where not, and an operand.
+    """
     column, architecture = _ARCHITECTURES[machine]
 
     def number_of(call: tuple[int | None, ...]) -> int | None:
@@ -236,7 +239,7 @@ def _instructions(machine: str) -> list[_Instruction]:
         _IOCTL: _equal(1, _FIONBIO),
         _OPEN: _without_bits(1, _WRITING),
         _OPENAT: _without_bits(2, _WRITING),
-        _PRLIMIT64: _equal(0, 0),  # of this process
+        _PRLIMIT64: _equal(0, 0),  # the limits of this process
         _TGKILL: _equal(0, os.getpid()),
     }
     return [
@@ -253,7 +256,7 @@ def _instructions(machine: str) -> list[_Instruction]:
 
 
 def _where(number: int | None, instructions: list[_Instruction]) -> list[_Instruction]:
-    """Instructions for one system call, if the architecture has it."""
+    """Returns the instructions for one system call, behind a test of its number; none if the architecture lacks it."""
     return [] if number is None else [(_IF_EQUAL, 0, len(instructions), number), *instructions]
 
 

@@ -19,7 +19,7 @@ from .shared_values import describe, place, restore, size
 
 
 class _Model:
-    """What the process does, by the names of requests."""
+    """The requests that the process answers, as methods by their names."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -59,7 +59,7 @@ def _answer(action: Callable[..., dict[str, Any]], *arguments: Any, **more: Any)
 
 
 def _warm_up() -> None:
-    """Has libraries read what they read once."""
+    """Runs a small model, so that libraries read the files that they read once."""
     import numpy as np
     from onnx import parser
 

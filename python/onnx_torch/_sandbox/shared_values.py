@@ -14,7 +14,7 @@ import numpy as np
 
 __all__ = ["Described", "describe", "place", "restore", "size"]
 
-Described = Any  # as JSON has it
+Described = Any  # a value as JSON has it
 
 _ALIGNMENT = 64  # bytes
 _NUMPY = (
@@ -39,7 +39,7 @@ _DTYPES = {name: np.dtype(name) for name in (*_NUMPY, "complex64", "complex128")
 
 
 def describe(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Described:
-    """The description of a value, whose arrays are appended to a list; `place` puts them where it says."""
+    """Describes a value, whose arrays are appended to a list; `place` puts them where the description says."""
     if value is None:
         return None
     if isinstance(value, Mapping):
@@ -60,7 +60,7 @@ def describe(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Described:
 
 
 def size(arrays: list[np.ndarray[Any, Any]]) -> int:
-    """How many bytes the arrays take, each begun at an aligned offset."""
+    """Returns the number of bytes that the arrays take, each begun at an aligned offset."""
     return sum(-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays)
 
 
@@ -74,7 +74,10 @@ def place(arrays: list[np.ndarray[Any, Any]], memory: Any) -> None:
 
 
 def restore(described: Described, memory: Any) -> Any:
-    """The value again; its arrays are views of the memory. A ValueError tells of what cannot be a description."""
+    """Makes a value of its description; its arrays are views of the memory.
+
+    A ValueError tells that nothing can be described so.
+    """
     try:
         return _restored(described, np.frombuffer(memory, np.uint8))
     except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:

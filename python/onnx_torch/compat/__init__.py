@@ -1,4 +1,4 @@
-"""Stands in for onnxruntime and onnxruntime-genai, in programs that import them themselves.
+"""The stand-in for onnxruntime and onnxruntime-genai, in programs that import them themselves.
 
 >>> import onnx_torch
 >>> with onnx_torch.compat.install():
@@ -43,8 +43,8 @@ def install(*packages: str) -> contextlib.AbstractContextManager[ModuleType]:
     """Makes ``import onnxruntime`` give this package's module, from now on or for the length of a ``with`` block.
 
     Args:
-        packages: what to stand in for, "onnxruntime" or "onnxruntime_genai"; both by default. What the ``with`` block
-            gives is the first.
+        packages: the packages to stand in for, "onnxruntime" or "onnxruntime_genai"; both by default. The ``with``
+            block gives the module of the first.
 
     Raises:
         ImportError: one of them is imported already.
@@ -73,7 +73,7 @@ def install(*packages: str) -> contextlib.AbstractContextManager[ModuleType]:
 def uninstall() -> None:
     """Undoes `install`: the next ``import onnxruntime`` finds onnxruntime itself, where it is there.
 
-    What has been imported meanwhile keeps the names that it has.
+    Modules that have been imported meanwhile keep the names that they have.
     """
     for name in _MODULES:
         _uninstall(name)
@@ -98,7 +98,7 @@ def _install(name: str) -> None:
     ours = _ours(name)
     modules = {name + child: importlib.import_module(f"{__name__}.{name}{child}") for child in _MODULES[name]}
     ours.__path__ = [*_folders_of_real(name), *ours.__path__]
-    ours.__name__ = name  # by which ``from onnxruntime import quantization`` finds it
+    ours.__name__ = name  # ``from onnxruntime import quantization`` finds it by this name
     sys.modules.update(modules)
 
 
@@ -109,11 +109,11 @@ def _uninstall(name: str) -> None:
     for loaded in [loaded for loaded in sys.modules if loaded == name or loaded.startswith(f"{name}.")]:
         module, child = sys.modules.pop(loaded), loaded.removeprefix(f"{name}.")
         if vars(ours).get(child) is module and f"{__name__}.{name}.{child}" not in sys.modules:
-            delattr(ours, child)  # which importing it has set
+            delattr(ours, child)  # importing it has set the attribute
     ours.__path__, ours.__name__ = ours.__path__[-1:], f"{__name__}.{name}"
 
 
 def _folders_of_real(name: str) -> list[str]:
-    """Where the package itself is installed, if it is."""
+    """Returns the folders where the package itself is installed, if it is."""
     spec = importlib.util.find_spec(name)
     return list(spec.submodule_search_locations or ()) if spec else []

@@ -22,7 +22,7 @@ __all__ = ["AdapterFormat", "LoraAdapter"]
 
 _FORMAT_VERSION = 1
 _MARK = b"TORT"
-_VTABLE = struct.pack("<6H", 12, 20, 4, 8, 12, 16)  # a table of four fields of four bytes
+_VTABLE = struct.pack("<6H", 12, 20, 4, 8, 12, 16)  # the vtable of a table of four fields of four bytes
 _ALIGNMENT = 8
 
 
@@ -36,7 +36,7 @@ class AdapterFormat:
 
     @staticmethod
     def read_adapter(file_path: str | os.PathLike[str]) -> AdapterFormat:
-        """The adapter of a file."""
+        """Reads the adapter in a file."""
         read = AdapterFormat()
         read._adapter_version, read._model_version, read._parameters = _parse(_content(file_path))
         return read
@@ -46,7 +46,7 @@ class AdapterFormat:
         Path(file_path).write_bytes(_serialized(self._adapter_version, self._model_version, self._parameters))
 
     def get_format_version(self) -> int:
-        """The version of the file's format."""
+        """Returns the version of the file's format."""
         return _FORMAT_VERSION
 
     def set_adapter_version(self, adapter_version: int) -> None:
@@ -54,7 +54,7 @@ class AdapterFormat:
         self._adapter_version = int(adapter_version)
 
     def get_adapter_version(self) -> int:
-        """The adapter's version."""
+        """Returns the adapter's version."""
         return self._adapter_version
 
     def set_model_version(self, model_version: int) -> None:
@@ -62,7 +62,7 @@ class AdapterFormat:
         self._model_version = int(model_version)
 
     def get_model_version(self) -> int:
-        """The version of the model that it is for."""
+        """Returns the version of the model that it is for."""
         return self._model_version
 
     def set_parameters(self, params: Mapping[str, OrtValue]) -> None:
@@ -70,7 +70,7 @@ class AdapterFormat:
         self._parameters = dict(params)
 
     def get_parameters(self) -> dict[str, OrtValue]:
-        """The values, by the names of the model's inputs."""
+        """Returns the values, by the names of the model's inputs."""
         return self._parameters
 
 
@@ -96,7 +96,7 @@ def _content(file: str | os.PathLike[str]) -> bytes:
 
 
 class _Writer:
-    """Bytes in which later parts are referred to by their distance."""
+    """The bytes of a FlatBuffer that is being written, in which earlier parts refer to later ones by their distance."""
 
     def __init__(self) -> None:
         self._data = bytearray(struct.pack("<I4s", 0, _MARK) + _VTABLE)
@@ -106,7 +106,7 @@ class _Writer:
         self._data += struct.pack("<I", value)
 
     def distance(self) -> int:
-        """A place for the distance to what comes later."""
+        """Reserves four bytes for the distance to a part that comes later, and returns where they are."""
         self.number(0)
         return len(self._data) - 4
 
@@ -165,7 +165,7 @@ class _Reader:
         return at + int(self.unpack("I", at))
 
     def field(self, table: int, number: int) -> int | None:
-        """Where a table's field is, unless it has its default."""
+        """Finds the offset of a table's field; None where the field has its default."""
         vtable = table - self.unpack("i", table)
         if 4 + 2 * number >= self.unpack("H", vtable):
             return None
@@ -177,7 +177,7 @@ class _Reader:
         return 0 if at is None else self.unpack("i", at)
 
     def vector(self, table: int, number: int) -> tuple[int, int]:
-        """Where the elements of a field are, and how many."""
+        """Finds the offset of a field's elements, and their count."""
         at = self.field(table, number)
         if at is None:
             return 0, 0
@@ -204,7 +204,7 @@ class _Reader:
 
 
 def _parse(data: bytes) -> tuple[int, int, dict[str, OrtValue]]:
-    """An adapter's version, its model's, and its parameters."""
+    """Reads an adapter's version, its model's, and its parameters."""
     reader = _Reader(data)
     not_one: Callable[[object], InvalidArgument] = lambda why: InvalidArgument(f"the file is no adapter: {why}")
     if data[4:8] != _MARK:

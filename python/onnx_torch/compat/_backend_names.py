@@ -1,11 +1,11 @@
-"""Names of `onnx_torch.backend` in other modules, which is imported when one is asked for: it imports onnx."""
+"""Names of `onnx_torch.backend` in other modules: it is imported when one is asked for, as it imports onnx."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-#: onnxruntime's names of functions.
+#: The functions of onnxruntime's backend, by their names there, and the names that they have here.
 FUNCTIONS = {
     "is_compatible": "is_compatible",
     "prepare": "prepare",
@@ -15,7 +15,7 @@ FUNCTIONS = {
 
 
 def getter(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module that has these names, each with that of `onnx_torch.backend`."""
+    """Makes the ``__getattr__`` of a module that has these names, each with that of `onnx_torch.backend`."""
 
     def get(name: str) -> Any:
         if name not in names:

@@ -21,7 +21,7 @@ __all__ = ["IOBinding", "SessionIOBinding"]
 
 
 class SessionIOBinding:
-    """What `IOBinding` is a face of: the class of onnxruntime's native module, which names devices by objects."""
+    """The class of onnxruntime's native module that `IOBinding` calls, and that names devices by objects."""
 
     def __init__(self, session: InferenceSession, /) -> None:
         self._session = session._sess
@@ -92,11 +92,11 @@ class SessionIOBinding:
         self._results = OrtValueVector(_placed(name, value, target) for (name, target), value in bound)
 
     def get_outputs(self) -> OrtValueVector:
-        """The outputs of the last run, in the order they were bound."""
+        """Returns the outputs of the last run, in the order they were bound."""
         return self._results
 
     def copy_outputs_to_cpu(self) -> list[Any]:
-        """The outputs of the last run, as arrays on the host."""
+        """Returns the outputs of the last run, as arrays on the host."""
         return [value.numpy() for value in self._results]
 
     def clear_binding_inputs(self) -> None:
@@ -158,15 +158,15 @@ class IOBinding:
         self._iobinding.synchronize_outputs()
 
     def get_outputs(self) -> list[OrtValue]:
-        """The outputs of the last run, in the order they were bound."""
+        """Returns the outputs of the last run, in the order they were bound."""
         return list(self._iobinding.get_outputs())
 
     def get_outputs_as_ortvaluevector(self) -> OrtValueVector:
-        """The same as an OrtValueVector."""
+        """Returns the outputs of the last run as an OrtValueVector."""
         return self._iobinding.get_outputs()
 
     def copy_outputs_to_cpu(self) -> list[Any]:
-        """The outputs of the last run, as arrays on the host."""
+        """Returns the outputs of the last run, as arrays on the host."""
         return self._iobinding.copy_outputs_to_cpu()
 
     def clear_binding_inputs(self) -> None:
@@ -179,7 +179,7 @@ class IOBinding:
 
 
 def _placed(name: str, value: OrtValue, target: TorchDevice | OrtValue) -> OrtValue:
-    """An output on the device, or in the memory, that it is bound to."""
+    """Moves an output to the device, or into the memory, that it is bound to."""
     if isinstance(target, TorchDevice):
         return value._on(target)
     if value._data is not target._data:

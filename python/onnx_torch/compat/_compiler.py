@@ -1,4 +1,4 @@
-"""`ModelCompiler`: models in the form that `PreparedModel.save` writes, which sessions load."""
+"""`ModelCompiler`, which writes models in the form of `PreparedModel.save`, which sessions load."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WHOLE = "a compiled model holds all that it needs"
 
 @works("compiles to the form of `PreparedModel.save`, for CPUs of this kind, which `InferenceSession` loads")
 class ModelCompiler:
-    """Prepares a model ahead, so that sessions of it are made faster."""
+    """A model that is prepared ahead, so that sessions of it are made faster."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ModelCompiler:
         self._options, self._flags = sess_options, flags
 
     def compile_to_file(self, output_model_path: str | None = None) -> None:
-        """Writes the compiled model; without a name beside the model, as ``model_ctx.onnx``."""
+        """Writes the compiled model; without a name, into ``model_ctx.onnx`` beside ``model.onnx``."""
         target = output_model_path or self._beside()
         if self._flags & OrtCompileApiFlags.ERROR_IF_OUTPUT_FILE_EXISTS and os.path.exists(target):
             raise InvalidArgument(f"the compiled model cannot be written, as {target} exists")
@@ -64,14 +64,14 @@ class ModelCompiler:
         return str(path.with_name(f"{path.stem}_ctx.onnx"))
 
     def compile_to_bytes(self) -> bytes:
-        """The compiled model."""
+        """Returns the compiled model as bytes."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "compiled.onnx"
             prepared_for_cpu(self._source, self._options).save(file)
             return file.read_bytes()
 
     def compile_to_stream(self, write_function: Callable[[bytes], None]) -> None:
-        """Gives the compiled model to a function."""
+        """Passes the compiled model to a function."""
         write_function(self.compile_to_bytes())
 
     set_ep_context_data_write_func = refused(_WHOLE)

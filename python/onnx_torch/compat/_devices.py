@@ -1,4 +1,4 @@
-"""Providers and devices: which there are, and onnxruntime's classes that describe them."""
+"""The providers and devices that there are, and onnxruntime's classes that describe them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Provider = str | tuple[str, Mapping[Any, Any]]
 
 
 def get_available_providers() -> list[str]:
-    """The providers of this process, the fastest first.
+    """Returns the providers of this process, the fastest first.
 
     >>> import onnx_torch
     >>> onnx_torch.get_available_providers()[-1]
@@ -54,12 +54,12 @@ def get_available_providers() -> list[str]:
 
 @works("those that this package can have: CUDA's and the CPU's")
 def get_all_providers() -> list[str]:
-    """The providers that this package can have."""
+    """Returns the providers that this package can have."""
     return [CUDA, CPU]
 
 
 def get_device() -> str:
-    """``"GPU"`` where there is a CUDA device, else ``"CPU"``."""
+    """Returns ``"GPU"`` where there is a CUDA device, else ``"CPU"``."""
     return "GPU" if _C.cuda_device_count() else "CPU"
 
 
@@ -88,7 +88,7 @@ def _asked_for(
     available: Sequence[str],
     stacklevel: int,
 ) -> dict[str, dict[str, str]]:
-    """The providers, with their options as text; warns of those that are not there."""
+    """Collects the providers asked for, with their options as text; warns of those that are not there."""
     given = [providers] if isinstance(providers, str) else providers or []
     found: dict[str, dict[str, str]] = {}
     for name, options in _with_options(given, provider_options):
@@ -106,7 +106,7 @@ def _asked_for(
 
 
 def check_known(providers: Sequence[Provider] | None) -> None:
-    """Refuses names that onnxruntime has never had; those that are only not there are warned of elsewhere."""
+    """Refuses names that onnxruntime has never had; `_asked_for` warns of those that are only not there."""
     for provider in [providers] if isinstance(providers, str) else providers or ():
         name = provider if isinstance(provider, str) else provider[0]
         if name not in KNOWN_PROVIDERS:
@@ -118,7 +118,7 @@ def preferred(
     provider_options: Sequence[Mapping[Any, Any]] | None,
     stacklevel: int,
 ) -> dict[str, dict[str, str]]:
-    """The providers asked for that are there, with their options as text; warns of those that are not."""
+    """Returns the providers asked for that are there, with their options as text; warns of those that are not."""
     available = get_available_providers()
     found = _asked_for(providers, provider_options, available, stacklevel + 1)
     return {name: options for name, options in found.items() if name in available}
@@ -129,7 +129,7 @@ def check_and_normalize_provider_args(
     provider_options: Sequence[Mapping[Any, Any]] | None,
     available_provider_names: Sequence[str],
 ) -> tuple[list[str], list[dict[str, str]]]:
-    """The names of the providers asked for, and their options as text; warns of those that are not there."""
+    """Returns the names of the providers asked for, and their options as text; warns of those that are not there."""
     found = _asked_for(providers, provider_options, available_provider_names, stacklevel=3)
     return list(found), list(found.values())
 
@@ -145,7 +145,7 @@ _VENDORS = {
 
 
 def _kind(device_type: str) -> int:
-    """onnxruntime's number of a kind of device, by its name."""
+    """Returns onnxruntime's number of a kind of device, by its name."""
     if device_type.lower() not in _KINDS:
         raise InvalidArgument(f"Unsupported device type: {device_type}")
     return _KINDS[device_type.lower()]
@@ -153,7 +153,7 @@ def _kind(device_type: str) -> int:
 
 @dataclass(frozen=True)
 class TorchDevice:
-    """A device by torch's name of its type, and by its number."""
+    """A device by torch's name of its type, and by its index."""
 
     type: str
     index: int = 0
@@ -166,12 +166,12 @@ HOST = TorchDevice("cpu")
 
 
 def get_ort_device_type(device_type: str) -> int:
-    """onnxruntime's number of a kind of device, by which its native devices are made."""
+    """Returns onnxruntime's number of a kind of device, from which native devices are made."""
     return NativeDevice.dml() if device_type == "dml" else _kind(device_type)
 
 
 def torch_device(device_type: str | NativeDevice | TorchDevice, device_id: int = 0) -> TorchDevice:
-    """torch's device for one of onnxruntime's; InvalidArgument where it is not there."""
+    """Returns torch's device for one of onnxruntime's; raises InvalidArgument where it is not there."""
     if isinstance(device_type, TorchDevice):
         return device_type
     if isinstance(device_type, NativeDevice):
@@ -194,29 +194,29 @@ class NativeDevice:
         self._vendor, self._id = vendor_and_device if len(vendor_and_device) == 2 else (vendor, *vendor_and_device)
 
     def device_id(self) -> int:
-        """Which of the devices of its kind."""
+        """Returns the device's index among those of its kind."""
         return self._id
 
     def device_type(self) -> int:
-        """0 is the CPU, 1 a GPU."""
+        """Returns the kind of device: 0 is the CPU, 1 a GPU."""
         return self._type
 
     def mem_type(self) -> int:
-        """The kind of memory."""
+        """Returns the kind of memory."""
         return self._mem_type
 
     def vendor_id(self) -> int:
-        """The PCI number of its vendor."""
+        """Returns the PCI number of its vendor."""
         return self._vendor
 
     @staticmethod
     def default_memory() -> int:
-        """The number of the ordinary kind of memory."""
+        """Returns the number of the ordinary kind of memory."""
         return int(OrtDeviceMemoryType.DEFAULT)
 
     @staticmethod
     def dml() -> int:
-        """What DirectML's devices are made by; they are GPUs then."""
+        """Returns the number that DirectML's devices are made from; they are GPUs then."""
         return 4
 
 
@@ -224,13 +224,13 @@ def _numbered(kind: str) -> staticmethod[[], int]:
     return staticmethod(lambda: _KINDS[kind])
 
 
-for _name in _KINDS.keys() - {"dml"}:  # cpu(), cuda() and so on: the number of a kind
+for _name in _KINDS.keys() - {"dml"}:  # cpu(), cuda() and so on return the number of a kind
     setattr(NativeDevice, _name, _numbered(_name))
 
 
 @works("a name and a number; whether there is such a device shows where it is used")
 class OrtDevice:
-    """A device by its name and number."""
+    """A device by its name and index."""
 
     def __init__(self, c_ort_device: NativeDevice | OrtDevice) -> None:
         if not isinstance(c_ort_device, (NativeDevice, OrtDevice)):
@@ -243,25 +243,25 @@ class OrtDevice:
 
     @staticmethod
     def make(ort_device_name: str, device_id: int, vendor_id: int | OrtDeviceVendorId = -1) -> OrtDevice:
-        """A device by its name and number."""
+        """Makes a device by its name and index."""
         vendor = _VENDORS.get(ort_device_name.lower(), 0) if vendor_id < 0 else vendor_id
         kind, memory = _kind(ort_device_name), NativeDevice.default_memory()
         return OrtDevice(NativeDevice(kind, memory, int(vendor), device_id))
 
     def device_id(self) -> int:
-        """Which of the devices of its kind."""
+        """Returns the device's index among those of its kind."""
         return self._ort_device.device_id()
 
     def device_type(self) -> int:
-        """0 is the CPU, 1 a GPU."""
+        """Returns the kind of device: 0 is the CPU, 1 a GPU."""
         return self._ort_device.device_type()
 
     def device_vendor_id(self) -> int:
-        """The PCI number of its vendor."""
+        """Returns the PCI number of its vendor."""
         return self._ort_device.vendor_id()
 
     def device_mem_type(self) -> int:
-        """The kind of memory."""
+        """Returns the kind of memory."""
         return self._ort_device.mem_type()
 
 
@@ -270,7 +270,7 @@ class OrtDevice:
 
 @dataclass(frozen=True)
 class OrtMemoryInfo:
-    """Where memory lies."""
+    """The description of a place of memory."""
 
     name: str
     allocator_type: OrtAllocatorType
@@ -291,7 +291,7 @@ class OrtMemoryInfo:
         allocator_type: OrtAllocatorType,
         /,
     ) -> OrtMemoryInfo:
-        """A description with a vendor."""
+        """Makes a description with a vendor."""
         return OrtMemoryInfo(name, allocator_type, device_id, OrtMemType.DEFAULT, device_mem_type, vendor_id)
 
 
@@ -319,21 +319,21 @@ class OrtEpDevice:
     ep_options: dict[str, str] = field(default_factory=dict)
 
     def memory_info(self, memory_type: OrtDeviceMemoryType, /) -> OrtMemoryInfo:
-        """Where the device's tensors lie."""
+        """Describes the memory of the device's tensors."""
         return memory_info(torch_device("cuda" if self.ep_name == CUDA else "cpu", self.device.device_id))
 
     create_sync_stream = refused("torch.cuda.Stream is the stream to use")
 
 
 def memory_info(device: TorchDevice) -> OrtMemoryInfo:
-    """The description of a torch device's memory."""
+    """Describes a torch device's memory."""
     name, vendor = ("Cuda", OrtDeviceVendorId.NVIDIA) if device.type == "cuda" else ("Cpu", OrtDeviceVendorId.NONE)
     allocator = OrtAllocatorType.ORT_DEVICE_ALLOCATOR
     return OrtMemoryInfo(name, allocator, device.index, OrtMemType.DEFAULT, device_vendor_id=int(vendor))
 
 
 def ep_device(device: TorchDevice) -> OrtEpDevice:
-    """The description of a torch device."""
+    """Describes a torch device and its provider."""
     if device.type == "cuda":
         import torch
 
@@ -348,6 +348,6 @@ def ep_device(device: TorchDevice) -> OrtEpDevice:
 
 @works("the CPU and the CUDA devices that torch sees")
 def get_ep_devices() -> list[OrtEpDevice]:
-    """All devices of this process."""
+    """Returns all devices of this process."""
     cuda = [TorchDevice("cuda", index) for index in range(_C.cuda_device_count())]
     return [ep_device(device) for device in (HOST, *cuda)]

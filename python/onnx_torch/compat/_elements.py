@@ -1,6 +1,6 @@
-"""Element types of tensors: ONNX's numbers and names of them, and the dtypes of numpy and of torch.
+"""The element types of tensors: ONNX's numbers and names of them, and the dtypes of numpy and of torch.
 
-onnx is imported when one is asked for, as a session alone needs none of it.
+The functions import onnx when they are called, as a session alone needs none of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def element_of(dtype: Any) -> int:
-    """ONNX's number of an element type, from that number, a numpy dtype or a torch dtype."""
+    """Returns ONNX's number of an element type, from that number, a numpy dtype or a torch dtype."""
     if isinstance(dtype, int):
         return dtype
     import ml_dtypes
@@ -28,7 +28,7 @@ def element_of(dtype: Any) -> int:
 
 
 def numpy_dtype(element: Any) -> np.dtype[Any]:
-    """The numpy dtype of an element type."""
+    """Returns the numpy dtype of an element type."""
     from onnx import TensorProto, helper
 
     number = element_of(element)
@@ -36,7 +36,7 @@ def numpy_dtype(element: Any) -> np.dtype[Any]:
 
 
 def element_name(element: Any) -> str:
-    """The name of an element type in a value's type, as of float in ``tensor(float)``."""
+    """Returns the name of an element type within a value's type, such as "float" in ``tensor(float)``."""
     from onnx import TensorProto
 
     name: str = TensorProto.DataType.Name(element_of(element))
@@ -44,7 +44,7 @@ def element_name(element: Any) -> str:
 
 
 def element_named(name: str) -> int:
-    """ONNX's number of the element type that has such a name."""
+    """Returns ONNX's number of the element type that has such a name."""
     from onnx import TensorProto
 
     number: int = TensorProto.DataType.Value(name.upper())
@@ -52,7 +52,7 @@ def element_named(name: str) -> int:
 
 
 def torch_dtype(element: Any) -> torch.dtype:
-    """The torch dtype that holds an element type; types that torch cannot compute with lie one to a byte."""
+    """Returns the torch dtype that holds an element type; types that torch cannot compute with take a byte each."""
     import torch
 
     name = numpy_dtype(element).name

@@ -25,7 +25,7 @@ class _Enum(enum.IntEnum):
 
 
 class GraphOptimizationLevel(_Enum):
-    """How far a session optimizes the graph; all levels but ORT_DISABLE_ALL are the same here."""
+    """The levels of a session's optimization of the graph; all but ORT_DISABLE_ALL are the same here."""
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1
@@ -35,7 +35,7 @@ class GraphOptimizationLevel(_Enum):
 
 
 class ExecutionMode(_Enum):
-    """Whether nodes that do not depend on one another run at the same time; here they run one after another."""
+    """The choice whether independent nodes run at the same time; here they run one after another."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
@@ -91,7 +91,7 @@ class OrtHardwareDeviceType(_Enum):
 
 
 class OrtExecutionProviderDevicePolicy(_Enum):
-    """What device a session prefers."""
+    """The kinds of devices that a session prefers."""
 
     DEFAULT = 0
     PREFER_CPU = 1
@@ -103,7 +103,7 @@ class OrtExecutionProviderDevicePolicy(_Enum):
 
 
 class OrtSparseFormat(_Enum):
-    """Forms of sparse tensors."""
+    """The forms of sparse tensors."""
 
     ORT_SPARSE_UNDEFINED = 0
     ORT_SPARSE_COO = 1

@@ -32,13 +32,13 @@ __all__ = [
     "unregister_execution_provider_library",
 ]
 
-ONNXRUNTIME_VERSION = "1.31.1"  # whose interface this is
+ONNXRUNTIME_VERSION = "1.31.1"  # the release whose interface this is
 _SEVERITIES = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
 _global_threads = 0
 
 
 def global_threads() -> int:
-    """The threads of sessions whose options have `use_per_session_threads` off."""
+    """Returns the threads of sessions whose options have `use_per_session_threads` off."""
     return _global_threads
 
 
@@ -65,13 +65,13 @@ def set_seed(seed: int, /) -> None:
 
 @works("the release whose interface this is")
 def get_version_string() -> str:
-    """The version of onnxruntime whose interface this is."""
+    """Returns the version of onnxruntime whose interface this is."""
     return ONNXRUNTIME_VERSION
 
 
 @works("names this package")
 def get_build_info() -> str:
-    """This package's version and torch's."""
+    """Returns this package's version and torch's."""
     return (
         f"onnx_torch {VERSION}, torch {torch_version()}; "
         f"Build Info: the interface of ONNX Runtime {ONNXRUNTIME_VERSION}"
@@ -79,7 +79,7 @@ def get_build_info() -> str:
 
 
 def has_collective_ops() -> bool:
-    """False: there are no operators across devices."""
+    """Returns False, as there are no operators across devices."""
     return False
 
 

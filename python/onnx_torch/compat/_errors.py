@@ -1,4 +1,4 @@
-"""onnxruntime's exceptions, each of which is one of ours too."""
+"""onnxruntime's exceptions, each of which is one of this package's, too."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RuntimeException(RunError):
 
 
 class InvalidArgument(InputError):
-    """What was fed, asked for or set does not fit the model."""
+    """A value that was fed, asked for or set does not fit the model."""
 
 
 class NoSuchFile(InvalidModelError, FileNotFoundError):
@@ -52,7 +52,7 @@ class NotImplemented(UnsupportedError):
 
 
 class NotRegistered(NotImplemented, Fail):
-    """The model holds an operator that nobody knows, for which onnxruntime has one or the other name by its domain."""
+    """The model holds an unknown operator, for which onnxruntime raises the one or the other class by its domain."""
 
 
 class EPFail(DeviceError):
@@ -63,7 +63,7 @@ class ModelLoadCanceled(Error):
     """Loading was canceled by `SessionOptions.set_load_cancellation_flag`."""
 
 
-# What follows is there to be caught, and never raised here.
+# The following classes are there to be caught, and never raised here.
 
 
 class EngineError(RunError):
@@ -107,14 +107,14 @@ def _name(error: Error) -> type[Error]:
 
 
 def renamed(error: Error, name: type[Error]) -> Error:
-    """The same error by another class."""
+    """Makes the same error of another class."""
     return name(str(error), error.node_name, error.op_type, error.domain, error.version)
 
 
 class onnxruntime_errors:
-    """Raises this package's errors by their names in onnxruntime.
+    """A context that raises this package's errors by their names in onnxruntime.
 
-    A class, as entering a generator of contextlib takes as long as a small model's run.
+    It is a class, as entering a generator of contextlib takes as long as a small model's run.
     """
 
     def __enter__(self) -> None: ...

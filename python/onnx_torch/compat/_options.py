@@ -21,7 +21,7 @@ __all__ = ["OrtArenaCfg", "RunOptions", "SessionOptions"]
 
 
 def _convert(value: Any, default: Any) -> Any:
-    """A value as an option's type takes it; TypeError where it does not."""
+    """Converts a value to an option's type; raises TypeError where that cannot be."""
     if isinstance(default, bool):
         return bool(value)
     if isinstance(default, (enum.Enum, str)):
@@ -32,7 +32,7 @@ def _convert(value: Any, default: Any) -> Any:
 
 
 class _Option:
-    """An attribute of a type and a default; one that is ignored is kept all the same."""
+    """An attribute with a type and a default; one that is ignored keeps its value all the same."""
 
     def __init__(self, default: Any, note: str = "", status: Status = Status.WORKS) -> None:
         self._default = default
@@ -78,7 +78,7 @@ _CONTEXT = "models here hold no precompiled parts"
 
 
 class SessionOptions(_Options):
-    """How a session runs its model.
+    """The options of a session, which say how it runs its model.
 
     >>> import onnx_torch
     >>> options = onnx_torch.SessionOptions()
@@ -154,7 +154,7 @@ class SessionOptions(_Options):
             self._providers[device.ep_name] = {**device.ep_options, **options}
 
     def has_providers(self) -> bool:
-        """Whether a provider was added."""
+        """Tells whether a provider was added."""
         return bool(self._providers)
 
     @works("PREFER_GPU and MAX_PERFORMANCE take CUDA where it is there, all others the CPU")
@@ -177,7 +177,7 @@ class SessionOptions(_Options):
         self._add_entry(key, value)
 
     def get_session_config_entry(self, key: str, /) -> str:
-        """The value of an option that was set by its name."""
+        """Returns the value of an option that was set by its name."""
         return self._get_entry(key)
 
     def set_load_cancellation_flag(self, cancel: bool, /) -> None:
@@ -192,7 +192,7 @@ class SessionOptions(_Options):
 
 
 class RunOptions(_Options):
-    """How one run goes."""
+    """The options of one run."""
 
     __slots__ = ("_adapters", "_stop")
 
@@ -204,7 +204,7 @@ class RunOptions(_Options):
     @property
     @works("looked at in front of each node and each iteration; a node under way is finished first")
     def terminate(self) -> bool:
-        """Whether the runs that are given these options are to end; any thread may set it."""
+        """True where the runs that are given these options are to end; any thread may set it."""
         return self._stop.set
 
     @terminate.setter
@@ -222,7 +222,7 @@ class RunOptions(_Options):
         self._add_entry(key, value)
 
     def get_run_config_entry(self, key: str, /) -> str:
-        """The value of an option that was set by its name."""
+        """Returns the value of an option that was set by its name."""
         return self._get_entry(key)
 
     def add_active_adapter(self, adapter: LoraAdapter, /) -> None:
@@ -232,7 +232,7 @@ class RunOptions(_Options):
 
 @works("its sizes are kept")
 class OrtArenaCfg(_Options):
-    """Sizes of an arena: a dictionary of them by their names, or the first four."""
+    """The sizes of an arena: a dictionary of them by their names, or the first four."""
 
     __slots__ = ()
 

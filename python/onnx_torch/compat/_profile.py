@@ -1,4 +1,4 @@
-"""The profile of a session's runs: a Chrome trace, in onnxruntime's form."""
+"""The profile of a session's runs: a Chrome trace in onnxruntime's form."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ..prepared_model import PreparedModel
 
 
 class Profile:
-    """Records runs, and the ONNX nodes in them."""
+    """A record of runs, and of the ONNX nodes in them."""
 
     def __init__(self, prefix: str, provider: str) -> None:
-        self.start_ns = time.time_ns()  # of the clock on the wall, as onnxruntime's
+        self.start_ns = time.time_ns()  # wall-clock time, as onnxruntime's
         self._begin = time.monotonic_ns()
         self._prefix, self._provider = prefix, provider
         self._events: list[dict[str, Any]] = []
@@ -32,7 +32,7 @@ class Profile:
         kind: OutputKind,
         stop: _C.StopFlag | None,
     ) -> list[Any]:
-        """Records one run; its outputs."""
+        """Records one run, and returns its outputs."""
         begin = time.monotonic_ns()
         nodes, times, outputs = rep._prepared.profile(feeds, output_names, as_torch(kind), stop)
         self._add("Session", "model_run", begin, time.monotonic_ns() - begin, {})
@@ -48,7 +48,7 @@ class Profile:
         self._events.append({"cat": category, "name": name, **where, **span, "args": args})
 
     def write(self) -> str:
-        """Writes the events to a file named by the prefix and the time; its name."""
+        """Writes the events to a file named by the prefix and the time, and returns its name."""
         now = datetime.datetime.now()
         name = f"{self._prefix}_{now:%Y-%m-%d_%H-%M-%S}_{now.microsecond // 1000:03}.json"
         with open(name, "w", encoding="utf-8") as file:

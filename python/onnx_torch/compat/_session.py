@@ -71,7 +71,7 @@ _EXTERNAL_FILES = "session.model_external_initializers_file_folder_path"
 _ASSIGNMENT = "session.record_ep_graph_assignment_info"
 _ALLOW_ATEN = "onnx_torch.allow_aten"
 _LINKS = "onnx_torch.links"
-_LIMITS = "onnx_torch.limits."  # and the name of one
+_LIMITS = "onnx_torch.limits."  # followed by the name of one
 
 _ARRAY = frozenset({np.ndarray})
 
@@ -96,7 +96,7 @@ def _node_arg(name: str, type_: str, shape: list[int | str | None] | None) -> No
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """What a model says of itself."""
+    """The metadata that a model holds about itself."""
 
     producer_name: str
     graph_name: str
@@ -124,7 +124,7 @@ class OrtEpAssignedSubgraph:
     _nodes: list[OrtEpAssignedNode]
 
     def get_nodes(self) -> list[OrtEpAssignedNode]:
-        """The nodes."""
+        """Returns the nodes."""
         return self._nodes
 
 
@@ -132,7 +132,7 @@ class OrtEpAssignedSubgraph:
 
 
 def _check_source(source: bytes | str, load_format: str) -> None:
-    """Errors for what this package does not say apart: a missing file, and onnxruntime's own format."""
+    """Raises onnxruntime's own errors, which `prepare` lacks, for a missing file and for onnxruntime's own format."""
     if isinstance(source, str) and not os.path.exists(source):
         raise NoSuchFile(f"Load model from {source} failed: File doesn't exist")
     is_ort = source[4:8] == b"ORTM" if isinstance(source, bytes) else source.endswith(".ort")
@@ -140,7 +140,7 @@ def _check_source(source: bytes | str, load_format: str) -> None:
         raise OrtNotImplemented("models in the ORT format are not read; give the ONNX model it was made from")
 
 
-#: What each option that a model may hold is made of its number.
+#: The options that a model may hold, and the function that turns the number of each into its value.
 _STORED: dict[str, Callable[[int], Any]] = {
     "intra_op_num_threads": int,
     "inter_op_num_threads": int,
@@ -151,7 +151,7 @@ _STORED: dict[str, Callable[[int], Any]] = {
 
 
 def _stored_options(source: bytes | str) -> SessionOptions | None:
-    """The options that the model holds, where ORT_LOAD_CONFIG_FROM_MODEL asks for them.
+    """Reads the options that the model holds, where ORT_LOAD_CONFIG_FROM_MODEL asks for them.
 
     They replace all others, even where the model holds none.
     """
@@ -179,7 +179,7 @@ def _stored_options(source: bytes | str) -> SessionOptions | None:
 
 
 def _sizes(source: bytes | str, options: SessionOptions) -> dict[str, int]:
-    """The overrides of free dimensions, by the symbolic names that the model's inputs have."""
+    """Collects the overrides of free dimensions, by the symbolic names that the model's inputs have."""
     by_name, by_denotation = options._dimensions, options._denotations
     if not by_name and not by_denotation:
         return {}
@@ -196,14 +196,14 @@ def _sizes(source: bytes | str, options: SessionOptions) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Change:
-    """What is made of a model's inputs for runs that feed them as onnxruntime lets them be fed."""
+    """A change of a model's inputs, for runs that feed them as only onnxruntime allows."""
 
     any_shape: frozenset[str] = frozenset()  #: inputs that are declared as scalars, and are fed something else
     absent: frozenset[str] = frozenset()  #: inputs that are fed None, and are no optional ones
 
 
 def _is_set(options: Mapping[str, str], name: str) -> bool | None:
-    """Whether a provider's option is set; None where it is absent."""
+    """Tells whether a provider's option is set; None where it is absent."""
     value = options.get(name)
     if value is None:
         return None
@@ -213,7 +213,7 @@ def _is_set(options: Mapping[str, str], name: str) -> bool | None:
 
 
 def _limits(options: SessionOptions) -> dict[str, float]:
-    """What the entries of a session's options limit, as `prepare` takes it."""
+    """Collects the limits among the entries of a session's options, as `prepare` takes them."""
     given = {name: text for name, text in options._entries.items() if name.startswith(_LIMITS)}
     try:
         return {name.removeprefix(_LIMITS): float(text) for name, text in given.items()}
@@ -222,7 +222,7 @@ def _limits(options: SessionOptions) -> dict[str, float]:
 
 
 def _model(source: bytes | str, options: SessionOptions, change: Change) -> ModelProto | bytes | str:
-    """The model with what the options and a change make of it."""
+    """Returns the model, changed where the options and a change ask for it."""
     if not options._initializers and change == Change():
         return source
     from ._session_model import changed
@@ -231,7 +231,7 @@ def _model(source: bytes | str, options: SessionOptions, change: Change) -> Mode
 
 
 def _folder(source: bytes | str, options: SessionOptions) -> str:
-    """Where external data lies: beside the model's file, and for bytes in the working directory."""
+    """Returns the folder of external data: the model file's, and for bytes the working directory."""
     beside = os.path.dirname(os.path.abspath(source)) if isinstance(source, str) else os.getcwd()
     return options._entries.get(_EXTERNAL_FILES) or beside
 
@@ -273,7 +273,7 @@ def _prepared(
 
 
 def prepared_for_cpu(source: bytes | str, options: SessionOptions) -> prepared_model.PreparedModel:
-    """A model as a session on the CPU prepares it."""
+    """Prepares a model as a session on the CPU does."""
     with onnxruntime_errors():
         return _prepared(source, options, HOST, {})
 
@@ -283,7 +283,7 @@ def prepared_for_cpu(source: bytes | str, options: SessionOptions) -> prepared_m
 
 @functools.cache
 def _background() -> ThreadPoolExecutor:
-    """The threads of `run_async`."""
+    """Returns the threads of `run_async`."""
     return ThreadPoolExecutor(thread_name_prefix="onnx_torch")
 
 
@@ -320,7 +320,7 @@ class InferenceSession:
         if sess_options is not None and not isinstance(sess_options, SessionOptions):
             raise TypeError(f"sess_options must be onnx_torch.SessionOptions, not '{type(sess_options)}'")
         self._source = path_or_bytes if isinstance(path_or_bytes, bytes) else os.fspath(path_or_bytes)
-        self._model_path = self._source if isinstance(self._source, str) else None  # which programs read
+        self._model_path = self._source if isinstance(self._source, str) else None  # programs read it
         self._model_bytes = self._source if isinstance(self._source, bytes) else None
         if isinstance(self._source, bytes) and is_saved(self._source):
             folder = tempfile.TemporaryDirectory(prefix="onnx_torch.")
@@ -357,7 +357,7 @@ class InferenceSession:
     def _chosen(
         self, providers: Sequence[Provider] | None, provider_options: Sequence[Mapping[Any, Any]] | None
     ) -> tuple[str, dict[str, str]]:
-        """The provider that runs the model, and its options."""
+        """Chooses the provider that runs the model, with its options."""
         of_options = self._sess_options._providers
         if providers and of_options:
             warnings.warn("the providers given to InferenceSession go before those of its options", stacklevel=4)
@@ -368,7 +368,7 @@ class InferenceSession:
         return _devices.get_available_providers()[0] if providers is None and not of_options else CPU, {}
 
     def _describe(self, rep: prepared_model.PreparedModel) -> None:
-        overridable = rep.model_info.ir_version >= 4  # before, every initializer is an input too
+        overridable = rep.model_info.ir_version >= 4  # before IR version 4, every initializer is an input too
         self._sparse = frozenset(rep._prepared.sparse_values)
         args = [(self._arg(name, type_, shape), default) for name, type_, shape, default in rep.inputs]
         self._inputs_meta = [arg for arg, default in args if not default]
@@ -401,12 +401,12 @@ class InferenceSession:
     # --- What it is ---------------------------------------------------------------------------------------------------
 
     def get_inputs(self) -> list[NodeArg]:
-        """The inputs that must be fed."""
+        """Returns the inputs that must be fed."""
         return self._inputs_meta
 
     @works("shapes are those that the model declares, with what ONNX's own shape inference adds")
     def get_outputs(self) -> list[NodeArg]:
-        """The outputs."""
+        """Returns the outputs, with the shapes that shape inference knows."""
         if not self._outputs_are_merged:
             from ._session_model import merged_shapes
 
@@ -415,24 +415,24 @@ class InferenceSession:
         return self._outputs_meta
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """The initializers that may be fed."""
+        """Returns the initializers that may be fed."""
         return self._overridable_initializers
 
     def get_modelmeta(self) -> ModelMetadata:
-        """What the model says of itself."""
+        """Returns the metadata that the model holds about itself."""
         return self._model_meta
 
     def get_session_options(self) -> SessionOptions:
-        """The options it was made with."""
+        """Returns the options that the session was made with."""
         return self._sess_options
 
     @works("the one provider that runs the model; no node falls back to another")
     def get_providers(self) -> list[str]:
-        """The provider that runs the model."""
+        """Returns the provider that runs the model."""
         return [self._provider]
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
-        """The options of the provider that runs the model."""
+        """Returns the options of the provider that runs the model."""
         device = {"device_id": str(self._device.index)} if self._provider == CUDA else {}
         return {self._provider: {**device, **self._provider_options}}
 
@@ -448,20 +448,20 @@ class InferenceSession:
     enable_fallback = disable_fallback = ignored("there is no fallback: an error is raised")
 
     def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
-        """Where each input is wanted."""
+        """Describes the memory in which each input is wanted."""
         return [_devices.memory_info(self._device) for _ in self._inputs_meta]
 
     def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
-        """Where each output lies."""
+        """Describes the memory in which each output is."""
         return [_devices.memory_info(self._device) for _ in self._outputs_meta]
 
     def get_input_epdevices(self) -> list[OrtEpDevice]:
-        """The device that takes each input."""
+        """Describes the device that takes each input."""
         return [_devices.ep_device(self._device) for _ in self._inputs_meta]
 
     @works("all nodes of the main graph, as the model has them")
     def get_provider_graph_assignment_info(self) -> list[OrtEpAssignedSubgraph]:
-        """The nodes that the provider runs, where the option session.record_ep_graph_assignment_info is "1"."""
+        """Returns the nodes that the provider runs, where the option session.record_ep_graph_assignment_info is "1"."""
         if self._sess_options._entries.get(_ASSIGNMENT) != "1":
             raise Fail(f'the session option {_ASSIGNMENT} must be "1" for this')
         from ._session_model import read
@@ -474,11 +474,11 @@ class InferenceSession:
 
     @property
     def _sess(self) -> InferenceSession:
-        """The session inside that onnxruntime's has, and that programs call."""
+        """The native session that onnxruntime's session holds, and that programs call."""
         return self
 
     def _feeds(self, given: Mapping[str, Any]) -> tuple[prepared_model.PreparedModel, Mapping[str, Any]]:
-        """The model to run, and what it is fed: unwrapped OrtValues, None for an optional that is left out."""
+        """Returns the model to run, and its feeds: unwrapped OrtValues, and None for an optional that is left out."""
         if not given.keys() >= self._required:
             missing = [arg.name for arg in self._inputs_meta if arg.name in self._required - given.keys()]
             raise InvalidArgument(f"Required inputs ({missing}) are missing from input feed ({list(given)}).")
@@ -491,7 +491,7 @@ class InferenceSession:
         return changed, dict.fromkeys(self._optional) | fed
 
     def _plain(self, name: str, value: Any) -> Any:
-        """A value without its wrapping: dense, and with raw memory as the bytes of texts."""
+        """Unwraps a value: a sparse tensor becomes dense, and raw memory the bytes of texts."""
         value = value._data if isinstance(value, OrtValue) else value
         if isinstance(value, SparseTensor):
             return value._dense()
@@ -502,11 +502,11 @@ class InferenceSession:
         return value
 
     def _unlike_scalars(self, fed: Mapping[str, Any]) -> list[str]:
-        """The inputs that are declared as scalars, and are fed something else."""
+        """Finds the inputs that are declared as scalars, and are fed something else."""
         return [name for name in self._scalars if name in fed and np.ndim(fed[name])]
 
     def _with(self, change: Change) -> prepared_model.PreparedModel:
-        """The model with its inputs changed; prepared once for each change."""
+        """Returns the model with its inputs changed, which is prepared once for each change."""
         if change not in self._changed:
             try:
                 rep = _prepared(self._source, self._sess_options, self._device, self._provider_options, change)
@@ -538,7 +538,7 @@ class InferenceSession:
         return self._with_sparse(values, output_names) if self._sparse else values
 
     def _with_sparse(self, values: list[Any], output_names: Sequence[str] | None) -> list[Any]:
-        """The outputs, with those sparse that the model declares so."""
+        """Makes those outputs sparse that the model declares so."""
         names = output_names or [arg.name for arg in self._outputs_meta]
         dense = zip(names, values, strict=True)
         return [
@@ -572,7 +572,7 @@ class InferenceSession:
         run_options: RunOptions | None = None,
     ) -> None:
         """Runs the model on another thread, which then calls ``callback(results, user_data, error)``."""
-        self._feeds(input_feed)  # what is missing is an error here, not there
+        self._feeds(input_feed)  # a missing input is an error here, not on the other thread
 
         def run() -> None:
             results: list[Any] = []
@@ -594,7 +594,7 @@ class InferenceSession:
         input_dict_ort_values: Mapping[str, OrtValue],
         run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
-        """As `run`, from OrtValues to OrtValues on the session's device."""
+        """Runs the model as `run` does, from OrtValues to OrtValues on the session's device."""
         return self._run_with_ort_values(output_names, input_dict_ort_values, run_options)
 
     def _run_with_ort_values(
@@ -604,7 +604,7 @@ class InferenceSession:
         run_options: RunOptions | None,
         out: Sequence[Any] | None = None,
     ) -> list[OrtValue]:
-        """The outputs, of which those of `out` that hold theirs come as these."""
+        """Runs the model; an output that was written into its target in `out` comes as that."""
         types = {arg.name: arg.type for arg in self._outputs_meta}
         names = list(output_names or types)
         kind: OutputKind = "torch" if self._device.type == "cuda" else "numpy"
@@ -620,20 +620,20 @@ class InferenceSession:
         fetches: list[OrtValue],
         fetch_devices: Sequence[Any],
     ) -> None:
-        """As `run_with_ort_values`, with the outputs put into the list `fetches`."""
+        """Runs the model as `run_with_ort_values` does, and puts the outputs into the list `fetches`."""
         fetches[:] = self.run_with_ort_values(fetch_names, dict(zip(feed_names, feeds, strict=True)), run_options)
 
     def run_with_iobinding(
         self, iobinding: IOBinding | SessionIOBinding, run_options: RunOptions | None = None
     ) -> None:
-        """Runs the model on what is bound."""
+        """Runs the model on bound inputs and outputs."""
         bound = iobinding._iobinding if isinstance(iobinding, IOBinding) else iobinding
         if bound._session is not self:
             raise ValueError("IOBinding must be used with the session that created it.")
         bound._run(run_options)
 
     def io_binding(self) -> IOBinding:
-        """Inputs and outputs bound to memory."""
+        """Makes an object that binds inputs and outputs to memory."""
         return IOBinding(self)
 
     def create_ortvalue_from_shape_and_type(
@@ -644,19 +644,19 @@ class InferenceSession:
         device_id: int = 0,
         vendor_id: int | OrtDeviceVendorId = -1,
     ) -> OrtValue:
-        """A tensor whose elements are not set."""
+        """Makes a tensor whose elements are not set."""
         return OrtValue.ortvalue_from_shape_and_type(shape, element_type, device_type, device_id, vendor_id)
 
     # --- The rest -----------------------------------------------------------------------------------------------------
 
     @works("the runs and the ONNX nodes in them, without their memory and shapes")
     def end_profiling(self) -> str:
-        """Writes the profile; the name of its file, or nothing where `enable_profiling` is off."""
+        """Writes the profile, and returns the name of its file; an empty text where `enable_profiling` is off."""
         profile, self._profile = self._profile, None
         return profile.write() if profile else ""
 
     def get_profiling_start_time_ns(self) -> int:
-        """When the profile started, by `time.time_ns`; 0 where there is none."""
+        """Returns the time at which the profile started, by `time.time_ns`; 0 where there is none."""
         return self._profile_start_ns
 
     release_captured_graph = ignored("a recorded run goes with the session, or when eight others are newer")

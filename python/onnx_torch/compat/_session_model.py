@@ -1,6 +1,6 @@
-"""The model of a session, for what is asked of it beside running: what options change in it, and what it declares.
+"""The model of a session beside its runs: the changes that options make to it, and the shapes that it declares.
 
-It is onnx's own object here. Sessions of which nothing of this is asked import neither this nor onnx.
+The model is an object of onnx's here. Sessions that need nothing of this import neither this module nor onnx.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from ._values import OrtValue
 
 _WRITTEN_EXTERNAL_FILE = "session.optimized_model_external_initializers_file_name"
-_LARGE = 1024  # bytes of a tensor whose elements shape inference does not need
+_LARGE = 1024  # the bytes of a tensor above which its elements are not needed by shape inference
 
-#: What is made of the model that is written: nothing, or what `optimize` calls so.
+#: The levels of `optimize` for a model that is written; None leaves it as it is.
 _LEVELS: dict[GraphOptimizationLevel, Level | None] = {
     GraphOptimizationLevel.ORT_DISABLE_ALL: None,
     GraphOptimizationLevel.ORT_ENABLE_BASIC: "basic",
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 def read(source: bytes | str) -> onnx.ModelProto:
-    """The model itself; external data stays where it is."""
+    """Reads the model; external data stays where it is."""
     try:
         if isinstance(source, bytes):
             return onnx.load_model_from_string(source)
@@ -54,7 +54,7 @@ def read(source: bytes | str) -> onnx.ModelProto:
 
 
 def is_onnx(source: bytes | str) -> bool:
-    """Whether it can be read."""
+    """Tells whether the model can be read."""
     try:
         read(source)
     except (InvalidProtobuf, OSError):
@@ -63,7 +63,7 @@ def is_onnx(source: bytes | str) -> bool:
 
 
 def _with_initializers(source: bytes | str, values: Mapping[str, OrtValue]) -> onnx.ModelProto:
-    """The model with other values of some of its initializers."""
+    """Reads the model, and gives some of its initializers other values."""
     model = read(source)
     held = {tensor.name: tensor for tensor in model.graph.initializer}
     for name, value in values.items():
@@ -85,14 +85,14 @@ def _alter(model: onnx.ModelProto, change: Change) -> None:
 
 
 def changed(source: bytes | str, initializers: Mapping[str, OrtValue], change: Change) -> onnx.ModelProto:
-    """The model with other initializers and inputs."""
+    """Reads the model, and changes its initializers and inputs."""
     model = _with_initializers(source, initializers)
     _alter(model, change)
     return model
 
 
 def write(source: bytes | str, base_dir: str, options: SessionOptions, *, optimized: bool) -> None:
-    """Writes what options make of a session's model, with its external data in one file: whole, or not at all."""
+    """Writes a session's model as its options change it, with its external data in one file: whole, or not at all."""
     target = Path(options.optimized_model_filepath)
     try:
         if isinstance(source, str) and target.exists() and target.samefile(source):
@@ -109,7 +109,7 @@ def write(source: bytes | str, base_dir: str, options: SessionOptions, *, optimi
 def _write_whole(
     model: onnx.ModelProto, folder: Path, target: Path, options: SessionOptions, base_dir: str, level: Level | None
 ) -> None:
-    """Writes a model, by way of a folder beside the place where it goes."""
+    """Writes a model, by way of a folder beside its target."""
     written = folder / target.name
     location = options._entries.get(_WRITTEN_EXTERNAL_FILE)
     external = bool(location) or any(map(external_data_helper.uses_external_data, tensors(model)))
@@ -123,9 +123,9 @@ def _write_whole(
 
 
 def merged_shapes(source: bytes | str, declared: list[NodeArg], options: SessionOptions) -> list[NodeArg]:
-    """The outputs with what ONNX's shape inference knows, where the model declares less, or no rank at all.
+    """Returns the outputs with the shapes that ONNX's shape inference knows, where the model declares less, or no rank.
 
-    Sizes that nodes compute are followed but at ORT_DISABLE_ALL: from names that stay there optimum knows what to fix.
+    Sizes that nodes compute are followed, except at ORT_DISABLE_ALL: optimum knows by names that stay what to fix.
     """
     follows_sizes = options.graph_optimization_level != GraphOptimizationLevel.ORT_DISABLE_ALL
     model = read(source)
@@ -147,7 +147,7 @@ def merged_shapes(source: bytes | str, declared: list[NodeArg], options: Session
 
 
 def _own_name(name: str) -> str | None:
-    """A dimension's name, unless shape inference has made it up."""
+    """Returns a dimension's name, or None if shape inference has made it up."""
     return None if not name or name.startswith("unk__") else name
 
 

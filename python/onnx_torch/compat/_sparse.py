@@ -1,4 +1,4 @@
-"""`SparseTensor`: made dense where a model takes it, and made of a dense one where a model declares its output so."""
+"""`SparseTensor`, which is made dense where a model takes it, and made of an output that a model declares sparse."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class SparseCooView:
-    """The indices of the coordinate form: of each value, or its coordinates."""
+    """The indices of the coordinate form: an index into the flattened dense tensor, or coordinates, for each value."""
 
     _indices: Array
 
     def indices(self) -> Array:
-        """One number for each value, counted through the dense tensor, or one for each of two dimensions."""
+        """Returns for each value its index in the flattened dense tensor, or its pair of coordinates."""
         return self._indices
 
 
@@ -39,16 +39,16 @@ class SparseCsrcView:
     _outer: Array
 
     def inner(self) -> Array:
-        """The column of each value."""
+        """Returns the column of each value."""
         return self._inner
 
     def outer(self) -> Array:
-        """For each row where its values begin, and their number."""
+        """Returns for each row the index at which its values begin, and last their count."""
         return self._outer
 
 
 class SparseTensor:
-    """The values of a tensor that are not zero, with their places."""
+    """The values of a tensor that are not zero, with their indices."""
 
     _shape: list[int]
     _values: Array
@@ -72,7 +72,7 @@ class SparseTensor:
     def sparse_coo_from_numpy(
         cls, dense_shape: Any, values: np.ndarray, coo_indices: np.ndarray, ort_device: OrtDevice
     ) -> SparseTensor:
-        """Of values and their places: counted through the dense tensor, or rows of two coordinates."""
+        """Makes a tensor of values and their indices: into the flattened dense tensor, or pairs of coordinates."""
         indices = np.asarray(coo_indices, np.int64)
         if indices.ndim not in (1, 2) or indices.shape != (len(values), 2)[: indices.ndim]:
             raise InvalidArgument(
@@ -89,7 +89,7 @@ class SparseTensor:
         outer_indices: np.ndarray,
         ort_device: OrtDevice,
     ) -> SparseTensor:
-        """Of values, their columns, and where the values of each row begin."""
+        """Makes a tensor of values, their columns, and the index at which the values of each row begin."""
         inner, outer = np.asarray(inner_indices, np.int64), np.asarray(outer_indices, np.int64)
         if len(dense_shape) != 2 or inner.shape != values.shape or outer.shape != (dense_shape[0] + 1,):
             raise InvalidArgument("compressed rows have one column for each value, and one start more than rows")
@@ -103,7 +103,7 @@ class SparseTensor:
         return cls._of(dense.shape, dense.reshape(-1)[places], SparseCooView(places))
 
     def _places(self) -> Array:
-        """Where each value lies among the elements of the dense tensor."""
+        """Returns the index of each value in the flattened dense tensor."""
         view = self._view
         if isinstance(view, SparseCsrcView):
             rows = np.repeat(np.arange(self._shape[0]), np.diff(view.outer()))
@@ -118,7 +118,7 @@ class SparseTensor:
         return indices @ np.array([self._shape[1], 1]) if indices.ndim == 2 else indices
 
     def _dense(self) -> Array:
-        """The tensor with its zeros."""
+        """Returns the dense tensor, with its zeros."""
         dense = np.zeros(math.prod(self._shape), self._values.dtype)
         dense[self._places()] = self._values
         return dense.reshape(self._shape)
@@ -127,26 +127,26 @@ class SparseTensor:
         return self
 
     def values(self) -> np.ndarray:
-        """The values that are there."""
+        """Returns the values that are stored."""
         return self._values
 
     def dense_shape(self) -> list[int]:
-        """The shape with the zeros."""
+        """Returns the shape of the dense tensor."""
         return self._shape
 
     def format(self) -> OrtSparseFormat:
-        """The form of the indices."""
+        """Returns the form of the indices."""
         form = OrtSparseFormat.ORT_SPARSE_COO
         return form if isinstance(self._view, SparseCooView) else OrtSparseFormat.ORT_SPARSE_CSRC
 
     def as_coo_view(self) -> SparseCooView:
-        """The indices, where the form is of coordinates."""
+        """Returns the indices of the coordinate form."""
         if not isinstance(self._view, SparseCooView):
             raise Fail("This sparse tensor does not contain COO format")
         return self._view
 
     def as_csrc_view(self) -> SparseCsrcView:
-        """The indices, where the form is of compressed rows."""
+        """Returns the indices of compressed rows."""
         if not isinstance(self._view, SparseCsrcView):
             raise Fail("This sparse tensor does not contain CSR(C) format")
         return self._view
@@ -155,9 +155,9 @@ class SparseTensor:
     to_cuda = refused("a model takes it dense: OrtValue.ortvalue_from_numpy(dense, 'cuda') makes that")
 
     def data_type(self) -> str:
-        """The ONNX type, such as ``sparse_tensor(float)``."""
+        """Returns the ONNX type, such as ``sparse_tensor(float)``."""
         return f"sparse_tensor({element_name(self._values.dtype)})"
 
     def device_name(self) -> str:
-        """Where it lies: on the host."""
+        """Returns "cpu": the tensor is on the host."""
         return "cpu"

@@ -1,4 +1,4 @@
-"""How far onnxruntime's names are served. The mark lies on the object, and docs/onnxruntime.md is made from it.
+"""The marks on objects that tell how far onnxruntime's names are served; docs/onnxruntime.md is made from them.
 
 A name that is only accepted, or refused, is one line in a class or a module: ``name = ignored(why)`` or
 ``name = refused(why)``; `absent_class` makes a class that cannot be made.
@@ -17,18 +17,18 @@ T = TypeVar("T")
 
 
 class Status(enum.Enum):
-    """What becomes of a name of onnxruntime."""
+    """The ways in which a name of onnxruntime is served."""
 
     WORKS = "works"
     IGNORED = "accepted and ignored"
     REFUSED = "refused"
 
 
-Mark = tuple[Status, str]  # a status, and what there is to say about it
+Mark = tuple[Status, str]  # a status, and a note about it
 
 
 def works(note: str, status: Status = Status.WORKS) -> Callable[[T], T]:
-    """Marks a function or a class; what works is marked only where it differs a little from onnxruntime."""
+    """Marks a function or a class; one that works is marked only where it differs a little from onnxruntime."""
 
     def mark(target: T) -> T:
         setattr(target, MARK, (status, note))
@@ -55,12 +55,12 @@ class _Unserved:
 
 
 def ignored(note: str, result: Callable[[], Any] = lambda: None) -> Any:
-    """A function that takes anything and changes nothing; `result` makes what it returns."""
+    """Makes a function that takes anything and changes nothing; `result` makes what it returns."""
     return _Unserved(Status.IGNORED, note, result, "", "onnxruntime")
 
 
 def refused(note: str, name: str = "", package: str = "onnxruntime") -> Any:
-    """A function that raises, and says why; `name` is for those outside a class."""
+    """Makes a function that raises, and says why; `name` is for those outside a class."""
     return _Unserved(Status.REFUSED, note, lambda: None, name, package)
 
 
@@ -71,7 +71,7 @@ class _AbsentClass(type):
 
 
 def absent_class(name: str, note: str, *static_methods: str, package: str = "onnxruntime") -> Any:
-    """A class for type hints and `isinstance`, of which there are no instances."""
+    """Makes a class for type hints and `isinstance`, of which there are no instances."""
     made = _AbsentClass(name, (), {method: refused(note, package=package) for method in static_methods})
     made.__module__, made.__doc__ = package, f"refused: {note}"
     setattr(made, MARK, (Status.REFUSED, note))
@@ -79,11 +79,11 @@ def absent_class(name: str, note: str, *static_methods: str, package: str = "onn
 
 
 def mark_of(target: Any) -> Mark:
-    """The mark of a class, a function, a property or an option; what has none works."""
+    """Returns the mark of a class, a function, a property or an option; one without a mark works."""
     inner = getattr(target, "__func__", None) or getattr(target, "fget", None) or target
     return getattr(inner, MARK, (Status.WORKS, ""))
 
 
 def no_module(name: str, why: str) -> NoReturn:
-    """What a submodule that has no meaning here does when it is imported."""
+    """Raises the ImportError of a submodule that has no meaning here."""
     raise ImportError(f"onnx_torch stands in for onnxruntime here and has no onnxruntime.{name}: {why}")

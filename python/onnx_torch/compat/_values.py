@@ -28,7 +28,7 @@ __all__ = ["OrtValue", "OrtValueVector", "SparseTensor", "copy_tensors"]
 
 Tensor: TypeAlias = "np.ndarray[Any, Any] | torch.Tensor"
 
-_LAST_ADDRESS = 2**64 - 1  # of any machine
+_LAST_ADDRESS = 2**64 - 1  # the last that any machine has
 
 
 def _is_dense(data: Any) -> TypeGuard[Tensor]:
@@ -47,7 +47,7 @@ def _type_of(data: Any) -> str:
 
 
 def _as_torch(tensor: Tensor) -> torch.Tensor:
-    """A tensor on the array's memory."""
+    """Returns a tensor on the array's memory."""
     import torch
 
     if isinstance(tensor, torch.Tensor):
@@ -59,7 +59,7 @@ def _as_torch(tensor: Tensor) -> torch.Tensor:
 
 
 def _as_numpy(tensor: torch.Tensor, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An array of that type, on the tensor's memory where that is the host's."""
+    """Returns an array of that type, on the tensor's memory where that is the host's."""
     import torch
 
     host = tensor.detach().cpu().contiguous()
@@ -72,7 +72,7 @@ class _CudaMemory:
 
 
 def at_address(pointer: int, device: TorchDevice, element: Any, shape: Sequence[int]) -> Tensor:
-    """The caller's memory as an array on the host, or as a tensor on a CUDA device."""
+    """Returns the caller's memory as an array on the host, or as a tensor on a CUDA device."""
     dtype = numpy_dtype(element)
     if dtype.hasobject or dtype.kind in "US":
         raise InvalidArgument(
@@ -128,7 +128,7 @@ class OrtValue:
 
     @classmethod
     def _of(cls, data: Any, type_: str | None = None) -> OrtValue:
-        """Of an array, a tensor, a list or a dictionary; None is an absent optional."""
+        """Makes a value of an array, a tensor, a list or a dictionary; None is an absent optional."""
         value = cls.__new__(cls)
         value._data = data
         value._type = type_ or _type_of(data)
@@ -142,7 +142,7 @@ class OrtValue:
         return self
 
     def _on(self, device: TorchDevice) -> OrtValue:
-        """The same on another device."""
+        """Returns the same value on another device."""
         data = self._data
         if device.type == "cuda" and _is_dense(data):
             return OrtValue._of(_as_torch(data).to(str(device)), self._type)
@@ -159,13 +159,13 @@ class OrtValue:
         device_id: int = 0,
         vendor_id: int | OrtDeviceVendorId = -1,
     ) -> OrtValue:
-        """Of an array: on its memory for the CPU, where that is contiguous, else a copy."""
+        """Makes a value of an array: on its memory for the CPU, where that is contiguous, else of a copy."""
         native = np.asarray(numpy_obj, np.asarray(numpy_obj).dtype.newbyteorder("="), order="C")
         return cls._of(native)._on(torch_device(device_type, device_id))
 
     @classmethod
     def ortvalue_from_numpy_with_onnx_type(cls, data: np.ndarray[Any, Any], /, onnx_element_type: int) -> OrtValue:
-        """Of an array whose memory holds another element type of the same size, such as bfloat16 in uint16."""
+        """Makes a value of an array whose memory holds another type of the same size, such as bfloat16 in uint16."""
         dtype = numpy_dtype(onnx_element_type)
         if dtype.itemsize != data.dtype.itemsize:
             raise InvalidArgument(f"an array of {data.dtype} cannot hold {dtype}, whose size is another")
@@ -181,7 +181,7 @@ class OrtValue:
         vendor_id: int | OrtDeviceVendorId = -1,
         memory_info: OrtMemoryInfo | None = None,
     ) -> OrtValue:
-        """A tensor whose elements are not set. The type is a numpy dtype or ONNX's number."""
+        """Makes a tensor whose elements are not set. The type is a numpy dtype or ONNX's number."""
         if memory_info is not None:
             device_type, device_id = memory_info.name, memory_info.device_id
         if element_name(element_type) == "string":
@@ -196,19 +196,19 @@ class OrtValue:
 
     @classmethod
     def ort_value_from_sparse_tensor(cls, sparse_tensor: SparseTensor) -> OrtValue:
-        """Of a sparse tensor."""
+        """Makes a value of a sparse tensor."""
         return cls._of(sparse_tensor)
 
     @works("one that is dense is an error, as in onnxruntime")
     def as_sparse_tensor(self) -> SparseTensor:
-        """The sparse tensor."""
+        """Returns the sparse tensor."""
         if not isinstance(self._data, SparseTensor):
             raise Fail(f"the value is {self._type}, not a sparse tensor")
         return self._data
 
     @classmethod
     def from_dlpack(cls, data: Any, /) -> OrtValue:
-        """Of anything that speaks DLPack, or of a capsule; on its memory."""
+        """Makes a value on the memory of anything that speaks DLPack, or of a capsule."""
         import torch
 
         value = cls._of(torch.utils.dlpack.from_dlpack(data.detach() if isinstance(data, torch.Tensor) else data))
@@ -222,7 +222,7 @@ class OrtValue:
         return (2, data.device.index) if is_tensor(data) else (1, 0)
 
     def to_dlpack(self) -> Any:
-        """A DLPack capsule of the tensor."""
+        """Makes a DLPack capsule of the tensor."""
         return self.__dlpack__()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -235,50 +235,50 @@ class OrtValue:
         return data
 
     def data_ptr(self) -> int:
-        """The address of the first element."""
+        """Returns the address of the first element."""
         data = self._tensor()
         return data.ctypes.data if isinstance(data, np.ndarray) else data.data_ptr()
 
     def device_name(self) -> str:
-        """``"cpu"`` or ``"cuda"``."""
+        """Returns ``"cpu"`` or ``"cuda"``."""
         return "cuda" if is_tensor(self._data) else "cpu"
 
     def shape(self) -> list[int]:
-        """The shape of a tensor."""
+        """Returns the shape of a tensor."""
         return list(self._tensor().shape)
 
     def data_type(self) -> str:
-        """The ONNX type, such as ``tensor(float)``."""
+        """Returns the ONNX type, such as ``tensor(float)``."""
         return self._type
 
     def element_type(self) -> int:
-        """ONNX's number of a tensor's element type."""
+        """Returns ONNX's number of a tensor's element type."""
         self._tensor()
         return element_named(self._type.removeprefix("tensor(").removesuffix(")"))
 
     def tensor_size_in_bytes(self) -> int:
-        """The size of a tensor's memory."""
+        """Returns the size of a tensor's memory."""
         return self._tensor().nbytes
 
     def has_value(self) -> bool:
-        """Whether there is a value; an absent optional has none."""
+        """Tells whether there is a value; an absent optional has none."""
         return self._data is not None
 
     def is_tensor(self) -> bool:
-        """Whether it is a tensor."""
+        """Tells whether it is a tensor."""
         return _is_dense(self._data)
 
     def is_sparse_tensor(self) -> bool:
-        """Whether it is a sparse tensor."""
+        """Tells whether it is a sparse tensor."""
         return isinstance(self._data, SparseTensor)
 
     def is_tensor_sequence(self) -> bool:
-        """Whether it is a sequence of tensors."""
+        """Tells whether it is a sequence of tensors."""
         return self._type.startswith("seq(tensor(")
 
     @works("lists and dictionaries come too; types that numpy lacks come as ml_dtypes'")
     def numpy(self) -> Any:
-        """A tensor as an array, on its memory where that is the host's."""
+        """Returns a tensor as an array, on its memory where that is the host's."""
         return self._on(HOST)._data
 
     def update_inplace(self, data: np.ndarray[Any, Any] | OrtValue) -> None:
@@ -301,19 +301,19 @@ class OrtValueVector(list[OrtValue]):
     reserve = shrink_to_fit = ignored("a list grows by itself")
 
     def element_type_at(self, idx: int) -> int:
-        """ONNX's number of an element type."""
+        """Returns ONNX's number of the element type of the value at an index."""
         return self[idx].element_type()
 
     def dlpack_at(self, idx: int, /) -> Any:
-        """A DLPack capsule of a tensor."""
+        """Makes a DLPack capsule of the tensor at an index."""
         return self[idx].to_dlpack()
 
     def bool_tensor_indices(self) -> list[int]:
-        """Where tensors of bool are."""
+        """Finds the indices of the tensors of bool."""
         return [i for i, value in enumerate(self) if value.data_type() == "tensor(bool)"]
 
     def to_dlpacks(self, to_tensor: Callable[[Any], Any] | None) -> list[Any]:
-        """DLPack capsules of all, or what a function makes of them."""
+        """Makes DLPack capsules of all values, and passes each through a function if one is given."""
         return [to_tensor(value.to_dlpack()) if to_tensor else value.to_dlpack() for value in self]
 
 

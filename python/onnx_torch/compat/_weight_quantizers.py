@@ -1,6 +1,6 @@
-"""Weights in blocks of 2, 4 and 8 bits, as onnxruntime's quantizers ask of its native module.
+"""The quantizers of weights in blocks of 2, 4 and 8 bits that onnxruntime's tools want of its native module.
 
-Each function fills the arrays that it is given, and gives their bits as onnxruntime does.
+Each function fills the arrays that it is given, with the same bits as onnxruntime does.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-# bitsandbytes' types of four bits, over the largest magnitude of a block. FP4 has a sign and three bits: up to which
-# magnitudes they reach, in the type's own digits, and the bits. NF4 is a table of values: the nearest is taken.
+# bitsandbytes' 4-bit types, relative to the largest magnitude of a block. FP4 is a sign and three bits: FP4_ENDS has
+# the magnitudes up to which its codes reach, in the type's own digits, and FP4_BITS has the codes. NF4 is a table of
+# values, of which the nearest is taken.
 FP4_ENDS = np.array([0.00260417, 0.0859375, 0.20833333, 0.29166667, 0.4166667, 0.583333, 0.8333333], np.float32)
 FP4_BITS = np.array([0, 1, 6, 7, 4, 5, 2, 3])
 NF4 = np.array(
@@ -35,17 +36,17 @@ NF4_ENDS = (NF4[1:] + NF4[:-1]) / 2
 
 
 def quantize_matmul_2bits(*arguments: Any) -> None:
-    """Weights in blocks for MatMulNBits, as _quantize_matmul says."""
+    """Quantizes weights in blocks of 2-bit codes for MatMulNBits; see _quantize_matmul."""
     _quantize_matmul(2, *arguments)
 
 
 def quantize_matmul_4bits(*arguments: Any) -> None:
-    """Weights in blocks for MatMulNBits, as _quantize_matmul says."""
+    """Quantizes weights in blocks of 4-bit codes for MatMulNBits; see _quantize_matmul."""
     _quantize_matmul(4, *arguments)
 
 
 def quantize_matmul_8bits(*arguments: Any) -> None:
-    """Weights in blocks for MatMulNBits, as _quantize_matmul says."""
+    """Quantizes weights in blocks of 8-bit codes for MatMulNBits; see _quantize_matmul."""
     _quantize_matmul(8, *arguments)
 
 
@@ -60,9 +61,9 @@ def _quantize_matmul(
     rows: int,
     is_symmetric: bool,
 ) -> None:
-    """For MatMulNBits: weights of shape [rows, columns] to packed numbers of shape [columns, blocks, bytes of a block].
+    """Quantizes weights of shape [rows, columns] for MatMulNBits: codes of shape [columns, blocks, bytes of a block].
 
-    Numbers past the last row are zeros.
+    The codes are packed; those past the last row are zeros.
     """
     blocks = _blocks(weights.reshape(-1, columns)[:rows], block_size)
     of_blocks, zeros = _scales(blocks, bits, is_symmetric)
@@ -84,9 +85,9 @@ def quantize_qdq_matmul_4bits(
     rows: int,
     is_symmetric: bool,
 ) -> bool:
-    """For DequantizeLinear: weights of shape [rows, columns] to packed numbers of that shape.
+    """Quantizes weights of shape [rows, columns] for DequantizeLinear: packed 4-bit codes of that shape.
 
-    Returns whether these have a sign.
+    Returns whether these are int4; otherwise they are uint4.
     """
     bits = 4
     blocks = _blocks(weights.reshape(rows, columns), block_size)
@@ -103,7 +104,7 @@ def quantize_qdq_matmul_4bits(
 def quantize_matmul_bnb4(
     quantized: Array, weights: Array, largest: Array, block_size: int, type_: int, columns: int, rows: int
 ) -> None:
-    """Weights of shape [columns, rows] to packed numbers, 4 bits each, of bitsandbytes' type FP4 (0) or NF4 (1)."""
+    """Quantizes weights of shape [columns, rows] to packed 4-bit codes of bitsandbytes' type FP4 (0) or NF4 (1)."""
     flat = weights.ravel()[: rows * columns].astype(np.float32)
     blocks = np.pad(flat, (0, -len(flat) % block_size)).reshape(-1, block_size)
     of_blocks = np.abs(blocks).max(1, keepdims=True)
@@ -117,14 +118,14 @@ def quantize_matmul_bnb4(
 
 
 def _blocks(weights: Array, block_size: int) -> Array:
-    """Weights of shape [rows, columns] in the shape [columns, blocks, block_size], filled up with zeros."""
+    """Reshapes weights of shape [rows, columns] to [columns, blocks, block_size], filled up with zeros."""
     rows, columns = weights.shape
     filled = np.pad(weights.T.astype(np.float32), ((0, 0), (0, -rows % block_size)))
     return filled.reshape(columns, -1, block_size)
 
 
 def _scales(blocks: Array, bits: int, is_symmetric: bool) -> tuple[Array, Array]:
-    """The scale and the zero point of each block, whose numbers have no sign."""
+    """Computes the scale and the zero point of each block, for codes without a sign."""
     top, middle = (1 << bits) - 1, 1 << (bits - 1)
     low, high = np.minimum(blocks.min(-1, keepdims=True), 0), np.maximum(blocks.max(-1, keepdims=True), 0)
     if is_symmetric:
@@ -135,7 +136,7 @@ def _scales(blocks: Array, bits: int, is_symmetric: bool) -> tuple[Array, Array]
 
 
 def _reciprocals(values: Array) -> Array:
-    """1 / values, and 0 of 0."""
+    """Computes 1 / values, and 0 for 0."""
     return np.divide(1, values, out=np.zeros(values.shape, np.float32), where=values != 0, dtype=np.float32)
 
 
@@ -144,13 +145,13 @@ def _clipped(values: Array, bits: int) -> Array:
 
 
 def _rounded(values: Array) -> Array:
-    """To the nearest integer, halves away from zero."""
+    """Rounds to the nearest integer, halves away from zero."""
     rounded: Array = np.copysign(np.floor(np.abs(values) + np.float32(0.5)), values)
     return rounded
 
 
 def _packed(numbers: Array, bits: int, filling: int = 0) -> Array:
-    """The last axis in bytes, the first number of each in its lowest bits, and the last byte filled up."""
+    """Packs the last axis into bytes: the first code of each is in its lowest bits, and the last byte is filled up."""
     each, (*others, length) = 8 // bits, numbers.shape
     padding = [(0, 0)] * len(others) + [(0, -length % each)]
     filled = np.pad(numbers, padding, constant_values=filling).reshape(*others, -1, each)

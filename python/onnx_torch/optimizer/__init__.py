@@ -1,6 +1,6 @@
-"""Makes an ONNX model of an ONNX model that gives the same with fewer nodes; docs/optimizer.md lists the rewrites.
+"""The optimizer, which makes an ONNX model that gives the same with fewer nodes; docs/optimizer.md lists the rewrites.
 
-A rewrite is a function of a file of its own, which changes a `Graph` and tells whether it did; `table.py` has all of
+A rewrite is a function of a file of its own, which changes a `Graph` and tells whether it did; `_table.py` has all of
 them in their order.
 """
 
@@ -18,7 +18,7 @@ from ._table import LEVELS, Level, rewrites
 __all__ = ["LEVELS", "optimize"]
 
 _MOST_ROUNDS = 20
-_INITIALIZERS_ARE_NO_INPUTS = 4  # the IR version from which on they need not be
+_INITIALIZERS_ARE_NO_INPUTS = 4  # the IR version from which on they need not be inputs
 
 
 def optimize(
@@ -39,7 +39,7 @@ def optimize(
     >>> [node.op_type for node in onnx_torch.optimize(model).graph.node]
     ['Relu']
 
-    Inputs and outputs keep their names and types; initializers that may be fed stay so, but for those of IR versions
+    Inputs and outputs keep their names and types. Initializers that may be fed stay so, except those of IR versions
     before 4, where each is an input. What is done follows from the standard and from the sizes that the model declares
     for its inputs, and holds for all that it may be fed.
 
@@ -47,7 +47,7 @@ def optimize(
         model: a ModelProto, its serialized bytes, or a path.
         level: "basic" folds constants, merges what is equal and takes out what changes nothing; "extended" has
             operators of the model's opset in place of the nodes that compute the same: Gelu, LayerNormalization,
-            RMSNormalization.
+            RMSNormalization, Attention; and one MatMul in place of three and more of one value.
         base_dir: the directory of the model's external data; for a path, the directory of the file by default.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Attention, written out: the softmax of scaled products of queries and keys, a mask added, times the values."""
+"""The rewrite of attention that is written out: the softmax of scaled queries times keys, plus a mask, times values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LAST_TWO_SWAPPED = (0, 1, 3, 2)
 
 
 def recognize(graph: Graph) -> bool:
-    """Puts Attention in the place of what computes it."""
+    """Puts Attention in the place of the nodes that compute it."""
     return graph.opset >= 23 and rewrite_ends(graph, "MatMul", _attention)
 
 
@@ -45,13 +45,13 @@ def _attention(graph: Graph, node: Node) -> bool:
 
 
 def _masked(graph: Graph, name: str) -> list[tuple[str, str]]:
-    """What may be scores and the mask that is added to them, which may be none."""
+    """Lists what may be the scores, each with the mask that is added to it; an empty name is no mask."""
     terms = operands(graph, name, "Add")
     return [(terms[0], terms[1]), (terms[1], terms[0])] if terms else [(name, "")]
 
 
 def _is_mask(graph: Graph, mask: str, scores: str) -> bool:
-    """Whether a value has a number for each key, and no dimension that the scores have not."""
+    """Tells whether a value has an element for each key, and no dimension that the scores have not."""
     sizes, to = graph.shape(mask), graph.shape(scores)
     if not sizes or to is None or len(sizes) > len(to) or graph.element_type(mask) != graph.element_type(scores):
         return False
@@ -60,14 +60,14 @@ def _is_mask(graph: Graph, mask: str, scores: str) -> bool:
 
 
 def _heads(graph: Graph, name: str) -> list[Size] | None:
-    """The sizes of batch and heads, where both are known."""
+    """Returns the sizes of batch and heads, where both are known."""
     shape = graph.shape(name)
     is_known = shape is not None and len(shape) == 4 and None not in shape[:2]
     return shape[:2] if shape is not None and is_known and graph.element_type(name) in FLOATS else None
 
 
 def _key(graph: Graph, before: Node, transpose: Node) -> str:
-    """The keys as Attention takes them, whose last two dimensions a Transpose has swapped, among others perhaps."""
+    """Returns the keys as Attention takes them: with the last two dimensions that a Transpose has swapped put back."""
     order = transpose.attribute("perm", (3, 2, 1, 0))
     order = [order[axis] for axis in LAST_TWO_SWAPPED]
     if order == sorted(order):

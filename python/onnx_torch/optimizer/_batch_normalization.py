@@ -1,4 +1,4 @@
-"""BatchNormalization, whose factors and addends go into the weights before it."""
+"""The rewrite that folds a BatchNormalization's factors and addends into the weights before it."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def _fold(graph: Graph, before: Node, node: Node) -> bool:
 
 
 def _convolution(node: Node, weight: Array, factors: Array) -> Array | None:
-    """Output channels are the first dimension."""
+    """Scales the weight of a Conv, whose first dimension is the output channels."""
     if weight.shape[0] != len(factors):
         return None
     return weight * factors.reshape(-1, *[1] * (weight.ndim - 1))
 
 
 def _transposed(node: Node, weight: Array, factors: Array) -> Array | None:
-    """Output channels are the second dimension, in each group."""
+    """Scales the weight of a ConvTranspose, whose second dimension is the output channels of each group."""
     groups = node.attribute("group", 1)
     if weight.shape[1] * groups != len(factors) or weight.shape[0] % groups:
         return None
@@ -68,7 +68,7 @@ def _transposed(node: Node, weight: Array, factors: Array) -> Array | None:
 
 
 def _gemm(node: Node, weight: Array, factors: Array) -> Array | None:
-    """Output channels are the columns, or rows where the matrix is transposed."""
+    """Scales the matrix of a Gemm, whose columns are the output channels, or whose rows are where it is transposed."""
     columns = weight.shape[0 if node.attribute("transB", 0) else 1]
     if columns != len(factors):
         return None

@@ -1,4 +1,4 @@
-"""What follows from constants alone."""
+"""The rewrite that computes what follows from constants alone."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..errors import Error
 from ._equal import RANDOM
 from ._graph import Graph, Node, tensor_attribute
 
-MOST_GROWTH = 2**20  # bytes that a result may have more than what it is made of
+MOST_GROWTH = 2**20  # the bytes by which a result may be larger than what it is computed from
 
 
 def fold(graph: Graph) -> bool:
-    """Computes once what depends on nothing that is fed."""
+    """Computes the nodes that depend on nothing that is fed."""
     changed = _take_constants(graph)
     constant = {name for name, _ in graph.constants()}
     folded: list[Node] = []
@@ -26,7 +26,7 @@ def fold(graph: Graph) -> bool:
 
 
 def _take_constants(graph: Graph) -> bool:
-    """Makes initializers of Constant nodes."""
+    """Turns Constant nodes into initializers."""
     changed = False
     for node in graph.nodes:
         if node.op != "Constant" or node.removed or len(node.proto.attribute) != 1 or node.outputs[0] in graph.outputs:
@@ -45,7 +45,7 @@ def _may_be_folded(graph: Graph, node: Node) -> bool:
     if node.op in RANDOM or "." in node.op or node.has_subgraphs or not node.outputs or not any(node.inputs):
         return False
     if any(name in graph.outputs for name in node.outputs) or node.op in ("DequantizeLinear", "QuantizeLinear"):
-        return False  # what a quantizer wrote stays as its readers expect it
+        return False  # the nodes that a quantizer wrote stay as its readers expect them
     return all(graph.element_type(name) for name in node.outputs if name)
 
 
@@ -68,7 +68,7 @@ def _compute(graph: Graph, nodes: list[Node]) -> bool:
     try:
         results = prepared_model.prepare(model, optimize=False).run([])
     except Error:
-        return False  # what fails stays to fail in a run, if it is ever reached
+        return False  # a node that fails is left to fail in a run, if it is ever reached
     size = sum(tensor.ByteSize() for tensor in tensors)
     changed = False
     for name, result in zip(wanted, results, strict=True):

@@ -1,4 +1,4 @@
-"""Nodes and constants that nothing reads."""
+"""The rewrite that takes out nodes and constants that nothing reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ._graph import Graph
 
 
 def remove(graph: Graph) -> bool:
-    """Takes out what no output needs."""
+    """Takes out the nodes, outputs of nodes and constants that no output of the graph needs."""
     needed, changed = set(graph.outputs), False
     for node in reversed(graph.nodes):
         if needed.isdisjoint(node.outputs):
@@ -19,5 +19,5 @@ def remove(graph: Graph) -> bool:
     return graph.keep_constants(needed) or changed
 
 
-#: Operators whose outputs behind the first one may be left out.
+#: The operators whose outputs behind the first one may be left out.
 _OPTIONAL_LAST = {"Dropout", "MaxPool", "LayerNormalization", "LSTM", "GRU", "RNN"}

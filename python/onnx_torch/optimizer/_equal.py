@@ -1,4 +1,4 @@
-"""Nodes that compute the same, and constants with the same elements."""
+"""The rewrite that merges nodes which compute the same, and constants with the same elements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def merge(graph: Graph) -> bool:
 
 
 def _take(graph: Graph, node: Node, held: Node) -> bool:
-    """Has the readers of a node read another one."""
+    """Has the readers of a node read another one instead."""
     pairs = [(own, other) for own, other in zip(node.outputs, held.outputs, strict=True) if own]
     if any(graph.is_captured(own) for own, _ in pairs) or not all(other for _, other in pairs):
         return False

@@ -1,4 +1,4 @@
-"""Gelu, as exporters write it out: x · (1 + erf(x / √2)) / 2, or by Tanh."""
+"""The rewrite of Gelu that is written out: x · (1 + erf(x / √2)) / 2, or by Tanh."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ._patterns import operands, product, rewrite_ends, scaled, squared, with_co
 
 
 def recognize(graph: Graph) -> bool:
-    """Puts Gelu in the place of what computes it."""
+    """Puts Gelu in the place of the nodes that compute it."""
     return graph.opset >= 20 and rewrite_ends(graph, "Mul", _recognized)
 
 
@@ -21,7 +21,7 @@ def _recognized(graph: Graph, node: Node) -> bool:
 
 
 def _gelu(graph: Graph, name: str) -> tuple[str, str] | None:
-    """What the value is the Gelu of, and how that is computed."""
+    """Finds the value that another is the Gelu of, and its attribute `approximate`."""
     factors = product(graph, name)
     numbers = [graph.scalar(factor) for factor in factors]
     constant = math.prod(number for number in numbers if number is not None)
@@ -46,7 +46,7 @@ def _is_erf(graph: Graph, name: str, x: str) -> bool:
 
 
 def _is_tanh(graph: Graph, name: str, x: str) -> bool:
-    """√(2/π) · (x + 0.044715 · x³)."""
+    """Tells whether a value is √(2/π) · (x + 0.044715 · x³)."""
     source, factor = scaled(graph, name)
     terms = operands(graph, source, "Add")
     if len(terms) != 2 or x not in terms or not math.isclose(factor, math.sqrt(2 / math.pi), rel_tol=1e-6):

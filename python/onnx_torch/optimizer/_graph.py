@@ -1,4 +1,4 @@
-"""A model's main graph while it is rewritten: who gives and who reads each value, and what is known of it."""
+"""A model's main graph while it is rewritten: the nodes that give and read each value, and what is known of it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .._models.files import all_nodes, sparse_names, subgraphs, tensors
 from ._shape_values import Size, sizes_in_values
 
 STANDARD = ("", "ai.onnx")
-LARGE = 1024  # bytes of a tensor whose elements shape inference does not need
+LARGE = 1024  # the bytes of a tensor above which its elements are not needed by shape inference
 
 Array = np.ndarray[Any, Any]
 
 
 class Node:
-    """A node of the graph, which is another one than any with the same content."""
+    """A node of the graph; two nodes are different ones even where their content is the same."""
 
     __slots__ = ("inputs", "outputs", "proto", "removed")
 
@@ -40,18 +40,18 @@ class Node:
         return self.proto.op_type if domain in STANDARD else f"{domain}.{self.proto.op_type}"
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute's value."""
+        """Returns an attribute's value, or the default."""
         for attribute in self.proto.attribute:
             if attribute.name == name:
                 return helper.get_attribute_value(attribute)
         return default
 
     def input(self, number: int) -> str:
-        """The name of an input; empty where it is left out."""
+        """Returns the name of an input; empty where it is left out."""
         return self.inputs[number] if number < len(self.inputs) else ""
 
     def read(self) -> Iterator[str]:
-        """The names of all that it reads, in its subgraphs, too."""
+        """Yields the names of all values that the node reads, in its subgraphs, too."""
         yield from filter(None, self.inputs)
         for graph in subgraphs(self.proto):
             for inner in all_nodes(graph.node):
@@ -63,7 +63,7 @@ class Node:
         return any(True for _ in subgraphs(self.proto))
 
     def content(self) -> onnx.NodeProto:
-        """The node with its present inputs and outputs."""
+        """Returns the node's ONNX form, with its present inputs and outputs."""
         self.proto.input[:], self.proto.output[:] = self.inputs, self.outputs
         return self.proto
 
@@ -91,7 +91,7 @@ class Graph:
         return next((self.opsets[domain] for domain in STANDARD if domain in self.opsets), 1)
 
     def index(self) -> None:
-        """Notes anew who gives and who reads each value."""
+        """Notes anew which nodes give and read each value."""
         self.nodes = [node for node in self.nodes if not node.removed]
         self._givers = {name: node for node in self.nodes for name in node.outputs if name}
         self._readers: dict[str, list[Node]] = defaultdict(list)
@@ -105,31 +105,31 @@ class Graph:
         self._names.update(sparse_names(self.model.graph))
 
     def giver(self, name: str) -> Node | None:
-        """The node that a value comes from."""
+        """Returns the node that a value comes from, or None."""
         node = self._givers.get(name)
         return None if node is None or node.removed else node
 
     def readers(self, name: str) -> list[Node]:
-        """The nodes that read a value, in their subgraphs, too."""
+        """Returns the nodes that read a value, in their subgraphs, too."""
         return [node for node in self._readers[name] if not node.removed and name in node.read()]
 
     def only_reader(self, name: str) -> Node | None:
-        """The one node that reads a value which nothing else needs."""
+        """Returns the one node that reads a value, if nothing else needs that."""
         if name in self.outputs or name in self._captured:
             return None
         readers = self.readers(name)
         return readers[0] if len(readers) == 1 and readers[0].inputs.count(name) == 1 else None
 
     def is_captured(self, name: str) -> bool:
-        """Whether a subgraph reads a value."""
+        """Tells whether a subgraph reads a value."""
         return name in self._captured
 
     def is_constant(self, name: str) -> bool:
-        """Whether a value is the same in every run."""
+        """Tells whether a value is the same in every run."""
         return name in self._initializers and name not in self.inputs
 
     def constant(self, name: str) -> Array | None:
-        """The elements of a value that is the same in every run."""
+        """Returns the elements of a value that is the same in every run, else None."""
         if not self.is_constant(name):
             return None
         if name not in self._arrays:
@@ -137,7 +137,7 @@ class Graph:
         return self._arrays[name]
 
     def scalar(self, name: str) -> float | None:
-        """The number of a constant of one element."""
+        """Returns the element of a constant that has one, else None."""
         tensor = self._initializers.get(name)
         if tensor is None or not self.is_constant(name) or any(size != 1 for size in tensor.dims):
             return None
@@ -147,21 +147,21 @@ class Graph:
         return None if array is None else float(array.reshape(()))
 
     def integers(self, name: str) -> list[int] | None:
-        """The numbers of a constant list of integers."""
+        """Returns the elements of a constant of integers, as a flat list, else None."""
         array = self.constant(name)
         return None if array is None or array.dtype.kind not in "iu" else [int(number) for number in array.reshape(-1)]
 
     def initializer(self, name: str) -> TensorProto | None:
-        """A constant as the model has it."""
+        """Returns an initializer as the model has it, or None."""
         return self._initializers.get(name)
 
     # --- What is known ------------------------------------------------------------------------------------------------
 
     def learn(self) -> None:
-        """Asks ONNX's shape inference what types and sizes values have."""
+        """Asks ONNX's shape inference for the types and sizes of values."""
         light = self.written(with_data=False)
         with contextlib.suppress(onnx.shape_inference.InferenceError, RuntimeError, ValueError):
-            light = onnx.shape_inference.infer_shapes(light, data_prop=True)  # else what is declared is known
+            light = onnx.shape_inference.infer_shapes(light, data_prop=True)  # if it fails, declared types are known
         self._types: dict[str, onnx.TypeProto.Tensor] = {}
         for value in (*light.graph.value_info, *light.graph.input, *light.graph.output):
             if value.type.HasField("tensor_type"):
@@ -169,13 +169,13 @@ class Graph:
         self.size_values: Mapping[str, list[Size]] = sizes_in_values(self)
 
     def element_type(self, name: str) -> int:
-        """ONNX's number of the element type; 0 where it is not known."""
+        """Returns ONNX's number of the element type; 0 where it is not known."""
         if name in self._initializers:
             return int(self._initializers[name].data_type)
         return int(self._types[name].elem_type) if name in self._types else 0
 
     def shape(self, name: str) -> list[Size] | None:
-        """The sizes: numbers, the names of open ones, or None; nothing where the rank is open, too."""
+        """Returns the sizes: numbers, the names of open ones, or None; just None where the rank is open, too."""
         if name in self._initializers:
             return list(self._initializers[name].dims)
         if name not in self._types or not self._types[name].HasField("shape"):
@@ -184,25 +184,25 @@ class Graph:
         return [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in dims]
 
     def rank(self, name: str) -> int | None:
-        """The number of dimensions."""
+        """Returns the number of dimensions, or None."""
         shape = self.shape(name)
         return None if shape is None else len(shape)
 
     def fixed_shape(self, name: str) -> list[int] | None:
-        """The sizes, where all of them are numbers."""
+        """Returns the sizes, where all of them are numbers, else None."""
         shape = self.shape(name)
         sizes = [size for size in shape or () if isinstance(size, int)]
         return sizes if shape is not None and len(sizes) == len(shape) else None
 
     def same_shape(self, one: str, other: str) -> bool:
-        """Whether two values are known to have the same sizes."""
+        """Tells whether two values are known to have the same sizes."""
         shape = self.shape(one)
         return shape is not None and None not in shape and shape == self.shape(other)
 
     # --- Changes ------------------------------------------------------------------------------------------------------
 
     def new_name(self, hint: str) -> str:
-        """A name that nothing has."""
+        """Makes a name that nothing has."""
         while True:
             name = f"{hint}.{next(self._numbers)}"
             if name not in self._names:
@@ -210,13 +210,13 @@ class Graph:
                 return name
 
     def add_constant(self, array: Array, hint: str) -> str:
-        """A new constant."""
+        """Adds a constant, and returns its name."""
         name = self.new_name(hint)
         self.set_constant(name, array)
         return name
 
     def set_constant(self, name: str, array: Array | TensorProto) -> None:
-        """Makes a value a constant, whoever gave it before."""
+        """Makes a value a constant, whatever gave it before."""
         tensor = array if isinstance(array, TensorProto) else numpy_helper.from_array(np.asarray(array), name)
         tensor.name = name
         self._initializers[name] = tensor
@@ -225,7 +225,7 @@ class Graph:
     def insert(
         self, before: Node, op_type: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any
     ) -> Node:
-        """A new node of the standard's in front of another."""
+        """Inserts a new node of a standard operator in front of another."""
         node = Node(helper.make_node(op_type, inputs, outputs, name=self.new_name(op_type), **attributes))
         self.nodes.insert(self.nodes.index(before), node)
         for name in inputs:
@@ -234,19 +234,19 @@ class Graph:
         return node
 
     def replace(self, node: Node, op_type: str, inputs: Sequence[str], **attributes: Any) -> Node:
-        """Puts another node of the standard's in a node's place, which gives its first output."""
+        """Puts a node of a standard operator in another's place, which gives that one's first output."""
         outputs, node.outputs = node.outputs[:1], []
         made = self.insert(node, op_type, inputs, outputs, **attributes)
         node.removed = True
         return made
 
     def change_input(self, node: Node, number: int, name: str) -> None:
-        """Has a node read something else."""
+        """Has a node read another value as one of its inputs."""
         node.inputs[number] = name
         self._readers[name].append(node)
 
     def bypass(self, node: Node, name: str) -> bool:
-        """Has all who read a node's first output read another value, and takes the node out.
+        """Has all readers of a node's first output read another value, and takes the node out.
 
         An output of the graph keeps its name: then the value's giver takes that name, if nothing else needs its own.
         """
@@ -275,7 +275,7 @@ class Graph:
     # --- The result ---------------------------------------------------------------------------------------------------
 
     def written(self, *, with_data: bool = True) -> onnx.ModelProto:
-        """The model as it is now; without data, large constants have their types and shapes alone."""
+        """Returns the model as it is now; without data, large constants have their types and shapes alone."""
         model = onnx.ModelProto()
         for field, value in self.model.ListFields():
             if field.name != "graph":
@@ -302,7 +302,7 @@ class Graph:
         there = {name for node in self.nodes if not node.removed for name in node.outputs}
         graph.value_info.extend(value for value in own.value_info if with_data and value.name in there)
         if not with_data:
-            for output in graph.output:  # what is declared of them is not relied on
+            for output in graph.output:  # the declared shapes of outputs are not relied on
                 if output.type.HasField("tensor_type"):
                     output.type.tensor_type.ClearField("shape")
             for tensor in tensors(model):
@@ -311,7 +311,7 @@ class Graph:
         return model
 
     def keep_constants(self, names: Iterable[str]) -> bool:
-        """Drops all other constants; whether there were some."""
+        """Drops all other constants; tells whether there were any."""
         kept = set(names) | self.inputs
         dropped = self._initializers.keys() - kept
         for name in dropped:
@@ -319,22 +319,22 @@ class Graph:
         return bool(dropped)
 
     def constants(self) -> Iterator[tuple[str, TensorProto]]:
-        """All constants, those that may be fed left out."""
+        """Yields all constants, without those that may be fed."""
         return ((name, tensor) for name, tensor in self._initializers.items() if name not in self.inputs)
 
 
 def attributes(node: Node) -> dict[str, Any]:
-    """The attributes of a node, by their names."""
+    """Returns the attributes of a node, by their names."""
     return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.proto.attribute}
 
 
 def attribute_key(node: Node) -> tuple[bytes, ...]:
-    """The attributes of a node, for comparing."""
+    """Returns a key by which the attributes of nodes are compared."""
     return tuple(sorted(attribute.SerializeToString(deterministic=True) for attribute in node.proto.attribute))
 
 
 def tensor_attribute(attribute: AttributeProto) -> TensorProto:
-    """What an attribute of a Constant gives, as a tensor."""
+    """Returns the value in a Constant's attribute, as a tensor."""
     name = attribute.name
     if name == "value":
         return attribute.t

@@ -1,4 +1,4 @@
-"""Nodes that give what they are given."""
+"""The rewrite that takes out nodes which give what they are given."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from ._graph import Graph, Node
 
-_END = 2**31 - 1  # from here on exporters mean the end of an axis
+_END = 2**31 - 1  # exporters mean the end of an axis by this number and larger ones
 
 
 def remove(graph: Graph) -> bool:
-    """Has those who read such a node read what it is given."""
+    """Has the readers of each such node read its operand instead."""
     changed = False
     for node in graph.nodes:
         rule = _RULES.get(node.op)
@@ -54,12 +54,12 @@ def _transpose(graph: Graph, node: Node) -> str:
 
 
 def _same_shape(graph: Graph, node: Node) -> str:
-    """Of operators that only reshape."""
+    """Finds the operand of an operator that only reshapes, where the shape stays the same."""
     return node.input(0) if graph.same_shape(node.input(0), node.outputs[0]) else ""
 
 
 def _reshape(graph: Graph, node: Node) -> str:
-    """With -1 in one place, and what is there already in all others."""
+    """Finds the operand of a Reshape to its own shape, which may have -1 in one place."""
     sizes, shape = graph.integers(node.input(1)), graph.shape(node.input(0))
     if sizes is None or shape is None or len(sizes) != len(shape) or node.attribute("allowzero", 0):
         return _same_shape(graph, node)
@@ -111,7 +111,7 @@ def _slice(graph: Graph, node: Node) -> str:
 
 
 def _neutral(number: float, *, either: bool) -> Rule:
-    """Of an operator with a constant that changes nothing."""
+    """Makes the rule for an operator with a constant operand that changes nothing."""
 
     def rule(graph: Graph, node: Node) -> str:
         sides = [(0, 1), (1, 0)] if either else [(0, 1)]
@@ -126,7 +126,7 @@ def _neutral(number: float, *, either: bool) -> Rule:
 
 
 def _keeps_shape(graph: Graph, node: Node, own: str, other: str) -> bool:
-    """Whether an operand has the result's shape: what is of one element, and no more dimensions, widens nothing."""
+    """Tells whether an operand has the result's shape: a single element of no higher rank broadcasts to it."""
     shape, rank = graph.shape(other), graph.rank(own)
     small = shape is not None and all(size == 1 for size in shape)
     return (small and (not shape or (rank is not None and len(shape) <= rank))) or graph.same_shape(
@@ -135,13 +135,13 @@ def _keeps_shape(graph: Graph, node: Node, own: str, other: str) -> bool:
 
 
 def _only(graph: Graph, name: str, number: float) -> bool:
-    """Whether all elements of a constant are one number."""
+    """Tells whether all elements of a constant are this number."""
     array = graph.constant(name)
     return array is not None and array.dtype.kind in "fiub" and array.size > 0 and bool((array == number).all())
 
 
 def _concat(graph: Graph, node: Node) -> str:
-    """With nothing but empty tensors beside one."""
+    """Finds the one operand of a Concat that is not empty."""
     axis = node.attribute("axis", 1)
     full = [name for name in node.inputs if (shape := graph.shape(name)) is None or not _is_empty(shape, axis)]
     return full[0] if len(full) == 1 else ""
@@ -160,7 +160,7 @@ def _where(graph: Graph, node: Node) -> str:
 
 
 def _repeated(graph: Graph, node: Node) -> str:
-    """Of operators that do no more the second time."""
+    """Finds the operand of an operator that changes nothing the second time, where the same operator gave it."""
     giver = graph.giver(node.input(0))
     return node.input(0) if giver is not None and giver.op == node.op else ""
 

@@ -1,4 +1,4 @@
-"""LayerNormalization, written out: (x - mean) / √(mean of its squares + ε), times a weight, and a bias."""
+"""The rewrite of LayerNormalization that is written out: (x - mean) / √(mean of its squares + ε), weight and bias."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._patterns import last_axis_mean, last_axis_vector, operands, rewrite_ends,
 
 
 def recognize(graph: Graph) -> bool:
-    """Puts LayerNormalization in the place of what computes it over the last axis."""
+    """Puts LayerNormalization in the place of the nodes that compute it over the last axis."""
     return graph.opset >= 17 and rewrite_ends(graph, "Div", _normalization)
 
 
@@ -31,7 +31,7 @@ def _normalization(graph: Graph, node: Node) -> bool:
 
 
 def _normalized(graph: Graph, node: Node) -> tuple[str, float] | None:
-    """What is normalized, and what is added to the variance."""
+    """Finds the value that is normalized, and the number that is added to the variance."""
     difference, root = node.inputs
     terms, radicand = operands(graph, difference, "Sub"), operands(graph, root, "Sqrt")
     if not terms or not radicand or last_axis_mean(graph, terms[1]) != terms[0]:
@@ -44,12 +44,12 @@ def _normalized(graph: Graph, node: Node) -> tuple[str, float] | None:
 
 
 def _same_difference(graph: Graph, name: str, terms: list[str]) -> bool:
-    """Some exporters write the difference twice."""
+    """Tells whether a value is the difference of these terms, which some exporters compute twice."""
     return bool(name) and operands(graph, name, "Sub") == terms
 
 
 def _then(graph: Graph, node: Node, op: str, x: str) -> tuple[Node, str]:
-    """The node that alone reads another one, with a constant for each place of the last axis; or the node itself."""
+    """Finds a node's only reader, if it takes a constant vector over the last axis, and that; else the node itself."""
     reader = graph.only_reader(node.outputs[0])
     if reader is not None and reader.op == op and len(reader.inputs) == 2:
         other = reader.inputs[reader.inputs.index(node.outputs[0]) - 1]

@@ -1,4 +1,4 @@
-"""Nodes in a row that move elements, or change their type, and that one node, or none, does as well."""
+"""The rewrite of nodes in a row that move elements, or change their type, which one node, or none, does as well."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _RESHAPING = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 
 
 def _reshapes(graph: Graph, first: Node, second: Node) -> bool:
-    """What is reshaped is read as it was before, by a Reshape whose sizes do not depend on those between."""
+    """Has a Reshape read what the reshape before it reads, where its sizes do not depend on the shape between."""
     if first.op not in _RESHAPING:
         return False
     sizes = graph.integers(second.input(1))
@@ -53,7 +53,7 @@ def _reshapes(graph: Graph, first: Node, second: Node) -> bool:
 
 
 def _kept(graph: Graph, first: Node, second: Node, sizes: list[int]) -> bool:
-    """Whether each 0 means the same size in what the first node reads."""
+    """Tells whether each 0 among the sizes means the same size in what the first node reads."""
     if second.attribute("allowzero", 0):
         return False
     before, between = graph.shape(first.input(0)), graph.shape(first.outputs[0])
@@ -64,7 +64,7 @@ def _kept(graph: Graph, first: Node, second: Node, sizes: list[int]) -> bool:
 
 
 def _to_reshape(graph: Graph, first: Node, second: Node) -> bool:
-    """A Squeeze, Unsqueeze or Flatten of what was reshaped: none where it leads back, else a Reshape."""
+    """Takes out a Squeeze, Unsqueeze or Flatten that undoes another reshape, or makes a Reshape of the two."""
     if first.op not in _RESHAPING:
         return False
     if graph.same_shape(first.input(0), second.outputs[0]) and graph.bypass(second, first.input(0)):
@@ -88,7 +88,7 @@ def _to_reshape(graph: Graph, first: Node, second: Node) -> bool:
 
 
 def _unsqueezes(graph: Graph, first: Node, second: Node) -> bool:
-    """Two Unsqueezes, whatever the sizes."""
+    """Joins two Unsqueezes, whatever the sizes."""
     if first.op != "Unsqueeze" or graph.opset < 13:
         return False
     rank, axes = graph.rank(first.input(0)), [graph.integers(node.input(1)) for node in (first, second)]
@@ -96,14 +96,14 @@ def _unsqueezes(graph: Graph, first: Node, second: Node) -> bool:
         return False
     between, behind = rank + len(axes[0]), rank + len(axes[0]) + len(axes[1])
     new = {axis % behind for axis in axes[1]}
-    old = [axis for axis in range(behind) if axis not in new]  # where the dimensions between are
+    old = [axis for axis in range(behind) if axis not in new]  # where the dimensions between them are
     all_axes = sorted(new | {old[axis % between] for axis in axes[0]})
     graph.replace(second, "Unsqueeze", [first.input(0), graph.add_constant(np.array(all_axes), "axes")])
     return True
 
 
 def _swap_in_rows(graph: Graph, first: Node, second: Node) -> bool:
-    """Matrices that are put in a row, transposed there, and put back: a Transpose of the last two axes."""
+    """Makes one Transpose of matrices that are reshaped into one batch dimension, transposed, and reshaped back."""
     before = graph.giver(first.input(0))
     if first.op != "Transpose" or before is None or before.op != "Reshape" or first.attribute("perm") != [0, 2, 1]:
         return False
@@ -119,13 +119,13 @@ def _swap_in_rows(graph: Graph, first: Node, second: Node) -> bool:
 
 
 def _same_again(graph: Graph, first: Node, second: Node) -> bool:
-    """A Reshape that leads back to what was there before the node in front of it."""
+    """Takes out a Reshape that leads back to the shape before the node in front of it."""
     if first.op in _RESHAPING and graph.same_shape(first.input(0), second.outputs[0]):
         return graph.bypass(second, first.input(0))
     return False
 
 
-#: Types that hold each number of the other ones.
+#: The types that hold every value of a type.
 _WIDER: dict[int, set[int]] = {
     TensorProto.FLOAT16: {TensorProto.FLOAT, TensorProto.DOUBLE},
     TensorProto.BFLOAT16: {TensorProto.FLOAT, TensorProto.DOUBLE},
@@ -157,7 +157,7 @@ def _casts(graph: Graph, first: Node, second: Node) -> bool:
 
 
 def _slices(graph: Graph, first: Node, second: Node) -> bool:
-    """Two Slices of different axes."""
+    """Joins two Slices of different axes."""
     if first.op != "Slice" or graph.opset < 10:
         return False
     rank = graph.rank(first.input(0))
@@ -183,7 +183,7 @@ def _parts(graph: Graph, node: Node) -> tuple[list[int], list[int], list[int], l
 
 
 def _of_single_ones(graph: Graph, first: Node, second: Node) -> bool:
-    """A Transpose beside a Reshape that moves nothing but dimensions of size 1 is a Reshape."""
+    """Makes a Reshape of a Transpose beside a reshape, where it moves nothing but dimensions of size 1."""
     if first.op in _RESHAPING:
         node = second
     elif first.op == "Transpose":
@@ -202,7 +202,7 @@ def _of_single_ones(graph: Graph, first: Node, second: Node) -> bool:
 
 
 def _past_one_by_one(graph: Graph, first: Node, second: Node) -> bool:
-    """What is moved, computed element by element, and moved again is moved twice behind the computation instead."""
+    """Swaps an element-wise operator with the movement that it reads, which can then join the movement behind it."""
     family = ("Transpose",) if first.op == "Transpose" else _RESHAPING
     reader = graph.only_reader(second.outputs[0])
     if first.op not in family or len(second.inputs) != 1 or reader is None or reader.op not in family:
@@ -220,7 +220,7 @@ Rule = Callable[[Graph, Node, Node], bool]
 
 
 def _any(*rules: Rule) -> Rule:
-    """The first rule that changes something."""
+    """Makes a rule that does the first of these rules that changes something."""
     return lambda graph, first, second: any(rule(graph, first, second) for rule in rules)
 
 

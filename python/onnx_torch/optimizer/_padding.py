@@ -1,4 +1,4 @@
-"""Zeros around an image, which a convolution can pad by itself."""
+"""The rewrite of zeros around an image that a convolution can pad by itself."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ._graph import Graph, Node
 
 
 def join(graph: Graph) -> bool:
-    """Takes a Pad into each convolution that is all that reads it."""
+    """Takes a Pad into the convolution that is its only reader."""
     changed = False
     for node in graph.nodes:
         pad = graph.giver(node.input(0))
-        if node.op in ("Conv", "ConvInteger") and not node.removed and pad is not None and pad.op == "Pad":
+        if node.op == "Conv" and not node.removed and pad is not None and pad.op == "Pad":
             changed = _take(graph, pad, node) or changed
     return changed
 
@@ -20,7 +20,7 @@ def join(graph: Graph) -> bool:
 def _take(graph: Graph, pad: Node, convolution: Node) -> bool:
     pads = _spatial(graph, pad)
     automatic = convolution.attribute("auto_pad", b"NOTSET")
-    if pads is None or automatic not in (b"NOTSET", b"VALID") or convolution.op == "ConvInteger":
+    if pads is None or automatic not in (b"NOTSET", b"VALID"):
         return False
     own = convolution.attribute("pads") or [0] * len(pads)
     if len(own) != len(pads) or graph.only_reader(pad.outputs[0]) is not convolution:
@@ -34,7 +34,7 @@ def _take(graph: Graph, pad: Node, convolution: Node) -> bool:
 
 
 def _spatial(graph: Graph, pad: Node) -> list[int] | None:
-    """The pads of the dimensions behind batch and channels, where zeros are added and nothing is cut."""
+    """Returns the pads of the dimensions behind batch and channels, where zeros are added and nothing is cut."""
     if pad.attribute("mode", b"constant") != b"constant":
         return None
     if graph.opset >= 11:

@@ -1,4 +1,4 @@
-"""Small expressions that a node may be the end of."""
+"""Small expressions, recognized by the node that they end in."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ._graph import Graph, Node
 
 
 def operands(graph: Graph, name: str, op: str) -> list[str]:
-    """What the operator that gives a value reads; nothing where it is another operator."""
+    """Returns the inputs of the operator that gives a value; none where it is another operator."""
     node = graph.giver(name)
     return list(node.inputs) if node is not None and node.op == op else []
 
 
 def with_constant(graph: Graph, name: str, op: str) -> tuple[str, float] | None:
-    """The other operand, and the number, of an operator that has one constant of one element."""
+    """Finds the other operand, and the number, of an operator that has one constant of one element."""
     node = graph.giver(name)
     if node is None or node.op != op or len(node.inputs) != 2:
         return None
@@ -26,7 +26,7 @@ def with_constant(graph: Graph, name: str, op: str) -> tuple[str, float] | None:
 
 
 def scaled(graph: Graph, name: str) -> tuple[str, float]:
-    """What a value is times a number, however that is written."""
+    """Finds the value, and the number, whose product a value is, however that is written; the number may be 1."""
     factor = 1.0
     while True:
         if found := with_constant(graph, name, "Mul"):
@@ -38,7 +38,7 @@ def scaled(graph: Graph, name: str) -> tuple[str, float]:
 
 
 def squared(graph: Graph, name: str) -> str:
-    """What a value is the square of; empty where it is none."""
+    """Finds the value that another is the square of; empty where there is none."""
     power = with_constant(graph, name, "Pow")
     if power and power[1] == 2:
         return power[0]
@@ -47,7 +47,7 @@ def squared(graph: Graph, name: str) -> str:
 
 
 def last_axis_mean(graph: Graph, name: str) -> str:
-    """What a value is the mean of, over the last axis, which is kept; empty where it is none."""
+    """Finds the value that another is the mean of, over the last axis, which is kept; empty where there is none."""
     node = graph.giver(name)
     if node is None or node.op != "ReduceMean" or not node.attribute("keepdims", 1):
         return ""
@@ -58,13 +58,13 @@ def last_axis_mean(graph: Graph, name: str) -> str:
 
 
 def last_axis_vector(graph: Graph, name: str, of: str) -> bool:
-    """Whether a constant has one number for each place of a value's last axis."""
+    """Tells whether a constant is a vector with an element for each index of a value's last axis."""
     array, shape = graph.constant(name), graph.shape(of)
     return array is not None and bool(shape) and array.ndim == 1 and array.shape[0] == (shape or [0])[-1]
 
 
 def product(graph: Graph, name: str) -> list[str]:
-    """The factors of a product, of products that it is made of."""
+    """Lists the factors of a product, and of the products among them."""
     found: list[str] = []
     waiting = [name]
     while waiting:
@@ -77,12 +77,12 @@ def product(graph: Graph, name: str) -> list[str]:
 
 
 def ends(graph: Graph, node: Node, op: str) -> bool:
-    """Whether a node is of an operator and still there."""
+    """Tells whether a node is of an operator and still there."""
     return not node.removed and node.op == op
 
 
 def rewrite_ends(graph: Graph, op: str, rewrite: Callable[[Graph, Node], bool]) -> bool:
-    """Rewrites what each node of an operator is the end of, where it can be; says whether anything was."""
+    """Rewrites the expressions that nodes of an operator are the ends of; tells whether any was changed."""
     changed = False
     for node in graph.nodes:
         if ends(graph, node, op):

@@ -1,4 +1,4 @@
-"""Products of one value with several constant matrices."""
+"""The rewrite of products of one value with several constant matrices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FEWEST = 3  # two would give two nodes again: a product and a Split
 
 
 def join(graph: Graph) -> bool:
-    """Has one product, and a Split, in the place of several with the same operand."""
+    """Puts one product, and a Split, in the place of several with the same operand."""
     if graph.opset < 13:
         return False
     alike: dict[tuple[str, int], list[Node]] = defaultdict(list)

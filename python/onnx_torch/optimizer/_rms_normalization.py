@@ -1,4 +1,4 @@
-"""RMSNormalization, written out: x / √(mean of its squares + ε), times a weight."""
+"""The rewrite of RMSNormalization that is written out: x / √(mean of its squares + ε), times a weight."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ._patterns import last_axis_mean, last_axis_vector, operands, rewrite_ends,
 
 
 def recognize(graph: Graph) -> bool:
-    """Puts RMSNormalization in the place of what computes it over the last axis."""
+    """Puts RMSNormalization in the place of the nodes that compute it over the last axis."""
     return graph.opset >= 23 and rewrite_ends(graph, "Mul", _normalization)
 
 
@@ -25,7 +25,7 @@ def _normalization(graph: Graph, node: Node) -> bool:
 
 
 def _normalized(graph: Graph, name: str) -> tuple[str, float] | None:
-    """What is normalized, and what is added to the mean of its squares."""
+    """Finds the value that is normalized, and the number that is added to the mean of its squares."""
     factors = operands(graph, name, "Mul")
     pairs = [(x, operands(graph, y, "Reciprocal")) for x, y in (factors, factors[::-1])] if factors else []
     pairs += [(parts[0], [parts[1]]) for parts in [operands(graph, name, "Div")] if parts]

@@ -1,4 +1,4 @@
-"""What is known of lists of sizes that a model computes: numbers, and the names of open dimensions."""
+"""The known elements of lists of sizes that a model computes: numbers, and the names of open dimensions."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from onnx import TensorProto
 if TYPE_CHECKING:
     from ._graph import Graph, Node
 
-Size = int | str | None  # a number, an open dimension by its name, or neither
+Size = int | str | None  # a number, the name of an open dimension, or neither
 
-MOST = 64  # numbers of a list that is looked at
+MOST = 64  # the elements above which a list is not looked at
 
 
 def sizes_in_values(graph: Graph) -> Mapping[str, list[Size]]:
-    """The elements of integer tensors of rank 0 and 1 that follow from constants and sizes."""
+    """Finds the elements of integer tensors of rank 0 and 1 that follow from constants and sizes."""
     known: dict[str, list[Size]] = {}
 
     def value(name: str) -> list[Size] | None:
@@ -68,7 +68,7 @@ def _concat(graph: Graph, node: Node, value: Value) -> list[Size] | None:
 
 
 def _same(graph: Graph, node: Node, value: Value) -> list[Size] | None:
-    """Of operators that leave elements as they are, and in their order."""
+    """Returns the operand's elements, for operators that leave them as they are, and in their order."""
     return value(node.input(0))
 
 
@@ -99,7 +99,7 @@ def _elementwise(compute: Callable[[int, int], int]) -> Rule:
 
 
 def _equal(graph: Graph, node: Node, value: Value) -> list[Size] | None:
-    """1 and 0 for what is equal and what cannot be: no size is negative."""
+    """Returns 1 for what is equal and 0 for what cannot be, as no size is negative; None for the rest."""
     one, other = value(node.input(0)), value(node.input(1))
     if one is None or other is None or len(one) != len(other):
         return None

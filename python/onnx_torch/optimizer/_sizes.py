@@ -1,4 +1,4 @@
-"""Sizes that are known before a run."""
+"""The rewrite of sizes that are known before a run."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _merge(graph: Graph, node: Node, first: dict[Key, str]) -> bool:
 
 
 def _to_shape(graph: Graph, node: Node) -> bool:
-    """A Shape of one dimension, in place of a Shape and what picks that dimension and makes a list of it."""
+    """Makes a Shape of one dimension of the nodes that take a whole Shape, pick the dimension and make it a list."""
     picks = node
     if node.op == "Unsqueeze" and graph.rank(node.input(0)) == 0:
         giver = graph.giver(node.input(0))
@@ -90,7 +90,7 @@ def _to_shape(graph: Graph, node: Node) -> bool:
 
 
 def _simple_shape(graph: Graph, node: Node) -> bool:
-    """A constant list of sizes for a Reshape: 0 for what its operand has there, and -1 for one that is left."""
+    """Gives a Reshape a constant list of sizes: 0 for what its operand has there, and -1 for one that is left."""
     wanted = graph.size_values.get(node.input(1))
     given = graph.shape(node.input(0))
     if wanted is None or given is None or graph.is_constant(node.input(1)) or node.attribute("allowzero", 0):
@@ -100,7 +100,7 @@ def _simple_shape(graph: Graph, node: Node) -> bool:
     if open_ones > 1 or 0 in wanted or (open_ones and -1 in sizes):
         return False
     if open_ones and 0 in sizes:
-        return False  # were both of them 0, -1 would be no number
+        return False  # were both of them 0, -1 would be ambiguous
     chosen = np.array([-1 if size is None else size for size in sizes], np.int64)
     graph.change_input(node, 1, graph.add_constant(chosen, "sizes"))
     return True
@@ -113,7 +113,7 @@ def _size(place: int, size: Size, given: list[Size]) -> int | None:
 
 
 def _needless_expand(graph: Graph, node: Node) -> bool:
-    """An Expand to the sizes that are there already, or to none that are larger."""
+    """Takes out an Expand to the sizes that are there already, or to none that are larger."""
     wanted, given = graph.size_values.get(node.input(1)), graph.shape(node.input(0))
     if wanted is None or given is None or len(wanted) > len(given):
         return False

@@ -97,5 +97,5 @@ REWRITES = (
 
 
 def rewrites(level: Level) -> list[Rewrite]:
-    """Those of a level and of the ones below."""
+    """Returns the rewrites of a level and of the ones below."""
     return [rewrite for rewrite in REWRITES if LEVELS.index(rewrite.level) <= LEVELS.index(level)]

@@ -1,4 +1,4 @@
-"""Whether this installation computes what it should, on this machine."""
+"""The self-test, which finds out whether this installation computes what it should on this machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .results import Failure, Part, SelfTest
 
 __all__ = ["Failure", "Part", "SelfTest", "selftest"]
 
-EVERY_WHEN_QUICK = 8  # of the suite's node cases
+EVERY_WHEN_QUICK = 8  # one of so many of the suite's node cases runs
 
 
 def selftest(
@@ -18,18 +18,18 @@ def selftest(
 ) -> SelfTest:
     """Finds out whether this installation computes what it should on this machine's CPU or GPU.
 
-    It runs ONNX's own backend suite, from the onnx package that is installed, then operators in several element types
-    and what passes make one operator of, beside ONNX's reference in float64, models of 8 bits and in half precision,
-    and models on several threads at a time. What the printed result says is what a report of a fault should carry.
+    It runs ONNX's own backend suite, from the onnx package that is installed, then operators in several element types,
+    patterns that passes make one operator of, quantized models and half precision, each beside ONNX's reference, and
+    models on several threads at a time. A bug report should carry the printed result.
 
     Args:
         device: "CPU" or "CUDA:n".
-        quick: every eighth of the suite's node cases only.
-        progress: called with the name of each part before it begins, gives what is called with how many of its cases
-            are done, and of how many.
+        quick: run every eighth of the suite's node cases only.
+        progress: called with the name of each part before it begins; returns a function that is called with how many
+            of its cases are done, and of how many.
     """
     _C.check_device(device)
-    from . import _machine, _official, _samples  # the suite's cases are made when they are imported
+    from . import _machine, _official, _samples  # importing them makes the suite's cases
 
     report = progress or (lambda _: lambda done, of: None)
     suite = _official.run_suite(device, EVERY_WHEN_QUICK if quick else 1, report("ONNX's backend suite"))

@@ -1,4 +1,4 @@
-"""What a self-test ran on."""
+"""The machine that a self-test ran on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VARIABLES = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "OMP_NUM_THREADS", "OM
 
 
 def machine_rows(device: str) -> Iterator[tuple[str, str]]:
-    """The processor and, if the device is one, the GPU; then what the environment asks for, and all versions."""
+    """Yields the processor and, if the device is one, the GPU; then what the environment asks for, and all versions."""
     yield "CPU", _processor()
     yield "  it has", _flags()
     has = _C.cpu_features()
@@ -63,7 +63,7 @@ def _flags() -> str:
 
 
 def gpu(index: int) -> str:
-    """A GPU's name, compute capability, memory and driver, and torch's CUDA."""
+    """Describes a GPU: its name, compute capability, memory and driver, and torch's CUDA."""
     import torch
 
     found = torch.cuda.get_device_properties(index)
@@ -73,7 +73,7 @@ def gpu(index: int) -> str:
 
 
 def driver() -> str:
-    """The version of the driver of the GPUs."""
+    """Finds the version of the driver of the GPUs."""
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[0]

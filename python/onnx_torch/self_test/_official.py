@@ -59,13 +59,13 @@ def node_cases() -> list[Case]:
 
 
 def _require(holds: bool, otherwise: str) -> None:
-    """An assertion that stays one where Python leaves assert statements out."""
+    """Asserts something even where Python leaves assert statements out."""
     if not holds:
         raise AssertionError(otherwise)
 
 
 def assert_same(expected: Any, actual: Any, rtol: float, atol: float) -> None:
-    """Kind, length, shape, element type and values, through lists; the runner checks less of lists."""
+    """Compares kind, length, shape, element type and values, through lists, of which the runner checks less."""
     if expected is None:
         _require(actual is None, f"expected nothing, got {type(actual).__name__}")
     elif isinstance(expected, (list, tuple)):
@@ -83,17 +83,17 @@ def assert_same(expected: Any, actual: Any, rtol: float, atol: float) -> None:
             return
         _require(actual.dtype == expected.dtype, f"expected {expected.dtype}, got {actual.dtype}")
         if expected.dtype.name == "bfloat16":
-            rtol = max(rtol, 2**-6)  # as the runner has it: two units in the last place
-        if expected.dtype.kind not in "biufc":  # what numpy itself cannot compare
+            rtol = max(rtol, 2**-6)  # the runner allows it, too: two units in the last place
+        if expected.dtype.kind not in "biufc":  # numpy itself cannot compare them
             expected, actual = expected.astype(np.float32), actual.astype(np.float32)
         np.testing.assert_allclose(actual, expected, rtol=rtol, atol=atol)
 
 
-# Nine official expectations that no honest backend can count on meeting, each with what is checked in their place.
+# Nine official expectations that no honest backend can count on meeting, each with a check in its place.
 
 
 def _check_bernoulli(case: Case, inputs: list[Any], outputs: list[Any]) -> None:
-    """numpy's global generator, which the expectation was drawn from, is not part of the specification."""
+    """Checks draws by shape, type and range, as those of numpy's global generator are not part of the specification."""
     expected = case.data_sets[0][1][0]
     (drawn,) = outputs
     _require(drawn.shape == expected.shape, f"expected the shape {expected.shape}, got {drawn.shape}")
@@ -102,12 +102,12 @@ def _check_bernoulli(case: Case, inputs: list[Any], outputs: list[Any]) -> None:
 
 
 def _check_sequence(case: Case, inputs: list[Any], outputs: list[Any]) -> None:
-    """The runner takes the len() of a rank-0 array, an item of the expected sequence."""
+    """Compares a sequence, where the runner would take the len() of a rank-0 array, an item of the expected one."""
     assert_same(list(case.data_sets[0][1]), outputs, case.rtol, case.atol)
 
 
 def _check_inverse_dft(case: Case, inputs: list[Any], outputs: list[Any]) -> None:
-    """Where the exact result is 0, the expectation is the rounding noise of numpy's complex64 transform."""
+    """Compares with a transform in float64: where that is 0, the expectation has the noise of numpy's complex64 one."""
     signal = inputs[0] if inputs else numpy_helper.to_array(case.model.graph.initializer[0])
     node = next(node for node in case.model.graph.node if node.op_type == "DFT")
     axes = [a.i for a in node.attribute if a.name == "axis"]
@@ -132,7 +132,7 @@ SUBSTITUTES: dict[str, Check] = {
     "test_dft_inverse_opset19": _check_inverse_dft,
 }
 
-# What the official expectation is in each of these, and what is checked instead.
+# The official expectation in each of these cases, and the check in its place.
 REASONS: dict[Check, str] = {
     _check_bernoulli: "expects numpy's global random stream; checked: shape, type, and that each draw is 0 or 1",
     _check_sequence: "expects a length that the runner cannot take; checked: the sequence, element by element",
@@ -141,7 +141,7 @@ REASONS: dict[Check, str] = {
 
 
 def check(case: Case, run: Callable[[onnx.ModelProto], Callable[[list[Any]], Any]]) -> None:
-    """Runs a case and compares, strictly; `run` prepares a model."""
+    """Runs a case and compares strictly; `run` prepares a model."""
     prepared = run(case.model)
     for inputs, expected in case.data_sets:
         outputs = list(prepared(inputs))
@@ -153,7 +153,7 @@ def check(case: Case, run: Callable[[onnx.ModelProto], Callable[[list[Any]], Any
 
 
 def suite(backend_test: BackendTest, prepare: Callable[..., Any]) -> dict[str, type[unittest.TestCase]]:
-    """The official suite's test classes, with our check under the name of each case that the runner cannot compare."""
+    """Returns the official suite's test classes, with our check for each case that the runner cannot compare."""
     classes: dict[str, type[unittest.TestCase]] = backend_test.test_cases
     cases = {case.name: case for case in node_cases()}
     nodes = classes["OnnxBackendNodeModelTest"]
@@ -172,7 +172,7 @@ def _substitute(
 
     def test(self: Any) -> None:
         for mark in marks:
-            mark.args[0][0] = case.model  # as the official test does, for the coverage report
+            mark.args[0][0] = case.model  # the official test does so for the coverage report
         check(case, lambda model: prepare(model, device).run)
 
     test.pytestmark = marks  # type: ignore[attr-defined]
@@ -180,11 +180,11 @@ def _substitute(
     return unittest.skipIf(not there, f"Backend doesn't support device {device}")(test)
 
 
-# The suite by itself, without pytest.
+# The following runs the suite by itself, without pytest.
 
 
 def run_suite(device: str, every: int = 1, progress: Progress | None = None) -> Part:
-    """Runs the suite on a device; of its node cases, only the first of so many that follow one another in name."""
+    """Runs the suite on a device; of its node cases, in the order of their names, only one of each `every`."""
     start = time.perf_counter()
     kind = device.partition(":")[0].lower()
     failures = []
@@ -202,9 +202,9 @@ def run_suite(device: str, every: int = 1, progress: Progress | None = None) -> 
 
 
 def _backend_for(device: str) -> type[OnnxTorchBackend]:
-    """The backend with its device given; the runner knows of "CPU" and "CUDA" alone.
+    """Makes a backend with its device given, as the runner knows of "CPU" and "CUDA" alone.
 
-    A model that cannot be prepared is a failure here. The runner would ask first, and count a no as passed.
+    A model that cannot be prepared is a failure with it. The runner would ask first, and count a no as passed.
     """
 
     class BackendOfOneDevice(OnnxTorchBackend):
@@ -232,7 +232,7 @@ def _chosen(classes: dict[str, type[unittest.TestCase]], suffix: str, every: int
 
 
 def _failures(test: Any, kind: str) -> list[Failure]:
-    """What is wrong with a case: nothing, or one failure. A case that the runner leaves out is one."""
+    """Runs a case; returns nothing, or one failure, also where the runner would leave the case out."""
     name = test._testMethodName
     try:
         getattr(test, name)()
@@ -250,7 +250,7 @@ def _notes(names: list[str]) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings of models that are odd on purpose, and of the arithmetic of their expectations."""
+    """Silences warnings of models that are odd on purpose, and of the arithmetic of their expectations."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
@@ -258,7 +258,7 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _models_elsewhere() -> Iterator[None]:
-    """A folder that goes again, in which the suite unpacks its models; it would do so in the user's home."""
+    """Has the suite unpack its models in a folder that is removed afterwards, and not in the user's home."""
     before = os.environ.get("ONNX_HOME")
     with tempfile.TemporaryDirectory(prefix="onnx_torch_selftest_") as folder:
         os.environ["ONNX_HOME"] = folder

@@ -1,4 +1,4 @@
-"""Small models, and what they must give: operators in several element types, and what passes make one operator of.
+"""Small models with their results: operators in several element types, and patterns that passes make one operator of.
 
 A model is computed a second time by ONNX's ReferenceEvaluator, in float64 where its element type is a float, from the
 same numbers. Integers and booleans must be equal; floats may differ by a few units in the last place of their type.
@@ -42,9 +42,9 @@ class Sample:
     inputs: Mapping[str, Sequence[int]] = field(default_factory=lambda: {"x": (3, 37)})
     weights: Mapping[str, Any] = field(default_factory=dict)  #: a shape, a number, or an array, which is taken as it is
     units: float = 2.0  #: how far floats may be off, in units in the last place
-    of_largest: bool = True  #: of the largest element of the result, or else of each element
-    step: float = 0.0  #: how far floats may be off besides, as where what is quantized lies at a tie
-    options: Mapping[str, Any] = field(default_factory=dict)  #: of `prepare`
+    of_largest: bool = True  #: the units are of the largest element of the result, or else of each element
+    step: float = 0.0  #: how far floats may be off besides, as where a value to quantize is at a tie
+    options: Mapping[str, Any] = field(default_factory=dict)  #: options of `prepare`
     rounds_to: str = ""  #: the type whose units count, if not T
 
     def model(self, element: str) -> onnx.ModelProto:
@@ -57,7 +57,7 @@ class Sample:
         return model
 
     def _weight(self, name: str, value: float | Sequence[int], element: str) -> np.ndarray:
-        """Weights lie around 0 as those of a layer do, by the number of terms in a sum."""
+        """Makes a weight with elements around 0, as in a layer: smaller the more terms a sum has."""
         if isinstance(value, (int, float)):
             return np.array(value).astype(_dtype(element))
         random = _values(f"{self.name}/{name}", value, "double")
@@ -68,7 +68,7 @@ class Sample:
         return {name: _values(f"{self.name}/{name}", shape, element) for name, shape in self.inputs.items()}
 
     def expected(self, element: str) -> np.ndarray:
-        """What the model gives, in float64 for floats, unless integers take part."""
+        """Computes what the model must give, in float64 for floats, unless integers take part."""
         model, feeds = self.model(element), self.feeds(element)
         if element in FLOATS and not self.step:
             model = self._widened(element)
@@ -85,7 +85,7 @@ class Sample:
         return wide
 
     def check(self, element: str, actual: np.ndarray, expected: np.ndarray) -> None:
-        """Raises an AssertionError where the result is not what is expected."""
+        """Raises an AssertionError where the result is not the expected one."""
         if actual.shape != expected.shape:
             raise AssertionError(f"expected the shape {expected.shape}, got {actual.shape}")
         dtype = _dtype(element) if _is_float(expected.dtype) else expected.dtype
@@ -108,7 +108,7 @@ class Sample:
             )
 
 
-# Of these the evaluator's own is of float32's precision whatever it is given.
+# The operators that the evaluator itself computes with float32's precision, whatever it is given.
 
 
 def _erf(x: np.ndarray) -> np.ndarray:
@@ -150,7 +150,7 @@ def _unit(element: str) -> float:
 
 
 def _values(seed: str, shape: Sequence[int], element: str) -> np.ndarray:
-    """The same numbers for the same seed: floats are normal, integers lie from 1 to 6."""
+    """Makes the same numbers for the same seed: floats are normal, integers lie from 1 to 6."""
     random = np.random.default_rng(zlib.crc32(seed.encode()))
     if element == "bool":
         return random.integers(0, 2, shape).astype(bool)
@@ -203,7 +203,7 @@ _PRODUCTS: dict[str, tuple[str, dict[str, Sequence[int]], dict[str, Sequence[int
 
 
 def operator_samples() -> list[tuple[Sample, str]]:
-    """Operators, each with an element type."""
+    """Lists samples of operators, each with an element type."""
     samples: list[tuple[Sample, Iterable[str]]] = []
     samples += [(Sample(op, f"y = {op} (x)", units=4, of_largest=False), FLOATS) for op in _UNARY]
     samples += [(Sample(op, f"a = Abs (x) y = {op} (a)", units=4, of_largest=False), FLOATS) for op in ("Log", "Sqrt")]
@@ -222,7 +222,7 @@ def operator_samples() -> list[tuple[Sample, str]]:
     cumsum = Sample("CumSum", "a = Constant <value_int = 1> () y = CumSum (x, a)", units=16)
     samples += [(cumsum, ("float", "double", "int32"))]
     samples += [(Sample("TopK", "k = Constant <value_ints = [5]> () y, i = TopK (x, k)"), ("float", "double", "int64"))]
-    # Its first stage is of float32, by its attribute stash_type, whatever is normalized.
+    # LayerNormalization's first stage is in float32, by its attribute stash_type, whatever is normalized.
     norm = Sample("LayerNormalization", "y = LayerNormalization (x, s, b)", weights={"s": (37,), "b": (37,)}, units=4)
     samples += [(norm, ("float", *HALF)), (replace(norm, rounds_to="float"), ("double",))]
     samples += [
@@ -335,11 +335,11 @@ _COMPOSED = [
 ]
 
 
-_CUDNNS = ("LSTM", "GRU")  # whose tanh and sigmoid of float32 were up to 54 units off on an H200
+_CUDNNS = ("LSTM", "GRU")  # cuDNN's tanh and sigmoid of float32 were up to 54 units off on an H200
 
 
 def composed_samples(device: str = "CPU") -> list[tuple[Sample, str]]:
-    """What becomes one operator, or a chain, in float32."""
+    """Lists samples that become one operator, or a chain, in float32."""
     on_cpu = device.upper().startswith("CPU")
     units = dict.fromkeys(_CUDNNS, 32.0 if on_cpu else 64.0)
     return [(replace(sample, units=units.get(sample.name, 32.0)), "float") for sample in _COMPOSED]
@@ -392,7 +392,7 @@ def _quantized() -> list[Sample]:
             step=0.05,  # one element that lies at a tie: a step of x, 0.025, times the largest weight, and a little
         ),
         Sample(
-            "largest products of bytes",  # sums of two products that do not fit 16 bits
+            "largest products of bytes",  # sums of two products that do not fit int16
             "q = Cast <to = 2> (x) a = Sub (q, q) b = Add (a, top) i = MatMulInteger (b, wq) y = Cast <to = 1> (i)",
             {"x": (5, 128)},
             {"top": np.asarray(255, np.uint8), "wq": np.full((128, 24), 127, np.int8)},
@@ -426,7 +426,7 @@ def _half() -> list[tuple[Sample, str]]:
 
 
 def narrow_samples() -> list[tuple[Sample, str]]:
-    """Models of 8 bits, in half precision, and of half the width."""
+    """Lists quantized samples, float ones with a narrower `precision`, and ones in float16 and bfloat16."""
     return [*((sample, "float") for sample in _quantized()), *_half()]
 
 
@@ -440,7 +440,7 @@ def label(sample: Sample, element: str) -> str:
 def run_samples(
     name: str, samples: Sequence[tuple[Sample, str]], device: str, progress: Progress | None = None
 ) -> tuple[Part, list[tuple[str, str]]]:
-    """Runs samples on a device; with the part comes how each of them is computed there."""
+    """Runs samples on a device; returns the part, and how each of them is computed there."""
     start = time.perf_counter()
     failures, ways = [], []
     for number, (sample, element) in enumerate(samples, 1):
@@ -457,7 +457,7 @@ def run_samples(
 
 
 def way(rep: PreparedModel) -> str:
-    """The operators of a graph that compute, each with the type of its result where that is known."""
+    """Lists the operators of a graph that compute, each with the type of its result where that is known."""
     found = re.findall(r"^ *%\S+ : (\w+)\S*(?: [^\n=]*)? = (onnx_torch|aten)::(\w+)", rep.graph(), re.M)
     types = {kind: f" {kind}" for kind in ("Float", "Half", "BFloat16", "Byte", "Char", "Int", "Double")}
     names = {"onnx_torch": "", "aten": "aten::"}
@@ -472,8 +472,8 @@ THREADS, TURNS = 4, 8
 def run_threads(device: str, progress: Progress | None = None) -> Part:
     """Runs prepared models on several threads at a time, each of them all models.
 
-    On the CPU the results must be equal, bit by bit, to those of one thread. On CUDA they are compared with what is
-    expected, as cuDNN may add in another order from run to run.
+    On the CPU the results must be equal, bit by bit, to those of one thread. On CUDA they are compared with the
+    expected ones, as cuDNN may add in another order from run to run.
     """
     start = time.perf_counter()
     failures: dict[str, Failure] = {}
@@ -485,7 +485,7 @@ def run_threads(device: str, progress: Progress | None = None) -> Part:
             failures[sample.name] = Failure.of(sample.name, error)
 
     def turn(number: int) -> list[Failure]:
-        """All models; each thread begins with another."""
+        """Runs all models; each thread begins with another one."""
         first = number % max(1, len(models))
         return [failure for model in models[first:] + models[:first] for failure in model.failures()]
 
@@ -501,7 +501,7 @@ def run_threads(device: str, progress: Progress | None = None) -> Part:
 
 
 class _Prepared:
-    """A model with inputs, and what it gives when nothing runs beside it."""
+    """A model with inputs, and the result that it gives when nothing runs beside it."""
 
     def __init__(self, sample: Sample, element: str, device: str) -> None:
         self._name, self._feeds = sample.name, sample.feeds(element)

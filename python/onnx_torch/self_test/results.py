@@ -1,11 +1,11 @@
-"""What a self-test found."""
+"""The results of a self-test."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 
-MOST_SHOWN = 20  # failures of a part, in a printed result
+MOST_SHOWN = 20  # the failures of a part that a printed result has
 
 
 @dataclass(frozen=True)
@@ -13,12 +13,12 @@ class Failure:
     """A case that gives another result than it should, or none."""
 
     case: str
-    why: str  #: the first lines of what the comparison, or the error, says
+    why: str  #: the first lines of the error's text
     largest: float | None = None  #: the largest difference, where there are results to compare
 
     @staticmethod
     def of(case: str, error: BaseException) -> Failure:
-        """The failure that an exception tells of.
+        """Makes the failure that an exception tells of.
 
         >>> Failure.of("test_add", ValueError("no such shape")).why
         'ValueError: no such shape'
@@ -37,13 +37,13 @@ class Failure:
 def _number(text: str) -> float | None:
     try:
         return float(text)
-    except ValueError:  # of an element type that is no number
+    except ValueError:  # its element type is no number
         return None
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a self-test: so many cases, and those that failed."""
+    """A part of a self-test: the number of its cases, and those that failed."""
 
     name: str
     all: int
@@ -61,11 +61,11 @@ class Part:
 
 @dataclass(frozen=True)
 class SelfTest:
-    """What `selftest` found. It is true where all is well; its text is what a report of a fault should carry."""
+    """The results of `selftest`. They are true where all is well; a bug report should carry their text."""
 
     device: str
-    machine: tuple[tuple[str, str], ...]  #: what the device is, then the versions of all that takes part
-    ways: tuple[tuple[str, str], ...] = ()  #: how each of the composed models is computed on this machine
+    machine: tuple[tuple[str, str], ...]  #: a description of the device, then the versions of all that takes part
+    ways: tuple[tuple[str, str], ...] = ()  #: the way in which each of the composed models is computed on this machine
     parts: tuple[Part, ...] = field(default=())
 
     @property

@@ -1,8 +1,8 @@
 # Shape arithmetic on the host, division of integers, and the broadcasting of old opsets.
 
 
-# Division by 0 would end the process, as would that of the least integer by -1. It lies in a branch of its own: what is
-# folded while translating may be run behind an assert that fails.
+# Divides, and truncates. Division by 0 would end the process, as would that of the least integer by -1. These divisors
+# have a branch of their own, as what is folded while translating may run on behind an assert that fails.
 def truncated_quotient(a: int, b: int) -> int:
     if b == 0 or b == -1:
         assert b != 0, "division by zero"
@@ -18,7 +18,7 @@ def floor_remainder(a: int, b: int) -> int:
     return a % b
 
 
-# The operations are named like the ONNX operators.
+# Does an operation of integers, which is named like the ONNX operator.
 def int_arithmetic(operation: str, a: int, b: int) -> int:
     if operation == "Add":
         return a + b
@@ -51,15 +51,15 @@ def int_comparison(operation: str, a: int, b: int) -> bool:
         return a <= b
 
 
-# A shape has few numbers; a file may ask for a list of as many as its memory holds, an operation of each of which takes
-# minutes.
+# Gives the length that two lists broadcast to. A shape has few elements; a file may ask for lists as large as its
+# memory, on which an operation takes minutes.
 def broadcast_length(a: int, b: int) -> int:
     assert a == b or a == 1 or b == 1, "the shapes do not broadcast"
     assert max(a, b) <= 16777216, "shape arithmetic takes 16777216 numbers at most"
     return b if a == 1 else a
 
 
-# Of more bits, the lowest 32.
+# Keeps the lowest 32 bits, as int32 does.
 def int_of_32_bits(value: int) -> int:
     return (value + 2147483648) % 4294967296 - 2147483648
 
@@ -100,7 +100,8 @@ def wrapping_div(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(negates, -quotient, quotient)
 
 
-# What 1 divides, -1 does as well; the remainder of the least integer by -1 would end the process.
+# Gives the remainder with the divisor's sign. What 1 divides, -1 does as well; the remainder of the least integer by -1
+# would end the process.
 def floor_mod(a: Tensor, b: Tensor) -> Tensor:
     return torch.remainder(a, torch.where(b == -1, 1, b))
 
@@ -109,7 +110,8 @@ def truncated_mod(a: Tensor, b: Tensor) -> Tensor:
     return torch.fmod(a, torch.where(b == -1, 1, b))
 
 
-# uint64 lies in int64 tensors, bit for bit; with the sign bit flipped, the signed order is the unsigned one.
+# Compares uint64, which int64 tensors hold bit for bit: with the sign bit flipped, the signed order is the unsigned
+# one.
 def unsigned_ge(a: Tensor, b: Tensor) -> Tensor:
     sign = -9223372036854775807 - 1
     return torch.bitwise_xor(a, sign) >= torch.bitwise_xor(b, sign)
@@ -120,7 +122,7 @@ def unsigned_shift_right(a: Tensor, by: int) -> Tensor:
 
 
 def unsigned_div(a: Tensor, b: Tensor) -> Tensor:
-    # A divisor with the highest bit set goes once or not at all. By any other, half of the dividend can be divided.
+    # A divisor with the highest bit set goes into it once or not at all. Any other can divide half of the dividend.
     is_large = b < 0
     half = torch.div(unsigned_shift_right(a, 1), torch.where(is_large, 1, b), rounding_mode="trunc")
     quotient = torch.where(is_large, 0, half * 2)
@@ -131,7 +133,7 @@ def unsigned_mod(a: Tensor, b: Tensor) -> Tensor:
     return a - unsigned_div(a, b) * b
 
 
-# The second operand with its first dimension at `axis` of the first one.
+# Reshapes the second operand so that its first dimension is `axis` of the first operand.
 def aligned(a: Tensor, b: Tensor, axis: int) -> Tensor:
     start = axis + a.dim() if axis < 0 else axis
     return torch.reshape(b, b.size() + [1] * (a.dim() - start - b.dim()))

@@ -1,7 +1,7 @@
 # Attention, FlexAttention, RotaryEmbedding, LinearAttention.
 
 
-# [batch, sequence, heads * size] as [batch, heads, sequence, size]; without heads it is so already.
+# Makes [batch, heads, sequence, size] of [batch, sequence, heads * size]; without `heads` it is so already.
 def split_heads(x: Tensor, heads: Optional[int]) -> Tensor:
     if heads is None:
         return x
@@ -12,7 +12,7 @@ def merge_heads(x: Tensor) -> Tensor:
     return torch.flatten(torch.transpose(x, 1, 2), 2)
 
 
-# Each key and value head serves a group of query heads.
+# Repeats each key and value head for the query heads of its group.
 def repeat_heads(x: Tensor, heads: int) -> Tensor:
     if x.size(1) == heads:
         return x
@@ -27,7 +27,7 @@ def with_past(x: Tensor, past: Optional[Tensor]) -> Tensor:
     return torch.cat([past, x], 2)
 
 
-# A mask may be shorter than the keys; what it lacks is not attended.
+# Makes a mask of 4 dimensions and as many keys as there are; keys that it lacks are not attended to.
 def padded_mask(mask: Tensor, keys: int, dtype: int) -> Tensor:
     if mask.dtype == torch.bool:
         mask = torch.pad(mask, [0, keys - mask.size(-1)], "constant", 0.0)
@@ -38,7 +38,7 @@ def padded_mask(mask: Tensor, keys: int, dtype: int) -> Tensor:
     return mask
 
 
-# Which keys each query may attend to, as its position says; [batch or 1, 1, queries or 1, keys].
+# Tells which keys each query may attend to by its position, [batch or 1, 1, queries or 1, keys].
 def allowed_by_position(Q: Tensor, keys: int, past: int, nonpad_kv_seqlen: Optional[Tensor], is_causal: bool,
                         left_window_size: Optional[int], right_window_size: Optional[int]) -> Optional[Tensor]:
     left = -1 if left_window_size is None else left_window_size
@@ -65,7 +65,7 @@ def both(allowed: Optional[Tensor], also: Tensor) -> Tensor:
     return torch.logical_and(allowed, also)
 
 
-# The attention mask (boolean, or to be added) and what the positions allow, as one mask.
+# Joins the attention mask (boolean, or to be added) and the one by position into one mask.
 def combined_mask(mask: Optional[Tensor], allowed: Optional[Tensor]) -> Optional[Tensor]:
     if mask is None:
         return allowed
@@ -91,7 +91,7 @@ def scaled_scores(Q: Tensor, K: Tensor, scale: Optional[float]) -> Tensor:
     return torch.matmul(Q * root, torch.transpose(repeat_heads(K, Q.size(1)) * root, 2, 3))
 
 
-# Softmax over the keys, computed in `dtype`.
+# Computes softmax over the keys, in `dtype`.
 def softmax_in(scores: Tensor, dtype: int) -> Tensor:
     scores = torch.to(scores, dtype)
     if dtype == torch.float16 or dtype == torch.bfloat16:
@@ -99,7 +99,7 @@ def softmax_in(scores: Tensor, dtype: int) -> Tensor:
     return torch.softmax(scores, -1)
 
 
-# Softmax, but zero where a query may attend to no key.
+# Computes softmax, but gives 0 where a query may attend to no key.
 def masked_softmax(scores: Tensor, mask: Optional[Tensor], softmax_dtype: int) -> Tensor:
     weights = softmax_in(scores, softmax_dtype)
     if mask is None:
@@ -108,7 +108,7 @@ def masked_softmax(scores: Tensor, mask: Optional[Tensor], softmax_dtype: int) -
     return torch.masked_fill(weights, torch.all(closed, -1, True), 0)
 
 
-# Y and the scores or weights that qk_matmul_output_mode asks for.
+# Computes Y, and the scores or weights that qk_matmul_output_mode asks for.
 def composed_attention(Q: Tensor, K: Tensor, V: Tensor, mask: Optional[Tensor], scale: Optional[float],
                        softcap: float, softmax_dtype: int, qk_matmul_output_mode: int) -> Tuple[Tensor, Tensor]:
     scores = scaled_scores(Q, K, scale)
@@ -131,8 +131,8 @@ def composed_attention(Q: Tensor, K: Tensor, V: Tensor, mask: Optional[Tensor], 
     return Y, weights
 
 
-# V, where its sizes fit those of Q and K: ATen's scaled_dot_product_attention takes that for granted, and reads what
-# lies behind.
+# Gives V, after checking that its sizes fit those of Q and K: ATen's scaled_dot_product_attention takes that for
+# granted, and reads beyond their ends.
 def fitting_values(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
     assert Q.dim() == 4 and K.dim() == 4 and V.dim() == 4, "Q, K and V must have 3 or 4 dimensions each"
     assert K.size()[:3] == V.size()[:3], "K of shape {} and V of shape {} do not go together".format(
@@ -146,7 +146,7 @@ def fitting_values(Q: Tensor, K: Tensor, V: Tensor) -> Tensor:
     return V
 
 
-# Where `fused`, by ATen's scaled_dot_product_attention; it gives no qk_matmul_output.
+# Computes attention; where `fused`, by ATen's scaled_dot_product_attention, which gives no qk_matmul_output.
 def attention(Q: Tensor, K: Tensor, V: Tensor, attn_mask: Optional[Tensor], past_key: Optional[Tensor],
               past_value: Optional[Tensor], nonpad_kv_seqlen: Optional[Tensor], is_causal: bool,
               q_num_heads: Optional[int], kv_num_heads: Optional[int], left_window_size: Optional[int],
@@ -182,14 +182,14 @@ def flex_output(probs: Tensor, Q: Tensor, V: Tensor) -> Tensor:
     return torch.to(torch.matmul(probs, torch.to(repeat_heads(V, Q.size(1)), probs.dtype)), V.dtype)
 
 
-# A factor of each pair of elements, for both of them.
+# Repeats a factor of each pair of elements for both of them.
 def of_both(factor: Tensor, interleaved: bool) -> Tensor:
     if interleaved:
         return torch.repeat_interleave(factor, 2, -1)
     return torch.cat([factor, factor], -1)
 
 
-# Each pair [a, b] becomes [-b, a]; it is two neighbours, or has an element in each half.
+# Turns each pair [a, b] into [-b, a]; a pair is two neighbours, or has an element in each half.
 def quarter_turn(x: Tensor, half: int, interleaved: bool) -> Tensor:
     if interleaved:
         return torch.flatten(torch.stack([-torch.slice(x, -1, 1, None, 2), torch.slice(x, -1, 0, None, 2)], -1), -2)
@@ -210,9 +210,9 @@ def rotary_embedding(X: Tensor, cos_cache: Tensor, sin_cache: Tensor, position_i
     return Y if X.dim() == 4 else merge_heads(Y)
 
 
-# One step after the other, of [time, batch, kv heads, (query heads of a group,) size]; the state is [batch, kv heads,
-# key size, value size], and a sequence keeps it where `within` tells that it has ended. What each step gives, the states
-# after them, and what the steps add to them, along with their keys.
+# Does one step after the other, of [time, batch, kv heads, (query heads of a group,) size]. The state is [batch, kv
+# heads, key size, value size], and a sequence keeps it where `within` tells that it has ended. Gives the outputs of the
+# steps, the states after them, and the values that the steps add to the states along with their keys.
 def linear_attention_steps(q: Tensor, k: Tensor, v: Tensor, decay: Optional[Tensor], beta: Optional[Tensor],
                            state: Tensor,
                            within: Optional[Tensor]) -> Tuple[List[Tensor], List[Tensor], List[Tensor]]:

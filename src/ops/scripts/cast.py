@@ -1,4 +1,4 @@
-# BitCast: floats of 4 and 6 bits are stored as values.
+# BitCast. Floats of 4 and 6 bits are stored as values, so their codes are computed.
 
 
 def small_float_value(code: Tensor, exponent_bits: int, mantissa_bits: int, bias: int) -> Tensor:

@@ -1,7 +1,7 @@
 # Conv over any number of dimensions, ConvTranspose, DeformConv, CausalConvWithState, Col2Im.
 
 
-# A convolution of an input padded already, as one product of matrices: for what aten::convolution does not take.
+# Convolves an input that is padded already, as one product of matrices, where aten::convolution does not take it.
 def conv_nd(x: Tensor, w: Tensor, b: Optional[Tensor], strides: List[int], dilations: List[int], group: int) -> Tensor:
     kernel = w.size()[2:]
     rank = len(kernel)
@@ -18,7 +18,7 @@ def conv_nd(x: Tensor, w: Tensor, b: Optional[Tensor], strides: List[int], dilat
     return y
 
 
-# The pads by which ConvTranspose reaches its output_shape.
+# Gives the pads by which ConvTranspose reaches its output_shape.
 def transposed_pads(
     sizes: List[int],
     kernel: List[int],
@@ -43,7 +43,8 @@ def transposed_pads(
     return begins + ends
 
 
-# Padding that aten::convolution cannot say: the whole output is made, then cut or extended.
+# Does a transposed convolution with padding that aten::convolution cannot express: the whole output is made, then cut
+# or extended.
 def conv_transpose_padded(
     x: Tensor,
     w: Tensor,
@@ -94,7 +95,7 @@ def col2im(
     steps = given_or(strides, rank, 1)
     spread = given_or(dilations, rank, 1)
     margins = given_or(pads, 2 * rank, 0)
-    # Where in the padded, flattened image each element of a column goes: (block elements, blocks).
+    # index tells where in the padded, flattened image each element of a column goes: (block elements, blocks).
     index = torch.zeros([1, 1], dtype=torch.int64, device=input.device)
     area = 1
     block = 1

@@ -24,7 +24,7 @@ def image_scaler(input: Tensor, bias: Optional[List[float]], scale: float) -> Te
     return scaled + torch.reshape(torch.tensor(bias, dtype=input.dtype, device=input.device), [-1, 1, 1])
 
 
-# The border is that of the left, top, right and bottom; the scale, a height and a width, replaces its second half.
+# Crops the border of the left, top, right and bottom; the scale, a height and a width, replaces its second half.
 def crop(input: Tensor, border: List[int], scale: Optional[List[int]]) -> Tensor:
     assert len(border) == 4, "the border must be of four sides"
     left, top, right, bottom = border[0], border[1], border[2], border[3]
@@ -36,7 +36,7 @@ def crop(input: Tensor, border: List[int], scale: Optional[List[int]]) -> Tensor
     return torch.narrow(torch.narrow(input, 2, top, height), 3, left, width)
 
 
-# One step of a GRU, whose reset gate (the first of the gates) is in the output gate already.
+# Does one step of a GRU, whose reset gate (the first of the gates) is in the output gate already.
 def gru_unit(hidden_prev: Tensor, gates: Tensor, seq_lengths: Tensor, t: Tensor, drop_states: bool) -> Tensor:
     _, update, output = torch.chunk(gates, 3, -1)
     update = torch.sigmoid(update)

@@ -1,7 +1,7 @@
 # GridSample, AffineGrid, ImageDecoder, NonMaxSuppression.
 
 
-# Whether aten::grid_sampler does it.
+# Tells whether aten::grid_sampler can do it.
 def grid_samples_by_aten(X: Tensor, mode: int) -> bool:
     return X.dim() == 4 or (X.dim() == 5 and mode != 2)
 
@@ -15,7 +15,8 @@ def reflected(x: Tensor, low: float, high: float) -> Tensor:
     return low + torch.where(folded > extent, 2 * extent - folded, folded)
 
 
-# Over any number of dimensions: each point is a weighted sum of the taps nearest to it, one by one along the axes.
+# Samples over any number of dimensions: each point is a weighted sum of the taps nearest to it, one by one along the
+# axes.
 def grid_sample_by_taps(
     X: Tensor, grid: Tensor, mode: int, padding_mode: str, align_corners: bool, dtype: int
 ) -> Tensor:

@@ -13,7 +13,7 @@ def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
     return gather_positions(data, axis, indices, torch.reshape(indices, [-1]))
 
 
-# `positions` are the indices in one row, counted from the start.
+# Gathers along an axis; `positions` are the indices in one row, counted from the start.
 def gather_positions(data: Tensor, axis: int, indices: Tensor, positions: Tensor) -> Tensor:
     if axis < 0:
         axis = axis + data.dim()
@@ -26,12 +26,12 @@ def batch_coordinates(indices: Tensor, axis: int) -> Tensor:
     return torch.reshape(torch.arange(indices.size(axis), device=indices.device), shape)
 
 
-# Indices for ATen's index and index_put: the last dimension of `indices` holds coordinates, to follow those of the
-# `batch_dims` dimensions that it shares with the data. (Without a loop where there are none: a list that is appended to
-# makes torch analyse what the whole graph writes.)
+# Makes the indices for ATen's index and index_put: the last dimension of `indices` holds coordinates, which follow
+# those of the `batch_dims` dimensions that it shares with the data. (There is no loop where there are none: a list that
+# is appended to makes torch analyse what the whole graph writes.)
 def coordinates(data: Tensor, indices: Tensor, batch_dims: int) -> List[Tensor]:
     count, most = indices.size(-1), data.dim() - batch_dims
-    if count > most:  # there may be billions: no tensor of no elements takes memory
+    if count > most:  # there may be billions: a tensor of no elements takes no memory
         assert count <= most, "{} coordinates are too many for {} dimensions".format(count, most)
         return [indices]
     given = torch.unbind(indices, -1)
@@ -48,7 +48,8 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     return torch.index_put(data, coordinates(data, indices, 0), updates)
 
 
-# The dimensions that the coordinates address, and those that they do not, are flattened into one each.
+# Scatters with a reduction. The dimensions that the coordinates address, and those that they do not, are flattened into
+# one each.
 def scatter_nd_reduce(data: Tensor, indices: Tensor, updates: Tensor, reduce: str) -> Tensor:
     addressed = data.size()[:indices.size(-1)]
     rows, columns = flat_sizes(data.size(), len(addressed))
@@ -60,8 +61,8 @@ def scatter_nd_reduce(data: Tensor, indices: Tensor, updates: Tensor, reduce: st
     return torch.reshape(result, data.size())
 
 
-# index_put lacks kernels for some types of a single byte; which type it is does not matter to it. (view_copy because
-# TorchScript does not find the view that changes the dtype.)
+# Views a single-byte type as uint8: index_put lacks kernels for some such types, and which one it is does not matter to
+# it. (view_copy is called because TorchScript does not find the view that changes the dtype.)
 def as_bytes(x: Tensor) -> Tensor:
     return torch.view_copy(x, dtype=torch.uint8) if x.element_size() == 1 else x
 
@@ -70,7 +71,7 @@ def from_bytes(x: Tensor, dtype: int) -> Tensor:
     return torch.view_copy(x, dtype=dtype) if x.element_size() == 1 else x
 
 
-# Indices that may not be negative, as ATen's may: such ones become one that lies outside, which ATen refuses.
+# Has ATen refuse negative indices, which it would take: they become one that lies outside.
 def refused_if_negative(indices: Tensor, outside: int) -> Tensor:
     return torch.where(indices < 0, outside, indices)
 
@@ -100,7 +101,7 @@ def reverse_sequence(input: Tensor, sequence_lens: Tensor, batch_axis: int, time
     return input[batch, positions] if batch_axis == 0 else input[positions, batch]
 
 
-# The condition may be shorter than the axis.
+# Selects by a condition, which may be shorter than the axis.
 def compress(input: Tensor, condition: Tensor, axis: Optional[int]) -> Tensor:
     kept = torch.squeeze(torch.nonzero(condition), 1)
     if axis is None:
@@ -114,19 +115,20 @@ def top_k_by_sort(x: Tensor, k: int, axis: int, largest: bool) -> Tuple[Tensor, 
     return torch.narrow(values, axis, 0, k), torch.narrow(indices, axis, 0, k)
 
 
-# Numbers of up to 32 bits as integers in the range of int32 and in the same order, NaN being the largest. An int64
-# holds a uint32 here.
+# Maps numbers of up to 32 bits to integers in the range of int32 in the same order, NaN being the largest. Here an
+# int64 holds a uint32.
 def ordinals(x: Tensor) -> Tensor:
     if x.dtype == torch.int64:
         return x - 2147483648
     if not torch.is_floating_point(x):
         return x.to(torch.int64)
-    bits = torch.view_copy(x.to(torch.float32) + 0.0, dtype=torch.int32).to(torch.int64)  # + 0.0: -0.0 equals 0.0
+    bits = torch.view_copy(x.to(torch.float32) + 0.0, dtype=torch.int32).to(torch.int64)  # -0.0 becomes 0.0
     return torch.masked_fill(torch.where(bits < 0, -2147483648 - bits, bits), torch.isnan(x), 2147483647)
 
 
-# Of equal elements the one with the lower index comes first, which ATen's topk leaves open: so the index becomes the
-# low half of what it compares. Much faster than sorting them all.
+# Finds the k largest or smallest elements. Of equal ones the one with the lower index comes first, which ATen's topk
+# leaves open, so the index becomes the low half of the keys that it compares. That is much faster than sorting all of
+# them.
 @kept
 def top_k_by_key(x: Tensor, k: int, axis: int, largest: bool) -> Tuple[Tensor, Tensor]:
     numbers = torch.arange(x.size(axis), device=x.device)

@@ -1,7 +1,7 @@
 # BitShift, IsInf.
 
 
-# Of uint64: zeros come in where int64 has copies of the sign. ATen shifts everything out where y is out of range.
+# Shifts uint64: zeros come in where int64 has copies of the sign. ATen shifts everything out where y is out of range.
 def unsigned_shift_right_by(x: Tensor, y: Tensor) -> Tensor:
     kept = torch.bitwise_not(torch.bitwise_left_shift(torch.full_like(y, -1), 64 - y))
     in_range = torch.logical_and(y >= 0, y < 64)

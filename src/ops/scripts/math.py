@@ -1,7 +1,7 @@
 # Clip, CumSum, CumProd.
 
 
-# A bound may be out of the input's range: as a tensor of its dtype it is infinite.
+# Clips between bounds, which may be out of the input's range: as tensors of its dtype they are infinite then.
 def clip_by_attributes(input: Tensor, min: Optional[float], max: Optional[float]) -> Tensor:
     if min is not None:
         input = torch.maximum(input, torch.scalar_tensor(min, dtype=input.dtype, device=input.device))
@@ -10,7 +10,7 @@ def clip_by_attributes(input: Tensor, min: Optional[float], max: Optional[float]
     return input
 
 
-# Without its own last slice, and with `first` in front: what comes before each slice.
+# Gives what comes before each slice: x without its own last slice, and with `first` in front.
 def shifted_along(x: Tensor, axis: int, first: float) -> Tensor:
     kept = torch.narrow(x, axis, 0, max(x.size(axis) - 1, 0))
     front = torch.full_like(torch.narrow(x, axis, 0, min(x.size(axis), 1)), first)

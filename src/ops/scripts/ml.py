@@ -6,7 +6,8 @@ def rows_of(x: Tensor) -> Tensor:
 
 
 def erfinv_approximation(x: Tensor) -> Tensor:
-    # Winitzki's, which the reference implementation defines PROBIT by: within 0.2% of the true function.
+    # This is Winitzki's approximation, by which the reference implementation defines PROBIT: within 0.2% of the true
+    # value.
     a = 0.147
     log = torch.log((1.0 - x) * (1.0 + x))
     v = 2.0 / (3.141592653589793 * a) + 0.5 * log
@@ -23,16 +24,16 @@ def softmax_zero(scores: Tensor) -> Tensor:
 
 
 def probit(scores: Tensor) -> Tensor:
-    # In double precision, for near 0.5 the terms cancel.
+    # Double precision is needed, as the terms cancel near 0.5.
     return (1.41421356 * erfinv_approximation(2.0 * scores.to(torch.float64) - 1.0)).to(scores.dtype)
 
 
-# Of one score the other is the opposite.
+# Gives the scores of two classes where there is one score: the first class has its opposite.
 def scores_of_both(scores: Tensor) -> Tensor:
     return torch.cat([-scores, scores], 1) if scores.size(1) == 1 else scores
 
 
-# Of the second class's score the first's follows.
+# Gives the scores of two classes by the second's: the first has 1 minus a probability, or the opposite of a score.
 def scores_by_one(score: Tensor, is_probability: bool) -> Tensor:
     other = 1.0 - score if is_probability else -score
     return torch.cat([other, score], 1)
@@ -48,11 +49,11 @@ def linear_scores(x: Tensor, coefficients: Tensor, intercepts: Optional[Tensor])
 # Support vector machines
 
 
-# Their scores are computed in double precision, as sums of many vectors cancel. The attributes are floats: support vectors
-# [F, V], one below another for each feature, and coefficients [scores, V].
+# The scores of support vector machines are computed in double precision, as sums of many vectors cancel. The attributes
+# are floats: support vectors [F, V], one below another for each feature, and coefficients [scores, V].
 
 
-# [N, F] features to [N, V]; params are gamma, coef0 and degree.
+# Computes the kernel of features, [N, F], and all vectors, [N, V]; params are gamma, coef0 and degree.
 def kernel_values(x: Tensor, vectors: Tensor, kernel: str, params: List[float]) -> Tensor:
     gamma, coef0, degree = params
     if kernel == "RBF":
@@ -75,7 +76,7 @@ def linear_in_double(x: Tensor, weights: Tensor, bias: Tensor, dtype: int) -> Te
     return torch.linear(x.to(torch.float64), weights, bias).to(dtype)
 
 
-# The products with all vectors, weighted, are one with their weighted sum.
+# Multiplies by the weighted sum of all vectors, which gives what the weighted products with each would.
 def scores_of_linear_kernel(x: Tensor, vectors: Tensor, coefficients: Tensor, rho: Tensor, dtype: int) -> Tensor:
     weights = torch.matmul(coefficients.to(torch.float64), torch.t(vectors).to(torch.float64))
     return linear_in_double(x, weights, rho, dtype)
@@ -91,7 +92,7 @@ def one_class(scores: Tensor) -> Tensor:
     return torch.where(torch.gt(scores, 0), 1.0, -1.0).to(scores.dtype)
 
 
-# A score of [N, pairs] above zero is a vote for the first class of its pair, another one for the second.
+# Counts votes: a score of [N, pairs] above zero is one for the first class of its pair, another one for the second.
 def votes_of_pairs(scores: Tensor, votes: Tensor, votes_of_zero: Tensor) -> Tensor:
     return torch.linear(torch.gt(scores, 0).to(torch.float32), votes, votes_of_zero)
 

@@ -2,14 +2,14 @@
 # MeanVarianceNormalization, LRN, Dropout.
 
 
-# ATen takes no empty batch.
+# Normalizes each instance; an empty batch, which ATen does not take, stays as it is.
 def instance_normalization(input: Tensor, scale: Tensor, B: Tensor, epsilon: float) -> Tensor:
     if input.size(0) == 0:
         return torch.clone(input)
     return torch.instance_norm(input, scale, B, None, None, True, 0.0, epsilon, False)
 
 
-# The output, the running mean and variance, and the mean and variance of this batch.
+# Gives the output, the running mean and variance, and the mean and variance of this batch.
 def batch_norm_training(x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: Tensor, momentum: float,
                         epsilon: float) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     axes = [0] + [i + 2 for i in range(x.dim() - 2)]
@@ -20,7 +20,7 @@ def batch_norm_training(x: Tensor, scale: Tensor, b: Tensor, mean: Tensor, var: 
     return y, running_mean, running_var, batch_mean, batch_var
 
 
-# aten::layer_norm takes scale and b of exactly the normalized shape, ONNX all that broadcast.
+# Normalizes. aten::layer_norm takes scale and b of exactly the normalized shape, ONNX all that broadcast.
 def layer_norm(x: Tensor, scale: Tensor, b: Optional[Tensor], axis: int, epsilon: float) -> Tensor:
     shape = x.size()[wrapped(axis, x.dim()):]
     if scale.size() == shape and (b is None or b.size() == shape):
@@ -41,7 +41,7 @@ def rms_normalized(x: Tensor, axis: int, epsilon: float) -> Tensor:
     return torch.rms_norm(x, x.size()[wrapped(axis, x.dim()):], None, epsilon)
 
 
-# Scale or bias of each group for each channel.
+# Repeats the scale or bias of each group for each of its channels.
 def of_channels(of_groups: Tensor, x: Tensor) -> Tensor:
     return torch.repeat_interleave(of_groups, x.size(1) // of_groups.size(0))
 
@@ -64,7 +64,7 @@ def mean_variance_normalization(x: Tensor, axes: List[int], normalize_variance: 
 
 
 def lrn(x: Tensor, size: int, alpha: float, beta: float, bias: float) -> Tensor:
-    if x.numel() == 0:  # which avg_pool2d does not take
+    if x.numel() == 0:  # avg_pool2d does not take it
         return x
     squares = torch.unsqueeze(torch.flatten(torch.unsqueeze(torch.square(x), -1), 2), 1)
     padded = torch.constant_pad_nd(squares, [0, 0, (size - 1) // 2, size // 2], 0)
@@ -75,6 +75,6 @@ def lrn(x: Tensor, size: int, alpha: float, beta: float, bias: float) -> Tensor:
 def dropout(x: Tensor, ratio: float, training: bool, seed: Optional[int]) -> Tuple[Tensor, Tensor]:
     if not training or ratio == 0:
         return x, torch.ones_like(x, dtype=torch.bool)
-    # float64, as numpy has it: rounding must not bring a number to the ratio.
+    # The numbers are float64, as numpy has them: rounding must not bring one to the ratio.
     kept = uniform_numbers(x.size(), seed, torch.float64, x.device) >= ratio
     return x * kept * (1 / (1 - ratio)), kept

@@ -1,8 +1,8 @@
 # The pools. Where ATen has no pool of a kind, views of all windows are reduced.
 
 
-# How many elements of each window count, as a tensor that broadcasts over (N, C, positions...); the input's own, and
-# with count_include_pad those of the given pads, though not what ceil_mode added to them.
+# Counts the elements of each window, as a tensor that broadcasts over (N, C, positions...): the input's own, and with
+# count_include_pad those of the given pads, though not those that ceil_mode added to them.
 def window_counts(
     sizes: List[int],
     kernel: List[int],
@@ -43,7 +43,7 @@ def windows_norm(x: Tensor, kernel: List[int], strides: List[int], dilations: Li
     return torch.linalg_vector_norm(windows(x, kernel, strides, dilations), p, window_dims(len(kernel)))
 
 
-# As aten::max_pool2d_with_indices: the indices are of each plane, flattened.
+# Gives the maxima of windows, with indices as aten::max_pool2d_with_indices has them: into each plane, flattened.
 def windows_max(x: Tensor, kernel: List[int], strides: List[int], dilations: List[int]) -> Tuple[Tensor, Tensor]:
     rank = len(kernel)
     values, elements = torch.max(torch.flatten(windows(x, kernel, strides, dilations), 2 + rank, -1), -1)
@@ -59,7 +59,7 @@ def windows_max(x: Tensor, kernel: List[int], strides: List[int], dilations: Lis
     return values, indices
 
 
-# MaxPool's Indices, into the whole flattened input, from indices into each plane of a padded input.
+# Turns indices into each plane of a padded input into MaxPool's Indices, which are into the whole flattened input.
 def pool_indices(indices: Tensor, padded: List[int], pads: List[int], sizes: List[int], column_major: bool) -> Tensor:
     rank = len(sizes) - 2
     steps: List[int] = []
@@ -95,7 +95,7 @@ def global_lp_pool(X: Tensor, p: number) -> Tensor:
     return torch.abs(X) if X.dim() == 2 else torch.linalg_vector_norm(X, p, spatial_dims(X), True)
 
 
-# The indices are into the shape that was pooled; an output_shape extends it, or cuts it.
+# Unpools. The indices are into the shape that was pooled; an output_shape extends it, or cuts it.
 def max_unpool(
     X: Tensor,
     I: Tensor,

@@ -1,5 +1,5 @@
 # QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, MatMulInteger, QLinearMatMul, ConvInteger, QLinearConv.
-# Integers are computed with as floating numbers wide enough to hold every sum.
+# The functions compute with integers as floats that are wide enough to hold every sum.
 
 
 def one_for_all(parameter: Tensor) -> Tensor:
@@ -7,8 +7,8 @@ def one_for_all(parameter: Tensor) -> Tensor:
     return torch.reshape(parameter, scalar)
 
 
-# The shape in which a scale or zero point, one for all or one for each index of an axis, broadcasts to a tensor of
-# `sizes`.
+# Gives the shape in which a scale or zero point, one for all or one for each index of an axis, broadcasts to a tensor
+# of `sizes`.
 def quantization_shape(count: int, sizes: List[int], axis: int) -> List[int]:
     shape: List[int] = []
     if count != 1:
@@ -17,7 +17,7 @@ def quantization_shape(count: int, sizes: List[int], axis: int) -> List[int]:
     return shape
 
 
-# One for each block of block_size indices, of which no more are made than there are.
+# Repeats the scale or zero point of each block for its block_size indices, and makes no more of them than there are.
 def each_of_block(parameter: Tensor, sizes: List[int], axis: int, block_size: int) -> Tensor:
     return torch.slice(torch.repeat_interleave(parameter, min(block_size, sizes[axis]), axis), axis, 0, sizes[axis])
 
@@ -32,7 +32,7 @@ def dynamic_quantize_linear(x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
     return y.to(torch.uint8), scale, zero_point.to(torch.uint8)
 
 
-# Numbers in steps of `scale` from `zero_point`, or without one in steps of one, as the nearest integers within a range.
+# Quantizes: divides by `scale`, if there is one, adds `zero_point`, and gives the nearest integers within a range.
 @kept
 def quantize_linear(
     x: Tensor, scale: Optional[Tensor], zero_point: Optional[Tensor], low: int, high: int, dtype: int
@@ -43,7 +43,7 @@ def quantize_linear(
     return torch.clamp(y, low, high).to(dtype)
 
 
-# What integers stand for, in a floating type; without a scale, how many steps they are away from their zero point.
+# Dequantizes integers to a floating type; without a scale, it gives their differences from the zero point.
 @kept
 def dequantize_linear(x: Tensor, scale: Optional[Tensor], zero_point: Optional[Tensor], dtype: int) -> Tensor:
     y = x.to(dtype)
@@ -52,7 +52,7 @@ def dequantize_linear(x: Tensor, scale: Optional[Tensor], zero_point: Optional[T
     return y if scale is None else y * scale
 
 
-# The scale or zero point of a matrix: one for all, or one for each row.
+# Reshapes the scale or zero point of a matrix to broadcast: one for all, or one for each row.
 @kept
 def per_row(parameter: Tensor) -> Tensor:
     if parameter.numel() == 1:
@@ -60,7 +60,7 @@ def per_row(parameter: Tensor) -> Tensor:
     return torch.unsqueeze(parameter, -1) if parameter.dim() == 1 else parameter
 
 
-# … or one for each column.
+# Reshapes it to broadcast as one for all, or one for each column.
 @kept
 def per_column(parameter: Tensor) -> Tensor:
     return one_for_all(parameter) if parameter.numel() == 1 else parameter

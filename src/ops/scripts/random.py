@@ -1,4 +1,4 @@
-# With a seed, the numbers of numpy's RandomState; without, those of ATen's generator.
+# The random operators. With a seed, they draw the numbers of numpy's RandomState; without, those of ATen's generator.
 
 
 def uniform_numbers(shape: List[int], seed: Optional[int], dtype: int, device: Device) -> Tensor:
@@ -17,7 +17,7 @@ def scaled(x: Tensor, scale: float, offset: float) -> Tensor:
     return x * scale + offset
 
 
-# With a seed, as RandomState.binomial(1, p), which compares with the rarer outcome's side.
+# Draws 0 or 1. With a seed, it does as RandomState.binomial(1, p), which compares with the rarer outcome's side.
 def bernoulli(input: Tensor, seed: Optional[int]) -> Tensor:
     if seed is None:
         return torch.bernoulli(input)

@@ -1,13 +1,14 @@
-# RNN, GRU, LSTM: one direction of a layer, step by step, for what ATen's own layers do not cover. X comes in the order
-# of the steps, and so does `within`, where the sequences end. The activations and their alphas and betas come in the
-# spec's order (f, g, h); W, R and B hold the gates one after another.
+# RNN, GRU, LSTM: one direction of a layer, step by step, where ATen's own layers do not cover it. X comes in the order
+# of the steps, and so does `within`, which tells where the sequences end. The activations and their alphas and betas
+# come in the spec's order (f, g, h); W, R and B hold the gates one after another.
 
 
 def initial_state(X: Tensor, R: Tensor) -> Tensor:
     return torch.zeros([R.size(0), X.size(1), R.size(2)], dtype=X.dtype, device=X.device)
 
 
-# X, where the weights' sizes fit it and one another. ATen's layers take that for granted, and read what lies behind.
+# Gives X, after checking that the weights' sizes fit it and one another. ATen's layers take that for granted, and read
+# beyond their ends.
 def checked_input(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], P: Optional[Tensor], directions: int,
                   gates: int, hidden_size: Optional[int]) -> Tensor:
     check_weights(W, R, B, P, directions, gates, hidden_size)
@@ -31,34 +32,34 @@ def check_weights(W: Tensor, R: Tensor, B: Optional[Tensor], P: Optional[Tensor]
         assert P.size() == [directions, 3 * hidden], "P has shape {}, not {}".format(P.size(), [directions, 3 * hidden])
 
 
-# Nothing but the state: expand is for shapes that are known before the model runs, when nothing is asserted yet.
+# Gives the state as it is: expand is for shapes that are known before the model runs, when nothing is asserted yet.
 def checked_state(state: Tensor, X: Tensor, R: Tensor) -> Tensor:
     sizes = [R.size(0), X.size(1), R.size(2)]
     assert state.size() == sizes, "an initial state has shape {}, not {}".format(state.size(), sizes)
     return state.expand(sizes)
 
 
-# Whether a step is one of its sequence's: [seq_length, batch_size, 1].
+# Tells whether a step is one of its sequence's: [seq_length, batch_size, 1].
 def within_sequences(X: Tensor, sequence_lens: Tensor) -> Tensor:
     t = torch.arange(X.size(0), device=X.device)
     return torch.unsqueeze(torch.unsqueeze(t, 1) < sequence_lens, 2)
 
 
-# Part of the bias B, which holds the gates' Wb, then their Rb, or of the peepholes P.
+# Gives part of the bias B, which holds the gates' Wb, then their Rb, or of the peepholes P.
 def part(of: Optional[Tensor], first: int, last: int) -> Optional[Tensor]:
     if of is None:
         return None
     return of[first:last]
 
 
-# Past the end of its sequence, a batch entry keeps its state.
+# Gives a state, or where a batch entry is past the end of its sequence, the previous one.
 def kept_past_end(state: Tensor, previous: Tensor, step: int, within: Optional[Tensor]) -> Tensor:
     if within is None:
         return state
     return torch.where(within[step], state, previous)
 
 
-# Y of the initial state and the next ones; zero past the end of a sequence.
+# Stacks the states after the initial one into Y, which is zero past the end of a sequence.
 def states_over_time(states: List[Tensor], within: Optional[Tensor]) -> Tensor:
     Y = torch.stack(states)[1:]
     if within is None:
@@ -93,7 +94,7 @@ def activate(x: Tensor, name: str, alpha: float, beta: float, clip: Optional[flo
     return torch.softplus(x)
 
 
-# The gates as if each step came after the initial state: they are as large as those of the steps.
+# Computes the gates as if each step came after the initial state: they are as large as those of the steps.
 def gates_of_sizes(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], initial_h: Tensor) -> Tensor:
     size = R.size(0)
     return torch.linear(X, W, part(B, 0, size)) + torch.linear(initial_h, R, part(B, size, 2 * size))
@@ -173,7 +174,7 @@ def peep(gate: Tensor, peephole: Optional[Tensor], c: Tensor) -> Tensor:
     return gate + peephole * c
 
 
-# The gates' part of the state; where R is quantized, in 8 bits.
+# Computes the gates' part of the state; where R is quantized, with the state in uint8.
 def gates_of_state(h: Tensor, step: int, R: Tensor, R_scale: Optional[Tensor], Rb: Optional[Tensor],
                    within: Optional[Tensor]) -> Tensor:
     if R_scale is None:
@@ -181,7 +182,7 @@ def gates_of_state(h: Tensor, step: int, R: Tensor, R_scale: Optional[Tensor], R
     return dynamic_product(counted_state(h, step, within), R, R_scale)
 
 
-# The states that follow from the gates' part of X.
+# Computes the states that follow from the gates' part of X.
 def lstm_states(gates: Tensor, R: Tensor, R_scale: Optional[Tensor], Rb: Optional[Tensor], within: Optional[Tensor],
                 initial_h: Tensor, initial_c: Tensor, P: Optional[Tensor], activations: List[str],
                 alphas: List[float], betas: List[float], clip: Optional[float],

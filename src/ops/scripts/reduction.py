@@ -1,4 +1,5 @@
-# The reductions. Absent or empty axes are all of them, or, with noop, none: then only the rest of the operator is done.
+# The reductions. Absent or empty axes mean all of them, or, with noop, none: then only the rest of the operator is
+# done.
 
 
 def is_noop(axes: Optional[List[int]], noop: bool) -> bool:
@@ -23,7 +24,7 @@ def reduce_mean(data: Tensor, axes: Optional[List[int]], keepdims: bool, noop: b
     return torch.mean(data, axes, keepdims)
 
 
-# How many elements make one of the result.
+# Counts the elements that make one of the result.
 def reduced_count(data: Tensor, axes: Optional[List[int]], noop: bool) -> Tensor:
     count = 1
     if not is_noop(axes, noop):
@@ -42,7 +43,8 @@ def reduce_prod(data: Tensor, axes: Optional[List[int]], keepdims: bool, noop: b
     return data
 
 
-# aten::amax refuses empty sets: their result is the other operand of the operator that has no effect.
+# Reduces to maxima. aten::amax refuses empty sets: their result is `neutral`, the operand that has no effect on a
+# maximum.
 def reduce_max(data: Tensor, axes: Optional[List[int]], keepdims: bool, noop: bool,
                neutral: Optional[Tensor]) -> Tensor:
     if is_noop(axes, noop):
@@ -85,7 +87,7 @@ def reduce_log_sum_exp(data: Tensor, axes: Optional[List[int]], keepdims: bool, 
     return torch.logsumexp(data, reduced_axes(axes, data.dim()), keepdims)
 
 
-# All ints of the host in one, by an operation of shape arithmetic.
+# Reduces all integers of a list on the host to one, by an operation of shape arithmetic.
 def ints_reduced(operation: str, values: List[int], of_none: Optional[int]) -> int:
     if len(values) == 0:
         assert of_none is not None, "there is no extreme of no integers"

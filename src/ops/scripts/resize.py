@@ -1,7 +1,7 @@
 # Resize and Upsample, one axis at a time: each output element is a weighted sum of a few input elements.
 
 
-# The output's size and scale along each axis.
+# Gives the output's size and scale along each axis.
 def resize_layout(
     sizes: List[int], scales: Optional[List[float]], target: Optional[List[int]], axes: Optional[List[int]], policy: str
 ) -> Tuple[List[int], List[float]]:
@@ -34,7 +34,7 @@ def resize_layout(
     return outputs, factors
 
 
-# Whether a scale leads to whole lengths, whatever is scaled.
+# Tells whether a scale leads to whole lengths, whatever is scaled.
 def is_whole(factor: float) -> bool:
     return factor >= 1 and factor == int(factor)
 
@@ -46,18 +46,19 @@ def has_empty_axis(sizes: List[int]) -> bool:
     return is_empty
 
 
-# The scales that lead to whole lengths, which are the output's.
+# Gives the scales that lead to whole lengths, which are the output's.
 def whole_factors(sizes: List[int], outputs: List[int]) -> List[float]:
     return [float(outputs[i]) / max(1, sizes[i]) for i in range(len(sizes))]
 
 
-# The output's length along an axis before it was rounded down; what rounding of the scale itself did to it is undone.
+# Gives the output's length along an axis before it was rounded down; it undoes what rounding the scale did to it.
 def resized_length(size: int, output: int, factor: float) -> float:
     length = size * factor
     return float(output) if abs(length - output) <= 1e-6 * length else length
 
 
-# Where the elements of the output lie in the input, along one axis. What is exact stays so, for the sake of ties.
+# Gives the coordinates of the output's elements in the input, along one axis. Exact ones stay exact, for the sake of
+# ties.
 def original_coordinates(
     size: int, output: int, factor: float, start: float, end: float, mode: str, device: Device
 ) -> Tensor:
@@ -84,9 +85,10 @@ def original_coordinates(
     return x - shift
 
 
-# Where the scale leads to no whole length, its rounding to float32 decides what is a tie: 9 / 0.6 comes to less than 15.
-# PyTorch, whose exporters write such nodes, multiplies by the inverse of what was meant, in float32, and comes to 15. A
-# number of few decimals is known; what lies at a tie of another one is taken for one.
+# Gives coordinates rounded down. Where the scale leads to no whole length, its rounding to float32 decides what is a
+# tie: 9 / 0.6 comes to less than 15. PyTorch, whose exporters write such nodes, multiplies by the inverse of the scale
+# that was meant, in float32, and comes to 15. A scale of few decimals is recognized; what lies close to a tie of
+# another one is taken for one.
 def floored_coordinates(output: int, factor: float, device: Device) -> Tensor:
     x = torch.arange(output, dtype=torch.float32, device=device)
     meant = round(factor * 1e4) / 1e4
@@ -112,7 +114,7 @@ def linear_weights(distance: Tensor) -> Tensor:
     return torch.clamp(1 - torch.abs(distance), min=0)
 
 
-# Keys' cubic convolution.
+# Computes the weights of Keys' cubic convolution.
 def cubic_weights(distance: Tensor, a: float) -> Tensor:
     d = torch.abs(distance)
     near = ((a + 2) * d - (a + 3)) * d * d + 1
@@ -120,7 +122,7 @@ def cubic_weights(distance: Tensor, a: float) -> Tensor:
     return torch.where(d <= 1, near, torch.where(d < 2, far, torch.zeros_like(d)))
 
 
-# For each axis that changes: the input's elements that make up each element of the output, (outputs, taps), their
+# Finds for each axis that changes: the input's elements that make up each element of the output, (outputs, taps), their
 # weights, and which outputs lie outside the input.
 def resize_taps(
     sizes: List[int],
@@ -173,7 +175,7 @@ def resize_taps(
     return axes, indices, weights, outside
 
 
-# The shape in which a vector broadcasts along an axis, and the vector in that shape.
+# Gives the shape in which a vector broadcasts along an axis; `along` gives the vector in that shape.
 def shape_along(axis: int, rank: int) -> List[int]:
     return [-1] + [1] * (rank - 1 - axis)
 
@@ -182,7 +184,8 @@ def along(vector: Tensor, axis: int, rank: int) -> Tensor:
     return torch.reshape(vector, shape_along(axis, rank))
 
 
-# Each output element along the axis is a weighted sum of elements of the input: (outputs, taps) of indices and weights.
+# Resamples along an axis: each output element is a weighted sum of elements of the input, by (outputs, taps) of indices
+# and weights.
 @kept
 def resampled(x: Tensor, axis: int, indices: Tensor, taps: Tensor) -> Tensor:
     shape = shape_along(axis, x.dim())
@@ -211,7 +214,7 @@ def resize_extrapolated(y: Tensor, axes: List[int], outside: List[Tensor], value
     return y
 
 
-# The regions of tf_crop_and_resize along all axes; elsewhere there are none.
+# Gives the region of tf_crop_and_resize along all axes; an axis that `axes` leaves out has the whole of it.
 def resize_roi(roi: List[float], axes: Optional[List[int]], rank: int) -> List[float]:
     if axes is None:
         return roi
@@ -223,14 +226,15 @@ def resize_roi(roi: List[float], axes: Optional[List[int]], rank: int) -> List[f
     return starts + ends
 
 
-# Whether only the one to three axes after the batch and the channels change: then aten::upsample_* fits.
+# Tells whether only the one to three axes after the batch and the channels change: then aten::upsample_* fits.
 def resizes_planes(sizes: List[int], outputs: List[int], factors: List[float]) -> bool:
     if len(sizes) < 3 or len(sizes) > 5:
         return False
     return sizes[0] == outputs[0] and sizes[1] == outputs[1] and factors[0] == 1.0 and factors[1] == 1.0
 
 
-# aten::upsample_nearest* multiplies by the inverse of the scale, which is exact for a power of two.
+# Tells whether aten::upsample_nearest* fits: it multiplies by the inverse of the scale, which is exact for a power of
+# two.
 def resizes_nearest_by_aten(sizes: List[int], outputs: List[int], factors: List[float]) -> bool:
     fits = resizes_planes(sizes, outputs, factors)
     for i, output in enumerate(outputs[2:]):
@@ -242,8 +246,8 @@ def resizes_nearest_by_aten(sizes: List[int], outputs: List[int], factors: List[
     return fits
 
 
-# aten::upsample_linear1d and its kin know half_pixel, without PyTorch's special case, and align_corners, by which
-# asymmetric can be said.
+# Tells whether aten::upsample_linear1d and its kin fit: they know half_pixel, without PyTorch's special case, and
+# align_corners, by which asymmetric can be expressed.
 def resizes_smoothly_by_aten(
     sizes: List[int], outputs: List[int], factors: List[float], mode: str, transformation: str
 ) -> bool:
@@ -253,7 +257,7 @@ def resizes_smoothly_by_aten(
         if transformation == "align_corners" or transformation == "asymmetric":
             fits = fits and (is_whole(factor) or resized_length(sizes[i + 2], output, factor) == output)
         else:
-            # Where an axis stays as long, ATen copies it, whatever the scale is.
+            # ATen copies an axis that stays as long, whatever the scale is.
             fits = fits and (is_whole(factor) or output != sizes[i + 2])
             if transformation == "pytorch_half_pixel":
                 fits = fits and (factor >= 2 or output != 1)
@@ -271,8 +275,8 @@ def upsample_nearest(x: Tensor, outputs: List[int]) -> Tensor:
     return torch.upsample_nearest3d(x, sizes, None, None, None)
 
 
-# An element more at each end, and as many steps as before: then the corners that align_corners brings together lie
-# beyond those of asymmetric.
+# Upsamples by asymmetric coordinates, as align_corners with one element more at the end of the input and of the output:
+# the coordinates then have the same steps, and the corners that it brings together lie beyond those of asymmetric.
 def upsample_asymmetric(x: Tensor, outputs: List[int]) -> Tensor:
     sizes = [output + 1 for output in outputs[2:]]
     if has_empty_axis(outputs):

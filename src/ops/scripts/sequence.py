@@ -17,7 +17,7 @@ def sequence_erase(input_sequence: List[Tensor], position: Optional[int]) -> Lis
     return items
 
 
-# Each piece takes some hundred bytes, however few elements it has.
+# Asserts that there are not too many pieces: each takes some hundred bytes, however few elements it has.
 def may_have_pieces(count: int) -> bool:
     assert count <= 4194304, "{} pieces are too many".format(count)
     return count <= 4194304

@@ -23,7 +23,7 @@ def flat_sizes(sizes: List[int], axis: int) -> List[int]:
     return [rows, columns]
 
 
-# As for ATen, a scalar's only element lies along an axis, too.
+# Counts an axis from the first one. As for ATen, a scalar's only element lies along an axis, too.
 def wrapped(axis: int, rank: int) -> int:
     axes = max(rank, 1)
     assert -axes <= axis and axis < axes, "axis {} is out of range for {} dimensions".format(axis, rank)
@@ -44,14 +44,14 @@ def unsqueeze(data: Tensor, axes: List[int]) -> Tensor:
     return data
 
 
-# At the only index along the dimension.
+# Removes a dimension of size 1.
 def without_dimension(x: Tensor, dim: int) -> Tensor:
     size = x.size(dim)
     assert size == 1, "the size along axis {} is {}, not 1".format(dim, size)
     return torch.select(x, dim, 0)
 
 
-# Whatever the size: a run that gets past the assertion has that of 1.
+# Removes a dimension, whatever its size: in a run that gets past the assertion it is 1.
 def without_dimension_of_sizes(x: Tensor, dim: int) -> Tensor:
     return torch.select(x, dim, 0)
 

@@ -1,7 +1,8 @@
 # DFT, STFT and MelWeightMatrix, in double precision.
 
 
-# Real and imaginary parts lie in the last dimension, of size 1 (real) or 2. The result has lost it.
+# Makes a signal of its real and imaginary parts, which are the last dimension, of size 1 (real) or 2. The result has
+# lost that dimension.
 def signal_of(x: Tensor) -> Tensor:
     x = torch.to(x, torch.float64)
     if x.size(-1) == 1:
@@ -9,7 +10,7 @@ def signal_of(x: Tensor) -> Tensor:
     return torch.view_as_complex(torch.contiguous(x))
 
 
-# The parts of a spectrum; ATen gives the inverse transform of a real signal as a conjugate view.
+# Gives the parts of a spectrum; ATen gives the inverse transform of a real signal as a conjugate view.
 def parts_of(spectrum: Tensor, dtype: int) -> Tensor:
     return torch.to(torch.view_as_real(torch.resolve_conj(spectrum)), dtype)
 
@@ -52,7 +53,7 @@ def mel(hertz: float) -> float:
     return 2595 * torch.log1p(hertz / 700) / torch.log(10.0)
 
 
-# Column m rises from 0 at bin `low` to 1 at `center`, and falls to 0 at `high`.
+# Computes the matrix: column m rises from 0 at bin `low` to 1 at `center`, and falls to 0 at `high`.
 def mel_weight_matrix(num_mel_bins: int, dft_length: int, sample_rate: int, lower_edge_hertz: float,
                       upper_edge_hertz: float, device: Device) -> Tensor:
     steps = num_mel_bins + 2

@@ -7,17 +7,17 @@ def of_spatial_rank(x: Tensor, rank: int) -> Tensor:
     return x
 
 
-# An attribute that has one element for each axis, or `value` for each.
+# Gives an attribute that has one element for each axis, or `value` for each.
 def given_or(attribute: Optional[List[int]], count: int, value: int) -> List[int]:
     return [value] * count if attribute is None else attribute
 
 
-# The element for an axis; a list of one stands for all axes, as it does in ATen.
+# Gives the element for an axis; a list of one stands for all axes, as it does in ATen.
 def of_axis(values: List[int], axis: int) -> int:
     return values[0] if len(values) == 1 else values[axis]
 
 
-# How auto_pad SAME_UPPER (lower = False) and SAME_LOWER pad an input of these sizes.
+# Gives the pads that auto_pad SAME_UPPER (lower = False) and SAME_LOWER mean for an input of these sizes.
 def same_pads(sizes: List[int], kernel: List[int], strides: List[int], dilations: List[int], lower: bool) -> List[int]:
     begins: List[int] = []
     ends: List[int] = []
@@ -33,7 +33,8 @@ def same_pads(sizes: List[int], kernel: List[int], strides: List[int], dilations
     return begins + ends
 
 
-# The pads with which the windows fit exactly. Under ceil_mode the last one may hang over the end, but not start in it.
+# Gives the pads with which the windows fit exactly. Under ceil_mode the last one may hang over the end, but not start
+# in it.
 def fitting_pads(
     sizes: List[int], kernel: List[int], strides: List[int], dilations: List[int], pads: List[int], ceil_mode: bool
 ) -> List[int]:
@@ -52,7 +53,7 @@ def fitting_pads(
     return pads[:rank] + ends
 
 
-# Pads in the order of aten::constant_pad_nd: the innermost axis first, its begin and end together.
+# Gives pads in the order of aten::constant_pad_nd: the innermost axis first, its begin and end together.
 def inner_first(pads: List[int]) -> List[int]:
     rank = len(pads) // 2
     pairs: List[int] = []
@@ -62,7 +63,7 @@ def inner_first(pads: List[int]) -> List[int]:
     return pairs
 
 
-# A view of all windows: (N, C, positions..., kernel...).
+# Gives a view of all windows: (N, C, positions..., kernel...).
 def windows(x: Tensor, kernel: List[int], strides: List[int], dilations: List[int]) -> Tensor:
     assert x.dim() == len(kernel) + 2, "the input has {} dimensions, not {}".format(x.dim(), len(kernel) + 2)
     sizes = [x.size(0), x.size(1)]
@@ -76,6 +77,6 @@ def windows(x: Tensor, kernel: List[int], strides: List[int], dilations: List[in
     return torch.as_strided(x, sizes + kernel, steps)
 
 
-# The dimensions of a view of windows that run over one window.
+# Gives the dimensions of a view of windows that run over one window.
 def window_dims(rank: int) -> List[int]:
     return [i + 2 + rank for i in range(rank)]

@@ -15,7 +15,7 @@ def split_borders(size: int, parts: List[int]) -> List[int]:
     return borders
 
 
-# ATen's slice knows no negative steps.
+# Slices backward, as ATen's slice knows no negative steps.
 def slice_backward(data: Tensor, axis: int, start: int, end: int, step: int) -> Tensor:
     size = data.size(axis)
     first = max(0, min(start + size if start < 0 else start, size - 1))
@@ -41,7 +41,7 @@ def slice(
     return data
 
 
-# Pads in ATen's order, from the last axis to the first, the begin and the end of each.
+# Gives pads in ATen's order, from the last axis to the first, the begin and the end of each.
 def aten_pads(rank: int, pads: List[int], axes: Optional[List[int]]) -> List[int]:
     count = rank if axes is None else len(axes)
     assert len(pads) == 2 * count, "there are {} pads for {} axes".format(len(pads), count)
@@ -66,7 +66,7 @@ def center_pads(sizes: List[int], shape: List[int], axes: Optional[List[int]]) -
     return aten_pads(len(sizes), begins + ends, axes)
 
 
-# Which element of an axis stands for a position beside it.
+# Gives the index of the element that stands for a position outside an axis.
 def reflected_position(position: Tensor, size: int, mode: str) -> Tensor:
     if mode == "edge":
         return torch.clamp(position, 0, size - 1)
@@ -76,7 +76,7 @@ def reflected_position(position: Tensor, size: int, mode: str) -> Tensor:
     return (size - 1) - torch.abs((size - 1) - torch.remainder(position, period))
 
 
-# Negative pads crop first.
+# Pads along an axis; negative pads crop first.
 def pad_axis(x: Tensor, axis: int, begin: int, end: int, mode: str, device: Device) -> Tensor:
     if begin < 0 or end < 0:
         assert begin >= -x.size(axis) and end >= -x.size(axis) - min(0, begin), "pads take away more than there is"
@@ -110,7 +110,8 @@ def repeats_along(rank: int, axis: int, repeats: int) -> List[int]:
     return result
 
 
-# With the blocks in depth, column, row order; ATen's pixel_shuffle has them in column, row, depth order.
+# Moves depth to space, with the blocks in depth, column, row order; ATen's pixel_shuffle has them in column, row, depth
+# order.
 def depth_to_space(input: Tensor, blocksize: int) -> Tensor:
     n, c, h, w = input.size()
     blocks = torch.reshape(input, [n, blocksize, blocksize, c // (blocksize * blocksize), h, w])

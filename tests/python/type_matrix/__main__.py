@@ -1,4 +1,4 @@
-"""Runs the type matrix, and records it: python -m type_matrix."""
+"""The command that runs the type matrix, and records it: python -m type_matrix."""
 
 from __future__ import annotations
 

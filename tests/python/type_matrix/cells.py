@@ -47,14 +47,14 @@ def schemas() -> dict[Key, OpSchema]:
 
 @functools.cache
 def contrib_schemas() -> dict[Key, OpSchema]:
-    """Those that onnxruntime adds, and other projects."""
+    """Gives the schemas that onnxruntime adds, and other projects."""
     added = [*onnxruntime_schemas.schemas(), *community_schemas.SCHEMAS]
     return {(s.domain, s.name, s.since_version): s for s in added}
 
 
 @functools.cache
 def translated_contrib_schemas() -> dict[Key, OpSchema]:
-    """Those of them that are translated, but for ONNX's early experiments, which test_ops_experimental.py tries."""
+    """Gives the translated ones of them, without ONNX's early experiments, which test_ops_experimental.py tries."""
     since = {(domain, op): min(sinces) for domain, op, sinces, _ in _C.translation_table()}
     elsewhere = set(_C.experimental_operators())
     return {
@@ -66,13 +66,13 @@ def translated_contrib_schemas() -> dict[Key, OpSchema]:
 
 @functools.cache
 def all_cells() -> list[Cell]:
-    """Those of the standard."""
+    """Lists the cells of the standard."""
     return [cell for key, schema in schemas().items() for cell in cells_of(key, schema)]
 
 
 @functools.cache
 def contrib_cells() -> list[Cell]:
-    """Those of onnxruntime's operators."""
+    """Lists the cells of the operators that onnxruntime and other projects add, where they are translated."""
     return [cell for key, schema in translated_contrib_schemas().items() for cell in cells_of(key, schema)]
 
 

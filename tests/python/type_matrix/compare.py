@@ -1,4 +1,4 @@
-"""Equal, within what the types allow."""
+"""The comparison of outputs: they are equal, within what the types allow."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ ROUNDED = {"bfloat16", "float16", "float", "double", "complex64", "complex128"}
 
 
 def epsilon(types: list[str]) -> float:
-    """The step at 1 of the coarsest of the types."""
+    """Gives the step at 1 of the coarsest of the types."""
     return max((float(ml_dtypes.finfo(dtype_of(name)).eps) for name in _rounded(types)), default=0.0)
 
 
 def precision(input_types: list[str], output_types: list[str]) -> float:
-    """That of the outputs; where floating inputs of several types meet, no text says in which of them to compute."""
+    """Gives the step at 1 of the coarsest of the outputs' types.
+
+    Where floating inputs of several types meet, theirs count, too, as no text says in which of them to compute.
+    """
     return epsilon(output_types if len(_rounded(input_types)) < 2 else [*input_types, *output_types])
 
 
@@ -48,7 +51,7 @@ def assert_type(actual: Any, type_str: str) -> None:
 
 
 def assert_shape(model: onnx.ModelProto, outputs: list[Any]) -> None:
-    """The outputs' shapes against ONNX's shape inference, as far as that goes."""
+    """Checks the outputs' shapes against ONNX's shape inference, as far as that goes."""
     inferred = {info.name: info.type for info in onnx.shape_inference.infer_shapes(model).graph.output}
     for info, output in zip(model.graph.output, outputs, strict=True):
         shape = inferred[info.name].tensor_type

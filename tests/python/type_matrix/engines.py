@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 
 class Declined(Exception):
-    """An oracle that does not take a model."""
+    """An oracle does not take a model."""
 
 
 def run_reference(model: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
@@ -24,7 +24,7 @@ def run_reference(model: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
             raise Declined(f"{type(error).__name__}: {error}"[:200]) from None
 
 
-NEWEST_IR = 11  # that onnxruntime takes
+NEWEST_IR = 11  # onnxruntime takes it
 OPTIONS = onnxruntime.SessionOptions()
 OPTIONS.log_severity_level = 4
 OPTIONS.intra_op_num_threads = 1

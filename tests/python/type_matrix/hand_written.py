@@ -35,7 +35,7 @@ from .values import element, element_number, fit_array
 
 
 def recurrent(op: str, only: str, first: int, last: int = 99, meaning: Any = None, **attributes: Any):
-    """With sequence_lens in the cells of its type."""
+    """Makes a row with sequence_lens in the cells of its type."""
     weights = waves(1, RECURRENT[op] * 2, 2)
     lengths = [None, np.array([2], np.int32)] if only == "/T1/" else []
     inputs = [waves(3, 1, 2), weights, weights, *lengths]
@@ -46,7 +46,7 @@ RECURRENT = {"RNN": 1, "GRU": 3, "LSTM": 4}  # gates
 
 
 def constant(param: str, *values: Any):
-    """A tensor attribute in the type of a parameter."""
+    """Gives a tensor attribute in the type of a parameter."""
     return lambda types, version: numpy_helper.from_array(fit_array(floats(*values), element(types[param])))
 
 

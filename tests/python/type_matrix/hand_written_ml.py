@@ -20,12 +20,12 @@ def texts(values: list[Any]) -> list[str]:
 
 
 def when(param: str, *elements: str):
-    """An attribute that belongs to some element types of a parameter."""
+    """Gives an attribute that belongs to some element types of a parameter."""
     return lambda value: lambda types, version: value if element(types[param]) in elements else None
 
 
 def either(param: str, values: list[int], **names: str) -> dict[str, Any]:
-    """The same values under the attribute that goes with the parameter's element type."""
+    """Gives the same values under the attribute that goes with the parameter's element type."""
     return {
         name: when(param, kind)(
             texts(values) if kind == "string" else values if kind != "float" else list(map(float, values))
@@ -35,7 +35,7 @@ def either(param: str, values: list[int], **names: str) -> dict[str, Any]:
 
 
 def tensor_either(param: str, values: list[int], side: str) -> dict[str, Any]:
-    """keys_* or values_* of LabelEncoder-4: lists for three types, a tensor for the others."""
+    """Gives keys_* or values_* of LabelEncoder-4: lists for three types, a tensor for the others."""
     listed = either(param, values, int64=f"{side}_int64s", string=f"{side}_strings", float=f"{side}_floats")
 
     def tensor(types: Types, version: int) -> Any:
@@ -61,7 +61,7 @@ def row(
 
 
 def looked_up(keys: list[int]) -> Any:
-    """A row of the values of a map at keys, zero where there is none."""
+    """Gives a row of the values of a map at keys, zero where there is none."""
 
     def meaning(case: Any) -> list[Any]:
         named = {int(key): value for key, value in case.inputs[0].items()}

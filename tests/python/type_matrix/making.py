@@ -19,7 +19,7 @@ def ints(*values: Any) -> np.ndarray:
 
 
 def whole(*shape: int) -> np.ndarray:
-    """1, 2, 3, … : the same numbers in nearly every type."""
+    """Gives 1, 2, 3, … : the same numbers in nearly every type."""
     return np.arange(1, 1 + np.prod(shape)).reshape(shape).astype(np.float32)
 
 
@@ -28,7 +28,7 @@ def waves(*shape: int, scale: float = 1.0) -> np.ndarray:
 
 
 def eighths(*shape: int, scale: float = 1.0) -> np.ndarray:
-    """Waves in steps of 1/8: sums of products of them are exact, whatever their order."""
+    """Gives waves in steps of 1/8: sums of products of them are exact, whatever their order."""
     return np.rint(waves(*shape, scale=8 * scale)) / 8
 
 
@@ -43,11 +43,11 @@ def row(
     ulps: int = ULPS,
     **attributes: Any,
 ):
-    """A template for the versions from first to last, or `only` the cells of them that match an expression."""
+    """Makes a template for the versions from first to last, or `only` the cells of them that match an expression."""
     names = [f"y{i}" for i in range(outputs)]
     return op, first, last, Template(inputs, attributes, names, meaning=meaning, ulps=ulps), only
 
 
 def microsoft(op: str, inputs: list[Any], **rest: Any):
-    """A row of an operator of com.microsoft."""
+    """Makes a row of an operator of com.microsoft."""
     return row(f"com.microsoft.{op}", inputs, **rest)

@@ -1,4 +1,4 @@
-"""What an old form means: the node of a later version that the texts make equal to it, or a formula."""
+"""The meaning of an old form: the node of a later version that the texts make equal to it, or a formula."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from onnx import helper
 from .engines import run_any
 from .values import dtype_of, element, type_name, type_proto
 
-Meaning = Callable[[Any], list[Any]]  # of a case
+Meaning = Callable[[Any], list[Any]]  # gives the outputs of a case
 
 
 def modern(
     op: str, version: int, inputs: Callable[[list[Any]], list[Any]] = list, outputs: int = 1, run=run_any, **attributes
 ):
-    """The outputs of another node on the same data; attributes may be functions of the case."""
+    """Gives the outputs of another node on the same data; attributes may be functions of the case."""
 
     def meaning(case: Any) -> list[Any]:
         names = list(case.model.graph.node[-1].input)
@@ -38,17 +38,17 @@ def unchanged(case: Any) -> list[Any]:
 
 
 def formula(function: Callable[..., np.ndarray]) -> Meaning:
-    """In double precision."""
+    """Gives the meaning that a function has in double precision."""
     return lambda case: [function(*(np.asarray(x).astype(np.float64) for x in case.inputs))]
 
 
 def rounded(function: Callable[..., np.ndarray]) -> Meaning:
-    """The formula's result rounded to the type of the output, as an element of 8 bits has to be."""
+    """Gives the formula's result rounded to the type of the output, as an element of 8 bits has to be."""
     return lambda case: [y.astype(dtype_of(element(case.output_types[0]))) for y in formula(function)(case)]
 
 
 def in_float(inputs: list[Any]) -> list[Any]:
-    """Of data whose every float is exact in all types, and of a result that is one of them."""
+    """Gives inputs in float, for data whose every float is exact in all types, and for a result that is one of them."""
     return [np.asarray(x).astype(np.float32) for x in inputs]
 
 
@@ -64,7 +64,7 @@ def hard_swish(x: np.ndarray) -> np.ndarray:
 
 
 def normalized(x: np.ndarray) -> np.ndarray:
-    """MeanVarianceNormalization along the default axes."""
+    """Computes MeanVarianceNormalization along the default axes."""
     centered = x - x.mean((0, 2, 3), keepdims=True)
     return centered / (np.sqrt((centered**2).mean((0, 2, 3), keepdims=True)) + 1e-9)
 
@@ -89,5 +89,5 @@ def lp_norm(p: int) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def quantized_product(a, a_scale, a_zero, b, b_scale, b_zero, scale, zero) -> np.ndarray:
-    """Of QLinearMatMul into a float of 8 bits, before it is rounded."""
+    """Computes QLinearMatMul into a float of 8 bits, before it is rounded."""
     return ((a - a_zero) * a_scale) @ ((b - b_zero) * b_scale) / scale + zero

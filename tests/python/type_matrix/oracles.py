@@ -1,4 +1,4 @@
-"""Who tells what a cell's model should give."""
+"""The oracles, which tell what a cell's model should give."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .wrong_oracles import wrong
 
 
 def official(case: Case) -> list[Any]:
-    """The case's own expectation, where its data survive the cast to the cell's types."""
+    """Gives the case's own expectation, where its data survive the cast to the cell's types."""
     template = case.template
     if template.expected is None:
         raise Declined("not a case of this version")
@@ -70,7 +70,7 @@ def ort(case: Case) -> list[Any]:
 
 
 def function_body(case: Case) -> list[Any]:
-    """The schema's own definition, run by the first that takes it."""
+    """Runs the schema's own definition, by the first oracle that takes it."""
     return run_any(_expanded(case), case.feeds)
 
 
@@ -99,7 +99,7 @@ def _expanded(case: Case) -> onnx.ModelProto:
 
 
 def widened(case: Case) -> list[Any]:
-    """The same numbers in a wider type, and the result rounded back."""
+    """Computes with the same numbers in a wider type, and rounds the result back."""
     for wide in WIDER.get(element(case.cell.type), ()):
         try:
             other = retyped(case, wide, functools.partial(plain_cast, name=wide))
@@ -125,7 +125,7 @@ def _rounded(value: Any, own: str, wanted: str) -> Any:
 
 
 def moved(case: Case) -> list[Any]:
-    """Where an operator only moves elements: numbers in their places, which an oracle takes, and the elements back."""
+    """Has an oracle move numbers in the place of elements, where an operator only moves them, and puts these back."""
     for carrier in ("float", "int64", "int32"):
         try:
             return _moved_as(case, carrier)
@@ -138,7 +138,7 @@ def _moved_as(case: Case, carrier: str) -> list[Any]:
     elements: list[Any] = []
     other = retyped(case, carrier, _numbering(carrier, elements, lambda number: number))
     numbers = ask_any(other)
-    # What only moves elements does the same to any numbers; what computes does not to these.
+    # An operator that only moves elements does the same to any numbers; one that computes does not to these.
     squares = ask_any(retyped(case, carrier, _numbering(carrier, [], _square)))
     if other.output_types == case.output_types:
         raise Declined("no output holds elements")
@@ -180,7 +180,7 @@ def _put(number: Any, square: Any, elements: list[Any], type_str: str) -> Any:
 
 
 def retyped(case: Case, name: str, convert: Callable[[np.ndarray], np.ndarray | None]) -> Case:
-    """The case with another element type in the cell's parameter, and its data converted."""
+    """Gives the case with another element type in the cell's parameter, and its data converted."""
     old = element(case.cell.type)
     wanted = case.cell.type.replace(f"({old})", f"({name})")
     if wanted not in allowed(case.cell.schema)[case.cell.param]:
@@ -231,7 +231,7 @@ INDIRECT: dict[str, Callable[[Case], list[Any]]] = {"widened": widened, "moved":
 
 
 def ask(name: str, case: Case) -> list[Any]:
-    """One oracle's outputs, unless it is known to be wrong."""
+    """Gives one oracle's outputs, unless it is known to be wrong."""
     reason = wrong(name, case.cell)
     if reason:
         raise Declined(reason)
@@ -245,7 +245,7 @@ def ask(name: str, case: Case) -> list[Any]:
 
 
 def ask_any(case: Case) -> list[Any]:
-    """What the first oracle that takes a case as it is says."""
+    """Gives what the first oracle says that takes a case as it is."""
     for name in ("meaning", "ReferenceEvaluator", "onnxruntime", "function body"):
         try:
             return ask(name, case)

@@ -29,9 +29,9 @@ from .values import element
 from .wrong_oracles import WRONG
 
 PATH = Path(__file__).parents[3] / "docs" / "coverage.md"
-GPU = Path(__file__).with_name("gpu.json")  # which `./dev gpu --take` writes
+GPU = Path(__file__).with_name("gpu.json")  # `./dev gpu --take` writes it
 
-# How a family of element types is written where all of it is there.
+# The texts for families of element types, where all of a family is there.
 FAMILIES = [
     ("float16–64", ["float16", "float", "double"]),
     ("bfloat16", ["bfloat16"]),
@@ -115,7 +115,7 @@ def _oracles(counts: Counter[str], only_used: bool = False) -> list[str]:
 
 
 def _contrib(recorded: dict[str, Outcomes]) -> list[str]:
-    """The sections of the operators that onnxruntime adds, and of those that other projects write."""
+    """Writes the sections of the operators that onnxruntime adds, and of those that other projects write."""
     every, tried = contrib_schemas(), translated_contrib_schemas()
     experiments = {key for key in every if key[:2] in _C.experimental_operators()}
     ready = tried.keys() | experiments
@@ -160,7 +160,7 @@ def _contrib(recorded: dict[str, Outcomes]) -> list[str]:
 
 
 def _domains(keys: Collection[Key], ready: Collection[Key], recorded: dict[str, Outcomes]) -> list[str]:
-    """How many names, versions and cells there are of each domain."""
+    """Counts the names, versions and cells of each domain."""
     lines = ["| domain | names | versions | CPU | CUDA |", "|---|---|---|---|---|"]
     for domain in sorted({key[0] for key in keys}):
         here = [key for key in keys if key[0] == domain]
@@ -179,7 +179,7 @@ def _versioned(key: Key) -> str:
 
 
 def gpu_lines(found: dict[str, Any]) -> list[str]:
-    """What `./dev gpu` found, part by part."""
+    """Writes what `./dev gpu` found, part by part."""
     where = f"{found['card']} (compute capability {found['capability']}, driver {found['driver']})"
     lines = [
         "",
@@ -240,7 +240,7 @@ def _param(key: Key, param: str, choices: list[str], outcomes: Outcomes) -> str:
 
 
 def _types(types: list[str]) -> str:
-    """The types by kind: tensors, sequences, optionals, maps."""
+    """Writes the types by kind: tensors, sequences, optionals, maps."""
     by_kind = defaultdict(list)
     for type_str in types:
         kind = "map" if "map" in type_str else type_str[: type_str.index(element(type_str))]

@@ -18,7 +18,7 @@ Outcomes = dict[Cell, str]  # cell → the oracle it equals, or another status
 
 
 def save(outcomes: dict[str, Outcomes]) -> None:
-    """One line an operator version; a parameter whose types all fare alike names the outcome alone."""
+    """Writes one line an operator version; a parameter whose types all fare alike names the outcome alone."""
     devices = []
     for device, found in outcomes.items():
         lines = []
@@ -35,7 +35,7 @@ def save(outcomes: dict[str, Outcomes]) -> None:
 
 
 def load() -> dict[str, Outcomes]:
-    """The recorded outcomes of each device, without cells that have none yet."""
+    """Reads the recorded outcomes of each device, without cells that have none yet."""
     if not PATH.exists():
         return {}
     found: dict[str, Outcomes] = {}

@@ -1,4 +1,4 @@
-"""What ties a cell's types together, and what the specification forbids."""
+"""The rules that tie a cell's types together, and what the specification forbids."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ FOLLOWS = {
 
 
 def choices(cell: Cell, types: dict[str, str], param: str) -> list[str]:
-    """A parameter's types, its default first."""
+    """Lists a parameter's types, its default first."""
     return [types[param], *allowed(cell.schema)[param]]
 
 
@@ -87,7 +87,7 @@ def deciding_attributes(schema: OpSchema, types: dict[str, str]) -> dict[str, An
 
 
 def coupled(cell: Cell, types: dict[str, str]) -> dict[str, str]:
-    """The types, with those that follow from the cell's."""
+    """Gives the types, with those that follow from the cell's."""
     types = dict(types)
     if cell.op in FOLLOWS or (cell.op, cell.version) in FOLLOWS:
         first, second, follow = FOLLOWS.get(cell.op) or FOLLOWS[cell.op, cell.version]
@@ -106,7 +106,7 @@ def coupled(cell: Cell, types: dict[str, str]) -> dict[str, str]:
     return types
 
 
-# What has no model: a condition on the cell, and the reason.
+# The cells that have no model: a condition on the cell, and the reason.
 LEFT_OUT = [
     (lambda cell: not _is_used(cell), "a type parameter that no input or output of the schema has (T1 of Tile-1)"),
     (
@@ -126,7 +126,7 @@ def left_out(cell: Cell) -> str | None:
 
 
 def assert_likely(cell: Cell, inputs: list[Any], outputs: list[Any]) -> None:
-    """What a draw has to be, where no oracle has the stream: Multinomial's classes come as often as they should."""
+    """Checks a draw where no oracle has the stream: Multinomial's classes come as often as they should."""
     if cell.op != "Multinomial":
         return
     scores = np.exp(np.asarray(inputs[0]).astype(np.float64))
@@ -139,7 +139,7 @@ def assert_likely(cell: Cell, inputs: list[Any], outputs: list[Any]) -> None:
 
 
 def opset_of(cell: Cell) -> int:
-    """The version of ai.onnx: the cell's own, or one that goes with other domains and onnxruntime's operators."""
+    """Gives the version of ai.onnx: the cell's own, or one that goes with other domains and onnxruntime's operators."""
     if cell.domain:
         return OTHER_OPSET
     if ("", cell.op, cell.version) in schemas():

@@ -10,7 +10,7 @@ ONE_IN = 10
 
 
 def sample(cells: list[Cell]) -> list[Cell]:
-    """Every tenth cell of a version, from another first one for each."""
+    """Takes every tenth cell of a version, from another first one for each."""
     chosen = []
     versions = groupby(cells, key=lambda cell: (cell.domain, cell.op, cell.version))
     for number, (_, of_key) in enumerate(versions):

@@ -21,7 +21,7 @@ def graph(nodes: list[onnx.NodeProto], inputs: dict[str, str], outputs: dict[str
 
 
 def passing(pairs: dict[str, tuple[str, str]], types: Types, version: int) -> tuple[list, dict[str, str]]:
-    """Nodes and outputs that pass values on: target ← (source, type); by their names where no Identity is."""
+    """Makes nodes and outputs that pass values on: target ← (source, type); by their names where no Identity is."""
     identity = onnx.defs.get_schema("Identity", version, "")
     known = set(identity.type_constraints[0].allowed_type_strs)
     nodes, outputs = [], {}
@@ -58,7 +58,7 @@ def map_body(types: Types, version: int) -> GraphProto:
 
 
 def gradient_nodes(types: Types, version: int) -> list[onnx.NodeProto]:
-    """y = a² · size(z): differentiable in a, whatever type z has."""
+    """Makes y = a² · size(z): differentiable in a, whatever type z has."""
     return [
         helper.make_node("Size", ["x1"], ["size"]),
         helper.make_node("Cast", ["size"], ["factor"], to=element_number(element(types["T2"]))),

@@ -32,7 +32,7 @@ class Template:
     captured: Mapping[str, tuple[Any, str]] = dataclasses.field(default_factory=dict)
     before: Callable[[Types, int], list[onnx.NodeProto]] | None = None
     params: list[str] | None = None
-    meaning: Callable[[Any], list[Any]] | None = None  # of a case: what it gives by another form
+    meaning: Callable[[Any], list[Any]] | None = None  # gives a case's outputs by another form
     ulps: int = ULPS  # by which results may differ
 
     def __post_init__(self):

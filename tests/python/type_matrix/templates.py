@@ -42,12 +42,12 @@ class Case:
 
 
 def formals(schema_formals: Any, count: int) -> list[Any]:
-    """The schema's parameter of each input or output; the last may be variadic."""
+    """Gives the schema's parameter of each input or output; the last may be variadic."""
     return [schema_formals[min(i, len(schema_formals) - 1)] for i in range(count)]
 
 
 def used_params(schema: OpSchema, template: Template) -> dict[str, str | None]:
-    """The type parameters of what is present, with the template's own type where it tells."""
+    """Gives the type parameters of what is present, with the template's own type where it tells."""
     found: dict[str, str | None] = {}
     sides = [
         (schema.inputs, [bool(t) for t in template.input_types], template.input_types),
@@ -115,7 +115,7 @@ def _info(name: str, type_str: str, value: Any) -> onnx.ValueInfoProto:
 
 
 def _simplicity(case: Any) -> tuple[bool, int, int, str]:
-    """Cases of data and common types first, then those of short names, which are the plain ones."""
+    """Gives a key that puts cases of data and common types first, then short names, which are the plain ones."""
     rare = sum(type_string(i.type) not in COMMON for i in case.model.graph.input)
     empty = any(isinstance(value, np.ndarray) and not value.size for value in case.data_sets[0][0])
     return empty, rare, len(case.name), case.name
@@ -123,7 +123,7 @@ def _simplicity(case: Any) -> tuple[bool, int, int, str]:
 
 @functools.cache
 def official_templates() -> dict[tuple[str, str], list[tuple[int, Template]]]:
-    """Per operator: the official cases of one node, each with the version its model resolves to; simple ones first."""
+    """Gives each operator's official cases of one node, with the version its model resolves to; simple ones first."""
     found = collections.defaultdict(list)
     for case in sorted(node_cases(), key=_simplicity):
         graph = case.model.graph
@@ -152,7 +152,7 @@ def official_templates() -> dict[tuple[str, str], list[tuple[int, Template]]]:
 
 
 def candidates(cell: Cell) -> Iterator[Template]:
-    """Templates for a cell, the best first: those made by hand, the official cases of this version, later ones."""
+    """Gives a cell's templates, the best first: those made by hand, the official cases of this version, later ones."""
     official = official_templates().get((cell.domain, cell.op), [])
     yield from hand_written(cell)
     yield from (t for version, t in official if version == cell.version)
@@ -162,13 +162,13 @@ def candidates(cell: Cell) -> Iterator[Template]:
 
 
 def contrib_templates(key: Key) -> list[Template]:
-    """The templates of a version of an operator that onnxruntime adds."""
+    """Gives the templates of a version of an operator that onnxruntime adds."""
     constraint = contrib_schemas()[key].type_constraints[0]
     return list(candidates(Cell(*key, constraint.type_param_str, constraint.allowed_type_strs[0])))
 
 
 def as_written(key: Key, template: Template) -> Case:
-    """The model of such a template in the types that it is written in."""
+    """Makes the model of such a template in the types that it is written in."""
     schema = contrib_schemas()[key]
     used = used_params(schema, template)
     of_schema = {constraint.type_param_str for constraint in schema.type_constraints}
@@ -180,7 +180,7 @@ def as_written(key: Key, template: Template) -> Case:
 
 
 def fits(cell: Cell, template: Template) -> bool:
-    """Whether the cell's parameter is there, and each output's type follows from what is there."""
+    """Tells whether the cell's parameter is there, and each output's type follows from what is there."""
     schema = cell.schema
     if cell.param not in used_params(schema, template):
         return False
@@ -199,7 +199,7 @@ def _context(model: onnx.ModelProto) -> onnx.checker.C.CheckerContext:
 
 
 def cases(cell: Cell) -> Iterator[Case]:
-    """The valid models of a cell, lazily."""
+    """Gives the valid models of a cell, lazily."""
     for template in candidates(cell):
         if not fits(cell, template):
             continue

@@ -12,7 +12,7 @@ from onnx import TensorProto, TypeProto, helper
 
 
 def element(type_str: str) -> str:
-    """tensor(float), seq(tensor(float)), map(int64, float), … → float, the innermost element's name."""
+    """Gives the innermost element's name: tensor(float), seq(tensor(float)), map(int64, float), … → float."""
     return re.split(r"[(,]", type_str)[-1].strip(" )")
 
 
@@ -29,7 +29,7 @@ def dtype_of(name: str) -> np.dtype:
 
 
 def type_name(value: Any) -> str:
-    """The type string of a numpy array, or of a list or dictionary of some."""
+    """Gives the type string of a numpy array, or of a list or dictionary of some."""
     if isinstance(value, list):
         return f"seq({type_name(value[0]) if value else 'tensor(float)'})"
     dtype = np.asarray(value).dtype
@@ -53,7 +53,7 @@ def type_proto(type_str: str) -> TypeProto:
 
 
 def type_string(proto: TypeProto) -> str:
-    """The inverse of type_proto."""
+    """Gives the type string of a type, as the inverse of type_proto."""
     kind = proto.WhichOneof("value")
     inner = getattr(proto, kind)
     if kind in ("tensor_type", "sparse_tensor_type"):
@@ -68,7 +68,7 @@ def _element_name(number: int) -> str:
 
 
 def numbers(array: np.ndarray) -> np.ndarray:
-    """Strings as the numbers they spell, or else their ranks; all else as it is."""
+    """Gives strings as the numbers they spell, or else their ranks; all else as it is."""
     if array.dtype.kind not in "OUS":
         return array
     try:
@@ -78,7 +78,7 @@ def numbers(array: np.ndarray) -> np.ndarray:
 
 
 def plain_cast(array: Any, name: str) -> np.ndarray | None:
-    """The same numbers in another type; None where one of them does not survive."""
+    """Gives the same numbers in another type; None where one of them does not survive."""
     array = np.asarray(array)
     if array.dtype.kind in "OUS" or name == "string":
         return array.astype(object) if array.dtype.kind in "OUS" and name == "string" else None
@@ -94,7 +94,7 @@ def _wide(array: np.ndarray) -> np.ndarray:
 
 
 def fit_array(array: Any, name: str) -> np.ndarray:
-    """Data of a template in an element type: the same numbers if they survive, else well-behaved ones like them."""
+    """Puts a template's data into an element type: the same numbers if they survive, else well-behaved ones."""
     array = np.asarray(array)
     if type_name(array) == f"tensor({name})":
         return array.astype(object) if name == "string" else array
@@ -123,7 +123,7 @@ def fit_array(array: Any, name: str) -> np.ndarray:
 
 
 def _wrapped(whole: np.ndarray, name: str) -> np.ndarray:
-    """Whole numbers brought into a type's range, and under a thousand, without all becoming its limit."""
+    """Brings whole numbers into a type's range, and under a thousand, without all becoming its limit."""
     info = ml_dtypes.iinfo(dtype_of(name))
     low, high = max(int(info.min), -1000), min(int(info.max), 1000)
     whole = np.abs(whole) if low == 0 else whole
@@ -131,7 +131,7 @@ def _wrapped(whole: np.ndarray, name: str) -> np.ndarray:
 
 
 def fit(value: Any, type_str: str) -> Any:
-    """A template's value in a type: arrays become sequences, optionals and maps, and sequences become arrays."""
+    """Puts a template's value into a type: arrays become sequences, optionals and maps, and sequences become arrays."""
     kind, inner = type_str[:-1].split("(", 1)
     if kind == "optional":
         return None if value is None else fit(value, inner)

@@ -75,7 +75,7 @@ WRONG = [
 
 
 def wrong(oracle: str, cell: Cell) -> str | None:
-    """Why an oracle is not asked about a cell."""
+    """Tells why an oracle is not asked about a cell."""
     return next((row.why for row in WRONG if row.oracle == oracle and concerns(row, cell)), None)
 
 
@@ -84,7 +84,7 @@ def concerns(row: Wrong, cell: Cell) -> bool:
 
 
 def text_of(cell: Cell) -> str:
-    """All that a schema says, in one line."""
+    """Gives all that a schema says, in one line."""
     schema = cell.schema
     formals = [*schema.inputs, *schema.outputs]
     parts = [schema.doc, *(f.description for f in formals), *(a.description for a in schema.attributes.values())]

@@ -1,4 +1,4 @@
-"""Not here: importing it raises ImportError, where onnxruntime itself is not installed."""
+"""A module that is not here: importing it raises ImportError, where onnxruntime itself is not installed."""
 
 from onnx_torch.compat._status import no_module
 

@@ -1,4 +1,4 @@
-"""Not here: importing it raises ImportError."""
+"""A module that is not here: importing it raises ImportError."""
 
 from onnx_torch.compat._status import no_module
 

@@ -12,5 +12,5 @@ from __future__ import annotations
 from . import onnxruntime_genai as onnxruntime_genai
 from .onnxruntime_genai import *  # noqa: F403
 
-__version__ = "0.18.0"  # whose interface this is
+__version__ = "0.18.0"  # the release whose interface this is
 __id__ = "onnx_torch"

@@ -1,4 +1,4 @@
-"""What `genai_config.json` says, and the model that it tells of."""
+"""The settings in `genai_config.json`, and the model that they describe."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Config:
         self.data: dict[str, Any] = {}
 
     def overlay(self, json_text: str, /) -> None:
-        """Settings in place of those that the file has; a list adds to the one that is there."""
+        """Replaces settings that the file has; a list adds to the one that is there."""
         try:
             more = json.loads(json_text)
         except ValueError as error:
@@ -78,12 +78,12 @@ class Config:
 
     @property
     def providers(self) -> list[Settings]:
-        """Objects of one name each, with the provider's options."""
+        """The providers, objects of one name each, with the provider's options."""
         providers: list[Settings] = self.session_options.setdefault("provider_options", [])
         return providers
 
     def clear_providers(self) -> None:
-        """The model runs on the CPU."""
+        """Removes all providers, so that the model runs on the CPU."""
         self.providers.clear()
 
     def append_provider(self, provider: str, /) -> None:
@@ -95,7 +95,7 @@ class Config:
         next(one for one in self.providers if provider in one)[provider][name] = value
 
     def add_model_data(self, model_filename: str, data: Any, /) -> None:
-        """A file of the model, the decoder's or its weights', that is in memory."""
+        """Adds a file of the model that is in memory: the decoder's, or one of weights."""
         self.data[model_filename] = data
 
     def remove_model_data(self, model_filename: str, /) -> None:
@@ -111,7 +111,7 @@ class Config:
 
 
 class Model:
-    """A decoder, of a folder that onnxruntime-genai's builder has written."""
+    """A decoder in a folder that onnxruntime-genai's builder has written."""
 
     def __init__(self, config: Config | str | os.PathLike[str], /) -> None:
         config = config if isinstance(config, Config) else Config(config)
@@ -144,7 +144,7 @@ class Model:
 
     @property
     def device_type(self) -> str:
-        """ "CPU" or "CUDA"."""
+        """The device, "CPU" or "CUDA"."""
         return self._device.split(":")[0]
 
     create_multimodal_processor = refused("models of images and sound are not served")

@@ -1,4 +1,4 @@
-"""Requests that are generated side by side, of one model."""
+"""Requests that one model generates for at the same time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class EngineErrorCode(enum.IntEnum):
-    """Why a turn has failed."""
+    """The reasons why a turn has failed."""
 
     NONE = 0
     CAPACITY_DEFERRED = 1
@@ -48,7 +48,7 @@ class EngineErrorCode(enum.IntEnum):
 
 
 class EngineEventFlags(enum.IntFlag):
-    """What an event tells of."""
+    """The kinds of news that an event brings."""
 
     NONE = 0
     TOKEN = 1
@@ -59,7 +59,7 @@ class EngineEventFlags(enum.IntFlag):
 
 
 class FinishReason(enum.IntEnum):
-    """Why a turn has ended."""
+    """The reasons why a turn has ended."""
 
     NONE = 0
     EOS = 1
@@ -72,7 +72,7 @@ class FinishReason(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class EngineCapabilities:
-    """What an engine can take; 0: any number."""
+    """The limits of an engine; 0: any number."""
 
     configured_max_batch_size: int = 0
     max_request_length: int = 0
@@ -81,7 +81,7 @@ class EngineCapabilities:
 
 @dataclasses.dataclass(frozen=True)
 class TurnUsage:
-    """How many tokens a turn that has ended was given, and has generated."""
+    """The numbers of tokens that a turn which has ended was given, and has generated."""
 
     prompt_tokens: int = 0
     generated_tokens: int = 0
@@ -90,7 +90,7 @@ class TurnUsage:
 
 @dataclasses.dataclass(frozen=True)
 class EngineEvent:
-    """What a step has brought to one request."""
+    """The news that a step has brought to one request."""
 
     request: Request
     turn_id: int
@@ -100,7 +100,7 @@ class EngineEvent:
     error_code: EngineErrorCode = EngineErrorCode.NONE
     matched_stop_string_index: int | None = None
     usage: TurnUsage = TurnUsage()
-    error: Error | None = None  #: of a turn that has failed
+    error: Error | None = None  #: the error of a turn that has failed
 
 
 class EngineEventBuffer(Sequence[EngineEvent]):
@@ -123,18 +123,18 @@ class EngineEventBuffer(Sequence[EngineEvent]):
 
 
 class RequestOptions:
-    """What holds for all turns of a request."""
+    """The options that hold for all turns of a request."""
 
     def __init__(self) -> None:
         self.max_session_tokens = 0
 
     def set_max_session_tokens(self, count: int, /) -> None:
-        """How many tokens all turns may have together, with those that are given; 0: as the folder's settings say."""
+        """Limits the tokens of all turns together, with those that are given; 0: as the folder's settings say."""
         self.max_session_tokens = int(count)
 
 
 class TurnOptions:
-    """What one turn goes by, in place of what the folder's settings say."""
+    """The options of one turn, in place of the folder's settings."""
 
     def __init__(self, request: Request, /) -> None:
         self.reset()
@@ -165,7 +165,7 @@ class TurnOptions:
         self.search["no_repeat_ngram_size"] = value
 
     def set_seed(self, value: int, /) -> None:
-        """What is drawn from this turn on begins anew with this seed."""
+        """Seeds the draws anew from this turn on."""
         self.seed = int(value)
 
     def clear_seed(self) -> None:
@@ -178,7 +178,7 @@ class TurnOptions:
         self.min_generated_tokens = int(count)
 
     def set_stop_strings(self, strings: Sequence[str], /) -> None:
-        """A turn ends with one of these."""
+        """Sets the texts of which one ends a turn."""
         if isinstance(strings, str) or not all(isinstance(string, str) and string for string in strings):
             raise InputError("stop strings must be a list of texts, none of them empty")
         self.stop_strings = list(strings)
@@ -188,7 +188,7 @@ class TurnOptions:
             raise UnsupportedError("guidance by a grammar is not served; see GeneratorParams.set_guidance")
 
     def clear_guidance(self) -> None:
-        """There is none."""
+        """Does nothing, as there is no guidance."""
 
 
 class Request:
@@ -217,7 +217,7 @@ class Request:
     # --- Turns ---
 
     def begin_turn(self, tokens: Any, turn_options: TurnOptions | None = None) -> int:
-        """Gives tokens after those that are there, and queues the generation of more. The turn's number."""
+        """Gives tokens after those that are there, and queues the generation of more; returns the turn's number."""
         if self._closed:
             raise InputError("the request is closed; create_request makes another one")
         if self._engine is None:
@@ -243,7 +243,7 @@ class Request:
         if options.min_generated_tokens:
             least = before + len(given) + options.min_generated_tokens
         seed = self._seed if options.seed is None else options.seed
-        self._seed = None if seed is None else seed + 1  # of the next turn
+        self._seed = None if seed is None else seed + 1  # the seed of the next turn
         tokenizer = Tokenizer(self._model) if options.stop_strings else None
         self._generator.use(search.choice(self._model.config.eos_token_ids, least, seed))
         self._starts[number] = before
@@ -252,7 +252,7 @@ class Request:
         return number
 
     def cancel_turn(self, turn_id: int, /) -> bool:
-        """Ends the turn, with an event of its own; whether it had not ended."""
+        """Ends the turn, with an event of its own; returns whether it had not ended before."""
         turn = self._turn
         if turn is None or turn.number != turn_id or turn.ended or turn.cancelled:
             return False
@@ -268,7 +268,7 @@ class Request:
         self._generator.rewind_to(self._starts[turn_id])
 
     def close(self) -> None:
-        """Frees what the request remembers."""
+        """Frees the memory of what the request has read."""
         self._closed = True
         if self._engine is not None:
             self._engine.remove_request(self)
@@ -279,13 +279,13 @@ class Request:
     # --- The form of releases before 0.18 ---
 
     def add_tokens(self, tokens: Any, /) -> None:
-        """Tokens for the first turn, which `Engine.add_request` begins."""
+        """Adds tokens for the first turn, which `Engine.add_request` begins."""
         if self._engine is not None:
             raise InputError("the request has begun; continue_with begins another turn")
         self._given += np.asarray(tokens, np.int32).ravel().tolist()
 
     def continue_with(self, tokens: Any, /) -> None:
-        """Another turn."""
+        """Begins another turn."""
         self.begin_turn(tokens)
 
     def has_unseen_tokens(self) -> bool:
@@ -302,7 +302,7 @@ class Request:
     is_done = is_turn_complete
 
     def set_opaque_data(self, data: Any, /) -> None:
-        """Anything of the caller's, to be had from the request again."""
+        """Keeps any object of the caller's, which `get_opaque_data` returns."""
         self._opaque = data
 
     def get_opaque_data(self) -> Any:
@@ -323,22 +323,22 @@ class Request:
 
     @property
     def states(self) -> list[State]:
-        """What the model has read."""
+        """The states of the model that has read the request."""
         return self._generator.states
 
     @property
     def next_unread(self) -> int | None:
-        """The token that the model has to read next, if it is one."""
+        """The token that the model has to read next, if it is exactly one."""
         turn = self._turn
         goes_on = turn is not None and turn.has_begun and not (turn.cancelled or turn.ended)
         return self._generator.next_unread if goes_on else None
 
     def take(self, logits: Floats) -> None:
-        """What the model gives for `next_unread`."""
+        """Takes the logits that the model has given for `next_unread`."""
         self._generator.take(logits)
 
     def step(self) -> EngineEvent:
-        """One token more, or the end."""
+        """Adds one token, or ends the turn, and returns the event."""
         turn = self._turn
         if turn is None:
             raise InputError("there is no turn")
@@ -349,7 +349,7 @@ class Request:
 
 
 class _Turn:
-    """A turn, as it goes on."""
+    """A turn that is going on."""
 
     def __init__(
         self, request: Request, number: int, given: list[int], options: TurnOptions, tokenizer: Tokenizer | None
@@ -410,9 +410,9 @@ class _Turn:
 
 
 class Engine:
-    """Has requests go on by a token each, by one run of the model where it takes different lengths.
+    """An engine whose steps give each request a token, by one run of the model where it takes different lengths.
 
-    Any thread may add some meanwhile.
+    Any thread may add requests meanwhile.
     """
 
     def __init__(self, model: Model, /) -> None:
@@ -440,7 +440,7 @@ class Engine:
         return EngineCapabilities()
 
     def max_draft_tokens_per_proposal(self) -> int:
-        """None are taken."""
+        """Returns 0: no draft tokens are taken."""
         return 0
 
     get_speculative_stats = refused(
@@ -452,16 +452,16 @@ class Engine:
             return bool(self._pending or self._ready)
 
     def run(self, buffer: EngineEventBuffer) -> EngineEventBuffer:
-        """One step of as many requests as the buffer has room for: its events are of this step."""
+        """Takes one step of as many requests as the buffer has room for, and fills it with the events of this step."""
         buffer.events = self._events(buffer.capacity)
         return buffer
 
     def add_request(self, request: Request, /) -> None:
-        """Begins a request of releases before 0.18."""
+        """Begins a request in the form of releases before 0.18."""
         request.begin(self)
 
     def step(self) -> Request | None:
-        """A request that has a token more, or has ended; None where there is none left."""
+        """Returns a request that has a token more, or has ended; None where there is none left."""
         if not self._ready:
             with self._lock:
                 count = len(self._pending)
@@ -473,7 +473,7 @@ class Engine:
         return self._ready.popleft() if self._ready else None
 
     def remove_request(self, request: Request, /) -> None:
-        """Forgets a request, whatever it has been doing."""
+        """Forgets a request, in whatever state it is."""
         with self._lock:
             for requests in (self._pending, self._ready):
                 if request in requests:
@@ -500,7 +500,7 @@ class Engine:
                         self._put_back(request)
                 for request in chosen:
                     events.append(request.step())
-            finally:  # whatever interrupts it
+            finally:  # also where something interrupts it
                 for request in chosen:
                     if request.is_pending:
                         self.queue(request)
@@ -509,11 +509,11 @@ class Engine:
             return events
 
     def _read(self, requests: Sequence[Request]) -> None:
-        """Has the model read the next token of each request together; more than one each reads by itself."""
+        """Has the model read the next token of each request together; a request with several reads them by itself."""
         waiting = [request for request in requests if request.next_unread is not None]
         try:
             logits = self._batch.append({request.states[0]: request.next_unread or 0 for request in waiting})
-        except Error:  # which those meet as well that it is about, once they read by themselves
+        except Error:  # the requests to blame meet it again when they read by themselves
             for request in waiting:
                 self._put_back(request)
         else:

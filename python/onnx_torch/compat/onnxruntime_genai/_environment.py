@@ -31,12 +31,12 @@ __all__ = [
 
 
 def is_cuda_available() -> bool:
-    """Whether there is a CUDA device that can be used."""
+    """Tells whether there is a CUDA device that can be used."""
     return "CUDAExecutionProvider" in get_available_providers()
 
 
 def is_dml_available() -> bool:
-    """False: there is no such provider."""
+    """Returns False, as there is no such provider."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""Generating, one token at a time."""
+"""Generation of tokens, one at a time."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _SPECULATION = "no other model proposes tokens here; onnx_torch.LanguageModel ha
 
 @dataclasses.dataclass
 class SearchOptions:
-    """What a generation goes by, with onnxruntime-genai's defaults."""
+    """The options of a generation, with onnxruntime-genai's defaults."""
 
     batch_size: int = 1
     chunk_size: int = 0
-    diversity_penalty: float = 0.0  # which onnxruntime-genai makes no use of, either
+    diversity_penalty: float = 0.0  # onnxruntime-genai makes no use of it, either
     do_sample: bool = False
     early_stopping: bool = True
     length_penalty: float = 1.0
@@ -62,7 +62,7 @@ class SearchOptions:
         setattr(self, name, {"bool": bool, "int": int, "float": float}[kind](value))
 
     def choice(self, eos_token_ids: list[int], min_length: int, seed: int | None) -> _C.Choice:
-        """What chooses tokens by these options."""
+        """Makes the native object that chooses tokens by these options."""
         is_drawn = self.do_sample and self.top_k != 1 and self.temperature != 0
         has_nucleus = 0 < self.top_p < 1 or self.top_k == 0
         sampling = {
@@ -84,7 +84,7 @@ class SearchOptions:
         return None if self.random_seed < 0 else self.random_seed
 
     def check(self, config: Config) -> None:
-        """Throws `InputError` where an option has no meaning."""
+        """Raises `InputError` where an option has no meaning."""
         room = config.model.get("context_length")
         vocabulary = config.model.get("vocab_size")
         beams, returned = self.num_beams, self.num_return_sequences
@@ -113,7 +113,7 @@ class SearchOptions:
 
 
 class GeneratorParams:
-    """The search options of a generation: what the folder's settings say, unless others are set."""
+    """The search options of a generation: those of the folder's settings, unless others are set."""
 
     def __init__(self, model: Model, /) -> None:
         self.model = model
@@ -143,7 +143,7 @@ class GeneratorParams:
 
 
 class Generator:
-    """Sequences that grow by a token each time."""
+    """Sequences that grow by a token at each step."""
 
     def __init__(self, model: Model, params: GeneratorParams, /) -> None:
         options, config = dataclasses.replace(params.search), model.config
@@ -168,30 +168,30 @@ class Generator:
     def _forget(self) -> None:
         self._search: Greedy | BeamSearch | None = None
         self._reader: Reader | None = None
-        self._unread: Rows = []  # what the model has not read yet of each row
+        self._unread: Rows = []  # the tokens of each row that the model has not read yet
         self._last_read: Rows = []
         self._logits: Floats | None = None
         self._vocabulary: int | None = None
 
     def use(self, choice: _C.Choice) -> None:
-        """Chooses by other options from here on."""
+        """Has tokens chosen by other options from here on."""
         self._choice = choice
         if self._search is not None:
             self._search.choice = choice
 
     @property
     def states(self) -> list[State]:
-        """What the model has read."""
+        """The states of the model that has read the sequences."""
         return [] if self._reader is None else self._reader.states
 
     @property
     def next_unread(self) -> int | None:
-        """The token of the one sequence that the model has to read next, if it is one."""
+        """The token of the one sequence that the model has to read next, if it is exactly one."""
         has_one = self._logits is None and len(self._unread) == 1 and len(self._unread[0]) == 1
         return self._unread[0][0] if has_one else None
 
     def take(self, logits: Floats) -> None:
-        """What the model gives for `next_unread`, which was read by another way."""
+        """Takes the logits for `next_unread`, which the model was given by another way."""
         assert self._reader is not None
         self._take(self._reader, logits)
 
@@ -246,24 +246,24 @@ class Generator:
         return 0 if self._search is None else len(self._search.sequences[0])
 
     def get_next_tokens(self) -> Tokens:
-        """What each row has got by the last step."""
+        """Returns the token that each row has got by the last step."""
         return np.array([] if self._search is None else self._search.next_tokens, np.int32)
 
     def get_sequence(self, index: int, /) -> Tokens:
-        """A sequence, with what was given; of beams, ``num_return_sequences`` of each prompt, the best first."""
+        """Returns a sequence, with its prompt; of beams, ``num_return_sequences`` of each prompt, the best first."""
         results = [] if self._search is None else self._search.results()
         if not 0 <= index < len(results):
             raise InputError(f"there is no sequence {index}; there are {len(results)}")
         return np.array(results[index], np.int32)
 
     def get_logits(self) -> Floats:
-        """Of what may follow each row, ``[rows, 1, vocabulary]``."""
+        """Returns the logits of what may follow each row, ``[rows, 1, vocabulary]``."""
         self._check_running()
         logits: Floats = self._read()[:, None, :].copy()
         return logits
 
     def set_logits(self, logits: Any, /) -> None:
-        """What the next token is chosen by, in place of the model's logits."""
+        """Replaces the model's logits, by which the next token is chosen."""
         given = np.asarray(logits, np.float32)
         if self._vocabulary is None:
             raise InputError(NO_TOKENS)
@@ -286,13 +286,13 @@ class Generator:
         if self._batch_size > 1 or not isinstance(search, Greedy) or self._reader is None:
             raise InputError("several sequences and beams can be rewound to their beginning alone: rewind_to(0)")
         has_read = length - len(self._unread[0])
-        keeps = min(has_read, new_length - 1)  # the last token is read again, for what may follow it
+        keeps = min(has_read, new_length - 1)  # the last token is read again, for the logits of what may follow it
         self._reader.rewind(has_read - keeps)
         search.truncate(new_length)
         self._unread, self._last_read, self._logits = [search.sequences[0][keeps:]], [], None
 
     def set_runtime_option(self, key: str, value: str, /) -> None:
-        """``terminate_session``, "1" or "0": what is asked for while it is on is a `StoppedError`."""
+        """Sets ``terminate_session``, "1" or "0": while it is on, asking for anything raises `StoppedError`."""
         if key != "terminate_session":
             return
         if value not in ("0", "1"):
@@ -300,7 +300,7 @@ class Generator:
         self._terminated = value == "1"
 
     def get_input(self, name: str, /) -> np.ndarray[Any, Any]:
-        """What the model was given last: its tokens or their mask."""
+        """Returns what the model was given last: its tokens or their mask."""
         names = self._model.language_model.layout.inputs
         ids = _filled_up(self._read_last())
         if name == names.get("input_ids"):
@@ -310,7 +310,7 @@ class Generator:
         raise InputError(f'"{name}" cannot be had; {names.get("input_ids")} and {names.get("attention_mask")} can')
 
     def get_output(self, name: str, /) -> np.ndarray[Any, Any]:
-        """What the model gave last: its logits, ``[rows, count, vocabulary]``."""
+        """Returns what the model gave last: its logits, ``[rows, count, vocabulary]``."""
         known = self._model.language_model.layout.outputs["logits"]
         last_read = self._read_last()
         if name != known or self._reader is None:
@@ -342,7 +342,7 @@ class Generator:
         return listed
 
     def _read(self) -> Floats:
-        """The logits of what may follow."""
+        """Returns the logits of what may follow each row; the model reads what it has not read yet."""
         if self._logits is None:
             if self._reader is None:
                 raise InputError(NO_TOKENS)
@@ -351,10 +351,10 @@ class Generator:
         return self._logits
 
     def _take(self, reader: Reader, logits: Floats) -> None:
-        """The logits of what may follow what was not read yet."""
+        """Takes the logits of what may follow the tokens that were not read yet."""
         self._last_read, self._unread = self._unread, [[] for _ in self._unread]
         rows = self._rules.num_beams * self._batch_size
-        if len(logits) < rows:  # beams begin as copies
+        if len(logits) < rows:  # beams begin as copies of their prompt
             parents = np.repeat(np.arange(len(logits)), self._rules.num_beams).tolist()
             reader.reorder(parents)
             self._unread, self._last_read = _rows_of(self._unread, parents), _rows_of(self._last_read, parents)
@@ -362,7 +362,7 @@ class Generator:
         self._logits, self._vocabulary = logits, logits.shape[-1]
 
     def _read_last(self) -> Rows:
-        """The tokens that the model has read last."""
+        """Returns the tokens that the model has read last."""
         if not self._last_read:
             self._read()
         return self._last_read
@@ -373,7 +373,7 @@ class Generator:
 
 
 def _without_padding(row: list[int], padding: int) -> list[int]:
-    """What stands before the padding at the right."""
+    """Cuts off the padding at the right of a row."""
     end = next((i for i in range(len(row), 0, -1) if row[i - 1] != padding), None)
     if end is None:
         raise InputError(f"a sequence has padding (pad_token_id, {padding}) alone")

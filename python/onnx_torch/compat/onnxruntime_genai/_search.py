@@ -1,4 +1,4 @@
-"""Ways to choose the tokens of sequences, by onnxruntime-genai's rules."""
+"""The ways to choose the tokens of sequences, by onnxruntime-genai's rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNLIKELY = -1e9  # the score of beams that begin as copies of the first
 
 @dataclass(frozen=True)
 class Rules:
-    """What the search options say, and the tokens that the model knows."""
+    """The rules of a search: its options, and the tokens that the model knows."""
 
     eos_token_ids: Sequence[int]
     pad_token_id: int
@@ -32,7 +32,7 @@ class Rules:
 
 
 class Reader:
-    """What a model has read of sequences, of which those of one length are one batch."""
+    """The states of a model that reads sequences, of which those of one length are one batch."""
 
     def __init__(self, model: LanguageModel, sequences: Rows, room: int | None = None) -> None:
         by_length: dict[int, list[int]] = {}
@@ -45,7 +45,7 @@ class Reader:
         return [state for _, state in self._batches]
 
     def read(self, tokens: Rows) -> Floats:
-        """The logits of what may follow the tokens, of which each row has some more."""
+        """Reads more tokens of each row, and returns the logits of what may follow them."""
         logits = [state.append(np.array([tokens[row] for row in rows])) for rows, state in self._batches]
         if len(self._batches) == 1:
             return np.asarray(logits[0])
@@ -54,7 +54,7 @@ class Reader:
         return together
 
     def read_again(self, tokens: Rows) -> list[Floats]:
-        """The logits of what may follow each of the tokens, which have been read last, for each row."""
+        """Reads each row's last tokens once more, and returns the logits of what may follow each of them."""
         logits: dict[int, Floats] = {}
         for rows, state in self._batches:
             other, count = state.fork(), len(tokens[rows[0]])
@@ -63,7 +63,7 @@ class Reader:
         return [logits[row] for row in sorted(logits)]
 
     def reorder(self, parents: Sequence[int]) -> None:
-        """Row i becomes what row parents[i] is. A row stays among those of its batch."""
+        """Makes row i what row parents[i] is. A row stays among those of its batch."""
         batches = []
         for rows, state in self._batches:
             place = {row: number for number, row in enumerate(rows)}
@@ -78,7 +78,7 @@ class Reader:
 
 
 class Greedy:
-    """The likeliest token of each row, or one that is drawn."""
+    """The search that takes the likeliest token of each row, or draws one."""
 
     def __init__(self, sequences: Rows, rules: Rules, choice: _C.Choice) -> None:
         self.sequences = sequences
@@ -92,7 +92,7 @@ class Greedy:
         return all(self._ended) or len(self.sequences[0]) >= self._rules.max_length
 
     def take(self, logits: Floats) -> list[int] | None:
-        """Chooses by the logits of what may follow; rows go on from themselves.
+        """Chooses by the logits of what may follow; returns None, as each row goes on from itself.
 
         The token that ends the last row becomes no part of it.
         """
@@ -106,7 +106,7 @@ class Greedy:
         return None
 
     def extend(self, tokens: Rows) -> None:
-        """More that was given."""
+        """Adds tokens that were given."""
         for row, more in zip(self.sequences, tokens, strict=True):
             row += more
         self.next_tokens = [row[-1] for row in self.sequences]
@@ -122,7 +122,7 @@ class Greedy:
 
 
 class BeamSearch:
-    """The likeliest sequences, of which ``num_beams`` of each prompt are followed at the same time."""
+    """The search for the likeliest sequences, which follows ``num_beams`` of each prompt at the same time."""
 
     def __init__(self, prompts: Rows, rules: Rules, choice: _C.Choice) -> None:
         beams = rules.num_beams
@@ -139,7 +139,7 @@ class BeamSearch:
         return all(self._done) or len(self.sequences[0]) >= self._rules.max_length
 
     def take(self, logits: Floats) -> list[int]:
-        """Chooses, and tells which row each row goes on from."""
+        """Chooses tokens, and returns the row that each row goes on from."""
         beams = self._rules.num_beams
         scores = _log_softmax(np.asarray(self.choice.process(self.sequences, logits))) + self._scores[:, None]
         parents, tokens = list(range(len(self.sequences))), [self._rules.pad_token_id] * len(self.sequences)
@@ -147,7 +147,7 @@ class BeamSearch:
             if done:
                 continue
             first = prompt * beams
-            # As many as leave num_beams that go on, if none ends but by its last token.
+            # These candidates leave num_beams that go on: no row has more ends among them than there are eos tokens.
             wanted = beams * max(2, 1 + len(self._rules.eos_token_ids))
             places = _largest(scores[first : first + beams].ravel(), wanted)
             candidates = [(first + place // scores.shape[1], place % scores.shape[1]) for place in places.tolist()]
@@ -169,7 +169,7 @@ class BeamSearch:
         return parents
 
     def results(self) -> Rows:
-        """The best of each prompt; those that go on count as they are."""
+        """Returns the best sequences of each prompt; those that still go on count as they are."""
         beams, found = self._rules.num_beams, []
         for prompt, finished in enumerate(self._finished):
             rows = [] if self._done[prompt] else range(prompt * beams, (prompt + 1) * beams)
@@ -194,7 +194,7 @@ class BeamSearch:
 
 
 def _insert(best: list[tuple[np.float32, list[int]]], one: tuple[np.float32, list[int]], most: int) -> None:
-    """Puts one behind those that are as good, where it is among the best."""
+    """Inserts one behind those that are as good, and drops all but the best `most`."""
     place = next((i for i, other in enumerate(best) if one[0] > other[0]), len(best))
     best.insert(place, one)
     del best[most:]
@@ -207,7 +207,7 @@ def _log_softmax(logits: Floats) -> Floats:
 
 
 def _largest(scores: Floats, count: int) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """The places of the largest numbers, in their order."""
+    """Returns the indices of the largest scores, the largest first; of equal scores the lower index comes first."""
     count = min(count, scores.size)
     places = np.argpartition(-scores, count - 1)[:count]
     return places[np.lexsort((places, -scores[places]))]

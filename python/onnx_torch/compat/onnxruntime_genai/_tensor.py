@@ -1,4 +1,4 @@
-"""Arrays, as onnxruntime-genai hands them out."""
+"""The arrays that onnxruntime-genai hands out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Tensor"]
 
 
 class Tensor:
-    """An array of numpy's by another name."""
+    """An array of numpy's under another name."""
 
     def __init__(self, array: Any, /) -> None:
         self._array = np.ascontiguousarray(array)
@@ -26,7 +26,7 @@ class Tensor:
         return list(self._array.shape)
 
     def type(self) -> int:
-        """The number that ONNX has for the type of the elements."""
+        """Returns ONNX's number of the element type."""
         return element_of(self._array.dtype)
 
     data = refused("as_numpy gives the memory")

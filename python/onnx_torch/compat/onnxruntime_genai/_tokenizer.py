@@ -1,4 +1,4 @@
-"""Text and tokens: the tokenizer of the package tokenizers, and chat templates of jinja2."""
+"""Text and tokens, by the tokenizer of the package tokenizers, and chat templates of jinja2."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Tokenizer", "TokenizerStream"]
 
 Tokens = np.ndarray[Any, np.dtype[np.int32]]
 
-# What begins and ends calls of tools and reasoning, in models whose settings do not tell.
+# The tokens that begin and end calls of tools and reasoning, in models whose settings do not tell.
 _TAGS = {
     "bot_token_id": ("<tool_call>", "<|tool_call|>"),
     "eot_token_id": ("</tool_call>", "<|/tool_call|>"),
@@ -37,7 +37,7 @@ class TokenizerStream:
         self._text = TextStream(tokenizer)
 
     def decode(self, token: int, /) -> str:
-        """What more there is to show; nothing, while bytes of a character are still to come."""
+        """Returns the text that a token adds; nothing, while bytes of a character are still to come."""
         return self._text.put([int(token)])
 
 
@@ -52,7 +52,7 @@ class Tokenizer:
         self._options = {"add_special_tokens": False, "skip_special_tokens": True}
 
     def update_options(self, **options: Any) -> None:
-        """``add_special_tokens``, which is off, and ``skip_special_tokens``, which is on."""
+        """Sets ``add_special_tokens``, which is off, and ``skip_special_tokens``, which is on."""
         for name, value in options.items():
             if name not in self._options:
                 raise InputError(f'a tokenizer has no option "{name}"; it has {", ".join(self._options)}')
@@ -70,7 +70,7 @@ class Tokenizer:
         return text
 
     def encode_batch(self, texts: Sequence[str], /) -> Tensor:
-        """The tokens of each text, filled up at the right with ``pad_token_id``."""
+        """Returns the tokens of each text, filled up at the right with ``pad_token_id``."""
         if not texts:
             raise InputError("there is no text to encode")
         rows = [self.encode(text) for text in texts]
@@ -83,7 +83,7 @@ class Tokenizer:
         return [self.decode(row) for row in np.asarray(tokens)]
 
     def to_token_id(self, token: str, /) -> int:
-        """The number of a token, or -1 where there is none."""
+        """Returns the index of a token in the vocabulary, or -1 where there is none."""
         found = self._tokenizer.token_to_id(token)
         return -1 if found is None else int(found)
 
@@ -104,22 +104,22 @@ class Tokenizer:
 
     @property
     def bot_token_id(self) -> int:
-        """Begins a call of a tool."""
+        """The token that begins a call of a tool."""
         return self._id("bot_token_id")
 
     @property
     def eot_token_id(self) -> int:
-        """Ends a call of a tool."""
+        """The token that ends a call of a tool."""
         return self._id("eot_token_id")
 
     @property
     def bor_token_id(self) -> int:
-        """Begins reasoning."""
+        """The token that begins reasoning."""
         return self._id("bor_token_id")
 
     @property
     def eor_token_id(self) -> int:
-        """Ends reasoning."""
+        """The token that ends reasoning."""
         return self._id("eor_token_id")
 
     def _id(self, name: str) -> int:
@@ -138,7 +138,7 @@ class Tokenizer:
         tools: str | None = None,
         add_generation_prompt: bool = True,
     ) -> str:
-        """The text of a conversation.
+        """Makes the text of a conversation.
 
         Args:
             messages: JSON, a list of objects with ``role`` and ``content``.
@@ -178,7 +178,7 @@ def _template(folder: Path, settings: dict[str, Any]) -> str:
     if file.is_file():
         return file.read_text(encoding="utf-8")
     found = settings.get("chat_template") or ""
-    if isinstance(found, list):  # of several, each with its name
+    if isinstance(found, list):  # a list has several templates, each with its name
         named = {one["name"]: one["template"] for one in found}
         found = named.get("default", "")
     return str(found)
@@ -194,7 +194,7 @@ def _parsed(text: Any, name: str) -> Any:
 
 
 def _rendered(template: str, **given: Any) -> str:
-    """What a template gives; as transformers has them, with what its templates call."""
+    """Fills in a template, with the settings and functions that transformers gives its templates."""
     try:
         import jinja2
         import jinja2.ext
@@ -216,5 +216,5 @@ def _rendered(template: str, **given: Any) -> str:
     environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
     try:
         return environment.from_string(template).render(**given)
-    except Exception as error:  # whatever a template does with what it was given
+    except Exception as error:  # a template may do anything with its arguments
         raise InputError(f"the chat template does not take these messages: {error}") from error

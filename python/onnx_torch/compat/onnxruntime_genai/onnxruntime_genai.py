@@ -1,4 +1,4 @@
-"""Under the name of the compiled module that onnxruntime-genai has its classes in, all of them."""
+"""All classes under the name of the compiled module that onnxruntime-genai has them in."""
 
 from onnx_torch.compat.onnxruntime_genai._config import Config as Config
 from onnx_torch.compat.onnxruntime_genai._config import Model as Model

@@ -17,7 +17,7 @@ def gemm_fast_gelu(X: Tensor, W: Tensor, bias: Optional[Tensor]) -> Tensor:
     return fast_gelu(torch.matmul(X, W), bias)
 
 
-# The left half, times what Gelu makes of the right one.
+# Multiplies the left half by Gelu of the right one.
 def bias_split_gelu(X: Tensor, bias: Tensor) -> Tensor:
     halves = torch.chunk(X + bias, 2, -1)
     return halves[0] * torch.gelu(halves[1])
@@ -38,12 +38,12 @@ def gated_add(X: Tensor, Y: Tensor, gate: Tensor) -> Tensor:
     return X + Y * gate
 
 
-# Softmax over rows, which the dimensions from `axis` on make up.
+# Computes softmax over rows, which the dimensions from `axis` on make up.
 def softmax_of_rows(x: Tensor, axis: int) -> Tensor:
     rows = torch.reshape(x, flat_sizes(x.size(), axis))
     return torch.reshape(torch.softmax(rows, 1), x.size())
 
 
-# Along which of the other dimensions the bias is broadcast (is_inner_broadcast) is seen from its sizes of 1.
+# Adds the bias, whose sizes of 1 tell along which dimensions it broadcasts, so is_inner_broadcast is not needed.
 def bias_softmax(data: Tensor, bias: Tensor, axis: int) -> Tensor:
     return softmax_of_rows(data + bias, axis)

@@ -3,8 +3,9 @@
 # DynamicSparseAttention.
 
 
-# The keys that mask_index lets be attended to, [batch or 1, 1, queries or 1, keys]; None where it hides none. It holds
-# - the end of each sequence, then maybe their starts, or what tells the places of sequences in a packed batch (rank 1),
+# Tells which keys mask_index lets be attended to, [batch or 1, 1, queries or 1, keys]; None where it hides none. It
+# holds
+# - the end of each sequence, then maybe their starts, or offsets of sequences in a packed batch (rank 1),
 # - whether a key is open, for all queries (rank 2) or for each (rank 3),
 # - the same for a square of positions that holds the queries and keys (rank 4).
 def open_keys(mask_index: Tensor, batch: int, queries: int, keys: int) -> Optional[Tensor]:
@@ -30,8 +31,8 @@ def open_keys(mask_index: Tensor, batch: int, queries: int, keys: int) -> Option
     return mask_index[:, :, keys - queries:keys, :keys] > 0
 
 
-# What is added to the scores, [batch or 1, heads or 1, queries or 1, keys]. A key after a query is hidden by the lowest
-# number, and is attended to where all others are hidden as well.
+# Makes the mask that is added to the scores, [batch or 1, heads or 1, queries or 1, keys]. A key after a query is
+# hidden by the lowest float, and is attended to where all others are hidden as well.
 def added_to_scores(is_open: Optional[Tensor], mask_filter_value: float, is_causal: bool,
                     attention_bias: Optional[Tensor], queries: int, keys: int, dtype: int) -> Optional[Tensor]:
     mask: Optional[Tensor] = None
@@ -47,7 +48,7 @@ def added_to_scores(is_open: Optional[Tensor], mask_filter_value: float, is_caus
     return attention_bias if mask is None else mask + attention_bias
 
 
-# The cosines and sines of positions from `past` on, [1, positions, dim / 2] each.
+# Computes the cosines and sines of positions from `past` on, [1, positions, dim / 2] each.
 def rotary_tables(past: int, positions: int, dim: int, device: Device) -> Tuple[Tensor, Tensor]:
     assert dim > 0 and dim % 2 == 0, "a rotary embedding of {} dimensions does not consist of pairs".format(dim)
     frequency = torch.pow(10000.0, torch.arange(0, dim, 2, dtype=torch.float32, device=device) / -dim)
@@ -56,7 +57,7 @@ def rotary_tables(past: int, positions: int, dim: int, device: Device) -> Tuple[
     return torch.cos(angle), torch.sin(angle)
 
 
-# Q or K, [batch, heads, sequence, size], turned by its positions.
+# Rotates Q or K, [batch, heads, sequence, size], by its positions.
 def turned_by_position(x: Tensor, past: int, rotary_embedding_dim: int) -> Tensor:
     dim = x.size(3) if rotary_embedding_dim == 0 else rotary_embedding_dim
     assert dim <= x.size(3), "rotary_embedding_dim is {}, a head has {} elements".format(dim, x.size(3))
@@ -64,14 +65,14 @@ def turned_by_position(x: Tensor, past: int, rotary_embedding_dim: int) -> Tenso
     return torch.to(rotary_embedding(x, cos, sin, None, None, dim, False), x.dtype)
 
 
-# [batch, heads, sequence, size], of which k and v may have fewer heads.
+# Computes attention of [batch, heads, sequence, size]; k and v may have fewer heads.
 def attended_heads(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], is_causal: bool,
                    scale: Optional[float]) -> Tensor:
     return torch.scaled_dot_product_attention(q, k, fitting_values(q, k, v), mask, 0.0, is_causal, scale=scale,
                                               enable_gqa=q.size(1) != k.size(1))
 
 
-# One of Q, K and V (0, 1, 2), which lie side by side.
+# Gives one of Q, K and V (0, 1, 2), which follow one another along the last dimension.
 def of_projection(qkv: Tensor, i: int, qkv_hidden_sizes: Optional[List[int]]) -> Tensor:
     hidden_sizes = [qkv.size(-1) // 3] * 3 if qkv_hidden_sizes is None else qkv_hidden_sizes
     assert len(hidden_sizes) == 3, "qkv_hidden_sizes has {} elements, not 3".format(len(hidden_sizes))
@@ -79,7 +80,7 @@ def of_projection(qkv: Tensor, i: int, qkv_hidden_sizes: Optional[List[int]]) ->
     return torch.narrow(qkv, -1, sum(hidden_sizes[:i]), hidden_sizes[i])
 
 
-# Attention among what lies side by side in `qkv`, [batch, sequence, hidden sizes]; and the present state, where wanted.
+# Computes attention of the Q, K and V in `qkv`, [batch, sequence, hidden sizes], and the present state, where wanted.
 def projected_attention(qkv: Tensor, mask_index: Optional[Tensor], past: Optional[Tensor],
                         attention_bias: Optional[Tensor], past_sequence_length: Optional[int], num_heads: int,
                         qkv_hidden_sizes: Optional[List[int]], unidirectional: bool, do_rotary: bool,
@@ -135,8 +136,8 @@ def projected(x: Tensor, weights: Tensor, bias: Optional[Tensor]) -> Tensor:
 # --- Biases by relative position ---
 
 
-# Which bucket each distance of a key from a query falls into, [queries, keys]: small distances have one each, larger
-# ones share them, in logarithmic steps up to max_distance.
+# Gives the bucket that each distance of a key from a query falls into, [queries, keys]: small distances have one each,
+# larger ones share them, in logarithmic steps up to max_distance.
 def distance_buckets(queries: int, keys: int, buckets: int, max_distance: int, is_bidirectional: bool,
                      device: Device) -> Tensor:
     key = torch.arange(keys, device=device)
@@ -152,7 +153,7 @@ def distance_buckets(queries: int, keys: int, buckets: int, max_distance: int, i
     return first + torch.where(distance < exact, distance, larger)
 
 
-# The table has the buckets of one head after those of another, whatever its shape says.
+# Looks the biases up in a table that has the buckets of one head after those of another, whatever its shape says.
 def relative_position_bias(bias_table: Tensor, query_length: int, key_length: int, max_distance: int,
                            is_bidirectional: bool) -> Tensor:
     assert bias_table.dim() == 2, "bias_table has {} dimensions, not 2".format(bias_table.dim())
@@ -162,7 +163,7 @@ def relative_position_bias(bias_table: Tensor, query_length: int, key_length: in
     return torch.reshape(bias, [1, heads, query_length, key_length])
 
 
-# Two gates for each query, the sums over halves of what `weight` makes of it.
+# Multiplies by two gates for each query: a gate is a sum over half of the query's product with `weight`.
 def gated_relative_position_bias(query_layer: Tensor, query_bias: Tensor, rel_pos: Tensor, weight: Tensor,
                                  bias: Tensor, eco_a: Tensor, token_offset: Optional[Tensor],
                                  num_heads: int) -> Tensor:
@@ -193,7 +194,7 @@ def removed_padding(input: Tensor, sequence_token_count: Tensor) -> Tuple[Tensor
             ends.to(torch.int32), longest)
 
 
-# [tokens, …] as [batch, sequence, …], zero where there is padding.
+# Makes [batch, sequence, …] of [tokens, …], 0 where there is padding.
 def restored_padding(input: Tensor, token_offset: Tensor) -> Tensor:
     assert token_offset.dim() == 2, "token_offset has {} dimensions, not 2".format(token_offset.dim())
     sizes = input.size()[1:]
@@ -202,7 +203,7 @@ def restored_padding(input: Tensor, token_offset: Tensor) -> Tensor:
     return torch.unflatten(torch.index_copy(rows, 0, places.to(torch.int64), input), 0, token_offset.size())
 
 
-# Attention among the tokens of each sequence; Q, K and V are [tokens, hidden size].
+# Computes attention among the tokens of each sequence; Q, K and V are [tokens, hidden size].
 def attention_of_packed(q: Tensor, k: Tensor, v: Tensor, token_offset: Tensor, cumulative_sequence_length: Tensor,
                         attention_bias: Optional[Tensor], num_heads: int, scale: Optional[float]) -> Tensor:
     ends = torch.reshape(cumulative_sequence_length, [-1, 1, 1, 1])
@@ -225,7 +226,8 @@ def packed_attention(input: Tensor, weights: Tensor, bias: Tensor, token_offset:
                                attention_bias, num_heads, scale)
 
 
-# Its kernels hide what is no key of a sequence altogether, and pay no regard to mask_filter_value.
+# Computes attention. The kernels of this operator hide what is no key of a sequence altogether, and ignore
+# mask_filter_value.
 def packed_multi_head_attention(query: Tensor, key: Optional[Tensor], value: Optional[Tensor], bias: Optional[Tensor],
                                 token_offset: Tensor, cumulative_sequence_length: Tensor,
                                 attention_bias: Optional[Tensor], num_heads: int, scale: Optional[float]) -> Tensor:
@@ -251,8 +253,8 @@ def attended_projection(qkv: Tensor, mask: Tensor, num_heads: int) -> Tensor:
                           split_heads(of_projection(qkv, 2, None), num_heads), mask, False, None)
 
 
-# A token attends to those at most `window` away and to the global ones, which attend to all, by projections of their
-# own. `mask` is added to the scores of a key; a token for which it is negative gives zeros.
+# Lets a token attend to those at most `window` away and to the global ones, which attend to all, by projections of
+# their own. `mask` is added to the scores of a key; a token whose mask is negative gives zeros.
 def windowed_attention(qkv: Tensor, global_qkv: Tensor, mask: Tensor, global_flags: Tensor, num_heads: int,
                        window: int) -> Tensor:
     sizes = qkv.size()[:2]
@@ -278,7 +280,7 @@ def longformer_attention(input: Tensor, weight: Tensor, bias: Tensor, mask: Tens
 # --- Quantized step by step: QOrderedAttention, QOrderedLongformerAttention ---
 
 
-# A matrix whose elements lie one column after another, whatever its shape says.
+# Transposes a matrix whose elements lie column after column, whatever its shape says, to row-major order.
 def of_columns(x: Tensor) -> Tensor:
     return torch.transpose(torch.reshape(x, [x.size(1), x.size(0)]), 0, 1)
 
@@ -287,15 +289,16 @@ def steps_of_8_bits(x: Tensor) -> Tensor:
     return torch.clamp(torch.round(x), -128, 127)
 
 
-# A projection in steps of scale_gemm, of which the bias is a number as well.
+# Computes a projection in units of scale_gemm, which the bias is in as well.
 def projected_steps(input: Tensor, weight: Tensor, bias: Tensor, scale_input: Tensor, scale_weight: Tensor,
                     scale_gemm: Tensor) -> Tensor:
     sums = torch.to(torch.matmul(torch.to(input, torch.float64), torch.to(weight, torch.float64)), torch.float32)
     return steps_of_8_bits(sums * (scale_input * scale_weight / scale_gemm) + bias)
 
 
-# Its kernels take the biases in steps of the products' scales, as they come from the tool that makes such models.
-# Attention is computed in float64, so that how its sums are ordered does not decide how a result is rounded.
+# Computes windowed attention. The kernels of this operator take the biases in units of the products' scales, as they
+# come from the tool that makes such models. It is in float64, so that the order of its sums does not decide how a
+# result is rounded.
 def quantized_longformer_attention(input: Tensor, scale_input: Tensor, weight: Tensor, scale_weight: Tensor,
                                    bias: Tensor, scale_qkv_gemm: Tensor, mask: Tensor, global_weight: Tensor,
                                    scale_global_weight: Tensor, global_bias: Tensor, scale_global_gemm: Tensor,
@@ -308,7 +311,7 @@ def quantized_longformer_attention(input: Tensor, scale_input: Tensor, weight: T
     return torch.to(steps_of_8_bits(Y / scale_output), torch.int8)
 
 
-# Scores and weights are rounded to steps where these have scales.
+# Computes attention of int8; scores and weights are rounded to int8 where they have scales.
 def attention_of_steps(
         input: Tensor, scale_input: Tensor, scale_Q_gemm: Tensor, scale_K_gemm: Tensor, scale_V_gemm: Tensor,
         Q_weight: Tensor, K_weight: Tensor, V_weight: Tensor, scale_Q_weight: Tensor, scale_K_weight: Tensor,
@@ -350,7 +353,7 @@ def attention_of_steps(
 # --- DynamicSparseAttention ---
 
 
-# [batch, heads, sequence, size]; each head normalized by its mean square, and turned from rotary_offset on.
+# Normalizes each head of [batch, heads, sequence, size] by its mean square, and rotates it from rotary_offset on.
 def normed_and_turned(x: Tensor, norm_weight: Optional[Tensor], epsilon: float, cos_cache: Optional[Tensor],
                       sin_cache: Optional[Tensor], position: Tensor, rotary_offset: int,
                       rotary_interleaved: bool) -> Tensor:
@@ -368,8 +371,8 @@ def normed_and_turned(x: Tensor, norm_weight: Optional[Tensor], epsilon: float, 
     return torch.cat([torch.slice(x, 3, 0, rotary_offset), turned], 3)
 
 
-# Which positions of a source the rows of selected_indices name, [batch, 1, sequence, positions]; each row may name
-# those below its limit.
+# Marks the positions of a source that the rows of selected_indices name, [batch, 1, sequence, positions]; each row may
+# name those below its limit.
 def selected_positions(selected_indices: Tensor, selected_counts: Tensor, limit: Tensor, positions: int) -> Tensor:
     count = torch.reshape(selected_counts, [limit.size(0), limit.size(1), 1])
     index = torch.reshape(selected_indices, [limit.size(0), limit.size(1), selected_indices.size(1)])
@@ -403,7 +406,7 @@ def dynamic_sparse_attention(
         q, k, v = heads[0], heads[1], heads[2]
     batch, length = q.size(0), q.size(2)
 
-    # The cache, into which each sequence writes at its own place.
+    # Each sequence writes into the cache at a place of its own.
     shape = [batch, kv_num_heads, total_sequence_length, q.size(3)]
     cache_key = torch.zeros(shape, dtype=q.dtype, device=q.device) if past_key is None else past_key
     cache_value = torch.zeros(shape, dtype=q.dtype, device=q.device) if past_value is None else past_value
@@ -424,7 +427,8 @@ def dynamic_sparse_attention(
     present_key = torch.scatter(cache_key, 2, places, k)
     present_value = torch.scatter(cache_value, 2, places, v)
 
-    # What is attended to: selected positions of the cache, or its last ones and selected positions of the other source.
+    # A query attends to selected positions of the cache, or to its last ones and selected positions of the other
+    # source.
     keys, values = present_key, present_value
     if use_auxiliary:
         assert auxiliary_key is not None, "selected_kv_source is auxiliary, and there is no auxiliary_key"
@@ -439,7 +443,7 @@ def dynamic_sparse_attention(
     else:
         is_open = selected_positions(selected_indices, selected_counts, query_position + 1, capacity)
 
-    # A sink is a key of zeros, of which the score is added.
+    # A sink is a key of zeros whose score is added.
     mask = torch.where(is_open, 0.0, float("-inf"))
     if head_sink is not None or smooth_softmax:
         sink = torch.zeros([num_heads], device=q.device) if head_sink is None else head_sink

@@ -6,13 +6,13 @@ def blocks_of(count: int, block_size: int) -> int:
     return (count + block_size - 1) // block_size
 
 
-# Each number as two of half its bits, the lower ones first.
+# Splits each number into two of half its bits, the lower ones first.
 def halves_of_numbers(numbers: Tensor, bits: int) -> Tensor:
     lower, higher = torch.bitwise_and(numbers, (1 << bits) - 1), torch.bitwise_right_shift(numbers, bits)
     return torch.flatten(torch.stack([lower, higher], -1), -2)
 
 
-# The numbers of `bits` bits that bytes hold, along the last axis.
+# Unpacks the numbers of `bits` bits that bytes hold, along the last axis.
 def unpacked_bits(packed: Tensor, bits: int) -> Tensor:
     if bits == 8:
         return packed
@@ -20,8 +20,8 @@ def unpacked_bits(packed: Tensor, bits: int) -> Tensor:
     return nibbles if bits == 4 else halves_of_numbers(nibbles, 2)
 
 
-# What the numbers of a matrix stand for, each block of a row in units of its scale. The scales are not repeated, as a
-# constant that would take many times the memory of what it is made of is not made once, but in each run.
+# Dequantizes a matrix, each block of a row by its scale. The scales are not repeated: a constant that takes many times
+# the memory of what it is made of is not folded, but made in each run.
 def dequantized_blocks(
     numbers: Tensor, scale: Tensor, zero_point: Optional[Tensor], rows: int, columns: int, block_size: int
 ) -> Tensor:
@@ -38,7 +38,7 @@ def dequantized_blocks(
 # --- MatMulNBits ---
 
 
-# Packed for each row, or one number for each block.
+# Gives the zero points of the blocks, which are packed for each row if they are uint8.
 def nbits_zero_points(zero_points: Tensor, N: int, blocks: int, bits: int) -> Tensor:
     if zero_points.dtype != torch.uint8:
         return torch.reshape(zero_points, [N, blocks])
@@ -46,7 +46,7 @@ def nbits_zero_points(zero_points: Tensor, N: int, blocks: int, bits: int) -> Te
     return torch.slice(unpacked_bits(packed, bits), 1, 0, blocks)
 
 
-# g_idx says of which block each number of a row is.
+# Dequantizes B; g_idx tells the block of each element of a row.
 def dequantized_nbits(
     B: Tensor, scales: Tensor, zero_points: Optional[Tensor], g_idx: Optional[Tensor], K: int, N: int, bits: int,
     block_size: int
@@ -67,7 +67,7 @@ def dequantized_nbits(
     return dequantize_linear(torch.slice(numbers, 1, 0, K), scale, zero_point, torch.float32)
 
 
-# accuracy_level tells kernels what they may round A to. Here it is not rounded.
+# Multiplies by the dequantized weight. accuracy_level tells kernels what they may round A to; here it is not rounded.
 @kept
 def matmul_nbits(
     A: Tensor, B: Tensor, scales: Tensor, zero_points: Optional[Tensor], g_idx: Optional[Tensor],
@@ -77,7 +77,7 @@ def matmul_nbits(
     return torch.linear(A, weight, bias)
 
 
-# A and what skips the layer before it, and their RMS norm.
+# Adds A and what skips the layer before it, and computes their RMS norm.
 def skip_and_norm(A: Tensor, skip: Optional[Tensor], norm_scale: Optional[Tensor],
                   epsilon: float) -> Tuple[Tensor, Tensor]:
     assert skip is None or norm_scale is not None, "skip needs norm_scale"
@@ -111,14 +111,14 @@ def matmul_nbits_qkv(
 # --- GatherBlockQuantized ---
 
 
-# As packed as the data are, along the axis of the blocks.
+# Unpacks zero points, which are packed as the data are, but along the axis of the blocks.
 def unpacked_along(packed: Tensor, axis: int, bits: int, count: int) -> Tensor:
     numbers = unpacked_bits(torch.movedim(packed, axis, -1), bits)
     return torch.movedim(torch.slice(numbers, -1, 0, count), -1, axis)
 
 
-# A scale or zero point for each number that is gathered, if not for each block of them. Where there is one for all
-# indices of another axis than that of the blocks, its size there is 1.
+# Gives a scale or zero point for each element that is gathered, or, along another axis, for each block of them. Where
+# there is one for all indices of an axis other than that of the blocks, its size there is 1.
 def gathered_parameter(
     parameter: Tensor, sizes: List[int], picked: Tensor, gather_axis: int, quantize_axis: int, block_size: int
 ) -> Tensor:
@@ -129,8 +129,8 @@ def gathered_parameter(
     return gather(of_blocks, gather_axis, picked)
 
 
-# The rows are dequantized when they are picked. Numbers of other types than uint8 are not packed, and `bits` is 8 then.
-# An index that is out of range gives zeros.
+# Dequantizes the rows when they are picked. Numbers of other types than uint8 are not packed, and `bits` is 8 then. An
+# index that is out of range gives zeros.
 @kept
 def gather_block_quantized(
     data: Tensor, indices: Tensor, scales: Tensor, zero_points: Optional[Tensor], gather_axis: int, quantize_axis: int,
@@ -162,8 +162,8 @@ def gather_block_quantized(
 # --- Weights of 4 bits that are no integers ---
 
 
-# What codes of 4 bits stand for, of each two the first in the higher bits, in units of the scale of their block. The
-# blocks are of all rows one after another.
+# Decodes a weight of 4-bit codes, of each two the first in the higher bits, by a table and the scale of each block. The
+# blocks go on from one row to the next.
 def weight_of_codes(B: Tensor, absmax: Tensor, values: Tensor, K: int, N: int, block_size: int) -> Tensor:
     assert B.numel() == blocks_of(N * K, 2), "B does not hold N * K numbers of 4 bits"
     assert absmax.numel() == blocks_of(N * K, block_size), "absmax does not have a number for each block"
@@ -187,8 +187,8 @@ def matmul_transposed_codes(
     return torch.matmul(A, weight.to(A.dtype))
 
 
-# B is a blob of MLAS: for each block of each column a float, its scale, then its zero point where it has one, then its
-# numbers, of each 32 the first 16 in the lower bits.
+# Multiplies by B, a blob of MLAS: for each block of each column it has a float, the scale, then a zero point if there
+# is one, then the codes, of each 32 the first 16 in the lower bits.
 def matmul_fp_q4(A: Tensor, B: Tensor, B_shape: List[int], blk_quant_type: int) -> Tensor:
     assert 0 <= blk_quant_type and blk_quant_type <= 2, "blk_quant_type is 0, 1 or 2"
     assert len(B_shape) == 2, "B_shape is that of a matrix"
@@ -210,7 +210,7 @@ def matmul_fp_q4(A: Tensor, B: Tensor, B_shape: List[int], blk_quant_type: int) 
     return torch.linear(A, torch.slice(weight, 1, 0, K))
 
 
-# A weight of floats, each block of a row in units of its scale.
+# Multiplies by a weight of floats, each block of a row in units of its scale.
 def matmul_scaled_blocks(A: Tensor, B: Tensor, scale: Tensor, bias: Optional[Tensor], block_size: int,
                          dtype: int) -> Tensor:
     rows, columns = B.size(0), B.size(1)

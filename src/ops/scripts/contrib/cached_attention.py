@@ -1,9 +1,9 @@
-# RotaryEmbedding, MRotaryEmbedding, GemmaRotaryEmbedding and GroupQueryAttention, and what attention with a past shares.
+# RotaryEmbedding, MRotaryEmbedding, GemmaRotaryEmbedding, GroupQueryAttention, and functions for attention with a past.
 
 
 # Rotates x of [batch, heads, sequence, size] by the angles of its positions, which are [batch or 1, sequence];
-# embedding refuses those that the caches do not have. As many elements of each row are rotated as the caches have
-# angles for.
+# aten::embedding refuses those that the caches lack. As many elements of each row are rotated as the caches have angles
+# for.
 def rotated(x: Tensor, positions: Tensor, cos_cache: Tensor, sin_cache: Tensor, interleaved: bool) -> Tensor:
     assert cos_cache.dim() == 2 and cos_cache.size() == sin_cache.size(), "cos_cache and sin_cache differ in shape"
     size = 2 * cos_cache.size(1)
@@ -12,12 +12,12 @@ def rotated(x: Tensor, positions: Tensor, cos_cache: Tensor, sin_cache: Tensor, 
     return rotary_embedding(x, cos, sin, None, None, size, interleaved)
 
 
-# Positions that count on from a first one.
+# Gives positions that count on from a first one.
 def counted_from(first: Tensor, length: int) -> Tensor:
     return torch.reshape(first, [-1, 1]) + torch.arange(length, device=first.device)
 
 
-# The kernel knows neither scale nor is_packed_batching.
+# Rotates by positions. onnxruntime's kernel ignores scale and is_packed_batching, too.
 def rotary_embedding_of_positions(input: Tensor, position_ids: Tensor, cos_cache: Tensor, sin_cache: Tensor,
                                   num_heads: int, rotary_embedding_dim: int, interleaved: bool) -> Tensor:
     heads = num_heads
@@ -32,7 +32,7 @@ def rotary_embedding_of_positions(input: Tensor, position_ids: Tensor, cos_cache
     return y if input.dim() == 4 else merge_heads(y)
 
 
-# Query, key and value as [batch, heads, sequence, size], from three inputs or from one that holds them side by side.
+# Gives query, key and value as [batch, heads, sequence, size], from three inputs or from one that holds all of them.
 def heads_of_group(query: Tensor, key: Optional[Tensor], value: Optional[Tensor], num_heads: int,
                    kv_num_heads: int) -> Tuple[Tensor, Tensor, Tensor]:
     assert query.dim() == 3, "query must have 3 dimensions, not {}".format(query.dim())
@@ -49,14 +49,14 @@ def are_all(numbers: List[int], number: int) -> bool:
     return len(numbers) > 0 and min(numbers) == number and max(numbers) == number
 
 
-# A past, where new rows go into it.
+# Gives a past, after checking that new rows fit it.
 def fitting_past(past: Tensor, new: Tensor) -> Tensor:
     assert past.dim() == 4 and past.size()[:2] == new.size()[:2] and past.size(3) == new.size(3), (
         "a past of shape {} and new rows of shape {} do not go together".format(past.size(), new.size()))
     return past
 
 
-# The first rows of a past, as many as `kept` says of each sequence, new rows behind them, and zeros up to `capacity`.
+# Joins the first rows of a past, as many as `kept` says of each sequence, new rows, and zeros up to `capacity`.
 def with_kept_past(past: Optional[Tensor], new: Tensor, kept: List[int], capacity: int) -> Tensor:
     if past is None:
         return padded_rows(new, capacity)
@@ -66,7 +66,7 @@ def with_kept_past(past: Optional[Tensor], new: Tensor, kept: List[int], capacit
     return with_rows_from(past, new, torch.tensor(kept, dtype=torch.int64, device=new.device), capacity)
 
 
-# The same where these numbers are a tensor.
+# Does the same where the counts in `kept` are a tensor.
 def with_rows_from(past: Tensor, new: Tensor, starts: Tensor, capacity: int) -> Tensor:
     old = padded_rows(torch.slice(fitting_past(past, new), 2, 0, capacity), capacity)
     row = torch.reshape(torch.arange(capacity, device=new.device), [1, 1, -1, 1])
@@ -83,7 +83,7 @@ def padded_rows(x: Tensor, count: int) -> Tensor:
 # --- GroupQueryAttention ---
 
 
-# Numbers of 4 bits as codes of 0 to 15: plus 8, as two's complements, or floating.
+# Encodes numbers as 4-bit codes of 0 to 15: plus 8, as two's complements, or as floats.
 def codes_of_4_bits(x: Tensor, coding: str) -> Tensor:
     if coding == "float4e2m1":
         return small_float_code(torch.ops.onnx_torch.cast_small_float(x, 23, True, "up"), 2, 1, 1).to(torch.uint8)
@@ -98,8 +98,8 @@ def numbers_of_4_bits(codes: Tensor, coding: str) -> Tensor:
     return numbers - 8 if coding == "offset" else torch.remainder(numbers + 8, 16) - 8
 
 
-# Rows of a cache of 8 or 4 bits, or as they are where there is no scale. Two numbers of 4 bits make a byte, the first
-# of them in its low half.
+# Quantizes rows for a cache of 8 or 4 bits; without a scale it leaves them as they are. Two 4-bit codes make a byte,
+# the first of them in its low half.
 def quantized_rows(x: Tensor, scale: Optional[Tensor], coding: str, dtype: int) -> Tensor:
     if scale is None:
         return x
@@ -121,7 +121,7 @@ def dequantized_rows(x: Tensor, scale: Optional[Tensor], coding: str, size: int,
     return (numbers_of_4_bits(torch.slice(halves, 3, 0, size), coding) * scale).to(dtype)
 
 
-# One scale for all, or one for each element of each head.
+# Gives one scale for all, or one for each element of each head.
 def scale_of_rows(scale: Optional[Tensor], quant_type: str, heads: int) -> Optional[Tensor]:
     if quant_type == "NONE":
         return None
@@ -130,9 +130,9 @@ def scale_of_rows(scale: Optional[Tensor], quant_type: str, heads: int) -> Optio
     return one_for_all(scale) if quant_type == "PER_TENSOR" else torch.reshape(scale, [1, heads, 1, -1])
 
 
-# Which keys each query may attend to, [batch, 1, queries, keys], or None for all of them. A query sees as many keys as
-# there are up to its own place, or all of its sequence; a window is what it sees last of those up to its place. The
-# queries of padding, which come behind a sequence, attend as its last one does.
+# Tells which keys each query may attend to, [batch, 1, queries, keys]; None means all of them. A query sees the keys up
+# to its own position, or all of its sequence; a window is the last of those up to its position. The queries of padding,
+# which come behind a sequence, attend as its last one does.
 def keys_within_reach(lengths: List[int], offsets: List[int], queries: int, keys: int, causal: bool, window: int,
                       device: Device) -> Optional[Tensor]:
     sees_all = not causal or (queries == 1 and are_all(offsets, keys - 1))
@@ -142,7 +142,7 @@ def keys_within_reach(lengths: List[int], offsets: List[int], queries: int, keys
                       torch.tensor(offsets, dtype=torch.int64, device=device), queries, keys, causal, window)
 
 
-# The same where the lengths and the places of the first queries are tensors.
+# Does the same where the lengths and the positions of the first queries are tensors.
 def keys_up_to(lengths: Tensor, offsets: Tensor, queries: int, keys: int, causal: bool, window: int) -> Tensor:
     ends = torch.reshape(lengths, [-1, 1, 1, 1])
     places = torch.unsqueeze(counted_from(offsets + 1, queries), 1)
@@ -152,8 +152,8 @@ def keys_up_to(lengths: Tensor, offsets: Tensor, queries: int, keys: int, causal
     return allowed if window < 0 else torch.logical_and(allowed, key >= own_ends - window)
 
 
-# Attention by its steps, with what asks for them: a cap, a sink, which takes a share of each row of weights, or the
-# scores (0 where they are hidden) or weights as output.
+# Computes attention step by step, where something asks for that: a cap, a sink, which takes a share of each row of
+# weights, or the scores (0 where they are hidden) or weights as output.
 def attention_with_sink(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], allowed: Optional[Tensor],
                         scale: Optional[float], softcap: float, sink: Optional[Tensor],
                         qk_output: int) -> Tuple[Tensor, Tensor]:
@@ -176,7 +176,7 @@ def attention_with_sink(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor],
     return y.to(q.dtype), (scores if qk_output == 1 else weights).to(q.dtype)
 
 
-# By ATen's scaled_dot_product_attention where `fused`, which gives no scores or weights.
+# Computes attention, by ATen's scaled_dot_product_attention where `fused`, which gives no scores or weights.
 def attention_of_groups(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], allowed: Optional[Tensor],
                         is_causal: bool, scale: Optional[float], softcap: float, sink: Optional[Tensor],
                         qk_output: int, fused: bool) -> Tuple[Tensor, Tensor]:
@@ -188,8 +188,8 @@ def attention_of_groups(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor],
     return attention_with_sink(q, k, v, bias, allowed, scale, softcap, sink, qk_output)
 
 
-# How many rows a window's cache holds of a sequence: where it runs full, as many go at once as it has beyond the
-# window.
+# Counts the rows that a window's cache holds of a sequence: where it runs full, as many are dropped at once as it has
+# beyond the window.
 def rows_in_window(length: int, capacity: int, window: int) -> int:
     if length <= capacity:
         return length
@@ -197,7 +197,7 @@ def rows_in_window(length: int, capacity: int, window: int) -> int:
     return length - gap * ((length - capacity + gap - 1) // gap)
 
 
-# `count` items of an axis from a place on that differs between the batches; zeros where there are none.
+# Gives `count` items of an axis from an index on that differs between the batches; zeros where there are none.
 def shifted(x: Tensor, axis: int, starts: List[int], count: int) -> Tensor:
     rows = as_bytes(torch.movedim(x, axis, 1))
     places = counted_from(torch.tensor(starts, dtype=torch.int64, device=x.device), count)
@@ -213,8 +213,8 @@ def rms_norm_of_heads(x: Tensor, weight: Optional[Tensor], epsilon: float) -> Te
     return torch.rms_norm(x, [x.size(3)], weight, epsilon)
 
 
-# What queries and keys are rotated by: their places in sequences, unless it is given. Of a prompt's positions the
-# kernel uses only the first one.
+# Gives the positions that queries and keys are rotated by: those in their sequences, unless they are given. Of a
+# prompt's given positions onnxruntime's kernel uses only the first one.
 def positions_of_queries(position_ids: Optional[Tensor], starts: List[int], queries: int, is_prompt: bool,
                          device: Device) -> Tensor:
     if position_ids is None:
@@ -224,7 +224,7 @@ def positions_of_queries(position_ids: Optional[Tensor], starts: List[int], quer
     return position_ids
 
 
-# Of heads of queries, keys and values; where `fused`, by ATen's scaled_dot_product_attention.
+# Computes attention of heads of queries, keys and values; where `fused`, by ATen's scaled_dot_product_attention.
 def group_query_attention(
     q: Tensor, k: Tensor, v: Tensor, past_key: Optional[Tensor], past_value: Optional[Tensor], seqlens_k: List[int],
     total_sequence_length: int, cos_cache: Optional[Tensor], sin_cache: Optional[Tensor],
@@ -237,7 +237,7 @@ def group_query_attention(
     assert k.size(2) == q.size(2) or k.size(2) == 0, "query and key must have as many rows, or key none"
     assert len(seqlens_k) == q.size(0), "seqlens_k must have a number for each sequence of the batch"
 
-    # A prompt starts anew, whatever the past holds. Without new keys a step looks into the past alone.
+    # A prompt starts anew, whatever the past holds. A step without new keys reads the past alone.
     queries = q.size(2)
     is_prompt = queries == total_sequence_length and not sliding_window_cache
     lengths = [number + 1 for number in seqlens_k]
@@ -300,7 +300,7 @@ def group_query_attention(
     return merge_heads(y), cached_key, cached_value, qk
 
 
-# The same of floats in a cache that is not quantized and drops nothing, without a bias, and without the scores.
+# Does the same for floats in a cache that is not quantized and drops nothing, without a bias, and without the scores.
 @kept
 def plain_group_query_attention(
     q: Tensor, k: Tensor, v: Tensor, past_key: Optional[Tensor], past_value: Optional[Tensor], seqlens_k: Tensor,
@@ -315,13 +315,13 @@ def plain_group_query_attention(
         q, k, v, past_key, past_value, read_ints(seqlens_k), total[0], cos_cache, sin_cache, position_ids, None,
         head_sink, None, None, causal, do_rotary, rotary_interleaved, local_window_size, False, scale, softcap,
         smooth_softmax, 0, "NONE", "NONE", "NONE", q.dtype, fused)
-    if past_key is None:  # and the present is what came
+    if past_key is None:  # the present is the input itself then, so it is copied
         return y, torch.clone(present_key), torch.clone(present_value)
     return y, present_key, present_value
 
 
-# The same on a device, where nobody waits for the numbers of seqlens_k: all rows of the cache are looked at, under a
-# mask. A number that does not fit is found by the operators that take it as an index.
+# Does the same on a device, without waiting for the elements of seqlens_k: all rows of the cache are read, under a
+# mask. The operators that take an element as an index refuse one that does not fit.
 def masked_group_query_attention(
     q: Tensor, k: Tensor, v: Tensor, past_key: Optional[Tensor], past_value: Optional[Tensor], seqlens_k: Tensor,
     total_sequence_length: List[int], cos_cache: Optional[Tensor], sin_cache: Optional[Tensor],
@@ -361,7 +361,7 @@ def masked_group_query_attention(
     sink = torch.zeros([q.size(1)], device=q.device) if head_sink is None and smooth_softmax else head_sink
     y, _ = attention_of_groups(q, key, value, None, allowed, False, scale, softcap, sink, 0,
                                softcap == 0.0 and sink is None)
-    if past_key is None:  # and the present is what came
+    if past_key is None:  # the present is the input itself then, so it is copied
         return merge_heads(y), torch.clone(key), torch.clone(value)
     return merge_heads(y), key, value
 
@@ -369,8 +369,8 @@ def masked_group_query_attention(
 # --- MRotaryEmbedding, GemmaRotaryEmbedding ---
 
 
-# Which of the three streams of positions each angle belongs to: one after the other, or every third one is of the
-# second stream and every third of the third, as far as their sections go.
+# Tells which of the three streams of positions each angle belongs to: one stream after the other, or every third angle
+# to the second stream and every third to the third, as far as their sections go.
 def streams_of_angles(mrope_section: List[int], in_turn: bool) -> List[int]:
     assert len(mrope_section) == 3 and min(mrope_section) >= 0, "mrope_section must be three counts"
     if in_turn:
@@ -381,7 +381,7 @@ def streams_of_angles(mrope_section: List[int], in_turn: bool) -> List[int]:
     return [0] * mrope_section[0] + [1] * mrope_section[1] + [2] * mrope_section[2]
 
 
-# The kernel does not know is_packed_batching; it has a scale for sines and cosines.
+# Rotates by positions. The kernel ignores is_packed_batching, but has a scale for sines and cosines.
 def mrotary_embedding(input: Tensor, position_ids: Tensor, cos_cache: Tensor, sin_cache: Tensor,
                       mrope_section: List[int], num_heads: int, rotary_embedding_dim: int, interleaved: bool,
                       mrope_layout: int, scale: float) -> Tensor:

@@ -1,8 +1,8 @@
 # DecoderMaskedSelfAttention, DecoderAttention.
 
 
-# A shared buffer of keys, [batch, heads, length, size], has their elements in groups of 16 bytes: [batch, heads,
-# groups, length, elements of a group].
+# Reorders a shared buffer of keys, [batch, heads, length, size], whose elements are in groups of 16 bytes: [batch,
+# heads, groups, length, elements of a group].
 def keys_in_order(x: Tensor) -> Tensor:
     group = 16 // x.element_size()
     return torch.flatten(torch.transpose(torch.reshape(x, [x.size(0), x.size(1), -1, x.size(2), group]), 2, 3), 3)
@@ -13,7 +13,7 @@ def keys_in_groups(x: Tensor) -> Tensor:
     return torch.reshape(torch.transpose(torch.unflatten(x, 3, [-1, group]), 2, 3), x.size())
 
 
-# Rows at one position, whose heads are rotated by its multiples of the powers of 1 / 10000, halves against each other.
+# Rotates the heads of rows at one position, a half against the other, by its multiples of powers of 1 / 10000.
 def rotated_at(x: Tensor, num_heads: int, position: int) -> Tensor:
     heads = split_heads(x, num_heads)
     size = heads.size(3)
@@ -45,8 +45,8 @@ def decoder_masked_self_attention(input: Tensor, weights: Tensor, bias: Tensor, 
     return y, torch.stack([keys_in_groups(present_key) if is_shared else present_key, present_value])
 
 
-# Of [sequence, batch, hidden]. With a past and static_kv the cache has all keys and values; otherwise they are made of
-# `key`, or, of attention to itself, of `query`. True in key_padding_mask hides a key.
+# Computes attention of [sequence, batch, hidden]. With a past and static_kv the cache has all keys and values;
+# otherwise they are computed from `key`, or from `query` for attention to itself. True in key_padding_mask hides a key.
 def decoder_attention(query: Tensor, key: Tensor, q_weight: Tensor, kv_weight: Tensor, bias: Tensor,
                       key_padding_mask: Optional[Tensor], key_cache: Optional[Tensor], value_cache: Optional[Tensor],
                       static_kv: bool, use_past: bool, has_layer_state: bool, has_key_padding_mask: bool,

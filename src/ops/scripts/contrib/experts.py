@@ -4,7 +4,7 @@
 # --- Which experts a token goes to ---
 
 
-# The k best of each row, of equal ones the last first.
+# Gives the k best experts of each row; of equal ones the last comes first.
 def best_experts(scores: Tensor, k: int) -> Tensor:
     experts = scores.size(-1)
     assert 1 <= k and k <= experts, "k is from 1 to the number of experts"
@@ -12,7 +12,7 @@ def best_experts(scores: Tensor, k: int) -> Tensor:
     return experts - 1 - torch.slice(order, -1, 0, k)
 
 
-# The best expert of each row but those taken, and its share among those that are about as good.
+# Gives the best expert of each row among those not taken, and its share among those that are about as good.
 def sparse_mixer_choice(scores: Tensor, is_taken: Tensor) -> Tuple[Tensor, Tensor]:
     best, expert = torch.max(torch.masked_fill(scores, is_taken, -float("inf")), -1, keepdim=True)
     is_far = best - scores > 0.02 * torch.maximum(torch.abs(scores), best)
@@ -20,7 +20,7 @@ def sparse_mixer_choice(scores: Tensor, is_taken: Tensor) -> Tuple[Tensor, Tenso
     return expert, torch.gather(shares, -1, expert)
 
 
-# The experts of each row, and what weighs their outputs. (onnxruntime's kernels for the CPU do not read
+# Gives the two experts of each row, and the weights of their outputs. (onnxruntime's kernels for the CPU do not read
 # use_sparse_mixer.)
 def sparse_mixer(scores: Tensor, k: int) -> Tuple[Tensor, Tensor]:
     assert k == 2, "use_sparse_mixer needs a k of 2"
@@ -37,8 +37,8 @@ def moe_routes(scores: Tensor, k: int, normalize: bool) -> Tuple[Tensor, Tensor]
     return chosen, weights / torch.sum(weights, -1, keepdim=True) if normalize else weights
 
 
-# As onnxruntime's kernel has it, softmax is over the k best, whatever normalize_routing_weights says, and weights of
-# router_weights that are not positive count as zero.
+# Gives the experts of each row and their weights, as onnxruntime's kernel has it: softmax is over the k best, whatever
+# normalize_routing_weights says, and weights of router_weights that are not positive count as zero.
 def qmoe_routes(scores: Tensor, router_weights: Optional[Tensor], k: int, normalize: bool) -> Tuple[Tensor, Tensor]:
     chosen = best_experts(scores, k)
     if router_weights is None:
@@ -70,7 +70,7 @@ def expert_swiglu(gate: Tensor, linear: Tensor, alpha: float, beta: float, limit
     return swiglu(gate, linear + beta, alpha)
 
 
-# y is of FC1, z of FC3, which is a gate for any activation but SwiGLU.
+# Applies the activation. y is the output of FC1, z that of FC3, which is a gate for any activation but SwiGLU.
 def gated_activation(
     y: Tensor, z: Optional[Tensor], activation_type: str, swiglu_fusion: int, alpha: float, beta: float,
     limit: Optional[float]
@@ -90,8 +90,8 @@ def gated_activation(
     return expert_swiglu(halves[0], halves[1], alpha, beta, limit)
 
 
-# The weight of an expert, whose rows hold blocks of numbers in units of a scale (blocks of size 0: each row is one);
-# without scales it is as it is.
+# Gives the weight of an expert, whose rows hold blocks of codes in units of a scale (with block size 0 each row is one
+# block); without scales it is as stored.
 def weight_of_expert(
     weights: Tensor, scales: Optional[Tensor], zero_points: Optional[Tensor], expert: int, quant_type: str, bits: int,
     block_size: int, dtype: int
@@ -116,7 +116,8 @@ def bias_of_expert(bias: Optional[Tensor], expert: int) -> Optional[Tensor]:
     return None if bias is None else torch.select(bias, 0, expert)
 
 
-# Each expert computes its tokens in one go: they are ordered by experts, and their outputs brought back into place.
+# Computes the experts' outputs. Each expert takes its tokens at once: they are sorted by expert, and the outputs put
+# back.
 @kept
 def mixture_of_experts(
     x: Tensor, chosen: Tensor, shares: Tensor, fc1: Tensor, fc1_scales: Optional[Tensor],
@@ -164,8 +165,8 @@ def router_scores(router_probs: Tensor, x: Tensor, fc1: Tensor) -> Tensor:
     return router_probs.to(torch.float32)
 
 
-# Weights of FC1 and FC3, whose columns are those of x, or of FC2, whose rows are. Some files have the sizes in another
-# order than the weights are stored in.
+# Reshapes weights of FC1 and FC3, whose columns are those of x, or of FC2, whose rows are. Some files have the sizes in
+# another order than the weights are stored in.
 def expert_matrices(weights: Tensor, x: Tensor, bits: int, has_its_columns: bool) -> Tensor:
     assert weights.dim() == 3, "the weights have 3 dimensions"
     experts, per_expert = weights.size(0), weights.size(1) * weights.size(2)
@@ -175,7 +176,7 @@ def expert_matrices(weights: Tensor, x: Tensor, bits: int, has_its_columns: bool
     return torch.reshape(weights, [experts, other, known] if has_its_columns else [experts, known, other])
 
 
-# The scales of the blocks of each row of all experts. Without blocks a row is one; those of fp8 are square.
+# Gives the scales of the blocks of each row of all experts. Without blocks a row is one; blocks of fp8 are square.
 def expert_scales(
     weights: Tensor, scales: Optional[Tensor], global_scale: Optional[Tensor], quant_type: str, bits: int,
     block_size: int
@@ -197,7 +198,7 @@ def expert_scales(
     return numbers
 
 
-# Packed for each row, or where a row is one block for each expert.
+# Gives the zero points, which are packed for each row, or for each expert where a row is one block.
 def expert_zero_points(zero_points: Optional[Tensor], scales: Tensor, bits: int) -> Tensor:
     if zero_points is None:
         return torch.full_like(scales, 1 << (bits - 1))

@@ -8,14 +8,14 @@ def decode_image(encoded: Tensor, color_space: str) -> Tensor:
     return torch.ops.onnx_torch.image_decoder(torch.flatten(encoded), order)
 
 
-# Of a singular matrix it is of infinite numbers.
+# Inverts a matrix; the inverse of a singular one has infinite elements.
 def inverse_of_matrix(input: Tensor) -> Tensor:
     assert input.dim() == 2, "Inverse takes a matrix, not {} dimensions".format(input.dim())
     inverse, _ = torch.linalg_inv_ex(input, check_errors=False)
     return inverse
 
 
-# It leaves the elements that are not masked out.
+# Gives only the elements that are not masked out, as a shorter vector.
 def masked_fill_of_texts(value: Tensor, mask: Tensor) -> Tensor:
     assert value.dim() <= 1 and value.size() == mask.size(), "value and mask must be vectors of one size"
     return torch.masked_select(value, mask)
@@ -26,7 +26,7 @@ def neg_pos(input: Tensor) -> Tuple[Tensor, Tensor]:
     return torch.masked_fill(input, above, 0), torch.masked_fill(input, torch.logical_not(above), 0)
 
 
-# The runs of equal numbers other than 0: where they begin and end, and their number.
+# Finds the runs of equal numbers other than 0: where they begin and end, and the number that each has.
 def segment_extraction(input: Tensor) -> Tuple[Tensor, Tensor]:
     assert input.dim() == 1 or (input.dim() == 2 and input.size(0) == 1), "the input must be one row"
     x = torch.flatten(input)
@@ -54,20 +54,20 @@ def string_equal(x: Tensor, y: Tensor) -> Tensor:
     return x == y
 
 
-# What is no key stays.
+# Maps each text that is a key to its value; others stay as they are.
 def string_mapping(input: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     places = torch.ops.onnx_torch.find_keys(input, keys)
     return torch.where(places < 0, input, torch.take(values, places))
 
 
-# The last of the vectors is for unknown texts.
+# Maps texts to vectors; the last of the vectors is for unknown texts.
 def string_to_vector(text: Tensor, keys: Tensor, numbers: Tensor, length: int) -> Tensor:
     places = torch.remainder(torch.ops.onnx_torch.find_keys(text, keys), keys.size(0) + 1)
     vectors = torch.reshape(numbers, [keys.size(0) + 1, length])
     return torch.reshape(torch.index_select(vectors, 0, torch.flatten(places)), text.size() + [length])
 
 
-# The last of the texts is for unknown vectors. Numbers alone are vectors of length 1.
+# Maps vectors to texts; the last of the texts is for unknown vectors. Where the length is 1, plain numbers are vectors.
 def vector_to_string(token_ids: Tensor, numbers: Tensor, length: int, texts: Tensor) -> Tensor:
     if length == 1 and (token_ids.dim() < 2 or token_ids.size(-1) != 1):
         token_ids = torch.unsqueeze(token_ids, -1)

@@ -31,7 +31,7 @@ def to_blocks(x: Tensor, block: int) -> Tensor:
     return torch.reshape(torch.permute(blocks, [0, 1, 3, 4, 2]), x.size())
 
 
-# The last block is filled up with zeros.
+# Puts channels into blocks; the last block is filled up with zeros.
 def reorder_input(X: Tensor, channels_last: bool, block: int) -> Tensor:
     x = torch.permute(X, channels_first_order(X.dim())) if channels_last else X
     missing = (block - x.size(1) % block) % block
@@ -40,7 +40,7 @@ def reorder_input(X: Tensor, channels_last: bool, block: int) -> Tensor:
     return to_blocks(x, block)
 
 
-# Zero channels, which the kernel refuses, are all that there are.
+# Takes channels out of their blocks. 0 channels, which onnxruntime's kernel refuses, means all that there are.
 def reorder_output(X: Tensor, channels: int, channels_last: bool, block: int) -> Tensor:
     x = from_blocks(X, block)
     if channels != 0 and channels != X.size(1):
@@ -48,12 +48,13 @@ def reorder_output(X: Tensor, channels: int, channels_last: bool, block: int) ->
     return torch.permute(x, channels_last_order(x.dim())) if channels_last else x
 
 
-# Fewer channels than a block are not laid out in blocks, but for those of a depthwise convolution.
+# Takes the input of a convolution out of blocks. Fewer channels than a block are not in blocks, except those of a
+# depthwise convolution.
 def conv_input_from_blocks(X: Tensor, W: Tensor, group: int, block: int) -> Tensor:
     return X if group == 1 and W.size(1) < block else from_blocks(X, block)
 
 
-# Filters have blocks of outputs, innermost, and of inputs, where these fill one.
+# Takes filters out of blocks of outputs, innermost, and of inputs, where these fill one.
 def filters_from_blocks(W: Tensor, block: int) -> Tensor:
     outputs = block_count(W.size(0), block)
     inputs = W.size(1)
@@ -67,7 +68,7 @@ def filters_from_blocks(W: Tensor, block: int) -> Tensor:
 # --- QLinearConvTranspose ---
 
 
-# A scale or zero point of filters (channels, outputs of a group, …): one for all, or one for each output.
+# Broadcasts a scale or zero point over filters (channels, outputs of a group, …): one for all, or one for each output.
 def of_transposed_filters(parameter: Tensor, W: Tensor, group: int) -> Tensor:
     if parameter.numel() == 1:
         return one_for_all(parameter)

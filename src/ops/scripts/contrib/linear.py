@@ -1,8 +1,8 @@
 # FusedMatMul, GemmFloat8, ComplexMul, ComplexMulConj, ConvTransposeWithDynamicPads, MaxpoolWithMask.
 
 
-# How the dimensions of matrices are permuted: the rows come first, before the batch, where that is transposed; then the
-# two last may be swapped. A vector stays one.
+# Gives the order that permutes the dimensions of matrices: the rows come before the batch where that is transposed;
+# then the last two may be swapped. A vector stays one.
 def matrix_order(rank: int, transposed: bool, batch_transposed: bool) -> List[int]:
     order = list(range(rank))
     if rank < 2:
@@ -12,7 +12,7 @@ def matrix_order(rank: int, transposed: bool, batch_transposed: bool) -> List[in
     return order[:-2] + [order[-1], order[-2]] if transposed else order
 
 
-# The scale of the output multiplies what the activation gives, as cublasLt has it, and Gelu is its tanh form.
+# Multiplies matrices. The output's scale multiplies the activation's result, as in cublasLt, and Gelu is its tanh form.
 def gemm_float8(
     A: Tensor,
     B: Tensor,
@@ -41,7 +41,7 @@ def gemm_float8(
     return Y if scaleY is None else Y * scaleY
 
 
-# Complex numbers as pairs of real ones, in the last dimension.
+# Splits the last dimension into pairs, which are complex numbers as two real ones.
 def complex_pairs(x: Tensor) -> Tensor:
     return torch.reshape(x, x.size()[:-1] + [x.size(-1) // 2, 2])
 
@@ -65,8 +65,9 @@ def dynamic_pads(pads: List[int], rank: int) -> List[int]:
     return pads
 
 
-# In each window, each row counts up to its first element that is masked. The kernel's own mask may have one channel only:
-# it takes other channels from wrong places. It also never masks the first element of an image, but for one dimension.
+# Pools the maximum. In each window, each row counts up to its first element that is masked. onnxruntime's kernel works
+# for masks of one channel only: it takes other channels from wrong places. It also never masks the first element of an
+# image, except in one dimension.
 def max_pool_with_mask(
     X: Tensor, M: Tensor, kernel_shape: List[int], strides: List[int], pads: List[int]
 ) -> Tensor:

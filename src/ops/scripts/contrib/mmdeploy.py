@@ -31,8 +31,8 @@ def mmcv_grid_sampler(
     return y.to(input.dtype)
 
 
-# The largest of the interpolated values of each bin, where RoiAlign takes that of the weighted pixels. Bins that hold
-# one sample each are the samples.
+# Gives the largest of the interpolated values of each bin, where RoiAlign takes that of the weighted pixels. It pools
+# bins that hold one sample each, which are the samples.
 def largest_samples(
     x: Tensor, boxes: Tensor, batches: Tensor, how: str, height: int, width: int, ys: int, xs: int, scale: float
 ) -> Tensor:
@@ -40,7 +40,7 @@ def largest_samples(
     return torch.amax(torch.reshape(samples, [samples.size(0), samples.size(1), height, ys, width, xs]), [3, 5])
 
 
-# How many samples lie in a bin of each region where no number is given, along the width and the height.
+# Counts the samples in a bin of each region, along the width and the height, where no number is given.
 def samples_of_bins(boxes: Tensor, scale: float, height: int, width: int, aligned: bool) -> Tensor:
     sides = torch.slice(boxes, 1, 2) * scale - torch.slice(boxes, 1, 0, 2) * scale
     if not aligned:
@@ -49,7 +49,7 @@ def samples_of_bins(boxes: Tensor, scale: float, height: int, width: int, aligne
     return torch.clamp_min(torch.ceil(sides / bins), 0).to(torch.int64)
 
 
-# Each region begins with the number of its image.
+# Pools regions, each of which begins with the index of its image.
 def mmcv_roi_align(
     input: Tensor,
     rois: Tensor,
@@ -80,7 +80,8 @@ def mmcv_roi_align(
     return y
 
 
-# The larger a region, the coarser the level it is pooled from. It grows about its centre after its level is chosen.
+# Pools each region from a level: the larger it is, the coarser the level. It grows about its centre after its level is
+# chosen.
 def mmcv_multi_level_roi_align(
     rois: Tensor,
     feats: List[Tensor],
@@ -115,12 +116,13 @@ def mmcv_multi_level_roi_align(
     return y
 
 
-# Corners of which a kernel that takes differences for lengths sees the lengths of pixels, one more.
+# Moves the far corners by an offset: a kernel that takes differences for lengths then sees lengths in pixels, one more.
 def corners_with_offset(boxes: Tensor, offset: int) -> Tensor:
     return torch.cat([torch.slice(boxes, -1, 0, 2), torch.slice(boxes, -1, 2) + offset], -1)
 
 
-# Of boxes without batches and classes the numbers of those kept, else what the standard's operator gives.
+# Suppresses boxes. For boxes without batches and classes it gives the indices of those kept, else what the standard's
+# operator gives.
 def mmcv_nms(
     boxes: Tensor,
     scores: Tensor,
@@ -155,8 +157,9 @@ def lowest_finite() -> float:
     return -3.4028234663852886e38
 
 
-# The boxes of each image that are left, the best scores first: how many, boxes, scores, classes, numbers. Past those
-# there are zeros, and -1 for classes and numbers. Boxes for all classes have 1 for their number.
+# Gives the boxes of each image that are left, the best scores first: their count, boxes, scores, classes, indices. Past
+# those there are zeros, and -1 for classes and indices. Where all classes share boxes, whose third dimension is 1 then,
+# an index is one among the boxes, else one among those of all classes.
 def boxes_after_nms(
     boxes: Tensor,
     scores: Tensor,

@@ -1,8 +1,8 @@
 # MultiHeadAttention, DecoderMaskedMultiHeadAttention.
 
 
-# Query, key and value side by side in rows: of [batch, sequence, heads, 3, size], of [batch, sequence, 3 * hidden], or,
-# only key and value, of [batch, sequence, heads, 2, size].
+# Splits query, key and value that are in one tensor: of [batch, sequence, heads, 3, size], of [batch, sequence, 3 *
+# hidden], or, for key and value alone, of [batch, sequence, heads, 2, size].
 def unpacked(query: Tensor, key: Optional[Tensor], value: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor]:
     if key is None:
         assert value is None, "value comes with key"
@@ -20,16 +20,17 @@ def unpacked(query: Tensor, key: Optional[Tensor], value: Optional[Tensor]) -> T
     return query, key, value
 
 
-# As heads of [batch, heads, sequence, size], which keys and values of another attention are already. Of `bias`, which
-# is for query, key and value in turn, they take the part from `start` on.
+# Adds the bias and splits heads, [batch, heads, sequence, size]; keys and values of another attention are so already.
+# `bias` is for query, key and value in turn, and `start` is where the part for x begins.
 def biased_heads(x: Tensor, bias: Optional[Tensor], start: int, num_heads: int) -> Tensor:
     if x.dim() == 4:
         return x
     return split_heads(x if bias is None else x + torch.slice(bias, 0, start, start + x.size(2)), num_heads)
 
 
-# What is added to scores where the padding of keys hides them, [batch, 1, queries or 1, keys]. The mask has a number
-# for each key or for each query's key, or the lengths of the sequences, behind which other numbers may follow.
+# Makes the mask that is added to scores where the padding of keys hides them, [batch, 1, queries or 1, keys]. The given
+# mask has an element for each key or for each query's key, or the lengths of the sequences, behind which others may
+# follow.
 def added_for_padding(mask: Tensor, batch: int, keys: int, filter_value: float, dtype: int) -> Tensor:
     if mask.dim() == 1:
         assert mask.size(0) == batch or mask.size(0) == 3 * batch + 2, (
@@ -42,14 +43,15 @@ def added_for_padding(mask: Tensor, batch: int, keys: int, filter_value: float, 
     return torch.where(seen, 0.0, filter_value).to(dtype)
 
 
-# The kernel lets the last query attend to all keys, also where there are more of them than queries.
+# Tells which keys each query may attend to. onnxruntime's kernel lets the last query attend to all keys, also where
+# there are more of them than queries.
 def keys_before_queries(queries: int, keys: int, past: int, device: Device) -> Tensor:
     query = torch.reshape(torch.arange(queries, device=device), [-1, 1])
     return torch.logical_or(torch.arange(keys, device=device) <= query + past, query == queries - 1)
 
 
-# Rows of a past of several beams for each sequence, which say of each row whose it is: cache_indirection is [batch,
-# beams, length]. From `past` on rows are a beam's own.
+# Gathers the rows of a past of several beams for each sequence: cache_indirection, [batch, beams, length], tells the
+# beam of each row. From `past` on, rows are a beam's own.
 def rows_of_beams(x: Tensor, cache_indirection: Tensor, past: int) -> Tensor:
     beams = max(cache_indirection.size(1), 1)
     assert x.size(0) == cache_indirection.size(0) * beams, "cache_indirection does not fit the batch"
@@ -61,15 +63,15 @@ def rows_of_beams(x: Tensor, cache_indirection: Tensor, past: int) -> Tensor:
     return torch.movedim(torch.movedim(x, 2, 1)[source, place], 1, 2)
 
 
-# A past with new rows from `start` on.
+# Writes new rows into a past, from `start` on.
 def with_rows_at(past: Tensor, new: Tensor, start: int) -> Tensor:
     assert start >= 0 and start + new.size(2) <= past.size(2), (
         "{} rows behind {} do not fit into a past of {}".format(new.size(2), start, past.size(2)))
     return torch.slice_scatter(fitting_past(past, new), new, 2, start, start + new.size(2))
 
 
-# Where `fused`, by ATen's scaled_dot_product_attention. Where they share a buffer, `past_sequence_length` tells how
-# many rows of the past there are, and the present has them and the new ones in the same places.
+# Computes attention; where `fused`, by ATen's scaled_dot_product_attention. Where past and present share a buffer,
+# `past_sequence_length` is the number of rows in the past, and the new ones follow them in place.
 def multi_head_attention(
     q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], key_padding_mask: Optional[Tensor],
     attention_bias: Optional[Tensor], past_key: Optional[Tensor], past_value: Optional[Tensor],

@@ -14,7 +14,7 @@ def positions_of(input_ids: Tensor) -> Tensor:
     return torch.arange(input_ids.size(1), device=input_ids.device)
 
 
-# How many words of each sequence count: those whose mask is 1. The text counts up to the first 0.
+# Counts the words of each sequence whose mask is 1. The operator's specification says up to the first 0 instead.
 def mask_index(input_ids: Tensor, mask: Optional[Tensor]) -> Tensor:
     if mask is None:
         return torch.zeros([input_ids.size(0)], dtype=torch.int32, device=input_ids.device)
@@ -29,7 +29,7 @@ def dequantized_by_one(x: Tensor, scale: Tensor, zero_point: Optional[Tensor]) -
 # --- Group normalization ---
 
 
-# What comes in the layout of X, for each channel or for each position as well, with the channels second.
+# Puts the channels second in an input that is for each channel, or for each position as well in the layout of X.
 def channels_second(x: Tensor, channels_last: bool) -> Tensor:
     if x.dim() == 2:
         return torch.reshape(x, x.size() + [1, 1])
@@ -64,7 +64,7 @@ def skip_group_norm(
 # --- RMS normalization with gates ---
 
 
-# Over groups of as many elements as there are scales.
+# Normalizes groups of as many elements as there are scales, and multiplies by the gate.
 def gated_rms_norm(X: Tensor, scale: Tensor, gate: Tensor, activation: str, epsilon: float) -> Tensor:
     size = scale.numel()
     groups = torch.reshape(X, X.size()[:-1] + [X.size(-1) // size, size])
@@ -75,15 +75,15 @@ def gated_rms_norm(X: Tensor, scale: Tensor, gate: Tensor, activation: str, epsi
     return normed * torch.silu(gate)
 
 
-# Streams (…, branches, features), which come flattened where num_branches is given.
+# Makes streams (…, branches, features), which come flattened where num_branches is given.
 def grouped_streams(streams: Tensor, num_branches: int) -> Tensor:
     if num_branches == 0:
         return streams
     return torch.reshape(streams, streams.size()[:-1] + [num_branches, streams.size(-1) // num_branches])
 
 
-# The gates of streams, one for each branch, (…, C) or (…, C, 1), or for each feature, (…, C, H) or (…, C * H), in a
-# shape that broadcasts.
+# Reshapes the gates of streams to broadcast: they are one for each branch, (…, C) or (…, C, 1), or for each feature,
+# (…, C, H) or (…, C * H).
 def stream_gates(gates: Tensor, streams: Tensor) -> Tensor:
     if gates.dim() == streams.dim():
         return gates
@@ -94,7 +94,7 @@ def branchwise_rms_norm(X: Tensor, scale: Optional[Tensor], num_branches: int, e
     x = grouped_streams(X, num_branches)
     features = x.size(-1)
     y = torch.rms_norm(x, [features], None, epsilon)
-    if scale is not None:  # (H), (C, H) or (C * H)
+    if scale is not None:  # scale is (H), (C, H) or (C * H)
         y = y * torch.reshape(scale, [scale.numel() // features, features])
     return torch.reshape(y, X.size())
 
@@ -138,7 +138,7 @@ def engram_gate(
 # --- Dropout ---
 
 
-# The mask of 32 elements in each number, the first in the lowest bit. The last number is filled up with zeros.
+# Packs a mask into integers of 32 elements each, the first in the lowest bit. The last one is filled up with zeros.
 def packed_mask(mask: Tensor) -> Tensor:
     count = (mask.numel() + 31) // 32
     bits = torch.constant_pad_nd(torch.flatten(mask).to(torch.int64), [0, 32 * count - mask.numel()], 0)

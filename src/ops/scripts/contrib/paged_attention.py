@@ -5,7 +5,7 @@ def unsqueezed(x: Optional[Tensor]) -> Optional[Tensor]:
     return None if x is None else torch.unsqueeze(x, 0)
 
 
-# Rotates the elements from `offset` on.
+# Rotates the elements of a head from `offset` on.
 def rotated_from(x: Tensor, offset: int, positions: Tensor, cos_cache: Tensor, sin_cache: Tensor,
                  interleaved: bool) -> Tensor:
     assert offset >= 0, "rotary_offset must not be negative"
@@ -15,7 +15,7 @@ def rotated_from(x: Tensor, offset: int, positions: Tensor, cos_cache: Tensor, s
     return torch.cat([torch.slice(x, 3, 0, offset), turned], 3)
 
 
-# How many tokens of each sequence are new.
+# Counts the new tokens of each sequence.
 def counts_of_new(cumulative_sequence_length: List[int], past_seqlens: List[int], tokens: int) -> List[int]:
     assert len(cumulative_sequence_length) == len(past_seqlens) + 1, "cumulative_sequence_length has a number too few"
     counts: List[int] = []
@@ -29,13 +29,14 @@ def counts_of_new(cumulative_sequence_length: List[int], past_seqlens: List[int]
     return counts
 
 
-# Where positions of sequences lie in the blocks of a cache, as rows of all of them; -1 where there is no block.
+# Gives the slots of positions of sequences: rows among those of all blocks of a cache; -1 where there is no block.
 def slots_in_blocks(block_table: Tensor, sequence: Tensor, position: Tensor, block_size: int) -> Tensor:
     block = block_table[sequence, torch.div(position, block_size, rounding_mode="floor")].to(torch.int64)
     return torch.where(block < 0, -1, block * block_size + torch.remainder(position, block_size))
 
 
-# A cache of [blocks, rows, heads, size] with new rows of [1, heads, tokens, size], but for those without a slot.
+# Writes new rows of [1, heads, tokens, size] into a cache of [blocks, rows, heads, size]; those without a slot are
+# dropped.
 def with_rows_in_slots(cache: Tensor, new: Tensor, slots: Tensor) -> Tensor:
     assert cache.dim() == 4 and cache.size(2) == new.size(1) and cache.size(3) == new.size(3), (
         "a cache of shape {} does not take rows of shape {}".format(cache.size(), new.size()))
@@ -46,13 +47,13 @@ def with_rows_in_slots(cache: Tensor, new: Tensor, slots: Tensor) -> Tensor:
     return torch.reshape(from_bytes(torch.slice(rows, 0, 1), cache.dtype), cache.size())
 
 
-# The rows of slots of [batch, keys], as [batch, heads, keys, size].
+# Gathers the rows of slots of [batch, keys], as [batch, heads, keys, size].
 def rows_in_slots(cache: Tensor, slots: Tensor) -> Tensor:
     rows = as_bytes(torch.flatten(cache, 0, 1))[torch.clamp_min(slots, 0)]
     return from_bytes(torch.transpose(rows, 1, 2), cache.dtype)
 
 
-# Of each token the entries below `length` that it selects, [tokens, length].
+# Marks for each token the entries below `length` that it selects, [tokens, length].
 def selected_entries(selected_indices: Tensor, selected_counts: Tensor, length: int) -> Tensor:
     device = selected_indices.device
     counted = torch.arange(selected_indices.size(1), device=device) < torch.unsqueeze(selected_counts, 1)
@@ -62,12 +63,12 @@ def selected_entries(selected_indices: Tensor, selected_counts: Tensor, length: 
     return torch.slice(torch.scatter(mask, 1, places, True), 1, 0, length)
 
 
-# Keys or values, and behind them those of an auxiliary cache of [batch, length, heads or 1, size].
+# Appends the keys or values of an auxiliary cache of [batch, length, heads or 1, size].
 def with_auxiliary(x: Tensor, auxiliary: Tensor) -> Tensor:
     return torch.cat([x, torch.expand(torch.transpose(auxiliary, 1, 2), [-1, x.size(1), -1, -1])], 2)
 
 
-# Of sequences' tokens, side by side: how many of each are new, the sequence of each, and its place among the new ones.
+# Counts the new tokens of each sequence, and gives each token's sequence and its place among that one's new tokens.
 def places_of_tokens(cumulative_sequence_length: List[int], past_seqlens: List[int],
                      tokens: int, device: Device) -> Tuple[List[int], Tensor, Tensor]:
     counts = counts_of_new(cumulative_sequence_length, past_seqlens, tokens)
@@ -77,9 +78,9 @@ def places_of_tokens(cumulative_sequence_length: List[int], past_seqlens: List[i
     return counts, sequence, torch.arange(tokens, device=device) - first[sequence]
 
 
-# Of tokens, which belong to sequences one after the other; keys and values lie in blocks. A value is the beginning of
-# its key where `latent`. Where tokens select entries, of the cache or of an auxiliary one, they attend to those, and
-# where `with_local` to what they see anyway besides.
+# Computes attention of tokens, which belong to sequences one after the other; keys and values are in blocks. A value is
+# the beginning of its key where `latent`. Where tokens select entries, of the cache or of an auxiliary one, they attend
+# to those, and where `with_local` also to the keys that they see otherwise.
 def paged_attention(
     query: Tensor, key: Optional[Tensor], value: Optional[Tensor], key_cache: Tensor, value_cache: Optional[Tensor],
     cumulative_sequence_length: List[int], past_seqlens: List[int], block_table: Tensor, cos_cache: Optional[Tensor],
@@ -113,7 +114,7 @@ def paged_attention(
         q = rotated_from(q, rotary_offset, at, cos_cache, sin_cache, rotary_interleaved)
         k = rotated_from(k, rotary_offset, at, cos_cache, sin_cache, rotary_interleaved)
 
-    # New rows go into the cache, from which each sequence's are taken in their order.
+    # New rows go into the cache, from which the rows of each sequence are taken in their order.
     written = slots_in_blocks(block_table, sequence, position, block_size) if slot_mapping is None else slot_mapping
     every = torch.unsqueeze(torch.arange(batch, device=device), 1)
     slots = slots_in_blocks(block_table, every, torch.arange(keys, device=device), block_size)
@@ -131,7 +132,7 @@ def paged_attention(
         value_cache = with_rows_in_slots(value_cache, v, written)
         v = dequantized_rows(rows_in_slots(value_cache, slots), value_scale, v_coding, size, q.dtype)
 
-    # Each sequence's queries in a row of its own, which is as long as the longest one.
+    # Each sequence's queries are in a row of their own, which is as long as the longest one.
     first = torch.tensor(cumulative_sequence_length[:-1], dtype=torch.int64, device=device)
     tokens = torch.clamp_max(counted_from(first, queries), max(q.size(2) - 1, 0))
     q = torch.transpose(torch.squeeze(q, 0)[:, tokens], 0, 1)

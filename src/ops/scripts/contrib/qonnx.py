@@ -22,7 +22,7 @@ def rounded_as_named(x: Tensor, rounding_mode: str) -> Tensor:
     return torch.copysign(size, x)
 
 
-# Numbers within what integers of a width can be. A narrow range has one number less.
+# Clamps numbers to what integers of a width can be. A narrow range has one number less.
 def within_bits(x: Tensor, bitwidth: Tensor, signed: bool, narrow: bool) -> Tensor:
     count = torch.exp2(bitwidth - 1 if signed else bitwidth)
     lowest = -count + int(narrow) if signed else torch.zeros_like(count)
@@ -38,7 +38,7 @@ def bipolar_quant(X: Tensor, scale: Tensor) -> Tensor:
     return sign_of_two(X) * scale
 
 
-# Signed numbers of one bit are -1 and 1.
+# Quantizes and dequantizes. Signed integers of one bit are -1 and 1.
 def quant(
     X: Tensor, scale: Tensor, zeropt: Tensor, bitwidth: Tensor, signed: bool, narrow: bool, rounding_mode: str
 ) -> Tensor:
@@ -49,8 +49,8 @@ def quant(
     return (levels - zeropt) * scale
 
 
-# Integers without their last bits. First their number was given by the widths before and after, and the scale stayed;
-# with six inputs it is given by the scales, of which the ratio is made a power of two.
+# Drops the last bits of integers. In the first form the widths before and after give their number, and the scale stays;
+# with six inputs the scales give it, whose ratio is made a power of two.
 def trunc_quant(
     X: Tensor,
     scale: Tensor,
@@ -71,8 +71,8 @@ def trunc_quant(
     return (levels - zeropt / ratio) * out_scale_or_bitwidth
 
 
-# The nearest number with so many bits of exponent and mantissa, of which the smallest are subnormal. That max_val leaves
-# out what stands for infinity and NaN is all that these do to the numbers.
+# Rounds to the nearest number with so many bits of exponent and mantissa, of which the smallest are subnormal. The
+# codes of infinity and NaN only matter through max_val, which leaves them out.
 def float_quant(
     X: Tensor,
     scale: Tensor,
@@ -93,7 +93,8 @@ def float_quant(
     return torch.minimum(torch.maximum(y, -largest), largest) * scale
 
 
-# How many thresholds of its channel a number reaches. In images the channels are where data_layout says, else last.
+# Counts the thresholds of its channel that a number reaches. In images the channels are where data_layout says, else
+# last.
 def multi_threshold(
     v: Tensor, thresholds: Tensor, out_scale: float, out_bias: float, data_layout: str
 ) -> Tensor:

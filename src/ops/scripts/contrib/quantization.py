@@ -5,7 +5,8 @@ def or_zero(zero_point: Optional[Tensor], like: Tensor) -> Tensor:
     return torch.zeros_like(like) if zero_point is None else zero_point
 
 
-# A sum in steps of C_scale, its zero point in it. The order is the kernel's, and decides ties.
+# Adds in units of C_scale, with its zero point. The order of the terms is that of onnxruntime's kernel, and decides
+# ties.
 def quantized_sum(
     A: Tensor,
     A_scale: Tensor,
@@ -22,7 +23,7 @@ def quantized_sum(
     return offset + dequantize_linear(A, a, None, torch.float32) + dequantize_linear(B, b, None, torch.float32)
 
 
-# How many steps the numbers of each channel of images (N, C, D1, …, Dn) are away from the zero point, added up exactly.
+# Sums the differences from the zero point in each channel of images (N, C, D1, …, Dn), exactly.
 @kept
 def sums_of_steps(x: Tensor, zero_point: Optional[Tensor]) -> Tensor:
     assert x.dim() >= 3, "images have at least 3 dimensions, not {}".format(x.dim())
@@ -31,7 +32,7 @@ def sums_of_steps(x: Tensor, zero_point: Optional[Tensor]) -> Tensor:
     return torch.sum(steps, spatial_dims(x), True).to(torch.float32)
 
 
-# The mean of each channel in steps of y_scale: exact sums times one factor, as in the kernel.
+# Computes the mean of each channel in units of y_scale: exact sums times one factor, as in onnxruntime's kernel.
 def quantized_image_means(x: Tensor, x_scale: Tensor, zero_point: Optional[Tensor], y_scale: Tensor) -> Tensor:
     count = 1
     for size in x.size()[2:]:
@@ -39,28 +40,29 @@ def quantized_image_means(x: Tensor, x_scale: Tensor, zero_point: Optional[Tenso
     return sums_of_steps(x, zero_point) * (x_scale / (y_scale * count))
 
 
-# The product of x, rounded to 8 bits by its own range, and a matrix of whole numbers in units of `scale`. That the
-# scale of x is float is said once more, so that the type of the result is known.
+# Multiplies x, quantized to uint8 by its own range, by a matrix of integers in units of `scale`. x_scale is cast to
+# float32, which it is already, so that the type of the result is known.
 def dynamic_product(x: Tensor, matrix: Tensor, scale: Tensor) -> Tensor:
     numbers, x_scale, zero_point = dynamic_quantize_linear(x)
     steps = dequantize_linear(numbers, None, zero_point.to(torch.float64), torch.float64)
     return int32_of(torch.matmul(steps, matrix)).to(torch.float32) * (x_scale.to(torch.float32) * scale)
 
 
-# The states that the range of a step is of: those of its sequences and, as in the kernel, of those that just ended.
+# Gives the states that a step's range is computed from: those of its sequences and, as in onnxruntime's kernel, of
+# those that have just ended.
 def counted_state(h: Tensor, step: int, within: Optional[Tensor]) -> Tensor:
     if within is None:
         return h
     return torch.where(torch.logical_or(within[step], within[max(step - 1, 0)]), h, 0)
 
 
-# The steps of each sequence, [seq_length, batch_size, 1], in the order in which its own come first.
+# Gives the order of steps in which each sequence's own, [seq_length, batch_size, 1], come first.
 def own_steps_first(within: Tensor) -> Tensor:
     return torch.argsort(within.to(torch.uint8), stable=True, dim=0, descending=True)
 
 
-# The LSTM of one direction, step by step. As in the kernel, the range of a step is of all sequences, which begin at
-# the same step in either direction, and that of X is of the steps up to the end of the longest one.
+# Computes the LSTM of one direction, step by step. As in onnxruntime's kernel, the range of a step is of all sequences,
+# which begin at the same step in either direction, and that of X is of the steps up to the end of the longest one.
 def dynamic_quantize_lstm_direction(
     X: Tensor,
     W: Tensor,
@@ -124,7 +126,7 @@ def dynamic_quantize_lstm_direction_of_sizes(
 # --- Matrices in the orders of cuBLASLt: 0 by columns, 1 by rows, 2 COL32, 3 COL4_4R2_8C, 4 COL32_2R_4R4 ---
 
 
-# The dimensions that an order splits rows and columns into, -1 being the tiles, and the order it has them in.
+# Gives the dimensions that an order splits rows and columns into, -1 being the tiles, and the order it has them in.
 def order_of_elements(order: int) -> Tuple[List[int], List[int], List[int]]:
     assert order >= 0 and order <= 4, "there is no order {} of matrices".format(order)
     if order == 0:
@@ -146,7 +148,7 @@ def split_size(size: int, parts: List[int]) -> List[int]:
     return [size // tile] + parts[1:]
 
 
-# Matrices whose elements lie by rows, in an order; or with `back`, those of an order by rows.
+# Brings the elements of matrices from row-major order into another; with `back`, the other way.
 def reordered(x: Tensor, order: int, back: bool) -> Tensor:
     row_parts, column_parts, places = order_of_elements(order)
     matrices = torch.atleast_2d(x)
@@ -161,7 +163,7 @@ def reordered(x: Tensor, order: int, back: bool) -> Tensor:
     return torch.reshape(torch.permute(torch.reshape(matrices, [count] + sizes), moves), x.size())
 
 
-# Whole numbers of int8. The kernels multiply by the reciprocal of a scale.
+# Rounds to int8. onnxruntime's kernels multiply by the reciprocal of a scale, not divide by it.
 def quantized_by_factor(x: Tensor, factor: Tensor) -> Tensor:
     return quantize_linear(x * factor, None, None, -128, 127, torch.int8)
 
@@ -176,7 +178,7 @@ def dequantize_with_order(input: Tensor, scale_input: Tensor, order_input: int, 
     return reordered(rows, order_output, False).to(torch.float32) * scale_input
 
 
-# What B holds is its transpose: by rows where its order is by columns, in its order else.
+# Gives B, which is stored transposed: in row-major order where its order is column-major, else in its order.
 def transposed_factor(B: Tensor, order_B: int) -> Tensor:
     transposed = torch.reshape(B, B.size()[:-2] + [B.size(-1), B.size(-2)])
     return torch.transpose(transposed if order_B == 0 else reordered(transposed, order_B, True), -1, -2)

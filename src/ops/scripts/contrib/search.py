@@ -1,8 +1,8 @@
-# GreedySearch, Sampling, BeamSearch and WhisperBeamSearch: all but the loop and the calls of the decoder, which are in
+# GreedySearch, Sampling, BeamSearch and WhisperBeamSearch, except the loop and the calls of the decoder, which are in
 # C++.
 
 
-# How many tokens are generated at most.
+# Gives the number of tokens that are generated at most.
 def search_steps(tokens: Tensor, max_length: int) -> int:
     assert tokens.dim() == 2, "the tokens to start with are not of shape (batch_size, sequence_length)"
     assert max_length > tokens.size(1), "max_length ({}) must be more than the {} tokens there are".format(
@@ -16,8 +16,8 @@ def beams_of(x: Optional[Tensor], num_beams: int) -> Optional[Tensor]:
     return None if x is None else torch.repeat_interleave(x, num_beams, 0)
 
 
-# Pad tokens are at position 0, and masked unless a mask is given. Gives the positions, the mask, and how many others
-# there are.
+# Gives the positions, the mask, and the number of tokens that are no pad tokens. Pad tokens are at position 0, and
+# masked unless a mask is given.
 def gpt_prompt(input_ids: Tensor, attention_mask: Optional[Tensor], pad_token_id: int) -> Tuple[Tensor, Tensor, Tensor]:
     is_word = input_ids != pad_token_id
     counts = torch.cumsum(is_word, 1)
@@ -30,7 +30,7 @@ def no_past(tokens: Tensor, front: List[int], heads: int, size: int, dtype: int)
     return torch.zeros(front + [tokens.size(0), heads, 0, size], dtype=dtype, device=tokens.device)
 
 
-# The last tokens, their positions, and the mask of all.
+# Gives the last tokens, their positions, and the mask of all.
 def next_gpt_inputs(sequences: Tensor, mask: Tensor, lengths: Tensor, step: int) -> Tuple[Tensor, Tensor, Tensor]:
     tokens = last_tokens(sequences)
     return tokens, (lengths + step).to(torch.int32), torch.cat([mask, torch.ones_like(tokens)], 1)
@@ -40,21 +40,21 @@ def last_tokens(sequences: Tensor) -> Tensor:
     return torch.slice(sequences, 1, -1)
 
 
-# What a decoder that is apart from the encoder starts with.
+# Gives the tokens that a decoder apart from the encoder starts with.
 def first_tokens(input_ids: Tensor, decoder_input_ids: Optional[Tensor], decoder_start_token_id: int) -> Tensor:
     if decoder_input_ids is not None:
         return decoder_input_ids
     return torch.full([input_ids.size(0), 1], decoder_start_token_id, dtype=torch.int32, device=input_ids.device)
 
 
-# Unless a mask is given, pad tokens are masked that come before all others.
+# Gives the encoder's mask; unless it is given, pad tokens in front of all others are masked.
 def encoder_mask(input_ids: Tensor, attention_mask: Optional[Tensor], pad_token_id: int) -> Tensor:
     if attention_mask is not None:
         return attention_mask
     return (torch.cumsum(input_ids != pad_token_id, 1) > 0).to(torch.int32)
 
 
-# Of the token that comes next. A decoder may have more numbers than there are words.
+# Gives the logits of the next token. A decoder may have more logits than there are words.
 def next_logits(logits: Tensor, vocab_size: int) -> Tensor:
     assert logits.dim() == 3, "the logits are not of shape (batch_size, sequence_length, vocab_size)"
     last = torch.select(logits, 1, -1).to(torch.float32)
@@ -66,7 +66,8 @@ def lowest_float() -> float:
     return -3.4028234663852886e38
 
 
-# What is forbidden gets the lowest float, as in onnxruntime, so that sums with it stay finite.
+# Applies the rules to scores. What is forbidden gets the lowest float, as in onnxruntime, so that sums with it stay
+# finite.
 def processed_scores(
     scores: Tensor,
     sequences: Tensor,
@@ -114,7 +115,8 @@ def none_ended(input_ids: Tensor) -> Tensor:
     return torch.zeros([input_ids.size(0)], dtype=torch.bool, device=input_ids.device)
 
 
-# After its end a sequence goes on with pad tokens, which stand for the end as well. Also: whether any goes on.
+# Appends tokens, and tells whether any sequence goes on. After its end a sequence has pad tokens, which stand for the
+# end as well.
 def grown_sequences(
     sequences: Tensor, ended: Tensor, tokens: Tensor, eos_token_id: int, pad_token_id: int
 ) -> Tuple[bool, Tensor, Tensor]:
@@ -126,8 +128,8 @@ def grown_sequences(
 # --- Sampling
 
 
-# Of the likely tokens those that make up top_p together. Counted from the most likely one on, the one that comes to
-# top_p is kept (custom); from the least likely one on, all that do not make up the rest are dropped.
+# Drops all but the likely tokens that make up top_p together. Counted from the most likely one on, the one that comes
+# to top_p is kept (custom); from the least likely one on, all that do not make up the rest are dropped.
 def filtered_scores(
     scores: Tensor, top_p: float, filter_value: float, min_tokens_to_keep: int, custom: bool
 ) -> Tensor:
@@ -152,7 +154,7 @@ def sampled_tokens(scores: Tensor, step: int, seed: Optional[int]) -> Tensor:
 # --- Beams
 
 
-# At first all beams of a batch are the same, so that all but one count for nothing.
+# Gives the first scores of beams. All beams of a batch are the same at first, so that all but one count for nothing.
 def first_beam_scores(input_ids: Tensor, num_beams: int) -> Tensor:
     beams = torch.arange(input_ids.size(0), device=input_ids.device) % num_beams
     return torch.where(beams == 0, 0.0, -1e9).to(torch.float32)
@@ -162,8 +164,8 @@ def added_scores(scores: Tensor, beam_scores: Tensor) -> Tensor:
     return scores + torch.unsqueeze(beam_scores, 1)
 
 
-# The best finished sequences of each batch with their scores, best first; there is none yet. (One that is infinitely
-# bad has the lowest float meanwhile, as it comes before none.)
+# Makes empty lists of the best finished sequences of each batch with their scores, best first. (A sequence that is
+# infinitely bad has the lowest float meanwhile, as it comes before none.)
 def no_hypotheses(
     input_ids: Tensor, num_beams: int, max_length: int, pad_token_id: int
 ) -> Tuple[Tensor, Tensor, Tensor]:
@@ -181,8 +183,8 @@ def better_hypotheses(
     return torch.gather(torch.cat([tokens, other_tokens], 1), 1, chosen), torch.slice(best, 1, 0, scores.size(1))
 
 
-# Of twice as many candidates as there are beams, the ends among the better half finish a hypothesis; the others go on.
-# What a batch does that is done does not matter. Gives whether any goes on, and the beams that the new ones continue.
+# Takes twice as many candidates as there are beams: ends among the better half finish a hypothesis; the others go on.
+# The beams of a batch that is done do not matter. Gives whether any goes on, and the beams that the new ones continue.
 def beam_step(
     scores: Tensor,
     sequences: Tensor,
@@ -230,7 +232,7 @@ def beam_step(
     return not bool(torch.all(done)), next_rows, grown, next_scores, hypotheses, hypothesis_scores, done
 
 
-# What is open at the end counts as finished.
+# Gives the best sequences; those that are open at the end count as finished.
 def best_hypotheses(
     sequences: Tensor,
     beam_scores: Tensor,
@@ -254,7 +256,7 @@ def best_hypotheses(
     return torch.slice(tokens, 1, 0, num_return_sequences), torch.slice(scores, 1, 0, num_return_sequences)
 
 
-# Of each step, [steps, batches, beams, words]; 0 after all are done.
+# Joins the scores of all steps, [steps, batches, beams, words]; 0 after all are done.
 def scores_of_steps(scores: List[Tensor], num_beams: int, steps: int) -> Tensor:
     all = torch.stack(scores)
     all = torch.reshape(all, [all.size(0), all.size(1) // num_beams, num_beams, all.size(2)])
@@ -264,10 +266,10 @@ def scores_of_steps(scores: List[Tensor], num_beams: int, steps: int) -> Tensor:
 # --- Whisper
 
 
-# Its logits_processor 1 sees to it that time stamps, which are the words from the first of `tokens` on, come in pairs
+# Applies Whisper's logits_processor 1: time stamps, which are the words from the first of `tokens` on, come in pairs
 # (the first one alone), do not decrease, and are taken where they are together likelier than each other word. The other
-# tokens are those that say that there are none, or start something: the first two of them never come, the others not
-# after a time stamp.
+# elements of `tokens` are words that say that there are no time stamps, or start something: the first two of them never
+# come, the others not after a time stamp.
 def timestamp_scores(
     scores: Tensor, sequences: Tensor, logits_processor: Optional[int], eos_token_id: int, tokens: List[int]
 ) -> Tensor:
@@ -282,7 +284,7 @@ def timestamp_scores(
     is_stamp = sequences >= begin
     places = torch.arange(1, length + 1, device=scores.device)
     has_stamp = torch.any(is_stamp, 1, True)
-    first = torch.amin(torch.where(is_stamp, places, length), 1, True)  # in numbers of tokens up to and with it
+    first = torch.amin(torch.where(is_stamp, places, length), 1, True)  # as the number of tokens up to and with it
     last = torch.gather(sequences, 1, torch.clamp_min(torch.amax(places * is_stamp, 1, True) - 1, 0))
     goes_on = first < length
     ends_so = torch.slice(is_stamp, 1, -1)
@@ -306,7 +308,7 @@ def timestamp_scores(
     return torch.masked_fill(scores, torch.logical_and(is_time, torch.logical_not(is_stamp_word)), lowest)
 
 
-# Of a batch without speech, from the logits that come first.
+# Gives the probability that a batch has no speech, from the logits that come first.
 def no_speech_probs(logits: Tensor, num_beams: int, no_speech_token_id: int) -> Tensor:
     assert 0 <= no_speech_token_id and no_speech_token_id < logits.size(1), "no_speech_token_id is no word"
     return torch.select(torch.softmax(torch.slice(logits, 0, 0, None, num_beams), 1), 1, no_speech_token_id)

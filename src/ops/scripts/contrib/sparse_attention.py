@@ -1,7 +1,7 @@
 # SparseAttention.
 
 
-# The mask of blocks that its rows' borders and the columns of its entries tell, [layouts, rows, columns]; entries
+# Makes the mask of blocks, [layouts, rows, columns], of the borders of its rows and the columns of its entries; entries
 # behind the last row are padding.
 def mask_of_blocks(block_row_indices: Tensor, block_col_indices: Tensor) -> Tensor:
     assert block_row_indices.dim() == 2 and block_col_indices.dim() == 2, "the indices of blocks have 2 dimensions"

@@ -1,10 +1,10 @@
 # SparseAttentionIndexer, PackedSparseAttentionIndexer.
-# Which entries each query is to attend to: blocks of tokens ("qsa"), or what windows of tokens are compressed to
-# ("csa").
+# They select the entries that each query is to attend to: blocks of tokens ("qsa"), or what windows of tokens are
+# compressed to ("csa").
 
 
-# Angles of positions of [batch, count], from a table for all of the batch or for each of it. Positions beyond it take
-# its last row.
+# Looks up the angles of positions of [batch, count], in a table for all of the batch or for each of it. Positions
+# beyond it take its last row.
 def angles_of(cache: Tensor, position: Tensor) -> Tensor:
     assert cache.dim() == 2 or cache.dim() == 3, "cos_cache and sin_cache must have 2 or 3 dimensions"
     rows = torch.clamp(position, 0, cache.size(-2) - 1)
@@ -13,7 +13,7 @@ def angles_of(cache: Tensor, position: Tensor) -> Tensor:
     return cache[torch.unsqueeze(torch.arange(position.size(0), device=cache.device), 1), rows].to(torch.float32)
 
 
-# Rotates halves of the first elements, as many as there are angles, or else pairs of the last ones, an angle for each.
+# Rotates the first elements, as many as there are angles, by halves, or else the last ones by pairs, an angle for each.
 def rotated_by(x: Tensor, cos: Tensor, sin: Tensor, trailing: bool) -> Tensor:
     if trailing:
         first = x.size(-1) - 2 * cos.size(-1)
@@ -32,7 +32,7 @@ def scaled_to_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     return torch.rms_norm(x, [x.size(-1)], weight.to(torch.float32), epsilon)
 
 
-# Heads of queries, normalized and rotated, [batch, sequence, heads, size].
+# Normalizes and rotates the heads of queries; gives [batch, sequence, heads, size].
 def index_queries(query: Tensor, weight: Tensor, epsilon: float, cos_cache: Tensor, sin_cache: Tensor,
                   position: Tensor, trailing: bool) -> Tensor:
     q = scaled_to_norm(torch.unflatten(query, 2, [-1, weight.size(0)]), weight, epsilon)
@@ -40,21 +40,21 @@ def index_queries(query: Tensor, weight: Tensor, epsilon: float, cos_cache: Tens
     return rotated_by(q, torch.unsqueeze(cos, 2), torch.unsqueeze(sin, 2), trailing)
 
 
-# Means of blocks of tokens, [batch, blocks, tokens, size], normalized and rotated.
+# Averages blocks of tokens, [batch, blocks, tokens, size], and normalizes and rotates the means.
 def index_keys(blocks: Tensor, weight: Tensor, epsilon: float, cos_cache: Tensor, sin_cache: Tensor,
                position: Tensor) -> Tensor:
     keys = scaled_to_norm(torch.mean(blocks.to(torch.float32), 2), weight, epsilon)
     return rotated_by(keys, angles_of(cos_cache, position), angles_of(sin_cache, position), False)
 
 
-# The first `count` places of each row by falling values, the smaller of equal ones first.
+# Gives the first `count` indices of each row by falling values, the smaller index of equal ones first.
 def places_by_score(scores: Tensor, count: int) -> Tensor:
     _, places = torch.sort(scores, stable=True, dim=-1, descending=True)
     return torch.slice(places, -1, 0, count)
 
 
-# Of rows of queries: the tokens of the best blocks, behind them those of the block that is not full, and -1; and how
-# many they are. `tokens` are those that a query sees, as many as `seen`, and blocks are of them.
+# Gives for rows of queries the tokens of the best blocks, behind them those of the block that is not full, and -1; and
+# their count. `tokens` are those that a query sees, as many as `seen`, and blocks are made of them.
 def selected_tokens(scores: Tensor, tokens: Tensor, seen: Tensor, ratio: int, budget: int) -> Tuple[Tensor, Tensor]:
     rows, capacity, device = scores.size(0), budget + ratio - 1, scores.device
     blocks = torch.unsqueeze(torch.div(seen, ratio, rounding_mode="floor"), 1)
@@ -73,12 +73,12 @@ def selected_tokens(scores: Tensor, tokens: Tensor, seen: Tensor, ratio: int, bu
     return torch.slice(chosen, 1, 0, capacity).to(torch.int32), torch.reshape(emitted + left, [rows]).to(torch.int32)
 
 
-# How many blocks or windows a query at a position has behind it.
+# Counts the whole blocks or windows that a query at a position has up to there.
 def whole_windows(position: Tensor, ratio: int) -> Tensor:
     return torch.div(torch.clamp_min(position, -1) + 1, ratio, rounding_mode="floor")
 
 
-# Of rows of queries: the best of the entries before `ends`, and -1; and how many they are.
+# Gives for rows of queries the best of the entries before `ends`, and -1; and their count.
 def selected_windows(scores: Tensor, ends: Tensor, count: int) -> Tuple[Tensor, Tensor]:
     allowed = torch.arange(scores.size(1), device=scores.device) < torch.unsqueeze(ends, 1)
     best = places_by_score(torch.where(allowed, scores, float("-inf")), count)
@@ -87,8 +87,9 @@ def selected_windows(scores: Tensor, ends: Tensor, count: int) -> Tuple[Tensor, 
     return best, torch.sum(best >= 0, 1).to(torch.int32)
 
 
-# What windows of `ratio` tokens are compressed to, which `kv` and `gate` of [batch, tokens, 2 * size] make up behind
-# `before` tokens of a window before them: sums by a softmax over its first half's numbers and their own second half's.
+# Compresses windows of `ratio` tokens, of `kv` and `gate` of [batch, tokens, 2 * size], which begin with `before`
+# tokens of the window before them. A window becomes the sum, weighted by a softmax, of the first halves of the window
+# before it and of its own second halves.
 def compressed_windows(kv: Tensor, gate: Tensor, before: int, position_bias: Tensor, ratio: int, weight: Tensor,
                        epsilon: float, cos_cache: Tensor, sin_cache: Tensor, first: int) -> Tensor:
     size = weight.size(0)
@@ -107,12 +108,12 @@ def compressed_windows(kv: Tensor, gate: Tensor, before: int, position_bias: Ten
                       angles_of(sin_cache, position), True)
 
 
-# How many tokens stay for the next windows: those of the last whole one, and what is behind it.
+# Counts the tokens that stay for the next windows: those of the last whole window, and those behind it.
 def kept_for_windows(tokens: int, before: int, windows: int, ratio: int) -> int:
     return tokens - before - windows * ratio + (ratio if windows > 0 else before)
 
 
-# Keys of [batch, rows, size] behind the first `length` ones of a past, which a buffer keeps in their places.
+# Appends keys of [batch, rows, size] to a past; if it is a buffer, behind its first `length` rows, which stay in place.
 def with_new_keys(past: Tensor, new: Tensor, length: Optional[int]) -> Tensor:
     if length is None:
         return torch.cat([past, new], 1)
@@ -120,7 +121,7 @@ def with_new_keys(past: Tensor, new: Tensor, length: Optional[int]) -> Tensor:
     return torch.squeeze(rows, 1)
 
 
-# The tokens of a query that it sees in their order, and how many; [rows, tokens] and [rows].
+# Lists the tokens that each query sees, in their order, and counts them; gives [rows, tokens] and [rows].
 def seen_tokens(mask: Optional[Tensor], batch: int, past: int, sequence: int, device: Device) -> Tuple[Tensor, Tensor]:
     total = past + sequence
     token = torch.arange(total, device=device)
@@ -136,8 +137,8 @@ def seen_tokens(mask: Optional[Tensor], batch: int, past: int, sequence: int, de
     return torch.slice(tokens, 1, 0, total), torch.sum(seen, 1)
 
 
-# For each query the sums over its heads of what is positive of their products with keys of [batch, rows or 1, keys,
-# size], [batch, queries, keys].
+# Sums over the heads of each query the positive parts of its products with keys of [batch, rows or 1, keys, size];
+# gives [batch, queries, keys].
 def index_scores(q: Tensor, keys: Tensor, head_weights: Optional[Tensor], scale: float) -> Tensor:
     products = torch.relu(torch.matmul(q, torch.transpose(keys, 2, 3)))
     if head_weights is not None:
@@ -145,7 +146,7 @@ def index_scores(q: Tensor, keys: Tensor, head_weights: Optional[Tensor], scale:
     return torch.sum(products, 2) * scale
 
 
-# Query and key, or what holds both in a row.
+# Gives query and key, also where a row of the query holds both.
 def query_and_key(query: Tensor, key: Optional[Tensor], size: int) -> Tuple[Tensor, Tensor]:
     if key is None:
         return torch.slice(query, 2, 0, query.size(2) - size), torch.slice(query, 2, query.size(2) - size)
@@ -203,7 +204,8 @@ def window_indexer(query: Tensor, key: Tensor, query_norm_weight: Tensor, key_no
     return torch.unflatten(selected, 0, [query.size(0), query.size(1)]), present, buffer
 
 
-# Of the tokens of sequences side by side: where each one's begin, how many it has behind it, and what is in its states.
+# Describes sequences whose tokens follow one another: the first token of each, the count of its new tokens, the count
+# of those before them, and the entries and pending tokens in its states.
 def states_of_sequences(cumulative_sequence_lengths: List[int], past_sequence_lengths: List[int],
                         past_state_lengths: List[int], tokens: int, capacity: int,
                         room: int) -> List[Tuple[int, int, int, int, int]]:
@@ -222,7 +224,7 @@ def of_sequence(table: Tensor, i: int) -> Tensor:
     return table if table.dim() == 2 else torch.slice(table, 0, i, i + 1)
 
 
-# Rows that replace those of a state from `start` on.
+# Replaces the rows of a state from `start` on.
 def with_state(state: Tensor, rows: Tensor, start: int) -> Tensor:
     assert state.dim() == 2 and state.size(1) == rows.size(1), "a state of shape {} does not take rows of {}".format(
         state.size(), rows.size())
@@ -234,7 +236,8 @@ def stacked(rows: List[Tensor], otherwise: Tensor) -> Tensor:
     return otherwise if len(rows) == 0 else torch.stack(rows)
 
 
-# A sequence whose new entries do not fit into its state selects nothing, and leaves all states as they are.
+# Selects tokens for packed sequences. A sequence whose new entries do not fit into its state selects nothing, and
+# leaves all states as they are.
 def packed_token_indexer(
     query: Tensor, key: Optional[Tensor], query_norm_weight: Tensor, key_norm_weight: Tensor, cos_cache: Tensor,
     sin_cache: Tensor, cumulative_sequence_lengths: List[int], past_sequence_lengths: List[int],
@@ -282,7 +285,7 @@ def packed_token_indexer(
             chosen, number = selected_tokens(scores, tokens, position[0] + 1, ratio, token_budget)
             selected.append(chosen)
             counts.append(number)
-            # What each of the first tokens has done: a block that it made whole, or itself in the buffer.
+            # Each of the first tokens has made a block whole, which is captured, or is in the buffer itself.
             if state_update_capture_count is not None and (state_update_active is None or state_update_active != 0):
                 captured = max(min(min(state_update_capture_count[i], count), state_update_capacity), 0)
                 token = torch.arange(captured, device=device) + pending

@@ -3,8 +3,8 @@
 # --- Packed sequences, one after another ---
 
 
-# Where the tokens of each sequence lie, [sequences, longest], and which of these places hold one. Sequence i has those
-# from ends[i] to ends[i + 1].
+# Gives the index of each token of each sequence, [sequences, longest], and which of these places hold one. Sequence i
+# has the tokens from ends[i] to ends[i + 1].
 def places_of_sequences(ends: Tensor, tokens: int) -> Tuple[Tensor, Tensor]:
     assert ends.dim() == 1 and ends.size(0) > 0, "the ends of sequences have shape {}".format(ends.size())
     lengths = ends[1:] - ends[:-1]
@@ -16,17 +16,18 @@ def places_of_sequences(ends: Tensor, tokens: int) -> Tuple[Tensor, Tensor]:
     return torch.where(is_there, torch.unsqueeze(ends[:-1], 1) + step, 0), is_there
 
 
-# [tokens, …] as [sequences, longest, …].
+# Makes [sequences, longest, …] of [tokens, …].
 def by_sequences(x: Tensor, places: Tensor) -> Tensor:
     return torch.unflatten(torch.index_select(x, 0, torch.flatten(places)), 0, places.size())
 
 
-# And back.
+# Makes [tokens, …] of [sequences, longest, …].
 def by_tokens(x: Tensor, is_there: Tensor) -> Tensor:
     return torch.index_select(torch.flatten(x, 0, 1), 0, torch.squeeze(torch.nonzero(torch.flatten(is_there)), 1))
 
 
-# The first `count` along dimension 1, zeros where there are none or is_wanted tells so, and all else side by side.
+# Takes as many along dimension 1 as is_wanted has, zeros where there are none or they are not wanted, and flattens the
+# dimensions behind it.
 def first_ones(x: Tensor, is_wanted: Tensor) -> Tensor:
     rows = torch.flatten(x, 2)
     missing = max(is_wanted.size(1) - rows.size(1), 0)
@@ -46,7 +47,7 @@ def is_delta(update_rule: str) -> bool:
     return update_rule == "delta" or update_rule == "gated_delta"
 
 
-# One state, or those after the last steps: the last of them last, zeros where there were fewer steps.
+# Gives one state, or those after the last steps, the last of them last; zeros stand for steps that were not.
 def window_of_states(state: Tensor, states: List[Tensor], state_window: int) -> Tensor:
     if state_window == 0:
         return state
@@ -54,8 +55,8 @@ def window_of_states(state: Tensor, states: List[Tensor], state_window: int) -> 
     return torch.stack(window)
 
 
-# Queries share a state, or states share a query; a key may have fewer heads as well. The inputs that update_rule has no
-# use for may be there.
+# Computes linear attention. Queries share a state, or states share a query; a key may have fewer heads as well. Inputs
+# that update_rule does not use may be there.
 def linear_attention_with_window(query: Tensor, key: Tensor, value: Tensor, past_state: Optional[Tensor],
                                  decay: Optional[Tensor], beta: Optional[Tensor], kv_num_heads: int, q_num_heads: int,
                                  scale: float, state_window: int, update_rule: str) -> Tuple[Tensor, Tensor]:
@@ -118,8 +119,8 @@ def with_unit_length(x: Tensor) -> Tensor:
     return x * torch.rsqrt(torch.sum(x * x, -1, True) + 1e-12)
 
 
-# What is wanted of the first steps of each sequence, one after another: the factors that a state decays by, the keys,
-# and what is added to a state along them.
+# Collects the first steps of each sequence that are wanted, one after another: the factors that a state decays by, the
+# keys, and the values that are added to a state along them.
 def captured_steps(decay: Optional[Tensor], k: Tensor, updates: Tensor, capacity: int,
                    capture_count: Optional[Tensor], is_active: bool, lengths: Tensor) -> Tensor:
     assert 0 <= capacity and capacity <= 8, "state_update_capacity is not from 0 to 8"
@@ -138,7 +139,7 @@ def captured_steps(decay: Optional[Tensor], k: Tensor, updates: Tensor, capacity
     return torch.cat([torch.flatten(part, 1) for part in parts], 1)
 
 
-# The state has the elements of a value first, and those of a key next.
+# Computes the operator, whose state has the elements of a value first, and those of a key next.
 def gated_delta_net(query: Tensor, key: Optional[Tensor], value: Optional[Tensor], cu_seqlens: Optional[Tensor],
                     decay: Optional[Tensor], beta: Optional[Tensor], initial_state: Optional[Tensor],
                     a_log: Optional[Tensor], dt_bias: Optional[Tensor], capture_count: Optional[Tensor],
@@ -164,7 +165,7 @@ def gated_delta_net(query: Tensor, key: Optional[Tensor], value: Optional[Tensor
     assert key_heads > 0 and heads % max(key_heads, 1) == 0, (
         "the {} heads of value are no multiple of the {} of key".format(heads, key_heads))
 
-    # [tokens, heads, …]
+    # From here on q, k and v are [tokens, heads, …].
     last = len(sizes) - 1
     q = torch.to(torch.flatten(q, 0, last), torch.float32)
     k = torch.to(torch.flatten(k, 0, last), torch.float32)
@@ -193,7 +194,7 @@ def gated_delta_net(query: Tensor, key: Optional[Tensor], value: Optional[Tensor
         if beta_activation == "sigmoid":
             rate = torch.sigmoid(rate)
 
-    # [time, sequences, heads, …]
+    # From here on they are [time, sequences, heads, …].
     if cu_seqlens is not None:
         assert len(sizes) == 1, "cu_seqlens is for tokens in one dimension"
         ends = cu_seqlens
@@ -238,8 +239,8 @@ def gated_delta_net(query: Tensor, key: Optional[Tensor], value: Optional[Tensor
 # --- Convolutions with a state ---
 
 
-# Of [batch, channels, …], by a kernel for each channel; `x` has the state in front of it along the last dimension. The
-# dimensions between keep their sizes.
+# Convolves [batch, channels, …] with a kernel for each channel; `x` has the state in front of it along the last
+# dimension. The dimensions between keep their sizes.
 def causal_convolution(x: Tensor, weight: Tensor, bias: Optional[Tensor], dilation: int, activation: str) -> Tensor:
     n = x.dim() - 2
     if n > 1:
@@ -252,7 +253,7 @@ def causal_convolution(x: Tensor, weight: Tensor, bias: Optional[Tensor], dilati
     return silu_where_named(y, activation)
 
 
-# [batch, positions, …] as [batch, channels, positions].
+# Makes [batch, channels, positions] of [batch, positions, …].
 def channels_before_length(x: Tensor) -> Tensor:
     return torch.flatten(x, 2).transpose(1, 2)
 
@@ -271,7 +272,7 @@ def causal_conv_with_window(input: Tensor, weight: Tensor, bias: Optional[Tensor
         "weight of shape {} does not suit {} channels".format(weight.size(), channels))
     kept = (weight.size(-1) - 1) * dilation
 
-    # One state has the sizes of the input, with what is kept in place of the positions.
+    # One state has the sizes of the input, with `kept` in place of the number of positions.
     shape = input.size()
     shape[1 if channels_last else -1] = kept
     past = torch.zeros(shape, dtype=x.dtype, device=x.device)
@@ -323,7 +324,7 @@ def varlen_causal_conv_with_state(input: Tensor, weight: Tensor, cumulative_sequ
 # --- AttnLSTM ---
 
 
-# X, where the weights' sizes fit one another.
+# Gives X, after checking that the weights' sizes fit one another.
 def checked_layer(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], P: Optional[Tensor], directions: int,
                   hidden_size: Optional[int]) -> Tensor:
     check_weights(W, R, B, P, directions, 4, hidden_size)
@@ -331,8 +332,7 @@ def checked_layer(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], P: Optio
     return X
 
 
-# What a memory holds for a query, which is the hidden state; its keys come by MW, and steps that are not `open` are
-# left out.
+# Reads a memory by a query, which is the hidden state; its keys come by MW, and steps that are not `open` are left out.
 def context_of_memory(h: Tensor, QW: Tensor, V: Tensor, keys: Tensor, M: Tensor, is_open: Optional[Tensor]) -> Tensor:
     query = torch.unsqueeze(torch.matmul(h, QW), 1)
     scores = torch.matmul(torch.tanh(keys + query), V)
@@ -341,14 +341,14 @@ def context_of_memory(h: Tensor, QW: Tensor, V: Tensor, keys: Tensor, M: Tensor,
     return torch.squeeze(torch.matmul(torch.unsqueeze(torch.softmax(scores, 1), 1), M), 1)
 
 
-# Which steps of the memory there are, [batch, steps].
+# Tells which steps of the memory there are, [batch, steps].
 def open_memory(M: Tensor, memory_seq_lens: Tensor) -> Tensor:
     assert bool(torch.all((memory_seq_lens > 0) & (memory_seq_lens <= M.size(1)))), (
         "a number in memory_seq_lens is not from 1 to {}".format(M.size(1)))
     return torch.arange(M.size(1), device=M.device) < torch.unsqueeze(memory_seq_lens, 1)
 
 
-# The attention, which is an input of the next step along with X, is zero before the first one.
+# Computes one direction. The attention, which is an input of the next step along with X, is zero before the first one.
 def attn_lstm_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], within: Optional[Tensor],
                         initial_h: Tensor, initial_c: Tensor, P: Optional[Tensor], QW: Optional[Tensor],
                         MW: Optional[Tensor], V: Optional[Tensor], M: Optional[Tensor], is_open: Optional[Tensor],
@@ -376,7 +376,7 @@ def attn_lstm_direction(X: Tensor, W: Tensor, R: Tensor, B: Optional[Tensor], wi
     return states_over_time(states, within), h, c
 
 
-# Y of a direction of which only the first step was taken, in as many steps as X has.
+# Repeats Y of a direction of which only the first step was computed for as many steps as X has.
 def of_each_step(Y: Tensor, X: Tensor) -> Tensor:
     return Y.expand([X.size(0)] + Y.size()[1:])
 

@@ -10,7 +10,7 @@ def inverse(X: Tensor) -> Tensor:
     return torch.linalg_inv(X.to(torch.float32) if X.dtype == torch.float16 else X).to(X.dtype)
 
 
-# The factor of whole numbers is whole.
+# Multiplies two matrices and a factor, which is an integer for products of integers.
 def scaled_product(A: Tensor, B: Tensor, alpha: float, transA: bool, transB: bool) -> Tensor:
     assert A.dim() == 2 and B.dim() >= 2, "A is not a matrix, or B has less than two dimensions"
     product = torch.matmul(torch.t(A) if transA else A, torch.transpose(B, -2, -1) if transB else B)
@@ -29,14 +29,16 @@ def rfft(X: Tensor, signal_ndim: int, onesided: int, normalized: int) -> Tensor:
     return parts_of(torch.fft_rfftn(signal, None, dims), X.dtype)
 
 
-# The real signal is taken to be of an even size. (signal_of, which has the spectrum's parts, makes doubles of them.)
+# Inverts rfft. The real signal is taken to be of an even size. (signal_of, which has the spectrum's parts, makes
+# doubles of them.)
 def irfft(X: Tensor, signal_ndim: int, onesided: int, normalized: int) -> Tensor:
     dims = signal_dims(X.dim() - 1, signal_ndim, onesided, normalized)
     assert X.size(-1) == 2, "the last dimension must be of size 2, for real and imaginary parts"
     return torch.fft_irfftn(signal_of(X), None, dims).to(X.dtype)
 
 
-# Those of scipy.spatial.distance that need no numbers besides A and B; onnxruntime has the two Euclidean ones.
+# Computes distances by the metrics of scipy.spatial.distance that need no numbers besides A and B; onnxruntime has the
+# two Euclidean ones.
 def cdist(A: Tensor, B: Tensor, metric: str) -> Tensor:
     assert A.dim() == 2 and B.dim() == 2 and A.size(1) == B.size(1), "A and B are not matrices with as many columns"
     if metric == "euclidean" or metric == "minkowski":
@@ -69,7 +71,7 @@ def unit_rows(x: Tensor) -> Tensor:
     return x / torch.norm(x, 2, 1, True)
 
 
-# Where the rows or columns of a crop lie in an image of `size` of them, for each region.
+# Gives the positions of the rows or columns of a crop in an image of `size` of them, for each region.
 def crop_positions(start: Tensor, end: Tensor, size: int, count: int) -> Tensor:
     if count == 1:
         return torch.unsqueeze((start + end) * 0.5 * (size - 1), 1)
@@ -79,7 +81,7 @@ def crop_positions(start: Tensor, end: Tensor, size: int, count: int) -> Tensor:
     return torch.cat([first, between, last], 1)
 
 
-# The pixels of rows and columns, [regions, rows, columns, channels].
+# Gathers the pixels of rows and columns, [regions, rows, columns, channels].
 def pixels_at(images: Tensor, batch_indices: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     images_of = refused_if_negative(batch_indices, images.size(0))
     indices = [torch.reshape(images_of, [-1, 1, 1]), torch.unsqueeze(rows, 2), torch.unsqueeze(columns, 1)]
@@ -125,8 +127,8 @@ def between_pixels(one: Tensor, other: Tensor, part: Tensor) -> Tensor:
     return one + (other - one) * part
 
 
-# The cheapest path from the first to the last element of a matrix, by steps down, to the right, or both. All elements
-# of a diagonal, from upper right to lower left, come at once, numbered by their rows.
+# Finds the cheapest path from the first to the last element of a matrix, by steps down, to the right, or both. All
+# elements of a diagonal, from upper right to lower left, are computed at once, indexed by their rows.
 def dynamic_time_warping(input: Tensor) -> Tensor:
     costs = torch.squeeze(input, 0) if input.dim() == 3 and input.size(0) == 1 else input
     assert costs.dim() == 2, "the input is not a matrix"
@@ -156,8 +158,8 @@ def dynamic_time_warping(input: Tensor) -> Tensor:
     return torch.contiguous(torch.t(torch.flip(points, [0])))
 
 
-# The predicted tokens are taken up to and with the first that differs from the source. Then the longer the ends of all
-# tokens, the fewer of the same there are in the source: where one is found that is there once, the index behind it.
+# Takes the predicted tokens up to and with the first that differs from the source. Then it looks in the source for
+# longer and longer ends of all tokens: where one is there exactly once, it gives the index behind it.
 def bifurcation_detector(
     src_tokens: Tensor,
     cur_tokens: Tensor,
@@ -191,7 +193,8 @@ def bifurcation_detector(
     return tokens, torch.full_like(prev_suffix_match_idx, match)
 
 
-# As the text of TensorRT's plugin has it: each class for itself, the best 4096 of a batch's scores, boxes as corners.
+# Suppresses boxes as the text of TensorRT's plugin says: each class for itself, the best 4096 of a batch's scores,
+# boxes as corners.
 def efficient_nms(
     boxes: Tensor,
     scores: Tensor,
@@ -247,7 +250,8 @@ def efficient_nms(
     )
 
 
-# Boxes are corners, or (1) centers and sizes; with anchors, what is to be added to those, or times their sizes.
+# Turns boxes into corners. They are corners (box_coding 0), or centers and sizes (1); with anchors they are offsets
+# from those, or relative to their centers and sizes.
 def corners_of_boxes(boxes: Tensor, anchors: Optional[Tensor], box_coding: int) -> Tensor:
     if anchors is not None:
         assert anchors.dim() == 3, "anchors are not of shape (batch_size, number_boxes, 4)"
@@ -264,7 +268,7 @@ def corners_of_boxes(boxes: Tensor, anchors: Optional[Tensor], box_coding: int) 
     return torch.cat([centers - halves, centers + halves], -1)
 
 
-# The others become -inf.
+# Keeps the largest elements; the others become -inf.
 def only_largest(x: Tensor, count: int) -> Tensor:
     if x.size(1) <= count:
         return x

@@ -1,7 +1,7 @@
 # NGramHashMapping, NGramRepeatBlock, VarlenNGramHashMapping, WordConvEmbedding.
 
 
-# The tokens that would complete an n-gram of a row a second time.
+# Marks the tokens that would complete an n-gram of a row a second time.
 def repeating_tokens(input_ids: Tensor, ngram_size: int, vocab_size: int) -> Tensor:
     assert ngram_size > 0, "ngram_size must be positive, not {}".format(ngram_size)
     rows, length = input_ids.size()
@@ -22,9 +22,9 @@ def ngram_repeat_block(input_ids: Tensor, scores: Tensor, ngram_size: int) -> Te
     return torch.masked_fill(scores, repeating_tokens(input_ids, ngram_size, scores.size(1)), -float("inf"))
 
 
-# A word is as long as it has ids above 0, and of no length where its first is not. What is there of it, or else as much
-# as the window takes, is looked up. (Of a word of no length onnxruntime leaves the numbers as it finds them in memory;
-# here they are 0.)
+# Embeds words. A word is as long as it has ids above 0, and of no length where its first id is not. All its ids are
+# looked up, or as many as the window takes where there are fewer. (For a word of no length onnxruntime leaves elements
+# as it finds them in memory; here they are 0.)
 def word_conv_embedding(
     Sequence: Tensor,
     W: Tensor,
@@ -52,8 +52,8 @@ def word_conv_embedding(
     return torch.where(lengths > 0, best, 0.0)
 
 
-# Sequences of several lengths in one row, each behind its past of `size` elements. Tells where in the row the pasts
-# start, and where each token is.
+# Places sequences of several lengths in one row, each behind its past of `size` elements. Tells where in the row the
+# pasts start, and where each token is.
 def places_behind_pasts(lengths: Tensor, size: int) -> Tuple[Tensor, Tensor]:
     requests = torch.arange(lengths.size(0), device=lengths.device)
     tokens = torch.repeat_interleave(requests, lengths)
@@ -75,7 +75,7 @@ def taken_at(row: Tensor, places: Tensor) -> Tensor:
     return torch.reshape(torch.index_select(row, 0, torch.reshape(places, [-1])), places.size())
 
 
-# Whether an element of a row differs from the one before it, and whether it comes after one that ends something.
+# Tells whether an element of a row differs from the one before it; the next function, whether that one ends something.
 def differs_from_last(row: Tensor) -> Tensor:
     return torch.constant_pad_nd(torch.slice(row, 0, 1) != torch.slice(row, 0, 0, -1), [1, 0], False)
 
@@ -84,7 +84,7 @@ def comes_after(row: Tensor, end: Tensor) -> Tensor:
     return torch.constant_pad_nd(torch.slice(row, 0, 0, -1) == end, [1, 0], False)
 
 
-# What lies behind a cut in the history is read as `missing`.
+# Computes the hashes of the n-grams that end at `now`; what is beyond a cut in the history is read as `missing`.
 def ngram_hashes(
     history: Tensor,
     cuts: Tensor,
@@ -131,8 +131,8 @@ def past_of_requests(past: Optional[Tensor], otherwise: Tensor, requests: int, s
     return past
 
 
-# Sequences of some lengths in one row. Gives the hashes, the last ids and segments of each, and the last ids of its
-# first tokens.
+# Computes the hashes of sequences of some lengths in one row. Also gives the last ids and segments of each, and the
+# last ids at each of its first tokens.
 def packed_ngram_hashes(
     input_ids: Tensor,
     lengths: Tensor,
@@ -159,7 +159,7 @@ def packed_ngram_hashes(
 
     segments = torch.zeros_like(input_ids, dtype=torch.int32) if segment_ids is None else segment_ids
     assert segments.size() == input_ids.size(), "segment_ids is not of the shape of input_ids"
-    # Without segments of the past, it belongs to the first one; a sequence of no tokens has none.
+    # Without segments of the past, the past belongs to the first segment; a sequence of no tokens has none.
     first = torch.index_select(torch.constant_pad_nd(segments, [0, 1]), 0, torch.cumsum(lengths, 0) - lengths)
     past_segments = past_of_requests(past_segment_ids, torch.unsqueeze(first, 1), requests, size)
     segments = put_behind_pasts(past_segments, segments, starts, now)

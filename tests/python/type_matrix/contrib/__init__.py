@@ -51,7 +51,7 @@ CONTRIB_ROWS = [
     *TEXT_ROWS,
 ]
 
-# Optional parts of a schema that are not tried both with and without, and why.
+# The optional parts of a schema that are not tried both with and without, and why.
 ONE_WAY_ONLY = {
     ("com.microsoft", "WhisperBeamSearch"): {
         "encoder": "Whisper has one",

@@ -32,11 +32,11 @@ def bias_softmax(axis: int):
 
 
 ACTIVATION_ROWS = [
-    # double, for which onnxruntime has no kernel, or one with coefficients in float
+    # onnxruntime has no kernel for double, or one with coefficients in float.
     microsoft("Gelu", [X], only="double", meaning=formula(gelu)),
     microsoft("BiasGelu", [X, BIAS], only="double", meaning=formula(lambda x, bias: gelu(x + bias))),
     microsoft("FastGelu", [X, BIAS], only="double", meaning=formula(fast_gelu)),
-    # against onnxruntime
+    # These are compared with onnxruntime.
     microsoft("Gelu", [X]),
     microsoft("Gelu", [EMPTY]),
     microsoft("BiasGelu", [X, BIAS]),
@@ -48,7 +48,7 @@ ACTIVATION_ROWS = [
     microsoft("ScaledSiLU", [X], alpha=0.5),
     microsoft("ScaledSiLU", [X, floats(2)[0]], alpha=0.5),
     microsoft("GatedAdd", [X, X[::-1].copy(), waves(2, 3, 1)]),
-    # without a kernel for the CPU
+    # onnxruntime has no kernel for the CPU.
     microsoft("BiasAdd", [X, BIAS, X[::-1].copy()], meaning=formula(lambda x, bias, skip: x + bias + skip)),
     microsoft("BiasSplitGelu", [X, BIAS], meaning=formula(bias_split_gelu)),
     microsoft("BiasSoftmax", [X, waves(2, 1, 4)], axis=2, is_inner_broadcast=1, meaning=formula(bias_softmax(2))),

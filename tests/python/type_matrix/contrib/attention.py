@@ -18,12 +18,12 @@ def int32(*values: Any) -> np.ndarray:
 
 
 def heads(x: np.ndarray, count: int) -> np.ndarray:
-    """[batch, sequence, count * size] as [batch, count, sequence, size]."""
+    """Splits [batch, sequence, count * size] into [batch, count, sequence, size]."""
     return x.reshape(*x.shape[:2], count, -1).transpose(0, 2, 1, 3)
 
 
 def beside(x: np.ndarray) -> np.ndarray:
-    """And back."""
+    """Joins the heads again, which is the opposite."""
     return x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], -1)
 
 
@@ -51,7 +51,7 @@ def without_bias(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def megatron(x: np.ndarray, weights: np.ndarray, bias: np.ndarray, mask: np.ndarray, past: np.ndarray) -> np.ndarray:
-    """A square of positions, of which the queries' are the rows after the past."""
+    """Computes attention with a square mask of positions, of which the queries' are the rows after the past."""
     q, k, v = projected_heads(x, weights, bias)
     k, v = (np.concatenate(pair, 2) for pair in zip(past, (k, v), strict=True))
     keys, queries = k.shape[2], q.shape[2]
@@ -65,7 +65,7 @@ def past_and_bias(x, weights, bias, past, score_bias) -> list[np.ndarray]:
 
 
 def shared(x, weights, bias, past, length) -> tuple[np.ndarray, np.ndarray]:
-    """A past in a buffer that has room for more."""
+    """Computes attention with a past in a buffer that has room for more."""
     q, k, v = projected_heads(x, weights, bias)
     first, last = int(length[0]), int(length[0]) + q.shape[2]
     present = past.copy()
@@ -75,7 +75,7 @@ def shared(x, weights, bias, past, length) -> tuple[np.ndarray, np.ndarray]:
 
 
 def turned(x: np.ndarray, past: int, dim: int) -> np.ndarray:
-    """The two elements of a pair lie half of `dim` apart."""
+    """Turns pairs, whose two elements lie half of `dim` apart."""
     angle = (past + np.arange(x.shape[2])[:, None]) * 10000.0 ** (-np.arange(0, dim, 2) / dim)
     one, two, rest = x[..., : dim // 2], x[..., dim // 2 : dim], x[..., dim:]
     cos, sin = np.cos(angle), np.sin(angle)
@@ -95,7 +95,7 @@ def rotary(dim: int):
 
 
 def outputs(function):
-    """A formula of several outputs."""
+    """Gives the meaning that a formula of several outputs has."""
     return lambda case: list(function(*(np.asarray(x).astype(np.float64) for x in case.inputs)))
 
 
@@ -114,7 +114,7 @@ FUSED_ROWS = [
     attention([X, WEIGHTS, BIAS], unidirectional=1, scale=0.5),
     attention([X, WEIGHTS, BIAS], unidirectional=2),  # is not 1
     attention(UNEQUAL, qkv_hidden_sizes=[4, 4, 6]),
-    # the forms of mask_index
+    # These have the forms of mask_index.
     attention([X, WEIGHTS, BIAS, int32(1, 2)]),
     attention([X, WEIGHTS, BIAS, int32(9, 2)], mask_filter_value=-2.5),
     attention([X, WEIGHTS, BIAS, int32(0, 3)], mask_filter_value=-2.5),
@@ -129,7 +129,7 @@ FUSED_ROWS = [
     attention([X, WEIGHTS, BIAS, int32([[1, 1, 0], [1, 0, 1], [0, 1, 0]], [[1, 0, 0], [1, 1, 0], [0, 0, 1]])]),
     attention([X, WEIGHTS, BIAS, int32([1, 0, 1, 1, 1], [1, 1, 1, 0, 1]), PAST], outputs=2),
     attention([X, WEIGHTS, BIAS, WINDOW[[0, 0]], PAST], outputs=1, meaning=formula(megatron)),  # its kernel refuses it
-    # the past
+    # These have a past.
     attention([X, WEIGHTS, BIAS, None, PAST], outputs=2, unidirectional=1),
     attention([X[:, :1], WEIGHTS, BIAS, None, PAST], outputs=2, unidirectional=1),
     attention([X, WEIGHTS, BIAS, int32(2, 4), PAST], outputs=2, unidirectional=1, mask_filter_value=-2.5),
@@ -141,13 +141,13 @@ FUSED_ROWS = [
         past_present_share_buffer=1,
         meaning=outputs(shared),
     ),
-    # what is added
+    # These have a bias that is added to the scores.
     attention([X, WEIGHTS, BIAS, None, None, SCORE_BIAS]),
     attention([X, WEIGHTS, BIAS, int32(1, 2), None, waves(2, 1, 3, 3)], unidirectional=1),
     attention([X, WEIGHTS, BIAS, None, PAST, waves(2, 1, 3, 5)], meaning=formula(past_and_bias)),  # its kernel refuses
-    # its kernel reads a bias that is not there
+    # onnxruntime's kernel reads a bias that is not there.
     attention([X, WEIGHTS], meaning=formula(without_bias)),
-    # its kernel for the CPU refuses do_rotary
+    # onnxruntime's kernel for the CPU refuses do_rotary.
     attention(WIDE, do_rotary=1, meaning=formula(rotary(0))),
     attention([*WIDE, None, WIDE_PAST], do_rotary=1, rotary_embedding_dim=2, meaning=formula(rotary(2))),
     attention([X[:, :0], WEIGHTS, BIAS, None, PAST], outputs=2),
@@ -175,7 +175,7 @@ def q_attention(inputs: list[Any], **rest: Any):
 
 
 Q_ATTENTION_ROWS = [
-    # without a kernel for the CPU
+    # onnxruntime has no kernel for the CPU.
     q_attention(
         [STEPS.view(np.int8), FACTORS, BIAS, *SCALES, None, np.int8(-9)],
         meaning=formula(signed_input),
@@ -286,7 +286,7 @@ def remove_padding(case: Any) -> list[np.ndarray]:
 
 
 def by_sequence(q, k, v, ends, bias: Any = 0.0, scale: float = 0.0) -> np.ndarray:
-    """Attention of one sequence after another."""
+    """Computes attention of one sequence after another."""
     ends = ends.astype(int)
     results = []
     for i, (first, last) in enumerate(itertools.pairwise(ends)):
@@ -362,7 +362,7 @@ PACKED_ROWS = [
 
 
 def by_windows(qkv, global_qkv, mask, flags, window: int) -> np.ndarray:
-    """One token after another."""
+    """Computes attention within windows, one token after another."""
     ours, whole = ([heads(x, COUNT) for x in np.split(projected, 3, -1)] for projected in (qkv, global_qkv))
     result = np.zeros((*qkv.shape[:2], qkv.shape[2] // 3))
     for b, i in np.ndindex(*mask.shape):
@@ -485,7 +485,7 @@ S_SCORES, S_WEIGHTS, S_VALUES = single(0.05), single(1 / 127), single(0.021)
 
 
 def by_steps(order: Any, *, causal: bool = False, optional: tuple[str, ...] = ()):
-    """`optional` names the optional inputs that are there."""
+    """Gives the formula of QOrderedAttention; `optional` names the optional inputs that are there."""
 
     def function(x, s_x, *rest) -> np.ndarray:
         s_gemm, w, s_w, bias = (rest[i : i + 3] for i in (0, 3, 6, 9))
@@ -546,7 +546,7 @@ def sparse(
     smooth=False,
     epsilon=1e-6,
 ):
-    """`names` are the inputs that are there."""
+    """Gives the formula of DynamicSparseAttention; `names` are the inputs that are there."""
 
     def normed(x, weight, position, given):
         if weight is not None:

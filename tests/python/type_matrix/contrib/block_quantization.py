@@ -19,7 +19,7 @@ def codes(*shape: int) -> np.ndarray:
 
 
 def scales(*shape: int) -> np.ndarray:
-    """Of few bits, so that each type holds them."""
+    """Draws scales of few bits, so that each type holds them."""
     return (RANDOM.integers(2, 16, shape) / 64).astype(np.float32)
 
 
@@ -28,7 +28,7 @@ def blocks(count: int, block_size: int) -> int:
 
 
 def unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
-    """Numbers of few bits along the last axis, the lowest bits first."""
+    """Unpacks numbers of few bits along the last axis, the lowest bits first."""
     numbers = (packed.astype(np.int64)[..., None] >> np.arange(0, 8, bits)) & (2**bits - 1)
     return numbers.reshape(*packed.shape[:-1], packed.shape[-1] * 8 // bits)
 
@@ -50,7 +50,7 @@ def packed_zeros(bits: int, block_size: int) -> np.ndarray:
 
 
 def matmul_nbits(bits: int, block_size: int, g_idx: bool = False, zero_points: bool = False, n: int = N, k: int = K):
-    """Of packed zero points, and without a bias."""
+    """Gives the formula of MatMulNBits with packed zero points, and without a bias."""
 
     def function(a, b, scale, *rest):
         rest = list(rest)
@@ -75,9 +75,9 @@ def nbits(bits: int, block_size: int, zero_points=None, g_idx=None, bias=None, x
 
 
 MATMUL_NBITS_ROWS = [
-    # zero points that are the same numbers packed and as they are
+    # These zero points are the same numbers packed and as they are.
     nbits(4, 64, zero_points=codes(N, 1) % 16),
-    # K is no multiple of the blocks
+    # K is no multiple of the blocks.
     microsoft("MatMulNBits", [X, weight(4, 16), scales(N, 3)], block_size=16, **SIZES),
     *(nbits(bits, size) for bits in (2, 4, 8) for size in (16, 32, 64)),
     *(nbits(bits, 16, zero_points=packed_zeros(bits, 16), bias=BIAS) for bits in (2, 4, 8)),
@@ -85,7 +85,7 @@ MATMUL_NBITS_ROWS = [
     *(nbits(4, 32, accuracy_level=level, weight_prepacked=0) for level in (0, 1, 2, 3, 4)),
     nbits(4, 128, zero_points=packed_zeros(4, 128), x=waves(40)[None]),
     nbits(4, 16, x=np.zeros((0, 40), np.float32), bias=BIAS),
-    # scales and zero points of one dimension, as old files have them
+    # Old files have scales and zero points of one dimension.
     microsoft(
         "MatMulNBits",
         [X, weight(4, 16), scales(N * 3), codes(N * 2)],
@@ -95,7 +95,7 @@ MATMUL_NBITS_ROWS = [
     nbits(4, 16, g_idx=GROUPS),
     nbits(4, 16, g_idx=PADDED_GROUPS, zero_points=scales(N, 3) * 40, bias=BIAS),
     # onnxruntime's kernel for g_idx takes 8 for zero points that are packed, numbers of 2 bits for such of 4, and none
-    # of 8
+    # of 8.
     nbits(
         4,
         16,
@@ -142,7 +142,7 @@ def several(*functions):
 
 
 def qkv(which: int, k: int, product=PRODUCT, epsilon: float = 1e-6):
-    """An output by the number of its projection, whose inputs start at `k`."""
+    """Gives an output by the index of its projection, whose inputs start at `k`."""
     return lambda x, norm, *rest: product(rms_norm(x, norm, epsilon), *rest[k + 2 * which : k + 2 * which + 2])
 
 
@@ -154,7 +154,7 @@ OF_16_BITS_QKV = [weight(8, 16), scales(N, 3), weight(8, 16, n=3), scales(3, 3),
 
 
 def qkv_with_skip(weight_at: int, product):
-    """Of all inputs, with a bias behind the scales."""
+    """Gives an output from all inputs, with a bias behind the scales."""
 
     def function(x, skip, norm, *rest):
         b, scale, bias = rest[weight_at : weight_at + 3]
@@ -238,7 +238,7 @@ REALS = (RANDOM.integers(-6, 7, (3, 4, 20)) / 2).astype(np.float32)
 
 
 def of_constants(case):
-    """By onnxruntime, which takes small numbers from the model, but none of Python."""
+    """Runs the case in onnxruntime, which takes elements of few bits from the model, but none from Python."""
     model = onnx.ModelProto.FromString(case.model.SerializeToString())
     feeds = dict(case.feeds)
     for info in list(model.graph.input):
@@ -254,12 +254,12 @@ def gather(data, indices, scale, zeros=None, **attributes):
 
 
 def rows_of_middle_blocks(data, indices, scale):
-    """Bytes in blocks along the axis 1 of 3."""
+    """Picks rows of uint8 that are in blocks along the axis 1 of 3."""
     return ((data - 128) * np.repeat(scale, 16, 1)[:, : data.shape[1]])[indices.astype(np.int64)]
 
 
 GATHER_ROWS = [
-    # of all types
+    # These are of all types.
     gather(
         UINT4,
         PICKED % 3,
@@ -273,17 +273,17 @@ GATHER_ROWS = [
         for dtype in SMALL_FLOATS
     ),
     gather(UINT4, PICKED % 3, scales(3, 1, 20), UINT4[:, :1]),
-    # scales that floats of several rows, or of a whole one, share
+    # Floats of several rows, or of a whole one, share these scales.
     gather(REALS.astype(SMALL_FLOATS[0]), ints(1, -2), scales(1, 1, 20), block_size=0, bits=8),
     gather(REALS.astype(SMALL_FLOATS[-1]), PICKED % 3, scales(3, 1, 1), gather_axis=1, quantize_axis=-1, block_size=0),
-    # bits of uint8
+    # These have 2, 4 and 8 bits in uint8.
     *(
         gather(TABLE, PICKED, scales(6, blocks(160 // bits, 16)), zeros, bits=bits, block_size=16)
         for bits in (2, 4, 8)
         for zeros in [None, codes(6, blocks(blocks(160 // bits, 16) * bits, 8))]
     ),
     gather(TABLE, ints(1, 4)[0], scales(6, 1), block_size=64, gather_axis=-2),
-    # axes of int4 and uint4; an axis of blocks along which is picked
+    # These have each axis of int4 and uint4, and an axis of blocks along which is picked.
     *(
         gather(data, ints(3, -1, 0), scales(3, 4, 2), zeros, gather_axis=axis, quantize_axis=-1, block_size=16)
         for data, zeros in [(INT4, None), (INT4, INT4[:, :, 1:3]), (UINT4, UINT4[:, :, 3:5])]
@@ -298,11 +298,11 @@ GATHER_ROWS = [
         quantize_axis=0,
         block_size=16,
     ),
-    # indices that are out of range, and none
+    # Some indices are out of range, and there may be none.
     gather(TABLE, ints(6, 1, -7), scales(6, 3), block_size=16),
     gather(INT4, ints(4, 1, -9), scales(3, 4, 2), gather_axis=1, quantize_axis=2, block_size=16),
     gather(TABLE, np.zeros((2, 0), np.int64), scales(6, 3), block_size=16),
-    # onnxruntime's kernel wants the blocks of bytes to lie along the last axis
+    # onnxruntime's kernel wants the blocks of bytes to lie along the last axis.
     microsoft(
         "GatherBlockQuantized",
         [codes(3, 20, 4), PICKED % 3, scales(3, 2, 4)],
@@ -374,7 +374,7 @@ SMALL_FLOAT_ROWS = [
     microsoft("MatMulBnb4", [X, BNB4_WEIGHT, ABSMAX], **BNB4, quant_type=0),
     microsoft("MatMulBnb4", [X, BNB4_WEIGHT, ABSMAX], **BNB4, quant_type=1, training_mode=1),
     microsoft("MatMulBnb4", [X[..., :5], codes(8), scales(1)], K=5, N=3, block_size=16, quant_type=1),
-    # onnxruntime's kernel always multiplies by the transposed weight
+    # onnxruntime's kernel always multiplies by the transposed weight.
     microsoft(
         "MatMulBnb4",
         [X[..., :3], BNB4_WEIGHT, ABSMAX],
@@ -386,7 +386,7 @@ SMALL_FLOAT_ROWS = [
     microsoft("MatMulFpQ4", [X, blob(3, 40, 32, True), ints(40, 3)]),
     microsoft("MatMulFpQ4", [X, blob(3, 40, 32, True), ints(40, 3)], blk_quant_type=1),
     microsoft("MatMulFpQ4", [X[0], blob(3, 40, 32, False), ints(40, 3)], blk_quant_type=0),
-    # onnxruntime's kernel takes type 2 for type 1
+    # onnxruntime's kernel takes type 2 for type 1.
     microsoft("MatMulFpQ4", [X, BLOB_64, ints(40, 3)], blk_quant_type=2, meaning=formula(product_with_blob_of_64)),
     microsoft("MatMulBlockQuantizedFp8Weight", [HALF_X, FLOAT8, scales(3, 1)], meaning=formula(fp8_weight(128))),
     microsoft(

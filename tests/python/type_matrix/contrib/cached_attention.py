@@ -17,7 +17,7 @@ def int32(*values: int) -> np.ndarray:
 
 
 def several(function):
-    """The outputs that a function of the inputs gives, in double precision."""
+    """Gives the meaning that a function of the inputs has, in double precision."""
     return lambda case: list(function(*(np.asarray(x).astype(np.float64) for x in case.inputs)))
 
 
@@ -52,7 +52,7 @@ ROTARY_ROWS = [
     rotary([waves(2, 2, 3, 20), POSITIONS, COS, SIN], num_heads=2, rotary_embedding_dim=SIZE, interleaved=1),
     rotary([X[:0], POSITIONS[:0], COS, SIN]),
     rotary([X[:, :0], POSITIONS[:, :0], COS, SIN]),
-    # longer than the caches, as packed sequences may be
+    # The sequence is longer than the caches, as packed sequences may be.
     rotary([waves(1, 12, SIZE), ints([0, 1, 2, 3, 4, 5] * 2), COS, SIN], is_packed_batching=1),
 ]
 
@@ -75,14 +75,14 @@ PER_CHANNEL = {"k_quant_type": "PER_CHANNEL", "v_quant_type": "PER_CHANNEL"}
 
 
 def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, allowed: Any = True) -> np.ndarray:
-    """Heads of queries to heads of keys and values, which groups share."""
+    """Computes attention of heads of queries to heads of keys and values, which groups share."""
     groups = q.shape[1] // k.shape[1]
     scores = q @ k.repeat(groups, 1).swapaxes(2, 3) / np.sqrt(q.shape[3])
     return softmax(np.where(allowed, scores, -np.inf), -1) @ v.repeat(groups, 1)
 
 
 def normed(q, k, v, lengths, total, q_weight, k_weight, epsilon=1e-6):
-    """A prompt of whole sequences whose queries and keys are normalized."""
+    """Computes a prompt of whole sequences whose queries and keys are normalized."""
 
     def norm(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon) * weight
@@ -92,7 +92,7 @@ def normed(q, k, v, lengths, total, q_weight, k_weight, epsilon=1e-6):
 
 
 def step_of_float8(q, k, v, past_k, past_v, lengths, total, k_scale, v_scale):
-    """A step of two sequences with three rows of past, in a cache of five rows; the inputs are whole numbers."""
+    """Computes a step of two sequences behind three rows of past, in a cache of five rows; the inputs are integers."""
     rows = [
         np.concatenate([past[:, :, :3], heads(x, 1) / s], 2)
         for past, x, s in ((past_k, k, k_scale), (past_v, v, v_scale))
@@ -109,7 +109,7 @@ WHOLE = [np.rint(x * 2) for x in (*STEP, *PAST)]
 GROUP_QUERY_ROWS = [
     gqa([*STEP_OF_8_BITS, SCALE, 2 * SCALE], kv_cache_bit_width=8, **PER_TENSOR, only=r"T_CACHE/tensor.int8"),
     gqa([*STEP_OF_4_BITS, SCALE, 2 * SCALE], kv_cache_bit_width=4, **PER_TENSOR, only=r"T_CACHE/tensor.uint8"),
-    # no kernel for the CPU
+    # onnxruntime has no kernel for the CPU.
     gqa(
         [*WHOLE, int32(3, 3), int32(4), *[None] * 5, floats(2), floats(0.5)],
         kv_cache_bit_width=8,
@@ -131,7 +131,7 @@ GROUP_QUERY_ROWS = [
     gqa([*STEP, *PAST, int32(5, 3), int32(6), COS, SIN], do_rotary=1),  # grows the cache
     gqa([*CHUNK, *(x[:1] for x in PAST), int32(4), int32(5), COS, SIN], do_rotary=1),
     gqa([*CHUNK, *(x[:1] for x in PAST), int32(3), int32(7)]),
-    # attention to keys that the past has already
+    # These attend to keys that the past has already.
     gqa([STEP[0], *(x[:, :0].copy() for x in STEP[1:]), *PAST, int32(4, 3), int32(5), COS, SIN], do_rotary=1),
     gqa([Q[:1], *(x[:1, :0].copy() for x in STEP[1:]), *(x[:1] for x in PAST), int32(2), int32(3)]),
     gqa([*PROMPT, None, None, None, waves(2, 1, 3, 3)[::-1].copy()]),
@@ -151,7 +151,7 @@ GROUP_QUERY_ROWS = [
         kv_cache_bit_width=8,
         **PER_TENSOR,
     ),
-    # a cache of a window, full after the step
+    # The cache is one of a window, which is full after the step.
     gqa([*STEP, *PAST, int32(7, 7), int32(8), COS, SIN], do_rotary=1, sliding_window_cache=1, local_window_size=3),
     gqa([*STEP, *PAST, int32(7, 4), int32(8)], sliding_window_cache=1, local_window_size=3),
     gqa([*CHUNK, *(x[:1] for x in PAST), int32(7), int32(8)], sliding_window_cache=1, local_window_size=5),
@@ -160,7 +160,7 @@ GROUP_QUERY_ROWS = [
         sliding_window_cache=1,
         local_window_size=5,
     ),
-    # no kernel for the CPU
+    # onnxruntime has no kernel for the CPU.
     gqa(
         [Q, K, V, None, None, int32(2, 2), int32(3), *[None] * 7, waves(SIZE), waves(SIZE)[::-1].copy()],
         meaning=several(normed),

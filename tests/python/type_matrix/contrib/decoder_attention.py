@@ -32,7 +32,7 @@ DECODER_MASKED_ROWS = [
     in_buffer([*MHA_STEP, STEP_MASK, None, *BUFFERS, int32(3)], outputs=4, output_qk=1, mask_filter_value=-1.5),
     masked_mha([*CROSS, MASK], outputs=1),
     masked_mha([*CROSS, *[None] * 7, waves(24)], outputs=1),
-    # no kernel for the CPU
+    # onnxruntime has no kernel for the CPU.
     in_buffer(
         [np.concatenate(MHA_STEP, 2), None, None, None, None, *BUFFERS, int32(3)],
         meaning=several(lambda qkv, *rest: without_beams(*np.split(qkv, 3, 2), *rest)),
@@ -49,12 +49,12 @@ SELF_BEAMS = int32(1, 0, 0, 0, 0, 1, 0, 0).reshape(1, 2, 4)
 
 
 def in_groups(keys: np.ndarray) -> np.ndarray:
-    """Of 16 bytes, four elements of float."""
+    """Lays keys out in groups of 16 bytes, four elements of float."""
     return keys.reshape(*keys.shape[:3], -1, 4).swapaxes(2, 3).reshape(keys.shape)
 
 
 def self_attention(x, w, b, past, added=0.0, source=None, scale=0.5, rotary_at=None):
-    """A step behind the rows of a past, some of which other beams may have written."""
+    """Computes a step behind the rows of a past, some of which other beams may have written."""
     q, k, v = (heads(part, 2) for part in np.split(x @ w + b, 3, 2))
     if rotary_at is not None:
         angles = rotary_at / 10000 ** (np.arange(0, NARROW, 2) / NARROW)
@@ -69,7 +69,7 @@ def self_attention(x, w, b, past, added=0.0, source=None, scale=0.5, rotary_at=N
 
 
 def self_attention_in_buffer(x, w, b, past, length: int, **rest: Any):
-    """In a buffer of four rows, whose keys are in groups."""
+    """Computes a step in a buffer of four rows, whose keys are in groups."""
     size = past.shape[3] // 4 * 4
     keys = past[0].reshape(2, 2, -1, size, 4).swapaxes(2, 3).reshape(past[0].shape)
     before = np.stack([keys, past[1]])
@@ -84,7 +84,7 @@ def masked_self(inputs: list[Any], meaning: Any, **attributes: Any):
     )
 
 
-# no kernel for the CPU
+# onnxruntime has no kernel for the CPU.
 MASKED_SELF_ROWS = [
     masked_self([*MERGED, None, BOTH, None, int32(4)], lambda x, w, b, past, n: self_attention(x, w, b, past)),
     masked_self(
@@ -151,7 +151,7 @@ def decoder_row(
     )
 
 
-# no kernel for the CPU
+# onnxruntime has no kernel for the CPU.
 DECODER_ROWS = [
     decoder_row((False, False, True, False), 3, cached=False),
     decoder_row((True, False, True, True), 4, cached=False, mask_filter_value=-5.0),

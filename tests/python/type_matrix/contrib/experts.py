@@ -52,7 +52,7 @@ def silu(x: np.ndarray) -> np.ndarray:
 
 
 def shares_of_all(scores: np.ndarray, k: int) -> np.ndarray:
-    """The k best, by their share among all."""
+    """Chooses the k best, by their share among all."""
     shares = softmax(scores, -1)
     return np.where(shares >= np.sort(shares, -1)[:, -k, None], shares, 0)
 
@@ -63,7 +63,7 @@ def shares_of_best(scores: np.ndarray, k: int) -> np.ndarray:
 
 
 def sparse_mixer(scores: np.ndarray, k: int) -> np.ndarray:
-    """Twice the best that is left, by its share among those that are not 2 % below it."""
+    """Chooses k times the best that is left, by its share among those that are not 2 % below it."""
     shares = np.zeros_like(scores)
     for row, share in zip(scores, shares, strict=True):
         left = np.full(len(row), True)
@@ -76,7 +76,7 @@ def sparse_mixer(scores: np.ndarray, k: int) -> np.ndarray:
 
 
 def mixed(x, shares, fc1, fc2, fc3=(None, None), activation=None) -> np.ndarray:
-    """Of the outputs of all experts; each product is a weight and a bias."""
+    """Sums the outputs of all experts by their shares; each product is a weight and a bias."""
 
     def product(rows, e, weight, bias):
         return rows @ weight[e].T + (0 if bias is None else bias[e])
@@ -91,7 +91,7 @@ def mixed(x, shares, fc1, fc2, fc3=(None, None), activation=None) -> np.ndarray:
 
 
 def wide(case: Any) -> list[Any]:
-    """All inputs of the node, in double precision, None where absent."""
+    """Gives all inputs of the node, in double precision, None where absent."""
     values = iter(case.inputs)
     return [np.asarray(next(values)).astype(np.float64) if name else None for name in case.model.graph.node[-1].input]
 
@@ -105,12 +105,12 @@ def moe(routing, k: int = 2, **rest):
 
 
 MOE_ROWS = [
-    # onnxruntime's kernel for float16 does not transpose the weights
+    # onnxruntime's kernel for float16 does not transpose the weights.
     microsoft("MoE", [X, ROUTER, FC1, None, FC2], meaning=moe(shares_of_all, k=1)),
     microsoft("MoE", [X, ROUTER, FC1, None, FC2]),
     microsoft("MoE", [X.reshape(2, 3, HIDDEN), ROUTER, FC1, FC1_BIAS, FC2, FC2_BIAS], k=3),
     microsoft("MoE", [X, ROUTER, FC1, FC1_BIAS, FC2, None], k=2, normalize_routing_weights=1),
-    # of equal experts the last
+    # The last of equal experts is chosen.
     microsoft("MoE", [X, ROUTER.round() % 2, FC1, None, FC2], k=2),
     microsoft("MoE", [X, ROUTER, FC1, None, FC2], k=EXPERTS),
     microsoft("MoE", [X[:0], ROUTER[:0], FC1, None, FC2], k=2),
@@ -129,9 +129,9 @@ MOE_ROWS = [
         swiglu_limit=0.75,
     ),
     microsoft("MoE", [X, ROUTER, WIDE_FC1, None, FC2], k=2, activation_type="swiglu", swiglu_fusion=1),
-    # sizes in the order of old files
+    # Old files have the sizes in this order.
     microsoft("MoE", [X, ROUTER, FC1.reshape(EXPERTS, HIDDEN, INTER), None, FC2.reshape(EXPERTS, INTER, HIDDEN)], k=2),
-    # onnxruntime's kernel takes neither two halves nor FC3, and does not read use_sparse_mixer
+    # onnxruntime's kernel takes neither two halves nor FC3, and does not read use_sparse_mixer.
     microsoft(
         "MoE",
         [X, ROUTER, WIDE_FC1, WIDE_BIAS, FC2],
@@ -199,7 +199,7 @@ def qmoe(routing=shares_of_best, k: int = 2, bits=(4, 4, 4), block_size: int = 0
 
 
 def quantized(bits: int, block_size: int = 0, rows: int = WIDTH) -> list[np.ndarray]:
-    """A weight and its scales."""
+    """Makes a weight and its scales."""
     shape = (EXPERTS, rows, blocks(WIDTH, block_size)) if block_size else (EXPERTS, rows)
     return [codes(EXPERTS, rows, WIDTH * bits // 8), scales(*shape) / 2 ** (bits - 2)]
 
@@ -215,7 +215,7 @@ ROUTER_WEIGHTS = (RANDOM.integers(-4, 8, (TOKENS, EXPERTS)) / 8).astype(np.float
 
 
 def row(*products: Any, x=QX, zero_points=(None, None, None), router_weights=None, last=(), k: int = 2, **rest):
-    """Each product is a weight, its scales, and its bias where it has one."""
+    """Makes a row of QMoE, whose products are each a weight, its scales, and its bias where it has one."""
     inputs: list[Any] = [x, ROUTER]
     for product in products:
         inputs += [*product, None][:3]
@@ -244,7 +244,7 @@ def in_units(stored, unit, *_):
 
 
 def of_float8(case):
-    """With scales of whole experts."""
+    """Computes the experts with scales of whole experts."""
     given = wide(case)
     x, scores, w1, w2 = given[0], given[1], given[2], given[5]
     units = given[15:17]
@@ -277,7 +277,7 @@ FP4 = [codes(EXPERTS, WIDTH, WIDTH // 2), codes(EXPERTS, WIDTH, WIDTH // 2)]
 
 
 INT_ROWS = [
-    # of both types of weights
+    # These have both types of weights.
     row(
         quantized(8),
         quantized(8),
@@ -330,7 +330,7 @@ INT_ROWS = [
     ),
     *(row(quantized(4), quantized(4), activation_type=activation) for activation in ("gelu", "silu", "identity")),
     row(quantized(4), quantized(4), k=EXPERTS),
-    # onnxruntime's kernel takes no weights of different bits and no FC3, and does not read use_sparse_mixer
+    # onnxruntime's kernel takes no weights of different bits and no FC3, and does not read use_sparse_mixer.
     row(
         quantized(8),
         quantized(2),

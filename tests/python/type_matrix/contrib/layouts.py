@@ -30,7 +30,7 @@ POOLS: list[dict[str, Any]] = [POOL, PADDED, UNEVEN, {**POOL, "auto_pad": "SAME_
 
 
 def last(op: str, inputs: list[Any], activation: Any = None, first: int = 1, last: int = 99, **rest: Any):
-    """Against the standard's operator of that version on plain images, and an activation."""
+    """Makes a row that is compared with the standard's operator of that version on plain images, and an activation."""
     outputs, only, run = rest.pop("outputs", 1), rest.pop("only", ""), rest.pop("run", run_first)
     attributes = {name: value for name, value in rest.items() if not name.startswith("activation")}
 
@@ -44,7 +44,7 @@ def last(op: str, inputs: list[Any], activation: Any = None, first: int = 1, las
 
 
 def run_first(model: onnx.ModelProto, feeds: dict[str, Any]) -> list[Any]:
-    """onnxruntime, where it can: the reference is wrong about LRN, BatchNormalization-9 and some pools."""
+    """Runs onnxruntime, where it can: the reference is wrong about LRN, BatchNormalization-9 and some pools."""
     try:
         return run_ort(model, feeds)
     except Declined:
@@ -78,7 +78,7 @@ WINDOWS: dict[str, Any] = {"strides": [2, 1], "pads": [1, 0, 0, 1], "dilations":
 
 
 def training(x: np.ndarray, scale: np.ndarray, b: np.ndarray, mean: np.ndarray, var: np.ndarray) -> list[np.ndarray]:
-    """The outputs of BatchNormalization, of the running moments too, before it has training_mode."""
+    """Computes the outputs of BatchNormalization, of the running moments too, before it has training_mode."""
     axes = (0, 1, 2)
     own_mean, own_var = x.mean(axes), x.var(axes)
     y = (x - own_mean) / np.sqrt(own_var + 1e-5) * scale + b
@@ -102,13 +102,13 @@ POOLED = [X_SCALE, X_ZERO, np.float32(0.0625), Y_ZERO]
 
 
 def reference(op: str, inputs: list[np.ndarray], **attributes: Any) -> np.ndarray:
-    """The standard's operator in float, of images with the channels last."""
+    """Runs the standard's operator in float, on images with the channels last."""
     case = _Named([np.asarray(value, np.float32) for value in inputs])
     return np.moveaxis(modern(op, 11, channels_first, **attributes)(case)[0].astype(np.float64), 1, -1)
 
 
 class _Named:
-    """As much of a case as `modern` reads."""
+    """The part of a case that `modern` reads."""
 
     def __init__(self, inputs: list[np.ndarray]):
         self.inputs, self.model = inputs, self
@@ -171,7 +171,7 @@ def lrn_last(*parameters: Any) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def resized(**attributes: Any):
-    """Of complex numbers, of which the reference drops one part, both parts."""
+    """Gives the meaning of Resize; of complex numbers, of which the reference drops one part, it takes both parts."""
 
     def meaning(case: Any) -> list[Any]:
         plain = modern("Resize", case.cell.version, **attributes)
@@ -212,7 +212,7 @@ LAYOUTS_ROWS = [
     blocks("Upsample", [BLOCKS], scales=[1, 1, 3, 2], mode="linear"),
     blocks("Upsample", [BLOCKS], scales=[1, 1, 4, 2], mode="linear", coordinate_transformation_mode="half_pixel"),
     blocks("Upsample", [BLOCKS], scales=[1, 1, 2, 1], mode="linear", coordinate_transformation_mode="align_corners"),
-    # without scales, which the kernel refuses
+    # There are no scales, which the kernel refuses.
     blocks("Upsample", [BLOCKS], meaning=unchanged),
     last("AveragePool", [X], **POOL),
     last("AveragePool", [X], relu, count_include_pad=1, **PADDED),
@@ -256,14 +256,14 @@ LAYOUTS_ROWS = [
     last("MaxPool", [X], **POOL),
     last("MaxPool", [X], relu, **PADDED),
     last("MaxPool", [X], clip, auto_pad="SAME_UPPER", **POOL),
-    # the indices are of a plain image, in the order of one
+    # The indices are of a plain image, in the order of one.
     last("MaxPool", [X], None, 8, outputs=2, **POOL),
     last("MaxPool", [X], None, 8, outputs=2, storage_order=1, **PADDED),
     last("MaxPool", [X], first=10, **UNEVEN),
     last("MaxPool", [X], first=10, dilations=[2, 1], **POOL),
     last("MaxUnpool", [UNPOOLED, INDICES], kernel_shape=[2, 2], strides=[2, 2]),
     last("MaxUnpool", [UNPOOLED, INDICES], relu, kernel_shape=[2, 2], strides=[2, 2], pads=[0, 0, 0, 0]),
-    # the indices are of what is made without an output_shape, as in the standard's own cases
+    # The indices are of what is made without an output_shape, as in the standard's own cases.
     last("MaxUnpool", [UNPOOLED, INDICES, ints(1, 1, 5, 5)], clip, run=run_any, kernel_shape=[2, 2], strides=[2, 2]),
     last("MaxUnpool", [UNPOOLED, np.array([[[[0, 3], [4, 8]]]])], kernel_shape=[2, 2]),
     row(f"{NHWC}.QLinearAveragePool", [BYTES, *POOLED], meaning=q_average(True, **POOL), **POOL),
@@ -314,7 +314,7 @@ LAYOUTS_ROWS = [
         output_shape=[11, 9],
         meaning=q_transposed(1, strides=[2, 2], output_shape=[11, 9]),
     ),
-    # of the dimensions as they come
+    # These are of the dimensions as they come.
     row(f"{NHWC}.Resize", [WHOLE, ROI, floats(1, 2, 0.5, 1)], only=UNWEIGHED, meaning=resized()),
     *[
         row(f"{NHWC}.Resize", [WHOLE, ROI, *inputs], first, meaning=resized(**attributes), **attributes)

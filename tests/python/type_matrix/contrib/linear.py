@@ -93,7 +93,7 @@ WINDOWS = {"strides": [2, 1], "pads": [1, 0, 0, 1], "dilations": [2, 1], "kernel
 
 
 def convolved(activation=lambda y: y, strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), group=1, **_: Any):
-    """Of what has the channels last, the sum with a fourth input, and an activation."""
+    """Gives the formula of a convolution with the channels last: the sum with a fourth input, and an activation."""
 
     def function(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None, z: np.ndarray | float = 0) -> np.ndarray:
         margins = [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])]
@@ -110,7 +110,7 @@ def conv_last(**options: Any):
 
 
 def nhwc_conv(**options: Any):
-    """Its filters have the channels last, too."""
+    """Gives the same formula for filters that have the channels last, too."""
     function = convolved(**options)
     return formula(lambda x, w, b=None: function(x, np.moveaxis(w, -1, 1).copy(), b))
 
@@ -126,7 +126,7 @@ SPOTS = np.array([[1, 1, 0, 1, 1], [1, 1, 1, 1, 0], [0, 1, 1, 1, 1], [1, 0, 1, 1
 
 
 def masked_max(case) -> list[np.ndarray]:
-    """Of windows of 2 by 3, where each channel has its own mask; a row of a window ends at what is masked."""
+    """Computes maxima of windows of 2 by 3; each channel has its mask, and a row of a window ends at what is masked."""
     x, mask = case.inputs
     mask = np.broadcast_to(mask, x.shape)
     height, width = x.shape[2] - 1, x.shape[3] - 2
@@ -145,14 +145,14 @@ def relu(x: np.ndarray) -> np.ndarray:
 
 
 LINEAR_ROWS = [
-    # double, for which onnxruntime has no kernel
+    # onnxruntime has no kernel for double.
     microsoft("TransposeMatMul", [A, B], only="double", meaning=formula(np.matmul)),
     microsoft(
         "FusedGemm", [ROWS, COLUMNS], only="double", activation="Relu", meaning=formula(lambda a, b: relu(a @ b))
     ),
     microsoft("FusedConv", [IMAGE, FILTERS], only="double", meaning=modern("Conv", 11)),
     microsoft("ConvTransposeWithDynamicPads", [IMAGE, FILTERS[:4]], only="double", meaning=modern("ConvTranspose", 11)),
-    # against onnxruntime, or without a kernel for the CPU
+    # These are compared with onnxruntime, or it has no kernel for the CPU.
     *[
         microsoft(op, [a, b], **attributes)
         for op in ("FusedMatMul", "TransposeMatMul")
@@ -197,7 +197,7 @@ LINEAR_ROWS = [
     microsoft("FusedGemm", [ROWS, COLUMNS], activation="Relu"),
     microsoft("FusedGemm", [ROWS.T.copy(), COLUMNS, SUMMAND], transA=1, alpha=0.5, activation="Relu"),
     microsoft("FusedGemm", [ROWS, COLUMNS.T.copy(), SUMMAND], transB=1, beta=2.0, activation="Relu"),
-    # without an activation, which the kernel refuses
+    # There is no activation, which the kernel refuses.
     microsoft("FusedGemm", [ROWS, COLUMNS, SUMMAND], meaning=formula(lambda a, b, c: a @ b + c)),
     *[
         microsoft("FusedGemm", [ROWS, COLUMNS, SUMMAND], activation=activation, **attributes)
@@ -245,7 +245,7 @@ LINEAR_ROWS = [
         microsoft("FusedConv", [IMAGE, FILTERS, BIAS], activation=activation, **attributes)
         for activation, attributes in CONV_ACTIVATIONS.items()
     ],
-    # the filters are laid out as its optimizer writes them, not as its text says
+    # The filters are laid out as onnxruntime's optimizer writes them, not as the operator's text says.
     microsoft("NhwcConv", [LAST, FILTERS_LAST], meaning=nhwc_conv()),
     microsoft("NhwcConv", [LAST, GROUPED_LAST, BIAS], meaning=nhwc_conv(**WINDOWS), **WINDOWS),
     microsoft("NhwcConv", [LAST, FILTERS_LAST], auto_pad="SAME_UPPER", meaning=nhwc_conv(pads=(1, 1, 1, 1))),
@@ -282,9 +282,9 @@ LINEAR_ROWS = [
         group=2,
     ),
     microsoft("ConvTransposeWithDynamicPads", [IMAGE, FILTERS[:4], ints(5, 5, 5, 5)], auto_pad="SAME_UPPER"),
-    # the pads count where there are to be none, too
+    # The pads count also where there are to be none.
     microsoft("ConvTransposeWithDynamicPads", [IMAGE, FILTERS[:4], ints(1, 0, 0, 1)], auto_pad="VALID"),
-    # without pads, which the kernel refuses
+    # There are no pads, which the kernel refuses.
     microsoft("ConvTransposeWithDynamicPads", [IMAGE, FILTERS[:4]], meaning=modern("ConvTranspose", 11)),
     microsoft("ConvTransposeWithDynamicPads", [IMAGE[:, :, 0], FILTERS[:4, ..., 0], ints(0, 1), waves(4)]),
     microsoft("NhwcMaxPool", [bytes_of(1, 4, 5, 3)], kernel_shape=[2, 3]),
@@ -307,7 +307,7 @@ LINEAR_ROWS = [
     microsoft("MaxpoolWithMask", [waves(2, 3, 5), SPOTS[:1, None]], kernel_shape=[2]),
     microsoft("MaxpoolWithMask", [waves(1, 2, 4, 5, 3), np.stack([SPOTS] * 3, -1)[None, None]], kernel_shape=[2, 2, 2]),
     microsoft("MaxpoolWithMask", [waves(1, 1, 2, 3), SPOTS[None, None, :2, :3]], meaning=masked_max),
-    # a mask for each channel, of which the kernel takes the wrong elements: it counts channels as if they were elements
+    # The kernel takes the wrong elements of a mask for each channel: it counts channels as if they were elements.
     microsoft(
         "MaxpoolWithMask",
         [waves(2, 2, 4, 5), np.stack([SPOTS, 1 - SPOTS])[None]],

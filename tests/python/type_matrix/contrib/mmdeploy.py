@@ -11,7 +11,7 @@ from ..modern import formula, modern
 
 
 def at(image: np.ndarray, y: float, x: float) -> np.ndarray:
-    """Between the pixels of (channels, height, width); nothing is outside."""
+    """Interpolates between the pixels of (channels, height, width); nothing is outside."""
     value = np.zeros(image.shape[0])
     for i, j in np.ndindex(2, 2):
         row_, column = int(np.floor(y)) + i, int(np.floor(x)) + j
@@ -33,7 +33,7 @@ def deform_conv(x, offset, mask, w, bias=0, stride=(1, 1), padding=(0, 0), dilat
 
 
 def sampled(x, grid):
-    """At the points of a grid from -1 to 1, between the borders."""
+    """Samples at the points of a grid from -1 to 1, between the borders."""
     (batch, channels, *size), (_, height, width, _) = x.shape, grid.shape
     y = np.zeros((batch, channels, height, width))
     for b, i, j in np.ndindex(batch, height, width):
@@ -42,7 +42,7 @@ def sampled(x, grid):
 
 
 def border_at(image, y, x):
-    """As regions are sampled: what is less than a pixel outside counts as the border."""
+    """Interpolates as regions are sampled: what is less than a pixel outside counts as the border."""
     height, width = image.shape[1:]
     if not (-1 <= y <= height and -1 <= x <= width):
         return np.zeros(image.shape[0])
@@ -98,7 +98,7 @@ def nms(boxes, scores, threshold, offset=0, least=-np.inf, most=10**9) -> list[i
 
 
 def batched(boxes, scores, background, top_k, keep, least, threshold, normalized, clip):
-    """The rows that are left of each image, and how many there are: class, number, score, box."""
+    """Gives the rows that are left of each image, and how many there are: class, number, score, box."""
     classes = scores.shape[2]
     result = []
     for image, chances in zip(boxes, scores, strict=True):
@@ -153,7 +153,7 @@ GROUPED_INPUTS = [IMAGE, waves(2, 16, 3, 4, scale=1.5), waves(2, 8, 3, 4), waves
 ROIS = floats([0, 0.5, 1, 4.25, 3.5], [1, -1, 0.25, 2, 4.5], [1, 3, 3, 3.5, 3.25])
 LARGE_ROIS = floats([0, 1, 2, 9, 7], [1, 0, 0, 40, 30], [0, 10, 4, 26, 20])
 LEVELS = {"output_height": 2, "output_width": 3, "featmap_strides": [2.0, 8.0]}
-# Boxes that overlap in thirds, and one that is alone
+# Boxes that overlap in thirds, and one that is alone.
 BOXES = floats([0, 0, 0.5, 0.5], [0.125, 0, 0.625, 0.5], [0.25, 0, 0.75, 0.5], [0.75, 0.75, 1.5, 1.25])
 SCORES = floats([0.5, 0.25, 0.125], [0.75, 0.0625, 0.375], [0.25, 0.875, 0.625], [0.125, 0.5, 0.3125])
 TWO_IMAGES = np.stack([BOXES, BOXES[::-1]])[:, :, None]
@@ -209,7 +209,7 @@ def rows_of(domain: str):
             **{**LEVELS, "pool_mode": 0, "sampling_ratio": 2, "roi_scale_factor": 1.5, "finest_scale": 8, "aligned": 0},
         ),
         one("MMCVMultiLevelRoiAlign", [LARGE_ROIS, IMAGE, waves(2, 4, 4, 5)], multi_level, **LEVELS),
-        # double, of which onnxruntime and onnx take the grid in float
+        # onnxruntime and onnx take the grid of double in float.
         row(f"{domain}.grid_sampler", [IMAGE, GRID], only="double", meaning=formula(sampled)),
         sampler("linear", "zeros", 0),
         sampler("nearest", "border", 0, interpolation_mode=1, padding_mode=1),

@@ -38,7 +38,7 @@ def packed_kv(q: np.ndarray, kv: np.ndarray) -> np.ndarray:
 
 
 def without_beams(q, k, v, past_k, past_v, length):
-    """A step that writes into a buffer behind its first three rows."""
+    """Computes a step that writes into a buffer behind its first three rows."""
     present = [past.copy() for past in (past_k, past_v)]
     for one, new in zip(present, (k, v), strict=True):
         one[:, :, 3] = heads(new, 2)[:, :, 0]
@@ -76,10 +76,10 @@ MULTI_HEAD_ROWS = [
         outputs=4,
         mask_filter_value=-1.5,
     ),
-    # no kernel for the CPU
+    # onnxruntime has no kernel for the CPU.
     mha([PACKED_QKV], meaning=formula(packed_qkv)),
     mha([PACKED_QKV, None, None, waves(24)], meaning=formula(packed_qkv)),
     mha([MHA[0], PACKED_KV], meaning=formula(packed_kv)),
-    # the kernel writes beyond the buffer
+    # onnxruntime's kernel writes beyond the buffer.
     mha([*MHA_STEP, None, None, None, *BUFFERS, int32(3)], outputs=3, meaning=several(without_beams)),
 ]

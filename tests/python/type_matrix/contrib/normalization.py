@@ -111,13 +111,13 @@ def q_ordered(x: np.ndarray, scale_x: float, gamma: np.ndarray, *rest: np.ndarra
 
 
 def packed(count: int) -> np.ndarray:
-    """The mask of so many elements that are kept."""
+    """Packs the mask of so many elements that are kept."""
     words = [min(32, count - first) for first in range(0, count, 32)]
     return np.array([2**bits - 1 for bits in words], np.uint32)
 
 
 def kept(function, mask=None):
-    """Where nothing is dropped: a function of the data, and what is true for each."""
+    """Gives the meaning where nothing is dropped: a function of the data, and what is true for each element."""
     make = mask or (lambda y: np.ones(y.shape, bool))
 
     def meaning(case) -> list[np.ndarray]:
@@ -133,7 +133,7 @@ def bitmask(y: np.ndarray) -> np.ndarray:
 
 TRAINING = np.array(True)  # with a ratio of zero
 NO_TRAINING = [np.float32(0.5), np.array(False)]
-WIDE = waves(5, 9)  # whose mask ends within a number
+WIDE = waves(5, 9)  # its mask ends within a number
 WIDE_BIAS, RESIDUAL = waves(9) + 1, WIDE[::-1].copy()
 
 NORMALIZATION_ROWS = [
@@ -143,7 +143,7 @@ NORMALIZATION_ROWS = [
     row("LayerNormalization", [X, waves(3, 4), waves(3, 4)], last=1, axis=1),
     row("LayerNormalization", [X, GAMMA], last=1, outputs=2),
     row("LayerNormalization", [X[:0], GAMMA, BETA], last=1, outputs=3),
-    # of other types than X, for which onnxruntime has no kernel
+    # These outputs are of other types than X, for which onnxruntime has no kernel.
     row("SimplifiedLayerNormalization", [X, GAMMA], outputs=2, only="/[UV]/.*double", meaning=simplified),
     row("SimplifiedLayerNormalization", [X, GAMMA]),
     row("SimplifiedLayerNormalization", [X, GAMMA], outputs=2, epsilon=0.25, stash_type=1),
@@ -243,12 +243,12 @@ NORMALIZATION_ROWS = [
         outputs=2,
         epsilon=0.25,
     ),
-    # the gate of queries that have nothing in common with their keys is one half
+    # The gate of queries that have nothing in common with their keys is one half.
     microsoft("EngramGate", [STREAMS, STREAMS * 0, waves(2, 3, 5), NORM_SCALE, NORM_SCALE]),
     microsoft("BitmaskDropout", [WIDE], outputs=2, seed=1, meaning=kept(lambda x: x, bitmask)),
     microsoft("BitmaskDropout", [WIDE, *NO_TRAINING], meaning=kept(lambda x, *_: x)),
     microsoft("BitmaskDropout", [WIDE[:0], *NO_TRAINING], outputs=2, meaning=kept(lambda x, *_: x, bitmask)),
-    # in training with a ratio of zero
+    # These are in training with a ratio of zero.
     microsoft(
         "BitmaskDropout", [WIDE, np.float32(0), np.array(True)], outputs=2, meaning=kept(lambda x, *_: x, bitmask)
     ),

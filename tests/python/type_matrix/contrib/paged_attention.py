@@ -30,7 +30,7 @@ def rms(x: np.ndarray, weight: np.ndarray, epsilon: float) -> np.ndarray:
 
 
 def turned(x: np.ndarray, at: int, cos: np.ndarray, sin: np.ndarray, interleaved: bool) -> np.ndarray:
-    """Eight elements of each head."""
+    """Turns eight elements of each head."""
     one, other = (slice(0, 8, 2), slice(1, 8, 2)) if interleaved else (slice(0, 4), slice(4, 8))
     y = x.copy()
     y[..., one] = x[..., one] * cos[at] - x[..., other] * sin[at]
@@ -41,7 +41,7 @@ def turned(x: np.ndarray, at: int, cos: np.ndarray, sin: np.ndarray, interleaved
 def weighted(
     q: np.ndarray, keys: np.ndarray, values: np.ndarray, scale: float, softcap: float, sink: Any
 ) -> np.ndarray:
-    """Of one token: its heads to rows of [keys, heads, size]."""
+    """Computes attention of one token: its heads to rows of [keys, heads, size]."""
     groups = len(q) // keys.shape[1]
     scores = np.einsum("hd,khd->hk", q, keys.repeat(groups, 1)) * scale
     if softcap:
@@ -71,7 +71,7 @@ def paged(
     with_local=True,
     auxiliary=None,
 ):
-    """Sequence by sequence, and token by token."""
+    """Gives the meaning of paged attention, sequence by sequence, and token by token."""
 
     def function(case) -> list[Any]:
         node, names = case.model.graph.node[-1], [i.name for i in case.model.graph.input]
@@ -141,7 +141,7 @@ def of_8_bits(dtype: Any, shape: tuple[int, ...] = ()):
 
 
 def of_4_bits(numbers: np.ndarray):
-    """A byte has the codes of two, which are places in `numbers`."""
+    """Gives functions for caches of 4 bits: a byte has the codes of two elements, which are indices in `numbers`."""
 
     def encode(x, i, given):
         scale = given[("k_scale", "v_scale")[i]][0]
@@ -175,7 +175,7 @@ def paged_row(
 
 
 def in_half(inputs: list[Any], scales: int) -> list[Any]:
-    """But for the scales, two inputs from a place on."""
+    """Gives the inputs in float16, but for the scales, two inputs from a place on."""
     halves = [x.astype(np.float16) if x is not None and x.dtype == np.float32 else x for x in inputs]
     return [*halves[:scales], *inputs[scales : scales + 2], *halves[scales + 2 :]]
 

@@ -9,7 +9,7 @@ from ..modern import formula
 
 DOMAINS = ["qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas"]
 
-# Halves of the scale, numbers beyond the range, and a row of zeros
+# Halves of the scale, numbers beyond the range, and a row of zeros.
 X = floats([-4.25, -1.25, -0.75, -0.25, 0.25], [0.75, 1.25, 1.75, 3.5, 4.5], [0, 0, 0, 0, 100])
 SCALES = floats([0.5], [0.25], [1])
 ZERO, ONE, TWO, FOUR = (floats(x)[0] for x in (0, 1, 2, 4))
@@ -58,7 +58,7 @@ def trunc(signed: int = 1, narrow: int = 0, rounding_mode: str = "FLOOR"):
 
 
 def float_quant(rounding_mode: str = "ROUND", **_: int):
-    """The nearest of all numbers that there are, found by looking at each."""
+    """Gives the formula that finds the nearest of all numbers that there are by looking at each."""
 
     def function(x, scale, exponent_bits, mantissa_bits, bias, largest):
         mantissas = np.arange(2**mantissa_bits) / 2**mantissa_bits
@@ -78,7 +78,7 @@ def float_quant(rounding_mode: str = "ROUND", **_: int):
 
 
 def even_of(below: np.ndarray, above: np.ndarray, mantissa_bits: float, bias: float) -> np.ndarray:
-    """Of two neighbours the one that is an even number of the finer steps between them."""
+    """Chooses, of two neighbours, the one that is an even number of the finer steps between them."""
     step = np.maximum(above - below, 2.0 ** (1 - bias - mantissa_bits))
     return np.where(np.round(below / step) % 2 == 0, below, above)
 

@@ -31,12 +31,12 @@ def i32(*values: int) -> np.ndarray:
 
 
 def spread(*shape: int, dtype: Any = np.uint8) -> np.ndarray:
-    """Numbers all over the range of a type of 8 bits, in no order."""
+    """Gives elements all over the range of int8 or uint8, in no order."""
     return (np.arange(np.prod(shape)) * 89 % 256 + np.iinfo(dtype).min).reshape(shape).astype(dtype)
 
 
 def saturated(function: Callable[..., np.ndarray]) -> Meaning:
-    """The formula's result, rounded and brought into the range of the output's type."""
+    """Gives the formula's result, rounded and brought into the range of the output's type."""
 
     def meaning(case: Any) -> list[Any]:
         dtype = dtype_of(element(case.output_types[0]))
@@ -52,7 +52,7 @@ def with_fields(row: tuple, **fields: Any) -> tuple:
 
 
 def giving(name: str, row: tuple) -> tuple:
-    """A row with the element type of its only output, which does not follow from the type parameters of the inputs."""
+    """Gives a row the element type of its only output, which does not follow from the inputs' type parameters."""
     return with_fields(row, output_types=[f"tensor({name})"])
 
 
@@ -65,7 +65,7 @@ EMPTY = np.zeros((0, 4), np.uint8)
 CONDITION = np.array([True, False, True, False])
 
 LINEAR_ROWS = [
-    # of 4 bits, which onnxruntime takes from no array
+    # The elements have 4 bits, which onnxruntime takes from no array.
     microsoft(
         "QuantizeLinear",
         [waves(2, 5, scale=12.0), HALF, u8(1)[0]],
@@ -155,7 +155,7 @@ def quantized_conv(x, x_scale, x_zero, w, w_scale, w_zero, scale, zero) -> np.nd
 
 
 WINDOW_ROWS = [
-    # types that onnxruntime has no kernel for
+    # onnxruntime has no kernel for these types.
     microsoft(
         "QLinearConv",
         [IMAGES, QUARTER, THREE, FILTERS, HALF, SEVEN, floats(64)[0], FIVE],
@@ -260,7 +260,7 @@ def dequantized_mean(x, x_scale, x_zero, scale, zero) -> np.ndarray:
 
 PRODUCT_ROWS = [
     microsoft("QGemm", [A, HALF, THREE, B, QUARTER, FIVE], only="/TY/tensor.float"),
-    # types that onnxruntime has no kernel for
+    # onnxruntime has no kernel for these types.
     giving(
         "int8",
         microsoft(
@@ -287,7 +287,7 @@ PRODUCT_ROWS = [
             meaning=wrapping_product,
         ),
     ),
-    # against onnxruntime
+    # These are compared with onnxruntime.
     giving("uint8", microsoft("QGemm", [A, HALF, THREE, B, QUARTER, FIVE, None, floats(100)[0], SEVEN])),
     giving(
         "int8",
@@ -337,7 +337,7 @@ PRODUCT_ROWS = [
     microsoft("MatMulInteger16", [P16, Q16]),
     microsoft("MatMulInteger16", [np.full((1, 3), 32767, np.int16), np.full((3, 2), 32767, np.int16)]),
     microsoft("MatMulInteger16", [P16[:, :0], Q16[:0]]),
-    # without a kernel for the CPU
+    # onnxruntime has no kernel for the CPU.
     microsoft(
         "MulInteger",
         [BYTES, THREE, COLUMN, SEVEN],
@@ -393,7 +393,7 @@ def lstm(
     peepholes: bool = False,
     **rest: Any,
 ) -> tuple:
-    """DynamicQuantizeLSTM of 3 units. By several threads, onnxruntime gives parts of a batch ranges of their own."""
+    """Makes a DynamicQuantizeLSTM of 3 units. By several threads, onnxruntime gives parts of a batch own ranges."""
     columns = (directions, 12) if by_column else (directions,)
     scale, zero_point = steps(np.prod(columns)).reshape(columns), np.full(columns, zero, dtype)
     state = waves(directions, batch, 3)
@@ -418,7 +418,7 @@ def lstm(
 
 
 def with_hidden_size(case: Any) -> list[Any]:
-    """What onnxruntime gives, which does not take the size from the weights."""
+    """Gives what onnxruntime gives, which does not take the size from the weights."""
     model = onnx.ModelProto.FromString(case.model.SerializeToString())
     model.graph.node[0].attribute.append(helper.make_attribute("hidden_size", 3))
     return run_ort(model, case.feeds)
@@ -450,7 +450,7 @@ SPREAD_MATRICES = spread(2, 32, 64, dtype=np.int8)
 
 
 def offsets(order: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Where cuBLASLt's order has each element of a matrix."""
+    """Gives the offset of each element of a matrix in cuBLASLt's order."""
     rows, columns = shape
     r, c = np.indices(shape)
     tiles = c // 32 * 32 * rows
@@ -479,7 +479,7 @@ def quantized_in_order(order: int) -> Meaning:
 
 
 def ordered_product(order_a: int, order_b: int) -> Callable[..., np.ndarray]:
-    """Of B whose transpose is in the order, or by rows for order 0; with a bias, or C and its scale."""
+    """Gives the product by B whose transpose is in the order, or by rows for order 0; with a bias, or C and a scale."""
 
     def function(a, a_scale, b, b_scale, scale, *rest) -> np.ndarray:
         transposed = b.reshape(*b.shape[:-2], b.shape[-1], b.shape[-2])

@@ -22,7 +22,7 @@ def constants(**arrays: Any) -> list[onnx.TensorProto]:
 
 
 def gpt(seed: int = 0, scale: float = 1.0):
-    """A decoder whose logits depend on the tokens, their positions, the mask and the past."""
+    """Makes a decoder whose logits depend on the tokens, their positions, the mask and the past."""
 
     def graph(types: Types, _: int) -> onnx.GraphProto:
         kind = element_number(element(types["T"]))
@@ -71,7 +71,7 @@ def gpt(seed: int = 0, scale: float = 1.0):
 
 
 def seq2seq(part: str, kind: str):
-    """An encoder that decodes the first tokens as well ("T5", "Whisper"), or does not ("new T5"), or its decoder."""
+    """Makes an encoder that decodes the first tokens, too ("T5", "Whisper"), or not ("new T5"), or its decoder."""
 
     def graph(types: Types, _: int) -> onnx.GraphProto:
         element_type = element_number(element(types["T"]))
@@ -178,7 +178,7 @@ def sampled(*rest: Any, **attributes: Any):
 
 
 def in_onnxruntime(case: Any, change: Callable[[onnx.NodeProto], None], **inputs: np.ndarray) -> list[Any]:
-    """The case by onnxruntime, with another node and with other inputs of the graph."""
+    """Runs the case in onnxruntime, with another node and with other inputs of the graph."""
     model = onnx.ModelProto.FromString(case.model.SerializeToString())
     change(model.graph.node[-1])
     feeds = {name: value for name, value in (case.feeds | inputs).items() if name in model.graph.node[-1].input}
@@ -192,7 +192,7 @@ def type_number(array: np.ndarray) -> int:
 
 
 def without_words(case: Any) -> list[Any]:
-    """What a large presence_penalty means: the greedy search among the other words."""
+    """Gives what a large presence_penalty means: the greedy search among the other words."""
 
     def greedy_search(node: onnx.NodeProto) -> None:
         attributes = [a for a in node.attribute if a.name in (*TOKENS, "decoder")]
@@ -204,7 +204,7 @@ def without_words(case: Any) -> list[Any]:
 
 
 def with_defaults(case: Any) -> list[Any]:
-    """With a min_length and a length_penalty, which onnxruntime wants, of no effect."""
+    """Runs the case with a min_length and a length_penalty, which onnxruntime wants, of no effect."""
 
     def given(node: onnx.NodeProto) -> None:
         names = [*node.input, *(6 * [""])][:6]
@@ -214,14 +214,14 @@ def with_defaults(case: Any) -> list[Any]:
 
 
 def one_by_one(case: Any) -> list[Any]:
-    """Each batch by itself: where there are several, onnxruntime asks whether another one can improve."""
+    """Runs each batch by itself: where there are several, onnxruntime asks whether another one can improve."""
     batches = range(len(case.inputs[0]))
     runs = [in_onnxruntime(case, lambda node: None, x0=case.inputs[0][i : i + 1]) for i in batches]
     return [np.concatenate(outputs) for outputs in zip(*runs, strict=True)]
 
 
 def first_scores(case: Any) -> np.ndarray:
-    """The scores of the first step, of the decoder alone."""
+    """Gives the scores of the first step, by the decoder alone."""
     (decoder,) = (a.g for a in case.model.graph.node[-1].attribute if a.name == "decoder")
     model = helper.make_model(decoder, opset_imports=case.model.opset_import)
     ids = case.inputs[0]
@@ -233,7 +233,7 @@ def first_scores(case: Any) -> np.ndarray:
 
 
 def one_word(keep: int):
-    """The `keep` best words of the only step, of which the sequence gets the best."""
+    """Gives the meaning of one step: its `keep` best words, of which the sequence gets the best."""
 
     def meaning(case: Any) -> list[Any]:
         scores = first_scores(case) / 2
@@ -292,7 +292,7 @@ def speech(*rest: Any, outputs: int = 2, **attributes: Any):
 
 
 def no_speech():
-    """A row without the outputs between the scores of the sequences and non_speech_probs."""
+    """Makes a row without the outputs between the scores of the sequences and non_speech_probs."""
     rest = [floats(1), None, None, None, None, FORCED]
     row = speech(*rest, outputs=5, no_speech_token_id=6, meaning=without_speech)
     row[3].outputs[2:4] = ["", ""]
@@ -300,7 +300,7 @@ def no_speech():
 
 
 def without_speech(case: Any) -> list[Any]:
-    """onnxruntime leaves non_speech_probs as it finds it in memory; it is of the logits that come first."""
+    """Computes non_speech_probs of the first logits, as onnxruntime leaves them as it finds them in memory."""
     (encoder,) = (a.g for a in case.model.graph.node[-1].attribute if a.name == "encoder")
     model = helper.make_model(encoder, opset_imports=case.model.opset_import)
     logits = run_ort(model, {"encoder_input_ids": case.inputs[0], "decoder_input_ids": FORCED})[0][:, -1]
@@ -317,16 +317,16 @@ SEARCH_ROWS = [
     greedy(None, None, None, AT_FIRST),
     greedy(None, None, None, None, MASK),
     greedy(*EVERYTHING, no_repeat_ngram_size=3, init_decoder=gpt(3)),
-    # the encoder and the token it starts with are of other model types
+    # The encoder and the token it starts with are of other model types.
     greedy(encoder=gpt(), model_type=0, decoder_start_token_id=1, vocab_size=WORDS, init_decoder=gpt(3)),
-    # once all have ended; onnxruntime leaves what follows as it finds it in memory
+    # The search ends once all have ended; onnxruntime leaves what follows as it finds it in memory.
     greedy(eos_token_id=1, meaning=lambda case: [i32([1, 2, 3, 4] + 6 * [8], [8, 5, 4, 5, 4] + 5 * [8])]),
     #
     sampled(top_p=0.0625, min_tokens_to_keep=1),
     sampled(i32(9), floats(1.75), ALLOWED, AT_FIRST, MASK, None, i32(3), top_p=0.0625, min_tokens_to_keep=1),
     sampled(temperature=2.5, custom=1, filter_value=-1e4, init_decoder=gpt(3), no_repeat_ngram_size=2),
     sampled(encoder=gpt(), model_type=0, decoder_start_token_id=1, vocab_size=WORDS, custom=1),
-    # onnxruntime subtracts all penalties from the first word of the first sequence
+    # onnxruntime subtracts all penalties from the first word of the first sequence.
     sampled(
         None,
         None,
@@ -338,7 +338,7 @@ SEARCH_ROWS = [
         presence_penalty=1e4,
         meaning=without_words,
     ),
-    # onnxruntime gives the filtered logits in debug builds only
+    # onnxruntime gives the filtered logits in debug builds only.
     *(
         microsoft(
             "Sampling",

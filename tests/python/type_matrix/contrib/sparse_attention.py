@@ -22,7 +22,7 @@ LAYOUT_ROWS, LAYOUT_COLUMNS = (
 
 
 def rotated(x: np.ndarray, positions: np.ndarray, cos: np.ndarray, sin: np.ndarray, interleaved: bool) -> np.ndarray:
-    """Heads, in positions of [batch, sequence]."""
+    """Turns heads at positions of [batch, sequence]."""
     c, s = cos[positions][:, None], sin[positions][:, None]
     one, other = (slice(0, None, 2), slice(1, None, 2)) if interleaved else (slice(0, 4), slice(4, 8))
     y = x.copy()
@@ -31,7 +31,7 @@ def rotated(x: np.ndarray, positions: np.ndarray, cos: np.ndarray, sin: np.ndarr
 
 
 def sparse(starts: list[int], packed: bool = False, interleaved: bool = False):
-    """Attention of two heads to each of two, by LAYOUTS, of queries that begin at `starts`."""
+    """Gives the formula of attention of two heads to each of two, by LAYOUTS, of queries that begin at `starts`."""
 
     def function(*inputs):
         q, k, v = np.split(inputs[0], [32, 48], 2) if packed else inputs[:3]

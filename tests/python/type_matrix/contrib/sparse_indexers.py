@@ -18,7 +18,7 @@ INDEX_WEIGHTS = [waves(8) + 1.5, waves(8)[::-1].copy() + 1.5]
 
 
 def named_inputs(case: Any) -> dict[str, np.ndarray]:
-    """By their names in the schema."""
+    """Gives the inputs by their names in the schema."""
     names = [i.name for i in case.model.graph.input]
     given = zip((f.name for f in case.cell.schema.inputs), case.model.graph.node[-1].input, strict=False)
     values = {formal: np.asarray(case.inputs[names.index(name)]) for formal, name in given if name}
@@ -26,13 +26,13 @@ def named_inputs(case: Any) -> dict[str, np.ndarray]:
 
 
 def turned_first(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
-    """The halves of the first four elements."""
+    """Turns the halves of the first four elements."""
     head = x[..., :4]
     return np.concatenate([head * cos + np.concatenate([-head[..., 2:], head[..., :2]], -1) * sin, x[..., 4:]], -1)
 
 
 def turned_last(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
-    """Pairs of the last eight elements."""
+    """Turns pairs of the last eight elements."""
     y, (a, b) = x.copy(), (x[..., -8::2], x[..., -7::2])
     y[..., -8::2], y[..., -7::2] = a * cos - b * sin, b * cos + a * sin
     return y
@@ -47,7 +47,7 @@ def filled(rows: list[list[int]], capacity: int) -> np.ndarray:
 
 
 def chosen_tokens(q, keys, seen, at, angles, weights, ratio, budget, scale, epsilon) -> list[int]:
-    """Of one query."""
+    """Chooses the tokens of one query."""
     cos, sin = angles
     q = turned_first(rms(q, weights[0], epsilon), cos[at], sin[at])
     blocks = [seen[i : i + ratio] for i in range(0, len(seen) - ratio + 1, ratio)]
@@ -82,7 +82,7 @@ def token_indexer(ratio: int, budget: int, scale: float = 8**-0.5, epsilon: floa
 
 
 def compressed(kv, gate, before, bias, ratio, weight, angles, first, epsilon):
-    """Windows of one sequence, whose tokens are behind `before` ones."""
+    """Compresses windows of one sequence, whose tokens are behind `before` ones."""
     out = []
     for w in range((len(kv) - before) // ratio):
         at = before + w * ratio
@@ -151,7 +151,7 @@ WINDOW_KEY, WINDOW_GATE = waves(2, 4, 16)[::-1].copy(), waves(2, 4, 16, scale=1.
 WINDOW_BIAS, HEAD_WEIGHTS, WINDOW_AT = waves(3, 16), waves(2, 4, 2) + 0.3, ints([5, 6, 7, 8], [8, 9, 10, 11])
 WINDOWS = [WINDOW_GATE, WINDOW_BIAS, HEAD_WEIGHTS, WINDOW_AT]
 
-# no kernel for the CPU
+# onnxruntime has no kernel for the CPU.
 INDEXER_ROWS = [
     tokens_row(
         [INDEX_QUERY, INDEX_KEY, *INDEX_WEIGHTS, *INDEX_ANGLES, None, INDEX_PAST],
@@ -250,7 +250,7 @@ OF_THREE = [np.stack([x, x[::-1], x * 0.5]) for x in INDEX_ANGLES]
 
 
 def packed_tokens(ratio: int, budget: int, scale: float = 8**-0.5, epsilon: float = 1e-6, active: bool = True):
-    """For each sequence, whose blocks keep the type of the states."""
+    """Gives the meaning for each sequence, whose blocks keep the type of the states."""
 
     def function(case: Any) -> list[Any]:
         g, dtype = named_inputs(case), case.inputs[0].dtype
@@ -343,7 +343,7 @@ OF_WINDOWS = ["selected", "counts", "state", "buffer", "gates", "lengths"]
 WINDOW_STATES = [waves(3, 5, 16, scale=0.7), waves(3, 5, 16, scale=1.1), int32(2, 4, 1, 1, 5, 2).reshape(3, 2)]
 PACKED_WINDOWS = [waves(7, 16, scale=1.5), waves(3, 16), waves(7, 2) + 0.3, ints(5, 6, 7, 8, 9, 10, 11)]
 
-# no kernel for the CPU
+# onnxruntime has no kernel for the CPU.
 PACKED_INDEXER_ROWS = [
     packed_row(
         [
@@ -365,7 +365,7 @@ PACKED_INDEXER_ROWS = [
         token_budget=4,
         state_capacity=5,
     ),
-    # with what the first tokens do to the states; the first sequence's do not fit
+    # This has what the first tokens do to the states; the first sequence's do not fit.
     packed_row(
         [
             np.concatenate([PACKED_QUERY, PACKED_KEY], 1),

@@ -16,7 +16,7 @@ def int32(*values: Any) -> np.ndarray:
 
 
 def formulas(function: Any, count: int = 99):
-    """A formula of several outputs, of which the model has the first ones."""
+    """Gives the meaning of a formula of several outputs, of which the model has the first ones."""
     return lambda case: list(function(*(np.asarray(x).astype(np.float64) for x in case.inputs)))[:count]
 
 
@@ -24,7 +24,7 @@ def formulas(function: Any, count: int = 99):
 
 
 def rule_steps(q, k, v, state, decay=None, beta=None):
-    """Of [time, heads, size] and a state for each head; the results and the states after each step."""
+    """Takes steps over [time, heads, size] with a state for each head; gives the results and the states after each."""
     results, states = [], []
     for t in range(len(k)):
         if decay is not None:
@@ -39,7 +39,7 @@ def rule_steps(q, k, v, state, decay=None, beta=None):
 
 
 def with_window(window: int, kv_heads: int = 2):
-    """The gated delta rule, as many queries as states."""
+    """Gives the formula of the gated delta rule, with as many queries as states."""
 
     def function(query, key, value, *rest):
         past, decay, beta = rest if len(rest) == 3 else (None, *rest)
@@ -77,13 +77,13 @@ LINEAR_ROWS = [
     linear_attention([QUERY, KEY, VALUE, STATE, DECAY, BETA], update_rule="linear"),
     linear_attention([QUERY, KEY, VALUE], update_rule="linear"),
     linear_attention([QUERY, KEY[:, :, :2].copy(), VALUE], update_rule="linear"),  # one head of key for two states
-    # more states than queries
+    # There are more states than queries.
     linear_attention(
         [QUERY[:, :, :4].copy(), waves(2, 3, 8), waves(2, 3, 12), None, KEY_DECAY, waves(2, 3, 4)], 2, 4, scale=0.25
     ),
     linear_attention([QUERY[:, :0], KEY[:, :0], VALUE[:, :0], STATE], update_rule="linear"),
     linear_attention([QUERY[:0], KEY[:0], VALUE[:0]], update_rule="linear"),
-    # its kernel for the CPU has no state_window
+    # onnxruntime's kernel for the CPU has no state_window.
     linear_attention(
         [QUERY[:, :, :4].copy(), KEY, VALUE, waves(2, *STATE.shape), DECAY, BETA],
         2,
@@ -105,7 +105,7 @@ LINEAR_ROWS = [
 
 
 def delta_net(names: str, key_heads: int = 1, heads: int = 2, size: int = 2, capacity: int = 0, count: int = 3, **how):
-    """One sequence after another; `names` are the inputs that are there."""
+    """Gives the formula of one sequence after another; `names` are the inputs that are there."""
 
     def function(*inputs):
         given = dict(zip(names.split(), inputs, strict=True))
@@ -231,7 +231,7 @@ NET_ROWS = [
 
 
 def convolved(x: np.ndarray, weight: np.ndarray, bias: Any, dilation: int, silu: bool) -> np.ndarray:
-    """x is [channels, positions], with the state in front."""
+    """Convolves x, [channels, positions], with the state in front."""
     size = weight.shape[2]
     length = x.shape[1] - (size - 1) * dilation
     y = sum(weight[:, 0, j : j + 1] * x[:, j * dilation : j * dilation + length] for j in range(size)) + bias
@@ -255,7 +255,7 @@ def conv_with_window(window: int, dilation: int = 1):
 
 
 def conv_in_planes(x, weight, bias, past):
-    """Of [batch, channels, height, width]: causal along the width, and of the same height."""
+    """Convolves [batch, channels, height, width]: causally along the width, and to the same height."""
     rows, kept = weight.shape[2], weight.shape[3] - 1
     whole = np.concatenate([past, x], 3)
     padded = np.pad(whole, [(0, 0), (0, 0), ((rows - 1) // 2, rows // 2), (0, 0)])
@@ -282,7 +282,7 @@ CONV_ROWS = [
     conv([IMAGE[:0], KERNELS]),
     conv([waves(2, 5, 3), KERNELS, CONV_BIAS], channels_last=1),
     conv([waves(2, 5, 2, 2), waves(4, 1, 3), None, waves(2, 2, 2, 2)], channels_last=1, activation="silu"),
-    # its kernel for the CPU has no state_window, and one dimension only
+    # onnxruntime's kernel for the CPU has no state_window, and one dimension only.
     conv([IMAGE, KERNELS], state_window=2, meaning=conv_with_window(2)),
     conv([IMAGE, KERNELS, None, waves(7, 2, 3, 6)], state_window=7, dilation=2, meaning=conv_with_window(7, 2)),
     conv(
@@ -367,7 +367,7 @@ def attn_lstm(inputs: list[Any], **rest: Any):
 
 
 def one_direction(case: Any) -> list[np.ndarray]:
-    """One sequence after another, of the default activations; the outputs that the case wants."""
+    """Computes one sequence after another, with the default activations; gives the outputs that the case wants."""
     inputs = zip("x w r b lens h c p qw mw v m".split(), case.template.inputs, strict=False)
     names = [name for name, x in inputs if x is not None]
     given = dict(zip(names, (np.asarray(x).astype(np.float64) for x in case.inputs), strict=True))
@@ -390,7 +390,7 @@ def one_direction(case: Any) -> list[np.ndarray]:
 
 
 def without_kernel(inputs: list[Any], outputs: list[str], only: str = "") -> tuple:
-    """A row of some of the outputs, without hidden_size."""
+    """Makes a row of some of the outputs, without hidden_size."""
     op, first, last, template, cells = microsoft("AttnLSTM", inputs, meaning=one_direction, only=only)
     return op, first, last, dataclasses.replace(template, outputs=outputs), cells
 
@@ -399,7 +399,7 @@ INITIAL = [waves(1, BATCH, HIDDEN), waves(1, BATCH, HIDDEN)[:, ::-1].copy()]
 ALL = ["y0", "y1", "y2"]
 LSTM_ROWS = [
     without_kernel([*layer(1, DEPTH), None, None, None, None, *memory(1)], ALL, "double"),
-    # its kernel needs a memory, and Y
+    # onnxruntime's kernel needs a memory, and Y.
     without_kernel(layer(1, 0), ALL),
     without_kernel([*layer(1, DEPTH), None, None, None, None, *memory(1)], ["", "y1", "y2"]),
     without_kernel([*layer(1, DEPTH), None, None, None, None, *memory(1)], ["y0"]),

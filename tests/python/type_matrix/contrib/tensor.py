@@ -71,7 +71,7 @@ def doubles(inputs: list[Any]) -> list[Any]:
 
 
 def grid_sample(mode: str | None = None, **attributes: Any):
-    """onnxruntime has no kernel for the CPU but for the standard's operator."""
+    """Makes a row by the standard's operator, as onnxruntime has no kernel for the CPU but for that one."""
     meaning = modern("GridSample", 20, doubles, run=run_ort, mode=MODES[mode or "bilinear"], **attributes)
     given = attributes if mode is None else attributes | {"mode": mode}
     return microsoft("GridSample", [IMAGES, GRID], meaning=meaning, **given)
@@ -103,7 +103,7 @@ def product(alpha: float = 1.0, transA: int = 0, transB: int = 0):
 
 
 def sparse(b: np.ndarray, **attributes: Any):
-    """onnxruntime takes no sparse matrix from Python."""
+    """Makes a row by a formula, as onnxruntime takes no sparse matrix from Python."""
     return microsoft("SparseToDenseMatMul", [SPARSE, b], meaning=product(**attributes), **attributes)
 
 
@@ -137,7 +137,7 @@ def overlap(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def best_boxes(**options: Any):
-    """Greedily, the best first, box by box."""
+    """Gives the meaning of choosing greedily, the best first, box by box."""
     o = NMS | options
 
     def meaning(case: Any) -> list[Any]:
@@ -270,7 +270,7 @@ TENSOR_ROWS = [
     microsoft("SampleOp", [X], meaning=unchanged),
     row("MemcpyFromHost", [X], meaning=unchanged),
     row("MemcpyToHost", [X], meaning=unchanged),
-    # without a kernel for the CPU
+    # onnxruntime has no kernel for the CPU.
     nms(BOXES_2, SCORES_2),
     nms(BOXES_2, SCORES_2, iou_threshold=0.625, max_output_boxes=30, background_class=1),
     nms(BOXES_2, SCORES_2, box_coding=1, score_activation=1, score_threshold=0.5625),

@@ -23,7 +23,7 @@ def tokenizer(texts: np.ndarray, **attributes: Any):
 
 
 def hashed(x: np.ndarray, **attributes: Any):
-    """A row whose output is of the type that the attribute says."""
+    """Makes a row whose output is of the type that the attribute says."""
     row = microsoft("MurmurHash3", [x], **attributes)
     row[3].output_types = ["tensor(uint32)" if attributes.get("positive", 1) else "tensor(int32)"]
     return row
@@ -129,6 +129,6 @@ TEXT_ROWS = [
     microsoft("WordConvEmbedding", [WORDS, *CONV], embedding_size=3, conv_window_size=2, char_embedding_size=5),
     microsoft("WordConvEmbedding", [WORDS[1:], waves(3, 1, 4, 5), *CONV[1:]]),
     microsoft("WordConvEmbedding", [WORDS[:0], *CONV]),
-    # a word of no length, of which onnxruntime writes nothing
+    # A word has no length, and onnxruntime writes nothing of it.
     microsoft("WordConvEmbedding", [np.array([[0, 2, 1, 3], [3, 4, 1, 1]], np.int32), *CONV], meaning=formula(no_word)),
 ]

@@ -1,4 +1,4 @@
-"""The class of what `prepare` gives: this package's own."""
+"""The class of prepared models in onnxruntime's backend: this package's own."""
 
 from onnx_torch.compat._backend_names import getter
 

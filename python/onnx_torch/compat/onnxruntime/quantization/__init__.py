@@ -1,4 +1,4 @@
-"""Enumerations and types, where onnxruntime itself is not installed; where it is, `compat.install()` finds its own."""
+"""Enumerations and types, for lack of onnxruntime itself; where it is installed, `compat.install()` finds its own."""
 
 from onnx_torch.compat._status import MARK, Status, refused
 from onnx_torch.compat.onnxruntime.quantization.calibrate import *  # noqa: F403

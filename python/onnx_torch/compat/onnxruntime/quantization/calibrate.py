@@ -13,7 +13,7 @@ __all__ = ["CalibraterBase", "CalibrationDataReader", "CalibrationMethod"]
 
 
 class CalibrationMethod(enum.Enum):
-    """How the ranges of values are found."""
+    """The ways to find the ranges of values."""
 
     MinMax = 0
     Entropy = 1
@@ -22,11 +22,11 @@ class CalibrationMethod(enum.Enum):
 
 
 class CalibrationDataReader(abc.ABC):
-    """Gives the inputs that a model is calibrated with."""
+    """A source of the inputs that a model is calibrated with."""
 
     @abc.abstractmethod
     def get_next(self) -> dict[str, Any] | None:
-        """The next inputs, by their names; None after the last."""
+        """Returns the next inputs, by their names; None after the last."""
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self
@@ -41,7 +41,7 @@ class CalibrationDataReader(abc.ABC):
         raise NotImplementedError
 
     def set_range(self, start_index: int, end_index: int) -> None:
-        """Reads a part only."""
+        """Restricts the reader to a part of the inputs."""
         raise NotImplementedError
 
 

@@ -19,28 +19,28 @@ class _Named(enum.Enum):
 
     @classmethod
     def from_string(cls: type[_Kind], name: str) -> _Kind:
-        """The member of that name."""
+        """Returns the member of that name."""
         if name not in cls.__members__:
             raise ValueError(f"{name!r} is no {cls.__name__}; there are {', '.join(cls.__members__)}")
         return cls[name]
 
 
 class QuantizationMode(_Named):
-    """By which operators a model is quantized."""
+    """The kinds of operators that a model is quantized with."""
 
     IntegerOps = 0
     QLinearOps = 1
 
 
 class QuantizedValueType(_Named):
-    """What is quantized."""
+    """The kinds of values that are quantized."""
 
     Input = 0
     Initializer = 1
 
 
 class QuantType(_Named):
-    """The element types of what is quantized."""
+    """The element types of quantized values."""
 
     QInt8 = 0
     QUInt8 = 1
@@ -58,7 +58,7 @@ class QuantType(_Named):
 
 
 class QuantFormat(_Named):
-    """How a quantized model is written down."""
+    """The forms in which a quantized model is written."""
 
     QOperator = 0
     QDQ = 1

@@ -1,4 +1,4 @@
-"""What others import, where onnxruntime itself is not installed; where it is, `compat.install()` finds its own."""
+"""Names that others import, for lack of onnxruntime; where it is installed, `compat.install()` finds its own."""
 
 from onnx_torch.compat._status import MARK, Status
 

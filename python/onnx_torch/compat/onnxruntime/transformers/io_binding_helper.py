@@ -1,4 +1,4 @@
-"""`TypeHelper`: the types of a session's inputs and outputs, in numpy and torch."""
+"""`TypeHelper`, which tells the types of a session's inputs and outputs, in numpy and torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["TypeHelper"]
 
 
 def _dtype(ort_type: str) -> np.dtype[Any]:
-    """numpy's, or that of ml_dtypes, whose names are torch's."""
+    """Returns numpy's dtype for a type, or that of ml_dtypes, whose names are torch's."""
     name = ort_type.removeprefix("tensor(").removesuffix(")").upper()
     if name == "STRING" or name not in dict(TensorProto.DataType.items()):
         raise ValueError(f"{ort_type} has no elements of numbers")
@@ -24,26 +24,26 @@ def _dtype(ort_type: str) -> np.dtype[Any]:
 
 
 class TypeHelper:
-    """Finds the types of inputs and outputs."""
+    """Functions that find the types of inputs and outputs."""
 
     @staticmethod
     def get_input_type(ort_session: InferenceSession, name: str) -> str:
-        """The ONNX type of an input, such as ``tensor(float)``."""
+        """Returns the ONNX type of an input, such as ``tensor(float)``."""
         return {arg.name: arg.type for arg in ort_session.get_inputs()}[name]
 
     @staticmethod
     def get_output_type(ort_session: InferenceSession, name: str) -> str:
-        """The ONNX type of an output."""
+        """Returns the ONNX type of an output."""
         return {arg.name: arg.type for arg in ort_session.get_outputs()}[name]
 
     @staticmethod
     def ort_type_to_numpy_type(ort_type: str) -> type[Any]:
-        """numpy's type of elements, for a type such as ``tensor(float)``."""
+        """Returns numpy's type of elements, for a type such as ``tensor(float)``."""
         return _dtype(ort_type).type
 
     @staticmethod
     def ort_type_to_torch_type(ort_type: str) -> torch.dtype:
-        """torch's type of elements."""
+        """Returns torch's type of elements."""
         import torch
 
         dtype: torch.dtype = getattr(torch, _dtype(ort_type).name)
@@ -51,6 +51,6 @@ class TypeHelper:
 
     @staticmethod
     def get_io_numpy_type_map(ort_session: InferenceSession) -> dict[str, type[Any]]:
-        """numpy's type of each input and output."""
+        """Returns numpy's type of each input and output, by its name."""
         args = [*ort_session.get_inputs(), *ort_session.get_outputs()]
         return {arg.name: TypeHelper.ort_type_to_numpy_type(arg.type) for arg in args}
