@@ -30,6 +30,10 @@ DEPEND_ON_THE_CPU = """backend chains contrib contrib_attention contrib_block_qu
 contrib_cached_attention contrib_layouts contrib_quantization cuda_chains matmul_nbits models open_dimensions
 ops_attention ops_cast ops_conv ops_linear ops_ml ops_normalization ops_pooling ops_quantization ops_recurrent
 ops_reduction pass_* passes plans precision saving widening""".split()
+# Of these, the ones on int8, bfloat16 and float16, by which the levels of AVX-512 differ.
+NARROW = """backend contrib_block_quantization contrib_quantization matmul_nbits models ops_conv ops_linear
+ops_quantization pass_halves pass_integer_products pass_matmul pass_pack* pass_quantized* passes plans precision
+random_graphs saving widening""".split()
 os.environ.setdefault("ONNX_TORCH_RANDOM_GRAPHS", str(secrets.randbelow(10**6)))
 if "ONNX_HOME" in os.environ and "PYTEST_XDIST_WORKER" in os.environ:  # the official suite unpacks its models there
     os.environ["ONNX_HOME"] += "_" + os.environ["PYTEST_XDIST_WORKER"]
@@ -46,11 +50,16 @@ def pytest_report_header() -> str:
     return f"random graphs: ONNX_TORCH_RANDOM_GRAPHS={os.environ['ONNX_TORCH_RANDOM_GRAPHS']}"
 
 
+def lies_in(item, names):
+    return any(fnmatch(item.path.stem, f"test_{name}") for name in names)
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
-        depends = any(fnmatch(item.path.stem, f"test_{name}") for name in DEPEND_ON_THE_CPU)
-        if depends and "capability" not in item.fixturenames:
+        if lies_in(item, DEPEND_ON_THE_CPU) and "capability" not in item.fixturenames:
             item.add_marker(pytest.mark.isa)
+        if lies_in(item, NARROW):
+            item.add_marker(pytest.mark.narrow)
 
 
 def pytest_runtest_logreport(report):
