@@ -63,6 +63,27 @@ def text(name, inputs, outputs, types=TEXT, **attributes):
     return schema(name, inputs, outputs, types, domain="ai.onnx.contrib", **attributes)
 
 
+def bert(name, outputs):
+    return text(
+        name,
+        "text:T",
+        outputs,
+        vocab_file=REQUIRED_STRING,
+        do_lower_case=1,
+        do_basic_tokenize=1,
+        tokenize_chinese_chars=1,
+        strip_accents=0,
+        unk_token="[UNK]",
+        sep_token="[SEP]",
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        mask_token="[MASK]",
+        suffix_indicator="##",
+        max_length=-1,
+        truncation_strategy_name="longest_first",
+    )
+
+
 SCHEMAS = [
     *deformable("MMCVDeformConv2d", "input:T offset:T weight:T", bias=0, im2col_step=32),
     *deformable("MMCVModulatedDeformConv2d", "input:T offset:T mask:T weight:T bias:T?"),
@@ -190,6 +211,16 @@ SCHEMAS = [
         out_scale=1.0,
         out_bias=0.0,
         data_layout="NCHW",
+    ),
+    bert(
+        "BertTokenizer",
+        "input_ids:tensor(int64) token_type_ids:tensor(int64) attention_mask:tensor(int64) "
+        "offset_mapping:tensor(int64)?",
+    ),
+    bert(
+        "HfBertTokenizer",
+        "input_ids:tensor(int64) attention_mask:tensor(int64) token_type_ids:tensor(int64) "
+        "offset_mapping:tensor(int64)?",
     ),
     text("StringConcat", "left:T right:T", "output:T"),
     text("StringEqual", "x:T y:T", "z:tensor(bool)"),

@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "kernels/standard/word_pieces.h"
 #include "ops/contrib/contrib.h"
 #include "translate/registry.h"
 
@@ -111,10 +112,42 @@ Values vector_to_string(Translator& t, const NodeView& n) {
                  {n.tensor(0), t.tensor(t.scalar(vectors.numbers)), vectors.length, t.strings(vectors.texts)})};
 }
 
+// ---- Tokenizers
+
+// Gives the ids of the pieces, the indices of their texts, and a mask of ones.
+Values bert_tokens(Translator& t, const NodeView& n, bool is_pair) {
+  if (n.wants(3)) n.unsupported("with the output offset_mapping");
+  const auto pieces = c10::make_intrusive<WordPieces>(WordPieces::Attributes{
+      .vocab_file = n.attr_string("vocab_file"),
+      .unk_token = n.attr_string("unk_token"),
+      .sep_token = n.attr_string("sep_token"),
+      .cls_token = n.attr_string("cls_token"),
+      .suffix_indicator = n.attr_string("suffix_indicator"),
+      .do_lower_case = n.attr_int("do_lower_case") != 0,
+      .do_basic_tokenize = n.attr_int("do_basic_tokenize") != 0,
+      .tokenize_chinese_chars = n.attr_int("tokenize_chinese_chars") != 0,
+      .strip_accents = n.attr_int("strip_accents") != 0,
+      .max_length = n.attr_int("max_length"),
+  });
+  Values found = t.call_all("onnx_torch::word_pieces", {t.string_pool(), n.tensor(0), t.object(pieces), is_pair});
+  found.push_back(t.call("aten::ones_like", {found[0]}));
+  return found;
+}
+
+Values bert_tokenizer(Translator& t, const NodeView& n) { return bert_tokens(t, n, /*is_pair=*/false); }
+
+Values hf_bert_tokenizer(Translator& t, const NodeView& n) {
+  Values found = bert_tokens(t, n, /*is_pair=*/true);
+  for (Value& row : found) row = t.call("aten::unsqueeze", {row, 0});
+  return {found[0], found[2], found[1]};
+}
+
 }  // namespace
 
 void register_contrib_extensions_ops(Registry& r) {
+  r.op(kExtensions, "BertTokenizer").since(1, bert_tokenizer);
   r.op(kExtensions, "DecodeImage").since(1, script("decode_image"));
+  r.op(kExtensions, "HfBertTokenizer").since(1, hf_bert_tokenizer);
   r.op(kExtensions, "ImageDecoder").since(1, script("decode_image", {kw("color_space", "bgr")}));
   r.op(kExtensions, "Inverse").since(1, script("inverse_of_matrix"));
   r.op(kExtensions, "MaskedFill").since(1, script("masked_fill_of_texts"));

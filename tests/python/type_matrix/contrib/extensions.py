@@ -37,7 +37,35 @@ DEFINITIONS = texts(["def one():"], ["def d(): def e():"])
 DEFINITION = texts(r"def\s+([a-z]+)\s*\(\s*\):")
 VECTORS = "a\t0 0 1 2\nb\t0 1 2 3\nd\t0 1 3 4"
 
+# "##known" is a piece within a word.
+VOCABULARY = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\n,\nworld\nun\n##known\n日"
+
 EXTENSIONS_ROWS = [
+    extension(
+        "BertTokenizer",
+        [texts("Hello, unknown 日日!")],
+        ints(2, 5, 6, 8, 9, 10, 10, 1, 3),
+        ints(*9 * [0]),
+        ints(*9 * [1]),
+        vocab_file=VOCABULARY,
+    ),
+    extension(
+        "BertTokenizer",
+        [texts("Hello", "world")],
+        ints(2, 1, 3, 7, 3),
+        ints(0, 0, 0, 1, 1),
+        ints(*5 * [1]),
+        vocab_file=VOCABULARY,
+        do_lower_case=0,
+    ),
+    extension(
+        "HfBertTokenizer",
+        [texts("hello", "world")],
+        ints([2, 5, 3, 7, 3]),
+        ints(5 * [1]),
+        ints([0, 0, 0, 1, 1]),
+        vocab_file=VOCABULARY,
+    ),
     extension("StringConcat", [texts("a", "b"), texts("c", "")], texts("ac", "b")),
     extension("StringEqual", [texts("a", "b"), texts("a", "c")], [True, False]),
     extension("StringEqual", [WORDS, texts("a")], [[True, False, False], [False, False, False]]),

@@ -1,0 +1,149 @@
+"""BertTokenizer and HfBertTokenizer of onnxruntime-extensions, compared with the package tokenizers."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+import tokenizers
+from onnx import TensorProto, helper
+
+import onnx_torch
+from random_numbers import RNG
+
+MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+LETTERS = "abcxyzABZ059éÉïßẞİıÅΣσςΩЯйЙñ日本語한글가ａＡ𝒳ﬁǆǅ"
+OTHERS = " \t\n\r\u00a0\u2003\u2028\u3000.,;!?'’\"«»-–_$+^`~|<=>€°©\u0301\u0308\u200b\u00ad\u200d\u0000\ufffd\ue000"
+
+
+def vocabulary() -> list[str]:
+    chance = np.random.default_rng(0)
+    pieces = [letter for letter in LETTERS + OTHERS if letter not in "\n\r"]
+    pieces += [first + second for first in "abéß日" for second in "abcéй"]
+    pieces += ["##" + piece for piece in pieces if chance.random() < 0.7]
+    return MARKS + list(dict.fromkeys(pieces))
+
+
+VOCABULARY = vocabulary()
+
+
+def node(op_type: str, outputs: int = 3, **attributes) -> onnx.ModelProto:
+    names = ["a", "b", "c", "d"][:outputs]
+    attributes = {"vocab_file": "\n".join(VOCABULARY)} | attributes
+    made = helper.make_node(op_type, ["text"], names, domain="ai.onnx.contrib", **attributes)
+    text = helper.make_tensor_value_info("text", TensorProto.STRING, None)
+    results = [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in names]
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.contrib", 1)]
+    return helper.make_model(helper.make_graph([made], "g", [text], results), opset_imports=imports, ir_version=10)
+
+
+def texts(*values: str) -> np.ndarray:
+    return np.array(values, object)
+
+
+def ids_of(text: str, vocab: list[str] = VOCABULARY, **attributes: int) -> list[int]:
+    """The same by Hugging Face's tokenizer, without marks."""
+    words = tokenizers.models.WordPiece(
+        {token: i for i, token in enumerate(vocab)}, unk_token="[UNK]", max_input_chars_per_word=100
+    )
+    made = tokenizers.Tokenizer(words)
+    made.normalizer = tokenizers.normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=bool(attributes.get("tokenize_chinese_chars", 1)),
+        strip_accents=bool(attributes.get("strip_accents", 0)),
+        lowercase=bool(attributes.get("do_lower_case", 1)),
+    )
+    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    return made.encode(text).ids
+
+
+def random_text() -> str:
+    length = RNG.integers(0, 40)
+    return "".join(RNG.choice(list(LETTERS if RNG.random() < 0.8 else OTHERS)) for _ in range(length))
+
+
+@pytest.mark.parametrize("tokenize_chinese_chars", [0, 1])
+@pytest.mark.parametrize("strip_accents", [0, 1])
+@pytest.mark.parametrize("do_lower_case", [0, 1])
+def test_texts_have_the_ids_of_hugging_face(do_lower_case, strip_accents, tokenize_chinese_chars):
+    attributes = {
+        "do_lower_case": do_lower_case,
+        "strip_accents": strip_accents,
+        "tokenize_chinese_chars": tokenize_chinese_chars,
+    }
+    rep = onnx_torch.prepare(node("BertTokenizer", **attributes))
+    unknown = 0
+    for _ in range(300):
+        text = random_text()
+        ids, types, mask = rep.run([texts(text)])
+        expected = ids_of(text, **attributes)
+        unknown += expected.count(1)
+        assert ids.tolist() == [2, *expected, 3], repr(text)
+        assert types.tolist() == [0] * len(ids) and mask.tolist() == [1] * len(ids)
+    assert unknown > 50
+
+
+def test_pairs():
+    rep, pairs = onnx_torch.prepare(node("BertTokenizer")), onnx_torch.prepare(node("HfBertTokenizer"))
+    for first, second in [("a b.", "éa"), ("", "x"), ("x", ""), ("", "")]:
+        one, two = ids_of(first), ids_of(second)
+        ids, types = [2, *one, 3, *two, 3], [0] * (len(one) + 2) + [1] * (len(two) + 1)
+        assert [y.tolist() for y in rep.run([texts(first, second)])] == [ids, types, [1] * len(ids)]
+        assert [y.tolist() for y in pairs.run([texts(first, second)])] == [[ids], [[1] * len(ids)], [types]]
+
+
+def test_one_text_is_cut_off():
+    cut = onnx_torch.prepare(node("BertTokenizer", max_length=5))
+    assert cut.run([texts("a b c a b")])[0].tolist() == [2, *ids_of("a b c"), 3]
+    assert len(cut.run([texts("a b c a b", "a")])[0]) == 9
+    assert len(onnx_torch.prepare(node("BertTokenizer", max_length=2)).run([texts("a b c a b")])[0]) == 7
+
+
+@pytest.mark.parametrize("length", [99, 100, 101, 5000])
+def test_long_words(length):
+    word = "ab" * (length // 2) + "c" * (length % 2)
+    vocab = [*MARKS, "ab", "##ab", "##c"]
+    rep = onnx_torch.prepare(node("BertTokenizer", vocab_file="\n".join(vocab)))
+    assert rep.run([texts(word)])[0].tolist() == [2, *ids_of(word, vocab), 3]
+
+
+def test_words_that_are_parted_by_white_space_alone():
+    rep = onnx_torch.prepare(node("BertTokenizer", do_basic_tokenize=0))
+    at = VOCABULARY.index
+    assert rep.run([texts("A  a.\tab q")])[0].tolist() == [2, at("A"), at("a"), at("##."), at("ab"), 1, 3]
+
+
+def test_characters_that_are_not_assigned_are_left_out():
+    """The extensions do so, and Hugging Face's tokenizer in Python; the package tokenizers keeps them."""
+    rep = onnx_torch.prepare(node("BertTokenizer"))
+    assert rep.run([texts("a\u0378b")])[0].tolist() == [2, *ids_of("ab"), 3]
+
+
+def test_other_marks_and_empty_lines():
+    vocab = "\n".join(["<unk>", "", "<s>", "", "</s>", "a", "@@b", "a", ""])
+    names = {"unk_token": "<unk>", "cls_token": "<s>", "sep_token": "</s>", "suffix_indicator": "@@"}
+    rep = onnx_torch.prepare(node("BertTokenizer", vocab_file=vocab, **names))
+    assert rep.run([texts("ab q [MASK]")])[0].tolist() == [1, 5, 4, 0, 0, 0, 0, 2]
+
+
+def test_a_saved_model_has_its_vocabulary(tmp_path):
+    rep = onnx_torch.prepare(node("BertTokenizer"))
+    rep.save(tmp_path / "model.pt")
+    loaded = onnx_torch.load(tmp_path / "model.pt")
+    for y, expected in zip(loaded.run([texts("éa b!")]), rep.run([texts("éa b!")]), strict=True):
+        np.testing.assert_array_equal(y, expected)
+
+
+def test_what_is_wrong_is_told():
+    with pytest.raises(onnx_torch.Error, match=r"BertTokenizer.*the vocabulary has no token '\[UNK\]'"):
+        onnx_torch.prepare(node("BertTokenizer", vocab_file="a\nb"))
+    with pytest.raises(onnx_torch.UnsupportedError, match="with the output offset_mapping"):
+        onnx_torch.prepare(node("BertTokenizer", outputs=4))
+    with pytest.raises(onnx_torch.RunError, match="takes one text or two texts, not 3"):
+        onnx_torch.prepare(node("BertTokenizer")).run([texts("a", "b", "c")])
+    with pytest.raises(onnx_torch.RunError, match="takes two texts, not 1"):
+        onnx_torch.prepare(node("HfBertTokenizer")).run([texts("a")])
+    with pytest.raises(onnx_torch.Error, match="required|vocab_file"):
+        broken = node("BertTokenizer")
+        del broken.graph.node[0].attribute[:]
+        onnx_torch.prepare(broken)
