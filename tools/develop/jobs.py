@@ -12,7 +12,7 @@ from pathlib import Path
 from tools.develop.environment import Environment
 from tools.develop.project import BUILD, OUT, ROOT, VENV, Command
 from tools.develop.runner import execute
-from tools.develop.steps import build_jobs
+from tools.develop.steps import build_jobs, commit_number
 from tools.develop.testing import at_level
 
 
@@ -130,8 +130,7 @@ def tidy_files(everything: bool) -> list[str]:
     if main := branches.splitlines()[-1:]:
         changed = output(["git", "diff", "--name-only", "--merge-base", *main]).splitlines()
     last_of_each = sorted({str(Path(source).parent): source for source in sources}.values())
-    turn = int(output(["git", "rev-parse", "--short=8", "HEAD"])[:8], 16) % 3
-    return [source for source in sources if source in changed or source in last_of_each[turn::3]]
+    return [source for source in sources if source in changed or source in last_of_each[commit_number() % 3 :: 3]]
 
 
 def output(command: Command) -> str:

@@ -13,7 +13,7 @@ from typing import TextIO
 from tools.develop.environment import Environment
 from tools.develop.project import LOGS, OUT, ROOT, Command, Stop, seconds
 from tools.develop.runner import execute
-from tools.develop.steps import build_jobs
+from tools.develop.steps import build_jobs, commit_number
 
 # The levels of instructions below what the CPU has, set for ATen's kernels and ours, oneDNN's and MKL's, so that all
 # agree. The flags of /proc/cpuinfo tell which of them a machine has.
@@ -34,11 +34,13 @@ PYTEST_FOUND_NONE = 5
 
 def test_job(args: argparse.Namespace, env: Environment, variables: dict[str, str]) -> int:
     if args.isa == "each":
-        return test_levels(args, env, variables)
+        return test_levels(cpu_levels(), args, env, variables)
+    if args.isa == "turns":
+        return test_levels(levels_in_turn(), args, env, variables)
     return run_tests(args, env, variables, args.isa, [])
 
 
-def test_levels(args: argparse.Namespace, env: Environment, variables: dict[str, str]) -> int:
+def test_levels(levels: list[str], args: argparse.Namespace, env: Environment, variables: dict[str, str]) -> int:
     """Runs the tests that can tell levels apart under each, a level a processor; each one's output comes at its end."""
 
     def run(level: str) -> int:
@@ -49,11 +51,11 @@ def test_levels(args: argparse.Namespace, env: Environment, variables: dict[str,
         return code
 
     if args.dry_run:
-        return max(run_tests(args, env, variables, level, marked(level)) for level in cpu_levels())
+        return max(run_tests(args, env, variables, level, marked(level)) for level in levels)
     LOGS.mkdir(parents=True, exist_ok=True)
-    print(f"\n== Tests under {', '.join(cpu_levels())}, with their output in {LOGS.relative_to(ROOT)}", flush=True)
+    print(f"\n== Tests under {', '.join(levels)}, with their output in {LOGS.relative_to(ROOT)}", flush=True)
     with ThreadPoolExecutor(build_jobs()) as pool:
-        return max(pool.map(run, cpu_levels()))
+        return max(pool.map(run, levels))
 
 
 def marked(level: str) -> list[str]:
@@ -70,6 +72,13 @@ def cpu_levels() -> list[str]:
     cpuinfo = Path("/proc/cpuinfo")
     flags = cpuinfo.read_text().split() if cpuinfo.exists() else []
     return [level for level, (flag, _) in CPU_LEVELS.items() if not flag or flag in flags]
+
+
+def levels_in_turn() -> list[str]:
+    """Gives a level of AVX-512 and one below, of those that this machine's CPU has; each commit has others."""
+    wide = [level for level in cpu_levels() if level in MARKED]
+    below = [level for level in cpu_levels() if level not in MARKED]
+    return [levels[commit_number() % len(levels)] for levels in (wide, below) if levels]
 
 
 def at_level(level: str | None, command: Command) -> Command:
