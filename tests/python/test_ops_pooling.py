@@ -146,7 +146,7 @@ def test_max_unpool_undoes_max_pool(pads):
     np.testing.assert_array_equal(z[z != 0], x[z != 0])
 
 
-def test_a_padding_that_takes_longer_than_a_life():
+def test_a_padding_of_too_many_elements_is_refused():
     x = normal(1, 1, 4)
     kernel = 2**31 - 1
     (y,) = run_op("MaxPool", [x], kernel_shape=[2**21 - 1], pads=[2**20 - 1, 2**20 - 1])

@@ -99,7 +99,6 @@ def run_tests(
     file: TextIO | None = None,
 ) -> int:
     parts = {"cpp", "python"} & set(args.names) or {"cpp", "python"}
-    processes = 1 if file else build_jobs()  # other levels run beside one that writes into a file
     filters = [name for name in args.names if name not in ("cpp", "python")]
     jobs = []
     if "cpp" in parts and marks:  # in one process, which takes a sixth of the time that ctest's need
@@ -109,12 +108,12 @@ def run_tests(
         tests = ["ctest", "--test-dir", f"build/{args.preset}"]
         tests += ["--tests-regex", "|".join(filters)] if filters else []
         if args.dry_run or not filters or ctest_count(tests, variables):
-            tests += ["--parallel", str(processes), "--output-on-failure", "--no-tests=error"]
+            tests += ["--parallel", str(build_jobs()), "--output-on-failure", "--no-tests=error"]
             jobs.append(("C++ tests", tests))
     if "python" in parts:
         whole = not filters and not marks
         chosen = ["-k", " or ".join(filters)] if filters else []
-        workers = ["--numprocesses", str(processes), "--dist", "loadfile"] if whole and processes > 1 else []
+        workers = ["--numprocesses", str(build_jobs()), "--dist", "loadfile"] if whole and build_jobs() > 1 else []
         jobs.append(("Python tests", [env.python, "-m", "pytest", "tests/python", *workers, *marks, *chosen]))
         if whole and not args.dry_run:  # a part's coverage would overwrite the whole's
             (OUT / "coverage").mkdir(parents=True, exist_ok=True)

@@ -200,7 +200,7 @@ void normalize(const Normalization& by, const float* x, const std::vector<Affine
   }
 }
 
-// Returns false where a sum of squares is beyond a float: then nothing is written.
+// Returns false where a sum of squares or a scale is beyond a float: then nothing is written.
 bool compute(const Normalization& by, const float* x, const ChannelAffine& given, float* y) {
   const Statistics of = statistics(by, x);
   std::vector<Affine> affines;
@@ -232,7 +232,7 @@ std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
       [=, by = Normalization(x, norm)](std::span<const Place> places) {
         const auto data = [&](size_t place) { return place > 0 ? places[place].as<float>() : nullptr; };
         const bool is_done = compute(by, places[0].as<float>(), {data(weight), data(bias)}, places[result].as<float>());
-        TORCH_CHECK(is_done, "a sum of squares is beyond a float");  // so that the run is left to ATen
+        TORCH_CHECK(is_done, "a sum of squares or a scale is beyond a float");  // so that the run is left to ATen
       },
       {{.result = result, .argument = 0}});
 }

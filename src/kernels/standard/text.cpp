@@ -31,13 +31,7 @@ Tensor string_concat(const Pool& pool, const Tensor& x, const Tensor& y) {
   return out.to(x.device());
 }
 
-// ---- UTF-8 --------------------------------------------------------------------------------------------------------
-
-void append(std::string& text, char32_t code) {
-  std::array<utf8proc_uint8_t, 4> bytes;
-  const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(code), bytes.data());
-  text.append(reinterpret_cast<const char*>(bytes.data()), size);
-}
+// ---- White space -----------------------------------------------------------------------------------------------------
 
 // Tells whether Python's str.isspace is true.
 bool is_space(char32_t code) {

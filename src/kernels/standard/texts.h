@@ -6,6 +6,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <string_view>
 
@@ -51,6 +52,13 @@ inline char32_t take_code_point(std::string_view& text) {
   TORCH_CHECK(size > 0, "a string is not valid UTF-8");
   text.remove_prefix(size);
   return code;
+}
+
+// Adds a code point to a text, as UTF-8.
+inline void append(std::string& text, char32_t code) {
+  std::array<utf8proc_uint8_t, 4> bytes;
+  const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(code), bytes.data());
+  text.append(reinterpret_cast<const char*>(bytes.data()), size);
 }
 
 }  // namespace onnxtorch

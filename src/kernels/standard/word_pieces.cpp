@@ -82,11 +82,7 @@ void replace_each(std::u32string& text, const Add& add) {
 
 std::string utf8(std::u32string_view text) {
   std::string bytes;
-  for (const char32_t c : text) {
-    std::array<utf8proc_uint8_t, 4> code;
-    const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), code.data());
-    bytes.append(reinterpret_cast<const char*>(code.data()), size);
-  }
+  for (const char32_t c : text) append(bytes, c);
   return bytes;
 }
 
