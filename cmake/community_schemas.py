@@ -219,7 +219,7 @@ SCHEMAS = [
     ),
     bert(
         "HfBertTokenizer",
-        "input_ids:tensor(int64) attention_mask:tensor(int64) token_type_ids:tensor(int64) "
+        "input_ids:tensor(int64) attention_mask:tensor(int64) token_type_ids:tensor(int64)? "
         "offset_mapping:tensor(int64)?",
     ),
     text("StringConcat", "left:T right:T", "output:T"),

@@ -3,7 +3,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
-#include <atomic>
+#include <stdexcept>
 #include <utility>
 
 namespace onnxtorch {
@@ -41,17 +41,29 @@ AskingAllocator asking_allocator;
 
 }  // namespace
 
-Interruptible::Interruptible(void (*ask)()) : ask_(ask), around_(std::exchange(current, this)) { at_work = true; }
+Interruptible::Interruptible(void (*ask)()) : ask_(ask), stop_(nullptr), around_(std::exchange(current, this)) {
+  at_work = true;
+}
+
+Interruptible::Interruptible(const StopFlag& stop)
+    : ask_(nullptr), stop_(&stop), around_(std::exchange(current, this)) {}
 
 Interruptible::~Interruptible() {
   current = around_;
-  if (around_) return;
+  if (around_ || stop_) return;
   at_work = false;
   if (signalled.exchange(false)) asking_allocator.give_place();
 }
 
 void Interruptible::check() {
   rethrow();
+  if (stop_) {
+    if (is_stopped()) {
+      thrown_ = std::make_exception_ptr(std::runtime_error(stopped_by_caller()));
+      rethrow();
+    }
+    return;
+  }
   signalled = false;
   asking_allocator.give_place();
   try {
@@ -73,9 +85,11 @@ void interrupt() noexcept {
 }
 
 void check_interruption() {
-  if (signalled.load(std::memory_order_relaxed) && current) [[unlikely]]
+  if (current && (signalled.load(std::memory_order_relaxed) || current->is_stopped())) [[unlikely]]
     current->check();
 }
+
+std::string stopped_by_caller() { return "Exiting due to terminate flag being set to true."; }  // onnxruntime's words
 
 bool is_interruptible() { return current != nullptr; }
 

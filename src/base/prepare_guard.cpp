@@ -33,9 +33,7 @@ PrepareGuard::~PrepareGuard() {
 
 bool PrepareGuard::has_end() const { return std::isfinite(seconds_); }
 
-bool PrepareGuard::is_over() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() > seconds_;
-}
+bool PrepareGuard::is_over() const { return since_start_.seconds() > seconds_; }
 
 void PrepareGuard::check() const {
   if (!is_over()) return;

@@ -2,8 +2,7 @@
 // constants.
 #pragma once
 
-#include <chrono>
-
+#include "base/stopwatch.h"
 #include "onnx_torch/options.h"
 
 namespace onnxtorch {
@@ -24,7 +23,7 @@ class PrepareGuard {
  private:
   bool outermost_;
   double seconds_, constant_bytes_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  Stopwatch since_start_;
 };
 
 const PrepareGuard* guard_of_preparation();  // this thread's; none where it prepares nothing

@@ -14,7 +14,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/interruption.h"
 #include "base/prepare_guard.h"
 
 namespace onnxtorch {
@@ -120,7 +119,6 @@ std::shared_ptr<MemoryCount> memory_count(double most) {
 RunGuard::RunGuard(const Limits& limits, const StopFlag* stop, std::atomic<int64_t>* at_node)
     : seconds_(limits.seconds),
       max_iterations_(limits.max_iterations),
-      start_(std::chrono::steady_clock::now()),
       stop_(stop),
       at_node_(at_node),
       memory_(memory_count(limits.memory)),
@@ -134,9 +132,7 @@ void RunGuard::stop(std::string reason) {
   throw std::runtime_error(reason_);
 }
 
-bool RunGuard::is_late() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() > seconds_;
-}
+bool RunGuard::is_late() const { return run_time_.seconds() > seconds_; }
 
 bool RunGuard::is_over() const { return (stop_ && stop_->set) || is_late(); }
 
@@ -158,8 +154,6 @@ void RunGuard::check_iteration(int64_t iteration) {
   }
   check();
 }
-
-std::string stopped_by_caller() { return "Exiting due to terminate flag being set to true."; }  // onnxruntime's words
 
 std::string takes_longer_than(double seconds) {
   return "the run takes longer than the " + number(seconds) +

@@ -3,22 +3,18 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "base/interruption.h"
+#include "base/stopwatch.h"
 #include "onnx_torch/options.h"
 
 namespace onnxtorch {
 
 class MemoryCount;
 class PrepareGuard;
-
-// A flag that any thread may set, to stop the runs that were given it.
-struct StopFlag {
-  std::atomic<bool> set = false;
-};
 
 // A watch over this thread's run while it lives. onnx_torch::check_node, which stands in front of each node,
 // onnx_torch::check_run, which does in each iteration, nodes that take long, and each allocation ask it, and get an
@@ -45,7 +41,7 @@ class __attribute__((visibility("default"))) RunGuard {
 
   double seconds_, max_iterations_;
   int64_t iterations_ = 0;
-  std::chrono::steady_clock::time_point start_;
+  Stopwatch run_time_;
   const StopFlag* stop_;
   std::atomic<int64_t>* at_node_;
   std::string reason_;
@@ -54,8 +50,7 @@ class __attribute__((visibility("default"))) RunGuard {
   RunGuard* around_;  // the guard of the run that this one is a part of
 };
 
-// Say why a run is stopped.
-__attribute__((visibility("default"))) std::string stopped_by_caller();
+// Says why a run is stopped.
 __attribute__((visibility("default"))) std::string takes_longer_than(double seconds);
 
 // A watch for a node that takes long to ask, in a run or where it is folded while a model is prepared.

@@ -4,13 +4,12 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <exception>
 #include <utility>
 
 #include "base/interruption.h"
 #include "base/run_apart.h"
+#include "base/stopwatch.h"
 #include "base/thread_limit.h"
 #include "graph/program.h"
 #include "runtime/text_of.h"
@@ -46,6 +45,7 @@ struct Attempt {
       } catch (...) {
         failure = std::current_exception();
         reason = guard.reason();
+        if (reason.empty() && interrupted()) reason = stopped_by_caller();
       }
     } catch (...) {  // the limit or the guard cannot be set up
       failure = std::current_exception();
@@ -78,19 +78,15 @@ IValue owned(const IValue& value) {
   return list;
 }
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-GuardedRun::Result run_in_time(GuardedRun run, const StopFlag* stop) {
+GuardedRun::Result run_apart_from_caller(GuardedRun run, const StopFlag* stop) {
   for (IValue& input : run.inputs) input = owned(input);
   for (at::Tensor& target : run.targets) {
     if (!is_owned(target)) target = at::Tensor();
   }
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch run_time;
   const double seconds = run.limits.seconds;
   const auto attempt = std::make_shared<Attempt>(std::move(run));
-  std::optional<std::chrono::steady_clock::time_point> over;
+  std::optional<Stopwatch> over;  // since it is to stop
   std::exception_ptr interruption;
   const auto waits = [&] {
     if (!interruption) {
@@ -101,10 +97,14 @@ GuardedRun::Result run_in_time(GuardedRun run, const StopFlag* stop) {
       }
     }
     if (interruption || (stop && stop->set)) attempt->stop.set = true;
-    if (!over && (attempt->stop.set || seconds_since(start) > seconds)) over = std::chrono::steady_clock::now();
-    return !over || seconds_since(*over) < kSecondsToStop;
+    if (!over && (attempt->stop.set || run_time.seconds() > seconds)) over.emplace();
+    return !over || over->seconds() < kSecondsToStop;
   };
-  const bool is_done = run_apart([attempt] { attempt->go(&attempt->stop); }, waits);
+  const auto work = [attempt] {
+    const Interruptible interruptible(attempt->stop);
+    attempt->go(&attempt->stop);
+  };
+  const bool is_done = run_apart(work, waits);
   if (interruption) std::rethrow_exception(interruption);
   if (!is_done) {
     const std::string reason = attempt->stop.set ? stopped_by_caller() : takes_longer_than(seconds);
@@ -116,7 +116,7 @@ GuardedRun::Result run_in_time(GuardedRun run, const StopFlag* stop) {
 }  // namespace
 
 GuardedRun::Result GuardedRun::operator()(const StopFlag* stop) && {
-  if (device.is_cpu() && std::isfinite(limits.seconds)) return run_in_time(std::move(*this), stop);
+  if (may_leave) return run_apart_from_caller(std::move(*this), stop);
   Attempt attempt{std::move(*this)};
   attempt.go(stop);
   return attempt.outcome();

@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <sstream>
 
 #include "base/interruption.h"
 #include "base/memory_reserve.h"
 #include "base/note_shape.h"
 #include "base/prepare_guard.h"
+#include "base/stopwatch.h"
 #include "base/thread_limit.h"
 #include "passes/device/place.h"
 #include "passes/device/waits.h"
@@ -47,6 +49,21 @@ std::vector<c10::IValue> inputs_of(const Program& program, const FedInputs& feed
     if (input.role == GraphInput::Role::Input) inputs.push_back(feeds[input.index]->value);
   }
   return inputs;
+}
+
+double bytes_of(const c10::IValue& value) {
+  double bytes = 0;
+  if (value.isTensor() && value.toTensor().defined()) bytes = static_cast<double>(value.toTensor().nbytes());
+  if (value.isList()) {
+    for (const c10::IValue& item : value.toListRef()) bytes += bytes_of(item);
+  }
+  return bytes;
+}
+
+double bytes_of(const FedInputs& feeds) {
+  double bytes = 1;  // none would make a pace infinite
+  for (const auto& fed : feeds) bytes += fed ? bytes_of(fed->value) : 0;
+  return bytes;
 }
 
 void check_storage(ElementType declared, const at::Tensor& computed, const std::string& output) {
@@ -251,9 +268,15 @@ PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intr
   if (!recorded) values = to_device(std::move(values), device_);  // a recording copies them to where it reads them
   Result result;
   std::vector<NodeTime> times;
+  const bool is_watched = device_.is_cpu() && is_interruptible();
+  const double fed = is_watched ? bytes_of(feeds) : 0;
+  const bool may_leave =
+      device_.is_cpu() && (std::isfinite(options_.limits.seconds) || (is_watched && pace_.may_take_long(fed)));
+  const Stopwatch stopwatch;
   try {
-    if (variant.guarded) {
-      GuardedRun run{executable, values, strings, std::move(targets), options_.limits, device_, variant.timed};
+    if (variant.guarded || may_leave) {
+      GuardedRun run{executable,      values,  strings,       std::move(targets),
+                     options_.limits, device_, variant.timed, may_leave};
       GuardedRun::Result ended = std::move(run)(stop);
       result.values = std::move(ended.values);
       times = std::move(ended.times);
@@ -263,6 +286,7 @@ PreparedModel::Result PreparedModel::run(const FedInputs& feeds, const c10::intr
       result.values = recorded ? recorded->run(values, strings) : executable->run(values, strings, std::move(targets));
       if (profile) times = timer->times();
     }
+    if (is_watched) pace_.note(fed, stopwatch.seconds());
     if (profile) *profile = {std::move(times), executable->program().nodes};
   } catch (const Error&) {
     throw;

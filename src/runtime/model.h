@@ -20,6 +20,7 @@
 #include "runtime/cuda_settings.h"
 #include "runtime/executable.h"
 #include "runtime/fed.h"
+#include "runtime/pace.h"
 #include "runtime/pipeline.h"
 #include "runtime/recorded_runs.h"
 #include "runtime/tried_sizes.h"
@@ -100,6 +101,7 @@ class PreparedModel {
   Options options_;
   c10::Device device_;
   Runnable base_;
+  mutable Pace pace_;
   // The graphs for fed initializers and for other outputs. Feeding an initializer makes another graph of the model, as
   // it was a constant before. So does asking for other outputs.
   mutable Recent<Variant, Runnable> variants_{16};

@@ -47,6 +47,10 @@ MODELS = """if True:
             [helper.make_tensor_value_info(f"x{count}", TensorProto.FLOAT, None)])
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
+    def square():
+        return parser.parse_model('''<ir_version: 10, opset_import: ["": 21]>
+            square (double[n, n] x) => (double[n, n] y) { y = MatMul (x, x) }''')
+
     def boxes(count):  # of one class, of which none overlaps another: a node that takes long
         first = np.arange(count, dtype=np.float32)[None, :, None] * 2
         scores = np.linspace(1, .5, count, dtype=np.float32)
@@ -124,6 +128,15 @@ RUNS = {
 """,
     "one node": """
     rep, many, few = onnx_torch.prepare(selection()), boxes(200_000), boxes(3)
+""",
+    "one operator that asks nothing": """
+    rep = onnx_torch.prepare(square(), threads=1)
+    many, few = {"x": np.ones((5000, 5000))}, {"x": np.ones((2, 2))}
+""",
+    "the same, after runs": """
+    rep = onnx_torch.prepare(square(), threads=1)
+    many, few = {"x": np.ones((5000, 5000))}, {"x": np.ones((2, 2))}
+    for _ in range(5): rep.run({"x": np.ones((600, 600))})
 """,
 }
 

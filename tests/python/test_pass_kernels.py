@@ -54,6 +54,74 @@ def test_resampling_is_one_step_for_each_axis(dims: str):
     check_equal(source, [floats(1, 6, 8, 3)])
 
 
+PADS = {
+    "last axes": [0, 0, 2, 1, 0, 0, 0, 3],
+    "channels": [0, 2, 0, 0, 0, 1, 0, 0],
+    "batch": [3, 0, 0, 0, 1, 0, 0, 0],
+    "all axes": [1, 2, 3, 1, 2, 1, 0, 4],
+    "more than there is": [0, 0, 11, 0, 0, 0, 0, 17],
+    "cropped": [0, -1, 2, -2, 0, 1, -3, 0],
+    "none": [0] * 8,
+}
+
+
+@pytest.mark.parametrize("pads", PADS)
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+@pytest.mark.parametrize("name", ["float", "double", "uint8", "bool", "float16"])
+@pytest.mark.parametrize("dims", ["2, 3, 5, 4", "A, B, C, D"])
+def test_padding_gives_the_same_numbers(dims: str, name: str, mode: str, pads: str):
+    source = model(f'({name}[{dims}] x) => ({name} y) {{ y = Pad<mode = "{mode}">(x, p) }}', p=np.array(PADS[pads]))
+    prepared, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
+    x = RNG.integers(0, 2 if name == "bool" else 100, (2, 3, 5, 4)).astype(DTYPES[name])
+    ends = list(zip(PADS[pads][:4], PADS[pads][4:], strict=True))
+    inside = x[tuple(slice(max(0, -begin), n + min(0, end)) for (begin, end), n in zip(ends, x.shape, strict=True))]
+    expected = np.pad(inside, [(max(0, begin), max(0, end)) for begin, end in ends], mode)
+    np.testing.assert_array_equal(plain.run([x])[0], expected, strict=True)
+    for _ in range(3):
+        np.testing.assert_array_equal(prepared.run([x])[0], expected, strict=True)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+def test_padding_between_convolutions(mode: str):
+    """What lies channels-last stays so."""
+    source = model(
+        f"""(float[1, 3, 20, 20] x) => (float y) {{
+            a = Conv(x, w)
+            b = Pad<mode = "{mode}">(a, p)
+            y = Conv(b, v)
+        }}""",
+        w=floats(16, 3, 3, 3),
+        v=floats(8, 16, 3, 3),
+        p=np.array([0, 0, 1, 1, 0, 0, 1, 1]),
+    )
+    assert "onnx_torch::pad" in graph_of(source, "kernels")
+    check_equal(source, [floats(1, 3, 20, 20)])
+
+
+def test_padding_is_one_step():
+    source = model('(float[2, 3, 5, 4] x) => (float y) { y = Pad<mode = "edge">(x, p) }', p=np.array(PADS["all axes"]))
+    steps = graph_of(source, "kernels").splitlines()
+    assert steps.count("onnx_torch::pad") == 1
+    assert not {"aten::cat", "onnx_torch::cat", "aten::index_select"} & set(steps)
+
+
+@pytest.mark.parametrize("repeats", [[1, 1, 2], [3, 1, 1], [2, 3, 4], [1, 1, 1], [1, 0, 2]])
+@pytest.mark.parametrize("name", ["float", "int64", "uint8"])
+def test_repetitions_in_plans(name: str, repeats: list[int]):
+    source = model(f"({name}[A, B, C] x) => ({name} y) {{ y = Tile(x, r) }}", r=np.array(repeats))
+    rep = onnx_torch.prepare(source)
+    for sizes in ((2, 3, 4), (1, 5, 1)):
+        x = RNG.integers(0, 100, sizes).astype(DTYPES[name])
+        for _ in range(4):
+            np.testing.assert_array_equal(rep.run([x])[0], np.tile(x, repeats), strict=True)
+
+
+def test_padding_that_the_script_refuses():
+    source = model('(float[A, B] x) => (float y) { y = Pad<mode = "wrap">(x, p) }', p=np.array([0, 1, 0, 0]))
+    with pytest.raises(onnx_torch.RunError, match="nothing to pad with"):
+        onnx_torch.prepare(source).run([np.ones((2, 0), np.float32)])
+
+
 def test_scripts_that_no_pass_takes_are_written_out():
     source = model(
         '(float[1, 6, 8, 3] x) => (float y) { y = Resize<mode = "linear">(x, , s) }',

@@ -17,6 +17,7 @@
 #include "base/registered.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/attention.h"
+#include "kernels/cpu/call_script.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/operators.h"
 #include "kernels/simd/rotary.h"
@@ -439,8 +440,6 @@ void set_results(CachedWork& work, const Tensor& result, const Tensor& present_k
 
 // Runs the script, which is an operator, too.
 Result by_script(const Operands& in, const Settings& settings) {
-  static const auto script =
-      c10::Dispatcher::singleton().findSchemaOrThrow("onnx_torch::plain_group_query_attention", "");
   const auto optional = [](const Tensor& t) { return t.defined() ? c10::IValue(t) : c10::IValue(); };
   std::vector<c10::IValue> stack{in.query,
                                  in.key,
@@ -460,7 +459,7 @@ Result by_script(const Operands& in, const Settings& settings) {
                                  settings.scale ? c10::IValue(*settings.scale) : c10::IValue(),
                                  settings.softcap,
                                  settings.smooth_softmax};
-  script.callBoxed(stack);
+  call_script("onnx_torch::plain_group_query_attention", stack);
   return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor()};
 }
 

@@ -1,6 +1,5 @@
 #include <ATen/ATen.h>
 #include <ATen/WrapDimUtils.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "base/planned_call.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
+#include "kernels/cpu/call_script.h"
 #include "kernels/cpu/operators.h"
 
 namespace onnxtorch {
@@ -75,9 +75,8 @@ const int64_t* data_of(const Tensor& starts) { return starts.defined() ? starts.
 
 Tensor by_script(const Tensor& past_cache, const Tensor& update, const std::optional<Tensor>& write_indices,
                  int64_t axis, std::string_view mode) {
-  static const auto script = c10::Dispatcher::singleton().findSchemaOrThrow("onnx_torch::tensor_scatter", "");
   std::vector<c10::IValue> stack{past_cache, update, write_indices, axis, std::string(mode)};
-  script.callBoxed(stack);
+  call_script("onnx_torch::tensor_scatter", stack);
   return stack[0].toTensor();
 }
 

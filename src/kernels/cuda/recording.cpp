@@ -8,9 +8,10 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include <chrono>
 #include <exception>
 #include <optional>
+
+#include "base/stopwatch.h"
 
 namespace onnxtorch::cuda {
 namespace {
@@ -86,10 +87,10 @@ class CudaRecording final : public Recording {
     const c10::cuda::CUDAGuard on_device(device_);
     const CUDAStream stream = c10::cuda::getCurrentCUDAStream();
     stream.synchronize();
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch stopwatch;
     work();
     stream.synchronize();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return stopwatch.seconds();
   }
 
  private:

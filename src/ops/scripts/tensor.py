@@ -90,6 +90,7 @@ def pad_axis(x: Tensor, axis: int, begin: int, end: int, mode: str, device: Devi
     return torch.cat([left, x, right], axis)
 
 
+@kept
 def pad_from_inside(data: Tensor, pads: List[int], mode: str, device: Device) -> Tensor:
     last = data.dim() - 1
     for i in range(data.dim()):

@@ -21,6 +21,7 @@ struct Kernel {
 constexpr Kernel kKernels[] = {
     {"onnx_torch::gather_block_quantized", "onnx_torch::gather_blocks"},
     {"onnx_torch::linear_in_double", "onnx_torch::double_linear"},
+    {"onnx_torch::pad_from_inside", "onnx_torch::pad"},
     {"onnx_torch::plain_group_query_attention", "onnx_torch::group_query_attention"},
     {"onnx_torch::resampled", "onnx_torch::resample"},
     {"onnx_torch::sums_of_steps", "onnx_torch::image_sums"},
@@ -36,6 +37,7 @@ void take_kernels(Program& program) {
   register_gather_blocks();
   register_group_query_attention();
   register_image_sums();
+  register_padding();
   register_resample();
   register_support_vectors();
   register_tensor_scatter();

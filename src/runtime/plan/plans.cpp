@@ -48,6 +48,7 @@ Plans::Plans(const Program& program, size_t most) : program_(program), most_(mos
   register_few_elements();
   register_casts();
   register_indexed_rows();
+  register_padding();
   register_triangles();
 }
 

@@ -14,6 +14,7 @@
 #include "base/planned_call.h"
 #include "base/registered.h"
 #include "base/work_memory.h"
+#include "kernels/cpu/call_script.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/operators.h"
 #include "kernels/simd/quantized/blocks.h"
@@ -121,13 +122,12 @@ void pick(const Table& of, int64_t picked, bool is_long, const void* data, const
 }
 
 Tensor by_script(const Operands& of, const Parameters& by) {
-  static const auto script = c10::Dispatcher::singleton().findSchemaOrThrow("onnx_torch::gather_block_quantized", "");
   std::vector<c10::IValue> stack{of.data, of.indices, of.scales,
                                  of.zero_points.defined() ? c10::IValue(of.zero_points) : c10::IValue()};
   for (const int64_t number : {by.gather_axis, by.quantize_axis, by.block_size, by.bits, by.default_zero_point}) {
     stack.emplace_back(number);
   }
-  script.callBoxed(stack);
+  call_script("onnx_torch::gather_block_quantized", stack);
   return stack[0].toTensor();
 }
 

@@ -51,8 +51,14 @@ CONTRIB_ROWS = [
     *TEXT_ROWS,
 ]
 
+OFFSETS_ARE_REFUSED = (
+    "refused: the kernel of onnxruntime-extensions adds up the pieces' bytes, and gives no place in the text"
+)
+
 # The optional parts of a schema that are not tried both with and without, and why.
 ONE_WAY_ONLY = {
+    ("ai.onnx.contrib", "BertTokenizer"): {"offset_mapping": OFFSETS_ARE_REFUSED},
+    ("ai.onnx.contrib", "HfBertTokenizer"): {"offset_mapping": OFFSETS_ARE_REFUSED},
     ("com.microsoft", "WhisperBeamSearch"): {
         "encoder": "Whisper has one",
         "cross_qk": "refused: which of a sequence's tokens it holds is only in onnxruntime's code for CUDA",

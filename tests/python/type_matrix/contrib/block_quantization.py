@@ -331,14 +331,19 @@ def blob(columns: int, rows: int, block_size: int, has_zero_points: bool) -> np.
     return np.concatenate([*parts, codes(*shape, block_size // 2)], -1).ravel()
 
 
-BLOB_64 = blob(3, 40, 64, False)
+def product_with_blob(block_size: int, has_zero_points: bool):
+    """Gives the formula. onnxruntime's kernel needs AVX-512, and takes type 2 for type 1."""
 
+    def function(a, b, b_shape):
+        rows, columns = (int(size) for size in b_shape)
+        in_blocks = b.astype(np.uint8).reshape(columns, blocks(rows, block_size), -1)
+        scale = in_blocks[..., :4].copy().view(np.float32).astype(np.float64)
+        zero = in_blocks[..., 4:5].astype(np.float64) if has_zero_points else 8.0
+        halves = in_blocks[..., 4 + has_zero_points :].reshape(*in_blocks.shape[:2], -1, 16)
+        numbers = np.concatenate([halves & 15, halves >> 4], -1).reshape(*in_blocks.shape[:2], -1)
+        return a @ ((numbers - zero) * scale).reshape(columns, -1)[:, :rows].T
 
-def product_with_blob_of_64(a, b, b_shape):
-    blocks_of_columns = b.astype(np.uint8).reshape(3, 36)
-    halves = blocks_of_columns[:, 4:].reshape(3, 2, 16)
-    numbers = np.concatenate([halves & 15, halves >> 4], -1).reshape(3, 64)[:, :40].astype(np.float64)
-    return a @ ((numbers - 8) * blocks_of_columns[:, :4].copy().view(np.float32)).T
+    return formula(function)
 
 
 FLOAT8 = waves(3, 40, scale=4.0).astype(ml_dtypes.float8_e4m3fn)
@@ -383,11 +388,16 @@ SMALL_FLOAT_ROWS = [
         transB=0,
         meaning=formula(bnb4_not_transposed),
     ),
-    microsoft("MatMulFpQ4", [X, blob(3, 40, 32, True), ints(40, 3)]),
-    microsoft("MatMulFpQ4", [X, blob(3, 40, 32, True), ints(40, 3)], blk_quant_type=1),
-    microsoft("MatMulFpQ4", [X[0], blob(3, 40, 32, False), ints(40, 3)], blk_quant_type=0),
-    # onnxruntime's kernel takes type 2 for type 1.
-    microsoft("MatMulFpQ4", [X, BLOB_64, ints(40, 3)], blk_quant_type=2, meaning=formula(product_with_blob_of_64)),
+    microsoft("MatMulFpQ4", [X, blob(3, 40, 32, True), ints(40, 3)], meaning=product_with_blob(32, True)),
+    *(
+        microsoft(
+            "MatMulFpQ4",
+            [x, blob(3, 40, block_size, has_zero_points), ints(40, 3)],
+            blk_quant_type=number,
+            meaning=product_with_blob(block_size, has_zero_points),
+        )
+        for number, x, block_size, has_zero_points in [(1, X, 32, True), (0, X[0], 32, False), (2, X, 64, False)]
+    ),
     microsoft("MatMulBlockQuantizedFp8Weight", [HALF_X, FLOAT8, scales(3, 1)], meaning=formula(fp8_weight(128))),
     microsoft(
         "MatMulBlockQuantizedFp8Weight",

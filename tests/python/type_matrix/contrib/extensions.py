@@ -39,6 +39,21 @@ VECTORS = "a\t0 0 1 2\nb\t0 1 2 3\nd\t0 1 3 4"
 
 # "##known" is a piece within a word.
 VOCABULARY = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\n,\nworld\nun\n##known\n日"
+OTHER_TOKENS = {
+    "vocab_file": "<pad>\n<unk>\n<cls>\n<sep>\n<mask>\nae\n@@日\na",
+    "do_lower_case": 1,
+    "do_basic_tokenize": 1,
+    "tokenize_chinese_chars": 0,
+    "strip_accents": 1,
+    "unk_token": "<unk>",
+    "sep_token": "<sep>",
+    "pad_token": "<pad>",
+    "cls_token": "<cls>",
+    "mask_token": "<mask>",
+    "suffix_indicator": "@@",
+    "max_length": 5,
+    "truncation_strategy_name": "only_first",
+}
 
 EXTENSIONS_ROWS = [
     extension(
@@ -57,6 +72,21 @@ EXTENSIONS_ROWS = [
         ints(*5 * [1]),
         vocab_file=VOCABULARY,
         do_lower_case=0,
+    ),
+    extension(
+        "BertTokenizer",
+        [texts("AÉ日 q q")],
+        ints(2, 5, 6, 1, 3),
+        ints(*5 * [0]),
+        ints(*5 * [1]),
+        **OTHER_TOKENS,
+    ),
+    extension(
+        "HfBertTokenizer",
+        [texts("AÉ日 q q", "a")],
+        ints([2, 5, 6, 1, 1, 3, 7, 3]),
+        ints(8 * [1]),
+        **OTHER_TOKENS,
     ),
     extension(
         "HfBertTokenizer",

@@ -148,21 +148,30 @@ SIGNED_FILTERS = spread(4, 2, 3, 2, dtype=np.int8)
 POOL = [floats(0.31)[0], THREE, HALF, FIVE]
 
 
-def quantized_conv(x, x_scale, x_zero, w, w_scale, w_zero, scale, zero) -> np.ndarray:
-    windows = np.lib.stride_tricks.sliding_window_view(x - x_zero, w.shape[2:], (2, 3))
-    sums = np.einsum("nchwij,mcij->nmhw", windows, w - w_zero)
-    return np.rint(sums * x_scale * w_scale / scale) + zero
+def quantized_conv(pads=(0, 0, 0, 0), strides=(1, 1), dilations=(1, 1)) -> Meaning:
+    """Gives the formula. onnxruntime's kernel is none: below VNNI its sums of uint8 by int8 saturate."""
+
+    def function(x, x_scale, x_zero, w, w_scale, w_zero, scale, zero, bias=0.0) -> np.ndarray:
+        padded = np.pad(x - x_zero, [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])])
+        reach = [(size - 1) * dilation + 1 for size, dilation in zip(w.shape[2:], dilations, strict=True)]
+        windows = np.lib.stride_tricks.sliding_window_view(padded, reach, (2, 3))
+        windows = windows[:, :, :: strides[0], :: strides[1], :: dilations[0], :: dilations[1]]
+        sums = np.einsum("nchwij,mcij->nmhw", windows, w - np.reshape(w_zero, (-1, 1, 1, 1)))
+        sums += np.reshape(bias, (-1, 1, 1))
+        return np.rint(sums * x_scale * np.reshape(w_scale, (-1, 1, 1)) / scale) + zero
+
+    return saturated(function)
+
+
+GEOMETRY: dict[str, Any] = {"pads": [1, 0, 0, 1], "strides": [2, 1], "dilations": [1, 2]}
 
 
 WINDOW_ROWS = [
-    # onnxruntime has no kernel for these types.
     microsoft(
         "QLinearConv",
         [IMAGES, QUARTER, THREE, FILTERS, HALF, SEVEN, floats(64)[0], FIVE],
-        only="QLinearConv-1/T[13]/tensor.int8",
-        meaning=saturated(quantized_conv),
+        meaning=quantized_conv(),
     ),
-    microsoft("QLinearConv", [IMAGES, QUARTER, THREE, FILTERS, HALF, SEVEN, floats(64)[0], FIVE]),
     microsoft(
         "QLinearConv",
         [
@@ -176,10 +185,9 @@ WINDOW_ROWS = [
             FIVE,
             i32(100, -900, 300, 7),
         ],
-        pads=[1, 0, 0, 1],
-        strides=[2, 1],
-        dilations=[1, 2],
+        **GEOMETRY,
         kernel_shape=[3, 2],
+        meaning=quantized_conv(**GEOMETRY),
     ),
     microsoft(
         "QLinearConv",
@@ -199,7 +207,9 @@ WINDOW_ROWS = [
         auto_pad="SAME_UPPER",
     ),
     microsoft(
-        "QLinearConv", [SIGNED_IMAGES, QUARTER, i8(3)[0], SIGNED_FILTERS, HALF, i8(-7)[0], floats(64)[0], i8(5)[0]]
+        "QLinearConv",
+        [SIGNED_IMAGES, QUARTER, i8(3)[0], SIGNED_FILTERS, HALF, i8(-7)[0], floats(64)[0], i8(5)[0]],
+        meaning=quantized_conv(),
     ),
     microsoft("QLinearConv", [IMAGES[:0], QUARTER, THREE, FILTERS, HALF, SEVEN, floats(64)[0], FIVE]),
     microsoft("QLinearAveragePool", [IMAGES, *POOL], kernel_shape=[2, 2]),

@@ -1,0 +1,190 @@
+// Padding with a tensor's own elements, as Tile and Pad's modes reflect, edge and wrap do: all axes at once, and rows at a
+// time, where the script goes axis by axis.
+#include <ATen/core/Tensor.h>
+#include <c10/util/accumulate.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/memory_order.h"
+#include "base/parallel.h"
+#include "base/planned_call.h"
+#include "base/registered.h"
+#include "base/size.h"
+#include "base/work_memory.h"
+#include "kernels/cpu/call_script.h"
+#include "kernels/cpu/operators.h"
+
+namespace onnxtorch {
+namespace {
+
+// Gives the index of the element that stands for a position outside an axis.
+int64_t position_inside(int64_t position, int64_t size, std::string_view mode) {
+  const auto remainder = [&](int64_t divisor) { return (position % divisor + divisor) % divisor; };
+  if (mode == "edge") return std::clamp<int64_t>(position, 0, size - 1);
+  if (mode == "wrap") return remainder(size);
+  return size - 1 - std::abs(size - 1 - remainder(std::max<int64_t>(1, 2 * (size - 1))));
+}
+
+// Elements that follow each other: their first index in an axis, their first position in the padded one, and how many.
+struct Segment {
+  int64_t index, position, count;
+};
+
+// An axis: the index of the element that each position takes.
+struct Axis {
+  std::vector<int64_t> index;
+  std::vector<Segment> segments;
+
+  bool is_whole(int64_t size) const { return segments.size() == 1 && segments[0].count == size; }
+};
+
+std::vector<Segment> segments_of(const std::vector<int64_t>& index) {
+  std::vector<Segment> segments;
+  for (int64_t i = 0; i < std::ssize(index); ++i) {
+    if (i > 0 && index[i] == index[i - 1] + 1) {
+      ++segments.back().count;
+    } else {
+      segments.push_back({index[i], i, 1});
+    }
+  }
+  return segments;
+}
+
+// Pads the axis; negative pads crop first. Returns none where nothing is left to pad with, or pads are huge.
+std::optional<Axis> padded(int64_t size, int64_t begin, int64_t end, std::string_view mode) {
+  constexpr int64_t kMost = 1 << 24;
+  if (std::min(begin, end) < -size || std::max(begin, end) > kMost) return {};
+  const int64_t start = std::max<int64_t>(0, -begin), before = std::max<int64_t>(0, begin),
+                inside = size - start + std::min<int64_t>(0, end);
+  if (inside <= 0) return {};
+  std::vector<int64_t> index(before + inside + std::max<int64_t>(0, end));
+  for (int64_t i = 0; i < std::ssize(index); ++i) index[i] = start + position_inside(i - before, inside, mode);
+  auto segments = segments_of(index);
+  return Axis{std::move(index), std::move(segments)};
+}
+
+// The axes from the outermost in memory to the last that is padded, and the bytes of what lies behind that.
+struct Padding {
+  std::vector<int64_t> sizes;  // of the tensor's axes, in the same order
+  std::vector<Axis> axes;
+  int64_t item;
+  std::vector<int64_t> result_sizes;  // of all dimensions, in the tensor's order
+  std::vector<int64_t> result_strides;
+
+  // Gives the row of the tensor that a row of the result is taken from.
+  int64_t source_of(int64_t row) const {
+    int64_t source = 0, step = 1;
+    for (int64_t d = std::ssize(axes) - 2; d >= 0; --d) {
+      const auto count = std::ssize(axes[d].index);
+      source += axes[d].index[row % count] * step;
+      step *= sizes[d];
+      row /= count;
+    }
+    return source;
+  }
+};
+
+// Copies segment by segment of each row.
+void compute(const Padding& of, const char* x, char* y) {
+  const Axis& last = of.axes.back();
+  const auto segments = std::ssize(last.segments), length = std::ssize(last.index);
+  int64_t rows = 1;
+  for (size_t d = 0; d + 1 < of.axes.size(); ++d) rows *= std::ssize(of.axes[d].index);
+  const int64_t cost = length * of.item / segments / static_cast<int64_t>(sizeof(float));
+  parallel_for(rows * segments, cost, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end;) {
+      const int64_t row = i / segments, row_end = std::min(end, (row + 1) * segments);
+      const char* const from = x + of.source_of(row) * of.sizes.back() * of.item;
+      char* const to = y + row * length * of.item;
+      for (; i < row_end; ++i) {
+        const Segment& segment = last.segments[i - row * segments];
+        std::memcpy(to + segment.position * of.item, from + segment.index * of.item,
+                    static_cast<size_t>(segment.count * of.item));
+      }
+    }
+  });
+}
+
+// Returns none where the script is to pad, or to refuse the pads. They are as ATen takes them: two for each dimension,
+// from the last one on.
+std::optional<Padding> padding_of(const at::Tensor& x, at::IntArrayRef pads, std::string_view mode) {
+  if (!x.is_cpu() || x.dim() == 0 || x.numel() == 0 || !x.is_non_overlapping_and_dense() || x.is_conj() || x.is_neg() ||
+      x.requires_grad() || std::ssize(pads) != 2 * x.dim()) {
+    return {};
+  }
+  Padding result{{}, {}, x.element_size(), x.sizes().vec(), {}};
+  const std::vector<int64_t> order = order_of(x.strides());
+  for (const int64_t dim : order) {
+    const int64_t last = 2 * (x.dim() - 1 - dim);
+    auto axis = padded(x.size(dim), pads[last], pads[last + 1], mode);
+    if (!axis) return {};
+    result.result_sizes[dim] = std::ssize(axis->index);
+    result.sizes.push_back(x.size(dim));
+    result.axes.push_back(*std::move(axis));
+  }
+  constexpr int64_t kMostBytes = int64_t{1} << 48;
+  if (!(product_of(result.result_sizes) * result.item).is_at_most(kMostBytes)) return {};
+  result.result_strides = strides_of(result.result_sizes, order);
+  while (result.axes.size() > 1 && result.axes.back().is_whole(result.sizes.back())) {
+    result.item *= result.sizes.back();
+    result.axes.pop_back();
+    result.sizes.pop_back();
+  }
+  return result;
+}
+
+at::Tensor by_script(const at::Tensor& x, at::IntArrayRef pads, std::string_view mode, c10::Device device) {
+  std::vector<c10::IValue> stack{x, pads.vec(), std::string(mode), device};
+  call_script("onnx_torch::pad_from_inside", stack);
+  return stack[0].toTensor();
+}
+
+at::Tensor pad(const at::Tensor& x, at::IntArrayRef pads, std::string_view mode, c10::Device device) {
+  const auto padding = padding_of(x, pads, mode);
+  if (!padding) return by_script(x, pads, mode, device);
+  at::Tensor y = work_tensor(padding->result_sizes, padding->result_strides, x.scalar_type());
+  compute(*padding, static_cast<const char*>(x.const_data_ptr()), static_cast<char*>(y.mutable_data_ptr()));
+  return y;
+}
+
+std::unique_ptr<PlannedCall> plan(const PlannedOperands& of, std::optional<Padding> padding) {
+  if (!padding || of.results[0].strides() != at::IntArrayRef(padding->result_strides)) return {};
+  return planned([padding = *std::move(padding)](std::span<const Place> places) {
+    compute(padding, places[0].data, places[1].data);
+  });
+}
+
+std::unique_ptr<PlannedCall> plan_pad(const PlannedOperands& of) {
+  return plan(of, padding_of(of.tensor(0), of.arguments[1].toIntVector(), of.arguments[2].toStringView()));
+}
+
+// Plans a repetition, which goes on as padding by wrapping around does.
+std::unique_ptr<PlannedCall> plan_repeat(const PlannedOperands& of) {
+  const at::Tensor x = of.tensor(0);
+  const auto repeats = of.arguments[1].toIntVector();
+  if (std::ssize(repeats) != x.dim() || of.results[0].numel() == 0) return {};
+  std::vector<int64_t> pads;
+  for (int64_t dim = x.dim() - 1; dim >= 0; --dim) {
+    pads.push_back(0);
+    pads.push_back((repeats[dim] - 1) * x.size(dim));
+  }
+  return plan(of, padding_of(x, pads, "wrap"));
+}
+
+}  // namespace
+
+void register_padding() {
+  static const torch::Library library = registered(
+      [](torch::Library& m) { m.def("pad(Tensor data, int[] pads, str mode, Device device) -> Tensor", pad); });
+  register_planner("onnx_torch::pad", plan_pad);
+  register_planner("aten::repeat", plan_repeat);
+}
+
+}  // namespace onnxtorch
