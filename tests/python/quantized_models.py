@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -45,9 +46,35 @@ def calls(source: onnx.ModelProto, step: str | None = None) -> list[str]:
     return re.findall(r"= ((?:aten|onnx_torch)::\w+)\(", graph)
 
 
+@functools.cache
+def onnxruntime_saturates() -> bool:
+    """Tells whether onnxruntime's sums of uint8 by int8 saturate at 16 bits, as on CPUs of x86 without VNNI."""
+    w = np.full((64, 16), 127, np.int8)
+    source = model("(uint8[1, 64] x) => (int32[1, 16] y) { y = MatMulInteger(x, w) }", w=w)
+    session = onnxruntime.InferenceSession(source.SerializeToString(), providers=["CPUExecutionProvider"])
+    return bool((session.run(None, {"x": np.full((1, 64), 255, np.uint8)})[0] != 255 * 127 * 64).any())
+
+
+def with_unsigned_weights(source: onnx.ModelProto) -> onnx.ModelProto:
+    """Gives a model that means the same with weights of uint8, whose sums onnxruntime gives exactly on each CPU."""
+    result = onnx.ModelProto.FromString(source.SerializeToString())
+    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in result.graph.initializer}
+    for node in result.graph.node:
+        if node.op_type not in ("QLinearConv", "QLinearMatMul", "QGemm"):
+            continue
+        x_zero, w, w_zero = (arrays.get(node.input[i], np.empty(0)) for i in (2, 3, 5))
+        if (x_zero.dtype, w.dtype, w_zero.dtype) == (np.uint8, np.int8, np.int8):
+            for name, array in ((node.input[3], w), (node.input[5], w_zero)):
+                arrays[name] = (array.astype(np.int16) + 128).astype(np.uint8)
+    del result.graph.initializer[:]
+    result.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
+    return result
+
+
 def by_onnxruntime(source: onnx.ModelProto, inputs: list[np.ndarray]) -> list[np.ndarray]:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    source = with_unsigned_weights(source) if onnxruntime_saturates() else source
     session = onnxruntime.InferenceSession(source.SerializeToString(), options, ["CPUExecutionProvider"])
     return list(session.run(None, {value.name: x for value, x in zip(source.graph.input, inputs, strict=True)}))
 

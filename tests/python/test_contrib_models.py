@@ -20,6 +20,7 @@ from onnxruntime.transformers import optimizer
 import genai_models as genai
 import onnx_torch
 from contrib_models import MODELS, export, feeds
+from quantized_models import onnxruntime_saturates
 
 pytestmark = pytest.mark.filterwarnings("ignore:::torch", "ignore:::transformers")  # of the exporter
 
@@ -144,7 +145,7 @@ def test_static_quantization(folder, name, form, per_channel, activations, weigh
     path = folder / "static.onnx"
     quantization.quantize_static(
         export(folder, name), path, Rows(feeds(name)), quant_format=form, per_channel=per_channel,
-        activation_type=activations, weight_type=weights,
+        activation_type=activations, weight_type=weights, reduce_range=onnxruntime_saturates(),
     )  # fmt: skip
     check(path, feeds(name))
 
@@ -163,7 +164,9 @@ def test_static_quantization_to_16_bits(folder, name):
 @pytest.mark.parametrize("name", ["bert", "cnn", "lstm"])
 def test_dynamic_quantization(folder, name, per_channel, weights):
     path = folder / "dynamic.onnx"
-    quantization.quantize_dynamic(export(folder, name), path, per_channel=per_channel, weight_type=weights)
+    quantization.quantize_dynamic(
+        export(folder, name), path, per_channel=per_channel, weight_type=weights, reduce_range=onnxruntime_saturates()
+    )
     check(path, feeds(name))
 
 

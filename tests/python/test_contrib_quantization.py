@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper, parser
 
 import onnx_torch
 from models import on_each_cpu, run_on_cpu
+from quantized_models import onnxruntime_saturates, with_unsigned_weights
 from type_matrix.contrib.quantization import i8, i32, spread, u8
 from type_matrix.making import floats, waves
 
@@ -42,6 +43,7 @@ def model_of(op: str, inputs: list[Any], constants: bool = False, **attributes: 
 
 
 def by_onnxruntime(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
+    model = with_unsigned_weights(model) if onnxruntime_saturates() else model
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return session.run(None, {"x0": x})[0]
 

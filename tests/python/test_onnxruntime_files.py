@@ -21,6 +21,7 @@ from onnxruntime.quantization.matmul_bnb4_quantizer import MatMulBnb4Quantizer
 from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
 
 import onnx_torch
+from quantized_models import onnxruntime_saturates
 
 LEVELS = onnxruntime.GraphOptimizationLevel
 
@@ -94,7 +95,7 @@ def static(form: Any) -> Writer:
 
 
 def dynamic(text: str, source: Path, path: Path) -> None:
-    quantization.quantize_dynamic(source, path)
+    quantization.quantize_dynamic(source, path, reduce_range=onnxruntime_saturates())
 
 
 def few_bits(bits: int) -> Writer:
