@@ -33,6 +33,17 @@ void check_kernel_shape(const Translator& t, const NodeView& n) {
     n.fail("kernel_shape is not that of the filters");
 }
 
+// Gives the attribute for each axis, or ones. oneDNN's generator of code, ATen's too, cannot be used by the thread any
+// more once an offset has not fit into 32 bits.
+std::vector<int64_t> steps(const NodeView& n, const char* name, size_t rank) {
+  constexpr int64_t kMost = 1 << 15;
+  std::vector<int64_t> given = per_axis(n, name, rank, 1);
+  if (std::ranges::any_of(given, [](int64_t step) { return step > kMost; })) {
+    n.unsupported("with " + std::string(name) + " of more than " + std::to_string(kMost));
+  }
+  return given;
+}
+
 Convolution convolution(Translator& t, const NodeView& n) {
   check_kernel_shape(t, n);
   const auto rank = spatial_rank(t, n);
@@ -43,8 +54,8 @@ Convolution convolution(Translator& t, const NodeView& n) {
           .w = rank ? of_spatial_rank(t, n, n.tensor(1), *rank) : n.tensor(1),
           .b = n.tensor(2),
           .rank = rank,
-          .strides = per_axis(n, "strides", rank.value_or(1), 1),
-          .dilations = per_axis(n, "dilations", rank.value_or(1), 1),
+          .strides = steps(n, "strides", rank.value_or(1)),
+          .dilations = steps(n, "dilations", rank.value_or(1)),
           .kernel = kernel,
           .group = n.attr_int("group")};
 }

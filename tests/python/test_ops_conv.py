@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 from onnx import helper
 
 import onnx_torch.backend
@@ -150,3 +151,16 @@ def test_causal_conv_goes_on_where_it_stopped():
 def test_unknown_auto_pad():
     with pytest.raises(onnx_torch.Error, match="SAME"):
         onnx_torch.backend.prepare(op_model("Conv", [normal(1, 1, 3, 3), normal(1, 1, 3, 3)], auto_pad="SAME"))
+
+
+@pytest.mark.parametrize("op_type", ["Conv", "ConvTranspose"])
+@pytest.mark.parametrize("name", ["strides", "dilations"])
+def test_huge_steps_are_refused_and_spoil_nothing(op_type, name):
+    """An offset that oneDNN's generator of code cannot write would be the last thing that the thread asks of it."""
+    inputs = [np.ones((1, 16, 6, 5), np.float32), np.ones((16, 16, 3, 3), np.float32)]
+    with pytest.raises(onnx_torch.UnsupportedError, match=f"{op_type}.*with {name} of more than 32768"):
+        run_op(op_type, inputs, **{name: [1, 2**31 - 1]})
+    channels = 16 + len(op_type) + len(name)  # no kernel is there for them yet
+    [y] = run_op("Conv", [np.ones((1, channels, 6, 5), np.float32), np.ones((16, channels, 3, 3), np.float32)])
+    np.testing.assert_array_equal(y, np.full((1, 16, 4, 3), channels * 9, np.float32))
+    torch.nn.functional.conv2d(torch.ones(1, channels, 7, 7), torch.ones(8, channels, 3, 3))
