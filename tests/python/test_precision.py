@@ -12,7 +12,7 @@ import torch
 from onnx import numpy_helper, parser
 
 import onnx_torch
-from models import run_apart
+from models import on_each_cpu, run_apart
 from onnx_torch import _C
 from random_numbers import RNG
 
@@ -174,8 +174,8 @@ def test_products_of_bfloat16_models_are_packed():
     np.testing.assert_allclose(rep.run([x])[0], plain, rtol=2**-7, atol=2**-7)
 
 
-@pytest.mark.parametrize("level", ["AVX512", "AVX2", "DEFAULT"])
-def test_models_of_bfloat16_run_on_each_cpu(level: str, tmp_path: Path):
+@on_each_cpu
+def test_models_of_bfloat16_run_on_each_cpu(capability: str, tmp_path: Path):
     """oneDNN is kept below what the CPU has, where it has no products of bfloat16."""
     source = parser.parse_model(
         '<ir_version: 10, opset_import: ["": 23]> net (float[2, 6, 8, 8] x) => (float[2, 8, 4] z) '
@@ -186,8 +186,8 @@ def test_models_of_bfloat16_run_on_each_cpu(level: str, tmp_path: Path):
     for name, sizes in {"f": (8, 6, 3, 3), "w": (1, 4)}.items():
         source.graph.initializer.append(numpy_helper.from_array(floats(*sizes), name))
     x = floats(2, 6, 8, 8)
-    isa = {"AVX512": "AVX512_CORE", "AVX2": "AVX2", "DEFAULT": "SSE41"}[level]
-    [found] = run_apart(source, [x], tmp_path, ATEN_CPU_CAPABILITY=level.lower(), ONEDNN_MAX_CPU_ISA=isa)
+    isa = {"AVX512": "AVX512_CORE", "AVX2": "AVX2", "DEFAULT": "SSE41"}[capability]
+    [found] = run_apart(source, [x], tmp_path, ATEN_CPU_CAPABILITY=capability.lower(), ONEDNN_MAX_CPU_ISA=isa)
     np.testing.assert_allclose(found, onnx_torch.prepare(source).run([x])[0], rtol=2**-6, atol=2**-6)
 
 
