@@ -1,6 +1,5 @@
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
 #include <algorithm>

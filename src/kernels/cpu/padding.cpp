@@ -1,10 +1,10 @@
-// Padding with a tensor's own elements, as Tile and Pad's modes reflect, edge and wrap do: all axes at once, and rows at a
-// time, where the script goes axis by axis.
+// Padding with a tensor's own elements, as Tile and Pad's modes reflect, edge and wrap do: all axes at once, and whole
+// segments of them, where the script goes axis by axis.
 #include <ATen/core/Tensor.h>
-#include <c10/util/accumulate.h>
 #include <torch/library.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -24,12 +24,32 @@
 namespace onnxtorch {
 namespace {
 
-// Gives the index of the element that stands for a position outside an axis.
-int64_t position_inside(int64_t position, int64_t size, std::string_view mode) {
-  const auto remainder = [&](int64_t divisor) { return (position % divisor + divisor) % divisor; };
-  if (mode == "edge") return std::clamp<int64_t>(position, 0, size - 1);
-  if (mode == "wrap") return remainder(size);
-  return size - 1 - std::abs(size - 1 - remainder(std::max<int64_t>(1, 2 * (size - 1))));
+// An axis of `size` elements of which `inside` are kept, from `start` on, with `before` in front of them.
+struct Axis {
+  int64_t size, start, inside, before, length;
+  enum class Mode { Reflect, Edge, Wrap } mode;
+
+  bool is_whole() const { return length == size && inside == size; }
+
+  // Gives the index of the element that a position takes.
+  int64_t index(int64_t position) const {
+    const int64_t at = position - before;
+    const auto remainder = [&](int64_t divisor) { return (at % divisor + divisor) % divisor; };
+    if (at >= 0 && at < inside) return start + at;
+    if (mode == Mode::Edge) return start + std::clamp<int64_t>(at, 0, inside - 1);
+    if (mode == Mode::Wrap) return start + remainder(inside);
+    return start + inside - 1 - std::abs(inside - 1 - remainder(std::max<int64_t>(1, 2 * (inside - 1))));
+  }
+};
+
+// Pads the axis; negative pads crop first. Returns none where nothing is left to pad with, or pads are huge.
+std::optional<Axis> padded(int64_t size, int64_t begin, int64_t end, Axis::Mode mode) {
+  constexpr int64_t kMost = 1 << 24;
+  if (std::min(begin, end) < -size || std::max(begin, end) > kMost) return {};
+  const int64_t start = std::max<int64_t>(0, -begin), inside = size - start + std::min<int64_t>(0, end);
+  if (inside <= 0) return {};
+  const int64_t before = std::max<int64_t>(0, begin), after = std::max<int64_t>(0, end);
+  return Axis{size, start, inside, before, before + inside + after, mode};
 }
 
 // Elements that follow each other: their first index in an axis, their first position in the padded one, and how many.
@@ -37,43 +57,24 @@ struct Segment {
   int64_t index, position, count;
 };
 
-// An axis: the index of the element that each position takes.
-struct Axis {
-  std::vector<int64_t> index;
+std::vector<Segment> segments_of(const Axis& axis) {
   std::vector<Segment> segments;
-
-  bool is_whole(int64_t size) const { return segments.size() == 1 && segments[0].count == size; }
-};
-
-std::vector<Segment> segments_of(const std::vector<int64_t>& index) {
-  std::vector<Segment> segments;
-  for (int64_t i = 0; i < std::ssize(index); ++i) {
-    if (i > 0 && index[i] == index[i - 1] + 1) {
-      ++segments.back().count;
+  for (int64_t i = 0; i < axis.length;) {
+    const int64_t index = axis.index(i), count = i == axis.before ? axis.inside : 1;
+    if (!segments.empty() && index == segments.back().index + segments.back().count) {
+      segments.back().count += count;
     } else {
-      segments.push_back({index[i], i, 1});
+      segments.push_back({index, i, count});
     }
+    i += count;
   }
   return segments;
 }
 
-// Pads the axis; negative pads crop first. Returns none where nothing is left to pad with, or pads are huge.
-std::optional<Axis> padded(int64_t size, int64_t begin, int64_t end, std::string_view mode) {
-  constexpr int64_t kMost = 1 << 24;
-  if (std::min(begin, end) < -size || std::max(begin, end) > kMost) return {};
-  const int64_t start = std::max<int64_t>(0, -begin), before = std::max<int64_t>(0, begin),
-                inside = size - start + std::min<int64_t>(0, end);
-  if (inside <= 0) return {};
-  std::vector<int64_t> index(before + inside + std::max<int64_t>(0, end));
-  for (int64_t i = 0; i < std::ssize(index); ++i) index[i] = start + position_inside(i - before, inside, mode);
-  auto segments = segments_of(index);
-  return Axis{std::move(index), std::move(segments)};
-}
-
 // The axes from the outermost in memory to the last that is padded, and the bytes of what lies behind that.
 struct Padding {
-  std::vector<int64_t> sizes;  // of the tensor's axes, in the same order
   std::vector<Axis> axes;
+  std::vector<Segment> segments;  // of the last axis
   int64_t item;
   std::vector<int64_t> result_sizes;  // of all dimensions, in the tensor's order
   std::vector<int64_t> result_strides;
@@ -82,10 +83,9 @@ struct Padding {
   int64_t source_of(int64_t row) const {
     int64_t source = 0, step = 1;
     for (int64_t d = std::ssize(axes) - 2; d >= 0; --d) {
-      const auto count = std::ssize(axes[d].index);
-      source += axes[d].index[row % count] * step;
-      step *= sizes[d];
-      row /= count;
+      source += axes[d].index(row % axes[d].length) * step;
+      step *= axes[d].size;
+      row /= axes[d].length;
     }
     return source;
   }
@@ -94,17 +94,17 @@ struct Padding {
 // Copies segment by segment of each row.
 void compute(const Padding& of, const char* x, char* y) {
   const Axis& last = of.axes.back();
-  const auto segments = std::ssize(last.segments), length = std::ssize(last.index);
+  const auto segments = std::ssize(of.segments);
   int64_t rows = 1;
-  for (size_t d = 0; d + 1 < of.axes.size(); ++d) rows *= std::ssize(of.axes[d].index);
-  const int64_t cost = length * of.item / segments / static_cast<int64_t>(sizeof(float));
+  for (size_t d = 0; d + 1 < of.axes.size(); ++d) rows *= of.axes[d].length;
+  const int64_t cost = last.length * of.item / segments / static_cast<int64_t>(sizeof(float));
   parallel_for(rows * segments, cost, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end;) {
       const int64_t row = i / segments, row_end = std::min(end, (row + 1) * segments);
-      const char* const from = x + of.source_of(row) * of.sizes.back() * of.item;
-      char* const to = y + row * length * of.item;
+      const char* const from = x + of.source_of(row) * last.size * of.item;
+      char* const to = y + row * last.length * of.item;
       for (; i < row_end; ++i) {
-        const Segment& segment = last.segments[i - row * segments];
+        const Segment& segment = of.segments[i - row * segments];
         std::memcpy(to + segment.position * of.item, from + segment.index * of.item,
                     static_cast<size_t>(segment.count * of.item));
       }
@@ -119,24 +119,24 @@ std::optional<Padding> padding_of(const at::Tensor& x, at::IntArrayRef pads, std
       x.requires_grad() || std::ssize(pads) != 2 * x.dim()) {
     return {};
   }
+  const auto taken = mode == "edge" ? Axis::Mode::Edge : mode == "wrap" ? Axis::Mode::Wrap : Axis::Mode::Reflect;
   Padding result{{}, {}, x.element_size(), x.sizes().vec(), {}};
   const std::vector<int64_t> order = order_of(x.strides());
   for (const int64_t dim : order) {
     const int64_t last = 2 * (x.dim() - 1 - dim);
-    auto axis = padded(x.size(dim), pads[last], pads[last + 1], mode);
+    const auto axis = padded(x.size(dim), pads[last], pads[last + 1], taken);
     if (!axis) return {};
-    result.result_sizes[dim] = std::ssize(axis->index);
-    result.sizes.push_back(x.size(dim));
-    result.axes.push_back(*std::move(axis));
+    result.result_sizes[dim] = axis->length;
+    result.axes.push_back(*axis);
   }
   constexpr int64_t kMostBytes = int64_t{1} << 48;
   if (!(product_of(result.result_sizes) * result.item).is_at_most(kMostBytes)) return {};
   result.result_strides = strides_of(result.result_sizes, order);
-  while (result.axes.size() > 1 && result.axes.back().is_whole(result.sizes.back())) {
-    result.item *= result.sizes.back();
+  while (result.axes.size() > 1 && result.axes.back().is_whole()) {
+    result.item *= result.axes.back().size;
     result.axes.pop_back();
-    result.sizes.pop_back();
   }
+  result.segments = segments_of(result.axes.back());
   return result;
 }
 

@@ -1,6 +1,5 @@
 #include <ATen/ATen.h>
 #include <ATen/WrapDimUtils.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/accumulate.h>
 #include <torch/library.h>
 
