@@ -209,7 +209,9 @@ LAYOUTS_ROWS = [
     blocks("GlobalAveragePool", [BLOCKS]),
     blocks("GlobalMaxPool", [BLOCKS]),
     blocks("Upsample", [BLOCKS], scales=[1, 1, 3, 2]),
-    blocks("Upsample", [BLOCKS], scales=[1, 1, 3, 2], mode="linear"),
+    blocks("Upsample", [BLOCKS], scales=[1, 1, 4, 2], mode="linear"),
+    # The place 17/3 is a float of 24 bits: its rounding alone moves a number between -1 and 1 by 4.8e-7.
+    blocks("Upsample", [BLOCKS], scales=[1, 1, 3, 2], mode="linear", ulps=8),
     blocks("Upsample", [BLOCKS], scales=[1, 1, 4, 2], mode="linear", coordinate_transformation_mode="half_pixel"),
     blocks("Upsample", [BLOCKS], scales=[1, 1, 2, 1], mode="linear", coordinate_transformation_mode="align_corners"),
     # There are no scales, which the kernel refuses.

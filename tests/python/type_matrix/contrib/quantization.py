@@ -35,6 +35,11 @@ def spread(*shape: int, dtype: Any = np.uint8) -> np.ndarray:
     return (np.arange(np.prod(shape)) * 89 % 256 + np.iinfo(dtype).min).reshape(shape).astype(dtype)
 
 
+def seven_bits(*shape: int) -> np.ndarray:
+    """Gives elements of int8 whose sums of products by uint8 do not saturate in onnxruntime's kernels below VNNI."""
+    return spread(*shape, dtype=np.int8) // 2
+
+
 def saturated(function: Callable[..., np.ndarray]) -> Meaning:
     """Gives the formula's result, rounded and brought into the range of the output's type."""
 
@@ -332,7 +337,11 @@ PRODUCT_ROWS = [
         ),
     ),
     microsoft("MatMulIntegerToFloat", [A, B, HALF, QUARTER, THREE, FIVE, BIAS]),
-    microsoft("MatMulIntegerToFloat", [A, SIGNED_B, HALF, SCALES, None, i8(1, -5, 7, 0)]),
+    microsoft(
+        "MatMulIntegerToFloat",
+        [A, SIGNED_B, HALF, SCALES, None, i8(1, -5, 7, 0)],
+        meaning=formula(lambda a, b, a_scale, b_scale, b_zero: product(a, b - b_zero, a_scale, b_scale)),
+    ),
     microsoft("MatMulIntegerToFloat", [SIGNED_A, SIGNED_B, floats([0.5], [2], [0.25]), SCALES, i8(3)[0]]),
     microsoft(
         "MatMulIntegerToFloat",
@@ -342,7 +351,7 @@ PRODUCT_ROWS = [
     microsoft("MatMulIntegerToFloat", [A[:0], B, HALF, QUARTER]),
     microsoft("DynamicQuantizeMatMul", [waves(2, 3, 6), B, HALF]),
     microsoft("DynamicQuantizeMatMul", [waves(2, 3, 6), B, SCALES, ZEROS, BIAS]),
-    microsoft("DynamicQuantizeMatMul", [np.abs(waves(3, 6)), SIGNED_B, HALF, i8(7)[0]]),
+    microsoft("DynamicQuantizeMatMul", [np.abs(waves(3, 6)), seven_bits(6, 4), HALF, i8(7)[0]]),
     microsoft("DynamicQuantizeMatMul", [np.zeros((3, 6), np.float32), SIGNED_B, HALF, None, BIAS]),
     microsoft("MatMulInteger16", [P16, Q16]),
     microsoft("MatMulInteger16", [np.full((1, 3), 32767, np.int16), np.full((3, 2), 32767, np.int16)]),
@@ -407,12 +416,13 @@ def lstm(
     columns = (directions, 12) if by_column else (directions,)
     scale, zero_point = steps(np.prod(columns)).reshape(columns), np.full(columns, zero, dtype)
     state = waves(directions, batch, 3)
+    weight = spread if dtype == np.uint8 else seven_bits
     return microsoft(
         "DynamicQuantizeLSTM",
         [
             waves(4, batch, 5),
-            spread(directions, 5, 12, dtype=dtype),
-            spread(directions, 3, 12, dtype=dtype)[:, ::-1].copy(),
+            weight(directions, 5, 12),
+            weight(directions, 3, 12)[:, ::-1].copy(),
             waves(directions, 24, scale=0.5) if bias else None,
             lengths,
             state if initial else None,
@@ -435,6 +445,7 @@ def with_hidden_size(case: Any) -> list[Any]:
 
 
 LSTM_ROWS = [
+    lstm(outputs=3, hidden_size=3, dtype=np.int8, zero=100, only="/T2/tensor.int8"),
     lstm(outputs=3, hidden_size=3),
     lstm(outputs=1, hidden_size=3, bias=False, dtype=np.int8, zero=-7),
     lstm(outputs=2, hidden_size=3, dtype=np.int8, zero=0, by_column=True, initial=True),
