@@ -23,8 +23,6 @@ int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * 
 struct Matrix {
   const int8_t* data;
   int64_t rows, columns, apart;
-
-  int8_t at(int64_t row, int64_t column) const { return row < rows ? data[row * apart + column] : int8_t{0}; }
 };
 
 struct Step {
@@ -49,10 +47,13 @@ Load load_of(const Step& step) {
   return load;
 }
 
-// Tells whether two loads, each of which is no more than kMostWeight, are so together as well.
-bool fit_together(const Load& x, const Load& y) {
+// What a group may take yet: kMostWeight less its load.
+using Room = Load;
+
+// Tells whether a load fits the room. All is of 8 bits, so that the compiler compares 16 elements at once.
+bool fits(const Load& load, const Room& room) {
   uint8_t excess = 0;
-  for (size_t i = 0; i < x.size(); ++i) excess |= static_cast<uint8_t>(x[i] > kMostWeight - y[i] ? 1 : 0);
+  for (size_t i = 0; i < load.size(); ++i) excess |= static_cast<uint8_t>(std::max(load[i], room[i]) - room[i]);
   return excess == 0;
 }
 
@@ -98,7 +99,7 @@ class Groups {
 
  private:
   struct Group {
-    Load load;
+    Room room;
     std::array<Step, kMostSteps> steps;
     int64_t count;
   };
@@ -106,8 +107,8 @@ class Groups {
   void add(const Step& step, const Load& load) {
     for (size_t i = 0; i < open_count_; ++i) {
       Group& group = open_[i];
-      if (!fit_together(group.load, load)) continue;
-      for (size_t k = 0; k < load.size(); ++k) group.load[k] += load[k];
+      if (!fits(load, group.room)) continue;
+      take_room(group, load);
       group.steps[group.count++] = step;
       if (group.count == kMostSteps) {
         close(group);
@@ -115,14 +116,19 @@ class Groups {
       }
       return;
     }
-    Group& group = room();
-    group.load = load;
+    Group& group = opened();
+    group.room.fill(kMostWeight);
+    take_room(group, load);
     group.steps[0] = step;
     group.count = 1;
   }
 
-  // Gives room for one more group; where there is none, it closes another, each in its turn.
-  Group& room() {
+  static void take_room(Group& group, const Load& load) {
+    for (size_t i = 0; i < load.size(); ++i) group.room[i] -= load[i];
+  }
+
+  // Opens a group; where kOpenGroups are open, it closes one of them, each in its turn.
+  Group& opened() {
     if (open_count_ < kOpenGroups) return open_[open_count_++];
     Group& group = open_[next_closed_++ % kOpenGroups];
     close(group);
@@ -156,11 +162,10 @@ std::vector<uint8_t> laid_out(const Matrix& m, int64_t columns) {
   Header header{};
   for (int64_t row = 0; row < m.rows; row += kStepRows) {
     Step step{.row = static_cast<uint16_t>(row / kStepRows)};
-    for (int64_t r = 0; r < kStepRows; ++r) {
-      for (int64_t c = 0; c < m.columns; ++c) {
-        step.weights[r][c] = m.at(row + r, c);
-        header.totals[c] += step.weights[r][c];
-      }
+    for (int64_t r = 0; r < std::min(kStepRows, m.rows - row); ++r) {
+      auto& weights = step.weights[r];
+      std::copy_n(m.data + (row + r) * m.apart, m.columns, weights.begin());
+      for (int64_t c = 0; c < kMostColumns; ++c) header.totals[c] += weights[c];
     }
     groups.add(step);
   }
