@@ -77,8 +77,11 @@ Step take_excess(Step& step, const Load& load) {
   return excess;
 }
 
+// The steps of a strip, and the groups that they are put into.
 class Groups {
  public:
+  explicit Groups(int64_t expected_steps) { steps_.reserve(expected_steps); }
+
   void add(const Step& step) {
     const Load load = load_of(step);
     const uint8_t highest = most(load);
@@ -90,26 +93,34 @@ class Groups {
     add(excess, load_of(excess));
   }
 
-  // Closes all groups, and gives their steps: those of groups of one step first, then of two, and so on.
-  const std::array<std::vector<Step>, kMostSteps>& by_size() {
+  // Closes all groups, and gives the indices of their steps: those of groups of one step first, then of two, and so on.
+  const std::array<std::vector<uint32_t>, kMostSteps>& by_size() {
     for (size_t i = 0; i < open_count_; ++i) close(open_[i]);
     open_count_ = 0;
     return closed_;
   }
 
+  const Step& step(uint32_t index) const { return steps_[index]; }
+
  private:
   struct Group {
     Room room;
-    std::array<Step, kMostSteps> steps;
+    std::array<uint32_t, kMostSteps> steps;
     int64_t count;
+
+    void add(uint32_t step, const Load& load) {
+      for (size_t i = 0; i < load.size(); ++i) room[i] -= load[i];
+      steps[count++] = step;
+    }
   };
 
   void add(const Step& step, const Load& load) {
+    const auto index = static_cast<uint32_t>(steps_.size());
+    steps_.push_back(step);
     for (size_t i = 0; i < open_count_; ++i) {
       Group& group = open_[i];
       if (!fits(load, group.room)) continue;
-      take_room(group, load);
-      group.steps[group.count++] = step;
+      group.add(index, load);
       if (group.count == kMostSteps) {
         close(group);
         group = open_[--open_count_];
@@ -118,13 +129,8 @@ class Groups {
     }
     Group& group = opened();
     group.room.fill(kMostWeight);
-    take_room(group, load);
-    group.steps[0] = step;
-    group.count = 1;
-  }
-
-  static void take_room(Group& group, const Load& load) {
-    for (size_t i = 0; i < load.size(); ++i) group.room[i] -= load[i];
+    group.count = 0;
+    group.add(index, load);
   }
 
   // Opens a group; where kOpenGroups are open, it closes one of them, each in its turn.
@@ -140,10 +146,22 @@ class Groups {
     to.insert(to.end(), group.steps.begin(), group.steps.begin() + group.count);
   }
 
+  std::vector<Step> steps_;
   std::array<Group, kOpenGroups> open_{};
   size_t open_count_ = 0, next_closed_ = 0;
-  std::array<std::vector<Step>, kMostSteps> closed_;
+  std::array<std::vector<uint32_t>, kMostSteps> closed_;
 };
+
+// Gives the weights of a step with the four of a column beside each other, the first row's in the lowest byte.
+std::array<uint32_t, kMostColumns> by_column(const Step& step) {
+  const auto byte = [&](int64_t row, int64_t column) {
+    return uint32_t{static_cast<uint8_t>(step.weights[row][column])};
+  };
+  std::array<uint32_t, kMostColumns> result;
+  for (int64_t c = 0; c < kMostColumns; ++c)
+    result[c] = byte(0, c) | byte(1, c) << 8 | byte(2, c) << 16 | byte(3, c) << 24;
+  return result;
+}
 
 // The beginning of a strip's memory, which tells where its parts lie, and how long it is.
 struct Header {
@@ -158,7 +176,7 @@ struct Header {
 static_assert(sizeof(Header) <= Header::kRowsAt && Header::kRowsAt % kAlignment == 0);
 
 std::vector<uint8_t> laid_out(const Matrix& m, int64_t columns) {
-  Groups groups;
+  Groups groups((m.rows + kStepRows - 1) / kStepRows);
   Header header{};
   for (int64_t row = 0; row < m.rows; row += kStepRows) {
     Step step{.row = static_cast<uint16_t>(row / kStepRows)};
@@ -177,13 +195,13 @@ std::vector<uint8_t> laid_out(const Matrix& m, int64_t columns) {
   std::vector<uint8_t> result(header.bytes(columns));
   std::memcpy(result.data(), &header, sizeof(header));
   auto* row = reinterpret_cast<uint16_t*>(result.data() + Header::kRowsAt);
-  auto* weight = reinterpret_cast<int8_t*>(result.data() + header.steps_at());
-  for (const std::vector<Step>& steps : by_size) {
-    for (const Step& step : steps) {
+  uint8_t* weights = result.data() + header.steps_at();
+  for (const std::vector<uint32_t>& steps : by_size) {
+    for (const uint32_t index : steps) {
+      const Step& step = groups.step(index);
       *row++ = step.row;
-      for (int64_t c = 0; c < columns; ++c) {
-        for (int64_t r = 0; r < kStepRows; ++r) *weight++ = step.weights[r][c];
-      }
+      std::memcpy(weights, by_column(step).data(), kStepRows * columns);
+      weights += kStepRows * columns;
     }
   }
   return result;
