@@ -222,6 +222,34 @@ SCHEMAS = [
         "input_ids:tensor(int64) attention_mask:tensor(int64) token_type_ids:tensor(int64)? "
         "offset_mapping:tensor(int64)?",
     ),
+    text(
+        "BpeDecoder",
+        "ids:tensor(int64)",
+        "str:T",
+        id_vocab=REQUIRED_STRING,
+        byte_decoder=REQUIRED_STRING,
+        added_tokens="",
+        all_special_ids="",
+        en_normalization=0,
+        skip_special_tokens=0,
+        whitespace_token=0,
+        bos_token="<|endoftext|>",
+        eos_token="<|endoftext|>",
+        unk_token="<|endoftext|>",
+    ),
+    *[
+        text(
+            name,
+            "input_text:T",
+            "input_ids:tensor(int64) attention_mask:tensor(int64)? offset_mapping:tensor(int64)?",
+            vocab=REQUIRED_STRING,
+            merges=REQUIRED_STRING,
+            padding_length=-1,
+            added_token="",
+            model_name="",
+        )
+        for name in ("CLIPTokenizer", "GPT2Tokenizer", "RobertaTokenizer")
+    ],
     text("StringConcat", "left:T right:T", "output:T"),
     text("StringEqual", "x:T y:T", "z:tensor(bool)"),
     text("StringJoin", "input_X:T input_sep:T input_axis:tensor(int64)", "out:T"),

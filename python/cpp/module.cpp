@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/recording.h"
+#include "base/text_of.h"
 #include "base/work_beside.h"
 #include "export.h"
 #include "external_reader.h"
@@ -29,7 +30,6 @@
 #include "runtime/pending_error.h"
 #include "runtime/pipeline.h"
 #include "runtime/processor_quota.h"
-#include "runtime/text_of.h"
 #include "shared_object.h"
 #include "text.h"
 #include "torch_values.h"

@@ -3,8 +3,8 @@
 
 #include <exception>
 
+#include "base/text_of.h"
 #include "onnx_torch/error.h"
-#include "runtime/text_of.h"
 
 namespace onnxtorch {
 

@@ -7,10 +7,10 @@
 #include <stdexcept>
 
 #include "base/neighbours.h"
+#include "base/text_of.h"
 #include "runtime/interruptible.h"
 #include "runtime/pending_error.h"
 #include "runtime/separated.h"
-#include "runtime/text_of.h"
 
 namespace onnxtorch {
 namespace {

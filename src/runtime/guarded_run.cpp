@@ -10,9 +10,9 @@
 #include "base/interruption.h"
 #include "base/run_apart.h"
 #include "base/stopwatch.h"
+#include "base/text_of.h"
 #include "base/thread_limit.h"
 #include "graph/program.h"
-#include "runtime/text_of.h"
 
 namespace onnxtorch {
 namespace {

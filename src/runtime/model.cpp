@@ -14,13 +14,13 @@
 #include "base/note_shape.h"
 #include "base/prepare_guard.h"
 #include "base/stopwatch.h"
+#include "base/text_of.h"
 #include "base/thread_limit.h"
 #include "passes/device/place.h"
 #include "passes/device/waits.h"
 #include "runtime/devices.h"
 #include "runtime/guarded_run.h"
 #include "runtime/processor_quota.h"
-#include "runtime/text_of.h"
 #include "runtime/to_device.h"
 
 namespace onnxtorch {

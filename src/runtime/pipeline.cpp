@@ -7,12 +7,12 @@
 
 #include "base/interruption.h"
 #include "base/prepare_guard.h"
+#include "base/text_of.h"
 #include "passes/device/place.h"
 #include "passes/device/placement.h"
 #include "passes/general/linear_of_bits.h"
 #include "passes/general/precision.h"
 #include "runtime/dumped.h"
-#include "runtime/text_of.h"
 #include "translate/aten_operators.h"
 #include "translate/translate.h"
 

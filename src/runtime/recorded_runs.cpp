@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "runtime/text_of.h"
+#include "base/text_of.h"
 #include "runtime/to_device.h"
 
 namespace onnxtorch {

@@ -12,6 +12,7 @@
 #include "base/interruption.h"
 #include "base/prepare_guard.h"
 #include "base/run_guard.h"
+#include "base/text_of.h"
 #include "graph/constant_propagation.h"
 #include "graph/graph_location.h"
 #include "graph/known_type.h"
@@ -226,7 +227,7 @@ Values GraphTranslator::outputs_of(const NodeView& view) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
-    throw Error(std::string("cannot be translated: ") + e.what(), view.label());
+    throw Error("cannot be translated: " + text_of(e), view.label());
   }
 }
 

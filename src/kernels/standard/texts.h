@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -44,6 +46,26 @@ at::Tensor map_texts(const StringPool& pool, const at::Tensor& ids, ValueOf valu
   return out.to(ids.device());
 }
 
+// Calls the function for each line that is not empty, without a carriage return at its end.
+template <typename Function>
+void for_each_line(std::string_view lines, const Function& function) {
+  while (!lines.empty()) {
+    const size_t end = std::min(lines.find('\n'), lines.size());
+    std::string_view line = lines.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (!line.empty()) function(line);
+    lines.remove_prefix(std::min(end + 1, lines.size()));
+  }
+}
+
+// Reads a whole text as an integer.
+inline std::optional<int64_t> integer(std::string_view digits, int base = 10) {
+  int64_t value = 0;
+  const char* const last = digits.data() + digits.size();
+  const auto [end, error] = std::from_chars(digits.data(), last, value, base);
+  return error == std::errc() && end == last ? std::optional(value) : std::nullopt;
+}
+
 // Takes the code point at the start off `text`, and gives it.
 inline char32_t take_code_point(std::string_view& text) {
   utf8proc_int32_t code = 0;
@@ -59,6 +81,22 @@ inline void append(std::string& text, char32_t code) {
   std::array<utf8proc_uint8_t, 4> bytes;
   const auto size = utf8proc_encode_char(static_cast<utf8proc_int32_t>(code), bytes.data());
   text.append(reinterpret_cast<const char*>(bytes.data()), size);
+}
+
+inline std::string utf8(std::u32string_view text) {
+  std::string bytes;
+  for (const char32_t code : text) append(bytes, code);
+  return bytes;
+}
+
+// Adds the small form of a code point to a text. That of a dotted I alone is two code points.
+inline void append_lower_case(std::u32string& text, char32_t code) {
+  constexpr char32_t kDottedI = 0x130;
+  if (code == kDottedI) {
+    text.append(U"i\u0307");
+  } else {
+    text.push_back(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code))));
+  }
 }
 
 }  // namespace onnxtorch

@@ -62,15 +62,6 @@ void add_without_accents(char32_t c, std::u32string& text) {
   }
 }
 
-void add_lower_case(char32_t c, std::u32string& text) {
-  constexpr char32_t kDottedI = 0x130;  // the only letter whose small form is two characters
-  if (c == kDottedI) {
-    text.append(U"i\u0307");
-  } else {
-    text.push_back(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
-  }
-}
-
 // Puts what `add` makes of each character in the place of it.
 template <typename Add>
 void replace_each(std::u32string& text, const Add& add) {
@@ -80,23 +71,12 @@ void replace_each(std::u32string& text, const Add& add) {
   text = std::move(changed);
 }
 
-std::string utf8(std::u32string_view text) {
-  std::string bytes;
-  for (const char32_t c : text) append(bytes, c);
-  return bytes;
-}
-
 }  // namespace
 
 // A token's id is its line, of those that are not empty; of equal ones the last counts.
 WordPieces::WordPieces(Attributes attributes) : attributes_(std::move(attributes)) {
-  const std::string_view lines = attributes_.vocab_file;
   int64_t id = 0;
-  for (size_t begin = 0; begin < lines.size();) {
-    const size_t end = std::min(lines.find('\n', begin), lines.size());
-    if (end > begin) ids_[lines.substr(begin, end - begin)] = id++;
-    begin = end + 1;
-  }
+  for_each_line(attributes_.vocab_file, [&](std::string_view token) { ids_[token] = id++; });
   unk_ = id_of(attributes_.unk_token);
   cls_ = id_of(attributes_.cls_token);
   sep_ = id_of(attributes_.sep_token);
@@ -125,7 +105,7 @@ std::u32string WordPieces::normalized(std::string_view text) const {
     }
   });
   if (attributes_.strip_accents) replace_each(codes, add_without_accents);
-  if (attributes_.do_lower_case) replace_each(codes, add_lower_case);
+  if (attributes_.do_lower_case) replace_each(codes, [](char32_t c, std::u32string& to) { append_lower_case(to, c); });
   return codes;
 }
 

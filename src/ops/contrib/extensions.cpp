@@ -4,6 +4,8 @@
 #include <map>
 #include <vector>
 
+#include "kernels/standard/byte_pair_decoder.h"
+#include "kernels/standard/byte_pairs.h"
 #include "kernels/standard/word_pieces.h"
 #include "ops/contrib/contrib.h"
 #include "translate/registry.h"
@@ -142,16 +144,67 @@ Values hf_bert_tokenizer(Translator& t, const NodeView& n) {
   return {found[0], found[2], found[1]};
 }
 
+// The marks of a kind of tokenizers, and its name, for which the attribute model_name may give another kind's.
+struct BytePairKind {
+  std::string name, unk_token, bos_token, eos_token, pad_token;
+};
+
+// Makes the translator that gives the ids of the tokens, padded to one length, and a mask of them.
+TranslateFunction byte_pair_tokenizer(const BytePairKind& kind) {
+  return [kind](Translator& t, const NodeView& n) -> Values {
+    if (n.wants(2)) n.unsupported("with the output offset_mapping");
+    const std::string given = n.attr_string("model_name"), name = given.empty() ? kind.name : given;
+    if (name != "GPT2" && name != "CodeGen" && name != "CLIP" && name != "Roberta") {
+      n.unsupported("with the model_name \"" + name + "\": GPT2, CodeGen, CLIP and Roberta are known");
+    }
+    const auto pairs = c10::make_intrusive<BytePairs>(BytePairs::Attributes{
+        .vocab = n.attr_string("vocab"),
+        .merges = n.attr_string("merges"),
+        .added_token = n.attr_string("added_token"),
+        .unk_token = kind.unk_token,
+        .bos_token = kind.bos_token,
+        .eos_token = kind.eos_token,
+        .pad_token = kind.pad_token,
+        .has_marks = name == "CLIP" || name == "Roberta",
+        .is_clip = name == "CLIP",
+        .padding_length = n.attr_int("padding_length"),
+    });
+    return t.call_all("onnx_torch::byte_pairs", {t.string_pool(), n.tensor(0), t.object(pairs)});
+  };
+}
+
+const std::string kEndOfText = "<|endoftext|>";
+const BytePairKind kGpt2{"GPT2", kEndOfText, kEndOfText, kEndOfText, ""};
+const BytePairKind kClip{"CLIP", kEndOfText, "<|startoftext|>", kEndOfText, kEndOfText};
+const BytePairKind kRoberta{"Roberta", "<unk>", "<s>", "</s>", "<pad>"};
+
+Values bpe_decoder(Translator& t, const NodeView& n) {
+  const auto decoder = c10::make_intrusive<BytePairDecoder>(BytePairDecoder::Attributes{
+      .id_vocab = n.attr_string("id_vocab"),
+      .byte_decoder = n.attr_string("byte_decoder"),
+      .added_tokens = n.attr_string("added_tokens"),
+      .all_special_ids = n.attr_string("all_special_ids"),
+      .unk_token = n.attr_string("unk_token"),
+      .skip_special_tokens = n.attr_int("skip_special_tokens") != 0,
+      .whitespace_token = n.attr_int("whitespace_token") != 0,
+  });
+  return t.call_all("onnx_torch::byte_pair_texts", {t.string_pool(), n.tensor(0), t.object(decoder)});
+}
+
 }  // namespace
 
 void register_contrib_extensions_ops(Registry& r) {
   r.op(kExtensions, "BertTokenizer").since(1, bert_tokenizer);
+  r.op(kExtensions, "BpeDecoder").since(1, bpe_decoder);
+  r.op(kExtensions, "CLIPTokenizer").since(1, byte_pair_tokenizer(kClip));
   r.op(kExtensions, "DecodeImage").since(1, script("decode_image"));
+  r.op(kExtensions, "GPT2Tokenizer").since(1, byte_pair_tokenizer(kGpt2));
   r.op(kExtensions, "HfBertTokenizer").since(1, hf_bert_tokenizer);
   r.op(kExtensions, "ImageDecoder").since(1, script("decode_image", {kw("color_space", "bgr")}));
   r.op(kExtensions, "Inverse").since(1, script("inverse_of_matrix"));
   r.op(kExtensions, "MaskedFill").since(1, script("masked_fill_of_texts"));
   r.op(kExtensions, "NegPos").since(1, script("neg_pos"));
+  r.op(kExtensions, "RobertaTokenizer").since(1, byte_pair_tokenizer(kRoberta));
   r.op(kExtensions, "SegmentExtraction").since(1, script("segment_extraction"));
   r.op(kExtensions, "SegmentSum").since(1, script("segment_sum"));
   r.op(kExtensions, "StringConcat").since(1, of_texts("string_concat"));

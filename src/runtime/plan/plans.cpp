@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "base/interruption.h"
+#include "base/text_of.h"
 #include "kernels/cpu/operators.h"
 #include "runtime/dumped.h"
 #include "runtime/plan/recorder.h"
-#include "runtime/text_of.h"
 
 namespace onnxtorch {
 namespace {

@@ -58,7 +58,10 @@ OFFSETS_ARE_REFUSED = (
 # The optional parts of a schema that are not tried both with and without, and why.
 ONE_WAY_ONLY = {
     ("ai.onnx.contrib", "BertTokenizer"): {"offset_mapping": OFFSETS_ARE_REFUSED},
+    ("ai.onnx.contrib", "CLIPTokenizer"): {"offset_mapping": OFFSETS_ARE_REFUSED},
+    ("ai.onnx.contrib", "GPT2Tokenizer"): {"offset_mapping": OFFSETS_ARE_REFUSED},
     ("ai.onnx.contrib", "HfBertTokenizer"): {"offset_mapping": OFFSETS_ARE_REFUSED},
+    ("ai.onnx.contrib", "RobertaTokenizer"): {"offset_mapping": OFFSETS_ARE_REFUSED},
     ("com.microsoft", "WhisperBeamSearch"): {
         "encoder": "Whisper has one",
         "cross_qk": "refused: which of a sequence's tokens it holds is only in onnxruntime's code for CUDA",

@@ -55,7 +55,49 @@ OTHER_TOKENS = {
     "truncation_strategy_name": "only_first",
 }
 
+PAIRS = {"vocab": '{"a": 0, "b": 1, "ab": 2, "\u0120": 3, "\u0120ab": 4}', "merges": "a b\n\u0120 ab"}
+LAST_PAIRS = {"vocab": '{"a": 0, "b": 1, "b</w>": 2, "ab</w>": 3}', "merges": "a b</w>"}
+MORE_PAIRS = {"padding_length": 4, "added_token": "[X]=9"}
+DECODER = {"id_vocab": "a\nb\n\u0120", "byte_decoder": "97\t97\n98\t98\n288\t32"}
+OTHER_DECODER = {
+    "added_tokens": "7\t[X]",
+    "all_special_ids": "7",
+    "en_normalization": 1,
+    "skip_special_tokens": 1,
+    "whitespace_token": 1,
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+    "unk_token": "?",
+}
+
 EXTENSIONS_ROWS = [
+    extension("BpeDecoder", [ints([0, 1], [2, 9])], texts("ab", " <|endoftext|>"), **DECODER),
+    extension("BpeDecoder", [ints(0, 7, 9, 2, 1)], texts("a b"), **DECODER, **OTHER_DECODER),
+    # The marks come behind the vocabulary, in this order: the unknown, the first, the last, the padding.
+    extension("GPT2Tokenizer", [texts("ab ab", "ba")], ints([2, 4], [1, 0]), ints([1, 1], [1, 1]), **PAIRS),
+    extension("GPT2Tokenizer", [texts("ab ab", "a")], ints([2, 4], [0, 0]), **PAIRS),
+    extension(
+        "GPT2Tokenizer",
+        [texts(["ab[X]"])],
+        ints([[5, 2, 9, 5]]),
+        ints([[1, 1, 1, 1]]),
+        **PAIRS,
+        **MORE_PAIRS,
+        model_name="Roberta",
+    ),
+    extension("CLIPTokenizer", [texts("AB\u2003b")], ints([5, 3, 2, 4]), ints([1, 1, 1, 1]), **LAST_PAIRS),
+    extension("CLIPTokenizer", [texts("ab")], ints([5, 3, 4]), **LAST_PAIRS),
+    extension("CLIPTokenizer", [texts("[X]aB")], ints([9, 0, 5, 5]), **PAIRS, **MORE_PAIRS, model_name="GPT2"),
+    extension("RobertaTokenizer", [texts("a", "ab ab")], ints([6, 0, 7, 8], [6, 2, 4, 7]), **PAIRS),
+    extension(
+        "RobertaTokenizer",
+        [texts("a", "ab ab[X]")],
+        ints([6, 0, 7, 8], [6, 2, 4, 7]),
+        ints([1, 1, 1, 0], [1, 1, 1, 1]),
+        **PAIRS,
+        **MORE_PAIRS,
+    ),
+    extension("RobertaTokenizer", [texts("ab")], ints([2]), **PAIRS, model_name="CodeGen"),
     extension(
         "BertTokenizer",
         [texts("Hello, unknown 日日!")],
