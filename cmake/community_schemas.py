@@ -223,6 +223,21 @@ SCHEMAS = [
         "offset_mapping:tensor(int64)?",
     ),
     text(
+        "BertTokenizerDecoder",
+        "token_ids:tensor(int64) positions:tensor(int64)",
+        "str:T",
+        vocab_file=REQUIRED_STRING,
+        unk_token="[UNK]",
+        sep_token="[SEP]",
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        mask_token="[MASK]",
+        suffix_indicator="##",
+        use_indices=0,
+        skip_special_tokens=0,
+        clean_up_tokenization_spaces=1,
+    ),
+    text(
         "BpeDecoder",
         "ids:tensor(int64)",
         "str:T",
@@ -250,6 +265,13 @@ SCHEMAS = [
         )
         for name in ("CLIPTokenizer", "GPT2Tokenizer", "RobertaTokenizer")
     ],
+    text(
+        "StftNorm",
+        "pcm_wave:T n_fft:tensor(int64) hop_length:tensor(int64) window:T frame_size:tensor(int64)",
+        "stft_norm:T",
+        {"T": FLOATS[1:2]},
+        onesided=1,
+    ),
     text("StringConcat", "left:T right:T", "output:T"),
     text("StringEqual", "x:T y:T", "z:tensor(bool)"),
     text("StringJoin", "input_X:T input_sep:T input_axis:tensor(int64)", "out:T"),

@@ -1,4 +1,4 @@
-"""BertTokenizer and HfBertTokenizer of onnxruntime-extensions, compared with the package tokenizers."""
+"""Tokenizers and the decoder of BERT of onnxruntime-extensions, compared with the package tokenizers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 import tokenizers
+import transformers
 from onnx import TensorProto, helper
 
 import onnx_torch
@@ -147,3 +148,99 @@ def test_what_is_wrong_is_told():
         broken = node("BertTokenizer")
         del broken.graph.node[0].attribute[:]
         onnx_torch.prepare(broken)
+
+
+# ---- BertTokenizerDecoder
+
+
+def decoder(**attributes) -> onnx_torch.BackendRep:
+    attributes = {"vocab_file": "\n".join(VOCABULARY)} | attributes
+    made = helper.make_node("BertTokenizerDecoder", ["ids", "at"], ["text"], domain="ai.onnx.contrib", **attributes)
+    inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in ("ids", "at")]
+    text = helper.make_tensor_value_info("text", TensorProto.STRING, None)
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.contrib", 1)]
+    graph = helper.make_graph([made], "g", inputs, [text])
+    return onnx_torch.prepare(helper.make_model(graph, opset_imports=imports, ir_version=10))
+
+
+NOWHERE = np.zeros([0, 2], np.int64)
+
+
+def text_of(tokens: list[str], cleanup: bool) -> str:
+    """The same by Hugging Face's tokenizer in Python."""
+    text = " ".join(tokens).replace(" ##", "")
+    return transformers.PreTrainedTokenizerBase.clean_up_tokenization(None, text) if cleanup else text
+
+
+@pytest.mark.parametrize("cleanup", [0, 1])
+def test_ids_have_the_texts_of_hugging_face(cleanup):
+    words = [
+        "[UNK]",
+        "do",
+        "n't",
+        "'m",
+        "'s",
+        "'ve",
+        "'re",
+        "'",
+        ".",
+        "?",
+        "!",
+        ",",
+        "-",
+        "##ing",
+        "##s",
+        "(",
+        "é",
+        "日",
+    ]
+    rep = decoder(vocab_file="\n".join(words), clean_up_tokenization_spaces=cleanup)
+    for _ in range(300):
+        ids = [0, *RNG.integers(0, len(words), 12).tolist()]
+        assert rep.run([np.array(ids), NOWHERE])[0].tolist() == [text_of([words[i] for i in ids], bool(cleanup))], ids
+
+
+def test_a_text_comes_back():
+    rep, back = onnx_torch.prepare(node("BertTokenizer", do_lower_case=0)), decoder()
+    ids = rep.run([texts("a日b, cab!")])[0]
+    assert back.run([ids, NOWHERE])[0].tolist() == ["[CLS] a 日 b, cab! [SEP]"]
+    assert back.run([ids[None], NOWHERE])[0].tolist() == ["[CLS] a 日 b, cab! [SEP]"]
+    assert decoder(skip_special_tokens=1).run([ids, NOWHERE])[0].tolist() == ["a 日 b, cab!"]
+
+
+def test_ranges_of_ids():
+    ids = np.array([0, 1, 2, 3, 4, -1, 5])
+    rep = decoder(use_indices=1, vocab_file="a\n##b\nc\n##x\n##y")
+    found = rep.run([ids, np.array([[0, 2], [1, 3], [2, 5], [3, 5], [4, 4], [4, 7]])])[0]
+    # A piece that goes on with a word is left out where there is none, as in the extensions.
+    assert found.tolist() == ["ab", "c", "cxy", "", "", "[UNK] [UNK]"]
+    for nowhere in (NOWHERE, np.zeros([1, 0], np.int64)):
+        assert rep.run([ids, nowhere])[0].shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "ids, at, message",
+    [
+        ([1, 2], [[0, 3]], "a range of ids must lie within the 2 that there are: 0 to 3"),
+        ([1, 2], [[-1, 1]], "-1 to 1"),
+        ([1, 2], [[2, 1]], "2 to 1"),
+        ([1, 2], [[-(2**63), 2**63 - 1]], "a range of ids must lie within the 2"),
+        ([1, 2], [[0, 1, 2]], "positions must be rows of two"),
+        ([1, 2], [0, 1], "positions must be rows of two"),
+        ([[1], [2]], [[0, 1]], "ids must be one row"),
+    ],
+)
+def test_ranges_that_are_wrong(ids, at, message):
+    with pytest.raises(onnx_torch.Error, match="(?s)BertTokenizerDecoder.*" + message):
+        decoder(use_indices=1).run([np.array(ids), np.array(at)])
+
+
+def test_a_decoder_needs_a_vocabulary():
+    with pytest.raises(onnx_torch.Error, match="BertTokenizerDecoder.*vocab_file must not be empty"):
+        decoder(vocab_file="")
+
+
+def test_a_saved_decoder_has_its_vocabulary(tmp_path):
+    decoder(use_indices=1).save(tmp_path / "model.pt")
+    ids, at = np.array([VOCABULARY.index("a"), VOCABULARY.index("b")]), np.array([[0, 2]])
+    assert onnx_torch.load(tmp_path / "model.pt").run([ids, at])[0].tolist() == ["a b"]

@@ -6,6 +6,7 @@
 
 #include "kernels/standard/byte_pair_decoder.h"
 #include "kernels/standard/byte_pairs.h"
+#include "kernels/standard/word_piece_decoder.h"
 #include "kernels/standard/word_pieces.h"
 #include "ops/contrib/contrib.h"
 #include "translate/registry.h"
@@ -191,10 +192,35 @@ Values bpe_decoder(Translator& t, const NodeView& n) {
   return t.call_all("onnx_torch::byte_pair_texts", {t.string_pool(), n.tensor(0), t.object(decoder)});
 }
 
+// The input `positions` counts with use_indices alone.
+Values bert_tokenizer_decoder(Translator& t, const NodeView& n) {
+  const auto decoder = c10::make_intrusive<WordPieceDecoder>(WordPieceDecoder::Attributes{
+      .vocab_file = n.attr_string("vocab_file"),
+      .unk_token = n.attr_string("unk_token"),
+      .sep_token = n.attr_string("sep_token"),
+      .pad_token = n.attr_string("pad_token"),
+      .cls_token = n.attr_string("cls_token"),
+      .mask_token = n.attr_string("mask_token"),
+      .suffix_indicator = n.attr_string("suffix_indicator"),
+      .skip_special_tokens = n.attr_int("skip_special_tokens") != 0,
+      .clean_up_tokenization_spaces = n.attr_int("clean_up_tokenization_spaces") != 0,
+  });
+  const Arg ranges = n.attr_int("use_indices") != 0 ? Arg(n.tensor(1)) : Arg(none);
+  return t.call_all("onnx_torch::word_piece_texts", {t.string_pool(), n.tensor(0), ranges, t.object(decoder)});
+}
+
+// ---- Sound
+
+Values stft_norm(Translator& t, const NodeView& n) {
+  return {t.call("stft_norm",
+                 {n.tensor(0), n.integer(1), n.integer(2), n.tensor(3), n.integer(4), n.attr_int("onesided") != 0})};
+}
+
 }  // namespace
 
 void register_contrib_extensions_ops(Registry& r) {
   r.op(kExtensions, "BertTokenizer").since(1, bert_tokenizer);
+  r.op(kExtensions, "BertTokenizerDecoder").since(1, bert_tokenizer_decoder);
   r.op(kExtensions, "BpeDecoder").since(1, bpe_decoder);
   r.op(kExtensions, "CLIPTokenizer").since(1, byte_pair_tokenizer(kClip));
   r.op(kExtensions, "DecodeImage").since(1, script("decode_image"));
@@ -207,6 +233,7 @@ void register_contrib_extensions_ops(Registry& r) {
   r.op(kExtensions, "RobertaTokenizer").since(1, byte_pair_tokenizer(kRoberta));
   r.op(kExtensions, "SegmentExtraction").since(1, script("segment_extraction"));
   r.op(kExtensions, "SegmentSum").since(1, script("segment_sum"));
+  r.op(kExtensions, "StftNorm").since(1, stft_norm);
   r.op(kExtensions, "StringConcat").since(1, of_texts("string_concat"));
   r.op(kExtensions, "StringEqual").since(1, script("string_equal"));
   r.op(kExtensions, "StringJoin").since(1, string_join);

@@ -1,5 +1,6 @@
-# DecodeImage, ImageDecoder, Inverse, MaskedFill, NegPos, SegmentExtraction, SegmentSum, StringEqual, StringMapping,
-# StringToVector, VectorToString of onnxruntime-extensions. A string is its id, and equal strings have equal ids.
+# DecodeImage, ImageDecoder, Inverse, MaskedFill, NegPos, SegmentExtraction, SegmentSum, StftNorm, StringEqual,
+# StringMapping, StringToVector, VectorToString of onnxruntime-extensions. A string is its id, and equal strings have
+# equal ids.
 
 
 def decode_image(encoded: Tensor, color_space: str) -> Tensor:
@@ -80,3 +81,22 @@ def vector_to_string(token_ids: Tensor, numbers: Tensor, length: int, texts: Ten
     unknown = torch.logical_not(torch.any(same, 1, True))
     places = torch.argmax(torch.cat([same, unknown], 1).to(torch.uint8), 1)
     return torch.reshape(torch.take(texts, places), token_ids.size()[:-1])
+
+
+# Computes the power of each frequency (1, frequency, frame) of windows of a sound, the first of which is centred on the
+# first sample. Zeros lie around the sound.
+def stft_norm(pcm: Tensor, n_fft: int, hop_length: int, window: Tensor, frame_size: int, onesided: bool) -> Tensor:
+    assert pcm.dim() >= 2 and pcm.size(1) == pcm.numel(), "pcm_wave must be one row of samples"
+    assert frame_size == n_fft, "frame_size must be n_fft"
+    length = window.numel()
+    assert length > 0 and length <= n_fft, "the window must have 1 to n_fft elements"
+    assert hop_length > 0, "hop_length must be more than 0"
+    before = length // 2
+    sound = torch.constant_pad_nd(torch.reshape(pcm, [1, -1]), [before, length - before])
+    frames = torch.unfold(sound, 1, length, hop_length) * torch.flatten(window)
+    if onesided:
+        spectrum = torch.fft_rfft(frames, n_fft)
+    else:
+        spectrum = torch.fft_fft(frames, n_fft)
+    parts = torch.view_as_real(spectrum)
+    return torch.transpose(torch.sum(parts * parts, [-1]), 1, 2)

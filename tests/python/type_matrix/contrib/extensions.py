@@ -7,7 +7,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from ..making import floats, ints, row
+from ..making import floats, ints, row, waves
 
 
 def texts(*values) -> np.ndarray:
@@ -55,6 +55,42 @@ OTHER_TOKENS = {
     "truncation_strategy_name": "only_first",
 }
 
+NO_RANGES = np.zeros([0, 2], np.int64)
+OTHER_PIECES = {
+    "vocab_file": "<pad>\n<unk>\n<cls>\n<sep>\n<mask>\nae\n@@日\na",
+    "unk_token": "<unk>",
+    "sep_token": "<sep>",
+    "pad_token": "<pad>",
+    "cls_token": "<cls>",
+    "mask_token": "<mask>",
+    "suffix_indicator": "@@",
+    "use_indices": 1,
+    "skip_special_tokens": 1,
+    "clean_up_tokenization_spaces": 0,
+}
+SOUND, WINDOW = waves(1, 20), np.hanning(6).astype(np.float32)
+
+
+def power_of_windows(onesided: bool):
+    """Gives the meaning of StftNorm for windows of 6 elements, 3 apart, and transforms of 8."""
+
+    def meaning(case) -> list:
+        sound, _, _, window, _ = case.inputs
+        around = np.pad(sound.astype(np.float64)[0], 3)
+        frames = np.lib.stride_tricks.sliding_window_view(around, 6)[::3] * window
+        spectrum = (np.fft.rfft if onesided else np.fft.fft)(frames, 8)
+        return [(np.abs(spectrum.T) ** 2)[None].astype(np.float32)]
+
+    return meaning
+
+
+def sound(**attributes):
+    inputs = [SOUND, np.array(8), np.array(3), WINDOW, np.array(8)]
+    return row(
+        "ai.onnx.contrib.StftNorm", inputs, meaning=power_of_windows(attributes.get("onesided", 1) == 1), **attributes
+    )
+
+
 PAIRS = {"vocab": '{"a": 0, "b": 1, "ab": 2, "\u0120": 3, "\u0120ab": 4}', "merges": "a b\n\u0120 ab"}
 LAST_PAIRS = {"vocab": '{"a": 0, "b": 1, "b</w>": 2, "ab</w>": 3}', "merges": "a b</w>"}
 MORE_PAIRS = {"padding_length": 4, "added_token": "[X]=9"}
@@ -71,6 +107,18 @@ OTHER_DECODER = {
 }
 
 EXTENSIONS_ROWS = [
+    extension(
+        "BertTokenizerDecoder",
+        [ints(2, 5, 6, 7, 8, 9, 3), NO_RANGES],
+        texts("[CLS] hello, world unknown [SEP]"),
+        vocab_file=VOCABULARY,
+    ),
+    extension(
+        "BertTokenizerDecoder",
+        [ints(2, 5, 6, 99, 3, 0, 4), ints([0, 4], [2, 7])],
+        texts("ae日", ""),
+        **OTHER_PIECES,
+    ),
     extension("BpeDecoder", [ints([0, 1], [2, 9])], texts("ab", " <|endoftext|>"), **DECODER),
     extension("BpeDecoder", [ints(0, 7, 9, 2, 1)], texts("a b"), **DECODER, **OTHER_DECODER),
     # The marks come behind the vocabulary, in this order: the unknown, the first, the last, the padding.
@@ -138,6 +186,8 @@ EXTENSIONS_ROWS = [
         ints([0, 0, 0, 1, 1]),
         vocab_file=VOCABULARY,
     ),
+    sound(),
+    sound(onesided=0),
     extension("StringConcat", [texts("a", "b"), texts("c", "")], texts("ac", "b")),
     extension("StringEqual", [texts("a", "b"), texts("a", "c")], [True, False]),
     extension("StringEqual", [WORDS, texts("a")], [[True, False, False], [False, False, False]]),

@@ -1,0 +1,109 @@
+#include "kernels/standard/word_piece_decoder.h"
+
+#include <torch/library.h>
+
+#include <array>
+#include <tuple>
+#include <utility>
+
+#include "kernels/standard/texts.h"
+
+namespace onnxtorch {
+namespace {
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+}
+
+// Takes out the spaces that English has not, in the order in which Hugging Face's tokenizers do.
+void clean_up_spaces(std::string& text) {
+  constexpr std::array<std::string_view, 4> kBefore = {" .", " ?", " !", " ,"};
+  constexpr std::array<std::string_view, 5> kEndings = {" n't", " 'm", " 's", " 've", " 're"};
+  for (const std::string_view sign : kBefore) replace_all(text, sign, sign.substr(1));
+  replace_all(text, " ' ", "'");
+  for (const std::string_view ending : kEndings) replace_all(text, ending, ending.substr(1));
+}
+
+}  // namespace
+
+WordPieceDecoder::WordPieceDecoder(Attributes attributes) : attributes_(std::move(attributes)) {
+  for_each_line(attributes_.vocab_file, [&](std::string_view piece) { pieces_.push_back(piece); });
+  TORCH_CHECK_VALUE(!pieces_.empty(), "vocab_file must not be empty");
+  special_ = {attributes_.unk_token, attributes_.sep_token, attributes_.pad_token, attributes_.cls_token,
+              attributes_.mask_token};
+}
+
+// A piece that goes on with a word is left out at the beginning, where there is none.
+std::string WordPieceDecoder::text(std::span<const int64_t> ids) const {
+  const std::string_view suffix = attributes_.suffix_indicator;
+  std::string all;
+  for (const int64_t id : ids) {
+    const bool is_known = id >= 0 && id < std::ssize(pieces_);
+    const std::string_view piece = is_known ? pieces_[id] : std::string_view(attributes_.unk_token);
+    if (attributes_.skip_special_tokens && special_.contains(piece)) continue;
+    if (!suffix.empty() && piece.starts_with(suffix)) {
+      if (!all.empty()) all.append(piece.substr(suffix.size()));
+    } else {
+      if (!all.empty()) all.push_back(' ');
+      all.append(piece);
+    }
+  }
+  if (attributes_.clean_up_tokenization_spaces) clean_up_spaces(all);
+  return all;
+}
+
+namespace {
+
+// A state: {vocab_file, unk_token, sep_token, pad_token, cls_token, mask_token, suffix_indicator},
+// {skip_special_tokens, clean_up_tokenization_spaces}
+using State = std::tuple<std::vector<std::string>, std::vector<int64_t>>;
+
+constexpr auto get_state = [](const c10::intrusive_ptr<WordPieceDecoder>& self) -> State {
+  const auto& of = self->attributes();
+  return {{of.vocab_file, of.unk_token, of.sep_token, of.pad_token, of.cls_token, of.mask_token, of.suffix_indicator},
+          {of.skip_special_tokens, of.clean_up_tokenization_spaces}};
+};
+
+constexpr auto from_state = [](const State& state) {
+  const auto& [texts, ints] = state;
+  TORCH_CHECK(texts.size() == 7 && ints.size() == 2, "not the state of WordPieceDecoder");
+  return c10::make_intrusive<WordPieceDecoder>(WordPieceDecoder::Attributes{
+      texts[0], texts[1], texts[2], texts[3], texts[4], texts[5], texts[6], ints[0] != 0, ints[1] != 0});
+};
+
+// Gives the text of each range of ids, [first, last) in a row of `ranges`; of all ids where there are no ranges.
+at::Tensor word_piece_texts(const Pool& pool, const at::Tensor& ids, const std::optional<at::Tensor>& ranges,
+                            const c10::intrusive_ptr<WordPieceDecoder>& decoder) {
+  TORCH_CHECK_VALUE(ids.dim() == 1 || (ids.dim() == 2 && ids.size(0) == 1), "ids must be one row");
+  const at::Tensor in = on_host(ids);
+  const std::span<const int64_t> all(in.const_data_ptr<int64_t>(), static_cast<size_t>(in.numel()));
+  std::vector<int64_t> texts;
+  const auto add = [&](int64_t first, int64_t last) {
+    TORCH_CHECK_VALUE(first >= 0 && first <= last && last <= std::ssize(all), "a range of ids must lie within the ",
+                      all.size(), " that there are: ", first, " to ", last);
+    texts.push_back(pool->intern(decoder->text(all.subspan(first, last - first))));
+  };
+  if (!ranges) {
+    add(0, std::ssize(all));
+  } else if (ranges->numel() > 0) {
+    TORCH_CHECK_VALUE(ranges->dim() == 2 && ranges->size(1) == 2, "positions must be rows of two");
+    const at::Tensor rows = on_host(*ranges);
+    const auto* const row = rows.const_data_ptr<int64_t>();
+    for (int64_t i = 0; i < rows.size(0); ++i) add(row[2 * i], row[2 * i + 1]);
+  }
+  return at::tensor(texts, at::kLong).to(ids.device());
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
+  register_string_pool();
+  m.class_<WordPieceDecoder>("WordPieceDecoder").def_static("make", from_state).def_pickle(get_state, from_state);
+  m.def(
+      "word_piece_texts(__torch__.torch.classes.onnx_torch.StringPool pool, Tensor ids, Tensor? ranges, "
+      "__torch__.torch.classes.onnx_torch.WordPieceDecoder decoder) -> Tensor");
+  m.impl("word_piece_texts", c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(word_piece_texts));
+}
+
+}  // namespace onnxtorch
