@@ -69,6 +69,8 @@ TRAINED = {op_type: trained(op_type) for op_type in MARKS}
 FILES = {op_type: files(of) for op_type, of in TRAINED.items()}
 SMALL = {"vocab": '{"a": 0, "b": 1, "ab": 2, "\\u0120": 3, "<|endoftext|>": 4}', "merges": "a b"}
 
+MANY_TOKENS = "\n".join(f"{i}" + "x" * 999 + "=1" for i in range(4000))
+
 
 def node(op_type: str, outputs: int = 2, **attributes) -> onnx.ModelProto:
     names = ["ids", "mask", "offsets"][:outputs]
@@ -202,6 +204,10 @@ def test_a_saved_model_has_its_vocabulary(tmp_path):
         ({"added_token": "x"}, "a line of added_token must hold a token, '=' and its id: 'x'"),
         ({"added_token": "=1"}, "a line of added_token must"),
         ({"added_token": "x=1x"}, "a line of added_token must"),
+        (
+            {"added_token": "\n".join(f"{i}" + "x" * 999 + "=1" for i in range(4000))},
+            "the added tokens cannot be sought",
+        ),
     ],
 )
 def test_what_is_wrong_is_told(attributes, message):

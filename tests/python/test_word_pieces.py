@@ -153,14 +153,14 @@ def test_what_is_wrong_is_told():
 # ---- BertTokenizerDecoder
 
 
-def decoder(**attributes) -> onnx_torch.BackendRep:
+def decoder(limits: dict | None = None, **attributes) -> onnx_torch.BackendRep:
     attributes = {"vocab_file": "\n".join(VOCABULARY)} | attributes
     made = helper.make_node("BertTokenizerDecoder", ["ids", "at"], ["text"], domain="ai.onnx.contrib", **attributes)
     inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in ("ids", "at")]
     text = helper.make_tensor_value_info("text", TensorProto.STRING, None)
     imports = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.contrib", 1)]
     graph = helper.make_graph([made], "g", inputs, [text])
-    return onnx_torch.prepare(helper.make_model(graph, opset_imports=imports, ir_version=10))
+    return onnx_torch.prepare(helper.make_model(graph, opset_imports=imports, ir_version=10), limits=limits or {})
 
 
 NOWHERE = np.zeros([0, 2], np.int64)
@@ -206,6 +206,11 @@ def test_a_text_comes_back():
     assert back.run([ids, NOWHERE])[0].tolist() == ["[CLS] a 日 b, cab! [SEP]"]
     assert back.run([ids[None], NOWHERE])[0].tolist() == ["[CLS] a 日 b, cab! [SEP]"]
     assert decoder(skip_special_tokens=1).run([ids, NOWHERE])[0].tolist() == ["a 日 b, cab!"]
+
+
+def test_a_long_text_takes_no_time_of_its_square():
+    rep = decoder(vocab_file=".\n'", limits={"seconds": 20})
+    assert rep.run([np.tile([0, 1], 300_000), NOWHERE])[0][0].count(" ") < 600_000
 
 
 def test_ranges_of_ids():

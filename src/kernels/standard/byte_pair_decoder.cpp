@@ -109,11 +109,7 @@ std::string BytePairDecoder::bytes(int64_t id) const {
   const std::string& token = tokens_[id];
   if (!is_sentencepiece_) return bytes_of_visible(token);
   if (const auto byte = byte_named(token)) return {*byte};
-  std::string text = token;
-  for (size_t at = 0; (at = text.find(kSpaceSignText, at)) != std::string::npos; ++at) {
-    text.replace(at, sizeof(kSpaceSignText) - 1, " ");
-  }
-  return text;
+  return replaced(token, kSpaceSignText, " ");
 }
 
 std::string BytePairDecoder::text(std::span<const int64_t> ids) const {

@@ -157,8 +157,8 @@ BytePairs::BytePairs(Attributes attributes) : attributes_(std::move(attributes))
                     [](const auto& x, const auto& y) { return std::pair(y.size(), x) < std::pair(x.size(), y); });
   std::string any;
   for (const std::string& token : tokens) any += (any.empty() ? "(" : "|") + token;
-  find_whole_ = std::make_unique<re2::RE2>(any + ")");
-  TORCH_CHECK_VALUE(find_whole_->ok(), "the added tokens are too many");
+  find_whole_ = std::make_unique<re2::RE2>(any + ")", re2::RE2::Quiet);
+  TORCH_CHECK_VALUE(find_whole_->ok(), "the added tokens cannot be sought: ", find_whole_->error());
 }
 
 // Gives the id of a token that is found as a whole. One that the vocabulary does not have comes behind all others.

@@ -83,6 +83,18 @@ inline void append(std::string& text, char32_t code) {
   text.append(reinterpret_cast<const char*>(bytes.data()), size);
 }
 
+// Gives a text with `to` in the place of each `from`.
+inline std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
+  std::string result;
+  for (size_t at = 0;;) {
+    const size_t found = text.find(from, at);
+    result.append(text.substr(at, found - at));
+    if (found == std::string_view::npos) return result;
+    result.append(to);
+    at = found + from.size();
+  }
+}
+
 inline std::string utf8(std::u32string_view text) {
   std::string bytes;
   for (const char32_t code : text) append(bytes, code);

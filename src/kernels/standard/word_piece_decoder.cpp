@@ -11,18 +11,14 @@
 namespace onnxtorch {
 namespace {
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
-}
-
 // Takes out the spaces that English has not, in the order in which Hugging Face's tokenizers do.
-void clean_up_spaces(std::string& text) {
-  constexpr std::array<std::string_view, 4> kBefore = {" .", " ?", " !", " ,"};
+std::string without_needless_spaces(std::string text) {
+  constexpr std::array<std::string_view, 4> kSigns = {" .", " ?", " !", " ,"};
   constexpr std::array<std::string_view, 5> kEndings = {" n't", " 'm", " 's", " 've", " 're"};
-  for (const std::string_view sign : kBefore) replace_all(text, sign, sign.substr(1));
-  replace_all(text, " ' ", "'");
-  for (const std::string_view ending : kEndings) replace_all(text, ending, ending.substr(1));
+  for (const std::string_view sign : kSigns) text = replaced(text, sign, sign.substr(1));
+  text = replaced(text, " ' ", "'");
+  for (const std::string_view ending : kEndings) text = replaced(text, ending, ending.substr(1));
+  return text;
 }
 
 }  // namespace
@@ -49,8 +45,7 @@ std::string WordPieceDecoder::text(std::span<const int64_t> ids) const {
       all.append(piece);
     }
   }
-  if (attributes_.clean_up_tokenization_spaces) clean_up_spaces(all);
-  return all;
+  return attributes_.clean_up_tokenization_spaces ? without_needless_spaces(std::move(all)) : all;
 }
 
 namespace {
