@@ -18,6 +18,14 @@ OPENMMLAB = ["mmdeploy", "mmcv"]
 TENSORRT = ["", "trt", "TRT"]
 QONNX = ["qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas"]
 TEXT = {"T": ["tensor(string)"]}
+PIECES = {
+    "unk_token": "[UNK]",
+    "sep_token": "[SEP]",
+    "pad_token": "[PAD]",
+    "cls_token": "[CLS]",
+    "mask_token": "[MASK]",
+    "suffix_indicator": "##",
+}
 
 
 def in_each(domains, name, inputs, outputs, types, **attributes):
@@ -73,12 +81,7 @@ def bert(name, outputs):
         do_basic_tokenize=1,
         tokenize_chinese_chars=1,
         strip_accents=0,
-        unk_token="[UNK]",
-        sep_token="[SEP]",
-        pad_token="[PAD]",
-        cls_token="[CLS]",
-        mask_token="[MASK]",
-        suffix_indicator="##",
+        **PIECES,
         max_length=-1,
         truncation_strategy_name="longest_first",
     )
@@ -227,12 +230,7 @@ SCHEMAS = [
         "token_ids:tensor(int64) positions:tensor(int64)",
         "str:T",
         vocab_file=REQUIRED_STRING,
-        unk_token="[UNK]",
-        sep_token="[SEP]",
-        pad_token="[PAD]",
-        cls_token="[CLS]",
-        mask_token="[MASK]",
-        suffix_indicator="##",
+        **PIECES,
         use_indices=0,
         skip_special_tokens=0,
         clean_up_tokenization_spaces=1,

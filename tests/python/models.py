@@ -84,6 +84,17 @@ def op_model(
     return model_of([node], infos, out, opset, domain)
 
 
+def extension_model(
+    op_type: str, inputs: dict[str, int], outputs: dict[str, int], **attributes: Any
+) -> onnx.ModelProto:
+    """Makes a model of one operator of onnxruntime-extensions on tensors of these types and of any shape."""
+    domain = "ai.onnx.contrib"
+    node = helper.make_node(op_type, list(inputs), list(outputs), domain=domain, **attributes)
+    sides = [[helper.make_tensor_value_info(*info, None) for info in side.items()] for side in (inputs, outputs)]
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid(domain, 1)]
+    return helper.make_model(helper.make_graph([node], "g", *sides), opset_imports=imports, ir_version=10)
+
+
 def run_op(
     op_type: str, inputs: Sequence[Any], opset: int = NEWEST, domain: str = "", outputs: int = 1, **attributes: Any
 ) -> list[Any]:

@@ -8,10 +8,11 @@ import numpy as np
 import onnx
 import pytest
 import tokenizers
-from onnx import TensorProto, helper
+from onnx import TensorProto
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 import onnx_torch
+from models import extension_model
 from random_numbers import RNG
 
 LETTERS = "abcxyzABZéÉïßẞİıÅΣσςΩЯйЙñ日本語한글가ａＡ𝒳ﬁǆǅ\u0301\u0308"
@@ -74,11 +75,7 @@ MANY_TOKENS = "\n".join(f"{i}" + "x" * 999 + "=1" for i in range(4000))
 
 def node(op_type: str, outputs: int = 2, **attributes) -> onnx.ModelProto:
     names = ["ids", "mask", "offsets"][:outputs]
-    made = helper.make_node(op_type, ["text"], names, domain="ai.onnx.contrib", **attributes)
-    text = helper.make_tensor_value_info("text", TensorProto.STRING, None)
-    results = [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in names]
-    imports = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.contrib", 1)]
-    return helper.make_model(helper.make_graph([made], "g", [text], results), opset_imports=imports, ir_version=10)
+    return extension_model(op_type, {"text": TensorProto.STRING}, dict.fromkeys(names, TensorProto.INT64), **attributes)
 
 
 def texts(*values: str) -> np.ndarray:
@@ -223,13 +220,9 @@ def test_offsets_are_refused():
 # ---- BpeDecoder
 
 
-def decoder(inputs: list | None = None, **attributes) -> onnx_torch.BackendRep:
-    made = helper.make_node("BpeDecoder", ["ids"], ["text"], domain="ai.onnx.contrib", **attributes)
-    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, inputs)
-    text = helper.make_tensor_value_info("text", TensorProto.STRING, None)
-    imports = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.contrib", 1)]
-    graph = helper.make_graph([made], "g", [ids], [text])
-    return onnx_torch.prepare(helper.make_model(graph, opset_imports=imports, ir_version=10))
+def decoder(**attributes) -> onnx_torch.BackendRep:
+    ids, text = {"ids": TensorProto.INT64}, {"text": TensorProto.STRING}
+    return onnx_torch.prepare(extension_model("BpeDecoder", ids, text, **attributes))
 
 
 def byte_decoder() -> str:

@@ -7,9 +7,10 @@ import onnx
 import pytest
 import tokenizers
 import transformers
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 import onnx_torch
+from models import extension_model
 from random_numbers import RNG
 
 MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -29,13 +30,9 @@ VOCABULARY = vocabulary()
 
 
 def node(op_type: str, outputs: int = 3, **attributes) -> onnx.ModelProto:
-    names = ["a", "b", "c", "d"][:outputs]
     attributes = {"vocab_file": "\n".join(VOCABULARY)} | attributes
-    made = helper.make_node(op_type, ["text"], names, domain="ai.onnx.contrib", **attributes)
-    text = helper.make_tensor_value_info("text", TensorProto.STRING, None)
-    results = [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in names]
-    imports = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.contrib", 1)]
-    return helper.make_model(helper.make_graph([made], "g", [text], results), opset_imports=imports, ir_version=10)
+    names = ["a", "b", "c", "d"][:outputs]
+    return extension_model(op_type, {"text": TensorProto.STRING}, dict.fromkeys(names, TensorProto.INT64), **attributes)
 
 
 def texts(*values: str) -> np.ndarray:
@@ -155,12 +152,9 @@ def test_what_is_wrong_is_told():
 
 def decoder(limits: dict | None = None, **attributes) -> onnx_torch.BackendRep:
     attributes = {"vocab_file": "\n".join(VOCABULARY)} | attributes
-    made = helper.make_node("BertTokenizerDecoder", ["ids", "at"], ["text"], domain="ai.onnx.contrib", **attributes)
-    inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in ("ids", "at")]
-    text = helper.make_tensor_value_info("text", TensorProto.STRING, None)
-    imports = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.contrib", 1)]
-    graph = helper.make_graph([made], "g", inputs, [text])
-    return onnx_torch.prepare(helper.make_model(graph, opset_imports=imports, ir_version=10), limits=limits or {})
+    inputs = dict.fromkeys(["ids", "at"], TensorProto.INT64)
+    made = extension_model("BertTokenizerDecoder", inputs, {"text": TensorProto.STRING}, **attributes)
+    return onnx_torch.prepare(made, limits=limits or {})
 
 
 NOWHERE = np.zeros([0, 2], np.int64)

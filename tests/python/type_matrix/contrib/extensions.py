@@ -57,13 +57,8 @@ OTHER_TOKENS = {
 
 NO_RANGES = np.zeros([0, 2], np.int64)
 OTHER_PIECES = {
-    "vocab_file": "<pad>\n<unk>\n<cls>\n<sep>\n<mask>\nae\n@@日\na",
-    "unk_token": "<unk>",
-    "sep_token": "<sep>",
-    "pad_token": "<pad>",
-    "cls_token": "<cls>",
-    "mask_token": "<mask>",
-    "suffix_indicator": "@@",
+    **{name: text for name, text in OTHER_TOKENS.items() if name.endswith("_token") or name == "suffix_indicator"},
+    "vocab_file": OTHER_TOKENS["vocab_file"],
     "use_indices": 1,
     "skip_special_tokens": 1,
     "clean_up_tokenization_spaces": 0,
