@@ -159,6 +159,10 @@ def text_seeds() -> Iterator[tuple[str, bytes]]:
         "case": ("", ""),
         "strip": ("", ""),
         "length": ("", ""),
+        "find_pieces": ("[UNK];[CLS];[SEP];a;b;##b;,;stra\u00dfe", "##"),
+        "join_pieces": ("[UNK];a;##b;'s;.;,;n't", "##"),
+        "merge_bytes": ('{"a": 0, "b": 1, "ab": 2, "\\u0120": 3, "b</w>": 4, "ab</w>": 5}', "a b;a b</w>"),
+        "join_bytes": ("a;b;\u0120;\u65e5;<0xE6>", "97\t97;98\t230;288\t32;2\t151"),
     }
     for name, (first, second) in arguments.items():
         for choice in (0, 1, 6, 13):

@@ -14,8 +14,12 @@
 
 #include "base/run_guard.h"
 #include "base/string_pool.h"
+#include "kernels/standard/byte_pair_decoder.h"
+#include "kernels/standard/byte_pairs.h"
 #include "kernels/standard/tfidf.h"
 #include "kernels/standard/tokenizer.h"
+#include "kernels/standard/word_piece_decoder.h"
+#include "kernels/standard/word_pieces.h"
 #include "targets.h"
 
 namespace onnxtorch::fuzz {
@@ -110,6 +114,67 @@ void count_ngrams(const Texts& t) {
   call("onnx_torch::tf_idf_vectorizer", {t.x, c10::make_intrusive<TfIdfVectorizer>(attributes)});
 }
 
+// An argument is one line; semicolons part the lines of a file in it.
+std::string in_lines(std::string text) {
+  std::ranges::replace(text, ';', '\n');
+  return text;
+}
+
+void find_pieces(const Texts& t) {
+  WordPieces::Attributes attributes{.vocab_file = in_lines(t.first),
+                                    .unk_token = "[UNK]",
+                                    .sep_token = "[SEP]",
+                                    .cls_token = "[CLS]",
+                                    .suffix_indicator = t.second,
+                                    .do_lower_case = t.chosen(0),
+                                    .do_basic_tokenize = t.chosen(1),
+                                    .tokenize_chinese_chars = t.chosen(2),
+                                    .strip_accents = t.chosen(3),
+                                    .max_length = t.choice >> 4};
+  const auto pieces = c10::make_intrusive<WordPieces>(std::move(attributes));
+  for (const at::Tensor& text : t.x.split(1)) call("onnx_torch::word_pieces", {t.pool, text, pieces, false});
+}
+
+void join_pieces(const Texts& t) {
+  WordPieceDecoder::Attributes attributes{.vocab_file = in_lines(t.first),
+                                          .unk_token = "[UNK]",
+                                          .sep_token = "[SEP]",
+                                          .pad_token = "[PAD]",
+                                          .cls_token = "[CLS]",
+                                          .mask_token = "[MASK]",
+                                          .suffix_indicator = t.second,
+                                          .skip_special_tokens = t.chosen(0),
+                                          .clean_up_tokenization_spaces = t.chosen(1)};
+  const auto ranges = t.chosen(2) ? c10::IValue(t.x.add(t.choice >> 3).reshape({-1, 2})) : c10::IValue();
+  call("onnx_torch::word_piece_texts",
+       {t.pool, t.x, ranges, c10::make_intrusive<WordPieceDecoder>(std::move(attributes))});
+}
+
+void merge_bytes(const Texts& t) {
+  BytePairs::Attributes attributes{.vocab = t.first,
+                                   .merges = in_lines(t.second),
+                                   .added_token = t.chosen(0) ? in_lines(t.second) : "",
+                                   .unk_token = "<unk>",
+                                   .bos_token = "<s>",
+                                   .eos_token = "</s>",
+                                   .pad_token = t.chosen(1) ? "<pad>" : "",
+                                   .has_marks = t.chosen(2),
+                                   .is_clip = t.chosen(3),
+                                   .padding_length = t.choice > 15 ? t.choice >> 4 : -1};
+  call("onnx_torch::byte_pairs", {t.pool, t.x, c10::make_intrusive<BytePairs>(std::move(attributes))});
+}
+
+void join_bytes(const Texts& t) {
+  BytePairDecoder::Attributes attributes{.id_vocab = in_lines(t.first),
+                                         .byte_decoder = in_lines(t.second),
+                                         .added_tokens = t.chosen(0) ? in_lines(t.second) : "",
+                                         .all_special_ids = t.chosen(1) ? in_lines(t.second) : "",
+                                         .unk_token = "?",
+                                         .skip_special_tokens = t.chosen(2),
+                                         .whitespace_token = t.chosen(3)};
+  call("onnx_torch::byte_pair_texts", {t.pool, t.x, c10::make_intrusive<BytePairDecoder>(std::move(attributes))});
+}
+
 const std::map<std::string_view, std::function<void(const Texts&)>>& operations() {
   static const std::map<std::string_view, std::function<void(const Texts&)>> all{
       {"concat", [](const Texts& t) { call("onnx_torch::string_concat", {t.pool, t.x, t.single(t.first)}); }},
@@ -128,6 +193,10 @@ const std::map<std::string_view, std::function<void(const Texts&)>>& operations(
        }},
       {"pieces",
        [](const Texts& t) { call("onnx_torch::regex_split", {t.pool, t.x, t.single(t.first), t.single(t.second)}); }},
+      {"find_pieces", find_pieces},
+      {"join_pieces", join_pieces},
+      {"merge_bytes", merge_bytes},
+      {"join_bytes", join_bytes},
       {"sparse",
        [](const Texts& t) {
          call("onnx_torch::split_sparse", {t.pool, t.x, t.single(t.first), at::tensor({t.chosen(0)}, at::kBool)});
