@@ -24,29 +24,41 @@ constexpr int64_t kStreamedBlock = 1 << 9;  // so that memory is read while it i
 constexpr int64_t kLongRun = 1 << 7;
 constexpr int64_t kCacheLine = 16;  // floats
 
-// The place of a value's elements of the current block. A splat has one vector for all of them.
+// The place of a value's elements of the current block. A splat has one vector for all of them. Functions take slots by
+// value, as the compiler would read a referred one again after each vector that is stored.
 struct Slot {
   float* data;
   int64_t mask;
 
+  bool is_splat() const { return mask == 0; }
   Vec operator[](int64_t i) const { return Vec::loadu(data + (i & mask)); }
 };
 
 constexpr int64_t kAll = -1, kSplat = 0;
 
+// Stores what the function gives for each vector, which begins at the element that it is told.
 template <typename F>
-void map(const Slot& result, int64_t count, const Slot& x, const F& f) {
-  for (int64_t i = 0; i < count; i += kWidth) f(x[i]).store(result.data + i);
+ONNX_TORCH_INLINE void store_each(Slot result, int64_t count, const F& f) {
+  for (int64_t i = 0; i < count; i += kWidth) f(i).store(result.data + i);
+}
+
+// Each case has a loop of its own, which is as short as it can be.
+template <typename F>
+void map(Slot result, int64_t count, Slot x, const F& f) {
+  if (x.is_splat()) return store_each(result, count, [&, u = f(x[0])](int64_t) { return u; });
+  store_each(result, count, [&](int64_t i) { return f(Vec::loadu(x.data + i)); });
 }
 
 template <typename F>
-void map(const Slot& result, int64_t count, const Slot& x, const Slot& y, const F& f) {
-  for (int64_t i = 0; i < count; i += kWidth) f(x[i], y[i]).store(result.data + i);
+void map(Slot result, int64_t count, Slot x, Slot y, const F& f) {
+  if (x.is_splat()) return store_each(result, count, [&, u = x[0]](int64_t i) { return f(u, y[i]); });
+  if (y.is_splat()) return store_each(result, count, [&, v = y[0]](int64_t i) { return f(Vec::loadu(x.data + i), v); });
+  store_each(result, count, [&](int64_t i) { return f(Vec::loadu(x.data + i), Vec::loadu(y.data + i)); });
 }
 
 template <typename F>
-void map(const Slot& result, int64_t count, const Slot& x, const Slot& y, const Slot& z, const F& f) {
-  for (int64_t i = 0; i < count; i += kWidth) f(x[i], y[i], z[i]).store(result.data + i);
+void map(Slot result, int64_t count, Slot x, Slot y, Slot z, const F& f) {
+  store_each(result, count, [&](int64_t i) { return f(x[i], y[i], z[i]); });
 }
 
 // These functions compute as ATen's kernels do.
@@ -55,8 +67,8 @@ Vec sign(const Vec& x) { return ((Vec(0) < x) & Vec(1)) - ((x < Vec(0)) & Vec(1)
 Vec leaky_relu(const Vec& x, const Vec& slope) { return x * Vec::blendv(slope, Vec(1), x > Vec(0)); }
 
 void compute(const Step& step, const Slot* slots, int64_t count) {
-  const Slot &r = slots[step.result], &x = slots[step.operands[0]], &y = slots[step.operands[1]],
-             &z = slots[step.operands[2]];
+  const Slot r = slots[step.result], x = slots[step.operands[0]], y = slots[step.operands[1]],
+             z = slots[step.operands[2]];
   const Vec a(step.a), b(step.b);
   switch (step.op) {
     case Op::Abs:

@@ -123,7 +123,8 @@ ONNX_TORCH_INLINE void for_each_line(const uint8_t* x, const Patches& p, const W
 ONNX_TORCH_INLINE int64_t within(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
 // Copies windows. Columns that are contiguous with all their channels are one run.
-void copy_patches(const uint8_t* x, const Patches& p, int64_t begin, int64_t end, uint8_t* to) {
+void copy_patches(const uint8_t* x, const Patches& given, int64_t begin, int64_t end, uint8_t* to) {
+  const Patches p = given;  // a copy, which no result overwrites
   const bool is_dense = p.columns.dilation == 1 && p.taken == p.channels;
   const int64_t runs = is_dense ? 1 : p.columns.kernel, run = is_dense ? p.columns.kernel * p.taken : p.taken;
   const int64_t width = p.columns.size * p.channels, apart = p.columns.dilation * p.channels;
@@ -136,7 +137,11 @@ void copy_patches(const uint8_t* x, const Patches& p, int64_t begin, int64_t end
       for (int64_t i = 0, from = start; i < runs; ++i, from += apart, to += run) {
         const int64_t first = line ? within(-from, 0, run) : run, last = line ? within(width - from, first, run) : run;
         for (int64_t k = 0; k < first; ++k) to[k] = outside;
-        for (int64_t k = first; k < last; ++k) to[k] = line[from + k] ^ flip;
+        if (flip == 0 && first < last) {
+          std::memcpy(to + first, line + from + first, last - first);
+        } else {
+          for (int64_t k = first; k < last; ++k) to[k] = line[from + k] ^ flip;
+        }
         for (int64_t k = last; k < run; ++k) to[k] = outside;
       }
     });
