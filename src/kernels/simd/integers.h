@@ -1,9 +1,12 @@
 // Vectors of integers, and sums of products of bytes.
 #pragma once
 
+#ifdef __x86_64__
 #include <immintrin.h>
+#endif
 
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/simd/inline.h"
 
@@ -48,7 +51,7 @@ ONNX_TORCH_INLINE Integers plus_pairs(Integers sums, Integers x, Integers y) {
 ONNX_TORCH_INLINE Integers products(Integers x, Integers y) { return _mm256_maddubs_epi16(x, y); }
 ONNX_TORCH_INLINE Integers plus_products(Integers x, Integers y) { return _mm256_add_epi16(x, y); }
 
-#else
+#elif defined(__x86_64__)
 
 using Integers = __m128i;
 
@@ -71,6 +74,38 @@ ONNX_TORCH_INLINE Integers products(Integers x, Integers y) {
 }
 ONNX_TORCH_INLINE Integers plus_products(Integers x, Integers y) { return _mm_add_epi32(x, y); }
 
+#else
+
+// Vectors as GCC and Clang have them for every CPU. Sums wrap, as those of the instructions do.
+using Integers = uint32_t __attribute__((vector_size(16)));
+using SignedIntegers = int32_t __attribute__((vector_size(16)));
+
+ONNX_TORCH_INLINE Integers zeros() { return Integers{}; }
+ONNX_TORCH_INLINE Integers load(const void* from) {
+  Integers result;
+  std::memcpy(&result, from, sizeof(result));
+  return result;
+}
+ONNX_TORCH_INLINE Integers load_bytes(const uint8_t* from) { return Integers{from[0], from[1], from[2], from[3]}; }
+ONNX_TORCH_INLINE void store(int32_t* to, Integers sums) { std::memcpy(to, &sums, sizeof(sums)); }
+ONNX_TORCH_INLINE Integers fill(int32_t x) { return zeros() + static_cast<uint32_t>(x); }
+ONNX_TORCH_INLINE Integers fill16(int16_t x) { return fill(static_cast<uint16_t>(x) * 0x10001); }
+ONNX_TORCH_INLINE Integers plus(Integers x, Integers y) { return x + y; }
+// Gives a part of each element, which begins at a bit, as a signed number.
+ONNX_TORCH_INLINE Integers part(Integers x, int bit, int bits) {
+  return reinterpret_cast<Integers>(reinterpret_cast<SignedIntegers>(x << (32 - bit - bits)) >> (32 - bits));
+}
+ONNX_TORCH_INLINE Integers plus_pairs(Integers sums, Integers x, Integers y) {
+  for (const int bit : {0, 16}) sums += part(x, bit, 16) * part(y, bit, 16);
+  return sums;
+}
+ONNX_TORCH_INLINE Integers products(Integers x, Integers y) {
+  Integers sums = zeros();
+  for (const int bit : {0, 8, 16, 24}) sums += (x >> bit & 255) * part(y, bit, 8);
+  return sums;
+}
+ONNX_TORCH_INLINE Integers plus_products(Integers x, Integers y) { return x + y; }
+
 #endif
 
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
@@ -78,7 +113,7 @@ constexpr bool kProductsAreOf16Bits = true;
 ONNX_TORCH_INLINE Integers plus_sums(Integers sums, Integers products) { return plus_pairs(sums, products, fill16(1)); }
 #else
 constexpr bool kProductsAreOf16Bits = false;
-ONNX_TORCH_INLINE Integers plus_sums(Integers sums, Integers products) { return _mm_add_epi32(sums, products); }
+ONNX_TORCH_INLINE Integers plus_sums(Integers sums, Integers products) { return plus(sums, products); }
 #endif
 
 }  // namespace onnxtorch::CPU_CAPABILITY

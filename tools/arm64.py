@@ -1,0 +1,120 @@
+"""Builds for Linux on ARM64 on another kind of machine, and tests what was built in qemu's user emulation.
+
+    python -m tools.arm64 system      the system's libraries and headers, Python and torch, in build/arm64/system
+    python -m tools.arm64 build       compiles all, in build/arm64/build
+    python -m tools.arm64 test        runs the C++ tests
+    python -m tools.arm64 test FILE…  runs these files of tests/python
+
+Wanted: Debian 12 with g++-aarch64-linux-gnu, qemu-user and debootstrap, the environment of `./dev setup`, and a
+network. Tests that start a process of Python want the kernel to know qemu-aarch64 (binfmt_misc).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+FOLDER = REPOSITORY / "build" / "arm64"
+SYSTEM, BUILD, WHEELS = FOLDER / "system", FOLDER / "build", FOLDER / "wheels"
+PACKAGES = SYSTEM / "usr/local/lib/python3.11/dist-packages"
+
+DEBIAN = """libgmock-dev libgomp1 libjpeg-dev libopenjp2-7-dev libpng-dev libprotobuf-dev libpython3.11-stdlib
+libre2-dev libstdc++-12-dev libtiff-dev libutf8proc-dev libwebp-dev python3.11 python3.11-dev"""
+# What the Python tests import, and what that imports, but for torch. libtorch_cpu.so of PyPI's torch loads CUDA's
+# runtime and its profiler.
+PYTHON = """click execnet filelock fsspec iniconfig jinja2 markdown-it-py markupsafe mdurl ml_dtypes mpmath networkx
+numpy nvidia-cuda-cupti nvidia-cuda-runtime onnx packaging pillow pluggy protobuf pygments pytest pytest-xdist rich
+shellingham sympy tabulate typer typing_extensions"""
+
+
+def run(*command: str | Path, **environment: str) -> None:
+    subprocess.run([str(part) for part in command], check=True, env={**os.environ, **environment})
+
+
+def pip(command: str, *options: str) -> None:
+    platforms = [f"--platform=manylinux_2_{minor}_aarch64" for minor in (28, 27, 17)] + [
+        "--platform=manylinux2014_aarch64"
+    ]
+    run(
+        sys.executable, "-m", "pip", command, "--no-deps", "--only-binary=:all:", "--python-version=3.11",
+        *platforms, *options,
+    )  # fmt: skip
+
+
+def make_links_relative(root: Path) -> None:
+    """Points links to absolute paths at the same places under the root."""
+    for link in root.rglob("*"):
+        if link.is_symlink() and str(target := link.readlink()).startswith("/"):
+            inside = root / str(target).lstrip("/")
+            if inside.exists():
+                link.unlink()
+                link.symlink_to(os.path.relpath(inside, link.parent))
+
+
+def system() -> None:
+    """Unpacks Debian's packages, of which none is run, and the wheels."""
+    names = ",".join(DEBIAN.split())
+    run("debootstrap", "--arch=arm64", "--foreign", "--variant=minbase", f"--include={names}", "bookworm", SYSTEM)
+    for package in sorted((SYSTEM / "var/cache/apt/archives").glob("*.deb")):
+        run("dpkg", "-x", package, SYSTEM)
+    make_links_relative(SYSTEM)
+    pip("download", f"torch=={version('torch').partition('+')[0]}", f"--dest={WHEELS}")
+    for wheel in WHEELS.glob("torch-*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(PACKAGES)
+    pip("install", f"--target={PACKAGES}", *(f"{name}=={version(name)}" for name in PYTHON.split()))
+
+
+def build() -> None:
+    run(
+        "cmake", "-S", REPOSITORY, "-B", BUILD, "-G", "Ninja",
+        f"-DCMAKE_TOOLCHAIN_FILE={REPOSITORY / 'cmake/toolchains/linux-aarch64.cmake'}",
+        f"-DONNX_TORCH_SYSROOT={SYSTEM}", f"-DLibTorch_ROOT_DIR={PACKAGES / 'torch'}",
+        "-DONNX_TORCH_CUDA=OFF", "-DONNX_TORCH_INSTALL=OFF", f"-DPython_EXECUTABLE={sys.executable}",
+        f"-DPython_INCLUDE_DIR={SYSTEM / 'usr/include/python3.11'}", "-DPython_SOABI=cpython-311-aarch64-linux-gnu",
+    )  # fmt: skip
+    run("cmake", "--build", BUILD)
+
+
+def emulator() -> list[str | Path]:
+    found = shutil.which("qemu-aarch64")
+    if not found:
+        raise SystemExit("qemu-aarch64 was not found. On Debian or Ubuntu: apt install qemu-user")
+    return [found, "-L", SYSTEM]
+
+
+def test(files: list[str]) -> None:
+    if not files:
+        run("ctest", "--test-dir", BUILD, "--output-on-failure")
+        return
+    run(
+        *emulator(), SYSTEM / "usr/bin/python3.11", "-m", "pytest", "-q", *files,
+        PYTHONPATH=os.pathsep.join(map(str, [BUILD / "python", PACKAGES, REPOSITORY / "tests" / "python"])),
+        QEMU_LD_PREFIX=str(SYSTEM),
+    )  # fmt: skip
+
+
+def main() -> None:
+    summary, _, details = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.arm64", description=f"{summary}\n\n{details}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("part", choices=["system", "build", "test"])
+    parser.add_argument("files", nargs="*", metavar="FILE", help="of tests/python, for test")
+    arguments = parser.parse_args()
+    if arguments.part == "test":
+        test(arguments.files)
+    else:
+        {"system": system, "build": build}[arguments.part]()
+
+
+if __name__ == "__main__":
+    main()
