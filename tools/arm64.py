@@ -39,12 +39,10 @@ def run(*command: str | Path, **environment: str) -> None:
 
 
 def pip(command: str, *options: str) -> None:
-    platforms = [f"--platform=manylinux_2_{minor}_aarch64" for minor in (28, 27, 17)] + [
-        "--platform=manylinux2014_aarch64"
-    ]
+    platforms = [f"--platform=manylinux_2_{minor}_aarch64" for minor in range(17, 37)]
     run(
         sys.executable, "-m", "pip", command, "--no-deps", "--only-binary=:all:", "--python-version=3.11",
-        *platforms, *options,
+        "--platform=manylinux2014_aarch64", *platforms, *options,
     )  # fmt: skip
 
 
