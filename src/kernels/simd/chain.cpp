@@ -24,17 +24,17 @@ constexpr int64_t kStreamedBlock = 1 << 9;  // so that memory is read while it i
 constexpr int64_t kLongRun = 1 << 7;
 constexpr int64_t kCacheLine = 16;  // floats
 
+constexpr int64_t kAll = -1, kSplat = 0;  // masks of slots
+
 // The place of a value's elements of the current block. A splat has one vector for all of them. Functions take slots by
 // value, as the compiler would read a referred one again after each vector that is stored.
 struct Slot {
   float* data;
   int64_t mask;
 
-  bool is_splat() const { return mask == 0; }
+  bool is_splat() const { return mask == kSplat; }
   Vec operator[](int64_t i) const { return Vec::loadu(data + (i & mask)); }
 };
-
-constexpr int64_t kAll = -1, kSplat = 0;
 
 // Stores what the function gives for each vector, which begins at the element that it is told.
 template <typename F>

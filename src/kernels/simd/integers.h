@@ -96,12 +96,12 @@ ONNX_TORCH_INLINE Integers part(Integers x, int bit, int bits) {
   return reinterpret_cast<Integers>(reinterpret_cast<SignedIntegers>(x << (32 - bit - bits)) >> (32 - bits));
 }
 ONNX_TORCH_INLINE Integers plus_pairs(Integers sums, Integers x, Integers y) {
-  for (const int bit : {0, 16}) sums += part(x, bit, 16) * part(y, bit, 16);
+  for (int bit = 0; bit < 32; bit += 16) sums += part(x, bit, 16) * part(y, bit, 16);
   return sums;
 }
 ONNX_TORCH_INLINE Integers products(Integers x, Integers y) {
   Integers sums = zeros();
-  for (const int bit : {0, 8, 16, 24}) sums += (x >> bit & 255) * part(y, bit, 8);
+  for (int bit = 0; bit < 32; bit += 8) sums += (x >> bit & 255) * part(y, bit, 8);
   return sums;
 }
 ONNX_TORCH_INLINE Integers plus_products(Integers x, Integers y) { return x + y; }
