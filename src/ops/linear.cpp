@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "ops/arithmetic.h"
+#include "ops/einsum.h"
 #include "ops/ops.h"
 #include "translate/registry.h"
 
@@ -44,16 +45,6 @@ Values gemm(Translator& t, const NodeView& n) {
   if (!fractions) return {wrapped(t, product(), type)};
   const Value integer = t.call("aten::to", {product(), c10::kLong});
   return {wrapped(t, t.call("aten::to", {integer, type}), type)};
-}
-
-// Translates Einsum. Sums of integers are int64 in ATen, so all operands become that.
-Values einsum(Translator& t, const NodeView& n) {
-  const ElementType type = n.element(0);
-  Values operands = n.tensors();
-  if (is_floating(type)) return {t.call("aten::einsum", {n.attr_string("equation"), operands})};
-  for (Value& operand : operands) operand = t.call("aten::to", {operand, c10::kLong});
-  const Value sum = t.call("aten::einsum", {n.attr_string("equation"), operands});
-  return {wrapped(t, t.call("aten::to", {sum, type}), type)};
 }
 
 // Translates Det. ATen has no kernel for 16 bits.

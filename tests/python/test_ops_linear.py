@@ -4,9 +4,11 @@ import itertools
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 
-from models import assert_same, reference_op, run_op
+import onnx_torch
+from models import assert_same, model_of, reference_op, run_op, tensor_info
 from pass_models import assert_close
 
 WIDE_INTEGERS = [np.int32, np.int64, np.uint32, np.uint64]
@@ -91,6 +93,87 @@ def test_einsum(equation, shapes, dtype):
     small = [np.abs(some(shape, np.float32, i)).astype(dtype) for i, shape in enumerate(shapes)]
     expected = np.einsum(equation, *(x.astype(np.float64) for x in small))
     assert_same(run_op("Einsum", small, equation=equation), [np.asarray(expected).astype(dtype)])
+
+
+# Equations that are products of matrices, or permutations: with one and more letters that are batch, rows, columns and
+# summed, in all orders; sizes of one that are broadcast, and none.
+PRODUCTS = [
+    ("ibh,hnd->ibnd", [(3, 2, 5), (5, 4, 6)]),
+    ("ibnd,hnd->ibh", [(3, 2, 4, 6), (5, 4, 6)]),
+    ("ibnd,jbnd->bnij", [(3, 2, 4, 6), (5, 2, 4, 6)]),
+    ("bnij,jbnd->ibnd", [(2, 4, 3, 5), (5, 2, 4, 6)]),
+    ("ijbs,ibns->bnij", [(3, 5, 2, 4), (3, 2, 6, 4)]),
+    ("bhwc,hkc->bhwk", [(2, 3, 4, 5), (3, 6, 5)]),
+    ("bxyk,kbmn->xbmny", [(2, 3, 4, 5), (5, 2, 3, 2)]),
+    ("nk,ik->in", [(3, 4), (5, 4)]),
+    ("hnd,ibh->ibnd", [(5, 4, 6), (3, 2, 5)]),
+    ("Ab, bC -> CA", [(2, 3), (3, 4)]),
+    ("bik,bkj->bij", [(1, 2, 3), (4, 3, 2)]),
+    ("bxik,bxkjl->bxijl", [(1, 5, 2, 3), (4, 1, 3, 2, 2)]),
+    ("ik,kj->ij", [(2, 1), (3, 4)]),
+    ("ikl,lkj->ij", [(2, 3, 1), (4, 1, 5)]),
+    ("ik,kj->ij", [(2, 0), (0, 4)]),
+    ("bik,bkjl->bijl", [(0, 2, 3), (0, 3, 2, 2)]),
+    ("bijk,bkl->bijl", [(2, 0, 3, 4), (2, 4, 5)]),
+    ("ijbn->bnij", [(2, 3, 4, 5)]),
+    ("ij->ij", [(2, 3)]),
+]
+
+
+def einsum_of(equation, operands, sizes_of=lambda _operand, shape: shape):
+    """Gives a model of one Einsum, by default of inputs whose sizes are known."""
+    names = [f"x{i}" for i in range(len(operands))]
+    element = onnx.helper.np_dtype_to_tensor_dtype(operands[0].dtype)
+    inputs = [
+        tensor_info(name, shape=sizes_of(i, x.shape), element=element)
+        for i, (name, x) in enumerate(zip(names, operands, strict=True))
+    ]
+    node = onnx.helper.make_node("Einsum", names, ["y"], equation=equation)
+    return model_of([node], inputs, [tensor_info("y", element=element)])
+
+
+@pytest.mark.parametrize(("equation", "shapes"), PRODUCTS)
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("sizes", ["known", "open", "none"])
+def test_einsums_that_multiply_matrices(equation, shapes, dtype, sizes):
+    operands = [some(shape, dtype, i) for i, shape in enumerate(shapes)]
+    expected = np.einsum(equation.replace(" ", ""), *(x.astype(np.float64) for x in operands))
+    sizes_of = {
+        "known": lambda _operand, shape: shape,
+        "open": lambda operand, shape: [f"d{operand}_{dim}" for dim in range(len(shape))],
+        "none": lambda _operand, _shape: None,
+    }
+    rep = onnx_torch.prepare(einsum_of(equation, operands, sizes_of[sizes]))
+    assert_same(rep.run(operands), [expected.astype(dtype)])
+    if sizes == "known":
+        assert "einsum" not in str(rep.graph())
+
+
+def test_a_weight_of_an_einsum_is_laid_out_once():
+    x, weight = some((3, 2, 5), np.float32), some((5, 4, 6), np.float32, 1)
+    model = einsum_of("ibh,hnd->ibnd", [x, weight], lambda _operand, shape: ["i", "b", 5] if len(shape) == 3 else shape)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "x1"))
+    rep = onnx_torch.prepare(model)
+    assert_same(rep.run([x]), [np.einsum("ibh,hnd->ibnd", x, weight)])
+    assert "onnx_torch::packed" in str(rep.graph())
+
+
+@pytest.mark.parametrize("sizes", [True, False], ids=["known", "open"])
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("ij,jk->ik", [(2, 3), (4, 5)]),
+        ("bij,bjk->bik", [(2, 3, 4), (3, 4, 5)]),
+        ("ij,jk->ik", [(2, 3, 4), (4, 5)]),
+        ("ijk,kl->ijl", [(2, 3), (3, 4)]),
+        ("ij->ji", [(2, 3, 4)]),
+    ],
+)
+def test_an_einsum_of_sizes_that_do_not_fit_is_an_error(equation, shapes, sizes):
+    operands = [some(shape, np.float32) for shape in shapes]
+    known = (lambda _operand, shape: shape) if sizes else (lambda _operand, _shape: None)
+    with pytest.raises(onnx_torch.Error, match="Einsum"):
+        onnx_torch.prepare(einsum_of(equation, operands, known)).run(operands)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

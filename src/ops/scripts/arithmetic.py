@@ -51,12 +51,17 @@ def int_comparison(operation: str, a: int, b: int) -> bool:
         return a <= b
 
 
-# Gives the length that two lists broadcast to. A shape has few elements; a file may ask for lists as large as its
-# memory, on which an operation takes minutes.
-def broadcast_length(a: int, b: int) -> int:
+# Gives the size that two dimensions broadcast to.
+def broadcast_size(a: int, b: int) -> int:
     assert a == b or a == 1 or b == 1, "the shapes do not broadcast"
-    assert max(a, b) <= 16777216, "shape arithmetic takes 16777216 numbers at most"
     return b if a == 1 else a
+
+
+# Does the same for the lengths of two lists. A shape has few elements; a file may ask for lists as large as its memory,
+# on which an operation takes minutes.
+def broadcast_length(a: int, b: int) -> int:
+    assert max(a, b) <= 16777216, "shape arithmetic takes 16777216 numbers at most"
+    return broadcast_size(a, b)
 
 
 # Keeps the lowest 32 bits, as int32 does.

@@ -1,0 +1,9 @@
+#pragma once
+
+#include "translate/translator.h"
+
+namespace onnxtorch {
+
+Values einsum(Translator& t, const NodeView& n);
+
+}  // namespace onnxtorch
