@@ -11,9 +11,11 @@ namespace onnxtorch {
 template <typename Kernels>
 std::vector<Kernels> each_kernels() {
   std::vector<Kernels> result{Kernels::DEFAULT};
+#ifdef __x86_64__
   const std::string capability = at::get_cpu_capability();
   if (capability != "DEFAULT") result.push_back(Kernels::AVX2);
   if (capability == "AVX512") result.push_back(Kernels::AVX512);
+#endif
   return result;
 }
 

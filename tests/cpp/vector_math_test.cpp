@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -30,11 +32,11 @@ Floats sigmoid_of(const RecurrentKernels& kernels, const Floats& x) {
   return y;
 }
 
-Floats exp_of(const chain::Kernels& kernels, const Floats& x) {
+Floats chain_of(chain::Op op, const chain::Kernels& kernels, const Floats& x) {
   chain::Loop loop;
   loop.sources = {{chain::Source::Kind::Direct, chain::Type::Float, {}, {}}};
   loop.result_types = {chain::Type::Float};
-  loop.steps = {{.op = chain::Op::Exp, .type = chain::Type::Float, .result = 1, .operands = {0, 0, 0}, .a = 0, .b = 0}};
+  loop.steps = {{.op = op, .type = chain::Type::Float, .result = 1, .operands = {0, 0, 0}, .a = 0, .b = 0}};
   Floats y(x.size());
   const void* const source = x.data();
   void* const result = y.data();
@@ -69,10 +71,41 @@ double largest_error(const Floats& x, const Floats& y, const Exact& exact) {
 TEST(VectorMath, ExpIsRightToOneUnit) {
   for (const chain::Kernels& kernels : each_kernels<chain::Kernels>()) {
     const Floats x = numbers(88);
-    EXPECT_LE(largest_error(x, exp_of(kernels, x), [](double of) { return std::exp(of); }), 1);
-    const Floats ends = exp_of(kernels, {kInfinity, -kInfinity, 89, -104, 0, kNan});
+    EXPECT_LE(largest_error(x, chain_of(chain::Op::Exp, kernels, x), [](double of) { return std::exp(of); }), 1);
+    const Floats ends = chain_of(chain::Op::Exp, kernels, {kInfinity, -kInfinity, 89, -104, 0, kNan});
     EXPECT_EQ(Floats(ends.begin(), ends.end() - 1), Floats({kInfinity, 0, kInfinity, 0, 1}));
     EXPECT_TRUE(std::isnan(ends.back()));
+  }
+}
+
+TEST(VectorMath, ErfIsRightToTwoUnits) {
+  for (const chain::Kernels& kernels : each_kernels<chain::Kernels>()) {
+    const Floats x = numbers(100);
+    const auto erf = [&](const Floats& of) { return chain_of(chain::Op::Erf, kernels, of); };
+    EXPECT_LE(largest_error(x, erf(x), [](double of) { return std::erf(of); }), 2);
+    const Floats ends = erf({kInfinity, -kInfinity, -0.0F, kNan});
+    EXPECT_EQ(Floats(ends.begin(), ends.end() - 1), Floats({1, -1, 0}));
+    EXPECT_TRUE(std::signbit(ends[2]));
+    EXPECT_TRUE(std::isnan(ends.back()));
+  }
+}
+
+// The last bits of a NaN are any, and exponents are sums of bits.
+TEST(VectorMath, EachNanStaysOne) {
+  Floats x;
+  for (uint32_t bits = 1; bits < 1 << 10; ++bits) {
+    x.insert(x.end(), {std::bit_cast<float>(0x7F800000 | bits), std::bit_cast<float>(0xFFC00000 | bits)});
+  }
+  const auto expect_nans = [](const Floats& y) {
+    EXPECT_TRUE(std::ranges::all_of(y, [](float of) { return std::isnan(of); }));
+  };
+  for (const RecurrentKernels& kernels : each_kernels<RecurrentKernels>()) {
+    expect_nans(tanh_of(kernels, x));
+    expect_nans(sigmoid_of(kernels, x));
+  }
+  for (const chain::Kernels& kernels : each_kernels<chain::Kernels>()) {
+    for (const chain::Op op : {chain::Op::Exp, chain::Op::Erf, chain::Op::Gelu, chain::Op::GeluTanh})
+      expect_nans(chain_of(op, kernels, x));
   }
 }
 

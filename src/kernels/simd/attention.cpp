@@ -40,7 +40,7 @@ ONNX_TORCH_INLINE float weigh(float* scores, const float* mask, int64_t count, c
   return 1;
 }
 
-void softmax_of_scores(float* scores, const float* mask, int64_t count, const Attended& to) {
+void softmax_of_scores(float* scores, const float* mask, int64_t count, Attended to) {
   scale_row(scores, weigh(scores, mask, count, to), count);
 }
 
@@ -124,8 +124,7 @@ ONNX_TORCH_INLINE void in_tiles(int64_t first, int64_t rows, const F& function) 
   if constexpr (kAtOnce > 1) in_tiles<kAtOnce / 2>(first, rows, function);
 }
 
-void scores_of_rows(const AttendingRows& rows, float* scores, int64_t scores_stride, int64_t count,
-                    const Attended& to) {
+void scores_of_rows(AttendingRows rows, float* scores, int64_t scores_stride, int64_t count, Attended to) {
   in_tiles<kKeysAtOnce>(0, count, [&](int64_t key, auto keys) __attribute__((always_inline)) {
     in_tiles<kRowsAtOnce>(0, rows.count, [&](int64_t row, auto at_once) __attribute__((always_inline)) {
       scores_of_tile<at_once(), keys()>(rows.query + row * rows.query_stride, rows.query_stride,
@@ -161,8 +160,7 @@ ONNX_TORCH_INLINE void values_of_tile(const float* weights, int64_t weights_stri
   for (int64_t r = 0; r < kRows; ++r) std::memcpy(result + r * result_stride, sums[r], sizeof(sums[r]));
 }
 
-void values_of_rows(const AttendingRows& rows, const float* weights, int64_t weights_stride, int64_t count,
-                    const Attended& to) {
+void values_of_rows(AttendingRows rows, const float* weights, int64_t weights_stride, int64_t count, Attended to) {
   const int64_t vectors = to.value_size / kLanes;
   for (int64_t key = 0; key == 0 || key < count; key += kKeysOfBlock) {
     const int64_t number = std::min(kKeysOfBlock, count - key);
@@ -266,7 +264,7 @@ void clear(float* x, int64_t count) {
   for (int64_t i = 0; i < count; ++i) x[i] = 0;
 }
 
-void pack_keys(const Attended& to, float* panels) {
+void pack_keys(Attended to, float* panels) {
   for (int64_t key = 0; key < to.count; key += kPanel, panels += to.key_size * kPanel) {
     const int64_t number = smaller(kPanel, to.count - key);
     if (number < kPanel) clear(panels, to.key_size * kPanel);
@@ -275,7 +273,7 @@ void pack_keys(const Attended& to, float* panels) {
   }
 }
 
-void pack_values(const Attended& to, float* panels) {
+void pack_values(Attended to, float* panels) {
   for (int64_t column = 0; column < to.value_size; column += kPanel) {
     const int64_t number = smaller(kPanel, to.value_size - column);
     const float* from = to.values + column;
@@ -286,7 +284,7 @@ void pack_values(const Attended& to, float* panels) {
   }
 }
 
-void attend(const AttendingRows& rows, const Attended& to, const Panels& keys, const Panels& values, float* work) {
+void attend(AttendingRows rows, Attended to, Panels keys, Panels values, float* work) {
   const int64_t filled = (rows.count + kTileRows - 1) / kTileRows * kTileRows;
   const int64_t scores_stride = panels_of(to.count) * kPanel, sums_stride = panels_of(to.value_size) * kPanel;
   float *const query = work, *const scores = query + kMostRows * to.key_size,

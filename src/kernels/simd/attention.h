@@ -61,23 +61,21 @@ struct Panels {
 struct AttentionKernels {
   // Computes query @ keys * scale, of some rows, and of the first `count` keys. Rows of scores are `scores_stride`
   // apart.
-  void (*scores_of_rows)(const AttendingRows& rows, float* scores, int64_t scores_stride, int64_t count,
-                         const Attended& to);
+  void (*scores_of_rows)(AttendingRows rows, float* scores, int64_t scores_stride, int64_t count, Attended to);
   // Computes weights @ values, likewise.
-  void (*values_of_rows)(const AttendingRows& rows, const float* weights, int64_t weights_stride, int64_t count,
-                         const Attended& to);
+  void (*values_of_rows)(AttendingRows rows, const float* weights, int64_t weights_stride, int64_t count, Attended to);
   // Computes softmax(scores + mask), in place, of one row of scores, with the first `count` keys.
-  void (*softmax_of_scores)(float* scores, const float* mask, int64_t count, const Attended& to);
+  void (*softmax_of_scores)(float* scores, const float* mask, int64_t count, Attended to);
 
   // Keys and values that many rows attend to come in panels.
   int64_t lanes;  // the lanes of a vector
   int64_t panel;  // the columns of a panel
   int64_t rows;   // the most that come at once
-  void (*pack_keys)(const Attended& to, float* panels);
-  void (*pack_values)(const Attended& to, float* panels);
+  void (*pack_keys)(Attended to, float* panels);
+  void (*pack_values)(Attended to, float* panels);
   // Attends. `work` is memory for `rows` rows of the query, and of as many elements as there are keys and columns of a
   // value, in whole panels.
-  void (*attend)(const AttendingRows& rows, const Attended& to, const Panels& keys, const Panels& values, float* work);
+  void (*attend)(AttendingRows rows, Attended to, Panels keys, Panels values, float* work);
 
   static const AttentionKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities
 };

@@ -201,7 +201,7 @@ ONNX_TORCH_INLINE void multiply_rest(int64_t rows, const Operands& o, const Unsi
 }
 
 template <int bits>
-void multiply(int64_t rows, const Operands& o, const UnsignedBitsGroup& g) {
+void multiply(int64_t rows, const Operands& o, UnsignedBitsGroup g) {
   if (rows == 1) {
     return for_columns<kVectorsOfRow>(o, [&](const Operands& part, int64_t first) __attribute__((always_inline)) {
       multiply_columns<bits, 1, kVectorsOfRow>(part, g, first);
@@ -257,7 +257,7 @@ ONNX_TORCH_INLINE void round_blocks(const float* x, const UnsignedBitsGroup& g, 
 
 // --- For each number of bits -----------------------------------------------------------------------------------------
 
-void round(const float* x, const UnsignedBitsGroup& weight, std::byte* to) {
+void round(const float* x, UnsignedBitsGroup weight, std::byte* to) {
   switch (weight.bits) {
     case 2:
       return round_blocks<2>(x, weight, to);
@@ -268,10 +268,10 @@ void round(const float* x, const UnsignedBitsGroup& weight, std::byte* to) {
   }
 }
 
-int64_t bytes_of_row(const UnsignedBitsGroup& weight) { return weight.blocks * bytes_of_block(weight); }
+int64_t bytes_of_row(UnsignedBitsGroup weight) { return weight.blocks * bytes_of_block(weight); }
 
-void multiply(const std::byte* x, int64_t rows, const UnsignedBitsGroup& group, const float* bias, float* y,
-              int64_t y_apart, int64_t columns) {
+void multiply(const std::byte* x, int64_t rows, UnsignedBitsGroup group, const float* bias, float* y, int64_t y_apart,
+              int64_t columns) {
   const Operands operands{x, bytes_of_row(group), bias, y, y_apart, columns};
   switch (group.bits) {
     case 2:

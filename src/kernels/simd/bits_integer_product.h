@@ -25,12 +25,12 @@ struct BitsIntegerKernels {
 
   // Rounds a row to multiples of a scale for each block, which is its largest magnitude divided by 127. Where an
   // element is not finite, the scale is NaN.
-  void (*round)(const float* x, const UnsignedBitsGroup& weight, std::byte* to);
-  int64_t (*bytes_of_row)(const UnsignedBitsGroup& weight);
+  void (*round)(const float* x, UnsignedBitsGroup weight, std::byte* to);
+  int64_t (*bytes_of_row)(UnsignedBitsGroup weight);
 
   // Computes y = x @ weight + bias, of one group, of which `columns` are asked for. Rows of y lie so far apart; the
   // bias may be null.
-  void (*multiply)(const std::byte* x, int64_t rows, const UnsignedBitsGroup& group, const float* bias, float* y,
+  void (*multiply)(const std::byte* x, int64_t rows, UnsignedBitsGroup group, const float* bias, float* y,
                    int64_t y_apart, int64_t columns);
 
   static const BitsIntegerKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities, …

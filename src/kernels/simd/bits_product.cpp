@@ -187,7 +187,7 @@ ONNX_TORCH_INLINE void multiply_as_read(const Operands& o, const SignedBitsGroup
 }
 
 template <typename Number>
-void multiply(const Operands& o, const SignedBitsGroup& g, float* room) {
+void multiply(const Operands& o, SignedBitsGroup g, float* room) {
   if (o.rows <= kFew) return multiply_as_read<Number>(o, g);
   for (int64_t first = 0; first < g.in; first += kDepth) {
     const int64_t depth = std::min(kDepth, g.in - first), size = depth * kColumnsOfPanel;
@@ -196,7 +196,7 @@ void multiply(const Operands& o, const SignedBitsGroup& g, float* room) {
   }
 }
 
-void multiply(const float* x, int64_t rows, const SignedBitsGroup& group, const float* bias, float* y, int64_t y_apart,
+void multiply(const float* x, int64_t rows, SignedBitsGroup group, const float* bias, float* y, int64_t y_apart,
               int64_t columns, float* room) {
   const Operands operands{x, rows, bias, y, y_apart, columns};
   if (group.values) return multiply<Codes>(operands, group, room);

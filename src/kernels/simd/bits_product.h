@@ -28,8 +28,8 @@ struct BitsProductKernels {
   int64_t room;
 
   // Computes y = x @ weight + bias, as there.
-  void (*multiply)(const float* x, int64_t rows, const SignedBitsGroup& group, const float* bias, float* y,
-                   int64_t y_apart, int64_t columns, float* room);
+  void (*multiply)(const float* x, int64_t rows, SignedBitsGroup group, const float* bias, float* y, int64_t y_apart,
+                   int64_t columns, float* room);
 
   static const BitsProductKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities
 };

@@ -25,7 +25,7 @@ void take_statistics(const float* x, int64_t rows, int64_t channels, float* __re
   }
 }
 
-void normalize(const float* x, int64_t rows, int64_t channels, const ChannelAffine& by, float* y) {
+void normalize(const float* x, int64_t rows, int64_t channels, ChannelAffine by, float* y) {
   const auto [mean, scale, bias] = by;
   for (int64_t row = 0; row < rows; ++row) {
 #pragma GCC ivdep

@@ -15,7 +15,7 @@ struct GroupNormKernels {
   // The last two are given as zeros.
   void (*take_statistics)(const float* x, int64_t rows, int64_t channels, float* mean, float* rest, float* squares);
   // Normalizes the channels; `y` may be `x`.
-  void (*normalize)(const float* x, int64_t rows, int64_t channels, const ChannelAffine& by, float* y);
+  void (*normalize)(const float* x, int64_t rows, int64_t channels, ChannelAffine by, float* y);
 
   // The same functions for one channel, whose elements are contiguous.
   void (*take_plane_statistics)(const float* x, int64_t count, float* mean, float* rest, float* squares);

@@ -15,7 +15,7 @@ ONNX_TORCH_INLINE void scale_row(const float* x, float* y, int64_t size, float m
   }
 }
 
-void layer_norm_rows(const float* x, float* y, int64_t rows, int64_t size, const RowAffine& affine, double eps) {
+void layer_norm_rows(const float* x, float* y, int64_t rows, int64_t size, RowAffine affine, double eps) {
   const auto count = static_cast<float>(size);
   for (const float* const end = x + rows * size; x < end; x += size, y += size) {
     const float mean = sum_of(size, [&](int64_t i) { return x[i]; }) / count;
@@ -24,7 +24,7 @@ void layer_norm_rows(const float* x, float* y, int64_t rows, int64_t size, const
   }
 }
 
-void rms_norm_rows(const float* x, float* y, int64_t rows, int64_t size, const RowAffine& affine, double eps) {
+void rms_norm_rows(const float* x, float* y, int64_t rows, int64_t size, RowAffine affine, double eps) {
   const auto count = static_cast<float>(size);
   for (const float* const end = x + rows * size; x < end; x += size, y += size) {
     const float squares = sum_of(size, [&](int64_t i) { return x[i] * x[i]; }) / count;

@@ -12,8 +12,8 @@ struct RowAffine {
 
 struct LayerNormKernels {
   // `y` may be `x`.
-  void (*layer_norm_rows)(const float* x, float* y, int64_t rows, int64_t size, const RowAffine& affine, double eps);
-  void (*rms_norm_rows)(const float* x, float* y, int64_t rows, int64_t size, const RowAffine& affine, double eps);
+  void (*layer_norm_rows)(const float* x, float* y, int64_t rows, int64_t size, RowAffine affine, double eps);
+  void (*rms_norm_rows)(const float* x, float* y, int64_t rows, int64_t size, RowAffine affine, double eps);
 
   static const LayerNormKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities
 };

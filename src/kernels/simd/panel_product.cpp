@@ -123,8 +123,7 @@ ONNX_TORCH_INLINE void for_each_line(const uint8_t* x, const Patches& p, const W
 ONNX_TORCH_INLINE int64_t within(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
 // Copies windows. Columns that are contiguous with all their channels are one run.
-void copy_patches(const uint8_t* x, const Patches& given, int64_t begin, int64_t end, uint8_t* to) {
-  const Patches p = given;  // a copy, which no result overwrites
+void copy_patches(const uint8_t* x, Patches p, int64_t begin, int64_t end, uint8_t* to) {
   const bool is_dense = p.columns.dilation == 1 && p.taken == p.channels;
   const int64_t runs = is_dense ? 1 : p.columns.kernel, run = is_dense ? p.columns.kernel * p.taken : p.taken;
   const int64_t width = p.columns.size * p.channels, apart = p.columns.dilation * p.channels;
@@ -191,8 +190,7 @@ ONNX_TORCH_INLINE void sum_rest(const uint8_t* rows, int64_t apart, int64_t coun
   if constexpr (kCount > 1) sum_rest<kCount - 1>(rows, apart, count, strip, start, to);
 }
 
-void sum_strip(const uint8_t* rows, int64_t apart, int64_t count, const Strip& strip, const int32_t* start,
-               int32_t* sums) {
+void sum_strip(const uint8_t* rows, int64_t apart, int64_t count, Strip strip, const int32_t* start, int32_t* sums) {
   for (; count >= kRows; count -= kRows, rows += kRows * apart, sums += kRows * kPanelColumns)
     sum_rows<kRows>(rows, apart, strip, start, sums);
   sum_rest<kRows - 1>(rows, apart, count, strip, start, sums);
@@ -278,8 +276,8 @@ ONNX_TORCH_INLINE void sum_all_channels(const uint8_t* x, int64_t bytes, const P
   }
 }
 
-void sum_channels(const uint8_t* x, int64_t bytes, const Patches& p, int64_t begin, int64_t end,
-                  const ChannelWeight& weight, const uint8_t** taps, int32_t* sums) {
+void sum_channels(const uint8_t* x, int64_t bytes, Patches p, int64_t begin, int64_t end, ChannelWeight weight,
+                  const uint8_t** taps, int32_t* sums) {
   if (p.flip) {
     sum_all_channels<true>(x, bytes, p, begin, end, weight, taps, sums);
   } else {
@@ -299,9 +297,8 @@ ONNX_TORCH_INLINE __m128i finished_panel(const int32_t* sums, const float* scale
   return lowest_bytes(numbers);
 }
 
-void finish_bytes(const int32_t* sums, int64_t apart, int64_t rows, int64_t columns, const Finish& given, uint8_t* y,
+void finish_bytes(const int32_t* sums, int64_t apart, int64_t rows, int64_t columns, Finish f, uint8_t* y,
                   int64_t y_apart) {
-  const Finish f = given;  // a copy, which no result overwrites
   for (int64_t r = 0; r < rows; ++r, sums += apart, y += y_apart) {
     for (int64_t c = 0; c < columns; c += kPanelColumns) {
       const __m128i bytes = finished_panel(sums + c, f.scales + c, f.bias + c, f);
@@ -314,7 +311,7 @@ void finish_bytes(const int32_t* sums, int64_t apart, int64_t rows, int64_t colu
   }
 }
 
-void finish_floats(const int32_t* sums, int64_t apart, int64_t rows, int64_t columns, const Finish& f, float* y,
+void finish_floats(const int32_t* sums, int64_t apart, int64_t rows, int64_t columns, Finish f, float* y,
                    int64_t y_apart) {
   for (int64_t r = 0; r < rows; ++r, sums += apart, y += y_apart) {
 #pragma GCC ivdep

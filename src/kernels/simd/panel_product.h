@@ -43,10 +43,10 @@ struct Patches {
 
 // Writes the windows from begin to end, of all images, as rows of whole steps. Their elements have the zero point
 // still.
-using CopyPatches = void(const uint8_t* x, const Patches& p, int64_t begin, int64_t end, uint8_t* to);
+using CopyPatches = void(const uint8_t* x, Patches p, int64_t begin, int64_t end, uint8_t* to);
 
 // Adds the products of rows that lie so far apart and a strip to `start`. The sums of a row are those of a panel.
-using SumStrip = void(const uint8_t* rows, int64_t apart, int64_t count, const Strip& strip, const int32_t* start,
+using SumStrip = void(const uint8_t* rows, int64_t apart, int64_t count, Strip strip, const int32_t* start,
                       int32_t* sums);
 
 // A weight with a column for each channel, in panels in which two rows are interleaved:
@@ -61,8 +61,8 @@ struct ChannelWeight {
 // has room for kWindowsAtOnce * (p.taps() + 1). The sums of a window are those of whole panels. The images' elements
 // have the zero point still.
 constexpr int64_t kWindowsAtOnce = 4;
-using SumChannels = void(const uint8_t* x, int64_t bytes, const Patches& p, int64_t begin, int64_t end,
-                         const ChannelWeight& weight, const uint8_t** taps, int32_t* sums);
+using SumChannels = void(const uint8_t* x, int64_t bytes, Patches p, int64_t begin, int64_t end, ChannelWeight weight,
+                         const uint8_t** taps, int32_t* sums);
 
 // The scaling of sums: sum * scale + bias of its column, and as int8 or uint8 this rounded half to even, not below
 // `low` and above `high`, plus the zero point.
@@ -74,7 +74,7 @@ struct Finish {
 
 // Finishes rows and columns that lie so far apart. int8 and uint8 have the same bytes.
 template <typename T>
-using FinishRows = void(const int32_t* sums, int64_t apart, int64_t rows, int64_t columns, const Finish& f, T* y,
+using FinishRows = void(const int32_t* sums, int64_t apart, int64_t rows, int64_t columns, Finish f, T* y,
                         int64_t y_apart);
 
 struct IntegerKernels {

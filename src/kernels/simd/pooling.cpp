@@ -94,8 +94,7 @@ ONNX_TORCH_INLINE void reduce_columns(const T* line, const Pool& p, int64_t step
 }
 
 template <typename R, typename T>
-void pool(const T* x, const Pool& given, int64_t begin, int64_t end, T* line, T* y) {
-  const Pool p = given;  // a copy, which no result overwrites
+void pool(const T* x, Pool p, int64_t begin, int64_t end, T* line, T* y) {
   for (int64_t i = 0, count = p.line(); i < count; ++i) line[i] = R::template start<T>();
   const int64_t step = p.channels == 1 ? p.columns.stride : 1, result_width = p.result_width();
   int64_t row = begin % p.rows.count, slice = begin / p.rows.count % p.depth.count;

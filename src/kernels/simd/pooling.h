@@ -34,7 +34,7 @@ struct Pool {
 
 // Computes rows of results, of all images, from begin to end. `line` is memory for p.line() elements.
 template <typename T>
-using PoolRows = void(const T* x, const Pool& p, int64_t begin, int64_t end, T* line, T* y);
+using PoolRows = void(const T* x, Pool p, int64_t begin, int64_t end, T* line, T* y);
 
 struct PoolKernels {
   PoolRows<float>* largest_of_floats;

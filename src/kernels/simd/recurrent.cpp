@@ -51,7 +51,7 @@ ONNX_TORCH_INLINE void lstm_rows(const Gates& gates, float* h, float* c, const R
   }
 }
 
-void lstm_step(const Gates& gates, float* h, float* c, const Rows& rows) {
+void lstm_step(Gates gates, float* h, float* c, Rows rows) {
   gates.peepholes ? lstm_rows<true>(gates, h, c, rows) : lstm_rows<false>(gates, h, c, rows);
 }
 
@@ -60,7 +60,7 @@ ONNX_TORCH_INLINE Vec updated(const Vec& h, const Vec& fresh, const Vec& update)
   return fmadd(update, h - fresh, fresh);
 }
 
-void gru_step(const Gates& gates, float* h, const Rows& rows) {
+void gru_step(Gates gates, float* h, Rows rows) {
   const int64_t size = rows.size;
   const float *input = gates.input, *hidden = gates.hidden;
   for (int64_t row = 0; row < rows.count; ++row, input += 3 * size, hidden += 3 * size, h += size) {
@@ -74,7 +74,7 @@ void gru_step(const Gates& gates, float* h, const Rows& rows) {
   }
 }
 
-void reset_step(const Gates& gates, const float* h, float* kept, const Rows& rows) {
+void reset_step(Gates gates, const float* h, float* kept, Rows rows) {
   const int64_t size = rows.size;
   const float* input = gates.input;
   float* hidden = gates.hidden;
@@ -86,7 +86,7 @@ void reset_step(const Gates& gates, const float* h, float* kept, const Rows& row
   }
 }
 
-void update_step(const Gates& gates, const float* candidate, float* h, const Rows& rows) {
+void update_step(Gates gates, const float* candidate, float* h, Rows rows) {
   const int64_t size = rows.size;
   const float *input = gates.input, *update = gates.hidden;
   for (int64_t row = 0; row < rows.count; ++row, input += 3 * size, update += 2 * size, candidate += size, h += size) {
@@ -110,11 +110,11 @@ ONNX_TORCH_INLINE void activate(const Gates& gates, float* h, const Rows& rows, 
   }
 }
 
-void tanh_step(const Gates& gates, float* h, const Rows& rows) {
+void tanh_step(Gates gates, float* h, Rows rows) {
   activate(gates, h, rows, [](const Vec& x) __attribute__((always_inline)) { return tanh(x); });
 }
 
-void relu_step(const Gates& gates, float* h, const Rows& rows) {
+void relu_step(Gates gates, float* h, Rows rows) {
   activate(gates, h, rows, [](const Vec& x) __attribute__((always_inline)) { return at::vec::clamp_min(x, Vec(0)); });
 }
 

@@ -24,7 +24,7 @@ ONNX_TORCH_INLINE void lay_out(const SmallProduct& of, const float* b, int64_t c
   }
 }
 
-void multiply(const SmallProduct& of, const float* a, const float* b, float* result, float* room) {
+void multiply(SmallProduct of, const float* a, const float* b, float* result, float* room) {
   const int64_t apart = of.depth * kColumnsOfPanel;
   for (int64_t column = 0; column < of.columns; column += kColumnsOfPanel) {
     lay_out(of, b + column * of.b_column, std::min(kColumnsOfPanel, of.columns - column),

@@ -16,7 +16,7 @@ constexpr int64_t kSmallProductRoom = kMostSmallDepth * kMostSmallColumns;
 
 struct SmallProductKernels {
   // Computes result = a @ b, contiguous, with room for kSmallProductRoom floats.
-  void (*multiply)(const SmallProduct& of, const float* a, const float* b, float* result, float* room);
+  void (*multiply)(SmallProduct of, const float* a, const float* b, float* result, float* room);
 
   static const SmallProductKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities
 };

@@ -182,7 +182,7 @@ ONNX_TORCH_INLINE double weighted_sum(const Sums<count>& values, const Sums<coun
 }
 
 template <int64_t rows, int64_t count, typename T>
-void add_scores_of_rows(const SupportVectors& of, const Block<count>& block, const T* x, double* scores) {
+void add_scores_of_rows(SupportVectors of, const Block<count>& block, const T* x, double* scores) {
   Sums<count> values[rows] = {};
   if (of.kernel == SupportVectorKernel::Rbf) {
     compare<true>(of, block, x, values);
@@ -200,7 +200,7 @@ void add_scores_of_rows(const SupportVectors& of, const Block<count>& block, con
 }
 
 template <int64_t count, typename T>
-void add_block(const SupportVectors& of, const Block<count>& block, const T* x, int64_t rows, double* scores) {
+void add_block(SupportVectors of, const Block<count>& block, const T* x, int64_t rows, double* scores) {
   int64_t row = 0;
   const auto take = [&]<int64_t at_once>(std::integral_constant<int64_t, at_once>) {
     for (; row + at_once <= rows; row += at_once)
@@ -213,7 +213,7 @@ void add_block(const SupportVectors& of, const Block<count>& block, const T* x, 
 }
 
 template <typename T>
-void add_scores(const SupportVectors& of, const T* x, int64_t rows, double* scores) {
+void add_scores(SupportVectors of, const T* x, int64_t rows, double* scores) {
   constexpr int64_t kAtOnce = 2;
   int64_t first = 0;
   for (; first + kAtOnce * kLanes <= of.count; first += kAtOnce * kLanes)

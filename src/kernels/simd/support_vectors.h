@@ -19,8 +19,8 @@ struct SupportVectors {
 
 struct SupportVectorKernels {
   // Adds to the scores [rows, scores] of the rows x [rows, features] what the support vectors count for.
-  void (*add_scores)(const SupportVectors& of, const float* x, int64_t rows, double* scores);
-  void (*add_scores_of_doubles)(const SupportVectors& of, const double* x, int64_t rows, double* scores);
+  void (*add_scores)(SupportVectors of, const float* x, int64_t rows, double* scores);
+  void (*add_scores_of_doubles)(SupportVectors of, const double* x, int64_t rows, double* scores);
 
   // Adds x [rows, features] times weights [scores, features] to y [rows, scores].
   void (*multiply_in_double)(const float* x, const double* weights, int64_t rows, int64_t features, int64_t scores,

@@ -21,38 +21,59 @@ ONNX_TORCH_INLINE Vec polynomial(const Vec& x, const std::array<float, n>& facto
 }
 
 #if defined(CPU_CAPABILITY_AVX512)
+// Multiply x by 2^n. On other CPUs these are three ways.
 ONNX_TORCH_INLINE Vec times_power_of_two(const Vec& x, const Vec& n) { return _mm512_scalef_ps(x, n); }
+ONNX_TORCH_INLINE Vec times_small_power_of_two(const Vec& x, const Vec& n) { return times_power_of_two(x, n); }
+ONNX_TORCH_INLINE Vec times_falling_power_of_two(const Vec& x, const Vec& n) { return times_power_of_two(x, n); }
 #elif defined(CPU_CAPABILITY_AVX2)
-// Multiplies by two factors, as 2^n itself is denormal, or too small, where the product is.
+// Multiplies x by 2^n, where the product is a normal number or NaN.
+ONNX_TORCH_INLINE Vec plus_exponent(const Vec& x, __m256i n) {
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(n, 23)));
+}
+ONNX_TORCH_INLINE Vec times_small_power_of_two(const Vec& x, const Vec& n) {
+  return plus_exponent(x, _mm256_cvtps_epi32(n));
+}
+// Multiplies x, from 0.7 to 1.5, by 2^n, for an n from -150 to 0. The product may be denormal.
+ONNX_TORCH_INLINE Vec times_falling_power_of_two(const Vec& x, const Vec& n) {
+  return times_small_power_of_two(x, n + Vec(64)) * Vec(0x1p-64F);
+}
+// Does the same for an n from -150 to 128. The product may be infinite, too.
 ONNX_TORCH_INLINE Vec times_power_of_two(const Vec& x, const Vec& n) {
-  const auto power = [](__m256i of) {
-    return Vec(_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(of, _mm256_set1_epi32(127)), 23)));
-  };
   const __m256i all = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(all, 1);
-  return x * power(half) * power(_mm256_sub_epi32(all, half));
+  return plus_exponent(x, half) * plus_exponent(Vec(1), _mm256_sub_epi32(all, half));
 }
 #endif
 
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
-// Computes exp(x), where x is from -104 to 89 or NaN: 2^n, times a polynomial of what is left.
-ONNX_TORCH_INLINE Vec exp_within(const Vec& x) {
-  constexpr float kLog2E = 1.44269504F, kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;
-  constexpr std::array kExp = {1.381432e-3F, 8.368851e-3F, 4.16684e-2F, 1.666652e-1F, 4.9999994e-1F, 1.0F, 1.0F};
-  const Vec n = (x * Vec(kLog2E)).round();
-  const Vec r = at::vec::fnmadd(n, Vec(kLn2Low), at::vec::fnmadd(n, Vec(kLn2High), x));
-  return times_power_of_two(polynomial(r, kExp), n);
-}
+// The parts of an exp: x is n * ln(2) + rest, and its exp is 2^n * power, with a polynomial of the rest as the power.
+struct Exponential {
+  ONNX_TORCH_INLINE explicit Exponential(const Vec& x) : n((x * Vec(kLog2E)).round()) {
+    constexpr float kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;
+    constexpr std::array kExp = {1.381432e-3F, 8.368851e-3F, 4.16684e-2F, 1.666652e-1F, 4.9999994e-1F, 1.0F, 1.0F};
+    power = polynomial(at::vec::fnmadd(n, Vec(kLn2Low), at::vec::fnmadd(n, Vec(kLn2High), x)), kExp);
+  }
 
-// Computes exp(x), to 0.9 units.
+  static constexpr float kLog2E = 1.44269504F;
+  Vec n, power;
+};
+
+// Compute exp(x), to 0.9 units: of any x, of one from -87 to 88, and exp(-|x|). A NaN stays one.
 ONNX_TORCH_INLINE Vec exp(const Vec& x) {
-  return exp_within(at::vec::clamp_max(at::vec::clamp_min(x, Vec(-104)), Vec(89)));  // a NaN stays one
+  const Exponential of(at::vec::clamp_max(at::vec::clamp_min(x, Vec(-104)), Vec(89)));
+  return times_power_of_two(of.power, of.n);
 }
-
-// Computes exp(-|x|), to 0.9 units.
-ONNX_TORCH_INLINE Vec falling_exp(const Vec& x) { return exp_within(at::vec::clamp_min(x | Vec(-0.0F), Vec(-104))); }
+ONNX_TORCH_INLINE Vec exp_of_small(const Vec& x) {
+  const Exponential of(x);
+  return times_small_power_of_two(of.power, of.n);
+}
+ONNX_TORCH_INLINE Vec falling_exp(const Vec& x) {
+  const Exponential of(at::vec::clamp_min(x | Vec(-0.0F), Vec(-104)));
+  return times_falling_power_of_two(of.power, of.n);
+}
 #else
-// Asks libm for each element, to one unit, which takes less time than what a compiler makes of the above.
+// Ask libm for each element, to one unit, which takes less time than what a compiler makes of the above.
 ONNX_TORCH_INLINE Vec exp(const Vec& x) { return x.exp(); }
+ONNX_TORCH_INLINE Vec exp_of_small(const Vec& x) { return x.exp(); }
 ONNX_TORCH_INLINE Vec falling_exp(const Vec& x) { return x.abs().neg().exp(); }
 #endif
 
@@ -68,13 +89,14 @@ ONNX_TORCH_INLINE Vec silu(const Vec& x) { return over_one_and_exp(x, x); }
 
 ONNX_TORCH_INLINE Vec with_sign_of(const Vec& size, const Vec& x) { return size | (x & Vec(-0.0F)); }
 
-// Computes the hyperbolic tangent, to 1.6 units. Near zero it is x + x³ p(x²): the other way would lose digits.
+// Computes the hyperbolic tangent, to 1.5 units. Near zero it is x + x³ p(x²): the other way would lose digits.
 ONNX_TORCH_INLINE Vec tanh(const Vec& x) {
-  constexpr float kNearZero = 0.625F;
+  constexpr float kNearZero = 0.625F, kIsOne = 10;
   constexpr std::array kFactors = {-5.704973e-3F, 2.0639073e-2F, -5.373971e-2F, 1.3331442e-1F, -3.333328e-1F};
-  const Vec a = x.abs(), square = a * a, power = falling_exp(a + a);
+  const Vec a = x.abs(), square = a * a;
   const Vec near = fmadd(a * square, polynomial(square, kFactors), a);
-  const Vec far = (Vec(1) - power) / (Vec(1) + power);
+  const Vec power = exp_of_small(at::vec::clamp_max(a, Vec(kIsOne)) * Vec(-2)),
+            far = (Vec(1) - power) / (Vec(1) + power);
   return with_sign_of(Vec::blendv(far, near, a < Vec(kNearZero)), x);
 }
 
@@ -96,11 +118,15 @@ ONNX_TORCH_INLINE Vec erfc_of_size(const Vec& x, float, float root_of_share) {
 }
 #endif
 
-// Computes erf(x). Below 1 it is a polynomial of x², times x: the other way would lose digits.
+// Computes erf(x), to 1.5 units. Below 1 it is x + x p(x²): the other way, 1 - exp(p(|x|)), would lose digits.
 ONNX_TORCH_INLINE Vec erf(const Vec& x) {
+  constexpr float kIsOne = 4;
   constexpr std::array kNear = {7.85385782e-05F, -0.000801019254F, 0.00518832775F, -0.026853811F,
-                                0.112835854F,    -0.37612626F,     1.12837911F};
-  const Vec a = x.abs(), near = a * polynomial(a * a, kNear), far = Vec(1) - erfc_of_size(x, 1, 1);
+                                0.112835854F,    -0.37612626F,     0.128379166F};
+  constexpr std::array kFar = {-0.00115043088F, 0.0147781847F, -0.0886343569F,
+                               -0.654488683F,   -1.11743867F,  -0.00267165271F};
+  const Vec a = x.abs(), near = fmadd(a, polynomial(a * a, kNear), a);
+  const Vec far = Vec(1) - exp_of_small(polynomial(at::vec::clamp_max(a, Vec(kIsOne)), kFar));
   return with_sign_of(Vec::blendv(far, near, a < Vec(1)), x);
 }
 
