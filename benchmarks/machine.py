@@ -60,13 +60,23 @@ def version(package: str) -> str:
         return "not installed"
 
 
-def processor() -> str:
-    """Tells the processor's name, how many of it there are, and what it has for products of bfloat16."""
-    lines = (line.partition(":") for line in (PROC / "cpuinfo").read_text().splitlines())
-    fields = {key.strip(): value.strip() for key, _, value in lines}
+def cpu_fields(proc: Path = PROC) -> dict[str, str]:
+    lines = (line.partition(":") for line in (proc / "cpuinfo").read_text().splitlines())
+    return {key.strip(): value.strip() for key, _, value in lines}
+
+
+def vectors(proc: Path = PROC) -> str:
+    """Tells the widest vectors that the CPU has, by the name of their instructions."""
+    flags = cpu_fields(proc).get("flags", "").split()
+    return "avx512" if "avx512f" in flags else "avx2" if "avx2" in flags else "baseline"
+
+
+def processor(proc: Path = PROC) -> str:
+    """Tells the processor's name, how many of it there are, and what it has for vectors and products of bfloat16."""
+    fields = cpu_fields(proc)
     bfloat16 = [flag for flag in ("avx512_bf16", "amx_bf16") if flag in fields.get("flags", "").split()]
     name = fields.get("model name", platform.machine())
-    return ", ".join([name, f"{len(os.sched_getaffinity(0))} processors", *bfloat16])
+    return ", ".join([name, f"{len(os.sched_getaffinity(0))} processors", *(bfloat16 or [vectors(proc)])])
 
 
 def gpu(device: str) -> str:

@@ -43,6 +43,7 @@ class Settings:
         precision: what engines compute in on a GPU; on the CPU the columns tell.
         loads: how often onnx_torch and onnxruntime load a model, if that takes them less than `BRIEF`.
         isa: the level that `./dev bench --isa` holds the engines to; empty for all that the CPU has.
+        cpu: the widest vectors that the CPU has.
     """
 
     threads: int = 2
@@ -54,6 +55,7 @@ class Settings:
     device: str = engines.CPU
     precision: str = "float32"
     isa: str = ""
+    cpu: str = "avx512"
 
     @property
     def on_gpu(self) -> bool:
@@ -62,7 +64,10 @@ class Settings:
     @property
     def key(self) -> str:
         """The name that tells results apart that are kept together."""
-        return f"cuda {self.precision}" if self.on_gpu else f"{self.threads} threads {self.isa}".strip()
+        if self.on_gpu:
+            return f"cuda {self.precision}"
+        cpu = "" if self.isa or self.cpu == "avx512" else f"on {self.cpu}"
+        return " ".join(filter(None, [f"{self.threads} threads", self.isa, cpu]))
 
     def __str__(self) -> str:
         if self.on_gpu:

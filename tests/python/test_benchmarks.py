@@ -664,12 +664,27 @@ def test_a_part_of_the_page_is_made_anew(results):
 
 @pytest.mark.parametrize(
     "settings",
-    [Settings(threads=threads, isa=isa) for threads, isa in ((1, ""), (2, ""), (2, "avx2"))]
+    [Settings(), Settings(threads=1), Settings(isa="avx2"), Settings(cpu="avx2")]
     + [Settings(device="cuda:0", precision=precision) for precision in engines.GPU_PRECISIONS],
-    ids=str,
+    ids=lambda settings: settings.key,
 )
 def test_the_documentation_has_a_part_for_each_benchmark(settings, results):
     report.into_page(page_of(settings).read_text(), settings.key, results, "picture.svg")
+
+
+@pytest.mark.parametrize(
+    ("flags", "vectors", "told"),
+    [
+        ("sse2 avx2 avx512f amx_bf16 avx512_bf16", "avx512", "avx512_bf16, amx_bf16"),
+        ("avx2 avx512f", "avx512", "avx512"),
+        ("sse2 avx2", "avx2", "avx2"),
+        ("sse2", "baseline", "baseline"),
+    ],
+)
+def test_the_processor_is_told_with_its_vectors(tmp_path, flags, vectors, told):
+    (tmp_path / "cpuinfo").write_text(f"model name\t: A CPU\nflags\t\t: {flags}\n")
+    assert machine.vectors(tmp_path) == vectors
+    assert machine.processor(tmp_path).startswith("A CPU, ") and machine.processor(tmp_path).endswith(f", {told}")
 
 
 def test_the_picture_is_drawn(results, tmp_path):
