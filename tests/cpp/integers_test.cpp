@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <random>
 
 namespace onnxtorch::CPU_CAPABILITY {
@@ -30,28 +31,22 @@ T element(const Bytes& of, size_t i) {
 
 int32_t wrapped(int64_t sum) { return static_cast<int32_t>(static_cast<uint32_t>(sum)); }
 
-class IntegersTest : public testing::Test {
- protected:
-  // Gives bytes of which many are the least and the largest.
-  Bytes bytes() {
-    Bytes result;
-    for (uint8_t& byte : result) {
-      constexpr std::array<uint8_t, 4> kEnds = {0, 127, 128, 255};
-      const auto bits = static_cast<uint32_t>(random_());
-      byte = static_cast<uint8_t>((bits & 1) != 0 ? kEnds[bits >> 1 & 3] : bits >> 8);
-    }
-    return result;
+constexpr int kTimes = 10'000;
+
+// Gives bytes of which many are the least and the largest.
+Bytes bytes(std::mt19937& random) {
+  Bytes result;
+  for (uint8_t& byte : result) {
+    constexpr std::array<uint8_t, 4> kEnds = {0, 127, 128, 255};
+    const auto bits = static_cast<uint32_t>(random());
+    byte = static_cast<uint8_t>((bits & 1) != 0 ? kEnds[bits >> 1 & 3] : bits >> 8);
   }
+  return result;
+}
 
-  static constexpr int kTimes = 10'000;
-
- private:
-  std::mt19937 random_{7};
-};
-
-TEST_F(IntegersTest, Fill) {
+TEST(Integers, Fill) {
   for (const int32_t x : {0, 1, -1, 0x12345678, INT32_MIN}) EXPECT_EQ(sums_of(fill(x))[kSums - 1], x);
-  for (const int16_t x : {0, 1, -1, 0x1234, -0x8000}) {
+  for (const int16_t x : std::initializer_list<int16_t>{0, 1, -1, 0x1234, INT16_MIN}) {
     const Sums sums = sums_of(fill16(x));
     for (size_t i = 0; i < kPairs; ++i) {
       int16_t found;
@@ -62,26 +57,29 @@ TEST_F(IntegersTest, Fill) {
   EXPECT_EQ(sums_of(zeros()), Sums{});
 }
 
-TEST_F(IntegersTest, LoadBytesWidensEachByte) {
+TEST(Integers, LoadBytesWidensEachByte) {
+  std::mt19937 random(0);
   for (int time = 0; time < kTimes; ++time) {
-    const Bytes x = bytes();
+    const Bytes x = bytes(random);
     const Sums found = sums_of(load_bytes(x.data()));
     for (size_t i = 0; i < kSums; ++i) EXPECT_EQ(found[i], x[i]);
   }
 }
 
-TEST_F(IntegersTest, PlusWraps) {
+TEST(Integers, PlusWraps) {
+  std::mt19937 random(0);
   for (int time = 0; time < kTimes; ++time) {
-    const Bytes x = bytes(), y = bytes();
+    const Bytes x = bytes(random), y = bytes(random);
     const Sums found = sums_of(plus(load(x.data()), load(y.data())));
     for (size_t i = 0; i < kSums; ++i)
       EXPECT_EQ(found[i], wrapped(int64_t{element<int32_t>(x, i)} + element<int32_t>(y, i)));
   }
 }
 
-TEST_F(IntegersTest, PlusPairsAddsProductsOf16Bits) {
+TEST(Integers, PlusPairsAddsProductsOf16Bits) {
+  std::mt19937 random(0);
   for (int time = 0; time < kTimes; ++time) {
-    const Bytes start = bytes(), x = bytes(), y = bytes();
+    const Bytes start = bytes(random), x = bytes(random), y = bytes(random);
     const Sums found = sums_of(plus_pairs(load(start.data()), load(x.data()), load(y.data())));
     for (size_t i = 0; i < kSums; ++i) {
       int64_t sum = element<int32_t>(start, i);
@@ -92,9 +90,10 @@ TEST_F(IntegersTest, PlusPairsAddsProductsOf16Bits) {
   }
 }
 
-TEST_F(IntegersTest, ProductsAddFourOfBytes) {
+TEST(Integers, ProductsAddFourOfBytes) {
+  std::mt19937 random(0);
   for (int time = 0; time < kTimes; ++time) {
-    const Bytes x = bytes(), y = bytes(), others = bytes();
+    const Bytes x = bytes(random), y = bytes(random), others = bytes(random);
     const Integers both =
         plus_products(products(load(x.data()), load(y.data())), products(load(others.data()), load(y.data())));
     const Sums found = sums_of(plus_sums(fill(1), both));
