@@ -17,8 +17,10 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from importlib.metadata import version
+from importlib.metadata import PathDistribution, version
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 FOLDER = REPOSITORY / "build" / "arm64"
@@ -27,11 +29,9 @@ PACKAGES = SYSTEM / "usr/local/lib/python3.11/dist-packages"
 
 DEBIAN = """libgmock-dev libgomp1 libjpeg-dev libopenjp2-7-dev libpng-dev libprotobuf-dev libpython3.11-stdlib
 libre2-dev libstdc++-12-dev libtiff-dev libutf8proc-dev libwebp-dev python3.11 python3.11-dev"""
-# What the Python tests import, and what that imports, but for torch. libtorch_cpu.so of PyPI's torch loads CUDA's
-# runtime and its profiler.
-PYTHON = """click execnet filelock fsspec iniconfig jinja2 markdown-it-py markupsafe mdurl ml_dtypes mpmath networkx
-numpy nvidia-cuda-cupti nvidia-cuda-runtime onnx packaging pillow pluggy protobuf pygments pytest pytest-xdist rich
-shellingham sympy tabulate typer typing_extensions"""
+# What the Python tests import, and what that imports, but for torch.
+PYTHON = """click execnet iniconfig markdown-it-py mdurl ml_dtypes numpy onnx packaging pillow pluggy protobuf pygments
+pytest pytest-xdist rich shellingham tabulate typer typing_extensions"""
 
 
 def run(*command: str | Path, **environment: str) -> None:
@@ -41,9 +41,21 @@ def run(*command: str | Path, **environment: str) -> None:
 def pip(command: str, *options: str) -> None:
     platforms = [f"--platform=manylinux_2_{minor}_aarch64" for minor in range(17, 37)]
     run(
-        sys.executable, "-m", "pip", command, "--no-deps", "--only-binary=:all:", "--python-version=3.11",
+        sys.executable, "-m", "pip", command, "--only-binary=:all:", "--python-version=3.11",
         "--platform=manylinux2014_aarch64", *platforms, *options,
     )  # fmt: skip
+
+
+def needs_of_torch() -> list[str]:
+    """Lists the packages that torch's wheel asks for on ARM64, CUDA's among them: libtorch.so loads them all."""
+    (metadata,) = PACKAGES.glob("torch-*.dist-info")
+    there = {"platform_machine": "aarch64", "platform_system": "Linux", "python_version": "3.11", "extra": ""}
+    needs = []
+    for need in map(Requirement, PathDistribution(metadata).requires or []):
+        if not need.marker or need.marker.evaluate(there):
+            need.marker = None
+            needs.append(str(need))
+    return needs
 
 
 def make_links_relative(root: Path) -> None:
@@ -63,11 +75,11 @@ def system() -> None:
     for package in sorted((SYSTEM / "var/cache/apt/archives").glob("*.deb")):
         run("dpkg", "-x", package, SYSTEM)
     make_links_relative(SYSTEM)
-    pip("download", f"torch=={version('torch').partition('+')[0]}", f"--dest={WHEELS}")
+    pip("download", "--no-deps", f"torch=={version('torch').partition('+')[0]}", f"--dest={WHEELS}")
     for wheel in WHEELS.glob("torch-*.whl"):
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(PACKAGES)
-    pip("install", f"--target={PACKAGES}", *(f"{name}=={version(name)}" for name in PYTHON.split()))
+    pip("install", f"--target={PACKAGES}", *(f"{name}=={version(name)}" for name in PYTHON.split()), *needs_of_torch())
 
 
 def build() -> None:
@@ -90,7 +102,8 @@ def emulator() -> list[str | Path]:
 
 def test(files: list[str]) -> None:
     if not files:
-        run("ctest", "--test-dir", BUILD, "--output-on-failure")
+        for program in ("onnx_torch_tests", "onnx_torch_public_tests"):
+            run(*emulator(), BUILD / "tests" / "cpp" / program)
         return
     run(
         *emulator(), SYSTEM / "usr/bin/python3.11", "-m", "pytest", "-q", *files,
