@@ -88,7 +88,8 @@ def build() -> None:
         f"-DCMAKE_TOOLCHAIN_FILE={REPOSITORY / 'cmake/toolchains/linux-aarch64.cmake'}",
         f"-DONNX_TORCH_SYSROOT={SYSTEM}", f"-DLibTorch_ROOT_DIR={PACKAGES / 'torch'}",
         "-DONNX_TORCH_CUDA=OFF", "-DONNX_TORCH_INSTALL=OFF", f"-DPython_EXECUTABLE={sys.executable}",
-        f"-DPython_INCLUDE_DIR={SYSTEM / 'usr/include/python3.11'}", "-DPython_SOABI=cpython-311-aarch64-linux-gnu",
+        f"-DPython_INCLUDE_DIR={SYSTEM / 'usr/include/python3.11'}",
+        "-DPYTHON_MODULE_EXTENSION=.cpython-311-aarch64-linux-gnu.so",
     )  # fmt: skip
     run("cmake", "--build", BUILD)
 
