@@ -31,7 +31,20 @@ DEBIAN = """libgmock-dev libgomp1 libjpeg-dev libopenjp2-7-dev libpng-dev libpro
 libre2-dev libstdc++-12-dev libtiff-dev libutf8proc-dev libwebp-dev python3.11 python3.11-dev"""
 # What the Python tests import, and what that imports, but for torch.
 PYTHON = """click execnet iniconfig markdown-it-py mdurl ml_dtypes numpy onnx packaging pillow pluggy protobuf pygments
-pytest pytest-xdist rich shellingham tabulate typer typing_extensions"""
+pytest pytest-xdist rich scipy shellingham tabulate typer typing_extensions"""
+# What tells programs of the CPU. The emulator has these files from the machine that it runs on, and torch's libraries
+# end where they are of another kind of CPU.
+CPU_FILES = {
+    "proc/cpuinfo": "".join(
+        f"processor\t: {number}\nFeatures\t: fp asimd atomics fphp asimdhp asimdrdm asimddp\n"
+        "CPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\nCPU revision\t: 1\n\n"
+        for number in range(os.cpu_count() or 1)
+    ),
+    **{
+        f"sys/devices/system/cpu/cpu{number}/regs/identification/midr_el1": "0x00000000413fd0c1\n"
+        for number in range(os.cpu_count() or 1)
+    },
+}
 
 
 def run(*command: str | Path, **environment: str) -> None:
@@ -75,6 +88,9 @@ def system() -> None:
     for package in sorted((SYSTEM / "var/cache/apt/archives").glob("*.deb")):
         run("dpkg", "-x", package, SYSTEM)
     make_links_relative(SYSTEM)
+    for name, text in CPU_FILES.items():
+        (SYSTEM / name).parent.mkdir(parents=True, exist_ok=True)
+        (SYSTEM / name).write_text(text)
     pip("download", "--no-deps", f"torch=={version('torch').partition('+')[0]}", f"--dest={WHEELS}")
     for wheel in WHEELS.glob("torch-*.whl"):
         with zipfile.ZipFile(wheel) as archive:
@@ -94,23 +110,22 @@ def build() -> None:
     run("cmake", "--build", BUILD)
 
 
-def emulator() -> list[str | Path]:
+def emulate(*command: str | Path, **environment: str) -> None:
+    """Runs a program for ARM64, and those that it starts."""
     found = shutil.which("qemu-aarch64")
     if not found:
         raise SystemExit("qemu-aarch64 was not found. On Debian or Ubuntu: apt install qemu-user")
-    return [found, "-L", SYSTEM]
+    run(found, *command, QEMU_LD_PREFIX=str(SYSTEM), **environment)
 
 
 def test(files: list[str]) -> None:
-    if not files:
-        for program in ("onnx_torch_tests", "onnx_torch_public_tests"):
-            run(*emulator(), BUILD / "tests" / "cpp" / program)
+    if files:
+        folders = [BUILD / "python", PACKAGES, REPOSITORY / "tests" / "python"]
+        path = os.pathsep.join(map(str, folders))
+        emulate(SYSTEM / "usr/bin/python3.11", "-m", "pytest", "-q", *files, PYTHONPATH=path)
         return
-    run(
-        *emulator(), SYSTEM / "usr/bin/python3.11", "-m", "pytest", "-q", *files,
-        PYTHONPATH=os.pathsep.join(map(str, [BUILD / "python", PACKAGES, REPOSITORY / "tests" / "python"])),
-        QEMU_LD_PREFIX=str(SYSTEM),
-    )  # fmt: skip
+    for program in ("onnx_torch_tests", "onnx_torch_public_tests"):
+        emulate(BUILD / "tests" / "cpp" / program)
 
 
 def main() -> None:

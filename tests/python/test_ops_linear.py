@@ -149,15 +149,6 @@ def test_einsums_that_multiply_matrices(equation, shapes, dtype, sizes):
         assert "einsum" not in str(rep.graph())
 
 
-def test_a_weight_of_an_einsum_is_laid_out_once():
-    x, weight = some((3, 2, 5), np.float32), some((5, 4, 6), np.float32, 1)
-    model = einsum_of("ibh,hnd->ibnd", [x, weight], lambda _operand, shape: ["i", "b", 5] if len(shape) == 3 else shape)
-    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "x1"))
-    rep = onnx_torch.prepare(model)
-    assert_same(rep.run([x]), [np.einsum("ibh,hnd->ibnd", x, weight)])
-    assert "onnx_torch::packed" in str(rep.graph())
-
-
 @pytest.mark.parametrize("sizes", [True, False], ids=["known", "open"])
 @pytest.mark.parametrize(
     ("equation", "shapes"),

@@ -135,6 +135,17 @@ def test_pack_takes_no_linear_for_an_activation():
     check_equal(source, [floats(4, 6)])
 
 
+@pytest.mark.parametrize(
+    ("equation", "shape", "weight"),
+    [("ibh,hnd->ibnd", (3, 2, 5), (5, 4, 6)), ("ibnd,hnd->ibh", (3, 2, 4, 6), (5, 4, 6))],
+)
+def test_the_weight_of_an_einsum_is_packed(equation, shape, weight):
+    sizes = ", ".join(f"d{i}" if i < 2 else str(size) for i, size in enumerate(shape))
+    source = model(f'(float[{sizes}] x) => (y) {{ y = Einsum<equation = "{equation}">(x, w) }}', w=weight)
+    assert "onnx_torch::packed" in graph_of(source, "pack").splitlines()
+    check_equal(source, [floats(*shape)])
+
+
 def test_pack_takes_up_bias_activation_and_residual():
     source = model(
         "(float[2, 6, 8, 8] x, float[2, 8, 8, 8] r) => (float[2, 8, 8, 8] y) "
