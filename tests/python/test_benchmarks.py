@@ -19,7 +19,17 @@ import pytest
 import torch
 from benchmarks import engines, machine, measuring, neighbour, processes, report, variants
 from benchmarks import results as r
-from benchmarks.__main__ import ROOT, chosen_cases, chosen_engines, draw, gpu_of, make_held_out, page_of, parser
+from benchmarks.__main__ import (
+    ROOT,
+    chosen_cases,
+    chosen_engines,
+    draw,
+    gpu_of,
+    make_held_out,
+    page_of,
+    parser,
+    results_file,
+)
 from benchmarks.measuring import Measured, Row, Settings
 from benchmarks.models import CASES, held_out, optimized
 from benchmarks.models.case import Case, Network, model_file, read_inputs
@@ -794,9 +804,10 @@ def test_the_command_measures_and_prints(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert "Ratio of a model" in done.stdout and "identity" in done.stdout
     assert "Measured in" in done.stderr and "\r" not in done.stderr
-    assert Results.read(tmp_path / "out" / "performance-1-threads.json").rows[0].case == "identity"
+    file = results_file(tmp_path / "out", Settings(threads=1, cpu=machine.vectors()))
+    assert Results.read(file).rows[0].case == "identity"
     again = subprocess.run(
-        [*command[:3], "--report", str(tmp_path / "out" / "performance-1-threads.json")],
+        [*command[:3], "--report", str(file)],
         cwd=ROOT,
         capture_output=True,
         text=True,
