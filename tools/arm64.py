@@ -32,19 +32,17 @@ libre2-dev libstdc++-12-dev libtiff-dev libutf8proc-dev libwebp-dev python3.11 p
 # What the Python tests import, and what that imports, but for torch.
 PYTHON = """click execnet iniconfig markdown-it-py mdurl ml_dtypes numpy onnx packaging pillow pluggy protobuf pygments
 pytest pytest-xdist rich scipy shellingham tabulate typer typing_extensions"""
-# What tells programs of the CPU. The emulator has these files from the machine that it runs on, and torch's libraries
-# end where they are of another kind of CPU.
-CPU_FILES = {
-    "proc/cpuinfo": "".join(
-        f"processor\t: {number}\nFeatures\t: fp asimd atomics fphp asimdhp asimdrdm asimddp\n"
-        "CPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\nCPU revision\t: 1\n\n"
-        for number in range(os.cpu_count() or 1)
-    ),
-    **{
-        f"sys/devices/system/cpu/cpu{number}/regs/identification/midr_el1": "0x00000000413fd0c1\n"
-        for number in range(os.cpu_count() or 1)
-    },
-}
+# A processor as Linux tells of it: a Neoverse N1.
+CPU_INFO = """processor\t: {number}
+Features\t: fp asimd atomics fphp asimdhp asimdrdm asimddp
+CPU implementer\t: 0x41
+CPU architecture: 8
+CPU variant\t: 0x3
+CPU part\t: 0xd0c
+CPU revision\t: 1
+
+"""
+CPU_ID = "0x00000000413fd0c1\n"
 
 
 def run(*command: str | Path, **environment: str) -> None:
@@ -81,16 +79,25 @@ def make_links_relative(root: Path) -> None:
                 link.symlink_to(os.path.relpath(inside, link.parent))
 
 
+def tell_of_cpu() -> None:
+    """Writes the files that tell of the CPU: torch's libraries crash on those of another kind, the emulator's own."""
+    numbers = range(os.cpu_count() or 1)
+    files = {f"sys/devices/system/cpu/cpu{number}/regs/identification/midr_el1": CPU_ID for number in numbers}
+    files["proc/cpuinfo"] = "".join(CPU_INFO.format(number=number) for number in numbers)
+    for name, text in files.items():
+        (SYSTEM / name).parent.mkdir(parents=True, exist_ok=True)
+        (SYSTEM / name).write_text(text)
+
+
 def system() -> None:
     """Unpacks Debian's packages, of which none is run, and the wheels."""
+    shutil.rmtree(SYSTEM, ignore_errors=True)
     names = ",".join(DEBIAN.split())
     run("debootstrap", "--arch=arm64", "--foreign", "--variant=minbase", f"--include={names}", "bookworm", SYSTEM)
     for package in sorted((SYSTEM / "var/cache/apt/archives").glob("*.deb")):
         run("dpkg", "-x", package, SYSTEM)
     make_links_relative(SYSTEM)
-    for name, text in CPU_FILES.items():
-        (SYSTEM / name).parent.mkdir(parents=True, exist_ok=True)
-        (SYSTEM / name).write_text(text)
+    tell_of_cpu()
     pip("download", "--no-deps", f"torch=={version('torch').partition('+')[0]}", f"--dest={WHEELS}")
     for wheel in WHEELS.glob("torch-*.whl"):
         with zipfile.ZipFile(wheel) as archive:

@@ -201,7 +201,7 @@ ONNX_TORCH_INLINE void multiply_rest(int64_t rows, const Operands& o, const Unsi
 }
 
 template <int bits>
-void multiply(int64_t rows, const Operands& o, UnsignedBitsGroup g) {
+void multiply(int64_t rows, Operands o, UnsignedBitsGroup g) {
   if (rows == 1) {
     return for_columns<kVectorsOfRow>(o, [&](const Operands& part, int64_t first) __attribute__((always_inline)) {
       multiply_columns<bits, 1, kVectorsOfRow>(part, g, first);

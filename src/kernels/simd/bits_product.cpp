@@ -187,7 +187,7 @@ ONNX_TORCH_INLINE void multiply_as_read(const Operands& o, const SignedBitsGroup
 }
 
 template <typename Number>
-void multiply(const Operands& o, SignedBitsGroup g, float* room) {
+void multiply(Operands o, SignedBitsGroup g, float* room) {
   if (o.rows <= kFew) return multiply_as_read<Number>(o, g);
   for (int64_t first = 0; first < g.in; first += kDepth) {
     const int64_t depth = std::min(kDepth, g.in - first), size = depth * kColumnsOfPanel;

@@ -21,12 +21,12 @@ ONNX_TORCH_INLINE Vec polynomial(const Vec& x, const std::array<float, n>& facto
 }
 
 #if defined(CPU_CAPABILITY_AVX512)
-// Multiply x by 2^n. On other CPUs these are three ways.
+// Multiply x by 2^n. AVX2 has no such instruction, and takes the fewest that the numbers allow.
 ONNX_TORCH_INLINE Vec times_power_of_two(const Vec& x, const Vec& n) { return _mm512_scalef_ps(x, n); }
 ONNX_TORCH_INLINE Vec times_small_power_of_two(const Vec& x, const Vec& n) { return times_power_of_two(x, n); }
 ONNX_TORCH_INLINE Vec times_falling_power_of_two(const Vec& x, const Vec& n) { return times_power_of_two(x, n); }
 #elif defined(CPU_CAPABILITY_AVX2)
-// Multiplies x by 2^n, where the product is a normal number or NaN.
+// Multiply x by 2^n, where the product is a normal number or NaN.
 ONNX_TORCH_INLINE Vec plus_exponent(const Vec& x, __m256i n) {
   return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(n, 23)));
 }
