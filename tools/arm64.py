@@ -112,7 +112,7 @@ def build() -> None:
         f"-DONNX_TORCH_SYSROOT={SYSTEM}", f"-DLibTorch_ROOT_DIR={PACKAGES / 'torch'}",
         "-DONNX_TORCH_CUDA=OFF", "-DONNX_TORCH_INSTALL=OFF", f"-DPython_EXECUTABLE={sys.executable}",
         f"-DPython_INCLUDE_DIR={SYSTEM / 'usr/include/python3.11'}",
-        "-DPYTHON_MODULE_EXTENSION=.cpython-311-aarch64-linux-gnu.so",
+        "-DONNX_TORCH_PYTHON_SOABI=cpython-311-aarch64-linux-gnu",
     )  # fmt: skip
     run("cmake", "--build", BUILD)
 
