@@ -73,7 +73,9 @@ def settings_of(args: argparse.Namespace) -> Settings:
     base = QUICK if args.quick else Settings()
     limit = base.limit if args.device == CPU else GPU_LIMIT
     chosen = {name: getattr(args, name) for name in ("threads", "device", "precision", "isa")}
-    return dataclasses.replace(base, limit=limit, rounds=args.rounds or base.rounds, cpu=machine.vectors(), **chosen)
+    return dataclasses.replace(
+        base, limit=limit, rounds=args.rounds or base.rounds, cpu=machine.instructions(), **chosen
+    )
 
 
 def gpu_of(args: argparse.Namespace) -> str:

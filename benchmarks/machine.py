@@ -65,18 +65,19 @@ def cpu_fields(proc: Path = PROC) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in lines}
 
 
-def vectors(proc: Path = PROC) -> str:
-    """Tells the widest vectors that the CPU has, by the name of their instructions."""
+def instructions(proc: Path = PROC) -> str:
+    """Tells the widest instructions that the CPU has: for tiles, or for vectors of 512 or 256 bits."""
     flags = cpu_fields(proc).get("flags", "").split()
-    return "avx512" if "avx512f" in flags else "avx2" if "avx2" in flags else "baseline"
+    names = {"amx_tile": "amx", "avx512f": "avx512", "avx2": "avx2"}
+    return next((name for flag, name in names.items() if flag in flags), "baseline")
 
 
 def processor(proc: Path = PROC) -> str:
-    """Tells the processor's name, how many of it there are, and what it has for vectors and products of bfloat16."""
+    """Tells the name and number of processors, and what they have for products of bfloat16, or else for vectors."""
     fields = cpu_fields(proc)
     bfloat16 = [flag for flag in ("avx512_bf16", "amx_bf16") if flag in fields.get("flags", "").split()]
     name = fields.get("model name", platform.machine())
-    return ", ".join([name, f"{len(os.sched_getaffinity(0))} processors", *(bfloat16 or [vectors(proc)])])
+    return ", ".join([name, f"{len(os.sched_getaffinity(0))} processors", *(bfloat16 or [instructions(proc)])])
 
 
 def gpu(device: str) -> str:

@@ -43,7 +43,7 @@ class Settings:
         precision: what engines compute in on a GPU; on the CPU the columns tell.
         loads: how often onnx_torch and onnxruntime load a model, if that takes them less than `BRIEF`.
         isa: the level that `./dev bench --isa` holds the engines to; empty for all that the CPU has.
-        cpu: the widest vectors that the CPU has.
+        cpu: the widest instructions that the CPU has.
     """
 
     threads: int = 2

@@ -674,7 +674,7 @@ def test_a_part_of_the_page_is_made_anew(results):
 
 @pytest.mark.parametrize(
     "settings",
-    [Settings(), Settings(threads=1), Settings(isa="avx2"), Settings(cpu="avx2")]
+    [Settings(), Settings(threads=1), Settings(isa="avx2"), Settings(cpu="avx2"), Settings(cpu="amx")]
     + [Settings(device="cuda:0", precision=precision) for precision in engines.GPU_PRECISIONS],
     ids=lambda settings: settings.key,
 )
@@ -683,17 +683,17 @@ def test_the_documentation_has_a_part_for_each_benchmark(settings, results):
 
 
 @pytest.mark.parametrize(
-    ("flags", "vectors", "told"),
+    ("flags", "instructions", "told"),
     [
-        ("sse2 avx2 avx512f amx_bf16 avx512_bf16", "avx512", "avx512_bf16, amx_bf16"),
+        ("sse2 avx2 avx512f amx_tile amx_bf16 avx512_bf16", "amx", "avx512_bf16, amx_bf16"),
         ("avx2 avx512f", "avx512", "avx512"),
         ("sse2 avx2", "avx2", "avx2"),
         ("sse2", "baseline", "baseline"),
     ],
 )
-def test_the_processor_is_told_with_its_vectors(tmp_path, flags, vectors, told):
+def test_the_processor_is_told_with_its_instructions(tmp_path, flags, instructions, told):
     (tmp_path / "cpuinfo").write_text(f"model name\t: A CPU\nflags\t\t: {flags}\n")
-    assert machine.vectors(tmp_path) == vectors
+    assert machine.instructions(tmp_path) == instructions
     assert machine.processor(tmp_path).startswith("A CPU, ") and machine.processor(tmp_path).endswith(f", {told}")
 
 
@@ -804,7 +804,7 @@ def test_the_command_measures_and_prints(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert "Ratio of a model" in done.stdout and "identity" in done.stdout
     assert "Measured in" in done.stderr and "\r" not in done.stderr
-    file = results_file(tmp_path / "out", Settings(threads=1, cpu=machine.vectors()))
+    file = results_file(tmp_path / "out", Settings(threads=1, cpu=machine.instructions()))
     assert Results.read(file).rows[0].case == "identity"
     again = subprocess.run(
         [*command[:3], "--report", str(file)],

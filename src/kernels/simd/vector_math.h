@@ -20,31 +20,30 @@ ONNX_TORCH_INLINE Vec polynomial(const Vec& x, const std::array<float, n>& facto
   return sum;
 }
 
-#if defined(CPU_CAPABILITY_AVX512)
-// Multiply x by 2^n. AVX2 has no such instruction, and takes the fewest that the numbers allow.
-ONNX_TORCH_INLINE Vec times_power_of_two(const Vec& x, const Vec& n) { return _mm512_scalef_ps(x, n); }
-ONNX_TORCH_INLINE Vec times_small_power_of_two(const Vec& x, const Vec& n) { return times_power_of_two(x, n); }
-ONNX_TORCH_INLINE Vec times_falling_power_of_two(const Vec& x, const Vec& n) { return times_power_of_two(x, n); }
-#elif defined(CPU_CAPABILITY_AVX2)
-// Multiply x by 2^n, where the product is a normal number or NaN.
-ONNX_TORCH_INLINE Vec plus_exponent(const Vec& x, __m256i n) {
-  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(n, 23)));
-}
-ONNX_TORCH_INLINE Vec times_small_power_of_two(const Vec& x, const Vec& n) {
-  return plus_exponent(x, _mm256_cvtps_epi32(n));
-}
-// Multiplies x, from 0.7 to 1.5, by 2^n, for an n from -150 to 0. The product may be denormal.
-ONNX_TORCH_INLINE Vec times_falling_power_of_two(const Vec& x, const Vec& n) {
-  return times_small_power_of_two(x, n + Vec(64)) * Vec(0x1p-64F);
-}
-// Does the same for an n from -150 to 128. The product may be infinite, too.
-ONNX_TORCH_INLINE Vec times_power_of_two(const Vec& x, const Vec& n) {
-  const __m256i all = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(all, 1);
-  return plus_exponent(x, half) * plus_exponent(Vec(1), _mm256_sub_epi32(all, half));
-}
-#endif
-
 #if defined(CPU_CAPABILITY_AVX512) || defined(CPU_CAPABILITY_AVX2)
+// What x * 2^n can be, by the n that there are: a normal number, from 0.7 * 2^-150 to 1.5, or anything.
+enum class Scaled { kNormal, kFalling, kAny };
+
+// Multiplies x by 2^n. AVX2 has no instruction for it, and takes the fewest that the products allow; x is from 0.7 to 1.5
+// there, unless they are normal numbers. A NaN stays one.
+template <Scaled scaled>
+ONNX_TORCH_INLINE Vec times_power_of_two(const Vec& x, const Vec& n) {
+#if defined(CPU_CAPABILITY_AVX512)
+  return _mm512_scalef_ps(x, n);
+#else
+  const auto plus_exponent = [](const Vec& of, __m256i added) -> Vec {
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(of), _mm256_slli_epi32(added, 23)));
+  };
+  if constexpr (scaled == Scaled::kFalling) {
+    return plus_exponent(x, _mm256_cvtps_epi32(n + Vec(64))) * Vec(0x1p-64F);
+  }
+  const __m256i all = _mm256_cvtps_epi32(n);
+  if constexpr (scaled == Scaled::kNormal) return plus_exponent(x, all);
+  const __m256i half = _mm256_srai_epi32(all, 1);
+  return plus_exponent(x, half) * plus_exponent(Vec(1), _mm256_sub_epi32(all, half));
+#endif
+}
+
 // The parts of an exp: x is n * ln(2) + rest, and its exp is 2^n * power, with a polynomial of the rest as the power.
 struct Exponential {
   ONNX_TORCH_INLINE explicit Exponential(const Vec& x) : n((x * Vec(kLog2E)).round()) {
@@ -60,15 +59,15 @@ struct Exponential {
 // Compute exp(x), to 0.9 units: of any x, of one from -87 to 88, and exp(-|x|). A NaN stays one.
 ONNX_TORCH_INLINE Vec exp(const Vec& x) {
   const Exponential of(at::vec::clamp_max(at::vec::clamp_min(x, Vec(-104)), Vec(89)));
-  return times_power_of_two(of.power, of.n);
+  return times_power_of_two<Scaled::kAny>(of.power, of.n);
 }
 ONNX_TORCH_INLINE Vec exp_of_small(const Vec& x) {
   const Exponential of(x);
-  return times_small_power_of_two(of.power, of.n);
+  return times_power_of_two<Scaled::kNormal>(of.power, of.n);
 }
 ONNX_TORCH_INLINE Vec falling_exp(const Vec& x) {
   const Exponential of(at::vec::clamp_min(x | Vec(-0.0F), Vec(-104)));
-  return times_falling_power_of_two(of.power, of.n);
+  return times_power_of_two<Scaled::kFalling>(of.power, of.n);
 }
 #else
 // Ask libm for each element, to one unit, which takes less time than what a compiler makes of the above.

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "kernels/standard/saved_attributes.h"
 #include "kernels/standard/texts.h"
 
 namespace onnxtorch {
@@ -131,21 +132,6 @@ std::string BytePairDecoder::text(std::span<const int64_t> ids) const {
 namespace {
 
 // A state: {id_vocab, byte_decoder, added_tokens, all_special_ids, unk_token}, {skip_special_tokens, whitespace_token}
-using State = std::tuple<std::vector<std::string>, std::vector<int64_t>>;
-
-constexpr auto get_state = [](const c10::intrusive_ptr<BytePairDecoder>& self) -> State {
-  const auto& of = self->attributes();
-  return {{of.id_vocab, of.byte_decoder, of.added_tokens, of.all_special_ids, of.unk_token},
-          {of.skip_special_tokens, of.whitespace_token}};
-};
-
-constexpr auto from_state = [](const State& state) {
-  const auto& [texts, ints] = state;
-  TORCH_CHECK(texts.size() == 5 && ints.size() == 2, "not the state of BytePairDecoder");
-  return c10::make_intrusive<BytePairDecoder>(
-      BytePairDecoder::Attributes{texts[0], texts[1], texts[2], texts[3], texts[4], ints[0] != 0, ints[1] != 0});
-};
-
 // Gives the text of each row of ids.
 at::Tensor byte_pair_texts(const Pool& pool, const at::Tensor& ids,
                            const c10::intrusive_ptr<BytePairDecoder>& decoder) {
@@ -166,7 +152,7 @@ at::Tensor byte_pair_texts(const Pool& pool, const at::Tensor& ids,
 
 TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
   register_string_pool();
-  m.class_<BytePairDecoder>("BytePairDecoder").def_static("make", from_state).def_pickle(get_state, from_state);
+  register_saved_class<BytePairDecoder>(m, "BytePairDecoder");
   m.def(
       "byte_pair_texts(__torch__.torch.classes.onnx_torch.StringPool pool, Tensor ids, "
       "__torch__.torch.classes.onnx_torch.BytePairDecoder decoder) -> Tensor");

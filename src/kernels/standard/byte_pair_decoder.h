@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -20,6 +21,11 @@ class BytePairDecoder : public torch::CustomClassHolder {
   struct Attributes {
     std::string id_vocab, byte_decoder, added_tokens, all_special_ids, unk_token;
     bool skip_special_tokens, whitespace_token;
+
+    static auto fields(auto& of) {
+      return std::tie(of.id_vocab, of.byte_decoder, of.added_tokens, of.all_special_ids, of.unk_token,
+                      of.skip_special_tokens, of.whitespace_token);
+    }
   };
 
   explicit BytePairDecoder(Attributes attributes);

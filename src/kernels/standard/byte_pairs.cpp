@@ -13,6 +13,7 @@
 #include <tuple>
 #include <utility>
 
+#include "kernels/standard/saved_attributes.h"
 #include "kernels/standard/texts.h"
 
 namespace onnxtorch {
@@ -293,21 +294,6 @@ namespace {
 
 // A state: {vocab, merges, added_token, unk_token, bos_token, eos_token, pad_token}, {has_marks, is_clip,
 // padding_length}
-using State = std::tuple<std::vector<std::string>, std::vector<int64_t>>;
-
-constexpr auto get_state = [](const c10::intrusive_ptr<BytePairs>& self) -> State {
-  const auto& of = self->attributes();
-  return {{of.vocab, of.merges, of.added_token, of.unk_token, of.bos_token, of.eos_token, of.pad_token},
-          {of.has_marks, of.is_clip, of.padding_length}};
-};
-
-constexpr auto from_state = [](const State& state) {
-  const auto& [texts, ints] = state;
-  TORCH_CHECK(texts.size() == 7 && ints.size() == 3, "not the state of BytePairs");
-  return c10::make_intrusive<BytePairs>(BytePairs::Attributes{texts[0], texts[1], texts[2], texts[3], texts[4],
-                                                              texts[5], texts[6], ints[0] != 0, ints[1] != 0, ints[2]});
-};
-
 // Gives the ids of each text's tokens, padded to one length, and ones where they are.
 std::tuple<at::Tensor, at::Tensor> byte_pairs(const Pool& pool, const at::Tensor& text,
                                               const c10::intrusive_ptr<BytePairs>& pairs) {
@@ -332,7 +318,7 @@ std::tuple<at::Tensor, at::Tensor> byte_pairs(const Pool& pool, const at::Tensor
 
 TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
   register_string_pool();
-  m.class_<BytePairs>("BytePairs").def_static("make", from_state).def_pickle(get_state, from_state);
+  register_saved_class<BytePairs>(m, "BytePairs");
   m.def(
       "byte_pairs(__torch__.torch.classes.onnx_torch.StringPool pool, Tensor text, "
       "__torch__.torch.classes.onnx_torch.BytePairs pairs) -> (Tensor, Tensor)");

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -24,6 +25,11 @@ class BytePairs : public torch::CustomClassHolder {
     bool has_marks;                                          // bos_token and eos_token are put around a text
     bool is_clip;  // words of small letters without white space, the last byte of which is marked
     int64_t padding_length;
+
+    static auto fields(auto& of) {
+      return std::tie(of.vocab, of.merges, of.added_token, of.unk_token, of.bos_token, of.eos_token, of.pad_token,
+                      of.has_marks, of.is_clip, of.padding_length);
+    }
   };
 
   explicit BytePairs(Attributes attributes);

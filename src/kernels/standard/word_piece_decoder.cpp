@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "kernels/standard/saved_attributes.h"
 #include "kernels/standard/texts.h"
 
 namespace onnxtorch {
@@ -52,21 +53,6 @@ namespace {
 
 // A state: {vocab_file, unk_token, sep_token, pad_token, cls_token, mask_token, suffix_indicator},
 // {skip_special_tokens, clean_up_tokenization_spaces}
-using State = std::tuple<std::vector<std::string>, std::vector<int64_t>>;
-
-constexpr auto get_state = [](const c10::intrusive_ptr<WordPieceDecoder>& self) -> State {
-  const auto& of = self->attributes();
-  return {{of.vocab_file, of.unk_token, of.sep_token, of.pad_token, of.cls_token, of.mask_token, of.suffix_indicator},
-          {of.skip_special_tokens, of.clean_up_tokenization_spaces}};
-};
-
-constexpr auto from_state = [](const State& state) {
-  const auto& [texts, ints] = state;
-  TORCH_CHECK(texts.size() == 7 && ints.size() == 2, "not the state of WordPieceDecoder");
-  return c10::make_intrusive<WordPieceDecoder>(WordPieceDecoder::Attributes{
-      texts[0], texts[1], texts[2], texts[3], texts[4], texts[5], texts[6], ints[0] != 0, ints[1] != 0});
-};
-
 // Gives the text of each range of ids, [first, last) in a row of `ranges`; of all ids where there are no ranges.
 at::Tensor word_piece_texts(const Pool& pool, const at::Tensor& ids, const std::optional<at::Tensor>& ranges,
                             const c10::intrusive_ptr<WordPieceDecoder>& decoder) {
@@ -94,7 +80,7 @@ at::Tensor word_piece_texts(const Pool& pool, const at::Tensor& ids, const std::
 
 TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
   register_string_pool();
-  m.class_<WordPieceDecoder>("WordPieceDecoder").def_static("make", from_state).def_pickle(get_state, from_state);
+  register_saved_class<WordPieceDecoder>(m, "WordPieceDecoder");
   m.def(
       "word_piece_texts(__torch__.torch.classes.onnx_torch.StringPool pool, Tensor ids, Tensor? ranges, "
       "__torch__.torch.classes.onnx_torch.WordPieceDecoder decoder) -> Tensor");

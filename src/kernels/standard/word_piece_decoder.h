@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_set>
 #include <vector>
 
@@ -19,6 +20,11 @@ class WordPieceDecoder : public torch::CustomClassHolder {
   struct Attributes {
     std::string vocab_file, unk_token, sep_token, pad_token, cls_token, mask_token, suffix_indicator;
     bool skip_special_tokens, clean_up_tokenization_spaces;
+
+    static auto fields(auto& of) {
+      return std::tie(of.vocab_file, of.unk_token, of.sep_token, of.pad_token, of.cls_token, of.mask_token,
+                      of.suffix_indicator, of.skip_special_tokens, of.clean_up_tokenization_spaces);
+    }
   };
 
   explicit WordPieceDecoder(Attributes attributes);

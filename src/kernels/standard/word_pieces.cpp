@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "kernels/standard/saved_attributes.h"
 #include "kernels/standard/texts.h"
 
 namespace onnxtorch {
@@ -160,22 +161,6 @@ namespace {
 
 // A state: {vocab_file, unk_token, sep_token, cls_token, suffix_indicator}, {do_lower_case, do_basic_tokenize,
 // tokenize_chinese_chars, strip_accents, max_length}
-using State = std::tuple<std::vector<std::string>, std::vector<int64_t>>;
-
-constexpr auto get_state = [](const c10::intrusive_ptr<WordPieces>& self) -> State {
-  const auto& of = self->attributes();
-  return {{of.vocab_file, of.unk_token, of.sep_token, of.cls_token, of.suffix_indicator},
-          {of.do_lower_case, of.do_basic_tokenize, of.tokenize_chinese_chars, of.strip_accents, of.max_length}};
-};
-
-constexpr auto from_state = [](const State& state) {
-  const auto& [texts, ints] = state;
-  TORCH_CHECK(texts.size() == 5 && ints.size() == 5, "not the state of WordPieces");
-  return c10::make_intrusive<WordPieces>(WordPieces::Attributes{texts[0], texts[1], texts[2], texts[3], texts[4],
-                                                                ints[0] != 0, ints[1] != 0, ints[2] != 0, ints[3] != 0,
-                                                                ints[4]});
-};
-
 // Gives the ids of a text's pieces, or of two texts', with marks before and behind them, and for each id the index of
 // its text. One text alone has max_length ids at most, as in onnxruntime-extensions.
 std::tuple<at::Tensor, at::Tensor> word_pieces(const Pool& pool, const at::Tensor& text,
@@ -200,7 +185,7 @@ std::tuple<at::Tensor, at::Tensor> word_pieces(const Pool& pool, const at::Tenso
 
 TORCH_LIBRARY_FRAGMENT(onnx_torch, m) {
   register_string_pool();
-  m.class_<WordPieces>("WordPieces").def_static("make", from_state).def_pickle(get_state, from_state);
+  register_saved_class<WordPieces>(m, "WordPieces");
   m.def(
       "word_pieces(__torch__.torch.classes.onnx_torch.StringPool pool, Tensor text, "
       "__torch__.torch.classes.onnx_torch.WordPieces pieces, bool is_pair) -> (Tensor, Tensor)");

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -19,6 +20,11 @@ class WordPieces : public torch::CustomClassHolder {
     std::string vocab_file, unk_token, sep_token, cls_token, suffix_indicator;
     bool do_lower_case, do_basic_tokenize, tokenize_chinese_chars, strip_accents;
     int64_t max_length;
+
+    static auto fields(auto& of) {
+      return std::tie(of.vocab_file, of.unk_token, of.sep_token, of.cls_token, of.suffix_indicator, of.do_lower_case,
+                      of.do_basic_tokenize, of.tokenize_chinese_chars, of.strip_accents, of.max_length);
+    }
   };
 
   explicit WordPieces(Attributes attributes);

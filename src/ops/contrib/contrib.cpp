@@ -21,6 +21,7 @@ void register_contrib_ops(Registry& r) {
   register_contrib_state_space_ops(r);
   register_contrib_tensor_ops(r);
   register_contrib_text_ops(r);
+  register_contrib_tokenizers_ops(r);
 }
 
 }  // namespace onnxtorch

@@ -7,6 +7,7 @@ namespace onnxtorch {
 class Registry;
 
 inline constexpr char kMicrosoft[] = "com.microsoft";
+inline constexpr char kExtensions[] = "ai.onnx.contrib";  // of onnxruntime-extensions
 
 void register_contrib_activation_ops(Registry& r);
 void register_contrib_attention_ops(Registry& r);
@@ -24,5 +25,6 @@ void register_contrib_search_ops(Registry& r);
 void register_contrib_state_space_ops(Registry& r);
 void register_contrib_tensor_ops(Registry& r);
 void register_contrib_text_ops(Registry& r);
+void register_contrib_tokenizers_ops(Registry& r);
 
 }  // namespace onnxtorch

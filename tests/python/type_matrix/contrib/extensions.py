@@ -1,4 +1,4 @@
-"""Templates of src/ops/contrib/extensions.cpp: what onnxruntime-extensions 0.15 gives."""
+"""Templates of src/ops/contrib/extensions.cpp and tokenizers.cpp: what onnxruntime-extensions 0.15 gives."""
 
 from __future__ import annotations
 
