@@ -235,12 +235,12 @@ Value GraphTranslator::unknown(const ValueType& type) {
   return {graph_->insertNode(graph_->createUninitialized(torchscript_type(type)))->output(), type};
 }
 
-void GraphTranslator::return_to(const Place& place) {
-  scope_ = place.scope;
-  expanding_.resize(place.depth);
-  nesting_ = place.nesting;
-  node_ = place.node;
-  location_ = place.location;
+void GraphTranslator::return_to(const TranslationPosition& position) {
+  scope_ = position.scope;
+  expanding_.resize(position.depth);
+  nesting_ = position.nesting;
+  node_ = position.node;
+  location_ = position.location;
 }
 
 Values GraphTranslator::translate_by(const NodeView& view) {

@@ -12,7 +12,7 @@ namespace {
 
 template <typename From, typename To>
 std::unique_ptr<PlannedCall> planned_cast(int64_t count, void (*cast)(const From*, To*, int64_t)) {
-  return planned([count, cast](std::span<const Place> places) {
+  return planned([count, cast](std::span<const TensorPlace> places) {
     parallel_for(count, 1, [&](int64_t begin, int64_t end) {
       cast(places[0].as<From>() + begin, places[1].as<To>() + begin, end - begin);
     });

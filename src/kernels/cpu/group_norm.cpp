@@ -229,7 +229,7 @@ std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   if (!fits(x, norm) || of.results[0].strides() != x.strides()) return {};
   const size_t weight = norm.weight ? 1 : 0, bias = norm.bias ? weight + 1 : 0, result = std::max(weight, bias) + 1;
   return planned(
-      [=, by = Normalization(x, norm)](std::span<const Place> places) {
+      [=, by = Normalization(x, norm)](std::span<const TensorPlace> places) {
         const auto data = [&](size_t place) { return place > 0 ? places[place].as<float>() : nullptr; };
         const bool is_done = compute(by, places[0].as<float>(), {data(weight), data(bias)}, places[result].as<float>());
         TORCH_CHECK(is_done, "a sum of squares or a scale is beyond a float");  // so that the run is left to ATen

@@ -156,7 +156,7 @@ at::Tensor pad(const at::Tensor& x, at::IntArrayRef pads, std::string_view mode,
 
 std::unique_ptr<PlannedCall> plan(const PlannedOperands& of, std::optional<Padding> padding) {
   if (!padding || of.results[0].strides() != at::IntArrayRef(padding->result_strides)) return {};
-  return planned([padding = *std::move(padding)](std::span<const Place> places) {
+  return planned([padding = *std::move(padding)](std::span<const TensorPlace> places) {
     compute(padding, places[0].data, places[1].data);
   });
 }

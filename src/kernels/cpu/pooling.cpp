@@ -174,7 +174,7 @@ std::unique_ptr<PlannedCall> plan_max_pool(const PlannedOperands& of) {
   const auto by = pooling(x, {lists[0], lists[1], lists[2], lists[3], of.arguments[5].toBool()});
   if (!by || !lies_well(*by, x, of.results[0])) return {};
   return with_largest(x.scalar_type(), [&]<typename T>(PoolRows<T>* largest) {
-    return planned([largest, pool = by->pool, images = by->images](std::span<const Place> places) {
+    return planned([largest, pool = by->pool, images = by->images](std::span<const TensorPlace> places) {
       compute(pool, images, largest, places[0].as<T>(), places[1].as<T>());
     });
   });
@@ -187,7 +187,7 @@ std::unique_ptr<PlannedCall> plan_average_pool(const PlannedOperands& of) {
                             of.arguments[3].toIntVector(), of.arguments[4].toBool(), divisor);
   if (!by || !lies_well(*by, x, of.results[0])) return {};
   return planned([pool = by->pool, images = by->images,
-                  counted = counts(by->pool, of.arguments[5].toBool(), divisor)](std::span<const Place> places) {
+                  counted = counts(by->pool, of.arguments[5].toBool(), divisor)](std::span<const TensorPlace> places) {
     Pool p = pool;
     p.counts = counted.data();
     compute(p, images, for_this_cpu<PoolKernels>().means, places[0].as<float>(), places[1].as<float>());

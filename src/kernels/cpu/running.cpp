@@ -88,7 +88,7 @@ struct Running {
         blocks_of(x, of.arguments[1].toInt(), of.arguments[2].toOptional<at::ScalarType>(), of.arguments[3].toBool());
     if (!blocks || !x.is_contiguous() || !of.results[0].is_contiguous()) return {};
     return AT_DISPATCH_ALL_TYPES_AND2(c10::kHalf, c10::kBFloat16, x.scalar_type(), "running", [&] {
-      return planned([blocks = *blocks](std::span<const Place> places) {
+      return planned([blocks = *blocks](std::span<const TensorPlace> places) {
         compute(places[0].as<scalar_t>(), places[1].as<scalar_t>(), blocks);
       });
     });

@@ -104,10 +104,10 @@ std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
     c10::ScalarType type;
 
     explicit Form(const Tensor& t) : sizes(t.sizes()), strides(t.strides()), type(t.scalar_type()) {}
-    Tensor at(const Place& place) const { return at::from_blob(place.data, sizes, strides, type); }
+    Tensor at(const TensorPlace& place) const { return at::from_blob(place.data, sizes, strides, type); }
   };
   return planned([of_past = Form(past), of_update = Form(update), of_result = Form(result), scatter = *scatter,
-                  has_starts = starts.defined()](std::span<const Place> places) {
+                  has_starts = starts.defined()](std::span<const TensorPlace> places) {
     const Tensor cache = of_result.at(places.back()), rows = of_update.at(places[1]);
     const auto* const first = has_starts ? places[2].as<int64_t>() : nullptr;
     TORCH_CHECK(are_within(cache, rows, first, scatter), "write_indices are out of bounds");

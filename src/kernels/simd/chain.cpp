@@ -340,7 +340,7 @@ class Pass {
   }
 
   void strips(int64_t begin, int64_t end) {
-    const Rows& rows = loop_.rows;
+    const ReducedRows& rows = loop_.rows;
     const int64_t columns = rows.columns, parts = rows.parts(), strips = rows.strips();
     const auto row = [&](int64_t number) { return number / parts * rows.group + number % parts * rows.part; };
     if (strips == 1) return elements(row(begin) * columns, row(end) * columns);

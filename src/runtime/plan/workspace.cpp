@@ -168,7 +168,7 @@ void Workspace::take_results(const Step& step) {
 
 void Workspace::run(const Step& step) {
   if (const auto* const planned = std::get_if<Step::Planned>(&step.what)) {
-    c10::SmallVector<Place, 16> places;
+    c10::SmallVector<TensorPlace, 16> places;
     for (const PlannedPlace& place : planned->places) {
       places.push_back({places_[place.buffer].data + place.offset, places_[place.buffer].bound});
     }

@@ -164,7 +164,7 @@ class PlannedChain : public PlannedCall {
     return found;
   }
 
-  void run(std::span<const Place> places) const override {
+  void run(std::span<const TensorPlace> places) const override {
     c10::SmallVector<void*, 24> data;
     for (const Tensor& tensor : tensors_) {
       data.push_back(tensor.place ? places[*tensor.place].data : places.back().data + tensor.offset);

@@ -154,7 +154,7 @@ std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   if (!table || !of.results[0].is_contiguous()) return {};
   return planned([table = *table, picked = operands.indices.numel(),
                   is_long = operands.indices.scalar_type() == c10::kLong,
-                  has_zero_points = operands.zero_points.defined()](std::span<const Place> places) {
+                  has_zero_points = operands.zero_points.defined()](std::span<const TensorPlace> places) {
     pick(table, picked, is_long, places[0].data, places[1].data, places[2].as<float>(),
          has_zero_points ? places[3].data : nullptr, places.back().as<float>());
   });
