@@ -149,8 +149,8 @@ py::list describe_graph_inputs(const Program& program) {
       case GraphInput::Role::Input:
         add("input", program.inputs[index].name);
         break;
-      case GraphInput::Role::Bound: {
-        const std::string& name = program.bound[index].name;
+      case GraphInput::Role::Constant: {
+        const std::string& name = program.constants[index].name;
         add(name.empty() ? "constant" : "weight", name);
         break;
       }

@@ -69,7 +69,7 @@ Arg bound_attribute(const NodeView& n, const std::string& name, const c10::TypeP
 namespace {
 
 // Gives the argument for a script's parameter, by its name.
-Arg bound(Translator& t, const NodeView& n, const std::string& name, const c10::TypePtr& type) {
+Arg argument_for(Translator& t, const NodeView& n, const std::string& name, const c10::TypePtr& type) {
   if (const auto i = input_named(n, name)) return bound_input(n, *i, type);
   if (n.has_attribute(name)) return bound_attribute(n, name, type);
   if (n.schema()->find_attribute(name)) return none;
@@ -88,7 +88,7 @@ TranslateFunction script(std::string function, std::vector<Arg> fixed) {
     for (const c10::Argument& parameter : find_script(function).schema.arguments()) {
       const auto is_fixed = [&](const Arg& arg) { return arg.name == parameter.name(); };
       if (std::ranges::any_of(fixed, is_fixed)) continue;
-      args.push_back(kw(parameter.name(), bound(t, n, parameter.name(), parameter.type())));
+      args.push_back(kw(parameter.name(), argument_for(t, n, parameter.name(), parameter.type())));
     }
     Values results = t.call_all(function, std::move(args));
     const auto& outputs = n.schema()->outputs;

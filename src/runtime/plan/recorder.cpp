@@ -90,8 +90,8 @@ class Recorder {
           known = given(inputs[next], next);
           ++next;
           break;
-        case GraphInput::Role::Bound:
-          known = {.state = Known::State::Fixed, .now = program.bound[input.index].value};
+        case GraphInput::Role::Constant:
+          known = {.state = Known::State::Fixed, .now = program.constants[input.index].value};
           break;
         case GraphInput::Role::Strings:
           known = {.state = Known::State::Open, .now = strings, .slot = add_slot({.kind = Slot::Kind::Open})};

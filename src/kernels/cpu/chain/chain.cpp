@@ -227,7 +227,7 @@ std::unique_ptr<PlannedCall> plan_chain_call(const PlannedOperands& of) {
 // has one more reference.
 void run_chain(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   const auto operation = torch::jit::pop(*stack).toCustomClass<Chain>();
-  torch::jit::push(*stack, operation->run(taken(torch::jit::pop(*stack))));
+  torch::jit::push(*stack, operation->run(take_tensors(torch::jit::pop(*stack))));
 }
 
 }  // namespace
