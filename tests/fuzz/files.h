@@ -1,3 +1,4 @@
+// Files that the fuzzers read.
 #pragma once
 
 #include <filesystem>
