@@ -94,7 +94,7 @@ Value ordered(Translator& t, const Value& x, const Letters& letters, const Lette
   return t.call("aten::permute", {x, perm});
 }
 
-// Makes one dimension of so many, which begin at a place.
+// Flattens `count` dimensions, from `place` on, into one.
 Value joined(Translator& t, const Value& x, size_t place, size_t count) {
   if (count == 1) return x;
   const auto first = static_cast<int64_t>(place);

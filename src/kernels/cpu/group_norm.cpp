@@ -42,7 +42,8 @@ bool has_planes(const at::Tensor& x) {
 }
 
 bool fits(const at::Tensor& x, const GroupNorm& norm) {
-  constexpr double kLeastEps = 1e-12;  // next to which squares that are too small for a float are nothing
+  // With an eps of at least this, squares that underflow float32 do not change the result.
+  constexpr double kLeastEps = 1e-12;
   const auto is_one_per_channel = [&](const std::optional<at::Tensor>& t) {
     return !t || (t->dim() == 1 && t->size(0) == x.size(1) && t->scalar_type() == c10::kFloat && t->is_contiguous());
   };

@@ -502,7 +502,7 @@ Result group_query_attention(const Tensor& q, const Tensor& k, const Tensor& v, 
   return {result, present_key, present_value};
 }
 
-// The plan relies on the present's size, which total_sequence_length decides.
+// Plans the attention. The plan relies on the present's size, which total_sequence_length decides.
 std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   const auto tensor = [&](size_t i) { return of.tensor(i); };
   const Operands in{tensor(0), tensor(1), tensor(2), tensor(3), tensor(4), tensor(5),

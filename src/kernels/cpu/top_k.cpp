@@ -57,7 +57,7 @@ struct Ranked {
   static int64_t index(Type ranked) { return -ranked.second; }
 };
 
-// The same for short keys: both are held in one integer, which is compared at once.
+// The same for a short key: one integer holds the key and the index, so that one comparison decides.
 template <typename Key>
   requires(sizeof(Key) <= 4)
 struct Ranked<Key> {
