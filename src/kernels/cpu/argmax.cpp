@@ -57,7 +57,7 @@ struct Columns {
   int64_t blocks, size, columns;
 };
 
-// Returns none where ATen looks for the largest elements.
+// Gives the blocks in which the largest elements are looked for; none where ATen looks for them.
 std::optional<Columns> columns_of(const at::Tensor& x, int64_t dim) {
   if (!has_rows(x) || x.numel() > std::numeric_limits<int32_t>::max()) return {};
   dim = at::maybe_wrap_dim(dim, x.dim());

@@ -142,7 +142,7 @@ CopyElements copy_elements_of(size_t bytes) {
   return with_bits_of(bytes, []<typename T>(T) -> CopyElements { return copy_elements<T, Index>; });
 }
 
-// Returns null where ATen is to pick the elements.
+// Gives the function that picks the elements; null where ATen is to pick them.
 CopyElements copy_elements_for(const at::Tensor& data, int64_t axis, const at::Tensor& indices) {
   const auto is_dense = [](const at::Tensor& t) {
     return t.is_cpu() && t.is_contiguous() && t.dim() > 0 && t.numel() > 0 && !t.is_conj() && !t.is_neg();

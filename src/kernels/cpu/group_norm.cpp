@@ -35,7 +35,7 @@ bool is_channels_last(const at::Tensor& x) {
   return x.dim() >= 3 && x.size(1) > 1 && !x.is_contiguous() && x.movedim(1, -1).is_contiguous();
 }
 
-// Tells whether x has planes of channels that are not much too small for SIMD vectors.
+// Tells whether each channel of x is a contiguous plane with enough elements for SIMD vectors.
 bool has_planes(const at::Tensor& x) {
   constexpr int64_t kLeastPlane = 32;
   return x.dim() >= 3 && x.is_contiguous() && c10::multiply_integers(x.sizes().slice(2)) >= kLeastPlane;
@@ -201,7 +201,7 @@ void normalize(const Normalization& by, const float* x, const std::vector<Affine
   }
 }
 
-// Returns false where a sum of squares or a scale is beyond a float: then nothing is written.
+// Normalizes the tensor. Returns false where a sum of squares or a scale is beyond a float: then nothing is written.
 bool compute(const Normalization& by, const float* x, const ChannelAffine& given, float* y) {
   const Statistics of = statistics(by, x);
   std::vector<Affine> affines;

@@ -45,7 +45,8 @@ std::optional<int64_t> step_of(const at::Tensor& indices) {
   return strides ? std::optional((*strides)[0]) : std::nullopt;
 }
 
-// Returns none where indices are no plain integers of one shape, or rows are too short to be copied one by one.
+// Gives the rows that the indices name; none where these are no plain integers of one shape, or rows are too short to
+// be copied one by one.
 std::optional<IndexedRows> indexed_rows(const at::Tensor& data, const c10::IValue& list) {
   constexpr size_t kLeastBytes = 32;
   const auto indices = list.toListRef();

@@ -112,8 +112,8 @@ void compute(const Padding& of, const char* x, char* y) {
   });
 }
 
-// Returns none where the script is to pad, or to refuse the pads. They are as ATen takes them: two for each dimension,
-// from the last one on.
+// Gives the axes to pad; none where the script is to pad, or to refuse the pads. These are as ATen takes them: two for
+// each dimension, from the last one on.
 std::optional<Padding> padding_of(const at::Tensor& x, at::IntArrayRef pads, std::string_view mode) {
   if (!x.is_cpu() || x.dim() == 0 || x.numel() == 0 || !x.is_non_overlapping_and_dense() || x.is_conj() || x.is_neg() ||
       x.requires_grad() || std::ssize(pads) != 2 * x.dim()) {
@@ -165,7 +165,7 @@ std::unique_ptr<PlannedCall> plan_pad(const PlannedOperands& of) {
   return plan(of, padding_of(of.tensor(0), of.arguments[1].toIntVector(), of.arguments[2].toStringView()));
 }
 
-// Plans a repetition, which goes on as padding by wrapping around does.
+// Plans a repetition, which is a padding that wraps around.
 std::unique_ptr<PlannedCall> plan_repeat(const PlannedOperands& of) {
   const at::Tensor x = of.tensor(0);
   const auto repeats = of.arguments[1].toIntVector();

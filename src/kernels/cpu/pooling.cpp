@@ -42,7 +42,7 @@ struct Given {
   bool ceil_mode;
 };
 
-// Returns none where ATen is asked, to do it or to refuse it.
+// Gives the way in which windows are visited; none where ATen is to pool, or to refuse the arguments.
 std::optional<Pooling> pooling(const at::Tensor& x, const Given& given) {
   constexpr int64_t kFewChannels = 16;  // with fewer, a SIMD vector is not filled
   const size_t rank = given.kernel.size();

@@ -53,7 +53,7 @@ void accumulate(const T* x, T* y, const Blocks& blocks, T start, const Combine& 
 
 using Aten = at::Tensor (*)(const at::Tensor& x, int64_t dim, std::optional<at::ScalarType> dtype);
 
-// Returns none where ATen adds.
+// Gives the blocks along a dimension; none where ATen adds.
 std::optional<Blocks> blocks_of(const at::Tensor& x, int64_t dim, std::optional<at::ScalarType> dtype, bool reverse) {
   const bool fits =
       x.is_cpu() && x.numel() > 0 && x.dim() > 0 && dtype == x.scalar_type() && !x.is_complex() && dtype != c10::kBool;

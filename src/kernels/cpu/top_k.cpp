@@ -175,7 +175,7 @@ int64_t parts_of(int64_t rows, int64_t size, int64_t k) {
   return std::max<int64_t>(std::min(wanted, possible), 1);
 }
 
-// Returns none where a sort is needed.
+// Gives the rows with their parts; none where a sort is needed.
 std::optional<PartedRows> rows_of(const at::Tensor& x, int64_t k, int64_t dim, bool largest) {
   const bool fits = x.is_cpu() && x.numel() > 0 && x.dim() > 0 && k > 0;
   if (!fits) return {};

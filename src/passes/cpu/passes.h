@@ -8,9 +8,9 @@ namespace onnxtorch {
 // Replaces each script that has an operator of its own by that operator.
 void take_kernels(Program& program);
 
-// Computes in float32 the values of a type for which this CPU has no instructions, from end to end of what hangs
-// together: they are rounded where they leave it, to a cast of the model's, an output or an operator that is left as it
-// is. If a graph has no weights of that type, only its products are computed so, and rounded each.
+// Computes in float32 the values of a type for which this CPU has no instructions. Connected operators pass one another
+// values that are not rounded; these are rounded for a cast of the model's, for an output, and for an operator that is
+// left as it is. If a graph has no weights of that type, only its products are computed so, and each is rounded.
 void widen_halves(Program& program);
 
 // Computes a softmax between two products of matrices as one operator, the weights of a few rows at a time.

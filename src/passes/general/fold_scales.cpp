@@ -27,7 +27,7 @@ constexpr auto kBatchNorm =
 // A convolution or a product with a constant weight, whose results have their channels in one dimension.
 struct WeightedNode {
   jit::Node* node;
-  at::Tensor weight;  // the result's channels come first, but where it is a transposed convolution's
+  at::Tensor weight;  // the result's channels come first, except for a transposed convolution
   at::Tensor bias;    // may be undefined
   int64_t channels;
   std::optional<int64_t> rank;
@@ -187,7 +187,7 @@ class Folding {
     return known->to(at::kDouble).reshape({-1});
   }
 
-  // Gives a normalization by constants, as what it makes of each channel.
+  // Gives what a batch normalization by constants does to each channel; none where it is not by constants alone.
   std::optional<Scale> batch_norm(const jit::Node* node) const {
     const auto training = constants_.get<bool>(node->input(5));
     const auto epsilon = constants_.number(node->input(7));
@@ -204,7 +204,7 @@ class Folding {
     return Scale{factor, each[1].defined() ? each[1] - shift : -shift};
   }
 
-  // Gives what the node makes of the channels of the value.
+  // Gives what the node does to each channel of the value; none where it does anything else.
   std::optional<Scale> scale_of(const WeightedNode& p, const jit::Node* node, const jit::Value* value) const {
     if (node->matches(kBatchNorm)) {
       const bool along = !p.channels_last || p.rank == 2;

@@ -71,7 +71,7 @@ bool has_form(const at::Tensor& t) {
          t.has_storage();
 }
 
-// Gives the same memory by a storage of its own, as it is by storages that the recorder tells what is a view of what.
+// Gives a tensor on the same memory with a storage of its own: the recorder tells by storages what is a view of what.
 at::Tensor with_own_storage(const at::Tensor& t) {
   return at::from_blob(const_cast<void*>(t.const_data_ptr()), t.sizes(), t.strides(), t.options());
 }

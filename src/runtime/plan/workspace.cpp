@@ -218,7 +218,7 @@ std::vector<IValue> Workspace::run(std::span<const IValue> inputs, const c10::in
     check_interruption();
     run(step);
   }
-  // The copies come first, of what may lie in the memory that others are given away with.
+  // Results that are copied come first: they may lie in memory that is given away with other results.
   std::vector<IValue> results(plan_->results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     if (results_[i] == Step::kNone) results[i] = result(plan_->results[i]);

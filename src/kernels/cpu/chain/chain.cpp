@@ -78,7 +78,7 @@ void run_pass(const ChainPlan::Pass& pass, std::vector<at::Tensor>& tensors) {
   for (const ChainPlan::Rest& rest : pass.rests) tensors.push_back(reduce(tensors[rest.tensor], rest));
 }
 
-// Returns none where a pass is too large for the device.
+// Plans the passes of a chain on a device. Returns none where one is too large for it.
 std::optional<ChainPlan> plan_for(c10::Device device, const ChainProgram& program, at::TensorList inputs) {
   auto plan = plan_chain(program, inputs);
   if (!plan || device.is_cpu()) return plan;

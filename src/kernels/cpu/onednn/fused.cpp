@@ -244,7 +244,7 @@ at::Tensor Fused::execute(const Prepared& p, const at::Tensor& x, Steps steps, a
 template <typename Bound>
 std::optional<float> Fused::bound_of_result(Steps steps, const Bound& bound) const {
   if (!loses_nan_) return kInfinity;
-  // A sum may be beyond the bound by what is rounded in it, which is far from a factor of two.
+  // Rounding may take a sum beyond the bound, but by far less than a factor of two.
   constexpr float kEnough = kLargest / 2;
   float result = bound(0, std::min(kLargest, (kEnough - offset_) / gain_)) * gain_ + offset_;
   if (!(result <= kEnough)) return {};

@@ -268,7 +268,7 @@ class IntegerLinear final : public PackedIntegers {
     std::optional<size_t> bias, operand;
   };
 
-  // Returns none where there are others, as in take_addends.
+  // Gives the roles of the addends; none where one has neither role, as in take_addends.
   std::optional<Roles> roles_of(at::TensorList addends, const at::Tensor& y) const {
     Roles roles;
     for (size_t i = 0; i < addends.size(); ++i) {

@@ -43,7 +43,7 @@ int64_t parts(int64_t count, int64_t size) { return (count - 1) / size + 1; }
 
 bool is_whole(const Tensor& t, at::ScalarType type) { return is_plain(t, type) && t.is_contiguous(); }
 
-// Returns none where the script is to compute, or to refuse.
+// Gives the table; none where the script is to compute, or to refuse the operands.
 std::optional<Table> table_of(const Operands& of, const Parameters& by) {
   const auto type = of.data.scalar_type();
   const int64_t dims = of.data.dim();

@@ -116,7 +116,7 @@ struct Pairs {
   QuantizeStep to;
 };
 
-// Returns none where b is neither like a nor a row.
+// Gives the pairs of a and b; none where b is neither of the layout of a nor a row.
 std::optional<Pairs> pairs(const Operand& a, const Operand& b, Joining by, at::ScalarType type, QuantizeStep to) {
   const at::Tensor &x = a.x, &other = b.x;
   const bool has_floats = other.is_floating_point();
@@ -160,7 +160,7 @@ void join(const Pairs& of, const void* a, const void* b, void* y, const KernelsO
   });
 }
 
-// Does the same for tensors; returns none where they are no pairs.
+// Joins tensors; returns none where they are no pairs.
 template <typename KernelsOf>
 std::optional<at::Tensor> joined(const Operand& a, const Operand& b, Joining by, at::ScalarType type, QuantizeStep to,
                                  const KernelsOf& kernels_of) {

@@ -184,7 +184,7 @@ std::optional<bool> same_sizes(const jit::Value* a, const jit::Value* b) {
   return first && second ? std::optional(*first == *second) : std::nullopt;
 }
 
-// Gives the bias that adding `other` to a plain product is.
+// Gives `other`, which is added to the result, as the bias of a plain product; none where it is no bias.
 std::optional<at::Tensor> as_bias(const Candidate& c, const jit::Value* other, const Constants& constants) {
   const auto* product = std::get_if<Linear>(&c.main);
   if (!product || product->bias.defined() || !c.post_ops.empty()) return {};
