@@ -113,10 +113,10 @@ Arg argument_from(Translator& t, const NodeView& n, const Source& source) {
   if (source.from_attribute) {
     const bool as_number =
         !is_tensor(type) && n.attribute(source.argument->name())->type() == onnx::AttributeProto::TENSOR;
-    const Arg arg = bound_attribute(n, source.argument->name(), type);
+    const Arg arg = argument_of_attribute(n, source.argument->name(), type);
     return as_number ? Arg(t.call("aten::item", {std::get<Value>(arg.data)})) : arg;
   }
-  if (!is_tensor_list(type)) return bound_input(n, source.first_input, type);
+  if (!is_tensor_list(type)) return argument_of_input(n, source.first_input, type);
   if (source.inputs == 1 && n.input(source.first_input).type.kind == ValueType::Kind::Sequence) {
     return n.input(source.first_input);
   }

@@ -20,7 +20,7 @@ struct GatePart {
   }
 };
 
-// Calls function(place) for each vector of a row.
+// Calls function(part) for each vector of a row.
 template <typename F>
 ONNX_TORCH_INLINE void for_each_part(int64_t size, const F& function) {
   in_vectors<float>(size, [&](int64_t begin, int64_t count)
