@@ -160,6 +160,24 @@ def test_on_the_cpu_the_results_of_packed_products_are_float32_at_once():
         np.testing.assert_allclose(rep.run([x, other])[0], plain.run([x, other])[0], rtol=2**-6, atol=2**-6)
 
 
+def test_a_result_that_the_next_product_takes_is_given_in_bfloat16():
+    source = model(
+        "(float[2, 6, 8, 8] x) => (float[2, 4, 8, 8] y, float[2, 4, 8, 8] z) "
+        "{ c = Conv(x, v) d = Relu(c) y = Conv(d, w) z = Relu(y) }",
+        v=(8, 6, 3, 3),
+        w=(4, 8, 1, 1),
+    )
+    rep = onnx_torch.prepare(source, precision="bfloat16")
+    found = re.findall(r"= ((?:aten|onnx_torch)::\w+)", rep.graph())
+    assert found.count(ROUND) == (1 if _C.cpu_features()["bfloat16_products"] else 2)
+    x = floats(2, 6, 8, 8)
+    plain = onnx_torch.prepare(source, precision="bfloat16", optimize=False).run([x])
+    for _ in range(4):  # a plan's runs among them
+        for result, expected in zip(rep.run([x]), plain, strict=True):
+            # Sums in another order may round to the next number of bfloat16 between the two products.
+            np.testing.assert_allclose(result, expected, rtol=2**-6, atol=2**-6)
+
+
 def test_products_of_bfloat16_models_are_packed():
     source = parser.parse_model(
         '<ir_version: 10, opset_import: ["": 23]> net (float[3, 6] x) => (float[3, 4] z) '

@@ -104,7 +104,8 @@ std::vector<Sequence> sequences_of(const CachedWork& work) {
   const bool is_prompt = work.rows == total;
   std::vector<Sequence> sequences;
   for (int64_t b = 0; b < work.batch; ++b) {
-    const int64_t length = work.lengths[b] + 1, start = is_prompt ? 0 : length - work.rows;
+    const int64_t length = std::clamp<int64_t>(work.lengths[b], -1, capacity) + 1,
+                  start = is_prompt ? 0 : length - work.rows;
     TORCH_CHECK(start >= 0 && length >= 1, "seqlens_k counts fewer keys than there are queries");
     TORCH_CHECK(length <= capacity && start <= most,
                 "seqlens_k counts more keys than past_key and total_sequence_length have");
@@ -122,7 +123,7 @@ std::vector<int64_t> positions_of(const CachedWork& work, std::span<const Sequen
     for (int64_t r = 0; r < work.rows; ++r) {
       const int64_t own = (b * work.rows + r) % std::max<int64_t>(work.given_positions, 1);
       const int64_t position = !is_given   ? sequences[b].start + r
-                               : is_prompt ? work.positions[0] + r
+                               : is_prompt ? std::min(work.positions[0], work.most_positions) + r
                                            : work.positions[own];
       TORCH_CHECK(position >= 0 && position < work.most_positions, "the position ", position,
                   " is out of range: cos_cache and sin_cache have ", work.most_positions, " rows");

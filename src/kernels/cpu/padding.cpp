@@ -57,13 +57,16 @@ struct Segment {
   int64_t index, position, count;
 };
 
-std::vector<Segment> segments_of(const Axis& axis) {
+// Gives the segments of an axis; none where they would take much more memory than the elements.
+std::optional<std::vector<Segment>> segments_of(const Axis& axis) {
+  constexpr size_t kMost = 1 << 16;
   std::vector<Segment> segments;
   for (int64_t i = 0; i < axis.length;) {
     const int64_t index = axis.index(i), count = i == axis.before ? axis.inside : 1;
     if (!segments.empty() && index == segments.back().index + segments.back().count) {
       segments.back().count += count;
     } else {
+      if (segments.size() == kMost) return {};
       segments.push_back({index, i, count});
     }
     i += count;
@@ -136,7 +139,9 @@ std::optional<Padding> padding_of(const at::Tensor& x, at::IntArrayRef pads, std
     result.item *= result.axes.back().size;
     result.axes.pop_back();
   }
-  result.segments = segments_of(result.axes.back());
+  auto segments = segments_of(result.axes.back());
+  if (!segments) return {};
+  result.segments = *std::move(segments);
   return result;
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "base/parallel.h"
 #include "base/planned_call.h"
 #include "base/registered.h"
+#include "base/size.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/operators.h"
@@ -23,7 +25,11 @@ namespace {
 // Gives the windows of one dimension, as ATen takes them; none where it refuses them, or there are none.
 std::optional<Windows> windows(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
                                bool ceil_mode) {
-  if (kernel < 1 || stride < 1 || dilation < 1 || padding < 0 || 2 * padding > kernel) return {};
+  // Rows are padded in memory, and each element of a window is visited, in the padding too.
+  constexpr int64_t kMostPadding = 1 << 20, kMostStride = std::numeric_limits<int32_t>::max();
+  if (kernel < 1 || stride < 1 || dilation < 1 || padding < 0 || padding > kernel / 2) return {};
+  if (padding > kMostPadding || stride > kMostStride) return {};
+  if (!(Size(dilation) * (kernel - 1)).is_at_most(size + 2 * kMostPadding)) return {};
   const auto count = at::native::pooling_output_shape<int64_t>(size, kernel, padding, stride, dilation, ceil_mode);
   return count > 0 ? std::optional(Windows{size, kernel, stride, padding, dilation, count}) : std::nullopt;
 }

@@ -294,8 +294,7 @@ std::vector<int64_t> BytePairs::ids(std::string_view text) const {
 
 namespace {
 
-// Gives the ids of each text's tokens, padded to one length, and ones where they are. A tokenizer is saved as {vocab,
-// merges, added_token, unk_token, bos_token, eos_token, pad_token}, {has_marks, is_clip, padding_length}.
+// Gives the ids of each text's tokens, padded to one length, and ones where they are.
 std::tuple<at::Tensor, at::Tensor> byte_pairs(const Pool& pool, const at::Tensor& text,
                                               const c10::intrusive_ptr<BytePairs>& pairs) {
   const at::Tensor in = on_host(text);

@@ -51,9 +51,7 @@ std::string WordPieceDecoder::text(std::span<const int64_t> ids) const {
 
 namespace {
 
-// Gives the text of each range of ids, [first, last) in a row of `ranges`; of all ids where there are no ranges. A
-// decoder is saved as {vocab_file, unk_token, sep_token, pad_token, cls_token, mask_token, suffix_indicator},
-// {skip_special_tokens, clean_up_tokenization_spaces}.
+// Gives the text of each range of ids, [first, last) in a row of `ranges`; of all ids where there are no ranges.
 at::Tensor word_piece_texts(const Pool& pool, const at::Tensor& ids, const std::optional<at::Tensor>& ranges,
                             const c10::intrusive_ptr<WordPieceDecoder>& decoder) {
   TORCH_CHECK_VALUE(ids.dim() == 1 || (ids.dim() == 2 && ids.size(0) == 1), "ids must be one row");
