@@ -25,11 +25,9 @@ void replace_pools(Program& program);
 // Computes row by row what the passes below find.
 void replace_rows(Program& program);
 void find_softmax(Program& program);
-void find_layer_norm(Program& program);     // and RMSNorm
-void find_l1_norm(Program& program);        // rows that are divided by the sum of their elements' magnitudes
-void find_argmax(Program& program);         // and the labels of the largest scores
+void find_layer_norm(Program& program);  // and RMSNorm
+void find_argmax(Program& program);
 void find_channel_means(Program& program);  // of images that lie channels-last
-void find_running(Program& program);        // running sums and products
 
 // Finds rotary position embeddings, as exporters write them out: the halves of each row are turned by an angle for each
 // element.
