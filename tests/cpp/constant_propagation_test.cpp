@@ -2,21 +2,18 @@
 #include "graph/constant_propagation.h"
 
 #include <gtest/gtest.h>
-#include <torch/csrc/jit/ir/irparser.h>
 #include <torch/csrc/jit/passes/constant_propagation.h>
 
 #include <string>
+
+#include "parsed_graph.h"
 
 namespace onnxtorch {
 namespace {
 
 namespace jit = torch::jit;
 
-std::shared_ptr<jit::Graph> parsed(const std::string& text) {
-  auto graph = std::make_shared<jit::Graph>();
-  jit::parseIR(text, graph.get());
-  return graph;
-}
+using testing::parsed;
 
 std::string propagated(const std::string& text) {
   const auto graph = parsed(text);

@@ -3,10 +3,11 @@
 
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/ir/ir.h>
-#include <torch/csrc/jit/ir/irparser.h>
 
 #include <algorithm>
 #include <string>
+
+#include "parsed_graph.h"
 
 namespace onnxtorch {
 namespace {
@@ -15,14 +16,10 @@ namespace jit = torch::jit;
 
 template <typename Simplify>
 std::string kinds_after(const Simplify& simplify, const std::string& text) {
-  auto graph = std::make_shared<jit::Graph>();
-  jit::parseIR(text, graph.get());
+  auto graph = testing::parsed(text);
   simplify(graph);
   graph->lint();
-  std::string kinds;
-  for (const jit::Node* node : graph->nodes())
-    kinds += std::string(kinds.empty() ? "" : " ") + node->kind().toUnqualString();
-  return kinds;
+  return testing::kinds_of(*graph->block());
 }
 
 TEST(EliminateDeadCode, TakesOutWhatOnlyTheDeadNeed) {
@@ -123,8 +120,7 @@ graph(%x : Tensor, %c : bool, %text : str, %none : NoneType):
 
 // Tells whether something writes to what the node of a kind reads or returns.
 bool has_writers(const std::string& kind, const std::string& text) {
-  auto graph = std::make_shared<jit::Graph>();
-  jit::parseIR(text, graph.get());
+  const auto graph = testing::parsed(text);
   const Writers writers(graph);
   return std::ranges::any_of(graph->nodes(), [&](const jit::Node* node) {
     return node->kind().toUnqualString() == kind && writers.has_writers(node);

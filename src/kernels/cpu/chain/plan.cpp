@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -348,7 +349,9 @@ class Planner {
     for (const size_t value : members.instructions) {
       const auto& [op, type, operands, a, b] = instruction(value);
       chain::Step step{op, type, static_cast<uint16_t>(slots.at(value)), {}, a, b};
-      for (size_t i = 0; i < operands.size(); ++i) step.operands[i] = static_cast<uint16_t>(slots.at(operands[i]));
+      // What the operator does not take is the first once more, so that no source seems to be read.
+      for (size_t i = 0; i < std::size(step.operands); ++i)
+        step.operands[i] = static_cast<uint16_t>(slots.at(operands[i < operands.size() ? i : 0]));
       loop.steps.push_back(step);
     }
   }
