@@ -88,7 +88,7 @@ CONVOLUTIONS: list[dict[str, Any]] = [
     {"w": np.int8, "wz": np.int8(-128), "attributes": "<pads = [1, 1, 1, 1]>"},
     {"w": np.int8, "wz": np.int8(0), "x_type": np.int8, "attributes": "<pads = [1, 1, 1, 1]>"},
     {"x_type": np.int8, "attributes": "<pads = [1, 1, 1, 1]>"},
-    {"wz": RNG.integers(100, 150, 48, np.uint8), "attributes": "<pads = [1, 1, 1, 1]>"},
+    {"wz": np.random.default_rng(1).integers(100, 150, 48, np.uint8), "attributes": "<pads = [1, 1, 1, 1]>"},
     {"shape": (48, 16, 3, 3), "attributes": "<group = 2>", "w": np.int8, "wz": np.int8(0)},
     {"shape": (32, 1, 3, 3), "attributes": "<group = 32, pads = [1, 1, 1, 1]>", "w": np.int8, "wz": np.int8(0)},
     {"shape": (48, 16, 3, 3), "attributes": "<group = 2>", "lowered": False},

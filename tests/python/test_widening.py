@@ -176,10 +176,10 @@ MASK = np.array([[1] * 16, [1] * 10 + [0] * 6])
 MODELS: dict[str, tuple[Callable[[], nn.Module], list[np.ndarray]]] = {
     "T5": (T5, [WORDS, MASK]),
     "GPT-2": (GPT2, [WORDS]),
-    "MobileNet": (mobilenet, [RNG.standard_normal((1, 3, 32, 32))]),
-    "ResNet": (resnet, [RNG.standard_normal((1, 3, 32, 32))]),
-    "UNet": (UNet, [RNG.standard_normal((1, 4, 16, 16)), np.array([7.0])]),
-    "LSTM": (Lstm, [RNG.standard_normal((12, 1, 20))]),
+    "MobileNet": (mobilenet, [np.random.default_rng(1).standard_normal((1, 3, 32, 32))]),
+    "ResNet": (resnet, [np.random.default_rng(2).standard_normal((1, 3, 32, 32))]),
+    "UNet": (UNet, [np.random.default_rng(3).standard_normal((1, 4, 16, 16)), np.array([7.0])]),
+    "LSTM": (Lstm, [np.random.default_rng(4).standard_normal((12, 1, 20))]),
 }
 
 
