@@ -350,6 +350,9 @@ TEST(ForEachPlace, ComparesWhatLoopsCompute) {
   EXPECT_THAT(found(pattern, "x", pattern), ElementsAre("x"));
   EXPECT_THAT(found(pattern, "x", loop("      %next : Tensor = aten::mul(%x, %before)")), IsEmpty());
   EXPECT_THAT(found(pattern, "x", loop("      %next : Tensor = aten::mul(%before, %before)")), IsEmpty());
+  const std::string of_before = loop("      %next : Tensor = aten::exp(%before)");
+  EXPECT_THAT(found(of_before, "x", of_before), ElementsAre("x"));
+  EXPECT_THAT(found(of_before, "x", loop("      %next : Tensor = aten::exp(%x)")), IsEmpty());
 }
 
 TEST(ForEachPlace, AConstantMayStandInAnotherBlockThanThePatterns) {
