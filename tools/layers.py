@@ -1,4 +1,7 @@
-"""Tells which part of src and of the Python package may know which, and where one does not: python -m tools.layers."""
+"""Tells which part of the C++ code and of the Python package may know which, and where one does not.
+
+python -m tools.layers
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "src"
+BINDINGS = ROOT / "python" / "cpp"
 PACKAGE = ROOT / "python" / "onnx_torch"
 
-#: Each folder with the folders whose files its own may include besides their own and the public headers, from the
-#: ground up: a folder knows only folders that stand above it here.
+#: Each folder of src, and that of Python's modules, with the folders whose files its own may include besides their own
+#: and the public headers, from the ground up: a folder knows only folders that stand above it here.
 MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "base": (),
     "import": ("base",),
@@ -46,6 +50,16 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "export": ("graph",),
     "api": ("base", "import", "translate", "runtime"),
     "language": ("base", "import", "runtime", "api"),
+    "python/cpp": (
+        "base",
+        "import",
+        "kernels/cpu",
+        "translate",
+        "passes/device",
+        "runtime",
+        "export",
+        "language",
+    ),
 }
 
 #: The same table for the Python package. All may import "ground", the modules of `GROUND`. Modules without a row of
@@ -94,6 +108,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 GROUND = ("_C", "_torch", "_build_info", "_versions", "_progress", "errors", "log")
 
 
+SUFFIXES = {".cpp", ".h", ".cu", ".cuh"}
+
+
 @dataclass(frozen=True)
 class Arrow:
     """A file of one folder that uses what is in another."""
@@ -116,18 +133,24 @@ def folder_of(path: str) -> str:
     return found
 
 
+def _files(sources: Path) -> Iterator[tuple[Path, str, str]]:
+    """Gives each file of C++ with its name and its folder of the table."""
+    for root, name in ((sources, "src"), (BINDINGS, "python/cpp")):
+        for path in sorted(root.rglob("*")):
+            if path.suffix in SUFFIXES:
+                file = path.relative_to(root).as_posix()
+                yield path, f"{name}/{file}", folder_of(file) if root == sources else name
+
+
 def arrows(sources: Path = SOURCES) -> Iterator[Arrow]:
     """Gives all includes from one folder to another."""
-    for path in sorted(sources.rglob("*")):
-        if path.suffix not in {".cpp", ".h", ".cu", ".cuh"}:
-            continue
-        file = path.relative_to(sources).as_posix()
+    for path, file, folder in _files(sources):
         for header in re.findall(r'^#include "([^"]+)"', path.read_text(encoding="utf-8"), re.MULTILINE):
             if not (sources / header).is_file():
                 continue  # it is a public header, or a generated one
-            folder, included = folder_of(file), folder_of(header)
+            included = folder_of(header)
             if folder != included:
-                yield Arrow(f"src/{file}", f"includes {header}", folder, included)
+                yield Arrow(file, f"includes {header}", folder, included)
 
 
 def imports(package: Path = PACKAGE, types: bool = True) -> dict[str, set[str]]:

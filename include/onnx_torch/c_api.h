@@ -45,6 +45,10 @@ typedef struct onnx_torch_options {
   double seconds;           /* the time that a run may take; 0: any */
   double memory;            /* bytes of tensors that a run may use, besides weights and inputs; 0: any */
   const char* external_dir; /* the folder of external data; NULL: beside the file, and for bytes none */
+  double max_iterations;    /* of one Loop; 0: any number */
+  double prepare_seconds;   /* the time that loading may take; 0: any */
+  double nodes;             /* of the model once functions are inlined; 0: a million */
+  double constant_bytes;    /* of what follows from constants while loading; 0: what the machine has */
 } onnx_torch_options;
 
 /* A model ready to run. Any number of threads may run one at the same time. */

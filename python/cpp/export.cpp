@@ -55,7 +55,7 @@ class Export {
 
   py::list weight_names() const {
     py::list names;
-    for (const size_t i : weights(program_)) names.append(text(program_.bound[i].name));
+    for (const size_t i : weights(program_)) names.append(text(program_.constants[i].name));
     return names;
   }
   py::list input_names() const { return texts(arguments(program_)); }

@@ -1,3 +1,4 @@
+// The bindings of what runs language models, for the module that module.cpp defines.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/recording.h"
 #include "base/text_of.h"
@@ -149,8 +150,8 @@ py::list describe_graph_inputs(const Program& program) {
       case GraphInput::Role::Input:
         add("input", program.inputs[index].name);
         break;
-      case GraphInput::Role::Bound: {
-        const std::string& name = program.bound[index].name;
+      case GraphInput::Role::Constant: {
+        const std::string& name = program.constants[index].name;
         add(name.empty() ? "constant" : "weight", name);
         break;
       }
@@ -494,11 +495,13 @@ PYBIND11_MODULE(_C, m, py::mod_gil_not_used()) {
       "processor_quota", [](const std::string& root) { return processor_quota(root); }, py::arg("root"),
       "The quota of this process's cgroup, in processors; `root` is where the files of the system are.");
   m.def("manual_seed", [](int64_t seed) { at::manual_seed(static_cast<uint64_t>(seed)); }, "Seeds torch's generators.");
-  m.def("assume_cuda_devices", &assume_cuda_devices, py::arg("count"),
-        "Takes so many CUDA devices to be there, for tests that answer ATen's calls themselves.");
-  m.def("assume_recordings", &assume_python_recordings, py::arg("make"), py::arg("is_at_work"),
-        "Has make(index of the device) give the recordings for CUDA, and is_at_work(index) tell of others', for tests; "
-        "None: as it was.");
+  if (std::getenv("ONNX_TORCH_TEST_HOOKS") != nullptr) {  // tests/python/conftest.py sets it
+    m.def("assume_cuda_devices", &assume_cuda_devices, py::arg("count"),
+          "Takes so many CUDA devices to be there, for tests that answer ATen's calls themselves.");
+    m.def("assume_recordings", &assume_python_recordings, py::arg("make"), py::arg("is_at_work"),
+          "Has make(index of the device) give the recordings for CUDA, and is_at_work(index) tell of others', for "
+          "tests; None: as it was.");
+  }
   m.def(
       "waits",
       [] {

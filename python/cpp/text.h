@@ -1,3 +1,4 @@
+// Texts of models as Python's strings.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -3,10 +3,12 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <new>
 #include <span>
+#include <utility>
 
 #include "onnx_torch/model.h"
 
@@ -57,15 +59,32 @@ T* required(T* given, const char* name) {
   return given;
 }
 
-Options options_from(const onnx_torch_options* given) {
+// Gives the options with zeros for what a program does not know that was compiled with an older header.
+onnx_torch_options all_options(const onnx_torch_options& given) {
+  constexpr size_t kOldest = offsetof(onnx_torch_options, max_iterations);
+  if (given.size < kOldest) throw InputError("the size of the options is not set");
+  onnx_torch_options all{};
+  std::memcpy(&all, &given, std::min(given.size, sizeof all));
+  return all;
+}
+
+Options options_from(const onnx_torch_options* options_or_null) {
   Options options;
-  if (!given) return options;
-  if (given->size < sizeof(onnx_torch_options)) throw InputError("the size of the options is not set");
-  if (given->device) options.device = given->device;
-  options.threads = given->threads;
-  options.optimize = given->without_passes == 0;
-  if (given->seconds != 0) options.limits.seconds = given->seconds;
-  if (given->memory != 0) options.limits.memory = given->memory;
+  if (!options_or_null) return options;
+  const onnx_torch_options given = all_options(*options_or_null);
+  if (given.device) options.device = given.device;
+  options.threads = given.threads;
+  options.optimize = given.without_passes == 0;
+  Limits& limits = options.limits;
+  const std::pair<double, double*> given_limits[] = {{given.seconds, &limits.seconds},
+                                                     {given.memory, &limits.memory},
+                                                     {given.max_iterations, &limits.max_iterations},
+                                                     {given.prepare_seconds, &limits.prepare_seconds},
+                                                     {given.nodes, &limits.nodes},
+                                                     {given.constant_bytes, &limits.constant_bytes}};
+  for (const auto& [number, limit] : given_limits) {
+    if (number != 0) *limit = number;
+  }
   return options;
 }
 

@@ -148,8 +148,8 @@ struct Block {
   }
 
  private:
-  // Interleaves each row of the first half with its like in the second. That as often as the size can be halved
-  // transposes.
+  // Interleaves each row of the first half with its counterpart in the second. Repeated log2(kSize) times, this
+  // transposes the square.
   template <size_t... i>
   void interleave(std::index_sequence<i...>) {
     const Block before = *this;

@@ -28,8 +28,8 @@ ONNX_TORCH_BOTH constexpr int bits_of(uint64_t x) {
 // Does what std::has_single_bit does.
 ONNX_TORCH_BOTH constexpr bool is_power_of_two(uint64_t x) { return x != 0 && (x & (x - 1)) == 0; }
 
-// Does what std::partition_point does: counts how many of the first of count elements come before, where those that do
-// precede all others.
+// Does what std::partition_point does: gives the number of indices below `count` for which comes_before(index) is true,
+// which are all before the others.
 template <typename ComesBefore>
 ONNX_TORCH_BOTH int64_t count_before(int64_t count, const ComesBefore& comes_before) {
   int64_t first = 0;

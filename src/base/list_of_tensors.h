@@ -9,7 +9,7 @@
 namespace onnxtorch {
 
 // Moves the tensors out where nothing else refers to the list, so that no tensor has a reference more than it needs.
-inline std::vector<at::Tensor> taken(c10::IValue value) {
+inline std::vector<at::Tensor> take_tensors(c10::IValue value) {
   c10::List<at::Tensor> list = std::move(value).toTensorList();
   std::vector<at::Tensor> result;
   result.reserve(list.size());

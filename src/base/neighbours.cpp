@@ -159,8 +159,8 @@ class Watch {
 }  // namespace
 
 bool Crowding::after(Time passed, Time waited) {
-  constexpr int kUsual = 4;                   // one part of the time in so many is usual
-  constexpr Time kUnusual = milliseconds(6);  // more than those take who come and go
+  constexpr int kUsual = 4;                   // waits of one part in so many of the time are usual
+  constexpr Time kUnusual = milliseconds(6);  // processes that live for a moment take less
   constexpr Time kLong = milliseconds(1);
   constexpr Time kShortHold = milliseconds(250), kLongHold = seconds(2), kAfresh = seconds(4);
   passed = std::min<Time>(passed, milliseconds(100));  // more has passed where the process was stopped

@@ -1,3 +1,4 @@
+// A timer of the nodes of a run, for profiles.
 #pragma once
 
 #include <c10/core/Device.h>

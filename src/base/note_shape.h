@@ -1,3 +1,4 @@
+// The shapes of a failing node's inputs, for its error's message.
 #pragma once
 
 #include <c10/macros/Export.h>

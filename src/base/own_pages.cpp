@@ -15,8 +15,8 @@ namespace {
 
 constexpr int64_t kLeastBytes = 1 << 16, kLeastHuge = 1 << 22, kMostShared = 1 << 25;
 
-// Tells whether an allocator gives the memory: it gives little, and all where somebody counts it, who is to count all
-// of it.
+// Tells whether an allocator gives the memory: where it is little, or where memory is being counted, so that the count
+// is complete.
 bool is_for_allocator(int64_t bytes) { return bytes < kLeastBytes || c10::memoryProfilingEnabled(); }
 
 // Maps pages. The system gives all at once where it is asked to, in three quarters of the time that it takes for one by

@@ -20,7 +20,7 @@ struct OtherForm : std::runtime_error {
 };
 
 // The place of a tensor's first element, and the tensor's bound as far as that is known.
-struct Place {
+struct TensorPlace {
   char* data;
   float* bound;
 
@@ -35,7 +35,7 @@ class PlannedCall {
   virtual ~PlannedCall() = default;
   // Computes from the places of the tensors among the arguments, those of lists one by one, then of the results, and
   // then of as much memory as `work_bytes` asks for. Any number of threads may call.
-  virtual void run(std::span<const Place> places) const = 0;
+  virtual void run(std::span<const TensorPlace> places) const = 0;
   virtual size_t work_bytes() const { return 0; }
   // A result that may lie where an argument lies that nobody needs any more: both by their indices among the places.
   struct Over {
@@ -50,7 +50,7 @@ std::unique_ptr<PlannedCall> planned(F function, std::vector<PlannedCall::Over> 
   class Function : public PlannedCall {
    public:
     Function(F f, std::vector<Over> pairs) : function_(std::move(f)), over_(std::move(pairs)) {}
-    void run(std::span<const Place> places) const override { function_(places); }
+    void run(std::span<const TensorPlace> places) const override { function_(places); }
     std::vector<Over> over() const override { return over_; }
 
    private:

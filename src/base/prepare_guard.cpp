@@ -43,7 +43,20 @@ void PrepareGuard::check() const {
   throw StoppedError(text.str());
 }
 
+void PrepareGuard::count_bytes(double bytes) const {
+  counted_bytes_ += bytes;
+  if (counted_bytes_ <= most_constant_bytes()) return;
+  std::ostringstream text;
+  text << "the model's sparse tensors take " << counted_bytes_ << " bytes of memory, more than the " << most_constant_bytes()
+       << " that the option limits allows what follows from constants (constant_bytes)";
+  throw StoppedError(text.str());
+}
+
 const PrepareGuard* guard_of_preparation() { return guard; }
+
+void count_constant_bytes(double bytes) {
+  if (guard) guard->count_bytes(bytes);
+}
 
 void check_preparation() {
   check_memory_reserve();

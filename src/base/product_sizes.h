@@ -1,3 +1,4 @@
+// The sizes of a product of matrices, with batches that are expanded.
 #pragma once
 
 #include <ATen/ExpandUtils.h>

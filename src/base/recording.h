@@ -16,8 +16,8 @@ class __attribute__((visibility("default"))) Recording {
 
   virtual ~Recording() = default;
 
-  // Does the work some times, and then once more, when it keeps what the work gives the device instead of having it
-  // done. The memory that the work takes stays as it is from then on.
+  // Does the work a few times, and then once more, when what the work gives the device is kept and not done. The memory
+  // that this work takes stays as it is from then on.
   virtual void record(const Work& work) = 0;
 
   // Gives the device in the caller's stream what before() does, what was recorded, and what after() does. The device

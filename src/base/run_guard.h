@@ -1,3 +1,4 @@
+// The guard that stops a run which takes more time, memory or iterations than it may, or which its caller stops.
 #pragma once
 
 #include <c10/util/ThreadLocalDebugInfo.h>

@@ -1,3 +1,4 @@
+// The form in which laid-out weights are saved, so that a later process need not lay them out.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,3 +1,4 @@
+// A stopwatch.
 #pragma once
 
 #include <chrono>

@@ -98,7 +98,7 @@ void WorkMemory::clear() {
 
 at::Tensor work_tensor(at::IntArrayRef sizes, at::IntArrayRef strides, c10::ScalarType dtype) {
   const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
-  // An allocator gives the memory where somebody counts it, who is to count all of it.
+  // Where memory is being counted, the allocator gives it, so that the count is complete.
   if (!current || bytes < kLeastBytes || c10::memoryProfilingEnabled()) {
     return at::detail::empty_strided_cpu(sizes, strides, dtype);
   }

@@ -109,9 +109,9 @@ class ModuleBuilder {
   std::vector<std::string> add_weight(size_t index, const std::vector<std::string>& path) {
     jit::Module owner = module_;
     for (size_t i = 0; i + 1 < path.size(); ++i) owner = submodule(owner, path[i]);
-    const Bound& bound = program_.bound[index];
-    const at::Tensor& weight = bound.value.toTensor();
-    const bool trainable = is_differentiable(bound.element) && !statistics_.contains(index);
+    const Constant& constant = program_.constants[index];
+    const at::Tensor& weight = constant.value.toTensor();
+    const bool trainable = is_differentiable(constant.element) && !statistics_.contains(index);
     owner.register_parameter(path.back(), trainable ? weight.detach().requires_grad_() : weight, !trainable);
     return path;
   }
@@ -122,7 +122,7 @@ class ModuleBuilder {
     for_each_statistic(*graph_, [&](jit::Node* node, size_t i) {
       jit::Value* value = node->input(i);
       const bool is_input = value->node() == graph_->param_node();
-      if (is_input && program_.graph_inputs[value->offset()].role == Role::Bound) {
+      if (is_input && program_.graph_inputs[value->offset()].role == Role::Constant) {
         statistics_.insert(program_.graph_inputs[value->offset()].index);
       } else if (value->type()->kind() == c10::TypeKind::TensorType) {
         const jit::WithInsertPoint at(node);
@@ -134,9 +134,10 @@ class ModuleBuilder {
   void add_attributes() {
     const std::vector<size_t> initializers = weights(program_);
     size_t named = 0;
-    for (size_t i = 0; i < program_.bound.size(); ++i) {
+    for (size_t i = 0; i < program_.constants.size(); ++i) {
       const bool is_weight = named < initializers.size() && initializers[named] == i;
-      paths_.push_back(is_weight ? add_weight(i, names_.weights.at(named++)) : add_constant(program_.bound[i].value));
+      paths_.push_back(is_weight ? add_weight(i, names_.weights.at(named++))
+                                 : add_constant(program_.constants[i].value));
     }
   }
 
@@ -246,8 +247,8 @@ class ModuleBuilder {
   std::shared_ptr<jit::CompilationUnit> unit_;
   jit::Module module_;
   size_t constants_ = 0;
-  std::set<size_t> statistics_;                  // places in Program::bound
-  std::vector<std::vector<std::string>> paths_;  // one for each of Program::bound
+  std::set<size_t> statistics_;                  // places in Program::constants
+  std::vector<std::vector<std::string>> paths_;  // one for each of Program::constants
   std::map<std::vector<std::string>, jit::Value*> attributes_;
   jit::Value* self_ = nullptr;
   jit::Node* first_ = nullptr;  // attributes are read in front of it
@@ -257,10 +258,10 @@ class ModuleBuilder {
 
 std::vector<size_t> weights(const Program& program) {
   std::map<std::string, int> count;
-  for (const Bound& bound : program.bound) ++count[bound.name];
+  for (const Constant& constant : program.constants) ++count[constant.name];
   std::vector<size_t> result;
-  for (size_t i = 0; i < program.bound.size(); ++i) {
-    const std::string& name = program.bound[i].name;
+  for (size_t i = 0; i < program.constants.size(); ++i) {
+    const std::string& name = program.constants[i].name;
     if (!name.empty() && count[name] == 1) result.push_back(i);
   }
   return result;

@@ -19,7 +19,7 @@ struct ModuleNames {
   std::string record;                             // the text of the attribute "onnx_names"
 };
 
-// Gives the initializers that the graph reads, as places in Program::bound. One whose name another has too is a
+// Gives the initializers that the graph reads, as places in Program::constants. One whose name another has too is a
 // constant.
 std::vector<size_t> weights(const Program& program);
 

@@ -1,3 +1,4 @@
+// The computation of what follows from the constants of a graph, before it runs.
 #pragma once
 
 #include <torch/csrc/jit/ir/ir.h>

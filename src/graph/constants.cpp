@@ -13,12 +13,13 @@ namespace jit = torch::jit;
 Constants::Constants(const Program& program) {
   for (size_t i = 0; i < program.graph_inputs.size(); ++i) {
     const GraphInput& input = program.graph_inputs[i];
-    if (input.role == GraphInput::Role::Bound) bound_[program.graph->inputs()[i]] = program.bound[input.index].value;
+    if (input.role == GraphInput::Role::Constant)
+      values_[program.graph->inputs()[i]] = program.constants[input.index].value;
   }
 }
 
 std::optional<c10::IValue> Constants::operator()(const jit::Value* value) const {
-  if (const auto found = bound_.find(value); found != bound_.end()) return found->second;
+  if (const auto found = values_.find(value); found != values_.end()) return found->second;
   return jit::toIValue(value);
 }
 

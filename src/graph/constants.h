@@ -34,7 +34,7 @@ class Constants {
   }
 
  private:
-  std::unordered_map<const torch::jit::Value*, c10::IValue> bound_;
+  std::unordered_map<const torch::jit::Value*, c10::IValue> values_;
 };
 
 // Tells whether no element is infinite or NaN.

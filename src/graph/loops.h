@@ -1,3 +1,4 @@
+// The loops of a graph, and what keeps TorchScript's interpreter from taking their operands too soon.
 #pragma once
 
 #include <torch/csrc/jit/ir/ir.h>

@@ -48,11 +48,15 @@ constexpr Row kTable[] = {
      "cumsum einsum group_norm gru instance_norm layer_norm log_softmax logsumexp lstm mean prelu prod rms_norm "
      "rnn_relu rnn_tanh scaled_dot_product_attention softmax sum upsample_bicubic2d upsample_bilinear2d "
      "upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d "
-     "onnx_torch::resampled"},
+     "onnx_torch::cumsum onnx_torch::resampled"},
     {all(Compares), "argmax argmin"},
     {all(KeepsType),
      "bitwise_not chunk detach full_like index index_put ones_like split split_with_sizes tensor_split unbind "
      "zeros_like prim::unchecked_cast"},
+    {all(Folds),
+     "onnx_torch::cumprod onnx_torch::cumsum onnx_torch::double_linear onnx_torch::gather_blocks "
+     "onnx_torch::image_sums onnx_torch::label_of_largest onnx_torch::normalize_rows onnx_torch::pad "
+     "onnx_torch::resample onnx_torch::scatter_rows onnx_torch::support_vectors"},
     {all(ReadsSizes), "__getitem__ size slice prim::ListConstruct prim::ListUnpack"},
     {all(ReadsSizes, ReadsRank), "dim is_floating_point len prim::dtype"},
 };

@@ -25,6 +25,7 @@ enum class Trait : uint16_t {
   KeepsType = 1 << 10,   // gives the element type of the first operand, for a list too
   ReadsSizes = 1 << 11,  // gives sizes, or other properties of shapes, and not what a model makes of them
   ReadsRank = 1 << 12,   // gives a rank, a length or a type
+  Folds = 1 << 13,       // is computed once where its operands are constants, as all of ATen's are
 };
 
 // Tells whether a node's operator has one of these traits.

@@ -158,7 +158,7 @@ class Comparison {
 };
 
 // A place of a graph where a pattern fits.
-struct Place {
+struct Match {
   jit::Node* node;  // the node that computes the result
   std::unordered_map<std::string, jit::Value*> values;
   std::unordered_set<const jit::Node*> nodes;
@@ -176,19 +176,19 @@ struct Place {
 };
 
 // Visits the places where a pattern fits. Each is looked for in the graph as the visits before have left it.
-void visit_places(jit::Graph& graph, const std::string& text, const std::function<void(Place& place)>& visit) {
+void visit_matches(jit::Graph& graph, const std::string& text, const std::function<void(Match& match)>& visit) {
   const Pattern& pattern = pattern_of(text);
   if (!pattern.may_be_in(graph)) return;
   Pattern::Read& wanted = pattern.read();
   for_each_node(graph.block(), [&](jit::Node* node) {
     Comparison comparison;
     if (!comparison.same(wanted.last(), node)) return;
-    Place place{node, {}, comparison.nodes()};
+    Match match{node, {}, comparison.nodes()};
     for (const auto& [name, value] : wanted.names) {
       if (const auto known = comparison.values().find(value); known != comparison.values().end())
-        place.values[name] = known->second;
+        match.values[name] = known->second;
     }
-    visit(place);
+    visit(match);
   });
 }
 
@@ -215,13 +215,13 @@ void sort_operands(Program& program) {
 bool rewrite(Program& program, const std::string& pattern, const Replace& replace) {
   const Constants constants(program);
   bool is_changed = false;
-  visit_places(*program.graph, pattern, [&](Place& place) {
-    if (!place.stands_alone()) return;
-    const jit::WithInsertPoint at(place.node);
-    jit::Value* const result = replace(Found(constants, std::move(place.values)), *program.graph);
+  visit_matches(*program.graph, pattern, [&](Match& match) {
+    if (!match.stands_alone()) return;
+    const jit::WithInsertPoint at(match.node);
+    jit::Value* const result = replace(Found(constants, std::move(match.values)), *program.graph);
     if (!result) return;
-    jit::Value* const old = place.node->output();
-    result->node()->setSourceRange(place.node->sourceRange());
+    jit::Value* const old = match.node->output();
+    result->node()->setSourceRange(match.node->sourceRange());
     result->setType(old->type());
     old->replaceAllUsesWith(result);
     is_changed = true;
@@ -233,8 +233,8 @@ bool rewrite(Program& program, const std::string& pattern, const Replace& replac
 void for_each_place(Program& program, const std::string& pattern,
                     const std::function<void(jit::Node* node, const Found& found)>& visit) {
   const Constants constants(program);
-  visit_places(*program.graph, pattern,
-               [&](Place& place) { visit(place.node, Found(constants, std::move(place.values))); });
+  visit_matches(*program.graph, pattern,
+                [&](Match& match) { visit(match.node, Found(constants, std::move(match.values))); });
 }
 
 }  // namespace onnxtorch

@@ -9,8 +9,8 @@ namespace onnxtorch {
 torch::jit::Value* bind_constant(Program& program, c10::IValue value) {
   torch::jit::Value* const input = program.graph->addInput();
   input->setType(value.type());
-  program.graph_inputs.push_back({GraphInput::Role::Bound, program.bound.size()});
-  program.bound.push_back({"", std::move(value)});
+  program.graph_inputs.push_back({GraphInput::Role::Constant, program.constants.size()});
+  program.constants.push_back({"", std::move(value)});
   return input;
 }
 
@@ -34,20 +34,20 @@ void drop_unused(Program& program) {
   };
   if (std::none_of(program.graph_inputs.begin(), program.graph_inputs.end(), is_unused)) return;
   std::vector<GraphInput> used;
-  std::vector<Bound> bound;
+  std::vector<Constant> constants;
   for (GraphInput input : program.graph_inputs) {
     if (input.role != GraphInput::Role::Input && program.graph->inputs()[used.size()]->uses().empty()) {
       program.graph->eraseInput(used.size());
       continue;
     }
-    if (input.role == GraphInput::Role::Bound) {
-      bound.push_back(std::move(program.bound[input.index]));
-      input.index = bound.size() - 1;
+    if (input.role == GraphInput::Role::Constant) {
+      constants.push_back(std::move(program.constants[input.index]));
+      input.index = constants.size() - 1;
     }
     used.push_back(input);
   }
   program.graph_inputs = std::move(used);
-  program.bound = std::move(bound);
+  program.constants = std::move(constants);
 }
 
 }  // namespace onnxtorch

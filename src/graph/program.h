@@ -27,7 +27,8 @@ namespace onnxtorch {
 
 class DeviceCopies;
 
-struct Bound {
+// An input of the graph that is the same in each run: an initializer, or what the translation or a pass has computed.
+struct Constant {
   std::string name;   // the initializer's name; empty for other constants
   c10::IValue value;  // a tensor, or an object of a kernel
   ElementType element = ElementType::Undefined;
@@ -42,9 +43,9 @@ struct TranslatedNode {
 };
 
 struct GraphInput {
-  enum class Role : uint8_t { Input, Bound, Strings };
+  enum class Role : uint8_t { Input, Constant, Strings };
   Role role;
-  size_t index;  // an index into Program::inputs or Program::bound
+  size_t index;  // an index into Program::inputs or Program::constants
 };
 
 // The device and the precision that the passes make a program ready for.
@@ -65,7 +66,7 @@ struct Program {
   std::vector<InputSpec> inputs;
   std::vector<std::vector<SizeRange>> tried;  // the sizes of each input for which the facts were tried
   std::vector<OutputSpec> outputs;
-  std::vector<Bound> bound;
+  std::vector<Constant> constants;
   c10::intrusive_ptr<StringPool> strings;  // the model's own strings
   std::vector<TranslatedNode> nodes;       // the ONNX nodes, by the number in a graph node's source range
   bool needs_autograd = false;

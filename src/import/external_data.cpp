@@ -71,7 +71,7 @@ ExternalData::ExternalData(fs::path directory, std::shared_ptr<const Descriptor>
       own_file_(std::move(own_file)),
       reader_(std::move(reader)) {}
 
-const OwnFile::Place* ExternalData::own_place(const onnx::TensorProto& tensor) const {
+const FileRange* ExternalData::own_range(const onnx::TensorProto& tensor) const {
   if (!own_file_) return nullptr;
   const auto found = own_file_->tensors.find(&tensor);
   return found == own_file_->tensors.end() ? nullptr : &found->second;
@@ -79,15 +79,15 @@ const OwnFile::Place* ExternalData::own_place(const onnx::TensorProto& tensor) c
 
 std::optional<int64_t> ExternalData::to_read(const onnx::TensorProto& tensor, int64_t size,
                                              const ExternalAccess& access) const {
-  if (const auto* place = own_place(tensor)) return place->length;
+  if (const auto* range = own_range(tensor)) return range->length;
   if (tensor.data_location() != onnx::TensorProto::EXTERNAL || reader_ || access.maps) return {};
   return location_of(tensor).length.value_or(size);
 }
 
 Bytes ExternalData::read(const onnx::TensorProto& tensor, int64_t size, const ExternalAccess& access) const {
-  if (const auto* place = own_place(tensor)) {
+  if (const auto* range = own_range(tensor)) {
     try {
-      return own_file_->places.read(own_file_->file, place->offset, place->length);
+      return own_file_->places.read(own_file_->file, range->offset, range->length);
     } catch (const FileError& error) {
       fail(tensor, "cannot read the model's file " + own_file_->name + ": " + error.what());
     }

@@ -27,16 +27,12 @@ struct ExternalAccess {
 // The model's own file, kept open for the large tensors that were not parsed: each is read when it is asked for, so
 // that it need not stay in memory.
 struct OwnFile {
-  struct Place {
-    int64_t offset, length;
-  };
-
   explicit OwnFile(const std::filesystem::path& path) : name(path.string()), file(path) {}  // throws a FileError
 
   std::string name;
   OpenFile file;
   FilePlaces places;
-  std::unordered_map<const onnx::TensorProto*, Place> tensors;  // nothing that a model says leads here
+  std::unordered_map<const onnx::TensorProto*, FileRange> tensors;  // nothing that a model says leads here
 };
 
 // The external data of a model. Any number of threads may read it.
@@ -48,7 +44,7 @@ class ExternalData {
   explicit ExternalData(std::filesystem::path directory = {}, std::shared_ptr<const Descriptor> linked_directory = {},
                         std::shared_ptr<const OwnFile> own_file = nullptr, ExternalReader reader = {});
 
-  bool in_own_file(const onnx::TensorProto& tensor) const { return own_place(tensor) != nullptr; }
+  bool in_own_file(const onnx::TensorProto& tensor) const { return own_range(tensor) != nullptr; }
   // Gives the number of bytes that must be read from a file for a tensor that needs `size`; none where they are at
   // hand.
   std::optional<int64_t> to_read(const onnx::TensorProto& tensor, int64_t size, const ExternalAccess& access) const;
@@ -58,7 +54,7 @@ class ExternalData {
   Bytes read(const onnx::TensorProto& tensor, int64_t size, const ExternalAccess& access = {}) const;
 
  private:
-  const OwnFile::Place* own_place(const onnx::TensorProto& tensor) const;
+  const FileRange* own_range(const onnx::TensorProto& tensor) const;
   FilePlaces& places_in(const std::filesystem::path& location) const;
 
   std::filesystem::path directory_;

@@ -62,7 +62,7 @@ constexpr uint32_t bytes_tag(int field) { return Wire::MakeTag(field, Wire::WIRE
 
 // The places of the bytes of those tensors of a graph that were passed over.
 struct GraphPlaces {
-  using Places = std::vector<std::optional<OwnFile::Place>>;
+  using Places = std::vector<std::optional<FileRange>>;
 
   Places initializers, constants;  // one for each tensor
   std::vector<GraphPlaces> subgraphs;
@@ -75,7 +75,6 @@ bool runs_subgraphs(std::string_view op_type) { return op_type == "If" || op_typ
 // without remarks on nodes, which are often ten times as much as the rest.
 class LightReader {
  public:
-  using Place = OwnFile::Place;
   using Places = GraphPlaces::Places;
 
   explicit LightReader(const OpenFile& file) : stream_(file), source_(&stream_, kBlock), in_(&source_) {}
@@ -132,7 +131,7 @@ class LightReader {
   }
 
   Message tensor(Places& places) {
-    std::optional<Place> place;
+    std::optional<FileRange> place;
     bool is_external = false;
     Message light = message([&](uint32_t tag, CodedOutputStream& out) {
       if (tag == bytes_tag(onnx::TensorProto::kRawDataFieldNumber)) return raw_data(tag, out, place);
@@ -150,7 +149,7 @@ class LightReader {
   }
 
   // Reads the raw data of a tensor, or passes over it. The last such field of a tensor counts.
-  bool raw_data(uint32_t tag, CodedOutputStream& out, std::optional<Place>& place) {
+  bool raw_data(uint32_t tag, CodedOutputStream& out, std::optional<FileRange>& place) {
     uint32_t length = 0;
     if (!in_.ReadVarint32(&length) || length > static_cast<uint32_t>(in_.BytesUntilLimit())) return false;
     place.reset();

@@ -235,10 +235,10 @@ Bytes FilePlaces::mapped(const OpenFile& file) const {
   return *mapped_;
 }
 
-// Gives the bytes of a place in the file that are in memory; else notes and gives those that were read, if any.
-std::shared_ptr<const void> FilePlaces::in_memory(const Place& place, std::shared_ptr<const void> read) const {
+// Gives the bytes of a range of the file that are in memory; else notes and gives those that were read, if any.
+std::shared_ptr<const void> FilePlaces::in_memory(const FileRange& range, std::shared_ptr<const void> read) const {
   const std::lock_guard lock(mutex_);
-  auto& known = in_memory_[place];
+  auto& known = in_memory_[range];
   if (auto owner = known.lock()) return owner;
   known = read;
   return read;

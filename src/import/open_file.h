@@ -79,7 +79,13 @@ struct LocatedFile {
 // before it have opened. A link in `location` is followed as the system would, or refused. Throws a FileError.
 LocatedFile located(const std::filesystem::path& directory, const std::filesystem::path& location, bool refuses_links);
 
-// A reader of places of one file, each into memory of its own, which is shared as long as anybody has it. It notices
+// A range of a file's bytes.
+struct FileRange {
+  int64_t offset, length;
+  auto operator<=>(const FileRange&) const = default;
+};
+
+// A reader of ranges of one file, each into memory of its own, which is shared as long as anybody has it. It notices
 // where the file is not what it was at first. Any number of threads may read.
 class FilePlaces {
  public:
@@ -87,14 +93,13 @@ class FilePlaces {
   Bytes mapped(const OpenFile& file) const;                                // maps the file once
 
  private:
-  using Place = std::pair<int64_t, int64_t>;  // an offset and a length
-  std::shared_ptr<const void> in_memory(const Place& place, std::shared_ptr<const void> read = nullptr) const;
+  std::shared_ptr<const void> in_memory(const FileRange& range, std::shared_ptr<const void> read = nullptr) const;
   void check_version(const OpenFile& file) const;
   at::Tensor pages_for(const OpenFile& file, int64_t length) const;
 
   mutable ForkSafeMutex mutex_;
   mutable std::string version_;  // empty until the file is first read
-  mutable std::map<Place, std::weak_ptr<const void>> in_memory_;
+  mutable std::map<FileRange, std::weak_ptr<const void>> in_memory_;
   mutable std::optional<Bytes> mapped_;
   mutable std::unique_ptr<HugePages> pages_;
 };

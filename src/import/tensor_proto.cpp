@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/parallel.h"
+#include "base/prepare_guard.h"
 #include "base/size.h"
 #include "base/view_of.h"
 #include "import/storage.h"
@@ -182,7 +183,8 @@ at::Tensor TensorReader::read(const onnx::SparseTensorProto& proto, const std::s
   const std::vector<int64_t> dims(proto.dims().begin(), proto.dims().end());
   const at::Tensor values = read(proto.values(), owner);
   if (values.dim() != 1) fail(proto.values(), "the values of a sparse tensor must be of rank 1");
-  element_count(proto.values(), dims);
+  count_constant_bytes(static_cast<double>(element_count(proto.values(), dims)) *
+                       static_cast<double>(values.element_size()));
   // Absent elements are zero, or the empty text.
   const int64_t absent = element_type(proto.values()) == String ? intern("") : 0;
   at::Tensor dense = at::full(dims, absent, values.options());

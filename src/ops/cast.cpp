@@ -138,8 +138,8 @@ Values bit_cast(Translator& t, const NodeView& n) {
 }  // namespace
 
 void register_cast_ops(Registry& r) {
-  r.op("Cast").since(1, cast_1).since(6, cast_6).reviewed_to(28);
-  r.op("CastLike").since(15, cast_like).reviewed_to(25);
+  r.op("Cast").since(1, cast_1).since(6, cast_6).reviewed_to(28);  // 19 has saturate, 24 round_mode
+  r.op("CastLike").since(15, cast_like).reviewed_to(25);           // 19 has saturate, 24 round_mode
   r.op("BitCast").since(26, bit_cast).reviewed_to(26);
 }
 

@@ -62,7 +62,7 @@ bool is_plain(const Letters& term) {
   });
 }
 
-// Gives none for an equation that is left to ATen, as one without a result is.
+// Reads an equation. Gives none for one that is left to ATen, as one without a result is.
 std::optional<Equation> read(std::string text) {
   std::erase(text, ' ');
   const size_t arrow = text.find("->");
@@ -94,7 +94,7 @@ Value ordered(Translator& t, const Value& x, const Letters& letters, const Lette
   return t.call("aten::permute", {x, perm});
 }
 
-// Makes one dimension of so many, which begin at a place.
+// Flattens `count` dimensions, from `place` on, into one.
 Value joined(Translator& t, const Value& x, size_t place, size_t count) {
   if (count == 1) return x;
   const auto first = static_cast<int64_t>(place);
@@ -185,7 +185,7 @@ Value permutation(Translator& t, const Equation& equation, const Values& operand
   return x ? ordered(t, x->x, letters, equation.result) : Value();
 }
 
-// Gives an absent value where only ATen computes the equation.
+// Computes an equation by permutations and products of matrices. Gives an absent value where only ATen computes it.
 Value by_matrices(Translator& t, const std::string& text, const Values& operands) {
   const auto equation = read(text);
   if (!equation || equation->terms.size() != operands.size() || operands.size() > 2) return {};

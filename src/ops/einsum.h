@@ -1,3 +1,4 @@
+// The translation of Einsum.
 #pragma once
 
 #include "translate/translator.h"

@@ -161,17 +161,17 @@ Values non_zero(Translator& t, const NodeView& n) {
 void register_indexing_ops(Registry& r) {
   r.op("Gather").since(1, gather).reviewed_to(13);
   r.op("GatherElements").since(11, gather_elements).reviewed_to(13);
-  r.op("GatherND").since(11, gather_nd).reviewed_to(13);
+  r.op("GatherND").since(11, gather_nd).reviewed_to(13);  // 12 has batch_dims
   r.op("Scatter").since(9, scatter_elements).reviewed_to(11);
-  r.op("ScatterElements").since(11, scatter_elements).reviewed_to(18);
-  r.op("ScatterND").since(11, scatter_nd).reviewed_to(18);
+  r.op("ScatterElements").since(11, scatter_elements).reviewed_to(18);  // 16 has reduction, 18 its max and min
+  r.op("ScatterND").since(11, scatter_nd).reviewed_to(18);              // 16 has reduction, 18 its max and min
   r.op("TensorScatter").since(24, script("tensor_scatter")).reviewed_to(24);
   r.op("ReverseSequence").since(10, script("reverse_sequence")).reviewed_to(28);
   r.op("Compress").since(9, script("compress")).reviewed_to(28);
   r.op("NonZero").since(9, non_zero).reviewed_to(13);
-  r.op("ArgMax").since(1, arg_max).reviewed_to(13);
-  r.op("ArgMin").since(1, arg_min).reviewed_to(13);
-  r.op("TopK").since(1, top_k).reviewed_to(24);  // k was an attribute before 10; 11 has largest and sorted
+  r.op("ArgMax").since(1, arg_max).reviewed_to(13);  // 12 has select_last_index
+  r.op("ArgMin").since(1, arg_min).reviewed_to(13);  // 12 has select_last_index
+  r.op("TopK").since(1, top_k).reviewed_to(24);      // k was an attribute before 10; 11 has largest and sorted
   r.op("Unique").since(11, unique).reviewed_to(28);
 }
 

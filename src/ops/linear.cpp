@@ -59,7 +59,7 @@ Values det(Translator& t, const NodeView& n) {
 
 void register_linear_ops(Registry& r) {
   r.op("MatMul").since(1, matmul).reviewed_to(13);
-  r.op("Gemm").since(1, gemm).reviewed_to(13);  // C broadcasts by itself since 7
+  r.op("Gemm").since(1, gemm).reviewed_to(13);  // C broadcasts by itself since 7, and may be absent since 11
   r.op("Einsum").since(12, einsum).reviewed_to(28);
   r.op("Det").since(11, det).reviewed_to(22);
 }

@@ -137,6 +137,7 @@ void register_math_ops(Registry& r) {
   r.op("Neg").since(1, neg).reviewed_to(13);
   r.op("Abs").since(1, abs).reviewed_to(13);
   r.op("Sign").since(9, sign).reviewed_to(13);
+  // Clip-6 has defaults of min and max.
   r.op("Clip").since(1, script("clip_by_attributes")).since(11, clip).reviewed_to(13);
   r.op("CumSum").since(11, cumsum).reviewed_to(14);
   r.op("CumProd").since(26, cumprod).reviewed_to(26);

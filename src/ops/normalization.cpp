@@ -231,6 +231,7 @@ Values dropout_12(Translator& t, const NodeView& n) { return dropout(t, n, n.ten
 }  // namespace
 
 void register_normalization_ops(Registry& r) {
+  // BatchNormalization has spatial before 9.
   r.op("BatchNormalization").since(1, batch_norm_1).since(7, batch_norm_7).since(14, batch_norm_14).reviewed_to(15);
   r.op("InstanceNormalization").since(1, script("instance_normalization")).reviewed_to(22);
   r.op("GroupNormalization").since(18, group_norm_18).since(21, group_norm_21).reviewed_to(21);

@@ -28,7 +28,7 @@ Values optional_get_element(Translator& t, const NodeView& n) {
 
 void register_optional_ops(Registry& r) {
   r.op("Optional").since(15, optional).reviewed_to(28);
-  r.op("OptionalHasElement").since(15, optional_has_element).reviewed_to(28);
+  r.op("OptionalHasElement").since(15, optional_has_element).reviewed_to(28);  // since 18 the input may be absent
   r.op("OptionalGetElement").since(15, optional_get_element).reviewed_to(28);
 }
 

@@ -132,9 +132,10 @@ Values lp_pool_2(Translator& t, const NodeView& n) { return lp_pool(t, n, n.attr
 }  // namespace
 
 void register_pooling_ops(Registry& r) {
+  // AveragePool-7 has count_include_pad, 10 ceil_mode, 19 dilations.
   r.op("AveragePool").since(1, plain_average_pool).reviewed_to(22);
-  r.op("MaxPool").since(1, max_pool).reviewed_to(22);  // 8 has Indices, 10 ceil_mode and dilations
-  r.op("LpPool").since(1, lp_pool_1).since(2, lp_pool_2).reviewed_to(22);
+  r.op("MaxPool").since(1, max_pool).reviewed_to(22);  // 8 has Indices and storage_order, 10 ceil_mode and dilations
+  r.op("LpPool").since(1, lp_pool_1).since(2, lp_pool_2).reviewed_to(22);  // 18 has ceil_mode and dilations
   r.op("GlobalAveragePool").since(1, script("global_average_pool")).reviewed_to(22);
   r.op("GlobalMaxPool").since(1, script("global_max_pool")).reviewed_to(22);
   r.op("GlobalLpPool").since(1, script("global_lp_pool")).reviewed_to(22);  // p was a float before 2

@@ -204,7 +204,8 @@ Values qlinear_conv(Translator& t, const NodeView& n) {
 }
 
 void register_quantization_ops(Registry& r) {
-  r.op("QuantizeLinear").since(10, quantize_linear).reviewed_to(28);      // 13 has axis, 21 blocks and output_dtype
+  // QuantizeLinear-13 has axis, 19 saturate, 21 blocks and output_dtype, 23 precision.
+  r.op("QuantizeLinear").since(10, quantize_linear).reviewed_to(28);
   r.op("DequantizeLinear").since(10, dequantize_linear).reviewed_to(28);  // 13 has axis, 21 blocks, 23 output_dtype
   r.op("DynamicQuantizeLinear").since(11, script("dynamic_quantize_linear")).reviewed_to(11);
   r.op("MatMulInteger").since(10, matmul_integer).reviewed_to(10);

@@ -116,7 +116,7 @@ TranslateFunction on_host(std::string operation, std::optional<int64_t> of_none,
 }  // namespace
 
 void register_reduction_ops(Registry& r) {
-  // axes was an attribute before 18, before 13 of ReduceSum.
+  // axes was an attribute before 18, and of ReduceSum before 13; since then there is noop_with_empty_axes.
   r.op("ReduceSum").since(1, on_host("Add", 0, reduction("reduce_sum", exact))).reviewed_to(13);
   r.op("ReduceProd").since(1, on_host("Mul", 1, reduction("reduce_prod", exact))).reviewed_to(18);
   r.op("ReduceMax").since(1, on_host("Max", {}, extremum("reduce_max", /*is_min=*/false))).reviewed_to(20);

@@ -155,6 +155,7 @@ Values resize_11(Translator& t, const NodeView& n) {
 
 void register_resize_ops(Registry& r) {
   r.op("Upsample").since(1, upsample_1).since(7, upsample_7).since(9, resize_10).reviewed_to(10);
+  // Since 13 roi may be absent; 18 has antialias, axes and keep_aspect_ratio_policy.
   r.op("Resize").since(10, resize_10).since(11, resize_11).reviewed_to(19);
 }
 

@@ -67,8 +67,8 @@ Values flatten(Translator& t, const NodeView& n) {
   return {t.call("aten::reshape", {x, t.call("flat_sizes", {t.call("aten::size", {x}), n.attr_int("axis")})})};
 }
 
-// Gives the axes in the order in which one dimension after the other goes or comes, whatever the rank: axes of one sign
-// have such an order. Others must wait for the rank, and for those there is none.
+// Gives the axes in an order in which dimensions can be removed or inserted one by one, whatever the rank. Returns none
+// where the axes are not known, or have both signs: their order then depends on the rank.
 std::optional<std::vector<int64_t>> in_turn(const NodeView& n, std::optional<std::vector<int64_t>> axes, bool comes) {
   const auto is_negative = [](int64_t axis) { return axis < 0; };
   if (!axes) return {};

@@ -220,9 +220,9 @@ Values one_hot_11(Translator& t, const NodeView& n) { return one_hot(t, n, true)
 }  // namespace
 
 void register_tensor_ops(Registry& r) {
-  r.op("Concat").since(1, concat).reviewed_to(13);
-  r.op("Split").since(1, split).reviewed_to(18);  // split was an attribute before 13; 18 has num_outputs
-  r.op("Slice").since(1, slice).reviewed_to(13);  // starts, ends and axes were attributes before 10
+  r.op("Concat").since(1, concat).reviewed_to(13);  // axis was 1 by default before 4
+  r.op("Split").since(1, split).reviewed_to(18);    // split was an attribute before 13; 18 has num_outputs
+  r.op("Slice").since(1, slice).reviewed_to(13);    // starts, ends and axes were attributes before 10; 10 has steps
   r.op("DynamicSlice").since(1, slice);
   r.op("CenterCropPad").since(18, center_crop_pad).reviewed_to(18);
   r.op("Transpose").since(1, transpose).reviewed_to(25);
@@ -231,10 +231,10 @@ void register_tensor_ops(Registry& r) {
   r.op("SpaceToDepth").since(1, space_to_depth).reviewed_to(28);  // 28 has mode
   r.op("Trilu").since(14, trilu).reviewed_to(14);
   r.op("Pad").since(1, pad).reviewed_to(25);  // pads was paddings before 2, an attribute before 11; 18 has axes
-  r.op("Constant").since(1, constant).reviewed_to(25);
+  r.op("Constant").since(1, constant).reviewed_to(25);  // 11 has sparse_value, 12 value_int, value_floats and the like
   r.op("ConstantOfShape").since(9, constant_of_shape).reviewed_to(25);
   r.op("EyeLike").since(9, eye_like).reviewed_to(22);
-  r.op("Range").since(11, range).reviewed_to(27);
+  r.op("Range").since(11, range).reviewed_to(27);  // 27 has stash_type
   r.op("OneHot").since(9, one_hot_9).since(11, one_hot_11).reviewed_to(28);
 }
 

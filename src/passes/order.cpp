@@ -20,9 +20,8 @@ bool has_lower_precision(const Program& program) { return program.target.precisi
 constexpr Pass kOrder[] = {
     {"fold", "decide what known sizes decide, and compute nothing twice", fold},
     {"kernels",
-     "compute the steps of a Resize, the largest elements, attention with a cache, support vectors and rows of tables "
-     "of "
-     "few bits in one step each",
+     "compute the steps of a Resize, the largest elements, running sums, attention with a cache, support vectors and "
+     "rows of tables of few bits in one step each",
      take_kernels, Cpu},
     {"blocks", "take channels out of onnxruntime's blocks, and compute between them on what is not in blocks",
      find_blocks, Cpu},

@@ -1,3 +1,4 @@
+// The choice of the steps whose graphs or plans are printed, by ONNX_TORCH_DUMP.
 #pragma once
 
 #include <string>

@@ -59,8 +59,8 @@ std::vector<IValue> Executable::interpreted(std::span<const IValue> inputs,
       case GraphInput::Role::Input:
         stack.push_back(inputs[next++]);
         break;
-      case GraphInput::Role::Bound:
-        stack.emplace_back(program_.bound[input.index].value);
+      case GraphInput::Role::Constant:
+        stack.emplace_back(program_.constants[input.index].value);
         break;
       case GraphInput::Role::Strings:
         stack.emplace_back(strings);

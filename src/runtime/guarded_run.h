@@ -31,15 +31,15 @@ struct GuardedRun {
   Limits limits;
   c10::Device device;
   bool timed;      // whether the time of each node is taken
-  bool may_leave;  // whether a node may be left that does not stop in its midst
+  bool may_leave;  // whether the run may end while a node that cannot be stopped goes on
 
   struct Result {
     std::vector<c10::IValue> values;
     std::vector<NodeTime> times;
   };
 
-  // Runs the program. A run that may leave a node has a thread of its own, where the node goes on with the memory that
-  // it uses. None of that memory is the caller's: inputs there are copied, and targets not taken.
+  // Runs the program. A run that may leave a node behind has a thread of its own, where the node goes on with the
+  // memory that it uses. None of that memory is the caller's: inputs there are copied, and targets not taken.
   Result operator()(const StopFlag* stop) &&;
 };
 

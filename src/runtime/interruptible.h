@@ -1,3 +1,4 @@
+// Graphs whose loops can be stopped.
 #pragma once
 
 #include <torch/csrc/jit/ir/ir.h>

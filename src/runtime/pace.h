@@ -1,4 +1,4 @@
-// How long a model's runs take, as far as its last run and the size of its inputs tell.
+// The time that a model's runs take, as far as its last run and the size of its inputs tell.
 #pragma once
 
 #include <atomic>

@@ -1,3 +1,4 @@
+// The separation of results from memory that something else uses, too.
 #pragma once
 
 #include <ATen/core/ivalue.h>

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMostBytes = size_t{64} << 20;  // torch keeps pinned memory for the next time
 
-// Tells whether the tensor goes through pinned memory. ATen gives that away again when the device has read it.
+// Tells whether the tensor goes through pinned memory. ATen uses that memory again only when the device has read it.
 bool is_staged(const at::Tensor& given, c10::Device device) {
   return given.is_cpu() && device.is_cuda() && given.numel() > 0 && given.nbytes() <= kMostBytes;
 }

@@ -20,8 +20,8 @@ ElementType type_of(c10::ScalarType dtype) {
   }
 }
 
-// Tells whether torch has a dtype for it, as for floats of 8 bits, unlike numpy; what is narrower comes and goes one
-// element a byte.
+// Tells whether torch has a dtype of its own for the small float, as it has for those of 8 bits. Narrower elements come
+// and go one a byte.
 bool is_own_dtype(ElementType type) { return is_small_float(type) && info(type).bits == 8; }
 
 // Gives a tensor of today's mode on the same memory: one made in inference mode could not be used where gradients are.

@@ -8,7 +8,7 @@
 
 namespace onnxtorch {
 
-// Makes a value of the caller's tensor. `expected` tells what bytes are that hold elements narrower than they are.
+// Makes a value of the caller's tensor. `expected` is the element type of bytes that each hold a narrower element.
 // Throws InputError where ONNX has no such type.
 Fed fed_from_tensor(const at::Tensor& tensor, ElementType expected, const std::string& input);
 

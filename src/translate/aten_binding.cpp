@@ -3,8 +3,12 @@
 #include <torch/csrc/jit/runtime/operator.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "translate/aten_operators.h"
 #include "translate/binding.h"
@@ -113,10 +117,10 @@ Arg argument_from(Translator& t, const NodeView& n, const Source& source) {
   if (source.from_attribute) {
     const bool as_number =
         !is_tensor(type) && n.attribute(source.argument->name())->type() == onnx::AttributeProto::TENSOR;
-    const Arg arg = bound_attribute(n, source.argument->name(), type);
+    const Arg arg = argument_of_attribute(n, source.argument->name(), type);
     return as_number ? Arg(t.call("aten::item", {std::get<Value>(arg.data)})) : arg;
   }
-  if (!is_tensor_list(type)) return bound_input(n, source.first_input, type);
+  if (!is_tensor_list(type)) return argument_of_input(n, source.first_input, type);
   if (source.inputs == 1 && n.input(source.first_input).type.kind == ValueType::Kind::Sequence) {
     return n.input(source.first_input);
   }
@@ -195,17 +199,42 @@ const std::map<std::string, std::set<int64_t>> kForms{{"layout", {0}},
                                                       {"interpolation_mode", {0, 1, 2}},
                                                       {"padding_mode", {0, 1, 2}}};
 
+// Gives the integers of an argument, where they are known while translating.
+std::optional<std::vector<int64_t>> known_integers(const Translator& t, const NodeView& n, const Source& source) {
+  if (!source.from_attribute) return t.known_ints(n.input(source.first_input));
+  const onnx::AttributeProto& attribute = *n.attribute(source.argument->name());
+  if (attribute.type() == onnx::AttributeProto::INT) return {{attribute.i()}};
+  return std::vector<int64_t>(attribute.ints().begin(), attribute.ints().end());
+}
+
 void check_forms(const Translator& t, const NodeView& n, const std::vector<Source>& sources) {
   for (const Source& source : sources) {
     const auto form = kForms.find(source.argument->name());
     if (form == kForms.end()) continue;
-    const auto given = source.from_attribute ? std::optional(std::vector{n.attr_int(form->first)})
-                                             : t.known_ints(n.input(source.first_input));
+    const auto given = known_integers(t, n, source);
     if (given && given->size() == 1 && form->second.contains(given->front())) continue;
     std::string allowed;
     for (const int64_t number : form->second) allowed += (allowed.empty() ? "" : ", ") + std::to_string(number);
     n.unsupported("the argument " + form->first + " must be a constant, one of " + allowed +
                   "; the option allow_aten=\"all\" allows others, if you trust the model");
+  }
+}
+
+// The largest numbers that may be given to arguments of windows. ATen steps through all of a padding, and adds up the
+// others without a look at what an integer holds.
+const std::map<std::string, int64_t> kLargest{{"padding", int64_t{1} << 20},
+                                              {"kernel_size", std::numeric_limits<int32_t>::max()},
+                                              {"stride", std::numeric_limits<int32_t>::max()},
+                                              {"dilation", std::numeric_limits<int32_t>::max()}};
+
+void check_windows(const Translator& t, const NodeView& n, const std::vector<Source>& sources) {
+  for (const Source& source : sources) {
+    const auto largest = kLargest.find(source.argument->name());
+    const auto given = largest == kLargest.end() ? std::nullopt : known_integers(t, n, source);
+    const auto is_too_large = [&](int64_t number) { return number > largest->second || number < -largest->second; };
+    if (given && std::ranges::any_of(*given, is_too_large)) {
+      n.unsupported("the argument " + largest->first + " may be " + std::to_string(largest->second) + " at most");
+    }
   }
 }
 
@@ -229,7 +258,10 @@ Values call_operator(Translator& t, const NodeView& n, const std::string& name, 
   for (const bool tensors_only : {true, false}) {
     for (const FunctionSchema* schema : candidates) {
       if (const auto sources = match(n, *schema, tensors_only)) {
-        if (!trusted) check_forms(t, n, *sources);
+        if (!trusted) {
+          check_forms(t, n, *sources);
+          check_windows(t, n, *sources);
+        }
         return outputs_of(t, n, t.call_all(name, arguments_of(t, n, *schema, *sources)));
       }
     }

@@ -145,7 +145,7 @@ void GraphTranslator::declare_initializers(const onnx::GraphProto& graph) {
   for (size_t i = 0; i < needed.size(); ++i) {
     const std::string& name = needed[i]->name();
     define(name, bind(name, tensors[i], element_type(*needed[i])));
-    program_.bound.back().source = needed[i];
+    program_.constants.back().source = needed[i];
   }
   for (const auto& sparse : graph.sparse_initializer()) {
     const std::string& name = sparse.values().name();
@@ -235,12 +235,12 @@ Value GraphTranslator::unknown(const ValueType& type) {
   return {graph_->insertNode(graph_->createUninitialized(torchscript_type(type)))->output(), type};
 }
 
-void GraphTranslator::return_to(const Place& place) {
-  scope_ = place.scope;
-  expanding_.resize(place.depth);
-  nesting_ = place.nesting;
-  node_ = place.node;
-  location_ = place.location;
+void GraphTranslator::return_to(const TranslationPosition& position) {
+  scope_ = position.scope;
+  expanding_.resize(position.depth);
+  nesting_ = position.nesting;
+  node_ = position.node;
+  location_ = position.location;
 }
 
 Values GraphTranslator::translate_by(const NodeView& view) {
@@ -377,7 +377,7 @@ void GraphTranslator::stamp_inputs() {
     if (value->type()->kind() != c10::TypeKind::TensorType) continue;
     if (role == GraphInput::Role::Input) {
       value->setType(type_like(value, storage_dtype(program_.inputs[index].type.element)));
-    } else if (const at::Tensor& tensor = program_.bound[index].value.toTensor(); tensor.defined()) {
+    } else if (const at::Tensor& tensor = program_.constants[index].value.toTensor(); tensor.defined()) {
       value->setType(type_like(value, tensor.scalar_type()));
     }
   }

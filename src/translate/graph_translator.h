@@ -72,16 +72,16 @@ class GraphTranslator : public Translator {
   };
 
  protected:
-  // The place of the translation, to go on from there when a node has failed.
-  struct Place {
+  // The position of the translation, to go on from there when a node has failed.
+  struct TranslationPosition {
     Scope* scope;
     size_t depth;    // the nesting of functions
     size_t nesting;  // the nesting of functions and subgraphs
     std::optional<size_t> node;
     torch::jit::SourceRange location;
   };
-  Place place() const { return {scope_, expanding_.size(), nesting_, node_, location_}; }
-  void return_to(const Place& place);
+  TranslationPosition position() const { return {scope_, expanding_.size(), nesting_, node_, location_}; }
+  void return_to(const TranslationPosition& position);
 
   void translate_model();                           // translates all but its outputs
   virtual Values outputs_of(const NodeView& view);  // throws an Error that names the node

@@ -141,8 +141,8 @@ std::optional<Values> GraphTranslator::items(const Value& v) {
 jit::Value* GraphTranslator::bind(std::string name, const IValue& value) {
   jit::Value* input = graph_->addInput();
   if (!value.isTensor()) input->setType(value.type());  // a tensor's type would have its sizes, which lists do not take
-  program_.graph_inputs.push_back({GraphInput::Role::Bound, program_.bound.size()});
-  program_.bound.push_back({std::move(name), value, {}});
+  program_.graph_inputs.push_back({GraphInput::Role::Constant, program_.constants.size()});
+  program_.constants.push_back({std::move(name), value, {}});
   facts_.set_value(input, value);
   return input;
 }
@@ -150,7 +150,7 @@ jit::Value* GraphTranslator::bind(std::string name, const IValue& value) {
 Value GraphTranslator::bind(std::string name, const at::Tensor& stored, ElementType type) {
   const bool trainable = options_.trainable && !name.empty() && is_differentiable(type);
   jit::Value* input = bind(std::move(name), stored);
-  program_.bound.back().element = type;
+  program_.constants.back().element = type;
   if (trainable) facts_.set_changing(input);
   return {input, ValueType::tensor(type)};
 }

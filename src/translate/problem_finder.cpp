@@ -35,7 +35,7 @@ std::vector<Problem> ProblemFinder::problems() {
 Values ProblemFinder::outputs_of(const NodeView& view) {
   const bool around_lacking = std::exchange(lacking_, lacking_ || lacks_inputs(view));
   const size_t failures = failures_;
-  const Place here = place();
+  const TranslationPosition here = position();
   Values outputs;
   try {
     outputs = GraphTranslator::outputs_of(view);
@@ -66,7 +66,7 @@ void ProblemFinder::note(Problem problem) {
   const auto same = [&](const Problem& known) {
     return known.node.str() == problem.node.str() && known.why == problem.why;
   };
-  if (place().depth == 0 || std::ranges::none_of(problems_, same)) problems_.push_back(std::move(problem));
+  if (position().depth == 0 || std::ranges::none_of(problems_, same)) problems_.push_back(std::move(problem));
 }
 
 std::vector<Problem> translation_problems(const std::shared_ptr<const ModelFile>& model,

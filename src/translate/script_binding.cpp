@@ -24,7 +24,7 @@ c10::TypePtr without_optional(const c10::TypePtr& type) {
   return type->kind() == TypeKind::OptionalType ? type->expectRef<c10::OptionalType>().getElementType() : type;
 }
 
-Arg bound_input(const NodeView& n, size_t i, const c10::TypePtr& parameter) {
+Arg argument_of_input(const NodeView& n, size_t i, const c10::TypePtr& parameter) {
   const c10::TypePtr type = without_optional(parameter);
   switch (type->kind()) {
     case TypeKind::IntType:
@@ -42,7 +42,7 @@ Arg bound_input(const NodeView& n, size_t i, const c10::TypePtr& parameter) {
   }
 }
 
-Arg bound_attribute(const NodeView& n, const std::string& name, const c10::TypePtr& parameter) {
+Arg argument_of_attribute(const NodeView& n, const std::string& name, const c10::TypePtr& parameter) {
   const TypeKind kind = without_optional(parameter)->kind();
   switch (n.attribute(name)->type()) {
     case onnx::AttributeProto::INT:
@@ -69,9 +69,9 @@ Arg bound_attribute(const NodeView& n, const std::string& name, const c10::TypeP
 namespace {
 
 // Gives the argument for a script's parameter, by its name.
-Arg bound(Translator& t, const NodeView& n, const std::string& name, const c10::TypePtr& type) {
-  if (const auto i = input_named(n, name)) return bound_input(n, *i, type);
-  if (n.has_attribute(name)) return bound_attribute(n, name, type);
+Arg argument_for(Translator& t, const NodeView& n, const std::string& name, const c10::TypePtr& type) {
+  if (const auto i = input_named(n, name)) return argument_of_input(n, *i, type);
+  if (n.has_attribute(name)) return argument_of_attribute(n, name, type);
   if (n.schema()->find_attribute(name)) return none;
   if (name == "output_dtype") return n.output_element();
   if (name == "num_outputs") return static_cast<int64_t>(n.output_count());
@@ -88,7 +88,7 @@ TranslateFunction script(std::string function, std::vector<Arg> fixed) {
     for (const c10::Argument& parameter : find_script(function).schema.arguments()) {
       const auto is_fixed = [&](const Arg& arg) { return arg.name == parameter.name(); };
       if (std::ranges::any_of(fixed, is_fixed)) continue;
-      args.push_back(kw(parameter.name(), bound(t, n, parameter.name(), parameter.type())));
+      args.push_back(kw(parameter.name(), argument_for(t, n, parameter.name(), parameter.type())));
     }
     Values results = t.call_all(function, std::move(args));
     const auto& outputs = n.schema()->outputs;

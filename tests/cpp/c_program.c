@@ -28,7 +28,7 @@ static void print(const onnx_torch_tensor* tensor) {
 
 int main(int count, char** arguments) {
   if (count < 2) return 99;
-  onnx_torch_options options = {sizeof options, "CPU", 1, 0, 0, 0, NULL};
+  onnx_torch_options options = {.size = sizeof options, .device = "CPU", .threads = 1};
   onnx_torch_model* model = NULL;
   check(onnx_torch_load(arguments[1], &options, &model));
   onnx_torch_value value;

@@ -1,3 +1,4 @@
+// The SIMD kernels of each instruction set that a test can run on this CPU.
 #pragma once
 
 #include <ATen/Version.h>

@@ -81,7 +81,7 @@ ModelBuilder doubling_model() {
 std::string printed(const ModelBuilder& model, const std::string& arguments_after) {
   const Program program = trainable(model);
   ModuleNames names{arguments(program), {}, "{}"};
-  for (const size_t i : weights(program)) names.weights.push_back({"part", program.bound[i].name});
+  for (const size_t i : weights(program)) names.weights.push_back({"part", program.constants[i].name});
   for (auto& path : names.weights) std::ranges::replace(path.back(), '.', '_');
   torch::jit::Module module = script_module(program, names);
   const TemporaryFolder folder;

@@ -143,7 +143,7 @@ TEST(Weights, AreViewsOfTheModelAndKeepIt) {
     return std::pair(translate(m.file()), static_cast<const void*>(weight->raw_data().data()));
   };
   const auto [program, data] = program_and_data();
-  const at::Tensor weight = program.bound.at(0).value.toTensor();
+  const at::Tensor weight = program.constants.at(0).value.toTensor();
   EXPECT_EQ(weight.const_data_ptr(), data);
   EXPECT_EQ(weight.abs().max().item<float>(), 0);
 }

@@ -17,7 +17,7 @@ struct Agreement {
   bool operator()(std::monostate, std::monostate) const { return true; }
   bool operator()(const Data& a, const Data& b) const { return (*this)(a.value(), b.value()); }
 
-  // Of the same kind, and alike as such.
+  // Tells whether both are of the same kind, and agree as such.
   template <typename... Kinds>
   bool operator()(const std::variant<Kinds...>& a, const std::variant<Kinds...>& b) const {
     const auto same = [&](const auto& x) { return (*this)(x, std::get<std::decay_t<decltype(x)>>(b)); };

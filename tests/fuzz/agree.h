@@ -1,4 +1,4 @@
-// Whether two results are the same.
+// The comparison of two results.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +7,7 @@
 
 namespace onnxtorch::fuzz {
 
-// Of the same kind and structure, with strings that are equal and tensors that agree.
+// Tells whether both are of the same kind and structure, with strings that are equal and tensors that agree.
 bool agree(const Data& a, const Data& b, bool (*tensors_agree)(const at::Tensor&, const at::Tensor&));
 
 }  // namespace onnxtorch::fuzz

@@ -30,9 +30,9 @@ class Part:
 
 
 PARTS = [
-    Part("prepare", "prepare", (), 0.3),
-    Part("run", "run", (), 0.25),
-    Part("differential", "differential", (), 0.2),
+    Part("prepare", "prepare", (), 0.2),
+    Part("run", "run", (), 0.2),
+    Part("differential", "differential", (), 0.35),
     Part("plan", "plan", (), 0.1),
     Part("bytes", "run", ("--bytes",), 0.1),
     Part("saved", "saved", (), 0.05, "saved"),

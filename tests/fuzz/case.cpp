@@ -13,7 +13,7 @@
 namespace onnxtorch::fuzz {
 namespace {
 
-// What torch has the same type for; other tensors stay initializers.
+// Tells whether torch has the same type; tensors of other types stay initializers.
 bool can_be_fed(const onnx::TensorProto& tensor) {
   if (!is_element_type(tensor.data_type())) return false;
   const ElementType type = element_type(tensor);
@@ -48,7 +48,8 @@ bool holds_beyond(const onnx::NodeProto& node, float most) {
   });
 }
 
-// As an attribute's text is written: the number of its field, its length, and the text itself.
+// Tells whether an attribute has the text, which is written as the number of its field, its length, and the text
+// itself.
 bool has_text(const onnx::ModelProto& model, std::string_view text) {
   onnx::AttributeProto attribute;
   attribute.set_s(std::string(text));

@@ -18,16 +18,16 @@ struct Case {
   std::map<std::string, Data> feeds;
 };
 
-// Inputs are fed from initializers of their names. None where the bytes are no model.
+// Reads a case, whose inputs are fed from initializers of their names. Gives none where the bytes are no model.
 std::optional<Case> case_of(const std::string& bytes);
 
-// Whether one of the names, or a longer one, is anywhere in a model.
+// Tells whether one of the names, or a longer one, is anywhere in a model.
 bool names_one_of(const onnx::ModelProto& model, std::initializer_list<std::string_view> names);
 
-// Whether a number that a case gives its model, or one of the model's own, is beyond `most` or a NaN.
+// Tells whether a number that a case gives its model, or one of the model's own, is beyond `most` or a NaN.
 bool holds_beyond(const Case& of, float most);
 
-// Whether a model gives something else each time.
+// Tells whether a model gives something else each time.
 bool draws_numbers(const onnx::ModelProto& model);
 
 }  // namespace onnxtorch::fuzz

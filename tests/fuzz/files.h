@@ -1,3 +1,4 @@
+// Files that the fuzzers read.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +9,7 @@ namespace onnxtorch::fuzz {
 
 std::string read(const std::filesystem::path& file);
 
-// What the files in a folder and those below it hold, in the order of their names; there is one at least.
+// Reads the files in a folder and those below it, in the order of their names. Throws where there is none.
 std::vector<std::string> files_in(const std::filesystem::path& folder);
 
 }  // namespace onnxtorch::fuzz

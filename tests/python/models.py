@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -135,6 +136,17 @@ def assert_same(actual: Sequence[Any], expected: Sequence[Any], rtol: float = 1e
         else:
             wide = np.complex128 if want.dtype.kind == "c" else np.float64
             np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=rtol, atol=atol)
+
+
+def assert_rounded(actual: np.ndarray, exact: np.ndarray, ulps: float = 4, roundings: float = 1) -> None:
+    """Checks elements that are computed in float32 at least, with an error of so many units in the last place of the
+    largest one. Those of 16 bits are then rounded; each time takes half a unit of the element's own, and may a whole.
+    """
+    eps = float(ml_dtypes.finfo(actual.dtype).eps)
+    rtol = roundings * eps if actual.itemsize == 2 else 0
+    largest = np.abs(exact[np.isfinite(exact)]).max(initial=0)
+    atol = ulps * min(eps, float(np.finfo(np.float32).eps)) * largest
+    np.testing.assert_allclose(actual.astype(np.float64), exact, rtol=rtol, atol=atol)
 
 
 def allocations(source: onnx.ModelProto, inputs: Sequence[np.ndarray]) -> int:

@@ -45,6 +45,7 @@ SPECIAL = {
 VOCABULARY = {word: number for number, word in enumerate([*SPECIAL.values(), "<cls>", *WORDS])}
 SIZE = len(VOCABULARY)
 TEXT = "the quick brown fox jumps over a lazy dog"
+# Both are float32, which either engine adds in an order of its own, through all layers of a network.
 ROUGH = {"rtol": 1e-3, "atol": 1e-4}
 
 SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}

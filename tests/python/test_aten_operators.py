@@ -302,3 +302,35 @@ def test_an_order_of_dimensions_that_are_not_there_is_an_error(operator, attribu
         model = model_of(nodes, [tensor_info("x", M)], ["y"], 1, domain)
         with pytest.raises(onnx_torch.Error, match="[Dd]im"):
             onnx_torch.prepare(model, optimize=optimize).run([M])
+
+
+@pytest.mark.parametrize("to", [np.int64, np.uint8, np.bool_], ids=str)
+def test_a_tensor_whose_type_is_taken_is_left_as_it_is(to):
+    """Runs of one size write to memory that a plan knows: to the result's, and not to that of the other operand."""
+    x, like = np.arange(5000, dtype=np.float32) - 2, np.ones([1], to)
+    kept = like.copy()
+    rep = onnx_torch.prepare(aten_model("to", [x, like], overload_name="other"))
+    for _ in range(5):
+        assert_close(rep.run([x.clip(0, 200), like])[0], x.clip(0, 200).astype(to))
+    assert_close(like, kept)
+
+
+HUGE_WINDOWS = {
+    "a span that an integer does not hold": {"kernel_size": 2**32 + 1, "dilation": 2**32},
+    "a padding that an integer does not hold twice": {"kernel_size": 2**62, "padding": 2**62},
+    "a kernel and its padding": {"kernel_size": 2**31 - 1, "padding": 2**30 - 1},
+    "a stride": {"kernel_size": 3, "stride": 2**40},
+}
+
+
+@pytest.mark.parametrize("case", HUGE_WINDOWS)
+@pytest.mark.parametrize("operator", ["max_pool1d", "max_pool2d", "max_pool3d", "avg_pool2d"])
+def test_huge_windows_are_refused(operator, case):
+    rank = int(operator[-2])
+    sizes = {"stride": 1, "padding": 0, "dilation": 1} | HUGE_WINDOWS[case]
+    if operator == "avg_pool2d":
+        del sizes["dilation"]
+    attributes = {name: [size] * rank for name, size in sizes.items()}
+    x = np.zeros([1, 1, *[4] * rank], np.float32)
+    with pytest.raises(onnx_torch.Error):
+        onnx_torch.prepare(aten_model(operator, [x], **attributes)).run()

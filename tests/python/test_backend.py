@@ -1,8 +1,9 @@
-"""The official ONNX backend test suite, unfiltered, on the official runner.
+"""The official ONNX backend test suite, all 2,033 tests of the CPU, on the official runner.
 
-Nine of its tests expect what no specification gives (official.SUBSTITUTES says why, each); the runner cannot compare
-them, so the check that stands there runs under their name, and test_bernoulli.py and test_variants.py test the same
-operators further.
+Nine of them are by a check of our own, which runs under the test's name in place of the official comparison. They
+expect what no specification gives: numpy's random stream (six), the rounding noise of a numpy transform (two), and a
+length that the runner cannot take (one). SUBSTITUTES in onnx_torch/self_test/_official.py has the checks;
+test_bernoulli.py and test_variants.py test the same operators further.
 """
 
 import dataclasses

@@ -5,6 +5,7 @@ import fnmatch
 import importlib.util
 import itertools
 import math
+import signal
 import statistics
 import subprocess
 import sys
@@ -221,15 +222,16 @@ def vars_of(found):
 
 def test_paused_engines_end_with_the_benchmark():
     code = """if True:
-        import os, onnx.parser
+        import os, signal, onnx.parser
         from onnx_torch._engines.other_engine import OtherEngine
         model = onnx.parser.parse_model('''{RELU}''').SerializeToString()
         engine = OtherEngine("reference", model)
         engine.pause()
         print(engine.pid, flush=True)
-        os.kill(os.getpid(), 9)
+        os.kill(os.getpid(), signal.SIGKILL)
     """.replace("{RELU}", RELU)
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert done.returncode == -signal.SIGKILL and done.stdout.strip().isdecimal()
     status = Path("/proc") / done.stdout.strip() / "status"
     for _ in range(100):
         if not status.exists() or "State:\tZ" in status.read_text():

@@ -45,13 +45,16 @@ class Options(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("device", c_char_p), ("threads", c_int32), ("without_passes", c_int32),
                 ("seconds", c_double), ("memory", c_double), ("external_dir", c_char_p)]
 
+class AllOptions(Options):
+    _fields_ = [(name, c_double) for name in ("max_iterations", "prepare_seconds", "nodes", "constant_bytes")]
+
 class Value(ctypes.Structure):
     _fields_ = [("name", c_char_p), ("type", c_char_p), ("element_type", c_int32), ("has_default", c_int32),
                 ("rank", c_int32), ("shape", POINTER(c_int64))]
 
-def load(data, **options):
+def load(data, kind=Options, **options):
     model = c_void_p()
-    chosen = Options(ctypes.sizeof(Options), **options)
+    chosen = kind(ctypes.sizeof(kind), **options)
     status = lib.onnx_torch_load_bytes(data, c_size_t(len(data)), byref(chosen), byref(model))
     return status, model
 
@@ -154,6 +157,22 @@ def test_errors_by_ctypes(model):
         assert run(net, [tensor(x[:, :2].copy())], good) != 0
         assert run(net, [tensor(x)], good) == 0 and (y == 2 * x).all()
         assert run(None, [tensor(x)], good) == 3
+        """,
+        model,
+    )
+
+
+def test_limits_by_ctypes(model):
+    """A program that was compiled with the first header hands over fewer of them."""
+    by_ctypes(
+        """
+        status, net = load(data, AllOptions, nodes=1)
+        assert status == 6 and "nodes" in error(), (status, error())
+        for options in [{"nodes": 100}, {"prepare_seconds": 60, "max_iterations": 5, "constant_bytes": 1e6}]:
+            status, net = load(data, AllOptions, **options)
+            assert status == 0, error()
+            lib.onnx_torch_free(net)
+        assert load(data)[0] == 0, error()
         """,
         model,
     )

@@ -149,7 +149,7 @@ def test_unoptimised_runs_what_is_not_a_tensor():
     ],
 )
 def test_how_far_values_are_apart(a, b, count, max_abs):
-    found = deviation(a, b, rtol=1e-3, atol=1e-5)
+    found = deviation(a, b, rtol=1e-3, atol=1e-5)  # what compare() takes by itself
     assert (found.count, found.max_abs) == (count, max_abs)
     assert found.differs == bool(count)
 
@@ -165,7 +165,7 @@ def test_how_far_values_are_apart(a, b, count, max_abs):
     ],
 )
 def test_why_values_cannot_be_compared(a, b, reason):
-    found = deviation(a, b, rtol=1e-3, atol=1e-5)
+    found = deviation(a, b, rtol=1e-3, atol=1e-5)  # what compare() takes by itself
     assert found.differs and reason in str(found)
 
 

@@ -124,6 +124,7 @@ def test_heads_without_a_batch() -> None:
 
 
 def test_bfloat16() -> None:
+    # The CPU's steps round scores, weights and results to bfloat16 each, by up to 2**-8 of them.
     check(WRITTEN["scaled"], tensors(ml_dtypes.bfloat16), tolerance=2e-2)
 
 
@@ -152,6 +153,7 @@ def test_masks_of_the_operator(shape: tuple[int, ...], hidden: Any, dtype: Any, 
     mask[RNG.random(shape) < 0.3] = number
     mask.reshape(-1, 24)[0] = number
     inputs = [*tensors(dtype).values(), mask]
+    # The CPU's steps round scores, weights and results to bfloat16 each, by up to 2**-8 of them.
     check_operator(inputs, tolerance=1e-5 if dtype == np.float32 else 2e-2, is_causal=is_causal)
 
 
@@ -164,6 +166,7 @@ def test_masks_whose_numbers_do_not_overflow() -> None:
     double[3, 1:] = -2e300
     check_operator([*tensors(np.float64).values(), double])
     softmax_precision = onnx.TensorProto.FLOAT
+    # Scores and results are rounded to float16, by up to 2**-11 of them.
     check_operator([*tensors(np.float16).values(), half], tolerance=2e-3, softmax_precision=softmax_precision)
 
 
@@ -266,5 +269,6 @@ def test_what_stays_two_products(name: str) -> None:
         assert not any(FUSED in graph for graph in rep.graphs().values())
         (found,) = rep.run(inputs)
     (expected,) = onnx_torch.prepare(source, optimize=False).run(inputs)
+    # Each step rounds to the type, on the device and on the CPU: by up to 2**-11 and 2**-8 of what it gives.
     tolerance = {np.float16: 2e-3, ml_dtypes.bfloat16: 2e-2}.get(dtype, 1e-5)
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)

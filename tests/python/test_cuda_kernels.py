@@ -20,6 +20,7 @@ OPERATORS = [
     *("multiclass_probability", "non_max_suppression", "roi_align", "tree_ensemble"),
 ]
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+# Sums are added in another order on a GPU; of 16 bits, what either rounds in the end may be two units apart.
 TOLERANCES = {torch.float32: 1e-5, torch.float64: 1e-12, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 ON_HOST = Path(onnx_torch.__file__).parents[2] / "tests" / "cpp" / "libonnx_torch_cuda_on_host.so"
 
@@ -122,6 +123,7 @@ def test_linear_of_bits(check, bits, size, block_size, rows, dtype):
         for given in [None, bias]:
             for zero_point in [None, zero_points] if of_codes is None else [None]:
                 arguments = x, numbers, scales, zero_point, of_codes, given, size, bits
+                # Errors of that many addends, of either sign, grow as the square root of their number.
                 check("linear_of_bits", *arguments, tolerance=TOLERANCES[dtype] * size**0.5)
 
 

@@ -68,7 +68,10 @@ def check(device: Device | None, kind: str, spatial: int, expected: bool, **opti
         device.channels_last.clear()
     y = rep.run([x])[0]
     assert device is None or device.channels_last == [expected] * 2
-    np.testing.assert_allclose(y, plain, rtol=2**-6, atol=2**-6, strict=True)
+    # A sum of the first convolution may be rounded to the other side, which gives the second one another number.
+    narrow = kind == "float16" or options.keys() & {"precision", "tf32"}
+    tolerance = 2**-6 if narrow else 2**-15
+    np.testing.assert_allclose(y, plain, rtol=tolerance, atol=tolerance, strict=True)
 
 
 @pytest.mark.parametrize("spatial", [2, 3])

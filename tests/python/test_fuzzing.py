@@ -67,6 +67,17 @@ def test_a_campaign_has_all_parts(tmp_path: Path):
     assert all(int(count) > 20 for _, count in told)
 
 
+def test_a_campaign_compares_passes_most_of_all(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(ROOT / "tests" / "fuzz")
+    shares = {part.name: part.share for part in importlib.import_module("campaign").PARTS}
+    assert max(shares, key=shares.__getitem__) == "differential"
+    page = (ROOT / "docs" / "fuzzing.md").read_text()
+    told = re.search(r"Of (\d+) shares each part has these: (.*?)\.\n", page, re.DOTALL)
+    numbers = {name: int(number) for name, number in re.findall(r"`(\w+)`\s(\d+)", told[2])}
+    assert sum(numbers.values()) == int(told[1])
+    assert numbers == {name: round(share / sum(shares.values()) * int(told[1]), 6) for name, share in shares.items()}
+
+
 def test_a_campaign_may_begin_with_the_operators_of_onnxruntime(tmp_path: Path):
     pytest.importorskip("onnxruntime")
     command = [sys.executable, ROOT / "tests" / "fuzz" / "campaign.py", "--program", PROGRAM, "--onnxruntime"]

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from onnx import TensorProto, helper, numpy_helper
+from onnx import SparseTensorProto, TensorProto, helper, numpy_helper
 
 import onnx_torch
 from models import model_of, op_model, tensor_info
@@ -476,3 +476,19 @@ def test_the_memory_of_strings_counts():
     with pytest.raises(StoppedError, match=r"allows it 1000000 \(memory\)") as stopped:
         rep.run([np.array(40), np.array(["x"])])
     assert stopped.value.node_name == "double"
+
+
+def sparse(elements, count=1):
+    """Makes a model of sparse tensors that have one element each."""
+    values = [numpy_helper.from_array(np.float32([5]), f"w{i}") for i in range(count)]
+    index = numpy_helper.from_array(np.array([elements - 1]))
+    tensors = [SparseTensorProto(dims=[elements], values=each, indices=index) for each in values]
+    names = [each.name for each in values]
+    return model_of([helper.make_node("Concat", names, ["y"], axis=0)], [], ["y"], sparse_initializer=tensors)
+
+
+def test_sparse_tensors_take_no_more_memory_than_what_follows_from_constants_may():
+    assert onnx_torch.prepare(sparse(1000, 2), limits={"constant_bytes": 8000}).run()[0].sum() == 10
+    for model in [sparse(1000, 3), sparse(10**10)]:
+        with pytest.raises(StoppedError, match=r"sparse tensors take .* bytes of memory, more than .*constant_bytes"):
+            onnx_torch.prepare(model, limits={"constant_bytes": 8000})

@@ -240,6 +240,7 @@ def test_blocks_of_zeros_and_of_the_smallest_numbers():
 
 @pytest.mark.parametrize("level", [0, 4])
 @pytest.mark.parametrize("rows", [1, 40])
+# The result is rounded, by half a unit in the last place; at level 4, x is rounded to 8 bits before.
 @pytest.mark.parametrize("dtype, tolerance", [("float16", 2e-3), (ml_dtypes.bfloat16, 1e-2)])
 def test_a_in_half_precision(dtype, tolerance, rows, level):
     weight = Weight(300, 67, 32, 4, "packed", bias=True, accuracy_level=level)
@@ -271,7 +272,8 @@ def test_leading_dimensions_and_none_rows():
         for _ in range(3):
             y = rep.run([x])[0]
         assert y.shape == (*shape[:-1], 40)
-        np.testing.assert_allclose(y, x @ weight.matrix, rtol=1e-4, atol=1e-3)
+        if x.size:
+            weight.check(y, x)
 
 
 @pytest.mark.parametrize("level", [0, 4])
@@ -388,6 +390,7 @@ def test_codes_are_multiplied_as_they_are(K, N, block_size, quant_type, capabili
         assert "onnx_torch::packed_nbits" in names_of(onnx_torch.prepare(model))
 
 
+# The result is rounded, by half a unit in the last place.
 @pytest.mark.parametrize("dtype, tolerance", [("float16", 1e-3), (ml_dtypes.bfloat16, 1e-2)])
 def test_codes_and_rows_in_half_precision(dtype, tolerance):
     x = rows_of(3, 128).astype(dtype)

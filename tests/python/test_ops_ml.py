@@ -400,11 +400,11 @@ def test_svm_classifier(kernel, probabilities, per_class, how):
     # onnxruntime leaves SOFTMAX out for two classes without probabilities.
     if probabilities or len(per_class) > 2 or how != "SOFTMAX":
         expected = onnxruntime_ml("SVMClassifier", [x], [TensorProto.INT64, TensorProto.FLOAT], **attributes)
-        assert_same(actual, expected, rtol=1e-3, atol=1e-4)
+        assert_same(actual, expected, rtol=1e-5, atol=1e-5)
     # The reference implementation couples the probabilities of more than two classes otherwise than libsvm.
     if not probabilities or len(per_class) == 2:
         expected = reference_ml("SVMClassifier", [x], outputs=2, **attributes)
-        assert_same(actual, expected, rtol=1e-3, atol=1e-4)
+        assert_same(actual, expected, rtol=1e-5, atol=1e-5)
 
 
 # --- Support vector machines beside float64
@@ -732,5 +732,6 @@ def test_tree_ensemble(element, aggregate, post_transform):
         scores = [np.nansum(votes, 1) / 2, np.nansum(votes, 1), np.nanmin(votes, 1), np.nanmax(votes, 1)][aggregate]
     scores = np.nan_to_num(scores)
     expected = [np.copy, softmax, logistic, softmax_zero][post_transform](scores.copy()).astype(element)
-    tolerance = 2e-3 if element is np.float16 else 1e-5
-    assert_same(run_ml("TreeEnsemble", [x], post_transform=post_transform, **attributes), [expected], rtol=tolerance)
+    few = (1 if element is np.float16 else 8) * float(np.finfo(element).eps)
+    actual = run_ml("TreeEnsemble", [x], post_transform=post_transform, **attributes)
+    assert_same(actual, [expected], rtol=few, atol=min(few, 1e-6))

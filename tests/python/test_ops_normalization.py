@@ -16,8 +16,10 @@ def normal(*shape, dtype=np.float32):
     return (RNG.standard_normal(shape) * 2 + 1).astype(dtype)
 
 
-def close(actual, expected, dtype=np.float32):
-    tolerance = {np.float32: 1e-5, np.float64: 1e-5, np.float16: 4e-3}.get(dtype, 4e-2)
+def close(actual, expected, dtype=np.float32, stash=None):
+    """Compares what is computed in `stash`, or in the type itself. Of 16 bits, each step is rounded."""
+    eps = max(float(ml_dtypes.finfo(t).eps) for t in (dtype, stash or dtype))
+    tolerance = (4 if np.dtype(dtype).itemsize == 2 else 32) * eps
     assert_same([actual], [np.asarray(expected).astype(dtype)], rtol=tolerance, atol=tolerance)
 
 
@@ -39,7 +41,7 @@ def test_batch_normalization_of_mixed_types(dtype, params):
     x = normal(2, 3, 4, 5, dtype=dtype)
     scale, b, mean = (normal(3, dtype=params) for _ in range(3))
     var = np.abs(normal(3, dtype=params))
-    want = channels(scale) * (x.astype(np.float64) - channels(mean)) / np.sqrt(channels(var) + 1e-5) + channels(b)
+    want = channels(scale) * (x.astype(np.float64) - channels(mean)) / np.sqrt(channels(var) + EPSILON) + channels(b)
     close(run_op("BatchNormalization", [x, scale, b, mean, var])[0], want, dtype)
 
 
@@ -61,7 +63,8 @@ def test_batch_normalization_in_training(opset, outputs, options, dtype):
     results = run_op("BatchNormalization", [x, scale, b, mean, var], opset=opset, **options)
     wide = x.astype(np.float64)
     batch = [wide.mean((0, 2)), wide.var((0, 2))]
-    running = [old.astype(np.float64) * 0.8 + new * 0.2 for old, new in zip((mean, var), batch, strict=True)]
+    kept = float(np.float32(0.8))  # as an attribute holds it
+    running = [old.astype(np.float64) * kept + new * (1 - kept) for old, new in zip((mean, var), batch, strict=True)]
     y = standardized(x, (0, 2)) * channels(scale, 3) + channels(b, 3)
     for actual, expected in zip(results, [y, *running, *batch][:outputs], strict=True):
         close(actual, expected, dtype)
@@ -102,7 +105,7 @@ def test_normalizations_within_an_instance(dtype):
 
     groups = standardized(x.reshape(2, 2, 2, 3, 5), (2, 3, 4)).reshape(x.shape)
     want = groups * channels(scale) + channels(bias)
-    close(run_op("GroupNormalization", [x, scale, bias], num_groups=2)[0], want, dtype)
+    close(run_op("GroupNormalization", [x, scale, bias], num_groups=2)[0], want, dtype, np.float32)
     for stash in (TensorProto.DOUBLE, TensorProto.FLOAT16):
         if stash == TensorProto.DOUBLE or dtype is not np.float64:
             actual = run_op("GroupNormalization", [x, scale, bias], num_groups=2, stash_type=stash)[0]
@@ -112,7 +115,7 @@ def test_normalizations_within_an_instance(dtype):
             few = 4 * rounding * np.abs(want).max()
             np.testing.assert_allclose(actual.astype(np.float64), want, rtol=0, atol=few)
     want = groups * channels(scale[:2].repeat(2)) + channels(bias[:2].repeat(2))
-    close(run_op("GroupNormalization", [x, scale[:2], bias[:2]], opset=18, num_groups=2)[0], want, dtype)
+    close(run_op("GroupNormalization", [x, scale[:2], bias[:2]], opset=18, num_groups=2)[0], want, dtype, np.float32)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -121,15 +124,15 @@ def test_layer_and_rms_normalization(axis, shape, dtype):
     x, scale, b = normal(2, 4, 3, 5, dtype=dtype), normal(*shape, dtype=dtype), normal(*shape, dtype=dtype)
     axes = tuple(range(axis % 4, 4))
     want = standardized(x, axes) * scale.astype(np.float64) + b.astype(np.float64)
-    close(run_op("LayerNormalization", [x, scale, b], axis=axis)[0], want, dtype)
-    close(run_op("LayerNormalization", [x, scale], axis=axis)[0], want - b.astype(np.float64), dtype)
+    close(run_op("LayerNormalization", [x, scale, b], axis=axis)[0], want, dtype, np.float32)
+    close(run_op("LayerNormalization", [x, scale], axis=axis)[0], want - b.astype(np.float64), dtype, np.float32)
     y, mean, inverse = run_op("LayerNormalization", [x, scale, b], axis=axis, outputs=3)
-    close(y, want, dtype)
+    close(y, want, dtype, np.float32)
     wide = x.astype(np.float64)
     close(mean, wide.mean(axes, keepdims=True))
     close(inverse, 1 / np.sqrt(wide.var(axes, keepdims=True) + 1e-5))
     want = wide / np.sqrt((wide**2).mean(axes, keepdims=True) + 1e-5) * scale.astype(np.float64)
-    close(run_op("RMSNormalization", [x, scale], axis=axis)[0], want, dtype)
+    close(run_op("RMSNormalization", [x, scale], axis=axis)[0], want, dtype, np.float32)
 
 
 def test_rms_normalization_has_the_type_of_its_scale():
@@ -137,7 +140,7 @@ def test_rms_normalization_has_the_type_of_its_scale():
     wide = x.astype(np.float64)
     [actual] = run_op("RMSNormalization", [x, scale])
     assert actual.dtype == np.float32
-    np.testing.assert_allclose(actual, wide / np.sqrt((wide**2).mean(1, keepdims=True) + 1e-5) * scale, rtol=4e-3)
+    np.testing.assert_allclose(actual, wide / np.sqrt((wide**2).mean(1, keepdims=True) + 1e-5) * scale, rtol=2**-10)
 
 
 @pytest.mark.parametrize("optimize", [True, False])
@@ -180,8 +183,10 @@ def test_lp_normalization(p, axis, dtype):
 @pytest.mark.parametrize("dtype", TYPES)
 def test_mean_variance_normalization(dtype):
     x = normal(2, 3, 4, 5, dtype=dtype)
-    close(run_op("MeanVarianceNormalization", [x])[0], standardized(x, (0, 2, 3), 0), dtype)
-    close(run_op("MeanVarianceNormalization", [x], axes=[1, -1])[0], standardized(x, (1, 3), 0), dtype)
+    wide = x.astype(np.float64)
+    for options, axes in (({}, (0, 2, 3)), ({"axes": [1, -1]}, (1, 3))):
+        want = (wide - wide.mean(axes, keepdims=True)) / (wide.std(axes, keepdims=True) + 1e-9)
+        close(run_op("MeanVarianceNormalization", [x], **options)[0], want, dtype)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -194,7 +199,7 @@ def test_lrn(size, shape, dtype):
     for c in range(6):
         region = wide[:, max(0, c - (size - 1) // 2) : c + size // 2 + 1]
         sums[:, c] = (region**2).sum(1)
-    want = wide / (2 + 0.5 / size * sums) ** 0.6
+    want = wide / (2 + 0.5 / size * sums) ** float(np.float32(0.6))
     close(run_op("LRN", [x], size=size, alpha=0.5, beta=0.6, bias=2.0)[0], want, dtype)
 
 

@@ -141,12 +141,16 @@ def test_batch_first(op, lengths):
 @pytest.mark.parametrize("lengths", [None, [5, 3, 1]])
 @pytest.mark.parametrize("dtype", [np.float64, np.float16])
 def test_element_types(op, lengths, dtype):
-    inputs = _inputs(op, 2, lengths=lengths, dtype=dtype)
-    in_float = [x.astype(np.float32) if x is not None and x.dtype == dtype else x for x in inputs]
-    tolerance = 1e-5 if dtype == np.float64 else 5e-3
+    inputs = [
+        x.astype(dtype) if x is not None and x.dtype.kind == "f" else x
+        for x in _inputs(op, 2, lengths=lengths, dtype=np.float16)
+    ]
+    other = np.float32 if dtype == np.float64 else np.float64
+    in_other = [x.astype(other) if x is not None and x.dtype == dtype else x for x in inputs]
+    tolerance = 1e-6 if dtype == np.float64 else 2**-9  # float32 and float16 are compared with float64
     for attributes in ({}, {"clip": 0.5}):
         actual = run_op(op, inputs, outputs=OUTPUTS[op], direction="bidirectional", **attributes)
-        expected = run_op(op, in_float, outputs=OUTPUTS[op], direction="bidirectional", **attributes)
+        expected = run_op(op, in_other, outputs=OUTPUTS[op], direction="bidirectional", **attributes)
         for a, e in zip(actual, expected, strict=True):
             assert a.dtype == dtype
             np.testing.assert_allclose(a, e, rtol=tolerance, atol=tolerance)

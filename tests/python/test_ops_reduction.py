@@ -53,7 +53,8 @@ def test_types(op, dtype):
     if dtype in INTEGERS:
         np.testing.assert_array_equal(actual.astype(np.float64), np.trunc(want))
     else:
-        np.testing.assert_allclose(actual.astype(np.float64), want, rtol=1e-2 if x.itemsize == 2 else 1e-5)
+        few = float(ml_dtypes.finfo(dtype).eps) * (1 if x.itemsize == 2 else 4)
+        np.testing.assert_allclose(actual.astype(np.float64), want, rtol=few)
 
 
 def test_sum_of_axes_before_13():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import onnx_torch
+from models import assert_rounded
 from pass_models import code, floats, graph_of, model, used_in
 
 
@@ -31,11 +32,11 @@ def test_products_of_halves_are_computed_in_floats(text: str, shapes: list[tuple
     assert code(graphs["halves"]).count("aten::to") >= 2
     assert code(graphs["chains"]).count("onnx_torch::packed") == packed
     inputs = [halves(*shape) for shape in shapes]
-    floats_of = {name: value.astype(np.float32) for name, value in used_in(text, weights).items()}
-    in_floats = onnx_torch.prepare(model(text.replace("float16", "float"), **floats_of))
-    [ours], [expected] = onnx_torch.prepare(source).run(inputs), in_floats.run([x.astype(np.float32) for x in inputs])
+    doubles = {name: value.astype(np.float64) for name, value in used_in(text, weights).items()}
+    in_doubles = onnx_torch.prepare(model(text.replace("float16", "double"), **doubles), optimize=False)
+    [ours], [exact] = onnx_torch.prepare(source).run(inputs), in_doubles.run([x.astype(np.float64) for x in inputs])
     assert ours.dtype == np.float16
-    np.testing.assert_allclose(ours, expected, rtol=2e-3, atol=2e-3)
+    assert_rounded(ours, exact)
 
 
 def test_products_of_halves_are_rounded_once():

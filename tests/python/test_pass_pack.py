@@ -19,6 +19,7 @@ from pass_models import (
     check_gelu_of_product,
     check_overflowing,
     code,
+    exact_runs,
     floats,
     graph_of,
     model,
@@ -320,10 +321,10 @@ def test_pack_leaves_other_types():
 
 def test_packed_takes_empty_batches_and_other_sizes_in_turn():
     source = model("(float[N, 6, H, W] x) => (float y) { c = Conv(x, w, b) y = Relu(c) }", w=(8, 6, 3, 3), b=(8,))
-    rep, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
-    for sizes in [(1, 6, 5, 5), (0, 6, 5, 5), (2, 6, 9, 3), (1, 6, 5, 5)]:
-        x = floats(*sizes)
-        assert_close(rep.run([x])[0], plain.run([x])[0])
+    rep = onnx_torch.prepare(source)
+    feeds = [[floats(*sizes)] for sizes in [(1, 6, 5, 5), (0, 6, 5, 5), (2, 6, 9, 3), (1, 6, 5, 5)]]
+    for feed, exact in zip(feeds, exact_runs(source, feeds), strict=True):
+        assert_close(rep.run(feed)[0], exact[0])
     source = model("(float[N, 6] x) => (float y) { y = MatMul(x, w) }", w=(6, 4))
     assert onnx_torch.prepare(source).run([floats(0, 6)])[0].shape == (0, 4)
 
@@ -341,11 +342,10 @@ def test_an_error_in_a_packed_operator_is_its_main_nodes():
 
 def test_packed_runs_on_several_threads_at_once():
     source = model("(float[N, 6, H, W] x) => (float y) { c = Conv(x, w) y = Relu(c) }", w=(16, 6, 3, 3))
-    rep, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
-    inputs = [floats(1 + i % 3, 6, 8 + i % 5, 8) for i in range(40)]
+    rep, feeds = onnx_torch.prepare(source), [[floats(1 + i % 3, 6, 8 + i % 5, 8)] for i in range(40)]
     with ThreadPoolExecutor(4) as pool:
-        for ours, x in zip(pool.map(lambda x: rep.run([x])[0], inputs), inputs, strict=True):
-            assert_close(ours, plain.run([x])[0])
+        for ours, exact in zip(pool.map(rep.run, feeds), exact_runs(source, feeds), strict=True):
+            assert_close(ours[0], exact[0])
 
 
 def test_a_small_product_leaves_the_number_of_threads():
@@ -372,10 +372,11 @@ def test_rows_that_fill_no_whole_blocks(body: str, rows: int):
     )
     plain = onnx_torch.prepare(source, optimize=False)
     inputs = [floats(rows, 64), floats(rows, 80)]
+    ((exact,),) = exact_runs(source, [inputs])
     for threads in (1, 2, 3):
         rep = onnx_torch.prepare(source, threads=threads)
         for _ in range(2):
-            assert_close(rep.run(inputs)[0], plain.run(inputs)[0])
+            assert_close(rep.run(inputs)[0], exact)
     bad = [floats(rows, 64), floats(rows, 80)]
     bad[0][-1, 3] = np.nan
     assert np.array_equal(np.isnan(rep.run(bad)[0]), np.isnan(plain.run(bad)[0]))
@@ -388,13 +389,13 @@ def test_packed_operators_run_on_many_threads_at_a_time():
         b=(4,),
         w=(4, 4),
     )
-    rep, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
+    rep = onnx_torch.prepare(source)
     assert "onnx_torch::packed" in code(rep.graph())
-    feeds = [floats(1 + i % 5, 8) for i in range(400)]
+    feeds = [[floats(1 + i % 5, 8)] for i in range(400)]
     with ThreadPoolExecutor(8) as threads:
-        results = list(threads.map(lambda x: rep.run([x])[0], feeds))
-    for x, y in zip(feeds, results, strict=True):
-        assert_close(y, plain.run([x])[0], ulps=32)  # of two that are rounded
+        results = list(threads.map(rep.run, feeds))
+    for (y,), (exact,) in zip(results, exact_runs(source, feeds), strict=True):
+        assert_close(y, exact, ulps=32)  # of two that are rounded
 
 
 @pytest.mark.parametrize(
@@ -455,11 +456,11 @@ def test_images_of_one_column_and_of_more(after: str):
         w=(24, 16, 3, 1),
         b=(24,),
     )
-    prepared, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
-    r = floats(24, 1, 1)
-    for shape in ((1, 9, 1), (2, 9, 1), (1, 9, 4), (1, 3, 1), (1, 3, 2), (1, 9, 1)):
-        x = floats(shape[0], 16, *shape[1:])
-        assert_close(prepared.run([x, r])[0], plain.run([x, r])[0], ulps=16)
+    prepared, r = onnx_torch.prepare(source), floats(24, 1, 1)
+    shapes = (1, 9, 1), (2, 9, 1), (1, 9, 4), (1, 3, 1), (1, 3, 2), (1, 9, 1)
+    feeds = [[floats(shape[0], 16, *shape[1:]), r] for shape in shapes]
+    for feed, exact in zip(feeds, exact_runs(source, feeds), strict=True):
+        assert_close(prepared.run(feed)[0], exact[0])
 
 
 @pytest.mark.parametrize("out", [24, 768])
@@ -471,21 +472,19 @@ def test_images_of_one_pixel_and_of_more(out: int, after: str):
         w=(out, 512, 1, 1),
         b=(out,),
     )
-    prepared, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
-    r = floats(out, 1, 1)
-    for shape in ((1, 1, 1), (4, 1, 1), (1, 3, 2), (5, 1, 1), (0, 1, 1), (1, 1, 1), (1, 1, 7)):
-        x = floats(shape[0], 512, *shape[1:])
-        assert_close(
-            prepared.run([x, r])[0], plain.run([x, r])[0], ulps=64 if "Hard" in after else 16
-        )  # what is clipped was larger
+    prepared, r = onnx_torch.prepare(source), floats(out, 1, 1)
+    shapes = (1, 1, 1), (4, 1, 1), (1, 3, 2), (5, 1, 1), (0, 1, 1), (1, 1, 1), (1, 1, 7)
+    feeds = [[floats(shape[0], 512, *shape[1:]) / 8, r] for shape in shapes]  # of which not all is clipped
+    ulps = 32 if "Hard" in after else 16  # what is clipped was larger
+    for feed, exact in zip(feeds, exact_runs(source, feeds), strict=True):
+        assert_close(prepared.run(feed)[0], exact[0], ulps)
 
 
 def test_one_row_and_many_share_the_weight():
     source = model("(float[A, 512] x) => (float y) { y = MatMul(x, w) }", w=(512, 768))
-    prepared, plain = onnx_torch.prepare(source), onnx_torch.prepare(source, optimize=False)
-    for rows in (1, 64, 0, 1, 2):
-        x = floats(rows, 512)
-        assert_close(prepared.run([x])[0], plain.run([x])[0])
+    prepared, feeds = onnx_torch.prepare(source), [[floats(rows, 512)] for rows in (1, 64, 0, 1, 2)]
+    for feed, exact in zip(feeds, exact_runs(source, feeds), strict=True):
+        assert_close(prepared.run(feed)[0], exact[0])
 
 
 # Nothing is known of the sizes in a Scan, and the fourth run goes by a plan.

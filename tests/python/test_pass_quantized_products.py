@@ -13,6 +13,7 @@ import pytest
 from onnx import shape_inference, utils
 
 import onnx_torch
+from pass_models import assert_close
 from quantized_models import (
     IMAGES,
     by_onnxruntime,
@@ -275,6 +276,7 @@ def test_linear_layers_with_zero_points_of_weights(
 def test_convolutions_with_zero_points_of_weights(
     kind: Any, most: int, zero_point: int, fits: bool, attributes: str
 ) -> None:
+    wq, ws, b = numbers(kind, most, 48, 32, 3, 3), scales(48), floats(48)
     source = model(
         f"""(uint8[2, 32, 9, 8] x) => (float[2, 48, A, B] y) {{
              f = DequantizeLinear(x, xs, xz)
@@ -283,18 +285,24 @@ def test_convolutions_with_zero_points_of_weights(
            }}""",
         xs=f32(0.02),
         xz=np.uint8(11),
-        wq=numbers(kind, most, 48, 32, 3, 3),
-        ws=scales(48),
+        wq=wq,
+        ws=ws,
         wz=np.full(48, zero_point, kind),
-        b=floats(48),
+        b=b,
     )
     names = calls(source)
     assert ("onnx_torch::packed" if fits else "onnx_torch::scaled_integer_product") in names
     assert "onnx_torch::dequantize" not in names
     x = RNG.integers(0, 256, IMAGES, np.uint8)
-    ours = onnx_torch.prepare(source).run([x])[0]
-    np.testing.assert_allclose(ours, onnx_torch.prepare(source, optimize=False).run([x])[0], atol=2e-3)
-    np.testing.assert_allclose(ours, by_onnxruntime(source, [x])[0], atol=2e-3)
+    in_doubles = model(
+        f"(double[2, 32, 9, 8] f) => (double[2, 48, A, B] y) {{ y = Conv{attributes}(f, w, b) }}",
+        w=(wq.astype(np.float64) - zero_point) * ws.astype(np.float64)[:, None, None, None],
+        b=b.astype(np.float64),
+    )
+    f = (x.astype(np.float64) - 11) * float(f32(0.02))
+    exact = onnx_torch.prepare(in_doubles, optimize=False).run([f])[0]
+    assert_close(onnx_torch.prepare(source).run([x])[0], exact, ulps=4)
+    assert_close(by_onnxruntime(source, [x])[0], exact)
 
 
 @pytest.mark.parametrize(("kind", "most", "zero_point", "fits"), ZERO_POINTS)

@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -36,6 +37,29 @@ def test_the_container_is_set_up_by_a_command_that_there_is():
 def test_the_workflow_runs_what_ci_is():
     (job,) = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"].values()
     assert ".ci/run" in [step.get("run") for step in job["steps"]]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--seed", "1"], [""]], ids=str)
+def test_what_ci_is_takes_no_arguments(arguments, tmp_path):
+    """It tells what it does, and does nothing; without programs it could do nothing either."""
+    command = [shutil.which("bash"), ROOT / ".ci" / "run", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, env={"PATH": ""}, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("usage: .ci/run\n") and "It takes no arguments." in done.stderr
+
+
+FUZZ = ROOT / "tests" / "fuzz" / "oss-fuzz" / "projects" / "onnx_torch"
+
+
+def test_what_oss_fuzz_must_be_told_is_asked_for():
+    """The fields are empty while the project has no public address; then both files have the same, and nothing else."""
+    text, image = (FUZZ / "project.yaml").read_text(), (FUZZ / "Dockerfile").read_text()
+    fields = yaml.safe_load(text)
+    assert {"homepage", "main_repo", "primary_contact", "language", "sanitizers"} <= set(fields)
+    for name in ("homepage", "main_repo", "primary_contact"):
+        assert fields[name] or f"#   {name}:" in text
+    given = re.search(r"^ARG REPOSITORY(?:=(.*))?$", image, re.MULTILINE)[1] or ""
+    assert given.strip('"') == fields["main_repo"]
 
 
 def test_the_workflow_of_wheels_has_a_job_for_each_torch_of_noxfile():

@@ -117,14 +117,14 @@ def test_a_wrong_kernel_is_named(spoil):
     assert [failure.case for failure in part.failures] == packed and len(packed) > 5
     assert part.passed == part.all - len(packed)
     for failure in part.failures:
-        assert failure.largest == pytest.approx(0.01, rel=1e-2)
+        assert failure.largest == pytest.approx(0.01, rel=1e-4)  # sums have an error of their own besides
 
 
 def test_a_wrong_result_of_the_suite_is_named(spoil):
     spoil(lambda rep: [operator for operator, *_ in rep._prepared.nodes] == ["Relu"])
     part = _official.run_suite("CPU", SEVERAL_FOLD)
     assert {failure.case for failure in part.failures} == {"test_ReLU", "test_single_relu_model"}  # which always run
-    assert [failure.largest for failure in part.failures] == pytest.approx([0.01, 0.01], rel=1e-3)
+    assert [failure.largest for failure in part.failures] == pytest.approx([0.01, 0.01], rel=1e-4)
 
 
 def test_models_that_cannot_be_prepared_have_failed(monkeypatch):

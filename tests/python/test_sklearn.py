@@ -125,7 +125,7 @@ def run(model, x, **options):
 
 
 def assert_close(actual, expected):
-    np.testing.assert_allclose(np.reshape(actual, np.shape(expected)), expected, rtol=1e-3, atol=2e-3)
+    np.testing.assert_allclose(np.reshape(actual, np.shape(expected)), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("labels", ["three strings", "two ints"])

@@ -8,14 +8,14 @@ import torch
 
 import onnx_torch
 from models import op_model
-from random_numbers import RNG
 
 EXTENSIONS = {"domain": "ai.onnx.contrib", "opset": 1}
 
 
 def inputs(samples: int, n_fft: int, hop: int, window: int, frame: int | None = None) -> list[np.ndarray]:
-    sound = RNG.standard_normal((1, samples)).astype(np.float32)
-    weights = RNG.random(window).astype(np.float32)
+    numbers = np.random.default_rng(1)
+    sound = numbers.standard_normal((1, samples)).astype(np.float32)
+    weights = numbers.random(window).astype(np.float32)
     return [sound, np.array(n_fft), np.array(hop), weights, np.array(n_fft if frame is None else frame)]
 
 

@@ -148,6 +148,7 @@ def run(engine: str, program: str, folders: list[str]) -> Any:
 def same(ours: Any, theirs: Any) -> None:
     """Checks that results are equal but for the rounding of floats."""
     if isinstance(theirs, float):
+        # Both are float32, which either engine adds in an order of its own, through all layers of a network.
         assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-4)
     elif isinstance(theirs, dict):
         assert ours.keys() == theirs.keys()

@@ -18,6 +18,7 @@ APT_PACKAGES = (
     "g++ pkg-config libprotobuf-dev protobuf-compiler libre2-dev libutf8proc-dev libgmock-dev libjpeg-dev libpng-dev "
     "libwebp-dev libtiff-dev libopenjp2-7-dev"
 ).split()
+CONSTRAINTS = ROOT / "requirements" / "constraints.txt"  # of what the packages bring along
 APT_OPTIONAL = ["ccache"]  # installed along with the others, but no reason to install anything
 
 
@@ -75,7 +76,10 @@ def pip_install(env: Environment, packages: list[str]) -> list[Command]:
     # Naming torch's version keeps pip from changing it.
     torch = f"torch=={torch_version(found) if not env.own else requirements()['torch']}"
     packages = [torch, *(package for package in packages if package != torch)]
-    commands.append([env.python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *packages])
+    locked = ["--constraint", str(CONSTRAINTS)] if env.own else []  # another environment keeps the versions it has
+    commands.append(
+        [env.python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", *locked, *packages]
+    )
     return commands
 
 

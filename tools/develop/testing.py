@@ -105,10 +105,10 @@ def run_tests(
         for program in ("onnx_torch_tests", "onnx_torch_public_tests"):
             jobs.append((f"C++ tests, {program}", [f"build/{args.preset}/tests/cpp/{program}", "--gtest_brief=1"]))
     elif "cpp" in parts:
-        tests = ["ctest", "--test-dir", f"build/{args.preset}"]
+        tests = ["ctest", "--preset", args.preset]
         tests += ["--tests-regex", "|".join(filters)] if filters else []
         if args.dry_run or not filters or ctest_count(tests, variables):
-            tests += ["--parallel", str(build_jobs()), "--output-on-failure", "--no-tests=error"]
+            tests += ["--parallel", str(build_jobs())]
             jobs.append(("C++ tests", tests))
     if "python" in parts:
         whole = not filters and not marks

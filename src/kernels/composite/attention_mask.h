@@ -1,3 +1,4 @@
+// Masks of attention, in the form that is added to scores.
 #pragma once
 
 #include <ATen/core/Tensor.h>

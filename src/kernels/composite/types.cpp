@@ -21,7 +21,7 @@ bool is_integer(c10::ScalarType type) { return c10::isIntegralType(type, /*inclu
 
 // --- Products: what their type does not hold is dropped --------------------------------------------------------------
 
-using Product = std::function<Tensor(at::TensorList factors)>;
+using ProductFunction = std::function<Tensor(at::TensorList factors)>;
 
 // Splits x into pieces of `width` bits: the sum of pieces[k] << k * width is x, or is equal to it in as many bits as x
 // has.
@@ -36,7 +36,7 @@ std::vector<Tensor> pieces_of(const Tensor& x, int64_t width) {
 
 // Computes a product of integers, each element of which adds up so many terms, by products in double precision: of
 // pieces so small that their sums are whole numbers that a double holds.
-Tensor exact_product(at::TensorList factors, double terms, const Product& product) {
+Tensor exact_product(at::TensorList factors, double terms, const ProductFunction& product) {
   constexpr int kMantissa = 53;
   const int64_t bits = 8 * factors[0].element_size();
   const auto width =

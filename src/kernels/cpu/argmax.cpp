@@ -57,7 +57,7 @@ struct Columns {
   int64_t blocks, size, columns;
 };
 
-// Returns none where ATen looks for the largest elements.
+// Gives the blocks in which the largest elements are looked for; none where ATen looks for them.
 std::optional<Columns> columns_of(const at::Tensor& x, int64_t dim) {
   if (!has_rows(x) || x.numel() > std::numeric_limits<int32_t>::max()) return {};
   dim = at::maybe_wrap_dim(dim, x.dim());
@@ -101,7 +101,7 @@ at::Tensor argmax(const at::Tensor& x, int64_t dim, bool keepdim) {
 std::unique_ptr<PlannedCall> plan_argmax(const PlannedOperands& of) {
   const auto columns = columns_of(of.tensor(0), of.arguments[1].toInt());
   if (!columns || !of.results[0].is_contiguous()) return {};
-  return planned([columns = *columns](std::span<const Place> places) {
+  return planned([columns = *columns](std::span<const TensorPlace> places) {
     compute(places[0].as<float>(), places[1].as<int64_t>(), columns);
   });
 }
@@ -127,7 +127,7 @@ at::Tensor label_of_largest(const at::Tensor& scores, const at::Tensor& labels) 
 std::unique_ptr<PlannedCall> plan_label_of_largest(const PlannedOperands& of) {
   const at::Tensor scores = of.tensor(0);
   if (!has_label_for_each(scores, of.tensor(1))) return {};
-  return planned([rows = scores.size(0), size = scores.size(1)](std::span<const Place> places) {
+  return planned([rows = scores.size(0), size = scores.size(1)](std::span<const TensorPlace> places) {
     compute_labels(places[0].as<float>(), places[1].as<int64_t>(), places[2].as<int64_t>(), rows, size);
   });
 }

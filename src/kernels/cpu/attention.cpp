@@ -158,7 +158,7 @@ std::unique_ptr<PlannedCall> planned_call(const Planned& planned_work, const Ope
   for (const Tensor& t : {given.query, given.keys, given.values}) {
     if (!in_rows(t).is_same(t)) return {};
   }
-  return planned([work = planned_work.work(given, result)](std::span<const Place> places) {
+  return planned([work = planned_work.work(given, result)](std::span<const TensorPlace> places) {
     attend(at_data(work, {places[0].as<float>(), places[1].as<float>(), places[2].as<float>(),
                           work.mask ? places[3].as<float>() : nullptr, places.back().as<float>()}));
   });

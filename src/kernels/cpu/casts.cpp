@@ -12,14 +12,15 @@ namespace {
 
 template <typename From, typename To>
 std::unique_ptr<PlannedCall> planned_cast(int64_t count, void (*cast)(const From*, To*, int64_t)) {
-  return planned([count, cast](std::span<const Place> places) {
+  return planned([count, cast](std::span<const TensorPlace> places) {
     parallel_for(count, 1, [&](int64_t begin, int64_t end) {
-      cast(places[0].as<From>() + begin, places[1].as<To>() + begin, end - begin);
+      cast(places.front().as<From>() + begin, places.back().as<To>() + begin, end - begin);
     });
   });
 }
 
-// Plans the casts for which ATen has no SIMD code.
+// Plans the casts for which ATen has no SIMD code. Between the places of x and the result may be that of a tensor whose
+// type is taken.
 std::unique_ptr<PlannedCall> plan_cast(const PlannedOperands& of) {
   const at::Tensor from = of.tensor(0);
   const at::Tensor& to = of.results[0];

@@ -40,7 +40,7 @@ at::Tensor channel_means(const at::Tensor& x) {
 std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   const at::Tensor x = of.tensor(0);
   if (!is_plain(x) || !lie_channels_last(x)) return {};
-  return planned([of_x = images(x)](std::span<const Place> places) {
+  return planned([of_x = images(x)](std::span<const TensorPlace> places) {
     compute(of_x, places[0].as<float>(), places[1].as<float>());
   });
 }

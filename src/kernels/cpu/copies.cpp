@@ -94,7 +94,7 @@ std::unique_ptr<PlannedCall> plan_cat(const PlannedOperands& of) {
     start += t.size(dim);
   }
   const Part whole{at::DimVector(result.sizes()), at::DimVector(result.strides()), 0};
-  return planned([parts, whole, dim, type = result.scalar_type()](std::span<const Place> places) {
+  return planned([parts, whole, dim, type = result.scalar_type()](std::span<const TensorPlace> places) {
     const at::Tensor to = at::from_blob(places.back().data, whole.sizes, whole.strides, type);
     const bool is_grown = places[0].data == places.back().data;  // the caller has lent the first tensor's memory for it
     for (size_t i = is_grown ? 1 : 0; i < parts.size(); ++i) {

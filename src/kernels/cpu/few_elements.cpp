@@ -127,7 +127,7 @@ std::unique_ptr<PlannedCall> planned_elements(const at::Tensor& result,
                                               const std::array<at::Tensor, sizeof...(T)>& operands, const F& f) {
   const auto expanded = like(result, operands);
   if (!expanded) return {};
-  return planned([loop = Loop(result, *expanded), f](std::span<const Place> places) {
+  return planned([loop = Loop(result, *expanded), f](std::span<const TensorPlace> places) {
     std::array<char*, sizeof...(T) + 1> data;
     for (size_t i = 0; i < sizeof...(T); ++i) data[i] = places[i].data;
     data.back() = places.back().data;
@@ -305,9 +305,9 @@ std::unique_ptr<PlannedCall> plan_cat(const PlannedOperands& of) {
     offsets.push_back(start * result.stride(dim) * result.element_size());
     start += t.size(dim);
   }
-  return planned([copies, offsets](std::span<const Place> places) {
+  return planned([copies, offsets](std::span<const TensorPlace> places) {
     for (size_t i = 0; i < copies.size(); ++i) {
-      const std::array<Place, 2> from_to{places[i], {places.back().data + offsets[i], places.back().bound}};
+      const std::array<TensorPlace, 2> from_to{places[i], {places.back().data + offsets[i], places.back().bound}};
       copies[i]->run(from_to);
     }
   });

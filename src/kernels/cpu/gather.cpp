@@ -79,7 +79,7 @@ std::unique_ptr<PlannedCall> planned_gather(const PlannedOperands& of, bool take
   if (!is_picked_by_rows(data, indices) || result.numel() == 0 || !result.is_contiguous()) return {};
   PickedRows rows = picked_rows(data, at::maybe_wrap_dim(of.arguments[1].toInt(), data.dim()), indices);
   if (!takes_negative) rows.lowest = 0;
-  return planned([rows, is_long = indices.scalar_type() == c10::kLong](std::span<const Place> places) {
+  return planned([rows, is_long = indices.scalar_type() == c10::kLong](std::span<const TensorPlace> places) {
     if (is_long) {
       copy_rows(rows, places[0].data, places[1].as<int64_t>(), places[2].data);
     } else {
@@ -142,7 +142,7 @@ CopyElements copy_elements_of(size_t bytes) {
   return with_bits_of(bytes, []<typename T>(T) -> CopyElements { return copy_elements<T, Index>; });
 }
 
-// Returns null where ATen is to pick the elements.
+// Gives the function that picks the elements; null where ATen is to pick them.
 CopyElements copy_elements_for(const at::Tensor& data, int64_t axis, const at::Tensor& indices) {
   const auto is_dense = [](const at::Tensor& t) {
     return t.is_cpu() && t.is_contiguous() && t.dim() > 0 && t.numel() > 0 && !t.is_conj() && !t.is_neg();
@@ -174,7 +174,7 @@ std::unique_ptr<PlannedCall> plan_gather_elements(const PlannedOperands& of) {
   const int64_t axis = at::maybe_wrap_dim(of.arguments[1].toInt(), data.dim());
   const CopyElements copy = copy_elements_for(data, axis, indices);
   if (!copy) return {};
-  return planned([copy, elements = picked_elements(data, axis, indices)](std::span<const Place> places) {
+  return planned([copy, elements = picked_elements(data, axis, indices)](std::span<const TensorPlace> places) {
     copy(elements, places[0].data, places[1].data, places[2].data);
   });
 }

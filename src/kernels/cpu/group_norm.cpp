@@ -35,14 +35,15 @@ bool is_channels_last(const at::Tensor& x) {
   return x.dim() >= 3 && x.size(1) > 1 && !x.is_contiguous() && x.movedim(1, -1).is_contiguous();
 }
 
-// Tells whether x has planes of channels that are not much too small for SIMD vectors.
+// Tells whether each channel of x is a contiguous plane with enough elements for SIMD vectors.
 bool has_planes(const at::Tensor& x) {
   constexpr int64_t kLeastPlane = 32;
   return x.dim() >= 3 && x.is_contiguous() && c10::multiply_integers(x.sizes().slice(2)) >= kLeastPlane;
 }
 
 bool fits(const at::Tensor& x, const GroupNorm& norm) {
-  constexpr double kLeastEps = 1e-12;  // next to which squares that are too small for a float are nothing
+  // With an eps of at least this, squares that underflow float32 do not change the result.
+  constexpr double kLeastEps = 1e-12;
   const auto is_one_per_channel = [&](const std::optional<at::Tensor>& t) {
     return !t || (t->dim() == 1 && t->size(0) == x.size(1) && t->scalar_type() == c10::kFloat && t->is_contiguous());
   };
@@ -200,7 +201,7 @@ void normalize(const Normalization& by, const float* x, const std::vector<Affine
   }
 }
 
-// Returns false where a sum of squares or a scale is beyond a float: then nothing is written.
+// Normalizes the tensor. Returns false where a sum of squares or a scale is beyond a float: then nothing is written.
 bool compute(const Normalization& by, const float* x, const ChannelAffine& given, float* y) {
   const Statistics of = statistics(by, x);
   std::vector<Affine> affines;
@@ -229,7 +230,7 @@ std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   if (!fits(x, norm) || of.results[0].strides() != x.strides()) return {};
   const size_t weight = norm.weight ? 1 : 0, bias = norm.bias ? weight + 1 : 0, result = std::max(weight, bias) + 1;
   return planned(
-      [=, by = Normalization(x, norm)](std::span<const Place> places) {
+      [=, by = Normalization(x, norm)](std::span<const TensorPlace> places) {
         const auto data = [&](size_t place) { return place > 0 ? places[place].as<float>() : nullptr; };
         const bool is_done = compute(by, places[0].as<float>(), {data(weight), data(bias)}, places[result].as<float>());
         TORCH_CHECK(is_done, "a sum of squares or a scale is beyond a float");  // so that the run is left to ATen

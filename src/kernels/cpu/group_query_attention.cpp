@@ -43,14 +43,14 @@ struct Operands {
 };
 
 // The rows of a tensor of [batch, heads, rows, size]: where the first one is, and the strides in elements.
-struct Rows {
+struct HeadRows {
   char* data = nullptr;
   int64_t batch = 0, head = 0, row = 0;
 
-  static Rows of(const Tensor& t) {
-    return t.defined()
-               ? Rows{static_cast<char*>(const_cast<void*>(t.const_data_ptr())), t.stride(0), t.stride(1), t.stride(2)}
-               : Rows();
+  static HeadRows of(const Tensor& t) {
+    return t.defined() ? HeadRows{static_cast<char*>(const_cast<void*>(t.const_data_ptr())), t.stride(0), t.stride(1),
+                                  t.stride(2)}
+                       : HeadRows();
   }
 
   template <typename T>
@@ -83,8 +83,8 @@ struct CachedWork {
   bool has_past;
   int64_t angles = 0, most_positions = 0;  // columns and rows of the tables of cosines and sines
   int64_t given_positions = 0;
-  Rows query = {}, key = {}, value = {}, past_key = {}, past_value = {}, present_key = {}, present_value = {},
-       result = {};
+  HeadRows query = {}, key = {}, value = {}, past_key = {}, past_value = {}, present_key = {}, present_value = {},
+           result = {};
   Numbers lengths = {}, total = {}, positions = {};
   const char *cos = nullptr, *sin = nullptr, *sink = nullptr;
 };
@@ -104,7 +104,8 @@ std::vector<Sequence> sequences_of(const CachedWork& work) {
   const bool is_prompt = work.rows == total;
   std::vector<Sequence> sequences;
   for (int64_t b = 0; b < work.batch; ++b) {
-    const int64_t length = work.lengths[b] + 1, start = is_prompt ? 0 : length - work.rows;
+    const int64_t length = std::clamp<int64_t>(work.lengths[b], -1, capacity) + 1,
+                  start = is_prompt ? 0 : length - work.rows;
     TORCH_CHECK(start >= 0 && length >= 1, "seqlens_k counts fewer keys than there are queries");
     TORCH_CHECK(length <= capacity && start <= most,
                 "seqlens_k counts more keys than past_key and total_sequence_length have");
@@ -122,7 +123,7 @@ std::vector<int64_t> positions_of(const CachedWork& work, std::span<const Sequen
     for (int64_t r = 0; r < work.rows; ++r) {
       const int64_t own = (b * work.rows + r) % std::max<int64_t>(work.given_positions, 1);
       const int64_t position = !is_given   ? sequences[b].start + r
-                               : is_prompt ? work.positions[0] + r
+                               : is_prompt ? std::min(work.positions[0], work.most_positions) + r
                                            : work.positions[own];
       TORCH_CHECK(position >= 0 && position < work.most_positions, "the position ", position,
                   " is out of range: cos_cache and sin_cache have ", work.most_positions, " rows");
@@ -185,11 +186,11 @@ class Angles {
 
 // Copies what a head of the past has, up to where new rows go, and writes zeros behind these. Where the present lies in
 // the past's memory, the past is there already, and what lies behind stays as it is.
-void keep_past(const Rows& past, const Rows& present, int64_t size, int64_t b, int64_t head, const Sequence& sequence,
-               const CachedWork& work) {
+void keep_past(const HeadRows& past, const HeadRows& present, int64_t size, int64_t b, int64_t head,
+               const Sequence& sequence, const CachedWork& work) {
   if (past.data == present.data) return;
   const auto bytes = static_cast<int64_t>(c10::elementSize(work.type));
-  const auto at = [&](const Rows& rows, int64_t row) {
+  const auto at = [&](const HeadRows& rows, int64_t row) {
     return rows.data + (b * rows.batch + head * rows.head + row * rows.row) * bytes;
   };
   const int64_t end = sequence.offset + work.rows;
@@ -218,7 +219,7 @@ void append(const CachedWork& work, std::span<const Sequence> sequences, Angles&
             continue;
           }
           using Half = uint16_t;
-          const auto of = [&](const Rows& rows, int64_t row, int64_t size_of_row) {
+          const auto of = [&](const HeadRows& rows, int64_t row, int64_t size_of_row) {
             return blob(reinterpret_cast<const char*>(rows.at<Half>(b, head, row)), {work.rows, size_of_row},
                         {rows.row, 1}, work.type);
           };
@@ -236,14 +237,14 @@ void append(const CachedWork& work, std::span<const Sequence> sequences, Angles&
 // Gives a sequence's queries, turned, as floats; those that are so already stay where they are.
 Matrices queries_of(const CachedWork& work, int64_t b, Angles& angles, Tensor& memory) {
   const bool is_float = work.type == c10::kFloat;
-  Rows from = work.query;
+  HeadRows from = work.query;
   from.data += b * from.batch * static_cast<int64_t>(c10::elementSize(work.type));
   if (!is_float || work.settings.do_rotary) {
     memory = work_tensor({work.heads, work.rows, work.key_size}, c10::kFloat);
     auto* const turned = memory.mutable_data_ptr<float>();
     if (!is_float) {
       memory.copy_(blob(from.data, {work.heads, work.rows, work.key_size}, {from.head, from.row, 1}, work.type));
-      from = Rows::of(memory.unsqueeze(0));
+      from = HeadRows::of(memory.unsqueeze(0));
     }
     parallel_for(work.heads * work.rows, 4 * work.key_size, [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) {
@@ -251,7 +252,7 @@ Matrices queries_of(const CachedWork& work, int64_t b, Angles& angles, Tensor& m
         angles.turn(from.at<float>(0, head, row), turned + i * work.key_size, work.key_size, b, row);
       }
     });
-    from = Rows::of(memory.unsqueeze(0));
+    from = HeadRows::of(memory.unsqueeze(0));
   }
   const int64_t group = work.heads / work.shared;
   return {reinterpret_cast<const float*>(from.data), {group * from.head, from.head, from.row, 1}};
@@ -269,7 +270,7 @@ AttentionWork attention_of(const CachedWork& work, const Sequence& sequence, con
                            const std::vector<float>& sinks) {
   const int64_t group = work.heads / work.shared;
   const Settings& settings = work.settings;
-  const auto of_cache = [&](const float* data, const Rows& cache) {
+  const auto of_cache = [&](const float* data, const HeadRows& cache) {
     return Matrices{data, {cache.head, 0, cache.row, 1}};
   };
   const int64_t result_row = work.heads * work.value_size;
@@ -304,7 +305,7 @@ void attend_to_halves(const CachedWork& work, const Sequence& sequence, int64_t 
     const Tensor values =
         memory.narrow(0, keys.numel(), sequence.length * work.value_size).view({sequence.length, work.value_size});
     for (int64_t head = first; head < last; ++head) {
-      const auto widen = [&](const Rows& cache, const Tensor& to) {
+      const auto widen = [&](const HeadRows& cache, const Tensor& to) {
         const auto* const from = reinterpret_cast<const char*>(cache.at<uint16_t>(b, head, 0));
         to.copy_(blob(from, to.sizes(), {cache.row, 1}, work.type));
       };
@@ -412,11 +413,11 @@ std::optional<CachedWork> work_of(const Operands& in, const Settings& settings) 
     }
   }
   if (in.sink.defined() && (!fits(in.sink, 1) || in.sink.numel() != work.heads)) return {};
-  work.query = Rows::of(in.query);
-  work.key = Rows::of(in.key);
-  work.value = Rows::of(in.value);
-  work.past_key = Rows::of(in.past_key);
-  work.past_value = Rows::of(in.past_value);
+  work.query = HeadRows::of(in.query);
+  work.key = HeadRows::of(in.key);
+  work.value = HeadRows::of(in.value);
+  work.past_key = HeadRows::of(in.past_key);
+  work.past_value = HeadRows::of(in.past_value);
   const auto data = [](const Tensor& t) {
     return t.defined() ? static_cast<const char*>(t.const_data_ptr()) : nullptr;
   };
@@ -431,8 +432,8 @@ std::optional<CachedWork> work_of(const Operands& in, const Settings& settings) 
 
 void set_results(CachedWork& work, const Tensor& result, const Tensor& present_key, const Tensor& present_value) {
   work.capacity = present_key.size(2);
-  work.present_key = Rows::of(present_key);
-  work.present_value = Rows::of(present_value);
+  work.present_key = HeadRows::of(present_key);
+  work.present_value = HeadRows::of(present_value);
   work.result = {static_cast<char*>(const_cast<void*>(result.const_data_ptr())), result.stride(0), work.value_size,
                  result.stride(1)};
 }
@@ -502,7 +503,7 @@ Result group_query_attention(const Tensor& q, const Tensor& k, const Tensor& v, 
   return {result, present_key, present_value};
 }
 
-// The plan relies on the present's size, which total_sequence_length decides.
+// Plans the attention. The plan relies on the present's size, which total_sequence_length decides.
 std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   const auto tensor = [&](size_t i) { return of.tensor(i); };
   const Operands in{tensor(0), tensor(1), tensor(2), tensor(3), tensor(4), tensor(5),
@@ -519,7 +520,7 @@ std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   set_results(*work, of.results[0], of.results[1], of.results[2]);
   std::vector<bool> is_there;
   for (size_t i = 0; i < 11; ++i) is_there.push_back(of.tensor(i).defined());
-  return planned([work = *work, is_there](std::span<const Place> places) {
+  return planned([work = *work, is_there](std::span<const TensorPlace> places) {
     CachedWork now = work;
     size_t next = 0;
     const auto place = [&](size_t argument) { return is_there[argument] ? places[next++].data : nullptr; };

@@ -26,7 +26,7 @@ struct IndexedRows {
 
   // Gives the index of the i-th row among all rows. The indices of each dimension lie at a place; negative ones count
   // from the end.
-  int64_t number(std::span<const Place> indices, int64_t i) const {
+  int64_t number(std::span<const TensorPlace> indices, int64_t i) const {
     int64_t number = 0;
     for (size_t d = 0; d < dimensions.size(); ++d) {
       const auto [size, stride, step] = dimensions[d];
@@ -45,7 +45,8 @@ std::optional<int64_t> step_of(const at::Tensor& indices) {
   return strides ? std::optional((*strides)[0]) : std::nullopt;
 }
 
-// Returns none where indices are no plain integers of one shape, or rows are too short to be copied one by one.
+// Gives the rows that the indices name; none where these are no plain integers of one shape, or rows are too short to
+// be copied one by one.
 std::optional<IndexedRows> indexed_rows(const at::Tensor& data, const c10::IValue& list) {
   constexpr size_t kLeastBytes = 32;
   const auto indices = list.toListRef();
@@ -71,7 +72,7 @@ std::optional<IndexedRows> indexed_rows(const at::Tensor& data, const c10::IValu
 std::unique_ptr<PlannedCall> plan_index(const PlannedOperands& of) {
   const auto rows = indexed_rows(of.tensor(0), of.arguments[1]);
   if (!rows || !of.results[0].is_contiguous()) return {};
-  return planned([rows = *rows](std::span<const Place> places) {
+  return planned([rows = *rows](std::span<const TensorPlace> places) {
     const auto indices = places.subspan(1, rows.dimensions.size());
     const auto bytes = static_cast<int64_t>(rows.bytes);
     parallel_for(rows.count, bytes / 4, [&](int64_t begin, int64_t end) {
@@ -92,7 +93,7 @@ std::unique_ptr<PlannedCall> plan_index_put(const PlannedOperands& of) {
   }
   const size_t last = rows->dimensions.size() + 2;
   return planned(
-      [rows = *rows, whole = data.nbytes()](std::span<const Place> places) {
+      [rows = *rows, whole = data.nbytes()](std::span<const TensorPlace> places) {
         const auto indices = places.subspan(1, rows.dimensions.size());
         const char* const from = places[indices.size() + 1].data;
         char* const to = places.back().data;

@@ -38,7 +38,7 @@ std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   const at::Tensor x = of.tensor(0);
   if (!has_short_rows(x)) return {};
   return planned(
-      [rows = x.numel() / x.size(-1), size = x.size(-1)](std::span<const Place> places) {
+      [rows = x.numel() / x.size(-1), size = x.size(-1)](std::span<const TensorPlace> places) {
         compute(places[0].as<float>(), places[1].as<float>(), rows, size);
       },
       {{.result = 1, .argument = 0}});

@@ -60,7 +60,7 @@ std::unique_ptr<PlannedCall> planned_norm(const at::Tensor& x, const RowNorm& no
   const int64_t size = c10::multiply_integers(norm.shape);
   const size_t weight = norm.weight ? 1 : 0, bias = norm.bias ? weight + 1 : 0, result = std::max(weight, bias) + 1;
   return planned(
-      [=, rows = x.numel() / size, eps = norm.eps](std::span<const Place> places) {
+      [=, rows = x.numel() / size, eps = norm.eps](std::span<const TensorPlace> places) {
         const auto data = [&](size_t place) { return place > 0 ? places[place].as<float>() : nullptr; };
         compute(places[0].as<float>(), places[result].as<float>(), rows, size, {data(weight), data(bias)}, eps,
                 normalize);

@@ -57,13 +57,16 @@ struct Segment {
   int64_t index, position, count;
 };
 
-std::vector<Segment> segments_of(const Axis& axis) {
+// Gives the segments of an axis; none where they would take much more memory than the elements.
+std::optional<std::vector<Segment>> segments_of(const Axis& axis) {
+  constexpr size_t kMost = 1 << 16;
   std::vector<Segment> segments;
   for (int64_t i = 0; i < axis.length;) {
     const int64_t index = axis.index(i), count = i == axis.before ? axis.inside : 1;
     if (!segments.empty() && index == segments.back().index + segments.back().count) {
       segments.back().count += count;
     } else {
+      if (segments.size() == kMost) return {};
       segments.push_back({index, i, count});
     }
     i += count;
@@ -112,8 +115,8 @@ void compute(const Padding& of, const char* x, char* y) {
   });
 }
 
-// Returns none where the script is to pad, or to refuse the pads. They are as ATen takes them: two for each dimension,
-// from the last one on.
+// Gives the axes to pad; none where the script is to pad, or to refuse the pads. These are as ATen takes them: two for
+// each dimension, from the last one on.
 std::optional<Padding> padding_of(const at::Tensor& x, at::IntArrayRef pads, std::string_view mode) {
   if (!x.is_cpu() || x.dim() == 0 || x.numel() == 0 || !x.is_non_overlapping_and_dense() || x.is_conj() || x.is_neg() ||
       x.requires_grad() || std::ssize(pads) != 2 * x.dim()) {
@@ -136,7 +139,9 @@ std::optional<Padding> padding_of(const at::Tensor& x, at::IntArrayRef pads, std
     result.item *= result.axes.back().size;
     result.axes.pop_back();
   }
-  result.segments = segments_of(result.axes.back());
+  auto segments = segments_of(result.axes.back());
+  if (!segments) return {};
+  result.segments = *std::move(segments);
   return result;
 }
 
@@ -156,7 +161,7 @@ at::Tensor pad(const at::Tensor& x, at::IntArrayRef pads, std::string_view mode,
 
 std::unique_ptr<PlannedCall> plan(const PlannedOperands& of, std::optional<Padding> padding) {
   if (!padding || of.results[0].strides() != at::IntArrayRef(padding->result_strides)) return {};
-  return planned([padding = *std::move(padding)](std::span<const Place> places) {
+  return planned([padding = *std::move(padding)](std::span<const TensorPlace> places) {
     compute(padding, places[0].data, places[1].data);
   });
 }
@@ -165,7 +170,7 @@ std::unique_ptr<PlannedCall> plan_pad(const PlannedOperands& of) {
   return plan(of, padding_of(of.tensor(0), of.arguments[1].toIntVector(), of.arguments[2].toStringView()));
 }
 
-// Plans a repetition, which goes on as padding by wrapping around does.
+// Plans a repetition, which is a padding that wraps around.
 std::unique_ptr<PlannedCall> plan_repeat(const PlannedOperands& of) {
   const at::Tensor x = of.tensor(0);
   const auto repeats = of.arguments[1].toIntVector();

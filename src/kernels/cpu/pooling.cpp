@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "base/parallel.h"
 #include "base/planned_call.h"
 #include "base/registered.h"
+#include "base/size.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/operators.h"
@@ -23,7 +25,11 @@ namespace {
 // Gives the windows of one dimension, as ATen takes them; none where it refuses them, or there are none.
 std::optional<Windows> windows(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
                                bool ceil_mode) {
-  if (kernel < 1 || stride < 1 || dilation < 1 || padding < 0 || 2 * padding > kernel) return {};
+  // Rows are padded in memory, and each element of a window is visited, in the padding too.
+  constexpr int64_t kMostPadding = 1 << 20, kMostStride = std::numeric_limits<int32_t>::max();
+  if (kernel < 1 || stride < 1 || dilation < 1 || padding < 0 || padding > kernel / 2) return {};
+  if (padding > kMostPadding || stride > kMostStride) return {};
+  if (!(Size(dilation) * (kernel - 1)).is_at_most(size + 2 * kMostPadding)) return {};
   const auto count = at::native::pooling_output_shape<int64_t>(size, kernel, padding, stride, dilation, ceil_mode);
   return count > 0 ? std::optional(Windows{size, kernel, stride, padding, dilation, count}) : std::nullopt;
 }
@@ -42,7 +48,7 @@ struct Given {
   bool ceil_mode;
 };
 
-// Returns none where ATen is asked, to do it or to refuse it.
+// Gives the way in which windows are visited; none where ATen is to pool, or to refuse the arguments.
 std::optional<Pooling> pooling(const at::Tensor& x, const Given& given) {
   constexpr int64_t kFewChannels = 16;  // with fewer, a SIMD vector is not filled
   const size_t rank = given.kernel.size();
@@ -174,7 +180,7 @@ std::unique_ptr<PlannedCall> plan_max_pool(const PlannedOperands& of) {
   const auto by = pooling(x, {lists[0], lists[1], lists[2], lists[3], of.arguments[5].toBool()});
   if (!by || !lies_well(*by, x, of.results[0])) return {};
   return with_largest(x.scalar_type(), [&]<typename T>(PoolRows<T>* largest) {
-    return planned([largest, pool = by->pool, images = by->images](std::span<const Place> places) {
+    return planned([largest, pool = by->pool, images = by->images](std::span<const TensorPlace> places) {
       compute(pool, images, largest, places[0].as<T>(), places[1].as<T>());
     });
   });
@@ -187,7 +193,7 @@ std::unique_ptr<PlannedCall> plan_average_pool(const PlannedOperands& of) {
                             of.arguments[3].toIntVector(), of.arguments[4].toBool(), divisor);
   if (!by || !lies_well(*by, x, of.results[0])) return {};
   return planned([pool = by->pool, images = by->images,
-                  counted = counts(by->pool, of.arguments[5].toBool(), divisor)](std::span<const Place> places) {
+                  counted = counts(by->pool, of.arguments[5].toBool(), divisor)](std::span<const TensorPlace> places) {
     Pool p = pool;
     p.counts = counted.data();
     compute(p, images, for_this_cpu<PoolKernels>().means, places[0].as<float>(), places[1].as<float>());

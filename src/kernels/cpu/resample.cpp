@@ -102,7 +102,7 @@ at::Tensor resample(const at::Tensor& x, int64_t axis, const at::Tensor& given_i
 
 template <typename T>
 std::unique_ptr<PlannedCall> planned_resample(const Blocks& blocks) {
-  return planned([blocks](std::span<const Place> places) {
+  return planned([blocks](std::span<const TensorPlace> places) {
     const auto* const indices = places[1].as<int64_t>();
     TORCH_CHECK_INDEX(are_inside(indices, blocks), "an index is out of range");
     resample(places[0].as<T>(), places[3].as<T>(), indices, places[2].as<T>(), blocks);

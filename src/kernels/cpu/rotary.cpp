@@ -113,7 +113,7 @@ std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   const at::Tensor x = of.tensor(0), cos = of.tensor(1), sin = of.tensor(2);
   const auto half = of.arguments[3].toOptional<int64_t>();
   if (!fits(x, cos, sin, half)) return {};
-  return planned([work = turns(x, cos, sin, of.results[0], half.has_value())](std::span<const Place> places) {
+  return planned([work = turns(x, cos, sin, of.results[0], half.has_value())](std::span<const TensorPlace> places) {
     compute(work, places[0].as<float>(), places[1].as<float>(), places[2].as<float>(), places[3].as<float>());
   });
 }

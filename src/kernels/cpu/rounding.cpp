@@ -44,7 +44,7 @@ std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   const c10::ScalarType type = of.arguments[1].toScalarType();
   if (!fits(x, type) || of.results[0].strides() != x.strides()) return {};
   return planned(
-      [count = x.numel(), to_bfloat16 = type == c10::kBFloat16](std::span<const Place> places) {
+      [count = x.numel(), to_bfloat16 = type == c10::kBFloat16](std::span<const TensorPlace> places) {
         *places[1].bound = compute(places[0].as<float>(), places[1].as<float>(), count, to_bfloat16, *places[0].bound);
       },
       {{.result = 1, .argument = 0}});

@@ -53,10 +53,9 @@ void accumulate(const T* x, T* y, const Blocks& blocks, T start, const Combine& 
 
 using Aten = at::Tensor (*)(const at::Tensor& x, int64_t dim, std::optional<at::ScalarType> dtype);
 
-// Returns none where ATen adds.
-std::optional<Blocks> blocks_of(const at::Tensor& x, int64_t dim, std::optional<at::ScalarType> dtype, bool reverse) {
-  const bool fits =
-      x.is_cpu() && x.numel() > 0 && x.dim() > 0 && dtype == x.scalar_type() && !x.is_complex() && dtype != c10::kBool;
+// Gives the blocks along a dimension; none where ATen adds.
+std::optional<Blocks> blocks_of(const at::Tensor& x, int64_t dim, bool reverse) {
+  const bool fits = x.is_cpu() && x.numel() > 0 && x.dim() > 0 && !x.is_complex() && x.scalar_type() != c10::kBool;
   if (!fits || at::maybe_wrap_dim(dim, x.dim()) == x.dim() - 1) return {};
   dim = at::maybe_wrap_dim(dim, x.dim());
   return Blocks{c10::multiply_integers(x.sizes().slice(0, dim)), x.size(dim),
@@ -71,9 +70,12 @@ struct Running {
     accumulate(x, y, blocks, static_cast<T>(start), Combine());
   }
 
-  static at::Tensor run(const at::Tensor& x, int64_t dim, std::optional<at::ScalarType> dtype, bool reverse) {
-    const auto blocks = blocks_of(x, dim, dtype, reverse);
-    if (!blocks) return reverse ? aten(x.flip(dim), dim, dtype).flip(dim) : aten(x, dim, dtype);
+  static at::Tensor run(const at::Tensor& x, int64_t dim, bool reverse) {
+    const auto blocks = blocks_of(x, dim, reverse);
+    if (!blocks) {
+      const auto type = x.scalar_type();
+      return reverse ? aten(x.flip(dim), dim, type).flip(dim) : aten(x, dim, type);
+    }
     const at::Tensor from = contiguous(x);
     at::Tensor y = work_tensor(x.sizes(), x.scalar_type());
     AT_DISPATCH_ALL_TYPES_AND2(c10::kHalf, c10::kBFloat16, x.scalar_type(), "running", [&] {
@@ -84,11 +86,10 @@ struct Running {
 
   static std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
     const at::Tensor x = of.tensor(0);
-    const auto blocks =
-        blocks_of(x, of.arguments[1].toInt(), of.arguments[2].toOptional<at::ScalarType>(), of.arguments[3].toBool());
+    const auto blocks = blocks_of(x, of.arguments[1].toInt(), of.arguments[2].toBool());
     if (!blocks || !x.is_contiguous() || !of.results[0].is_contiguous()) return {};
     return AT_DISPATCH_ALL_TYPES_AND2(c10::kHalf, c10::kBFloat16, x.scalar_type(), "running", [&] {
-      return planned([blocks = *blocks](std::span<const Place> places) {
+      return planned([blocks = *blocks](std::span<const TensorPlace> places) {
         compute(places[0].as<scalar_t>(), places[1].as<scalar_t>(), blocks);
       });
     });
@@ -102,8 +103,8 @@ using CumProd = Running<at::cumprod, 1, std::multiplies<>>;
 
 void register_running() {
   static const torch::Library library = registered([](torch::Library& m) {
-    m.def("cumsum(Tensor x, int dim, ScalarType? dtype, bool reverse) -> Tensor", CumSum::run);
-    m.def("cumprod(Tensor x, int dim, ScalarType? dtype, bool reverse) -> Tensor", CumProd::run);
+    m.def("cumsum(Tensor x, int dim, bool reverse) -> Tensor", CumSum::run);
+    m.def("cumprod(Tensor x, int dim, bool reverse) -> Tensor", CumProd::run);
   });
   register_planner("onnx_torch::cumsum", CumSum::plan);
   register_planner("onnx_torch::cumprod", CumProd::plan);

@@ -13,15 +13,15 @@
 namespace onnxtorch {
 namespace {
 
-using Rows = void (*SoftmaxKernels::*)(const float* x, float* y, int64_t rows, int64_t size);
+using SoftmaxKernel = void (*SoftmaxKernels::*)(const float* x, float* y, int64_t rows, int64_t size);
 
-void compute(Rows kernel, const float* x, float* y, int64_t rows, int64_t size) {
+void compute(SoftmaxKernel kernel, const float* x, float* y, int64_t rows, int64_t size) {
   share_rows(rows, size, [&](int64_t first, int64_t count) {
     (for_this_cpu<SoftmaxKernels>().*kernel)(x + first * size, y + first * size, count, size);
   });
 }
 
-at::Tensor computed(Rows kernel, const at::Tensor& x) {
+at::Tensor computed(SoftmaxKernel kernel, const at::Tensor& x) {
   const at::Tensor y = rows_over(x), rows = contiguous(x);
   compute(kernel, rows.const_data_ptr<float>(), y.mutable_data_ptr<float>(), x.numel() / x.size(-1), x.size(-1));
   return y;
@@ -35,12 +35,12 @@ at::Tensor log_softmax(const at::Tensor& x) {
   return has_rows(x) ? computed(&SoftmaxKernels::log_softmax_rows, x) : at::log_softmax(x, -1);
 }
 
-template <Rows kernel>
+template <SoftmaxKernel kernel>
 std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   const at::Tensor x = of.tensor(0);
   if (!has_rows(x) || !x.is_contiguous()) return {};
   return planned(
-      [rows = x.numel() / x.size(-1), size = x.size(-1)](std::span<const Place> places) {
+      [rows = x.numel() / x.size(-1), size = x.size(-1)](std::span<const TensorPlace> places) {
         compute(kernel, places[0].as<float>(), places[1].as<float>(), rows, size);
       },
       {{.result = 1, .argument = 0}});

@@ -42,7 +42,7 @@ SupportVectors support_vectors(const at::Tensor& vectors, const at::Tensor& coef
 }
 
 // Rows whose features one and the same function turns into sums, the scores.
-struct Rows {
+struct ScoredRows {
   int64_t count, features, scores;
   int64_t cost;  // of a row
 };
@@ -50,7 +50,7 @@ struct Rows {
 // Computes the scores. add(x, rows, sums) adds to sums that hold the offsets. Rows come in groups, which go past one
 // part of the weights after another.
 template <typename T, typename Score, typename Add>
-void compute(const Rows& of, const T* x, const double* offsets, Score* scores, const Add& add) {
+void compute(const ScoredRows& of, const T* x, const double* offsets, Score* scores, const Add& add) {
   constexpr int64_t kGroup = 64;
   parallel_for(of.count, of.cost, [&](int64_t begin, int64_t end) {
     std::vector<double> sums(std::min(kGroup, end - begin) * of.scores);
@@ -66,7 +66,7 @@ void compute(const Rows& of, const T* x, const double* offsets, Score* scores, c
 template <typename T, typename Score>
 void compare(const SupportVectors& by, int64_t rows, const T* x, const double* offsets, Score* scores) {
   constexpr int64_t kKernelCost = 8;
-  const Rows of{rows, by.features, by.scores, by.count * (by.features + by.scores + kKernelCost)};
+  const ScoredRows of{rows, by.features, by.scores, by.count * (by.features + by.scores + kKernelCost)};
   compute(of, x, offsets, scores, [&](const T* some, int64_t count, double* sums) {
     const auto& kernels = for_this_cpu<SupportVectorKernels>();
     if constexpr (std::is_same_v<T, float>) {
@@ -78,7 +78,7 @@ void compare(const SupportVectors& by, int64_t rows, const T* x, const double* o
 }
 
 template <typename T, typename Score>
-void multiply(const Rows& of, const T* x, const double* weights, const double* offsets, Score* y) {
+void multiply(const ScoredRows& of, const T* x, const double* weights, const double* offsets, Score* y) {
   compute(of, x, offsets, y, [&](const T* some, int64_t count, double* sums) {
     const auto& kernels = for_this_cpu<SupportVectorKernels>();
     if constexpr (std::is_same_v<T, float>) {
@@ -125,7 +125,7 @@ at::Tensor support_vector_scores(const at::Tensor& given_x, const at::Tensor& gi
   return result;
 }
 
-Rows rows_of(const at::Tensor& x, const at::Tensor& weights) {
+ScoredRows rows_of(const at::Tensor& x, const at::Tensor& weights) {
   return {x.size(0), weights.size(1), weights.size(0), weights.numel()};
 }
 
@@ -159,7 +159,7 @@ std::unique_ptr<PlannedCall> plan_support_vectors(const PlannedOperands& of) {
   const auto vectors =
       support_vectors(of.tensor(1), of.tensor(2), of.arguments[4].toStringRef(), of.arguments[5].toDoubleVector());
   return for_types(x.scalar_type(), of.results[0].scalar_type(), [&]<typename T, typename Score>(T, Score) {
-    return planned([vectors, rows = x.size(0)](std::span<const Place> places) {
+    return planned([vectors, rows = x.size(0)](std::span<const TensorPlace> places) {
       SupportVectors here = vectors;
       here.vectors = places[1].as<float>();
       here.coefficients = places[2].as<float>();
@@ -172,7 +172,7 @@ std::unique_ptr<PlannedCall> plan_double_linear(const PlannedOperands& of) {
   if (!lie_well(of, 3)) return {};
   const at::Tensor x = of.tensor(0);
   return for_types(x.scalar_type(), of.results[0].scalar_type(), [&]<typename T, typename Score>(T, Score) {
-    return planned([rows = rows_of(x, of.tensor(1))](std::span<const Place> places) {
+    return planned([rows = rows_of(x, of.tensor(1))](std::span<const TensorPlace> places) {
       multiply(rows, places[0].as<T>(), places[1].as<double>(), places[2].as<double>(), places[3].as<Score>());
     });
   });

@@ -26,7 +26,7 @@ struct Scatter {
   bool is_circular;
 };
 
-// Gives where the rows of a sequence begin in the cache: at its first row where nothing is said.
+// Gives where the rows of a sequence begin in the cache: at its first row where there are no starts.
 int64_t start_of(const int64_t* starts, int64_t batch) { return starts ? starts[batch] : 0; }
 
 // Writes rows of each sequence into the cache, from a place of its own on.
@@ -51,7 +51,7 @@ bool are_within(const Tensor& cache, const Tensor& update, const int64_t* starts
   return true;
 }
 
-// Returns none where the script is to write the rows, or to refuse them.
+// Gives the rows to write; none where the script is to write them, or to refuse them.
 std::optional<Scatter> scatter_of(const Tensor& past, const Tensor& update, const Tensor& starts, int64_t axis,
                                   std::string_view mode) {
   if (!past.is_cpu() || !update.is_cpu() || past.dim() < 2 || update.dim() != past.dim() ||
@@ -104,10 +104,10 @@ std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
     c10::ScalarType type;
 
     explicit Form(const Tensor& t) : sizes(t.sizes()), strides(t.strides()), type(t.scalar_type()) {}
-    Tensor at(const Place& place) const { return at::from_blob(place.data, sizes, strides, type); }
+    Tensor at(const TensorPlace& place) const { return at::from_blob(place.data, sizes, strides, type); }
   };
   return planned([of_past = Form(past), of_update = Form(update), of_result = Form(result), scatter = *scatter,
-                  has_starts = starts.defined()](std::span<const Place> places) {
+                  has_starts = starts.defined()](std::span<const TensorPlace> places) {
     const Tensor cache = of_result.at(places.back()), rows = of_update.at(places[1]);
     const auto* const first = has_starts ? places[2].as<int64_t>() : nullptr;
     TORCH_CHECK(are_within(cache, rows, first, scatter), "write_indices are out of bounds");

@@ -57,7 +57,7 @@ struct Ranked {
   static int64_t index(Type ranked) { return -ranked.second; }
 };
 
-// The same for short keys: both are held in one integer, which is compared at once.
+// The same for a short key: one integer holds the key and the index, so that one comparison decides.
 template <typename Key>
   requires(sizeof(Key) <= 4)
 struct Ranked<Key> {
@@ -70,7 +70,7 @@ struct Ranked<Key> {
 };
 
 // Rows in parts; the best elements of each part are found first.
-struct Rows {
+struct PartedRows {
   int64_t count, size, parts, k;
   bool largest;
 
@@ -136,7 +136,7 @@ class Selection {
 };
 
 template <typename T>
-void top_k_rows(const T* x, T* values, int64_t* indices, const Rows& rows) {
+void top_k_rows(const T* x, T* values, int64_t* indices, const PartedRows& rows) {
   using Order = Selection<T>::Order;
   constexpr int64_t kCost = 8;  // of an element
   const int64_t k = rows.k, found_in_row = rows.parts * k;
@@ -175,13 +175,13 @@ int64_t parts_of(int64_t rows, int64_t size, int64_t k) {
   return std::max<int64_t>(std::min(wanted, possible), 1);
 }
 
-// Returns none where a sort is needed.
-std::optional<Rows> rows_of(const at::Tensor& x, int64_t k, int64_t dim, bool largest) {
+// Gives the rows with their parts; none where a sort is needed.
+std::optional<PartedRows> rows_of(const at::Tensor& x, int64_t k, int64_t dim, bool largest) {
   const bool fits = x.is_cpu() && x.numel() > 0 && x.dim() > 0 && k > 0;
   if (!fits) return {};
   const int64_t size = x.size(at::maybe_wrap_dim(dim, x.dim())), count = x.numel() / size;
   if (k > size || size > std::numeric_limits<uint32_t>::max()) return {};
-  return Rows{count, size, parts_of(count, size, k), k, largest};
+  return PartedRows{count, size, parts_of(count, size, k), k, largest};
 }
 
 Result top_k(const at::Tensor& x, int64_t k, int64_t dim, bool largest) {
@@ -207,7 +207,7 @@ std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
                          std::ranges::all_of(of.results, [](const at::Tensor& y) { return y.is_contiguous(); });
   if (!lies_well) return {};
   return AT_DISPATCH_ALL_TYPES_AND2(c10::kHalf, c10::kBFloat16, x.scalar_type(), "top_k", [&] {
-    return planned([rows = *rows](std::span<const Place> places) {
+    return planned([rows = *rows](std::span<const TensorPlace> places) {
       top_k_rows(places[0].as<scalar_t>(), places[1].as<scalar_t>(), places[2].as<int64_t>(), rows);
     });
   });

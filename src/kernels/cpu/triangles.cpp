@@ -43,7 +43,7 @@ std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   const Matrices matrices{x.numel() / (rows * columns), rows, columns, std::clamp(diagonal, -rows - 1, columns + 1),
                           x.element_size()};
   return planned(
-      [matrices](std::span<const Place> places) {
+      [matrices](std::span<const TensorPlace> places) {
         parallel_for(matrices.count * matrices.rows, matrices.columns, [&](int64_t begin, int64_t end) {
           for (int64_t row = begin; row < end; ++row) take_row(matrices, row, lower, places[0].data, places[1].data);
         });

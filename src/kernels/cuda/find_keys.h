@@ -1,3 +1,4 @@
+// The search for keys in sorted ones, on contiguous device memory.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -202,7 +202,7 @@ ONNX_TORCH_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; 
 ONNX_TORCH_INLINE int64_t panels_of(int64_t columns) { return (columns + kPanel - 1) / kPanel; }
 
 // A product of rows and matrices in panels; the rows fill tiles.
-struct Product {
+struct PanelsProduct {
   const float* x;
   Panels panels;
   float* y;
@@ -212,7 +212,8 @@ struct Product {
 
 // Computes y = x @ panel, or where it goes on, y += x @ panel.
 template <int64_t vectors, bool goes_on>
-ONNX_TORCH_INLINE void multiply_tile(const float* x, const float* panel, float* y, int64_t depth, const Product& p) {
+ONNX_TORCH_INLINE void multiply_tile(const float* x, const float* panel, float* y, int64_t depth,
+                                     const PanelsProduct& p) {
   Vec sums[kTileRows][vectors];
 #pragma GCC unroll 8
   for (int64_t r = 0; r < kTileRows; ++r) {
@@ -240,7 +241,8 @@ ONNX_TORCH_INLINE void multiply_tile(const float* x, const float* panel, float* 
 
 // Multiplies by a panel's first vectors, down to its last column.
 template <bool goes_on, int64_t vectors = kTileVectors>
-void multiply_panel(const float* x, const float* panel, float* y, int64_t depth, int64_t columns, const Product& p) {
+void multiply_panel(const float* x, const float* panel, float* y, int64_t depth, int64_t columns,
+                    const PanelsProduct& p) {
   if constexpr (vectors > 1) {
     if (columns <= (vectors - 1) * Vec::size())
       return multiply_panel<goes_on, vectors - 1>(x, panel, y, depth, columns, p);
@@ -249,7 +251,7 @@ void multiply_panel(const float* x, const float* panel, float* y, int64_t depth,
     multiply_tile<vectors, goes_on>(x + row * p.x_stride, panel, y + row * p.y_stride, depth, p);
 }
 
-void multiply(const Product& p) {
+void multiply(const PanelsProduct& p) {
   for (int64_t i = 0; i < p.depth; i += kDepth) {
     const int64_t depth = smaller(kDepth, p.depth - i);
     const float* panel = p.panels.data + i * p.panels.row_stride;

@@ -33,8 +33,8 @@ struct BitsIntegerKernels {
   void (*multiply)(const std::byte* x, int64_t rows, UnsignedBitsGroup group, const float* bias, float* y,
                    int64_t y_apart, int64_t columns);
 
-  static const BitsIntegerKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities, …
-  static const BitsIntegerKernels AVX512_VNNI;            // … and of those with instructions for it
+  static const BitsIntegerKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities
+  static const BitsIntegerKernels AVX512_VNNI;            // for CPUs that have AVX-512 and VNNI
 };
 
 }  // namespace onnxtorch

@@ -24,7 +24,7 @@ using Words = int32_t __attribute__((vector_size(kLanes * sizeof(int32_t)), alig
 
 ONNX_TORCH_INLINE Words load_words(const int32_t* words) { return *reinterpret_cast<const Words*>(words); }
 
-// `at` gives what the number of each word, in its bits from `shift` on, stands for: itself, …
+// Numbers that stand for themselves. `at` gives the one of each word in its bits from `shift` on.
 template <int bits>
 struct Numbers {
   static constexpr int kBits = bits;
@@ -41,7 +41,7 @@ struct Numbers {
   }
 };
 
-// … or one of 16 values.
+// Codes, each of which stands for one of 16 values. `at` gives those values likewise.
 struct Codes {
   static constexpr int kBits = 4;
 

@@ -19,8 +19,8 @@ struct BitsGroup {
   const float* values;           // that codes of 4 bits stand for; null where numbers stand for themselves
 };
 
-// A group of codes; or of numbers whose highest bit is flipped: as a signed one, each is less by what stands for zero
-// where there are no zero points.
+// A group of codes, or of numbers with the highest bit flipped. Read as signed, such a number is already less the
+// default zero point.
 using SignedBitsGroup = BitsGroup<float>;
 
 struct BitsProductKernels {

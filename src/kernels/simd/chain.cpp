@@ -42,7 +42,7 @@ ONNX_TORCH_INLINE void store_each(Slot result, int64_t count, const F& f) {
   for (int64_t i = 0; i < count; i += kWidth) f(i).store(result.data + i);
 }
 
-// Each case has a loop of its own, which is as short as it can be.
+// Applies a function to the elements of slots. Each case has a loop of its own, which is as short as it can be.
 template <typename F>
 void map(Slot result, int64_t count, Slot x, const F& f) {
   if (x.is_splat()) return store_each(result, count, [&, u = f(x[0])](int64_t) { return u; });
@@ -340,7 +340,7 @@ class Pass {
   }
 
   void strips(int64_t begin, int64_t end) {
-    const Rows& rows = loop_.rows;
+    const ReducedRows& rows = loop_.rows;
     const int64_t columns = rows.columns, parts = rows.parts(), strips = rows.strips();
     const auto row = [&](int64_t number) { return number / parts * rows.group + number % parts * rows.part; };
     if (strips == 1) return elements(row(begin) * columns, row(end) * columns);

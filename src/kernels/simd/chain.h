@@ -31,7 +31,7 @@ constexpr int64_t kStrip = 1 << 11;
 
 // The rows in which a pass's elements are reduced: in its order, those of a group become one. A large group is divided
 // into parts, which each give a result.
-struct Rows {
+struct ReducedRows {
   int64_t columns = 1;
   int64_t group = 1;  // of rows
   int64_t part = 1;   // of a group's rows, the last of which may be shorter
@@ -48,7 +48,7 @@ struct Loop {
   std::vector<Type> result_types;
   std::vector<Step> steps;
   std::vector<Reduction> reductions;  // of values that steps give
-  Rows rows;
+  ReducedRows rows;
   bool gives_doubles = false;  // whether the reductions give doubles
   bool streams = false;        // whether results go past the caches, as none is as large
 

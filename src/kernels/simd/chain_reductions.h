@@ -181,17 +181,17 @@ class Reductions {
 
   // Lets the next block begin with this element of the pass.
   void begin_at(int64_t element) {
-    const Rows& rows = loop_.rows;
+    const ReducedRows& rows = loop_.rows;
     const int64_t row = element / rows.columns, group = row / rows.group, in_group = row % rows.group;
     const int64_t of_group = in_group / rows.part;
-    place_ = {group * rows.parts() + of_group, of_group, in_group % rows.part, element % rows.columns};
+    position_ = {group * rows.parts() + of_group, of_group, in_group % rows.part, element % rows.columns};
   }
 
   // Takes the block's elements, whole groups, whole rows or a piece of one at a time. They are given for each
   // reduction.
   void take(const float* const* elements, int64_t count) {
     const auto& [columns, group, part] = loop_.rows;
-    auto& [result, of_group, row, column] = place_;
+    auto& [result, of_group, row, column] = position_;
     for (int64_t done = 0; done < count;) {
       const int64_t rest = count - done, left = std::min(part, group - of_group * part) - row;
       const int64_t whole = column == 0 && rest >= columns ? std::min(rest / columns, left) : 0;
@@ -216,7 +216,7 @@ class Reductions {
 
  private:
   // The place of an element: in a part, which is one of its group's.
-  struct Place {
+  struct ElementPosition {
     int64_t part, of_group, row, column;
   };
 
@@ -264,7 +264,7 @@ class Reductions {
 
   const Loop& loop_;
   void* const* const results_;
-  Place place_{};  // of the next block
+  ElementPosition position_{};  // of the next block
   alignas(64) float turn_[kMostReductions][kStrip];
   alignas(64) double turns_[kMostReductions][kStrip];
 };

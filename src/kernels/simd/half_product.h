@@ -7,11 +7,11 @@
 
 namespace onnxtorch {
 
-// All elements of the weight are finite.
+// The kernels of such products. All elements of the weight are finite.
 struct HalfProductKernels {
-  int64_t
-      rows_at_once;  // so many or less are multiplied by the weight as it is read; for more it is widened into `room`
-  int64_t room;      // in elements
+  // The most rows that are multiplied by the weight as it is read; for more it is widened into `room`.
+  int64_t rows_at_once;
+  int64_t room;  // in elements
 
   // Computes y = x @ weight + bias, of one group, of which `columns` are asked for. Rows of x are contiguous, those of
   // y lie so far apart; the bias may be null.

@@ -15,7 +15,7 @@ constexpr int64_t kLanes = 8;
 #else
 constexpr int64_t kLanes = 4;
 #endif
-// A template's argument would lose the alignment.
+// The vectors are members of structs: as the argument of a template, a type would lose its alignment.
 struct WholeVector {
   using Type = float __attribute__((vector_size(kLanes * sizeof(float)), aligned(alignof(float)), may_alias));
 };

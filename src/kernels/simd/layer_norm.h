@@ -11,7 +11,7 @@ struct RowAffine {
 };
 
 struct LayerNormKernels {
-  // `y` may be `x`.
+  // Normalize rows; `y` may be `x`.
   void (*layer_norm_rows)(const float* x, float* y, int64_t rows, int64_t size, RowAffine affine, double eps);
   void (*rms_norm_rows)(const float* x, float* y, int64_t rows, int64_t size, RowAffine affine, double eps);
 

@@ -9,7 +9,7 @@ using namespace CPU_CAPABILITY;
 
 // Elements of a row that fill a vector, or are its last ones. The gates of a row are `size` floats each, one after
 // another.
-struct Place {
+struct GatePart {
   int64_t begin, count, size;
 
   ONNX_TORCH_INLINE Vec load(const float* x, int64_t gate = 0) const {
@@ -20,20 +20,20 @@ struct Place {
   }
 };
 
-// Calls function(place) for each vector of a row.
+// Calls function(part) for each vector of a row.
 template <typename F>
-ONNX_TORCH_INLINE void for_each_place(int64_t size, const F& function) {
-  in_vectors<float>(
-      size, [&](int64_t begin, int64_t count) __attribute__((always_inline)) { function(Place{begin, count, size}); });
+ONNX_TORCH_INLINE void for_each_part(int64_t size, const F& function) {
+  in_vectors<float>(size, [&](int64_t begin, int64_t count)
+                              __attribute__((always_inline)) { function(GatePart{begin, count, size}); });
 }
 
 template <bool kHasPeepholes>
-ONNX_TORCH_INLINE void lstm_rows(const Gates& gates, float* h, float* c, const Rows& rows) {
+ONNX_TORCH_INLINE void lstm_rows(const Gates& gates, float* h, float* c, const SequenceRows& rows) {
   const int64_t size = rows.size;
   const float *input = gates.input, *hidden = gates.hidden;
   for (int64_t row = 0; row < rows.count; ++row, input += 4 * size, hidden += 4 * size, h += size, c += size) {
     if (rows.past_end(row)) continue;
-    for_each_place(size, [&](const Place& at) __attribute__((always_inline)) {
+    for_each_part(size, [&](const GatePart& at) __attribute__((always_inline)) {
       const Vec before = at.load(c);
       Vec taken = at.load(input) + at.load(hidden);
       Vec kept = at.load(input, 1) + at.load(hidden, 1);
@@ -51,7 +51,7 @@ ONNX_TORCH_INLINE void lstm_rows(const Gates& gates, float* h, float* c, const R
   }
 }
 
-void lstm_step(Gates gates, float* h, float* c, Rows rows) {
+void lstm_step(Gates gates, float* h, float* c, SequenceRows rows) {
   gates.peepholes ? lstm_rows<true>(gates, h, c, rows) : lstm_rows<false>(gates, h, c, rows);
 }
 
@@ -60,12 +60,12 @@ ONNX_TORCH_INLINE Vec updated(const Vec& h, const Vec& fresh, const Vec& update)
   return fmadd(update, h - fresh, fresh);
 }
 
-void gru_step(Gates gates, float* h, Rows rows) {
+void gru_step(Gates gates, float* h, SequenceRows rows) {
   const int64_t size = rows.size;
   const float *input = gates.input, *hidden = gates.hidden;
   for (int64_t row = 0; row < rows.count; ++row, input += 3 * size, hidden += 3 * size, h += size) {
     if (rows.past_end(row)) continue;
-    for_each_place(size, [&](const Place& at) __attribute__((always_inline)) {
+    for_each_part(size, [&](const GatePart& at) __attribute__((always_inline)) {
       const Vec reset = sigmoid(at.load(input) + at.load(hidden));
       const Vec update = sigmoid(at.load(input, 1) + at.load(hidden, 1));
       const Vec fresh = tanh(fmadd(reset, at.load(hidden, 2), at.load(input, 2)));
@@ -74,24 +74,24 @@ void gru_step(Gates gates, float* h, Rows rows) {
   }
 }
 
-void reset_step(Gates gates, const float* h, float* kept, Rows rows) {
+void reset_step(Gates gates, const float* h, float* kept, SequenceRows rows) {
   const int64_t size = rows.size;
   const float* input = gates.input;
   float* hidden = gates.hidden;
   for (int64_t row = 0; row < rows.count; ++row, input += 3 * size, hidden += 2 * size, h += size, kept += size) {
-    for_each_place(size, [&](const Place& at) __attribute__((always_inline)) {
+    for_each_part(size, [&](const GatePart& at) __attribute__((always_inline)) {
       at.store(sigmoid(at.load(input) + at.load(hidden)), hidden);
       at.store(sigmoid(at.load(input, 1) + at.load(hidden, 1)) * at.load(h), kept);
     });
   }
 }
 
-void update_step(Gates gates, const float* candidate, float* h, Rows rows) {
+void update_step(Gates gates, const float* candidate, float* h, SequenceRows rows) {
   const int64_t size = rows.size;
   const float *input = gates.input, *update = gates.hidden;
   for (int64_t row = 0; row < rows.count; ++row, input += 3 * size, update += 2 * size, candidate += size, h += size) {
     if (rows.past_end(row)) continue;
-    for_each_place(size, [&](const Place& at) __attribute__((always_inline)) {
+    for_each_part(size, [&](const GatePart& at) __attribute__((always_inline)) {
       at.store(updated(at.load(h), tanh(at.load(input, 2) + at.load(candidate)), at.load(update)), h);
     });
   }
@@ -99,22 +99,22 @@ void update_step(Gates gates, const float* candidate, float* h, Rows rows) {
 
 // Takes a step that is an activation of the sum alone.
 template <typename Activation>
-ONNX_TORCH_INLINE void activate(const Gates& gates, float* h, const Rows& rows, const Activation& activation) {
+ONNX_TORCH_INLINE void activate(const Gates& gates, float* h, const SequenceRows& rows, const Activation& activation) {
   const int64_t size = rows.size;
   const float *input = gates.input, *hidden = gates.hidden;
   for (int64_t row = 0; row < rows.count; ++row, input += size, hidden += size, h += size) {
     if (rows.past_end(row)) continue;
-    for_each_place(size, [&](const Place& at) __attribute__((always_inline)) {
+    for_each_part(size, [&](const GatePart& at) __attribute__((always_inline)) {
       at.store(activation(at.load(input) + at.load(hidden)), h);
     });
   }
 }
 
-void tanh_step(Gates gates, float* h, Rows rows) {
+void tanh_step(Gates gates, float* h, SequenceRows rows) {
   activate(gates, h, rows, [](const Vec& x) __attribute__((always_inline)) { return tanh(x); });
 }
 
-void relu_step(Gates gates, float* h, Rows rows) {
+void relu_step(Gates gates, float* h, SequenceRows rows) {
   activate(gates, h, rows, [](const Vec& x) __attribute__((always_inline)) { return at::vec::clamp_min(x, Vec(0)); });
 }
 

@@ -8,7 +8,7 @@
 namespace onnxtorch {
 
 // The rows that take a step, with a state of `size` floats each. One that is past the end of its sequence keeps it.
-struct Rows {
+struct SequenceRows {
   int64_t count, size;
   const bool* within;  // whether each row is within its sequence; null where all are
 
@@ -24,16 +24,16 @@ struct Gates {
 
 // The kernels that take a step. They leave the next hidden state in `h`, and the next cell state in `c`.
 struct RecurrentKernels {
-  void (*lstm_step)(Gates gates, float* h, float* c, Rows rows);
+  void (*lstm_step)(Gates gates, float* h, float* c, SequenceRows rows);
   // Applies the reset gate to what the hidden state gives (linear_before_reset).
-  void (*gru_step)(Gates gates, float* h, Rows rows);
+  void (*gru_step)(Gates gates, float* h, SequenceRows rows);
   // Apply the reset gate to the hidden state, in two steps. The gates are in ONNX's order, the hidden state's without
   // the hidden gate. The first step puts what is left of all rows' states into `kept`, and the update gates in the
   // place of what they are computed from. The second needs what `kept` gives for the hidden gate: `candidate`.
-  void (*reset_step)(Gates gates, const float* h, float* kept, Rows rows);
-  void (*update_step)(Gates gates, const float* candidate, float* h, Rows rows);
-  void (*tanh_step)(Gates gates, float* h, Rows rows);
-  void (*relu_step)(Gates gates, float* h, Rows rows);
+  void (*reset_step)(Gates gates, const float* h, float* kept, SequenceRows rows);
+  void (*update_step)(Gates gates, const float* candidate, float* h, SequenceRows rows);
+  void (*tanh_step)(Gates gates, float* h, SequenceRows rows);
+  void (*relu_step)(Gates gates, float* h, SequenceRows rows);
 
   static const RecurrentKernels DEFAULT, AVX2, AVX512;  // one for each of ATen's CPU capabilities
 };

@@ -13,7 +13,8 @@ struct Windows {
 
   // Gives where a window begins, which may be in the padding.
   ONNX_TORCH_INLINE int64_t begin(int64_t window) const { return window * stride - padding; }
-  // The elements of a window that lie within are from `first` on, each `dilation`-th, before `end`.
+  // Give the range of a window that lies within the dimension: each `dilation`-th element from `first` on, before
+  // `end`.
   ONNX_TORCH_INLINE int64_t first(int64_t window) const {
     const int64_t at = begin(window);
     return at >= 0 ? at : at + (-at + dilation - 1) / dilation * dilation;

@@ -131,7 +131,6 @@ std::string BytePairDecoder::text(std::span<const int64_t> ids) const {
 
 namespace {
 
-// A state: {id_vocab, byte_decoder, added_tokens, all_special_ids, unk_token}, {skip_special_tokens, whitespace_token}
 // Gives the text of each row of ids.
 at::Tensor byte_pair_texts(const Pool& pool, const at::Tensor& ids,
                            const c10::intrusive_ptr<BytePairDecoder>& decoder) {

@@ -190,7 +190,7 @@ void BytePairs::read_merges() {
   });
 }
 
-// A line of them is a token, "=" and its id.
+// Reads the added tokens: each line is a token, "=" and its id.
 void BytePairs::read_added_tokens() {
   for_each_line(attributes_.added_token, [&](std::string_view line) {
     const size_t sign = line.rfind('=');
@@ -208,7 +208,8 @@ const BytePairs::Merge* BytePairs::merge_of(int64_t first, int64_t second) const
   return found == row->second.end() ? nullptr : &found->second;
 }
 
-// Puts pairs of neighbours together, the one of the lowest rank first, and of equal ones the first in the word.
+// Adds the ids of a word's tokens. It merges pairs of neighbours, the pair of the lowest rank first, and of equal ranks
+// the first in the word.
 void BytePairs::add_word(std::string_view word, std::vector<int64_t>& ids) const {
   constexpr int64_t kNone = -1;
   struct Part {
@@ -249,7 +250,8 @@ void BytePairs::add_word(std::string_view word, std::vector<int64_t>& ids) const
   for (int64_t i = 0; i != kNone; i = parts[i].after) ids.push_back(parts[i].id);
 }
 
-// Of white space before a word, GPT-2's words leave the last character to the word; CLIP's leave all out.
+// Adds the ids of the words of a text. Of the white space before a word, GPT-2 puts the last character into the word,
+// and CLIP leaves out all.
 void BytePairs::add_words(std::string_view given, std::vector<int64_t>& ids) const {
   const std::string changed = attributes_.is_clip ? composed_and_small(given) : "";
   const std::string_view text = attributes_.is_clip ? changed : given;
@@ -292,8 +294,6 @@ std::vector<int64_t> BytePairs::ids(std::string_view text) const {
 
 namespace {
 
-// A state: {vocab, merges, added_token, unk_token, bos_token, eos_token, pad_token}, {has_marks, is_clip,
-// padding_length}
 // Gives the ids of each text's tokens, padded to one length, and ones where they are.
 std::tuple<at::Tensor, at::Tensor> byte_pairs(const Pool& pool, const at::Tensor& text,
                                               const c10::intrusive_ptr<BytePairs>& pairs) {

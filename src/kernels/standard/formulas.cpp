@@ -93,7 +93,7 @@ Tensor deform_conv(const Tensor& x, const Tensor& w, const Tensor& offset, const
 struct AxisSamples {
   Tensor pixels, weights;  // [bins, 2 * points]
 
-  // start and length are of rank 0
+  // `start` and `length` are of rank 0.
   AxisSamples(const Tensor& start, const Tensor& length, int64_t bins, int64_t sampling_ratio, int64_t size) {
     const Tensor bin_length = length / bins;
     const auto adaptive = [&] { return std::max<int64_t>(bin_length.ceil().item<int64_t>(), 0); };

@@ -1,3 +1,4 @@
+// The check of pairs of classes that the devices' kernels of multiclass_probability share.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -62,7 +62,7 @@ class ForestOf final : public Forest {
  private:
   using Node = TreeNode<T>;
   using Vote = TreeVote<T>;
-  struct Rows {
+  struct FeatureRows {
     const T* x;
     int64_t count;
     int64_t features;
@@ -72,7 +72,7 @@ class ForestOf final : public Forest {
     int64_t threads, blocks, shares;
   };
   using Lanes = std::array<int32_t, kLanes>;
-  using Score = void (ForestOf::*)(Rows, std::span<const Tree>, T*) const;
+  using Score = void (ForestOf::*)(FeatureRows, std::span<const Tree>, T*) const;
   struct Layout;
 
   void read_members(std::span<const T> members);
@@ -88,12 +88,12 @@ class ForestOf final : public Forest {
   template <Aggregate aggregate>
   void add_votes(int32_t leaf, T* scores) const;
   template <Comparison comparison, bool with_missing, Aggregate aggregate>
-  void score(Rows rows, std::span<const Tree> trees, T* scores) const;
+  void score(FeatureRows rows, std::span<const Tree> trees, T* scores) const;
   template <Aggregate aggregate>
-  Score scorer(Rows rows) const;
+  Score scorer(FeatureRows rows) const;
   Parts parts(int64_t rows) const;
   template <Aggregate aggregate>
-  void aggregate_votes(Rows rows, const Parts& parts, T* out) const;
+  void aggregate_votes(FeatureRows rows, const Parts& parts, T* out) const;
   template <typename F>
   auto with_aggregate(F f) const;
 
@@ -133,12 +133,12 @@ auto ForestOf<T>::with_aggregate(F f) const {
 // The places where the nodes of the tables go, and what they carry.
 template <typename T>
 struct ForestOf<T>::Layout {
-  struct Place {
+  struct NodePosition {
     int64_t parents = 0;
     int32_t depth = 0;
     int32_t index = 0;
   };
-  std::vector<Place> places;  // of the tree at hand
+  std::vector<NodePosition> places;  // of the tree at hand
   std::vector<T> thresholds;
   std::vector<std::vector<Vote>> votes;
 };
@@ -159,7 +159,7 @@ ForestOf<T>::ForestOf(const TreeTables& tables) : targets_(tables.targets) {
 
   const auto tests = span_of<uint8_t>(tables.tests);
   const auto splits = span_of<T>(tables.splits);
-  Layout layout{.places = std::vector<typename Layout::Place>(tests.size()),
+  Layout layout{.places = std::vector<typename Layout::NodePosition>(tests.size()),
                 .thresholds = std::vector<T>(splits.begin(), splits.end()),
                 .votes = std::vector<std::vector<Vote>>(tests.size())};
 
@@ -209,7 +209,7 @@ Tree ForestOf<T>::add_tree(const TreeTables& tables, int64_t root, Layout& layou
   const auto children = span_of<int64_t>(tables.children);
   const auto is_leaf = [&](int64_t node) { return tests[node] == static_cast<uint8_t>(TreeTest::Leaf); };
   const auto children_of = [&](int64_t node) { return children.subspan(2 * node, is_leaf(node) ? 0 : 2); };
-  const auto place_of = [&](int64_t node) -> typename Layout::Place& {
+  const auto place_of = [&](int64_t node) -> typename Layout::NodePosition& {
     TORCH_CHECK_VALUE(0 <= node && node < std::ssize(tests), "a tree has no node ", node);
     return layout.places[node];
   };
@@ -342,7 +342,7 @@ void ForestOf<T>::add_votes(int32_t leaf, T* scores) const {
 // several trees.
 template <typename T>
 template <Comparison comparison, bool with_missing, Aggregate aggregate>
-void ForestOf<T>::score(Rows rows, std::span<const Tree> trees, T* scores) const {
+void ForestOf<T>::score(FeatureRows rows, std::span<const Tree> trees, T* scores) const {
   Lanes at;
   const int64_t even = rows.count / kLanes * kLanes;
   for (const Tree& tree : trees) {
@@ -370,7 +370,7 @@ void ForestOf<T>::score(Rows rows, std::span<const Tree> trees, T* scores) const
 
 template <typename T>
 template <Aggregate aggregate>
-ForestOf<T>::Score ForestOf<T>::scorer(Rows rows) const {
+ForestOf<T>::Score ForestOf<T>::scorer(FeatureRows rows) const {
   const bool with_missing = follows_missing_ && std::any_of(rows.x, rows.x + rows.count * rows.features,
                                                             [](T value) { return std::isnan(value); });
   const auto choose = [&]<Comparison comparison>() -> Score {
@@ -399,7 +399,7 @@ ForestOf<T>::Parts ForestOf<T>::parts(int64_t rows) const {
 // Gives the votes of all trees into the first rows of `out`, which has as many for each share.
 template <typename T>
 template <Aggregate aggregate>
-void ForestOf<T>::aggregate_votes(Rows of, const Parts& parts, T* out) const {
+void ForestOf<T>::aggregate_votes(FeatureRows of, const Parts& parts, T* out) const {
   const auto [in, rows, features] = of;
   const auto [threads, blocks, shares] = parts;
   const auto trees = static_cast<int64_t>(trees_.size());
@@ -411,7 +411,7 @@ void ForestOf<T>::aggregate_votes(Rows of, const Parts& parts, T* out) const {
     const int64_t first_row = task % blocks * kBlock;
     const int64_t first_tree = share * trees / shares;
     const int64_t end_tree = (share + 1) * trees / shares;
-    const Rows block{in + first_row * features, std::min(kBlock, rows - first_row), features};
+    const FeatureRows block{in + first_row * features, std::min(kBlock, rows - first_row), features};
     (this->*scorer<aggregate>(block))(block, std::span(trees_).subspan(first_tree, end_tree - first_tree),
                                       out + (share * rows + first_row) * targets_);
   };
@@ -435,7 +435,7 @@ Tensor ForestOf<T>::scores(const Tensor& x) const {
   check_features(features_, x);
   const Parts shared = parts(x.size(0));
   Tensor votes = at::empty({shared.shares, x.size(0), targets_}, x.options());
-  const Rows rows{x.const_data_ptr<T>(), x.size(0), x.size(1)};
+  const FeatureRows rows{x.const_data_ptr<T>(), x.size(0), x.size(1)};
   with_aggregate([&]<Aggregate aggregate> { aggregate_votes<aggregate>(rows, shared, votes.mutable_data_ptr<T>()); });
   return votes.select(0, 0);
 }
@@ -444,10 +444,11 @@ template <typename T>
 std::unique_ptr<PlannedCall> ForestOf<T>::planned(const Tensor& x) const {
   const Parts shared = parts(x.size(0));
   if (shared.shares > 1 || x.size(1) < features_) return {};
-  return onnxtorch::planned([this, shared, count = x.size(0), features = x.size(1)](std::span<const Place> places) {
-    const Rows rows{places[0].as<T>(), count, features};
-    with_aggregate([&]<Aggregate aggregate> { aggregate_votes<aggregate>(rows, shared, places[1].as<T>()); });
-  });
+  return onnxtorch::planned(
+      [this, shared, count = x.size(0), features = x.size(1)](std::span<const TensorPlace> places) {
+        const FeatureRows rows{places[0].as<T>(), count, features};
+        with_aggregate([&]<Aggregate aggregate> { aggregate_votes<aggregate>(rows, shared, places[1].as<T>()); });
+      });
 }
 
 // Gives a copy of a vector's elements, as bytes.

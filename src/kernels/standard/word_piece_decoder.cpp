@@ -31,7 +31,7 @@ WordPieceDecoder::WordPieceDecoder(Attributes attributes) : attributes_(std::mov
               attributes_.mask_token};
 }
 
-// A piece that goes on with a word is left out at the beginning, where there is none.
+// Gives the text of ids. A piece that goes on with a word is left out at the beginning, where there is no word.
 std::string WordPieceDecoder::text(std::span<const int64_t> ids) const {
   const std::string_view suffix = attributes_.suffix_indicator;
   std::string all;
@@ -51,8 +51,6 @@ std::string WordPieceDecoder::text(std::span<const int64_t> ids) const {
 
 namespace {
 
-// A state: {vocab_file, unk_token, sep_token, pad_token, cls_token, mask_token, suffix_indicator},
-// {skip_special_tokens, clean_up_tokenization_spaces}
 // Gives the text of each range of ids, [first, last) in a row of `ranges`; of all ids where there are no ranges.
 at::Tensor word_piece_texts(const Pool& pool, const at::Tensor& ids, const std::optional<at::Tensor>& ranges,
                             const c10::intrusive_ptr<WordPieceDecoder>& decoder) {

@@ -74,7 +74,8 @@ void replace_each(std::u32string& text, const Add& add) {
 
 }  // namespace
 
-// A token's id is its line, of those that are not empty; of equal ones the last counts.
+// Reads the vocabulary. A token's id is the number of its line among those that are not empty; of equal tokens the last
+// counts.
 WordPieces::WordPieces(Attributes attributes) : attributes_(std::move(attributes)) {
   int64_t id = 0;
   for_each_line(attributes_.vocab_file, [&](std::string_view token) { ids_[token] = id++; });
@@ -130,7 +131,8 @@ std::vector<std::u32string> WordPieces::words(std::string_view text) const {
   return words;
 }
 
-// A word that is too long, or of which a part is in no piece, is one unknown token.
+// Adds the ids of the pieces of a word, each the longest that fits. A word that is too long, or has a part that is no
+// piece, becomes one unknown token.
 void WordPieces::add_pieces(const std::u32string& word, std::vector<int64_t>& ids) const {
   constexpr size_t kLongest = 100;  // characters
   const size_t before = ids.size();
@@ -159,12 +161,11 @@ std::vector<int64_t> WordPieces::ids(std::string_view text) const {
 
 namespace {
 
-// A state: {vocab_file, unk_token, sep_token, cls_token, suffix_indicator}, {do_lower_case, do_basic_tokenize,
-// tokenize_chinese_chars, strip_accents, max_length}
 // Gives the ids of a text's pieces, or of two texts', with marks before and behind them, and for each id the index of
 // its text. One text alone has max_length ids at most, as in onnxruntime-extensions.
 std::tuple<at::Tensor, at::Tensor> word_pieces(const Pool& pool, const at::Tensor& text,
                                                const c10::intrusive_ptr<WordPieces>& pieces, bool is_pair) {
+  constexpr int64_t kMarks = 2;
   const int64_t count = text.numel();
   TORCH_CHECK_VALUE(count == 2 || (count == 1 && !is_pair), "the tokenizer takes ", is_pair ? "" : "one text or ",
                     "two texts, not ", count);
@@ -172,7 +173,7 @@ std::tuple<at::Tensor, at::Tensor> word_pieces(const Pool& pool, const at::Tenso
   std::vector<int64_t> ids{pieces->cls()}, types{0};
   for (int64_t i = 0; i < count; ++i) {
     auto found = pieces->ids(pool->at(in.const_data_ptr<int64_t>()[i]));
-    const int64_t most = pieces->attributes().max_length - 2;
+    const int64_t most = std::max<int64_t>(pieces->attributes().max_length, kMarks) - kMarks;
     if (count == 1 && most > 0 && std::ssize(found) > most) found.resize(most);
     ids.insert(ids.end(), found.begin(), found.end());
     ids.push_back(pieces->sep());

@@ -51,10 +51,10 @@ Values gather_block_quantized(Translator& t, const NodeView& n) {
                   n.attr_int("quantize_axis"), n.attr_int("block_size"), bits, default_zero_point})};
 }
 
-// The values that the 16 codes stand for: floats of 4 bits with a bias of 3, in units of the largest, …
+// The values that the 16 codes of FP4 stand for: floats of 4 bits with a bias of 3, in units of the largest.
 constexpr std::array kFp4{0.0F,  5.208333333e-03F,  0.66666667F,  1.0F,  0.33333333F,  0.5F,  0.16666667F,  0.25F,
                           -0.0F, -5.208333333e-03F, -0.66666667F, -1.0F, -0.33333333F, -0.5F, -0.16666667F, -0.25F};
-// … or quantiles of a normal distribution.
+// The values that the 16 codes of NF4 stand for: quantiles of a normal distribution.
 constexpr std::array kNf4{-1.0F,
                           -0.6961928009986877F,
                           -0.5250730514526367F,

@@ -8,12 +8,12 @@ namespace onnxtorch {
 namespace {
 
 // One of the products that an expert computes, by tensors of all experts. Without scales the weights are as they are.
-struct Product {
+struct ExpertProduct {
   Value weights, scales, zero_points, bias;
   int64_t bits = 8;
 };
 
-using Products = std::array<Product, 3>;  // FC1, FC2, FC3
+using ExpertProducts = std::array<ExpertProduct, 3>;  // FC1, FC2, FC3
 
 Values routes(Translator& t, const NodeView& n, const Value& scores) {
   const int64_t k = n.attr_int("k");
@@ -23,12 +23,12 @@ Values routes(Translator& t, const NodeView& n, const Value& scores) {
   return t.call_all("qmoe_routes", {scores, n.tensor(14), k, normalize});
 }
 
-Value mixture(Translator& t, const NodeView& n, const Value& x, const Products& products,
+Value mixture(Translator& t, const NodeView& n, const Value& x, const ExpertProducts& products,
               const std::string& quant_type = "", int64_t block_size = 0) {
   const Values route = routes(t, n, t.call("router_scores", {n.tensor(1), x, products[0].weights}));
   std::vector<Arg> args{x, route[0], route[1]};
   std::vector<int64_t> bits;
-  for (const Product& fc : products) {
+  for (const ExpertProduct& fc : products) {
     args.insert(args.end(), {fc.weights, fc.scales, fc.zero_points, fc.bias});
     bits.push_back(fc.bits);
   }
@@ -45,7 +45,7 @@ Value matrices(Translator& t, const NodeView& n, size_t i, const Value& x, int64
 Values moe(Translator& t, const NodeView& n) {
   const Value x = t.call("token_rows", {n.tensor(0)});
   const auto product = [&](size_t weights, bool has_its_columns) {
-    return Product{matrices(t, n, weights, x, 8, has_its_columns), {}, {}, n.tensor(weights + 1)};
+    return ExpertProduct{matrices(t, n, weights, x, 8, has_its_columns), {}, {}, n.tensor(weights + 1)};
   };
   return {mixture(t, n, x, {{product(2, true), product(4, false), product(6, true)}})};
 }
@@ -89,15 +89,15 @@ Values qmoe(Translator& t, const NodeView& n) {
 
   const Value x = t.call("token_rows", {n.tensor(0)});
   const auto product = [&](const char* name, size_t first, size_t zero_points, Value global_scale) {
-    if (!n.has(first)) return Product{};
+    if (!n.has(first)) return ExpertProduct{};
     if (is_int) global_scale = {};
     const int64_t bits = weight_bits(n, type, name);
     const Value weights = is_int ? matrices(t, n, first, x, bits, first != 5) : n.tensor(first);
     const Value scales = t.call("expert_scales", {weights, n.tensor(first + 1), global_scale, type, bits, block_size});
     const Value zeros = is_int ? t.call("expert_zero_points", {n.tensor(zero_points), scales, bits}) : Value{};
-    return Product{weights, scales, zeros, n.tensor(first + 2), bits};
+    return ExpertProduct{weights, scales, zeros, n.tensor(first + 2), bits};
   };
-  const Products products{
+  const ExpertProducts products{
       {product("fc1", 2, 11, n.tensor(15)), product("fc2", 5, 12, n.tensor(16)), product("fc3", 8, 13, {})}};
   return {mixture(t, n, x, products, type, block_size)};
 }

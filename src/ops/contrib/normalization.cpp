@@ -69,11 +69,11 @@ Values skip_simplified_layer_norm(Translator& t, const NodeView& n) {
 
 // --- Embeddings of words, positions and segments, their sum and its normalization ---
 
-using Rows = std::function<Value(size_t table, const Value& ids)>;  // gives rows of the table that is an input
+using PickRows = std::function<Value(size_t table, const Value& ids)>;  // gives rows of the table that is an input
 
 // Normalizes the embeddings. embedding_sum holds all three, where its text says two. mask_index_type is for shape
 // inference only.
-Values embed_layer_norm(Translator& t, const NodeView& n, const Rows& rows, const Value& position_ids,
+Values embed_layer_norm(Translator& t, const NodeView& n, const PickRows& rows, const Value& position_ids,
                         const Value& gamma, const Value& beta) {
   const Value ids = n.tensor(0);
   if (n.has(1) && !n.has(4)) n.fail("segment_ids come without a segment_embedding");
@@ -85,7 +85,7 @@ Values embed_layer_norm(Translator& t, const NodeView& n, const Rows& rows, cons
 }
 
 Values embed_layer_normalization(Translator& t, const NodeView& n) {
-  const Rows rows = [&](size_t table, const Value& ids) {
+  const PickRows rows = [&](size_t table, const Value& ids) {
     return t.call("gather", {n.tensor(table), 0, ids}).as(n.element(table));
   };
   return embed_layer_norm(t, n, rows, n.tensor(8), n.tensor(5), n.tensor(6));
@@ -97,7 +97,7 @@ Values q_embed_layer_normalization(Translator& t, const NodeView& n) {
   const auto numbers = [&](const Value& quantized, size_t i) {
     return t.call("dequantized_by_one", {quantized, n.tensor(i + 6), n.tensor(i + 11)}).as(Float);
   };
-  const Rows rows = [&](size_t table, const Value& ids) {
+  const PickRows rows = [&](size_t table, const Value& ids) {
     return numbers(t.call("gather", {n.tensor(table), 0, ids}), table);
   };
   return embed_layer_norm(t, n, rows, {}, numbers(n.tensor(5), 5), numbers(n.tensor(6), 6));

@@ -86,7 +86,7 @@ Values bpe_decoder(Translator& t, const NodeView& n) {
   return t.call_all("onnx_torch::byte_pair_texts", {t.string_pool(), n.tensor(0), t.object(decoder)});
 }
 
-// The input `positions` counts with use_indices alone.
+// Translates BertTokenizerDecoder. The input `positions` counts with use_indices alone.
 Values bert_tokenizer_decoder(Translator& t, const NodeView& n) {
   const auto decoder = c10::make_intrusive<WordPieceDecoder>(WordPieceDecoder::Attributes{
       .vocab_file = n.attr_string("vocab_file"),

@@ -22,22 +22,24 @@ Values imputer(Translator& t, const NodeView& n) {
   return {t.call("aten::where", {is_replaced(), imputed, x})};
 }
 
-// Gives the size of each row, as `norm` has it.
-Value row_sizes(Translator& t, const NodeView& n, const Value& x, const std::string& norm) {
+// Divides each row by its size, as `norm` has it. Rows of zeros stay so.
+Value normalized(Translator& t, const NodeView& n, const Value& x, const std::string& norm) {
   const std::vector<int64_t> features{-1};
-  const auto sums = [&](const Value& terms) { return t.call("aten::sum", {terms, features, true}); };
-  if (norm == "MAX") return t.call("aten::amax", {x, features, true});
-  if (norm == "L1") return sums(t.call("aten::abs", {x}));
-  if (norm == "L2") return t.call("aten::sqrt", {sums(t.call("aten::square", {x}))});
+  const auto divided_by = [&](const Value& size) {
+    return t.call("aten::div", {x, t.call("aten::where", {t.call("aten::eq", {size, 0}), 1.0, size})});
+  };
+  if (norm == "MAX") return divided_by(t.call("aten::amax", {x, features, true}));
+  if (norm == "L1") return t.call("divided_by_sum_of_magnitudes", {x});
+  if (norm == "L2") {
+    const Value squares = t.call("aten::sum", {t.call("aten::square", {x}), features, true});
+    return divided_by(t.call("aten::sqrt", {squares}));
+  }
   n.fail("norm is MAX, L1 or L2, not " + norm);
 }
 
-// Translates Normalizer. Rows of zeros stay so.
 Values normalizer(Translator& t, const NodeView& n) {
-  const Value x = features(t, n);
-  const Value size = row_sizes(t, n, x, n.attr_string("norm"));
-  const Value divisor = t.call("aten::where", {t.call("aten::eq", {size, 0}), 1.0, size});
-  return {cast(t, t.call("aten::div", {x, divisor}).as(computed_type(n)), ElementType::Float)};
+  const Value y = normalized(t, n, features(t, n), n.attr_string("norm"));
+  return {cast(t, y.as(computed_type(n)), ElementType::Float)};
 }
 
 Values scaler(Translator& t, const NodeView& n) {

@@ -64,6 +64,7 @@ Values one_hot_encoder(Translator& t, const NodeView& n) {
 }  // namespace
 
 void register_ml_label_ops(Registry& r) {
+  // LabelEncoder-4 has keys_tensor, values_tensor and default_tensor.
   r.op(kMl, "LabelEncoder").since(1, label_encoder_1).since(2, label_encoder_2).reviewed_to(4);
   r.op(kMl, "CategoryMapper").since(1, category_mapper);
   r.op(kMl, "OneHotEncoder").since(1, one_hot_encoder);

@@ -20,7 +20,7 @@ int64_t count(const Translator& t, const Value& labels) { return t.known_shape(l
 
 // Gives the label that ranks highest. A string's default, like that of a number, is stored as 0: it is the id of "".
 Value highest(Translator& t, const Value& ranking, const Value& labels) {
-  if (count(t, labels) != 1) return t.call("aten::index_select", {labels, 0, t.call("aten::argmax", {ranking, 1})});
+  if (count(t, labels) != 1) return t.call("label_of_highest", {ranking, labels});
   const Value column = t.call("aten::select", {ranking, 1, 0});
   return t.call("aten::where", {t.call("aten::ge", {column, 0}), labels, 0});
 }

@@ -156,6 +156,7 @@ Values tree_ensemble_classifier(Translator& t, const NodeView& n) {
 
 void register_ml_tree_ops(Registry& r) {
   r.op(kMl, "TreeEnsemble").since(5, tree_ensemble);
+  // Since 3 the floats may be given as tensors, in double precision: nodes_values_as_tensor and the like.
   r.op(kMl, "TreeEnsembleRegressor").since(1, tree_ensemble_regressor).reviewed_to(5);
   r.op(kMl, "TreeEnsembleClassifier").since(1, tree_ensemble_classifier).reviewed_to(5);
 }

@@ -10,24 +10,32 @@ def clip_by_attributes(input: Tensor, min: Optional[float], max: Optional[float]
     return input
 
 
-# Gives what comes before each slice: x without its own last slice, and with `first` in front.
-def shifted_along(x: Tensor, axis: int, first: float) -> Tensor:
-    kept = torch.narrow(x, axis, 0, max(x.size(axis) - 1, 0))
-    front = torch.full_like(torch.narrow(x, axis, 0, min(x.size(axis), 1)), first)
-    return torch.cat([front, kept], axis)
+# Gives what comes before each slice, or after it in reverse: x without the slice at its end, and with `first` for the
+# one that is missing.
+def shifted_along(x: Tensor, axis: int, first: float, reverse: bool) -> Tensor:
+    size = x.size(axis)
+    kept = torch.narrow(x, axis, min(size, 1) if reverse else 0, max(size - 1, 0))
+    missing = torch.full_like(torch.narrow(x, axis, 0, min(size, 1)), first)
+    return torch.cat([kept, missing] if reverse else [missing, kept], axis)
+
+
+@kept
+def running_sum(x: Tensor, axis: int, reverse: bool) -> Tensor:
+    if reverse:
+        return torch.flip(torch.cumsum(torch.flip(x, [axis]), axis, dtype=x.dtype), [axis])
+    return torch.cumsum(x, axis, dtype=x.dtype)
+
+
+@kept
+def running_product(x: Tensor, axis: int, reverse: bool) -> Tensor:
+    if reverse:
+        return torch.flip(torch.cumprod(torch.flip(x, [axis]), axis, dtype=x.dtype), [axis])
+    return torch.cumprod(x, axis, dtype=x.dtype)
 
 
 def cumulative_sum(x: Tensor, axis: int, exclusive: bool, reverse: bool) -> Tensor:
-    dtype = x.dtype
-    x = torch.flip(x, [axis]) if reverse else x
-    x = shifted_along(x, axis, 0.0) if exclusive else x
-    x = torch.cumsum(x, axis, dtype=dtype)
-    return torch.flip(x, [axis]) if reverse else x
+    return running_sum(shifted_along(x, axis, 0.0, reverse) if exclusive else x, axis, reverse)
 
 
 def cumulative_product(x: Tensor, axis: int, exclusive: bool, reverse: bool) -> Tensor:
-    dtype = x.dtype
-    x = torch.flip(x, [axis]) if reverse else x
-    x = shifted_along(x, axis, 1.0) if exclusive else x
-    x = torch.cumprod(x, axis, dtype=dtype)
-    return torch.flip(x, [axis]) if reverse else x
+    return running_product(shifted_along(x, axis, 1.0, reverse) if exclusive else x, axis, reverse)

@@ -72,6 +72,17 @@ def support_vector_scores(
 
 
 @kept
+def divided_by_sum_of_magnitudes(x: Tensor) -> Tensor:
+    size = torch.sum(torch.abs(x), [-1], keepdim=True)
+    return x / torch.where(size == 0, 1.0, size)
+
+
+@kept
+def label_of_highest(scores: Tensor, labels: Tensor) -> Tensor:
+    return torch.index_select(labels, 0, torch.argmax(scores, 1))
+
+
+@kept
 def linear_in_double(x: Tensor, weights: Tensor, bias: Tensor, dtype: int) -> Tensor:
     return torch.linear(x.to(torch.float64), weights, bias).to(dtype)
 

@@ -12,7 +12,8 @@ namespace {
 
 namespace jit = torch::jit;
 
-constexpr size_t kLeastCopy = 1 << 12;  // elements; less is copied sooner than it is found out whether to copy
+// The fewest elements for which deciding whether to copy takes less time than copying.
+constexpr size_t kLeastCopy = 1 << 12;
 
 }  // namespace
 

@@ -19,11 +19,15 @@ struct Kernel {
 };
 
 constexpr Kernel kKernels[] = {
+    {"onnx_torch::divided_by_sum_of_magnitudes", "onnx_torch::normalize_rows"},
     {"onnx_torch::gather_block_quantized", "onnx_torch::gather_blocks"},
+    {"onnx_torch::label_of_highest", "onnx_torch::label_of_largest"},
     {"onnx_torch::linear_in_double", "onnx_torch::double_linear"},
     {"onnx_torch::pad_from_inside", "onnx_torch::pad"},
     {"onnx_torch::plain_group_query_attention", "onnx_torch::group_query_attention"},
     {"onnx_torch::resampled", "onnx_torch::resample"},
+    {"onnx_torch::running_product", "onnx_torch::cumprod"},
+    {"onnx_torch::running_sum", "onnx_torch::cumsum"},
     {"onnx_torch::sums_of_steps", "onnx_torch::image_sums"},
     {"onnx_torch::support_vector_scores", "onnx_torch::support_vectors"},
     {"onnx_torch::tensor_scatter", "onnx_torch::scatter_rows"},
@@ -34,11 +38,14 @@ constexpr Kernel kKernels[] = {
 }  // namespace
 
 void take_kernels(Program& program) {
+  register_argmax();
   register_gather_blocks();
   register_group_query_attention();
   register_image_sums();
+  register_l1_norm();
   register_padding();
   register_resample();
+  register_running();
   register_support_vectors();
   register_tensor_scatter();
   register_top_k();

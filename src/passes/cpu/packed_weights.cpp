@@ -24,8 +24,9 @@ std::vector<c10::intrusive_ptr<Packed>> packed_of(const Program& program) {
   register_onednn();
   const auto& type = c10::getCustomClassType<c10::intrusive_ptr<Packed>>();
   std::vector<c10::intrusive_ptr<Packed>> result;
-  for (const Bound& bound : program.bound) {
-    if (bound.value.isObject() && *bound.value.type() == *type) result.push_back(bound.value.toCustomClass<Packed>());
+  for (const Constant& constant : program.constants) {
+    if (constant.value.isObject() && *constant.value.type() == *type)
+      result.push_back(constant.value.toCustomClass<Packed>());
   }
   return result;
 }

@@ -8,9 +8,9 @@ namespace onnxtorch {
 // Replaces each script that has an operator of its own by that operator.
 void take_kernels(Program& program);
 
-// Computes in float32 the values of a type for which this CPU has no instructions, from end to end of what hangs
-// together: they are rounded where they leave it, to a cast of the model's, an output or an operator that is left as it
-// is. If a graph has no weights of that type, only its products are computed so, and rounded each.
+// Computes in float32 the values of a type for which this CPU has no instructions. Connected operators pass one another
+// values that are not rounded; these are rounded for a cast of the model's, for an output, and for an operator that is
+// left as it is. If a graph has no weights of that type, only its products are computed so, and each is rounded.
 void widen_halves(Program& program);
 
 // Computes a softmax between two products of matrices as one operator, the weights of a few rows at a time.
@@ -25,11 +25,9 @@ void replace_pools(Program& program);
 // Computes row by row what the passes below find.
 void replace_rows(Program& program);
 void find_softmax(Program& program);
-void find_layer_norm(Program& program);     // and RMSNorm
-void find_l1_norm(Program& program);        // rows that are divided by the sum of their elements' magnitudes
-void find_argmax(Program& program);         // and the labels of the largest scores
+void find_layer_norm(Program& program);  // and RMSNorm
+void find_argmax(Program& program);
 void find_channel_means(Program& program);  // of images that lie channels-last
-void find_running(Program& program);        // running sums and products
 
 // Finds rotary position embeddings, as exporters write them out: the halves of each row are turned by an angle for each
 // element.

@@ -5,12 +5,10 @@ namespace onnxtorch {
 
 void replace_rows(Program& program) {
   find_softmax(program);
-  find_l1_norm(program);
   find_layer_norm(program);
   find_argmax(program);
   find_channel_means(program);
   eliminate_dead_code(program.graph);
-  find_running(program);
 }
 
 }  // namespace onnxtorch

@@ -84,8 +84,8 @@ class Widening {
 
   bool is_half(const jit::Value* value) const { return type_of(value) == type_; }
 
-  // Tells whether a constant is the matrix, or are the kernels, of a product or of a recurrent layer, or a table whose
-  // rows are picked. Keys and values of attention are none.
+  // Tells whether a constant is the weight of a product or of a recurrent layer, or a table whose rows are picked. Keys
+  // and values of attention are no weights.
   bool is_weight(const jit::Value* input) const {
     const auto tensor = constants_.tensor(input);
     if (!tensor || !tensor->defined() || tensor->scalar_type() != type_ || tensor->dim() < 2) return false;
@@ -97,7 +97,7 @@ class Widening {
     });
   }
 
-  // Tells whether an input is what a product of the type takes in place of a matrix.
+  // Tells whether an input is a packed weight, which a product of the type takes in place of a matrix.
   bool is_packed_weight(const jit::Value* input) const {
     return input->type()->kind() == c10::TypeKind::ClassType &&
            std::ranges::any_of(input->uses(), [&](const jit::Use& use) {

@@ -14,9 +14,9 @@ namespace {
 
 namespace jit = torch::jit;
 
-// Tells whether ATen's kernels may compute an attention: they keep the scores in float32. In float16 ONNX expects the
-// rounding of each step; and in bfloat16 it depends on how scores are rounded what a mask leaves of a row that it hides
-// as a whole by a number.
+// Tells whether ATen's kernels may compute an attention: they keep the scores in float32. In float16 ONNX expects each
+// step to be rounded. In bfloat16, where a mask hides a whole row by adding a large number, the result depends on how
+// the scores are rounded.
 bool is_taken(const Attention& found) {
   const auto type = type_of(found.query);
   const bool type_fits = found.mask ? type == c10::kFloat && type_of(found.mask) == c10::kFloat

@@ -51,8 +51,8 @@ std::string gigabytes(double bytes) {
 // Gives the bytes that the tensors of a program that is on no device yet take there.
 double bytes_of_weights(const Program& program) {
   double bytes = 0;
-  for (const Bound& bound : program.bound) {
-    if (bound.value.isTensor()) bytes += static_cast<double>(bound.value.toTensor().nbytes());
+  for (const Constant& constant : program.constants) {
+    if (constant.value.isTensor()) bytes += static_cast<double>(constant.value.toTensor().nbytes());
   }
   return bytes;
 }
@@ -68,13 +68,13 @@ std::string too_little_memory(double needed, c10::Device device) {
 void move_weights(Program& program, c10::Device device) {
   const double needed = bytes_of_weights(program);
   try {
-    for (Bound& bound : program.bound) {
-      if (!bound.value.isTensor()) continue;
-      const at::Tensor& tensor = bound.value.toTensor();
-      bound.value = bound.source ? program.copies->get(bound.source, tensor, device) : tensor.to(device);
+    for (Constant& constant : program.constants) {
+      if (!constant.value.isTensor()) continue;
+      const at::Tensor& tensor = constant.value.toTensor();
+      constant.value = constant.source ? program.copies->get(constant.source, tensor, device) : tensor.to(device);
     }
   } catch (const c10::OutOfMemoryError&) {
-    program.bound.clear();  // the tensors that are there already count as free
+    program.constants.clear();  // the tensors that are there already count as free
     throw DeviceError(too_little_memory(needed, device));
   }
 }

@@ -7,8 +7,7 @@
 
 namespace onnxtorch {
 
-// Gives the program with its device constants and its bound tensors on `device`; the graph is a copy where it must
-// change.
+// Gives the program with its constants on `device`; the graph is a copy where it must change.
 Program placed(Program program, c10::Device device);
 
 }  // namespace onnxtorch

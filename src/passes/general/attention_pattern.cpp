@@ -50,7 +50,7 @@ jit::Value* without_nan_guard(jit::Value* value, const Constants& constants) {
   return fits ? guarded : nullptr;
 }
 
-// Gives an attention as far as it can be found from its last product.
+// Gives the attention whose last product this node is; none where what it multiplies is no softmax of a product.
 std::optional<Attention> attention_of(const jit::Node* product, const Constants& constants) {
   Attention found{nullptr, nullptr, product->input(1)};
   jit::Value* weights = product->input(0);

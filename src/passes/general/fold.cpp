@@ -34,7 +34,8 @@ double unrolled_size(const jit::Block* block) {
   return size;
 }
 
-// Takes apart loops, and what is appended to lists. Tells whether there was any.
+// Unrolls loops, and replaces lists to which items are appended by lists of all their items. Tells whether anything has
+// changed.
 bool take_apart(std::shared_ptr<jit::Graph>& graph) {
   const bool unrolled = unrolled_size(graph->block()) <= kMostNodes && jit::UnrollConstantLoops(graph);
   return jit::RemoveListMutation(graph) || unrolled;

@@ -12,6 +12,7 @@
 #include "base/run_apart.h"
 #include "base/run_guard.h"
 #include "graph/constants.h"
+#include "graph/operator_traits.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
 #include "passes/general/passes.h"
@@ -153,7 +154,8 @@ class Folding {
         node->isNondeterministic()) {
       return false;
     }
-    const bool is_operator = node->kind().is_aten() && node->maybeOperator() && !node->schema().is_mutable() &&
+    const bool is_operator = (node->kind().is_aten() || has(node, Trait::Folds)) && node->maybeOperator() &&
+                             !node->schema().is_mutable() &&
                              node->output()->type()->kind() == c10::TypeKind::TensorType;
     return (is_list(node) || is_operator) && !writers_.has_writers(node);
   }

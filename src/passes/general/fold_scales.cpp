@@ -25,9 +25,9 @@ constexpr auto kBatchNorm =
     "bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor";
 
 // A convolution or a product with a constant weight, whose results have their channels in one dimension.
-struct Product {
+struct WeightedNode {
   jit::Node* node;
-  at::Tensor weight;  // the result's channels come first, but where it is a transposed convolution's
+  at::Tensor weight;  // the result's channels come first, except for a transposed convolution
   at::Tensor bias;    // may be undefined
   int64_t channels;
   std::optional<int64_t> rank;
@@ -141,7 +141,7 @@ class Folding {
     return fits ? known : std::nullopt;
   }
 
-  std::optional<Product> product_of(jit::Node* node) const {
+  std::optional<WeightedNode> product_of(jit::Node* node) const {
     const bool convolves = node->matches(kConvolution), is_addmm = node->matches(kAddmm);
     const bool is_linear = node->kind() == c10::aten::linear;
     const bool multiplies = node->kind() == c10::aten::matmul || node->kind() == c10::aten::mm;
@@ -151,7 +151,7 @@ class Folding {
     const auto bias = multiplies ? at::Tensor() : constants_.tensor(node->input(is_addmm ? 0 : 2));
     if (!weight || !bias || writers_.has_writers(node)) return {};
     const at::ScalarType type = weight->scalar_type();
-    Product result{node, *weight, *bias, weight->size(0), rank_of(node->output()), !convolves, 0, type};
+    WeightedNode result{node, *weight, *bias, weight->size(0), rank_of(node->output()), !convolves, 0, type};
     if (is_addmm || multiplies) {
       result.weight = weight->t();
       result.channels = weight->size(1);
@@ -172,7 +172,7 @@ class Folding {
   }
 
   // Gives the operand as a number for each channel of the product, or one for all.
-  std::optional<at::Tensor> each_channel(const Product& p, const jit::Value* value) const {
+  std::optional<at::Tensor> each_channel(const WeightedNode& p, const jit::Value* value) const {
     if (!value->type()->isSubtypeOf(*c10::TensorType::get())) {
       const auto number = constants_.number(value);
       return number ? std::optional(at::scalar_tensor(*number, at::kDouble)) : std::nullopt;
@@ -187,7 +187,7 @@ class Folding {
     return known->to(at::kDouble).reshape({-1});
   }
 
-  // Gives a normalization by constants, as what it makes of each channel.
+  // Gives what a batch normalization by constants does to each channel; none where it is not by constants alone.
   std::optional<Scale> batch_norm(const jit::Node* node) const {
     const auto training = constants_.get<bool>(node->input(5));
     const auto epsilon = constants_.number(node->input(7));
@@ -204,8 +204,8 @@ class Folding {
     return Scale{factor, each[1].defined() ? each[1] - shift : -shift};
   }
 
-  // Gives what the node makes of the channels of the value.
-  std::optional<Scale> scale_of(const Product& p, const jit::Node* node, const jit::Value* value) const {
+  // Gives what the node does to each channel of the value; none where it does anything else.
+  std::optional<Scale> scale_of(const WeightedNode& p, const jit::Node* node, const jit::Value* value) const {
     if (node->matches(kBatchNorm)) {
       const bool along = !p.channels_last || p.rank == 2;
       auto scale = along && node->input(0) == value ? batch_norm(node) : std::nullopt;
@@ -235,7 +235,7 @@ class Folding {
     return plain && user->outputs().size() == 1 ? user : nullptr;
   }
 
-  void fold_into(const Product& p) {
+  void fold_into(const WeightedNode& p) {
     jit::Node* last = p.node;
     at::Tensor factor = at::ones({}, at::kDouble), addend = at::zeros({}, at::kDouble);
     for (jit::Node* user = only_user(last->output()); user; user = only_user(last->output())) {
@@ -259,7 +259,7 @@ class Folding {
     replace(p, *weight, has_bias ? bias : at::Tensor(), last);
   }
 
-  void replace(const Product& p, const at::Tensor& weight, const at::Tensor& bias, jit::Node* last) {
+  void replace(const WeightedNode& p, const at::Tensor& weight, const at::Tensor& bias, jit::Node* last) {
     const jit::WithInsertPoint at(last);
     jit::Value* const bound_weight = bind_constant(program_, weight);
     jit::Value* const bound_bias =

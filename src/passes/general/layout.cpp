@@ -123,8 +123,8 @@ class Simplifying {
 
   // --- Moving later ---
 
-  // Gives a constant operand of a view as the operand of what it is a view of; null where it has more than one
-  // dimension.
+  // Gives the constant by which an element-wise operator computes the same before a movement as by this one after it;
+  // null where the constant has more than one dimension.
   jit::Value* aligned(jit::Value* value, const Movement& movement) {
     const auto known = constants_.tensor(value);
     if (!known || !known->defined() || known->numel() == 0) return nullptr;
@@ -331,8 +331,8 @@ class Simplifying {
     return result;
   }
 
-  // Lets a value stand for the node's, and takes out what nothing needs any more: the uses of a value tell then who
-  // needs it.
+  // Replaces the node's result by a value, and removes what nothing needs any more, so that the uses of a value tell
+  // who needs it.
   void replace(jit::Node* node, jit::Value* by) {
     node->output()->replaceAllUsesWith(by);
     remove(node);

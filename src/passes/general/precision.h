@@ -1,3 +1,4 @@
+// Lower precision for float32 convolutions and products, and the casts that it takes.
 #pragma once
 
 #include <c10/core/Device.h>

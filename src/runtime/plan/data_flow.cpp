@@ -41,6 +41,11 @@ constexpr std::array kSizedByData = {"aten::nonzero",
                                      "onnx_torch::unique_strings",
                                      "onnx_torch::non_max_suppression",
                                      "onnx_torch::string_split",
+                                     "onnx_torch::split_sparse",
+                                     "onnx_torch::regex_split",
+                                     "onnx_torch::tokenize",
+                                     "onnx_torch::word_pieces",
+                                     "onnx_torch::byte_pairs",
                                      "onnx_torch::image_decoder"};
 
 bool may_come_of_data(const jit::Value* value, std::unordered_set<const jit::Value*>& seen) {

@@ -62,7 +62,7 @@ struct Slot {
   c10::ScalarType element = c10::kFloat;
 };
 
-// Gives a list of its own, where whoever has the other may write to it, and any other value as it is.
+// Gives a copy of a list, as whoever has the list may write to it, and any other value as it is.
 inline c10::IValue apart(const c10::IValue& value) {
   return value.isList() ? c10::IValue(value.toList().copy()) : value;
 }

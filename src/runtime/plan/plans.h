@@ -39,8 +39,8 @@ class Plans {
   struct Sizes {  // the sizes of the inputs, and what else tells runs apart
     ShapeKey key;
     bool is_recorded = false;  // whether it is, or is being recorded
-    // The number of runs that are plain before one is recorded, and the number once its plan has had to go for others:
-    // with more sizes in turn than plans are kept, recording would take longer than plans save.
+    // The number of plain runs before one is recorded, and that number once the plan has been dropped for others: with
+    // more sizes in turn than plans are kept, recording would take longer than plans save.
     int plain = 0, plain_after = 16;
     bool relies_on_branches = true;
     std::shared_ptr<const Plan> plan = {};

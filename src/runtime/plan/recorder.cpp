@@ -71,7 +71,7 @@ bool has_form(const at::Tensor& t) {
          t.has_storage();
 }
 
-// Gives the same memory by a storage of its own, as it is by storages that the recorder tells what is a view of what.
+// Gives a tensor on the same memory with a storage of its own: the recorder tells by storages what is a view of what.
 at::Tensor with_own_storage(const at::Tensor& t) {
   return at::from_blob(const_cast<void*>(t.const_data_ptr()), t.sizes(), t.strides(), t.options());
 }
@@ -90,8 +90,8 @@ class Recorder {
           known = given(inputs[next], next);
           ++next;
           break;
-        case GraphInput::Role::Bound:
-          known = {.state = Known::State::Fixed, .now = program.bound[input.index].value};
+        case GraphInput::Role::Constant:
+          known = {.state = Known::State::Fixed, .now = program.constants[input.index].value};
           break;
         case GraphInput::Role::Strings:
           known = {.state = Known::State::Open, .now = strings, .slot = add_slot({.kind = Slot::Kind::Open})};

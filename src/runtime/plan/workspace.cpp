@@ -168,7 +168,7 @@ void Workspace::take_results(const Step& step) {
 
 void Workspace::run(const Step& step) {
   if (const auto* const planned = std::get_if<Step::Planned>(&step.what)) {
-    c10::SmallVector<Place, 16> places;
+    c10::SmallVector<TensorPlace, 16> places;
     for (const PlannedPlace& place : planned->places) {
       places.push_back({places_[place.buffer].data + place.offset, places_[place.buffer].bound});
     }
@@ -218,7 +218,7 @@ std::vector<IValue> Workspace::run(std::span<const IValue> inputs, const c10::in
     check_interruption();
     run(step);
   }
-  // The copies come first, of what may lie in the memory that others are given away with.
+  // Results that are copied come first: they may lie in memory that is given away with other results.
   std::vector<IValue> results(plan_->results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     if (results_[i] == Step::kNone) results[i] = result(plan_->results[i]);

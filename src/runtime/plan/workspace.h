@@ -40,7 +40,7 @@ class Workspace {
   uint8_t* arena_data_ = nullptr;       // its place in the run before
   std::vector<c10::Storage> storages_;  // those of buffers in which a tensor lies
   std::vector<at::Tensor> held_;        // the tensors whose memory buffers are
-  std::vector<Place> places_;           // the places of buffers
+  std::vector<TensorPlace> places_;     // the places of buffers
   std::vector<float> bounds_;           // the bounds of buffers
   std::vector<c10::IValue> values_;     // the values of slots
   std::vector<size_t> inputs_, results_;

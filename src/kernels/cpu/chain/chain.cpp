@@ -78,7 +78,7 @@ void run_pass(const ChainPlan::Pass& pass, std::vector<at::Tensor>& tensors) {
   for (const ChainPlan::Rest& rest : pass.rests) tensors.push_back(reduce(tensors[rest.tensor], rest));
 }
 
-// Returns none where a pass is too large for the device.
+// Plans the passes of a chain on a device. Returns none where one is too large for it.
 std::optional<ChainPlan> plan_for(c10::Device device, const ChainProgram& program, at::TensorList inputs) {
   auto plan = plan_chain(program, inputs);
   if (!plan || device.is_cpu()) return plan;
@@ -164,7 +164,7 @@ class PlannedChain : public PlannedCall {
     return found;
   }
 
-  void run(std::span<const Place> places) const override {
+  void run(std::span<const TensorPlace> places) const override {
     c10::SmallVector<void*, 24> data;
     for (const Tensor& tensor : tensors_) {
       data.push_back(tensor.place ? places[*tensor.place].data : places.back().data + tensor.offset);
@@ -227,7 +227,7 @@ std::unique_ptr<PlannedCall> plan_chain_call(const PlannedOperands& of) {
 // has one more reference.
 void run_chain(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   const auto operation = torch::jit::pop(*stack).toCustomClass<Chain>();
-  torch::jit::push(*stack, operation->run(taken(torch::jit::pop(*stack))));
+  torch::jit::push(*stack, operation->run(take_tensors(torch::jit::pop(*stack))));
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ std::optional<Ints> reduced_dims(const ChainProgram::Reduction& reduction, int64
 // through memory in this order, and leaves tensors of the layout that is returned.
 Layout divide(Pass& pass, const Ints& dims, Ints order) {
   const Ints& sizes = pass.layout.sizes;
-  chain::Rows& rows = pass.loop.rows;
+  chain::ReducedRows& rows = pass.loop.rows;
   const auto is_reduced = [&](int64_t dim) { return std::ranges::binary_search(dims, dim); };
   Ints left = sizes;
   auto dim = order.rbegin();

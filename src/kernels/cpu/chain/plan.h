@@ -12,8 +12,8 @@
 
 namespace onnxtorch {
 
-// Instructions whose results are of one shape are computed in one pass; the smaller shapes' come first. Tensors are
-// numbered: the inputs, then what each pass gives.
+// The passes of a chain. Instructions whose results are of one shape are computed in one pass; the smaller shapes come
+// first. Tensors are numbered: the inputs, then what each pass gives.
 struct ChainPlan {
   struct Layout {
     std::vector<int64_t> sizes, strides;

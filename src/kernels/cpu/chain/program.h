@@ -9,7 +9,8 @@
 
 namespace onnxtorch {
 
-// Values are numbered: the inputs, the constants, what each instruction gives, then what each reduction gives.
+// The instructions and reductions of a chain. Values are numbered: the inputs, the constants, what each instruction
+// gives, then what each reduction gives.
 struct ChainProgram {
   struct Instruction {
     chain::Op op;

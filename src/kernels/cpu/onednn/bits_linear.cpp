@@ -82,8 +82,8 @@ class BitsLinear : public GroupedLinear {
   const at::Tensor scales_, values_, zero_points_;  // the first and the last in panels
 };
 
-// The product with a dequantized weight. Its numbers are codes, or are made signed: each is then less by what stands
-// for zero where there are no zero points.
+// The product with a dequantized weight. Its numbers are codes, or are made signed: each is then already less the
+// default zero point.
 class FloatBitsLinear final : public BitsLinear<float> {
  public:
   explicit FloatBitsLinear(const LinearOfBits& of)

@@ -244,7 +244,7 @@ at::Tensor Fused::execute(const Prepared& p, const at::Tensor& x, Steps steps, a
 template <typename Bound>
 std::optional<float> Fused::bound_of_result(Steps steps, const Bound& bound) const {
   if (!loses_nan_) return kInfinity;
-  // A sum may be beyond the bound by what is rounded in it, which is far from a factor of two.
+  // Rounding may take a sum beyond the bound, but by far less than a factor of two.
   constexpr float kEnough = kLargest / 2;
   float result = bound(0, std::min(kLargest, (kEnough - offset_) / gain_)) * gain_ + offset_;
   if (!(result <= kEnough)) return {};
@@ -317,9 +317,9 @@ class Fused::PlannedProduct : public PlannedCall {
     return {{.result = fused_->operands_ + 1, .argument = 1}};
   }
 
-  void run(std::span<const Place> places) const override {
+  void run(std::span<const TensorPlace> places) const override {
     if (is_arranged_) return run_arranged(places);
-    std::vector<Place> of_arranged(places.begin(), places.end());
+    std::vector<TensorPlace> of_arranged(places.begin(), places.end());
     of_arranged.front() = {places.back().data, places.front().bound};
     copy_into(at::from_blob(places.back().data, sizes_, strides_, fused_->form_.scalar_type()),
               at::from_blob(places.front().data, sizes_, given_, fused_->form_.scalar_type()));
@@ -327,10 +327,10 @@ class Fused::PlannedProduct : public PlannedCall {
   }
 
  private:
-  void run_arranged(std::span<const Place> places) const {
-    const Place &x = places.front(), &y = places[fused_->operands_ + 1];
+  void run_arranged(std::span<const TensorPlace> places) const {
+    const TensorPlace &x = places.front(), &y = places[fused_->operands_ + 1];
     const auto bound_of_place = [&](size_t i, float enough) {
-      const Place& place = places[i];
+      const TensorPlace& place = places[i];
       if (*place.bound <= enough) return *place.bound;
       const int64_t count = c10::multiply_integers(i == 0 ? at::IntArrayRef(sizes_) : prepared_->sizes);
       return largest(place.data, count, i == 0 ? fused_->form_.scalar_type() : fused_->result_);
@@ -339,7 +339,7 @@ class Fused::PlannedProduct : public PlannedCall {
     if (!bound) return run_step_by_step(places);
     const bool sums = fused_->operands_ > 0 && places[1].data == y.data;
     Operands operands;
-    for (const Place& place : places.subspan(1, fused_->operands_).subspan(sums ? 1 : 0))
+    for (const TensorPlace& place : places.subspan(1, fused_->operands_).subspan(sums ? 1 : 0))
       operands.push_back(place.data);
     fused_->execute(sums ? *summing_ : *prepared_, x.data, y.data, sums ? fused_->summing_ : fused_->post_ops_,
                     std::move(operands));
@@ -347,13 +347,13 @@ class Fused::PlannedProduct : public PlannedCall {
   }
 
   // Runs the primitive without the steps, and the steps after it, where one of them would lose a NaN.
-  void run_step_by_step(std::span<const Place> places) const {
+  void run_step_by_step(std::span<const TensorPlace> places) const {
     const at::Tensor x = at::from_blob(places.front().data, sizes_, strides_, fused_->form_.scalar_type());
-    const auto of_result = [&](const Place& place) {
+    const auto of_result = [&](const TensorPlace& place) {
       return at::from_blob(place.data, prepared_->sizes, prepared_->strides, fused_->result_);
     };
     std::vector<at::Tensor> operands;
-    for (const Place& place : places.subspan(1, fused_->operands_)) operands.push_back(of_result(place));
+    for (const TensorPlace& place : places.subspan(1, fused_->operands_)) operands.push_back(of_result(place));
     const auto product = fused_->run_without_steps(x);
     const at::Tensor y = product ? *product : fused_->by_aten(x).to(fused_->result_);
     of_result(places[fused_->operands_ + 1]).copy_(apply(y, fused_->post_ops_, operands));
@@ -373,9 +373,9 @@ std::unique_ptr<PlannedCall> Fused::planned(const at::Tensor& x, at::TensorList 
     const int64_t count = rows * row_product_->columns();
     const bool is_enlarged = y.numel() != count;  // by an operand along which the product is broadcast
     if (is_enlarged || !y.is_contiguous() || !are_rows_of(operands, y)) return {};
-    return onnxtorch::planned([self, rows, count](std::span<const Place> places) {
+    return onnxtorch::planned([self, rows, count](std::span<const TensorPlace> places) {
       c10::SmallVector<const float*, 4> others;
-      for (const Place& place : places.subspan(1, self->operands_)) others.push_back(place.as<float>());
+      for (const TensorPlace& place : places.subspan(1, self->operands_)) others.push_back(place.as<float>());
       auto* const to = places[self->operands_ + 1].as<float>();
       self->row_product_->run(places[0].as<float>(), to, rows, self->row_steps_.has_relu());
       if (!self->row_steps_.empty()) self->row_steps_.run(to, count, others);

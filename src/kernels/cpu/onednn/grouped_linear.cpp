@@ -50,7 +50,7 @@ std::unique_ptr<PlannedCall> GroupedLinear::planned(const at::Tensor& x, at::Ten
                                                     const at::Tensor& y) const {
   if (!is_plain(x) || !fits(x.sizes()) || !x.is_contiguous() || !y.is_contiguous()) return {};
   const auto self = c10::intrusive_ptr<GroupedLinear>::reclaim_copy(const_cast<GroupedLinear*>(this));
-  return onnxtorch::planned([self, rows = x.numel() / in_](std::span<const Place> places) {
+  return onnxtorch::planned([self, rows = x.numel() / in_](std::span<const TensorPlace> places) {
     self->multiply(places[0].as<float>(), rows, places[1].as<float>());
   });
 }

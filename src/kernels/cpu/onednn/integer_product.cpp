@@ -251,7 +251,7 @@ class IntegerLinear final : public PackedIntegers {
     if (!p->primitive) return {};
     const auto self = c10::intrusive_ptr<IntegerLinear>::reclaim_copy(const_cast<IntegerLinear*>(this));
     const size_t result = 3 + addends.size();
-    return onnxtorch::planned([=, roles = *roles](std::span<const Place> places) {
+    return onnxtorch::planned([=, roles = *roles](std::span<const TensorPlace> places) {
       const auto addend = [&](std::optional<size_t> i) { return i ? places[3 + *i].as<float>() : nullptr; };
       self->compute_scaled(*p, places[0].as<uint8_t>(), rows, *places[1].as<uint8_t>(), *places[2].as<float>(),
                            addend(roles.bias), addend(roles.operand), relu, places[result].as<float>());
@@ -268,7 +268,7 @@ class IntegerLinear final : public PackedIntegers {
     std::optional<size_t> bias, operand;
   };
 
-  // Returns none where there are others, as in take_addends.
+  // Gives the roles of the addends; none where one has neither role, as in take_addends.
   std::optional<Roles> roles_of(at::TensorList addends, const at::Tensor& y) const {
     Roles roles;
     for (size_t i = 0; i < addends.size(); ++i) {

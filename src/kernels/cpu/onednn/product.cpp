@@ -90,7 +90,7 @@ std::unique_ptr<PlannedCall> plan_product(const PlannedOperands& of) {
   if (left.data_ptr() != a.data_ptr() || right.data_ptr() != b.data_ptr()) return {};
   const auto multiply = prepared_for(left, right, result);
   if (!*multiply) return {};
-  return planned([multiply](std::span<const Place> places) {
+  return planned([multiply](std::span<const TensorPlace> places) {
     (*multiply)(places[0].as<float>(), places[1].as<float>(), places[2].as<float>());
   });
 }

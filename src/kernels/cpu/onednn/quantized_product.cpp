@@ -66,8 +66,9 @@ class QuantizedProduct : public ByteProduct<PackedProduct> {
     std::shared_ptr<const Prepared> p = prepared(x.sizes());
     if (!p->primitive || y.strides() != at::IntArrayRef(p->strides)) return {};
     const auto self = c10::intrusive_ptr<QuantizedProduct>::reclaim_copy(const_cast<QuantizedProduct*>(this));
-    return onnxtorch::planned(
-        [self, p = std::move(p)](std::span<const Place> places) { self->execute(*p, places[0].data, places[1].data); });
+    return onnxtorch::planned([self, p = std::move(p)](std::span<const TensorPlace> places) {
+      self->execute(*p, places[0].data, places[1].data);
+    });
   }
 
  protected:

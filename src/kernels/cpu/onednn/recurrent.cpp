@@ -47,7 +47,7 @@ struct Share {
   RunRows hidden, of_reset;
 };
 
-bool all_past_end(const Rows& rows) {
+bool all_past_end(const SequenceRows& rows) {
   return rows.within && std::none_of(rows.within, rows.within + rows.count, std::identity());
 }
 
@@ -247,7 +247,7 @@ class PackedLayer final : public PackedRecurrent {
       return pairs;
     }
 
-    void run(std::span<const Place> places) const override {
+    void run(std::span<const TensorPlace> places) const override {
       const int64_t size = layer_->directions() * batch_ * layer_->hidden();
       std::array<float*, 2> states{};
       for (size_t i = 0; i < states_; ++i) {
@@ -288,7 +288,7 @@ class PackedLayer final : public PackedRecurrent {
       const int64_t input_row = (share.direction * work.at_once + step) * work.batch + share.first;
       const float* const from_input = work.from_input + input_row * gates();
       const int64_t y_row = (first + step) * work.batch + share.first;
-      const Rows rows = rows_of(work, y_row, share.count);
+      const SequenceRows rows = rows_of(work, y_row, share.count);
       if (!all_past_end(rows)) take_step(share, {from_input, from_hidden, peepholes}, h, c, rows);
       float* const y = work.y + y_row * width + share.direction * hidden();
       for (int64_t r = 0; r < share.count; ++r) {
@@ -300,11 +300,11 @@ class PackedLayer final : public PackedRecurrent {
     }
   }
 
-  Rows rows_of(const Work& work, int64_t first, int64_t count) const {
+  SequenceRows rows_of(const Work& work, int64_t first, int64_t count) const {
     return {count, hidden(), work.within ? work.within + first : nullptr};
   }
 
-  void take_step(const Share& share, const Gates& from, float* h, float* c, const Rows& rows) const {
+  void take_step(const Share& share, const Gates& from, float* h, float* c, const SequenceRows& rows) const {
     const auto& kernels = for_this_cpu<RecurrentKernels>();
     share.hidden(h, from.hidden);
     switch (cell_) {

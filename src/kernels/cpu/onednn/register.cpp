@@ -15,7 +15,7 @@ namespace {
 // Runs an operator. The function is boxed, as TorchScript copies the list for one that takes a list, and then each
 // tensor has one more reference.
 void run_packed(const c10::OperatorHandle&, torch::jit::Stack* stack) {
-  const std::vector<at::Tensor> operands = taken(torch::jit::pop(*stack));
+  const std::vector<at::Tensor> operands = take_tensors(torch::jit::pop(*stack));
   const auto operation = torch::jit::pop(*stack).toCustomClass<Packed>();
   const at::Tensor x = torch::jit::pop(*stack).toTensor();
   torch::jit::push(*stack, static_cast<const PackedProduct&>(*operation).run(x, operands));

@@ -43,7 +43,7 @@ int64_t parts(int64_t count, int64_t size) { return (count - 1) / size + 1; }
 
 bool is_whole(const Tensor& t, at::ScalarType type) { return is_plain(t, type) && t.is_contiguous(); }
 
-// Returns none where the script is to compute, or to refuse.
+// Gives the table; none where the script is to compute, or to refuse the operands.
 std::optional<Table> table_of(const Operands& of, const Parameters& by) {
   const auto type = of.data.scalar_type();
   const int64_t dims = of.data.dim();
@@ -154,7 +154,7 @@ std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   if (!table || !of.results[0].is_contiguous()) return {};
   return planned([table = *table, picked = operands.indices.numel(),
                   is_long = operands.indices.scalar_type() == c10::kLong,
-                  has_zero_points = operands.zero_points.defined()](std::span<const Place> places) {
+                  has_zero_points = operands.zero_points.defined()](std::span<const TensorPlace> places) {
     pick(table, picked, is_long, places[0].data, places[1].data, places[2].as<float>(),
          has_zero_points ? places[3].data : nullptr, places.back().as<float>());
   });

@@ -66,7 +66,7 @@ std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   const at::Tensor x = of.tensor(0), zero_point = of.tensor(1);
   if (!fits(x) || (zero_point.defined() && (!is_plain(zero_point) || zero_point.numel() != 1))) return {};
   return planned([of_x = images(x), channels_last = !x.is_contiguous(), type = x.scalar_type(),
-                  has_zero_point = zero_point.defined()](std::span<const Place> places) {
+                  has_zero_point = zero_point.defined()](std::span<const TensorPlace> places) {
     const float zero = has_zero_point ? *places[1].as<float>() : 0;
     compute(of_x, channels_last, type, places[0].data, zero, places.back().as<float>());
   });

@@ -116,7 +116,7 @@ struct Pairs {
   QuantizeStep to;
 };
 
-// Returns none where b is neither like a nor a row.
+// Gives the pairs of a and b; none where b is neither of the layout of a nor a row.
 std::optional<Pairs> pairs(const Operand& a, const Operand& b, Joining by, at::ScalarType type, QuantizeStep to) {
   const at::Tensor &x = a.x, &other = b.x;
   const bool has_floats = other.is_floating_point();
@@ -160,7 +160,7 @@ void join(const Pairs& of, const void* a, const void* b, void* y, const KernelsO
   });
 }
 
-// Does the same for tensors; returns none where they are no pairs.
+// Joins tensors; returns none where they are no pairs.
 template <typename KernelsOf>
 std::optional<at::Tensor> joined(const Operand& a, const Operand& b, Joining by, at::ScalarType type, QuantizeStep to,
                                  const KernelsOf& kernels_of) {
@@ -238,7 +238,7 @@ std::unique_ptr<PlannedCall> plan_dequantize(const PlannedOperands& of) {
   if (!is_byte(x.scalar_type()) || !lie_alike(x, of.results[0])) return {};
   return planned(
       [type = x.scalar_type(), count = x.numel(),
-       by = dequantization(of.arguments[1].toDouble(), of.arguments[2].toInt())](std::span<const Place> places) {
+       by = dequantization(of.arguments[1].toDouble(), of.arguments[2].toInt())](std::span<const TensorPlace> places) {
         dequantize(type, places[0].data, places[1].as<float>(), count, by);
       });
 }
@@ -248,7 +248,7 @@ std::unique_ptr<PlannedCall> plan_quantize(const PlannedOperands& of) {
   if (x.scalar_type() != c10::kFloat || !lie_alike(x, of.results[0])) return {};
   return planned([type = of.arguments[5].toScalarType(), count = x.numel(),
                   by = quantization(of.arguments[1].toDouble(), of.arguments[2].toInt(), of.arguments[3].toInt(),
-                                    of.arguments[4].toInt())](std::span<const Place> places) {
+                                    of.arguments[4].toInt())](std::span<const TensorPlace> places) {
     quantize(type, places[0].as<float>(), places[1].data, count, by);
   });
 }
@@ -256,7 +256,7 @@ std::unique_ptr<PlannedCall> plan_quantize(const PlannedOperands& of) {
 std::unique_ptr<PlannedCall> plan_dynamic_quantize(const PlannedOperands& of) {
   const at::Tensor x = of.tensor(0);
   if (x.scalar_type() != c10::kFloat || !lie_alike(x, of.results[0])) return {};
-  return planned([count = x.numel()](std::span<const Place> places) {
+  return planned([count = x.numel()](std::span<const TensorPlace> places) {
     const auto [scale, zero_point] = dynamic_quantize(places[0].as<float>(), places[1].as<uint8_t>(), count);
     *places[2].as<float>() = scale;
     *places[3].as<uint8_t>() = zero_point;
@@ -267,7 +267,7 @@ std::unique_ptr<PlannedCall> plan_look_up(const PlannedOperands& of) {
   const at::Tensor x = of.tensor(0);
   if (!is_byte(x.scalar_type()) || !lie_alike(x, of.results[0])) return {};
   return planned(
-      [type = x.scalar_type(), count = x.numel()](std::span<const Place> places) {
+      [type = x.scalar_type(), count = x.numel()](std::span<const TensorPlace> places) {
         look_up(type, places[0].data, places[1].as<uint8_t>(), places[2].as<uint8_t>(), count);
       },
       {{.result = 2, .argument = 0}});
@@ -285,7 +285,7 @@ std::unique_ptr<PlannedCall> plan_joined(const PlannedOperands& of, Joining by, 
                          quantization(number(to), integer(to + 1), integer(to + 2), integer(to + 3)));
   if (!all || !lie_alike(of.tensor(0), of.results[0])) return {};
   return planned(
-      [all = *all, kernels_of](std::span<const Place> places) {
+      [all = *all, kernels_of](std::span<const TensorPlace> places) {
         join(all, places[0].data, places[1].data, places[2].data, kernels_of);
       },
       {{.result = 2, .argument = 0}});

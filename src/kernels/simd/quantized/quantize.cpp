@@ -88,7 +88,8 @@ class Table {
       rows_[i] = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(row)));
     }
   }
-  // The last four bits of a position choose a byte of each row, and the others, one after another, among the rows.
+  // Looks up positions: the last four bits of one choose a byte of each row, and the others, one after another, among
+  // the rows.
   ONNX_TORCH_INLINE Bytes operator[](Bytes positions) const {
     const Bytes column = _mm256_and_si256(positions, _mm256_set1_epi8(0x0F));
     Bytes chosen[kRows];

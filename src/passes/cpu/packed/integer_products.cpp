@@ -36,7 +36,7 @@ void find_dynamic_quantization(jit::Graph& graph) {
 }
 
 // A product in int32 as it is translated, with its operands and the zero points that are taken off them.
-struct Product {
+struct IntegerProduct {
   const jit::Node* node;
   jit::Value *x, *zero_point;
   IntegerWeight weight;
@@ -77,7 +77,7 @@ class Recognition {
     return node->output();
   }
 
-  std::optional<Product> product_of(const jit::Node* node) {
+  std::optional<IntegerProduct> product_of(const jit::Node* node) {
     if (node->kind() != c10::aten::matmul && node->kind() != c10::aten::convolution) return {};
     if (node->kind() == c10::aten::convolution && !node->input(2)->mustBeNone()) return {};
     const auto weight = integer_weight(node->input(1), node->kind() == c10::aten::matmul ? 1 : 0, constants_);
@@ -92,7 +92,7 @@ class Recognition {
     jit::Value* const zero_point =
         steps->input(2)->mustBeNone() ? constant(0, *type) : single_number(steps->input(2), *type);
     if (!zero_point) return {};
-    return Product{node, padding ? padded(padding, x, zero_point) : x, zero_point, *weight};
+    return IntegerProduct{node, padding ? padded(padding, x, zero_point) : x, zero_point, *weight};
   }
 
   // Pads x with its zero point: zeros around what has lost its zero point are zero points around the integers.

@@ -25,7 +25,7 @@ inline const torch::jit::Node* as(const torch::jit::Value* value, c10::Symbol ki
   return value->node()->kind() == kind ? value->node() : nullptr;
 }
 
-// Gives the value the sizes of a value of the plain graph.
+// Sets the sizes of the value to those of a value of the plain graph.
 inline void take_sizes(torch::jit::Value* value, const torch::jit::Value* plain) {
   const auto type = type_of(value);
   if (type) value->setType(type_like(plain, type));

@@ -184,7 +184,7 @@ std::optional<bool> same_sizes(const jit::Value* a, const jit::Value* b) {
   return first && second ? std::optional(*first == *second) : std::nullopt;
 }
 
-// Gives the bias that adding `other` to a plain product is.
+// Gives `other`, which is added to the result, as the bias of a plain product; none where it is no bias.
 std::optional<at::Tensor> as_bias(const Candidate& c, const jit::Value* other, const Constants& constants) {
   const auto* product = std::get_if<Linear>(&c.main);
   if (!product || product->bias.defined() || !c.post_ops.empty()) return {};
@@ -228,13 +228,20 @@ bool take_operand(Candidate& c, jit::Node* user, const Constants& constants) {
   return true;
 }
 
-// Takes up the cast of a product in bfloat16 to float32.
-void take_cast(Candidate& c, const Constants& constants) {
+// Takes up the cast of the result to a type, if nothing else uses it.
+void take_cast(Candidate& c, c10::ScalarType type, const Constants& constants) {
   jit::Node* const user = only_user(c.last->output());
   const bool is_cast = user && user->matches(kTo);
-  if (!is_cast || constants.get<c10::ScalarType>(user->input(1)) != c10::kFloat) return;
-  result_type(c) = c10::kFloat;
+  if (!is_cast || constants.get<c10::ScalarType>(user->input(1)) != type) return;
+  result_type(c) = type;
   c.last = user;
+}
+
+// Tells whether a result of float32 may be given in bfloat16, which the next product takes: the product itself is one of
+// that type, and no step has an operand, which primitives describe as they do the result.
+bool may_be_lowered(Candidate& c) {
+  const auto weight = std::visit([](const auto& of) { return of.weight.scalar_type(); }, c.main);
+  return weight == c10::kBFloat16 && result_type(c) == c10::kFloat && c.operands.empty();
 }
 
 // Tells whether a step is better left to a chain. A chain computes Silu and Sigmoid on its own in less time than oneDNN
@@ -288,11 +295,12 @@ class Packing {
     auto candidate = convolution(node, constants_);
     if (!candidate) candidate = linear(node, constants_);
     if (!candidate) return;
-    if (result_type(*candidate) != c10::kFloat) take_cast(*candidate, constants_);
+    if (result_type(*candidate) != c10::kFloat) take_cast(*candidate, c10::kFloat, constants_);
     const auto* const product = std::get_if<Linear>(&candidate->main);
     candidate->is_half = product && !candidate->quantized && lies_in_half(product->weight);
     while (result_type(*candidate) == c10::kFloat && extend(*candidate, constants_)) {
     }
+    if (may_be_lowered(*candidate)) take_cast(*candidate, c10::kBFloat16, constants_);
     quantize_result(*candidate, constants_);
     replace(*candidate, node);
   }

@@ -236,7 +236,7 @@ class Recognition {
     return {};
   }
 
-  // Joins what each of the dequantized tensors becomes that x joins along a dimension.
+  // Replaces x, if it concatenates dequantized tensors, by a concatenation of what each(tensor) gives for each of them.
   template <typename Each>
   jit::Value* joined_along(jit::Value* x, const Each& each) {
     const jit::Node* const joined = only(x, "aten::cat(Tensor[] tensors, int dim=0) -> Tensor");
@@ -434,8 +434,8 @@ class Recognition {
     return result;
   }
 
-  // Gives QLinearConv and QLinearMatMul before they are rounded: the sums of products of integers less their zero
-  // points times a constant unit. The same is a product of what has been dequantized with a scale of 1.
+  // Replaces what QLinearConv and QLinearMatMul round: sums of products of integers less their zero points, times a
+  // constant unit. They become a product of what is dequantized with a scale of 1.
   jit::Value* in_units(const jit::Value* value) {
     const jit::Node* const times = as(value, kMul);
     jit::Node* const product = times ? times->input(0)->node() : nullptr;

@@ -1,3 +1,4 @@
+// The insertion of packed recurrent layers into a graph, for the passes that recognize them.
 #pragma once
 
 #include <ATen/core/ivalue.h>
