@@ -195,6 +195,7 @@ TEST(ChainPlan, GivesTheLayoutOfTheFirstDenseSourceOfTheResultsSize) {
   EXPECT_EQ(strides(row, other), Ints({1, 2, 6}));
   EXPECT_EQ(strides(gaps, other), Ints({1, 2, 6}));
   EXPECT_EQ(strides(gaps, gaps), Ints({12, 4, 1}));
+  EXPECT_EQ(strides(other.narrow(1, 0, 1), dense), Ints({12, 4, 1}));
   EXPECT_EQ(strides(tensor({2, 1, 4}), turned(tensor({3, 1}))), Ints({12, 4, 1}));
   const ChainPlan plan = plan_of_sum(other, dense).value();
   EXPECT_EQ(plan.passes[0].loop.sources[0].kind, Source::Kind::Direct);
@@ -237,17 +238,21 @@ TEST(ChainPlan, KeepsASourceThatALaterPassReads) {
   }
 }
 
-TEST(ChainPlan, LetsNoMaskTakeMemoryNorLendIt) {
+TEST(ChainPlan, LetsNoMaskTakeMemory) {
   ProgramBuilder b;
-  const size_t x = b.input(), y = b.input(), mask = b.input(Type::Mask);
-  const size_t less = b.step(Op::Lt, {x, y}, Type::Mask);
-  const size_t both = b.step(Op::LogicalAnd, {less, mask}, Type::Mask);
-  const size_t number = b.step(Op::ToFloat, {mask});
-  b.program.results = {both, number};
-  const auto plan = plan_chain(b.program, {tensor({3}), tensor({1}), tensor({3}).to(at::kBool)});
-  EXPECT_THAT(plan->passes[0].loop.result_types, ElementsAre(Type::Mask, Type::Float));
-  EXPECT_THAT(plan->passes[0].over, ElementsAre(std::nullopt, Optional(x)));
-  EXPECT_EQ(plan->passes[0].loop.sources[2].type, Type::Mask);
+  const size_t x = b.input(), zero = b.constant(0), less = b.step(Op::Lt, {x, zero}, Type::Mask);
+  b.program.results = {less, b.step(Op::ToFloat, {less})};
+  const ChainPlan plan = plan_chain(b.program, {tensor({3})}).value();
+  EXPECT_THAT(plan.passes[0].loop.result_types, ElementsAre(Type::Mask, Type::Float));
+  EXPECT_THAT(plan.passes[0].over, ElementsAre(std::nullopt, Optional(x)));
+}
+
+TEST(ChainPlan, TakesNoMemoryOfAMask) {
+  ProgramBuilder b;
+  b.program.results = {b.step(Op::ToFloat, {b.input(Type::Mask)})};
+  const ChainPlan plan = plan_chain(b.program, {tensor({3}).to(at::kBool)}).value();
+  EXPECT_EQ(plan.passes[0].loop.sources[0].type, Type::Mask);
+  EXPECT_THAT(plan.passes[0].over, ElementsAre(std::nullopt));
 }
 
 TEST(ChainPlan, AValueThatIsTwoResultsIsOneTensor) {

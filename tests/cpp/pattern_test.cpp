@@ -25,18 +25,18 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-// Gives a program of this graph, with the text's names, whose last inputs are bound to these values.
-Program program_of(const std::string& text, const std::vector<c10::IValue>& bound = {}) {
+// Gives a program of this graph, with the text's names, whose last inputs are these constants.
+Program program_of(const std::string& text, const std::vector<c10::IValue>& constants = {}) {
   Program program;
   program.graph = std::make_shared<jit::Graph>();
   std::unordered_map<std::string, jit::Value*> names;
   jit::parseIR(text, program.graph.get(), names);
   for (const auto& [name, value] : names) value->setDebugName(name);
-  const size_t first_bound = program.graph->inputs().size() - bound.size();
-  for (size_t i = 0; i < first_bound; ++i) program.graph_inputs.push_back({GraphInput::Role::Input, i});
-  for (const c10::IValue& value : bound) {
-    program.graph_inputs.push_back({GraphInput::Role::Bound, program.bound.size()});
-    program.bound.push_back({"", value});
+  const size_t first_constant = program.graph->inputs().size() - constants.size();
+  for (size_t i = 0; i < first_constant; ++i) program.graph_inputs.push_back({GraphInput::Role::Input, i});
+  for (const c10::IValue& value : constants) {
+    program.graph_inputs.push_back({GraphInput::Role::Constant, program.constants.size()});
+    program.constants.push_back({"", value});
   }
   return program;
 }
@@ -350,6 +350,9 @@ TEST(ForEachPlace, ComparesWhatLoopsCompute) {
   EXPECT_THAT(found(pattern, "x", pattern), ElementsAre("x"));
   EXPECT_THAT(found(pattern, "x", loop("      %next : Tensor = aten::mul(%x, %before)")), IsEmpty());
   EXPECT_THAT(found(pattern, "x", loop("      %next : Tensor = aten::mul(%before, %before)")), IsEmpty());
+  const std::string of_before = loop("      %next : Tensor = aten::exp(%before)");
+  EXPECT_THAT(found(of_before, "x", of_before), ElementsAre("x"));
+  EXPECT_THAT(found(of_before, "x", loop("      %next : Tensor = aten::exp(%x)")), IsEmpty());
 }
 
 TEST(ForEachPlace, AConstantMayStandInAnotherBlockThanThePatterns) {
@@ -368,7 +371,7 @@ graph(%a : Tensor, %n : int):
               ElementsAre("a"));
 }
 
-// Visits the only place of a product, whose operands are a tensor of this type and a bound value.
+// Visits the only place of a product, whose operands are a tensor of this type and a constant.
 template <typename Visit>
 void at_product(const std::string& type, const c10::IValue& factor, const Visit& visit) {
   Program program =
@@ -416,7 +419,7 @@ TEST(Found, KnowsTheLastDimension) {
   expect("Float(*, *)", c10::IValue(), false);
 }
 
-// Gives the operands of %y, which these lines compute; the last input is bound.
+// Gives the operands of %y, which these lines compute from two inputs and the constant %w.
 std::string operands(const std::string& steps) {
   Program program =
       program_of("graph(%a : Tensor, %b : Tensor, %w : Tensor):\n" + steps + "  return (%y)", {at::ones({})});
