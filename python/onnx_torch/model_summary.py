@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import onnx
 from onnx import TensorProto, external_data_helper
 
-from ._models.files import all_nodes, fixed_size, initializer_names, read_model, tensor_bytes, tensors
+from ._models.files import all_nodes, fixed_size, initializer_names, place_of, read_model, tensor_bytes, tensors
 from ._models.given import Model
 from .checking import Problem, schema_problems
 
@@ -62,9 +62,7 @@ def info(model: Model) -> Summary:
     weights = list(tensors(proto))
     defaulted = initializer_names(graph)
     operators = Counter(_qualified(node.domain, node.op_type) for node in _nodes(proto))
-    external = (
-        external_data_helper.ExternalDataInfo(w).location for w in weights if external_data_helper.uses_external_data(w)
-    )
+    external = (place_of(w).location for w in weights if external_data_helper.uses_external_data(w))
     return Summary(
         inputs=tuple(ValueSummary(v.name, type_text(v.type), v.name in defaulted) for v in graph.input),
         outputs=tuple(ValueSummary(v.name, type_text(v.type)) for v in graph.output),
@@ -110,7 +108,8 @@ def type_text(type_: onnx.TypeProto) -> str:
 
 
 def _element(number: int) -> str:
-    return str(TensorProto.DataType.Name(number)).lower()
+    is_known = number in TensorProto.DataType.values()
+    return str(TensorProto.DataType.Name(number)).lower() if is_known else f"unknown type {number}"
 
 
 def _qualified(domain: str, name: str) -> str:

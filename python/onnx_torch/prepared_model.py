@@ -389,7 +389,7 @@ class PreparedModel:
         if self._path is None:
             model = onnx.ModelProto.FromString(self._prepared.serialized())
         else:
-            model = onnx.load(self._path, load_external_data=False)
+            model = onnx.load(self._path, format="protobuf", load_external_data=False)
             base_dir = base_dir or os.path.dirname(self._path)
         read_external_data(model, os.fspath(base_dir or ""), self._external, self.options["links"])
         return model

@@ -240,7 +240,8 @@ def test_what_is_no_adapter_is_an_error(ort, tmp_path):
         ort.LoraAdapter().Load(str(tmp_path / "nowhere"))
 
 
-def test_an_adapter_that_is_cut_or_changed_is_read_or_an_error(tmp_path):
+def test_onnxruntime_27518_an_adapter_that_is_cut_or_changed_is_read_or_an_error(tmp_path):
+    """onnxruntime before 1.24.3 read behind data that is shorter than a parameter's shape and type say."""
     file = tmp_path / "it"
     write_adapter(ours, file, {"lora": LORA, "n": np.arange(4)})
     whole, failed = file.read_bytes(), 0
@@ -253,6 +254,17 @@ def test_an_adapter_that_is_cut_or_changed_is_read_or_an_error(tmp_path):
             continue
         failed += 1
     assert failed > len(whole)
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (3, 3), (2, 2), (2**31, 3), (2**62, 2**62), (-2, -3), (0, 3), (2, 2**61)])
+def test_onnxruntime_27518_data_of_another_size_than_the_shape_is_refused(shape, tmp_path):
+    file = tmp_path / "it"
+    write_adapter(ours, file, {"lora": LORA})
+    data, dims = file.read_bytes(), np.array(LORA.shape, np.int64).tobytes()
+    assert data.count(dims) == 1
+    file.write_bytes(data.replace(dims, np.array(shape, np.int64).tobytes()))
+    with pytest.raises(onnx_torch.InputError, match="the file is no adapter"):
+        ours.AdapterFormat.read_adapter(file)
 
 
 # --- Compiled models --------------------------------------------------------------------------------------------------

@@ -119,6 +119,17 @@ def test_what_is_wrong(message, op, inputs, attributes):
         onnx_torch.prepare(model).run([value for value in inputs if value is not None])
 
 
+@pytest.mark.parametrize("size", [10, 2**31 - 1, 2**62])
+@pytest.mark.parametrize(
+    "op, inputs", [("GreedySearch", [IDS, MANY]), ("BeamSearch", BEAMS), ("Sampling", [IDS, MANY])]
+)
+def test_onnxruntime_28774_a_vocabulary_of_more_tokens_than_there_are_scores(op, inputs, size):
+    """onnxruntime read behind the scores of a decoder, of which there are nine."""
+    model = op_model(op, inputs, domain="com.microsoft", opset=1, decoder=GPT, vocab_size=size, **TOKENS)
+    with pytest.raises(onnx_torch.Error, match="vocab_size"):
+        onnx_torch.prepare(model).run([value for value in inputs if value is not None])
+
+
 def test_samples_are_as_likely_as_their_scores():
     """A seed gives the same samples each time; without one they differ; and all tokens that are not filtered come."""
     ids = np.repeat(IDS[:1], 400, 0)

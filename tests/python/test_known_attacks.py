@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import os
+import pickle
 import re
 import socket
 import subprocess
 import sys
+import tarfile
 import textwrap
 import threading
 import time
+import zipfile
 
 import numpy as np
 import onnx
 import pytest
 import torch
+from google.protobuf import json_format, text_format
 from onnx import TensorProto, helper, numpy_helper, parser
 
 import onnx_torch
@@ -22,6 +27,8 @@ from hostile_models import PLACES, SECRET, external_tensor, model_with, written
 from models import model_of, op_model
 from onnx_torch import InvalidModelError
 from onnx_torch._models.files import save_model
+from onnx_torch._running.saved import MARK
+from onnx_torch.compat.onnxruntime import AdapterFormat
 
 
 @pytest.fixture
@@ -341,6 +348,14 @@ def test_cve_2026_34445_numbers_that_are_none(folder, key, value):
     assert onnx_torch.check(path) != []
 
 
+@pytest.mark.parametrize("key", ["offset", "length"])
+@pytest.mark.parametrize("value", ["-4", "0x10", "1e9", "4.0", "", "many", "9" * 5000], ids=lambda value: value[:5])
+def test_cve_2026_34445_numbers_that_are_none_are_not_told_of_either(folder, key, value):
+    path = written(model_with(external_tensor("own.bin", **{key: value})), folder)
+    with pytest.raises(InvalidModelError, match='the external data of the tensor "w"'):
+        onnx_torch.info(path)
+
+
 def test_cve_2026_34445_places_that_are_not_there(folder):
     for entries in ({"length": 2**63 - 1}, {"offset": 2**63 - 1}, {"offset": 2**63 - 1, "length": 2**63 - 1}):
         path = written(model_with(external_tensor("own.bin", **entries)), folder)
@@ -452,3 +467,234 @@ def test_onnxruntime_sparse_external_data_bypass(folder, place):
     (folder / "link.bin").symlink_to(folder.parent / "secret.bin")
     for location in ("../secret.bin", folder.parent / "secret.bin", "//model", "link.bin", "own.bin\0"):
         refused(folder, location, place)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_onnxruntime_29011_no_address_is_read(folder, place):
+    """onnxruntime before 1.28 took this location for a mark of its own, and the offset for an address of its memory."""
+    marked = model_with(external_tensor("*/_ORT_MEM_ADDR_/*", offset=SECRET.ctypes.data), place)
+    assert "No such file" in str(refusal(written(marked, folder)))
+    with pytest.raises(InvalidModelError, match="base_dir"):
+        onnx_torch.prepare(marked.SerializeToString())
+    with pytest.raises(InvalidModelError):
+        onnx_torch.extract(folder / "model.onnx")
+
+
+# --- Files in place of a model, of its data, of a saved model and of an adapter
+
+
+READERS = [
+    onnx_torch.prepare,
+    onnx_torch.check,
+    onnx_torch.info,
+    onnx_torch.show,
+    onnx_torch.extract,
+    onnx_torch.to_torchscript,
+    onnx_torch.to_module,
+    onnx_torch.load,
+    onnx_torch.InferenceSession,
+    AdapterFormat.read_adapter,
+]
+
+
+def nothing_reads(path):
+    """Checks that a file is refused as a model, as a saved model and as an adapter."""
+    for read in READERS:
+        with pytest.raises(onnx_torch.Error):
+            read(str(path))
+
+
+def tarred(mode):
+    """Makes an archive of a model and a file, whose name leads out of the folder."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=mode) as archive:
+        for name in ("model.onnx", "../escaped"):
+            entry = tarfile.TarInfo(name)
+            entry.size = SECRET.nbytes
+            archive.addfile(entry, io.BytesIO(SECRET.tobytes()))
+    return file.getvalue()
+
+
+def zipped():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in ("model.onnx", "../escaped"):
+            archive.writestr(name, SECRET.tobytes())
+    return file.getvalue()
+
+
+ARCHIVES = {"tar": tarred("w"), "tar.gz": tarred("w:gz"), "tar.xz": tarred("w:xz"), "zip": zipped()}
+
+
+@pytest.mark.parametrize("form", ARCHIVES)
+def test_cve_2024_5187_cve_2024_7776_no_archive_is_unpacked(folder, form, monkeypatch):
+    """onnx unpacked an archive of a model to where the names in it led."""
+    monkeypatch.chdir(folder)
+    files = [folder / f"model.{form}", folder / "model.onnx", folder / "own.bin"]
+    for file in files:
+        file.write_bytes(ARCHIVES[form])
+    (folder / "saved").write_bytes(ARCHIVES[form] + MARK)
+    before = files_in(folder.parent)
+    for file in (*files, folder / "saved"):
+        nothing_reads(file)
+    model = model_with(external_tensor("own.bin"))
+    assert onnx_torch.prepare(model, base_dir=folder).run()[0].tobytes() == ARCHIVES[form][:16]  # data is bytes
+    assert files_in(folder.parent) == before
+
+
+class MakesAFolder:
+    """An object whose pickle makes a folder where it is loaded."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.folder),)
+
+
+def saved_by_torch(value, **options):
+    file = io.BytesIO()
+    torch.save(value, file, **options)
+    return file.getvalue()
+
+
+PICKLERS = {
+    "protocol 0": lambda value: pickle.dumps(value, 0),
+    "protocol 2": lambda value: pickle.dumps(value, 2),
+    "protocol 5": lambda value: pickle.dumps(value, 5),
+    "torch.save": saved_by_torch,
+    "torch.save before 1.6": lambda value: saved_by_torch(value, _use_new_zipfile_serialization=False),
+}
+
+
+@pytest.mark.parametrize("form", PICKLERS)
+def test_cve_2025_32434_no_pickle_is_loaded(folder, form):
+    """torch.load before 2.6 ran what a pickle says though its weights alone were asked for."""
+    made = folder.parent / "made"
+    data = PICKLERS[form](MakesAFolder(made))
+    if form.startswith("protocol"):
+        pickle.loads(data)
+    else:
+        torch.load(io.BytesIO(data), weights_only=False)
+    made.rmdir()  # so it does make one
+    for name, content in {"model.onnx": data, "model.pt": data, "saved": data + MARK, "own.bin": data}.items():
+        (folder / name).write_bytes(content)
+        nothing_reads(folder / name)
+    with pytest.raises(InvalidModelError):
+        onnx_torch.prepare(data)
+    model = model_with(external_tensor("own.bin"))
+    assert onnx_torch.prepare(model, base_dir=folder).run()[0].tobytes() == data[:16]
+    assert not made.exists()
+
+
+def uncalled(*arguments, **options):
+    raise AssertionError("it was called")
+
+
+def test_cve_2026_24747_torch_load_is_asked_for_no_file(folder, monkeypatch):
+    """torch.load before 2.10 wrote beside its memory for files of weights alone."""
+    weights = saved_by_torch({"w": torch.ones(4)})
+    rep = onnx_torch.prepare(op_model("Relu", [SECRET]))
+    rep.save(folder / "saved")
+    onnx_torch.to_torchscript(op_model("Relu", [SECRET]), folder / "script.pt")
+    for owner, name in [(torch, "load"), (torch.jit, "load"), (pickle, "load"), (pickle, "loads"), (np, "load")]:
+        monkeypatch.setattr(owner, name, uncalled)
+    for name, content in {"model.onnx": weights, "model.pt": weights, "cut": weights + MARK}.items():
+        (folder / name).write_bytes(content)
+        nothing_reads(folder / name)
+    nothing_reads(folder / "script.pt")
+    np.testing.assert_array_equal(onnx_torch.load(folder / "saved").run([SECRET])[0], SECRET)
+    path = written(model_with(external_tensor("own.bin")), folder)
+    np.testing.assert_array_equal(onnx_torch.prepare(path).run()[0], SECRET)
+
+
+CODE = 'x):\n  torch.ops.aten.from_file("{made}", True, 4)\n  import os; os.mkdir("{made}") #'
+
+
+def test_cve_2025_3000_no_name_becomes_a_script(folder, monkeypatch):
+    """torch.jit.script before 2.13 wrote beside its memory. No model's text is code, nor in a file of TorchScript."""
+    made = folder.parent / "made"
+    code = CODE.replace("{made}", str(made))
+    nodes = [
+        helper.make_node("Relu", ["x" + code], ["a" + code], name=code, doc_string=code),
+        helper.make_node(code, ["a" + code], ["y" + code], domain=code, name=code),
+    ]
+    model = model_of(nodes, [helper.make_tensor_value_info("x" + code, 1, ["n" + code])], ["y" + code])
+    model.graph.name = model.producer_name = model.domain = code
+    imports = [helper.make_opsetid("", 21)]
+    body = [helper.make_node("Neg", ["x" + code], ["y" + code], name=code)]
+    model.functions.append(helper.make_function(code, code, ["x" + code], ["y" + code], body, imports))
+    model.opset_import.append(helper.make_opsetid(code, 1))
+    x, expected = np.float32([-1, 2]), np.float32([0, -2])
+    with monkeypatch.context() as patch:
+        for name in ("script", "trace"):
+            patch.setattr(torch.jit, name, uncalled)
+        for optimize in (True, False):
+            np.testing.assert_array_equal(onnx_torch.prepare(model, optimize=optimize).run([x])[0], expected)
+        onnx_torch.prepare(model).save(folder / "saved")
+        np.testing.assert_array_equal(onnx_torch.load(folder / "saved").run([x])[0], expected)
+        onnx_torch.to_torchscript(model, folder / "script.pt")
+    script = torch.jit.load(folder / "script.pt")
+    np.testing.assert_array_equal(script(torch.from_numpy(x)).numpy(), expected)
+    assert [node.kind() for node in script.inlined_graph.nodes()] == ["aten::relu", "aten::neg"]
+    assert not made.exists()
+
+
+OTHER_FORMS = {
+    "model.json": b'{"graph": ' * 10_000,
+    "model.onnxjson": b'{"irVersion": "10", "graph": {"node": [{"opType": "Relu"}]}}',
+    "model.textproto": b"graph { node { attribute { g {" * 10_000,
+    "model.pbtxt": b'ir_version: 10 graph { node { op_type: "Relu" } }',
+    "model.onnxtxt": b'<ir_version: 10, opset_import: ["": 21]> g (float[2] x) => (float[2] y) { y = Relu(x) }',
+    "model.onnxtext": b'<ir_version: 10, opset_import: ["": 21]> g (bool x) => (float y) {'
+    + b"y = If (x) <then_branch = a () => (float y) {" * 10_000,  # onnx's own parser ends the process
+}
+
+
+@pytest.mark.parametrize("name", OTHER_FORMS)
+def test_cve_2026_0994_no_json_is_read_as_a_message(folder, name, monkeypatch):
+    """protobuf before 6.33.5 read JSON of any depth. No file's name makes its content JSON, or another kind of text."""
+    for owner, function in [(json_format, "Parse"), (text_format, "Parse"), (parser, "parse_model")]:
+        monkeypatch.setattr(owner, function, uncalled)
+    (folder / name).write_bytes(OTHER_FORMS[name])
+    nothing_reads(folder / name)
+    path = written(op_model("Relu", [SECRET]), folder).rename(folder / name)  # whose content is a model
+    assert onnx_torch.check(path) == []
+    np.testing.assert_array_equal(onnx_torch.prepare(path).run([SECRET])[0], SECRET)
+    np.testing.assert_array_equal(onnx_torch.prepare(onnx_torch.extract(path)).run([SECRET])[0], SECRET)
+
+
+def test_cve_2026_0994_a_saved_models_index_does_not_nest_without_end(folder):
+    """The index is JSON, which Python's own reader reads."""
+    text = b"[" * 10**6
+    (folder / "saved").write_bytes(text + len(text).to_bytes(8, "little") + MARK)
+    with pytest.raises(InvalidModelError, match="saved"):
+        onnx_torch.load(folder / "saved")
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+@pytest.mark.parametrize("device", ["pipe", "/dev/zero", "/proc/self/mem"])
+def test_no_reader_waits_for_a_pipe_or_reads_a_device(folder, device, read):
+    """What is opened would be waited for without end, or be read without end."""
+    path = folder / device
+    if device == "pipe":
+        os.mkfifo(path)
+    done = run_script(WITHIN_TEN_SECONDS, path, read.__name__)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+WITHIN_TEN_SECONDS = """
+    import resource, signal, sys
+    import onnx_torch
+    from onnx_torch.compat.onnxruntime import AdapterFormat
+    path, name = sys.argv[1:]
+    read = getattr(onnx_torch, name, None) or getattr(AdapterFormat, name)
+    resource.setrlimit(resource.RLIMIT_AS, (32 << 30, 32 << 30))
+    signal.alarm(10)
+    try:
+        read(path)
+    except onnx_torch.Error as error:
+        assert path in str(error), error
+    else:
+        raise AssertionError("it was read")
+"""

@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnx_torch
-from models import model_of, op_model
+from models import model_of, op_model, tensor_info
 from wrong_models import HIGHEST, LOWEST, constant_model, ints, little_memory, refused, zeros
 
 ML, MS = "ai.onnx.ml", "com.microsoft"
@@ -134,6 +134,36 @@ def test_onnxruntime_21507_kernels_of_another_rank(op_type, version):
 def test_onnxruntime_28731_attributes_of_another_rank(op_type, name, values):
     inputs, attributes, _ = WINDOWS[op_type]
     refused(op_type, inputs, "", **{**attributes, name: values})
+
+
+SPATIAL = {"Conv": 2, "ConvTranspose": 2, "MaxPool": 1, "AveragePool": 1, "LpPool": 1}  # and how many inputs they have
+
+
+@pytest.mark.parametrize("version", [1, 11])
+@pytest.mark.parametrize("more", [1, 2, 30])
+def test_onnxruntime_28734_weights_of_more_dimensions_than_the_image(version, more):
+    """No kernel_shape is given, so that onnx took it from the weights, and read behind the dilations."""
+    for dilations in ({}, {"dilations": [1, 1]}):
+        refused("Conv", [IMAGE, zeros(4, 4, 2, 2, *[1] * more)], "", opset=version, **dilations)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "version"), [(op_type, version) for op_type in SPATIAL for version in versions(op_type)]
+)
+def test_cve_2026_14647_kernels_of_more_dimensions_than_dilations(op_type, version):
+    """onnx before 1.22 read behind the dilations, of which it made as many as the image has dimensions."""
+    inputs = [IMAGE, zeros(4, 4, 2, 2, 1)][: SPATIAL[op_type]]
+    known = onnx.defs.get_schema(op_type, version).attributes
+    power = {"p": 2.0} if (op_type, version) == ("LpPool", 1) else {}  # a float then
+    for name, values in {"kernel_shape": [2, 2, 1], "dilations": [1, 1], "strides": [1, 1], "pads": [0] * 4}.items():
+        if name not in known:
+            continue
+        attributes = {"kernel_shape": [2, 2, 1], name: values, **power}
+        refused(op_type, inputs, "", opset=version, **attributes)
+        model = op_model(op_type, inputs, opset=version, **attributes)
+        for value, array in zip(model.graph.input, inputs, strict=True):
+            value.CopyFrom(tensor_info(value.name, array, array.shape))
+        onnx_torch.extract(model)  # asks onnx's own shape inference
 
 
 # --- onnxruntime#27265, #27543: indices
@@ -292,6 +322,13 @@ def test_onnxruntime_28706_crops(sizes):
     refused("CropAndResize", inputs, "", opset=1, domain=MS)
 
 
+@pytest.mark.parametrize("sizes", [[], [2], [2, 2, 2], [[2, 2], [2, 2]], 2], ids=str)
+def test_onnxruntime_28766_crop_sizes_of_another_count(sizes):
+    """onnxruntime read the second of two numbers, of which there was one."""
+    inputs = [zeros(1, 1, 4, 4), zeros(1, 4), np.zeros(1, np.int32), np.array(sizes, np.int32)]
+    refused("CropAndResize", inputs, "", opset=1, domain=MS)
+
+
 @pytest.mark.parametrize("batch", [-1, 1, 2**31 - 1, -(2**31)])
 def test_onnxruntime_28706_crops_of_images_that_are_not_there(batch):
     inputs = [zeros(1, 1, 4, 4), zeros(1, 4), np.array([batch], np.int32), np.array([2, 2], np.int32)]
@@ -326,7 +363,8 @@ def test_onnxruntime_28973_odd_counts(element, per_byte, count):
                 onnx_torch.prepare(model)
 
 
-# --- onnxruntime#28991, #29011, #29012, #29014, #28774: operators of com.microsoft
+# --- onnxruntime#28991, #29012, #29014, #28774: operators of com.microsoft (#29011, addresses: test_known_attacks.py;
+# #28774, the vocabulary of a search: test_contrib_search.py)
 
 
 def grouped_query(lengths: list[int], total: int, cache: int = 8) -> list[Any]:
@@ -383,16 +421,271 @@ QUANTIZED = {"K": 32, "N": 4, "bits": 4, "block_size": 32}
     ],
     ids=str,
 )
-def test_onnxruntime_29011_weights_of_4_bits(changed):
+def test_onnxruntime_29014_weights_of_4_bits(changed):
+    """The release's notes have #29014 among accesses out of bounds in kernels, and do not say in which."""
     inputs: list[Any] = [zeros(1, 32), zeros(4, 1, 16, dtype=BYTES), zeros(4), None, None, None]
     inputs = [changed.get(i, value) for i, value in enumerate(inputs)]
     refused("MatMulNBits", inputs, "", opset=1, domain=MS, **QUANTIZED)
+
+
+GATED = [zeros(1, 3, 4), zeros(4), zeros(1, 2, 3, 3), zeros(2, 8), zeros(8), zeros(1, 2, 1, 1)]
+FEW_DIMENSIONS: dict[str, tuple[str, list[Any], dict[str, Any]]] = {
+    "a table without columns": ("RelativePositionBias", [zeros(8), ints(3), ints(3)], {"max_distance": 8}),
+    "a table that is a number": ("RelativePositionBias", [zeros(), ints(3), ints(3)], {"max_distance": 8}),
+    "offsets in a row": ("GatedRelativePositionBias", [*GATED, zeros(3, dtype=np.int32)], {"num_heads": 2}),
+    "an offset": ("GatedRelativePositionBias", [*GATED, zeros(dtype=np.int32)], {"num_heads": 2}),
+    "an image of one dimension": ("CausalConvWithState", [zeros(3), zeros(3, 1, 4)], {"outputs": 2}),
+    "an image of none": ("CausalConvWithState", [zeros(), zeros(3, 1, 4)], {"outputs": 2}),
+    "a kernel of one dimension": ("CausalConvWithState", [zeros(2, 3, 5), zeros(4)], {"outputs": 2}),
+    "a kernel of none": ("CausalConvWithState", [zeros(2, 3, 5), zeros()], {"outputs": 2}),
+    "a query of two dimensions": (
+        "LinearAttention",
+        [zeros(3, 8), zeros(2, 3, 4), zeros(2, 3, 6)],
+        {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": "linear", "outputs": 2},
+    ),
+    "a value of two dimensions": (
+        "LinearAttention",
+        [zeros(2, 3, 8), zeros(2, 3, 4), zeros(3, 6)],
+        {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": "linear", "outputs": 2},
+    ),
+    "a number that is normalized": ("SkipLayerNormalization", [zeros(), zeros(), zeros(4)], {}),
+    "a skip that is a number, of a row": ("SkipLayerNormalization", [zeros(3), zeros(), zeros(4)], {}),
+}
+
+
+@pytest.mark.parametrize("name", FEW_DIMENSIONS)
+def test_onnxruntime_29012_inputs_of_fewer_dimensions(name):
+    """onnxruntime asked for the sizes of dimensions that were not there."""
+    op_type, inputs, options = FEW_DIMENSIONS[name]
+    refused(op_type, inputs, "", opset=1, domain=MS, **options)
 
 
 @pytest.mark.parametrize("ids", [[[5]], [[-1]], [[2**31 - 1]], [[-(2**31)]]])
 def test_onnxruntime_28774_tokens_beyond_the_vocabulary(ids):
     inputs = [np.array(ids, np.int32), None, zeros(5, 8), zeros(4, 8), None, zeros(8), zeros(8)]
     refused("EmbedLayerNormalization", inputs, "", opset=1, domain=MS, outputs=2)
+
+
+# --- onnx#8303, onnxruntime#4585, #23258: what is made of a model before it runs
+
+
+def ways(model: onnx.ModelProto) -> list[Any]:
+    """Lists what can be done with a model of one input of two numbers, as functions of nothing."""
+    feeds = {model.graph.input[0].name: np.float32([-1, 2])} if model.graph.input else {}
+    return [
+        lambda: onnx_torch.prepare(model).run(feeds),
+        lambda: onnx_torch.prepare(model, optimize=False).run(feeds),
+        lambda: onnx_torch.check(model),
+        lambda: onnx_torch.info(model),
+        lambda: onnx_torch.show(model),
+        lambda: onnx_torch.extract(model),
+        lambda: onnx_torch.optimize(model),
+        lambda: onnx_torch.InferenceSession(model.SerializeToString()).get_outputs(),
+    ]
+
+
+def all_end(model: onnx.ModelProto) -> list[Any]:
+    """Does all that can be done with a model, and gives the outcomes; those that are errors are this package's."""
+    outcomes: list[Any] = []
+    for way in ways(model):
+        try:
+            outcomes.append(way())
+        except onnx_torch.Error as error:
+            outcomes.append(error)
+    return outcomes
+
+
+def calling(*functions: tuple[str, list[Any]], opsets: tuple[str, ...] = ("", "my")) -> onnx.ModelProto:
+    """Makes a model that calls the first of some functions, each a name and nodes from x to y."""
+    imports = [helper.make_opsetid(domain, 21 if not domain else 1) for domain in opsets]
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    call = helper.make_node(functions[0][0], ["x"], ["y"], domain="my")
+    model = helper.make_model(helper.make_graph([call], "g", info[:1], info[1:]), opset_imports=imports, ir_version=10)
+    for name, nodes in functions:
+        model.functions.append(helper.make_function("my", name, ["x"], ["y"], nodes, imports))
+    return model
+
+
+def unary(op_type: str, domain: str = "", given: str = "x", made: str = "y") -> onnx.NodeProto:
+    return helper.make_node(op_type, [given], [made], domain=domain)
+
+
+def chosen(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """Lists the nodes that give what a node does, by the branch of an If."""
+    branch = helper.make_graph([node], "branch", [], [onnx.ValueInfoProto(name="y")])
+    true = helper.make_node("Constant", [], ["true"], value=helper.make_tensor("t", TensorProto.BOOL, [], [True]))
+    return [
+        true,
+        helper.make_node("If", ["true"], ["z"], then_branch=branch, else_branch=branch),
+        unary("Neg", given="z"),
+    ]
+
+
+UNKNOWN_OPERATORS = {
+    "in a function": calling(("F", [unary("Frob")])),
+    "of a domain that nobody knows": calling(("F", [unary("Frob", "other")]), opsets=("", "my", "other")),
+    "of a domain that is not imported": calling(("F", [unary("Frob", "other")])),
+    "in a function of a function": calling(("F", [unary("G", "my")]), ("G", [unary("Frob")])),
+    "in a branch of a function": calling(("F", chosen(unary("Frob")))),
+    "in a function that a branch calls": calling(("F", chosen(unary("G", "my"))), ("G", [unary("Frob")])),
+    "behind a known one": calling(("F", [unary("Relu", made="a"), unary("Frob", given="a")])),
+    "of a function that is not there": calling(("F", [unary("H", "my")])),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN_OPERATORS)
+def test_onnx_8303_functions_with_an_unknown_operator(name):
+    """onnx's shape inference looked the function up in a map that was gone."""
+    first, second, problems, *_ = all_end(UNKNOWN_OPERATORS[name])
+    for error in first, second:
+        assert isinstance(error, onnx_torch.UnsupportedError) and ("Frob" in str(error) or "H" in str(error))
+    assert problems
+
+
+CIRCLES = {
+    "of one": calling(("F", [unary("F", "my")])),
+    "of two": calling(("F", [unary("G", "my")]), ("G", [unary("F", "my")])),
+    "by a branch": calling(("F", chosen(unary("F", "my")))),
+    "with an unknown operator": calling(("F", [unary("F", "my", made="a"), unary("Frob", given="a")])),
+}
+
+
+@pytest.mark.parametrize("name", CIRCLES)
+def test_onnx_8303_functions_that_call_themselves(name):
+    first, second, problems, *_ = all_end(CIRCLES[name])
+    assert isinstance(first, onnx_torch.Error) and isinstance(second, onnx_torch.Error) and problems
+
+
+def test_onnx_8303_functions_of_a_known_domain_and_of_one_name():
+    """A function that has the name of an operator, or of another function, is taken in one way, or refused."""
+    shadow = calling(("F", [unary("Relu")]), ("Relu", [unary("Neg")]))
+    shadow.functions[1].domain = ""
+    twice = calling(("F", [unary("Relu")]), ("F", [unary("Neg")]))
+    for model in shadow, twice:
+        first, second, *_ = all_end(model)
+        if isinstance(first, onnx_torch.Error):
+            assert isinstance(second, onnx_torch.Error)
+        else:
+            assert first[0].tolist() in ([0, 2], [1, -2])
+            assert second[0].tolist() == first[0].tolist()
+
+
+NO_TYPES = [0, -1, max(TensorProto.DataType.values()) + 1, 999, 2**31 - 1, -(2**31)]
+
+
+def with_type(place: str, element: int) -> onnx.ModelProto:
+    """Makes a model y = Relu(x) that has a type at a place, which is none."""
+    model = calling(("F", [unary("Relu")]))
+    graph = model.graph
+    if place == "input":
+        graph.input[0].type.tensor_type.elem_type = element
+    elif place == "output":
+        graph.output[0].type.tensor_type.elem_type = element
+    elif place == "value":
+        model.functions[0].value_info.add(name="y").type.tensor_type.elem_type = element
+        graph.value_info.add(name="y").type.tensor_type.elem_type = element
+    elif place == "initializer":
+        graph.initializer.add(name="x", dims=[2], data_type=element, raw_data=bytes(8))
+    elif place == "Constant":
+        tensor = TensorProto(name="t", dims=[2], data_type=element, raw_data=bytes(8))
+        graph.node[0].CopyFrom(helper.make_node("Constant", [], ["y"], value=tensor))
+    elif place == "sparse initializer":
+        sparse = graph.sparse_initializer.add(dims=[2])
+        sparse.values.CopyFrom(TensorProto(name="x", dims=[1], data_type=element, raw_data=bytes(4)))
+        sparse.indices.CopyFrom(TensorProto(name="i", dims=[1], data_type=TensorProto.INT64, raw_data=bytes(8)))
+    elif place == "Cast":
+        graph.node[0].CopyFrom(helper.make_node("Cast", ["x"], ["y"], to=element))
+    elif place == "sequence":
+        graph.input[0].type.sequence_type.elem_type.tensor_type.elem_type = element
+    elif place == "optional":
+        graph.input[0].type.optional_type.elem_type.tensor_type.elem_type = element
+    elif place == "sparse":
+        graph.input[0].type.sparse_tensor_type.elem_type = element
+    elif place == "key of a map":
+        graph.input[0].type.map_type.key_type = element
+        graph.input[0].type.map_type.value_type.tensor_type.elem_type = TensorProto.FLOAT
+    return model
+
+
+IGNORED = {"output", "value"}  # what is declared of values that nodes give may be wrong
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["input", "output", "value", "initializer", "Constant", "sparse initializer", "Cast"]
+    + ["sequence", "optional", "sparse", "key of a map"],
+)
+@pytest.mark.parametrize("element", NO_TYPES)
+def test_onnxruntime_4585_types_that_are_none(place, element):
+    """onnxruntime looked up the name of a type that has none."""
+    first, second, *_ = all_end(with_type(place, element))
+    is_open = (place, element) == ("input", 0)  # not declared
+    for outcome in first, second:
+        if place in IGNORED or is_open:
+            assert isinstance(outcome, onnx_torch.Error) or outcome[0].tolist() == [0, 2]
+        else:
+            assert isinstance(outcome, onnx_torch.Error)
+
+
+def test_onnxruntime_4585_nodes_without_what_they_need():
+    """The node that onnxruntime took for one with a type was an Imputer without an input."""
+    schemas = [schema for schema in onnx.defs.get_all_schemas() if schema.min_input > 0]
+    assert len(schemas) > 150
+    for schema in schemas:
+        node = helper.make_node(schema.name, [], ["y"], domain=schema.domain)
+        model = model_of([node], [], ["y"], opset=schema.since_version, domain=schema.domain)
+        with pytest.raises(onnx_torch.Error):
+            onnx_torch.prepare(model).run()
+
+
+TURNED: dict[str, list[np.ndarray]] = {
+    "x": [np.arange(24, dtype=np.float32).reshape(2, 3, 4)],
+    "x of no elements": [zeros(2, 0, 4)],
+    "x of ones": [np.ones((1, 1, 1), np.float32)],
+}
+TURNS = {
+    "back and forth": "a = Transpose<perm = [2, 0, 1]>(x)  b = Transpose<perm = [1, 2, 0]>(a)  y = Relu(b)",
+    "twice the same way": "a = Transpose<perm = [1, 2, 0]>(x)  b = Transpose<perm = [1, 2, 0]>(a)  y = Relu(b)",
+    "of a vector": "a = Transpose<perm = [2, 1, 0]>(x)  r = ReduceSum<keepdims = 0>(a, axes)  y = Transpose(r)",
+    "of a number": "r = ReduceSum<keepdims = 0>(x)  y = Transpose(r)",
+    "before a broadcast": "a = Transpose<perm = [0, 2, 1]>(x)  b = Add(a, v)  y = Transpose<perm = [0, 2, 1]>(b)",
+    "before a shape": "a = Transpose<perm = [1, 0, 2]>(x)  s = Shape(a)  y = Expand(a, s)",
+    "of an output, too": "a = Transpose<perm = [2, 1, 0]>(x)  y = Transpose<perm = [2, 1, 0]>(a)",
+    "around a concatenation": "a = Transpose(x)  b = Concat<axis = -1>(a, a)  y = Transpose(b)",
+    "around a squeeze": "a = Transpose<perm = [1, 0, 2]>(x)  b = Unsqueeze(a, axes)  y = Transpose(b)",
+    "around a softmax": "a = Transpose<perm = [0, 2, 1]>(x)  b = Softmax<axis = 1>(a)  y = Transpose(b)",
+    "into a product": "a = Transpose<perm = [0, 2, 1]>(x)  y = MatMul(a, x)",
+}
+
+
+@pytest.mark.parametrize("name", TURNS)
+@pytest.mark.parametrize("given", TURNED)
+def test_onnxruntime_23258_transposes_are_the_same_without_each_pass(name, given):
+    """onnxruntime ended where it took a transpose out, and without optimizations it did not."""
+    text = f"""<ir_version: 10, opset_import: ["": 21]> g (float[a, b, c] x) => (y)
+        <int64[1] axes = {{0}}, float[1] v = {{2}}> {{ {TURNS[name]} }}"""
+    model = onnx.parser.parse_model(text)
+    (plain,) = onnx_torch.prepare(model, optimize=False).run(TURNED[given])
+    for without in ([], *([one] for one in onnx_torch.backend.passes())):
+        rep = onnx_torch.prepare(model, disabled_passes=without)
+        for _ in range(3):  # the third run goes by a plan
+            np.testing.assert_allclose(rep.run(TURNED[given])[0], plain, rtol=1e-6)
+    np.testing.assert_allclose(onnx_torch.prepare(onnx_torch.optimize(model)).run(TURNED[given])[0], plain, rtol=1e-6)
+
+
+@pytest.mark.parametrize("order", [[0, 1], [0, 1, 2, 3], [0, 1, 3], [0, 0, 1], [-1, 0, 1], [0, 1, HIGHEST]], ids=str)
+def test_onnxruntime_23258_orders_that_are_none_are_refused_with_and_without_passes(order):
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["a"], perm=order),
+        helper.make_node("Transpose", ["a"], ["y"], perm=order),
+    ]
+    x = zeros(2, 3, 4)
+    for shape in (None, x.shape):
+        model = model_of(nodes, [tensor_info("x", x, shape)], ["y"])
+        assert any(isinstance(outcome, onnx_torch.Error) for outcome in all_end(model))
+        for optimize in (True, False):
+            with pytest.raises(onnx_torch.Error, match="Transpose"):
+                onnx_torch.prepare(model, optimize=optimize).run([x])
 
 
 # --- torch's own

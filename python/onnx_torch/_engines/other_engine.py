@@ -202,7 +202,7 @@ def _read(model: bytes | str) -> Any:
     import onnx
 
     if isinstance(model, str):
-        return onnx.load(model, load_external_data=False)
+        return onnx.load(model, format="protobuf", load_external_data=False)
     return onnx.load_model_from_string(model)
 
 

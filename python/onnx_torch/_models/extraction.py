@@ -11,10 +11,11 @@ from ..errors import InputError
 from .files import (
     all_nodes,
     directory_of,
+    graph_model,
     initializer_names,
     read_external_data,
-    read_model,
     subgraphs,
+    with_inferred_types,
 )
 from .given import External, Model
 
@@ -47,7 +48,7 @@ def extract(
     >>> [node.op_type for node in extract(model, ["y"], ["z"]).graph.node]
     ['Neg']
     """
-    whole = read_model(model)
+    whole = graph_model(model)
     graph = whole.graph
     wanted = list(outputs) if outputs else [output.name for output in graph.output]
     cuts = list(inputs) if inputs else []
@@ -150,10 +151,7 @@ def without_graph(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def value_types(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
     """Returns the types that are known of the main graph's values; shape inference adds to those the model declares."""
-    try:
-        inferred = onnx.shape_inference.infer_shapes(model).graph
-    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):  # invalid, or of more than 2 GiB
-        inferred = model.graph
+    inferred = with_inferred_types(model).graph
     types = {
         tensor.name: onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
         for tensor in model.graph.initializer

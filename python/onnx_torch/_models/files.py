@@ -10,6 +10,7 @@ from typing import Any
 
 import onnx
 import onnx.checker
+import onnx.shape_inference
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
 from onnx import external_data_helper
 
@@ -35,12 +36,20 @@ def read_model(model: Model) -> onnx.ModelProto:
     try:
         if isinstance(model, (str, os.PathLike)):
             check_regular(model)
-            return onnx.load(model, load_external_data=False)
+            return onnx.load(model, format="protobuf", load_external_data=False)  # whatever the file's name is
         return onnx.load_model_from_string(serialized(model))
     except OSError as error:
         raise InvalidModelError(f"cannot read {what}: {error.strerror}") from error
     except DecodeError as error:
         raise InvalidModelError(_C.no_model(f"{what} is", _beginning(model))) from error
+
+
+def graph_model(model: Model) -> onnx.ModelProto:
+    """Reads a model that must hold a graph: the first bytes of one, or none at all, are a model without."""
+    read = read_model(model)
+    if not read.HasField("graph"):
+        raise InvalidModelError("the model holds no graph")
+    return read
 
 
 def _beginning(model: Model) -> bytes:
@@ -127,8 +136,19 @@ def tensor_bytes(tensor: onnx.TensorProto) -> int:
         return sum(map(len, tensor.string_data))
     if tensor.data_type in _PACKED:
         return (count * _PACKED[tensor.data_type] + 7) // 8
-    itemsize: int = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    try:
+        itemsize: int = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    except KeyError as error:
+        raise InvalidModelError(f'the tensor "{tensor.name}" has the element type {tensor.data_type}') from error
     return int(count * itemsize)
+
+
+def with_inferred_types(model: onnx.ModelProto, *, data_prop: bool = False) -> onnx.ModelProto:
+    """Returns a model with the types that ONNX's shape inference finds, or the model itself where that refuses it."""
+    try:
+        return onnx.shape_inference.infer_shapes(model, data_prop=data_prop)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+        return model  # it is invalid, or of more than 2 GiB
 
 
 def sparse_names(graph: onnx.GraphProto) -> list[str]:

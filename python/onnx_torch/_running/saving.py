@@ -21,7 +21,7 @@ from onnx.external_data_helper import _get_all_tensors
 
 from .. import _C
 from .._build_info import VERSION
-from .._models.files import writing
+from .._models.files import check_regular, writing
 from .._versions import torch_version
 from ..errors import Error, InvalidModelError
 from .saved import MARK
@@ -83,6 +83,8 @@ def load(path: str, allow_aten: str) -> tuple[_C.PreparedModel, dict[str, Any]]:
         return _loaded(path, _read_index(path), allow_aten)
     except Error:
         raise
+    except MemoryError as error:
+        raise Error(f"there is not enough memory for what {path} says that it holds") from error
     except (*_OF_OTHER_CONTENT, OSError) as error:
         raise InvalidModelError(f"{path} cannot be read as a saved model: {error}") from error
 
@@ -137,6 +139,7 @@ def _refer(tensor: onnx.TensorProto, start: int, size: int) -> None:
 
 
 def _read_index(path: str) -> dict[str, Any]:
+    check_regular(path)
     size = struct.calcsize("<Q")
     with open(path, "rb") as source:
         source.seek(-len(MARK) - size, os.SEEK_END)

@@ -86,6 +86,8 @@ class LoraAdapter:
 
 
 def _content(file: str | os.PathLike[str]) -> bytes:
+    if os.path.exists(file) and not os.path.isfile(file):  # a pipe would be waited for
+        raise NoSuchFile(f"the adapter {os.fsdecode(file)} is not a regular file")
     try:
         return Path(file).read_bytes()
     except OSError as error:

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnx
-import onnx.shape_inference
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
 from onnx import external_data_helper
 
-from .._models.files import all_nodes, check_regular, read_external_data, save_model, tensors
+from .._models.files import all_nodes, check_regular, read_external_data, save_model, tensors, with_inferred_types
 from .._running import saving
 from .._running.saved import is_saved
 from ..optimizer import optimize
@@ -48,7 +47,9 @@ def read(source: bytes | str) -> onnx.ModelProto:
         if isinstance(source, bytes):
             return onnx.load_model_from_string(source)
         check_regular(source)
-        return saving.model_in(source) if is_saved(source) else onnx.load_model(source, load_external_data=False)
+        if is_saved(source):
+            return saving.model_in(source)
+        return onnx.load_model(source, format="protobuf", load_external_data=False)
     except DecodeError as error:
         raise InvalidProtobuf(str(error)) from error
 
@@ -135,10 +136,7 @@ def merged_shapes(source: bytes | str, declared: list[NodeArg], options: Session
     for output in model.graph.output:
         if output.type.HasField("tensor_type"):
             output.type.tensor_type.ClearField("shape")
-    try:
-        inferred = onnx.shape_inference.infer_shapes(model, data_prop=follows_sizes)
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
-        return declared
+    inferred = with_inferred_types(model, data_prop=follows_sizes)
     known = {value.name: value.type.tensor_type for value in inferred.graph.output}
     return [
         replace(arg, shape=_merged(arg.shape, known[arg.name].shape.dim)) if known[arg.name].HasField("shape") else arg

@@ -10,7 +10,7 @@ import os
 
 import onnx
 
-from .._models.files import directory_of, read_external_data, read_model, required_inputs
+from .._models.files import directory_of, graph_model, read_external_data, required_inputs
 from .._models.given import Model
 from ._graph import Graph
 from ._table import LEVELS, Level, rewrites
@@ -56,7 +56,7 @@ def optimize(
     if level not in LEVELS:
         raise ValueError(f"level must be one of {', '.join(LEVELS)}, not {level!r}")
     whole = onnx.ModelProto()
-    whole.CopyFrom(read_model(model))
+    whole.CopyFrom(graph_model(model))
     read_external_data(whole, directory_of(model, base_dir))
     if whole.ir_version < _INITIALIZERS_ARE_NO_INPUTS:
         _drop_initialized_inputs(whole)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx.shape_inference
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
-from .._models.files import all_nodes, sparse_names, subgraphs, tensors
+from .._models.files import all_nodes, sparse_names, subgraphs, tensors, with_inferred_types
 from ._shape_values import Size, sizes_in_values
 
 STANDARD = ("", "ai.onnx")
@@ -159,9 +157,7 @@ class Graph:
 
     def learn(self) -> None:
         """Asks ONNX's shape inference for the types and sizes of values."""
-        light = self.written(with_data=False)
-        with contextlib.suppress(onnx.shape_inference.InferenceError, RuntimeError, ValueError):
-            light = onnx.shape_inference.infer_shapes(light, data_prop=True)  # if it fails, declared types are known
+        light = with_inferred_types(self.written(with_data=False), data_prop=True)
         self._types: dict[str, onnx.TypeProto.Tensor] = {}
         for value in (*light.graph.value_info, *light.graph.input, *light.graph.output):
             if value.type.HasField("tensor_type"):
