@@ -47,8 +47,8 @@ void PrepareGuard::count_bytes(double bytes) const {
   counted_bytes_ += bytes;
   if (counted_bytes_ <= most_constant_bytes()) return;
   std::ostringstream text;
-  text << "the model's sparse tensors take " << counted_bytes_ << " bytes of memory, more than the " << most_constant_bytes()
-       << " that the option limits allows what follows from constants (constant_bytes)";
+  text << "the model's sparse tensors take " << counted_bytes_ << " bytes of memory, more than the "
+       << most_constant_bytes() << " that the option limits allows what follows from constants (constant_bytes)";
   throw StoppedError(text.str());
 }
 
