@@ -235,6 +235,14 @@ TEST(LaidWeight, TakesNothingThatIsNotItsOwnInTheWantedLayout) {
   EXPECT_FALSE(is_taken(weight, {{saved[0].layout, blocks.bytes.narrow(0, 0, bytes - 64)}}, wanted));
 }
 
+TEST(LaidWeight, TellsLayoutsApartByTheirStrides) {
+  const at::Tensor weight = numbers({5, 5, 5});
+  const LaidWeight other(weight);
+  other.get(form(weight), blocked(weight, Tag::bac));
+  EXPECT_TRUE(is_taken(weight, other.saved(), blocked(weight, Tag::bac)));
+  EXPECT_FALSE(is_taken(weight, other.saved(), blocked(weight, Tag::cba)));
+}
+
 // Kernels read vectors from them.
 TEST(LaidWeight, TakesNoBytesThatAreNotAligned) {
   const at::Tensor weight = numbers({19, 33});
