@@ -110,6 +110,16 @@ TEST(LaidWeight, OfAConvolutionIsRestored) {
   }
 }
 
+TEST(LaidWeight, IsRestoredAsItCameHoweverItIsDescribed) {
+  for (const c10::ScalarType type : {at::kFloat, at::kChar}) {
+    const at::Tensor weight = numbers({6, 19, 33}, type), described = weight.view({2, 3, 19, 33}).transpose(2, 3);
+    const LaidWeight laid(weight);
+    EXPECT_TRUE(elements(laid.get(form(described), blocked(described, Tag::ABcd8b8a)), described).equal(described));
+    EXPECT_EQ(weight.use_count(), 1U);
+    expect_alike(laid.plain(), weight);
+  }
+}
+
 // oneDNN may lay sums of the weight behind it.
 TEST(LaidWeight, OfBytesIsRestoredFromTheLayoutThatThisCpuWants) {
   constexpr int64_t kIn = 37, kOut = 70;
