@@ -92,10 +92,14 @@ def test_only_equal_likely_and_left_out_cells_are_right():
 
 
 def test_the_record_is_what_is_found(recorded):
+    """Which of the oracles a cell equals first may depend on the CPU."""
+
+    def kind(outcome):
+        return "compared" if outcome in results.COMPARED else outcome
+
     found = {cell: run_once(cell).outcome for cells in CELLS.values() for cell in cells}
-    assert not {str(cell): outcome for cell, outcome in found.items() if outcome != recorded.get(cell)}, (
-        "if this is meant, run ./dev matrix"
-    )
+    other = {str(cell): outcome for cell, outcome in found.items() if kind(outcome) != kind(recorded.get(cell))}
+    assert not other, "if this is meant, run ./dev matrix"
 
 
 @pytest.mark.parametrize("device", DEVICES[1:])
