@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from tools.develop.environment import Environment
-from tools.develop.project import LOGS, OUT, ROOT, Command, Stop, seconds
+from tools.develop.project import BUILD, LOGS, OUT, ROOT, Command, Stop, seconds
 from tools.develop.runner import execute
 from tools.develop.steps import build_jobs, commit_number
 
@@ -30,6 +30,8 @@ CPU_LEVELS = {
 # The marks of the tests that can tell a level from those above. AVX-512 computes float32 alike on all of its levels.
 MARKED = {"avx512_vnni": "isa and narrow", "avx512": "isa and narrow"}
 PYTEST_FOUND_NONE = 5
+
+COVERAGE = "coverage"  # the preset whose programs count the lines that run
 
 
 def test_job(args: argparse.Namespace, env: Environment, variables: dict[str, str]) -> int:
@@ -114,17 +116,23 @@ def run_tests(
         whole = not filters and not marks
         chosen = ["-k", " or ".join(filters)] if filters else []
         workers = ["--numprocesses", str(build_jobs()), "--dist", "loadfile"] if whole and build_jobs() > 1 else []
-        jobs.append(("Python tests", [env.python, "-m", "pytest", "tests/python", *workers, *marks, *chosen]))
+        lines = ["--cov=onnx_torch", "--cov=onnx_torch_cli", "--cov-report=term"] * (args.preset == COVERAGE)
+        jobs.append(("Python tests", [env.python, "-m", "pytest", "tests/python", *workers, *lines, *marks, *chosen]))
         if whole and not args.dry_run:  # a part's coverage would overwrite the whole's
             (OUT / "coverage").mkdir(parents=True, exist_ok=True)
             variables["CSVDIR"] = str(OUT / "coverage")
 
+    if args.preset == COVERAGE and not args.dry_run:  # of earlier runs
+        for counts in (BUILD / COVERAGE).rglob("*.gcda"):
+            counts.unlink()
     results = []
     for name, command in jobs:
         start = time.monotonic()
         code = execute(name, at_level(level, command), variables, args.dry_run, file=file)
         if not (filters and name == "Python tests" and code == PYTEST_FOUND_NONE):
             results.append((f"{name}, {level}" if level else name, code, seconds(start)))
+    if args.preset == COVERAGE:
+        execute("Lines of C++", [env.python, "-m", "tools.lines", f"build/{COVERAGE}"], variables, args.dry_run)
     if args.dry_run:
         return 0
     if not results:

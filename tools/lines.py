@@ -1,6 +1,7 @@
-"""Tells which lines and functions of ours a corpus reached: python tests/fuzz/lines.py BUILD.
+"""Tells which lines and functions of our C++ have run: python -m tools.lines BUILD.
 
-BUILD is the folder of a build with the preset `coverage`, whose fuzzers have run (docs/fuzzing.md).
+BUILD is the folder of a build with the preset `coverage`, whose tests have run (`./dev test --preset coverage`), or
+`fuzz-coverage`, whose fuzzers have (docs/fuzzing.md).
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ROOT / "src"
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = (ROOT / "src", ROOT / "include", ROOT / "python" / "cpp")
 
 
 def reports(build: Path) -> Iterator[dict[str, Any]]:
@@ -28,7 +29,7 @@ def reports(build: Path) -> Iterator[dict[str, Any]]:
             report = json.loads(line)
             for file in report["files"]:
                 path = (Path(report["current_working_directory"]) / file["file"]).resolve()
-                if path.is_relative_to(SOURCES):
+                if any(path.is_relative_to(folder) for folder in SOURCES):
                     yield {**file, "file": path.relative_to(ROOT).as_posix()}
 
 
@@ -36,8 +37,15 @@ def folder_of(file: str) -> str:
     return "/".join(file.split("/")[:-1][:3])
 
 
+def share(name: str, counts: list[int]) -> str:
+    reached = sum(count > 0 for count in counts)
+    return f"{name:24} {reached:6} of {len(counts):6} lines {reached / len(counts):7.1%}"
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.lines", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("build", type=Path)
     parser.add_argument("--functions", action="store_true", help="the functions that were not reached, by their files")
     options = parser.parse_args()
@@ -50,15 +58,15 @@ def main() -> int:
         for function in report["functions"]:
             functions[report["file"], function["demangled_name"]] += function["execution_count"]
     if not lines:
-        print(f"{options.build} holds no counts: has a fuzzer of the preset coverage run?", file=sys.stderr)
+        print(f"{options.build} holds no counts: has anything of it run?", file=sys.stderr)
         return 1
 
     folders: defaultdict[str, list[int]] = defaultdict(list)
     for file, counts in lines.items():
         folders[folder_of(file)] += counts.values()
     for folder, counted in sorted(folders.items()):
-        reached = sum(count > 0 for count in counted)
-        print(f"{folder:24} {reached:6} of {len(counted):6} lines {reached / len(counted):7.1%}")
+        print(share(folder, counted))
+    print(share("all", [count for counted in folders.values() for count in counted]))
     if options.functions:
         for (file, name), count in sorted(functions.items()):
             if not count:
