@@ -87,7 +87,7 @@ def attention_mask(Q: Tensor, keys: int, past: int, attn_mask: Optional[Tensor],
 
 
 def scaled_scores(Q: Tensor, K: Tensor, scale: Optional[float]) -> Tensor:
-    root = torch.tensor(torch.sqrt(1 / torch.sqrt(Q.size(3)) if scale is None else scale), dtype=Q.dtype)
+    root = torch.scalar_tensor(torch.sqrt(1 / torch.sqrt(Q.size(3)) if scale is None else scale), dtype=Q.dtype)
     return torch.matmul(Q * root, torch.transpose(repeat_heads(K, Q.size(1)) * root, 2, 3))
 
 
