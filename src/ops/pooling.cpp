@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/standard/most_padding.h"
 #include "ops/ops.h"
 #include "ops/spatial.h"
 #include "translate/registry.h"
@@ -88,9 +89,6 @@ Arg lowest(ElementType type) {
   if (type == ElementType::Uint8) return 0;
   return -std::numeric_limits<double>::infinity();
 }
-
-// The largest padding: for each window, ATen's maximum steps through all of the padding before the input.
-constexpr int64_t kMostPadding = 1 << 20;
 
 Values max_pool(Translator& t, const NodeView& n) {
   const Pool p = pool(t, n);

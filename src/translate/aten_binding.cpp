@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/standard/most_padding.h"
 #include "translate/aten_operators.h"
 #include "translate/binding.h"
 
@@ -220,9 +221,9 @@ void check_forms(const Translator& t, const NodeView& n, const std::vector<Sourc
   }
 }
 
-// The largest numbers that may be given to arguments of windows. ATen steps through all of a padding, and adds up the
-// others without a look at what an integer holds.
-const std::map<std::string, int64_t> kLargest{{"padding", int64_t{1} << 20},
+// The largest numbers that may be given to arguments of windows, which ATen adds up without a look at what an integer
+// holds.
+const std::map<std::string, int64_t> kLargest{{"padding", kMostPadding},
                                               {"kernel_size", std::numeric_limits<int32_t>::max()},
                                               {"stride", std::numeric_limits<int32_t>::max()},
                                               {"dilation", std::numeric_limits<int32_t>::max()}};

@@ -18,6 +18,7 @@
 #include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/operators.h"
+#include "kernels/standard/most_padding.h"
 
 namespace onnxtorch {
 namespace {
@@ -26,7 +27,7 @@ namespace {
 std::optional<Windows> windows(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
                                bool ceil_mode) {
   // Rows are padded in memory, and each element of a window is visited, in the padding too.
-  constexpr int64_t kMostPadding = 1 << 20, kMostStride = std::numeric_limits<int32_t>::max();
+  constexpr int64_t kMostStride = std::numeric_limits<int32_t>::max();
   if (kernel < 1 || stride < 1 || dilation < 1 || padding < 0 || padding > kernel / 2) return {};
   if (padding > kMostPadding || stride > kMostStride) return {};
   if (!(Size(dilation) * (kernel - 1)).is_at_most(size + 2 * kMostPadding)) return {};
