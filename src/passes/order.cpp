@@ -28,8 +28,8 @@ constexpr Pass kOrder[] = {
 #ifdef ONNX_TORCH_ONEDNN
     {"recurrent_steps", "find recurrent layers that ATen has none for", find_recurrent_steps, Cpu},
     {"quantized", "compute with the numbers of 8 bits that QuantizeLinear gives", find_quantized, Cpu},
-    {"bits", "multiply by weights of 2, 4 and 8 bits as they are", pack_bits, Cpu},
 #endif
+    {"bits", "multiply by weights of 2, 4 and 8 bits as they are", pack_bits, Cpu},
     {"bits", "multiply by weights of 2, 4 and 8 bits as they are", multiply_bits, Cuda},
     {"expand", "write out the scripts that no pass has taken as a whole", expand, Any, has_kept_scripts},
     {"constants", "compute once what depends on weights alone", fold_constants},

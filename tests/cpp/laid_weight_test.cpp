@@ -253,19 +253,6 @@ TEST(LaidWeight, TellsLayoutsApartByTheirStrides) {
   EXPECT_FALSE(is_taken(weight, other.saved(), blocked(weight, Tag::cba)));
 }
 
-// Kernels read vectors from them.
-TEST(LaidWeight, TakesNoBytesThatAreNotAligned) {
-  const at::Tensor weight = numbers({19, 33});
-  const Desc wanted = blocked(weight, Tag::AB16b16a);
-  const LaidWeight other(weight);
-  const Laid blocks = other.get(form(weight), wanted);
-  for (const int64_t begin : {1, 32, 64}) {
-    const at::Tensor bytes = at::empty({blocks.bytes.numel() + begin}, at::kByte).slice(0, begin);
-    bytes.copy_(blocks.bytes);
-    EXPECT_EQ(is_taken(weight, {{other.saved()[0].layout, bytes}}, wanted), begin == 64);
-  }
-}
-
 TEST(LaidWeight, ForgetsWhatItHasTakenBefore) {
   const at::Tensor weight = numbers({19, 33});
   const LaidWeight other(weight), laid(weight);
@@ -278,7 +265,7 @@ TEST(LaidWeight, ForgetsWhatItHasTakenBefore) {
 // --- Layouts of kernels of our own ---
 
 // A layout in which the bytes of the transposed weight lie; it counts how often a weight is laid out.
-LaidWeight::Own transposed(const at::Tensor& weight, int& laid_out, bool is_sound = true) {
+HeldWeight::Layout transposed(const at::Tensor& weight, int& laid_out, bool is_sound = true) {
   return {.name = "transposed",
           .lay =
               [&laid_out](const at::Tensor& plain) {
@@ -287,19 +274,6 @@ LaidWeight::Own transposed(const at::Tensor& weight, int& laid_out, bool is_soun
               },
           .restore = [type = weight.scalar_type()](const at::Tensor& bytes) { return bytes.view(type).t(); },
           .sound = [is_sound](const at::Tensor&) { return is_sound; }};
-}
-
-TEST(LaidWeight, LiesInOneLayoutOfOurOwn) {
-  const at::Tensor weight = numbers({19, 33});
-  const LaidWeight laid(weight);
-  int count = 0;
-  const at::Tensor bytes = laid.get(transposed(weight, count));
-  EXPECT_TRUE(bytes.view(at::kFloat).equal(weight.t()));
-  EXPECT_TRUE(same_memory(laid.get(transposed(weight, count)), bytes));
-  EXPECT_EQ(count, 1);
-  EXPECT_EQ(weight.use_count(), 1U);
-  expect_alike(laid.plain(), weight);
-  EXPECT_TRUE(laid.first().is_zero());
 }
 
 TEST(LaidWeight, IsLaidOutFromALayoutOfOurOwn) {
@@ -321,23 +295,6 @@ TEST(LaidWeight, IsLaidOutForOurOwnKernelsFromALayoutOfOneDnn) {
   laid.get(form(weight), blocked(weight, Tag::AB16b16a));
   EXPECT_TRUE(laid.get(transposed(weight, count)).view(at::kFloat).equal(weight.t()));
   expect_alike(laid.plain(), weight);
-}
-
-TEST(LaidWeight, TakesALayoutOfOurOwnThatIsSound) {
-  const at::Tensor weight = numbers({19, 33});
-  const LaidWeight other(weight, "out"), laid(weight, "out"), distrusted(weight, "out"), stranger(weight, "in");
-  int count = 0;
-  const at::Tensor bytes = other.get(transposed(weight, count));
-  ASSERT_THAT(other.saved(), SizeIs(1));
-  EXPECT_EQ(other.saved()[0].layout, "out:transposed");
-  for (const LaidWeight* const each : {&laid, &distrusted, &stranger}) each->take(other.saved());
-  EXPECT_TRUE(same_memory(laid.get(transposed(weight, count)), bytes));
-  expect_alike(laid.plain(), weight);
-  EXPECT_EQ(count, 1);
-  EXPECT_FALSE(same_memory(distrusted.get(transposed(weight, count, /*is_sound=*/false)), bytes));
-  EXPECT_EQ(count, 2);
-  EXPECT_FALSE(same_memory(stranger.get(transposed(weight, count)), bytes));
-  EXPECT_EQ(count, 3);
 }
 
 }  // namespace

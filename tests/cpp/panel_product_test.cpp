@@ -58,8 +58,8 @@ TEST_P(Strips, SumsAreExact) {
     const int64_t columns = kernels.strip_columns;
     for (const int64_t terms : {1, 2, 3, 4, 31, 300, 4096}) {
       Patches p{kNoWindows, kNoWindows, kNoWindows, terms, 0, terms, 0, 0};
-      const at::Tensor laid = onednn::in_strips(matrix(terms, columns), columns);
-      const Strip strip = onednn::strip_at(laid, 0);
+      const at::Tensor laid = in_strips(matrix(terms, columns), columns);
+      const Strip strip = strip_at(laid, 0);
       for (const int64_t rows : {1, 2, 3, 5, 6, 7, 8, 9, 17}) {
         p.rows.size = p.rows.count = rows;
         std::vector<uint8_t> bytes(rows * terms), copied(rows * p.steps() * kStepRows);
@@ -84,11 +84,11 @@ TEST_P(Strips, SumsAreExact) {
 TEST_P(Strips, GroupsFitSixteenBitsAndAreTheWeight) {
   for (const int64_t width : {4, 8, 16}) {
     for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{1, 1}, {7, 19}, {300, 33}}) {
-      const at::Tensor weight = matrix(rows, columns), laid = onednn::in_strips(weight, width);
-      ASSERT_TRUE(onednn::from_strips(laid, weight.sizes(), width).equal(weight));
-      ASSERT_TRUE(onednn::are_strips(laid, weight.sizes(), width));
+      const at::Tensor weight = matrix(rows, columns), laid = in_strips(weight, width);
+      ASSERT_TRUE(from_strips(laid, weight.sizes(), width).equal(weight));
+      ASSERT_TRUE(are_strips(laid, weight.sizes(), width));
       for (int64_t number = 0; number < (columns + width - 1) / width; ++number) {
-        const Strip strip = onednn::strip_at(laid, number);
+        const Strip strip = strip_at(laid, number);
         const int8_t* step = strip.steps;
         for (int64_t size = 1; size <= kMostSteps; ++size) {
           for (int32_t group = 0; group < strip.groups[size - 1]; ++group, step += size * width * kStepRows) {
@@ -112,16 +112,16 @@ TEST_P(Strips, GroupsFitSixteenBitsAndAreTheWeight) {
 
 TEST(StripsFromElsewhere, BytesThatTellToReadElsewhereAreNone) {
   constexpr int64_t kWidth = 8;
-  const at::Tensor weight = at::ones({1, 12, 10}, at::kChar), laid = onednn::in_strips(weight, kWidth);
-  EXPECT_FALSE(onednn::are_strips(laid.narrow(0, 0, laid.numel() - 64), weight.sizes(), kWidth));
-  EXPECT_FALSE(onednn::are_strips(laid.narrow(0, 0, 8), weight.sizes(), kWidth));
-  EXPECT_FALSE(onednn::are_strips(laid, {1, 4, 10}, kWidth));
+  const at::Tensor weight = at::ones({1, 12, 10}, at::kChar), laid = in_strips(weight, kWidth);
+  EXPECT_FALSE(are_strips(laid.narrow(0, 0, laid.numel() - 64), weight.sizes(), kWidth));
+  EXPECT_FALSE(are_strips(laid.narrow(0, 0, 8), weight.sizes(), kWidth));
+  EXPECT_FALSE(are_strips(laid, {1, 4, 10}, kWidth));
   const auto with = [&](auto value, int64_t at) {
     const at::Tensor changed = laid.clone();
     std::memcpy(changed.data_ptr<uint8_t>() + at, &value, sizeof(value));
-    return onednn::are_strips(changed, weight.sizes(), kWidth);
+    return are_strips(changed, weight.sizes(), kWidth);
   };
-  const Strip strip = onednn::strip_at(laid, 1);
+  const Strip strip = strip_at(laid, 1);
   const auto* const begin = laid.const_data_ptr<uint8_t>();
   const int64_t groups = reinterpret_cast<const uint8_t*>(strip.groups) - begin;
   const int64_t rows = reinterpret_cast<const uint8_t*>(strip.rows) - begin;

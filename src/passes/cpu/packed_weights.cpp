@@ -7,21 +7,20 @@
 
 #include "graph/constants.h"
 #include "graph/walk.h"
+#include "kernels/cpu/packed/packed.h"
 
 #ifdef ONNX_TORCH_ONEDNN
-#include "kernels/cpu/onednn/packed.h"
+#include "kernels/cpu/onednn/operators.h"
 #endif
 
 namespace onnxtorch {
-
-#ifdef ONNX_TORCH_ONEDNN
 namespace {
 
 namespace jit = torch::jit;
 
 // Gives the program's packed operators, in the order of its constants.
 std::vector<c10::intrusive_ptr<Packed>> packed_of(const Program& program) {
-  register_onednn();
+  register_packed();
   const auto& type = c10::getCustomClassType<c10::intrusive_ptr<Packed>>();
   std::vector<c10::intrusive_ptr<Packed>> result;
   for (const Constant& constant : program.constants) {
@@ -46,7 +45,7 @@ void take_weights(const Program& program, std::vector<std::vector<SavedWeights>>
 }
 
 void lay_out_weights(const Program& program) {
-  register_onednn();
+  register_packed();
   const auto& packed = c10::getCustomClassType<c10::intrusive_ptr<Packed>>();
   const Constants constants(program);
   for_each_node(program.graph->block(), [&](const jit::Node* node) {
@@ -58,15 +57,10 @@ void lay_out_weights(const Program& program) {
   });
 }
 
+#ifdef ONNX_TORCH_ONEDNN
 std::string layouts_version() { return onednn_version(); }
-
 #else
-
-std::vector<std::vector<SavedWeights>> saved_weights(const Program&) { return {}; }
-void take_weights(const Program&, std::vector<std::vector<SavedWeights>>) {}
-void lay_out_weights(const Program&) {}
 std::string layouts_version() { return "none"; }
-
 #endif
 
 }  // namespace onnxtorch

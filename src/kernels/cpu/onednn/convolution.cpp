@@ -6,39 +6,13 @@
 #include <string_view>
 
 #include "kernels/cpu/onednn/fused.h"
+#include "kernels/cpu/onednn/operators.h"
 
 namespace onnxtorch {
 namespace onednn {
 
 using Tag = dnnl::memory::format_tag;
 constexpr auto kFloat = dnnl::memory::data_type::f32;
-
-bool fits(const Convolution& c, at::IntArrayRef sizes) {
-  if (static_cast<int64_t>(sizes.size()) != c.weight.dim() || sizes[1] != c.weight.size(1) * c.groups) return false;
-  return std::ranges::all_of(result_sizes(c, sizes), [](int64_t size) { return size > 0; });
-}
-
-std::vector<int64_t> result_sizes(const Convolution& c, at::IntArrayRef sizes) {
-  std::vector<int64_t> result = {sizes[0], c.weight.size(0)};
-  for (size_t i = 0; i < c.stride.size(); ++i) {
-    const int64_t window = (c.weight.sizes()[i + 2] - 1) * c.dilation[i] + 1;
-    const int64_t room = sizes[i + 2] + 2 * c.padding[i] - window;
-    result.push_back(room < 0 ? 0 : room / c.stride[i] + 1);
-  }
-  return result;
-}
-
-std::vector<int64_t> channels_last_strides(at::IntArrayRef sizes) {
-  std::vector<int64_t> strides(sizes.size());
-  int64_t step = sizes[1];
-  strides[1] = 1;
-  for (size_t i = sizes.size() - 1; i >= 2; --i) {
-    strides[i] = step;
-    step *= sizes[i];
-  }
-  strides[0] = step;
-  return strides;
-}
 
 dnnl::memory::desc channels_last(at::IntArrayRef sizes, dnnl::memory::data_type type) {
   return {sizes.vec(), type, sizes.size() == 3 ? Tag::nwc : sizes.size() == 4 ? Tag::nhwc : Tag::ndhwc};
@@ -196,7 +170,7 @@ class PackedConvolution final : public Fused {
   }
 
  private:
-  bool fits(at::IntArrayRef sizes) const override { return onednn::fits(convolution_, sizes); }
+  bool fits(at::IntArrayRef sizes) const override { return onnxtorch::fits(convolution_, sizes); }
 
   std::vector<int64_t> strides(at::IntArrayRef sizes) const override { return channels_last_strides(sizes); }
 
@@ -235,13 +209,6 @@ class PackedConvolution final : public Fused {
 
 }  // namespace
 }  // namespace onednn
-
-bool go_together(const at::Tensor& weight, int64_t groups,
-                 std::initializer_list<const std::vector<int64_t>*> parameters) {
-  if (weight.dim() < 3 || weight.numel() == 0 || groups < 1 || weight.size(0) % groups != 0) return false;
-  const auto of_each = [&](const std::vector<int64_t>* one) { return std::ssize(*one) == weight.dim() - 2; };
-  return std::ranges::all_of(parameters, of_each);
-}
 
 c10::intrusive_ptr<Packed> packed(Convolution convolution, std::vector<PostOp> post_ops) {
   return c10::make_intrusive<onednn::PackedConvolution>(std::move(convolution), std::move(post_ops));

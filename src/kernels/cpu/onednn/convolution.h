@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/cpu/onednn/fused.h"
-#include "kernels/cpu/onednn/packed.h"
+#include "kernels/cpu/packed/convolution.h"
 
 namespace onnxtorch::onednn {
 
@@ -14,14 +14,6 @@ Of with_weight(Of of, const at::Tensor& weight) {
   of.weight = weight;
   return of;
 }
-
-// Tells whether the convolution is defined for images of these sizes.
-bool fits(const Convolution& c, at::IntArrayRef sizes);
-
-std::vector<int64_t> result_sizes(const Convolution& c, at::IntArrayRef sizes);
-
-// Gives strides with the channels innermost. A size of 1 takes the stride that it would have were it larger.
-std::vector<int64_t> channels_last_strides(at::IntArrayRef sizes);
 
 // Describes images with the channels innermost.
 dnnl::memory::desc channels_last(at::IntArrayRef sizes, dnnl::memory::data_type type);

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/onednn/convolution.h"
 #include "kernels/cpu/onednn/fused.h"
+#include "kernels/cpu/onednn/operators.h"
 
 namespace onnxtorch {
 namespace onednn {

@@ -11,7 +11,7 @@
 #include "kernels/cpu/onednn/laid_weight.h"
 #include "kernels/cpu/onednn/primitives.h"
 #include "kernels/cpu/onednn/row_product.h"
-#include "kernels/cpu/onednn/row_steps.h"
+#include "kernels/cpu/packed/row_steps.h"
 
 namespace onnxtorch::onednn {
 

@@ -13,7 +13,8 @@
 #include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/onednn/convolution.h"
-#include "kernels/cpu/onednn/panel_product.h"
+#include "kernels/cpu/onednn/operators.h"
+#include "kernels/cpu/quantized/panel_product.h"
 #include "kernels/cpu/quantized/shifted_weight.h"
 #include "kernels/cpu/quantized/sums.h"
 
@@ -178,7 +179,7 @@ class IntegerConvolution final : public PackedIntegers {
         panels_(unpadded_) {}
 
  private:
-  bool fits(at::IntArrayRef sizes) const override { return onednn::fits(convolution_, sizes); }
+  bool fits(at::IntArrayRef sizes) const override { return onnxtorch::fits(convolution_, sizes); }
   int64_t dims_after_channels() const override { return static_cast<int64_t>(weight_.sizes().size()) - 2; }
 
   std::vector<int64_t> padded(at::IntArrayRef sizes) const override {
@@ -319,13 +320,13 @@ class IntegerLinear final : public PackedIntegers {
 }  // namespace onednn
 
 c10::intrusive_ptr<Packed> packed_integers(Convolution convolution, const at::Tensor& zero_points) {
-  const onednn::ShiftedWeight weight(convolution.weight, zero_points, 0);
+  const ShiftedWeight weight(convolution.weight, zero_points, 0);
   if (convolution.groups > 1 && weight.has_shifts()) return {};
   return c10::make_intrusive<onednn::IntegerConvolution>(std::move(convolution), weight);
 }
 
 c10::intrusive_ptr<Packed> packed_integers(const Linear& linear, const at::Tensor& zero_points) {
-  return c10::make_intrusive<onednn::IntegerLinear>(onednn::ShiftedWeight(linear.weight, zero_points, 1));
+  return c10::make_intrusive<onednn::IntegerLinear>(ShiftedWeight(linear.weight, zero_points, 1));
 }
 
 }  // namespace onnxtorch

@@ -10,8 +10,8 @@
 
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/onednn/fused.h"
-#include "kernels/cpu/onednn/panel_product.h"
 #include "kernels/cpu/onednn/primitives.h"
+#include "kernels/cpu/quantized/panel_product.h"
 
 namespace onnxtorch::onednn {
 

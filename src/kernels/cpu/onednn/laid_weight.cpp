@@ -3,16 +3,13 @@
 #include <ATen/ATen.h>
 #include <c10/util/strides.h>
 
-#include <algorithm>
-#include <cstdint>
-#include <iterator>
 #include <memory>
+#include <mutex>
 #include <sstream>
 
 #include "base/view_of.h"
 
 namespace onnxtorch::onednn {
-
 namespace {
 
 // Gives a weight of int8 that lies in blocks as a plain one, by views: oneDNN takes none back that has sums of it
@@ -42,11 +39,18 @@ at::Tensor bytes_of(const at::Tensor& t) {
   return view_of(t.data_ptr(), {static_cast<int64_t>(t.nbytes())}, at::kByte, std::make_shared<at::Tensor>(t));
 }
 
-}  // namespace
-
-at::Tensor form_of(const at::Tensor& t) {
-  return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kMeta));
+// Gives the weight that was laid out, which had this form, and was taken as described.
+at::Tensor restored(const Laid& laid, const dnnl::memory::desc& taken_as, const at::Tensor& form) {
+  at::Tensor plain = at::empty_strided(form.sizes(), form.strides(), form.options().device(at::kCPU));
+  if (plain.scalar_type() == at::kChar) {
+    at::as_strided(plain, taken_as.get_dims(), taken_as.get_strides()).copy_(without_blocks(laid));
+  } else {
+    reorder(laid.memory, borrowed(taken_as, plain));
+  }
+  return plain;
 }
+
+}  // namespace
 
 // Gives a text that tells one layout from another; an empty one where oneDNN does not tell. Behind weights of int8 lie
 // sums of them, of which only the size tells; what they are is the same for all layouts of one operator.
@@ -68,39 +72,13 @@ std::string LaidWeight::layout_of(const dnnl::memory::desc& desc) const {
   return text.str();
 }
 
-LaidWeight::LaidWeight(const at::Tensor& plain, std::string name) : name_(std::move(name)) {
-  at::Tensor dense = plain.is_non_overlapping_and_dense() ? plain : plain.contiguous();
-  form_ = form_of(dense);
-  held_ = [dense = std::move(dense)] { return dense; };
-}
-
-LaidWeight::LaidWeight(at::Tensor form, std::function<at::Tensor()> make)
-    : name_("weight"), form_(std::move(form)), held_(std::move(make)) {}
-
-at::Tensor LaidWeight::plain() const {
-  const std::lock_guard lock(mutex_);
-  return restored();
-}
-
-at::Tensor LaidWeight::restored() const {
-  if (held_) return held_();
-  at::Tensor plain = at::empty_strided(form_.sizes(), form_.strides(), form_.options().device(at::kCPU));
-  if (plain.scalar_type() == at::kChar) {
-    at::as_strided(plain, held_as_.get_dims(), held_as_.get_strides()).copy_(without_blocks(laid_.front()));
-  } else {
-    reorder(laid_.front().memory, borrowed(held_as_, plain));
-  }
-  return plain;
-}
-
 // Gives up the weight as it came, where it can be restored.
 void LaidWeight::release(const dnnl::memory::desc& plain, const dnnl::memory::desc& laid) const {
-  if (laid_.size() != 1 || !held_ || laid.get_data_type() != plain.get_data_type() ||
+  if (laid_.size() != 1 || !make_ || laid.get_data_type() != plain.get_data_type() ||
       laid.get_format_kind() != dnnl::memory::format_kind::blocked) {
     return;
   }
-  held_as_ = plain;
-  held_ = nullptr;
+  make_ = [first = laid_.front(), plain, form = form_] { return restored(first, plain, form); };
 }
 
 Laid LaidWeight::get(const dnnl::memory& plain, const dnnl::memory::desc& wanted) const {
@@ -117,7 +95,7 @@ Laid LaidWeight::get(const dnnl::memory& plain, const dnnl::memory::desc& wanted
     return laid;
   }
   if (plain.get_data_handle()) return laid_.emplace_back(laid_out(plain, wanted));
-  const at::Tensor held = restored();
+  const at::Tensor held = make_();
   if (form == wanted) return laid_.emplace_back(Laid{bytes_of(held), borrowed(form, held)});
   const Laid laid = laid_.emplace_back(laid_out(borrowed(form, held), wanted));
   release(form, wanted);
@@ -129,39 +107,14 @@ dnnl::memory::desc LaidWeight::first() const {
   return laid_.empty() ? dnnl::memory::desc() : laid_.front().memory.get_desc();
 }
 
-at::Tensor LaidWeight::get(const Own& layout) const {
-  const std::lock_guard lock(mutex_);
-  if (own_) return own_->bytes;
-  const std::string name = name_ + ':' + layout.name;
-  const auto known = std::ranges::find(saved_, name, &SavedWeights::layout);
-  const at::Tensor laid = known != saved_.end() && layout.sound(known->bytes) ? known->bytes : layout.lay(restored());
-  own_ = {name, laid};
-  held_ = [laid, restore = layout.restore, form = form_] {
-    return at::empty_strided(form.sizes(), form.strides(), form.options().device(at::kCPU)).copy_(restore(laid));
-  };
-  return laid;
-}
-
 std::vector<SavedWeights> LaidWeight::saved() const {
+  std::vector<SavedWeights> result = HeldWeight::saved();
   const std::lock_guard lock(mutex_);
-  std::vector<SavedWeights> result;
-  if (own_) result.push_back(*own_);
   for (const Laid& laid : laid_) {
     if (auto layout = layout_of(laid.memory.get_desc()); !layout.empty())
       result.push_back({std::move(layout), laid.bytes});
   }
   return result;
-}
-
-// Takes saved weights, but not bytes that are not aligned as they were laid out, in a file whose index is wrong:
-// kernels read vectors from them.
-void LaidWeight::take(const std::vector<SavedWeights>& saved) const {
-  constexpr uintptr_t kAlignment = 64;
-  const std::lock_guard lock(mutex_);
-  saved_.clear();
-  std::ranges::copy_if(saved, std::back_inserter(saved_), [](const SavedWeights& one) {
-    return reinterpret_cast<uintptr_t>(one.bytes.const_data_ptr()) % kAlignment == 0;
-  });
 }
 
 }  // namespace onnxtorch::onednn

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/onednn/fused.h"
 #include "kernels/cpu/onednn/inner_product.h"
+#include "kernels/cpu/onednn/operators.h"
 
 namespace onnxtorch {
 namespace onednn {

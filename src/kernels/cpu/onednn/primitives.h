@@ -16,7 +16,7 @@
 #include "base/fork_safe.h"
 #include "base/recent.h"
 #include "base/shape_key.h"
-#include "kernels/cpu/onednn/packed.h"
+#include "kernels/cpu/packed/packed.h"
 
 // libtorch's include directory has the headers of another release.
 static_assert(DNNL_VERSION_MAJOR == 3 && DNNL_VERSION_MINOR == 2);

@@ -12,7 +12,8 @@
 #include "kernels/cpu/onednn/convolution.h"
 #include "kernels/cpu/onednn/fused.h"
 #include "kernels/cpu/onednn/integer_product.h"
-#include "kernels/cpu/onednn/panel_product.h"
+#include "kernels/cpu/onednn/operators.h"
+#include "kernels/cpu/quantized/panel_product.h"
 #include "kernels/cpu/quantized/quantize.h"
 
 namespace onnxtorch {
@@ -147,7 +148,7 @@ class QuantizedConvolution final : public QuantizedProduct {
         panels_(convolution_) {}
 
  private:
-  bool fits(at::IntArrayRef sizes) const override { return onednn::fits(convolution_, sizes); }
+  bool fits(at::IntArrayRef sizes) const override { return onnxtorch::fits(convolution_, sizes); }
   std::vector<int64_t> strides(at::IntArrayRef sizes) const override { return channels_last_strides(sizes); }
   dnnl::memory::desc bias_of(const Prepared&) const override { return {{bias_.numel()}, Type::f32, Tag::a}; }
   const PanelProduct& panels() const override { return panels_; }

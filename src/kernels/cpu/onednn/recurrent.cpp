@@ -15,7 +15,7 @@
 #include "base/thread_limit.h"
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/onednn/affine.h"
-#include "kernels/cpu/onednn/packed.h"
+#include "kernels/cpu/onednn/operators.h"
 
 namespace onnxtorch {
 namespace onednn {

@@ -16,7 +16,7 @@
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/simd/quantized/quantize.h"
 
-namespace onnxtorch::onednn {
+namespace onnxtorch {
 namespace {
 
 QuantizeStep quantization(double scale, int64_t zero_point, int64_t low, int64_t high) {
@@ -102,7 +102,7 @@ struct Operand {
   double scale;
   int64_t zero_point;
 
-  at::Tensor values() const { return x.is_floating_point() ? x : onednn::dequantize(x, scale, zero_point); }
+  at::Tensor values() const { return x.is_floating_point() ? x : onnxtorch::dequantize(x, scale, zero_point); }
 };
 
 // The elements that are joined: of int8 or uint8, each with one of as many more, or of floats; or rows of them with a
@@ -332,4 +332,4 @@ void register_quantize() {
   register_planner("onnx_torch::quantized_mul", plan_quantized_mul);
 }
 
-}  // namespace onnxtorch::onednn
+}  // namespace onnxtorch

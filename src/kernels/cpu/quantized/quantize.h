@@ -6,7 +6,15 @@
 
 #include <tuple>
 
-namespace onnxtorch::onednn {
+namespace onnxtorch {
+
+// A quantization to int8 or uint8: an integer stands for (integer - zero_point) * scale, and is kept between low and
+// high.
+struct Quantization {
+  double scale = 1;
+  int64_t zero_point = 0, low = 0, high = 0;
+  c10::ScalarType type = c10::kByte;
+};
 
 // Computes (x - zero_point) * scale.
 at::Tensor dequantize(const at::Tensor& x, double scale, int64_t zero_point);
@@ -37,4 +45,4 @@ at::Tensor dequantize_along(const at::Tensor& x, const at::Tensor& scale, int64_
 // Declares them to TorchScript, once.
 void register_quantize();
 
-}  // namespace onnxtorch::onednn
+}  // namespace onnxtorch

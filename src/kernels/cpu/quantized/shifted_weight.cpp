@@ -11,7 +11,7 @@
 #include "kernels/cpu/quantized/sums.h"
 #include "kernels/simd/quantized/sums.h"
 
-namespace onnxtorch::onednn {
+namespace onnxtorch {
 
 ShiftedWeight::ShiftedWeight(at::Tensor given, const at::Tensor& zero_points, int64_t channel_dim)
     : given_(std::move(given)), sizes_(given_.sizes().vec()), count_(given_.numel()), channel_dim_(channel_dim) {
@@ -69,4 +69,4 @@ at::Tensor ShiftedWeight::in_double(const at::Tensor& numbers) const {
   return numbers.to(c10::kDouble) + along_channels(shifts_);
 }
 
-}  // namespace onnxtorch::onednn
+}  // namespace onnxtorch

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace onnxtorch::onednn {
+namespace onnxtorch {
 
 // The differences of a weight and its zero points, which need not fit 8 bits: they are numbers of int8, plus a shift
 // for each channel.
@@ -40,4 +40,4 @@ class ShiftedWeight {
   bool has_shifts_ = false;
 };
 
-}  // namespace onnxtorch::onednn
+}  // namespace onnxtorch

@@ -11,7 +11,7 @@
 #include "base/own_pages.h"
 #include "base/parallel.h"
 
-namespace onnxtorch::onednn {
+namespace onnxtorch {
 namespace {
 
 constexpr int64_t kAlignment = 64, kMostColumns = kPanelColumns;
@@ -290,4 +290,4 @@ at::Tensor from_strips(const at::Tensor& bytes, at::IntArrayRef sizes, int64_t s
   return result;
 }
 
-}  // namespace onnxtorch::onednn
+}  // namespace onnxtorch

@@ -5,7 +5,7 @@
 
 #include "kernels/simd/panel_product.h"
 
-namespace onnxtorch::onednn {
+namespace onnxtorch {
 
 // Lays out matrices [count, rows, columns] in strips of so many columns; gives bytes that `strip_at` reads.
 at::Tensor in_strips(const at::Tensor& matrices, int64_t strip_columns);
@@ -19,4 +19,4 @@ bool are_strips(const at::Tensor& bytes, at::IntArrayRef sizes, int64_t strip_co
 // Gives the matrices that the bytes were made of.
 at::Tensor from_strips(const at::Tensor& bytes, at::IntArrayRef sizes, int64_t strip_columns);
 
-}  // namespace onnxtorch::onednn
+}  // namespace onnxtorch

@@ -9,7 +9,7 @@
 #include "kernels/cpu/cpu_features.h"
 #include "kernels/simd/quantized/sums.h"
 
-namespace onnxtorch::onednn {
+namespace onnxtorch {
 namespace {
 
 // Finds the lowest, the highest and the sum of the elements of each row of a matrix, the rows or the columns of which
@@ -99,4 +99,4 @@ at::Tensor scaled(const at::Tensor& sums, const Correction& correction, const Sc
   return result;
 }
 
-}  // namespace onnxtorch::onednn
+}  // namespace onnxtorch

@@ -6,7 +6,7 @@
 
 #include "kernels/simd/quantized/sums.h"
 
-namespace onnxtorch::onednn {
+namespace onnxtorch {
 
 // Computes the sums of the rows of a contiguous matrix of uint8, in int32.
 at::Tensor sums_of_rows(const at::Tensor& matrix);
@@ -39,4 +39,4 @@ void scale_rows(float* y, int64_t rows, int64_t channels, const SumSteps& of, co
 // The bias where there is none: adding 0 would lose the sign of a zero.
 constexpr float kNoBias = -0.0F;
 
-}  // namespace onnxtorch::onednn
+}  // namespace onnxtorch

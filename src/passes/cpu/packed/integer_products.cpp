@@ -6,7 +6,7 @@
 #include "graph/symbols.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
-#include "kernels/cpu/onednn/packed.h"
+#include "kernels/cpu/onednn/operators.h"
 #include "passes/cpu/packed/integer_weight.h"
 #include "passes/cpu/packed/nodes.h"
 #include "passes/cpu/passes.h"

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "graph/constants.h"
-#include "kernels/cpu/onednn/packed.h"
+#include "kernels/cpu/onednn/operators.h"
 
 namespace onnxtorch {
 

@@ -2,7 +2,7 @@
 
 #include "graph/walk.h"
 #include "graph/writes.h"
-#include "kernels/cpu/onednn/packed.h"
+#include "kernels/cpu/onednn/operators.h"
 #include "passes/cpu/passes.h"
 
 namespace onnxtorch {

@@ -12,7 +12,7 @@
 #include "graph/symbols.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
-#include "kernels/cpu/onednn/packed.h"
+#include "kernels/cpu/onednn/operators.h"
 #include "kernels/cpu/operators.h"
 #include "kernels/cpu/quantized/quantize.h"
 #include "kernels/cpu/quantized/shifted_weight.h"
@@ -145,7 +145,7 @@ class Recognition {
       return arguments;
     };
     if (jit::Value* const result = looked_up(
-            x, [&](const at::Tensor& y) { return onednn::quantize(y, scale, zero_point, low, high, type); })) {
+            x, [&](const at::Tensor& y) { return onnxtorch::quantize(y, scale, zero_point, low, high, type); })) {
       return result;
     }
     // A value below zero becomes the zero point.
@@ -274,8 +274,8 @@ class Recognition {
       origin = value;
       const auto type = type_of(node->input(0));
       if (!type) return {};
-      return onednn::dequantize(all_numbers(*type), *constants_.number(node->input(1)),
-                                *constants_.get<int64_t>(node->input(2)));
+      return onnxtorch::dequantize(all_numbers(*type), *constants_.number(node->input(1)),
+                                   *constants_.get<int64_t>(node->input(2)));
     }
     if (depth == kDeepest || !has(node, Trait::Unary, Trait::Binary, Trait::Ternary)) return {};
     jit::Stack stack;
@@ -378,7 +378,7 @@ class Recognition {
     if (node->input(x)->node()->kind() != kDequantize) return nullptr;
     const auto given = scaled_weight(node->input(x + 1), channel_dim(node));
     if (!given || !fits(node, given->weight.numbers)) return nullptr;
-    const onednn::ShiftedWeight shifted(given->weight.numbers, given->weight.zero_points, channel_dim(node));
+    const ShiftedWeight shifted(given->weight.numbers, given->weight.zero_points, channel_dim(node));
     if (!shifted.has_shifts()) {
       jit::Value* const weight = dequantized_weight(node, shifted.numbers(), given->scales);
       weight->setType(node->input(x + 1)->type());
@@ -451,7 +451,7 @@ class Recognition {
     if (!x) return nullptr;
     const at::Tensor scales = unit->reshape(-1);
     const at::Tensor in_units = bias->defined() ? at::mul(*bias, scales).to(c10::kFloat) : at::Tensor();
-    const onednn::ShiftedWeight shifted(weight->numbers, weight->zero_points, channel_dim(product));
+    const ShiftedWeight shifted(weight->numbers, weight->zero_points, channel_dim(product));
     if (shifted.has_shifts()) {
       return scaled_product(product, x->node()->input(0), *constants_.get<int64_t>(x->node()->input(2)), *weight,
                             scales, in_units);

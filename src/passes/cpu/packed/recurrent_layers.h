@@ -4,7 +4,7 @@
 #include <ATen/core/ivalue.h>
 
 #include "graph/program.h"
-#include "kernels/cpu/onednn/packed.h"
+#include "kernels/cpu/onednn/operators.h"
 
 namespace torch::jit {
 struct Value;

@@ -5,12 +5,11 @@
 #include "base/parallel.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
-#include "kernels/cpu/onednn/grouped_linear.h"
+#include "kernels/cpu/packed/grouped_linear.h"
 #include "kernels/simd/bits_integer_product.h"
 #include "kernels/simd/bits_product.h"
 
 namespace onnxtorch {
-namespace onednn {
 namespace {
 
 // Gives a mask of the highest bit of each number of a word.
@@ -64,16 +63,16 @@ class BitsLinear : public GroupedLinear {
 
  private:
   at::Tensor panels() const override {
-    return laid_.get({.name = layout_,
-                      .lay =
-                          [flip = flip_](const at::Tensor& numbers) {
-                            at::Tensor laid = in_panels(words_of(numbers).t());
-                            laid.view(c10::kInt).bitwise_xor_(flip);
-                            return laid;
-                          },
-                      .restore = {},  // nobody asks for the plain weight
-                      .sound = [bytes = bytes_of_panels(c10::kInt, words_, out_)](
-                                   const at::Tensor& laid) { return laid.numel() == bytes; }});
+    return weight_.get({.name = layout_,
+                        .lay =
+                            [flip = flip_](const at::Tensor& numbers) {
+                              at::Tensor laid = in_panels(words_of(numbers).t());
+                              laid.view(c10::kInt).bitwise_xor_(flip);
+                              return laid;
+                            },
+                        .restore = {},  // nobody asks for the plain weight
+                        .sound = [bytes = bytes_of_panels(c10::kInt, words_, out_)](
+                                     const at::Tensor& laid) { return laid.numel() == bytes; }});
   }
 
   const int64_t bits_, block_size_, blocks_, words_;
@@ -129,11 +128,10 @@ class IntegerBitsLinear final : public BitsLinear<uint8_t> {
 };
 
 }  // namespace
-}  // namespace onednn
 
 c10::intrusive_ptr<Packed> packed(const LinearOfBits& linear) {
-  if (linear.rounds_x) return c10::make_intrusive<onednn::IntegerBitsLinear>(linear);
-  return c10::make_intrusive<onednn::FloatBitsLinear>(linear);
+  if (linear.rounds_x) return c10::make_intrusive<IntegerBitsLinear>(linear);
+  return c10::make_intrusive<FloatBitsLinear>(linear);
 }
 
 }  // namespace onnxtorch

@@ -3,11 +3,11 @@
 
 #include <cstddef>
 
-#include "kernels/cpu/onednn/laid_weight.h"
-#include "kernels/cpu/onednn/packed.h"
+#include "kernels/cpu/packed/held_weight.h"
+#include "kernels/cpu/packed/packed.h"
 #include "kernels/simd/group.h"
 
-namespace onnxtorch::onednn {
+namespace onnxtorch {
 
 // Lays out a matrix as groups of panels: [panel][row][column].
 at::Tensor in_panels(const at::Tensor& matrix);
@@ -19,8 +19,8 @@ class GroupedLinear : public PackedProduct {
   at::Tensor run(const at::Tensor& x, at::TensorList operands) const final;
   std::unique_ptr<PlannedCall> planned(const at::Tensor& x, at::TensorList operands, const at::Tensor& y) const final;
   void expect(at::IntArrayRef sizes) const final;
-  std::vector<SavedWeights> saved() const final { return laid_.saved(); }
-  void take(std::vector<SavedWeights> saved) const final { laid_.take(saved); }
+  std::vector<SavedWeights> saved() const final { return weight_.saved(); }
+  void take(std::vector<SavedWeights> saved) const final { weight_.take(saved); }
 
  protected:
   GroupedLinear(const at::Tensor& weight, int64_t in, int64_t out, const at::Tensor& bias);
@@ -44,7 +44,7 @@ class GroupedLinear : public PackedProduct {
   virtual Kernel kernel() const = 0;
   virtual at::Tensor panels() const = 0;
 
-  const LaidWeight laid_;
+  const HeldWeight weight_;
   const int64_t in_, out_;
 
  private:
@@ -54,4 +54,4 @@ class GroupedLinear : public PackedProduct {
   const at::Tensor bias_;
 };
 
-}  // namespace onnxtorch::onednn
+}  // namespace onnxtorch

@@ -3,10 +3,10 @@
 
 #include <span>
 
-#include "kernels/cpu/onednn/packed.h"
+#include "kernels/cpu/packed/packed.h"
 #include "kernels/simd/chain.h"
 
-namespace onnxtorch::onednn {
+namespace onnxtorch {
 
 class RowSteps {
  public:
@@ -24,4 +24,4 @@ class RowSteps {
   chain::Loop pass_;
 };
 
-}  // namespace onnxtorch::onednn
+}  // namespace onnxtorch

@@ -1,4 +1,4 @@
-#include "kernels/cpu/onednn/panel_product.h"
+#include "kernels/cpu/quantized/panel_product.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/accumulate.h>
@@ -13,10 +13,9 @@
 #include "base/parallel.h"
 #include "base/work_memory.h"
 #include "kernels/cpu/cpu_features.h"
-#include "kernels/cpu/onednn/convolution.h"
 #include "kernels/cpu/quantized/strips.h"
 
-namespace onnxtorch::onednn {
+namespace onnxtorch {
 namespace {
 
 constexpr int64_t kProductsOfCost = 32;  // so many products take as long as an element, as parallel_for counts
@@ -116,7 +115,7 @@ at::Tensor PanelProduct::weight_of(const at::Tensor& matrices) const {
   return matrices.unflatten(1, {-1, sizes[1]}).permute({0, 3, 2, 1}).reshape(sizes);
 }
 
-at::Tensor PanelProduct::panels(const LaidWeight& weight) const {
+at::Tensor PanelProduct::panels(const HeldWeight& weight) const {
   const int64_t columns = this->columns(), rows = convolution_.weight.numel() / columns;
   if (is_depthwise()) {
     const int64_t bytes = parts(columns, kPanelColumns) * parts(rows, 2) * kPanelPair;
@@ -146,7 +145,7 @@ at::Tensor PanelProduct::empty_result(const at::Tensor& x, c10::ScalarType type)
   return work_tensor(sizes, type);
 }
 
-at::Tensor PanelProduct::sums(const LaidWeight& weight, const at::Tensor& x) const {
+at::Tensor PanelProduct::sums(const HeldWeight& weight, const at::Tensor& x) const {
   const at::Tensor y = empty_result(x, c10::kInt);
   auto* const to = y.data_ptr<int32_t>();
   const int64_t out = columns();
@@ -157,7 +156,7 @@ at::Tensor PanelProduct::sums(const LaidWeight& weight, const at::Tensor& x) con
   return y;
 }
 
-at::Tensor PanelProduct::finished(const LaidWeight& weight, const at::Tensor& x, int64_t zero_point,
+at::Tensor PanelProduct::finished(const HeldWeight& weight, const at::Tensor& x, int64_t zero_point,
                                   const Scaled& as) const {
   constexpr float kNeutral = -0.0F;  // adding 0 would lose the sign of a zero
   const int64_t out = columns();
@@ -185,7 +184,7 @@ at::Tensor PanelProduct::finished(const LaidWeight& weight, const at::Tensor& x,
   return y;
 }
 
-void PanelProduct::multiply(const LaidWeight& weight, const at::Tensor& x, int64_t zero_point, const Put& put) const {
+void PanelProduct::multiply(const HeldWeight& weight, const at::Tensor& x, int64_t zero_point, const Put& put) const {
   const at::Tensor laid = panels(weight);
   const auto* const from = static_cast<const uint8_t*>(x.const_data_ptr());
   const int64_t in = x.size(-1);
@@ -259,4 +258,4 @@ void PanelProduct::multiply_channels(const at::Tensor& x, const Patches& p, int6
   });
 }
 
-}  // namespace onnxtorch::onednn
+}  // namespace onnxtorch

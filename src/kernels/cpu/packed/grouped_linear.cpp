@@ -1,4 +1,4 @@
-#include "kernels/cpu/onednn/grouped_linear.h"
+#include "kernels/cpu/packed/grouped_linear.h"
 
 #include <ATen/ATen.h>
 #include <c10/util/accumulate.h>
@@ -10,7 +10,7 @@
 #include "base/parallel.h"
 #include "base/work_memory.h"
 
-namespace onnxtorch::onednn {
+namespace onnxtorch {
 namespace {
 
 int64_t parts(int64_t count, int64_t size) { return (count + size - 1) / size; }
@@ -33,7 +33,7 @@ at::Tensor in_panels(const at::Tensor& matrix) {
 }
 
 GroupedLinear::GroupedLinear(const at::Tensor& weight, int64_t in, int64_t out, const at::Tensor& bias)
-    : laid_(weight), in_(in), out_(out), bias_(bias.defined() ? bias.to(c10::kFloat).contiguous() : bias) {}
+    : weight_(weight), in_(in), out_(out), bias_(bias.defined() ? bias.to(c10::kFloat).contiguous() : bias) {}
 
 at::Tensor GroupedLinear::run(const at::Tensor& given, at::TensorList /*operands*/) const {
   TORCH_CHECK(fits(given.sizes()) && given.is_floating_point(), "a ", given.scalar_type(), " of sizes ", given.sizes(),
@@ -89,4 +89,4 @@ void GroupedLinear::multiply(const float* x, int64_t rows, float* y) const {
   });
 }
 
-}  // namespace onnxtorch::onednn
+}  // namespace onnxtorch

@@ -4,8 +4,7 @@
 #include "graph/constants.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
-#include "kernels/cpu/onednn/packed.h"
-#include "passes/cpu/packed/recurrent_layers.h"
+#include "kernels/cpu/packed/packed.h"
 #include "passes/cpu/passes.h"
 #include "passes/general/linear_of_bits.h"
 
@@ -36,7 +35,7 @@ LinearOfBits in_smaller_blocks(LinearOfBits of) {
 }  // namespace
 
 void pack_bits(Program& program) {
-  register_onednn();
+  register_packed();
   const Constants constants(program);
   jit::Graph& graph = *program.graph;
   for_each_node(graph.block(), [&](jit::Node* node) {

@@ -1,4 +1,4 @@
-#include "kernels/cpu/onednn/row_steps.h"
+#include "kernels/cpu/packed/row_steps.h"
 
 #include <c10/util/SmallVector.h>
 
@@ -9,7 +9,7 @@
 #include "base/parallel.h"
 #include "kernels/cpu/cpu_features.h"
 
-namespace onnxtorch::onednn {
+namespace onnxtorch {
 namespace {
 
 using chain::Op;
@@ -64,4 +64,4 @@ void RowSteps::run(float* y, int64_t count, std::span<const float* const> operan
   });
 }
 
-}  // namespace onnxtorch::onednn
+}  // namespace onnxtorch

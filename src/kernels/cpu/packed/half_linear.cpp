@@ -6,11 +6,10 @@
 
 #include "base/own_pages.h"
 #include "kernels/cpu/cpu_features.h"
-#include "kernels/cpu/onednn/grouped_linear.h"
+#include "kernels/cpu/packed/grouped_linear.h"
 #include "kernels/simd/half_product.h"
 
 namespace onnxtorch {
-namespace onednn {
 namespace {
 
 const HalfProductKernels& kernels() { return for_this_cpu<HalfProductKernels>(); }
@@ -24,12 +23,12 @@ class HalfLinear final : public GroupedLinear {
   Kernel kernel() const override { return {kernels().rows_at_once, kernels().room}; }
 
   at::Tensor panels() const override {
-    return laid_.get({.name = "float16 panels",
-                      .lay = in_panels,
-                      .restore = {},  // nobody asks for the plain weight
-                      .sound = [bytes = bytes_of_panels(c10::kHalf, in_, out_)](const at::Tensor& laid) {
-                        return laid.numel() == bytes;
-                      }});
+    return weight_.get({.name = "float16 panels",
+                        .lay = in_panels,
+                        .restore = {},  // nobody asks for the plain weight
+                        .sound = [bytes = bytes_of_panels(c10::kHalf, in_, out_)](const at::Tensor& laid) {
+                          return laid.numel() == bytes;
+                        }});
   }
 
   void multiply(const void* weight, const Part& p) const override {
@@ -58,15 +57,14 @@ at::Tensor in_halves(const at::Tensor& matrix) {
 }
 
 }  // namespace
-}  // namespace onednn
 
 bool lies_in_half(const at::Tensor& weight) {
   constexpr int64_t kLeastElements = 1 << 18;
-  return weight.scalar_type() == c10::kFloat && weight.numel() >= kLeastElements && onednn::is_of_halves(weight);
+  return weight.scalar_type() == c10::kFloat && weight.numel() >= kLeastElements && is_of_halves(weight);
 }
 
 c10::intrusive_ptr<Packed> packed_half(const Linear& linear) {
-  return c10::make_intrusive<onednn::HalfLinear>(onednn::in_halves(linear.weight), linear.bias);
+  return c10::make_intrusive<HalfLinear>(in_halves(linear.weight), linear.bias);
 }
 
 }  // namespace onnxtorch
