@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import onnx_torch
@@ -47,6 +48,97 @@ def test_a_scale_of_more_dimensions_stays_outside_of_attention():
     )
     assert graph_of(source, "attention") == "aten::mul\nonnx_torch::attention"
     check_equal(source, [floats(3, 5, 8), floats(3, 8, 7), floats(3, 7, 6)])
+
+
+MASKS = {
+    "constants": "a = Add(s, bias) m = Add(a, window)",
+    "of a run": "a = Add(mask, s) m = Add(a, mask)",
+    "both": "a = Add(s, bias) b = Add(mask, a) m = Add(b, window)",
+    "in other dimensions": "a = Add(s, bias) r = Reshape(a, parts) b = Add(r, windows) m = Reshape(b, whole)",
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_attention_with_several_masks(name: str):
+    window = np.where(RNG.random((6, 1, 5, 7)) < 0.3, -100, 0).astype(np.float32)
+    source = model(
+        "(float[6, 2, 5, 8] q, float[6, 2, 8, 7] kt, float[6, 2, 7, 6] v, float[1, 1, 5, 7] mask) => (float y) "
+        f"{{ s = MatMul(q, kt) {MASKS[name]} w = Softmax(m) y = MatMul(w, v) }}",
+        bias=(1, 2, 5, 7),
+        window=window,
+        windows=window.reshape(1, 6, 1, 5, 7),
+        parts=np.int64([1, 6, 2, 5, 7]),
+        whole=np.int64([6, 2, 5, 7]),
+    )
+    calls = graph_of(source, "attention").splitlines()
+    assert calls == ["aten::add"] * (1 + (name == "both")) * ("mask" in MASKS[name]) + ["onnx_torch::attention"]
+    mask = np.where(RNG.random((1, 1, 5, 7)) < 0.3, -np.inf, 0).astype(np.float32)
+    mask[..., 0] = 0
+    check_equal(source, [floats(6, 2, 5, 8), floats(6, 2, 8, 7), floats(6, 2, 7, 6), mask])
+
+
+# What exporters write where several heads share keys and values: a copy for each.
+JOINED = {
+    "at once": "k = Reshape(ks, joined) kt = Transpose<perm = [0, 1, 3, 2]>(k)",
+    "in matrices": "k = Reshape(ks, matrices) t = Transpose<perm = [0, 2, 1]>(k) kt = Reshape(t, columns)",
+}
+KEYS = (
+    "ku = Unsqueeze(keys, two) ks = Expand(ku, repeats) {joined} "
+    "vu = Unsqueeze(values, two) vs = Expand(vu, repeats) v = Reshape(vs, joined)"
+)
+
+
+def grouped_heads(batch: str, joined: str, mask: str) -> onnx.ModelProto:
+    return model(
+        f"(float[{batch}, 6, Q, 8] q, float[{batch}, 2, K, 8] keys, float[{batch}, 2, K, 8] values, "
+        f"float[M0, M1, M2, M3] mask) => (float y) {{ {KEYS.format(joined=JOINED[joined])} s = MatMul(q, kt) "
+        f"{mask} bad = IsNaN(w) u = Where(bad, zero, w) y = MatMul(u, v) }}",
+        two=np.int64([2]),
+        repeats=np.int64([1, 1, 3, 1, 1]),
+        joined=np.int64([0, 6, -1, 8]),
+        matrices=np.int64([6, -1, 8]),
+        columns=np.int64([1, 6, 8, -1]),
+        zero=np.float32(0),
+    )
+
+
+@pytest.mark.parametrize("queries", [1, 3, 31])
+@pytest.mark.parametrize("mask", [(1, 1, 1, 9), (2, 1, 1, 9), (1, 6, 1, 1), (2, 6, 0, 9), None], ids=str)
+@pytest.mark.parametrize(("batch", "joined"), [("B", "at once"), ("2", "at once"), ("1", "in matrices")])
+def test_heads_that_share_copied_keys(batch: str, joined: str, mask: tuple[int, ...] | None, queries: int):
+    source = grouped_heads(batch, joined, "m = Add(s, mask) w = Softmax(m)" if mask else "w = Softmax(s)")
+    calls = graph_of(source, "attention").splitlines()
+    assert "onnx_torch::grouped_attention" in calls
+    assert "aten::expand_copy" not in calls
+    count = 1 if batch == "1" else 2
+    shape = [queries if size == 0 else size for size in mask or (1, 1, 1, 1)]
+    shape[0] = min(shape[0], count)
+    values = np.where(RNG.random(shape) < 0.3, -np.inf, 0).astype(np.float32)
+    values.reshape(-1, values.shape[-1])[0] = -np.inf  # then there is nothing to attend to
+    for threads in (1, 2):
+        inputs = [floats(count, 6, queries, 8), floats(count, 2, 9, 8), floats(count, 2, 9, 8)]
+        check_equal(source, [*inputs, values], threads=threads)
+
+
+@pytest.mark.parametrize("keys", [0, 1])
+def test_heads_that_share_few_copied_keys(keys: int):
+    source = grouped_heads("B", "at once", "m = Add(s, mask) w = Softmax(m)")
+    inputs = [floats(2, 6, 4, 8), floats(2, 2, keys, 8), floats(2, 2, keys, 8), floats(1, 1, 1, 1)]
+    check_equal(source, inputs)
+
+
+def test_other_reshapes_of_copied_keys():
+    """The reshape joins other dimensions than those of the heads, though sizes of no run but this tell it."""
+    source = model(
+        "(float[B, H, Q, 8] q, float[B, 2, K, 8] keys, float[B, 2, K, 8] values, int64[4] joined) => (float y) "
+        f"{{ {KEYS.format(joined=JOINED['at once'])} s = MatMul(q, kt) w = Softmax(s) y = MatMul(w, v) }}",
+        two=np.int64([2]),
+        repeats=np.int64([1, 1, 2, 1, 1]),
+    )
+    assert "onnx_torch::grouped_attention" in graph_of(source, "attention").splitlines()
+    keys = [floats(3, 2, 5, 8), floats(3, 2, 5, 8)]
+    for batch, heads, sizes in [(3, 4, [3, 4, 5, 8]), (3, 2, [3, 2, 10, 8]), (1, 12, [1, 12, 5, 8])]:
+        check_equal(source, [floats(batch, heads, 6, 8), *keys, np.int64(sizes)])
 
 
 # There are more scores than are computed at once.

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/InferSize.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -250,6 +251,56 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
   return at::matmul(without_nan ? at::where(at::isnan(softmax), 0, softmax) : softmax, value);
 }
 
+// Tells whether a reshape to these sizes makes one dimension of the second and the third of five.
+bool joins_heads(const Tensor& t, at::IntArrayRef sizes) {
+  if (t.dim() != 5 || t.numel() == 0) return false;
+  const at::DimVector wanted{t.size(0), t.size(1) * t.size(2), t.size(3), t.size(4)};
+  return at::infer_size_dv(sizes, t.numel()) == wanted;
+}
+
+// Plans the same for keys and values [batch, shared heads, heads of a group, count, size]: the heads of a group share
+// them, so that nothing is copied for each.
+std::optional<Planned> of_groups(const Operands& given, double scale, bool without_nan) {
+  const auto& [query, keys, value, mask] = given;
+  const int64_t shared = keys.size(1), group = keys.size(2), heads = shared * group;
+  if (query.dim() != 4 || query.size(1) != heads || value.size(1) != shared || value.size(2) != group) return {};
+  if (mask.defined() && (mask.dim() > 4 || (mask.dim() > 2 && mask.size(-3) != 1 && mask.size(-3) != heads))) return {};
+  const auto grouped = [=](const Tensor& t) { return t.unflatten(1, {shared, group}); };
+  const auto of_grouped = [=](const Operands& in) {
+    const bool has_heads = in.mask.defined() && in.mask.dim() > 2, is_broadcast = has_heads && in.mask.size(-3) == 1;
+    const Tensor masks = is_broadcast ? in.mask.unsqueeze(-3)
+                         : has_heads  ? in.mask.unflatten(-3, {shared, group})
+                                      : in.mask;
+    return Operands{grouped(in.query), in.keys, in.values, masks};
+  };
+  const auto planned = of_products(of_grouped(given), scale, without_nan);
+  if (!planned) return {};
+  return Planned{{planned->sizes[0], heads, planned->sizes[3], planned->sizes[4]},
+                 [=, work = planned->work](const Operands& in, const Tensor& result) {
+                   return work(of_grouped(in), grouped(result));
+                 }};
+}
+
+Tensor grouped_attention(const Tensor& query, const Tensor& keys, const Tensor& values, at::IntArrayRef key_sizes,
+                         at::IntArrayRef value_sizes, const std::optional<Tensor>& mask, double scale,
+                         bool without_nan) {
+  if (joins_heads(keys, key_sizes) && joins_heads(values, value_sizes)) {
+    const Operands given{query, keys, values, mask.value_or(Tensor())};
+    if (const auto planned = of_groups(given, scale, without_nan)) return attended(*planned, given);
+  }
+  return attention(query, keys.reshape(key_sizes).transpose(-2, -1), values.reshape(value_sizes), mask, scale,
+                   without_nan);
+}
+
+std::unique_ptr<PlannedCall> plan_grouped(const PlannedOperands& of) {
+  const Operands given{of.tensor(0), of.tensor(1), of.tensor(2), of.tensor(5)};
+  if (given.mask.defined() && given.mask.scalar_type() != c10::kFloat) return {};
+  if (!joins_heads(given.keys, of.arguments[3].toIntVector())) return {};
+  if (!joins_heads(given.values, of.arguments[4].toIntVector())) return {};
+  const auto work = of_groups(given, of.arguments[6].toDouble(), of.arguments[7].toBool());
+  return work ? planned_call(*work, given, of.results[0]) : nullptr;
+}
+
 // Plans a call of either overload.
 std::unique_ptr<PlannedCall> plan(const PlannedOperands& of) {
   const bool is_aten_s = of.arguments.size() == 8;
@@ -272,8 +323,13 @@ void register_attention() {
         "attention.of_aten(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, float dropout_p, bool "
         "is_causal, float? scale, bool enable_gqa) -> Tensor",
         scaled_dot_product_attention);
+    m.def(
+        "grouped_attention(Tensor query, Tensor keys, Tensor values, int[] key_sizes, int[] value_sizes, Tensor? "
+        "mask, float scale, bool without_nan) -> Tensor",
+        grouped_attention);
   });
   register_planner("onnx_torch::attention", plan);
+  register_planner("onnx_torch::grouped_attention", plan_grouped);
 }
 
 }  // namespace onnxtorch

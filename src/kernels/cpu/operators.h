@@ -5,7 +5,7 @@
 namespace onnxtorch {
 
 void register_argmax();                 // argmax, label_of_largest
-void register_attention();              // attention
+void register_attention();              // attention, grouped_attention
 void register_channel_means();          // channel_means: of what lies channels-last
 void register_copies();                 // reshape, cat, pixel_shuffle, upsample_nearest2d
 void register_few_elements();           // none: ATen's operators on few elements, in plans

@@ -1,8 +1,13 @@
 #include "passes/general/attention_pattern.h"
 
 #include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
 
+#include <vector>
+
+#include "base/size.h"
 #include "graph/constants.h"
+#include "graph/known_type.h"
 #include "graph/symbols.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
@@ -50,8 +55,53 @@ jit::Value* without_nan_guard(jit::Value* value, const Constants& constants) {
   return fits ? guarded : nullptr;
 }
 
+bool is_product(const jit::Value* value) { return value->node()->kind() == c10::aten::matmul && used_once(value); }
+
+// Takes sums with masks off scores, the last one first. Gives the product that the scores are, with its factor taken
+// off; null where they are none.
+jit::Value* unmasked(jit::Value* scores, double& scale, std::vector<jit::Value*>& masks, const Constants& constants) {
+  double factor = 1;
+  if (jit::Value* const product = unscaled(scores, factor, constants); is_product(product)) {
+    scale *= factor;
+    return product;
+  }
+  if (!is(scores, kAdd) || !used_once(scores) || constants.number(scores->node()->input(2)) != 1.0) return nullptr;
+  for (const size_t i : {0, 1}) {
+    jit::Value* const mask = scores->node()->input(1 - i);
+    masks.push_back(mask);
+    if (jit::Value* const product = unmasked(scores->node()->input(i), scale, masks, constants)) return product;
+    masks.pop_back();
+  }
+  return nullptr;
+}
+
+// Gives the sum of two constant masks where it is not too large to be held.
+std::optional<at::Tensor> constant_sum(const std::optional<at::Tensor>& a, const std::optional<at::Tensor>& b) {
+  constexpr int64_t kMostElements = 1 << 22;
+  if (!a || !b || !a->defined() || !b->defined() || !at::are_expandable(a->sizes(), b->sizes())) return {};
+  const bool is_small = product_of(at::infer_size_dimvector(a->sizes(), b->sizes())).is_at_most(kMostElements);
+  return is_small ? std::optional(at::add(*a, *b)) : std::nullopt;
+}
+
+// Inserts the sum of masks before the node; gives null where there are none.
+jit::Value* sum_of(const std::vector<jit::Value*>& masks, Program& program, jit::Node* node,
+                   const Constants& constants) {
+  if (masks.empty()) return nullptr;
+  const jit::WithInsertPoint at(node);
+  jit::Value* sum = masks.back();
+  for (size_t i = masks.size() - 1; i-- > 0;) {
+    if (const auto known = constant_sum(constants.tensor(sum), constants.tensor(masks[i]))) {
+      sum = bind_constant(program, *known);
+    } else {
+      sum = program.graph->insert(c10::aten::add, {sum, masks[i]}, {}, node->sourceRange());
+      sum->setType(c10::TensorType::get()->withScalarType(type_of(masks[i])));
+    }
+  }
+  return sum;
+}
+
 // Gives the attention whose last product this node is; none where what it multiplies is no softmax of a product.
-std::optional<Attention> attention_of(const jit::Node* product, const Constants& constants) {
+std::optional<Attention> attention_of(jit::Node* product, Program& program, const Constants& constants) {
   Attention found{nullptr, nullptr, product->input(1)};
   jit::Value* weights = product->input(0);
   if (jit::Value* const guarded = without_nan_guard(weights, constants)) {
@@ -69,22 +119,12 @@ std::optional<Attention> attention_of(const jit::Node* product, const Constants&
 
   jit::Value* scores = unscaled(softmax->input(0), found.scale, constants);
   const bool scaled_after_mask = found.scale != 1;
-  if (is(scores, kAdd) && used_once(scores) && !scaled_after_mask &&
-      constants.number(scores->node()->input(2)) == 1.0) {
-    const jit::Node* const sum = scores->node();
-    for (const size_t i : {0, 1}) {
-      double scale = 1;
-      jit::Value* const inner = unscaled(sum->input(i), scale, constants);
-      if (inner->node()->kind() != c10::aten::matmul || !used_once(inner)) continue;
-      found.mask = sum->input(1 - i);
-      found.scale = scale;
-      scores = inner;
-      break;
-    }
-  }
-  if (scores->node()->kind() != c10::aten::matmul || !used_once(scores)) return {};
+  std::vector<jit::Value*> masks;
+  scores = unmasked(scores, found.scale, masks, constants);
+  if (!scores || (scaled_after_mask && !masks.empty())) return {};
   found.query = unscaled(scores->node()->input(0), found.scale, constants);
   found.key = unscaled(scores->node()->input(1), found.scale, constants);
+  found.mask = sum_of(masks, program, product, constants);
   return found;
 }
 
@@ -93,7 +133,7 @@ std::optional<Attention> attention_of(const jit::Node* product, const Constants&
 void for_each_attention(Program& program, const std::function<void(jit::Node*, const Attention&)>& visit) {
   const Constants constants(program);
   for_each_node(program.graph->block(), [&](jit::Node* node) {
-    const auto found = node->kind() == c10::aten::matmul ? attention_of(node, constants) : std::nullopt;
+    const auto found = node->kind() == c10::aten::matmul ? attention_of(node, program, constants) : std::nullopt;
     if (found) visit(node, *found);
   });
   eliminate_dead_code(program.graph);

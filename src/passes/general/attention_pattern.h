@@ -12,7 +12,7 @@ namespace onnxtorch {
 // An attention: softmax(query @ key * scale + mask) @ value.
 struct Attention {
   torch::jit::Value *query, *key, *value;
-  torch::jit::Value* mask = nullptr;
+  torch::jit::Value* mask = nullptr;  // the sum of all that is added
   double scale = 1;
   bool without_nan = false;  // rows that are nothing but NaN, all masked, become zeros
 };

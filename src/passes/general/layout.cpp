@@ -8,6 +8,7 @@
 #include "graph/movement.h"
 #include "graph/operator_traits.h"
 #include "graph/symbols.h"
+#include "graph/views.h"
 #include "graph/walk.h"
 #include "graph/writes.h"
 #include "passes/general/passes.h"
@@ -18,27 +19,14 @@ namespace {
 namespace jit = torch::jit;
 using Sizes = std::vector<int64_t>;
 
-constexpr auto kTranspose = "aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)";
-
-// Gives what is known of a tensor's sizes; nothing where not even their number is.
-std::optional<Sizes> sizes_of(const jit::Value* value) {
-  const auto type = value->type()->cast<c10::TensorType>();
-  const auto sizes = type ? type->sizes().sizes() : std::nullopt;
-  if (!sizes) return {};
-  Sizes result;
-  for (const auto& size : *sizes) result.push_back(size.value_or(kUnknownSize));
-  return result;
-}
-
-bool are_known(const Sizes& sizes) { return std::ranges::find(sizes, kUnknownSize) == sizes.end(); }
-
-// Tells whether the result has the elements of the first operand, in some order and some number of dimensions.
-bool is_view(const jit::Node* node) { return has(node, Trait::Arranges, Trait::Repeats); }
-
 class Simplifying {
  public:
   explicit Simplifying(Program& program)
-      : program_(program), graph_(*program.graph), constants_(program), writers_(program.graph) {}
+      : program_(program),
+        graph_(*program.graph),
+        constants_(program),
+        writers_(program.graph),
+        views_(constants_, writers_) {}
 
   void run() {
     for_each_node(graph_.block(), [&](jit::Node* node) {
@@ -48,6 +36,9 @@ class Simplifying {
         if (!simplify(view)) hoist(view);
       } else if (has(node, Trait::Unary, Trait::Binary)) {
         sink(node);
+      } else if (pads_nothing(node)) {
+        node->output()->replaceAllUsesWith(node->input(0));
+        node->destroy();
       } else {
         sink_below_product(node);
       }
@@ -56,62 +47,9 @@ class Simplifying {
   }
 
  private:
-  // A value as a view of another, in so many steps.
-  struct View {
-    jit::Value* of;
-    Movement movement;
-    size_t steps;
-    size_t own_steps;  // the steps that nothing else needs
-  };
-
-  // Gives the same movement followed by what the node does.
-  std::optional<Movement> followed(const Movement& movement, const jit::Node* node) const {
-    if (node->matches(kPermute)) {
-      const auto dims = constants_.get<Sizes>(node->input(1));
-      return dims ? movement.permuted(*dims) : std::nullopt;
-    }
-    if (node->matches(kTranspose) || node->matches(kTransposeMatrix)) {
-      const auto rank = static_cast<int64_t>(movement.to_sizes().size());
-      const bool of_matrix = node->inputs().size() == 1;
-      const auto first = of_matrix ? 0 : constants_.get<int64_t>(node->input(1));
-      const auto second = of_matrix ? 1 : constants_.get<int64_t>(node->input(2));
-      if (!first || !second || (of_matrix && rank != 2)) return {};
-      Sizes dims(rank);
-      for (int64_t i = 0; i < rank; ++i) dims[i] = i;
-      const auto is_there = [&](int64_t dim) { return dim >= -rank && dim < rank; };
-      if (!is_there(*first) || !is_there(*second)) return {};
-      const auto wrapped = [&](int64_t dim) { return dim < 0 ? dim + rank : dim; };
-      std::swap(dims[wrapped(*first)], dims[wrapped(*second)]);
-      return movement.permuted(dims);
-    }
-    const auto sizes = sizes_of(node->output());
-    if (!sizes) return {};
-    if (has(node, Trait::Repeats) && (!are_known(*sizes) || movement.to_sizes() != *sizes)) return {};
-    return movement.reshaped(*sizes);
-  }
-
-  // Gives the value as a view of each value that it is one of, the farthest first.
-  std::vector<View> views(jit::Value* value) const {
-    std::vector<jit::Node*> steps;
-    for (jit::Value* at = value; is_view(at->node()) && !writers_.has_writers(at->node()); at = at->node()->input(0))
-      steps.push_back(at->node());
-    std::vector<View> result;
-    for (size_t count = steps.size(); count > 0; --count) {
-      jit::Value* const of = steps[count - 1]->input(0);
-      const auto sizes = is_tensor(of) ? sizes_of(of) : std::nullopt;
-      auto movement = sizes ? Movement::none(*sizes) : std::nullopt;
-      for (size_t i = count; i-- > 0 && movement;) movement = followed(*movement, steps[i]);
-      if (!movement) continue;
-      size_t own = 1;
-      while (own < count && steps[own]->output()->uses().size() == 1) ++own;
-      result.push_back({of, *movement, count, own});
-    }
-    return result;
-  }
-
   // Replaces a value by its view in the fewest steps. Tells whether these are fewer than before.
   bool simplify(jit::Value* value) {
-    for (const View& view : views(value)) {
+    for (const View& view : views_.of(value)) {
       const auto steps = view.movement.steps();
       if (!steps || steps->count() >= view.own_steps) continue;
       const jit::WithInsertPoint at(value->node());
@@ -121,10 +59,15 @@ class Simplifying {
     return false;
   }
 
+  bool pads_nothing(const jit::Node* node) const {
+    const auto pad = node->matches(kPad) ? constants_.get<Sizes>(node->input(1)) : std::nullopt;
+    return pad && std::ranges::all_of(*pad, [](int64_t size) { return size == 0; });
+  }
+
   // --- Moving later ---
 
   // Gives the constant by which an element-wise operator computes the same before a movement as by this one after it;
-  // null where the constant has more than one dimension.
+  // null where that is no view of the constant.
   jit::Value* aligned(jit::Value* value, const Movement& movement) {
     const auto known = constants_.tensor(value);
     if (!known || !known->defined() || known->numel() == 0) return nullptr;
@@ -132,15 +75,19 @@ class Simplifying {
     const Sizes before = movement.from_sizes(), after = movement.to_sizes();
     if (known->dim() > static_cast<int64_t>(after.size())) return nullptr;
     const size_t skipped = after.size() - static_cast<size_t>(known->dim());
-    Sizes sizes = {1};
+    Sizes sizes(before.size(), 1);
+    size_t next = 0;  // the dimensions that are not 1 must come in their order
     for (size_t i = skipped; i < after.size(); ++i) {
       const int64_t size = known->sizes()[i - skipped];
       if (size == 1) continue;
       const auto origin = movement.origin(i);
-      if (!origin || after[i] != size || known->numel() != size) return nullptr;
-      sizes.assign(before.size() - *origin, 1);
-      sizes[0] = size;
+      if (!origin || *origin < next || after[i] != size) return nullptr;
+      sizes[*origin] = size;
+      next = *origin + 1;
     }
+    // Leading dimensions would be added to the other operand, whose number of dimensions may be smaller.
+    const auto first = std::ranges::find_if(sizes, [](int64_t size) { return size != 1; });
+    sizes.erase(sizes.begin(), first == sizes.end() ? std::prev(first) : first);
     return bind_constant(program_, known->reshape(sizes));
   }
 
@@ -153,7 +100,7 @@ class Simplifying {
         result.push_back(input);
         continue;
       }
-      const auto all = views(input);
+      const auto all = views_.of(input);
       const auto found = std::ranges::find(all, movement, &View::movement);
       jit::Value* const of = found != all.end() ? found->of : aligned(input, movement);
       if (!of) return {};
@@ -193,7 +140,7 @@ class Simplifying {
     if (scales_product(node)) return;
     for (jit::Value* const input : node->inputs().slice(0, operands)) {
       if (!is_tensor(input)) continue;
-      for (const View& view : views(input)) {
+      for (const View& view : views_.of(input)) {
         const auto steps = view.movement.steps();
         const Sizes sizes = view.movement.from_sizes();
         if (!steps || sizes.empty() || view.movement.to_sizes().empty()) continue;
@@ -260,7 +207,7 @@ class Simplifying {
     jit::Value* const rows = rows_of(node);
     const auto result = sizes_of(node->output());
     if (!rows || !result || result->empty() || result->back() == kUnknownSize) return;
-    for (const View& view : views(rows)) {
+    for (const View& view : views_.of(rows)) {
       if (!keeps_rows(view.movement)) continue;
       const Sizes sizes = with_last(view.movement.from_sizes(), result->back());
       const auto identity = Movement::none(sizes);
@@ -275,7 +222,7 @@ class Simplifying {
 
   // Arranges rows that are views themselves in the dimensions that their product's result takes in the end.
   void hoist(jit::Value* value) {
-    for (const View& view : views(value)) {
+    for (const View& view : views_.of(value)) {
       jit::Value* const rows = rows_of(view.of->node());
       const auto sizes = rows ? sizes_of(rows) : std::nullopt;
       const bool only_here = view.of->uses().size() == 1 && view.own_steps == view.steps;
@@ -350,6 +297,7 @@ class Simplifying {
   jit::Graph& graph_;
   const Constants constants_;
   const Writers writers_;
+  const Views views_;
 };
 
 }  // namespace
