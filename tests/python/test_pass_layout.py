@@ -49,6 +49,18 @@ LAYOUTS: dict[str, tuple[str, str]] = {
         "a = Transpose<perm = [0, 2, 1]>(x)  c = Add(a, full)  y = Transpose<perm = [0, 2, 1]>(c)",
         "aten::permute\naten::add\naten::permute",
     ),
+    "around a constant of several dimensions": (
+        "a = Unsqueeze(x, zero)  c = Add(a, parts)  y = Squeeze(c, zero)",
+        "aten::add",
+    ),
+    "around a constant of one number": (
+        "a = Unsqueeze(x, zero)  c = Add(a, single)  y = Squeeze(c, zero)",
+        "aten::add",
+    ),
+    "around a constant that other dimensions would be parted by": (
+        "a = Reshape(x, s6_4)  c = Add(a, row)  y = Reshape(c, s2_3_4)",
+        "aten::reshape\naten::add\naten::reshape",
+    ),
     "of operands in different ways": (
         "a = Reshape(x, s24)  b = Transpose(x)  c = Reshape(b, s24)  y = Add(a, c)",
         "aten::reshape\naten::permute\naten::reshape\naten::add",
@@ -67,6 +79,8 @@ LAYOUTS: dict[str, tuple[str, str]] = {
         "aten::permute\naten::matmul\naten::add",
     ),
     "an expansion to the same sizes": ("a = Expand(x, s2_3_4)  y = Relu(a)", "aten::relu"),
+    "a pad of nothing": ("a = Transpose(x)  b = Pad(a, none)  y = Transpose(b)", ""),
+    "a pad of something": ("a = Pad(x, some)  y = Relu(a)", "aten::constant_pad_nd\naten::relu"),
 }
 
 
@@ -77,6 +91,8 @@ def layout_model(body: str, dims: str = "2, 3, 4") -> onnx.ModelProto:
     }
     weights = {"zero": np.array([0]), "one": np.array([1]), "two": np.float32(2), "w": floats(4, 5), "bias": floats(5)}
     weights |= {"each": floats(4, 1), "full": floats(2, 4, 3), "other": floats(3, 2, 5)}
+    weights |= {"parts": floats(2, 1, 4), "single": floats(1, 1), "row": floats(6, 4)}
+    weights |= {"none": np.zeros(6, np.int64), "some": np.int64([0, 0, 0, 1, 0, -1])}
     return model(f"(float[{dims}] x) => (float y) {{ {body} }}", **used_in(body, shapes | weights))
 
 
