@@ -75,6 +75,11 @@ def pytest_runtest_logreport(report):
 
 
 def pytest_configure(config):
+    if getattr(config.option, "cov_source", None) and getattr(config.option, "numprocesses", None):
+        # The workers write the counts of C++ lines as they end, which takes longer than pytest-xdist waits for them.
+        from xdist.workermanage import NodeManager
+
+        NodeManager.EXIT_TIMEOUT = 300
     if config.getoption("dist", "no") != "no":
         config.pluginmanager.unregister(name=onnx_report.__name__)
 
