@@ -64,7 +64,9 @@ constexpr uint32_t bytes_tag(int field) { return Wire::MakeTag(field, Wire::WIRE
 struct GraphPlaces {
   using Places = std::vector<std::optional<FileRange>>;
 
-  Places initializers, constants;  // one for each tensor
+  int64_t attributes = 0;                               // of all nodes
+  Places initializers, constants;                       // one for each tensor
+  std::vector<int64_t> with_constants, with_subgraphs;  // the numbers of the attributes that hold them
   std::vector<GraphPlaces> subgraphs;
 };
 
@@ -121,11 +123,18 @@ class LightReader {
   }
 
   Message attribute(std::string_view op_type, GraphPlaces& places) {
+    const int64_t number = places.attributes++;
     return message([&](uint32_t tag, CodedOutputStream& out) {
       if (is_constant(op_type) && tag == bytes_tag(onnx::AttributeProto::kTFieldNumber))
-        return put(tag, out, [&] { return tensor(places.constants); });
+        return put(tag, out, [&] {
+          places.with_constants.push_back(number);
+          return tensor(places.constants);
+        });
       if (runs_subgraphs(op_type) && tag == bytes_tag(onnx::AttributeProto::kGFieldNumber))
-        return put(tag, out, [&] { return graph(places.subgraphs.emplace_back()); });
+        return put(tag, out, [&] {
+          places.with_subgraphs.push_back(number);
+          return graph(places.subgraphs.emplace_back());
+        });
       return copy(tag, out);
     });
   }
@@ -217,16 +226,25 @@ bool parse(const OpenFile& file, onnx::ModelProto& model) {
 struct GraphParts {
   std::vector<const onnx::TensorProto*> initializers, constants;
   std::vector<const onnx::GraphProto*> subgraphs;
+  std::vector<int64_t> with_constants, with_subgraphs;
 };
 
 GraphParts parts_of(const onnx::GraphProto& graph) {
   GraphParts parts;
   for (const auto& tensor : graph.initializer()) parts.initializers.push_back(&tensor);
+  int64_t number = 0;
   for (const auto& node : graph.node()) {
-    if (!canonical_domain(node.domain()).empty()) continue;
+    const bool is_standard = canonical_domain(node.domain()).empty();
     for (const auto& attribute : node.attribute()) {
-      if (is_constant(node.op_type()) && attribute.has_t()) parts.constants.push_back(&attribute.t());
-      if (runs_subgraphs(node.op_type()) && attribute.has_g()) parts.subgraphs.push_back(&attribute.g());
+      if (is_standard && is_constant(node.op_type()) && attribute.has_t()) {
+        parts.constants.push_back(&attribute.t());
+        parts.with_constants.push_back(number);
+      }
+      if (is_standard && runs_subgraphs(node.op_type()) && attribute.has_g()) {
+        parts.subgraphs.push_back(&attribute.g());
+        parts.with_subgraphs.push_back(number);
+      }
+      ++number;
     }
   }
   return parts;
@@ -243,7 +261,8 @@ bool note(const onnx::GraphProto& graph, const GraphPlaces& places, OwnFile& fil
     }
     return tensors.size() == of_tensors.size();
   };
-  return note_all(parts.initializers, places.initializers) && note_all(parts.constants, places.constants) &&
+  return parts.with_constants == places.with_constants && parts.with_subgraphs == places.with_subgraphs &&
+         note_all(parts.initializers, places.initializers) && note_all(parts.constants, places.constants) &&
          std::ranges::equal(parts.subgraphs, places.subgraphs,
                             [&](const onnx::GraphProto* subgraph, const GraphPlaces& of_subgraph) {
                               return note(*subgraph, of_subgraph, file);

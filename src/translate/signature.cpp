@@ -1,6 +1,7 @@
 #include "translate/signature.h"
 
 #include <set>
+#include <string_view>
 
 #include "base/element_type.h"
 #include "onnx_torch/error.h"
@@ -111,7 +112,9 @@ std::vector<InputSpec> declared_inputs(const onnx::ModelProto& model, const Fixe
   for (const auto& tensor : graph.initializer()) initialized.insert(tensor.name());
   for (const auto& tensor : graph.sparse_initializer()) initialized.insert(tensor.values().name());
   std::vector<InputSpec> inputs;
+  std::set<std::string_view> names;
   for (const auto& input : graph.input()) {
+    if (!names.insert(input.name()).second) throw InvalidModelError("two inputs are called \"" + input.name() + "\"");
     inputs.push_back(
         {input.name(), value_type(input.type()), input_dims(input, all), initialized.contains(input.name())});
     if (!inputs.back().type.known()) throw InvalidModelError("the input \"" + input.name() + "\" has no type");

@@ -174,6 +174,17 @@ std::string negates_often() {
   });
 }
 
+// One of the two would be fed by its name, and the other would be nothing.
+TEST(Model, HasNoTwoInputsOfOneName) {
+  const std::string bytes = model_bytes([](onnx::ModelProto&, GraphBuilder& g) {
+    for (int i = 0; i < 2; ++i) g.input("w", TensorProto::INT64, {3});
+    g.ints("w", {10, 20, 30}, {3}).node("Neg", {"w"}, {"y"});
+    g.output("y");
+  });
+  const auto run = [&] { Model::from_bytes(bytes).compile().run(Feeds{{"w", longs({1, 2, 3})}}); };
+  EXPECT_EQ(message_of<InvalidModelError>(run), "two inputs are called \"w\"");
+}
+
 TEST(Model, IsStoppedByEachLimit) {
   const Model model = Model::from_bytes(negates_often());
   const auto inputs = [](int64_t times) {

@@ -36,6 +36,7 @@ PARTS = [
     Part("plan", "plan", (), 0.1),
     Part("bytes", "run", ("--bytes",), 0.1),
     Part("saved", "saved", (), 0.05, "saved"),
+    Part("file", "file", (), 0.05),
     Part("image", "image", ("--bytes",), 0.05, "images"),
     Part("text", "text", ("--bytes",), 0.05, "texts"),
 ]

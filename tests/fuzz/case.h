@@ -30,4 +30,7 @@ bool holds_beyond(const Case& of, float most);
 // Tells whether a model gives something else each time.
 bool draws_numbers(const onnx::ModelProto& model);
 
+// Tells whether there is more than one result that a case may have, as ways to compute it differ: docs/fuzzing.md.
+bool is_undecided(const Case& of);
+
 }  // namespace onnxtorch::fuzz

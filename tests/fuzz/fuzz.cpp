@@ -28,6 +28,7 @@
 
 #include "files.h"
 #include "mutate.h"
+#include "on_disk.h"
 #include "onnx_torch/model.h"
 #include "targets.h"
 
@@ -279,6 +280,7 @@ int main_of(int count, char** values) {
   shared = new (memory) Shared;
   make_ready();
   ignore_warnings();
+  make_folders_in_memory();
   return given.files.empty() ? fuzz(given) : replay(given);
 }
 

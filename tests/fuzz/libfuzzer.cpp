@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "mutate.h"
+#include "on_disk.h"
 #include "onnx_torch/model.h"
 #include "targets.h"
 
@@ -35,6 +36,7 @@ using namespace onnxtorch::fuzz;
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   onnxtorch::make_ready();
   ignore_warnings();
+  make_folders_in_memory();
   return 0;
 }
 

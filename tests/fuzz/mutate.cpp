@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "messages.h"
+
 namespace onnxtorch::fuzz {
 namespace {
 
@@ -66,33 +68,6 @@ int64_t integer(int64_t before, Random& random) {
 }
 
 // --- Any message -----------------------------------------------------------------------------------------------------
-
-// All that lie in a message, itself included.
-void collect(Message& message, std::vector<Message*>& all) {
-  all.push_back(&message);
-  const Reflection& reflection = *message.GetReflection();
-  std::vector<const FieldDescriptor*> fields;
-  reflection.ListFields(message, &fields);
-  for (const FieldDescriptor* field : fields) {
-    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
-    if (!field->is_repeated()) {
-      collect(*reflection.MutableMessage(&message, field), all);
-      continue;
-    }
-    for (int i = 0; i < reflection.FieldSize(message, field); ++i)
-      collect(*reflection.MutableRepeatedMessage(&message, field, i), all);
-  }
-}
-
-template <typename T>
-std::vector<T*> all_of(Message& message) {
-  std::vector<Message*> all;
-  collect(message, all);
-  std::vector<T*> result;
-  for (Message* one : all)
-    if (auto* const wanted = dynamic_cast<T*>(one)) result.push_back(wanted);
-  return result;
-}
 
 void change_scalar(Message& message, const FieldDescriptor& field, Random& random) {
   const Reflection& r = *message.GetReflection();

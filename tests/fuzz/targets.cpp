@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <stdexcept>
 #include <variant>
@@ -60,43 +59,6 @@ Outcome run(const std::string& bytes) {
 }
 
 // --- Differences -----------------------------------------------------------------------------------------------------
-
-// What is masked counts by 0 in some ways to compute attention, of which an infinite value makes a NaN, and not at all
-// in others; ATen's fused one, which the plain graph has, takes a row whose scores are all NaN for one that is masked.
-// Scores are products: those of large numbers are infinite.
-// ATen's Gelu of an infinite number is a NaN in vectors of some lengths, and infinite in others.
-// A kernel's NaN times the zeros of padding is a NaN, or is left out with them.
-// Where MatMulNBits rounds to int8, as it may, an infinite number makes a NaN, as in onnxruntime.
-// The squares of large numbers, of which a variance is made, are infinite in some ways to add them up.
-// The text of a number has its last digits, in which sums in another order differ.
-bool is_undecided(const Case& of) {
-  const auto casts_to_text = [](const onnx::AttributeProto& attribute) {
-    return attribute.name() == "to" && attribute.i() == onnx::TensorProto::STRING;
-  };
-  const auto writes_text = [&](const onnx::NodeProto& node) {
-    return std::ranges::any_of(node.attribute(), casts_to_text);
-  };
-  constexpr float kLargest = std::numeric_limits<float>::max(), kLargestSquared = 1e18F;
-  return (names_one_of(of.model, {"Conv", "Gelu", "MatMulNBits"}) && holds_beyond(of, kLargest)) ||
-         (names_one_of(of.model, {"Attention", "LayerNormalization", "RMSNormalization", "GroupNorm", "layer_norm",
-                                  "group_norm", "rms_norm"}) &&
-          holds_beyond(of, kLargestSquared)) ||
-         std::ranges::any_of(of.model.graph().node(), writes_text);
-}
-
-// As far as sums in another order may differ. A NaN is one in both; what is infinite in one may be large in the other.
-bool alike(const at::Tensor& a, const at::Tensor& b) {
-  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
-  if (a.is_complex()) return alike(at::view_as_real(a.resolve_conj()), at::view_as_real(b.resolve_conj()));
-  if (!a.is_floating_point()) return at::equal(a.flatten(), b.flatten());
-  const at::Tensor x = a.to(at::kDouble).flatten(),
-                   y = b.to(at::kDouble).flatten();  // ATen compares up to 64 dimensions
-  const at::Tensor finite = at::isfinite(x).logical_and(at::isfinite(y));
-  if (!at::equal(at::isnan(x), at::isnan(y))) return false;
-  const at::Tensor size = at::where(finite, x.abs(), 0);
-  const double allowed = a.numel() > 0 ? 1e-2 * size.max().item<double>() + 1e-4 : 0;
-  return at::where(finite, (x - y).abs().le(allowed), true).all().item<bool>();
-}
 
 void compare(const Outputs& plain, const Case& of, const Options& options, const std::string& how) {
   try {
@@ -231,7 +193,8 @@ Outcome outcome_of(Outcome where_refused, const std::function<Outcome()>& work) 
 
 const std::map<std::string_view, Target*>& targets() {
   static const std::map<std::string_view, Target*> all{
-      {"prepare", prepare}, {"run", run},  {"differential", differential}, {"plan", plan}, {"saved", saved},
+      {"prepare", prepare}, {"run", run},     {"differential", differential},
+      {"plan", plan},       {"saved", saved}, {"file", file},
       {"image", image},     {"text", text}};
   return all;
 }

@@ -21,11 +21,12 @@ using Target = Outcome(const std::string& bytes);
 //   differential  and compares that with what the operators give one by one, and with a pass left out
 //   plan          and compares that with what its plans give
 //   saved         runs it with weights that were laid out before
+//   file          writes it into a folder, loads it by its path, and runs it
 //   image         decodes it
 //   text          hands its lines to an operator on strings, which the first one names
 const std::map<std::string_view, Target*>& targets();
 
-Target saved, text;
+Target saved, file, text;
 
 // A model may ask for as much as it likes, and takes as long then. Here it gets a gigabyte, while it is prepared and in
 // its run, and so many seconds to be prepared: what does not heed them is found to hang.

@@ -32,7 +32,7 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("target", ["prepare", "run", "differential", "plan"])
+@pytest.mark.parametrize("target", ["prepare", "run", "differential", "plan", "file"])
 def test_models_are_counted_by_what_becomes_of_them(seeds: Path, target: str, tmp_path: Path):
     once = fuzz(target, "--seeds", seeds, "--runs", 300, "--seed", 7, "--keep", tmp_path)
     counts = re.search(
@@ -63,7 +63,8 @@ def test_a_campaign_has_all_parts(tmp_path: Path):
     command = [sys.executable, ROOT / "tests" / "fuzz" / "campaign.py", "--program", PROGRAM, "--seconds", "16"]
     result = subprocess.run([*command, "--keep", tmp_path], capture_output=True, text=True, timeout=300, check=False)
     told = re.findall(r"^(\w+): (\d+) inputs", result.stdout, re.MULTILINE)
-    assert [target for target, _ in told] == ["prepare", "run", "differential", "plan", "run", "saved", "image", "text"]
+    parts = ["prepare", "run", "differential", "plan", "run", "saved", "file", "image", "text"]
+    assert [target for target, _ in told] == parts
     assert all(int(count) > 20 for _, count in told)
 
 
@@ -76,6 +77,22 @@ def test_a_campaign_compares_passes_most_of_all(monkeypatch: pytest.MonkeyPatch)
     numbers = {name: int(number) for name, number in re.findall(r"`(\w+)`\s(\d+)", told[2])}
     assert sum(numbers.values()) == int(told[1])
     assert numbers == {name: round(share / sum(shares.values()) * int(told[1]), 6) for name, share in shares.items()}
+
+
+def test_each_target_is_wherever_targets_are_listed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(ROOT / "tests" / "fuzz")
+    parts = importlib.import_module("campaign").PARTS
+    lists = {
+        "tests/fuzz/CMakeLists.txt": r"foreach\(target ([\w ]+)\)",
+        "tests/fuzz/oss-fuzz/projects/onnx_torch/build.sh": r"declare -A seeds=\((.*?)\)",
+        "tests/fuzz/targets.h": r"names\..*?\n//\n(.*?)\nconst",
+    }
+    names = [r"\w+", r"\[(\w+)\]=", r"//   (\w+)"]
+    for (file, pattern), name in zip(lists.items(), names, strict=True):
+        listed = re.search(pattern, (ROOT / file).read_text(), re.DOTALL)[1]
+        assert set(re.findall(name, listed)) == {part.target for part in parts}, file
+    page = (ROOT / "docs" / "fuzzing.md").read_text()
+    assert all(f"`{part.name}`" in re.search(r"\| `--parts.*", page)[0] for part in parts)
 
 
 def test_a_campaign_may_begin_with_the_operators_of_onnxruntime(tmp_path: Path):

@@ -485,6 +485,29 @@ def test_a_message_in_a_file_may_come_in_parts(tmp_path, part):
     assert_has_constants_of(path, 3, 2)
 
 
+def test_a_constant_in_a_file_is_not_taken_for_another(tmp_path):
+    """The first is of a domain of its own, and the second tells behind its attributes that it is a constant."""
+    values = {name: np.full(2000, value, np.float32) for name, value in {"a": 1, "b": 2}.items()}
+    own, standard = (
+        helper.make_node("Constant", [], [name], value=numpy_helper.from_array(value), domain=domain)
+        for (name, value), domain in zip(values.items(), ("own", None), strict=True)
+    )
+    body = onnx.parser.parse_function(
+        """<domain: "own", opset_import: ["": 21]>
+        Constant <value> () => (y) { y = Constant <value: tensor = @value> () }"""
+    )
+    model = model_of([own, helper.make_node("Identity", ["a"], ["c"])], [], ["b", "c"])
+    model.functions.append(body)
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    attributes = onnx.NodeProto(attribute=standard.attribute).SerializeToString()
+    standard.ClearField("attribute")
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString() + field(7, field(1, attributes + standard.SerializeToString())))
+    b, c = backend.prepare(path).run([])
+    np.testing.assert_array_equal(b, values["b"])
+    np.testing.assert_array_equal(c, values["a"])
+
+
 @pytest.mark.parametrize("change", ["its length", "its contents"])
 def test_a_file_that_changes_under_a_model_is_not_read(tmp_path, change):
     path, x = weighted(tmp_path)
@@ -1011,6 +1034,8 @@ def test_a_model_needs_a_graph_and_types_for_its_inputs():
     refused(b"", "holds no graph")
     relu = [helper.make_node("Relu", ["x"], ["y"])]
     refused(model_of(relu, [onnx.ValueInfoProto(name="x")], ["y"]), 'the input "x" has no type')
+    x = helper.make_tensor_value_info("x", FLOAT, [2])
+    refused(model_of(relu, [x, x], ["y"]), 'two inputs are called "x"')
     refused(model_of(relu, [tensor_info("x", element=99)], ["y"]), "unknown element type 99")
 
 

@@ -1,7 +1,8 @@
 #!/bin/bash -eu
 # Builds one program for each target of docs/fuzzing.md, with the official cases as what they begin with.
 declare -A seeds=(
-  [prepare]=models [run]=models [differential]=models [plan]=models [saved]=saved [image]=images [text]=texts
+  [prepare]=models [run]=models [differential]=models [plan]=models [saved]=saved [file]=models
+  [image]=images [text]=texts
 )
 targets=("${!seeds[@]}")
 
