@@ -52,3 +52,27 @@ def test_a_process_that_has_little_memory_left_goes_on(name, tmp_path):
     (line,) = run("little_memory.py", name, tmp_path)
     turns, failures = map(int, line.split())
     assert 0 < failures < turns
+
+
+HARDENED = """
+import ctypes, sys
+import numpy as np
+import onnx_torch
+
+model, feeds = sys.argv[1], dict(np.load(sys.argv[2]))
+REFUSE_EXEC_GAIN, SET_MDWE = 1, 65
+if ctypes.CDLL(None).prctl(SET_MDWE, REFUSE_EXEC_GAIN, 0, 0, 0) != 0:
+    sys.exit("the kernel cannot refuse")
+try:
+    onnx_torch.prepare(model).run(feeds)
+    print("ran")
+except onnx_torch.errors.Error as error:
+    print(error)
+"""
+
+
+def test_memory_that_may_not_be_executed_is_an_error(tmp_path):
+    """As on a hardened system: oneDNN would run code that is not there."""
+    (tmp_path / "hardened.py").write_text(HARDENED)
+    told = run(tmp_path / "hardened.py", "convolution", tmp_path)
+    assert any("memory cannot be executed" in line for line in told)

@@ -1,6 +1,7 @@
 #include "kernels/cpu/onednn/primitives.h"
 
 #include <ATen/ATen.h>
+#include <sys/mman.h>
 
 #include <string_view>
 #include <unordered_map>
@@ -42,6 +43,16 @@ const std::unordered_map<std::string, Activation>& activations() {
   return table;
 }
 
+// Tells whether the system lets memory be executed, as hardened ones may not.
+bool may_execute_memory() {
+  constexpr size_t kBytes = 1 << 20;  // more than a primitive's code takes
+  void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  const bool may_execute = ::mprotect(memory, kBytes, PROT_READ | PROT_EXEC) == 0;
+  ::munmap(memory, kBytes);
+  return may_execute;
+}
+
 }  // namespace
 
 const dnnl::engine& engine() {
@@ -53,6 +64,7 @@ void need_memory() {
   constexpr size_t kBytes = 1 << 15;
   ::operator delete(::operator new(kBytes));
   check_memory_reserve();
+  TORCH_CHECK(may_execute_memory(), "memory cannot be executed, as oneDNN's generated code must be");
 }
 
 bool is_reference(const dnnl::primitive_desc_base& description) {

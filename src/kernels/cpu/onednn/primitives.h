@@ -25,8 +25,9 @@ namespace onnxtorch::onednn {
 
 const dnnl::engine& engine();
 
-// Throws std::bad_alloc where there is less memory than oneDNN needs to describe and make a primitive: it writes what
-// it describes without a look at whether it got any.
+// Throws std::bad_alloc where there is less memory than oneDNN needs to describe and make a primitive, and an error where
+// none can be executed: oneDNN writes what it describes, and runs what it generates, without a look at whether it got
+// any.
 void need_memory();
 
 // Tells whether oneDNN has nothing fast for it on this CPU: its reference implementation, or none. A description is
