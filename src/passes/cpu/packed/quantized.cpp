@@ -322,7 +322,7 @@ class Recognition {
 
   // Picks rows of a dequantized table, as of words, from its integers, so that no wider table is made.
   jit::Value* picked(jit::Node* node) {
-    if (!node->matches("aten::index_select(Tensor self, int dim, Tensor index) -> Tensor")) return nullptr;
+    if (node->kind() != kGather && node->kind() != c10::aten::index_select) return nullptr;
     const jit::Node* const given = as(node->input(0), kDequantizeLinear);
     const jit::Value* const table = given && constant_.contains(given->output()) ? dequantized(given) : nullptr;
     if (!table) return nullptr;
