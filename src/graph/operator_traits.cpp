@@ -38,7 +38,7 @@ constexpr Row kTable[] = {
     {all(Repeats, Moves, KeepsType), "expand expand_copy"},
     {all(Moves, KeepsType),
      "clone constant_pad_nd contiguous flip gather index_select masked_fill narrow pixel_shuffle repeat "
-     "repeat_interleave select slice"},
+     "repeat_interleave select slice onnx_torch::gather onnx_torch::gather_elements"},
     {all(Moves), "cat stack"},
     {all(Product, Computes, KeepsType),
      "addmm convolution linear matmul mm onnx_torch::packed_nbits onnx_torch::packed_nbits_int8"},
@@ -54,9 +54,10 @@ constexpr Row kTable[] = {
      "bitwise_not chunk detach full_like index index_put ones_like split split_with_sizes tensor_split unbind "
      "zeros_like prim::unchecked_cast"},
     {all(Folds),
-     "onnx_torch::cumprod onnx_torch::cumsum onnx_torch::double_linear onnx_torch::gather_blocks "
-     "onnx_torch::image_sums onnx_torch::label_of_largest onnx_torch::normalize_rows onnx_torch::pad "
-     "onnx_torch::resample onnx_torch::scatter_rows onnx_torch::support_vectors"},
+     "onnx_torch::cumprod onnx_torch::cumsum onnx_torch::double_linear onnx_torch::gather "
+     "onnx_torch::gather_blocks onnx_torch::gather_elements onnx_torch::image_sums onnx_torch::label_of_largest "
+     "onnx_torch::normalize_rows onnx_torch::pad onnx_torch::resample onnx_torch::scatter_rows "
+     "onnx_torch::support_vectors"},
     {all(ReadsSizes), "__getitem__ size slice prim::ListConstruct prim::ListUnpack"},
     {all(ReadsSizes, ReadsRank), "dim is_floating_point len prim::dtype"},
 };

@@ -8,6 +8,8 @@ namespace onnxtorch {
 inline const auto kQuantize = c10::Symbol::fromQualString("onnx_torch::quantize");
 inline const auto kDequantize = c10::Symbol::fromQualString("onnx_torch::dequantize");
 inline const auto kDequantizeAlong = c10::Symbol::fromQualString("onnx_torch::dequantize_along");
+inline const auto kGather = c10::Symbol::fromQualString("onnx_torch::gather");
+inline const auto kGatherElements = c10::Symbol::fromQualString("onnx_torch::gather_elements");
 inline const auto kScaledIntegerProduct = c10::Symbol::fromQualString("onnx_torch::scaled_integer_product");
 
 constexpr auto kCheckNode = "onnx_torch::check_node";  // stands in front of a node

@@ -62,15 +62,25 @@ Convolution convolution(Translator& t, const NodeView& n) {
 
 }  // namespace
 
+std::optional<AtenConvolution> aten_convolution(Translator& t, const NodeView& n) {
+  const Convolution c = convolution(t, n);
+  if (!c.fits_aten() || is_known_empty(t, c.x) || is_known_empty(t, c.w)) return {};
+  const Value pads = window_pads(t, n, c.x, c.kernel, c.strides, c.dilations);
+  const auto padding = symmetric(t, pads);
+  const Value around = padding ? Value{} : t.call("inner_first", {pads});
+  return {{c.x, c.w, around, c.strides, padding.value_or(c.each(0)), c.dilations, c.group}};
+}
+
 Values conv(Translator& t, const NodeView& n) {
+  if (const auto c = aten_convolution(t, n)) {
+    const Value x = c->pads.absent() ? c->x : t.call("aten::constant_pad_nd", {c->x, c->pads, 0});
+    const std::vector<int64_t> output_padding(c->stride.size(), 0);
+    return {t.call("aten::convolution",
+                   {x, c->w, n.tensor(2), c->stride, c->padding, c->dilation, false, output_padding, c->groups})};
+  }
   const Convolution c = convolution(t, n);
   const Value pads = window_pads(t, n, c.x, c.kernel, c.strides, c.dilations);
-  if (!c.fits_aten() || is_known_empty(t, c.x) || is_known_empty(t, c.w)) {
-    return {t.call("conv_nd", {padded(t, c.x, pads, 0), c.w, c.b, c.strides, c.dilations, c.group})};
-  }
-  const auto padding = symmetric(t, pads);
-  return {t.call("aten::convolution", {padding ? c.x : padded(t, c.x, pads, 0), c.w, c.b, c.strides,
-                                       padding.value_or(c.each(0)), c.dilations, false, c.each(0), c.group})};
+  return {t.call("conv_nd", {padded(t, c.x, pads, 0), c.w, c.b, c.strides, c.dilations, c.group})};
 }
 
 namespace {

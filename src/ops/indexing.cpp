@@ -20,6 +20,16 @@ Value from_start(Translator& t, const Value& indices, const Value& x, int64_t ax
   return t.call("from_start", {indices, t.call("aten::size", {x, axis})});
 }
 
+// Picks by an operator of ATen's, index_select or gather. Where the indices are not known to count from the start, it is
+// a script of the operator's name that takes others.
+Value picked(Translator& t, const std::string& op, const Value& data, int64_t axis, const Value& indices) {
+  if (t.known_ints(indices)) {
+    const Value positions = from_start(t, indices, data, axis);
+    if (t.known_ints(positions)) return t.call("aten::" + op, {data, axis, positions});
+  }
+  return t.call(op + "_from_either_end", {data, axis, indices});
+}
+
 Value gather_ints(Translator& t, const NodeView& n) {
   const Value data = n.ints(0);
   const auto shape = t.known_shape(n.input(1));
@@ -54,16 +64,13 @@ Values gather(Translator& t, const NodeView& n) {
     return {t.call("aten::select", {data, axis, n.integer(1)})};
   }
   const Value indices = n.tensor(1);
-  if (sizes && sizes->size() == 1)
-    return {t.call("aten::index_select", {data, axis, from_start(t, indices, data, axis)})};
+  if (sizes && sizes->size() == 1) return {picked(t, "index_select", data, axis, indices)};
   const Value row = t.call("aten::reshape", {indices, std::vector<int64_t>{-1}});
-  return {t.call("gather_positions", {data, axis, indices, from_start(t, row, data, axis)})};
+  return {t.call("of_indices", {picked(t, "index_select", data, axis, row), data, axis, indices})};
 }
 
 Values gather_elements(Translator& t, const NodeView& n) {
-  const Value data = n.tensor(0);
-  const int64_t axis = n.attr_int("axis");
-  return {t.call("aten::gather", {data, axis, from_start(t, n.tensor(1), data, axis)})};
+  return {picked(t, "gather", n.tensor(0), n.attr_int("axis"), n.tensor(1))};
 }
 
 Values gather_nd(Translator& t, const NodeView& n) {

@@ -121,6 +121,12 @@ ElementType sum_type(std::optional<int64_t> terms) {
   return terms && *terms <= kExactInFloat / kLargestProduct ? Float : Double;
 }
 
+// Gives the type in which the sums of a product whose first factor this is are exact.
+ElementType sum_type(const Translator& t, const QuantizedMatrix& a) {
+  const auto sizes = t.known_sizes(a.x);
+  return sum_type(sizes && !sizes->empty() ? sizes->back() : std::nullopt);
+}
+
 }  // namespace
 
 Value laid_out(Translator& t, const char* script, const Value& parameter, ElementType type) {
@@ -131,8 +137,7 @@ Value laid_out(Translator& t, const char* script, const Value& parameter, Elemen
 }
 
 Value product(Translator& t, const QuantizedMatrix& a, const QuantizedMatrix& b) {
-  const auto sizes = t.known_sizes(a.x);
-  const ElementType type = sum_type(sizes && !sizes->empty() ? sizes->back() : std::nullopt);
+  const ElementType type = sum_type(t, a);
   return t
       .call("aten::matmul", {dequantized(t, a.x, {}, laid_out(t, "per_row", a.zero_point, type), type),
                              dequantized(t, b.x, {}, laid_out(t, "per_column", b.zero_point, type), type)})
@@ -140,7 +145,7 @@ Value product(Translator& t, const QuantizedMatrix& a, const QuantizedMatrix& b)
 }
 
 Value integer_product(Translator& t, const QuantizedMatrix& a, const QuantizedMatrix& b) {
-  return t.call("int32_of", {product(t, a, b)}).as(Int32);
+  return t.call("matmul_integer", {a.x, b.x, a.zero_point, b.zero_point, sum_type(t, a)}).as(Int32);
 }
 
 Value column_scale(Translator& t, const Value& scale) { return laid_out(t, "per_column", scale, Float); }
@@ -190,8 +195,13 @@ Value convolution(Translator& t, const NodeView& n, const Value& x, const Value&
 }
 
 Values conv_integer(Translator& t, const NodeView& n) {
-  return {
-      t.call("int32_of", {convolution(t, n, n.tensor(0), zero_point(t, n, 2), n.tensor(1), zero_point(t, n, 3), {})})};
+  const Value x_zero = zero_point(t, n, 2), w_zero = zero_point(t, n, 3);
+  const auto c = aten_convolution(t, n);
+  if (!c) return {t.call("int32_of", {convolution(t, n, n.tensor(0), x_zero, n.tensor(1), w_zero, {})})};
+  const Value images_zero = is_single(t, x_zero) ? x_zero : along(t, x_zero, 1, c->w, n.element(0));
+  const Value filters_zero = along(t, w_zero, 0, c->w, n.element(1));
+  return {t.call("conv_integer", {c->x, c->w, images_zero, filters_zero, c->pads, c->stride, c->padding, c->dilation,
+                                  c->groups, sum_type(filter_size(t, c->w))})};
 }
 
 }  // namespace

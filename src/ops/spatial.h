@@ -32,6 +32,17 @@ Value padded(Translator& t, const Value& x, const Value& pads, Arg fill);
 // Tells whether x is known to have no elements for another reason than an empty batch, which ATen takes.
 bool is_known_empty(const Translator& t, const Value& x);
 
+// The arguments of ATen's convolution but for the bias. Pads, a list as constant_pad_nd takes it, go around x before;
+// they are absent where `padding` says all.
+struct AtenConvolution {
+  Value x, w, pads;
+  std::vector<int64_t> stride, padding, dilation;
+  int64_t groups;
+};
+
+// Gives how ATen convolves the first two inputs of a node that has Conv's attributes; nothing where ATen does not.
+std::optional<AtenConvolution> aten_convolution(Translator& t, const NodeView& n);
+
 // Translates Conv, of the first three inputs of a node that has Conv's attributes.
 Values conv(Translator& t, const NodeView& n);
 

@@ -19,6 +19,7 @@ bool has_lower_precision(const Program& program) { return program.target.precisi
 
 constexpr Pass kOrder[] = {
     {"fold", "decide what known sizes decide, and compute nothing twice", fold},
+    {"gather", "pick rows and elements in one step where indices may count from the end", take_gathers},
     {"kernels",
      "compute the steps of a Resize, the largest elements, running sums, attention with a cache, support vectors and "
      "rows of tables of few bits in one step each",
@@ -37,7 +38,6 @@ constexpr Pass kOrder[] = {
      widen_halves, Cpu},
     {"normalizations", "find LayerNorm and GroupNorm in the ways that exporters write them", find_normalizations},
     {"activations", "find Silu, HardSwish and Gelu in the ways that exporters write them", find_activations},
-    {"gather", "pick rows and elements in one step where indices may count from the end", find_gather},
     {"layout", "take out reshapes and permutations that undo one another", simplify_layout},
     {"scales", "put constant factors and addends of each channel into the weights before them", fold_scales},
     {"precision", "compute convolutions and products in the type that the options name", lower_precision, Any,

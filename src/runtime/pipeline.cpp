@@ -11,6 +11,7 @@
 #include "passes/device/place.h"
 #include "passes/device/placement.h"
 #include "passes/general/linear_of_bits.h"
+#include "passes/general/passes.h"
 #include "passes/general/precision.h"
 #include "runtime/dumped.h"
 #include "translate/aten_operators.h"
@@ -88,7 +89,7 @@ TranslateOptions translate_options(const Options& options) {
 KeptScripts kept_scripts(const Options& options, c10::Device device) {
   if (!options.optimize) return nullptr;
   if (device.is_cpu()) return [](c10::Symbol) { return true; };
-  return &has_few_bits;
+  return [](c10::Symbol script) { return is_gather(script) || has_few_bits(script); };
 }
 
 Program optimized(Program program, c10::Device device, const Options& options, const Watcher& watcher) {

@@ -118,7 +118,7 @@ def test_the_module_is_the_program(cli):
         (["profile", "net.onnx", "--trace", "nowhere/t.json"], "nowhere/t.json: No such file"),
         (
             ["show", "net.onnx", "--pass", "fuse"],
-            'no step "fuse"; there are translate, place, fold, kernels, blocks, recurrent_steps, quantized',
+            'no step "fuse"; there are translate, place, fold, gather, kernels, blocks, recurrent_steps, quantized',
         ),
         (["extract", "net.onnx", "p.onnx", "--outputs", "nope"], 'no value "nope"'),
         (["bench", "net.onnx", "--engine", "tvm"], 'no engine "tvm"'),

@@ -8,6 +8,7 @@ import pytest
 
 import onnx_torch
 from pass_models import DTYPES, check_equal, floats, graph_of, model
+from pretended_cuda import PretendedCuda
 from random_numbers import RNG
 
 
@@ -106,3 +107,69 @@ def test_gather_elements_refuses_other_sizes():
     for optimize in (True, False):
         with pytest.raises(onnx_torch.RunError, match="GatherElements"):
             onnx_torch.prepare(source, optimize=optimize).run([floats(5, 2), np.zeros((3, 3), np.int64)])
+
+
+BOTH = (
+    "(float[A, 4, B] x, int64[N, 3] i, int64[A, 3, B] k) => (y, z) "
+    "{ y = Gather<axis = 1>(x, i) z = GatherElements<axis = 1>(x, k) }"
+)
+SCRIPTS = ["onnx_torch::index_select_from_either_end", "onnx_torch::gather_from_either_end"]
+KERNELS = ["onnx_torch::gather", "onnx_torch::gather_elements"]
+
+
+def calls(source: onnx.ModelProto, step: str, *names: str, **options: object) -> list[str]:
+    return [call for call in graph_of(source, step, **options).splitlines() if call in names]
+
+
+@pytest.mark.parametrize("device", ["CPU", "CUDA"])
+def test_gathers_are_kept_until_the_pass(device: str):
+    source = model(BOTH)
+    with PretendedCuda():
+        assert calls(source, "fold", *SCRIPTS, *KERNELS, device=device) == SCRIPTS
+        assert calls(source, "gather", *SCRIPTS, *KERNELS, device=device) == KERNELS
+
+
+def test_gathers_are_written_out_without_the_pass():
+    source = model(BOTH)
+    for options in ({"disabled_passes": ["gather"]}, {"optimize": False}):
+        prepared = onnx_torch.prepare(source, **options)
+        assert "from_either_end" not in prepared.graph()
+        assert "onnx_torch::gather" not in prepared.graph()
+        assert prepared.graph().count("aten::where") == 2
+    inputs = [floats(2, 4, 3), RNG.integers(-4, 4, (5, 3)), RNG.integers(-4, 4, (2, 3, 3))]
+    check_equal(source, inputs)
+    check_equal(source, inputs, disabled_passes=["gather"])
+
+
+def test_an_exported_gather_is_atens():
+    assert "onnx_torch" not in onnx_torch.to_torchscript(model(BOTH)).code
+
+
+@pytest.mark.parametrize(("axis", "call"), [(1, "aten::index_select"), (2, "onnx_torch::gather")])
+@pytest.mark.parametrize("indices", [[0, -1, 2], [[0, -1], [2, 1]]])
+def test_known_indices_are_counted_where_the_size_is_known(axis: int, call: str, indices: list):
+    source = model(f"(float[A, 4, B] x) => (y) {{ y = Gather<axis = {axis}>(x, i) }}", i=np.array(indices))
+    assert calls(source, "gather", "aten::index_select", "onnx_torch::gather") == [call]
+    assert calls(source, "gather", "aten::lt", "aten::where") == []
+    check_equal(source, [floats(2, 4, 3)])
+
+
+def test_a_gather_of_constants_is_a_constant():
+    """There are more indices than translating looks at."""
+    source = model(
+        "(float[5000, 2] x) => (y) { g = Gather(t, i) e = GatherElements(t, k) s = Add(g, e) y = Add(x, s) }",
+        t=(7, 2),
+        i=RNG.integers(-7, 7, 5000),
+        k=RNG.integers(-7, 7, (5000, 2)),
+    )
+    assert calls(source, "constants", *KERNELS) == []
+    check_equal(source, [floats(5000, 2)])
+
+
+def test_rows_of_a_table_of_float16_are_widened():
+    """What is computed of them is rounded once, at the end."""
+    source = model("(int64[A, B] i) => (y) { g = Gather(t, i) e = Exp(g) y = Neg(e) }", t=np.float16(floats(50, 8)))
+    assert calls(source, "halves", "aten::to", *KERNELS) == ["onnx_torch::gather", "aten::to", "aten::to"]
+    i = RNG.integers(-50, 50, (3, 4))
+    found, plain = (onnx_torch.prepare(source, optimize=optimize).run([i])[0] for optimize in (True, False))
+    np.testing.assert_allclose(found.astype(np.float32), plain.astype(np.float32), rtol=2**-10)

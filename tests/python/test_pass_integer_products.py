@@ -168,6 +168,46 @@ def test_integer_products_with_a_constant_zero_point_of_the_input(zero_point: An
         check_exact(source, np.full(sizes, limits.max, limits.dtype))
 
 
+PRODUCT = "(uint8[7, 30] x, uint8{} xz) => (int32[7, 40] y) {{ y = MatMulInteger(x, w, xz, wz) }}"
+
+
+@pytest.mark.parametrize("kind", ["MatMulInteger", "ConvInteger"])
+def test_integer_products_are_kept_until_the_pass(kind: str) -> None:
+    weight = {"w": RNG.integers(0, 256, (30, 40), np.uint8), "wz": W_ZERO_POINT}
+    is_matmul = kind == "MatMulInteger"
+    source = model(PRODUCT.format(""), **weight) if is_matmul else integer_convolution("<pads = [0, 1, 1, 0]>")
+    script = "onnx_torch::matmul_integer(" if is_matmul else "onnx_torch::conv_integer("
+    graphs = onnx_torch.prepare(source, disabled_passes=["quantized"]).graphs()
+    assert graphs["fold"].count(script) == 1
+    assert script not in graphs["expand"]
+    for plain in (onnx_torch.prepare(source, optimize=False).graph(), onnx_torch.to_torchscript(source).code):
+        assert "onnx_torch" not in plain
+        assert "dequantize" not in plain
+    x = RNG.integers(0, 256, (7, 30) if is_matmul else (2, 32, 9, 8), np.uint8)
+    check_exact(source, x, np.uint8(77), disabled_passes=["quantized"])
+
+
+@pytest.mark.parametrize("sizes", [[1], [1, 1]])
+def test_integer_products_with_a_zero_point_of_another_rank(sizes: list[int]) -> None:
+    weight = {"w": RNG.integers(0, 256, (30, 40), np.uint8), "wz": np.full(sizes, 131, np.uint8)}
+    source = model(PRODUCT.format(sizes), **weight)
+    assert calls(source) == ["onnx_torch::integer_product"]
+    check_exact(source, RNG.integers(0, 256, (7, 30), np.uint8), np.full(sizes, 17, np.uint8))
+
+
+def test_integer_convolutions_know_the_sizes_of_what_they_pad() -> None:
+    """So their weights are laid out before a run."""
+    source = integer_convolution("<pads = [0, 1, 2, 3]>")
+    assert "Byte(*, 32, 11, 12) = aten::constant_pad_nd" in onnx_torch.prepare(source).graph()
+
+
+def test_integer_convolutions_over_four_dimensions() -> None:
+    source = integer_convolution("", (3, 2, 2, 2, 2, 2), (1, 2, 4, 4, 4, 4))
+    source.graph.output[0].type.tensor_type.shape.dim.add().dim_param = "F"
+    assert "onnx_torch::integer_product" not in calls(source)
+    check_exact(source, RNG.integers(0, 256, (1, 2, 4, 4, 4, 4), np.uint8), np.uint8(9))
+
+
 AFTER = {
     "scalar": ("y = Mul(f, s)", ()),
     "per_channel": ("y = Mul(f, sc)", ()),

@@ -30,7 +30,7 @@ def test_passes_are_listed_and_left_out_by_name():
     assert onnx_torch.prepare(CONV_RELU, disabled_passes=["pack"]).options["disabled_passes"] == {"pack"}
     with pytest.raises(
         onnx_torch.InputError,
-        match='no pass "packed" to disable; there are fold, kernels, blocks, recurrent_steps, quantized',
+        match='no pass "packed" to disable; there are fold, gather, kernels, blocks, recurrent_steps, quantized',
     ):
         onnx_torch.prepare(CONV_RELU, disabled_passes=["packed"])
 

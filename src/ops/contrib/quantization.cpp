@@ -178,7 +178,7 @@ Values qgemm(Translator& t, const NodeView& n) {
     return QuantizedMatrix{n.attr_int(transposed) != 0 ? t.call("aten::t", {x}).as(x.type) : x,
                            zero_point(t, n, i + 2)};
   };
-  Value sums = t.call("int32_of", {product(t, matrix(0, "transA"), matrix(3, "transB"))});
+  Value sums = integer_product(t, matrix(0, "transA"), matrix(3, "transB"));
   if (n.has(6)) sums = t.call("aten::add", {sums, n.tensor(6)});
   Value a_scale = scale(t, n, 1), b_scale = laid_out(t, "per_column", n.tensor(4), Float);
   if (const double alpha = n.attr_float("alpha"); alpha != 1) a_scale = t.call("aten::mul", {a_scale, alpha});
@@ -193,7 +193,7 @@ Value product_in_float(Translator& t, const QuantizedMatrix& a, const QuantizedM
                        const Value& b_scale, const Value& bias) {
   const auto in_float = [&](const Value& v) { return laid_out(t, "per_column", v, Float); };
   const Value unit = t.call("aten::mul", {in_float(a_scale), in_float(b_scale)});
-  const Value y = scaled(t, t.call("int32_of", {product(t, a, b)}), unit);
+  const Value y = scaled(t, integer_product(t, a, b), unit);
   return bias.absent() ? y : t.call("aten::add", {y, cast(t, bias, Float)}).as(Float);
 }
 

@@ -9,15 +9,26 @@ def gather_ints(data: List[int], indices: List[int]) -> List[int]:
     return [data[i] for i in indices]
 
 
+# Picks rows, or elements, by indices that count from the end where they are negative.
+@kept
+def index_select_from_either_end(data: Tensor, axis: int, indices: Tensor) -> Tensor:
+    return torch.index_select(data, axis, from_start(indices, data.size(axis)))
+
+
+@kept
+def gather_from_either_end(data: Tensor, axis: int, indices: Tensor) -> Tensor:
+    return torch.gather(data, axis, from_start(indices, data.size(axis)))
+
+
+# Gathers along an axis by indices that count from the start.
 def gather(data: Tensor, axis: int, indices: Tensor) -> Tensor:
-    return gather_positions(data, axis, indices, torch.reshape(indices, [-1]))
+    return of_indices(torch.index_select(data, axis, torch.reshape(indices, [-1])), data, axis, indices)
 
 
-# Gathers along an axis; `positions` are the indices in one row, counted from the start.
-def gather_positions(data: Tensor, axis: int, indices: Tensor, positions: Tensor) -> Tensor:
+# Lays out what has been picked along an axis, a row for each index, in the dimensions of the indices.
+def of_indices(picked: Tensor, data: Tensor, axis: int, indices: Tensor) -> Tensor:
     if axis < 0:
         axis = axis + data.dim()
-    picked = torch.index_select(data, axis, positions)
     return torch.reshape(picked, data.size()[:axis] + indices.size() + data.size()[axis + 1:])
 
 

@@ -53,19 +53,52 @@ def dequantize_linear(x: Tensor, scale: Optional[Tensor], zero_point: Optional[T
 
 
 # Reshapes the scale or zero point of a matrix to broadcast: one for all, or one for each row.
-@kept
 def per_row(parameter: Tensor) -> Tensor:
-    if parameter.numel() == 1:
-        return one_for_all(parameter)
-    return torch.unsqueeze(parameter, -1) if parameter.dim() == 1 else parameter
+    is_of_rows = parameter.dim() == 1 and parameter.size(0) != 1
+    return torch.unsqueeze(parameter, -1) if is_of_rows else per_column(parameter)
 
 
 # Reshapes it to broadcast as one for all, or one for each column.
-@kept
 def per_column(parameter: Tensor) -> Tensor:
-    return one_for_all(parameter) if parameter.numel() == 1 else parameter
+    if parameter.dim() == 1:
+        return one_for_all(parameter) if parameter.size(0) == 1 else parameter
+    return one_for_all(parameter) if parameter.dim() > 1 and parameter.numel() == 1 else parameter
 
 
-@kept
 def int32_of(sums: Tensor) -> Tensor:
     return torch.round(sums).to(torch.int64).to(torch.int32)
+
+
+# Multiplies matrices of integers less their zero points: one for all, or one for each row of A and each column of B.
+# The sums are exact in dtype. B may have lost its zero point before.
+@kept
+def matmul_integer(
+    A: Tensor, B: Tensor, a_zero_point: Optional[Tensor], b_zero_point: Optional[Tensor], dtype: int
+) -> Tensor:
+    a_zero = None if a_zero_point is None else per_row(a_zero_point.to(dtype))
+    b_zero = None if b_zero_point is None else per_column(b_zero_point.to(dtype))
+    return int32_of(torch.matmul(dequantize_linear(A, None, a_zero, dtype), dequantize_linear(B, None, b_zero, dtype)))
+
+
+# Convolves integers less their zero points, which broadcast. The sums are exact in dtype. Zeros go around images that
+# have lost their zero point, as they stand for it.
+@kept
+def conv_integer(
+    x: Tensor,
+    w: Tensor,
+    x_zero_point: Optional[Tensor],
+    w_zero_point: Optional[Tensor],
+    pads: Optional[List[int]],
+    stride: List[int],
+    padding: List[int],
+    dilation: List[int],
+    groups: int,
+    dtype: int,
+) -> Tensor:
+    x_zero = None if x_zero_point is None else x_zero_point.to(dtype)
+    w_zero = None if w_zero_point is None else w_zero_point.to(dtype)
+    images = dequantize_linear(x, None, x_zero, dtype)
+    filters = dequantize_linear(w, None, w_zero, dtype)
+    if pads is not None:
+        images = torch.constant_pad_nd(images, pads, 0)
+    return int32_of(torch.convolution(images, filters, None, stride, padding, dilation, False, [0], groups))

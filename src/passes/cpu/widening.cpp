@@ -91,7 +91,8 @@ class Widening {
     if (!tensor || !tensor->defined() || tensor->scalar_type() != type_ || tensor->dim() < 2) return false;
     return std::ranges::any_of(input->uses(), [&](const jit::Use& use) {
       const auto kind = use.user->kind();
-      if (use.offset == 0) return kind == c10::aten::index_select || kind == c10::prim::ListConstruct;
+      if (use.offset == 0)
+        return kind == kGather || kind == c10::aten::index_select || kind == c10::prim::ListConstruct;
       return kind == c10::aten::convolution || kind == c10::prim::ListConstruct ||
              (has(use.user, Trait::Product) && tensor->dim() == 2);
     });

@@ -8,6 +8,11 @@ namespace onnxtorch {
 // Decides what the known sizes decide: loops over dimensions, lists of them, branches.
 void fold(Program& program);
 
+// Tells whether a script is a Gather or GatherElements whose indices may count from the end.
+bool is_gather(c10::Symbol script);
+// Lets an operator stand for each of these scripts, that counts while it picks.
+void take_gathers(Program& program);
+
 // Tells whether a program has scripts that are still one node each, as no pass has taken them.
 bool has_kept_scripts(const Program& program);
 // Writes out these scripts, and folds what they are made of.
@@ -21,9 +26,6 @@ void find_normalizations(Program& program);
 
 // Finds Silu, HardSwish and Gelu in the ways that exporters write them.
 void find_activations(Program& program);
-
-// Lets Gather and GatherElements take negative indices, which count from the end, as they are.
-void find_gather(Program& program);
 
 // Brings steps that only move elements about together, and takes out those that undo one another.
 void simplify_layout(Program& program);

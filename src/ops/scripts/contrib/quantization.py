@@ -44,8 +44,8 @@ def quantized_image_means(x: Tensor, x_scale: Tensor, zero_point: Optional[Tenso
 # float32, which it is already, so that the type of the result is known.
 def dynamic_product(x: Tensor, matrix: Tensor, scale: Tensor) -> Tensor:
     numbers, x_scale, zero_point = dynamic_quantize_linear(x)
-    steps = dequantize_linear(numbers, None, zero_point.to(torch.float64), torch.float64)
-    return int32_of(torch.matmul(steps, matrix)).to(torch.float32) * (x_scale.to(torch.float32) * scale)
+    sums = matmul_integer(numbers, matrix, zero_point, None, torch.float64)
+    return sums.to(torch.float32) * (x_scale.to(torch.float32) * scale)
 
 
 # Gives the states that a step's range is computed from: those of its sequences and, as in onnxruntime's kernel, of
@@ -198,11 +198,8 @@ def qordered_matmul(
     order_Y: int,
 ) -> Tensor:
     assert order_A == order_Y, "A and Y are in the orders {} and {}".format(order_A, order_Y)
-    sums = torch.matmul(
-        dequantize_linear(reordered(A, order_A, True), None, None, torch.float64),
-        dequantize_linear(transposed_factor(B, order_B), None, None, torch.float64),
-    )
-    y = int32_of(sums).to(torch.float32) * (scale_A * scale_B / scale_Y)
+    sums = matmul_integer(reordered(A, order_A, True), transposed_factor(B, order_B), None, None, torch.float64)
+    y = sums.to(torch.float32) * (scale_A * scale_B / scale_Y)
     if C is not None:
         assert scale_C is not None, "C has no scale"
         y = y + reordered(C, order_Y, True).to(torch.float32) * (scale_C / scale_Y)

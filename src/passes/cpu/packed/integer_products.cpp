@@ -17,8 +17,6 @@ namespace {
 namespace jit = torch::jit;
 using c10::Symbol;
 
-const auto kInt32Of = Symbol::fromQualString("onnx_torch::int32_of");
-const auto kPerRow = Symbol::fromQualString("onnx_torch::per_row");
 const auto kIntegerProduct = Symbol::fromQualString("onnx_torch::integer_product");
 
 // Replaces DynamicQuantizeLinear by one operator. Whatever its input is, the type of each result is known, and that the
@@ -35,13 +33,6 @@ void find_dynamic_quantization(jit::Graph& graph) {
   });
 }
 
-// A product in int32 as it is translated, with its operands and the zero points that are taken off them.
-struct IntegerProduct {
-  const jit::Node* node;
-  jit::Value *x, *zero_point;
-  IntegerWeight weight;
-};
-
 class Recognition {
  public:
   explicit Recognition(Program& program) : program_(program), graph_(*program.graph), constants_(program) {}
@@ -53,21 +44,22 @@ class Recognition {
 
  private:
   jit::Value* instead(const jit::Node* node) {
-    if (node->kind() == kInt32Of) return integer_product(node->input(0)->node());
+    if (node->kind() == kMatMulInteger || node->kind() == kConvInteger) return integer_product(node);
     if (node->matches(kMul)) return times_scale(node);
     if (node->matches(kAdd)) return plus_addend(node);
     if (node->matches(kRelu)) return without_negative(node);
     return nullptr;
   }
 
-  // Gives the node as a product of integers; null where it is none.
+  // Gives a MatMulInteger or ConvInteger as a product with its weight laid out; null where that comes with the run.
   jit::Value* integer_product(const jit::Node* node) {
-    const auto product = product_of(node);
-    const auto operation =
-        product ? packed_integers(product->node, product->weight, constants_) : c10::intrusive_ptr<Packed>();
+    const auto type = type_of(node->input(0));
+    jit::Value* const zero_point = type && is_8_bit(*type) ? single_zero_point(node->input(2), *type) : nullptr;
+    const auto weight = zero_point ? weight_of_product(node) : std::nullopt;
+    const auto operation = weight ? packed_integers(node, *weight, constants_) : c10::intrusive_ptr<Packed>();
     if (!operation) return nullptr;
     jit::Value* const constant = bind_constant(program_, c10::IValue(operation));
-    return insert(kIntegerProduct, {product->x, constant, product->zero_point}, product->node, c10::kInt);
+    return insert(kIntegerProduct, {padded(node, zero_point), constant, zero_point}, node, c10::kInt);
   }
 
   jit::Value* insert(Symbol kind, at::ArrayRef<jit::Value*> inputs, const jit::Node* source, c10::ScalarType type) {
@@ -77,46 +69,42 @@ class Recognition {
     return node->output();
   }
 
-  std::optional<IntegerProduct> product_of(const jit::Node* node) {
-    if (node->kind() != c10::aten::matmul && node->kind() != c10::aten::convolution) return {};
-    if (node->kind() == c10::aten::convolution && !node->input(2)->mustBeNone()) return {};
-    const auto weight = integer_weight(node->input(1), node->kind() == c10::aten::matmul ? 1 : 0, constants_);
-    if (!weight) return {};
-    const jit::Node* const padding = as(node->input(0), kPad);
-    if (padding && constants_.number(padding->input(2)) != 0.0) return {};
-    const jit::Node* const steps = as(padding ? padding->input(0) : node->input(0), kDequantizeLinear);
-    if (!steps || !steps->input(1)->mustBeNone()) return {};
-    jit::Value* const x = steps->input(0);
-    const auto type = type_of(x);
-    if (!type || !is_8_bit(*type)) return {};
-    jit::Value* const zero_point =
-        steps->input(2)->mustBeNone() ? constant(0, *type) : single_number(steps->input(2), *type);
-    if (!zero_point) return {};
-    return IntegerProduct{node, padding ? padded(padding, x, zero_point) : x, zero_point, *weight};
+  // Gives the zero point of x, if it is one number of x's type.
+  jit::Value* single_zero_point(jit::Value* given, c10::ScalarType type) {
+    if (given->mustBeNone()) return bind_constant(program_, at::scalar_tensor(0, type));
+    const bool is_single = given->type()->expectRef<c10::TensorType>().numel() == size_t{1} || constants_.number(given);
+    return is_single && type_of(given) == type ? given : nullptr;
   }
 
-  // Pads x with its zero point: zeros around what has lost its zero point are zero points around the integers.
-  jit::Value* padded(const jit::Node* padding, jit::Value* x, jit::Value* zero_point) {
-    jit::Value* const fill = graph_.insert(c10::aten::item, {zero_point}, {}, padding->sourceRange());
-    jit::Value* const result =
-        graph_.insert(c10::aten::constant_pad_nd, {x, padding->input(1), fill}, {}, padding->sourceRange());
-    result->setType(type_like(padding->output(), type_of(x)));
+  // Gives the weight of a product, which may have lost its zero point in front of a loop.
+  std::optional<IntegerWeight> weight_of_product(const jit::Node* node) const {
+    const int64_t channel_dim = node->kind() == kConvInteger ? 0 : 1;
+    const auto differences = integer_weight(node->input(1), channel_dim, constants_);
+    return differences ? differences : weight_of(node->input(1), node->input(3), channel_dim, constants_);
+  }
+
+  // Gives what a product multiplies. A ConvInteger pads the images with their zero point.
+  jit::Value* padded(const jit::Node* node, jit::Value* zero_point) {
+    jit::Value *const x = node->input(0), *const pads = node->kind() == kConvInteger ? node->input(4) : nullptr;
+    if (!pads || pads->mustBeNone()) return x;
+    jit::Value* const fill = graph_.insert(c10::aten::item, {zero_point}, {}, node->sourceRange());
+    jit::Value* const result = graph_.insert(c10::aten::constant_pad_nd, {x, pads, fill}, {}, node->sourceRange());
+    result->setType(type_within(x, pads));
     return result;
   }
 
-  jit::Value* constant(double number, c10::ScalarType type) {
-    return bind_constant(program_, at::scalar_tensor(number, type));
-  }
-
-  // Gives the one number of this type that the value holds in a floating type, maybe in another shape.
-  jit::Value* single_number(const jit::Value* value, c10::ScalarType type) {
-    if (const auto number = constants_.number(value))
-      return is_8_bit_number(*number, type) ? constant(*number, type) : nullptr;
-    const jit::Node* node = value->node();
-    if (node->kind() == c10::aten::reshape || node->kind() == kPerRow) node = node->input(0)->node();
-    jit::Value* const of = node->matches(kTo) ? node->input(0) : nullptr;
-    const bool is_single = of && of->type()->expectRef<c10::TensorType>().numel() == size_t{1};
-    return is_single && type_of(of) == type ? of : nullptr;
+  // Gives the type of a tensor with pads around it, those of the innermost dimension first.
+  c10::TypePtr type_within(const jit::Value* x, const jit::Value* pads) const {
+    const auto& type = x->type()->expectRef<c10::TensorType>();
+    auto sizes = type.sizes().sizes();
+    const auto known = constants_.get<std::vector<int64_t>>(pads);
+    if (!sizes || !known || known->size() > 2 * sizes->size())
+      return c10::TensorType::get()->withScalarType(type_of(x));
+    for (size_t i = 0; i < known->size(); ++i) {
+      auto& size = (*sizes)[sizes->size() - 1 - i / 2];
+      if (size) *size += (*known)[i];
+    }
+    return type.withSymbolicShapes(c10::SymbolicShape(*std::move(sizes)));
   }
 
   // --- What follows a product ---

@@ -64,29 +64,31 @@ std::optional<IntegerWeight> integer_weight(const jit::Value* value, int64_t cha
     return fits ? as_integers(*known, channel_dim) : std::nullopt;
   }
   const jit::Node* const steps = as(value, kDequantizeLinear);
-  return steps && steps->input(1)->mustBeNone() ? weight_of(steps, channel_dim, constants) : std::nullopt;
+  return steps && steps->input(1)->mustBeNone() ? weight_of(steps->input(0), steps->input(2), channel_dim, constants)
+                                                : std::nullopt;
 }
 
-std::optional<IntegerWeight> weight_of(const jit::Node* node, int64_t channel_dim, const Constants& constants) {
-  const auto numbers = computed(node->input(0), constants);
-  const auto zero_points =
-      node->input(2)->mustBeNone() ? at::zeros({1}, c10::kFloat) : computed(node->input(2), constants);
-  if (!zero_points || !numbers || !numbers->defined() || !is_8_bit(numbers->scalar_type())) return {};
-  const bool fits = numbers->dim() > 1 && numbers->numel() > 0 &&
-                    is_along(*zero_points, channel_dim, numbers->size(channel_dim), numbers->dim());
-  return fits ? std::optional(IntegerWeight{*numbers, zero_points->to(c10::kInt)}) : std::nullopt;
+std::optional<IntegerWeight> weight_of(const jit::Value* numbers, const jit::Value* zero_points, int64_t channel_dim,
+                                       const Constants& constants) {
+  const auto integers = computed(numbers, constants);
+  const auto zeros = zero_points->mustBeNone() ? at::zeros({1}, c10::kInt) : computed(zero_points, constants);
+  if (!zeros || !integers || !integers->defined() || !is_8_bit(integers->scalar_type())) return {};
+  const bool fits = integers->dim() > 1 && integers->numel() > 0 &&
+                    is_along(*zeros, channel_dim, integers->size(channel_dim), integers->dim());
+  return fits ? std::optional(IntegerWeight{*integers, zeros->to(c10::kInt)}) : std::nullopt;
 }
 
 c10::intrusive_ptr<Packed> packed_integers(const jit::Node* product, const IntegerWeight& weight,
                                            const Constants& constants) {
   const auto& [numbers, zero_points] = weight;
-  if (product->kind() != c10::aten::convolution)
+  const bool is_plain = product->kind() == c10::aten::convolution;
+  if (!is_plain && product->kind() != kConvInteger)
     return numbers.dim() == 2 ? packed_integers(Linear{numbers, {}}, zero_points) : nullptr;
-  const auto ints = [&](size_t i) { return constants.get<std::vector<int64_t>>(product->input(i)); };
-  const auto stride = ints(3), padding = ints(4), dilation = ints(5);
-  const auto transposed = constants.get<bool>(product->input(6));
-  const auto groups = constants.get<int64_t>(product->input(8));
-  const bool fits = stride && padding && dilation && groups && !transposed.value_or(true) && numbers.dim() <= 5 &&
+  const auto ints = [&](const char* name) { return constants.get<std::vector<int64_t>>(product->namedInput(name)); };
+  const auto stride = ints("stride"), padding = ints("padding"), dilation = ints("dilation");
+  const auto groups = constants.get<int64_t>(product->namedInput("groups"));
+  const bool transposed = is_plain && constants.get<bool>(product->namedInput("transposed")).value_or(true);
+  const bool fits = stride && padding && dilation && groups && !transposed && numbers.dim() <= 5 &&
                     go_together(numbers, *groups, {&*stride, &*padding, &*dilation});
   return fits ? packed_integers(Convolution{numbers, {}, *stride, *padding, *dilation, *groups}, zero_points) : nullptr;
 }

@@ -26,15 +26,16 @@ struct IntegerWeight {
   at::Tensor numbers, zero_points;
 };
 
-// Gives the weight whose integers and zero points the node, a DequantizeLinear, has.
-std::optional<IntegerWeight> weight_of(const torch::jit::Node* node, int64_t channel_dim, const Constants& constants);
+// Gives the weight of these integers and zero points, which may be absent.
+std::optional<IntegerWeight> weight_of(const torch::jit::Value* numbers, const torch::jit::Value* zero_points,
+                                       int64_t channel_dim, const Constants& constants);
 
 // Gives the weight that the value is, as floats less their zero points.
 std::optional<IntegerWeight> integer_weight(const torch::jit::Value* value, int64_t channel_dim,
                                             const Constants& constants);
 
-// Packs the product of a node that is a convolution, a matmul or an addmm, without its bias; null where there is no
-// such operator.
+// Packs the product of a node that is a convolution, a matmul, an addmm, a ConvInteger or a MatMulInteger, without its
+// bias and pads; null where there is no such operator.
 c10::intrusive_ptr<Packed> packed_integers(const torch::jit::Node* product, const IntegerWeight& weight,
                                            const Constants& constants);
 

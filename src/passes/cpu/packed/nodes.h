@@ -15,6 +15,8 @@ namespace onnxtorch {
 inline const auto kQuantizeLinear = c10::Symbol::fromQualString("onnx_torch::quantize_linear");
 inline const auto kDequantizeLinear = c10::Symbol::fromQualString("onnx_torch::dequantize_linear");
 inline const auto kDynamicQuantizeLinear = c10::Symbol::fromQualString("onnx_torch::dynamic_quantize_linear");
+inline const auto kMatMulInteger = c10::Symbol::fromQualString("onnx_torch::matmul_integer");
+inline const auto kConvInteger = c10::Symbol::fromQualString("onnx_torch::conv_integer");
 
 // Gives the node that computes the value, if it is this operator.
 inline const torch::jit::Node* as(const torch::jit::Value* value, const char* schema) {

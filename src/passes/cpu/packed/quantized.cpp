@@ -322,7 +322,7 @@ class Recognition {
 
   // Picks rows of a dequantized table, as of words, from its integers, so that no wider table is made.
   jit::Value* picked(jit::Node* node) {
-    if (!node->matches("aten::index_select(Tensor self, int dim, Tensor index) -> Tensor")) return nullptr;
+    if (node->kind() != kGather && node->kind() != c10::aten::index_select) return nullptr;
     const jit::Node* const given = as(node->input(0), kDequantizeLinear);
     const jit::Value* const table = given && constant_.contains(given->output()) ? dequantized(given) : nullptr;
     if (!table) return nullptr;
@@ -492,7 +492,7 @@ class Recognition {
     const jit::Node* const given = as(value, kDequantizeLinear);
     const auto scales = given ? constants_.tensor(given->input(1)) : std::nullopt;
     if (!scales || !scales->defined() || scales->scalar_type() != c10::kFloat) return {};
-    const auto weight = weight_of(given, axis, constants_);
+    const auto weight = weight_of(given->input(0), given->input(2), axis, constants_);
     if (!weight || !is_along(*scales, axis, weight->numbers.size(axis), weight->numbers.dim())) return {};
     if (!is_finite(*scales)) return {};
     return ScaledWeight{*weight, scales->reshape(-1)};
